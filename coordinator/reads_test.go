@@ -27,12 +27,8 @@ func runLines(runs []task.TaskRun) (lines []string) {
 		if r.ExitCode != nil {
 			exit = fmt.Sprint(*r.ExitCode)
 		}
-		reason := ""
-		if r.Reason != "" {
-			reason = ": " + string(r.Reason)
-		}
-		lines = append(lines, fmt.Sprintf("%s#%d attempt %d round %d %s/%s exit %s %s used %d out %d kept %v %v%s",
-			r.Phase, r.Number, r.Attempt, r.Iteration, r.Agent, r.Account, exit, r.Took, r.Usage.InputTokens, r.Stdout, r.Kept, r.EndedAt.Sub(r.StartedAt), reason))
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s#%d attempt %d round %d %s/%s exit %s %s used %d out %d kept %v %v %s",
+			r.Phase, r.Number, r.Attempt, r.Iteration, r.Agent, r.Account, exit, r.Took, r.Usage.InputTokens, r.Stdout, r.Kept, r.EndedAt.Sub(r.StartedAt), r.Reason)))
 	}
 	return lines
 }
@@ -62,9 +58,9 @@ func TestRunsOfATask(t *testing.T) {
 		id := w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: "make"}).ID
 		w.wait(id)
 		want := []string{
-			"#1 attempt 1 round 1 demo/demo exit 1  used 0 out 1 kept true 1s: network",
+			"#1 attempt 1 round 1 demo/demo exit 1  used 0 out 1 kept true 1s network",
 			"#2 attempt 2 round 1 demo/demo exit -  used 2 out 2 kept true 1s",
-			"verify#0 attempt 2 round 1 / exit 3 2s used 0 out 0 kept true 2s: verify",
+			"verify#0 attempt 2 round 1 / exit 3 2s used 0 out 0 kept true 2s verify",
 			"#3 attempt 2 round 2 demo/demo exit -  used 3 out 3 kept true 1s",
 			"verify#0 attempt 2 round 2 / exit 0 2s used 0 out 0 kept true 2s",
 		}
@@ -93,53 +89,30 @@ func TestRunsOfATask(t *testing.T) {
 		if archived, err = w.c.Runs(w.t.Context(), id); err != nil || archived[0].Kept || archived[0].Stdout != 0 || !archived[1].Kept {
 			t.Errorf("without its files: %+v, %v", archived[0], err)
 		}
+		later := w.submit(task.TaskSpec{Prompt: "later", Hold: true}).ID
+		if runs, err := w.c.Runs(w.t.Context(), later); err != nil || len(runs) != 0 {
+			t.Errorf("of a task that has not run: %+v, %v", runs, err)
+		}
+		if _, err := w.c.Runs(w.t.Context(), "zz"); !errors.Is(err, notFound) {
+			t.Errorf("of no task: %v", err)
+		}
 	})
-}
-
-// TestRunsWithoutALoop: those of several attempts are all there too, also when
-// compaction has merged the records.
-func TestRunsWithoutALoop(t *testing.T) {
-	w := newWorld(t)
-	w.outcomes(task.Outcome{Class: state.ClassNetwork, Error: "broken"}, task.Outcome{Result: "ok"})
-	w.open()
-	defer w.close()
-	id := w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID).ID
-	later := w.submit(task.TaskSpec{Prompt: "later", Hold: true}).ID
-	before, err := w.c.Runs(t.Context(), id)
-	if err != nil || len(before) != 2 || before[1].Attempt != 2 || before[1].Iteration != 0 {
-		t.Fatalf("%+v, %v", before, err)
-	}
-	if runs, err := w.c.Runs(t.Context(), later); err != nil || len(runs) != 0 {
-		t.Errorf("of a task that has not run: %+v, %v", runs, err)
-	}
-	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
-	after, err := w.c.Runs(t.Context(), id)
-	if diff := cmp.Diff(before, after); diff != "" || err != nil {
-		t.Errorf("%s, %v", diff, err)
-	}
-	if _, err := w.c.Runs(t.Context(), "zz"); !errors.Is(err, notFound) {
-		t.Errorf("of no task: %v", err)
-	}
 }
 
 var notFound = &task.Error{Code: task.CodeNotFound}
 
-// TestFilesAreGiven: what came with it, and what each run has left.
+// TestFilesAreGiven: what came with it, and what each run has left; nothing else.
 func TestFilesAreGiven(t *testing.T) {
 	w := newWorld(t)
 	turns := 0
-	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		turns++
-		if err := errors.Join(os.MkdirAll(filepath.Join(w.work, "out"), 0o700), os.WriteFile(filepath.Join(w.work, "out/a"), fmt.Appendf(nil, "turn %d", turns), 0o600)); err != nil {
-			t.Error(err)
-		}
+		fatal(t, os.WriteFile(filepath.Join(w.work, "a"), fmt.Appendf(nil, "turn %d", turns), 0o600))
 		return task.Outcome{Result: "ok"}
 	}
 	w.open()
 	defer w.close()
-	id := w.wait(w.submit(task.TaskSpec{Prompt: "p", OutputSpec: []string{"out/a"}, InputFiles: []state.InputFile{{Name: "notes.txt", Content: "notes"}}}).ID).ID
+	id := w.wait(w.submit(task.TaskSpec{Prompt: "p", OutputSpec: []string{"a"}, InputFiles: []state.InputFile{{Name: "notes.txt", Content: "notes"}}}).ID).ID
 	if _, err := w.c.Retry(t.Context(), id, "user"); err != nil {
 		t.Fatal(err)
 	}
@@ -148,46 +121,39 @@ func TestFilesAreGiven(t *testing.T) {
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("%+v, %v", runs, err)
 	}
-	want := task.TaskFiles{
-		Inputs:  []task.TaskFile{{Name: "notes.txt", Size: 5}},
-		Outputs: []task.TaskFile{{Name: "out/a", Size: 6, SHA256: entry.OutputFiles[0].SHA256, RunID: entry.RunID}},
-	}
-	check := func(when string) {
-		t.Helper()
+	for _, when := range []string{"after the end", "in the archive"} {
+		if when == "in the archive" {
+			_, err := w.c.Compact(t.Context(), 0, false)
+			fatal(t, err)
+		}
+		want := task.TaskFiles{
+			Inputs:  []task.TaskFile{{Name: "notes.txt", Size: 5}},
+			Outputs: []task.TaskFile{{Name: "a", Size: 6, SHA256: entry.OutputFiles[0].SHA256, RunID: entry.RunID}},
+		}
 		got, err := w.c.Files(t.Context(), id, "")
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %s %v", when, diff, err)
 		}
 		for _, c := range []struct{ run, name, want string }{
-			{"", "out/a", "turn 2"}, {"", "notes.txt", "notes"}, {"1", "out/a", "turn 1"}, {"1", "notes.txt", "notes"}, {runs[0].RunID, "out/a", "turn 1"}, {"2", "out/a", "turn 2"},
+			{"", "a", "turn 2"}, {"", "notes.txt", "notes"}, {"1", "a", "turn 1"}, {"1", "notes.txt", "notes"}, {runs[0].RunID, "a", "turn 1"}, {"2", "a", "turn 2"},
 		} {
 			if got := w.content(id, c.run, c.name); got != c.want {
 				t.Errorf("%s, run %q, %s: %q, want %q", when, c.run, c.name, got, c.want)
 			}
 		}
 	}
-	check("after the end")
-	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
-	check("in the archive")
 	first, err := w.c.Files(t.Context(), id, "1")
 	if err != nil || len(first.Inputs) != 1 || first.Inputs[0].RunID != runs[0].RunID || len(first.Outputs) != 1 || first.Outputs[0].Size != 6 {
 		t.Errorf("of the first run: %+v, %v", first, err)
 	}
-
-	if err := os.WriteFile(filepath.Join(w.c.RunDir(entry.RunID), "files", "planted"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range [][2]string{{"", "planted"}, {"1", "planted"}, {"2", "planted"}, {"3", "out/a"}, {"zz", "out/a"}, {"", "../run.json"}, {"1", "../run.json"}, {"", ""}, {"", strings.Repeat("x", 5000)}} {
+	fatal(t, os.WriteFile(filepath.Join(w.c.RunDir(entry.RunID), "files", "planted"), nil, 0o600))
+	for _, c := range [][2]string{{"", "planted"}, {"2", "planted"}, {"3", "a"}, {"zz", "a"}, {"", "../run.json"}, {"1", "../run.json"}, {"", ""}, {"", strings.Repeat("x", 5000)}} {
 		content, err := w.c.OpenFile(t.Context(), id, c[0], c[1])
 		if !errors.Is(err, notFound) || len(err.Error()) > 500 {
 			t.Errorf("run %q, %.20q: %+v, %v", c[0], c[1], content, err)
 		}
 	}
-	if err := os.RemoveAll(w.c.RunDir(entry.RunID)); err != nil {
-		t.Fatal(err)
-	}
+	fatal(t, os.RemoveAll(w.c.RunDir(entry.RunID)))
 	if got, err := w.c.Files(t.Context(), id, ""); err != nil || got.Outputs[0].Problem != rundir.ErrNotKept.Error() || got.Inputs[0].Problem != "" {
 		t.Errorf("when it was removed: %+v, %v", got, err)
 	}
@@ -253,17 +219,12 @@ func TestSearchMemory(t *testing.T) {
 			{"", w.work, "key", w.work + " key", ""},
 			{"", link, "key", other + " key", ""},
 			{"", "", "key", "", "workspace"},
-			{"", ".", "key", "", "workspace"},
 			{"", "work", "key", "", "workspace"},
 			{"", file, "key", "", "workspace"},
-			{"", file + "/x", "key", "", "workspace"},
 			{"", w.work + "\x00", "key", "", "workspace"},
 			{"", w.work, " \n", "", "prompt"},
-			{"", w.work, "\xff", "", "prompt"},
-			{"", w.work, strings.Repeat("x", task.MaxPrompt+1), "", "prompt"},
 			{parent.RunID, w.work, "key", w.work + " key", ""},
 			{parent.RunID, below, "key", below + " key", ""},
-			{parent.RunID, other, "key", "", "workspace"},
 			{parent.RunID, link, "key", "", "workspace"},
 			{parent.RunID, filepath.Dir(w.work), "key", "", "workspace"},
 			{"no run", w.work, "key", "", "workspace"},
@@ -282,27 +243,15 @@ func TestSessionPage(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	defer w.close()
-	web := task.TaskSpec{Prompt: "one", SessionKey: "web"}
-	w.wait(w.submit(web).ID)
-	web.Prompt = "two"
-	w.wait(w.submit(web).ID)
-	said := func(before int64, n int) (string, int64) {
-		s, p, err := w.c.SessionPage("web", before, n)
-		if err != nil || s.Key != "web" {
-			t.Fatal(s, err)
-		}
-		var texts []string
-		for _, m := range p.Messages {
-			texts = append(texts, m.Role[:1]+" "+m.Text)
-		}
-		return strings.Join(texts, ", "), p.Begin
+	for _, prompt := range []string{"one", "two"} {
+		w.wait(w.submit(task.TaskSpec{Prompt: prompt, SessionKey: "web"}).ID)
 	}
-	text, begin := said(0, 2)
-	if text != session.RoleUser[:1]+" two, a fine" || begin == 0 {
-		t.Fatalf("%q from %d on", text, begin)
+	s, p, err := w.c.SessionPage("web", 0, 2)
+	if err != nil || s.Key != "web" || len(p.Messages) != 2 || p.Messages[0].Text != "two" || p.Begin == 0 {
+		t.Fatalf("%+v, %+v, %v", s, p, err)
 	}
-	if text, begin = said(begin, 9); text != "u one, a fine" || begin != 0 {
-		t.Errorf("%q from %d on", text, begin)
+	if _, p, err = w.c.SessionPage("web", p.Begin, 9); err != nil || len(p.Messages) != 2 || p.Messages[0].Text != "one" || p.Begin != 0 {
+		t.Errorf("before that: %+v, %v", p, err)
 	}
 	var bad *task.Error
 	if _, _, err := w.c.SessionPage("web", 3, 1); !errors.As(err, &bad) || bad.Field != "cursor" {
@@ -311,10 +260,8 @@ func TestSessionPage(t *testing.T) {
 	if _, _, err := w.c.SessionPage("nope", 0, 1); !errors.Is(err, notFound) {
 		t.Errorf("of no session: %v", err)
 	}
-	if err := os.Remove(session.TranscriptPath(w.dir, w.c.Sessions()[0].ID)); err != nil {
-		t.Fatal(err)
-	}
-	if text, begin = said(0, 9); text != "" || begin != 0 {
-		t.Errorf("of a file that is gone: %q from %d on", text, begin)
+	fatal(t, os.Remove(session.TranscriptPath(w.dir, w.c.Sessions()[0].ID)))
+	if _, p, err = w.c.SessionPage("web", 0, 9); err != nil || len(p.Messages) > 0 || p.Begin != 0 {
+		t.Errorf("of a file that is gone: %+v, %v", p, err)
 	}
 }

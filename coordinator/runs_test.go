@@ -2,7 +2,6 @@ package coordinator_test
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,28 +171,25 @@ func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
 // whatever ended the turn.
 func TestKeptPromptIsNotSentAgain(t *testing.T) {
 	t.Parallel()
+	w := newWorld(t)
+	w.open()
+	defer w.close()
 	for _, class := range []state.Class{state.ClassRateLimited, state.ClassNetwork, state.ClassInterrupted, state.ClassStalled} {
-		t.Run(string(class), func(t *testing.T) {
-			w := newWorld(t)
-			bad := task.Outcome{Class: class, ExitCode: 1, Error: "no", Session: "n1", Kept: true}
-			again := bad
-			again.Kept = false // it got no further than before
-			w.outcomes(bad, again, task.Outcome{Result: "ok", Session: "n1"}, task.Outcome{Result: "ok", Session: "n1"})
-			w.open()
-			id := w.submit(task.TaskSpec{Prompt: "do it", SessionKey: "web"}).ID
-			w.expect(w.wait(id), state.Done, "")
-			w.wait(w.submit(task.TaskSpec{Prompt: "do more", SessionKey: "web"}).ID)
-			w.close()
-			got := []string{w.sent(0), w.sent(1), w.sent(2), w.sent(3)}
-			if diff := cmp.Diff([]string{"do it", prompt.GoOn, prompt.GoOn, "do more"}, got); diff != "" {
-				t.Errorf("sent:\n%s", diff)
-			}
-			w.open()
-			if kept := w.task(id).PromptInHistory; kept != "" {
-				t.Errorf("a task that is done is still kept in %s", kept)
-			}
-			w.close()
-		})
+		before := len(w.agent.turns)
+		bad := task.Outcome{Class: class, ExitCode: 1, Error: "no", Session: "n1", Kept: true}
+		again, ok := bad, task.Outcome{Result: "ok", Session: "n1"}
+		again.Kept = false // it got no further than before
+		w.outcomes(bad, again, ok, ok)
+		id := w.submit(task.TaskSpec{Prompt: "do it", SessionKey: "web"}).ID
+		w.expect(w.wait(id), state.Done, "")
+		w.wait(w.submit(task.TaskSpec{Prompt: "do more", SessionKey: "web"}).ID)
+		got := []string{w.sent(before), w.sent(before + 1), w.sent(before + 2), w.sent(before + 3)}
+		if diff := cmp.Diff([]string{"do it", prompt.GoOn, prompt.GoOn, "do more"}, got); diff != "" {
+			t.Errorf("%s: sent:\n%s", class, diff)
+		}
+		if kept := w.task(id).PromptInHistory; kept != "" {
+			t.Errorf("%s: a task that is done is still kept in %s", class, kept)
+		}
 	}
 }
 
@@ -320,9 +316,8 @@ func TestLostSession(t *testing.T) {
 		{"error", state.ClassContextFull, "", "no; a new conversation begins with --resume never"},
 	} {
 		t.Run(tc.missing+" "+string(tc.class), func(t *testing.T) {
-			missing, lost := tc.missing, task.Outcome{Class: tc.class, ExitCode: 1, Error: "no"}
 			w := newWorld(t)
-			w.cfg.ResumeMissing = missing
+			w.cfg.ResumeMissing = tc.missing
 			w.cfg.MaxWorkers = 1
 			w.outcomes(task.Outcome{Result: "ok", Session: "n1"})
 			w.open()
@@ -333,7 +328,7 @@ func TestLostSession(t *testing.T) {
 				switch turn.Session {
 				case "n1":
 					<-gate
-					return lost
+					return task.Outcome{Class: tc.class, ExitCode: 1, Error: "no"}
 				case "":
 					return task.Outcome{Result: "ok", Session: "of " + turn.TaskID}
 				}
@@ -343,27 +338,21 @@ func TestLostSession(t *testing.T) {
 			w.until(second, func(t *state.Task) bool { return t.Status == state.Running })
 			named := w.submit(task.TaskSpec{Prompt: "p", AgentSession: "n1", SessionKey: "api"}).ID
 			third := w.submit(web).ID
-			if missing == "error" {
-				close(gate)
-				got := w.wait(second)
+			close(gate)
+			got := w.wait(second)
+			w.wait(third)
+			other := w.wait(named)
+			defer w.close()
+			if tc.missing == "error" {
 				w.expect(got, state.Failed, tc.class)
 				if got.AgentSession != "" && got.AgentSession != "n1" || got.Error != tc.why {
 					t.Errorf("it has session %s now, and the error %q", got.AgentSession, got.Error)
 				}
-				w.wait(third)
-				w.wait(named)
-				w.close()
 				return
 			}
-			close(gate)
-			got := w.wait(second)
 			w.expect(got, state.Done, "")
-			if got.SessionID != first.SessionID || got.AgentSession != "of "+second || got.Attempt != 1 || !strings.Contains(got.Note, tc.note) {
-				t.Errorf("session %s (native %s), attempt %d, note %q", got.SessionID, got.AgentSession, got.Attempt, got.Note)
-			}
-			w.wait(third)
-			if got := w.wait(named); !strings.Contains(got.Note, tc.note) {
-				t.Errorf("the note is %q", got.Note)
+			if got.SessionID != first.SessionID || got.AgentSession != "of "+second || got.Attempt != 1 || !strings.Contains(got.Note, tc.note) || !strings.Contains(other.Note, tc.note) {
+				t.Errorf("session %s (native %s), attempt %d, notes %q, %q", got.SessionID, got.AgentSession, got.Attempt, got.Note, other.Note)
 			}
 			s, said, err := w.c.Session("web")
 			if err != nil || s.ID != first.SessionID || s.Native != "of "+second || len(said) != 8 {
@@ -377,7 +366,6 @@ func TestLostSession(t *testing.T) {
 			if diff := cmp.Diff(want, resumed); diff != "" {
 				t.Errorf("resumed:\n%s", diff)
 			}
-			w.close()
 		})
 	}
 }
@@ -451,6 +439,7 @@ func TestFilesOfATask(t *testing.T) {
 		return task.Outcome{Result: "ok", Session: "n1"}
 	}
 	w.open()
+	defer w.close()
 	spec := task.TaskSpec{Prompt: "p", OutputSpec: []string{"results.txt"}, InputFiles: []state.InputFile{{Name: "data/notes.txt", Content: "a note"}}}
 	got := w.wait(w.submit(spec).ID)
 	w.expect(got, state.Failed, state.ClassOutputMissing)
@@ -466,13 +455,10 @@ func TestFilesOfATask(t *testing.T) {
 	if _, err := w.c.Retry(context.Background(), got.ID, "client"); err != nil {
 		t.Fatal(err)
 	}
-	got = w.wait(got.ID)
-	w.expect(got, state.Done, "")
-	data, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "files/results.txt"))
-	if string(data) != "got a note" || len(got.OutputFiles) != 1 || got.OutputFiles[0].Size != int64(len(data)) {
-		t.Errorf("%q, %+v, %v", data, got.OutputFiles, err)
+	w.expect(w.wait(got.ID), state.Done, "")
+	if text := w.content(got.ID, "", "results.txt"); text != "got a note" {
+		t.Errorf("collected %q", text)
 	}
-	w.close()
 }
 
 // TestBadFilesByHand: names in tasks.md that nobody has checked end the task with a
@@ -481,14 +467,19 @@ func TestBadFilesByHand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.open()
-	files, err := json.Marshal([]state.InputFile{{Name: "../../../escaped", Content: "x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.edit("\n## Task bad-input\n- status: queued\n- prompt: p\n- inputFiles: %s\n", files)
-	w.edit("\n## Task bad-output\n- status: queued\n- prompt: p\n- workspace: %s\n- outputSpec: ../secret\n", w.work)
+	w.takeOver(`## Task bad-input
+- status: queued
+- prompt: p
+- inputFiles: [{"name":"../../../escaped","content":"x"}]
+
+## Task bad-output
+- status: queued
+- prompt: p
+- workspace: %s
+- outputSpec: ../secret
+`, w.work)
 	for id, want := range map[string]state.Class{"bad-input": state.ClassExit, "bad-output": state.ClassOutputMissing} {
-		got := w.seen(id)
+		got := w.wait(id)
 		w.expect(got, state.Failed, want)
 		if !strings.Contains(got.Error, "leads out of its directory") {
 			t.Errorf("%s: %s", id, got.Error)
@@ -525,31 +516,27 @@ func TestSilenceShows(t *testing.T) {
 		w.openUnwatched()
 		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		synctest.Wait()
-		begun := time.Now()
-		check := func(silent time.Duration, want string) {
-			t.Helper()
-			synctest.Wait()
-			why, err := w.c.Why(id)
-			if got := strings.TrimPrefix(why, "running since "+begun.Local().Format(time.TimeOnly)); got != want || err != nil {
-				t.Errorf("why: %q, want %q, %v", why, want, err)
+		since, last := "running since "+time.Now().Local().Format(time.TimeOnly), time.Now()
+		for _, step := range []struct {
+			after  time.Duration
+			speaks bool
+			want   string
+		}{
+			{24 * time.Second, false, ""},
+			{time.Second, false, "; no output for 25s, ended as stalled at 2m"},
+			{time.Minute, true, ""},
+			{time.Minute, false, ""},
+			{time.Second, false, "; no output for 1m1s, ended as stalled at 10m"},
+			{8 * time.Minute, false, "; no output for 9m, ended as stalled at 10m"},
+		} {
+			if time.Sleep(step.after); step.speaks {
+				speak <- struct{}{}
+				last = time.Now()
 			}
-			if last := w.c.LastOutput(id); !last.Equal(time.Now().Add(-silent)) {
-				t.Errorf("the last output was at %v", last)
+			if why := w.why(id); why != since+step.want || !w.c.LastOutput(id).Equal(last) {
+				t.Errorf("why: %q, want %q; the last output was at %v", why, step.want, w.c.LastOutput(id))
 			}
 		}
-		check(0, "")
-		time.Sleep(24 * time.Second)
-		check(24*time.Second, "")
-		time.Sleep(time.Second)
-		check(25*time.Second, "; no output for 25s, ended as stalled at 2m")
-		speak <- struct{}{}
-		check(0, "")
-		time.Sleep(time.Minute)
-		check(time.Minute, "")
-		time.Sleep(time.Second)
-		check(61*time.Second, "; no output for 1m1s, ended as stalled at 10m")
-		time.Sleep(8 * time.Minute)
-		check(541*time.Second, "; no output for 9m, ended as stalled at 10m")
 		close(speak)
 		w.expect(w.ended(id), state.Done, "")
 		if why, _ := w.c.Why(id); strings.Contains(why, "output") || !w.c.LastOutput(id).IsZero() {
