@@ -16,6 +16,7 @@ import (
 // TestPromise7TheStateDirectoryIsGone: a master whose directory somebody has moved
 // away ends, and does not go on to acknowledge what nobody would find.
 func TestPromise7TheStateDirectoryIsGone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.HeartbeatInterval = time.Millisecond
 	w.open()
@@ -34,6 +35,7 @@ func TestPromise7TheStateDirectoryIsGone(t *testing.T) {
 // TestOpenRemovesOldTemps: what killed writers have left goes with the next master, but not
 // what a command may be writing just now.
 func TestOpenRemovesOldTemps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	beats := t.TempDir()
 	w.cfg.HeartbeatPath = filepath.Join(beats, "beat.json")
@@ -54,7 +56,6 @@ func TestOpenRemovesOldTemps(t *testing.T) {
 		}
 	}
 	w.open()
-	defer w.close()
 	for _, name := range append(old, young) {
 		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) != (name != young) {
 			t.Errorf("%s: %v", filepath.Base(name), err)

@@ -29,7 +29,6 @@ func TestHandWrittenTaskTakesTheWorkspaceOfItsSession(t *testing.T) {
 	w.close()
 	w.edit(two, "closed")
 	w.open()
-	defer w.close()
 	for id, want := range map[string]string{"web-live": w.work, "other-live": w.cfg.WorkspaceRoot, "web-closed": w.work, "other-closed": w.cfg.WorkspaceRoot} {
 		got := w.wait(id)
 		if w.expect(got, state.Done, ""); got.Workspace != want {
@@ -46,10 +45,10 @@ func TestHandWrittenTaskTakesTheWorkspaceOfItsSession(t *testing.T) {
 // TestSessionGetsAWorkspaceLater: then what waits for one takes it, and goes first. A task
 // that waits for a person's consent says nothing of where others of its session work.
 func TestSessionGetsAWorkspaceLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.WorkspaceRoot = ""
 	w.open()
-	defer w.close()
 	w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Hold: true})
 	w.takeOver("## Task mine\n- status: queued\n- sessionKey: web\n- prompt: by hand\n")
 	if why, _ := w.c.Why("mine"); why != lanes.NoWorkspace {
@@ -66,6 +65,7 @@ func TestSessionGetsAWorkspaceLater(t *testing.T) {
 // the same time, nor beside a task that was submitted for it, also where all become ready at
 // once.
 func TestHandWrittenTasksOfOneDirectory(t *testing.T) {
+	t.Parallel()
 	for _, atOnce := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := limitedWorld(t)
@@ -83,7 +83,6 @@ func TestHandWrittenTasksOfOneDirectory(t *testing.T) {
 			if w.agent.most != 1 {
 				t.Errorf("%d at the same time", w.agent.most)
 			}
-			w.close()
 		})
 	}
 }
@@ -104,5 +103,4 @@ func TestWorkspaceTakenOutOfARun(t *testing.T) {
 	if w.expect(got, state.Done, ""); got.Workspace != w.work {
 		t.Errorf("it ended in %q", got.Workspace)
 	}
-	w.close()
 }

@@ -114,7 +114,6 @@ func TestRateLimitStorm(t *testing.T) {
 		if p.most != 1 || p.served != tasks {
 			t.Errorf("until one got through up to %d ran at once; %d were served", p.most, p.served)
 		}
-		w.close()
 	})
 }
 
@@ -167,6 +166,7 @@ func (w *world) why(id string) string {
 // TestRateLimitTimes: the account cools down until the time that an agent named,
 // the latest of several, and else for longer each time.
 func TestRateLimitTimes(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		named [][]time.Duration // of each task, the times its runs name after the beginning; 0: none
@@ -214,7 +214,6 @@ func TestRateLimitTimes(t *testing.T) {
 				for i := range tc.named {
 					w.expect(w.ended(taskID(i)), state.Done, "")
 				}
-				w.close()
 			})
 		})
 	}
@@ -240,6 +239,7 @@ type startsAfter struct {
 // TestOneAtATimeUntilOneGetsThrough: a run that began before the limit was met says
 // nothing about it, and neither does one that did not come as far as the provider.
 func TestOneAtATimeUntilOneGetsThrough(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 1 }
@@ -275,13 +275,13 @@ func TestOneAtATimeUntilOneGetsThrough(t *testing.T) {
 		}
 		w.started(runs, startsAfter{10 * time.Second, 5}) // it has got through, and is still at work: two at once
 		w.ended(taskID(5))
-		w.close()
 	})
 }
 
 // TestVerifyCommandSaysNothingOfALimit: what a run of it shows is not that the provider
 // answers again. The turn before it does, also when it has said nothing on its way.
 func TestVerifyCommandSaysNothingOfALimit(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 1 }
@@ -307,7 +307,6 @@ func TestVerifyCommandSaysNothingOfALimit(t *testing.T) {
 			startsAfter{5 * time.Second, 5},          // at 21 s task 1 has got through: while its command runs the others start
 		)
 		w.ended(taskID(4))
-		w.close()
 	})
 }
 
@@ -372,7 +371,6 @@ func TestRateLimitEndings(t *testing.T) {
 				if tc.status == state.Dead && (!strings.Contains(got.Error, "max_limit_wait ("+tc.most.String()+")") || !strings.Contains(got.Error, "--fallback")) {
 					t.Errorf("the error is %q", got.Error)
 				}
-				w.close()
 			})
 		})
 	}
@@ -381,6 +379,7 @@ func TestRateLimitEndings(t *testing.T) {
 // TestFallbackHasNoWorkerYet: a task that does not wait for its account waits for a
 // worker to be carried out by its fallback.
 func TestFallbackHasNoWorkerYet(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		w.cfg.Agents["claude"] = w.agent
@@ -390,7 +389,6 @@ func TestFallbackHasNoWorkerYet(t *testing.T) {
 			taskID(2): {{time.Minute, task.Outcome{Result: "ok"}}},
 		})
 		w.openUnwatched()
-		defer w.close()
 		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
 		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Parallel: true, Agent: "claude"})
 		time.Sleep(2 * time.Second)
@@ -403,6 +401,7 @@ func TestFallbackHasNoWorkerYet(t *testing.T) {
 
 // TestAuthHoldsTheAccountUntilARetry: who asks why is told what the provider has said.
 func TestAuthHoldsTheAccountUntilARetry(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		return task.Outcome{Class: state.ClassAuth, ExitCode: 1, Error: "Credit balance\nis too low"}
@@ -420,12 +419,12 @@ func TestAuthHoldsTheAccountUntilARetry(t *testing.T) {
 	}
 	w.expect(w.wait(a), state.Done, "")
 	w.expect(w.wait(b), state.Done, "")
-	w.close()
 }
 
 // TestCanceledAfterTheTimeout: a person who cancels a run that is being ended for
 // its timeout does not see it queued again.
 func TestCanceledAfterTheTimeout(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		release := make(chan struct{})
@@ -448,13 +447,13 @@ func TestCanceledAfterTheTimeout(t *testing.T) {
 		synctest.Wait()
 		close(release)
 		w.expect(<-canceled, state.Canceled, state.ClassCanceled)
-		w.close()
 	})
 }
 
 // TestUnwillingIsFollowed: a task that ends because it would have to wait for its account
 // is followed as one that ends in a run of its own.
 func TestUnwillingIsFollowed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
 		w.cfg.MaxLimitWait, w.cfg.BackoffBase = 30*time.Minute, 15*time.Minute
@@ -469,6 +468,5 @@ func TestUnwillingIsFollowed(t *testing.T) {
 		if child := w.task(got.ID).FollowUps; len(child) != 1 || w.task(child[0]).Prompt != "Look: "+strconv.Quote(got.Error) || got.Note != "" {
 			t.Errorf("note %q, followed by %q", got.Note, child)
 		}
-		w.close()
 	})
 }

@@ -87,7 +87,6 @@ func inLoop(t *testing.T, f func(*loopWorld)) {
 		w.cfg.Agents["claude"] = w.agent
 		w.openUnwatched()
 		f(w)
-		w.close()
 	})
 }
 
@@ -154,6 +153,7 @@ func (w *loopWorld) expectRecords(id string, want ...string) {
 // TestLoopPassesInRoundTwo: each step is one record, in order; the second turn goes
 // on in the same session and has the command's output, which adds no record.
 func TestLoopPassesInRoundTwo(t *testing.T) {
+	t.Parallel()
 	inLoop(t, func(w *loopWorld) {
 		w.shell.do = exits(1, 0)
 		answers := []string{"first", "second"}
@@ -204,6 +204,7 @@ func TestLoopPassesInRoundTwo(t *testing.T) {
 
 // TestLoopNeverPasses: after the last round the task has failed, of class verify.
 func TestLoopNeverPasses(t *testing.T) {
+	t.Parallel()
 	inLoop(t, func(w *loopWorld) {
 		w.shell.do = exits(1, 2)
 		id := w.verified(func(s *task.TaskSpec) { s.MaxIterations = 2 })
@@ -233,6 +234,7 @@ func TestLoopNeverPasses(t *testing.T) {
 // and knows what the command said; an error of the agent's own in round 2 spends the
 // attempt, too.
 func TestLoopAttempts(t *testing.T) {
+	t.Parallel()
 	inLoop(t, func(w *loopWorld) {
 		w.shell.do = exits(1, 1, 1, 0)
 		change := func(s *task.TaskSpec) { s.MaxIterations, s.MaxAttempts = 2, 2 }
@@ -261,6 +263,7 @@ func TestLoopAttempts(t *testing.T) {
 // TestLoopInterrupted: what cuts a run off in round 2 (a limit, the network, a lost
 // session) is followed by that round, with the command's output.
 func TestLoopInterrupted(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		out    task.Outcome
 		second string // what is sent when the round is made again
@@ -299,6 +302,7 @@ func TestLoopInterrupted(t *testing.T) {
 // under the next master, without the agent; no attempt is spent. Where the file of a long
 // answer is gone by then, there is none in the end, and not one with the ledger's part of it.
 func TestLoopShutdown(t *testing.T) {
+	t.Parallel()
 	for _, lost := range []bool{false, true} {
 		inLoop(t, func(w *loopWorld) {
 			begun := make(chan string, 1)
@@ -339,6 +343,7 @@ func TestLoopShutdown(t *testing.T) {
 // TestLoopBeginsNothingAtAShutdown: an answer that comes in the grace time, or after a
 // handover was asked for, is verified by the next master. Nothing was interrupted.
 func TestLoopBeginsNothingAtAShutdown(t *testing.T) {
+	t.Parallel()
 	for name, leave := range map[string]func(*loopWorld){
 		"shutdown": func(w *loopWorld) { w.close() },
 		"handover": func(w *loopWorld) {
@@ -378,6 +383,7 @@ func TestLoopBeginsNothingAtAShutdown(t *testing.T) {
 
 // TestLoopCanceled: a cancel ends the task wherever its loop is, and says who asked.
 func TestLoopCanceled(t *testing.T) {
+	t.Parallel()
 	for name, at := range map[string]struct {
 		turn, command   int  // what runs when it comes
 		answers         bool // the agent has just done it
@@ -425,6 +431,7 @@ func TestLoopCanceled(t *testing.T) {
 // TestLoopIsEditedByHand: a person's edit of a command, or of the prompt, counts from
 // the next step on.
 func TestLoopIsEditedByHand(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		edit     string
 		codes    []int
@@ -494,6 +501,7 @@ func TestLoopIsEditedByHand(t *testing.T) {
 // TestLoopPromptIsEditedInATurn: the prompt that a person changes while the agent works
 // on another one is what its next turn gets, also of another master.
 func TestLoopPromptIsEditedInATurn(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		turn    int
 		restart bool
@@ -544,6 +552,7 @@ func TestLoopPromptIsEditedInATurn(t *testing.T) {
 // command; queued again, it begins with its first round, though it was interrupted before
 // as often as it may be.
 func TestLoopTakenOut(t *testing.T) {
+	t.Parallel()
 	for first, requeues := range map[string]int{"canceled": 0, "queued": 1} { // the run of a canceled one has ended when it is queued
 		t.Run(first, func(t *testing.T) {
 			inLoop(t, func(w *loopWorld) {
@@ -574,6 +583,7 @@ func TestLoopTakenOut(t *testing.T) {
 // TestLoopCommandEditsTheLedger: what a verify command writes into tasks.md counts as a
 // person's, for it may be one; but there is an end to it.
 func TestLoopCommandEditsTheLedger(t *testing.T) {
+	t.Parallel()
 	const all, short = "", "short" // the file is removed, or cut, as an editor may do that is at work still
 	for edit, want := range map[string]struct {
 		status          state.Status
@@ -636,6 +646,7 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 
 // TestLoopWaitsForASave: what a run leaves waits for an editor that is at work on tasks.md.
 func TestLoopWaitsForASave(t *testing.T) {
+	t.Parallel()
 	inLoop(t, func(w *loopWorld) {
 		tasks := filepath.Join(w.dir, ledger.TasksName)
 		var whole []byte
@@ -665,6 +676,7 @@ func TestLoopWaitsForASave(t *testing.T) {
 // then made as if it had not waited, with what was edited meanwhile. One whose command
 // passes meanwhile is not needed: the answer is verified once more, whatever its account says.
 func TestLoopWaitsForItsAccount(t *testing.T) {
+	t.Parallel()
 	verify := func(w *loopWorld, id string) {
 		if res, err := w.c.Verify(w.t.Context(), id, "client"); err != nil || !res.Passed {
 			w.t.Errorf("%+v, %v", res, err)
@@ -717,6 +729,7 @@ func TestLoopWaitsForItsAccount(t *testing.T) {
 // TestLoopPassesInABackoff: what only a turn of its agent waits for keeps nothing from
 // being verified; a time that a person has set meanwhile is waited for.
 func TestLoopPassesInABackoff(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		codes    []int
 		at, most time.Duration
@@ -752,6 +765,7 @@ func TestLoopPassesInABackoff(t *testing.T) {
 
 // TestLoopClasses: what the command could not tell is no verdict on the answer.
 func TestLoopClasses(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		res    task.VerifyResult
 		status state.Status
@@ -783,6 +797,7 @@ func TestLoopClasses(t *testing.T) {
 
 // TestLoopCommand: the task's own command counts, else its workspace's; none is none.
 func TestLoopCommand(t *testing.T) {
+	t.Parallel()
 	for own, want := range map[string]string{"": "configured", "make": "make", task.NoVerify: ""} {
 		inLoop(t, func(w *loopWorld) {
 			w.close()
@@ -806,6 +821,7 @@ func TestLoopCommand(t *testing.T) {
 
 // TestLoopFiles: only what passed is collected.
 func TestLoopFiles(t *testing.T) {
+	t.Parallel()
 	inLoop(t, func(w *loopWorld) {
 		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			f, err := os.OpenFile(filepath.Join(turn.Workspace, "out.txt"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -848,6 +864,7 @@ func TestLoopFiles(t *testing.T) {
 // TestLoopFallsBack: the agent that takes over in round 2 gets the whole message and
 // the command's output.
 func TestLoopFallsBack(t *testing.T) {
+	t.Parallel()
 	inLoop(t, func(w *loopWorld) {
 		w.close()
 		other := &fakeAgent{do: answer("by the other")}
@@ -871,6 +888,7 @@ func TestLoopFallsBack(t *testing.T) {
 // that goes on there: an answer that was to be verified is verified, not asked for
 // again, and no attempt is spent.
 func TestLoopCrash(t *testing.T) {
+	t.Parallel()
 	secondRound := func(_ context.Context, v task.VerifyRun) task.VerifyResult {
 		if v.Iteration >= 2 {
 			return task.VerifyResult{}

@@ -25,8 +25,8 @@ func fullWorld(t *testing.T, most int) *world {
 func (w *world) waiting() int { return w.c.Health().Counts[state.Queued] }
 
 func TestFullQueue(t *testing.T) {
+	t.Parallel()
 	w := fullWorld(t, 3)
-	defer w.close()
 	tooMany := &task.Error{Code: task.CodeTooMany}
 	first := w.submit(task.TaskSpec{Prompt: "a", IdempotencyKey: "k"})
 	w.submit(task.TaskSpec{Prompt: "b", Hold: true})
@@ -48,6 +48,7 @@ func TestFullQueue(t *testing.T) {
 }
 
 func TestFollowUpOfAFullQueue(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxQueued, w.cfg.MaxWorkers, w.cfg.MaxAttempts, w.cfg.FollowUpDepth, w.cfg.MaxFollowUps = 1, 1, 1, 1, 1
 	var fails sync.Once
@@ -62,7 +63,6 @@ func TestFollowUpOfAFullQueue(t *testing.T) {
 		return out
 	}
 	w.open()
-	defer w.close()
 	entry := w.submit(task.TaskSpec{Prompt: "a", OnFailure: "look why"})
 	<-begun
 	w.submit(task.TaskSpec{Prompt: "the queue is full with this"})
@@ -76,9 +76,9 @@ func TestFollowUpOfAFullQueue(t *testing.T) {
 // TestQueueIsNeverMoreThanFull: submitters that share a write of the ledger do not see
 // each other in the fold.
 func TestQueueIsNeverMoreThanFull(t *testing.T) {
+	t.Parallel()
 	const most, submitters, each = 100, 64, 6
 	w := fullWorld(t, most)
-	defer w.close()
 	var wg sync.WaitGroup
 	var taken atomic.Int64
 	for i := range submitters {

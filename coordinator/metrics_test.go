@@ -61,6 +61,7 @@ func counted(m task.Metrics) string {
 // TestMetricsCountWhatHappens: each kind of end, retry and limit counts once, and tokens
 // by agent and model; a restart and a compaction count nothing again.
 func TestMetricsCountWhatHappens(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := countedWorld(t)
 		w.openUnwatched()
@@ -112,13 +113,13 @@ usage demo "o9" 201 80 40 10 1`
 		if got := w.c.Metrics(); got.Added != 1 || got.Outcomes[task.Ending{Status: state.Done}] != 1 {
 			t.Errorf("after the restart\n%s", counted(got))
 		}
-		w.close()
 	})
 }
 
 // TestMetricsCountInterruptions: what the last master was killed in counts for the one
 // that queues it again.
 func TestMetricsCountInterruptions(t *testing.T) {
+	t.Parallel()
 	next, id := interrupted(t)
 	next.open()
 	next.wait(id)
@@ -131,6 +132,7 @@ func TestMetricsCountInterruptions(t *testing.T) {
 // TestMetricsNamesAreBounded: no name that a user may choose freely is shown, and only
 // so many models are.
 func TestMetricsNamesAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := countedWorld(t)
 		if err := durable.MkdirAll(durable.OS, w.dir); err != nil {
@@ -158,6 +160,7 @@ func TestMetricsNamesAreBounded(t *testing.T) {
 
 // TestMetricsAsItStands: what waits, for how long, and what stands in its way.
 func TestMetricsAsItStands(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := countedWorld(t)
 		w.openUnwatched()
@@ -183,7 +186,6 @@ func TestMetricsAsItStands(t *testing.T) {
 		if m.JournalSize == 0 || m.Sync.Sum != 0 || m.Commits.Sum < 6 || sum(m.Append) < 6 || sum(m.Sync) != sum(m.Commits) || m.Failures != 0 {
 			t.Errorf("the journal has %d bytes; %v %v %v", m.JournalSize, m.Commits, m.Sync, m.Append)
 		}
-		w.close()
 	})
 }
 
@@ -197,6 +199,7 @@ func sum(h task.Histogram) (n uint64) {
 // TestHealthStatus: one word says whether tasks are taken in and started, and readiness
 // is about the first.
 func TestHealthStatus(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, d := countedWorld(t), &fullDisk{FS: durable.OS}
 		w.openOn(d)
@@ -238,13 +241,13 @@ func TestHealthStatus(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(task.HealthEnding, task.CodeStopped)
-		w.close()
 	})
 }
 
 // TestHealthOfListeners: Health and Metrics say where the master can be called, or why it
 // cannot be any more, and how far a mirror is; nothing of what there is none.
 func TestHealthOfListeners(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open()
 	if h, m := w.c.Health(), w.c.Metrics(); h.APIEnabled || h.HTTP != "" || h.Postgres != nil || m.Mirror != nil {
@@ -263,7 +266,6 @@ func TestHealthOfListeners(t *testing.T) {
 		return task.MirrorStatus{State: task.MirrorFailing, LastError: "it is down"}
 	}
 	w.open()
-	defer w.close()
 	if h, m := w.c.Health(), w.c.Metrics(); h.Postgres == nil || h.Postgres.LastError != "it is down" || m.Mirror == nil || m.Mirror.State != task.MirrorFailing {
 		t.Errorf("%+v, %+v", h, m)
 	}

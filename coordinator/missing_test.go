@@ -37,13 +37,13 @@ func inMissing(t *testing.T, f func(*missingWorld)) {
 		w.openUnwatched()
 		w.ended(w.submit(task.TaskSpec{Prompt: "the first one"}).ID)
 		f(w)
-		w.close()
 	})
 }
 
 // TestMissingForAMoment: a program that is back within the short retry is missed by
 // nobody: no attempt is spent, and the ledger says nothing of it.
 func TestMissingForAMoment(t *testing.T) {
+	t.Parallel()
 	inMissing(t, func(w *missingWorld) {
 		w.away.Store(true)
 		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
@@ -60,6 +60,7 @@ func TestMissingForAMoment(t *testing.T) {
 // runs look for it; its tasks wait and say why, those of others run, and all goes on soon
 // after it is back, with no attempt spent.
 func TestMissingProgramHoldsItsAccount(t *testing.T) {
+	t.Parallel()
 	inMissing(t, func(w *missingWorld) {
 		w.cfg.Agents["other"] = &fakeAgent{do: answer("fine")}
 		w.close()
@@ -105,6 +106,7 @@ func TestMissingProgramHoldsItsAccount(t *testing.T) {
 // TestMissingAgainAndAgain: a program that seems to be there, and that no run finds, does
 // not go on for ever. A retry begins anew.
 func TestMissingAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	inMissing(t, func(w *missingWorld) {
 		w.cfg.AgentFound = nil
 		w.close()
@@ -126,6 +128,7 @@ func TestMissingAgainAndAgain(t *testing.T) {
 // TestOtherHoldsStay: a hold by a person or for a login is not ended because the program
 // is there.
 func TestOtherHoldsStay(t *testing.T) {
+	t.Parallel()
 	inMissing(t, func(w *missingWorld) {
 		for _, reason := range []string{"", "my own, agent-missing or not", "not logged in; met by task 1"} {
 			rec := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlAccount + "demo"}
@@ -147,6 +150,7 @@ func TestOtherHoldsStay(t *testing.T) {
 // TestMissingAndCanceled: a task is canceled while it waits to look again, and a shutdown
 // does not wait for it.
 func TestMissingAndCanceled(t *testing.T) {
+	t.Parallel()
 	inMissing(t, func(w *missingWorld) {
 		w.away.Store(true)
 		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
@@ -169,6 +173,7 @@ func TestMissingAndCanceled(t *testing.T) {
 // TestMissingProgramThatHangs: while a program is looked for that is there and does not
 // answer, tasks of other agents start at once.
 func TestMissingProgramThatHangs(t *testing.T) {
+	t.Parallel()
 	inMissing(t, func(w *missingWorld) {
 		w.cfg.Agents["other"] = &fakeAgent{do: answer("fine")}
 		w.cfg.AgentFound = func(string) bool { time.Sleep(11 * time.Second); return !w.away.Load() }

@@ -21,7 +21,6 @@ func TestMoveAnywhere(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	defer w.close()
 	for i := range 8 {
 		w.submit(task.TaskSpec{Prompt: fmt.Sprint(i), SessionKey: "web"})
 	}
@@ -60,10 +59,10 @@ func (w *world) takeOver(format string, args ...any) task.TakeOver {
 
 // TestMoveRefuses what is not clear, or would make a cycle. A running task keeps its place.
 func TestMoveRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.hangs()
 	w.open()
-	defer w.close()
 	a := w.submit(task.TaskSpec{Prompt: "a", SessionKey: "web"}).ID
 	b := w.submit(task.TaskSpec{Prompt: "b", SessionKey: "web"}).ID
 	c := w.submit(task.TaskSpec{Prompt: "c", SessionKey: "web"}).ID
@@ -103,9 +102,9 @@ func TestMoveRefuses(t *testing.T) {
 
 // TestRetryMakesNoCycle: a task is not queued again behind one that comes after it.
 func TestRetryMakesNoCycle(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open()
-	defer w.close()
 	first := w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"}).ID).ID
 	if err := w.c.Pause(t.Context(), "", "client"); err != nil {
 		t.Fatal(err)

@@ -38,8 +38,8 @@ func editWorld(t *testing.T) *world {
 }
 
 func TestEdit(t *testing.T) {
+	t.Parallel()
 	w := editWorld(t)
-	defer func() { w.close() }()
 	other := w.submit(task.TaskSpec{Prompt: "other"})
 	entry := w.submit(task.TaskSpec{Prompt: "p", Label: "l", Timeout: "9m"})
 	when := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
@@ -87,8 +87,8 @@ func TestEdit(t *testing.T) {
 // TestEditOfAgentAndPlace: the model goes with the agent, the lane of a directory with
 // the workspace, and a task of its own lane stays there.
 func TestEditOfAgentAndPlace(t *testing.T) {
+	t.Parallel()
 	w := editWorld(t)
-	defer w.close()
 	other := t.TempDir()
 	w.submit(task.TaskSpec{Prompt: "p", SessionKey: "of-codex", Agent: "codex"})
 	for _, tt := range []struct {
@@ -127,8 +127,8 @@ func TestEditOfAgentAndPlace(t *testing.T) {
 }
 
 func TestEditRefuses(t *testing.T) {
+	t.Parallel()
 	w := editWorld(t)
-	defer w.close()
 	first := w.submit(task.TaskSpec{Prompt: "first", SessionKey: "web"})
 	entry := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Label: "l"})
 	next := w.submit(task.TaskSpec{Prompt: "next", After: []string{entry.ID}})
@@ -176,8 +176,8 @@ func TestEditRefuses(t *testing.T) {
 
 // TestEditOfADraft: it stays one. A person wrote it, and it has not all fields.
 func TestEditOfADraft(t *testing.T) {
+	t.Parallel()
 	w := editWorld(t)
-	defer w.close()
 	if err := os.WriteFile(filepath.Join(w.dir, "tasks.md"), []byte("## Task mine\n- prompt: p\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -192,8 +192,8 @@ func TestEditOfADraft(t *testing.T) {
 
 // TestEditOfAnEarlierState: of many who have seen the same, one changes it.
 func TestEditOfAnEarlierState(t *testing.T) {
+	t.Parallel()
 	w := editWorld(t)
-	defer w.close()
 	id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 	for range 4 {
 		seen := w.task(id)
@@ -217,8 +217,8 @@ func TestEditOfAnEarlierState(t *testing.T) {
 
 // TestEditsNeverCloseACircle: two edits at once, each of which is right by itself.
 func TestEditsNeverCloseACircle(t *testing.T) {
+	t.Parallel()
 	w := editWorld(t)
-	defer w.close()
 	var wg sync.WaitGroup
 	for range 50 {
 		a, b := w.submit(task.TaskSpec{Prompt: "a", Parallel: true}).ID, w.submit(task.TaskSpec{Prompt: "b", Parallel: true}).ID
@@ -257,7 +257,6 @@ func TestEditCountsOrIsRefused(t *testing.T) {
 		return task.Outcome{Result: fmt.Sprint(err)}
 	}
 	w.open()
-	defer w.close()
 	specs := make([]task.TaskSpec, 200)
 	for i := range specs {
 		specs[i] = task.TaskSpec{Prompt: "the old one", Parallel: true}

@@ -85,6 +85,7 @@ func (w *world) files() map[string]string {
 // What a preview says is what the run is, but for ids; it leaves no trace, and no agent
 // is started.
 func TestPreviewIsTheRun(t *testing.T) {
+	t.Parallel()
 	w := previewWorld(t)
 	spec := task.TaskSpec{
 		ID: "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", Prompt: "do it", SessionKey: "web", Model: "m", Timeout: "10m",
@@ -134,6 +135,7 @@ func withoutIDs(text string) string {
 // TestPreviewSession: a preview knows the sessions, also those of the tasks before it in
 // its list, and passes what is held or planned.
 func TestPreviewSession(t *testing.T) {
+	t.Parallel()
 	w := previewWorld(t)
 	web, other := task.TaskSpec{Prompt: "a", SessionKey: "web"}, task.TaskSpec{Prompt: "b", SessionKey: "other", Resume: "never"}
 	held, planned := task.TaskSpec{Prompt: "c", SessionKey: "later", Hold: true}, task.TaskSpec{Prompt: "d", SessionKey: "later", NotBefore: time.Now().Add(time.Hour)}
@@ -163,6 +165,7 @@ func TestPreviewSession(t *testing.T) {
 // What keeps the notes from being searched is told, and nothing is kept of it. Where
 // there is nothing to search, nothing is told.
 func TestPreviewWithoutNotes(t *testing.T) {
+	t.Parallel()
 	var found memory.Result
 	var err error
 	w := noteWorld(t, func(string) (memory.Result, error) { return found, err })
@@ -186,6 +189,7 @@ func TestPreviewWithoutNotes(t *testing.T) {
 // TestPreviewRefuses: what Submit refuses, a preview refuses with the same words; it names
 // the field as Submit does for one task, and SubmitAll for a list of one.
 func TestPreviewRefuses(t *testing.T) {
+	t.Parallel()
 	w := previewWorld(t)
 	for name, spec := range map[string]task.TaskSpec{
 		"no prompt": {}, "workspace": {Prompt: "a", Workspace: "/no/such"}, "after": {Prompt: "a", After: []string{"nobody"}}, "continue": {Prompt: "a", Continue: true},
@@ -222,6 +226,7 @@ func withoutSeconds(err error) string {
 // TestSentPrompt: the prompt of each run of an agent can be had, by number, id or a piece
 // of it, with the notes that were found.
 func TestSentPrompt(t *testing.T) {
+	t.Parallel()
 	w := previewWorld(t)
 	w.outcomes(task.Outcome{Class: state.ClassExit, Error: "no"}, task.Outcome{Result: "yes", Session: "native-1"})
 	id := w.wait(w.submit(task.TaskSpec{Prompt: "do it", MaxAttempts: 2}).ID).ID
@@ -257,6 +262,7 @@ func TestSentPrompt(t *testing.T) {
 
 // A search that has found nothing in its time leaves word why.
 func TestSentPromptOfAPartialSearch(t *testing.T) {
+	t.Parallel()
 	w := noteWorld(t, func(string) (memory.Result, error) {
 		return memory.Result{Hits: []memory.Hit{}, Partial: "it took longer than 5s"}, nil
 	})

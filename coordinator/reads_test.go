@@ -36,6 +36,7 @@ func runLines(runs []task.TaskRun) (lines []string) {
 // TestRunsOfATask: they are told from the first to the last, with what each has used,
 // while the task runs, after its end, and from the archive.
 func TestRunsOfATask(t *testing.T) {
+	t.Parallel()
 	inLoop(t, func(w *loopWorld) {
 		w.shell.do = exits(3, 0)
 		turns := 0
@@ -103,6 +104,7 @@ var notFound = &task.Error{Code: task.CodeNotFound}
 
 // TestFilesAreGiven: what came with it, and what each run has left; nothing else.
 func TestFilesAreGiven(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	turns := 0
 	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
@@ -111,7 +113,6 @@ func TestFilesAreGiven(t *testing.T) {
 		return task.Outcome{Result: "ok"}
 	}
 	w.open()
-	defer w.close()
 	id := w.wait(w.submit(task.TaskSpec{Prompt: "p", OutputSpec: []string{"a"}, InputFiles: []state.InputFile{{Name: "notes.txt", Content: "notes"}}}).ID).ID
 	if _, err := w.c.Retry(t.Context(), id, "user"); err != nil {
 		t.Fatal(err)
@@ -176,10 +177,10 @@ func (w *world) content(id, run, name string) string {
 
 // TestAccounts: the default ones of the agents are known though nothing uses them.
 func TestAccounts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.Agents["claude"] = w.agent
 	w.open()
-	defer w.close()
 	w.submit(task.TaskSpec{Prompt: "p", Hold: true})
 	want := []state.AccountUse{
 		{Account: state.Account{Name: "claude"}, Agent: "claude"},
@@ -193,6 +194,7 @@ func TestAccounts(t *testing.T) {
 // TestSearchMemory: what a task would get can be asked for by everyone, by a run for
 // its own workspace alone.
 func TestSearchMemory(t *testing.T) {
+	t.Parallel()
 	other := t.TempDir()
 	configure := func(w *world) {
 		w.cfg.Memory = func(_ context.Context, workspace, prompt string) (memory.Result, error) {
@@ -240,9 +242,9 @@ func TestSearchMemory(t *testing.T) {
 
 // TestSessionPage: a transcript can be had from its end on.
 func TestSessionPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open()
-	defer w.close()
 	for _, prompt := range []string{"one", "two"} {
 		w.wait(w.submit(task.TaskSpec{Prompt: prompt, SessionKey: "web"}).ID)
 	}

@@ -16,6 +16,7 @@ import (
 // TestCancelWhileRecovering: a cancel that comes before the old run of a task was
 // proved dead is not forgotten when the task is put back into the queue.
 func TestCancelWhileRecovering(t *testing.T) {
+	t.Parallel()
 	next, id := interrupted(t)
 	proved := make(chan struct{})
 	next.cfg.Recover = func(context.Context, string, string) error {
@@ -133,6 +134,7 @@ func TestEditWhileRecovering(t *testing.T) {
 
 // TestShutdownWhileRecovering leaves the task to the next master.
 func TestShutdownWhileRecovering(t *testing.T) {
+	t.Parallel()
 	next, id := interrupted(t)
 	next.cfg.Recover = func(ctx context.Context, _, _ string) error {
 		next.stop()

@@ -52,6 +52,7 @@ func tokens(in, out int64) state.Usage { return state.Usage{InputTokens: in, Out
 // TestUsageOfARun: where the CLI counts over the whole session, a run has used the
 // difference, over tasks, retries, restarts and sessions that begin anew.
 func TestUsageOfARun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	run := func(spec task.TaskSpec, want state.Usage, list ...task.Outcome) string {
 		t.Helper()
@@ -103,7 +104,6 @@ func TestUsageOfARun(t *testing.T) {
 	if got := w.wait(last).Usage; got != tokens(270+30, 42+3) && got != tokens(270+100, 42+10) {
 		t.Errorf("after a retry: %+v", got)
 	}
-	w.close()
 }
 
 // TestUsageOfATaskThatWasTakenOut: a person cancels a running task; what its run
@@ -132,12 +132,12 @@ func TestUsageOfATaskThatWasTakenOut(t *testing.T) {
 	if want := []task.UsageRow{{Key: id, Runs: 1, Tasks: 1, Usage: tokens(110, 21)}}; err != nil || !cmp.Equal(rows, want) {
 		t.Errorf("usage: %+v, %v", rows, err)
 	}
-	w.close()
 }
 
 // TestRetryOfATaskThatWasTakenOut: a person's stint retry is counted as no edit that
 // begins a running task anew, also while its agent has its grace.
 func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, ends := newWorld(t), make(chan struct{})
 		w.cfg.MaxRetries = 0
@@ -163,7 +163,6 @@ func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
 		if w.expect(got, state.Done, ""); got.Requeues != 0 || len(w.agent.turns) != 2 {
 			t.Errorf("%d turns, requeues %d: %s", len(w.agent.turns), got.Requeues, got.Error)
 		}
-		w.close()
 	})
 }
 
@@ -173,7 +172,6 @@ func TestKeptPromptIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.open()
-	defer w.close()
 	for _, class := range []state.Class{state.ClassRateLimited, state.ClassNetwork, state.ClassInterrupted, state.ClassStalled} {
 		before := len(w.agent.turns)
 		bad := task.Outcome{Class: class, ExitCode: 1, Error: "no", Session: "n1", Kept: true}
@@ -342,7 +340,6 @@ func TestLostSession(t *testing.T) {
 			got := w.wait(second)
 			w.wait(third)
 			other := w.wait(named)
-			defer w.close()
 			if tc.missing == "error" {
 				w.expect(got, state.Failed, tc.class)
 				if got.AgentSession != "" && got.AgentSession != "n1" || got.Error != tc.why {
@@ -427,6 +424,7 @@ func TestAgentStrays(t *testing.T) {
 // TestFilesOfATask: input files reach the agent, and the files that the task is to
 // leave are collected; without them it has not done its work.
 func TestFilesOfATask(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		notes, err := os.ReadFile(filepath.Join(turn.Files, "data/notes.txt"))
@@ -439,7 +437,6 @@ func TestFilesOfATask(t *testing.T) {
 		return task.Outcome{Result: "ok", Session: "n1"}
 	}
 	w.open()
-	defer w.close()
 	spec := task.TaskSpec{Prompt: "p", OutputSpec: []string{"results.txt"}, InputFiles: []state.InputFile{{Name: "data/notes.txt", Content: "a note"}}}
 	got := w.wait(w.submit(spec).ID)
 	w.expect(got, state.Failed, state.ClassOutputMissing)
@@ -503,6 +500,7 @@ func (w *world) seen(id string) state.Task {
 // TestSilenceShows: why says for how long an agent has said nothing, before that
 // ends it, and LastOutput when it last did.
 func TestSilenceShows(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.cfg.IdleTimeout, w.cfg.StartupTimeout, w.cfg.Timeout = 10*time.Minute, 2*time.Minute, time.Hour
@@ -542,6 +540,5 @@ func TestSilenceShows(t *testing.T) {
 		if why, _ := w.c.Why(id); strings.Contains(why, "output") || !w.c.LastOutput(id).IsZero() {
 			t.Errorf("of an ended task: %s, %v", why, w.c.LastOutput(id))
 		}
-		w.close()
 	})
 }

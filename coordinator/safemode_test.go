@@ -54,7 +54,6 @@ func TestSafeMode(t *testing.T) {
 					w.resumes(id)
 				}
 				w.expect(w.ended(id), state.Done, "")
-				w.close()
 			})
 		})
 	}

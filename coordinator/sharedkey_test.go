@@ -48,7 +48,6 @@ func TestKeyOfAList(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	defer func() { w.close() }()
 	for _, first := range bodies {
 		made, err := w.once(first, first) // the key is the text
 		if err != nil {
@@ -123,7 +122,6 @@ func TestKeyOfAListInAnEditor(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.open()
-	defer w.close()
 	if again, err := w.once("a key", "abc"); err != nil || !slices.Equal(again, ids) {
 		t.Errorf("%v %v, want %v", again, err, ids)
 	}
@@ -131,10 +129,10 @@ func TestKeyOfAListInAnEditor(t *testing.T) {
 
 // TestRepeatsDoNotHoldUpTheLedger: what is known already is read back beside it.
 func TestRepeatsDoNotHoldUpTheLedger(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	defer w.close()
 	ids, err := w.once("k", "abc")
 	if err != nil {
 		t.Fatal(err)
@@ -164,10 +162,10 @@ func TestRepeatsDoNotHoldUpTheLedger(t *testing.T) {
 // TestRepeatAfterTheLast: what @last or a piece of an id meant, it need not mean when the
 // same is sent again.
 func TestRepeatAfterTheLast(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	defer w.close()
 	const before, like = "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c12"
 	w.submit(task.TaskSpec{ID: before, Prompt: "a"})
 	after := func(key string, refs ...string) (state.Task, error) {
@@ -193,10 +191,10 @@ func TestRepeatAfterTheLast(t *testing.T) {
 }
 
 func TestKeyOfAListAndOthers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	defer w.close()
 	id := newID()
 	w.submit(task.TaskSpec{ID: id, Prompt: "a"})
 	tests := []struct {
@@ -230,11 +228,11 @@ func TestKeyOfAListAndOthers(t *testing.T) {
 // TestKeysNeverShareAList: of many who use one key at once for different things, one
 // makes its tasks, and all get these or a conflict.
 func TestKeysNeverShareAList(t *testing.T) {
+	t.Parallel()
 	bodies := []string{"ab", "abc", "ba", "a", "=a", "=b", "abd"}
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.open()
-	defer w.close()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	won := map[string]map[string]bool{} // by key: body and ids
@@ -275,11 +273,11 @@ func TestKeysNeverShareAList(t *testing.T) {
 // TestAnotherBodyIsAConflict: each field that a body can have counts, but those that
 // pass with time and those that it leaves to the configuration.
 func TestAnotherBodyIsAConflict(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.cfg.Agents["codex"] = w.agent
 	w.open()
-	defer w.close()
 	base := task.TaskSpec{Prompt: "p", Workspace: w.work, IdempotencyKey: "k"}
 	first := w.submit(base)
 	other := w.submit(task.TaskSpec{Prompt: "other"}).ID

@@ -51,6 +51,7 @@ func (w *world) logs() *lines {
 // and then, which spends nothing. It is logged once, why and Health tell of it, and all
 // goes on when it is over.
 func TestShortage(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		log := w.logs()
@@ -111,6 +112,7 @@ func TestShortage(t *testing.T) {
 // found out has ended, nor do those at work end; and a shortage that is met anew is told
 // anew.
 func TestShortageEndsWhenAnAgentIsAtWork(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		log := w.logs()
@@ -159,6 +161,7 @@ func TestShortageEndsWhenAnAgentIsAtWork(t *testing.T) {
 // something, or just after that, may have met that itself: its task is tried again, but
 // not for ever.
 func TestAgentMeetsAShortage(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
 		w.cfg.MaxRetries = 3
@@ -191,13 +194,13 @@ func TestAgentMeetsAShortage(t *testing.T) {
 		if n := runs.Load(); n > 4 {
 			t.Errorf("%d runs of a task that always fails", n)
 		}
-		w.close()
 	})
 }
 
 // TestShortageOfAStep: neither a verify command nor an evaluator that cannot be started for
 // want of something is left out, and what the agent has answered is not asked for again.
 func TestShortageOfAStep(t *testing.T) {
+	t.Parallel()
 	for code, want := range map[int]state.Status{0: state.Done, 1: state.Failed} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newJudgeWorld(t)

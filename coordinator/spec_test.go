@@ -17,6 +17,7 @@ import (
 
 // TestAnIdThatAnAgentDidNotKnow is not that agent's: it may be tried with another.
 func TestAnIdThatAnAgentDidNotKnow(t *testing.T) {
+	t.Parallel()
 	for _, key := range []string{"web", ""} { // a session that stays known, and one that does not
 		w := newWorld(t)
 		w.cfg.ResumeMissing, w.cfg.Agents["codex"] = "error", w.agent
@@ -32,6 +33,7 @@ func TestAnIdThatAnAgentDidNotKnow(t *testing.T) {
 
 // TestSpecIsRecorded: every field comes back, also from tasks.md alone.
 func TestSpecIsRecorded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.cfg.Agents["codex"], w.cfg.Agents["claude"] = w.agent, w.agent
@@ -61,7 +63,6 @@ func TestSpecIsRecorded(t *testing.T) {
 	w.close()
 	fatal(t, os.Remove(filepath.Join(w.dir, "journal.md")))
 	w.open()
-	defer w.close()
 	again := w.task(got.ID)
 	again.Seq = got.Seq // the new journal begins anew
 	if diff := cmp.Diff(got, again); diff != "" {
@@ -71,11 +72,11 @@ func TestSpecIsRecorded(t *testing.T) {
 
 // TestBadSpecs: what Submit refuses, with the words in which it does.
 func TestBadSpecs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cfg.MaxWorkers = 0
 	w.cfg.Agents["codex"] = w.agent
 	w.open()
-	defer w.close()
 	old := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", AgentSession: "n-0"})
 	if _, err := w.c.Cancel(t.Context(), old.ID, "client"); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 // TestStuckRun: a run that does not end, whatever it is told, keeps neither a cancel nor a
 // shutdown from its end, and the next master is left what a kill leaves.
 func TestStuckRun(t *testing.T) {
+	t.Parallel()
 	inLoop(t, func(w *loopWorld) {
 		limit := queue.EndLimit(w.cfg.Grace)
 		begun, let := make(chan struct{}), make(chan struct{})
@@ -55,11 +56,11 @@ func TestStuckRun(t *testing.T) {
 // TestRunsIsNoDirectory: what a run has put in the place of all runs, or made of it, keeps
 // no task from its own.
 func TestRunsIsNoDirectory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var now atomic.Int64 // no two are moved aside in the same millisecond
 	w.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(now.Add(1)) * time.Millisecond) }
 	w.open()
-	defer w.close()
 	path := filepath.Join(w.dir, "runs")
 	for _, put := range []func() error{
 		func() error { return os.WriteFile(path, []byte("words"), 0o600) },

@@ -90,6 +90,7 @@ func TestReadUsage(t *testing.T) {
 // TestReadUsageOfDays: a day is that of the zone that is asked for, and of the end
 // of a run.
 func TestReadUsageOfDays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	now := time.Date(2026, 11, 21, 23, 30, 0, 0, time.UTC)
 	var mu sync.Mutex
@@ -135,6 +136,7 @@ func TestReadUsageOfDays(t *testing.T) {
 
 // TestReadUsageWithoutSession: tasks with lanes of their own are one row.
 func TestReadUsageWithoutSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.open()
 	for _, spec := range []task.TaskSpec{{Parallel: true}, {Parallel: true}, {SessionKey: "web"}} {
@@ -196,6 +198,7 @@ func TestReadUsageEnds(t *testing.T) {
 }
 
 func TestReadUsageOfNothing(t *testing.T) {
+	t.Parallel()
 	dir, ctx := filepath.Join(t.TempDir(), "none"), context.Background()
 	if rows, err := query.ReadUsage(ctx, dir, task.UsageQuery{}); err != nil || len(rows) != 1 || rows[0] != (task.UsageRow{}) {
 		t.Errorf("%v, %v", rows, err)

@@ -20,7 +20,6 @@ func TestWaitingTasksAreSmall(t *testing.T) {
 	const tasks, most = 10_000, 600
 	w := newWorld(t)
 	w.open()
-	defer w.close()
 	before := heapInUse()
 	check := func(when string, kept int64) {
 		t.Helper()
