@@ -3,10 +3,15 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -183,6 +188,179 @@ func TestTopLevel(t *testing.T) {
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(known, e.Name()) {
 			t.Errorf("%s does not belong at the top level", e.Name())
+		}
+	}
+}
+
+// openers are the functions of package os that open a file by its name. Below the state
+// directory durable.Open, durable.ReadFile and durable.PutFile do: they follow no link,
+// and wait at no FIFO.
+var openers = []string{"Open", "OpenFile", "ReadFile", "WriteFile", "Create", "OpenRoot", "Truncate"}
+
+// opens has the files, or where that is not enough the functions, that use one of them,
+// and why they may.
+var opens = map[string]string{
+	"cgroup.go":               "the kernel's files",
+	"proc.go":                 "the kernel's files",
+	"proc_linux.go":           "the kernel's files",
+	"process.go":              "the kernel's files",
+	"rlimit_linux.go":         "the kernel's files",
+	"tcpuid.go":               "the kernel's files",
+	"gate.go open":            "/dev/null",
+	"shortage.go Accept":      "/dev/null",
+	"probe.go":                "the agent's program, or the user's files of the agent",
+	"settings.go":             "the user's files of the agent",
+	"directive.go":            "the workspace, in a process of the run",
+	"files.go openRoot":       "a directory: with a slash behind it nothing else is opened",
+	"memory.go openRoot":      "a directory: with a slash behind it nothing else is opened",
+	"durable.go SyncDir":      "a directory that a file was just made in",
+	"open.go Open":            "it is what the others use",
+	"place.go ReadLedger":     "a file that a person names",
+	"configload.go":           "the configuration",
+	"demo.go":                 "a new directory in the temporary one",
+	"fsck.go writeNew":        "a file that a person names",
+	"postgres.go readURLFile": "a file that a person names",
+	"spec.go":                 "a file that a person names, or a new directory in the temporary one",
+}
+
+// TestOpens: whoever opens a file by its name with package os is on the list. What lies
+// below the state directory, where agents may have put another thing, is opened with
+// package durable.
+func TestOpens(t *testing.T) {
+	used := map[string]bool{}
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(root, path)
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (strings.HasPrefix(e.Name(), ".") && name != "." || e.Name() == "testdata" || e.Name() == "postgrestest" || e.Name() == "agenttest"):
+			return filepath.SkipDir
+		case e.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			where := filepath.Base(name)
+			if f, is := decl.(*ast.FuncDecl); is && opens[where] == "" {
+				where += " " + f.Name.Name
+			}
+			ast.Inspect(decl, func(n ast.Node) bool {
+				if s, is := n.(*ast.SelectorExpr); is && slices.Contains(openers, s.Sel.Name) {
+					if x, is := s.X.(*ast.Ident); is && x.Name == "os" {
+						used[where] = true
+					}
+				}
+				return true
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where := range used {
+		if opens[where] == "" {
+			t.Errorf("%s opens a file with package os: below the state directory that is for package durable; elsewhere, say here why", where)
+		}
+	}
+	for where := range opens {
+		if !used[where] {
+			t.Errorf("%s opens nothing any more", where)
+		}
+	}
+}
+
+// TestCISkipsNothing: whatever a test needs and cannot have is a failure in CI. So a
+// function that skips a test asks first whether this is CI, and a script is skipped
+// by a condition, which inCI makes an error there.
+func TestCISkipsNothing(t *testing.T) {
+	guarded := 0
+	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case strings.HasSuffix(path, "_test.go"), filepath.Ext(path) == ".go" && slices.Contains([]string{"postgrestest", "agenttest"}, filepath.Base(filepath.Dir(path))): // which tests import
+			guarded += checkSkips(t, path)
+		case strings.HasSuffix(path, ".txtar"):
+			checkScriptSkips(t, path)
+		}
+		return nil
+	})
+	if err != nil || guarded == 0 {
+		t.Errorf("%d guarded skips were found: %v", guarded, err)
+	}
+	t.Setenv("CI", "true")
+	if _, err := inCI("mount", false); err == nil {
+		t.Error("a condition that does not hold is no error in CI")
+	}
+	if holds, err := inCI("mount", true); !holds || err != nil {
+		t.Errorf("a condition that holds: %v, %v", holds, err)
+	}
+}
+
+// checkSkips counts the functions of a file that skip a test, and fails for those
+// that do not ask for CI.
+func checkSkips(t *testing.T, path string) (guarded int) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, nil, 0)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || !calls(f, "", "Skip", "Skipf", "SkipNow") {
+			continue
+		}
+		if !calls(f, `"CI"`, "Getenv") && !calls(f, "", "Short") { // CI never asks for less
+			t.Errorf("%s: %s skips a test, and would in CI", fset.Position(f.Pos()), f.Name.Name)
+		}
+		guarded++
+	}
+	return guarded
+}
+
+// calls reports whether a function calls a method or function of one of those names,
+// with that first argument if it is not "".
+func calls(f *ast.FuncDecl, argument string, names ...string) (found bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		sel, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || !slices.Contains(names, sel.Sel.Name) {
+			return true
+		}
+		if argument == "" {
+			found = true
+		} else if lit, ok := call.Args[0].(*ast.BasicLit); ok && lit.Value == argument {
+			found = true
+		}
+		return true
+	})
+	return found
+}
+
+var (
+	skipLine        = regexp.MustCompile(`(?m)^(\[.*\] *)?skip\b.*`)
+	skipByCondition = regexp.MustCompile(`^\[!(root|mount|fuse)\] skip `)
+)
+
+// checkScriptSkips fails for a script that is skipped by anything but a condition of
+// inCI.
+func checkScriptSkips(t *testing.T, path string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, line := range skipLine.FindAllString(string(text), -1) {
+		if !skipByCondition.MatchString(line) {
+			t.Errorf("%s: %q would be skipped in CI", path, line)
 		}
 	}
 }

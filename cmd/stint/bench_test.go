@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/state"
 )
 
@@ -229,4 +233,234 @@ func (w *benchWorld) sideBySide(bare, stint func(begin time.Time) time.Duration)
 		}
 	}
 	w.ReportMetric(0, "ns/op") // both together say nothing
+}
+
+// BenchmarkCommands runs commands as a person does, each as a process of its own,
+// beside a Go program that prints one line and does nothing else: with a master that
+// runs and knows no task, 10,000 and 100,000 that have ended. x-hello is the ratio
+// of the medians.
+func BenchmarkCommands(b *testing.B) {
+	for _, tasks := range []int{0, 10_000, 100_000} {
+		w := newBenchWorld(b)
+		w.must(os.Mkdir(w.state(), 0o700))
+		w.must(os.WriteFile(filepath.Join(w.state(), "tasks.md"), benchLedger(b, tasks), 0o600))
+		w.serve()
+		w.must(w.command(w.program, "pause").Run())
+		hello := filepath.Join(w.dir, "hello")
+		w.must(os.WriteFile(hello+".go", []byte("package main\n\nfunc main() { println(\"hello\") }\n"), 0o600))
+		w.build(hello, hello+".go")
+		id := benchID(tasks / 2)
+		rows := []benchRow{
+			{"version", "version"}, {"task-d", "task -d -q --agent demo x"}, {"ls", "ls"}, {"show", "show @last"}, {"why", "why @last"},
+		}
+		if tasks > 0 {
+			rows = append(rows, benchRow{"show-old", "show " + id}, benchRow{"why-piece", "why " + shortID(id)})
+		}
+		if tasks == 10_000 {
+			rows = append(rows, benchRow{"ls-all", "ls -n 0"}, benchRow{"ls-all-json", "ls -n 0 --json"})
+		}
+		for _, row := range rows {
+			b.Run(fmt.Sprintf("tasks=%d/%s", tasks, row.name), func(b *testing.B) {
+				compare(b, w.command(hello), w.command(w.program, strings.Fields(row.args)...))
+			})
+		}
+	}
+}
+
+// A benchRow is a command under the name of its row.
+type benchRow struct{ name, args string }
+
+// compare runs two commands in turn and reports the medians.
+func compare(b *testing.B, limit, cmd *exec.Cmd) {
+	var limits, took []time.Duration
+	for b.Loop() {
+		limits = append(limits, timed(b, limit))
+		took = append(took, timed(b, cmd))
+	}
+	slices.Sort(limits)
+	slices.Sort(took)
+	median, least := took[len(took)/2], limits[len(limits)/2]
+	b.ReportMetric(float64(median.Nanoseconds()), "ns/op")
+	b.ReportMetric(float64(least.Nanoseconds()), "hello-ns")
+	b.ReportMetric(float64(median)/float64(least), "x-hello")
+}
+
+// timed runs a command like c.
+func timed(b *testing.B, c *exec.Cmd) time.Duration {
+	again := &exec.Cmd{Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir}
+	begun := time.Now()
+	if err := again.Run(); err != nil {
+		b.Fatalf("%v: %v", c.Args, err)
+	}
+	return time.Since(begun)
+}
+
+// benchID returns the id of task i, with a tail that looks like chance.
+func benchID(i int) string {
+	return fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012x", uint64(i+1)*0x9e3779b97f4a7c15>>16)
+}
+
+// benchLedger returns a ledger of tasks that were queued, run and done.
+func benchLedger(b *testing.B, tasks int) []byte {
+	text, seq := []byte(ledger.VersionLine+"\n\n"), uint64(0)
+	prompt, result := strings.Repeat("Fix the flaky login test. ", 16), strings.Repeat("The test waited for a timer. ", 16)
+	add := func(i int, fields ...string) {
+		seq++
+		r := &ledger.Record{Kind: ledger.KindTask, ID: benchID(i), Seq: seq}
+		for j := 0; j < len(fields); j += 2 {
+			r.Add(fields[j], fields[j+1])
+		}
+		sec, err := ledger.Encode(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		text = append(text, sec.Raw...)
+	}
+	begun := time.Now().Add(-time.Hour)
+	for i := range tasks {
+		now := state.FormatTime(begun.Add(time.Duration(i) * time.Millisecond))
+		add(i, "status", "queued", "sessionKey", fmt.Sprint("s", i%10), "workspace", "/home/ana/shop", "agent", "codex",
+			"createdAt", now, "updatedAt", now, "prompt", prompt)
+		add(i, "status", "running", "runId", strings.Replace(benchID(i), "7c3a", "7aaa", 1), "attempt", "1", "updatedAt", now)
+		add(i, "status", "done", "exitCode", "0", "inputTokens", "12345", "updatedAt", now, "result", result)
+	}
+	return text
+}
+
+// BenchmarkSlowSenders is submits over the socket, by 1 and by 8 clients, with and
+// without 1,000 connections to the HTTP interface that send a byte now and then: half of
+// them a header, half of them a body after a header with the token. Who is cut off
+// comes again.
+func BenchmarkSlowSenders(b *testing.B) {
+	for _, clients := range []int{1, 8} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			w := newBenchWorld(b)
+			address := freeAddress(b)
+			w.env = append(w.env, "STINT_HTTP="+address, "STINT_MAX_QUEUED=0")
+			w.serve()
+			token, err := os.ReadFile(tokenFile(w.state()))
+			w.must(err)
+			var alone, beside []time.Duration
+			cut := 0
+			for b.Loop() {
+				alone = append(alone, w.heldSubmits(clients)...)
+				s := w.slowSenders(1000, address, strings.TrimSpace(string(token)))
+				beside = append(beside, w.heldSubmits(clients)...)
+				cut += s.stop()
+			}
+			report := func(name string, took []time.Duration) {
+				slices.Sort(took)
+				b.ReportMetric(millis(took[len(took)/2]), name+"-p50-ms")
+				b.ReportMetric(millis(took[len(took)*99/100]), name+"-p99-ms")
+			}
+			report("alone", alone)
+			report("beside", beside)
+			b.ReportMetric(float64(cut), "cut-off")
+			b.ReportMetric(0, "ns/op") // both together say nothing
+		})
+	}
+}
+
+// freeAddress returns an address of this machine where nobody listens.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return ln.Addr().String()
+}
+
+// heldSubmits has clients submit tasks that do not run, until some seconds are over, and
+// gives how long each submit took.
+func (w *benchWorld) heldSubmits(clients int) (took []time.Duration) {
+	const during = 7 * time.Second // a header has 5 seconds
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	end := time.Now().Add(during)
+	for range clients {
+		all.Go(func() {
+			var own []time.Duration
+			for begun := time.Now(); begun.Before(end); begun = time.Now() {
+				_, err := w.client.Submit(context.Background(), task.TaskSpec{Prompt: "Fix the flaky login test.", Workspace: w.work, SessionKey: "web", Hold: true})
+				if err != nil {
+					w.Error(err)
+					return
+				}
+				own = append(own, time.Since(begun))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, own...)
+		})
+	}
+	all.Wait()
+	return took
+}
+
+// slowSenders are connections that hardly send anything.
+type slowSenders struct {
+	end context.CancelFunc
+	all sync.WaitGroup
+	cut atomic.Int64 // connections that the master has ended
+}
+
+// slowSenders opens n connections, and returns when all of them have begun to send.
+func (w *benchWorld) slowSenders(n int, address, token string) *slowSenders {
+	ctx, end := context.WithCancel(context.Background())
+	s := &slowSenders{end: end}
+	head := "POST /v1/tasks HTTP/1.1\r\nHost: " + address + "\r\n"
+	whole := head + "Authorization: Bearer " + token + "\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+	var begun sync.WaitGroup
+	for i := range n {
+		at, rest := head[:1], head[1:]+strings.Repeat("X-Slow: yes\r\n", 100)
+		if i%2 == 1 {
+			at, rest = whole, `{"prompt": "`+strings.Repeat("x", 900)
+		}
+		begun.Add(1)
+		s.all.Go(func() {
+			once := sync.OnceFunc(begun.Done)
+			defer once()
+			for ctx.Err() == nil {
+				if err := sendSlowly(ctx, address, at, rest, once); err == nil {
+					s.cut.Add(1)
+				}
+			}
+		})
+	}
+	begun.Wait()
+	return s
+}
+
+// sendSlowly sends the first part at once and then a byte of the rest now and then, until
+// the other side has ended the connection. The error says that there was no connection,
+// or that ctx has ended.
+func sendSlowly(ctx context.Context, address, first, rest string, begun func()) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // nobody answers us anyway
+	_, err = conn.Write([]byte(first))
+	begun()
+	for i := 0; i < len(rest) && err == nil; i++ {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+		_, err = conn.Write([]byte{rest[i]})
+	}
+	return nil
+}
+
+// stop closes the connections and gives how many the master has ended.
+func (s *slowSenders) stop() int {
+	s.end()
+	s.all.Wait()
+	return int(s.cut.Load())
 }

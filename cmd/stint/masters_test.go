@@ -1,18 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"stint/coordinator/api"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/statedir"
 	"stint/state"
 )
@@ -266,4 +273,260 @@ func TestSecondSignal(t *testing.T) {
 		t.Errorf("the task is %s, %v", v.Status, err)
 	}
 	w.end(l, syscall.SIGTERM)
+}
+
+// TestPromise1And2KillsAtRandomTimes kills the master with SIGKILL at random
+// moments, sometimes together with the gates of its runs, while clients submit and
+// agents work that leave processes behind. In the end every acknowledged task is
+// there, unchanged, once, and done; nobody else's is; no task has had two agents at
+// once, nothing of any of them lives, and no master took longer than slowRecovery
+// to queue again what was interrupted. STINT_TEST_KILLS sets the number of kills,
+// STINT_TEST_SEED repeats a run.
+func TestPromise1And2KillsAtRandomTimes(t *testing.T) {
+	t.Parallel()
+	kills := envInt(t, "STINT_TEST_KILLS", 6)
+	seed := envInt(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))
+	t.Logf("seed %d, %d kills", seed, kills)
+	w := newWorld(t, uint64(seed))
+	for range kills {
+		l := w.start()
+		ctx, stop := l.during()
+		prompts := make([]string, 1+w.rand.IntN(3))
+		for i := range prompts { // two orphans are left, some of them after they were told in vain to end
+			prompts[i] = []string{"", "demo:ignore-term "}[w.rand.IntN(2)] + fmt.Sprintf("demo:orphan demo:sleep=%dms demo:orphan", 20+w.rand.IntN(400))
+		}
+		moment, gates := time.Duration(w.rand.IntN(400))*time.Millisecond, w.rand.IntN(3) == 0
+		if w.rand.IntN(4) > 0 && !w.ready(l) { // else it is killed while it starts, perhaps
+			t.Fatalf("the master has ended:\n%s", l.said())
+		}
+		w.together(len(prompts)+1, func(i int) {
+			switch {
+			case i < len(prompts):
+				if w.ready(l) {
+					w.ask(ctx, fmt.Sprint("s", i), prompts[i], state.Done)
+				}
+			case gates:
+				time.Sleep(moment) // the random moment
+				if err := w.killTree(l.cmd.Process.Pid); err != nil {
+					t.Error(err)
+				}
+			default:
+				time.Sleep(moment)
+				w.end(l, syscall.SIGKILL)
+			}
+		})
+		w.end(l, syscall.SIGKILL)
+		stop()
+	}
+	w.audit()
+	slowest, requeued := w.slowest()
+	t.Logf("kills: random=%d strace=0 lost=%d overlapping=%d survivors=%d requeued=%d slowest recovery=%v seed=%d",
+		kills, w.lost, w.overlapping, len(w.survivors()), requeued, slowest, seed)
+	if requeued == 0 {
+		t.Error("no agent was at work when its master was killed")
+	}
+}
+
+// onceHanging is a verify command that hangs the first time, and leaves a daemon
+// behind; the second time it passes.
+const onceHanging = "echo x >>marks; [ $(wc -l <marks) -ge 2 ] || { setsid sleep 1000 & sleep 1000; }"
+
+// marks returns how often the command was run.
+func (w *world) marks() int {
+	data, _ := os.ReadFile(filepath.Join(w.work, "marks")) // not there: never
+	return strings.Count(string(data), "x")
+}
+
+// killWhileVerifying kills the master as soon as the command is at work, with its gates
+// or without them.
+func (w *world) killWhileVerifying(l *life, gates bool) {
+	w.t.Helper()
+	if !poll(scriptDeadline, func() bool { return w.marks() == 1 }) {
+		w.t.Fatal("the verify command was not run")
+	}
+	if gates {
+		if err := w.killTree(l.cmd.Process.Pid); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.end(l, syscall.SIGKILL)
+}
+
+// TestPromise3KilledWhileVerifying: the next master runs the verify command again,
+// and the agent not; nothing of the first run of the command lives.
+func TestPromise3KilledWhileVerifying(t *testing.T) {
+	t.Parallel()
+	for name, gates := range map[string]bool{"the master": false, "the master and the gate": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			l := w.serve()
+			id := w.run("task", "-d", "--verify", onceHanging, "do it")
+			w.killWhileVerifying(l, gates)
+			l = w.serve()
+			task, err := w.client.Wait(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if task.Attempt != 1 || task.Retries != 1 || task.Iteration != 1 || task.VerifyExitCode == nil || *task.VerifyExitCode != 0 || w.marks() != 2 {
+				t.Errorf("the command was run %d times: %+v", w.marks(), task)
+			}
+			log, err := os.ReadFile(filepath.Join(w.state, "demo", "log.jsonl"))
+			if n := strings.Count(string(log), `"event":"start"`); err != nil || n != 1 {
+				t.Errorf("the agent was run %d times, %v:\n%s", n, err, log)
+			}
+			w.endAndCheck(l)
+		})
+	}
+}
+
+// TestKilledWhileVerifyingByItself: what stint verify runs is ended by the next master,
+// and no task is left in a run that never ends.
+func TestKilledWhileVerifyingByItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	l := w.serve()
+	id := w.run("task", "do it", "-q", "--verify", "true")
+	if err := appendTo(filepath.Join(w.state, "tasks.md"), "\n## Task "+id+"\n- verifyCommand: "+onceHanging+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if !poll(scriptDeadline, func() bool { return strings.Contains(w.run("show", "--json", id), "marks") }) {
+		t.Fatal("the edit was not taken over")
+	}
+	cmd := w.command("verify", id)
+	cmd.Env = append(slices.Clone(w.env), "STINT_AUTO_START=false")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.killWhileVerifying(l, true)
+	_ = cmd.Wait() // it says that the master is gone
+	l = w.serve()
+	task, err := w.client.Task(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task.Status != state.Done || task.Retries != 0 {
+		t.Errorf("%+v", task)
+	}
+	var left []string
+	if !poll(scriptDeadline, func() bool { left, _ = filepath.Glob(filepath.Join(w.state, "checks", "*")); return len(left) == 0 }) {
+		t.Errorf("still noted: %v", left)
+	}
+	w.endAndCheck(l)
+}
+
+// workers returns the processes that work in the workspace.
+func (w *world) workers() (found []string) {
+	w.t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, link := range links {
+		if dir, err := os.Readlink(link); err == nil && dir == w.work {
+			cmd, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline")) // it may be gone
+			found = append(found, fmt.Sprintf("%q", cmd))
+		}
+	}
+	return found
+}
+
+// endAndCheck ends the master: nothing of any run lives, and the files are whole.
+func (w *world) endAndCheck(l *life) {
+	w.t.Helper()
+	w.end(l, syscall.SIGTERM)
+	if left := append(w.survivors(), w.workers()...); len(left) > 0 {
+		w.t.Errorf("processes are left: %v", left)
+	}
+	if err := statedir.Check(w.state); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// TestSilentMaster: what a person reads when the master was stopped.
+func TestSilentMaster(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("4711\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := (&app{stateOption: dir}).silent(fmt.Errorf("%w at /run/s", client.ErrSilent))
+	if exitCode(err) != exitBusy || isPassing(err) {
+		t.Errorf("code %d, passing %v", exitCode(err), isPassing(err))
+	}
+	var text bytes.Buffer
+	printError(&text, err)
+	for _, want := range []string{"process 4711", "stopped, has no more open files, or hangs: the master does not answer at /run/s", "kill -CONT 4711", "kill -9 4711"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in %q", want, text.String())
+		}
+	}
+}
+
+// TestHTTPIsTriedAgain: where the port is taken, or cannot be accepted from any more,
+// commands go on over the socket, and it is opened again as soon as that is possible. In
+// fake time.
+func TestHTTPIsTriedAgain(t *testing.T) {
+	token, err := guard.OpenToken(filepath.Join(t.TempDir(), "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lns, err := guard.ListenLoopback("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ln := range lns {
+		if err := ln.Close(); err != nil { // so that it cannot be accepted from
+			t.Error(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var tries []int
+		var log bytes.Buffer
+		last, ended, failures := time.Now(), false, 0
+		answer := api.NewServer(nil, api.Options{Token: token}).Loopback(lns)
+		open := func() (func(context.Context) error, error) {
+			tries = append(tries, int(time.Since(last).Seconds()))
+			last = time.Now()
+			if len(tries) == 8 {
+				return answer, nil
+			}
+			return nil, errors.New("taken")
+		}
+		m := &master{log: slog.New(slog.NewTextHandler(&log, nil)), cfg: &Config{}}
+		go func() {
+			m.serveHTTP(ctx, answer, open, func(error) { failures++ })
+			ended = true
+		}()
+		time.Sleep(125 * time.Second)
+		synctest.Wait()
+		if want := "[1 2 4 8 16 30 30 30 1 2]"; fmt.Sprint(tries) != want || ended {
+			t.Errorf("tried after %v seconds, want %s; it has ended, and the master with it: %v", tries, want, ended)
+		}
+		if text := log.String(); failures != 2 || strings.Count(text, "level=WARN") != 4 || strings.Count(text, "taken") != 2 || strings.Count(text, "the HTTP interface is open") != 1 {
+			t.Errorf("%s", text)
+		}
+		cancel()
+		synctest.Wait()
+		if !ended {
+			t.Error("it does not end with the master")
+		}
+	})
+}
+
+// TestNoListenerWhereThePortIsTaken: not even one for half of the addresses.
+func TestNoListenerWhereThePortIsTaken(t *testing.T) {
+	taken, err := guard.ListenLoopback("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		for _, ln := range taken {
+			_ = ln.Close()
+		}
+	}()
+	m := &master{state: t.TempDir(), cfg: &Config{HTTP: taken[0].Addr().String()}}
+	if lns, err := m.listenHTTP(); err == nil || lns != nil {
+		t.Errorf("%v, %v", lns, err)
+	}
 }

@@ -2,13 +2,20 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"stint/coordinator/api/wire"
+	"stint/coordinator/postgres"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -192,5 +199,306 @@ func TestPrintJSON(t *testing.T) {
 	var out map[string]string
 	if err := json.Unmarshal(b.Bytes(), &out); err != nil || out["a"] != in["a"] {
 		t.Errorf("%q came back as %q, %v", in["a"], out["a"], err)
+	}
+}
+
+// TestProgressBesideTheWait: who waits may find another master while the line is
+// shown. The race detector looks at it.
+func TestProgressBesideTheWait(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = terminal.Close() }()
+	t.Setenv("TERM", "xterm")
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	a := &app{stderr: terminal, stateOption: t.TempDir()}
+	stop := a.startProgress(t.Context(), "x")
+	for i := range 20 {
+		a.socket = fmt.Sprint("/nowhere/", i)
+		time.Sleep(firstProgress / 10)
+	}
+	stop()
+}
+
+// TestAddressIsShownOnATerminalAlone: who sees no page gets the address, but no file does.
+func TestAddressIsShownOnATerminalAlone(t *testing.T) {
+	page := wire.PageAddress{URL: "http://127.0.0.1:7433/#code=secret"}
+	if got := opened(page, true); !strings.Contains(got, page.URL) {
+		t.Errorf("on a terminal: %q", got)
+	}
+	if got := opened(page, false); strings.Contains(got, "secret") || !strings.Contains(got, "--print") {
+		t.Errorf("elsewhere: %q", got)
+	}
+}
+
+// A collected file is read only where it lies in the directory of its run,
+// whatever a person has written into the ledger or an agent has left there.
+func TestPromise6CollectedFilesStayInTheirDirectory(t *testing.T) {
+	run := t.TempDir()
+	files := filepath.Join(run, "files")
+	for name, text := range map[string]string{"secret": "s", "files/sub/a.txt": "hello", "files/empty": "", "files/bin": "\xff\x00", "files/big": strings.Repeat("x", maxContent+1)} {
+		path := filepath.Join(run, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../secret", filepath.Join(files, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("..", filepath.Join(files, "up")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(files, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"sub/a.txt": "text hello", "empty": "text ", "bin": "base64 \xff\x00",
+		"big": "problem it has more than", "gone": "problem the copy is not kept any more", "sub": "problem the copy is a directory",
+		"link": "problem the copy is or lies behind a symbolic link", "pipe": "problem the copy is no regular file",
+		"../secret": "problem ", "up/secret": "problem ", filepath.Join(run, "secret"): "problem ", "": "problem ", "/dev/null": "problem ",
+	} {
+		v := &wire.TaskView{RunDir: run, Task: state.Task{OutputFiles: []state.OutputFile{{Path: path}}}}
+		c := collectedFiles(v, true)[0]
+		got := "problem " + c.Problem
+		switch {
+		case c.Problem == "" && c.Text != nil:
+			got = "text " + *c.Text
+		case c.Problem == "":
+			got = "base64 " + string(c.Base64)
+		case c.Text != nil || c.Base64 != nil:
+			t.Errorf("%q: content beside the problem %q", path, c.Problem)
+		}
+		if !strings.HasPrefix(got, want) || want == "problem " && got == want {
+			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+	}
+	v := &wire.TaskView{Task: state.Task{OutputFiles: []state.OutputFile{{Path: "a", Size: 3}}}}
+	if text := fileTable(v); !strings.Contains(text, "a  3 bytes  the copy is not kept any more") {
+		t.Errorf("of a task without a run: %q", text)
+	}
+	var out bytes.Buffer
+	if err := printJSON(&out, taskWithFiles{v, collectedFiles(v, true)}); err != nil || !strings.Contains(out.String(), `"files":[{"path":"a","size":3,"problem":`) {
+		t.Errorf("%s %v", &out, err)
+	}
+}
+
+func TestParsePast(t *testing.T) {
+	zone := time.FixedZone("", 3600)
+	now := time.Date(2026, 11, 21, 15, 4, 5, 0, zone)
+	for _, c := range []struct {
+		text  string
+		after int
+		want  string // "": refused
+	}{
+		{"7d", 0, "2026-11-14T15:04:05+01:00"},
+		{"90m", 1, "2026-11-21T13:34:05+01:00"},
+		{"2026-11-01", 0, "2026-11-01T00:00:00+01:00"},
+		{"2026-11-30", 1, "2026-12-01T00:00:00+01:00"},
+		{"2026-11-20 08:30", 1, "2026-11-20T08:30:00+01:00"},
+		{"2026-11-20T08:30:00Z", 0, "2026-11-20T08:30:00Z"},
+		{"08:30", 0, ""},
+		{"-7d", 0, ""},
+		{"yesterday", 0, ""},
+		{"2026-02-30", 0, ""},
+	} {
+		got, err := parsePast(c.text, now, c.after)
+		if (err != nil) != (c.want == "") || err == nil && got.Format(time.RFC3339) != c.want {
+			t.Errorf("%q: %v, %v, want %s", c.text, got, err, c.want)
+		}
+	}
+	if got, err := parsePast("", now, 1); err != nil || !got.IsZero() {
+		t.Errorf("nothing is %v, %v", got, err)
+	}
+}
+
+func TestUsageQuery(t *testing.T) {
+	now := time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC)
+	q, err := (&usageOptions{by: "total", since: "2026-11-21", until: "2026-11-21"}).query(now)
+	if err != nil || q.By != "" || q.Until.Sub(q.Since) != 24*time.Hour || q.Location != now.Location() {
+		t.Errorf("one day: %+v, %v", q, err)
+	}
+	for _, c := range []struct {
+		options usageOptions
+		want    string
+	}{
+		{usageOptions{by: "week"}, `--by: "week" is not one of day, agent`},
+		{usageOptions{by: "day", since: "soon"}, `--since: "soon" is neither a time`},
+		{usageOptions{by: "day", until: "soon"}, `--until: "soon" is neither a time`},
+		{usageOptions{by: "day", since: "1d", until: "2d"}, "nothing can lie between --since 1d and --until 2d"},
+	} {
+		_, err := c.options.query(now)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || exitCode(err) != exitUsage {
+			t.Errorf("%+v: %v, want %s", c.options, err, c.want)
+		}
+	}
+}
+
+func TestUsageTable(t *testing.T) {
+	rows := []task.UsageRow{
+		{Key: "codex", Runs: 10, Tasks: 9, Usage: state.Usage{InputTokens: 1000, CachedInputTokens: 400, OutputTokens: 7}},
+		{Runs: 1, Tasks: 1, Usage: state.Usage{InputTokens: 5}},
+	}
+	want := [][]string{
+		{"AGENT", "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT"},
+		{"codex", "  10", "    9", " 1000", "   400", "     7"},
+		{"-", "   1", "    1", "    5", "     0", "     0"},
+		{"total", "  11", "     ", " 1005", "   400", "     7"},
+	}
+	if got := usageTable("agent", rows); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	// Money has a column once there is some, and no figure where a CLI tells none; one
+	// row needs no sum.
+	rows[0].CostUSD = 0.25
+	for i, row := range usageTable("agent", rows) {
+		if cost := []string{"   COST", "$0.2500", "      -", "$0.2500"}[i]; row[6] != cost {
+			t.Errorf("row %d costs %q, want %q", i, row[6], cost)
+		}
+	}
+	want = [][]string{
+		{"TOTAL", "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT", "   COST"},
+		{"total", "  10", "    9", " 1000", "   400", "     7", "$0.2500"},
+	}
+	if got := usageTable("total", rows[:1]); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	rows[1].Key = "01a1fcac-dc6d-769a-8c86-84d75f21a9c2"
+	if got := usageTable("task", rows[1:]); got[1][0] != shortID(rows[1].Key) {
+		t.Errorf("a task is named %q", got[1][0])
+	}
+}
+
+// A kin is a family of tasks, by id.
+type kin map[string]wire.TaskView
+
+// add adds a task that another one has queued; "" is none.
+func (k kin) add(id, parent string) {
+	k[id] = wire.TaskView{Task: state.Task{ID: id, Status: state.Done, Title: "t", TriggeredBy: parent, FollowUps: k[id].FollowUps}}
+	if p, ok := k[parent]; ok {
+		p.FollowUps = append(p.FollowUps, id)
+		k[parent] = p
+	}
+}
+
+// draw draws the chain of a task, and counts the others that are asked for.
+func (k kin) draw(t *testing.T, id string) (text string, asked int) {
+	t.Helper()
+	v := k[id]
+	text, err := drawChain(&v, func(id string) (wire.TaskView, error) {
+		asked++
+		if v, ok := k[id]; ok {
+			return v, nil
+		}
+		return wire.TaskView{Task: state.Task{ID: id, Title: "(there is no such task)"}}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(text, "  done  t", ""), asked
+}
+
+// TestChain: it is whole, from whichever of its tasks it is looked at.
+func TestChain(t *testing.T) {
+	k := kin{}
+	for _, pair := range []string{"a", "b a", "c b", "d c", "e b", "f a", "alone", "orphan gone", "hen egg", "egg hen", "chick hen"} {
+		id, parent, _ := strings.Cut(pair, " ")
+		k.add(id, parent)
+	}
+	k.add("hen", "egg")
+	const whole = "a\n└ b\n  └ c\n    └ d\n  └ e\n└ f\n"
+	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+		if got, _ := k.draw(t, id); got != strings.Replace(whole, id+"\n", id+"  (this task)\n", 1) {
+			t.Errorf("of %s:\n%s", id, got)
+		}
+	}
+	for id, want := range map[string]string{
+		"alone":  "",
+		"orphan": "gone    (there is no such task)\n└ orphan  (this task)\n",
+		"hen":    "…\negg\n└ hen  (this task)\n  └ chick\n",
+		"egg":    "…\nhen\n└ egg  (this task)\n└ chick\n",
+		"chick":  "…\negg\n└ hen\n  └ chick  (this task)\n",
+	} {
+		if got, _ := k.draw(t, id); got != want {
+			t.Errorf("of %s:\n%swant\n%s", id, got, want)
+		}
+	}
+}
+
+// TestChainIsBounded: whatever there is, some tasks of it are drawn, and always the
+// one that is looked at.
+func TestChainIsBounded(t *testing.T) {
+	k := kin{}
+	k.add("t0", "")
+	for i := range 3 * maxChain {
+		k.add(fmt.Sprintf("t%d", i+1), fmt.Sprintf("t%d", i))
+		k.add(fmt.Sprintf("s%d", i+1), "t0")
+	}
+	for _, c := range []struct {
+		id     string
+		begins string
+		ends   string
+	}{
+		{"t0", "t0  (this task)\n└ t1\n  └ t2\n", fmt.Sprintf("  … and %d more\n", 3*maxChain)},
+		{"t2", "t0\n└ t1\n  └ t2  (this task)\n", fmt.Sprintf("  … and %d more\n", 3*maxChain)},
+		{"t60", fmt.Sprintf("…\nt%d\n└ t", 60-maxChain), "… and 1 more\n"},
+		{"s100", "t0\n└ t1\n  └ t2\n", fmt.Sprintf("└ s100  (this task)\n  … and %d more\n", 3*maxChain-1)},
+	} {
+		got, asked := k.draw(t, c.id)
+		if !strings.HasPrefix(got, c.begins) || !strings.HasSuffix(got, c.ends) || !strings.Contains(got, c.id+"  (this task)\n") || asked > 2*maxChain {
+			t.Errorf("of %s, %d tasks are asked for:\n%s", c.id, asked, got)
+		}
+	}
+}
+
+// A list of differences that nobody would read is cut, and its length told.
+func TestDifferencesAreBounded(t *testing.T) {
+	r := postgres.Report{Seq: 7, Tasks: 150, Runs: 1, InFlight: 2, More: 20}
+	for i := range 130 {
+		r.Differences = append(r.Differences, postgres.Difference{Table: "tasks", ID: fmt.Sprint(i), Text: fmt.Sprintf("tasks %d: only\nhere", i)})
+	}
+	for _, c := range []struct {
+		all, json bool
+		lines     int
+		end       string
+	}{
+		{false, false, 102, "and 50 more; with --all they are listed\n150 differences in 150 tasks, 1 run and 0 files, up to record 7; 2 tasks changed meanwhile, not compared\n"},
+		{true, false, 132, "and 20 more\n150 differences in 150 tasks, 1 run and 0 files, up to record 7; 2 tasks changed meanwhile, not compared\n"},
+		{false, true, 101, `{"seq":7,"tasks":150,"runs":1,"files":0,"differences":150,"inFlight":2}` + "\n"},
+		{true, true, 131, `{"seq":7,"tasks":150,"runs":1,"files":0,"differences":150,"inFlight":2}` + "\n"},
+	} {
+		var out bytes.Buffer
+		a := &app{stdout: &out}
+		if err := a.printDifferences(&r, c.all, c.json); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Count(out.String(), "\n"); lines != c.lines || !strings.HasSuffix(out.String(), c.end) {
+			t.Errorf("all %v, JSON %v: %d lines, want %d that end with %q:\n%.200s", c.all, c.json, lines, c.lines, c.end, out.String())
+		}
+		if c.json && !json.Valid([]byte(strings.SplitN(out.String(), "\n", 2)[0])) {
+			t.Errorf("no JSON: %.100s", out.String())
+		}
+	}
+}
+
+// What a database or a ledger has to say has exit code 1, whatever its kind; Ctrl-C has its
+// own.
+func TestSyncExitCodes(t *testing.T) {
+	detached, cancel := context.WithCancelCause(t.Context())
+	cancel(errDetached)
+	for _, code := range []task.Code{task.CodeInvalid, task.CodeNotFound, task.CodeBusy, task.CodeStopped} {
+		err := &task.Error{Code: code, Message: "no", Hint: "do"}
+		if got := exitCode(syncError(t.Context(), err)); got != exitFailure {
+			t.Errorf("%s: exit code %d", code, got)
+		}
+		if got := exitCode(syncError(detached, err)); got != exitInterrupted {
+			t.Errorf("%s after Ctrl-C: exit code %d", code, got)
+		}
+	}
+	if err := syncError(detached, nil); err != nil {
+		t.Errorf("done before Ctrl-C: %v", err)
 	}
 }

@@ -2,9 +2,13 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,10 +16,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"stint/coordinator/api/client"
+	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/task"
 )
 
 // scriptCommands are the commands that scripts have beside testscript's own.
@@ -333,4 +343,303 @@ func readDemoLog(ts *testscript.TestScript) (runs []demoRun) {
 	}
 	slices.SortStableFunc(runs, func(a, b demoRun) int { return int(a.Time - b.Time) })
 	return runs
+}
+
+// headerForm is how a header stands on the line of a script.
+var headerForm = regexp.MustCompile(`^([A-Za-z][A-Za-z-]*): *(.*)$`)
+
+// cmdHTTP: http [-socket|-tcp] METHOD PATH [BODY] [HEADER...] makes a request of the
+// running master, over its socket or its port. The body of the answer goes to stdout, its
+// status and header to stderr. BODY is JSON, or @FILE. A HEADER is 'Name: value', and one
+// without a value is left out. Over the port the token is sent, unless a HEADER is
+// Authorization or Cookie.
+func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
+	tcp := len(args) > 0 && args[0] == "-tcp"
+	if tcp || len(args) > 0 && args[0] == "-socket" {
+		args = args[1:]
+	}
+	need(ts, neg, args, 2, 20, "http [-socket|-tcp] METHOD PATH [BODY] [HEADER...]")
+	s := stateOf(ts)
+	base, transport := "http://stint", dialSocket(s.master().Socket)
+	if tcp {
+		base, transport = "http://"+s.httpAddress(ts), &http.Transport{}
+	}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(context.Background(), scriptDeadline)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, args[0], base+args[1], nil)
+	ts.Check(err)
+	fillRequest(ts, req, args[2:])
+	if tcp && req.Header["Authorization"] == nil && req.Header["Cookie"] == nil {
+		req.Header.Set("Authorization", "Bearer "+s.token(ts))
+	}
+	resp, err := transport.RoundTrip(req) // a redirect is an answer like others
+	ts.Check(err)
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	_, err = fmt.Fprintln(ts.Stderr(), resp.Status)
+	ts.Check(err)
+	ts.Check(resp.Header.Write(ts.Stderr()))
+	_, err = io.Copy(ts.Stdout(), resp.Body)
+	ts.Check(err)
+}
+
+// fillRequest puts a body and headers into a request.
+func fillRequest(ts *testscript.TestScript, req *http.Request, args []string) {
+	if len(args) > 0 && !headerForm.MatchString(args[0]) {
+		body := args[0]
+		if file, ok := strings.CutPrefix(body, "@"); ok {
+			body = ts.ReadFile(file)
+		}
+		req.Body, req.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		req.Header.Set("Content-Type", "application/json")
+		args = args[1:]
+	}
+	for _, arg := range args {
+		h := headerForm.FindStringSubmatch(arg)
+		switch {
+		case h == nil:
+			ts.Fatalf("%q is not 'Name: value'", arg)
+		case h[2] == "":
+			req.Header[http.CanonicalHeaderKey(h[1])] = []string{}
+		case http.CanonicalHeaderKey(h[1]) == "Host":
+			req.Host = h[2]
+		default:
+			req.Header.Set(h[1], h[2])
+		}
+	}
+}
+
+// dialSocket returns a transport to a unix socket.
+func dialSocket(socket string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}
+}
+
+// httpAddress returns the address of the port that the running master answers at.
+func (s *scriptState) httpAddress(ts *testscript.TestScript) string {
+	c := client.Dial(s.master().Socket)
+	defer c.Close()
+	h, err := c.Health(context.Background())
+	ts.Check(err)
+	if h.HTTP == "" {
+		ts.Fatalf("the master answers at no port")
+	}
+	return h.HTTP
+}
+
+// token returns the token of the script's state directory.
+func (s *scriptState) token(ts *testscript.TestScript) string {
+	text, err := os.ReadFile(filepath.Join(s.state, "token"))
+	ts.Check(err)
+	return strings.TrimSpace(string(text))
+}
+
+// cmdPostgres: postgres VAR puts the URL of an empty database into a variable; its server
+// is one that all scripts share. postgres -own VAR is one of a server that this script
+// may treat as it likes: postgres kill, start, pause, resume.
+func cmdPostgres(ts *testscript.TestScript, neg bool, args []string) {
+	use := "postgres [-own] VAR | kill | start | pause | resume"
+	need(ts, neg, args, 1, 2, use)
+	s := stateOf(ts)
+	switch own := s.postgres; {
+	case len(args) == 2 && args[0] == "-own":
+		s.postgres = postgrestest.Start(s.tests)
+		ts.Setenv(args[1], s.postgres.Database(s.tests))
+	case len(args) == 2:
+		ts.Fatalf("usage: %s", use)
+	case args[0] == "kill" && own != nil:
+		own.Kill(s.tests)
+	case args[0] == "start" && own != nil:
+		own.Restart(s.tests)
+	case args[0] == "pause" && own != nil:
+		own.Pause(s.tests)
+	case args[0] == "resume" && own != nil:
+		own.Resume(s.tests)
+	default:
+		ts.Setenv(args[0], postgrestest.Shared(s.tests).Database(s.tests))
+	}
+}
+
+// cmdSQL: sql [-wait REGEXP] QUERY [ARG...] asks the database $DB and prints the rows, with
+// their columns between bars. With -wait it asks until what is printed has a match.
+func cmdSQL(ts *testscript.TestScript, neg bool, args []string) {
+	var form *regexp.Regexp
+	if len(args) > 1 && args[0] == "-wait" {
+		form, args = regexp.MustCompile("(?m)"+args[1]), args[2:]
+	}
+	need(ts, neg, args, 1, 10, "sql [-wait REGEXP] QUERY [ARG...]")
+	var rows string
+	var err error
+	ask := func() bool {
+		rows, err = askPostgres(ts.Getenv("DB"), args[0], args[1:])
+		return form == nil || err == nil && form.MatchString(rows)
+	}
+	if !poll(scriptDeadline, ask) {
+		ts.Fatalf("%s has no row that matches %s; the last answer was %v\n%s", args[0], form, err, rows)
+	}
+	ts.Check(err)
+	_, err = fmt.Fprint(ts.Stdout(), rows)
+	ts.Check(err)
+}
+
+// query returns the rows of an answer, a line each.
+func askPostgres(url, sql string, args []string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), scriptDeadline)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(ctx) }() // it was only asked
+	given := []any{pgx.QueryExecModeSimpleProtocol}
+	for _, arg := range args {
+		given = append(given, arg)
+	}
+	rows, err := conn.Query(ctx, sql, given...)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var b strings.Builder
+	for rows.Next() {
+		var cells []string
+		for _, raw := range rows.RawValues() { // as text, in this mode
+			cells = append(cells, string(raw))
+		}
+		b.WriteString(strings.Join(cells, "|") + "\n")
+	}
+	return b.String(), rows.Err()
+}
+
+// scriptEvents follows the events of a script's masters, one after the other, as a
+// browser's EventSource does.
+type scriptEvents struct {
+	state *scriptState
+	stop  context.CancelFunc
+	ended chan struct{} // closed when its goroutine has
+
+	mu          sync.Mutex        // guards what follows
+	id          string            // of the last event
+	seq         uint64            // likewise
+	known       map[string]string // status by task
+	connections int
+	resyncs     int
+	wrong       []string
+}
+
+// cmdEvents: events start follows all events from the first record on, over as many
+// masters as come; events ID STATUS waits until one has said so; events resync waits
+// until a new list was asked for; events end prints how often it was connected and was
+// to list anew, and fails if any event came twice.
+func cmdEvents(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 1, 2, "events start|end|resync|ID STATUS")
+	s := stateOf(ts)
+	switch {
+	case args[0] == "start":
+		s.events = startEvents(s)
+		ts.Defer(s.events.end)
+	case s.events == nil:
+		ts.Fatalf("first: events start")
+	case args[0] == "end":
+		s.events.end()
+		_, err := fmt.Fprintf(ts.Stdout(), "connections: %d\nresyncs: %d\n", s.events.connections, s.events.resyncs)
+		ts.Check(errors.Join(err, s.events.err()))
+	case args[0] == "resync":
+		s.events.wait(ts, func(e *scriptEvents) bool { return e.resyncs > 0 })
+	default:
+		need(ts, neg, args, 2, 2, "events ID STATUS")
+		s.events.wait(ts, func(e *scriptEvents) bool { return e.known[args[0]] == args[1] })
+	}
+}
+
+func startEvents(s *scriptState) *scriptEvents {
+	ctx, stop := context.WithCancel(context.Background())
+	e := &scriptEvents{state: s, stop: stop, ended: make(chan struct{}), id: "0", known: map[string]string{}}
+	go func() {
+		defer close(e.ended)
+		for ctx.Err() == nil {
+			if e.connect(ctx) != nil {
+				time.Sleep(20 * time.Millisecond) // the next master is another process, which cannot tell us
+			}
+		}
+	}()
+	return e
+}
+
+// end stops following. It may be called again.
+func (e *scriptEvents) end() {
+	e.stop()
+	<-e.ended
+}
+
+func (e *scriptEvents) err() error {
+	if len(e.wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(e.wrong, "; "))
+}
+
+func (e *scriptEvents) wait(ts *testscript.TestScript, done func(*scriptEvents) bool) {
+	if !poll(scriptDeadline, func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return done(e)
+	}) {
+		e.end()
+		ts.Fatalf("no event says so; after %d connections, at %d, known are %v", e.connections, e.seq, e.known)
+	}
+}
+
+// connect reads events until the stream ends.
+func (e *scriptEvents) connect(ctx context.Context) error {
+	transport := dialSocket(e.state.master().Socket)
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://stint/v1/events", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Last-Event-ID", e.id)
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	e.mu.Lock()
+	e.connections++
+	e.mu.Unlock()
+	var id, data string
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		switch field, value, _ := strings.Cut(lines.Text(), ": "); field {
+		case "id":
+			id = value
+		case "data":
+			data = value
+		case "":
+			if data != "" {
+				e.see(id, data)
+			}
+			data = ""
+		}
+	}
+	return lines.Err()
+}
+
+// see takes note of one event.
+func (e *scriptEvents) see(id, data string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var c task.Change
+	switch err := json.Unmarshal([]byte(data), &c); {
+	case err != nil || fmt.Sprint(c.Seq) != id:
+		e.wrong = append(e.wrong, fmt.Sprintf("event %s is %s", id, data))
+	case c.Resync:
+		e.resyncs++
+	case c.Seq <= e.seq:
+		e.wrong = append(e.wrong, fmt.Sprintf("event %d comes after %d", c.Seq, e.seq))
+	default:
+		e.known[c.Task.ID] = string(c.Task.Status)
+	}
+	e.id, e.seq = id, c.Seq
 }
