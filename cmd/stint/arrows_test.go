@@ -1,11 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io"
 	"io/fs"
 	"os"
@@ -142,37 +140,20 @@ func TestDurableIsStandard(t *testing.T) {
 // cmd/stint.
 func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	for path, p := range listPackages(t) {
-		if !inModule(path) || path == "stint/cmd/stint" || strings.HasSuffix(path, "test") { // those are no part of the program
-			continue
-		}
 		for _, imported := range p.Imports {
-			if imported == "flag" || imported == "github.com/spf13/pflag" || imported == "github.com/spf13/cobra" {
+			if inModule(path) && path != "stint/cmd/stint" && slices.Contains([]string{"flag", "github.com/spf13/pflag", "github.com/spf13/cobra"}, imported) {
 				t.Errorf("%s imports %s", path, imported)
 			}
 		}
-		for _, file := range sourceFiles(t, path) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, call := range []string{"os.Getenv(", "os.LookupEnv(", "os.Environ(", "os.Args"} {
-				if strings.Contains(string(text), call) {
-					t.Errorf("%s has %s", file, strings.TrimSuffix(call, "("))
-				}
-			}
-		}
 	}
+	walkCode(t, false, func(path, decl string) {
+		if found := readsEnvironment.FindString(decl); found != "" && filepath.Base(filepath.Dir(path)) != "stint" {
+			t.Errorf("%s has %s", path, found)
+		}
+	})
 }
 
-// sourceFiles returns the files of a package of ours, without tests.
-func sourceFiles(t *testing.T, path string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("../..", strings.TrimPrefix(path, "stint/"), "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "_test.go") })
-}
+var readsEnvironment = regexp.MustCompile(`\bos\.(Getenv|LookupEnv|Environ|Args)\b`)
 
 // TestTopLevel keeps the repository's first level as it is meant to be; names
 // that begin with a dot are free.
@@ -191,11 +172,6 @@ func TestTopLevel(t *testing.T) {
 		}
 	}
 }
-
-// openers are the functions of package os that open a file by its name. Below the state
-// directory durable.Open, durable.ReadFile and durable.PutFile do: they follow no link,
-// and wait at no FIFO.
-var openers = []string{"Open", "OpenFile", "ReadFile", "WriteFile", "Create", "OpenRoot", "Truncate"}
 
 // opens has the files, or where that is not enough the functions, that use one of them,
 // and why they may.
@@ -223,50 +199,60 @@ var opens = map[string]string{
 	"spec.go":                 "a file that a person names, or a new directory in the temporary one",
 }
 
-// TestOpens: whoever opens a file by its name with package os is on the list. What lies
-// below the state directory, where agents may have put another thing, is opened with
-// package durable.
-func TestOpens(t *testing.T) {
-	used := map[string]bool{}
+// forTests are directories with what only tests use.
+var forTests = []string{"testdata", "postgrestest", "agenttest", "gatetest"}
+
+// walkCode calls f for each function of the Go files of the module, with what stands
+// before the next one, and for the head of each file; tests says whether of what tests use.
+func walkCode(t *testing.T, tests bool, f func(file, decl string)) {
+	t.Helper()
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-		name, _ := filepath.Rel(root, path)
-		switch {
-		case err != nil:
-			return err
-		case e.IsDir() && (strings.HasPrefix(e.Name(), ".") && name != "." || e.Name() == "testdata" || e.Name() == "postgrestest" || e.Name() == "agenttest"):
-			return filepath.SkipDir
-		case e.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+		if err != nil || e.IsDir() && strings.HasPrefix(e.Name(), ".") && path != root {
+			return cmp.Or(err, filepath.SkipDir)
+		}
+		inTests := func(dir string) bool { return slices.Contains(forTests, dir) }
+		isTest := strings.HasSuffix(path, "_test.go") || slices.ContainsFunc(strings.Split(path, "/"), inTests)
+		if filepath.Ext(path) != ".go" || isTest != tests {
 			return nil
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
+		text, err := os.ReadFile(path)
+		for decl := range strings.SplitSeq(string(text), "\nfunc ") {
+			f(path, comment.ReplaceAllString(decl, ""))
 		}
-		for _, decl := range file.Decls {
-			where := filepath.Base(name)
-			if f, is := decl.(*ast.FuncDecl); is && opens[where] == "" {
-				where += " " + f.Name.Name
-			}
-			ast.Inspect(decl, func(n ast.Node) bool {
-				if s, is := n.(*ast.SelectorExpr); is && slices.Contains(openers, s.Sel.Name) {
-					if x, is := s.X.(*ast.Ident); is && x.Name == "os" {
-						used[where] = true
-					}
-				}
-				return true
-			})
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for where := range used {
+}
+
+var (
+	opensByName = regexp.MustCompile(`\bos\.(Open|OpenFile|ReadFile|WriteFile|Create|OpenRoot|Truncate)\b`)
+	comment     = regexp.MustCompile(`(?m)//.*$`)
+	funcName    = regexp.MustCompile(`^(?:\([^)]*\) )?(\w+)`)
+	skips       = regexp.MustCompile(`[.]Skip(f|Now)?[(]`)
+	skipLine    = regexp.MustCompile(`(?m)^(\[.*\] *)?skip\b.*`)
+	skipByInCI  = regexp.MustCompile(`^\[!(root|mount|fuse)\] skip `)
+)
+
+// TestOpens: whoever opens a file by its name with package os is on the list. What lies
+// below the state directory, where agents may have put another thing, is opened with
+// package durable: durable.Open, ReadFile and PutFile follow no link and wait at no FIFO.
+func TestOpens(t *testing.T) {
+	used := map[string]bool{}
+	walkCode(t, false, func(path, decl string) {
+		if !opensByName.MatchString(decl) {
+			return
+		}
+		where := filepath.Base(path)
 		if opens[where] == "" {
+			where += " " + funcName.FindStringSubmatch(decl)[1]
+		}
+		if used[where] = true; opens[where] == "" {
 			t.Errorf("%s opens a file with package os: below the state directory that is for package durable; elsewhere, say here why", where)
 		}
-	}
+	})
 	for where := range opens {
 		if !used[where] {
 			t.Errorf("%s opens nothing any more", where)
@@ -279,19 +265,31 @@ func TestOpens(t *testing.T) {
 // by a condition, which inCI makes an error there.
 func TestCISkipsNothing(t *testing.T) {
 	guarded := 0
-	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case strings.HasSuffix(path, "_test.go"), filepath.Ext(path) == ".go" && slices.Contains([]string{"postgrestest", "agenttest"}, filepath.Base(filepath.Dir(path))): // which tests import
-			guarded += checkSkips(t, path)
-		case strings.HasSuffix(path, ".txtar"):
-			checkScriptSkips(t, path)
+	walkCode(t, true, func(path, decl string) {
+		if !skips.MatchString(decl) {
+			return
 		}
-		return nil
+		if guarded++; !strings.Contains(decl, `Getenv("CI")`) && !strings.Contains(decl, "testing.Short()") { // CI never asks for less
+			t.Errorf("%s: this skips a test, and would in CI:%s", path, decl)
+		}
 	})
-	if err != nil || guarded == 0 {
-		t.Errorf("%d guarded skips were found: %v", guarded, err)
+	if guarded == 0 {
+		t.Error("no guarded skips were found")
+	}
+	scripts, err := filepath.Glob("testdata/*/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range scripts {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, line := range skipLine.FindAllString(string(text), -1) {
+			if !skipByInCI.MatchString(line) {
+				t.Errorf("%s: %q would be skipped in CI", path, line)
+			}
+		}
 	}
 	t.Setenv("CI", "true")
 	if _, err := inCI("mount", false); err == nil {
@@ -299,68 +297,5 @@ func TestCISkipsNothing(t *testing.T) {
 	}
 	if holds, err := inCI("mount", true); !holds || err != nil {
 		t.Errorf("a condition that holds: %v, %v", holds, err)
-	}
-}
-
-// checkSkips counts the functions of a file that skip a test, and fails for those
-// that do not ask for CI.
-func checkSkips(t *testing.T, path string) (guarded int) {
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, path, nil, 0)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	for _, d := range file.Decls {
-		f, ok := d.(*ast.FuncDecl)
-		if !ok || !calls(f, "", "Skip", "Skipf", "SkipNow") {
-			continue
-		}
-		if !calls(f, `"CI"`, "Getenv") && !calls(f, "", "Short") { // CI never asks for less
-			t.Errorf("%s: %s skips a test, and would in CI", fset.Position(f.Pos()), f.Name.Name)
-		}
-		guarded++
-	}
-	return guarded
-}
-
-// calls reports whether a function calls a method or function of one of those names,
-// with that first argument if it is not "".
-func calls(f *ast.FuncDecl, argument string, names ...string) (found bool) {
-	ast.Inspect(f, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return true
-		}
-		sel, ok := call.Fun.(*ast.SelectorExpr)
-		if !ok || !slices.Contains(names, sel.Sel.Name) {
-			return true
-		}
-		if argument == "" {
-			found = true
-		} else if lit, ok := call.Args[0].(*ast.BasicLit); ok && lit.Value == argument {
-			found = true
-		}
-		return true
-	})
-	return found
-}
-
-var (
-	skipLine        = regexp.MustCompile(`(?m)^(\[.*\] *)?skip\b.*`)
-	skipByCondition = regexp.MustCompile(`^\[!(root|mount|fuse)\] skip `)
-)
-
-// checkScriptSkips fails for a script that is skipped by anything but a condition of
-// inCI.
-func checkScriptSkips(t *testing.T, path string) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, line := range skipLine.FindAllString(string(text), -1) {
-		if !skipByCondition.MatchString(line) {
-			t.Errorf("%s: %q would be skipped in CI", path, line)
-		}
 	}
 }

@@ -17,9 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator/api"
 	"stint/coordinator/api/client"
-	"stint/coordinator/api/guard"
 	"stint/coordinator/statedir"
 	"stint/state"
 )
@@ -461,30 +459,15 @@ func TestSilentMaster(t *testing.T) {
 	}
 }
 
-// TestHTTPIsTriedAgain: where the port is taken, or cannot be accepted from any more,
-// commands go on over the socket, and it is opened again as soon as that is possible. In
-// fake time.
+// TestHTTPIsTriedAgain: where the port is taken, or cannot be accepted from any more, it is
+// opened again as soon as that is possible. In fake time.
 func TestHTTPIsTriedAgain(t *testing.T) {
-	token, err := guard.OpenToken(filepath.Join(t.TempDir(), "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lns, err := guard.ListenLoopback("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, ln := range lns {
-		if err := ln.Close(); err != nil { // so that it cannot be accepted from
-			t.Error(err)
-		}
-	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		var tries []int
 		var log bytes.Buffer
 		last, ended, failures := time.Now(), false, 0
-		answer := api.NewServer(nil, api.Options{Token: token}).Loopback(lns)
+		answer := func(context.Context) error { return errors.New("cannot be accepted from") }
 		open := func() (func(context.Context) error, error) {
 			tries = append(tries, int(time.Since(last).Seconds()))
 			last = time.Now()
@@ -501,7 +484,7 @@ func TestHTTPIsTriedAgain(t *testing.T) {
 		time.Sleep(125 * time.Second)
 		synctest.Wait()
 		if want := "[1 2 4 8 16 30 30 30 1 2]"; fmt.Sprint(tries) != want || ended {
-			t.Errorf("tried after %v seconds, want %s; it has ended, and the master with it: %v", tries, want, ended)
+			t.Errorf("tried after %v seconds, want %s; it has ended: %v", tries, want, ended)
 		}
 		if text := log.String(); failures != 2 || strings.Count(text, "level=WARN") != 4 || strings.Count(text, "taken") != 2 || strings.Count(text, "the HTTP interface is open") != 1 {
 			t.Errorf("%s", text)
@@ -512,21 +495,4 @@ func TestHTTPIsTriedAgain(t *testing.T) {
 			t.Error("it does not end with the master")
 		}
 	})
-}
-
-// TestNoListenerWhereThePortIsTaken: not even one for half of the addresses.
-func TestNoListenerWhereThePortIsTaken(t *testing.T) {
-	taken, err := guard.ListenLoopback("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		for _, ln := range taken {
-			_ = ln.Close()
-		}
-	}()
-	m := &master{state: t.TempDir(), cfg: &Config{HTTP: taken[0].Addr().String()}}
-	if lns, err := m.listenHTTP(); err == nil || lns != nil {
-		t.Errorf("%v, %v", lns, err)
-	}
 }

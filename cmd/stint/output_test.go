@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/postgres"
@@ -20,37 +20,47 @@ import (
 	"stint/state"
 )
 
-// However the bytes are cut into writes, the terminal sees the same.
+// FuzzSafeWriter: however the bytes are cut into writes, a terminal sees the same, and
+// nothing harmful; JSON stays the same value.
 func FuzzSafeWriter(f *testing.F) {
-	f.Add("é漢😀\x1b[31m\xff\xf0\x9f", uint8(3))
+	f.Add("é漢😀\x1b[31m \u009b \u202e\xff\xf0\x9f", uint8(3))
 	f.Fuzz(func(t *testing.T, s string, n uint8) {
-		var b bytes.Buffer
-		w := &runeWriter{w: &b, escape: escapeText}
-		for rest := s; rest != ""; {
-			k := min(len(rest), int(n%7)+1)
-			if _, err := w.Write([]byte(rest[:k])); err != nil {
-				t.Fatal(err)
-			}
-			rest = rest[k:]
-		}
-		if err := w.flush(); err != nil {
+		var quoted bytes.Buffer
+		if err := printJSON(&quoted, s); err != nil {
 			t.Fatal(err)
 		}
-		if b.String() != escapeText(s) {
-			t.Errorf("%q in parts is %q, at once %q", s, b.String(), escapeText(s))
+		var back string
+		if err := json.Unmarshal(quoted.Bytes(), &back); err != nil || back != strings.ToValidUTF8(s, "\ufffd") && utf8.ValidString(s) {
+			t.Errorf("%q comes back as %q, %v", s, back, err)
 		}
-		if strings.ContainsFunc(b.String(), task.IsHarmful) {
-			t.Errorf("%q lets something through: %q", s, b.String())
+		plain, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			escape func(string) string
+			text   string
+		}{{escapeText, s}, {escapeJSON, string(plain)}} {
+			var b bytes.Buffer
+			w := &runeWriter{w: &b, escape: c.escape}
+			for rest := c.text; rest != ""; {
+				k := min(len(rest), int(n%7)+1)
+				if _, err := w.Write([]byte(rest[:k])); err != nil {
+					t.Fatal(err)
+				}
+				rest = rest[k:]
+			}
+			if err := w.flush(); err != nil {
+				t.Fatal(err)
+			}
+			if b.String() != c.escape(c.text) {
+				t.Errorf("%q in parts is %q, at once %q", c.text, b.String(), c.escape(c.text))
+			}
+			if strings.ContainsFunc(strings.TrimSuffix(b.String(), "\n"), task.IsHarmful) {
+				t.Errorf("%q lets something through: %q", c.text, b.String())
+			}
 		}
 	})
-}
-
-// What is piped is left as it is.
-func TestPipedTextIsRaw(t *testing.T) {
-	var b bytes.Buffer
-	if err := printText(&b, "\x1b[31mred"); err != nil || b.String() != "\x1b[31mred\n" {
-		t.Errorf("%q, %v", b.String(), err)
-	}
 }
 
 func TestShortIDs(t *testing.T) {
@@ -168,40 +178,6 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// What the master wrote is printed as we would print it, however it is cut.
-func TestJSONWriter(t *testing.T) {
-	for _, text := range []string{"{\"a\":\"plain\"}\n", "{\"a\":\"é \u009b \x7f \u202e ü\"}\n{}\n"} {
-		for cut := range len(text) {
-			var b strings.Builder
-			w := &runeWriter{w: &b, escape: escapeJSON}
-			for _, part := range []string{text[:cut], text[cut:]} {
-				if n, err := io.WriteString(w, part); n != len(part) || err != nil {
-					t.Fatal(n, err)
-				}
-			}
-			if want := escapeJSON(text); b.String() != want {
-				t.Errorf("cut at %d: %q, want %q", cut, b.String(), want)
-			}
-		}
-	}
-}
-
-// JSON is the same value for programs, and harmless on a terminal.
-func TestPrintJSON(t *testing.T) {
-	in := map[string]string{"a": "\x1b[31m \u009b \x7f \u202e \\x41 <b> \n\t é"}
-	var b bytes.Buffer
-	if err := printJSON(&b, in); err != nil {
-		t.Fatal(err)
-	}
-	if strings.ContainsFunc(b.String(), task.IsHarmful) || strings.Count(b.String(), "\n") != 1 {
-		t.Errorf("%q", b.String())
-	}
-	var out map[string]string
-	if err := json.Unmarshal(b.Bytes(), &out); err != nil || out["a"] != in["a"] {
-		t.Errorf("%q came back as %q, %v", in["a"], out["a"], err)
-	}
-}
-
 // TestProgressBesideTheWait: who waits may find another master while the line is
 // shown. The race detector looks at it.
 func TestProgressBesideTheWait(t *testing.T) {
@@ -286,89 +262,32 @@ func TestPromise6CollectedFilesStayInTheirDirectory(t *testing.T) {
 	}
 }
 
-func TestParsePast(t *testing.T) {
-	zone := time.FixedZone("", 3600)
-	now := time.Date(2026, 11, 21, 15, 4, 5, 0, zone)
-	for _, c := range []struct {
-		text  string
-		after int
-		want  string // "": refused
-	}{
-		{"7d", 0, "2026-11-14T15:04:05+01:00"},
-		{"90m", 1, "2026-11-21T13:34:05+01:00"},
-		{"2026-11-01", 0, "2026-11-01T00:00:00+01:00"},
-		{"2026-11-30", 1, "2026-12-01T00:00:00+01:00"},
-		{"2026-11-20 08:30", 1, "2026-11-20T08:30:00+01:00"},
-		{"2026-11-20T08:30:00Z", 0, "2026-11-20T08:30:00Z"},
-		{"08:30", 0, ""},
-		{"-7d", 0, ""},
-		{"yesterday", 0, ""},
-		{"2026-02-30", 0, ""},
-	} {
-		got, err := parsePast(c.text, now, c.after)
-		if (err != nil) != (c.want == "") || err == nil && got.Format(time.RFC3339) != c.want {
-			t.Errorf("%q: %v, %v, want %s", c.text, got, err, c.want)
-		}
-	}
-	if got, err := parsePast("", now, 1); err != nil || !got.IsZero() {
-		t.Errorf("nothing is %v, %v", got, err)
-	}
-}
-
-func TestUsageQuery(t *testing.T) {
-	now := time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC)
-	q, err := (&usageOptions{by: "total", since: "2026-11-21", until: "2026-11-21"}).query(now)
-	if err != nil || q.By != "" || q.Until.Sub(q.Since) != 24*time.Hour || q.Location != now.Location() {
-		t.Errorf("one day: %+v, %v", q, err)
-	}
-	for _, c := range []struct {
-		options usageOptions
-		want    string
-	}{
-		{usageOptions{by: "week"}, `--by: "week" is not one of day, agent`},
-		{usageOptions{by: "day", since: "soon"}, `--since: "soon" is neither a time`},
-		{usageOptions{by: "day", until: "soon"}, `--until: "soon" is neither a time`},
-		{usageOptions{by: "day", since: "1d", until: "2d"}, "nothing can lie between --since 1d and --until 2d"},
-	} {
-		_, err := c.options.query(now)
-		if err == nil || !strings.HasPrefix(err.Error(), c.want) || exitCode(err) != exitUsage {
-			t.Errorf("%+v: %v, want %s", c.options, err, c.want)
-		}
-	}
-}
-
+// TestUsageTable: money has a column once there is some, and no figure where a CLI tells
+// none; one row needs no sum. usage.txtar has the rest.
 func TestUsageTable(t *testing.T) {
 	rows := []task.UsageRow{
-		{Key: "codex", Runs: 10, Tasks: 9, Usage: state.Usage{InputTokens: 1000, CachedInputTokens: 400, OutputTokens: 7}},
+		{Key: "codex", Runs: 10, Tasks: 9, Usage: state.Usage{InputTokens: 1000, CachedInputTokens: 400, OutputTokens: 7, CostUSD: 0.25}},
 		{Runs: 1, Tasks: 1, Usage: state.Usage{InputTokens: 5}},
 	}
-	want := [][]string{
-		{"AGENT", "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT"},
-		{"codex", "  10", "    9", " 1000", "   400", "     7"},
-		{"-", "   1", "    1", "    5", "     0", "     0"},
-		{"total", "  11", "     ", " 1005", "   400", "     7"},
-	}
-	if got := usageTable("agent", rows); !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	// Money has a column once there is some, and no figure where a CLI tells none; one
-	// row needs no sum.
-	rows[0].CostUSD = 0.25
-	for i, row := range usageTable("agent", rows) {
-		if cost := []string{"   COST", "$0.2500", "      -", "$0.2500"}[i]; row[6] != cost {
-			t.Errorf("row %d costs %q, want %q", i, row[6], cost)
+	for by, want := range map[string][][]string{
+		"agent": {
+			{"AGENT", "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT", "   COST"},
+			{"codex", "  10", "    9", " 1000", "   400", "     7", "$0.2500"},
+			{"-", "   1", "    1", "    5", "     0", "     0", "      -"},
+			{"total", "  11", "     ", " 1005", "   400", "     7", "$0.2500"},
+		},
+		"total": {
+			{"TOTAL", "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT", "   COST"},
+			{"total", "  10", "    9", " 1000", "   400", "     7", "$0.2500"},
+		},
+	} {
+		if by == "total" {
+			rows = rows[:1]
 		}
-	}
-	want = [][]string{
-		{"TOTAL", "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT", "   COST"},
-		{"total", "  10", "    9", " 1000", "   400", "     7", "$0.2500"},
-	}
-	if got := usageTable("total", rows[:1]); !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	rows[1].Key = "01a1fcac-dc6d-769a-8c86-84d75f21a9c2"
-	if got := usageTable("task", rows[1:]); got[1][0] != shortID(rows[1].Key) {
-		t.Errorf("a task is named %q", got[1][0])
+		if got := usageTable(by, slices.Clone(rows)); !slices.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		rows = rows[:2]
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/wire"
-	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -89,57 +87,29 @@ func TestUsageErrors(t *testing.T) {
 
 var updateHelp = flag.Bool("update-help", false, "write testdata/help.golden anew")
 
-// The help of every command, as users see it.
+// TestHelpGolden: the help of every command, as users see it. Each has an example.
 func TestHelpGolden(t *testing.T) {
 	var all bytes.Buffer
-	for _, args := range [][]string{
-		{},
-		{"task"},
-		{"ls"},
-		{"show"},
-		{"logs"},
-		{"wait"},
-		{"why"},
-		{"cancel"},
-		{"retry"},
-		{"hold"},
-		{"release"},
-		{"move"},
-		{"pause"},
-		{"resume"},
-		{"send"},
-		{"enqueue"},
-		{"session"},
-		{"session", "queue"},
-		{"doctor"},
-		{"demo"},
-		{"config", "show"},
-		{"serve"},
-		{"memory"},
-		{"memory", "search"},
-		{"memory", "add"},
-		{"lessons"},
-		{"lessons", "ls"},
-		{"lessons", "show"},
-		{"lessons", "rm"},
-		{"verify"},
-		{"ui"},
-		{"token"},
-		{"token", "header"},
-		{"token", "rotate"},
-		{"sync"},
-		{"sync", "once"},
-		{"sync", "status"},
-		{"sync", "verify"},
-		{"sync", "rebuild"},
-		{"sync", "migrate"},
-	} {
-		all.WriteString("$ stint " + strings.Join(append(args, "--help"), " ") + "\n")
-		if err := tree(&all, append(args, "--help")...); err != nil {
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		if c.Name() == "completion" || c.Name() == "help" {
+			return // cobra's own
+		}
+		if c.Example == "" || c.Short == "" {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		_, path, _ := strings.Cut(c.CommandPath(), " ")
+		args := append(strings.Fields(path), "--help")
+		all.WriteString("$ stint " + strings.Join(args, " ") + "\n")
+		if err := tree(&all, args...); err != nil {
 			t.Fatal(err)
 		}
 		all.WriteByte('\n')
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
 	}
+	look((&app{}).rootCommand(nil))
 	golden := filepath.Join("testdata", "help.golden")
 	if *updateHelp {
 		if err := os.WriteFile(golden, all.Bytes(), 0o644); err != nil {
@@ -152,180 +122,6 @@ func TestHelpGolden(t *testing.T) {
 	}
 	if !bytes.Equal(all.Bytes(), want) {
 		t.Errorf("the help has changed; look at it and write it anew with -update-help:\n%s", all.Bytes())
-	}
-}
-
-// Every command begins its help with an example.
-func TestEveryCommandHasAnExample(t *testing.T) {
-	a := &app{stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
-	var look func(c *cobra.Command)
-	look = func(c *cobra.Command) {
-		if c.Name() == "completion" || c.Name() == "help" {
-			return // cobra's own
-		}
-		if c.Example == "" || c.Short == "" {
-			t.Errorf("%s has no example", c.CommandPath())
-		}
-		for _, sub := range c.Commands() {
-			look(sub)
-		}
-	}
-	look(a.rootCommand(nil))
-}
-
-func TestPromptSources(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "p.md")
-	if err := os.WriteFile(file, []byte("from a file\n\nsecond\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name   string
-		source promptSource
-		want   string
-	}{
-		{"one argument", promptSource{args: []string{"fix it"}}, "fix it"},
-		{"several arguments", promptSource{args: []string{"fix", "it", "now"}}, "fix it now"},
-		{"newlines stay", promptSource{args: []string{"a\nb\n"}}, "a\nb\n"},
-		{"stdin", promptSource{args: []string{"-"}, stdin: strings.NewReader("from stdin\r\n")}, "from stdin"},
-		{"hyphen among others", promptSource{args: []string{"-", "x"}}, "- x"},
-		{"file", promptSource{args: []string{"@" + file}}, "from a file\n\nsecond"},
-		{"literal at", promptSource{args: []string{"@@home"}}, "@home"},
-		{"at among others", promptSource{args: []string{"@a", "b"}}, "@a b"},
-		{"after --, hyphen", promptSource{args: []string{"-"}, literal: true}, "-"},
-		{"after --, option", promptSource{args: []string{"-v", "fails"}, literal: true}, "-v fails"},
-		{"after --, at", promptSource{args: []string{"@x"}, literal: true}, "@x"},
-		{"ledger", promptSource{args: []string{"## Task x\n- status: done\n<!-- end 3 -->"}}, "## Task x\n- status: done\n<!-- end 3 -->"},
-		{"edit", promptSource{args: []string{"draft"}, edit: true, editor: func(s string) (string, error) { return s + " two\n", nil }}, "draft two"},
-	} {
-		got, err := c.source.read()
-		if err != nil || got != c.want {
-			t.Errorf("%s: %q, %v; want %q", c.name, got, err, c.want)
-		}
-	}
-}
-
-func TestBadPrompts(t *testing.T) {
-	big := strings.Repeat("a", 1<<20)
-	for _, c := range []struct {
-		name   string
-		source promptSource
-		want   string
-	}{
-		{"none", promptSource{}, "there is no prompt"},
-		{"empty", promptSource{args: []string{""}}, "the prompt is empty"},
-		{"blank", promptSource{args: []string{" \n\t"}}, "the prompt is empty"},
-		{"empty stdin", promptSource{args: []string{"-"}, stdin: strings.NewReader("\n")}, "the prompt is empty"},
-		{"too long", promptSource{args: []string{"-"}, stdin: strings.NewReader(big + "b")}, "more than the 1048576 bytes"},
-		{"no UTF-8", promptSource{args: []string{"ab\xffc"}}, "not valid UTF-8 at byte 2"},
-		{"no such file", promptSource{args: []string{"@/does/not/exist"}}, "cannot read the prompt"},
-		{"editor", promptSource{edit: true, editor: func(string) (string, error) { return "", errors.New("boom") }}, "boom"},
-	} {
-		_, err := c.source.read()
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		}
-	}
-	// The limit itself is allowed, and the newline at the end of a file does not count.
-	if got, err := (promptSource{args: []string{"-"}, stdin: strings.NewReader(big + "\n")}).read(); err != nil || len(got) != 1<<20 {
-		t.Errorf("a prompt of exactly 1 MiB: %d bytes, %v", len(got), err)
-	}
-}
-
-func TestRunEditor(t *testing.T) {
-	script := filepath.Join(t.TempDir(), "ed")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$1\" >> \"$2\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("VISUAL", script+" added")
-	got, err := runEditor("draft ")
-	if err != nil || got != "draft added\n" {
-		t.Errorf("%q, %v", got, err)
-	}
-	t.Setenv("VISUAL", "false")
-	if _, err := runEditor(""); err == nil {
-		t.Error("an editor that fails goes unnoticed")
-	}
-}
-
-func TestReadInputs(t *testing.T) {
-	dir := t.TempDir()
-	t.Chdir(dir)
-	if err := os.Mkdir("sub", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, size := range map[string]int{"sub/a": 3, "half": task.MaxInputFiles / 2, "whole": task.MaxInputFiles, "more": task.MaxInputFiles + 1} {
-		if err := os.WriteFile(name, []byte(strings.Repeat("x", size)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range []struct {
-		paths []string
-		names string // "" if they are refused
-		why   string
-	}{
-		{[]string{"sub/a", "./half"}, "sub/a half", ""},
-		{[]string{filepath.Join(dir, "sub/a"), "../" + filepath.Base(dir) + "/half"}, "a half", ""},
-		{[]string{"whole"}, "whole", ""},
-		{[]string{"more"}, "", "more than 1048576 bytes"},
-		{[]string{"none"}, "", "no such file"},
-		{[]string{"sub"}, "", "is a directory"},
-	} {
-		files, err := readInputs(c.paths)
-		var names []string
-		for _, f := range files {
-			names = append(names, f.Name)
-		}
-		if got := strings.Join(names, " "); got != c.names || (err == nil) != (c.why == "") || err != nil && !strings.Contains(err.Error(), c.why) {
-			t.Errorf("%q: %q, %v; want %q, %q", c.paths, got, err, c.names, c.why)
-		}
-		if err != nil && exitCode(err) != exitUsage {
-			t.Errorf("%q: exit code %d", c.paths, exitCode(err))
-		}
-	}
-}
-
-func TestTakeAgent(t *testing.T) {
-	for _, c := range []struct {
-		args  []string
-		agent string
-		left  []string
-	}{
-		{[]string{"claude", "fix it"}, "claude", []string{"fix it"}},
-		{[]string{"--model", "m", "codex", "fix", "it"}, "codex", []string{"fix", "it"}},
-		{[]string{"gemini", "--", "--help"}, "gemini", []string{"--help"}},
-		{[]string{"--prompt", "x", "demo"}, "demo", nil},
-		{[]string{"claude", "--edit"}, "claude", nil},
-		{[]string{"claude", "--spec", "x.json"}, "claude", nil},
-		{[]string{"--", "claude"}, "", []string{"claude"}},
-		{[]string{"--", "claude", "is", "slow"}, "", []string{"claude", "is", "slow"}},
-		{[]string{"--agent", "demo", "claude", "is", "slow"}, "demo", []string{"claude", "is", "slow"}},
-		{[]string{"--tool", "demo", "claude", "is", "slow"}, "demo", []string{"claude", "is", "slow"}},
-		{[]string{"fix", "claude"}, "", []string{"fix", "claude"}},
-	} {
-		var left []string
-		o := &taskOptions{}
-		cmd := &cobra.Command{Use: "enqueue", RunE: func(cmd *cobra.Command, args []string) (err error) {
-			left, err = o.takeAgent(cmd, args)
-			return err
-		}}
-		o.addFlags(cmd)
-		cmd.SetArgs(c.args)
-		if err := cmd.Execute(); err != nil {
-			t.Fatal(err)
-		}
-		if o.spec.Agent != c.agent || !slices.Equal(left, c.left) {
-			t.Errorf("%q: agent %q and %q, want %q and %q", c.args, o.spec.Agent, left, c.agent, c.left)
-		}
-	}
-}
-
-func TestFillIn(t *testing.T) {
-	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	s := task.TaskSpec{Prompt: "x", Priority: 9, After: []string{"a"}}
-	fillIn(&s, &task.TaskSpec{Priority: 3, Label: "red", After: []string{"b"}, OutputSpec: []string{"c"}, NotBefore: at, Hold: true})
-	if s.Prompt != "x" || s.Priority != 9 || s.Label != "red" || s.After[0] != "a" || s.OutputSpec[0] != "c" || !s.NotBefore.Equal(at) || !s.Hold {
-		t.Errorf("%+v", s)
 	}
 }
 
@@ -398,18 +194,24 @@ func TestLargeSpecFile(t *testing.T) {
 	}
 }
 
-func TestParseDuration(t *testing.T) {
+// TestDurations: what is read is written shortly, and how long ago something was roughly.
+func TestDurations(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want time.Duration
+		show string
+		ago  string
 	}{
-		{"90s", 90 * time.Second},
-		{"1h30m", 90 * time.Minute},
-		{"3d", 72 * time.Hour},
-		{"0", 0},
+		{"90s", 90 * time.Second, "1m30s", "1m30s"},
+		{"1h30m", 90 * time.Minute, "1h30m", "1h30m"},
+		{"3h5m0s", 3*time.Hour + 5*time.Minute, "3h5m", "3h05m"},
+		{"1h0m1s", time.Hour + time.Second, "1h0m1s", "1h00m"},
+		{"10s", 10 * time.Second, "10s", "10s"},
+		{"3d", 72 * time.Hour, "72h", "3d0h"},
+		{"0", 0, "0s", "0s"},
 	} {
-		if got, err := parseDuration(c.text); err != nil || got != c.want {
-			t.Errorf("%s: %s, %v; want %s", c.text, got, err, c.want)
+		if got, err := parseDuration(c.text); err != nil || got != c.want || shortDuration(got) != c.show || ago(got) != c.ago {
+			t.Errorf("%s: %s, %v, shown as %s and %s; want %s, %s, %s", c.text, got, err, shortDuration(got), ago(got), c.want, c.show, c.ago)
 		}
 	}
 	for _, bad := range []string{"", "x", "10", "-1s", "d", "1.5d", "-1d", "99999999d"} {
@@ -419,63 +221,34 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-func TestShortDuration(t *testing.T) {
-	for _, c := range []struct {
-		d    time.Duration
-		want string
-	}{
-		{30 * time.Minute, "30m"},
-		{24 * time.Hour, "24h"},
-		{90 * time.Minute, "1h30m"},
-		{5 * time.Second, "5s"},
-		{0, "0s"},
-		{time.Hour + time.Second, "1h0m1s"},
-		{10 * time.Minute, "10m"},
-		{10 * time.Second, "10s"},
-	} {
-		if got := shortDuration(c.d); got != c.want {
-			t.Errorf("%v: %s, want %s", c.d, got, c.want)
-		}
-		if d, err := time.ParseDuration(shortDuration(c.d)); err != nil || d != c.d {
-			t.Errorf("%v does not come back: %v, %v", c.d, d, err)
-		}
-	}
-}
-
-func TestParseAt(t *testing.T) {
+// TestInstants: times to come and times that have passed, in the local zone.
+func TestInstants(t *testing.T) {
 	zone := time.FixedZone("test", 2*3600)
 	now := time.Date(2026, 11, 21, 12, 30, 0, 0, zone)
+	at := func(text string) (time.Time, error) { return parseAt(text, now) }
+	since := func(text string) (time.Time, error) { return parsePast(text, now, 0) }
+	until := func(text string) (time.Time, error) { return parsePast(text, now, 1) }
 	for _, c := range []struct {
-		text string
-		want time.Time
+		read       func(string) (time.Time, error)
+		text, want string // "": refused
 	}{
-		{"2026-12-01T10:00:00Z", time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)},
-		{"2026-12-01 10:00", time.Date(2026, 12, 1, 10, 0, 0, 0, zone)},
-		{"2026-12-01T10:00", time.Date(2026, 12, 1, 10, 0, 0, 0, zone)},
-		{"13:00", time.Date(2026, 11, 21, 13, 0, 0, 0, zone)},
-		{"12:30", time.Date(2026, 11, 22, 12, 30, 0, 0, zone)},
-		{"00:05", time.Date(2026, 11, 22, 0, 5, 0, 0, zone)},
+		{at, "2026-12-01T10:00:00Z", "2026-12-01T10:00:00Z"},
+		{at, "2026-12-01 10:00", "2026-12-01T10:00:00+02:00"},
+		{at, "13:00", "2026-11-21T13:00:00+02:00"},
+		{at, "12:30", "2026-11-22T12:30:00+02:00"},
+		{at, "soon", ""},
+		{at, "25:00", ""},
+		{since, "7d", "2026-11-14T12:30:00+02:00"},
+		{since, "2026-11-01", "2026-11-01T00:00:00+02:00"},
+		{until, "2026-11-30", "2026-12-01T00:00:00+02:00"},
+		{until, "2026-11-20 08:30", "2026-11-20T08:30:00+02:00"},
+		{since, "08:30", ""},
+		{since, "-7d", ""},
+		{since, "2026-02-30", ""},
 	} {
-		if got, err := parseAt(c.text, now); err != nil || !got.Equal(c.want) {
-			t.Errorf("%s: %s, %v; want %s", c.text, got, err, c.want)
-		}
-	}
-	for _, bad := range []string{"", "soon", "25:00", "2026-13-01 10:00", "12"} {
-		if got, err := parseAt(bad, now); err == nil {
-			t.Errorf("%q is taken for %s", bad, got)
-		}
-	}
-}
-
-func TestAgo(t *testing.T) {
-	for _, c := range []struct {
-		d    time.Duration
-		want string
-	}{
-		{-time.Second, "0s"}, {4 * time.Second, "4s"}, {134 * time.Second, "2m14s"}, {3*time.Hour + 5*time.Minute, "3h05m"}, {52 * time.Hour, "2d4h"},
-	} {
-		if got := ago(c.d); got != c.want {
-			t.Errorf("%s: %s, want %s", c.d, got, c.want)
+		got, err := c.read(c.text)
+		if (err != nil) != (c.want == "") || err == nil && got.Format(time.RFC3339) != c.want {
+			t.Errorf("%q: %s, %v, want %s", c.text, got, err, c.want)
 		}
 	}
 }
