@@ -186,7 +186,7 @@ func TestARunHasNoRights(t *testing.T) {
 			{"above, in the same checkout", task.TaskSpec{Workspace: root}, "outside of " + home + ": look at workspace and prompt"},
 			{"a sibling", task.TaskSpec{Workspace: filepath.Join(root, "b")}, "outside of " + home + ": look at workspace and prompt"},
 			{"below", task.TaskSpec{Workspace: filepath.Join(home, "sub")}, ""},
-			{"git's own files", task.TaskSpec{Workspace: filepath.Join(home, "sub", ".Git", "hooks")}, "in or below .git, .claude, .codex, .gemini: look at workspace and prompt"},
+			{"git's own files", task.TaskSpec{Workspace: filepath.Join(home, "sub", ".Git", "hooks")}, "in a directory of git's or an agent's own: look at workspace and prompt"},
 			{"another agent", task.TaskSpec{Agent: "other"}, "for another agent: look at agent and prompt"},
 			{"its own agent", task.TaskSpec{Agent: "demo"}, ""},
 			{"the client's default agent", task.TaskSpec{DefaultAgent: "other"}, ""},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,8 +54,8 @@ func NewRecordError(sec *ledger.Section, f *ledger.Field, err error) error {
 	return e
 }
 
-// agents lists the agents whose native session ids have keys of their own.
-var agents = [...]string{"codex", "claude", "gemini", "demo"}
+// A Native is the native session id that a task has with an agent.
+type Native struct{ Agent, ID string }
 
 // Keep says how much of a task's texts the fold holds on to.
 type Keep uint8
@@ -69,11 +70,10 @@ const (
 // are left empty, and the texts too, unless keep says otherwise.
 type Folded struct {
 	Task
-	Natives  [len(agents)]string // native session ids, by agent
-	PromptAt int64               // offset of the record that has the prompt, plus 1
-	Thread   Usage               // what the CLI has counted over the whole native session
-	Counted  bool                // the last record says so
-	named    uint8               // the agents whose native session id it named: bits in the order of agents
+	Natives  []Native // by agent; never changed in place
+	PromptAt int64    // offset of the record that has the prompt, plus 1
+	Thread   Usage    // what the CLI has counted over the whole native session
+	Counted  bool     // the last record says so
 
 	placed  bool // the last record named the workspace
 	Binds   bool // the last record named the session, its key, agent or account
@@ -90,7 +90,7 @@ func (t *Folded) Apply(sec *ledger.Section, p *Pool, k Keep) error {
 	}
 	t.Seq = sec.Seq
 	started, native, run, promptAt := t.RunStartedAt, t.AgentSession, t.RunID, t.PromptAt
-	t.By, t.placed, t.Binds, t.named, t.Counted = "", false, false, 0, false
+	t.By, t.placed, t.Binds, t.Learned, t.Counted = "", false, false, false, false
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
 		if err := t.set(sec, f, p, k); err != nil {
@@ -128,7 +128,11 @@ func (t *Folded) Apply(sec *ledger.Section, p *Pool, k Keep) error {
 	if t.By == ledger.ByClient && named == nil && from.Terminal() {
 		t.By = by // how the task ended was another's doing
 	}
-	t.AgentSession, t.Learned = t.Native(t.Agent)
+	t.AgentSession = t.Native(t.Agent)
+	for i := range sec.Fields {
+		agent, ok := bytes.CutSuffix(sec.Fields[i].Key, []byte(nativeSuffix))
+		t.Learned = t.Learned || ok && len(agent) > 0 && string(agent) == t.Agent
+	}
 	if t.AgentSession != native && !t.Counted {
 		t.Thread = Usage{} // what was counted was another session
 	}
@@ -155,15 +159,14 @@ func (t *Folded) rewind(changed bool, run string) {
 	}
 }
 
-// Native returns the native session id that the task has with that agent, and
-// whether the last record named it.
-func (t *Folded) Native(agent string) (id string, named bool) {
-	for i, a := range agents {
-		if a == agent {
-			return t.Natives[i], t.named&(1<<i) != 0
+// Native returns the native session id that the task has with that agent, or "".
+func (t *Folded) Native(agent string) string {
+	for _, n := range t.Natives {
+		if n.Agent == agent {
+			return n.ID
 		}
 	}
-	return "", false
+	return ""
 }
 
 // set takes over one field.
@@ -318,23 +321,29 @@ func (t *Folded) setRun(f *ledger.Field, p *Pool, k Keep) (err error) {
 		t.Usage.ReasoningTokens, err = parseTokens(f.Bytes())
 	case KeyCostUSD:
 		t.Usage.CostUSD, err = parseCost(f.Bytes())
-	case KeyCodexSessionID:
-		t.setNative(0, f, p)
-	case KeyClaudeSessionID:
-		t.setNative(1, f, p)
-	case KeyGeminiSessionID:
-		t.setNative(2, f, p)
-	case KeyDemoSessionID:
-		t.setNative(3, f, p)
 	default:
-		t.setExtra(f, k)
+		if agent, ok := bytes.CutSuffix(f.Key, []byte(nativeSuffix)); ok && len(agent) > 0 {
+			t.setNative(Native{p.get(agent), p.get(f.Bytes())})
+		} else {
+			t.setExtra(f, k)
+		}
 	}
 	return err
 }
 
-func (t *Folded) setNative(agent int, f *ledger.Field, p *Pool) {
-	t.Natives[agent] = p.get(f.Bytes())
-	t.named |= 1 << agent
+// setNative makes n the task's native session with its agent; an empty id unsets it.
+func (t *Folded) setNative(n Native) {
+	i, found := slices.BinarySearchFunc(t.Natives, n.Agent, func(n Native, agent string) int { return strings.Compare(n.Agent, agent) })
+	switch {
+	case !found && n.ID == "", found && t.Natives[i] == n:
+	case !found:
+		t.Natives = slices.Insert(slices.Clone(t.Natives), i, n)
+	case n.ID == "":
+		t.Natives = slices.Delete(slices.Clone(t.Natives), i, i+1)
+	default:
+		t.Natives = slices.Clone(t.Natives)
+		t.Natives[i] = n
+	}
 }
 
 func (t *Folded) setPrompt(f *ledger.Field, k Keep) {

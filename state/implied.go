@@ -58,8 +58,8 @@ func (now *Folded) ImpliedChanges(r *ledger.Record) (fields []ledger.Pair) {
 	put(KeySessionID, "", (moved || given) && now.SessionID != "")
 	put(KeyAccount, "", given && now.Account == now.Agent && now.Account != "")
 	if moved && now.RunID != "" && !namesNative(r) {
-		for i, agent := range agents {
-			put(NativeKey(agent), "", now.Natives[i] != "")
+		for _, n := range now.Natives {
+			put(NativeKey(n.Agent), "", true)
 		}
 	}
 	return fields
@@ -83,9 +83,9 @@ func takenOver(r *ledger.Record, now Folded) (fields []ledger.Pair) {
 			{Key: KeyAttempt, Value: strconv.Itoa(max(0, now.Attempt-1))},
 		}
 	}
-	for i, agent := range agents {
-		if now.Agent == "" && now.Natives[i] != "" && now.named&(1<<i) != 0 {
-			return append(fields, ledger.Pair{Key: KeyAgent, Value: agent})
+	for _, n := range now.Natives {
+		if _, named := r.Get(NativeKey(n.Agent)); named && now.Agent == "" {
+			return append(fields, ledger.Pair{Key: KeyAgent, Value: n.Agent})
 		}
 	}
 	return fields
@@ -94,12 +94,11 @@ func takenOver(r *ledger.Record, now Folded) (fields []ledger.Pair) {
 // changesConversation reports whether a record names another session than the task has,
 // of ours or of an agent.
 func (t *Folded) changesConversation(r *ledger.Record) bool {
-	is := func(key, now string) bool {
-		value, named := r.Get(key)
-		return named && value != now
-	}
-	return is(KeySessionKey, t.SessionKey) || is(KeySessionID, t.SessionID) ||
-		slices.ContainsFunc(agents[:], func(agent string) bool { now, _ := t.Native(agent); return is(NativeKey(agent), now) })
+	return slices.ContainsFunc(r.Fields, func(p ledger.Pair) bool {
+		agent, native := nativeAgent(p.Key)
+		value, _ := r.Get(p.Key) // the last one counts
+		return p.Key == KeySessionKey && value != t.SessionKey || p.Key == KeySessionID && value != t.SessionID || native && value != t.Native(agent)
+	})
 }
 
 // OrNone returns a number, "" for 0.
@@ -111,10 +110,5 @@ func OrNone(n int) string {
 }
 
 func namesNative(r *ledger.Record) bool {
-	for _, agent := range agents {
-		if _, ok := r.Get(NativeKey(agent)); ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Fields, func(p ledger.Pair) bool { _, native := nativeAgent(p.Key); return native })
 }

@@ -79,11 +79,6 @@ const (
 	KeyTriggeredBy    = "triggeredByTaskId"
 	KeyTrigger        = "trigger"
 	KeyIntake         = "intake"
-
-	KeyCodexSessionID  = "codexSessionId"
-	KeyClaudeSessionID = "claudeSessionId"
-	KeyGeminiSessionID = "geminiSessionId"
-	KeyDemoSessionID   = "demoSessionId"
 )
 
 // Names and keys of control records. KeyHold, KeyReason and KeyLimitWaits are
@@ -135,7 +130,15 @@ const (
 
 // NativeKey returns the key under which the native session id of an agent stands
 // in a task record: codexSessionId for codex.
-func NativeKey(agent string) string { return agent + "SessionId" }
+func NativeKey(agent string) string { return agent + nativeSuffix }
+
+const nativeSuffix = "SessionId"
+
+// nativeAgent returns the agent of a key that [NativeKey] returns, and whether it is one.
+func nativeAgent(key string) (agent string, ok bool) {
+	agent, ok = strings.CutSuffix(key, nativeSuffix)
+	return agent, ok && agent != ""
+}
 
 // timeFormat is RFC 3339 with milliseconds, in UTC.
 const timeFormat = "2006-01-02T15:04:05.000Z"

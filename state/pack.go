@@ -100,10 +100,7 @@ func (p *Packer) task(t *Folded) {
 	p.text(&t.PromptInHistory)
 	p.exit(&t.VerifyExitCode)
 	p.text(&t.VerifyTime)
-	for i := range t.Natives {
-		p.text(&t.Natives[i])
-	}
-	number(p, &t.named)
+	p.natives(&t.Natives)
 	p.usage(&t.Thread)
 }
 
@@ -197,6 +194,23 @@ func (p *Packer) list(list *[]string) {
 		*list = make([]string, p.uvarint())
 		for i := range *list {
 			(*list)[i] = p.read()
+		}
+	}
+}
+
+func (p *Packer) natives(list *[]Native) {
+	switch {
+	case !p.has(len(*list) == 0):
+	case p.writing:
+		p.put(uint64(len(*list)))
+		for _, n := range *list {
+			p.write(n.Agent, true)
+			p.write(n.ID, false)
+		}
+	default:
+		*list = make([]Native, p.uvarint())
+		for i := range *list {
+			(*list)[i] = Native{p.read(), p.read()}
 		}
 	}
 }

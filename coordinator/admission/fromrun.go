@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"stint/coordinator/queue"
-	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -118,7 +117,7 @@ func (in *intake) exceeds(st *fold.State, s *submission, t *state.Task) string {
 	hold(s.VerifyCommand == task.NoVerify && configured != task.NoVerify, "without the configured verify command", "verifyCommand")
 	hold(cmp.Or(s.VerifyCommand, task.NoVerify) != task.NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
 	hold(!task.IsWithin(s.Workspace, t.Workspace), "outside of "+t.Workspace, "workspace and prompt")
-	hold(isGuarded(s.Workspace, t.Workspace), "in or below "+strings.Join(rundir.GuardedDirs, ", "), "workspace and prompt")
+	hold(in.a.isGuarded(s.Workspace, t.Workspace), "in a directory of git's or an agent's own", "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
 	hold(isOwn(s.Agent) && s.Model != "" && s.Model != model, "with another model", "model")
 	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
@@ -131,9 +130,9 @@ func (in *intake) exceeds(st *fold.State, s *submission, t *state.Task) string {
 
 // isGuarded reports whether a path below a directory is among git's own files, which
 // agents keep out of where they may write, or among their own.
-func isGuarded(path, dir string) bool {
+func (a *Admission) isGuarded(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
-	return err == nil && task.IsWithin(path, dir) && slices.ContainsFunc(strings.Split(rel, string(filepath.Separator)), rundir.IsGuardedDir)
+	return err == nil && task.IsWithin(path, dir) && slices.ContainsFunc(strings.Split(rel, string(filepath.Separator)), a.Config.IsGuardedDir)
 }
 
 // isForeignSession reports whether a submission goes on with a conversation that

@@ -150,7 +150,7 @@ func (a *Attempts) collectOutputs(r *Run, out *task.Outcome) {
 			err = a.hasMoved(r, &t)
 		}
 		if err == nil {
-			r.outputs, err = rundir.Collect(t.Workspace, a.RunDir(r.ID), t.OutputSpec)
+			r.outputs, err = rundir.Collect(t.Workspace, a.RunDir(r.ID), t.OutputSpec, a.Config.IsGuardedDir)
 		}
 	}
 	switch short := task.ShortageOf(err); {

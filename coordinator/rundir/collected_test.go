@@ -19,8 +19,8 @@ func TestBadCollectedPaths(t *testing.T) {
 	run := p.run
 	p.work = filepath.Join(run, FilesName)
 	paths := append(p.hostile(), badPaths(p.work, p.outside)...)
-	if len(paths) < 150 {
-		t.Errorf("%d paths, want 150", len(paths))
+	if len(paths) < 120 {
+		t.Errorf("%d paths, want 120", len(paths))
 	}
 	begun := time.Now()
 	for _, path := range paths {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -24,14 +23,6 @@ const FilesName = "files"
 
 // maxOutput is the size of the largest file that is collected, in bytes.
 const maxOutput = 64 << 20
-
-// GuardedDirs hold what belongs to other programs, and their secrets: no file in
-// them is collected.
-var GuardedDirs = []string{".git", ".claude", ".codex", ".gemini"}
-
-func IsGuardedDir(name string) bool {
-	return slices.ContainsFunc(GuardedDirs, func(dir string) bool { return strings.EqualFold(dir, name) })
-}
 
 // openRoot opens a directory, and does not wait where a FIFO has taken its place.
 func openRoot(dir string) (*os.Root, error) { return os.OpenRoot(dir + "/") }
@@ -63,8 +54,9 @@ func WriteInputs(dir string, files []state.InputFile) (paths []string, err error
 
 // Collect copies the files of a workspace that a task names from there into the
 // run's directory files. It gives those that could be taken; the error has a
-// sentence for each of the others. Nothing of the run may be alive any more.
-func Collect(workspace, runDir string, spec []string) (taken []state.OutputFile, err error) {
+// sentence for each of the others, and for what lies in a guarded directory. Nothing of the
+// run may be alive any more.
+func Collect(workspace, runDir string, spec []string, guarded func(name string) bool) (taken []state.OutputFile, err error) {
 	from, err := openRoot(workspace)
 	if err != nil {
 		return nil, fmt.Errorf("no output file could be collected: %w", err)
@@ -77,7 +69,7 @@ func Collect(workspace, runDir string, spec []string) (taken []state.OutputFile,
 	defer func() { err = errors.Join(err, to.Close()) }()
 	var problems []string
 	for _, path := range spec {
-		f, err := take(from, to, path)
+		f, err := take(from, to, path, guarded)
 		if task.ShortageOf(err) != 0 {
 			return nil, &task.FileError{What: "output file", Path: path, Err: err}
 		}
@@ -113,10 +105,15 @@ func firstOf(sentences []string, n int) string {
 }
 
 // take copies one file.
-func take(from, to *os.Root, path string) (out state.OutputFile, err error) {
+func take(from, to *os.Root, path string, guarded func(name string) bool) (out state.OutputFile, err error) {
 	clean, err := task.CleanPath(path)
 	if err != nil {
 		return out, err
+	}
+	for part := range strings.SplitSeq(clean, string(filepath.Separator)) {
+		if guarded(part) {
+			return out, fmt.Errorf("lies in %s, from which nothing is collected", part)
+		}
 	}
 	in, err := openRegular(from, clean)
 	if err != nil {
@@ -199,10 +196,7 @@ func lookAt(root *os.Root, path string) (fs.FileInfo, error) {
 		return nil, readError(err)
 	}
 	parts := strings.Split(path, string(filepath.Separator))
-	for i, part := range parts {
-		if IsGuardedDir(part) {
-			return nil, fmt.Errorf("lies in %s, from which nothing is collected", part)
-		}
+	for i := range parts {
 		fi, err := root.Lstat(filepath.Join(parts[:i+1]...))
 		switch {
 		case err != nil:

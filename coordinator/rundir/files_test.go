@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -97,12 +98,19 @@ func (p *place) hostile() []string {
 		"up", "up/outside/secret", "up/work/results.txt", "dirlink/file", "root", "root/etc/passwd", "root/proc/self/environ", "root/proc/self/mem",
 		"dirlink/../results.txt", "hard", "dir/file", "dir/twin", "fifo", "dir/fifo", "sparse", "large", "dir", "dir/", "fifo/x", "results.txt/x", "link/", "link-inside/",
 	}
+	return append(paths, p.specials()...)
+}
+
+// guarded writes files into directories that belong to other programs, and returns their paths.
+func (p *place) guarded() (paths []string) {
 	for _, dir := range []string{".git", ".GIT", ".Git", ".claude", ".codex", ".CODEX", ".gemini", "dir/.git", "dir/deep/.claude", ".git/hooks"} {
 		p.write(filepath.Join(dir, "config"), secret)
 		paths = append(paths, dir+"/config", dir, "./"+dir+"/config")
 	}
-	return append(paths, p.specials()...)
+	return paths
 }
+
+var guarded = (&task.Config{Agents: map[string]task.Agent{"claude": nil, "codex": nil, "gemini": nil}}).IsGuardedDir
 
 // specials makes a socket and, where we may, devices.
 func (p *place) specials() []string {
@@ -148,13 +156,13 @@ func badPaths(work, outside string) []string {
 // or give more than a file of the agent's, none is collected.
 func TestBadOutputPaths(t *testing.T) {
 	p := newPlace(t)
-	paths := append(p.hostile(), badPaths(p.work, p.outside)...)
+	paths := slices.Concat(p.hostile(), p.guarded(), badPaths(p.work, p.outside))
 	if len(paths) < 150 {
 		t.Errorf("%d paths, want 150", len(paths))
 	}
 	begun := time.Now()
 	for _, path := range paths {
-		taken, err := Collect(p.work, p.run, []string{path})
+		taken, err := Collect(p.work, p.run, []string{path}, guarded)
 		if err == nil || len(taken) > 0 || !strings.Contains(err.Error(), "output file") {
 			t.Errorf("%.60q was taken: %+v, %v", path, taken, err)
 		}
@@ -176,7 +184,7 @@ func TestOutputsOfOtherFileSystems(t *testing.T) {
 		if _, err := os.Stat("/" + path); err != nil {
 			continue
 		}
-		if taken, err := Collect("/", p.run, []string{path}); err == nil {
+		if taken, err := Collect("/", p.run, []string{path}, guarded); err == nil {
 			t.Errorf("/%s was taken: %v", path, taken)
 		}
 	}
@@ -195,7 +203,7 @@ func TestOutputsAreCollected(t *testing.T) {
 	}
 	good["spelled/long.txt"] = "s"
 	for range 2 { // a second time, over the first
-		taken, err := Collect(p.work, p.run, spec)
+		taken, err := Collect(p.work, p.run, spec, guarded)
 		if err != nil || len(taken) != len(good) {
 			t.Errorf("%d taken, %v", len(taken), err)
 		}
@@ -210,7 +218,7 @@ func TestOutputsAreCollected(t *testing.T) {
 	}
 
 	// What is there is taken though something else is not.
-	taken, err := Collect(p.work, p.run, []string{"no-1", "results.txt", "no-2", "no-3", "no-4", "no-5", "no-6", "no-7"})
+	taken, err := Collect(p.work, p.run, []string{"no-1", "results.txt", "no-2", "no-3", "no-4", "no-5", "no-6", "no-7"}, guarded)
 	if err == nil || len(taken) != 1 || !strings.Contains(err.Error(), `the output file "no-2" is missing`) || !strings.HasSuffix(err.Error(), "; and 2 more") {
 		t.Errorf("%v, %v", taken, err)
 	}
@@ -225,12 +233,12 @@ func TestOutputsDoNotLeaveTheRun(t *testing.T) {
 	files := filepath.Join(p.run, FilesName)
 	victim := filepath.Join(p.outside, "victim")
 	p.must(os.WriteFile(victim, []byte("mine"), 0o600), os.Symlink(victim, filepath.Join(files, "victim")), os.Symlink(p.outside, filepath.Join(files, "a")))
-	_, err := Collect(p.work, p.run, []string{"a/victim", "victim"})
+	_, err := Collect(p.work, p.run, []string{"a/victim", "victim"}, guarded)
 	if err == nil || !strings.Contains(err.Error(), "could not be copied") {
 		t.Errorf("a directory outside was taken for the run's: %v", err)
 	}
 	p.must(os.RemoveAll(files), os.Symlink(p.outside, files))
-	if _, err := Collect(p.work, p.run, []string{"victim"}); err == nil {
+	if _, err := Collect(p.work, p.run, []string{"victim"}, guarded); err == nil {
 		t.Error("the run's directory files was taken to be outside")
 	}
 	if data, err := os.ReadFile(victim); string(data) != "mine" {
@@ -261,7 +269,7 @@ func TestOutputSwappedWhileRead(t *testing.T) {
 	}()
 	got := 0
 	for range 10_000 {
-		taken, _ := Collect(p.work, p.run, []string{"d/secret", "f"})
+		taken, _ := Collect(p.work, p.run, []string{"d/secret", "f"}, guarded)
 		got += len(taken)
 		for _, f := range taken {
 			if f.Size != 4 {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"stint/ledger/durable"
@@ -139,4 +140,13 @@ func (c Config) WithDefaults() Config {
 		c.HeartbeatPath = filepath.Join(c.StateDir, "heartbeat.json")
 	}
 	return c
+}
+
+// IsGuardedDir reports whether a directory of that name holds what belongs to other programs,
+// and their secrets: git's own, and for each agent that of a dot and its name. Nothing in it is
+// collected, and a run may have no task work there.
+func (c *Config) IsGuardedDir(name string) bool {
+	owner, hidden := strings.CutPrefix(strings.ToLower(name), ".")
+	_, known := c.Agents[owner]
+	return hidden && (owner == "git" || known)
 }

@@ -174,9 +174,6 @@ func TestAgentSessionFollowsTheAgent(t *testing.T) {
 	j := newJournal(t)
 	j.task("t1", "status: queued", "agent: codex", "codexSessionId: c")
 	j.task("t1", "claudeSessionId: l")
-	if state.NativeKey("codex") != state.KeyCodexSessionID || state.NativeKey("demo") != state.KeyDemoSessionID {
-		t.Error("the keys of native sessions are not regular")
-	}
 	steps := []struct{ field, want string }{
 		{"note: x", "c"},
 		{"agent: claude", "l"},
@@ -187,6 +184,7 @@ func TestAgentSessionFollowsTheAgent(t *testing.T) {
 		{"agent: codex", "c"},
 		{"codexSessionId:", ""},
 		{"agent: unheard", ""},
+		{"unheardSessionId: u", "u"},
 	}
 	for _, s := range steps {
 		j.task("t1", s.field)

@@ -144,7 +144,7 @@ func (s *Queues) WholeInto(l *Item, t *state.Folded) {
 	t.Status, t.SessionKey = e.Status(), s.KeyOf(l.N, e)
 	t.Label, t.TenantID, t.Queue, t.Agent = tag.Label, tag.Tenant, tag.Queue, tag.Agent
 	s.packer.Unpack(l.packed, t)
-	t.AgentSession, _ = t.Native(t.Agent)
+	t.AgentSession = t.Native(t.Agent)
 }
 
 // sessionID returns the id of stint's session that the task names.
