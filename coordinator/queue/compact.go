@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -25,28 +26,17 @@ func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun boo
 		keep.Dry = dryRun
 		return keep, err
 	})
+	var refused *journal.RefusedError
+	if errors.As(err, &refused) {
+		return r, &task.Error{Code: task.CodeConflict, Message: "the ledger was not compacted: " + refused.Why, Hint: cmp.Or(refused.Hint, "try again")}
+	}
 	if err != nil {
-		return r, s.compactError(err)
+		return r, s.errorOf(err)
 	}
 	if !dryRun && r.Archive != "" {
 		s.Config.Log.Info("the ledger was compacted", "before", r.Before, "after", r.After, "merged", r.Merged, "archived", r.Archived, "archive", r.Archive)
 	}
 	return r, nil
-}
-
-func (s *Store) compactError(err error) error {
-	var refused *journal.RefusedError
-	switch {
-	case errors.As(err, &refused):
-		hint := refused.Hint
-		if hint == "" {
-			hint = "try again"
-		}
-		return &task.Error{Code: task.CodeConflict, Message: "the ledger was not compacted: " + refused.Why, Hint: hint}
-	case errors.Is(err, journal.ErrClosed):
-		return s.StoppedError()
-	}
-	return err
 }
 
 // How often the size of the journal is looked at, and how soon a compaction is tried

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,78 +13,67 @@ import (
 	"stint/state/fold"
 )
 
-// feedArchive tells a fold that is made beside the master what is in the archive.
-func feedArchive(st *fold.State, dir string) error {
-	entries, err := journal.ReadArchive(nil, dir)
-	if err != nil {
-		return fmt.Errorf("read the archive: %w", err)
-	}
-	for _, e := range entries {
-		st.Archive(e)
-	}
-	return nil
-}
-
-// FoldDir reads the journal and the archive's index of a state directory, to the end.
+// FoldDir reads the journal and the archive's index of a state directory, to the end. It
+// needs no lock: a master may be at work.
 func FoldDir(dir string) (*fold.State, error) { return FoldWhile(context.Background(), dir) }
 
 // FoldWhile is FoldDir until ctx ends; the error is its cause then.
 func FoldWhile(ctx context.Context, dir string) (*fold.State, error) {
-	data, err := readWhile(ctx, filepath.Join(dir, ledger.JournalName))
+	data, archive, err := ReadJournal(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	st := fold.New(BytesReader(data))
-	if err := feedArchive(st, dir); err != nil {
-		return nil, err
+	for _, e := range archive {
+		st.Archive(e)
 	}
-	if err := foldInto(ctx, st, data); err != nil {
-		return nil, err
-	}
-	return st, nil
+	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
+		_ = st.Apply(s) // what the fold refuses has no effect, here as there
+		return ctx.Err() == nil
+	})
+	return st, context.Cause(ctx)
 }
 
 // FoldJournal folds the bytes of a journal.
 func FoldJournal(data []byte) *fold.State {
 	st := fold.New(BytesReader(data))
-	_ = foldInto(context.Background(), st, data) // which never ends
+	ledger.CheckJournal(data, func(s *ledger.Section) { _ = st.Apply(s) })
 	return st
 }
 
-// foldInto folds the bytes of a journal into st until ctx ends.
-func foldInto(ctx context.Context, st *fold.State, data []byte) error {
-	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
-		_ = st.Apply(s) // what the fold refuses has no effect, here as there
-		return ctx.Err() == nil
-	})
-	return context.Cause(ctx)
+// ReadJournal reads a journal and the index of the archive that belongs to it: when a
+// compaction has replaced the journal meanwhile, both are read again. It ends with ctx, whose cause the error is then.
+func ReadJournal(ctx context.Context, dir string) (data []byte, archive []ledger.ArchiveEntry, err error) {
+	path := filepath.Join(dir, ledger.JournalName)
+	for {
+		f, err := durable.Open(path, os.O_RDONLY, 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		fi, err := f.Stat()
+		if err == nil {
+			data, err = readUntil(ctx, f, fi.Size()) // what comes later is of later changes
+		}
+		if err == nil {
+			archive, err = journal.ReadArchive(nil, dir)
+		}
+		now, statErr := os.Stat(path) // while f is open: no other file has its number
+		if err = errors.Join(err, statErr, f.Close()); err != nil || os.SameFile(fi, now) {
+			return data, archive, err
+		}
+	}
 }
 
-// readBlock is how much of a file is read before it is asked whether to go on.
-const readBlock = 4 << 20
-
-// readWhile reads a file until ctx ends.
-func readWhile(ctx context.Context, path string) (data []byte, err error) {
-	f, err := durable.Open(path, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return ReadUntil(ctx, f, fi.Size()) // what comes later is of later changes
-}
-
-// ReadUntil reads size bytes, or as many as there are, until ctx ends.
-func ReadUntil(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
+// readUntil reads size bytes, or as many as there are, until ctx ends: a journal may be large,
+// and whoever asked may be gone.
+func readUntil(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
+	const block = 4 << 20
 	data := make([]byte, size)
 	for n := 0; n < len(data); {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		more, err := io.ReadFull(r, data[n:min(n+readBlock, len(data))])
+		more, err := io.ReadFull(r, data[n:min(n+block, len(data))])
 		if n += more; errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return data[:n], nil // it was cut meanwhile
 		}
@@ -99,4 +87,5 @@ func ReadUntil(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
 // BytesReader reads records from a journal in memory.
 type BytesReader []byte
 
+// SectionAt implements [fold.Reader].
 func (b BytesReader) SectionAt(off int64) (*ledger.Section, error) { return ledger.SectionIn(b, off) }

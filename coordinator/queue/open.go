@@ -50,8 +50,17 @@ func Lock(dir string) (unlock func() error, err error) {
 	if err := prepareDir(dir); err != nil {
 		return nil, err
 	}
-	if unlock, err = journal.Lock(dir); err != nil {
-		return nil, lockError(err)
+	unlock, err = journal.Lock(dir)
+	var busy *journal.BusyError
+	switch {
+	case errors.As(err, &busy):
+		hint := "use that one, or end it"
+		if busy.PID > 0 { // kill 0 would end the shell that it is typed into
+			hint += fmt.Sprint(" with: kill ", busy.PID)
+		}
+		return nil, &task.Error{Code: task.CodeBusy, Message: busy.Error(), Hint: hint}
+	case err != nil:
+		return nil, &task.Error{Code: task.CodeInvalid, Message: fmt.Sprintf("the state directory cannot be locked: %v", err), Hint: "stint doctor"}
 	}
 	return unlock, nil
 }
@@ -112,35 +121,16 @@ func prepareDir(dir string) error {
 			return fail(fmt.Sprintf("cannot be written: %v", err), "set STINT_STATE_DIR to a directory of your own")
 		}
 	}
-	keepFormattersOff(dir)
-	return nil
-}
-
-// keepFormattersOff makes Prettier, which many editors run when they save, leave tasks.md
-// alone: it rewrites prompts. A new directory gets the file once; whoever deletes it wants
-// it so.
-func keepFormattersOff(dir string) {
+	// Prettier, which many editors run when they save, must leave tasks.md alone: it rewrites
+	// prompts. A new directory gets the file once; whoever deletes it wants it so.
 	if _, err := os.Lstat(filepath.Join(dir, "format")); err == nil {
-		return
+		return nil
 	}
-	f, err := durable.Open(filepath.Join(dir, ".prettierrc"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
-	if err != nil {
-		return // it is there, or the ledger will say what is wrong with the directory
+	if f, err := durable.Open(filepath.Join(dir, ".prettierrc"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode); err == nil {
+		_, _ = f.WriteString(`{"requirePragma": true}` + "\n") // a comfort: what a formatter changes is quarantined anyway
+		_ = f.Close()
 	}
-	_, _ = f.WriteString(`{"requirePragma": true}` + "\n") // a comfort: what a formatter changes is held anyway
-	_ = f.Close()
-}
-
-func lockError(err error) error {
-	var busy *journal.BusyError
-	if errors.As(err, &busy) {
-		hint := "use that one, or end it"
-		if busy.PID > 0 { // kill 0 would end the shell that it is typed into
-			hint += fmt.Sprint(" with: kill ", busy.PID)
-		}
-		return &task.Error{Code: task.CodeBusy, Message: busy.Error(), Hint: hint}
-	}
-	return &task.Error{Code: task.CodeInvalid, Message: fmt.Sprintf("the state directory cannot be locked: %v", err), Hint: "stint doctor"}
+	return nil
 }
 
 // openSessions opens sessions.json and makes it hold the sessions of the fold, which

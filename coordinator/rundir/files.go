@@ -28,7 +28,7 @@ const maxOutput = 64 << 20
 func openRoot(dir string) (*os.Root, error) { return os.OpenRoot(dir + "/") }
 
 // WriteInputs writes the files that come with a task below dir, which is the
-// run's alone, and gives their paths. Those that are there from an earlier round
+// run's alone, and returns their paths. Those that are there from an earlier round
 // stay as they are.
 func WriteInputs(dir string, files []state.InputFile) (paths []string, err error) {
 	root, err := openRoot(dir)
@@ -53,7 +53,7 @@ func WriteInputs(dir string, files []state.InputFile) (paths []string, err error
 }
 
 // Collect copies the files of a workspace that a task names from there into the
-// run's directory files. It gives those that could be taken; the error has a
+// run's directory files. It returns those that could be taken; the error has a
 // sentence for each of the others, and for what lies in a guarded directory. Nothing of the
 // run may be alive any more.
 func Collect(workspace, runDir string, spec []string, guarded func(name string) bool) (taken []state.OutputFile, err error) {
@@ -62,8 +62,12 @@ func Collect(workspace, runDir string, spec []string, guarded func(name string) 
 		return nil, fmt.Errorf("no output file could be collected: %w", err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := openFiles(runDir)
+	run, err := openRoot(runDir)
 	if err != nil {
+		return nil, fmt.Errorf("no output file could be collected: %w", err)
+	}
+	to, err := run.OpenRoot(FilesName) // an agent may have put a link in its place: it stays in run
+	if err = errors.Join(err, run.Close()); err != nil {
 		return nil, fmt.Errorf("no output file could be collected: %w", err)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
@@ -79,29 +83,14 @@ func Collect(workspace, runDir string, spec []string, guarded func(name string) 
 		}
 		taken = append(taken, f)
 	}
+	const most = 5 // that are told
+	if n := len(problems) - most; n > 0 {
+		problems = append(problems[:most], fmt.Sprintf("and %d more", n))
+	}
 	if len(problems) > 0 {
-		return taken, errors.New(firstOf(problems, 5))
+		return taken, errors.New(strings.Join(problems, "; "))
 	}
 	return taken, nil
-}
-
-// openFiles opens the directory files of a run. That an agent may have put a link
-// in its place changes nothing.
-func openFiles(runDir string) (*os.Root, error) {
-	run, err := openRoot(runDir)
-	if err != nil {
-		return nil, err
-	}
-	files, err := run.OpenRoot(FilesName)
-	return files, errors.Join(err, run.Close())
-}
-
-// firstOf joins up to n sentences and counts the others.
-func firstOf(sentences []string, n int) string {
-	if len(sentences) <= n {
-		return strings.Join(sentences, "; ")
-	}
-	return fmt.Sprintf("%s; and %d more", strings.Join(sentences[:n], "; "), len(sentences)-n)
 }
 
 // take copies one file.

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/durable"
 	"stint/ledger/journal"
 	"stint/state"
 	"stint/state/fold"
@@ -35,7 +32,7 @@ type Copy struct {
 // changes nothing. Of what a compaction behind upTo has merged nothing is known any more.
 // The error has CodeNotFound if there is no ledger; it is ctx's cause if that ends.
 func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
-	data, archive, err := readJournal(ctx, dir)
+	data, archive, err := queue.ReadJournal(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &task.Error{Code: task.CodeNotFound, Message: "there is no ledger in " + dir, Hint: "stint doctor"}
 	}
@@ -60,29 +57,6 @@ func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
 		return nil, context.Cause(ctx)
 	}
 	return c, nil
-}
-
-// readJournal reads a journal and the index of the archive that belongs to it: when a
-// compaction has replaced the journal meanwhile, both are read again.
-func readJournal(ctx context.Context, dir string) (data []byte, archive []ledger.ArchiveEntry, err error) {
-	path := filepath.Join(dir, ledger.JournalName)
-	for {
-		f, err := durable.Open(path, os.O_RDONLY, 0)
-		if err != nil {
-			return nil, nil, err
-		}
-		fi, err := f.Stat()
-		if err == nil {
-			data, err = queue.ReadUntil(ctx, f, fi.Size()) // what comes later is of later changes
-		}
-		if err == nil {
-			archive, err = journal.ReadArchive(nil, dir)
-		}
-		now, statErr := os.Stat(path) // while f is open: no other file has its number
-		if err = errors.Join(err, statErr, f.Close()); err != nil || os.SameFile(fi, now) {
-			return data, archive, err
-		}
-	}
 }
 
 // Seq returns the number of the last record that is in the copy.
