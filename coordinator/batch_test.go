@@ -2,12 +2,10 @@ package coordinator_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +13,7 @@ import (
 
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/state"
 )
 
@@ -25,7 +24,17 @@ func (w *world) submitAll(specs []task.TaskSpec) ([]state.Task, error) {
 			specs[i].Workspace = w.work
 		}
 	}
-	return w.c.SubmitAll(context.Background(), specs)
+	return w.c.SubmitAll(w.t.Context(), specs)
+}
+
+// submitted is what submitAll returns, which must not fail.
+func (w *world) submitted(specs ...task.TaskSpec) []state.Task {
+	w.t.Helper()
+	tasks, err := w.submitAll(specs)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return tasks
 }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
@@ -55,11 +64,15 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 		t.Fatalf("%d tasks were taken in", got)
 	}
 	specs[n-1].After = nil
-	tasks, err := w.submitAll(specs)
-	if err != nil || len(tasks) != n || tasks[n-1].Prompt != "task 1000" || len(w.c.List(state.Filter{})) != n {
-		t.Fatalf("%d tasks, %v", len(tasks), err)
+	tasks := w.submitted(specs...)
+	if len(tasks) != n || tasks[n-1].Prompt != "task 1000" || len(w.c.List(state.Filter{})) != n {
+		t.Fatalf("%d tasks", len(tasks))
 	}
-	w.cutInTheMiddle()
+	w.close()
+	journal := read(t, w.dir, ledger.JournalName) // of which a crash leaves the first half
+	writeRested(t, filepath.Join(w.dir, ledger.JournalName), journal[:len(journal)/2])
+	writeRested(t, filepath.Join(w.dir, ledger.TasksName), "")
+	w.open()
 	if got := len(w.c.List(state.Filter{})); got != 0 {
 		t.Errorf("of a batch that was cut off %d tasks are there", got)
 	}
@@ -77,39 +90,16 @@ func TestSubmitGivesWholeTask(t *testing.T) {
 	}
 	again := spec
 	again.ID = newID()
-	tasks, err := w.submitAll([]task.TaskSpec{spec, {Prompt: "another", Hold: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := w.submitAll([]task.TaskSpec{again, {Prompt: "one more", Hold: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks := w.submitted(spec, task.TaskSpec{Prompt: "another", Hold: true})
+	known := w.submitted(again, task.TaskSpec{Prompt: "one more", Hold: true})
 	for _, got := range append(tasks, known...) {
-		want, err := w.c.Task(context.Background(), got.ID)
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("got %+v, and there is %+v (%v)", got, want, err)
+		if want := w.task(got.ID); !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, and there is %+v", got, want)
 		}
 	}
 	if known[0].ID != spec.ID || known[1].Prompt != "one more" {
 		t.Errorf("asked for again: %+v", known)
 	}
-}
-
-// cutInTheMiddle takes the second half of the journal away, as a crash while it is
-// written does, and opens it again.
-func (w *world) cutInTheMiddle() {
-	w.t.Helper()
-	w.close()
-	path := filepath.Join(w.dir, "journal.md")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(path, data[:len(data)/2], 0o600), os.WriteFile(filepath.Join(w.dir, "tasks.md"), nil, 0o600)); err != nil {
-		w.t.Fatal(err)
-	}
-	w.open()
 }
 
 // TestBatchKnowsItsOwn: tasks of a batch may come after each other, in any order,
@@ -118,29 +108,24 @@ func TestBatchKnowsItsOwn(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	a, b := newID(), newID()
-	tasks, err := w.submitAll([]task.TaskSpec{
-		{ID: a, Prompt: "a", After: []string{b}, SessionKey: "one"},
-		{ID: b, Prompt: "b", SessionKey: "two"},
-		{Prompt: "c", SessionKey: "two"},
-		{Prompt: "d", After: []string{a, b}},
-		{Prompt: "e", Continue: true},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks := w.submitted(
+		task.TaskSpec{ID: a, Prompt: "a", After: []string{b}, SessionKey: "one"},
+		task.TaskSpec{ID: b, Prompt: "b", SessionKey: "two"},
+		task.TaskSpec{Prompt: "c", SessionKey: "two"},
+		task.TaskSpec{Prompt: "d", After: []string{a, b}},
+		task.TaskSpec{Prompt: "e", Continue: true},
+	)
 	if tasks[1].SessionID != tasks[2].SessionID || tasks[0].SessionID == tasks[1].SessionID || tasks[3].SessionID != tasks[4].SessionID {
 		t.Errorf("sessions: %+v", tasks)
 	}
 	for _, task := range tasks {
 		w.expect(w.wait(task.ID), state.Done, "")
 	}
-	var order []string
-	for _, turn := range w.agent.turns {
-		order = append(order, turn.TaskID)
+	at := func(id string) int {
+		return slices.IndexFunc(w.agent.turns, func(turn task.Turn) bool { return turn.TaskID == id })
 	}
-	at := func(id string) int { return strings.Index(strings.Join(order, " "), id) }
 	if at(a) < at(b) || at(tasks[3].ID) < at(a) || at(tasks[4].ID) < at(tasks[3].ID) {
-		t.Errorf("a %s, b %s: the order was %v", a, b, order)
+		t.Errorf("a %s, b %s: the order was %v", a, b, w.agent.turns)
 	}
 }
 
@@ -150,11 +135,8 @@ func TestBatchContinuesBesideParallel(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Agents["codex"] = w.agent
 	w.open()
-	last := w.wait(w.submit(task.TaskSpec{Prompt: "a", Agent: "demo"}).ID)
-	tasks, err := w.submitAll([]task.TaskSpec{{Prompt: "b", Agent: "codex", Parallel: true}, {Prompt: "c", Continue: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := w.done(task.TaskSpec{Prompt: "a", Agent: "demo"})
+	tasks := w.submitted(task.TaskSpec{Prompt: "b", Agent: "codex", Parallel: true}, task.TaskSpec{Prompt: "c", Continue: true})
 	if tasks[1].Agent != "demo" || tasks[1].SessionID != last.SessionID {
 		t.Errorf("it goes on with %s in %s", tasks[1].Agent, tasks[1].SessionID)
 	}
@@ -210,13 +192,8 @@ func TestBatchAgain(t *testing.T) {
 	}
 	w.open()
 	var journal [2]bytes.Buffer
-	if err := w.c.Dump(&journal[0]); err != nil {
-		t.Fatal(err)
-	}
-	again, err := w.submitAll(specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.c.Dump(&journal[0]))
+	again := w.submitted(specs...)
 	for i := range first {
 		if first[i].ID != again[i].ID {
 			t.Errorf("task %d was %s and is %s", i, first[i].ID, again[i].ID)
@@ -225,7 +202,7 @@ func TestBatchAgain(t *testing.T) {
 	if err := w.c.Dump(&journal[1]); err != nil || journal[0].String() != journal[1].String() {
 		t.Errorf("something has changed: %v", err)
 	}
-	if _, err := statedir.SubmitAllOffline(t.Context(), w.cfg, specs); !errors.Is(err, &task.Error{Code: task.CodeBusy}) {
+	if _, err := statedir.SubmitAllOffline(t.Context(), w.cfg, specs); code(err) != task.CodeBusy {
 		t.Errorf("beside a master: %v", err)
 	}
 }
@@ -247,7 +224,7 @@ func TestAgainWithAnotherConfiguration(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	spec.Agent = "claude"
-	if _, err := w.try(spec); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+	if _, err := w.try(spec); code(err) != task.CodeConflict {
 		t.Errorf("with another agent: %v", err)
 	}
 }
@@ -258,9 +235,7 @@ func TestArchiveIsFiltered(t *testing.T) {
 	w.open()
 	a := w.wait(w.submit(task.TaskSpec{Prompt: "p", TenantID: "ana", Queue: "nightly"}).ID)
 	b := w.wait(w.submit(task.TaskSpec{Prompt: "p", TenantID: "bob", InputFiles: []state.InputFile{{Name: "a", Content: "x"}}}).ID)
-	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	w.moveOut()
 	w.close()
 	for want, f := range map[string]state.Filter{
 		a.ID:              {TenantID: "ana"},

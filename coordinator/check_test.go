@@ -28,14 +28,27 @@ func code(err error) task.Code {
 	return ""
 }
 
-// checks returns the verify commands that are noted as at work.
-func (w *loopWorld) checks() []string {
+func (w *loopWorld) verify(id string) (task.CheckResult, error) {
+	return w.c.Verify(w.t.Context(), id, "client")
+}
+
+// begin begins the verify command of a task, whose end comes later.
+func (w *loopWorld) begin(ctx context.Context, id string) (ended chan error) {
+	ended = make(chan error)
+	go func() {
+		_, err := w.c.Verify(ctx, id, "client")
+		ended <- err
+	}()
+	return ended
+}
+
+// noted returns the verify commands that are noted as at work.
+func (w *loopWorld) noted() (names []string) {
 	w.t.Helper()
 	list, err := os.ReadDir(filepath.Join(w.dir, "checks"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		w.t.Error(err)
+	if !errors.Is(err, os.ErrNotExist) {
+		check(w.t, err)
 	}
-	names := []string{}
 	for _, e := range list {
 		names = append(names, e.Name())
 	}
@@ -48,7 +61,7 @@ func TestVerifyByItself(t *testing.T) {
 		id := w.verified(nil)
 		before := w.ended(id)
 		w.shell.do = exits(3)
-		got, err := w.c.Verify(w.t.Context(), id, "client")
+		got, err := w.verify(id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,8 +81,8 @@ func TestVerifyByItself(t *testing.T) {
 			t.Errorf("it changed the task: %s", diff)
 		}
 		w.shell.do = exits(0)
-		if got, err = w.c.Verify(w.t.Context(), id, "client"); err != nil || !got.Passed || len(w.agent.turns) != 1 || len(w.checks()) != 0 {
-			t.Errorf("%+v, %v; noted: %v", got, err, w.checks())
+		if got, err = w.verify(id); err != nil || !got.Passed || len(w.agent.turns) != 1 || len(w.noted()) != 0 {
+			t.Errorf("%+v, %v; noted: %v", got, err, w.noted())
 		}
 	})
 }
@@ -87,7 +100,7 @@ func TestVerifyOfAnArchivedTask(t *testing.T) {
 			}
 			return task.VerifyResult{ExitCode: 3, Error: "no"}
 		}
-		if got, err := w.c.Verify(w.t.Context(), id, "client"); err != nil || got.ExitCode != 3 {
+		if got, err := w.verify(id); err != nil || got.ExitCode != 3 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		for range 2 {
@@ -104,10 +117,10 @@ func TestVerifyRefused(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		plain := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		w.ended(plain)
-		if _, err := w.c.Verify(w.t.Context(), plain, "client"); code(err) != task.CodeInvalid || !strings.HasPrefix(err.Error(), "task "+plain+" has no verify command") {
+		if _, err := w.verify(plain); code(err) != task.CodeInvalid || !strings.HasPrefix(err.Error(), "task "+plain+" has no verify command") {
 			t.Errorf("without a command: %v", err)
 		}
-		if _, err := w.c.Verify(w.t.Context(), "nobody", "client"); code(err) != task.CodeNotFound {
+		if _, err := w.verify("nobody"); code(err) != task.CodeNotFound {
 			t.Errorf("without a task: %v", err)
 		}
 		begun := make(chan string, 1)
@@ -115,13 +128,11 @@ func TestVerifyRefused(t *testing.T) {
 		id := w.verified(nil)
 		<-begun
 		for _, ref := range []string{id, w.verified(nil)} { // the second one waits in the same lane
-			if _, err := w.c.Verify(w.t.Context(), ref, "client"); code(err) != task.CodeBusy {
+			if _, err := w.verify(ref); code(err) != task.CodeBusy {
 				t.Errorf("while the lane is busy: %v", err)
 			}
 		}
-		if _, err := w.c.Cancel(w.t.Context(), id, "client"); err != nil {
-			t.Error(err)
-		}
+		w.cancel(id)
 	})
 }
 
@@ -136,32 +147,25 @@ func TestVerifyHoldsTheLane(t *testing.T) {
 		begun := make(chan string, 1)
 		w.shell.do = untilStopped(begun)
 		ctx, cancel := context.WithCancel(w.t.Context())
-		ended := make(chan error)
-		go func() {
-			_, err := w.c.Verify(ctx, id, "client")
-			ended <- err
-		}()
+		ended := w.begin(ctx, id)
 		run := <-begun
-		if _, err := w.c.Verify(ctx, id, "client"); code(err) != task.CodeBusy {
+		if _, err := w.verify(id); code(err) != task.CodeBusy {
 			t.Errorf("twice at once: %v", err)
 		}
-		if diff := cmp.Diff([]string{run}, w.checks()); diff != "" {
-			t.Errorf("noted: %s", diff)
+		if noted := w.noted(); !slices.Equal(noted, []string{run}) {
+			t.Errorf("noted: %v, want %s", noted, run)
 		}
 		next := w.submit(task.TaskSpec{Prompt: "next"}).ID
 		other := w.submit(task.TaskSpec{Prompt: "other", Parallel: true}).ID
 		w.ended(other)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := w.task(next); got.Status != state.Queued {
-			t.Errorf("the next one is %s", got.Status)
-		}
-		if why, err := w.c.Why(next); err != nil || !strings.HasPrefix(why, "behind the verify command of task "+id+", in the lane of ") {
-			t.Errorf("%q, %v", why, err)
+		if why := w.why(next); w.task(next).Status != state.Queued || !strings.HasPrefix(why, "behind the verify command of task "+id+", in the lane of ") {
+			t.Errorf("the next one is %s: %q", w.task(next).Status, why)
 		}
 		cancel() // the client goes away
-		if err := <-ended; err == nil || len(w.checks()) != 0 {
-			t.Errorf("canceled: %v; noted: %v", err, w.checks())
+		if err := <-ended; err == nil || len(w.noted()) != 0 {
+			t.Errorf("canceled: %v; noted: %v", err, w.noted())
 		}
 		w.expect(w.ended(next), state.Done, "")
 		if got := w.task(id); *got.VerifyExitCode != 0 {
@@ -184,29 +188,22 @@ func TestVerifyOfTasksThatNeverRan(t *testing.T) {
 		w.shell.do = untilStopped(begun)
 		ctx, cancel := context.WithCancel(w.t.Context())
 		defer cancel()
-		ended := make(chan error)
-		for n := range 3 {
-			id := fmt.Sprint("hand", n)
-			if n == 2 {
-				if _, err := w.c.Verify(ctx, id, "client"); code(err) != task.CodeBusy || !strings.Contains(err.Error(), "2 verify commands run") {
-					t.Errorf("the third one: %v", err)
-				}
-				continue
-			}
-			go func() {
-				_, err := w.c.Verify(ctx, id, "client")
-				ended <- err
-			}()
+		var ended [2]chan error
+		for n := range ended {
+			ended[n] = w.begin(ctx, fmt.Sprint("hand", n))
 			select {
 			case <-begun:
-			case err := <-ended:
+			case err := <-ended[n]:
 				t.Errorf("number %d: %v", n, err)
 				return
 			}
 		}
+		if _, err := w.verify("hand2"); code(err) != task.CodeBusy || !strings.Contains(err.Error(), "2 verify commands run") {
+			t.Errorf("the third one: %v", err)
+		}
 		cancel()
-		for range 2 {
-			if err := <-ended; err == nil {
+		for _, end := range ended {
+			if err := <-end; err == nil {
 				t.Error("a command that was cut off has told something")
 			}
 		}
@@ -219,12 +216,9 @@ func TestVerifyAtAShutdown(t *testing.T) {
 	inLoop(t, func(w *loopWorld) {
 		id := w.verified(nil)
 		w.ended(id)
-		begun, ended := make(chan string, 1), make(chan error)
+		begun := make(chan string, 1)
 		w.shell.do = untilStopped(begun)
-		go func() {
-			_, err := w.c.Verify(w.t.Context(), id, "client")
-			ended <- err
-		}()
+		ended := w.begin(w.t.Context(), id)
 		<-begun
 		w.stop()
 		if err := <-ended; code(err) != task.CodeStopped {
@@ -233,9 +227,7 @@ func TestVerifyAtAShutdown(t *testing.T) {
 		w.close()
 		unwritten := durable.TempName("unwritten") // a note whose writer is at work, or was killed
 		for _, name := range []string{"killed", unwritten} {
-			if err := os.WriteFile(filepath.Join(w.dir, "checks", name), nil, 0o600); err != nil {
-				t.Error(err)
-			}
+			write(t, filepath.Join(w.dir, "checks", name), "")
 		}
 		var looked []string
 		w.cfg.Recover = func(_ context.Context, dir, run string) error {
@@ -246,8 +238,8 @@ func TestVerifyAtAShutdown(t *testing.T) {
 		}
 		w.openUnwatched()
 		w.ended(w.submit(task.TaskSpec{Prompt: "next"}).ID)
-		if len(looked) != 1 || looked[0] != "killed" || !slices.Equal(w.checks(), []string{unwritten}) {
-			t.Errorf("looked after %v; noted: %v", looked, w.checks())
+		if len(looked) != 1 || looked[0] != "killed" || !slices.Equal(w.noted(), []string{unwritten}) {
+			t.Errorf("looked after %v; noted: %v", looked, w.noted())
 		}
 	})
 }
@@ -260,13 +252,8 @@ func TestVerifyThatMayStillBeAlive(t *testing.T) {
 		id := w.verified(nil)
 		lane := w.ended(id).SessionKey
 		w.close()
-		if err := os.Mkdir(filepath.Join(w.dir, "checks"), 0o700); err != nil {
-			t.Error(err)
-		}
 		for n := range 5 {
-			if err := os.WriteFile(filepath.Join(w.dir, "checks", fmt.Sprint("killed", n)), []byte(id+"\n"+lane+"\n"), 0o600); err != nil {
-				t.Error(err)
-			}
+			write(t, filepath.Join(w.dir, "checks", fmt.Sprint("killed", n)), id+"\n"+lane+"\n")
 		}
 		var dead atomic.Bool
 		w.cfg.Recover = func(ctx context.Context, _, _ string) error {
@@ -283,17 +270,15 @@ func TestVerifyThatMayStillBeAlive(t *testing.T) {
 		if took := time.Since(begun); took > time.Minute {
 			t.Errorf("others waited for %s", took)
 		}
-		if why, err := w.c.Why(next); err != nil || !strings.HasPrefix(why, "behind the verify command of task "+id+", which may still be alive, in the lane of ") {
-			t.Errorf("%q, %v", why, err)
-		}
-		if _, err := w.c.Verify(w.t.Context(), id, "client"); code(err) != task.CodeBusy {
-			t.Errorf("in its lane: %v", err)
+		_, err := w.verify(id)
+		if why := w.why(next); code(err) != task.CodeBusy || !strings.HasPrefix(why, "behind the verify command of task "+id+", which may still be alive, in the lane of ") {
+			t.Errorf("in its lane: %v; why: %q", err, why)
 		}
 		w.reopen() // a shutdown does not wait for it either
 		dead.Store(true)
 		w.ended(next)
-		if len(w.checks()) != 0 {
-			t.Errorf("noted: %v", w.checks())
+		if len(w.noted()) != 0 {
+			t.Errorf("noted: %v", w.noted())
 		}
 	})
 }

@@ -1,15 +1,13 @@
 package coordinator_test
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/state"
 )
 
@@ -35,18 +33,15 @@ func TestCompaction(t *testing.T) {
 	if list := w.c.List(state.Filter{}); len(list) != 1 || list[0].ID != later.ID {
 		t.Errorf("the list is %+v", list)
 	}
-	got, err := w.c.Task(t.Context(), one.ID)
-	if err != nil || got.Prompt != "once" || got.Result != "fine" || !strings.HasPrefix(got.Archived, "tasks-") {
-		t.Errorf("the archived task is %+v, %v", got, err)
-	}
-	if got := w.submit(spec); got.ID != one.ID {
-		t.Errorf("its key gives %s", got.ID)
+	got, again := w.task(one.ID), w.submit(spec)
+	if got.Prompt != "once" || got.Result != "fine" || !strings.HasPrefix(got.Archived, "tasks-") || again.ID != one.ID {
+		t.Errorf("the archived task is %+v; its key gives %s", got, again.ID)
 	}
 	spec.Prompt = "another body"
-	if _, err := w.try(spec); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+	if _, err := w.try(spec); code(err) != task.CodeConflict {
 		t.Errorf("its key with another body: %v", err)
 	}
-	if _, err := w.c.Cancel(t.Context(), one.ID, "user"); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+	if _, err := w.c.Cancel(t.Context(), one.ID, "user"); code(err) != task.CodeConflict {
 		t.Errorf("canceled: %v", err)
 	}
 	if next := w.wait(w.submit(task.TaskSpec{Prompt: "next", SessionKey: "web"}).ID); next.SessionID != one.SessionID {
@@ -55,9 +50,7 @@ func TestCompaction(t *testing.T) {
 	if c := <-changes; c.Task.ID == one.ID || c.Task.ID == later.ID {
 		t.Errorf("a compaction was told as a change: %+v", c)
 	}
-	if _, err := w.c.Retry(t.Context(), one.ID, "user"); err != nil {
-		t.Fatal(err)
-	}
+	w.retry(one.ID)
 	if got := w.wait(one.ID); got.Archived != "" || got.Prompt != "once" || got.Status != state.Done {
 		t.Errorf("brought back: %+v", got)
 	}
@@ -68,20 +61,18 @@ func TestCompactionByItself(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	for range 5 {
-		w.wait(w.submit(task.TaskSpec{Prompt: strings.Repeat("long ", 1000)}).ID)
+		w.done(task.TaskSpec{Prompt: strings.Repeat("long ", 1000)})
 	}
 	w.close()
 	w.cfg.CompactSize = 10_000
 	w.open()
-	for end := time.Now().Add(20 * time.Second); len(w.c.List(state.Filter{})) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("nothing was compacted")
-		}
+	for end := time.Now().Add(20 * time.Second); len(w.c.List(state.Filter{})) > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 	w.close()
 	list, err := statedir.ListArchive(w.dir, state.Filter{Limit: 3})
-	if fi, serr := os.Stat(filepath.Join(w.dir, "journal.md")); err != nil || serr != nil || len(list) != 3 || fi.Size() > 10_000 {
-		t.Errorf("%d archived tasks, %v, %v", len(list), err, serr)
+	if size := len(read(t, w.dir, ledger.JournalName)); err != nil || len(list) != 3 || size > 10_000 {
+		t.Errorf("%d archived tasks, %v, journal of %d bytes", len(list), err, size)
 	}
 	w.open()
 }
@@ -124,9 +115,7 @@ func TestPagesOverCompaction(t *testing.T) {
 	w.close()
 	w.open()
 	next("after a restart")
-	_, err := w.c.Rows(state.Filter{Before: last + 1000}, nil)
-	var wrong *task.Error
-	if !errors.As(err, &wrong) || wrong.Code != task.CodeInvalid || wrong.Field != "cursor" {
+	if _, err := w.c.Rows(state.Filter{Before: last + 1000}, nil); code(err) != task.CodeInvalid || fieldOf(err) != "cursor" {
 		t.Errorf("a place that no list has: %v", err)
 	}
 }

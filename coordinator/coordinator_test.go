@@ -23,6 +23,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/state"
 )
 
@@ -131,6 +132,31 @@ func (w *world) start(c *coordinator.Coordinator, err error) {
 	go func() { w.ran <- c.Run(ctx) }()
 }
 
+// check fails the test where something that must work does not. It does not end it, so that
+// an agent may call it, too.
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// read returns the text of a file.
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// write writes the text of a file, whose directory need not be there.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	check(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
+}
+
 // bubble runs f as a subtest in a bubble of synctest.
 func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Helper()
@@ -150,19 +176,13 @@ func (w *world) close() {
 	w.t.Helper()
 	w.stop()
 	w.live = false
-	if err := <-w.ran; err != nil {
-		w.t.Error(err)
-	}
+	check(w.t, <-w.ran)
 	var live, refold bytes.Buffer
-	if err := errors.Join(w.c.Dump(&live), statedir.Refold(w.dir, &refold), w.c.Close()); err != nil {
-		w.t.Error(err)
-	}
+	check(w.t, errors.Join(w.c.Dump(&live), statedir.Refold(w.dir, &refold), w.c.Close()))
 	if live.String() != refold.String() {
 		w.t.Errorf("the live state is\n%s\nand the fold of the journal\n%s", live.String(), refold.String())
 	}
-	if err := statedir.Check(w.dir); err != nil {
-		w.t.Error(err)
-	}
+	check(w.t, statedir.Check(w.dir))
 }
 
 func (w *world) submit(spec task.TaskSpec) state.Task {
@@ -193,6 +213,26 @@ func (w *world) wait(id string) state.Task {
 	return t
 }
 
+func (w *world) cancel(id string)  { w.by(id, w.c.Cancel) }
+func (w *world) retry(id string)   { w.by(id, w.c.Retry) }
+func (w *world) release(id string) { w.by(id, w.c.Release) }
+func (w *world) hold(id string)    { w.by(id, w.c.Hold) }
+
+// by does something to a task as a client does.
+func (w *world) by(id string, do func(ctx context.Context, id, by string) (state.Task, error)) {
+	w.t.Helper()
+	_, err := do(w.t.Context(), id, ledger.ByClient)
+	check(w.t, err)
+}
+
+// done lets a task run, which must end well.
+func (w *world) done(spec task.TaskSpec) state.Task {
+	w.t.Helper()
+	t := w.wait(w.submit(spec).ID)
+	w.expect(t, state.Done, "")
+	return t
+}
+
 func (w *world) expect(t state.Task, status state.Status, reason state.Class) {
 	w.t.Helper()
 	if t.Status != status || t.Reason != reason {
@@ -203,15 +243,12 @@ func (w *world) expect(t state.Task, status state.Status, reason state.Class) {
 func TestTaskIsCarriedOut(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
-	got := w.wait(id)
-	w.expect(got, state.Done, "")
+	got := w.done(task.TaskSpec{Prompt: "do it"})
 	if got.Result != "fine" || got.Prompt != "do it" || got.Attempt != 1 || got.AgentSession != "native-1" {
 		t.Errorf("%+v", got)
 	}
-	sent, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "prompt.md"))
-	if err != nil || !strings.HasSuffix(string(sent), "\n\ndo it") {
-		t.Errorf("the agent got %q, %v", sent, err)
+	if sent := read(t, w.c.RunDir(got.RunID), "prompt.md"); !strings.HasSuffix(sent, "\n\ndo it") {
+		t.Errorf("the agent got %q", sent)
 	}
 	_, said, err := w.c.Session(w.work)
 	if err != nil || len(said) != 2 || said[0].Text != "do it" || said[1].Text != "fine" {
@@ -224,15 +261,9 @@ func TestTaskIsCarriedOut(t *testing.T) {
 func TestLaneOfADirectory(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	for _, dir := range []string{"empty/.git", "empty/sub", "repo/.git", "repo/sub", "tree/sub"} {
-		if err := os.MkdirAll(filepath.Join(w.work, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, file := range []string{"repo/.git/HEAD", "tree/.git"} {
-		if err := os.WriteFile(filepath.Join(w.work, file), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	check(t, os.MkdirAll(filepath.Join(w.work, "empty/.git"), 0o700))
+	for _, file := range []string{"empty/sub/x", "repo/.git/HEAD", "repo/sub/x", "tree/.git", "tree/sub/x"} {
+		write(t, filepath.Join(w.work, file), "")
 	}
 	for dir, want := range map[string]string{"empty/sub": "empty/sub", "repo/sub": "repo", "repo": "repo", "tree/sub": "tree"} {
 		got := w.submit(task.TaskSpec{Prompt: "p", Workspace: filepath.Join(w.work, dir)}).SessionKey
@@ -319,24 +350,19 @@ func TestPromise2OneAtATime(t *testing.T) {
 	next.open()
 	other := next.submit(task.TaskSpec{Prompt: "another", SessionKey: "other"})
 	next.expect(next.wait(other.ID), state.Done, "")
-	got, err := next.c.Task(context.Background(), id)
-	if err != nil || got.Status != state.Queued || !got.Hold || !strings.Contains(got.Note, "pid 42") {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if why, _ := next.c.Why(id); !strings.Contains(why, "held") {
-		t.Errorf("why: %s", why)
+	got := next.task(id)
+	if why, _ := next.c.Why(id); got.Status != state.Queued || !got.Hold || !strings.Contains(got.Note, "pid 42") || !strings.Contains(why, "held") {
+		t.Errorf("%+v; why: %s", got, why)
 	}
 	behind := next.submit(task.TaskSpec{Prompt: "in the same lane", Workspace: got.Workspace})
-	next.expect(next.wait(next.submit(task.TaskSpec{Prompt: "a third", SessionKey: "other"}).ID), state.Done, "")
+	next.done(task.TaskSpec{Prompt: "a third", SessionKey: "other"})
 	if why, _ := next.c.Why(behind.ID); !strings.Contains(why, "may still be alive") {
 		t.Errorf("why behind it: %s", why)
 	}
 	if len(next.agent.turns) != 2 {
 		t.Errorf("%d runs, want those of the other lane only", len(next.agent.turns))
 	}
-	if _, err := next.c.Retry(context.Background(), id, "client"); err != nil {
-		t.Error(err)
-	}
+	next.retry(id)
 	next.expect(next.wait(id), state.Done, "")
 	next.expect(next.wait(behind.ID), state.Done, "")
 }
@@ -358,18 +384,14 @@ func TestOrphanIsProvedDeadLater(t *testing.T) {
 			return ctx.Err()
 		}
 		w.open()
-		w.expect(w.wait(w.submit(task.TaskSpec{Prompt: "another", SessionKey: "other"}).ID), state.Done, "")
+		w.done(task.TaskSpec{Prompt: "another", SessionKey: "other"})
 		if byPerson {
-			if _, err := w.c.Release(context.Background(), id, "client"); err != nil {
-				t.Error(err)
-			}
-			w.expect(w.wait(id), state.Done, "")
+			w.release(id)
+		} else {
 			w.close()
-			continue
+			w.cfg.Recover = nil
+			w.open()
 		}
-		w.close()
-		w.cfg.Recover = nil
-		w.open()
 		w.expect(w.wait(id), state.Done, "")
 	}
 }
@@ -382,9 +404,7 @@ func TestReleaseStands(t *testing.T) {
 	w.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
 	w.open()
 	w.until(id, (*state.Task).Orphaned)
-	if err := w.c.Pause(t.Context(), "", "client"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.c.Pause(t.Context(), "", "client"))
 	w.close()
 	asked, fail := make(chan struct{}), make(chan struct{})
 	w.cfg.Recover = func(context.Context, string, string) error {
@@ -400,9 +420,7 @@ func TestReleaseStands(t *testing.T) {
 	}), nil))
 	w.open()
 	<-asked
-	if _, err := w.c.Release(t.Context(), id, "client"); err != nil {
-		t.Fatal(err)
-	}
+	w.release(id)
 	close(fail)
 	<-looked
 	w.close()
@@ -411,9 +429,7 @@ func TestReleaseStands(t *testing.T) {
 	if got := w.task(id); got.Hold || got.Reason != state.ClassInterrupted {
 		t.Errorf("held again: %v, %s, %s", got.Hold, got.Reason, got.Note)
 	}
-	if _, err := w.c.Hold(t.Context(), id, "client"); err != nil {
-		t.Fatal(err)
-	}
+	w.hold(id)
 	w.close()
 	w.open()
 	w.close()
@@ -464,52 +480,49 @@ func TestLanesAndWorkers(t *testing.T) {
 
 // TestJudgement runs a task through outcomes and looks where it ends.
 func TestJudgement(t *testing.T) {
-	t.Parallel()
 	fail := func(class state.Class) task.Outcome {
 		return task.Outcome{Class: class, ExitCode: 1, Error: "no"}
 	}
 	good := task.Outcome{Result: "ok"}
-	for _, tc := range []struct {
-		name     string
-		outcomes []task.Outcome
+	net, limit, full, cut := fail(state.ClassNetwork), fail(state.ClassRateLimited), fail(state.ClassContextFull), fail(state.ClassInterrupted)
+	for name, tc := range map[string]struct {
+		outcomes []task.Outcome // of as many runs
 		spec     task.TaskSpec
 		status   state.Status
 		reason   state.Class
 		attempt  int
-		runs     int
 	}{
-		{name: "success", outcomes: []task.Outcome{good}, status: state.Done, attempt: 1, runs: 1},
-		{name: "exit", outcomes: []task.Outcome{fail(state.ClassExit)}, status: state.Failed, reason: state.ClassExit, attempt: 1, runs: 1},
-		{name: "exit, told to try twice", outcomes: []task.Outcome{fail(state.ClassExit), good}, spec: task.TaskSpec{MaxAttempts: 2}, status: state.Done, attempt: 2, runs: 2},
-		{name: "network, then fine", outcomes: []task.Outcome{fail(state.ClassNetwork), fail(state.ClassNetwork), good}, status: state.Done, attempt: 3, runs: 3},
-		{name: "network for ever", outcomes: []task.Outcome{fail(state.ClassNetwork), fail(state.ClassNetwork), fail(state.ClassNetwork)}, status: state.Dead, reason: state.ClassNetwork, attempt: 3, runs: 3},
-		{name: "network, one try", outcomes: []task.Outcome{fail(state.ClassNetwork)}, spec: task.TaskSpec{MaxAttempts: 1}, status: state.Failed, reason: state.ClassNetwork, attempt: 1, runs: 1},
-		{name: "rate limit spends nothing", outcomes: []task.Outcome{fail(state.ClassRateLimited), fail(state.ClassRateLimited), good}, status: state.Done, attempt: 1, runs: 3},
-		{name: "rate limit, told not to wait", outcomes: []task.Outcome{fail(state.ClassRateLimited)}, spec: task.TaskSpec{NoWaitLimit: true}, status: state.Failed, reason: state.ClassRateLimited, attempt: 1, runs: 1},
-		{name: "interrupted too often", outcomes: []task.Outcome{fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted), fail(state.ClassInterrupted)}, status: state.Dead, reason: state.ClassInterrupted, attempt: 0, runs: 6},
-		{name: "auth", outcomes: []task.Outcome{fail(state.ClassAuth)}, status: state.Failed, reason: state.ClassAuth, attempt: 1, runs: 1},
-		{name: "agent missing", outcomes: []task.Outcome{fail(state.ClassAgentMissing)}, status: state.Failed, reason: state.ClassAgentMissing, attempt: 1, runs: 1},
-		{name: "session lost", outcomes: []task.Outcome{fail(state.ClassSessionLost), good}, spec: task.TaskSpec{AgentSession: "gone"}, status: state.Done, attempt: 1, runs: 2},
-		{name: "conversation full", outcomes: []task.Outcome{fail(state.ClassContextFull), good}, spec: task.TaskSpec{AgentSession: "long"}, status: state.Done, attempt: 1, runs: 2},
-		{name: "the next one is full too", outcomes: []task.Outcome{fail(state.ClassContextFull), {Class: state.ClassContextFull, Session: "new", Kept: true}}, spec: task.TaskSpec{AgentSession: "long", MaxAttempts: 5}, status: state.Failed, reason: state.ClassContextFull, attempt: 1, runs: 2},
-		{name: "the prompt alone is too much", outcomes: []task.Outcome{fail(state.ClassContextFull)}, status: state.Failed, reason: state.ClassContextFull, attempt: 1, runs: 1},
+		"success":                     {[]task.Outcome{good}, task.TaskSpec{}, state.Done, "", 1},
+		"exit":                        {[]task.Outcome{fail(state.ClassExit)}, task.TaskSpec{}, state.Failed, state.ClassExit, 1},
+		"exit, told to try twice":     {[]task.Outcome{fail(state.ClassExit), good}, task.TaskSpec{MaxAttempts: 2}, state.Done, "", 2},
+		"network, then fine":          {[]task.Outcome{net, net, good}, task.TaskSpec{}, state.Done, "", 3},
+		"network for ever":            {[]task.Outcome{net, net, net}, task.TaskSpec{}, state.Dead, state.ClassNetwork, 3},
+		"network, one try":            {[]task.Outcome{net}, task.TaskSpec{MaxAttempts: 1}, state.Failed, state.ClassNetwork, 1},
+		"rate limit spends nothing":   {[]task.Outcome{limit, limit, good}, task.TaskSpec{}, state.Done, "", 1},
+		"rate limit, not to wait for": {[]task.Outcome{limit}, task.TaskSpec{NoWaitLimit: true}, state.Failed, state.ClassRateLimited, 1},
+		"interrupted too often":       {[]task.Outcome{cut, cut, cut, cut, cut, cut}, task.TaskSpec{}, state.Dead, state.ClassInterrupted, 0},
+		"auth":                        {[]task.Outcome{fail(state.ClassAuth)}, task.TaskSpec{}, state.Failed, state.ClassAuth, 1},
+		"agent missing":               {[]task.Outcome{fail(state.ClassAgentMissing)}, task.TaskSpec{}, state.Failed, state.ClassAgentMissing, 1},
+		"session lost":                {[]task.Outcome{fail(state.ClassSessionLost), good}, task.TaskSpec{AgentSession: "gone"}, state.Done, "", 1},
+		"conversation full":           {[]task.Outcome{full, good}, task.TaskSpec{AgentSession: "long"}, state.Done, "", 1},
+		"the next one is full too": {
+			[]task.Outcome{full, {Class: state.ClassContextFull, Session: "new", Kept: true}},
+			task.TaskSpec{AgentSession: "long", MaxAttempts: 5},
+			state.Failed, state.ClassContextFull, 1,
+		},
+		"the prompt alone is too much": {[]task.Outcome{full}, task.TaskSpec{}, state.Failed, state.ClassContextFull, 1},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			w := newWorld(t)
-			next := 0
-			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-				next++
-				return tc.outcomes[next-1]
-			}
-			w.open()
+			w.outcomes(tc.outcomes...)
+			w.openUnwatched()
 			tc.spec.Prompt = "p"
-			got := w.wait(w.submit(tc.spec).ID)
-			w.close()
+			got := w.ended(w.submit(tc.spec).ID)
 			w.expect(got, tc.status, tc.reason)
-			if got.Attempt != tc.attempt || len(w.agent.turns) != tc.runs {
-				t.Errorf("attempt %d after %d runs, want %d after %d", got.Attempt, len(w.agent.turns), tc.attempt, tc.runs)
+			if got.Attempt != tc.attempt || len(w.agent.turns) != len(tc.outcomes) {
+				t.Errorf("attempt %d after %d runs, want %d after %d", got.Attempt, len(w.agent.turns), tc.attempt, len(tc.outcomes))
 			}
-			if tc.name == "session lost" && (w.agent.turns[0].Session != "gone" || w.agent.turns[1].Session != "" || got.Note == "") {
+			if name == "session lost" && (w.agent.turns[0].Session != "gone" || w.agent.turns[1].Session != "" || got.Note == "") {
 				t.Errorf("a lost session was asked for again, or nothing is said about it: %q", got.Note)
 			}
 			if tc.reason == state.ClassContextFull && !strings.Contains(got.Error, "make it smaller") {
@@ -534,7 +547,7 @@ func TestSessionsAreResumed(t *testing.T) {
 	run := func(spec task.TaskSpec) string {
 		t.Helper()
 		spec.Prompt = "p"
-		w.expect(w.wait(w.submit(spec).ID), state.Done, "")
+		w.done(spec)
 		return w.agent.turns[len(w.agent.turns)-1].Session
 	}
 	for i, tc := range []struct {
@@ -585,7 +598,7 @@ func TestCancel(t *testing.T) {
 		w.expect(got, state.Canceled, state.ClassCanceled)
 	}
 	_, err := w.c.Cancel(context.Background(), running, "client")
-	if !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+	if code(err) != task.CodeConflict {
 		t.Errorf("canceled twice: %v", err)
 	}
 }
@@ -635,11 +648,8 @@ func TestHandEditEndsARun(t *testing.T) {
 	}
 	got := w.wait(id)
 	w.close() // waits for the run, whose result comes too late to count
-	if got.Status != state.Canceled || got.By != "hand" {
-		t.Errorf("%+v", got)
-	}
-	if journal, err := os.ReadFile(filepath.Join(w.dir, "journal.md")); err != nil || strings.Contains(string(journal), "late") {
-		t.Errorf("a run had a say in a task that a person had ended: %v", err)
+	if got.Status != state.Canceled || got.By != ledger.ByHand || strings.Contains(read(t, w.dir, ledger.JournalName), "late") {
+		t.Errorf("a run had a say in a task that a person had ended: %+v", got)
 	}
 }
 
@@ -672,7 +682,7 @@ func TestIdempotency(t *testing.T) {
 		}
 	}
 	_, err := w.try(task.TaskSpec{Prompt: "another body", IdempotencyKey: "k"})
-	if !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+	if code(err) != task.CodeConflict {
 		t.Errorf("another body: %v", err)
 	}
 	again := w.submit(task.TaskSpec{ID: ids[0], Prompt: "once"})
@@ -685,43 +695,36 @@ func TestSecondMasterAndBadStateDirs(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	_, err := coordinator.Open(w.cfg)
-	if !errors.Is(err, &task.Error{Code: task.CodeBusy}) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+	if code(err) != task.CodeBusy || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
 		t.Errorf("a second master: %v", err)
 	}
 	w.close()
 	cfg := w.cfg
 	cfg.StateDir = filepath.Join(w.work, "file")
-	if err := os.WriteFile(cfg.StateDir, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := coordinator.Open(cfg); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) {
+	check(t, os.WriteFile(cfg.StateDir, nil, 0o600))
+	if _, err := coordinator.Open(cfg); code(err) != task.CodeInvalid {
 		t.Errorf("a file as state directory: %v", err)
 	}
 }
 
 func TestHandoverAndIdleExit(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.cfg.IdleExit = time.Second
-	w.open()
-	w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
-	if err := <-w.ran; err != nil { // by itself
-		t.Fatal(err)
-	}
-	w.ran <- nil
-	w.close()
-	w.cfg.IdleExit = 0
-	w.open()
-	w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
-	held := w.submit(task.TaskSpec{Prompt: "p", Hold: true}).ID
-	if err := w.c.Handover(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-w.ran; err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.c.Release(t.Context(), held, "client"); !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
-		t.Errorf("a task is released although nobody would run it: %v", err)
-	}
-	w.ran <- nil
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cfg.IdleExit = time.Second
+		w.openUnwatched()
+		w.done(task.TaskSpec{Prompt: "p"})
+		check(t, <-w.ran) // by itself
+		w.ran <- nil
+		w.close()
+		w.cfg.IdleExit = 0
+		w.openUnwatched()
+		w.done(task.TaskSpec{Prompt: "p"})
+		held := w.submit(task.TaskSpec{Prompt: "p", Hold: true}).ID
+		check(t, w.c.Handover(t.Context()))
+		check(t, <-w.ran)
+		if _, err := w.c.Release(t.Context(), held, "client"); code(err) != task.CodeStopped {
+			t.Errorf("a task is released although nobody would run it: %v", err)
+		}
+		w.ran <- nil
+	})
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +61,17 @@ func readCopy(t *testing.T, dir string, upTo uint64) *statedir.Copy {
 	return c
 }
 
+// unrun opens a master that does nothing by itself, and is closed with its test.
+func unrun(t *testing.T, w *world) *coordinator.Coordinator {
+	t.Helper()
+	c, err := coordinator.OpenUnwatched(w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { check(t, c.Close()) })
+	return c
+}
+
 // sameImages compares tasks but for the numbers of their records.
 func sameImages(was, is map[string]task.TaskRecord) string {
 	return cmp.Diff(was, is, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(state.Task{}, "Seq"))
@@ -97,16 +108,9 @@ func TestImage(t *testing.T) {
 		t.Errorf("a task that never ran: %+v", i)
 	}
 	for _, from := range []imaged{w.c, readCopy(t, w.dir, 0)} {
-		if _, err := from.TaskRecord("nobody"); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
+		if _, err := from.TaskRecord("nobody"); code(err) != task.CodeNotFound {
 			t.Errorf("of no task: %v", err)
 		}
-	}
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -150,21 +154,13 @@ func drawRecords(r *rand.Rand, n int, now time.Time) (list []*ledger.Record) {
 // of what a copy gets of them, and no more does the archive. The master and its files
 // give the same. STINT_TEST_SEED sets the first seed.
 func TestImagesOutliveCompaction(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	begin := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	first, runs, archived := number(t, "STINT_TEST_SEED", 1), 0, 0
 	for seed := first; seed < first+15; seed++ {
 		w, r := newWorld(t), rand.New(rand.NewPCG(uint64(seed), 7))
 		w.cfg.Now = func() time.Time { return begin.Add(48 * time.Hour) }
-		c, err := coordinator.OpenUnwatched(w.cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Append(drawRecords(r, 60, begin)...); err != nil {
-			t.Fatal(err)
-		}
+		c := unrun(t, w)
+		check(t, c.Append(drawRecords(r, 60, begin)...))
 		for i := range 5 {
 			write(t, filepath.Join(c.RunDir(fmt.Sprint("r", 5*i)), "stderr"), "said")
 		}
@@ -180,16 +176,11 @@ func TestImagesOutliveCompaction(t *testing.T) {
 					t.Fatalf("seed %d, compaction %d, %s: %s", seed, round, what, diff)
 				}
 			}
-			if err := c.Append(drawRecords(r, 5, begin.Add(30*time.Hour))...); err != nil {
-				t.Fatal(err)
-			}
+			check(t, c.Append(drawRecords(r, 5, begin.Add(30*time.Hour))...))
 			was = images(t, c)
 		}
 		for _, i := range was {
 			runs += len(i.Runs)
-		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
 		}
 	}
 	if t.Logf("%d runs, %d tasks archived", runs, archived); runs < 50 || archived < 12 {
@@ -201,23 +192,18 @@ func TestImagesOutliveCompaction(t *testing.T) {
 // which tasks are changed later.
 func TestReadCopyUpTo(t *testing.T) {
 	w := newWorld(t)
-	c, err := coordinator.OpenUnwatched(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := unrun(t, w)
 	had := map[uint64]map[string]task.TaskRecord{}
 	last := map[string]uint64{} // record of each task
 	add := func(r *rand.Rand, n int) {
 		for _, rec := range drawRecords(r, n, time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)) {
-			if err := c.Append(rec); err != nil {
-				t.Fatal(err)
-			}
+			check(t, c.Append(rec))
 			if had[c.Seq()] = images(t, c); rec.Kind == ledger.KindTask {
 				last[rec.ID] = c.Seq()
 			}
 		}
 	}
-	check := func() {
+	compare := func() {
 		t.Helper()
 		for seq, want := range had {
 			got := readCopy(t, w.dir, seq)
@@ -232,7 +218,7 @@ func TestReadCopyUpTo(t *testing.T) {
 		}
 	}
 	add(rand.New(rand.NewPCG(1, 8)), 30)
-	check()
+	compare()
 	all, newest := had[c.Seq()], c.Seq()
 	if got := readCopy(t, w.dir, 0); got.Seq() != newest || sameImages(all, images(t, got)) != "" {
 		t.Errorf("as it is: %d", got.Seq())
@@ -253,15 +239,12 @@ func TestReadCopyUpTo(t *testing.T) {
 	clear(had)
 	clear(last)
 	add(rand.New(rand.NewPCG(2, 8)), 30)
-	check()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	compare()
 }
 
 // TestReadCopyOfNothing says so; and a copy is not gone on with for nobody.
 func TestReadCopyOfNothing(t *testing.T) {
-	if _, err := statedir.ReadCopy(t.Context(), t.TempDir(), 0); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
+	if _, err := statedir.ReadCopy(t.Context(), t.TempDir(), 0); code(err) != task.CodeNotFound {
 		t.Errorf("%v", err)
 	}
 	dir := t.TempDir()
@@ -279,14 +262,12 @@ func TestReadCopyOfNothing(t *testing.T) {
 func TestReadCopyBesideCompactions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c, err := coordinator.OpenUnwatched(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop, stopped := make(chan struct{}), make(chan error, 1)
+	c := unrun(t, w)
+	var stop atomic.Bool
+	stopped := make(chan error, 1)
 	go func() {
 		var err error
-		for i := 0; err == nil && !isClosed(stop); i++ {
+		for i := 0; err == nil && !stop.Load(); i++ {
 			draft := ledger.Record{Kind: ledger.KindTask, ID: fmt.Sprint("t", i)}
 			queued, done := draft, draft // the first of an archived task, without a status, would be refused
 			err = c.Append(draft.Add("prompt", "p"), queued.Add("status", "queued"), done.Add("status", "done").Add("updatedAt", "2026-11-21T00:00:00Z"))
@@ -308,19 +289,8 @@ func TestReadCopyBesideCompactions(t *testing.T) {
 		}
 		most = n
 	}
-	close(stop)
-	if err := errors.Join(<-stopped, c.Close()); err != nil {
-		t.Error(err)
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	stop.Store(true)
+	check(t, <-stopped)
 }
 
 // TestACopyKeepsNobodyAwake: who copies is no client, for whom an idle master stays.
@@ -329,8 +299,7 @@ func TestACopyKeepsNobodyAwake(t *testing.T) {
 		w := newWorld(t)
 		w.cfg.IdleExit = 30 * time.Second
 		w.openUnwatched()
-		begun := time.Now()
-		for {
+		for begun := time.Now(); w.live; {
 			select {
 			case err := <-w.ran:
 				if took := time.Since(begun); err != nil || took > 2*w.cfg.IdleExit {
@@ -338,58 +307,11 @@ func TestACopyKeepsNobodyAwake(t *testing.T) {
 				}
 				w.ran <- nil
 				w.close()
-				return
 			case <-time.After(5 * time.Second):
 				images(t, w.c)
 				w.c.Accounts()
-				f := w.c.Follow(w.c.Seq())
-				if err := f.Close(); err != nil || time.Since(begun) > time.Hour {
-					t.Fatal("it stays", err)
-				}
+				check(t, w.c.Follow(w.c.Seq()).Close())
 			}
 		}
 	})
-}
-
-// BenchmarkImage is what a copy costs for each task that changes: one that waits, and one
-// that is done with three records and its run's files.
-func BenchmarkImage(b *testing.B) {
-	dir := filepath.Join(b.TempDir(), "state")
-	c, err := coordinator.Open(task.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": &fakeAgent{}}, DefaultAgent: func() string { return "demo" }})
-	if err != nil {
-		b.Fatal(err)
-	}
-	const tasks = 2000
-	text := strings.Repeat("Fix the flaky login test.\n", 20)
-	for i := range tasks {
-		run := fmt.Sprint("run", i)
-		if err := errors.Join(os.MkdirAll(c.RunDir(run), 0o700), os.WriteFile(filepath.Join(c.RunDir(run), "stdout"), []byte(text), 0o600), os.WriteFile(filepath.Join(c.RunDir(run), "stderr"), nil, 0o600)); err != nil {
-			b.Fatal(err)
-		}
-		now := state.FormatTime(time.Now())
-		queued := func(id string) *ledger.Record {
-			r := &ledger.Record{Kind: ledger.KindTask, ID: id}
-			return r.Add("status", "queued").Add("sessionKey", "dir:/w").Add("workspace", "/w").Add("agent", "demo").Add("createdAt", now).Add("updatedAt", now).Add("prompt", text)
-		}
-		done := fmt.Sprint("done", i)
-		running, end := &ledger.Record{Kind: ledger.KindTask, ID: done}, &ledger.Record{Kind: ledger.KindTask, ID: done}
-		running.Add("status", "running").Add("runId", run).Add("attempt", "1").Add("updatedAt", now)
-		end.Add("status", "done").Add("exitCode", "0").Add("inputTokens", "5").Add("updatedAt", now).Add("result", text)
-		if err := c.Append(queued(fmt.Sprint("queued", i)), queued(done), running, end); err != nil {
-			b.Fatal(err)
-		}
-	}
-	for _, kind := range []string{"queued", "done"} {
-		b.Run(kind, func(b *testing.B) {
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				if _, err := c.TaskRecord(fmt.Sprint(kind, i%tasks)); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-	if err := c.Close(); err != nil {
-		b.Fatal(err)
-	}
 }

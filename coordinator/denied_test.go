@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"stint/coordinator/task"
 	"stint/state"
@@ -34,25 +33,23 @@ func TestDeniedToolsAreFindings(t *testing.T) {
 		{"continued", []task.Outcome{with(task.Outcome{Class: state.ClassRateLimited, Session: "n1", Kept: true}, push), fine}, nil, "git push"},
 		{"begun anew", []task.Outcome{with(task.Outcome{Class: state.ClassNetwork}, push), fine}, nil, ""},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := followWorld(t)
-				w.outcomes(append(tc.outcomes, fine)...) // and the follow-up's
-				spec := task.TaskSpec{Prompt: "p", OnIssue: "allow it?"}
-				if tc.verify != nil {
-					w.cfg.Shell, w.cfg.MaxIterations, spec.VerifyCommand = &fakeShell{do: tc.verify}, 3, "make test"
-				}
-				w.openUnwatched()
-				got := w.ended(w.submit(spec).ID)
-				w.expect(got, state.Done, "")
-				var found []string
-				for _, f := range got.Findings {
-					found = append(found, strings.Split(f.Message, `"`)[1])
-				}
-				if strings.Join(found, ", ") != tc.want || len(w.task(got.ID).FollowUps) != min(1, len(found)) {
-					t.Errorf("findings %v, followed by %v", got.Findings, w.task(got.ID).FollowUps)
-				}
-			})
+		bubble(t, tc.name, func(t *testing.T) {
+			w := followWorld(t)
+			w.outcomes(append(tc.outcomes, fine)...) // and the follow-up's
+			spec := task.TaskSpec{Prompt: "p", OnIssue: "allow it?"}
+			if tc.verify != nil {
+				w.cfg.Shell, w.cfg.MaxIterations, spec.VerifyCommand = &fakeShell{do: tc.verify}, 3, "make test"
+			}
+			w.openUnwatched()
+			got := w.ended(w.submit(spec).ID)
+			w.expect(got, state.Done, "")
+			var found []string
+			for _, f := range got.Findings {
+				found = append(found, strings.Split(f.Message, `"`)[1])
+			}
+			if strings.Join(found, ", ") != tc.want || len(w.task(got.ID).FollowUps) != min(1, len(found)) {
+				t.Errorf("findings %v, followed by %v", got.Findings, w.task(got.ID).FollowUps)
+			}
 		})
 	}
 }

@@ -54,9 +54,7 @@ func TestAMasterThatIsNotIdleSleeps(t *testing.T) {
 		w.openUnwatched()
 		w.submit(task.TaskSpec{Prompt: "p", NotBefore: w.cfg.Now().Add(time.Hour)})
 		begun := time.Now()
-		if err := <-w.ran; err != nil {
-			t.Error(err)
-		}
+		check(t, <-w.ran)
 		if took := time.Since(begun).Round(time.Second); took != 2*time.Hour+w.cfg.IdleExit || looks.Load() > 5000 {
 			t.Errorf("it went away after %s, and looked %d times at the clock", took, looks.Load())
 		}
@@ -75,14 +73,10 @@ func TestByHandInASession(t *testing.T) {
 	}
 	w.open()
 	old := w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "demo"}).ID)
-	if err := w.c.Pause(t.Context(), "", "client"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.c.Pause(t.Context(), "", "client"))
 	w.takeOver("## Task hand\n- status: queued\n- sessionKey: web\n- prompt: p\n")
 	behind := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "codex"})
-	if err := w.c.Resume(t.Context(), "client"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.c.Resume(t.Context(), "client"))
 	if got := w.wait("hand"); got.Agent != "demo" || got.SessionID != old.SessionID {
 		t.Errorf("it went on with %s in %s", got.Agent, got.SessionID)
 	}

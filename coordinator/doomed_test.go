@@ -35,9 +35,7 @@ func TestDependantsFailWithTheReason(t *testing.T) {
 	c := add(task.TaskSpec{}, b)
 	whatever := add(task.TaskSpec{AfterPolicy: "any"}, a, b)
 	good := add(task.TaskSpec{AfterPolicy: "done"}, whatever)
-	if _, err := w.c.Release(t.Context(), a, "client"); err != nil {
-		t.Fatal(err)
-	}
+	w.release(a)
 	for id, want := range map[string]string{
 		b: "it comes after " + a + ", which ended failed (verify): it took too long",
 		c: "it comes after " + b + ", which ended failed (verify): it comes after " + a + ", which ended failed (verify): it took too long",
@@ -68,9 +66,7 @@ func TestDependantsOfACanceledTask(t *testing.T) {
 	a, b := w.submit(task.TaskSpec{Prompt: "p"}).ID, w.submit(task.TaskSpec{Prompt: "p"}).ID
 	afterA := w.submit(task.TaskSpec{Prompt: "p", After: []string{a}})
 	afterB := w.submit(task.TaskSpec{Prompt: "p", After: []string{b}})
-	if _, err := w.c.Cancel(t.Context(), a, "client"); err != nil {
-		t.Fatal(err)
-	}
+	w.cancel(a)
 	got := w.wait(afterA.ID)
 	w.expect(got, state.Failed, state.ClassCanceled)
 	if want := "it comes after " + a + ", which ended canceled"; got.Error != want {

@@ -52,9 +52,7 @@ func TestPromise4EditorsLoseNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(cache, 0o700))
 	base, err := os.MkdirTemp(cache, "stint-editors-")
 	if err != nil {
 		t.Fatal(err)

@@ -214,9 +214,7 @@ func TestLessonsGoNowhereElse(t *testing.T) {
 	w, other := newJudgeWorld(t), t.TempDir()
 	says := judges(`{"findings":[],"lessons":["The tests need make."]}`)
 	w.judge = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-		if err := errors.Join(os.RemoveAll(w.work), os.Symlink(other, w.work)); err != nil {
-			t.Error(err)
-		}
+		check(t, errors.Join(os.RemoveAll(w.work), os.Symlink(other, w.work)))
 		return says(ctx, turn, report)
 	}
 	w.open()
@@ -238,9 +236,7 @@ func TestNothingGoesElsewhereLater(t *testing.T) {
 	<-begun
 	next.copies(old.world) // as if its master was killed
 	old.close()
-	if err := errors.Join(os.RemoveAll(old.work), os.Symlink(other, old.work), os.WriteFile(filepath.Join(other, "key"), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.RemoveAll(old.work), os.Symlink(other, old.work), os.WriteFile(filepath.Join(other, "key"), nil, 0o600)))
 	next.judge = judges(`{"findings":[],"lessons":["The tests need make."]}`)
 	next.open()
 	got := next.wait(id)
@@ -437,9 +433,7 @@ func TestCancelWhileEvaluated(t *testing.T) {
 	if got := w.task(id); got.Phase != state.PhaseEvaluate || got.Result != "the answer" {
 		t.Errorf("phase %s, result %q", got.Phase, got.Result)
 	}
-	if _, err := w.c.Cancel(t.Context(), id, "client"); err != nil {
-		t.Fatal(err)
-	}
+	w.cancel(id)
 	got := w.wait(id)
 	w.expect(got, state.Canceled, state.ClassCanceled)
 	if got.Result != "the answer" {
@@ -512,12 +506,8 @@ func TestLessonsStayLines(t *testing.T) {
 	}
 	w.close()
 
-	if err := os.RemoveAll(filepath.Join(w.work, "memory")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(t.TempDir(), filepath.Join(w.work, "memory")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.RemoveAll(filepath.Join(w.work, "memory")))
+	check(t, os.Symlink(t.TempDir(), filepath.Join(w.work, "memory")))
 	w.open()
 	got := w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 	w.expect(got, state.Done, "")

@@ -1,7 +1,6 @@
 package coordinator_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -209,9 +208,7 @@ func TestResync(t *testing.T) {
 		{"a restore", true, (*world).restoreItself},
 		{"another ledger", true, func(w *world) {
 			for _, name := range []string{ledger.JournalName, ledger.TasksName} {
-				if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
-					w.t.Fatal(err)
-				}
+				check(w.t, os.Remove(filepath.Join(w.dir, name)))
 			}
 		}},
 	} {
@@ -259,14 +256,10 @@ func (w *world) deleteEnded() {
 	path := filepath.Join(w.dir, ledger.TasksName)
 	_, err := w.c.Reconcile(w.t.Context(), false) // what was acknowledged stands there after that
 	text, rerr := os.ReadFile(path)
-	if err = errors.Join(err, rerr); err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, errors.Join(err, rerr))
 	parts := strings.SplitAfter(string(text), "\n\n")
 	parts = slices.DeleteFunc(parts, func(s string) bool { return strings.HasPrefix(s, "## Task "+taskID(1)) })
-	if err := os.WriteFile(path, []byte(strings.Join(parts, "")), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, os.WriteFile(path, []byte(strings.Join(parts, "")), 0o600))
 	if _, err := w.c.Reconcile(w.t.Context(), true); err != nil {
 		w.t.Fatal(err)
 	}
@@ -284,9 +277,7 @@ func (w *world) restoreItself() {
 	}
 	text = []byte(strings.Replace(string(text), "- prompt: p\n", "- prompt: q\n", 1))
 	copied := filepath.Join(w.t.TempDir(), "copy.md")
-	if err := os.WriteFile(copied, text, 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, os.WriteFile(copied, text, 0o600))
 	plan, err := statedir.ReadRestore(w.dir, copied)
 	if err == nil {
 		_, err = statedir.Restore(w.cfg, plan, func(*statedir.Restoration) error { return nil })
@@ -324,54 +315,5 @@ func TestChangeLine(t *testing.T) {
 		if !strings.HasPrefix(string(x), want) || strings.Count(string(x), "\n") != 1 || x[len(x)-1] != '\n' || !a.Resync && !strings.Contains(string(x), `"label":"<&>"`) {
 			t.Errorf("the line is %q, want %q", x, want)
 		}
-	}
-}
-
-// BenchmarkPublish is the batch submit while others read its changes.
-func BenchmarkPublish(b *testing.B) {
-	for _, readers := range []int{0, 1, 64} {
-		b.Run(fmt.Sprint(readers), func(b *testing.B) { benchmarkPublish(b, readers) })
-	}
-}
-
-func benchmarkPublish(b *testing.B, readers int) {
-	c, err := coordinator.Open(task.Config{StateDir: filepath.Join(b.TempDir(), "state"), Agents: map[string]task.Agent{"demo": &fakeAgent{}}, DefaultAgent: func() string { return "demo" }})
-	if err != nil {
-		b.Fatal(err)
-	}
-	var stops []func()
-	var reading sync.WaitGroup
-	var told atomic.Int64
-	for range readers {
-		changes, stop := c.Subscribe(1 << 16)
-		stops = append(stops, stop)
-		reading.Go(func() {
-			for change := range changes {
-				_, _ = change.Line()
-				told.Add(1)
-			}
-		})
-	}
-	specs, work := make([]task.TaskSpec, 1000), b.TempDir()
-	for i := range specs {
-		specs[i] = task.TaskSpec{Prompt: "p", Workspace: work, Parallel: true}
-	}
-	b.ResetTimer()
-	for b.Loop() {
-		if _, err := c.SubmitAll(context.Background(), specs); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.StopTimer()
-	b.ReportMetric(float64(b.N*len(specs))/b.Elapsed().Seconds(), "changes/s")
-	for _, stop := range stops {
-		stop()
-	}
-	reading.Wait()
-	if all := int64(b.N * len(specs) * readers); told.Load() != all {
-		b.Errorf("%d of %d were read: some readers were cut off", told.Load(), all)
-	}
-	if err := c.Close(); err != nil {
-		b.Fatal(err)
 	}
 }

@@ -91,9 +91,7 @@ func TestFallbackInTurn(t *testing.T) {
 		{"tried with its own", true, []string{"codex", "codex", "codex"}, []string{"claude", "claude", "codex"}},
 		{"tried with one of ours", false, []string{"claude", "codex", "codex"}, []string{"claude", "codex", "codex"}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { fallBackInTurn(t, tc.ownTask, tc.tried, tc.later) })
-		})
+		bubble(t, tc.name, func(t *testing.T) { fallBackInTurn(t, tc.ownTask, tc.tried, tc.later) })
 	}
 }
 
@@ -116,9 +114,7 @@ func fallBackInTurn(t *testing.T, ownTask bool, tried, later []string) {
 		w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Agent: "codex", Parallel: true, Fallback: []string{"gemini", "claude"}})
 	}
 	if !ownTask {
-		if _, err := w.c.Cancel(context.Background(), taskID(2), "client"); err != nil {
-			t.Fatal(err)
-		}
+		w.cancel(taskID(2))
 	}
 	agents := func(want []string) {
 		t.Helper()

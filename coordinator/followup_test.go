@@ -120,33 +120,31 @@ func TestFollowUps(t *testing.T) {
 			"Find out why\n\nThis is about task " + taskID(1) + ", which ended with status failed (exit)", state.OnFailure,
 		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := followWorld(t)
-				w.settings(tc.settings)
-				w.openUnwatched()
-				tc.spec.ID, tc.spec.Priority, tc.spec.TenantID, tc.spec.Queue = taskID(1), 7, "ana", "night"
-				tc.spec.Label, tc.spec.SessionKey, tc.spec.MaxIterations = "mine", "web", 2
-				parent := w.ended(w.submit(tc.spec).ID)
-				list := w.children(parent.ID)
-				if tc.want == "" {
-					if len(list) > 0 || parent.Note != "" {
-						t.Errorf("%d follow-ups, note %q", len(list), parent.Note)
-					}
-					w.close()
-					return
+		bubble(t, tc.name, func(t *testing.T) {
+			w := followWorld(t)
+			w.settings(tc.settings)
+			w.openUnwatched()
+			tc.spec.ID, tc.spec.Priority, tc.spec.TenantID, tc.spec.Queue = taskID(1), 7, "ana", "night"
+			tc.spec.Label, tc.spec.SessionKey, tc.spec.MaxIterations = "mine", "web", 2
+			parent := w.ended(w.submit(tc.spec).ID)
+			list := w.children(parent.ID)
+			if tc.want == "" {
+				if len(list) > 0 || parent.Note != "" {
+					t.Errorf("%d follow-ups, note %q", len(list), parent.Note)
 				}
-				got := w.onlyChild(parent.ID)
-				if !strings.HasPrefix(got.Prompt, tc.want) || got.Trigger != tc.trigger || got.TriggeredBy != parent.ID {
-					t.Errorf("prompt %q\nwant   %q, trigger %s of %s", got.Prompt, tc.want, got.Trigger, got.TriggeredBy)
-				}
-				if got.Workspace != parent.Workspace || got.Agent != parent.Agent || got.Priority != 7 || got.TenantID != "ana" || got.Queue != "night" {
-					t.Errorf("it does not have the place of the task: %+v", got)
-				}
-				if got.SessionKey != state.LanePrefixDir+w.work || got.SessionID == parent.SessionID || got.Label+got.OnFailure+got.OnIssue != "" || got.MaxIterations != 0 {
-					t.Errorf("it has what was the task's own: %+v", got)
-				}
-			})
+				w.close()
+				return
+			}
+			got := w.onlyChild(parent.ID)
+			if !strings.HasPrefix(got.Prompt, tc.want) || got.Trigger != tc.trigger || got.TriggeredBy != parent.ID {
+				t.Errorf("prompt %q\nwant   %q, trigger %s of %s", got.Prompt, tc.want, got.Trigger, got.TriggeredBy)
+			}
+			if got.Workspace != parent.Workspace || got.Agent != parent.Agent || got.Priority != 7 || got.TenantID != "ana" || got.Queue != "night" {
+				t.Errorf("it does not have the place of the task: %+v", got)
+			}
+			if got.SessionKey != state.LanePrefixDir+w.work || got.SessionID == parent.SessionID || got.Label+got.OnFailure+got.OnIssue != "" || got.MaxIterations != 0 {
+				t.Errorf("it has what was the task's own: %+v", got)
+			}
 		})
 	}
 }
@@ -163,22 +161,20 @@ func TestFollowUpsVerified(t *testing.T) {
 		{"configured, after findings", "silent", "make test", false},
 		{"the task's own, after a failure", "fail", "make test", true},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := followWorld(t)
-				w.cfg.Shell = &fakeShell{do: exits(0, 0)}
-				set, spec := task.WorkspaceSettings{VerifyCommand: "make test"}, task.TaskSpec{Prompt: tc.prompt}
-				if tc.own {
-					spec.OnFailure = "why"
-				} else if set.OnIssue = "why"; tc.prompt == "fail" {
-					set.OnFailure, set.OnIssue = "why", ""
-				}
-				w.settings(set)
-				w.openUnwatched()
-				if got := w.onlyChild(w.ended(w.submit(spec).ID).ID); got.VerifyCommand != tc.want || got.Status != state.Done {
-					t.Errorf("it ended %s, verified by %q, want %q", got.Status, got.VerifyCommand, tc.want)
-				}
-			})
+		bubble(t, tc.name, func(t *testing.T) {
+			w := followWorld(t)
+			w.cfg.Shell = &fakeShell{do: exits(0, 0)}
+			set, spec := task.WorkspaceSettings{VerifyCommand: "make test"}, task.TaskSpec{Prompt: tc.prompt}
+			if tc.own {
+				spec.OnFailure = "why"
+			} else if set.OnIssue = "why"; tc.prompt == "fail" {
+				set.OnFailure, set.OnIssue = "why", ""
+			}
+			w.settings(set)
+			w.openUnwatched()
+			if got := w.onlyChild(w.ended(w.submit(spec).ID).ID); got.VerifyCommand != tc.want || got.Status != state.Done {
+				t.Errorf("it ended %s, verified by %q, want %q", got.Status, got.VerifyCommand, tc.want)
+			}
 		})
 	}
 }
@@ -273,19 +269,17 @@ func TestNoFollowUp(t *testing.T) {
 		{"no depth", "fail", "a", "follow_up_depth is 0", task.WorkspaceSettings{}, func(c *task.Config) { c.FollowUpDepth = 0 }},
 		{"no number", "fail", "a", "max_follow_ups is 0, and task ", task.WorkspaceSettings{}, func(c *task.Config) { c.MaxFollowUps = 0 }},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := followWorld(t)
-				if tc.change != nil {
-					tc.change(&w.cfg)
-				}
-				w.openUnwatched()
-				parent := w.ended(w.submit(task.TaskSpec{Prompt: tc.prompt, OnFailure: tc.template, Workspace: t.TempDir()}).ID)
-				w.expect(parent, state.Failed, state.ClassExit)
-				if len(w.children(parent.ID)) > 0 || !strings.Contains(parent.Note, tc.want) {
-					t.Errorf("note %q, want %q", parent.Note, tc.want)
-				}
-			})
+		bubble(t, tc.name, func(t *testing.T) {
+			w := followWorld(t)
+			if tc.change != nil {
+				tc.change(&w.cfg)
+			}
+			w.openUnwatched()
+			parent := w.ended(w.submit(task.TaskSpec{Prompt: tc.prompt, OnFailure: tc.template, Workspace: t.TempDir()}).ID)
+			w.expect(parent, state.Failed, state.ClassExit)
+			if len(w.children(parent.ID)) > 0 || !strings.Contains(parent.Note, tc.want) {
+				t.Errorf("note %q, want %q", parent.Note, tc.want)
+			}
 		})
 	}
 }
@@ -323,9 +317,7 @@ func TestRetryFollowsUpAgain(t *testing.T) {
 			if n > 0 {
 				time.Sleep(time.Hour)
 				w.moveOut()
-				if _, err := w.c.Retry(t.Context(), id, ledger.ByClient); err != nil {
-					t.Fatal(err)
-				}
+				w.retry(id)
 			}
 			end := w.ended(id)
 			if got := len(w.children(id)); got != want || (n == 2) != strings.Contains(end.Note, "max_follow_ups is 2, and task "+id+" has queued as many") {
@@ -343,9 +335,7 @@ func TestArchiveKnowsFollowUps(t *testing.T) {
 	child := w.onlyChild(id)
 	w.moveOut()
 	w.close()
-	if err := os.Remove(filepath.Join(w.dir, "archive", "index")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(filepath.Join(w.dir, "archive", "index")))
 	w.open()
 	if got := w.task(id); len(got.FollowUps) != 1 || got.FollowUps[0] != child.ID || got.Archived == "" {
 		t.Errorf("follow-ups %q in %q", got.FollowUps, got.Archived)
@@ -369,9 +359,7 @@ func TestNotAFailure(t *testing.T) {
 		canceled := w.submit(task.TaskSpec{Prompt: "p", Hold: true}).ID
 		first := w.submit(task.TaskSpec{Prompt: "fail", OnFailure: "off"}).ID
 		after := w.submit(task.TaskSpec{Prompt: "p", After: []string{first}}).ID
-		if _, err := w.c.Cancel(t.Context(), canceled, ledger.ByClient); err != nil {
-			t.Fatal(err)
-		}
+		w.cancel(canceled)
 		for _, id := range []string{canceled, first, after} {
 			if end := w.ended(id); end.Status == state.Done || len(w.children(id)) > 0 {
 				t.Errorf("%s is %s, with %d follow-ups", end.Prompt, end.Status, len(w.children(id)))
@@ -439,9 +427,7 @@ func TestNoCrashBetweenEndAndFollowUp(t *testing.T) {
 	failed, before := 0, 0
 	for n := len(journal); n > 0 && before < 3; n = bytes.LastIndexByte(journal[:n-1], '\n') + 1 { // where a line ends; within one it is cut off like before it
 		next.copies(w)
-		if err := errors.Join(os.WriteFile(filepath.Join(next.dir, ledger.JournalName), journal[:n], 0o600), os.Remove(filepath.Join(next.dir, ledger.TasksName))); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.WriteFile(filepath.Join(next.dir, ledger.JournalName), journal[:n], 0o600), os.Remove(filepath.Join(next.dir, ledger.TasksName))))
 		c, err := coordinator.OpenUnwatched(next.cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -455,9 +441,7 @@ func TestNoCrashBetweenEndAndFollowUp(t *testing.T) {
 		default:
 			t.Errorf("cut off at %d the task is %s, with %d follow-ups", n, parent.Status, len(parent.FollowUps))
 		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.Close())
 	}
 	if failed == 0 || before == 0 {
 		t.Errorf("%d cuts behind the end and %d before it show nothing", failed, before)

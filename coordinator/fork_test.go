@@ -185,9 +185,7 @@ func TestRetryGoesOnWhereItsSessionIs(t *testing.T) {
 	w.open()
 	first := w.wait(w.submit(task.TaskSpec{Prompt: "a", SessionKey: "web"}).ID).ID
 	w.wait(w.submit(task.TaskSpec{Prompt: "b", SessionKey: "web"}).ID)
-	if _, err := w.c.Retry(context.Background(), first, "client"); err != nil {
-		t.Fatal(err)
-	}
+	w.retry(first)
 	w.wait(first)
 	w.close()
 	if got := strings.Join(f.told, ", "); got != "new, resume n1, fork n1, resume n3" {

@@ -100,9 +100,7 @@ func TestARunLeavesTheFollowUp(t *testing.T) {
 				w.moveOut()
 				w.close()
 				w.openUnwatched()
-				if _, err := w.c.Retry(w.t.Context(), taskID(1), ledger.ByClient); err != nil {
-					t.Fatal(err)
-				}
+				w.retry(taskID(1))
 			}
 			end, failed := w.ended(taskID(1)), 0
 			for _, child := range w.children(taskID(1)) {
@@ -161,12 +159,10 @@ func TestARunHasNoRights(t *testing.T) {
 		w.cfg.Shell = passes{}
 		w.cfg.Agents["other"] = w.agent
 		home = filepath.Join(root, "a")
-		if err := errors.Join(
+		check(t, errors.Join(
 			os.MkdirAll(filepath.Join(home, "sub", ".Git", "hooks"), 0o700), os.Mkdir(filepath.Join(root, "b"), 0o700), os.Symlink(other, filepath.Join(home, "link")),
 			os.Mkdir(filepath.Join(root, ".git"), 0o700), os.WriteFile(filepath.Join(root, ".git", "HEAD"), nil, 0o600),
-		); err != nil {
-			t.Fatal(err)
-		}
+		))
 		w.work = home
 	}
 	fromRun(t, configure, func(w *world, parent state.Task) {
@@ -252,9 +248,7 @@ func TestARunForeseesItsOwnNotes(t *testing.T) {
 		w.cfg.Memory = func(_ context.Context, dir, _ string) (memory.Result, error) {
 			return memory.Result{Engine: "scan", Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1, Text: "noted in " + dir}}}, nil
 		}
-		if err := errors.Join(os.Mkdir(filepath.Join(w.work, "sub"), 0o700), os.Symlink(other, filepath.Join(w.work, "link"))); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.Mkdir(filepath.Join(w.work, "sub"), 0o700), os.Symlink(other, filepath.Join(w.work, "link"))))
 	}
 	fromRun(t, configure, func(w *world, parent state.Task) {
 		for _, c := range []struct {
@@ -339,9 +333,7 @@ func TestARunIsNoMender(t *testing.T) {
 		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look", Workspace: w.work}).ID)
 		w.onlyChild(taskID(1))
 		again = true
-		if _, err := w.c.Retry(w.t.Context(), taskID(1), ledger.ByClient); err != nil {
-			t.Fatal(err)
-		}
+		w.retry(taskID(1))
 		w.ended(taskID(1))
 		if asked.ID == "" || !asked.Hold {
 			t.Errorf("what its agent asks for: %q, hold %v", asked.ID, asked.Hold)
@@ -391,16 +383,12 @@ func TestARunCannotMoveItself(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, other := followWorld(t), t.TempDir()
 			dir, named := filepath.Join(w.work, "d"), false
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Mkdir(dir, 0o700))
 			w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 				if turn.Workspace != dir {
 					return task.Outcome{}
 				}
-				if err := errors.Join(os.Remove(dir), os.Symlink(other, dir)); err != nil {
-					t.Error(err)
-				}
+				check(t, errors.Join(os.Remove(dir), os.Symlink(other, dir)))
 				if child, err := w.try(task.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: other}); err != nil || !child.Hold {
 					t.Errorf("hold %v, %v", child.Hold, err)
 				}
@@ -434,14 +422,10 @@ func TestNothingIsCollectedElsewhere(t *testing.T) {
 	secret, dir := t.TempDir(), ""
 	configure := func(w *world) {
 		dir = filepath.Join(w.work, "d")
-		if err := errors.Join(os.WriteFile(filepath.Join(secret, "key"), nil, 0o600), os.Mkdir(dir, 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.WriteFile(filepath.Join(secret, "key"), nil, 0o600), os.Mkdir(dir, 0o700)))
 		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			if turn.Workspace == dir {
-				if err := errors.Join(os.Remove(dir), os.Symlink(secret, dir)); err != nil {
-					t.Error(err)
-				}
+				check(t, errors.Join(os.Remove(dir), os.Symlink(secret, dir)))
 			}
 			return task.Outcome{}
 		}
@@ -468,9 +452,7 @@ func TestARunBehindALink(t *testing.T) {
 		w := followWorld(t)
 		link := filepath.Join(t.TempDir(), "link")
 		text := fmt.Sprintf("## Task %s\n- status: queued\n- workspace: %s\n- prompt: p\n", taskID(1), link)
-		if err := errors.Join(os.Symlink(w.work, link), os.Mkdir(w.dir, 0o700), os.WriteFile(filepath.Join(w.dir, "tasks.md"), []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.Symlink(w.work, link), os.Mkdir(w.dir, 0o700), os.WriteFile(filepath.Join(w.dir, "tasks.md"), []byte(text), 0o600)))
 		plain := w.agent.do
 		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 			if turn.TaskID == taskID(1) {
@@ -653,43 +635,41 @@ func TestARunGetsNoMoreThanItsTask(t *testing.T) {
 			" 5 0 1h0m0s 1h0m0s 3 ", "limited to the values of task 019ab3f0-6f1e-7c3a-9a51-000000000001, which queued it: priority 5, maxAttempts as configured, timeout 1h0m0s, verifyTimeout 1h0m0s, maxIterations 3", false,
 		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := followWorld(t)
-				w.cfg.Timeout, w.cfg.VerifyTimeout, w.cfg.MaxIterations, w.cfg.Shell, w.cfg.FollowUpDepth = time.Hour, time.Hour, 3, passes{}, 3
-				w.settings(task.WorkspaceSettings{VerifyCommand: "make test"})
-				plain := w.agent.do
-				var child, again state.Task
-				w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-					if turn.TaskID == taskID(1) {
-						spec := tc.ask
-						spec.ID, spec.Prompt, spec.FromRun, spec.IdempotencyKey = taskID(2), tc.prompt, turn.RunID, "k"
-						child, again = w.submit(spec), w.submit(spec)
-					}
-					return plain(ctx, turn, report)
+		bubble(t, tc.name, func(t *testing.T) {
+			w := followWorld(t)
+			w.cfg.Timeout, w.cfg.VerifyTimeout, w.cfg.MaxIterations, w.cfg.Shell, w.cfg.FollowUpDepth = time.Hour, time.Hour, 3, passes{}, 3
+			w.settings(task.WorkspaceSettings{VerifyCommand: "make test"})
+			plain := w.agent.do
+			var child, again state.Task
+			w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+				if turn.TaskID == taskID(1) {
+					spec := tc.ask
+					spec.ID, spec.Prompt, spec.FromRun, spec.IdempotencyKey = taskID(2), tc.prompt, turn.RunID, "k"
+					child, again = w.submit(spec), w.submit(spec)
 				}
-				w.openUnwatched()
-				w.ended(w.submit(tc.parent).ID)
-				has := func(t *state.Task) string {
-					return fmt.Sprint(t.Model, " ", t.Priority, " ", t.MaxAttempts, " ", t.Timeout, " ", t.VerifyTimeout, " ", t.MaxIterations, " ", t.MaxLimitWait)
+				return plain(ctx, turn, report)
+			}
+			w.openUnwatched()
+			w.ended(w.submit(tc.parent).ID)
+			has := func(t *state.Task) string {
+				return fmt.Sprint(t.Model, " ", t.Priority, " ", t.MaxAttempts, " ", t.Timeout, " ", t.VerifyTimeout, " ", t.MaxIterations, " ", t.MaxLimitWait)
+			}
+			if got := has(&child); got != tc.want || child.Hold != tc.hold || !strings.HasSuffix(child.Note, tc.note) || (child.Note == "") != (tc.note == "") {
+				t.Errorf("it has %q, hold %v, note %q", got, child.Hold, child.Note)
+			}
+			if again.ID != child.ID {
+				t.Error("the same request again made another task")
+			}
+			if tc.hold != strings.Contains(child.Note, "with another model: look at model in stint show") {
+				t.Errorf("the note is %q", child.Note)
+			}
+			if tc.prompt == "fail" {
+				w.ended(child.ID)
+				next := w.onlyChild(child.ID)
+				if got := has(&next); got != "small 3 2 10m0s 1m0s 2 0s" {
+					t.Errorf("what follows it has %q", got)
 				}
-				if got := has(&child); got != tc.want || child.Hold != tc.hold || !strings.HasSuffix(child.Note, tc.note) || (child.Note == "") != (tc.note == "") {
-					t.Errorf("it has %q, hold %v, note %q", got, child.Hold, child.Note)
-				}
-				if again.ID != child.ID {
-					t.Error("the same request again made another task")
-				}
-				if tc.hold != strings.Contains(child.Note, "with another model: look at model in stint show") {
-					t.Errorf("the note is %q", child.Note)
-				}
-				if tc.prompt == "fail" {
-					w.ended(child.ID)
-					next := w.onlyChild(child.ID)
-					if got := has(&next); got != "small 3 2 10m0s 1m0s 2 0s" {
-						t.Errorf("what follows it has %q", got)
-					}
-				}
-			})
+			}
 		})
 	}
 }

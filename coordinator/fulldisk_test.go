@@ -88,27 +88,23 @@ func TestDiskIsFullForAWhile(t *testing.T) {
 			synctest.Wait() // until first is at work
 			d.left.Store(1) // its end
 			d.full.Store(true)
-			if _, err := w.c.Cancel(context.Background(), first, "client"); err != nil {
-				w.t.Fatal(err)
-			}
+			w.cancel(first)
 			return id, state.Failed
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, d := newWorld(t), &fullDisk{FS: durable.OS}
-				w.openOn(d)
-				id, want := tc.at(w, d)
-				time.Sleep(10 * time.Minute)
-				if got := w.task(id); got.Status.Terminal() || d.refused.Load() == 0 {
-					t.Errorf("the task is %s on a full disk, which has refused %d times", got.Status, d.refused.Load())
-				}
-				d.full.Store(false)
-				begun := time.Now()
-				if got := w.ended(id); got.Status != want || time.Since(begun) > 3*time.Second {
-					t.Errorf("the task is %s, %s after there was room", got.Status, time.Since(begun))
-				}
-			})
+		bubble(t, tc.name, func(t *testing.T) {
+			w, d := newWorld(t), &fullDisk{FS: durable.OS}
+			w.openOn(d)
+			id, want := tc.at(w, d)
+			time.Sleep(10 * time.Minute)
+			if got := w.task(id); got.Status.Terminal() || d.refused.Load() == 0 {
+				t.Errorf("the task is %s on a full disk, which has refused %d times", got.Status, d.refused.Load())
+			}
+			d.full.Store(false)
+			begun := time.Now()
+			if got := w.ended(id); got.Status != want || time.Since(begun) > 3*time.Second {
+				t.Errorf("the task is %s, %s after there was room", got.Status, time.Since(begun))
+			}
 		})
 	}
 }
@@ -155,9 +151,7 @@ func TestAnswerIsWrittenLater(t *testing.T) {
 			}}, 3
 			long := strings.Repeat("long ", attempt.MaxResult)
 			w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-				if err := os.Symlink("/dev/full", filepath.Join(turn.RunDir, "answer")); err != nil {
-					t.Error(err)
-				}
+				check(t, os.Symlink("/dev/full", filepath.Join(turn.RunDir, "answer")))
 				return task.Outcome{Result: long}
 			}
 			w.open()
