@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -32,17 +31,22 @@ func fromRun(t *testing.T, configure func(*world), do func(w *world, parent stat
 		if configure != nil {
 			configure(w)
 		}
-		plain := w.agent.do
-		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-			if turn.TaskID == taskID(1) {
-				report(task.Event{Session: parentNative})
-				do(w, w.task(turn.TaskID))
-			}
-			return plain(ctx, turn, report)
-		}
+		w.during(taskID(1), func(run string) { do(w, w.task(taskID(1))) })
 		w.openUnwatched()
 		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Priority: 9}).ID)
 	})
+}
+
+// during has something done in each run of a task, before its agent ends.
+func (w *world) during(id string, do func(run string)) {
+	plain := w.agent.do
+	w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+		if turn.TaskID == id {
+			report(task.Event{Session: parentNative})
+			do(turn.RunID)
+		}
+		return plain(ctx, turn, report)
+	}
 }
 
 var forbidden = &task.Error{Code: task.CodeForbidden}
@@ -75,6 +79,12 @@ func TestARunQueuesTasks(t *testing.T) {
 		if got := w.task(parent.ID).FollowUps; len(got) != 3 {
 			t.Errorf("children %q", got)
 		}
+		ended := w.ended(w.submit(task.TaskSpec{Prompt: "p", Parallel: true}).ID)
+		for _, run := range []string{ended.RunID, taskID(7), "../x", "\x00"} { // one that has ended, or that nobody knows
+			if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: run}); !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "does not run any more, or not here") {
+				t.Errorf("run %q: %v", run, err)
+			}
+		}
 	})
 }
 
@@ -83,15 +93,11 @@ func TestARunQueuesTasks(t *testing.T) {
 func TestARunLeavesTheFollowUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
-		plain := w.agent.do
-		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-			for turn.TaskID == taskID(1) {
-				if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work}); err != nil {
-					break
-				}
+		w.during(taskID(1), func(run string) {
+			for err := error(nil); err == nil; {
+				_, err = w.try(task.TaskSpec{Prompt: "child", FromRun: run})
 			}
-			return plain(ctx, turn, report)
-		}
+		})
 		w.openUnwatched()
 		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look"})
 		for n, want := range []int{3 + 1, 3 + 2} {
@@ -120,17 +126,11 @@ func TestARunQueuesNoChains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
 		w.cfg.FollowUpDepth, w.cfg.MaxFollowUps = 3, 2
-		var last error         // of whichever run was told so last
-		var tries atomic.Int32 // a chain without an end must not hang the test
-		var mu sync.Mutex
+		var last atomic.Pointer[error] // of whichever run was told so last
+		var tries atomic.Int32         // a chain without an end must not hang the test
 		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-			for tries.Add(1) < 100 {
-				if _, err := w.try(task.TaskSpec{Prompt: "more", FromRun: turn.RunID, Workspace: w.work, Parallel: true}); err != nil {
-					mu.Lock()
-					last = err
-					mu.Unlock()
-					break
-				}
+			for err := error(nil); err == nil && tries.Add(1) < 100; last.Store(&err) {
+				_, err = w.try(task.TaskSpec{Prompt: "more", FromRun: turn.RunID, Parallel: true})
 			}
 			return task.Outcome{Result: "x"}
 		}
@@ -141,8 +141,8 @@ func TestARunQueuesNoChains(t *testing.T) {
 		for _, task := range list {
 			w.ended(task.ID)
 		}
-		if len(list) != 1+2+4+8 || !errors.Is(last, forbidden) {
-			t.Errorf("%d tasks; the last answer was %v", len(list), last)
+		if len(list) != 1+2+4+8 || !errors.Is(*last.Load(), forbidden) {
+			t.Errorf("%d tasks; the last answer was %v", len(list), *last.Load())
 		}
 	})
 }
@@ -276,42 +276,35 @@ func TestARunForeseesItsOwnNotes(t *testing.T) {
 	})
 }
 
-// TestARunIsNotLetInByAMove: a person who moves a task of an agent into a session lets
-// that one in, and not what its agent asks for next.
-func TestARunIsNotLetInByAMove(t *testing.T) {
-	fromRun(t, nil, func(w *world, parent state.Task) {
-		w.submit(task.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
-		spec := task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: w.work, After: []string{parent.ID}}
+// TestAMoveLetsNothingElseIn: a person who moves a task of an agent, or the running task
+// itself, into a session lets in that task's next run, and not what an agent asks for next.
+func TestAMoveLetsNothingElseIn(t *testing.T) {
+	fromRun(t, func(w *world) { w.cfg.MaxFollowUps = 100 }, func(w *world, parent state.Task) {
+		w.submit(task.TaskSpec{Prompt: "the user's", SessionKey: "web"})
+		spec := task.TaskSpec{Prompt: "child", FromRun: parent.RunID, After: []string{parent.ID}}
+		asksInVain := func() {
+			t.Helper()
+			for _, s := range []task.TaskSpec{{SessionKey: "web"}, {AgentSession: "theirs"}} {
+				spec.SessionKey, spec.AgentSession = s.SessionKey, s.AgentSession
+				next := w.submit(spec)
+				if !next.Hold || !strings.Contains(next.Note, "in a session that is not its own") {
+					t.Errorf("%+v: hold %v, note %q", s, next.Hold, next.Note)
+				}
+				w.cancel(next.ID)
+			}
+		}
 		child := w.submit(spec)
 		moved, err := w.c.Edit(w.t.Context(), child.ID, task.Patch{Fields: []byte(`{"sessionKey":"web"}`)}, ledger.ByClient)
 		if err != nil || child.Intake != state.IntakeOpen || moved.SessionKey != "web" || moved.Hold {
 			t.Errorf("intake %q, moved to %s, hold %v, %v", child.Intake, moved.SessionKey, moved.Hold, err)
 		}
-		spec.SessionKey = "web"
-		if next := w.submit(spec); !next.Hold || !strings.Contains(next.Note, "in a session that is not its own") {
-			t.Errorf("the next one: hold %v, note %q", next.Hold, next.Note)
-		}
-	})
-}
-
-// TestAMovedRunIsNotLetIn: a person who moves a running task into a session lets in its
-// next attempt, and not what this one asks for.
-func TestAMovedRunIsNotLetIn(t *testing.T) {
-	fromRun(t, nil, func(w *world, parent state.Task) {
-		w.submit(task.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: w.work})
-		w.edit("\n## Task %s\n- sessionKey: web\n- %s: theirs\n", parent.ID, state.NativeKey(parent.Agent))
-		if _, err := w.c.Reconcile(w.t.Context(), false); err != nil {
-			t.Error(err)
-		}
+		asksInVain()
+		w.takeOver("## Task %s\n- sessionKey: web\n- %s: theirs\n", parent.ID, state.NativeKey(parent.Agent))
 		if moved := w.task(parent.ID); moved.SessionKey != "web" || moved.Status != state.Running {
 			t.Errorf("it is %s in %s", moved.Status, moved.SessionKey)
 		}
-		for _, spec := range []task.TaskSpec{{SessionKey: "web"}, {AgentSession: "theirs"}} {
-			spec.Prompt, spec.FromRun, spec.Workspace = "child", parent.RunID, w.work
-			if next := w.submit(spec); !next.Hold || !strings.Contains(next.Note, "in a session that is not its own") {
-				t.Errorf("%+v: hold %v, note %q", spec, next.Hold, next.Note)
-			}
-		}
+		spec.After = nil
+		asksInVain()
 	})
 }
 
@@ -320,19 +313,13 @@ func TestARunIsNoMender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
 		w.settings(task.WorkspaceSettings{TriggerSession: "mender"})
-		plain := w.agent.do
-		var asked state.Task
-		again := false
-		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-			if turn.TaskID == taskID(1) && again {
-				asked = w.submit(task.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work, SessionKey: "mender"})
-			}
-			return plain(ctx, turn, report)
-		}
 		w.openUnwatched()
-		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look", Workspace: w.work}).ID)
+		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look"}).ID)
 		w.onlyChild(taskID(1))
-		again = true
+		var asked state.Task
+		w.during(taskID(1), func(run string) {
+			asked = w.submit(task.TaskSpec{Prompt: "child", FromRun: run, SessionKey: "mender"})
+		})
 		w.retry(taskID(1))
 		w.ended(taskID(1))
 		if asked.ID == "" || !asked.Hold {
@@ -451,18 +438,13 @@ func TestARunBehindALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
 		link := filepath.Join(t.TempDir(), "link")
-		text := fmt.Sprintf("## Task %s\n- status: queued\n- workspace: %s\n- prompt: p\n", taskID(1), link)
-		check(t, errors.Join(os.Symlink(w.work, link), os.Mkdir(w.dir, 0o700), os.WriteFile(filepath.Join(w.dir, "tasks.md"), []byte(text), 0o600)))
-		plain := w.agent.do
-		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-			if turn.TaskID == taskID(1) {
-				child := w.submit(task.TaskSpec{Prompt: "child", FromRun: turn.RunID, Workspace: w.work})
-				if child.Hold {
-					t.Errorf("it is held: %s", child.Note)
-				}
+		check(t, os.Symlink(w.work, link))
+		write(t, filepath.Join(w.dir, ledger.TasksName), fmt.Sprintf("## Task %s\n- status: queued\n- workspace: %s\n- prompt: p\n", taskID(1), link))
+		w.during(taskID(1), func(run string) {
+			if child := w.submit(task.TaskSpec{Prompt: "child", FromRun: run}); child.Hold {
+				t.Errorf("it is held: %s", child.Note)
 			}
-			return plain(ctx, turn, report)
-		}
+		})
 		w.openUnwatched()
 		w.ended(taskID(1))
 	})
@@ -473,20 +455,6 @@ type passes struct{}
 
 func (passes) Verify(context.Context, task.VerifyRun) task.VerifyResult {
 	return task.VerifyResult{}
-}
-
-// TestARunMustRun: a run that nobody knows, or that has ended, queues nothing.
-func TestARunMustRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := followWorld(t)
-		w.openUnwatched()
-		ended := w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID)
-		for _, run := range []string{ended.RunID, taskID(7), "../x", "\x00"} {
-			if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: run}); !errors.Is(err, forbidden) || !strings.Contains(err.Error(), "does not run any more, or not here") {
-				t.Errorf("run %q: %v", run, err)
-			}
-		}
-	})
 }
 
 // TestARunWaitsForItsOwn: a run may wait for a task that it has queued with a lane of its
@@ -524,10 +492,7 @@ func TestARunWaitsForItsOwn(t *testing.T) {
 				}
 			}
 		}
-		held, err := w.try(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, VerifyCommand: "true", Await: true}) // so that a person sees it
-		if err != nil {
-			t.Error(err)
-		}
+		held := w.submit(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, VerifyCommand: "true", Await: true}) // so that a person sees it
 		for id, want := range map[string]string{
 			parent.ID: "it has not queued that task", taskID(2): "it has not queued that task", held.ID: "it is held until stint release " + held.ID,
 		} {
@@ -538,13 +503,8 @@ func TestARunWaitsForItsOwn(t *testing.T) {
 				t.Errorf("a client of no run: %v", err)
 			}
 		}
-		if _, err := w.c.Cancel(w.t.Context(), held.ID, ledger.ByAgent); err != nil {
-			t.Error(err)
-		}
-		w.edit("\n## Control account:demo\n- limitWaits: 1\n") // its run finds out whether the limit has passed, and no other one runs
-		if _, err := w.c.Reconcile(w.t.Context(), false); err != nil {
-			t.Error(err)
-		}
+		w.cancel(held.ID)
+		w.takeOver("## Control account:demo\n- limitWaits: 1\n") // its run finds out whether the limit has passed, and no other one runs
 		if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, Await: true}); code(err) != task.CodeConflict || !strings.Contains(err.Error(), ": account demo has no slot left, and a run that waits has one") {
 			t.Errorf("an account that the run fills: %v", err)
 		}
@@ -576,14 +536,8 @@ func TestAWaitingRunLendsItsWorker(t *testing.T) {
 	}
 	configure := func(w *world) {
 		w.cfg.MaxWorkers, w.cfg.FollowUpDepth = 1, depth
-		plain := w.agent.do
-		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-			for id := 2; id <= depth; id++ {
-				if turn.TaskID == taskID(id) {
-					waitFor(w, turn.RunID, id+1)
-				}
-			}
-			return plain(ctx, turn, report)
+		for id := 2; id <= depth; id++ {
+			w.during(taskID(id), func(run string) { waitFor(w, run, id+1) })
 		}
 	}
 	var c *coordinator.Coordinator
@@ -592,8 +546,8 @@ func TestAWaitingRunLendsItsWorker(t *testing.T) {
 		waitFor(w, parent.RunID, 2)
 		other := w.submit(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true})
 		synctest.Wait()
-		if why, err := w.c.Why(other.ID); err != nil || !strings.HasPrefix(why, "the only worker is busy") {
-			t.Errorf("a task that nobody waits for: %s, %v", why, err)
+		if why := w.why(other.ID); !strings.HasPrefix(why, "the only worker is busy") {
+			t.Errorf("a task that nobody waits for: %s", why)
 		}
 		if _, err := c.BeginWait(parent.RunID, other.ID); err != nil || c.Limits().Lent != 1 { // it never ends
 			t.Errorf("%d workers are lent, %v", c.Limits().Lent, err)
@@ -639,16 +593,11 @@ func TestARunGetsNoMoreThanItsTask(t *testing.T) {
 			w := followWorld(t)
 			w.cfg.Timeout, w.cfg.VerifyTimeout, w.cfg.MaxIterations, w.cfg.Shell, w.cfg.FollowUpDepth = time.Hour, time.Hour, 3, passes{}, 3
 			w.settings(task.WorkspaceSettings{VerifyCommand: "make test"})
-			plain := w.agent.do
 			var child, again state.Task
-			w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-				if turn.TaskID == taskID(1) {
-					spec := tc.ask
-					spec.ID, spec.Prompt, spec.FromRun, spec.IdempotencyKey = taskID(2), tc.prompt, turn.RunID, "k"
-					child, again = w.submit(spec), w.submit(spec)
-				}
-				return plain(ctx, turn, report)
-			}
+			w.during(taskID(1), func(run string) {
+				tc.ask.ID, tc.ask.Prompt, tc.ask.FromRun, tc.ask.IdempotencyKey = taskID(2), tc.prompt, run, "k"
+				child, again = w.submit(tc.ask), w.submit(tc.ask)
+			})
 			w.openUnwatched()
 			w.ended(w.submit(tc.parent).ID)
 			has := func(t *state.Task) string {
@@ -682,10 +631,7 @@ func TestARunsKeysAreItsOwn(t *testing.T) {
 			spec := task.TaskSpec{Prompt: text, FromRun: run, Workspace: w.work, Parallel: true}
 			if list {
 				tasks, err := w.c.SubmitOnce(w.t.Context(), key, []task.TaskSpec{spec})
-				if err != nil {
-					return "", err
-				}
-				return tasks[0].ID, nil
+				return strings.Join(idsOf(tasks), " "), err
 			}
 			spec.IdempotencyKey = key
 			task, err := w.try(spec)
