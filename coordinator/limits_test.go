@@ -180,41 +180,39 @@ func TestRateLimitTimes(t *testing.T) {
 			"in 8m0s: rate-limited (wait 5)", "in 16m0s: rate-limited (wait 6)", "in 30m0s: rate-limited (wait 7)", "in 30m0s: rate-limited (wait 8)",
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := limitedWorld(t)
-				w.cfg.Rand = func() float64 { return 1 }
-				steps := map[string][]step{}
-				for i, list := range tc.named {
-					for _, d := range list {
-						out := task.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
-						if d != 0 {
-							out.RetryAt = time.Now().Add(d)
-						}
-						steps[taskID(i)] = append(steps[taskID(i)], step{time.Second, out})
+		bubble(t, tc.name, func(t *testing.T) {
+			w := limitedWorld(t)
+			w.cfg.Rand = func() float64 { return 1 }
+			steps := map[string][]step{}
+			for i, list := range tc.named {
+				for _, d := range list {
+					out := task.Outcome{Class: state.ClassRateLimited, ExitCode: 1}
+					if d != 0 {
+						out.RetryAt = time.Now().Add(d)
 					}
+					steps[taskID(i)] = append(steps[taskID(i)], step{time.Second, out})
 				}
-				w.script(steps)
-				w.openUnwatched()
-				for i := range tc.named {
-					w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Parallel: true})
+			}
+			w.script(steps)
+			w.openUnwatched()
+			for i := range tc.named {
+				w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Parallel: true})
+			}
+			for _, want := range tc.want {
+				time.Sleep(time.Second)
+				why := w.why(taskID(0))
+				if !strings.HasSuffix(why, want) {
+					t.Errorf("why is %q, want %q", why, want)
 				}
-				for _, want := range tc.want {
-					time.Sleep(time.Second)
-					why := w.why(taskID(0))
-					if !strings.HasSuffix(why, want) {
-						t.Errorf("why is %q, want %q", why, want)
-					}
-					wait, err := time.ParseDuration(strings.TrimSuffix(strings.Fields(why[strings.Index(why, ", in ")+5:])[0], ":"))
-					if err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(wait)
+				wait, err := time.ParseDuration(strings.TrimSuffix(strings.Fields(why[strings.Index(why, ", in ")+5:])[0], ":"))
+				if err != nil {
+					t.Fatal(err)
 				}
-				for i := range tc.named {
-					w.expect(w.ended(taskID(i)), state.Done, "")
-				}
-			})
+				time.Sleep(wait)
+			}
+			for i := range tc.named {
+				w.expect(w.ended(taskID(i)), state.Done, "")
+			}
 		})
 	}
 }
@@ -337,41 +335,39 @@ func TestRateLimitEndings(t *testing.T) {
 		{"does not wait, and the fallback is not ready", task.TaskSpec{NoWaitLimit: true, Fallback: []string{"gemini"}}, []time.Duration{none}, time.Hour, state.Failed, state.ClassRateLimited, "demo"},
 		{"too long, and the fallback is not ready", task.TaskSpec{Fallback: []string{"gemini"}}, []time.Duration{none}, time.Second, state.Dead, state.ClassRateLimited, "demo"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := limitedWorld(t)
-				w.cfg.MaxLimitWait = tc.most
-				w.cfg.Agents["claude"], w.cfg.Agents["gemini"] = w.agent, w.agent
-				w.cfg.AgentReady = func(agent string) bool { return agent != "gemini" }
-				met := 0
-				w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-					time.Sleep(time.Second)
-					if met++; met > len(tc.named) {
-						return task.Outcome{Result: "ok"}
-					}
-					out := task.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Error: "429"}
-					if d := tc.named[met-1]; d > 0 {
-						out.RetryAt = time.Now().Add(d)
-					}
-					return out
+		bubble(t, tc.name, func(t *testing.T) {
+			w := limitedWorld(t)
+			w.cfg.MaxLimitWait = tc.most
+			w.cfg.Agents["claude"], w.cfg.Agents["gemini"] = w.agent, w.agent
+			w.cfg.AgentReady = func(agent string) bool { return agent != "gemini" }
+			met := 0
+			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+				time.Sleep(time.Second)
+				if met++; met > len(tc.named) {
+					return task.Outcome{Result: "ok"}
 				}
-				w.openUnwatched()
-				tc.spec.ID, tc.spec.Prompt, tc.spec.Agent = taskID(1), "p", "demo"
-				w.submit(tc.spec)
-				ctx, cancel := context.WithTimeout(t.Context(), 4*week)
-				defer cancel()
-				got, err := w.c.Wait(ctx, taskID(1))
-				if err != nil {
-					t.Fatal(err)
+				out := task.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Error: "429"}
+				if d := tc.named[met-1]; d > 0 {
+					out.RetryAt = time.Now().Add(d)
 				}
-				w.expect(got, tc.status, tc.reason)
-				if got.Agent != tc.agent || got.Attempt != 1 && tc.status == state.Done {
-					t.Errorf("%s has carried it out, at attempt %d", got.Agent, got.Attempt)
-				}
-				if tc.status == state.Dead && (!strings.Contains(got.Error, "max_limit_wait ("+tc.most.String()+")") || !strings.Contains(got.Error, "--fallback")) {
-					t.Errorf("the error is %q", got.Error)
-				}
-			})
+				return out
+			}
+			w.openUnwatched()
+			tc.spec.ID, tc.spec.Prompt, tc.spec.Agent = taskID(1), "p", "demo"
+			w.submit(tc.spec)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*week)
+			defer cancel()
+			got, err := w.c.Wait(ctx, taskID(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.expect(got, tc.status, tc.reason)
+			if got.Agent != tc.agent || got.Attempt != 1 && tc.status == state.Done {
+				t.Errorf("%s has carried it out, at attempt %d", got.Agent, got.Attempt)
+			}
+			if tc.status == state.Dead && (!strings.Contains(got.Error, "max_limit_wait ("+tc.most.String()+")") || !strings.Contains(got.Error, "--fallback")) {
+				t.Errorf("the error is %q", got.Error)
+			}
 		})
 	}
 }

@@ -90,6 +90,12 @@ func inLoop(t *testing.T, f func(*loopWorld)) {
 	})
 }
 
+// loops is inLoop as a subtest.
+func loops(t *testing.T, name string, f func(*testing.T, *loopWorld)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inLoop(t, func(w *loopWorld) { f(t, w) }) })
+}
+
 // verified submits a task with a verify command, which then runs.
 func (w *loopWorld) verified(change func(*task.TaskSpec)) string {
 	w.t.Helper()
@@ -276,24 +282,22 @@ func TestLoopInterrupted(t *testing.T) {
 		{task.Outcome{Class: state.ClassAgentMissing, Session: "n1"}, prompt.MendIt},
 		{task.Outcome{Class: state.ClassSessionLost, Session: "n1"}, "do it"},
 	} {
-		t.Run(fmt.Sprint(tc.out.Class, tc.out.Kept), func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				w.shell.do = exits(1, 0)
-				ok := task.Outcome{Result: "ok", Session: "n1"}
-				w.outcomes(ok, tc.out, ok)
-				got := w.ended(w.verified(nil))
-				w.expect(got, state.Done, "")
-				if diff := cmp.Diff([]string{"do it", prompt.MendIt, tc.second}, w.messages()); diff != "" {
-					t.Error(diff)
-				}
-				if w.shell.count() != 2 || w.shell.runs[1].Iteration != 2 || got.Iteration != 2 {
-					t.Errorf("round %d: %+v", got.Iteration, w.shell.runs)
-				}
-				sent, _ := os.ReadFile(w.agent.turns[2].Prompt)
-				if has := strings.Contains(string(sent), "> bad 1\n"); has == tc.out.Kept {
-					t.Errorf("the output is in the prompt: %v\n%s", has, sent)
-				}
-			})
+		loops(t, fmt.Sprint(tc.out.Class, tc.out.Kept), func(t *testing.T, w *loopWorld) {
+			w.shell.do = exits(1, 0)
+			ok := task.Outcome{Result: "ok", Session: "n1"}
+			w.outcomes(ok, tc.out, ok)
+			got := w.ended(w.verified(nil))
+			w.expect(got, state.Done, "")
+			if diff := cmp.Diff([]string{"do it", prompt.MendIt, tc.second}, w.messages()); diff != "" {
+				t.Error(diff)
+			}
+			if w.shell.count() != 2 || w.shell.runs[1].Iteration != 2 || got.Iteration != 2 {
+				t.Errorf("round %d: %+v", got.Iteration, w.shell.runs)
+			}
+			sent, _ := os.ReadFile(w.agent.turns[2].Prompt)
+			if has := strings.Contains(string(sent), "> bad 1\n"); has == tc.out.Kept {
+				t.Errorf("the output is in the prompt: %v\n%s", has, sent)
+			}
 		})
 	}
 }
@@ -357,26 +361,24 @@ func TestLoopBeginsNothingAtAShutdown(t *testing.T) {
 			w.close()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-					time.Sleep(3 * time.Second)
-					return task.Outcome{Result: "ok", Session: "n1"}
-				}
-				id := w.verified(nil)
-				time.Sleep(time.Second)
-				leave(w)
-				if w.shell.count() != 0 {
-					t.Error("a command was begun by the master that goes")
-				}
-				w.openUnwatched()
-				w.expect(w.ended(id), state.Done, "")
-				w.expectRecords(id, "queued", "running attempt=1", "queued phase=verify iteration=1 attempt=0 result",
-					"running attempt=1", "done phase= verifyExitCode=0")
-				if len(w.agent.turns) != 1 || w.shell.count() != 1 {
-					t.Errorf("%d turns, %d commands", len(w.agent.turns), w.shell.count())
-				}
-			})
+		loops(t, name, func(t *testing.T, w *loopWorld) {
+			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+				time.Sleep(3 * time.Second)
+				return task.Outcome{Result: "ok", Session: "n1"}
+			}
+			id := w.verified(nil)
+			time.Sleep(time.Second)
+			leave(w)
+			if w.shell.count() != 0 {
+				t.Error("a command was begun by the master that goes")
+			}
+			w.openUnwatched()
+			w.expect(w.ended(id), state.Done, "")
+			w.expectRecords(id, "queued", "running attempt=1", "queued phase=verify iteration=1 attempt=0 result",
+				"running attempt=1", "done phase= verifyExitCode=0")
+			if len(w.agent.turns) != 1 || w.shell.count() != 1 {
+				t.Errorf("%d turns, %d commands", len(w.agent.turns), w.shell.count())
+			}
 		})
 	}
 }
@@ -395,35 +397,33 @@ func TestLoopCanceled(t *testing.T) {
 		"between an answer and its step":   {turn: 1, answers: true, turns: 1, commands: 1}, // the command ends at once
 		"between the second and that step": {turn: 2, answers: true, turns: 2, commands: 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				begun := make(chan string, 1)
-				stopped := untilStopped(begun)
-				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-					if w.shell.count() == at.command || ctx.Err() != nil {
-						return stopped(ctx, v)
+		loops(t, name, func(t *testing.T, w *loopWorld) {
+			begun := make(chan string, 1)
+			stopped := untilStopped(begun)
+			w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
+				if w.shell.count() == at.command || ctx.Err() != nil {
+					return stopped(ctx, v)
+				}
+				return task.VerifyResult{ExitCode: 1, Error: "no"}
+			}
+			w.agent.do = func(ctx context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+				if len(w.agent.turns) == at.turn {
+					begun <- turn.RunID
+					if <-ctx.Done(); !at.answers {
+						return task.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "n1"}
 					}
-					return task.VerifyResult{ExitCode: 1, Error: "no"}
 				}
-				w.agent.do = func(ctx context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-					if len(w.agent.turns) == at.turn {
-						begun <- turn.RunID
-						if <-ctx.Done(); !at.answers {
-							return task.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "n1"}
-						}
-					}
-					return task.Outcome{Result: "fine", Session: "n1"}
-				}
-				id := w.verified(nil)
-				<-begun
-				got, err := w.c.Cancel(w.t.Context(), id, "somebody")
-				if err != nil || got.Status != state.Canceled || got.Phase != "" || got.Result != "fine" || got.By != "somebody" {
-					t.Errorf("%+v, %v", got, err)
-				}
-				if len(w.agent.turns) != at.turns || w.shell.count() != at.commands {
-					t.Errorf("%d turns, %d commands", len(w.agent.turns), w.shell.count())
-				}
-			})
+				return task.Outcome{Result: "fine", Session: "n1"}
+			}
+			id := w.verified(nil)
+			<-begun
+			got, err := w.c.Cancel(w.t.Context(), id, "somebody")
+			if err != nil || got.Status != state.Canceled || got.Phase != "" || got.Result != "fine" || got.By != "somebody" {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if len(w.agent.turns) != at.turns || w.shell.count() != at.commands {
+				t.Errorf("%d turns, %d commands", len(w.agent.turns), w.shell.count())
+			}
 		})
 	}
 }
@@ -447,53 +447,51 @@ func TestLoopIsEditedByHand(t *testing.T) {
 		"another agent":   {"- agent: claude", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do it"}, state.Done},
 		"a first command": {"- verifyCommand: make", []int{1, 0}, []string{"make", "make"}, []string{"do it", prompt.MendIt}, state.Done}, // while the agent works
 	} {
-		t.Run(name, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				ends := exits(tc.codes...)
-				begun, edited := make(chan bool), make(chan bool)
-				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-					if w.shell.count() == 1 && name != "a first command" {
-						begun <- true
-						<-edited
-					}
-					return ends(ctx, v)
+		loops(t, name, func(t *testing.T, w *loopWorld) {
+			ends := exits(tc.codes...)
+			begun, edited := make(chan bool), make(chan bool)
+			w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
+				if w.shell.count() == 1 && name != "a first command" {
+					begun <- true
+					<-edited
 				}
-				w.agent.do = func(_ context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
-					session := fmt.Sprint("n", len(w.agent.turns))
-					report(task.Event{Session: session})
-					if len(w.agent.turns) == 1 && name == "a first command" {
-						begun <- true
-						<-edited
-					}
-					return task.Outcome{Result: "fine", Session: session}
+				return ends(ctx, v)
+			}
+			w.agent.do = func(_ context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
+				session := fmt.Sprint("n", len(w.agent.turns))
+				report(task.Event{Session: session})
+				if len(w.agent.turns) == 1 && name == "a first command" {
+					begun <- true
+					<-edited
 				}
-				id := w.verified(func(s *task.TaskSpec) {
-					if name == "a first command" {
-						s.VerifyCommand = ""
-					}
-				})
-				<-begun
-				w.takeOver("## Task %s\n%s\n", id, tc.edit)
-				edited <- true
-				got := w.ended(id)
-				w.expect(got, tc.status, map[state.Status]state.Class{state.Failed: state.ClassVerify}[tc.status])
-				var commands []string
-				for _, v := range w.shell.runs {
-					commands = append(commands, v.Command)
-				}
-				if diff := cmp.Diff([][]string{tc.commands, tc.messages}, [][]string{commands, w.messages()}); diff != "" {
-					t.Errorf("commands and messages: %s", diff)
-				}
-				if name == "another agent" && (w.agent.turns[1].Session != "" || got.Account != "claude" || got.Attempt != 1) {
-					t.Errorf("the other one goes on in session %q: %+v", w.agent.turns[1].Session, got)
-				}
-				if name == "another command" {
-					sent, _ := os.ReadFile(w.agent.turns[1].Prompt)
-					if !strings.Contains(string(sent), "- command: make check\n") || !strings.Contains(string(sent), "> (of the command until then: make test)\n") {
-						t.Errorf("the second turn was told\n%s", sent)
-					}
+				return task.Outcome{Result: "fine", Session: session}
+			}
+			id := w.verified(func(s *task.TaskSpec) {
+				if name == "a first command" {
+					s.VerifyCommand = ""
 				}
 			})
+			<-begun
+			w.takeOver("## Task %s\n%s\n", id, tc.edit)
+			edited <- true
+			got := w.ended(id)
+			w.expect(got, tc.status, map[state.Status]state.Class{state.Failed: state.ClassVerify}[tc.status])
+			var commands []string
+			for _, v := range w.shell.runs {
+				commands = append(commands, v.Command)
+			}
+			if diff := cmp.Diff([][]string{tc.commands, tc.messages}, [][]string{commands, w.messages()}); diff != "" {
+				t.Errorf("commands and messages: %s", diff)
+			}
+			if name == "another agent" && (w.agent.turns[1].Session != "" || got.Account != "claude" || got.Attempt != 1) {
+				t.Errorf("the other one goes on in session %q: %+v", w.agent.turns[1].Session, got)
+			}
+			if name == "another command" {
+				sent, _ := os.ReadFile(w.agent.turns[1].Prompt)
+				if !strings.Contains(string(sent), "- command: make check\n") || !strings.Contains(string(sent), "> (of the command until then: make test)\n") {
+					t.Errorf("the second turn was told\n%s", sent)
+				}
+			}
 		})
 	}
 }
@@ -513,37 +511,35 @@ func TestLoopPromptIsEditedInATurn(t *testing.T) {
 		"second turn, shutdown": {2, true, []string{"do it", prompt.MendIt, "do that", prompt.MendIt}},
 		"last turn":             {3, false, []string{"do it", prompt.MendIt, prompt.MendIt, "do that", prompt.MendIt}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				stopped := make(chan string, 1)
-				w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-					if len(w.agent.turns) == tc.turn {
-						w.takeOver("## Task %s\n- prompt: do that\n", turn.TaskID)
-					}
-					return task.Outcome{Result: "fine", Session: "n1"}
+		loops(t, name, func(t *testing.T, w *loopWorld) {
+			stopped := make(chan string, 1)
+			w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+				if len(w.agent.turns) == tc.turn {
+					w.takeOver("## Task %s\n- prompt: do that\n", turn.TaskID)
 				}
-				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-					switch n := w.shell.count(); {
-					case tc.restart && n == tc.turn:
-						return untilStopped(stopped)(ctx, v)
-					case len(w.agent.turns) < len(tc.want):
-						return task.VerifyResult{ExitCode: 1, Error: "no"}
-					}
-					return task.VerifyResult{}
+				return task.Outcome{Result: "fine", Session: "n1"}
+			}
+			w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
+				switch n := w.shell.count(); {
+				case tc.restart && n == tc.turn:
+					return untilStopped(stopped)(ctx, v)
+				case len(w.agent.turns) < len(tc.want):
+					return task.VerifyResult{ExitCode: 1, Error: "no"}
 				}
-				id := w.verified(nil)
-				if tc.restart {
-					<-stopped
-					if got := w.task(id); got.Phase != state.PhaseVerify || !got.PromptChanged {
-						t.Errorf("while the command runs: %+v", got)
-					}
-					w.reopen()
+				return task.VerifyResult{}
+			}
+			id := w.verified(nil)
+			if tc.restart {
+				<-stopped
+				if got := w.task(id); got.Phase != state.PhaseVerify || !got.PromptChanged {
+					t.Errorf("while the command runs: %+v", got)
 				}
-				w.expect(w.ended(id), state.Done, "")
-				if diff := cmp.Diff(tc.want, w.messages()); diff != "" {
-					t.Error(diff)
-				}
-			})
+				w.reopen()
+			}
+			w.expect(w.ended(id), state.Done, "")
+			if diff := cmp.Diff(tc.want, w.messages()); diff != "" {
+				t.Error(diff)
+			}
 		})
 	}
 }
@@ -554,28 +550,26 @@ func TestLoopPromptIsEditedInATurn(t *testing.T) {
 func TestLoopTakenOut(t *testing.T) {
 	t.Parallel()
 	for first, requeues := range map[string]int{"canceled": 0, "queued": 1} { // the run of a canceled one has ended when it is queued
-		t.Run(first, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				begun := make(chan string, 2)
-				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-					if w.shell.count() == 1 {
-						return untilStopped(begun)(ctx, v)
-					}
-					return task.VerifyResult{}
+		loops(t, first, func(t *testing.T, w *loopWorld) {
+			begun := make(chan string, 2)
+			w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
+				if w.shell.count() == 1 {
+					return untilStopped(begun)(ctx, v)
 				}
-				w.takeOver("## Task mine\n- status: queued\n- retries: 5\n- prompt: do it\n- verifyCommand: make test\n")
-				<-begun
-				w.takeOver("## Task mine\n- status: %s\n", first)
-				time.Sleep(time.Second) // the end of its run is recorded
-				if first == "canceled" {
-					w.expect(w.ended("mine"), state.Canceled, "")
-					w.takeOver("## Task mine\n- status: queued\n")
-				}
-				got := w.ended("mine")
-				if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || w.shell.count() != 2 || got.Iteration != 1 || got.Requeues != requeues {
-					t.Errorf("%d turns, %d commands: %+v", len(w.agent.turns), w.shell.count(), got)
-				}
-			})
+				return task.VerifyResult{}
+			}
+			w.takeOver("## Task mine\n- status: queued\n- retries: 5\n- prompt: do it\n- verifyCommand: make test\n")
+			<-begun
+			w.takeOver("## Task mine\n- status: %s\n", first)
+			time.Sleep(time.Second) // the end of its run is recorded
+			if first == "canceled" {
+				w.expect(w.ended("mine"), state.Canceled, "")
+				w.takeOver("## Task mine\n- status: queued\n")
+			}
+			got := w.ended("mine")
+			if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || w.shell.count() != 2 || got.Iteration != 1 || got.Requeues != requeues {
+				t.Errorf("%d turns, %d commands: %+v", len(w.agent.turns), w.shell.count(), got)
+			}
 		})
 	}
 }
@@ -598,48 +592,46 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 		all:                       {state.Failed, state.ClassVerify, 3, 3}, // and is written again
 		short:                     {state.Dead, state.ClassInterrupted, 3, 3},
 	} {
-		t.Run(edit, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				w.close()
-				w.cfg.MaxRetries = 2
-				w.openUnwatched()
-				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-					tasks := filepath.Join(w.dir, ledger.TasksName)
-					synctest.Wait() // as takeOver
-					switch edit {
-					case all:
-						if err := os.Remove(tasks); err != nil {
-							t.Error(err)
-						}
-						if _, err := w.c.Reconcile(context.Background(), false); err != nil {
-							t.Error(err)
-						}
-					case short: // and the command ends at once
-						if err := os.WriteFile(tasks, []byte(strings.Repeat("\n\n## Task "+v.TaskID+"\n- status: queued", w.shell.count())), 0o600); err != nil {
-							t.Error(err)
-						}
-					default:
-						w.takeOver("## Task %s\n%s\n- label: %d\n", v.TaskID, strings.ReplaceAll(edit, "ID", v.TaskID), w.shell.count())
+		loops(t, edit, func(t *testing.T, w *loopWorld) {
+			w.close()
+			w.cfg.MaxRetries = 2
+			w.openUnwatched()
+			w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
+				tasks := filepath.Join(w.dir, ledger.TasksName)
+				synctest.Wait() // as takeOver
+				switch edit {
+				case all:
+					if err := os.Remove(tasks); err != nil {
+						t.Error(err)
 					}
-					if ctx.Err() != nil {
-						return task.VerifyResult{Class: state.ClassCanceled, ExitCode: -1}
+					if _, err := w.c.Reconcile(context.Background(), false); err != nil {
+						t.Error(err)
 					}
-					return task.VerifyResult{ExitCode: 1, Error: "no"}
+				case short: // and the command ends at once
+					if err := os.WriteFile(tasks, []byte(strings.Repeat("\n\n## Task "+v.TaskID+"\n- status: queued", w.shell.count())), 0o600); err != nil {
+						t.Error(err)
+					}
+				default:
+					w.takeOver("## Task %s\n%s\n- label: %d\n", v.TaskID, strings.ReplaceAll(edit, "ID", v.TaskID), w.shell.count())
 				}
-				id := w.verified(nil)
-				time.Sleep(time.Minute) // it may end more than once
-				got := w.ended(id)
-				w.expect(got, want.status, want.reason)
-				if len(w.agent.turns) != want.turns || w.shell.count() != want.commands || got.Retries != 0 {
-					t.Errorf("%d turns, %d commands: %+v", len(w.agent.turns), w.shell.count(), got)
+				if ctx.Err() != nil {
+					return task.VerifyResult{Class: state.ClassCanceled, ExitCode: -1}
 				}
-				if told := strings.Contains(got.Note, "changed too often"); told != (edit == "- prompt: do that") {
-					t.Errorf("the note is %q", got.Note)
-				}
-				if text, err := os.ReadFile(filepath.Join(w.dir, ledger.TasksName)); err != nil || !strings.Contains(string(text), "## Task "+id) {
-					t.Errorf("tasks.md: %v\n%s", err, text)
-				}
-			})
+				return task.VerifyResult{ExitCode: 1, Error: "no"}
+			}
+			id := w.verified(nil)
+			time.Sleep(time.Minute) // it may end more than once
+			got := w.ended(id)
+			w.expect(got, want.status, want.reason)
+			if len(w.agent.turns) != want.turns || w.shell.count() != want.commands || got.Retries != 0 {
+				t.Errorf("%d turns, %d commands: %+v", len(w.agent.turns), w.shell.count(), got)
+			}
+			if told := strings.Contains(got.Note, "changed too often"); told != (edit == "- prompt: do that") {
+				t.Errorf("the note is %q", got.Note)
+			}
+			if text, err := os.ReadFile(filepath.Join(w.dir, ledger.TasksName)); err != nil || !strings.Contains(string(text), "## Task "+id) {
+				t.Errorf("tasks.md: %v\n%s", err, text)
+			}
 		})
 	}
 }
@@ -693,35 +685,33 @@ func TestLoopWaitsForItsAccount(t *testing.T) {
 		"it passes once":  {verify, []int{1, 0, 2, 0}, []string{"do it", prompt.MendIt}, true},
 		"another command": {func(w *loopWorld, id string) { w.takeOver("## Task %s\n- verifyCommand: make check\n", id) }, []int{1, 0}, []string{"do it", prompt.MendOn}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				ends := exits(tc.codes...)
-				w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-					if w.shell.count() == 1 {
-						w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Hour)))
-					}
-					return ends(ctx, v)
+		loops(t, name, func(t *testing.T, w *loopWorld) {
+			ends := exits(tc.codes...)
+			w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
+				if w.shell.count() == 1 {
+					w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Hour)))
 				}
-				w.agent.do = answer("fine")
-				begun, id := time.Now(), w.verified(nil)
-				time.Sleep(time.Minute)
-				if why, _ := w.c.Why(id); !strings.Contains(why, "account demo") {
-					t.Errorf("why: %s", why)
-				}
-				tc.meanwhile(w, id)
-				got := w.ended(id)
-				w.expect(got, state.Done, "")
-				if got.Iteration != len(tc.turns) || time.Since(begun) > time.Hour != tc.waits || w.shell.count() != len(tc.codes) || got.LimitWaits != 0 || got.Retries != 0 || got.Attempt != 1 {
-					t.Errorf("%d commands: %+v", w.shell.count(), got)
-				}
-				if diff := cmp.Diff(tc.turns, w.messages()); diff != "" {
-					t.Error(diff)
-				}
-				last := w.agent.turns[len(tc.turns)-1]
-				if sent, _ := os.ReadFile(last.Prompt); strings.Contains(string(sent), "## Note") {
-					t.Errorf("nothing was cut off, but it was told\n%s", sent)
-				}
-			})
+				return ends(ctx, v)
+			}
+			w.agent.do = answer("fine")
+			begun, id := time.Now(), w.verified(nil)
+			time.Sleep(time.Minute)
+			if why, _ := w.c.Why(id); !strings.Contains(why, "account demo") {
+				t.Errorf("why: %s", why)
+			}
+			tc.meanwhile(w, id)
+			got := w.ended(id)
+			w.expect(got, state.Done, "")
+			if got.Iteration != len(tc.turns) || time.Since(begun) > time.Hour != tc.waits || w.shell.count() != len(tc.codes) || got.LimitWaits != 0 || got.Retries != 0 || got.Attempt != 1 {
+				t.Errorf("%d commands: %+v", w.shell.count(), got)
+			}
+			if diff := cmp.Diff(tc.turns, w.messages()); diff != "" {
+				t.Error(diff)
+			}
+			last := w.agent.turns[len(tc.turns)-1]
+			if sent, _ := os.ReadFile(last.Prompt); strings.Contains(string(sent), "## Note") {
+				t.Errorf("nothing was cut off, but it was told\n%s", sent)
+			}
 		})
 	}
 }
@@ -737,28 +727,26 @@ func TestLoopPassesInABackoff(t *testing.T) {
 		"at the second try": {[]int{1, 1, 0, 0}, 0, 2 * time.Minute},
 		"before its time":   {[]int{1, 0, 0}, 3 * time.Hour, 4 * time.Hour},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				w.close()
-				w.cfg.BackoffBase, w.cfg.BackoffMax = time.Hour, time.Hour
-				w.openUnwatched()
-				w.shell.do = exits(tc.codes...)
-				w.outcomes(task.Outcome{Result: "fine", Session: "n1"}, task.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"})
-				begun, id := time.Now(), w.verified(nil)
-				time.Sleep(time.Minute)
-				if tc.at > 0 {
-					w.takeOver("## Task %s\n- notBefore: %s\n", id, state.FormatTime(begun.Add(tc.at)))
+		loops(t, name, func(t *testing.T, w *loopWorld) {
+			w.close()
+			w.cfg.BackoffBase, w.cfg.BackoffMax = time.Hour, time.Hour
+			w.openUnwatched()
+			w.shell.do = exits(tc.codes...)
+			w.outcomes(task.Outcome{Result: "fine", Session: "n1"}, task.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"})
+			begun, id := time.Now(), w.verified(nil)
+			time.Sleep(time.Minute)
+			if tc.at > 0 {
+				w.takeOver("## Task %s\n- notBefore: %s\n", id, state.FormatTime(begun.Add(tc.at)))
+			}
+			for range len(tc.codes) - 2 {
+				if _, err := w.c.Verify(w.t.Context(), id, "client"); err != nil {
+					t.Error(err)
 				}
-				for range len(tc.codes) - 2 {
-					if _, err := w.c.Verify(w.t.Context(), id, "client"); err != nil {
-						t.Error(err)
-					}
-				}
-				w.expect(w.ended(id), state.Done, "")
-				if took := time.Since(begun); took < tc.at || took > tc.most || len(w.agent.turns) != 2 {
-					t.Errorf("%d turns, after %s", len(w.agent.turns), took)
-				}
-			})
+			}
+			w.expect(w.ended(id), state.Done, "")
+			if took := time.Since(begun); took < tc.at || took > tc.most || len(w.agent.turns) != 2 {
+				t.Errorf("%d turns, after %s", len(w.agent.turns), took)
+			}
 		})
 	}
 }
@@ -778,19 +766,17 @@ func TestLoopClasses(t *testing.T) {
 		{task.VerifyResult{Class: state.ClassExit, ExitCode: -1, Error: "could not be started"}, state.Failed, state.ClassExit, ""},
 		{task.VerifyResult{Class: state.ClassInterrupted, ExitCode: -1, Error: "gate"}, state.Dead, state.ClassInterrupted, ""},
 	} {
-		t.Run(tc.res.Error, func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				w.shell.do = func(context.Context, task.VerifyRun) task.VerifyResult { return tc.res }
-				got := w.ended(w.verified(func(s *task.TaskSpec) { s.MaxIterations = 1 }))
-				w.expect(got, tc.status, tc.reason)
-				code := ""
-				if got.VerifyExitCode != nil {
-					code = fmt.Sprint(*got.VerifyExitCode)
-				}
-				if code != tc.code || len(w.agent.turns) != 1 || got.Error != tc.res.Error {
-					t.Errorf("exit code %q, %d turns: %+v", code, len(w.agent.turns), got)
-				}
-			})
+		loops(t, tc.res.Error, func(t *testing.T, w *loopWorld) {
+			w.shell.do = func(context.Context, task.VerifyRun) task.VerifyResult { return tc.res }
+			got := w.ended(w.verified(func(s *task.TaskSpec) { s.MaxIterations = 1 }))
+			w.expect(got, tc.status, tc.reason)
+			code := ""
+			if got.VerifyExitCode != nil {
+				code = fmt.Sprint(*got.VerifyExitCode)
+			}
+			if code != tc.code || len(w.agent.turns) != 1 || got.Error != tc.res.Error {
+				t.Errorf("exit code %q, %d turns: %+v", code, len(w.agent.turns), got)
+			}
 		})
 	}
 }
@@ -916,32 +902,30 @@ func TestLoopCrash(t *testing.T) {
 		{nil, 1, 1, 0},                              // verify
 		{nil, 0, 0, 0},                              // done
 	} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			inLoop(t, func(w *loopWorld) {
-				w.close()
-				journal := firstRecords(t, whole, id, n+1)
-				err := errors.Join(os.WriteFile(filepath.Join(w.dir, ledger.JournalName), journal, 0o600), os.Remove(filepath.Join(w.dir, ledger.TasksName)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.shell.do = secondRound
-				looked := 0
-				w.cfg.FindSession = func(string, string) (string, bool) {
-					looked++
-					return "", false
-				}
-				w.openUnwatched()
-				got := w.ended(id)
-				if looked != want.looked {
-					t.Errorf("looked for a session %d times, want %d", looked, want.looked)
-				}
-				if w.expect(got, state.Done, ""); got.Attempt != 1 || got.Retries != want.retries || got.Iteration != 2 || got.Result != "fine" {
-					t.Errorf("%+v", got)
-				}
-				if diff := cmp.Diff(want.turns, w.messages()); diff != "" || w.shell.count() != want.commands {
-					t.Errorf("%d commands, sent: %s", w.shell.count(), diff)
-				}
-			})
+		loops(t, fmt.Sprint(n), func(t *testing.T, w *loopWorld) {
+			w.close()
+			journal := firstRecords(t, whole, id, n+1)
+			err := errors.Join(os.WriteFile(filepath.Join(w.dir, ledger.JournalName), journal, 0o600), os.Remove(filepath.Join(w.dir, ledger.TasksName)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.shell.do = secondRound
+			looked := 0
+			w.cfg.FindSession = func(string, string) (string, bool) {
+				looked++
+				return "", false
+			}
+			w.openUnwatched()
+			got := w.ended(id)
+			if looked != want.looked {
+				t.Errorf("looked for a session %d times, want %d", looked, want.looked)
+			}
+			if w.expect(got, state.Done, ""); got.Attempt != 1 || got.Retries != want.retries || got.Iteration != 2 || got.Result != "fine" {
+				t.Errorf("%+v", got)
+			}
+			if diff := cmp.Diff(want.turns, w.messages()); diff != "" || w.shell.count() != want.commands {
+				t.Errorf("%d commands, sent: %s", w.shell.count(), diff)
+			}
 		})
 	}
 }

@@ -110,36 +110,34 @@ func TestNothingStartsAgainstAChangeOfItsBatch(t *testing.T) {
 		{name: "a turn of a verify loop and auth", task: 0, loop: true, closes: names(account, state.KeyHold, "true"), change: ends(state.ClassAuth)},
 	} {
 		for _, order := range []string{"first", "last"} {
-			t.Run(tc.name+" "+order, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newBatchWorld(t, tc.loop)
-					if tc.workers > 0 {
-						w.cfg.MaxWorkers = tc.workers
+			bubble(t, tc.name+" "+order, func(t *testing.T) {
+				w := newBatchWorld(t, tc.loop)
+				if tc.workers > 0 {
+					w.cfg.MaxWorkers = tc.workers
+				}
+				w.begin(tc.lane, tc.loop)
+				start := func() { w.c.Dispatch() }
+				if tc.loop {
+					start = func() { w.verdict <- 1; <-w.verified }
+				}
+				changes := []func(){func() { tc.change(w) }, start}
+				if order == "last" {
+					changes[0], changes[1] = changes[1], changes[0]
+				}
+				before := len(w.sections())
+				w.inOneBatch(changes...)
+				closed, started := false, false
+				for _, s := range w.sections()[before:] {
+					is := startsOf(taskID(tc.task))(&s)
+					if closed && is {
+						t.Errorf("task %d starts behind the change that forbids it", tc.task)
 					}
-					w.begin(tc.lane, tc.loop)
-					start := func() { w.c.Dispatch() }
-					if tc.loop {
-						start = func() { w.verdict <- 1; <-w.verified }
-					}
-					changes := []func(){func() { tc.change(w) }, start}
-					if order == "last" {
-						changes[0], changes[1] = changes[1], changes[0]
-					}
-					before := len(w.sections())
-					w.inOneBatch(changes...)
-					closed, started := false, false
-					for _, s := range w.sections()[before:] {
-						is := startsOf(taskID(tc.task))(&s)
-						if closed && is {
-							t.Errorf("task %d starts behind the change that forbids it", tc.task)
-						}
-						closed, started = closed || tc.closes(&s), started || is
-					}
-					if order == "first" && !closed || order == "last" && !started {
-						t.Errorf("the change was made: %v; the task was started: %v", closed, started)
-					}
-					w.end()
-				})
+					closed, started = closed || tc.closes(&s), started || is
+				}
+				if order == "first" && !closed || order == "last" && !started {
+					t.Errorf("the change was made: %v; the task was started: %v", closed, started)
+				}
+				w.end()
 			})
 		}
 	}

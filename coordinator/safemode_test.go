@@ -31,30 +31,35 @@ func TestSafeMode(t *testing.T) {
 		{"five, with a clean end", 5, time.Second, 3, 5, false},
 		{"turned off", 5, time.Second, 0, 0, false},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.cfg.CrashLoop, w.cfg.MaxRetries = tc.limit, 5
-				w.hangs()
+		bubble(t, tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.CrashLoop, w.cfg.MaxRetries = tc.limit, 5
+			w.hangs()
+			w.openUnwatched()
+			id := w.submit(task.TaskSpec{Prompt: "p"}).ID
+			for n := 1; n <= tc.deaths; n++ {
+				time.Sleep(tc.life)
+				if w = w.dies(n == tc.clean); n < tc.deaths {
+					w.openUnwatched()
+				}
+			}
+			w.agent.do = answer("fine")
+			w.openUnwatched()
+			time.Sleep(time.Minute)
+			if h := w.c.Health(); h.Paused != tc.safe || strings.Contains(h.PauseWhy, "safe mode") != tc.safe {
+				t.Errorf("paused %v: %s", h.Paused, h.PauseWhy)
+			}
+			if tc.safe {
+				w.close()
 				w.openUnwatched()
-				id := w.submit(task.TaskSpec{Prompt: "p"}).ID
-				for n := 1; n <= tc.deaths; n++ {
-					time.Sleep(tc.life)
-					if w = w.dies(n == tc.clean); n < tc.deaths {
-						w.openUnwatched()
-					}
+				more := w.submit(task.TaskSpec{Prompt: "more", Parallel: true}).ID
+				if why := w.why(more); !strings.Contains(why, "safe mode: 5 masters died") || len(w.agent.turns) > 0 || w.task(id).Status != state.Queued {
+					t.Errorf("%d runs; why: %s", len(w.agent.turns), why)
 				}
-				w.agent.do = answer("fine")
-				w.openUnwatched()
-				time.Sleep(time.Minute)
-				if h := w.c.Health(); h.Paused != tc.safe || strings.Contains(h.PauseWhy, "safe mode") != tc.safe {
-					t.Errorf("paused %v: %s", h.Paused, h.PauseWhy)
-				}
-				if tc.safe {
-					w.resumes(id)
-				}
-				w.expect(w.ended(id), state.Done, "")
-			})
+				fatal(t, w.c.Resume(t.Context(), "client"))
+				w.expect(w.ended(more), state.Done, "")
+			}
+			w.expect(w.ended(id), state.Done, "")
 		})
 	}
 }
@@ -80,26 +85,4 @@ func (w *world) dies(cleanly bool) *world {
 		w.close()
 	}
 	return next
-}
-
-// resumes expects that a master in safe mode takes tasks in, says why it starts none,
-// still does so after a restart, and goes on after resume.
-func (w *world) resumes(id string) {
-	w.t.Helper()
-	more := w.submit(task.TaskSpec{Prompt: "more", Parallel: true}).ID
-	for range 2 {
-		why, err := w.c.Why(more)
-		if err != nil || !strings.Contains(why, "safe mode: 5 masters died") || !strings.HasSuffix(why, "stint resume") || len(w.agent.turns) > 0 {
-			w.t.Errorf("%d runs; why: %s, %v", len(w.agent.turns), why, err)
-		}
-		w.close()
-		w.openUnwatched()
-	}
-	if got := w.task(id); got.Status != state.Queued {
-		w.t.Errorf("the task that ran is %s", got.Status)
-	}
-	if err := w.c.Resume(context.Background(), "client"); err != nil {
-		w.t.Error(err)
-	}
-	w.expect(w.ended(more), state.Done, "")
 }

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,11 +26,13 @@ type gitWorld struct {
 
 const soundTest = "package calc\n\nfunc TestAdd(t *testing.T) {\n\tif add(1, 2) != 3 {\n\t\tt.Fatal()\n\t}\n}\n"
 
+const gitCommit = "git -c user.name=ana -c user.email=ana@localhost commit -q"
+
 func newGitWorld(t *testing.T) *gitWorld {
 	w := &gitWorld{world: newWorld(t), checks: []task.VerifyResult{{}}}
 	w.cfg.Shell, w.cfg.MaxIterations = w, 3
 	w.write("calc_test.go", soundTest)
-	w.run("git init -q && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm start")
+	w.run("git init -q && git add . && " + gitCommit + " -m start")
 	return w
 }
 
@@ -73,15 +74,11 @@ func (w *gitWorld) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResu
 	return task.VerifyResult{}
 }
 
-// deletes makes the agent delete the test in the turns with these numbers, from 0.
-func (w *gitWorld) deletes(turns ...int) {
-	n := -1
+// does makes the agent run one of these commands in each of its first turns.
+func (w *gitWorld) does(commands ...string) {
 	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-		n++
-		for _, turn := range turns {
-			if turn == n {
-				w.run("rm calc_test.go")
-			}
+		if n := len(w.agent.turns); n <= len(commands) {
+			w.run(commands[n-1])
 		}
 		return task.Outcome{Result: "Mended.", Session: "native-1"}
 	}
@@ -110,35 +107,34 @@ var failedCheck = task.VerifyResult{ExitCode: 1, Error: "the verify command ende
 // the task; what the user had changed before is no agent's doing.
 func TestDeletedTestsAreFound(t *testing.T) {
 	t.Parallel()
+	const once, twice = "git-before git-after git-diff", "git-before git-after git-diff git-after git-diff"
 	for name, c := range map[string]struct {
-		deletes []int
-		checks  []task.VerifyResult
-		spec    func(*task.TaskSpec)
-		want    string
-		calls   string
+		does        []string
+		checks      []task.VerifyResult
+		spec        func(*task.TaskSpec)
+		want, calls string
 	}{
-		"honest":            {nil, []task.VerifyResult{{}}, nil, "", "git-before git-after git-diff"},
-		"in the first turn": {[]int{0}, []task.VerifyResult{failedCheck, {}}, nil, "tests-deleted", "git-before git-after git-diff"},
-		"in the last turn":  {[]int{1}, []task.VerifyResult{failedCheck, {}}, nil, "tests-deleted", "git-before git-after git-diff"},
-		"never passed":      {[]int{0}, []task.VerifyResult{failedCheck}, nil, "tests-deleted", "git-before git-after git-diff"},
+		"honest":            {nil, []task.VerifyResult{{}}, nil, "", once},
+		"in the first turn": {[]string{"rm calc_test.go"}, []task.VerifyResult{failedCheck, {}}, nil, "tests-deleted", once},
+		"in the last turn":  {[]string{"", "rm calc_test.go"}, []task.VerifyResult{failedCheck, {}}, nil, "tests-deleted", once},
+		"never passed":      {[]string{"rm calc_test.go"}, []task.VerifyResult{failedCheck}, nil, "tests-deleted", once},
 		"second attempt": {
-			[]int{0},
+			[]string{"rm calc_test.go"},
 			[]task.VerifyResult{failedCheck, failedCheck, failedCheck, {}},
-			func(s *task.TaskSpec) { s.MaxAttempts = 2 }, "tests-deleted", "git-before git-after git-diff git-after git-diff",
+			func(s *task.TaskSpec) { s.MaxAttempts = 2 }, "tests-deleted", twice,
 		},
-		"no verify command": {[]int{0}, nil, func(s *task.TaskSpec) { s.VerifyCommand = "" }, "", ""},
+		"no verify command": {[]string{"rm calc_test.go"}, nil, func(s *task.TaskSpec) { s.VerifyCommand = "" }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitWorld(t)
 			w.write("other_test.go", soundTest)
-			w.run("git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm more && rm other_test.go") // by the user, not committed
-			w.deletes(c.deletes...)
+			w.run("git add . && " + gitCommit + " -m more && rm other_test.go") // by the user, not committed
+			w.does(c.does...)
 			if c.checks != nil {
 				w.checks = c.checks
 			}
 			w.open()
 			got := w.verified(c.spec)
-			w.close()
 			if kinds(got) != c.want || strings.Join(w.gitCalls, " ") != c.calls {
 				t.Errorf("the findings are %v, git was called for %v", got.Findings, w.gitCalls)
 			}
@@ -165,7 +161,7 @@ func TestSnapshotSurvivesACrash(t *testing.T) {
 	next := newGitWorld(t)
 	next.copies(w.world)
 	w.close()
-	next.deletes()
+	next.does()
 	next.open()
 	got := next.wait(id)
 	next.close()
@@ -189,7 +185,7 @@ func TestSnapshotOfATaskQueuedByHand(t *testing.T) {
 	t.Parallel()
 	w := newGitWorld(t)
 	w.cfg.MaxIterations, w.checks = 1, []task.VerifyResult{failedCheck, {}}
-	w.deletes()
+	w.does()
 	w.open()
 	got := w.verified(nil)
 	w.expect(got, state.Failed, state.ClassVerify)
@@ -233,7 +229,7 @@ func TestGitDoesNoHarm(t *testing.T) {
 				w.run(c.setup)
 			}
 			w.git = c.git
-			w.deletes(0)
+			w.does("rm calc_test.go")
 			w.open()
 			got := w.verified(nil)
 			w.expect(got, state.Done, "")
@@ -260,14 +256,14 @@ func TestChangesOfAnAttempt(t *testing.T) {
 		"moved into a new file": {"", "mv calc_test.go more_test.go; echo package calc >calc_test.go", "", ""},
 		"renamed away":          {"", "mv calc_test.go calc_test.go.off", "tests-deleted", ""},
 		"gone":                  {"", "rm calc_test.go", "tests-deleted", ""},
-		"gone and committed":    {"", "git rm -q calc_test.go && git -c user.name=ana -c user.email=ana@localhost commit -qm gone", "tests-deleted", ""},
+		"gone and committed":    {"", "git rm -q calc_test.go && " + gitCommit + " -m gone", "tests-deleted", ""},
 		"a new file":            {"", "echo package calc >calc.go", "", ""},
 		"a strange new file":    {"", "echo x >\"$(printf 'a\\nb \"é')\"", "", ""},
 		"a new directory":       {"", "mkdir -p 'a b/:(top)*' && echo x >'a b/:(top)*/y.go'", "", ""},
 		"nothing":               {"", "touch -t 202001010000 calc_test.go", "", nothing},
 		"untracked before":      {"echo x >calc.go; echo x >'a \"b\" é.go'; echo x >\"$(printf 'a\\nb')\"; git init -q nested; echo x >nested/y", "echo y >>calc.go", "", nothing},
 		"a new repository":      {"", "git init -q 'nested é'; echo x >'nested é/y'", "", nothing},
-		"ignored":               {"echo '*.log' >.gitignore && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm i", "echo x >a.log", "", nothing},
+		"ignored":               {"echo '*.log' >.gitignore && git add . && " + gitCommit + " -m i", "echo x >a.log", "", nothing},
 		"changed before":        {"echo >>calc_test.go", "", "", nothing},
 		"no commit yet":         {"rm -rf .git && git init -q", "rm calc_test.go", "", nothing},
 		"in the index alone":    {"rm -rf .git && git init -q && git add .", "rm calc_test.go", "tests-deleted", ""},
@@ -275,11 +271,7 @@ func TestChangesOfAnAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newGitWorld(t)
 			w.run(c.before)
-			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-				w.run(c.does)
-				w.run("git status --porcelain >../before")
-				return task.Outcome{Result: "Mended.", Session: "native-1"}
-			}
+			w.does(c.does + "\ngit status --porcelain >../before")
 			w.open()
 			got := w.verified(nil)
 			w.close()
@@ -299,11 +291,8 @@ func TestChangesOfTheWorkspace(t *testing.T) {
 	t.Parallel()
 	for workspace, want := range map[string]string{"": "tests-deleted", "sub": "tests-deleted", "other": ""} {
 		w := newGitWorld(t)
-		w.run(`mkdir sub other && cp calc_test.go sub && cp calc_test.go other && git add . && git -c user.name=ana -c user.email=ana@localhost commit -qm sub`)
-		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-			w.run("rm sub/calc_test.go")
-			return task.Outcome{Result: "Mended.", Session: "native-1"}
-		}
+		w.run("mkdir sub other && cp calc_test.go sub && cp calc_test.go other && git add . && " + gitCommit + " -m sub")
+		w.does("rm sub/calc_test.go")
 		w.open()
 		got := w.verified(func(s *task.TaskSpec) { s.Workspace = filepath.Join(w.work, workspace) })
 		w.close()
@@ -316,100 +305,69 @@ func TestChangesOfTheWorkspace(t *testing.T) {
 // TestUnknownChangesAreTold in the log, and are not taken for none.
 func TestUnknownChangesAreTold(t *testing.T) {
 	t.Parallel()
-	for name, does := range map[string]string{
-		"the snapshot is gone": "rm -rf .git/objects/* && git init -q && rm calc_test.go",
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newGitWorld(t)
-			w.write("calc.go", "package calc\n")
-			w.run("git add .") // so that the snapshot is a commit of its own
-			var told atomic.Bool
-			w.cfg.Log = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {
-				if strings.Contains(string(line), "the changes of a checkout are not known") {
-					told.Store(true)
-				}
-			}), nil))
-			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-				w.run(does)
-				return task.Outcome{Result: "Mended.", Session: "native-1"}
-			}
-			w.open()
-			got := w.verified(nil)
-			w.close()
-			if kinds(got) != "" || !told.Load() {
-				t.Errorf("told: %v, findings %v", told.Load(), got.Findings)
-			}
-		})
-	}
-}
-
-// TestSnapshotOfAWait: while a task waits for its account or the network, the checkout
-// is the user's, and what happens there no agent's doing.
-func TestSnapshotOfAWait(t *testing.T) {
-	t.Parallel()
 	w := newGitWorld(t)
-	turns := 0
-	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-		if turns++; turns == 1 {
-			w.run("rm calc_test.go") // by the user, meanwhile
-			return task.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Error: "429", RetryAt: time.Now()}
-		}
-		return task.Outcome{Result: "Mended.", Session: "native-1"}
-	}
+	w.write("calc.go", "package calc\n")
+	w.run("git add .") // so that the snapshot is a commit of its own
+	log := &lines{}
+	w.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	w.does("rm -rf .git/objects/* && git init -q && rm calc_test.go") // with the snapshot
 	w.open()
 	got := w.verified(nil)
 	w.close()
-	if kinds(got) != "" || turns != 2 {
-		t.Errorf("%d turns, findings %v", turns, got.Findings)
+	if kinds(got) != "" || !strings.Contains(log.String(), "the changes of a checkout are not known") {
+		t.Errorf("told: %s, findings %v", log, got.Findings)
 	}
 }
 
 // TestSnapshotOfALaterRound: a round that had to wait goes on from the snapshot of the
 // first one, also with another prompt, and a run that never began leaves nothing. In
-// another checkout it has one of its own.
+// another checkout it has one of its own. While a task waits for its first turn, what
+// happens in the checkout is no agent's doing.
 func TestSnapshotOfALaterRound(t *testing.T) {
 	t.Parallel()
-	for _, why := range []string{"cools down", "limited", "reworded", "moved", "moved and reworded"} {
-		limited, deletes := why == "limited", 2
-		if why == "reworded" {
-			deletes = 1
-		}
-		w := newGitWorld(t)
-		w.checks = []task.VerifyResult{failedCheck, {}}
-		turns := 0
-		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-			if turns++; turns == deletes {
-				w.run("rm calc_test.go")
-				if limited {
-					return task.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Session: "native-1", RetryAt: time.Now()}
+	for why, deletes := range map[string]int{"first turn limited": 1, "cools down": 2, "limited": 2, "reworded": 1, "moved": 2, "moved and reworded": 2} {
+		t.Run(why, func(t *testing.T) {
+			limited, want := strings.HasSuffix(why, "limited"), "tests-deleted"
+			w := newGitWorld(t)
+			w.checks = []task.VerifyResult{failedCheck, {}}
+			if why == "first turn limited" {
+				w.checks, want = w.checks[1:], ""
+			}
+			turns := 0
+			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+				if turns++; turns == deletes {
+					w.run("rm calc_test.go")
+					if limited {
+						return task.Outcome{Class: state.ClassRateLimited, ExitCode: -1, Session: "native-1", RetryAt: time.Now()}
+					}
 				}
+				return task.Outcome{Result: "Mended.", Session: "native-1"}
 			}
-			return task.Outcome{Result: "Mended.", Session: "native-1"}
-		}
-		w.cfg.Shell = &fakeShell{do: func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-			if v.Command != "make test" || turns != 1 || limited {
+			w.cfg.Shell = &fakeShell{do: func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
+				if v.Command != "make test" || turns != 1 || limited {
+					return w.Verify(ctx, v)
+				}
+				if strings.Contains(why, "moved") {
+					w.work = newGitWorld(t).work
+					w.run(gitCommit + " --amend --reset-author -m other")
+					w.takeOver("## Task %s\n- workspace: %s\n", v.TaskID, w.work)
+				}
+				if strings.Contains(why, "reworded") {
+					w.takeOver("## Task %s\n- prompt: do that\n", v.TaskID)
+				}
+				w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Second)))
 				return w.Verify(ctx, v)
+			}}
+			w.open()
+			got := w.verified(nil)
+			w.close()
+			if kinds(got) != want {
+				t.Errorf("the findings are %v", got.Findings)
 			}
-			if strings.Contains(why, "moved") {
-				w.work = newGitWorld(t).work
-				w.run("git -c user.name=ben -c user.email=ben@localhost commit -q --amend --reset-author -m other")
-				w.takeOver("## Task %s\n- workspace: %s\n", v.TaskID, w.work)
+			if dirs, err := os.ReadDir(filepath.Join(w.dir, "runs")); err != nil || len(dirs) != len(got.Steps) {
+				t.Errorf("%d directories for %d runs, %v", len(dirs), len(got.Steps), err)
 			}
-			if strings.Contains(why, "reworded") {
-				w.takeOver("## Task %s\n- prompt: do that\n", v.TaskID)
-			}
-			w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Second)))
-			return w.Verify(ctx, v)
-		}}
-		w.open()
-		got := w.verified(nil)
-		w.close()
-		if kinds(got) != "tests-deleted" {
-			t.Errorf("%s: the findings are %v", why, got.Findings)
-		}
-		if dirs, err := os.ReadDir(filepath.Join(w.dir, "runs")); err != nil || len(dirs) != len(got.Steps) {
-			t.Errorf("%s: %d directories for %d runs, %v", why, len(dirs), len(got.Steps), err)
-		}
+		})
 	}
 }
 
@@ -469,7 +427,7 @@ func TestGitWritesThroughNoLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.cfg.Shell = linkingShell{w, canary}
-	w.deletes(0)
+	w.does("rm calc_test.go")
 	w.open()
 	got := w.verified(nil)
 	w.close()
