@@ -22,12 +22,35 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 		return state.Task{}, err
 	}
 	for again := false; ; again = true {
-		run, err := a.cancelWaiting(ctx, id, by)
+		run := "" // of one that is running
+		err := a.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
+			t, err := queue.PeekIn(st, id)
+			if err != nil {
+				return err
+			}
+			switch {
+			case t.Status == state.Running:
+				run = t.RunID
+			case t.Status.Terminal():
+				return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s has ended already: %s", id, t.Status), Hint: "stint show " + id}
+			default:
+				r := &ledger.Record{Kind: ledger.KindTask, ID: id}
+				tx.Append(r.Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
+					Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
+			}
+			return nil
+		})
 		if again && errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 			return a.Whole(id) // it has ended meanwhile
 		}
 		if err == nil && run != "" {
-			err = a.cancelRun(ctx, id, run, by)
+			a.live.Cancel(id, cancelBy(by))
+			limit := queue.EndLimit(a.Config.Grace)
+			limited, stop := context.WithTimeoutCause(ctx, limit, &task.Error{
+				Code: task.CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
+			})
+			_, err = a.Until(limited, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
+			stop()
 		}
 		if err != nil {
 			return state.Task{}, err
@@ -37,43 +60,8 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 			return t, err
 		}
 		// The run ended and left the task in the queue, or at its next step: it was
-		// interrupted just then, or belonged to a master before this one.
+		// interrupted just then, or belonged to a master before this one, and another has begun.
 	}
-}
-
-// cancelWaiting cancels a task that waits, or names the run of one that is running.
-func (a *Admission) cancelWaiting(ctx context.Context, id, by string) (run string, err error) {
-	err = a.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
-		t, err := queue.PeekIn(st, id)
-		if err != nil {
-			return err
-		}
-		switch {
-		case t.Status == state.Running:
-			run = t.RunID
-		case t.Status.Terminal():
-			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s has ended already: %s", id, t.Status), Hint: "stint show " + id}
-		default:
-			r := &ledger.Record{Kind: ledger.KindTask, ID: id}
-			tx.Append(r.Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
-				Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
-		}
-		return nil
-	})
-	return run, err
-}
-
-// cancelRun ends a run of a task and waits for its end. Another run may have begun
-// by then: one of a master before this one is put back and started anew at once.
-func (a *Admission) cancelRun(ctx context.Context, id, run, by string) error {
-	a.live.Cancel(id, cancelBy(by))
-	limit := queue.EndLimit(a.Config.Grace)
-	ctx, stop := context.WithTimeoutCause(ctx, limit, &task.Error{
-		Code: task.CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
-	})
-	defer stop()
-	_, err := a.Until(ctx, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
-	return err
 }
 
 // cancelBy is ErrCanceled with who asked for it.

@@ -80,13 +80,10 @@ func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
 	if e.given, err = task.ReadPatch(p.Fields, &e.now.TaskSpec); err != nil {
 		return nil, err
 	}
-	for _, fill := range []func() error{e.checkChanged, e.fillPlace, e.fillAgent, e.fillRest} {
-		if err := fill(); err != nil {
-			return nil, err
-		}
+	if err := e.checkChanged(); err != nil {
+		return nil, err
 	}
-	e.compare()
-	return e, nil
+	return e, e.fill()
 }
 
 // specOf returns the fields of a task that can be edited, as a spec has them.
@@ -131,67 +128,57 @@ func (e *edit) checkChanged() error {
 	return e.in.checkNotPast(&changed)
 }
 
-// fillPlace finds the lane: a task of no session goes with its workspace, and one that
-// leaves its session goes to the lane of its directory.
-func (e *edit) fillPlace() error {
-	s := &e.now
+// fill completes the task as for a new one where the patch leaves something open, and notes
+// what differs from the task as it was.
+func (e *edit) fill() error {
+	s, a := &e.now, e.in.a
 	if e.isChanged(state.KeyWorkspace) {
 		if err := e.in.checkPlace(s); err != nil {
 			return err
 		}
 	} else if s.Workspace != "" && (e.given[state.KeySessionKey] != "" || e.isChanged(state.KeyAgent)) {
-		s.root = e.in.a.lookAt(s.Workspace).lane()
+		s.root = a.lookAt(s.Workspace).lane()
 	}
+	// A task of no session goes with its workspace, and one that leaves its session goes to the
+	// lane of its directory.
 	inDirectory := strings.HasPrefix(s.SessionKey, state.LanePrefixDir) && e.isChanged(state.KeyWorkspace)
 	if (s.SessionKey == "" && e.given[state.KeySessionKey] != "" || inDirectory) && s.root != "" {
 		s.SessionKey = state.LanePrefixDir + s.root
 	}
-	return nil
-}
-
-// fillAgent finds the agent and the model. Those of another agent mean nothing to it.
-func (e *edit) fillAgent() error {
 	if e.isChanged(state.KeyAgent) {
-		s := submission{TaskSpec: task.TaskSpec{Agent: e.now.Agent}, root: e.now.root}
-		if task.IsNamedLane(e.now.SessionKey) {
-			s.SessionKey = e.now.SessionKey
+		agent := submission{TaskSpec: task.TaskSpec{Agent: s.Agent}, root: s.root}
+		if task.IsNamedLane(s.SessionKey) {
+			agent.SessionKey = s.SessionKey
 		}
-		if err := e.in.checkAgent(&s); err != nil {
+		if err := e.in.checkAgent(&agent); err != nil {
 			return err
 		}
-		e.now.Agent = s.Agent
+		s.Agent = agent.Agent
 	}
-	if _, named := e.given[state.KeyModel]; !named && !e.isChanged(state.KeyAgent) {
-		return nil
-	} else if !named {
-		e.now.Model = ""
+	if _, hasModel := e.given[state.KeyModel]; hasModel || e.isChanged(state.KeyAgent) {
+		if !hasModel { // that of another agent means nothing to it
+			s.Model = ""
+		}
+		s.Model = cmp.Or(s.Model, a.Workspace(s.Workspace).Models[s.Agent])
 	}
-	e.now.Model = cmp.Or(e.now.Model, e.in.a.Workspace(e.now.Workspace).Models[e.now.Agent])
-	return nil
-}
-
-// fillRest checks the fallback and gives the resume policy where it is unset.
-func (e *edit) fillRest() error {
-	if e.now.Resume == "" && e.given[state.KeyResume] != "" {
-		e.now.Resume = e.in.a.resumeOf(&e.now)
+	if s.Resume == "" && e.given[state.KeyResume] != "" {
+		s.Resume = a.resumeOf(s)
 	}
-	if !e.isChanged(state.KeyFallback) {
-		return nil
-	}
-	e.now.named = true // so that nothing is filled in from the configuration
-	return e.in.a.fillFallback(&e.now)
-}
-
-// compare notes what differs from the task.
-func (e *edit) compare() {
-	for _, field := range task.EditableFields() {
-		if field != state.KeyAfter && e.isChanged(field) {
-			e.changes.Add(field, task.FieldText(&e.now.TaskSpec, field))
+	if e.isChanged(state.KeyFallback) {
+		s.named = true // so that nothing is filled in from the configuration
+		if err := a.fillFallback(s); err != nil {
+			return err
 		}
 	}
-	if e.was.Hold && !e.now.Hold && e.was.Note != "" {
+	for _, field := range task.EditableFields() {
+		if field != state.KeyAfter && e.isChanged(field) {
+			e.changes.Add(field, task.FieldText(&s.TaskSpec, field))
+		}
+	}
+	if e.was.Hold && !s.Hold && e.was.Note != "" {
 		e.changes.Add(state.KeyNote, "") // it says why the task was held
 	}
+	return nil
 }
 
 // record appends what is changed, if anything is. The log may call it more than once.

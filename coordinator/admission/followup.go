@@ -52,14 +52,26 @@ func (a *Admission) agentOf(t *state.Task) string {
 // there are none where nothing is to follow. If what is to follow cannot be queued,
 // it says so in rec. It is called on the log's goroutine, before rec is appended.
 func (a *Admission) FollowUp(st *fold.State, rec *ledger.Record, findings []state.Issue, places map[string]*Place) *ledger.Tx {
-	trigger := triggerOf(rec, findings)
-	if trigger == "" || places == nil {
-		return &ledger.Tx{}
+	tx, trigger := &ledger.Tx{}, state.Trigger("")
+	status, _ := rec.Get(state.KeyStatus)
+	switch {
+	case status == string(state.Failed) || status == string(state.Dead):
+		trigger = state.OnFailure
+	case status == string(state.Done) && len(findings) > 0:
+		trigger = state.OnIssue
 	}
-	tx := &ledger.Tx{}
+	if trigger == "" || places == nil {
+		return tx
+	}
 	t, err := a.WholeIn(st, rec.ID)
-	if err == nil {
-		endAs(&t, rec, findings)
+	if err == nil { // it is followed as it is after its end
+		reason := ""
+		for key, field := range map[string]*string{state.KeyReason: &reason, state.KeyError: &t.Error, state.KeyResult: &t.Result, state.KeyVerifyOutput: &t.VerifyOutput} {
+			if value, named := rec.Get(key); named {
+				*field = value
+			}
+		}
+		t.Status, t.Reason, t.Findings = state.Status(status), state.Class(reason), findings
 		text, own := a.followUpText(&t, trigger)
 		if text == "" && len(findings) > 0 { // it has failed, and is flagged as well
 			trigger = state.OnIssue
@@ -74,31 +86,6 @@ func (a *Admission) FollowUp(st *fold.State, rec *ledger.Record, findings []stat
 		return &ledger.Tx{}
 	}
 	return tx
-}
-
-// triggerOf returns what an end sets off; "" if nothing.
-func triggerOf(rec *ledger.Record, findings []state.Issue) state.Trigger {
-	status, _ := rec.Get(state.KeyStatus)
-	switch {
-	case status == string(state.Failed) || status == string(state.Dead):
-		return state.OnFailure
-	case status == string(state.Done) && len(findings) > 0:
-		return state.OnIssue
-	}
-	return ""
-}
-
-// endAs makes a task what it is after the record of its end.
-func endAs(t *state.Task, rec *ledger.Record, findings []state.Issue) {
-	status, reason := "", ""
-	for key, field := range map[string]*string{
-		state.KeyStatus: &status, state.KeyReason: &reason, state.KeyError: &t.Error, state.KeyResult: &t.Result, state.KeyVerifyOutput: &t.VerifyOutput,
-	} {
-		if value, named := rec.Get(key); named {
-			*field = value
-		}
-	}
-	t.Status, t.Reason, t.Findings = state.Status(status), state.Class(reason), findings
 }
 
 // followUpText returns the template of a task's follow-up, and whether it is the task's
@@ -116,7 +103,7 @@ func (a *Admission) followUpText(t *state.Task, trigger state.Trigger) (text str
 	return text, own
 }
 
-// recordFollowUp takes in a follow-up of a task that ends just now. own says that the
+// recordFollowUp enqueues a follow-up of a task that ends just now. own says that the
 // task itself has asked for it.
 func (a *Admission) recordFollowUp(st *fold.State, t *state.Task, trigger state.Trigger, text string, own bool, places map[string]*Place, tx *ledger.Tx) error {
 	prompt, err := fillTemplate(text, t)
@@ -143,6 +130,9 @@ func (a *Admission) recordFollowUp(st *fold.State, t *state.Task, trigger state.
 	}
 	if t.Trigger == state.ByAgent { // what follows it is its agent's wish as well
 		a.capBy(&in.list[0], t)
+	}
+	if err := a.prepare(&in.list[0]); err != nil {
+		return err
 	}
 	return in.record(st, tx)
 }

@@ -45,51 +45,31 @@ func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList b
 	}
 	list := make([]Foreseen, len(in.list))
 	for i := range in.list {
-		if list[i], err = in.foresee(i); err != nil {
+		f := &list[i]
+		n := slices.IndexFunc(in.fresh, func(t state.Task) bool { return t.ID == in.ids[i] })
+		if f.Known = n < 0; f.Known {
+			if f.Task, err = a.Whole(in.ids[i]); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		sec, err := ledger.Encode(in.newTask(&in.list[i], &in.fresh[n]))
+		if err != nil {
 			return nil, err
+		}
+		if f.Task, err = fold.TaskOf(sec); err != nil {
+			return nil, err
+		}
+		f.FromRun = in.list[i].FromRun
+		for _, before := range in.fresh[:n] {
+			if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(a.Config.Now()) {
+				continue // it is passed, as in the lane
+			}
+			if before.SessionKey == f.Task.SessionKey {
+				f.Ahead++
+			}
+			f.Begun = f.Begun || before.SessionID == f.Task.SessionID
 		}
 	}
 	return list, nil
-}
-
-// foresee tells of one of the tasks that are given together.
-func (in *intake) foresee(i int) (f Foreseen, err error) {
-	n := slices.IndexFunc(in.fresh, func(t state.Task) bool { return t.ID == in.ids[i] })
-	if n < 0 {
-		f.Known = true
-		f.Task, err = in.a.Whole(in.ids[i])
-		return f, err
-	}
-	rec, err := in.a.newTask(&in.list[i], &in.fresh[n])
-	if err != nil {
-		return f, err
-	}
-	if f.Task, err = taskOf(rec); err != nil {
-		return f, err
-	}
-	f.FromRun = in.list[i].FromRun
-	for _, before := range in.fresh[:n] {
-		if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(in.a.Config.Now()) {
-			continue // it is passed, as in the lane
-		}
-		if before.SessionKey == f.Task.SessionKey {
-			f.Ahead++
-		}
-		f.Begun = f.Begun || before.SessionID == f.Task.SessionID
-	}
-	return f, nil
-}
-
-// taskOf returns the task that a record would make.
-func taskOf(r *ledger.Record) (state.Task, error) {
-	r.Seq = 1
-	text, err := ledger.AppendRecord(nil, r)
-	if err != nil {
-		return state.Task{}, err
-	}
-	doc := ledger.Parse(text)
-	if len(doc.Sections) != 1 {
-		return state.Task{}, errors.New("the record of the task cannot be read again")
-	}
-	return fold.TaskOf(&doc.Sections[0])
 }

@@ -13,7 +13,6 @@ import (
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
-	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
 	"stint/state/lanes"
@@ -34,23 +33,6 @@ func taskOfRun(st *fold.State, run string) (state.Task, error) {
 	}
 	t, _ := st.Peek(id)
 	return t, nil
-}
-
-// belongTo makes a submission that came from a run one of the run's task.
-func (in *intake) belongTo(st *fold.State, s *submission, tx *ledger.Tx) error {
-	t, err := taskOfRun(st, s.FromRun)
-	if err != nil {
-		return err
-	}
-	if r := s.asker; r != nil { // where it runs, whatever a person has written of the task since
-		t.Workspace, t.SessionKey, t.SessionID, t.AgentSession = r.Workspace, r.SessionKey, r.SessionID, r.AgentSession
-	}
-	s.trigger = state.ByAgent
-	tx.Claim(string(ledger.KindTask) + " " + t.ID) // its end, and what else it queues, are decided after this
-	if why := in.exceeds(st, s, &t); why != "" {
-		s.Hold, s.held = true, "an agent asked for it, "+why+" in stint show, then stint release "+s.ID
-	}
-	return nil
 }
 
 // capBy lowers what a submission has to what the task t has, which queues it: no task gets
@@ -99,9 +81,9 @@ func (a *Admission) capBy(s *submission, t *state.Task) {
 	}
 }
 
-// exceeds returns what a submission asks for that the task t, whose run asks, does not
+// needsApproval returns what a submission asks for that the task t, whose run asks, does not
 // have itself, and where to look at it; "" if nothing.
-func (in *intake) exceeds(st *fold.State, s *submission, t *state.Task) string {
+func (in *intake) needsApproval(st *fold.State, s *submission, t *state.Task) string {
 	var what, where []string
 	hold := func(is bool, why, field string) {
 		if is {
@@ -116,8 +98,10 @@ func (in *intake) exceeds(st *fold.State, s *submission, t *state.Task) string {
 	isOwn := func(agent string) bool { return agent == t.Agent || slices.Contains(t.Fallback, agent) }
 	hold(s.VerifyCommand == task.NoVerify && configured != task.NoVerify, "without the configured verify command", "verifyCommand")
 	hold(cmp.Or(s.VerifyCommand, task.NoVerify) != task.NoVerify && s.VerifyCommand != configured, "with a verify command of its own, which is run as you", "verifyCommand")
-	hold(!task.IsWithin(s.Workspace, t.Workspace), "outside of "+t.Workspace, "workspace and prompt")
-	hold(in.a.isGuarded(s.Workspace, t.Workspace), "in a directory of git's or an agent's own", "workspace and prompt")
+	isWithin := task.IsWithin(s.Workspace, t.Workspace)
+	below, _ := filepath.Rel(t.Workspace, s.Workspace)
+	hold(!isWithin, "outside of "+t.Workspace, "workspace and prompt")
+	hold(isWithin && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), in.a.Config.IsGuardedDir), "in a directory of git's or an agent's own", "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
 	hold(isOwn(s.Agent) && s.Model != "" && s.Model != model, "with another model", "model")
 	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
@@ -126,13 +110,6 @@ func (in *intake) exceeds(st *fold.State, s *submission, t *state.Task) string {
 		return ""
 	}
 	return strings.Join(what, ", ") + ": look at " + strings.Join(where, ", ")
-}
-
-// isGuarded reports whether a path below a directory is among git's own files, which
-// agents keep out of where they may write, or among their own.
-func (a *Admission) isGuarded(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && task.IsWithin(path, dir) && slices.ContainsFunc(strings.Split(rel, string(filepath.Separator)), a.Config.IsGuardedDir)
 }
 
 // isForeignSession reports whether a submission goes on with a conversation that
@@ -174,20 +151,6 @@ func (a *Admission) Misplaced(t *state.Task) string {
 		return "the workspace of the task has become a link to " + real
 	}
 	return ""
-}
-
-// checkAwait refuses a task whose client is part of a run that may not wait for it. One
-// that is held is accepted, so that a person sees it; BeginWait refuses the wait.
-func (in *intake) checkAwait(st *fold.State, s *submission, t *state.Task) error {
-	if s.FromRun == "" || !s.Await || t.Hold {
-		return nil
-	}
-	child := *t
-	child.Account, child.Trigger = s.Account, state.ByAgent
-	if why := in.a.mayNotWait(st, s.parent, &child); why != "" {
-		return &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for a new task: " + why, Hint: "stint task --parallel, without --after and --agent-session, or stint task -d"}
-	}
-	return nil
 }
 
 // BeginWait notes that a run waits for a task until done is called, and lends its worker

@@ -38,21 +38,25 @@ type submission struct {
 
 	parent  string        // the task that queues it
 	asker   *state.Task   // that task as its run knows it, if it is at work here
-	trigger state.Trigger // why that does, of what came from a run set on the log's goroutine; "": nobody but a client asks
+	trigger state.Trigger // why that does; "": nobody but a client asks
 	held    string        // why it is held
 	note    string        // what else its user should know
 	since   string        // of one that continues a conversation: the named session that was used there later; "": none
+
+	session string        // id of the session that it begins, if it does
+	resume  string        // its resume policy
+	fields  []ledger.Pair // of its record, as far as no other task matters; see prepare
 }
 
-// A request is what a client wants to be taken in together, all or none.
+// A request is what a client wants to be enqueued together, all or none.
 type request struct {
 	specs  []task.TaskSpec
 	isList bool   // else it is a single one
 	key    string // idempotency key of the list as a whole; "": it has none
 }
 
-// An intake is one or more specs that are taken in together. It belongs to one
-// call; what is in the last four fields is made anew on the log's goroutine.
+// An intake is one or more specs that are enqueued together. It belongs to one
+// call; what is in the last fields is made anew on the log's goroutine.
 type intake struct {
 	a *Admission
 	request
@@ -69,10 +73,11 @@ type intake struct {
 	ids   []string      // of the tasks: new ones, or old ones that were asked for again
 	old   []*state.Task // the old ones, by their places; nil for a new one
 	fresh []state.Task
+	now   string
 	begun map[sessionPlace]string // sessions of the new tasks: the last one of each place
 }
 
-// A checkedWorkspace is what is known of a workspace that a task names.
+// A Place is what is known of a workspace that a task names.
 type Place struct {
 	path       string // without links
 	root       string // the directory whose lane is its own; "": nobody has asked yet
@@ -84,23 +89,9 @@ type Place struct {
 // sessionPlace is what a session is the current one of.
 type sessionPlace struct{ lane, agent, account string }
 
-// take takes specs in, all or none, and gives their tasks.
-func (a *Admission) take(ctx context.Context, req request) ([]state.Task, error) {
-	in, err := a.newIntake(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	if tasks, err := in.again(ctx); tasks != nil || err != nil {
-		return tasks, err
-	}
-	if err := a.Update(ctx, in.record); err != nil {
-		return nil, err
-	}
-	return in.tasks()
-}
-
 // tasks returns the tasks of all specs once they are durable. It takes the place of fresh
-// for them where it can.
+// for them where it can. The texts of one that has not run are those of its spec: to read
+// thousands back takes longer than all the rest.
 func (in *intake) tasks() (tasks []state.Task, err error) {
 	if tasks = in.fresh; len(in.fresh) < len(in.list) {
 		tasks = make([]state.Task, len(in.list))
@@ -108,24 +99,19 @@ func (in *intake) tasks() (tasks []state.Task, err error) {
 	for i := range in.ids {
 		if in.old[i] != nil {
 			tasks[i] = *in.old[i]
-		} else if err = in.show(&tasks[i], i); err != nil {
-			return nil, err
+			continue
 		}
+		t, s := &tasks[i], &in.list[i]
+		*t, _ = in.a.Peek(in.ids[i])
+		if t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
+			if *t, err = in.a.Whole(in.ids[i]); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		t.Title, t.Prompt, t.InputFiles, t.OnFailure, t.OnIssue = state.TitleOf(s.Prompt), s.Prompt, s.InputFiles, s.OnFailure, s.OnIssue
 	}
 	return tasks, nil
-}
-
-// show makes t the whole new task of spec i. The texts of one that has not run are those
-// of the spec: to read thousands back takes longer than all the rest.
-func (in *intake) show(t *state.Task, i int) (err error) {
-	*t, _ = in.a.Peek(in.ids[i])
-	if t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
-		*t, err = in.a.Whole(in.ids[i])
-		return err
-	}
-	s := &in.list[i]
-	t.Title, t.Prompt, t.InputFiles, t.OnFailure, t.OnIssue = state.TitleOf(s.Prompt), s.Prompt, s.InputFiles, s.OnFailure, s.OnIssue
-	return nil
 }
 
 // newIntake checks all of specs that does not depend on other tasks.
@@ -155,35 +141,75 @@ func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error)
 			return nil, err
 		}
 	}
-	return in, in.checkTwins()
+	keys := map[string]int{}
+	for i := range in.list { // two that want to be the same task
+		s := &in.list[i]
+		if first, twice := in.index[s.ID]; twice {
+			return nil, in.at(i, task.Wrong("id", "give each task an id of its own, or none", "the id %s is that of task %d as well", s.ID, first+1))
+		}
+		if first, twice := keys[s.IdempotencyKey]; twice {
+			return nil, in.at(i, task.Wrong("idempotencyKey", "give each task a key of its own, or none", "the idempotency key %q is that of task %d as well", s.IdempotencyKey, first+1))
+		}
+		in.index[s.ID] = i
+		if s.IdempotencyKey != "" {
+			keys[s.IdempotencyKey] = i
+		}
+		if err := a.prepare(s); err != nil {
+			return nil, in.at(i, err)
+		}
+	}
+	return in, nil
 }
 
 func (a *Admission) emptyIntake() *intake {
 	return &intake{a: a, agents: map[string]string{}, seen: map[string]*Place{}}
 }
 
-// add checks a submission and adds it to the intake.
+// add checks a submission, fills in what it leaves to us, and adds it to the intake. What
+// depends on other tasks is looked at by record.
 func (in *intake) add(s submission) error {
+	a := in.a
 	var by state.Task // whose run asks
 	if s.FromRun != "" {
 		s.AllowStateInWorkspace = false // no run gives itself that right
 		var err error
-		in.a.View(func(st *fold.State) { by, err = taskOfRun(st, s.FromRun) })
+		a.View(func(st *fold.State) { by, err = taskOfRun(st, s.FromRun) })
 		if err != nil {
 			return err
 		}
 		in.runAgent = by.Agent
 	}
-	in.list = append(in.list, s)
-	added := &in.list[len(in.list)-1]
-	if err := in.check(added); err != nil || by.ID == "" {
+	if err := task.CheckPrompt(s.Prompt); err != nil {
 		return err
 	}
-	if added.parent = by.ID; s.IdempotencyKey != "" {
-		added.IdempotencyKey = state.RunKey(s.IdempotencyKey, by.ID)
+	if s.ID == "" {
+		s.ID = a.Config.ID()
+	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
+		return task.Wrong("id", "leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
 	}
-	added.asker = in.a.live.TaskOf(by.ID)
-	in.a.capBy(added, &by)
+	if err := in.checkPlace(&s); err != nil {
+		return err
+	}
+	if err := in.checkAgent(&s); err != nil {
+		return err
+	}
+	if err := CheckFields(&s.TaskSpec); err != nil {
+		return err
+	}
+	if s.Continue {
+		a.lookForNamed(&s)
+	}
+	if err := a.fillFallback(&s); err != nil {
+		return err
+	}
+	if by.ID != "" {
+		s.parent, s.trigger, s.asker = by.ID, state.ByAgent, a.live.TaskOf(by.ID)
+		if s.IdempotencyKey != "" {
+			s.IdempotencyKey = state.RunKey(s.IdempotencyKey, by.ID)
+		}
+		a.capBy(&s, &by)
+	}
+	in.list = append(in.list, s)
 	return nil
 }
 
@@ -196,32 +222,6 @@ func (in *intake) at(i int, err error) error {
 		return err
 	}
 	return task.AtTask(err, i, len(in.specs))
-}
-
-// check returns what is wrong with a spec, and fills in what it leaves to us. What
-// depends on other tasks is looked at by record.
-func (in *intake) check(s *submission) error {
-	if err := task.CheckPrompt(s.Prompt); err != nil {
-		return err
-	}
-	if s.ID == "" {
-		s.ID = in.a.Config.ID()
-	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
-		return task.Wrong("id", "leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
-	}
-	if err := in.checkPlace(s); err != nil {
-		return err
-	}
-	if err := in.checkAgent(s); err != nil {
-		return err
-	}
-	if err := CheckFields(&s.TaskSpec); err != nil {
-		return err
-	}
-	if s.Continue {
-		in.a.lookForNamed(s)
-	}
-	return in.a.fillFallback(s)
 }
 
 // lookForNamed notes the named session that was used last in the directory where a
@@ -269,51 +269,37 @@ func (in *intake) checkNotPast(s *task.TaskSpec) error {
 		s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 }
 
-// fillAgent chooses the agent of a task that names none: a session goes on with its
-// own.
-func (in *intake) fillAgent(s *submission) {
+// lane returns the lane that the task has unless it is parallel.
+func (s *submission) lane() string {
+	return cmp.Or(s.SessionKey, state.LanePrefixDir+s.root)
+}
+
+// checkAgent fills in agent and account. A session goes on with its own agent.
+func (in *intake) checkAgent(s *submission) error {
+	owner, err := in.ownerOf(s)
+	if err != nil {
+		return err
+	}
 	lane := s.lane()
-	if goesOn := s.SessionKey != "" || s.Continue; s.Agent == "" && goesOn {
-		if s.Agent = in.agents[lane]; s.Agent == "" {
-			s.Agent = in.laneAgent(lane)
+	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
+	if s.Agent = cmp.Or(s.Agent, owner); s.Agent == "" && (s.SessionKey != "" || s.Continue) {
+		laneAgent := func(st *fold.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.Config.Agents))) }
+		if s.Agent = in.agents[lane]; s.Agent == "" && in.st != nil {
+			s.Agent = laneAgent(in.st)
+		} else if s.Agent == "" {
+			s.Agent = queue.Read(in.a.Store, laneAgent)
 		}
 	}
 	if s.Agent == "" && s.FromRun != "" { // what a run queues is for its own agent, not for the user's default
 		s.Agent = in.runAgent
 	}
 	if s.Agent = cmp.Or(s.Agent, s.DefaultAgent); s.Agent == "" {
-		if in.agent == "" {
-			in.agent = in.a.Config.DefaultAgent()
-		}
+		in.agent = cmp.Or(in.agent, in.a.Config.DefaultAgent())
 		s.Agent = in.agent
 	}
 	if in.isMany() && !s.Parallel { // else it is in no lane that others of them go on with
 		in.agents[lane] = s.Agent
 	}
-}
-
-func (in *intake) laneAgent(lane string) string {
-	laneAgent := func(st *fold.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.Config.Agents))) }
-	if in.st != nil {
-		return laneAgent(in.st)
-	}
-	return queue.Read(in.a.Store, laneAgent)
-}
-
-// lane returns the lane that the task has unless it is parallel.
-func (s *submission) lane() string {
-	return cmp.Or(s.SessionKey, state.LanePrefixDir+s.root)
-}
-
-// checkAgent fills in agent and account.
-func (in *intake) checkAgent(s *submission) error {
-	owner, err := in.ownerOf(s)
-	if err != nil {
-		return err
-	}
-	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
-	s.Agent = cmp.Or(s.Agent, owner)
-	in.fillAgent(s)
 	if err := in.a.checkAgentName(s.Agent); err != nil {
 		return err
 	}
@@ -348,15 +334,11 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 		in.natives = natives
 	}
 	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.a.Config.Agents))...) {
-		if in.natives[nativeField(agent, s.AgentSession)] {
+		if in.natives["- "+state.NativeKey(agent)+": "+s.AgentSession] {
 			return agent, nil
 		}
 	}
 	return "", nil
-}
-
-func nativeField(agent, session string) string {
-	return "- " + state.NativeKey(agent) + ": " + session
 }
 
 // nativeFields returns the fields of a journal that name agents' sessions, each as its
@@ -438,8 +420,20 @@ func (in *intake) checkPlace(s *submission) error {
 // lookAt asks the file system about a workspace, which may take long: never on the
 // log's goroutine.
 func (a *Admission) lookAt(dir string) *Place {
-	path, err := resolveWorkspace(dir)
-	return &Place{path: path, holdsState: err == nil && task.IsWithin(a.Home, path), err: err}
+	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00\r\n") {
+		return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)}
+	}
+	path, err := filepath.EvalSymlinks(dir + "/") // only a directory can have a slash behind it
+	if err != nil {
+		switch fi, err := os.Stat(dir); {
+		case err != nil:
+			return &Place{err: task.Wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))}
+		case !fi.IsDir():
+			return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)}
+		}
+		path = dir
+	}
+	return &Place{path: path, holdsState: task.IsWithin(a.Home, path)}
 }
 
 // lane returns the directory whose lane is the workspace's own; "" if no task can work
@@ -451,30 +445,12 @@ func (w *Place) lane() string {
 	return w.root
 }
 
-// checkTwins refuses specs that are given together and want to be the same task.
-func (in *intake) checkTwins() error {
-	keys := map[string]int{}
-	for i := range in.list {
-		s := &in.list[i]
-		if first, twice := in.index[s.ID]; twice {
-			return in.at(i, task.Wrong("id", "give each task an id of its own, or none", "the id %s is that of task %d as well", s.ID, first+1))
-		}
-		if first, twice := keys[s.IdempotencyKey]; twice {
-			return in.at(i, task.Wrong("idempotencyKey", "give each task a key of its own, or none", "the idempotency key %q is that of task %d as well", s.IdempotencyKey, first+1))
-		}
-		in.index[s.ID] = i
-		if s.IdempotencyKey != "" {
-			keys[s.IdempotencyKey] = i
-		}
-	}
-	return nil
-}
-
 // record appends the records of all specs that ask for something new. The log may
 // call it more than once.
 func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 	n := len(in.list)
 	in.ids, in.old, in.fresh, in.begun = make([]string, n), make([]*state.Task, n), make([]state.Task, 0, n), map[sessionPlace]string{}
+	in.now = state.FormatTime(in.a.Config.Now())
 	if in.key != "" {
 		if err := in.checkShared(st, tx); err != nil {
 			return err
@@ -485,8 +461,14 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 			return in.at(i, err)
 		}
 	}
-	if err := in.checkRoom(st, tx); err != nil {
-		return err
+	// A client cannot put more into a queue that is full. What the master queues itself, to follow
+	// a task that has ended, has a bound of its own.
+	most, more, waiting := in.a.Config.MaxQueued, len(in.fresh), st.Queued()+tx.Ahead()
+	if tx.Count(more); most > 0 && more > 0 && in.list[0].by() != "" && waiting+more > most {
+		return &task.Error{
+			Code: task.CodeTooMany, Message: fmt.Sprintf("the queue is full: %d tasks wait, %d more would come, and max_queued is %d", waiting, more, most),
+			Hint: "try again when some have run (stint ls --status queued), or set max_queued in the configuration",
+		}
 	}
 	err := st.CheckOrder(in.fresh)
 	var cycle *lanes.CycleError
@@ -496,24 +478,7 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 	return err
 }
 
-// checkRoom refuses what a client would put into a queue that is full with it. What the
-// master queues itself, to follow a task that has ended, has a bound of its own.
-func (in *intake) checkRoom(st *fold.State, tx *ledger.Tx) error {
-	most, n := in.a.Config.MaxQueued, len(in.fresh)
-	tx.Count(n)
-	if most == 0 || n == 0 || in.list[0].by() == "" {
-		return nil
-	}
-	waiting := st.Queued() + tx.Ahead()
-	if waiting+n <= most {
-		return nil
-	}
-	return &task.Error{
-		Code: task.CodeTooMany, Message: fmt.Sprintf("the queue is full: %d tasks wait, %d more would come, and max_queued is %d", waiting, n, most),
-		Hint: "try again when some have run (stint ls --status queued), or set max_queued in the configuration",
-	}
-}
-
+// recordOne appends the record of one spec, if it is new.
 func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	s := &in.list[i]
 	old, err := in.known(st, s)
@@ -528,8 +493,16 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 		return err
 	}
 	if s.FromRun != "" {
-		if err := in.belongTo(st, s, tx); err != nil {
+		t, err := taskOfRun(st, s.FromRun)
+		if err != nil {
 			return err
+		}
+		if r := s.asker; r != nil { // where it runs, whatever a person has written of the task since
+			t.Workspace, t.SessionKey, t.SessionID, t.AgentSession = r.Workspace, r.SessionKey, r.SessionID, r.AgentSession
+		}
+		tx.Claim(string(ledger.KindTask) + " " + t.ID) // its end, and what else it queues, are decided after this
+		if why := in.needsApproval(st, s, &t); why != "" {
+			s.Hold, s.held = true, "an agent asked for it, "+why+" in stint show, then stint release "+s.ID
 		}
 	}
 	if s.parent != "" {
@@ -543,21 +516,20 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	in.fresh = append(in.fresh, state.Task{})
 	t := &in.fresh[len(in.fresh)-1]
 	*t = state.Task{ID: s.ID, Status: state.Queued, Hold: s.Hold, After: s.after, TriggeredBy: s.parent, Agent: s.Agent, AgentSession: s.AgentSession}
-	t.SessionKey, t.SessionID, err = in.sessionFor(st, s, in.a.resumeOf(s), tx)
-	if err == nil {
-		err = in.checkAwait(st, s, t)
-	}
-	if err != nil {
+	if t.SessionKey, t.SessionID, err = in.sessionFor(st, s, tx); err != nil {
 		return err
 	}
-	r, err := in.a.newTask(s, t)
-	if err != nil {
-		return err
+	if s.FromRun != "" && s.Await && !t.Hold { // one that is held is accepted, so that a person sees it; BeginWait refuses the wait
+		child := *t
+		child.Account, child.Trigger = s.Account, state.ByAgent
+		if why := in.a.mayNotWait(st, s.parent, &child); why != "" {
+			return &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for a new task: " + why, Hint: "stint task --parallel, without --after and --agent-session, or stint task -d"}
+		}
 	}
 	if s.IdempotencyKey != "" {
 		tx.Claim("key " + s.IdempotencyKey)
 	}
-	tx.Append(r)
+	tx.Append(in.newTask(s, t))
 	return nil
 }
 
@@ -640,30 +612,71 @@ func (a *Admission) resumeOf(s *submission) string {
 	return cmp.Or(s.Resume, a.Workspace(s.Workspace).ResumePolicy, a.Config.ResumePolicy, "auto")
 }
 
-// newTask makes the record of a new task, whose lane and session t has.
-func (a *Admission) newTask(s *submission, t *state.Task) (*ledger.Record, error) {
-	now := state.FormatTime(a.Config.Now())
+// prepare makes the fields of a new task's record that do not depend on other tasks, so that
+// this takes no time on the log's goroutine. Those that depend on them are empty.
+func (a *Admission) prepare(s *submission) error {
 	set := a.Workspace(s.Workspace)
-	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID, Fields: make([]ledger.Pair, 0, 16)} // more than most need
-	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, t.SessionKey).Add(state.KeySessionID, t.SessionID).
+	s.session, s.resume = a.Config.ID(), a.resumeOf(s)
+	r := &ledger.Record{Fields: make([]ledger.Pair, 0, 16)} // more than most need
+	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, "").Add(state.KeySessionID, "").
 		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
-		AddIf(state.KeyModel, cmp.Or(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, a.resumeOf(s)).
+		AddIf(state.KeyModel, cmp.Or(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, "").Add(state.KeyUpdatedAt, "").Add(state.KeyResume, s.resume).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
 		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger))
-	if s.Priority > 0 {
-		r.Add(state.KeyPriority, strconv.Itoa(s.Priority))
+	addNumber := func(key string, n int) {
+		if n > 0 {
+			r.Add(key, strconv.Itoa(n))
+		}
 	}
-	if s.MaxAttempts > 0 {
-		r.Add(state.KeyMaxAttempts, strconv.Itoa(s.MaxAttempts))
-	}
+	addNumber(state.KeyPriority, s.Priority)
+	addNumber(state.KeyMaxAttempts, s.MaxAttempts)
 	if s.NoWaitLimit {
 		r.Add(state.KeyMaxLimitWait, noWait)
 	}
 	r.AddIf(state.KeyNotBefore, state.FormatTime(s.NotBefore))
-	if err := s.addRest(r); err != nil {
-		return nil, err
+	if s.AfterPolicy == state.AfterAny {
+		r.Add(state.KeyAfterPolicy, state.AfterAny)
 	}
-	return r.Add(state.KeyPrompt, s.Prompt), nil
+	r.AddIf(state.KeyVerifyCommand, s.VerifyCommand).AddIf(state.KeyVerifyTimeout, s.VerifyTimeout).
+		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue)
+	addNumber(state.KeyMaxIterations, s.MaxIterations)
+	r.AddIf(state.KeyTenantID, s.TenantID).AddIf(state.KeyQueue, s.Queue).
+		AddIf(state.KeyFallback, strings.Join(s.Fallback, " ")).AddIf(state.KeyOutputSpec, strings.Join(s.OutputSpec, "\n"))
+	if len(s.InputFiles) > 0 {
+		files, err := json.Marshal(s.InputFiles)
+		if err != nil {
+			return err
+		}
+		r.Add(state.KeyInputFiles, string(files))
+	}
+	s.fields = r.Fields
+	return nil
+}
+
+// newTask returns the record of a new task, whose lane and session t has.
+func (in *intake) newTask(s *submission, t *state.Task) *ledger.Record {
+	r := &ledger.Record{Kind: ledger.KindTask, ID: s.ID, Fields: s.fields} // no copy: what an earlier call has made is not used any more
+	for i := range r.Fields {
+		switch f := &r.Fields[i]; f.Key {
+		case state.KeySessionKey:
+			f.Value = t.SessionKey
+		case state.KeySessionID:
+			f.Value = t.SessionID
+		case state.KeyCreatedAt, state.KeyUpdatedAt:
+			f.Value = in.now
+		}
+	}
+	r.AddIf(state.KeyAfter, strings.Join(s.after, " "))
+	if s.Hold {
+		r.Add(state.KeyHold, "true")
+	}
+	if r.AddIf(state.KeyNote, s.held); s.note != "" {
+		addNote(r, s.note)
+	}
+	if !s.Hold && s.trigger == state.ByAgent {
+		r.Add(state.KeyIntake, state.IntakeOpen)
+	}
+	return r.Add(state.KeyPrompt, s.Prompt)
 }
 
 // by says who asks: a client, a run, or, as "", the master itself.
@@ -677,49 +690,16 @@ func (s *submission) by() string {
 	return ""
 }
 
-// addRest adds what few tasks have.
-func (s *submission) addRest(r *ledger.Record) error {
-	r.AddIf(state.KeyAfter, strings.Join(s.after, " "))
-	if s.AfterPolicy == state.AfterAny {
-		r.Add(state.KeyAfterPolicy, state.AfterAny)
-	}
-	if s.Hold {
-		r.Add(state.KeyHold, "true")
-	}
-	if r.AddIf(state.KeyNote, s.held); s.note != "" {
-		addNote(r, s.note)
-	}
-	if !s.Hold && s.trigger == state.ByAgent {
-		r.Add(state.KeyIntake, state.IntakeOpen)
-	}
-	r.AddIf(state.KeyVerifyCommand, s.VerifyCommand).AddIf(state.KeyVerifyTimeout, s.VerifyTimeout).
-		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue)
-	if s.MaxIterations > 0 {
-		r.Add(state.KeyMaxIterations, strconv.Itoa(s.MaxIterations))
-	}
-	r.AddIf(state.KeyTenantID, s.TenantID).AddIf(state.KeyQueue, s.Queue).
-		AddIf(state.KeyFallback, strings.Join(s.Fallback, " ")).AddIf(state.KeyOutputSpec, strings.Join(s.OutputSpec, "\n"))
-	if len(s.InputFiles) == 0 {
-		return nil
-	}
-	files, err := json.Marshal(s.InputFiles)
-	if err != nil {
-		return err
-	}
-	r.Add(state.KeyInputFiles, string(files))
-	return nil
-}
-
 // sessionFor decides about lane and session of a new task. A session is context,
 // a lane is order: a named session is both; without a name, the lane is the
 // directory's and the session is new, unless the task continues the last one.
-func (in *intake) sessionFor(st *fold.State, s *submission, resume string, tx *ledger.Tx) (lane, id string, err error) {
+func (in *intake) sessionFor(st *fold.State, s *submission, tx *ledger.Tx) (lane, id string, err error) {
 	if s.Parallel {
-		return state.LanePrefixTask + s.ID, in.a.Config.ID(), nil
+		return state.LanePrefixTask + s.ID, s.session, nil
 	}
 	at := sessionPlace{s.lane(), s.Agent, s.Account}
 	goesOn := s.SessionKey != "" || s.Continue
-	if goesOn && resume != "never" && s.AgentSession == "" {
+	if goesOn && s.resume != "never" && s.AgentSession == "" {
 		id = in.currentSession(st, at)
 		if id == "" && s.Continue {
 			what, hint := fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(at.lane, state.LanePrefixDir)), "leave --continue out"
@@ -732,9 +712,7 @@ func (in *intake) sessionFor(st *fold.State, s *submission, resume string, tx *l
 			tx.Claim("session " + at.lane) // two first tasks of a session must not both begin it
 		}
 	}
-	if id == "" {
-		id = in.a.Config.ID()
-	}
+	id = cmp.Or(id, s.session)
 	if in.isMany() {
 		in.begun[at] = id
 	}

@@ -57,8 +57,15 @@ func moved(st *fold.State, id, before string) ([]state.Task, error) {
 		return nil, err
 	}
 	if before != "" {
-		if err := checkBefore(st, &t, before); err != nil {
+		if before == id {
+			return nil, task.Invalid("name another task", "task %s cannot come before itself", id)
+		}
+		other, err := waiting(st, before)
+		if err != nil {
 			return nil, err
+		}
+		if other.Lane() != t.Lane() {
+			return nil, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s waits in %s, and task %s in %s", id, t.Lane(), before, other.Lane()), Hint: "stint session queue " + t.Lane()}
 		}
 	}
 	lane := st.Lane(t.Lane())
@@ -87,21 +94,6 @@ func waiting(st *fold.State, id string) (state.Task, error) {
 		return t, &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is %s; only queued tasks have a place in a queue", id, t.Status), Hint: "stint show " + id}
 	}
 	return t, nil
-}
-
-// checkBefore returns why a task cannot come before another.
-func checkBefore(st *fold.State, t *state.Task, before string) error {
-	if before == t.ID {
-		return task.Invalid("name another task", "task %s cannot come before itself", t.ID)
-	}
-	other, err := waiting(st, before)
-	if err != nil {
-		return err
-	}
-	if other.Lane() != t.Lane() {
-		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s waits in %s, and task %s in %s", t.ID, t.Lane(), before, other.Lane()), Hint: "stint session queue " + t.Lane()}
-	}
-	return nil
 }
 
 // orderStep is the distance of the orders that are given out, so that there is room

@@ -31,8 +31,14 @@ func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, erro
 		if t.Status == state.Running {
 			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
 		}
-		if err := checkRetry(st, &t); err != nil {
-			return err
+		// It must not fail at once, or never run.
+		if before, status, bad := st.EndedBadly(&t); bad {
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s comes after %s, which is %s", id, before, status), Hint: "first: stint retry " + before}
+		}
+		again := t
+		again.Status = state.Queued
+		if err := st.CheckOrder([]state.Task{again}); err != nil {
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s cannot be queued: %v", id, err), Hint: "stint show " + id}
 		}
 		if err := a.revive(st, tx, id); err != nil {
 			return err
@@ -63,20 +69,6 @@ func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, erro
 		return state.Task{}, err
 	}
 	return a.Whole(id)
-}
-
-// checkRetry returns why a task that has ended cannot be queued again where it was: it
-// would fail at once, or never run.
-func checkRetry(st *fold.State, t *state.Task) error {
-	if id, status, bad := st.EndedBadly(t); bad {
-		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s comes after %s, which is %s", t.ID, id, status), Hint: "first: stint retry " + id}
-	}
-	again := *t
-	again.Status = state.Queued
-	if err := st.CheckOrder([]state.Task{again}); err != nil {
-		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s cannot be queued: %v", t.ID, err), Hint: "stint show " + t.ID}
-	}
-	return nil
 }
 
 // revive appends the whole record of a task that is in the archive, before what

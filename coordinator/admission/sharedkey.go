@@ -47,17 +47,14 @@ func (in *intake) checkShared(st *fold.State, tx *ledger.Tx) error {
 	return nil
 }
 
-// again returns the tasks if all specs were taken in before; nil if not. It does not ask
+// again returns the tasks if all specs were accepted before; nil if not. It does not ask
 // the log: to read thousands back takes a while, in which nobody else could write.
 func (in *intake) again(ctx context.Context) ([]state.Task, error) {
-	var known bool
 	var err error
-	in.a.View(func(st *fold.State) {
-		if known = in.allKnown(st); known && in.key != "" {
-			err = in.checkShared(st, &ledger.Tx{})
-		}
-	})
-	if !known || err != nil {
+	if in.key != "" {
+		in.a.View(func(st *fold.State) { err = in.checkShared(st, &ledger.Tx{}) })
+	}
+	if err != nil {
 		return nil, err
 	}
 	tasks := make([]state.Task, len(in.list))
@@ -76,21 +73,6 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 		tasks[i] = *old
 	}
 	return tasks, nil
-}
-
-// allKnown reports whether there is a task for each spec, whatever it is.
-func (in *intake) allKnown(st *fold.State) bool {
-	for i := range in.list {
-		s := &in.list[i]
-		_, known := st.ByIdempotencyKey(s.IdempotencyKey)
-		if s.IdempotencyKey == "" {
-			_, known = st.Peek(s.ID)
-		}
-		if !known {
-			return false
-		}
-	}
-	return true
 }
 
 // known returns the task that the spec asks for again; nil if it is new.

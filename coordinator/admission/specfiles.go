@@ -26,7 +26,7 @@ func (a *Admission) fillFallback(s *submission) error {
 	var list []string
 	for _, agent := range named {
 		if err := a.checkAgentName(agent); err != nil {
-			return atFallback(err)
+			return task.InOption("fallback", err)
 		}
 		if agent != s.Agent && !slices.Contains(list, agent) {
 			list = append(list, agent)
@@ -34,13 +34,4 @@ func (a *Admission) fillFallback(s *submission) error {
 	}
 	s.Fallback = list
 	return nil
-}
-
-// atFallback says that an agent is wrong as a fallback.
-func atFallback(err error) error {
-	e, ok := err.(*task.Error)
-	if !ok {
-		return err
-	}
-	return &task.Error{Code: e.Code, Message: "fallback: " + e.Message, Hint: e.Hint, Field: "fallback"}
 }

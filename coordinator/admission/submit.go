@@ -2,33 +2,12 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"stint/coordinator/task"
 	"stint/state"
 )
-
-// resolveWorkspace returns the path of a workspace without links, or says why no task can
-// work there.
-func resolveWorkspace(dir string) (string, error) {
-	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00\r\n") {
-		return "", task.Wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)
-	}
-	if path, err := filepath.EvalSymlinks(dir + "/"); err == nil { // only a directory can have a slash behind it
-		return path, nil
-	}
-	fi, err := os.Stat(dir)
-	switch {
-	case err != nil:
-		return "", task.Wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))
-	case !fi.IsDir():
-		return "", task.Wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)
-	}
-	return dir, nil
-}
 
 // checkFollowUps checks the prompts of follow-ups.
 func checkFollowUps(s *task.TaskSpec) error {
@@ -38,17 +17,50 @@ func checkFollowUps(s *task.TaskSpec) error {
 	return task.InOption("onIssue", CheckTemplate(s.OnIssue))
 }
 
-// Submit takes a task in. When it returns nil, the task is on the disk. A spec
+// Submit enqueues a task. When it returns nil, the task is on the disk. A spec
 // whose ID or idempotency key is known gives the task that is there already; the
 // same key with another body is a conflict. The spec is checked first: where its workspace
 // has gone meanwhile, it is refused although its key is known.
 func (a *Admission) Submit(ctx context.Context, s task.TaskSpec) (state.Task, error) {
-	defer a.Call()()
-	tasks, err := a.take(ctx, request{specs: []task.TaskSpec{s}})
+	tasks, err := a.submit(ctx, request{specs: []task.TaskSpec{s}})
 	if err != nil {
 		return state.Task{}, err
 	}
 	return tasks[0], nil
+}
+
+// SubmitAll enqueues many tasks, all or none of them, in one durable change, and
+// returns them in the order of their specs. A spec may come after others of the batch
+// by their ids. Specs whose id or idempotency key is known give the tasks that are
+// there already. The error names the first spec that is wrong: "task 3 of 7: …".
+func (a *Admission) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error) {
+	return a.submit(ctx, request{specs: specs, isList: true})
+}
+
+// SubmitOnce is SubmitAll for a list that has an idempotency key as a whole; its specs
+// have none. The same list under the same key gives the tasks that are there already,
+// and anything else under it is a conflict: another list, a longer or a shorter one,
+// one in another order, or a single task.
+func (a *Admission) SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error) {
+	if err := task.CheckKey(key); err != nil {
+		return nil, err
+	}
+	return a.submit(ctx, request{specs: specs, isList: true, key: key})
+}
+
+func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, error) {
+	defer a.Call()()
+	in, err := a.newIntake(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if tasks, err := in.again(ctx); tasks != nil || err != nil {
+		return tasks, err
+	}
+	if err := a.Update(ctx, in.record); err != nil {
+		return nil, err
+	}
+	return in.tasks()
 }
 
 // RepositoryRoot is checkoutAbove of a path that may have links.

@@ -81,29 +81,23 @@ func fillTemplate(text string, t *state.Task) (string, error) {
 	}
 	values, named := map[string]string{}, false
 	for _, f := range followFields {
-		values[f.name] = inserted(f.of(t), f.said)
 		named = named || tmpl.Names(f.name)
+		value := strings.TrimSpace(task.HeadAndTail(f.of(t), maxField, ""))
+		switch quoted := prompt.Quote(value); {
+		case value == "":
+		case strings.Contains(value, "\n"): // a quotation with room around it
+			value = "\n\n" + quoted + "\n"
+		case f.said:
+			value = strconv.Quote(value)
+		default:
+			value = strings.TrimSuffix(strings.TrimPrefix(quoted, "> "), "\n")
+		}
+		values[f.name] = value
 	}
 	if !named {
 		return tmpl.Fill(nil) + summary(t), nil
 	}
 	return tmpl.Fill(values), nil
-}
-
-// inserted returns a field as it goes into a prompt. Several lines are a quotation with
-// room around it; one that was said stands in quotation marks.
-func inserted(text string, said bool) string {
-	text = strings.TrimSpace(task.HeadAndTail(text, maxField, ""))
-	switch quoted := prompt.Quote(text); {
-	case text == "":
-		return ""
-	case strings.Contains(text, "\n"):
-		return "\n\n" + quoted + "\n"
-	case said:
-		return strconv.Quote(text)
-	default:
-		return strings.TrimSuffix(strings.TrimPrefix(quoted, "> "), "\n")
-	}
 }
 
 // summary returns what became of a task, each line of it marked as quoted.
