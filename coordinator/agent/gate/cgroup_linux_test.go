@@ -86,7 +86,7 @@ func TestCgroupCannotBeMade(t *testing.T) {
 		must(t, err)
 		s := script(turn, "setsid sleep 1000 & exit 5")
 		s.cgroup = dir
-		h, err := b.startGate(s, lock)
+		h, err := b.startGate(s, lock, nil)
 		must(t, err)
 		must(t, h.send(command{Start: s.start()}))
 		var end *EndReport

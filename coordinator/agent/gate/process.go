@@ -85,9 +85,9 @@ type gateProc struct {
 	reader  chan struct{} // closed when the reader of the status pipe has ended
 }
 
-// begin makes the files of a run, starts its gate, writes run.json and only then
+// begin locks a run, starts its gate, writes run.json and only then
 // lets the gate start the agent. After an error nothing of the run is left.
-func (v *Supervisor) begin(s Spec) (_ *gateProc, err error) {
+func (v *Supervisor) begin(s Spec, stderr *os.File) (_ *gateProc, err error) {
 	dir := s.Turn.RunDir
 	s.limits = v.Resources
 	if !v.NoCgroup {
@@ -97,7 +97,7 @@ func (v *Supervisor) begin(s Spec) (_ *gateProc, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := v.startGate(s, lock)
+	h, err := v.startGate(s, lock, stderr)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -111,8 +111,9 @@ func (v *Supervisor) begin(s Spec) (_ *gateProc, err error) {
 	return h, nil
 }
 
-// startGate starts the gate with its two pipes, the lock, and nothing else.
-func (v *Supervisor) startGate(s Spec, lock *os.File) (*gateProc, error) {
+// startGate starts the gate with its two pipes, the lock, and stderr, where one that crashes
+// leaves its trace.
+func (v *Supervisor) startGate(s Spec, lock, stderr *os.File) (*gateProc, error) {
 	argv := v.Self
 	if len(argv) == 0 {
 		self, err := SelfCommand()
@@ -121,17 +122,13 @@ func (v *Supervisor) startGate(s Spec, lock *os.File) (*gateProc, error) {
 		}
 		argv = append(self, "gate")
 	}
-	stderr, err := openOutputs(s.Turn.RunDir)
+	controlR, controlW, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	controlR, controlW, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, stderr.Close())
-	}
 	statusR, statusW, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(err, stderr.Close(), controlR.Close(), controlW.Close())
+		return nil, errors.Join(err, controlR.Close(), controlW.Close())
 	}
 	cmd := &exec.Cmd{
 		Path: argv[0], Args: append([]string{"stint"}, argv[1:]...), Dir: "/",
@@ -143,7 +140,7 @@ func (v *Supervisor) startGate(s Spec, lock *os.File) (*gateProc, error) {
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
 	}
 	err = cmd.Start()
-	err = errors.Join(err, controlR.Close(), statusW.Close(), stderr.Close())
+	err = errors.Join(err, controlR.Close(), statusW.Close())
 	if cmd.Process == nil {
 		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close(), statusR.Close()))
 	}
@@ -151,18 +148,6 @@ func (v *Supervisor) startGate(s Spec, lock *os.File) (*gateProc, error) {
 	noteGate(cmd.Process.Pid, s.Turn.RunID)
 	go h.read(statusR)
 	return h, nil
-}
-
-// openOutputs makes the agent's two output files and returns the second one, where
-// a gate that crashes leaves its trace.
-func openOutputs(dir string) (*os.File, error) {
-	const flag = os.O_WRONLY | os.O_CREATE | os.O_APPEND
-	stdout, err := durable.Open(filepath.Join(dir, stdoutName), flag, durable.FileMode)
-	if err != nil {
-		return nil, err
-	}
-	stderr, err := durable.Open(filepath.Join(dir, stderrName), flag, durable.FileMode)
-	return stderr, errors.Join(err, stdout.Close())
 }
 
 // record writes run.json. Its name need not be durable: a power cut ends all

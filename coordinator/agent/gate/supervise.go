@@ -140,7 +140,7 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 		return Result{Err: err, End: EndReport{Shortage: task.ShortageOf(err)}}
 	}
 	defer tail.close()
-	h, err := v.begin(s)
+	h, err := v.begin(s, tail.stderr.File)
 	if err != nil {
 		return Result{Err: err, End: EndReport{Shortage: cmp.Or(task.ShortageOf(err), tail.gateShort())}}
 	}
@@ -289,70 +289,38 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 	w.ended.Lost = !w.done
 	w.held.wait()
 	w.ended.Held = !awaitFree(ctx, runDir, 2*time.Second)
-	for before := int64(-1); before != w.tail.off; {
-		before = w.tail.off
+	for before := int64(-1); before != w.tail.stdout.off; {
+		before = w.tail.stdout.off
 		w.look()
 	}
 	w.ended.Stderr = w.tail.stderrEnd()
 	if short := w.tail.gateShort(); w.ended.Lost && !w.ended.Started && short != 0 {
 		w.ended.End = EndReport{Exit: -1, Err: short.Error(), Shortage: short}
 	}
-	w.ended.Cut = w.tail.gone > 0
-	if w.short && w.tail.size() > MostOutput && !w.ended.Held { // one outside the run may go on writing
-		w.ended.Cut = w.tail.shorten() == nil || w.ended.Cut
+	w.ended.Cut = w.tail.stdout.gone > 0
+	if w.short && w.tail.stdout.size() > MostOutput && !w.ended.Held { // one outside the run may go on writing
+		w.ended.Cut = w.tail.stdout.shorten() == nil || w.ended.Cut
 	}
-}
-
-// gateShort returns what Go's runtime lacked in a gate that it has ended, which has written
-// nothing else; 0 if it does not say so.
-func (t *tail) gateShort() syscall.Errno {
-	p := make([]byte, firstRead)
-	n, _ := t.stderr.ReadAt(p, t.beginErr) // what could be read
-	switch text := string(p[:n]); {
-	case strings.Contains(text, "pthread_create failed"), strings.Contains(text, "failed to create new OS thread"):
-		return syscall.EAGAIN
-	case strings.Contains(text, "out of memory"), strings.Contains(text, "cannot allocate memory"):
-		return syscall.ENOMEM
-	}
-	return 0
 }
 
 // A tail follows the two output files of a run from where they ended when it
 // began: a run's directory may have served before.
 type tail struct {
-	stdout, stderr *os.File
-	off            int64 // of stdout, read so far
-	begin          int64
-	beginErr       int64
-	offErr         int64 // of stderr, read so far
+	stdout, stderr *output
 	buf            []byte
-	gone           int64 // bytes that the run itself has removed: off and gone are the place in its output
 }
 
 // openTail opens the files, which it makes if need be.
 func openTail(dir string) (*tail, error) {
-	t := &tail{buf: make([]byte, firstRead)}
-	var err error
-	if t.stdout, t.begin, err = openAtEnd(filepath.Join(dir, stdoutName)); err != nil {
+	stdout, err := openOutput(filepath.Join(dir, stdoutName))
+	if err != nil {
 		return nil, err
 	}
-	if t.stderr, t.beginErr, err = openAtEnd(filepath.Join(dir, stderrName)); err != nil {
-		return nil, errors.Join(err, t.stdout.Close())
-	}
-	t.off, t.offErr = t.begin, t.beginErr
-	return t, nil
-}
-
-func openAtEnd(name string) (*os.File, int64, error) {
-	f, err := durable.Open(name, os.O_RDWR|os.O_CREATE, durable.FileMode)
+	stderr, err := openOutput(filepath.Join(dir, stderrName))
 	if err != nil {
-		return nil, 0, err
+		return nil, errors.Join(err, stdout.Close())
 	}
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, fi.Size(), nil
+	return &tail{stdout, stderr, make([]byte, firstRead)}, nil
 }
 
 func (t *tail) close() {
@@ -362,85 +330,99 @@ func (t *tail) close() {
 
 // read returns the next bytes of stdout, none when there are no more.
 func (t *tail) read() []byte {
-	if size := t.size(); size < t.off { // the run itself has cut it off, as "echo x > /dev/stderr" does
-		t.gone, t.off = t.gone+t.off, 0
-	}
-	n, err := t.stdout.ReadAt(t.buf, t.off)
-	if err != nil && err != io.EOF {
-		return nil // the file is ours and open: looked at again with the next tick
-	}
-	t.off += int64(n)
-	p := t.buf[:n]
-	if n == firstRead && len(t.buf) == n { // most agents never say so much at once
+	p := t.stdout.read(t.buf)
+	if len(p) == firstRead && len(t.buf) == firstRead { // most agents never say so much at once
 		t.buf = make([]byte, readSize)
 	}
 	return p
 }
 
-// readErr returns what is new on stderr.
+// readErr returns what is new on stderr, of much only the end.
 func (t *tail) readErr() []byte {
-	fi, err := t.stderr.Stat()
-	if err != nil || fi.Size() == t.offErr {
+	size := t.stderr.size()
+	if size == t.stderr.off {
 		return nil
 	}
-	size := fi.Size()
-	if size < t.offErr { // it was emptied
-		t.offErr = 0
+	if from := size - stderrTail; from > t.stderr.off {
+		t.stderr.off = from
 	}
-	from := max(t.offErr, size-stderrTail)
-	p := make([]byte, size-from)
-	n, err := t.stderr.ReadAt(p, from)
-	if err != nil && err != io.EOF {
-		return nil
-	}
-	t.offErr = from + int64(n)
-	return p[:n]
-}
-
-// size returns that of stdout's file.
-func (t *tail) size() int64 {
-	fi, err := t.stdout.Stat()
-	if err != nil {
-		return t.off
-	}
-	return fi.Size()
-}
-
-// shorten keeps of an output that is longer than MostOutput the last bytes alone, below a
-// line that says so. Nobody writes to it any more; who reads it goes on with the old file.
-func (t *tail) shorten() error {
-	from := t.size() - KeptOutput
-	kept, err := io.ReadAll(io.NewSectionReader(t.stdout, from, KeptOutput))
-	if err != nil {
-		return err
-	}
-	text := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", from)
-	return durable.ReplaceFile(durable.OS, t.stdout.Name(), append(text, kept...))
-}
-
-// total returns the bytes written by this run so far.
-func (t *tail) total() int64 {
-	n := t.off - t.begin + t.gone
-	if fi, err := t.stderr.Stat(); err == nil {
-		n += fi.Size() - t.beginErr
-	}
-	return n
+	return t.stderr.read(make([]byte, stderrTail))
 }
 
 // stderrEnd returns the last bytes that this run wrote to stderr.
 func (t *tail) stderrEnd() []byte {
-	fi, err := t.stderr.Stat()
-	if err != nil {
-		return nil
-	}
-	from := max(t.beginErr, fi.Size()-stderrTail)
-	if fi.Size() <= from {
-		return nil // cut by someone
-	}
-	p := make([]byte, fi.Size()-from)
-	n, err := t.stderr.ReadAt(p, from)
-	if err != nil && err != io.EOF {
-		return nil
-	}
+	p := make([]byte, stderrTail)
+	n, _ := t.stderr.ReadAt(p, max(t.stderr.begin, t.stderr.size()-stderrTail)) // what could be read
 	return p[:n]
+}
+
+// total returns the bytes written by this run so far.
+func (t *tail) total() int64 { return t.stdout.written() + t.stderr.written() }
+
+// gateShort returns what Go's runtime lacked in a gate that it has ended, which has written
+// nothing else; 0 if it does not say so.
+func (t *tail) gateShort() syscall.Errno {
+	p := make([]byte, firstRead)
+	n, _ := t.stderr.ReadAt(p, t.stderr.begin) // what could be read
+	switch text := string(p[:n]); {
+	case strings.Contains(text, "pthread_create failed"), strings.Contains(text, "failed to create new OS thread"):
+		return syscall.EAGAIN
+	case strings.Contains(text, "out of memory"), strings.Contains(text, "cannot allocate memory"):
+		return syscall.ENOMEM
+	}
+	return 0
+}
+
+// An output is a file that a run appends to.
+type output struct {
+	*os.File
+	begin int64 // its size before the run
+	off   int64 // read so far
+	gone  int64 // bytes that the run itself has removed: off and gone are the place in its output
+}
+
+func openOutput(name string) (*output, error) {
+	f, err := durable.Open(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, durable.FileMode)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &output{File: f, begin: fi.Size(), off: fi.Size()}, nil
+}
+
+// size returns the size of the file.
+func (o *output) size() int64 {
+	fi, err := o.Stat()
+	if err != nil {
+		return o.off
+	}
+	return fi.Size()
+}
+
+// written returns how many bytes the run has written.
+func (o *output) written() int64 { return o.size() + o.gone - o.begin }
+
+// read reads what comes next into p.
+func (o *output) read(p []byte) []byte {
+	if o.size() < o.off { // the run itself has cut it off, as "echo x > /dev/stderr" does
+		o.gone, o.off = o.gone+o.off, 0
+	}
+	n, _ := o.ReadAt(p, o.off) // the file is ours and open: it is looked at again with the next tick
+	o.off += int64(n)
+	return p[:n]
+}
+
+// shorten keeps the last bytes of a long output alone, below a line that says so. Nobody
+// writes to it any more; who reads it goes on with the old file.
+func (o *output) shorten() error {
+	from := o.size() - KeptOutput
+	kept, err := io.ReadAll(io.NewSectionReader(o, from, KeptOutput))
+	if err != nil {
+		return err
+	}
+	text := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", from)
+	return durable.ReplaceFile(durable.OS, o.Name(), append(text, kept...))
 }
