@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/codex"
@@ -10,16 +9,13 @@ import (
 	"stint/coordinator/task"
 )
 
-// A Demo runs the built-in agent, which thinks nothing and needs nobody. It
+// An Agent runs the built-in agent, which thinks nothing and needs nobody. It
 // speaks codex's events and remembers its sessions, so that everything around
 // an agent can be tried and tested; see [Main] for what it understands.
 type Agent struct {
 	agent.Runner
 	// Home is the directory that keeps its sessions and its log.
 	Home string
-	// Program is the command that starts the agent; the default is this program
-	// with [Command].
-	Program []string
 }
 
 var _ task.Agent = (*Agent)(nil)
@@ -44,13 +40,13 @@ func (d *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(d.spec(turn
 func (d *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	var argv []string
 	_, out := agent.Begin("the demo agent", turn, func() (_ string, err error) {
-		argv, err = d.program()
+		argv, err = gate.SelfCommand()
 		return "", err
 	})
 	if out != nil {
 		return agent.Spec{}, out
 	}
-	argv = append(argv, "exec", "--json", "-C", turn.Workspace)
+	argv = append(argv, Command, "exec", "--json", "-C", turn.Workspace)
 	if turn.Schema != "" {
 		argv = append(argv, "--output-schema", turn.Schema)
 	}
@@ -78,14 +74,3 @@ func (d *Agent) Probe(context.Context) agent.Probe {
 
 // Examine finds nothing.
 func (d *Agent) Examine(context.Context) []agent.Problem { return nil }
-
-func (d *Agent) program() ([]string, error) {
-	if len(d.Program) > 0 {
-		return append([]string(nil), d.Program...), nil
-	}
-	self, err := gate.SelfCommand()
-	if err != nil {
-		return nil, errors.Join(errors.New("the demo agent is not to be found"), err)
-	}
-	return append(self, Command), nil
-}

@@ -148,11 +148,11 @@ func (d *demo) printLines(value string) error {
 		return fmt.Errorf("demo:lines needs a number: %w", err)
 	}
 	for i := range n {
-		if err := d.bareItem("reasoning", field{"text", fmt.Sprintf("line %d of %d", i+1, n)}); err != nil {
+		if err := d.item("reasoning", event{"text": fmt.Sprintf("line %d of %d", i+1, n)}); err != nil {
 			return err
 		}
 	}
-	return d.out.Flush()
+	return nil
 }
 
 // writeFile writes below the workspace and nowhere else.
@@ -175,7 +175,7 @@ func (d *demo) writeFile(value string) error {
 		return err
 	}
 	change := map[string]string{"path": filepath.Join(d.dir, path), "kind": "add"}
-	return d.item("file_change", field{"changes", []any{change}}, field{"status", "completed"})
+	return d.item("file_change", event{"changes": []any{change}, "status": "completed"})
 }
 
 // seconds reads "2s", "500ms" or plain seconds.

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,10 +52,10 @@ const envHome = "STINT_DEMO_HOME"
 // evaluator who has nothing to say, unless demo:say has another. Every execution is
 // noted in log.jsonl in its home, at its start and at its end.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
-	d := &demo{out: bufio.NewWriter(stdout), env: env, home: env(envHome), dir: "."}
+	d := &demo{out: json.NewEncoder(stdout), env: env, home: env(envHome), dir: "."}
 	d.turnUse = tokenCount{Input: 110, Cached: 40, Output: 21, Reasoning: 5}
 	code, err := d.main(args, stdin)
-	if err = errors.Join(err, d.out.Flush()); err != nil {
+	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "Error: %v\n", err) // there is nowhere else to say it
 		return 1
 	}
@@ -66,12 +64,12 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(str
 
 // A demo is one execution of the demo agent.
 type demo struct {
-	out    *bufio.Writer
+	out    *json.Encoder
 	env    func(string) string
 	home   string
 	dir    string // workspace
 	resume string // session to go on with
-	judge  bool   // the answer must follow a schema
+	schema string // that the answer must follow; "": none
 
 	thread  *os.File   // its memory of the session, locked
 	said    []string   // the user's messages before this one
@@ -137,23 +135,16 @@ func (d *demo) parse(args []string) error {
 		return errors.New("the demo agent is started by stint: demo-agent exec --json -")
 	}
 	for i := 1; i < len(args); i++ {
-		switch args[i] {
-		case "-C", "resume", "--output-schema":
-			if i+1 == len(args) {
-				return fmt.Errorf("%s needs a value", args[i])
-			}
-			switch args[i] {
-			case "-C":
-				d.dir = args[i+1]
-			case "resume":
-				d.resume = args[i+1]
-			default:
-				d.judge = true
-			}
-			i++
-		case "--json", "-":
-		default:
+		value := map[string]*string{"-C": &d.dir, "resume": &d.resume, "--output-schema": &d.schema}[args[i]]
+		switch {
+		case args[i] == "--json" || args[i] == "-":
+		case value == nil:
 			return fmt.Errorf("unexpected argument '%s'", args[i])
+		case i+1 == len(args):
+			return fmt.Errorf("%s needs a value", args[i])
+		default:
+			i++
+			*value = args[i]
 		}
 	}
 	if d.home == "" {
@@ -165,12 +156,8 @@ func (d *demo) parse(args []string) error {
 // userMessage cuts the user's own words out of a prompt: what follows the
 // heading, or everything if there is none.
 func userMessage(prompt string) string {
-	const heading = "## User message\n"
-	if msg, ok := strings.CutPrefix(prompt, heading); ok {
-		return strings.TrimSpace(msg)
-	}
-	if _, msg, ok := strings.Cut(prompt, "\n"+heading); ok {
-		return strings.TrimSpace(msg)
+	if _, msg, ok := strings.Cut("\n"+prompt, "\n## User message\n"); ok {
+		prompt = msg
 	}
 	return strings.TrimSpace(prompt)
 }
@@ -204,7 +191,7 @@ func (d *demo) open() (id string, err error) {
 		d.message, d.said = d.said[last], d.said[:last] // the turn that broke off goes on
 		return id, nil
 	}
-	return id, appendLine(d.thread, threadLine{Role: "user", Text: d.message})
+	return id, json.NewEncoder(d.thread).Encode(threadLine{Role: "user", Text: d.message})
 }
 
 func (d *demo) recall() error {
@@ -225,21 +212,12 @@ func (d *demo) recall() error {
 	}
 }
 
-func appendLine(f *os.File, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	return err
-}
-
 // turn speaks codex's events from the first to the last.
 func (d *demo) turn(id string) (int, error) {
-	if err := d.emit("thread.started", field{"thread_id", id}); err != nil {
+	if err := d.emit("thread.started", event{"thread_id": id}); err != nil {
 		return 0, err
 	}
-	if err := d.emit("turn.started"); err != nil {
+	if err := d.emit("turn.started", event{}); err != nil {
 		return 0, err
 	}
 	for _, w := range directives(d.message) {
@@ -260,12 +238,12 @@ func (d *demo) finish() error {
 	answer := threadLine{Role: "agent", Usage: &d.turnUse}
 	if !d.empty {
 		answer.Text = d.text()
-		if err := d.item("agent_message", field{"text", answer.Text}); err != nil {
+		if err := d.item("agent_message", event{"text": answer.Text}); err != nil {
 			return err
 		}
 	}
 	d.spent.add(d.turnUse)
-	err := errors.Join(appendLine(d.thread, answer), d.emit("turn.completed", field{"usage", d.spent}))
+	err := errors.Join(json.NewEncoder(d.thread).Encode(answer), d.emit("turn.completed", event{"usage": d.spent}))
 	if d.hang && err == nil {
 		sleepForever()
 	}
@@ -277,7 +255,7 @@ func (d *demo) text() string {
 	if len(d.answer) > 0 {
 		return strings.Join(d.answer, "\n")
 	}
-	if d.judge {
+	if d.schema != "" {
 		return `{"findings":[],"lessons":[]}`
 	}
 	text := fmt.Sprintf("turn %d", len(d.said)+1)
@@ -302,67 +280,34 @@ func (d *demo) failTurn(msg string) error {
 		return nil
 	}
 	return errors.Join(
-		d.emit("error", field{"message", msg}),
-		d.emit("turn.failed", field{"error", map[string]string{"message": msg}}))
+		d.emit("error", event{"message": msg}),
+		d.emit("turn.failed", event{"error": event{"message": msg}}))
 }
 
-// A field is one key of an event: their order is part of what codex prints.
-type field struct {
-	key   string
-	value any
-}
+// An event has the keys of one that codex prints.
+type event map[string]any
 
-func (d *demo) emit(kind string, fields ...field) error {
-	if err := d.write(kind, fields); err != nil {
-		return err
-	}
-	return d.out.Flush()
-}
-
-func (d *demo) write(kind string, fields []field) error {
-	_, _ = d.out.WriteString(`{"type":"` + kind + `"`) // a failure sticks and shows in Flush
-	for _, f := range fields {
-		value, err := json.Marshal(f.value)
-		if err != nil {
-			return err
-		}
-		_, _ = d.out.WriteString(`,"` + f.key + `":` + string(value))
-	}
-	_, err := d.out.WriteString("}\n")
-	return err
+func (d *demo) emit(kind string, e event) error {
+	e["type"] = kind
+	return d.out.Encode(e)
 }
 
 // item prints one completed item.
-func (d *demo) item(kind string, fields ...field) error {
-	if err := d.bareItem(kind, fields...); err != nil {
-		return err
-	}
-	return d.out.Flush()
-}
-
-// bareItem leaves the event in the buffer.
-func (d *demo) bareItem(kind string, fields ...field) error {
-	item := map[string]any{"id": fmt.Sprintf("item_%d", d.items), "type": kind}
-	for _, f := range fields {
-		item[f.key] = f.value
-	}
+func (d *demo) item(kind string, e event) error {
+	e["id"], e["type"] = fmt.Sprintf("item_%d", d.items), kind
 	d.items++
-	return d.write("item.completed", []field{{"item", item}})
+	return d.emit("item.completed", event{"item": e})
 }
 
 // log notes that this execution begins or ends.
-func (d *demo) log(event string) error {
+func (d *demo) log(what string) error {
 	f, err := durable.Open(filepath.Join(d.home, "log.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
 	if err != nil {
 		return err
 	}
-	err = appendLine(f, struct {
-		Event string `json:"event"`
-		Task  string `json:"task"`
-		Run   string `json:"run"`
-		PID   int    `json:"pid"`
-		Time  int64  `json:"time"` // ns
-	}{event, d.env(agent.EnvTaskID), d.env(agent.EnvRunID), syscall.Getpid(), time.Now().UnixNano()})
+	err = json.NewEncoder(f).Encode(event{
+		"event": what, "task": d.env(agent.EnvTaskID), "run": d.env(agent.EnvRunID), "pid": os.Getpid(), "time": time.Now().UnixNano(), // ns
+	})
 	return errors.Join(err, f.Close())
 }
 
