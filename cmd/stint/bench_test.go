@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -75,30 +74,19 @@ func BenchmarkCodexTurn(b *testing.B) {
 	b.ReportMetric(memory, "gate-MB")
 }
 
-// A benchWorld is a state directory with a master of its own.
+// A benchWorld is a world whose master is the program as it is installed: the test binary
+// takes longer to start, and a gate is a start.
 type benchWorld struct {
 	*testing.B
-	dir, work string
-	program   string   // stint as it is installed, once there is a master
-	env       []string // of the master and of commands
-	client    *client.Client
+	*world
 }
 
-func newBenchWorld(b *testing.B) *benchWorld {
-	w := &benchWorld{B: b, dir: b.TempDir()}
-	w.work = filepath.Join(w.dir, "ws")
-	w.must(os.Mkdir(w.work, 0o700))
-	run, err := os.MkdirTemp("", "s") // short, as a socket's path must be
-	w.must(err)
-	b.Cleanup(func() { w.must(os.RemoveAll(run)) })
-	w.env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "XDG_CONFIG_HOME=" + w.dir, "XDG_RUNTIME_DIR=" + run,
-		"STINT_STATE_DIR=" + w.state(), "STINT_AGENT=codex", "STINT_HTTP=off",
-	}
+func newBenchWorld(b *testing.B, settings ...string) *benchWorld {
+	w := &benchWorld{b, newWorld(b, 1, append([]string{"STINT_AGENT=codex", "STINT_MAX_ATTEMPTS=3"}, settings...)...)}
+	w.self = filepath.Join(w.dir, "program")
+	w.build(w.self, ".")
 	return w
 }
-
-func (w *benchWorld) state() string { return filepath.Join(w.dir, "state") }
 
 func (w *benchWorld) must(err error) {
 	w.Helper()
@@ -132,34 +120,11 @@ echo '{"type":"thread.started","thread_id":"'$STINT_RUN_ID'"}
 	return said
 }
 
-// serve starts the master: the program as it is installed, because the test binary
-// takes longer to start, and a gate is a start.
-func (w *benchWorld) serve() {
-	w.program = filepath.Join(w.dir, "program")
-	w.build(w.program, ".")
-	cmd := w.command(w.program, "serve")
-	w.must(cmd.Start())
-	w.Cleanup(func() {
-		w.must(cmd.Process.Signal(syscall.SIGTERM))
-		w.must(cmd.Wait())
-	})
-	var h heartbeat
-	if !poll(scriptDeadline, func() bool { h = (&scriptState{state: w.state()}).master(); return h.PID == cmd.Process.Pid }) {
-		w.Fatal("the master does not come")
-	}
-	w.client = client.Dial(h.Socket)
-	w.Cleanup(w.client.Close)
-}
-
 func (w *benchWorld) build(program, source string) {
 	w.Helper()
 	build := exec.Command("go", "build", "-o", program, source)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	w.must2(build.Output())
-}
-
-func (w *benchWorld) command(program string, args ...string) *exec.Cmd {
-	return &exec.Cmd{Path: program, Args: append([]string{program}, args...), Env: w.env, Dir: w.work}
 }
 
 // submit queues a task that waits for no other.
@@ -192,7 +157,7 @@ type benchRun struct {
 func (w *benchWorld) look(id string) (run benchRun, memory float64) {
 	w.Helper()
 	if !poll(scriptDeadline, func() bool {
-		found, _ := filepath.Glob(filepath.Join(w.state(), "runs", "*", "lock"))
+		found, _ := filepath.Glob(filepath.Join(w.state, "runs", "*", "lock"))
 		if len(found) != 1 {
 			return false
 		}
@@ -201,7 +166,7 @@ func (w *benchWorld) look(id string) (run benchRun, memory float64) {
 	}) {
 		w.Fatal("no agent was started")
 	}
-	found, err := filepath.Glob(filepath.Join(w.state(), "runs", "*", "run.json"))
+	found, err := filepath.Glob(filepath.Join(w.state, "runs", "*", "run.json"))
 	w.must(err)
 	text, err := os.ReadFile(found[0])
 	w.must(err)
@@ -242,10 +207,10 @@ func (w *benchWorld) sideBySide(bare, stint func(begin time.Time) time.Duration)
 func BenchmarkCommands(b *testing.B) {
 	for _, tasks := range []int{0, 10_000, 100_000} {
 		w := newBenchWorld(b)
-		w.must(os.Mkdir(w.state(), 0o700))
-		w.must(os.WriteFile(filepath.Join(w.state(), "tasks.md"), benchLedger(b, tasks), 0o600))
+		w.must(os.Mkdir(w.state, 0o700))
+		w.must(os.WriteFile(filepath.Join(w.state, "tasks.md"), benchLedger(b, tasks), 0o600))
 		w.serve()
-		w.must(w.command(w.program, "pause").Run())
+		w.must(w.command("pause").Run())
 		hello := filepath.Join(w.dir, "hello")
 		w.must(os.WriteFile(hello+".go", []byte("package main\n\nfunc main() { println(\"hello\") }\n"), 0o600))
 		w.build(hello, hello+".go")
@@ -261,7 +226,7 @@ func BenchmarkCommands(b *testing.B) {
 		}
 		for _, row := range rows {
 			b.Run(fmt.Sprintf("tasks=%d/%s", tasks, row.name), func(b *testing.B) {
-				compare(b, w.command(hello), w.command(w.program, strings.Fields(row.args)...))
+				compare(b, &exec.Cmd{Path: hello, Env: w.env}, w.command(strings.Fields(row.args)...))
 			})
 		}
 	}
@@ -334,11 +299,10 @@ func benchLedger(b *testing.B, tasks int) []byte {
 func BenchmarkSlowSenders(b *testing.B) {
 	for _, clients := range []int{1, 8} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
-			w := newBenchWorld(b)
 			address := freeAddress(b)
-			w.env = append(w.env, "STINT_HTTP="+address, "STINT_MAX_QUEUED=0")
+			w := newBenchWorld(b, "STINT_HTTP="+address, "STINT_MAX_QUEUED=0")
 			w.serve()
-			token, err := os.ReadFile(tokenFile(w.state()))
+			token, err := os.ReadFile(tokenFile(w.state))
 			w.must(err)
 			var alone, beside []time.Duration
 			cut := 0

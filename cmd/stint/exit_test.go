@@ -132,14 +132,3 @@ func TestPrintError(t *testing.T) {
 		}
 	}
 }
-
-// One line of `wait --all` decides the exit code: the first one that is not 0.
-func TestFirstError(t *testing.T) {
-	errs := []error{nil, &cliError{code: exitCanceled}, &cliError{code: exitFailed}}
-	if got := exitCode(firstError(errs)); got != exitCanceled {
-		t.Errorf("exit code %d, want %d", got, exitCanceled)
-	}
-	if err := firstError([]error{nil, nil}); err != nil {
-		t.Error(err)
-	}
-}

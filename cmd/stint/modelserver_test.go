@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"stint/prompt"
@@ -316,28 +315,6 @@ func (m *modelServer) pause(r *http.Request, d time.Duration) bool {
 	case <-m.stopped:
 	}
 	return false
-}
-
-// TestUserMessage pins what counts as the user's own words.
-func TestUserMessage(t *testing.T) {
-	for _, c := range []struct {
-		in, want string
-		ok       bool
-	}{
-		{"hello", "hello", true},
-		{"<environment_context>\n</environment_context>", "", false},
-		{"System: Potential loop detected.", "", false},
-		{"[System: You previously returned an empty response.]", "", false},
-		{"# Task\n\n## Output\nshort\n\n## User message\n\nhello\nyou\n", "hello\nyou", true},
-		{"# Task\n\n## User message\n\n" + prompt.GoOn, goOn, true},
-		{"# Task\n\n## User message\n\n" + prompt.MendIt, mendIt, true},
-		{"say `## User message` twice", "say `## User message` twice", true},
-	} {
-		got, ok := userMessage(c.in)
-		if got != c.want || ok != c.ok {
-			t.Errorf("userMessage(%q) = %q, %v; want %q, %v", c.in, got, ok, c.want, c.ok)
-		}
-	}
 }
 
 // answer does what the markers of the last prompt say.

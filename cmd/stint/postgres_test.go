@@ -11,10 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"stint/coordinator/postgres"
-	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/task"
 )
 
@@ -80,51 +77,24 @@ func TestPostgresSectionErrors(t *testing.T) {
 	}
 }
 
-// Of the URL and its file, the one of the higher layer counts.
+// TestPostgresURLOverrulesItsFile: of the URL and its file, the one of the higher layer
+// counts; an empty one turns it off.
 func TestPostgresURLOverrulesItsFile(t *testing.T) {
 	const inFile = "[postgres]\nurl_file = \"/secret\"\n"
-	c := mustLoad(t, inFile, map[string]string{"STINT_POSTGRES_URL": "postgres:///x"}, nil)
-	if c.PostgresURL != "postgres:///x" || c.PostgresURLFile != "" {
-		t.Errorf("%q, %q", c.PostgresURL, c.PostgresURLFile)
-	}
-	c = mustLoad(t, "[postgres]\nurl = \"postgres:///x\"\n", nil, map[string]string{"postgres_url_file": "/other"})
-	if c.PostgresURL != "" || c.PostgresURLFile != "/other" {
-		t.Errorf("%q, %q", c.PostgresURL, c.PostgresURLFile)
-	}
-	c = mustLoad(t, inFile, map[string]string{"STINT_POSTGRES_URL_FILE": ""}, nil)
-	if c.hasPostgres() {
-		t.Error("it cannot be turned off")
-	}
-	c = mustLoad(t, inFile, map[string]string{"STINT_POSTGRES_URL": ""}, nil)
-	if c.PostgresURLFile != "/secret" {
-		t.Error("no URL overrules the file")
-	}
-}
-
-// What is wrong with a URL stops a command only where it was just typed.
-func TestBrokenPostgresURL(t *testing.T) {
-	for _, broken := range []string{"nonsense", "postgres://h:99999999/x", "mysql://h/x", "postgres://u:" + postgresCanary + "@h:port/x"} {
-		mustLoad(t, "[postgres]\nurl = \""+broken+"\"\n", nil, nil)
-		mustLoad(t, "", map[string]string{"STINT_POSTGRES_URL": broken}, nil)
-		_, err := load(t, "", nil, map[string]string{"postgres_url": broken})
-		if exitCode(err) != exitUsage || !strings.HasPrefix(err.Error(), "--postgres: ") || strings.Contains(err.Error(), postgresCanary) {
-			t.Errorf("%s on the command line: %v", broken, err)
+	for _, c := range []struct {
+		file      string
+		env, flag map[string]string
+		url, path string
+	}{
+		{inFile, map[string]string{"STINT_POSTGRES_URL": "postgres:///x"}, nil, "postgres:///x", ""},
+		{"[postgres]\nurl = \"postgres:///x\"\n", nil, map[string]string{"postgres_url_file": "/other"}, "", "/other"},
+		{inFile, map[string]string{"STINT_POSTGRES_URL_FILE": ""}, nil, "", ""},
+		{inFile, map[string]string{"STINT_POSTGRES_URL": ""}, nil, "", "/secret"},
+	} {
+		got := mustLoad(t, c.file, c.env, c.flag)
+		if got.PostgresURL != c.url || got.PostgresURLFile != c.path {
+			t.Errorf("%q, %q, %q: %q, %q", c.file, c.env, c.flag, got.PostgresURL, got.PostgresURLFile)
 		}
-	}
-	if _, err := load(t, "", nil, map[string]string{"postgres_url": "postgres://db.example/x"}); err != nil {
-		t.Error(err)
-	}
-	mustLoad(t, "[postgres]\nurl = \"postgres:///x\"\n", nil, map[string]string{"postgres_url": ""})
-}
-
-// A command line can be read by everybody on the machine.
-func TestNoPasswordOnTheCommandLine(t *testing.T) {
-	_, err := load(t, "", nil, map[string]string{"postgres_url": "postgres://ana:" + postgresCanary + "@db.example/x"})
-	if exitCode(err) != exitUsage || !strings.HasPrefix(err.Error(), "--postgres: a password on the command line can be read") || strings.Contains(err.Error(), postgresCanary) {
-		t.Errorf("%v", err)
-	}
-	if _, try := explain(err); !strings.Contains(try, "url_file") || !strings.Contains(try, "STINT_POSTGRES_URL") || !strings.Contains(try, ".pgpass") {
-		t.Errorf("try: %s", try)
 	}
 }
 
@@ -274,69 +244,4 @@ func TestExamineMirror(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A password in a configuration that others can read is told, and no other.
-func TestExamineURL(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.toml")
-	for _, c := range []struct {
-		text string
-		mode os.FileMode
-		env  map[string]string
-		warn bool
-	}{
-		{"[postgres]\nurl = \"postgres://ana:" + postgresCanary + "@db/x\"\n", 0o644, nil, true},
-		{"[postgres]\nurl = \"postgres://ana:" + postgresCanary + "@db/x\"\n", 0o640, nil, true},
-		{"[postgres]\nurl = \"postgres://ana:" + postgresCanary + "@db/x\"\n", 0o600, nil, false},
-		{"[postgres]\nurl = \"postgres://ana@db/x\"\n", 0o644, nil, false},
-		{"", 0o644, map[string]string{"STINT_POSTGRES_URL": "postgres://ana:" + postgresCanary + "@db/x"}, false},
-	} {
-		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(file, c.mode); err != nil {
-			t.Fatal(err)
-		}
-		cfg, err := loadConfig(configSource{file: file, lookup: func(k string) (string, bool) { v, ok := c.env[k]; return v, ok }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := examineURL(cfg)
-		if (len(got) == 1) != c.warn || c.warn && (got[0].Status != healthWarn || got[0].Try != "chmod 600 "+file || strings.Contains(got[0].Text, postgresCanary)) {
-			t.Errorf("%q, mode %04o: %+v", c.text, c.mode, got)
-		}
-	}
-}
-
-// TestLookAtCopy: a database that has no tables, what is copied there, a ledger of another
-// directory under the same name, and a database that is not there.
-func TestLookAtCopy(t *testing.T) {
-	server := postgrestest.Shared(t)
-	url := server.Database(t)
-	o, _ := postgresOptions(mustLoad(t, "", map[string]string{"STINT_POSTGRES_URL": url, "STINT_POSTGRES_HOST": "here"}, nil), "/state", nil)
-	look := func(want string, reached bool) {
-		t.Helper()
-		list, failure := lookAtCopy(t.Context(), o, 7)
-		if len(list) != 1 || (failure == "") != reached || !strings.Contains(list[0].Status+" "+list[0].Text, want) {
-			t.Errorf("%q %+v, want %s", failure, list, want)
-		}
-	}
-	look(" at "+server.Dir()+", without tables yet; a master makes them", true)
-	if _, _, err := postgres.Migrate(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	look("nothing of this ledger is copied yet", true)
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }() // the database is dropped now
-	if _, err := conn.Exec(t.Context(), "INSERT INTO mirrors (host, state_dir, seq, settings, version) VALUES ('here', '/state', 4, '', '')"); err != nil {
-		t.Fatal(err)
-	}
-	look("3 records behind", true)
-	o.StateDir = "/elsewhere"
-	look("/state", false)
-	o.URL = func() (string, error) { return server.URL("nowhere"), nil }
-	look("warning ", false)
 }

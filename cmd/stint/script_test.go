@@ -267,27 +267,6 @@ func missing(t skipper, why string) {
 	t.Skip(why)
 }
 
-// TestReexecution pins what gates and demo agents rest on: the test binary is
-// stint under the name of /proc/self/exe.
-func TestReexecution(t *testing.T) {
-	self, err := selfPath()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"stint", "/proc/self/exe"} {
-		cmd := &exec.Cmd{Path: self, Args: []string{name, "version"}}
-		out, err := cmd.Output()
-		if err != nil || !strings.HasPrefix(string(out), "stint ") {
-			t.Errorf("as %s: %q, %v", name, out, err)
-		}
-	}
-	cmd := &exec.Cmd{Path: self, Args: []string{"/proc/self/exe", "demo-agent"}, Stderr: io.Discard}
-	var exit *exec.ExitError
-	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("the demo agent without arguments: %v, want exit code 1", err)
-	}
-}
-
 // TestTenTraps runs testdata/traps: in each of its scripts the real codex, claude or
 // gemini does what is most likely to bite those who run it, and stint is not
 // bitten. They are scripts like those of [TestScript].

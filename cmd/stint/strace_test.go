@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -134,19 +132,18 @@ func (s *siege) lay(t *testing.T, round, limit int) {
 	most := min(perWorld, 1+limit/10) // a few kills are spread over the scenarios
 	for n, missed := 0, 0; n < most && missed < most && s.kills < limit; {
 		k, nth := targets[(n+missed)%len(targets)], 1+n%2*w.rand.IntN(4)
-		at, killed := w.strike(scenario, k, nth)
-		if !killed {
+		if !w.strike(scenario, k, nth) {
 			missed++
 			continue
 		}
 		n++
 		s.kills++
-		s.at[at]++
+		s.at[k.String()]++
 		w.audit()
 		slowest, _ := w.slowest()
 		s.slowest = max(s.slowest, slowest)
 		if t.Failed() {
-			t.Logf("scenario %s, killed at call %d of %s: %s", scenario.name, nth, k, at)
+			t.Logf("scenario %s, killed at call %d of %s", scenario.name, nth, k)
 		}
 		if t.Failed() || scenario.fresh {
 			return
@@ -174,9 +171,9 @@ func (w *world) prepare() {
 	w.end(l, syscall.SIGTERM)
 }
 
-// strike runs a scenario with a master that is killed at the nth call of a target.
-// It says where that was, and whether it was: some calls are not reached.
-func (w *world) strike(s killScenario, k target, nth int) (at string, killed bool) {
+// strike runs a scenario with a master that is killed at the nth call of a target. It
+// reports whether it was: some calls are not reached.
+func (w *world) strike(s killScenario, k target, nth int) (killed bool) {
 	w.t.Helper()
 	log := filepath.Join(w.dir, "strace.log")
 	if s.before != nil {
@@ -190,16 +187,16 @@ func (w *world) strike(s killScenario, k target, nth int) (at string, killed boo
 	}
 	if w.answers(l) {
 		w.end(l, syscall.SIGKILL)
-		return "", false
+		return false
 	}
 	switch status := l.cmd.ProcessState.Sys().(syscall.WaitStatus); {
 	case status.Signaled() && status.Signal() == syscall.SIGKILL:
-		return w.lastCall(log, k), true
+		return true
 	case status.Exited() && status.ExitStatus() == 0:
-		return "", false // the scenario has ended it
+		return false // the scenario has ended it
 	}
 	w.t.Fatalf("the master ended by itself (%v):\n%s", l.cmd.ProcessState, l.said())
-	return "", false
+	return false
 }
 
 // answers reports whether the master lives; if not, its end has been seen.
@@ -229,37 +226,6 @@ func (w *world) strace(log string, k target, inject string) []string {
 		argv = append(argv, "-P", filepath.Join(w.state, k.file))
 	}
 	return append(argv, "--")
-}
-
-var (
-	runPath  = regexp.MustCompile(`/runs/[^/>"]+`)
-	tempPath = regexp.MustCompile(`\.stint-[0-9a-f]+\.tmp`)
-	callPath = regexp.MustCompile(`^\d+ +([a-z0-9]+)\((.*)`)
-)
-
-// lastCall reads from strace's log which call was the master's last one.
-func (w *world) lastCall(log string, k target) string {
-	if k.file != anyFile {
-		return k.String()
-	}
-	text, err := os.ReadFile(log)
-	if err != nil {
-		return k.String()
-	}
-	at := k.String()
-	for line := range strings.Lines(string(text)) {
-		m := callPath.FindStringSubmatch(line)
-		if m == nil || !strings.Contains(line, w.state) {
-			continue
-		}
-		_, path, _ := strings.Cut(m[2], w.state)
-		path = tempPath.ReplaceAllString(runPath.ReplaceAllString(path, "/runs/ID"), ".tmp")
-		if end := strings.IndexAny(path, `>",`); end >= 0 {
-			path = path[:end]
-		}
-		at = m[1] + " " + cmp.Or(strings.TrimPrefix(path, "/"), ".")
-	}
-	return at
 }
 
 // tearTail leaves what a power cut leaves of a record that nobody was told of.

@@ -141,7 +141,7 @@ func (endless) Run(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Ou
 func (w *submitWorld) master() *client.Client {
 	var err error
 	w.c, err = coordinator.Open(task.Config{
-		StateDir: w.state(), Agents: map[string]task.Agent{"codex": endless{}}, DefaultAgent: func() string { return "codex" },
+		StateDir: w.state, Agents: map[string]task.Agent{"codex": endless{}}, DefaultAgent: func() string { return "codex" },
 		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, HeartbeatInterval: 10 * time.Second, Grace: time.Millisecond,
 		BackoffBase: time.Minute, BackoffMax: time.Minute, SessionLockTimeout: time.Second,
 	})
@@ -316,7 +316,7 @@ func BenchmarkMirrorLag(b *testing.B) {
 	url := postgrestest.Start(b).Database(b)
 	client := w.master()
 	m := postgres.New(postgres.Options{
-		URL: func() (string, error) { return url, nil }, Host: "bench", StateDir: w.state(), PoolSize: 10, InlineThreshold: 1 << 20,
+		URL: func() (string, error) { return url, nil }, Host: "bench", StateDir: w.state, PoolSize: 10, InlineThreshold: 1 << 20,
 		OutputLimit: 10_000, MaxAttempts: 3, MaxConcurrency: 4, Worker: uuid.New(), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, stop := context.WithCancel(context.Background())
