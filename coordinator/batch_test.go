@@ -228,31 +228,3 @@ func TestAgainWithAnotherConfiguration(t *testing.T) {
 		t.Errorf("with another agent: %v", err)
 	}
 }
-
-// TestArchiveIsFiltered: tasks in the archive are found by the same words.
-func TestArchiveIsFiltered(t *testing.T) {
-	w := newWorld(t)
-	w.open()
-	a := w.wait(w.submit(task.TaskSpec{Prompt: "p", TenantID: "ana", Queue: "nightly"}).ID)
-	b := w.wait(w.submit(task.TaskSpec{Prompt: "p", TenantID: "bob", InputFiles: []state.InputFile{{Name: "a", Content: "x"}}}).ID)
-	w.moveOut()
-	w.close()
-	for want, f := range map[string]state.Filter{
-		a.ID:              {TenantID: "ana"},
-		b.ID:              {TenantID: "bob", Agent: "demo"},
-		b.ID + " " + a.ID: {Agent: "demo"},
-		"":                {Queue: "nightly", TenantID: "bob"},
-	} {
-		list, err := statedir.ListArchive(w.dir, f)
-		var ids []string
-		for _, task := range list {
-			ids = append(ids, task.ID)
-			if task.InputFiles != nil {
-				t.Error("a list has files")
-			}
-		}
-		if got := strings.Join(ids, " "); got != want || err != nil {
-			t.Errorf("%+v: %q, %v, want %q", f, got, err, want)
-		}
-	}
-}

@@ -112,30 +112,6 @@ func TestVerifyOfAnArchivedTask(t *testing.T) {
 	})
 }
 
-// TestVerifyRefused returns why there is nothing to run.
-func TestVerifyRefused(t *testing.T) {
-	inLoop(t, func(w *loopWorld) {
-		plain := w.submit(task.TaskSpec{Prompt: "p"}).ID
-		w.ended(plain)
-		if _, err := w.verify(plain); code(err) != task.CodeInvalid || !strings.HasPrefix(err.Error(), "task "+plain+" has no verify command") {
-			t.Errorf("without a command: %v", err)
-		}
-		if _, err := w.verify("nobody"); code(err) != task.CodeNotFound {
-			t.Errorf("without a task: %v", err)
-		}
-		begun := make(chan string, 1)
-		w.shell.do = untilStopped(begun)
-		id := w.verified(nil)
-		<-begun
-		for _, ref := range []string{id, w.verified(nil)} { // the second one waits in the same lane
-			if _, err := w.verify(ref); code(err) != task.CodeBusy {
-				t.Errorf("while the lane is busy: %v", err)
-			}
-		}
-		w.cancel(id)
-	})
-}
-
 // TestVerifyHoldsTheLane: a task of that lane is started when the command has ended,
 // one of another lane at once, also if there is only one worker.
 func TestVerifyHoldsTheLane(t *testing.T) {

@@ -1,8 +1,6 @@
 package coordinator_test
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -10,81 +8,37 @@ import (
 	"stint/state"
 )
 
-// failing answers well, but for prompts that say fail.
-func failing(w *world) func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-	return func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-		if t, err := w.c.Task(context.Background(), turn.TaskID); err != nil || strings.HasPrefix(t.Prompt, "fail") {
-			return task.Outcome{Class: state.ClassVerify, Error: "it took\ntoo long", ExitCode: 1}
-		}
-		return task.Outcome{Result: "fine"}
-	}
-}
-
-// TestDependantsFailWithTheReason: what comes after a failed task fails too, and
-// what comes after that, unless it is content with any end.
+// TestDependantsFailWithTheReason: what comes after a task that failed, was canceled, or was
+// ended by a person in tasks.md, fails too, and what comes after that; also over a restart.
 func TestDependantsFailWithTheReason(t *testing.T) {
 	w := newWorld(t)
-	w.agent.do = failing(w)
+	w.outcomes(task.Outcome{Class: state.ClassVerify, Error: "it took\ntoo long", ExitCode: 1})
 	w.open()
-	a := w.submit(task.TaskSpec{Prompt: "fail", Hold: true, Parallel: true}).ID
-	add := func(spec task.TaskSpec, after ...string) string {
-		spec.Prompt, spec.After, spec.Parallel = "p", after, true
-		return w.submit(spec).ID
+	add := func(after ...string) string {
+		return w.submit(task.TaskSpec{Prompt: "p", After: after, Parallel: true, Hold: len(after) == 0}).ID
 	}
-	b := add(task.TaskSpec{}, a)
-	c := add(task.TaskSpec{}, b)
-	whatever := add(task.TaskSpec{AfterPolicy: "any"}, a, b)
-	good := add(task.TaskSpec{AfterPolicy: "done"}, whatever)
+	a, canceled, byHand := add(), add(), add()
+	b := add(a)
 	w.release(a)
+	w.cancel(canceled)
+	w.takeOver("## Task %s\n- status: failed\n- error: no more\n", byHand)
 	for id, want := range map[string]string{
-		b: "it comes after " + a + ", which ended failed (verify): it took too long",
-		c: "it comes after " + b + ", which ended failed (verify): it comes after " + a + ", which ended failed (verify): it took too long",
+		b:             "it comes after " + a + ", which ended failed (verify): it took too long",
+		add(b):        "it comes after " + b + ", which ended failed (verify): it comes after " + a + ", which ended failed (verify): it took too long",
+		add(canceled): "it comes after " + canceled + ", which ended canceled",
+		add(byHand):   "it comes after " + byHand + ", which ended failed: no more",
 	} {
-		got := w.wait(id)
-		w.expect(got, state.Failed, state.ClassVerify)
-		if got.Error != want || got.Attempt != 0 {
-			t.Errorf("%s\nwant %s, with %d attempts", got.Error, want, got.Attempt)
+		if got := w.wait(id); got.Status != state.Failed || got.Error != want || got.Attempt != 0 {
+			t.Errorf("%s: %s\nwant %s, with %d attempts", got.Status, got.Error, want, got.Attempt)
 		}
 	}
-	w.expect(w.wait(whatever), state.Done, "")
-	w.expect(w.wait(good), state.Done, "")
-	late := w.wait(add(task.TaskSpec{}, a)) // after one that has failed already
-	w.expect(late, state.Failed, state.ClassVerify)
-
-	conflict := &task.Error{Code: task.CodeConflict}
-	if _, err := w.c.Retry(t.Context(), b, "client"); !errors.Is(err, conflict) || !strings.Contains(err.Error(), "comes after "+a+", which is failed; first: stint retry "+a) {
+	if _, err := w.c.Retry(t.Context(), b, "client"); code(err) != task.CodeConflict || !strings.Contains(err.Error(), "comes after "+a+", which is failed; first: stint retry "+a) {
 		t.Errorf("a retry that cannot succeed: %v", err)
 	}
-}
-
-// TestDependantsOfACanceledTask, of one that a person ends by hand, and of one in
-// the archive, fail as well; and over a restart.
-func TestDependantsOfACanceledTask(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
-	a, b := w.submit(task.TaskSpec{Prompt: "p"}).ID, w.submit(task.TaskSpec{Prompt: "p"}).ID
-	afterA := w.submit(task.TaskSpec{Prompt: "p", After: []string{a}})
-	afterB := w.submit(task.TaskSpec{Prompt: "p", After: []string{b}})
-	w.cancel(a)
-	got := w.wait(afterA.ID)
-	w.expect(got, state.Failed, state.ClassCanceled)
-	if want := "it comes after " + a + ", which ended canceled"; got.Error != want {
-		t.Errorf("%s, want %s", got.Error, want)
-	}
-	w.takeOver("## Task %s\n- status: failed\n- error: no more\n", b)
-	got = w.wait(afterB.ID)
-	w.expect(got, state.Failed, state.ClassExit)
-	if want := "it comes after " + b + ", which ended failed: no more"; got.Error != want {
-		t.Errorf("%s, want %s", got.Error, want)
-	}
-	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	w.moveOut()
 	w.close()
 	w.open()
-	late := w.submit(task.TaskSpec{Prompt: "p", After: []string{b}})
-	w.expect(w.wait(late.ID), state.Failed, state.ClassExit)
+	w.expect(w.wait(add(byHand)), state.Failed, state.ClassExit)
 }
 
 // TestHandEditsMakeNoCycle: the finding names the cycle, whether it is made by one

@@ -1,10 +1,8 @@
 package coordinator_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,7 +13,6 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -101,19 +98,14 @@ func (w *world) statuses() map[string]state.Status {
 
 // newest returns the number of the newest record of a task.
 func (w *world) newest() uint64 { // controls have numbers too, and nobody is told of most
-	_, last := w.changes(0)
-	return last
-}
-
-func (w *world) changes(after uint64) (n int, last uint64) {
-	for {
+	for after := uint64(0); ; {
 		missed, live, stop := w.c.SubscribeAfter(after, 1)
 		stop()
 		for _, c := range missed {
-			n, after = n+1, c.Seq
+			after = c.Seq
 		}
 		if live != nil {
-			return n, after
+			return after
 		}
 	}
 }
@@ -159,161 +151,54 @@ func (w *world) statusesOpen() bool {
 	return slices.ContainsFunc(w.c.List(state.Filter{}), func(t state.Task) bool { return !t.Status.Terminal() && !t.Hold })
 }
 
-// TestSubscribeAfterARestart: who followed the master before is told by the next one
-// what was still said by the old one, what a person wrote meanwhile, and all since.
-func TestSubscribeAfterARestart(t *testing.T) {
-	w := newWorld(t)
-	w.open()
-	o := &onlooker{t: t, known: map[string]state.Status{}}
-	w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
-	held := w.submit(task.TaskSpec{Prompt: "held", Hold: true}).ID
-	o.follow(w.c, 10)
-	o.drain(w.newest())
-	unseen := w.wait(w.submit(task.TaskSpec{Prompt: "unseen"}).ID).ID // and not read
-	at := o.seq
-	w.close()
-	for range o.live { // closed with its master, with what it had
-	}
-	w.edit("\n## Task %s\n- status: canceled\n\n## Task mine\n- prompt: a draft\n", held)
-	w.open()
-	later := w.submit(task.TaskSpec{Prompt: "later", Hold: true}).ID
-	o.follow(w.c, 10)
-	defer o.stop()
-	if want := w.statuses(); !maps.Equal(o.known, want) || o.resyncs > 0 || o.seq != w.c.Seq() || at == 0 {
-		t.Errorf("it knows %v, want %v", o.known, want)
-	}
-	for id, want := range map[string]state.Status{held: state.Canceled, unseen: state.Done, "mine": state.Draft, later: state.Queued} {
-		if o.known[id] != want {
-			t.Errorf("%s is known as %q, want %s", id, o.known[id], want)
-		}
-	}
-}
-
 // TestResync: where tasks come or go without a record of their own, those who follow
 // are told to list anew, once, and so are those who come back, also after a restart.
 func TestResync(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		name    string
-		offline bool // it happens while no master runs
-		do      func(w *world)
-	}{
-		{"a compaction that moves tasks out", false, func(w *world) { w.moveOut() }},
-		{"a compaction that only merges", false, func(w *world) {
-			if _, err := w.c.Compact(w.t.Context(), time.Hour, false); err != nil {
-				w.t.Fatal(err)
+	for name, do := range map[string]func(w *world){
+		"a compaction that moves tasks out": (*world).moveOut,
+		"a compaction that only merges": func(w *world) {
+			_, err := w.c.Compact(w.t.Context(), time.Hour, false)
+			check(w.t, err)
+		},
+		"sections deleted by hand": func(w *world) {
+			_, err := w.c.Reconcile(w.t.Context(), false) // what was acknowledged stands there after that
+			check(w.t, err)
+			parts := strings.SplitAfter(read(w.t, w.dir, ledger.TasksName), "\n\n")
+			parts = slices.DeleteFunc(parts, func(s string) bool { return strings.HasPrefix(s, "## Task "+taskID(1)) })
+			write(w.t, filepath.Join(w.dir, ledger.TasksName), strings.Join(parts, ""))
+			_, err = w.c.Reconcile(w.t.Context(), true)
+			check(w.t, err)
+			if len(w.statuses()) != 1 {
+				w.t.Fatalf("the task is still listed; tasks.md is\n%s", strings.Join(parts, ""))
 			}
-		}},
-		{"sections deleted by hand", false, (*world).deleteEnded},
-		{"a restore", true, (*world).restoreItself},
-		{"another ledger", true, func(w *world) {
-			for _, name := range []string{ledger.JournalName, ledger.TasksName} {
-				check(w.t, os.Remove(filepath.Join(w.dir, name)))
-			}
-		}},
+		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.open()
-			w.wait(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p"}).ID)
+			w.done(task.TaskSpec{ID: taskID(1), Prompt: "p"})
 			w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Hold: true})
 			o := &onlooker{t: t, known: map[string]state.Status{}}
 			o.follow(w.c, 10)
 			o.drain(w.newest())
 			before := o.seq
-			if !tc.offline {
-				tc.do(w)
-				o.drain(before + 1)
-				if o.resyncs != 1 || o.seq != w.c.Seq() {
-					t.Errorf("live: %d resyncs, at %d, and the newest record is %d", o.resyncs, o.seq, w.c.Seq())
-				}
+			do(w)
+			o.drain(before + 1)
+			if o.resyncs != 1 || o.seq != w.c.Seq() {
+				t.Errorf("live: %d resyncs, at %d, and the newest record is %d", o.resyncs, o.seq, w.c.Seq())
 			}
 			o.stop()
 			w.close()
-			if tc.offline {
-				tc.do(w)
-			}
-			after := o.seq
 			w.open()
-			for _, from := range []uint64{before, after} {
+			for from, want := range map[uint64]int{before: 1, o.seq: 0} {
 				o := &onlooker{t: t, seq: from, known: map[string]state.Status{}}
 				o.follow(w.c, 10)
 				o.stop()
-				if want := from == before; (o.resyncs == 1) != want || o.seq != w.c.Seq() {
+				if o.resyncs != want || o.seq != w.c.Seq() {
 					t.Errorf("who comes back with %d is told %d times to list anew, and is at %d of %d", from, o.resyncs, o.seq, w.c.Seq())
-				}
-				if tc.offline {
-					break
 				}
 			}
 		})
-	}
-}
-
-// deleteEnded deletes all sections of the task that has ended from tasks.md.
-func (w *world) deleteEnded() {
-	w.t.Helper()
-	path := filepath.Join(w.dir, ledger.TasksName)
-	_, err := w.c.Reconcile(w.t.Context(), false) // what was acknowledged stands there after that
-	text, rerr := os.ReadFile(path)
-	check(w.t, errors.Join(err, rerr))
-	parts := strings.SplitAfter(string(text), "\n\n")
-	parts = slices.DeleteFunc(parts, func(s string) bool { return strings.HasPrefix(s, "## Task "+taskID(1)) })
-	check(w.t, os.WriteFile(path, []byte(strings.Join(parts, "")), 0o600))
-	if _, err := w.c.Reconcile(w.t.Context(), true); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, there := w.statuses()[taskID(1)]; there {
-		w.t.Fatalf("the task is still listed; tasks.md is\n%s", strings.Join(parts, ""))
-	}
-}
-
-// restoreItself makes a copy of tasks.md the ledger, whose records go on one by one.
-func (w *world) restoreItself() {
-	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join(w.dir, ledger.TasksName))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	text = []byte(strings.Replace(string(text), "- prompt: p\n", "- prompt: q\n", 1))
-	copied := filepath.Join(w.t.TempDir(), "copy.md")
-	check(w.t, os.WriteFile(copied, text, 0o600))
-	plan, err := statedir.ReadRestore(w.dir, copied)
-	if err == nil {
-		_, err = statedir.Restore(w.cfg, plan, func(*statedir.Restoration) error { return nil })
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// TestChangeLine: one line of JSON, the same for all who are told of a change; one that
-// asks for a new list has no task.
-func TestChangeLine(t *testing.T) {
-	w := newWorld(t)
-	w.open()
-	one, stop := w.c.Subscribe(10)
-	defer stop()
-	two, stop := w.c.Subscribe(10)
-	defer stop()
-	id := w.submit(task.TaskSpec{Prompt: "<b>\n\u2028", Hold: true, Label: "<&>"}).ID
-	w.moveOut()
-	for range 2 {
-		a, b := <-one, <-two
-		x, err := a.Line()
-		if err != nil {
-			t.Fatal(err)
-		}
-		y, err := b.Line()
-		if err != nil || a != b || &x[0] != &y[0] {
-			t.Errorf("%p and %p: it was made twice, %v", a, b, err)
-		}
-		want := fmt.Sprintf(`{"seq":%d,"resync":true}`+"\n", a.Seq)
-		if !a.Resync {
-			want = fmt.Sprintf(`{"seq":%d,"task":{"id":"%s",`, a.Seq, id)
-		}
-		if !strings.HasPrefix(string(x), want) || strings.Count(string(x), "\n") != 1 || x[len(x)-1] != '\n' || !a.Resync && !strings.Contains(string(x), `"label":"<&>"`) {
-			t.Errorf("the line is %q, want %q", x, want)
-		}
 	}
 }
