@@ -1,12 +1,15 @@
 package coordinator_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,14 +52,11 @@ func TestPromise4EditorsLoseNothing(t *testing.T) {
 	cases := editorCases(t)
 	// Not under /tmp: Vim makes no backup there (backupskip), and then it saves in another way.
 	cache, err := os.UserCacheDir()
-	if err != nil {
+	if err = errors.Join(err, os.MkdirAll(cache, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	check(t, os.MkdirAll(cache, 0o700))
 	base, err := os.MkdirTemp(cache, "stint-editors-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = os.RemoveAll(base) }()
 	next := make(chan editorCase)
 	var workers sync.WaitGroup
@@ -81,34 +81,19 @@ func editorCases(t *testing.T) []editorCase {
 	t.Helper()
 	if one := os.Getenv("STINT_TEST_EDITOR"); one != "" {
 		parts := strings.Split(one, ":")
-		if len(parts) != 3 || saverNamed(parts[0]) == nil {
+		seed, err := strconv.ParseUint(parts[len(parts)-1], 10, 64)
+		if len(parts) != 3 || saverNamed(parts[0]) == nil || err != nil {
 			t.Fatalf("STINT_TEST_EDITOR=%q is not saver:moment:seed", one)
 		}
-		return []editorCase{{parts[0], parts[1], wholeNumber(t, parts[2])}}
+		return []editorCase{{parts[0], parts[1], seed}}
 	}
-	n, seed := uint64(2*len(savers)), uint64(1)
-	if text := os.Getenv("STINT_TEST_EDITOR_CASES"); text != "" {
-		n = wholeNumber(t, text)
-	}
-	if text := os.Getenv("STINT_TEST_SEED"); text != "" {
-		seed = wholeNumber(t, text)
-	}
-	cases := make([]editorCase, n)
+	seed := number(t, "STINT_TEST_SEED", 1)
+	cases := make([]editorCase, number(t, "STINT_TEST_EDITOR_CASES", 2*len(savers)))
 	for i := range cases {
-		round := i / len(savers) / len(moments)
-		saver := i % len(savers)
-		cases[i] = editorCase{savers[saver].name, moments[(saver+i/len(savers))%len(moments)], seed + uint64(round)}
+		saver, round := i%len(savers), i/len(savers)
+		cases[i] = editorCase{savers[saver].name, moments[(saver+round)%len(moments)], uint64(seed + round/len(moments))}
 	}
 	return cases
-}
-
-func wholeNumber(t *testing.T, text string) uint64 {
-	t.Helper()
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // run carries out the case.
@@ -199,12 +184,7 @@ func (w *editorWorld) check(err error) {
 	}
 }
 
-func (w *editorWorld) readTasks() string {
-	w.t.Helper()
-	data, err := os.ReadFile(w.file.path)
-	w.check(err)
-	return string(data)
-}
+func (w *editorWorld) readTasks() string { return read(w.t, w.file.path) }
 
 // prompts are what the tasks ask for; the number keeps them apart.
 var prompts = []string{
@@ -232,9 +212,7 @@ func (w *editorWorld) enqueue(number int, waits, slow bool) (string, error) {
 	if _, err := w.try(spec); err != nil {
 		return "", err
 	}
-	w.mu.Lock()
-	w.wants[spec.ID] = goal // acknowledged
-	w.mu.Unlock()
+	w.want(spec.ID, goal) // acknowledged
 	return spec.ID, nil
 }
 
@@ -341,9 +319,8 @@ func (w *editorWorld) await(what string, is func() string) {
 }
 
 func (w *editorWorld) tail(name string) string {
-	data, err := os.ReadFile(filepath.Join(w.dir, name))
-	w.check(err)
-	return string(data[max(0, len(data)-8000):])
+	text := read(w.t, w.dir, name)
+	return text[max(0, len(text)-8000):]
 }
 
 // awaitWants waits until each task is what it must be and tasks.md has every
@@ -424,21 +401,14 @@ func (w *editorWorld) inTasks() string {
 	return ""
 }
 
-func (w *editorWorld) wantOf(s *ledger.Section) *want {
+func (w *editorWorld) wantOf(s ledger.Section) *want {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.wants[string(s.ID)]
 }
 
-func (w *editorWorld) journal() []*ledger.Section {
-	data, err := os.ReadFile(filepath.Join(w.dir, "journal.md"))
-	w.check(err)
-	doc := ledger.Parse(data)
-	all := make([]*ledger.Section, len(doc.Sections))
-	for i := range all {
-		all[i] = &doc.Sections[i]
-	}
-	return all
+func (w *editorWorld) journal() []ledger.Section {
+	return ledger.Parse([]byte(read(w.t, w.dir, ledger.JournalName))).Sections
 }
 
 // glued is where a record landed behind a text that was saved in that very moment
@@ -493,4 +463,157 @@ func (w *editorWorld) countRuns() {
 	if w.agent.twice {
 		w.t.Error("a task had two runs at once")
 	}
+}
+
+// A lineEdit puts lines in the place of others: from line at on (counted from 1)
+// cut lines go and add comes.
+type lineEdit struct {
+	at, cut int
+	add     []string
+}
+
+// behind is the line behind the last one.
+const behind = 1 << 30
+
+// applyEdits returns the text with the edits, which are made from the last line to
+// the first. The last line ends with a newline then.
+func applyEdits(text string, edits []lineEdit) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for _, e := range edits {
+		from := min(e.at-1, len(lines))
+		lines = slices.Replace(lines, from, from+e.cut, e.add...)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// chooser picks edits of one state of tasks.md, and notes what they ask for.
+type chooser struct {
+	*editorWorld
+	sections []ledger.Section
+	edits    []lineEdit
+}
+
+// chooseEdits returns edits of different tasks, from the last line to the first.
+func (w *editorWorld) chooseEdits(text string) []lineEdit {
+	c := chooser{editorWorld: w, sections: ledger.Parse([]byte(text)).Sections}
+	kinds := []func(){
+		func() { c.newStatus(&c.finished, state.Queued, true) }, func() { c.newStatus(&c.finished, state.Queued, false) },
+		func() { c.newStatus(&c.waiting, state.Canceled, true) }, func() { c.newStatus(&c.waiting, state.Canceled, false) },
+		c.newPrompt, c.newPriority, c.newSession, c.addTask, c.addDraft, c.deleteTask, c.writeNote, func() {},
+	}
+	for _, i := range w.rand.Perm(len(kinds))[:1+w.rand.IntN(3)] {
+		kinds[i]()
+	}
+	slices.SortStableFunc(c.edits, func(a, b lineEdit) int { return cmp.Or(b.at-a.at, b.cut-a.cut) })
+	return c.edits
+}
+
+func (c *chooser) edit(at, cut int, add ...string) {
+	c.edits = append(c.edits, lineEdit{at, cut, add})
+}
+
+// take picks one of the tasks, which no other edit gets then.
+func (c *chooser) take(from *[]string) (id string, want *want) {
+	i := c.rand.IntN(len(*from))
+	id = (*from)[i]
+	*from = slices.Delete(*from, i, i+1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return id, c.wants[id]
+}
+
+// lastWith returns the last section of a task that names a key, and the line of it.
+func (c *chooser) lastWith(id, key string) (*ledger.Section, int) {
+	for i := range slices.Backward(c.sections) {
+		s := &c.sections[i]
+		if f := s.Get(key); string(s.ID) == id && f != nil {
+			return s, s.LineOf(f)
+		}
+	}
+	panic("task " + id + " has no " + key)
+}
+
+func (c *chooser) newStatus(of *[]string, to state.Status, below bool) {
+	id, want := c.take(of)
+	line := "- status: " + string(to)
+	if below {
+		c.edit(behind, 0, "", "## Task "+id, line)
+	} else {
+		_, at := c.lastWith(id, state.KeyStatus)
+		c.edit(at, 1, line)
+	}
+	if want.hands = 1; to == state.Queued {
+		want.runs = 2
+	} else {
+		want.status = to
+	}
+}
+
+func (c *chooser) newPrompt() {
+	id, want := c.take(&c.waiting)
+	s, line := c.lastWith(id, state.KeyPrompt) // the last field of its section
+	cut := s.Line + strings.Count(string(s.Raw), "\n") - 1 - line
+	if want.prompt = "do something else"; c.rand.IntN(2) == 0 {
+		want.prompt = "do\n\n  something\n\nelse"
+		c.edit(line, cut, "- prompt: |", "  do", "", "    something", "", "  else")
+	} else {
+		c.edit(line, cut, "- prompt: do something else")
+	}
+	want.hands = 1
+}
+
+func (c *chooser) newPriority() {
+	id, want := c.take(&c.waiting)
+	_, line := c.lastWith(id, state.KeyStatus)
+	c.edit(line+1, 0, "- priority: 8")
+	want.priority, want.hands = 8, 1
+}
+
+func (c *chooser) newSession() {
+	id, want := c.take(&c.waiting)
+	_, line := c.lastWith(id, state.KeySessionKey)
+	c.edit(line, 1, "- sessionKey: by_hand")
+	want.session, want.hands = "by_hand", 1
+}
+
+// between returns a line between two records that no other edit touches, or the end.
+func (c *chooser) between() int {
+	if len(c.waiting) == 0 || c.rand.IntN(2) == 0 {
+		return behind
+	}
+	s, _ := c.lastWith(c.waiting[0], state.KeyPrompt)
+	return s.Line + strings.Count(string(s.Raw), "\n") + 1
+}
+
+func (c *chooser) addTask() {
+	c.edit(c.between(), 0, "## Task by-hand", "- status: queued", "- prompt: |", "  do", "  this", "")
+	c.want("by-hand", &want{status: state.Done, prompt: "do\nthis", runs: 1, hands: 1})
+}
+
+func (c *chooser) addDraft() {
+	c.edit(c.between(), 0, "## Task draft", "- prompt: not yet", "")
+	c.want("draft", &want{status: state.Draft, prompt: "not yet", hands: 1})
+}
+
+func (w *editorWorld) want(id string, want *want) {
+	w.mu.Lock()
+	w.wants[id] = want
+	w.mu.Unlock()
+}
+
+// deleteTask takes all sections of a finished task out.
+func (c *chooser) deleteTask() {
+	id, want := c.take(&c.finished)
+	for i := range c.sections {
+		if s := &c.sections[i]; string(s.ID) == id {
+			c.edit(s.Line, strings.Count(string(s.Raw), "\n")+1)
+		}
+	}
+	want.deleted = true
+}
+
+func (c *chooser) writeNote() {
+	note := fmt.Sprintf("A note of mine, number %d.", c.rand.IntN(1000))
+	c.edit(c.between(), 0, note, "")
+	c.notes = append(c.notes, note)
 }
