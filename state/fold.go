@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -169,8 +168,71 @@ func (t *Folded) Native(agent string) string {
 	return ""
 }
 
+// Kinds of fields, beside those of Go, by how a value is read: an ownString is one that
+// few tasks share, a text is kept with the texts alone.
+type (
+	ownString string
+	text      string
+	duration  string
+)
+
+// fields has the fields that are kept as they stand, by key.
+var fields = map[string]func(*Folded) any{
+	KeyModel:          func(t *Folded) any { return &t.Model },
+	KeyLabel:          func(t *Folded) any { return &t.Label },
+	KeyIdempotencyKey: func(t *Folded) any { return (*ownString)(&t.IdempotencyKey) },
+	KeyAfter:          func(t *Folded) any { return &t.After },
+	KeyAfterPolicy:    func(t *Folded) any { return &t.AfterPolicy },
+	KeyHold:           func(t *Folded) any { return &t.Hold },
+	KeyNotBefore:      func(t *Folded) any { return &t.NotBefore },
+	KeyTimeout:        func(t *Folded) any { return (*duration)(&t.Timeout) },
+	KeyMaxAttempts:    func(t *Folded) any { return &t.MaxAttempts },
+	KeyMaxLimitWait:   func(t *Folded) any { return (*duration)(&t.MaxLimitWait) },
+	KeyTenantID:       func(t *Folded) any { return &t.TenantID },
+	KeyQueue:          func(t *Folded) any { return &t.Queue },
+	KeyFallback:       func(t *Folded) any { return &t.Fallback },
+	KeyVerifyCommand:  func(t *Folded) any { return &t.VerifyCommand },
+	KeyVerifyTimeout:  func(t *Folded) any { return (*duration)(&t.VerifyTimeout) },
+	KeyOnFailure:      func(t *Folded) any { return (*text)(&t.OnFailure) },
+	KeyOnIssue:        func(t *Folded) any { return (*text)(&t.OnIssue) },
+	KeyTriggeredBy:    func(t *Folded) any { return &t.TriggeredBy },
+	KeyTrigger:        func(t *Folded) any { return (*string)(&t.Trigger) },
+	KeyIntake:         func(t *Folded) any { return &t.Intake },
+	KeyResult:         func(t *Folded) any { return (*text)(&t.Result) },
+
+	KeyRunID:           func(t *Folded) any { return (*ownString)(&t.RunID) },
+	KeyAttempt:         func(t *Folded) any { return &t.Attempt },
+	KeyRetries:         func(t *Folded) any { return &t.Retries },
+	KeyRequeues:        func(t *Folded) any { return &t.Requeues },
+	KeyLimitWaits:      func(t *Folded) any { return &t.LimitWaits },
+	KeyIteration:       func(t *Folded) any { return &t.Iteration },
+	KeyVerifyExitCode:  func(t *Folded) any { return &t.VerifyExitCode },
+	KeyVerifyTime:      func(t *Folded) any { return (*duration)(&t.VerifyTime) },
+	KeyVerifyOutput:    func(t *Folded) any { return (*text)(&t.VerifyOutput) },
+	KeyPromptInHistory: func(t *Folded) any { return (*ownString)(&t.PromptInHistory) },
+	KeyReason:          func(t *Folded) any { return (*string)(&t.Reason) },
+	KeyError:           func(t *Folded) any { return (*ownString)(&t.Error) },
+	KeyExitCode:        func(t *Folded) any { return &t.ExitCode },
+	KeyNote:            func(t *Folded) any { return (*ownString)(&t.Note) },
+	KeyBy:              func(t *Folded) any { return &t.By },
+	KeyCreatedAt:       func(t *Folded) any { return &t.CreatedAt },
+	KeyStartedAt:       func(t *Folded) any { return &t.RunStartedAt },
+	KeyAttemptStarted:  func(t *Folded) any { return &t.StartedAt },
+	KeyUpdatedAt:       func(t *Folded) any { return &t.UpdatedAt },
+	KeyLimitSince:      func(t *Folded) any { return &t.LimitSince },
+
+	KeyInputTokens:       func(t *Folded) any { return &t.Usage.InputTokens },
+	KeyCachedInputTokens: func(t *Folded) any { return &t.Usage.CachedInputTokens },
+	KeyOutputTokens:      func(t *Folded) any { return &t.Usage.OutputTokens },
+	KeyReasoningTokens:   func(t *Folded) any { return &t.Usage.ReasoningTokens },
+	KeyCostUSD:           func(t *Folded) any { return &t.Usage.CostUSD },
+}
+
 // set takes over one field.
 func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err error) {
+	if field := fields[string(f.Key)]; field != nil {
+		return read(field(t), f, p, k)
+	}
 	switch string(f.Key) {
 	case KeyStatus:
 		t.Status, err = parseStatus(f.Bytes())
@@ -182,104 +244,45 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		t.Workspace, t.placed = p.get(f.Bytes()), true
 	case KeyAgent, KeyTool:
 		t.Agent, t.Binds = p.get(f.Bytes()), true
-	case KeyModel:
-		t.Model = p.get(f.Bytes())
 	case KeyAccount:
 		t.Account, t.Binds = p.get(f.Bytes()), true
 	case KeyResume:
-		t.Resume, err = parseResume(f.Bytes(), p)
+		if t.Resume = p.get(f.Bytes()); !slices.Contains([]string{"", "auto", "always", "never"}, t.Resume) {
+			err = fmt.Errorf("unknown value %q: resume is one of auto, always, never", f.Bytes())
+		}
 	case KeyPriority:
-		t.Priority, err = parsePriority(f.Bytes())
+		if t.Priority, err = parseInt[int](f.Bytes(), 1, 9); err != nil {
+			err = fmt.Errorf("%q is not within 1 to 9, where 9 goes first", f.Bytes())
+		}
 	case KeyOrder:
-		t.Order, err = parseInt(f.Bytes())
-	case KeyLabel:
-		t.Label = p.get(f.Bytes())
-	case KeyIdempotencyKey:
-		setString((*string)(&t.IdempotencyKey), f)
-	case KeyAfter:
-		t.After = parseList(f.Bytes())
-	case KeyAfterPolicy:
-		t.AfterPolicy = p.get(f.Bytes())
-	case KeyHold:
-		t.Hold, err = parseBool(f.Bytes())
-	case KeyNotBefore:
-		t.NotBefore, err = parseTime(f.Bytes())
-	case KeyTimeout:
-		t.Timeout, err = parseDuration(f.Bytes(), p)
-	case KeyMaxAttempts:
-		t.MaxAttempts, err = parseCount(f.Bytes())
-	case KeyMaxLimitWait:
-		t.MaxLimitWait, err = parseDuration(f.Bytes(), p)
+		t.Order, err = parseInt[int64](f.Bytes(), math.MinInt64, math.MaxInt64)
+	case KeyMaxIterations:
+		t.MaxIterations, err = parseInt[int](f.Bytes(), 0, MaxIterations)
+	case KeyPhase:
+		t.Phase, err = parsePhase(f.Bytes())
 	case KeyPrompt:
 		t.PromptAt = sec.Off + 1
 		t.PromptInHistory = "" // what an agent remembers is another one
-		t.setPrompt(f, k)
-	case KeyTenantID:
-		t.TenantID = p.get(f.Bytes())
-	case KeyQueue:
-		t.Queue = p.get(f.Bytes())
-	case KeyFallback:
-		t.Fallback = parseList(f.Bytes())
+		if k != KeepNone {
+			prompt := f.String()
+			t.Title = TitleOf(prompt)
+			if k == KeepAll {
+				t.Prompt = prompt
+			}
+		}
 	case KeyOutputSpec:
-		t.OutputSpec = parseLines(f.Bytes())
+		t.OutputSpec = nil
+		for line := range strings.Lines(f.String()) {
+			if line = strings.TrimSpace(line); line != "" {
+				t.OutputSpec = append(t.OutputSpec, line)
+			}
+		}
 	case KeyInputFiles:
 		return setList(&t.InputFiles, f, k)
-	case KeyVerifyCommand:
-		t.VerifyCommand = p.get(f.Bytes())
-	case KeyMaxIterations:
-		t.MaxIterations, err = parseIterations(f.Bytes())
-	case KeyVerifyTimeout:
-		t.VerifyTimeout, err = parseDuration(f.Bytes(), p)
-	case KeyOnFailure:
-		setText(&t.OnFailure, f, k)
-	case KeyOnIssue:
-		setText(&t.OnIssue, f, k)
-	case KeyTriggeredBy:
-		t.TriggeredBy = p.get(f.Bytes())
-	case KeyTrigger:
-		t.Trigger = Trigger(p.get(f.Bytes()))
-	case KeyIntake:
-		t.Intake = p.get(f.Bytes())
-	case KeyResult:
-		setText(&t.Result, f, k)
-	case ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
-		// The engine's own.
-	default:
-		return t.setRun(f, p, k)
-	}
-	return err
-}
-
-// setRun takes over one field of those that running a task adds, or one that
-// nobody here knows.
-func (t *Folded) setRun(f *ledger.Field, p *Pool, k Keep) (err error) {
-	switch string(f.Key) {
-	case KeyRunID:
-		setString(&t.RunID, f)
-	case KeyAttempt:
-		t.Attempt, err = parseCount(f.Bytes())
-	case KeyRetries:
-		t.Retries, err = parseCount(f.Bytes())
-	case KeyRequeues:
-		t.Requeues, err = parseCount(f.Bytes())
-	case KeyLimitWaits:
-		t.LimitWaits, err = parseCount(f.Bytes())
-	case KeyIteration:
-		t.Iteration, err = parseCount(f.Bytes())
-	case KeyPhase:
-		t.Phase, err = parsePhase(f.Bytes())
-	case KeyVerifyExitCode:
-		t.VerifyExitCode, err = parseExit(f.Bytes())
-	case KeyVerifyTime:
-		t.VerifyTime, err = parseDuration(f.Bytes(), p)
-	case KeyVerifyOutput:
-		setText(&t.VerifyOutput, f, k)
 	case KeyFindings:
 		return setList(&t.Findings, f, k)
 	case KeyOutputFiles:
 		return setList(&t.OutputFiles, f, k)
-	case KeyPromptInHistory:
-		setString(&t.PromptInHistory, f)
 	case KeyThreadTokens:
 		t.Thread, err = ParseThread(f.Bytes())
 		t.Counted = true
@@ -289,43 +292,18 @@ func (t *Folded) setRun(f *ledger.Field, p *Pool, k Keep) (err error) {
 		_, err = ParseSteps(f.String())
 	case KeyFirstSeq:
 		_, err = ParseSeq(f.Bytes())
-	case KeyWorkspaceBy:
-		// Read with the workspace.
-	case KeyReason:
-		t.Reason = Class(p.get(f.Bytes()))
-	case KeyError:
-		setString(&t.Error, f)
-	case KeyExitCode:
-		t.ExitCode, err = parseExit(f.Bytes())
-	case KeyNote:
-		setString(&t.Note, f)
-	case KeyBy:
-		t.By = p.get(f.Bytes())
-	case KeyCreatedAt:
-		t.CreatedAt, err = parseTime(f.Bytes())
-	case KeyStartedAt:
-		t.RunStartedAt, err = parseTime(f.Bytes())
-	case KeyAttemptStarted:
-		t.StartedAt, err = parseTime(f.Bytes())
-	case KeyUpdatedAt:
-		t.UpdatedAt, err = parseTime(f.Bytes())
-	case KeyLimitSince:
-		t.LimitSince, err = parseTime(f.Bytes())
-	case KeyInputTokens:
-		t.Usage.InputTokens, err = parseTokens(f.Bytes())
-	case KeyCachedInputTokens:
-		t.Usage.CachedInputTokens, err = parseTokens(f.Bytes())
-	case KeyOutputTokens:
-		t.Usage.OutputTokens, err = parseTokens(f.Bytes())
-	case KeyReasoningTokens:
-		t.Usage.ReasoningTokens, err = parseTokens(f.Bytes())
-	case KeyCostUSD:
-		t.Usage.CostUSD, err = parseCost(f.Bytes())
+	case KeyWorkspaceBy, ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
+		// Read with the workspace, or the engine's own.
 	default:
 		if agent, ok := bytes.CutSuffix(f.Key, []byte(nativeSuffix)); ok && len(agent) > 0 {
 			t.setNative(Native{p.get(agent), p.get(f.Bytes())})
-		} else {
-			t.setExtra(f, k)
+		} else if k == KeepAll && f.Empty() {
+			delete(t.Extra, string(f.Key))
+		} else if k == KeepAll {
+			if t.Extra == nil {
+				t.Extra = map[string]string{}
+			}
+			t.Extra[string(f.Key)] = f.String()
 		}
 	}
 	return err
@@ -346,27 +324,49 @@ func (t *Folded) setNative(n Native) {
 	}
 }
 
-func (t *Folded) setPrompt(f *ledger.Field, k Keep) {
-	if k == KeepNone {
-		return
+// read reads the value of a field into where it is kept.
+func read(field any, f *ledger.Field, p *Pool, k Keep) (err error) {
+	if to, ok := field.(*text); ok {
+		if k == KeepAll {
+			*to = text(f.String())
+		}
+		return nil
 	}
-	prompt := f.String()
-	t.Title = TitleOf(prompt)
-	if k == KeepAll {
-		t.Prompt = prompt
+	b := f.Bytes()
+	switch to := field.(type) {
+	case *string:
+		*to = p.get(b)
+	case *ownString:
+		if string(*to) != string(b) {
+			*to = ownString(b)
+		}
+	case *bool:
+		*to, err = parseBool(b)
+	case *int:
+		*to, err = parseCount(b)
+	case *int64:
+		*to, err = parseInt[int64](b, 0, math.MaxInt64)
+	case *float64:
+		*to, err = parseCost(b)
+	case **int:
+		*to, err = parseExit(b)
+	case *time.Time:
+		*to, err = parseTime(b)
+	case *duration:
+		*to = duration(p.get(b))
+		if len(b) == 0 {
+			return nil
+		}
+		if d, err := time.ParseDuration(string(*to)); err != nil || d < 0 {
+			return fmt.Errorf("%q is not a duration such as 90s, 30m or 2h", b)
+		}
+	case *[]string: // of ids
+		*to = nil
+		if len(b) > 0 {
+			*to = strings.FieldsFunc(string(b), func(r rune) bool { return strings.ContainsRune(" ,\t\n", r) })
+		}
 	}
-}
-
-func (t *Folded) setExtra(f *ledger.Field, k Keep) {
-	switch {
-	case k != KeepAll:
-	case f.Empty():
-		delete(t.Extra, string(f.Key))
-	case t.Extra == nil:
-		t.Extra = map[string]string{string(f.Key): f.String()}
-	default:
-		t.Extra[string(f.Key)] = f.String()
-	}
+	return err
 }
 
 // setList reads a list of files or findings, which stands in the ledger as JSON; it
@@ -384,13 +384,6 @@ func setList[T any](dst *[]T, f *ledger.Field, k Keep) error {
 	return nil
 }
 
-// setText keeps a long text, if texts are kept.
-func setText(dst *string, f *ledger.Field, k Keep) {
-	if k == KeepAll {
-		*dst = f.String()
-	}
-}
-
 func parsePhase(b []byte) (Phase, error) {
 	switch p := Phase(b); p {
 	case "", PhaseVerify, PhaseEvaluate:
@@ -399,59 +392,27 @@ func parsePhase(b []byte) (Phase, error) {
 	return "", fmt.Errorf("unknown value %q: phase is verify, evaluate, or nothing", b)
 }
 
-// setString copies a value that few tasks share, unless it is the same as before.
-func setString(dst *string, f *ledger.Field) {
-	if b := f.Bytes(); *dst != string(b) {
-		*dst = string(b)
-	}
-}
+// MaxIterations is the most rounds that a verify loop may have.
+const MaxIterations = 100
 
-func parseInt(b []byte) (int64, error) {
+// parseInt reads a whole number within bounds; "" is 0.
+func parseInt[T int | int64](b []byte, low, high int64) (T, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil {
+	switch {
+	case err == nil && low <= n && n <= high:
+		return T(n), nil
+	case low == math.MinInt64:
 		return 0, fmt.Errorf("%q is not a whole number", b)
+	case high == math.MaxInt64:
+		return 0, fmt.Errorf("%q is not a whole number from %d on", b, low)
 	}
-	return n, nil
+	return 0, fmt.Errorf("%q is not a whole number from %d to %d", b, low, high)
 }
 
-// parseCount reads a whole number that is not below zero.
-func parseCount(b []byte) (int, error) {
-	n, err := parseTokens(b)
-	if err == nil && n > math.MaxInt32 {
-		return 0, fmt.Errorf("%q is too big", b)
-	}
-	return int(n), err
-}
-
-// MaxIterations is the most rounds that a verify loop may have.
-const MaxIterations = 100
-
-func parseIterations(b []byte) (int, error) {
-	n, err := parseCount(b)
-	if err == nil && n > MaxIterations {
-		return 0, fmt.Errorf("%q is more than %d", b, MaxIterations)
-	}
-	return n, err
-}
-
-func parseTokens(b []byte) (int64, error) {
-	n, err := parseInt(b)
-	if err == nil && n < 0 {
-		return 0, fmt.Errorf("%q is below zero", b)
-	}
-	return n, err
-}
-
-func parsePriority(b []byte) (int, error) {
-	n, err := parseInt(b)
-	if err == nil && len(b) > 0 && (n < 1 || n > 9) {
-		return 0, fmt.Errorf("%q is not within 1 to 9, where 9 goes first", b)
-	}
-	return int(n), err
-}
+func parseCount(b []byte) (int, error) { return parseInt[int](b, 0, math.MaxInt32) }
 
 // exits holds the usual exit codes, so that they need no memory of their own.
 var exits = func() (t [257]int) {
@@ -462,14 +423,11 @@ var exits = func() (t [257]int) {
 }()
 
 func parseExit(b []byte) (*int, error) {
-	n, err := parseInt(b)
-	switch {
-	case err != nil || len(b) == 0:
+	n, err := parseInt[int](b, math.MinInt32, math.MaxInt32)
+	if err != nil || len(b) == 0 {
 		return nil, err
-	case n < math.MinInt32 || n > math.MaxInt32:
-		return nil, fmt.Errorf("%q is not an exit code", b)
 	}
-	return exitCode(int(n)), nil
+	return exitCode(n), nil
 }
 
 func exitCode(n int) *int {
@@ -500,38 +458,6 @@ func parseBool(b []byte) (bool, error) {
 	return false, fmt.Errorf("%q is neither true nor false", b)
 }
 
-func parseDuration(b []byte, p *Pool) (string, error) {
-	if len(b) == 0 {
-		return "", nil
-	}
-	s := p.get(b)
-	if d, err := time.ParseDuration(s); err != nil || d < 0 {
-		return "", fmt.Errorf("%q is not a duration such as 90s, 30m or 2h", b)
-	}
-	return s, nil
-}
-
-var errResume = errors.New("resume is one of auto, always, never")
-
-func parseResume(b []byte, p *Pool) (string, error) {
-	switch string(b) {
-	case "", "auto", "always", "never":
-		return p.get(b), nil
-	}
-	return "", fmt.Errorf("unknown value %q: %w", b, errResume)
-}
-
-// parseLines reads a list of one item a line.
-func parseLines(b []byte) []string {
-	var list []string
-	for line := range strings.Lines(string(b)) {
-		if line = strings.TrimSpace(line); line != "" {
-			list = append(list, line)
-		}
-	}
-	return list
-}
-
 // FormatThread returns the value of threadTokens: input, cached input, output and
 // reasoning tokens, and the cost, with blanks between them.
 func FormatThread(u Usage) string {
@@ -549,28 +475,10 @@ func ParseThread(b []byte) (u Usage, err error) {
 		return u, fmt.Errorf("%q is not five numbers: input, cached, output and reasoning tokens, and the cost", b)
 	}
 	for i, to := range []*int64{&u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens} {
-		if *to, err = parseTokens(f[i]); err != nil {
+		if *to, err = parseInt[int64](f[i], 0, math.MaxInt64); err != nil {
 			return Usage{}, err
 		}
 	}
 	u.CostUSD, err = parseCost(f[4])
 	return u, err
-}
-
-// parseList reads ids that are separated by blanks or commas.
-func parseList(b []byte) []string {
-	var list []string
-	start := -1
-	for i, c := range b {
-		switch separator := c == ' ' || c == ',' || c == '\t' || c == '\n'; {
-		case separator && start >= 0:
-			list, start = append(list, string(b[start:i])), -1
-		case !separator && start < 0:
-			start = i
-		}
-	}
-	if start >= 0 {
-		list = append(list, string(b[start:]))
-	}
-	return list
 }

@@ -2,6 +2,9 @@ package state
 
 import (
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,24 +94,24 @@ const (
 	KeyCoolGuessed  = "coolGuessed" // of ControlAccount: nobody has named coolUntil, it is a backoff
 )
 
-// knownKeys are the keys that mean something, here or in the packages that read a
-// task's further fields.
-var knownKeys = [...]string{
-	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyAgent, KeyTool, KeyModel, KeyAccount, KeyResume, KeyPriority, KeyOrder,
-	KeyLabel, KeyIdempotencyKey, KeyAfter, KeyAfterPolicy, KeyHold, KeyNotBefore, KeyTimeout, KeyMaxAttempts, KeyMaxLimitWait,
-	KeyRunID, KeyAttempt, KeyRetries, KeyRequeues, KeyLimitWaits, KeyIteration, KeyReason, KeyError, KeyExitCode, KeyNote, KeyBy, KeyCreatedAt,
-	KeyStartedAt, KeyAttemptStarted, KeyUpdatedAt, KeyLimitSince, KeyPrompt, KeyResult, KeyPaused, KeyCoolUntil, KeyCoolGuessed,
-	KeyTenantID, KeyQueue, KeyFallback, KeyInputFiles, KeyOutputSpec, KeyOutputFiles, KeyPromptInHistory, KeyThreadTokens, KeyEndedRuns, KeySteps, KeyFirstSeq, KeyWorkspaceBy,
-	KeyVerifyCommand, KeyMaxIterations, KeyVerifyTimeout, KeyPhase, KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput, KeyFindings,
-	KeyOnFailure, KeyOnIssue, KeyTriggeredBy, KeyTrigger, KeyIntake, "budget", "isolation",
+// otherKeys are those that mean something and are not in fields.
+var otherKeys = []string{
+	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyWorkspaceBy, KeyAgent, KeyTool, KeyAccount, KeyResume, KeyPriority, KeyOrder,
+	KeyMaxIterations, KeyPhase, KeyPrompt, KeyOutputSpec, KeyInputFiles, KeyFindings, KeyOutputFiles, KeyThreadTokens, KeyEndedRuns, KeySteps,
+	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, "budget", "isolation",
 }
 
 // SpellingOf returns the known key that is key but for upper and lower case; "" if
 // there is none.
 func SpellingOf(key string) string {
-	for _, known := range knownKeys {
-		if strings.EqualFold(known, key) {
-			return known
+	if fields[key] != nil {
+		return key
+	}
+	for _, list := range []iter.Seq[string]{slices.Values(otherKeys), maps.Keys(fields)} {
+		for known := range list {
+			if strings.EqualFold(known, key) {
+				return known
+			}
 		}
 	}
 	return ""

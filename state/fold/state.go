@@ -71,16 +71,19 @@ func New(r Reader) *State {
 // are passed over.
 func (s *State) Apply(sec *ledger.Section) error {
 	s.recent.begin(sec.Seq)
-	switch id := string(sec.ID); {
+	switch {
 	case sec.Kind == ledger.KindTask:
 		return s.applyTask(sec)
 	case sec.Kind != ledger.KindControl:
-	case id == ControlDeleted:
+		return nil
+	}
+	switch string(sec.ID) {
+	case ControlDeleted:
 		s.recent.forget() // it changes which tasks there are
 		s.applyDeleted(sec)
-	case id == ledger.ControlRestored:
+	case ledger.ControlRestored:
 		s.recent.forget()
-	case id == ControlCarried:
+	case ControlCarried:
 		return s.applyCarried(sec)
 	default:
 		return s.ApplyControl(sec)
