@@ -50,8 +50,10 @@ var arrows = map[string][]string{
 	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/state"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api/guard":             {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger/durable"},
+	"stint/coordinator/api/request":           {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task"},
+	"stint/coordinator/api/openapi":           {"stint/coordinator/api/guard", "stint/coordinator/api/request", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api/web":               {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
-	"stint/coordinator/api":                   {"stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold"},
+	"stint/coordinator/api":                   {"stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/openapi", "stint/coordinator/api/request", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
 	"stint/coordinator/postgres":              {"stint/coordinator/postgres/dsn", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/state"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it

@@ -339,6 +339,11 @@ func workspaceSettings(cfg *Config) func(string) task.WorkspaceSettings {
 	}
 }
 
+// roomsOf returns a coordinator as what the API needs of it.
+func roomsOf(c *coordinator.Coordinator) api.Rooms {
+	return api.Rooms{Notices: c, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c, Reports: c, Changed: c, Ledger: c, Dispatch: c, Monitor: c}
+}
+
 // work listens, dispatches, and returns when both have ended.
 func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	ln, err := guard.Listen(m.socket)
@@ -349,7 +354,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	if m.wantsHTTP() {
 		token, _ = guard.OpenToken(tokenFile(m.state)) // listenHTTP tells what is wrong with it
 	}
-	server := api.NewServer(c, api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: gate.RunOf, Agents: agentNames, Token: token})
+	server := api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: gate.RunOf, Agents: agentNames, Token: token})
 	openHTTP := func() (answer func(context.Context) error, err error) {
 		lns, err := m.listenHTTP()
 		if err == nil {

@@ -150,7 +150,7 @@ func (w *submitWorld) master() *client.Client {
 	var all sync.WaitGroup
 	all.Go(func() { w.check(w.c.Run(ctx)) })
 	socket := w.listen("m")
-	all.Go(func() { w.check(api.NewServer(w.c, api.Options{RunOf: gate.RunOf}).Serve(ctx, socket)) })
+	all.Go(func() { w.check(api.NewServer(roomsOf(w.c), api.Options{RunOf: gate.RunOf}).Serve(ctx, socket)) })
 	w.Cleanup(func() {
 		stop()
 		all.Wait()

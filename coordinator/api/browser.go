@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 
@@ -13,9 +12,7 @@ import (
 )
 
 type (
-	codeOutput struct{ Body wire.PageAddress }
-
-	sessionInput struct {
+	signInInput struct {
 		host string
 		Body struct {
 			Code string `json:"code" doc:"The one-time code of the address that stint ui opened" example:"UqvYqjzVfNa4dQZ3RNh2bA"`
@@ -31,7 +28,7 @@ type (
 )
 
 // Resolve implements huma.Resolver.
-func (in *sessionInput) Resolve(ctx huma.Context) []error {
+func (in *signInInput) Resolve(ctx huma.Context) []error {
 	in.host = ctx.Host()
 	return nil
 }
@@ -42,37 +39,28 @@ const (
 )
 
 func (s *Server) browserRoutes(api huma.API) {
-	huma.Register(api, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once", "The address holds a one-time code that expires after a minute. stint ui opens it. A master without a TCP port answers 409.", http.StatusConflict), s.code)
+	answers(api, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once", "The address holds a one-time code that expires after a minute. stint ui opens it. A master without a TCP port answers 409.", http.StatusConflict), s.code)
 	signIn := op(http.MethodPost, pathSignIn, "ui-session", "Take a one-time code, and give a browser its cookie (TCP only)", "The page's script sends the code of its address, and gets a cookie and a key for the header Stint-Page. A code that was used before, or has expired, is a 401.")
 	signIn.MaxBodyBytes = maxSignIn
-	huma.Register(api, signIn, s.signIn)
+	register(api, signIn, s.signIn)
 }
 
-func (s *Server) code(context.Context, *bareInput) (*codeOutput, error) {
-	g := s.guard.Load()
-	if g == nil {
-		return nil, wire.ProblemOf(noPage(s.master.Health().HTTPError))
+func (s *Server) code(context.Context, *bareInput) (wire.PageAddress, error) {
+	if g := s.guard.Load(); g != nil {
+		url, until, err := g.NewBrowser()
+		return wire.PageAddress{URL: url, ExpiresAt: until}, err
 	}
-	url, until, err := g.NewBrowser()
-	if err != nil {
-		return nil, wire.ProblemOf(err)
-	}
-	return &codeOutput{Body: wire.PageAddress{URL: url, ExpiresAt: until}}, nil
-}
-
-// noPage says that there is no TCP port; failed is why there is none that should be, or "".
-func noPage(failed string) *task.Error {
 	e := &task.Error{
-		Code: task.CodeConflict, Message: "this master has no page: " + cmp.Or(failed, "it opens no TCP port"),
+		Code: task.CodeConflict, Message: "this master has no page: it opens no TCP port",
 		Hint: "run one that does: stint serve (http = \"127.0.0.1:7433\")",
 	}
-	if failed != "" {
-		e.Hint = "run one on a port that is free: stint serve --http 127.0.0.1:0"
+	if failed := s.rooms.Monitor.Health().HTTPError; failed != "" { // it should have one
+		e.Message, e.Hint = "this master has no page: "+failed, "run one on a port that is free: stint serve --http 127.0.0.1:0"
 	}
-	return e
+	return wire.PageAddress{}, e
 }
 
-func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, error) {
+func (s *Server) signIn(ctx context.Context, in *signInInput) (*cookieOutput, error) {
 	badCode := wire.NewProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
 	g := guard.Of(ctx)
 	if g == nil {
@@ -81,7 +69,7 @@ func (s *Server) signIn(ctx context.Context, in *sessionInput) (*cookieOutput, e
 	cookie, key, ok, err := g.SignIn(in.host, in.Body.Code)
 	switch {
 	case err != nil:
-		return nil, wire.ProblemOf(err)
+		return nil, err
 	case !ok:
 		return nil, badCode
 	}

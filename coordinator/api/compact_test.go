@@ -28,7 +28,7 @@ func TestCompactRoute(t *testing.T) {
 			t.Errorf("dry run %v: %+v %v", dry, got, err)
 		}
 	}
-	if w := ask(NewServer(m, Options{}), "POST", "/v1/ledger/compact", jsonType, `{"olderThan":"30d"}`); w.Code != http.StatusUnprocessableEntity {
+	if w := ask(newServer(m, Options{}), "POST", "/v1/ledger/compact", jsonType, `{"olderThan":"30d"}`); w.Code != http.StatusUnprocessableEntity {
 		t.Errorf("a duration that is none: %d %s", w.Code, w.Body)
 	}
 	m.err = &task.Error{Code: task.CodeConflict, Message: "not now"}

@@ -51,15 +51,6 @@ func (w *rangeWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// contentResponses describes the answers of serveContent.
-func contentResponses(contentType, description, example string) map[string]*huma.Response {
-	content := map[string]*huma.MediaType{contentType: text(example)}
-	return map[string]*huma.Response{
-		"200": {Description: description, Content: content},
-		"206": {Description: "The part that the header Range names", Content: content},
-	}
-}
-
 // patience is how long a request waits for others that cost as much.
 const patience = 10 * time.Second
 

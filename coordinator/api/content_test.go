@@ -37,7 +37,7 @@ func twoRuns(t *testing.T, text string) (*fakeMaster, *Server) {
 	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r2", Steps: []state.Step{{RunID: "r1"}, {RunID: "r2", Phase: state.PhaseVerify}}})
 	m.write(t, "r1", "stdout", text[:len(text)/3])
 	m.write(t, "r2", "stdout", text[len(text)/3:])
-	return m, NewServer(m, Options{})
+	return m, newServer(m, Options{})
 }
 
 // TestLogRanges: a range of a log is that piece of the whole, which several runs have
@@ -195,7 +195,7 @@ func withFiles(t *testing.T, names ...string) *fakeMaster {
 
 // TestFileIsServedToBeSaved: no browser shows a file of an agent as a page of ours.
 func TestFileIsServedToBeSaved(t *testing.T) {
-	s := NewServer(withFiles(t), Options{})
+	s := newServer(withFiles(t), Options{})
 	w := get(s, "/v1/tasks/a/files/out/"+url.PathEscape("ü \"x\";.html"))
 	want := map[string]string{
 		"Content-Type": "application/octet-stream", "Content-Length": "5", "Accept-Ranges": "bytes", "X-Content-Type-Options": "nosniff",
@@ -329,7 +329,7 @@ func TestCutWhileItIsServed(t *testing.T) {
 	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r"})
 	m.write(t, "r", "stdout", strings.Repeat("x", 1<<20))
 	w := &cuttingWriter{ResponseRecorder: httptest.NewRecorder(), cut: func() { _ = os.Truncate(filepath.Join(m.RunDir("r"), "stdout"), 0) }}
-	NewServer(m, Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/tasks/a/logs", nil))
+	newServer(m, Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/tasks/a/logs", nil))
 	if got := w.Body.Bytes(); w.Header().Get("Content-Length") != fmt.Sprint(1<<20) || len(got) >= 1<<20 || bytes.IndexByte(got, 0) >= 0 {
 		t.Errorf("%d bytes of %s", len(got), w.Header().Get("Content-Length"))
 	}
@@ -371,7 +371,7 @@ func TestNoLinkOfARunIsFollowed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := NewServer(m, Options{})
+		s := newServer(m, Options{})
 		for _, query := range []string{"", "?run=r1", "?stream=stderr", "?stream=prompt", "?tail=1", "?follow=true"} {
 			w := get(s, "/v1/tasks/a/logs"+query)
 			p := decode[wire.Problem](t, w.Body.Bytes())

@@ -34,7 +34,7 @@ func walk(at string, v any, see func(at string, object map[string]any)) {
 // TestDescriptionIsWhole: each operation, parameter, field and tag is described and has an
 // example that fits it, and nothing is described in a way that generators cannot use.
 func TestDescriptionIsWhole(t *testing.T) {
-	text := ask(NewServer(newFake(t), Options{}), "GET", "/v1/openapi.json", "", "").Body.Bytes()
+	text := ask(newServer(newFake(t), Options{}), "GET", "/v1/openapi.json", "", "").Body.Bytes()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)

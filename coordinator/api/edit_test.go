@@ -45,7 +45,7 @@ func TestEditRequests(t *testing.T) {
 			r.Header.Set("If-Match", c.ifMatch)
 		}
 		w := httptest.NewRecorder()
-		NewServer(m, Options{}).ServeHTTP(w, r)
+		newServer(m, Options{}).ServeHTTP(w, r)
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
@@ -53,10 +53,10 @@ func TestEditRequests(t *testing.T) {
 			t.Errorf("%+v: ETag %s, by %s", c, w.Header().Get("ETag"), m.by)
 		}
 	}
-	if w := ask(NewServer(twoTasks(t), Options{}), "POST", "/v1/tasks/aa-2/cancel", mergePatch, "{}"); w.Code != 415 {
+	if w := ask(newServer(twoTasks(t), Options{}), "POST", "/v1/tasks/aa-2/cancel", mergePatch, "{}"); w.Code != 415 {
 		t.Errorf("a patch where none is taken: %d", w.Code)
 	}
-	if w := ask(NewServer(twoTasks(t), Options{}), "DELETE", "/v1/tasks/aa-2", "", ""); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD, PATCH, OPTIONS" {
+	if w := ask(newServer(twoTasks(t), Options{}), "DELETE", "/v1/tasks/aa-2", "", ""); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD, PATCH, OPTIONS" {
 		t.Errorf("%d, allowed are %s", w.Code, w.Header().Get("Allow"))
 	}
 }
@@ -89,7 +89,7 @@ func TestIfMatchLines(t *testing.T) {
 		r.Header.Set("Content-Type", jsonType)
 		r.Header["If-Match"] = c.lines
 		w := httptest.NewRecorder()
-		NewServer(m, Options{}).ServeHTTP(w, r)
+		newServer(m, Options{}).ServeHTTP(w, r)
 		if w.Code != c.status || (w.Code == 200) != (m.by != "") {
 			t.Errorf("%q: %d %s, by %q", c.lines, w.Code, w.Body, m.by)
 		}
@@ -104,7 +104,7 @@ func TestIfMatchLines(t *testing.T) {
 func TestARunEditsNothing(t *testing.T) {
 	m := familyOf(t)
 	m.add(state.Task{ID: "fix-preview", Status: state.Queued})
-	server := NewServer(m, Options{})
+	server := newServer(m, Options{})
 	for _, ref := range []string{"aa-2", "fix-preview", "preview"} {
 		r := httptest.NewRequest(http.MethodPatch, "/v1/tasks/"+ref, strings.NewReader("{}"))
 		r.Header.Set("Content-Type", jsonType)
@@ -131,7 +131,7 @@ func TestClientEdits(t *testing.T) {
 
 // TestPatchIsDescribed: with all fields that can be changed, each of which can be null.
 func TestPatchIsDescribed(t *testing.T) {
-	doc := decode[description](t, ask(NewServer(newFake(t), Options{}), "GET", "/v1/openapi.json", "", "").Body.Bytes())
+	doc := decode[description](t, ask(newServer(newFake(t), Options{}), "GET", "/v1/openapi.json", "", "").Body.Bytes())
 	for _, contentType := range []string{jsonType, mergePatch} {
 		patch := doc.resolve(doc.Paths["/v1/tasks/{id}"]["patch"].RequestBody.Content[contentType].Schema)
 		for _, name := range task.EditableFields() {

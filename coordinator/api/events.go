@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/openapi"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
@@ -29,6 +30,16 @@ const (
 	maxEvents = 16 << 10
 )
 
+// Changed tells what changes.
+type Changed interface {
+	// Subscribe returns every change from now on, in order. The channel is closed
+	// when more than buffer of them wait, and by cancel.
+	Subscribe(buffer int) (changes <-chan *task.Change, cancel func())
+	// SubscribeAfter is Subscribe, and returns what was missed since a record; without
+	// changes where there is more of it.
+	SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func())
+}
+
 type eventsInput struct {
 	Accept string `header:"Accept" hidden:"true"` // application/jsonl: one JSON object a line instead of Server-Sent Events
 	LastID string `header:"Last-Event-ID" doc:"Number of the last record that the reader knows of, as an EventSource sends it by itself: what has changed since comes first" example:"1042"`
@@ -43,40 +54,29 @@ func (s *Server) eventRoute(api huma.API) {
 		"A reader that is too slow is cut off, and comes back with Last-Event-ID. With Accept: application/jsonl each line is a change.")
 	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[task.Change](), true, "")
 	events.Responses = map[string]*huma.Response{"200": {Description: "A stream without an end", Content: map[string]*huma.MediaType{
-		eventStreamType: text("id: 1042\nevent: task\ndata: {\"seq\":1042,\"task\":{\"id\":\"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\",\"status\":\"queued\"}}\n\n"), wire.JSONLines: {Schema: schema},
+		eventStreamType: openapi.Text("id: 1042\nevent: task\ndata: {\"seq\":1042,\"task\":{\"id\":\"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\",\"status\":\"queued\"}}\n\n"), wire.JSONLines: {Schema: schema},
 	}}}
-	huma.Register(api, events, s.events)
-}
-
-// after returns the record that the reader wants to go on behind; ok is false if it has
-// named none. An EventSource that connects again sends the header beside the query
-// of its first time, which is old by then.
-func (in *eventsInput) after() (seq uint64, ok bool, err error) {
-	name, text := "Last-Event-ID", in.LastID
-	if text == "" {
-		name, text = "after", in.After
-	}
-	if text == "" {
-		return 0, false, nil
-	}
-	if seq, err = strconv.ParseUint(text, 10, 64); err != nil {
-		return 0, false, &task.Error{
-			Code: task.CodeInvalid, Field: name, Message: fmt.Sprintf("%s must be the number of a record, not %q", name, wire.Clip(text)),
-			Hint: "use the id of the last event, or the Stint-Seq that answers have in their header",
-		}
-	}
-	return seq, true, nil
+	register(api, events, s.events)
 }
 
 // events streams changes. A reader that lags is cut off, by the master when too
 // many changes wait and by the deadline when it takes none at all.
 func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamResponse, error) {
-	seq, given, err := in.after()
-	if err != nil {
-		return nil, wire.ProblemOf(err)
+	// An EventSource that connects again sends the header beside the query of its first
+	// time, which is old by then.
+	name, text := "Last-Event-ID", in.LastID
+	if text == "" {
+		name, text = "after", in.After
 	}
-	if !given {
-		seq = s.master.Seq()
+	seq, err := strconv.ParseUint(text, 10, 64)
+	switch {
+	case text == "":
+		seq = s.rooms.Notices.Seq()
+	case err != nil:
+		return nil, &task.Error{
+			Code: task.CodeInvalid, Field: name, Message: fmt.Sprintf("%s must be the number of a record, not %q", name, wire.Clip(text)),
+			Hint: "use the id of the last event, or the Stint-Seq that answers have in their header",
+		}
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		ctx, release := long(hctx.Context())
@@ -87,7 +87,7 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamRespons
 		}
 		hctx.SetHeader(wire.SeqHeader, strconv.FormatUint(seq, 10)) // that of the request itself may be older
 		e := &eventStream{
-			master: s.master, lag: s.opts.EventBuffer, heartbeat: s.opts.Heartbeat,
+			changed: s.rooms.Changed, lag: s.opts.EventBuffer, heartbeat: s.opts.Heartbeat,
 			lines: contentType == wire.JSONLines, out: newStream(hctx, contentType), seq: seq,
 		}
 		e.out.limit = s.opts.WriteTimeout
@@ -110,7 +110,7 @@ func acceptsLines(accept string) bool {
 
 // An eventStream tells one reader what changes. It belongs to one goroutine.
 type eventStream struct {
-	master    Master
+	changed   Changed
 	lag       int           // how many changes may wait for the reader
 	heartbeat time.Duration // of silence
 	lines     bool          // JSON lines, not Server-Sent Events
@@ -133,7 +133,7 @@ func (e *eventStream) run(ctx context.Context) {
 // catchUp sends what the reader has missed. It gives true if there is more of that;
 // else it goes on with what comes, to the end.
 func (e *eventStream) catchUp(ctx context.Context) (more bool) {
-	missed, changes, cancel := e.master.SubscribeAfter(e.seq, e.lag)
+	missed, changes, cancel := e.changed.SubscribeAfter(e.seq, e.lag)
 	defer cancel()
 	for _, c := range missed {
 		if !e.add(c) {
@@ -195,23 +195,15 @@ func (e *eventStream) add(c *task.Change) bool {
 		return false
 	}
 	e.seq = c.Seq
-	if e.lines {
-		e.buf = append(e.buf, line...)
-	} else {
-		e.buf = appendEvent(e.buf, c, line)
+	switch {
+	case e.lines:
+		e.buf = append(e.buf, line...) // which ends with a line end
+	case c.Resync:
+		e.buf = fmt.Appendf(e.buf, "id: %d\nevent: resync\ndata: %s\n", c.Seq, line)
+	default:
+		e.buf = fmt.Appendf(e.buf, "id: %d\nevent: task\ndata: %s\n", c.Seq, line)
 	}
 	return len(e.buf) < maxEvents || e.flush()
-}
-
-// appendEvent adds a change as an event of the stream; line is its JSON with a line end.
-func appendEvent(b []byte, c *task.Change, line []byte) []byte {
-	b = strconv.AppendUint(append(b, "id: "...), c.Seq, 10)
-	if c.Resync {
-		b = append(b, "\nevent: resync\ndata: "...)
-	} else {
-		b = append(b, "\nevent: task\ndata: "...)
-	}
-	return append(append(b, line...), '\n')
 }
 
 // flush sends what waits, if anything. It gives false if the reader does not take it in

@@ -91,12 +91,12 @@ func (s *streamed) Write(p []byte) (int, error) {
 	return s.body.Write(p)
 }
 
-func follows(t *testing.T, m Master, after uint64, lines bool) *streamed {
+func follows(t *testing.T, m master, after uint64, lines bool) *streamed {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &streamed{cancel: cancel, ended: make(chan struct{})}
 	opts := Options{}.withDefaults()
 	e := &eventStream{
-		master: m, lag: opts.EventBuffer, heartbeat: opts.Heartbeat, lines: lines,
+		changed: m, lag: opts.EventBuffer, heartbeat: opts.Heartbeat, lines: lines,
 		out: &streamWriter{w: s, rc: http.NewResponseController(s)}, seq: after,
 	}
 	go func() {
@@ -136,7 +136,7 @@ func TestEventsAfter(t *testing.T) {
 	for range 8 {
 		m.set("a", func(*state.Task) {})
 	}
-	s := NewServer(m, Options{})
+	s := newServer(m, Options{})
 	for _, tc := range []struct{ query, id, accept, seq, begins string }{
 		{"", "", "", "8", "retry: 1000\nid: 8\n\n"},
 		{"", "", "text/event-stream", "8", "retry: 1000\nid: 8\n\n"},

@@ -26,7 +26,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeMaster is a Master in memory. Only what the server can see of a
+// A master has all rooms in one value.
+type master interface {
+	Notices
+	Submits
+	Tasks
+	Changes
+	Runs
+	Sessions
+	Reports
+	Changed
+	Ledger
+	Dispatch
+	Monitor
+}
+
+func newServer(m master, opts Options) *Server {
+	return NewServer(*roomsOf(m), opts)
+}
+
+func roomsOf(m master) *Rooms { return &Rooms{m, m, m, m, m, m, m, m, m, m, m} }
+
+// fakeMaster is a master in memory. Only what the server can see of a
 // coordinator is real.
 type fakeMaster struct {
 	runs string        // directory of the runs
@@ -401,7 +422,7 @@ type served struct {
 }
 
 // serve starts a server for m. It is stopped with the test.
-func serve(t testing.TB, m Master, opts Options) *served {
+func serve(t testing.TB, m master, opts Options) *served {
 	t.Helper()
 	socket := filepath.Join(socketDir(t), "s.sock")
 	ln, err := guard.Listen(socket)
@@ -411,11 +432,11 @@ func serve(t testing.TB, m Master, opts Options) *served {
 	return serveOn(t, m, opts, ln, socket)
 }
 
-func serveOn(t testing.TB, h Master, opts Options, ln net.Listener, socket string) *served {
+func serveOn(t testing.TB, h master, opts Options, ln net.Listener, socket string) *served {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- NewServer(h, opts).Serve(ctx, ln) }()
+	go func() { done <- newServer(h, opts).Serve(ctx, ln) }()
 	s := &served{socket: socket, client: client.Dial(socket)}
 	s.stop = sync.OnceValue(func() error {
 		cancel()

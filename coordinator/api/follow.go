@@ -22,11 +22,11 @@ import (
 // before the record that ends it is applied, and the file is read once more after
 // that record was seen.
 type follower struct {
-	master Master
-	id     string // of the task, whole
-	name   string // of the file in a run's directory
-	poll   time.Duration
-	out    io.Writer
+	rooms *Rooms
+	id    string // of the task, whole
+	name  string // of the file in a run's directory
+	poll  time.Duration
+	out   io.Writer
 
 	runs   []string // ids of runs that are not copied to their end; the first is open
 	last   string   // the newest run seen
@@ -52,9 +52,9 @@ func (f *follower) run(ctx context.Context) error {
 // subscription follows as long as one subscription lasts. The task is looked at
 // after subscribing, so that no change falls between.
 func (f *follower) subscription(ctx context.Context) error {
-	changes, cancel := f.master.Subscribe(64)
+	changes, cancel := f.rooms.Changed.Subscribe(64)
 	defer cancel()
-	t, err := f.master.Task(ctx, f.id)
+	t, err := f.rooms.Tasks.Task(ctx, f.id)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (f *follower) copyRuns() error {
 // copyFile copies what has been added to the file of the first run.
 func (f *follower) copyFile() error {
 	if f.file == nil {
-		file, err := rundir.OpenOutput(f.master.RunDir(f.runs[0]), f.name)
+		file, err := rundir.OpenOutput(f.rooms.Runs.RunDir(f.runs[0]), f.name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // not yet, or no more
 		}

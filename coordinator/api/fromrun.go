@@ -12,7 +12,6 @@ import (
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/state"
 )
 
 type (
@@ -86,12 +85,6 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) (*http.Request, *
 	return r.WithContext(context.WithValue(r.Context(), runKey{}, run)), nil
 }
 
-// withRun notes the run that a request comes from, as far as it can be told.
-func (s *Server) withRun(r *http.Request) *http.Request {
-	run, _ := s.runOf(r)
-	return r.WithContext(context.WithValue(r.Context(), runKey{}, run))
-}
-
 // runOf returns the run that a request comes from: the one that its process was
 // started in, whatever it says, else the one that it names; "" if none. Over TCP there is
 // none: the token decides there.
@@ -121,19 +114,5 @@ func (s *Server) beginWait(ctx context.Context, ref string) (done func(), err er
 	if run == "" {
 		return func() {}, nil
 	}
-	return s.master.BeginWait(run, ref)
-}
-
-// ownTask returns the id of a task that a run may cancel: its own task's agent must have
-// asked for it. What ref means may be another task a moment later.
-func (s *Server) ownTask(ctx context.Context, run, ref string) (id string, err error) {
-	t, err := s.master.Task(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	parent, err := s.master.Task(ctx, t.TriggeredBy)
-	if t.Trigger != state.ByAgent || err != nil || parent.RunID != run || parent.Status != state.Running {
-		return "", task.ErrFromRun
-	}
-	return t.ID, nil
+	return s.rooms.Tasks.BeginWait(run, ref)
 }

@@ -39,7 +39,7 @@ func askAs(h http.Handler, run, method, path, body string) *httptest.ResponseRec
 // TestARunMayOnlyQueueAndRead: of all requests that change something, also of those
 // to come, a run may make four, beside the one that cancels what is its own and a search.
 func TestARunMayOnlyQueueAndRead(t *testing.T) {
-	server := NewServer(familyOf(t), Options{})
+	server := newServer(familyOf(t), Options{})
 	api := decode[struct{ Paths map[string]map[string]any }](t, ask(server, "GET", "/v1/openapi.json", "", "").Body.Bytes())
 	refused := 0
 	for path, methods := range api.Paths {
@@ -69,7 +69,7 @@ func TestARunMayOnlyQueueAndRead(t *testing.T) {
 // TestRunsCancelTheirOwn: a run may cancel what its task has queued, while it runs.
 func TestRunsCancelTheirOwn(t *testing.T) {
 	m := familyOf(t)
-	server := NewServer(m, Options{})
+	server := newServer(m, Options{})
 	for _, c := range []struct {
 		run, id string
 		want    int
@@ -81,7 +81,7 @@ func TestRunsCancelTheirOwn(t *testing.T) {
 	if m.by != ledger.ByAgent {
 		t.Errorf("it was canceled by %q", m.by)
 	}
-	if w := askAs(NewServer(&lateMaster{m}, Options{}), "r-1", "POST", "/v1/tasks/@last/cancel", ""); w.Code != 200 || m.by != "aa-2" {
+	if w := askAs(newServer(&lateMaster{m}, Options{}), "r-1", "POST", "/v1/tasks/@last/cancel", ""); w.Code != 200 || m.by != "aa-2" {
 		t.Errorf("the task that is canceled is not the one that was looked at: %d, %s", w.Code, m.by)
 	}
 	m.set("aa-1", func(t *state.Task) { t.Status = state.Done })
@@ -109,7 +109,7 @@ func (m *lateMaster) Cancel(_ context.Context, ref, _ string) (state.Task, error
 func TestARunWaits(t *testing.T) {
 	m := familyOf(t)
 	m.add(state.Task{ID: "aa-4", Status: state.Done, RunID: "r-4"})
-	server := NewServer(m, Options{})
+	server := newServer(m, Options{})
 	for run, want := range map[string]int{"r-4": 409, "r-1": 200, "": 200} {
 		for _, path := range []string{"wait", "logs?follow=true"} {
 			if w := askAs(server, run, "GET", "/v1/tasks/aa-4/"+path, ""); w.Code != want {
@@ -125,7 +125,7 @@ func TestARunWaits(t *testing.T) {
 // TestRunIsNoWordOfTheBody: the body of a request cannot say which run it comes from.
 func TestRunIsNoWordOfTheBody(t *testing.T) {
 	m := familyOf(t)
-	server := NewServer(m, Options{})
+	server := newServer(m, Options{})
 	for _, name := range []string{"fromRun", "FromRun", "-", "run"} {
 		if w := ask(server, "POST", "/v1/tasks", jsonType, `{"prompt":"x","`+name+`":"r-1"}`); w.Code < 400 {
 			t.Errorf("%s: %d", name, w.Code)

@@ -50,7 +50,7 @@ func FuzzTaskSpec(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	known, m := specNames(), newFake(f)
-	server := NewServer(m, Options{})
+	server := newServer(m, Options{})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		m.tasks, m.keys = nil, map[string]string{}
 		w := ask(server, http.MethodPost, "/v1/tasks", jsonType, string(body))
@@ -100,7 +100,7 @@ func FuzzRequest(f *testing.F) {
 	options, log := logged()
 	options.Token = token
 	m := twoTasks(f)
-	s, ln := NewServer(m, options), newMemoryListener()
+	s, ln := newServer(m, options), newMemoryListener()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
@@ -111,7 +111,7 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 
-	routes, d := routesOf(f, s)
+	routes, d := routesOf(f)
 	for _, c := range allMalformed(routes, &d) {
 		if len(c.request) < 4096 {
 			f.Add([]byte(strings.NewReplacer("HOST", ourAddr, "TOKEN", zeros).Replace(c.request)))

@@ -111,7 +111,7 @@ func portOf(addr string) (port int) {
 func TestPromise11Host(t *testing.T) {
 	options, log := logged()
 	s := serveTCP(t, untouchable{}, options)
-	routes, _ := routesOf(t, s.api)
+	routes, _ := routesOf(t)
 	forms, requests := hostForms(), 0
 	for i, f := range forms {
 		var all sync.WaitGroup
@@ -162,7 +162,7 @@ func TestOurHosts(t *testing.T) {
 	options, log := logged()
 	m := twoTasks(t)
 	s := serveTCP(t, m, options)
-	routes, _ := routesOf(t, s.api)
+	routes, _ := routesOf(t)
 	for at, host := range []string{"127.0.0.1:PORT", "[::1]:PORT", "localhost:PORT", "NAME.localhost:PORT", "NAME.localhost:1", " \t127.0.0.1:PORT \t"} {
 		for i, r := range routes {
 			if i%6 != at {

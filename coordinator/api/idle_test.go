@@ -69,7 +69,7 @@ func TestIdleConnectionsYield(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				m := twoTasks(t)
-				s, ln := NewServer(m, Options{Token: token}), newMemoryListener()
+				s, ln := newServer(m, Options{Token: token}), newMemoryListener()
 				ctx, cancel := context.WithCancel(t.Context())
 				served := make(chan error, 1)
 				go func() { served <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
@@ -111,7 +111,7 @@ func TestActiveRequestsAreNotCut(t *testing.T) {
 	token := newToken(t)
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 10 * time.Second
-		s, ln := NewServer(slowMaster{twoTasks(t), takes}, Options{Token: token}), newMemoryListener()
+		s, ln := newServer(slowMaster{twoTasks(t), takes}, Options{Token: token}), newMemoryListener()
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- s.ServeLoopback(ctx, []net.Listener{ln}) }()

@@ -1,42 +1,57 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/openapi"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
+	"stint/ledger/journal"
 )
 
-type (
-	findingsOutput struct {
-		Body struct {
-			Findings []task.Finding `json:"findings" doc:"What is wrong, by file and line"`
-		}
-	}
+// Ledger looks after the files that hold all tasks.
+type Ledger interface {
+	// Dump writes the whole state as text, the same for the same state.
+	Dump(w io.Writer) error
+	// Reconcile takes over tasks.md now; with accept also what is held as the work
+	// of a formatter.
+	Reconcile(ctx context.Context, accept bool) (task.TakeOver, error)
+	// Compact merges records and moves tasks that ended more than olderThan ago to
+	// the archive; with dryRun it only says what it would do.
+	Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (journal.CompactReport, error)
+}
 
+type (
 	reconcileInput struct{ Body wire.ReconcileBody }
 
-	reconcileOutput struct{ Body task.TakeOver }
+	compactInput struct{ Body wire.CompactBody }
 )
 
 func (s *Server) ledgerRoutes(api huma.API) {
-	huma.Register(api, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "List what is wrong in the ledger", "Each finding has a file and a line. A record that cannot be read is set aside; all others count."), s.findings)
-	huma.Register(api, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are held because a formatter may have made them are adopted too."), s.reconcile)
-}
-
-func (s *Server) findings(context.Context, *struct{}) (*findingsOutput, error) {
-	out := &findingsOutput{}
-	out.Body.Findings = append([]task.Finding{}, s.master.Findings()...)
-	return out, nil
-}
-
-func (s *Server) reconcile(ctx context.Context, in *reconcileInput) (*reconcileOutput, error) {
-	t, err := s.master.Reconcile(ctx, in.Body.Accept)
-	if err != nil {
-		return nil, wire.ProblemOf(err)
-	}
-	return &reconcileOutput{Body: t}, nil
+	answers(api, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "List what is wrong in the ledger", "Each finding has a file and a line. A record that cannot be read is set aside; all others count."), func(context.Context, *struct{}) (wire.FindingsBody, error) {
+		return wire.FindingsBody{Findings: notNull(s.rooms.Notices.Findings())}, nil
+	})
+	answers(api, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are held because a formatter may have made them are adopted too."), func(ctx context.Context, in *reconcileInput) (task.TakeOver, error) {
+		return s.rooms.Ledger.Reconcile(ctx, in.Body.Accept)
+	})
+	answers(api, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *compactInput) (journal.CompactReport, error) {
+		olderThan, err := time.ParseDuration(in.Body.OlderThan)
+		if err != nil {
+			return journal.CompactReport{}, task.Invalid("write for example 720h", "olderThan is no duration")
+		}
+		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body.DryRun)
+	}))
+	whole := op(http.MethodGet, "/v1/state", "state", "Dump the state of the master as text", "To compare it with what a fold of the journal gives. The format may change.")
+	whole.Responses = openapi.Content("The state", "text/plain", "task 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11 done\n", false)
+	register(api, whole, func(context.Context, *struct{}) (*textOutput, error) {
+		var text bytes.Buffer
+		err := s.rooms.Ledger.Dump(&text)
+		return &textOutput{ContentType: "text/plain; charset=utf-8", Body: text.Bytes()}, err
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"reflect"
@@ -12,22 +13,21 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"stint/coordinator/api/wire"
+	"stint/coordinator/rundir"
 	"stint/state"
 )
 
-type (
-	listInput struct {
-		Accept  string         `header:"Accept" hidden:"true"` // application/jsonl: one task a line
-		Status  []state.Status `query:"status" doc:"Any of these, separated by commas, in one parameter or several" example:"[\"queued\",\"running\"]"`
-		Session string         `query:"session" doc:"Tasks of this session" example:"web"`
-		Label   string         `query:"label" doc:"Tasks with this label" example:"nightly"`
-		Tenant  string         `query:"tenant" doc:"Tasks of this tenant" example:"ana"`
-		Queue   string         `query:"queue" doc:"Tasks of this queue" example:"nightly"`
-		Agent   string         `query:"agent" doc:"Tasks of this agent" example:"codex"`
-		Limit   int            `query:"limit" minimum:"0" default:"100" doc:"At most so many; 0: all" example:"100"`
-		Cursor  string         `query:"cursor" doc:"The next of an answer: the list goes on after its last task" example:"2s"`
-	}
-)
+type listInput struct {
+	Accept  string         `header:"Accept" hidden:"true"` // application/jsonl: one task a line
+	Status  []state.Status `query:"status" doc:"Any of these, separated by commas, in one parameter or several" example:"[\"queued\",\"running\"]"`
+	Session string         `query:"session" doc:"Tasks of this session" example:"web"`
+	Label   string         `query:"label" doc:"Tasks with this label" example:"nightly"`
+	Tenant  string         `query:"tenant" doc:"Tasks of this tenant" example:"ana"`
+	Queue   string         `query:"queue" doc:"Tasks of this queue" example:"nightly"`
+	Agent   string         `query:"agent" doc:"Tasks of this agent" example:"codex"`
+	Limit   int            `query:"limit" minimum:"0" default:"100" doc:"At most so many; 0: all" example:"100"`
+	Cursor  string         `query:"cursor" doc:"The next of an answer: the list goes on after its last task" example:"2s"`
+}
 
 func (s *Server) listRoute(api huma.API) {
 	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Prompts and results are left out.")
@@ -40,7 +40,7 @@ func (s *Server) listRoute(api huma.API) {
 			wire.SeqHeader: {Description: "Number of the newest record: events go on from there. Every answer has it", Schema: &huma.Schema{Type: huma.TypeInteger}},
 		},
 	}}
-	huma.Register(api, list, s.list)
+	register(api, list, s.list)
 }
 
 // Resolve adds the statuses of further parameters of that name, of which huma reads the first.
@@ -60,25 +60,19 @@ func (in *listInput) Resolve(ctx huma.Context) (errs []error) {
 	return errs
 }
 
-func (in *listInput) filter() (state.Filter, error) {
-	f := state.Filter{
-		Status: in.Status, Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Limit: in.Limit,
-	}
-	var err error
-	f.Before, err = wire.ParseCursor(in.Cursor)
-	return f, err
-}
-
 // list writes the rows one by one: there may be many, and most of them have been
 // encoded before.
 func (s *Server) list(_ context.Context, in *listInput) (*huma.StreamResponse, error) {
-	f, err := in.filter()
+	before, err := wire.ParseCursor(in.Cursor)
 	if err != nil {
-		return nil, wire.ProblemOf(err)
+		return nil, err
+	}
+	f := state.Filter{
+		Status: in.Status, Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Limit: in.Limit, Before: before,
 	}
 	rows, next, err := s.page(f)
 	if err != nil {
-		return nil, wire.ProblemOf(err)
+		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		end := "]}\n"
@@ -122,7 +116,7 @@ func (s *Server) page(f state.Filter) (rows [][]byte, next uint64, err error) {
 	if most > 0 {
 		f.Limit++
 	}
-	list, err := s.master.Rows(f, s.row)
+	list, err := s.rooms.Tasks.Rows(f, s.row)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -147,4 +141,59 @@ func (s *Server) row(t *state.Task) ([]byte, error) {
 	var buf bytes.Buffer
 	err := wire.WriteJSON(&buf, s.listed(*t))
 	return bytes.Clone(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), err
+}
+
+// listed shows one task of a list, and why it is not running.
+func (s *Server) listed(t state.Task) wire.TaskView {
+	v := s.view(t)
+	if !t.Status.Terminal() {
+		v.Why, _ = s.rooms.Tasks.Why(t.ID) // "" if that cannot be told
+	}
+	return v
+}
+
+// view shows a task as its fields and its last run are.
+func (s *Server) view(t state.Task) wire.TaskView {
+	v := wire.TaskView{Task: t}
+	if rundir.IsRunID(t.RunID) {
+		v.RunDir = s.rooms.Runs.RunDir(t.RunID)
+	}
+	if t.Status == state.Running {
+		v.LastOutput, v.Settling = s.rooms.Tasks.LastOutput(t.ID), s.rooms.Tasks.Settling(t.ID)
+	}
+	return v
+}
+
+// detail shows one task with everything there is to say.
+func (s *Server) detail(t state.Task) wire.TaskView {
+	v := s.listed(t)
+	v.Iterations, v.BeganAt = state.Iterations(t.Steps), t.StartedAt
+	if v.RunDir == "" {
+		return v
+	}
+	var run struct { // run.json, which may have been removed with the other files of the run
+		Env []string `json:"env"` // names of variables
+	}
+	if data, err := rundir.ReadOutput(v.RunDir, "run.json"); err == nil && json.Unmarshal(data, &run) == nil {
+		v.Env = run.Env
+	}
+	return v
+}
+
+// shown returns a task with everything there is to say.
+func (s *Server) shown(ctx context.Context, ref string) (wire.TaskView, error) {
+	t, err := s.rooms.Tasks.Task(ctx, ref)
+	if err != nil {
+		return wire.TaskView{}, err
+	}
+	return s.detail(t), nil
+}
+
+// listAll shows tasks of a list, in their order.
+func (s *Server) listAll(tasks []state.Task) []wire.TaskView {
+	views := make([]wire.TaskView, len(tasks))
+	for i, t := range tasks {
+		views[i] = s.listed(t)
+	}
+	return views
 }

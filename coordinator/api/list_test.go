@@ -35,7 +35,7 @@ func TestPages(t *testing.T) {
 		m.add(state.Task{ID: fmt.Sprint("t", i), Status: state.Queued, SessionKey: key, Label: "x"})
 		m.add(state.Task{ID: fmt.Sprint("u", i), Status: state.Done})
 	}
-	s := NewServer(m, Options{})
+	s := newServer(m, Options{})
 	path := wire.ListPath(state.Filter{Session: key, Label: "x", Status: []state.Status{state.Queued, state.Running}, Limit: 3})
 	var seen []string
 	for pages := 0; path != ""; pages++ {
@@ -60,7 +60,7 @@ func TestPagesOfLines(t *testing.T) {
 	for i := range 4 {
 		m.add(state.Task{ID: fmt.Sprint("t", i), Status: state.Queued})
 	}
-	s := NewServer(m, Options{})
+	s := newServer(m, Options{})
 	accept := wire.JSONLines
 	page := func(path string) (lines int, next string) {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -94,7 +94,7 @@ func TestListsAreBounded(t *testing.T) {
 	}
 	s := serve(t, m, Options{})
 	for path, want := range map[string]int{"/v1/tasks": pageLength, "/v1/tasks?status=queued": pageLength, "/v1/tasks?limit=0": pageLength + 1, "/v1/tasks?limit=101": pageLength + 1} {
-		w := ask(NewServer(m, Options{}), "GET", path, "", "")
+		w := ask(newServer(m, Options{}), "GET", path, "", "")
 		body := decode[wire.ListBody](t, w.Body.Bytes())
 		if len(body.Tasks) != want || (body.Next != "") != (want == pageLength) || (linked(t, w) != "") != (want == pageLength) {
 			t.Errorf("%s: %d tasks, next %q", path, len(body.Tasks), body.Next)
@@ -109,7 +109,7 @@ func TestListsAreBounded(t *testing.T) {
 func TestWhyIsInLists(t *testing.T) {
 	m := twoTasks(t)
 	m.add(state.Task{ID: "aa-3", Status: state.Running, SessionKey: "web"})
-	s := NewServer(m, Options{})
+	s := newServer(m, Options{})
 	for _, path := range []string{"/v1/tasks", "/v1/sessions/web"} {
 		for _, v := range decode[wire.ListBody](t, ask(s, "GET", path, "", "").Body.Bytes()).Tasks {
 			one := decode[wire.TaskView](t, ask(s, "GET", "/v1/tasks/"+v.ID, "", "").Body.Bytes())
@@ -121,7 +121,7 @@ func TestWhyIsInLists(t *testing.T) {
 }
 
 func TestBadCursors(t *testing.T) {
-	s := NewServer(twoTasks(t), Options{})
+	s := newServer(twoTasks(t), Options{})
 	for _, cursor := range []string{"0", "01", "-1", "+1", "A", "1%20", "%00", "1_0", "3", "zzzzzzzzzzzzzzzzzzzz", "3w5e11264sgsg", strings.Repeat("1", 5000)} {
 		w := ask(s, "GET", "/v1/tasks?limit=1&cursor="+cursor, "", "")
 		p := decode[wire.Problem](t, w.Body.Bytes())

@@ -75,7 +75,7 @@ func TestFollowALogThatIsEmptied(t *testing.T) {
 	m.add(state.Task{ID: "t", Status: state.Running, RunID: "r1"})
 	m.write(t, "r1", "stdout", "a long beginning\n")
 	var out bytes.Buffer
-	f := &follower{master: m, id: "t", name: "stdout", out: &out}
+	f := &follower{rooms: roomsOf(m), id: "t", name: "stdout", out: &out}
 	task, _ := m.Task(context.Background(), "t")
 	f.begin(&task)
 	defer f.close()
@@ -99,7 +99,7 @@ func TestFollowALogThatIsShortened(t *testing.T) {
 	m.write(t, "r1", "stdout", "a long beginning\n")
 	var out bytes.Buffer
 	task, _ := m.Task(context.Background(), "t")
-	f := &follower{master: m, id: "t", name: "stdout", out: &out}
+	f := &follower{rooms: roomsOf(m), id: "t", name: "stdout", out: &out}
 	f.begin(&task)
 	t.Cleanup(f.close)
 	for range 3 { // in the end there is nothing new

@@ -41,7 +41,7 @@ type tcpServer struct {
 	stop  func() error // ends it, and gives what ServeLoopback gave
 }
 
-func serveTCP(t testing.TB, m Master, opts Options) *tcpServer {
+func serveTCP(t testing.TB, m master, opts Options) *tcpServer {
 	t.Helper()
 	lns, err := guard.ListenLoopback("127.0.0.1:0")
 	if err != nil {
@@ -52,7 +52,7 @@ func serveTCP(t testing.TB, m Master, opts Options) *tcpServer {
 
 // serveUnknown is serveTCP for thousands of connections, of which none is looked up in the
 // kernel's table: that keeps each for a minute, and to read it takes longer with each.
-func serveUnknown(t testing.TB, m Master, opts Options) *tcpServer {
+func serveUnknown(t testing.TB, m master, opts Options) *tcpServer {
 	t.Helper()
 	lns, err := guard.ListenLoopback("127.0.0.1:0")
 	if err != nil {
@@ -75,7 +75,7 @@ type unknownConn struct{ net.Conn }
 
 func (unknownConn) RemoteAddr() net.Addr { return &net.UnixAddr{Name: "unknown"} }
 
-func serveListeners(t testing.TB, m Master, opts Options, lns []net.Listener) *tcpServer {
+func serveListeners(t testing.TB, m master, opts Options, lns []net.Listener) *tcpServer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
 	var err error
@@ -86,7 +86,7 @@ func serveListeners(t testing.TB, m Master, opts Options, lns []net.Listener) *t
 	if f, ok := m.(*fakeMaster); ok {
 		f.health.HTTP = addr
 	}
-	s := &tcpServer{addr: addr, token: textOf(t, opts.Token), file: file, api: NewServer(m, opts)}
+	s := &tcpServer{addr: addr, token: textOf(t, opts.Token), file: file, api: newServer(m, opts)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	answer := s.api.Loopback(lns)
@@ -433,7 +433,7 @@ func TestBodiesOverTCP(t *testing.T) {
 // TestSpecialRoutes: what is said of some routes is said of routes that there are, and of
 // no others that look like them.
 func TestSpecialRoutes(t *testing.T) {
-	s := NewServer(newFake(t), Options{})
+	s := newServer(newFake(t), Options{})
 	fill := strings.NewReplacer("{$}", "", "{file}", "app.js", "{id}", "aa-2")
 	for _, routes := range []map[string]bool{publicRoutes, longRoutes, waitRoutes} {
 		for route := range routes {

@@ -474,7 +474,7 @@ func TestMalformedRequests(t *testing.T) {
 	options, log := logged()
 	m := twoTasks(t)
 	s := serveUnknown(t, m, options)
-	routes, d := routesOf(t, s.api)
+	routes, d := routesOf(t)
 	byHand, ours := allMalformed(routes, &d), 0
 	all := slices.Concat(byHand, mutations(1, 300))
 	for _, c := range all {
@@ -550,8 +550,8 @@ func refusedHalfway() (all []malformed) {
 // known there, such as a dryRun with a cancel. What needs no body takes an empty object.
 func TestUnknownPropertiesAreRefused(t *testing.T) {
 	m := twoTasks(t)
-	s := NewServer(m, Options{})
-	routes, _ := routesOf(t, s)
+	s := newServer(m, Options{})
+	routes, _ := routesOf(t)
 	changing := 0
 	for _, r := range routes {
 		if r.method == http.MethodGet || r.method == http.MethodHead {

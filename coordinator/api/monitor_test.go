@@ -18,7 +18,7 @@ import (
 
 // TestMetricsOfRealMaster: what a coordinator counts is in form.
 func TestMetricsOfRealMaster(t *testing.T) {
-	text := ask(NewServer(masterWith(t, 3), Options{}), "GET", "/metrics", "", "").Body.String()
+	text := ask(newServer(masterWith(t, 3), Options{}), "GET", "/metrics", "", "").Body.String()
 	for _, want := range []string{"stint_tasks{status=\"queued\"} 3\n", "stint_journal_records_per_sync_sum 3\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("of three tasks that came in at once: %s", text)
@@ -33,7 +33,7 @@ func TestScrapeAsPrometheusDoes(t *testing.T) {
 	r.Header.Set("X-Prometheus-Scrape-Timeout-Seconds", "10")
 	r.Header.Set("User-Agent", "Prometheus/3.5.0")
 	w := httptest.NewRecorder()
-	NewServer(newFake(t), Options{}).ServeHTTP(w, r)
+	newServer(newFake(t), Options{}).ServeHTTP(w, r)
 	if w.Code != 200 || w.Header().Get("Content-Type") != metrics.ContentType {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
@@ -57,7 +57,7 @@ func TestReady(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newFake(t)
 			m.err, m.paused = tt.err, tt.paused
-			s := NewServer(m, Options{})
+			s := newServer(m, Options{})
 			for _, path := range []string{"/v1/ready", "/ready"} {
 				w := ask(s, "GET", path, "", "")
 				if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) {
@@ -73,7 +73,7 @@ func TestReady(t *testing.T) {
 
 // TestHealthHasTheNamesOfDocument001: status, and whether HTTP is open.
 func TestHealthHasTheNamesOfDocument001(t *testing.T) {
-	w := ask(NewServer(newFake(t), Options{}), "GET", "/health", "", "")
+	w := ask(newServer(newFake(t), Options{}), "GET", "/health", "", "")
 	var h struct {
 		Status     *string `json:"status"`
 		APIEnabled *bool   `json:"api_enabled"`
@@ -89,7 +89,7 @@ func BenchmarkScrape(b *testing.B) {
 	for _, n := range []int{0, 100_000} {
 		b.Run(fmt.Sprint("tasks=", n), func(b *testing.B) {
 			c := masterWith(b, n)
-			s := NewServer(c, Options{})
+			s := newServer(c, Options{})
 			b.ReportAllocs()
 			for b.Loop() {
 				if w := ask(s, "GET", "/v1/metrics", "", ""); w.Code != 200 {

@@ -40,7 +40,7 @@ func TestPreview(t *testing.T) {
 		t.Errorf("an empty prompt: %v", err)
 	}
 	for body, want := range map[string]string{`{"prompt":""}`: "a list: false", `[{"prompt":""}]`: "a list: true"} {
-		if got := ask(NewServer(m, Options{}), http.MethodPost, "/v1/tasks/preview", jsonType, body).Body.String(); !strings.Contains(got, want) {
+		if got := ask(newServer(m, Options{}), http.MethodPost, "/v1/tasks/preview", jsonType, body).Body.String(); !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
@@ -61,7 +61,7 @@ func TestSentPrompt(t *testing.T) {
 	if _, err := s.client.Prompt(t.Context(), "nobody", ""); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		t.Errorf("%v", err)
 	}
-	if w := ask(NewServer(m, Options{}), http.MethodGet, "/v1/tasks/t-1/prompt?n=1", "", ""); w.Code != http.StatusUnprocessableEntity {
+	if w := ask(newServer(m, Options{}), http.MethodGet, "/v1/tasks/t-1/prompt?n=1", "", ""); w.Code != http.StatusUnprocessableEntity {
 		t.Error("a query that nobody knows is taken")
 	}
 }

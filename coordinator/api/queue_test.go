@@ -157,7 +157,7 @@ func TestQueueRequests(t *testing.T) {
 			contentType = jsonType
 		}
 		m := twoTasks(t)
-		w := ask(NewServer(m, Options{}), "POST", c.path, contentType, c.body)
+		w := ask(newServer(m, Options{}), "POST", c.path, contentType, c.body)
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%s %s: %d %s, want %d with %q", c.path, c.body, w.Code, w.Body, c.status, c.want)
 		}

@@ -19,7 +19,7 @@ func TestReports(t *testing.T) {
 	m := newFake(t)
 	m.add(state.Task{ID: "a", Status: state.Done, RunID: "r", OutputFiles: []state.OutputFile{{Path: "out/x", Size: 3}}})
 	m.add(state.Task{ID: "b", Status: state.Queued})
-	s := NewServer(m, Options{})
+	s := newServer(m, Options{})
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -73,7 +73,7 @@ func TestReports(t *testing.T) {
 // TestSearchSaysWhichRunAsks: the master decides what that one may see.
 func TestSearchSaysWhichRunAsks(t *testing.T) {
 	m := familyOf(t)
-	if w := askAs(NewServer(m, Options{}), "r-1", "POST", "/v1/memory/search", `{"workspace":"/w","prompt":"x"}`); w.Code != 200 || m.run != "r-1" {
+	if w := askAs(newServer(m, Options{}), "r-1", "POST", "/v1/memory/search", `{"workspace":"/w","prompt":"x"}`); w.Code != 200 || m.run != "r-1" {
 		t.Errorf("%d %s, of run %q", w.Code, w.Body, m.run)
 	}
 }
@@ -81,7 +81,7 @@ func TestSearchSaysWhichRunAsks(t *testing.T) {
 // TestSearchesWait: as many as may run at the same time, those of previews among them.
 func TestSearchesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := NewServer(newFake(t), Options{})
+		s := newServer(newFake(t), Options{})
 		bodies := map[string]string{"/v1/memory/search": `{"workspace":"/w","prompt":"x"}`, "/v1/tasks/preview": `{"prompt":"x"}`}
 		for want, others := range map[int]int{http.StatusTooManyRequests: maxSearches, http.StatusOK: maxSearches - 1} {
 			var leaves []func()
@@ -114,7 +114,7 @@ func TestTranscriptPages(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(m.runs, "s1.jsonl"), []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := NewServer(m, Options{})
+	s := newServer(m, Options{})
 	page := func(query string) ([]session.Message, string) {
 		w := ask(s, "GET", "/v1/sessions/web"+query, "", "")
 		if w.Code != 200 {

@@ -1,27 +1,25 @@
 package api
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"stint/coordinator/api/guard"
+	"stint/coordinator/api/openapi"
+	"stint/coordinator/api/request"
 	"stint/coordinator/api/web"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 // routes registers every path. What huma would add by itself is turned off: a
@@ -33,25 +31,33 @@ func (s *Server) routes() {
 	cfg.CreateHooks = nil
 	cfg.RejectUnknownQueryParameters = true
 	cfg.Transformers = nil
-	cfg.Components.Schemas = newRegistry()
-	format := huma.Format{Marshal: wire.WriteJSON, Unmarshal: readJSON(cfg.Components.Schemas)}
+	cfg.Components.Schemas = openapi.NewRegistry()
+	format := huma.Format{Marshal: wire.WriteJSON, Unmarshal: request.Reader(cfg.Components.Schemas)}
 	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	api := humago.New(s.mux, cfg)
 
+	s.submitRoutes(api)
 	s.taskRoutes(api)
-	s.queueRoutes(api)
-	s.promptRoutes(api)
-	s.streamRoutes(api)
-	s.fileRoutes(api)
+	s.listRoute(api)
+	s.runRoutes(api)
+	s.logRoute(api)
+	s.eventRoute(api)
+	s.sessionRoutes(api)
 	s.reportRoutes(api)
-	s.masterRoutes(api)
-	s.monitorRoutes(api)
 	s.ledgerRoutes(api)
-	s.compactRoutes(api)
+	s.dispatchRoutes(api)
+	s.monitorRoutes(api)
 	s.browserRoutes(api)
-	s.mux.Handle("GET /{$}", &web.Site{Agents: s.opts.Agents, Health: s.master.Health, List: s.master.List, Rows: s.page, Task: s.shown})
+	s.mux.Handle("GET /{$}", &web.Site{
+		Agents: s.opts.Agents, Rows: s.page, Task: s.shown,
+		Health: func() task.Health { return s.rooms.Monitor.Health() }, List: func(f state.Filter) []state.Task { return s.rooms.Tasks.List(f) },
+	})
 	s.mux.HandleFunc("GET /ui/{file}", web.ServeAsset)
-	s.describe(api)
+	description := openapi.Complete(api.OpenAPI(), openapi.Routes{Public: publicRoutes, Long: longRoutes})
+	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(description) // the client may be gone
+	})
 	s.mux.HandleFunc("/", s.noRoute)
 }
 
@@ -88,189 +94,41 @@ func (s *Server) isLong(r *http.Request) bool {
 }
 
 // op describes one operation. errors are the statuses of errors that it has beside those
-// of errorsOf.
+// that package openapi adds.
 func op(method, path, id, summary, about string, errors ...int) huma.Operation {
 	return huma.Operation{
 		Method: method, Path: path, OperationID: id, Summary: summary, Description: about, Errors: errors,
 		MaxBodyBytes: wire.MaxBody + 1, BodyReadTimeout: bodyTimeout,
-		SkipValidateBody: true, // see readJSON
+		SkipValidateBody: true, // see request.Reader
 	}
 }
+
+// register adds an operation. Its handler returns errors of the master as they are.
+func register[I, O any](api huma.API, o huma.Operation, handler func(context.Context, *I) (*O, error)) {
+	huma.Register(api, o, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handler(ctx, in)
+		if err != nil {
+			return nil, wire.ProblemOf(err)
+		}
+		return out, nil
+	})
+}
+
+// answers adds an operation whose answer is what its handler returns, as JSON.
+func answers[I, T any](api huma.API, o huma.Operation, handler func(context.Context, *I) (T, error)) {
+	register(api, o, func(ctx context.Context, in *I) (*struct{ Body T }, error) {
+		v, err := handler(ctx, in)
+		return &struct{ Body T }{v}, err
+	})
+}
+
+// notNull returns a list, which JSON has as [] if it is empty.
+func notNull[T any](list []T) []T { return append([]T{}, list...) }
 
 // alias returns an operation under another path, which the description leaves out.
 func alias(o huma.Operation, path string) huma.Operation {
 	o.Path, o.OperationID, o.Hidden = path, o.OperationID+"-alias", true
 	return o
-}
-
-// notJSON is what each error of a body begins with that is no JSON text at all: of an
-// error, huma keeps the text alone, and the answer is 400 and not 422.
-const notJSON = "the body is not JSON: "
-
-// Errors of a body that is not JSON.
-var (
-	errNotUTF8  = errors.New(notJSON + "it is not valid UTF-8")
-	errTrailing = errors.New(notJSON + "something follows its end")
-)
-
-// readJSON returns the decoder of bodies. It is strict: unknown properties are
-// refused, and so is text that is not UTF-8, for which encoding/json would put
-// U+FFFD; a prompt has to arrive as it was sent. So is a property that is there twice.
-// One pass decodes; only what it refuses goes through huma's validation, for a message
-// that names every fault.
-func readJSON(reg huma.Registry) func(data []byte, v any) error {
-	patch := sync.OnceValue(func() *huma.Schema { return patchBody{}.Schema(reg) })
-	return func(data []byte, v any) error {
-		if !utf8.Valid(data) {
-			return errNotUTF8
-		}
-		taken, err := decodeBody(reg, patch, data, v)
-		if err != nil || !taken {
-			return err
-		}
-		return checkNames(data)
-	}
-}
-
-// decodeBody decodes a body into v. taken is false where v has noted why it is not taken.
-func decodeBody(reg huma.Registry, patch func() *huma.Schema, data []byte, v any) (taken bool, err error) {
-	switch b := v.(type) {
-	case *taskBody:
-		err = b.read(reg, data)
-		return b.refused == nil, err
-	case *tasksBody:
-		err = b.read(reg, data)
-		return b.refused == nil, err
-	case *batchBody:
-		err = b.read(reg, data)
-		return b.refused == nil, err
-	case *patchBody:
-		err = b.read(reg, patch(), data)
-		return b.refused == nil, err
-	}
-	if err := decodeStrictly(data, v); err != nil {
-		return true, explain(reg, data, v, err)
-	}
-	return true, nil
-}
-
-// decodeStrictly reads one value, whose properties must be known.
-func decodeStrictly(data []byte, v any) error {
-	dec := strictDecoder(data)
-	if err := dec.Decode(v); err != nil {
-		return err
-	}
-	return isOver(data, dec)
-}
-
-func strictDecoder(data []byte) *json.Decoder {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	return dec
-}
-
-// isOver says that something follows what was decoded of data; nil if nothing does.
-func isOver(data []byte, dec *json.Decoder) error {
-	if len(bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n")) > 0 {
-		return errTrailing
-	}
-	return nil
-}
-
-// checkJSON says where a body is no JSON; nil if it is.
-func checkJSON(data []byte) error {
-	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return fmt.Errorf(notJSON+"%w", err)
-	}
-	return nil
-}
-
-// explain returns the faults of a body that should have become v, else err.
-func explain(reg huma.Registry, data []byte, v any, err error) error {
-	if err := checkJSON(data); err != nil {
-		return err
-	}
-	f := newFaults(reg)
-	if t := reflect.TypeOf(v).Elem(); t.Kind() == reflect.Slice && isList(data) {
-		f.findInList(t.Elem(), data)
-	} else {
-		f.find(reg.Schema(t, true, ""), data, err)
-	}
-	return f.err()
-}
-
-// faults are what is wrong with a body.
-type faults struct {
-	reg   huma.Registry
-	path  *huma.PathBuffer
-	found huma.ValidateResult
-}
-
-func newFaults(reg huma.Registry) *faults {
-	f := &faults{reg: reg, path: huma.NewPathBuffer(nil, 0)}
-	f.path.Push("body")
-	return f
-}
-
-// maxValues bounds the values of an object in which all faults are looked for, each of
-// which costs much more to tell than to send.
-const maxValues = 10_000
-
-// find looks for what in a value is not as its schema says. refused is what the decoder
-// says of it, nil if that takes it.
-func (f *faults) find(schema *huma.Schema, data []byte, refused error) {
-	var parsed any
-	before := len(f.found.Errors)
-	if bytes.Count(data, []byte(",")) <= maxValues && json.Unmarshal(data, &parsed) == nil {
-		huma.Validate(f.reg, schema, f.path, huma.ModeWriteToServer, parsed, &f.found)
-	}
-	if len(f.found.Errors) == before && refused != nil {
-		f.misfit(refused)
-	}
-}
-
-// misfit says in the words of the API what encoding/json says of a value, such as that a
-// number is too large.
-func (f *faults) misfit(refused error) {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(refused, &wrong) {
-		f.found.Add(f.path, "", refused.Error())
-		return
-	}
-	f.path.Push(wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:])
-	f.found.Add(f.path, "", wrong.Value+" does not fit")
-	f.path.Pop()
-}
-
-// findInList looks for the faults of a list, as many as are told.
-func (f *faults) findInList(t reflect.Type, data []byte) {
-	schema := f.reg.Schema(t, true, "")
-	dec := json.NewDecoder(bytes.NewReader(data))
-	_, _ = dec.Token() // the syntax is right: it was looked at
-	for i := 0; dec.More() && len(f.found.Errors) <= maxComplaints; i++ {
-		var value json.RawMessage
-		_ = dec.Decode(&value)
-		if err := decodeStrictly(value, reflect.New(t).Interface()); err != nil {
-			f.path.PushIndex(i)
-			f.find(schema, value, err)
-			f.path.Pop()
-		}
-	}
-}
-
-// err tells of the faults; a property that is missing has a place too. nil: there are none.
-func (f *faults) err() error {
-	if len(f.found.Errors) == 0 {
-		return nil
-	}
-	details := detailsOf(f.found.Errors)
-	for _, d := range details {
-		if name, ok := strings.CutPrefix(d.Message, "expected required property "); ok {
-			name, _, _ = strings.Cut(name, " ")
-			d.Location += "." + name
-		}
-	}
-	return errors.New(complaints(details))
 }
 
 // ServeHTTP answers one request.
@@ -305,7 +163,8 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 		return r, p == nil
 	}
 	if waitRoutes[s.pattern(r)] {
-		r = s.withRun(r)
+		run, _ := s.runOf(r) // as far as it can be told
+		r = r.WithContext(context.WithValue(r.Context(), runKey{}, run))
 	}
 	return r, true
 }
@@ -314,12 +173,13 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 // if that is not so. Unread, a body would hide from net/http that the client of a long
 // request has gone.
 func checkBody(r *http.Request, reads bool) *wire.Problem {
-	switch {
-	case r.ContentLength == 0:
+	if r.ContentLength == 0 {
 		return nil
-	case reads:
+	}
+	if reads {
 		return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "a "+r.Method+" request has no body", "write what is asked for into the URL")
-	case !isJSON(r):
+	}
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" && (t != mergePatch || r.Method != http.MethodPatch) {
 		return wire.NewProblem(http.StatusUnsupportedMediaType, task.CodeInvalid, "the body's Content-Type must be application/json", "")
 	}
 	return nil
@@ -342,11 +202,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isJSON reports whether the body of a request is said to be JSON.
-func isJSON(r *http.Request) bool {
-	t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return err == nil && (t == "application/json" || t == mergePatch && r.Method == http.MethodPatch)
-}
+// mergePatch is the other content type of a patch (RFC 7396).
+const mergePatch = "application/merge-patch+json"
 
 // acceptPatch are the kinds of body that a PATCH can have.
 const acceptPatch = mergePatch + ", application/json"
@@ -375,11 +232,23 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	wire.NewProblem(status, wire.CodeOf(status), detail, "what there is: GET /v1/openapi.json").Write(w)
 }
 
-// notice returns what each answer says about the master.
+// Notices is what each answer says about the master in its header.
+type Notices interface {
+	// Findings returns what is wrong in the ledger.
+	Findings() []task.Finding
+	// Seq returns the number of the newest record.
+	Seq() uint64
+	// Paused reports whether dispatch is paused, and why.
+	Paused() (paused bool, reason string)
+	// Shortage returns what the machine lacks while tasks wait for it; nil if nothing.
+	Shortage() *task.Shortage
+}
+
 func (s *Server) notice() wire.Notice {
-	n := wire.Notice{Findings: len(s.master.Findings()), Seq: s.master.Seq(), Config: s.opts.Config}
-	n.Paused, n.PauseWhy = s.master.Paused()
-	if short := s.master.Shortage(); short != nil {
+	m := s.rooms.Notices
+	n := wire.Notice{Findings: len(m.Findings()), Seq: m.Seq(), Config: s.opts.Config}
+	n.Paused, n.PauseWhy = m.Paused()
+	if short := m.Shortage(); short != nil {
 		n.Shortage = short.What
 	}
 	return n

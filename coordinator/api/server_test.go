@@ -125,7 +125,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/schemas/TaskSpec.json", "", "", 404, "not-found", "nothing"},
 	} {
 		t.Run(c.method+" "+c.path+" "+wire.Clip(c.body), func(t *testing.T) {
-			w := ask(NewServer(twoTasks(t), Options{}), c.method, c.path, c.contentType, c.body)
+			w := ask(newServer(twoTasks(t), Options{}), c.method, c.path, c.contentType, c.body)
 			body := w.Body.String()
 			if w.Code != c.status || !strings.Contains(body, c.want) {
 				t.Fatalf("%d %s, want %d with %q", w.Code, wire.Clip(body), c.status, c.want)
@@ -149,7 +149,7 @@ func TestRequests(t *testing.T) {
 
 // TestMethods: what cannot be done at a path is answered with what can, and so is OPTIONS.
 func TestMethods(t *testing.T) {
-	s := NewServer(twoTasks(t), Options{})
+	s := newServer(twoTasks(t), Options{})
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -187,7 +187,7 @@ func TestRetryAfter(t *testing.T) {
 	for code, want := range map[task.Code]bool{task.CodeTooMany: true, task.CodeStopped: true, task.CodeFull: false, task.CodeConflict: false} {
 		m.err = &task.Error{Code: code, Message: "no"}
 		for _, path := range []string{"/v1/tasks", "/v1/tasks/aa/cancel"} {
-			w := ask(NewServer(m, Options{}), "POST", path, jsonType, `{}`)
+			w := ask(newServer(m, Options{}), "POST", path, jsonType, `{}`)
 			if got := w.Header().Get("Retry-After"); (got != "") != want {
 				t.Errorf("%s: %d, Retry-After %q", code, w.Code, got)
 			}
@@ -204,7 +204,7 @@ func TestNotModified(t *testing.T) {
 	m := twoTasks(t)
 	m.set("aa-1", func(t *state.Task) { t.Seq, t.RunID = 7, "r1" })
 	m.write(t, "r1", "stdout", "one\n")
-	s := NewServer(m, Options{})
+	s := newServer(m, Options{})
 	for _, path := range []string{"/v1/tasks/aa-1", "/v1/tasks/aa-1/wait", "/v1/tasks/aa-1/logs"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			whole := ask(s, method, path, "", "")
@@ -253,13 +253,13 @@ func TestErrorsOfTheMaster(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}
 		}
-		if w := ask(NewServer(m, Options{}), "GET", "/v1/tasks/aa-1", "", ""); w.Code != status {
+		if w := ask(newServer(m, Options{}), "GET", "/v1/tasks/aa-1", "", ""); w.Code != status {
 			t.Errorf("%s: %d, want %d", code, w.Code, status)
 		}
 	}
 	m := twoTasks(t)
 	m.err = errors.New("the disk is on fire")
-	w := ask(NewServer(m, Options{}), "GET", "/v1/tasks/aa-1", "", "")
+	w := ask(newServer(m, Options{}), "GET", "/v1/tasks/aa-1", "", "")
 	if p := decode[wire.Problem](t, w.Body.Bytes()); w.Code != 500 || p.Code != "" || p.Detail != "the disk is on fire" {
 		t.Errorf("%d %+v", w.Code, p)
 	}
@@ -267,7 +267,7 @@ func TestErrorsOfTheMaster(t *testing.T) {
 
 func TestAliases(t *testing.T) {
 	m := twoTasks(t)
-	s := NewServer(m, Options{})
+	s := newServer(m, Options{})
 	for _, path := range []string{"/tasks/aa-1", "/health"} {
 		old, now := ask(s, "GET", path, "", ""), ask(s, "GET", "/v1"+path, "", "")
 		if old.Code != 200 || old.Body.String() != now.Body.String() {
@@ -287,7 +287,7 @@ func TestSubmitTellsCreatedFromKnown(t *testing.T) {
 	clock := time.Date(2026, 11, 21, 3, 0, 0, 123456789, time.UTC)
 	m.now = func() time.Time { return clock }
 	next := 0
-	s := NewServer(m, Options{Now: m.now, NewID: func() string { next++; return fmt.Sprint("id-", next) }})
+	s := newServer(m, Options{Now: m.now, NewID: func() string { next++; return fmt.Sprint("id-", next) }})
 	submit := func(body string) (int, string, wire.TaskView) {
 		w := ask(s, "POST", "/v1/tasks", jsonType, body)
 		return w.Code, w.Header().Get("Location"), decode[wire.TaskView](t, w.Body.Bytes())
@@ -313,7 +313,7 @@ func TestSubmitTellsCreatedFromKnown(t *testing.T) {
 }
 
 func TestStatusesOfTheListAreThoseOfState(t *testing.T) {
-	s := NewServer(twoTasks(t), Options{})
+	s := newServer(twoTasks(t), Options{})
 	for _, st := range []state.Status{state.Draft, state.Queued, state.Running, state.Done, state.Failed, state.Canceled, state.Dead} {
 		if w := ask(s, "GET", "/v1/tasks?status="+string(st), "", ""); w.Code != 200 {
 			t.Errorf("%s: %d %s", st, w.Code, w.Body)
@@ -326,7 +326,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // TestDescription: openapi.json is what the handlers are. A test of cmd/stint asks a
 // running master whether it answers as described.
 func TestDescription(t *testing.T) {
-	w := ask(NewServer(newFake(t), Options{Version: "1"}), "GET", "/v1/openapi.json", "", "")
+	w := ask(newServer(newFake(t), Options{Version: "1"}), "GET", "/v1/openapi.json", "", "")
 	var got bytes.Buffer
 	if err := json.Indent(&got, w.Body.Bytes(), "", "  "); err != nil {
 		t.Fatal(err)
@@ -371,7 +371,7 @@ func TestDeadlineOfTheBodyDoesNotEndTheSubmit(t *testing.T) {
 	m := deadlineMaster{newFake(t), func() { looked = w.last.IsZero() }}
 	r := httptest.NewRequest("POST", "/v1/tasks", strings.NewReader(`{"prompt":"x"}`))
 	r.Header.Set("Content-Type", jsonType)
-	NewServer(m, Options{}).ServeHTTP(w, r)
+	newServer(m, Options{}).ServeHTTP(w, r)
 	if w.Code != 201 || !looked {
 		t.Errorf("%d, deadline %v while the task was submitted", w.Code, w.last)
 	}
@@ -393,7 +393,7 @@ func TestDeadlineOfNoBody(t *testing.T) {
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder(), last: time.Unix(1, 0)}
 	looked := false
 	m := pauseMaster{newFake(t), func() { looked = w.last.IsZero() }}
-	NewServer(m, Options{}).ServeHTTP(w, httptest.NewRequest("POST", "/v1/pause", nil))
+	newServer(m, Options{}).ServeHTTP(w, httptest.NewRequest("POST", "/v1/pause", nil))
 	if w.Code != 204 || !looked {
 		t.Errorf("%d, deadline %v during the pause", w.Code, w.last)
 	}
@@ -428,7 +428,7 @@ func TestStopAnswersWaits(t *testing.T) {
 	go func() {
 		err := s.client.Events(context.Background(), func(task.Change) error { return nil })
 		if errors.Is(err, client.ErrStreamEnded) {
-			err = errStopping
+			err = wire.ErrStopping
 		}
 		errs <- err
 	}()

@@ -73,7 +73,7 @@ func TestSpareDescriptor(t *testing.T) {
 	for failures, wait := range map[int]time.Duration{0: 0, 1: 0, 2: acceptAgain, 20: 10 * acceptAgain} {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
-			s := NewServer(newFake(t), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+			s := newServer(newFake(t), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 			l := &spareListener{Listener: &scarce{failures: failures}, note: s.noteShortage}
 			begun := time.Now()
 			c, err := l.Accept()

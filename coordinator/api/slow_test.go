@@ -169,7 +169,7 @@ func TestSlowClients(t *testing.T) {
 	token := newToken(t)
 	synctest.Test(t, func(t *testing.T) {
 		m := twoTasks(t)
-		s := NewServer(m, Options{Token: token})
+		s := newServer(m, Options{Token: token})
 		tcp, socket := newMemoryListener(), newMemoryListener()
 		seen := &census{Listener: tcp, times: map[string]time.Duration{}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -246,7 +246,7 @@ func TestManyConnections(t *testing.T) {
 		}
 	}
 	addr, token, m := lns[0].Addr().String(), newToken(t), twoTasks(t)
-	s := NewServer(m, Options{Token: token})
+	s := newServer(m, Options{Token: token})
 	socket, err := guard.Listen(socketDir(t) + "/s.sock")
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ func TestLongRequestsOverTCP(t *testing.T) {
 	token := newToken(t)
 	synctest.Test(t, func(t *testing.T) {
 		m := twoTasks(t)
-		s, ln := NewServer(m, Options{Token: token}), newMemoryListener()
+		s, ln := newServer(m, Options{Token: token}), newMemoryListener()
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
@@ -342,11 +342,11 @@ func TestLongRequestsOverTCP(t *testing.T) {
 
 // slowMaster takes its time to say why.
 type slowMaster struct {
-	Master
+	master
 	takes time.Duration
 }
 
-// Why implements Master.
+// Why implements Tasks.
 func (m slowMaster) Why(string) (string, error) {
 	time.Sleep(m.takes)
 	return strings.Repeat("because ", 10_000), nil
@@ -360,7 +360,7 @@ func TestAnswersOverTCPAreWhole(t *testing.T) {
 		m := twoTasks(t)
 		m.write(t, "r", "stdout", "said\n")
 		m.set("aa-2", func(t *state.Task) { t.RunID, t.Status = "r", state.Running })
-		s, ln := NewServer(slowMaster{m, 2 * writeTimeout}, Options{Token: token, Poll: time.Second}), newMemoryListener()
+		s, ln := newServer(slowMaster{m, 2 * writeTimeout}, Options{Token: token, Poll: time.Second}), newMemoryListener()
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- s.ServeLoopback(ctx, []net.Listener{ln}) }()

@@ -16,14 +16,14 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"stint/coordinator/api/wire"
+	"stint/coordinator/api/openapi"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 )
 
 type logsInput struct {
-	ID     string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"` // huma cannot set an embedded refInput
+	Ref
 	Stream string `query:"stream" default:"stdout" enum:"stdout,stderr,prompt" doc:"Which output: what the run wrote to stdout or stderr, or the prompt that its agent read" example:"stdout"`
 	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from those of the present attempt on" example:"false"`
 	Run    string `query:"run" doc:"Only that run of the task: its id, a unique piece of it, or the number from 1 of one of its agent" example:"1"`
@@ -35,28 +35,10 @@ type logsInput struct {
 // streamFile names the file of a run that holds a stream.
 var streamFile = map[string]string{"stdout": "stdout", "stderr": "stderr", "prompt": "prompt.md"}
 
-func (s *Server) streamRoutes(api huma.API) {
+func (s *Server) logRoute(api huma.API) {
 	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable)
-	logs.Responses = contentResponses("text/plain", "What was written so far, or a stream that goes on", "ok  \tshop/login\t0.4s\n")
-	huma.Register(api, logs, s.logs)
-	s.eventRoute(api)
-}
-
-// answers describes a good answer that is no JSON.
-func answers(what, contentType, example string) map[string]*huma.Response {
-	return map[string]*huma.Response{"200": {Description: what, Content: map[string]*huma.MediaType{contentType: text(example)}}}
-}
-
-// text describes a body that is text.
-func text(example string) *huma.MediaType {
-	return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
-}
-
-// startStream sends the header of a stream at once and gives what to write to.
-func startStream(hctx huma.Context, contentType string) *streamWriter {
-	out := newStream(hctx, contentType)
-	out.flush()
-	return out
+	logs.Responses = openapi.Content("What was written so far, or a stream that goes on", "text/plain", "ok  \tshop/login\t0.4s\n", true)
+	register(api, logs, s.logs)
 }
 
 // newStream returns what to write a stream to; its header is sent with the first write.
@@ -85,20 +67,17 @@ func (s *streamWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// flush sends the header. An error shows again with the first write.
-func (s *streamWriter) flush() { _ = s.rc.Flush() }
-
 // breakOff ends a stream so that the client sees that it is not whole.
 func breakOff() { panic(http.ErrAbortHandler) }
 
 func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse, error) {
-	t, err := s.master.Task(ctx, in.ID)
+	t, err := s.rooms.Tasks.Task(ctx, in.ID)
 	if err != nil {
-		return nil, wire.ProblemOf(err)
+		return nil, err
 	}
 	name := streamFile[in.Stream]
 	if in.Follow && in.Tail > 0 {
-		return nil, wire.ProblemOf(&task.Error{Code: task.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"})
+		return nil, &task.Error{Code: task.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"}
 	}
 	content, begin, err := s.openLogs(&t, in, name)
 	if in.Follow && !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
@@ -107,15 +86,23 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 		}
 		done, err := s.beginWait(ctx, t.ID)
 		if err != nil {
-			return nil, wire.ProblemOf(err)
+			return nil, err
 		}
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {
 			defer done()
-			s.followLogs(hctx, t.ID, name)
+			ctx, release := long(hctx.Context())
+			defer release()
+			out := newStream(hctx, textPlain)
+			_ = out.rc.Flush() // the header goes at once; an error shows again with the first write
+			f := &follower{rooms: &s.rooms, id: t.ID, name: name, poll: s.opts.Poll, out: out}
+			defer f.close()
+			if f.run(ctx) != nil {
+				breakOff()
+			}
 		}}, nil
 	}
 	if err != nil {
-		return nil, wire.ProblemOf(err)
+		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer func() { _ = content.Close() }() // it was only read
@@ -161,7 +148,7 @@ func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err 
 		return nil, err
 	}
 	for _, id := range ids {
-		path := filepath.Join(s.master.RunDir(id), name)
+		path := filepath.Join(s.rooms.Runs.RunDir(id), name)
 		if _, err := os.Lstat(path); err == nil {
 			paths = append(paths, path)
 		}
@@ -196,15 +183,4 @@ func chooseRuns(t *state.Task, run string) (ids []string, err error) {
 		}
 	}
 	return ids, nil
-}
-
-// followLogs streams a file of the task's runs until the task has ended.
-func (s *Server) followLogs(hctx huma.Context, id, name string) {
-	ctx, release := long(hctx.Context())
-	defer release()
-	f := &follower{master: s.master, id: id, name: name, poll: s.opts.Poll, out: startStream(hctx, textPlain)}
-	defer f.close()
-	if f.run(ctx) != nil {
-		breakOff()
-	}
 }

@@ -83,7 +83,7 @@ func TestFollow(t *testing.T) {
 		m := newFake(t)
 		m.add(state.Task{ID: "a", Status: state.Queued})
 		var out safeBuffer
-		f := &follower{master: m, id: "a", name: "stdout", poll: 100 * time.Millisecond, out: &out}
+		f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", poll: 100 * time.Millisecond, out: &out}
 		done := make(chan error, 1)
 		go func() { done <- f.run(t.Context()); f.close() }()
 		expect := func(want string) {
@@ -128,7 +128,7 @@ func TestFollow(t *testing.T) {
 func TestFollowCopiesRunsThatItSawLate(t *testing.T) {
 	m := newFake(t)
 	var out bytes.Buffer
-	f := &follower{master: m, id: "a", name: "stdout", out: &out}
+	f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", out: &out}
 	defer f.close()
 	for _, r := range []string{"r1", "r2", "r3"} {
 		m.write(t, r, "stdout", r+" ")
@@ -145,7 +145,7 @@ func TestFollowCopiesRunsThatItSawLate(t *testing.T) {
 func TestFollowAfterALag(t *testing.T) {
 	m := newFake(t)
 	var out bytes.Buffer
-	f := &follower{master: m, id: "a", name: "stdout", out: &out}
+	f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", out: &out}
 	defer f.close()
 	task := state.Task{ID: "a", Status: state.Running}
 	for _, r := range []string{"r1", "r2", "r3", "r4"} {
@@ -165,12 +165,12 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 		m := newFake(t)
 		m.add(state.Task{ID: "a", Status: state.Running, RunID: "r"})
 		ctx, cancel := context.WithCancelCause(t.Context())
-		f := &follower{master: m, id: "a", name: "stdout", poll: time.Second, out: io.Discard}
+		f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", poll: time.Second, out: io.Discard}
 		done := make(chan error, 1)
 		go func() { done <- f.run(ctx) }()
 		synctest.Wait()
-		cancel(errStopping)
-		if err := <-done; !errors.Is(err, errStopping) {
+		cancel(wire.ErrStopping)
+		if err := <-done; !errors.Is(err, wire.ErrStopping) {
 			t.Error(err)
 		}
 	})

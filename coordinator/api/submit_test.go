@@ -64,7 +64,7 @@ func TestSubmitRequests(t *testing.T) {
 		{`{"prompt":"` + long + long + `"}`, 413, []string{"8388608"}, 0},
 	} {
 		m := twoTasks(t)
-		w := ask(NewServer(m, Options{}), http.MethodPost, "/v1/tasks", jsonType, c.body)
+		w := ask(newServer(m, Options{}), http.MethodPost, "/v1/tasks", jsonType, c.body)
 		got := w.Body.String()
 		if w.Code != c.status || len(m.tasks) != 2+c.made || slices.ContainsFunc(c.want, func(want string) bool { return !strings.Contains(got, want) }) {
 			t.Errorf("%s\ngot  %d %s, %d tasks more\nwant %d %q", wire.Clip(c.body), w.Code, wire.Clip(got), len(m.tasks)-2, c.status, c.want)
@@ -90,7 +90,7 @@ func TestSubmitBatchRequests(t *testing.T) {
 		{`[{"prompt":"x","colour":1}]`, 422, "body[0].colour: unexpected property"},
 	} {
 		m := newFake(t)
-		w := ask(NewServer(m, Options{}), http.MethodPost, "/v1/tasks/batch", jsonType, c.body)
+		w := ask(newServer(m, Options{}), http.MethodPost, "/v1/tasks/batch", jsonType, c.body)
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) || (len(m.tasks) > 0) != (w.Code < 300) {
 			t.Errorf("%s: %d %s, want %d %s", c.body, w.Code, w.Body, c.status, c.want)
 		}
@@ -134,7 +134,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 			r.Header.Add("Idempotency-Key", h)
 		}
 		w := httptest.NewRecorder()
-		NewServer(m, Options{}).ServeHTTP(w, r)
+		newServer(m, Options{}).ServeHTTP(w, r)
 		_, had := m.keys[c.key]
 		if w.Code != c.status || (c.key != "") != had || w.Code > 300 && (len(m.tasks) > 0 || decode[wire.Problem](t, w.Body.Bytes()).Field == "") {
 			t.Errorf("%q %s: %d %s, and the keys %v", c.headers, c.body, w.Code, w.Body, m.keys)
@@ -142,25 +142,49 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	}
 }
 
-// FuzzIdempotencyKey: a key is taken as it was sent, in quotes or without, or refused.
-func FuzzIdempotencyKey(f *testing.F) {
-	for _, s := range []string{"k", `"k"`, `"a\"b\\c"`, `"`, `""`, `"\`, "a\tb", "\xff", "a b", ` "k" `, `"k" x`, strings.Repeat("k", 257)} {
-		f.Add(s)
+// TestNamesTwice: a field that is there twice is refused by its name in every body, and
+// nothing is done.
+func TestNamesTwice(t *testing.T) {
+	for _, c := range []struct{ method, path, body, field string }{
+		{"POST", "/v1/tasks", `{"prompt":"x","prompt":"x"}`, "prompt"},
+		{"POST", "/tasks", `{"prompt":"x","PROMPT":"y"}`, "PROMPT"},
+		{"POST", "/v1/tasks", `{"prompt":"x","pr\u006fmpt":"y"}`, "prompt"},
+		{"POST", "/v1/tasks", `{"colour":1,"prompt":"x","prompt" :"y"}`, "prompt"},
+		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"}],"inputFiles":[{"name":"c"}]}`, "inputFiles"},
+		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"},{"name":"c","Name":"d"}]}`, "inputFiles.1.Name"},
+		{"POST", "/v1/tasks", `[{"prompt":"x"},{"prompt":"y","label":"\\","label":null}]`, "1.label"},
+		{"POST", "/v1/tasks", `{"prompt":"x","tool":"codex","tool":"claude"}`, "agent"},
+		{"POST", "/v1/tasks/preview", `{"prompt":"x","prompt":"y"}`, "prompt"},
+		{"PATCH", "/v1/tasks/aa-2", `{"label":"x","label":null}`, "label"},
+		{"POST", "/v1/tasks/aa-2/move", `{"first":false,"first":true}`, "first"},
+		{"POST", "/v1/pause", `{"reason":"a","reason":"b"}`, "reason"},
+		{"POST", "/v1/memory/search", `{"workspace":"/a","workspace":"/b","prompt":"x"}`, "workspace"},
+		{"POST", "/v1/ledger/compact", `{"dryRun":true,"dryRun":false}`, "dryRun"},
+		{"POST", "/v1/ledger/reconcile", `{"accept":false,"Accept":true}`, "Accept"},
+	} {
+		m := twoTasks(t)
+		w := ask(newServer(m, Options{}), c.method, c.path, jsonType, c.body)
+		p := decode[wire.Problem](t, w.Body.Bytes())
+		if w.Code != 422 || p.Field != c.field || len(m.tasks) != 2 || m.by != "" {
+			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, w.Body)
+		}
 	}
-	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-	f.Fuzz(func(t *testing.T, value string) {
-		key, err := parseKey(value)
-		if err != nil {
-			if key != "" || wire.ProblemOf(err).Field != keyHeader || wire.ProblemOf(err).Status != 422 {
-				t.Fatalf("%q %+v", key, err)
-			}
-			return
+}
+
+// TestNamesOfRefused: what is refused as it is is not looked at for names.
+func TestNamesOfRefused(t *testing.T) {
+	server := newServer(twoTasks(t), Options{})
+	for _, c := range []struct {
+		method, path, body, want string
+		status                   int
+	}{
+		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"` + strings.Repeat("x", wire.MaxBody) + `"}`, "bytes that are taken", 413},
+		{"POST", "/v1/tasks", "[" + strings.Repeat(`{"prompt":"x","prompt":"x"},`, task.MaxBatch) + "{}]", "too many at once", 422},
+		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"x","session":"y","sessionKey":"z"}`, "label is given twice", 422},
+		{"PATCH", "/v1/tasks/aa-2", `{"session":"y","sessionKey":"z","after":[{"a":1,"a":1}]}`, "session and sessionKey mean the same", 422},
+	} {
+		if w := ask(server, c.method, c.path, jsonType, c.body); w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s: %d %s", c.want, w.Code, w.Body)
 		}
-		if task.CheckKey(key) != nil {
-			t.Fatalf("took %q", key)
-		}
-		if again, err := parseKey(`"` + quoted.Replace(key) + `"`); again != key || err != nil {
-			t.Fatalf("%q in quotes is %q, %v", key, again, err)
-		}
-	})
+	}
 }

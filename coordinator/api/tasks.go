@@ -6,23 +6,74 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/openapi"
+	"stint/coordinator/api/request"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
+// Tasks reads tasks.
+type Tasks interface {
+	// Task returns a whole task, with prompt and result.
+	Task(ctx context.Context, ref string) (state.Task, error)
+	// List returns tasks without their texts, newest first.
+	List(f state.Filter) []state.Task
+	// Rows is List for who writes the tasks down: see [fold.State.Rows]. encode must
+	// not call the master.
+	Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]fold.Row, error)
+	// Queue returns the tasks that wait in a lane, in the order in which they will run.
+	Queue(key string) []state.Task
+	// Why says in one sentence why a task is not running, or how it ended.
+	Why(ref string) (string, error)
+	// BeginWait notes that a run waits for a task, until done is called, or returns why it
+	// may not.
+	BeginWait(run, ref string) (done func(), err error)
+	// Wait returns when the task has ended, or ctx has.
+	Wait(ctx context.Context, ref string) (state.Task, error)
+	// Raw returns the ledger's sections of a task.
+	Raw(ctx context.Context, ref string) ([]byte, error)
+	// LastOutput returns when the agent of a running task last wrote anything, or when
+	// its run began if it has not yet; zero if the task does not run.
+	LastOutput(id string) time.Time
+	// Settling reports whether the run of a running task has ended, and its result waits
+	// until a save of tasks.md is settled.
+	Settling(id string) bool
+}
+
+// Changes changes single tasks.
+type Changes interface {
+	// Edit changes fields of a task that waits.
+	Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error)
+	// Cancel ends a task.
+	Cancel(ctx context.Context, ref, by string) (state.Task, error)
+	// Retry queues an ended task again.
+	Retry(ctx context.Context, ref, by string) (state.Task, error)
+	// Verify runs the verify command of a task by itself.
+	Verify(ctx context.Context, ref, by string) (task.CheckResult, error)
+	// Hold lets a queued task wait until it is released.
+	Hold(ctx context.Context, ref, by string) (state.Task, error)
+	// Release lets a held task run.
+	Release(ctx context.Context, ref, by string) (state.Task, error)
+	// Move changes a queued task's place in its lane.
+	Move(ctx context.Context, ref string, to task.Place, by string) (state.Task, error)
+}
+
 type (
-	refInput struct {
+	// A Ref names a task. It is exported because huma sets only exported fields of an input.
+	Ref struct {
 		ID string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	}
 
 	// actInput names a task with which something is done that needs no more words.
 	actInput struct {
-		ID   string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"` // huma cannot set an embedded refInput
+		Ref
 		Body *noBody
 	}
 
@@ -34,8 +85,19 @@ type (
 
 	// readInput names a task that the client may have as it is.
 	readInput struct {
-		ID          string   `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+		Ref
 		IfNoneMatch []string `header:"If-None-Match" doc:"ETag of the task as you have it. If the task has no newer record, the answer is 304 without a body" example:"\"1043\""`
+	}
+
+	editInput struct {
+		Ref
+		request.Match
+		Body request.Patch
+	}
+
+	moveInput struct {
+		Ref
+		Body task.Place
 	}
 
 	taskOutput struct {
@@ -51,14 +113,6 @@ type (
 		Body        wire.TaskView
 	}
 
-	checkOutput struct{ Body task.CheckResult }
-
-	whyOutput struct {
-		Body struct {
-			Why string `json:"why" doc:"One sentence" example:"behind 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11 in session web"`
-		}
-	}
-
 	textOutput struct {
 		ContentType string `header:"Content-Type"`
 		Body        []byte
@@ -66,37 +120,82 @@ type (
 )
 
 func (s *Server) taskRoutes(api huma.API) {
-	s.submitRoutes(api)
-
 	get := op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task", "With prompt, answer, files and findings. why says why it does not run.")
-	huma.Register(api, get, s.task)
-	huma.Register(api, alias(get, "/tasks/{id}"), s.task)
+	register(api, get, s.task)
+	register(api, alias(get, "/tasks/{id}"), s.task)
 
-	s.editRoute(api)
-	s.listRoute(api)
-	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/cancel", "cancel-task", "Cancel a task", "A waiting task ends at once. A running one ends when its agent and all descendants of that have ended."), s.cancel)
-	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/retry", "retry-task", "Queue an ended task again", "It starts with its first attempt. This also lifts the hold of its account."), s.retry)
-	huma.Register(api, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself", "Records how it ended; the status of the task stays. The answer comes when the command has ended.", http.StatusLocked), s.verify)
-	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Wait until a task has ended", "The answer comes when the task has ended, which may take days."), s.wait)
-	huma.Register(api, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why a task does not run", "One sentence: what it waits for, what it does, or how it ended."), s.why)
+	edit := op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+
+		"With another session or agent the task leaves its session. What does not wait any more is a conflict.", http.StatusPreconditionFailed)
+	patch := &huma.MediaType{Schema: request.Patch{}.Schema(api.OpenAPI().Components.Schemas)}
+	merge := *patch
+	edit.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": patch, mergePatch: &merge}}
+	register(api, edit, func(ctx context.Context, in *editInput) (*taskOutput, error) {
+		return s.answer(s.rooms.Changes.Edit(ctx, in.ID, task.Patch{Fields: in.Body.Fields(), Seqs: in.Seqs()}, ledger.ByClient))
+	})
+
+	for _, act := range []struct {
+		name, summary, about string
+		do                   func(ctx context.Context, ref string) (state.Task, error)
+	}{
+		{"cancel", "Cancel a task", "A waiting task ends at once. A running one ends when its agent and all descendants of that have ended.", s.cancel},
+		{"retry", "Queue an ended task again", "It starts with its first attempt. This also lifts the hold of its account.", func(ctx context.Context, ref string) (state.Task, error) {
+			return s.rooms.Changes.Retry(ctx, ref, ledger.ByClient)
+		}},
+		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", func(ctx context.Context, ref string) (state.Task, error) {
+			return s.rooms.Changes.Hold(ctx, ref, ledger.ByClient)
+		}},
+		{"release", "Release a held task", "It runs when its turn comes. This also ends a hold because an old agent may still be alive.", func(ctx context.Context, ref string) (state.Task, error) {
+			return s.rooms.Changes.Release(ctx, ref, ledger.ByClient)
+		}},
+	} {
+		register(api, op(http.MethodPost, "/v1/tasks/{id}/"+act.name, act.name+"-task", act.summary, act.about), func(ctx context.Context, in *actInput) (*taskOutput, error) {
+			return s.answer(act.do(ctx, in.ID))
+		})
+	}
+	register(api, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Move a queued task in its lane", "To the front, or before another task of the lane. One of first and before is needed."), func(ctx context.Context, in *moveInput) (*taskOutput, error) {
+		if to := in.Body; to.First == (to.Before != "") {
+			return nil, task.Invalid(`send {"first":true} or {"before":"ID"}`, "first and before exclude each other, and one of them is needed")
+		}
+		return s.answer(s.rooms.Changes.Move(ctx, in.ID, in.Body, ledger.ByClient))
+	})
+	answers(api, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself", "Records how it ended; the status of the task stays. The answer comes when the command has ended.", http.StatusLocked), lasting(func(ctx context.Context, in *actInput) (task.CheckResult, error) {
+		return s.rooms.Changes.Verify(ctx, in.ID, ledger.ByClient)
+	}))
+	register(api, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Wait until a task has ended", "The answer comes when the task has ended, which may take days."), lasting(s.wait))
+	answers(api, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why a task does not run", "One sentence: what it waits for, what it does, or how it ended."), func(_ context.Context, in *Ref) (wire.WhyBody, error) {
+		why, err := s.rooms.Tasks.Why(in.ID)
+		return wire.WhyBody{Why: why}, err
+	})
 	raw := op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "Show the records of a task in the ledger", "Its sections, in Markdown.")
-	raw.Responses = answers("The sections", "text/markdown", "## Task 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\n- seq: 1042\n- status: queued\n<!-- end 1042 -->\n")
-	huma.Register(api, raw, s.raw)
+	raw.Responses = openapi.Content("The sections", "text/markdown", "## Task 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\n- seq: 1042\n- status: queued\n<!-- end 1042 -->\n", false)
+	register(api, raw, func(ctx context.Context, in *Ref) (*textOutput, error) {
+		text, err := s.rooms.Tasks.Raw(ctx, in.ID)
+		return &textOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, err
+	})
 }
 
 // taskPath returns the path of a task below the server's root.
 func taskPath(ref string) string { return "/v1/tasks/" + url.PathEscape(ref) }
 
-// answer shows what a call to the master gave.
+// answer shows the task that a call to the master returned.
 func (s *Server) answer(t state.Task, err error) (*taskOutput, error) {
 	if err != nil {
-		return nil, wire.ProblemOf(err)
+		return nil, err
 	}
-	return &taskOutput{ETag: etag(t.Seq), Body: s.detail(t)}, nil
+	return &taskOutput{ETag: request.ETag(t.Seq), Body: s.detail(t)}, nil
 }
 
 func (s *Server) task(ctx context.Context, in *readInput) (*readOutput, error) {
-	return in.answer(s.answer(s.master.Task(ctx, in.ID)))
+	return in.answer(s.answer(s.rooms.Tasks.Task(ctx, in.ID)))
+}
+
+func (s *Server) wait(ctx context.Context, in *readInput) (*readOutput, error) {
+	done, err := s.beginWait(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return in.answer(s.answer(s.rooms.Tasks.Wait(ctx, in.ID)))
 }
 
 // answer leaves the task out of the answer if the client has it.
@@ -114,58 +213,19 @@ func (in *readInput) answer(t *taskOutput, err error) (*readOutput, error) {
 	return out, nil
 }
 
-func (s *Server) cancel(ctx context.Context, in *actInput) (*taskOutput, error) {
-	id, by := in.ID, ledger.ByClient
-	if run := fromRun(ctx); run != "" {
-		var err error
-		if id, err = s.ownTask(ctx, run, in.ID); err != nil {
-			return nil, wire.ProblemOf(err)
-		}
-		by = ledger.ByAgent
+// cancel ends a task. A run may cancel only what its own task's agent has asked for.
+func (s *Server) cancel(ctx context.Context, ref string) (state.Task, error) {
+	run := fromRun(ctx)
+	if run == "" {
+		return s.rooms.Changes.Cancel(ctx, ref, ledger.ByClient)
 	}
-	return s.answer(s.master.Cancel(ctx, id, by))
-}
-
-func (s *Server) retry(ctx context.Context, in *actInput) (*taskOutput, error) {
-	return s.answer(s.master.Retry(ctx, in.ID, ledger.ByClient))
-}
-
-func (s *Server) verify(ctx context.Context, in *actInput) (*checkOutput, error) {
-	ctx, release := long(ctx)
-	defer release()
-	res, err := s.master.Verify(ctx, in.ID, ledger.ByClient)
+	t, err := s.rooms.Tasks.Task(ctx, ref)
 	if err != nil {
-		return nil, wire.ProblemOf(ended(ctx, err))
+		return t, err
 	}
-	return &checkOutput{Body: res}, nil
-}
-
-func (s *Server) wait(ctx context.Context, in *readInput) (*readOutput, error) {
-	ctx, release := long(ctx)
-	defer release()
-	done, err := s.beginWait(ctx, in.ID)
-	if err != nil {
-		return nil, wire.ProblemOf(err)
+	parent, err := s.rooms.Tasks.Task(ctx, t.TriggeredBy)
+	if t.Trigger != state.ByAgent || err != nil || parent.RunID != run || parent.Status != state.Running {
+		return t, task.ErrFromRun
 	}
-	defer done()
-	t, err := s.master.Wait(ctx, in.ID)
-	return in.answer(s.answer(t, ended(ctx, err)))
-}
-
-func (s *Server) why(_ context.Context, in *refInput) (*whyOutput, error) {
-	why, err := s.master.Why(in.ID)
-	if err != nil {
-		return nil, wire.ProblemOf(err)
-	}
-	out := &whyOutput{}
-	out.Body.Why = why
-	return out, nil
-}
-
-func (s *Server) raw(ctx context.Context, in *refInput) (*textOutput, error) {
-	text, err := s.master.Raw(ctx, in.ID)
-	if err != nil {
-		return nil, wire.ProblemOf(err)
-	}
-	return &textOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, nil
+	return s.rooms.Changes.Cancel(ctx, t.ID, ledger.ByAgent) // what ref means may be another task a moment later
 }

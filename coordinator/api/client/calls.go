@@ -64,9 +64,7 @@ func (c *Client) PageAddress(ctx context.Context) (p wire.PageAddress, err error
 
 // Findings returns what is wrong in the ledger.
 func (c *Client) Findings(ctx context.Context) ([]task.Finding, error) {
-	var out struct {
-		Findings []task.Finding `json:"findings"`
-	}
+	var out wire.FindingsBody
 	err := c.call(ctx, http.MethodGet, "/v1/ledger/findings", nil, &out)
 	return out.Findings, err
 }
@@ -90,9 +88,7 @@ func (c *Client) Edit(ctx context.Context, ref string, patch []byte) (wire.TaskV
 
 // Accounts returns the accounts that are known to the master.
 func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
-	var out struct {
-		Accounts []state.AccountUse `json:"accounts"`
-	}
+	var out wire.AccountsBody
 	err := c.call(ctx, http.MethodGet, "/v1/accounts", nil, &out)
 	return out.Accounts, err
 }
@@ -105,9 +101,7 @@ func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.T
 	if err != nil {
 		return nil, err
 	}
-	var out struct {
-		Tasks []wire.TaskView `json:"tasks"`
-	}
+	var out wire.ListBody
 	err = c.call(ctx, http.MethodPost, "/v1/tasks", sent, &out)
 	return out.Tasks, err
 }
@@ -160,9 +154,7 @@ func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.Tas
 	if err != nil {
 		return nil, err
 	}
-	var out struct {
-		Previews []task.TaskPreview `json:"previews"`
-	}
+	var out wire.PreviewBody
 	err = c.call(ctx, http.MethodPost, "/v1/tasks/preview", sent, &out)
 	return out.Previews, err
 }

@@ -186,9 +186,7 @@ func (c *Client) Why(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var out struct {
-		Why string `json:"why"`
-	}
+	var out wire.WhyBody
 	err = c.call(ctx, http.MethodGet, path, nil, &out)
 	return out.Why, err
 }
@@ -221,9 +219,7 @@ func (c *Client) Health(ctx context.Context) (task.Health, error) {
 
 // Sessions returns all sessions.
 func (c *Client) Sessions(ctx context.Context) ([]state.Session, error) {
-	var out struct {
-		Sessions []state.Session `json:"sessions"`
-	}
+	var out wire.SessionsBody
 	err := c.call(ctx, http.MethodGet, "/v1/sessions", nil, &out)
 	return out.Sessions, err
 }

@@ -13,11 +13,11 @@ import (
 // look like a number that a client could reckon with.
 const cursorBase = 36
 
-// formatCursor returns the cursor of a place in a list, which is not 0: of tasks it is a
+// FormatCursor returns the cursor of a place in a list, which is not 0: of tasks it is a
 // [fold.Row.First], of messages a [session.Page.Begin].
 func FormatCursor(place uint64) string { return strconv.FormatUint(place, cursorBase) }
 
-// parseCursor is the inverse of formatCursor; "" is 0.
+// ParseCursor is the inverse of FormatCursor; "" is 0.
 func ParseCursor(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
@@ -29,7 +29,7 @@ func ParseCursor(s string) (uint64, error) {
 	return place, nil
 }
 
-// listPath returns the path and query of a list that f filters.
+// ListPath returns the path and query of a list that f filters.
 func ListPath(f state.Filter) string {
 	q := url.Values{"limit": {strconv.Itoa(f.Limit)}}
 	if len(f.Status) > 0 {

@@ -28,6 +28,7 @@ const (
 // maxWhy bounds a text in a header, in bytes.
 const maxWhy = 1 << 10
 
+// Write sets the headers of n.
 func (n Notice) Write(h http.Header) {
 	h.Set(SeqHeader, strconv.FormatUint(n.Seq, 10))
 	h.Set(FindingsHeader, strconv.Itoa(n.Findings))
@@ -42,7 +43,7 @@ func (n Notice) Write(h http.Header) {
 	}
 }
 
-// readNotice returns nil for the answer of a master that writes none.
+// ReadNotice returns the notice of an answer; nil if the master has written none.
 func ReadNotice(h http.Header) *Notice {
 	findings, err := strconv.Atoi(h.Get(FindingsHeader))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"stint/coordinator/task"
 )
 
-// statusOf maps codes to HTTP.
+// Statuses maps codes to HTTP.
 var Statuses = map[task.Code]int{
 	task.CodeInvalid:      http.StatusUnprocessableEntity,
 	task.CodeNotFound:     http.StatusNotFound,
@@ -29,7 +29,7 @@ var Statuses = map[task.Code]int{
 	task.CodeUnavailable:  http.StatusBadGateway,
 }
 
-// codeOf returns the code of an answer with a status that names none: "" for failures of
+// CodeOf returns the code of an answer with a status that names none: "" for failures of
 // our own.
 func CodeOf(status int) task.Code {
 	switch status {
@@ -51,7 +51,7 @@ func CodeOf(status int) task.Code {
 	return ""
 }
 
-// A problem is an error as it goes over the wire (RFC 9457).
+// A Problem is an error as it goes over the wire (RFC 9457).
 type Problem struct {
 	Title   string    `json:"title" doc:"Text of the HTTP status" example:"Not Found"`
 	Status  int       `json:"status" doc:"The HTTP status" example:"404"`
@@ -62,6 +62,7 @@ type Problem struct {
 	Field   string    `json:"field,omitempty" doc:"What of the request is wrong: the name of a property, in a list after its place from 0" example:"2.prompt"`
 }
 
+// NewProblem returns the problem with a status, and with what happened as its text.
 func NewProblem(status int, code task.Code, detail, hint string) *Problem {
 	return &Problem{Title: http.StatusText(status), Status: status, Detail: detail, Message: detail, Code: code, Hint: hint}
 }
@@ -70,6 +71,13 @@ func NewProblem(status int, code task.Code, detail, hint string) *Problem {
 func (p *Problem) Error() string           { return p.Detail }
 func (*Problem) ContentType(string) string { return "application/problem+json" }
 func (p *Problem) GetStatus() int          { return p.Status }
+
+// ErrStopping is why long requests end when the server does.
+var ErrStopping = &task.Error{
+	Code:    task.CodeStopped,
+	Message: "the master is shutting down",
+	Hint:    "the tasks are kept; start it again with: stint serve",
+}
 
 // How many seconds a client is asked to wait where the reason will pass.
 const (
@@ -88,7 +96,7 @@ func (p *Problem) GetHeaders() http.Header {
 	return nil
 }
 
-// asProblem returns the answer for an error of the master.
+// ProblemOf returns the answer for an error of the master.
 func ProblemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -106,7 +114,7 @@ func ProblemOf(err error) *Problem {
 	return NewProblem(http.StatusInternalServerError, "", err.Error(), "")
 }
 
-// write answers with p outside of huma.
+// Write answers with p outside of huma.
 func (p *Problem) Write(w http.ResponseWriter) {
 	body, err := json.Marshal(p)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
 )
@@ -39,23 +40,56 @@ type PageAddress struct {
 	ExpiresAt time.Time `json:"expiresAt" doc:"When the code counts no more" example:"2026-11-21T03:15:09.482Z"`
 }
 
-// A listBody is a list of tasks.
+// A ListBody is a list of tasks.
 type ListBody struct {
 	Tasks []TaskView `json:"tasks" doc:"The tasks: of a list newest first, of a submit in the order in which they were sent"`
 	Next  string     `json:"next,omitempty" doc:"Cursor for the next page; left out on the last one" example:"2s"`
 }
 
-// A pauseBody is the request to pause dispatch.
+// Answers with a list of something, or with one thing.
+type (
+	// FindingsBody has what is wrong in the ledger.
+	FindingsBody struct {
+		Findings []task.Finding `json:"findings" doc:"What is wrong, by file and line"`
+	}
+
+	// RunsBody has the runs of a task.
+	RunsBody struct {
+		Runs []task.TaskRun `json:"runs" doc:"The runs, oldest first"`
+	}
+
+	// SessionsBody has the sessions.
+	SessionsBody struct {
+		Sessions []state.Session `json:"sessions" doc:"The sessions"`
+	}
+
+	// AccountsBody has the accounts.
+	AccountsBody struct {
+		Accounts []state.AccountUse `json:"accounts" doc:"The accounts, by name"`
+	}
+
+	// PreviewBody has what would be run for tasks.
+	PreviewBody struct {
+		Previews []task.TaskPreview `json:"previews" doc:"A preview of each task, in the order in which they were sent"`
+	}
+
+	// WhyBody has why a task does not run.
+	WhyBody struct {
+		Why string `json:"why" doc:"One sentence" example:"behind 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11 in session web"`
+	}
+)
+
+// A PauseBody is the request to pause dispatch.
 type PauseBody struct {
 	Reason string `json:"reason,omitempty" doc:"Free text that is shown with what waits" example:"release day"`
 }
 
-// A reconcileBody is the request to adopt what people changed in tasks.md.
+// A ReconcileBody is the request to adopt what people changed in tasks.md.
 type ReconcileBody struct {
 	Accept bool `json:"accept,omitempty" doc:"Also adopt what is held because a formatter may have made it" example:"false"`
 }
 
-// A compactBody is the request to compact the ledger.
+// A CompactBody is the request to compact the ledger.
 type CompactBody struct {
 	OlderThan string `json:"olderThan" doc:"Tasks that ended longer ago go to the archive: a Go duration such as 720h; 0s: all that have ended" example:"720h"`
 	DryRun    bool   `json:"dryRun,omitempty" doc:"Only say what would be done" example:"true"`
@@ -63,20 +97,20 @@ type CompactBody struct {
 
 // Sizes of a body, in bytes.
 const (
-	// maxBody fits a prompt of 1 MiB in which JSON has to write every byte as
+	// MaxBody fits a prompt of 1 MiB in which JSON has to write every byte as
 	// six (control characters), and the other fields.
 	MaxBody = 8 << 20
-	// maxList is the largest body with a list of tasks.
+	// MaxList is the largest body with a list of tasks.
 	MaxList = 64 << 20
 )
 
-// runHeader is the header with the run that a client says that it is part of.
+// RunHeader is the header with the run that a client says that it is part of.
 const RunHeader = "Stint-Run"
 
-// jsonLines is the content type of a list with one JSON object a line.
+// JSONLines is the content type of a list with one JSON object a line.
 const JSONLines = "application/jsonl"
 
-// writeJSON writes v in one piece. The client may be gone, which is no fault of
+// WriteJSON writes v in one piece. The client may be gone, which is no fault of
 // the answer, so an error of w is not reported.
 func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(deaf{w})
@@ -93,7 +127,7 @@ func (d deaf) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// clip shortens a name that a client made up.
+// Clip shortens a name that a client made up.
 func Clip(s string) string {
 	const most = 100
 	if len(s) <= most {

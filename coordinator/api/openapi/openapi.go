@@ -1,4 +1,6 @@
-package api
+// Package openapi completes the description of the interface that huma generates: tags, what an
+// answer with the status of an error means, and examples.
+package openapi
 
 import (
 	"cmp"
@@ -13,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"stint/coordinator/api/guard"
+	"stint/coordinator/api/request"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -39,7 +42,7 @@ var tags = []struct{ name, about, prefixes string }{
 
 // errorAnswers say when an answer has the status of an error, with an example.
 var errorAnswers = map[int]struct{ when, example, hint string }{
-	http.StatusBadRequest:                   {"The body is missing, cut off or not JSON, or there is one where none belongs.", notJSON + "unexpected end of JSON input", ""},
+	http.StatusBadRequest:                   {"The body is missing, cut off or not JSON, or there is one where none belongs.", request.NotJSON + "unexpected end of JSON input", ""},
 	http.StatusUnauthorized:                 {"The token or the cookie is missing or no longer valid. Only over TCP.", "the token is missing or is not the present one", "stint token header"},
 	http.StatusForbidden:                    {"A run of an agent, or the page of another site, may not do this.", task.ErrFromRun.Message, task.ErrFromRun.Hint},
 	http.StatusNotFound:                     {"There is no such task, session, run or file.", `there is no task "x"`, "stint ls"},
@@ -53,14 +56,18 @@ var errorAnswers = map[int]struct{ when, example, hint string }{
 	http.StatusLocked:                       {"A run or a lock of someone else is in the way.", "the task runs", "try again once that has ended"},
 	http.StatusTooManyRequests:              {"A limit is reached: of the queue, or of requests at the same time.", "the queue is full: 1000 tasks wait, 1 more would come, and max_queued is 1000", "wait until some have ended"},
 	http.StatusInternalServerError:          {"stint failed. There is no code.", "read task x: input/output error", ""},
-	http.StatusServiceUnavailable:           {"The master is stopping, or cannot write.", errStopping.Message, errStopping.Hint},
+	http.StatusServiceUnavailable:           {"The master is stopping, or cannot write.", wire.ErrStopping.Message, wire.ErrStopping.Hint},
 	http.StatusInsufficientStorage:          {"The disk is full. Nothing was kept.", "the disk of /home/ana/.local/state/stint is full; nothing was kept", "make room and try again"},
 }
 
-// describe completes the description of the interface, openapi.json beside this file, and
-// serves it.
-func (s *Server) describe(api huma.API) {
-	doc := api.OpenAPI()
+// Routes are what a description says of some operations, by method and path.
+type Routes struct {
+	Public map[string]bool // they need no token
+	Long   map[string]bool // they may last for long
+}
+
+// Complete adds to a description what huma leaves out, and returns it as JSON.
+func Complete(doc *huma.OpenAPI, routes Routes) []byte {
 	doc.Info.Description = aboutAPI
 	doc.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
 	doc.Info.Contact = &huma.Contact{Name: "stint"}
@@ -76,7 +83,7 @@ func (s *Server) describe(api huma.API) {
 		"cookie": {Type: "apiKey", In: "cookie", Name: guard.CookieName, Description: "The cookie of a browser, under the host name that stint ui has given it"},
 	}
 	doc.Security = []map[string][]string{{"token": {}}, {"cookie": {}}, {}}
-	d := describer{doc, doc.Components.Schemas}
+	d := describer{doc, doc.Components.Schemas, routes}
 	d.describeRefusals()
 	for path, item := range doc.Paths {
 		for _, o := range []*huma.Operation{item.Get, item.Post, item.Patch} {
@@ -89,17 +96,14 @@ func (s *Server) describe(api huma.API) {
 	if err != nil {
 		panic("api: the description does not marshal: " + err.Error())
 	}
-	s.openAPI = spec
-	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(s.openAPI) // the client may be gone
-	})
+	return spec
 }
 
 // A describer adds to a description what huma leaves out.
 type describer struct {
-	doc *huma.OpenAPI
-	reg huma.Registry
+	doc    *huma.OpenAPI
+	reg    huma.Registry
+	routes Routes
 }
 
 // describeRefusals describes the answer for each status of an error once.
@@ -108,7 +112,13 @@ func (d *describer) describeRefusals() {
 	for status, r := range errorAnswers {
 		p := wire.NewProblem(status, wire.CodeOf(status), r.example, r.hint)
 		about, headers := r.when, map[string]*huma.Param{}
-		if codes := codesOf(status); len(codes) > 0 {
+		var codes []string
+		for code, is := range wire.Statuses {
+			if is == status || code == p.Code {
+				codes = append(codes, string(code))
+			}
+		}
+		if slices.Sort(codes); len(codes) > 0 {
 			p.Code = task.Code(codes[0])
 			about += " Codes: `" + strings.Join(codes, "`, `") + "`."
 		}
@@ -124,20 +134,6 @@ func (d *describer) describeRefusals() {
 // responseName returns the name of the description of a status.
 func responseName(status int) string { return strings.ReplaceAll(http.StatusText(status), " ", "") }
 
-// codesOf returns the codes that an answer with a status can have.
-func codesOf(status int) (codes []string) {
-	for code, is := range wire.Statuses {
-		if is == status {
-			codes = append(codes, string(code))
-		}
-	}
-	if code := string(wire.CodeOf(status)); code != "" && !slices.Contains(codes, code) {
-		codes = append(codes, code)
-	}
-	slices.Sort(codes)
-	return codes
-}
-
 // operation adds a tag, the answers that are errors, and examples.
 func (d *describer) operation(path string, o *huma.Operation) {
 	best := ""
@@ -148,14 +144,29 @@ func (d *describer) operation(path string, o *huma.Operation) {
 			}
 		}
 	}
-	if publicRoutes[o.Method+" "+path] {
+	if d.routes.Public[o.Method+" "+path] {
 		o.Security = []map[string][]string{{}}
 	}
 	delete(o.Responses, "default")
 	if slices.ContainsFunc(o.Parameters, func(p *huma.Param) bool { return p.Name == "If-None-Match" }) {
 		o.Responses["304"] = &huma.Response{Description: "You have it as it is"}
 	}
-	for _, status := range append(o.Errors, errorsOf(path, o)...) {
+	errors := append(o.Errors,
+		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest,
+		http.StatusUnprocessableEntity, http.StatusInternalServerError)
+	if strings.Contains(path, "{") {
+		errors = append(errors, http.StatusNotFound, http.StatusConflict)
+	}
+	if o.RequestBody != nil {
+		errors = append(errors, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	if o.Method != http.MethodGet {
+		errors = append(errors, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
+	}
+	if d.routes.Long[o.Method+" "+path] {
+		errors = append(errors, http.StatusServiceUnavailable, http.StatusTooManyRequests)
+	}
+	for _, status := range errors {
 		o.Responses[strconv.Itoa(status)] = &huma.Response{Ref: "#/components/responses/" + responseName(status)}
 	}
 	if o.RequestBody != nil {
@@ -164,27 +175,6 @@ func (d *describer) operation(path string, o *huma.Operation) {
 	for _, r := range o.Responses {
 		d.examples(r.Content)
 	}
-}
-
-// errorsOf returns the statuses of errors that an operation has in common with others.
-func errorsOf(path string, o *huma.Operation) []int {
-	list := []int{
-		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest,
-		http.StatusUnprocessableEntity, http.StatusInternalServerError,
-	}
-	if strings.Contains(path, "{") {
-		list = append(list, http.StatusNotFound, http.StatusConflict)
-	}
-	if o.RequestBody != nil {
-		list = append(list, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
-	}
-	if o.Method != http.MethodGet {
-		list = append(list, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
-	}
-	if longRoutes[o.Method+" "+path] {
-		list = append(list, http.StatusServiceUnavailable, http.StatusTooManyRequests)
-	}
-	return list
 }
 
 // examples adds an example to each kind of body that is JSON.
@@ -271,12 +261,12 @@ func enum[T ~string](r huma.Registry, name, about string, values []T) *huma.Sche
 	return &huma.Schema{Ref: "#/components/schemas/" + name}
 }
 
-// newRegistry returns a registry in which a task has one schema, wherever it appears, and
+// NewRegistry returns a registry in which a task has one schema, wherever it appears, and
 // no list is null.
-func newRegistry() huma.Registry {
+func NewRegistry() huma.Registry {
 	names := map[string]string{
-		"TaskView": "Task", "ListBody": "TaskList", "NoBody": "Empty", "UsageOutputBody": "UsageReport", "CookieOutputBody": "PageKey",
-		"SessionInputBody": "SignIn", "Result": "MemoryResult", "Term": "MemoryTerm",
+		"TaskView": "Task", "ListBody": "TaskList", "NoBody": "Empty", "UsageBody": "UsageReport", "CookieOutputBody": "PageKey",
+		"SignInInputBody": "SignIn", "Result": "MemoryResult", "Term": "MemoryTerm",
 	}
 	r := huma.NewMapRegistry("#/components/schemas/", func(t reflect.Type, hint string) string {
 		name := huma.DefaultSchemaNamer(t, hint)
@@ -289,4 +279,20 @@ func newRegistry() huma.Registry {
 		r.RegisterTypeAlias(t, as)
 	}
 	return r
+}
+
+// Text describes a body that is text.
+func Text(example string) *huma.MediaType {
+	return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
+}
+
+// Content describes good answers with a content that is no JSON; parts of it can be asked for
+// if ranges is true.
+func Content(what, contentType, example string, ranges bool) map[string]*huma.Response {
+	content := map[string]*huma.MediaType{contentType: Text(example)}
+	responses := map[string]*huma.Response{"200": {Description: what, Content: content}}
+	if ranges {
+		responses["206"] = &huma.Response{Description: "The part that the header Range names", Content: content}
+	}
+	return responses
 }

@@ -1,4 +1,4 @@
-package api
+package request
 
 import (
 	"bytes"
@@ -7,38 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
-
-// TestNamesTwice: a field that is there twice is refused by its name in every body, and
-// nothing is done.
-func TestNamesTwice(t *testing.T) {
-	for _, c := range []struct{ method, path, body, field string }{
-		{"POST", "/v1/tasks", `{"prompt":"x","prompt":"x"}`, "prompt"},
-		{"POST", "/tasks", `{"prompt":"x","PROMPT":"y"}`, "PROMPT"},
-		{"POST", "/v1/tasks", `{"prompt":"x","pr\u006fmpt":"y"}`, "prompt"},
-		{"POST", "/v1/tasks", `{"colour":1,"prompt":"x","prompt" :"y"}`, "prompt"},
-		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"}],"inputFiles":[{"name":"c"}]}`, "inputFiles"},
-		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"},{"name":"c","Name":"d"}]}`, "inputFiles.1.Name"},
-		{"POST", "/v1/tasks", `[{"prompt":"x"},{"prompt":"y","label":"\\","label":null}]`, "1.label"},
-		{"POST", "/v1/tasks", `{"prompt":"x","tool":"codex","tool":"claude"}`, "agent"},
-		{"POST", "/v1/tasks/preview", `{"prompt":"x","prompt":"y"}`, "prompt"},
-		{"PATCH", "/v1/tasks/aa-2", `{"label":"x","label":null}`, "label"},
-		{"POST", "/v1/tasks/aa-2/move", `{"first":false,"first":true}`, "first"},
-		{"POST", "/v1/pause", `{"reason":"a","reason":"b"}`, "reason"},
-		{"POST", "/v1/memory/search", `{"workspace":"/a","workspace":"/b","prompt":"x"}`, "workspace"},
-		{"POST", "/v1/ledger/compact", `{"dryRun":true,"dryRun":false}`, "dryRun"},
-		{"POST", "/v1/ledger/reconcile", `{"accept":false,"Accept":true}`, "Accept"},
-	} {
-		m := twoTasks(t)
-		w := ask(NewServer(m, Options{}), c.method, c.path, jsonType, c.body)
-		p := decode[wire.Problem](t, w.Body.Bytes())
-		if w.Code != 422 || p.Field != c.field || len(m.tasks) != 2 || m.by != "" {
-			t.Errorf("%s %s: %d %s", c.path, c.body, w.Code, w.Body)
-		}
-	}
-}
 
 // twiceByTokens is checkNames by another way: it reports whether an object of the next
 // value has a name twice, and whether all is within the bounds of what is looked at.
@@ -113,23 +83,5 @@ func TestNamesOfMany(t *testing.T) {
 	prompt := []byte(`{"prompt":"` + strings.Repeat(`\"x`, 1<<20) + `","prompt":1}`)
 	if err := checkNames(prompt); err == nil {
 		t.Error("behind a long text, a name that is there twice is not seen")
-	}
-}
-
-// TestNamesOfRefused: what is refused as it is is not looked at for names.
-func TestNamesOfRefused(t *testing.T) {
-	server := NewServer(twoTasks(t), Options{})
-	for _, c := range []struct {
-		method, path, body, want string
-		status                   int
-	}{
-		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"` + strings.Repeat("x", wire.MaxBody) + `"}`, "bytes that are taken", 413},
-		{"POST", "/v1/tasks", "[" + strings.Repeat(`{"prompt":"x","prompt":"x"},`, task.MaxBatch) + "{}]", "too many at once", 422},
-		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"x","session":"y","sessionKey":"z"}`, "label is given twice", 422},
-		{"PATCH", "/v1/tasks/aa-2", `{"session":"y","sessionKey":"z","after":[{"a":1,"a":1}]}`, "session and sessionKey mean the same", 422},
-	} {
-		if w := ask(server, c.method, c.path, jsonType, c.body); w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
-			t.Errorf("%s: %d %s", c.want, w.Code, w.Body)
-		}
 	}
 }

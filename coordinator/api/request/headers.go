@@ -1,0 +1,129 @@
+package request
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
+)
+
+// A Key is part of the input of an operation whose requests may have an idempotency key. It
+// takes the header by itself, where it can be told from one that is empty or there twice.
+type Key struct {
+	key string
+}
+
+// KeyHeader is the header with the idempotency key of a request.
+const KeyHeader = "Idempotency-Key"
+
+// Key returns the idempotency key of the request; "" if it has none.
+func (k *Key) Key() string { return k.key }
+
+// Resolve implements [huma.Resolver].
+func (k *Key) Resolve(ctx huma.Context) []error {
+	r, _ := humago.Unwrap(ctx)
+	values := r.Header[KeyHeader]
+	if len(values) == 0 {
+		return nil
+	}
+	key, fault := parseKey(values[0])
+	if len(values) > 1 {
+		fault = "the header is there twice"
+	}
+	if k.key = key; fault != "" {
+		return []error{wire.ProblemOf(wrongKey(KeyHeader, fault))}
+	}
+	return nil
+}
+
+// parseKey reads an idempotency key: a string of structured fields (RFC 8941, in quotes), or
+// the key as it is. fault is why it cannot be used, or "".
+func parseKey(value string) (key, fault string) {
+	key = strings.Trim(value, " \t")
+	if inner, quoted := strings.CutPrefix(key, `"`); quoted {
+		if key, fault = unquote(inner); fault != "" {
+			return "", fault
+		}
+	}
+	if key == "" {
+		return "", "it is empty"
+	}
+	if task.CheckKey(key) != nil {
+		return "", "the key is not 1 to 256 printable characters"
+	}
+	return key, ""
+}
+
+// unquote reads a string up to its closing quote, with which it has to end.
+func unquote(s string) (text, fault string) {
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"' && i == len(s)-1:
+			return out.String(), ""
+		case c == '"':
+			return "", "something follows the closing quote"
+		case c != '\\':
+			out.WriteByte(c)
+		case i+1 < len(s) && (s[i+1] == '"' || s[i+1] == '\\'):
+			i++
+			out.WriteByte(s[i])
+		default:
+			return "", `a backslash stands before neither " nor \`
+		}
+	}
+	return "", "the closing quote is missing"
+}
+
+func wrongKey(field, why string) error {
+	return &task.Error{Code: task.CodeInvalid, Message: field + " cannot be used: " + why, Hint: "send for example " + KeyHeader + `: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, Field: field}
+}
+
+// A Match is part of the input of an operation that takes an If-Match. Its field describes
+// the header, which Resolve takes by itself, as a [Key] does.
+type Match struct {
+	IfMatch string `header:"If-Match" doc:"ETag of the task as it was last seen: a task that has changed since is not edited (412)" example:"\"1043\""`
+	seqs    []uint64
+}
+
+// Seqs returns the numbers that the If-Match permits; none if it permits any, or is not there.
+func (m *Match) Seqs() []uint64 { return m.seqs }
+
+// Resolve implements [huma.Resolver]. An ETag that is none of ours permits nothing. An empty
+// header, of a client that has lost its ETag, is refused.
+func (m *Match) Resolve(ctx huma.Context) []error {
+	const name = "If-Match"
+	r, _ := humago.Unwrap(ctx)
+	lines := r.Header[name]
+	tags := strings.FieldsFunc(strings.Join(lines, ","), func(c rune) bool { return c == ',' || c == ' ' || c == '\t' }) // empty members do not count (RFC 9110, 5.6.1)
+	switch {
+	case len(lines) == 0 || slices.Equal(tags, []string{"*"}):
+		return nil
+	case len(tags) == 0:
+		return []error{wire.ProblemOf(&task.Error{
+			Code: task.CodeInvalid, Message: "the header " + name + " is empty",
+			Hint: "send the ETag of the task as you last saw it, or leave the header out", Field: name,
+		})}
+	}
+	for _, tag := range tags {
+		seq, err := strconv.ParseUint(strings.Trim(tag, `"`), 10, 64)
+		if err != nil || ETag(seq) != tag {
+			seq = 0 // no record has that number
+		}
+		m.seqs = append(m.seqs, seq)
+	}
+	return nil
+}
+
+// ETag returns the ETag of a task by the number of its last record, "" if that is not known.
+func ETag(seq uint64) string {
+	if seq == 0 {
+		return ""
+	}
+	return `"` + strconv.FormatUint(seq, 10) + `"`
+}

@@ -1,0 +1,107 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"stint/coordinator/api/openapi"
+	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
+)
+
+// Runs reads what is kept of the runs of tasks. A run is named by its id, a unique piece of it,
+// or the number from 1 of one of the agent; "" is the last one.
+type Runs interface {
+	// RunDir returns the directory of a run, which need not exist.
+	RunDir(runID string) string
+	// Runs returns all runs of a task, the oldest first.
+	Runs(ctx context.Context, ref string) ([]task.TaskRun, error)
+	// SentPrompt returns what the agent was sent in a run of a task.
+	SentPrompt(ctx context.Context, ref, run string) (task.SentPrompt, error)
+	// Files returns the files of a task: those that were collected after its last run, or
+	// with run what lies in the directory of that one.
+	Files(ctx context.Context, ref, run string) (task.TaskFiles, error)
+	// OpenFile returns what is in a file of a task.
+	OpenFile(ctx context.Context, ref, run, name string) (task.Content, error)
+}
+
+type (
+	promptInput struct {
+		Ref
+		Run string `query:"run" doc:"A run of its agent: its id, a unique piece of it, or its number from 1; the last one if left out" example:"1"`
+	}
+
+	filesInput struct {
+		Ref
+		Run string `query:"run" doc:"What lies in the directory of that run, of the files that the task names: its id, a unique piece of it, or the number from 1 of one of its agent. If left out: what was collected after the last one" example:"1"`
+	}
+
+	fileInput struct {
+		Ref
+		Name  string `path:"name" doc:"As the list of files has it: its slashes are written as they are, whatever else is escaped" example:"report.md"`
+		Run   string `query:"run" doc:"As with the list of files" example:"1"`
+		Range string `header:"Range" doc:"Of bytes, such as bytes=0-999, or bytes=-1000 for the last ones" example:"bytes=-1000"`
+	}
+)
+
+func (s *Server) runRoutes(api huma.API) {
+	answers(api, op(http.MethodGet, "/v1/tasks/{id}/prompt", "task-prompt", "Show the prompt of a run", "What the agent read on its standard input, and what was found for it in the notes."), func(ctx context.Context, in *promptInput) (task.SentPrompt, error) {
+		return s.rooms.Runs.SentPrompt(ctx, in.ID, in.Run)
+	})
+	answers(api, op(http.MethodGet, "/v1/tasks/{id}/runs", "task-runs", "List the runs of a task, the oldest first", "Turns of the agent, runs of the verify command and of the evaluator, with what each has used."), func(ctx context.Context, in *Ref) (wire.RunsBody, error) {
+		runs, err := s.rooms.Runs.Runs(ctx, in.ID)
+		return wire.RunsBody{Runs: notNull(runs)}, err
+	})
+	answers(api, op(http.MethodGet, "/v1/tasks/{id}/files", "task-files", "List the files of a task", "Those that came with it, and those that were collected after its last run or, with run, what lies in the directory of that one."), func(ctx context.Context, in *filesInput) (task.TaskFiles, error) {
+		return s.rooms.Runs.Files(ctx, in.ID, in.Run)
+	})
+	file := op(http.MethodGet, "/v1/tasks/{id}/files/{name}", "task-file", "Read a file of a task", "The content, in whole or the part that Range names.", http.StatusRequestedRangeNotSatisfiable)
+	file.Responses = openapi.Content("The content, to be saved and not shown", "application/octet-stream", "# Report\n", true)
+	register(api, file, s.file)
+	register(api, alias(file, "/v1/tasks/{id}/files/{name...}"), s.file) // a name with slashes
+}
+
+// Resolve refuses a name that needs another reading than ours to be understood.
+func (in *fileInput) Resolve(ctx huma.Context) []error {
+	u := ctx.URL()
+	if strings.Contains(strings.ToLower(u.EscapedPath()), "%2f") {
+		return []error{wire.ProblemOf(&task.Error{Code: task.CodeInvalid, Message: "a slash of the path is escaped", Hint: "write it as it is", Field: "name"})}
+	}
+	return nil
+}
+
+// filePolicy keeps a browser from showing a file as a page of ours, or at all.
+const filePolicy = "sandbox; default-src 'none'"
+
+func (s *Server) file(ctx context.Context, in *fileInput) (*huma.StreamResponse, error) {
+	content, err := s.rooms.Runs.OpenFile(ctx, in.ID, in.Run, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		defer func() { _ = content.Close() }() // it was only read
+		hctx.SetHeader("Content-Type", "application/octet-stream")
+		hctx.SetHeader("Content-Disposition", "attachment; filename*=UTF-8''"+extValue(path.Base(in.Name)))
+		hctx.SetHeader("Content-Security-Policy", filePolicy)
+		serveContent(hctx, content, content.Modified)
+	}}, nil
+}
+
+// extValue writes a text as a value of RFC 8187: all but letters, digits and what cannot
+// end anything is escaped.
+func extValue(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
