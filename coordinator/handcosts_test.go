@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,29 +100,20 @@ func each(part string) func(n int) string {
 	}
 }
 
-// handWorks are what reads such a text: each makes ready what it needs, and gives the rest.
-var handWorks = []struct {
-	name string
-	work func(tb testing.TB, text string) func()
-}{
-	{"check", func(_ testing.TB, text string) func() {
-		return func() { statedir.CheckLedger("tasks.md", []byte(text)) }
-	}},
-	{"repair", func(_ testing.TB, text string) func() {
+// handWorks are what reads such a text: each makes ready what it needs, and returns the rest.
+// A first start and a live save are left out: the second start does both.
+var handWorks = map[string]func(tb testing.TB, text string) func(){
+	"repair": func(_ testing.TB, text string) func() {
 		return func() { statedir.RepairLedger("tasks.md", []byte(text), nil) }
-	}},
-	{"fsck", func(tb testing.TB, text string) func() {
+	},
+	"fsck": func(tb testing.TB, text string) func() {
 		dir := handDir(tb, text)
 		return func() {
 			_, err := statedir.Fsck(context.Background(), dir, "", func() bool { return false })
 			fatal(tb, err)
 		}
-	}},
-	{"start", func(tb testing.TB, text string) func() {
-		dir := handDir(tb, text)
-		return func() { openAndClose(tb, dir) }
-	}},
-	{"start again", func(tb testing.TB, text string) func() {
+	},
+	"start again": func(tb testing.TB, text string) func() {
 		dir := handDir(tb, text)
 		openAndClose(tb, dir)
 		saved, err := os.ReadFile(filepath.Join(dir, "tasks.md"))
@@ -131,19 +121,8 @@ var handWorks = []struct {
 		edited := strings.ReplaceAll(strings.ReplaceAll(string(saved), "- label: l", "- label: m"), "- prompt: ", "- prompt: again ")
 		writeRested(tb, filepath.Join(dir, "tasks.md"), edited)
 		return func() { openAndClose(tb, dir) }
-	}},
-	{"live", func(tb testing.TB, text string) func() {
-		dir := handDir(tb, "")
-		c, err := coordinator.Open(handConfig(dir))
-		fatal(tb, err)
-		tb.Cleanup(func() { fatal(tb, c.Close()) })
-		writeRested(tb, filepath.Join(dir, "tasks.md"), text)
-		return func() {
-			_, err := c.Reconcile(context.Background(), true)
-			fatal(tb, err)
-		}
-	}},
-	{"compact", func(tb testing.TB, text string) func() {
+	},
+	"compact": func(tb testing.TB, text string) func() {
 		c, err := coordinator.Open(handConfig(handDir(tb, text)))
 		fatal(tb, err)
 		tb.Cleanup(func() { fatal(tb, c.Close()) })
@@ -153,18 +132,7 @@ var handWorks = []struct {
 				tb.Fatal(err)
 			}
 		}
-	}},
-	{"restore", func(tb testing.TB, text string) func() {
-		dir := handDir(tb, "")
-		copied := filepath.Join(tb.TempDir(), "copy.md")
-		fatal(tb, os.WriteFile(copied, []byte(text), 0o600))
-		return func() {
-			p, err := statedir.ReadRestore(dir, copied)
-			fatal(tb, err)
-			_, err = statedir.Restore(handConfig(dir), p, func(*statedir.Restoration) error { return nil })
-			fatal(tb, err)
-		}
-	}},
+	},
 }
 
 func openAndClose(tb testing.TB, dir string) {
@@ -239,46 +207,20 @@ func TestHandWrittenCostsGrowLinearly(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	for _, shape := range handShapes {
-		for _, work := range handWorks {
-			if slices.Contains([]string{"start", "live", "restore"}, work.name) {
-				continue // "start again" is the first and like the second, "check" is in the third
-			}
-			if shape.name == "one session, ordered anew" && slices.Contains([]string{"check", "repair"}, work.name) {
+		for name, work := range handWorks {
+			if shape.name == "one session, ordered anew" && name == "repair" {
 				continue // fsck FILE still looks at the order of each by itself: 5 s for 5,000
 			}
 			allocated := func(n int) int {
 				var before, after runtime.MemStats
-				run := work.work(t, shape.text(n))
+				run := work(t, shape.text(n))
 				runtime.ReadMemStats(&before)
 				run()
 				runtime.ReadMemStats(&after)
 				return int(after.TotalAlloc - before.TotalAlloc)
 			}
 			if few, many := allocated(100), allocated(400); many > 8*max(few, 64<<10) {
-				t.Errorf("%s, %s: 100 parts take %d bytes, 400 take %d, %d times as many", shape.name, work.name, few, many, many/few)
-			}
-		}
-	}
-}
-
-// BenchmarkHandWritten is what a text of n parts costs for each, by what reads it. What
-// is not about the same at 4n grows with the square.
-func BenchmarkHandWritten(b *testing.B) {
-	for _, shape := range handShapes {
-		for _, work := range handWorks {
-			for _, n := range []int{1000, 4000} {
-				b.Run(fmt.Sprintf("%s/%s/n=%d", shape.name, work.name, n), func(b *testing.B) {
-					text := shape.text(n)
-					b.ReportAllocs()
-					b.StopTimer()
-					for range b.N {
-						run := work.work(b, text)
-						b.StartTimer()
-						run()
-						b.StopTimer()
-					}
-					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/part")
-				})
+				t.Errorf("%s, %s: 100 parts take %d bytes, 400 take %d, %d times as many", shape.name, name, few, many, many/few)
 			}
 		}
 	}

@@ -395,28 +395,6 @@ func TestFallbackHasNoWorkerYet(t *testing.T) {
 	})
 }
 
-// TestAuthHoldsTheAccountUntilARetry: who asks why is told what the provider has said.
-func TestAuthHoldsTheAccountUntilARetry(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-		return task.Outcome{Class: state.ClassAuth, ExitCode: 1, Error: "Credit balance\nis too low"}
-	}
-	w.open()
-	a := w.submit(task.TaskSpec{Prompt: "a"}).ID
-	w.expect(w.wait(a), state.Failed, state.ClassAuth)
-	b := w.submit(task.TaskSpec{Prompt: "b"}).ID
-	if why, err := w.c.Why(b); err != nil || !strings.Contains(why, "account demo is on hold: Credit balance is too low; met by task "+a) {
-		t.Errorf("why %q, %v", why, err)
-	}
-	w.agent.do = answer("ok")
-	if _, err := w.c.Retry(context.Background(), a, "client"); err != nil {
-		t.Fatal(err)
-	}
-	w.expect(w.wait(a), state.Done, "")
-	w.expect(w.wait(b), state.Done, "")
-}
-
 // TestCanceledAfterTheTimeout: a person who cancels a run that is being ended for
 // its timeout does not see it queued again.
 func TestCanceledAfterTheTimeout(t *testing.T) {

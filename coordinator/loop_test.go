@@ -847,29 +847,6 @@ func TestLoopFiles(t *testing.T) {
 	})
 }
 
-// TestLoopFallsBack: the agent that takes over in round 2 gets the whole message and
-// the command's output.
-func TestLoopFallsBack(t *testing.T) {
-	t.Parallel()
-	inLoop(t, func(w *loopWorld) {
-		w.close()
-		other := &fakeAgent{do: answer("by the other")}
-		w.cfg.Agents["other"] = other
-		w.openUnwatched()
-		w.shell.do = exits(1, 0)
-		w.outcomes(task.Outcome{Result: "ok", Session: "n1"}, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour), Session: "n1"})
-		got := w.ended(w.verified(func(s *task.TaskSpec) { s.Fallback = []string{"other"} }))
-		w.expect(got, state.Done, "")
-		if len(other.turns) != 1 || other.turns[0].Session != "" || got.Iteration != 2 || got.Result != "by the other" {
-			t.Fatalf("%+v, %+v", got, other.turns)
-		}
-		sent, _ := os.ReadFile(other.turns[0].Prompt)
-		if prompt.UserMessage(string(sent)) != "do it" || !strings.Contains(string(sent), "> bad 1\n") {
-			t.Errorf("it was sent\n%s", sent)
-		}
-	})
-}
-
 // TestLoopCrash: a master that ended behind any record of a loop is followed by one
 // that goes on there: an answer that was to be verified is verified, not asked for
 // again, and no attempt is spent.

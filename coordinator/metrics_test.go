@@ -243,30 +243,3 @@ func TestHealthStatus(t *testing.T) {
 		expect(task.HealthEnding, task.CodeStopped)
 	})
 }
-
-// TestHealthOfListeners: Health and Metrics say where the master can be called, or why it
-// cannot be any more, and how far a mirror is; nothing of what there is none.
-func TestHealthOfListeners(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.open()
-	if h, m := w.c.Health(), w.c.Metrics(); h.APIEnabled || h.HTTP != "" || h.Postgres != nil || m.Mirror != nil {
-		t.Errorf("%+v, %+v", h, m)
-	}
-	w.c.ServesHTTP("127.0.0.1:7433", nil)
-	if h := w.c.Health(); !h.APIEnabled || h.HTTP != "127.0.0.1:7433" || h.HTTPError != "" {
-		t.Errorf("%+v", h)
-	}
-	w.c.ServesHTTP("", errors.New("no more files"))
-	if h := w.c.Health(); h.APIEnabled || h.HTTP != "" || h.HTTPError != "no more files" {
-		t.Errorf("%+v", h)
-	}
-	w.close()
-	w.cfg.Mirror = func() task.MirrorStatus {
-		return task.MirrorStatus{State: task.MirrorFailing, LastError: "it is down"}
-	}
-	w.open()
-	if h, m := w.c.Health(), w.c.Metrics(); h.Postgres == nil || h.Postgres.LastError != "it is down" || m.Mirror == nil || m.Mirror.State != task.MirrorFailing {
-		t.Errorf("%+v, %+v", h, m)
-	}
-}

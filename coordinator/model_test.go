@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -79,7 +80,8 @@ type wanted struct {
 
 // A sectionText is what the reference reads of a section.
 type sectionText struct {
-	id, text, status, priority string // the id of a control has its kind before it
+	whole                      string
+	id, text, status, priority string // the id of a control has its kind before it; text: its id and status
 	ignored                    string // a priority that was seen and had no effect
 	seq, edits                 uint64 // edits: the section that was edited, if this tells of an edit
 	adoption                   bool   // it tells of what a person did
@@ -90,7 +92,7 @@ var (
 	sectionField = regexp.MustCompile(`(?m)^- (seq|status|priority|edits|adopts|ignored): (.*)$`)
 )
 
-// sectionsOf cuts a ledger into its sections of tasks.
+// sectionsOf cuts a ledger into its sections.
 func sectionsOf(text string) (list []sectionText) {
 	starts := sectionStart.FindAllStringSubmatchIndex(text, -1)
 	for i, at := range starts {
@@ -99,7 +101,7 @@ func sectionsOf(text string) (list []sectionText) {
 			end = starts[i+1][0]
 		}
 		id, body, _ := strings.Cut(text[at[1]:end], "\n")
-		s := sectionText{id: strings.TrimPrefix(text[at[2]:at[3]], "Task ") + id}
+		s := sectionText{id: strings.TrimPrefix(text[at[2]:at[3]], "Task ") + id, whole: text[at[0]:end]}
 		for _, m := range sectionField.FindAllStringSubmatch(body, -1) {
 			switch m[1] {
 			case "seq":
@@ -121,6 +123,20 @@ func sectionsOf(text string) (list []sectionText) {
 		list = append(list, s)
 	}
 	return list
+}
+
+// mapSections returns a ledger with each of its sections as f returns it.
+func mapSections(text string, f func(s *sectionText) string) string {
+	list := sectionsOf(text)
+	if len(list) == 0 {
+		return text
+	}
+	var b strings.Builder
+	b.WriteString(text[:strings.Index(text, list[0].whole)])
+	for i := range list {
+		b.WriteString(f(&list[i]))
+	}
+	return b.String()
 }
 
 // saved returns what follows from a save of text, with those sections in the journal.
@@ -182,17 +198,9 @@ func (r *reference) numbered(sections, journal []sectionText, newest uint64) {
 
 // written takes over sections without a number: the n-th of equal ones once.
 func (r *reference) written(sections []sectionText) {
-	since, before := clone(r.since), clone(r.before)
-	above := true // the present compaction's records are all below
-	for _, s := range sections {
-		above = above && s.seq <= r.through
-		switch {
-		case s.seq > 0:
-		case above && before[s.text] > 0:
-			before[s.text]--
-		case since[s.text] > 0:
-			since[s.text]--
-		default:
+	isNew := r.isNew()
+	for i := range sections {
+		if s := &sections[i]; isNew(s) {
 			r.since[s.text]++
 			if r.tasks[s.id] == nil {
 				r.tasks[s.id] = &wanted{}
@@ -202,12 +210,25 @@ func (r *reference) written(sections []sectionText) {
 	}
 }
 
-func clone(m map[string]int) map[string]int {
-	c := map[string]int{}
-	for k, v := range m {
-		c[k] = v
+// isNew returns what reports of one section after the other whether it is hand-written
+// and was not taken over before.
+func (r *reference) isNew() func(*sectionText) bool {
+	since, before := maps.Clone(r.since), maps.Clone(r.before)
+	above := true // the present compaction's records are all below
+	return func(s *sectionText) bool {
+		above = above && s.seq <= r.through
+		switch {
+		case s.seq > 0:
+			return false
+		case above && before[s.text] > 0:
+			before[s.text]--
+			return false
+		case since[s.text] > 0:
+			since[s.text]--
+			return false
+		}
+		return true
 	}
-	return c
 }
 
 // knowsMore reports whether more sections that read like that were taken over than
@@ -327,14 +348,10 @@ func (h *history) said(format string, args ...any) {
 
 // one returns a task that the reference knows, or "".
 func (h *history) one() string {
-	ids := make([]string, 0, len(h.ref.tasks))
-	for id := range h.ref.tasks {
-		ids = append(ids, id)
-	}
+	ids := slices.Sorted(maps.Keys(h.ref.tasks))
 	if len(ids) == 0 {
 		return ""
 	}
-	slices.Sort(ids)
 	return ids[h.rand.IntN(len(ids))]
 }
 
@@ -412,30 +429,21 @@ func withPriority(text, id, priority string, through uint64) string {
 	}) {
 		return text
 	}
-	parts := parts(text)
-	for i, part := range parts {
-		s := sectionsOf(part)
-		if len(s) == 1 && s[0].id == id && s[0].seq > through && !s[0].adoption {
-			parts[i] = strings.Replace(part, "\n- priority: "+s[0].priority+"\n", "\n- priority: "+priority+"\n", 1)
+	return mapSections(text, func(s *sectionText) string {
+		if s.id != id || s.seq <= through || s.adoption {
+			return s.whole
 		}
-	}
-	return strings.Join(parts, "")
-}
-
-// parts cuts a text before each section; the first part has none.
-func parts(text string) []string {
-	var list []string
-	last := 0
-	for _, at := range regexp.MustCompile(`(?m)^## `).FindAllStringIndex(text, -1) {
-		list = append(list, text[last:at[0]])
-		last = at[0]
-	}
-	return append(list, text[last:])
+		return strings.Replace(s.whole, "\n- priority: "+s.priority+"\n", "\n- priority: "+priority+"\n", 1)
+	})
 }
 
 func without(text, id string) string {
-	keep := slices.DeleteFunc(parts(text), func(part string) bool { return strings.HasPrefix(part, "## Task "+id+"\n") })
-	return strings.Join(keep, "")
+	return mapSections(text, func(s *sectionText) string {
+		if s.id == id {
+			return ""
+		}
+		return s.whole
+	})
 }
 
 // save writes a buffer to tasks.md, in place or by rename. What the rules would
@@ -466,33 +474,21 @@ func (h *history) save(editor int) {
 
 // allowed drops the sections that ask for a step which the task's status forbids.
 func (h *history) allowed(text string) string {
-	since, before := clone(h.ref.since), clone(h.ref.before)
-	above, asked := true, map[string]bool{}
-	return strings.Join(slices.DeleteFunc(parts(text), func(part string) bool {
-		list := sectionsOf(part)
-		if len(list) == 0 {
-			return false
-		}
-		s := list[0]
-		above = above && s.seq <= h.ref.through
-		switch {
-		case s.seq > 0:
-			return false
-		case above && before[s.text] > 0:
-			before[s.text]--
-			return false
-		case since[s.text] > 0:
-			since[s.text]--
-			return false
+	isNew, asked := h.ref.isNew(), map[string]bool{}
+	return mapSections(text, func(s *sectionText) string {
+		if !isNew(s) {
+			return s.whole
 		}
 		now := state.Status("")
 		if t := h.ref.tasks[s.id]; t != nil {
 			now = t.status
 		}
 		refuse := h.ref.archived[s.id] || asked[s.id] || !state.CanFollow(now, state.Status(s.status), true)
-		asked[s.id] = true
-		return refuse
-	}), "")
+		if asked[s.id] = true; refuse {
+			return ""
+		}
+		return s.whole
+	})
 }
 
 func (h *history) write(text string, inPlace bool) {
@@ -535,10 +531,7 @@ func (h *history) kill() {
 
 // copyState copies tasks.md first: it never has what the journal has not.
 func copyState(from, to string) error {
-	if err := os.MkdirAll(to, 0o700); err != nil {
-		return err
-	}
-	if err := copyFile(filepath.Join(from, ledger.TasksName), filepath.Join(to, ledger.TasksName)); err != nil {
+	if err := errors.Join(os.MkdirAll(to, 0o700), copyFile(filepath.Join(from, ledger.TasksName), filepath.Join(to, ledger.TasksName))); err != nil {
 		return err
 	}
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {

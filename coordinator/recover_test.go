@@ -13,31 +13,6 @@ import (
 	"stint/state"
 )
 
-// TestCancelWhileRecovering: a cancel that comes before the old run of a task was
-// proved dead is not forgotten when the task is put back into the queue.
-func TestCancelWhileRecovering(t *testing.T) {
-	t.Parallel()
-	next, id := interrupted(t)
-	proved := make(chan struct{})
-	next.cfg.Recover = func(context.Context, string, string) error {
-		<-proved
-		return nil
-	}
-	next.cfg.MaxWorkers = 0
-	next.open()
-	defer next.close()
-	canceled := make(chan error, 1)
-	go func() {
-		_, err := next.c.Cancel(context.Background(), id, "client")
-		canceled <- err
-	}()
-	close(proved)
-	if err := <-canceled; err != nil {
-		t.Fatal(err)
-	}
-	next.expect(next.wait(id), state.Canceled, state.ClassCanceled)
-}
-
 // interrupted returns a world whose state directory is what a kill -9 leaves while
 // the task with that id runs.
 func interrupted(t *testing.T) (next *world, id string) {

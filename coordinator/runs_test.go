@@ -191,29 +191,6 @@ func TestKeptPromptIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestPromptIsSentAgain where the session does not have it: it did not keep it, or
-// another one goes on, or the prompt is a new one.
-func TestPromptIsSentAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.cfg.BackoffBase = time.Hour
-	w.cfg.BackoffMax = time.Hour
-	w.outcomes(task.Outcome{Class: state.ClassInterrupted, ExitCode: 1, Session: "n1"},
-		task.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1", Kept: true})
-	w.open()
-	id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
-	w.until(id, func(t *state.Task) bool { return t.Reason == state.ClassInterrupted })
-	w.edit("\n## Task %s\n- notBefore:\n", id)
-	w.until(id, func(t *state.Task) bool { return t.PromptInHistory == "n1" })
-	w.outcomes(task.Outcome{Result: "ok", Session: "n1"})
-	w.edit("\n## Task %s\n- prompt: do that\n- notBefore:\n", id)
-	w.expect(w.wait(id), state.Done, "")
-	w.close()
-	if got := []string{w.sent(0), w.sent(1), w.sent(2)}; !cmp.Equal(got, []string{"do it", "do it", "do that"}) {
-		t.Errorf("sent: %q", got)
-	}
-}
-
 // TestPromptIsEditedWhileItRuns: the session has the old one, and is sent the new
 // one, also if the master was killed meanwhile.
 func TestPromptIsEditedWhileItRuns(t *testing.T) {

@@ -127,38 +127,6 @@ func TestKeyOfAListInAnEditor(t *testing.T) {
 	}
 }
 
-// TestRepeatsDoNotHoldUpTheLedger: what is known already is read back beside it.
-func TestRepeatsDoNotHoldUpTheLedger(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
-	ids, err := w.once("k", "abc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	if err := w.c.Occupy(func() {
-		go func() {
-			defer close(done)
-			if again, err := w.once("k", "abc"); err != nil || !slices.Equal(again, ids) {
-				t.Errorf("%v %v, want %v", again, err, ids)
-			}
-			if _, err := w.once("k", "abx"); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-				t.Errorf("another list: %v", err)
-			}
-		}()
-		select {
-		case <-done:
-		case <-time.After(5 * time.Second):
-			t.Error("it waits for the ledger")
-		}
-	}); err != nil {
-		t.Error(err)
-	}
-	<-done
-}
-
 // TestRepeatAfterTheLast: what @last or a piece of an id meant, it need not mean when the
 // same is sent again.
 func TestRepeatAfterTheLast(t *testing.T) {

@@ -2,7 +2,6 @@ package coordinator_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -228,22 +227,4 @@ func TestShortageOfAStep(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestShortageOfAReleasedTask: also a task whose retries are used up waits, as one may
-// that a person has released.
-func TestShortageOfAReleasedTask(t *testing.T) {
-	t.Parallel()
-	w, id := interrupted(t)
-	w.cfg.MaxRetries = 0
-	w.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
-	w.outcomes(short(syscall.EMFILE), task.Outcome{Result: "fine"})
-	w.open()
-	w.until(id, (*state.Task).Orphaned)
-	if _, err := w.c.Release(t.Context(), id, "client"); err != nil {
-		t.Fatal(err)
-	}
-	got := w.wait(id)
-	w.close()
-	w.expect(got, state.Done, "")
 }
