@@ -15,6 +15,7 @@ import (
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
+	"stint/ledger/durable"
 	"stint/ledger/journal"
 	"stint/state"
 )
@@ -79,37 +80,67 @@ func TestRunsIsNoDirectory(t *testing.T) {
 	}
 }
 
-// TestStateDirectoryMovedAway while a task runs: the end of its run does not make the
-// directory again, and writes nothing of the run's into another one that has its name.
-func TestStateDirectoryMovedAway(t *testing.T) {
+// TestPromise7TheStateDirectoryIsGone: a master whose directory somebody has moved
+// away ends, and does not go on to acknowledge what nobody would find. The end of a run
+// does not make the directory again, and writes nothing into another one that has its name.
+func TestPromise7TheStateDirectoryIsGone(t *testing.T) {
 	t.Parallel()
-	for _, taken := range []bool{false, true} {
-		w := newWorld(t)
-		begun := make(chan struct{})
-		w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-			report(task.Event{Started: true})
-			close(begun)
-			<-ctx.Done()
-			return task.Outcome{Result: strings.Repeat("long ", 20_000)} // it has just done it
+	for _, how := range []string{"idle", "running", "running, taken"} {
+		t.Run(how, func(t *testing.T) {
+			w := newWorld(t)
+			begun := make(chan struct{})
+			w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+				report(task.Event{Started: true})
+				close(begun)
+				<-ctx.Done()
+				return task.Outcome{Result: strings.Repeat("long ", 20_000)} // it has just done it
+			}
+			if how == "idle" {
+				w.cfg.HeartbeatInterval = time.Millisecond
+				close(begun)
+			}
+			w.open()
+			if how != "idle" {
+				w.submit(task.TaskSpec{Prompt: "p", SessionKey: "s", OutputSpec: []string{"out"}})
+			}
+			<-begun
+			fatal(t, os.Rename(w.dir, w.dir+".away"))
+			taken := how == "running, taken"
+			if taken {
+				fatal(t, os.Mkdir(w.dir, 0o700))
+			}
+			if err := <-w.ran; !errors.Is(err, journal.ErrGone) || !strings.Contains(err.Error(), w.dir) {
+				t.Errorf("the master ended with %v", err)
+			}
+			w.ran <- nil
+			_ = w.quit() // which says it again
+			names, _ := filepath.Glob(w.dir + "/*")
+			if _, err := os.Stat(w.dir); taken == errors.Is(err, fs.ErrNotExist) || len(names) > 0 {
+				t.Errorf("afterwards there is %v, %v", names, err)
+			}
+		})
+	}
+}
+
+// TestOpenRemovesOldTemps: what killed writers have left goes with the next master, but not
+// what a command may be writing just now.
+func TestOpenRemovesOldTemps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cfg.HeartbeatPath = filepath.Join(t.TempDir(), "beat.json")
+	fatal(t, os.Mkdir(w.dir, 0o700))
+	young := durable.TempName(filepath.Join(w.dir, "token"))
+	old := []string{durable.TempName(filepath.Join(w.dir, "token")), durable.TempName(w.cfg.HeartbeatPath)}
+	for _, name := range append(old, young) {
+		fatal(t, os.WriteFile(name, nil, 0o600))
+		if long := time.Now().Add(-2 * time.Hour); name != young {
+			fatal(t, os.Chtimes(name, long, long))
 		}
-		w.open()
-		w.submit(task.TaskSpec{Prompt: "p", SessionKey: "s", OutputSpec: []string{"out"}})
-		<-begun
-		err := os.Rename(w.dir, w.dir+".away")
-		if taken {
-			err = errors.Join(err, os.Mkdir(w.dir, 0o700))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := <-w.ran; !errors.Is(err, journal.ErrGone) {
-			t.Errorf("the master ended with %v", err)
-		}
-		w.ran <- nil
-		_ = w.quit() // which says it again
-		names, _ := filepath.Glob(w.dir + "/*")
-		if _, err := os.Stat(w.dir); taken == errors.Is(err, fs.ErrNotExist) || len(names) > 0 {
-			t.Errorf("taken=%v: afterwards there is %v, %v", taken, names, err)
+	}
+	w.open()
+	for _, name := range append(old, young) {
+		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) != (name != young) {
+			t.Errorf("%s: %v", filepath.Base(name), err)
 		}
 	}
 }
