@@ -1,8 +1,20 @@
+// Package admission decides about what is asked for, and appends it to the ledger: submit,
+// edit, move, hold, release, cancel, retry and pause of a client, the follow-ups that a task
+// queues at its end, and what the agent within a run may ask for.
+//
+// What depends on the value alone is checked by package task, what asks the file system is
+// checked before the ledger's goroutine is asked, and what depends on other tasks is decided
+// there, on the fold, in the same change that appends the records. So a batch is accepted
+// whole or not at all, and two that ask for one thing at once get one answer.
 package admission
 
 import (
+	"context"
+
 	"stint/coordinator/queue"
+	"stint/ledger"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // An Admission decides about what clients ask for, and appends it to the ledger. Its methods
@@ -25,4 +37,18 @@ type Live interface {
 // New returns the admission to a store.
 func New(s *queue.Store, live Live) *Admission {
 	return &Admission{Store: s, live: live, waits: waits{byRun: map[string]int{}}}
+}
+
+// change makes a change of the task that ref names, by Update or Exclusive, and returns the
+// whole task as it is then.
+func (a *Admission) change(ctx context.Context, ref string, update func(context.Context, func(*fold.State, *ledger.Tx) error) error, f func(st *fold.State, tx *ledger.Tx, id string) error) (state.Task, error) {
+	defer a.Call()()
+	id, err := a.Find(ref)
+	if err == nil {
+		err = update(ctx, func(st *fold.State, tx *ledger.Tx) error { return f(st, tx, id) })
+	}
+	if err != nil {
+		return state.Task{}, err
+	}
+	return a.Whole(id)
 }

@@ -16,76 +16,101 @@ import (
 // submission like any other, with a place and a prompt and without the rights of the
 // task that it follows. What stands in its way is noted at that task's end.
 
-// PlacesOf looks at the directory in which a follow-up of a task may be queued: before
+// PlaceOf looks at the directory in which a follow-up of a task may be queued: before
 // the end is recorded, because a file system may keep us waiting. nil: it has none.
-func (a *Admission) PlacesOf(id string) map[string]*Place {
+func (a *Admission) PlaceOf(id string) *Place {
 	t, err := a.Whole(id)
 	if err != nil {
-		return map[string]*Place{} // the end notes why
+		return &Place{} // the end notes why
 	}
 	onFailure, _ := a.followUpText(&t, state.OnFailure)
 	onIssue, _ := a.followUpText(&t, state.OnIssue)
 	if onFailure+onIssue == "" {
 		return nil
 	}
-	if t.Workspace == "" {
-		return map[string]*Place{id: {agent: a.agentOf(&t)}}
+	w := &Place{}
+	if t.Workspace != "" {
+		w = a.lookAt(t.Workspace)
+		w.lane() // now: its end is recorded on the log's goroutine
+		if wrong := a.Misplaced(&t); wrong != "" {
+			w.err = errors.New(wrong)
+		}
 	}
-	w := a.lookAt(t.Workspace)
-	w.agent = a.agentOf(&t)
-	w.lane() // now: its end is recorded on the log's goroutine
-	if wrong := a.Misplaced(&t); wrong != "" {
-		w.err = errors.New(wrong)
+	if w.agent = t.Agent; w.agent == "" {
+		w.agent = a.Config.DefaultAgent() // which may start a program
 	}
-	return map[string]*Place{id: w}
+	return w
 }
 
-// agentOf returns the agent of a task, or the default one, for which a program may be started.
-func (a *Admission) agentOf(t *state.Task) string {
-	if t.Agent != "" {
-		return t.Agent
+// End appends the record with which a task may end, and those of the task that then follows
+// it, for which place was looked at. If what is to follow cannot be queued, the record says so.
+func (a *Admission) End(st *fold.State, tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, place *Place) {
+	follow := &ledger.Tx{}
+	if place != nil {
+		if err := a.followUp(st, follow, rec, findings, place); err != nil {
+			addNote(rec, "no follow-up was queued: "+err.Error())
+			follow = &ledger.Tx{}
+		}
 	}
-	return a.Config.DefaultAgent()
+	tx.Append(rec)
+	tx.Merge(follow)
 }
 
-// FollowUp returns the records of the task that is to follow the end that rec says;
-// there are none where nothing is to follow. If what is to follow cannot be queued,
-// it says so in rec. It is called on the log's goroutine, before rec is appended.
-func (a *Admission) FollowUp(st *fold.State, rec *ledger.Record, findings []state.Issue, places map[string]*Place) *ledger.Tx {
-	tx, trigger := &ledger.Tx{}, state.Trigger("")
-	status, _ := rec.Get(state.KeyStatus)
-	switch {
+// followUp enqueues what is to follow the end that rec says, if anything is.
+func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, place *Place) error {
+	var trigger state.Trigger
+	switch status, _ := rec.Get(state.KeyStatus); {
 	case status == string(state.Failed) || status == string(state.Dead):
 		trigger = state.OnFailure
 	case status == string(state.Done) && len(findings) > 0:
 		trigger = state.OnIssue
-	}
-	if trigger == "" || places == nil {
-		return tx
+	default:
+		return nil
 	}
 	t, err := a.WholeIn(st, rec.ID)
-	if err == nil { // it is followed as it is after its end
-		reason := ""
-		for key, field := range map[string]*string{state.KeyReason: &reason, state.KeyError: &t.Error, state.KeyResult: &t.Result, state.KeyVerifyOutput: &t.VerifyOutput} {
-			if value, named := rec.Get(key); named {
-				*field = value
-			}
-		}
-		t.Status, t.Reason, t.Findings = state.Status(status), state.Class(reason), findings
-		text, own := a.followUpText(&t, trigger)
-		if text == "" && len(findings) > 0 { // it has failed, and is flagged as well
-			trigger = state.OnIssue
-			text, own = a.followUpText(&t, trigger)
-		}
-		if text != "" && (own || st.Depth(t.ID, a.Config.FollowUpDepth) < a.Config.FollowUpDepth) { // a configured prompt is meant to end there: no note says so
-			err = a.recordFollowUp(st, &t, trigger, text, own, places, tx)
-		}
-	}
 	if err != nil {
-		addNote(rec, "no follow-up was queued: "+err.Error())
-		return &ledger.Tx{}
+		return err
 	}
-	return tx
+	status, reason := "", "" // it is followed as it is after its end
+	for key, field := range map[string]*string{
+		state.KeyStatus: &status, state.KeyReason: &reason, state.KeyError: &t.Error, state.KeyResult: &t.Result, state.KeyVerifyOutput: &t.VerifyOutput,
+	} {
+		if value, named := rec.Get(key); named {
+			*field = value
+		}
+	}
+	t.Status, t.Reason, t.Findings = state.Status(status), state.Class(reason), findings
+	text, own := a.followUpText(&t, trigger)
+	if text == "" && len(findings) > 0 { // it has failed, and is flagged as well
+		trigger = state.OnIssue
+		text, own = a.followUpText(&t, trigger)
+	}
+	if text == "" || !own && st.Depth(t.ID, a.Config.FollowUpDepth) >= a.Config.FollowUpDepth { // a configured prompt is meant to end there: no note says so
+		return nil
+	}
+	prompt, err := fillTemplate(text, &t)
+	if err != nil {
+		return err
+	}
+	s := submission{parent: t.ID, trigger: trigger, TaskSpec: task.TaskSpec{
+		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
+		SessionKey: a.Workspace(t.Workspace).TriggerSession,
+	}}
+	if !own && t.Status != state.Done { // it is to look at what has failed: the command cannot be expected to pass
+		s.VerifyCommand = task.NoVerify
+	}
+	in := a.emptyIntake()
+	in.st, in.agent, in.seen[t.Workspace] = st, place.agent, place
+	if err := in.add(s); err != nil {
+		return err
+	}
+	if t.Trigger == state.ByAgent { // what follows it is its agent's wish as well
+		a.capBy(&in.list[0], &t)
+	}
+	if err := a.prepare(&in.list[0]); err != nil {
+		return err
+	}
+	return in.record(st, tx)
 }
 
 // followUpText returns the template of a task's follow-up, and whether it is the task's
@@ -101,40 +126,6 @@ func (a *Admission) followUpText(t *state.Task, trigger state.Trigger) (text str
 		return "", own
 	}
 	return text, own
-}
-
-// recordFollowUp enqueues a follow-up of a task that ends just now. own says that the
-// task itself has asked for it.
-func (a *Admission) recordFollowUp(st *fold.State, t *state.Task, trigger state.Trigger, text string, own bool, places map[string]*Place, tx *ledger.Tx) error {
-	prompt, err := fillTemplate(text, t)
-	if err != nil {
-		return err
-	}
-	in := a.emptyIntake()
-	in.st = st
-	place, ok := places[t.ID]
-	if !ok {
-		place = &Place{}
-	}
-	in.seen[t.Workspace], in.agent = place, place.agent
-	spec := task.TaskSpec{
-		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
-		SessionKey: a.Workspace(t.Workspace).TriggerSession,
-	}
-	if !own && t.Status != state.Done { // it is to look at what has failed: the command cannot be expected to pass
-		spec.VerifyCommand = task.NoVerify
-	}
-	err = in.add(submission{TaskSpec: spec, parent: t.ID, trigger: trigger})
-	if err != nil {
-		return err
-	}
-	if t.Trigger == state.ByAgent { // what follows it is its agent's wish as well
-		a.capBy(&in.list[0], t)
-	}
-	if err := a.prepare(&in.list[0]); err != nil {
-		return err
-	}
-	return in.record(st, tx)
 }
 
 // maxNote bounds a sentence in a note, in bytes: it may tell of a text that a person

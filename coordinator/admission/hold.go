@@ -25,17 +25,11 @@ func (a *Admission) Release(ctx context.Context, ref, by string) (state.Task, er
 }
 
 func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (state.Task, error) {
-	defer a.Call()()
-	if !hold && a.IsShut() {
-		return state.Task{}, a.StoppedError()
-	}
-	id, err := a.Find(ref)
-	if err != nil {
-		return state.Task{}, err
-	}
-	err = a.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
+	return a.change(ctx, ref, a.Update, func(st *fold.State, tx *ledger.Tx, id string) error {
 		t, err := queue.PeekIn(st, id)
 		switch {
+		case !hold && a.IsShut():
+			return a.StoppedError()
 		case err != nil:
 			return err
 		case t.Status != state.Queued:
@@ -59,10 +53,6 @@ func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (sta
 		tx.Append(r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
 		return nil
 	})
-	if err != nil {
-		return state.Task{}, err
-	}
-	return a.Whole(id)
 }
 
 // Pause stops dispatch: nothing is started until Resume, over restarts too. What

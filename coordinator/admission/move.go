@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -18,19 +19,17 @@ import (
 // error has CodeConflict if one of them does not wait there, or if the order would
 // contradict what a task is to come after. by is who asks.
 func (a *Admission) Move(ctx context.Context, ref string, to task.Place, by string) (state.Task, error) {
-	defer a.Call()()
 	if to.First == (to.Before != "") {
 		return state.Task{}, task.Invalid("say either that it is to be the first, or before which task", "it is not clear where the task is to go")
 	}
-	id, err := a.Find(ref)
-	before := ""
-	if err == nil && to.Before != "" {
-		before, err = a.Find(to.Before)
-	}
-	if err != nil {
-		return state.Task{}, err
-	}
-	err = a.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error {
+	return a.change(ctx, ref, a.Exclusive, func(st *fold.State, tx *ledger.Tx, id string) error {
+		before := ""
+		if to.Before != "" {
+			var err error
+			if before, err = queue.FindIn(st, to.Before); err != nil {
+				return err
+			}
+		}
 		moved, err := moved(st, id, before)
 		if err != nil {
 			return err
@@ -42,10 +41,6 @@ func (a *Admission) Move(ctx context.Context, ref string, to task.Place, by stri
 		}
 		return nil
 	})
-	if err != nil {
-		return state.Task{}, err
-	}
-	return a.Whole(id)
 }
 
 // moved returns the tasks whose order must change, with the new one, so that a task

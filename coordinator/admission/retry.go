@@ -15,15 +15,10 @@ import (
 // Retry queues a task again that has ended or waits, with its counters at zero.
 // A hold of its account is lifted: whoever retries has mended it. by is who asks.
 func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, error) {
-	defer a.Call()()
-	if a.IsShut() {
-		return state.Task{}, a.StoppedError()
-	}
-	id, err := a.Find(ref)
-	if err != nil {
-		return state.Task{}, err
-	}
-	err = a.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error { // others may come after it, or be behind it
+	return a.change(ctx, ref, a.Exclusive, func(st *fold.State, tx *ledger.Tx, id string) error { // others may come after it, or be behind it
+		if a.IsShut() {
+			return a.StoppedError()
+		}
 		t, err := a.WholeIn(st, id) // of an ended task only the journal knows the account
 		if err != nil {
 			return err
@@ -65,10 +60,6 @@ func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, erro
 		}
 		return nil
 	})
-	if err != nil {
-		return state.Task{}, err
-	}
-	return a.Whole(id)
 }
 
 // revive appends the whole record of a task that is in the archive, before what

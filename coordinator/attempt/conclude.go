@@ -33,7 +33,7 @@ func bounded(answer string) string {
 // taken the task out of its run meanwhile, runs is false, and only what the run has used is
 // recorded. Where the disk is full it waits until there is room, so that a result is not lost;
 // the lane stays taken meanwhile.
-func (a *Attempts) recordEnd(r *Run, out *task.Outcome, places map[string]*admission.Place, what string, isExclusive bool, end func(*fold.State, *ledger.Tx, *state.Task)) (runs bool, err error) {
+func (a *Attempts) recordEnd(r *Run, out *task.Outcome, place *admission.Place, what string, isExclusive bool, end func(*fold.State, *ledger.Tx, *state.Task)) (runs bool, err error) {
 	unwritten := a.writeAnswer(r, out)
 	for len(out.Result) > MaxResult && task.ShortageOf(unwritten) != 0 && a.WaitForRoom(r.Ctx, "an answer", unwritten) {
 		unwritten = a.writeAnswer(r, out) // the record has not all of it
@@ -43,7 +43,7 @@ func (a *Attempts) recordEnd(r *Run, out *task.Outcome, places map[string]*admis
 		if t, runs = stillRuns(st, r); runs {
 			end(st, tx, &t)
 		} else {
-			a.tally(st, r, out, places, tx)
+			a.tally(st, r, out, place, tx)
 		}
 		return nil
 	})
@@ -79,7 +79,7 @@ var retriesRound = []state.Class{
 }
 
 // conclude appends the records with which a run and its attempt end.
-func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outcome, places map[string]*admission.Place) {
+func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outcome, place *admission.Place) {
 	if out.Class == state.ClassSessionLost && r.Session == "" && a.Config.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
@@ -105,7 +105,7 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 		task.Unset(rec, state.KeyIteration, r.Task.Iteration > 0)
 	}
 	a.addAnswer(rec, r, &out)
-	a.End(st, tx, rec, out.Findings, places)
+	a.End(st, tx, rec, out.Findings, place)
 	if v.loseSession { // those that only share the stint session forget it by the record of the task
 		for _, t := range st.Naming(r.Task.Agent, r.Session) {
 			if t.ID == r.Task.ID {
@@ -123,14 +123,6 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 
 // joined puts two sentences, either of which may be empty, on one line.
 func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
-
-// End appends the record with which a task may end, and what then follows it.
-// places are those of its follow-up, if they were looked at.
-func (a *Attempts) End(st *fold.State, tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, places map[string]*admission.Place) {
-	follow := a.FollowUp(st, rec, findings, places)
-	tx.Append(rec)
-	tx.Merge(follow)
-}
 
 // endRecord begins the record of a run's end: what is to be said whether a step or
 // the end of its attempt follows.

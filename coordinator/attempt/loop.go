@@ -75,7 +75,7 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 	id := a.Config.ID()
 	a.carrySnapshot(r.ID, id)
 	goes, isTurn := false, s.phase == "" // which looks at its account
-	runs, err := a.recordEnd(r, out, a.PlacesOf(r.Task.ID), "a round", isTurn, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
+	runs, err := a.recordEnd(r, out, a.PlaceOf(r.Task.ID), "a round", isTurn, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
 		// The dispatcher begins the step if a person has given the task another agent or lane or no
 		// workspace, or if the account takes no turn now.
 		account := st.Account(t.AccountName())

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -125,9 +126,9 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	_, begun := a.snapshotOf(r.ID)
 	unbegun := out.Shortage != 0 && !begun
 	a.collectOutputs(r, &out)
-	places := a.PlacesOf(r.Task.ID)
-	_, err := a.recordEnd(r, &out, places, "a result", false, func(st *fold.State, tx *ledger.Tx, _ *state.Task) {
-		a.conclude(st, tx, r, out, places)
+	place := a.PlaceOf(r.Task.ID)
+	_, err := a.recordEnd(r, &out, place, "a result", false, func(st *fold.State, tx *ledger.Tx, _ *state.Task) {
+		a.conclude(st, tx, r, out, place)
 	})
 	if unbegun {
 		_ = os.RemoveAll(a.RunDir(r.ID)) // nothing was at work there, and each try would leave one
@@ -258,6 +259,31 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	}
 	a.checkSession(r, t, &out)
 	_ = a.appendTranscript(r, session.RoleAssistant, out.Result, out.Error)
+	return out
+}
+
+const missingRetry = 2 * time.Second // before a run looks once more
+
+// runTurn lets the agent of that name carry out a turn. Where its program is missing, it
+// tries once more a moment later.
+func (a *Attempts) runTurn(ctx context.Context, name string, agent task.Agent, turn task.Turn, report func(task.Event)) task.Outcome {
+	out := agent.Run(ctx, turn, report)
+	if out.Class != state.ClassAgentMissing || !queue.Read(a.Store, func(st *fold.State) bool { return st.HasRun(name) }) {
+		return out
+	}
+	again := time.NewTimer(missingRetry)
+	defer again.Stop()
+	select {
+	case <-again.C:
+		return agent.Run(ctx, turn, report)
+	case <-ctx.Done():
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, task.ErrCanceled):
+		out.Class = state.ClassCanceled
+	case !errors.Is(cause, task.ErrTimeout): // else it is still missing
+		out.Class = state.ClassInterrupted
+	}
 	return out
 }
 

@@ -76,7 +76,7 @@ func since(now, before state.Usage) state.Usage {
 // that where the task is back in the queue, by whatever edits: it goes on, unless
 // that came about too often, for it may be its own doing. A stint retry has begun it
 // anew, with no attempt counted. A task that was archived meanwhile keeps the figures that it has.
-func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, places map[string]*admission.Place, tx *ledger.Tx) {
+func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, place *admission.Place, tx *ledger.Tx) {
 	if !InJournal(st, r.Task.ID) {
 		return
 	}
@@ -95,7 +95,7 @@ func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, places map[s
 		rec.Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted)).
 			Add(state.KeyError, "it was queued again by hand while it ran, time and again; to begin anew: stint retry "+t.ID).
 			Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now()))
-		a.End(st, tx, rec, nil, places)
+		a.End(st, tx, rec, nil, place)
 	}
 }
 

@@ -28,14 +28,17 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 	if len(list) == 0 {
 		return
 	}
-	var places map[string]*admission.Place
-	ends := map[string]bool{}
-	for i := 0; i < len(list) && places == nil; i++ { // one follow-up at a time: the next may go on with its session
-		places, ends[list[i].ID] = d.PlacesOf(list[i].ID), true
+	ends := map[string]*admission.Place{}
+	for _, t := range list {
+		place := d.PlaceOf(t.ID)
+		if ends[t.ID] = place; place != nil {
+			break // one follow-up at a time: the next may go on with its session
+		}
 	}
 	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		for _, t := range d.unwilling(st, able) {
-			if !ends[t.ID] {
+			place, isNow := ends[t.ID]
+			if !isNow {
 				continue // the record wakes the dispatcher, which comes back
 			}
 			status, what := state.Dead, "is rate-limited, and "+attempt.WaitedTooLong(d.MaxLimitWait(&t))
@@ -46,7 +49,7 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 			rec.Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited)).
 				Add(state.KeyError, "account "+t.AccountName()+" "+what).
 				Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now()))
-			d.End(st, tx, rec, nil, places)
+			d.End(st, tx, rec, nil, place)
 		}
 		return nil
 	})

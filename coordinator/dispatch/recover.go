@@ -65,14 +65,14 @@ func (d *Dispatcher) recoverTask(ctx context.Context, id string, old *oldRun) {
 	if t, err := d.Peek(id); err == nil && t.Phase == "" && d.Config.FindSession != nil { // what a verify command prints names no session
 		old.session, old.kept = d.Config.FindSession(t.Agent, d.RunDir(old.id)) // here, because the output may be long
 	}
-	places := d.PlacesOf(id)
+	place := d.PlaceOf(id)
 	err := d.UpdateWhenRoom(ctx, "an interrupted task", false, func(st *fold.State, tx *ledger.Tx) error {
 		t, err := queue.PeekIn(st, id)
 		if err != nil {
 			return err
 		}
 		if rec := d.recovered(st, &t, old); rec != nil {
-			d.End(st, tx, rec, nil, places)
+			d.End(st, tx, rec, nil, place)
 		}
 		return nil
 	})

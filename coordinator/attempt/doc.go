@@ -1,9 +1,0 @@
-// Package attempt carries out one attempt at a task: a chain of runs, which are an agent's
-// turn, the verify command and the turn after it, as long as that does not pass, and, where it
-// is configured, an evaluator's look at the answer. It builds the prompt, locks the session,
-// hears what the agent reports, decides by one table ([Attempts.judge]) what becomes of the
-// task, and records that with its follow-up in one change.
-//
-// It knows nothing of other runs at work: the dispatcher above starts an attempt and waits for
-// its end. What keeps every run of the machine from beginning is noted in [Shortages].
-package attempt
