@@ -21,9 +21,7 @@ func TestHandWrittenTaskTakesTheWorkspaceOfItsSession(t *testing.T) {
 	for _, dir := range []string{t.TempDir(), w.work} {
 		w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Workspace: dir}).ID)
 	}
-	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	w.compact(0)
 	const two = "\n## Task web-%[1]s\n- status: queued\n- sessionKey: web\n- prompt: by hand\n\n## Task other-%[1]s\n- status: queued\n- sessionKey: other\n- prompt: by hand\n"
 	w.takeOver(two, "live")
 	w.close()
@@ -72,11 +70,11 @@ func TestHandWrittenTasksOfOneDirectory(t *testing.T) {
 			w.script(map[string][]step{})
 			w.openUnwatched()
 			if atOnce {
-				fatal(t, w.c.Pause(t.Context(), "", "test"))
+				check(t, w.c.Pause(t.Context(), "", "test"))
 			}
 			ids := []string{w.submit(task.TaskSpec{Prompt: "p"}).ID, "x", "y"}
 			w.takeOver("## Task x\n- status: queued\n- prompt: p\n\n## Task y\n- status: queued\n- prompt: p\n")
-			fatal(t, w.c.Resume(t.Context(), "test"))
+			check(t, w.c.Resume(t.Context(), "test"))
 			for _, id := range ids {
 				w.expect(w.ended(id), state.Done, "")
 			}

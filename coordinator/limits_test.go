@@ -83,7 +83,7 @@ func TestRateLimitStorm(t *testing.T) {
 			specs[i] = task.TaskSpec{Prompt: "p", Parallel: true}
 		}
 		list, err := w.submitAll(specs)
-		fatal(t, err)
+		check(t, err)
 		w.close()
 		w.cfg.MaxWorkers = 4
 		p.busyUntil = time.Now().Add(length)
@@ -205,9 +205,7 @@ func TestRateLimitTimes(t *testing.T) {
 					t.Errorf("why is %q, want %q", why, want)
 				}
 				wait, err := time.ParseDuration(strings.TrimSuffix(strings.Fields(why[strings.Index(why, ", in ")+5:])[0], ":"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				time.Sleep(wait)
 			}
 			for i := range tc.named {
@@ -358,9 +356,7 @@ func TestRateLimitEndings(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*week)
 			defer cancel()
 			got, err := w.c.Wait(ctx, taskID(1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			w.expect(got, tc.status, tc.reason)
 			if got.Agent != tc.agent || got.Attempt != 1 && tc.status == state.Done {
 				t.Errorf("%s has carried it out, at attempt %d", got.Agent, got.Attempt)

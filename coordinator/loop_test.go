@@ -133,9 +133,7 @@ func (w *loopWorld) messages() (list []string) {
 func (w *loopWorld) expectRecords(id string, want ...string) {
 	w.t.Helper()
 	raw, err := w.c.Raw(context.Background(), id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	var got []string
 	doc := ledger.Parse(raw)
 	for i := range doc.Sections {
@@ -221,9 +219,7 @@ func TestLoopNeverPasses(t *testing.T) {
 		}
 		w.shell.do = exits(1, 1, 0) // a retry begins anew
 		w.shell.runs = nil
-		if _, err := w.c.Retry(w.t.Context(), id, "client"); err != nil {
-			t.Fatal(err)
-		}
+		w.retry(id)
 		got = w.ended(id)
 		if w.expect(got, state.Failed, state.ClassVerify); w.shell.count() != 2 || w.shell.runs[0].Iteration != 1 {
 			t.Errorf("the second time: %+v", w.shell.runs)
@@ -324,7 +320,7 @@ func TestLoopShutdown(t *testing.T) {
 			w.close()
 			if answers, _ := filepath.Glob(filepath.Join(w.dir, "runs", "*", "answer")); lost {
 				for _, path := range answers {
-					fatal(t, os.Remove(path))
+					check(t, os.Remove(path))
 				}
 			}
 			w.shell.do = exits(0)
@@ -351,9 +347,7 @@ func TestLoopBeginsNothingAtAShutdown(t *testing.T) {
 	for name, leave := range map[string]func(*loopWorld){
 		"shutdown": func(w *loopWorld) { w.close() },
 		"handover": func(w *loopWorld) {
-			if err := w.c.Handover(context.Background()); err != nil {
-				w.t.Error(err)
-			}
+			check(w.t, w.c.Handover(context.Background()))
 			if err := <-w.ran; err != nil { // it ends by itself
 				w.t.Error(err)
 			}
@@ -601,16 +595,12 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 				synctest.Wait() // as takeOver
 				switch edit {
 				case all:
-					if err := os.Remove(tasks); err != nil {
-						t.Error(err)
-					}
+					check(t, os.Remove(tasks))
 					if _, err := w.c.Reconcile(context.Background(), false); err != nil {
 						t.Error(err)
 					}
 				case short: // and the command ends at once
-					if err := os.WriteFile(tasks, []byte(strings.Repeat("\n\n## Task "+v.TaskID+"\n- status: queued", w.shell.count())), 0o600); err != nil {
-						t.Error(err)
-					}
+					check(t, os.WriteFile(tasks, []byte(strings.Repeat("\n\n## Task "+v.TaskID+"\n- status: queued", w.shell.count())), 0o600))
 				default:
 					w.takeOver("## Task %s\n%s\n- label: %d\n", v.TaskID, strings.ReplaceAll(edit, "ID", v.TaskID), w.shell.count())
 				}
@@ -646,7 +636,7 @@ func TestLoopWaitsForASave(t *testing.T) {
 			if w.shell.count() == 1 {
 				synctest.Wait() // as takeOver
 				whole, _ = os.ReadFile(tasks)
-				fatal(t, os.WriteFile(tasks, whole[:len(whole)/2], 0o600))
+				check(t, os.WriteFile(tasks, whole[:len(whole)/2], 0o600))
 			}
 			return task.VerifyResult{}
 		}
@@ -655,7 +645,7 @@ func TestLoopWaitsForASave(t *testing.T) {
 		if why, err := w.c.Why(id); why != "its run has ended; the result waits until the save of tasks.md is settled" || err != nil || !w.c.Settling(id) || w.c.Settling(next) {
 			t.Errorf("why: %q, %v", why, err)
 		}
-		fatal(t, os.WriteFile(tasks, whole, 0o600))
+		check(t, os.WriteFile(tasks, whole, 0o600))
 		w.expect(w.ended(id), state.Done, "")
 		w.expect(w.ended(next), state.Done, "")
 		if w.c.Settling(id) {
@@ -883,9 +873,7 @@ func TestLoopCrash(t *testing.T) {
 			w.close()
 			journal := firstRecords(t, whole, id, n+1)
 			err := errors.Join(os.WriteFile(filepath.Join(w.dir, ledger.JournalName), journal, 0o600), os.Remove(filepath.Join(w.dir, ledger.TasksName)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			w.shell.do = secondRound
 			looked := 0
 			w.cfg.FindSession = func(string, string) (string, bool) {

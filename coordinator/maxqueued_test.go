@@ -10,9 +10,16 @@ import (
 	"testing"
 
 	"stint/coordinator/task"
-	"stint/ledger"
 	"stint/state"
 )
+
+// idleWorld is a master that starts nothing.
+func idleWorld(t *testing.T) *world {
+	w := newWorld(t)
+	w.cfg.MaxWorkers = 0
+	w.open()
+	return w
+}
 
 // fullWorld is a master that starts nothing, and whose queue takes so many tasks.
 func fullWorld(t *testing.T, most int) *world {
@@ -41,9 +48,7 @@ func TestFullQueue(t *testing.T) {
 	if again, err := w.try(task.TaskSpec{Prompt: "a", IdempotencyKey: "k"}); err != nil || again.ID != first.ID {
 		t.Errorf("one that is known already: %s %v", again.ID, err)
 	}
-	if _, err := w.c.Cancel(t.Context(), first.ID, ledger.ByClient); err != nil {
-		t.Error(err)
-	}
+	w.cancel(first.ID)
 	w.submit(task.TaskSpec{Prompt: "d"})
 }
 

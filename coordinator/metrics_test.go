@@ -73,9 +73,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 		}
 		held := w.submit(task.TaskSpec{Prompt: "fine", Hold: true, SessionKey: "a"}).ID
 		byHand := w.submit(task.TaskSpec{Prompt: "fine", Hold: true, SessionKey: "a"}).ID
-		if _, err := w.c.Cancel(t.Context(), held, "client"); err != nil {
-			t.Error(err)
-		}
+		w.cancel(held)
 		w.takeOver("## Task %s\n- status: canceled\n", byHand)
 		const want = `added 8
 canceled "canceled" 2
@@ -90,9 +88,7 @@ usage demo "o9" 201 80 40 10 1`
 		if diff := cmp.Diff(want, counted(first)); diff != "" {
 			t.Errorf("counted:\n%s", diff)
 		}
-		if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-			t.Error(err)
-		}
+		w.compact(0)
 		if got := counted(w.c.Metrics()); got != counted(first) {
 			t.Errorf("after a compaction\n%s", got)
 		}
@@ -135,13 +131,9 @@ func TestMetricsNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := countedWorld(t)
-		if err := durable.MkdirAll(durable.OS, w.dir); err != nil {
-			t.Fatal(err)
-		}
+		check(t, durable.MkdirAll(durable.OS, w.dir))
 		hand := "## Task hand\n- status: queued\n- agent: demo\n- account: secret\n- model: my secret plan\n- workspace: " + w.work + "\n- prompt: rate-limited once\n"
-		if err := os.WriteFile(filepath.Join(w.dir, "tasks.md"), []byte(hand), durable.FileMode); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(w.dir, "tasks.md"), []byte(hand), durable.FileMode))
 		w.openUnwatched()
 		w.ended("hand")
 		for i := range 60 {
@@ -169,9 +161,7 @@ func TestMetricsAsItStands(t *testing.T) {
 		synctest.Wait()
 		hasty := w.submit(task.TaskSpec{Prompt: "fine", NoWaitLimit: true}).ID
 		w.expect(w.ended(hasty), state.Failed, state.ClassRateLimited) // without a run: it has met no limit itself
-		if err := w.c.Pause(t.Context(), "", "client"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, w.c.Pause(t.Context(), "", "client"))
 		w.submit(task.TaskSpec{Prompt: "fine", Hold: true})
 		time.Sleep(10 * time.Second)
 		m := w.c.Metrics()
@@ -214,9 +204,7 @@ func TestHealthStatus(t *testing.T) {
 			}
 		}
 		expect(task.HealthOK, "")
-		if err := w.c.Pause(t.Context(), "", "client"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, w.c.Pause(t.Context(), "", "client"))
 		expect(task.HealthPaused, "")
 		d.full.Store(true)
 		if _, err := w.try(task.TaskSpec{Prompt: "fine"}); !errors.Is(err, &task.Error{Code: task.CodeFull}) {
@@ -233,13 +221,9 @@ func TestHealthStatus(t *testing.T) {
 		}
 		expect(task.HealthFailing, task.CodeFull)
 		d.full.Store(false)
-		if err := w.c.Resume(t.Context(), "client"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, w.c.Resume(t.Context(), "client"))
 		expect(task.HealthOK, "")
-		if err := w.c.Handover(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, w.c.Handover(t.Context()))
 		expect(task.HealthEnding, task.CodeStopped)
 	})
 }

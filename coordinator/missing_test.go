@@ -118,9 +118,7 @@ func TestMissingAgainAndAgain(t *testing.T) {
 			t.Errorf("attempt %d, %d runs", got.Attempt, w.runs.Load())
 		}
 		w.away.Store(false)
-		if _, err := w.c.Retry(context.Background(), id, ledger.ByClient); err != nil {
-			t.Fatal(err)
-		}
+		w.retry(id)
 		w.expect(w.ended(id), state.Done, "")
 	})
 }
@@ -132,17 +130,13 @@ func TestOtherHoldsStay(t *testing.T) {
 	inMissing(t, func(w *missingWorld) {
 		for _, reason := range []string{"", "my own, agent-missing or not", "not logged in; met by task 1"} {
 			rec := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlAccount + "demo"}
-			if err := w.c.Append(rec.Add(state.KeyHold, "true").Add(state.KeyReason, reason)); err != nil {
-				t.Fatal(err)
-			}
+			check(t, w.c.Append(rec.Add(state.KeyHold, "true").Add(state.KeyReason, reason)))
 			id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 			time.Sleep(time.Hour)
 			if why := w.why(id); !strings.HasPrefix(why, "account demo is on hold") || !strings.Contains(why, "stint retry") {
 				t.Errorf("why: %s", why)
 			}
-			if _, err := w.c.Cancel(context.Background(), id, ledger.ByClient); err != nil {
-				t.Fatal(err)
-			}
+			w.cancel(id)
 		}
 	})
 }

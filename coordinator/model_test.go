@@ -56,9 +56,7 @@ func number(t *testing.T, name string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return n
 }
 

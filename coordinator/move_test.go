@@ -18,9 +18,7 @@ import (
 // orders at the ends of what there is, and compares with a plain list.
 func TestMoveAnywhere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	for i := range 8 {
 		w.submit(task.TaskSpec{Prompt: fmt.Sprint(i), SessionKey: "web"})
 	}
@@ -51,9 +49,7 @@ func (w *world) takeOver(format string, args ...any) task.TakeOver {
 	w.t.Helper()
 	w.edit("\n"+format, args...)
 	r, err := w.c.Reconcile(context.Background(), false)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	return r
 }
 
@@ -106,9 +102,7 @@ func TestRetryMakesNoCycle(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	first := w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"}).ID).ID
-	if err := w.c.Pause(t.Context(), "", "client"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.c.Pause(t.Context(), "", "client"))
 	w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"})
 	later := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", After: []string{first}}).ID
 	if _, err := w.c.Move(t.Context(), later, task.Place{First: true}, "client"); err != nil {

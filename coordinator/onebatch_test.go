@@ -21,9 +21,7 @@ func (w *world) inOneBatch(changes ...func()) {
 	var wg sync.WaitGroup
 	hold := make(chan struct{})
 	wg.Go(func() {
-		if err := w.c.Occupy(func() { <-hold }); err != nil {
-			w.t.Error(err)
-		}
+		check(w.t, w.c.Occupy(func() { <-hold }))
 	})
 	synctest.Wait()
 	for _, change := range changes {
@@ -39,9 +37,7 @@ func (w *world) inOneBatch(changes ...func()) {
 func (w *world) sections() []ledger.Section {
 	w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.dir, ledger.JournalName))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	return ledger.Parse(text).Sections
 }
 
@@ -196,9 +192,7 @@ func newBatchWorld(t *testing.T, loop bool) *batchWorld {
 func (w *batchWorld) begin(lane string, loop bool) {
 	w.t.Helper()
 	c, err := coordinator.OpenUnwatched(w.cfg)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	w.c = c
 	spec := task.TaskSpec{ID: taskID(0), Prompt: "p", Parallel: true}
 	if loop {

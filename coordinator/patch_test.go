@@ -44,15 +44,11 @@ func TestEdit(t *testing.T) {
 	entry := w.submit(task.TaskSpec{Prompt: "p", Label: "l", Timeout: "9m"})
 	when := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	dir := filepath.Join(w.work, "sub")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(dir, 0o700))
 	got, err := w.patch(entry.ID, fmt.Sprintf(`{"prompt":"q\nr","tool":"codex","model":"m","workspace":%q,"sessionKey":"web","label":"x","priority":9,
 		"scheduled_at":%q,"timeout":null,"max_attempts":2,"after":[%q],"afterPolicy":"any","resume":"never","tenantId":"t","queue":"n","fallback":["demo"],
 		"verify":"true","maxIterations":2,"verifyTimeout":"1m","onFailure":"f","onIssue":"i","outputSpec":["./a b","c"],"hold":true}`, dir, when.Format(time.RFC3339), other.ID[24:]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	want := entry
 	want.Prompt, want.Title, want.Agent, want.Model, want.Workspace, want.SessionKey, want.Label, want.Priority = "q\nr", "q", "codex", "m", dir, "web", "x", 9
 	want.NotBefore, want.Timeout, want.MaxAttempts, want.After, want.AfterPolicy, want.Resume = when, "", 2, []string{other.ID}, "any", "never"
@@ -72,9 +68,7 @@ func TestEdit(t *testing.T) {
 	w.open()
 	got, err = w.patch(entry.ID, `{"tool":null,"model":null,"sessionKey":null,"label":"","priority":0,"notBefore":null,"max_attempts":null,"after":[],"afterPolicy":"done",
 		"resume":null,"tenantId":null,"queue":null,"fallback":null,"verify":null,"maxIterations":null,"verifyTimeout":null,"onFailure":null,"onIssue":null,"outputSpec":null,"hold":null}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	want = entry
 	want.Prompt, want.Title, want.Workspace, want.SessionKey, want.Label, want.Timeout = "q\nr", "q", dir, "dir:"+dir, "", ""
 	want.Agent, want.Model, want.Resume, want.SessionID, want.Account = "demo", "", "always", "", ""
@@ -133,9 +127,7 @@ func TestEditRefuses(t *testing.T) {
 	entry := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Label: "l"})
 	next := w.submit(task.TaskSpec{Prompt: "next", After: []string{entry.ID}})
 	ended := w.submit(task.TaskSpec{Prompt: "ended"})
-	if _, err := w.c.Cancel(t.Context(), ended.ID, ledger.ByClient); err != nil {
-		t.Fatal(err)
-	}
+	w.cancel(ended.ID)
 	for _, tt := range []struct {
 		id, patch string
 		code      task.Code
@@ -178,9 +170,7 @@ func TestEditRefuses(t *testing.T) {
 func TestEditOfADraft(t *testing.T) {
 	t.Parallel()
 	w := editWorld(t)
-	if err := os.WriteFile(filepath.Join(w.dir, "tasks.md"), []byte("## Task mine\n- prompt: p\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(w.dir, "tasks.md"), "## Task mine\n- prompt: p\n")
 	if _, err := w.c.Reconcile(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
@@ -262,9 +252,7 @@ func TestEditCountsOrIsRefused(t *testing.T) {
 		specs[i] = task.TaskSpec{Prompt: "the old one", Parallel: true}
 	}
 	tasks, err := w.submitAll(specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	edited := make([]bool, len(tasks))
 	var wg sync.WaitGroup
 	for n := range 4 {

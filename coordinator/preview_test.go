@@ -51,9 +51,7 @@ func (w *world) preview(specs ...task.TaskSpec) []task.TaskPreview {
 	}
 	before := w.files()
 	list, err := w.c.Preview(w.t.Context(), specs, true)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	if diff := cmp.Diff(before, w.files()); diff != "" {
 		w.t.Errorf("the preview has changed the state directory:\n%s", diff)
 	}
@@ -67,17 +65,13 @@ func (w *world) files() map[string]string {
 	found := map[string]string{}
 	for _, pattern := range []string{"journal.md", "runs/*", "runs/*/*", "sessions/*"} {
 		names, err := filepath.Glob(filepath.Join(w.dir, pattern))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		check(w.t, err)
 		for _, name := range names {
 			found[name] = ""
 		}
 	}
 	journal, err := os.ReadFile(filepath.Join(w.dir, "journal.md"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	found["journal"] = string(journal)
 	return found
 }
@@ -104,14 +98,9 @@ func TestPreviewIsTheRun(t *testing.T) {
 	if p.Memory == nil || len(p.Memory.Hits) != 1 || p.Task.Model != "m" || p.Task.Status != state.Queued || p.Task.SessionKey != "web" {
 		t.Errorf("memory %+v, task %+v", p.Memory, p.Task)
 	}
-	if err := os.WriteFile(filepath.Join(w.work, "out.txt"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(w.work, "out.txt"), nil, 0o600))
 	got := w.wait(w.submit(spec).ID)
-	sent, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "prompt.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sent := read(t, filepath.Join(w.c.RunDir(got.RunID), "prompt.md"))
 	if diff := cmp.Diff(withoutIDs(string(sent)), withoutIDs(p.Prompt)); diff != "" || !strings.Contains(p.Prompt, "> MEMORY.md:3 about: do it") {
 		t.Errorf("the prompt (-sent +preview):\n%s", diff)
 	}

@@ -44,9 +44,7 @@ func TestRunsOfATask(t *testing.T) {
 		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			time.Sleep(time.Second)
 			turns++
-			if err := os.WriteFile(filepath.Join(w.c.RunDir(turn.RunID), "stdout"), []byte(strings.Repeat("x", turns)), 0o600); err != nil {
-				t.Error(err)
-			}
+			check(t, os.WriteFile(filepath.Join(w.c.RunDir(turn.RunID), "stdout"), []byte(strings.Repeat("x", turns)), 0o600))
 			if turns == 1 {
 				return task.Outcome{Class: state.ClassNetwork, ExitCode: 1, Error: "broken"}
 			}
@@ -77,16 +75,12 @@ func TestRunsOfATask(t *testing.T) {
 				t.Errorf("run %+v cannot be found: %v", r, err)
 			}
 		}
-		if _, err := w.c.Compact(w.t.Context(), 0, false); err != nil {
-			t.Fatal(err)
-		}
+		w.compact(0)
 		archived, err := w.c.Runs(w.t.Context(), id)
 		if diff := cmp.Diff(runs, archived); diff != "" || err != nil {
 			t.Errorf("in the archive: %s %v", diff, err)
 		}
-		if err := os.RemoveAll(runs[0].RunDir); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.RemoveAll(runs[0].RunDir))
 		if archived, err = w.c.Runs(w.t.Context(), id); err != nil || archived[0].Kept || archived[0].Stdout != 0 || !archived[1].Kept {
 			t.Errorf("without its files: %+v, %v", archived[0], err)
 		}
@@ -109,14 +103,12 @@ func TestFilesAreGiven(t *testing.T) {
 	turns := 0
 	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		turns++
-		fatal(t, os.WriteFile(filepath.Join(w.work, "a"), fmt.Appendf(nil, "turn %d", turns), 0o600))
+		check(t, os.WriteFile(filepath.Join(w.work, "a"), fmt.Appendf(nil, "turn %d", turns), 0o600))
 		return task.Outcome{Result: "ok"}
 	}
 	w.open()
 	id := w.wait(w.submit(task.TaskSpec{Prompt: "p", OutputSpec: []string{"a"}, InputFiles: []state.InputFile{{Name: "notes.txt", Content: "notes"}}}).ID).ID
-	if _, err := w.c.Retry(t.Context(), id, "user"); err != nil {
-		t.Fatal(err)
-	}
+	w.retry(id)
 	entry := w.wait(id)
 	runs, err := w.c.Runs(t.Context(), id)
 	if err != nil || len(runs) != 2 {
@@ -125,7 +117,7 @@ func TestFilesAreGiven(t *testing.T) {
 	for _, when := range []string{"after the end", "in the archive"} {
 		if when == "in the archive" {
 			_, err := w.c.Compact(t.Context(), 0, false)
-			fatal(t, err)
+			check(t, err)
 		}
 		want := task.TaskFiles{
 			Inputs:  []task.TaskFile{{Name: "notes.txt", Size: 5}},
@@ -147,14 +139,14 @@ func TestFilesAreGiven(t *testing.T) {
 	if err != nil || len(first.Inputs) != 1 || first.Inputs[0].RunID != runs[0].RunID || len(first.Outputs) != 1 || first.Outputs[0].Size != 6 {
 		t.Errorf("of the first run: %+v, %v", first, err)
 	}
-	fatal(t, os.WriteFile(filepath.Join(w.c.RunDir(entry.RunID), "files", "planted"), nil, 0o600))
+	check(t, os.WriteFile(filepath.Join(w.c.RunDir(entry.RunID), "files", "planted"), nil, 0o600))
 	for _, c := range [][2]string{{"", "planted"}, {"2", "planted"}, {"3", "a"}, {"zz", "a"}, {"", "../run.json"}, {"1", "../run.json"}, {"", ""}, {"", strings.Repeat("x", 5000)}} {
 		content, err := w.c.OpenFile(t.Context(), id, c[0], c[1])
 		if !errors.Is(err, notFound) || len(err.Error()) > 500 {
 			t.Errorf("run %q, %.20q: %+v, %v", c[0], c[1], content, err)
 		}
 	}
-	fatal(t, os.RemoveAll(w.c.RunDir(entry.RunID)))
+	check(t, os.RemoveAll(w.c.RunDir(entry.RunID)))
 	if got, err := w.c.Files(t.Context(), id, ""); err != nil || got.Outputs[0].Problem != rundir.ErrNotKept.Error() || got.Inputs[0].Problem != "" {
 		t.Errorf("when it was removed: %+v, %v", got, err)
 	}
@@ -169,9 +161,7 @@ func (w *world) content(id, run, name string) string {
 		return ""
 	}
 	text, err := io.ReadAll(c)
-	if err := errors.Join(err, c.Close()); err != nil {
-		w.t.Error(err)
-	}
+	check(w.t, errors.Join(err, c.Close()))
 	return string(text)
 }
 
@@ -205,13 +195,9 @@ func TestSearchMemory(t *testing.T) {
 		below := filepath.Join(w.work, "below")
 		link := filepath.Join(w.work, "link")
 		file := filepath.Join(other, "file")
-		if err := errors.Join(os.Mkdir(below, 0o700), os.Symlink(other, link), os.WriteFile(file, nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.Mkdir(below, 0o700), os.Symlink(other, link), os.WriteFile(file, nil, 0o600)))
 		defer func() {
-			if err := errors.Join(os.Remove(below), os.Remove(link)); err != nil {
-				t.Error(err)
-			}
+			check(t, errors.Join(os.Remove(below), os.Remove(link)))
 		}()
 		for _, c := range []struct {
 			run, workspace, prompt string
@@ -262,8 +248,15 @@ func TestSessionPage(t *testing.T) {
 	if _, _, err := w.c.SessionPage("nope", 0, 1); !errors.Is(err, notFound) {
 		t.Errorf("of no session: %v", err)
 	}
-	fatal(t, os.Remove(session.TranscriptPath(w.dir, w.c.Sessions()[0].ID)))
+	check(t, os.Remove(session.TranscriptPath(w.dir, w.c.Sessions()[0].ID)))
 	if _, p, err = w.c.SessionPage("web", 0, 9); err != nil || len(p.Messages) > 0 || p.Begin != 0 {
 		t.Errorf("of a file that is gone: %+v, %v", p, err)
 	}
+}
+
+// compact moves out what has ended for so long.
+func (w *world) compact(age time.Duration) {
+	w.t.Helper()
+	_, err := w.c.Compact(w.t.Context(), age, false)
+	check(w.t, err)
 }

@@ -43,9 +43,7 @@ func (w *world) copies(other *world) {
 			err = os.CopyFS(w.dir, os.DirFS(other.dir))
 		}
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 }
 
 // edit appends a section to tasks.md, as a person would who sees all that was
@@ -56,13 +54,9 @@ func (w *world) edit(format string, args ...any) {
 		_, _ = w.c.Reconcile(context.Background(), false)
 	}
 	f, err := os.OpenFile(filepath.Join(w.dir, "tasks.md"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	_, err = fmt.Fprintf(f, format, args...)
-	if err := errors.Join(err, f.Close()); err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, errors.Join(err, f.Close()))
 }
 
 // TestEditedWhileItsMasterWasDead: a person requeues or cancels a task whose
@@ -117,9 +111,7 @@ func TestShutdownWhileRecovering(t *testing.T) {
 		return ctx.Err()
 	}
 	next.open()
-	if err := <-next.ran; err != nil {
-		t.Error(err)
-	}
+	check(t, <-next.ran)
 	next.ran <- nil
 	next.close()
 	next.cfg.Recover = nil

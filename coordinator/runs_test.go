@@ -31,9 +31,7 @@ func (w *world) outcomes(list ...task.Outcome) {
 func (w *world) task(id string) state.Task {
 	w.t.Helper()
 	t, err := w.c.Task(context.Background(), id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	return t
 }
 
@@ -41,9 +39,7 @@ func (w *world) task(id string) state.Task {
 func (w *world) sent(n int) string {
 	w.t.Helper()
 	data, err := os.ReadFile(w.agent.turns[n].Prompt)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	return prompt.UserMessage(string(data))
 }
 
@@ -98,9 +94,7 @@ func TestUsageOfARun(t *testing.T) {
 
 	// A retry keeps what was used before.
 	w.outcomes(cumulative("n2", 100, 10))
-	if _, err := w.c.Retry(context.Background(), last, "client"); err != nil {
-		t.Fatal(err)
-	}
+	w.retry(last)
 	if got := w.wait(last).Usage; got != tokens(270+30, 42+3) && got != tokens(270+100, 42+10) {
 		t.Errorf("after a retry: %+v", got)
 	}
@@ -154,9 +148,7 @@ func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
 		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		synctest.Wait()
 		w.takeOver("## Task %s\n- status: canceled\n", id)
-		if _, err := w.c.Retry(t.Context(), id, "client"); err != nil {
-			t.Error(err)
-		}
+		w.retry(id)
 		w.takeOver("## Task %s\n- priority: 1\n", id) // which is no requeue
 		close(ends)
 		got := w.ended(id)
@@ -426,9 +418,7 @@ func TestFilesOfATask(t *testing.T) {
 			t.Errorf("the agent is not told %q: %v", want, err)
 		}
 	}
-	if _, err := w.c.Retry(context.Background(), got.ID, "client"); err != nil {
-		t.Fatal(err)
-	}
+	w.retry(got.ID)
 	w.expect(w.wait(got.ID), state.Done, "")
 	if text := w.content(got.ID, "", "results.txt"); text != "got a note" {
 		t.Errorf("collected %q", text)

@@ -56,7 +56,7 @@ func TestSafeMode(t *testing.T) {
 				if why := w.why(more); !strings.Contains(why, "safe mode: 5 masters died") || len(w.agent.turns) > 0 || w.task(id).Status != state.Queued {
 					t.Errorf("%d runs; why: %s", len(w.agent.turns), why)
 				}
-				fatal(t, w.c.Resume(t.Context(), "client"))
+				check(t, w.c.Resume(t.Context(), "client"))
 				w.expect(w.ended(more), state.Done, "")
 			}
 			w.expect(w.ended(id), state.Done, "")

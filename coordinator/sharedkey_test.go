@@ -1,10 +1,8 @@
 package coordinator_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -45,9 +43,7 @@ func idsOf(tasks []state.Task) (ids []string) {
 func TestKeyOfAList(t *testing.T) {
 	t.Parallel()
 	bodies := []string{"a", "ab", "abc", "abcd", "bac", "acb", "abx", "xbc", "abcx", "xyz", "=a", "=b"}
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	for _, first := range bodies {
 		made, err := w.once(first, first) // the key is the text
 		if err != nil {
@@ -85,7 +81,7 @@ func TestKeyOfAList(t *testing.T) {
 	for _, ids := range made {
 		for _, id := range ids {
 			_, err := w.c.Cancel(t.Context(), id, ledger.ByClient)
-			fatal(t, err)
+			check(t, err)
 		}
 	}
 	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || len(w.c.List(state.Filter{})) != 0 {
@@ -103,24 +99,13 @@ func TestKeyOfAList(t *testing.T) {
 // alone, so that the list is not queued a second time.
 func TestKeyOfAListInAnEditor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	ids, err := w.once("a key", "abc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	w.close()
 	path := filepath.Join(w.dir, ledger.TasksName)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = bytes.ReplaceAll(text, []byte("\t"), []byte("    "))
-	text = regexp.MustCompile(`(?m)[\pZ\s]+$`).ReplaceAll(text, nil)
-	if err := os.WriteFile(path, append(text, "\n\nsaved by hand\n"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	text := strings.ReplaceAll(read(t, path), "\t", "    ")
+	write(t, path, regexp.MustCompile(`(?m)[\pZ\s]+$`).ReplaceAllString(text, "")+"\n\nsaved by hand\n")
 	w.open()
 	if again, err := w.once("a key", "abc"); err != nil || !slices.Equal(again, ids) {
 		t.Errorf("%v %v, want %v", again, err, ids)
@@ -131,9 +116,7 @@ func TestKeyOfAListInAnEditor(t *testing.T) {
 // same is sent again.
 func TestRepeatAfterTheLast(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	const before, like = "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c12"
 	w.submit(task.TaskSpec{ID: before, Prompt: "a"})
 	after := func(key string, refs ...string) (state.Task, error) {
@@ -142,7 +125,7 @@ func TestRepeatAfterTheLast(t *testing.T) {
 	ids, refs := map[string]string{}, []string{"@last", before[:30], before}
 	for _, ref := range refs {
 		got, err := after(ref, ref)
-		fatal(t, err)
+		check(t, err)
 		ids[ref] = got.ID
 	}
 	w.submit(task.TaskSpec{ID: like, Prompt: "b"})
@@ -160,9 +143,7 @@ func TestRepeatAfterTheLast(t *testing.T) {
 
 func TestKeyOfAListAndOthers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	id := newID()
 	w.submit(task.TaskSpec{ID: id, Prompt: "a"})
 	tests := []struct {
@@ -198,9 +179,7 @@ func TestKeyOfAListAndOthers(t *testing.T) {
 func TestKeysNeverShareAList(t *testing.T) {
 	t.Parallel()
 	bodies := []string{"ab", "abc", "ba", "a", "=a", "=b", "abd"}
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	won := map[string]map[string]bool{} // by key: body and ids

@@ -70,9 +70,7 @@ func TestShortage(t *testing.T) {
 		}
 		size := func() int64 {
 			fi, err := os.Stat(filepath.Join(w.dir, "journal.md"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			return fi.Size()
 		}
 		before := size()

@@ -38,9 +38,7 @@ func newGitWorld(t *testing.T) *gitWorld {
 
 func (w *gitWorld) write(name, text string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.work, name), []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, os.WriteFile(filepath.Join(w.work, name), []byte(text), 0o600))
 }
 
 func (w *gitWorld) run(command string) {
@@ -423,9 +421,7 @@ func TestGitWritesThroughNoLink(t *testing.T) {
 	t.Parallel()
 	w := newGitWorld(t)
 	canary := filepath.Join(t.TempDir(), "canary")
-	if err := os.WriteFile(canary, []byte("unchanged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, canary, "unchanged")
 	w.cfg.Shell = linkingShell{w, canary}
 	w.does("rm calc_test.go")
 	w.open()

@@ -26,7 +26,7 @@ func TestAnIdThatAnAgentDidNotKnow(t *testing.T) {
 		named := task.TaskSpec{Prompt: "p", SessionKey: key, Parallel: key == "", AgentSession: "n1"}
 		w.expect(w.wait(w.submit(named).ID), state.Failed, state.ClassSessionLost)
 		named.Agent = "codex"
-		w.expect(w.wait(w.submit(named).ID), state.Done, "")
+		w.done(named)
 		w.close()
 	}
 }
@@ -61,7 +61,7 @@ func TestSpecIsRecorded(t *testing.T) {
 		}
 	}
 	w.close()
-	fatal(t, os.Remove(filepath.Join(w.dir, "journal.md")))
+	check(t, os.Remove(filepath.Join(w.dir, "journal.md")))
 	w.open()
 	again := w.task(got.ID)
 	again.Seq = got.Seq // the new journal begins anew
@@ -78,9 +78,7 @@ func TestBadSpecs(t *testing.T) {
 	w.cfg.Agents["codex"] = w.agent
 	w.open()
 	old := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", AgentSession: "n-0"})
-	if _, err := w.c.Cancel(t.Context(), old.ID, "client"); err != nil {
-		t.Fatal(err)
-	}
+	w.cancel(old.ID)
 	w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", AgentSession: "n-1"})
 	files := func(names ...string) (list []state.InputFile) {
 		for _, n := range names {
@@ -89,7 +87,7 @@ func TestBadSpecs(t *testing.T) {
 		return list
 	}
 	past, file := time.Now().Add(-2*time.Minute), filepath.Join(w.work, "file")
-	fatal(t, os.WriteFile(file, nil, 0o600))
+	check(t, os.WriteFile(file, nil, 0o600))
 	for _, tt := range []struct {
 		spec task.TaskSpec
 		want string

@@ -68,9 +68,7 @@ func TestRunsIsNoDirectory(t *testing.T) {
 		func() error { return syscall.Mkfifo(path, 0o600) },
 		func() error { return os.Mkdir(path, 0) }, // which root may use
 	} {
-		if err := errors.Join(os.RemoveAll(path), put()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.RemoveAll(path), put()))
 		if got := w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID); got.Status != state.Done || got.Retries > 0 {
 			t.Errorf("%s, %d retries", got.Status, got.Retries)
 		}
@@ -104,10 +102,10 @@ func TestPromise7TheStateDirectoryIsGone(t *testing.T) {
 				w.submit(task.TaskSpec{Prompt: "p", SessionKey: "s", OutputSpec: []string{"out"}})
 			}
 			<-begun
-			fatal(t, os.Rename(w.dir, w.dir+".away"))
+			check(t, os.Rename(w.dir, w.dir+".away"))
 			taken := how == "running, taken"
 			if taken {
-				fatal(t, os.Mkdir(w.dir, 0o700))
+				check(t, os.Mkdir(w.dir, 0o700))
 			}
 			if err := <-w.ran; !errors.Is(err, journal.ErrGone) || !strings.Contains(err.Error(), w.dir) {
 				t.Errorf("the master ended with %v", err)
@@ -128,13 +126,13 @@ func TestOpenRemovesOldTemps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.cfg.HeartbeatPath = filepath.Join(t.TempDir(), "beat.json")
-	fatal(t, os.Mkdir(w.dir, 0o700))
+	check(t, os.Mkdir(w.dir, 0o700))
 	young := durable.TempName(filepath.Join(w.dir, "token"))
 	old := []string{durable.TempName(filepath.Join(w.dir, "token")), durable.TempName(w.cfg.HeartbeatPath)}
 	for _, name := range append(old, young) {
-		fatal(t, os.WriteFile(name, nil, 0o600))
+		check(t, os.WriteFile(name, nil, 0o600))
 		if long := time.Now().Add(-2 * time.Hour); name != young {
-			fatal(t, os.Chtimes(name, long, long))
+			check(t, os.Chtimes(name, long, long))
 		}
 	}
 	w.open()

@@ -59,15 +59,11 @@ func TestLedgerOfDocument002(t *testing.T) {
 		if !live {
 			w.close()
 			for _, name := range []string{ledger.JournalName, ledger.TasksName} {
-				if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
-					t.Fatal(err)
-				}
+				check(t, os.Remove(filepath.Join(w.dir, name)))
 			}
 		}
 		path := filepath.Join(w.dir, ledger.TasksName)
-		if err := os.WriteFile(path, []byte(ledger002()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, []byte(ledger002()), 0o600))
 		w.clean("before", live)
 		if live {
 			if r, err := w.c.Reconcile(t.Context(), false); err != nil || len(r.Findings) > 0 {

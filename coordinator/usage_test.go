@@ -68,14 +68,10 @@ func TestReadUsage(t *testing.T) {
 		runs[1].Key != first || runs[1].OutputTokens != 10 || runs[2].Key != second || runs[2].OutputTokens != 5 || runs[2].CachedInputTokens != 20 {
 		t.Errorf("by run: %+v, %v", runs, err)
 	}
-	if _, err := w.c.Compact(ctx, 0, false); err != nil {
-		t.Fatal(err)
-	}
+	w.compact(0)
 	expect(task.UsageQuery{}, " 4/3 1150+16 $0.3")
 	expect(task.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
-	if _, err := w.c.Retry(ctx, taskID(2), "client"); err != nil {
-		t.Fatal(err)
-	}
+	w.retry(taskID(2))
 	w.wait(taskID(2))
 	expect(task.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", "api 2/1 0+7 $0")
 	w.close()
@@ -160,9 +156,7 @@ func TestReadUsageEnds(t *testing.T) {
 	for range archived {
 		w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 	}
-	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	w.compact(0)
 	for range tasks {
 		w.submit(task.TaskSpec{Prompt: "p", Hold: true})
 	}

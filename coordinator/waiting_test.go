@@ -46,9 +46,7 @@ func TestWaitingTasksAreSmall(t *testing.T) {
 	w.close()
 	w.open()
 	check("restarted", 4<<20)
-	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	w.compact(0)
 	check("compacted", 4<<20)
 }
 
