@@ -114,15 +114,12 @@ func agents(cfg *Config, state string) map[string]task.Agent {
 	return all
 }
 
-// findSession returns the function that reads an agent's session from what an old run
-// has written.
-func findSession(agents map[string]task.Agent) func(name, runDir string) (session string, kept bool) {
-	return func(name, runDir string) (session string, kept bool) {
-		if a, ok := agents[name].(agent.Adapter); ok {
-			return a.FindSession(runDir)
-		}
-		return "", false
+// findSession reads an agent's session from what an old run has written.
+func findSession(name, runDir string) (session string, kept bool) {
+	if kind := findKind(name); kind != nil {
+		return agent.FindSession(runDir, kind.Decoder)
 	}
+	return "", false
 }
 
 // resumeCommand returns the command with which a person goes on with a task's session

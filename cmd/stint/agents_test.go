@@ -115,7 +115,7 @@ func TestEveryAgentHasAnAdapter(t *testing.T) {
 	if len(all) != len(agentNames) {
 		t.Errorf("%d adapters, %d names", len(all), len(agentNames))
 	}
-	if session, kept := findSession(all)("nobody", t.TempDir()); session != "" || kept {
+	if session, kept := findSession("nobody", t.TempDir()); session != "" || kept {
 		t.Error("an unknown agent has a session")
 	}
 }

@@ -300,7 +300,7 @@ func (m *master) coordinatorConfig(ctx context.Context) task.Config {
 	config.Version, config.Log = versionName(), m.log
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
-	config.FindSession, config.Recover = findSession(adapters), gate.Recover
+	config.FindSession, config.Recover = findSession, gate.Recover
 	config.OutputPolicy, config.Workspace = cfg.OutputPolicy.text, workspaceSettings(cfg)
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)

@@ -39,6 +39,9 @@ type Decoder interface {
 	Complaint(exit int, stderr []byte, now time.Time) Verdict
 }
 
+// A NewDecoder makes the decoder of a turn. report is called with what the agent says.
+type NewDecoder = func(turn task.Turn, report func(task.Event)) Decoder
+
 // A Terminal event says that the agent's turn is over.
 type Terminal int
 

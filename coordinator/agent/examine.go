@@ -48,16 +48,16 @@ func dotted(version []int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(version), " ", "."), "[]")
 }
 
-// Examine looks at the program of a CLI and its version. Without a path there is nothing
-// more to be looked at.
-func (q Questions) Examine(ctx context.Context) (path string, found []Problem) {
+// Examine looks at the program of a CLI, its version, and its home. Without a path there is
+// nothing more to be looked at.
+func (q *Questions) Examine(ctx context.Context) (path string, found []Problem) {
 	path, err := q.Find()
+	v := ""
+	if err == nil {
+		v, err = q.Version(ctx, path)
+	}
 	if err != nil {
 		return "", []Problem{{Text: err.Error(), Fix: q.Tested.Install, Fatal: true}}
-	}
-	v, err := q.Version(ctx, path)
-	if err != nil {
-		return path, []Problem{{Text: err.Error(), Fix: q.Tested.Install, Fatal: true}}
 	}
 	switch version, ok := versionOf(v); {
 	case q.Tested.IsOlder(v):
@@ -65,12 +65,17 @@ func (q Questions) Examine(ctx context.Context) (path string, found []Problem) {
 	case ok && slices.Compare(version, q.Tested.Newest) > 0:
 		found = []Problem{{Text: fmt.Sprintf("version %s is newer than %s, the newest that stint was tested with: its options and events may differ", v, dotted(q.Tested.Newest))}}
 	}
+	if err := writable(q.Home); err != nil {
+		return "", append(found, Problem{
+			Text: fmt.Sprintf("%s: %v", q.NoHome.Text, err), Fix: "chmod u+rwx " + Quote(q.Home), Fatal: q.NoHome.Fatal,
+		})
+	}
 	return path, found
 }
 
-// Writable reports why a program could not write in its directory. One that does
+// writable reports why a program could not write in its directory. One that does
 // not exist yet must be one that can be made.
-func Writable(dir string) error {
+func writable(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("%q is no absolute path: is HOME set?", dir)
 	}

@@ -20,6 +20,7 @@ type Kind struct {
 	// all of it, the switch too, or nothing.
 	EnvIf    map[string][]string
 	Settings []Setting
+	Decoder  NewDecoder
 	New      func(Config) Adapter
 }
 
@@ -52,11 +53,6 @@ func (c Config) Text(name string) string {
 type Adapter interface {
 	task.Agent
 	task.Planner
-	// FindSession returns the native session id that the run in runDir began or resumed, as
-	// its output tells, and "" if it got no further; kept reports whether the session has
-	// the run's prompt in its history. It is for a master that died between the first
-	// event and its record.
-	FindSession(runDir string) (session string, kept bool)
 	// ResumeCommand returns what a person types to go on with a session in the agent's own
 	// CLI, "" if there is none.
 	ResumeCommand(session, workspace string) string

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,12 +24,17 @@ type Probe struct {
 type Questions struct {
 	Find    func() (path string, err error)
 	Version func(ctx context.Context, path string) (string, error)
-	Login   func(ctx context.Context, path string) (ok bool, detail, fix string)
-	Tested  Versions
+	// Login reports whether it has credentials, where from or what is wrong, and the command
+	// that helps, if it is not LogIn.
+	Login  func(ctx context.Context, path string) (ok bool, detail, fix string)
+	LogIn  string
+	Home   string  // where it keeps its settings and sessions
+	NoHome Problem // if it cannot write there: the reason follows
+	Tested Versions
 }
 
 // Probe looks whether a CLI is installed and logged in.
-func (q Questions) Probe(ctx context.Context) Probe {
+func (q *Questions) Probe(ctx context.Context) Probe {
 	path, err := q.Find()
 	if err != nil {
 		return Probe{Detail: err.Error(), Fix: q.Tested.Install}
@@ -38,8 +44,8 @@ func (q Questions) Probe(ctx context.Context) Probe {
 		p.Detail, p.Fix = err.Error(), q.Tested.Install
 		return p
 	}
-	if p.LoggedIn, p.Detail, p.Fix = q.Login(ctx, path); p.LoggedIn {
-		p.Fix = ""
+	if p.LoggedIn, p.Detail, p.Fix = q.Login(ctx, path); !p.LoggedIn {
+		p.Fix = cmp.Or(p.Fix, q.LogIn)
 	}
 	return p
 }

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"cmp"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,6 +67,12 @@ func LookupEnv(env []string, name string) string {
 		}
 	}
 	return ""
+}
+
+// HomeOf returns where a CLI keeps its settings and sessions: the directory that a variable of
+// its environment names, or else that name in the user's home.
+func HomeOf(env []string, variable, name string) string {
+	return cmp.Or(LookupEnv(env, variable), filepath.Join(LookupEnv(env, "HOME"), name))
 }
 
 // HasEnv reports whether an environment has a variable, be it an empty one.

@@ -156,9 +156,11 @@ func Judge(d Decoder, stdout, stderr []byte, exit int, now time.Time) Verdict {
 	return classify(gate.Result{Started: true, Stderr: stderr, End: end}, d, now)
 }
 
-// FindSession reads the beginning of a run's output, where the session is named
-// and the turn begins.
-func FindSession(runDir string, newDecoder func(task.Turn, func(task.Event)) Decoder) (session string, kept bool) {
+// FindSession returns the native session id that the run in runDir began or resumed, as the
+// beginning of its output tells, and "" if it got no further; kept reports whether the session
+// has the run's prompt in its history. It is for a master that died between the first event and
+// its record.
+func FindSession(runDir string, newDecoder NewDecoder) (session string, kept bool) {
 	f, err := rundir.OpenOutput(runDir, "stdout")
 	if err != nil {
 		return "", false

@@ -24,7 +24,7 @@ var versions = agent.Versions{
 	Install: "npm install -g @anthropic-ai/claude-code",
 }
 
-// A Agent runs claude -p. Its fields are set before the first Run; then it may
+// An Agent runs claude -p. Its fields are set before the first Run; then it may
 // be used by several goroutines at once.
 type Agent struct {
 	agent.Runner
@@ -34,8 +34,6 @@ type Agent struct {
 	AllowedTools   []string // permission rules, such as Bash(git diff:*), besides those of claude's settings
 	MaxTurns       int      // 0: no bound
 }
-
-var _ task.Agent = (*Agent)(nil)
 
 // Run carries out one turn; see task.Agent.
 func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
@@ -63,11 +61,6 @@ func (c *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 		Turn: turn, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn, c.env(bin)...),
 		Stdin: filepath.Join(turn.RunDir, inputFile),
 	}}, nil
-}
-
-// FindSession returns the session of an old run; see [agent.Adapter].
-func (c *Agent) FindSession(runDir string) (session string, kept bool) {
-	return agent.FindSession(runDir, NewDecoder)
 }
 
 // ResumeCommand is what a person types to go on with a session of claude.
@@ -119,12 +112,7 @@ func (c *Agent) args(turn task.Turn) []string {
 // settings returns the allowed tools as settings of claude, which are added to the
 // user's own.
 func (c *Agent) settings() string {
-	var s struct {
-		Permissions struct {
-			Allow []string `json:"allow"`
-		} `json:"permissions"`
-	}
-	s.Permissions.Allow = c.AllowedTools
+	s := map[string]any{"permissions": map[string]any{"allow": c.AllowedTools}}
 	data, _ := json.Marshal(s) // strings alone
 	return string(data)
 }
@@ -133,22 +121,16 @@ func (c *Agent) settings() string {
 const inputFile = "stdin"
 
 // writeInput writes a prompt as the one message of claude's stream-json input.
-// Agent reads every file that a plain prompt names with an @ and runs a command that it
+// Claude reads every file that a plain prompt names with an @ and runs a command that it
 // begins with; client_composed makes it send the text as it is written.
 func writeInput(path, prompt string) error {
 	text, err := durable.ReadFile(durable.OS, prompt)
 	if err != nil {
 		return fmt.Errorf("input for claude: %w", err)
 	}
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	line, err := json.Marshal(struct {
-		Type           string  `json:"type"`
-		Message        message `json:"message"`
-		ClientComposed bool    `json:"client_composed"`
-	}{"user", message{"user", string(text)}, true})
+	line, err := json.Marshal(map[string]any{
+		"type": "user", "message": map[string]string{"role": "user", "content": string(text)}, "client_composed": true,
+	})
 	if err != nil {
 		return fmt.Errorf("input for claude: %w", err)
 	}

@@ -18,7 +18,7 @@ var versions = agent.Versions{
 	Install: "npm install -g @openai/codex",
 }
 
-// A Codex runs codex exec. Its fields are set before the first Run; then it may
+// An Agent runs codex exec. Its fields are set before the first Run; then it may
 // be used by several goroutines at once.
 type Agent struct {
 	agent.Runner
@@ -28,8 +28,6 @@ type Agent struct {
 	Sandbox  string // -s; the default is workspace-write, and "inherit" leaves it to codex's configuration
 	FullAuto bool   // workspace-write, and no question is ever asked
 }
-
-var _ task.Agent = (*Agent)(nil)
 
 // Run carries out one turn; see task.Agent.
 func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
@@ -52,11 +50,6 @@ func (c *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 		return agent.Spec{}, out
 	}
 	return agent.Spec{Spec: gate.Spec{Turn: turn, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn)}, CLI: true}, nil
-}
-
-// FindSession returns the session of an old run; see [agent.Adapter].
-func (c *Agent) FindSession(runDir string) (session string, kept bool) {
-	return agent.FindSession(runDir, NewDecoder)
 }
 
 // ResumeCommand is what a person types to go on with a session of codex.

@@ -6,7 +6,7 @@ import "stint/coordinator/agent"
 
 // Kind is how codex is registered.
 var Kind = agent.Kind{
-	Name: "codex", Tested: versions,
+	Name: "codex", Tested: versions, Decoder: NewDecoder,
 	Env: []string{
 		"CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL",
 	},

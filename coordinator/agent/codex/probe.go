@@ -21,16 +21,18 @@ import (
 // offline, and takes some 30 ms; ctx bounds it.
 func (c *Agent) Probe(ctx context.Context) agent.Probe { return c.questions().Probe(ctx) }
 
-func (c *Agent) questions() agent.Questions {
-	return agent.Questions{Find: c.find, Version: c.Version, Login: c.login, Tested: versions}
+func (c *Agent) questions() *agent.Questions {
+	return &agent.Questions{
+		Find: c.find, Version: c.Version, Login: c.login, LogIn: c.LoginCommand(), Tested: versions,
+		Home: c.home(), NoHome: agent.Problem{Text: "codex cannot write its home", Fatal: true},
+	}
 }
 
 func (c *Agent) login(ctx context.Context, path string) (ok bool, detail, fix string) {
-	ok, detail = c.credentials(ctx, path)
-	if brokenConfig(detail) {
-		return ok, detail, c.correctConfig()
+	if ok, detail = c.credentials(ctx, path); brokenConfig(detail) {
+		fix = c.correctConfig()
 	}
-	return ok, detail, c.LoginCommand()
+	return ok, detail, fix
 }
 
 // ownConfig begins what is said of codex's own configuration.
@@ -109,12 +111,7 @@ func (c *Agent) provider() (p provider, found bool, err error) {
 }
 
 // home is where codex keeps its configuration and its threads.
-func (c *Agent) home() string {
-	if dir := agent.LookupEnv(c.Env, "CODEX_HOME"); dir != "" {
-		return dir
-	}
-	return filepath.Join(agent.LookupEnv(c.Env, "HOME"), ".codex")
-}
+func (c *Agent) home() string { return agent.HomeOf(c.Env, "CODEX_HOME", ".codex") }
 
 // Examine looks closer than Probe, for a person who asks: whether the version is
 // known, the sandbox works and the home can be written. It gives only what is
@@ -124,22 +121,12 @@ func (c *Agent) Examine(ctx context.Context) []agent.Problem {
 	if path == "" {
 		return found
 	}
-	if home := c.homeProblem(); home != nil {
-		return append(found, home...) // without it the sandbox cannot be tried
-	}
-	return append(found, c.sandboxProblem(ctx, path)...)
-}
-
-func (c *Agent) homeProblem() []agent.Problem {
 	if dir := agent.LookupEnv(c.Env, "CODEX_HOME"); dir != "" {
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return []agent.Problem{{Text: "CODEX_HOME names a directory that does not exist, and codex does not make it: " + dir, Fix: "mkdir -p " + agent.Quote(dir), Fatal: true}}
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) { // without it the sandbox cannot be tried
+			return append(found, agent.Problem{Text: "CODEX_HOME names a directory that does not exist, and codex does not make it: " + dir, Fix: "mkdir -p " + agent.Quote(dir), Fatal: true})
 		}
 	}
-	if err := agent.Writable(c.home()); err != nil {
-		return []agent.Problem{{Text: fmt.Sprintf("codex cannot write its home: %v", err), Fix: "chmod u+rwx " + agent.Quote(c.home()), Fatal: true}}
-	}
-	return nil
+	return append(found, c.sandboxProblem(ctx, path)...)
 }
 
 // sandboxProblem runs a command in codex's sandbox: where it cannot be set up,

@@ -18,8 +18,6 @@ type Agent struct {
 	Home string
 }
 
-var _ task.Agent = (*Agent)(nil)
-
 // Command is the hidden subcommand of the program that is the demo agent: see [Main].
 const Command = "demo-agent"
 
@@ -54,11 +52,6 @@ func (d *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 		argv = append(argv, "resume", turn.Session)
 	}
 	return agent.Spec{Spec: gate.Spec{Turn: turn, Argv: append(argv, "-"), Env: d.AgentEnv(turn, envHome+"="+d.Home)}}, nil
-}
-
-// FindSession returns the session of an old run; see [agent.Adapter].
-func (d *Agent) FindSession(runDir string) (session string, kept bool) {
-	return agent.FindSession(runDir, codex.NewDecoder)
 }
 
 // ResumeCommand returns "": nobody talks to the demo agent by hand.

@@ -89,7 +89,7 @@ func TestDemoKeepsFailedTurn(t *testing.T) {
 		if failed.Class != state.ClassRateLimited || !failed.Kept || failed.Session != session {
 			t.Fatalf("%+v", failed)
 		}
-		if found, kept := b.agent.FindSession(turn.RunDir); found != session || !kept {
+		if found, kept := agent.FindSession(turn.RunDir, Kind.Decoder); found != session || !kept {
 			t.Errorf("found %q, kept %v", found, kept)
 		}
 		again := b.Turn(c.again)
@@ -150,7 +150,7 @@ func TestDemoSuccess(t *testing.T) {
 	if session != out.Session || text != out.Result || bytes != fi.Size() {
 		t.Errorf("events say %q %q %d of %d", session, text, bytes, fi.Size())
 	}
-	if got, _ := b.agent.FindSession(turn.RunDir); got != out.Session {
+	if got, _ := agent.FindSession(turn.RunDir, Kind.Decoder); got != out.Session {
 		t.Errorf("FindSession gives %q", got)
 	}
 	gatetest.WantGone(t, turn)

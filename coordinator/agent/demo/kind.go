@@ -2,10 +2,13 @@
 // ([Agent]) and the program that it runs ([Main]). It speaks codex's events.
 package demo
 
-import "stint/coordinator/agent"
+import (
+	"stint/coordinator/agent"
+	"stint/coordinator/agent/codex"
+)
 
 // Kind is how the demo agent is registered.
 var Kind = agent.Kind{
-	Name: "demo",
-	New:  func(c agent.Config) agent.Adapter { return &Agent{Runner: c.Runner, Home: c.Dir} },
+	Name: "demo", Decoder: codex.NewDecoder,
+	New: func(c agent.Config) agent.Adapter { return &Agent{Runner: c.Runner, Home: c.Dir} },
 }

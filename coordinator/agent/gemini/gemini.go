@@ -17,7 +17,7 @@ var versions = agent.Versions{
 	Install: "npm install -g @google/gemini-cli",
 }
 
-// A Agent runs gemini without its user interface. Its fields are set before the
+// An Agent runs gemini without its user interface. Its fields are set before the
 // first Run; then it may be used by several goroutines at once.
 type Agent struct {
 	agent.Runner
@@ -26,10 +26,7 @@ type Agent struct {
 	ApprovalMode string // the default is auto_edit; "inherit" leaves it to gemini's settings
 }
 
-var (
-	_ task.Agent         = (*Agent)(nil)
-	_ task.PromptEscaper = (*Agent)(nil)
-)
+var _ task.PromptEscaper = (*Agent)(nil)
 
 // Run carries out one turn; see task.Agent.
 func (g *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
@@ -76,11 +73,6 @@ func (g *Agent) EscapePrompt(prompt string) string {
 }
 
 const escapeNote = "In this text a backslash before an at sign is not part of the text.\n\n"
-
-// FindSession returns the session of an old run; see [agent.Adapter].
-func (g *Agent) FindSession(runDir string) (session string, kept bool) {
-	return agent.FindSession(runDir, NewDecoder)
-}
 
 // ResumeCommand is what a person types to go on with a session of gemini, which
 // finds it from its own workspace alone.

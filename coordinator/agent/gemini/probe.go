@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -15,8 +16,11 @@ import (
 // and more; ctx bounds it.
 func (g *Agent) Probe(ctx context.Context) agent.Probe { return g.questions().Probe(ctx) }
 
-func (g *Agent) questions() agent.Questions {
-	return agent.Questions{Find: g.find, Version: g.version, Login: g.login, Tested: versions}
+func (g *Agent) questions() *agent.Questions {
+	return &agent.Questions{
+		Find: g.find, Version: g.version, Login: g.login, LogIn: g.LoginCommand(), Tested: versions,
+		Home: g.home(), NoHome: agent.Problem{Text: "gemini cannot write its home, and then hangs without a word", Fatal: true},
+	}
 }
 
 // version reads the package that the program is from, or asks the program.
@@ -34,7 +38,7 @@ func (g *Agent) version(ctx context.Context, path string) (string, error) {
 func (g *Agent) login(context.Context, string) (ok bool, detail, fix string) {
 	method, err := g.method()
 	if err != nil {
-		return false, err.Error(), ""
+		return false, err.Error(), "correct " + agent.Quote(g.settingsPath())
 	}
 	switch method {
 	case "gemini-api-key":
@@ -53,7 +57,7 @@ func (g *Agent) login(context.Context, string) (ok bool, detail, fix string) {
 		return false, "GOOGLE_GEMINI_BASE_URL is set and no method of login is chosen: gemini ends with \"Invalid auth method selected\"",
 			"set security.auth.selectedType to \"gemini-api-key\" in " + agent.Quote(g.settingsPath())
 	case "":
-		return false, "no API key and no login", g.LoginCommand()
+		return false, "no API key and no login", ""
 	}
 	return true, "logged in by " + method, ""
 }
@@ -111,11 +115,7 @@ func (g *Agent) method() (string, error) {
 
 // home is where gemini keeps its settings and sessions.
 func (g *Agent) home() string {
-	home := agent.LookupEnv(g.Env, "GEMINI_CLI_HOME")
-	if home == "" {
-		home = agent.LookupEnv(g.Env, "HOME")
-	}
-	return filepath.Join(home, ".gemini")
+	return filepath.Join(cmp.Or(agent.LookupEnv(g.Env, "GEMINI_CLI_HOME"), agent.LookupEnv(g.Env, "HOME")), ".gemini")
 }
 
 func (g *Agent) settingsPath() string { return filepath.Join(g.home(), "settings.json") }
@@ -135,17 +135,11 @@ func at(settings map[string]any, path ...string) any {
 	return v
 }
 
-// Examine looks closer than Probe; see [Codex.Examine].
+// Examine looks closer than Probe; see [agent.Adapter].
 func (g *Agent) Examine(ctx context.Context) []agent.Problem {
 	path, found := g.questions().Examine(ctx)
 	if path == "" {
 		return found
-	}
-	if err := agent.Writable(g.home()); err != nil {
-		found = append(found, agent.Problem{
-			Text: fmt.Sprintf("gemini cannot write its home, and then hangs without a word: %v", err),
-			Fix:  "chmod u+rwx " + agent.Quote(g.home()), Fatal: true,
-		})
 	}
 	return append(found, g.settingsProblems()...)
 }
