@@ -197,9 +197,16 @@ func LazyRegexp(expr string) Pattern {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// duration returns one amount of a wait, such as 1.5 and "s" or "an" and "hour"; 0 if the
-// unit is not known. It is bounded by
-// a year, so that no sum can overflow.
+// After returns the time that comes a wait after now; the zero time if there is none.
+func After(now time.Time, wait time.Duration) time.Time {
+	if wait <= 0 {
+		return time.Time{}
+	}
+	return now.Add(wait)
+}
+
+// WaitTime returns one amount of a wait, such as 1.5 and "s" or "an" and "hour"; 0 if the
+// unit is not known. It is bounded by a year, so that no sum can overflow.
 func WaitTime(n, unit string) time.Duration {
 	f, err := strconv.ParseFloat(n, 64)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // A Problem is one finding about an agent, with the command that fixes it.
@@ -94,4 +95,29 @@ func writable(dir string) error {
 		return err
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// RootOwned reports whether nobody but root can change what lies in a directory, or will lie
+// there once it is made.
+func RootOwned(dir string) bool {
+	exists := func() bool { _, err := os.Lstat(dir); return !errors.Is(err, fs.ErrNotExist) }
+	for !exists() && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	if real, err := filepath.EvalSymlinks(dir); err != nil || real != filepath.Clean(dir) {
+		return false
+	}
+	for {
+		fi, err := os.Stat(dir)
+		if err != nil {
+			return false
+		}
+		if st, ok := fi.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 || fi.Mode().Perm()&0o022 != 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+		dir = filepath.Dir(dir)
+	}
 }

@@ -266,7 +266,7 @@ func Home(t *testing.T) string {
 // RootDir makes a directory that only root can change, as all above it.
 func RootDir(t *testing.T) string {
 	t.Helper()
-	if dir := Home(t); rootOwned(dir) {
+	if dir := Home(t); agent.RootOwned(dir) {
 		return dir
 	}
 	home, err := os.UserHomeDir()
@@ -274,23 +274,8 @@ func RootDir(t *testing.T) string {
 	dir, err := os.MkdirTemp(home, "stint-test-")
 	gatetest.Must(t, err)
 	t.Cleanup(func() { gatetest.Must(t, os.RemoveAll(dir)) })
-	if !rootOwned(dir) {
+	if !agent.RootOwned(dir) {
 		gatetest.Missing(t, dir+" can be changed by others than root")
 	}
 	return dir
-}
-
-func rootOwned(dir string) bool {
-	for ; ; dir = filepath.Dir(dir) {
-		fi, err := os.Stat(dir)
-		if err != nil {
-			return false
-		}
-		if st, ok := fi.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 || fi.Mode().Perm()&0o022 != 0 {
-			return false
-		}
-		if dir == filepath.Dir(dir) {
-			return true
-		}
-	}
 }

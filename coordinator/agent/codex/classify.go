@@ -108,10 +108,7 @@ func retryAt(msg string, now time.Time) time.Time {
 	for _, a := range amount().FindAllStringSubmatch(m[1], -1) {
 		wait += agent.WaitTime(a[1], a[2])
 	}
-	if wait <= 0 {
-		return time.Time{}
-	}
-	return now.Add(wait)
+	return agent.After(now, wait)
 }
 
 func clockTime(m []string, now time.Time) time.Time {

@@ -23,18 +23,19 @@ const (
 // it as an exit code holds: 429 is 173.
 func failureVerdict(msg string, exit int, now time.Time) agent.Verdict {
 	v := agent.Verdict{Class: state.ClassExit, Msg: msg}
+	code, badKey := apiError(msg)
 	switch {
-	case badKey(msg):
+	case badKey:
 		v.Class = state.ClassAuth // with the status 400
-	case apiCode(msg) == 400 && strings.Contains(msg, "exceeds the maximum number of tokens allowed"):
+	case code == 400 && strings.Contains(msg, "exceeds the maximum number of tokens allowed"):
 		v.Class = state.ClassContextFull
 	case exit > 128:
 		v.Class = agent.StatusClass(exit + 256)
 	case exit == noAuth:
 		v.Class = state.ClassAuth
-	case apiCode(msg) != 0: // it was ended before it could exit
-		v.Class = agent.StatusClass(apiCode(msg))
-	case cutOff(msg):
+	case code != 0: // it was ended before it could exit
+		v.Class = agent.StatusClass(code)
+	case cutOff().MatchString(msg):
 		v.Class = state.ClassNetwork
 	}
 	if v.Class == state.ClassRateLimited {
@@ -58,54 +59,27 @@ func unfinishedVerdict(v agent.Verdict) agent.Verdict {
 	return v
 }
 
-// apiError returns the API's own error, which gemini quotes where it does not
-// know better: [API Error: {"error":{"code":401,...}}].
-func apiError(msg string) (code int, reasons []string) {
+// apiError returns the status of the API's own error, which gemini quotes where it does not
+// know better, and whether the API key is not valid: [API Error: {"error":{"code":401,...}}].
+func apiError(msg string) (code int, badKey bool) {
 	body, ok := strings.CutPrefix(msg, "[API Error: ")
-	if !ok || !strings.HasPrefix(body, "{") {
-		return 0, nil
-	}
 	var e struct {
 		Error struct {
 			Code    int
 			Details []struct{ Reason string }
 		}
 	}
-	if json.NewDecoder(strings.NewReader(body)).Decode(&e) != nil {
-		return 0, nil
+	if !ok || !strings.HasPrefix(body, "{") || json.NewDecoder(strings.NewReader(body)).Decode(&e) != nil {
+		return 0, false
 	}
 	for _, d := range e.Error.Details {
-		reasons = append(reasons, d.Reason)
+		badKey = badKey || d.Reason == "API_KEY_INVALID"
 	}
-	return e.Error.Code, reasons
+	return e.Error.Code, badKey
 }
 
-func apiCode(msg string) int {
-	code, _ := apiError(msg)
-	return code
-}
-
-func badKey(msg string) bool {
-	_, reasons := apiError(msg)
-	for _, r := range reasons {
-		if r == "API_KEY_INVALID" {
-			return true
-		}
-	}
-	return false
-}
-
-// cutOff reports whether gemini says that it lost the connection or never
-// had one.
-func cutOff(msg string) bool {
-	text, ok := strings.CutPrefix(msg, "[API Error: ")
-	for _, p := range []string{"terminated", "fetch failed", "exception TypeError: fetch failed"} {
-		if ok && strings.HasPrefix(text, p) {
-			return true
-		}
-	}
-	return false
-}
+// cutOff is how gemini says that it lost the connection or never had one.
+var cutOff = agent.LazyRegexp(`^\[API Error: (?:terminated|(?:exception TypeError: )?fetch failed)`)
 
 var waitText = agent.LazyRegexp(`(?:Suggested retry after|Please retry in) ([0-9.]+)(ms|s)\b`)
 
@@ -116,11 +90,7 @@ func retryAt(msg string, now time.Time) time.Time {
 	if m == nil {
 		return time.Time{}
 	}
-	wait := agent.WaitTime(m[1], m[2])
-	if wait <= 0 {
-		return time.Time{}
-	}
-	return now.Add(wait)
+	return agent.After(now, agent.WaitTime(m[1], m[2]))
 }
 
 var retryLine = agent.LazyRegexp(`^Attempt \d+ failed(?: with (?:status )?(\d{3})\b)?`)

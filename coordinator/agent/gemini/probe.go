@@ -168,7 +168,7 @@ func (g *Agent) settingsProblems() (found []agent.Problem) {
 			Fix:  `set "general": {"sessionRetention": {"enabled": false}} in ` + g.settingsPath(),
 		})
 	}
-	if set("general", "maxAttempts") == nil && !rootOwned(filepath.Dir(g.home())) {
+	if set("general", "maxAttempts") == nil && !agent.RootOwned(filepath.Dir(g.home())) {
 		found = append(found, agent.Problem{
 			Text: "gemini tries for minutes before it tells of a limit or an error, and takes stint's defaults only from root",
 			Fix:  `set "general": {"maxAttempts": 3} in ` + g.settingsPath(),

@@ -1,7 +1,6 @@
 package gemini
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"syscall"
 
 	"stint/coordinator/agent"
 	"stint/ledger/durable"
@@ -92,7 +90,7 @@ func (g *Agent) writeDefaults(dir string) error {
 // then those stay in force, and Examine tells of it.
 func (g *Agent) defaults(dir string) map[string]any {
 	settings, err := readSettings(g.defaultsPath())
-	if err != nil || !rootOwned(dir) {
+	if err != nil || !agent.RootOwned(dir) {
 		return nil
 	}
 	general, ok := settings["general"].(map[string]any)
@@ -124,37 +122,6 @@ func (g *Agent) defaultsPath() string {
 	return filepath.Join(dir, "system-defaults.json")
 }
 
-// rootOwned reports whether nobody but root can change what lies in a directory, or
-// will lie there once we have made it. From elsewhere gemini takes no defaults.
-func rootOwned(dir string) bool {
-	for errors.Is(exists(dir), fs.ErrNotExist) && dir != filepath.Dir(dir) {
-		dir = filepath.Dir(dir)
-	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil || real != filepath.Clean(dir) {
-		return false
-	}
-	for {
-		fi, err := os.Stat(dir)
-		if err != nil {
-			return false
-		}
-		st, ok := fi.Sys().(*syscall.Stat_t)
-		if !ok || st.Uid != 0 || fi.Mode().Perm()&0o022 != 0 {
-			return false
-		}
-		if dir == filepath.Dir(dir) {
-			return true
-		}
-		dir = filepath.Dir(dir)
-	}
-}
-
-func exists(path string) error {
-	_, err := os.Lstat(path)
-	return err
-}
-
 // readSettings reads a settings file of gemini: JSON with comments. One that is
 // not there is empty.
 func readSettings(path string) (map[string]any, error) {
@@ -166,7 +133,7 @@ func readSettings(path string) (map[string]any, error) {
 		return nil, err
 	}
 	var settings map[string]any
-	if err = json.Unmarshal(blankComments(data), &settings); err == nil && settings == nil {
+	if err = json.Unmarshal(withoutComments(data), &settings); err == nil && settings == nil {
 		err = errors.New("null is no object")
 	}
 	if err != nil {
@@ -175,44 +142,15 @@ func readSettings(path string) (map[string]any, error) {
 	return settings, nil
 }
 
-// blankComments writes blanks over the comments of a JSON text.
-func blankComments(data []byte) []byte {
-	out := bytes.Clone(data)
-	for i := 0; i < len(out); i++ {
-		if out[i] == '"' {
-			i = stringEnd(out, i)
-			continue
-		}
-		n := 0
-		switch rest := data[i:]; {
-		case bytes.HasPrefix(rest, []byte("//")):
-			n = endOf(rest, "\n")
-		case bytes.HasPrefix(rest, []byte("/*")):
-			n = 2 + endOf(rest[2:], "*/")
-		}
-		for j := range n {
-			out[i+j] = ' '
-		}
-		i += max(n-1, 0)
-	}
-	return out
-}
+// jsonc has what a JSON text with comments may have beside JSON, and strings, in which is none.
+var jsonc = agent.LazyRegexp(`"(?:[^"\\]|\\.)*"|//[^\n]*|(?s:/\*.*?(?:\*/|\z))`)
 
-// endOf returns the index behind the first occurrence of a mark, or the end.
-func endOf(data []byte, mark string) int {
-	if n := bytes.Index(data, []byte(mark)); n >= 0 {
-		return n + len(mark)
-	}
-	return len(data)
-}
-
-// stringEnd returns the index of the quote that ends the string that begins at i,
-// or of the last byte.
-func stringEnd(data []byte, i int) int {
-	for i++; i < len(data) && data[i] != '"'; i++ {
-		if data[i] == '\\' {
-			i++
+// withoutComments returns a JSON text with a blank in place of each comment.
+func withoutComments(data []byte) []byte {
+	return jsonc().ReplaceAllFunc(data, func(part []byte) []byte {
+		if part[0] == '"' {
+			return part
 		}
-	}
-	return min(i, len(data)-1)
+		return []byte(" ")
+	})
 }
