@@ -21,7 +21,7 @@ type Problem struct {
 
 // Versions says with which versions of a CLI stint was tested.
 type Versions struct {
-	Oldest, Newest []int
+	Oldest, Newest string
 	Breaks         string // what may break with an older one
 	Install        string // the command for the newest
 }
@@ -37,17 +37,23 @@ func versionOf(said string) (version []int, ok bool) {
 	return nil, false
 }
 
-// IsOlder reports whether what a program says of its version is one before the oldest
-// tested. A version that cannot be read is not.
-func (k Versions) IsOlder(said string) bool {
-	version, ok := versionOf(said)
-	return ok && slices.Compare(version, k.Oldest) < 0
+// compareVersions compares what two programs say of their versions; those that cannot be read
+// are equal to any.
+func compareVersions(said, other string) int {
+	a, ok1 := versionOf(said)
+	b, ok2 := versionOf(other)
+	if !ok1 || !ok2 {
+		return 0
+	}
+	return slices.Compare(a, b)
 }
 
-// dotted writes a version.
-func dotted(version []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(version), " ", "."), "[]")
-}
+// IsOlder reports whether what a program says of its version is one before the oldest
+// tested. A version that cannot be read is not.
+func (k Versions) IsOlder(said string) bool { return compareVersions(said, k.Oldest) < 0 }
+
+// IsNewer reports the same of one after the newest tested.
+func (k Versions) IsNewer(said string) bool { return compareVersions(said, k.Newest) > 0 }
 
 // Examine looks at the program of a CLI, its version, and its home. Without a path there is
 // nothing more to be looked at.
@@ -60,11 +66,11 @@ func (q *Questions) Examine(ctx context.Context) (path string, found []Problem) 
 	if err != nil {
 		return "", []Problem{{Text: err.Error(), Fix: q.Tested.Install, Fatal: true}}
 	}
-	switch version, ok := versionOf(v); {
+	switch {
 	case q.Tested.IsOlder(v):
-		found = []Problem{{Text: fmt.Sprintf("version %s is older than %s: %s", v, dotted(q.Tested.Oldest), q.Tested.Breaks), Fix: q.Tested.Install}}
-	case ok && slices.Compare(version, q.Tested.Newest) > 0:
-		found = []Problem{{Text: fmt.Sprintf("version %s is newer than %s, the newest that stint was tested with: its options and events may differ", v, dotted(q.Tested.Newest))}}
+		found = []Problem{{Text: fmt.Sprintf("version %s is older than %s: %s", v, q.Tested.Oldest, q.Tested.Breaks), Fix: q.Tested.Install}}
+	case q.Tested.IsNewer(v):
+		found = []Problem{{Text: fmt.Sprintf("version %s is newer than %s, the newest that stint was tested with: its options and events may differ", v, q.Tested.Newest)}}
 	}
 	if err := writable(q.Home); err != nil {
 		return "", append(found, Problem{

@@ -19,7 +19,7 @@ import (
 )
 
 var versions = agent.Versions{
-	Oldest: []int{2, 1, 299}, Newest: []int{2, 1, 330},
+	Oldest: "2.1.299", Newest: "2.1.330",
 	Breaks:  "it cannot be told that a prompt is only text, so stint turns off all its attachments, the lists of skills and deferred tools too",
 	Install: "npm install -g @anthropic-ai/claude-code",
 }

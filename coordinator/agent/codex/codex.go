@@ -13,7 +13,7 @@ import (
 )
 
 var versions = agent.Versions{
-	Oldest: []int{0, 160, 0}, Newest: []int{0, 169, 0},
+	Oldest: "0.160.0", Newest: "0.169.0",
 	Breaks:  "options and events may differ: the sandbox, approvals and resumed sessions",
 	Install: "npm install -g @openai/codex",
 }

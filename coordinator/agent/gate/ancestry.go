@@ -3,64 +3,50 @@ package gate
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 
 	"stint/coordinator/task"
 )
 
-// liveGates are the gates that this process has started and not reaped, by pid. A
-// gate keeps all that its agent starts below itself, so a process's ancestors tell
-// which run it is part of, whatever its environment says.
-var liveGates = struct {
-	mu   sync.Mutex
-	runs map[int]string
-}{runs: map[int]string{}}
-
-func noteGate(pid int, run string) {
-	liveGates.mu.Lock()
-	defer liveGates.mu.Unlock()
-	liveGates.runs[pid] = run
-}
-
-// forgetGate is called before a gate is reaped: its pid is not another's before.
-func forgetGate(pid int) {
-	liveGates.mu.Lock()
-	defer liveGates.mu.Unlock()
-	delete(liveGates.runs, pid)
-}
+// liveGates are the runs of the gates that this process has started and not reaped, by pid:
+// one is forgotten before it is reaped, because its pid is not another's before. A gate keeps
+// all that its agent starts below itself, so a process's ancestors show which run it is part
+// of, whatever its environment says.
+var liveGates sync.Map
 
 // gateRuns returns the runs of the gates that live now, by pid.
 func gateRuns() map[int]string {
-	liveGates.mu.Lock()
-	defer liveGates.mu.Unlock()
-	return maps.Clone(liveGates.runs)
+	runs := map[int]string{}
+	liveGates.Range(func(pid, run any) bool {
+		runs[pid.(int)] = run.(string)
+		return true
+	})
+	return runs
 }
 
-// RunOf notes which process has pid now, and gives a function that looks for the run of
+// RunOf notes which process has pid now, and returns a function that looks for the run of
 // this master that it is part of, or "". Where that process has ended, whoever has its pid
 // by then, or cannot be seen, as one of root's with hidepid, the error says that nobody can
 // tell.
-func RunOf(pid int) func() (run string, err error) { return noted(pid, readProc) }
+func RunOf(pid int) func() (run string, err error) { return runOf(pid, readProc) }
 
-func noted(pid int, read func(pid int) (proc, error)) func() (run string, err error) {
-	p, err := read(pid)
-	if err != nil { // not read again later: pid may be another's by then
-		return func() (string, error) { return "", fmt.Errorf("process %d: %w", pid, err) }
-	}
-	return func() (string, error) { return runOf(pid, p.start, read) }
-}
-
-func runOf(pid int, start string, read func(pid int) (proc, error)) (run string, err error) {
-	for range 10 { // again if an ancestor ends meanwhile, and its children get another one
-		if run, err = runAbove(pid, start, read); !errors.Is(err, errGone) {
-			break
+func runOf(pid int, read func(pid int) (proc, error)) func() (run string, err error) {
+	p, unseen := read(pid) // once: pid may be another's later
+	return func() (run string, err error) {
+		err = unseen
+		for range 10 { // again if an ancestor ends meanwhile, and its children get another one
+			if unseen != nil {
+				break
+			}
+			if run, err = runAbove(pid, p.start, read); !errors.Is(err, errGone) {
+				break
+			}
 		}
+		if err != nil {
+			return "", fmt.Errorf("process %d: %w", pid, err)
+		}
+		return run, nil
 	}
-	if err != nil {
-		return "", fmt.Errorf("process %d: %w", pid, err)
-	}
-	return run, nil
 }
 
 // runAbove looks at the process that began at start, and its ancestors. One that is there

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,14 +73,14 @@ func TestRunOfWhatIsSeen(t *testing.T) {
 		{name: "the same, and the kernel says no", parents: map[int]int{50: 45, 45: 30}, hidden: syscall.EACCES},
 		{name: "it has ended", parents: map[int]int{45: 40}, hidden: errGone, err: errGone},
 		{name: "an ancestor ends", parents: map[int]int{50: 45, 51: 40, 40: 30}, hidden: errGone, change: func(_ int, parents map[int]int) { parents[50] = 51 }, want: "r-1"},
-		{name: "its gate ends", parents: below, change: func(int, map[int]int) { forgetGate(40) }, want: "r-1"},
+		{name: "its gate ends", parents: below, change: func(int, map[int]int) { liveGates.Delete(40) }, want: "r-1"},
 		{name: "no files for the first look", parents: below, fails: [2]int{first, first}, err: syscall.EMFILE},
 		{name: "no files for the second", parents: below, fails: [2]int{2, 2}, err: syscall.EMFILE},
 		{name: "no files for an ancestor", parents: below, fails: [2]int{3, always}, err: syscall.EMFILE},
 	} {
-		noteGate(40, "r-1")
+		liveGates.Store(40, "r-1")
 		looks := 0
-		find := noted(50, func(pid int) (proc, error) {
+		find := runOf(50, func(pid int) (proc, error) {
 			if looks++; looks >= max(1, c.fails[0]) && looks <= c.fails[1] {
 				return proc{}, syscall.EMFILE
 			}
@@ -96,7 +95,7 @@ func TestRunOfWhatIsSeen(t *testing.T) {
 		if run, err := find(); run != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: %q, %v", c.name, run, err)
 		}
-		forgetGate(40)
+		liveGates.Delete(40)
 	}
 }
 
@@ -108,8 +107,15 @@ func TestRunOfAnother(t *testing.T) {
 		{pid: 50, ppid: 30, start: "101"},
 		{pid: 50, ppid: 1, start: "100", dead: true},
 	} {
-		if run, err := runOf(50, "100", func(int) (proc, error) { return now, nil }); run != "" || (err == nil) != (i == 0) {
-			t.Errorf("%s: %q, %v", strconv.Itoa(i), run, err)
+		looks := 0
+		find := runOf(50, func(int) (proc, error) {
+			if looks++; looks == 1 {
+				return proc{pid: 50, start: "100"}, nil
+			}
+			return now, nil
+		})
+		if run, err := find(); run != "" || (err == nil) != (i == 0) {
+			t.Errorf("%d: %q, %v", i, run, err)
 		}
 	}
 }

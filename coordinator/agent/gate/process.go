@@ -145,7 +145,7 @@ func (v *Supervisor) startGate(s Spec, lock, stderr *os.File) (*gateProc, error)
 		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close(), statusR.Close()))
 	}
 	h := &gateProc{cmd: cmd, control: controlW, lock: lock, reports: make(chan report, 4), reader: make(chan struct{})}
-	noteGate(cmd.Process.Pid, s.Turn.RunID)
+	liveGates.Store(cmd.Process.Pid, s.Turn.RunID)
 	go h.read(statusR)
 	return h, nil
 }
@@ -223,7 +223,7 @@ func (h *gateProc) release() {
 // wait reaps the gate, whose reports have ended.
 func (h *gateProc) wait() {
 	<-h.reader
-	forgetGate(h.cmd.Process.Pid)
+	liveGates.Delete(h.cmd.Process.Pid)
 	_ = h.cmd.Wait() // how the gate ended does not matter: its last report does
 }
 

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -33,13 +34,7 @@ func (r Resources) limits() []limit {
 		{"Files", syscall.RLIMIT_NOFILE, r.Files, r.Files},
 		{"FileSize", syscall.RLIMIT_FSIZE, r.FileSize, r.FileSize},
 	}
-	kept := all[:0]
-	for _, l := range all {
-		if l.cur > 0 {
-			kept = append(kept, l)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(all, func(l limit) bool { return l.cur == 0 })
 }
 
 // start starts a process that is born with the limits. The gate keeps them

@@ -12,7 +12,7 @@ import (
 )
 
 var versions = agent.Versions{
-	Oldest: []int{0, 50, 0}, Newest: []int{0, 61, 0},
+	Oldest: "0.50.0", Newest: "0.61.0",
 	Breaks:  "its events, --skip-trust and resuming by session id may be missing",
 	Install: "npm install -g @google/gemini-cli",
 }
