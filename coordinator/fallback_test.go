@@ -21,9 +21,7 @@ func fallbackWorld(t *testing.T) (w *world, ran func(task string) []string) {
 	return w, func(task string) (list []string) {
 		synctest.Wait()
 		raw, err := w.c.Raw(context.Background(), task)
-		if err != nil {
-			t.Error(err)
-		}
+		check(t, err)
 		for line := range strings.Lines(string(raw)) {
 			if agent, ok := strings.CutPrefix(strings.TrimSpace(line), "- agent: "); ok {
 				list = append(list, agent)
@@ -54,11 +52,8 @@ func TestFallback(t *testing.T) {
 		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Agent: "codex", SessionKey: "web"})
 		got := w.ended(taskID(1))
 		w.expect(got, state.Done, "")
-		if agents := ran(taskID(1)); !slices.Equal(agents, []string{"codex", "claude"}) {
-			t.Errorf("it went to %q", agents)
-		}
-		if got.Account != "claude" || got.Model != "opus" || got.SessionID == before.SessionID || !slices.Equal(got.Fallback, []string{"gemini", "demo"}) {
-			t.Errorf("%+v", got)
+		if got.Account != "claude" || got.Model != "opus" || got.SessionID == before.SessionID || !slices.Equal(got.Fallback, []string{"gemini", "demo"}) || strings.Join(ran(taskID(1)), " ") != "codex claude" {
+			t.Errorf("it went to %q: %+v", ran(taskID(1)), got)
 		}
 		if !strings.HasPrefix(got.Note, "codex is rate-limited until ") || !strings.HasSuffix(got.Note, "; claude carries it out in a new session") {
 			t.Errorf("the note is %q", got.Note)
@@ -91,48 +86,46 @@ func TestFallbackInTurn(t *testing.T) {
 		{"tried with its own", true, []string{"codex", "codex", "codex"}, []string{"claude", "claude", "codex"}},
 		{"tried with one of ours", false, []string{"claude", "codex", "codex"}, []string{"claude", "codex", "codex"}},
 	} {
-		bubble(t, tc.name, func(t *testing.T) { fallBackInTurn(t, tc.ownTask, tc.tried, tc.later) })
-	}
-}
-
-func fallBackInTurn(t *testing.T, ownTask bool, tried, later []string) {
-	w, ran := fallbackWorld(t)
-	w.cfg.MaxWorkers = 2
-	long := step{10 * time.Minute, task.Outcome{Result: "ok"}}
-	w.script(map[string][]step{
-		taskID(0): {{time.Second, limitedUntil(time.Hour)}},
-		taskID(1): {{time.Second, task.Outcome{Class: state.ClassAuth}}},
-		taskID(2): {{time.Second, limitedUntil(30 * time.Minute)}},
-		taskID(3): {long}, taskID(4): {long}, taskID(5): {long},
-	})
-	w.openUnwatched()
-	for i, agent := range []string{"codex", "gemini", "claude"} {
-		w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Agent: agent, Parallel: true})
-		time.Sleep(2 * time.Second)
-	}
-	for i := 3; i < 6; i++ {
-		w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Agent: "codex", Parallel: true, Fallback: []string{"gemini", "claude"}})
-	}
-	if !ownTask {
-		w.cancel(taskID(2))
-	}
-	agents := func(want []string) {
-		t.Helper()
-		for i, agent := range want {
-			if got := ran(taskID(i + 3)); got[len(got)-1] != agent {
-				t.Errorf("%s is at %s, want %s", taskID(i+3), got[len(got)-1], agent)
+		bubble(t, tc.name, func(t *testing.T) {
+			w, ran := fallbackWorld(t)
+			w.cfg.MaxWorkers = 2
+			long := step{10 * time.Minute, task.Outcome{Result: "ok"}}
+			w.script(map[string][]step{
+				taskID(0): {{time.Second, limitedUntil(time.Hour)}},
+				taskID(1): {{time.Second, task.Outcome{Class: state.ClassAuth}}},
+				taskID(2): {{time.Second, limitedUntil(30 * time.Minute)}},
+				taskID(3): {long}, taskID(4): {long}, taskID(5): {long},
+			})
+			w.openUnwatched()
+			for i, agent := range []string{"codex", "gemini", "claude"} {
+				w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Agent: agent, Parallel: true})
+				time.Sleep(2 * time.Second)
 			}
-		}
-	}
-	time.Sleep(30*time.Minute - 7*time.Second)
-	agents([]string{"codex", "codex", "codex"})
-	time.Sleep(1500 * time.Millisecond) // claude has cooled down
-	agents(tried)
-	time.Sleep(time.Second)
-	agents(later)
-	time.Sleep(12 * time.Minute)
-	agents([]string{"claude", "claude", "claude"})
-	for i := 3; i < 6; i++ {
-		w.expect(w.ended(taskID(i)), state.Done, "")
+			for i := 3; i < 6; i++ {
+				w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Agent: "codex", Parallel: true, Fallback: []string{"gemini", "claude"}})
+			}
+			if !tc.ownTask {
+				w.cancel(taskID(2))
+			}
+			agents := func(want []string) {
+				t.Helper()
+				for i, agent := range want {
+					if got := ran(taskID(i + 3)); got[len(got)-1] != agent {
+						t.Errorf("%s is at %s, want %s", taskID(i+3), got[len(got)-1], agent)
+					}
+				}
+			}
+			time.Sleep(30*time.Minute - 7*time.Second)
+			agents([]string{"codex", "codex", "codex"})
+			time.Sleep(1500 * time.Millisecond) // claude has cooled down
+			agents(tc.tried)
+			time.Sleep(time.Second)
+			agents(tc.later)
+			time.Sleep(12 * time.Minute)
+			agents([]string{"claude", "claude", "claude"})
+			for i := 3; i < 6; i++ {
+				w.expect(w.ended(taskID(i)), state.Done, "")
+			}
+		})
 	}
 }

@@ -455,15 +455,6 @@ func TestBadFilesByHand(t *testing.T) {
 	}
 }
 
-// seen waits for the end of a task that a person has just written.
-func (w *world) seen(id string) state.Task {
-	w.t.Helper()
-	if _, err := w.c.Reconcile(context.Background(), false); err != nil {
-		w.t.Fatal(err)
-	}
-	return w.wait(id)
-}
-
 // TestSilenceShows: why says for how long an agent has said nothing, before that
 // ends it, and LastOutput when it last did.
 func TestSilenceShows(t *testing.T) {
