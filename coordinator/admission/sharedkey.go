@@ -50,19 +50,13 @@ func (in *intake) checkShared(st *fold.State, tx *ledger.Tx) error {
 // again returns the tasks if all specs were accepted before; nil if not. It does not ask
 // the log: to read thousands back takes a while, in which nobody else could write.
 func (in *intake) again(ctx context.Context) ([]state.Task, error) {
-	var err error
-	if in.key != "" {
-		in.a.View(func(st *fold.State) { err = in.checkShared(st, &ledger.Tx{}) })
-	}
-	if err != nil {
-		return nil, err
-	}
 	tasks := make([]state.Task, len(in.list))
 	for i := range in.list {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		var old *state.Task
+		var err error
 		in.a.View(func(st *fold.State) { old, err = in.known(st, &in.list[i]) })
 		if err != nil {
 			return nil, in.at(i, err)
@@ -71,6 +65,14 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 			return nil, nil
 		}
 		tasks[i] = *old
+	}
+	if in.key == "" {
+		return tasks, nil
+	}
+	var err error
+	in.a.View(func(st *fold.State) { err = in.checkShared(st, &ledger.Tx{}) })
+	if err != nil { // another list may have got the key while this one was looked for
+		return nil, err
 	}
 	return tasks, nil
 }
