@@ -272,9 +272,8 @@ func TestPromise1AcknowledgedMeansKept(t *testing.T) {
 	w.close()
 	copied.open()
 	for id, p := range prompts {
-		got, err := copied.c.Task(context.Background(), id)
-		if err != nil || got.Prompt != p {
-			t.Errorf("%s came back as %.50q, %v", id, got.Prompt, err)
+		if got := copied.task(id); got.Prompt != p {
+			t.Errorf("%s came back as %.50q", id, got.Prompt)
 		}
 	}
 	if n := len(copied.c.List(state.Filter{})); n != len(prompts) {
@@ -286,20 +285,7 @@ func TestPromise1AcknowledgedMeansKept(t *testing.T) {
 // died runs again with its own number and the session that it had begun, and
 // only after the old run was proved dead.
 func TestPromise3AtLeastOnceAndCounted(t *testing.T) {
-	w := newWorld(t)
-	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
-		report(task.Event{Session: "thread-7"})
-		close(begun)
-		<-ctx.Done()
-		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
-	}
-	w.open()
-	id := w.submit(task.TaskSpec{Prompt: "long"}).ID
-	<-begun
-	next := newWorld(t)
-	next.copies(w)
-	w.close()
+	next, id := interruptedIn(t, "thread-7")
 	var proved []string
 	next.cfg.Recover = func(_ context.Context, dir, run string) error {
 		if len(next.agent.turns) > 0 {
@@ -310,29 +296,26 @@ func TestPromise3AtLeastOnceAndCounted(t *testing.T) {
 	}
 	next.open()
 	got := next.wait(id)
-	next.close()
 	next.expect(got, state.Done, "")
 	if got.Retries != 1 || got.Attempt != 1 || len(proved) != 1 {
 		t.Errorf("retries %d, attempt %d, proved %v", got.Retries, got.Attempt, proved)
 	}
 	turn := next.agent.turns[0]
-	if turn.Session != "thread-7" || turn.RunID == proved[0] {
-		t.Errorf("the second run: %+v", turn)
-	}
-	sent, _ := os.ReadFile(turn.Prompt)
-	if !strings.Contains(string(sent), "cut off") {
-		t.Error("the agent is not told that its run was interrupted")
+	if turn.Session != "thread-7" || turn.RunID == proved[0] || !strings.Contains(read(t, turn.Prompt), "cut off") {
+		t.Errorf("the second run, whose agent is told that the first was interrupted: %+v", turn)
 	}
 }
+
+// stillThere proves no run dead.
+func stillThere(context.Context, string, string) error { return errors.New("pid 42 is still there") }
 
 // TestPromise2OneAtATime: where the old run cannot be proved dead, the task is
 // held and shown, and not started.
 func TestPromise2OneAtATime(t *testing.T) {
 	next, id := interrupted(t)
-	next.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
+	next.cfg.Recover = stillThere
 	next.open()
-	other := next.submit(task.TaskSpec{Prompt: "another", SessionKey: "other"})
-	next.expect(next.wait(other.ID), state.Done, "")
+	next.done(task.TaskSpec{Prompt: "another", SessionKey: "other"})
 	got := next.task(id)
 	if why, _ := next.c.Why(id); got.Status != state.Queued || !got.Hold || !strings.Contains(got.Note, "pid 42") || !strings.Contains(why, "held") {
 		t.Errorf("%+v; why: %s", got, why)
@@ -358,7 +341,7 @@ func TestOrphanIsProvedDeadLater(t *testing.T) {
 	for _, byPerson := range []bool{false, true} {
 		w, id := interrupted(t)
 		w.cfg.MaxRetries = 0 // that it is dead would free its lane
-		w.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
+		w.cfg.Recover = stillThere
 		w.open()
 		w.until(id, (*state.Task).Orphaned)
 		w.close()
@@ -384,16 +367,16 @@ func TestOrphanIsProvedDeadLater(t *testing.T) {
 // the next one.
 func TestReleaseStands(t *testing.T) {
 	w, id := interrupted(t)
-	w.cfg.Recover = func(context.Context, string, string) error { return errors.New("pid 42 is still there") }
+	w.cfg.Recover = stillThere
 	w.open()
 	w.until(id, (*state.Task).Orphaned)
 	check(t, w.c.Pause(t.Context(), "", "client"))
 	w.close()
 	asked, fail := make(chan struct{}), make(chan struct{})
-	w.cfg.Recover = func(context.Context, string, string) error {
+	w.cfg.Recover = func(ctx context.Context, dir, run string) error {
 		close(asked)
 		<-fail
-		return errors.New("pid 42 is still there")
+		return stillThere(ctx, dir, run)
 	}
 	looked := make(chan struct{})
 	w.cfg.Log = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {

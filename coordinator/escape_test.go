@@ -2,8 +2,6 @@ package coordinator_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,23 +38,20 @@ func TestPromptIsEscaped(t *testing.T) {
 	if err != nil || !strings.HasPrefix(list[0].Prompt, "escaped\n") || !strings.HasSuffix(list[0].Prompt, `see \@a`) {
 		t.Errorf("preview: %+v, %v", list, err)
 	}
-	got := w.wait(w.submit(spec).ID)
-	w.expect(got, state.Done, "")
+	got := w.done(spec)
 	w.close()
 	if first, second := w.sent(0), w.sent(1); first != `see \@a` || second != prompt.GoOn {
 		t.Errorf("sent %q, then %q", first, second)
 	}
 	for i := range w.agent.turns {
-		text, err := os.ReadFile(w.agent.turns[i].Prompt)
-		if err != nil || !strings.HasPrefix(string(text), "escaped\n") {
-			t.Errorf("run %d: %q, %v", i, text, err)
+		if text := read(t, w.agent.turns[i].Prompt); !strings.HasPrefix(text, "escaped\n") {
+			t.Errorf("run %d: %q", i, text)
 		}
 	}
 	if len(w.agent.turns) != 3 {
 		t.Errorf("%d turns", len(w.agent.turns))
 	}
-	transcript, err := os.ReadFile(filepath.Join(w.dir, "sessions", got.SessionID+".jsonl"))
-	if err != nil || !strings.Contains(string(transcript), `"see @a"`) {
-		t.Errorf("transcript: %s, %v", transcript, err)
+	if transcript := read(t, w.dir, "sessions", got.SessionID+".jsonl"); !strings.Contains(transcript, `"see @a"`) {
+		t.Errorf("transcript: %s", transcript)
 	}
 }

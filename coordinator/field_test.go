@@ -66,11 +66,9 @@ func TestErrorsNameTheField(t *testing.T) {
 			t.Errorf("%+v: field %q, want %q: %v", tt.spec, got, tt.field, err)
 		}
 		_, err = w.submitAll([]task.TaskSpec{{Prompt: "p"}, tt.spec})
-		if got := fieldOf(err); got != "1."+tt.field {
-			t.Errorf("in a list: %+v: field %q: %v", tt.spec, got, err)
-		}
-		if _, err = w.submitAll([]task.TaskSpec{tt.spec}); fieldOf(err) != "0."+tt.field {
-			t.Errorf("alone in a list: %+v: field %q: %v", tt.spec, fieldOf(err), err)
+		_, alone := w.submitAll([]task.TaskSpec{tt.spec})
+		if fieldOf(err) != "1."+tt.field || fieldOf(alone) != "0."+tt.field {
+			t.Errorf("in a list: %+v: field %q and %q: %v", tt.spec, fieldOf(err), fieldOf(alone), err)
 		}
 	}
 }

@@ -82,17 +82,14 @@ func TestKeptPromptIsContinuedOnce(t *testing.T) {
 	w.agent.do = f.run(w)
 	w.open()
 	web := task.TaskSpec{Prompt: "first", SessionKey: "web"}
-	w.expect(w.wait(w.submit(web).ID), state.Done, "")
+	w.done(web)
 	web.Prompt = "do it"
-	id := w.submit(web).ID
-	got := w.wait(id)
-	w.expect(got, state.Done, "")
+	got := w.done(web)
 	if got.AgentSession != "n9" || got.PromptInHistory != "" || got.Note != "" || got.Usage != tokens(60, 6) || got.Attempt != 2 {
 		t.Errorf("session %s, kept in %q, note %q, used %+v, attempt %d", got.AgentSession, got.PromptInHistory, got.Note, got.Usage, got.Attempt)
 	}
 	web.Prompt = "and on"
-	next := w.wait(w.submit(web).ID)
-	if next.Usage != tokens(10, 1) {
+	if next := w.done(web); next.Usage != tokens(10, 1) {
 		t.Errorf("the next task has used %+v", next.Usage)
 	}
 	w.close()
@@ -140,7 +137,6 @@ func TestForkAndCrash(t *testing.T) {
 		}
 		next.open()
 		got := next.wait(id)
-		next.close()
 		want := map[bool]string{true: "n2", false: "n1"}[works]
 		if turn := next.agent.turns[0]; got.Result != want || !turn.Fork || next.sent(0) != prompt.GoOn {
 			t.Errorf("works %v: it went on with %s, by a fork %v, told %q", works, got.Result, turn.Fork, next.sent(0))

@@ -23,16 +23,12 @@ func TestPrettierLeavesTheLedgerAlone(t *testing.T) {
 	w.submit(task.TaskSpec{Prompt: "* mend __init__.py\n* and *more*"})
 	w.close()
 	path := filepath.Join(w.dir, "tasks.md")
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := read(t, path)
 	if said, err := exec.Command(prettier, "--write", path).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	after, err := os.ReadFile(path)
-	if err != nil || string(after) != string(before) {
-		t.Errorf("%v; tasks.md is now\n%s", err, after)
+	if after := read(t, path); after != before {
+		t.Errorf("tasks.md is now\n%s", after)
 	}
 }
 

@@ -17,9 +17,16 @@ import (
 // the task with that id runs.
 func interrupted(t *testing.T) (next *world, id string) {
 	t.Helper()
+	return interruptedIn(t, "")
+}
+
+// interruptedIn is interrupted in a session of the agent's.
+func interruptedIn(t *testing.T, session string) (next *world, id string) {
+	t.Helper()
 	w := newWorld(t)
 	begun := make(chan struct{})
-	w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
+	w.agent.do = func(ctx context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
+		report(task.Event{Session: session})
 		close(begun)
 		<-ctx.Done()
 		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
