@@ -2,7 +2,6 @@ package fold
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -10,42 +9,6 @@ import (
 	"stint/ledger"
 	"stint/state"
 )
-
-func doomed(j *journal) string { return strings.Join(taskIDs(j.state.Doomed()), " ") }
-
-func TestDoomed(t *testing.T) {
-	j := newJournal(t)
-	const q = "status=queued"
-	records(j, "a: "+q, "b: "+q+"; after=a", "c: "+q+"; after=b", "any: "+q+"; after=a; afterPolicy=any", "held: "+q+"; after=a; hold=true",
-		"late: "+q+"; after=nobody a", "draft: after=a", "z: "+q+"; after=c any")
-	expect := func(want string) {
-		t.Helper()
-		for range 2 { // asking changes nothing
-			if got := doomed(j); got != want {
-				t.Errorf("doomed: %q, want %q", got, want)
-			}
-		}
-	}
-	expect("")
-	records(j, "a: status=running", "a: status=failed; reason=exit")
-	expect("b late c z")
-	records(j, "a: status=queued") // retried
-	expect("")
-	records(j, "a: status=canceled")
-	expect("b late c z")
-	records(j, "held: hold=false", "b: status=failed", "late: after=nobody")
-	expect("c held z")
-	records(j, "draft: status=queued", "held: afterPolicy=any")
-	expect("c draft z")
-	records(j, "new: "+q+"; after=b", "a: status=queued", "a: status=done")
-	expect("c new z") // b has failed for good
-	records(j, "nobody: status=dead")
-	expect("c late new z")
-	if id, st, bad := j.state.EndedBadly(&state.Task{After: []string{"a", "nobody"}}); id != "nobody" || st != state.Dead || !bad {
-		t.Error(id, st, bad)
-	}
-	j.checkRefold()
-}
 
 // TestDoomedByTheRules compares Doomed with a plain telling of its rules.
 func TestDoomedByTheRules(t *testing.T) {

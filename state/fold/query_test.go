@@ -13,17 +13,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestList: a filter finds tasks whether they have ended or not, as Match does.
 func TestList(t *testing.T) {
 	j := newJournal(t)
 	records(j,
-		"a: status=queued; sessionKey=web; label=x; prompt=first",
-		"b: status=queued; sessionKey=api; label=x; prompt=second; agent=codex; color=blue",
-		"c: status=queued; sessionKey=web; label=y; prompt=third",
+		"a: status=queued; sessionKey=web; label=x; prompt=first; tenantId=ana; queue=nightly",
+		"b: status=queued; sessionKey=api; label=x; prompt=second; agent=codex; color=blue; tenantId=ana; queue=nightly",
+		"c: status=queued; sessionKey=web; label=y; prompt=third; agent=claude; tenantId=ana",
 		"d: prompt=fourth",
 		"b: status=canceled; result=long",
 		"a: note=moved nothing",
+		"c: tenantId=bob",
 	)
-	tests := []struct {
+	for _, tt := range []struct {
 		filter state.Filter
 		want   string
 	}{
@@ -37,11 +39,22 @@ func TestList(t *testing.T) {
 		{state.Filter{Label: "unheard"}, ""},
 		{state.Filter{Session: "unheard"}, ""},
 		{state.Filter{Status: []state.Status{state.Dead}}, ""},
-	}
-	for _, tt := range tests {
+		{state.Filter{TenantID: "ana"}, "b a"},
+		{state.Filter{TenantID: "bob"}, "c"},
+		{state.Filter{TenantID: "nightly"}, ""},
+		{state.Filter{Queue: "nightly"}, "b a"},
+		{state.Filter{Agent: "codex"}, "b"},
+		{state.Filter{Agent: "codex", TenantID: "ana", Queue: "nightly", Status: []state.Status{state.Canceled}}, "b"},
+		{state.Filter{Agent: "gemini"}, ""},
+	} {
 		list, err := j.state.List(tt.filter)
 		if got := strings.Join(taskIDs(list), " "); got != tt.want || err != nil {
 			t.Errorf("%+v: %q, %v; want %q", tt.filter, got, err, tt.want)
+		}
+		for _, task := range allTasks(j) {
+			if tt.filter.Limit == 0 && tt.filter.Match(&task) != strings.Contains(" "+tt.want+" ", " "+task.ID+" ") {
+				t.Errorf("%+v: Match(%s) is %v", tt.filter, task.ID, tt.filter.Match(&task))
+			}
 		}
 	}
 	list, err := j.state.List(state.Filter{})
@@ -50,9 +63,9 @@ func TestList(t *testing.T) {
 	}
 	want := []state.Task{
 		{ID: "d", Status: state.Draft, Title: "fourth"},
-		{ID: "c", Status: state.Queued, SessionKey: "web", Label: "y", Title: "third"},
-		{ID: "b", Status: state.Canceled, SessionKey: "api", Label: "x", Agent: "codex", Title: "second"},
-		{ID: "a", Status: state.Queued, SessionKey: "web", Label: "x", Note: "moved nothing", Title: "first"},
+		{ID: "c", Status: state.Queued, SessionKey: "web", Label: "y", Title: "third", Agent: "claude", TenantID: "bob"},
+		{ID: "b", Status: state.Canceled, SessionKey: "api", Label: "x", Agent: "codex", Title: "second", TenantID: "ana", Queue: "nightly"},
+		{ID: "a", Status: state.Queued, SessionKey: "web", Label: "x", Note: "moved nothing", Title: "first", TenantID: "ana", Queue: "nightly"},
 	}
 	if diff := cmp.Diff(want, list, ignoreSeq); diff != "" {
 		t.Error(diff)

@@ -3,9 +3,7 @@ package fold
 import (
 	"strings"
 	"testing"
-	"time"
 
-	"stint/ledger"
 	"stint/state"
 )
 
@@ -55,51 +53,6 @@ func TestNativeOwner(t *testing.T) {
 	}
 }
 
-// TestFilterByWords finds tasks by tenant, queue and agent, whether they have ended
-// or not, as Match does.
-func TestFilterByWords(t *testing.T) {
-	j := newJournal(t)
-	records(j,
-		"a: status=queued; tenantId=ana; queue=nightly; agent=codex; label=l",
-		"b: status=queued; tenantId=ana; queue=nightly; agent=claude",
-		"c: status=queued; tenantId=bob; queue=nightly; agent=codex",
-		"d: status=queued; tenantId=ana; agent=codex",
-		"a: status=done", "c: status=failed", "d: tenantId=bob",
-	)
-	tests := []struct {
-		filter state.Filter
-		want   string
-	}{
-		{state.Filter{TenantID: "ana"}, "b a"},
-		{state.Filter{TenantID: "bob"}, "d c"},
-		{state.Filter{Queue: "nightly"}, "c b a"},
-		{state.Filter{Agent: "codex"}, "d c a"},
-		{state.Filter{Agent: "codex", TenantID: "bob", Queue: "nightly"}, "c"},
-		{state.Filter{Agent: "codex", Label: "l"}, "a"},
-		{state.Filter{Agent: "gemini"}, ""},
-		{state.Filter{TenantID: "nightly"}, ""},
-		{state.Filter{Agent: "codex", Status: []state.Status{state.Failed}}, "c"},
-	}
-	for _, tt := range tests {
-		list, err := j.state.List(tt.filter)
-		if got := strings.Join(taskIDs(list), " "); got != tt.want || err != nil {
-			t.Errorf("%+v: %q, %v; want %q", tt.filter, got, err, tt.want)
-		}
-		for _, task := range allTasks(j) {
-			if tt.filter.Match(&task) != strings.Contains(" "+tt.want+" ", " "+task.ID+" ") {
-				t.Errorf("%+v: Match(%s) is %v", tt.filter, task.ID, tt.filter.Match(&task))
-			}
-		}
-	}
-	j.checkRefold()
-	if got := j.peek("c"); got.TenantID != "bob" || got.Queue != "nightly" || got.Agent != "codex" {
-		t.Errorf("of an ended task is known: %+v", got)
-	}
-	if got := ready(j, 1); got != "b" || !j.state.NextWake(noon.Add(time.Hour)).IsZero() {
-		t.Error(got)
-	}
-}
-
 func TestNearest(t *testing.T) {
 	known := []string{"codex", "claude", "gemini", "tool", "idempotencyKey"}
 	for word, want := range map[string]string{"codx": "codex", "cluade": "claude", "idempotncyKey": "idempotencyKey", "x": "", "ab": "", "gpt": "", "foo": "", "tol": "tool", "toll": "tool", strings.Repeat("c", 40): ""} {
@@ -119,15 +72,6 @@ func TestCopied(t *testing.T) {
 	for _, key := range []string{"outputFiles", "promptKept", "threadTokens", "runId", "result", "idempotencyKey", "order", "hold", "inputTokens"} {
 		if state.Copied(key) {
 			t.Errorf("%s is copied", key)
-		}
-	}
-}
-
-func TestCheckAfterPolicy(t *testing.T) {
-	for value, ok := range map[string]bool{"any": true, "done": true, "": true, "some": false} {
-		sec := encode(t, ledger.KindTask, "a", 0, "afterPolicy: "+value)
-		if err := Check(sec); (err == nil) != ok {
-			t.Errorf("afterPolicy %q: %v", value, err)
 		}
 	}
 }

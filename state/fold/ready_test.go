@@ -30,63 +30,23 @@ func records(j *journal, lines ...string) {
 
 func TestReady(t *testing.T) {
 	const q = "status=queued"
-	soon, late := at(time.Minute), at(time.Hour)
+	late := at(time.Hour)
 	tests := []struct {
 		name    string
 		records []string
 		workers int
 		want    string
 	}{
-		{"nothing", nil, 4, ""},
-		{"age", []string{"a: " + q + "; sessionKey=x", "b: " + q + "; sessionKey=y"}, 4, "a b"},
-		{"priority, 5 by default", []string{
-			"a: " + q + "; sessionKey=1; priority=4", "b: " + q + "; sessionKey=2", "c: " + q + "; sessionKey=3; priority=9",
-			"d: " + q + "; sessionKey=4; priority=5", "e: " + q + "; sessionKey=5; priority=6",
-		}, 9, "c e b d a"},
-		{"max workers", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=2", "c: " + q + "; sessionKey=3"}, 2, "a b"},
-		{"running ones use workers", []string{
-			"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=2", "c: " + q + "; sessionKey=3", "a: status=running",
-		}, 2, "b"},
-		{"workers are full", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=2", "a: status=running"}, 1, ""},
-		{"no workers", []string{"a: " + q}, 0, ""},
-		{"one of a lane", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1; priority=9"}, 4, "a"},
-		{"a lane with a running task", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "a: status=running"}, 4, ""},
-		{"a lane whose running task ended", []string{
-			"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "a: status=running", "a: status=failed",
-		}, 4, "b"},
 		{"without a key, the workspace is the lane", []string{"a: " + q + "; workspace=/w", "b: " + q + "; sessionKey=dir:/w", "c: " + q + "; workspace=/v"}, 4, "a c"},
-		{"explicit order first", []string{
-			"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1; order=2", "c: " + q + "; sessionKey=1; order=1",
-		}, 4, "c"},
-		{"order that was changed", []string{
-			"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "b: order=7",
-		}, 4, "b"},
-		{"equal order, then age", []string{"a: " + q + "; sessionKey=1; order=3", "b: " + q + "; sessionKey=1; order=3"}, 4, "a"},
 		{"held is passed over, but not if its agent may live", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "b: " + q + "; sessionKey=1", "c: " + q + "; sessionKey=2"}, 4, "c"},
 		{"nor in the lane of a directory", []string{"a: " + q + "; sessionKey=dir:/w; hold=true; reason=orphaned", "b: " + q + "; sessionKey=dir:/w"}, 4, ""},
 		{"nor is its session free", []string{"a: " + q + "; sessionKey=1; sessionId=x; hold=true; reason=orphaned", "b: " + q + "; sessionKey=2; sessionId=x", "c: " + q + "; sessionKey=3; sessionId=y"}, 4, "c"},
 		{"it is free once released", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "a: hold=", "b: " + q + "; sessionKey=1"}, 4, "a"},
 		{"or canceled", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "a: status=canceled", "b: " + q + "; sessionKey=1"}, 4, "b"},
 		{"a hold from then on is a person's", []string{"a: " + q + "; sessionKey=1; hold=true; reason=orphaned", "a: hold=", "a: hold=true", "b: " + q + "; sessionKey=1"}, 4, "b"},
-		{"held is passed over", []string{"a: " + q + "; sessionKey=1; hold=true", "b: " + q + "; sessionKey=1"}, 4, "b"},
-		{"released", []string{"a: " + q + "; sessionKey=1; hold=true", "b: " + q + "; sessionKey=1", "a: hold=false"}, 4, "a"},
-		{"the user's time is passed over", []string{"a: " + q + "; sessionKey=1; notBefore=" + soon, "b: " + q + "; sessionKey=1"}, 4, "b"},
-		{"the user's time has come", []string{"a: " + q + "; sessionKey=1; notBefore=" + at(0), "b: " + q + "; sessionKey=1"}, 4, "a"},
-		{"a retry blocks its lane", []string{"a: " + q + "; sessionKey=1; attempt=1; notBefore=" + late, "b: " + q + "; sessionKey=1"}, 4, ""},
 		{"an interrupted task blocks its lane", []string{"a: " + q + "; sessionKey=1; retries=1; notBefore=" + late, "b: " + q + "; sessionKey=1"}, 4, ""},
 		{"a limit wait blocks its lane", []string{"a: " + q + "; sessionKey=1; limitWaits=1; notBefore=" + late, "b: " + q + "; sessionKey=1"}, 4, ""},
 		{"a held retry is passed over", []string{"a: " + q + "; sessionKey=1; hold=true; attempt=1; notBefore=" + late, "b: " + q + "; sessionKey=1"}, 4, "b"},
-		{"after blocks its lane", []string{
-			"z: " + q + "; sessionKey=0; hold=true", "a: " + q + "; sessionKey=1; after=z", "b: " + q + "; sessionKey=1",
-		}, 4, ""},
-		{"after all are done", []string{
-			"y: status=done", "z: status=done", "a: " + q + "; sessionKey=1; after=y, z",
-		}, 4, "a"},
-		{"after one that nobody knows", []string{"a: " + q + "; sessionKey=1; after=nobody"}, 4, ""},
-		{"after one that failed", []string{"z: status=failed", "a: " + q + "; sessionKey=1; after=z"}, 4, ""},
-		{"after one that failed, any", []string{"z: status=failed", "a: " + q + "; sessionKey=1; after=z; afterPolicy=any"}, 4, "a"},
-		{"paused", []string{"a: " + q, "control dispatch: paused=true; reason=lunch"}, 4, ""},
-		{"resumed", []string{"a: " + q, "control dispatch: paused=true", "control dispatch: paused=false"}, 4, "a"},
 		{"a verify command needs no account, nor does a judgement", []string{
 			"a: " + q + "; sessionKey=1; account=x; phase=verify; maxLimitWait=0s", "b: " + q + "; sessionKey=2; account=y; phase=verify; fallback=z",
 			"z: " + q + "; sessionKey=dir:/w; account=x", "c: " + q + "; sessionKey=dir:/w; account=x; phase=verify", "d: " + q + "; sessionKey=3; account=x; phase=evaluate",
@@ -100,13 +60,6 @@ func TestReady(t *testing.T) {
 			"a: status=running; sessionKey=1; account=x; phase=verify; startedAt=" + at(0), "b: " + q + "; sessionKey=2; account=x", "c: " + q + "; sessionKey=3; account=x",
 			"control account:x: coolUntil=" + at(-time.Second) + "; limitWaits=1",
 		}, 4, "b"},
-		{"account on hold", []string{
-			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=y", "control account:x: hold=true",
-		}, 4, "b"},
-		{"account cools down", []string{
-			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=y", "control account:y: coolUntil=" + late,
-		}, 4, "a"},
-		{"account has cooled down", []string{"a: " + q + "; account=x", "control account:x: coolUntil=" + at(0)}, 4, "a"},
 		{"after a cool-down, one at a time", []string{
 			"a: " + q + "; sessionKey=1; account=x", "b: " + q + "; sessionKey=2; account=x", "c: " + q + "; sessionKey=3; account=y",
 			"control account:x: coolUntil=" + at(0) + "; limitWaits=2",
@@ -124,21 +77,6 @@ func TestReady(t *testing.T) {
 			"control account:x: coolUntil=" + at(0) + "; limitWaits=2", "control account:x: coolUntil=; limitWaits=",
 		}, 4, "a b"},
 		{"the default account bears its agent's name", []string{"a: " + q + "; agent=codex", "control account:codex: hold=true"}, 4, ""},
-		{"account slots", []string{
-			"a: " + q + "; sessionKey=1; account=two", "b: " + q + "; sessionKey=2; account=two", "c: " + q + "; sessionKey=3; account=two",
-			"d: " + q + "; sessionKey=4; account=other",
-		}, 4, "a b d"},
-		{"account slots count the running", []string{
-			"a: " + q + "; sessionKey=1; account=two", "b: " + q + "; sessionKey=2; account=two", "c: " + q + "; sessionKey=3; account=two",
-			"a: status=running",
-		}, 4, "b"},
-		{"native session in use", []string{
-			"a: " + q + "; sessionKey=1; agent=codex; codexSessionId=n", "b: " + q + "; sessionKey=2; agent=codex; codexSessionId=n",
-			"a: status=running", "c: " + q + "; sessionKey=3; agent=claude; claudeSessionId=n",
-		}, 4, "c"},
-		{"native session just chosen", []string{
-			"a: " + q + "; sessionKey=1; agent=codex; codexSessionId=n", "b: " + q + "; sessionKey=2; agent=codex; codexSessionId=n",
-		}, 4, "a"},
 		{"native session of the session", []string{
 			"o: " + q + "; sessionKey=1; agent=codex; sessionId=s", "o: status=running; codexSessionId=n",
 			"b: " + q + "; sessionKey=2; agent=codex; codexSessionId=n",
@@ -146,11 +84,6 @@ func TestReady(t *testing.T) {
 		{"the same session, before its native id is known", []string{
 			"a: " + q + "; sessionKey=1; agent=codex; sessionId=s", "a: status=running", "b: " + q + "; sessionKey=2; agent=codex; sessionId=s",
 		}, 4, ""},
-		{"a task that moved to another lane", []string{
-			"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "b: sessionKey=2",
-		}, 4, "a b"},
-		{"a canceled head", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "a: status=canceled"}, 4, "b"},
-		{"back to draft", []string{"a: " + q + "; sessionKey=1", "b: " + q + "; sessionKey=1", "a: status=draft; by=hand"}, 4, "b"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -199,75 +132,6 @@ func slotsOfTwo(account string) int {
 		return 2
 	}
 	return 0
-}
-
-func TestReadyNoticesTheTime(t *testing.T) {
-	j := newJournal(t)
-	records(j,
-		"a: status=queued; sessionKey=1; notBefore="+at(time.Minute),
-		"b: status=queued; sessionKey=1; notBefore="+at(time.Hour),
-		"c: status=queued; sessionKey=2; attempt=1; notBefore="+at(2*time.Minute),
-		"d: status=queued; sessionKey=3; account=x",
-		"control account:x: coolUntil="+at(90*time.Second),
-		"e: status=queued; sessionKey=4; account=held; notBefore="+at(time.Second),
-		"control account:held: hold=true; coolUntil="+at(2*time.Second),
-	)
-	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9}
-	steps := []struct {
-		now  time.Duration
-		want string
-		wake time.Duration
-	}{
-		{0, "", time.Second},
-		{time.Second, "", time.Minute},
-		{time.Minute, "a", 90 * time.Second},
-		{90 * time.Second, "a d", 2 * time.Minute},
-		{2 * time.Minute, "a c d", time.Hour},
-		{0, "", time.Second}, // a clock set back
-		{3 * time.Hour, "a c d", 0},
-	}
-	for _, s := range steps {
-		if s.now == 2*time.Minute { // b's time counts only while a is not before it
-			if w := j.state.NextWake(noon.Add(s.now)); !w.IsZero() {
-				t.Errorf("after %v: wakes at %v", s.now, w)
-			}
-			s.wake = 0
-		}
-		now := noon.Add(s.now)
-		if got := strings.Join(taskIDs(j.state.Ready(now, lim)), " "); got != s.want {
-			t.Errorf("after %v: ready %q, want %q", s.now, got, s.want)
-		}
-		want := now.Add(s.wake - s.now)
-		if s.wake == 0 {
-			want = time.Time{}
-		}
-		if got := j.state.NextWake(now); !got.Equal(want) {
-			t.Errorf("after %v: wakes at %v, want %v", s.now, got, want)
-		}
-	}
-	records(j, "control dispatch: paused=true")
-	if got := j.state.NextWake(noon); !got.IsZero() {
-		t.Errorf("wakes at %v while paused", got)
-	}
-}
-
-func TestReadyNoticesTheEndOfADependency(t *testing.T) {
-	j := newJournal(t)
-	records(j, "a: status=queued; sessionKey=1; after=z", "b: status=queued; sessionKey=2; after=z, y")
-	for _, step := range []struct{ record, want string }{
-		{"z: status=queued; sessionKey=9; hold=true", ""},
-		{"z: status=done; by=hand", "a"},
-		{"y: status=done", "a b"},
-		{"y: status=queued; hold=true", "a"},
-		{"a: status=canceled", ""},
-		{"y: status=done; by=hand", "b"},
-		{"b: status=canceled", ""},
-	} {
-		records(j, step.record)
-		if got := ready(j, 9); got != step.want {
-			t.Errorf("after %q: %q, want %q", step.record, got, step.want)
-		}
-	}
 }
 
 func TestIdle(t *testing.T) {

@@ -95,19 +95,6 @@ func TestStepsAreCompacted(t *testing.T) {
 	}
 }
 
-// TestStepsOfAttemptsAreCompacted: there need be no verify loop.
-func TestStepsOfAttemptsAreCompacted(t *testing.T) {
-	j := newJournal(t)
-	j.task("t", "status: queued", "prompt: p", "updatedAt: "+at(0))
-	j.task("t", "status: running", "runId: a1", "attempt: 1", "updatedAt: "+at(0))
-	j.task("t", "status: queued", "updatedAt: "+at(time.Second))
-	j.task("t", "status: running", "runId: a2", "attempt: 2", "updatedAt: "+at(2*time.Second))
-	j.task("t", "status: done", "updatedAt: "+at(3*time.Second))
-	if diff := cmp.Diff(j.whole("t"), j.compacted(j.compact(time.Time{})).whole("t"), ignoreSeq); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // TestLastAttempt begins with the agent's turn of the first round, the last one.
 func TestLastAttempt(t *testing.T) {
 	j := newJournal(t)
