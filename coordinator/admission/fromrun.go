@@ -134,25 +134,6 @@ func (in *intake) isForeignSession(st *fold.State, s *submission, t *state.Task)
 	return s.AgentSession != "" || s.Continue || st.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.a.Config.Agents))) != ""
 }
 
-// Misplaced returns why a task must not begin in its workspace, which may be another
-// directory than it was when it was taken in: an agent can put a link in its place, and
-// what is recorded has none. What a person wrote since has not been checked at all, and
-// may be a link.
-func (a *Admission) Misplaced(t *state.Task) string {
-	if t.Workspace == "" { // a person has taken it out
-		return "the task has no workspace"
-	}
-	real, fromTask := task.WithoutLinks(t.Workspace), t.Trigger != ""
-	moved, holdsState := real != t.Workspace, task.IsBelow(a.Config.StateDir, real)
-	switch {
-	case holdsState && (moved || fromTask || t.WorkspaceByHand):
-		return "the state directory lies in the task's workspace, where the agent could change tasks"
-	case moved && !t.WorkspaceByHand:
-		return "the workspace of the task has become a link to " + real
-	}
-	return ""
-}
-
 // BeginWait notes that a run waits for a task until done is called, and lends its worker
 // to others meanwhile. It returns an error if the run may not wait for that task.
 func (a *Admission) BeginWait(run, ref string) (done func(), err error) {

@@ -1,17 +1,11 @@
 package admission
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +16,6 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/durable"
 	"stint/state"
 	"stint/state/fold"
 	"stint/state/lanes"
@@ -77,41 +70,50 @@ type intake struct {
 	begun map[sessionPlace]string // sessions of the new tasks: the last one of each place
 }
 
-// A Place is what is known of a workspace that a task names.
-type Place struct {
-	path       string // without links
-	root       string // the directory whose lane is its own; "": nobody has asked yet
-	holdsState bool   // the state directory lies in it
-	err        error  // why no task can work there
-	agent      string // for a follow-up of a task that names none
+// Submit enqueues a task. When it returns nil, the task is on the disk. A spec
+// whose ID or idempotency key is known gives the task that is there already; the
+// same key with another body is a conflict. The spec is checked first: where its workspace
+// has gone meanwhile, it is refused although its key is known.
+func (a *Admission) Submit(ctx context.Context, s task.TaskSpec) (state.Task, error) {
+	tasks, err := a.submit(ctx, request{specs: []task.TaskSpec{s}})
+	if err != nil {
+		return state.Task{}, err
+	}
+	return tasks[0], nil
 }
 
-// sessionPlace is what a session is the current one of.
-type sessionPlace struct{ lane, agent, account string }
+// SubmitAll enqueues many tasks, all or none of them, in one durable change, and
+// returns them in the order of their specs. A spec may come after others of the batch
+// by their ids. Specs whose id or idempotency key is known give the tasks that are
+// there already. The error names the first spec that is wrong: "task 3 of 7: …".
+func (a *Admission) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error) {
+	return a.submit(ctx, request{specs: specs, isList: true})
+}
 
-// tasks returns the tasks of all specs once they are durable. It takes the place of fresh
-// for them where it can. The texts of one that has not run are those of its spec: to read
-// thousands back takes longer than all the rest.
-func (in *intake) tasks() (tasks []state.Task, err error) {
-	if tasks = in.fresh; len(in.fresh) < len(in.list) {
-		tasks = make([]state.Task, len(in.list))
+// SubmitOnce is SubmitAll for a list that has an idempotency key as a whole; its specs
+// have none. The same list under the same key gives the tasks that are there already,
+// and anything else under it is a conflict: another list, a longer or a shorter one,
+// one in another order, or a single task.
+func (a *Admission) SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error) {
+	if err := task.CheckKey(key); err != nil {
+		return nil, err
 	}
-	for i := range in.ids {
-		if in.old[i] != nil {
-			tasks[i] = *in.old[i]
-			continue
-		}
-		t, s := &tasks[i], &in.list[i]
-		*t, _ = in.a.Peek(in.ids[i])
-		if t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
-			if *t, err = in.a.Whole(in.ids[i]); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		t.Title, t.Prompt, t.InputFiles, t.OnFailure, t.OnIssue = state.TitleOf(s.Prompt), s.Prompt, s.InputFiles, s.OnFailure, s.OnIssue
+	return a.submit(ctx, request{specs: specs, isList: true, key: key})
+}
+
+func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, error) {
+	defer a.Call()()
+	in, err := a.newIntake(ctx, req)
+	if err != nil {
+		return nil, err
 	}
-	return tasks, nil
+	if tasks, err := in.again(ctx); tasks != nil || err != nil {
+		return tasks, err
+	}
+	if err := a.Update(ctx, in.record); err != nil {
+		return nil, err
+	}
+	return in.tasks()
 }
 
 // newIntake checks all of specs that does not depend on other tasks.
@@ -224,30 +226,6 @@ func (in *intake) at(i int, err error) error {
 	return task.AtTask(err, i, len(in.specs))
 }
 
-// lookForNamed notes the named session that was used last in the directory where a
-// submission continues the conversation without a name, if that was used before.
-func (a *Admission) lookForNamed(s *submission) {
-	const most = 100 // sessions that are looked at: the last task of each may have to be read
-	var current state.Session
-	var sessions []state.Session
-	a.View(func(st *fold.State) {
-		current, _ = st.CurrentSession(s.lane(), s.Agent, s.Account)
-		sessions = st.Sessions()
-	})
-	for _, named := range sessions[:min(len(sessions), most)] {
-		if !named.UpdatedAt.After(current.UpdatedAt) {
-			return
-		}
-		if last, err := a.Whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
-			s.since = named.Key
-			break
-		}
-	}
-	if s.since != "" && current.ID != "" {
-		s.note = "this continues the last conversation without a name; session " + s.since + " was used here since: stint task --session " + s.since
-	}
-}
-
 // CheckFields returns what is wrong with fields of a spec that can be looked at by
 // themselves.
 func CheckFields(s *task.TaskSpec) error {
@@ -259,6 +237,17 @@ func CheckFields(s *task.TaskSpec) error {
 	return nil
 }
 
+// checkFollowUps checks the prompts of follow-ups.
+func checkFollowUps(s *task.TaskSpec) error {
+	if err := CheckTemplate(s.OnFailure); err != nil {
+		return task.InOption("onFailure", err)
+	}
+	return task.InOption("onIssue", CheckTemplate(s.OnIssue))
+}
+
+// clockDifference is how much the clock of a client may be behind ours.
+const clockDifference = time.Minute
+
 // checkNotPast refuses a time that has passed.
 func (in *intake) checkNotPast(s *task.TaskSpec) error {
 	now := in.a.Config.Now()
@@ -267,182 +256,6 @@ func (in *intake) checkNotPast(s *task.TaskSpec) error {
 	}
 	return task.Wrong("notBefore", "leave it out to run the task at once", "the time %s has passed; it is %s now",
 		s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-}
-
-// lane returns the lane that the task has unless it is parallel.
-func (s *submission) lane() string {
-	return cmp.Or(s.SessionKey, state.LanePrefixDir+s.root)
-}
-
-// checkAgent fills in agent and account. A session goes on with its own agent.
-func (in *intake) checkAgent(s *submission) error {
-	owner, err := in.ownerOf(s)
-	if err != nil {
-		return err
-	}
-	lane := s.lane()
-	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
-	if s.Agent = cmp.Or(s.Agent, owner); s.Agent == "" && (s.SessionKey != "" || s.Continue) {
-		laneAgent := func(st *fold.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.Config.Agents))) }
-		if s.Agent = in.agents[lane]; s.Agent == "" && in.st != nil {
-			s.Agent = laneAgent(in.st)
-		} else if s.Agent == "" {
-			s.Agent = queue.Read(in.a.Store, laneAgent)
-		}
-	}
-	if s.Agent == "" && s.FromRun != "" { // what a run queues is for its own agent, not for the user's default
-		s.Agent = in.runAgent
-	}
-	if s.Agent = cmp.Or(s.Agent, s.DefaultAgent); s.Agent == "" {
-		in.agent = cmp.Or(in.agent, in.a.Config.DefaultAgent())
-		s.Agent = in.agent
-	}
-	if in.isMany() && !s.Parallel { // else it is in no lane that others of them go on with
-		in.agents[lane] = s.Agent
-	}
-	if err := in.a.checkAgentName(s.Agent); err != nil {
-		return err
-	}
-	if s.Account == "" {
-		s.Account = s.Agent
-	} else if s.Account != s.Agent {
-		return task.Wrong("account", "leave it out", "there is no account %q; known is %s", s.Account, s.Agent)
-	}
-	if owner != "" && owner != s.Agent {
-		return task.Wrong("agentSession", "use --agent "+owner+", or the id of a session of "+s.Agent, "the session %s belongs to %s, not to %s", s.AgentSession, owner, s.Agent)
-	}
-	return nil
-}
-
-// ownerOf returns the agent whose session a spec names: as the sessions in use tell,
-// or the records of tasks that have ended; "" if it names none or nobody knows.
-func (in *intake) ownerOf(s *submission) (string, error) {
-	if s.AgentSession == "" {
-		return "", nil
-	}
-	var owner string
-	ok := false
-	in.a.View(func(st *fold.State) { owner, ok = st.NativeOwner(s.AgentSession) })
-	if ok {
-		return owner, nil
-	}
-	if in.natives == nil {
-		natives, err := nativeFields(filepath.Join(in.a.Config.StateDir, ledger.JournalName))
-		if err != nil {
-			return "", fmt.Errorf("look whose session %s is: %w", s.AgentSession, err)
-		}
-		in.natives = natives
-	}
-	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.a.Config.Agents))...) {
-		if in.natives["- "+state.NativeKey(agent)+": "+s.AgentSession] {
-			return agent, nil
-		}
-	}
-	return "", nil
-}
-
-// nativeFields returns the fields of a journal that name agents' sessions, each as its
-// line says it. No text of a prompt or a result can begin a line at column 0. What a
-// task named that failed because its agent did not know the session is left out.
-func nativeFields(journal string) (map[string]bool, error) {
-	f, err := durable.Open(journal, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	task, named := "", map[string][]string{} // by the task's heading
-	r := bufio.NewReaderSize(f, 256<<10)
-	for whole := true; err == nil || errors.Is(err, bufio.ErrBufferFull); {
-		var line []byte
-		line, err = r.ReadSlice('\n')
-		switch text := bytes.TrimSuffix(line, []byte("\n")); {
-		case !whole: // a piece of a long line
-		case bytes.HasPrefix(text, []byte("## ")):
-			task = string(text)
-		case bytes.HasPrefix(text, []byte("- ")) && bytes.Contains(text, []byte("SessionId: ")):
-			named[task] = append(named[task], string(text))
-		case string(text) == "- "+state.KeyReason+": "+string(state.ClassSessionLost):
-			delete(named, task)
-		}
-		whole = err == nil
-	}
-	if !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	fields := map[string]bool{}
-	for _, list := range named {
-		for _, field := range list {
-			fields[field] = true
-		}
-	}
-	return fields, nil
-}
-
-// checkAgentName returns what is wrong with the name of an agent.
-func (a *Admission) checkAgentName(name string) error {
-	if a.Config.Agents[name] != nil {
-		return nil
-	}
-	known := slices.Sorted(maps.Keys(a.Config.Agents))
-	if near := state.Nearest(strings.ToLower(name), known); near != "" {
-		return task.Wrong("agent", "stint doctor", "there is no agent %q; did you mean %s?", name, near)
-	}
-	return task.Wrong("agent", "stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
-}
-
-// checkPlace checks the workspace, once for all specs that name the same. It is
-// recorded without links: another task may change where they lead.
-func (in *intake) checkPlace(s *submission) error {
-	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
-		return nil
-	}
-	if s.Workspace = cmp.Or(s.Workspace, in.a.Config.WorkspaceRoot); s.Workspace == "" {
-		return task.Wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
-	}
-	w, checked := in.seen[s.Workspace]
-	if !checked {
-		w = in.a.lookAt(s.Workspace)
-		in.seen[s.Workspace] = w
-	}
-	switch {
-	case w.err != nil:
-		return w.err
-	case w.holdsState && !s.AllowStateInWorkspace:
-		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
-			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.Config.StateDir, s.Workspace)
-	}
-	if s.Workspace = w.path; !task.IsNamedLane(s.SessionKey) { // else it is in the lane of its session
-		s.root = w.lane()
-	}
-	return nil
-}
-
-// lookAt asks the file system about a workspace, which may take long: never on the
-// log's goroutine.
-func (a *Admission) lookAt(dir string) *Place {
-	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00\r\n") {
-		return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)}
-	}
-	path, err := filepath.EvalSymlinks(dir + "/") // only a directory can have a slash behind it
-	if err != nil {
-		switch fi, err := os.Stat(dir); {
-		case err != nil:
-			return &Place{err: task.Wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))}
-		case !fi.IsDir():
-			return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)}
-		}
-		path = dir
-	}
-	return &Place{path: path, holdsState: task.IsWithin(a.Home, path)}
-}
-
-// lane returns the directory whose lane is the workspace's own; "" if no task can work
-// there. It asks the file system, but once.
-func (w *Place) lane() string {
-	if w.root == "" && w.err == nil {
-		w.root = checkoutAbove(w.path)
-	}
-	return w.root
 }
 
 // record appends the records of all specs that ask for something new. The log may
@@ -533,9 +346,6 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	return nil
 }
 
-// clockDifference is how much the clock of a client may be behind ours.
-const clockDifference = time.Minute
-
 // maxAfter is how many tasks one may come after.
 const maxAfter = 1000
 
@@ -566,51 +376,6 @@ func (in *intake) resolveAfter(st *fold.State, s *submission) error {
 
 // noWait is the maxLimitWait of a task that fails instead of waiting.
 const noWait = "0s"
-
-// isBodyOf reports whether a task is what the spec asks for. What the spec leaves
-// to the configuration does not count, nor do times and holds, which pass, nor whether it
-// is to continue a session: the task has one in either case. The agent's session that the
-// spec names counts until there is a run, which may have come to another one.
-func (s *submission) isBodyOf(t *state.Task) bool {
-	key := t.SessionKey
-	if !task.IsNamedLane(key) {
-		key = ""
-	}
-	policy := strings.TrimPrefix(s.AfterPolicy, state.AfterDone)
-	return t.Prompt == s.Prompt && t.Workspace == s.Workspace && key == s.SessionKey &&
-		s.Parallel == strings.HasPrefix(t.SessionKey, state.LanePrefixTask) && (s.Resume == "" || t.Resume == s.Resume) && s.NoWaitLimit == (t.MaxLimitWait == noWait) &&
-		(s.AgentSession == "" || t.RunID != "" || t.AgentSession == s.AgentSession) &&
-		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
-		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && s.comesAfter(t.After) &&
-		(s.VerifyCommand == "" || t.VerifyCommand == s.VerifyCommand) && (s.MaxIterations == 0 || t.MaxIterations == s.MaxIterations) && t.VerifyTimeout == s.VerifyTimeout &&
-		t.OnFailure == s.OnFailure && t.OnIssue == s.OnIssue &&
-		slices.Equal(t.InputFiles, s.InputFiles) && slices.Equal(t.OutputSpec, s.OutputSpec) && s.isCarriedOutBy(t)
-}
-
-// comesAfter reports whether what the spec comes after can have meant these tasks: @last
-// or a piece of an id need not mean the same now.
-func (s *submission) comesAfter(ids []string) bool {
-	means := func(ref, id string) bool { return ref == state.LastRef || strings.Contains(id, ref) }
-	return !slices.ContainsFunc(s.After, func(ref string) bool {
-		return !slices.ContainsFunc(ids, func(id string) bool { return means(ref, id) })
-	}) && !slices.ContainsFunc(ids, func(id string) bool {
-		return !slices.ContainsFunc(s.After, func(ref string) bool { return means(ref, id) })
-	})
-}
-
-// isCarriedOutBy reports whether the task has the spec's agent, or one that the
-// configuration chose, or has come to a fallback meanwhile, with those that are left.
-func (s *submission) isCarriedOutBy(t *state.Task) bool {
-	if t.Agent != s.Agent && slices.Contains(s.Fallback, t.Agent) {
-		return s.open || !slices.ContainsFunc(t.Fallback, func(agent string) bool { return !slices.Contains(s.Fallback, agent) })
-	}
-	return (t.Agent == s.Agent || !s.named) && (s.Model == "" || t.Model == s.Model) && (s.open || slices.Equal(t.Fallback, s.Fallback))
-}
-
-// resumeOf returns the resume policy of a spec.
-func (a *Admission) resumeOf(s *submission) string {
-	return cmp.Or(s.Resume, a.Workspace(s.Workspace).ResumePolicy, a.Config.ResumePolicy, "auto")
-}
 
 // prepare makes the fields of a new task's record that do not depend on other tasks, so that
 // this takes no time on the log's goroutine. Those that depend on them are empty.
@@ -690,41 +455,27 @@ func (s *submission) by() string {
 	return ""
 }
 
-// sessionFor decides about lane and session of a new task. A session is context,
-// a lane is order: a named session is both; without a name, the lane is the
-// directory's and the session is new, unless the task continues the last one.
-func (in *intake) sessionFor(st *fold.State, s *submission, tx *ledger.Tx) (lane, id string, err error) {
-	if s.Parallel {
-		return state.LanePrefixTask + s.ID, s.session, nil
+// tasks returns the tasks of all specs once they are durable. It takes the place of fresh
+// for them where it can. The texts of one that has not run are those of its spec: to read
+// thousands back takes longer than all the rest.
+func (in *intake) tasks() (tasks []state.Task, err error) {
+	if tasks = in.fresh; len(in.fresh) < len(in.list) {
+		tasks = make([]state.Task, len(in.list))
 	}
-	at := sessionPlace{s.lane(), s.Agent, s.Account}
-	goesOn := s.SessionKey != "" || s.Continue
-	if goesOn && s.resume != "never" && s.AgentSession == "" {
-		id = in.currentSession(st, at)
-		if id == "" && s.Continue {
-			what, hint := fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(at.lane, state.LanePrefixDir)), "leave --continue out"
-			if s.since != "" {
-				what, hint = what+"; the last conversation there is session "+s.since, "stint task --session "+s.since
+	for i := range in.ids {
+		if in.old[i] != nil {
+			tasks[i] = *in.old[i]
+			continue
+		}
+		t, s := &tasks[i], &in.list[i]
+		*t, _ = in.a.Peek(in.ids[i])
+		if t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
+			if *t, err = in.a.Whole(in.ids[i]); err != nil {
+				return nil, err
 			}
-			return "", "", &task.Error{Code: task.CodeNotFound, Message: what, Hint: hint, Field: "continue"}
+			continue
 		}
-		if id == "" {
-			tx.Claim("session " + at.lane) // two first tasks of a session must not both begin it
-		}
+		t.Title, t.Prompt, t.InputFiles, t.OnFailure, t.OnIssue = state.TitleOf(s.Prompt), s.Prompt, s.InputFiles, s.OnFailure, s.OnIssue
 	}
-	id = cmp.Or(id, s.session)
-	if in.isMany() {
-		in.begun[at] = id
-	}
-	return at.lane, id, nil
-}
-
-// currentSession returns the session that the next task there goes on with, "" if
-// there is none yet. Those of the tasks that are taken in just now count.
-func (in *intake) currentSession(st *fold.State, at sessionPlace) string {
-	if id, ok := in.begun[at]; ok {
-		return id
-	}
-	current, _ := st.CurrentSession(at.lane, at.agent, at.account)
-	return current.ID
+	return tasks, nil
 }

@@ -84,14 +84,6 @@ func (a *Attempts) inspect(r *Run, out *task.Outcome) {
 	}
 }
 
-// policy returns the output policy of a task.
-func (a *Attempts) policy(t *state.Task) string {
-	if set := a.Workspace(t.Workspace); set.OutputPolicy != nil {
-		return *set.OutputPolicy
-	}
-	return a.Config.OutputPolicy
-}
-
 // evaluate lets an agent judge the answer of a task. It returns the outcome that the attempt
 // had before, as the record of that step has it, with what the agent has found.
 func (a *Attempts) evaluate(r *Run) task.Outcome {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -102,4 +104,44 @@ func (in *intake) known(st *fold.State, s *submission) (*state.Task, error) {
 
 func keyTaken(key, by, hint string) error {
 	return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to %s", state.GivenKey(key).Given(), by), Hint: hint, Field: "idempotencyKey"}
+}
+
+// isBodyOf reports whether a task is what the spec asks for. What the spec leaves
+// to the configuration does not count, nor do times and holds, which pass, nor whether it
+// is to continue a session: the task has one in either case. The agent's session that the
+// spec names counts until there is a run, which may have come to another one.
+func (s *submission) isBodyOf(t *state.Task) bool {
+	key := t.SessionKey
+	if !task.IsNamedLane(key) {
+		key = ""
+	}
+	policy := strings.TrimPrefix(s.AfterPolicy, state.AfterDone)
+	return t.Prompt == s.Prompt && t.Workspace == s.Workspace && key == s.SessionKey &&
+		s.Parallel == strings.HasPrefix(t.SessionKey, state.LanePrefixTask) && (s.Resume == "" || t.Resume == s.Resume) && s.NoWaitLimit == (t.MaxLimitWait == noWait) &&
+		(s.AgentSession == "" || t.RunID != "" || t.AgentSession == s.AgentSession) &&
+		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
+		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && s.comesAfter(t.After) &&
+		(s.VerifyCommand == "" || t.VerifyCommand == s.VerifyCommand) && (s.MaxIterations == 0 || t.MaxIterations == s.MaxIterations) && t.VerifyTimeout == s.VerifyTimeout &&
+		t.OnFailure == s.OnFailure && t.OnIssue == s.OnIssue &&
+		slices.Equal(t.InputFiles, s.InputFiles) && slices.Equal(t.OutputSpec, s.OutputSpec) && s.isCarriedOutBy(t)
+}
+
+// comesAfter reports whether what the spec comes after can have meant these tasks: @last
+// or a piece of an id need not mean the same now.
+func (s *submission) comesAfter(ids []string) bool {
+	means := func(ref, id string) bool { return ref == state.LastRef || strings.Contains(id, ref) }
+	return !slices.ContainsFunc(s.After, func(ref string) bool {
+		return !slices.ContainsFunc(ids, func(id string) bool { return means(ref, id) })
+	}) && !slices.ContainsFunc(ids, func(id string) bool {
+		return !slices.ContainsFunc(s.After, func(ref string) bool { return means(ref, id) })
+	})
+}
+
+// isCarriedOutBy reports whether the task has the spec's agent, or one that the
+// configuration chose, or has come to a fallback meanwhile, with those that are left.
+func (s *submission) isCarriedOutBy(t *state.Task) bool {
+	if t.Agent != s.Agent && slices.Contains(s.Fallback, t.Agent) {
+		return s.open || !slices.ContainsFunc(t.Fallback, func(agent string) bool { return !slices.Contains(s.Fallback, agent) })
+	}
+	return (t.Agent == s.Agent || !s.named) && (s.Model == "" || t.Model == s.Model) && (s.open || slices.Equal(t.Fallback, s.Fallback))
 }

@@ -1,0 +1,168 @@
+package admission
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"stint/coordinator/queue"
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/state"
+	"stint/state/fold"
+)
+
+// checkAgent fills in agent and account. A session goes on with its own agent.
+func (in *intake) checkAgent(s *submission) error {
+	owner, err := in.ownerOf(s)
+	if err != nil {
+		return err
+	}
+	lane := s.lane()
+	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
+	if s.Agent = cmp.Or(s.Agent, owner); s.Agent == "" && (s.SessionKey != "" || s.Continue) {
+		laneAgent := func(st *fold.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.Config.Agents))) }
+		if s.Agent = in.agents[lane]; s.Agent == "" && in.st != nil {
+			s.Agent = laneAgent(in.st)
+		} else if s.Agent == "" {
+			s.Agent = queue.Read(in.a.Store, laneAgent)
+		}
+	}
+	if s.Agent == "" && s.FromRun != "" { // what a run queues is for its own agent, not for the user's default
+		s.Agent = in.runAgent
+	}
+	if s.Agent = cmp.Or(s.Agent, s.DefaultAgent); s.Agent == "" {
+		in.agent = cmp.Or(in.agent, in.a.Config.DefaultAgent())
+		s.Agent = in.agent
+	}
+	if in.isMany() && !s.Parallel { // else it is in no lane that others of them go on with
+		in.agents[lane] = s.Agent
+	}
+	if err := in.a.checkAgentName(s.Agent); err != nil {
+		return err
+	}
+	if s.Account == "" {
+		s.Account = s.Agent
+	} else if s.Account != s.Agent {
+		return task.Wrong("account", "leave it out", "there is no account %q; known is %s", s.Account, s.Agent)
+	}
+	if owner != "" && owner != s.Agent {
+		return task.Wrong("agentSession", "use --agent "+owner+", or the id of a session of "+s.Agent, "the session %s belongs to %s, not to %s", s.AgentSession, owner, s.Agent)
+	}
+	return nil
+}
+
+// ownerOf returns the agent whose session a spec names: as the sessions in use tell,
+// or the records of tasks that have ended; "" if it names none or nobody knows.
+func (in *intake) ownerOf(s *submission) (string, error) {
+	if s.AgentSession == "" {
+		return "", nil
+	}
+	var owner string
+	ok := false
+	in.a.View(func(st *fold.State) { owner, ok = st.NativeOwner(s.AgentSession) })
+	if ok {
+		return owner, nil
+	}
+	if in.natives == nil {
+		natives, err := nativeFields(filepath.Join(in.a.Config.StateDir, ledger.JournalName))
+		if err != nil {
+			return "", fmt.Errorf("look whose session %s is: %w", s.AgentSession, err)
+		}
+		in.natives = natives
+	}
+	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.a.Config.Agents))...) {
+		if in.natives["- "+state.NativeKey(agent)+": "+s.AgentSession] {
+			return agent, nil
+		}
+	}
+	return "", nil
+}
+
+// nativeFields returns the fields of a journal that name agents' sessions, each as its
+// line says it. No text of a prompt or a result can begin a line at column 0. What a
+// task named that failed because its agent did not know the session is left out.
+func nativeFields(journal string) (map[string]bool, error) {
+	f, err := durable.Open(journal, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	task, named := "", map[string][]string{} // by the task's heading
+	r := bufio.NewReaderSize(f, 256<<10)
+	for whole := true; err == nil || errors.Is(err, bufio.ErrBufferFull); {
+		var line []byte
+		line, err = r.ReadSlice('\n')
+		switch text := bytes.TrimSuffix(line, []byte("\n")); {
+		case !whole: // a piece of a long line
+		case bytes.HasPrefix(text, []byte("## ")):
+			task = string(text)
+		case bytes.HasPrefix(text, []byte("- ")) && bytes.Contains(text, []byte("SessionId: ")):
+			named[task] = append(named[task], string(text))
+		case string(text) == "- "+state.KeyReason+": "+string(state.ClassSessionLost):
+			delete(named, task)
+		}
+		whole = err == nil
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	fields := map[string]bool{}
+	for _, list := range named {
+		for _, field := range list {
+			fields[field] = true
+		}
+	}
+	return fields, nil
+}
+
+// checkAgentName returns what is wrong with the name of an agent.
+func (a *Admission) checkAgentName(name string) error {
+	if a.Config.Agents[name] != nil {
+		return nil
+	}
+	known := slices.Sorted(maps.Keys(a.Config.Agents))
+	if near := state.Nearest(strings.ToLower(name), known); near != "" {
+		return task.Wrong("agent", "stint doctor", "there is no agent %q; did you mean %s?", name, near)
+	}
+	return task.Wrong("agent", "stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
+}
+
+// noFallback is the word for no fallback at all, where one is configured.
+const noFallback = "none"
+
+// fillFallback checks the agents that may take over, and fills in those of the
+// configuration where the spec leaves everything open.
+func (a *Admission) fillFallback(s *submission) error {
+	named := s.Fallback
+	if s.open = len(named) == 0 && !s.named && s.SessionKey == "" && !s.Continue && s.AgentSession == ""; s.open {
+		for _, agent := range a.Config.Fallback {
+			if a.Config.Agents[agent] != nil {
+				named = append(named, agent)
+			}
+		}
+	}
+	if len(named) == 1 && named[0] == noFallback {
+		named = nil
+	}
+	var list []string
+	for _, agent := range named {
+		if err := a.checkAgentName(agent); err != nil {
+			return task.InOption("fallback", err)
+		}
+		if agent != s.Agent && !slices.Contains(list, agent) {
+			list = append(list, agent)
+		}
+	}
+	s.Fallback = list
+	return nil
+}

@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"stint/coordinator/task"
+	"stint/state"
+)
+
+// A Place is what is known of a workspace that a task names.
+type Place struct {
+	path       string // without links
+	root       string // the directory whose lane is its own; "": nobody has asked yet
+	holdsState bool   // the state directory lies in it
+	err        error  // why no task can work there
+	agent      string // for a follow-up of a task that names none
+}
+
+// checkPlace checks the workspace, once for all specs that name the same. It is
+// recorded without links: another task may change where they lead.
+func (in *intake) checkPlace(s *submission) error {
+	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
+		return nil
+	}
+	if s.Workspace = cmp.Or(s.Workspace, in.a.Config.WorkspaceRoot); s.Workspace == "" {
+		return task.Wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
+	}
+	w, checked := in.seen[s.Workspace]
+	if !checked {
+		w = in.a.lookAt(s.Workspace)
+		in.seen[s.Workspace] = w
+	}
+	switch {
+	case w.err != nil:
+		return w.err
+	case w.holdsState && !s.AllowStateInWorkspace:
+		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
+			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.Config.StateDir, s.Workspace)
+	}
+	if s.Workspace = w.path; !task.IsNamedLane(s.SessionKey) { // else it is in the lane of its session
+		s.root = w.lane()
+	}
+	return nil
+}
+
+// lookAt asks the file system about a workspace, which may take long: never on the
+// log's goroutine.
+func (a *Admission) lookAt(dir string) *Place {
+	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00\r\n") {
+		return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)}
+	}
+	path, err := filepath.EvalSymlinks(dir + "/") // only a directory can have a slash behind it
+	if err != nil {
+		switch fi, err := os.Stat(dir); {
+		case err != nil:
+			return &Place{err: task.Wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))}
+		case !fi.IsDir():
+			return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)}
+		}
+		path = dir
+	}
+	return &Place{path: path, holdsState: task.IsWithin(a.Home, path)}
+}
+
+// lane returns the directory whose lane is the workspace's own; "" if no task can work
+// there. It asks the file system, but once.
+func (w *Place) lane() string {
+	if w.root == "" && w.err == nil {
+		w.root = checkoutAbove(w.path)
+	}
+	return w.root
+}
+
+// RepositoryRoot is checkoutAbove of a path that may have links.
+func RepositoryRoot(dir string) string { return checkoutAbove(task.WithoutLinks(dir)) }
+
+// checkoutAbove returns the directory above (or at) dir that is the top of a
+// checkout, else dir: two tasks in one checkout are in one lane.
+func checkoutAbove(dir string) string {
+	for at := dir; ; at = filepath.Dir(at) {
+		if IsCheckout(at) {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			return dir
+		}
+	}
+}
+
+// IsCheckout reports whether dir holds a .git of git's: a file, or a directory
+// with a HEAD. Sandboxes leave empty ones behind.
+func IsCheckout(dir string) bool {
+	git := filepath.Join(dir, ".git")
+	fi, err := os.Stat(git)
+	if err != nil || !fi.IsDir() {
+		return err == nil
+	}
+	_, err = os.Stat(filepath.Join(git, "HEAD"))
+	return err == nil
+}
+
+// Misplaced returns why a task must not begin in its workspace, which may be another
+// directory than it was when it was taken in: an agent can put a link in its place, and
+// what is recorded has none. What a person wrote since has not been checked at all, and
+// may be a link.
+func (a *Admission) Misplaced(t *state.Task) string {
+	if t.Workspace == "" { // a person has taken it out
+		return "the task has no workspace"
+	}
+	real, fromTask := task.WithoutLinks(t.Workspace), t.Trigger != ""
+	moved, holdsState := real != t.Workspace, task.IsBelow(a.Config.StateDir, real)
+	switch {
+	case holdsState && (moved || fromTask || t.WorkspaceByHand):
+		return "the state directory lies in the task's workspace, where the agent could change tasks"
+	case moved && !t.WorkspaceByHand:
+		return "the workspace of the task has become a link to " + real
+	}
+	return ""
+}

@@ -1,0 +1,241 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"stint/coordinator/queue"
+	"stint/coordinator/rundir"
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/prompt"
+	"stint/session"
+	"stint/state"
+	"stint/state/fold"
+)
+
+// attempt prepares the run's files, locks its session and runs the agent.
+func (a *Attempts) attempt(r *Run) task.Outcome {
+	t, err := a.Whole(r.Task.ID)
+	if err != nil {
+		return setupFailed(err)
+	}
+	if t.Prompt == "" {
+		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
+	}
+	if wrong := a.Misplaced(&t); wrong != "" {
+		return isMisplaced(wrong)
+	}
+	agent := a.Config.Agents[r.Task.Agent]
+	if agent == nil {
+		return task.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: fmt.Sprintf("there is no agent %q here; stint doctor lists them", r.Task.Agent)}
+	}
+	if a.MissesSession(r, t.Resume) {
+		return task.Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: NoSession}
+	}
+	unlock, err := session.Lock(r.Ctx, a.Config.StateDir, r.Task.SessionID, a.Config.SessionLockTimeout)
+	if errors.Is(err, session.ErrBusy) {
+		return task.Outcome{Class: state.ClassSessionBusy, ExitCode: -1, Error: err.Error()}
+	}
+	if err != nil {
+		return setupFailed(err)
+	}
+	defer func() {
+		if err := unlock(); err != nil {
+			a.Trouble("a session could not be unlocked", err)
+		}
+	}()
+	return a.runAgent(r, agent, &t)
+}
+
+// NoSession is the error of a run that must resume a session and has none.
+const NoSession = "there is no session to resume; resume_missing is error"
+
+// MissesSession reports whether a run must not begin a session, and would.
+func (a *Attempts) MissesSession(r *Run, resume string) bool {
+	return r.Session == "" && resume == "always" && a.Config.ResumeMissing == "error"
+}
+
+// runAgent makes the files of a turn and lets the agent carry it out.
+func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcome {
+	if r.kept = r.Session != "" && t.PromptInHistory == r.Session; r.kept {
+		a.View(func(st *fold.State) { r.counted, _ = st.ThreadOf(r.Task.Agent, r.Session) })
+	}
+	var inputs []string
+	told, turn := "", a.Turn(r, t)
+	files, err := a.makeFiles(r.ID)
+	if err == nil {
+		inputs, err = rundir.WriteInputs(files, t.InputFiles)
+	}
+	if err == nil {
+		told = a.Prompt(r, t, inputs, a.remember(r, t))
+		err = a.writePrompt(turn, r.Task.Agent, told)
+	}
+	var wrong *task.FileError
+	if errors.As(err, &wrong) && task.ShortageOf(err) == 0 {
+		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error() + "; correct inputFiles in tasks.md and retry"}
+	}
+	if err != nil {
+		return setupFailed(err)
+	}
+	ctx := r.Ctx
+	if limit := a.Timeout(t); limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, limit, task.ErrTimeout)
+		defer stop()
+	}
+	a.noteTree(r, t, false)
+	if err := a.appendTranscript(r, session.RoleUser, prompt.UserMessage(told), ""); task.ShortageOf(err) != 0 {
+		return setupFailed(err)
+	}
+	out := a.runTurn(ctx, r.Task.Agent, agent, turn, func(e task.Event) { a.onEvent(r, e) })
+	out.Fresh = r.Session == ""
+	r.looked, r.flagged = true, len(t.Findings) > 0
+	if t.Iteration > 1 || r.kept { // what an earlier turn of the attempt was denied
+		out.Findings = together(t.Findings, out.Findings)
+	}
+	if cause := context.Cause(r.Ctx); out.Class == state.ClassTimeout && errors.Is(cause, task.ErrCanceled) && !errors.Is(cause, errStrayed) {
+		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled) // by a person, while the agent had its grace
+	}
+	if out.Class == state.ClassTimeout {
+		out.Error = strings.TrimPrefix(fmt.Sprintf("it ran longer than its limit of %s; %s", a.Timeout(t), strings.TrimPrefix(out.Error, "timeout")), "; ")
+		out.Error = strings.TrimRight(out.Error, "; ")
+	}
+	if out.Shortage != 0 {
+		return out
+	}
+	a.checkSession(r, t, &out)
+	_ = a.appendTranscript(r, session.RoleAssistant, out.Result, out.Error)
+	return out
+}
+
+const missingRetry = 2 * time.Second // before a run looks once more
+
+// runTurn lets the agent of that name carry out a turn. Where its program is missing, it
+// tries once more a moment later.
+func (a *Attempts) runTurn(ctx context.Context, name string, agent task.Agent, turn task.Turn, report func(task.Event)) task.Outcome {
+	out := agent.Run(ctx, turn, report)
+	if out.Class != state.ClassAgentMissing || !queue.Read(a.Store, func(st *fold.State) bool { return st.HasRun(name) }) {
+		return out
+	}
+	again := time.NewTimer(missingRetry)
+	defer again.Stop()
+	select {
+	case <-again.C:
+		return agent.Run(ctx, turn, report)
+	case <-ctx.Done():
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, task.ErrCanceled):
+		out.Class = state.ClassCanceled
+	case !errors.Is(cause, task.ErrTimeout): // else it is still missing
+		out.Class = state.ClassInterrupted
+	}
+	return out
+}
+
+// errStrayed ends a run that goes on in another session than it must.
+var errStrayed = fmt.Errorf("%w: the session was not resumed", task.ErrCanceled)
+
+// mayNotStray reports whether the run makes no sense in another session than the
+// one to resume: its user wants an error, or it does not have the prompt.
+func (a *Attempts) mayNotStray(r *Run, now string) bool {
+	return r.Session != "" && now != "" && !strings.EqualFold(now, r.Session) && (r.kept || a.Config.ResumeMissing == "error")
+}
+
+// checkSession makes sure that the outcome is one of the session that was to be
+// resumed, and completes what it says about sessions.
+func (a *Attempts) checkSession(r *Run, t *state.Task, out *task.Outcome) {
+	if r.strayed == "" && !out.Forked && a.mayNotStray(r, out.Session) {
+		r.strayed = out.Session
+	}
+	if r.strayed != "" {
+		out.Session = "" // nothing is to go on with it
+		if cause := context.Cause(r.Ctx); cause == nil || errors.Is(cause, errStrayed) {
+			out.Class, out.Result, out.Kept = state.ClassSessionLost, "", false
+			out.Error = fmt.Sprintf("session %s was not resumed: the agent began %s instead", r.Session, r.strayed)
+		}
+	}
+	if out.Session == "" {
+		out.Session = r.Task.AgentSession
+	}
+	switch {
+	case out.Note != "" || out.Class == state.ClassSessionLost || r.kept:
+	case r.Session == "" && t.Resume == "always":
+		out.Note = "there was no session to resume; a new one was begun"
+	case r.Session != "" && out.Session != "" && !strings.EqualFold(out.Session, r.Session):
+		out.Note = fmt.Sprintf("session %s was not resumed: the agent began %s instead", r.Session, out.Session)
+	}
+}
+
+// onEvent takes what a running agent tells. Its session id is recorded the moment
+// it is known, so that a crash can resume it.
+func (a *Attempts) onEvent(r *Run, e task.Event) {
+	if e.Started {
+		a.shortages.Started(r.Begun)
+		return
+	}
+	now := a.Config.Now()
+	r.LastOutput.Store(&now)
+	if e.Text != "" {
+		a.noteAnswer(&r.Task)
+	}
+	if e.Session == "" || e.Session == r.Task.AgentSession {
+		return
+	}
+	if !e.Forked && a.mayNotStray(r, e.Session) {
+		r.strayed = e.Session
+		r.Cancel(errStrayed)
+		return
+	}
+	err := a.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+		t, runs := stillRuns(st, r)
+		if !runs {
+			return nil
+		}
+		rec := &ledger.Record{Kind: ledger.KindTask, ID: r.Task.ID}
+		// No status: that of a person who ends the task just now is to count.
+		rec.Add(state.NativeKey(r.Task.Agent), e.Session)
+		if e.Forked { // it has the prompt too, unless a person has changed that, and goes on counting
+			if t.PromptInHistory == r.Session {
+				rec.Add(state.KeyPromptInHistory, e.Session)
+			}
+			if r.counted != (state.Usage{}) {
+				rec.Add(state.KeyThreadTokens, state.FormatThread(r.counted))
+			}
+		}
+		tx.Append(rec.Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
+		return nil
+	})
+	if err != nil { // conclude tries again
+		a.Trouble("a session id could not be recorded", err)
+		return
+	}
+	r.mu.Lock()
+	r.Task.AgentSession = e.Session
+	if e.Forked && r.Task.PromptInHistory == r.Session {
+		r.Task.PromptInHistory = e.Session
+	}
+	r.mu.Unlock()
+	a.KeepSession(r.Task.SessionID)
+}
+
+// appendTranscript adds a message to the session's transcript. The transcript is for people;
+// the ledger has what counts, so an error goes to the log, and matters only to a turn that
+// has not begun.
+func (a *Attempts) appendTranscript(r *Run, role, text, problem string) error {
+	if a.IsGone() {
+		return a.Err()
+	}
+	tr, err := session.OpenTranscript(a.Config.StateDir, r.Task.SessionID)
+	if err == nil {
+		err = tr.Append(session.Message{Role: role, Text: text, TS: a.Config.Now().UTC(), TaskID: r.Task.ID, RunID: r.ID, Error: problem})
+	}
+	if err != nil {
+		a.Trouble("the transcript could not be written", err)
+	}
+	return err
+}
