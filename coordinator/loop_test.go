@@ -433,19 +433,20 @@ func TestLoopIsEditedByHand(t *testing.T) {
 		messages []string
 		status   state.Status
 	}{
-		"another command": {"- verifyCommand: make check", []int{1, 0}, []string{"make test", "make check"}, []string{"do it", prompt.MendIt}, state.Done},
-		"no command":      {"- verifyCommand: none", []int{1}, []string{"make test"}, []string{"do it"}, state.Done},
-		"another prompt":  {"- prompt: do that", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do that"}, state.Done},
-		"one round":       {"- maxIterations: 1", []int{1}, []string{"make test"}, []string{"do it"}, state.Failed},
-		"held":            {"- hold: true", []int{0}, []string{"make test"}, []string{"do it"}, state.Done},
-		"another agent":   {"- agent: claude", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do it"}, state.Done},
-		"a first command": {"- verifyCommand: make", []int{1, 0}, []string{"make", "make"}, []string{"do it", prompt.MendIt}, state.Done}, // while the agent works
+		"another command":              {"- verifyCommand: make check", []int{1, 0}, []string{"make test", "make check"}, []string{"do it", prompt.MendIt}, state.Done},
+		"no command":                   {"- verifyCommand: none", []int{1}, []string{"make test"}, []string{"do it"}, state.Done},
+		"another prompt":               {"- prompt: do that", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do that"}, state.Done},
+		"one round":                    {"- maxIterations: 1", []int{1}, []string{"make test"}, []string{"do it"}, state.Failed},
+		"held":                         {"- hold: true", []int{0}, []string{"make test"}, []string{"do it"}, state.Done},
+		"another agent":                {"- agent: claude", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do it"}, state.Done},
+		"a first command, in the turn": {"- verifyCommand: make", []int{1, 0}, []string{"make", "make"}, []string{"do it", prompt.MendIt}, state.Done},
+		"another prompt, in the turn":  {"- prompt: do that", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do that"}, state.Done},
 	} {
 		loops(t, name, func(t *testing.T, w *loopWorld) {
 			ends := exits(tc.codes...)
-			begun, edited := make(chan bool), make(chan bool)
+			begun, edited, inTurn := make(chan bool), make(chan bool), strings.HasSuffix(name, "in the turn")
 			w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-				if w.shell.count() == 1 && name != "a first command" {
+				if w.shell.count() == 1 && !inTurn {
 					begun <- true
 					<-edited
 				}
@@ -454,14 +455,14 @@ func TestLoopIsEditedByHand(t *testing.T) {
 			w.agent.do = func(_ context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
 				session := fmt.Sprint("n", len(w.agent.turns))
 				report(task.Event{Session: session})
-				if len(w.agent.turns) == 1 && name == "a first command" {
+				if len(w.agent.turns) == 1 && inTurn {
 					begun <- true
 					<-edited
 				}
 				return task.Outcome{Result: "fine", Session: session}
 			}
 			id := w.verified(func(s *task.TaskSpec) {
-				if name == "a first command" {
+				if strings.HasPrefix(name, "a first") {
 					s.VerifyCommand = ""
 				}
 			})
@@ -485,54 +486,6 @@ func TestLoopIsEditedByHand(t *testing.T) {
 				if !strings.Contains(string(sent), "- command: make check\n") || !strings.Contains(string(sent), "> (of the command until then: make test)\n") {
 					t.Errorf("the second turn was told\n%s", sent)
 				}
-			}
-		})
-	}
-}
-
-// TestLoopPromptIsEditedInATurn: the prompt that a person changes while the agent works
-// on another one is what its next turn gets, also of another master.
-func TestLoopPromptIsEditedInATurn(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		turn    int
-		restart bool
-		want    []string
-	}{
-		"first turn":            {1, false, []string{"do it", "do that"}},
-		"first turn, restart":   {1, true, []string{"do it", "do that"}},
-		"second turn":           {2, false, []string{"do it", prompt.MendIt, "do that", prompt.MendIt}},
-		"second turn, shutdown": {2, true, []string{"do it", prompt.MendIt, "do that", prompt.MendIt}},
-		"last turn":             {3, false, []string{"do it", prompt.MendIt, prompt.MendIt, "do that", prompt.MendIt}},
-	} {
-		loops(t, name, func(t *testing.T, w *loopWorld) {
-			stopped := make(chan string, 1)
-			w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-				if len(w.agent.turns) == tc.turn {
-					w.takeOver("## Task %s\n- prompt: do that\n", turn.TaskID)
-				}
-				return task.Outcome{Result: "fine", Session: "n1"}
-			}
-			w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-				switch n := w.shell.count(); {
-				case tc.restart && n == tc.turn:
-					return untilStopped(stopped)(ctx, v)
-				case len(w.agent.turns) < len(tc.want):
-					return task.VerifyResult{ExitCode: 1, Error: "no"}
-				}
-				return task.VerifyResult{}
-			}
-			id := w.verified(nil)
-			if tc.restart {
-				<-stopped
-				if got := w.task(id); got.Phase != state.PhaseVerify || !got.PromptChanged {
-					t.Errorf("while the command runs: %+v", got)
-				}
-				w.reopen()
-			}
-			w.expect(w.ended(id), state.Done, "")
-			if diff := cmp.Diff(tc.want, w.messages()); diff != "" {
-				t.Error(diff)
 			}
 		})
 	}
@@ -706,41 +659,6 @@ func TestLoopWaitsForItsAccount(t *testing.T) {
 	}
 }
 
-// TestLoopPassesInABackoff: what only a turn of its agent waits for keeps nothing from
-// being verified; a time that a person has set meanwhile is waited for.
-func TestLoopPassesInABackoff(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		codes    []int
-		at, most time.Duration
-	}{
-		"at the second try": {[]int{1, 1, 0, 0}, 0, 2 * time.Minute},
-		"before its time":   {[]int{1, 0, 0}, 3 * time.Hour, 4 * time.Hour},
-	} {
-		loops(t, name, func(t *testing.T, w *loopWorld) {
-			w.close()
-			w.cfg.BackoffBase, w.cfg.BackoffMax = time.Hour, time.Hour
-			w.openUnwatched()
-			w.shell.do = exits(tc.codes...)
-			w.outcomes(task.Outcome{Result: "fine", Session: "n1"}, task.Outcome{Class: state.ClassNetwork, ExitCode: -1, Session: "n1"})
-			begun, id := time.Now(), w.verified(nil)
-			time.Sleep(time.Minute)
-			if tc.at > 0 {
-				w.takeOver("## Task %s\n- notBefore: %s\n", id, state.FormatTime(begun.Add(tc.at)))
-			}
-			for range len(tc.codes) - 2 {
-				if _, err := w.c.Verify(w.t.Context(), id, "client"); err != nil {
-					t.Error(err)
-				}
-			}
-			w.expect(w.ended(id), state.Done, "")
-			if took := time.Since(begun); took < tc.at || took > tc.most || len(w.agent.turns) != 2 {
-				t.Errorf("%d turns, after %s", len(w.agent.turns), took)
-			}
-		})
-	}
-}
-
 // TestLoopClasses: what the command could not tell is no verdict on the answer.
 func TestLoopClasses(t *testing.T) {
 	t.Parallel()
@@ -766,30 +684,6 @@ func TestLoopClasses(t *testing.T) {
 			}
 			if code != tc.code || len(w.agent.turns) != 1 || got.Error != tc.res.Error {
 				t.Errorf("exit code %q, %d turns: %+v", code, len(w.agent.turns), got)
-			}
-		})
-	}
-}
-
-// TestLoopCommand: the task's own command counts, else its workspace's; none is none.
-func TestLoopCommand(t *testing.T) {
-	t.Parallel()
-	for own, want := range map[string]string{"": "configured", "make": "make", task.NoVerify: ""} {
-		inLoop(t, func(w *loopWorld) {
-			w.close()
-			w.cfg.Workspace = func(string) task.WorkspaceSettings {
-				return task.WorkspaceSettings{VerifyCommand: "configured", MaxIterations: 2, VerifyTimeout: new(time.Second)}
-			}
-			w.openUnwatched()
-			w.shell.do = exits(1, 1)
-			got := w.ended(w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: own}).ID)
-			switch {
-			case want == "":
-				if w.expect(got, state.Done, ""); w.shell.count() != 0 || got.MaxIterations != 0 {
-					t.Errorf("%+v", got)
-				}
-			case w.shell.count() != 2 || w.shell.runs[0].Command != want || w.shell.runs[0].Timeout != time.Second || got.VerifyCommand != want || got.MaxIterations != 2:
-				t.Errorf("%q: %+v, %+v", own, w.shell.runs, got)
 			}
 		})
 	}

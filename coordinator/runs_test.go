@@ -183,43 +183,6 @@ func TestKeptPromptIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestPromptIsEditedWhileItRuns: the session has the old one, and is sent the new
-// one, also if the master was killed meanwhile.
-func TestPromptIsEditedWhileItRuns(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	begun, edited := make(chan struct{}), make(chan struct{})
-	w.agent.do = func(_ context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-		report(task.Event{Session: "n1"})
-		if turn.Attempt > 1 {
-			return task.Outcome{Result: "ok", Session: "n1"}
-		}
-		close(begun)
-		<-edited
-		return task.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1", Kept: true}
-	}
-	w.open()
-	id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
-	<-begun
-	w.takeOver("## Task %s\n- prompt: do that\n", id)
-	close(edited)
-	w.wait(id)
-	w.close()
-	if got := w.sent(1); got != "do that" || w.agent.turns[1].Session != "n1" {
-		t.Errorf("sent: %q", got)
-	}
-
-	next, id := interrupted(t)
-	next.edit("\n## Task %s\n- prompt: do that\n", id)
-	next.cfg.FindSession = func(string, string) (string, bool) { return "n1", true }
-	next.open()
-	next.wait(id)
-	next.close()
-	if got := next.sent(0); got != "do that" || next.agent.turns[0].Session != "n1" {
-		t.Errorf("sent after a kill: %q", got)
-	}
-}
-
 // until waits for a state of a task that has not ended.
 func (w *world) until(id string, is func(*state.Task) bool) state.Task {
 	w.t.Helper()
@@ -241,29 +204,34 @@ func (w *world) until(id string, is func(*state.Task) bool) state.Task {
 }
 
 // TestKeptPromptAfterACrash: what the run that was cut off has written says whether
-// its session has the prompt.
+// its session has the prompt. It does not have one that a person has changed since.
 func TestKeptPromptAfterACrash(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		session string
-		kept    bool
-		want    string
-		resumed string
+		session       string
+		kept          bool
+		edit          string
+		want, resumed string
 	}{
-		{"n1", true, prompt.GoOn, "n1"}, {"n1", false, "long", "n1"}, {"", false, "long", ""}, {"", true, "long", ""},
+		{"n1", true, "", prompt.GoOn, "n1"},
+		{"n1", false, "", "long", "n1"},
+		{"", false, "", "long", ""},
+		{"", true, "", "long", ""},
+		{"n1", true, "\n## Task %s\n- prompt: do that\n", "do that", "n1"},
 	} {
-		next, id := interrupted(t)
+		w, id := interrupted(t)
 		var asked string
-		next.cfg.FindSession = func(agent, dir string) (string, bool) {
+		w.cfg.FindSession = func(agent, dir string) (string, bool) {
 			asked = agent + " " + filepath.Base(dir)
 			return tc.session, tc.kept
 		}
-		next.open()
-		got := next.wait(id)
-		next.close()
-		next.expect(got, state.Done, "")
-		if turn := next.agent.turns[0]; next.sent(0) != tc.want || turn.Session != tc.resumed || !strings.HasPrefix(asked, "demo ") {
-			t.Errorf("%+v: resumed %q with %q; asked for %s", tc, turn.Session, next.sent(0), asked)
+		if tc.edit != "" {
+			w.edit(tc.edit, id)
+		}
+		w.open()
+		w.expect(w.wait(id), state.Done, "")
+		if turn := w.agent.turns[0]; w.sent(0) != tc.want || turn.Session != tc.resumed || !strings.HasPrefix(asked, "demo ") {
+			t.Errorf("%+v: resumed %q with %q; asked for %s", tc, turn.Session, w.sent(0), asked)
 		}
 	}
 }

@@ -177,27 +177,6 @@ func TestSnapshotSurvivesACrash(t *testing.T) {
 	next.close()
 }
 
-// TestSnapshotOfATaskQueuedByHand: what a person does to the tests of a task that failed,
-// before it is queued again in tasks.md, is not held against its agent.
-func TestSnapshotOfATaskQueuedByHand(t *testing.T) {
-	t.Parallel()
-	w := newGitWorld(t)
-	w.cfg.MaxIterations, w.checks = 1, []task.VerifyResult{failedCheck, {}}
-	w.does()
-	w.open()
-	got := w.verified(nil)
-	w.expect(got, state.Failed, state.ClassVerify)
-	w.close()
-	w.run("rm calc_test.go")
-	w.edit("\n## Task %s\n- status: queued\n", got.ID)
-	w.open()
-	got = w.wait(got.ID)
-	w.close()
-	if w.expect(got, state.Done, ""); kinds(got) != "" {
-		t.Errorf("the findings are %v", got.Findings)
-	}
-}
-
 // TestGitDoesNoHarm: without git, with a slow one, and with a checkout that names
 // programs, the task ends as it does, and none of them is run.
 func TestGitDoesNoHarm(t *testing.T) {
