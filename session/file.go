@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -18,8 +17,8 @@ const version = 1
 //	}}
 //
 // A key that was used with several agents or accounts has its newest session
-// here and the rest, newest first, in "others". TranscriptPath is for readers
-// of the file; it is derived from the id and never read back.
+// here and the rest, newest first, in "others". The file is for other programs: stint
+// never reads it back.
 type fileEntry struct {
 	SessionID      string      `json:"sessionId"`
 	UpdatedAt      time.Time   `json:"updatedAt"`
@@ -63,26 +62,19 @@ func encode(dir string, entries []Entry) ([]byte, error) {
 			forms = append(forms, toFile(dir, &entries[i]))
 		}
 		forms[0].Others = forms[1:]
-		if err := appendPair(&b, sep, key, &forms[0]); err != nil {
+		k, err := json.Marshal(key)
+		if err != nil {
 			return nil, err
 		}
+		v, err := json.Marshal(&forms[0])
+		if err != nil {
+			return nil, fmt.Errorf("session key %q: %w", key, err)
+		}
+		fmt.Fprintf(&b, "%s%s:%s", sep, k, v)
 		sep = ",\n"
 	}
 	b.WriteString("\n}}\n")
 	return b.Bytes(), nil
-}
-
-func appendPair(b *bytes.Buffer, sep, key string, f *fileEntry) error {
-	k, err := json.Marshal(key)
-	if err != nil {
-		return err
-	}
-	v, err := json.Marshal(f)
-	if err != nil {
-		return fmt.Errorf("session key %q: %w", key, err)
-	}
-	fmt.Fprintf(b, "%s%s:%s", sep, k, v)
-	return nil
 }
 
 func toFile(dir string, e *Entry) fileEntry {
@@ -95,31 +87,4 @@ func toFile(dir string, e *Entry) fileEntry {
 	}
 	*f.native() = e.Native
 	return f
-}
-
-// decode returns the entries of a sessions.json, or an error and nothing else.
-func decode(data []byte) ([]Entry, error) {
-	var file struct {
-		Version  int                  `json:"version"`
-		Sessions map[string]fileEntry `json:"sessions"`
-	}
-	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, err
-	}
-	switch {
-	case file.Version > version:
-		return nil, fmt.Errorf("it has version %d, and this stint reads up to %d", file.Version, version)
-	case file.Version != version:
-		return nil, errors.New("it has no version")
-	}
-	var entries []Entry
-	for key, head := range file.Sessions {
-		for _, f := range append([]fileEntry{head}, head.Others...) {
-			if err := checkID(f.SessionID); err != nil {
-				return nil, fmt.Errorf("session key %q: %w", key, err)
-			}
-			entries = append(entries, Entry{key, f.Agent, f.Account, f.SessionID, *f.native(), f.UpdatedAt.UTC()})
-		}
-	}
-	return entries, nil
 }

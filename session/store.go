@@ -2,9 +2,9 @@ package session
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,26 +31,19 @@ func (e *Entry) place() entryKey { return entryKey{e.Key, e.Agent, e.Account} }
 
 // Options say how to open a Store.
 type Options struct {
-	Dir      string           // the state directory; must exist
-	FS       durable.FS       // nil: the machine's
-	Interval time.Duration    // a change is written this much later, with all that came in between
-	Now      func() time.Time // names a file that is put aside; nil: time.Now
-	Gone     func() bool      // says that Dir is not ours any more: nothing is written; nil: it never is
-	OnError  func(error)      // told by the store's goroutine that a write failed; nil: only Close tells
-}
-
-// Found returns what Open found in place of a readable sessions.json.
-type Found struct {
-	Rebuild bool  // the store is empty because the file was missing or bad
-	Problem error // what was wrong with it and where it is now; nil if it was only missing
+	Dir      string        // the state directory; must exist
+	FS       durable.FS    // nil: the machine's
+	Interval time.Duration // a change is written this much later, with all that came in between
+	Gone     func() bool   // says that Dir is not ours any more: nothing is written; nil: it never is
+	OnError  func(error)   // told by the store's goroutine that a write failed; nil: only Close tells
 }
 
 // A Store is sessions.json in memory. Its methods may be called by any
 // goroutine. The file is replaced as a whole by a goroutine of the store's own,
 // at most once in an interval and only after a change: writing 10,000 sessions
 // takes 24 ms, which is too much to do for every run. After a crash the file
-// may thus be one interval old; whoever opens a store gives it the sessions of
-// the fold with Reset, which writes nothing where they are the same.
+// may thus be one interval old, or missing: whoever opens a store gives it the sessions
+// of the fold with Reset. Nothing is written where the file says the same.
 type Store struct {
 	opts Options
 	file string
@@ -59,21 +52,17 @@ type Store struct {
 	entries map[entryKey]Entry
 	dirty   bool
 
-	wake  chan struct{} // capacity 1: something changed
-	stop  chan struct{} // closed by Close
-	done  chan struct{} // closed when the goroutine has ended
+	last  [sha256.Size]byte // of what the file has; flush alone uses it
+	wake  chan struct{}     // capacity 1: something changed
+	stop  chan struct{}     // closed by Close
+	done  chan struct{}     // closed when the goroutine has ended
 	close func() error
 }
 
-// Open reads sessions.json. It never fails: a file that cannot be used (cut
-// off, not JSON, of a newer version) is renamed to sessions.json.bad-<unix
-// time>, and the store starts empty. The caller calls Close.
-func Open(o Options) (*Store, Found) {
+// Open returns an empty store. The caller calls Close.
+func Open(o Options) *Store {
 	if o.FS == nil {
 		o.FS = durable.OS
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 	s := &Store{
 		opts:    o,
@@ -84,9 +73,11 @@ func Open(o Options) (*Store, Found) {
 		done:    make(chan struct{}),
 	}
 	s.close = sync.OnceValue(s.shutdown)
-	found := s.load()
+	if data, err := durable.ReadFile(o.FS, s.file); err == nil {
+		s.last = sha256.Sum256(data)
+	}
 	go s.run()
-	return s, found
+	return s
 }
 
 // Put makes e the current session of its key, agent and account. It does not
@@ -129,7 +120,7 @@ func (s *Store) Reset(entries []Entry) error {
 	return errors.Join(errs...)
 }
 
-// normal returns e as it will read back from the file.
+// normal returns e as it stands in the file.
 func normal(e Entry) (Entry, error) {
 	if err := checkID(e.SessionID); err != nil {
 		return e, err
@@ -230,8 +221,10 @@ func (s *Store) flush() error {
 		return nil
 	}
 	data, err := encode(s.opts.Dir, s.Entries())
-	if err == nil {
-		err = durable.WriteFile(s.opts.FS, s.file, data)
+	if sum := sha256.Sum256(data); err == nil && sum != s.last {
+		if err = durable.WriteFile(s.opts.FS, s.file, data); err == nil {
+			s.last = sum
+		}
 	}
 	if err != nil {
 		s.mu.Lock()
@@ -240,38 +233,4 @@ func (s *Store) flush() error {
 		return fmt.Errorf("write sessions.json: %w", err)
 	}
 	return nil
-}
-
-// load fills the store from its file, or puts a bad file aside.
-func (s *Store) load() Found {
-	data, err := durable.ReadFile(s.opts.FS, s.file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Found{Rebuild: true}
-	}
-	var entries []Entry
-	if err == nil {
-		entries, err = decode(data)
-	}
-	if err != nil {
-		return Found{Rebuild: true, Problem: s.putAside(err)}
-	}
-	for _, e := range entries {
-		s.entries[e.place()] = e
-	}
-	return Found{}
-}
-
-// putAside renames the bad file to a name that is free and gives the problem as
-// a sentence.
-func (s *Store) putAside(problem error) error {
-	for at := s.opts.Now().Unix(); ; at++ {
-		aside := fmt.Sprintf("%s.bad-%d", s.file, at)
-		if _, err := s.opts.FS.Stat(aside); err == nil {
-			continue
-		}
-		if err := s.opts.FS.Rename(s.file, aside); err != nil {
-			return fmt.Errorf("sessions.json cannot be used and will be replaced: %w (it could not be put aside: %w)", problem, err)
-		}
-		return fmt.Errorf("sessions.json cannot be used and is now %s: %w", filepath.Base(aside), problem)
-	}
 }

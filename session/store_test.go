@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,14 +37,14 @@ func (c *countFS) Rename(oldname, newname string) error {
 
 func newCountFS() *countFS { return &countFS{FS: durable.OS} }
 
-func openStore(t *testing.T, o Options) (*Store, Found) {
+func openStore(t *testing.T, o Options) *Store {
 	t.Helper()
 	if o.Interval == 0 {
 		o.Interval = time.Hour
 	}
-	s, found := Open(o)
+	s := Open(o)
 	t.Cleanup(func() { _ = s.Close() }) // tests that mind close it themselves
-	return s, found
+	return s
 }
 
 func put(t *testing.T, s *Store, entries ...Entry) {
@@ -74,16 +75,18 @@ var sample = []Entry{
 	{Key: "ünï \"q\"\n", Agent: "codex", SessionID: "s-6", Native: "x-6", UpdatedAt: at(2)},
 }
 
-// sampleFile writes the sample into dir and gives the path and bytes of the file.
-func sampleFile(t *testing.T, dir string) (path, data string) {
+// sampleFile writes the sample into dir and returns the bytes of the file.
+func sampleFile(t *testing.T, dir string) (data string) {
 	t.Helper()
-	s, _ := openStore(t, Options{Dir: dir})
+	s := openStore(t, Options{Dir: dir})
 	for _, i := range rand.Perm(len(sample)) {
 		put(t, s, sample[i])
 	}
+	checkEntries(t, s, sample)
 	closeStore(t, s)
-	path = filepath.Join(dir, "sessions.json")
-	return path, readFile(t, path)
+	closeStore(t, s)
+	checkModes(t, dir)
+	return readFile(t, filepath.Join(dir, "sessions.json"))
 }
 
 func checkEntries(t *testing.T, s *Store, want []Entry) {
@@ -93,40 +96,11 @@ func checkEntries(t *testing.T, s *Store, want []Entry) {
 	}
 }
 
-func TestStoreRoundTrip(t *testing.T) {
-	dir := t.TempDir()
-	s, found := openStore(t, Options{Dir: dir})
-	if !found.Rebuild || found.Problem != nil {
-		t.Errorf("no file: %+v", found)
-	}
-	checkEntries(t, s, []Entry{})
-	_, first := sampleFile(t, dir)
-	fsys := newCountFS()
-	s, found = openStore(t, Options{Dir: dir, FS: fsys})
-	if found != (Found{}) {
-		t.Errorf("a good file: %+v", found)
-	}
-	checkEntries(t, s, sample)
-	for _, e := range sample { // the same again, in another zone and with a monotonic clock's reading
-		e.UpdatedAt = e.UpdatedAt.In(time.FixedZone("", 3600))
-		put(t, s, e)
-	}
-	closeStore(t, s)
-	closeStore(t, s)
-	if n := fsys.renames.Load(); n != 0 {
-		t.Errorf("%d writes although nothing changed", n)
-	}
-	if _, second := sampleFile(t, dir); second != first {
-		t.Errorf("the same entries give other bytes:\n%s\n%s", first, second)
-	}
-	checkModes(t, dir)
-}
-
 // Whoever reads the file as document 002 has it finds the newest session of a
 // key under the key.
 func TestStoreFile(t *testing.T) {
 	dir := t.TempDir()
-	_, data := sampleFile(t, dir)
+	data := sampleFile(t, dir)
 	var file struct {
 		Version  int
 		Sessions map[string]map[string]any
@@ -153,138 +127,10 @@ func TestStoreFile(t *testing.T) {
 	}
 }
 
-// A file cut at any byte is put aside; nothing of it is believed.
-func TestStoreCutAnywhere(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path, data := sampleFile(t, dir)
-	data = strings.TrimSuffix(data, "\n")
-	for cut := range len(data) {
-		writeFile(t, path, data[:cut])
-		now := time.Unix(int64(cut), 0)
-		s, found := openStore(t, Options{Dir: dir, Now: func() time.Time { return now }})
-		aside := fmt.Sprintf("%s.bad-%d", path, cut)
-		if !found.Rebuild || found.Problem == nil || !strings.Contains(found.Problem.Error(), filepath.Base(aside)) {
-			t.Fatalf("cut at %d: %+v", cut, found)
-		}
-		if got := readFile(t, aside); got != data[:cut] {
-			t.Fatalf("cut at %d: put aside %q", cut, got)
-		}
-		checkEntries(t, s, []Entry{})
-		put(t, s, sample[0])
-		closeStore(t, s)
-		if s, found = openStore(t, Options{Dir: dir}); found.Rebuild {
-			t.Fatalf("cut at %d: the rebuilt file: %+v", cut, found)
-		}
-		checkEntries(t, s, sample[:1])
-		closeStore(t, s)
-		if t.Failed() {
-			t.FailNow()
-		}
-	}
-}
-
-func TestStoreBadFiles(t *testing.T) {
-	for name, c := range map[string]struct{ data, problem string }{
-		"empty":         {"", "unexpected end"},
-		"NUL bytes":     {"\x00\x00\x00\x00", "invalid character"},
-		"another form":  {`[]`, "cannot unmarshal"},
-		"no version":    {`{"sessions":{}}`, "no version"},
-		"null":          {`null`, "no version"},
-		"newer":         {`{"version":2,"sessions":{}}`, "it has version 2, and this stint reads up to 1"},
-		"two in one":    {`{"version":1,"sessions":{}}{}`, "invalid character"},
-		"no id":         {`{"version":1,"sessions":{"web":null}}`, `session key "web"`},
-		"path as id":    {`{"version":1,"sessions":{"web":{"sessionId":"../../x"}}}`, `"../../x"`},
-		"path in other": {`{"version":1,"sessions":{"web":{"sessionId":"a","others":[{"sessionId":"/x"}]}}}`, `"/x"`},
-		"bad time":      {`{"version":1,"sessions":{"web":{"sessionId":"a","updatedAt":"yesterday"}}}`, "yesterday"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			path := filepath.Join(dir, "sessions.json")
-			writeFile(t, path, c.data)
-			writeFile(t, path+".bad-100", "an older bad file")
-			s, found := openStore(t, Options{Dir: dir, Now: func() time.Time { return time.Unix(100, 0) }})
-			if !found.Rebuild || found.Problem == nil || !strings.Contains(found.Problem.Error(), c.problem) {
-				t.Errorf("found %+v, want a problem with %q", found, c.problem)
-			}
-			checkEntries(t, s, []Entry{})
-			if got := readFile(t, path+".bad-100") + "|" + readFile(t, path+".bad-101"); got != "an older bad file|"+c.data {
-				t.Errorf("put aside: %q", got)
-			}
-		})
-	}
-}
-
-func TestStoreTolerates(t *testing.T) {
-	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "sessions.json"), "{\"version\": 1, \"new\": 7,\r\n \"sessions\": {\"web\": {\"sessionId\": \"a\", \"transcriptPath\": \"/etc/passwd\", \"new\": []}}}")
-	s, found := openStore(t, Options{Dir: dir})
-	if found != (Found{}) {
-		t.Errorf("found %+v", found)
-	}
-	checkEntries(t, s, []Entry{{Key: "web", SessionID: "a"}})
-	put(t, s, Entry{Key: "db", SessionID: "b"})
-	closeStore(t, s)
-	if data := readFile(t, filepath.Join(dir, "sessions.json")); strings.Contains(data, "passwd") {
-		t.Errorf("a path was taken from the file: %s", data)
-	}
-}
-
-// Ten thousand random changes of a good file: Open never fails, never hangs,
-// and never gives an id that is no file name.
-func TestStoreMutations(t *testing.T) {
-	_, data := sampleFile(t, t.TempDir())
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 10_000 {
-		b := []byte(data)
-		for range 1 + rng.IntN(4) {
-			i := rng.IntN(len(b))
-			switch rng.IntN(3) {
-			case 0:
-				b[i] = byte(rng.Uint32())
-			case 1:
-				b = slices.Delete(b, i, min(len(b), i+1+rng.IntN(20)))
-			case 2:
-				b = slices.Insert(b, i, b[i:min(len(b), i+rng.IntN(20))]...)
-			}
-			if len(b) == 0 {
-				break
-			}
-		}
-		entries, err := decode(b)
-		if err != nil && entries != nil {
-			t.Fatalf("an error and entries from %q", b)
-		}
-		for _, e := range entries {
-			if !ValidID(e.SessionID) {
-				t.Fatalf("id %q from %q", e.SessionID, b)
-			}
-		}
-	}
-}
-
-func TestStoreUnreadable(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "sessions.json"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	fsys := newCountFS()
-	fsys.broken.Store(true)
-	if _, found := openStore(t, Options{Dir: dir, FS: fsys}); !found.Rebuild || !errors.Is(found.Problem, errFull) {
-		t.Errorf("neither readable nor to be renamed: %+v", found)
-	}
-	if _, found := openStore(t, Options{Dir: dir}); !found.Rebuild || found.Problem == nil {
-		t.Errorf("a directory: %+v", found)
-	}
-	if _, found := openStore(t, Options{Dir: dir}); found.Problem != nil {
-		t.Errorf("after it was put aside: %+v", found)
-	}
-}
-
 func TestStoreDebounces(t *testing.T) {
 	dir, fsys := t.TempDir(), newCountFS()
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := Open(Options{Dir: dir, FS: fsys, Interval: time.Second})
+		s := Open(Options{Dir: dir, FS: fsys, Interval: time.Second})
 		writes := func(want int64) {
 			t.Helper()
 			synctest.Wait()
@@ -319,10 +165,9 @@ func TestStoreDebounces(t *testing.T) {
 		put(t, s, e)
 		closeStore(t, s) // does not wait for the interval
 		writes(n + 2)
-		s, _ = Open(Options{Dir: dir, FS: fsys, Interval: time.Second})
-		checkEntries(t, s, []Entry{e})
-		closeStore(t, s)
-		writes(n + 2)
+		if data := readFile(t, filepath.Join(dir, "sessions.json")); !strings.Contains(data, e.SessionID) {
+			t.Errorf("the file has %s", data)
+		}
 	})
 }
 
@@ -336,7 +181,7 @@ func TestStoreWriteFails(t *testing.T) {
 			}
 			told.Add(1)
 		}
-		s, _ := Open(Options{Dir: dir, FS: fsys, Interval: time.Second, OnError: onError})
+		s := Open(Options{Dir: dir, FS: fsys, Interval: time.Second, OnError: onError})
 		fsys.broken.Store(true)
 		put(t, s, sample[0])
 		time.Sleep(time.Hour)
@@ -370,40 +215,54 @@ func TestStoreWriteFails(t *testing.T) {
 	}
 }
 
+// TestStoreReset: the file is compared with the entries, and written where it says
+// something else, or cannot be read at all.
 func TestStoreReset(t *testing.T) {
-	dir, fsys := t.TempDir(), newCountFS()
-	sampleFile(t, dir)
-	s, _ := openStore(t, Options{Dir: dir, FS: fsys})
-	if err := s.Reset(sample); err != nil {
-		t.Error(err)
+	dir := t.TempDir()
+	whole, path := sampleFile(t, dir), filepath.Join(dir, "sessions.json")
+	other := slices.Clone(sample)
+	for i := range other { // the same in another zone
+		other[i].UpdatedAt = other[i].UpdatedAt.In(time.FixedZone("", 3600))
 	}
-	closeStore(t, s)
-	if n := fsys.renames.Load(); n != 0 {
-		t.Errorf("%d writes although nothing changed", n)
-	}
-	s, _ = openStore(t, Options{Dir: dir, FS: fsys})
-	err := s.Reset([]Entry{sample[1], {Key: "web", SessionID: "../x"}, sample[3]})
-	if err == nil || !strings.Contains(err.Error(), "../x") {
-		t.Errorf("a bad id: %v", err)
-	}
-	checkEntries(t, s, []Entry{sample[1], sample[3]})
-	closeStore(t, s)
-	s, _ = openStore(t, Options{Dir: dir, FS: fsys})
-	checkEntries(t, s, []Entry{sample[1], sample[3]})
-	if err := s.Reset(nil); err != nil {
-		t.Error(err)
-	}
-	closeStore(t, s)
-	s, found := openStore(t, Options{Dir: dir})
-	checkEntries(t, s, []Entry{})
-	if found.Rebuild || fsys.renames.Load() != 2 {
-		t.Errorf("found %+v after %d writes, want 2", found, fsys.renames.Load())
+	for name, tt := range map[string]struct {
+		file    string // "": there is none
+		entries []Entry
+		writes  int64
+		kept    []Entry
+	}{
+		"the same":        {whole, other, 0, sample},
+		"no file":         {"", sample, 1, sample},
+		"half a file":     {whole[:len(whole)/2], sample, 1, sample},
+		"another form":    {"[]", sample, 1, sample},
+		"fewer, one bad":  {whole, []Entry{sample[1], {Key: "web", SessionID: "../x"}, sample[3]}, 1, []Entry{sample[1], sample[3]}},
+		"none":            {whole, nil, 1, []Entry{}},
+		"none, as it was": {"{\"version\":1,\"sessions\":{\n}}\n", nil, 0, []Entry{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := newCountFS()
+			if writeFile(t, path, tt.file); tt.file == "" {
+				_ = os.Remove(path) // it is there
+			}
+			s := openStore(t, Options{Dir: dir, FS: fsys})
+			put(t, s, Entry{Key: "old", SessionID: "old"})
+			if err := s.Reset(tt.entries); (err != nil) != (len(tt.kept) < len(tt.entries)) {
+				t.Error(err)
+			}
+			checkEntries(t, s, tt.kept)
+			closeStore(t, s)
+			if n := fsys.renames.Load(); n != tt.writes {
+				t.Errorf("%d writes, want %d", n, tt.writes)
+			}
+			if got := readFile(t, path); len(tt.kept) == len(sample) && got != whole {
+				t.Errorf("the file has %s", got)
+			}
+		})
 	}
 }
 
 func TestPutRefuses(t *testing.T) {
 	dir := t.TempDir()
-	s, _ := openStore(t, Options{Dir: dir})
+	s := openStore(t, Options{Dir: dir})
 	for _, e := range []Entry{
 		{Key: "web"},
 		{Key: "web", SessionID: "../x"},
@@ -417,42 +276,35 @@ func TestPutRefuses(t *testing.T) {
 }
 
 func TestStoreConcurrent(t *testing.T) {
-	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := Open(Options{Dir: dir, Interval: time.Millisecond})
-		done := make(chan struct{})
+		s := Open(Options{Dir: t.TempDir(), Interval: time.Millisecond})
+		var all sync.WaitGroup
 		for g := range 8 {
-			go func() {
-				defer func() { done <- struct{}{} }()
+			all.Go(func() {
 				for i := range 50 {
-					if err := s.Put(Entry{Key: fmt.Sprint(g), SessionID: fmt.Sprintf("s-%d", i)}); err != nil {
-						t.Error(err)
-					}
+					put(t, s, Entry{Key: fmt.Sprint(g), SessionID: fmt.Sprintf("s-%d", i)})
 					s.Entries()
 					time.Sleep(time.Microsecond)
 				}
-			}()
+			})
 		}
-		for range 8 {
-			<-done
-		}
+		all.Wait()
 		closeStore(t, s)
+		if got := s.Entries(); len(got) != 8 || got[0].SessionID != "s-49" {
+			t.Errorf("entries %v", got)
+		}
 	})
-	s, _ := openStore(t, Options{Dir: dir})
-	if got := s.Entries(); len(got) != 8 || got[0].SessionID != "s-49" {
-		t.Errorf("entries %v", got)
-	}
 }
 
 func BenchmarkFlush10k(b *testing.B) {
-	s, _ := Open(Options{Dir: b.TempDir(), Interval: time.Hour})
+	s := Open(Options{Dir: b.TempDir(), Interval: time.Hour})
 	for i := range 10_000 {
 		if err := s.Put(Entry{Key: fmt.Sprintf("key-%d", i), Agent: "codex", SessionID: testID, Native: testID, UpdatedAt: testTime}); err != nil {
 			b.Fatal(err)
 		}
 	}
 	for b.Loop() {
-		s.dirty = true
+		s.dirty, s.last = true, [32]byte{}
 		if err := s.flush(); err != nil {
 			b.Fatal(err)
 		}

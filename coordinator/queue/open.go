@@ -136,21 +136,17 @@ func prepareDir(dir string) error {
 // openSessions opens sessions.json and makes it hold the sessions of the fold, which
 // costs nothing where it does.
 func (s *Store) openSessions() {
-	sessions, found := session.Open(session.Options{
-		Dir: s.Config.StateDir, Interval: time.Second, Now: s.Config.Now, Gone: s.IsGone,
+	s.Sessions = session.Open(session.Options{
+		Dir: s.Config.StateDir, Interval: time.Second, Gone: s.IsGone,
 		OnError: func(err error) { s.Trouble("sessions.json could not be written", err) },
 	})
-	s.Sessions = sessions
-	if found.Problem != nil {
-		s.Config.Log.Warn("sessions.json is rebuilt from the ledger", "problem", found.Problem)
-	}
 	var entries []session.Entry
 	s.View(func(st *fold.State) {
 		for _, x := range st.Sessions() {
 			entries = append(entries, entryOf(x))
 		}
 	})
-	if err := sessions.Reset(entries); err != nil {
+	if err := s.Sessions.Reset(entries); err != nil {
 		s.Trouble("sessions.json does not have all sessions", err)
 	}
 }

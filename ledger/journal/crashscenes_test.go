@@ -383,18 +383,22 @@ func (s *scene) updateSessions() {
 		s.change(s.step("status", "running", "sessionId", id))
 		ids[key] = id
 		version := sessionMap{begun: s.fs.ops(), safe: never, ids: copyOf(ids)}
-		if s.storeSession(session.Entry{Key: key, Agent: "codex", SessionID: id}) {
+		if s.storeSessions(ids) {
 			version.safe = s.fs.ops()
 		}
 		s.maps = append(s.maps, version)
 	}
 }
 
-// storeSession writes sessions.json anew and reports whether that went well.
-func (s *scene) storeSession(e session.Entry) bool {
-	store, found := session.Open(session.Options{Dir: memDir, FS: s.through(), Interval: time.Hour})
-	err := errors.Join(store.Put(e), store.Close())
-	if err = errors.Join(err, found.Problem); err != nil && s.faulty == nil {
+// storeSessions writes sessions.json anew and reports whether that went well.
+func (s *scene) storeSessions(ids map[string]string) bool {
+	var entries []session.Entry
+	for key, id := range ids {
+		entries = append(entries, session.Entry{Key: key, Agent: "codex", SessionID: id})
+	}
+	store := session.Open(session.Options{Dir: memDir, FS: s.through(), Interval: time.Hour})
+	err := errors.Join(store.Reset(entries), store.Close())
+	if err != nil && s.faulty == nil {
 		s.t.Error(err)
 	}
 	return err == nil
