@@ -550,19 +550,24 @@ func (w *pageWorld) replay(t *testing.T, a *attacker, before string) {
 // chromiumNames are what Chromium is called, the usual names first.
 var chromiumNames = []string{"chromium", "chromium-browser", "google-chrome"}
 
-// findChromium returns the path of a Chromium; without one the test ends.
-func findChromium(t *testing.T) string {
+// findChromium ends the test where there is no Chromium.
+func findChromium(t *testing.T) {
 	t.Helper()
+	if _, found := chromiumPath(); !found {
+		missing(t, "there is no Chromium: install the package chromium, or set STINT_TEST_CHROMIUM")
+	}
+}
+
+func chromiumPath() (path string, found bool) {
 	if path := os.Getenv("STINT_TEST_CHROMIUM"); path != "" {
-		return path
+		return path, true
 	}
 	for _, name := range chromiumNames {
 		if path, err := exec.LookPath(name); err == nil {
-			return path
+			return path, true
 		}
 	}
-	missing(t, "there is no Chromium: install the package chromium, or set STINT_TEST_CHROMIUM")
-	return ""
+	return "", false
 }
 
 // chromiumDeadline is how long a test waits for what a page is to become.
@@ -580,14 +585,37 @@ type tab struct {
 	errors   []string // exceptions of scripts, and what the console told of as errors
 }
 
-// newBrowser starts a Chromium that takes evil.example for this machine, and ends it
-// with the test.
+// newBrowser returns a browser of its own: it shares a Chromium with others, but no
+// cookie, cache or service worker.
 func newBrowser(t *testing.T) context.Context {
 	t.Helper()
 	notShort(t)
+	findChromium(t)
+	chromium, err := startChromium()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// endChromium ends the Chromium that the tests share.
+var endChromium = func() {}
+
+// startChromium starts it, once. It takes evil.example for this machine.
+var startChromium = sync.OnceValues(func() (context.Context, error) {
+	dir, err := os.MkdirTemp("", "chromium")
+	if err != nil {
+		return nil, err
+	}
+	path, _ := chromiumPath()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(findChromium(t)),
-		chromedp.UserDataDir(filepath.Join(t.TempDir(), "chromium")),
+		chromedp.ExecPath(path),
+		chromedp.UserDataDir(dir),
 		chromedp.Flag("host-resolver-rules", "MAP evil.example 127.0.0.1"),
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-quic", true),
@@ -597,15 +625,15 @@ func newBrowser(t *testing.T) context.Context {
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatal(err)
+	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	endChromium = func() {
+		cancel()
+		end()
+		_ = os.RemoveAll(dir) // in the temporary directory
 	}
-	return ctx
-}
+	return ctx, chromedp.Do(ctx)
+})
 
 // newTab opens a tab in a browser.
 func newTab(t *testing.T, browser context.Context, options ...chromedp.ContextOption) *tab {

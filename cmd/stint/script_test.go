@@ -45,6 +45,7 @@ type allTests struct{ *testing.M }
 
 func (m allTests) Run() int {
 	code := m.M.Run()
+	endChromium()
 	if run := flag.Lookup("test.run"); code == 0 && run.Value.String() == "" && os.Getenv("CI") != "true" {
 		sayLeftOut()
 	}
