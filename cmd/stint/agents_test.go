@@ -125,9 +125,7 @@ func fakeCLIs(t *testing.T, settings string) (c *Config, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	script := "#!/bin/sh\necho x >>" + dir + "/starts\ncase $1 in --version) echo codex-cli 0.169.0;; *) test -e " + dir + "/login;; esac\n"
-	if err := os.WriteFile(filepath.Join(dir, "codex"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "codex"), []byte(script), 0o700))
 	t.Setenv("CODEX_HOME", dir)
 	t.Setenv("CODEX_API_KEY", "")
 	return mustLoad(t, "codex_bin = \""+dir+"/codex\"\nclaude_bin = \"/does/not/exist\"\ngemini_bin = \"/does/not/exist\"\n"+settings, nil, nil), dir
@@ -147,9 +145,7 @@ func TestDefaultAgent(t *testing.T) {
 	if got := r.defaultAgent(); got != "demo" || r.ready("codex") || !r.ready("demo") || r.ready("nobody") {
 		t.Errorf("codex is not logged in: %q", got)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "login"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, filepath.Join(dir, "login"), "")
 	if got := r.defaultAgent(); got != "demo" {
 		t.Errorf("it looked again at once: %q", got)
 	}
@@ -162,9 +158,7 @@ func TestDefaultAgent(t *testing.T) {
 		t.Error("codex is looked at for every task")
 	}
 	// A logout shows, but tasks without an agent stay with theirs.
-	if err := os.Remove(filepath.Join(dir, "login")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, "login")))
 	r.seen["codex"] = seen{ready: true, at: time.Now().Add(-readyFor)}
 	if got := r.defaultAgent(); got != "codex" || r.ready("codex") {
 		t.Errorf("after a logout: %q", got)
@@ -173,10 +167,7 @@ func TestDefaultAgent(t *testing.T) {
 
 func starts(t *testing.T, dir string) int {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "starts"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := get(t, filepath.Join(dir, "starts"))
 	return strings.Count(string(data), "\n")
 }
 
@@ -235,10 +226,7 @@ func TestFatalFindings(t *testing.T) {
 
 // The versions that CI runs are no newer than the newest ones that doctor calls tested.
 func TestNewestTested(t *testing.T) {
-	text, err := os.ReadFile("../../.ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := get(t, "../../.ci/run")
 	for _, name := range cliNames {
 		m := regexp.MustCompile(`(?m)^` + name + `_version=(\d+\.\d+\.\d+)$`).FindSubmatch(text)
 		if m == nil {

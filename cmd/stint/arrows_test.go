@@ -100,9 +100,7 @@ func listPackages(t *testing.T) map[string]goPackage {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Module", "stint/...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := map[string]goPackage{}
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p goPackage
@@ -174,9 +172,7 @@ func TestTopLevel(t *testing.T) {
 		"go.mod", "go.sum", "README.md", "LICENSE",
 	}
 	entries, err := os.ReadDir("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(known, e.Name()) {
 			t.Errorf("%s does not belong at the top level", e.Name())
@@ -233,9 +229,7 @@ func walkCode(t *testing.T, tests bool, f func(file, decl string)) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 var (
@@ -288,9 +282,7 @@ func TestCISkipsNothing(t *testing.T) {
 		t.Error("no guarded skips were found")
 	}
 	scripts, err := filepath.Glob("testdata/*/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, path := range scripts {
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -32,10 +32,10 @@ func BenchmarkStart(b *testing.B) {
 	heard := func() { w.must2(said.Read(make([]byte, 1))) }
 	w.sideBySide(func(begin time.Time) time.Duration {
 		cmd := exec.Command(filepath.Join(w.dir, "codex"))
-		w.must(cmd.Start())
+		must(w.B, cmd.Start())
 		heard()
 		took := time.Since(begin)
-		w.must(cmd.Wait())
+		must(w.B, cmd.Wait())
 		return took
 	}, func(begin time.Time) time.Duration {
 		id := w.submit("hello")
@@ -56,7 +56,7 @@ func BenchmarkCodexTurn(b *testing.B) {
 	model := newModelServer(nil)
 	b.Cleanup(model.Close)
 	more, err := codex.configure(filepath.Join(w.dir, "codex"), model.URL)
-	w.must(err)
+	must(w.B, err)
 	for name, value := range more {
 		w.env = append(w.env, name+"="+value)
 	}
@@ -88,25 +88,18 @@ func newBenchWorld(b *testing.B, settings ...string) *benchWorld {
 	return w
 }
 
-func (w *benchWorld) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
 func (w *benchWorld) must2(_ any, err error) {
 	w.Helper()
-	w.must(err)
+	must(w.B, err)
 }
 
 // fakeCodex writes a codex that says one byte to a pipe when it starts, and then
 // what codex says in a turn. It gives the other end of the pipe.
 func (w *benchWorld) fakeCodex() *os.File {
 	pipe, bin := filepath.Join(w.dir, "pipe"), filepath.Join(w.dir, "codex")
-	w.must(syscall.Mkfifo(pipe, 0o600))
+	must(w.B, syscall.Mkfifo(pipe, 0o600))
 	said, err := os.OpenFile(pipe, os.O_RDWR, 0) // with a writer it has no end
-	w.must(err)
+	must(w.B, err)
 	w.Cleanup(func() { _ = said.Close() })
 	script := fmt.Sprintf(`#!/bin/sh
 printf x >%s
@@ -115,7 +108,7 @@ echo '{"type":"thread.started","thread_id":"'$STINT_RUN_ID'"}
 {"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"hello"}}
 {"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":1}}'
 `, pipe)
-	w.must(os.WriteFile(bin, []byte(script), 0o700))
+	must(w.B, os.WriteFile(bin, []byte(script), 0o700))
 	w.env = append(w.env, "STINT_CODEX_BIN="+bin)
 	return said
 }
@@ -131,7 +124,7 @@ func (w *benchWorld) build(program, source string) {
 func (w *benchWorld) submit(prompt string) (id string) {
 	w.Helper()
 	view, err := w.client.Submit(context.Background(), task.TaskSpec{Prompt: prompt, Workspace: w.work, Parallel: true})
-	w.must(err)
+	must(w.B, err)
 	return view.ID
 }
 
@@ -139,7 +132,7 @@ func (w *benchWorld) submit(prompt string) (id string) {
 func (w *benchWorld) wait(id string) wire.TaskView {
 	w.Helper()
 	view, err := w.client.Wait(context.Background(), id)
-	w.must(err)
+	must(w.B, err)
 	if view.Status != state.Done {
 		w.Fatalf("the task is %s: %s", view.Status, view.Why)
 	}
@@ -167,12 +160,12 @@ func (w *benchWorld) look(id string) (run benchRun, memory float64) {
 		w.Fatal("no agent was started")
 	}
 	found, err := filepath.Glob(filepath.Join(w.state, "runs", "*", "run.json"))
-	w.must(err)
+	must(w.B, err)
 	text, err := os.ReadFile(found[0])
-	w.must(err)
-	w.must(json.Unmarshal(text, &run))
+	must(w.B, err)
+	must(w.B, json.Unmarshal(text, &run))
 	smaps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", run.GatePID))
-	w.must(err)
+	must(w.B, err)
 	for line := range strings.Lines(string(smaps)) {
 		var kB float64
 		if name, rest, _ := strings.Cut(line, ":"); strings.HasPrefix(name, "Private_") {
@@ -207,12 +200,12 @@ func (w *benchWorld) sideBySide(bare, stint func(begin time.Time) time.Duration)
 func BenchmarkCommands(b *testing.B) {
 	for _, tasks := range []int{0, 10_000, 100_000} {
 		w := newBenchWorld(b)
-		w.must(os.Mkdir(w.state, 0o700))
-		w.must(os.WriteFile(filepath.Join(w.state, "tasks.md"), benchLedger(b, tasks), 0o600))
+		must(w.B, os.Mkdir(w.state, 0o700))
+		must(w.B, os.WriteFile(filepath.Join(w.state, "tasks.md"), benchLedger(b, tasks), 0o600))
 		w.serve()
-		w.must(w.command("pause").Run())
+		must(w.B, w.command("pause").Run())
 		hello := filepath.Join(w.dir, "hello")
-		w.must(os.WriteFile(hello+".go", []byte("package main\n\nfunc main() { println(\"hello\") }\n"), 0o600))
+		must(w.B, os.WriteFile(hello+".go", []byte("package main\n\nfunc main() { println(\"hello\") }\n"), 0o600))
 		w.build(hello, hello+".go")
 		id := benchID(tasks / 2)
 		rows := []benchRow{
@@ -276,9 +269,7 @@ func benchLedger(b *testing.B, tasks int) []byte {
 			r.Add(fields[j], fields[j+1])
 		}
 		sec, err := ledger.Encode(r)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		text = append(text, sec.Raw...)
 	}
 	begun := time.Now().Add(-time.Hour)
@@ -303,7 +294,7 @@ func BenchmarkSlowSenders(b *testing.B) {
 			w := newBenchWorld(b, "STINT_HTTP="+address, "STINT_MAX_QUEUED=0")
 			w.serve()
 			token, err := os.ReadFile(tokenFile(w.state))
-			w.must(err)
+			must(w.B, err)
 			var alone, beside []time.Duration
 			cut := 0
 			for b.Loop() {
@@ -329,12 +320,8 @@ func BenchmarkSlowSenders(b *testing.B) {
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, ln.Close())
 	return ln.Addr().String()
 }
 

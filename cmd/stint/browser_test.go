@@ -62,9 +62,7 @@ func (w *pageWorld) open(address string) {
 func (w *pageWorld) goTo(address string) {
 	w.t.Helper()
 	u, err := url.Parse(address)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.base = "http://" + u.Host
 }
 
@@ -89,9 +87,7 @@ func (w *pageWorld) address() string { return w.run("ui", "--print") }
 func (w *pageWorld) wholeState() string {
 	w.t.Helper()
 	text, err := w.client.State(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return string(text)
 }
 
@@ -199,7 +195,7 @@ func (w *pageWorld) submitByKeys(b *tab) {
 
 // submitTwice sends the same form again before it was answered.
 func (w *pageWorld) submitTwice(b *tab) {
-	b.eval("document.getElementById('new-prompt').value = 'demo:say=once'; document.getElementById('new-workspace').value = " + jsonString(b.t, w.work) + "; form.requestSubmit(); form.requestSubmit()")
+	b.eval("document.getElementById('new-prompt').value = 'demo:say=once'; document.getElementById('new-workspace').value = " + asJSON(b.t, w.work) + "; form.requestSubmit(); form.requestSubmit()")
 	b.await("it is done", "[...document.querySelectorAll('#tasks tr')].some((row) => row.textContent.includes('once') && row.querySelector('td.done'))")
 	if n := strings.Count(w.run("ls", "--json"), `"title":"demo:say=once"`); n != 1 {
 		b.t.Errorf("%d tasks", n)
@@ -270,16 +266,11 @@ func (w *pageWorld) lookOnPhone(b *tab) {
 // every field, and tasks that have many of them at once; and the ids of the latter.
 func hostileTasks(t *testing.T) (tasks []byte, one, many []string) {
 	t.Helper()
-	data, err := os.ReadFile("../../coordinator/api/web/testdata/xss.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := get(t, "../../coordinator/api/web/testdata/xss.txt")
 	var texts []string
 	for line := range strings.Lines(string(data)) {
 		text, err := strconv.Unquote(strings.TrimSuffix(line, "\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		texts = append(texts, text)
 	}
 	tasks = []byte("<!-- stint ledger 1 -->\n# Tasks\n\n")
@@ -287,27 +278,17 @@ func hostileTasks(t *testing.T) (tasks []byte, one, many []string) {
 	add := func(text string) string {
 		seq++
 		id := fmt.Sprintf("hostile-%04d", seq)
-		inJSON := func(form string) string { return strings.ReplaceAll(form, "TEXT", jsonString(t, text)) }
+		inJSON := func(form string) string { return strings.ReplaceAll(form, "TEXT", asJSON(t, text)) }
 		r := &ledger.Record{Kind: ledger.KindTask, ID: id, Seq: seq}
-		for _, f := range [][2]string{
-			{state.KeyStatus, "failed"},
-			{state.KeySessionKey, text},
-			{state.KeyWorkspace, text},
-			{state.KeyAgent, text},
-			{state.KeyModel, text},
-			{state.KeyLabel, text},
-			{state.KeyVerifyCommand, text},
-			{state.KeyReason, text},
-			{state.KeyError, text},
-			{state.KeyNote, text},
-			{state.KeyVerifyOutput, text},
-			{state.KeyFindings, inJSON(`[{"kind":TEXT,"message":TEXT}]`)},
-			{state.KeyOutputFiles, inJSON(`[{"path":TEXT,"size":1}]`)},
-			{state.KeyPrompt, text},
-			{state.KeyResult, text},
+		r.Add(state.KeyStatus, "failed")
+		for _, key := range []string{
+			state.KeySessionKey, state.KeyWorkspace, state.KeyAgent, state.KeyModel, state.KeyLabel, state.KeyVerifyCommand, state.KeyReason,
+			state.KeyError, state.KeyNote, state.KeyVerifyOutput, state.KeyPrompt, state.KeyResult,
 		} {
-			r.Add(f[0], f[1])
+			r.Add(key, text)
 		}
+		r.Add(state.KeyFindings, inJSON(`[{"kind":TEXT,"message":TEXT}]`)).Add(state.KeyOutputFiles, inJSON(`[{"path":TEXT,"size":1}]`))
+		var err error
 		if tasks, err = ledger.AppendRecord(tasks, r); err != nil {
 			t.Fatal(err)
 		}
@@ -320,15 +301,6 @@ func hostileTasks(t *testing.T) (tasks []byte, one, many []string) {
 		}
 	}
 	return tasks, one, many
-}
-
-func jsonString(t testing.TB, text string) string {
-	t.Helper()
-	data, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }
 
 // TestPromise6HostileTextsInChromium: none of the texts of the corpus, in any field, opens
@@ -355,7 +327,7 @@ func TestPromise6HostileTextsInChromium(t *testing.T) {
 	b.await("live", "document.getElementById('link').textContent === 'live'")
 	shown := eval[int](b, `(async () => {
 		let shown = 0;
-		for (const id of `+jsonIDs(one)+`) {
+		for (const id of `+asJSON(t, one)+`) {
 			history.replaceState(null, "", "/?task=" + id);
 			replace((await load()).responseXML.getElementById("live"));
 			if (live.querySelector("#task code").textContent === id) shown++;
@@ -382,11 +354,6 @@ func TestPromise6HostileTextsInChromium(t *testing.T) {
 	}
 }
 
-func jsonIDs(ids []string) string {
-	data, _ := json.Marshal(ids) // strings always marshal
-	return string(data)
-}
-
 // An attacker serves the attacking page, and notes the cookies that browsers send there.
 type attacker struct {
 	*httptest.Server
@@ -397,10 +364,7 @@ type attacker struct {
 // newAttacker serves a page that attacks the server at an address, where there is a task.
 func newAttacker(t *testing.T, victim, task string) *attacker {
 	t.Helper()
-	text, err := os.ReadFile("testdata/attack.html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := get(t, "testdata/attack.html")
 	page := strings.NewReplacer("VICTIM", victim, "TASK", task).Replace(string(text))
 	a := &attacker{}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -515,6 +479,9 @@ func TestPromise11OtherSites(t *testing.T) {
 	})
 }
 
+// stolen is what who has stolen a cookie asks for.
+const stolen = `{"prompt":"demo:say=stolen","agent":"demo","workspace":"/"}`
+
 // replay makes requests with the cookie that the browser has sent to the other port. It
 // must have come there, else nothing is shown.
 func (w *pageWorld) replay(t *testing.T, a *attacker, before string) {
@@ -525,18 +492,8 @@ func (w *pageWorld) replay(t *testing.T, a *attacker, before string) {
 		t.Fatalf("the browser keeps our cookie from other ports: %q", cookies)
 	}
 	for _, path := range []string{"/v1/tasks", "/v1/pause", "/v1/ui/code"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.plain()+path, strings.NewReader(`{"prompt":"demo:say=stolen","agent":"demo","workspace":"/"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Host = strings.TrimPrefix(w.base, "http://")
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Cookie", cookies)
-		req.Header.Set("Origin", w.base)
-		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp, err := w.request("POST "+path, stolen, "Cookie: "+cookies, "Origin: "+w.base)
+		must(t, err)
 		_ = resp.Body.Close() // its status is enough
 		if resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s: %s", path, resp.Status)
@@ -592,14 +549,10 @@ func newBrowser(t *testing.T) context.Context {
 	notShort(t)
 	findChromium(t)
 	chromium, err := startChromium()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := chromedp.NewContext(chromium, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, chromedp.Do(ctx))
 	return ctx
 }
 
@@ -646,9 +599,7 @@ func newTab(t *testing.T, browser context.Context, options ...chromedp.ContextOp
 		_, err := chromedp.Call(ctx, audits.Enable, cdp.Empty{})
 		return err
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 

@@ -26,22 +26,32 @@ func (w *pageWorld) letIn() (code, cookie, key string) {
 	address := w.address()
 	w.goTo(address)
 	_, code, _ = strings.Cut(address, "#code=")
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.plain()+"/ui/session", strings.NewReader(`{"code":"`+code+`"}`))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	req.Host = strings.TrimPrefix(w.base, "http://")
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	resp, err := w.request("POST /ui/session", `{"code":"`+code+`"}`)
+	must(w.t, err)
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	var told struct{ Key string }
 	if err := json.NewDecoder(resp.Body).Decode(&told); err != nil || len(resp.Cookies()) != 1 {
 		w.t.Fatal(resp.Status, err)
 	}
 	return code, resp.Cookies()[0].Value, told.Key
+}
+
+// request makes a request of the page's port, as a program of this user does. A header is
+// "Name: value"; the host is the page's, unless one says otherwise.
+func (w *pageWorld) request(line, body string, headers ...string) (*http.Response, error) {
+	w.t.Helper()
+	method, path, _ := strings.Cut(line, " ")
+	req, err := http.NewRequestWithContext(w.t.Context(), method, w.plain(), strings.NewReader(body))
+	must(w.t, err)
+	req.URL.Opaque, req.Host = path, strings.TrimPrefix(w.base, "http://")
+	req.Header.Set("Content-Type", "application/json")
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if req.Header.Set(name, value); name == "Host" {
+			req.Host = value
+		}
+	}
+	return http.DefaultTransport.RoundTrip(req)
 }
 
 // TestPromise11NoSecretIsWritten: what lets somebody in over TCP is in no file, command
@@ -53,15 +63,14 @@ func TestPromise11NoSecretIsWritten(t *testing.T) {
 		missing(t, "there is no /proc")
 	}
 	w := newPageWorld(t, nil)
-	token, err := os.ReadFile(filepath.Join(w.state, "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := get(t, filepath.Join(w.state, "token"))
 	code, cookie, key := w.letIn()
 	canaries := map[string]string{"token": strings.TrimSpace(string(token)), "code": code, "cookie": cookie, "key": key, "name": strings.TrimPrefix(strings.Split(w.base, ".")[0], "http://")}
 	for _, header := range []string{"Authorization: Bearer " + canaries["token"], "Cookie: stint=" + cookie} {
 		for _, request := range []string{"GET /", "GET /v1/tasks", "GET /nothing", "POST /v1/tasks", "GET /v1/tasks?token=" + canaries["token"], "POST /ui/session", "BAD / x"} {
-			w.send(request, header, pageHeaderName+": "+key)
+			if resp, err := w.request(request, "{}", header, "Stint-Page: "+key); err == nil { // else the server has not understood it
+				_ = resp.Body.Close() // what it says does not matter
+			}
 		}
 	}
 	running := w.run("task", "-d", "demo:sleep=300")
@@ -76,38 +85,13 @@ func TestPromise11NoSecretIsWritten(t *testing.T) {
 	}
 }
 
-// pageHeaderName is the header in which the page's script shows its key.
-const pageHeaderName = "Stint-Page"
-
-// send makes a request, whatever becomes of it.
-func (w *pageWorld) send(request string, headers ...string) {
-	w.t.Helper()
-	method, path, _ := strings.Cut(request, " ")
-	req, err := http.NewRequestWithContext(w.t.Context(), method, w.plain(), strings.NewReader("{}"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	req.URL.Opaque, req.Host = path, strings.TrimPrefix(w.base, "http://")
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		req.Header.Set(name, value)
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		return // the server has not understood it
-	}
-	_ = resp.Body.Close() // what it says does not matter
-}
-
 // searchProcesses looks for secrets on the command lines and in the environments of all
 // processes, and counts those of a task's agent. A password stint may have been given in
 // its environment; its agents get nothing of PostgreSQL.
 func (w *world) searchProcesses(task string, secrets map[string]string) (agents int) {
 	w.t.Helper()
 	processes, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	for _, dir := range processes {
 		environ, _ := os.ReadFile(dir + "/environ") // it may have ended, or be another user's
 		cmdline, _ := os.ReadFile(dir + "/cmdline")
@@ -166,9 +150,7 @@ func TestPromise11NoDatabasePassword(t *testing.T) {
 		missing(t, "there is no /proc")
 	}
 	secret := filepath.Join(t.TempDir(), "url")
-	if err := os.WriteFile(secret, []byte("postgres://ana:"+postgresCanary+"@127.0.0.1:1/audit\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, secret, "postgres://ana:"+postgresCanary+"@127.0.0.1:1/audit\n")
 	for name, setting := range map[string]string{
 		"nobody listens": "STINT_POSTGRES_URL=postgres://ana:" + postgresCanary + "@127.0.0.1:1/audit",
 		"no URL":         "STINT_POSTGRES_URL=" + postgresCanary,
@@ -205,19 +187,13 @@ func TestPromise11NoDatabasePasswordInTheCopy(t *testing.T) {
 func searchTables(t *testing.T, url string) (rows int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close(context.Background()) }() // it was only read
 	for _, table := range []string{"tasks", "task_runs", "task_files", "accounts", "worker_registry", "mirrors", "pg_stat_activity"} {
 		found, err := conn.Query(t.Context(), "SELECT t::text FROM "+table+" t WHERE t::text NOT LIKE '%SELECT%'") // our own
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		texts, err := pgx.CollectRows(found, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, text := range texts {
 			if rows++; strings.Contains(text, postgresCanary) {
 				t.Errorf("the password is in table %s: %s", table, text)

@@ -19,9 +19,7 @@ import (
 func load(t *testing.T, file string, env, flags map[string]string) (*Config, error) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(name, []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, name, file)
 	lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }
 	return loadConfig(configSource{file: name, required: true, lookup: lookup, flags: flags})
 }
@@ -29,9 +27,7 @@ func load(t *testing.T, file string, env, flags map[string]string) (*Config, err
 func mustLoad(t *testing.T, file string, env, flags map[string]string) *Config {
 	t.Helper()
 	c, err := load(t, file, env, flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -80,24 +76,15 @@ timeout = "3h"
 	}
 }
 
+// TestWorkspaceSettings: they are all that holds in the workspace, but for models, of
+// which only those of its section are for its tasks.
 func TestWorkspaceSettings(t *testing.T) {
-	c := mustLoad(t, "timeout = \"1h\"\n[workspace.\"/w\"]\nmax_attempts = 9\noutput_policy = \"none\"\n", nil, nil)
+	c := mustLoad(t, "timeout = \"1h\"\nclaude_model = \"a\"\n[workspace.\"/w\"]\nmax_attempts = 9\noutput_policy = \"none\"\nverify_timeout = \"0\"\ncodex_model = \"b\"\n", nil, nil)
 	s := workspaceSettings(c)("/w/x")
-	if s.MaxAttempts != 9 || s.OutputPolicy == nil || *s.OutputPolicy != "" {
+	if s.MaxAttempts != 9 || *s.OutputPolicy != "" || *s.VerifyTimeout != 0 || *s.Timeout != time.Hour || s.ResumePolicy != "auto" || len(s.Models) != 1 || s.Models["codex"] != "b" {
 		t.Errorf("in the workspace: %+v", s)
 	}
-	if *s.Timeout != time.Hour || s.ResumePolicy != "auto" || len(s.Models) != 0 {
-		t.Errorf("what the section does not name is not that of the file: %+v", s)
-	}
-	c = mustLoad(t, "[workspace.\"/w\"]\ntimeout = \"0\"\nverify_timeout = \"0\"\n", nil, nil)
-	if s := workspaceSettings(c)("/w"); *s.Timeout != 0 || *s.VerifyTimeout != 0 {
-		t.Errorf("no limit in the workspace: %+v", s)
-	}
-	c = mustLoad(t, "claude_model = \"a\"\n[workspace.\"/w\"]\ncodex_model = \"b\"\ngemini_model = \"c\"\n", nil, nil)
-	if s := workspaceSettings(c)("/w"); len(s.Models) != 2 || s.Models["codex"] != "b" || s.Models["gemini"] != "c" {
-		t.Errorf("models of the workspace: %q", s.Models)
-	}
-	if s := workspaceSettings(c)("/elsewhere"); len(s.Models) != 0 {
+	if s := workspaceSettings(c)("/elsewhere"); s.MaxAttempts != 3 || len(s.Models) != 0 {
 		t.Errorf("elsewhere: %+v", s)
 	}
 }
@@ -239,34 +226,25 @@ func TestPathsMayHaveCommas(t *testing.T) {
 
 func TestDocument(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	for _, tc := range []struct{ value, text, wrong string }{
 		{"default", prompt.DefaultPolicy, ""},
 		{"none", "", ""},
 		{"Be kind.", "Be kind.", ""},
-		{"@" + write("policy.md", "\xef\xbb\xbfBe brief.\n"), "Be brief.\n", ""},
+		{"@" + put(t, dir+"/policy.md", "\xef\xbb\xbfBe brief.\n"), "Be brief.\n", ""},
 		{"@policy.md", "", "is not an absolute path"},
 		{"@" + dir + "/none.md", "", "no such file"},
 		{"@" + dir, "", "is not a file"},
-		{"@" + write("large", strings.Repeat("x", maxDocument+1)), "", "it has more than 65536 bytes"},
-		{"@" + write("binary", "\x00\x01"), "", "no text in UTF-8"},
+		{"@" + put(t, dir+"/large", strings.Repeat("x", maxDocument+1)), "", "it has more than 65536 bytes"},
+		{"@" + put(t, dir+"/binary", "\x00\x01"), "", "no text in UTF-8"},
 	} {
-		t.Run(tc.value, func(t *testing.T) {
-			var c Config
-			err := findKey("output_policy").set(&c, tc.value)
-			switch {
-			case tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)):
-				t.Errorf("%v, and not %s", err, tc.wrong)
-			case tc.wrong == "" && (err != nil || c.OutputPolicy != document{tc.value, tc.text}):
-				t.Errorf("%+v, %v", c.OutputPolicy, err)
-			}
-		})
+		var c Config
+		err := findKey("output_policy").set(&c, tc.value)
+		switch {
+		case tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)):
+			t.Errorf("%s: %v, and not %s", tc.value, err, tc.wrong)
+		case tc.wrong == "" && (err != nil || c.OutputPolicy != document{tc.value, tc.text}):
+			t.Errorf("%s: %+v, %v", tc.value, c.OutputPolicy, err)
+		}
 	}
 }
 
@@ -274,31 +252,19 @@ func TestDocument(t *testing.T) {
 // the file that it stands in, and with its line there.
 func TestPromptTemplate(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	good, bad := write("good.tmpl", "Be kind.\n{{.Memory}}\n"), write("bad.tmpl", "Be kind.\n{{.Memry}}\n")
+	good, bad := put(t, dir+"/good.tmpl", "Be kind.\n{{.Memory}}\n"), put(t, dir+"/bad.tmpl", "Be kind.\n{{.Memry}}\n")
 	set := func(value string) string { return "# x\nprompt_template = " + tomlString(value) + "\n" }
-	for _, tc := range []struct{ name, file, want string }{
-		{"field", set("{{.Memry}}"), "config.toml:2: prompt_template: line 1: there is no field .Memry; there are .Session, .Memory"},
-		{"field in a file", set("@" + bad), "config.toml:2: prompt_template: " + bad + ": line 2: there is no field .Memry; there are "},
-		{"syntax", set("a\n{{if .Task}}"), "config.toml:2: prompt_template: line 2: unexpected EOF"},
-		{"heading", set("## User message\nDo that."), "config.toml:2: prompt_template: line 1: the heading "},
-		{"no file", set("@" + dir + "/none"), "config.toml:2: prompt_template: open " + dir + "/none: no such file"},
-		{"binary", set("@" + write("binary", "\x00")), "config.toml:2: prompt_template: " + dir + "/binary is no text in UTF-8"},
-		{"too long", set("@" + write("long", strings.Repeat("x", maxDocument+1))), "config.toml:2: prompt_template: " + "read " + dir + "/long: it has more than 65536 bytes"},
-		{"too long here", set(strings.Repeat("x", maxDocument+1)), "config.toml:2: prompt_template: the template has more than the 65536 bytes"},
-		{"of a workspace", "[workspace.\"/w\"]\n" + set("{{.X}}"), "config.toml:3: prompt_template: line 1: there is no field .X"},
+	for name, tc := range map[string]struct{ file, want string }{
+		"field":           {set("{{.Memry}}"), "config.toml:2: prompt_template: line 1: there is no field .Memry; there are .Session, .Memory"},
+		"field in a file": {set("@" + bad), "config.toml:2: prompt_template: " + bad + ": line 2: there is no field .Memry; there are "},
+		"syntax":          {set("a\n{{if .Task}}"), "config.toml:2: prompt_template: line 2: unexpected EOF"},
+		"heading":         {set("## User message\nDo that."), "config.toml:2: prompt_template: line 1: the heading "},
+		"too long":        {set(strings.Repeat("x", maxDocument+1)), "config.toml:2: prompt_template: the template has more than the 65536 bytes"},
+		"of a workspace":  {"[workspace.\"/w\"]\n" + set("{{.X}}"), "config.toml:3: prompt_template: line 1: there is no field .X"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if _, err := load(t, tc.file, nil, nil); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
-				t.Errorf("%v, and not %s", err, tc.want)
-			}
-		})
+		if _, err := load(t, tc.file, nil, nil); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("%s: %v, and not %s", name, err, tc.want)
+		}
 	}
 	c := mustLoad(t, set("Hello.")+"[workspace.\"/w\"]\nprompt_template = \"@"+good+"\"\n[workspace.\"/d\"]\nprompt_template = \"default\"\n", nil, nil)
 	if err := os.Remove(good); err != nil { // it was read with the configuration
@@ -314,10 +280,7 @@ func TestPromptTemplate(t *testing.T) {
 
 // The template in the README is one.
 func TestTemplateOfTheReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := get(t, "../../README.md")
 	_, text, _ := strings.Cut(string(readme), "\n    {{.Session}}\n")
 	text, _, found := strings.Cut(text, "\n\n")
 	if tmpl, err := prompt.ParseTemplate(text); tmpl == nil || err != nil || !found {

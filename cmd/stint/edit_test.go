@@ -72,29 +72,21 @@ func TestRebaseTwice(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, "tasks.md"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, filepath.Join(dir, "tasks.md"), text)
 	}
 	write("## Task a\n## Task b\n")
 	base, err := journal.ReadCopy(t.Context(), nil, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := &editing{dir: dir, file: filepath.Join(dir, "copy.md"), base: base, text: []byte("## Task a\n- label: mine\n## Task b\n")}
 	for _, now := range []string{"## Task a\n## Task b\n- label: theirs\n", "## Task a\n## Task b\n- label: theirs\n\nadded\n"} {
 		write(now)
-		if err := e.rebase(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.rebase(t.Context()))
 	}
 	copied, err := os.ReadFile(e.file)
 	if want := "## Task a\n- label: mine\n## Task b\n- label: theirs\n\nadded\n"; err != nil || string(e.text) != want || string(copied) != want {
 		t.Errorf("the text is %q, the copy %q (%v), want %q", e.text, copied, err, want)
 	}
-	if err := e.base.Replace(e.text); err != nil {
-		t.Error(err)
-	}
+	check(t, e.base.Replace(e.text))
 }
 
 func TestSplitFindings(t *testing.T) {

@@ -19,10 +19,7 @@ const examplesDir = "../../examples"
 
 // TestExampleConfig: the example has every key, with its default.
 func TestExampleConfig(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(examplesDir, "config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := get(t, filepath.Join(examplesDir, "config.toml"))
 	c := mustLoad(t, string(text), nil, nil)
 	without := mustLoad(t, "", nil, nil)
 	for _, k := range keys {
@@ -39,10 +36,7 @@ func TestExampleConfig(t *testing.T) {
 // TestExampleLedger: the example is taken over without a finding, and its tasks
 // are what the text around them says.
 func TestExampleLedger(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(examplesDir, "tasks.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := get(t, filepath.Join(examplesDir, "tasks.md"))
 	doc := ledger.Parse(text)
 	if len(doc.Findings) > 0 {
 		t.Fatal(doc.Findings[0])
@@ -64,14 +58,9 @@ func TestExampleLedger(t *testing.T) {
 
 // TestExampleSpecs: the example can be read, and queued each night. recipes.txtar runs it.
 func TestExampleSpecs(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(examplesDir, "tasks.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := get(t, filepath.Join(examplesDir, "tasks.json"))
 	specs, err := task.ParseSpecs("tasks.json", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, s := range specs {
 		if s.Prompt == "" || s.ID != "" || s.IdempotencyKey != "" || s.Agent != "" {
 			t.Errorf("it has no prompt, is made once only, or needs a certain agent: %+v", s)
@@ -93,17 +82,11 @@ func TestExampleScripts(t *testing.T) {
 	for file, where := range map[string]string{
 		"testdata/script/recipes.txtar": "the recipes", "testdata/script/http_recipes.txtar": "the recipes", "../../README.md": "the README",
 	} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := get(t, file)
 		named[where] += string(text)
 	}
 	for _, script := range scripts {
-		text, err := os.ReadFile(script)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := get(t, script)
 		name := filepath.Base(script)
 		if fi, err := os.Stat(script); err != nil || fi.Mode()&0o111 != 0o111 {
 			t.Errorf("%s cannot be started: %v, %v", name, fi.Mode(), err)
@@ -210,9 +193,6 @@ func checkQuestion(t *testing.T, file string) {
 // fileText returns the content of a file.
 func fileText(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := get(t, path)
 	return string(text)
 }

@@ -185,9 +185,7 @@ func (w *foreignWorld) names() (list []string) {
 		}
 		return err
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return list
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -91,10 +90,7 @@ func newKeyWorld(t *testing.T, seed uint64, keys int) *keyWorld {
 func (w *keyWorld) begin() *life {
 	w.t.Helper()
 	l := w.serve()
-	token, err := os.ReadFile(tokenFile(w.state))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	token := get(w.t, tokenFile(w.state))
 	w.token = strings.TrimSpace(string(token))
 	return l
 }
@@ -187,9 +183,7 @@ func (w *keyWorld) send(transport http.RoundTripper, c *keyClient, key int) (key
 func (w *keyWorld) compare(ctx context.Context) (tasks, unheard int) {
 	w.t.Helper()
 	list, err := w.client.List(ctx, state.Filter{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	byKey := map[string][]string{}
 	for i := range list {
 		byKey[list[i].IdempotencyKey.Given()] = append(byKey[list[i].IdempotencyKey.Given()], list[i].ID)
@@ -215,9 +209,7 @@ func (w *keyWorld) compare(ctx context.Context) (tasks, unheard int) {
 func (w *keyWorld) compareKey(ctx context.Context, key int, id string) (heard bool) {
 	w.t.Helper()
 	task, err := w.client.Task(ctx, id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	for i := range w.clients {
 		c := &w.clients[i]
 		told, same := c.told[key], w.bodyOf(c, key).Prompt == task.Prompt
@@ -239,9 +231,7 @@ func (w *keyWorld) compareKey(ctx context.Context, key int, id string) (heard bo
 func (w *keyWorld) finish(ctx context.Context, l *life) {
 	w.t.Helper()
 	live, err := w.client.State(ctx)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.end(l, syscall.SIGTERM)
 	s := w.script()
 	s.compareWithRefold(live)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,9 +119,7 @@ func TestPromise1SubmitsWhileMastersDie(t *testing.T) {
 	all.Wait()
 	w.run("wait", append([]string{"--all", "--timeout", "120s"}, told(ids[:])...)...)
 	w.expectOnce(ids[:])
-	if err := errors.Join(w.script().end(syscall.SIGTERM, scriptDeadline), statedir.Check(w.state)); err != nil {
-		t.Error(err)
-	}
+	check(t, errors.Join(w.script().end(syscall.SIGTERM, scriptDeadline), statedir.Check(w.state)))
 	t.Logf("%d of %d commands exited 0, %d masters killed meanwhile", len(told(ids[:])), submits, killed.Load())
 }
 
@@ -143,9 +140,7 @@ func (w *world) expectOnce(ids []string) {
 	for id := range strings.Lines(w.run("ls", "-q", "-n", "0")) {
 		id = strings.TrimSpace(id)
 		task, err := w.client.Task(w.t.Context(), id)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		have[task.Prompt] = append(have[task.Prompt], id)
 	}
 	for i, id := range ids {
@@ -181,10 +176,7 @@ func TestPromise7NothingIsAcknowledgedAfterAFailedSync(t *testing.T) {
 		failed = failed || id == ""
 	}
 	w.end(l, syscall.Signal(0))
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := get(t, log)
 	if !strings.Contains(string(text), "(INJECTED)") || !failed {
 		t.Fatalf("no fault was injected:\n%s", text)
 	}
@@ -226,9 +218,7 @@ func TestPromise1And2KillsAtRandomTimes(t *testing.T) {
 				}
 			case gates:
 				time.Sleep(moment) // the random moment
-				if err := w.killTree(l.cmd.Process.Pid); err != nil {
-					t.Error(err)
-				}
+				check(t, w.killTree(l.cmd.Process.Pid))
 			default:
 				time.Sleep(moment)
 				w.end(l, syscall.SIGKILL)
@@ -264,9 +254,7 @@ func (w *world) killWhileVerifying(l *life, gates bool) {
 		w.t.Fatal("the verify command was not run")
 	}
 	if gates {
-		if err := w.killTree(l.cmd.Process.Pid); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, w.killTree(l.cmd.Process.Pid))
 	}
 	w.end(l, syscall.SIGKILL)
 }
@@ -283,9 +271,7 @@ func TestPromise3KilledWhileVerifying(t *testing.T) {
 			w.killWhileVerifying(l, gates)
 			l = w.serve()
 			task, err := w.client.Wait(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if task.Attempt != 1 || task.Retries != 1 || task.Iteration != 1 || task.VerifyExitCode == nil || *task.VerifyExitCode != 0 || w.marks() != 2 {
 				t.Errorf("the command was run %d times: %+v", w.marks(), task)
 			}
@@ -298,48 +284,11 @@ func TestPromise3KilledWhileVerifying(t *testing.T) {
 	}
 }
 
-// TestKilledWhileVerifyingByItself: what stint verify runs is ended by the next master,
-// and no task is left in a run that never ends.
-func TestKilledWhileVerifyingByItself(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	l := w.serve()
-	id := w.run("task", "do it", "-q", "--verify", "true")
-	if err := appendTo(filepath.Join(w.state, "tasks.md"), "\n## Task "+id+"\n- verifyCommand: "+onceHanging+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	if !poll(scriptDeadline, func() bool { return strings.Contains(w.run("show", "--json", id), "marks") }) {
-		t.Fatal("the edit was not taken over")
-	}
-	cmd := w.command("verify", id)
-	cmd.Env = append(slices.Clone(w.env), "STINT_AUTO_START=false")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.killWhileVerifying(l, true)
-	_ = cmd.Wait() // it says that the master is gone
-	l = w.serve()
-	task, err := w.client.Task(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if task.Status != state.Done || task.Retries != 0 {
-		t.Errorf("%+v", task)
-	}
-	var left []string
-	if !poll(scriptDeadline, func() bool { left, _ = filepath.Glob(filepath.Join(w.state, "checks", "*")); return len(left) == 0 }) {
-		t.Errorf("still noted: %v", left)
-	}
-	w.endAndCheck(l)
-}
-
 // workers returns the processes that work in the workspace.
 func (w *world) workers() (found []string) {
 	w.t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	for _, link := range links {
 		if dir, err := os.Readlink(link); err == nil && dir == w.work {
 			cmd, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline")) // it may be gone
@@ -356,17 +305,13 @@ func (w *world) endAndCheck(l *life) {
 	if left := append(w.survivors(), w.workers()...); len(left) > 0 {
 		w.t.Errorf("processes are left: %v", left)
 	}
-	if err := statedir.Check(w.state); err != nil {
-		w.t.Error(err)
-	}
+	check(w.t, statedir.Check(w.state))
 }
 
 // TestSilentMaster: what a person reads when the master was stopped.
 func TestSilentMaster(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("4711\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, filepath.Join(dir, "lock"), "4711\n")
 	err := (&app{stateOption: dir}).silent(fmt.Errorf("%w at /run/s", client.ErrSilent))
 	if exitCode(err) != exitBusy || isPassing(err) {
 		t.Errorf("code %d, passing %v", exitCode(err), isPassing(err))

@@ -164,9 +164,7 @@ func newAPIWorld(t *testing.T) *apiWorld {
 	w.id = w.run("task", "-d", "--session", "web", "--verify", "true", "--output-spec", "out.txt", "demo:write=out.txt|hello demo:say=done")
 	w.run("wait", w.id)
 	health, err := w.client.Health(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.base = "http://" + health.HTTP
 	w.http = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if strings.HasPrefix(addr, "stint:") {
@@ -180,29 +178,20 @@ func newAPIWorld(t *testing.T) *apiWorld {
 
 // readDescription reads the committed description, and sees that the master serves it.
 func (w *apiWorld) readDescription() {
-	file, err := os.ReadFile(openAPIFile)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	file := get(w.t, openAPIFile)
 	committed, err := jsonschema.UnmarshalJSON(bytes.NewReader(file))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.document = committed.(map[string]any)
 	_, _, body := w.do(w.t, apiOperation{"GET", "/v1/openapi.json"}, apiCall{}, false)
 	served := map[string]any{}
-	if err := json.Unmarshal(body, &served); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, json.Unmarshal(body, &served))
 	for _, doc := range []map[string]any{served, w.document} {
 		delete(doc["info"].(map[string]any), "version")
 	}
 	if a, b := asJSON(w.t, served), asJSON(w.t, w.document); a != b {
 		w.t.Error("the master serves another description than the committed one")
 	}
-	if err := w.schemas.AddResource("mem:///openapi.json", committed); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.schemas.AddResource("mem:///openapi.json", committed))
 	for path, methods := range w.document["paths"].(map[string]any) {
 		for method, op := range methods.(map[string]any) {
 			w.operations[op.(map[string]any)["operationId"].(string)] = apiOperation{strings.ToUpper(method), path}
@@ -212,9 +201,7 @@ func (w *apiWorld) readDescription() {
 
 func asJSON(t testing.TB, v any) string {
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -260,9 +247,7 @@ func (w *apiWorld) at(op apiOperation, part string) any {
 
 func (w *apiWorld) validate(t testing.TB, pointer string, body []byte) {
 	schema, err := w.schemas.Compile("mem:///openapi.json" + pointer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 	if err != nil {
 		t.Fatalf("%v: %s", err, body)
@@ -289,9 +274,7 @@ func (w *apiWorld) do(t testing.TB, op apiOperation, c apiCall, tcp bool) (int, 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, op.method, base+target, strings.NewReader(strings.ReplaceAll(c.body, "$WS", filepath.Clean(w.work))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -301,17 +284,13 @@ func (w *apiWorld) do(t testing.TB, op apiOperation, c apiCall, tcp bool) (int, 
 		req.Header.Set(name, value)
 	}
 	resp, err := w.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	if c.operation == "events" {
 		return resp.StatusCode, resp.Header, nil
 	}
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp.StatusCode, resp.Header, body
 }
 
@@ -329,9 +308,7 @@ func TestLinters(t *testing.T) {
 		t.Run(linter.variable, func(t *testing.T) {
 			program := toolOf(t, linter.variable)
 			dir := clientDir(t, "")
-			if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte("extends: [\"spectral:oas\"]\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			put(t, filepath.Join(dir, "rules.yaml"), "extends: [\"spectral:oas\"]\n")
 			if out := runIn(t, dir, nil, program, linter.args...); !strings.Contains(out, linter.clean) {
 				t.Errorf("it has something to say:\n%s", out)
 			}
@@ -346,9 +323,7 @@ func TestGeneratedClients(t *testing.T) {
 	t.Run("openapi-typescript", func(t *testing.T) {
 		generate := toolOf(t, "STINT_TEST_OPENAPI_TYPESCRIPT")
 		dir := clientDir(t, "typescript")
-		if err := os.Symlink(filepath.Join(filepath.Dir(generate), ".."), filepath.Join(dir, "node_modules")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(filepath.Join(filepath.Dir(generate), ".."), filepath.Join(dir, "node_modules")))
 		runIn(t, dir, nil, generate, "openapi.json", "-o", "schema.d.ts")
 		runIn(t, dir, nil, filepath.Join(filepath.Dir(generate), "tsc"), "--strict", "--noUncheckedIndexedAccess", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom,dom.iterable", "story.mts")
 		tellStory(t, dir, "node", "story.mjs")
@@ -379,17 +354,13 @@ func clientDir(t *testing.T, language string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if language != "" {
-		if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata/clients", language))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata/clients", language))))
 	}
 	data, err := os.ReadFile(openAPIFile)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "openapi.json"), data, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir
 }
 

@@ -28,9 +28,7 @@ func TestStateDir(t *testing.T) {
 	check("", "/env")
 	check("/option", "/option")
 	wd, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	check("rel", filepath.Join(wd, "rel"))
 }
 
@@ -47,24 +45,18 @@ func TestSocketPaths(t *testing.T) {
 		t.Error("two state directories share a socket")
 	}
 	link := filepath.Join(tmp, "link")
-	if err := os.Symlink(tmp, link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(tmp, link))
 	if defaultSocket(filepath.Join(link, "s")) != defaultSocket(filepath.Join(tmp, "s")) {
 		t.Error("two names of one state directory have two sockets")
 	}
 	run, err := os.MkdirTemp("/tmp", "r") // short enough for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(run) })
 	t.Setenv("XDG_RUNTIME_DIR", run)
 	if got := defaultSocket(state); filepath.Dir(got) != filepath.Join(run, "stint") {
 		t.Errorf("socket %s is not in %s", got, run)
 	}
-	if err := os.Chmod(run, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(run, 0o777))
 	if got := defaultSocket(state); strings.HasPrefix(got, run) {
 		t.Errorf("socket %s is in a directory that others can write", got)
 	}
@@ -79,9 +71,7 @@ func TestFindSocket(t *testing.T) {
 		{`{"socket":`, defaultSocket(dir)},
 		{``, defaultSocket(dir)},
 	} {
-		if err := os.WriteFile(beat, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, beat, c.text)
 		if got := findSocket(dir, ""); got != c.want {
 			t.Errorf("%s: %s, want %s", c.text, got, c.want)
 		}
@@ -92,23 +82,15 @@ func TestCheckStateDir(t *testing.T) {
 	tmp := t.TempDir()
 	mkdir := func(name string, mode os.FileMode, files ...string) string {
 		dir := filepath.Join(tmp, name)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o700))
 		for _, f := range files {
-			if err := os.WriteFile(filepath.Join(dir, f), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			put(t, filepath.Join(dir, f), "")
 		}
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(dir, mode))
 		return dir
 	}
 	file := filepath.Join(tmp, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, file, "")
 	for _, c := range []struct {
 		name, dir, refused, note string
 	}{
@@ -142,9 +124,7 @@ func TestLedgerOfOthers(t *testing.T) {
 	}
 	open := t.TempDir()
 	left := filepath.Join(open, "tasks.md")
-	if err := errors.Join(os.WriteFile(left, nil, 0o600), os.Chown(left, 12345, -1), os.Chmod(open, 0o777)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(left, nil, 0o600), os.Chown(left, 12345, -1), os.Chmod(open, 0o777)))
 	if err := checkStateDir(open, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "holds other files") {
 		t.Errorf("a ledger of another user: %v", err)
 	}
@@ -154,12 +134,8 @@ func TestCheckOutside(t *testing.T) {
 	tmp := t.TempDir()
 	work := filepath.Join(tmp, "work")
 	link := filepath.Join(tmp, "link")
-	if err := os.Mkdir(work, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(work, link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(work, 0o700))
+	must(t, os.Symlink(work, link))
 	for _, c := range []struct {
 		state, workspace string
 		refused          bool

@@ -136,18 +136,12 @@ func TestURLFile(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		put(t, path, text)
+		must(t, os.Chmod(path, mode))
 		return path
 	}
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(pipe, 0o600))
 	const url = "postgres://ana:" + postgresCanary + "@db.example/x"
 	for _, c := range []struct{ path, want, try string }{
 		{filepath.Join(dir, "none"), "does not exist", "chmod 600"},

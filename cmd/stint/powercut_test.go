@@ -100,22 +100,14 @@ type cutWorld struct {
 func newCutWorld(t *testing.T, d disk, seed uint64) *cutWorld {
 	t.Helper()
 	base, err := os.MkdirTemp(shm(), "stint-cut-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := &cutWorld{disk: d, rand: rand.New(rand.NewPCG(seed, 2)), image: filepath.Join(base, "a"), next: filepath.Join(base, "b"), mnt: filepath.Join(base, "mnt")}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(base); err != nil {
-			t.Error(err)
-		}
+		check(t, os.RemoveAll(base))
 	})
 	f, err := os.Create(w.image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Truncate(d.size), f.Close(), os.Mkdir(w.mnt, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(f.Truncate(d.size), f.Close(), os.Mkdir(w.mnt, 0o700)))
 	w.world = newWorld(t, seed, "STINT_STATE_DIR="+filepath.Join(w.mnt, "state"))
 	w.command(append(d.mkfs, w.image)...)
 	w.mount()
@@ -183,9 +175,7 @@ func (w *cutWorld) cut(editors bool) {
 	thaw()
 	stop()
 	writers.Wait()
-	if err := w.script().noAgents(scriptDeadline); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.script().noAgents(scriptDeadline))
 	w.forget(kept)
 	w.unmount()
 	w.image, w.next = w.next, w.image
@@ -210,14 +200,9 @@ func (w *cutWorld) mend() {
 	if text, err = os.ReadFile(path); err != nil {
 		w.t.Fatal(err)
 	}
-	journal, err := os.ReadFile(filepath.Join(w.state, "journal.md"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	journal := get(w.t, filepath.Join(w.state, "journal.md"))
 	text, _ = statedir.RepairLedger(path, text, journal)
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, os.WriteFile(path, text, 0o600))
 	w.mended++
 }
 

@@ -134,31 +134,22 @@ func inCI(name string, holds bool) (bool, error) {
 	return holds, nil
 }
 
-// mayMount tries it, once.
-var mayMount = sync.OnceValue(func() bool {
-	dir, err := os.MkdirTemp("", "mount")
-	if err != nil {
-		return false
-	}
-	defer func() { _ = os.Remove(dir) }() // in the temporary directory
-	if exec.Command("mount", "-t", "tmpfs", "none", dir).Run() != nil {
-		return false
-	}
-	return exec.Command("umount", dir).Run() == nil
-})
+// mayMount and mayBind try to mount something, once: a file system, and one by FUSE.
+var (
+	mayMount = tryMount("mount", "-t", "tmpfs", "none")
+	mayBind  = tryMount("bindfs", os.TempDir())
+)
 
-// mayBind tries a FUSE file system, once.
-var mayBind = sync.OnceValue(func() bool {
-	dir, err := os.MkdirTemp("", "fuse")
-	if err != nil {
-		return false
-	}
-	defer func() { _ = os.Remove(dir) }() // in the temporary directory
-	if exec.Command("bindfs", os.TempDir(), dir).Run() != nil {
-		return false
-	}
-	return exec.Command("umount", dir).Run() == nil
-})
+func tryMount(argv ...string) func() bool {
+	return sync.OnceValue(func() bool {
+		dir, err := os.MkdirTemp("", "mount")
+		if err != nil {
+			return false
+		}
+		defer func() { _ = os.Remove(dir) }() // in the temporary directory
+		return exec.Command(argv[0], append(argv[1:], dir)...).Run() == nil && exec.Command("umount", dir).Run() == nil
+	})
+}
 
 // A scriptState is what the commands of one script share.
 type scriptState struct {
@@ -167,8 +158,7 @@ type scriptState struct {
 	model *modelServer // of scripts with a real agent
 	tests testing.TB
 
-	unlike string        // why the ledger is not to be compared with the journal
-	events *scriptEvents // that it follows, or nil
+	unlike string // why the ledger is not to be compared with the journal
 
 	postgres *postgrestest.Server // of its own, or nil
 }

@@ -56,17 +56,12 @@ func squat(t *testing.T, port string) *squatter {
 	t.Helper()
 	s := &squatter{hosts: map[string]bool{}, cookies: map[string]bool{}, keys: map[string]bool{}, sent: map[string]int{}}
 	for name, text := range map[string]*[]byte{"squat.html": &s.page, "squat.js": &s.script} {
-		data, err := os.ReadFile("testdata/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := get(t, "testdata/"+name)
 		*text = data
 	}
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		ln, err := listenAsNobody(net.JoinHostPort(host, port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		srv := &http.Server{Handler: s}
 		s.servers = append(s.servers, srv)
 		s.ended.Go(func() { _ = srv.Serve(ln) }) // until end
@@ -170,12 +165,10 @@ func TestPromise11SquattedPort(t *testing.T) {
 	}
 
 	token, err := os.ReadFile(filepath.Join(w.state, "token")) // a program may have told him
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.open("127.0.0.1:" + port)
 	for _, b := range evil {
-		b.eval("window.token = " + jsonString(t, strings.TrimSpace(string(token))) + "; window.answers.length = 0")
+		b.eval("window.token = " + asJSON(t, strings.TrimSpace(string(token))) + "; window.answers.length = 0")
 		b.await("answers of the master", "window.answers.length > 10")
 		if statuses := eval[[]int](b, "window.answers"); slices.ContainsFunc(statuses, func(status int) bool { return status < 400 }) {
 			t.Errorf("his page at %s gets %v", eval[string](b, "location.origin"), statuses)
@@ -196,7 +189,7 @@ func TestPromise11SquattedPort(t *testing.T) {
 	if !eval[bool](again, "navigator.serviceWorker.controller === null && window.evil === undefined") {
 		t.Error("he has got into the new page")
 	}
-	again.eval("document.getElementById('new-prompt').value = 'demo:say=well'; document.getElementById('new-workspace').value = " + jsonString(t, w.work) + "; form.requestSubmit()")
+	again.eval("document.getElementById('new-prompt').value = 'demo:say=well'; document.getElementById('new-workspace').value = " + asJSON(t, w.work) + "; form.requestSubmit()")
 	again.await("that it was submitted", "document.getElementById('said').textContent.startsWith('Submitted: ')")
 }
 
@@ -209,24 +202,12 @@ func (s *squatter) replay(t *testing.T, w *pageWorld) {
 		t.Fatalf("he has no cookie or no key: %v, %v", s.cookies, s.keys)
 	}
 	tried := 0
-	_, port, _ := net.SplitHostPort(strings.TrimPrefix(w.base, "http://"))
 	for host := range s.hosts {
 		for cookie := range s.cookies {
 			for key := range s.keys {
-				for _, method := range []string{"GET", "POST"} {
-					req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:"+port+"/v1/tasks", nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if method == "POST" {
-						req.Body = io.NopCloser(strings.NewReader(`{"prompt":"demo:say=stolen","agent":"demo","workspace":"/"}`))
-					}
-					req.Host = host
-					req.Header = http.Header{"Content-Type": {"application/json"}, "Origin": {"http://" + host}, "Cookie": {cookie}, "Stint-Page": {key}}
-					resp, err := http.DefaultTransport.RoundTrip(req)
-					if err != nil {
-						t.Fatal(err)
-					}
+				for method, body := range map[string]string{"GET": "", "POST": stolen} {
+					resp, err := w.request(method+" /v1/tasks", body, "Host: "+host, "Origin: http://"+host, "Cookie: "+cookie, "Stint-Page: "+key)
+					must(t, err)
 					_ = resp.Body.Close() // its status is enough
 					if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusMisdirectedRequest {
 						t.Errorf("%s at %s with %s and %q: %s", method, host, cookie, key, resp.Status)

@@ -230,9 +230,7 @@ func (w *world) strace(log string, k target, inject string) []string {
 
 // tearTail leaves what a power cut leaves of a record that nobody was told of.
 func tearTail(w *world) {
-	if err := appendTo(filepath.Join(w.state, "journal.md"), "## Task torn\n- seq: 99999\n- status: que"); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, appendTo(filepath.Join(w.state, "journal.md"), "## Task torn\n- seq: 99999\n- status: que"))
 }
 
 // playSubmit: clients submit at once.
@@ -319,22 +317,15 @@ func playHandEdit(ctx context.Context, w *world, l *life) {
 		w.keep(first)
 	}
 	slow := w.ask(ctx, "s0", "demo:sleep=200ms")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	text := get(w.t, path)
 	w.ask(ctx, "s1", "") // what is saved next does not have it
 	second, section := w.byHand()
 	if slow != "" {
 		w.expect(slow, state.Done, state.Canceled)
 		section += fmt.Sprintf("\n## Task %s\n- status: canceled\n", slow)
 	}
-	if err := os.WriteFile(path+"~", append(text, section...), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.Rename(path+"~", path); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, os.WriteFile(path+"~", append(text, section...), 0o600))
+	must(w.t, os.Rename(path+"~", path))
 	w.keep(second)
 	w.awaitTask(ctx, second, func(v *wire.TaskView) bool { return v.Status.Terminal() })
 	w.settle(ctx, l)

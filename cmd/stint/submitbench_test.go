@@ -145,16 +145,16 @@ func (w *submitWorld) master() *client.Client {
 		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, HeartbeatInterval: 10 * time.Second, Grace: time.Millisecond,
 		BackoffBase: time.Minute, BackoffMax: time.Minute, SessionLockTimeout: time.Second,
 	})
-	w.must(err)
+	must(w.B, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { w.check(w.c.Run(ctx)) })
+	all.Go(func() { check(w.B, w.c.Run(ctx)) })
 	socket := w.listen("m")
-	all.Go(func() { w.check(api.NewServer(roomsOf(w.c), api.Options{RunOf: gate.RunOf}).Serve(ctx, socket)) })
+	all.Go(func() { check(w.B, api.NewServer(roomsOf(w.c), api.Options{RunOf: gate.RunOf}).Serve(ctx, socket)) })
 	w.Cleanup(func() {
 		stop()
 		all.Wait()
-		w.check(w.c.Close())
+		check(w.B, w.c.Close())
 	})
 	return w.dial(socket)
 }
@@ -166,11 +166,11 @@ func (w *submitWorld) bare() *client.Client {
 	var all sync.WaitGroup
 	all.Go(func() {
 		if err := srv.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
-			w.check(err)
+			check(w.B, err)
 		}
 	})
 	w.Cleanup(func() {
-		w.check(srv.Close())
+		check(w.B, srv.Close())
 		all.Wait()
 	})
 	return w.dial(socket)
@@ -190,10 +190,10 @@ func decodeAndAnswer(rw http.ResponseWriter, r *http.Request) {
 
 func (w *submitWorld) listen(name string) net.Listener {
 	dir, err := os.MkdirTemp("", "s") // short, as a socket's path must be
-	w.must(err)
-	w.Cleanup(func() { w.check(os.RemoveAll(dir)) })
+	must(w.B, err)
+	w.Cleanup(func() { check(w.B, os.RemoveAll(dir)) })
 	socket, err := guard.Listen(filepath.Join(dir, name))
-	w.must(err)
+	must(w.B, err)
 	return socket
 }
 
@@ -201,14 +201,6 @@ func (w *submitWorld) dial(socket net.Listener) *client.Client {
 	client := client.Dial(socket.Addr().String())
 	w.Cleanup(client.Close)
 	return client
-}
-
-// check is must for what goes on beside the benchmark.
-func (w *submitWorld) check(err error) {
-	w.Helper()
-	if err != nil {
-		w.Error(err)
-	}
 }
 
 // submit64 has 64 clients submit, and gives how long each submit took.
@@ -220,7 +212,7 @@ func (w *submitWorld) submit64(client *client.Client, each int) []time.Duration 
 			for i := range own {
 				begun := time.Now()
 				_, err := client.Submit(context.Background(), w.spec())
-				w.check(err)
+				check(w.B, err)
 				own[i] = time.Since(begun)
 			}
 		})
@@ -232,13 +224,13 @@ func (w *submitWorld) submit64(client *client.Client, each int) []time.Duration 
 // writer returns a loop that appends a kilobyte and syncs it, as often as it is told.
 func (w *submitWorld) writer() func(n int) {
 	f, err := durable.OS.OpenFile(filepath.Join(w.dir, "bare"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	w.must(err)
-	w.Cleanup(func() { w.check(f.Close()) })
+	must(w.B, err)
+	w.Cleanup(func() { check(w.B, f.Close()) })
 	line := bytes.Repeat([]byte("x"), 1<<10)
 	return func(n int) {
 		for range n {
 			w.must2(f.Write(line))
-			w.must(f.Datasync())
+			must(w.B, f.Datasync())
 		}
 	}
 }
@@ -262,20 +254,12 @@ func startRiver(b *testing.B) *river {
 	cmd := exec.Command(program)
 	cmd.Stderr = os.Stderr
 	orders, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	answers, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
+	must(b, cmd.Start())
 	b.Cleanup(func() {
-		if err := errors.Join(orders.Close(), cmd.Wait()); err != nil {
-			b.Error(err)
-		}
+		check(b, errors.Join(orders.Close(), cmd.Wait()))
 	})
 	return &river{b, orders, bufio.NewScanner(answers)}
 }

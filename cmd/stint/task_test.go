@@ -30,9 +30,7 @@ func TestUsageErrors(t *testing.T) {
 	t.Setenv("STINT_STATE_DIR", filepath.Join(t.TempDir(), "state"))
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	put(t, empty, "")
 	for _, c := range []struct{ args, want, try string }{
 		{"frobnicate", `there is no command "stint frobnicate"`, "stint --help"},
 		{"shwo", `there is no command "stint shwo"`, "stint show"},
@@ -101,9 +99,7 @@ func TestHelpGolden(t *testing.T) {
 		_, path, _ := strings.Cut(c.CommandPath(), " ")
 		args := append(strings.Fields(path), "--help")
 		all.WriteString("$ stint " + strings.Join(args, " ") + "\n")
-		if err := tree(&all, args...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tree(&all, args...))
 		all.WriteByte('\n')
 		for _, sub := range c.Commands() {
 			look(sub)
@@ -112,14 +108,9 @@ func TestHelpGolden(t *testing.T) {
 	look((&app{}).rootCommand(nil))
 	golden := filepath.Join("testdata", "help.golden")
 	if *updateHelp {
-		if err := os.WriteFile(golden, all.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(golden, all.Bytes(), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := get(t, golden)
 	if !bytes.Equal(all.Bytes(), want) {
 		t.Errorf("the help has changed; look at it and write it anew with -update-help:\n%s", all.Bytes())
 	}
@@ -186,9 +177,7 @@ func TestOpenGrace(t *testing.T) {
 // TestLargeSpecFile: of a file that is too large not all is read.
 func TestLargeSpecFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.json")
-	if err := errors.Join(os.WriteFile(path, []byte("["), 0o600), os.Truncate(path, 1<<40)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(path, []byte("["), 0o600), os.Truncate(path, 1<<40)))
 	if _, err := readNamed(path, maxSpecFile); err == nil || !strings.Contains(err.Error(), "it has more than 67108864 bytes") {
 		t.Error(err)
 	}
@@ -250,5 +239,39 @@ func TestInstants(t *testing.T) {
 		if (err != nil) != (c.want == "") || err == nil && got.Format(time.RFC3339) != c.want {
 			t.Errorf("%q: %s, %v, want %s", c.text, got, err, c.want)
 		}
+	}
+}
+
+// put writes a file and returns its path.
+func put(t testing.TB, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// get reads a file.
+func get(t testing.TB, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// must ends the test if there is an error, and check fails it.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -65,22 +65,16 @@ func newWorld(t testing.TB, seed uint64, settings ...string) *world {
 	notShort(t)
 	dir := t.TempDir()
 	run, err := os.MkdirTemp("", "s") // short, as a socket's path must be
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(run); err != nil {
-			t.Error(err)
-		}
+		check(t, os.RemoveAll(run))
 	})
 	program, err := os.Executable()
 	w := &world{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), self: filepath.Join(dir, "bin", "stint"), dir: dir, state: filepath.Join(dir, "state"),
 		work: filepath.Join(dir, "ws"), sockets: filepath.Join(run, "stint"), wishes: map[string]*wish{},
 	}
-	if err := errors.Join(err, os.Mkdir(w.work, 0o700), os.Mkdir(filepath.Dir(w.self), 0o700), os.Symlink(program, w.self)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, os.Mkdir(w.work, 0o700), os.Mkdir(filepath.Dir(w.self), 0o700), os.Symlink(program, w.self)))
 	for _, setting := range settings {
 		if dir, ok := strings.CutPrefix(setting, "STINT_STATE_DIR="); ok {
 			w.state = dir
@@ -129,9 +123,7 @@ func (w *world) run(name string, args ...string) string {
 func (w *world) write(path, text string) {
 	w.t.Helper()
 	path = filepath.Join(w.dir, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)))
 }
 
 // lose reports a task that was lost, changed or doubled.
@@ -158,9 +150,7 @@ func (w *world) start(args ...string) *life {
 func (w *world) startUnder(prefix []string, args ...string) *life {
 	w.t.Helper()
 	log, err := os.CreateTemp(w.dir, "log")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	defer func() { _ = log.Close() }() // the master has it
 	argv := slices.Concat(prefix, []string{w.self, "serve"}, args)
 	l := &life{cmd: exec.Command(argv[0], argv[1:]...), log: log.Name(), gone: make(chan struct{})}
@@ -168,9 +158,7 @@ func (w *world) startUnder(prefix []string, args ...string) *life {
 	w.mu.Lock()
 	w.starts = append(w.starts, time.Now()) // in order, though several may be started at once
 	w.mu.Unlock()
-	if err := l.cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, l.cmd.Start())
 	go func() {
 		_ = l.cmd.Wait() // how it ended is in ProcessState
 		close(l.gone)
@@ -359,9 +347,7 @@ func (w *world) recover() {
 func (w *world) compare(ctx context.Context) {
 	w.t.Helper()
 	tasks, err := w.client.List(ctx, state.Filter{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	listed := map[string]bool{}
 	for i := range tasks {
 		id := tasks[i].ID
@@ -408,9 +394,7 @@ func (w *world) killTree(master int) error {
 		return err
 	}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	for _, name := range stats {
 		text, _ := os.ReadFile(name) // it may be gone
 		_, fields, _ := strings.Cut(string(text), ") ")
@@ -429,10 +413,7 @@ func (w *world) killTree(master int) error {
 // happened, as the journal has it. w.starts are the masters' starts.
 func (w *world) slowest() (longest time.Duration, requeued int) {
 	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join(w.state, "journal.md"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	text := get(w.t, filepath.Join(w.state, "journal.md"))
 	doc := ledger.Parse(text)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
@@ -440,9 +421,7 @@ func (w *world) slowest() (longest time.Duration, requeued int) {
 			continue
 		}
 		at, err := time.Parse(time.RFC3339, s.Value(state.KeyUpdatedAt))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		requeued++
 		longest = max(longest, at.Sub(w.startBefore(at)))
 	}
@@ -463,9 +442,7 @@ func (w *world) startBefore(at time.Time) time.Time {
 // those of all its agents does.
 func (w *world) survivors() (found []string) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	for _, dir := range dirs {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		env, err := os.ReadFile(filepath.Join(dir, "environ"))
@@ -482,9 +459,7 @@ func (w *world) survivors() (found []string) {
 func (w *world) expectNoOverlap() {
 	w.t.Helper()
 	f, err := os.Open(filepath.Join(w.state, "demo", "log.jsonl"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	defer func() { _ = f.Close() }() // only read from
 	last := map[string]demoRun{}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -530,8 +505,6 @@ func envInt(t testing.TB, name string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
