@@ -123,7 +123,7 @@ func TestOddReferences(t *testing.T) {
 }
 
 func TestNoMaster(t *testing.T) {
-	dir := socketDir(t)
+	dir := t.TempDir()
 	file, left := filepath.Join(dir, "file"), filepath.Join(dir, "left")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestNoMaster(t *testing.T) {
 // TestMasterThatDies accepts a connection, reads a little and hangs up, as one
 // that is killed does.
 func TestMasterThatDies(t *testing.T) {
-	ln, err := guard.Listen(filepath.Join(socketDir(t), "s"))
+	ln, err := guard.Listen(filepath.Join(t.TempDir(), "d", "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,14 +213,8 @@ func TestClientOutlivesItsMaster(t *testing.T) {
 	if _, err := s.client.Health(t.Context()); !errors.Is(err, client.ErrNoMaster) {
 		t.Errorf("between the two: %v", err)
 	}
-	ln, err := guard.Listen(s.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := serveOn(t, m, Options{}, ln, s.socket)
-	defer next.client.Close()
+	serveAt(t, m, Options{}, s.socket)
 	if _, err := s.client.Submit(t.Context(), task.TaskSpec{Prompt: "x"}); err != nil {
 		t.Errorf("with the successor: %v", err)
 	}
-	s.client.Close()
 }

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -306,14 +305,10 @@ func (f *following) SubscribeAfter(after uint64, buffer int) ([]*task.Change, <-
 // the next one, as if there had been one only.
 func TestEventsOverARestart(t *testing.T) {
 	dir, work := filepath.Join(t.TempDir(), "state"), t.TempDir()
-	socket := filepath.Join(socketDir(t), "s.sock")
+	socket := filepath.Join(t.TempDir(), "d", "s.sock")
 	start := func() (*following, *served) {
 		c := &following{Coordinator: openMaster(t, dir)}
-		ln, err := guard.Listen(socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c, serveOn(t, c, Options{}, ln, socket)
+		return c, serveAt(t, c, Options{}, socket)
 	}
 	want := map[string]state.Status{}
 	change := func(c *following) {

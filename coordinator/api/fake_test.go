@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +15,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"stint/coordinator/api/client"
-	"stint/coordinator/api/guard"
 	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
@@ -411,72 +408,5 @@ func (f *fakeMaster) write(t testing.TB, runID, name, text string) {
 	}
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// served is a server at work on a socket.
-type served struct {
-	socket string
-	client *client.Client
-	stop   func() error // ends Serve and gives what it returned; may be called again
-}
-
-// serve starts a server for m. It is stopped with the test.
-func serve(t testing.TB, m master, opts Options) *served {
-	t.Helper()
-	socket := filepath.Join(socketDir(t), "s.sock")
-	ln, err := guard.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return serveOn(t, m, opts, ln, socket)
-}
-
-func serveOn(t testing.TB, h master, opts Options, ln net.Listener, socket string) *served {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- newServer(h, opts).Serve(ctx, ln) }()
-	s := &served{socket: socket, client: client.Dial(socket)}
-	s.stop = sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	})
-	t.Cleanup(func() {
-		s.client.Close()
-		if err := s.stop(); err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
-	return s
-}
-
-// socketDir returns a directory with a short path and mode 0700.
-func socketDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "stint")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
-// eventually waits until cond holds, for what other processes or the kernel do.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("never: " + what)
-		}
 	}
 }

@@ -1,19 +1,14 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -39,10 +34,6 @@ func FuzzTaskSpec(f *testing.F) {
 		`{"prompt":"x","colour":1}`, `{"Prompt":"x","PROMPT":"y"}`, `{"prompt":"\ud800"}`, `{"prompt":"x","priority":1e99}`,
 		`{"prompt":"x","maxAttempts":1.5}`, `{"prompt":null}`, `{"prompt":"x","$schema":"y"}`, `[{}]`, `null`, `"x"`, "", "{\"prompt\":\"\xff\"}",
 		`{"prompt":"x","notBefore":""}`, `{"prompt":"x","notBefore":"0000-01-01T00:00:00+24:00"}`, strings.Repeat("[", 10000),
-	} {
-		f.Add([]byte(body))
-	}
-	for _, body := range []string{
 		`[]`, `[{"prompt":"x"},{"prompt":"y","tool":"codex"}]`, `[{"prompt":"x","session_key":"a","sessionKey":"b"}]`, ` [ {"prompt":"x"} ] `, `[7]`, `[null]`,
 		`{"tool":"codex","prompt":"x","input_files":[],"output_files":[],"tenant_id":"default","idempotency_key":null}`, `{"tool":"codex","prompt":"x"`, `{"tool":1}{}`,
 		`{"Tool":"codex","TENANT":"x","prompt":"x","scheduled_at":"2026-12-01T08:00:00Z"}`, `{"prompt":"x","":1}`, `[{"tool":"a"},`, `[[{"tool":"a"}]]`,
@@ -88,41 +79,16 @@ func FuzzTaskSpec(f *testing.F) {
 // FuzzRequest sends any bytes at all to the listener on TCP, which must not fail, and must
 // answer with a problem what it does not take.
 func FuzzRequest(f *testing.F) {
-	zeros := strings.Repeat("A", 43) // a token that seeds can have
-	path := filepath.Join(f.TempDir(), "token")
-	if err := os.WriteFile(path, []byte(zeros+"\n"), 0o600); err != nil {
-		f.Fatal(err)
-	}
-	token, err := guard.OpenToken(path)
-	if err != nil {
-		f.Fatal(err)
-	}
 	options, log := logged()
-	options.Token = token
-	m := twoTasks(f)
-	s, ln := newServer(m, options), newMemoryListener()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.ServeLoopback(ctx, []net.Listener{ln}) }()
-	f.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			f.Error(err)
-		}
-	})
-
-	routes, d := routesOf(f)
-	for _, c := range allMalformed(routes, &d) {
+	s := serveTCP(f, twoTasks(f), options)
+	for _, c := range slices.Concat(malformedLines(), malformedHeaders(), malformedFraming(), malformedPaths(), otherProtocols()) {
 		if len(c.request) < 4096 {
-			f.Add([]byte(strings.NewReplacer("HOST", ourAddr, "TOKEN", zeros).Replace(c.request)))
+			f.Add([]byte(c.request))
 		}
 	}
 	anything := malformed{harmless: true, silent: true}
 	f.Fuzz(func(t *testing.T, request []byte) {
-		c := newScripted(request)
-		ln.conns <- c
-		method, _, _ := strings.Cut(string(request), " ")
-		if why := anything.judge(parseAnswers(t, method, c.answered(t))); why != "" {
+		if why := anything.judge(s.raw(t, string(request))); why != "" {
 			t.Errorf("%q: %s", short(string(request)), why)
 		}
 		if text := log.String(); text != "" {

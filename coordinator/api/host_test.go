@@ -2,9 +2,10 @@ package api
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"stint/coordinator/api/wire"
@@ -41,56 +42,45 @@ var badHosts = []string{
 	strings.Repeat("a", 20_000) + ":PORT", "127.0.0.1:PORT" + strings.Repeat(".", 10_000), strings.Repeat("127.0.0.1:PORT,", 1000), strings.Repeat("x", maxHeader+8<<10),
 }
 
-// A hostForm is a request that asks for a path in a certain way, with METHOD, PATH, PORT
-// and AUTH, the header with the token.
-type hostForm struct{ name, request string }
-
-// oddForms are requests that say twice, not at all, or elsewhere which host they mean.
-var oddForms = []hostForm{
-	{"none", "METHOD PATH HTTP/1.1\r\nAUTH\r\n\r\n"},
-	{"none, HTTP/1.0", "METHOD PATH HTTP/1.0\r\nAUTH\r\n\r\n"},
-	{"empty, HTTP/1.0", "METHOD PATH HTTP/1.0\r\nHost:\r\nAUTH\r\n\r\n"},
-	{"HTTP/0.9", "METHOD PATH\r\n\r\n"},
-	{"another, HTTP/1.0", "METHOD PATH HTTP/1.0\r\nHost: evil.example:PORT\r\nAUTH\r\n\r\n"},
-	{"the same twice", "METHOD PATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"two, ours first", "METHOD PATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nHost: evil.example\r\nAUTH\r\n\r\n"},
-	{"two, ours last", "METHOD PATH HTTP/1.1\r\nHost: evil.example\r\nhost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"two of ours", "METHOD PATH HTTP/1.0\r\nHost: localhost:PORT\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"a blank before the colon", "METHOD PATH HTTP/1.1\r\nHost : 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"no colon", "METHOD PATH HTTP/1.1\r\nHost 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"indented", "METHOD PATH HTTP/1.1\r\n Host: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"forwarded", "METHOD PATH HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: 127.0.0.1:PORT\r\nForwarded: host=127.0.0.1:PORT\r\nX-Host: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{":authority", "METHOD PATH HTTP/1.1\r\n:authority: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"absolute-form", "METHOD http://127.0.0.1:PORTPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"absolute-form of ours, Host another", "METHOD http://127.0.0.1:PORTPATH HTTP/1.1\r\nHost: evil.example\r\nAUTH\r\n\r\n"},
-	{"absolute-form of another", "METHOD http://evil.example:PORTPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"absolute-form, no Host", "METHOD http://localhost:PORTPATH HTTP/1.0\r\nAUTH\r\n\r\n"},
-	{"absolute-form, https", "METHOD https://127.0.0.1:PORTPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"absolute-form, userinfo", "METHOD http://evil@127.0.0.1:PORTPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"absolute-form, upper case", "METHOD HTTP://127.0.0.1:PORTPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"no authority", "METHOD http:PATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"file", "METHOD file://PATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"no slash", "METHOD vPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"authority-form", "CONNECT 127.0.0.1:PORT HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"authority-form of another", "CONNECT evil.example:443 HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"authority-form, METHOD", "METHOD 127.0.0.1:PORT HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"asterisk-form", "OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"asterisk-form, METHOD", "METHOD * HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n"},
-	{"preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
+// oddForms are requests that say twice, not at all, or elsewhere which host they mean, with
+// METHOD, PATH, PORT and AUTH, the header with the token, left open.
+var oddForms = map[string]string{
+	"none":                                "METHOD PATH HTTP/1.1\r\nAUTH\r\n\r\n",
+	"none, HTTP/1.0":                      "METHOD PATH HTTP/1.0\r\nAUTH\r\n\r\n",
+	"empty, HTTP/1.0":                     "METHOD PATH HTTP/1.0\r\nHost:\r\nAUTH\r\n\r\n",
+	"HTTP/0.9":                            "METHOD PATH\r\n\r\n",
+	"another, HTTP/1.0":                   "METHOD PATH HTTP/1.0\r\nHost: evil.example:PORT\r\nAUTH\r\n\r\n",
+	"the same twice":                      "METHOD PATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"two, ours first":                     "METHOD PATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nHost: evil.example\r\nAUTH\r\n\r\n",
+	"two, ours last":                      "METHOD PATH HTTP/1.1\r\nHost: evil.example\r\nhost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"two of ours":                         "METHOD PATH HTTP/1.0\r\nHost: localhost:PORT\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"a blank before the colon":            "METHOD PATH HTTP/1.1\r\nHost : 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"no colon":                            "METHOD PATH HTTP/1.1\r\nHost 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"indented":                            "METHOD PATH HTTP/1.1\r\n Host: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"forwarded":                           "METHOD PATH HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: 127.0.0.1:PORT\r\nForwarded: host=127.0.0.1:PORT\r\nX-Host: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	":authority":                          "METHOD PATH HTTP/1.1\r\n:authority: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"absolute-form":                       "METHOD http://127.0.0.1:PORTPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"absolute-form of ours, Host another": "METHOD http://127.0.0.1:PORTPATH HTTP/1.1\r\nHost: evil.example\r\nAUTH\r\n\r\n",
+	"absolute-form of another":            "METHOD http://evil.example:PORTPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"absolute-form, no Host":              "METHOD http://localhost:PORTPATH HTTP/1.0\r\nAUTH\r\n\r\n",
+	"absolute-form, https":                "METHOD https://127.0.0.1:PORTPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"absolute-form, userinfo":             "METHOD http://evil@127.0.0.1:PORTPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"absolute-form, upper case":           "METHOD HTTP://127.0.0.1:PORTPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"no authority":                        "METHOD http:PATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"file":                                "METHOD file://PATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"no slash":                            "METHOD vPATH HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"authority-form":                      "CONNECT 127.0.0.1:PORT HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"authority-form of another":           "CONNECT evil.example:443 HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"authority-form, METHOD":              "METHOD 127.0.0.1:PORT HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"asterisk-form":                       "OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"asterisk-form, METHOD":               "METHOD * HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nAUTH\r\n\r\n",
+	"preface of HTTP/2":                   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 }
 
-// hostForms returns all forms, as requests.
-func hostForms() []hostForm {
-	forms := oddForms
-	for _, host := range badHosts {
-		forms = append(forms, hostForm{fmt.Sprintf("%.60q", host), "METHOD PATH HTTP/1.1\r\nHost: " + host + "\r\nAUTH\r\nConnection: close\r\n\r\n"})
-	}
-	return forms
-}
-
-// fill puts in what a form leaves open.
-func (s *tcpServer) fill(form string, r apiOperation) string {
-	port := portOf(s.addr)
+// hostRequest puts in what a form leaves open.
+func (s *tcpServer) hostRequest(form string, r apiOperation) string {
+	var port int
+	_, _ = fmt.Sscanf(s.addr, "127.0.0.1:%d", &port) // 0 fits no test
 	return strings.NewReplacer(
 		"NAME", s.name,
 		"METHOD", r.method, "PATH", r.path, "PORT", fmt.Sprint(port), "NEXT", fmt.Sprint(port+1), "WRAPPED", fmt.Sprint(port+1<<16), "HEX", fmt.Sprintf("%#x", port),
@@ -98,35 +88,30 @@ func (s *tcpServer) fill(form string, r apiOperation) string {
 	).Replace(form)
 }
 
-// portOf returns the port of 127.0.0.1:port.
-func portOf(addr string) (port int) {
-	_, _ = fmt.Sscanf(addr, "127.0.0.1:%d", &port) // 0 fits no test
-	return port
-}
+const withHost = "METHOD PATH HTTP/1.1\r\nHost: BAD\r\nAUTH\r\nConnection: close\r\n\r\n"
 
 // TestPromise11Host: a request that does not name our host is refused before anything
 // is looked at, on every path, whatever else it has. A page of another site whose name
-// was made to mean this machine names its own. Each form is sent to some paths, and some to
-// each path.
+// was made to mean this machine names its own.
 func TestPromise11Host(t *testing.T) {
+	t.Parallel()
 	options, log := logged()
 	s := serveTCP(t, untouchable{}, options)
 	routes, _ := routesOf(t)
-	forms, requests := hostForms(), 0
-	for i, f := range forms {
-		var all sync.WaitGroup
-		for k, r := range routes {
-			if (k-i)%len(forms)%14 != 0 {
+	forms, requests := maps.Clone(oddForms), 0
+	for _, host := range badHosts {
+		forms[fmt.Sprintf("%.60q", host)] = strings.Replace(withHost, "BAD", host, 1)
+	}
+	for name, form := range forms {
+		for i, r := range routes {
+			if testing.Short() && (i+len(name))%14 != 0 {
 				continue
 			}
 			requests++
-			all.Go(func() {
-				if why := refusedHost(s.raw(t, s.fill(f.request, r))); why != "" {
-					t.Errorf("%s, %s %s: %s", f.name, r.method, r.path, why)
-				}
-			})
+			if why := refusedHost(s.raw(t, s.hostRequest(form, r))); why != "" {
+				t.Errorf("%s, %s %s: %s", name, r.method, r.path, why)
+			}
 		}
-		all.Wait()
 	}
 	if log.String() != "" {
 		t.Errorf("%s", log)
@@ -159,28 +144,15 @@ func refusedHost(answers []rawAnswer) string {
 // TestOurHosts: the three ways to name us, and the name of a browser whatever the port, are
 // taken on every path, with blanks around them, which HTTP does not count.
 func TestOurHosts(t *testing.T) {
-	options, log := logged()
-	m := twoTasks(t)
-	s := serveTCP(t, m, options)
+	t.Parallel()
+	s := serveTCP(t, twoTasks(t), Options{})
 	routes, _ := routesOf(t)
-	for at, host := range []string{"127.0.0.1:PORT", "[::1]:PORT", "localhost:PORT", "NAME.localhost:PORT", "NAME.localhost:1", " \t127.0.0.1:PORT \t"} {
-		for i, r := range routes {
-			if i%6 != at {
-				continue
-			}
-			request := s.fill("METHOD PATH HTTP/1.1\r\nHost: "+host+"\r\nAUTH\r\nConnection: close\r\n\r\n", r)
-			answers := s.raw(t, request)
-			if len(answers) != 1 {
-				t.Errorf("%q, %s %s: %d answers", host, r.method, r.path, len(answers))
-			}
-			for _, a := range answers {
-				if a.StatusCode == http.StatusMisdirectedRequest || a.StatusCode == http.StatusUnauthorized || a.StatusCode == http.StatusForbidden || !a.ours() {
-					t.Errorf("%q, %s %s: %d %s", host, r.method, r.path, a.StatusCode, short(a.body))
-				}
-			}
+	hosts := []string{"127.0.0.1:PORT", "[::1]:PORT", "localhost:PORT", "NAME.localhost:PORT", "NAME.localhost:1", " \t127.0.0.1:PORT \t"}
+	for i, r := range routes {
+		host := hosts[i%len(hosts)]
+		answers := s.raw(t, s.hostRequest(strings.Replace(withHost, "BAD", host, 1), r))
+		if len(answers) != 1 || !answers[0].ours() || slices.Contains([]int{http.StatusMisdirectedRequest, http.StatusUnauthorized, http.StatusForbidden}, answers[0].StatusCode) {
+			t.Errorf("%q, %s %s: %v", host, r.method, r.path, answers)
 		}
-	}
-	if log.String() != "" {
-		t.Errorf("%s", log)
 	}
 }
