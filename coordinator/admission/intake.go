@@ -71,7 +71,7 @@ type intake struct {
 }
 
 // Submit enqueues a task. When it returns nil, the task is on the disk. A spec
-// whose ID or idempotency key is known gives the task that is there already; the
+// whose ID or idempotency key is known returns the task that is there already; the
 // same key with another body is a conflict. The spec is checked first: where its workspace
 // has gone meanwhile, it is refused although its key is known.
 func (a *Admission) Submit(ctx context.Context, s task.TaskSpec) (state.Task, error) {
@@ -91,7 +91,7 @@ func (a *Admission) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]sta
 }
 
 // SubmitOnce is SubmitAll for a list that has an idempotency key as a whole; its specs
-// have none. The same list under the same key gives the tasks that are there already,
+// have none. The same list under the same key returns the tasks that are there already,
 // and anything else under it is a conflict: another list, a longer or a shorter one,
 // one in another order, or a single task.
 func (a *Admission) SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error) {

@@ -104,7 +104,7 @@ func IsCheckout(dir string) bool {
 }
 
 // Misplaced returns why a task must not begin in its workspace, which may be another
-// directory than it was when it was taken in: an agent can put a link in its place, and
+// directory than it was when the task was accepted: an agent can put a link in its place, and
 // what is recorded has none. What a person wrote since has not been checked at all, and
 // may be a link.
 func (a *Admission) Misplaced(t *state.Task) string {

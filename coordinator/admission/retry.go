@@ -13,7 +13,7 @@ import (
 )
 
 // Retry queues a task again that has ended or waits, with its counters at zero.
-// A hold of its account is lifted: whoever retries has mended it. by is who asks.
+// A hold of its account is lifted: whoever retries has repaired it. by is who asks.
 func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, error) {
 	return a.change(ctx, ref, a.Exclusive, func(st *fold.State, tx *ledger.Tx, id string) error { // others may come after it, or be behind it
 		if a.IsShut() {

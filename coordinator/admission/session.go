@@ -54,7 +54,7 @@ func (in *intake) sessionFor(st *fold.State, s *submission, tx *ledger.Tx) (lane
 }
 
 // currentSession returns the session that the next task there goes on with, "" if
-// there is none yet. Those of the tasks that are taken in just now count.
+// there is none yet. Those of the tasks that are enqueued just now count.
 func (in *intake) currentSession(st *fold.State, at sessionPlace) string {
 	if id, ok := in.begun[at]; ok {
 		return id

@@ -97,8 +97,9 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 	if v.reason == state.ClassCanceled {
 		rec.Add(state.KeyBy, admission.CanceledBy(r.Ctx)) // an edit would have taken the task out of its run
 	}
-	addList(rec, state.KeyOutputFiles, r.outputs, len(r.Task.OutputSpec) > 0) // those of an earlier run are gone
-	if v.reason != state.ClassInterrupted {                                   // else the task goes on with that phase
+	// The outputs of an earlier run are gone. An interrupted task goes on with its phase.
+	addList(rec, state.KeyOutputFiles, r.outputs, len(r.Task.OutputSpec) > 0)
+	if v.reason != state.ClassInterrupted {
 		task.Unset(rec, state.KeyPhase, r.Task.Phase != "")
 	}
 	if v.status == state.Queued && !slices.Contains(retriesRound, v.reason) { // the next attempt begins from the first round

@@ -13,11 +13,35 @@ import (
 	"stint/state/fold"
 )
 
-// judgeLimit lets a task wait for its account. The wait stands in the account's
-// record alone: whoever takes it away there lets all tasks go on.
+// maxLimitBackoff is the longest wait for a limit whose end nobody has named.
+const maxLimitBackoff = 30 * time.Minute
+
+// judgeLimit lets a task wait for its account, which cools down. The wait stands in the
+// account's record alone: whoever takes it away there lets all tasks go on. Without a named
+// time it grows with the limits that the account has met in a row.
 func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out task.Outcome, now time.Time) {
-	account, record := a.coolDown(st.Account(t.AccountName()), out.RetryAt, now)
-	v.account = record
+	account := st.Account(t.AccountName())
+	isCooling, isNamed := account.CoolUntil.After(now), out.RetryAt.After(now)
+	// A run that met the limit while the account cools down already began before it: it does not
+	// count, but may know of a later end.
+	if !isCooling || out.RetryAt.After(account.CoolUntil) {
+		until := out.RetryAt
+		if !isNamed {
+			until = now.Add(a.Backoff(account.LimitWaits, maxLimitBackoff))
+		}
+		if !isCooling {
+			account.LimitWaits++
+		}
+		account.Guessed = !isNamed
+		account.CoolUntil = until.Add(time.Millisecond - 1).Truncate(time.Millisecond) // the ledger has milliseconds, and nothing is to start too early
+		v.account = task.AccountRecord(account.Name).Add(state.KeyCoolUntil, state.FormatTime(account.CoolUntil)).Add(state.KeyLimitWaits, strconv.Itoa(account.LimitWaits))
+		if account.Guessed {
+			v.account.Add(state.KeyCoolGuessed, "true")
+		}
+		if !account.Hold { // a hold's reason stays
+			v.account.Add(state.KeyReason, string(state.ClassRateLimited))
+		}
+	}
 	if account.Guessed {
 		v.limitSince = t.LimitSince
 		if v.limitSince.IsZero() {
@@ -45,37 +69,6 @@ func (a *Attempts) MaxLimitWait(t *state.Task) time.Duration {
 // WaitedTooLong returns why a task does not wait any longer, and what helps.
 func WaitedTooLong(most time.Duration) string {
 	return fmt.Sprintf("the provider names no end of this limit, and the next try would come after max_limit_wait (%s): raise it, or name agents to take over with --fallback", most)
-}
-
-// maxLimitBackoff is the longest wait for a limit whose end nobody has named.
-const maxLimitBackoff = 30 * time.Minute
-
-// coolDown returns an account as it cools down now that a run has met its limit, and the
-// record that says so; nil if nothing changes. Runs that met the limit while the account
-// cools down already began before it: they do not count, but one may know of a later
-// end. Without a named time the wait grows with the limits that the account has met in a
-// row.
-func (a *Attempts) coolDown(was state.Account, named, now time.Time) (state.Account, *ledger.Record) {
-	switch {
-	case was.CoolUntil.After(now):
-		if !named.After(was.CoolUntil) {
-			return was, nil
-		}
-		was.CoolUntil, was.Guessed = named, false
-	case named.After(now):
-		was.CoolUntil, was.Guessed, was.LimitWaits = named, false, was.LimitWaits+1
-	default:
-		was.CoolUntil, was.Guessed, was.LimitWaits = now.Add(a.Backoff(was.LimitWaits, maxLimitBackoff)), true, was.LimitWaits+1
-	}
-	was.CoolUntil = was.CoolUntil.Add(time.Millisecond - 1).Truncate(time.Millisecond) // the ledger has milliseconds, and nothing is to start too early
-	record := task.AccountRecord(was.Name).Add(state.KeyCoolUntil, state.FormatTime(was.CoolUntil)).Add(state.KeyLimitWaits, strconv.Itoa(was.LimitWaits))
-	if was.Guessed {
-		record.Add(state.KeyCoolGuessed, "true")
-	}
-	if !was.Hold { // a hold's reason stays
-		record.Add(state.KeyReason, string(state.ClassRateLimited))
-	}
-	return was, record
 }
 
 // gotThrough returns the record that ends an account's time of one task after the

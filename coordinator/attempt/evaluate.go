@@ -108,27 +108,21 @@ func (a *Attempts) evaluate(r *Run) task.Outcome {
 	return out
 }
 
-// ask runs the evaluator and takes over what it says.
+// ask runs the evaluator and adds what it finds. An answer that is not judged stands as it is,
+// unless the machine lacks something, for which its evaluation waits.
 func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *task.WorkspaceSettings, out *task.Outcome) {
-	turn, err := a.prepareJudge(r, t, set, out)
-	if err != nil {
-		unasked(out, setupFailed(err))
-		return
-	}
 	limit := judgeLimit
 	if own := a.Timeout(t); own > 0 {
 		limit = min(limit, own)
 	}
 	ctx, stop := context.WithTimeoutCause(r.Ctx, limit, task.ErrTimeout)
 	defer stop()
-	said := a.runTurn(ctx, t.Agent, agent, turn, func(e task.Event) {
-		if e.Started {
-			a.shortages.Started(r.Begun)
-			return
-		}
-		now := a.Config.Now()
-		r.LastOutput.Store(&now)
-	})
+	var said task.Outcome
+	if turn, err := a.prepareJudge(r, t, set, out); err != nil {
+		said = setupFailed(err)
+	} else {
+		said = a.runTurn(ctx, t.Agent, agent, turn, func(e task.Event) { a.noteLife(r, e.Started) })
+	}
 	out.Usage = said.Usage.Plus(said.Thread) // a new session has used nothing before
 	if cause := context.Cause(r.Ctx); errors.Is(cause, task.ErrCanceled) {
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled)
@@ -139,8 +133,16 @@ func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *task.Worksp
 	r.account = queue.Read(a.Store, func(st *fold.State) *ledger.Record {
 		return a.judge(st, &asked, task.Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, a.Config.Now(), false).account
 	})
-	if said.Class != "" {
-		unasked(out, said)
+	switch {
+	case said.Shortage != 0:
+		out.Class, out.Error, out.ExitCode, out.Shortage = state.ClassInterrupted, said.Error, -1, said.Shortage
+		return
+	case said.Class != "":
+		why := string(said.Class)
+		if said.Error != "" && said.Error != why {
+			why += ": " + memory.OneLine(said.Error, maxJudgedMessage)
+		}
+		out.Note = "the answer was not evaluated: " + why
 		return
 	}
 	j, err := readJudgement(said.Result)
@@ -150,20 +152,6 @@ func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *task.Worksp
 	}
 	out.Findings = together(out.Findings, j.findings)
 	out.Note = a.learn(r, t, set, j.lessons)
-}
-
-// unasked makes the outcome of an answer that is not judged: it stands as it is, unless
-// the machine lacks something, for which its evaluation waits.
-func unasked(out *task.Outcome, said task.Outcome) {
-	if said.Shortage != 0 {
-		out.Class, out.Error, out.ExitCode, out.Shortage = state.ClassInterrupted, said.Error, -1, said.Shortage
-		return
-	}
-	why := string(said.Class)
-	if said.Error != "" && said.Error != why {
-		why += ": " + memory.OneLine(said.Error, maxJudgedMessage)
-	}
-	out.Note = "the answer was not evaluated: " + why
 }
 
 // together joins findings, each once.
@@ -177,8 +165,8 @@ func together(list, more []state.Issue) []state.Issue {
 	return list
 }
 
-// learn adds lessons to the workspace's notes. What it gives is a note about what
-// went wrong, "" for nothing.
+// learn adds lessons to the workspace's notes. It returns a note about what went wrong, "" for
+// nothing.
 func (a *Attempts) learn(r *Run, t *state.Task, set *task.WorkspaceSettings, texts []string) string {
 	if set.LessonsPath == "" || len(texts) == 0 {
 		return ""

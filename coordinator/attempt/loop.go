@@ -150,11 +150,8 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 	check := a.Config.Shell.Verify(r.Ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: a.RunDir(r.ID),
 		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: a.VerifyTimeout(&t), Grace: a.Config.Grace,
-		Started: func() { a.shortages.Started(r.Begun) },
-		Printed: func() {
-			now := a.Config.Now()
-			r.LastOutput.Store(&now)
-		},
+		Started: func() { a.noteLife(r, true) },
+		Printed: func() { a.noteLife(r, false) },
 	})
 	if check.Conclusive() {
 		now := a.asEdited(&t)

@@ -17,9 +17,9 @@ import (
 	"stint/state/fold"
 )
 
-// A run is one execution of an agent for a task. Its fields are set when it is
-// chosen and then belong to its goroutine, but for cancel, which anyone may call,
-// lastOutput and settling, which anyone may read, and those that mu guards.
+// A Run is one execution of an agent for a task. Its fields are set when it is
+// chosen and then belong to its goroutine, but for Cancel, which anyone may call,
+// LastOutput and Settling, which anyone may read, and those that mu guards.
 type Run struct {
 	mu   sync.Mutex // guards home, and AgentSession and PromptInHistory of task; its goroutine reads the last two without
 	home string     // where its workspace led when it was begun
@@ -165,6 +165,16 @@ func setupFailed(err error) task.Outcome {
 func stillRuns(st *fold.State, r *Run) (t state.Task, runs bool) {
 	t, runs = st.Peek(r.Task.ID)
 	return t, runs && t.Status == state.Running
+}
+
+// noteLife notes that what a run has started is at work: just now, or since it prints something.
+func (a *Attempts) noteLife(r *Run, isStart bool) {
+	if isStart {
+		a.shortages.Started(r.Begun)
+		return
+	}
+	now := a.Config.Now()
+	r.LastOutput.Store(&now)
 }
 
 // isMisplaced is the outcome of a run that must not begin for that reason.

@@ -174,12 +174,9 @@ func (a *Attempts) checkSession(r *Run, t *state.Task, out *task.Outcome) {
 // onEvent takes what a running agent tells. Its session id is recorded the moment
 // it is known, so that a crash can resume it.
 func (a *Attempts) onEvent(r *Run, e task.Event) {
-	if e.Started {
-		a.shortages.Started(r.Begun)
+	if a.noteLife(r, e.Started); e.Started {
 		return
 	}
-	now := a.Config.Now()
-	r.LastOutput.Store(&now)
 	if e.Text != "" {
 		a.noteAnswer(&r.Task)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"stint/coordinator/admission"
 	"stint/coordinator/attempt"
+	"stint/coordinator/queue"
 	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
@@ -19,12 +20,8 @@ import (
 // failLimitWaitExceeded ends the tasks that do not wait for a rate limit as long as they
 // would have to: what was told not to wait has failed, the others are dead.
 func (d *Dispatcher) failLimitWaitExceeded() {
-	unwilling := func(able map[string]bool) (list []state.Task) {
-		d.View(func(st *fold.State) { list = d.unwilling(st, able) })
-		return list
-	}
-	able := d.able(unwilling(nil))
-	list := unwilling(able)
+	able := d.able(queue.Read(d.Store, func(st *fold.State) []state.Task { return d.unwilling(st, nil) }))
+	list := queue.Read(d.Store, func(st *fold.State) []state.Task { return d.unwilling(st, able) })
 	if len(list) == 0 {
 		return
 	}
