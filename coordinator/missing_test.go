@@ -147,18 +147,16 @@ func TestMissingAndCanceled(t *testing.T) {
 	t.Parallel()
 	inMissing(t, func(w *missingWorld) {
 		w.away.Store(true)
-		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
+		canceled := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		time.Sleep(time.Second)
-		got, err := w.c.Cancel(context.Background(), id, ledger.ByClient)
-		if w.expect(got, state.Canceled, state.ClassCanceled); err != nil {
-			t.Error(err)
-		}
-		id = w.submit(task.TaskSpec{Prompt: "p"}).ID
+		w.cancel(canceled)
+		w.expect(w.task(canceled), state.Canceled, state.ClassCanceled)
+		next := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		time.Sleep(time.Second)
 		w.close()
 		w.away.Store(false)
 		w.openUnwatched()
-		if got := w.ended(id); got.Status != state.Done || got.Retries != 1 {
+		if got := w.ended(next); got.Status != state.Done || got.Retries != 1 {
 			t.Errorf("%s (%s), retries %d", got.Status, got.Reason, got.Retries)
 		}
 	})
