@@ -53,9 +53,7 @@ func home(t *testing.T) string {
 
 func write(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // connectTo tries to connect to a URL, and gives what is said where it cannot be.
@@ -80,6 +78,16 @@ func connectTo(t *testing.T, text string) string {
 	return err.Error()
 }
 
+// connected is what such options connect to, until the test ends.
+func connected(t *testing.T, url string) (Options, *database, target) {
+	t.Helper()
+	o := Options{URL: func() (string, error) { return url, nil }, PoolSize: 3}
+	pool, target, err := o.connect(t.Context())
+	must(t, err)
+	t.Cleanup(pool.Close)
+	return o, pool, target
+}
+
 // wantSaid fails the test unless a connection fails for the reason that is named.
 func wantSaid(t *testing.T, text, want string) {
 	t.Helper()
@@ -93,9 +101,7 @@ func run(t *testing.T, text string, statements ...string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // cleaning up is behind its end
 	conn, err := pgx.Connect(ctx, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close(ctx) }()
 	for _, statement := range statements {
 		if _, err := conn.Exec(ctx, statement); err != nil {
@@ -107,12 +113,7 @@ func run(t *testing.T, text string, statements ...string) {
 // TestConnect: a pool of the wanted size, and the clock of the server.
 func TestConnect(t *testing.T) {
 	home(t)
-	o := Options{URL: func() (string, error) { return postgrestest.Shared(t).Database(t) + "\n", nil }, PoolSize: 3}
-	pool, target, err := o.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	_, pool, target := connected(t, postgrestest.Shared(t).Database(t)+"\n")
 	if n := pool.Config().MaxConns; n != 3 {
 		t.Errorf("%d connections at most", n)
 	}
@@ -146,48 +147,13 @@ func TestUnusableDatabases(t *testing.T) {
 	wantSaid(t, s.URL("latin"), "latin at "+s.Dir()+" has the encoding LATIN1, and a copy needs UTF8; createdb -T template0 -E UTF8 latin")
 }
 
-// TestErrorsOfStatements: a role that may only read, and tables that are not there.
-func TestErrorsOfStatements(t *testing.T) {
-	home(t)
-	s := postgrestest.Shared(t)
-	name := s.NewDatabase(t)
-	run(t, s.URL(name),
-		"CREATE TABLE tasks (id int)", "CREATE SEQUENCE numbers", "CREATE ROLE reader LOGIN",
-		"GRANT SELECT ON tasks TO reader", "GRANT USAGE ON numbers TO reader")
-	t.Cleanup(func() { run(t, s.URL(name), "DROP OWNED BY reader", "DROP ROLE reader") })
-	o := Options{URL: func() (string, error) { return "postgres://reader@/" + name + "?host=" + s.Dir(), nil }}
-	pool, target, err := o.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	for statement, want := range map[string]string{
-		"INSERT INTO tasks VALUES (1)":             "permission denied for table tasks (SQLSTATE 42501); GRANT SELECT, INSERT",
-		"CREATE TABLE other (id int)":              `GRANT USAGE, CREATE ON SCHEMA public TO "reader"`,
-		"SELECT * FROM task_runs":                  `relation "task_runs" does not exist`,
-		"SET no_such.setting = 1; SET no_such = 1": "does not know a setting of the database URL",
-	} {
-		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = conn.Conn().PgConn().Exec(t.Context(), statement).ReadAll()
-		if told := explain(err, target); told == nil || !strings.Contains(told.Error(), want) {
-			t.Errorf("%s: %v, want %q", statement, told, want)
-		}
-		conn.Release()
-	}
-}
-
 // TestPasswords: one that is wrong, and none where one is wanted.
 func TestPasswords(t *testing.T) {
 	home(t)
 	s := postgrestest.Start(t)
 	run(t, s.URL("postgres"), "CREATE ROLE locked LOGIN PASSWORD 'right'")
 	rules := filepath.Join(s.Dir(), "data", "pg_hba.conf")
-	if err := os.WriteFile(rules, []byte("local all locked scram-sha-256\nlocal all postgres trust\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, rules, "local all locked scram-sha-256\nlocal all postgres trust\n")
 	s.Restart(t)
 	at := "@/postgres?host=" + s.Dir()
 	wantSaid(t, "postgres://locked:"+canaryEncoded+at, "look at the password in url_file")
@@ -256,12 +222,7 @@ func TestOutages(t *testing.T) {
 	home(t)
 	s := postgrestest.Start(t)
 	text := s.URL("postgres") + "&connect_timeout=1"
-	o := Options{URL: func() (string, error) { return text, nil }}
-	pool, target, err := o.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	o, pool, target := connected(t, text)
 	s.Pause(t)
 	wantSaid(t, text, "postgres at "+s.Dir()+": it did not answer within 1s")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -276,9 +237,7 @@ func TestOutages(t *testing.T) {
 	}
 	s.Resume(t)
 	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Release()
 	s.Kill(t)
 	if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(explain(err, target).Error(), "look at the server and the network") {
@@ -333,9 +292,7 @@ func TestTLSFailures(t *testing.T) {
 func fakeServer(t *testing.T, answer func(net.Conn)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -360,9 +317,7 @@ func fakeServer(t *testing.T, answer func(net.Conn)) (address string) {
 func selfSigned(t *testing.T, name string) (certificate tls.Certificate, file string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
@@ -373,9 +328,7 @@ func selfSigned(t *testing.T, name string) (certificate tls.Certificate, file st
 		template.DNSNames = []string{name}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file = filepath.Join(t.TempDir(), "ca.pem")
 	write(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file

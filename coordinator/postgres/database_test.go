@@ -14,15 +14,8 @@ func TestCloseDoesNotWait(t *testing.T) {
 	home(t)
 	s := postgrestest.Start(t)
 	text := s.URL("postgres") + "&connect_timeout=1"
-	o := Options{URL: func() (string, error) { return text, nil }, PoolSize: 2}
-	waits, _, err := o.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	gaveUp, _, err := o.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	o, waits, _ := connected(t, text)
+	_, gaveUp, _ := connected(t, text)
 	s.Pause(t)
 	long, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

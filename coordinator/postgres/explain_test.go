@@ -24,9 +24,7 @@ import (
 func there(t *testing.T) target {
 	t.Helper()
 	cfg, err := dsn.Parse("postgres://ana:" + canaryEncoded + "@db.example/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return target{cfg.ConnConfig}
 }
 

@@ -24,9 +24,7 @@ var update = flag.Bool("update", false, "write the golden files")
 func open(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) }) // it may have been cut
 	return conn
 }
@@ -45,13 +43,18 @@ func empty(t *testing.T) *pgx.Conn {
 	return open(t, postgrestest.Shared(t).Database(t))
 }
 
+// migrateTo makes the first n migrations.
+func migrateTo(t *testing.T, conn *pgx.Conn, n int) {
+	t.Helper()
+	_, _, err := migrate(t.Context(), conn, migrations()[:n], time.Minute)
+	must(t, err)
+}
+
 // migrated returns a connection to a new database with the newest schema.
 func migrated(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn := empty(t)
-	if _, _, err := migrate(t.Context(), conn, migrations(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	migrateTo(t, conn, len(migrations()))
 	return conn
 }
 
@@ -59,9 +62,7 @@ func migrated(t *testing.T) *pgx.Conn {
 func tablesOf(t *testing.T, conn *pgx.Conn) (n int) {
 	t.Helper()
 	const sql = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'"
-	if err := conn.QueryRow(t.Context(), sql).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.QueryRow(t.Context(), sql).Scan(&n))
 	return n
 }
 
@@ -77,9 +78,7 @@ func TestMigrate(t *testing.T) {
 		if from != want || to != len(migrations()) || err != nil {
 			t.Errorf("from %d to %d, want %d: %v", from, to, want, err)
 		}
-		if err := checkSchema(t.Context(), conn); err != nil {
-			t.Error(err)
-		}
+		must(t, checkSchema(t.Context(), conn))
 	}
 }
 
@@ -99,9 +98,7 @@ func TestMigrateAtOnce(t *testing.T) {
 	}
 	close(begin)
 	wg.Wait()
-	if err := checkSchema(t.Context(), open(t, url)); err != nil {
-		t.Error(err)
-	}
+	must(t, checkSchema(t.Context(), open(t, url)))
 }
 
 // TestMigrateKilled: wherever a migration is cut off, or fails, nothing of it is there, and
@@ -130,9 +127,7 @@ func TestMigrateKilled(t *testing.T) {
 			t.Fatalf("from %d to %d, %v", from, to, err)
 		}
 	}
-	if err := checkSchema(t.Context(), watch); err != nil {
-		t.Error(err)
-	}
+	must(t, checkSchema(t.Context(), watch))
 }
 
 // TestMigrateBusy: a migration does not wait for ever.
@@ -144,9 +139,7 @@ func TestMigrateBusy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := postgrestest.Shared(t).Database(t)
 			conn := open(t, url)
-			if _, _, err := migrate(t.Context(), conn, migrations()[:1], time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			migrateTo(t, conn, 1)
 			other := open(t, url)
 			do(t, other, "BEGIN; "+held)
 			_, _, err := migrate(t.Context(), conn, migrations(), 50*time.Millisecond)
@@ -187,9 +180,7 @@ func TestSchemaRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn := empty(t)
 			if c.ours > 0 {
-				if _, _, err := migrate(t.Context(), conn, migrations(), time.Minute); err != nil {
-					t.Fatal(err)
-				}
+				migrateTo(t, conn, c.ours)
 			}
 			do(t, conn, c.sql)
 			before := tablesOf(t, conn)
@@ -230,9 +221,7 @@ func TestBeginAnew(t *testing.T) {
 // TestOlderSchema: it is said, and left to a person, as other hosts may need it as it is.
 func TestOlderSchema(t *testing.T) {
 	conn := empty(t)
-	if _, _, err := migrate(t.Context(), conn, migrations()[:1], time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	migrateTo(t, conn, 1)
 	var e *task.Error
 	if err := checkSchema(t.Context(), conn); !errors.As(err, &e) || !strings.Contains(e.Hint, `"stint sync migrate"`) {
 		t.Errorf("%v", err)
@@ -252,9 +241,7 @@ func TestMigrateSearchPath(t *testing.T) {
 	if from != 0 || to != len(migrations()) || err != nil {
 		t.Fatalf("from %d to %d, %v", from, to, err)
 	}
-	if err := checkSchema(t.Context(), conn); err != nil {
-		t.Error(err)
-	}
+	must(t, checkSchema(t.Context(), conn))
 	do(t, conn, `INSERT INTO "My App".tasks (prompt) VALUES ('p')`)
 }
 
@@ -295,19 +282,12 @@ SELECT line FROM lines ORDER BY place COLLATE "C"`
 
 // TestSchema: the schema is what the golden file has.
 func TestSchema(t *testing.T) {
-	rows, err := migrated(t).Query(t.Context(), schemaSQL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows, _ := migrated(t).Query(t.Context(), schemaSQL)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, golden := strings.Join(lines, "\n")+"\n", filepath.Join("testdata", "schema.golden")
 	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil || got != string(want) {
@@ -361,9 +341,7 @@ func TestConcurrencyIsCounted(t *testing.T) {
 	const sql = `SELECT string_agg(concat_ws(' ', g.*, l.*), E'\n' ORDER BY l.scope)
 		FROM worker_groups g JOIN accounts a USING (group_name) JOIN concurrency_limits l ON l.scope = 'account:' || a.id`
 	var got string
-	if err := conn.QueryRow(t.Context(), sql).Scan(&got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.QueryRow(t.Context(), sql).Scan(&got))
 	want := "(main,codex,Ana,3,2,\"{\"\"CODEX_HOME\"\": \"\"/home/ana/.codex\"\"}\") (account:codex-main,3,2)\n(idle,gemini,,1,0,{}) (account:idle,1,0)"
 	if got != want {
 		t.Errorf("%s", got)

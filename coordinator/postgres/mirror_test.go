@@ -73,7 +73,7 @@ func TestMirrorCatchesUp(t *testing.T) {
 	w.settled(m)
 	stop()
 	w.submit(task.TaskSpec{Prompt: "meanwhile"})
-	m, _ = w.mirror()
+	m, stop = w.mirror()
 	w.settled(m)
 	w.same()
 	if g := query[int](t, w, "SELECT generation FROM mirrors"); g != 1 {
@@ -82,6 +82,12 @@ func TestMirrorCatchesUp(t *testing.T) {
 	if rows := m.Status().Rows; rows > 4 {
 		t.Errorf("%d rows were written for one task", rows)
 	}
+	stop()
+	m, _ = w.mirror()
+	until(t, "the next mirror knows that the copy is whole", func() bool {
+		st := m.Status()
+		return st.State == task.MirrorFollowing && st.Seq == w.c.Seq() && st.LagRecords == 0 && st.LagSeconds == 0
+	})
 }
 
 // TestRebuild takes from the copy what a mirror cannot follow from.
@@ -89,27 +95,22 @@ func TestRebuild(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(w *world, stop func()) (again bool){
 		"lost while it followed": func(w *world, _ func()) bool {
-			w.exec("DROP SCHEMA public CASCADE")
-			w.exec("CREATE SCHEMA public")
+			w.exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 			return false
 		},
 		"lost while it was away": func(w *world, stop func()) bool {
 			stop()
-			w.exec("DROP SCHEMA public CASCADE")
-			w.exec("CREATE SCHEMA public")
+			w.exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 			return true
 		},
 		"an old backup": func(w *world, stop func()) bool {
 			stop()
-			w.exec("UPDATE mirrors SET seq = 2")
-			w.exec("DELETE FROM tasks")
+			w.exec("UPDATE mirrors SET seq = 2; DELETE FROM tasks")
 			return true
 		},
 		"compacted while it was away": func(w *world, stop func()) bool {
 			stop()
-			if _, err := w.c.Compact(w.t.Context(), 0, false); err != nil {
-				w.t.Fatal(err)
-			}
+			w.compact()
 			return true
 		},
 		"other settings": func(w *world, stop func()) bool {
@@ -149,9 +150,7 @@ func TestMirrorSeesCompaction(t *testing.T) {
 		w.submit(task.TaskSpec{Prompt: "before", Parallel: true})
 	}
 	w.settled(m)
-	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	w.compact()
 	w.submit(task.TaskSpec{Prompt: "after"})
 	w.settled(m)
 	stop()
@@ -168,10 +167,7 @@ func TestMirrorSeesCompaction(t *testing.T) {
 
 // TestTwoWriters has a mirror and others that bring the copy up to date or rebuild it.
 func TestTwoWriters(t *testing.T) {
-	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	m, _ := w.mirror()
-	w.submit(task.TaskSpec{Prompt: "the first"})
-	w.settled(m)
+	w, m, _, _ := followed(t, task.TaskSpec{Prompt: "the first"})
 	for i := range 12 {
 		w.submit(task.TaskSpec{Prompt: "one of many", Parallel: true})
 		end := w.c.Seq()
@@ -182,9 +178,7 @@ func TestTwoWriters(t *testing.T) {
 		}
 		generation := query[int64](t, w, "SELECT generation FROM mirrors")
 		p, err := do(t.Context(), o, w.readAll)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if p.Seq < end {
 			t.Errorf("the copy goes to %d, not %d", p.Seq, end)
 		}
@@ -229,9 +223,7 @@ func TestHosts(t *testing.T) {
 	}
 	stop()
 	a.same()
-	if _, err := Rebuild(t.Context(), b.o, b.readAll); err != nil { // now it is b's
-		t.Fatal(err)
-	}
+	b.rebuild() // now it is b's
 	b.same()
 }
 
@@ -264,24 +256,14 @@ func TestRefusedTask(t *testing.T) {
 func byHand(t *testing.T, w *world, text string) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(w.dir, "tasks.md"), os.O_APPEND|os.O_WRONLY, 0)
-	if err == nil {
-		_, err = f.WriteString(text)
-	}
-	if err == nil {
-		err = f.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	_, err = f.WriteString(text)
+	must(t, errors.Join(err, f.Close()))
 }
 
 // TestVerifyFindsWhatDiffers changes single things in the copy.
 func TestVerifyFindsWhatDiffers(t *testing.T) {
-	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	m, stop := w.mirror()
-	id := w.submit(task.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
-	w.settled(m)
-	stop()
+	w, id := copied(t, task.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
 	for sql, want := range map[string]string{
 		"UPDATE tasks SET status = 'queued'":  "tasks " + id + ` status: here "succeeded", there "queued"`,
 		"UPDATE tasks SET prompt = NULL":      "tasks " + id + ` prompt: here "one", there null`,
@@ -299,9 +281,7 @@ func TestVerifyFindsWhatDiffers(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(r.Differences), want) {
 			t.Errorf("%s: verify says %v", sql, r.Differences)
 		}
-		if _, err := Rebuild(t.Context(), w.o, w.readAll); err != nil {
-			t.Fatal(err)
-		}
+		w.rebuild()
 		if r := w.verify(); len(r.Differences) > 0 {
 			t.Errorf("%s: after a rebuild: %v", sql, r.Differences)
 		}
@@ -310,18 +290,10 @@ func TestVerifyFindsWhatDiffers(t *testing.T) {
 
 // TestFilesGone keeps in the copy what a run has written after its directory was removed.
 func TestFilesGone(t *testing.T) {
-	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	m, stop := w.mirror()
-	w.submit(task.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
-	w.settled(m)
-	stop()
-	if err := os.RemoveAll(filepath.Join(w.dir, "runs")); err != nil {
-		t.Fatal(err)
-	}
+	w, _ := copied(t, task.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
+	must(t, os.RemoveAll(filepath.Join(w.dir, "runs")))
 	w.same()
-	if _, err := Rebuild(t.Context(), w.o, w.readAll); err != nil {
-		t.Fatal(err)
-	}
+	w.rebuild()
 	w.same()
 	if n := query[int](t, w, "SELECT count(*) FROM task_runs r JOIN task_files f ON f.run_id = r.id WHERE r.stdout LIKE 'said%' AND f.content = 'a report'"); n != 1 {
 		t.Error("what the run had written is gone from the copy")
@@ -338,17 +310,11 @@ func TestKeyMoves(t *testing.T) {
 	stop()
 	s := w.begun()
 	im, err := w.c.TaskRecord(gets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	im.Task.IdempotencyKey, im.HoldsKey = "k", true
 	rows, err := s.rows(&im)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.write(t.Context(), &batch{tasks: []*taskRows{rows}}, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.write(t.Context(), &batch{tasks: []*taskRows{rows}}, 1))
 	if got := query[string](t, w, "SELECT string_agg(id::text, ' ') FROM tasks WHERE idempotency_key = 'k'"); got != gets {
 		t.Errorf("the key is of %s, not of %s, and was of %s", got, gets, had)
 	}
@@ -356,10 +322,7 @@ func TestKeyMoves(t *testing.T) {
 
 // TestHandOver ends a mirror right behind a task: the copy has it.
 func TestHandOver(t *testing.T) {
-	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	m, stop := w.mirror()
-	w.submit(task.TaskSpec{Prompt: "first"})
-	w.settled(m)
+	w, m, stop, _ := followed(t, task.TaskSpec{Prompt: "first"})
 	w.exec("ALTER TABLE tasks RENAME TO away") // so that it cannot be written before the end
 	failures := m.Status().Failures
 	w.submit(task.TaskSpec{Prompt: "last"})
@@ -377,9 +340,7 @@ func TestHandOver(t *testing.T) {
 func TestNotify(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	w.session(func(c *pgx.Conn) {
-		if _, err := c.Exec(t.Context(), "LISTEN stint"); err != nil {
-			t.Fatal(err)
-		}
+		do(t, c, "LISTEN stint")
 		id := w.submit(task.TaskSpec{Prompt: "one"})
 		w.mirror()
 		var got struct {
@@ -451,11 +412,7 @@ func (l *lagging) TaskRecord(id string) (task.TaskRecord, error) {
 // TestRecordBeforeItIsFolded has a follower get a record that the fold does not have yet:
 // the copy waits for it.
 func TestRecordBeforeItIsFolded(t *testing.T) {
-	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	m, stop := w.mirror()
-	w.submit(task.TaskSpec{Prompt: "before"})
-	w.settled(m)
-	stop()
+	w, _ := copied(t, task.TaskSpec{Prompt: "before"})
 	s := w.begun()
 	src := &lagging{Source: w.c, asked: make(chan struct{}, 1), let: make(chan struct{})}
 	s.src = src
@@ -473,26 +430,10 @@ func TestRecordBeforeItIsFolded(t *testing.T) {
 	case <-src.asked: // again
 	}
 	close(src.let)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 	if n := query[int](t, w, "SELECT count(*) FROM tasks"); n != 2 {
 		t.Errorf("%d tasks are in the copy", n)
 	}
-}
-
-// TestStatusOfAWholeCopy begins a mirror of which the copy has everything.
-func TestStatusOfAWholeCopy(t *testing.T) {
-	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	m, stop := w.mirror()
-	w.submit(task.TaskSpec{Prompt: "one"})
-	w.settled(m)
-	stop()
-	m, _ = w.mirror()
-	until(t, "the mirror knows that the copy is whole", func() bool {
-		st := m.Status()
-		return st.State == task.MirrorFollowing && st.Seq == w.c.Seq() && st.LagRecords == 0 && st.LagSeconds == 0
-	})
 }
 
 // TestLag takes the database away: the copy is behind since the first record that it
@@ -521,10 +462,7 @@ func TestLag(t *testing.T) {
 
 // TestAccounts holds an account, also one that no task uses, and frees it.
 func TestAccounts(t *testing.T) {
-	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	m, _ := w.mirror()
-	w.submit(task.TaskSpec{Prompt: "one"})
-	w.settled(m)
+	w, _, _, _ := followed(t, task.TaskSpec{Prompt: "one"})
 	for _, hold := range []string{"true", "false"} {
 		byHand(t, w, fmt.Sprintf("\n## Control account:demo\n- hold: %s\n- reason: %s\n", hold, map[string]string{"true": "no money", "false": ""}[hold]))
 		until(t, "hold: "+hold, func() bool {
@@ -584,31 +522,17 @@ func TestRivals(t *testing.T) {
 // more the next time, and the usual one again when it was quick.
 func TestSlowBatchGetsMoreTime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	m, stop := w.mirror()
-	id := w.submit(task.TaskSpec{Prompt: "one"})
-	w.settled(m)
-	stop()
+	w, id := copied(t, task.TaskSpec{Prompt: "one"})
 	s := w.begun()
 	rows, err := s.newPacker(t.Context()).rows(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rows.size = -int(writeTimeout/time.Second)*slowest + slowest/2 // half a second is left
 	w.session(func(c *pgx.Conn) {
-		tx, err := c.Begin(t.Context())
-		if err == nil {
-			_, err = tx.Exec(t.Context(), "LOCK TABLE task_runs")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		do(t, c, "BEGIN; LOCK TABLE task_runs")
 		if err := s.put(t.Context(), &batch{tasks: []*taskRows{rows}}); !errors.Is(err, context.DeadlineExceeded) || s.mirror.patience != 2 {
 			t.Errorf("%v, patience %d", err, s.mirror.patience)
 		}
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		do(t, c, "ROLLBACK")
 	})
 	rows.size = 0
 	if err := s.put(t.Context(), &batch{tasks: []*taskRows{rows}}); err != nil || s.mirror.patience != 1 {

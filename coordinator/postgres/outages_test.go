@@ -143,9 +143,7 @@ func (w *outageWorld) meanwhile(mostMilliseconds int) (what string) {
 	switch w.rand.IntN(5) {
 	case 0:
 		w.sum.compactions++
-		if _, err := w.c.Compact(w.t.Context(), 0, false); err != nil {
-			w.t.Fatal(err)
-		}
+		w.compact()
 		what = ", a compaction"
 	case 1:
 		w.sum.restarts++
@@ -293,9 +291,7 @@ func codeOf(err error) task.Code {
 func (w *outageWorld) nothingTwice(submitted int) {
 	w.t.Helper()
 	conn, err := pgx.Connect(w.t.Context(), w.server().URL(outageDatabase))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	defer func() { _ = conn.Close(context.Background()) }() // only read from
 	for what, sql := range map[string]string{
 		"tasks":                     "SELECT count(*) - count(DISTINCT prompt) FROM tasks",

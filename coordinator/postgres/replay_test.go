@@ -89,9 +89,8 @@ func TestReplayedBatch(t *testing.T) {
 	first := w.batchUpTo(late, w.c.Seq())
 	m, stop = w.mirror()
 	w.settled(m)
-	if _, err := w.c.Retry(t.Context(), id, "client"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.c.Retry(t.Context(), id, "client")
+	must(t, err)
 	w.settled(m)
 	stop()
 	there := w.allRows()
@@ -105,9 +104,7 @@ func TestReplayedBatch(t *testing.T) {
 	same := w.batchUpTo(again, w.c.Seq())
 	for i := range 3 {
 		same.to.generation = knows.at.generation
-		if err := knows.put(t.Context(), same); err != nil {
-			t.Error(err)
-		}
+		must(t, knows.put(t.Context(), same))
 		w.unchanged(fmt.Sprint("a replay, ", i), there)
 	}
 	w.same()
@@ -117,9 +114,7 @@ func TestReplayedBatch(t *testing.T) {
 func (w *world) begun() *session {
 	w.t.Helper()
 	s, err := New(w.o).open(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.t.Cleanup(s.db.Close)
 	s.use(w.c, true)
 	return s
@@ -153,13 +148,9 @@ func (w *world) allRows() (rows []string) {
 	w.session(func(c *pgx.Conn) {
 		for _, table := range []string{"tasks", "task_runs", "task_files"} {
 			found, err := c.Query(w.t.Context(), fmt.Sprintf("SELECT t.xmin || ' ' || t::text FROM %s t ORDER BY id", table))
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			must(w.t, err)
 			some, err := pgx.CollectRows(found, pgx.RowTo[string])
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			must(w.t, err)
 			rows = append(rows, some...)
 		}
 	})
@@ -204,26 +195,15 @@ func TestCompactionDuringRebuild(t *testing.T) {
 	for i := range held {
 		held[i] = task.TaskSpec{Prompt: "waits", Workspace: w.work, Hold: true, Parallel: true}
 	}
-	if _, err := w.c.SubmitAll(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.c.SubmitAll(t.Context(), held)
+	must(t, err)
 	for range 20 {
-		id := w.submit(task.TaskSpec{Prompt: "ends", Parallel: true})
-		if _, err := w.c.Wait(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		w.ended(task.TaskSpec{Prompt: "ends", Parallel: true})
 	}
-	src := &compactingSource{w.c, sync.OnceFunc(func() {
-		if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-			t.Error(err)
-		}
-	})}
+	src := &compactingSource{w.c, sync.OnceFunc(w.compact)}
 	m, _ := w.mirrorOf(src)
 	until(t, "the rebuild", func() bool { return m.Status().State == task.MirrorFollowing })
-	later := w.submit(task.TaskSpec{Prompt: "later", Parallel: true})
-	if _, err := w.c.Wait(t.Context(), later); err != nil { // what runs is not compared
-		t.Fatal(err)
-	}
+	w.ended(task.TaskSpec{Prompt: "later", Parallel: true}) // what runs is not compared
 	until(t, "the copy has all", func() bool { return m.Status().Seq == w.c.Seq() })
 	if r := w.same(); r.Tasks != maxTasks+21 {
 		t.Errorf("compared %+v", r)
@@ -239,9 +219,7 @@ func TestCopyIsWholeAfterCompaction(t *testing.T) {
 		w.submit(task.TaskSpec{Prompt: "before", Hold: true})
 	}
 	until(t, "the copy has all", func() bool { return m.Status().Seq == w.c.Seq() })
-	if _, err := w.c.Compact(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	w.compact()
 	until(t, "the copy has all after a compaction", func() bool { return m.Status().LagRecords == 0 })
 	stop()
 	if p, err := Once(t.Context(), w.o, w.readAll); err != nil || p.Seq != w.c.Seq() {

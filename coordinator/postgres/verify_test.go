@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -20,10 +21,7 @@ func TestVerifyWithoutTables(t *testing.T) {
 // TestVerifyAccounts changes what the copy says of a held account.
 func TestVerifyAccounts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	m, stop := w.mirror()
-	w.submit(task.TaskSpec{Prompt: "one"})
-	w.settled(m)
+	w, m, stop, _ := followed(t, task.TaskSpec{Prompt: "one"})
 	before := w.c.Seq()
 	byHand(t, w, "\n## Control account:demo\n- hold: true\n- reason: no money\n")
 	until(t, "it is held", func() bool { return w.c.Seq() > before })
@@ -78,27 +76,17 @@ func TestVerifyUnreadableTask(t *testing.T) {
 // writing: it is read again.
 func TestCompactedSinceRead(t *testing.T) {
 	t.Parallel()
-	for name, do := range map[string]func(w *world, read func() (Source, error)) (Position, error){
-		"once": func(w *world, read func() (Source, error)) (Position, error) { return Once(w.t.Context(), w.o, read) },
-		"rebuild": func(w *world, read func() (Source, error)) (Position, error) {
-			return Rebuild(w.t.Context(), w.o, read)
-		},
-	} {
+	for name, do := range map[string]func(context.Context, Options, func() (Source, error)) (Position, error){"once": Once, "rebuild": Rebuild} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, postgrestest.Shared(t).Database(t))
 			for range 10 {
-				if _, err := w.c.Wait(t.Context(), w.submit(task.TaskSpec{Prompt: "one", Parallel: true})); err != nil {
-					t.Fatal(err)
-				}
+				w.ended(task.TaskSpec{Prompt: "one", Parallel: true})
 			}
 			reads := 0
-			p, err := do(w, func() (Source, error) {
+			p, err := do(t.Context(), w.o, func() (Source, error) {
 				src, err := w.readAll()
 				if reads++; reads == 1 {
-					_, compactErr := w.c.Compact(t.Context(), 0, false)
-					if compactErr != nil {
-						t.Error(compactErr)
-					}
+					w.compact()
 				}
 				return src, err
 			})

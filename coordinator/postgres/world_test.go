@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"stint/coordinator"
+	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
@@ -55,21 +56,15 @@ func (w *world) start() {
 		Timeout: time.Minute, Grace: time.Second, SessionLockTimeout: time.Second, HeartbeatInterval: time.Hour,
 		ResumePolicy: "auto", ResumeMissing: "new", WorkspaceRoot: w.work,
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.c = c
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			w.t.Error(err)
-		}
-		if err := c.Close(); err != nil {
-			w.t.Error(err)
-		}
+		must(w.t, <-ended)
+		must(w.t, c.Close())
 	})
 }
 
@@ -109,6 +104,46 @@ func writeWhole(path, runID string) error {
 	return os.Rename(half, path)
 }
 
+// must ends the test where something fails.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// followed is a world with a task, and a mirror whose copy has all of it.
+func followed(t *testing.T, spec task.TaskSpec) (w *world, m *Mirror, stop func(), id string) {
+	t.Helper()
+	w = newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop = w.mirror()
+	id = w.submit(spec)
+	w.settled(m)
+	return w, m, stop, id
+}
+
+// copied is such a world when its mirror has ended.
+func copied(t *testing.T, spec task.TaskSpec) (w *world, id string) {
+	t.Helper()
+	w, _, stop, id := followed(t, spec)
+	stop()
+	return w, id
+}
+
+// compact archives all that has ended.
+func (w *world) compact() {
+	w.t.Helper()
+	_, err := w.c.Compact(w.t.Context(), 0, false)
+	must(w.t, err)
+}
+
+// rebuild makes the copy anew.
+func (w *world) rebuild() {
+	w.t.Helper()
+	_, err := Rebuild(w.t.Context(), w.o, w.readAll)
+	must(w.t, err)
+}
+
 // submit takes in a task and gives its id.
 func (w *world) submit(spec task.TaskSpec) string {
 	w.t.Helper()
@@ -116,10 +151,15 @@ func (w *world) submit(spec task.TaskSpec) string {
 		spec.Workspace = w.work
 	}
 	t, err := w.c.Submit(w.t.Context(), spec)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return t.ID
+}
+
+// ended submits a task and waits for its end.
+func (w *world) ended(spec task.TaskSpec) {
+	w.t.Helper()
+	_, err := w.c.Wait(w.t.Context(), w.submit(spec))
+	must(w.t, err)
 }
 
 // mirror runs a mirror of the world's ledger until the function that it gives is called.
@@ -166,9 +206,7 @@ func (w *world) settled(m *Mirror) {
 func (w *world) verify() Report {
 	w.t.Helper()
 	r, err := Verify(w.t.Context(), w.o, w.read)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return r
 }
 
@@ -196,9 +234,7 @@ func (w *world) same() Report {
 func query[T any](t *testing.T, w *world, sql string, args ...any) (v T) {
 	t.Helper()
 	w.session(func(c *pgx.Conn) {
-		if err := c.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
+		must(t, c.QueryRow(t.Context(), sql, args...).Scan(&v))
 	})
 	return v
 }
@@ -217,9 +253,7 @@ func (w *world) session(do func(*pgx.Conn)) {
 	w.t.Helper()
 	url, _ := w.o.URL()
 	c, err := pgx.Connect(w.t.Context(), url)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	defer func() { _ = c.Close(context.Background()) }()
 	do(c)
 }
