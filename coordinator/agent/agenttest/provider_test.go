@@ -19,7 +19,6 @@ type fakeProvider struct {
 	*httptest.Server
 	asked atomic.Int64  // requests for an answer so far
 	begun chan struct{} // gets one when a request hangs
-	retry atomic.Int64  // seconds that a 429 names, if not 0
 
 	mu     sync.Mutex
 	bodies [][]byte // of the requests for an answer
@@ -118,14 +117,9 @@ func userTexts(body []byte) []string {
 func (p *fakeProvider) trouble(w http.ResponseWriter, r *http.Request, last string) bool {
 	var code int
 	if n, _ := fmt.Sscanf(last, "fail %d", &code); n == 1 {
-		details := "[]"
-		if s := p.retry.Load(); s > 0 && code == http.StatusTooManyRequests {
-			w.Header().Set("Retry-After", fmt.Sprint(s))
-			details = fmt.Sprintf(`[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"%ds"}]`, s)
-		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":"x","code":%d,"message":"as you wish","status":"X","details":%s}}`, code, details)
+		_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":"x","code":%d,"message":"as you wish","status":"X"}}`, code)
 		return true
 	}
 	if last == "hang" {

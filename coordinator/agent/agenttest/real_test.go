@@ -30,31 +30,27 @@ var must, quiet = gatetest.Must, agenttest.Quiet
 // A real is the adapter of an installed CLI with a provider of ours.
 type real struct {
 	agent.Adapter
+	name     string
 	runner   *agent.Runner // of the adapter
 	home     string
 	settings string // its file of settings
 }
 
-func realBin(t *testing.T, name string) string {
+// realAgent returns the adapter of an installed CLI.
+func realAgent(t *testing.T, b *agenttest.Bench, name string) (real, *fakeProvider) {
 	t.Helper()
 	bin, err := exec.LookPath(name)
 	if err != nil {
 		gatetest.Missing(t, name+" is not installed")
 	}
-	return bin
-}
-
-// realAgent returns the adapter of an installed CLI.
-func realAgent(t *testing.T, b *agenttest.Bench, name string) (real, *fakeProvider) {
-	t.Helper()
-	bin, home, server := realBin(t, name), agenttest.Home(t), startProvider(t)
+	home, server := agenttest.Home(t), startProvider(t)
 	env := append(b.Runner.Env, "HOME="+home, "LANG=C.UTF-8", "TMPDIR="+t.TempDir()) // gemini leaves reports of its errors there
 	switch name {
 	case "claude":
 		env = append(env, "ANTHROPIC_BASE_URL="+server.URL, "ANTHROPIC_API_KEY=sk-ant-x", "CLAUDE_CONFIG_DIR="+home,
 			"DISABLE_TELEMETRY=1", "DISABLE_ERROR_REPORTING=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "CLAUDE_CODE_MAX_RETRIES=1")
 		a := &claude.Agent{Bin: bin, Runner: agent.Runner{Env: env}}
-		return real{a, &a.Runner, home, filepath.Join(home, "settings.json")}, server
+		return real{a, name, &a.Runner, home, filepath.Join(home, "settings.json")}, server
 	case "gemini":
 		must(t, os.Mkdir(filepath.Join(home, ".gemini"), 0o700))
 		settings := `{"security":{"auth":{"selectedType":"gemini-api-key"}}, // a comment
@@ -63,7 +59,7 @@ func realAgent(t *testing.T, b *agenttest.Bench, name string) (real, *fakeProvid
 		must(t, os.WriteFile(path, []byte(settings), 0o600))
 		env = append(env, "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL="+server.URL, "GEMINI_CLI_HOME="+home)
 		a := &gemini.Agent{Bin: bin, Model: "gemini-2.5-flash", Runner: agent.Runner{Env: env}}
-		return real{a, &a.Runner, home, path}, server
+		return real{a, name, &a.Runner, home, path}, server
 	}
 	config := fmt.Sprintf(`model = "gpt-5.5"
 model_provider = "fake"
@@ -82,7 +78,7 @@ enabled = false
 	must(t, os.WriteFile(path, []byte(config), 0o600))
 	env = append(env, "CODEX_HOME="+home, "FAKE_KEY=x")
 	a := &codex.Agent{Bin: bin, Runner: agent.Runner{Env: env}}
-	return real{a, &a.Runner, home, path}, server
+	return real{a, name, &a.Runner, home, path}, server
 }
 
 var realNames = []string{"codex", "claude", "gemini"}
@@ -97,121 +93,58 @@ func runReal(t *testing.T, b *agenttest.Bench, c real, session, prompt string) (
 	return out, turn
 }
 
+// eachReal runs a test for each of some CLIs.
+func eachReal(t *testing.T, names []string, test func(t *testing.T, b *agenttest.Bench, c real, p *fakeProvider)) {
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			b := agenttest.NewBench(t)
+			c, p := realAgent(t, b, name)
+			test(t, b, c, p)
+		})
+	}
+}
+
+// TestRealTurns: a session of each CLI, from its probe on. What they make of errors and limits of
+// their provider is shown by the scripts of cmd/stint, with the same CLIs.
 func TestRealTurns(t *testing.T) {
-	for _, name := range realNames {
-		t.Run(name, func(t *testing.T) {
-			b := agenttest.NewBench(t)
-			c, _ := realAgent(t, b, name)
-			if p := c.Probe(t.Context()); !p.Found || !p.LoggedIn || p.Version == "" || p.Fix != "" {
-				t.Errorf("probe: %+v", p)
+	eachReal(t, realNames, func(t *testing.T, b *agenttest.Bench, c real, _ *fakeProvider) {
+		if p := c.Probe(t.Context()); !p.Found || !p.LoggedIn || p.Version == "" || p.Fix != "" {
+			t.Errorf("probe: %+v", p)
+		}
+		for _, found := range c.Examine(t.Context()) {
+			if c.name != "gemini" || !strings.Contains(found.Fix, `"general"`) { // whose defaults are bad
+				t.Errorf("%+v", found)
 			}
-			first, turn := runReal(t, b, c, "", "hello alpha")
-			if first.Class != "" || first.Result != "hello alpha" || !agent.IsUUID(first.Session) || first.Kept {
-				t.Fatalf("first turn: %+v\n%s", first, readAll(turn))
-			}
-			if in := first.Usage.InputTokens + first.Thread.InputTokens; in != 110 {
-				t.Errorf("%d tokens: %+v", in, first)
-			}
-			second, turn := runReal(t, b, c, first.Session, "hello beta")
-			if second.Class != "" || second.Result != "hello alpha ;; hello beta" || second.Session != first.Session || second.Note != "" {
-				t.Errorf("second turn: %+v\n%s", second, readAll(turn))
-			}
-			if one, all := second.Usage.InputTokens, second.Thread.InputTokens; one+all != 110 && (one != 0 || all != 220) {
-				t.Errorf("usage %+v, thread %+v", second.Usage, second.Thread)
-			}
-			if out, turn := runReal(t, b, c, "00000000-0000-4000-8000-000000000000", "x"); out.Class != state.ClassSessionLost || out.Session != "" {
-				t.Errorf("unknown session: %+v\n%s", out, readAll(turn))
-			}
-		})
-	}
+		}
+		first, turn := runReal(t, b, c, "", "hello alpha")
+		if first.Class != "" || first.Result != "hello alpha" || !agent.IsUUID(first.Session) || first.Kept {
+			t.Fatalf("first turn: %+v\n%s", first, readAll(turn))
+		}
+		if in := first.Usage.InputTokens + first.Thread.InputTokens; in != 110 {
+			t.Errorf("%d tokens: %+v", in, first)
+		}
+		second, turn := runReal(t, b, c, first.Session, "hello beta")
+		if second.Class != "" || second.Result != "hello alpha ;; hello beta" || second.Session != first.Session || second.Note != "" {
+			t.Errorf("second turn: %+v\n%s", second, readAll(turn))
+		}
+		if one, all := second.Usage.InputTokens, second.Thread.InputTokens; one+all != 110 && (one != 0 || all != 220) {
+			t.Errorf("usage %+v, thread %+v", second.Usage, second.Thread)
+		}
+		if out, turn := runReal(t, b, c, "00000000-0000-4000-8000-000000000000", "x"); out.Class != state.ClassSessionLost || out.Session != "" {
+			t.Errorf("unknown session: %+v\n%s", out, readAll(turn))
+		}
+	})
 }
 
-// What each CLI makes of an error of its provider in the first turn of a session.
-func TestRealErrors(t *testing.T) {
-	classes := map[string]state.Class{
-		"fail 401": state.ClassAuth, "fail 429": state.ClassRateLimited, "fail 503": state.ClassNetwork, "fail 400": state.ClassExit,
-	}
-	for _, name := range realNames {
-		t.Run(name, func(t *testing.T) {
-			b := agenttest.NewBench(t)
-			c, p := realAgent(t, b, name)
-			for prompt, class := range classes {
-				p.asked.Store(0)
-				out, turn := runReal(t, b, c, "", prompt)
-				gemini := name == "gemini" // its session cannot be resumed then
-				if out.Class != class || out.ExitCode < 1 || out.Kept == gemini || (out.Session == "") != gemini {
-					t.Errorf("%s: %+v\n%s", prompt, out, readAll(turn))
-				}
-				if n := p.asked.Load(); n > 3 && prompt != "fail 400" { // claude tries those six times, at once
-					t.Errorf("%s: %d requests", prompt, n)
-				}
-			}
-		})
-	}
-}
-
-// Whether a session has the prompt of a turn that failed: then, and only then, the
-// next turn shows it.
-func TestRealKept(t *testing.T) {
-	for _, name := range realNames {
-		t.Run(name, func(t *testing.T) {
-			b := agenttest.NewBench(t)
-			c, p := realAgent(t, b, name)
-			p.retry.Store(7200)
-			first, _ := runReal(t, b, c, "", "begin")
-			before := time.Now()
-			out, turn := runReal(t, b, c, first.Session, "fail 429")
-			if out.Class != state.ClassRateLimited || out.Session != first.Session || out.Kept == (name == "gemini") {
-				t.Errorf("%+v\n%s", out, readAll(turn))
-			}
-			t.Logf("retry at %v; %s", out.RetryAt.Sub(before), out.Error)
-			want := "begin ;; fail 429 ;; go on"
-			if !out.Kept {
-				want = "begin ;; go on"
-			}
-			if after, turn := runReal(t, b, c, out.Session, "go on"); after.Result != want {
-				t.Errorf("after it: %+v\n%s", after, readAll(turn))
-			}
-		})
-	}
-}
-
-// A provider that is not there.
+// A provider that is not there: codex waits for it for ever.
 func TestRealUnreachable(t *testing.T) {
-	for _, name := range realNames {
-		t.Run(name, func(t *testing.T) {
-			b := agenttest.NewBench(t)
-			c, p := realAgent(t, b, name)
-			p.Close()
-			c.runner.Patience = time.Second
-			if out, turn := runReal(t, b, c, "", "hello"); out.Class != state.ClassNetwork {
-				t.Errorf("%+v\n%s", out, readAll(turn))
-			}
-		})
-	}
-}
-
-// An agent that sleeps because of a rate limit says so before, on stdout or on stderr; it
-// is not waited for.
-func TestRealSleepsForALimit(t *testing.T) {
-	for _, name := range []string{"codex", "gemini"} {
-		t.Run(name, func(t *testing.T) {
-			b := agenttest.NewBench(t)
-			c, p := realAgent(t, b, name)
-			p.retry.Store(3600)
-			c.runner.Patience = 100 * time.Millisecond
-			text, err := os.ReadFile(c.settings)
-			must(t, err)
-			must(t, os.WriteFile(c.settings, []byte(strings.NewReplacer("stream_max_retries = 0\n", "", `,"maxAttempts":1`, "").Replace(string(text))), 0o600))
-			if name == "gemini" {
-				p.retry.Store(0) // it gives up when it is told to wait for long
-			}
-			out, turn := runReal(t, b, c, "", "fail 429")
-			if out.Class != state.ClassRateLimited || !strings.Contains(out.Error, "429") || (out.Session == "") != (name == "gemini") || out.Kept == (name == "gemini") {
-				t.Errorf("%+v\n%s", out, readAll(turn))
-			}
-		})
-	}
+	eachReal(t, []string{"codex"}, func(t *testing.T, b *agenttest.Bench, c real, p *fakeProvider) {
+		p.Close()
+		c.runner.Patience = time.Second
+		if out, turn := runReal(t, b, c, "", "hello"); out.Class != state.ClassNetwork {
+			t.Errorf("%+v\n%s", out, readAll(turn))
+		}
+	})
 }
 
 // Where gemini reads them, stint's defaults shorten its retries, and the user's
@@ -237,43 +170,22 @@ func TestRealGeminiDefaults(t *testing.T) {
 	ask(3)
 }
 
-// Examine finds nothing wrong with the real ones but gemini's defaults.
-func TestRealExamine(t *testing.T) {
-	for _, name := range realNames {
-		t.Run(name, func(t *testing.T) {
-			b := agenttest.NewBench(t)
-			c, _ := realAgent(t, b, name)
-			for _, found := range c.Examine(t.Context()) {
-				if name != "gemini" || !strings.Contains(found.Fix, `"general"`) {
-					t.Errorf("%+v", found)
-				}
-			}
-		})
-	}
-}
-
 func TestRealCanceled(t *testing.T) {
-	for _, name := range realNames {
-		t.Run(name, func(t *testing.T) {
-			b := agenttest.NewBench(t)
-			c, p := realAgent(t, b, name)
-			first, _ := runReal(t, b, c, "", "begin")
-			p.asked.Store(0)
-			turn := b.Turn("hang")
-			turn.Session = first.Session
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			done := make(chan task.Outcome, 1)
-			go func() { done <- c.Run(ctx, turn, quiet) }()
-			<-p.begun
-			cancel(task.ErrCanceled)
-			out := <-done
-			if out.Class != state.ClassCanceled || out.Session != first.Session {
-				t.Errorf("outcome: %+v\n%s", out, readAll(turn))
-			}
-			gatetest.WantGone(t, turn)
-		})
-	}
+	eachReal(t, realNames, func(t *testing.T, b *agenttest.Bench, c real, p *fakeProvider) {
+		first, _ := runReal(t, b, c, "", "begin")
+		turn := b.Turn("hang")
+		turn.Session = first.Session
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		done := make(chan task.Outcome, 1)
+		go func() { done <- c.Run(ctx, turn, quiet) }()
+		<-p.begun
+		cancel(task.ErrCanceled)
+		if out := <-done; out.Class != state.ClassCanceled || out.Session != first.Session {
+			t.Errorf("outcome: %+v\n%s", out, readAll(turn))
+		}
+		gatetest.WantGone(t, turn)
+	})
 }
 
 func readAll(turn task.Turn) string {

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"cmp"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,43 +33,31 @@ func newBench(t *testing.T) *bench {
 	return &bench{b, &Agent{Home: filepath.Join(b.Dir, "demo"), Runner: b.Runner}}
 }
 
-// run runs one turn of a new session.
-func (b *bench) run(ctx context.Context, prompt string) (task.Outcome, task.Turn) {
-	b.T.Helper()
-	turn := b.Turn(prompt)
-	return b.agent.Run(ctx, turn, quiet), turn
-}
-
-// starts returns how often the agent was started.
-func (b *bench) starts() int {
-	data, err := os.ReadFile(filepath.Join(b.agent.Home, "log.jsonl"))
-	must(b.T, err)
-	return strings.Count(string(data), `"event":"start"`)
-}
-
-// resume carries out a turn of an older session of the demo agent.
-func (b *bench) resume(session, prompt string) task.Outcome {
+// run carries out a turn of a session, or of a new one.
+func (b *bench) run(session, prompt string) (task.Outcome, task.Turn) {
 	b.T.Helper()
 	turn := b.Turn(prompt)
 	turn.Session = session
-	return b.agent.Run(context.Background(), turn, quiet)
+	return b.agent.Run(b.T.Context(), turn, quiet), turn
 }
 
 // The demo agent counts as codex does: over the session, without failed turns.
 func TestDemoUsage(t *testing.T) {
 	b := newBench(t)
-	first := b.resume("", "one")
-	if first.Usage != (state.Usage{}) || first.Thread.InputTokens != 110 || first.Thread.OutputTokens != 21 {
-		t.Errorf("first: %+v", first)
-	}
-	if out := b.resume(first.Session, "demo:fail"); out.Class == "" || out.Thread != (state.Usage{}) {
-		t.Errorf("failed: %+v", out)
-	}
-	if out := b.resume(first.Session, "demo:usage=500/20 demo:empty"); out.Thread != (state.Usage{InputTokens: 610, CachedInputTokens: 40, OutputTokens: 41, ReasoningTokens: 5}) {
-		t.Errorf("second: %+v", out)
-	}
-	if out := b.resume("", "demo:usage=many"); out.Class == "" {
-		t.Errorf("bad figures: %+v", out)
+	first, _ := b.run("", "one")
+	for _, c := range []struct {
+		prompt string
+		thread state.Usage
+		fails  bool
+	}{
+		{"demo:fail", state.Usage{}, true},
+		{"demo:usage=500/20 demo:empty", state.Usage{InputTokens: 610, CachedInputTokens: 40, OutputTokens: 41, ReasoningTokens: 5}, true},
+		{"two", state.Usage{InputTokens: 720, CachedInputTokens: 80, OutputTokens: 62, ReasoningTokens: 10}, false},
+		{"demo:usage=many", state.Usage{}, true},
+	} {
+		if out, _ := b.run(first.Session, c.prompt); out.Thread != c.thread || (out.Class != "") != c.fails || out.Usage != (state.Usage{}) {
+			t.Errorf("%s: %+v", c.prompt, out)
+		}
 	}
 }
 
@@ -82,30 +69,45 @@ func TestDemoKeepsFailedTurn(t *testing.T) {
 		{"demo:429-first hello", "turn 3; earlier: begin | demo:429-first hello; you said: demo:429-first hello"},
 		{task.GoOn, "turn 2; earlier: begin; you said: demo:429-first hello"},
 	} {
-		session := b.resume("", "begin").Session
-		turn := b.Turn("demo:429-first hello")
-		turn.Session = session
-		failed := b.agent.Run(t.Context(), turn, quiet)
-		if failed.Class != state.ClassRateLimited || !failed.Kept || failed.Session != session {
+		begun, _ := b.run("", "begin")
+		failed, turn := b.run(begun.Session, "demo:429-first hello")
+		if failed.Class != state.ClassRateLimited || !failed.Kept || failed.Session != begun.Session {
 			t.Fatalf("%+v", failed)
 		}
-		if found, kept := agent.FindSession(turn.RunDir, Kind.Decoder); found != session || !kept {
+		if found, kept := agent.FindSession(turn.RunDir, Kind.Decoder); found != begun.Session || !kept {
 			t.Errorf("found %q, kept %v", found, kept)
 		}
 		again := b.Turn(c.again)
-		again.TaskID, again.Session = turn.TaskID, session
+		again.TaskID, again.Session = turn.TaskID, begun.Session
 		if out := b.agent.Run(t.Context(), again, quiet); out.Result != c.want || out.Kept {
 			t.Errorf("%+v\nwant %s", out, c.want)
 		}
 	}
 }
 
-func TestDemoNewThread(t *testing.T) {
+// What becomes of a session: it is another one, busy, unknown, or has no id.
+func TestDemoSessions(t *testing.T) {
 	b := newBench(t)
-	first := b.resume("", "one").Session
-	out := b.resume(first, "demo:newthread two")
-	if out.Class != "" || out.Session == first || !strings.Contains(out.Note, "was not resumed") || !strings.HasPrefix(out.Result, "turn 1;") {
+	first, _ := b.run("", "one")
+	out, _ := b.run(first.Session, "demo:newthread two")
+	if out.Class != "" || out.Session == first.Session || !strings.Contains(out.Note, "was not resumed") || !strings.HasPrefix(out.Result, "turn 1;") {
 		t.Errorf("%+v", out)
+	}
+	f, err := os.OpenFile(filepath.Join(b.agent.Home, "threads", first.Session+".jsonl"), os.O_RDWR, 0)
+	must(t, err)
+	if held, err := durable.TryLock(f); !held {
+		t.Fatal(err)
+	}
+	for session, class := range map[string]state.Class{
+		first.Session: state.ClassSessionBusy, "00000000-0000-7000-8000-000000000000": state.ClassSessionLost, "--last": state.ClassSessionLost,
+	} {
+		if out, _ := b.run(session, "more"); out.Class != class {
+			t.Errorf("%s: %+v", session, out)
+		}
+	}
+	must(t, f.Close())
+	if log := gatetest.Read(t, b.agent.Home, "log.jsonl"); strings.Count(log, `"event":"start"`) != 4 {
+		t.Errorf("the one without an id was started too:\n%s", log)
 	}
 }
 
@@ -184,7 +186,7 @@ func TestDemoOutcomes(t *testing.T) {
 		{"demo:write=../out|x", state.ClassExit, 1, "", "escapes"},
 		{"demo:write=a/b.txt|some text", "", 0, "turn 1", ""},
 	} {
-		out, turn := b.run(t.Context(), c.prompt)
+		out, turn := b.run("", c.prompt)
 		if out.Class != c.class || out.ExitCode != c.exit || !strings.Contains(out.Result, c.result) || !strings.Contains(out.Error, c.msg) {
 			t.Errorf("%s: %+v", c.prompt, out)
 		}
@@ -197,9 +199,8 @@ func TestDemoOutcomes(t *testing.T) {
 
 func TestDemoFirstTryOnly(t *testing.T) {
 	b := newBench(t)
-	turn := b.Turn("demo:429-first=90s")
 	before := time.Now()
-	out := b.agent.Run(t.Context(), turn, quiet)
+	out, turn := b.run("", "demo:429-first=90s")
 	if out.Class != state.ClassRateLimited || out.RetryAt.Before(before.Add(85*time.Second)) {
 		t.Fatalf("first try: %+v", out)
 	}
@@ -208,36 +209,6 @@ func TestDemoFirstTryOnly(t *testing.T) {
 	if out = b.agent.Run(t.Context(), again, quiet); out.Class != "" {
 		t.Fatalf("second try: %+v", out)
 	}
-}
-
-func TestDemoSessionLost(t *testing.T) {
-	b := newBench(t)
-	turn := b.Turn("hello")
-	turn.Session = "00000000-0000-7000-8000-000000000000"
-	if out := b.agent.Run(t.Context(), turn, quiet); out.Class != state.ClassSessionLost {
-		t.Errorf("unknown session: %+v", out)
-	}
-	turn = b.Turn("hello")
-	turn.Session = "--last"
-	if out := b.agent.Run(t.Context(), turn, quiet); out.Class != state.ClassSessionLost || b.starts() != 1 {
-		t.Errorf("no session id: %+v", out)
-	}
-}
-
-func TestDemoSessionBusy(t *testing.T) {
-	b := newBench(t)
-	first, _ := b.run(t.Context(), "hello")
-	f, err := os.OpenFile(filepath.Join(b.agent.Home, "threads", first.Session+".jsonl"), os.O_RDWR, 0)
-	must(t, err)
-	if held, err := durable.TryLock(f); !held {
-		t.Fatal(err)
-	}
-	turn := b.Turn("more")
-	turn.Session = first.Session
-	if out := b.agent.Run(t.Context(), turn, quiet); out.Class != state.ClassSessionBusy {
-		t.Errorf("outcome: %+v", out)
-	}
-	must(t, f.Close())
 }
 
 func TestPlan(t *testing.T) {
