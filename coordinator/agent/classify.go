@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -74,19 +75,13 @@ func stopped(e gate.Result, d Decoder, now time.Time) Verdict {
 		v.Class, v.RetryAt = said.Class, said.RetryAt
 	case idle:
 		v.Class = state.ClassStalled
-	case errors.Is(e.Cause, task.ErrTimeout), timeout(e.Cause):
+	case errors.Is(e.Cause, task.ErrTimeout), errors.Is(e.Cause, context.DeadlineExceeded):
 		v.Class = state.ClassTimeout
 	}
 	if said.Msg != "" {
 		v.Msg += "; the agent said last: " + said.Msg
 	}
 	return v
-}
-
-// timeout reports whether an error calls itself one, as context.DeadlineExceeded does.
-func timeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
 }
 
 func exitedZero(e gate.Result, d Decoder, now time.Time) Verdict {

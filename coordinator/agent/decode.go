@@ -24,17 +24,17 @@ const (
 // are no event are counted and passed over, and so is what it does not know: new
 // versions bring new events.
 type Decoder interface {
-	// line takes one line of the stream; b is reused.
+	// Line takes one line of the stream; b is reused.
 	Line(b []byte)
-	// keep reports, by its first part, whether a very long line may matter.
+	// Keep reports, by its first part, whether a very long line may matter.
 	Keep(head []byte) bool
-	// aside takes one line of stderr; b is reused.
+	// Aside takes one line of stderr; b is reused.
 	Aside(b []byte)
-	// close is called behind the last line.
+	// Close is called behind the last line.
 	Close()
-	// said returns what was heard so far; it stays the decoder's own.
+	// State returns what was said so far; it stays the decoder's own.
 	State() *TurnState
-	// complaint is what the CLI itself reports as wrong, by its events, its exit
+	// Complaint returns what the CLI itself reports as wrong, by its events, its exit
 	// code and its stderr. Without a sentence there is nothing.
 	Complaint(exit int, stderr []byte, now time.Time) Verdict
 }
@@ -51,7 +51,7 @@ const (
 	TurnFailed
 )
 
-// A heard is what an agent has told of its turn, whatever CLI it is.
+// A TurnState is what an agent has told of its turn, whatever CLI it is.
 type TurnState struct {
 	report  func(task.Event)
 	Resumed bool   // the turn goes on with an older session
@@ -61,7 +61,7 @@ type TurnState struct {
 	named           string // the session, as the agent has called it
 	Session         string // the same, once it is known that it can be resumed
 	Answer          string // the last message
-	cut             bool   // a message was longer than maxAnswer
+	cut             bool   // a message was longer than MaxAnswer
 	Usage           state.Usage
 	Thread          state.Usage
 	End             Terminal
@@ -76,6 +76,7 @@ type TurnState struct {
 	Bad             int // lines that are no event
 }
 
+// State, Close and Aside are those of a decoder that needs no others.
 func (h *TurnState) State() *TurnState { return h }
 func (h *TurnState) Close()            {}
 func (h *TurnState) Aside([]byte)      {}
@@ -96,7 +97,7 @@ func (h *TurnState) Read(b []byte, e any, kind *string) bool {
 	return true
 }
 
-// name notes what the agent calls its session: the first name, because those of
+// NameSession notes what the agent calls its session: the first name, because those of
 // sub-agents may follow, and only a UUID, because it becomes an argument of a
 // command.
 func (h *TurnState) NameSession(id string) {
@@ -105,7 +106,7 @@ func (h *TurnState) NameSession(id string) {
 	}
 }
 
-// hear returns what a decoder begins with.
+// NewTurnState returns what a decoder begins with.
 func NewTurnState(turn task.Turn, report func(task.Event)) TurnState {
 	h := TurnState{report: report, Resumed: turn.Session != ""}
 	if turn.Fork {
@@ -117,7 +118,7 @@ func NewTurnState(turn task.Turn, report func(task.Event)) TurnState {
 // forked reports whether the agent's session is a fork of the turn's.
 func (h *TurnState) forked() bool { return h.parent != "" && !strings.EqualFold(h.named, h.parent) }
 
-// settle is called when the session can be resumed from now on: a CLI that is
+// Resumable is called when the session can be resumed from now on: a CLI that is
 // killed right after it has named a new session has not saved it yet. A fork in which
 // nothing has happened is of no use: the next try forks the same session again.
 func (h *TurnState) Resumable() {
@@ -128,22 +129,23 @@ func (h *TurnState) Resumable() {
 	h.report(task.Event{Session: h.Session, Forked: h.forked()})
 }
 
-// act notes that the agent has said something or used a tool.
+// Acted notes that the agent has said something or used a tool.
 func (h *TurnState) Acted() {
 	h.active = true
 	h.Progressed()
 	h.Resumable()
 }
 
-// getOn notes that the agent's last request was answered.
+// Progressed notes that the agent's last request was answered.
 func (h *TurnState) Progressed() { h.Retrying, h.Offline = false, false }
 
-// hold notes that the session's history has the prompt, so that there is a session.
+// NotePrompt notes that the session's history has the prompt, so that there is a session.
 func (h *TurnState) NotePrompt() {
 	h.Resumable()
 	h.PromptInHistory = true
 }
 
+// Message notes a message of the agent; the last one is its answer.
 func (h *TurnState) Message(text string) {
 	if len(text) > MaxAnswer {
 		text, h.cut = CutText(text, MaxAnswer), true
@@ -152,7 +154,7 @@ func (h *TurnState) Message(text string) {
 	h.report(task.Event{Text: text})
 }
 
-// odd notes the type of an event that is not known.
+// Unknown notes the type of an event that is not known.
 func (h *TurnState) Unknown(kind string) {
 	if kind = brief(kind); len(h.NotKnown) < 5 && !slices.Contains(h.NotKnown, kind) {
 		h.NotKnown = append(h.NotKnown, kind)

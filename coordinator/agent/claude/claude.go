@@ -92,7 +92,9 @@ func (c *Agent) args(turn task.Turn) []string {
 		args = append(args, "--json-schema", string(bytes.TrimSpace(schema)))
 	}
 	if len(c.AllowedTools) > 0 && !turn.ReadOnly {
-		args = append(args, "--settings", c.settings())
+		// As settings of claude, which are added to the user's own.
+		settings, _ := json.Marshal(map[string]any{"permissions": map[string]any{"allow": c.AllowedTools}}) // strings alone
+		args = append(args, "--settings", string(settings))
 	}
 	if m := cmp.Or(turn.Model, c.Model); m != "" {
 		args = append(args, "--model", m)
@@ -107,14 +109,6 @@ func (c *Agent) args(turn task.Turn) []string {
 		args = append(args, "--fork-session")
 	}
 	return args
-}
-
-// settings returns the allowed tools as settings of claude, which are added to the
-// user's own.
-func (c *Agent) settings() string {
-	s := map[string]any{"permissions": map[string]any{"allow": c.AllowedTools}}
-	data, _ := json.Marshal(s) // strings alone
-	return string(data)
 }
 
 // inputFile is the file in a run's directory that claude reads on stdin.

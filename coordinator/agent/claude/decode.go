@@ -122,16 +122,11 @@ func (d *decoder) system(e *event) {
 	case "api_retry": // a request with the prompt was on its way
 		d.NotePrompt()
 		d.Retrying = true
-		d.trouble = complaint{status: e.ErrorStatus, code: e.Error, text: retryText(e)}
+		d.trouble = complaint{status: e.ErrorStatus, code: e.Error, text: "the API's answer was " + cmp.Or(e.Error, "an error")}
+		if e.ErrorStatus != 0 {
+			d.trouble.text += " (" + strconv.Itoa(e.ErrorStatus) + ")"
+		}
 	}
-}
-
-func retryText(e *event) string {
-	text := "the API's answer was " + cmp.Or(e.Error, "an error")
-	if e.ErrorStatus != 0 {
-		text += " (" + strconv.Itoa(e.ErrorStatus) + ")"
-	}
-	return text
 }
 
 // assistant takes a message of the model, or of claude itself in its place when

@@ -47,6 +47,9 @@ func ownCgroup() string {
 // takes longer to write this table than for all else that is read for a run.
 var mountTable = readOnce("/proc/self/mountinfo")
 
+// mountBlanks puts back the blanks of a path in mountinfo.
+var mountBlanks = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
 // findCgroup reads the two tables of /proc/self: mountinfo says where the tree of
 // cgroup v2 is mounted, cgroup where in that tree this process is.
 func findCgroup(mounts, self string) string {
@@ -67,15 +70,10 @@ func findCgroup(mounts, self string) string {
 		}
 		below, ok := strings.CutPrefix(path+"/", strings.TrimSuffix(f[3], "/")+"/")
 		if ok {
-			return filepath.Join(unescapeMount(f[4]), below)
+			return filepath.Join(mountBlanks.Replace(f[4]), below)
 		}
 	}
 	return ""
-}
-
-// unescapeMount puts back the blanks of a path in mountinfo.
-func unescapeMount(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
 // make makes the cgroup and opens it for the agent to be born in. An error says

@@ -83,18 +83,6 @@ func Main(control io.Reader, out io.Writer) int {
 	return 0
 }
 
-// readCommands passes on what the master says and closes the channel at its end.
-func readCommands(dec *json.Decoder, commands chan<- command) {
-	defer close(commands)
-	for {
-		var c command
-		if dec.Decode(&c) != nil {
-			return
-		}
-		commands <- c
-	}
-}
-
 // A gate holds one run.
 type gate struct {
 	spec    *startCommand
@@ -129,7 +117,16 @@ func (g *gate) run(dec *json.Decoder) EndReport {
 	}
 	_ = g.out.Encode(report{Started: g.pid}) // a lost master shows as the end of control
 	commands := make(chan command)
-	go readCommands(dec, commands) // ends with the process
+	go func() { // ends with the process
+		defer close(commands)
+		for {
+			var c command
+			if dec.Decode(&c) != nil {
+				return
+			}
+			commands <- c
+		}
+	}()
 	g.watch(commands, signals)
 	return g.end()
 }

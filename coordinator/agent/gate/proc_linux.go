@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -79,20 +80,11 @@ func markedProcs(entry string) ([]proc, error) {
 	var found []proc
 	for _, p := range alive(all) {
 		env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
-		if err == nil && hasEntry(env, entry) {
+		if err == nil && bytes.Contains(slices.Concat([]byte{0}, env, []byte{0}), []byte("\x00"+entry+"\x00")) {
 			found = append(found, p)
 		}
 	}
 	return found, nil
-}
-
-func hasEntry(environ []byte, entry string) bool {
-	for e := range bytes.SplitSeq(environ, []byte{0}) {
-		if string(e) == entry {
-			return true
-		}
-	}
-	return false
 }
 
 // signalProc signals that process and no other: the pid is pinned by a pidfd

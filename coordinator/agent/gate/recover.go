@@ -151,7 +151,9 @@ func (t *tree) living() (gate proc, below []proc, err error) {
 		seen[gate.pid] = true
 		add(descendants(all, gate.pid))
 	}
-	add(groupOf(all, find(all, t.agent())))
+	if agent := find(all, t.agent()); agent.pid > 0 { // and its process group
+		add(slices.DeleteFunc(slices.Clone(all), func(p proc) bool { return p.pgid != agent.pid }))
+	}
 	marked, err := markedProcs(t.mark)
 	if err != nil {
 		return proc{}, nil, err
@@ -178,17 +180,6 @@ func find(all []proc, want proc) proc {
 		}
 	}
 	return proc{}
-}
-
-// groupOf returns the process group that leader leads.
-func groupOf(all []proc, leader proc) []proc {
-	var group []proc
-	for _, p := range all {
-		if leader.pid > 0 && p.pgid == leader.pid {
-			group = append(group, p)
-		}
-	}
-	return group
 }
 
 func killAll(procs []proc) error {

@@ -71,7 +71,8 @@ func (d *decoder) Line(b []byte) {
 		if e.Role == "assistant" {
 			d.Progressed()
 			d.spoke = true
-			d.piece(e.Content)
+			room := agent.MaxAnswer + 1 - d.text.Len() // one byte more than is kept
+			d.text.WriteString(e.Content[:min(room, len(e.Content))])
 		}
 	case "tool_use", "tool_result":
 		d.Progressed()
@@ -127,12 +128,6 @@ func (d *decoder) Close() {
 	}
 }
 
-// piece adds to the message that is being said, up to one byte more than is kept.
-func (d *decoder) piece(text string) {
-	room := agent.MaxAnswer + 1 - d.text.Len()
-	d.text.WriteString(text[:min(room, len(text))])
-}
-
 // flush ends a message.
 func (d *decoder) flush() {
 	if text := d.text.String(); strings.TrimSpace(text) != "" {
@@ -156,18 +151,9 @@ func (d *decoder) result(e *event) {
 		}
 		return
 	}
-	d.End, d.failure = agent.TurnFailed, errorText(e.Error)
-}
-
-// errorText returns the text of an error of gemini: an object with a message.
-func errorText(data json.RawMessage) string {
-	var e struct {
-		Message string `json:"message"`
-	}
-	if json.Unmarshal(data, &e) != nil || e.Message == "" {
-		return string(data)
-	}
-	return e.Message
+	var failed struct{ Message string }
+	_ = json.Unmarshal(e.Error, &failed) // not of an error that is no object
+	d.End, d.failure = agent.TurnFailed, cmp.Or(failed.Message, string(e.Error))
 }
 
 // Keep drops what tools were given and what they gave.
