@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"math/rand/v2"
@@ -108,18 +107,9 @@ func bareRg(b *testing.B, rg, dir string, files int, terms []Term) (lines int) {
 	}
 	cmd := exec.Command(rg, args...)
 	cmd.Dir = dir
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
+	out, err := cmd.Output()
 	if err != nil {
 		b.Fatal(err)
 	}
-	for scan := bufio.NewScanner(out); scan.Scan(); {
-		lines++
-	}
-	if err := cmd.Wait(); err != nil {
-		b.Fatal(err)
-	}
-	return lines
+	return bytes.Count(out, []byte("\n"))
 }

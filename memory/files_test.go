@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,16 +11,21 @@ import (
 	"time"
 )
 
-// notesOf returns the names of the notes that the paths name in a directory, and why
-// others are left out.
-func notesOf(t *testing.T, dir string, paths ...string) (names, skipped []string) {
+func rootOf(t *testing.T, dir string) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = root.Close() }()
-	notes, left := findNotes(t.Context(), root, paths, "")
+	t.Cleanup(func() { _ = root.Close() }) // only read from
+	return root
+}
+
+// notesOf returns the names of the notes that the paths name in a directory, and why
+// others are left out.
+func notesOf(t *testing.T, dir string, paths ...string) (names, skipped []string) {
+	t.Helper()
+	notes, left := findNotes(t.Context(), rootOf(t, dir), paths, "")
 	for _, n := range notes {
 		names = append(names, n.path)
 	}
@@ -115,11 +119,12 @@ func TestALargeTreeIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
+	root := rootOf(t, dir)
+	full := &finder{root: root, seen: map[string]bool{}, room: 100, notes: make([]note, maxNotes)}
+	full.path(t.Context(), "MEMORY.md", false)
+	if got := why(Result{Skipped: full.skipped}); !slices.Equal(got, []string{"MEMORY.md: there are more than 10000 files"}) {
+		t.Errorf("skipped %q", got)
 	}
-	defer func() { _ = root.Close() }()
 	f := &finder{root: root, seen: map[string]bool{}, room: 100}
 	f.path(t.Context(), "MEMORY.md", false)
 	f.path(t.Context(), "sub/**/*.md", false)
@@ -146,26 +151,6 @@ func TestANameThatCannotBeShown(t *testing.T) {
 	names, skipped := notesOf(t, dir, "memory")
 	if !slices.Equal(names, []string{"memory/d  é.md"}) || len(skipped) != 3 || !strings.HasSuffix(skipped[0], "its name has characters that cannot be shown") {
 		t.Errorf("notes %q, skipped %q", names, skipped)
-	}
-}
-
-func TestManyFilesAreBounded(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "memory"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for i := range maxNotes + 100 {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("memory/%06d.md", i)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	names, skipped := notesOf(t, dir, DefaultPaths...)
-	if want := []string{fmt.Sprintf("memory/%06d.md: there are more than %d files", maxNotes, maxNotes)}; len(names) != maxNotes || !slices.Equal(skipped, want) {
-		t.Errorf("%d notes, skipped %q; want %d and %q", len(names), skipped, maxNotes, want)
 	}
 }
 
@@ -199,18 +184,5 @@ func TestOfManyFilesThoseWithFindsAreLookedAt(t *testing.T) {
 				t.Errorf("hits %v, skipped %q", places(r), why(r))
 			}
 		})
-	}
-}
-
-func TestFindNotesStops(t *testing.T) {
-	root, err := os.OpenRoot(workspace(t, map[string]string{"memory/a.md": "a"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = root.Close() }()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if notes, _ := findNotes(ctx, root, []string{"memory"}, ""); len(notes) != 0 {
-		t.Errorf("%d notes are found after the end", len(notes))
 	}
 }

@@ -272,7 +272,12 @@ func AddLessons(workspace, name string, list []Lesson, room int) (added, left []
 	case len(text)+b.Len() > maxLessons:
 		return nil, nil, fmt.Errorf("%w: %s has %d bytes; remove some with stint lessons rm", ErrFull, name, len(text))
 	}
-	return added, left, appendTo(workspace, name, b.Bytes())
+	f, err := openLessons(workspace, name, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		return nil, nil, fmt.Errorf("add a line: %w", err)
+	}
+	_, err = f.Write(b.Bytes())
+	return added, left, errors.Join(err, f.Close())
 }
 
 // AddNote adds a line to a note of a workspace, which is made if it is missing.
@@ -282,42 +287,21 @@ func AddNote(workspace, name string, l Lesson) error {
 		return err
 	}
 	defer unlock()
-	line := l.String() + "\n"
-	last, err := lastByte(workspace, name)
+	f, err := openLessons(workspace, name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {
-		return err
+		return fmt.Errorf("add a line: %w", err)
 	}
-	if last != '\n' {
-		line = "\n" + line
-	}
-	return appendTo(workspace, name, []byte(line))
-}
-
-// lastByte returns the last byte of a note; a line break if there is none.
-func lastByte(workspace, name string) (byte, error) {
-	f, err := openLessons(workspace, name, os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) {
-		return '\n', nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("add a line: %w", err)
-	}
-	defer func() { _ = f.Close() }() // only read from
-	last := []byte{'\n'}
+	line, last := l.String()+"\n", []byte{'\n'}
 	fi, err := f.Stat()
 	if err == nil && fi.Size() > 0 {
 		_, err = f.ReadAt(last, fi.Size()-1)
 	}
-	return last[0], err
-}
-
-// appendTo adds whole lines to a note with one write.
-func appendTo(workspace, name string, lines []byte) error {
-	f, err := openLessons(workspace, name, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
-	if err != nil {
-		return fmt.Errorf("add a line: %w", err)
+	if last[0] != '\n' {
+		line = "\n" + line
 	}
-	_, err = f.Write(lines)
+	if err == nil {
+		_, err = f.WriteString(line)
+	}
 	return errors.Join(err, f.Close())
 }
 
@@ -382,13 +366,11 @@ func RemoveLesson(workspace, name, id string) (Lesson, error) {
 // indent returns the column in which a line begins.
 func indent(line []byte) (column int) {
 	for _, c := range line {
-		switch c {
-		case ' ':
-			column++
-		case '\t':
-			column += 4 - column%4
-		default:
-			return column
+		if c != ' ' && c != '\t' {
+			break
+		}
+		if column++; c == '\t' {
+			column += 3 - (column-1)%4
 		}
 	}
 	return column

@@ -121,17 +121,6 @@ func TestALessonIsKeptAsItWasSaid(t *testing.T) {
 	}
 }
 
-// TestALessonIsKnownAgain: also one whose end looks like the source that it has not.
-func TestALessonIsKnownAgain(t *testing.T) {
-	dir := t.TempDir()
-	for i := range 2 {
-		added, _, err := AddLessons(dir, DefaultLessons, []Lesson{NewLesson("2020-01-01 it ends (task 1)", "", aDay)}, 0)
-		if err != nil || len(added) != 1-i {
-			t.Errorf("time %d: added %v, %v", i+1, added, err)
-		}
-	}
-}
-
 func TestLessonsHaveBounds(t *testing.T) {
 	dir := t.TempDir()
 	if added := addLessons(t, dir, 20, "twelve chars", "more than is left", "8 chars."); len(added) != 2 {
@@ -340,16 +329,6 @@ func TestAddNote(t *testing.T) {
 		if err := AddNote(dir, name, NewLesson("a\n note ", "", aDay)); err != nil || fileText(t, dir, name) != want {
 			t.Errorf("%s: %v, or it is not as it should be", name, err)
 		}
-	}
-}
-
-// TestLessonsAreFound: what is added is found by the next search.
-func TestLessonsAreFound(t *testing.T) {
-	dir := t.TempDir()
-	addLessons(t, dir, 0, "The linter needs GOFLAGS=-mod=mod.")
-	r := search(t, ownScan(), dir, "Run the linter and mend what it says")
-	if len(r.Hits) != 1 || r.Hits[0].String() != "memory/lessons.md:3 - 2026-11-22 The linter needs GOFLAGS=-mod=mod. (task 019ab3f0)" {
-		t.Errorf("hits %v", r.Hits)
 	}
 }
 

@@ -131,8 +131,14 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	if err != nil {
 		return r, fmt.Errorf("search the notes: %w", err)
 	}
-	rk := &ranking{collector: c, root: root, now: s.Now}
-	r.Hits = s.fit(rk.best(s.MaxHits * 2))
+	rk, kept, room := &ranking{collector: c, root: root, now: s.Now}, []Hit{}, s.MaxChars
+	for _, h := range rk.best(s.MaxHits * 2) {
+		if size := utf8.RuneCountInString("> " + h.String() + "\n"); len(kept) < s.MaxHits && size <= room {
+			room -= size
+			kept = append(kept, h)
+		}
+	}
+	r.Hits = kept
 	r.Skipped = append(r.Skipped, rk.skipped...)
 	r.Files = hashFiles(limited, root, r.Hits)
 	if limited.Err() != nil {
@@ -160,52 +166,28 @@ func (s *Searcher) Has(ctx context.Context, workspace, name string) bool {
 	return slices.ContainsFunc(notes, func(n note) bool { return n.path == name })
 }
 
-// fit takes hits as long as there is room for them.
-func (s *Searcher) fit(hits []Hit) []Hit {
-	kept, room := []Hit{}, s.MaxChars
-	for _, h := range hits {
-		size := utf8.RuneCountInString("> " + h.String() + "\n")
-		if len(kept) == s.MaxHits || size > room {
-			continue
-		}
-		room -= size
-		kept = append(kept, h)
-	}
-	return kept
-}
-
 // hashFiles returns the SHA-256 of the notes that have hits, of so many as maxHashed bytes
-// are enough for.
+// are enough for. One that has gone meanwhile is left out.
 func hashFiles(ctx context.Context, root *os.Root, hits []Hit) map[string]string {
 	sums, room := map[string]string{}, int64(maxHashed)
-	for _, h := range hits {
-		if _, known := sums[h.Path]; known || ctx.Err() != nil {
+	for _, hit := range hits {
+		if _, known := sums[hit.Path]; known || ctx.Err() != nil {
 			continue
 		}
-		if sum, n := hashFile(root, h.Path, room); sum != "" {
-			sums[h.Path] = sum
-			room -= n
+		f, err := openNote(root, hit.Path)
+		if err != nil {
+			continue
 		}
+		if fi, err := f.Stat(); err == nil && fi.Size() <= room {
+			h := sha256.New()
+			if n, err := io.Copy(h, io.LimitReader(f, room)); err == nil {
+				sums[hit.Path] = hex.EncodeToString(h.Sum(nil))
+				room -= n
+			}
+		}
+		closeFile(f)
 	}
 	return sums
-}
-
-// hashFile returns the SHA-256 of a note and its size; "" if it has more bytes than there
-// is room for, or has gone meanwhile.
-func hashFile(root *os.Root, name string, room int64) (sum string, size int64) {
-	f, err := openNote(root, name)
-	if err != nil {
-		return "", 0
-	}
-	defer closeFile(f)
-	if fi, err := f.Stat(); err != nil || fi.Size() > room {
-		return "", 0
-	}
-	h := sha256.New()
-	if size, err = io.Copy(h, io.LimitReader(f, room)); err != nil {
-		return "", 0
-	}
-	return hex.EncodeToString(h.Sum(nil)), size
 }
 
 // hashOf returns the hash of a hit's text.

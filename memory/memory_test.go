@@ -88,13 +88,6 @@ func why(r Result) (list []string) {
 	return list
 }
 
-func TestHitString(t *testing.T) {
-	h := Hit{Path: "memory/build.md", Line: 12, Text: "Run `make gen` first."}
-	if got, want := h.String(), "memory/build.md:12 Run `make gen` first."; got != want {
-		t.Errorf("String() = %q, want %q", got, want)
-	}
-}
-
 func TestSearchKeepsItsBounds(t *testing.T) {
 	var notes strings.Builder
 	for i := range 50 {
@@ -113,13 +106,6 @@ func TestSearchKeepsItsBounds(t *testing.T) {
 	s.MaxHits = 0
 	if r := search(t, s, dir, "rotate the deploy key"); r.Hits == nil || len(r.Hits) != 0 || r.Engine != "" {
 		t.Errorf("hits %v by %q, want none and no scan", r.Hits, r.Engine)
-	}
-}
-
-func TestSearchGivesEachTextOnce(t *testing.T) {
-	dir := workspace(t, map[string]string{"MEMORY.md": "- 2026-01-02 Run make gen first.\n* Run `make gen` first\n", "memory/a.md": "run make gen FIRST!\n"})
-	if r := search(t, ownScan(), dir, "make gen"); len(r.Hits) != 1 {
-		t.Errorf("hits %v, want one of three that say the same", places(r))
 	}
 }
 

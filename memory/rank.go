@@ -47,7 +47,16 @@ func (r *ranking) best(n int) []Hit {
 		hits[i].score = r.score(&hits[i])
 	}
 	inOrder(hits)
-	hits = r.readAgain(eachOnce(hits, 4*n))
+	seen := map[string]bool{} // copies of one line crowd nothing out
+	hits = slices.DeleteFunc(hits, func(h ranked) bool {
+		key := sameLine(h.text)
+		if seen[key] || len(seen) == 4*n {
+			return true
+		}
+		seen[key] = true
+		return false
+	})
+	hits = r.readAgain(hits)
 	inOrder(hits)
 	var list []Hit
 	for i := range hits[:min(n, len(hits))] {
@@ -60,19 +69,6 @@ func (r *ranking) best(n int) []Hit {
 			Path: r.notes[h.note].path, Line: h.line, Text: text, Hash: hashOf(text),
 			Score: math.Round(h.score*100) / 100, Terms: r.names(h.terms | h.near | h.above),
 		})
-	}
-	return list
-}
-
-// eachOnce returns the first n hits of those that say different things: copies of one
-// line crowd nothing out.
-func eachOnce(hits []ranked, n int) (list []ranked) {
-	seen := map[string]bool{}
-	for _, h := range hits {
-		if key := sameLine(h.text); !seen[key] && len(list) < n {
-			seen[key] = true
-			list = append(list, h)
-		}
 	}
 	return list
 }

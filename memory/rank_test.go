@@ -107,26 +107,6 @@ func TestManyHitsAreTheSame(t *testing.T) {
 	}
 }
 
-// TestEqualHitsKeepTheirOrder: the same notes give the same prompt.
-func TestEqualHitsKeepTheirOrder(t *testing.T) {
-	files := map[string]string{}
-	for i := range 9 {
-		files[fmt.Sprintf("memory/%d.md", i)] = fmt.Sprintf("the vault %d\nand\nmore\n\nthe vault %d again\n", i, i)
-	}
-	dir := workspace(t, files)
-	s := withEngine(t, "rg")
-	s.MaxHits = 100
-	want := places(search(t, s, dir, "the vault"))
-	for range 20 {
-		if got := places(search(t, s, dir, "the vault")); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("hits %v, before %v", got, want)
-		}
-	}
-	if want[0] != "memory/0.md:1" {
-		t.Errorf("the first of equals is %s", want[0])
-	}
-}
-
 func TestHeadingsAbove(t *testing.T) {
 	for _, tt := range []struct {
 		text, want string
@@ -176,16 +156,5 @@ func TestSameLine(t *testing.T) {
 		if sameLine(other[0]) == sameLine(other[1]) {
 			t.Errorf("%q and %q are the same: %q", other[0], other[1], sameLine(other[0]))
 		}
-	}
-}
-
-// TestLessonsThatDifferAreKept: each of them, in a note as in a search.
-func TestLessonsThatDifferAreKept(t *testing.T) {
-	dir := t.TempDir()
-	if added := addLessons(t, dir, 0, "The freeze ends on 2026-12-15.", "The freeze ends on 2027-01-15.", "Keep the pool <= 5.", "Keep the pool >= 5."); len(added) != 4 {
-		t.Errorf("added %v", added)
-	}
-	if r := search(t, ownScan(), dir, "When does the freeze end, and how large is the pool?"); len(r.Hits) != 4 {
-		t.Errorf("hits %v", r.Hits)
 	}
 }

@@ -306,25 +306,3 @@ func TestRareTermsAreFoundBehindCommonOnes(t *testing.T) {
 		})
 	}
 }
-
-// TestAHundredMegabytes: the last line of a file of 100 MB is found within the limit
-// by rg; the others may have to stop, and say so.
-func TestAHundredMegabytes(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	dir := workspace(t, map[string]string{"MEMORY.md": strings.Repeat(strings.Repeat("some words of no use here ", 4)+"\n", 1_000_000) + "frobnicate first\n"})
-	for _, name := range engineNames {
-		t.Run(name, func(t *testing.T) {
-			s := withEngine(t, name)
-			if name == "rg" {
-				s.Timeout = time.Minute
-			}
-			r := search(t, s, dir, "How do I frobnicate the gizmo?")
-			if r.Partial == "" && !slices.Equal(places(r), []string{"MEMORY.md:1000001"}) || r.Partial != "" && name == "rg" {
-				t.Errorf("partial %q, hits %v", r.Partial, r.Hits)
-			}
-		})
-	}
-}

@@ -102,17 +102,6 @@ func TestBuildGolden(t *testing.T) {
 	}
 }
 
-// A reader of Markdown sees our sections before the message, and no others.
-func TestHeadingsAreOurs(t *testing.T) {
-	want := []string{"Session", "Memory context", "Verify output", "Output policy", "Input files", "Output files", "Note", "User message"}
-	for _, in := range []Input{full, hostile()} {
-		in.Message, in.Check = "", hostile().Check
-		if diff := cmp.Diff(want, headings(Build(in))); diff != "" {
-			t.Errorf("headings (-want +got):\n%s", diff)
-		}
-	}
-}
-
 func headings(markdown string) []string {
 	src := []byte(markdown)
 	var found []string
@@ -211,20 +200,6 @@ func anyInput(t *rapid.T) Input {
 		Resumed: rapid.Bool().Draw(t, "resumed"), Interrupted: rapid.Bool().Draw(t, "interrupted"),
 		Kept: rapid.Bool().Draw(t, "kept"), Files: rapid.SliceOfN(str, 0, 3).Draw(t, "files"), Outputs: rapid.SliceOfN(str, 0, 3).Draw(t, "outputs"),
 	}
-}
-
-func FuzzUserMessage(f *testing.F) {
-	h := hostile()
-	f.Add(full.SessionKey, full.Workspace, "note", full.Policy, full.Message)
-	f.Add(h.SessionKey, h.Workspace, h.Memory[0].Text, h.Policy, h.Message)
-	f.Add("", "", "", "", "")
-	f.Fuzz(func(t *testing.T, key, workspace, note, policy, message string) {
-		checkPrompt(t, Input{
-			SessionKey: key, SessionID: workspace, TaskID: note, RunID: policy, Agent: key, Workspace: workspace,
-			Memory: []memory.Hit{{Path: workspace, Line: 1, Text: note}}, Check: &Check{Command: key, Output: note, Iteration: len(policy) % 3}, Resumed: len(policy)%2 == 1, Policy: policy, Message: message, Interrupted: len(key)%2 == 1,
-			Kept: len(note)%2 == 1, Files: []string{key, note}, Outputs: []string{policy},
-		})
-	})
 }
 
 type errorer interface{ Errorf(string, ...any) }
