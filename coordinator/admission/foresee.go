@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"stint/coordinator/task"
@@ -10,9 +9,6 @@ import (
 	"stint/state"
 	"stint/state/fold"
 )
-
-// errPreview ends a change of the ledger of which nothing is to be kept.
-var errPreview = errors.New("this is a preview")
 
 // maxPreviews is how many tasks a preview tells of: each has a search and a prompt.
 const maxPreviews = 100
@@ -34,13 +30,8 @@ func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList b
 	if err != nil {
 		return nil, err
 	}
-	err = a.Update(ctx, func(st *fold.State, _ *ledger.Tx) error {
-		if err := in.record(st, &ledger.Tx{}); err != nil {
-			return err
-		}
-		return errPreview
-	})
-	if !errors.Is(err, errPreview) {
+	a.View(func(st *fold.State) { err = in.record(st, &ledger.Tx{}) })
+	if err != nil {
 		return nil, err
 	}
 	list := make([]Foreseen, len(in.list))
