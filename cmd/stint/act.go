@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -95,21 +96,16 @@ func (a *app) actCommand(name, short string, act func(*client.Client, context.Co
 				}
 				errs = append(errs, err)
 			}
-			return lastWord(firstError(errs), len(refs))
+			if err := cmp.Or(errs...); err == nil || len(refs) == 1 {
+				return err
+			}
+			return &cliError{code: exitCode(cmp.Or(errs...))} // each was printed already
 		},
 	}
 	jsonFlag(c, &asJSON)
 	quietFlag(c, &quiet)
 	c.ValidArgsFunction = a.completeIDs
 	return c
-}
-
-// lastWord returns the error of several tasks; each of them was printed already.
-func lastWord(err error, tasks int) error {
-	if err == nil || tasks == 1 {
-		return err
-	}
-	return &cliError{code: exitCode(err)}
 }
 
 func (a *app) moveCommand() *cobra.Command {

@@ -47,9 +47,6 @@ func (a *app) offerIDs(c *cobra.Command, f state.Filter) ([]string, cobra.ShellC
 
 // sessionNames returns the keys of the sessions of a running master, each once.
 func (a *app) sessionNames(ctx context.Context) (names []string) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	err := a.callRunning(func(cl *client.Client) error {

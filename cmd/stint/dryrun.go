@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -79,8 +80,13 @@ func describePreview(p *task.TaskPreview) string {
 	d.line("agent", strings.TrimSpace(t.Agent+" "+t.Model))
 	d.line("account", t.Account)
 	d.line("workspace", t.Workspace)
-	d.line("session", sessionLine(p))
-	d.line("lane", laneLine(p))
+	session := map[string]string{task.SessionResume: "resumes " + p.Resumes, task.SessionLater: "goes on with that of the tasks before it"}
+	d.line("session", cmp.Or(session[p.Session], "begins a new one"))
+	lane := t.SessionKey
+	if p.Ahead > 0 {
+		lane += ", behind " + count(p.Ahead, "task")
+	}
+	d.line("lane", lane)
 	d.line("not before", localTime(t.NotBefore))
 	d.line("after", strings.TrimSpace(strings.Join(t.After, " ")+" "+t.AfterPolicy))
 	if t.Hold {
@@ -95,24 +101,6 @@ func describePreview(p *task.TaskPreview) string {
 		d.text("memory", describeMemory(p.Memory))
 	}
 	return d.String() + "\nprompt:\n" + p.Prompt
-}
-
-func sessionLine(p *task.TaskPreview) string {
-	switch p.Session {
-	case task.SessionResume:
-		return "resumes " + p.Resumes
-	case task.SessionLater:
-		return "goes on with that of the tasks before it"
-	default:
-		return "begins a new one"
-	}
-}
-
-func laneLine(p *task.TaskPreview) string {
-	if p.Ahead == 0 {
-		return p.Task.SessionKey
-	}
-	return fmt.Sprintf("%s, behind %s", p.Task.SessionKey, count(p.Ahead, "task"))
 }
 
 func verifyLine(p *task.TaskPreview) string {

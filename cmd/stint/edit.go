@@ -8,10 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -448,13 +446,18 @@ func (a *app) taken(t task.TakeOver, err error, plan task.TakeOver) error {
 	return a.reportTakeOver(t)
 }
 
-var lineNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bline \d+`) }) // few commands need it
-
 // splitFindings tells findings that are new from those that were there before,
 // on whichever line.
 func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
 	known := map[string]int{}
-	name := func(f task.Finding) string { return lineNumber().ReplaceAllString(f.Message, "line") }
+	name := func(f task.Finding) string {
+		return strings.Map(func(r rune) rune {
+			if '0' <= r && r <= '9' {
+				return -1 // the number of a line
+			}
+			return r
+		}, f.Message)
+	}
 	for _, f := range before {
 		known[name(f)]++
 	}

@@ -195,27 +195,22 @@ func printIDs(w io.Writer, views []wire.TaskView) error {
 func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
 	rows := [][]string{{"ID", "STATUS", "AGE", "SESSION", "AGENT", "PROMPT"}}
 	for i, short := range shortIDs(idsOf(views)) {
-		v := &views[i]
+		v, mark := &views[i], ""
+		if v.TriggeredBy != "" {
+			mark = "↳ " // another task has queued it
+		}
 		rows = append(rows, []string{
-			short, statusNow(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, followMark(v) + v.Title,
+			short, statusNow(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, mark + v.Title,
 		})
 	}
 	fit(rows, terminalWidth(a.stdout))
-	p := painter(isTTY(a.stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
+	plain := !isTTY(a.stdout) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"
 	return writeTable(a.stdout, escapeRows(rows), func(row, col int, cell string) string {
-		if row == 0 || col != 1 {
+		if plain || row == 0 || col != 1 || sgr[views[row-1].Status] == "" {
 			return cell
 		}
-		return p.status(views[row-1].Status, cell)
+		return "\x1b[" + sgr[views[row-1].Status] + "m" + cell + "\x1b[0m"
 	})
-}
-
-// followMark marks the task that another one has queued.
-func followMark(v *wire.TaskView) string {
-	if v.TriggeredBy == "" {
-		return ""
-	}
-	return "↳ "
 }
 
 // statusText returns the status, and what is special about it.

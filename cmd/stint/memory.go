@@ -71,7 +71,18 @@ func (a *app) memorySearchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.searchMemory(c.Context(), o, text)
+			dir, cfg, err := o.directory(a)
+			if err != nil {
+				return err
+			}
+			found, err := searcher(cfg, dir).Search(c.Context(), dir, text)
+			if err != nil {
+				return err
+			}
+			if len(found.Hits) == 0 && !o.json {
+				a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
+			}
+			return a.printEither(o.json, found, describeMemory(&found))
 		},
 	}
 	o.directoryFlag(c)
@@ -82,24 +93,6 @@ func (a *app) memorySearchCommand() *cobra.Command {
 // noteText returns the text of a command line: an argument, stdin or a file.
 func (a *app) noteText(c *cobra.Command, args []string) (string, error) {
 	return promptSource{args: args, literal: c.ArgsLenAtDash() == 0, stdin: a.stdin}.read()
-}
-
-func (a *app) searchMemory(ctx context.Context, o *noteOptions, text string) error {
-	dir, cfg, err := o.directory(a)
-	if err != nil {
-		return err
-	}
-	found, err := searcher(cfg, dir).Search(ctx, dir, text)
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return printJSON(a.stdout, found)
-	}
-	if len(found.Hits) == 0 {
-		a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
-	}
-	return printText(a.stdout, describeMemory(&found))
 }
 
 // describeMemory tells what was found and why.
@@ -147,7 +140,7 @@ func (a *app) memoryAddCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.addMemory(c.Context(), o, text, time.Now())
+			return a.addMemory(c.Context(), o, text)
 		},
 	}
 	o.directoryFlag(c)
@@ -156,13 +149,7 @@ func (a *app) memoryAddCommand() *cobra.Command {
 	return c
 }
 
-// addedNote is what memory add prints as JSON.
-type addedNote struct {
-	Path string `json:"path"`
-	memory.Lesson
-}
-
-func (a *app) addMemory(ctx context.Context, o *noteOptions, text string, now time.Time) error {
+func (a *app) addMemory(ctx context.Context, o *noteOptions, text string) error {
 	dir, cfg, err := o.directory(a)
 	if err != nil {
 		return err
@@ -171,7 +158,7 @@ func (a *app) addMemory(ctx context.Context, o *noteOptions, text string, now ti
 	if err != nil {
 		return err
 	}
-	l := memory.NewLesson(text, "", now)
+	l := memory.NewLesson(text, "", time.Now())
 	switch n := utf8.RuneCountInString(strings.TrimSpace(text)); {
 	case l.Text == "":
 		return usage("stint memory add \"TEXT\"", "there is no text to add")
@@ -184,10 +171,7 @@ func (a *app) addMemory(ctx context.Context, o *noteOptions, text string, now ti
 	if !searcher(cfg, dir).Has(ctx, dir, name) {
 		a.hint("stint: warning: %s is not searched for tasks; name it in memory_paths\n", escapeText(oneLine(name)))
 	}
-	if o.json {
-		return printJSON(a.stdout, addedNote{name, l})
-	}
-	return printText(a.stdout, name+" "+l.String()+"\n")
+	return a.printEither(o.json, shownNote{l, name}, name+" "+l.String())
 }
 
 // noteFor returns the note that a line is added to.
@@ -214,18 +198,10 @@ func noteFor(cfg *Config, option string) (string, error) {
 func searcher(cfg *Config, workspace string) *memory.Searcher {
 	c := cfg.forWorkspace(workspace)
 	s := &memory.Searcher{Paths: notePaths(c), Lessons: c.SelfEvalMemoryPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
-	s.Ripgrep = lookUp("rg")
-	return s
-}
-
-// lookUp returns the path of a program; "" if there is none, or if it would be one of the
-// current directory, in which an agent may write.
-func lookUp(name string) string {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return ""
+	if rg, err := exec.LookPath("rg"); err == nil { // of the current directory, in which an agent may write, it is an error
+		s.Ripgrep = rg
 	}
-	return path
+	return s
 }
 
 // notePaths returns what is searched.
@@ -258,8 +234,8 @@ func lessonsPath(c *Config) string {
 	return c.SelfEvalMemoryPath
 }
 
-// A shownLesson is a lesson as --json prints it.
-type shownLesson struct {
+// A shownNote is a line of a note as --json prints it.
+type shownNote struct {
 	memory.Lesson
 	Path string `json:"path"` // of the note
 }
@@ -283,7 +259,33 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 		Short:   "list the lessons",
 		Example: "  stint lessons ls --json",
 		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return a.listLessons(o, quiet) },
+		RunE: func(*cobra.Command, []string) error {
+			_, name, list, err := a.lessons(o)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"ID", "DATE", "SOURCE", "LESSON"}}
+			for _, l := range list {
+				switch {
+				case o.json:
+					err = printJSON(a.stdout, shownNote{l, name})
+				case quiet:
+					err = printText(a.stdout, l.ID)
+				}
+				if err != nil {
+					return err
+				}
+				rows = append(rows, []string{l.ID, l.Date, l.Source, l.Text})
+			}
+			switch {
+			case o.json || quiet:
+				return nil
+			case len(list) == 0:
+				a.hint("stint: there are no lessons in %s\n", escapeText(name))
+				return nil
+			}
+			return writeTable(a.stdout, escapeRows(rows), nil)
+		},
 	}
 	o.directoryFlag(c)
 	quietFlag(c, &quiet)
@@ -291,100 +293,53 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) listLessons(o *noteOptions, quiet bool) error {
-	_, name, list, err := a.lessons(o)
-	if err != nil {
-		return err
-	}
-	rows := [][]string{{"ID", "DATE", "SOURCE", "LESSON"}}
-	var ids strings.Builder
-	shown := []shownLesson{}
-	for _, l := range list {
-		rows = append(rows, []string{l.ID, l.Date, l.Source, l.Text})
-		ids.WriteString(l.ID + "\n")
-		shown = append(shown, shownLesson{l, name})
-	}
-	switch {
-	case o.json:
-		return printEach(a.stdout, shown)
-	case quiet:
-		return printText(a.stdout, ids.String())
-	case len(list) == 0:
-		a.hint("stint: there are no lessons in %s\n", escapeText(name))
-		return nil
-	}
-	return writeTable(a.stdout, escapeRows(rows), nil)
-}
-
 func (a *app) lessonsShowCommand() *cobra.Command {
-	o := &noteOptions{}
-	c := &cobra.Command{
-		Use:     "show [OPTIONS] ID",
-		Short:   "print a lesson, and where it stands",
-		Example: "  stint lessons show 5f2c81aa",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			_, name, list, err := a.lessons(o)
-			if err != nil {
-				return err
-			}
-			l, err := memory.Find(list, args[0])
-			if err != nil {
-				return lessonError(err)
-			}
-			return a.printLesson(o, name, l)
-		},
-	}
-	o.directoryFlag(c)
-	jsonFlag(c, &o.json)
-	c.ValidArgsFunction = a.completeLessons(o)
-	return c
+	return a.lessonCommand(&cobra.Command{
+		Use: "show [OPTIONS] ID", Short: "print a lesson, and where it stands", Example: "  stint lessons show 5f2c81aa",
+	}, func(dir, name, id string) (l memory.Lesson, err error) {
+		list, err := memory.Lessons(dir, name)
+		if err != nil {
+			return l, err
+		}
+		return memory.Find(list, id)
+	})
 }
 
 func (a *app) lessonsRmCommand() *cobra.Command {
+	return a.lessonCommand(&cobra.Command{
+		Use: "rm [OPTIONS] ID", Short: "take a lesson out of the note, and print it", Example: "  stint lessons rm 5f2c81aa",
+	}, memory.RemoveLesson)
+}
+
+// lessonCommand completes a command that prints the lesson that get returns.
+func (a *app) lessonCommand(c *cobra.Command, get func(dir, name, id string) (memory.Lesson, error)) *cobra.Command {
 	o := &noteOptions{}
-	c := &cobra.Command{
-		Use:     "rm [OPTIONS] ID",
-		Short:   "take a lesson out of the note, and print it",
-		Example: "  stint lessons rm 5f2c81aa",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			dir, cfg, err := o.directory(a)
-			if err != nil {
-				return err
-			}
-			gone, err := memory.RemoveLesson(dir, lessonsPath(cfg), args[0])
-			if err != nil {
-				return lessonError(err)
-			}
-			return a.printLesson(o, lessonsPath(cfg), gone)
-		},
+	c.Args = cobra.ExactArgs(1)
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		dir, cfg, err := o.directory(a)
+		if err != nil {
+			return err
+		}
+		name := lessonsPath(cfg)
+		l, err := get(dir, name, args[0])
+		switch {
+		case errors.Is(err, memory.ErrNoLesson):
+			return &cliError{code: exitNotFound, err: err, message: "the lesson is not known", try: "stint lessons ls"}
+		case err != nil:
+			return err
+		}
+		d := &description{}
+		d.line("id", l.ID)
+		d.line("note", fmt.Sprintf("%s:%d", name, l.Line))
+		d.line("date", l.Date)
+		d.line("source", l.Source)
+		d.line("lesson", l.Text)
+		return a.printEither(o.json, shownNote{l, name}, d.String())
 	}
 	o.directoryFlag(c)
 	jsonFlag(c, &o.json)
 	c.ValidArgsFunction = a.completeLessons(o)
 	return c
-}
-
-// lessonError returns an error with the exit code that it has.
-func lessonError(err error) error {
-	if errors.Is(err, memory.ErrNoLesson) {
-		return &cliError{code: exitNotFound, err: err, message: "the lesson is not known", try: "stint lessons ls"}
-	}
-	return err
-}
-
-func (a *app) printLesson(o *noteOptions, name string, l memory.Lesson) error {
-	if o.json {
-		return printJSON(a.stdout, shownLesson{l, name})
-	}
-	d := &description{}
-	d.line("id", l.ID)
-	d.line("note", fmt.Sprintf("%s:%d", name, l.Line))
-	d.line("date", l.Date)
-	d.line("source", l.Source)
-	d.line("lesson", l.Text)
-	return printText(a.stdout, d.String())
 }
 
 // completeLessons offers the ids of the lessons.

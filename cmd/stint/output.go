@@ -180,22 +180,9 @@ func localTime(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// A painter colours words; off, it leaves them as they are. Nothing is said by
-// colour alone.
-type painter bool
-
-// sgr holds the colour of each status.
+// sgr holds the colour of each status on a terminal. Nothing is said by colour alone.
 var sgr = map[state.Status]string{
 	state.Running: "36", state.Done: "32", state.Failed: "31", state.Dead: "31", state.Canceled: "33", state.Draft: "2",
-}
-
-// status returns text in the colour of the status.
-func (p painter) status(s state.Status, text string) string {
-	code := sgr[s]
-	if !bool(p) || code == "" {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
 // clip cuts s to n runes.

@@ -64,8 +64,17 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 	if err != nil {
 		return err
 	}
-	if err := a.checkCopy(o, r); err != nil {
-		return err
+	if len(r.Findings) > 0 {
+		note := ""
+		if o.force {
+			note = " (left out)"
+		}
+		if a.showFindings(r.Findings, note); !o.force {
+			return &cliError{
+				code: exitFailure, message: fmt.Sprintf("%s has %s; nothing was restored", r.From, count(len(r.Findings), "finding")),
+				try: "fix it, or leave those sections out with: stint restore --force " + r.From,
+			}
+		}
 	}
 	if o.dryRun && o.json {
 		return printJSON(a.stdout, r)
@@ -87,62 +96,17 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 		a.hint("stint: %s\n", summary(r))
 		return nil
 	}
-	if err := a.mayRestore(ctx, r); err != nil {
-		return err
-	}
-	return a.carryOutRestore(ctx, o, dir, plan, r)
-}
-
-// checkCopy shows what is wrong in the copy, and refuses it for that without --force.
-func (a *app) checkCopy(o *restoreOptions, r *statedir.Restoration) error {
-	if len(r.Findings) == 0 {
-		return nil
-	}
-	note := ""
-	if o.force {
-		note = " (left out)"
-	}
-	a.showFindings(r.Findings, note)
-	if o.force {
-		return nil
-	}
-	return &cliError{
-		code: exitFailure, message: fmt.Sprintf("%s has %s; nothing was restored", r.From, count(len(r.Findings), "finding")),
-		try: "fix it, or leave those sections out with: stint restore --force " + r.From,
-	}
-}
-
-// summary says in a sentence what a restore changes.
-func summary(r *statedir.Restoration) string {
-	parts := []string{
-		count(len(r.Gone), "task") + " newer than " + filepath.Base(r.From) + " will be gone",
-		fmt.Sprintf("%d will be as they were", len(r.Changed)),
-	}
-	if n := len(r.Back); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d will be there again", n))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// mayRestore refuses where a master stays or a task runs that nobody looks after.
-func (a *app) mayRestore(ctx context.Context, r *statedir.Restoration) error {
-	h, err := a.health(ctx)
-	switch {
+	switch h, err := a.health(ctx); {
 	case err == nil && !h.Background:
 		return &cliError{
 			code: exitBusy, message: fmt.Sprintf("a master is running (pid %d), and it writes the ledger", h.PID),
 			try: fmt.Sprintf("end it with: kill %d, and then: stint restore %s", h.PID, r.From),
 		}
 	case errors.Is(err, client.ErrNoMaster) && len(r.Running) > 0:
-		return r.RunningError()
+		return r.RunningError() // nobody looks after the task that runs
 	}
-	return nil
-}
-
-// carryOutRestore asks, and asks again if the ledger has changed since.
-func (a *app) carryOutRestore(ctx context.Context, o *restoreOptions, dir string, plan *statedir.RestorePlan, r *statedir.Restoration) error {
 	agreed := ""
-	confirm := func(r *statedir.Restoration) error {
+	confirm := func(r *statedir.Restoration) error { // once more if the ledger has changed since
 		text := summary(r)
 		if o.yes || text == agreed {
 			return nil
@@ -170,6 +134,18 @@ func (a *app) carryOutRestore(ctx context.Context, o *restoreOptions, dir string
 	}
 	a.hint("stint: %s is the ledger now, with %s; what it was before is kept\n  undo: stint restore %s\n", r.From, count(r.Tasks, "task"), filepath.Join(r.Backup, "tasks.md"))
 	return nil
+}
+
+// summary says in a sentence what a restore changes.
+func summary(r *statedir.Restoration) string {
+	parts := []string{
+		count(len(r.Gone), "task") + " newer than " + filepath.Base(r.From) + " will be gone",
+		fmt.Sprintf("%d will be as they were", len(r.Changed)),
+	}
+	if n := len(r.Back); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d will be there again", n))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // confirm asks for a yes on the terminal.

@@ -121,8 +121,9 @@ type master struct {
 // serve runs the master until it is ended. In the background it tells the one
 // who started it how it went.
 func (m *master) serve(ctx context.Context) error {
-	closeOnExec() // the agents are not to hold anything of ours open
-	if m.background && isPipe(readyFD) {
+	closeOnExec()      // the agents are not to hold anything of ours open
+	var st unix.Stat_t // any other one, under a master that somebody started by hand, is not ours to write to
+	if m.background && unix.Fstat(readyFD, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
 		m.ready = os.NewFile(readyFD, "ready")
 	}
 	err := m.run(ctx)
@@ -131,13 +132,6 @@ func (m *master) serve(ctx context.Context) error {
 		m.tell(ready{Exit: exitCode(err), Message: message, Try: try})
 	}
 	return err
-}
-
-// isPipe reports whether a descriptor is a pipe. Any other one, under a master
-// that somebody started by hand, is not ours to write to.
-func isPipe(fd int) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
 }
 
 // tell writes to the one who started us, once.
@@ -352,15 +346,22 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	}
 	var token *guard.Token
 	if m.wantsHTTP() {
-		token, _ = guard.OpenToken(tokenFile(m.state)) // listenHTTP tells what is wrong with it
+		token, _ = guard.OpenToken(tokenFile(m.state)) // openHTTP tells what is wrong with it
 	}
 	server := api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: gate.RunOf, Agents: agentNames, Token: token})
 	openHTTP := func() (answer func(context.Context) error, err error) {
-		lns, err := m.listenHTTP()
-		if err == nil {
-			answer = server.Loopback(lns)
+		var lns []net.Listener
+		if _, err = guard.OpenToken(tokenFile(m.state)); err == nil { // it is made if it is missing
+			lns, err = guard.ListenLoopback(m.cfg.HTTP)
 		}
-		c.ServesHTTP(addressOf(lns), err)
+		address := ""
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			err = fmt.Errorf("someone else listens at %s, and it is tried again until it is free; if that is not you: stint token rotate", m.cfg.HTTP)
+		case err == nil:
+			address, answer = lns[0].Addr().String(), server.Loopback(lns)
+		}
+		c.ServesHTTP(address, err)
 		return answer, err
 	}
 	var answer func(context.Context) error
@@ -395,9 +396,15 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	defer cancel(nil)
 	release := context.AfterFunc(serving, func() { cancel(task.ErrShutdown) })
 	defer release()
-	endMirror := m.startMirror(c)
+	mirroring, endMirror := context.WithCancel(context.Background())
+	defer endMirror()
+	var mirror sync.WaitGroup
+	if m.mirror != nil {
+		mirror.Go(func() { m.mirror.Run(mirroring, c) })
+	}
 	err = c.Run(running)
 	endMirror()
+	mirror.Wait()
 	stop()
 	err = errors.Join(err, <-served, <-served)
 	if err == nil {
@@ -406,44 +413,9 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	return err
 }
 
-// startMirror keeps the copy in PostgreSQL true, if there is to be one, until the function
-// that it gives is called.
-func (m *master) startMirror(c *coordinator.Coordinator) (end func()) {
-	if m.mirror == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { m.mirror.Run(ctx, c) })
-	return func() {
-		cancel()
-		running.Wait()
-	}
-}
-
 // wantsHTTP reports whether there is to be an HTTP interface over TCP. A master in the
 // background has none.
 func (m *master) wantsHTTP() bool { return !m.background && m.cfg.HTTP != httpOff }
-
-// listenHTTP opens the HTTP interface. The token that it asks for is made if it is missing.
-func (m *master) listenHTTP() ([]net.Listener, error) {
-	if _, err := guard.OpenToken(tokenFile(m.state)); err != nil {
-		return nil, err
-	}
-	lns, err := guard.ListenLoopback(m.cfg.HTTP)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("someone else listens at %s, and it is tried again until it is free; if that is not you: stint token rotate", m.cfg.HTTP)
-	}
-	return lns, err
-}
-
-// addressOf returns the address of the HTTP interface; "" if there is none.
-func addressOf(lns []net.Listener) string {
-	if len(lns) == 0 {
-		return ""
-	}
-	return lns[0].Addr().String()
-}
 
 // The HTTP interface that could not be opened is tried again after httpAgain, and then
 // less and less often, but at least once in httpAgainMost.

@@ -134,37 +134,33 @@ func (a *app) sessionQueueCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			a.quiet = quiet
-			return a.showQueue(c.Context(), args[0], asJSON, quiet)
+			view, err := a.findSession(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer a.tellPaused()
+			switch {
+			case asJSON:
+				return printEach(a.stdout, view.Queue)
+			case quiet:
+				return printIDs(a.stdout, view.Queue)
+			case len(view.Queue) == 0:
+				a.hint("stint: nothing waits in %s; add a message with: stint send %s \"PROMPT\"\n", view.Key, args[0])
+				return nil
+			}
+			rows := [][]string{{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}}
+			for i, short := range shortIDs(idsOf(view.Queue)) {
+				v := &view.Queue[i]
+				rows = append(rows, []string{strconv.Itoa(i + 1), short, statusText(v), v.Why, v.Title})
+			}
+			fit(rows, terminalWidth(a.stdout))
+			return writeTable(a.stdout, escapeRows(rows), nil)
 		},
 	}
 	quietFlag(c, &quiet)
 	jsonFlag(c, &asJSON)
 	c.ValidArgsFunction = a.completeSessions
 	return c
-}
-
-func (a *app) showQueue(ctx context.Context, ref string, asJSON, quiet bool) error {
-	view, err := a.findSession(ctx, ref)
-	if err != nil {
-		return err
-	}
-	defer a.tellPaused()
-	switch {
-	case asJSON:
-		return printEach(a.stdout, view.Queue)
-	case quiet:
-		return printIDs(a.stdout, view.Queue)
-	case len(view.Queue) == 0:
-		a.hint("stint: nothing waits in %s; add a message with: stint send %s \"PROMPT\"\n", view.Key, ref)
-		return nil
-	}
-	rows := [][]string{{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}}
-	for i, short := range shortIDs(idsOf(view.Queue)) {
-		v := &view.Queue[i]
-		rows = append(rows, []string{strconv.Itoa(i + 1), short, statusText(v), v.Why, v.Title})
-	}
-	fit(rows, terminalWidth(a.stdout))
-	return writeTable(a.stdout, escapeRows(rows), nil)
 }
 
 func (a *app) sendCommand() *cobra.Command {

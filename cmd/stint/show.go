@@ -171,32 +171,32 @@ func describe(v *wire.TaskView, resume, edits, chain string, now time.Time) stri
 	d.line("to collect", strings.Join(v.OutputSpec, ", "))
 	d.line("verify", v.VerifyCommand)
 	d.line("round", roundOf(&v.Task))
-	d.line("last check", lastCheck(&v.Task))
+	if v.VerifyExitCode != nil {
+		d.line("last check", checkEnd(*v.VerifyExitCode)+" after "+v.VerifyTime)
+	}
 	d.line("created", localTime(v.CreatedAt))
 	d.line("started", localTime(v.StartedAt))
 	d.line("updated", localTime(v.UpdatedAt))
 	d.line("tokens", tokens(v.Usage))
 	d.line("environment", strings.Join(v.Env, " "))
 	d.line("files", v.RunDir)
-	d.line("archived", archivePlace(v.Archived))
+	if v.Archived != "" {
+		d.line("archived", "archive/"+v.Archived)
+	}
 	d.line("edited by hand", edits)
 	d.line("on failure", clip(v.OnFailure, 80))
 	d.line("on issue", clip(v.OnIssue, 80))
 	d.text("chain", chain)
 	d.text("rounds", roundList(v.Iterations))
 	d.text("verify output", v.VerifyOutput)
-	d.text("findings", findingList(v.Findings))
+	findings := ""
+	for _, f := range v.Findings {
+		findings += f.Kind + ": " + oneLine(f.Message) + "\n"
+	}
+	d.text("findings", findings)
 	d.text("prompt", v.Prompt)
 	d.text("answer", v.Result)
 	return d.String()
-}
-
-// archivePlace says where an archived task stands; "" for any other.
-func archivePlace(file string) string {
-	if file == "" {
-		return ""
-	}
-	return "archive/" + file
 }
 
 func statusLine(v *wire.TaskView, now time.Time) string {
@@ -305,14 +305,6 @@ func phaseOf(t *state.Task) string {
 	return ""
 }
 
-// lastCheck says how the verify command ended when it was last run.
-func lastCheck(t *state.Task) string {
-	if t.VerifyExitCode == nil {
-		return ""
-	}
-	return checkEnd(*t.VerifyExitCode) + " after " + t.VerifyTime
-}
-
 func checkEnd(code int) string {
 	switch {
 	case code == 0:
@@ -333,14 +325,6 @@ func roundList(list []state.Iteration) string {
 			round = fmt.Sprintf("attempt %d, round %d", r.Attempt, r.Iteration)
 		}
 		lines[i] = fmt.Sprintf("%s  %s after %s, run %s", round, checkEnd(r.ExitCode), r.Duration, r.RunID)
-	}
-	return strings.Join(lines, "\n")
-}
-
-func findingList(list []state.Issue) string {
-	lines := make([]string, len(list))
-	for i, f := range list {
-		lines[i] = f.Kind + ": " + oneLine(f.Message)
 	}
 	return strings.Join(lines, "\n")
 }

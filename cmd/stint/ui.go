@@ -189,52 +189,32 @@ func (a *app) tokenCommand() *cobra.Command {
 		Example: `  stint token header | curl -sS -H @- http://127.0.0.1:7433/v1/tasks
   stint token rotate`,
 	}
-	c.AddCommand(noRun((*app).tokenHeaderCommand)(a), noRun((*app).tokenRotateCommand)(a))
-	return c
-}
-
-const tokenHeaderHelp = `Print the header that requests over TCP need. Read it from stdin or a file, as
-curl -H @- does: what stands on a command line, other users of the machine can see.`
-
-func (a *app) tokenHeaderCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "header",
-		Short:   "print the Authorization header",
-		Long:    tokenHeaderHelp,
+	header := &cobra.Command{
+		Use: "header", Short: "print the Authorization header",
+		Long: `Print the header that requests over TCP need. Pass it by stdin or a file, as curl -H @-
+does: other users of the machine can see command lines.`,
 		Example: "  stint token header | curl -sS -H @- http://127.0.0.1:7433/v1/health",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			text, err := a.token()
+			state, err := a.ownState()
 			if err != nil {
 				return err
 			}
-			return printText(a.stdout, "Authorization: Bearer "+text+"\n")
+			t, err := guard.OpenToken(tokenFile(state))
+			if err != nil {
+				return err
+			}
+			text, err := t.Text()
+			if err != nil {
+				return err
+			}
+			return printText(a.stdout, "Authorization: Bearer "+text)
 		},
 	}
-}
-
-// token returns the token of the state directory, made if there is none yet.
-func (a *app) token() (string, error) {
-	state, err := a.ownState()
-	if err != nil {
-		return "", err
-	}
-	t, err := guard.OpenToken(tokenFile(state))
-	if err != nil {
-		return "", err
-	}
-	return t.Text()
-}
-
-const tokenRotateHelp = `Put a new token in the place of the old one, which counts no more from then on, nor
-does any browser that was let in: open the page again with stint ui. A master that
-runs sees it at once.`
-
-func (a *app) tokenRotateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "rotate",
-		Short:   "make a new token; the old one counts no more",
-		Long:    tokenRotateHelp,
+	rotate := &cobra.Command{
+		Use: "rotate", Short: "replace the token; the old one is no longer valid",
+		Long: `Replace the token. The old one is no longer valid, and browsers are signed out: open the
+page again with stint ui. A running master uses the new token at once.`,
 		Example: "  stint token rotate",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -249,4 +229,8 @@ func (a *app) tokenRotateCommand() *cobra.Command {
 			return nil
 		},
 	}
+	for _, sub := range []*cobra.Command{header, rotate} {
+		c.AddCommand(noRun(func(*app) *cobra.Command { return sub })(a))
+	}
+	return c
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,18 +135,7 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 			return end.err
 		}
 	}
-	return firstError(errs)
-}
-
-// firstError returns the first error, and says nothing of the others: their tasks
-// were printed.
-func firstError(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...) // of the others nothing is said: their tasks were printed
 }
 
 func (a *app) printEnd(o *waitOptions, v *wire.TaskView) (err error) {
