@@ -24,7 +24,7 @@ import (
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
-	"stint/ledger/journal"
+	"stint/ledger/tasksfile"
 )
 
 // How a finding of doctor stands.
@@ -212,7 +212,7 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 	if len(list) == 0 {
 		list = []finding{{"ledger", healthOK, fmt.Sprintf("%d records, no findings", r.Records), ""}}
 	}
-	for _, name := range journal.ConflictCopies(dir) {
+	for _, name := range tasksfile.ConflictCopies(dir) {
 		list = append(list, finding{
 			"ledger", healthWarn, name + " is a copy that a sync program made of a conflict; what it has is not read",
 			"compare it with tasks.md, copy what is missing, and remove it; keep the state directory out of sync folders",

@@ -20,7 +20,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/ledger/journal"
+	"stint/ledger/tasksfile"
 )
 
 const editHelp = `Edit the ledger with $VISUAL or $EDITOR. As with visudo, you edit a copy, which is
@@ -73,7 +73,7 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	base, err := journal.ReadCopy(ctx, nil, dir)
+	base, err := tasksfile.ReadCopy(ctx, nil, dir)
 	if err != nil {
 		return err
 	}
@@ -217,8 +217,8 @@ type editing struct {
 
 	undone int // saves that another program has undone
 
-	base *journal.Copy // tasks.md as it was when text was made of it; nil where one task is edited
-	text []byte        // what the person made of base: the two change together, or somebody's change is undone
+	base *tasksfile.Copy // tasks.md as it was when text was made of it; nil where one task is edited
+	text []byte          // what the person made of base: the two change together, or somebody's change is undone
 }
 
 // newEditing makes a copy with that text.
@@ -336,9 +336,9 @@ const saveTries = 4
 // put puts text in the place of base and has it taken over, which ends an editing. changed
 // says that another program has saved meanwhile: then it is to be made anew. records and
 // plan are what it is to bring about.
-func (e *editing) put(ctx context.Context, base *journal.Copy, text []byte, records []ledger.Record, plan task.TakeOver) (changed bool, err error) {
+func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, records []ledger.Record, plan task.TakeOver) (changed bool, err error) {
 	err = base.Replace(text)
-	if errors.Is(err, journal.ErrChanged) {
+	if errors.Is(err, tasksfile.ErrChanged) {
 		return true, nil
 	}
 	if err != nil {
@@ -372,7 +372,7 @@ func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
 // rebase merges the text into tasks.md as it is now, which becomes the base. The copy gets
 // the outcome. After an error the text and the copy are as they were.
 func (e *editing) rebase(ctx context.Context) error {
-	now, err := journal.ReadCopy(ctx, nil, e.dir)
+	now, err := tasksfile.ReadCopy(ctx, nil, e.dir)
 	if err != nil {
 		return err
 	}

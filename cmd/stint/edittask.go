@@ -15,7 +15,7 @@ import (
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/journal"
+	"stint/ledger/tasksfile"
 	"stint/state"
 )
 
@@ -203,7 +203,7 @@ func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 	// As every change has it; and a section of equal text, in a buffer of old, is another one.
 	r.Add(state.KeyUpdatedAt, state.FormatTime(time.Now()))
 	for {
-		now, err := journal.ReadCopy(ctx, nil, t.dir)
+		now, err := tasksfile.ReadCopy(ctx, nil, t.dir)
 		if err != nil {
 			return t.kept(err.Error())
 		}

@@ -20,7 +20,9 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/tasksfile"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -91,7 +93,7 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 					r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))
 				}
 			}
-			for _, name := range journal.ConflictCopies(dir) {
+			for _, name := range tasksfile.ConflictCopies(dir) {
 				r.note("%s is a copy that a sync program made of a conflict; what it has is not read", name)
 			}
 			slices.SortStableFunc(r.Faults, func(a, b Fault) int {
@@ -123,9 +125,10 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	path := filepath.Join(dir, ledger.TasksName)
 	before, _ := os.Stat(path) // what is wrong with it comes out below
 	var tasksErr, journalErr error
-	c.tasks, tasksErr = journal.ReadTasks(dir)
+	snap, tasksErr := tasksfile.ReadSnapshot(context.Background(), durable.OS, dir)
+	c.tasks = snap.Data
 	c.journal, journalErr = journal.ReadJournal(dir)
-	var bad *journal.FileError
+	var bad *tasksfile.Error
 	if errors.As(tasksErr, &bad) {
 		bad.Lost = errors.Is(journalErr, fs.ErrNotExist)
 	}

@@ -232,3 +232,64 @@ func MkdirAll(fsys FS, name string) error {
 	}
 	return fsys.SyncDir(parent)
 }
+
+// WriteNew writes a file that nobody else has open, durable but for its name, and returns it
+// open for reading and appending. A file that has the name is removed. Nothing is left of one
+// that has no room.
+func WriteNew(fsys FS, name string, data []byte, mode fs.FileMode) (f File, err error) {
+	if err := Drop(fsys, name); err != nil {
+		return nil, err
+	}
+	if f, err = fsys.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, mode); err != nil {
+		return nil, err
+	}
+	if m, ok := f.(interface{ Chmod(fs.FileMode) error }); ok { // whatever the umask is
+		err = m.Chmod(mode)
+	}
+	if err == nil {
+		_, err = f.Write(data)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("write %s: %w", name, err), f.Close(), Drop(fsys, name))
+	}
+	return f, nil
+}
+
+// Drop removes a file that may not be there.
+func Drop(fsys FS, name string) error {
+	if err := fsys.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// An ID tells one state of a file from another without reading it.
+type ID struct {
+	dev, ino uint64
+	Size     int64
+	Mtime    int64 // Unix nanoseconds
+}
+
+// IDOf returns the state that fi describes.
+func IDOf(fi fs.FileInfo) ID {
+	id := ID{Size: fi.Size(), Mtime: fi.ModTime().UnixNano()}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		id.dev, id.ino = uint64(st.Dev), st.Ino
+	}
+	return id
+}
+
+// IDAt returns the state of the file that has a name.
+func IDAt(fsys FS, name string) (ID, error) {
+	fi, err := fsys.Stat(name)
+	if err != nil {
+		return ID{}, err
+	}
+	return IDOf(fi), nil
+}
+
+// SameFile reports whether both are states of one file.
+func (id ID) SameFile(other ID) bool { return id.dev == other.dev && id.ino == other.ino }

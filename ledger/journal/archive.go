@@ -155,20 +155,6 @@ func compactedThrough(fsys durable.FS, dir string) (through uint64, err error) {
 	return m.Through, err
 }
 
-// adoptedBefore returns the digests of the hand-written sections that were adopted
-// before the last compaction, with the number of sections of each: a buffer from
-// before it may still have them.
-func adoptedBefore(fsys durable.FS, dir string) (map[string]int, error) {
-	if through, err := compactedThrough(fsys, dir); err != nil || through == 0 {
-		return nil, err
-	}
-	a, _, err := readArchive(fsys, dir)
-	if err != nil {
-		return nil, err
-	}
-	return a.adopted, nil
-}
-
 // ReadArchive returns the entries of the archive in dir, in the order in which they
 // were moved out, each id once. It needs no lock. A nil fsys is the machine's.
 func ReadArchive(fsys durable.FS, dir string) ([]ledger.ArchiveEntry, error) {

@@ -13,6 +13,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/reconcile"
+	"stint/ledger/tasksfile"
 )
 
 // A CompactReport says what a compaction did, or would do. Sizes are in bytes.
@@ -97,9 +98,9 @@ func (l *Log) Compact(ctx context.Context, plan func() (ledger.Keep, error)) (Co
 func (l *Log) readyToCompact(ctx context.Context) error {
 	rest, stop := untilRest(ctx)
 	defer stop()
-	l.tasks.doubtAppended()
-	err := l.takeOver(ctx, rest) // which waits for an editor that is at work
-	if err == nil && rest.Err() != nil && l.tasks.changed() {
+	l.tasks.DoubtAppended()
+	err := l.reconcileChanges(ctx, rest) // which waits for an editor that is at work
+	if err == nil && rest.Err() != nil && l.tasks.Changed() {
 		err = context.Cause(rest)
 	}
 	if err != nil {
@@ -143,8 +144,8 @@ type compactor struct {
 	report  CompactReport
 	refused error
 
-	data    []byte   // the old journal
-	snap    snapshot // tasks.md
+	data    []byte             // the old journal
+	snap    tasksfile.Snapshot // tasks.md
 	doc     *ledger.Document
 	keep    ledger.Keep
 	at      time.Time
@@ -173,7 +174,12 @@ func (c *compactor) run() error {
 		return err
 	}
 	c.log.gone, c.log.held, c.log.old = map[string]bool{}, nil, 0
-	c.swapTasks()
+	// The journal is compacted already, so nothing that goes wrong here loses anything: tasks.md
+	// is then a buffer from before the compaction, and what a person has saved in this moment is
+	// taken over by the next look.
+	if err := c.log.tasks.Swap(c.snap, c.tasks, c.log.seq); err != nil && !errors.Is(err, tasksfile.ErrChanged) {
+		c.log.note(ledger.Notice{Text: fmt.Sprintf("%s could not be written anew after the compaction (%v); the merged records are appended to it instead", ledger.TasksName, err)})
+	}
 	return nil
 }
 
@@ -183,7 +189,7 @@ func (c *compactor) prepare() error {
 	if c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
 	}
-	if l.tasks.changed() || l.anyBehind(l.journal.size) {
+	if l.tasks.Changed() || l.anyBehind(l.journal.size) {
 		return errAgain
 	}
 	if err := c.readFiles(); err != nil {
@@ -210,14 +216,14 @@ func (c *compactor) prepare() error {
 // readFiles reads both, and refuses if something in them waits for its repair.
 func (c *compactor) readFiles() (err error) {
 	l := c.log
-	if c.snap, err = l.tasks.read(c.ctx); err != nil {
+	if c.snap, err = l.tasks.Read(c.ctx); err != nil {
 		return err
 	}
 	c.data = make([]byte, l.journal.size)
 	if _, err := l.journal.file.ReadAt(c.data, 0); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	c.doc = ledger.Parse(c.snap.data)
+	c.doc = ledger.Parse(c.snap.Data)
 	list := l.Findings()
 	for _, f := range c.doc.Findings {
 		f.File = ledger.TasksName
@@ -226,7 +232,7 @@ func (c *compactor) readFiles() (err error) {
 	if len(list) > 0 {
 		return notNow("repair it first: stint fsck", "%v", list[0])
 	}
-	if l.tasks.changed() || !l.tasks.isStill(c.snap.id) {
+	if l.tasks.Changed() || !l.tasks.Is(c.snap.ID) {
 		return errAgain
 	}
 	return nil
@@ -368,18 +374,18 @@ func archiveError(err error) error {
 func (c *compactor) commit() (file durable.File, err error) {
 	l := c.log
 	tmp := l.journal.path + ".new"
-	if file, err = writeNew(l.opts.FS, tmp, c.journal, durable.FileMode); err != nil {
+	if file, err = durable.WriteNew(l.opts.FS, tmp, c.journal, durable.FileMode); err != nil {
 		c.refused = fmt.Errorf("nothing was compacted: %w", err)
 		return nil, nil
 	}
-	if !l.tasks.isStill(c.snap.id) { // what was saved meanwhile would have no effect
-		c.refused = errors.Join(errAgain, file.Close(), dropFile(l.opts.FS, tmp))
+	if !l.tasks.Is(c.snap.ID) { // what was saved meanwhile would have no effect
+		c.refused = errors.Join(errAgain, file.Close(), durable.Drop(l.opts.FS, tmp))
 		return nil, nil
 	}
 	if err := l.opts.FS.Rename(tmp, l.journal.path); err != nil {
-		now, serr := idAt(l.opts.FS, l.journal.path)
+		now, serr := durable.IDAt(l.opts.FS, l.journal.path)
 		if serr == nil && l.journal.is(now) {
-			c.refused = errors.Join(fmt.Errorf("nothing was compacted: %w", err), file.Close(), dropFile(l.opts.FS, tmp))
+			c.refused = errors.Join(fmt.Errorf("nothing was compacted: %w", err), file.Close(), durable.Drop(l.opts.FS, tmp))
 			return nil, nil
 		}
 		return nil, errors.Join(err, serr, file.Close())

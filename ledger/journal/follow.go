@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -54,7 +53,7 @@ type Follower struct {
 // Follow returns the records of the log after that seq, as soon as they are durable.
 // Close ends it.
 func (l *Log) Follow(after uint64) *Follower {
-	f := newFollower(l.opts.FS, l.opts.Dir, after)
+	f := FollowDir(l.opts.FS, l.opts.Dir, after)
 	f.log = l
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,10 +68,6 @@ func (l *Log) Follow(after uint64) *Follower {
 // in another process may be writing. A change of several records is given whole. A
 // record may be seen a moment before it is durable. A nil fsys is the machine's.
 func FollowDir(fsys durable.FS, dir string, after uint64) *Follower {
-	return newFollower(fsys, dir, after)
-}
-
-func newFollower(fsys durable.FS, dir string, after uint64) *Follower {
 	if fsys == nil {
 		fsys = durable.OS
 	}
@@ -113,8 +108,17 @@ func (f *Follower) letGo() (err error) {
 // call, which also says that the reader has done with it: a log is not compacted
 // before. The error is ErrClosed when the follower or its log was closed.
 func (f *Follower) Next(ctx context.Context) (*ledger.Section, error) {
+	var logDone <-chan struct{}
+	if f.log != nil {
+		logDone = f.log.done
+	}
 	for {
-		ended := f.log != nil && isClosed(f.log.done) // asked before looking, so that nothing is missed
+		ended := false // asked before looking, so that nothing is missed
+		select {
+		case <-logDone:
+			ended = true
+		default:
+		}
 		s, err := f.step()
 		if s != nil || err != nil {
 			return s, err
@@ -122,41 +126,19 @@ func (f *Follower) Next(ctx context.Context) (*ledger.Section, error) {
 		if ended {
 			return nil, ErrClosed
 		}
-		if err := f.wait(ctx); err != nil {
-			return nil, err
+		var again <-chan time.Time
+		if f.log == nil {
+			again = time.After(followEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-f.wake:
+		case <-f.done:
+		case <-again:
+		case <-logDone:
 		}
 	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// wait returns when there may be more.
-func (f *Follower) wait(ctx context.Context) error {
-	var again <-chan time.Time
-	var ended <-chan struct{}
-	if f.log == nil {
-		timer := time.NewTimer(followEvery)
-		defer timer.Stop()
-		again = timer.C
-	} else {
-		ended = f.log.done
-	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-f.wake:
-	case <-f.done:
-	case <-again:
-	case <-ended:
-	}
-	return nil
 }
 
 // step returns the next record that is there, or nil.
@@ -244,9 +226,11 @@ func (f *Follower) scan() bool {
 		case errors.Is(err, ledger.ErrCut):
 			return false
 		case err != nil:
-			if !f.passDamage() {
+			next := ledger.NextRecord(f.buf[f.pos:])
+			if next < 0 {
 				return false
 			}
+			f.pos += next
 			continue
 		case more > 0 && f.pos >= f.end:
 			if f.end = f.endOfChange(f.pos + n); f.end < 0 {
@@ -286,22 +270,6 @@ func (f *Follower) endOfChange(at int) int {
 		}
 	}
 	return -1
-}
-
-// passDamage moves to the next record behind bytes that are none, if there is one.
-func (f *Follower) passDamage() bool {
-	var s ledger.Section
-	for at := f.pos; ; {
-		next := bytes.Index(f.buf[at:], []byte("\n## "))
-		if next < 0 {
-			return false
-		}
-		at += next + 1
-		if _, _, err := ledger.Scan(f.buf[at:], &s); err == nil {
-			f.pos = at
-			return true
-		}
-	}
 }
 
 // fill reads more behind what is left in buf, and gives how much.
@@ -345,7 +313,7 @@ func (f *Follower) open() (opened bool, err error) {
 	if f.log != nil {
 		fi, err := file.Stat()
 		f.log.journal.mu.RLock()
-		same := err == nil && f.log.journal.is(idOf(fi))
+		same := err == nil && f.log.journal.is(durable.IDOf(fi))
 		f.log.journal.mu.RUnlock()
 		if !same {
 			return false, errors.Join(err, file.Close()) // it was renamed this moment; the log wakes us when it uses it
@@ -378,14 +346,14 @@ func (f *Follower) refresh() (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	switch n, id := idOf(now), idOf(ours); {
-	case n.dev != id.dev || n.ino != id.ino:
-		if id.size > f.off+int64(len(f.buf)) {
+	switch n, id := durable.IDOf(now), durable.IDOf(ours); {
+	case !n.SameFile(id):
+		if id.Size > f.off+int64(len(f.buf)) {
 			return true, nil // what was written before it was replaced
 		}
 		return true, f.reopen(f.last)
-	case id.size < f.off+int64(f.pos):
-		return true, f.cutBack(id.size)
+	case id.Size < f.off+int64(f.pos):
+		return true, f.cutBack(id.Size)
 	}
 	f.buf, f.end = f.buf[:f.pos], 0 // half a change may be cut back and written anew: it is read again
 	return false, nil

@@ -31,14 +31,14 @@ const guardTries = 5
 // holdsPlace reports whether the file named journal.md is the one that is written here,
 // and has what was written and no more.
 func (j *journal) holdsPlace() bool {
-	named, err := idAt(j.fs, j.path)
-	return err == nil && named.size == j.size && j.is(named) && !j.doubted.Load()
+	named, err := durable.IDAt(j.fs, j.path)
+	return err == nil && named.Size == j.size && j.is(named) && !j.doubted.Load()
 }
 
 // is reports whether a file is the one that the log writes.
-func (j *journal) is(id fileID) bool {
+func (j *journal) is(id durable.ID) bool {
 	fi, err := j.file.Stat()
-	return err == nil && sameFile(id, idOf(fi))
+	return err == nil && id.SameFile(durable.IDOf(fi))
 }
 
 // swap goes on with another file, and returns the old one.
@@ -77,7 +77,7 @@ func (l *Log) guard() error {
 // it unless another hand has written there, and what that lacks from memory and tasks.md.
 // The fold is made anew, because records may have other places then.
 func (l *Log) putBackJournal() error {
-	if dir, err := l.opts.FS.Stat(l.opts.Dir + "/."); errors.Is(err, fs.ErrNotExist) || err == nil && !sameFile(idOf(dir), l.dir) {
+	if dir, err := l.opts.FS.Stat(l.opts.Dir + "/."); errors.Is(err, fs.ErrNotExist) || err == nil && !durable.IDOf(dir).SameFile(l.dir) {
 		return fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)
 	}
 	if swapped, err := l.swapBack(); swapped || err != nil {
@@ -294,16 +294,16 @@ func (l *Log) install(data, extra []byte) (file durable.File, aside string, err 
 		aside = "; what stood there besides is now in " + filepath.Base(name)
 	}
 	name := l.asideName(path) // a crash may leave our file there, never another one's without a name
-	if file, err = writeNew(fsys, name, data, durable.FileMode); err != nil {
+	if file, err = durable.WriteNew(fsys, name, data, durable.FileMode); err != nil {
 		return nil, "", err
 	}
 	if err := swapNames(fsys, name, path); err != nil {
-		return nil, "", errors.Join(err, file.Close(), dropFile(fsys, name))
+		return nil, "", errors.Join(err, file.Close(), durable.Drop(fsys, name))
 	}
-	switch out, oerr := idAt(fsys, name); {
+	switch out, oerr := durable.IDAt(fsys, name); {
 	case errors.Is(oerr, fs.ErrNotExist):
 	case oerr == nil && l.journal.is(out):
-		err = dropFile(fsys, name)
+		err = durable.Drop(fsys, name)
 	default:
 		aside += "; the other one is now " + filepath.Base(name)
 	}
@@ -335,7 +335,7 @@ func swapNames(fsys durable.FS, a, b string) error {
 // swapBack returns the two files their own names again where the beginning of one says that
 // it is the other. What is wrong with a file that cannot be read is said where that is done.
 func (l *Log) swapBack() (swapped bool, err error) {
-	from, to := l.tasks.path, filepath.Join(l.opts.Dir, ledger.JournalName)
+	from, to := l.tasks.Path(), filepath.Join(l.opts.Dir, ledger.JournalName)
 	t, terr := headOf(l.opts.FS, from)
 	j, jerr := headOf(l.opts.FS, to)
 	switch {

@@ -14,6 +14,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/tasksfile"
 )
 
 // journal is journal.md: written by one process, never by a person. All of it
@@ -49,13 +50,7 @@ func openJournal(fsys durable.FS, dir string) (*journal, error) {
 			return nil, err
 		}
 	}
-	if j.file, err = fsys.OpenFile(j.path, os.O_RDWR|os.O_APPEND, 0); err != nil {
-		return j, badTasks(j.path, err)
-	}
-	fi, err := j.file.Stat()
-	if err == nil {
-		err = tooLarge(fi, j.path)
-	}
+	j.file, err = tasksfile.Open(fsys, j.path, os.O_RDWR|os.O_APPEND)
 	return j, err
 }
 

@@ -18,6 +18,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/reconcile"
+	"stint/ledger/tasksfile"
 )
 
 // Errors that a caller of [Log.Update] decides on.
@@ -87,7 +88,7 @@ func (o *Options) now() time.Time {
 type Log struct {
 	opts     Options
 	journal  *journal        // owned by the log's goroutine; sectionAt by anyone
-	dir      fileID          // the state directory that was opened
+	dir      durable.ID      // the state directory that was opened
 	seq      uint64          // last one given; owned by the log's goroutine
 	batch    batch           // the present one; its memory serves the next one too; owned by the log's goroutine
 	waits    []time.Duration // for Observe; owned by the log's goroutine
@@ -97,7 +98,7 @@ type Log struct {
 	lacks    lacks
 	indexEnd int64 // see archive; owned by the log's goroutine
 	recent   recent
-	tasks    *tasksFile
+	tasks    *tasksfile.File
 	gone     map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
 
 	looking sync.Mutex      // held while tasks.md is compared and taken over; guards the next three
@@ -147,7 +148,7 @@ func Open(opts Options) (*Log, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stop = cancel
 	go l.run()
-	l.side.Go(func() { l.tasks.syncEverySecond(ctx, l.note) })
+	l.side.Go(func() { l.tasks.SyncEverySecond(ctx, l.note) })
 	if opts.Watch {
 		l.side.Go(func() { l.watch(ctx) })
 	}
@@ -161,7 +162,7 @@ func (l *Log) openFiles() error {
 	if err := finishRestore(l.opts.FS, l.opts.Dir); err != nil {
 		return err
 	}
-	l.tasks = &tasksFile{fs: l.opts.FS, path: filepath.Join(l.opts.Dir, ledger.TasksName), wrote: make(chan struct{}, 1)}
+	l.tasks = tasksfile.New(l.opts.FS, l.opts.Dir)
 	if err := l.putInPlace(); err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ func (l *Log) openFiles() error {
 	if err != nil {
 		return err
 	}
-	l.dir = idOf(dir)
+	l.dir = durable.IDOf(dir)
 	if l.journal, err = openJournal(l.opts.FS, l.opts.Dir); err != nil {
 		return err
 	}
@@ -390,7 +391,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		return again, err
 	}
 	l.tellFollowers()
-	l.tasks.append(b.bytes, first, l.seq, l.note)
+	l.tasks.Append(b.bytes, first, l.seq, l.note)
 	return again, nil
 }
 
@@ -568,7 +569,7 @@ func (l *Log) SectionAt(off int64) (*ledger.Section, error) { return l.journal.s
 
 // Behind reports whether tasks.md was changed by another hand (or could not be
 // written) and is yet to be reconciled.
-func (l *Log) Behind() bool { return l.tasks.changed() }
+func (l *Log) Behind() bool { return l.tasks.Changed() }
 
 // SavedByHand returns when another hand was last seen to have saved tasks.md; zero if none
 // was. Who did that may have the file in a buffer still.
@@ -595,7 +596,7 @@ func (l *Log) Close() error {
 			l.fail(err, nil)
 		}
 	}
-	return errors.Join(err, l.tasks.sync(), l.journal.file.Close())
+	return errors.Join(err, l.tasks.Sync(), l.journal.file.Close())
 }
 
 func (l *Log) note(n ledger.Notice) {
@@ -624,13 +625,3 @@ func (l *Log) Findings() []*ledger.SyntaxError {
 	})
 	return list
 }
-
-// settle is how long tasks.md must have rested before a save counts as complete:
-// some editors truncate a file and write it in pieces. What is only the beginning
-// of the file that was there must rest for settleCut, and what ends within a line or
-// with a heading, as an append in pieces does, for settleOpen.
-const (
-	settle     = 100 * time.Millisecond
-	settleCut  = 2 * time.Second
-	settleOpen = 3 * time.Second
-)

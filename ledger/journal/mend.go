@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/tasksfile"
 )
 
 // mend puts back from tasks.md what is damaged in the journal behind the last
@@ -45,14 +47,14 @@ func (r *replayer) mend() (bool, error) {
 
 // readTasks returns tasks.md; nil if there is none that can be read.
 func (j *journal) readTasks() (doc *ledger.Document, err error) {
-	snap, err := snapshotOf(j.fs, filepath.Join(filepath.Dir(j.path), ledger.TasksName))
+	snap, err := tasksfile.ReadSnapshot(context.Background(), j.fs, filepath.Dir(j.path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil && !ledger.IsJournal(snap.data) { // one of those has the same records
+	if err != nil && !ledger.IsJournal(snap.Data) { // one of those has the same records
 		return nil, err
 	}
-	return ledger.Parse(snap.data), nil
+	return ledger.Parse(snap.Data), nil
 }
 
 // keepAside writes data to a name that is free: the journal's with that ending, and a

@@ -1,22 +1,22 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/reconcile"
+	"stint/ledger/tasksfile"
 )
 
 // planned is a plan with the journal that it was made of: in another one records have
@@ -26,8 +26,8 @@ type planned struct {
 	file durable.File
 }
 
-// carry is what came of carrying a plan out.
-type carry struct {
+// applyResult is what came of applying a plan.
+type applyResult struct {
 	done      bool  // false: tasks.md has changed since it was read, and must be read again
 	committed bool  // the plan's records are in the journal
 	trouble   error // what is to be tried again later
@@ -35,95 +35,126 @@ type carry struct {
 
 // reconcileAtStart takes over what was changed while no log was open.
 func (l *Log) reconcileAtStart() error {
-	same, err := l.tasks.endsWith(l.journal, l.edited)
-	l.tasks.newest = l.seq
-	if same && err == nil {
-		return l.nothingGone()
-	}
+	header, err := l.journal.header()
 	if err != nil {
 		return err
 	}
-	l.rested(context.Background()) // an editor may be at work just now
-	ctx := context.Background()
-	var snap snapshot
-	var p *planned
-	for range patience {
-		if snap, p, err = l.planAtStart(ctx); err != nil {
+	if !l.edited { // else the same bytes may still be an edit that was taken back
+		same, err := l.tasks.EndsWith(io.NewSectionReader(l.journal.file, header, l.journal.size-header))
+		if err != nil {
 			return err
 		}
-		age := time.Since(time.Unix(0, snap.id.mtime))
-		if p.InFile > 0 || age < 0 || l.stays(ctx, snap.id, l.tasks.restOf(snap)-settle-age) { // what a crash has cut off, nobody goes on writing
+		if same {
+			l.tasks.SetNewest(l.seq)
+			if l.opts.OnDelete == nil {
+				return nil
+			}
+			// No section is missing: those of records that were deleted earlier may be there again.
+			_, _, err := l.commitPlan(&planned{Plan: &reconcile.Plan{Gone: map[string]bool{}}}) // where there is no room, the next look asks again
+			return err
+		}
+	}
+	l.tasks.SetNewest(l.seq)
+	ctx := context.Background()
+	rest, stop := untilRest(ctx) // an editor may be at work just now
+	defer stop()
+	var snap tasksfile.Snapshot
+	var p *planned
+	for rested := true; rested; {
+		rested = l.tasks.Rest(rest)
+		if snap, err = l.tasks.Read(ctx); err == nil {
+			snap, err = l.tasks.CutVoid(snap)
+		}
+		if err != nil {
+			return err
+		}
+		doc, err := l.parse(ctx, snap)
+		if err == nil {
+			err = l.restoreMissing(doc)
+		}
+		if err == nil {
+			p, err = l.planFor(ctx, snap, doc, false)
+		}
+		if err != nil {
+			return err
+		}
+		if p.InFile > 0 || l.tasks.Stays(rest, snap) { // what a crash has cut off, nobody goes on writing
 			break
 		}
 	}
-	c := carry{trouble: l.secure(p)}
-	if c.trouble == nil {
-		c, err = l.carryOut(snap, p)
+	res := applyResult{trouble: l.secure(p)}
+	if res.trouble == nil {
+		res, err = l.applyPlan(snap, p)
 	}
-	if c.trouble != nil {
-		l.tasks.setForeign()
-		l.note(ledger.Notice{Text: fmt.Sprintf("%s was not taken over: %v", ledger.TasksName, c.trouble)})
+	if res.trouble != nil {
+		l.tasks.SetForeign()
+		l.note(ledger.Notice{Text: fmt.Sprintf("%s was not taken over: %v", ledger.TasksName, res.trouble)})
 	}
 	return err
 }
 
-// planAtStart reads tasks.md, gives the journal back what it has lost, and compares.
-func (l *Log) planAtStart(ctx context.Context) (snap snapshot, p *planned, err error) {
-	snap, err = l.tasks.read(ctx)
-	if err == nil && bytes.HasSuffix(snap.data, []byte{0}) {
-		snap, err = l.tasks.cutVoid(snap)
-	}
-	if err != nil {
-		return snap, nil, err
-	}
-	doc, err := l.parse(ctx, snap)
-	if err == nil {
-		err = l.restoreMissing(doc)
-	}
-	if err == nil {
-		p, err = l.planFor(ctx, snap, doc, false)
-	}
-	return snap, p, err
+// restLimit is how long those who wait for an answer wait for tasks.md to come to rest.
+const restLimit = 8 * time.Second
+
+// untilRest ends with ctx, or when restLimit is over, with the error that says so.
+func untilRest(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, restLimit, notNow("try again", "%s is being changed all the time", ledger.TasksName))
 }
 
-// nothingGone says that no section is missing: those of records that were deleted
-// earlier may be there again.
-func (l *Log) nothingGone() error {
-	if l.opts.OnDelete == nil {
-		return nil
+// readRested reads tasks.md when it has rested, after ready; rested is false when rest ends before.
+func (l *Log) readRested(ctx, rest context.Context, ready func() error) (snap tasksfile.Snapshot, rested bool, err error) {
+	for l.tasks.Rest(rest) {
+		if err := ready(); err != nil {
+			return snap, true, err
+		}
+		if snap, err = l.tasks.Read(ctx); err != nil || l.tasks.Stays(rest, snap) {
+			return snap, true, err
+		}
 	}
-	_, _, err := l.commitPlan(&planned{Plan: &reconcile.Plan{Gone: map[string]bool{}}}) // where there is no room, the next look asks again
-	return err
+	return snap, false, nil
 }
 
 // parse reads the sections of a state of tasks.md.
-func (l *Log) parse(ctx context.Context, snap snapshot) (*ledger.Document, error) {
-	doc, err := ledger.ParseContext(ctx, snap.data)
+func (l *Log) parse(ctx context.Context, snap tasksfile.Snapshot) (*ledger.Document, error) {
+	doc, err := ledger.ParseContext(ctx, snap.Data)
 	if err == nil && doc.Version > ledger.FormatVersion {
-		err = ledger.NewerFormat(l.tasks.path, doc.Version)
+		err = ledger.NewerFormat(l.tasks.Path(), doc.Version)
 	}
 	return doc, err
 }
 
-// planFor reads the journal and compares. Whoever calls it holds looking, but at start.
-func (l *Log) planFor(ctx context.Context, snap snapshot, doc *ledger.Document, accept bool) (*planned, error) {
+// planFor reads the journal and compares. The caller holds looking, but at start.
+func (l *Log) planFor(ctx context.Context, snap tasksfile.Snapshot, doc *ledger.Document, accept bool) (*planned, error) {
 	data, file, err := l.journal.read()
 	if err != nil {
 		return nil, err
 	}
-	t := l.opts.terms()
-	t.Held, t.Accept = l.held, accept
-	l.tasks.mu.Lock()
-	if l.tasks.seen != snap.id {
-		l.byHand = time.Unix(0, snap.id.mtime)
+	in := l.opts.planInput()
+	in.Held, in.Accept = l.held, accept
+	state, isSeen := l.tasks.State(snap)
+	if !isSeen {
+		l.byHand = time.Unix(0, snap.ID.Mtime)
 	}
-	t.Seen, t.SavedAll, t.Raced = l.tasks.newest, l.tasks.savedAll, l.tasks.racedAppend
-	l.tasks.mu.Unlock()
-	p, err := reconcile.Compare(ctx, doc, data, t)
-	if err != nil {
-		return nil, err
+	in.Seen, in.SavedAll, in.Raced = state.Newest, state.SavedAll, state.Raced
+	p, err := reconcile.Compare(ctx, doc, data, in)
+	return &planned{p, file}, err
+}
+
+// planInput returns what a plan needs to know beside the files and the plan before.
+func (o *Options) planInput() reconcile.Input {
+	return reconcile.Input{
+		Rules: o.Rules, Now: o.now(), Deletes: o.OnDelete != nil, Seen: math.MaxUint64,
+		Merged: sync.OnceValues(func() (map[string]int, error) {
+			if through, err := compactedThrough(o.FS, o.Dir); err != nil || through == 0 {
+				return nil, err
+			}
+			a, _, err := readArchive(o.FS, o.Dir)
+			if err != nil {
+				return nil, err
+			}
+			return a.adopted, nil
+		}),
 	}
-	return &planned{p, file}, nil
 }
 
 // secure makes the save durable that the plan takes over. It is slow, and no
@@ -132,35 +163,43 @@ func (l *Log) secure(p *planned) error {
 	if len(p.Records)+len(p.Gone) == 0 {
 		return nil
 	}
-	return l.tasks.secure()
+	return l.tasks.Secure()
 }
 
-// terms returns what a plan needs to know beside the files and the plan before.
-func (o *Options) terms() reconcile.Input {
-	return reconcile.Input{Rules: o.Rules, Now: o.now(), Deletes: o.OnDelete != nil, Seen: math.MaxUint64, Merged: sync.OnceValues(func() (map[string]int, error) { return adoptedBefore(o.FS, o.Dir) })}
-}
-
-// carryOut does what the plan says, on the log's goroutine (or before it
+// applyPlan does what the plan says, on the log's goroutine (or before it
 // began). What was taken over goes to the journal first, so that nothing is taken
 // over twice if the power fails in between. The error means that the disk failed.
-func (l *Log) carryOut(snap snapshot, p *planned) (carry, error) {
-	if !l.tasks.isStill(snap.id) || p.file != l.journal.file || l.journal.size != p.End && !p.StillFits(&l.opts.Rules) {
-		return carry{}, nil
+func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, err error) {
+	if !l.tasks.Is(snap.ID) || p.file != l.journal.file || l.journal.size != p.End && !p.StillFits(&l.opts.Rules) {
+		return res, nil
 	}
 	l.seq = max(l.seq, p.MaxSeq)
-	l.tasks.setForeign() // what is committed now goes to tasks.md behind what is put back
+	l.tasks.SetForeign() // what is committed now goes to tasks.md behind what is put back
 	committed, trouble, err := l.commitPlan(p)
 	if trouble != nil || err != nil {
-		return carry{done: true, trouble: trouble}, err
+		return applyResult{done: true, trouble: trouble}, err
 	}
-	c := carry{committed: committed}
+	res.committed = committed
 	if p.file == l.journal.file { // else it was put back, and what the file lacks is found anew
-		err = l.putBack(snap, p, &c)
+		from := p.End
+		if p.Missing >= 0 { // what a stale save has dropped is appended again
+			from = p.Missing + int64(p.InFile)
+		}
+		data := make([]byte, max(0, l.journal.size-from))
+		if _, err := l.journal.file.ReadAt(data, from); err != nil && len(data) > 0 {
+			return res, err
+		}
+		if !ledger.HasText(data) {
+			data = nil
+		}
+		if res.done, res.trouble = l.tasks.AppendTo(snap, p.InFile > 0, data, p.Newest+1, l.seq); res.done && res.trouble == nil && p.Dropped > 0 {
+			p.Notices = slices.Insert(p.Notices, 0, ledger.Notice{Text: fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again; to delete the task added last, save the file once as it is now, and then without its section", ledger.TasksName, p.Dropped)})
+		}
 	}
-	if err == nil && (c.done || c.committed) {
-		l.tell(p)
+	if res.done || res.committed {
+		l.report(p)
 	}
-	return c, err
+	return res, nil
 }
 
 // commitPlan makes the plan's records durable and applies them.
@@ -195,11 +234,14 @@ func (l *Log) commitPlan(p *planned) (committed bool, trouble, err error) {
 	return true, nil, nil
 }
 
-// tell passes on what the plan found, each finding once as long as it lasts.
-func (l *Log) tell(p *planned) {
+// report passes on what the plan found, each finding once as long as it lasts.
+func (l *Log) report(p *planned) {
 	p.Sort()
 	l.mu.Lock()
-	before := l.findings
+	known := map[string]bool{}
+	for _, f := range l.findings {
+		known[f.Error()] = true
+	}
 	l.findings = p.Findings
 	l.mu.Unlock()
 	if p.Old > 0 && p.Old != l.old {
@@ -207,38 +249,85 @@ func (l *Log) tell(p *planned) {
 			ledger.TasksName, p.OldLine, ledger.Plural(p.Old, "section is", "sections are"))})
 	}
 	l.held, l.old = p.Held, p.Old
-	told := map[string]bool{}
-	for _, f := range before {
-		told[f.Error()] = true
-	}
 	for _, n := range p.Notices {
-		if n.Finding == nil || !told[n.Finding.Error()] {
+		if n.Finding == nil || !known[n.Finding.Error()] {
 			l.note(n)
 		}
 	}
 }
 
-// putBack appends to tasks.md what a stale save has dropped and what was
-// committed since the plan was made, and notes the file as seen.
-func (l *Log) putBack(snap snapshot, p *planned, c *carry) error {
-	from := p.End
-	if p.Missing >= 0 {
-		from = p.Missing + int64(p.InFile)
+// Reconcile takes over tasks.md without waiting for a watch to report a save, as
+// soon as the file rests, and returns what it did. With accept it also takes what is
+// held as the work of a formatter. It may be called by any goroutine but the log's own.
+func (l *Log) Reconcile(ctx context.Context, accept bool) (r reconcile.Report, err error) {
+	rest, stop := untilRest(ctx)
+	defer stop()
+	for {
+		snap, rested, err := l.readRested(ctx, rest, func() error { return nil })
+		if err != nil {
+			return r, err
+		}
+		if !rested {
+			return r, context.Cause(rest)
+		}
+		res, p, err := l.reconcileWith(ctx, snap, accept)
+		if p != nil && (res.done || res.committed) {
+			r.Add(p.Plan)
+		}
+		if err = errors.Join(err, res.trouble); res.done || err != nil {
+			return r, err
+		}
 	}
-	var data []byte
-	if from < l.journal.size {
-		data = make([]byte, l.journal.size-from)
-		if _, err := l.journal.file.ReadAt(data, from); err != nil {
+}
+
+// Settle takes over what another hand has written into tasks.md until now, by the rules
+// of the watch and before it comes to that. It waits for an editor at work until ctx
+// ends, and costs next to nothing where there is nothing.
+func (l *Log) Settle(ctx context.Context) error { return l.reconcileChanges(ctx, ctx) }
+
+// reconcileChanges takes over what another hand has changed in tasks.md and has finished
+// changing; for that it waits until rest ends.
+func (l *Log) reconcileChanges(ctx, rest context.Context) error {
+	for l.tasks.Changed() {
+		snap, rested, err := l.readRested(ctx, rest, l.nudge) // what is missing is made anew, but not the state directory
+		if err != nil || !rested {
+			return err
+		}
+		res, _, err := l.reconcileWith(ctx, snap, false)
+		if err := errors.Join(err, res.trouble); res.done || err != nil {
 			return err
 		}
 	}
-	if !ledger.HasText(data) {
-		data = nil
-	}
-	if c.done, c.trouble = l.tasks.appendTo(snap, p.InFile > 0, data, p.Newest+1, l.seq); c.done && c.trouble == nil && p.Dropped > 0 {
-		p.Notices = append([]ledger.Notice{{Text: fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again; to delete the task added last, save the file once as it is now, and then without its section", ledger.TasksName, p.Dropped)}}, p.Notices...)
-	}
 	return nil
+}
+
+// reconcileWith compares a state of tasks.md and does what is to be done.
+func (l *Log) reconcileWith(ctx context.Context, snap tasksfile.Snapshot, accept bool) (res applyResult, p *planned, err error) {
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	if err := l.nudge(); err != nil { // what is compared must be the journal
+		return res, nil, err
+	}
+	doc, err := l.parse(ctx, snap)
+	if err != nil {
+		return res, nil, err
+	}
+	if p, err = l.planFor(ctx, snap, doc, accept); err == nil {
+		err = l.secure(p)
+	}
+	if err != nil {
+		return res, nil, err
+	}
+	err = l.enqueue(&update{done: make(chan error, 1), side: func() (err error) {
+		res, err = l.applyPlan(snap, p)
+		return err
+	}})
+	return res, p, err
+}
+
+// nudge lets the log's goroutine see that the journal holds its place.
+func (l *Log) nudge() error {
+	return l.enqueue(&update{done: make(chan error, 1), side: func() error { return nil }})
 }
 
 // rebuildIfLost writes the journal anew from tasks.md if there is none, or one in
@@ -250,25 +339,22 @@ func (l *Log) rebuildIfLost() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && !empty {
 		return err
 	}
-	snap, err := l.tasks.read(context.Background())
-	var bad *FileError
+	snap, err := l.tasks.Read(context.Background())
+	var bad *tasksfile.Error
 	if errors.As(err, &bad) {
 		bad.Lost = !empty
 	}
 	if err != nil {
 		return err
 	}
-	doc := ledger.Parse(snap.data)
-	if doc.Version > ledger.FormatVersion {
-		return ledger.NewerFormat(l.tasks.path, doc.Version)
-	}
-	doc.Sections = slices.DeleteFunc(doc.Sections, func(s ledger.Section) bool { return s.Seq > ledger.MaxSeq-ledger.MaxLeap }) // see isTyped
-	out, known, err := journalOf(doc)
+	doc, err := l.parse(context.Background(), snap)
 	if err != nil {
 		return err
 	}
-	if empty && len(known) == 0 {
-		return nil
+	doc.Sections = slices.DeleteFunc(doc.Sections, func(s ledger.Section) bool { return s.Seq > ledger.MaxSeq-ledger.MaxLeap }) // a person made it up
+	out, known, err := journalOf(doc)
+	if err != nil || empty && len(known) == 0 {
+		return err
 	}
 	if len(known) > 0 {
 		l.note(ledger.Notice{Text: fmt.Sprintf("there was no journal: it was rebuilt with %d records from %s", len(known), ledger.TasksName)})
@@ -276,21 +362,35 @@ func (l *Log) rebuildIfLost() error {
 	return durable.WriteFile(l.opts.FS, path, out)
 }
 
-// copiesIn returns the digests of sections that a person copied: their seq is
-// another record's.
-func copiesIn(doc *ledger.Document) map[string]bool {
-	copies := map[string]bool{}
-	for i := range doc.Sections {
-		s := &doc.Sections[i]
-		if s.Get(ledger.KeyAdopts) != nil && (s.Get(ledger.KeyCopies) != nil || copies[firstOf(s.Value(ledger.KeyEdits))]) {
-			copies[s.Value(ledger.KeyAdopts)] = true
-		}
+// Preview returns what Reconcile would do if tasks.md were these bytes. It reads the
+// journal of opts.Dir and writes nothing; it needs no lock, and of opts only Dir,
+// FS and Rules count. Without a journal it returns the findings alone.
+func Preview(opts Options, tasks []byte) (r reconcile.Report, err error) {
+	if opts.FS == nil {
+		opts.FS = durable.OS
 	}
-	return copies
-}
-
-// firstOf returns the digest in the name of an adopted section.
-func firstOf(name string) string {
-	digest, _, _ := strings.Cut(name, ".")
-	return digest
+	opts.OnDelete = nil
+	doc := ledger.Parse(tasks)
+	path := filepath.Join(opts.Dir, ledger.JournalName)
+	records, err := durable.ReadFile(opts.FS, path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		p := &reconcile.Plan{}
+		p.Parsed(doc.Findings)
+		r.Add(p)
+		return r, nil
+	case err != nil:
+		return r, err
+	case doc.Version > ledger.FormatVersion:
+		return r, ledger.NewerFormat(filepath.Join(opts.Dir, ledger.TasksName), doc.Version)
+	case ledger.VersionOf(records) > ledger.FormatVersion:
+		return r, ledger.NewerFormat(path, ledger.VersionOf(records))
+	}
+	p, err := reconcile.Compare(context.Background(), doc, records, opts.planInput())
+	if err != nil {
+		return r, err
+	}
+	p.Sort()
+	r.Add(p)
+	return r, nil
 }

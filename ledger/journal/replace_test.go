@@ -11,7 +11,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/ledger/journal"
+	"stint/ledger/tasksfile"
 )
 
 // TestReplace saves a text for tasks.md while others save theirs, each just before the
@@ -39,7 +39,7 @@ func TestReplace(t *testing.T) {
 			}
 			fsys, wantErr, left := durable.OS, error(nil), test.saves
 			if left != nil {
-				wantErr = journal.ErrChanged
+				wantErr = tasksfile.ErrChanged
 				fsys = &opsFS{durable.OS, func(op, _ string) error {
 					if op != "exchange" || len(left) == 0 {
 						return nil
@@ -49,7 +49,7 @@ func TestReplace(t *testing.T) {
 					return save(path)
 				}}
 			}
-			c, err := journal.ReadCopy(t.Context(), fsys, dir)
+			c, err := tasksfile.ReadCopy(t.Context(), fsys, dir)
 			if err != nil || string(c.Data) != "old\n" {
 				t.Fatalf("%q %v", c.Data, err)
 			}
@@ -82,7 +82,7 @@ func TestReplaceCrash(t *testing.T) {
 	m := newMemFS()
 	m.put("tasks.md", "old\n")
 	d := diskOf(m)
-	c, err := journal.ReadCopy(t.Context(), m, memDir)
+	c, err := tasksfile.ReadCopy(t.Context(), m, memDir)
 	if err != nil {
 		t.Fatal(err)
 	}

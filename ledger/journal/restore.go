@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/tasksfile"
 )
 
 // restoredName is the tasks.md of a restore until it has its place. That it is there is
@@ -24,7 +26,14 @@ const restoredName = ledger.TasksName + ".restored"
 func journalOf(doc *ledger.Document) (journal []byte, known map[uint64]bool, err error) {
 	known = map[uint64]bool{}
 	var records []*ledger.Section
-	copies := copiesIn(doc)
+	copies := map[string]bool{} // the digests of sections that a person copied: their seq is another record's
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		first, _, _ := strings.Cut(s.Value(ledger.KeyEdits), ".") // the digest in the name of an adopted section
+		if s.Get(ledger.KeyAdopts) != nil && (s.Get(ledger.KeyCopies) != nil || copies[first]) {
+			copies[s.Value(ledger.KeyAdopts)] = true
+		}
+	}
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		if s.Seq == 0 || known[s.Seq] || len(copies) > 0 && copies[ledger.Digest(s.Raw)] {
@@ -83,12 +92,11 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 
 // copyLedger copies both files of the ledger to a new directory. It returns the highest seq
 // in them, and tasks.md as it was.
-func copyLedger(fsys durable.FS, dir, backup string) (last uint64, seen fileID, err error) {
+func copyLedger(fsys durable.FS, dir, backup string) (last uint64, seen durable.ID, err error) {
 	if err := durable.MkdirAll(fsys, backup); err != nil {
 		return 0, seen, err
 	}
-	t := tasksFile{fs: fsys, path: filepath.Join(dir, ledger.TasksName)}
-	snap, err := t.read(context.Background())
+	snap, err := tasksfile.New(fsys, dir).Read(context.Background())
 	if err != nil {
 		return 0, seen, err
 	}
@@ -96,7 +104,7 @@ func copyLedger(fsys durable.FS, dir, backup string) (last uint64, seen fileID, 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, seen, err
 	}
-	for name, data := range map[string][]byte{ledger.TasksName: snap.data, ledger.JournalName: journal} {
+	for name, data := range map[string][]byte{ledger.TasksName: snap.Data, ledger.JournalName: journal} {
 		for _, s := range ledger.Parse(data).Sections {
 			last = max(last, s.Seq)
 		}
@@ -104,25 +112,25 @@ func copyLedger(fsys durable.FS, dir, backup string) (last uint64, seen fileID, 
 			return 0, seen, err
 		}
 	}
-	return last, snap.id, nil
+	return last, snap.ID, nil
 }
 
 // commitRestore writes the new tasks.md aside, if the old one is still as it was seen.
-func commitRestore(fsys durable.FS, dir string, tasks []byte, seen fileID) error {
+func commitRestore(fsys durable.FS, dir string, tasks []byte, seen durable.ID) error {
 	path := filepath.Join(dir, restoredName)
-	f, err := writeNew(fsys, path+".tmp", tasks, durable.FileMode)
+	f, err := durable.WriteNew(fsys, path+".tmp", tasks, durable.FileMode)
 	if err != nil {
 		return err
 	}
-	now, err := idAt(fsys, filepath.Join(dir, ledger.TasksName))
+	now, err := durable.IDAt(fsys, filepath.Join(dir, ledger.TasksName))
 	if err = errors.Join(err, f.Close()); err == nil && now != seen {
-		err = ErrChanged
+		err = tasksfile.ErrChanged
 	}
 	if err == nil {
 		err = fsys.Rename(path+".tmp", path)
 	}
 	if err != nil {
-		return errors.Join(err, dropFile(fsys, path+".tmp"))
+		return errors.Join(err, durable.Drop(fsys, path+".tmp"))
 	}
 	return nil
 }

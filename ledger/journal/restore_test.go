@@ -14,6 +14,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/tasksfile"
 )
 
 var restoredNote = ledger.Record{Kind: ledger.KindControl, ID: "restored", Fields: []ledger.Pair{{Key: "from", Value: "copy.md"}}}
@@ -235,7 +236,7 @@ func TestRestoreSeesASave(t *testing.T) {
 		}
 		return nil
 	}}
-	if err := journal.Restore(hooked, memDir, r.copy, restoredNote, backupDir); !errors.Is(err, journal.ErrChanged) {
+	if err := journal.Restore(hooked, memDir, r.copy, restoredNote, backupDir); !errors.Is(err, tasksfile.ErrChanged) {
 		t.Fatal(err)
 	}
 	if now, _ := r.fs.content("tasks.md"); now != "saved meanwhile\n" {

@@ -1,9 +1,6 @@
 package journal
 
 import (
-	"errors"
-	"fmt"
-
 	"stint/ledger"
 )
 
@@ -72,28 +69,4 @@ func endOfSection(data []byte, s *ledger.Section) int {
 		return next
 	}
 	return end
-}
-
-// swapTasks puts the new tasks.md in the place of the old one, which becomes
-// tasks.md.before. The journal is compacted already, so nothing that goes wrong here
-// loses anything: tasks.md is then a buffer from before the compaction.
-func (c *compactor) swapTasks() {
-	t := c.log.tasks
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	ours, err := replaceFile(t.fs, t.path, t.path+".before", c.snap.id, c.tasks)
-	t.foreign = true
-	if errors.Is(err, ErrChanged) {
-		return // a person has saved in this moment; the next look takes that over
-	}
-	if err != nil {
-		c.log.note(ledger.Notice{Text: fmt.Sprintf("%s could not be written anew after the compaction (%v); the merged records are appended to it instead", ledger.TasksName, err)})
-		return
-	}
-	now, err := idAt(t.fs, t.path)
-	if err != nil || !sameFile(now, ours) {
-		return
-	}
-	t.seen, t.endsInN, t.foreign, t.dirty = now, true, now.size != ours.size, false
-	t.newest, t.savedAll = c.log.seq, 0
 }

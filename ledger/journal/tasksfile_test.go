@@ -14,6 +14,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/tasksfile"
 )
 
 // badFiles are things that can stand where tasks.md should, and what is said of them.
@@ -61,7 +62,7 @@ func TestBadTasksFileAtStart(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), bad.says) || !strings.Contains(err.Error(), "tasks.md") {
 				t.Fatalf("error %v, want %q", err, bad.says)
 			}
-			var fe *journal.FileError
+			var fe *tasksfile.Error
 			if errors.As(err, &fe) && !strings.Contains(err.Error(), "move it away and start again: the journal has every record") {
 				t.Errorf("error %v does not say what to do", err)
 			}

@@ -95,7 +95,7 @@ func newHistory(data []byte) *history {
 		edited: map[uint64]*origin{}, hand: map[string][]*origin{}, names: map[string]*origin{},
 		times: map[string]int{}, adopted: map[string][]*origin{},
 	}
-	h.scan()
+	ledger.EachRecord(data, h.record)
 	if !h.sorted {
 		slices.SortStableFunc(h.records, func(a, b place) int { return cmp.Compare(a.seq, b.seq) })
 		h.sorted = true
@@ -121,29 +121,8 @@ func (h *history) find(seq uint64) (int, bool) {
 	return i, true
 }
 
-func (h *history) scan() {
-	var s ledger.Section
-	for pos := 0; pos < len(h.data); {
-		n := 0
-		var err error
-		if h.data[pos] == '#' {
-			n, _, err = ledger.Scan(h.data[pos:], &s)
-		}
-		if n == 0 || err != nil {
-			next := bytes.IndexByte(h.data[pos:], '\n')
-			if next < 0 {
-				return
-			}
-			pos += next + 1
-			continue
-		}
-		h.record(&s, int64(pos))
-		pos += n
-	}
-}
-
 // record notes one record of the journal.
-func (h *history) record(s *ledger.Section, off int64) {
+func (h *history) record(s *ledger.Section) {
 	if m, ok := ledger.MarkIn(s); ok && len(h.records) == 0 {
 		h.through = m.Through
 	}
@@ -151,7 +130,7 @@ func (h *history) record(s *ledger.Section, off int64) {
 		h.restored = s.Seq
 	}
 	h.sorted = h.sorted && s.Seq > h.last
-	h.records = append(h.records, place{s.Seq, off})
+	h.records = append(h.records, place{s.Seq, s.Off})
 	h.last = max(h.last, s.Seq)
 	if s.Get(ledger.KeyAdopts) != nil {
 		h.adopt(s)

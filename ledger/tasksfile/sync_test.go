@@ -1,9 +1,8 @@
-package journal
+package tasksfile
 
 import (
 	"context"
 	"io/fs"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -38,14 +37,14 @@ func (f syncsFile) Datasync() error {
 func TestTasksFileIsSyncedASecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := &syncsFS{FS: durable.OS}
-		tasks := &tasksFile{fs: fsys, path: filepath.Join(t.TempDir(), ledger.TasksName), wrote: make(chan struct{}, 1)}
-		if err := tasks.create(); err != nil {
-			t.Fatal(err)
+		tasks := New(fsys, t.TempDir())
+		snap, err := tasks.Read(t.Context())
+		if done, aerr := tasks.AppendTo(snap, false, nil, 1, 0); err != nil || aerr != nil || !done {
+			t.Fatal(err, aerr, done)
 		}
-		tasks.seen, tasks.endsInN = tasks.now(), true
 		ctx, stop := context.WithCancel(t.Context())
 		note := func(n ledger.Notice) { t.Error(n.Text) }
-		go tasks.syncEverySecond(ctx, note)
+		go tasks.SyncEverySecond(ctx, note)
 		want := func(n int64) {
 			t.Helper()
 			synctest.Wait()
@@ -56,9 +55,9 @@ func TestTasksFileIsSyncedASecondLater(t *testing.T) {
 		time.Sleep(time.Minute) // of the bubble
 		want(0)
 		for range 2 {
-			tasks.append([]byte("some text\n"), 1, 1, note)
+			tasks.Append([]byte("some text\n"), 1, 1, note)
 			synctest.Wait()
-			tasks.append([]byte("more\n"), 2, 2, note)
+			tasks.Append([]byte("more\n"), 2, 2, note)
 			synctest.Wait()
 			before := fsys.n.Load()
 			time.Sleep(time.Second - 1)

@@ -1,4 +1,4 @@
-package journal
+package tasksfile
 
 import (
 	"os"

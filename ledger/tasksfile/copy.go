@@ -1,0 +1,124 @@
+package tasksfile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+)
+
+// ErrChanged is the error for a tasks.md that is not as it was read any more, and was left
+// as it is.
+var ErrChanged = errors.New(ledger.TasksName + " was changed meanwhile")
+
+// replace puts data in the place of the file path, with its mode, if that is still
+// the file old, which is named fresh afterwards. A power cut leaves the old text or the new
+// one. It returns the new file. The error is ErrChanged if another hand has saved there.
+//
+// The two files change places in one step, and only then what came out is looked at, so that no
+// save is missed. If that is not the file old, a person has saved in that moment, and the newest
+// save goes back. Nothing but our own file is ever removed.
+func replace(fsys durable.FS, path, fresh string, old durable.ID, data []byte) (ours durable.ID, err error) {
+	fi, err := fsys.Stat(path)
+	if err != nil {
+		return ours, err
+	}
+	f, err := durable.WriteNew(fsys, fresh, data, fi.Mode().Perm())
+	if err != nil {
+		return ours, err
+	}
+	if err := f.Close(); err != nil {
+		return ours, errors.Join(err, durable.Drop(fsys, fresh))
+	}
+	if ours, err = durable.IDAt(fsys, fresh); err != nil {
+		return ours, err
+	}
+	for want, put := old, ours; ; {
+		err := fsys.Exchange(fresh, path)
+		if err != nil && put != ours {
+			return ours, fmt.Errorf("%s was changed meanwhile, and what was saved is now %s: %w", path, fresh, err)
+		}
+		if err != nil {
+			return ours, errors.Join(err, durable.Drop(fsys, fresh))
+		}
+		out, err := durable.IDAt(fsys, fresh)
+		switch {
+		case err != nil:
+			return ours, err
+		case out == want && put == ours:
+			return ours, fsys.SyncDir(filepath.Dir(path))
+		case out == want:
+			if out == ours {
+				err = durable.Drop(fsys, fresh)
+			}
+			return ours, cmp.Or(err, ErrChanged)
+		}
+		want, put = put, out
+	}
+}
+
+// Swap puts data in the place of the file if that is as the snapshot has it, which becomes
+// tasks.md.before; newest is the newest record in data. The error is ErrChanged if another hand
+// has saved there.
+func (t *File) Swap(snap Snapshot, data []byte, newest uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ours, err := replace(t.fs, t.path, t.path+".before", snap.ID, data)
+	t.foreign = true
+	if err != nil {
+		return err
+	}
+	if now := t.now(); now.SameFile(ours) {
+		t.seen, t.endsInN, t.foreign, t.dirty = now, true, now.Size != ours.Size, false
+		t.state = State{Newest: newest, Raced: t.state.Raced}
+	}
+	return nil
+}
+
+// A Copy is tasks.md as it was at one moment, for a program that puts another
+// text in its place as an editor does: beside a master, or without one, and
+// without the lock. It has one user at a time.
+type Copy struct {
+	Data []byte // as it was read
+
+	fs   durable.FS
+	path string
+	id   durable.ID
+}
+
+// ReadCopy reads tasks.md in dir when it has rested for a moment, because some
+// editors write a file in pieces, or after a second: a busy master appends all the time. A nil
+// fsys is the machine's. The error wraps fs.ErrNotExist if there is no such file.
+func ReadCopy(ctx context.Context, fsys durable.FS, dir string) (*Copy, error) {
+	if fsys == nil {
+		fsys = durable.OS
+	}
+	t := New(fsys, dir)
+	if _, err := fsys.Stat(t.path); errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	rest, stop := context.WithTimeout(ctx, time.Second)
+	defer stop()
+	if !t.Rest(rest) && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	snap, err := ReadSnapshot(ctx, fsys, dir)
+	return &Copy{Data: snap.Data, fs: fsys, path: t.path, id: snap.ID}, err
+}
+
+// Replace puts data in the place of tasks.md, with its mode, so that a power cut leaves
+// the old text or the new one. The error is ErrChanged if tasks.md is not as it was read.
+func (c *Copy) Replace(data []byte) error {
+	tmp := fmt.Sprintf("%s.%016x.tmp", c.path, rand.Uint64()) // nobody removes it if it is a save that came in between
+	if _, err := replace(c.fs, c.path, tmp, c.id, data); err != nil {
+		return err
+	}
+	return c.fs.Remove(tmp)
+}

@@ -1,0 +1,498 @@
+// Package tasksfile reads and appends to tasks.md, the file of the ledger that people edit.
+//
+// tasks.md is as much the person's as ours. It is only ever appended to, by path, and only when
+// it is just as it was last seen ([File.Append]). When another hand has changed it, appending
+// waits until the change has been reconciled; nothing is lost by that, because the journal has
+// every record. A save counts when the file has rested ([File.Rest]). A whole new text takes its
+// place in one step that misses no save ([Copy.Replace], [File.Swap]).
+package tasksfile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"stint/ledger"
+	"stint/ledger/durable"
+)
+
+// A File is tasks.md. Its methods may be called by any goroutine.
+type File struct {
+	fs    durable.FS
+	path  string
+	wrote chan struct{} // something was written that is not synced; holds one word of it
+
+	mu      sync.Mutex // guards what follows; held while the file is written
+	seen    durable.ID // the file after our last look
+	endsInN bool       // it ended with a newline then
+	foreign bool       // another hand has changed it since; reconcile must look
+	dirty   bool       // written and not yet synced
+	unread  bool       // written and not read since: another hand may have saved as many bytes in that moment
+	state   State
+}
+
+// State is what decides, beside the file itself, what a save of it means.
+type State struct {
+	Newest   uint64 // the newest record that the file has had: a save without it is of a stale buffer, or has deleted it
+	SavedAll uint64 // the newest record when another hand saved the file last, if that save had all records; else 0
+	Raced    uint64 // the first record that was appended to a file which another hand was just saving; 0: none
+}
+
+// New returns the tasks.md of dir.
+func New(fsys durable.FS, dir string) *File {
+	return &File{fs: fsys, path: filepath.Join(dir, ledger.TasksName), wrote: make(chan struct{}, 1)}
+}
+
+// Path returns the name of the file.
+func (t *File) Path() string { return t.path }
+
+// Append writes the records first to last behind the file, unless another hand has changed it.
+// Errors are no loss: the records are in the journal, and reconcile brings what is missing.
+func (t *File) Append(data []byte, first, last uint64, note func(ledger.Notice)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.foreign {
+		return
+	}
+	t.unread = true
+	if err := t.write(data, first, last); err != nil {
+		t.foreign = true
+		if bad := (*Error)(nil); !errors.As(err, &bad) { // whoever watches the file reports that
+			note(ledger.Notice{Text: fmt.Sprintf("tasks.md could not be written: %v; it is brought up to date when it can be", err)})
+		}
+	}
+}
+
+// write appends data if the file is as it was seen, and looks again afterwards:
+// an editor may have replaced the file meanwhile, and then the bytes went to the
+// old one.
+func (t *File) write(data []byte, first, last uint64) (err error) {
+	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return explain(t.path, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if durable.IDOf(fi) != t.seen {
+		t.foreign = true
+		return nil
+	}
+	if !t.endsInN {
+		data = append([]byte("\n"), data...)
+	}
+	want := t.seen.Size + int64(len(data))
+	if n, err := f.Write(data); err != nil {
+		// What is left of a record is cut off, unless another hand has changed the file meanwhile.
+		if fi, serr := f.Stat(); serr == nil && n > 0 && fi.Size() == t.seen.Size+int64(n) {
+			err = errors.Join(err, f.Truncate(t.seen.Size))
+		}
+		return err
+	}
+	t.dirty = true
+	select {
+	case t.wrote <- struct{}{}:
+	default: // it is known
+	}
+	now, err := durable.IDAt(t.fs, t.path)
+	switch {
+	case err != nil:
+		return err
+	case !now.SameFile(t.seen):
+		t.foreign = true
+	case now.Size != want:
+		t.foreign, t.state.Raced = true, first
+	default:
+		t.seen, t.endsInN, t.state.Newest = now, true, last
+	}
+	return nil
+}
+
+// CutVoid takes zero bytes off the end of the file: a power cut leaves them where
+// what was appended last had not reached the disk. Nobody has written them, and the
+// journal has what should stand there. It returns the file as it is then.
+func (t *File) CutVoid(snap Snapshot) (Snapshot, error) {
+	if !bytes.HasSuffix(snap.Data, []byte{0}) {
+		return snap, nil
+	}
+	f, err := t.fs.OpenFile(t.path, os.O_WRONLY, 0)
+	if err != nil {
+		return snap, explain(t.path, err)
+	}
+	fi, err := f.Stat()
+	if err == nil && durable.IDOf(fi) == snap.ID {
+		err = f.Truncate(int64(len(bytes.TrimRight(snap.Data, "\x00"))))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return snap, err
+	}
+	return t.Read(context.Background())
+}
+
+// AppendTo writes the records first to last behind the file if it is as the snapshot has it,
+// which has been reconciled; torn says that data goes on in the middle of its last line. done is
+// false if another hand has changed the file since.
+func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint64) (done bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now, err := durable.IDAt(t.fs, t.path); err != nil || now != snap.ID {
+		return false, nil
+	}
+	byHand := t.seen != (durable.ID{}) && t.seen != snap.ID
+	t.seen, t.endsInN, t.foreign, t.unread = snap.ID, snap.endsInN() || torn, false, false
+	t.state.Raced = 0
+	if len(data) == 0 {
+		t.state.Newest = last
+		if byHand {
+			t.state.SavedAll = last
+		}
+		return true, nil
+	}
+	t.state.SavedAll = 0
+	if err := t.write(data, first, last); err != nil {
+		t.foreign = true
+		return true, err
+	}
+	return !t.foreign, nil
+}
+
+// Changed reports whether the file is not as it was last seen.
+func (t *File) Changed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.foreign || t.now() != t.seen
+}
+
+// Is reports whether the file is in the state id; the zero ID says that it is not there.
+func (t *File) Is(id durable.ID) bool { return t.now() == id }
+
+func (t *File) now() durable.ID {
+	id, err := durable.IDAt(t.fs, t.path)
+	if err != nil {
+		return durable.ID{}
+	}
+	return id
+}
+
+// State returns what is known of the file as the snapshot has it, and whether it was seen so.
+func (t *File) State(snap Snapshot) (s State, isSeen bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state, t.seen == snap.ID
+}
+
+// SetNewest notes the newest record that the file has.
+func (t *File) SetNewest(seq uint64) {
+	t.mu.Lock()
+	t.state.Newest = seq
+	t.mu.Unlock()
+}
+
+// SetForeign makes the next look read the file.
+func (t *File) SetForeign() {
+	t.mu.Lock()
+	t.foreign = true
+	t.mu.Unlock()
+}
+
+// DoubtAppended makes the next look read a file that was appended to since it was read.
+func (t *File) DoubtAppended() {
+	t.mu.Lock()
+	t.foreign = t.foreign || t.unread
+	t.mu.Unlock()
+}
+
+// How long the file must have rested before a save counts as complete: some editors truncate
+// a file and write it in pieces. What seems to lack its end must rest for settleOpen.
+const (
+	settle     = 100 * time.Millisecond
+	settleOpen = 3 * time.Second
+)
+
+// Rest waits until the file has rested for a moment, if another hand has changed it. It reports
+// false if ctx ends before.
+func (t *File) Rest(ctx context.Context) bool {
+	for t.Changed() {
+		if ctx.Err() != nil {
+			return false
+		}
+		now, long := t.now(), settle
+		if now == (durable.ID{}) { // an editor that moves the old file away first is writing the new one
+			if long = settleOpen; !t.wasSeen() {
+				return true
+			}
+		}
+		if t.stays(ctx, now, long) {
+			return true
+		}
+	}
+	return true
+}
+
+func (t *File) wasSeen() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.seen != (durable.ID{})
+}
+
+// Stays reports whether the file stays as the snapshot has it for as long as that must rest
+// before it counts: whoever wrote it may be writing the rest. It reports false if ctx ends before.
+func (t *File) Stays(ctx context.Context, snap Snapshot) bool {
+	t.mu.Lock()
+	isOpen := len(snap.Data) == 0 || t.state.Raced > 0 || ledger.EndsOpen(bytes.TrimRight(snap.Data, "\x00"))
+	t.mu.Unlock()
+	return !isOpen || !t.Changed() || t.stays(ctx, snap.ID, settleOpen)
+}
+
+// stays reports whether the file stays in the state id for that long. Of one that was never
+// seen its age counts.
+func (t *File) stays(ctx context.Context, id durable.ID, long time.Duration) bool {
+	if age := time.Since(time.Unix(0, id.Mtime)); age > 0 && !t.wasSeen() {
+		long -= age
+	}
+	for ; long > 0; long -= settle {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(settle):
+		}
+		if t.now() != id {
+			return false
+		}
+	}
+	return true
+}
+
+// A Snapshot is the content of tasks.md at one moment.
+type Snapshot struct {
+	ID   durable.ID
+	Data []byte
+}
+
+func (s Snapshot) endsInN() bool { return len(s.Data) == 0 || s.Data[len(s.Data)-1] == '\n' }
+
+// Read returns the file as it is now, and makes it if it is not there. It never replaces one:
+// an editor that has moved the old file away may write the new one in this moment.
+func (t *File) Read(ctx context.Context) (Snapshot, error) {
+	snap, err := ReadSnapshot(ctx, t.fs, filepath.Dir(t.path))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return snap, err
+	}
+	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	if err == nil {
+		if _, err = f.Write([]byte(ledger.Preamble)); err == nil {
+			err = f.Sync()
+		}
+		err = errors.Join(err, f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return Snapshot{}, err
+	}
+	return t.Read(ctx)
+}
+
+// ReadSnapshot reads the tasks.md of dir. The error is an [*Error] if something else is in its
+// place, and wraps fs.ErrNotExist if nothing is.
+func ReadSnapshot(ctx context.Context, fsys durable.FS, dir string) (s Snapshot, err error) {
+	path := filepath.Join(dir, ledger.TasksName)
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return s, explain(path, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fi, err := f.Stat()
+	if err == nil {
+		err = TooLarge(fi, path)
+	}
+	if err != nil {
+		return s, err
+	}
+	s.ID = durable.IDOf(fi)
+	s.Data, err = durable.ReadPieces(ctx, f, fi.Size()) // less, if it was cut meanwhile; the next look sees another size
+	if hole := durable.HoleError(0); errors.As(err, &hole) {
+		return s, &Error{Path: path, What: hole.Error()}
+	}
+	if ledger.IsJournal(s.Data) {
+		return s, &Error{Path: path, What: "is a journal and not the ledger, as its first line says"}
+	}
+	return s, err
+}
+
+// Sync makes what was appended durable.
+func (t *File) Sync() error {
+	t.mu.Lock()
+	dirty := t.dirty
+	t.dirty = false
+	t.mu.Unlock()
+	if !dirty {
+		return nil
+	}
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is made anew from the journal
+	}
+	if err != nil {
+		return explain(t.path, err)
+	}
+	return errors.Join(f.Datasync(), f.Close())
+}
+
+// Secure makes durable what a person saved, before the journal says that it was
+// taken over: if a power cut took it back afterwards, that would look like an edit.
+func (t *File) Secure() error {
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
+}
+
+// SyncEverySecond keeps what a power cut can take from tasks.md small, until ctx ends. It takes
+// nothing of value: the journal is synced before anything is acknowledged. It sleeps
+// as long as nothing is written.
+func (t *File) SyncEverySecond(ctx context.Context, note func(ledger.Notice)) {
+	var due <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.wrote:
+			if due == nil {
+				due = time.After(time.Second)
+			}
+		case <-due:
+			due = nil
+			bad := (*Error)(nil) // whoever watches the file reports that
+			if err := t.Sync(); err != nil && !errors.As(err, &bad) {
+				note(ledger.Notice{Text: fmt.Sprintf("tasks.md could not be synced: %v", err)})
+			}
+		}
+	}
+}
+
+// maxText is how much text may stand above the records for EndsWith.
+const maxText = 1 << 20
+
+// EndsWith compares the end of tasks.md with the records of a journal, without reading either
+// into memory as a whole. If they are the same, and there is but text above, nothing was changed
+// since the file was written, and it is marked as seen.
+func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
+	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
+	if err != nil {
+		return false, nil // read it as usual, and fail there if need be
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fi, err := f.Stat()
+	if err != nil || TooLarge(fi, t.path) != nil {
+		return false, err
+	}
+	head := fi.Size() - records.Size()
+	if head < 0 || head > maxText {
+		return false, nil
+	}
+	text := make([]byte, head)
+	if _, err := f.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	if doc := ledger.Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > ledger.FormatVersion || ledger.IsJournal(text) {
+		return false, nil
+	}
+	size := min(maxText, records.Size()) // a small ledger needs little
+	x, y := make([]byte, size), make([]byte, size)
+	for rest, off := records.Size(), head; rest > 0; {
+		size = min(size, rest)
+		if _, err := io.ReadFull(records, y[:size]); err != nil {
+			return false, err
+		}
+		if n, err := f.ReadAt(x[:size], off); int64(n) < size || !bytes.Equal(x[:size], y[:size]) {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return false, err
+		}
+		rest, off = rest-size, off+size
+	}
+	t.mu.Lock()
+	t.seen, t.endsInN, t.foreign = durable.IDOf(fi), true, false
+	t.mu.Unlock()
+	return true, nil
+}
+
+// An Error says that tasks.md, or journal.md, is not a file that stint can use.
+type Error struct {
+	Path string
+	What string // what is wrong with it
+	Hint string // how to repair it best; "" if there is nothing better than moving it away
+	Lost bool   // the journal is not there either
+}
+
+// Error returns what is wrong and what to do.
+func (e *Error) Error() string {
+	away := "move it away and start again: the journal has every record"
+	switch {
+	case filepath.Base(e.Path) == ledger.JournalName:
+		away = "move it away and start again: " + ledger.TasksName + " has every record"
+	case e.Lost:
+		away = "move it away and put a good copy there; there is no journal that has its records"
+	}
+	if e.Hint != "" {
+		away = e.Hint + ", or " + away
+	}
+	return fmt.Sprintf("%s %s; %s", e.Path, e.What, away)
+}
+
+// explain says why tasks.md could not be opened, where that is known.
+func explain(path string, err error) error {
+	var bad *durable.BadFileError
+	e := &Error{Path: path}
+	switch {
+	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EMLINK):
+		e.What, e.Hint = "is a symbolic link, and what it points to may be where an agent can write", "put the file itself in its place: mv the file that it points to here"
+	case errors.Is(err, fs.ErrPermission):
+		e.What, e.Hint = "cannot be read and written by you", "chmod 600 it"
+	case errors.Is(err, syscall.EISDIR):
+		e.What = "is a directory"
+	case errors.Is(err, syscall.ENXIO):
+		e.What = "is a FIFO or a socket"
+	case errors.As(err, &bad):
+		e.What, e.Hint = bad.What, "make it yours with chown"
+	default:
+		return err
+	}
+	return e
+}
+
+// Open opens one of the two files of the ledger for the log that writes it. The error is an
+// [*Error] where that is known.
+func Open(fsys durable.FS, path string, flag int) (durable.File, error) {
+	f, err := fsys.OpenFile(path, flag, 0)
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	fi, err := f.Stat()
+	if err == nil {
+		err = TooLarge(fi, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// TooLarge returns an [*Error] if a file has more than a ledger may have.
+func TooLarge(fi fs.FileInfo, path string) error {
+	if fi.Size() <= durable.MaxFile {
+		return nil
+	}
+	return &Error{Path: path, What: fmt.Sprintf("has %d bytes, more than a ledger may have", fi.Size())}
+}
