@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func TestSentences(t *testing.T) {
 		{dial(fs.ErrNotExist), task.CodeUnavailable, "start PostgreSQL there"},
 		{dial(syscall.EACCES), task.CodeForbidden, "look at the permissions of the socket's directory"},
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, task.CodeUnavailable, "no such host; look at the host in the database URL"},
-		{x509.UnknownAuthorityError{}, task.CodeInvalid, "add sslrootcert=FILE"},
+		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, task.CodeInvalid, "add sslrootcert=FILE"},
 		{errors.New("server refused TLS connection"), task.CodeInvalid, "sslmode=disable is for a trusted network"},
 		{context.DeadlineExceeded, task.CodeUnavailable, "it did not answer in time; look at the server and the network"},
 		{io.ErrUnexpectedEOF, task.CodeUnavailable, "unexpected EOF; look at the server and the network"},

@@ -305,31 +305,6 @@ func TestSchemaExplained(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeysAreUnique: in a host's tasks, and in those of none; tasks without
-// a key are as many as there are.
-func TestIdempotencyKeysAreUnique(t *testing.T) {
-	conn := migrated(t)
-	for _, c := range []struct {
-		host, key string
-		taken     bool
-	}{
-		{"'a'", "NULL", false},
-		{"'a'", "NULL", false},
-		{"NULL", "NULL", false},
-		{"NULL", "NULL", false},
-		{"'a'", "'k'", false},
-		{"'b'", "'k'", false},
-		{"NULL", "'k'", false},
-		{"'a'", "'k'", true},
-		{"NULL", "'k'", true},
-	} {
-		_, err := conn.Exec(t.Context(), fmt.Sprintf("INSERT INTO tasks (host, idempotency_key) VALUES (%s, %s)", c.host, c.key))
-		if (err != nil) != c.taken {
-			t.Errorf("host %s, key %s: %v", c.host, c.key, err)
-		}
-	}
-}
-
 // TestConcurrencyIsCounted: how many runs an account has is no number that is kept.
 func TestConcurrencyIsCounted(t *testing.T) {
 	conn := migrated(t)

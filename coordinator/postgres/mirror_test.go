@@ -460,18 +460,6 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// TestAccounts holds an account, also one that no task uses, and frees it.
-func TestAccounts(t *testing.T) {
-	w, _, _, _ := followed(t, task.TaskSpec{Prompt: "one"})
-	for _, hold := range []string{"true", "false"} {
-		byHand(t, w, fmt.Sprintf("\n## Control account:demo\n- hold: %s\n- reason: %s\n", hold, map[string]string{"true": "no money", "false": ""}[hold]))
-		until(t, "hold: "+hold, func() bool {
-			return query[string](t, w, "SELECT (NOT enabled)::text || coalesce(reason, '') FROM accounts WHERE name = 'demo'") ==
-				map[string]string{"true": "trueno money", "false": "false"}[hold]
-		})
-	}
-}
-
 // A broken source cannot read one task.
 type broken struct {
 	Source
