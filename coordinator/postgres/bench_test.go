@@ -24,9 +24,7 @@ func benchLedger(b *testing.B, ran bool) *statedir.Copy {
 	b.Helper()
 	dir := b.TempDir()
 	l, err := journal.Open(journal.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(*ledger.Section) error { return nil }})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	now := state.FormatTime(time.Date(2026, 11, 23, 1, 2, 3, 0, time.UTC))
 	for done := 0; done < benchTasks; done += 1000 {
 		err := l.Update(b.Context(), func(tx *ledger.Tx) error {
@@ -35,17 +33,11 @@ func benchLedger(b *testing.B, ran bool) *statedir.Copy {
 			}
 			return nil
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 	}
-	if err := l.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, l.Close())
 	src, err := statedir.ReadCopy(b.Context(), dir, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return src
 }
 
@@ -98,9 +90,7 @@ func benchMirror(b *testing.B, ran bool) {
 func timed(b *testing.B, do func() error) time.Duration {
 	b.Helper()
 	begun := time.Now()
-	if err := do(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, do())
 	return time.Since(begun)
 }
 
@@ -115,9 +105,7 @@ type benchLimit struct {
 func newLimit(b *testing.B, m *Mirror, src Source) *benchLimit {
 	b.Helper()
 	s, err := m.open(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer s.db.Close()
 	s.use(src, true)
 	l := &benchLimit{}
@@ -129,13 +117,9 @@ func newLimit(b *testing.B, m *Mirror, src Source) *benchLimit {
 		batch := &batch{}
 		for _, id := range ids {
 			im, err := src.TaskRecord(id)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			rows, err := s.rows(&im)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			rows.task[1] = "limit"
 			batch.tasks = append(batch.tasks, rows)
 			l.rows += 1 + len(rows.runs) + len(rows.files)
@@ -143,17 +127,15 @@ func newLimit(b *testing.B, m *Mirror, src Source) *benchLimit {
 		l.batches = append(l.batches, batch)
 	}
 	url, _ := m.o.URL()
-	if l.conn, err = pgx.Connect(b.Context(), url); err != nil {
-		b.Fatal(err)
-	}
+	l.conn, err = pgx.Connect(b.Context(), url)
+	must(b, err)
 	b.Cleanup(func() { _ = l.conn.Close(context.Background()) })
 	for _, sql := range []string{
 		"CREATE SCHEMA bare", "SET search_path TO bare, public",
 		"CREATE TABLE bare.tasks (LIKE public.tasks INCLUDING ALL)", "CREATE TABLE bare.task_runs (LIKE public.task_runs INCLUDING ALL)",
 	} {
-		if _, err := l.conn.Exec(b.Context(), sql); err != nil {
-			b.Fatal(err)
-		}
+		_, err := l.conn.Exec(b.Context(), sql)
+		must(b, err)
 	}
 	return l
 }

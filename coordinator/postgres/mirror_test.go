@@ -93,31 +93,13 @@ func TestMirrorCatchesUp(t *testing.T) {
 // TestRebuild takes from the copy what a mirror cannot follow from.
 func TestRebuild(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(w *world, stop func()) (again bool){
-		"lost while it followed": func(w *world, _ func()) bool {
-			w.exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-			return false
-		},
-		"lost while it was away": func(w *world, stop func()) bool {
-			stop()
-			w.exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-			return true
-		},
-		"an old backup": func(w *world, stop func()) bool {
-			stop()
-			w.exec("UPDATE mirrors SET seq = 2; DELETE FROM tasks")
-			return true
-		},
-		"compacted while it was away": func(w *world, stop func()) bool {
-			stop()
-			w.compact()
-			return true
-		},
-		"other settings": func(w *world, stop func()) bool {
-			stop()
-			w.o.OutputLimit = 5
-			return true
-		},
+	lose := func(w *world) { w.exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public") }
+	for name, damage := range map[string]func(w *world){
+		"lost while it followed":      lose,
+		"lost while it was away":      lose,
+		"an old backup":               func(w *world) { w.exec("UPDATE mirrors SET seq = 2; DELETE FROM tasks") },
+		"compacted while it was away": (*world).compact,
+		"other settings":              func(w *world) { w.o.OutputLimit = 5 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, postgrestest.Shared(t).Database(t))
@@ -127,7 +109,11 @@ func TestRebuild(t *testing.T) {
 			}
 			w.settled(m)
 			before := m.Status().Rows
-			if damage(w, stop) {
+			if name == "lost while it followed" {
+				damage(w)
+			} else {
+				stop()
+				damage(w)
 				w.submit(task.TaskSpec{Prompt: "later"})
 				m, _ = w.mirror()
 				before = 0
@@ -151,6 +137,7 @@ func TestMirrorSeesCompaction(t *testing.T) {
 	}
 	w.settled(m)
 	w.compact()
+	until(t, "the copy has all after a compaction", func() bool { return m.Status().LagRecords == 0 })
 	w.submit(task.TaskSpec{Prompt: "after"})
 	w.settled(m)
 	stop()

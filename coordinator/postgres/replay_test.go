@@ -209,21 +209,3 @@ func TestCompactionDuringRebuild(t *testing.T) {
 		t.Errorf("compared %+v", r)
 	}
 }
-
-// TestCopyIsWholeAfterCompaction compacts a ledger in which nothing else happens: its copy
-// has all of it then, and says so.
-func TestCopyIsWholeAfterCompaction(t *testing.T) {
-	w := newWorld(t, postgrestest.Shared(t).Database(t))
-	m, stop := w.mirror()
-	for range 10 {
-		w.submit(task.TaskSpec{Prompt: "before", Hold: true})
-	}
-	until(t, "the copy has all", func() bool { return m.Status().Seq == w.c.Seq() })
-	w.compact()
-	until(t, "the copy has all after a compaction", func() bool { return m.Status().LagRecords == 0 })
-	stop()
-	if p, err := Once(t.Context(), w.o, w.readAll); err != nil || p.Seq != w.c.Seq() {
-		t.Errorf("the copy goes to %d, not to %d, %v", p.Seq, w.c.Seq(), err)
-	}
-	w.same()
-}

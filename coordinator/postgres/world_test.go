@@ -243,9 +243,8 @@ func query[T any](t *testing.T, w *world, sql string, args ...any) (v T) {
 func (w *world) exec(sql string, args ...any) {
 	w.t.Helper()
 	w.session(func(c *pgx.Conn) {
-		if _, err := c.Exec(w.t.Context(), sql, args...); err != nil {
-			w.t.Fatalf("%s: %v", sql, err)
-		}
+		_, err := c.Exec(w.t.Context(), sql, args...)
+		must(w.t, err)
 	})
 }
 
