@@ -368,29 +368,6 @@ func TestRateLimitEndings(t *testing.T) {
 	}
 }
 
-// TestFallbackHasNoWorkerYet: a task that does not wait for its account waits for a
-// worker to be carried out by its fallback.
-func TestFallbackHasNoWorkerYet(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := limitedWorld(t)
-		w.cfg.Agents["claude"] = w.agent
-		w.cfg.MaxWorkers = 1
-		w.script(map[string][]step{
-			taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}},
-			taskID(2): {{time.Minute, task.Outcome{Result: "ok"}}},
-		})
-		w.openUnwatched()
-		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
-		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Parallel: true, Agent: "claude"})
-		time.Sleep(2 * time.Second)
-		got := w.submit(task.TaskSpec{Prompt: "p", Parallel: true, NoWaitLimit: true, Fallback: []string{"claude"}})
-		if got = w.ended(got.ID); got.Status != state.Done || got.Agent != "claude" {
-			t.Errorf("it is %s with %s: %s", got.Status, got.Agent, got.Error)
-		}
-	})
-}
-
 // TestCanceledAfterTheTimeout: a person who cancels a run that is being ended for
 // its timeout does not see it queued again.
 func TestCanceledAfterTheTimeout(t *testing.T) {

@@ -206,32 +206,6 @@ func TestLoopPassesInRoundTwo(t *testing.T) {
 	})
 }
 
-// TestLoopNeverPasses: after the last round the task has failed, of class verify.
-func TestLoopNeverPasses(t *testing.T) {
-	t.Parallel()
-	inLoop(t, func(w *loopWorld) {
-		w.shell.do = exits(1, 2)
-		id := w.verified(func(s *task.TaskSpec) { s.MaxIterations = 2 })
-		got := w.ended(id)
-		w.expect(got, state.Failed, state.ClassVerify)
-		if got.Error != "the verify command ended with exit code 2, in round 2" || *got.VerifyExitCode != 2 || !strings.HasSuffix(got.VerifyOutput, "bad 2\n") || got.Iteration != 2 || got.Phase != "" || got.Result != "fine" {
-			t.Errorf("%+v", got)
-		}
-		w.shell.do = exits(1, 1, 0) // a retry begins anew
-		w.shell.runs = nil
-		w.retry(id)
-		got = w.ended(id)
-		if w.expect(got, state.Failed, state.ClassVerify); w.shell.count() != 2 || w.shell.runs[0].Iteration != 1 {
-			t.Errorf("the second time: %+v", w.shell.runs)
-		}
-		for n, want := range []string{"do it", prompt.MendIt, "do it", prompt.MendIt} {
-			if got := w.sent(n); got != want {
-				t.Errorf("turn %d was sent %q", n, got)
-			}
-		}
-	})
-}
-
 // TestLoopAttempts: with maxAttempts a failed loop is tried again from its first round,
 // and knows what the command said; an error of the agent's own in round 2 spends the
 // attempt, too.

@@ -227,30 +227,34 @@ func TestGitDoesNoHarm(t *testing.T) {
 func TestChangesOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	const nothing = "the attempt changed no tracked file and added none"
-	for name, c := range map[string]struct{ before, does, finding, note string }{
-		"changed":               {"", "echo >>calc_test.go", "", ""},
-		"moved":                 {"", "mkdir sub && mv calc_test.go sub/calc_test.go", "", ""},
-		"moved into a new file": {"", "mv calc_test.go more_test.go; echo package calc >calc_test.go", "", ""},
-		"renamed away":          {"", "mv calc_test.go calc_test.go.off", "tests-deleted", ""},
-		"gone":                  {"", "rm calc_test.go", "tests-deleted", ""},
-		"gone and committed":    {"", "git rm -q calc_test.go && " + gitCommit + " -m gone", "tests-deleted", ""},
-		"a new file":            {"", "echo package calc >calc.go", "", ""},
-		"a strange new file":    {"", "echo x >\"$(printf 'a\\nb \"é')\"", "", ""},
-		"a new directory":       {"", "mkdir -p 'a b/:(top)*' && echo x >'a b/:(top)*/y.go'", "", ""},
-		"nothing":               {"", "touch -t 202001010000 calc_test.go", "", nothing},
-		"untracked before":      {"echo x >calc.go; echo x >'a \"b\" é.go'; echo x >\"$(printf 'a\\nb')\"; git init -q nested; echo x >nested/y", "echo y >>calc.go", "", nothing},
-		"a new repository":      {"", "git init -q 'nested é'; echo x >'nested é/y'", "", nothing},
-		"ignored":               {"echo '*.log' >.gitignore && git add . && " + gitCommit + " -m i", "echo x >a.log", "", nothing},
-		"changed before":        {"echo >>calc_test.go", "", "", nothing},
-		"no commit yet":         {"rm -rf .git && git init -q", "rm calc_test.go", "", nothing},
-		"in the index alone":    {"rm -rf .git && git init -q && git add .", "rm calc_test.go", "tests-deleted", ""},
+	const subdirs = "mkdir sub other && cp calc_test.go sub && cp calc_test.go other && git add . && " + gitCommit + " -m sub"
+	for name, c := range map[string]struct{ before, does, finding, note, in string }{
+		"changed":               {"", "echo >>calc_test.go", "", "", ""},
+		"moved":                 {"", "mkdir sub && mv calc_test.go sub/calc_test.go", "", "", ""},
+		"moved into a new file": {"", "mv calc_test.go more_test.go; echo package calc >calc_test.go", "", "", ""},
+		"renamed away":          {"", "mv calc_test.go calc_test.go.off", "tests-deleted", "", ""},
+		"gone":                  {"", "rm calc_test.go", "tests-deleted", "", ""},
+		"gone and committed":    {"", "git rm -q calc_test.go && " + gitCommit + " -m gone", "tests-deleted", "", ""},
+		"a new file":            {"", "echo package calc >calc.go", "", "", ""},
+		"a strange new file":    {"", "echo x >\"$(printf 'a\\nb \"é')\"", "", "", ""},
+		"a new directory":       {"", "mkdir -p 'a b/:(top)*' && echo x >'a b/:(top)*/y.go'", "", "", ""},
+		"nothing":               {"", "touch -t 202001010000 calc_test.go", "", nothing, ""},
+		"untracked before":      {"echo x >calc.go; echo x >'a \"b\" é.go'; echo x >\"$(printf 'a\\nb')\"; git init -q nested; echo x >nested/y", "echo y >>calc.go", "", nothing, ""},
+		"a new repository":      {"", "git init -q 'nested é'; echo x >'nested é/y'", "", nothing, ""},
+		"ignored":               {"echo '*.log' >.gitignore && git add . && " + gitCommit + " -m i", "echo x >a.log", "", nothing, ""},
+		"changed before":        {"echo >>calc_test.go", "", "", nothing, ""},
+		"no commit yet":         {"rm -rf .git && git init -q", "rm calc_test.go", "", nothing, ""},
+		"in the index alone":    {"rm -rf .git && git init -q && git add .", "rm calc_test.go", "tests-deleted", "", ""},
+		"gone from a directory": {subdirs, "rm sub/calc_test.go", "tests-deleted", "", ""},
+		"gone from the part":    {subdirs, "rm sub/calc_test.go", "tests-deleted", "", "sub"},
+		"gone from another":     {subdirs, "rm sub/calc_test.go", "", nothing, "other"}, // for which the task does not answer
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitWorld(t)
 			w.run(c.before)
 			w.does(c.does + "\ngit status --porcelain >../before")
 			w.open()
-			got := w.verified(nil)
+			got := w.verified(func(s *task.TaskSpec) { s.Workspace = filepath.Join(w.work, c.in) })
 			w.close()
 			if kinds(got) != c.finding || got.Note != c.note {
 				t.Errorf("the findings are %v, the note is %q", got.Findings, got.Note)
@@ -260,22 +264,6 @@ func TestChangesOfAnAttempt(t *testing.T) {
 				t.Errorf("copies of the index are left: %v, %v", left, err)
 			}
 		})
-	}
-}
-
-// TestChangesOfTheWorkspace: a task in a part of a checkout answers for that part alone.
-func TestChangesOfTheWorkspace(t *testing.T) {
-	t.Parallel()
-	for workspace, want := range map[string]string{"": "tests-deleted", "sub": "tests-deleted", "other": ""} {
-		w := newGitWorld(t)
-		w.run("mkdir sub other && cp calc_test.go sub && cp calc_test.go other && git add . && " + gitCommit + " -m sub")
-		w.does("rm sub/calc_test.go")
-		w.open()
-		got := w.verified(func(s *task.TaskSpec) { s.Workspace = filepath.Join(w.work, workspace) })
-		w.close()
-		if kinds(got) != want {
-			t.Errorf("in %q the findings are %v", workspace, got.Findings)
-		}
 	}
 }
 

@@ -28,6 +28,7 @@ func TestReadUsage(t *testing.T) {
 			{Result: "ok", Usage: state.Usage{InputTokens: 50, CachedInputTokens: 20, OutputTokens: 5, CostUSD: 0.2}},
 		},
 		taskID(1): {{Result: "ok", Usage: state.Usage{InputTokens: 1000, OutputTokens: 1}}},
+		taskID(3): {{Result: "ok"}},
 		taskID(2): {{Class: state.ClassExit, ExitCode: 1}, {Result: "ok", Usage: state.Usage{OutputTokens: 7}}},
 	}
 	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
@@ -45,7 +46,8 @@ func TestReadUsage(t *testing.T) {
 	}
 	run(0, task.TaskSpec{SessionKey: "web", Model: "m1"})
 	run(1, task.TaskSpec{SessionKey: "web", Agent: "claude"})
-	run(2, task.TaskSpec{SessionKey: "api"})
+	run(2, task.TaskSpec{Parallel: true})
+	run(3, task.TaskSpec{Parallel: true})
 	expect := func(q task.UsageQuery, want ...string) {
 		t.Helper()
 		rows, err := query.ReadUsage(ctx, w.dir, q)
@@ -57,25 +59,25 @@ func TestReadUsage(t *testing.T) {
 			t.Errorf("by %s: got %q, %v, want %q", q.By, got, err, want)
 		}
 	}
-	expect(task.UsageQuery{}, " 4/3 1150+16 $0.3")
-	expect(task.UsageQuery{By: "task"}, taskID(1)+" 1/1 1000+1 $0", taskID(0)+" 2/1 150+15 $0.3", taskID(2)+" 1/1 0+0 $0")
-	expect(task.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", "api 1/1 0+0 $0")
-	expect(task.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
-	expect(task.UsageQuery{By: "account"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
-	expect(task.UsageQuery{By: "model"}, " 2/2 1000+1 $0", "m1 2/1 150+15 $0.3")
+	expect(task.UsageQuery{}, " 5/4 1150+16 $0.3")
+	expect(task.UsageQuery{By: "task"}, taskID(1)+" 1/1 1000+1 $0", taskID(0)+" 2/1 150+15 $0.3", taskID(2)+" 1/1 0+0 $0", taskID(3)+" 1/1 0+0 $0")
+	expect(task.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", " 2/2 0+0 $0") // tasks with lanes of their own are one row
+	expect(task.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 4/3 150+15 $0.3")
+	expect(task.UsageQuery{By: "account"}, "claude 1/1 1000+1 $0", "demo 4/3 150+15 $0.3")
+	expect(task.UsageQuery{By: "model"}, " 3/3 1000+1 $0", "m1 2/1 150+15 $0.3")
 	first, second := w.agent.turns[0].RunID, w.agent.turns[1].RunID
-	if runs, err := query.ReadUsage(ctx, w.dir, task.UsageQuery{By: "run"}); err != nil || len(runs) != 4 ||
+	if runs, err := query.ReadUsage(ctx, w.dir, task.UsageQuery{By: "run"}); err != nil || len(runs) != 5 ||
 		runs[1].Key != first || runs[1].OutputTokens != 10 || runs[2].Key != second || runs[2].OutputTokens != 5 || runs[2].CachedInputTokens != 20 {
 		t.Errorf("by run: %+v, %v", runs, err)
 	}
 	w.compact(0)
-	expect(task.UsageQuery{}, " 4/3 1150+16 $0.3")
-	expect(task.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 3/2 150+15 $0.3")
+	expect(task.UsageQuery{}, " 5/4 1150+16 $0.3")
+	expect(task.UsageQuery{By: "agent"}, "claude 1/1 1000+1 $0", "demo 4/3 150+15 $0.3")
 	w.retry(taskID(2))
 	w.wait(taskID(2))
-	expect(task.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", "api 2/1 0+7 $0")
+	expect(task.UsageQuery{By: "session"}, "web 3/2 1150+16 $0.3", " 3/2 0+7 $0")
 	w.close()
-	expect(task.UsageQuery{}, " 5/3 1150+23 $0.3")
+	expect(task.UsageQuery{}, " 6/4 1150+23 $0.3")
 }
 
 // TestReadUsageOfDays: a day is that of the zone that is asked for, and of the end
@@ -114,22 +116,6 @@ func TestReadUsageOfDays(t *testing.T) {
 		if strings.Join(got, " ") != tc.want || err != nil {
 			t.Errorf("%+v: got %q, %v, want %q", tc.q, got, err, tc.want)
 		}
-	}
-}
-
-// TestReadUsageWithoutSession: tasks with lanes of their own are one row.
-func TestReadUsageWithoutSession(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.open()
-	for _, spec := range []task.TaskSpec{{Parallel: true}, {Parallel: true}, {SessionKey: "web"}} {
-		spec.Prompt = "p"
-		w.wait(w.submit(spec).ID)
-	}
-	w.close()
-	rows, err := query.ReadUsage(t.Context(), w.dir, task.UsageQuery{By: "session"})
-	if err != nil || len(rows) != 2 || rows[0].Key != "" || rows[0].Tasks != 2 || rows[1].Key != "web" {
-		t.Errorf("%+v, %v", rows, err)
 	}
 }
 
