@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"stint/coordinator"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
@@ -169,34 +167,6 @@ func writeRested(tb testing.TB, path, text string) {
 
 func handConfig(dir string) task.Config {
 	return task.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": &fakeAgent{do: answer("fine")}}, DefaultAgent: func() string { return "demo" }}
-}
-
-// TestLongPromptByHand: a prompt that is over the limit is a finding, with its line, and
-// nothing else suffers. What stint wrote before there was that limit is read.
-func TestLongPromptByHand(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("x", 10<<20)
-	dir := handDir(t, "## Task a\n- status: queued\n- prompt: "+long+"\n\n## Task b\n- status: queued\n- prompt: short\n\n"+
-		"## Task old\n- seq: 1\n- status: queued\n- prompt: "+long+"\n<!-- end 1 -->\n")
-	fatal(t, os.Remove(filepath.Join(dir, "journal.md")))
-	c, err := coordinator.Open(handConfig(dir))
-	fatal(t, err)
-	defer func() { fatal(t, c.Close()) }()
-	want := []string{"tasks.md:3: the prompt has more than the 1048576 bytes that are taken; put the text into a file of the workspace and name it in the prompt"}
-	var got []string
-	for _, f := range c.Findings() {
-		if f.Line > 0 { // no workspace is configured
-			got = append(got, f.String())
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	for id, known := range map[string]bool{"a": false, "b": true, "old": true} {
-		if _, err := c.Task(t.Context(), id); (err == nil) != known {
-			t.Errorf("task %s: %v", id, err)
-		}
-	}
 }
 
 // TestHandWrittenCostsGrowLinearly: four times as many parts take about four times the

@@ -15,22 +15,6 @@ import (
 	"stint/state"
 )
 
-// TestAnIdThatAnAgentDidNotKnow is not that agent's: it may be tried with another.
-func TestAnIdThatAnAgentDidNotKnow(t *testing.T) {
-	t.Parallel()
-	for _, key := range []string{"web", ""} { // a session that stays known, and one that does not
-		w := newWorld(t)
-		w.cfg.ResumeMissing, w.cfg.Agents["codex"] = "error", w.agent
-		w.outcomes(task.Outcome{Class: state.ClassSessionLost, ExitCode: 1, Error: "no rollout found"}, task.Outcome{Result: "fine"})
-		w.open()
-		named := task.TaskSpec{Prompt: "p", SessionKey: key, Parallel: key == "", AgentSession: "n1"}
-		w.expect(w.wait(w.submit(named).ID), state.Failed, state.ClassSessionLost)
-		named.Agent = "codex"
-		w.done(named)
-		w.close()
-	}
-}
-
 // TestSpecIsRecorded: every field comes back, also from tasks.md alone.
 func TestSpecIsRecorded(t *testing.T) {
 	t.Parallel()
