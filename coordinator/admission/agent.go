@@ -44,7 +44,7 @@ func (in *intake) checkAgent(s *submission) error {
 		in.agent = cmp.Or(in.agent, in.a.Config.DefaultAgent())
 		s.Agent = in.agent
 	}
-	if in.isMany() && !s.Parallel { // else it is in no lane that others of them go on with
+	if !s.Parallel { // else it is in no lane that others of them go on with
 		in.agents[lane] = s.Agent
 	}
 	if err := in.a.checkAgentName(s.Agent); err != nil {

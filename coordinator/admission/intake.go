@@ -215,9 +215,6 @@ func (in *intake) add(s submission) error {
 	return nil
 }
 
-// isMany reports whether there are specs that come after others of the same intake.
-func (in *intake) isMany() bool { return len(in.specs) > 1 }
-
 // at says which spec an error is about.
 func (in *intake) at(i int, err error) error {
 	if !in.isList {
@@ -326,9 +323,8 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	if err := in.checkNotPast(&s.TaskSpec); err != nil {
 		return err
 	}
-	in.fresh = append(in.fresh, state.Task{})
+	in.fresh = append(in.fresh, state.Task{ID: s.ID, Status: state.Queued, Hold: s.Hold, After: s.after, TriggeredBy: s.parent, Agent: s.Agent, AgentSession: s.AgentSession})
 	t := &in.fresh[len(in.fresh)-1]
-	*t = state.Task{ID: s.ID, Status: state.Queued, Hold: s.Hold, After: s.after, TriggeredBy: s.parent, Agent: s.Agent, AgentSession: s.AgentSession}
 	if t.SessionKey, t.SessionID, err = in.sessionFor(st, s, tx); err != nil {
 		return err
 	}

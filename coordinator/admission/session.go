@@ -47,9 +47,7 @@ func (in *intake) sessionFor(st *fold.State, s *submission, tx *ledger.Tx) (lane
 		}
 	}
 	id = cmp.Or(id, s.session)
-	if in.isMany() {
-		in.begun[at] = id
-	}
+	in.begun[at] = id
 	return at.lane, id, nil
 }
 
