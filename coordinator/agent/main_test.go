@@ -32,7 +32,7 @@ func newBench(t testing.TB) *bench {
 // run carries out a turn with a script that speaks the events of a testDecoder.
 func (b *bench) run(ctx context.Context, turn task.Turn, script string, report func(task.Event)) task.Outcome {
 	s := gate.Spec{Turn: turn, Argv: []string{"/bin/bash", "-c", script}, Env: b.AgentEnv(turn)}
-	return b.RunEvents(ctx, Spec{Spec: s}, newTestDecoder(turn, report), report)
+	return b.RunEvents(ctx, s, newTestDecoder(turn, report), report)
 }
 
 // quiet takes events that nobody wants.
@@ -50,7 +50,9 @@ type testDecoder struct {
 }
 
 func newTestDecoder(turn task.Turn, report func(task.Event)) Decoder {
-	return &testDecoder{TurnState: NewTurnState(turn, report)}
+	d := &testDecoder{TurnState: NewTurnState(turn, report)}
+	d.Version = "of the test"
+	return d
 }
 
 func (d *testDecoder) Line(b []byte) {

@@ -41,7 +41,7 @@ func Refused(class state.Class, msg string) *task.Outcome {
 }
 
 // PlanOf tells of a spec, or of the outcome that a turn without one has.
-func PlanOf(s Spec, out *task.Outcome) task.Plan {
+func PlanOf(s gate.Spec, out *task.Outcome) task.Plan {
 	if out != nil {
 		return task.Plan{Class: out.Class, Error: out.Error}
 	}

@@ -23,20 +23,14 @@ var (
 	errLimited     = errors.New("the agent waits for a rate limit")
 )
 
-// A Spec is one run of a CLI.
-type Spec struct {
-	gate.Spec
-	CLI bool // the program is one of a version that may be unknown
-}
-
 // RunEvents runs a program whose events d reads, and says what came of it.
-func (r *Runner) RunEvents(ctx context.Context, s Spec, d Decoder, report func(task.Event)) task.Outcome {
+func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report func(task.Event)) task.Outcome {
 	st := newStream(d, report)
 	st.patience = r.Patience
-	e := r.Supervise(ctx, s.Spec, st)
+	e := r.Supervise(ctx, s, st)
 	st.end()
 	h, v := d.State(), classify(e, d, r.Time())
-	if s.CLI && v.Class == state.ClassExit && h.End == NoTerminal && e.Started && e.Cause == nil {
+	if v.Class == state.ClassExit && h.End == NoTerminal && e.Started && e.Cause == nil {
 		v.Msg += r.unfinished(ctx, s.Argv[0], h)
 	}
 	out := task.Outcome{
@@ -51,7 +45,8 @@ func (r *Runner) RunEvents(ctx context.Context, s Spec, d Decoder, report func(t
 	return out
 }
 
-// unfinished tells of a CLI whose turn has ended in a way that is not known.
+// unfinished tells of a program whose turn has ended in a way that is not known: its version may
+// be one that is not known either.
 func (r *Runner) unfinished(ctx context.Context, path string, h *TurnState) string {
 	about := h.Version
 	if about == "" {

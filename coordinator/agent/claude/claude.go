@@ -52,15 +52,15 @@ func (c *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(c.spec(turn
 
 // spec returns what a turn starts, or the outcome of one that cannot start. Rules of tools
 // need no check: they go in a JSON object.
-func (c *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
+func (c *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	bin, out := agent.Begin("claude", turn, c.find, "model", cmp.Or(turn.Model, c.Model), "permission mode", c.PermissionMode)
 	if out != nil {
-		return agent.Spec{}, out
+		return gate.Spec{}, out
 	}
-	return agent.Spec{CLI: true, Spec: gate.Spec{
+	return gate.Spec{
 		Turn: turn, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn, c.env(bin)...),
 		Stdin: filepath.Join(turn.RunDir, inputFile),
-	}}, nil
+	}, nil
 }
 
 // ResumeCommand is what a person types to go on with a session of claude.

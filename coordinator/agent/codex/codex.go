@@ -44,12 +44,12 @@ func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 func (c *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(c.spec(turn)) }
 
 // spec returns what a turn starts, or the outcome of one that cannot start.
-func (c *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
+func (c *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	bin, out := agent.Begin("codex", turn, c.find, "model", c.model(turn), "profile", c.Profile, "sandbox", c.Sandbox)
 	if out != nil {
-		return agent.Spec{}, out
+		return gate.Spec{}, out
 	}
-	return agent.Spec{Spec: gate.Spec{Turn: turn, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn)}, CLI: true}, nil
+	return gate.Spec{Turn: turn, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn)}, nil
 }
 
 // ResumeCommand is what a person types to go on with a session of codex.

@@ -28,21 +28,23 @@ func (d *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 	if out != nil {
 		return *out
 	}
-	return d.RunEvents(ctx, s, codex.NewDecoder(turn, report), report)
+	dec := codex.NewDecoder(turn, report)
+	dec.State().Version = "the demo agent"
+	return d.RunEvents(ctx, s, dec, report)
 }
 
 // Plan returns what Run would start; see task.Planner.
 func (d *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(d.spec(turn)) }
 
 // spec returns what a turn starts, or the outcome of one that cannot start.
-func (d *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
+func (d *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	var argv []string
 	_, out := agent.Begin("the demo agent", turn, func() (_ string, err error) {
 		argv, err = gate.SelfCommand()
 		return "", err
 	})
 	if out != nil {
-		return agent.Spec{}, out
+		return gate.Spec{}, out
 	}
 	argv = append(argv, Command, "exec", "--json", "-C", turn.Workspace)
 	if turn.Schema != "" {
@@ -51,7 +53,7 @@ func (d *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
 	if turn.Session != "" {
 		argv = append(argv, "resume", turn.Session)
 	}
-	return agent.Spec{Spec: gate.Spec{Turn: turn, Argv: append(argv, "-"), Env: d.AgentEnv(turn, envHome+"="+d.Home)}}, nil
+	return gate.Spec{Turn: turn, Argv: append(argv, "-"), Env: d.AgentEnv(turn, envHome+"="+d.Home)}, nil
 }
 
 // ResumeCommand returns "": nobody talks to the demo agent by hand.

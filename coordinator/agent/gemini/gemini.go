@@ -45,17 +45,17 @@ func (g *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 func (g *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(g.spec(turn)) }
 
 // spec returns what a turn starts, or the outcome of one that cannot start.
-func (g *Agent) spec(turn task.Turn) (agent.Spec, *task.Outcome) {
+func (g *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	bin, out := agent.Begin("gemini", turn, g.find, "model", cmp.Or(turn.Model, g.Model), "approval mode", g.ApprovalMode)
 	if out != nil {
-		return agent.Spec{}, out
+		return gate.Spec{}, out
 	}
 	unset, err := g.unset(turn.Workspace)
 	if err != nil {
-		return agent.Spec{}, agent.Refused(state.ClassExit, err.Error())
+		return gate.Spec{}, agent.Refused(state.ClassExit, err.Error())
 	}
 	env := g.AgentEnv(turn, append(unset, g.env(turn.RunDir)...)...)
-	return agent.Spec{Spec: gate.Spec{Turn: turn, Argv: append([]string{bin}, g.args(turn)...), Env: env}, CLI: true}, nil
+	return gate.Spec{Turn: turn, Argv: append([]string{bin}, g.args(turn)...), Env: env}, nil
 }
 
 // EscapePrompt returns a prompt as gemini leaves it alone: each @ has a backslash before
