@@ -105,7 +105,10 @@ func (v *Supervisor) begin(s Spec, stderr *os.File) (_ *gateProc, err error) {
 		err = h.send(command{Start: s.start()})
 	}
 	if err != nil {
-		h.close() // the gate reads the end of its pipe and goes
+		h.release() // the gate reads the end of its pipe and goes
+		for range h.reports {
+		}
+		h.wait()
 		return nil, err
 	}
 	return h, nil
@@ -203,14 +206,6 @@ func (h *gateProc) send(c command) error {
 	}
 	_, err = h.control.Write(append(data, '\n'))
 	return err
-}
-
-// close closes the pipe and the lock, on which the gate ends, and waits for it.
-func (h *gateProc) close() {
-	h.release()
-	for range h.reports { // what it still says is of no interest
-	}
-	h.wait()
 }
 
 // release closes our ends: the gate reads the end of its pipe, and the lock is

@@ -18,7 +18,6 @@ import (
 
 const (
 	stderrTail = 16 << 10 // bytes of stderr that are looked at after the end
-	firstRead  = 4 << 10
 	readSize   = 64 << 10
 	readBurst  = 16 << 20 // bytes read in one go, so that limits are looked at between
 	hardExtra  = 10 * time.Second
@@ -221,7 +220,7 @@ func (w *watch) onReport(rep report) {
 // look reads what is new and notes when something was.
 func (w *watch) look() {
 	for range readBurst / readSize {
-		p := w.tail.read()
+		p := w.tail.stdout.read(w.tail.buf)
 		if len(p) == 0 {
 			break
 		}
@@ -320,21 +319,12 @@ func openTail(dir string) (*tail, error) {
 	if err != nil {
 		return nil, errors.Join(err, stdout.Close())
 	}
-	return &tail{stdout, stderr, make([]byte, firstRead)}, nil
+	return &tail{stdout, stderr, make([]byte, readSize)}, nil
 }
 
 func (t *tail) close() {
 	_ = t.stdout.Close() // what was written to it is no loss
 	_ = t.stderr.Close()
-}
-
-// read returns the next bytes of stdout, none when there are no more.
-func (t *tail) read() []byte {
-	p := t.stdout.read(t.buf)
-	if len(p) == firstRead && len(t.buf) == firstRead { // most agents never say so much at once
-		t.buf = make([]byte, readSize)
-	}
-	return p
 }
 
 // readErr returns what is new on stderr, of much only the end.
@@ -362,7 +352,7 @@ func (t *tail) total() int64 { return t.stdout.written() + t.stderr.written() }
 // gateShort returns what Go's runtime lacked in a gate that it has ended, which has written
 // nothing else; 0 if it does not say so.
 func (t *tail) gateShort() syscall.Errno {
-	p := make([]byte, firstRead)
+	p := make([]byte, 4<<10)
 	n, _ := t.stderr.ReadAt(p, t.stderr.begin) // what could be read
 	switch text := string(p[:n]); {
 	case strings.Contains(text, "pthread_create failed"), strings.Contains(text, "failed to create new OS thread"):
@@ -405,7 +395,7 @@ func (o *output) size() int64 {
 // written returns how many bytes the run has written.
 func (o *output) written() int64 { return o.size() + o.gone - o.begin }
 
-// read reads what comes next into p.
+// read reads what comes next into p, and returns it.
 func (o *output) read(p []byte) []byte {
 	if o.size() < o.off { // the run itself has cut it off, as "echo x > /dev/stderr" does
 		o.gone, o.off = o.gone+o.off, 0

@@ -117,59 +117,52 @@ func TestGeminiDoesNotFork(t *testing.T) {
 
 func TestGeminiProbe(t *testing.T) {
 	b := agenttest.NewBench(t)
-	home := filepath.Join(b.Dir, "home")
-	must(t, os.MkdirAll(filepath.Join(home, ".gemini"), 0o700))
-	g := &Agent{Runner: b.Runner, Bin: b.Program("gemini", "echo 0.61.0")}
-	base := slices.Concat(g.Env, []string{"GEMINI_CLI_HOME=" + home, envDefaults + "=" + filepath.Join(b.Dir, "none")})
-	write := func(name, text string) {
-		must(t, os.WriteFile(filepath.Join(home, ".gemini", name), []byte(text), 0o600))
-	}
-	probe := func(extra ...string) agent.Probe {
-		g.Env = slices.Concat(base, extra)
-		return g.Probe(t.Context())
-	}
-	if p := probe(); !p.Found || p.LoggedIn || p.Version != "0.61.0" || p.Fix != "export GEMINI_API_KEY=..." {
-		t.Errorf("nothing there: %+v", p)
-	}
-	if p := probe("GEMINI_API_KEY=secret"); !p.LoggedIn || p.Fix != "" || strings.Contains(p.Detail, "secret") {
-		t.Errorf("key: %+v", p)
-	}
-	if p := probe("GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1"); p.LoggedIn || !strings.Contains(p.Fix, "selectedType") {
-		t.Errorf("base URL without a method: %+v", p)
-	}
-	if p := probe("GOOGLE_GENAI_USE_VERTEXAI=true", "GOOGLE_CLOUD_PROJECT=p"); p.LoggedIn || !strings.Contains(p.Detail, "GOOGLE_CLOUD_LOCATION") {
-		t.Errorf("half of Vertex AI: %+v", p)
-	}
-	if found := g.Examine(t.Context()); len(found) != 2 || found[0].Fatal || !strings.Contains(found[0].Fix, "sessionRetention") || !strings.Contains(found[1].Text, "for minutes") {
-		t.Errorf("defaults: %+v", found)
-	}
-	write("settings.json", "{ // mine\n\"security\": {\"auth\": {\"selectedType\": \"oauth-personal\"}}, /* \" */ \"general\": {\"maxAttempts\": 2, \"sessionRetention\": {\"enabled\": false}}}")
-	if p := probe("GEMINI_API_KEY=x"); p.LoggedIn {
-		t.Errorf("no login with Google: %+v", p)
-	}
-	write("oauth_creds.json", "{}")
-	if p := probe(); !p.LoggedIn {
-		t.Errorf("login with Google: %+v", p)
-	}
-	if found := g.Examine(t.Context()); len(found) != 0 {
-		t.Errorf("nothing is wrong: %+v", found)
-	}
-	write(".env", "OTHER=1\nexport GEMINI_API_KEY=y\n")
-	write("settings.json", `{"security":{"auth":{"selectedType":"gemini-api-key"}}}`)
-	if p := probe(); !p.LoggedIn {
-		t.Errorf("key in .env: %+v", p)
-	}
-	write("settings.json", `{"security":`)
-	if p, found := probe(), g.Examine(t.Context()); p.LoggedIn || !strings.Contains(p.Detail, "settings") || len(found) != 1 || !found[0].Fatal {
-		t.Errorf("broken settings: %+v, %+v", p, found)
-	}
-	g.Bin = b.Program("gemini", "echo 0.9.3")
-	if found := g.Examine(t.Context()); len(found) != 2 || !strings.Contains(found[0].Text, "older than 0.50.0") {
-		t.Errorf("old version: %+v", found)
-	}
-	g.Bin = "no-such-gemini"
-	if p, found := probe(), g.Examine(t.Context()); p.Found || p.Fix == "" || len(found) != 1 || !found[0].Fatal {
-		t.Errorf("missing: %+v, %+v", p, found)
+	home := filepath.Join(b.Dir, "home", ".gemini")
+	must(t, os.MkdirAll(home, 0o700))
+	g := &Agent{Runner: b.Runner}
+	base := slices.Concat(g.Env, []string{"GEMINI_CLI_HOME=" + filepath.Dir(home), envDefaults + "=" + filepath.Join(b.Dir, "none")})
+	const google = "{ // mine\n\"security\": {\"auth\": {\"selectedType\": \"oauth-personal\"}}, /* \" */ \"general\": {\"maxAttempts\": 2, \"sessionRetention\": {\"enabled\": false}}}"
+	const retention, slow = "sessionRetention", "for minutes"
+	for _, c := range []struct {
+		name, env   string            // added
+		files       map[string]string // written before
+		in          bool
+		detail, fix string // parts
+		problems    []string
+	}{
+		{"nothing there", "", nil, false, "", "export GEMINI_API_KEY=...", []string{retention, slow}},
+		{"key", "GEMINI_API_KEY=secret", nil, true, "GEMINI_API_KEY set", "", []string{retention, slow}},
+		{"base URL without a method", "GEMINI_API_KEY=x GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1", nil, false, "", "selectedType", []string{retention, slow}},
+		{"half of Vertex AI", "GOOGLE_GENAI_USE_VERTEXAI=true GOOGLE_CLOUD_PROJECT=p", nil, false, "GOOGLE_CLOUD_LOCATION", "export", []string{retention, slow}},
+		{"no login with Google", "GEMINI_API_KEY=x", map[string]string{"settings.json": google}, false, "not logged in", "gemini", nil},
+		{"login with Google", "", map[string]string{"oauth_creds.json": "{}"}, true, "Google", "", nil},
+		{"key in .env", "", map[string]string{".env": "OTHER=1\nexport GEMINI_API_KEY=y\n", "settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}}}`}, true, "", "", []string{retention, slow}},
+		{"broken settings", "", map[string]string{"settings.json": `{"security":`}, false, "settings", "correct ", []string{"fatal"}},
+		{"old version", "", map[string]string{"../../gemini": "#!/bin/sh\necho 0.9.3\n"}, false, "", "correct ", []string{"older than 0.50.0", "fatal"}},
+		{"missing", "", map[string]string{"../../gemini": ""}, false, "", "npm install", []string{"fatal"}},
+	} {
+		if g.Bin == "" {
+			g.Bin = b.Program("gemini", "echo 0.61.0")
+		}
+		for name, text := range c.files {
+			must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
+		}
+		if c.name == "missing" {
+			g.Bin = "no-such-gemini"
+		}
+		g.Env = slices.Concat(base, strings.Fields(c.env))
+		if p := g.Probe(t.Context()); p.Found != (c.name != "missing") || p.LoggedIn != c.in || !strings.Contains(p.Detail, c.detail) || !strings.Contains(p.Fix, c.fix) || (p.Fix == "") != c.in || strings.Contains(p.Detail, "secret") {
+			t.Errorf("%s: %+v", c.name, p)
+		}
+		found := g.Examine(t.Context())
+		for i, want := range c.problems {
+			if len(found) != len(c.problems) || found[i].Fatal != (want == "fatal") || want != "fatal" && !strings.Contains(found[i].Text+found[i].Fix, want) {
+				t.Errorf("%s: %+v", c.name, found)
+			}
+		}
+		if len(c.problems) == 0 && len(found) > 0 {
+			t.Errorf("%s: %+v", c.name, found)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 
@@ -34,7 +33,7 @@ func (g *Agent) env(runDir string) []string {
 
 // dotenvName is what may be the name of one of gemini's variables in a .env file, or of one
 // that leads its requests through another server; gemini takes fewer for one.
-var dotenvName = regexp.MustCompile(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+|(?i:https?_proxy)|NODE_TLS_REJECT_UNAUTHORIZED)[\s\p{Z}\x{FEFF}]*[=:]`)
+var dotenvName = agent.LazyRegexp(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+|(?i:https?_proxy)|NODE_TLS_REJECT_UNAUTHORIZED)[\s\p{Z}\x{FEFF}]*[=:]`)
 
 // untrusted are the variables that gemini takes from a .env file even where it trusts nothing.
 var untrusted = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
@@ -56,7 +55,7 @@ func (g *Agent) unset(dir string) (env []string, err error) {
 				return nil, fmt.Errorf("gemini would read %s, which is no file of at most 1 MiB", file)
 			}
 			text, _ := os.ReadFile(file) // what we may not read, gemini may not either
-			for _, m := range dotenvName.FindAllSubmatch(text, -1) {
+			for _, m := range dotenvName().FindAllSubmatch(text, -1) {
 				name := string(m[1])
 				if !slices.Contains(untrusted, name) && !agent.HasEnv(g.Env, name) {
 					env = append(env, name+"=")
