@@ -668,25 +668,16 @@ func TestLoopFiles(t *testing.T) {
 	t.Parallel()
 	inLoop(t, func(w *loopWorld) {
 		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-			f, err := os.OpenFile(filepath.Join(turn.Workspace, "out.txt"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-			if err == nil {
-				_, err = f.WriteString("+")
-				err = errors.Join(err, f.Close())
-			}
-			if err != nil {
-				t.Error(err)
-			}
+			write(t, filepath.Join(turn.Workspace, "out.txt"), strings.Repeat("+", len(w.agent.turns)))
 			return task.Outcome{Result: "ok", Session: "n1"}
 		}
 		begun := make(chan string, 1)
 		stopped := untilStopped(begun)
 		w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-			switch text, err := os.ReadFile(filepath.Join(v.Workspace, "out.txt")); {
-			case err != nil:
-				t.Error(err)
+			switch {
 			case w.shell.count() == 1:
 				return stopped(ctx, v) // a shutdown in between
-			case string(text) == "++":
+			case read(t, v.Workspace, "out.txt") == "++":
 				return task.VerifyResult{}
 			}
 			return task.VerifyResult{ExitCode: 1, Error: "one + only"}

@@ -280,9 +280,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 func (h *history) start() {
 	h.t.Helper()
 	c, err := coordinator.Open(h.cfg)
-	if err != nil {
-		h.fatal(err)
-	}
+	h.must(err)
 	h.c = c
 }
 
@@ -291,13 +289,14 @@ func (h *history) fatal(what any) {
 	h.t.Fatalf("%v\nafter %s\ntasks.md:\n%s", what, strings.Join(h.steps, "; "), h.file("tasks.md"))
 }
 
-func (h *history) file(name string) string {
-	data, err := os.ReadFile(filepath.Join(h.dir, name))
+func (h *history) must(err error) {
+	h.t.Helper()
 	if err != nil {
-		h.t.Fatal(err)
+		h.fatal(err)
 	}
-	return string(data)
 }
+
+func (h *history) file(name string) string { return read(h.t, h.dir, name) }
 
 func (h *history) journal() []sectionText { return sectionsOf(h.file("journal.md")) }
 
@@ -307,9 +306,7 @@ func (h *history) run() {
 		h.compare()
 	}
 	var live, refold bytes.Buffer
-	if err := errors.Join(h.c.Dump(&live), statedir.Refold(h.dir, &refold), h.c.Close()); err != nil {
-		h.fatal(err)
-	}
+	h.must(errors.Join(h.c.Dump(&live), statedir.Refold(h.dir, &refold), h.c.Close()))
 	if live.String() != refold.String() {
 		h.fatal(fmt.Sprintf("the live state is\n%s\nand the fold of the journal\n%s", live.String(), refold.String()))
 	}
@@ -333,9 +330,7 @@ func (h *history) step() {
 		h.compact()
 	default:
 		h.said("restart")
-		if err := h.c.Close(); err != nil {
-			h.fatal(err)
-		}
+		h.must(h.c.Close())
 		h.start()
 	}
 }
@@ -361,9 +356,8 @@ func (h *history) client() {
 		id = fmt.Sprintf("00000000-0000-7000-8000-%012d", len(h.steps))
 		h.said("submit %s", id)
 		spec := task.TaskSpec{ID: id, Prompt: "do\n\n## Task " + id + "\n- seq: 1", Priority: 5}
-		if _, err := h.try(spec); err != nil {
-			h.fatal(err)
-		}
+		_, err := h.try(spec)
+		h.must(err)
 		h.ref.tasks[id] = &wanted{status: state.Queued, priority: "5"}
 		return
 	}
@@ -378,9 +372,7 @@ func (h *history) client() {
 		_, err = h.c.Cancel(ctx, id, "client")
 		task.status = state.Canceled
 	}
-	if err != nil {
-		h.fatal(err)
-	}
+	h.must(err)
 }
 
 // edit changes an editor's buffer in one of the ways that a person does.
@@ -497,9 +489,7 @@ func (h *history) write(text string, inPlace bool) {
 	} else {
 		err = errors.Join(os.WriteFile(path+"~", []byte(text), 0o600), os.Rename(path+"~", path))
 	}
-	if err != nil {
-		h.fatal(err)
-	}
+	h.must(err)
 }
 
 // reconcile lets what was acknowledged come to tasks.md and what was saved into the
@@ -507,9 +497,8 @@ func (h *history) write(text string, inPlace bool) {
 func (h *history) reconcile() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if _, err := h.c.Reconcile(ctx, false); err != nil {
-		h.fatal(err)
-	}
+	_, err := h.c.Reconcile(ctx, false)
+	h.must(err)
 }
 
 // kill goes on with a copy of the files as they are at this moment, which is what
@@ -517,12 +506,8 @@ func (h *history) reconcile() {
 func (h *history) kill() {
 	h.said("kill")
 	dir := filepath.Join(h.t.TempDir(), "state")
-	if err := copyState(h.dir, dir); err != nil {
-		h.fatal(err)
-	}
-	if err := h.c.Close(); err != nil {
-		h.fatal(err)
-	}
+	h.must(copyState(h.dir, dir))
+	h.must(h.c.Close())
 	h.dir, h.cfg.StateDir = dir, dir
 	h.start()
 }
@@ -568,9 +553,7 @@ func (h *history) compact() {
 		through = max(through, n)
 	}
 	r, err := h.c.Compact(context.Background(), older, false)
-	if err != nil {
-		h.fatal(err)
-	}
+	h.must(err)
 	if r.Archive != "" { // else there was nothing to do
 		h.ref.compacted(all, through)
 	}
