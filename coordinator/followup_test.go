@@ -193,27 +193,6 @@ func TestNoFollowUp(t *testing.T) {
 	}
 }
 
-// TestFollowUpsEnd: a follow-up that fails queues none where the depth is used up;
-// where it is not, chains come to an end all the same.
-func TestFollowUpsEnd(t *testing.T) {
-	for depth := range 4 {
-		synctest.Test(t, func(t *testing.T) {
-			w := followWorld(t)
-			w.cfg.FollowUpDepth = depth
-			w.settings(task.WorkspaceSettings{OnFailure: "fail again"})
-			w.openUnwatched()
-			at, n := w.ended(w.submit(task.TaskSpec{Prompt: "fail"}).ID), 0
-			for list := w.children(at.ID); len(list) > 0 && n < 10; list = w.children(at.ID) {
-				at = w.onlyChild(at.ID)
-				n++
-			}
-			if n != depth || at.Note != "" { // it is as it was configured
-				t.Errorf("%d follow-ups at depth %d; the last one says %q", n, depth, at.Note)
-			}
-		})
-	}
-}
-
 // TestRetryFollowsUpAgain: each end queues one follow-up, up to the number that a
 // task may queue; those that went to the archive count.
 func TestRetryFollowsUpAgain(t *testing.T) {
