@@ -151,7 +151,6 @@ func TestARunQueuesNoChains(t *testing.T) {
 // person, who is told all of it, or is refused.
 func TestARunHasNoRights(t *testing.T) {
 	root, other := t.TempDir(), t.TempDir()
-	const native = "11111111-1111-4111-8111-111111111111"
 	var home string // of the parent
 	configure := func(w *world) {
 		w.cfg.MaxFollowUps = 100
@@ -168,71 +167,58 @@ func TestARunHasNoRights(t *testing.T) {
 	fromRun(t, configure, func(w *world, parent state.Task) {
 		w.submit(task.TaskSpec{Prompt: "the user's", SessionKey: "web", Workspace: other})
 		w.submit(task.TaskSpec{Prompt: "the user's", Workspace: filepath.Join(root, "b")})
-		for _, c := range []struct {
-			name string
-			spec task.TaskSpec
-			note string // "": it is not held
-		}{
-			{"nothing", task.TaskSpec{}, ""},
-			{"its own verify command", task.TaskSpec{VerifyCommand: "rm -rf /"}, "with a verify command of its own, which is run as you: look at verifyCommand"},
-			{"no verify command", task.TaskSpec{VerifyCommand: task.NoVerify}, "without the configured verify command: look at verifyCommand"},
-			{"the configured one", task.TaskSpec{VerifyCommand: "make test"}, ""},
-			{"elsewhere", task.TaskSpec{Workspace: other}, "outside of " + home + ": look at workspace and prompt"},
-			{"elsewhere by a link", task.TaskSpec{Workspace: filepath.Join(home, "link")}, "outside of " + home + ": look at workspace and prompt"},
-			{"above, in the same checkout", task.TaskSpec{Workspace: root}, "outside of " + home + ": look at workspace and prompt"},
-			{"a sibling", task.TaskSpec{Workspace: filepath.Join(root, "b")}, "outside of " + home + ": look at workspace and prompt"},
-			{"below", task.TaskSpec{Workspace: filepath.Join(home, "sub")}, ""},
-			{"git's own files", task.TaskSpec{Workspace: filepath.Join(home, "sub", ".Git", "hooks")}, "in a directory of git's or an agent's own: look at workspace and prompt"},
-			{"another agent", task.TaskSpec{Agent: "other"}, "for another agent: look at agent and prompt"},
-			{"its own agent", task.TaskSpec{Agent: "demo"}, ""},
-			{"the client's default agent", task.TaskSpec{DefaultAgent: "other"}, ""},
-			{"another fallback", task.TaskSpec{Fallback: []string{"other"}}, "with another fallback: look at fallback"},
-			{"no fallback", task.TaskSpec{Fallback: []string{"none"}}, ""},
-			{"a session of the user", task.TaskSpec{SessionKey: "web"}, "in a session that is not its own: look at session and prompt"},
-			{"again", task.TaskSpec{SessionKey: "web"}, "in a session that is not its own: look at session and prompt"},
-			{"a new session", task.TaskSpec{SessionKey: "mine"}, ""},
-			{"a session of its own", task.TaskSpec{SessionKey: "mine"}, ""},
-			{"the last session here", task.TaskSpec{Continue: true}, ""},
-			{"the agent's own session", task.TaskSpec{AgentSession: parentNative}, ""},
-			{"a session of an agent", task.TaskSpec{AgentSession: native}, "in a session that is not its own: look at session and prompt"},
-			{
-				"all of it",
-				task.TaskSpec{VerifyCommand: "true", Workspace: filepath.Join(root, "b"), Agent: "other", Continue: true},
-				"with a verify command of its own, which is run as you, outside of " + home + ", for another agent, in a session that is not its own: look at verifyCommand, workspace and prompt, agent and prompt, session and prompt",
-			},
-		} {
-			spec := c.spec
+		asks := func(spec task.TaskSpec, note string) state.Task { // "": it is not held
+			t.Helper()
 			spec.Prompt, spec.FromRun = "child", parent.RunID
-			if c.name == "all of it" { // there is one to continue
-				w.submit(task.TaskSpec{Prompt: "the user's", Workspace: filepath.Join(root, "b"), Agent: "other"})
+			got := w.submit(spec)
+			if want := "an agent asked for it, " + note + " in stint show, then stint release " + got.ID; got.Hold != (note != "") || got.Hold && got.Note != want {
+				t.Errorf("%+v: hold %v, note %q", spec, got.Hold, got.Note)
 			}
-			got, err := w.try(spec)
-			if want := "an agent asked for it, " + c.note + " in stint show, then stint release " + got.ID; err != nil || got.Hold != (c.note != "") || got.Hold && got.Note != want {
-				t.Errorf("%s: hold %v, note %q, %v", c.name, got.Hold, got.Note, err)
+			if spec.Agent == "" && got.Agent != "demo" {
+				t.Errorf("%+v: it is for %s", spec, got.Agent)
 			}
-			if c.spec.Agent == "" && got.Agent != "demo" {
-				t.Errorf("%s: it is for %s", c.name, got.Agent)
-			}
-			if c.name == "a session of the user" { // it alone is let in
-				if _, err := w.c.Release(w.t.Context(), got.ID, ledger.ByClient); err != nil || w.ended(got.ID).Status != state.Done {
-					t.Errorf("%s: released it does not run: %v", c.name, err)
-				}
-				continue
-			}
-			if c.name == "a new session" { // that it was not held is not forgotten
-				if r, err := w.c.Compact(w.t.Context(), time.Hour, false); err != nil || r.Archive == "" {
-					t.Errorf("compaction: %+v, %v", r, err)
-				}
-			}
-			if got.Hold { // it stays so for one who takes it up again without having looked
-				_, canceled := w.c.Cancel(w.t.Context(), got.ID, ledger.ByAgent)
-				again, retried := w.c.Retry(w.t.Context(), got.ID, ledger.ByClient)
-				_, end := w.c.Cancel(w.t.Context(), got.ID, ledger.ByAgent)
-				if err := errors.Join(canceled, retried, end); err != nil || !again.Hold || again.Note != got.Note {
-					t.Errorf("%s: retried it has hold %v, note %q, %v", c.name, again.Hold, again.Note, err)
-				}
+			return got
+		}
+		holds := func(spec task.TaskSpec, note string) {
+			t.Helper()
+			got := asks(spec, note) // it stays so for one who takes it up again without having looked
+			_, canceled := w.c.Cancel(w.t.Context(), got.ID, ledger.ByAgent)
+			again, retried := w.c.Retry(w.t.Context(), got.ID, ledger.ByClient)
+			_, end := w.c.Cancel(w.t.Context(), got.ID, ledger.ByAgent)
+			if err := errors.Join(canceled, retried, end); err != nil || !again.Hold || again.Note != got.Note {
+				t.Errorf("%+v: retried it has hold %v, note %q, %v", spec, again.Hold, again.Note, err)
 			}
 		}
+		outside, notOwn := "outside of "+home+": look at workspace and prompt", "in a session that is not its own: look at session and prompt"
+		asks(task.TaskSpec{}, "")
+		asks(task.TaskSpec{VerifyCommand: "make test"}, "") // the configured one
+		asks(task.TaskSpec{Workspace: filepath.Join(home, "sub")}, "")
+		asks(task.TaskSpec{Agent: "demo"}, "")
+		asks(task.TaskSpec{DefaultAgent: "other"}, "") // the client's
+		asks(task.TaskSpec{Fallback: []string{"none"}}, "")
+		asks(task.TaskSpec{Continue: true}, "")
+		holds(task.TaskSpec{VerifyCommand: "rm -rf /"}, "with a verify command of its own, which is run as you: look at verifyCommand")
+		holds(task.TaskSpec{VerifyCommand: task.NoVerify}, "without the configured verify command: look at verifyCommand")
+		for _, dir := range []string{other, filepath.Join(home, "link"), root, filepath.Join(root, "b")} { // root is in the same checkout
+			holds(task.TaskSpec{Workspace: dir}, outside)
+		}
+		holds(task.TaskSpec{Workspace: filepath.Join(home, "sub", ".Git", "hooks")}, "in a directory of git's or an agent's own: look at workspace and prompt")
+		holds(task.TaskSpec{Agent: "other"}, "for another agent: look at agent and prompt")
+		holds(task.TaskSpec{Fallback: []string{"other"}}, "with another fallback: look at fallback")
+		let := asks(task.TaskSpec{SessionKey: "web"}, notOwn)
+		w.release(let.ID)
+		w.expect(w.ended(let.ID), state.Done, "")
+		holds(task.TaskSpec{SessionKey: "web"}, notOwn) // that one alone was let in
+		asks(task.TaskSpec{SessionKey: "mine"}, "")
+		if r, err := w.c.Compact(w.t.Context(), time.Hour, false); err != nil || r.Archive == "" {
+			t.Errorf("compaction: %+v, %v", r, err)
+		}
+		asks(task.TaskSpec{SessionKey: "mine"}, "") // that it was not held is not forgotten
+		asks(task.TaskSpec{AgentSession: parentNative}, "")
+		holds(task.TaskSpec{AgentSession: "11111111-1111-4111-8111-111111111111"}, notOwn)
+		w.submit(task.TaskSpec{Prompt: "the user's", Workspace: filepath.Join(root, "b"), Agent: "other"}) // which may be continued
+		holds(task.TaskSpec{VerifyCommand: "true", Workspace: filepath.Join(root, "b"), Agent: "other", Continue: true},
+			"with a verify command of its own, which is run as you, outside of "+home+", for another agent, in a session that is not its own: look at verifyCommand, workspace and prompt, agent and prompt, session and prompt")
 		spec := task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: filepath.Dir(w.dir), AllowStateInWorkspace: true}
 		if _, err := w.try(spec); err == nil || !strings.Contains(err.Error(), "the state directory") {
 			t.Errorf("where the state is: %v", err)
