@@ -143,60 +143,48 @@ func (a *app) moveCommand() *cobra.Command {
 }
 
 func (a *app) pauseCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return a.dispatchCommand(&cobra.Command{
 		Use:   "pause [OPTIONS] [REASON]",
-		Short: "start no more tasks until resume; those at work go on",
-		Long: `Start no more tasks until stint resume, also after a restart. Tasks at work go on,
-and new ones are queued. The reason is shown with what waits.`,
+		Short: "start no more tasks until resume; running tasks go on",
+		Long: `Start no more tasks until stint resume, also after a restart. Running tasks go on, and
+new tasks are queued. The reason is shown with the tasks that wait.`,
 		Example: `  stint pause "moving to the new disk"
   stint resume`,
-		RunE: func(c *cobra.Command, args []string) error {
-			reason := strings.Join(args, " ")
-			return a.setPaused(c.Context(), true, asJSON,
-				func(cl *client.Client) error { return cl.Pause(c.Context(), reason) },
-				func(m *coordinator.Coordinator) error { return m.Pause(c.Context(), reason, ledger.ByClient) })
-		},
-	}
-	jsonFlag(c, &asJSON)
-	return c
+	}, true)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return a.dispatchCommand(&cobra.Command{
 		Use:     "resume [OPTIONS]",
 		Short:   "start tasks again after pause",
 		Example: "  stint resume",
 		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.setPaused(c.Context(), false, asJSON,
-				func(cl *client.Client) error { return cl.Resume(c.Context()) },
-				func(m *coordinator.Coordinator) error { return m.Resume(c.Context(), ledger.ByClient) })
-		},
+	}, false)
+}
+
+// dispatchCommand completes a command that pauses or resumes dispatch, by a master or in
+// its state directory where none is to run.
+func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
+	var asJSON bool
+	c.RunE = func(c *cobra.Command, args []string) error {
+		ctx, reason, text := c.Context(), strings.Join(args, " "), "paused: no task is started until stint resume"
+		ask := func(cl *client.Client) error { return cl.Pause(ctx, reason) }
+		do := func(m *coordinator.Coordinator) error { return m.Pause(ctx, reason, ledger.ByClient) }
+		if !paused {
+			text = "dispatch goes on"
+			ask = func(cl *client.Client) error { return cl.Resume(ctx) }
+			do = func(m *coordinator.Coordinator) error { return m.Resume(ctx, ledger.ByClient) }
+		}
+		if err := a.withCoordinator(ctx, ask, do); err != nil {
+			return err
+		}
+		if !paused {
+			a.tellConfig(ctx)
+		}
+		return a.printEither(asJSON, map[string]bool{"paused": paused}, text)
 	}
 	jsonFlag(c, &asJSON)
 	return c
-}
-
-// setPaused pauses or resumes dispatch by a master, or in its state directory
-// where none is to run, and says so.
-func (a *app) setPaused(ctx context.Context, paused, asJSON bool, ask func(*client.Client) error, do func(*coordinator.Coordinator) error) error {
-	if err := a.withCoordinator(ctx, ask, do); err != nil {
-		return err
-	}
-	if !paused {
-		a.tellConfig(ctx)
-	}
-	if asJSON {
-		return printJSON(a.stdout, map[string]bool{"paused": paused})
-	}
-	text := "dispatch goes on"
-	if paused {
-		text = "paused: no task is started until stint resume"
-	}
-	_, err := fmt.Fprintln(a.stdout, text)
-	return err
 }
 
 // tellPaused says on stderr that nothing is started, or next to nothing, if the last

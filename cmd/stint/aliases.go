@@ -22,17 +22,13 @@ func (a *app) tasksCommand() *cobra.Command {
 	return c
 }
 
-// listAlias and getAlias are further names of ls and show.
-func (a *app) listAlias() *cobra.Command {
-	c := a.lsCommand()
-	c.Use, c.Short, c.Hidden = "list [OPTIONS]", "the same as ls", true
-	return c
-}
-
-func (a *app) getAlias() *cobra.Command {
-	c := a.showCommand()
-	c.Use, c.Short, c.Hidden = "get [OPTIONS] ID", "the same as show", true
-	return c
+// alias returns a command under a further name, which the help does not list.
+func alias(build func(*app) *cobra.Command, use, of string) func(*app) *cobra.Command {
+	return func(a *app) *cobra.Command {
+		c := build(a)
+		c.Use, c.Short, c.Hidden = use, "the same as "+of, true
+		return c
+	}
 }
 
 // enqueueCommand is `task -d` under the name that schedulers use, and with their

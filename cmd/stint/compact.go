@@ -1,15 +1,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/statedir"
+	"stint/coordinator/task"
 	"stint/ledger/journal"
 )
 
@@ -43,13 +42,6 @@ func (a *app) compactCommand() *cobra.Command {
 	return c
 }
 
-// compactAlias is the short name.
-func (a *app) compactAlias() *cobra.Command {
-	c := a.compactCommand()
-	c.Use, c.Short, c.Hidden = "compact [OPTIONS]", "the same as compact-tasks", true
-	return c
-}
-
 func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 	cfg, err := a.base()
 	if err != nil {
@@ -61,27 +53,19 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 			return usage("stint compact-tasks --help", "--older-than: %v", err)
 		}
 	}
-	r, err := a.compactBy(c.Context(), olderThan, o.dryRun)
-	switch {
-	case err != nil:
-		return err
-	case o.json:
-		return printJSON(a.stdout, r)
+	ctx := c.Context()
+	var r journal.CompactReport
+	err = a.call(ctx, func(cl *client.Client) (err error) { r, err = cl.Compact(ctx, olderThan, o.dryRun); return err })
+	if a.isOffline(err) {
+		var offline task.Config
+		if offline, err = a.offline(ctx); err == nil {
+			r, err = statedir.CompactOffline(ctx, offline, olderThan, o.dryRun)
+		}
 	}
-	return printText(a.stdout, compactText(&r, o.dryRun))
-}
-
-// compactBy compacts by a master, or without one where none is to be started.
-func (a *app) compactBy(ctx context.Context, olderThan time.Duration, dryRun bool) (r journal.CompactReport, err error) {
-	err = a.call(ctx, func(cl *client.Client) (err error) { r, err = cl.Compact(ctx, olderThan, dryRun); return err })
-	if !a.isOffline(err) {
-		return r, err
-	}
-	offline, err := a.offline(ctx)
 	if err != nil {
-		return r, err
+		return err
 	}
-	return statedir.CompactOffline(ctx, offline, olderThan, dryRun)
+	return a.printEither(o.json, r, compactText(&r, o.dryRun))
 }
 
 // compactText returns what was done, or would be.

@@ -35,9 +35,6 @@ temporary directory and a master of its own, and touches nothing else.`,
 	}
 }
 
-// demoConfig is the configuration of the demo.
-const demoConfig = "agent = \"demo\"\ngrace = \"1s\"\nidle_exit = \"1m\"\n"
-
 // A demonstration is one run of `stint demo`.
 type demonstration struct {
 	*app
@@ -49,9 +46,27 @@ type demonstration struct {
 func (a *app) runDemo(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, demoBudget)
 	defer cancel()
-	d, err := newDemonstration(a)
+	base, err := os.MkdirTemp("", "stint-demo-")
 	if err != nil {
 		return err
+	}
+	d := &demonstration{state: filepath.Join(base, "state"), workspace: filepath.Join(base, "workspace"), start: time.Now()}
+	config := filepath.Join(base, "config.toml")
+	err = errors.Join(
+		os.Mkdir(d.state, durable.DirMode), os.Mkdir(d.workspace, durable.DirMode),
+		os.WriteFile(config, []byte("agent = \"demo\"\ngrace = \"1s\"\nidle_exit = \"1m\"\n"), durable.FileMode),
+	)
+	for _, kv := range os.Environ() { // this process, and the master that it will start, are to have none of the user's settings
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "STINT_") {
+			err = errors.Join(err, os.Unsetenv(name))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	d.app = &app{
+		stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, stateOption: d.state, configOption: config,
+		warned: true, // it is meant to be in the temporary directory
 	}
 	defer func() { err = errors.Join(err, d.stopMaster()) }()
 	d.say("Everything happens in %s; the agent is the built-in one.\n", filepath.Dir(d.state))
@@ -66,31 +81,6 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 	d.say("   stint --state-dir %s ls", d.state)
 	d.say("Remove it with: rm -r %s", filepath.Dir(d.state))
 	return nil
-}
-
-// newDemonstration makes the directories and points this process, and the master
-// that it will start, to them and away from the user's own settings.
-func newDemonstration(a *app) (*demonstration, error) {
-	base, err := os.MkdirTemp("", "stint-demo-")
-	if err != nil {
-		return nil, err
-	}
-	d := &demonstration{state: filepath.Join(base, "state"), workspace: filepath.Join(base, "workspace"), start: time.Now()}
-	config := filepath.Join(base, "config.toml")
-	err = errors.Join(
-		os.Mkdir(d.state, durable.DirMode), os.Mkdir(d.workspace, durable.DirMode),
-		os.WriteFile(config, []byte(demoConfig), durable.FileMode),
-	)
-	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "STINT_") {
-			err = errors.Join(err, os.Unsetenv(name))
-		}
-	}
-	d.app = &app{
-		stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, stateOption: d.state, configOption: config,
-		warned: true, // it is meant to be in the temporary directory
-	}
-	return d, err
 }
 
 // say prints a part of the account.

@@ -93,8 +93,15 @@ func (a *app) examine(ctx context.Context) []finding {
 	list = append(list, found...)
 	list = append(list, a.examinePostgres(ctx, cfg, dir, seq)...)
 	list = append(list, examineAgents(ctx, cfg)...)
+	files := finding{"open files", healthOK, "", ""} // every run needs some
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		files.Status, files.Text = healthWarn, err.Error()
+	} else if files.Text = fmt.Sprintf("limit %d", limit.Cur); limit.Cur < filesLow {
+		files.Status, files.Try = healthWarn, "ulimit -n 4096"
+	}
 	return append(list, examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
-		examineTool("git", "agents often need it", "apt install git, or brew install git"), examineFiles(), examineLimits(cfg))
+		examineTool("git", "agents often need it", "apt install git, or brew install git"), files, examineLimits(cfg))
 }
 
 // examineState looks at the state directory, its place and its disk.
@@ -245,19 +252,6 @@ func examineTool(name, without, install string) finding {
 	return finding{name, healthOK, path, ""}
 }
 
-// examineFiles looks at the limit of open files: every run needs some.
-func examineFiles() finding {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return finding{"open files", healthWarn, err.Error(), ""}
-	}
-	f := finding{"open files", healthOK, fmt.Sprintf("limit %d", limit.Cur), ""}
-	if limit.Cur < filesLow {
-		f.Status, f.Try = healthWarn, "ulimit -n 4096"
-	}
-	return f
-}
-
 // printFindings prints the list; a problem makes the exit code 1.
 func (a *app) printFindings(list []finding, asJSON bool) error {
 	var err error
@@ -301,11 +295,7 @@ func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
 	wg.Wait()
 	chosen := append([]string{cfg.Agent}, cfg.Fallback...)
 	for _, s := range cfg.sections {
-		for _, v := range s.values {
-			if v.key.name == "agent" {
-				chosen = append(chosen, v.text)
-			}
-		}
+		chosen = append(chosen, s.config.Agent)
 	}
 	ready := false // one before it in the order of choice
 	found := slices.ContainsFunc(looks, func(l look) bool { return l.probe.Found })
@@ -393,7 +383,13 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 		return nil
 	}
 	found, failure := lookAtCopy(ctx, o, seq)
-	list := append(examineURL(cfg), found...)
+	var list []finding
+	fi, err := os.Stat(cfg.file)
+	if cfg.origins["postgres_url"].layer == layerFile && dsn.HasPassword(cfg.PostgresURL) && err == nil && fi.Mode().Perm()&0o077 != 0 {
+		text := fmt.Sprintf("%s has the password of the database, and can be read by others (mode %04o)", cfg.file, fi.Mode().Perm())
+		list = append(list, finding{"postgres", healthWarn, text, "chmod 600 " + cfg.file})
+	}
+	list = append(list, found...)
 	h, err := a.health(ctx)
 	if err != nil {
 		return list // the finding about the master says why
@@ -415,18 +411,6 @@ func lookAtCopy(ctx context.Context, o postgres.Options, seq uint64) (list []fin
 		list = append(list, finding{"postgres", healthWarn, p.Warning, ""})
 	}
 	return list, ""
-}
-
-// examineURL looks whether others can read a password in the configuration.
-func examineURL(cfg *Config) []finding {
-	fi, err := os.Stat(cfg.file)
-	if cfg.origins["postgres_url"].layer != layerFile || !dsn.HasPassword(cfg.PostgresURL) || err != nil || fi.Mode().Perm()&0o077 == 0 {
-		return nil
-	}
-	return []finding{{
-		"postgres", healthWarn, fmt.Sprintf("%s has the password of the database, and can be read by others (mode %04o)", cfg.file, fi.Mode().Perm()),
-		"chmod 600 " + cfg.file,
-	}}
 }
 
 // describeCopy says where the copy is and how far.

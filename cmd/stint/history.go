@@ -121,24 +121,6 @@ func (h *chronicle) add(s *ledger.Section) {
 	h.skip = ledger.MergedBehind(s)
 }
 
-// read adds the records of a file, if it is there.
-func (h *chronicle) read(path string) error {
-	data, err := journal.ReadLedger(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return &cliError{code: exitFailure, message: "cannot read the history", err: err, try: "stint fsck"}
-	}
-	for _, f := range ledger.CheckJournal(data, h.add) {
-		if !f.Torn {
-			f.File = filepath.Base(path)
-			h.faults = append(h.faults, f)
-		}
-	}
-	return nil
-}
-
 // readChronicle reads the journal, and the archive before it if that is wanted.
 func readChronicle(dir string, archive bool) (*chronicle, error) {
 	h := &chronicle{whole: archive, told: map[uint64]bool{}}
@@ -147,8 +129,18 @@ func readChronicle(dir string, archive bool) (*chronicle, error) {
 		paths, _ = filepath.Glob(filepath.Join(dir, "archive", "tasks-*.md")) // the pattern is good; names sort by month
 	}
 	for _, path := range append(paths, filepath.Join(dir, ledger.JournalName)) {
-		if err := h.read(path); err != nil {
-			return nil, err
+		data, err := journal.ReadLedger(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, &cliError{code: exitFailure, message: "cannot read the history", err: err, try: "stint fsck"}
+		}
+		for _, f := range ledger.CheckJournal(data, h.add) {
+			if !f.Torn {
+				f.File = filepath.Base(path)
+				h.faults = append(h.faults, f)
+			}
 		}
 	}
 	return h, nil
@@ -185,7 +177,7 @@ func (h *chronicle) find(ref string) (string, error) {
 	return found[0], nil
 }
 
-func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) error {
+func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) (err error) {
 	dir, err := a.state()
 	if err != nil {
 		return err
@@ -203,48 +195,27 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 	for _, f := range h.faults {
 		a.hint("stint: %s; more: stint fsck\n", f)
 	}
-	p := &historian{app: a, id: id, asJSON: o.json}
-	if err := p.printAll(h.events, o.limit); err != nil || !o.follow {
-		return err
+	var last event
+	if n := len(h.events); n > 0 {
+		last = h.events[n-1]
 	}
-	return p.follow(ctx, dir)
-}
-
-// A historian prints events.
-type historian struct {
-	*app
-	id     string // only this task's; "": all
-	asJSON bool
-	last   event // the newest that was read, printed or not
-}
-
-func (p *historian) wants(e *event) bool {
-	return p.id == "" || e.Kind == ledger.KindTask && e.ID == p.id
-}
-
-// printAll prints the newest events, limit of them; 0: all.
-func (p *historian) printAll(events []event, limit int) error {
-	if n := len(events); n > 0 {
-		p.last = events[n-1]
-	}
-	events = slices.DeleteFunc(events, func(e event) bool { return !p.wants(&e) })
-	if limit > 0 && len(events) > limit {
-		events = events[len(events)-limit:]
+	isOther := func(e event) bool { return id != "" && (e.Kind != ledger.KindTask || e.ID != id) }
+	events := slices.DeleteFunc(h.events, isOther)
+	if o.limit > 0 && len(events) > o.limit {
+		events = events[len(events)-o.limit:]
 	}
 	for i := range events {
-		if err := p.print(&events[i]); err != nil {
+		if err := a.printEither(o.json, &events[i], events[i].line()); err != nil {
 			return err
 		}
 	}
 	if len(events) == 0 {
-		p.hint("stint: no history yet\n")
+		a.hint("stint: no history yet\n")
 	}
-	return nil
-}
-
-// follow prints what comes, until ctx ends.
-func (p *historian) follow(ctx context.Context, dir string) (err error) {
-	f := journal.FollowDir(durable.OS, dir, p.last.Seq)
+	if !o.follow {
+		return nil
+	}
+	f := journal.FollowDir(durable.OS, dir, last.Seq)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	for {
 		s, err := f.Next(ctx)
@@ -254,21 +225,13 @@ func (p *historian) follow(ctx context.Context, dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		p.last = eventOf(s, p.last.At)
-		if !p.wants(&p.last) {
+		if last = eventOf(s, last.At); isOther(last) {
 			continue
 		}
-		if err := p.print(&p.last); err != nil {
+		if err := a.printEither(o.json, &last, last.line()); err != nil {
 			return err
 		}
 	}
-}
-
-func (p *historian) print(e *event) error {
-	if p.asJSON {
-		return printJSON(p.stdout, e)
-	}
-	return printText(p.stdout, e.line())
 }
 
 // maxValue is how many characters of a value a line of history shows.

@@ -281,7 +281,13 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	} else if named {
 		env = append(env, "STINT_CONFIG="+file)
 	}
-	log, err := openLog(filepath.Join(state, "master.log"))
+	logFile := filepath.Join(state, "master.log")
+	if fi, err := os.Lstat(logFile); err == nil && fi.Size() > maxLog {
+		if err := os.Rename(logFile, logFile+".1"); err != nil {
+			return ready{}, err
+		}
+	}
+	log, err := durable.Open(logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
 	if err != nil {
 		return ready{}, &cliError{code: exitFailure, message: "cannot start a master", err: err, try: "stint doctor"}
 	}
@@ -301,7 +307,7 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	if err := cmd.Process.Release(); err != nil { // it outlives us
 		return ready{}, err
 	}
-	return awaitReady(ctx, readEnd, filepath.Join(state, "master.log"))
+	return awaitReady(ctx, readEnd, logFile)
 }
 
 // closeOnExec keeps descriptors that we were started with, such as a script's
@@ -325,17 +331,6 @@ func selfPath() (string, error) {
 		return "/proc/self/exe", nil
 	}
 	return os.Executable()
-}
-
-// openLog opens the log of masters in the background. A long one is moved to
-// master.log.1 first.
-func openLog(path string) (*os.File, error) {
-	if fi, err := os.Lstat(path); err == nil && fi.Size() > maxLog {
-		if err := os.Rename(path, path+".1"); err != nil {
-			return nil, err
-		}
-	}
-	return durable.Open(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
 }
 
 // awaitReady reads what the master says. The end of the pipe without a word means

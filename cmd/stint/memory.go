@@ -171,7 +171,7 @@ func (a *app) addMemory(ctx context.Context, o *noteOptions, text string) error 
 	if !searcher(cfg, dir).Has(ctx, dir, name) {
 		a.hint("stint: warning: %s is not searched for tasks; name it in memory_paths\n", escapeText(oneLine(name)))
 	}
-	return a.printEither(o.json, shownNote{l, name}, name+" "+l.String())
+	return a.printEither(o.json, shownNote{name, l}, name+" "+l.String())
 }
 
 // noteFor returns the note that a line is added to.
@@ -236,8 +236,8 @@ func lessonsPath(c *Config) string {
 
 // A shownNote is a line of a note as --json prints it.
 type shownNote struct {
-	memory.Lesson
 	Path string `json:"path"` // of the note
+	memory.Lesson
 }
 
 // lessons returns a workspace, its note with the lessons, and what is in it.
@@ -268,7 +268,7 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 			for _, l := range list {
 				switch {
 				case o.json:
-					err = printJSON(a.stdout, shownNote{l, name})
+					err = printJSON(a.stdout, shownNote{name, l})
 				case quiet:
 					err = printText(a.stdout, l.ID)
 				}
@@ -334,7 +334,7 @@ func (a *app) lessonCommand(c *cobra.Command, get func(dir, name, id string) (me
 		d.line("date", l.Date)
 		d.line("source", l.Source)
 		d.line("lesson", l.Text)
-		return a.printEither(o.json, shownNote{l, name}, d.String())
+		return a.printEither(o.json, shownNote{name, l}, d.String())
 	}
 	o.directoryFlag(c)
 	jsonFlag(c, &o.json)

@@ -172,21 +172,17 @@ func isStateDir(dir string) bool {
 	return err == nil && ledger
 }
 
-// warnPlace warns of a state directory that lies where it is not safe.
+// warnPlace warns of a state directory that lies where it is not safe: where sandboxed
+// agents can write, or where locks may not hold.
 func warnPlace(dir string, warn io.Writer) {
-	warnBelowTemp(dir, warn)
-	if name := journal.RemoteFS(dir); name != "" {
-		_, _ = fmt.Fprintf(warn, "stint: warning: the state directory %s is on a file system of the kind %s, where locks and fsync may not hold: two masters may start, and a crash may lose tasks\n", dir, name)
-	}
-}
-
-// warnBelowTemp warns of a state directory that sandboxed agents can write.
-func warnBelowTemp(dir string, warn io.Writer) {
 	for _, tmp := range []string{"/tmp", os.TempDir()} {
 		if within(resolved(tmp), resolved(dir)) {
 			_, _ = fmt.Fprintf(warn, "stint: warning: the state directory %s is below %s, which codex's sandbox may write\n", dir, tmp)
-			return
+			break
 		}
+	}
+	if name := journal.RemoteFS(dir); name != "" {
+		_, _ = fmt.Fprintf(warn, "stint: warning: the state directory %s is on a file system of the kind %s, where locks and fsync may not hold: two masters may start, and a crash may lose tasks\n", dir, name)
 	}
 }
 

@@ -52,11 +52,11 @@ var commands = map[string]func(*app) *cobra.Command{
 	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
 	"hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
-	"list": (*app).listAlias, "get": (*app).getAlias,
+	"list": alias((*app).lsCommand, "list [OPTIONS]", "ls"), "get": alias((*app).showCommand, "get [OPTIONS] ID", "show"),
 	"session": (*app).sessionCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
-	"compact-tasks": noRun((*app).compactCommand), "compact": noRun((*app).compactAlias), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
+	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
 	"demo": (*app).demoCommand, "usage": (*app).usageCommand, "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
 }
 

@@ -82,24 +82,10 @@ func (v *keyValue) String() string     { return v.text }
 func (v *keyValue) Set(s string) error { v.text = s; return nil }
 
 // Type returns what the help shows for the value.
-func (v *keyValue) Type() string {
-	if v.word != "" {
-		return v.word
-	}
-	switch v.kind {
-	case kindNumber:
-		return "number"
-	case kindDuration:
-		return "duration"
-	case kindSize:
-		return "size"
-	case kindList, kindPaths:
-		return "list"
-	case kindBool:
-		return "bool"
-	default:
-		return "value"
-	}
+func (v *keyValue) Type() string { return cmp.Or(v.word, kindWords[v.kind], "value") }
+
+var kindWords = map[kind]string{
+	kindNumber: "number", kindDuration: "duration", kindSize: "size", kindList: "list", kindPaths: "list", kindBool: "bool",
 }
 
 // A master is one run of `stint serve`.

@@ -184,7 +184,7 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
 			if len(args) == 0 || atDash == 0 {
 				return usage(`stint send SESSION "PROMPT"; the sessions: stint session ls`, "stint send names no session")
 			}
-			prompt := promptSource{args: args[1:], literal: atDash > 0, edit: o.edit, stdin: a.stdin, editor: runEditor}
+			prompt := promptSource{args: args[1:], literal: atDash > 0, edit: o.edit, stdin: a.stdin}
 			if len(prompt.args) == 0 && !o.edit {
 				return usage(`stint send `+args[0]+` "PROMPT", @FILE, or - for stdin`, "there is no prompt for the session %s", args[0])
 			}
@@ -223,8 +223,12 @@ func (a *app) putInto(ctx context.Context, s *task.TaskSpec, ref string) error {
 	if err != nil {
 		return err
 	}
-	last, err := a.lastTask(ctx, &ses)
-	if err != nil {
+	var last state.Task // the newest that is kept, in the archive at worst
+	if i := slices.IndexFunc(ses.Tasks, func(v wire.TaskView) bool { return v.SessionID == ses.ID }); i >= 0 {
+		last = ses.Tasks[i].Task
+	} else if view, err := a.task(ctx, ses.LastTask); err == nil {
+		last = view.Task
+	} else if !errors.Is(err, &task.Error{Code: task.CodeNotFound}) { // else deleted by hand: then the directory is that of any new task
 		return err
 	}
 	s.Agent, s.Account, s.Workspace = ses.Agent, ses.Account, last.Workspace
@@ -237,16 +241,4 @@ func (a *app) putInto(ctx context.Context, s *task.TaskSpec, ref string) error {
 		s.SessionKey = ses.Key
 	}
 	return nil
-}
-
-// lastTask returns the newest task of a session that is kept, in the archive at worst.
-func (a *app) lastTask(ctx context.Context, ses *wire.SessionView) (state.Task, error) {
-	if i := slices.IndexFunc(ses.Tasks, func(v wire.TaskView) bool { return v.SessionID == ses.ID }); i >= 0 {
-		return ses.Tasks[i].Task, nil
-	}
-	view, err := a.task(ctx, ses.LastTask)
-	if errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
-		return state.Task{}, nil // deleted by hand: then the directory is that of any new task
-	}
-	return view.Task, err
 }

@@ -96,15 +96,6 @@ func syncError(ctx context.Context, err error) error {
 	return err
 }
 
-// readLedger returns the state directory's ledger, as a copy has it.
-func readLedger(ctx context.Context, dir string) (*statedir.Copy, error) {
-	c, err := statedir.ReadCopy(ctx, dir, 0)
-	if err != nil {
-		return nil, syncError(ctx, err)
-	}
-	return c, nil
-}
-
 // A tally is a ledger that counts what is asked of it, for the progress line. It is for
 // any number of goroutines.
 type tally struct {
@@ -186,8 +177,8 @@ func (a *app) writeCopy(c *cobra.Command, doing string, asJSON bool, write copyW
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, ledger.JournalName)); err != nil {
-		if _, err := readLedger(ctx, dir); err != nil {
-			return err // before anything is made in the database
+		if _, err := statedir.ReadCopy(ctx, dir, 0); err != nil {
+			return syncError(ctx, err) // before anything is made in the database
 		}
 	}
 	tasks, stop := a.startTally(ctx, doing)

@@ -56,14 +56,20 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 	if failed != nil && s.Master == nil {
 		return failed
 	}
-	l, err := readLedger(ctx, dir)
+	l, err := statedir.ReadCopy(ctx, dir, 0)
 	if err != nil {
-		return err
+		return syncError(ctx, err)
 	}
 	s.JournalSeq = l.Seq()
 	switch {
 	case failed == nil:
-		failed = s.look(ctx, o, l)
+		var p postgres.Position
+		p, err = postgres.Look(ctx, o)
+		if failed = syncError(ctx, err); failed == nil {
+			s.Target, s.Schema, s.UpdatedAt, s.RebuiltAt, s.Version = p.Target, p.Schema, p.UpdatedAt, p.RebuiltAt, p.Version
+			s.SkewSeconds, s.Warning = p.Skew.Seconds(), p.Warning
+			s.setLag(ctx, l, p.Seq)
+		}
 	case errors.Is(failed, errNoCopy):
 		a.hint("stint: the database is configured for the master alone; this is what it knows\n")
 		if failed = nil; s.Master.State == task.MirrorFailing {
@@ -79,18 +85,6 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 	}
 	a.warn(s.Warning)
 	return errors.Join(a.printEither(asJSON, s, s.String()), failed)
-}
-
-// look fills in what the database says; its error is why it does not.
-func (s *copyStatus) look(ctx context.Context, o postgres.Options, l *statedir.Copy) error {
-	p, err := postgres.Look(ctx, o)
-	if err := syncError(ctx, err); err != nil {
-		return err
-	}
-	s.Target, s.Schema, s.UpdatedAt, s.RebuiltAt, s.Version = p.Target, p.Schema, p.UpdatedAt, p.RebuiltAt, p.Version
-	s.SkewSeconds, s.Warning = p.Skew.Seconds(), p.Warning
-	s.setLag(ctx, l, p.Seq)
-	return nil
 }
 
 // setLag tells how far a copy up to seq is behind the ledger. Where it seems to be ahead,

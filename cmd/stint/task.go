@@ -189,7 +189,15 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error 
 	if view.Note != "" {
 		a.hint("stint: note: %s\n", escapeText(oneLine(view.Note)))
 	}
-	if err := a.printAnswer(o, &view); err != nil {
+	switch {
+	case o.json:
+		err = printJSON(a.stdout, &view)
+	case o.quiet:
+		err = printIDs(a.stdout, []wire.TaskView{view})
+	case isAnswered(&view): // what an agent that failed has said is for `stint show`
+		err = a.writeAnswer(a.stdout, &view)
+	}
+	if err != nil {
 		return err
 	}
 	a.tellCheck(&view)
@@ -228,21 +236,6 @@ func detached(id string) error {
 	return &cliError{
 		code: exitInterrupted, message: "detached; the task goes on",
 		try: "stint wait " + id + " && stint show --answer " + id,
-	}
-}
-
-// printAnswer prints what the options ask for about a task that has ended.
-func (a *app) printAnswer(o *taskOptions, view *wire.TaskView) error {
-	switch {
-	case o.json:
-		return printJSON(a.stdout, view)
-	case o.quiet:
-		_, err := fmt.Fprintln(a.stdout, view.ID)
-		return err
-	case !isAnswered(view):
-		return nil // what an agent that failed has said is for `stint show`
-	default:
-		return a.writeAnswer(a.stdout, view)
 	}
 }
 

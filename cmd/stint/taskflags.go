@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -93,7 +92,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 
 // promptSource says where the prompt comes from.
 func (a *app) promptSource(c *cobra.Command, o *taskOptions, args []string) (promptSource, error) {
-	p := promptSource{args: args, literal: c.ArgsLenAtDash() >= 0, edit: o.edit, stdin: a.stdin, editor: runEditor}
+	p := promptSource{args: args, literal: c.ArgsLenAtDash() >= 0, edit: o.edit, stdin: a.stdin}
 	if !c.Flags().Changed("prompt") {
 		return p, nil
 	}
@@ -176,30 +175,20 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 	if c.Flags().Changed("after-policy") && len(s.After) == 0 && o.file == "" {
 		return usage(try, "--after-policy says how to wait for other tasks, and --after names none")
 	}
-	if s.NotBefore, err = notBefore(o, now); err != nil {
-		return usage(try, "%v", err)
+	if o.at != "" {
+		if s.NotBefore, err = parseAt(o.at, now); err != nil {
+			return usage(try, "--at %v", err)
+		}
+	}
+	if o.delay != "" {
+		d, err := parseDuration(o.delay)
+		if err != nil {
+			return usage(try, "--delay %v", err)
+		}
+		s.NotBefore = now.Add(d)
 	}
 	if s.InputFiles, err = readInputs(o.inputs); err != nil {
 		return err
 	}
 	return admission.CheckFields(s)
-}
-
-// notBefore reads --at and --delay.
-func notBefore(o *taskOptions, now time.Time) (time.Time, error) {
-	if o.at != "" {
-		t, err := parseAt(o.at, now)
-		if err != nil {
-			return t, fmt.Errorf("--at %w", err)
-		}
-		return t, nil
-	}
-	if o.delay == "" {
-		return time.Time{}, nil
-	}
-	d, err := parseDuration(o.delay)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("--delay %w", err)
-	}
-	return now.Add(d), nil
 }

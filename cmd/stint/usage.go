@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +15,6 @@ import (
 
 	"stint/coordinator/query"
 	"stint/coordinator/task"
-	"stint/state"
 )
 
 const usageHelp = `Print what runs have used: tokens, and money where the agent's CLI knows a price,
@@ -121,7 +121,7 @@ func usageTable(by string, rows []task.UsageRow) [][]string {
 	var sum task.UsageRow
 	for _, r := range rows {
 		sum.Runs += r.Runs
-		sum.Usage = addUsage(sum.Usage, r.Usage)
+		sum.Usage = sum.Plus(r.Usage)
 	}
 	money := sum.CostUSD > 0
 	head := []string{strings.ToUpper(by), "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT"}
@@ -129,9 +129,19 @@ func usageTable(by string, rows []task.UsageRow) [][]string {
 		head = append(head, "COST")
 	}
 	table := [][]string{head}
-	names := usageNames(by, rows)
+	names := make([]string, len(rows))
 	for i, r := range rows {
-		table = append(table, usageCells(names[i], r, money))
+		names[i] = r.Key
+	}
+	if by == "task" || by == "run" {
+		names = shortIDs(names)
+	}
+	for i, r := range rows {
+		name := cmp.Or(names[i], "-")
+		if by == "total" {
+			name = by
+		}
+		table = append(table, usageCells(name, r, money))
 	}
 	if len(rows) > 1 {
 		last := usageCells("total", sum, money)
@@ -152,26 +162,6 @@ func usageTable(by string, rows []task.UsageRow) [][]string {
 	return table
 }
 
-// usageNames returns the first column.
-func usageNames(by string, rows []task.UsageRow) []string {
-	names := make([]string, len(rows))
-	for i, r := range rows {
-		names[i] = r.Key
-	}
-	switch by {
-	case "total":
-		return []string{"total"}
-	case "task", "run":
-		names = shortIDs(names)
-	}
-	for i := range names {
-		if names[i] == "" {
-			names[i] = "-"
-		}
-	}
-	return names
-}
-
 func usageCells(name string, r task.UsageRow, money bool) []string {
 	cells := []string{
 		name, strconv.Itoa(r.Runs), strconv.Itoa(r.Tasks),
@@ -184,13 +174,4 @@ func usageCells(name string, r task.UsageRow, money bool) []string {
 		cells = append(cells, fmt.Sprintf("$%.4f", r.CostUSD))
 	}
 	return cells
-}
-
-func addUsage(a, b state.Usage) state.Usage {
-	a.InputTokens += b.InputTokens
-	a.CachedInputTokens += b.CachedInputTokens
-	a.OutputTokens += b.OutputTokens
-	a.ReasoningTokens += b.ReasoningTokens
-	a.CostUSD += b.CostUSD
-	return a
 }
