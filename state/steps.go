@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -161,22 +162,13 @@ func parseStep(line string) (s Step, err error) {
 	if err != nil {
 		return s, err
 	}
+	var errs [6]error
 	s.RunID, s.Took, s.Reason = m["run"], m["took"], Class(m["reason"])
-	if s.Phase, err = parsePhase([]byte(m["phase"])); err != nil {
-		return s, err
-	}
-	if s.Attempt, err = parseCount([]byte(m["attempt"])); err != nil {
-		return s, err
-	}
-	if s.Iteration, err = parseCount([]byte(m["iteration"])); err != nil {
-		return s, err
-	}
-	if s.Started, err = ParseTime(m["started"]); err != nil {
-		return s, err
-	}
-	if s.Ended, err = ParseTime(m["ended"]); err != nil {
-		return s, err
-	}
-	s.ExitCode, err = parseExit([]byte(m["exit"]))
-	return s, err
+	s.Phase, errs[0] = parsePhase([]byte(m["phase"]))
+	s.Attempt, errs[1] = parseCount([]byte(m["attempt"]))
+	s.Iteration, errs[2] = parseCount([]byte(m["iteration"]))
+	s.Started, errs[3] = ParseTime(m["started"])
+	s.Ended, errs[4] = ParseTime(m["ended"])
+	s.ExitCode, errs[5] = parseExit([]byte(m["exit"]))
+	return s, cmp.Or(errs[:]...)
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,62 +20,32 @@ func (s Status) Index() uint8 {
 	return 0 // a task never has a status out of the set
 }
 
-// who says by whom a step may be taken.
-type who uint8
-
-const (
-	nobody  who = iota
-	machine     // by stint alone
-	person      // by hand alone
-	anyone
-)
-
-// transitions is the one table: who may take a task from the status of the row to
-// the status of the column. Saying the same status again is a step that changes
-// only other fields. The row "" is a task's first record; it may carry any status,
-// because a journal that was rebuilt from a tidied ledger may begin anywhere.
-var transitions = map[Status]map[Status]who{
-	"":       {Draft: anyone, Queued: anyone, Running: machine, Done: anyone, Failed: anyone, Canceled: anyone, Dead: anyone},
-	Draft:    {Draft: anyone, Queued: anyone, Canceled: anyone},
-	Queued:   {Draft: person, Queued: anyone, Running: machine, Done: anyone, Failed: anyone, Canceled: anyone, Dead: anyone},
-	Running:  {Queued: anyone, Running: machine, Done: anyone, Failed: anyone, Canceled: anyone, Dead: anyone},
-	Done:     {Queued: anyone, Done: anyone},
-	Failed:   {Queued: anyone, Failed: anyone},
-	Canceled: {Queued: anyone, Canceled: anyone},
-	Dead:     {Queued: anyone, Dead: anyone},
-}
-
-// grid is the table by index, for speed: the last row is the first record's.
-var grid = func() (g [len(Statuses) + 1][len(Statuses)]who) {
-	for from, row := range transitions {
-		for to, w := range row {
-			g[gridRow(from)][to.Index()] = w
-		}
-	}
-	return g
-}()
-
-func gridRow(from Status) int {
-	if from == "" {
-		return len(Statuses)
-	}
-	return int(from.Index())
+// transitions is the one table: who may take a task from the status of the row to that of
+// the column, both in the order of Statuses. + is anyone, ! stint alone, * a person's
+// record alone, and - nobody. The same status again is a step that changes only other
+// fields. The last row is that of a task's first record; it may carry any status, because
+// a journal that was rebuilt from a tidied ledger may begin anywhere.
+var transitions = [len(Statuses) + 1]string{
+	"++---+-", // draft
+	"*+!++++", // queued
+	"-+!++++", // running
+	"-+-+---", // done
+	"-+--+--", // failed
+	"-+---+-", // canceled
+	"-+----+", // dead
+	"++!++++",
 }
 
 // CanFollow reports whether a task may go from one status to another: from is ""
 // for a task's first record, byHand is true for a record that was adopted from
 // a person's edit.
 func CanFollow(from, to Status, byHand bool) bool {
-	switch grid[gridRow(from)][to.Index()] {
-	case anyone:
-		return true
-	case person:
-		return byHand
-	case machine:
-		return !byHand
-	default:
-		return false
+	row := len(Statuses)
+	if from != "" {
+		row = int(from.Index())
 	}
+	who := transitions[row][to.Index()]
+	return who == '+' || who == '*' && byHand || who == '!' && !byHand
 }
 
 // A TransitionError says that a record asks for a step that the table forbids.
@@ -107,7 +78,11 @@ func ParseStatus(s string) (Status, error) {
 	if st := Status(s); slices.Contains(Statuses[:], st) {
 		return st, nil
 	}
-	if near := nearest(strings.ToLower(s)); near != "" {
+	near, known := otherNames[strings.ToLower(s)], []string{}
+	for _, st := range Statuses {
+		known = append(known, string(st))
+	}
+	if near = cmp.Or(near, Status(Nearest(strings.ToLower(s), known))); near != "" {
 		return "", fmt.Errorf("unknown status %q; did you mean %s?", s, near)
 	}
 	return "", fmt.Errorf("unknown status %q; it is one of draft, queued, running, done, failed, canceled, dead", s)
@@ -125,18 +100,6 @@ func parseStatus(b []byte) (Status, error) {
 		return Draft, nil
 	}
 	return ParseStatus(string(b))
-}
-
-// nearest returns the status that s was probably meant to be, or "".
-func nearest(s string) Status {
-	if st, ok := otherNames[s]; ok {
-		return st
-	}
-	known := make([]string, len(Statuses))
-	for i, st := range Statuses {
-		known[i] = string(st)
-	}
-	return Status(Nearest(s, known))
 }
 
 // Nearest returns the known word that a word was probably meant to be, or "": at most two
