@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,14 +92,32 @@ func waiting(st *fold.State, id string) (state.Task, error) {
 	return t, nil
 }
 
-// orderStep is the distance of the orders that are given out, so that there is room
-// between them.
-const orderStep = 1000
+const (
+	orderStep = 1000    // distance of the orders that are given out, so that there is room between them
+	maxOrder  = 1 << 60 // bounds the orders to which others are added: a person can write any
+)
 
 // reorder returns the tasks of a lane whose order must change so that they come as
 // they stand there, with their new orders: the one at a place is new in it.
 func reorder(lane []state.Task, at int) []state.Task {
-	if order, ok := orderFor(lane, at); ok {
+	var left, right int64
+	if at > 0 {
+		left = lane[at-1].Order
+	}
+	if at+1 < len(lane) {
+		right = lane[at+1].Order
+	}
+	order := left + (right-left)/2 // with which all others can stay as they are
+	switch {
+	case right == 0: // the last of those that have an order, or the only one
+		order = left + orderStep
+	case at == 0:
+		order = right - orderStep
+	}
+	order = cmp.Or(order, 1) // 0 is none
+	isAmongAges := at > 0 && left == 0
+	isFree := (at == 0 || order > left) && (right == 0 || order < right)
+	if isFree && !isAmongAges && max(left, right) <= maxOrder && min(left, right) >= -maxOrder {
 		lane[at].Order = order
 		return lane[at : at+1]
 	}
@@ -117,34 +136,3 @@ func reorder(lane []state.Task, at int) []state.Task {
 	}
 	return changed
 }
-
-// orderFor returns an order with which the task at a place comes there while all
-// others stay as they are; ok is false if there is none, as among tasks that come
-// by age. An order of 0 is none.
-func orderFor(lane []state.Task, at int) (order int64, ok bool) {
-	var left, right int64
-	if at > 0 {
-		left = lane[at-1].Order
-	}
-	if at+1 < len(lane) {
-		right = lane[at+1].Order
-	}
-	switch {
-	case at > 0 && left == 0 || max(left, right) > maxOrder || min(left, right) < -maxOrder:
-		return 0, false
-	case right == 0: // the last of those that have an order, or the only one
-		order = left + orderStep
-	case at == 0:
-		order = right - orderStep
-	default:
-		order = left + (right-left)/2
-	}
-	if order == 0 {
-		order = 1
-	}
-	above, below := at == 0 || order > left, right == 0 || order < right
-	return order, above && below
-}
-
-// maxOrder bounds the orders to which others are added: a person can write any.
-const maxOrder = 1 << 60

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -22,7 +23,16 @@ func (d *Dispatcher) failBlockedByDependency() {
 	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
 		for _, t := range st.Doomed() {
-			id, cause := d.causeOf(st, &t, causes)
+			id, status, _ := st.EndedBadly(&t)
+			if i := slices.IndexFunc(t.After, func(id string) bool { return causes[id].Status != "" }); i >= 0 {
+				id = t.After[i]
+			}
+			cause, isKnown := causes[id]
+			if !isKnown {
+				cause, _ = d.WholeIn(st, id) // without: its status is enough
+				cause.Status, cause.Prompt, cause.Result = status, "", ""
+				causes[id] = cause // a task may have thousands after it
+			}
 			how := string(cause.Status) // a few words such as "failed (exit): no such file"
 			if cause.Reason != "" && string(cause.Reason) != how {
 				how += " (" + string(cause.Reason) + ")"
@@ -46,21 +56,4 @@ func (d *Dispatcher) failBlockedByDependency() {
 		return nil
 	})
 	d.TroubleUnlessStopped("tasks that come after a failed one could not be ended", err)
-}
-
-// causeOf returns the task because of which a doomed one cannot run.
-func (d *Dispatcher) causeOf(st *fold.State, t *state.Task, causes map[string]state.Task) (string, state.Task) {
-	for _, id := range t.After {
-		if cause, ok := causes[id]; ok {
-			return id, cause
-		}
-	}
-	id, status, _ := st.EndedBadly(t)
-	cause, err := d.WholeIn(st, id)
-	if err != nil { // its status is enough
-		cause = state.Task{}
-	}
-	cause.Status, cause.Prompt, cause.Result = status, "", ""
-	causes[id] = cause // a task may have thousands after it
-	return id, cause
 }

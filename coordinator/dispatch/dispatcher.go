@@ -60,19 +60,16 @@ func (d *Dispatcher) Poke() {
 	}
 }
 
-// Shutdown ends what the dispatcher has started, once DispatchUntil has returned.
+// Shutdown ends what the dispatcher has started, once DispatchUntil has returned. It leaves the
+// runs the grace time to end by themselves, then ends them; they are recorded as interrupted
+// and run again under the next master. One that does not end even so (the kernel does not let a
+// process go, or a disk stays full) is left to the next master as a kill -9 would leave it.
 func (d *Dispatcher) Shutdown() {
-	d.endRuns()
-	if d.Err() == nil {
-		d.forgetStarts()
-	}
-}
-
-// endRuns leaves the runs the grace time to end by themselves, then ends them; they
-// are recorded as interrupted and run again under the next master. One that does not
-// end even so (the kernel does not let a process go, or a disk stays full) is left to
-// the next master as a kill -9 would leave it.
-func (d *Dispatcher) endRuns() {
+	defer func() {
+		if d.Err() == nil {
+			d.forgetStarts()
+		}
+	}()
 	d.Shut()
 	grace, last := time.NewTimer(d.Config.Grace), time.NewTimer(queue.EndLimit(d.Config.Grace))
 	defer grace.Stop()
