@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
 	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
@@ -106,46 +105,39 @@ func TestNativeCodex(t *testing.T) {
 
 func TestProbe(t *testing.T) {
 	b := agenttest.NewBench(t)
-	status := `[ "$1" = --version ] && echo codex-cli 1.2.3 && exit; [ -f "$CODEX_HOME/auth.json" ] && echo Logged in using ChatGPT && exit; echo Not logged in; exit 1`
-	c := fakeCodex(b, status)
 	home := filepath.Join(b.Dir, "home")
 	must(t, os.MkdirAll(home, 0o700))
+	const says = `[ "$1" = --version ] && echo codex-cli 1.2.3 && exit; `
+	c := fakeCodex(b, says+`[ -f "$CODEX_HOME/auth.json" ] && echo Logged in using ChatGPT && exit; echo Not logged in; exit 1`)
 	base := slices.Concat(c.Env, []string{"CODEX_HOME=" + home})
-	probe := func(extra ...string) agent.Probe {
-		c.Env = slices.Concat(base, extra)
-		return c.Probe(t.Context())
+	correct, provider := "correct "+home+"/config.toml", "model_provider = \"fake\"\n[model_providers.fake]\nenv_key = \"FAKE_KEY\"\n"
+	for _, r := range []struct {
+		name, env, config string
+		in                bool
+		detail, fix       string
+	}{
+		{"nothing there", "", "", false, "Not logged in", c.Bin + " login"},
+		{"key", "CODEX_API_KEY=x", "", true, "CODEX_API_KEY is set", ""},
+		{"provider without key", "", provider, false, "FAKE_KEY", c.Bin + " login"},
+		{"provider with key", "FAKE_KEY=secret", provider, true, "FAKE_KEY is set", ""},
+		{"auth.json", "", "model = \"x\"\n", true, "Logged in using ChatGPT", ""},
+		{"broken configuration", "", "model = \n", false, "configuration", correct},
+		{"wrong configuration", "", "model = 3\n", false, "invalid type", correct}, // what only codex finds
+	} {
+		must(t, os.WriteFile(filepath.Join(home, "config.toml"), []byte(r.config), 0o600))
+		switch r.name {
+		case "auth.json":
+			must(t, os.WriteFile(filepath.Join(home, "auth.json"), []byte("{}"), 0o600))
+		case "wrong configuration":
+			fakeCodex(b, says+`echo "Error loading configuration: $CODEX_HOME/config.toml:1:9: invalid type: integer 3, expected a string"; exit 1`)
+		}
+		c.Env = slices.Concat(base, strings.Fields(r.env))
+		if p := c.Probe(t.Context()); !p.Found || p.Version != "codex-cli 1.2.3" || p.LoggedIn != r.in || !strings.Contains(p.Detail, r.detail) || p.Fix != r.fix || strings.Contains(p.Detail, "secret") {
+			t.Errorf("%s: %+v", r.name, p)
+		}
 	}
-	write := func(name, text string) {
-		must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
-	}
-	if p := probe(); !p.Found || p.Version != "codex-cli 1.2.3" || p.LoggedIn || p.Fix != c.Bin+" login" || p.Detail != "Not logged in" {
-		t.Errorf("nothing there: %+v", p)
-	}
-	if p := probe("CODEX_API_KEY=x"); !p.LoggedIn || p.Fix != "" {
-		t.Errorf("key: %+v", p)
-	}
-	write("config.toml", "model_provider = \"fake\"\n[model_providers.fake]\nenv_key = \"FAKE_KEY\"\n")
-	if p := probe(); p.LoggedIn || !strings.Contains(p.Detail, "FAKE_KEY") {
-		t.Errorf("provider without key: %+v", p)
-	}
-	if p := probe("FAKE_KEY=x"); !p.LoggedIn || strings.Contains(p.Detail, "=x") {
-		t.Errorf("provider with key: %+v", p)
-	}
-	write("config.toml", "model = \"x\"\n")
-	write("auth.json", "{}")
-	if p := probe(); !p.LoggedIn || p.Detail != "Logged in using ChatGPT" {
-		t.Errorf("auth.json: %+v", p)
-	}
-	write("config.toml", "model = \n")
-	if p := probe(); p.LoggedIn || !strings.Contains(p.Detail, "configuration") || p.Fix != "correct "+home+"/config.toml" {
-		t.Errorf("broken configuration: %+v", p)
-	}
-	write("config.toml", "model = 3\n") // what only codex finds
-	fakeCodex(b, `[ "$1" = --version ] && echo codex-cli 1.2.3 && exit; echo "Error loading configuration: $CODEX_HOME/config.toml:1:9: invalid type: integer 3, expected a string"; exit 1`)
-	if p := probe(); p.LoggedIn || !strings.Contains(p.Detail, "invalid type") || p.Fix != "correct "+home+"/config.toml" {
-		t.Errorf("wrong configuration: %+v", p)
-	}
-	if p := (&Agent{Bin: "no-such-codex"}).Probe(t.Context()); p.Found || p.Fix == "" {
+	c.Bin = "no-such-codex"
+	if p := c.Probe(t.Context()); p.Found || p.Fix == "" {
 		t.Errorf("missing: %+v", p)
 	}
 }
@@ -154,34 +146,33 @@ func TestCodexExamine(t *testing.T) {
 	b := agenttest.NewBench(t)
 	home := filepath.Join(b.Dir, "home")
 	must(t, os.MkdirAll(home, 0o700))
-	examine := func(version, sandbox, home string) []agent.Problem {
-		c := fakeCodex(b, `[ "$1" = --version ] && echo "codex-cli `+version+`" && exit; [ "$1" = sandbox ] && `+sandbox)
-		c.Env = slices.Concat(c.Env, []string{"CODEX_HOME=" + home})
-		return c.Examine(t.Context())
-	}
-	if found := examine("0.169.0", "exit 0", home); len(found) != 0 {
-		t.Errorf("nothing is wrong: %+v", found)
-	}
-	if found := examine("0.159.3", "exit 0", home); len(found) != 1 || found[0].Fatal || !strings.Contains(found[0].Text, "older than 0.160.0") || found[0].Fix == "" {
-		t.Errorf("old version: %+v", found)
-	}
-	if found := examine("0.159.3", "exit 1; [ \"$1\" = login ] && { echo 'Error loading configuration: config.toml:1:9: x'; exit 1; }", home); len(found) != 2 || !found[1].Fatal || found[1].Fix != "correct "+home+"/config.toml" {
-		t.Errorf("a configuration that stops the sandbox: %+v", found)
-	}
-	if found := examine("0.170.1", "exit 0", home); len(found) != 1 || found[0].Fatal || !strings.Contains(found[0].Text, "newer than 0.169.0") {
-		t.Errorf("new version: %+v", found)
-	}
-	if found := examine("of the future", "exit 0", home); len(found) != 0 {
-		t.Errorf("a version that cannot be read: %+v", found)
-	}
-	if found := examine("0.169.0", "{ echo 'bwrap: Creating new namespace failed'; exit 1; }", home); len(found) != 1 || !found[0].Fatal || !strings.Contains(found[0].Text, "bwrap") {
-		t.Errorf("no sandbox: %+v", found)
-	}
-	if found := examine("0.169.0", "exit 1", home+"/none"); len(found) != 1 || !found[0].Fatal || !strings.HasPrefix(found[0].Fix, "mkdir -p ") {
-		t.Errorf("no home: %+v", found)
-	}
-	if found := examine("0.169.0", "exit 0", "relative"); len(found) != 1 {
-		t.Errorf("odd home: %+v", found)
+	const old = "older than 0.160.0"
+	for _, r := range []struct {
+		name, version, sandbox, home string
+		want                         []string // parts of the findings; the last one is fatal if there is a command that helps
+		fix                          string   // its beginning
+	}{
+		{"nothing is wrong", "0.169.0", "exit 0", home, nil, ""},
+		{"old version", "0.159.3", "exit 0", home, []string{old}, ""},
+		{"a configuration that stops the sandbox", "0.159.3", "exit 1; [ \"$1\" = login ] && { echo 'Error loading configuration: config.toml:1:9: x'; exit 1; }", home, []string{old, "1:9"}, "correct " + home},
+		{"new version", "0.170.1", "exit 0", home, []string{"newer than 0.169.0"}, ""},
+		{"a version that cannot be read", "of the future", "exit 0", home, nil, ""},
+		{"no sandbox", "0.169.0", "{ echo 'bwrap: Creating new namespace failed'; exit 1; }", home, []string{"bwrap"}, "sudo sysctl"},
+		{"no home", "0.169.0", "exit 1", home + "/none", []string{"does not exist"}, "mkdir -p "},
+		{"odd home", "0.169.0", "exit 0", "relative", []string{"no absolute path"}, "chmod"},
+	} {
+		c := fakeCodex(b, `[ "$1" = --version ] && echo "codex-cli `+r.version+`" && exit; [ "$1" = sandbox ] && `+r.sandbox)
+		c.Env = slices.Concat(c.Env, []string{"CODEX_HOME=" + r.home})
+		found := c.Examine(t.Context())
+		for i, p := range found {
+			last := i == len(found)-1 && r.fix != ""
+			if len(found) != len(r.want) || !strings.Contains(p.Text, r.want[i]) || p.Fatal != last || last && !strings.HasPrefix(p.Fix, r.fix) {
+				t.Errorf("%s: %+v", r.name, found)
+			}
+		}
+		if len(found) < len(r.want) {
+			t.Errorf("%s: %+v", r.name, found)
+		}
 	}
 	if found := (&Agent{Bin: "no-such-codex"}).Examine(t.Context()); len(found) != 1 || !found[0].Fatal {
 		t.Errorf("missing: %+v", found)

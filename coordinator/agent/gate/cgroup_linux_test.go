@@ -77,26 +77,16 @@ func TestBornInACgroup(t *testing.T) {
 // Where no cgroup can be made, an agent runs without, and is held all the same.
 func TestCgroupCannotBeMade(t *testing.T) {
 	b := newBench(t)
+	b.NoCgroup = true                          // it would choose one that can be made
 	plain := filepath.Join(b.Dir, "no-cgroup") // a directory, but no cgroup
 	file := filepath.Join(b.Dir, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	for _, dir := range []cgroup{"/proc/no/such", cgroup(plain), cgroup(b.Dir), cgroup(file), ""} {
 		turn := b.Turn("")
-		lock, err := takeLock(filepath.Join(turn.RunDir, lockName))
-		must(t, err)
 		s := script(turn, "setsid sleep 1000 & exit 5")
 		s.cgroup = dir
-		h, err := b.startGate(s, lock, nil)
-		must(t, err)
-		must(t, h.send(command{Start: s.start()}))
-		var end *EndReport
-		for rep := range h.reports {
-			end = rep.End
-		}
-		h.release()
-		h.wait()
-		if end == nil || end.Exit != 5 {
-			t.Errorf("%s: %+v", dir, end)
+		if r := b.Supervise(t.Context(), s, &ears{}); r.End.Exit != 5 || r.Lost {
+			t.Errorf("%s: %+v", dir, r)
 		}
 		wantGone(t, turn)
 	}
