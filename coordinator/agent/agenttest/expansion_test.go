@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
@@ -348,9 +349,8 @@ func TestRealResources(t *testing.T) {
 				s.write(filepath.Join(home, ".claude.json"), "{"+server+"}")
 				s.write(filepath.Join(home, "settings.json"), `{"permissions":{"allow":["ReadMcpResourceTool"]}}`)
 			} else {
-				settings, err := os.ReadFile(filepath.Join(home, ".gemini/settings.json"))
-				must(t, err)
-				s.write(filepath.Join(home, ".gemini/settings.json"), strings.Replace(string(settings), "{", "{"+server+",", 1))
+				settings := gatetest.Read(t, home, ".gemini/settings.json")
+				s.write(filepath.Join(home, ".gemini/settings.json"), strings.Replace(settings, "{", "{"+server+",", 1))
 			}
 			rest := s.send("see @planted:secret://c0 and @secret://c0\n")
 			if strings.Contains(s.body, "canary") {

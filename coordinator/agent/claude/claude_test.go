@@ -125,25 +125,22 @@ END`)
 	if out.Usage != (state.Usage{InputTokens: 7, CachedInputTokens: 2, OutputTokens: 8}) || out.Thread != (state.Usage{}) {
 		t.Errorf("usage %+v, thread %+v: a subscription costs nothing", out.Usage, out.Thread)
 	}
-	sent, err := os.ReadFile(filepath.Join(turn.Workspace, "prompt"))
-	must(t, err)
+	sent := gatetest.Read(t, turn.Workspace, "prompt")
 	var input struct {
 		Type    string
 		Message struct{ Role, Content string }
 		AsText  bool `json:"client_composed"`
 	}
-	must(t, json.Unmarshal(sent, &input))
+	must(t, json.Unmarshal([]byte(sent), &input))
 	if want, err := os.ReadFile(turn.Prompt); err != nil || input.Message.Content != string(want) || input.Message.Role != "user" || input.Type != "user" || !input.AsText {
 		t.Errorf("sent %q, %v", sent, err)
 	}
-	if strings.Count(string(sent), "\n") != 1 {
+	if strings.Count(sent, "\n") != 1 {
 		t.Errorf("%q is not one line", sent)
 	}
-	args, err := os.ReadFile(filepath.Join(turn.Workspace, "args"))
-	must(t, err)
-	env, err := os.ReadFile(filepath.Join(turn.Workspace, "env"))
-	must(t, err)
-	if strings.Contains(string(args), "dangerous") || !strings.Contains(string(env), "CLAUDE_CODE_MAX_RETRIES=2\n") {
+	args := gatetest.Read(t, turn.Workspace, "args")
+	env := gatetest.Read(t, turn.Workspace, "env")
+	if strings.Contains(args, "dangerous") || !strings.Contains(env, "CLAUDE_CODE_MAX_RETRIES=2\n") {
 		t.Errorf("arguments: %s, environment: %s", args, env)
 	}
 }

@@ -57,14 +57,12 @@ func TestCodexPromptOnStdin(t *testing.T) {
 	if out.Class != "" || out.Result != "42" || out.Session != someUUID || !strings.Contains(out.Note, "was not resumed") {
 		t.Errorf("outcome: %+v", out)
 	}
-	sent, err := os.ReadFile(filepath.Join(turn.Workspace, "prompt"))
-	must(t, err)
-	if want, err := os.ReadFile(turn.Prompt); err != nil || string(sent) != string(want) {
+	sent := gatetest.Read(t, turn.Workspace, "prompt")
+	if want, err := os.ReadFile(turn.Prompt); err != nil || sent != string(want) {
 		t.Errorf("sent %q, %v", sent, err)
 	}
-	args, err := os.ReadFile(filepath.Join(turn.Workspace, "args"))
-	must(t, err)
-	if strings.Contains(string(args), "dangerous") {
+	args := gatetest.Read(t, turn.Workspace, "args")
+	if strings.Contains(args, "dangerous") {
 		t.Errorf("arguments: %s", args)
 	}
 }

@@ -88,14 +88,12 @@ END`)
 	if !slices.Equal(texts, []string{"let me see", "42"}) {
 		t.Errorf("messages: %q", texts)
 	}
-	sent, err := os.ReadFile(filepath.Join(turn.Workspace, "prompt"))
-	must(t, err)
-	if want, err := os.ReadFile(turn.Prompt); err != nil || string(sent) != string(want) {
+	sent := gatetest.Read(t, turn.Workspace, "prompt")
+	if want, err := os.ReadFile(turn.Prompt); err != nil || sent != string(want) {
 		t.Errorf("sent %q, %v", sent, err)
 	}
-	args, err := os.ReadFile(filepath.Join(turn.Workspace, "args"))
-	must(t, err)
-	if strings.Contains(string(args), "yolo") || !strings.HasPrefix(string(args), "true ") {
+	args := gatetest.Read(t, turn.Workspace, "args")
+	if strings.Contains(args, "yolo") || !strings.HasPrefix(args, "true ") {
 		t.Errorf("arguments: %s", args)
 	}
 }
@@ -108,9 +106,8 @@ func TestGeminiDoesNotFork(t *testing.T) {
 	turn := b.Turn("p")
 	turn.Session, turn.Fork = "01a1fbfd-004f-7b52-a66b-d51066fa7873", true
 	out := g.Run(t.Context(), turn, quiet)
-	args, err := os.ReadFile(filepath.Join(turn.Workspace, "args"))
-	must(t, err)
-	if out.Forked || out.Session != someUUID || !strings.Contains(out.Note, "was not resumed") || !strings.Contains(string(args), "--resume "+turn.Session) {
+	args := gatetest.Read(t, turn.Workspace, "args")
+	if out.Forked || out.Session != someUUID || !strings.Contains(out.Note, "was not resumed") || !strings.Contains(args, "--resume "+turn.Session) {
 		t.Errorf("%+v\n%s", out, args)
 	}
 }
