@@ -23,7 +23,8 @@ type nano struct {
 	done chan error
 
 	mu     sync.Mutex
-	screen []byte // what it has written since the last key; guarded by mu
+	screen []byte        // what it has written since the last key; guarded by mu
+	more   chan struct{} // it has written something
 }
 
 func (n *nano) load() error {
@@ -31,7 +32,7 @@ func (n *nano) load() error {
 	if err != nil {
 		return err
 	}
-	n.tty, n.done = tty, make(chan error, 1)
+	n.tty, n.done, n.more = tty, make(chan error, 1), make(chan struct{}, 1)
 	n.cmd = exec.Command("nano", "--ignorercfiles", n.file.path)
 	n.cmd.Stdin, n.cmd.Stdout, n.cmd.Stderr = terminal, terminal, terminal
 	n.cmd.Env = append(os.Environ(), "TERM=xterm", "LC_ALL=C.UTF-8")
@@ -74,6 +75,10 @@ func (n *nano) watch() {
 		n.mu.Lock()
 		n.screen = append(n.screen, buf[:k]...)
 		n.mu.Unlock()
+		select {
+		case n.more <- struct{}{}:
+		default: // it is known
+		}
 		if err != nil { // EIO: the other end is closed
 			n.done <- n.cmd.Wait()
 			return
@@ -81,9 +86,10 @@ func (n *nano) watch() {
 	}
 }
 
-// sees waits until one of the texts was written, and gives it.
+// sees waits until one of the texts was written, and returns it.
 func (n *nano) sees(texts ...string) (string, error) {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	limit := time.After(patience)
+	for {
 		n.mu.Lock()
 		screen := bytes.Clone(n.screen)
 		n.mu.Unlock()
@@ -92,11 +98,15 @@ func (n *nano) sees(texts ...string) (string, error) {
 				return text, nil
 			}
 		}
+		select {
+		case <-n.more:
+		case <-limit:
+			return "", fmt.Errorf("nano never said %q, but %q", texts, screen)
+		}
 	}
-	return "", fmt.Errorf("nano never said %q, but %q", texts, n.screen)
 }
 
-// press returns keys, and forgets what was on the screen before.
+// press sends keys, and forgets what was on the screen before.
 func (n *nano) press(keys string) error {
 	n.mu.Lock()
 	n.screen = n.screen[:0]

@@ -320,7 +320,7 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 				if strings.Contains(why, "reworded") {
 					w.takeOver("## Task %s\n- prompt: do that\n", v.TaskID)
 				}
-				w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Second)))
+				w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(100*time.Millisecond)))
 				return w.Verify(ctx, v)
 			}}
 			w.open()
