@@ -65,8 +65,10 @@ func TestClientRoundTrip(t *testing.T) {
 	if list, err := c.List(ctx, state.Filter{Status: []state.Status{state.Queued, state.Done}, Session: "web", Label: "l/1 & 2", Limit: 5}); err != nil || len(list) != 1 || list[0].ID != v.ID {
 		t.Errorf("list: %+v %v", list, err)
 	}
-	if list, err := c.List(ctx, state.Filter{Status: []state.Status{state.Dead}}); err != nil || len(list) != 0 {
-		t.Errorf("empty list: %+v %v", list, err)
+	for _, f := range []state.Filter{{Status: []state.Status{state.Dead}}, {TenantID: "ana"}, {Queue: "slow"}, {Agent: "demo"}} {
+		if list, err := c.List(ctx, f); err != nil || len(list) != 0 {
+			t.Errorf("%+v: %+v %v", f, list, err)
+		}
 	}
 	if got, err := c.Task(ctx, v.ID[:13]); err != nil || got.ID != v.ID || got.Prompt != "hello" || got.Why == "" {
 		t.Errorf("task: %+v %v", got, err)

@@ -1,15 +1,11 @@
 package api
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
-	"mime/multipart"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -91,33 +87,6 @@ func TestLogRanges(t *testing.T) {
 	}
 }
 
-func TestSeveralLogRanges(t *testing.T) {
-	_, s := twoRuns(t, "one\ntwo\nthree\n")
-	w := get(s, "/v1/tasks/a/logs", "Range: bytes=0-1,-2")
-	_, params, err := mime.ParseMediaType(w.Header().Get("Content-Type"))
-	if err != nil || w.Code != 206 {
-		t.Fatal(w.Code, err)
-	}
-	var got []string
-	for parts := multipart.NewReader(w.Body, params["boundary"]); ; {
-		p, err := parts.NextPart()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(p)
-		if err != nil || p.Header.Get("Content-Type") != textPlain {
-			t.Error(err, p.Header)
-		}
-		got = append(got, string(text))
-	}
-	if strings.Join(got, "|") != "on|e\n" {
-		t.Errorf("%q", got)
-	}
-}
-
 // TestLogThatGrows: who goes on where it left off gets what was added, and all anew
 // where that is no more the same log.
 func TestLogThatGrows(t *testing.T) {
@@ -150,15 +119,6 @@ func TestLogThatGrows(t *testing.T) {
 	m.write(t, "r3", "stdout", "x")
 	if w := get(s, path, "Range: bytes=0-0", "If-Range: "+whole.Header().Get("ETag")); w.Code != 200 {
 		t.Errorf("of another attempt: %d", w.Code)
-	}
-}
-
-func TestHeadOfALog(t *testing.T) {
-	_, s := twoRuns(t, "one\ntwo\n")
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/v1/tasks/a/logs", nil))
-	if w.Code != 200 || w.Header().Get("Content-Length") != "8" || w.Body.Len() != 0 {
-		t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
 	}
 }
 
@@ -241,41 +201,18 @@ func TestBadFilePaths(t *testing.T) {
 		t.Fatalf("%d paths", len(targets))
 	}
 	m := withFiles(t, names...) // the ledger names them all
-	socket := serve(t, m, Options{}).socket
+	ln := newMemoryListener()
+	start(t, func(ctx context.Context) error { return newServer(m, Options{}).Serve(ctx, ln) })
 	for _, target := range targets {
 		if strings.ContainsAny(target, " \r\n") {
 			continue // no request can have it
 		}
-		status, body := rawGet(t, socket, "/v1/tasks/a/files/"+target)
-		if status < 300 || status >= 500 || strings.Contains(body, hidden) {
-			t.Errorf("%.80q: %d %.80q", target, status, body)
+		for _, a := range ln.raw(t, "GET /v1/tasks/a/files/"+target+" HTTP/1.1\r\nHost: stint\r\nConnection: close\r\n\r\n") {
+			if a.StatusCode < 300 || a.StatusCode >= 500 || strings.Contains(a.body, hidden) {
+				t.Errorf("%.80q: %d %.80q", target, a.StatusCode, a.body)
+			}
 		}
 	}
-}
-
-// rawGet sends a request whose target is written down as it is.
-func rawGet(t *testing.T, socket, target string) (status int, body string) {
-	t.Helper()
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: stint\r\nConnection: close\r\n\r\n", target); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatalf("%.80q: %v", target, err)
-	}
-	text, err := io.ReadAll(resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
 }
 
 // FuzzExtValue: a header has one parameter, which a client reads as the name that it is.

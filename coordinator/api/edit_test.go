@@ -1,16 +1,11 @@
 package api
 
 import (
-	"errors"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"stint/coordinator/api/wire"
-	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/state"
 )
 
 func TestEditRequests(t *testing.T) {
@@ -39,13 +34,11 @@ func TestEditRequests(t *testing.T) {
 		{"aa-2", jsonType, "", `{"label":"` + strings.Repeat("x", wire.MaxBody) + `"}`, 413, "large"},
 	} {
 		m := twoTasks(t)
-		r := httptest.NewRequest(http.MethodPatch, "/v1/tasks/"+c.path, strings.NewReader(c.body))
-		r.Header.Set("Content-Type", c.contentType)
+		var headers []string
 		if c.ifMatch != "" {
-			r.Header.Set("If-Match", c.ifMatch)
+			headers = []string{"If-Match: " + c.ifMatch}
 		}
-		w := httptest.NewRecorder()
-		newServer(m, Options{}).ServeHTTP(w, r)
+		w := ask(newServer(m, Options{}), "PATCH", "/v1/tasks/"+c.path, c.contentType, c.body, headers...)
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
@@ -55,9 +48,6 @@ func TestEditRequests(t *testing.T) {
 	}
 	if w := ask(newServer(twoTasks(t), Options{}), "POST", "/v1/tasks/aa-2/cancel", mergePatch, "{}"); w.Code != 415 {
 		t.Errorf("a patch where none is taken: %d", w.Code)
-	}
-	if w := ask(newServer(twoTasks(t), Options{}), "DELETE", "/v1/tasks/aa-2", "", ""); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD, PATCH, OPTIONS" {
-		t.Errorf("%d, allowed are %s", w.Code, w.Header().Get("Allow"))
 	}
 }
 
@@ -85,59 +75,16 @@ func TestIfMatchLines(t *testing.T) {
 		{[]string{" , ,"}, 422},
 	} {
 		m := twoTasks(t)
-		r := httptest.NewRequest(http.MethodPatch, "/v1/tasks/aa-2", strings.NewReader(`{"label":null}`))
-		r.Header.Set("Content-Type", jsonType)
-		r.Header["If-Match"] = c.lines
-		w := httptest.NewRecorder()
-		newServer(m, Options{}).ServeHTTP(w, r)
+		var headers []string
+		for _, line := range c.lines {
+			headers = append(headers, "If-Match: "+line)
+		}
+		w := ask(newServer(m, Options{}), "PATCH", "/v1/tasks/aa-2", jsonType, `{"label":null}`, headers...)
 		if w.Code != c.status || (w.Code == 200) != (m.by != "") {
 			t.Errorf("%q: %d %s, by %q", c.lines, w.Code, w.Body, m.by)
 		}
 		if w.Code == 422 && decode[wire.Problem](t, w.Body.Bytes()).Field != "If-Match" {
 			t.Errorf("%q: %s", c.lines, w.Body)
-		}
-	}
-}
-
-// TestARunEditsNothing: not even a task whose id has the name of a path at which a run
-// may POST.
-func TestARunEditsNothing(t *testing.T) {
-	m := familyOf(t)
-	m.add(state.Task{ID: "fix-preview", Status: state.Queued})
-	server := newServer(m, Options{})
-	for _, ref := range []string{"aa-2", "fix-preview", "preview"} {
-		r := httptest.NewRequest(http.MethodPatch, "/v1/tasks/"+ref, strings.NewReader("{}"))
-		r.Header.Set("Content-Type", jsonType)
-		r.Header.Set(wire.RunHeader, "r-1")
-		w := httptest.NewRecorder()
-		if server.ServeHTTP(w, r); w.Code != http.StatusForbidden || m.by != "" {
-			t.Errorf("%s: %d, by %q", ref, w.Code, m.by)
-		}
-	}
-}
-
-func TestClientEdits(t *testing.T) {
-	m := twoTasks(t)
-	s := serve(t, m, Options{})
-	v, err := s.client.Edit(t.Context(), "aa-2", []byte(`{"label":"x"}`))
-	if err != nil || strings.TrimSpace(v.Note) != `{"label":"x"}` {
-		t.Errorf("%+v %v", v, err)
-	}
-	m.err = &task.Error{Code: task.CodeChanged, Message: "m"}
-	if _, err = s.client.Edit(t.Context(), "aa-2", []byte(`{}`)); !errors.Is(err, &task.Error{Code: task.CodeChanged}) {
-		t.Errorf("%v", err)
-	}
-}
-
-// TestPatchIsDescribed: with all fields that can be changed, each of which can be null.
-func TestPatchIsDescribed(t *testing.T) {
-	doc := decode[description](t, ask(newServer(newFake(t), Options{}), "GET", "/v1/openapi.json", "", "").Body.Bytes())
-	for _, contentType := range []string{jsonType, mergePatch} {
-		patch := doc.resolve(doc.Paths["/v1/tasks/{id}"]["patch"].RequestBody.Content[contentType].Schema)
-		for _, name := range task.EditableFields() {
-			if field := patch.Properties[name]; !field.is("null") {
-				t.Errorf("%s: %s is %v", contentType, name, field.Type)
-			}
 		}
 	}
 }

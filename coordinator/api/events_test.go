@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -273,19 +272,6 @@ func (e *eventSource) until(enough func() bool) {
 	}
 }
 
-// idleAgent is an agent that is never asked to run.
-type idleAgent struct{ task.Agent }
-
-// openMaster opens a coordinator that starts nothing.
-func openMaster(t testing.TB, dir string) *coordinator.Coordinator {
-	t.Helper()
-	c, err := coordinator.Open(task.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": idleAgent{}}, DefaultAgent: func() string { return "demo" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // following is a coordinator that counts those who follow it.
 type following struct {
 	*coordinator.Coordinator
@@ -396,121 +382,4 @@ func TestEventsListThenFollow(t *testing.T) {
 	if err := errors.Join(s.stop(), c.Close()); err != nil {
 		t.Error(err)
 	}
-}
-
-// TestEventsWithReadersThatDoNot: those who ask for events and take none are cut off.
-// Submits do not wait for them, and who reads gets everything.
-func TestEventsWithReadersThatDoNot(t *testing.T) {
-	c := &following{Coordinator: openMaster(t, filepath.Join(t.TempDir(), "state"))}
-	s := serve(t, c, Options{EventBuffer: 256, WriteTimeout: time.Minute})
-	work, label := t.TempDir(), strings.Repeat("l", 60)
-	deaf := make([]net.Conn, 20)
-	for i := range deaf {
-		conn, err := net.Dial("unix", s.socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: stint\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		deaf[i] = conn
-	}
-	const tasks = 4000
-	readers := make([]*eventSource, 3)
-	var reading sync.WaitGroup
-	for i := range readers {
-		readers[i] = newSource(t, s, "?after=0")
-		reading.Go(func() { readers[i].until(func() bool { return len(readers[i].known) == tasks }) })
-	}
-	eventually(t, "all are connected", func() bool { return int(c.readers.Load()) == len(deaf)+len(readers) })
-	specs := make([]task.TaskSpec, 50)
-	for i := range specs {
-		specs[i] = task.TaskSpec{Prompt: strings.Repeat("p", 100), Workspace: work, Label: label, Hold: true}
-	}
-	slowest := time.Duration(0)
-	for range tasks / len(specs) {
-		begun := time.Now()
-		if _, err := c.SubmitAll(t.Context(), specs); err != nil {
-			t.Fatal(err)
-		}
-		slowest = max(slowest, time.Since(begun))
-	}
-	if slowest > 10*time.Second {
-		t.Errorf("a submit took %v", slowest)
-	}
-	reading.Wait()
-	for _, e := range readers {
-		if e.resync > 0 || e.told != tasks {
-			t.Errorf("a reader was told of %d of %d tasks, with %d resyncs", e.told, tasks, e.resync)
-		}
-	}
-	for _, conn := range deaf {
-		// What it is given now ends before everything was said: it was cut off.
-		data, err := io.ReadAll(conn)
-		if n := bytes.Count(data, []byte("event: task")); n >= tasks || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("one that did not read has %d events, %v", n, err)
-		}
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := errors.Join(s.stop(), c.Close()); err != nil {
-		t.Error(err)
-	}
-}
-
-// BenchmarkEvents is submits in batches of 100 while others read every change.
-func BenchmarkEvents(b *testing.B) {
-	for _, readers := range []int{0, 1, 64} {
-		b.Run(fmt.Sprint(readers), func(b *testing.B) { benchmarkEvents(b, readers) })
-	}
-}
-
-func benchmarkEvents(b *testing.B, readers int) {
-	c := &following{Coordinator: openMaster(b, filepath.Join(b.TempDir(), "state"))}
-	s := serve(b, c, Options{EventBuffer: 1 << 16})
-	var reading sync.WaitGroup
-	var got atomic.Int64 // events
-	for range readers {
-		conn, err := net.Dial("unix", s.socket)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.WriteString(conn, "GET /v1/events HTTP/1.0\r\nHost: stint\r\n\r\n"); err != nil {
-			b.Fatal(err)
-		}
-		reading.Go(func() {
-			defer func() { _ = conn.Close() }()
-			lines := bufio.NewReaderSize(conn, 64<<10)
-			for {
-				line, err := lines.ReadSlice('\n')
-				if err != nil {
-					return
-				}
-				if bytes.HasPrefix(line, []byte("event:")) {
-					got.Add(1)
-				}
-			}
-		})
-	}
-	eventually(b, "all are connected", func() bool { return int(c.readers.Load()) == readers })
-	specs, work := make([]task.TaskSpec, 100), b.TempDir()
-	for i := range specs {
-		specs[i] = task.TaskSpec{Prompt: "p", Workspace: work, Hold: true, Parallel: true}
-	}
-	slowest := time.Duration(0)
-	for b.Loop() {
-		begun := time.Now()
-		if _, err := c.SubmitAll(context.Background(), specs); err != nil {
-			b.Fatal(err)
-		}
-		slowest = max(slowest, time.Since(begun))
-	}
-	eventually(b, "all is read", func() bool { return got.Load() == int64(b.N*len(specs)*readers) })
-	b.ReportMetric(float64(b.N*len(specs))/b.Elapsed().Seconds(), "changes/s")
-	b.ReportMetric(float64(slowest.Milliseconds()), "slowest-ms")
-	if err := errors.Join(s.stop(), c.Close()); err != nil {
-		b.Error(err)
-	}
-	reading.Wait()
 }

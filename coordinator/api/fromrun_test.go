@@ -26,14 +26,7 @@ func familyOf(t testing.TB) *fakeMaster {
 
 // askAs makes a request that says which run it comes from.
 func askAs(h http.Handler, run, method, path, body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	if body != "" {
-		r.Header.Set("Content-Type", jsonType)
-	}
-	r.Header.Set(wire.RunHeader, run)
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
+	return ask(h, method, path, map[bool]string{true: jsonType}[body != ""], body, wire.RunHeader+": "+run)
 }
 
 // TestARunMayOnlyQueueAndRead: of all requests that change something, also of those
@@ -60,6 +53,10 @@ func TestARunMayOnlyQueueAndRead(t *testing.T) {
 				}
 			}
 		}
+	}
+	// Not even a task whose id has the name of a path at which a run may POST.
+	if w := ask(server, "PATCH", "/v1/tasks/preview", jsonType, "{}", wire.RunHeader+": r-1"); w.Code != http.StatusForbidden {
+		t.Errorf("an edit: %d %s", w.Code, w.Body)
 	}
 	if refused < 8 {
 		t.Errorf("%d kinds of requests are refused", refused)

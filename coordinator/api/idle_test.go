@@ -125,21 +125,3 @@ func TestConnectionsOfTheKernel(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkNewClients is a request over a new connection, alone and beside 1,000 that are
-// kept alive or half-open.
-func BenchmarkNewClients(b *testing.B) {
-	s := serveKernel(b, twoTasks(b), Options{})
-	for _, kind := range []string{"alone", "idle", "half-open"} {
-		b.Run(kind, func(b *testing.B) {
-			if kind != "alone" {
-				defer s.quiet(b, 1000, quietClients[kind]...)()
-			}
-			for b.Loop() {
-				if code, body, _ := s.do(b, "GET", "/v1/health", "", s.bearer()); code != http.StatusOK {
-					b.Fatal(code, body)
-				}
-			}
-		})
-	}
-}

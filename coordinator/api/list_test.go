@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -55,52 +54,28 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func TestPagesOfLines(t *testing.T) {
-	m := newFake(t)
-	for i := range 4 {
-		m.add(state.Task{ID: fmt.Sprint("t", i), Status: state.Queued})
-	}
-	s := newServer(m, Options{})
-	accept := wire.JSONLines
-	page := func(path string) (lines int, next string) {
-		r := httptest.NewRequest(http.MethodGet, path, nil)
-		r.Header.Set("Accept", accept)
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
-		if strings.Contains(w.Body.String(), "next") {
-			t.Errorf("a line that is no task: %s", w.Body)
-		}
-		return strings.Count(w.Body.String(), "\n"), linked(t, w)
-	}
-	lines, next := page("/v1/tasks?limit=2")
-	if lines != 2 || next == "" {
-		t.Fatalf("%d lines, and then %q", lines, next)
-	}
-	if lines, next = page(next); lines != 2 || next != "" { // as many as are left
-		t.Errorf("%d lines, and then %q", lines, next)
-	}
-	accept = "Application/JSONL;q=0.9, application/json;q=0.1" // as for events
-	if lines, next = page("/v1/tasks?limit=0"); lines != 4 || next != "" {
-		t.Errorf("all at once: %d lines, and then %q", lines, next)
-	}
-}
-
 // TestListsAreBounded: a client that does not say how many gets a page, and one that
-// wants all says so.
+// wants all says so, of lines as well.
 func TestListsAreBounded(t *testing.T) {
 	m := newFake(t)
 	for i := range pageLength + 1 {
 		m.add(state.Task{ID: fmt.Sprint("t", i), Status: state.Queued})
 	}
-	s := serve(t, m, Options{})
+	s := newServer(m, Options{})
 	for path, want := range map[string]int{"/v1/tasks": pageLength, "/v1/tasks?status=queued": pageLength, "/v1/tasks?limit=0": pageLength + 1, "/v1/tasks?limit=101": pageLength + 1} {
-		w := ask(newServer(m, Options{}), "GET", path, "", "")
+		w := ask(s, "GET", path, "", "")
 		body := decode[wire.ListBody](t, w.Body.Bytes())
 		if len(body.Tasks) != want || (body.Next != "") != (want == pageLength) || (linked(t, w) != "") != (want == pageLength) {
 			t.Errorf("%s: %d tasks, next %q", path, len(body.Tasks), body.Next)
 		}
+		for _, accept := range []string{wire.JSONLines, "Application/JSONL;q=0.9, application/json;q=0.1"} {
+			lines := ask(s, "GET", path, "", "", "Accept: "+accept)
+			if text := lines.Body.String(); strings.Count(text, "\n") != want || strings.Contains(text, "next") || linked(t, lines) != linked(t, w) {
+				t.Errorf("%s as %s: %d lines, and then %q", path, accept, strings.Count(text, "\n"), linked(t, lines))
+			}
+		}
 	}
-	if all, err := s.client.List(t.Context(), state.Filter{}); err != nil || len(all) != pageLength+1 {
+	if all, err := serve(t, m, Options{}).client.List(t.Context(), state.Filter{}); err != nil || len(all) != pageLength+1 {
 		t.Errorf("the client without a limit gets %d: %v", len(all), err)
 	}
 }

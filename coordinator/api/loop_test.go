@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -69,48 +68,27 @@ func TestLogsOfALoop(t *testing.T) {
 	}
 }
 
-// TestFollowALogThatIsEmptied: a run can begin its file anew.
-func TestFollowALogThatIsEmptied(t *testing.T) {
-	m := newFake(t)
-	m.add(state.Task{ID: "t", Status: state.Running, RunID: "r1"})
-	m.write(t, "r1", "stdout", "a long beginning\n")
-	var out bytes.Buffer
-	f := &follower{rooms: roomsOf(m), id: "t", name: "stdout", out: &out}
-	task, _ := m.Task(context.Background(), "t")
-	f.begin(&task)
-	defer f.close()
-	if err := f.copyRuns(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(filepath.Join(m.RunDir("r1"), "stdout"), 0); err != nil {
-		t.Fatal(err)
-	}
-	m.write(t, "r1", "stdout", "the end\n")
-	if err := f.copyRuns(); err != nil || out.String() != "a long beginning\nthe end\n" {
-		t.Errorf("%q, %v", out.String(), err)
-	}
-}
-
-// TestFollowALogThatIsShortened: a shorter file takes the place of a log that grew too
-// long. Who follows it goes on with the one that it has open.
-func TestFollowALogThatIsShortened(t *testing.T) {
-	m := newFake(t)
-	m.add(state.Task{ID: "t", Status: state.Running, RunID: "r1"})
-	m.write(t, "r1", "stdout", "a long beginning\n")
-	var out bytes.Buffer
-	task, _ := m.Task(context.Background(), "t")
-	f := &follower{rooms: roomsOf(m), id: "t", name: "stdout", out: &out}
-	f.begin(&task)
-	t.Cleanup(f.close)
-	for range 3 { // in the end there is nothing new
-		if err := f.copyRuns(); err != nil {
+// TestFollowALogThatChanges: a run can begin its file anew. Where a shorter file takes the
+// place of a log that grew too long, who follows it goes on with the one that it has open.
+func TestFollowALogThatChanges(t *testing.T) {
+	for want, change := range map[string]func(path string) error{
+		"a long beginning\nthe end\n": func(path string) error { return os.Truncate(path, 0) },
+		"a long beginning\n":          os.Remove,
+	} {
+		m := newFake(t)
+		task := state.Task{ID: "t", Status: state.Running, RunID: "r1"}
+		m.write(t, "r1", "stdout", "a long beginning\n")
+		var out bytes.Buffer
+		f := &follower{rooms: roomsOf(m), id: "t", name: "stdout", out: &out}
+		f.begin(&task)
+		defer f.close()
+		first := f.copyRuns()
+		if err := errors.Join(first, change(filepath.Join(m.RunDir("r1"), "stdout"))); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(filepath.Join(m.RunDir("r1"), "stdout")); err == nil {
-			m.write(t, "r1", "stdout", "[the first 99 bytes of this output were not kept]\nthe end\n")
+		m.write(t, "r1", "stdout", "the end\n")
+		if err := f.copyRuns(); err != nil || out.String() != want {
+			t.Errorf("%q, %v, want %q", out.String(), err, want)
 		}
-	}
-	if got := out.String(); got != "a long beginning\n" {
-		t.Errorf("%q", got)
 	}
 }

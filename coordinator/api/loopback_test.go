@@ -234,9 +234,7 @@ func TestRotationEndsStreams(t *testing.T) {
 	if err := guard.RotateToken(s.file); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		<-ended // else a stream goes on with a token that counts no more
-	}
+	eventually(t, "no stream goes on with a token that counts no more", func() bool { return len(ended) == 2 })
 	if wait.Wait(); waited != 401 {
 		t.Errorf("a wait is answered with %d", waited)
 	}

@@ -180,6 +180,9 @@ func TestQueueRoundTrip(t *testing.T) {
 	if v, err := c.Move(ctx, "aa-2", task.Place{Before: "aa-1"}); err != nil || v.Note != "{First:false Before:aa-1}" {
 		t.Errorf("move: %+v %v", v, err)
 	}
+	if v, err := c.Edit(ctx, "aa-2", []byte(`{"label":"x"}`)); err != nil || strings.TrimSpace(v.Note) != `{"label":"x"}` {
+		t.Errorf("edit: %+v %v", v, err)
+	}
 	if err := c.Pause(ctx, "lunch"); err != nil || m.paused != "because lunch" {
 		t.Errorf("pause: %q %v", m.paused, err)
 	}
@@ -193,18 +196,6 @@ func TestQueueRoundTrip(t *testing.T) {
 	for name, err := range map[string]error{"pause": c.Pause(ctx, ""), "resume": c.Resume(ctx)} {
 		if !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 			t.Errorf("the master's error of %s became %v", name, err)
-		}
-	}
-}
-
-func TestFiltersReachTheMaster(t *testing.T) {
-	m := newFake(t)
-	m.add(state.Task{ID: "a", TenantID: "ana", Queue: "slow", Agent: "codex"})
-	m.add(state.Task{ID: "b", TenantID: "bob", Queue: "fast", Agent: "claude"})
-	s := serve(t, m, Options{})
-	for _, f := range []state.Filter{{TenantID: "ana"}, {Queue: "slow"}, {Agent: "codex"}} {
-		if got, err := s.client.List(t.Context(), f); err != nil || len(got) != 1 || got[0].ID != "a" {
-			t.Errorf("%+v: %+v %v", f, got, err)
 		}
 	}
 }

@@ -12,13 +12,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"stint/coordinator/api/client"
-	"stint/coordinator/api/guard"
-	"stint/coordinator/api/wire"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
+	"stint/coordinator/api/wire"
 )
 
 // How tests serve: in memory, unless it is the kernel that matters.

@@ -13,7 +13,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,8 +24,7 @@ import (
 	"stint/state"
 )
 
-// ask makes a request to a server without a network.
-// ask makes a request, with other headers as "Name: value".
+// ask makes a request to a server without a network, with other headers as "Name: value".
 func ask(h http.Handler, method, path, contentType, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	if contentType != "" {
@@ -34,7 +32,7 @@ func ask(h http.Handler, method, path, contentType, body string, headers ...stri
 	}
 	for _, line := range headers {
 		name, value, _ := strings.Cut(line, ": ")
-		r.Header.Set(name, value)
+		r.Header.Add(name, value)
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -60,7 +58,6 @@ func twoTasks(t testing.TB) *fakeMaster {
 }
 
 func TestRequests(t *testing.T) {
-	big := `{"prompt":"` + strings.Repeat("a", wire.MaxBody) + `"}`
 	for _, c := range []struct {
 		method, path, contentType, body string
 		status                          int
@@ -77,7 +74,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/tasks/aa-1/raw", "", "", 200, "", "## Task aa-1\n"},
 		{"GET", "/v1/tasks", "", "", 200, "", `{"tasks":[{"id":"aa-2"`},
 		{"GET", "/v1/tasks?status=done,failed&label=x&session=web&limit=3", "", "", 200, "", `{"tasks":[{"id":"aa-1"`},
-		{"GET", "/v1/tasks?status=dead", "", "", 200, "", `{"tasks":[]}`},
+		{"GET", "/v1/tasks?status=draft,running,canceled,dead", "", "", 200, "", `{"tasks":[]}`},
 		{"GET", "/v1/tasks?status=queued&status=done", "", "", 200, "", `"status":"done"`},
 		{"GET", "/v1/tasks?status=queued&status=&status=draft,done", "", "", 200, "", `"status":"done"`},
 		{"GET", "/v1/tasks?status=finished", "", "", 422, "invalid", "draft"},
@@ -100,21 +97,13 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/tasks/aa-1/logs?stream=stdin", "", "", 422, "invalid", "stdout"},
 		{"GET", "/v1/tasks/zz/logs?follow=true", "", "", 404, "not-found", "no task zz"},
 
-		{"POST", "/v1/tasks", jsonType, `{"prompt":"x"}`, 201, "", `"status":"queued"`},
 		{"POST", "/v1/tasks", "application/json; charset=utf-8", `{"prompt":"x"}`, 201, "", ""},
 		{"POST", "/v1/tasks", jsonType, `{"prompt":""}`, 422, "invalid", `"hint":"stint task PROMPT"`},
 		{"POST", "/v1/tasks", jsonType, `{}`, 422, "invalid", "the prompt is empty"},
 		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","colour":1,"agnet":"codex"}`, 422, "invalid", "body.agnet: unexpected property; body.colour: unexpected property"},
-		{"POST", "/v1/tasks", jsonType, `{"prompt":7}`, 422, "invalid", "body.prompt: expected string"},
 		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","notBefore":"soon"}`, 422, "invalid", "body.notBefore"},
-		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","agent":"codex","tool":"claude"}`, 422, "invalid", "agent and tool mean the same"},
-		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","tool":"claude"}`, 201, "", `"agent":"claude"`},
 		{"POST", "/v1/tasks", jsonType, `{"prompt":"x"} {"prompt":"y"}`, 400, "invalid", "after top-level value"},
-		{"POST", "/v1/tasks", jsonType, `{"prompt":`, 400, "invalid", "JSON"},
-		{"POST", "/v1/tasks", jsonType, "{\"prompt\":\"\xff\"}", 400, "invalid", "UTF-8"},
-		{"POST", "/v1/tasks", jsonType, `7`, 422, "invalid", "object"},
 		{"POST", "/v1/tasks", jsonType, ``, 400, "invalid", "body is required"},
-		{"POST", "/v1/tasks", jsonType, big, 413, "invalid", "more than the 8388608 bytes"},
 		{"POST", "/v1/tasks", "text/plain", `{"prompt":"x"}`, 415, "invalid", "application/json"},
 		{"POST", "/v1/tasks", "application/x+json", `{"prompt":"x"}`, 415, "invalid", "application/json"},
 		{"POST", "/v1/tasks", "", `{"prompt":"x"}`, 415, "invalid", "application/json"},
@@ -312,15 +301,6 @@ func TestSubmitTellsCreatedFromKnown(t *testing.T) {
 	}
 }
 
-func TestStatusesOfTheListAreThoseOfState(t *testing.T) {
-	s := newServer(twoTasks(t), Options{})
-	for _, st := range []state.Status{state.Draft, state.Queued, state.Running, state.Done, state.Failed, state.Canceled, state.Dead} {
-		if w := ask(s, "GET", "/v1/tasks?status="+string(st), "", ""); w.Code != 200 {
-			t.Errorf("%s: %d %s", st, w.Code, w.Body)
-		}
-	}
-}
-
 var update = flag.Bool("update", false, "write the golden files")
 
 // TestDescription: openapi.json is what the handlers are. A test of cmd/stint asks a
@@ -354,48 +334,34 @@ type deadlines struct {
 
 func (d *deadlines) SetReadDeadline(t time.Time) error { d.last = t; return nil }
 
-// deadlineMaster looks at the deadline from within Submit.
-type deadlineMaster struct {
+// lookingMaster looks at the deadline from within Submit and Pause.
+type lookingMaster struct {
 	*fakeMaster
 	look func()
 }
 
-func (m deadlineMaster) Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error) {
+func (m lookingMaster) Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error) {
 	m.look()
 	return m.fakeMaster.Submit(ctx, spec)
 }
 
-func TestDeadlineOfTheBodyDoesNotEndTheSubmit(t *testing.T) {
-	w := &deadlines{ResponseRecorder: httptest.NewRecorder(), last: time.Unix(1, 0)}
-	looked := false
-	m := deadlineMaster{newFake(t), func() { looked = w.last.IsZero() }}
-	r := httptest.NewRequest("POST", "/v1/tasks", strings.NewReader(`{"prompt":"x"}`))
-	r.Header.Set("Content-Type", jsonType)
-	newServer(m, Options{}).ServeHTTP(w, r)
-	if w.Code != 201 || !looked {
-		t.Errorf("%d, deadline %v while the task was submitted", w.Code, w.last)
-	}
-}
-
-// pauseMaster looks at the deadline from within Pause.
-type pauseMaster struct {
-	*fakeMaster
-	look func()
-}
-
-func (m pauseMaster) Pause(ctx context.Context, reason, by string) error {
+func (m lookingMaster) Pause(ctx context.Context, reason, by string) error {
 	m.look()
 	return m.fakeMaster.Pause(ctx, reason, by)
 }
 
-// TestDeadlineOfNoBody: a request without a body is not ended by the time of one.
-func TestDeadlineOfNoBody(t *testing.T) {
-	w := &deadlines{ResponseRecorder: httptest.NewRecorder(), last: time.Unix(1, 0)}
-	looked := false
-	m := pauseMaster{newFake(t), func() { looked = w.last.IsZero() }}
-	newServer(m, Options{}).ServeHTTP(w, httptest.NewRequest("POST", "/v1/pause", nil))
-	if w.Code != 204 || !looked {
-		t.Errorf("%d, deadline %v during the pause", w.Code, w.last)
+// TestDeadlineOfTheBody: it does not end what the master does with the request, whether that
+// has a body or not.
+func TestDeadlineOfTheBody(t *testing.T) {
+	for path, body := range map[string]string{"/v1/tasks": `{"prompt":"x"}`, "/v1/pause": ""} {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder(), last: time.Unix(1, 0)}
+		looked := false
+		m := lookingMaster{newFake(t), func() { looked = w.last.IsZero() }}
+		r := httptest.NewRequest("POST", path, strings.NewReader(body))
+		r.Header.Set("Content-Type", jsonType)
+		if newServer(m, Options{}).ServeHTTP(w, r); w.Code > 299 || !looked {
+			t.Errorf("%s: %d, deadline %v while the master was at work", path, w.Code, w.last)
+		}
 	}
 }
 
@@ -447,68 +413,28 @@ func TestStopAnswersWaits(t *testing.T) {
 	}
 }
 
-func TestStopLetsASubmitFinish(t *testing.T) {
-	m := newFake(t)
-	m.held, m.hold = make(chan struct{}), make(chan struct{})
-	s := serve(t, m, Options{Grace: 10 * time.Second})
-	result := make(chan error, 1)
-	go func() {
-		_, err := s.client.Submit(context.Background(), task.TaskSpec{Prompt: "x"})
-		result <- err
-	}()
-	<-m.held
-	served := make(chan error, 1)
-	go func() { served <- s.stop() }()
-	eventually(t, "the socket is gone", func() bool { _, err := os.Lstat(s.socket); return os.IsNotExist(err) })
-	close(m.hold)
-	if err := <-result; err != nil {
-		t.Errorf("submit while stopping: %v", err)
-	}
-	if err := <-served; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-}
-
-func TestStopEndsWhatDoesNotFinish(t *testing.T) {
-	m := newFake(t)
-	m.held, m.hold = make(chan struct{}), make(chan struct{})
-	s := serve(t, m, Options{Grace: time.Millisecond})
-	result := make(chan error, 1)
-	go func() {
-		_, err := s.client.Submit(context.Background(), task.TaskSpec{Prompt: "x"})
-		result <- err
-	}()
-	<-m.held
-	if err := s.stop(); err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-	if err := <-result; err == nil {
-		t.Error("the submit was answered")
-	}
-}
-
-func TestManyClients(t *testing.T) {
-	m := newFake(t)
-	s := serve(t, m, Options{})
-	var wg sync.WaitGroup
-	for range 64 {
-		wg.Go(func() {
-			c := client.Dial(s.socket)
-			defer c.Close()
-			for range 8 {
-				v, err := c.Submit(t.Context(), task.TaskSpec{Prompt: "x"})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if _, err := c.Task(t.Context(), v.ID); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if n := len(m.List(state.Filter{})); n != 64*8 {
-		t.Errorf("%d tasks", n)
+// TestStopAndASubmit: one that is under way is finished, if there is time for it.
+func TestStopAndASubmit(t *testing.T) {
+	for grace, finishes := range map[time.Duration]bool{10 * time.Second: true, time.Millisecond: false} {
+		m := newFake(t)
+		m.held, m.hold = make(chan struct{}), make(chan struct{})
+		s := serve(t, m, Options{Grace: grace})
+		result, stopped := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := s.client.Submit(context.Background(), task.TaskSpec{Prompt: "x"})
+			result <- err
+		}()
+		<-m.held
+		go func() { stopped <- s.stop() }()
+		if finishes {
+			eventually(t, "the socket is gone", func() bool { _, err := os.Lstat(s.socket); return os.IsNotExist(err) })
+			close(m.hold)
+		}
+		if err := <-stopped; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		if err := <-result; (err == nil) != finishes {
+			t.Errorf("with %s left, a submit ends with %v", grace, err)
+		}
 	}
 }

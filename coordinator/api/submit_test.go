@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -128,13 +127,11 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 		{[]string{strings.Repeat("k", 257)}, `{"prompt":"x"}`, 422, ""},
 	} {
 		m := newFake(t)
-		r := httptest.NewRequest(http.MethodPost, "/v1/tasks", strings.NewReader(c.body))
-		r.Header.Set("Content-Type", jsonType)
+		var headers []string
 		for _, h := range c.headers {
-			r.Header.Add("Idempotency-Key", h)
+			headers = append(headers, "Idempotency-Key: "+h)
 		}
-		w := httptest.NewRecorder()
-		newServer(m, Options{}).ServeHTTP(w, r)
+		w := ask(newServer(m, Options{}), "POST", "/v1/tasks", jsonType, c.body, headers...)
 		_, had := m.keys[c.key]
 		if w.Code != c.status || (c.key != "") != had || w.Code > 300 && (len(m.tasks) > 0 || decode[wire.Problem](t, w.Body.Bytes()).Field == "") {
 			t.Errorf("%q %s: %d %s, and the keys %v", c.headers, c.body, w.Code, w.Body, m.keys)

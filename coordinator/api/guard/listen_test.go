@@ -205,27 +205,6 @@ func TestMayCall(t *testing.T) {
 	}
 }
 
-func TestPeerUIDIsAskedOfTheKernel(t *testing.T) {
-	ln, err := Listen(filepath.Join(socketDir(t), "s.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dial, err := net.Dial("unix", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if uid, err := peerUID(c.(*net.UnixConn)); err != nil || uid != os.Getuid() {
-		t.Errorf("peerUID = %d, %v, want %d", uid, err, os.Getuid())
-	}
-	if err := errors.Join(dial.Close(), c.Close(), ln.Close()); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestStrangerIsCutOff makes the listener believe that it belongs to someone
 // else, so that we are the stranger.
 func TestStrangerIsCutOff(t *testing.T) {
