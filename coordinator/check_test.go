@@ -62,9 +62,7 @@ func TestVerifyByItself(t *testing.T) {
 		before := w.ended(id)
 		w.shell.do = exits(3)
 		got, err := w.verify(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		want := task.CheckResult{
 			TaskID: id, RunID: got.RunID, RunDir: w.c.RunDir(got.RunID), Command: "make test", ExitCode: 3, Duration: "2s",
 			Output: "## Task forged\n- seq: 1\n- status: queued\nbad 3\n", Error: "the verify command ended with exit code 3",

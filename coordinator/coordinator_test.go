@@ -85,7 +85,8 @@ type world struct {
 	c         *coordinator.Coordinator
 	stop      context.CancelFunc
 	ran       chan error
-	live      bool // opened and not closed
+	live      bool          // opened and not closed
+	patience  time.Duration // how long a task may take, which in a bubble is short
 }
 
 func answer(text string) func(context.Context, task.Turn, func(task.Event)) task.Outcome {
@@ -120,6 +121,7 @@ func (w *world) open() {
 func (w *world) openUnwatched() {
 	w.t.Helper()
 	w.start(coordinator.OpenUnwatched(w.cfg))
+	w.patience = 100 * time.Hour
 }
 
 func (w *world) start(c *coordinator.Coordinator, err error) {
@@ -128,7 +130,7 @@ func (w *world) start(c *coordinator.Coordinator, err error) {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w.c, w.stop, w.ran, w.live = c, cancel, make(chan error, 1), true
+	w.c, w.stop, w.ran, w.live, w.patience = c, cancel, make(chan error, 1), true, 20*time.Second
 	go func() { w.ran <- c.Run(ctx) }()
 }
 
@@ -203,7 +205,7 @@ func (w *world) try(spec task.TaskSpec) (state.Task, error) {
 
 func (w *world) wait(id string) state.Task {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
 	t, err := w.c.Wait(ctx, id)
 	if err != nil {
@@ -228,8 +230,14 @@ func (w *world) by(id string, do func(ctx context.Context, id, by string) (state
 // done lets a task run, which must end well.
 func (w *world) done(spec task.TaskSpec) state.Task {
 	w.t.Helper()
-	t := w.wait(w.submit(spec).ID)
-	w.expect(t, state.Done, "")
+	return w.endsAs(w.submit(spec).ID, state.Done, "")
+}
+
+// endsAs waits for a task, which must end so.
+func (w *world) endsAs(id string, status state.Status, reason state.Class) state.Task {
+	w.t.Helper()
+	t := w.wait(id)
+	w.expect(t, status, reason)
 	return t
 }
 
@@ -296,8 +304,7 @@ func TestPromise3AtLeastOnceAndCounted(t *testing.T) {
 		return nil
 	}
 	next.open()
-	got := next.wait(id)
-	next.expect(got, state.Done, "")
+	got := next.endsAs(id, state.Done, "")
 	if got.Retries != 1 || got.Attempt != 1 || len(proved) != 1 {
 		t.Errorf("retries %d, attempt %d, proved %v", got.Retries, got.Attempt, proved)
 	}
@@ -452,8 +459,7 @@ func TestJudgement(t *testing.T) {
 			w.outcomes(tc.outcomes...)
 			w.openUnwatched()
 			tc.spec.Prompt = "p"
-			got := w.ended(w.submit(tc.spec).ID)
-			w.expect(got, tc.status, tc.reason)
+			got := w.endsAs(w.submit(tc.spec).ID, tc.status, tc.reason)
 			if got.Attempt != tc.attempt || len(w.agent.turns) != len(tc.outcomes) {
 				t.Errorf("attempt %d after %d runs, want %d after %d", got.Attempt, len(w.agent.turns), tc.attempt, len(tc.outcomes))
 			}

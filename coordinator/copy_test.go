@@ -39,9 +39,7 @@ func images(t *testing.T, from imaged) map[string]task.TaskRecord {
 	for ids := from.TaskIDs(0, 3); len(ids) > 0; ids = from.TaskIDs(done, 3) {
 		for _, id := range ids {
 			i, err := from.TaskRecord(id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			all[id] = i
 		}
 		done += len(ids)
@@ -167,9 +165,7 @@ func TestImagesOutliveCompaction(t *testing.T) {
 		was := images(t, c)
 		for round := range 2 {
 			report, err := c.Compact(t.Context(), time.Duration(r.IntN(48))*time.Hour, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			archived += report.Archived
 			for what, from := range map[string]imaged{"master": c, "files": readCopy(t, w.dir, 0)} {
 				if diff := sameImages(was, images(t, from)); diff != "" {
@@ -223,9 +219,8 @@ func TestReadCopyUpTo(t *testing.T) {
 	if got := readCopy(t, w.dir, 0); got.Seq() != newest || sameImages(all, images(t, got)) != "" {
 		t.Errorf("as it is: %d", got.Seq())
 	}
-	if _, err := c.Compact(t.Context(), 0, false); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Compact(t.Context(), 0, false)
+	check(t, err)
 	before := readCopy(t, w.dir, newest) // of the archive alone
 	for id, i := range images(t, before) {
 		if !i.Task.Status.Terminal() || before.ChangedLater(id) || sameImages(map[string]task.TaskRecord{id: all[id]}, map[string]task.TaskRecord{id: i}) != "" {

@@ -48,12 +48,9 @@ func TestAMasterThatIsNotIdleSleeps(t *testing.T) {
 			looks.Add(1)
 			return time.Now()
 		}
-		w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-			time.Sleep(time.Hour)
-			return task.Outcome{Result: "fine"}
-		}
+		w.script(map[string][]step{taskID(1): {{time.Hour, task.Outcome{Result: "fine"}}}})
 		w.openUnwatched()
-		w.submit(task.TaskSpec{Prompt: "p", NotBefore: w.cfg.Now().Add(time.Hour)})
+		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", NotBefore: w.cfg.Now().Add(time.Hour)})
 		begun := time.Now()
 		check(t, <-w.ran)
 		if took := time.Since(begun).Round(time.Second); took != 2*time.Hour+w.cfg.IdleExit || looks.Load() > 5000 {

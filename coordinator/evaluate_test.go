@@ -210,8 +210,7 @@ func TestEvaluationFails(t *testing.T) {
 					status, class, spec.VerifyCommand = state.Done, "", ""
 				}
 				w.openUnwatched()
-				got := w.ended(w.submit(spec).ID)
-				w.expect(got, status, class)
+				got := w.endsAs(w.submit(spec).ID, status, class)
 				if got.Result != "the answer" || got.Attempt != 1 || got.Retries != 0 || got.LimitWaits != 0 || got.AgentSession != "native-1" || got.PromptInHistory != "" || got.Phase != "" {
 					t.Errorf("the task is %+v", got)
 				}
@@ -254,8 +253,7 @@ func TestNothingGoesElsewhereLater(t *testing.T) {
 	check(t, errors.Join(os.RemoveAll(old.work), os.Symlink(other, old.work), os.WriteFile(filepath.Join(other, "key"), nil, 0o600)))
 	next.judge = judges(`{"findings":[],"lessons":["The tests need make."]}`)
 	next.open()
-	got := next.wait(id)
-	next.expect(got, state.Failed, state.ClassOutputMissing)
+	got := next.endsAs(id, state.Failed, state.ClassOutputMissing)
 	if left, err := os.ReadDir(other); err != nil || len(left) != 1 || len(got.OutputFiles) > 0 || !strings.Contains(got.Note, "were not kept") {
 		t.Errorf("there is %v, %v; collected %v, note %q", left, err, got.OutputFiles, got.Note)
 	}
@@ -267,8 +265,7 @@ func TestFindingsWithoutOutput(t *testing.T) {
 	w := newJudgeWorld(t)
 	w.judge = judges(`{"findings":[{"kind":"wrong","message":"It is not."}],"lessons":[]}`)
 	w.open()
-	got := w.wait(w.submit(task.TaskSpec{Prompt: "p", OutputSpec: []string{"report.md"}, OnFailure: "look at {{.Findings}}"}).ID)
-	w.expect(got, state.Failed, state.ClassOutputMissing)
+	got := w.endsAs(w.submit(task.TaskSpec{Prompt: "p", OutputSpec: []string{"report.md"}, OnFailure: "look at {{.Findings}}"}).ID, state.Failed, state.ClassOutputMissing)
 	if len(got.Findings) != 1 {
 		t.Errorf("it has the findings %v", got.Findings)
 	}
@@ -308,8 +305,7 @@ func TestEvaluationOfWhatNeverPassed(t *testing.T) {
 	w.checks = []int{1, 2, 1, 0}
 	w.judge = judges(`{"findings":[{"kind":"wrong","message":"It does not build."}],"lessons":[]}`)
 	w.open()
-	got := w.wait(w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: "make", MaxAttempts: 2}).ID)
-	w.expect(got, state.Done, "")
+	got := w.done(task.TaskSpec{Prompt: "p", VerifyCommand: "make", MaxAttempts: 2})
 	if agent, judge := w.turns(); agent != 4 || judge != 2 || got.Attempt != 2 || len(got.Findings) != 1 {
 		t.Errorf("%d turns, %d of them judged, attempt %d, %v", agent, judge, got.Attempt, got.Findings)
 	}
@@ -338,8 +334,7 @@ func TestVerifyWhileJudged(t *testing.T) {
 				t.Fatalf("%+v, %v", res, err)
 			}
 			next.takeOver("## Task %s\n- hold: false\n", id)
-			got := next.wait(id)
-			next.expect(got, tc.status, tc.reason)
+			got := next.endsAs(id, tc.status, tc.reason)
 			if got.Error != tc.err || *got.VerifyExitCode != tc.then {
 				t.Errorf("it ended with %q, exit code %d", got.Error, *got.VerifyExitCode)
 			}
@@ -358,8 +353,7 @@ func TestJudgementWaitsForNoAccount(t *testing.T) {
 			return task.Outcome{Class: state.ClassRateLimited, ExitCode: -1}
 		}
 		next.open()
-		got := next.wait(id)
-		next.expect(got, state.Done, "")
+		got := next.endsAs(id, state.Done, "")
 		if got.Result != "the answer" || len(got.FollowUps) > 0 || !strings.Contains(got.Note, "not evaluated: rate-limited") {
 			t.Errorf("%s: %+v", account, got)
 		}
@@ -375,8 +369,7 @@ func TestEndsWhileEvaluated(t *testing.T) {
 		t.Errorf("phase %s, result %q", got.Phase, got.Result)
 	}
 	w.cancel(id)
-	got := w.wait(id)
-	w.expect(got, state.Canceled, state.ClassCanceled)
+	got := w.endsAs(id, state.Canceled, state.ClassCanceled)
 	w.close()
 	again := w.judged(task.TaskSpec{Prompt: "p"})
 	w.close()
@@ -403,8 +396,7 @@ func TestCrashWhileEvaluated(t *testing.T) {
 			return nil
 		}
 		next.open()
-		got := next.wait(id)
-		next.expect(got, state.Failed, state.ClassVerify)
+		got := next.endsAs(id, state.Failed, state.ClassVerify)
 		agent, judge := next.turns()
 		if len(proved) != 1 || agent != 0 || judge != min(patience, 1) || len(got.Findings) != judge || got.Attempt != 1 || got.Result != "the answer" {
 			t.Errorf("proved dead %v; %d turns, %d judged; findings %v, attempt %d, result %q", proved, agent, judge, got.Findings, got.Attempt, got.Result)
@@ -477,8 +469,7 @@ func TestDeniedToolsAreFindings(t *testing.T) {
 				w.cfg.Shell, w.cfg.MaxIterations, spec.VerifyCommand = &fakeShell{do: tc.verify}, 3, "make test"
 			}
 			w.openUnwatched()
-			got := w.ended(w.submit(spec).ID)
-			w.expect(got, state.Done, "")
+			got := w.done(spec)
 			var found []string
 			for _, f := range got.Findings {
 				found = append(found, strings.Split(f.Message, `"`)[1])

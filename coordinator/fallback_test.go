@@ -50,8 +50,7 @@ func TestFallback(t *testing.T) {
 		spec := task.TaskSpec{ID: taskID(1), IdempotencyKey: "k", Prompt: "p", Agent: "codex", Model: "gpt", SessionKey: "web", Fallback: []string{"gemini", "claude", "demo"}}
 		before := w.submit(spec)
 		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Agent: "codex", SessionKey: "web"})
-		got := w.ended(taskID(1))
-		w.expect(got, state.Done, "")
+		got := w.endsAs(taskID(1), state.Done, "")
 		if got.Account != "claude" || got.Model != "opus" || got.SessionID == before.SessionID || !slices.Equal(got.Fallback, []string{"gemini", "demo"}) || strings.Join(ran(taskID(1)), " ") != "codex claude" {
 			t.Errorf("it went to %q: %+v", ran(taskID(1)), got)
 		}

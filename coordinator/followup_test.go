@@ -169,23 +169,19 @@ func TestNoFollowUp(t *testing.T) {
 	far := strings.Repeat("{{.Prompt}}", 200)
 	for _, tc := range []struct {
 		name, prompt, template, want string
-		settings                     task.WorkspaceSettings
-		change                       func(*task.Config)
+		depth, most                  int
 	}{
-		{"the workspace is gone", "gone", "a", "no follow-up was queued: the workspace ", task.WorkspaceSettings{}, nil},
-		{"too long", "fail " + strings.Repeat("x", 9000), far, "no follow-up was queued: the prompt has ", task.WorkspaceSettings{}, nil},
-		{"blank", "fail", "{{.Findings}}", "no follow-up was queued: the prompt is empty", task.WorkspaceSettings{}, nil},
-		{"no depth", "fail", "a", "follow_up_depth is 0", task.WorkspaceSettings{}, func(c *task.Config) { c.FollowUpDepth = 0 }},
-		{"no number", "fail", "a", "max_follow_ups is 0, and task ", task.WorkspaceSettings{}, func(c *task.Config) { c.MaxFollowUps = 0 }},
+		{"the workspace is gone", "gone", "a", "no follow-up was queued: the workspace ", 1, 3},
+		{"too long", "fail " + strings.Repeat("x", 9000), far, "no follow-up was queued: the prompt has ", 1, 3},
+		{"blank", "fail", "{{.Findings}}", "no follow-up was queued: the prompt is empty", 1, 3},
+		{"no depth", "fail", "a", "follow_up_depth is 0", 0, 3},
+		{"no number", "fail", "a", "max_follow_ups is 0, and task ", 1, 0},
 	} {
 		bubble(t, tc.name, func(t *testing.T) {
 			w := followWorld(t)
-			if tc.change != nil {
-				tc.change(&w.cfg)
-			}
+			w.cfg.FollowUpDepth, w.cfg.MaxFollowUps = tc.depth, tc.most
 			w.openUnwatched()
-			parent := w.ended(w.submit(task.TaskSpec{Prompt: tc.prompt, OnFailure: tc.template, Workspace: t.TempDir()}).ID)
-			w.expect(parent, state.Failed, state.ClassExit)
+			parent := w.endsAs(w.submit(task.TaskSpec{Prompt: tc.prompt, OnFailure: tc.template, Workspace: t.TempDir()}).ID, state.Failed, state.ClassExit)
 			if len(w.children(parent.ID)) > 0 || !strings.Contains(parent.Note, tc.want) {
 				t.Errorf("note %q, want %q", parent.Note, tc.want)
 			}
@@ -351,8 +347,7 @@ func TestHandWrittenTemplate(t *testing.T) {
 		w.openUnwatched()
 		write := func(id, template string) state.Task {
 			w.takeOver("## Task %s\n- status: queued\n- agent: demo\n- onFailure: %s\n- prompt: fail\n", id, template)
-			end := w.ended(id)
-			w.expect(end, state.Failed, state.ClassExit)
+			end := w.endsAs(id, state.Failed, state.ClassExit)
 			return end
 		}
 		write("homeless", "because of {{.Error}}")

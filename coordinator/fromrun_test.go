@@ -374,8 +374,7 @@ func TestARunCannotMoveItself(t *testing.T) {
 				return task.VerifyResult{}
 			}}
 			w.openUnwatched()
-			got := w.ended(w.submit(task.TaskSpec{Prompt: "p", Workspace: dir, VerifyCommand: "make test"}).ID)
-			w.expect(got, state.Failed, state.ClassExit)
+			got := w.endsAs(w.submit(task.TaskSpec{Prompt: "p", Workspace: dir, VerifyCommand: "make test"}).ID, state.Failed, state.ClassExit)
 			if !strings.Contains(got.Error, "has become a link to "+other+"; name the directory that you mean") || len(w.agent.turns) != 1 {
 				t.Errorf("%d turns: %s", len(w.agent.turns), got.Error)
 			}
@@ -409,8 +408,7 @@ func TestNothingIsCollectedElsewhere(t *testing.T) {
 			if of == "a run's" {
 				spec.FromRun = parent.RunID
 			}
-			got := w.ended(w.submit(spec).ID)
-			w.expect(got, state.Failed, state.ClassOutputMissing)
+			got := w.endsAs(w.submit(spec).ID, state.Failed, state.ClassOutputMissing)
 			if _, err := os.Stat(filepath.Join(w.dir, "runs", got.RunID, "files", "key")); len(got.OutputFiles) > 0 || err == nil || !strings.Contains(got.Error, secret) {
 				t.Errorf("%s: %v, %q", of, got.OutputFiles, got.Error)
 			}
