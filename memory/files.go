@@ -23,7 +23,7 @@ const maxNotes = 10_000
 // maxEntries bounds how many names of files and directories are looked at for them.
 const maxEntries = 200_000
 
-// maxSkipped bounds how many of those that are left out are told one by one.
+// maxSkipped bounds how many of those that are left out are listed one by one.
 const maxSkipped = 20
 
 // maxLooked is how many files are opened before the search; of more, those that have
@@ -156,7 +156,7 @@ func (f *finder) expand(ctx context.Context, pattern string) []candidate {
 		case len(names) > maxNotes || f.room < 0 || ctx.Err() != nil:
 			return fs.SkipAll
 		case err != nil && name == top && !errors.Is(err, fs.ErrNotExist):
-			names = append(names, candidate{name: name}) // to be told why it cannot be read
+			names = append(names, candidate{name: name}) // to report why it cannot be read
 			return nil
 		case err != nil:
 			return nil // what cannot be read has no notes

@@ -228,7 +228,7 @@ func readLessons(workspace, name string) ([]byte, error) {
 }
 
 // AddLessons adds those that the note does not have yet, as long as they have at
-// most room characters in all (0: any number), and gives them; left are those for
+// most room characters in all (0: any number), and returns them; left are those for
 // which there was no room.
 func AddLessons(workspace, name string, list []Lesson, room int) (added, left []Lesson, err error) {
 	unlock, err := makeLessonsDir(workspace, name)

@@ -23,7 +23,7 @@
 // Nothing outside the workspace is given, whatever the paths or links in it say: files
 // are opened below an os.Root, and each line that another program has found is read
 // again there. A search has a time limit; a run does not wait for it any longer.
-// [Result] tells what was left out, and why.
+// [Result] has what was left out, and why.
 package memory
 
 import (
@@ -70,7 +70,7 @@ type Searcher struct {
 	MaxChars int           // of all hits as they stand in a prompt
 	Ripgrep  string        // path of rg; "": there is none
 	Now      time.Time     // what newer is measured by
-	Timeout  time.Duration // then a search goes on with what it has; 0: DefaultTimeout
+	Timeout  time.Duration // then a search ends with what it has; 0: DefaultTimeout
 }
 
 // A Result is what a search found, and why.

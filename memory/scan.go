@@ -276,7 +276,7 @@ func readLine(r *bufio.Reader) (line []byte, size int64, err error) {
 	return line, size, err
 }
 
-// add takes a line if it has a term. It gives false when there is no more room.
+// add takes a line if it has a term. It returns false when there is no more room.
 func (c *collector) add(n, no int, off int64, text []byte) bool {
 	f := c.match(text)
 	if f.terms&^c.common == 0 {

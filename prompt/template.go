@@ -70,7 +70,7 @@ func TemplateFields() []string {
 }
 
 // ParseTemplate reads a template of a prompt. The error begins with the line:
-// "line 3: …". An empty text gives nil, with which Build arranges the prompt itself.
+// "line 3: …". For an empty text it returns nil, with which Build arranges the prompt itself.
 func ParseTemplate(text string) (*Template, error) {
 	switch {
 	case text == "":

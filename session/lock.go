@@ -21,7 +21,7 @@ var ErrBusy = errors.New("session busy")
 const lockPoll = 25 * time.Millisecond
 
 // Lock takes the lock of a session, which keeps out other goroutines as well as
-// other processes. It waits for at most timeout and then gives an error that
+// other processes. It waits for at most timeout and then returns an error that
 // wraps [ErrBusy]; with a timeout of 0 or less it tries once. If ctx ends first
 // it returns the cause. The lock ends with unlock, or with the process.
 //

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,39 +86,6 @@ func TestLockCanceled(t *testing.T) {
 		defer stop()
 		if _, err := Lock(ctx, dir, testID, time.Hour); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy) {
 			t.Errorf("got %v, want the caller's own deadline", err)
-		}
-	})
-}
-
-func TestLockExcludesGoroutines(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // guards the counters: a file lock is no synchronisation to the race detector
-		var inside, most, turns int
-		var wg sync.WaitGroup
-		for range 16 {
-			wg.Go(func() {
-				unlock, err := Lock(t.Context(), dir, testID, time.Hour)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				inside++
-				most, turns = max(most, inside), turns+1
-				mu.Unlock()
-				time.Sleep(time.Second)
-				mu.Lock()
-				inside--
-				mu.Unlock()
-				if err := unlock(); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if most != 1 || turns != 16 {
-			t.Errorf("%d held the lock at once, %d of 16 had their turn", most, turns)
 		}
 	})
 }

@@ -35,7 +35,7 @@ type Options struct {
 	FS       durable.FS    // nil: the machine's
 	Interval time.Duration // a change is written this much later, with all that came in between
 	Gone     func() bool   // says that Dir is not ours any more: nothing is written; nil: it never is
-	OnError  func(error)   // told by the store's goroutine that a write failed; nil: only Close tells
+	OnError  func(error)   // called by the store's goroutine when a write failed; nil: only Close returns it
 }
 
 // A Store is sessions.json in memory. Its methods may be called by any
@@ -164,8 +164,8 @@ func (s *Store) Entries() []Entry {
 	return all
 }
 
-// Close writes what is not yet written and ends the store's goroutine. It gives
-// the error of that last write. A second Close does nothing and gives the same.
+// Close writes what is not yet written and ends the store's goroutine. It returns
+// the error of that last write. A second Close does nothing and returns the same.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) shutdown() error {

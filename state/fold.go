@@ -228,7 +228,7 @@ var fields = map[string]func(*Folded) any{
 	KeyCostUSD:           func(t *Folded) any { return &t.Usage.CostUSD },
 }
 
-// set takes over one field.
+// set sets one field.
 func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err error) {
 	if field := fields[string(f.Key)]; field != nil {
 		return read(field(t), f, p, k)

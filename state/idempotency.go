@@ -20,7 +20,7 @@ func RunKey(key, by string) string { return key + beforeRun + by }
 // PartKey returns the idempotency key of the n-th task, from 1, of a list that has key.
 func PartKey(key string, n int) string { return key + beforePart + strconv.Itoa(n) }
 
-// ReadPart takes apart what PartKey gives; ok is false of any other key.
+// ReadPart splits what PartKey returns; ok is false of any other key.
 func ReadPart(key string) (list string, n int, ok bool) {
 	i := strings.LastIndex(key, beforePart)
 	if i < 0 {

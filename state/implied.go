@@ -18,7 +18,7 @@ import (
 //   - Queued again after its end, it has not been taken out of any run.
 //   - Running under another master that kept the same ledger, it was interrupted. What has
 //     run here is not: then running is a slip, or a copied record, and is refused.
-//   - In another conversation, or for another agent, than it was taken in for, it is not
+//   - In another conversation, or for another agent, than it was accepted for, it is not
 //     open any more: what an agent asks for next does not follow it there.
 func (now *Folded) ImpliedChanges(r *ledger.Record) (fields []ledger.Pair) {
 	if now.Status == "" || now.Status == Queued {
@@ -66,7 +66,7 @@ func (now *Folded) ImpliedChanges(r *ledger.Record) (fields []ledger.Pair) {
 }
 
 // takenOver returns what else a record of another master says: the task that it runs there
-// is queued, as after an end of ours, and what has a conversation goes on with its agent.
+// is queued, as after an end of ours, and what has a conversation keeps its agent.
 func takenOver(r *ledger.Record, now Folded) (fields []ledger.Pair) {
 	sec, err := ledger.Encode(r)
 	if err != nil {

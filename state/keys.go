@@ -42,9 +42,9 @@ const (
 	KeyOutputFiles     = "outputFiles"
 	KeyPromptInHistory = "promptKept"
 	KeyThreadTokens    = "threadTokens"
-	KeyEndedRuns       = "endedRuns" // of a merged record: the runs that it tells of
-	KeySteps           = "steps"     // likewise: the steps, where the task alone does not tell them
-	KeyFirstSeq        = "firstSeq"  // likewise: the number of the task's first record
+	KeyEndedRuns       = "endedRuns" // of a merged record: its runs
+	KeySteps           = "steps"     // of a merged record: the steps, where they do not follow from the task alone
+	KeyFirstSeq        = "firstSeq"  // of a merged record: the number of the task's first record
 	KeyRunID           = "runId"
 	KeyAttempt         = "attempt"
 	KeyRetries         = "retries"
@@ -163,7 +163,7 @@ func nativeAgent(key string) (agent string, ok bool) {
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
 // FormatTime returns t as it stands in the ledger: UTC, with milliseconds, such as
-// 2026-11-21T03:12:45.123Z. The zero time gives "", which unsets a field.
+// 2026-11-21T03:12:45.123Z. For the zero time that is "", which unsets a field.
 func FormatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -172,7 +172,7 @@ func FormatTime(t time.Time) string {
 }
 
 // ParseTime reads a time as RFC 3339 has it, with any zone and any fraction of a
-// second, and gives it in UTC. "" is the zero time.
+// second, and returns it in UTC. "" is the zero time.
 func ParseTime(s string) (time.Time, error) { return parseTime([]byte(s)) }
 
 func parseTime(b []byte) (time.Time, error) {
@@ -208,7 +208,7 @@ func parseOwnTime(b []byte) (ms int64, ok bool) {
 	return (((days*24+hour)*60+minute)*60+second)*1000 + milli, true
 }
 
-// two reads two digits; what are none give a number beyond all bounds.
+// two reads two digits; what are none become a number beyond all bounds.
 func two(b []byte) int64 {
 	d, u := b[0]-'0', b[1]-'0'
 	if d > 9 || u > 9 {

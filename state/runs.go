@@ -8,14 +8,14 @@ import (
 )
 
 // A Run is one execution of an agent for a task that has ended, as the task's
-// records tell it.
+// records show it.
 type Run struct {
 	ID         string // "" if the records do not say
 	TaskID     string
 	SessionKey string
 	Agent      string
 	Model      string
-	Account    string    // as Task.AccountName gives it
+	Account    string    // as Task.AccountName returns it
 	Ended      time.Time // zero if the records do not say
 	Usage      Usage     // of this run alone
 }
@@ -71,13 +71,13 @@ func parseRuns(text string) (runs []Run, err error) {
 	return runs, nil
 }
 
-// lateUsage reports whether a record tells what the last run used: a person had
+// lateUsage reports whether a record has what the last run used: a person had
 // taken the task out of it, and it ended after that.
 func lateUsage(before, after *Task) bool {
 	return before.Status != Running && after.Status != Running && after.By == ""
 }
 
-// MergedRun returns the run that the first record of a task tells of, which knows of
+// MergedRun returns the run that the first record of a task shows, which is
 // one at most.
 func MergedRun(t *Task) []Run {
 	if t.RunID == "" || t.Status == Running && t.Usage == (Usage{}) {

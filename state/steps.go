@@ -10,13 +10,13 @@ import (
 	"stint/ledger"
 )
 
-// A Step is one run of a task, at work or ended, as the task's records tell it.
+// A Step is one run of a task, at work or ended, as the task's records show it.
 type Step struct {
 	RunID     string
 	Phase     Phase // what it carried out
 	Attempt   int
 	Iteration int       // round of the verify loop, from 1
-	Started   time.Time // zero if the records do not say, likewise Ended
+	Started   time.Time // zero if the records do not say, as Ended is
 	Ended     time.Time
 	ExitCode  *int   // of an agent's turn, if the record of its end says it, or of a verify command that was not cut off; -1: that did not end by itself
 	Took      string // how long that command took
@@ -77,7 +77,7 @@ func StepsAfter(steps []Step, before, after *Task, sec *ledger.Section) []Step {
 	return steps
 }
 
-// MergedSteps returns the step that the first record of a task tells of, which knows of one
+// MergedSteps returns the step that the first record of a task shows, which is one
 // at most. The phase of a task that waits is that of its next run.
 func MergedSteps(t *Task) []Step {
 	if t.Status != Running && (t.RunID == "" || !t.Status.Terminal()) {

@@ -136,7 +136,7 @@ func (x *Words) Number(s string) uint32 {
 	return n
 }
 
-// A Pool gives one string for equal bytes that come often, so that most fields
+// A Pool returns one string for equal bytes that come often, so that most fields
 // of a record need no memory of their own. It forgets, and never grows. A nil
 // pool copies.
 type Pool struct {

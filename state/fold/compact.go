@@ -13,7 +13,7 @@ import (
 	"stint/state/table"
 )
 
-// Compact returns what a journal must hold to give this state again: one record of
+// Compact returns what a journal must hold for this state: one record of
 // each task, in the order of age, then what cannot be said that way, then the
 // controls. Tasks that ended before that instant, and those that a person has
 // deleted, are to be moved out; so are those of which no record says when they
@@ -80,7 +80,7 @@ type compaction struct {
 	state    *State
 	keep     ledger.Keep
 	seconds  []ledger.Record   // second records of tasks for which one is not enough
-	holder   map[string]string // idempotency keys, as the records alone would give them away
+	holder   map[string]string // idempotency keys, as they are by the records alone
 	sessions bool              // some record names one
 }
 
@@ -149,7 +149,7 @@ func (m *merger) add(sec *ledger.Section) {
 		switch key {
 		case state.KeyStatus, state.KeyBy, state.KeyStartedAt, state.KeyAttemptStarted, state.KeyThreadTokens, state.KeyPromptInHistory, state.KeyEndedRuns, state.KeySteps, state.KeyFirstSeq, state.KeyWorkspaceBy, state.KeyPhase, state.KeyIteration,
 			ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
-			continue // told by the fold, or the engine's
+			continue // the fold has it, or it is the engine's
 		case state.KeyTool:
 			key = state.KeyAgent
 		}

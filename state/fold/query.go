@@ -40,7 +40,7 @@ func (s *State) Offsets(id string) []int64 {
 }
 
 // List returns tasks without their texts but with titles, newest first by first
-// appearance. What is not in memory of the tasks that it gives is read; the error
+// appearance. What is not in memory of the tasks that it returns is read; the error
 // is that of the Reader.
 func (s *State) List(f state.Filter) ([]state.Task, error) {
 	var list []state.Task
@@ -224,7 +224,7 @@ func (s *State) Queue(key string) (tasks []state.Task, err error) {
 }
 
 // NativeOwner returns the agent whose native session has that id, as far as the
-// sessions that are known tell. One that the agent did not know is not its own.
+// sessions that are known show. One that the agent did not know is not its own.
 func (s *State) NativeOwner(native string) (agent string, ok bool) {
 	return s.OwnerOf(native, func(n uint32) bool { // its last task failed because the agent did not know it
 		var t state.Folded
@@ -232,8 +232,8 @@ func (s *State) NativeOwner(native string) (agent string, ok bool) {
 	})
 }
 
-// Why says in one sentence why a task does not run now, or how it ended, and, of one
-// that another task has queued, why that did. Times are in the zone of now. It gives
+// Why returns in one sentence why a task does not run now, or how it ended, and, of one
+// that another task has queued, why that did. Times are in the zone of now. It returns
 // the first reason that must go away, though there may be more behind it.
 func (s *State) Why(id string, now time.Time, lim lanes.Limits) (why string) {
 	n := s.Number(id)
@@ -306,7 +306,7 @@ func (s *State) Find(ref string) (id string, err error) {
 }
 
 // Dump writes all that the records made of the state as text, in an order that
-// depends on nothing else. Two states of the same journal give the same bytes.
+// depends on nothing else. Two states of the same journal have the same bytes.
 func (s *State) Dump(w io.Writer) error {
 	d := json.NewEncoder(w)
 	d.SetEscapeHTML(false)

@@ -12,10 +12,10 @@ import (
 const maxRecent = 16 << 10
 
 // recent remembers the newest records of tasks, so that a reader who knows all up to
-// some record can be told what has changed since.
+// some record can learn what has changed since.
 type recent struct {
 	seq   uint64           // highest number of a record of any kind
-	since uint64           // who knows all up to this record, or a later one, can be told the rest
+	since uint64           // who knows all up to this record, or a later one, can learn the rest
 	ring  table.Rows[mark] // in the order of seq from next on, round and round
 	next  uint32           // in ring: the oldest one once it is full
 }
@@ -37,7 +37,7 @@ func (x *recent) begin(seq uint64) {
 	}
 }
 
-// forget lets nobody be told what has changed since a record before this one.
+// forget lets nobody learn what has changed since a record before this one.
 func (x *recent) forget() {
 	x.since, x.next = x.seq, 0
 	x.ring.Clear()
@@ -68,7 +68,7 @@ type Changed struct {
 // Seq returns the highest number of a record so far, of any kind; 0 if there was none.
 func (s *State) Seq() uint64 { return s.recent.seq }
 
-// Covers reports whether Since can tell all that has changed since record seq. It
+// Covers reports whether Since returns all that has changed since record seq. It
 // cannot if that was too long ago, if it is no record of this ledger, or if tasks have
 // come to lists or gone from them without a record of their own: by a compaction, a
 // restore, or because a person has deleted their sections.

@@ -116,22 +116,6 @@ func TestSinceAnotherLedger(t *testing.T) {
 	}
 }
 
-// TestForgettingTakesNoMemory: a gap in the numbers throws away what is known, not the
-// room for it.
-func TestForgettingTakesNoMemory(t *testing.T) {
-	var x recent
-	for seq := range uint64(maxRecent) {
-		x.begin(seq + 1)
-		x.add(1, uint32(seq))
-	}
-	if got := testing.AllocsPerRun(100, func() {
-		x.begin(x.seq + 2)
-		x.add(1, 1)
-	}); got != 0 || x.ring.Len() != 1 {
-		t.Errorf("%v allocations for each gap; %d marks are known", got, x.ring.Len())
-	}
-}
-
 // TestSinceInPages: whoever follows in any steps, while records come, and is told each
 // time what has changed, knows each task as it is in the end.
 func TestSinceInPages(t *testing.T) {

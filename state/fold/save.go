@@ -47,7 +47,7 @@ func (v *Save) ImpliedChanges(r *ledger.Record) []ledger.Pair {
 	now, err := v.now([]byte(r.ID))
 	switch {
 	case err != nil:
-		return nil // it is told when the record is checked
+		return nil // Check reports it
 	case now.isNew:
 		return new(state.Folded).ImpliedChanges(r)
 	}
@@ -66,7 +66,7 @@ func (s *State) CheckNext(sec *ledger.Section) error {
 	return s.CheckTogether([]*ledger.Section{sec})[0]
 }
 
-// Check reports whether the next section that a person wrote can be taken over: [Check]
+// Check reports whether the next section that a person wrote can be accepted: [Check]
 // passes it, the status that it sets can follow the one that the task has now, and a task
 // that is to be queued can run at all: it has a prompt. Whether it waits for itself
 // [State.CheckTogether] says. What follows is a step behind one that passes. The error is a
@@ -104,7 +104,7 @@ func (v *Save) Check(sec *ledger.Section) error {
 	return nil
 }
 
-// Check reports whether a section that a person wrote can be taken over: every value
+// Check reports whether a section that a person wrote can be accepted: every value
 // can be read and is within its bounds, and the status is one that a person may
 // set. It looks at the section alone, so that a step which the task's present
 // status forbids is only found by Apply. For an edited section it is to be given
@@ -168,9 +168,9 @@ func (s *State) nowOf(id string) (now state.Folded, err error) {
 }
 
 // CheckTogether reports whether the tasks of sections, each of which [Save.Check] has
-// passed, wait for each other for ever once all are taken over. Of each circle that it
-// finds it gives the last section, by its index, with a [*RecordError]. Without those
-// there may be others: none are left when it gives nothing.
+// passed, wait for each other for ever once all are accepted. Of each circle that it
+// finds it returns the last section, by its index, with a [*RecordError]. Without those
+// there may be others: none are left when it returns nothing.
 func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 	next, ids := map[string]*state.Folded{}, []string{}
 	for _, sec := range list {

@@ -10,7 +10,7 @@ import (
 	"stint/state/table"
 )
 
-// A Reader gives a record of the journal by the offset that its section had when
+// A Reader returns a record of the journal by the offset that its section had when
 // it was applied. The section must stay valid.
 type Reader interface {
 	SectionAt(off int64) (*ledger.Section, error)
@@ -31,7 +31,7 @@ type State struct {
 	family  family
 	recent  recent
 
-	tell func(before, after *state.Task) // see OnChange
+	onChange func(before, after *state.Task) // see OnChange
 
 	// For speed alone.
 	pool    *state.Pool
@@ -127,8 +127,8 @@ func (s *State) applyTask(sec *ledger.Section) error {
 		cur = s.Revive(n)
 	}
 	s.commit(cur, before, next, sec.Off)
-	if s.tell != nil {
-		s.tell(&before.Task, &next.Task)
+	if s.onChange != nil {
+		s.onChange(&before.Task, &next.Task)
 	}
 	if t, again := s.ended[n]; again && s.Live(n) == nil {
 		t.last, t.Folded = s.Entries.At(n).Last, *next
@@ -162,10 +162,10 @@ func (s *State) readEnded(n uint32, t *state.Folded) error {
 	return nil
 }
 
-// OnChange makes f hear of each task's record that is applied from now on: what the
+// OnChange calls f after each task's record that is applied from now on: with what the
 // task was before, with no status if it is new, and what it is after. Both are without
-// ids and texts, and valid during the call. nil: nobody hears.
-func (s *State) OnChange(f func(before, after *state.Task)) { s.tell = f }
+// ids and texts, and valid during the call. nil: nothing is called.
+func (s *State) OnChange(f func(before, after *state.Task)) { s.onChange = f }
 
 // firstSeq returns the number of a new task's first record, which a merged record, sec,
 // remembers. Whatever is written there, each task has a higher one than those before.

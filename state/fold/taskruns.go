@@ -17,7 +17,7 @@ func TaskOf(sec *ledger.Section) (state.Task, error) {
 	return t.Task, nil
 }
 
-// TaskAndRuns returns what Task gives, and the runs of the task, and reads the records once.
+// TaskAndRuns returns what Task returns, and the runs of the task, and reads the records once.
 func (s *State) TaskAndRuns(id string) (t state.Task, runs []state.Run, ok bool, err error) {
 	n := s.Number(id)
 	if n == 0 {

@@ -62,7 +62,7 @@ func (s *Queues) Missing() []state.AccountUse {
 }
 
 // HasRun reports whether a run has begun a session of that agent, as far as the journal
-// tells: its program was there once.
+// shows: its program was there once.
 func (s *Queues) HasRun(agent string) bool { return s.ran[agent] }
 
 // Accounts returns the accounts that control records say something of, and those of

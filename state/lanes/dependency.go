@@ -13,7 +13,7 @@ type dependants struct {
 	maybe map[uint32]bool     // to be looked at by Doomed
 }
 
-// noteAfter takes over what task n comes after, which was the list before.
+// noteAfter notes what task n comes after, which was the list before.
 func (d *dependants) noteAfter(n uint32, before, now []string) {
 	if slices.Equal(before, now) {
 		return

@@ -16,7 +16,7 @@ type home struct {
 	dir, by uint32 // in State.names; by is ledger.ByHand: see Task.WorkspaceByHand
 }
 
-// noteHome takes over what the last record of a task says of the workspace of its
+// noteHome notes what the last record of a task says of the workspace of its
 // session. A task that is held counts once it is released. One that an agent asked for
 // never does: it would choose where the tasks of a person are run.
 func (s *Queues) noteHome(l *Item, t *state.Folded) {

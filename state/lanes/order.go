@@ -37,7 +37,7 @@ func (s *Queues) CheckOrder(tasks []state.Task) error {
 
 // RefuseCycles returns an error for each cycle that tasks make, as they are given here
 // (see [Queues.CheckOrder]). Of each cycle the task of the highest rank is refused, with
-// which the error begins: the search goes on without it.
+// which the error begins: the search continues without it.
 func (s *Queues) RefuseCycles(tasks []state.Task, rank func(id string) int) []*CycleError {
 	o := ordering{queues: s, rank: rank}
 	o.check(tasks)
@@ -304,7 +304,7 @@ func (o *ordering) leave() {
 	o.path = o.path[:last]
 }
 
-// maxSteps bounds how much of a cycle is told.
+// maxSteps bounds how much of a cycle is described.
 const maxSteps = 6
 
 // found notes the cycle from there to the end of the path, beginning with the task at i.

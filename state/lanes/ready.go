@@ -81,7 +81,7 @@ func (s *Queues) Open(name string, now time.Time, lim Limits) bool {
 
 // Ready returns the tasks to start now, the most urgent first: at most one of each
 // lane, and no more than the limits leave room for. It changes nothing; until the
-// caller has appended that they run, it gives the same ones again. A call costs
+// caller has appended that they run, it returns the same ones again. A call costs
 // as much as has changed since the last one, and nothing while all workers are
 // busy.
 func (s *Queues) Ready(now time.Time, lim Limits) []state.Task {
@@ -193,7 +193,7 @@ func (s *Queues) Unwilling(now time.Time, most time.Duration) []state.Task {
 // with its name. Two runs must not be in one at the same time.
 type sessionName struct{ agent, id string }
 
-// sessionsOf returns the conversations that a task goes on with; an id of "" is none.
+// sessionsOf returns the conversations that a task continues; an id of "" is none.
 func (s *Queues) sessionsOf(t *state.Task) [2]sessionName {
 	return [2]sessionName{{"", t.SessionID}, {t.Agent, s.native(t)}}
 }
@@ -241,7 +241,7 @@ func (s *Queues) usedSessions() map[sessionName]*Item {
 	return used
 }
 
-// NextWake returns the earliest time after now at which Ready may give more by time
+// NextWake returns the earliest time after now at which Ready may return more by time
 // alone: a task's notBefore, or the end of a cool-down, which may also be that of
 // an account that tasks can fall back to. Zero means never.
 func (s *Queues) NextWake(now time.Time) time.Time {

@@ -171,7 +171,7 @@ func (s *Queues) current(p place) *session {
 	return nil
 }
 
-// useSession takes over what the last record of a live task says of its session;
+// useSession notes what the last record of a live task says of its session;
 // before is the native id that the task named until then.
 func (s *Queues) useSession(l *Item, t *state.Folded, before string) {
 	if l.sess != nil && l.sess.ID != t.SessionID {
@@ -209,7 +209,7 @@ func (s *Queues) useSession(l *Item, t *state.Folded, before string) {
 	}
 }
 
-// learn takes over the native session that a task names and what was counted in
+// learn notes the native session that a task names and what was counted in
 // it. An empty one, in a record that names it, says that the agent has lost the
 // session, unless it was another one that the task had to itself.
 func (x *session) learn(t *state.Folded, before string) {
@@ -318,7 +318,7 @@ func (t *sessions) dropUnused(x *session) {
 	}
 }
 
-// native returns the native session id that a task will go on with, or "".
+// native returns the native session id that a task will continue, or "".
 func (s *Queues) native(t *state.Task) string {
 	if t.AgentSession != "" || t.SessionID == "" {
 		return t.AgentSession
@@ -330,7 +330,7 @@ func (s *Queues) native(t *state.Task) string {
 }
 
 // ThreadOf returns what an agent's CLI has counted over a native session so far; ok
-// is false if no session that is known tells. Several sessions of stint may go on
+// is false if no session that is known has one. Several sessions of stint may go on
 // with one native session: the highest count is the latest.
 func (s *Queues) ThreadOf(agent, native string) (counted state.Usage, ok bool) {
 	for _, x := range s.sessions.byID {
@@ -504,7 +504,7 @@ func (s *Queues) SetSessions(lines []map[string]string) {
 }
 
 // OwnerOf returns the agent whose native session has that id, as far as the sessions that
-// are known tell; those whose last task was lost, by its number, do not.
+// are known show; those whose last task was lost, by its number, do not.
 func (s *Queues) OwnerOf(native string, lost func(n uint32) bool) (agent string, ok bool) {
 	for _, x := range s.sessions.byID {
 		if native != "" && x.agents().native == native && !lost(x.last) {

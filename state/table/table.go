@@ -28,7 +28,7 @@ func (t *Rows[T]) At(i uint32) *T { return &t.chunks[i/tableChunk][i%tableChunk]
 // Clear makes the table empty. Its memory serves what comes next.
 func (t *Rows[T]) Clear() { t.n = 0 }
 
-// Add appends v and gives its place.
+// Add appends v and returns its place.
 func (t *Rows[T]) Add(v T) uint32 {
 	if int(t.n/tableChunk) == len(t.chunks) {
 		t.chunks = append(t.chunks, new([tableChunk]T))
@@ -216,7 +216,7 @@ const hexDigits = "0123456789abcdef"
 
 // firstBytes returns two bytes of which a UUID must have one to contain ref: what it
 // begins with if its first digit is the first of a byte, and if it is the second. ok
-// is false if that cannot be told. Almost no id has to be written down then to find
+// is false if that is unknown. Almost no id has to be written down then to find
 // the one that is meant.
 func firstBytes(ref string) (first, second byte, ok bool) {
 	var d []byte
