@@ -26,7 +26,7 @@ type Verdict struct {
 
 // classify is the table of the package documentation.
 func classify(e gate.Result, d Decoder, now time.Time) Verdict {
-	h := d.State()
+	h, said := d.State(), d.Complaint(e.End.Exit, e.Stderr, now)
 	good := h.End == TurnCompleted && h.answered()
 	switch {
 	case e.Err != nil:
@@ -39,43 +39,36 @@ func classify(e gate.Result, d Decoder, now time.Time) Verdict {
 		return Verdict{Class: state.ClassExit, Msg: "the agent could not be started: " + e.End.Err}
 	case errors.Is(e.Cause, task.ErrCanceled):
 		return Verdict{Class: state.ClassCanceled, Msg: "canceled"}
-	case good && (e.Cause != nil || e.Lost || killedBy(e.End) != 0):
+	case good && (e.Cause != nil || e.Lost || e.End.Exit == 0 || killedBy(e.End) != 0):
 		return Verdict{}
-	case e.Cause != nil:
-		return stopped(e, d, now)
-	case e.Lost:
+	case e.Cause != nil && !(errors.Is(e.Cause, gate.ErrHung) && h.End == TurnFailed):
+		return stopped(e.Cause, h, said)
+	case e.Cause == nil && e.Lost:
 		return Verdict{Class: state.ClassInterrupted, Msg: "the gate of the run was killed"}
+	case h.End == TurnFailed && said.Msg != "":
+		return said
 	case h.End == TurnFailed:
-		return failed(e, d, now)
+		return Verdict{Class: state.ClassExit, Msg: "the turn failed without a message"}
+	case e.End.Exit == 0 && h.End == TurnCompleted:
+		return Verdict{Class: state.ClassOutputMissing, Msg: sentence("the agent ended without an answer", said.Msg)}
 	case e.End.Exit == 0:
-		return exitedZero(e, d, now)
+		return Verdict{Class: state.ClassExit, Msg: sentence("the agent ended before its turn was over", said.Msg)}
 	}
-	return exited(e, d, now)
-}
-
-// failed is for a turn that ended with an error event.
-func failed(e gate.Result, d Decoder, now time.Time) Verdict {
-	if v := d.Complaint(e.End.Exit, e.Stderr, now); v.Msg != "" {
-		return v
-	}
-	return Verdict{Class: state.ClassExit, Msg: "the turn failed without a message"}
+	return exited(e, h, said)
 }
 
 // stopped is for a run that we ended before it had its answer.
-func stopped(e gate.Result, d Decoder, now time.Time) Verdict {
-	if errors.Is(e.Cause, gate.ErrHung) && d.State().End == TurnFailed {
-		return failed(e, d, now)
-	}
-	v, said := Verdict{Class: state.ClassInterrupted, Msg: e.Cause.Error()}, d.Complaint(e.End.Exit, e.Stderr, now)
-	idle := errors.Is(e.Cause, gate.ErrStartup) || errors.Is(e.Cause, gate.ErrIdle)
+func stopped(cause error, h *TurnState, said Verdict) Verdict {
+	v := Verdict{Class: state.ClassInterrupted, Msg: cause.Error()}
+	idle := errors.Is(cause, gate.ErrStartup) || errors.Is(cause, gate.ErrIdle)
 	switch {
-	case errors.Is(e.Cause, gate.ErrHung):
+	case errors.Is(cause, gate.ErrHung):
 		v.Class = state.ClassOutputMissing
-	case errors.Is(e.Cause, errUnreachable), errors.Is(e.Cause, errLimited), idle && d.State().Retrying && said.Class != "":
+	case errors.Is(cause, errUnreachable), errors.Is(cause, errLimited), idle && h.Retrying && said.Class != "":
 		v.Class, v.RetryAt = said.Class, said.RetryAt
 	case idle:
 		v.Class = state.ClassStalled
-	case errors.Is(e.Cause, task.ErrTimeout), errors.Is(e.Cause, context.DeadlineExceeded):
+	case errors.Is(cause, task.ErrTimeout), errors.Is(cause, context.DeadlineExceeded):
 		v.Class = state.ClassTimeout
 	}
 	if said.Msg != "" {
@@ -84,27 +77,13 @@ func stopped(e gate.Result, d Decoder, now time.Time) Verdict {
 	return v
 }
 
-func exitedZero(e gate.Result, d Decoder, now time.Time) Verdict {
-	v := Verdict{Class: state.ClassExit, Msg: "the agent ended before its turn was over"}
-	if h := d.State(); h.End == TurnCompleted {
-		if h.answered() {
-			return Verdict{}
-		}
-		v = Verdict{Class: state.ClassOutputMissing, Msg: "the agent ended without an answer"}
-	}
-	if last := d.Complaint(e.End.Exit, e.Stderr, now).Msg; last != "" {
-		v.Msg += ": " + last
-	}
-	return v
-}
-
 // exited is for an agent that ended with an error by itself.
-func exited(e gate.Result, d Decoder, now time.Time) Verdict {
+func exited(e gate.Result, h *TurnState, said Verdict) Verdict {
 	how, sig := fmt.Sprintf("the agent ended with exit code %d", e.End.Exit), killedBy(e.End)
 	if sig != 0 || e.End.Signal != 0 {
 		how = fmt.Sprintf("the agent was ended by a signal (%v)", max(sig, syscall.Signal(e.End.Signal)))
 	}
-	h, said := d.State(), d.Complaint(e.End.Exit, e.Stderr, now)
+	last, _ := LastError(e.Stderr)
 	switch {
 	case sig != 0 && (e.End.Signal != 0 || said.Msg == ""): // by the kernel, for want of memory, by a bug, by somebody
 		return Verdict{Class: state.ClassStalled, Msg: sentence(how, said.Msg)}
@@ -114,9 +93,7 @@ func exited(e gate.Result, d Decoder, now time.Time) Verdict {
 		return said
 	case h.Events > 0:
 		return Verdict{Class: state.ClassExit, Msg: how}
-	}
-	last, _ := LastError(e.Stderr)
-	if NotExecuted(e.End.Exit) {
+	case NotExecuted(e.End.Exit):
 		return Verdict{Class: state.ClassAgentMissing, Msg: sentence(how, last)}
 	}
 	return Verdict{Class: state.ClassExit, Msg: sentence(how, last)}
