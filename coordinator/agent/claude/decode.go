@@ -16,21 +16,13 @@ import (
 // A decoder reads the events of claude -p --output-format stream-json.
 type decoder struct {
 	agent.TurnState
-	keySource string    // where claude has its API key from, as it says
-	trouble   complaint // the last error that claude has reported
-	resetsAt  time.Time // when the limit ends that has refused a request
+	keySource string        // where claude has its API key from, as it says
+	code      string        // of the last error that claude has reported: rate_limit, ...
+	trouble   agent.Verdict // that error
+	resetsAt  time.Time     // when the limit ends that has refused a request
 }
 
-// A complaint is an error in claude's own terms.
-type complaint struct {
-	status int    // of HTTP; 0 if there was no answer
-	code   string // rate_limit, authentication_failed, ...
-	text   string
-	lost   bool // there is no such session
-	full   bool // the session is longer than the model can read
-	killed bool // the turn was aborted by a signal
-}
-
+// NewDecoder returns the decoder of a turn; see [agent.NewDecoder].
 func NewDecoder(turn task.Turn, report func(task.Event)) agent.Decoder {
 	return &decoder{TurnState: agent.NewTurnState(turn, report)}
 }
@@ -122,10 +114,11 @@ func (d *decoder) system(e *event) {
 	case "api_retry": // a request with the prompt was on its way
 		d.NotePrompt()
 		d.Retrying = true
-		d.trouble = complaint{status: e.ErrorStatus, code: e.Error, text: "the API's answer was " + cmp.Or(e.Error, "an error")}
+		text := "the API's answer was " + cmp.Or(e.Error, "an error")
 		if e.ErrorStatus != 0 {
-			d.trouble.text += " (" + strconv.Itoa(e.ErrorStatus) + ")"
+			text += " (" + strconv.Itoa(e.ErrorStatus) + ")"
 		}
+		d.fail(e.Error, e.ErrorStatus, text)
 	}
 }
 
@@ -147,9 +140,9 @@ func (d *decoder) assistant(e *event) {
 	switch {
 	case e.Error != "":
 		d.limit(e.APIErrorParams.Limit)
-		d.trouble = complaint{status: e.APIStatus, code: e.Error, text: said}
+		d.fail(e.Error, e.APIStatus, said)
 	case e.Parent == "": // else it is a sub-agent's
-		d.trouble = complaint{}
+		d.code, d.trouble = "", agent.Verdict{}
 		if strings.TrimSpace(said) != "" {
 			d.Message(said)
 		}
@@ -183,15 +176,15 @@ func (d *decoder) result(e *event) {
 	said = strings.TrimSuffix(said, "; ")
 	switch {
 	case slices.ContainsFunc(e.Errors, func(s string) bool { return strings.HasPrefix(s, "No conversation found with session ID") }):
-		d.trouble = complaint{text: said, lost: true}
+		d.trouble = agent.Verdict{Class: state.ClassSessionLost, Msg: said}
 	case e.Reason == "prompt_too_long" || strings.HasPrefix(e.Result, "Prompt is too long"):
-		d.trouble = complaint{text: said, full: true}
+		d.trouble = agent.Verdict{Class: state.ClassContextFull, Msg: said}
 	case strings.HasPrefix(e.Reason, "aborted"):
-		d.trouble = complaint{text: "the turn was aborted by a signal", killed: true}
+		d.trouble = agent.Verdict{Class: state.ClassStalled, Msg: "the turn was aborted by a signal"}
 	case e.Reason == "api_error":
-		d.trouble = complaint{status: e.APIStatus, code: d.trouble.code, text: cmp.Or(said, d.trouble.text)}
+		d.fail(d.code, e.APIStatus, cmp.Or(said, d.trouble.Msg))
 	default:
-		d.trouble = complaint{text: cmp.Or(said, e.Subtype)}
+		d.trouble = agent.Verdict{Class: state.ClassExit, Msg: cmp.Or(said, e.Subtype)}
 	}
 }
 
@@ -273,43 +266,35 @@ func (d *decoder) Keep(head []byte) bool {
 	return !ok || kind != "user"
 }
 
+// fail notes an error in claude's own terms; the status is that of HTTP, 0 without an answer.
+func (d *decoder) fail(code string, status int, text string) {
+	d.code, d.trouble = code, agent.Verdict{Class: classOf(code, status), Msg: cmp.Or(text, code)}
+}
+
 func (d *decoder) Complaint(int, []byte, time.Time) agent.Verdict {
-	t := d.trouble
-	if t == (complaint{}) {
-		return agent.Verdict{}
-	}
-	v := agent.Verdict{Class: t.class(), Msg: cmp.Or(t.text, t.code)}
+	v := d.trouble
 	if v.Class == state.ClassRateLimited {
 		v.RetryAt = d.resetsAt
 	}
 	return v
 }
 
-func (t complaint) class() state.Class {
-	switch {
-	case t.lost:
-		return state.ClassSessionLost
-	case t.full:
-		return state.ClassContextFull
-	case t.killed:
-		return state.ClassStalled
-	}
-	switch t.code {
+func classOf(code string, status int) state.Class {
+	switch code {
 	case "rate_limit":
 		return state.ClassRateLimited
 	case "authentication_failed":
-		if t.status != 0 {
-			return agent.StatusClass(t.status) // claude says this of a 403 too
+		if status == 0 { // claude says this of a 403 too
+			return state.ClassAuth
 		}
-		return state.ClassAuth
 	case "billing_error", "oauth_org_not_allowed", "account_on_hold", "verification_required", "cloud_credential_error":
 		return state.ClassAuth
 	case "overloaded", "server_error":
 		return state.ClassNetwork
 	case "unknown":
-		if t.status == 0 { // no answer at all
+		if status == 0 { // no answer at all
 			return state.ClassNetwork
 		}
 	}
-	return agent.StatusClass(t.status)
+	return agent.StatusClass(status)
 }

@@ -9,7 +9,7 @@ import (
 	"stint/state"
 )
 
-// A codexDecoder reads the events of codex exec --json.
+// A decoder reads the events of codex exec --json.
 type decoder struct {
 	agent.TurnState
 	sandbox   string // of the run; "" is workspace-write
@@ -19,6 +19,7 @@ type decoder struct {
 	transient string // last "Reconnecting..."
 }
 
+// NewDecoder returns the decoder of a turn; see [agent.NewDecoder].
 func NewDecoder(turn task.Turn, report func(task.Event)) agent.Decoder {
 	return &decoder{TurnState: agent.NewTurnState(turn, report)}
 }

@@ -29,6 +29,7 @@ type decoder struct {
 // A toolUse is a call of a tool.
 type toolUse struct{ tool, on string }
 
+// NewDecoder returns the decoder of a turn; see [agent.NewDecoder].
 func NewDecoder(turn task.Turn, report func(task.Event)) agent.Decoder {
 	return &decoder{TurnState: agent.NewTurnState(turn, report), uses: map[string]toolUse{}}
 }
