@@ -125,53 +125,53 @@ func CheckJournal(data []byte, apply func(*Section)) (found []*SyntaxError) {
 }
 
 // CheckJournalWhile is CheckJournal that ends as soon as apply wants no more. What it
-// gives is what was found until then.
+// returns is what was found until then.
 func CheckJournalWhile(data []byte, apply func(*Section) (more bool)) (found []*SyntaxError) {
 	var group []*Section // of a change that is not complete yet
-	applyAll := func() (more bool) {
+	line, counted := 1, 0
+	for _, p := range Pieces(data, true) {
+		line += bytes.Count(data[counted:p.Off], newline)
+		counted = p.Off
+		end := p.Off + len(p.Raw)
+		if p.Seq == 0 {
+			if end < len(data) {
+				found = append(found, &SyntaxError{File: JournalName, Line: line, Msg: fmt.Sprintf("%d bytes at offset %d are damaged and are passed over", len(p.Raw), p.Off)})
+				continue
+			}
+			if len(group) == 0 { // it is torn there
+				group = []*Section{{Off: int64(p.Off), Line: line}}
+			}
+			break
+		}
+		if k := len(group); k > 0 && p.Seq != group[k-1].Seq+1 { // what is left of a change that was damaged
+			for _, s := range group {
+				if !apply(s) {
+					return found
+				}
+			}
+			group = nil
+		}
+		s, err := SectionIn(data, int64(p.Off))
+		if err != nil {
+			panic("ledger: a record that was read cannot be read again: " + err.Error())
+		}
+		s.Line = line
+		if group = append(group, s); p.More > 0 {
+			continue
+		}
 		for _, s := range group {
 			if !apply(s) {
-				return false
-			}
-		}
-		group = group[:0]
-		return true
-	}
-	for pos, line := 0, 1; pos < len(data); {
-		s := &Section{}
-		n, more, err := ScanPiece(data[pos:], pos == 0, s)
-		if err != nil {
-			next := NextRecord(data[pos:])
-			if next < 0 {
-				return append(found, tornTail(data, pos, line, group))
-			}
-			n, more = next, -1
-			found = append(found, &SyntaxError{File: JournalName, Line: line, Msg: fmt.Sprintf("%d bytes at offset %d are damaged and are passed over", n, pos)})
-		}
-		if more >= 0 {
-			s.Off, s.Line = int64(pos), line
-			if k := len(group); k > 0 && s.Seq != group[k-1].Seq+1 && !applyAll() { // what is left of a change that was damaged
-				return found
-			}
-			if group = append(group, s); more == 0 && !applyAll() {
 				return found
 			}
 		}
-		line += bytes.Count(data[pos:pos+n], newline)
-		pos += n
+		group = nil
 	}
 	if len(group) > 0 {
-		found = append(found, tornTail(data, len(data), 0, group))
+		first := group[0]
+		found = append(found, &SyntaxError{
+			File: JournalName, Line: first.Line, Torn: true,
+			Msg: fmt.Sprintf("the last %d bytes are of a change that is not complete; it was never acknowledged", len(data)-int(first.Off)),
+		})
 	}
 	return found
-}
-
-// tornTail is the finding of a journal that ends within a change.
-func tornTail(data []byte, pos, line int, group []*Section) *SyntaxError {
-	f := &SyntaxError{File: JournalName, Line: line, Torn: true}
-	if len(group) > 0 {
-		pos, f.Line = int(group[0].Off), group[0].Line
-	}
-	f.Msg = fmt.Sprintf("the last %d bytes are of a change that is not complete; it was never acknowledged", len(data)-pos)
-	return f
 }

@@ -174,3 +174,31 @@ func EndsWithin(text []byte) bool {
 
 // HasText reports whether data holds more than blanks.
 func HasText(data []byte) bool { return len(bytes.TrimSpace(data)) > 0 }
+
+// A Piece is a record of a journal, or bytes that are none.
+type Piece struct {
+	Raw  []byte
+	Off  int
+	Seq  uint64 // 0: damaged
+	More int    // records of the same change that follow
+}
+
+// Pieces returns the pieces of a journal, or of the end of one, without the lines between
+// them. first says that data begins the file.
+func Pieces(data []byte, first bool) (all []Piece) {
+	var s Section
+	for off := 0; off < len(data); {
+		n, more, err := ScanPiece(data[off:], first && off == 0, &s)
+		switch {
+		case err != nil:
+			if n = NextRecord(data[off:]); n < 0 {
+				n = len(data) - off
+			}
+			all = append(all, Piece{Raw: data[off : off+n], Off: off})
+		case more >= 0:
+			all = append(all, Piece{data[off : off+n], off, s.Seq, more})
+		}
+		off += n
+	}
+	return all
+}

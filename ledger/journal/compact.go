@@ -13,6 +13,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/reconcile"
+	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
 
@@ -246,20 +247,13 @@ func (c *compactor) superseded() []byte {
 		_, from, _ := ledger.CutLine(c.data, 0)
 		return c.data[from:]
 	}
-	var s ledger.Section
-	for next := m.Seq + 1; next <= m.Seq+uint64(m.Merged) && end < len(c.data); {
-		if c.data[end] == '\n' {
-			end++
-			continue
+	next := m.Seq
+	for _, p := range ledger.Pieces(c.data[end:], false) {
+		if next++; p.Seq != next || next > m.Seq+uint64(m.Merged) {
+			return c.data[end+p.Off:]
 		}
-		n, _, err := ledger.Scan(c.data[end:], &s)
-		if err != nil || s.Seq != next {
-			break
-		}
-		end += n
-		next++
 	}
-	return c.data[end:]
+	return nil
 }
 
 // encode makes the new records and the new journal of them.
@@ -420,10 +414,10 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	err = l.journal.swap(file).Close() // whatever was only in that file is in data
 	l.opts.OnRefoldStart()
 	l.giveArchive(a)
-	l.edited, l.stale, l.lacks, l.recent = false, false, lacks{}, recent{}
+	l.edited, l.stale, l.lacks, l.recent = false, false, salvage.Gaps{}, recent{}
 	seq, rerr := l.journal.replay(data, listener{func(s *ledger.Section) {
 		l.edited = l.edited || s.Get(ledger.KeyEdits) != nil
-		l.lacks.read(s)
+		l.lacks.Read(s)
 		_ = l.opts.Apply(s) // what it refuses has no effect
 	}, report, func(n ledger.Notice) { notes = append(notes, n) }})
 	l.recent.add(data[max(0, len(data)-maxRecent):])

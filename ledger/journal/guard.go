@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/salvage"
 )
 
 // This file keeps the name journal.md with what the log has written. Whatever another
@@ -90,8 +90,8 @@ func (l *Log) putBackJournal() error {
 	}
 	size := min(int64(len(data)), l.journal.size)
 	data, extra, lost := data[:size], data[size:], ""
-	pieces := split(data, true)
-	isForeign := func(p piece) bool { return p.seq == 0 || p.seq > l.seq }
+	pieces := ledger.Pieces(data, true)
+	isForeign := func(p ledger.Piece) bool { return p.Seq == 0 || p.Seq > l.seq }
 	switch {
 	case size < l.journal.size || l.stale || slices.ContainsFunc(pieces, isForeign):
 		doc, terr := l.journal.readTasks()
@@ -100,17 +100,17 @@ func (l *Log) putBackJournal() error {
 		}
 		known := append(ledger.Parse(slices.Concat(l.recent.old, l.recent.new)).Sections, doc.Sections...)
 		doc.Sections = slices.DeleteFunc(known, func(s ledger.Section) bool { // a person's number, or one of before a compaction
-			return s.Seq > l.seq || l.lacks.has(s.Seq)
+			return s.Seq > l.seq || l.lacks.Has(s.Seq)
 		})
 		var foreign []byte
-		pieces = slices.DeleteFunc(pieces, func(p piece) bool {
+		pieces = slices.DeleteFunc(pieces, func(p ledger.Piece) bool {
 			if isForeign(p) {
-				foreign = append(foreign, p.raw...)
+				foreign = append(foreign, p.Raw...)
 			}
 			return isForeign(p)
 		})
-		data, extra = merge(pieces, newPatch(nil, 0, doc).known), append(foreign, extra...)
-		if lost = l.lacks.gaps(data, l.seq); lost != "" && terr != nil {
+		data, extra = salvage.Merge(pieces, salvage.Known(doc, 0)), append(foreign, extra...)
+		if lost = l.lacks.New(data, l.seq); lost != "" && terr != nil {
 			return fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", ledger.TasksName, terr)
 		}
 	case l.journal.holdsPlace():
@@ -154,50 +154,6 @@ func (r *recent) add(batch []byte) {
 	}
 }
 
-// lacks are the numbers that the journal does not have, as it was read: those of before a
-// compaction, those that a restore has taken back, and lost ones. They are owned by the
-// log's goroutine.
-type lacks struct {
-	last  uint64      // of the records that were read
-	spans [][2]uint64 // first and last number of each
-	below uint64      // up to here they lack for a good reason
-}
-
-// read notes a record of a journal that is read.
-func (k *lacks) read(s *ledger.Section) {
-	if s.Seq > k.last+1 {
-		k.spans = append(k.spans, [2]uint64{k.last + 1, s.Seq - 1})
-	}
-	k.last = max(k.last, s.Seq)
-	if m, ok := ledger.MarkIn(s); ok {
-		k.below = max(k.below, m.Through)
-	} else if s.Kind == ledger.KindControl && string(s.ID) == ledger.ControlRestored {
-		k.below = max(k.below, s.Seq)
-	}
-}
-
-func (k *lacks) has(seq uint64) bool {
-	return slices.ContainsFunc(k.spans, func(span [2]uint64) bool { return span[0] <= seq && seq <= span[1] })
-}
-
-// gaps returns which numbers up to last a journal lacks that the one that was read did not; ""
-// if none.
-func (k *lacks) gaps(journal []byte, last uint64) (text string) {
-	now := lacks{}
-	for _, p := range split(journal, true) {
-		if p.seq > 0 {
-			now.read(&ledger.Section{Seq: p.seq})
-		}
-	}
-	now.read(&ledger.Section{Seq: last + 1})
-	for _, span := range now.spans {
-		if !slices.ContainsFunc(k.spans, func(before [2]uint64) bool { return before[0] <= span[0] && span[1] <= before[1] }) {
-			text += fmt.Sprintf("; of the numbers %d to %d nothing was found, in %s neither", span[0], span[1], ledger.TasksName)
-		}
-	}
-	return text
-}
-
 // restoreMissing puts into the journal the records of tasks.md that it lacks, or has
 // otherwise and without an effect: nobody was ever told of a record that has none. Another
 // hand has cut them out or changed them, or has put an older copy in its place, while no
@@ -213,7 +169,7 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 	missing, through := ledger.Document{}, uint64(0)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
-		lacked := s.Seq > l.lacks.below && (s.Seq > l.seq || l.lacks.has(s.Seq)) && !ledger.SeqOutOfRange(s.Seq, l.seq)
+		lacked := s.Seq > l.lacks.Below && (s.Seq > l.seq || l.lacks.Has(s.Seq)) && !ledger.SeqOutOfRange(s.Seq, l.seq)
 		if (lacked || refused[s.Seq]) && !adopted[ledger.Digest(s.Raw)] {
 			missing.Sections = append(missing.Sections, *s)
 			if m, ok := ledger.MarkIn(s); ok {
@@ -221,7 +177,7 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 			}
 		}
 	}
-	known := newPatch(nil, 0, &missing).known
+	known := salvage.Known(&missing, 0)
 	if len(known) == 0 {
 		return nil
 	}
@@ -230,16 +186,16 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 		return err
 	}
 	var extra []byte
-	pieces := slices.DeleteFunc(split(data, true), func(p piece) bool {
-		raw := known[p.seq]
-		isOther := refused[p.seq] && nameAndSeq(raw) == nameAndSeq(p.raw) && !bytes.Equal(raw, p.raw)
-		goes := isOther || through > 0 && p.seq <= through // the journal is from before a compaction
+	pieces := slices.DeleteFunc(ledger.Pieces(data, true), func(p ledger.Piece) bool {
+		raw := known[p.Seq]
+		isOther := refused[p.Seq] && nameAndSeq(raw) == nameAndSeq(p.Raw) && !bytes.Equal(raw, p.Raw)
+		goes := isOther || through > 0 && p.Seq <= through // the journal is from before a compaction
 		if goes {
-			extra = append(extra, p.raw...) // nothing else may have it
+			extra = append(extra, p.Raw...) // nothing else may have it
 		}
 		return goes
 	})
-	if data = merge(pieces, known); len(known) == 0 {
+	if data = salvage.Merge(pieces, known); len(known) == 0 {
 		return nil
 	}
 	file, aside, err := l.install(data, extra)
@@ -251,27 +207,6 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 	}
 	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s lacked %s that %s has (another hand has changed it, or put an older copy in its place?): put back%s", ledger.JournalName, ledger.Plural(len(known), "record", "records"), ledger.TasksName, aside)})
 	return nil
-}
-
-// merge makes a journal of pieces of one and of records that it may lack, by their
-// numbers. Damaged pieces stay behind the record that they follow. Records that the journal
-// has are taken out of known.
-func merge(pieces []piece, known map[uint64][]byte) []byte {
-	last := uint64(0)
-	for i := range pieces {
-		delete(known, pieces[i].seq)
-		pieces[i].seq = cmp.Or(pieces[i].seq, last)
-		last = pieces[i].seq
-	}
-	for seq, raw := range known {
-		pieces = append(pieces, piece{raw: raw, seq: seq})
-	}
-	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.seq, b.seq) })
-	out := []byte(ledger.EmptyJournal)
-	for i := range pieces {
-		out = append(append(out, pieces[i].raw...), '\n')
-	}
-	return out
 }
 
 // nameAndSeq returns the first two lines of a record.

@@ -18,6 +18,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/reconcile"
+	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
 
@@ -95,8 +96,8 @@ type Log struct {
 	edited   bool            // some record adopts the edit of another; owned by the log's goroutine
 	refused  map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
 	stale    bool            // the fold lacks what the journal has; owned by the log's goroutine
-	lacks    lacks
-	indexEnd int64 // see archive; owned by the log's goroutine
+	lacks    salvage.Gaps    // owned by the log's goroutine
+	indexEnd int64           // see archive; owned by the log's goroutine
 	recent   recent
 	tasks    *tasksfile.File
 	gone     map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
@@ -218,7 +219,7 @@ func (l *Log) checkLayout() error {
 
 func (l *Log) applyOne(s *ledger.Section) {
 	l.edited = l.edited || s.Get(ledger.KeyEdits) != nil
-	l.lacks.read(s)
+	l.lacks.Read(s)
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
 	if l.opts.Apply(s) != nil {

@@ -16,6 +16,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/reconcile"
+	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
 
@@ -352,12 +353,12 @@ func (l *Log) rebuildIfLost() error {
 		return err
 	}
 	doc.Sections = slices.DeleteFunc(doc.Sections, func(s ledger.Section) bool { return s.Seq > ledger.MaxSeq-ledger.MaxLeap }) // a person made it up
-	out, known, err := journalOf(doc)
-	if err != nil || empty && len(known) == 0 {
+	out, n, err := salvage.Journal(doc)
+	if err != nil || empty && n == 0 {
 		return err
 	}
-	if len(known) > 0 {
-		l.note(ledger.Notice{Text: fmt.Sprintf("there was no journal: it was rebuilt with %d records from %s", len(known), ledger.TasksName)})
+	if n > 0 {
+		l.note(ledger.Notice{Text: fmt.Sprintf("there was no journal: it was rebuilt with %d records from %s", n, ledger.TasksName)})
 	}
 	return durable.WriteFile(l.opts.FS, path, out)
 }

@@ -1,57 +1,21 @@
 package journal
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
 
 // restoredName is the tasks.md of a restore until it has its place. That it is there is
 // the point of no return.
 const restoredName = ledger.TasksName + ".restored"
-
-// journalOf returns the journal that the sections of a tasks.md make: those with a
-// seq, in the order of the seqs, each seq once. Their order in the file is not always
-// that one: a record may have landed behind an old buffer, and those before it were
-// put back below. What a person copied is no record. known has the seqs.
-func journalOf(doc *ledger.Document) (journal []byte, known map[uint64]bool, err error) {
-	known = map[uint64]bool{}
-	var records []*ledger.Section
-	copies := map[string]bool{} // the digests of sections that a person copied: their seq is another record's
-	for i := range doc.Sections {
-		s := &doc.Sections[i]
-		first, _, _ := strings.Cut(s.Value(ledger.KeyEdits), ".") // the digest in the name of an adopted section
-		if s.Get(ledger.KeyAdopts) != nil && (s.Get(ledger.KeyCopies) != nil || copies[first]) {
-			copies[s.Value(ledger.KeyAdopts)] = true
-		}
-	}
-	for i := range doc.Sections {
-		s := &doc.Sections[i]
-		if s.Seq == 0 || known[s.Seq] || len(copies) > 0 && copies[ledger.Digest(s.Raw)] {
-			continue
-		}
-		known[s.Seq] = true
-		records = append(records, s)
-	}
-	slices.SortFunc(records, func(a, b *ledger.Section) int { return cmp.Compare(a.Seq, b.Seq) })
-	journal = []byte(ledger.EmptyJournal)
-	for _, s := range records {
-		r := s.Record()
-		if journal, err = ledger.AppendRecord(journal, &r); err != nil {
-			return nil, nil, fmt.Errorf("%s:%d: %w", ledger.TasksName, s.Line, err)
-		}
-	}
-	return journal, known, nil
-}
 
 // Restore makes tasks the ledger of dir: tasks.md is these bytes and the record
 // note, and the journal is made from them. The note's seq is above all that were
@@ -81,7 +45,7 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 	if tasks, err = ledger.AppendRecord(tasks, &note); err != nil {
 		return err
 	}
-	if _, _, err := journalOf(ledger.Parse(tasks)); err != nil { // the last moment to find that out
+	if _, _, err := salvage.Journal(ledger.Parse(tasks)); err != nil { // the last moment to find that out
 		return err
 	}
 	if err := commitRestore(fsys, dir, tasks, seen); err != nil {
@@ -147,7 +111,7 @@ func finishRestore(fsys durable.FS, dir string) error {
 	}
 	var journal []byte
 	if err == nil {
-		journal, _, err = journalOf(ledger.Parse(tasks))
+		journal, _, err = salvage.Journal(ledger.Parse(tasks))
 	}
 	if err == nil {
 		err = fsys.SyncDir(dir) // what decides that there is no way back must last longer than what follows

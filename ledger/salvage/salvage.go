@@ -1,0 +1,204 @@
+// Package salvage makes a whole journal of a damaged one and tasks.md, which has the same
+// records. It works on bytes, reads no file and writes none.
+//
+// [Mend] fills in what is damaged behind a given place. [Merge] puts records into a journal by
+// their numbers. [Journal] makes one of tasks.md alone. [Gaps] knows which numbers a journal
+// lacks for a good reason, so that others are noticed.
+package salvage
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"stint/ledger"
+)
+
+// Known returns the records of a tasks.md with a seq above last, as stint writes them, by seq.
+func Known(doc *ledger.Document, last uint64) map[uint64][]byte {
+	known := map[uint64][]byte{}
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		if s.Seq <= last || ledger.SeqOutOfRange(s.Seq, last) || known[s.Seq] != nil {
+			continue
+		}
+		var own ledger.Section
+		if n, _, err := ledger.Scan(s.Raw, &own); err == nil && n == len(s.Raw) {
+			known[s.Seq] = s.Raw
+			continue
+		}
+		r := s.Record() // a person has edited it; that is all there is of it
+		if raw, err := ledger.AppendRecord(nil, &r); err == nil {
+			known[s.Seq] = bytes.TrimSuffix(raw, []byte("\n"))
+		}
+	}
+	return known
+}
+
+// Mend returns a journal with the records of tasks.md in place of what is damaged behind offset
+// good, where record last ends, and says what it did; "" if there is nothing to mend with.
+// Damage stays where tasks.md does not have all of what it covers.
+func Mend(journal []byte, good int, last uint64, doc *ledger.Document) (out []byte, what string) {
+	known, newest := Known(doc, last), uint64(0)
+	for i := range doc.Sections {
+		newest = max(newest, doc.Sections[i].Seq)
+	}
+	out = slices.Clip(journal[:good])
+	put := func(raw []byte, seq uint64) { out, last = append(append(out, raw...), '\n'), seq }
+	var found, void, torn, kept int
+	pieces := ledger.Pieces(journal[good:], good == 0)
+	for i := 0; i < len(pieces); i++ {
+		p := &pieces[i]
+		if p.Seq > 0 {
+			put(p.Raw, p.Seq)
+			continue
+		}
+		next := uint64(0) // the record behind the damage; 0: none, it is a torn tail
+		if k := slices.IndexFunc(pieces[i:], func(q ledger.Piece) bool { return q.Seq > 0 }); k > 0 {
+			next = pieces[i+k].Seq
+		}
+		switch {
+		case next == last+1: // no record is missing
+			void += len(p.Raw)
+		case next > 0 && bytes.IndexByte(p.Raw, 0) >= 0 && newest <= last:
+			// A power cut has left a piece of a batch that was never acknowledged: there are zeros
+			// in it, and tasks.md, which gets a batch when it has been acknowledged, has nothing as
+			// new. The rest of the change that it may have been a part of goes too.
+			for ; i < len(pieces); i++ {
+				if torn += len(pieces[i].Raw); pieces[i].Seq > 0 && pieces[i].More == 0 {
+					break
+				}
+			}
+		default:
+			missing, n := next-last-1, uint64(0)
+			for _, seq := range slices.Sorted(maps.Keys(known)) {
+				if seq > last && (next == 0 || seq < next) {
+					put(known[seq], seq)
+					n++
+				}
+			}
+			if found += int(n); next > 0 && n != missing {
+				out = append(out, p.Raw...)
+				kept += len(p.Raw)
+			}
+		}
+	}
+	if found == 0 && torn == 0 && void == 0 {
+		return nil, ""
+	}
+	if ledger.VersionOf(out) == 0 {
+		out = append([]byte(ledger.EmptyJournal), out...)
+	}
+	var did []string
+	for _, d := range []struct {
+		n    int
+		text string
+	}{
+		{found, "%d records were put back from " + ledger.TasksName}, {void, "%d bytes between records were left out"},
+		{torn, "%d bytes of changes that were never acknowledged were left out"}, {kept, "%d bytes stay damaged"},
+	} {
+		if d.n > 0 {
+			did = append(did, fmt.Sprintf(d.text, d.n))
+		}
+	}
+	return out, strings.Join(did, ", ")
+}
+
+// Merge makes a journal of pieces of one and of records that it may lack, by their
+// numbers. Damaged pieces stay behind the record that they follow. Records that the journal
+// has are taken out of known.
+func Merge(pieces []ledger.Piece, known map[uint64][]byte) []byte {
+	last := uint64(0)
+	for i := range pieces {
+		delete(known, pieces[i].Seq)
+		pieces[i].Seq = cmp.Or(pieces[i].Seq, last)
+		last = pieces[i].Seq
+	}
+	for seq, raw := range known {
+		pieces = append(pieces, ledger.Piece{Raw: raw, Seq: seq})
+	}
+	slices.SortStableFunc(pieces, func(a, b ledger.Piece) int { return cmp.Compare(a.Seq, b.Seq) })
+	out := []byte(ledger.EmptyJournal)
+	for i := range pieces {
+		out = append(append(out, pieces[i].Raw...), '\n')
+	}
+	return out
+}
+
+// Journal returns the journal that the sections of a tasks.md make: those with a
+// seq, in the order of the seqs, each seq once. Their order in the file is not always
+// that one: a record may have landed behind an old buffer, and those before it were
+// put back below. What a person copied is no record. n is how many records there are.
+func Journal(doc *ledger.Document) (journal []byte, n int, err error) {
+	copies := map[string]bool{} // the digests of sections that a person copied: their seq is another record's
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		first, _, _ := strings.Cut(s.Value(ledger.KeyEdits), ".") // the digest in the name of an adopted section
+		if s.Get(ledger.KeyAdopts) != nil && (s.Get(ledger.KeyCopies) != nil || copies[first]) {
+			copies[s.Value(ledger.KeyAdopts)] = true
+		}
+	}
+	records := map[uint64]*ledger.Section{}
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		if s.Seq > 0 && records[s.Seq] == nil && (len(copies) == 0 || !copies[ledger.Digest(s.Raw)]) {
+			records[s.Seq] = s
+		}
+	}
+	journal = []byte(ledger.EmptyJournal)
+	for _, seq := range slices.Sorted(maps.Keys(records)) {
+		r := records[seq].Record()
+		if journal, err = ledger.AppendRecord(journal, &r); err != nil {
+			return nil, 0, fmt.Errorf("%s:%d: %w", ledger.TasksName, records[seq].Line, err)
+		}
+	}
+	return journal, len(records), nil
+}
+
+// Gaps are the numbers that a journal did not have when it was read: those of before a
+// compaction, those that a restore has taken back, and lost ones.
+type Gaps struct {
+	Below uint64 // up to here they lack for a good reason
+
+	last  uint64      // of the records that were read
+	spans [][2]uint64 // first and last number of each
+}
+
+// Read notes a record of the journal.
+func (g *Gaps) Read(s *ledger.Section) {
+	if s.Seq > g.last+1 {
+		g.spans = append(g.spans, [2]uint64{g.last + 1, s.Seq - 1})
+	}
+	g.last = max(g.last, s.Seq)
+	if m, ok := ledger.MarkIn(s); ok {
+		g.Below = max(g.Below, m.Through)
+	} else if s.Kind == ledger.KindControl && string(s.ID) == ledger.ControlRestored {
+		g.Below = max(g.Below, s.Seq)
+	}
+}
+
+// Has reports whether the journal lacked that number.
+func (g *Gaps) Has(seq uint64) bool {
+	return slices.ContainsFunc(g.spans, func(span [2]uint64) bool { return span[0] <= seq && seq <= span[1] })
+}
+
+// New says which numbers up to last a journal lacks that the one that was read did not; ""
+// if none.
+func (g *Gaps) New(journal []byte, last uint64) (text string) {
+	now := Gaps{}
+	for _, p := range ledger.Pieces(journal, true) {
+		if p.Seq > 0 {
+			now.Read(&ledger.Section{Seq: p.Seq})
+		}
+	}
+	now.Read(&ledger.Section{Seq: last + 1})
+	for _, span := range now.spans {
+		if !slices.ContainsFunc(g.spans, func(before [2]uint64) bool { return before[0] <= span[0] && span[1] <= before[1] }) {
+			text += fmt.Sprintf("; of the numbers %d to %d nothing was found, in %s neither", span[0], span[1], ledger.TasksName)
+		}
+	}
+	return text
+}
