@@ -400,3 +400,22 @@ func isThematicBreak(text []byte) bool {
 	}
 	return n >= 3
 }
+
+// marks returns the lines that close the open block and open it again.
+func (b *blockState) marks() (closer, opener string) {
+	switch {
+	case b.what == "code fence":
+		fence := strings.Repeat(string(b.fence), b.fenceLen)
+		return fence, fence
+	case b.htmlEnd == "-->":
+		return "-->", "<!--"
+	case b.htmlEnd == "?>":
+		return "?>", "<?"
+	case b.htmlEnd == "]]>":
+		return "]]>", "<![CDATA["
+	case b.htmlEnd == ">":
+		return ">", "<!X"
+	default: // </script> and the like, or an empty line
+		return b.htmlEnd, strings.Replace(b.htmlEnd, "/", "", 1)
+	}
+}

@@ -3,7 +3,6 @@ package ledger
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -251,23 +250,6 @@ func (m *mender) closeBlocks(doc *Document, starts []int) {
 	}
 }
 
-// spellNULs writes each run of NUL bytes as [12 NUL bytes].
-func spellNULs(line []byte) []byte {
-	var out []byte
-	for len(line) > 0 {
-		rest := bytes.TrimLeft(line, "\x00")
-		if n := len(line) - len(rest); n > 0 {
-			out = fmt.Appendf(out, "[%d NUL bytes]", n)
-		}
-		n := bytes.IndexByte(rest, 0)
-		if n < 0 {
-			n = len(rest)
-		}
-		out, line = append(out, rest[:n]...), rest[n:]
-	}
-	return out
-}
-
 func lineStarts(data []byte) []int {
 	starts := []int{0}
 	for i, c := range data {
@@ -287,7 +269,7 @@ func (m *mender) cutOut(doc *Document, group []opening, starts []int, reopen boo
 		if end < 0 || len(bytes.TrimSpace(m.data[end:from])) > 0 {
 			m.edits = append(m.edits, edit{from, from, []byte(closer + "\n")})
 		}
-		end = doc.endOf(from)
+		end = endOf(doc, from)
 		last := i == len(group)-1
 		if reopen && (last || len(bytes.TrimSpace(m.data[end:starts[group[i+1].at-1]])) > 0) {
 			m.edits = append(m.edits, edit{end, end, []byte(opener + "\n")})
@@ -296,7 +278,7 @@ func (m *mender) cutOut(doc *Document, group []opening, starts []int, reopen boo
 }
 
 // endOf returns where the record that begins at from ends, good or damaged.
-func (d *Document) endOf(from int) int {
+func endOf(d *Document, from int) int {
 	if i, ok := slices.BinarySearchFunc(d.Sections, from, func(s Section, off int) int { return int(s.Off) - off }); ok {
 		return from + len(d.Sections[i].Raw)
 	}
@@ -306,25 +288,6 @@ func (d *Document) endOf(from int) int {
 		}
 	}
 	return from
-}
-
-// marks returns the lines that close the open block and open it again.
-func (b *blockState) marks() (closer, opener string) {
-	switch {
-	case b.what == "code fence":
-		fence := strings.Repeat(string(b.fence), b.fenceLen)
-		return fence, fence
-	case b.htmlEnd == "-->":
-		return "-->", "<!--"
-	case b.htmlEnd == "?>":
-		return "?>", "<?"
-	case b.htmlEnd == "]]>":
-		return "]]>", "<![CDATA["
-	case b.htmlEnd == ">":
-		return ">", "<!X"
-	default: // </script> and the like, or an empty line
-		return b.htmlEnd, strings.Replace(b.htmlEnd, "/", "", 1)
-	}
 }
 
 // apply makes the edits of this pass, and says whether there were any.
@@ -357,8 +320,6 @@ func (m *mender) apply() bool {
 	m.origin = func(line int) int { return before(shiftBack(moved, line)) }
 	return true
 }
-
-var newline = []byte("\n")
 
 // A shift says that the lines from one on stood delta lines further up.
 type shift struct{ from, delta int }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -25,6 +26,26 @@ func (e *SyntaxError) Error() string {
 		return e.File + ": " + e.Msg
 	}
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
+}
+
+// RefusedAt makes a finding of what check said, at the line of the field that it
+// names: there the reason alone is enough, if it says what it speaks of.
+func RefusedAt(s *Section, err error) *SyntaxError {
+	f := &SyntaxError{Line: s.Line, Msg: strings.Join(strings.Fields(err.Error()), " ")}
+	var at interface {
+		FieldKey() string
+		Unwrap() error
+	}
+	if !errors.As(err, &at) {
+		return f
+	}
+	if field := s.Get(at.FieldKey()); field != nil {
+		f.Line = s.LineOf(field)
+		if f.Msg = strings.Join(strings.Fields(at.Unwrap().Error()), " "); !strings.Contains(f.Msg, at.FieldKey()) {
+			f.Msg = at.FieldKey() + ": " + f.Msg
+		}
+	}
+	return f
 }
 
 // MaxSeq is the highest number that a record can have: a larger one is a
@@ -50,6 +71,7 @@ func kindOf(word []byte) (Kind, bool) {
 }
 
 var (
+	newline  = []byte("\n")
 	hashes   = []byte("## ")
 	seqField = []byte("- seq: ")
 	endOpen  = []byte("<!-- end ")

@@ -244,3 +244,20 @@ func (p *parser) endLine(line []byte, start, next int) bool {
 	p.seal(next)
 	return true
 }
+
+// spellNULs writes each run of NUL bytes as [12 NUL bytes].
+func spellNULs(line []byte) []byte {
+	var out []byte
+	for len(line) > 0 {
+		rest := bytes.TrimLeft(line, "\x00")
+		if n := len(line) - len(rest); n > 0 {
+			out = fmt.Appendf(out, "[%d NUL bytes]", n)
+		}
+		n := bytes.IndexByte(rest, 0)
+		if n < 0 {
+			n = len(rest)
+		}
+		out, line = append(out, rest[:n]...), rest[n:]
+	}
+	return out
+}
