@@ -11,9 +11,9 @@ import (
 // blockState follows, line by line, the blocks of CommonMark (version 0.31,
 // chapters 4 and 5) as far as they decide what is a heading at the top level:
 // code, HTML blocks, paragraphs, list items and block quotes.
-type blockState struct {
-	what     string // "code fence", "comment" or "HTML block" that is open at the top level; "" if none
-	line     int    // where it was opened
+type BlockState struct {
+	What     string // "code fence", "comment" or "HTML block" that is open at the top level; "" if none
+	Line     int    // where it was opened
 	reported bool   // it was reported as open before a record
 	hidden   int    // line of the first record heading in it
 
@@ -44,15 +44,15 @@ const (
 )
 
 // inside reports whether a line is in a block that can hold no top-level heading.
-func (b *blockState) inside(line []byte) bool {
-	if b.what != "" {
+func (b *BlockState) inside(line []byte) bool {
+	if b.What != "" {
 		return true
 	}
 	return len(b.containers) > 0 && b.containers[0].item > 0 && len(line) > 0 && indentOf(line) >= b.containers[0].item
 }
 
 // itemIndent returns by how many blanks a line must be indented to be in the open list item.
-func (b *blockState) itemIndent() int {
+func (b *BlockState) itemIndent() int {
 	if len(b.containers) == 0 {
 		return 2
 	}
@@ -60,37 +60,37 @@ func (b *blockState) itemIndent() int {
 }
 
 // hide notes that a record heading is hidden by the open block.
-func (b *blockState) hide(line int) {
-	if b.what != "" && b.hidden == 0 {
+func (b *BlockState) hide(line int) {
+	if b.What != "" && b.hidden == 0 {
 		b.hidden = line
 	}
 }
 
 // afterRecord is the state behind the end line of a record: no list and no
 // paragraph is open there. A fence stays open, as Markdown has it.
-func (b *blockState) afterRecord() {
-	if b.what == "" || b.endsAtRecord() {
+func (b *BlockState) afterRecord() {
+	if b.What == "" || b.EndsAtRecord() {
 		b.closeTo(0)
 	}
 }
 
 // endsAtRecord reports whether the open block does not outlive a record: an empty
 // line or the end line closes it.
-func (b *blockState) endsAtRecord() bool {
+func (b *BlockState) EndsAtRecord() bool {
 	return b.leaf == leafHTML && (b.htmlEnd == "" || b.htmlEnd == "-->" || b.htmlEnd == ">")
 }
 
 // closeTo closes all but the n outermost containers, and the leaf.
-func (b *blockState) closeTo(n int) {
+func (b *BlockState) closeTo(n int) {
 	b.containers = b.containers[:n]
-	b.leaf, b.what, b.reported, b.hidden = leafNone, "", false, 0
+	b.leaf, b.What, b.reported, b.hidden = leafNone, "", false, 0
 }
 
 // open begins a leaf in the innermost container.
-func (b *blockState) open(kind leaf, what string, line int) {
+func (b *BlockState) open(kind leaf, what string, line int) {
 	b.leaf = kind
 	if len(b.containers) == 0 {
-		b.what, b.line, b.reported, b.hidden = what, line, false, 0
+		b.What, b.Line, b.reported, b.hidden = what, line, false, 0
 	}
 }
 
@@ -121,7 +121,7 @@ func (c *cursor) past(n int) {
 }
 
 // feed moves the state over one line, without its newline and trailing blanks.
-func (b *blockState) feed(line []byte, number int) {
+func (b *BlockState) feed(line []byte, number int) {
 	var c cursor
 	c.skip(line)
 	b.setext, b.lazy = false, false
@@ -152,7 +152,7 @@ func (b *blockState) feed(line []byte, number int) {
 }
 
 // matching returns how many of the open containers go on in this line.
-func (b *blockState) matching(c *cursor) int {
+func (b *BlockState) matching(c *cursor) int {
 	for i := range b.containers {
 		k := &b.containers[i]
 		switch {
@@ -182,7 +182,7 @@ func (c *cursor) quote() {
 }
 
 // continues reports whether the open leaf takes the whole line.
-func (b *blockState) continues(c *cursor) bool {
+func (b *BlockState) continues(c *cursor) bool {
 	blank := len(c.text) == 0
 	switch b.leaf {
 	case leafFence:
@@ -217,7 +217,7 @@ const (
 
 // begin looks whether a block begins at the cursor, inside the n outermost
 // containers. paragraph says that a paragraph is open, in them or deeper.
-func (b *blockState) begin(c *cursor, n int, paragraph bool, number int) int {
+func (b *BlockState) begin(c *cursor, n int, paragraph bool, number int) int {
 	text := c.text
 	if c.indent > 3 {
 		if paragraph {
@@ -252,8 +252,8 @@ func (b *blockState) begin(c *cursor, n int, paragraph bool, number int) int {
 }
 
 // beginLeaf begins a heading, a code fence or an HTML block.
-func (b *blockState) beginLeaf(text []byte, n int, paragraph bool, number int) bool {
-	if level, _ := headingText(text); level > 0 {
+func (b *BlockState) beginLeaf(text []byte, n int, paragraph bool, number int) bool {
+	if level, _ := HeadingText(text); level > 0 {
 		b.closeTo(n)
 		return true
 	}
@@ -276,7 +276,7 @@ func (b *blockState) beginLeaf(text []byte, n int, paragraph bool, number int) b
 }
 
 // beginItem begins a list item whose marker has that width.
-func (b *blockState) beginItem(c *cursor, width int) {
+func (b *BlockState) beginItem(c *cursor, width int) {
 	before := c.indent
 	c.past(width)
 	padding := width + c.indent
@@ -305,7 +305,7 @@ func fenceOf(text []byte) (byte, int) {
 	return text[0], n
 }
 
-func (b *blockState) closesFence(text []byte) bool {
+func (b *BlockState) closesFence(text []byte) bool {
 	rest := bytes.TrimLeft(text, string(b.fence))
 	return len(text)-len(rest) >= b.fenceLen && len(rest) == 0
 }
@@ -402,9 +402,9 @@ func isThematicBreak(text []byte) bool {
 }
 
 // marks returns the lines that close the open block and open it again.
-func (b *blockState) marks() (closer, opener string) {
+func (b *BlockState) Marks() (closer, opener string) {
 	switch {
-	case b.what == "code fence":
+	case b.What == "code fence":
 		fence := strings.Repeat(string(b.fence), b.fenceLen)
 		return fence, fence
 	case b.htmlEnd == "-->":

@@ -88,7 +88,7 @@ func decodeBlock(raw []byte) []byte {
 		} else {
 			raw = nil
 		}
-		line = trimRight(line)
+		line = TrimRight(line)
 		switch {
 		case len(line) >= 2 && line[0] == ' ' && line[1] == ' ':
 			line = line[2:]
@@ -103,7 +103,7 @@ func decodeBlock(raw []byte) []byte {
 
 // trimRight takes away what an editor may have put at the end of a line. Nothing
 // that stint writes ends with any kind of blank.
-func trimRight(line []byte) []byte {
+func TrimRight(line []byte) []byte {
 	for len(line) > 0 {
 		c := line[len(line)-1]
 		switch {
@@ -121,7 +121,7 @@ func trimRight(line []byte) []byte {
 // trimBoth takes the blanks from both ends of a value. A value that begins with
 // one of its own is written as a body.
 func trimBoth(value []byte) []byte {
-	return trimRight(bytes.TrimLeftFunc(value, unicode.IsSpace))
+	return TrimRight(bytes.TrimLeftFunc(value, unicode.IsSpace))
 }
 
 // escape returns text without anything that an editor could change.

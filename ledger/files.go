@@ -131,7 +131,7 @@ func SeqOutOfRange(seq, last uint64) bool { return seq > last && seq-last > MaxL
 func Digest(raw []byte) string {
 	h := sha256.New()
 	for line := range bytes.Lines(bytes.TrimRight(raw, " \t\r\n")) {
-		_, _ = h.Write(trimRight(bytes.TrimRight(line, "\n"))) // a hash never fails
+		_, _ = h.Write(TrimRight(bytes.TrimRight(line, "\n"))) // a hash never fails
 		_, _ = h.Write([]byte("\n"))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

@@ -16,25 +16,25 @@ type Document struct {
 	Version  int            // of the version line; 0 without one
 	Data     []byte
 
-	damaged   []damage   // the sections that were set aside, in file order
-	opens     []opening  // records that stand in an open block, in file order
-	last      blockState // what is open at the end
-	openAtEnd int        // line in which the block was opened that is still open at the end; 0 if none is
+	Damaged   []Damage   // the sections that were set aside, in file order
+	Opens     []Opening  // records that stand in an open block, in file order
+	Last      BlockState // what is open at the end
+	OpenAtEnd int        // line in which the block was opened that is still open at the end; 0 if none is
 }
 
 // damage is what was set aside, a section or a line of text: data[from:to].
-type damage struct {
-	finding  *SyntaxError
-	name     string // kind and id of a section, as far as they can be told
-	seq      uint64
-	from, to int
-	mended   []byte // what a line of text would do no harm as; nil for a section
+type Damage struct {
+	Finding  *SyntaxError
+	Name     string // kind and id of a section, as far as they can be told
+	Seq      uint64
+	From, To int
+	Mended   []byte // what a line of text would do no harm as; nil for a section
 }
 
 // opening is a fence, comment or HTML block that is open where a record begins.
-type opening struct {
-	block blockState // as it is there
-	at    int        // line of the record
+type Opening struct {
+	Block BlockState // as it is there
+	At    int        // line of the record
 }
 
 var (
@@ -76,8 +76,8 @@ func ParseContext(ctx context.Context, data []byte) (*Document, error) {
 	}
 	p.closeSection(len(data))
 	p.reportOpen(0)
-	if p.blocks.what != "" {
-		p.doc.openAtEnd, p.doc.last = p.blocks.line, p.blocks
+	if p.blocks.What != "" {
+		p.doc.OpenAtEnd, p.doc.Last = p.blocks.Line, p.blocks
 	}
 	slices.SortStableFunc(p.doc.Findings, func(a, b *SyntaxError) int { return cmp.Compare(a.Line, b.Line) })
 	return p.doc, nil
@@ -107,7 +107,7 @@ type parser struct {
 	data   []byte
 	pos    int
 	line   int
-	blocks blockState
+	blocks BlockState
 
 	spare  []Field // memory for the fields of one record
 	fields []Field // memory for those of many; see keep
@@ -121,11 +121,11 @@ type parser struct {
 	text    bool // open has a line that is no field
 	lastEnd int  // end of the last line that belongs to open
 
-	outer    blockState   // the blocks around the open record of stint's own; none outlives it that began in it
+	outer    BlockState   // the blocks around the open record of stint's own; none outlives it that began in it
 	apart    bool         // the line belongs to a good record of stint's own: Markdown's blocks do not matter
 	nul      *SyntaxError // the finding about NUL bytes in the text since the last section
 	conflict bool         // a merge conflict is not over
-	ended    damage       // the record that has ended, as long as nothing but empty lines and fields follows
+	ended    Damage       // the record that has ended, as long as nothing but empty lines and fields follows
 }
 
 // step takes one line, or one whole record that is just as stint wrote it.
@@ -142,7 +142,7 @@ func (p *parser) step() {
 	}
 	line := p.data[start : next-newlineLen(p.data[start:next])]
 	p.apart = false
-	p.takeLine(trimRight(line), start, next)
+	p.takeLine(TrimRight(line), start, next)
 	if !p.apart {
 		p.feed(line, start)
 	}
@@ -162,7 +162,7 @@ func (p *parser) glued(start, next int) int {
 		return 0
 	}
 	at := start + i + len("-->")
-	if _, _, ok := recordHeading(trimRight(p.data[at:next])); !ok || !isSeqLine(p.nextLine(next)) {
+	if _, _, ok := recordHeading(TrimRight(p.data[at:next])); !ok || !isSeqLine(p.nextLine(next)) {
 		return 0
 	}
 	return at
@@ -177,7 +177,7 @@ func (p *parser) feed(line []byte, start int) {
 	case p.blocks.setext:
 		p.closeSection(start)
 	case p.blocks.lazy && p.lastEnd == start && p.mayGoOn(start):
-		p.fail("%q goes on with the value above it, as Markdown reads it; write the value as | and lines indented by two blanks, or put an empty line above a note", shorten(trimRight(line)))
+		p.fail("%q goes on with the value above it, as Markdown reads it; write the value as | and lines indented by two blanks, or put an empty line above a note", shorten(TrimRight(line)))
 	}
 }
 
@@ -212,7 +212,7 @@ func (p *parser) strict() bool {
 	p.doc.Sections = append(p.doc.Sections, s)
 	p.pos += n
 	p.line += s.lines
-	p.ended = damage{seq: s.Seq, to: p.pos}
+	p.ended = Damage{Seq: s.Seq, To: p.pos}
 	return true
 }
 
@@ -242,7 +242,7 @@ func (p *parser) takeLine(line []byte, start, next int) {
 		return
 	}
 	if len(line) > 0 {
-		p.ended = damage{}
+		p.ended = Damage{}
 	}
 	if p.continues(line, start) {
 		p.apart = p.inRecord()
@@ -282,7 +282,7 @@ func (p *parser) heading(line []byte, start, next int) bool {
 		p.closeSection(start)
 		p.reportOpen(p.line)
 		p.blocks.afterRecord()
-	case p.blocks.inside(line) || p.inRecord() && p.outer.what != "":
+	case p.blocks.inside(line) || p.inRecord() && p.outer.What != "":
 		p.blocks.hide(p.line)
 		return false
 	case !validID(id) && !isTellingField(below) && !bytes.Contains(id, []byte("seq:")):
@@ -323,7 +323,7 @@ func (p *parser) nextLine(pos int) []byte {
 		if !ok {
 			return p.data[pos:]
 		}
-		if len(trimRight(line)) > 0 {
+		if len(TrimRight(line)) > 0 {
 			return line
 		}
 		pos = next
@@ -334,7 +334,7 @@ func (p *parser) nextLine(pos int) []byte {
 func (p *parser) begin(kind Kind, id []byte, start, next int) {
 	p.open = &Section{Kind: kind, ID: id, Off: int64(start), Line: p.line}
 	p.body, p.sealed, p.bad, p.own, p.text, p.lastEnd = false, false, nil, false, false, next
-	p.nul, p.ended = nil, damage{}
+	p.nul, p.ended = nil, Damage{}
 }
 
 // fail sets the open section aside. The first reason counts. From here on it is
@@ -374,7 +374,7 @@ func (p *parser) seal(next int) {
 	if p.apart = p.inRecord(); p.apart {
 		p.blocks = p.outer
 		p.blocks.afterRecord()
-		p.ended = damage{seq: p.open.Seq, to: next}
+		p.ended = Damage{Seq: p.open.Seq, To: next}
 	}
 	p.sealed, p.body, p.lastEnd = true, false, next
 }
@@ -425,7 +425,7 @@ func (p *parser) personsLine(line []byte, next int, inside bool) {
 	if !inside && p.field(line, next) {
 		return
 	}
-	if p.blocks.what == "" && isNearField(line) {
+	if p.blocks.What == "" && isNearField(line) {
 		p.fail(strayLine, shorten(bytes.TrimSpace(line)))
 	}
 	if p.bodyMissing() {
@@ -525,7 +525,7 @@ func (p *parser) closeSection(end int) {
 			end = p.lastEnd
 		}
 		p.doc.Findings = append(p.doc.Findings, p.bad)
-		p.doc.damaged = append(p.doc.damaged, damage{finding: p.bad, name: s.Name(), seq: s.Seq, from: int(s.Off), to: end})
+		p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.bad, Name: s.Name(), Seq: s.Seq, From: int(s.Off), To: end})
 		return
 	}
 	s.Raw = p.data[s.Off:p.lastEnd]
@@ -539,27 +539,27 @@ func (p *parser) reportOpen(at int) {
 	if at == 0 {
 		at = b.hidden
 	}
-	if b.what == "" || at == 0 {
+	if b.What == "" || at == 0 {
 		return
 	}
-	p.doc.opens = append(p.doc.opens, opening{*b, at})
+	p.doc.Opens = append(p.doc.Opens, Opening{*b, at})
 	if b.reported {
 		return
 	}
 	b.reported = true
-	closer, _ := b.marks()
+	closer, _ := b.Marks()
 	how := "close it with " + closer
 	if closer == "" {
 		how = "put an empty line above that"
 	}
 	p.doc.Findings = append(p.doc.Findings, &SyntaxError{
-		Line: b.line, Msg: fmt.Sprintf("this %s is still open at the record in line %d; %s", b.what, at, how),
+		Line: b.Line, Msg: fmt.Sprintf("this %s is still open at the record in line %d; %s", b.What, at, how),
 	})
 }
 
 // recordHeading reads "## Task id", as CommonMark allows it to be written.
 func recordHeading(line []byte) (Kind, []byte, bool) {
-	level, text := headingText(line)
+	level, text := HeadingText(line)
 	if level != 2 {
 		return "", nil, false
 	}
@@ -572,7 +572,7 @@ func recordHeading(line []byte) (Kind, []byte, bool) {
 }
 
 // headingText returns the level and text of an ATX heading; level 0 if it is none.
-func headingText(line []byte) (int, []byte) {
+func HeadingText(line []byte) (int, []byte) {
 	text := bytes.TrimLeft(line, " ")
 	if len(line)-len(text) > 3 {
 		return 0, nil
@@ -593,7 +593,7 @@ func headingText(line []byte) (int, []byte) {
 }
 
 func isHeading(line []byte) bool {
-	level, _ := headingText(line)
+	level, _ := HeadingText(line)
 	return level == 1 || level == 2
 }
 

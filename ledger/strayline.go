@@ -93,11 +93,11 @@ func (p *parser) headless(line []byte, start, next int) bool {
 // directly below, and the record has no such field, the end line may have been moved up:
 // then nobody knows what the record has lost by it, and it is set aside too.
 func (p *parser) belowEnd(line []byte, start, next int) bool {
-	if p.ended.seq == 0 || p.open != nil && !p.sealed {
+	if p.ended.Seq == 0 || p.open != nil && !p.sealed {
 		return false
 	}
-	isField, first := isTellingField(line), p.ended.finding == nil
-	if !isField && !(first && isIndented(line) && bytes.Count(p.data[p.ended.to:start], newline) <= 1) {
+	isField, first := isTellingField(line), p.ended.Finding == nil
+	if !isField && !(first && isIndented(line) && bytes.Count(p.data[p.ended.To:start], newline) <= 1) {
 		return false
 	}
 	mended := spoiled(p.data[start:next])
@@ -105,13 +105,13 @@ func (p *parser) belowEnd(line []byte, start, next int) bool {
 		mended = slices.Concat(newline, newline, p.data[start:next])
 	}
 	if first {
-		p.ended.finding = &SyntaxError{Line: p.line, Msg: fmt.Sprintf("%q stands below the end line of record %d, and belongs to nothing; put it above that line", shorten(bytes.TrimSpace(line)), p.ended.seq)}
-		p.doc.Findings = append(p.doc.Findings, p.ended.finding)
-		if p.ended.to == start {
+		p.ended.Finding = &SyntaxError{Line: p.line, Msg: fmt.Sprintf("%q stands below the end line of record %d, and belongs to nothing; put it above that line", shorten(bytes.TrimSpace(line)), p.ended.Seq)}
+		p.doc.Findings = append(p.doc.Findings, p.ended.Finding)
+		if p.ended.To == start {
 			p.setLastAside(line)
 		}
 	}
-	p.doc.damaged = append(p.doc.damaged, damage{finding: p.ended.finding, from: start, to: next, mended: mended})
+	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.ended.Finding, From: start, To: next, Mended: mended})
 	return true
 }
 
@@ -126,7 +126,7 @@ func spoiled(line []byte) []byte {
 func (p *parser) setLastAside(line []byte) {
 	p.closeSection(p.pos)
 	n := len(p.doc.Sections) - 1
-	if n < 0 || int(p.doc.Sections[n].Off)+len(p.doc.Sections[n].Raw) != p.ended.to {
+	if n < 0 || int(p.doc.Sections[n].Off)+len(p.doc.Sections[n].Raw) != p.ended.To {
 		return // it was set aside before
 	}
 	s := p.doc.Sections[n]
@@ -135,14 +135,14 @@ func (p *parser) setLastAside(line []byte) {
 		return
 	}
 	p.doc.Sections = p.doc.Sections[:n]
-	p.doc.damaged = append(p.doc.damaged, damage{finding: p.ended.finding, name: s.Name(), seq: s.Seq, from: int(s.Off), to: p.ended.to})
+	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.ended.Finding, Name: s.Name(), Seq: s.Seq, From: int(s.Off), To: p.ended.To})
 }
 
 // conflictLine takes the first or last line of a merge conflict. What people wrote
 // between them waits ([parser.closeSection]): nobody knows which side is meant.
 func (p *parser) conflictLine(line []byte, start, next int) bool {
 	mark := string(bytes.TrimRight(line[:min(len(line), 8)], " "))
-	if begins := mark == "<<<<<<<"; p.blocks.what != "" || !begins && mark != ">>>>>>>" {
+	if begins := mark == "<<<<<<<"; p.blocks.What != "" || !begins && mark != ">>>>>>>" {
 		return false
 	} else if !begins && p.open != nil && !p.inRecord() {
 		p.closeSection(start)
@@ -176,13 +176,13 @@ func (p *parser) nulBytes(start, next int) {
 		p.fail(lost+"take them out, or put the section back from a copy, such as stint fsck --repair makes", " in this section")
 		return
 	}
-	mended := spellNULs(p.data[start:next])
+	mended := SpellNULs(p.data[start:next])
 	if p.nul == nil {
 		p.report(start, next, mended, fmt.Sprintf(lost+"take them out (if the file is in UTF-16: save it as UTF-8)", ""))
-		p.nul = p.doc.damaged[len(p.doc.damaged)-1].finding
+		p.nul = p.doc.Damaged[len(p.doc.Damaged)-1].Finding
 		return
 	}
-	p.doc.damaged = append(p.doc.damaged, damage{finding: p.nul, from: start, to: next, mended: mended})
+	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.nul, From: start, To: next, Mended: mended})
 }
 
 // hidesRecord reports whether a line has a character that some editor takes for a
@@ -222,7 +222,7 @@ func (p *parser) report(start, next int, mended []byte, msg string) {
 	}
 	f := &SyntaxError{Line: p.line, Msg: msg}
 	p.doc.Findings = append(p.doc.Findings, f)
-	p.doc.damaged = append(p.doc.damaged, damage{finding: f, from: start, to: next, mended: mended})
+	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: f, From: start, To: next, Mended: mended})
 }
 
 // endLine takes an end line. One that closes nothing shows that something above
@@ -246,7 +246,7 @@ func (p *parser) endLine(line []byte, start, next int) bool {
 }
 
 // spellNULs writes each run of NUL bytes as [12 NUL bytes].
-func spellNULs(line []byte) []byte {
+func SpellNULs(line []byte) []byte {
 	var out []byte
 	for len(line) > 0 {
 		rest := bytes.TrimLeft(line, "\x00")

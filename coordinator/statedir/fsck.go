@@ -22,6 +22,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
 	"stint/state/fold"
@@ -143,7 +144,7 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	case noJournal && tasksErr == nil:
 		c.note("there is no journal: the next master rebuilds it from %s", ledger.TasksName)
 		a := newAlone()
-		c.faults(KindSection, queue.FindingsOf(ledger.CheckFile(ledger.TasksName, c.tasks, a.check)))
+		c.faults(KindSection, queue.FindingsOf(repair.CheckFile(ledger.TasksName, c.tasks, a.check)))
 		c.state = a.state
 	case noTasks:
 		c.note("there is no %s: the next master writes it anew from the journal", ledger.TasksName)
@@ -275,13 +276,13 @@ func differs(got, want []byte) error {
 // CheckLedger returns what is wrong in one ledger file by itself: what cannot be
 // read, and what a new state directory with this file alone would not take over.
 func CheckLedger(name string, data []byte) []task.Finding {
-	return queue.FindingsOf(ledger.CheckFile(name, data, newAlone().check))
+	return queue.FindingsOf(repair.CheckFile(name, data, newAlone().check))
 }
 
 // RepairLedger returns a ledger file without findings, and what was done to make it,
 // as [ledger.Repair] does. journal may be nil.
 func RepairLedger(name string, data, journal []byte) ([]byte, []task.Finding) {
-	repaired, notes := ledger.Repair(data, journal, newAlone().check)
+	repaired, notes := repair.Repair(data, journal, newAlone().check)
 	for _, n := range notes {
 		n.File = name
 	}

@@ -17,6 +17,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/repair"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -70,7 +71,7 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 		return refuse("use the newer stint that wrote it", "has format %d, this stint knows formats up to %d", doc.Version, ledger.FormatVersion)
 	}
 	base, alone := filepath.Base(path), newAlone()
-	p.found = queue.FindingsOf(ledger.CheckFile(base, data, alone.check))
+	p.found = queue.FindingsOf(repair.CheckFile(base, data, alone.check))
 	if len(doc.Sections) == 0 {
 		p.found = append(p.found, task.Finding{File: base, Line: 1, Message: "there is no record in this file"})
 	}

@@ -97,8 +97,10 @@ func Mend(journal []byte, good int, last uint64, doc *ledger.Document) (out []by
 		n    int
 		text string
 	}{
-		{found, "%d records were put back from " + ledger.TasksName}, {void, "%d bytes between records were left out"},
-		{torn, "%d bytes of changes that were never acknowledged were left out"}, {kept, "%d bytes stay damaged"},
+		{found, "%d records were put back from " + ledger.TasksName},
+		{void, "%d bytes between records were left out"},
+		{torn, "%d bytes of changes that were never acknowledged were left out"},
+		{kept, "%d bytes stay damaged"},
 	} {
 		if d.n > 0 {
 			did = append(did, fmt.Sprintf(d.text, d.n))

@@ -1,7 +1,9 @@
-package ledger
+package repair
 
 import (
 	"slices"
+
+	"stint/ledger"
 )
 
 // CheckFile returns everything that is wrong in one ledger file by itself, in the
@@ -9,11 +11,11 @@ import (
 // records as a new state directory with this file alone would take them in: those
 // with a seq in the order of the file, then what people wrote. It says what is
 // wrong with a record; nil: nothing is.
-func CheckFile(name string, data []byte, check func(*Section) error) []*SyntaxError {
-	doc := Parse(data)
+func CheckFile(name string, data []byte, check func(*ledger.Section) error) []*ledger.SyntaxError {
+	doc := ledger.Parse(data)
 	found := slices.Clone(doc.Findings)
-	if doc.Version > FormatVersion {
-		found = append(found, &SyntaxError{Line: 1, Msg: NewerFormat(name, doc.Version).Error()})
+	if doc.Version > ledger.FormatVersion {
+		found = append(found, &ledger.SyntaxError{Line: 1, Msg: ledger.NewerFormat(name, doc.Version).Error()})
 	}
 	for _, r := range refusals(doc, check) {
 		found = append(found, r.finding)
@@ -21,39 +23,39 @@ func CheckFile(name string, data []byte, check func(*Section) error) []*SyntaxEr
 	for _, f := range found {
 		f.File = name
 	}
-	slices.SortStableFunc(found, func(a, b *SyntaxError) int { return a.Line - b.Line })
+	slices.SortStableFunc(found, func(a, b *ledger.SyntaxError) int { return a.Line - b.Line })
 	return found
 }
 
 // A refusal is a section that parses and that the reader of the fold refuses.
 type refusal struct {
-	section *Section
-	finding *SyntaxError
+	section *ledger.Section
+	finding *ledger.SyntaxError
 }
 
 // refusals asks check about the sections that count when the file is all there
 // is: of several with one seq the first, and of what people wrote that which no
 // record of the file has taken over. What check says of a section that a later
 // record has taken over once more is of no account.
-func refusals(doc *Document, check func(*Section) error) (list []refusal) {
+func refusals(doc *ledger.Document, check func(*ledger.Section) error) (list []refusal) {
 	if check == nil {
 		return nil
 	}
 	adopted, edited := takenOver(doc)
-	ask := func(s *Section) {
+	ask := func(s *ledger.Section) {
 		if err := check(s); err != nil && !edited[s.Seq] {
-			list = append(list, refusal{s, RefusedAt(s, err)})
+			list = append(list, refusal{s, ledger.RefusedAt(s, err)})
 		}
 	}
 	seen := map[uint64]bool{}
-	var written []*Section
+	var written []*ledger.Section
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		switch {
 		case s.Seq > 0 && !seen[s.Seq]:
 			seen[s.Seq] = true
 			ask(s)
-		case s.Seq == 0 && !adopted.take(Digest(s.Raw)):
+		case s.Seq == 0 && !adopted.take(ledger.Digest(s.Raw)):
 			written = append(written, s)
 		}
 	}
@@ -74,18 +76,18 @@ func (c counts) take(digest string) bool {
 
 // takenOver returns what the file's own records say they have taken over: the
 // digests of hand-written sections, and the seqs of edited ones.
-func takenOver(doc *Document) (adopted counts, edited map[uint64]bool) {
+func takenOver(doc *ledger.Document) (adopted counts, edited map[uint64]bool) {
 	adopted, edited = counts{}, map[uint64]bool{}
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
-		if s.Seq == 0 || s.Get(KeyAdopts) == nil {
+		if s.Seq == 0 || s.Get(ledger.KeyAdopts) == nil {
 			continue
 		}
-		seq, isSeq := ParseUint([]byte(s.Value(KeyEdits)))
+		seq, isSeq := ledger.ParseUint([]byte(s.Value(ledger.KeyEdits)))
 		if isSeq {
 			edited[seq] = true
 		} else {
-			adopted[s.Value(KeyAdopts)]++
+			adopted[s.Value(ledger.KeyAdopts)]++
 		}
 	}
 	return adopted, edited

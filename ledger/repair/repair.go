@@ -1,10 +1,12 @@
-package ledger
+package repair
 
 import (
 	"bytes"
 	"cmp"
 	"slices"
 	"strings"
+
+	"stint/ledger"
 )
 
 // Repair returns a ledger file without findings. All records that are good stand
@@ -17,9 +19,9 @@ import (
 // journal may be nil. check is as for [CheckFile]; it is called once for each
 // record, and again for the journal's record where it refuses one. notes say what
 // was done, with the lines of data; without any, repaired is data.
-func Repair(data, journal []byte, check func(*Section) error) (repaired []byte, notes []*SyntaxError) {
-	m := &mender{data: data, journal: map[uint64]*Section{}, origin: func(line int) int { return line }}
-	doc := Parse(journal)
+func Repair(data, journal []byte, check func(*ledger.Section) error) (repaired []byte, notes []*ledger.SyntaxError) {
+	m := &mender{data: data, journal: map[uint64]*ledger.Section{}, origin: func(line int) int { return line }}
+	doc := ledger.Parse(journal)
 	for i := range doc.Sections {
 		m.journal[doc.Sections[i].Seq] = &doc.Sections[i]
 	}
@@ -28,19 +30,19 @@ func Repair(data, journal []byte, check func(*Section) error) (repaired []byte, 
 		m.mendRefused(check)
 		m.mendSyntax()
 	}
-	slices.SortStableFunc(m.notes, func(a, b *SyntaxError) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(m.notes, func(a, b *ledger.SyntaxError) int { return cmp.Compare(a.Line, b.Line) })
 	return m.data, m.notes
 }
 
 // A mender works in passes: what one mends may bring to light what another must.
 type mender struct {
 	data    []byte
-	journal map[uint64]*Section
-	notes   []*SyntaxError
-	edits   []edit             // of this pass
-	origin  func(line int) int // gives the line that a line of data had at first
-	present map[uint64]bool    // seqs of the good records in data
-	last    *SyntaxError       // the finding about lines of text that was noted last
+	journal map[uint64]*ledger.Section
+	notes   []*ledger.SyntaxError
+	edits   []edit              // of this pass
+	origin  func(line int) int  // gives the line that a line of data had at first
+	present map[uint64]bool     // seqs of the good records in data
+	last    *ledger.SyntaxError // the finding about lines of text that was noted last
 }
 
 // An edit replaces data[from:to].
@@ -55,9 +57,9 @@ const maxPasses = 1000
 // mendSyntax makes passes until nothing is found. Each one takes damaged sections
 // out or closes blocks, and makes neither, so that they come to an end.
 func (m *mender) mendSyntax() {
-	var good []Section // before the first pass
+	var good []ledger.Section // before the first pass
 	for pass := range maxPasses {
-		doc := Parse(m.data)
+		doc := ledger.Parse(m.data)
 		if pass == 0 {
 			good = doc.Sections
 		}
@@ -69,8 +71,8 @@ func (m *mender) mendSyntax() {
 		if len(doc.Findings) == 0 {
 			return
 		}
-		for _, d := range doc.damaged {
-			m.replace(d, func(*Section) bool { return true })
+		for _, d := range doc.Damaged {
+			m.replace(d, func(*ledger.Section) bool { return true })
 		}
 		starts := lineStarts(m.data)
 		m.closeBlocks(doc, starts)
@@ -83,11 +85,11 @@ func (m *mender) mendSyntax() {
 // uncover looks for a good section that what was mended above it has hidden in a
 // block, closes that, and says whether there was one. No block was open there at
 // first, so that what follows is read as it was.
-func (m *mender) uncover(doc *Document, good []Section) bool {
+func (m *mender) uncover(doc *ledger.Document, good []ledger.Section) bool {
 	next, pos := 0, 0
 	for i := range good {
 		raw := bytes.TrimSpace(good[i].Raw)
-		n := slices.IndexFunc(doc.Sections[next:], func(s Section) bool { return bytes.Equal(bytes.TrimSpace(s.Raw), raw) })
+		n := slices.IndexFunc(doc.Sections[next:], func(s ledger.Section) bool { return bytes.Equal(bytes.TrimSpace(s.Raw), raw) })
 		if n >= 0 {
 			next += n + 1
 			pos = int(doc.Sections[next-1].Off) + len(doc.Sections[next-1].Raw)
@@ -98,8 +100,8 @@ func (m *mender) uncover(doc *Document, good []Section) bool {
 			continue
 		}
 		from := pos + at + 1
-		if block := Parse(m.data[:from]).last; block.what != "" {
-			closer, _ := block.marks()
+		if block := ledger.Parse(m.data[:from]).Last; block.What != "" {
+			closer, _ := block.Marks()
 			m.edits = append(m.edits, edit{from, from, []byte(closer + "\n")})
 			return true
 		}
@@ -108,19 +110,19 @@ func (m *mender) uncover(doc *Document, good []Section) bool {
 }
 
 // mendRefused replaces what check refuses.
-func (m *mender) mendRefused(check func(*Section) error) {
-	doc := Parse(m.data)
+func (m *mender) mendRefused(check func(*ledger.Section) error) {
+	doc := ledger.Parse(m.data)
 	m.begin(doc)
 	for _, r := range refusals(doc, check) {
 		s := r.section
 		delete(m.present, s.Seq)
-		d := damage{finding: r.finding, name: s.Name(), seq: s.Seq, from: int(s.Off), to: int(s.Off) + len(s.Raw)}
-		m.replace(d, func(s *Section) bool { return check(s) == nil })
+		d := ledger.Damage{Finding: r.finding, Name: s.Name(), Seq: s.Seq, From: int(s.Off), To: int(s.Off) + len(s.Raw)}
+		m.replace(d, func(s *ledger.Section) bool { return check(s) == nil })
 	}
 	m.apply()
 }
 
-func (m *mender) begin(doc *Document) {
+func (m *mender) begin(doc *ledger.Document) {
 	m.edits, m.present = nil, map[uint64]bool{}
 	for i := range doc.Sections {
 		m.present[doc.Sections[i].Seq] = true
@@ -128,29 +130,29 @@ func (m *mender) begin(doc *Document) {
 }
 
 func (m *mender) note(line int, msg string) {
-	m.notes = append(m.notes, &SyntaxError{Line: m.origin(line), Msg: msg})
+	m.notes = append(m.notes, &ledger.SyntaxError{Line: m.origin(line), Msg: msg})
 }
 
 // replace puts the journal's record, or text, in the place of a section. What
 // stands around it is read as before.
-func (m *mender) replace(d damage, accept func(*Section) bool) {
+func (m *mender) replace(d ledger.Damage, accept func(*ledger.Section) bool) {
 	switch {
-	case d.mended != nil:
-		if m.last != d.finding {
-			m.note(d.finding.Line, d.finding.Msg+": made harmless")
+	case d.Mended != nil:
+		if m.last != d.Finding {
+			m.note(d.Finding.Line, d.Finding.Msg+": made harmless")
 		}
-		m.last = d.finding
-		m.edits = append(m.edits, edit{d.from, d.to, d.mended})
+		m.last = d.Finding
+		m.edits = append(m.edits, edit{d.From, d.To, d.Mended})
 		return
-	case d.seq == 0:
+	case d.Seq == 0:
 		m.renameHeading(d)
 		return
 	}
-	raw := m.data[d.from:d.to]
+	raw := m.data[d.From:d.To]
 	var text []byte
 	done := "kept as text"
-	if s := m.journal[d.seq]; s != nil && (s.Name() == d.name || d.name == " ") && !m.present[d.seq] && !bytes.Equal(s.Raw, raw) && accept(s) {
-		m.present[d.seq] = true
+	if s := m.journal[d.Seq]; s != nil && (s.Name() == d.Name || d.Name == " ") && !m.present[d.Seq] && !bytes.Equal(s.Raw, raw) && accept(s) {
+		m.present[d.Seq] = true
 		text = append(bytes.Clone(s.Raw), '\n')
 		done = "the journal's record is in its place"
 		if raw = behindSame(raw, s.Raw); len(raw) > 0 {
@@ -158,23 +160,23 @@ func (m *mender) replace(d damage, accept func(*Section) bool) {
 		}
 	}
 	if len(bytes.TrimSpace(raw)) > 0 {
-		text = appendAside(text, d.finding.Msg, raw)
+		text = appendAside(text, d.Finding.Msg, raw)
 	}
-	m.note(d.finding.Line, d.finding.Msg+": "+done)
-	m.edits = append(m.edits, edit{d.from, d.to, text})
+	m.note(d.Finding.Line, d.Finding.Msg+": "+done)
+	m.edits = append(m.edits, edit{d.From, d.To, text})
 }
 
 // aside begins the heading of what is no record any more.
 const aside = "## Set aside: "
 
 // renameHeading makes text of a section that a person wrote.
-func (m *mender) renameHeading(d damage) {
-	n := lineLen(m.data[d.from:])
-	_, name := headingText(trimRight(bytes.TrimRight(m.data[d.from:d.from+n], "\n")))
+func (m *mender) renameHeading(d ledger.Damage) {
+	n := lineLen(m.data[d.From:])
+	_, name := ledger.HeadingText(ledger.TrimRight(bytes.TrimRight(m.data[d.From:d.From+n], "\n")))
 	text := append([]byte(aside), name...)
-	text = append(append(text, ": "...), d.finding.Msg...)
-	m.note(d.finding.Line, d.finding.Msg+": kept as text")
-	m.edits = append(m.edits, edit{d.from, d.from + n, append(text, '\n')})
+	text = append(append(text, ": "...), d.Finding.Msg...)
+	m.note(d.Finding.Line, d.Finding.Msg+": kept as text")
+	m.edits = append(m.edits, edit{d.From, d.From + n, append(text, '\n')})
 }
 
 func lineLen(data []byte) int {
@@ -188,9 +190,9 @@ func lineLen(data []byte) int {
 func behindSame(raw, record []byte) []byte {
 	for len(raw) > 0 {
 		n, k := lineLen(raw), lineLen(record)
-		line := trimRight(bytes.TrimRight(raw[:n], "\n"))
+		line := ledger.TrimRight(bytes.TrimRight(raw[:n], "\n"))
 		switch {
-		case bytes.Equal(line, trimRight(bytes.TrimRight(record[:k], "\n"))):
+		case bytes.Equal(line, ledger.TrimRight(bytes.TrimRight(record[:k], "\n"))):
 			record = record[k:]
 		case n == len(raw) && bytes.HasPrefix(record, line): // cut within a line
 		case len(line) > 0:
@@ -212,7 +214,7 @@ func appendAside(dst []byte, why string, raw []byte) []byte {
 		if len(bytes.TrimRight(line, "\r\n")) > 0 {
 			dst = append(dst, ' ', ' ')
 		}
-		dst = append(dst, spellNULs(line)...)
+		dst = append(dst, ledger.SpellNULs(line)...)
 	}
 	return append(dst, "\n"+fence+"\n\n"...)
 }
@@ -231,22 +233,22 @@ func longestRun(data []byte, c byte) (longest int) {
 // closeBlocks closes what is open at a record. Where the block is closed further
 // down, and more of its text follows the record, it is opened again behind it:
 // what Markdown hides stays hidden.
-func (m *mender) closeBlocks(doc *Document, starts []int) {
-	for len(doc.opens) > 0 {
-		line := doc.opens[0].block.line
-		n := slices.IndexFunc(doc.opens, func(o opening) bool { return o.block.line != line })
+func (m *mender) closeBlocks(doc *ledger.Document, starts []int) {
+	for len(doc.Opens) > 0 {
+		line := doc.Opens[0].Block.Line
+		n := slices.IndexFunc(doc.Opens, func(o ledger.Opening) bool { return o.Block.Line != line })
 		if n < 0 {
-			n = len(doc.opens)
+			n = len(doc.Opens)
 		}
-		group := doc.opens[:n]
-		doc.opens = doc.opens[n:]
+		group := doc.Opens[:n]
+		doc.Opens = doc.Opens[n:]
 		o := group[0]
-		m.note(line, "this "+o.block.what+" was open at a record: closed before it")
-		if doc.openAtEnd == line {
+		m.note(line, "this "+o.Block.What+" was open at a record: closed before it")
+		if doc.OpenAtEnd == line {
 			group = group[:1]
 		}
-		endsItself := o.block.endsAtRecord()
-		m.cutOut(doc, group, starts, doc.openAtEnd != line && !endsItself)
+		endsItself := o.Block.EndsAtRecord()
+		m.cutOut(doc, group, starts, doc.OpenAtEnd != line && !endsItself)
 	}
 }
 
@@ -261,30 +263,30 @@ func lineStarts(data []byte) []int {
 }
 
 // cutOut takes the records of group out of the block that they stand in.
-func (m *mender) cutOut(doc *Document, group []opening, starts []int, reopen bool) {
-	closer, opener := group[0].block.marks()
+func (m *mender) cutOut(doc *ledger.Document, group []ledger.Opening, starts []int, reopen bool) {
+	closer, opener := group[0].Block.Marks()
 	end := -1 // of the record before
 	for i, o := range group {
-		from := starts[o.at-1]
+		from := starts[o.At-1]
 		if end < 0 || len(bytes.TrimSpace(m.data[end:from])) > 0 {
 			m.edits = append(m.edits, edit{from, from, []byte(closer + "\n")})
 		}
 		end = endOf(doc, from)
 		last := i == len(group)-1
-		if reopen && (last || len(bytes.TrimSpace(m.data[end:starts[group[i+1].at-1]])) > 0) {
+		if reopen && (last || len(bytes.TrimSpace(m.data[end:starts[group[i+1].At-1]])) > 0) {
 			m.edits = append(m.edits, edit{end, end, []byte(opener + "\n")})
 		}
 	}
 }
 
 // endOf returns where the record that begins at from ends, good or damaged.
-func endOf(d *Document, from int) int {
-	if i, ok := slices.BinarySearchFunc(d.Sections, from, func(s Section, off int) int { return int(s.Off) - off }); ok {
+func endOf(d *ledger.Document, from int) int {
+	if i, ok := slices.BinarySearchFunc(d.Sections, from, func(s ledger.Section, off int) int { return int(s.Off) - off }); ok {
 		return from + len(d.Sections[i].Raw)
 	}
-	for _, x := range d.damaged {
-		if x.from == from {
-			return x.to
+	for _, x := range d.Damaged {
+		if x.From == from {
+			return x.To
 		}
 	}
 	return from
@@ -332,3 +334,5 @@ func shiftBack(moved []shift, line int) int {
 	}
 	return line
 }
+
+var newline = []byte("\n")

@@ -1,4 +1,4 @@
-package ledger
+package repair
 
 import (
 	"bytes"
@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"stint/ledger"
 )
 
 var repairSeed = flag.Uint64("repair.seed", 1, "seed of TestRepairLosesNothing; 0: another one each time")
 
 // refuseBad is a check that refuses what says so.
-func refuseBad(s *Section) error {
+func refuseBad(s *ledger.Section) error {
 	if s.Value("status") == "bad" {
 		return errors.New(`unknown status "bad"`)
 	}
@@ -25,12 +27,12 @@ func refuseBad(s *Section) error {
 // ledgerOf makes a ledger of n records with text and hand-written sections between
 // them, and its journal.
 func ledgerOf(r *rand.Rand, n int) (tasks, journal []byte) {
-	journal = []byte(VersionLine + "\n\n")
-	tasks = []byte(Preamble)
+	journal = []byte(ledger.VersionLine + "\n\n")
+	tasks = []byte(ledger.Preamble)
 	for seq := 1; seq <= n; seq++ {
-		rec := &Record{Kind: KindTask, ID: fmt.Sprintf("t%d", r.IntN(n)), Seq: uint64(seq)}
+		rec := &ledger.Record{Kind: ledger.KindTask, ID: fmt.Sprintf("t%d", r.IntN(n)), Seq: uint64(seq)}
 		rec.Add("status", []string{"queued", "done", "draft"}[r.IntN(3)]).Add("prompt", []string{"short", "two\nlines\n\n~~~\n## Task x\n- seq: 1", "tail \n"}[r.IntN(3)])
-		raw, err := AppendRecord(nil, rec)
+		raw, err := ledger.AppendRecord(nil, rec)
 		if err != nil {
 			panic(err)
 		}
@@ -94,7 +96,7 @@ func TestRepairLosesNothing(t *testing.T) {
 		if r.IntN(2) == 0 {
 			journal = nil
 		}
-		var check func(*Section) error
+		var check func(*ledger.Section) error
 		if r.IntN(2) == 0 {
 			check = refuseBad
 		}
@@ -104,7 +106,7 @@ func TestRepairLosesNothing(t *testing.T) {
 	}
 }
 
-func checkRepair(data, journal []byte, check func(*Section) error) error {
+func checkRepair(data, journal []byte, check func(*ledger.Section) error) error {
 	got, notes := Repair(data, journal, check)
 	if left := CheckFile("x", got, check); len(left) > 0 {
 		return fmt.Errorf("%v is left in\n%s", left[0], got)
@@ -116,18 +118,18 @@ func checkRepair(data, journal []byte, check func(*Section) error) error {
 	if again, _ := Repair(got, journal, check); !bytes.Equal(again, got) {
 		return fmt.Errorf("the repaired file\n%s\nbecomes\n%s", got, again)
 	}
-	before, after := Parse(data), Parse(got)
-	refused := map[*Section]bool{}
+	before, after := ledger.Parse(data), ledger.Parse(got)
+	refused := map[*ledger.Section]bool{}
 	for _, f := range refusals(before, check) {
 		refused[f.section] = true
 	}
 	at := 0
 	for i := range before.Sections {
 		s := &before.Sections[i]
-		if refused[s] || len(before.opens) > 0 && isCrowded(data, s) || s.Raw[0] == ' ' || len(s.Fields) == 0 {
+		if refused[s] || len(before.Opens) > 0 && isCrowded(data, s) || s.Raw[0] == ' ' || len(s.Fields) == 0 {
 			continue // the last two are pieces of damaged records that look like records themselves
 		}
-		n := slices.IndexFunc(after.Sections[at:], func(x Section) bool { return bytes.Equal(bytes.TrimSpace(x.Raw), bytes.TrimSpace(s.Raw)) })
+		n := slices.IndexFunc(after.Sections[at:], func(x ledger.Section) bool { return bytes.Equal(bytes.TrimSpace(x.Raw), bytes.TrimSpace(s.Raw)) })
 		if n < 0 {
 			return fmt.Errorf("%q of line %d is lost or moved in\n%s", s.Raw, s.Line, got)
 		}
@@ -143,13 +145,13 @@ func checkRepair(data, journal []byte, check func(*Section) error) error {
 
 // isCrowded reports a line directly below a record. What that says of the record is
 // seen only when the block is closed that the record stands in.
-func isCrowded(data []byte, s *Section) bool {
+func isCrowded(data []byte, s *ledger.Section) bool {
 	end := int(s.Off) + len(s.Raw)
 	return end < len(data) && data[end] != '\n'
 }
 
 // seqsOf counts the records of each seq that stand as stint writes them.
-func seqsOf(doc *Document) map[uint64]int {
+func seqsOf(doc *ledger.Document) map[uint64]int {
 	n := map[uint64]int{}
 	for i := range doc.Sections {
 		if s := &doc.Sections[i]; s.Raw[0] == '#' {
@@ -169,11 +171,11 @@ func linesKept(data, got []byte) error {
 	fresh := strings.Split(string(unglued(got)), "\n")
 	old := map[string]int{}
 	for line := range strings.Lines(string(unglued(data))) {
-		old[strings.TrimSpace(string(spellNULs([]byte(line))))]++
+		old[strings.TrimSpace(string(ledger.SpellNULs([]byte(line))))]++
 	}
 	for line, n := range old {
 		for _, s := range fresh {
-			_, name := headingText([]byte(line))
+			_, name := ledger.HeadingText([]byte(line))
 			kept := strings.TrimSpace(s)
 			if spoilt := strings.Replace(kept, `\`, "", 1); strings.HasPrefix(kept, line) || strings.HasPrefix(spoilt, line) || strings.HasPrefix(kept, harmless.Replace(line)) || strings.HasPrefix(strings.TrimSpace(s), aside+string(name)+": ") {
 				n--
@@ -193,7 +195,7 @@ func unglued(data []byte) []byte { return bytes.ReplaceAll(data, []byte("-->#"),
 func TestRepairNeverTurnsTextIntoARecord(t *testing.T) {
 	data := "## Task a\n- seq: 5\n- prompt: x\nno field\n~~~~~\n## not a heading\n\n## Task b\n- seq: 6\n- status: queued\n"
 	got, notes := Repair([]byte(data), nil, nil)
-	if doc := Parse(got); len(doc.Sections) > 0 || len(doc.Findings) > 0 || len(notes) != 2 {
+	if doc := ledger.Parse(got); len(doc.Sections) > 0 || len(doc.Findings) > 0 || len(notes) != 2 {
 		t.Errorf("%d records, %v, %v in\n%s", len(doc.Sections), doc.Findings, notes, got)
 	}
 }
@@ -201,7 +203,7 @@ func TestRepairNeverTurnsTextIntoARecord(t *testing.T) {
 // TestRepairTakesTheJournalsRecord replaces a damaged record, and keeps what a
 // person wrote in it.
 func TestRepairTakesTheJournalsRecord(t *testing.T) {
-	raw, err := AppendRecord(nil, (&Record{Kind: KindTask, ID: "a", Seq: 5}).Add("status", "queued").Add("prompt", "one\ntwo"))
+	raw, err := ledger.AppendRecord(nil, (&ledger.Record{Kind: ledger.KindTask, ID: "a", Seq: 5}).Add("status", "queued").Add("prompt", "one\ntwo"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,8 @@
+package ledger
+
+// For tests of packages above.
+var (
+	AddLedgers    = addLedgers
+	LedgerOfBytes = ledgerOfBytes
+	RecordsOf     = recordsOf
+)
