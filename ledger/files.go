@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -201,4 +203,24 @@ func Pieces(data []byte, first bool) (all []Piece) {
 		off += n
 	}
 	return all
+}
+
+// ReadSection reads the record at off of a file, whose name is for the error.
+func ReadSection(f io.ReaderAt, name string, off int64) (*Section, error) {
+	for size := 4 << 10; ; size *= 4 {
+		buf := make([]byte, size)
+		n, err := f.ReadAt(buf, off)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		s := new(Section)
+		_, _, serr := Scan(buf[:n], s)
+		if serr == nil {
+			s.Off = off
+			return s, nil
+		}
+		if serr != ErrCut || n < size {
+			return nil, fmt.Errorf("%s: no record at offset %d", name, off)
+		}
+	}
 }

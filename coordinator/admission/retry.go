@@ -7,7 +7,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/journal"
+	"stint/ledger/archive"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -69,7 +69,7 @@ func (a *Admission) revive(st *fold.State, tx *ledger.Tx, id string) error {
 	if !ok {
 		return nil
 	}
-	s, err := journal.ReadArchived(nil, a.Config.StateDir, e)
+	s, err := archive.ReadRecord(nil, a.Config.StateDir, e)
 	if err != nil {
 		return err
 	}

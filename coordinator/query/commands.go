@@ -14,7 +14,7 @@ import (
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/journal"
+	"stint/ledger/archive"
 	"stint/session"
 	"stint/state"
 	"stint/state/fold"
@@ -91,7 +91,7 @@ func (q *Query) Raw(_ context.Context, ref string) (out []byte, err error) {
 	q.tasks.View(func(st *fold.State) { // no offset is one of another file
 		if e, ok := st.Archived(id); ok {
 			var s *ledger.Section
-			if s, err = journal.ReadArchived(nil, q.tasks.Config.StateDir, e); err == nil {
+			if s, err = archive.ReadRecord(nil, q.tasks.Config.StateDir, e); err == nil {
 				out = []byte(strings.TrimRight(string(s.Raw), "\n") + "\n\n")
 			}
 			return

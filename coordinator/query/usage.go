@@ -13,7 +13,7 @@ import (
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
-	"stint/ledger/journal"
+	"stint/ledger/archive"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -116,7 +116,7 @@ func (s *usageSum) addAll(ctx context.Context, dir string) error {
 	if err := st.EachTask(func(runs []state.Run) error { return s.add(ctx, runs) }); err != nil {
 		return err
 	}
-	entries, err := journal.ReadArchive(nil, dir)
+	entries, err := archive.Read(nil, dir)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *usageSum) addAll(ctx context.Context, dir string) error {
 				continue // brought back, or moved out since the journal was read
 			}
 		}
-		sec, err := journal.ReadArchived(nil, dir, e)
+		sec, err := archive.ReadRecord(nil, dir, e)
 		if err != nil {
 			return err
 		}

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/durable"
-	"stint/ledger/journal"
 	"stint/state/fold"
 )
 
@@ -19,12 +19,12 @@ func FoldDir(dir string) (*fold.State, error) { return FoldWhile(context.Backgro
 
 // FoldWhile is FoldDir until ctx ends; the error is its cause then.
 func FoldWhile(ctx context.Context, dir string) (*fold.State, error) {
-	data, archive, err := ReadJournal(ctx, dir)
+	data, entries, err := ReadJournal(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	st := fold.New(BytesReader(data))
-	for _, e := range archive {
+	for _, e := range entries {
 		st.Archive(e)
 	}
 	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
@@ -43,7 +43,7 @@ func FoldJournal(data []byte) *fold.State {
 
 // ReadJournal reads a journal and the index of the archive that belongs to it: when a
 // compaction has replaced the journal meanwhile, both are read again. It ends with ctx, whose cause the error is then.
-func ReadJournal(ctx context.Context, dir string) (data []byte, archive []ledger.ArchiveEntry, err error) {
+func ReadJournal(ctx context.Context, dir string) (data []byte, entries []ledger.ArchiveEntry, err error) {
 	path := filepath.Join(dir, ledger.JournalName)
 	for {
 		f, err := durable.Open(path, os.O_RDONLY, 0)
@@ -55,11 +55,11 @@ func ReadJournal(ctx context.Context, dir string) (data []byte, archive []ledger
 			data, err = readUntil(ctx, f, fi.Size()) // what comes later is of later changes
 		}
 		if err == nil {
-			archive, err = journal.ReadArchive(nil, dir)
+			entries, err = archive.Read(nil, dir)
 		}
 		now, statErr := os.Stat(path) // while f is open: no other file has its number
 		if err = errors.Join(err, statErr, f.Close()); err != nil || os.SameFile(fi, now) {
-			return data, archive, err
+			return data, entries, err
 		}
 	}
 }

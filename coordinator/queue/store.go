@@ -16,6 +16,7 @@ import (
 	"stint/coordinator/store"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/journal"
 	"stint/session"
 	"stint/state"
@@ -382,7 +383,7 @@ func (s *Store) WholeIn(st *fold.State, id string) (t state.Task, err error) {
 
 // ReadArchived returns a task of the archive of a state directory, with its texts.
 func ReadArchived(dir string, e ledger.ArchiveEntry) (state.Task, error) {
-	s, err := journal.ReadArchived(nil, dir, e)
+	s, err := archive.ReadRecord(nil, dir, e)
 	if err != nil {
 		return state.Task{}, err
 	}

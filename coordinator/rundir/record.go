@@ -7,7 +7,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/journal"
+	"stint/ledger/archive"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -44,7 +44,7 @@ func TaskRecord(dir, id string, with func(func(*fold.State))) (i task.TaskRecord
 
 // readAway returns a task of the archive, and what its agents' runs have used.
 func readAway(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Run, err error) {
-	s, err := journal.ReadArchived(nil, dir, e)
+	s, err := archive.ReadRecord(nil, dir, e)
 	if err != nil {
 		return t, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/journal"
 	"stint/state"
 )
@@ -29,7 +30,7 @@ func CompactOffline(ctx context.Context, cfg task.Config, olderThan time.Duratio
 // one that ended last first, without their texts. Those that were brought back are
 // not among them. It needs no master.
 func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
-	entries, err := journal.ReadArchive(nil, dir)
+	entries, err := archive.Read(nil, dir)
 	if err != nil {
 		return nil, err
 	}

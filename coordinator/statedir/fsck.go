@@ -20,6 +20,7 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
 	"stint/ledger/repair"
@@ -87,7 +88,7 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 	for look := 1; ; look++ {
 		r, settled := fsckOnce(dir, root)
 		if settled || look == fsckLooks || !live() {
-			r.faults(KindArchive, queue.FindingsOf(journal.CheckArchive(dir)))
+			r.faults(KindArchive, queue.FindingsOf(archive.Check(dir)))
 			for _, pattern := range []string{"*.tmp", "*.torn", "*.damaged", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*"} {
 				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
 				for _, p := range paths {

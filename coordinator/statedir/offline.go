@@ -14,8 +14,8 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/durable"
-	"stint/ledger/journal"
 	"stint/state"
 )
 
@@ -98,7 +98,7 @@ func Check(dir string) error {
 // bothTasks returns the tasks of the journal, and those that tasks.md gives alone but
 // for what is in the archive and no more in the journal.
 func bothTasks(dir string, records, tasks []byte) (want, got []byte, err error) {
-	entries, err := journal.ReadArchive(nil, dir)
+	entries, err := archive.Read(nil, dir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -89,3 +89,16 @@ func ReadPieces(ctx context.Context, f io.Reader, size int64) (data []byte, err 
 }
 
 func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+
+// Head returns the beginning of a file; nil if it is not there.
+func Head(fsys FS, path string) (head []byte, err error) {
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	head, err = io.ReadAll(io.NewSectionReader(f, 0, 4<<10))
+	return head, errors.Join(err, f.Close())
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/ledger/reconcile"
 	"stint/ledger/salvage"
@@ -209,7 +210,7 @@ func (c *compactor) prepare() error {
 	if err := c.encode(); err != nil {
 		return err
 	}
-	c.report.After, c.report.Archived, c.report.Archive = int64(len(c.journal)), len(c.keep.Out), archiveName(c.at)
+	c.report.After, c.report.Archived, c.report.Archive = int64(len(c.journal)), len(c.keep.Out), archive.Name(c.at)
 	c.tasks = rewrite(c.doc, c.keep.Records, c.texts)
 	return c.verify()
 }
@@ -259,7 +260,7 @@ func (c *compactor) superseded() []byte {
 // encode makes the new records and the new journal of them.
 func (c *compactor) encode() error {
 	through := c.log.seq
-	m := ledger.MarkRecord(through, len(c.keep.Records), archiveName(c.at), c.at)
+	m := ledger.MarkRecord(through, len(c.keep.Records), archive.Name(c.at), c.at)
 	c.journal = []byte(ledger.EmptyJournal)
 	var ends []int
 	for i := -1; i < len(c.keep.Records); i++ {
@@ -302,7 +303,7 @@ func (c *compactor) verify() error {
 // needed of that every day, all of it durable. An error has changed nothing that
 // counts.
 func (c *compactor) archiveAll() error {
-	fsys, dir := c.log.opts.FS, filepath.Join(c.log.opts.Dir, archiveDir)
+	fsys, dir := c.log.opts.FS, filepath.Join(c.log.opts.Dir, archive.Dir)
 	if err := durable.MkdirAll(fsys, dir); err != nil {
 		return archiveError(err)
 	}
@@ -323,13 +324,13 @@ func (c *compactor) archiveAll() error {
 		m.Record.Seq = c.log.seq + 1
 		m.Record.Add(ledger.KeyArchived, ledger.Stamp(c.at))
 		m.Entry.File, m.Entry.Off = c.report.Archive, end+int64(len(data))
-		done.entries = append(done.entries, m.Entry)
+		done.Entries = append(done.Entries, m.Entry)
 		if data, err = ledger.AppendRecord(data, &m.Record); err != nil {
 			return fmt.Errorf("archive %s %s: %w", m.Record.Kind, m.Record.ID, err)
 		}
 	}
-	if err = writeBehind(fsys, file, end, data); err == nil {
-		_, err = writeIndex(fsys, c.log.opts.Dir, c.log.seq, done)
+	if err = archive.WriteBehind(fsys, file, end, data); err == nil {
+		_, err = archive.WriteIndex(fsys, c.log.opts.Dir, c.log.seq, done)
 	}
 	if err == nil {
 		err = fsys.SyncDir(dir)
@@ -339,19 +340,19 @@ func (c *compactor) archiveAll() error {
 
 // indexed returns what goes into the index behind what is there, or all that it must have
 // if that is not whole.
-func (c *compactor) indexed() (*archive, error) {
+func (c *compactor) indexed() (*archive.Archive, error) {
 	l := c.log
-	a := &archive{adopted: reconcile.AdoptedIn(c.data), end: l.indexEnd}
-	fi, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, archiveDir, indexName))
-	if err == nil && fi.Size() >= a.end && a.end > 0 {
+	a := &archive.Archive{Adopted: reconcile.AdoptedIn(c.data), End: l.indexEnd}
+	fi, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, archive.Dir, archive.Index))
+	if err == nil && fi.Size() >= a.End && a.End > 0 {
 		return a, nil
 	}
-	whole, _, err := readArchive(l.opts.FS, l.opts.Dir)
+	whole, _, err := archive.Load(l.opts.FS, l.opts.Dir)
 	if err != nil {
 		return nil, err
 	}
-	for digest, n := range a.adopted {
-		whole.adopted[digest] += n
+	for digest, n := range a.Adopted {
+		whole.Adopted[digest] += n
 	}
 	return whole, nil
 }
@@ -396,7 +397,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	if l.opts.OnRefoldStart == nil {
 		return errors.Join(errors.New("what is in memory cannot be read anew; a restart does that"), file.Close())
 	}
-	a, _, err := readArchive(l.opts.FS, l.opts.Dir)
+	a, _, err := archive.Load(l.opts.FS, l.opts.Dir)
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
 )
@@ -297,7 +298,7 @@ func (w *shelf) reopened() {
 // checkArchived: the archive has that task, whole.
 func (w *shelf) checkArchived(id, status, key, result string) {
 	w.t.Helper()
-	list, err := journal.ReadArchive(nil, w.dir)
+	list, err := archive.Read(nil, w.dir)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -305,7 +306,7 @@ func (w *shelf) checkArchived(id, status, key, result string) {
 	if i < 0 || list[i].Status != status || list[i].Key != key || !slices.Contains(w.archived, list[i]) {
 		w.t.Fatalf("of %s the archive has %+v, and the fold was given %+v", id, list, w.archived)
 	}
-	s, err := journal.ReadArchived(nil, w.dir, list[i])
+	s, err := archive.ReadRecord(nil, w.dir, list[i])
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -593,12 +594,12 @@ func TestFirstCompactionIsCutOff(t *testing.T) {
 	records, tasks := []byte(w.read("journal.md")), []byte(w.read("tasks.md"))
 	w.compact("b")
 	w.close()
-	if entries, err := journal.ReadArchive(nil, w.dir); err != nil || len(entries) != 1 {
+	if entries, err := archive.Read(nil, w.dir); err != nil || len(entries) != 1 {
 		t.Fatalf("the archive has %v, %v", entries, err)
 	}
 	w.write("journal.md", records)
 	w.write("tasks.md", tasks)
-	if entries, err := journal.ReadArchive(nil, w.dir); err != nil || len(entries) > 0 {
+	if entries, err := archive.Read(nil, w.dir); err != nil || len(entries) > 0 {
 		t.Errorf("cut off: the archive has %v, %v", entries, err)
 	}
 	if w.open(false); len(w.archived) > 0 {

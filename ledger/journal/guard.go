@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -271,8 +270,8 @@ func swapNames(fsys durable.FS, a, b string) error {
 // it is the other. What is wrong with a file that cannot be read is said where that is done.
 func (l *Log) swapBack() (swapped bool, err error) {
 	from, to := l.tasks.Path(), filepath.Join(l.opts.Dir, ledger.JournalName)
-	t, terr := headOf(l.opts.FS, from)
-	j, jerr := headOf(l.opts.FS, to)
+	t, terr := durable.Head(l.opts.FS, from)
+	j, jerr := durable.Head(l.opts.FS, to)
 	switch {
 	case terr != nil || jerr != nil:
 		return false, nil
@@ -297,7 +296,7 @@ func (l *Log) putInPlace() error {
 		return err
 	}
 	journal := filepath.Join(l.opts.Dir, ledger.JournalName)
-	if head, err := headOf(l.opts.FS, journal); err != nil || !ledger.IsTasks(head) {
+	if head, err := durable.Head(l.opts.FS, journal); err != nil || !ledger.IsTasks(head) {
 		return nil
 	}
 	name := l.asideName(journal)
@@ -306,17 +305,4 @@ func (l *Log) putInPlace() error {
 	}
 	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", ledger.JournalName, filepath.Base(name))})
 	return nil
-}
-
-// headOf returns the beginning of a file; nil if it is not there.
-func headOf(fsys durable.FS, path string) (head []byte, err error) {
-	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	head, err = io.ReadAll(io.NewSectionReader(f, 0, 4<<10))
-	return head, errors.Join(err, f.Close())
 }

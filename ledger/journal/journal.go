@@ -358,7 +358,7 @@ func (j *journal) sectionAt(off int64) (s *ledger.Section, err error) {
 			return s, nil
 		}
 	}
-	return sectionIn(j.file, j.path, off)
+	return ledger.ReadSection(j.file, j.path, off)
 }
 
 // read returns what is durable, and the file that it stands in. It may be called by any
@@ -406,24 +406,4 @@ func (w *window) section(f durable.File, off int64) *ledger.Section {
 	}
 	s.Off = off
 	return s
-}
-
-// sectionIn reads the record at off of a file, whose name is for the error.
-func sectionIn(f io.ReaderAt, name string, off int64) (*ledger.Section, error) {
-	for size := 4 << 10; ; size *= 4 {
-		buf := make([]byte, size)
-		n, err := f.ReadAt(buf, off)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
-		s := new(ledger.Section)
-		_, _, serr := ledger.Scan(buf[:n], s)
-		if serr == nil {
-			s.Off = off
-			return s, nil
-		}
-		if serr != ledger.ErrCut || n < size {
-			return nil, fmt.Errorf("%s: no record at offset %d", name, off)
-		}
-	}
 }

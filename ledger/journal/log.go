@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/ledger/reconcile"
 	"stint/ledger/salvage"
@@ -625,4 +626,36 @@ func (l *Log) Findings() []*ledger.SyntaxError {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
 	return list
+}
+
+// openArchive passes the archive to the fold, and writes an index anew that was lost.
+func (l *Log) openArchive() error {
+	a, through, err := archive.Load(l.opts.FS, l.opts.Dir)
+	if err != nil {
+		return err
+	}
+	if a.End == 0 && through > 0 {
+		l.note(ledger.Notice{Text: fmt.Sprintf("%s was not whole: it was made anew from the archive's files, with %d tasks", filepath.Join(archive.Dir, archive.Index), len(a.Entries))})
+		err := durable.MkdirAll(l.opts.FS, filepath.Join(l.opts.Dir, archive.Dir))
+		if err == nil {
+			a.End, err = archive.WriteIndex(l.opts.FS, l.opts.Dir, through, a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	l.opts.Locker.Lock()
+	defer l.opts.Locker.Unlock()
+	l.giveArchive(a)
+	return nil
+}
+
+// giveArchive passes the archive to the fold. Locker is held.
+func (l *Log) giveArchive(a *archive.Archive) {
+	l.indexEnd = a.End
+	for _, e := range a.Entries {
+		if l.opts.Archived != nil {
+			l.opts.Archived(e)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/ledger/reconcile"
 	"stint/ledger/salvage"
@@ -146,14 +147,14 @@ func (o *Options) planInput() reconcile.Input {
 	return reconcile.Input{
 		Rules: o.Rules, Now: o.now(), Deletes: o.OnDelete != nil, Seen: math.MaxUint64,
 		Merged: sync.OnceValues(func() (map[string]int, error) {
-			if through, err := compactedThrough(o.FS, o.Dir); err != nil || through == 0 {
+			if through, err := archive.CompactedThrough(o.FS, o.Dir); err != nil || through == 0 {
 				return nil, err
 			}
-			a, _, err := readArchive(o.FS, o.Dir)
+			a, _, err := archive.Load(o.FS, o.Dir)
 			if err != nil {
 				return nil, err
 			}
-			return a.adopted, nil
+			return a.Adopted, nil
 		}),
 	}
 }

@@ -1,4 +1,7 @@
-package journal
+// Package archive reads and writes what a compaction has moved out of the journal: the files
+// archive/tasks-2026-11.md, which have the records as they stood, and archive/index, which has of
+// each task what is needed every day.
+package archive
 
 import (
 	"bytes"
@@ -19,8 +22,8 @@ import (
 
 // Names of the archive, below the state directory.
 const (
-	archiveDir = "archive"
-	indexName  = "index"
+	Dir   = "archive"
+	Index = "index"
 )
 
 // The keys of a moved-out record that its entry in the index repeats. They are
@@ -44,56 +47,56 @@ type indexLine struct {
 	N       int    `json:"n,omitempty"`       // number of such sections of equal text
 }
 
-// An archive is what is known of a state directory's archive.
-type archive struct {
-	entries []ledger.ArchiveEntry // in order; a later one of an id counts
-	adopted map[string]int        // digest to number of hand-written sections that were adopted before the last compaction
-	end     int64                 // of these in the index; 0: it must be written anew
+// An Archive is what is known of a state directory's archive.
+type Archive struct {
+	Entries []ledger.ArchiveEntry // in order; a later one of an id counts
+	Adopted map[string]int        // digest to number of hand-written sections that were adopted before the last compaction
+	End     int64                 // of these in the index; 0: it must be written anew
 }
 
-// readArchive returns the archive as it belongs to the journal in dir, and up to which seq
+// Load returns the archive as it belongs to the journal in dir, and up to which seq
 // that is compacted.
 //
 // The index is a cache. It counts up to the compaction that the journal begins with: what
 // is behind that in it was written by one that did not come to its end, and the next one
 // cuts it off. If the index does not have all of that, the archive's files have.
-func readArchive(fsys durable.FS, dir string) (a *archive, through uint64, err error) {
-	if through, err = compactedThrough(fsys, dir); err != nil {
+func Load(fsys durable.FS, dir string) (a *Archive, through uint64, err error) {
+	if through, err = CompactedThrough(fsys, dir); err != nil {
 		return nil, 0, err
 	}
 	if through > 0 {
 		a, err = readIndex(fsys, dir, through)
 	}
 	if a == nil && err == nil {
-		a, err = rebuildArchive(fsys, dir, through)
+		a, err = rebuild(fsys, dir, through)
 	}
 	return a, through, err
 }
 
 // readIndex returns what archive/index has up to the compaction that ended at through; nil
 // if it does not have all of that.
-func readIndex(fsys durable.FS, dir string, through uint64) (*archive, error) {
-	data, err := durable.ReadFile(fsys, filepath.Join(dir, archiveDir, indexName))
+func readIndex(fsys durable.FS, dir string, through uint64) (*Archive, error) {
+	data, err := durable.ReadFile(fsys, filepath.Join(dir, Dir, Index))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	a := &archive{adopted: map[string]int{}}
+	a := &Archive{Adopted: map[string]int{}}
 	head, left := indexLine{}, 0 // the compaction, and how many of its lines follow
 	for line := range bytes.Lines(data) {
 		var l indexLine
 		if json.Unmarshal(line, &l) != nil || line[len(line)-1] != '\n' || (l.Through > 0) != (left == 0) {
 			return nil, nil
 		}
-		switch a.end += int64(len(line)); {
+		switch a.End += int64(len(line)); {
 		case l.Through > 0:
 			head, left = l, l.Lines+1
 		case l.ID != "":
-			a.entries = append(a.entries, l.ArchiveEntry)
+			a.Entries = append(a.Entries, l.ArchiveEntry)
 		default:
-			a.adopted[l.Adopted] += l.N
+			a.Adopted[l.Adopted] += l.N
 		}
 		if left--; left == 0 && head.Through == through {
 			return a, nil
@@ -102,15 +105,15 @@ func readIndex(fsys durable.FS, dir string, through uint64) (*archive, error) {
 	return nil, nil
 }
 
-// writeIndex writes a compaction behind the end of the archive in its index, and makes it
+// WriteIndex writes a compaction behind the end of the archive in its index, and makes it
 // durable. It returns the new end.
-func writeIndex(fsys durable.FS, dir string, through uint64, a *archive) (end int64, err error) {
-	lines := []indexLine{{Through: through, Lines: len(a.entries) + len(a.adopted)}}
-	for _, e := range a.entries {
+func WriteIndex(fsys durable.FS, dir string, through uint64, a *Archive) (end int64, err error) {
+	lines := []indexLine{{Through: through, Lines: len(a.Entries) + len(a.Adopted)}}
+	for _, e := range a.Entries {
 		lines = append(lines, indexLine{ArchiveEntry: e})
 	}
-	for _, digest := range slices.Sorted(maps.Keys(a.adopted)) {
-		lines = append(lines, indexLine{Adopted: digest, N: a.adopted[digest]})
+	for _, digest := range slices.Sorted(maps.Keys(a.Adopted)) {
+		lines = append(lines, indexLine{Adopted: digest, N: a.Adopted[digest]})
 	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -120,12 +123,12 @@ func writeIndex(fsys durable.FS, dir string, through uint64, a *archive) (end in
 			return 0, err
 		}
 	}
-	return a.end + int64(out.Len()), writeBehind(fsys, filepath.Join(dir, archiveDir, indexName), a.end, out.Bytes())
+	return a.End + int64(out.Len()), WriteBehind(fsys, filepath.Join(dir, Dir, Index), a.End, out.Bytes())
 }
 
-// writeBehind makes data what stands behind offset end of a file, durable but for the name
+// WriteBehind makes data what stands behind offset end of a file, durable but for the name
 // of a new file. After an error nothing stands there, as far as the disk allows.
-func writeBehind(fsys durable.FS, name string, end int64, data []byte) (err error) {
+func WriteBehind(fsys durable.FS, name string, end int64, data []byte) (err error) {
 	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, durable.FileMode)
 	if err != nil {
 		return err
@@ -147,30 +150,30 @@ func writeBehind(fsys durable.FS, name string, end int64, data []byte) (err erro
 	return nil
 }
 
-// compactedThrough returns what the first record of journal.md says if that is the
+// CompactedThrough returns what the first record of journal.md says if that is the
 // mark of a compaction: the highest seq before it. Zero if there is none.
-func compactedThrough(fsys durable.FS, dir string) (through uint64, err error) {
-	head, err := headOf(fsys, filepath.Join(dir, ledger.JournalName)) // the record has five short fields
+func CompactedThrough(fsys durable.FS, dir string) (through uint64, err error) {
+	head, err := durable.Head(fsys, filepath.Join(dir, ledger.JournalName)) // the record has five short fields
 	m, _ := ledger.MarkOf(head)
 	return m.Through, err
 }
 
-// ReadArchive returns the entries of the archive in dir, in the order in which they
+// Read returns the entries of the archive in dir, in the order in which they
 // were moved out, each id once. It needs no lock. A nil fsys is the machine's.
-func ReadArchive(fsys durable.FS, dir string) ([]ledger.ArchiveEntry, error) {
+func Read(fsys durable.FS, dir string) ([]ledger.ArchiveEntry, error) {
 	if fsys == nil {
 		fsys = durable.OS
 	}
-	a, _, err := readArchive(fsys, dir)
+	a, _, err := Load(fsys, dir)
 	if err != nil {
 		return nil, err
 	}
-	last := make(map[string]int, len(a.entries))
-	for i, e := range a.entries {
+	last := make(map[string]int, len(a.Entries))
+	for i, e := range a.Entries {
 		last[e.ID] = i
 	}
-	once := a.entries[:0]
-	for i, e := range a.entries {
+	once := a.Entries[:0]
+	for i, e := range a.Entries {
 		if last[e.ID] == i {
 			once = append(once, e)
 		}
@@ -178,13 +181,13 @@ func ReadArchive(fsys durable.FS, dir string) ([]ledger.ArchiveEntry, error) {
 	return once, nil
 }
 
-// ReadArchived reads the whole record of a task that was moved out. Its fields are
+// ReadRecord reads the whole record of a task that was moved out. Its fields are
 // the task's, and [KeyArchived]. A nil fsys is the machine's.
-func ReadArchived(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger.Section, err error) {
+func ReadRecord(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger.Section, err error) {
 	if fsys == nil {
 		fsys = durable.OS
 	}
-	name := filepath.Join(dir, archiveDir, e.File)
+	name := filepath.Join(dir, Dir, e.File)
 	if !filepath.IsLocal(e.File) || filepath.Base(e.File) != e.File {
 		return nil, fmt.Errorf("the archive's index names %q, which is no file of the archive", e.File)
 	}
@@ -193,20 +196,20 @@ func ReadArchived(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger
 		return nil, fmt.Errorf("task %s was archived: %w", e.ID, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	s, err = sectionIn(f, name, e.Off)
+	s, err = ledger.ReadSection(f, name, e.Off)
 	if err == nil && (string(s.ID) != e.ID || s.Get(ledger.KeyArchived) == nil) {
-		err = fmt.Errorf("%s does not have task %s at offset %d, where the index says; remove %s, it is made anew", name, e.ID, e.Off, filepath.Join(archiveDir, indexName))
+		err = fmt.Errorf("%s does not have task %s at offset %d, where the index says; remove %s, it is made anew", name, e.ID, e.Off, filepath.Join(Dir, Index))
 	}
 	return s, err
 }
 
-// rebuildArchive puts the index together from the archive's files. A task that the journal
+// rebuild puts the index together from the archive's files. A task that the journal
 // has is not in the archive: the compaction that moved it was cut off, or it was brought back.
-func rebuildArchive(fsys durable.FS, dir string, through uint64) (*archive, error) {
-	a := &archive{}
+func rebuild(fsys durable.FS, dir string, through uint64) (*Archive, error) {
+	a := &Archive{}
 	old := map[uint64][]byte{} // the superseded records; one that was cut off has archived some, too
-	for _, name := range archiveNames(time.Now()) {
-		data, err := durable.ReadFile(fsys, filepath.Join(dir, archiveDir, name))
+	for _, name := range names(time.Now()) {
+		data, err := durable.ReadFile(fsys, filepath.Join(dir, Dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -217,7 +220,7 @@ func rebuildArchive(fsys durable.FS, dir string, through uint64) (*archive, erro
 			switch {
 			case s.Get(ledger.KeyArchived) != nil:
 				updated, _ := time.Parse(time.RFC3339Nano, s.Value(ledger.KeyUpdated)) // zero where a person wrote another form
-				a.entries = append(a.entries, ledger.ArchiveEntry{
+				a.Entries = append(a.Entries, ledger.ArchiveEntry{
 					ID: string(s.ID), Status: s.Value(keyStatus), Key: s.Value(keyIdem), Parent: s.Value(keyParent), Trigger: s.Value(keyTrigger),
 					UpdatedAt: updated, File: name, Off: s.Off,
 				})
@@ -230,8 +233,8 @@ func rebuildArchive(fsys durable.FS, dir string, through uint64) (*archive, erro
 	for _, seq := range slices.Sorted(maps.Keys(old)) {
 		journal = append(append(journal, old[seq]...), '\n')
 	}
-	a.adopted = reconcile.AdoptedIn(journal)
-	if len(a.entries) == 0 {
+	a.Adopted = reconcile.AdoptedIn(journal)
+	if len(a.Entries) == 0 {
 		return a, nil
 	}
 	data, err := durable.ReadFile(fsys, filepath.Join(dir, ledger.JournalName))
@@ -240,64 +243,32 @@ func rebuildArchive(fsys durable.FS, dir string, through uint64) (*archive, erro
 	}
 	present := map[string]bool{}
 	ledger.EachRecord(data, func(s *ledger.Section) { present[s.Name()] = true })
-	a.entries = slices.DeleteFunc(a.entries, func(e ledger.ArchiveEntry) bool { return present[string(ledger.KindTask)+" "+e.ID] })
+	a.Entries = slices.DeleteFunc(a.Entries, func(e ledger.ArchiveEntry) bool { return present[string(ledger.KindTask)+" "+e.ID] })
 	return a, nil
 }
 
 // firstArchive is the year of the oldest archive that there can be.
 const firstArchive = 2025
 
-// archiveName returns the file into which a compaction moves records at t.
-func archiveName(t time.Time) string { return t.UTC().Format("tasks-2006-01.md") }
+// Name returns the file into which a compaction moves records at t.
+func Name(t time.Time) string { return t.UTC().Format("tasks-2006-01.md") }
 
-// archiveNames returns the names that archives up to the year after now can have, in
+// names returns the names that archives up to the year after now can have, in
 // order: a file system of the ledger lists no directories.
-func archiveNames(now time.Time) []string {
+func names(now time.Time) []string {
 	var names []string
 	for t := time.Date(firstArchive, 1, 1, 0, 0, 0, 0, time.UTC); t.Year() <= now.UTC().Year()+1; t = t.AddDate(0, 1, 0) {
-		names = append(names, archiveName(t))
+		names = append(names, Name(t))
 	}
 	return names
 }
 
-// openArchive passes the archive to the fold, and writes an index anew that was lost.
-func (l *Log) openArchive() error {
-	a, through, err := readArchive(l.opts.FS, l.opts.Dir)
-	if err != nil {
-		return err
-	}
-	if a.end == 0 && through > 0 {
-		l.note(ledger.Notice{Text: fmt.Sprintf("%s was not whole: it was made anew from the archive's files, with %d tasks", filepath.Join(archiveDir, indexName), len(a.entries))})
-		err := durable.MkdirAll(l.opts.FS, filepath.Join(l.opts.Dir, archiveDir))
-		if err == nil {
-			a.end, err = writeIndex(l.opts.FS, l.opts.Dir, through, a)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	l.opts.Locker.Lock()
-	defer l.opts.Locker.Unlock()
-	l.giveArchive(a)
-	return nil
-}
-
-// giveArchive passes the archive to the fold. Locker is held.
-func (l *Log) giveArchive(a *archive) {
-	l.indexEnd = a.end
-	for _, e := range a.entries {
-		if l.opts.Archived != nil {
-			l.opts.Archived(e)
-		}
-	}
-}
-
-// CheckArchive returns everything that is wrong in the archive of a state directory:
+// Check returns everything that is wrong in the archive of a state directory:
 // files that are damaged, and tasks that the index names and that are not where it
 // says. The File of a finding is relative to dir.
-func CheckArchive(dir string) (found []*ledger.SyntaxError) {
-	for _, name := range archiveNames(time.Now()) {
-		file := filepath.Join(archiveDir, name)
+func Check(dir string) (found []*ledger.SyntaxError) {
+	for _, name := range names(time.Now()) {
+		file := filepath.Join(Dir, name)
 		data, err := durable.ReadFile(durable.OS, filepath.Join(dir, file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -313,14 +284,14 @@ func CheckArchive(dir string) (found []*ledger.SyntaxError) {
 		}
 	}
 	wrong := func(err error) {
-		found = append(found, &ledger.SyntaxError{File: filepath.Join(archiveDir, indexName), Msg: err.Error()})
+		found = append(found, &ledger.SyntaxError{File: filepath.Join(Dir, Index), Msg: err.Error()})
 	}
-	entries, err := ReadArchive(durable.OS, dir)
+	entries, err := Read(durable.OS, dir)
 	if err != nil {
 		wrong(err)
 	}
 	for _, e := range entries {
-		if _, err := ReadArchived(durable.OS, dir, e); err != nil {
+		if _, err := ReadRecord(durable.OS, dir, e); err != nil {
 			wrong(err)
 		}
 	}
