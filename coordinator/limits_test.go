@@ -364,6 +364,24 @@ func TestRateLimitEndings(t *testing.T) {
 	}
 }
 
+// TestTaskWithoutAgentWaitsForTheAccount: a task by hand that names no agent does
+// not run into the limit of the default one.
+func TestTaskWithoutAgentWaitsForTheAccount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		runs := w.script(map[string][]step{taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
+		w.openUnwatched()
+		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
+		time.Sleep(time.Minute)
+		w.takeOver("## Task mine\n- status: queued\n- workspace: %s\n- prompt: by hand\n", w.work)
+		if why := w.why("mine"); !strings.HasPrefix(why, "account demo cools down until ") || runs() != 1 {
+			t.Errorf("why is %q after %d runs", why, runs())
+		}
+		w.expect(w.ended("mine"), state.Done, "")
+	})
+}
+
 // TestCanceledAfterTheTimeout: a person who cancels a run that is being ended for
 // its timeout does not see it queued again.
 func TestCanceledAfterTheTimeout(t *testing.T) {
