@@ -384,12 +384,13 @@ func (w *editorWorld) runs() map[string]int {
 func (w *editorWorld) inTasks() string {
 	text := w.readTasks()
 	have := map[uint64]bool{}
-	doc := ledger.Parse([]byte(text))
-	for i := range doc.Sections {
-		have[doc.Sections[i].Seq] = true
+	for _, s := range ledger.Parse([]byte(text)).Sections {
+		have[s.Seq] = true
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, s := range w.journal() {
-		if want := w.wantOf(s); !have[s.Seq] && (want == nil || !want.deleted) {
+		if want := w.wants[string(s.ID)]; !have[s.Seq] && (want == nil || !want.deleted) {
 			return fmt.Sprintf("record %d of %s %s is not there", s.Seq, s.Kind, s.ID)
 		}
 	}
@@ -399,12 +400,6 @@ func (w *editorWorld) inTasks() string {
 		}
 	}
 	return ""
-}
-
-func (w *editorWorld) wantOf(s ledger.Section) *want {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.wants[string(s.ID)]
 }
 
 func (w *editorWorld) journal() []ledger.Section {
