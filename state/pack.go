@@ -10,7 +10,7 @@ import (
 // A Packer turns a task that has not ended into a few bytes, and back. One list of
 // fields serves both ways: which of them are not zero comes first, then their values.
 type Packer struct {
-	Words   *Words // shared strings, by number
+	Words   *Numbering[string] // shared strings, by number
 	writing bool
 	fields  uint64 // those that are not zero, the first one in the lowest bit
 	turn    uint64 // the bit of the next one

@@ -115,23 +115,25 @@ func AppendUUID(b []byte, u [16]byte) []byte {
 	return b
 }
 
-// Words numbers strings that many tasks share, for good. "" is 0.
-type Words struct {
-	Numbers map[string]uint32
-	List    []string
+// A Numbering numbers values that many tasks share, for good. The zero value is 0; 1 is
+// left free.
+type Numbering[T comparable] struct {
+	Numbers map[T]uint32
+	List    []T
 }
 
-// NewWords returns the numbers of "" alone.
-func NewWords() Words {
-	return Words{Numbers: map[string]uint32{"": 0}, List: []string{"", ""}}
+// NewNumbering returns the numbers of the zero value alone.
+func NewNumbering[T comparable]() Numbering[T] {
+	var zero T
+	return Numbering[T]{Numbers: map[T]uint32{zero: 0}, List: []T{zero, zero}}
 }
 
-// Number returns the number of s, a new one if it has none.
-func (x *Words) Number(s string) uint32 {
-	n, ok := x.Numbers[s]
+// Number returns the number of v, a new one if it has none.
+func (x *Numbering[T]) Number(v T) uint32 {
+	n, ok := x.Numbers[v]
 	if !ok {
 		n = uint32(len(x.List))
-		x.Numbers[s], x.List = n, append(x.List, s)
+		x.Numbers[v], x.List = n, append(x.List, v)
 	}
 	return n
 }

@@ -22,8 +22,8 @@ type State struct {
 	lanes.Queues
 	reader Reader
 
-	refs    table.Rows[ref] // the records of all tasks
-	files   state.Words     // of the archive
+	refs    table.Rows[ref]         // the records of all tasks
+	files   state.Numbering[string] // of the archive
 	byKey   idempotencyKeys
 	counts  [len(state.Statuses)]int // of all tasks
 	deleted map[uint32]bool          // of all tasks, those that are hidden
@@ -48,7 +48,7 @@ func New(r Reader) *State {
 	s := &State{
 		Queues:  lanes.NewQueues(),
 		reader:  r,
-		files:   state.NewWords(),
+		files:   state.NewNumbering[string](),
 		byKey:   newIdempotencyKeys(),
 		deleted: map[uint32]bool{},
 		family:  family{parents: map[uint32]parent{}, children: map[string][]string{}},

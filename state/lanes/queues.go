@@ -327,7 +327,7 @@ func NewQueues() Queues {
 		plan:     newPlan(),
 		due:      placedHeap[*Item]{before: func(a, b *Item) bool { return a.due().Before(b.due()) }, place: func(l *Item) *uint32 { return &l.dueAt }},
 	}
-	words := state.NewWords()
+	words := state.NewNumbering[string]()
 	s.packer.Words = &words
 	return s
 }

@@ -43,16 +43,16 @@ func (t *Rows[T]) Add(v T) uint32 {
 type Tasks struct {
 	ids     ids
 	Entries Rows[Entry]
-	Keys    state.Words
-	Tags    tagTable
+	Keys    state.Numbering[string]
+	Tags    state.Numbering[state.Tags]
 }
 
 // New returns the table of no tasks.
 func New() Tasks {
 	s := Tasks{
 		ids:  ids{uuids: map[[16]byte]uint32{}, others: map[string]uint32{}, names: map[uint32]string{}},
-		Keys: state.NewWords(),
-		Tags: newTagTable(),
+		Keys: state.NewNumbering[string](),
+		Tags: state.NewNumbering[state.Tags](),
 	}
 	s.Entries.Add(Entry{}) // so that 0 is no task
 	return s
@@ -122,44 +122,6 @@ func (x *ids) appendTo(b []byte, n uint32, e *Entry) []byte {
 // ownLane is the number of the session key "task:<id>", which is not kept.
 const ownLane = 1
 
-// tagTable numbers combinations of tags, for good. That of none is 0.
-type tagTable struct {
-	numbers map[state.Tags]uint32
-	List    []state.Tags
-}
-
-func newTagTable() tagTable {
-	return tagTable{numbers: map[state.Tags]uint32{{}: 0}, List: make([]state.Tags, 1)}
-}
-
-// number returns the number of v; most often it is now, that of the task before.
-func (x *tagTable) number(v state.Tags, now uint32) uint32 {
-	if x.List[now] == v {
-		return now
-	}
-	n, ok := x.numbers[v]
-	if !ok {
-		n = uint32(len(x.List))
-		x.numbers[v], x.List = n, append(x.List, v)
-	}
-	return n
-}
-
-// matching returns the combinations that a filter lets through, by number; nil if it
-// lets all through, and any is false if it lets none through.
-func (x *tagTable) matching(f state.Filter) (let []bool, any bool) {
-	want := state.Tags{Label: f.Label, Tenant: f.TenantID, Queue: f.Queue, Agent: f.Agent}
-	if want == (state.Tags{}) {
-		return nil, true
-	}
-	let = make([]bool, len(x.List))
-	for i, v := range x.List {
-		let[i] = v.Match(want)
-		any = any || let[i]
-	}
-	return let, any
-}
-
 // Number returns the number of the task with that id; 0 if there is none.
 func (s *Tasks) Number(id string) uint32 {
 	n, _ := s.ids.find([]byte(id))
@@ -176,9 +138,14 @@ func (s *Tasks) Matcher(f state.Filter) (match func(uint32, *Entry) bool, ok boo
 		want[i] = len(f.Status) == 0 || slices.Contains(f.Status, st)
 	}
 	key, keyKnown := s.Keys.Numbers[f.Session]
-	tagged, any := s.Tags.matching(f)
-	if !any {
-		return nil, false
+	var tagged []bool // the combinations of tags that it lets through, by number; nil: all
+	if tags := (state.Tags{Label: f.Label, Tenant: f.TenantID, Queue: f.Queue, Agent: f.Agent}); tags != (state.Tags{}) {
+		for _, v := range s.Tags.List {
+			tagged = append(tagged, v.Match(tags))
+		}
+		if !slices.Contains(tagged, true) {
+			return nil, false
+		}
 	}
 	return func(n uint32, e *Entry) bool {
 		if !want[e.StatusIndex] || tagged != nil && !tagged[e.Tags] {
@@ -293,7 +260,9 @@ func (s *Tasks) Note(n uint32, t *state.Folded) {
 	e := s.Entries.At(n)
 	e.StatusIndex = t.Status.Index()
 	e.Updated = UnixMilli(t.UpdatedAt)
-	e.Tags = s.Tags.number(state.TagsOf(&t.Task), e.Tags)
+	if tags := state.TagsOf(&t.Task); tags != s.Tags.List[e.Tags] { // most often they are as before
+		e.Tags = s.Tags.Number(tags)
+	}
 	switch {
 	case s.isOwnLane(t.SessionKey, n):
 		e.Key = ownLane
