@@ -136,9 +136,7 @@ func (a *app) moveCommand() *cobra.Command {
 	quietFlag(c, &quiet)
 	exclusive(c, "first", "before")
 	c.ValidArgsFunction = a.completeQueued
-	if err := c.RegisterFlagCompletionFunc("before", a.completeQueued); err != nil {
-		panic(err) // the option does not exist: a mistake of ours
-	}
+	completeBy(c, "before", a.completeQueued)
 	return c
 }
 
@@ -260,9 +258,9 @@ func (a *app) copyCheck(res *task.CheckResult) error {
 		return printText(a.stdout, res.Output)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	out, flush := terminalSafe(a.stdout)
+	out := terminalSafe(a.stdout)
 	if _, err := io.Copy(out, f); err != nil {
 		return err
 	}
-	return flush()
+	return out.flush()
 }

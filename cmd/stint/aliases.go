@@ -72,14 +72,8 @@ func (o *taskOptions) takeAgent(c *cobra.Command, args []string) ([]string, erro
 	case known:
 		o.spec.Agent = args[0]
 		return args[1:], nil
-	case len(args) == 2 && !strings.Contains(args[0], " ") && isWhole(args[1]):
+	case len(args) == 2 && !strings.Contains(args[0], " ") && (strings.Contains(args[1], " ") || strings.HasPrefix(args[1], "@") || args[1] == "-"): // a whole prompt
 		return nil, usage("quote the whole prompt if there is none: stint enqueue \"PROMPT\"", "there is no agent %q; known are %s", clip(args[0], 40), strings.Join(agentNames, ", "))
 	}
 	return args, nil
-}
-
-// isWhole reports whether an argument looks like a whole prompt, not like a word of
-// one.
-func isWhole(arg string) bool {
-	return strings.Contains(arg, " ") || strings.HasPrefix(arg, "@") || arg == "-"
 }

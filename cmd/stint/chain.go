@@ -58,7 +58,19 @@ func drawChain(v *wire.TaskView, task func(id string) (wire.TaskView, error)) (s
 
 // draw draws a task, and below it those that it has queued.
 func (c *chain) draw(v *wire.TaskView, level int) error {
-	c.line(v, level)
+	mark := ""
+	if level > 0 {
+		mark = strings.Repeat("  ", level-1) + "└ "
+	}
+	words := []string{shortID(v.ID), statusText(v)}
+	if v.Trigger != "" {
+		words = append(words, "["+string(v.Trigger)+"]")
+	}
+	words = append(words, oneLine(v.Title))
+	if v.ID == c.this {
+		words = append(words, "(this task)")
+	}
+	c.WriteString(mark + strings.Join(words, "  ") + "\n")
 	more := 0
 	for _, id := range v.FollowUps {
 		child, isOnPath := c.path[id]
@@ -94,21 +106,4 @@ func (a *app) chainTask(ctx context.Context, id string) (v wire.TaskView, err er
 		return wire.TaskView{Task: state.Task{ID: oneLine(id), Title: "(there is no such task)"}}, nil
 	}
 	return v, err
-}
-
-// line writes the line of one task.
-func (c *chain) line(v *wire.TaskView, level int) {
-	mark := ""
-	if level > 0 {
-		mark = strings.Repeat("  ", level-1) + "└ "
-	}
-	words := []string{shortID(v.ID), statusText(v)}
-	if v.Trigger != "" {
-		words = append(words, "["+string(v.Trigger)+"]")
-	}
-	words = append(words, oneLine(v.Title))
-	if v.ID == c.this {
-		words = append(words, "(this task)")
-	}
-	c.WriteString(mark + strings.Join(words, "  ") + "\n")
 }

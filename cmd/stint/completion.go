@@ -73,7 +73,7 @@ func (a *app) completeTask(c *cobra.Command) {
 	complete(c, "tool", func() []string { return agentNames })
 	complete(c, "fallback", func() []string { return agentNames })
 	complete(c, "after-policy", func() []string { return []string{"done", "any"} })
-	a.completeIDOption(c, "after")
+	completeBy(c, "after", a.completeIDs)
 	complete(c, "resume", func() []string { return []string{"auto", "always", "never"} })
 }
 
@@ -85,19 +85,15 @@ func (a *app) completeSessions(c *cobra.Command, args []string, _ string) ([]str
 	return a.sessionNames(contextOf(c)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeIDOption offers ids for an option.
-func (a *app) completeIDOption(c *cobra.Command, flag string) {
-	if err := c.RegisterFlagCompletionFunc(flag, a.completeIDs); err != nil {
-		panic(err) // the option does not exist: a mistake of ours
-	}
-}
-
 // complete registers the values of an option.
 func complete(c *cobra.Command, flag string, values func() []string) {
-	err := c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	completeBy(c, flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return values(), cobra.ShellCompDirectiveNoFileComp
 	})
-	if err != nil {
+}
+
+func completeBy(c *cobra.Command, flag string, f cobra.CompletionFunc) {
+	if err := c.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err) // the option does not exist: a mistake of ours
 	}
 }

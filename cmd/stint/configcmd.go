@@ -21,7 +21,32 @@ is shown as ***.`,
 		Example: `  stint config show --origin
   stint config show > ~/.config/stint/config.toml`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return a.showConfig(dir, origins, asJSON) },
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := a.base()
+			if err != nil {
+				return err
+			}
+			where, err := workspace(dir, cfg.WorkspaceRoot)
+			if err != nil {
+				return err
+			}
+			cfg = cfg.forWorkspace(where)
+			if asJSON {
+				return printEach(a.stdout, cfg.shown())
+			}
+			var b strings.Builder
+			for _, k := range cfg.shown() {
+				line := k.Key + " = " + tomlValue(k.Value)
+				if origins {
+					line = pad(line, 36) + "  # " + k.Origin
+				}
+				b.WriteString(line + "\n")
+			}
+			if origins {
+				a.hint("stint: the file is %s\n", cfg.file)
+			}
+			return printText(a.stdout, b.String())
+		},
 	}
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
 	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
@@ -36,33 +61,6 @@ type shownKey struct {
 	Key    string `json:"key"`
 	Value  any    `json:"value"`
 	Origin string `json:"origin"`
-}
-
-func (a *app) showConfig(dir string, origins, asJSON bool) error {
-	cfg, err := a.base()
-	if err != nil {
-		return err
-	}
-	where, err := workspace(dir, cfg.WorkspaceRoot)
-	if err != nil {
-		return err
-	}
-	cfg = cfg.forWorkspace(where)
-	if asJSON {
-		return printEach(a.stdout, cfg.shown())
-	}
-	var b strings.Builder
-	for _, k := range cfg.shown() {
-		line := k.Key + " = " + tomlValue(k.Value)
-		if origins {
-			line = pad(line, 36) + "  # " + k.Origin
-		}
-		b.WriteString(line + "\n")
-	}
-	if origins {
-		a.hint("stint: the file is %s\n", cfg.file)
-	}
-	return printText(a.stdout, b.String())
 }
 
 // shown returns every setting as it may be seen by anybody.

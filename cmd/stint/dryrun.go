@@ -93,7 +93,13 @@ func describePreview(p *task.TaskPreview) string {
 		d.line("held", "until stint release")
 	}
 	d.line("timeout", lasting(p.Timeout))
-	d.line("verify", verifyLine(p))
+	if p.MaxIterations > 0 {
+		each := ""
+		if p.VerifyTimeout != "" {
+			each = " at most, " + lasting(p.VerifyTimeout) + " each time"
+		}
+		d.line("verify", fmt.Sprintf("%s (%s%s)", t.VerifyCommand, count(p.MaxIterations, "round"), each))
+	}
 	d.line("to collect", strings.Join(t.OutputSpec, ", "))
 	d.line("command", agent.CommandLine(p.Argv...))
 	d.line("environment", strings.Join(p.Env, " "))
@@ -101,17 +107,6 @@ func describePreview(p *task.TaskPreview) string {
 		d.text("memory", describeMemory(p.Memory))
 	}
 	return d.String() + "\nprompt:\n" + p.Prompt
-}
-
-func verifyLine(p *task.TaskPreview) string {
-	if p.MaxIterations == 0 {
-		return ""
-	}
-	line := fmt.Sprintf("%s (%s", p.Task.VerifyCommand, count(p.MaxIterations, "round"))
-	if p.VerifyTimeout != "" {
-		line += " at most, " + lasting(p.VerifyTimeout) + " each time"
-	}
-	return line + ")"
 }
 
 // lasting returns a Go duration as people write it.

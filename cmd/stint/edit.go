@@ -63,7 +63,20 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 	case len(o.set) > 0 && len(args) == 0:
 		return usage("stint edit ID --set KEY=VALUE", "--set changes one task, and none is named")
 	case len(o.set) > 0:
-		return a.setFields(ctx, o, args[0])
+		patch, err := task.PatchOf(o.set)
+		if err != nil {
+			return err
+		}
+		var view wire.TaskView
+		if err := a.withCoordinator(ctx,
+			func(c *client.Client) (err error) { view, err = c.Edit(ctx, args[0], patch); return err },
+			func(c *coordinator.Coordinator) (err error) {
+				view.Task, err = c.Edit(ctx, args[0], task.Patch{Fields: patch}, ledger.ByClient)
+				return err
+			}); err != nil {
+			return err
+		}
+		return a.printEnd(&waitOptions{json: o.json}, &view)
 	case o.json:
 		return usage("stint edit --accept --json", "--json is for --accept and --set; an editor is for a person")
 	case len(args) == 1:
@@ -89,26 +102,7 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 	return e.run(ctx, e.save)
 }
 
-// setFields changes fields of a task that waits.
-func (a *app) setFields(ctx context.Context, o *editOptions, ref string) error {
-	patch, err := task.PatchOf(o.set)
-	if err != nil {
-		return err
-	}
-	var view wire.TaskView
-	err = a.withCoordinator(ctx,
-		func(c *client.Client) (err error) { view, err = c.Edit(ctx, ref, patch); return err },
-		func(c *coordinator.Coordinator) (err error) {
-			view.Task, err = c.Edit(ctx, ref, task.Patch{Fields: patch}, ledger.ByClient)
-			return err
-		})
-	if err != nil {
-		return err
-	}
-	return a.printEnd(&waitOptions{json: o.json}, &view)
-}
-
-// acceptEdits takes over what is held as the work of a formatter.
+// acceptEdits applies what is quarantined as the work of a formatter.
 func (a *app) acceptEdits(ctx context.Context, asJSON bool) error {
 	t, err := a.reconcile(ctx, true)
 	if err != nil {

@@ -77,7 +77,19 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	if o.json && !o.archive {
 		return a.listJSON(c.Context(), o)
 	}
-	views, err := a.list(c.Context(), o)
+	var views []wire.TaskView
+	var err error
+	if o.archive { // for which no master is needed
+		dir, derr := a.state()
+		if derr != nil {
+			return derr
+		}
+		var tasks []state.Task
+		tasks, err = statedir.ListArchive(dir, o.filter)
+		views = viewsOf(tasks)
+	} else {
+		err = a.call(c.Context(), func(cl *client.Client) (err error) { views, err = cl.List(c.Context(), o.filter); return err })
+	}
 	if err != nil {
 		return err
 	}
@@ -109,7 +121,11 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	if err := a.printTasks(views, time.Now()); err != nil {
 		return err
 	}
-	a.tellSettling(views)
+	for i := range views { // whose runs have ended
+		if v := &views[i]; v.Settling {
+			a.hint("stint: task %s: %s\n", shortID(v.ID), escapeText(oneLine(v.Why)))
+		}
+	}
 	if len(views) == o.filter.Limit {
 		all := "stint ls -n 0"
 		if o.archive {
@@ -118,20 +134,6 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		a.hint("stint: the newest %d; all of them: %s\n", o.filter.Limit, all)
 	}
 	return nil
-}
-
-// list asks the master, or reads the archive, for which none is needed.
-func (a *app) list(ctx context.Context, o *lsOptions) (views []wire.TaskView, err error) {
-	if !o.archive {
-		err = a.call(ctx, func(cl *client.Client) (err error) { views, err = cl.List(ctx, o.filter); return err })
-		return views, err
-	}
-	dir, err := a.state()
-	if err != nil {
-		return nil, err
-	}
-	tasks, err := statedir.ListArchive(dir, o.filter)
-	return viewsOf(tasks), err
 }
 
 // listJSON copies the lines of the master, which has written most of them before.
@@ -152,16 +154,6 @@ func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
 	}
 	a.tellFindings(ctx)
 	return nil
-}
-
-// tellSettling says on stderr which of these tasks seem to run, though their runs have
-// ended, and what they wait for.
-func (a *app) tellSettling(views []wire.TaskView) {
-	for i := range views {
-		if v := &views[i]; v.Settling {
-			a.hint("stint: task %s: %s\n", shortID(v.ID), escapeText(oneLine(v.Why)))
-		}
-	}
 }
 
 // printEach prints JSON lines.

@@ -34,18 +34,10 @@ func run(args []string) int {
 			return demo.Main(args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
 		}
 	}
-	ctx, stop := detachable()
-	defer stop()
-	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	err := a.rootCommand(args).ExecuteContext(ctx)
-	printError(os.Stderr, err)
-	return exitCode(err)
-}
-
-// detachable returns a context that the first Ctrl-C ends with errDetached. The
-// second one ends the program: by then nobody listens any more.
-func detachable() (context.Context, func()) {
+	// The first Ctrl-C ends the context with errDetached. The second one ends the program:
+	// by then nobody listens any more.
 	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() { // ends with the program
@@ -53,7 +45,10 @@ func detachable() (context.Context, func()) {
 		signal.Stop(signals)
 		cancel(errDetached)
 	}()
-	return ctx, func() { cancel(nil) }
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	err := a.rootCommand(args).ExecuteContext(ctx)
+	printError(os.Stderr, err)
+	return exitCode(err)
 }
 
 // version is set by a release build with -ldflags "-X main.version=v1.2.3".

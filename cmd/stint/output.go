@@ -38,14 +38,13 @@ type runeWriter struct {
 	wrote  bool
 }
 
-// terminalSafe wraps w if it is a terminal. What is piped stays as it is. The
-// second result is to be called at the end.
-func terminalSafe(w io.Writer) (io.Writer, func() error) {
-	if !isTTY(w) {
-		return w, func() error { return nil }
+// terminalSafe returns a writer to w that escapes what could harm a terminal, if w is one.
+// What is piped stays as it is. It is to be flushed at the end.
+func terminalSafe(w io.Writer) *runeWriter {
+	if isTTY(w) {
+		return &runeWriter{w: w, escape: escapeText}
 	}
-	s := &runeWriter{w: w, escape: escapeText}
-	return s, s.flush
+	return &runeWriter{w: w, escape: same[string]}
 }
 
 func (r *runeWriter) Write(p []byte) (int, error) {

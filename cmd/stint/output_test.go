@@ -64,7 +64,6 @@ func TestShortIDs(t *testing.T) {
 		{[]string{one, two, "01a1fcac-dc6d-769a-8c86-84d05f21a9c2"}, []string{"df56b17d8", "75f21a9c2", "05f21a9c2"}},
 		{[]string{one, one}, []string{"f56b17d8", "f56b17d8"}},
 		{[]string{"short"}, []string{"short"}},
-		{nil, []string{}},
 	} {
 		if got := shortIDs(c.ids); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.ids, got, c.want)
@@ -112,23 +111,13 @@ func TestProgressLine(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	view = &wire.TaskView{Task: state.Task{Status: state.Queued}, Why: "behind x\nin the lane"}
-	if got, want := progressLine(view, now, time.Time{}), "behind x; in the lane"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-// TestSettling: of a task whose run has ended, what it waits for is shown.
-func TestSettling(t *testing.T) {
-	var b bytes.Buffer
-	a := &app{stderr: &b}
-	view := wire.TaskView{Task: state.Task{ID: "x", Status: state.Running, RunStartedAt: time.Now()}, Why: "it waits\x1b", Settling: true}
-	if got := progressLine(&view, time.Now(), time.Now()); got != `it waits\x1b` {
-		t.Errorf("%q", got)
-	}
-	a.tellSettling([]wire.TaskView{{Task: state.Task{Status: state.Running}, Why: "it runs"}, view})
-	if b.String() != "stint: task x: it waits\\x1b\n" {
-		t.Errorf("%q", b.String())
+	for _, view := range []wire.TaskView{
+		{Task: state.Task{Status: state.Queued}, Why: "behind x\nin the lane\x1b"},
+		{Task: state.Task{Status: state.Running, RunStartedAt: now}, Why: "behind x\nin the lane\x1b", Settling: true},
+	} {
+		if got, want := progressLine(&view, now, now), `behind x; in the lane\x1b`; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

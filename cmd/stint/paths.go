@@ -82,16 +82,12 @@ func configFile(option string) (path string, named bool, err error) {
 func defaultSocket(state string) string {
 	sum := sha256.Sum256([]byte(resolved(state)))
 	name := hex.EncodeToString(sum[:8]) + ".sock"
-	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) && len(run) < 70 && isOurs(run) {
+	run := os.Getenv("XDG_RUNTIME_DIR")
+	fi, err := os.Lstat(run)
+	if err == nil && filepath.IsAbs(run) && len(run) < 70 && fi.IsDir() && ownedByUs(fi) && fi.Mode().Perm()&0o022 == 0 {
 		return filepath.Join(run, "stint", name)
 	}
 	return filepath.Join(os.TempDir(), "stint-"+strconv.Itoa(os.Geteuid()), name)
-}
-
-// isOurs reports a directory that belongs to us and that nobody else can write.
-func isOurs(dir string) bool {
-	fi, err := os.Lstat(dir)
-	return err == nil && fi.IsDir() && ownedByUs(fi) && fi.Mode().Perm()&0o022 == 0
 }
 
 // ownedByUs reports whether a file is the user's own.
@@ -134,27 +130,18 @@ func checkStateDir(dir string, warn io.Writer) error {
 	case !ownedByUs(fi):
 		return usage(try, "the state directory %s belongs to another user, who could change your tasks", dir)
 	}
-	if fi.Mode().Perm()&0o077 != 0 {
-		if err := closeToOthers(dir, fi, warn); err != nil {
-			return err
+	if mode := fi.Mode().Perm(); mode&0o077 != 0 {
+		if !isStateDir(dir) {
+			return usage("chmod 700 "+dir, "the state directory %s is open to others (mode %04o) and holds other files", dir, mode)
 		}
+		if err := os.Chmod(dir, durable.DirMode); err != nil {
+			return &cliError{code: exitFailure, message: "cannot close the state directory to others", err: err, try: "chmod 700 " + dir}
+		}
+		_, _ = fmt.Fprintf(warn, "stint: the state directory %s was open to others (mode %04o); it is 0700 now\n", dir, mode)
 	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return &cliError{code: exitFailure, message: "cannot write to the state directory " + dir, err: err, try: try}
 	}
-	return nil
-}
-
-// closeToOthers takes the rights of group and others from a directory that is a
-// state directory or empty. Any other one is refused: its rights are not ours.
-func closeToOthers(dir string, fi fs.FileInfo, warn io.Writer) error {
-	if !isStateDir(dir) {
-		return usage("chmod 700 "+dir, "the state directory %s is open to others (mode %04o) and holds other files", dir, fi.Mode().Perm())
-	}
-	if err := os.Chmod(dir, durable.DirMode); err != nil {
-		return &cliError{code: exitFailure, message: "cannot close the state directory to others", err: err, try: "chmod 700 " + dir}
-	}
-	_, _ = fmt.Fprintf(warn, "stint: the state directory %s was open to others (mode %04o); it is 0700 now\n", dir, fi.Mode().Perm())
 	return nil
 }
 

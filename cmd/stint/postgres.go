@@ -79,18 +79,6 @@ func checkHost(s string) (string, error) {
 	return s, nil
 }
 
-// hasPostgres reports whether a copy is configured.
-func (c *Config) hasPostgres() bool { return c.PostgresURL != "" || c.PostgresURLFile != "" }
-
-// postgresURL returns the function that gives the URL as it is when it is asked.
-func (c *Config) postgresURL() func() (string, error) {
-	if text := c.PostgresURL; text != "" {
-		return func() (string, error) { return text, nil }
-	}
-	path := c.PostgresURLFile
-	return func() (string, error) { return readURLFile(path) }
-}
-
 // readURLFile reads a file that has a URL, and nobody but its owner may read it.
 func readURLFile(path string) (string, error) {
 	wrong := func(hint, format string, args ...any) (string, error) {
@@ -130,13 +118,17 @@ func readURLFile(path string) (string, error) {
 // postgresOptions says where the copy of a state directory is and what it holds; on is
 // whether there is to be one.
 func postgresOptions(cfg *Config, state string, log *slog.Logger) (o postgres.Options, on bool) {
-	if !cfg.hasPostgres() {
+	if cfg.PostgresURL == "" && cfg.PostgresURLFile == "" {
 		return o, false
+	}
+	url := func() (string, error) { return cfg.PostgresURL, nil }
+	if cfg.PostgresURL == "" {
+		url = func() (string, error) { return readURLFile(cfg.PostgresURLFile) } // each time
 	}
 	name, _ := os.Hostname() // a machine without a name is localhost
 	name = cmp.Or(name, "localhost")
 	return postgres.Options{
-		URL:             cfg.postgresURL(),
+		URL:             url,
 		Host:            cmp.Or(cfg.PostgresHost, name),
 		Hostname:        name,
 		StateDir:        state,

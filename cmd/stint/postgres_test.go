@@ -160,7 +160,8 @@ func TestURLFile(t *testing.T) {
 		}
 	}
 	path := write("good", url+"\r\n", 0o600)
-	ask := mustLoad(t, "[postgres]\nurl_file = \""+path+"\"\n", nil, nil).postgresURL()
+	o, _ := postgresOptions(mustLoad(t, "[postgres]\nurl_file = \""+path+"\"\n", nil, nil), "/s", nil)
+	ask := o.URL
 	if got, err := ask(); err != nil || got != url {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -34,14 +34,9 @@ type app struct {
 }
 
 const rootHelp = `stint queues tasks for coding agents on this machine, runs them one at a time
-per session, and keeps every step in a Markdown file that you can read and edit.`
+per session, and keeps every step in a Markdown file that you can read and edit.
 
-const rootExample = `  stint task "Summarise this repository in one line"
-  stint task -d --session web "Fix the login test"
-  stint ls
-  stint demo`
-
-const exitHelp = `Exit codes: 0 done, 1 other failure, 2 usage, 3 no master, 4 agent missing or
+Exit codes: 0 done, 1 other failure, 2 usage, 3 no master, 4 agent missing or
 not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
 9 canceled, 10 dead letter, 75 rate-limited, 124 wait timed out, 130 Ctrl-C.`
 
@@ -65,10 +60,13 @@ var commands = map[string]func(*app) *cobra.Command{
 // want to wait for the others.
 func (a *app) rootCommand(args []string) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "stint",
-		Short:         "queue tasks for coding agents and keep their answers",
-		Long:          rootHelp + "\n\n" + exitHelp,
-		Example:       rootExample,
+		Use:   "stint",
+		Short: "queue tasks for coding agents and keep their answers",
+		Long:  rootHelp,
+		Example: `  stint task "Summarise this repository in one line"
+  stint task -d --session web "Fix the login test"
+  stint ls
+  stint demo`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -114,7 +112,13 @@ Options of all commands:
 
 // prepare makes all commands of the tree report our usage errors.
 func prepare(c *cobra.Command) {
-	c.SetFlagErrorFunc(flagError)
+	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		try := cmd.CommandPath() + " --help"
+		if before, ok := beforePrompt[cmd.CommandPath()]; ok {
+			try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
+		}
+		return usage(try, "%v", err)
+	})
 	c.Flags().SortFlags = false
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2
@@ -150,15 +154,6 @@ func shown(arg string) string {
 // beforePrompt has the commands that take a prompt, with what stands before it.
 var beforePrompt = map[string]string{
 	"stint task": "", "stint enqueue": "", "stint send": " SESSION", "stint memory search": "", "stint memory add": "",
-}
-
-// flagError tells of an unknown or wrong option.
-func flagError(cmd *cobra.Command, err error) error {
-	try := cmd.CommandPath() + " --help"
-	if before, ok := beforePrompt[cmd.CommandPath()]; ok {
-		try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
-	}
-	return usage(try, "%v", err)
 }
 
 // knownCommand refuses an unknown subcommand and names the one that was meant.

@@ -207,7 +207,7 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
 	quietFlag(c, &o.quiet)
 	c.Flags().BoolVar(&wait, "wait", false, "wait for the answer and print it")
 	o.addCommonFlags(c)
-	a.completeIDOption(c, "after")
+	completeBy(c, "after", a.completeIDs)
 	c.ValidArgsFunction = a.completeSessions
 	return c
 }

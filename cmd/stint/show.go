@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -66,9 +67,9 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		if o.json {
 			return printJSON(a.stdout, p)
 		}
-		out, flush := terminalSafe(a.stdout)
+		out := terminalSafe(a.stdout)
 		if _, err = out.Write(p.Bytes()); err == nil {
-			err = flush()
+			err = out.flush()
 		}
 		if err != nil {
 			return err
@@ -232,35 +233,6 @@ func tokens(u state.Usage) string {
 	return s
 }
 
-// copyLog copies what a call gives of a task's runs to stdout.
-func (a *app) copyLog(ctx context.Context, ref string, logs func(*client.Client, io.Writer) error) error {
-	out, flush := terminalSafe(a.stdout)
-	count := &countingWriter{w: out}
-	err := a.call(ctx, func(c *client.Client) error {
-		err := logs(c, count)
-		if count.n > 0 && isGone(err) { // to begin again would repeat what was printed
-			return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint logs " + ref}
-		}
-		return err
-	})
-	if ferr := flush(); err == nil {
-		err = ferr
-	}
-	return err
-}
-
-// A countingWriter counts what went through.
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
-}
-
 // describeSent tells which prompt it is, and what was found for it.
 func describeSent(p *task.SentPrompt) string {
 	which := fmt.Sprintf("%d of %d", p.Number, p.Of)
@@ -348,13 +320,20 @@ func (a *app) logsCommand() *cobra.Command {
 			if follow && run != "" {
 				return usage("stint logs --help", "--follow and --run exclude each other")
 			}
-			err := a.copyLog(c.Context(), args[0], func(cl *client.Client, w io.Writer) error {
+			ctx, out := c.Context(), terminalSafe(a.stdout)
+			err := a.call(ctx, func(cl *client.Client) (err error) {
 				if run != "" {
-					return cl.RunLogs(c.Context(), args[0], run, stream, w)
+					err = cl.RunLogs(ctx, args[0], run, stream, out)
+				} else {
+					err = cl.Logs(ctx, args[0], stream, follow, out)
 				}
-				return cl.Logs(c.Context(), args[0], stream, follow, w)
+				if out.wrote && isGone(err) { // to begin again would repeat what was printed
+					return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint logs " + args[0]}
+				}
+				return err
 			})
-			if isDetached(c.Context()) {
+			err = cmp.Or(err, out.flush())
+			if isDetached(ctx) {
 				return &cliError{code: exitInterrupted}
 			}
 			return err

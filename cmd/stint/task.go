@@ -290,7 +290,9 @@ func nextStep(view *wire.TaskView, code int) string {
 	switch {
 	case view.Reason == state.ClassAgentMissing:
 		return "stint doctor"
-	case view.Reason == state.ClassAuth && wantsMoney(view.Error):
+	case view.Reason == state.ClassAuth && slices.ContainsFunc([]string{"billing", "check your plan", "credit", "payment"}, func(s string) bool {
+		return strings.Contains(strings.ToLower(view.Error), s) // the provider wants money, and no login helps; it chooses a hint and nothing else
+	}):
 		return "settle it with the provider, then stint retry " + id
 	case code == exitAgent && loginCommand(view.Agent) != "":
 		return loginCommand(view.Agent) + ", then stint retry " + id
@@ -301,11 +303,4 @@ func nextStep(view *wire.TaskView, code int) string {
 	default:
 		return "stint logs " + id + ", or stint retry " + id
 	}
-}
-
-// wantsMoney reports whether a provider that has refused an account names money as the
-// reason, so that no login helps. It chooses a hint and nothing else.
-func wantsMoney(message string) bool {
-	message = strings.ToLower(message)
-	return slices.ContainsFunc([]string{"billing", "check your plan", "credit", "payment"}, func(s string) bool { return strings.Contains(message, s) })
 }

@@ -71,7 +71,8 @@ func (a *app) uiCommand() *cobra.Command {
 				a.hint("stint: it lets one browser in, once, until %s; if that is on another machine, first: ssh -L %s:%s HOST\n", page.ExpiresAt.Local().Format(time.TimeOnly), u.Port(), "127.0.0.1:"+u.Port())
 				return printText(a.stdout, page.URL)
 			}
-			if err := durable.ReplaceFile(durable.OS, file, wayTo(page)); err != nil {
+			address := html.EscapeString(page.URL)
+			if err := durable.ReplaceFile(durable.OS, file, fmt.Appendf(nil, wayTo, address, address)); err != nil {
 				return fmt.Errorf("the way to the page: %w", err)
 			}
 			if err := open(ctx, browser); err != nil {
@@ -93,6 +94,17 @@ func opened(page wire.PageAddress, terminal bool) string {
 	}
 	return "stint: opened in your browser; if you see no page, open this, which counts once: " + page.URL + "\n"
 }
+
+// wayTo is a file that leads a browser to the page. The address is not to be on a
+// command line, which other users of the machine can read.
+const wayTo = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url=%s">
+<title>stint</title>
+<p><a href="%s">Open the page of stint</a>. This counts once, for a minute.</p>
+`
 
 // noPage returns why there is no page, and how to get one.
 func (a *app) noPage(ctx context.Context, err error) error {
@@ -123,20 +135,6 @@ func (a *app) noPage(ctx context.Context, err error) error {
 		code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: its http is off", h.PID),
 		try: "end it, and then: stint serve --http 127.0.0.1:7433",
 	}
-}
-
-// wayTo returns a file that leads a browser to the page. The address is not to be on a
-// command line, which other users of the machine can read.
-func wayTo(page wire.PageAddress) []byte {
-	address := html.EscapeString(page.URL)
-	return fmt.Appendf(nil, `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="referrer" content="no-referrer">
-<meta http-equiv="refresh" content="0; url=%s">
-<title>stint</title>
-<p><a href="%s">Open the page of stint</a>. This counts once, for a minute.</p>
-`, address, address)
 }
 
 // browserCommand returns the command that opens a file in the user's browser; nil if

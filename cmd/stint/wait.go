@@ -217,7 +217,8 @@ func progressLine(view *wire.TaskView, now, output time.Time) string {
 	case view.RunStartedAt.IsZero():
 		return "running"
 	}
-	line := doing(&view.Task) + " " + ago(now.Sub(view.RunStartedAt))
+	work := map[state.Phase]string{state.PhaseVerify: "verifying", state.PhaseEvaluate: "evaluating"}
+	line := cmp.Or(work[view.Phase], "running") + " " + ago(now.Sub(view.RunStartedAt))
 	if round := roundOf(&view.Task); round != "" && (view.Phase != "" || view.Iteration > 1) {
 		line += ", round " + round
 	}
@@ -225,17 +226,6 @@ func progressLine(view *wire.TaskView, now, output time.Time) string {
 		line += " · last output " + ago(now.Sub(output)) + " ago"
 	}
 	return line
-}
-
-// doing returns what the run of a task carries out.
-func doing(t *state.Task) string {
-	switch t.Phase {
-	case state.PhaseVerify:
-		return "verifying"
-	case state.PhaseEvaluate:
-		return "evaluating"
-	}
-	return "running"
 }
 
 // lineWidth returns the room of one line that must not wrap.
