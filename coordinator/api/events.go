@@ -159,31 +159,23 @@ func (e *eventStream) follow(ctx context.Context, changes <-chan *task.Change) {
 		quiet.Reset(silence)
 		select {
 		case c, ok := <-changes:
-			if !ok || !e.add(c) || !e.addWaiting(changes) {
+			for n := len(changes); ok; n-- { // and what has come already
+				if !e.add(c) {
+					return
+				}
+				if n == 0 {
+					break
+				}
+				c, ok = <-changes
+			}
+			if !ok {
+				e.flush()
 				return
 			}
 		case <-quiet.C:
 			e.buf = append(e.buf, heartbeat...)
 		case <-ctx.Done():
 			return
-		}
-	}
-}
-
-// addWaiting adds what has come already. It gives false at the end.
-func (e *eventStream) addWaiting(changes <-chan *task.Change) bool {
-	for {
-		select {
-		case c, ok := <-changes:
-			if !ok {
-				e.flush()
-				return false
-			}
-			if !e.add(c) {
-				return false
-			}
-		default:
-			return true
 		}
 	}
 }

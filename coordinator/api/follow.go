@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"stint/coordinator/rundir"
-	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -63,31 +62,23 @@ func (f *follower) subscription(ctx context.Context) error {
 		if err := f.copyRuns(); err != nil || f.ended {
 			return err
 		}
-		if err := f.next(ctx, changes); err != nil {
-			return err
+		var look <-chan time.Time // while a run is at work
+		if f.active {
+			look = time.After(f.poll)
+		}
+		select {
+		case c, ok := <-changes:
+			if !ok {
+				return errLagged
+			}
+			if c.Task.ID == f.id {
+				f.see(c.Task)
+			}
+		case <-look:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
-}
-
-// next waits for a change or, while a run is at work, for the time to look again.
-func (f *follower) next(ctx context.Context, changes <-chan *task.Change) error {
-	var look <-chan time.Time
-	if f.active {
-		look = time.After(f.poll)
-	}
-	select {
-	case c, ok := <-changes:
-		if !ok {
-			return errLagged
-		}
-		if c.Task.ID == f.id {
-			f.see(c.Task)
-		}
-	case <-look:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return nil
 }
 
 // begin takes note of the runs of the present attempt or, after another subscription,

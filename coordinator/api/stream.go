@@ -119,34 +119,15 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	}}, nil
 }
 
-// openLogs opens the files of that name of a task's runs, and gives where what is asked
-// for begins.
+// openLogs opens the files of that name of a task's runs, and returns where what is asked for
+// begins: of one run, or of those of its last attempt, in their order. Of prompts, which
+// repeat themselves, it is the last.
 func (s *Server) openLogs(t *state.Task, in *logsInput, name string) (content *rundir.Outputs, begin int64, err error) {
-	paths, err := s.logPaths(t, in.Run, name)
+	ids, err := chooseRuns(t, in.Run)
 	if err != nil {
 		return nil, 0, err
 	}
-	content, err = rundir.OpenOutputs(paths)
-	if err != nil || in.Tail == 0 {
-		return content, 0, err
-	}
-	begin, err = content.Tail(in.Tail)
-	if err != nil {
-		return nil, 0, errors.Join(err, content.Close())
-	}
-	return content, begin, nil
-}
-
-const textPlain = "text/plain; charset=utf-8"
-
-// logPaths returns the files of that name of a task's runs: of one of them, or of those
-// of its last attempt, in their order. Of prompts, which repeat themselves, it is the
-// last.
-func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err error) {
-	ids, err := chooseRuns(t, run)
-	if err != nil {
-		return nil, err
-	}
+	var paths []string
 	for _, id := range ids {
 		path := filepath.Join(s.rooms.Runs.RunDir(id), name)
 		if _, err := os.Lstat(path); err == nil {
@@ -154,16 +135,25 @@ func (s *Server) logPaths(t *state.Task, run, name string) (paths []string, err 
 		}
 	}
 	if len(paths) == 0 {
-		return nil, &task.Error{
+		return nil, 0, &task.Error{
 			Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, name),
 			Hint: "it was removed, or never written",
 		}
 	}
-	if name == streamFile["prompt"] {
+	if in.Stream == "prompt" {
 		paths = paths[len(paths)-1:]
 	}
-	return paths, nil
+	content, err = rundir.OpenOutputs(paths)
+	if err != nil || in.Tail == 0 {
+		return content, 0, err
+	}
+	if begin, err = content.Tail(in.Tail); err != nil {
+		return nil, 0, errors.Join(err, content.Close())
+	}
+	return content, begin, nil
 }
+
+const textPlain = "text/plain; charset=utf-8"
 
 // chooseRuns returns the runs of a task's last attempt; or one of all its runs, see
 // rundir.FindRun.

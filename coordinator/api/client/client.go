@@ -19,8 +19,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -92,17 +90,11 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // that a request that had to be sent twice makes one task. The answer is without
 // the prompt.
 func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (wire.TaskView, error) {
-	if err := checkText(&spec); err != nil {
+	spec, err := checkSpec(spec)
+	if err != nil {
 		return wire.TaskView{}, err
 	}
-	if spec.ID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return wire.TaskView{}, fmt.Errorf("id of a task: %w", err)
-		}
-		spec.ID = id.String()
-	}
-	return c.view(ctx, http.MethodPost, "/v1/tasks", spec)
+	return fetch[wire.TaskView](ctx, c, http.MethodPost, "/v1/tasks", spec)
 }
 
 // checkText refuses what JSON cannot carry unchanged.
@@ -147,17 +139,17 @@ func notUTF8(what string) error {
 
 // Task returns a whole task. A ref is an id, any unique piece of it, or @last.
 func (c *Client) Task(ctx context.Context, ref string) (wire.TaskView, error) {
-	return c.taskView(ctx, http.MethodGet, ref, "")
+	return fetchTask[wire.TaskView](ctx, c, http.MethodGet, ref, "", nil)
 }
 
 // Cancel ends a task.
 func (c *Client) Cancel(ctx context.Context, ref string) (wire.TaskView, error) {
-	return c.taskView(ctx, http.MethodPost, ref, "/cancel")
+	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/cancel", nil)
 }
 
 // Retry queues an ended task again.
 func (c *Client) Retry(ctx context.Context, ref string) (wire.TaskView, error) {
-	return c.taskView(ctx, http.MethodPost, ref, "/retry")
+	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/retry", nil)
 }
 
 // Verify runs the verify command of a task by itself, which may take as long as its
@@ -182,57 +174,39 @@ func (c *Client) Wait(ctx context.Context, ref string) (v wire.TaskView, err err
 
 // Why says in one sentence why a task is not running, or how it ended.
 func (c *Client) Why(ctx context.Context, ref string) (string, error) {
-	path, err := refPath("/v1/tasks/", ref, "/why")
-	if err != nil {
-		return "", err
-	}
-	var out wire.WhyBody
-	err = c.call(ctx, http.MethodGet, path, nil, &out)
+	out, err := fetchTask[wire.WhyBody](ctx, c, http.MethodGet, ref, "/why", nil)
 	return out.Why, err
 }
 
 // Raw returns the ledger's sections of a task, in Markdown.
 func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
-	path, err := refPath("/v1/tasks/", ref, "/raw")
-	if err != nil {
-		return nil, err
-	}
-	var text []byte
-	err = c.call(ctx, http.MethodGet, path, nil, &text)
-	return text, err
+	return fetchTask[[]byte](ctx, c, http.MethodGet, ref, "/raw", nil)
 }
 
 // State returns the master's whole state as text, to compare it with the fold of
 // the journal (coordinator.Refold).
 func (c *Client) State(ctx context.Context) ([]byte, error) {
-	var text []byte
-	err := c.call(ctx, http.MethodGet, "/v1/state", nil, &text)
-	return text, err
+	return fetch[[]byte](ctx, c, http.MethodGet, "/v1/state", nil)
 }
 
 // Health returns what the master says about itself.
 func (c *Client) Health(ctx context.Context) (task.Health, error) {
-	var h task.Health
-	err := c.call(ctx, http.MethodGet, "/v1/health", nil, &h)
-	return h, err
+	return fetch[task.Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
 // Sessions returns all sessions.
 func (c *Client) Sessions(ctx context.Context) ([]state.Session, error) {
-	var out wire.SessionsBody
-	err := c.call(ctx, http.MethodGet, "/v1/sessions", nil, &out)
+	out, err := fetch[wire.SessionsBody](ctx, c, http.MethodGet, "/v1/sessions", nil)
 	return out.Sessions, err
 }
 
 // Session returns a session by its key or its id, with tasks and transcript.
 func (c *Client) Session(ctx context.Context, ref string) (wire.SessionView, error) {
-	var v wire.SessionView
 	path, err := refPath("/v1/sessions/", ref, "")
 	if err != nil {
-		return v, err
+		return wire.SessionView{}, err
 	}
-	err = c.call(ctx, http.MethodGet, path, nil, &v)
-	return v, err
+	return fetch[wire.SessionView](ctx, c, http.MethodGet, path, nil)
 }
 
 // Handover makes the master start nothing more and end after the runs at work.
@@ -240,18 +214,19 @@ func (c *Client) Handover(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/handover", nil, nil)
 }
 
-func (c *Client) taskView(ctx context.Context, method, ref, action string) (wire.TaskView, error) {
-	path, err := refPath("/v1/tasks/", ref, action)
-	if err != nil {
-		return wire.TaskView{}, err
-	}
-	return c.view(ctx, method, path, nil)
+// fetch is call for an answer of a type.
+func fetch[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
+	err = c.call(ctx, method, path, in, &out)
+	return out, err
 }
 
-func (c *Client) view(ctx context.Context, method, path string, in any) (wire.TaskView, error) {
-	var v wire.TaskView
-	err := c.call(ctx, method, path, in, &v)
-	return v, err
+// fetchTask is fetch below the path of a task.
+func fetchTask[T any](ctx context.Context, c *Client, method, ref, action string, in any) (out T, err error) {
+	path, err := refPath("/v1/tasks/", ref, action)
+	if err == nil {
+		err = c.call(ctx, method, path, in, &out)
+	}
+	return out, err
 }
 
 // refPath puts a reference into a path. What a path cannot hold names nothing.
@@ -383,8 +358,12 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 		if err := wire.WriteJSON(&body, in); err != nil {
 			return nil, fmt.Errorf("request to the master: %w", err)
 		}
-		if err := checkSize(body.Len(), in); err != nil {
-			return nil, err
+		most, hint := wire.MaxBody, "put the text into a file and name it in the prompt"
+		if _, ok := in.([]task.TaskSpec); ok {
+			most, hint = wire.MaxList, "submit it in several parts"
+		}
+		if size := body.Len(); size > most { // the master would not read it
+			return nil, task.Invalid(hint, "the request has %d bytes, and the master takes %d", size, most)
 		}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://stint"+path, bytes.NewReader(body.Bytes()))
@@ -403,25 +382,13 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	return req, nil
 }
 
-// checkSize refuses a body that the master would not read.
-func checkSize(size int, in any) error {
-	most, hint := wire.MaxBody, "put the text into a file and name it in the prompt"
-	if _, ok := in.([]task.TaskSpec); ok {
-		most, hint = wire.MaxList, "submit it in several parts"
-	}
-	if size <= most {
-		return nil
-	}
-	return task.Invalid(hint, "the request has %d bytes, and the master takes %d", size, most)
-}
-
 // broken explains why there was no whole answer.
 func (c *Client) broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" && nobody(err) {
+	if errors.As(err, &op) && op.Op == "dial" && slices.ContainsFunc([]error{syscall.ENOENT, syscall.ECONNREFUSED, syscall.ENOTDIR}, func(none error) bool { return errors.Is(err, none) }) {
 		return fmt.Errorf("%w at %s: %w", ErrNoMaster, c.socket, op.Err)
 	}
 	if uerr := (*url.Error)(nil); errors.As(err, &uerr) {
@@ -432,11 +399,6 @@ func (c *Client) broken(ctx context.Context, err error) error {
 		Message: fmt.Sprintf("the master at %s broke off the connection: %v", c.socket, err),
 		Hint:    "see what became of it: stint ls",
 	}
-}
-
-// nobody reports whether a failed dial means that no process listens.
-func nobody(err error) bool {
-	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // readError turns an answer that is an error back into the master's error.

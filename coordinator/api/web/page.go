@@ -37,7 +37,9 @@ var assets = map[string]string{"app.js": "text/javascript; charset=utf-8", "styl
 
 // pageTemplate is compiled when it is first used: few processes are masters.
 var pageTemplate = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("page.html").Funcs(template.FuncMap{"short": shortID}).ParseFS(files, "page.html"))
+	return template.Must(template.New("page.html").Funcs(template.FuncMap{"short": func(id string) string { // the end of an id, which tells neighbours apart
+		return strings.ToValidUTF8(id[max(0, len(id)-8):], "")
+	}}).ParseFS(files, "page.html"))
 })
 
 const (
@@ -103,7 +105,15 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writePage(w, http.StatusUnauthorized, &page{})
 		return
 	}
-	p := s.newPage()
+	p := &page{Known: true, Health: s.Health(), Agents: s.Agents, Priorities: []int{9, 8, 7, 6, 5, 4, 3, 2, 1}}
+	for _, status := range state.Statuses[:] {
+		if n := p.Health.Counts[status]; n > 0 {
+			p.Counts = append(p.Counts, statusCount{status, n})
+		}
+	}
+	if last := s.List(state.Filter{Limit: 1}); len(last) > 0 {
+		p.Workspace = last[0].Workspace
+	}
 	if g != nil {
 		p.Mark = g.Mark()
 	}
@@ -135,20 +145,6 @@ func writePage(w http.ResponseWriter, status int, p *page) {
 	_, _ = io.WriteString(w, task.EscapeText(buf.String())) // the client may be gone
 }
 
-// newPage returns what all pages show.
-func (s *Site) newPage() *page {
-	p := &page{Known: true, Health: s.Health(), Agents: s.Agents, Priorities: []int{9, 8, 7, 6, 5, 4, 3, 2, 1}}
-	for _, status := range state.Statuses[:] {
-		if n := p.Health.Counts[status]; n > 0 {
-			p.Counts = append(p.Counts, statusCount{status, n})
-		}
-	}
-	if last := s.List(state.Filter{Limit: 1}); len(last) > 0 {
-		p.Workspace = last[0].Workspace
-	}
-	return p
-}
-
 // fillList puts a list of tasks into the page.
 func (s *Site) fillList(p *page, cursor string) error {
 	before, err := wire.ParseCursor(cursor)
@@ -164,8 +160,12 @@ func (s *Site) fillList(p *page, cursor string) error {
 		if err := json.Unmarshal(data, &v); err != nil {
 			return fmt.Errorf("a row of the list: %w", err)
 		}
-		if v.Status.Terminal() {
-			v.Why = howItEnded(&v.Task)
+		if v.Status.Terminal() && v.Status != state.Done {
+			why, _, _ := strings.Cut(v.Error, "\n")
+			if r := []rune(why); len(r) > pageWhy {
+				why = string(r[:pageWhy]) + "…"
+			}
+			v.Why = strings.Trim(string(v.Reason)+": "+why, ": ")
 		}
 		p.Rows = append(p.Rows, pageRow{v, stateOf(&v.Task)})
 	}
@@ -173,18 +173,6 @@ func (s *Site) fillList(p *page, cursor string) error {
 		p.Older = wire.FormatCursor(next)
 	}
 	return nil
-}
-
-// howItEnded says in a line why a task that has ended is not done.
-func howItEnded(t *state.Task) string {
-	if t.Status == state.Done {
-		return ""
-	}
-	why, _, _ := strings.Cut(t.Error, "\n")
-	if r := []rune(why); len(r) > pageWhy {
-		why = string(r[:pageWhy]) + "…"
-	}
-	return strings.Trim(string(t.Reason)+": "+why, ": ")
 }
 
 // stateOf returns the status of a task and what is special about it.
@@ -209,25 +197,20 @@ func (s *Site) fillTask(ctx context.Context, p *page, ref string) error {
 		v.Why = string(v.Reason)
 	}
 	p.Title = v.Title
-	p.Task = &pageTask{pageRow: pageRow{v, stateOf(&v.Task)}, Actions: actions(&v.Task)}
+	p.Task = &pageTask{pageRow: pageRow{v, stateOf(&v.Task)}}
 	p.Task.Log, p.Task.LogNote = lastLog(v.RunDir)
-	return nil
-}
-
-// actions are the requests that a person may want to make of a task as it is now.
-func actions(t *state.Task) []string {
 	switch {
-	case t.Archived != "":
-		return nil
-	case t.Status.Terminal():
-		return []string{"retry"}
-	case t.Status == state.Queued && t.Hold:
-		return []string{"release", "cancel"}
-	case t.Status == state.Queued:
-		return []string{"hold", "cancel"}
+	case v.Archived != "":
+	case v.Status.Terminal():
+		p.Task.Actions = []string{"retry"}
+	case v.Status == state.Queued && v.Hold:
+		p.Task.Actions = []string{"release", "cancel"}
+	case v.Status == state.Queued:
+		p.Task.Actions = []string{"hold", "cancel"}
 	default:
-		return []string{"cancel"}
+		p.Task.Actions = []string{"cancel"}
 	}
+	return nil
 }
 
 // lastLog returns the end of what a run has written, and a note of what is missing.
@@ -259,15 +242,6 @@ func lastLog(runDir string) (text, note string) {
 		return string(data), fmt.Sprintf("The last %d bytes of %d; all of them: stint logs", len(data), size)
 	}
 	return string(data), ""
-}
-
-// shortID returns the end of an id, which tells neighbours apart.
-func shortID(id string) string {
-	const short = 8
-	if len(id) <= short {
-		return id
-	}
-	return strings.ToValidUTF8(id[len(id)-short:], "")
 }
 
 // ServeAsset answers with the file of the page that the path names.
