@@ -28,8 +28,8 @@ func TestHandWrittenTaskTakesTheWorkspaceOfItsSession(t *testing.T) {
 	w.edit(two, "closed")
 	w.open()
 	for id, want := range map[string]string{"web-live": w.work, "other-live": w.cfg.WorkspaceRoot, "web-closed": w.work, "other-closed": w.cfg.WorkspaceRoot} {
-		got := w.wait(id)
-		if w.expect(got, state.Done, ""); got.Workspace != want {
+		got := w.endsAs(id, state.Done, "")
+		if got.Workspace != want {
 			t.Errorf("%s is recorded with %s, want %s", id, got.Workspace, want)
 		}
 	}
@@ -53,7 +53,7 @@ func TestSessionGetsAWorkspaceLater(t *testing.T) {
 		t.Errorf("why: %s", why)
 	}
 	next := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"})
-	w.expect(w.wait(next.ID), state.Done, "")
+	w.endsAs(next.ID, state.Done, "")
 	if w.agent.turns[0].TaskID != "mine" || w.agent.turns[0].Workspace != w.work {
 		t.Errorf("first ran %+v", w.agent.turns[0])
 	}
@@ -97,8 +97,8 @@ func TestWorkspaceTakenOutOfARun(t *testing.T) {
 	}
 	w.open()
 	w.takeOver("## Task mine\n- status: queued\n- workspace: %s\n- verifyCommand: make\n- prompt: p\n", w.work)
-	got := w.wait("mine")
-	if w.expect(got, state.Done, ""); got.Workspace != w.work {
+	got := w.endsAs("mine", state.Done, "")
+	if got.Workspace != w.work {
 		t.Errorf("it ended in %q", got.Workspace)
 	}
 }

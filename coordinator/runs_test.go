@@ -171,7 +171,7 @@ func TestKeptPromptIsNotSentAgain(t *testing.T) {
 		again.Kept = false // it got no further than before
 		w.outcomes(bad, again, ok, ok)
 		id := w.submit(task.TaskSpec{Prompt: "do it", SessionKey: "web"}).ID
-		w.expect(w.wait(id), state.Done, "")
+		w.endsAs(id, state.Done, "")
 		w.wait(w.submit(task.TaskSpec{Prompt: "do more", SessionKey: "web"}).ID)
 		got := []string{w.sent(before), w.sent(before + 1), w.sent(before + 2), w.sent(before + 3)}
 		if diff := cmp.Diff([]string{"do it", prompt.GoOn, prompt.GoOn, "do more"}, got); diff != "" {
@@ -229,7 +229,7 @@ func TestKeptPromptAfterACrash(t *testing.T) {
 			w.edit(tc.edit, id)
 		}
 		w.open()
-		w.expect(w.wait(id), state.Done, "")
+		w.endsAs(id, state.Done, "")
 		if turn := w.agent.turns[0]; w.sent(0) != tc.want || turn.Session != tc.resumed || !strings.HasPrefix(asked, "demo ") {
 			t.Errorf("%+v: resumed %q with %q; asked for %s", tc, turn.Session, w.sent(0), asked)
 		}
@@ -375,8 +375,7 @@ func TestFilesOfATask(t *testing.T) {
 	}
 	w.open()
 	spec := task.TaskSpec{Prompt: "p", OutputSpec: []string{"results.txt"}, InputFiles: []state.InputFile{{Name: "data/notes.txt", Content: "a note"}}}
-	got := w.wait(w.submit(spec).ID)
-	w.expect(got, state.Failed, state.ClassOutputMissing)
+	got := w.endsAs(w.submit(spec).ID, state.Failed, state.ClassOutputMissing)
 	if got.Error != `the output file "results.txt" is missing` || len(got.OutputFiles) > 0 || got.Result != "ok" {
 		t.Errorf("%q, %v", got.Error, got.OutputFiles)
 	}
@@ -387,7 +386,7 @@ func TestFilesOfATask(t *testing.T) {
 		}
 	}
 	w.retry(got.ID)
-	w.expect(w.wait(got.ID), state.Done, "")
+	w.endsAs(got.ID, state.Done, "")
 	if text := w.content(got.ID, "", "results.txt"); text != "got a note" {
 		t.Errorf("collected %q", text)
 	}
@@ -411,8 +410,7 @@ func TestBadFilesByHand(t *testing.T) {
 - outputSpec: ../secret
 `, w.work)
 	for id, want := range map[string]state.Class{"bad-input": state.ClassExit, "bad-output": state.ClassOutputMissing} {
-		got := w.wait(id)
-		w.expect(got, state.Failed, want)
+		got := w.endsAs(id, state.Failed, want)
 		if !strings.Contains(got.Error, "leads out of its directory") {
 			t.Errorf("%s: %s", id, got.Error)
 		}

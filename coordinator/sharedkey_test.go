@@ -177,7 +177,7 @@ func TestKeysNeverShareAList(t *testing.T) {
 	w := idleWorld(t)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	won := map[string]map[string]bool{} // by key: body and ids
+	won, made := map[string]string{}, 0 // by key: body and ids
 	for n := range 50 * len(bodies) {   // all at once, so that many are in one write of the ledger
 		key, body := fmt.Sprint("key ", n/len(bodies)), bodies[n%len(bodies)]
 		for range 2 {
@@ -185,28 +185,19 @@ func TestKeysNeverShareAList(t *testing.T) {
 				ids, err := w.once(key, body)
 				mu.Lock()
 				defer mu.Unlock()
-				switch {
-				case won[key] == nil && err == nil:
-					won[key] = map[string]bool{body + fmt.Sprint(" ", ids): true}
-				case err == nil:
-					won[key][body+fmt.Sprint(" ", ids)] = true
-				case !errors.Is(err, &task.Error{Code: task.CodeConflict}):
+				switch is := fmt.Sprint(body, ids); {
+				case err != nil && code(err) != task.CodeConflict:
 					t.Error(err)
+				case err == nil && won[key] == "":
+					won[key] = is
+					made += len(ids)
+				case err == nil && won[key] != is:
+					t.Errorf("%s was taken by %s and by %s", key, won[key], is)
 				}
 			})
 		}
 	}
 	wg.Wait()
-	made := 0
-	for key, list := range won {
-		if len(list) != 1 {
-			t.Errorf("%s was taken by %v", key, list)
-		}
-		for is := range list {
-			body, _, _ := strings.Cut(is, " ")
-			made += len(strings.TrimPrefix(body, "="))
-		}
-	}
 	if got := len(w.c.List(state.Filter{})); got != made || len(won) != 50 {
 		t.Errorf("%d tasks were made under %d keys, and %d were answered", got, len(won), made)
 	}
@@ -220,43 +211,37 @@ func TestAnotherBodyIsAConflict(t *testing.T) {
 	w.cfg.MaxWorkers = 0
 	w.cfg.Agents["codex"] = w.agent
 	w.open()
-	base := task.TaskSpec{Prompt: "p", Workspace: w.work, IdempotencyKey: "k"}
-	first := w.submit(base)
+	first := w.submit(task.TaskSpec{Prompt: "p", IdempotencyKey: "k"})
 	other := w.submit(task.TaskSpec{Prompt: "other"}).ID
-	for name, change := range map[string]func(*task.TaskSpec){
-		"prompt": func(s *task.TaskSpec) { s.Prompt = "q" }, "agent": func(s *task.TaskSpec) { s.Agent = "codex" },
-		"model": func(s *task.TaskSpec) { s.Model = "m" }, "workspace": func(s *task.TaskSpec) { s.Workspace = t.TempDir() },
-		"sessionKey": func(s *task.TaskSpec) { s.SessionKey = "web" }, "label": func(s *task.TaskSpec) { s.Label = "l" },
-		"parallel": func(s *task.TaskSpec) { s.Parallel = true }, "resume": func(s *task.TaskSpec) { s.Resume = "never" },
-		"timeout": func(s *task.TaskSpec) { s.Timeout = "9m" }, "priority": func(s *task.TaskSpec) { s.Priority = 9 },
-		"maxAttempts": func(s *task.TaskSpec) { s.MaxAttempts = 9 }, "noWaitLimit": func(s *task.TaskSpec) { s.NoWaitLimit = true },
-		"after": func(s *task.TaskSpec) { s.After = []string{other} }, "afterPolicy": func(s *task.TaskSpec) { s.AfterPolicy = "any" },
-		"tenantId": func(s *task.TaskSpec) { s.TenantID = "t" }, "queue": func(s *task.TaskSpec) { s.Queue = "q" },
-		"fallback": func(s *task.TaskSpec) { s.Fallback = []string{"codex"} }, "verifyCommand": func(s *task.TaskSpec) { s.VerifyCommand = "true" },
-		"maxIterations": func(s *task.TaskSpec) { s.MaxIterations = 2 }, "verifyTimeout": func(s *task.TaskSpec) { s.VerifyTimeout = "9m" },
-		"onFailure": func(s *task.TaskSpec) { s.OnFailure = "f" }, "onIssue": func(s *task.TaskSpec) { s.OnIssue = "i" },
-		"inputFiles": func(s *task.TaskSpec) { s.InputFiles = []state.InputFile{{Name: "a"}} }, "outputSpec": func(s *task.TaskSpec) { s.OutputSpec = []string{"a"} },
-		"agentSession": func(s *task.TaskSpec) { s.AgentSession = "native-2" },
-	} {
-		spec := base
-		change(&spec)
-		if _, err := w.try(spec); !errors.Is(err, &task.Error{Code: task.CodeConflict}) || fieldOf(err) != "idempotencyKey" {
-			t.Errorf("another %s: %v", name, err)
+	// again submits the same with these fields, as JSON.
+	again := func(fields string) (task.TaskSpec, state.Task, error) {
+		if !strings.Contains(fields, `"prompt"`) {
+			fields += `,"prompt":"p"`
+		}
+		specs, err := task.ParseSpecs("spec", []byte(`{"idempotencyKey":"k",`+fields+`}`))
+		check(t, err)
+		got, err := w.try(specs[0])
+		return specs[0], got, err
+	}
+	for _, fields := range strings.Fields(`"prompt":"q" "agent":"codex" "model":"m" "workspace":"` + t.TempDir() + `" "sessionKey":"web" "label":"l" "parallel":true
+		"resume":"never" "timeout":"9m" "priority":9 "maxAttempts":9 "noWaitLimit":true "after":["` + other + `"] "afterPolicy":"any" "tenantId":"t" "queue":"q"
+		"fallback":["codex"] "verifyCommand":"true" "maxIterations":2 "verifyTimeout":"9m" "onFailure":"f" "onIssue":"i" "inputFiles":[{"name":"a","content":""}]
+		"outputSpec":["a"] "agentSession":"native-2"`) {
+		spec, _, err := again(fields)
+		if code(err) != task.CodeConflict || fieldOf(err) != "idempotencyKey" {
+			t.Errorf("another %s: %v", fields, err)
 		}
 		spec.ID = first.ID // the id is known too, and the body is another one all the same
-		if _, err := w.try(spec); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-			t.Errorf("another %s with the id: %v", name, err)
+		if _, err := w.try(spec); code(err) != task.CodeConflict {
+			t.Errorf("another %s with the id: %v", fields, err)
 		}
 	}
-	for name, change := range map[string]func(*task.TaskSpec){
-		"the same": func(*task.TaskSpec) {}, "id": func(s *task.TaskSpec) { s.ID = first.ID }, "another id": func(s *task.TaskSpec) { s.ID = newID() },
-		"named agent": func(s *task.TaskSpec) { s.Agent = "demo" }, "resume": func(s *task.TaskSpec) { s.Resume = "auto" },
-		"hold": func(s *task.TaskSpec) { s.Hold = true }, "notBefore": func(s *task.TaskSpec) { s.NotBefore = time.Now().Add(time.Hour) },
+	for _, fields := range []string{
+		`"label":null`, `"id":"` + first.ID + `"`, `"id":"` + newID() + `"`, `"agent":"demo"`, `"resume":"auto"`, `"hold":true`,
+		`"notBefore":"` + time.Now().Add(time.Hour).Format(time.RFC3339) + `"`,
 	} {
-		spec := base
-		change(&spec)
-		if got, err := w.try(spec); err != nil || got.ID != first.ID {
-			t.Errorf("%s: %s %v", name, got.ID, err)
+		if _, got, err := again(fields); err != nil || got.ID != first.ID {
+			t.Errorf("%s: %s %v", fields, got.ID, err)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func TestLedgerOfDocument002(t *testing.T) {
 		w.cfg.MaxWorkers = 1
 		w.open()
 		for _, id := range []string{"cut", "alone", "next"} {
-			w.expect(w.wait(id), state.Done, "")
+			w.endsAs(id, state.Done, "")
 		}
 		if first := w.agent.turns[0]; first.TaskID != "cut" || first.Session != "native-cut" || first.Attempt != 1 || len(w.agent.turns) != 3 {
 			t.Errorf("live %v: the turns are %+v", live, w.agent.turns)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -160,15 +159,6 @@ func TestReadUsageEnds(t *testing.T) {
 		ctx := &asked{context.Background(), n}
 		if _, err := query.ReadUsage(ctx, w.dir, task.UsageQuery{}); !errors.Is(err, context.Canceled) || ctx.n < -1 {
 			t.Errorf("ended at question %d of %d: %v, and %d more questions", n, times, err, -ctx.n)
-		}
-	}
-}
-
-func TestReadUsageOfNothing(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "none")
-	for by, want := range map[string]int{"": 1, "day": 0} {
-		if rows, err := query.ReadUsage(t.Context(), dir, task.UsageQuery{By: by}); err != nil || len(rows) != want || want == 1 && rows[0] != (task.UsageRow{}) {
-			t.Errorf("by %q: %v, %v", by, rows, err)
 		}
 	}
 }
