@@ -1,16 +1,12 @@
 package gate
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"stint/coordinator/task"
 )
 
 // A table that could not be read once is not missing for ever.
@@ -160,28 +156,5 @@ func TestMasterKeepsNoDescriptor(t *testing.T) {
 	}
 	if after := count(); after != before {
 		t.Errorf("%d descriptors, then %d", before, after)
-	}
-}
-
-// Cancel ends the whole tree within the grace and a second, whatever it does.
-func TestCancelIsQuick(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for name, text := range map[string]string{
-		"ignores SIGTERM": "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo; wait",
-		"stops the gate":  "setsid sleep 1000 & sleep 1000 & kill -STOP $PPID; echo; wait",
-	} {
-		for _, b.NoCgroup = range []bool{false, true} {
-			turn := b.Turn("")
-			turn.Limits.Grace = 500 * time.Millisecond
-			ctx, cancel := context.WithCancelCause(t.Context())
-			var began time.Time
-			r := b.Supervise(ctx, script(turn, text), &ears{heard: func([]byte) { began = time.Now(); cancel(task.ErrCanceled) }})
-			cancel(nil)
-			if took := time.Since(began); !errors.Is(r.Cause, task.ErrCanceled) || took > turn.Limits.Grace+time.Second {
-				t.Errorf("%s, without a cgroup %v: %v, %+v", name, b.NoCgroup, took, r)
-			}
-			wantGone(t, turn)
-		}
 	}
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -43,7 +44,8 @@ func TestAgentInheritsNothing(t *testing.T) {
 	}
 }
 
-// Why a run was stopped, by whom the gate was told, and who ended it.
+// Why a run was stopped, with a cgroup and without. What is stopped from outside ends with its
+// whole tree within the grace and a second, whatever it does.
 func TestStopReasons(t *testing.T) {
 	cause := errors.New("something else")
 	for _, c := range []struct {
@@ -59,27 +61,35 @@ func TestStopReasons(t *testing.T) {
 		{"idle", orphan, nil, task.RunLimits{Idle: 150 * time.Millisecond}, ErrIdle},
 		{"says nothing", "sleep 1000", nil, task.RunLimits{Startup: 100 * time.Millisecond, Idle: time.Hour}, ErrStartup},
 		{"ignores term", stubborn, task.ErrCanceled, task.RunLimits{Grace: 100 * time.Millisecond}, task.ErrCanceled},
+		{"stops the gate", "setsid sleep 1000 & sleep 1000 & kill -STOP $PPID; echo; wait", task.ErrCanceled, task.RunLimits{Grace: 500 * time.Millisecond}, task.ErrCanceled},
 		{"hangs after its turn", overNotUp, nil, task.RunLimits{}, ErrHung},
 		// A person's word counts, also while the run is being stopped for another reason.
 		{"canceled while stopped", "trap 'echo no' TERM; while :; do sleep 1000; done", task.ErrCanceled, task.RunLimits{Startup: 100 * time.Millisecond, Grace: 300 * time.Millisecond}, task.ErrCanceled},
 		{"kills the gate", "setsid sleep 1000 & kill -KILL $PPID; sleep 1000", nil, task.RunLimits{}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t)
-			b.HangGrace = 50 * time.Millisecond
-			turn := b.Turn("")
-			turn.Limits = c.limits
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			r := b.Supervise(ctx, script(turn, c.text), &ears{heard: func([]byte) {
-				if c.stop != nil {
-					cancel(c.stop)
+			for _, without := range []bool{false, true} {
+				b := newBench(t)
+				b.HangGrace, b.NoCgroup = 50*time.Millisecond, without
+				turn := b.Turn("")
+				turn.Limits = c.limits
+				ctx, cancel := context.WithCancelCause(t.Context())
+				stopped := time.Now()
+				r := b.Supervise(ctx, script(turn, c.text), &ears{heard: func([]byte) {
+					if c.stop != nil && ctx.Err() == nil {
+						stopped = time.Now()
+						cancel(c.stop)
+					}
+				}})
+				cancel(nil)
+				if took := time.Since(stopped); c.stop != nil && took > cmp.Or(c.limits.Grace, defaultGrace)+time.Second {
+					t.Errorf("it took %v", took)
 				}
-			}})
-			if !errors.Is(r.Cause, c.want) || r.Lost != (c.want == nil) || !r.Started && !r.Lost || r.Held || r.Cut {
-				t.Errorf("ended: %+v", r)
+				if !errors.Is(r.Cause, c.want) || r.Lost != (c.want == nil) || !r.Started && !r.Lost || r.Held || r.Cut {
+					t.Errorf("ended: %+v", r)
+				}
+				wantGone(t, turn)
 			}
-			wantGone(t, turn)
 		})
 	}
 }
