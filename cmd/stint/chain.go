@@ -27,7 +27,7 @@ type chain struct {
 }
 
 // drawChain draws the tasks that led to a task by queueing one another, the task, and
-// all that these have queued; "" of one that stands alone. task gives one of them.
+// all that these have queued; "" of one that stands alone. task returns one of them.
 func drawChain(v *wire.TaskView, task func(id string) (wire.TaskView, error)) (string, error) {
 	if v.TriggeredBy == "" && len(v.FollowUps) == 0 {
 		return "", nil

@@ -173,7 +173,7 @@ func (d *demonstration) killed(ctx context.Context) error {
 	return nil
 }
 
-// untilRunning waits until the agent works and its session is known. It gives the
+// untilRunning waits until the agent works and its session is known. It returns the
 // task and the pid of its master.
 func (d *demonstration) untilRunning(ctx context.Context, id string) (view wire.TaskView, pid int, err error) {
 	for {

@@ -324,7 +324,7 @@ func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
 	return list
 }
 
-// findings tells of one CLI. What stops it is a problem only if it is needed.
+// findings returns what is to be said about one CLI. What stops it is a problem only if it is needed.
 func (l *look) findings(needed bool) []finding {
 	p, bad := l.probe, healthWarn
 	if needed {
@@ -423,7 +423,7 @@ func describeCopy(p *postgres.Position, seq uint64) string {
 	case p.StateDir == "":
 		return text + ", nothing of this ledger is copied yet; a master does that"
 	case p.Seq > seq:
-		return text + fmt.Sprintf(", it has record %d, and the journal ends with %d; the next master writes the copy anew", p.Seq, seq)
+		return text + fmt.Sprintf(", it has record %d, and the journal ends with %d; the next master writes the mirror again", p.Seq, seq)
 	case p.Seq < seq:
 		return text + fmt.Sprintf(", %d records behind; a master copies them, or: stint sync once", seq-p.Seq)
 	}

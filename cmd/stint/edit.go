@@ -249,7 +249,7 @@ func (e *editing) run(ctx context.Context, take func(context.Context, []byte) (a
 		failed := openEditor(e.file, os.Stdout)
 		text, err := durable.ReadFile(durable.OS, e.file)
 		if err != nil {
-			return fmt.Errorf("the copy is gone, and nothing was changed: %w", err)
+			return fmt.Errorf("your copy is gone, and nothing was changed: %w", err)
 		}
 		if failed == nil && ctx.Err() != nil {
 			failed = context.Cause(ctx)
@@ -381,7 +381,7 @@ func (e *editing) rebase(ctx context.Context) error {
 }
 
 // ask puts a question on the terminal and reads the answer: the first letter of a
-// line, one of letters. It gives false if there is no terminal, or no answer.
+// line, one of letters. It returns false if there is no terminal, or no answer.
 func (a *app) ask(question, letters string) (byte, bool) {
 	if !isTTY(a.stdin) {
 		return 0, false

@@ -12,7 +12,7 @@ import (
 	"stint/state"
 )
 
-// The exit codes, a contract with scripts. The same end of a task gives the same
+// The exit codes, a contract with scripts. The same end of a task has the same
 // code whichever command waits for it.
 const (
 	exitOK          = 0   // done

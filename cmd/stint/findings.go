@@ -14,7 +14,7 @@ import (
 	"stint/state"
 )
 
-// Bounds of what a command that was asked for something else tells of findings.
+// Bounds of what a command that was asked for something else says about findings.
 const (
 	maxTold = 5
 	maxTell = 2 * time.Second

@@ -71,7 +71,7 @@ type event struct {
 // byMaster is who wrote a record that names nobody.
 const byMaster = "master"
 
-// eventOf tells of a record; before is the time of the one before it.
+// eventOf returns the event of a record; before is the time of the one before it.
 func eventOf(s *ledger.Section, before time.Time) event {
 	e := event{Seq: s.Seq, At: before, By: byMaster, Kind: s.Kind, ID: string(s.ID), Fields: map[string]string{}}
 	for i := range s.Fields {
@@ -100,7 +100,7 @@ type chronicle struct {
 	told   map[uint64]bool // seqs; a compaction that was cut off leaves records in the archive that the next one moves there again
 }
 
-// add tells of a record, unless it only repeats what has been told.
+// add adds the event of a record, unless it only repeats what is there.
 func (h *chronicle) add(s *ledger.Section) {
 	if s.Get(ledger.KeyArchived) != nil {
 		return
@@ -172,7 +172,7 @@ func (h *chronicle) find(ref string) (string, error) {
 		}
 		return "", &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("the history has no task %q", ref), Hint: hint}
 	case len(found) > 1:
-		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks, such as %s and %s", ref, found[0], found[1]), Hint: "give more of the id"}
+		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks, such as %s and %s", ref, found[0], found[1]), Hint: "use more of the id"}
 	}
 	return found[0], nil
 }
@@ -259,7 +259,7 @@ func (e *event) line() string {
 	return strings.Join(words, "  ")
 }
 
-// word tells of one field; "" where the line has it already, or nobody asks.
+// word returns what a line says about one field; "" where the line has it already, or nobody asks.
 func (e *event) word(key string) string {
 	value := e.Fields[key]
 	switch {

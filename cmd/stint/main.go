@@ -22,7 +22,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// run carries out one command line and gives the exit code.
+// run runs one command line and returns the exit code.
 func run(args []string) int {
 	// The two programs that a master starts for each run come first: they need
 	// nothing of what follows.

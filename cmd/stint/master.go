@@ -78,7 +78,7 @@ func isPassing(err error) bool {
 	return errors.As(err, &busy) && busy.code == exitBusy || errors.As(err, &remote) && remote.Code == task.CodeStopped
 }
 
-// callRunning makes a request to a running master, and gives api.ErrNoMaster if
+// callRunning makes a request to a running master, and returns client.ErrNoMaster if
 // there is none.
 func (a *app) callRunning(request func(*client.Client) error) error {
 	sockets, err := a.sockets()
@@ -261,7 +261,7 @@ func (a *app) startBackground(ctx context.Context) error {
 	return nil
 }
 
-// spawnMaster starts `stint serve --background` in a session of its own and gives
+// spawnMaster starts `stint serve --background` in a session of its own and returns
 // what it says about itself.
 func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	closeOnExec()

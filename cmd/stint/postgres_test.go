@@ -202,7 +202,7 @@ func TestDescribeCopy(t *testing.T) {
 		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 7}, ", schema 2, complete"},
 		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 4}, ", schema 2, 3 records behind; a master copies them, or: stint sync once"},
 		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 0}, ", schema 2, 7 records behind; a master copies them, or: stint sync once"},
-		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 9}, ", schema 2, it has record 9, and the journal ends with 7; the next master writes the copy anew"},
+		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 9}, ", schema 2, it has record 9, and the journal ends with 7; the next master writes the mirror again"},
 	} {
 		c.position.Target = "audit at db:5432"
 		if got := describeCopy(&c.position, 7); got != "audit at db:5432"+c.want {

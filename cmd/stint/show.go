@@ -399,7 +399,7 @@ func (c *collected) find(runDir string, content bool) error {
 	return c.read(f)
 }
 
-// read takes in the content of the copy.
+// read reads the content of the copy.
 func (c *collected) read(f io.Reader) error {
 	data, err := io.ReadAll(io.LimitReader(f, maxContent))
 	if err != nil {

@@ -202,7 +202,7 @@ func (w *writtenCopy) String() string {
 		count(int(w.Records), "record"), count(int(w.Rows), "row"), w.Seconds, w.Target, w.Seq)
 }
 
-// warn tells of what a person should look at though the command did its work.
+// warn says what a person should look at though the command did its work.
 func (a *app) warn(texts ...string) {
 	for _, text := range texts {
 		if text != "" {

@@ -44,34 +44,33 @@ func (a *app) taskCommand() *cobra.Command {
 	return c
 }
 
-const taskHelp = `Run a task and print the agent's answer, alone, on stdout.
+const taskHelp = `Run a task and print the agent's answer on stdout.
 
 PROMPT is one or more arguments, - for stdin, @FILE for a file (@@ for a prompt
-that begins with @), or whatever follows --. It reaches the agent as text: an @PATH or
-a /COMMAND in it is not expanded; to hand a file to the agent, use --input-file. Ctrl-C
+that begins with @), or whatever follows --. The agent gets it as text: @PATH and
+/COMMAND are not expanded. To pass a file to the agent, use --input-file. Ctrl-C
 while waiting detaches: the task goes on.
 
-The exit code says how the task ended, whatever other options are given: 0 done,
-4 agent missing or not logged in, 7 failed, 8 verify never passed, 9 canceled,
-10 tries used up, 75 rate-limited with --no-wait-limit. After 8 (and when a file
-of --output-spec is missing) the answer is on stdout all the same, and why it
-does not count is on stderr. With -d it is 0 once the task is queued; stint wait
-gives the rest.
+The exit code says how the task ended: 0 done, 4 agent missing or not logged in,
+7 failed, 8 verify never passed, 9 canceled, 10 dead letter, 75 rate-limited with
+--no-wait-limit. After 8, and when a file of --output-spec is missing, the answer is
+still printed on stdout, and stderr says why it does not count. With -d the exit code
+is 0 as soon as the task is queued; stint wait returns the others.
 
-With --spec, tasks come from JSON: an object is one task, an array are many, of
-which all are queued or none; their ids are printed with -d, else how each ends.
-Other options are for what a task of the file leaves open.
+With --spec, tasks are read from JSON. An object is one task; an array is a list, of
+which all tasks are queued or none. With -d their ids are printed, else how each ends.
+Other options apply to fields that a task leaves out.
 
-With --dry-run nothing is queued and no agent is started: the task is checked as
-usual, and printed are its agent, session and lane, the agent's command line and
-the names of its variables, what was found in the notes, and the exact prompt, with
-made-up ids of run and session. No master is started for it either.
+With --dry-run, nothing is queued, and neither an agent nor a master is started. The
+task is checked as usual. You see its agent, session and lane, the agent's command line
+and the names of its variables, what was found in the notes, and the exact prompt. The
+ids of run and session are made up.
 
-With --on-failure or --on-issue the end of the task queues another one. Its PROMPT, or
-@FILE, may name what has ended: {{.ID}} {{.Status}} {{.Reason}} {{.Error}} {{.Prompt}} {{.Result}}
+--on-failure and --on-issue queue another task when this one ends. Its PROMPT, or @FILE,
+may use the fields {{.ID}} {{.Status}} {{.Reason}} {{.Error}} {{.Prompt}} {{.Result}}
 {{.Findings}} {{.VerifyCommand}} {{.VerifyOutput}} {{.Agent}} {{.Workspace}} {{.SessionKey}}, and
-{{if .Error}}...{{else}}...{{end}}. If it names none of these, they are quoted at its end.
-Two braces themselves are {{"{{"}}.`
+{{if .Error}}...{{else}}...{{end}}. If it uses none of them, they are appended, quoted.
+Write {{"{{"}} for two braces.`
 
 func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 	a.quiet = o.quiet
@@ -174,7 +173,7 @@ func (a *app) hint(format string, args ...any) {
 	}
 }
 
-// awaitAnswer waits for the end of a task, prints the answer and gives its exit
+// awaitAnswer waits for the end of a task, prints the answer and returns its exit
 // code. Ctrl-C lets the task go on.
 func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error {
 	stop := a.startProgress(ctx, id)

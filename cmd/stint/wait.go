@@ -89,7 +89,7 @@ func (a *app) runWait(ctx context.Context, o *waitOptions, refs []string) error 
 	return err
 }
 
-// waitAll waits for the tasks side by side, prints each end, and gives the error
+// waitAll waits for the tasks side by side, prints each end, and returns the error
 // that decides the exit code. before is called before anything is printed.
 func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before func()) error {
 	if _, err := a.base(); err != nil {
@@ -154,7 +154,7 @@ func (a *app) printEnd(o *waitOptions, v *wire.TaskView) (err error) {
 const firstProgress = 300 * time.Millisecond
 
 // startProgress shows one line on a terminal while a task is waited for. The
-// function that it gives removes the line and ends it.
+// function that it returns removes the line and ends it.
 func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 	one := a.another() // while a finds its way to another master
 	return a.drawWhile(ctx, func(ctx context.Context) {
@@ -177,7 +177,7 @@ func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 }
 
 // drawWhile lets draw write to a terminal, in a goroutine that the function that it
-// gives ends; where stderr is none, nothing is drawn.
+// returns ends; where stderr is none, nothing is drawn.
 func (a *app) drawWhile(ctx context.Context, draw func(context.Context)) (stop func()) {
 	if a.quiet || !isTTY(a.stderr) || os.Getenv("TERM") == "dumb" {
 		return func() {}
