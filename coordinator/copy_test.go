@@ -148,42 +148,6 @@ func drawRecords(r *rand.Rand, n int, now time.Time) (list []*ledger.Record) {
 	return list
 }
 
-// TestImagesOutliveCompaction: whatever happened to tasks, a compaction changes nothing
-// of what a copy gets of them, and no more does the archive. The master and its files
-// give the same. STINT_TEST_SEED sets the first seed.
-func TestImagesOutliveCompaction(t *testing.T) {
-	begin := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	first, runs, archived := number(t, "STINT_TEST_SEED", 1), 0, 0
-	for seed := first; seed < first+15; seed++ {
-		w, r := newWorld(t), rand.New(rand.NewPCG(uint64(seed), 7))
-		w.cfg.Now = func() time.Time { return begin.Add(48 * time.Hour) }
-		c := unrun(t, w)
-		check(t, c.Append(drawRecords(r, 60, begin)...))
-		for i := range 5 {
-			write(t, filepath.Join(c.RunDir(fmt.Sprint("r", 5*i)), "stderr"), "said")
-		}
-		was := images(t, c)
-		for round := range 2 {
-			report, err := c.Compact(t.Context(), time.Duration(r.IntN(48))*time.Hour, false)
-			check(t, err)
-			archived += report.Archived
-			for what, from := range map[string]imaged{"master": c, "files": readCopy(t, w.dir, 0)} {
-				if diff := sameImages(was, images(t, from)); diff != "" {
-					t.Fatalf("seed %d, compaction %d, %s: %s", seed, round, what, diff)
-				}
-			}
-			check(t, c.Append(drawRecords(r, 5, begin.Add(30*time.Hour))...))
-			was = images(t, c)
-		}
-		for _, i := range was {
-			runs += len(i.Runs)
-		}
-	}
-	if t.Logf("%d runs, %d tasks archived", runs, archived); runs < 50 || archived < 12 {
-		t.Error("too little happened")
-	}
-}
-
 // TestReadCopyUpTo: up to each record a copy has what the master had then, and knows
 // which tasks are changed later.
 func TestReadCopyUpTo(t *testing.T) {
