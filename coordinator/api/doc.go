@@ -15,10 +15,7 @@
 // answers: go test ./coordinator/api -run TestDescription -update writes it. Beside it there are the
 // page (/ and /ui) and, for who expects them there, /tasks, /health, /ready and /metrics.
 // Bodies are JSON.
-// What is not understood is refused: an unknown property or query parameter, a property
-// that is there twice, another content type, half of a surrogate pair (all 422), and a body
-// that is not JSON in UTF-8 (400). Where a path has
-// {id}, any reference to a task will do: its id, a unique piece of it, @last.
+// What is not understood is refused (package request). Where a path has {id}, any reference to a task will do: its id, a unique piece of it, @last.
 //
 // # Errors
 //
@@ -45,18 +42,6 @@
 // there, and if that is another, the answer has all of it. The digest changes a few times
 // in the first 4 KiB of a run.
 // Files are sent to be saved, under a policy that lets no browser show them.
-//
-// # Monitoring
-//
-// GET /v1/health is about the process: it answers with 200, and says in one word how the
-// master is ([task.HealthStatus]). GET /v1/ready is about tasks: 200 while they are
-// accepted, else 503 with the reason. GET /v1/metrics is for Prometheus: see the package
-// metrics.
-//
-// # A master that does not answer
-//
-// A client that waits for longer than a request should take asks whether the master
-// is there: OPTIONS *, which its HTTP server answers by itself. See [ErrSilent].
 //
 // # Long requests
 //

@@ -70,27 +70,23 @@ func ListenLoopback(addr string) (lns []net.Listener, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for range 10 { // a port that is free for one of them may not be for the other
-		if lns, err = listenBoth(port); port != "0" || !errors.Is(err, syscall.EADDRINUSE) {
+	for range 10 {
+		var four, six net.Listener
+		if four, err = net.Listen("tcp4", net.JoinHostPort("127.0.0.1", port)); err != nil {
+			return nil, err
+		}
+		six, err = net.Listen("tcp6", fmt.Sprintf("[::1]:%d", four.Addr().(*net.TCPAddr).Port))
+		switch {
+		case err == nil:
+			return []net.Listener{four, six}, nil
+		case !errors.Is(err, syscall.EADDRINUSE):
+			return []net.Listener{four}, nil // a machine without IPv6
+		}
+		if err = errors.Join(err, four.Close()); port != "0" { // else another port may be free for both
 			break
 		}
 	}
-	return lns, err
-}
-
-func listenBoth(port string) ([]net.Listener, error) {
-	four, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", port))
-	if err != nil {
-		return nil, err
-	}
-	six, err := net.Listen("tcp6", fmt.Sprintf("[::1]:%d", four.Addr().(*net.TCPAddr).Port))
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, errors.Join(err, four.Close())
-	case err != nil:
-		return []net.Listener{four}, nil // a machine without IPv6
-	}
-	return []net.Listener{four, six}, nil
+	return nil, err
 }
 
 // CheckLoopback returns what is wrong with an address for [ListenLoopback]; nil if nothing is.
@@ -120,7 +116,7 @@ type Options struct {
 	Handler  http.Handler             // answers what is allowed
 }
 
-// newGuard returns the guard for the port of lns. It starts nothing.
+// New returns the guard for the port of lns. It starts nothing.
 func New(lns []net.Listener, o Options) *Guard {
 	g := &Guard{opts: o, hosts: map[string]bool{}, mark: randomText(16), places: newPlaces(maxConns), streams: make(chan struct{}, maxStreams)}
 	for _, ln := range lns {
@@ -183,7 +179,7 @@ func (g *Guard) SignIn(host, code string) (cookie http.Cookie, key string, ok bo
 // another site, which brings no cookie: the open pages keep their key.
 func (g *Guard) Challenge(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("WWW-Authenticate", authenticate)
-	if !g.browsers.isIn(browserOf(r.Host)) {
+	if one, ok := g.browsers.get(browserOf(r.Host)); !ok || one.code != "" {
 		ClearSite(w.Header())
 	}
 }
@@ -284,8 +280,9 @@ func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // check returns what a request is refused with; nil if it may pass.
 func (g *Guard) check(r *http.Request) *wire.Problem {
+	_, named := g.browsers.get(browserOf(r.Host)) // the name of a browser that we have given out
 	switch {
-	case !g.isHost(r.Host) || !strings.HasPrefix(r.RequestURI, "/"):
+	case !named && !g.hosts[r.Host] || !strings.HasPrefix(r.RequestURI, "/"):
 		return wire.NewProblem(http.StatusMisdirectedRequest, task.CodeForbidden, "this is not the host that was asked for", "open the page with: stint ui")
 	case r.Header.Get("Service-Worker") != "":
 		return wire.NewProblem(http.StatusNotFound, task.CodeNotFound, "the page has no service worker", "")
@@ -299,13 +296,6 @@ func (g *Guard) check(r *http.Request) *wire.Problem {
 		return TooLarge()
 	}
 	return nil
-}
-
-// isHost reports whether a Host is ours: one of the names of this machine, with our port, or
-// the name of a browser that we have given out.
-func (g *Guard) isHost(host string) bool {
-	_, named := g.browsers.get(browserOf(host))
-	return named || g.hosts[host]
 }
 
 // ErrTooLarge says that a body is larger than is taken over TCP.

@@ -25,17 +25,29 @@ const (
 // A socket that is there already is taken for the leftover of a dead master and
 // replaced, so the caller must hold the master's lock. Connections from other
 // users than ours and root are closed. While it is accepted from, a socket that
-// somebody has removed or replaced is made anew within some seconds. Close removes the socket, unless another
-// has taken its place by then.
+// somebody has removed or replaced is made anew within some seconds. Close removes the
+// socket, unless another has taken its place by then.
 func Listen(path string) (net.Listener, error) {
-	if n := maxSocketPath(); len(path) > n {
+	n := 103 // the room of sockaddr_un without the NUL at its end
+	if runtime.GOOS == "linux" {
+		n = 107
+	}
+	if len(path) > n {
 		return nil, task.Invalid("set XDG_RUNTIME_DIR to a shorter directory", "the socket's path has %d bytes, and the system allows %d: %s", len(path), n, path)
 	}
 	if err := ownDir(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	if err := removeSocket(path); err != nil {
-		return nil, err
+	switch fi, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("api: %w", err)
+	case fi.Mode().Type() != fs.ModeSocket:
+		return nil, task.Invalid("move it elsewhere", "%s", path+" is in the way: it is not a socket")
+	default:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("api: leftover socket: %w", err)
+		}
 	}
 	ln, info, err := listen(path)
 	if err != nil {
@@ -64,14 +76,6 @@ func listen(path string) (*net.UnixListener, fs.FileInfo, error) {
 	return ln, info, nil
 }
 
-// maxSocketPath is the room of sockaddr_un without the NUL at its end.
-func maxSocketPath() int {
-	if runtime.GOOS == "linux" {
-		return 107
-	}
-	return 103
-}
-
 // ownDir makes dir, or sees to it that the one that is there is for us alone.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
@@ -89,24 +93,6 @@ func ownDir(dir string) error {
 		return task.Invalid("set XDG_RUNTIME_DIR to a directory of yours", "%s", "the socket's directory "+dir+" belongs to another user")
 	case fi.Mode().Perm()&0o077 != 0:
 		return task.Invalid("chmod 700 "+dir, "the socket's directory %s is open to other users (mode %04o)", dir, fi.Mode().Perm())
-	}
-	return nil
-}
-
-// removeSocket removes what a dead master left at path.
-func removeSocket(path string) error {
-	fi, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("api: %w", err)
-	}
-	if fi.Mode().Type() != fs.ModeSocket {
-		return task.Invalid("move it elsewhere", "%s", path+" is in the way: it is not a socket")
-	}
-	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("api: leftover socket: %w", err)
 	}
 	return nil
 }

@@ -69,12 +69,6 @@ func (b *browsers) get(name string) (one browser, ok bool) {
 	return browser{}, false
 }
 
-// isIn reports whether a browser was let in by a name.
-func (b *browsers) isIn(name string) bool {
-	one, ok := b.get(name)
-	return ok && one.code == ""
-}
-
 // letIn lets the browser in that comes by a name with the code of that name.
 func (b *browsers) letIn(name, code, token string, now time.Time) (one browser, ok bool) {
 	b.mu.Lock()

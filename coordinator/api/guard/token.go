@@ -90,33 +90,24 @@ func (t *Token) Text() (string, error) {
 		return t.text, nil
 	}
 	t.info = nil
-	text, err := readToken(t.path, info)
-	if err == nil {
-		t.text, t.info = text, info
-	}
-	return text, err
-}
-
-// readToken reads a token's file, which must be ours alone: whoever could write there
-// would choose the token.
-func readToken(path string, info fs.FileInfo) (string, error) {
 	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
+	switch { // whoever could write there would choose the token
 	case !info.Mode().IsRegular():
-		return "", badToken(path, "is no file")
+		return "", badToken(t.path, "is no file")
 	case !ok || int(st.Uid) != os.Getuid():
-		return "", badToken(path, "belongs to another user")
+		return "", badToken(t.path, "belongs to another user")
 	case info.Mode().Perm()&0o077 != 0:
-		return "", badToken(path, "can be read by other users")
+		return "", badToken(t.path, "can be read by other users")
 	}
-	data, err := durable.ReadFile(durable.OS, path)
+	data, err := durable.ReadFile(durable.OS, t.path)
 	if err != nil {
-		return "", badToken(path, "cannot be read: "+plain(err))
+		return "", badToken(t.path, "cannot be read: "+plain(err))
 	}
 	text := strings.TrimSuffix(string(data), "\n")
 	if raw, err := base64.RawURLEncoding.DecodeString(text); err != nil || len(raw) != tokenBytes {
-		return "", badToken(path, "holds no token")
+		return "", badToken(t.path, "holds no token")
 	}
+	t.text, t.info = text, info
 	return text, nil
 }
 

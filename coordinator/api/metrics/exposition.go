@@ -43,7 +43,13 @@ func (e *exposition) sample(name string, value float64, labels ...string) {
 	if len(labels) > 0 {
 		e.text = append(e.text, '}')
 	}
-	e.text = append(appendValue(append(e.text, ' '), value), '\n')
+	e.text = append(e.text, ' ')
+	if value == math.Trunc(value) && math.Abs(value) < 1<<53 { // without exponent, for those who read it
+		e.text = strconv.AppendInt(e.text, int64(value), 10)
+	} else {
+		e.text = strconv.AppendFloat(e.text, value, 'g', -1, 64)
+	}
+	e.text = append(e.text, '\n')
 }
 
 // one adds a family of one value.
@@ -65,14 +71,6 @@ func (e *exposition) histogram(name string, h *task.Histogram, labels ...string)
 	}
 	e.sample(name+"_sum", h.Sum, labels...)
 	e.sample(name+"_count", float64(total), labels...)
-}
-
-// appendValue writes a number; a whole one without exponent, for those who read it.
-func appendValue(b []byte, v float64) []byte {
-	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
-		return strconv.AppendInt(b, int64(v), 10)
-	}
-	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
 // truth is 1 for true and 0 for false.

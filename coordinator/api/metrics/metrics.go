@@ -17,7 +17,8 @@ import (
 // Text returns m and the figures of this process, in the format that [ContentType] names.
 func Text(m *task.Metrics) []byte {
 	e := &exposition{}
-	e.build(m)
+	e.family("stint_build_info", gauge, "The version of stint, as a label.")
+	e.sample("stint_build_info", 1, "version", m.Version, "goversion", runtime.Version())
 	e.queue(m)
 	e.ends(m)
 	e.usage(m)
@@ -25,11 +26,6 @@ func Text(m *task.Metrics) []byte {
 	e.mirror(m.Mirror)
 	e.process(m.Start)
 	return e.text
-}
-
-func (e *exposition) build(m *task.Metrics) {
-	e.family("stint_build_info", gauge, "The version of stint, as a label.")
-	e.sample("stint_build_info", 1, "version", m.Version, "goversion", runtime.Version())
 }
 
 // queue adds what waits and runs, and what stands in its way.

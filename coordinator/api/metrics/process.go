@@ -19,9 +19,13 @@ func (e *exposition) process(start time.Time) {
 		cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
 		e.one("process_cpu_seconds_total", counter, "CPU time of the master, without its agents.", cpu.Seconds())
 	}
-	if virtual, resident, ok := ownMemory(); ok {
-		e.one("process_virtual_memory_bytes", gauge, "Virtual memory of the master.", virtual)
-		e.one("process_resident_memory_bytes", gauge, "Memory of the master.", resident)
+	var virtual, resident float64 // pages
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if _, err := fmt.Sscan(string(text), &virtual, &resident); err == nil {
+			page := float64(os.Getpagesize())
+			e.one("process_virtual_memory_bytes", gauge, "Virtual memory of the master.", virtual*page)
+			e.one("process_resident_memory_bytes", gauge, "Memory of the master.", resident*page)
+		}
 	}
 	if open, err := os.ReadDir("/dev/fd"); err == nil {
 		e.one("process_open_fds", gauge, "Files that the master has open.", float64(len(open)-1)) // one was to read that
@@ -33,24 +37,7 @@ func (e *exposition) process(start time.Time) {
 	e.family("go_info", gauge, "The version of Go that the master was built with.")
 	e.sample("go_info", 1, "version", runtime.Version())
 	e.one("go_goroutines", gauge, "Goroutines.", float64(runtime.NumGoroutine()))
-	e.heap()
-}
-
-// ownMemory returns the bytes of the process's memory, where there is a /proc.
-func ownMemory() (virtual, resident float64, ok bool) {
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0, 0, false
-	}
-	if _, err := fmt.Sscan(string(text), &virtual, &resident); err != nil {
-		return 0, 0, false
-	}
-	page := float64(os.Getpagesize())
-	return virtual * page, resident * page, true
-}
-
-// heap adds what the runtime tells of its memory without stopping the program.
-func (e *exposition) heap() {
+	// What the runtime tells of its memory without stopping the program.
 	families := []struct{ source, name, kind, help string }{
 		{"/memory/classes/heap/objects:bytes", "go_memstats_heap_alloc_bytes", gauge, "Memory of objects on the heap."},
 		{"/memory/classes/total:bytes", "go_memstats_sys_bytes", gauge, "Memory that the runtime has from the system."},

@@ -27,7 +27,9 @@ func checkNames(data []byte) error {
 	for i := 0; i < len(data) && len(s.open) < maxDepth; i++ {
 		switch c := data[i]; c {
 		case '{', '[':
-			s.enter(c == '[')
+			n := len(s.open)
+			s.open = slices.Grow(s.open, 1)[:n+1]
+			s.open[n] = level{isList: c == '[', names: s.open[n].names[:0]} // the memory of one that was as deep
 		case '}', ']':
 			s.open = s.open[:max(0, len(s.open)-1)]
 		case ',':
@@ -59,13 +61,6 @@ type level struct {
 	names  [][]byte // of an object, up to the present one
 }
 
-// enter opens an object or a list. It takes the memory of one that was as deep.
-func (s *nameScan) enter(isList bool) {
-	n := len(s.open)
-	s.open = slices.Grow(s.open, 1)[:n+1]
-	s.open[n] = level{isList: isList, names: s.open[n].names[:0]}
-}
-
 // add takes the next name of the innermost object.
 func (s *nameScan) add(quoted []byte) error {
 	if len(s.open) == 0 || len(quoted) > maxName {
@@ -78,7 +73,12 @@ func (s *nameScan) add(quoted []byte) error {
 	if in.names == nil {
 		in.names = make([][]byte, 0, 8) // more than most have
 	}
-	name := nameOf(quoted)
+	name := bytes.Trim(quoted, `"`)
+	if bytes.IndexByte(quoted, '\\') >= 0 {
+		var text string
+		_ = json.Unmarshal(quoted, &text) // what is no string has no name
+		name = []byte(text)
+	}
 	in.names = append(in.names, name)
 	for _, before := range in.names[:len(in.names)-1] {
 		if bytes.Equal(before, name) {
@@ -101,16 +101,6 @@ func (s *nameScan) path() string {
 		}
 	}
 	return path
-}
-
-// nameOf returns the text of a JSON string.
-func nameOf(quoted []byte) []byte {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return bytes.Trim(quoted, `"`)
-	}
-	var name string
-	_ = json.Unmarshal(quoted, &name) // what is no string has no name
-	return []byte(name)
 }
 
 // stringEnd returns the length of the JSON string that data begins with; that of data if its
