@@ -160,18 +160,14 @@ func TestWriteFileFaults(t *testing.T) {
 
 func writeOld(t *testing.T, name, data string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(data), 0o600))
 }
 
 // temps returns the temporary files in a directory.
 func temps(t *testing.T, dir string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.tmp"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }
 
@@ -215,13 +211,9 @@ func TestRemoveTemps(t *testing.T) {
 	for _, name := range append(kept[:3:3], old) {
 		writeOld(t, name, "x")
 	}
-	if err := os.Mkdir(kept[3], DirMode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(kept[3], DirMode))
 	for _, name := range append(kept[1:], old) {
-		if err := os.Chtimes(name, now, now.Add(-2*time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(name, now, now.Add(-2*time.Hour)))
 	}
 	if err := RemoveTemps(dir, now.Add(-time.Hour)); err != nil {
 		t.Error(err)
@@ -248,9 +240,7 @@ func TestWriteFileContentAndMode(t *testing.T) {
 	defer syscall.Umask(old)
 	name := filepath.Join(t.TempDir(), "a")
 	for _, data := range [][]byte{bytes.Repeat([]byte("x\x00\r\n"), 1<<18), []byte("short"), nil} {
-		if err := WriteFile(OS, name, data); err != nil {
-			t.Fatal(err)
-		}
+		must(t, WriteFile(OS, name, data))
 		got, err := ReadFile(OS, name)
 		if err != nil || !bytes.Equal(got, data) {
 			t.Errorf("wrote %d bytes, read %d, %v", len(data), len(got), err)
@@ -266,9 +256,7 @@ func TestMkdirAll(t *testing.T) {
 	defer syscall.Umask(old)
 	dir := t.TempDir()
 	fsys := &faultFS{FS: OS, root: dir}
-	if err := MkdirAll(fsys, filepath.Join(dir, "a", "b", "c")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, MkdirAll(fsys, filepath.Join(dir, "a", "b", "c")))
 	want := []string{"mkdir a", "syncdir", "mkdir a/b", "syncdir a", "mkdir a/b/c", "syncdir a/b"}
 	if diff := cmp.Diff(want, fsys.ops); diff != "" {
 		t.Errorf("operations (-want +got):\n%s", diff)
@@ -288,9 +276,7 @@ func TestMkdirAll(t *testing.T) {
 			t.Errorf("%s failed: second call: %v", fsys.failed, err)
 		}
 	}
-	if err := os.Chmod(filepath.Join(dir, "a"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Join(dir, "a"), 0o755))
 	fsys.ops = nil
 	if err := MkdirAll(fsys, filepath.Join(dir, "a")); err != nil || fsys.ops != nil {
 		t.Errorf("a directory that exists: %v after %v", err, fsys.ops)
@@ -342,9 +328,7 @@ func TestReadFile(t *testing.T) {
 func TestOSFile(t *testing.T) {
 	dir := t.TempDir()
 	f, err := OS.OpenFile(filepath.Join(dir, "a"), os.O_RDWR|os.O_CREATE, FileMode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = f.Write([]byte("0123456789"))
 	if err = errors.Join(err, f.Datasync(), f.Truncate(4), f.Sync(), OS.SyncDir(dir), f.Close()); err != nil || content(t, filepath.Join(dir, "a")) != "0123" {
 		t.Errorf("%v, content %q", err, content(t, filepath.Join(dir, "a")))
@@ -368,9 +352,7 @@ func TestExchange(t *testing.T) {
 		if err := exchange(a, b); err != nil || content(t, a) != "two" || content(t, b) != "one" {
 			t.Errorf("%s: %v; then %q and %q", name, err, content(t, a), content(t, b))
 		}
-		if err := os.Mkdir(c, DirMode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(c, DirMode))
 		if err := exchange(a, c); err != nil || content(t, c) != "two" {
 			t.Errorf("%s: with a directory: %v, %q", name, err, content(t, c))
 		}

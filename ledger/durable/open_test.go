@@ -80,15 +80,11 @@ func TestPutFileReplacesStrangers(t *testing.T) {
 func stranger(t *testing.T, put func(path string) error) (path string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	writeOld(t, filepath.Join(dir, "canary"), "unchanged")
 	path = filepath.Join(dir, "file")
-	if err := put(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, put(path))
 	return path
 }
 
@@ -114,9 +110,7 @@ func TestOpenOurs(t *testing.T) {
 		t.Errorf("what is there: %v", err)
 	}
 	f, err := Open(path, os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
 	if cerr := f.Close(); cerr != nil || err != nil || flags&unix.O_NONBLOCK != 0 || content(t, path) != "" {
 		t.Errorf("flags %x, %v, %v, %q", flags, err, cerr, content(t, path))
@@ -129,9 +123,7 @@ func TestOpenOurs(t *testing.T) {
 	if euid = os.Geteuid(); euid == 0 {
 		return // root may read everything
 	}
-	if err := os.Chmod(path, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(path, 0))
 	if _, err := Open(path, os.O_RDONLY, 0); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "chmod u+rw it") {
 		t.Errorf("an unreadable file: %v", err)
 	}
@@ -142,9 +134,7 @@ func TestTryLock(t *testing.T) {
 	var files [2]*os.File
 	for i := range files {
 		f, err := Open(path, os.O_RDWR|os.O_CREATE, FileMode)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files[i] = f
 	}
 	for _, want := range []bool{true, false} {
@@ -153,14 +143,19 @@ func TestTryLock(t *testing.T) {
 		}
 		files[0], files[1] = files[1], files[0]
 	}
-	if err := files[0].Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, files[0].Close())
 	if held, err := TryLock(files[1]); !held || err != nil {
 		t.Errorf("a lock that was left: %v, %v", held, err)
 	}
 	_ = files[1].Close() // only locked
 	if _, err := TryLock(files[1]); err == nil {
 		t.Error("a closed file was locked")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -24,17 +24,14 @@ func kilobyte(id string) *ledger.Record {
 		"prompt", strings.Repeat("Fix the flaky login test and keep the diff small.\n\n", 15)+"end")
 }
 
-// BenchmarkAppend is durable appends by 1 to 256 waiters; its limits, the bare
-// loop of write and fdatasync and the bare group commit, run beside it.
+// BenchmarkAppend is durable appends by 1 to 256 waiters.
 func BenchmarkAppend(b *testing.B) {
 	for _, waiters := range []int{1, 8, 64, 256} {
-		b.Run(fmt.Sprintf("log/waiters=%d", waiters), func(b *testing.B) {
+		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
 			counting := &countingFS{FS: durable.OS}
 			var mu sync.Mutex
 			l, err := journal.Open(journal.Options{Dir: b.TempDir(), FS: counting, Locker: &mu, Apply: func(*ledger.Section) error { return nil }})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			counting.syncs.Store(0)
 			b.ResetTimer()
 			inParallel(b, waiters, func(i int) error {
@@ -43,69 +40,12 @@ func BenchmarkAppend(b *testing.B) {
 					return nil
 				})
 			})
-			report(b, counting.syncs.Load())
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+			b.ReportMetric(float64(b.N)/float64(max(1, counting.syncs.Load())), "records/sync")
 			b.StopTimer()
-			if err := l.Close(); err != nil {
-				b.Fatal(err)
-			}
-		})
-		b.Run(fmt.Sprintf("bare/waiters=%d", waiters), func(b *testing.B) {
-			g := newBareGroup(b)
-			b.ResetTimer()
-			inParallel(b, waiters, func(int) error { return g.append() })
-			report(b, g.syncs.Load())
-			b.StopTimer()
-			g.close()
+			must(b, l.Close())
 		})
 	}
-}
-
-// BenchmarkAppendBesideExclusive is durable appends by 64 waiters while another one makes
-// a change without a pause, as a dispatcher that always finds something to start.
-func BenchmarkAppendBesideExclusive(b *testing.B) {
-	for _, kind := range []string{"none", "update", "exclusive"} {
-		b.Run(kind, func(b *testing.B) {
-			counting := &countingFS{FS: durable.OS}
-			var mu sync.Mutex
-			l, err := journal.Open(journal.Options{Dir: b.TempDir(), FS: counting, Locker: &mu, Apply: func(*ledger.Section) error { return nil }})
-			if err != nil {
-				b.Fatal(err)
-			}
-			change := map[string]func(context.Context, func(*ledger.Tx) error) error{"update": l.Update, "exclusive": l.Exclusive}[kind]
-			ctx, stop := context.WithCancel(context.Background())
-			var side sync.WaitGroup
-			starts := 0
-			side.Go(func() {
-				for ; change != nil && ctx.Err() == nil; starts++ {
-					_ = change(ctx, func(tx *ledger.Tx) error { // the end of ctx is no error
-						tx.Append(record("started", "status", "running"))
-						return nil
-					})
-				}
-			})
-			counting.syncs.Store(0)
-			b.ResetTimer()
-			inParallel(b, 64, func(i int) error {
-				return l.Update(context.Background(), func(tx *ledger.Tx) error {
-					tx.Append(kilobyte(fmt.Sprint("t", i)))
-					return nil
-				})
-			})
-			b.StopTimer()
-			stop()
-			side.Wait()
-			report(b, counting.syncs.Load())
-			b.ReportMetric(float64(starts)/b.Elapsed().Seconds(), "starts/s")
-			if err := l.Close(); err != nil {
-				b.Fatal(err)
-			}
-		})
-	}
-}
-
-func report(b *testing.B, syncs int64) {
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
-	b.ReportMetric(float64(b.N)/float64(max(1, syncs)), "records/sync")
 }
 
 // inParallel makes b.N calls from that many goroutines.
@@ -125,100 +65,6 @@ func inParallel(b *testing.B, workers int, call func(i int) error) {
 	wg.Wait()
 }
 
-// bareGroup is the least that group commit can be: one goroutine that writes the
-// same kilobyte for each waiter and syncs.
-type bareGroup struct {
-	ask   chan chan error
-	done  chan struct{}
-	syncs atomic.Int64
-}
-
-func newBareGroup(b *testing.B) *bareGroup {
-	f, err := durable.OS.OpenFile(filepath.Join(b.TempDir(), "bare"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		b.Fatal(err)
-	}
-	line, err := ledger.AppendRecord(nil, kilobyte("t1"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	g := &bareGroup{ask: make(chan chan error, 1024), done: make(chan struct{})}
-	go func() {
-		defer close(g.done)
-		var buf []byte
-		for first := range g.ask {
-			waiters := []chan error{first}
-			for n := len(g.ask); n > 0; n-- {
-				waiters = append(waiters, <-g.ask)
-			}
-			buf = buf[:0]
-			for range waiters {
-				buf = append(buf, line...)
-			}
-			_, err := f.Write(buf)
-			if err == nil {
-				err = f.Datasync()
-			}
-			g.syncs.Add(1)
-			for _, w := range waiters {
-				w <- err
-			}
-		}
-		if err := f.Close(); err != nil {
-			b.Error(err)
-		}
-	}()
-	return g
-}
-
-func (g *bareGroup) append() error {
-	w := make(chan error, 1)
-	g.ask <- w
-	return <-w
-}
-
-func (g *bareGroup) close() {
-	close(g.ask)
-	<-g.done
-}
-
-// BenchmarkReplay opens a log of n records; its limit, a count of the newlines
-// in the same file, runs beside it.
-func BenchmarkReplay(b *testing.B) {
-	for _, n := range []int{10_000, 100_000, 1_000_000} {
-		dir := b.TempDir()
-		size := writeJournal(b, dir, n)
-		b.Run(fmt.Sprintf("open/records=%d", n), func(b *testing.B) {
-			b.SetBytes(size)
-			b.ReportAllocs()
-			for b.Loop() {
-				records := 0
-				var mu sync.Mutex
-				l, err := journal.Open(journal.Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) error { records++; return nil }})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if records != n {
-					b.Fatalf("%d records", records)
-				}
-				b.StopTimer()
-				if err := l.Close(); err != nil {
-					b.Fatal(err)
-				}
-				b.StartTimer()
-			}
-		})
-		b.Run(fmt.Sprintf("newlines/records=%d", n), func(b *testing.B) {
-			b.SetBytes(size)
-			for b.Loop() {
-				if countLines(b, filepath.Join(dir, "journal.md")) < n {
-					b.Fatal("too few lines")
-				}
-			}
-		})
-	}
-}
-
 // writeJournal makes a state directory with n records of n/3 tasks and gives the journal's size.
 func writeJournal(b *testing.B, dir string, n int) int64 {
 	data := []byte(ledger.VersionLine + "\n\n")
@@ -229,48 +75,13 @@ func writeJournal(b *testing.B, dir string, n int) int64 {
 		}
 		r.Seq = uint64(i + 1)
 		var err error
-		if data, err = ledger.AppendRecord(data, r); err != nil {
-			b.Fatal(err)
-		}
+		data, err = ledger.AppendRecord(data, r)
+		must(b, err)
 	}
 	for _, name := range []string{"journal.md", "tasks.md"} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	return int64(len(data))
-}
-
-func countLines(b *testing.B, name string) int {
-	f, err := os.Open(name)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	buf, n := make([]byte, 1<<20), 0
-	for {
-		k, err := f.Read(buf)
-		n += bytes.Count(buf[:k], []byte("\n"))
-		if err != nil {
-			return n
-		}
-	}
-}
-
-// BenchmarkParse is the parse of tasks.md as a person may have left it.
-func BenchmarkParse(b *testing.B) {
-	dir := b.TempDir()
-	b.SetBytes(writeJournal(b, dir, 100_000))
-	data, err := os.ReadFile(filepath.Join(dir, "tasks.md"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if doc := ledger.Parse(data); len(doc.Sections) != 100_000 {
-			b.Fatal(len(doc.Sections))
-		}
-	}
 }
 
 // BenchmarkHandEdit100k is a hand edit of one task in 100,000 records, while one
@@ -291,31 +102,23 @@ func BenchmarkHandEdit100k(b *testing.B) {
 		},
 		OnDelete: func(map[string]bool) []ledger.Record { return nil },
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	path := filepath.Join(dir, ledger.TasksName)
 	var takeover, worst time.Duration
 	b.ResetTimer()
 	for i := range b.N {
 		b.StopTimer()
 		text, err := os.ReadFile(path)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		at := len(text)/2 + bytes.Index(text[len(text)/2:], []byte("- sessionKey: "))
 		text = append(text[:at:at], append(fmt.Appendf(nil, "- priority: %d\n", 1+i%9), text[at:]...)...)
 		ctx, stop := context.WithCancel(b.Context())
 		slowest := make(chan time.Duration)
 		go func() { slowest <- submitUntil(b, ctx, l) }()
-		if err := os.WriteFile(path+"~", text, 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.WriteFile(path+"~", text, 0o600))
 		b.StartTimer()
 		saved := time.Now()
-		if err := os.Rename(path+"~", path); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.Rename(path+"~", path))
 		<-edits
 		takeover += time.Since(saved)
 		b.StopTimer()
@@ -326,9 +129,7 @@ func BenchmarkHandEdit100k(b *testing.B) {
 	b.ReportMetric(float64(takeover.Milliseconds())/float64(b.N), "takeover-ms")
 	b.ReportMetric(float64(worst.Microseconds())/1000, "worst-submit-ms")
 	b.StopTimer()
-	if err := l.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, l.Close())
 }
 
 // submitUntil appends a record every millisecond and gives the longest wait for one.

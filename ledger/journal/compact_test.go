@@ -1,7 +1,6 @@
 package journal_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,11 +30,16 @@ type shelf struct {
 
 func newShelf(t testing.TB) *shelf { return &shelf{world: newWorld(t)} }
 
+func openShelf(t testing.TB, watch bool) *shelf {
+	t.Helper()
+	w := newShelf(t)
+	w.open(watch)
+	return w
+}
+
 func (w *shelf) open(watch bool) {
 	w.t.Helper()
-	if err := w.tryOpen(watch); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.tryOpen(watch))
 }
 
 func (w *shelf) tryOpen(watch bool) (err error) {
@@ -127,9 +131,7 @@ func (w *shelf) meaning() string {
 func (w *shelf) compact(out ...string) journal.CompactReport {
 	w.t.Helper()
 	r, err := w.log.Compact(w.t.Context(), w.plan(out...))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return r
 }
 
@@ -178,9 +180,7 @@ func (w *shelf) isSound() {
 		w.t.Errorf("tasks.md has the records %d, the journal %d", tasks, records)
 	}
 	alone := newShelf(w.t)
-	if err := os.WriteFile(alone.path("tasks.md"), []byte(w.read("tasks.md")), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	alone.write("tasks.md", w.read("tasks.md"))
 	alone.open(false)
 	if diff := cmp.Diff(w.meaning(), alone.meaning()); diff != "" {
 		w.t.Errorf("tasks.md alone gives other tasks (+):\n%s", diff)
@@ -190,8 +190,7 @@ func (w *shelf) isSound() {
 
 // filled is a shelf with three tasks, of which b has ended.
 func filled(t testing.TB) *shelf {
-	w := newShelf(t)
-	w.open(false)
+	w := openShelf(t, false)
 	w.add("a", "status", "queued", "prompt", "one\n\n  two \x00\n", "color", "red")
 	w.add("b", "status", "queued", "idempotencyKey", "k")
 	w.add("c", "status", "queued")
@@ -299,17 +298,13 @@ func (w *shelf) reopened() {
 func (w *shelf) checkArchived(id, status, key, result string) {
 	w.t.Helper()
 	list, err := archive.Read(nil, w.dir)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	i := slices.IndexFunc(list, func(e ledger.ArchiveEntry) bool { return e.ID == id })
 	if i < 0 || list[i].Status != status || list[i].Key != key || !slices.Contains(w.archived, list[i]) {
 		w.t.Fatalf("of %s the archive has %+v, and the fold was given %+v", id, list, w.archived)
 	}
 	s, err := archive.ReadRecord(nil, w.dir, list[i])
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	if s.Value("result") != result || s.Value(ledger.KeyArchived) != "2026-11-21T12:00:00.000Z" {
 		w.t.Errorf("the archive's record is\n%s", s.Raw)
 	}
@@ -353,9 +348,7 @@ func TestLostIndex(t *testing.T) {
 	want := slices.Clone(w.archived)
 	buffer := "## Task mine\n- status: queued\n"
 	w.close()
-	if err := os.Remove(w.path("archive/index")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(w.path("archive/index")))
 	for range 2 { // made anew, and then read
 		w.open(false)
 		for i := range want {
@@ -383,8 +376,7 @@ func TestTextStaysInPlace(t *testing.T) {
 	t.Parallel()
 	const mine = "## Task mine\n- status: queued\nsome words of mine\n- prompt: |\n  two\n\n  lines\n\nand more\n"
 	for _, crlf := range []bool{false, true} {
-		w := newShelf(t)
-		w.open(false)
+		w := openShelf(t, false)
 		w.add("a", "status", "queued")
 		w.add("b", "status", "queued")
 		w.caughtUp()
@@ -494,9 +486,7 @@ func TestCompactionIsRefused(t *testing.T) {
 	w.caughtUp()
 	f := w.log.Follow(0)
 	w.refuse("a reader of the journal has not read everything")
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 	_, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) { return ledger.Keep{}, errBroken })
 	if !errors.Is(err, errBroken) {
 		t.Errorf("the plan's error became %v", err)
@@ -521,8 +511,7 @@ func TestCompactionIsRefused(t *testing.T) {
 // TestCompactionWhileRecordsComeIn: submits go on, readers read the right records
 // and nothing is lost.
 func TestCompactionWhileRecordsComeIn(t *testing.T) {
-	w := newShelf(t)
-	w.open(true)
+	w := openShelf(t, true)
 	stop, done := make(chan struct{}), make(chan struct{})
 	var added atomic.Int64
 	go func() {
@@ -566,9 +555,7 @@ func TestIndexOfAnotherCompaction(t *testing.T) {
 	w.close()
 	index := w.read("archive/index")
 	for _, more := range []string{`{"through":99,"lines":1}` + "\n" + `{"id":"a","status":"done"}` + "\n", `{"through":99,"lines":1}` + "\n" + `{"id":"a`, `{"through":9`, `{`} {
-		if err := os.WriteFile(w.path("archive/index"), []byte(index+more), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		w.write("archive/index", index+more)
 		w.open(false)
 		if len(w.archived) != 1 || w.archived[0].ID != "b" {
 			t.Errorf("with %q the archive has %+v", more, w.archived)
@@ -579,7 +566,7 @@ func TestIndexOfAnotherCompaction(t *testing.T) {
 		w.add("c", "status", "done")
 		w.caughtUp()
 		w.compact()
-		if len(w.archived) != 1 || !bytes.Contains([]byte(w.read("archive/index")), []byte("\n{\"through\":")) {
+		if len(w.archived) != 1 || !strings.Contains(w.read("archive/index"), "\n{\"through\":") {
 			t.Errorf("with %q the archive then has %+v:\n%s", more, w.archived, w.read("archive/index"))
 		}
 		w.reopened()
@@ -591,7 +578,7 @@ func TestIndexOfAnotherCompaction(t *testing.T) {
 // is renamed leaves every task of the journal where it is.
 func TestFirstCompactionIsCutOff(t *testing.T) {
 	w := filled(t)
-	records, tasks := []byte(w.read("journal.md")), []byte(w.read("tasks.md"))
+	records, tasks := w.read("journal.md"), w.read("tasks.md")
 	w.compact("b")
 	w.close()
 	if entries, err := archive.Read(nil, w.dir); err != nil || len(entries) != 1 {
@@ -615,14 +602,12 @@ func TestLostIndexOfACompactionThatIsCutOff(t *testing.T) {
 	w.compact("b")
 	w.add("c", "status", "done")
 	w.caughtUp()
-	records, tasks := []byte(w.read("journal.md")), []byte(w.read("tasks.md"))
+	records, tasks := w.read("journal.md"), w.read("tasks.md")
 	w.compact("c")
 	w.close()
 	w.write("journal.md", records)
 	w.write("tasks.md", tasks)
-	if err := os.Remove(w.path("archive/index")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(w.path("archive/index")))
 	if w.open(false); len(w.archived) != 1 || w.archived[0].ID != "b" {
 		t.Errorf("the fold was told of %v", w.archived)
 	}

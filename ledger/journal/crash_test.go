@@ -56,9 +56,7 @@ func intFromEnv(t *testing.T, name string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -138,9 +136,7 @@ func replayCrash(t *testing.T, one string) {
 		t.Fatalf("STINT_TEST_CRASH=%s is not scene:operation:seed:mode", one)
 	}
 	seed, err := strconv.ParseUint(part[2], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := false
 	cutEverywhere(t, part[0], seed, func(id string, err error) {
 		if id == one {

@@ -202,9 +202,7 @@ func (s *scene) start() {
 			return
 		}
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if s.faulty != nil {
 		return
 	}
@@ -428,9 +426,7 @@ func (s *scene) saveInPlace(text string, sync bool) {
 	if err == nil && sync {
 		err = f.Sync()
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 }
 
 // saveByRename writes another file, as long as this one is there, and renames it.
@@ -450,9 +446,7 @@ func (s *scene) saveByRename(text string, sync bool) {
 	if err == nil && sync {
 		err = s.fs.SyncDir(memDir)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 }
 
 // edit is a person's save of text that changes one task.
@@ -499,9 +493,7 @@ func (s *scene) appendByHand() {
 		if err == nil && sync {
 			err = f.Sync()
 		}
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 	}, "\n## Task t1\n- status: canceled\n", "t1", "status", "canceled")
 	s.start()
 	s.change(s.task())

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"stint/ledger"
@@ -98,49 +96,28 @@ func (w *world) together(changes []change) (events []event) {
 	w.t.Helper()
 	opts := w.options(false)
 	opts.Observe = func(c *journal.Commit) { events = append(events, event{-1, c.Records}) }
-	var err error
-	if w.log, err = journal.Open(opts); err != nil {
-		w.t.Fatal(err)
-	}
+	w.openWith(opts)
 	events = nil
-	var wg sync.WaitGroup
-	holding := make(chan struct{})
-	wg.Go(func() {
-		_ = w.log.Update(context.Background(), func(*ledger.Tx) error { // it only keeps the log busy
-			close(holding)
-			for w.log.Waiting() < len(changes) {
-				runtime.Gosched()
-			}
-			return errChange
-		})
-	})
-	<-holding
-	for i, c := range changes {
-		update := w.log.Update
+	w.queued(len(changes), func(i int) {
+		c, update := changes[i], w.log.Update
 		if c.alone {
 			update = w.log.Exclusive
 		}
-		wg.Go(func() {
-			err := update(context.Background(), func(tx *ledger.Tx) error {
-				events = append(events, event{i, len(w.fold)}) // on the log's goroutine
-				if c.records < 0 {
-					return errChange
-				}
-				tx.Claim(c.claim)
-				for n := range c.records {
-					tx.Append(record(fmt.Sprintf("t%d.%d", i, n), "status", "queued"))
-				}
-				return nil
-			})
-			if (err != nil) != (c.records < 0) {
-				w.t.Errorf("change %d: %v", i, err)
+		err := update(context.Background(), func(tx *ledger.Tx) error {
+			events = append(events, event{i, len(w.fold)}) // on the log's goroutine
+			if c.records < 0 {
+				return errChange
 			}
+			tx.Claim(c.claim)
+			for n := range c.records {
+				tx.Append(record(fmt.Sprintf("t%d.%d", i, n), "status", "queued"))
+			}
+			return nil
 		})
-		for i+1 < len(changes) && w.log.Waiting() < i+1 {
-			runtime.Gosched()
+		if (err != nil) != (c.records < 0) {
+			w.t.Errorf("change %d: %v", i, err)
 		}
-	}
-	wg.Wait()
+	})
 	w.close()
 	return events
 }

@@ -25,9 +25,7 @@ func next(t *testing.T, f *journal.Follower) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	s, err := f.Next(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return fmt.Sprintf("%d %s", s.Seq, s.ID)
 }
 
@@ -153,9 +151,7 @@ func TestFollowerThatLagsHoldsBackCompaction(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	expectNext(t, f, "6 compaction")
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 	w.close()
 }
 
@@ -184,16 +180,9 @@ func TestFollowGivesDurableRecordsOnly(t *testing.T) {
 // TestFollowDirSeesWholeChanges: a journal that grows byte by byte, whose writer
 // takes back what it could not write whole and writes something else there.
 func TestFollowDirSeesWholeChanges(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("a", "status", "queued")
-	if err := w.log.Update(t.Context(), func(tx *ledger.Tx) error {
-		tx.Append(record("b", "status", "queued", "prompt", "x\n\ny"))
-		tx.Append(record("c", "status", "queued"))
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.change(record("b", "status", "queued", "prompt", "x\n\ny"), record("c", "status", "queued")))
 	w.add("d", "status", "queued")
 	w.close()
 	records := w.read("journal.md")
@@ -218,22 +207,16 @@ func TestFollowDirSeesWholeChanges(t *testing.T) {
 		}
 	}
 	for n := 1; n <= len(records); n++ {
-		if err := os.WriteFile(path, []byte(records[:n]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(records[:n]), 0o600))
 		look()
 	}
 	if want := []string{"a", "b", "c", "d"}; !slices.Equal(got, want) {
 		t.Errorf("the records are %v", got)
 	}
 	cut := strings.Index(records, "## Task d") // taken back: the disk was full
-	if err := os.Truncate(path, int64(cut)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(path, int64(cut)))
 	look()
-	if err := os.WriteFile(path, []byte(records[:cut]+strings.ReplaceAll(records[cut:], "Task d", "Task other")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(records[:cut]+strings.ReplaceAll(records[cut:], "Task d", "Task other")), 0o600))
 	look()
 	if got[len(got)-1] != "other" || len(got) != 5 {
 		t.Errorf("when a record was taken back: %v", got)
@@ -242,9 +225,7 @@ func TestFollowDirSeesWholeChanges(t *testing.T) {
 
 func mustSize(t *testing.T, name string) int64 {
 	fi, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return fi.Size()
 }
 
@@ -252,8 +233,7 @@ func mustSize(t *testing.T, name string) int64 {
 // compactions, see every number that no compaction has merged, in order.
 func TestFollowMissesNothing(t *testing.T) {
 	t.Parallel()
-	w := newShelf(t)
-	w.open(true)
+	w := openShelf(t, true)
 	const records = 2000
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -297,17 +277,14 @@ func TestFollowMissesNothing(t *testing.T) {
 // TestFollowDamage: what is damaged is passed over, as on replay; a journal of a
 // newer format is refused.
 func TestFollowDamage(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	for i := range 3 {
 		w.add(fmt.Sprint("t", i), "status", "queued")
 	}
 	w.close()
 	dir := t.TempDir()
 	put := func(text string) *journal.Follower {
-		if err := os.WriteFile(filepath.Join(dir, "journal.md"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, "journal.md"), []byte(text), 0o600))
 		f := journal.FollowDir(nil, dir, 0)
 		closing(t, f)
 		return f
@@ -319,42 +296,8 @@ func TestFollowDamage(t *testing.T) {
 		t.Errorf("a newer format: %v", err)
 	}
 	f = put(ledger.VersionLine + "\n")
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Close())
 	if _, err := f.Next(t.Context()); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-}
-
-// BenchmarkFollow reads a journal of 100,000 records from its beginning; its limit,
-// a plain read of the same file, runs beside it.
-func BenchmarkFollow(b *testing.B) {
-	const records = 100_000
-	dir := b.TempDir()
-	size := writeJournal(b, dir, records)
-	b.Run("follow", func(b *testing.B) {
-		b.SetBytes(size)
-		b.ReportAllocs()
-		for b.Loop() {
-			f := journal.FollowDir(nil, dir, 0)
-			for range records {
-				if _, err := f.Next(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if err := f.Close(); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportMetric(records*float64(b.N)/b.Elapsed().Seconds(), "records/s")
-	})
-	b.Run("read", func(b *testing.B) {
-		b.SetBytes(size)
-		for b.Loop() {
-			if countLines(b, filepath.Join(dir, "journal.md")) < records {
-				b.Fatal("too few lines")
-			}
-		}
-	})
 }

@@ -57,9 +57,7 @@ func program(t *testing.T, name, variable string) string {
 func format(t *testing.T, path, name string, args ...string) {
 	t.Helper()
 	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	said, _ := exec.Command(name, args...).CombinedOutput()
 	after, err := os.ReadFile(path)
 	if err != nil || bytes.Equal(before, after) {
@@ -77,9 +75,7 @@ func autocrlf(t *testing.T, path string) {
 	for _, args := range [][]string{{"init", "--quiet"}, {"add", "tasks.md"}, {"rm", "--quiet", "--cached", "tasks.md"}, {"add", "tasks.md"}} {
 		git(t, path, args...)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
 	git(t, path, "checkout", "--", "tasks.md")
 	data, err := os.ReadFile(path)
 	if err != nil || bytes.Count(data, []byte("\r\n")) != bytes.Count(data, []byte("\n")) {
@@ -117,8 +113,7 @@ func TestPromise4FormattersChangeNothing(t *testing.T) {
 	t.Parallel()
 	for _, f := range formatters {
 		t.Run(f.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.open(false)
+			w := openWorld(t, false)
 			w.markedTasks()
 			w.close()
 			w.edit(replace("\n## Task t1\n", "\nMy notes:\n* one\n* two\n\n## Task mine\n* status: queued\n* prompt: do *this* by `hand`\n\n## Task t1\n"))

@@ -108,9 +108,7 @@ func (w *shelf) spoil(do func(w *world, older string) error, live bool) (want st
 	if !live {
 		w.close()
 	}
-	if err := do(w.world, older); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, do(w.world, older))
 	return want
 }
 
@@ -154,9 +152,7 @@ func (w *shelf) moveAway(name string) {
 	if !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "move it away and start again") {
 		w.t.Fatalf("the error is %v", err)
 	}
-	if err := os.Rename(w.path(name), w.path("away")); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, os.Rename(w.path(name), w.path("away")))
 }
 
 // TestTwoForeignHands: what one hand writes into the journal and what another puts in its
@@ -167,13 +163,10 @@ func TestTwoForeignHands(t *testing.T) {
 		"a directory": func(path string) error { return os.MkdirAll(path+"/other words", 0o700) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newShelf(t)
-			w.open(false)
+			w := openShelf(t, false)
 			w.add("a", "status", "queued")
 			path := w.path("journal.md")
-			if err := errors.Join(appendFile(path, "first words\n"), os.Remove(path), put(path)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(appendFile(path, "first words\n"), os.Remove(path), put(path)))
 			w.add("b", "status", "queued")
 			w.reopened()
 			aside, err := filepath.Glob(path + ".foreign-*")
@@ -192,8 +185,7 @@ func TestTwoForeignHands(t *testing.T) {
 func TestPromise1BothFilesLose(t *testing.T) {
 	for _, spoiled := range []string{"backup", "emptied", "emptied after a start", "emptied after a compaction"} {
 		t.Run(spoiled, func(t *testing.T) {
-			w := newShelf(t)
-			w.open(true)
+			w := openShelf(t, true)
 			w.add("a", "status", "queued", "prompt", "first")
 			w.caughtUp()
 			files := map[string]string{"journal.md": "", "tasks.md": ""}
@@ -212,9 +204,7 @@ func TestPromise1BothFilesLose(t *testing.T) {
 			}
 			want := w.lines()
 			for name, text := range files {
-				if err := os.WriteFile(w.path(name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				w.write(name, text)
 			}
 			w.add("c", "status", "queued")
 			if got := w.lines(); !strings.HasPrefix(got, want) || strings.Count(got, "\n") != strings.Count(want, "\n")+1 {
@@ -236,8 +226,7 @@ func TestJournalThatCannotBePutBack(t *testing.T) {
 		{"", "of the numbers 1 to 1 nothing was found"},
 		{"archive", "is a directory"},
 	} {
-		w := newShelf(t)
-		w.open(false)
+		w := openShelf(t, false)
 		w.add("big", "prompt", strings.Repeat("long ", 2<<20)) // so that the log does not remember it
 		w.add("b", "status", "queued")
 		w.caughtUp()
@@ -251,17 +240,11 @@ func TestJournalThatCannotBePutBack(t *testing.T) {
 				return text[:i] + text[strings.Index(text, "## Task b\n"):]
 			})
 		case "tasks.md":
-			if err := errors.Join(syscall.Mkfifo(w.path("fifo"), 0o600), os.Rename(w.path("fifo"), w.path("tasks.md"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(syscall.Mkfifo(w.path("fifo"), 0o600), os.Rename(w.path("fifo"), w.path("tasks.md"))))
 		case "archive":
-			if err := os.MkdirAll(w.path("archive/tasks-2026-11.md"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(w.path("archive/tasks-2026-11.md"), 0o700))
 		}
-		if err := os.Truncate(w.path("journal.md"), 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Truncate(w.path("journal.md"), 0))
 		if err := w.try("c", "status", "queued"); err == nil || !strings.Contains(err.Error(), r.why) {
 			t.Errorf("%s: it is acknowledged, or not said why: %v", r.unreadable, err)
 		}
@@ -272,12 +255,8 @@ func TestJournalThatCannotBePutBack(t *testing.T) {
 		if r.unreadable == "" {
 			continue
 		}
-		if err := os.RemoveAll(w.path(r.unreadable)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(w.path("tasks.md"), []byte(before), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(w.path(r.unreadable)))
+		w.write("tasks.md", before)
 		w.open(false)
 		if got := w.lines(); !strings.HasPrefix(got, "1 big ") || !strings.Contains(got, "\n2 b status=queued\n") {
 			t.Errorf("%s: afterwards the fold is %.200s", r.unreadable, got)
@@ -322,9 +301,7 @@ func (w *world) damageFirst() (off int64) {
 		_, err = f.WriteAt([]byte("#* Tusk"), off)
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	if _, err := w.log.SectionAt(off); err == nil {
 		w.t.Fatal("a damaged record is read")
 	}
@@ -345,9 +322,7 @@ func TestNoRoomToPutTheJournalBack(t *testing.T) {
 			w.open(false)
 			w.add("a", "status", "queued")
 			w.caughtUp()
-			if err := spoil(w); err != nil {
-				t.Fatal(err)
-			}
+			must(t, spoil(w))
 			full.room.Store(20)
 			full.limited.Store(true)
 			if err := w.try("b", "status", "queued"); !errors.Is(err, syscall.ENOSPC) || w.log.Err() == nil {
@@ -384,10 +359,7 @@ func TestRefusedForWhatCannotBeRead(t *testing.T) {
 		_, err := w.log.SectionAt(int64(strings.Index(text, "## Task a")))
 		return errors.Join(err, os.WriteFile(w.path("journal.md"), []byte(text), 0o600))
 	}
-	var err error
-	if w.log, err = journal.Open(opts); err != nil {
-		t.Fatal(err)
-	}
+	w.openWith(opts)
 	w.add("a", "status", "queued")
 	saving = true
 	w.add("b", "status", "queued")
@@ -398,24 +370,17 @@ func TestRefusedForWhatCannotBeRead(t *testing.T) {
 // TestHalfAChangePutBack: of a change of two records tasks.md has the first alone, and the
 // journal none: what is put back has the same effect at once and after every restart.
 func TestHalfAChangePutBack(t *testing.T) {
-	w := newShelf(t)
-	w.open(false)
+	w := openShelf(t, false)
 	w.add("a", "status", "queued")
 	older := w.read("journal.md")
-	err := w.log.Update(t.Context(), func(tx *ledger.Tx) error {
-		tx.Append(record("b", "status", "queued"))
-		tx.Append(record("c", "status", "queued"))
-		return nil
-	})
+	err := w.change(record("b", "status", "queued"), record("c", "status", "queued"))
 	w.caughtUp()
 	w.close()
 	w.edit(func(text string) string {
 		const more = "1 more -->\n"
 		return text[:strings.Index(text, more)+len(more)]
 	})
-	if err = errors.Join(err, os.WriteFile(w.path("journal.md"), []byte(older), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, os.WriteFile(w.path("journal.md"), []byte(older), 0o600)))
 	w.open(false)
 	w.add("d", "status", "queued")
 	w.expect("1 a status=queued\n2 b status=queued\n3 d status=queued\n")
@@ -425,8 +390,7 @@ func TestHalfAChangePutBack(t *testing.T) {
 // TestJournalDamagedInPlace: a record whose bytes another hand has changed is there again
 // when the first reader has missed it.
 func TestJournalDamagedInPlace(t *testing.T) {
-	w := newShelf(t)
-	w.open(true)
+	w := openShelf(t, true)
 	w.add("a", "status", "queued")
 	w.add("b", "status", "queued")
 	w.caughtUp()
@@ -447,8 +411,7 @@ func TestJournalDamagedInPlace(t *testing.T) {
 // into tasks.md, is there again if the journal is emptied in that moment.
 func TestPromise1BothFilesLackIt(t *testing.T) {
 	t.Parallel()
-	w := newShelf(t)
-	w.open(true)
+	w := openShelf(t, true)
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	w.edit(appended("\n## Task ha"))
@@ -456,9 +419,7 @@ func TestPromise1BothFilesLackIt(t *testing.T) {
 	if strings.Contains(w.read("tasks.md"), "second") {
 		t.Fatal("tasks.md has it")
 	}
-	if err := os.Truncate(w.path("journal.md"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(w.path("journal.md"), 0))
 	w.add("c", "status", "queued")
 	w.edit(appended("lf\n"))
 	w.await("half: written by hand")
@@ -507,14 +468,11 @@ func TestPromise4AppendInPieces(t *testing.T) {
 	} {
 		t.Run(pieces[0], func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.open(true)
+			w := openWorld(t, true)
 			w.add("a", "status", "queued")
 			w.caughtUp()
 			for i, piece := range pieces {
-				if err := appendFile(w.path("tasks.md"), piece); err != nil {
-					t.Fatal(err)
-				}
+				must(t, appendFile(w.path("tasks.md"), piece))
 				for begun := time.Now(); time.Since(begun) < 8*time.Second/10; { // longer than a save rests
 					w.add("b", "status", "queued")
 				}
@@ -536,13 +494,10 @@ func TestPromise4AppendInPieces(t *testing.T) {
 // TestStateDirectoryGone: without its directory a log stops within one look, and says so.
 func TestStateDirectoryGone(t *testing.T) {
 	for _, with := range []string{"nothing", "a submit"} {
-		w := newWorld(t)
-		w.open(true)
+		w := openWorld(t, true)
 		w.add("a", "status", "queued")
 		w.caughtUp()
-		if err := os.Rename(w.dir, w.dir+".moved"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(w.dir, w.dir+".moved"))
 		if with == "a submit" {
 			if err := w.try("b", "status", "queued"); err == nil {
 				t.Error("a record of a directory that is gone was acknowledged")
@@ -563,8 +518,7 @@ func TestStateDirectoryGone(t *testing.T) {
 // TestOlderJournalOfBeforeACompaction: a journal from before the compaction is put beside
 // the tasks.md that came of it.
 func TestOlderJournalOfBeforeACompaction(t *testing.T) {
-	w := newShelf(t)
-	w.open(false)
+	w := openShelf(t, false)
 	w.add("a", "status", "queued", "prompt", "first")
 	w.add("a", "status", "running")
 	w.add("x", "status", "done")
@@ -576,9 +530,7 @@ func TestOlderJournalOfBeforeACompaction(t *testing.T) {
 	w.caughtUp()
 	want, archived := w.lines(), len(w.archived)
 	w.close()
-	if err := os.WriteFile(w.path("journal.md"), []byte(older), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	w.write("journal.md", older)
 	w.open(false)
 	w.expect(want)
 	if len(w.archived) != archived {

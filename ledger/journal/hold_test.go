@@ -48,8 +48,7 @@ func TestHeldIsForgottenWhenTakenBack(t *testing.T) {
 // formatted returns a log over whose five prompts a formatter went.
 func formatted(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t)
-	w.open(true)
+	w := openWorld(t, true)
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		w.add(id, "prompt", "__"+id+"__")
 	}
@@ -63,8 +62,7 @@ func formatted(t *testing.T) *world {
 
 // TestPreview: what would be taken over is told, and nothing is written.
 func TestPreview(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("a", "status", "queued", "priority", "5")
 	w.close()
 	tasks, records := w.read("tasks.md"), w.read("journal.md")
@@ -80,14 +78,14 @@ func TestPreview(t *testing.T) {
 // TestJournalFindingsStay: what is wrong in the journal is not forgotten when
 // tasks.md is looked at.
 func TestJournalFindingsStay(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("a", "status", "queued")
 	w.add("b", "status", "queued", "prompt", "a prompt that is damaged below")
 	w.add("c", "status", "queued")
 	w.close()
-	w.change("journal.md", replace("## Task b", "?? Task b"))
-	w.change("tasks.md", replace("## Task b", "?? Task b"))
+	for _, name := range []string{"journal.md", "tasks.md"} {
+		w.write(name, strings.Replace(w.read(name), "## Task b", "?? Task b", 1))
+	}
 	w.open(false)
 	defer w.close()
 	w.edit(appended("\nnotes\n"))

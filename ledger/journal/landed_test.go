@@ -8,11 +8,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/ledger/journal"
 )
 
 // A landingFS calls a function once, between the last look at tasks.md and the
@@ -88,10 +86,7 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 		}
 		return nil
 	}
-	var err error
-	if w.log, err = journal.Open(opts); err != nil {
-		t.Fatal(err)
-	}
+	w.openWith(opts)
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n"
@@ -110,7 +105,7 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 	w.expect(want)
 	w.reopened()
 	alone := newWorld(t)
-	alone.write("tasks.md", []byte(w.read("tasks.md")))
+	alone.write("tasks.md", w.read("tasks.md"))
 	alone.open(false)
 	alone.expect(want)
 	alone.reopened()
@@ -186,34 +181,5 @@ func TestPromise4FailedAppendCutsNoText(t *testing.T) {
 		t.Errorf("tasks.md has lost some of what was saved:\n%s", tasks)
 	}
 	w.everythingIsInTasks()
-	w.reopened()
-}
-
-// TestReconcileWaitsForAnEditor: to ask for a look at a file that an editor has cut puts
-// nothing into its work.
-func TestReconcileWaitsForAnEditor(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.open(false)
-	w.add("a", "status", "queued")
-	w.caughtUp()
-	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n"
-	editor, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	looked := make(chan error, 1)
-	go func() {
-		_, err := w.log.Reconcile(t.Context(), false)
-		looked <- err
-	}()
-	time.Sleep(500 * time.Millisecond) // the editor does
-	_, err = editor.WriteString(buffer)
-	if err := errors.Join(err, editor.Close(), <-looked); err != nil {
-		t.Fatal(err)
-	}
-	if tasks := w.read("tasks.md"); !strings.HasPrefix(tasks, buffer) || strings.Count(tasks, "- seq: 1\n") != 1 {
-		t.Errorf("tasks.md was written to meanwhile:\n%s", tasks)
-	}
 	w.reopened()
 }

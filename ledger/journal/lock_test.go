@@ -22,27 +22,18 @@ func TestOneLockWithoutItsFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			unlock, err := journal.Lock(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := spoil(filepath.Join(dir, "lock")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, spoil(filepath.Join(dir, "lock")))
 			for range 2 { // the first one has made a new lock file
 				var busy *journal.BusyError
 				if second, err := journal.Lock(dir); !errors.As(err, &busy) {
 					t.Fatalf("a second lock: %v, %v", second != nil, err)
 				}
 			}
-			if err := unlock(); err != nil {
-				t.Fatal(err)
-			}
-			if unlock, err = journal.Lock(dir); err != nil {
-				t.Fatal(err)
-			}
-			if err := unlock(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unlock())
+			unlock, err = journal.Lock(dir)
+			must(t, err)
+			must(t, unlock())
 		})
 	}
 }

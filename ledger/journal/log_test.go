@@ -38,6 +38,20 @@ type world struct {
 
 func newWorld(t testing.TB) *world { return &world{t: t, dir: t.TempDir(), fs: durable.OS} }
 
+func openWorld(t testing.TB, watch bool) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.open(watch)
+	return w
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (w *world) options(watch bool) journal.Options {
 	w.fold, w.said, w.news = nil, nil, make(chan struct{}, 1000)
 	return journal.Options{
@@ -87,30 +101,35 @@ func (w *world) deleted(gone map[string]bool) []ledger.Record {
 
 func (w *world) open(watch bool) {
 	w.t.Helper()
+	w.openWith(w.options(watch))
+}
+
+func (w *world) openWith(opts journal.Options) {
+	w.t.Helper()
 	var err error
-	if w.log, err = journal.Open(w.options(watch)); err != nil {
-		w.t.Fatal(err)
-	}
+	w.log, err = journal.Open(opts)
+	must(w.t, err)
 }
 
 func (w *world) close() {
 	w.t.Helper()
-	if err := w.log.Close(); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.log.Close())
 }
 
 // add appends one record and expects it to be acknowledged.
 func (w *world) add(id string, fields ...string) {
 	w.t.Helper()
-	if err := w.try(id, fields...); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, w.try(id, fields...))
 }
 
-func (w *world) try(id string, fields ...string) error {
+func (w *world) try(id string, fields ...string) error { return w.change(record(id, fields...)) }
+
+// change appends records as one change.
+func (w *world) change(records ...*ledger.Record) error {
 	return w.log.Update(context.Background(), func(tx *ledger.Tx) error {
-		tx.Append(record(id, fields...))
+		for _, r := range records {
+			tx.Append(r)
+		}
 		return nil
 	})
 }
@@ -123,14 +142,17 @@ func record(id string, fields ...string) *ledger.Record {
 	return r
 }
 
+func (w *world) write(name, text string) {
+	w.t.Helper()
+	must(w.t, os.WriteFile(w.path(name), []byte(text), 0o600))
+}
+
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
 func (w *world) read(name string) string {
 	w.t.Helper()
 	data, err := os.ReadFile(w.path(name))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return string(data)
 }
 
@@ -142,12 +164,8 @@ func (w *world) edit(f func(string) string) {
 	if now == old {
 		w.t.Fatal("the edit changes nothing")
 	}
-	if err := os.WriteFile(w.path("tasks.md~"), []byte(now), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.Rename(w.path("tasks.md~"), w.path("tasks.md")); err != nil {
-		w.t.Fatal(err)
-	}
+	w.write("tasks.md~", now)
+	must(w.t, os.Rename(w.path("tasks.md~"), w.path("tasks.md")))
 }
 
 func replace(old, now string) func(string) string {
@@ -213,8 +231,7 @@ func (w *world) reopened() {
 }
 
 func TestRecordsAreThereAfterReopen(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("a", "status", "queued", "prompt", "x\n\ny")
 	w.add("b", "status", "queued", "prompt", "## Task forged\n- status: done")
 	w.add("a", "status", "running")
@@ -225,50 +242,20 @@ func TestRecordsAreThereAfterReopen(t *testing.T) {
 	}
 }
 
-func TestManyWaitersShareASync(t *testing.T) {
-	w := newWorld(t)
-	slow := &countingFS{FS: durable.OS}
-	w.fs = slow
-	w.open(false)
-	var wg sync.WaitGroup
-	for i := range 64 {
-		wg.Go(func() {
-			for j := range 20 {
-				w.add(fmt.Sprintf("t-%d-%d", i, j), "status", "queued")
-			}
-		})
-	}
-	wg.Wait()
-	if n := slow.syncs.Load(); n > 64*20/4 {
-		t.Errorf("%d syncs for %d records", n, 64*20)
-	}
-	w.reopened()
-}
-
 // TestTornTailAtEveryByte: cut anywhere, the journal gives a prefix of its
 // changes, and a change of several records is there whole or not at all.
 func TestTornTailAtEveryByte(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("a", "status", "queued", "prompt", "one\ntwo")
-	if err := w.log.Update(t.Context(), func(tx *ledger.Tx) error {
-		tx.Append(record("a", "status", "failed"))
-		tx.Append(record("followup", "status", "queued"))
-		tx.Append(record("third", "status", "queued"))
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.change(record("a", "status", "failed"), record("followup", "status", "queued"), record("third", "status", "queued")))
 	w.add("b", "status", "queued")
 	w.close()
 	records := w.read("journal.md")
 	seen := map[int]bool{}
 	for cut := range len(records) {
 		v := newWorld(t)
-		if err := os.WriteFile(v.path("journal.md"), []byte(records[:cut]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		v.write("journal.md", records[:cut])
 		v.open(false)
 		n := len(v.fold)
 		seen[n] = true
@@ -287,8 +274,7 @@ func TestTornTailAtEveryByte(t *testing.T) {
 }
 
 func TestTasksFileAloneRebuildsAll(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	for i := range 50 {
 		w.add(fmt.Sprint("t", i), "status", "queued", "prompt", nasty[i%len(nasty)])
 	}
@@ -298,16 +284,20 @@ func TestTasksFileAloneRebuildsAll(t *testing.T) {
 	w.open(false)
 	want := w.lines()
 	w.close()
-	alone := newWorld(t)
-	if err := os.WriteFile(alone.path("tasks.md"), []byte(w.read("tasks.md")), 0o600); err != nil {
-		t.Fatal(err)
+	for _, openedBefore := range []bool{false, true} { // tasks.md is put beside no journal, or an empty one
+		alone := newWorld(t)
+		if openedBefore {
+			alone.open(false)
+			alone.close()
+		}
+		alone.write("tasks.md", w.read("tasks.md"))
+		alone.open(false)
+		// The edited field stands in the edited section itself now.
+		if got := alone.lines(); got != strings.Replace(want, "1 t0 status=queued", "1 t0 status=canceled", 1) {
+			t.Errorf("rebuilt:\n%s\nwant:\n%s", got[:200], want[:200])
+		}
+		alone.reopened()
 	}
-	alone.open(false)
-	// The edited field stands in the edited section itself now.
-	if got := alone.lines(); got != strings.Replace(want, "1 t0 status=queued", "1 t0 status=canceled", 1) {
-		t.Errorf("rebuilt:\n%s\nwant:\n%s", got[:200], want[:200])
-	}
-	alone.reopened()
 }
 
 // caughtUp waits until tasks.md has what was acknowledged: that is appended a
@@ -362,36 +352,17 @@ func (w *world) everythingIsInTasks(but ...uint64) {
 	}
 }
 
-// TestHugeSeq: a number that no record can have is a finding, not the end of numbers.
-func TestHugeSeq(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
-	w.add("a", "status", "queued")
-	w.close()
-	w.edit(appended("\n## Task b\n- seq: 18446744073709551615\n- status: queued\n<!-- end 18446744073709551615 -->\n"))
-	w.open(false)
-	if f := w.log.Findings(); len(f) != 1 || !strings.Contains(f[0].Error(), "is no number") {
-		t.Errorf("findings: %v", f)
-	}
-	w.add("c", "status", "queued")
-	w.expect("1 a status=queued\n2 c status=queued\n")
-	w.reopened()
-}
-
 // TestCutTasksTailIsCompleted: what a power cut leaves of the last record in
 // tasks.md is completed, not rewritten.
 func TestCutTasksTailIsCompleted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("a", "status", "queued", "prompt", "x")
 	w.add("b", "status", "queued", "prompt", "y\nz")
 	w.close()
 	whole := w.read("tasks.md")
 	for cut := strings.Index(whole, "## Task b"); cut < len(whole)-1; cut++ {
-		if err := os.WriteFile(w.path("tasks.md"), []byte(whole[:cut]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		w.write("tasks.md", whole[:cut])
 		w.open(false)
 		if n := len(w.log.Findings()); n > 0 {
 			t.Fatalf("cut at %d: %v", cut, w.log.Findings()[0])
@@ -456,9 +427,7 @@ func TestDiskFull(t *testing.T) {
 func TestNewerFormatIsRefused(t *testing.T) {
 	for name, text := range map[string]string{"tasks.md": "<!-- stint ledger 2 -->\n", "journal.md": "<!-- stint ledger 9 -->\n", "format": "7\n"} {
 		w := newWorld(t)
-		if err := os.WriteFile(w.path(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		w.write(name, text)
 		if _, err := journal.Open(w.options(false)); err == nil || !strings.Contains(err.Error(), "use the newer stint that wrote it") {
 			t.Errorf("%s of a newer format: %v", name, err)
 		}
@@ -471,64 +440,65 @@ func TestNewerFormatIsRefused(t *testing.T) {
 func TestOneLock(t *testing.T) {
 	dir := t.TempDir()
 	unlock, err := journal.Lock(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = journal.Lock(dir)
 	var busy *journal.BusyError
 	if !errors.As(err, &busy) || busy.PID != os.Getpid() {
 		t.Fatalf("a second lock: %v", err)
 	}
-	if err := unlock(); err != nil {
-		t.Fatal(err)
+	must(t, unlock())
+	unlock, err = journal.Lock(dir)
+	must(t, err)
+	must(t, unlock())
+}
+
+// queued makes n calls that wait for the log at the same time, in their order: it is busy
+// until they do.
+func (w *world) queued(n int, call func(i int)) {
+	var wg sync.WaitGroup
+	busy := make(chan struct{})
+	wg.Go(func() {
+		err := w.log.Update(context.Background(), func(*ledger.Tx) error {
+			close(busy)
+			for w.log.Waiting() < n {
+				runtime.Gosched()
+			}
+			return nil
+		})
+		if err != nil {
+			w.t.Error(err)
+		}
+	})
+	<-busy
+	for i := range n {
+		wg.Go(func() { call(i) })
+		for i+1 < n && w.log.Waiting() < i+1 {
+			runtime.Gosched()
+		}
 	}
-	if unlock, err = journal.Lock(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
+	wg.Wait()
 }
 
 // TestSameClaimNeverSharesABatch: of many who claim one key in the same moment,
 // the second sees what the first has done.
 func TestSameClaimNeverSharesABatch(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
-	var wg sync.WaitGroup
-	holding := make(chan struct{})
-	wg.Go(func() { // holds the log's goroutine until all others wait
-		err := w.log.Update(context.Background(), func(*ledger.Tx) error {
-			close(holding)
-			for w.log.Waiting() < 64 {
-				runtime.Gosched()
+	w := openWorld(t, false)
+	w.queued(64, func(i int) {
+		err := w.log.Update(context.Background(), func(tx *ledger.Tx) error {
+			part := &ledger.Tx{} // what another change has collected claims as much
+			part.Claim("key")
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if len(w.fold) == 0 {
+				part.Append(record(fmt.Sprint("t", i), "status", "queued"))
 			}
+			tx.Merge(part)
 			return nil
 		})
 		if err != nil {
 			t.Error(err)
 		}
 	})
-	<-holding
-	for i := range 64 {
-		wg.Go(func() {
-			err := w.log.Update(context.Background(), func(tx *ledger.Tx) error {
-				part := &ledger.Tx{} // what another change has collected claims as much
-				part.Claim("key")
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				if len(w.fold) == 0 {
-					part.Append(record(fmt.Sprint("t", i), "status", "queued"))
-				}
-				tx.Merge(part)
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
 	if len(w.fold) != 1 {
 		t.Errorf("%d records under one key", len(w.fold))
 	}
@@ -584,10 +554,7 @@ func (w *world) openNoting(offs *[]int64) {
 	w.t.Helper()
 	opts := w.options(false)
 	opts.Apply = func(s *ledger.Section) error { *offs = append(*offs, s.Off); return nil }
-	var err error
-	if w.log, err = journal.Open(opts); err != nil {
-		w.t.Fatal(err)
-	}
+	w.openWith(opts)
 }
 
 func TestSectionAt(t *testing.T) {
@@ -636,9 +603,7 @@ func TestSectionAtFarApart(t *testing.T) {
 	var mu sync.Mutex
 	fsys := &countingFS{FS: durable.OS}
 	l, err := journal.Open(journal.Options{Dir: t.TempDir(), FS: fsys, Locker: &mu, Apply: func(s *ledger.Section) error { offs = append(offs, s.Off); return nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 3 {
 		err := l.Update(t.Context(), func(tx *ledger.Tx) error {
 			for i := range n {
@@ -646,9 +611,7 @@ func TestSectionAtFarApart(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	fsys.reads.Store(0)
 	for i := n - 1; i >= 0; i-- {

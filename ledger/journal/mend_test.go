@@ -1,42 +1,25 @@
 package journal_test
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
 	"strings"
 	"testing"
-
-	"stint/ledger"
 )
 
 // rotten is a world whose journal has five records, two of them of one change,
 // and is then damaged.
-func rotten(t *testing.T, damage func(records []byte) []byte) *world {
+func rotten(t *testing.T, damage func(records string) string) *world {
 	t.Helper()
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("t0", "status", "queued")
 	w.add("t1", "status", "queued", "prompt", "one\n\ntwo")
-	if err := w.log.Update(t.Context(), func(tx *ledger.Tx) error {
-		tx.Append(record("t1", "status", "failed"))
-		tx.Append(record("t2", "status", "queued"))
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.change(record("t1", "status", "failed"), record("t2", "status", "queued")))
 	w.add("t3", "status", "queued")
 	w.close()
-	w.write("journal.md", damage([]byte(w.read("journal.md"))))
+	w.write("journal.md", damage(w.read("journal.md")))
 	return w
-}
-
-func (w *world) write(name string, data []byte) {
-	w.t.Helper()
-	if err := os.WriteFile(w.path(name), data, 0o600); err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 const unrotten = "1 t0 status=queued\n2 t1 status=queued prompt=one\n\ntwo\n3 t1 status=failed\n4 t2 status=queued\n5 t3 status=queued\n"
@@ -45,13 +28,12 @@ const unrotten = "1 t0 status=queued\n2 t1 status=queued prompt=one\n\ntwo\n3 t1
 // records come back from tasks.md, the damaged file is kept, and that is said.
 func TestPromise1DamagedJournalIsMended(t *testing.T) {
 	t.Parallel()
-	size := len(rotten(t, bytes.Clone).read("journal.md"))
+	size := len(rotten(t, asIs).read("journal.md"))
 	for at := range size - 1 { // without the empty line at the end nothing is missing
-		var damaged []byte
-		w := rotten(t, func(j []byte) []byte {
-			j[at] = 0
-			damaged = j
-			return j
+		var damaged string
+		w := rotten(t, func(j string) string {
+			damaged = j[:at] + "\x00" + j[at+1:]
+			return damaged
 		})
 		w.open(false)
 		if got := w.lines(); got != unrotten {
@@ -64,7 +46,7 @@ func TestPromise1DamagedJournalIsMended(t *testing.T) {
 			t.Fatalf("byte %d lost: all that was said is %q", at, w.said)
 		}
 		w.reopened()
-		if w.read("journal.md.damaged") != string(damaged) {
+		if w.read("journal.md.damaged") != damaged {
 			t.Fatalf("byte %d lost: the damaged journal was not kept", at)
 		}
 		if _, err := os.Stat(w.path("journal.md.damaged-2")); !errors.Is(err, fs.ErrNotExist) || len(w.said) > 0 {
@@ -76,9 +58,9 @@ func TestPromise1DamagedJournalIsMended(t *testing.T) {
 // TestDamageThatCannotBeMended stays where it is and is reported at every start;
 // all else is kept, and what tasks.md has is put back.
 func TestDamageThatCannotBeMended(t *testing.T) {
-	w := rotten(t, func(j []byte) []byte {
-		j = bytes.Replace(j, []byte("## Task t0"), []byte("?? Task t0"), 1)
-		return bytes.Replace(j, []byte("- seq: 3"), []byte("- ???: 3"), 1)
+	w := rotten(t, func(j string) string {
+		j = strings.Replace(j, "## Task t0", "?? Task t0", 1)
+		return strings.Replace(j, "- seq: 3", "- ???: 3", 1)
 	})
 	w.edit(func(s string) string {
 		from := strings.Index(s, "## Task t0")
@@ -100,9 +82,9 @@ func TestDamageThatCannotBeMended(t *testing.T) {
 // TestDamageWithoutTasksFile: nothing is written where nothing can be mended.
 func TestDamageWithoutTasksFile(t *testing.T) {
 	t.Parallel()
-	w := rotten(t, func(j []byte) []byte { return bytes.Replace(j, []byte("- seq: 2"), []byte("- ???: 2"), 1) })
+	w := rotten(t, func(j string) string { return strings.Replace(j, "- seq: 2", "- ???: 2", 1) })
 	before := w.read("journal.md")
-	w.write("tasks.md", nil)
+	w.write("tasks.md", "")
 	w.open(false)
 	if got := w.lines(); strings.Count(got, "\n") != 4 || len(w.log.Findings()) != 1 {
 		t.Errorf("the fold is\n%s\nfindings: %v", got, w.log.Findings())
@@ -127,9 +109,9 @@ func TestPowerCutTails(t *testing.T) {
 		{zeros + "\n<!-- end 6, 1 more -->\n\n## Task t5\n- seq: 7\n- status: queued\n<!-- end 7 -->\n\n", ""},
 	} {
 		var whole string
-		w := rotten(t, func(j []byte) []byte {
-			whole = string(j)
-			return append(j, tc.tail...)
+		w := rotten(t, func(j string) string {
+			whole = j
+			return j + tc.tail
 		})
 		w.open(false)
 		if got := w.lines(); got != unrotten || len(w.log.Findings()) > 0 {

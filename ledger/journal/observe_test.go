@@ -1,18 +1,14 @@
 package journal_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
 )
@@ -49,10 +45,7 @@ func (o *observed) reopen() {
 		told.Waits = slices.Clone(c.Waits)
 		o.commits = append(o.commits, told)
 	}
-	var err error
-	if o.log, err = journal.Open(opts); err != nil {
-		o.t.Fatal(err)
-	}
+	o.openWith(opts)
 }
 
 // TestObserveTellsOfEachBatch: a batch of many changes is one commit, with the wait of
@@ -60,33 +53,11 @@ func (o *observed) reopen() {
 func TestObserveTellsOfEachBatch(t *testing.T) {
 	o := newObserved(t)
 	o.add("a", "status", "queued")
-	var wg sync.WaitGroup
-	holding := make(chan struct{})
-	wg.Go(func() { // holds the log's goroutine until all others wait
-		err := o.log.Update(context.Background(), func(*ledger.Tx) error {
-			close(holding)
-			for o.log.Waiting() < 5 {
-				runtime.Gosched()
-			}
-			return nil
-		})
-		if err != nil {
+	o.queued(5, func(i int) {
+		if err := o.change(record(fmt.Sprint("x", i), "status", "queued"), record(fmt.Sprint("y", i), "status", "queued")); err != nil {
 			t.Error(err)
 		}
 	})
-	<-holding
-	for i := range 5 {
-		wg.Go(func() {
-			if err := o.log.Update(context.Background(), func(tx *ledger.Tx) error {
-				tx.Append(record(fmt.Sprint("x", i), "status", "queued"))
-				tx.Append(record(fmt.Sprint("y", i), "status", "queued"))
-				return nil
-			}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
 	o.close()
 	second := time.Second
 	want := []journal.Commit{
@@ -104,9 +75,7 @@ func TestObserveTellsOfEdits(t *testing.T) {
 	o := newObserved(t)
 	o.add("a", "status", "queued")
 	o.edit(appended("\n## Task b\n- status: queued\n"))
-	if err := o.log.Settle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.log.Settle(t.Context()))
 	o.close()
 	o.edit(appended("\n## Task c\n- status: queued\n"))
 	o.reopen()

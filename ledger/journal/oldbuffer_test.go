@@ -11,8 +11,7 @@ func TestOldBufferIsReportedOnlyWhenSaved(t *testing.T) {
 	t.Parallel()
 	reported := func(w *world) bool { return strings.Contains(strings.Join(w.said, "\n"), "an old buffer was saved?") }
 	t.Run("records that came while a person saved", func(t *testing.T) {
-		w := newWorld(t)
-		w.open(false)
+		w := openWorld(t, false)
 		w.add("a", "status", "queued")
 		w.caughtUp()
 		w.edit(put("## Task mine\n- status: queued\n"))
@@ -25,8 +24,7 @@ func TestOldBufferIsReportedOnlyWhenSaved(t *testing.T) {
 		w.everythingIsInTasks()
 	})
 	t.Run("records that were dropped since", func(t *testing.T) {
-		w := newWorld(t)
-		w.open(false)
+		w := openWorld(t, false)
 		for _, id := range []string{"a", "b", "c"} {
 			w.add(id, "status", "queued")
 		}
@@ -41,14 +39,13 @@ func TestOldBufferIsReportedOnlyWhenSaved(t *testing.T) {
 		w.everythingIsInTasks()
 	})
 	t.Run("an old buffer while no master ran", func(t *testing.T) {
-		w := newWorld(t)
-		w.open(false)
+		w := openWorld(t, false)
 		w.add("a", "status", "queued")
 		w.caughtUp()
 		before := w.read("tasks.md")
 		w.add("b", "status", "queued")
 		w.close()
-		w.write("tasks.md", []byte(before))
+		w.write("tasks.md", before)
 		w.open(false)
 		if !reported(w) {
 			t.Errorf("said:\n%s", strings.Join(w.said, "\n"))

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"stint/ledger"
-	"stint/ledger/journal"
 )
 
 // A save is what a person does to the text of tasks.md.
@@ -111,7 +110,7 @@ var rows = []row{
 	{name: "edited", saves: []save{sub("- priority: 5", "- priority: 9"), nothing}, want: "3 a by=hand edits=1 priority=9\n", said: []string{"Task a: edited by hand: priority"}},
 	{name: "a field added and one removed", saves: []save{sub("- label: x\n", "- model: m\n")}, want: "3 a by=hand edits=1 model=m label=\n"},
 	{name: "a body", saves: []save{sub("- prompt: first\n", "- prompt: |\n  first\n\n  second\n")}, want: "3 a by=hand edits=1 prompt=first\n\nsecond\n"},
-	{name: "taken back", saves: []save{sub("- priority: 5", "- priority: 9"), sub("- priority: 9", "- priority: 5")}, want: "3 a by=hand edits=1 priority=9\n4 a by=hand edits=1 priority=5\n"},
+	{name: "taken back", saves: []save{sub("- priority: 5", "- priority: 9"), sub("- priority: 9", "- priority: 5"), sub("- priority: 5", "- priority: 9"), nothing}, want: "3 a by=hand edits=1 priority=9\n4 a by=hand edits=1 priority=5\n5 a by=hand edits=1 priority=9\n"},
 	{name: "overridden later", saves: []save{sub("\n- status: queued", "\n- status: canceled"), sub("- label: x", "- label: y")}, want: "3 a by=hand edits=1 ignored=- status: canceled\n4 a by=hand edits=1 label=y\n", said: []string{"this status has no effect: the section in line"}},
 	{name: "an unknown status, then a known one", saves: []save{put("\n## Task m\n- status: qeued\n"), sub("qeued", "queued")}, want: "3 m by=hand status=queued\n", said: []string{`unknown status "qeued"; did you mean queued?`}},
 
@@ -123,6 +122,8 @@ var rows = []row{
 	{name: "written in steps", saves: []save{put("\n## Task m\n- prompt: one\n"), sub("- prompt: one\n", "- prompt: one two\n- label: l\n"), sub("- label: l\n", "- label: l\n- status: queued\n")}, want: "3 m by=hand prompt=one\n4 m by=hand edits=DIGEST prompt=one two label=l\n5 m by=hand edits=DIGEST status=queued\n"},
 	{name: "a draft and its start in one save", saves: []save{put("\n## Task m\n- prompt: one\n\n## Task m\n- status: queued\n")}, want: "3 m by=hand prompt=one\n4 m by=hand status=queued\n"},
 	{name: "a number of his own", saves: []save{put("\n## Task m\n- seq: 4\n- status: queued\n<!-- end 4 -->\n"), nothing}, want: "5 m by=hand status=queued\n", start: "4 m status=queued\n"},
+
+	{name: "under the name of one that was tidied away", saves: []save{put("## Task fix\n- status: queued\n- prompt: mend it\n"), both(sub("## Task fix\n- status: queued\n- prompt: mend it\n", ""), put("\n## Task fix\n- status: queued\n"))}, want: "3 fix by=hand status=queued prompt=mend it\n4 fix by=hand status=queued\n"},
 
 	// digest adopted before
 	{name: "a requeue that is done, saved again", has: cycle, saves: []save{put("\n## Task a\n- status: queued\n"), nothing}, want: "6 a by=hand status=queued\n"},
@@ -144,6 +145,8 @@ var rows = []row{
 	{name: "the first section taken out", lost: []uint64{1}, has: cycle[1:], saves: []save{cutOut(1)}, want: "5 deleted tasks=Task b\n"},
 	{name: "a finished task taken out", lost: []uint64{1, 3, 4}, has: cycle, saves: []save{cutOut(1, 3, 4), nothing}, want: "6 deleted tasks=Task a\n"},
 	{name: "taken out and put back", has: cycle, saves: []save{cutOut(2), put("\n## Task b\n- seq: 2\n- status: queued\n- prompt: second\n<!-- end 2 -->\n")}, want: "6 deleted tasks=Task b\n7 deleted tasks=\n"},
+	{name: "taken out and put back in its place", has: cycle, saves: []save{cutOut(2), sub("## Task a\n- seq: 3\n", "## Task b\n- seq: 2\n- status: queued\n- prompt: second\n<!-- end 2 -->\n\n## Task a\n- seq: 3\n")}, want: "6 deleted tasks=Task b\n7 deleted tasks=\n"},
+	{name: "taken out and put back with all others", has: cycle, saves: []save{cutOut(2), stale(1, "\na note\n")}, want: "6 deleted tasks=Task b\n7 deleted tasks=\n"},
 	{name: "taken out, but for a section by hand", lost: []uint64{2}, has: cycle, saves: []save{both(cutOut(2), put("\n## Task b\n- label: l\n"))}, want: "6 b by=hand label=l\n"},
 	{name: "taken out while something is damaged", lost: []uint64{2, 3}, has: cycle, saves: []save{both(cutOut(2), sub("<!-- end 3 -->", ""))}, wrong: []string{"record 3 has no end line"}},
 	{name: "taken out while a status is mistyped", lost: []uint64{2}, has: cycle, saves: []save{both(cutOut(2), put("\n## Task m\n- status: qeued\n"))}, want: "6 deleted tasks=Task b\n", wrong: []string{`unknown status "qeued"`}},
@@ -165,6 +168,7 @@ var rows = []row{
 	{name: "copied, and started below", has: cycle, saves: []save{both(copied(1, "## Task m", asIs), put("\n## Task m\n- status: queued\n"))}, want: "6 m by=hand copies=1 priority=5 label=x prompt=first verifyCommand=make\n7 m by=hand status=queued\n"},
 	{name: "copied without seq", has: cycle, saves: []save{copied(1, "## Task m", both(sub("- seq: 1\n", ""), sub("<!-- end 1 -->", "")))}, want: "6 m by=hand status=queued priority=5 label=x prompt=first idempotencyKey=k verifyCommand=make\n"},
 	{name: "copied under its own id", has: cycle, saves: []save{copied(1, "", asIs), nothing}},
+	{name: "copied under its own id, with other bullets", saves: []save{both(sub("- status: queued\n- priority: 5", "* status: queued\n* priority: 5"), copied(1, "", asIs))}},
 	{name: "copied twice under its own id and changed", has: cycle, saves: []save{copied(2, "", sub("second", "x")), copied(2, "", sub("second", "y"))}, want: "6 b-copy by=hand copies=2 prompt=x\n", wrong: []string{"record 2, which belongs to Task b"}},
 	{name: "the copied one taken out", lost: []uint64{2}, has: cycle, saves: []save{copied(2, "", sub("second", "x")), cutOut(2), nothing}, want: "6 b-copy by=hand copies=2 prompt=x\n"},
 	{name: "a copied run", has: cycle, saves: []save{copied(3, "## Task m", asIs)}, wrong: []string{"record 3, which belongs to Task a"}},
@@ -215,8 +219,7 @@ func TestPromise4YourEditsCount(t *testing.T) {
 }
 
 func (r *row) run(t *testing.T, live bool) {
-	w := newWorld(t)
-	w.open(live)
+	w := openWorld(t, live)
 	has := r.has
 	if has == nil {
 		has = usual
@@ -296,117 +299,58 @@ func (r *row) checkTold(t *testing.T, w *world, said string) {
 	}
 }
 
-// TestSlowWriter: an editor that truncates the file and writes it in small pieces
-// while records come in. Appending waits until it is done; nothing is lost and
-// nothing is taken over from a half written file.
-func TestSlowWriter(t *testing.T) {
-	w := newWorld(t)
-	w.open(true)
-	w.add("a", "status", "queued", "prompt", "first")
-	w.caughtUp()
-	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n- prompt: by hand\n"
-	f, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(buffer); i += 7 {
-		if _, err := f.WriteString(buffer[i:min(i+7, len(buffer))]); err != nil {
-			t.Fatal(err)
-		}
-		if i%70 == 0 {
-			w.add(fmt.Sprint("t", i), "status", "queued")
-		}
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	w.await("written by hand")
-	w.settle(true)
-	if f := ledger.Parse([]byte(w.read("tasks.md"))).Findings; len(f) > 0 {
-		t.Errorf("the file is damaged: %v\n%s", f[0], w.read("tasks.md"))
-	}
-	if n := strings.Count(w.lines(), "by=hand"); n != 1 {
-		t.Errorf("%d edits were taken over, want 1:\n%s", n, w.lines())
-	}
-	w.reopened()
-	w.everythingIsInTasks()
-}
-
-// TestEditAgainAfterAdoption: what counts is the difference to what was last
-// seen, also when an edit is taken back.
-func TestEditAgainAfterAdoption(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.open(false)
-	w.add("a", "status", "queued", "priority", "5")
-	w.close()
-	for i, p := range []string{"7", "5", "7", "7"} {
-		if i < 3 {
-			w.edit(func(s string) string {
-				at := strings.Index(s, "- priority: ") + len("- priority: ")
-				return s[:at] + p + s[at+1:]
-			})
-		}
-		w.open(false)
-		w.close()
-	}
-	w.expect("1 a status=queued priority=5\n2 a by=hand edits=1 priority=7\n3 a by=hand edits=1 priority=5\n4 a by=hand edits=1 priority=7\n")
-}
-
-// TestTypingInSteps: a section that is saved while it is being written is one
-// section, not several: a status that was taken over is not set again.
-func TestTypingInSteps(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
-	w.add("a", "status", "done")
-	w.close()
-	w.edit(appended("## Task mine\n- status: queued\n"))
-	w.open(false)
-	w.close()
-	w.edit(replace("## Task mine\n- status: queued\n", "## Task mine\n- status: queued\n- label: later\n"))
-	w.open(false)
-	first := ""
-	w.mu.Lock()
-	first, _ = w.fold[1].Get(ledger.KeyAdopts)
-	w.mu.Unlock()
-	w.expect("1 a status=done\n2 mine by=hand status=queued\n3 mine by=hand edits=" + first + " label=later\n")
-	w.reopened()
-}
-
-// TestSameNameAgain: a section that a person writes under an old name, after the
-// first one was taken over and tidied away, is a new one and no edit of that.
-func TestSameNameAgain(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
-	w.add("a", "status", "done")
-	w.close()
-	section := "## Task fix\n- status: queued\n- prompt: mend it\n"
-	w.edit(appended(section))
-	w.open(false)
-	w.close()
-	w.edit(func(s string) string { return strings.Replace(s, section, "", 1) + "\n## Task fix\n- status: queued\n" })
-	w.open(false)
-	w.expect("1 a status=done\n2 fix by=hand status=queued prompt=mend it\n3 fix by=hand status=queued\n")
-	w.reopened()
-}
-
-// change changes any file of the state directory.
-func (w *world) change(name string, f func(string) string) {
-	w.t.Helper()
-	old := ""
-	if _, err := os.Stat(w.path(name)); err == nil {
-		old = w.read(name)
-	}
-	if err := os.WriteFile(w.path(name), []byte(f(old)), 0o600); err != nil {
-		w.t.Fatal(err)
+// TestPromise4SlowWriter: an editor cuts the file, thinks for a while, and then writes in
+// small pieces, while somebody submits or asks for a look or a compaction. Nothing is
+// written into its work, and nothing is taken over from a half of it.
+func TestPromise4SlowWriter(t *testing.T) {
+	for name, meanwhile := range map[string]func(w *world) error{
+		"submit":    func(w *world) error { return w.try("b", "status", "queued") },
+		"reconcile": func(w *world) error { _, err := w.log.Reconcile(w.t.Context(), false); return err },
+		"compact": func(w *world) error {
+			_, err := w.log.Compact(w.t.Context(), func() (ledger.Keep, error) { return ledger.Keep{Dry: true}, nil })
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := openWorld(t, true)
+			w.add("a", "status", "queued", "prompt", "first")
+			w.caughtUp()
+			buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n- prompt: rm -rf build/tmp\n"
+			f, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_TRUNC, 0)
+			must(t, err)
+			answered := make(chan error, 1)
+			go func() { answered <- meanwhile(w) }()
+			time.Sleep(500 * time.Millisecond) // the editor does
+			for i := 0; i < len(buffer); i += 7 {
+				_, err := f.WriteString(buffer[i:min(i+7, len(buffer))])
+				must(t, err)
+			}
+			must(t, errors.Join(f.Close(), <-answered))
+			w.await("written by hand")
+			w.settle(true)
+			w.again()
+			if tasks := w.read("tasks.md"); !strings.HasPrefix(tasks, buffer) || strings.Count(tasks, "- seq: 1\n") != 1 {
+				t.Errorf("tasks.md was written to meanwhile:\n%s", tasks)
+			}
+			if lines := w.lines(); strings.Count(lines, "by=hand") != 1 || !strings.Contains(lines, " mine by=hand status=queued prompt=rm -rf build/tmp\n") {
+				t.Errorf("taken over:\n%s", lines)
+			}
+			w.mu.Lock()
+			if said := strings.Join(w.said, "\n"); strings.Contains(said, "2 records were missing") {
+				t.Errorf("records were put into the empty file:\n%s", said)
+			}
+			w.mu.Unlock()
+			w.reopened()
+			w.everythingIsInTasks()
+		})
 	}
 }
 
 // TestPromise4KillBetweenStaleSaveAndRepair: the edits of a stale save are in the
 // journal, and the power fails before anything is put back.
 func TestPromise4KillBetweenStaleSaveAndRepair(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("a", "status", "queued", "priority", "5")
 	w.add("a", "status", "running")
 	w.add("a", "status", "done")
@@ -419,7 +363,7 @@ func TestPromise4KillBetweenStaleSaveAndRepair(t *testing.T) {
 	if !strings.HasSuffix(want, "4 a by=hand edits=1 priority=6\n5 a by=hand status=queued\n") {
 		t.Fatalf("taken over:\n%s", want)
 	}
-	w.change("tasks.md", func(string) string { return saved })
+	w.write("tasks.md", saved)
 	w.open(false)
 	w.expect(want)
 	w.reopened()
@@ -431,13 +375,11 @@ func TestPromise4KillBetweenStaleSaveAndRepair(t *testing.T) {
 func TestPromise4SaveFromBeforeACompaction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.change("journal.md", func(string) string {
-		return ledger.VersionLine + "\n\n" +
-			"## Control compaction\n- seq: 6\n- through: 5\n- merged: 1\n<!-- end 6 -->\n\n" +
-			"## Task a\n- seq: 7\n- status: queued\n- prompt: first\n<!-- end 7 -->\n\n"
-	})
+	w.write("journal.md", ledger.VersionLine+"\n\n"+
+		"## Control compaction\n- seq: 6\n- through: 5\n- merged: 1\n<!-- end 6 -->\n\n"+
+		"## Task a\n- seq: 7\n- status: queued\n- prompt: first\n<!-- end 7 -->\n\n")
 	old := "## Task a\n- seq: 1\n- status: queued\n- prompt: changed\n<!-- end 1 -->\n\n## Task z\n- seq: 2\n- status: done\n<!-- end 2 -->\n\n"
-	w.change("tasks.md", func(string) string { return old })
+	w.write("tasks.md", old)
 	w.open(true)
 	w.await("2 sections are from before the compaction; edits in them have no effect")
 	w.expect("6 compaction through=5 merged=1\n7 a status=queued prompt=first\n")
@@ -459,8 +401,7 @@ func TestPromise4SaveFromBeforeACompaction(t *testing.T) {
 // the same task, and each is saved twice.
 func TestPromise4TwoEditorsOneTask(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("a", "status", "done")
 	w.close()
 	old := w.read("tasks.md")
@@ -530,10 +471,7 @@ func TestWhatAnEditTakesAlong(t *testing.T) {
 				return []ledger.Pair{{Key: "account"}}
 			}
 		}
-		var err error
-		if w.log, err = journal.Open(opts); err != nil {
-			t.Fatal(err)
-		}
+		w.openWith(opts)
 	}
 	open()
 	w.add("a", "status", "queued", "agent", "claude", "account", "claude", "priority", "5")
@@ -564,10 +502,7 @@ func TestPromise4StepAfterStep(t *testing.T) {
 				return nil
 			}, nil
 		}
-		var err error
-		if w.log, err = journal.Open(opts); err != nil {
-			t.Fatal(err)
-		}
+		w.openWith(opts)
 		w.add("a", "status", "queued")
 		w.caughtUp()
 		save := appended("## Task a\n- status: canceled\n\n## Task a\n- status: draft\n- label: late\n")
@@ -576,9 +511,7 @@ func TestPromise4StepAfterStep(t *testing.T) {
 		} else {
 			w.close()
 			w.edit(save)
-			if w.log, err = journal.Open(opts); err != nil {
-				t.Fatal(err)
-			}
+			w.openWith(opts)
 		}
 		w.await("cannot be made draft")
 		w.settle(live)
@@ -593,8 +526,7 @@ func TestPromise4StepAfterStep(t *testing.T) {
 func TestVoidAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []int{0, 1, 20, 1000} {
-		w := newWorld(t)
-		w.open(false)
+		w := openWorld(t, false)
 		w.add("a", "status", "queued")
 		w.add("b", "status", "queued", "prompt", "p")
 		w.close()
@@ -617,8 +549,7 @@ func TestVoidAtTheEnd(t *testing.T) {
 func TestPromise4CutOffSection(t *testing.T) {
 	t.Parallel()
 	const first, section = "\n## Task mine\n- status: queued\n", "- label: |\n  one\n  two\n- prompt: by hand\n"
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("a", "status", "queued")
 	w.close()
 	w.edit(func(s string) string { return s + first + section })
@@ -631,9 +562,7 @@ func TestPromise4CutOffSection(t *testing.T) {
 		x := newWorld(t)
 		for name, text := range map[string]string{"journal.md": w.read("journal.md"), "tasks.md": whole[:at+cut]} {
 			long := time.Now().Add(-time.Hour) // nobody is still writing
-			if err := errors.Join(os.WriteFile(x.path(name), []byte(text), 0o600), os.Chtimes(x.path(name), long, long)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.WriteFile(x.path(name), []byte(text), 0o600), os.Chtimes(x.path(name), long, long)))
 		}
 		x.open(false)
 		got := strings.TrimPrefix(x.lines(), want)
@@ -645,50 +574,11 @@ func TestPromise4CutOffSection(t *testing.T) {
 		}
 		x.reopened()
 		x.everythingIsInTasks()
-		if err := os.Remove(x.path("journal.md")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(x.path("journal.md")))
 		x.open(false)
 		if alone := x.lines(); alone != want+got {
 			t.Errorf("cut after %q: tasks.md alone gives\n%s\nand not\n%s", (first + section)[:cut], alone, want+got)
 		}
 		x.close()
 	}
-}
-
-// TestSlowTruncatingWriter: an editor that cuts the file, thinks for a while, and
-// then writes in small pieces. Nothing is written into its work.
-func TestSlowTruncatingWriter(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.open(true)
-	w.add("a", "status", "queued", "prompt", "first")
-	w.caughtUp()
-	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n- prompt: by hand\n"
-	f, err := os.OpenFile(w.path("tasks.md"), os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.add("b", "status", "queued")
-	time.Sleep(500 * time.Millisecond) // the editor does
-	for i := 0; i < len(buffer); i += 7 {
-		if _, err := f.WriteString(buffer[i:min(i+7, len(buffer))]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	w.await("written by hand")
-	w.again()
-	w.expect("1 a status=queued prompt=first\n2 b status=queued\n3 mine by=hand status=queued prompt=by hand\n")
-	if tasks := w.read("tasks.md"); !strings.HasPrefix(tasks, buffer) || strings.Count(tasks, "- seq: 1\n") != 1 {
-		t.Errorf("tasks.md was written to meanwhile:\n%s", tasks)
-	}
-	w.mu.Lock()
-	if said := strings.Join(w.said, "\n"); strings.Contains(said, "2 records were missing") {
-		t.Errorf("records were put into the empty file:\n%s", said)
-	}
-	w.mu.Unlock()
-	w.reopened()
 }

@@ -34,9 +34,7 @@ func TestReplace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "tasks.md")
-			if err := errors.Join(os.WriteFile(path, []byte("old\n"), 0o600), os.Chmod(path, 0o662)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.WriteFile(path, []byte("old\n"), 0o600), os.Chmod(path, 0o662)))
 			fsys, wantErr, left := durable.OS, error(nil), test.saves
 			if left != nil {
 				wantErr = tasksfile.ErrChanged
@@ -83,12 +81,8 @@ func TestReplaceCrash(t *testing.T) {
 	m.put("tasks.md", "old\n")
 	d := diskOf(m)
 	c, err := tasksfile.ReadCopy(t.Context(), m, memDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Replace([]byte("new\n")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Replace([]byte("new\n")))
 	end := len(m.trace)
 	for op := 0; op <= end; op++ {
 		for _, mode := range modes {
@@ -111,9 +105,7 @@ func TestAppendSection(t *testing.T) {
 	for _, value := range []string{"one line", "two\nlines\n\n  and more", "", "|", "## Task y\n- seq: 3", "trailing \n", "\x00\u2028", "<!-- end 1 -->"} {
 		r := record("x", "status", "queued", "prompt", value)
 		text, err := ledger.AppendSection([]byte("text\n\n"), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		doc := ledger.Parse(append(text, "\n## Task z\n"...))
 		if len(doc.Findings) > 0 || len(doc.Sections) != 2 {
 			t.Fatalf("%q: %v in\n%s", value, doc.Findings, text)

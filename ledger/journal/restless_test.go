@@ -28,14 +28,10 @@ func TestTasksFileNeverRests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &folding{fs: newMemFS()}
-				if err := f.open(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, f.open())
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				tasks, err := f.fs.OpenFile(filepath.Join(memDir, ledger.TasksName), os.O_WRONLY|os.O_APPEND, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				var writing sync.WaitGroup
 				writing.Go(func() {
 					for ctx.Err() == nil {

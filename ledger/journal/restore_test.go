@@ -53,21 +53,17 @@ func newRestoring(t *testing.T) *restoring {
 	text, _ = r.fs.content("tasks.md")
 	r.save(t, strings.Replace(text, "prompt: two", "prompt: by hand", 1))
 	var err error
-	if r.old, err = applies(r.fs); err != nil {
-		t.Fatal(err)
-	}
+	r.old, err = applies(r.fs)
+	must(t, err)
 	if !strings.Contains(r.old, "by hand") {
 		t.Fatalf("the edit was not taken over:\n%s", r.old)
 	}
 	after := newMemFS()
 	after.put("tasks.md", string(r.copy))
-	if r.fresh, err = applies(after); err != nil {
-		t.Fatal(err)
-	}
+	r.fresh, err = applies(after)
+	must(t, err)
 	s, err := ledger.Encode(&restoredNote)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.fresh += textOf(s)
 	r.fs.trace = nil
 	return r
@@ -76,19 +72,13 @@ func newRestoring(t *testing.T) *restoring {
 func (r *restoring) play(t *testing.T, records ...*ledger.Record) {
 	t.Helper()
 	f := folding{fs: r.fs}
-	if err := f.open(); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.submit(records...), f.log.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.open())
+	must(t, errors.Join(f.submit(records...), f.log.Close()))
 }
 
 func (r *restoring) save(t *testing.T, text string) {
 	t.Helper()
-	if err := durable.WriteFile(r.fs, filepath.Join(memDir, "tasks.md"), []byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, durable.WriteFile(r.fs, filepath.Join(memDir, "tasks.md"), []byte(text)))
 }
 
 // oldOrFresh opens a log on what a crash has left, twice.
@@ -115,9 +105,7 @@ func TestRestoreCrash(t *testing.T) {
 	first := uint64(intFromEnv(t, "STINT_TEST_SEED", int(time.Now().UnixNano())))
 	r := newRestoring(t)
 	d := diskOf(r.fs)
-	if err := journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir))
 	end, images := len(r.fs.trace), 0
 	for op := 0; op <= end; op++ {
 		for _, m := range modes {
@@ -186,9 +174,7 @@ func TestRestoreKeepsWhatWasBefore(t *testing.T) {
 	r := newRestoring(t)
 	tasks, _ := r.fs.content("tasks.md")
 	records, _ := r.fs.content("journal.md")
-	if err := journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir))
 	for name, want := range map[string]string{"tasks.md": tasks, "journal.md": records} {
 		if got, _ := r.fs.content("archive/before/" + name); got != want {
 			t.Errorf("%s is kept as\n%s\nwant\n%s", name, got, want)
@@ -202,9 +188,7 @@ func TestRestoreKeepsWhatWasBefore(t *testing.T) {
 		t.Errorf("the restore has number %d, and %d was given before", after, before)
 	}
 	// Restoring what was kept undoes it, and gives no number twice.
-	if err := journal.Restore(r.fs, memDir, []byte(tasks), restoredNote, backupDir+"2"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, journal.Restore(r.fs, memDir, []byte(tasks), restoredNote, backupDir+"2"))
 	got, err := applies(r.fs)
 	want := strings.Replace(r.old, "prompt: two", "prompt: by hand", 1) // as it stands in tasks.md
 	if err != nil || !strings.HasPrefix(got, want) {

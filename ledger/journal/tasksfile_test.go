@@ -50,13 +50,10 @@ func TestBadTasksFileAtStart(t *testing.T) {
 	t.Parallel()
 	for _, bad := range badFiles {
 		t.Run(bad.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.open(false)
+			w := openWorld(t, false)
 			w.add("a", "status", "queued")
 			w.close()
-			if err := errors.Join(os.Remove(w.path("tasks.md")), bad.make(w.path("tasks.md"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.Remove(w.path("tasks.md")), bad.make(w.path("tasks.md"))))
 			records := w.read("journal.md")
 			_, err := journal.Open(w.options(false))
 			if err == nil || !strings.Contains(err.Error(), bad.says) || !strings.Contains(err.Error(), "tasks.md") {
@@ -69,9 +66,7 @@ func TestBadTasksFileAtStart(t *testing.T) {
 			if w.read("journal.md") != records {
 				t.Error("the journal was changed")
 			}
-			if err := os.Remove(w.path("tasks.md")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(w.path("tasks.md")))
 			w.open(false)
 			w.expect("1 a status=queued\n")
 			w.reopened()
@@ -86,13 +81,10 @@ func TestBadTasksFileLive(t *testing.T) {
 	for _, bad := range badFiles {
 		t.Run(bad.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.open(true)
+			w := openWorld(t, true)
 			w.add("a", "status", "queued")
 			w.caughtUp()
-			if err := errors.Join(os.Rename(w.path("tasks.md"), w.path("aside")), bad.make(w.path("tasks.md"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.Rename(w.path("tasks.md"), w.path("aside")), bad.make(w.path("tasks.md"))))
 			w.await(bad.says)
 			if list := w.log.Findings(); len(list) != 1 || !strings.Contains(list[0].Msg, bad.says) {
 				t.Errorf("findings %v", list)
@@ -101,9 +93,7 @@ func TestBadTasksFileLive(t *testing.T) {
 			if !w.log.Behind() {
 				t.Error("the log takes the file for a good one")
 			}
-			if err := errors.Join(os.RemoveAll(w.path("tasks.md")), os.Rename(w.path("aside"), w.path("tasks.md"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.RemoveAll(w.path("tasks.md")), os.Rename(w.path("aside"), w.path("tasks.md"))))
 			w.settle(true)
 			w.again()
 			for deadline := time.Now().Add(10 * time.Second); len(w.log.Findings()) > 0; time.Sleep(time.Millisecond) { // who has caught up says so next
@@ -135,8 +125,7 @@ func (f anothersFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.F
 
 // TestTasksFileOfAnother: a file that another user can change is not the person's.
 func TestTasksFileOfAnother(t *testing.T) {
-	w := newWorld(t)
-	w.open(false)
+	w := openWorld(t, false)
 	w.add("a", "status", "queued")
 	w.close()
 	w.fs = anothersFS{durable.OS}
@@ -149,9 +138,7 @@ func TestTasksFileOfAnother(t *testing.T) {
 // sentence does not say so.
 func TestBadTasksFileWithoutAJournal(t *testing.T) {
 	w := newWorld(t)
-	if err := os.Mkdir(w.path("tasks.md"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(w.path("tasks.md"), 0o700))
 	if _, err := journal.Open(w.options(false)); err == nil || !strings.Contains(err.Error(), "there is no journal that has its records") {
 		t.Errorf("%v", err)
 	}
@@ -193,13 +180,10 @@ func TestNothingIsAppendedToAnothersText(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.open(false)
+			w := openWorld(t, false)
 			w.add("a", "status", "queued")
 			w.caughtUp()
-			if err := save(w.path("tasks.md"), w.read("tasks.md")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, save(w.path("tasks.md"), w.read("tasks.md")))
 			saved := w.read("tasks.md")
 			w.add("b", "status", "queued")
 			if !w.log.Behind() {

@@ -27,11 +27,8 @@ func TestWatchesExhausted(t *testing.T) {
 		}
 		return
 	}
-	if err := os.WriteFile("/proc/sys/user/max_inotify_watches", []byte("0"), 0); err != nil {
-		t.Fatal(err)
-	}
-	w := newWorld(t)
-	w.open(true)
+	must(t, os.WriteFile("/proc/sys/user/max_inotify_watches", []byte("0"), 0))
+	w := openWorld(t, true)
 	w.await("cannot watch")
 	w.add("a", "status", "queued")
 	w.caughtUp()

@@ -93,8 +93,7 @@ func TestOwnWritesAreNoEdits(t *testing.T) {
 // in. The last save is what counts.
 func TestManySaves(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.open(true)
+	w := openWorld(t, true)
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	stale := w.read("tasks.md")
@@ -120,29 +119,18 @@ func TestManySaves(t *testing.T) {
 // TestWatchLost: the state directory is replaced by another one with the same
 // files, so that the watch sees no more of it. Edits are taken over all the same.
 func TestWatchLost(t *testing.T) {
-	w := newWorld(t)
-	w.open(true)
+	w := openWorld(t, true)
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	other := w.dir + ".other"
-	if err := os.Mkdir(other, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(other, 0o700))
 	names, err := os.ReadDir(w.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
-		if err := os.Link(w.path(name.Name()), filepath.Join(other, name.Name())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Link(w.path(name.Name()), filepath.Join(other, name.Name())))
 	}
-	if err := durable.OS.Exchange(other, w.dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, durable.OS.Exchange(other, w.dir))
+	must(t, os.RemoveAll(other))
 	w.edit(appended("## Task mine\n- status: queued\n"))
 	w.await("mine: written by hand")
 	w.add("b", "status", "queued")
