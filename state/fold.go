@@ -230,9 +230,6 @@ var fields = map[string]func(*Folded) any{
 
 // set sets one field.
 func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err error) {
-	if field := fields[string(f.Key)]; field != nil {
-		return read(field(t), f, p, k)
-	}
 	switch string(f.Key) {
 	case KeyStatus:
 		t.Status, err = parseStatus(f.Bytes())
@@ -295,6 +292,9 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 	case KeyWorkspaceBy, ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
 		// Read with the workspace, or the engine's own.
 	default:
+		if field := fields[string(f.Key)]; field != nil {
+			return read(field(t), f, p, k)
+		}
 		if agent, ok := bytes.CutSuffix(f.Key, []byte(nativeSuffix)); ok && len(agent) > 0 {
 			t.setNative(Native{p.get(agent), p.get(f.Bytes())})
 		} else if k == KeepAll && f.Empty() {
