@@ -11,11 +11,16 @@
 //
 // What programs use is below /v1; /openapi.json there describes it. huma generates the
 // description from the types of requests and answers, the tags of their fields and the
-// arguments of op; describe.go completes it. The file openapi.json here is what the server
-// answers: go test ./coordinator/api -run TestDescription -update writes it. Beside it there are the
-// page (/ and /ui) and, for who expects them there, /tasks, /health, /ready and /metrics.
-// Bodies are JSON.
-// What is not understood is refused (package request). Where a path has {id}, any reference to a task will do: its id, a unique piece of it, @last.
+// arguments of op; package openapi completes it. The file openapi.json here is what the server
+// answers: go test ./coordinator/api -run TestDescription -update writes it. Beside it there are
+// the page (/ and /ui) and, for who expects them there, /tasks, /health, /ready and /metrics.
+// Bodies are JSON. What is not understood is refused (package request). Where a path has {id},
+// any reference to a task will do: its id, a unique piece of it, @last.
+//
+// # Rooms
+//
+// Each file of handlers declares the interface that its handlers use, such as [Tasks] in
+// tasks.go; [Rooms] has one of each.
 //
 // # Errors
 //
@@ -25,23 +30,21 @@
 //
 // Every answer says in its header how many findings there are, whether dispatch is
 // paused, the number of the newest record, and with which configuration the master was
-// started ([Notice]).
+// started ([wire.Notice]).
 //
 // # Pages and pieces
 //
 // A list of tasks has a limit, by default 100, and says how it goes on: next, and the header
-// Link. The cursor
-// is the number of the first record of the page's last task, which compaction keeps
-// (state.KeyFirstSeq): so no task is given twice and none is left out, whatever becomes of
-// them between two pages. A long transcript is read from its end on: older.
+// Link. The cursor is the number of the first record of the page's last task, which compaction
+// keeps (state.KeyFirstSeq): so no task is returned twice and none is left out, whatever becomes
+// of them between two pages. A long transcript is read from its end on: older.
 //
 // A log that is not followed, and a collected file, can be asked for in pieces by Range.
 // A log is then what its runs have written until now, one behind the other, with a line
 // where something was cut out. Its ETag has the digest of its beginning and its length. A
 // client that goes on where it left off sends it as If-Range: only the beginning counts
 // there, and if that is another, the answer has all of it. The digest changes a few times
-// in the first 4 KiB of a run.
-// Files are sent to be saved, under a policy that lets no browser show them.
+// in the first 4 KiB of a run. Files are sent to be saved, under a policy that lets no browser show them.
 //
 // # Long requests
 //

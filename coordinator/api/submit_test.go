@@ -13,6 +13,7 @@ import (
 // TestSubmitRequests: one task or a list, in the spellings that there are, and what the
 // answer to each says.
 func TestSubmitRequests(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("a", wire.MaxBody/2)
 	for _, c := range []struct {
 		body   string
