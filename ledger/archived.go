@@ -20,6 +20,9 @@ type Keep struct {
 	Records []Record // what the journal is to hold from now on, tasks first and oldest first
 	Out     []Moved  // what goes to the archive
 	Dry     bool     // only say what would be done
+	// Quiet is for how long nobody else must have saved tasks.md: who did may save it once more
+	// from the same buffer, which is then from before the compaction.
+	Quiet time.Duration
 }
 
 // Moved is a task that goes to the archive: all that its records say, in one.

@@ -24,7 +24,8 @@ var arrows = map[string][]string{
 	"stint/ledger/repair":                     {"stint/ledger"},
 	"stint/ledger/salvage":                    {"stint/ledger"},
 	"stint/ledger/archive":                    {"stint/ledger/reconcile", "stint/ledger", "stint/ledger/durable"},
-	"stint/ledger/journal":                    {"stint/ledger/reconcile", "stint/ledger/tasksfile", "stint/ledger", "stint/ledger/archive", "stint/ledger/salvage", "stint/ledger/durable"},
+	"stint/ledger/follow":                     {"stint/ledger", "stint/ledger/durable"},
+	"stint/ledger/journal":                    {"stint/ledger/reconcile", "stint/ledger/tasksfile", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/salvage", "stint/ledger/durable"},
 	"stint/ledger/tasksfile":                  {"stint/ledger", "stint/ledger/durable"},
 	"stint/state":                             {"stint/ledger"},
 	"stint/state/table":                       {"stint/state"},
@@ -33,11 +34,11 @@ var arrows = map[string][]string{
 	"stint/session":                           {"stint/ledger/durable"},
 	"stint/memory":                            {},
 	"stint/prompt":                            {"stint/memory"},
-	"stint/coordinator/store":                 {"stint/ledger", "stint/ledger/journal", "stint/ledger/reconcile"},
+	"stint/coordinator/store":                 {"stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/reconcile"},
 	"stint/coordinator/task":                  {"stint/ledger", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/state"},
 	"stint/coordinator/queue":                 {"stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/query":                 {"stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/memory", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/statedir":              {"stint/ledger/tasksfile", "stint/coordinator/admission", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/repair", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/state", "stint/state/fold"},
+	"stint/coordinator/statedir":              {"stint/ledger/tasksfile", "stint/coordinator/admission", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/repair", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/state", "stint/state/fold"},
 	"stint/coordinator/dispatch":              {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/attempt":               {"stint/coordinator/admission", "stint/coordinator/answer", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold"},
 	"stint/coordinator/admission":             {"stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/ledger/durable", "stint/prompt", "stint/state", "stint/state/fold", "stint/state/lanes"},
@@ -59,12 +60,12 @@ var arrows = map[string][]string{
 	"stint/coordinator/api/web":               {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api":                   {"stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/openapi", "stint/coordinator/api/request", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
-	"stint/coordinator/postgres":              {"stint/coordinator/postgres/dsn", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/state"},
+	"stint/coordinator/postgres":              {"stint/coordinator/postgres/dsn", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/state"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
 		"stint/coordinator", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
 		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn",
-		"stint/state", "stint/session", "stint/ledger", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory",
+		"stint/state", "stint/session", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory",
 	},
 	"stint/examples": {}, // its tests may import anything
 }

@@ -15,6 +15,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/follow"
 	"stint/ledger/journal"
 	"stint/state"
 )
@@ -215,7 +216,7 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 	if !o.follow {
 		return nil
 	}
-	f := journal.FollowDir(durable.OS, dir, last.Seq)
+	f := follow.Dir(durable.OS, dir, last.Seq)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	for {
 		s, err := f.Next(ctx)

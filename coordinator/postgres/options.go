@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator/task"
-	"stint/ledger/journal"
+	"stint/ledger/follow"
 	"stint/state"
 )
 
@@ -35,7 +35,7 @@ type Source interface {
 	// Seq returns the number of the newest record.
 	Seq() uint64
 	// Follow returns the records of the journal after that seq.
-	Follow(after uint64) *journal.Follower
+	Follow(after uint64) *follow.Follower
 	// TaskIDs returns the next ids, at most n, behind the first done ones of all tasks
 	// that are known, in the order of age, those of the archive too.
 	TaskIDs(done, n int) []string

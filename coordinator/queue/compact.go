@@ -17,13 +17,18 @@ import (
 // ended. With dryRun it only says what it would do. The error is an *Error where a
 // user can do something about it.
 func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (journal.CompactReport, error) {
+	return s.compact(ctx, olderThan, dryRun, 0)
+}
+
+// compact is Compact if nobody else has saved tasks.md for so long.
+func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun bool, quiet time.Duration) (journal.CompactReport, error) {
 	defer s.Call()()
 	if olderThan < 0 {
 		return journal.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}
 	r, err := s.Store.Compact(ctx, func(st *fold.State) (ledger.Keep, error) {
 		keep, err := st.Compact(s.Config.Now().Add(-olderThan))
-		keep.Dry = dryRun
+		keep.Dry, keep.Quiet = dryRun, quiet
 		return keep, err
 	})
 	var refused *journal.RefusedError
@@ -66,9 +71,6 @@ func (s *Store) CompactWhenLarge(ctx context.Context) {
 			limit = min(limit, max(size, s.Config.CompactSize))
 			continue
 		}
-		if time.Since(s.SavedByHand()) < compactAgain {
-			continue
-		}
 		done, err := s.compactHalf(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -89,10 +91,10 @@ func (s *Store) compactHalf(ctx context.Context) (done bool, err error) {
 	if left > size/2 {
 		return false, nil
 	}
-	r, err := s.Compact(ctx, s.Config.CompactOlderThan, true)
+	r, err := s.compact(ctx, s.Config.CompactOlderThan, true, compactAgain)
 	if err != nil || r.After > r.Before/2 {
 		return false, err
 	}
-	_, err = s.Compact(ctx, s.Config.CompactOlderThan, false)
+	_, err = s.compact(ctx, s.Config.CompactOlderThan, false, compactAgain)
 	return err == nil, err
 }

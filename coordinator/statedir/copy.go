@@ -10,7 +10,7 @@ import (
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/journal"
+	"stint/ledger/follow"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -63,8 +63,8 @@ func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
 func (c *Copy) Seq() uint64 { return c.seq }
 
 // Follow returns the records of the journal after that seq, as they are written; see
-// [journal.FollowDir].
-func (c *Copy) Follow(after uint64) *journal.Follower { return journal.FollowDir(nil, c.dir, after) }
+// [follow.Dir].
+func (c *Copy) Follow(after uint64) *follow.Follower { return follow.Dir(nil, c.dir, after) }
 
 // TaskIDs is [query.Query.TaskIDs].
 func (c *Copy) TaskIDs(done, n int) []string {

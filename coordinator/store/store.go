@@ -18,9 +18,9 @@ package store
 import (
 	"context"
 	"sync"
-	"time"
 
 	"stint/ledger"
+	"stint/ledger/follow"
 	"stint/ledger/journal"
 	"stint/ledger/reconcile"
 )
@@ -186,7 +186,7 @@ func (s *Store[S]) Compact(ctx context.Context, plan func(fold S) (ledger.Keep, 
 
 // Follow returns the records of the journal after that seq, as they come; see
 // [journal.Log.Follow].
-func (s *Store[S]) Follow(after uint64) *journal.Follower { return s.log.Follow(after) }
+func (s *Store[S]) Follow(after uint64) *follow.Follower { return s.log.Follow(after) }
 
 // SectionAt reads a record of the journal by its offset, within View or Update: an offset
 // holds until the next compaction.
@@ -205,9 +205,6 @@ func (s *Store[S]) Findings() []*ledger.SyntaxError { return s.log.Findings() }
 
 // Size returns the bytes of the journal that are durable.
 func (s *Store[S]) Size() int64 { return s.log.Size() }
-
-// SavedByHand returns when tasks.md was last changed by another hand.
-func (s *Store[S]) SavedByHand() time.Time { return s.log.SavedByHand() }
 
 // Done is closed when the store takes no more updates: it was closed, or its disk failed.
 func (s *Store[S]) Done() <-chan struct{} { return s.log.Done() }

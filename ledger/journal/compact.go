@@ -130,7 +130,7 @@ func (l *Log) readyToCompact(ctx context.Context) error {
 
 func (l *Log) anyBehind(size int64) bool {
 	for _, f := range l.followers() {
-		if f.isBehind(size) {
+		if f.IsBehind(size) {
 			return true
 		}
 	}
@@ -200,6 +200,9 @@ func (c *compactor) prepare() error {
 	var err error
 	if c.keep, err = c.plan(); err != nil {
 		return err
+	}
+	if time.Since(l.byHand) < c.keep.Quiet {
+		return notNow("", "%s was saved by another hand less than %s ago", ledger.TasksName, c.keep.Quiet)
 	}
 	c.report = CompactReport{Before: l.journal.size, After: l.journal.size, Merged: len(c.keep.Records)}
 	superseded := c.superseded()
@@ -427,7 +430,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 		l.opts.OnRefoldEnd()
 	}
 	for _, f := range l.followers() {
-		f.replaced()
+		f.Replaced()
 	}
 	return errors.Join(err, rerr)
 }

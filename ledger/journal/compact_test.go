@@ -481,6 +481,14 @@ func TestCompactionIsRefused(t *testing.T) {
 	w.edit(appended("\n## Task x\n- status: qeued\n"))
 	w.refuse(`unknown status "qeued"; did you mean queued?; repair it first: stint fsck`)
 	w.edit(replace("qeued", "queued"))
+	quiet := func() (ledger.Keep, error) {
+		keep, err := w.plan()()
+		keep.Quiet = time.Hour
+		return keep, err
+	}
+	if _, err := w.log.Compact(t.Context(), quiet); err == nil || !strings.Contains(err.Error(), "was saved by another hand less than 1h0m0s ago") {
+		t.Errorf("just after a save: %v", err)
+	}
 	w.compact()
 	w.add("a", "status", "done")
 	w.caughtUp()

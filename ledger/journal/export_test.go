@@ -1,5 +1,7 @@
 package journal
 
+import "time"
+
 // Waiting returns how many updates wait for the log's goroutine.
 func (l *Log) Waiting() int {
 	l.mu.Lock()
@@ -17,4 +19,11 @@ func Gather(most int) (n int) {
 		}
 	})
 	return n
+}
+
+// SavedByHand returns when another hand was last seen to have saved tasks.md.
+func (l *Log) SavedByHand() time.Time {
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	return l.byHand
 }

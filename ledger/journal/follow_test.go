@@ -16,11 +16,12 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/follow"
 	"stint/ledger/journal"
 )
 
 // next returns the number and id of the next record.
-func next(t *testing.T, f *journal.Follower) string {
+func next(t *testing.T, f *follow.Follower) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -30,7 +31,7 @@ func next(t *testing.T, f *journal.Follower) string {
 }
 
 // noRecord expects that no record comes for a moment.
-func noRecord(t *testing.T, f *journal.Follower) {
+func noRecord(t *testing.T, f *follow.Follower) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -39,7 +40,7 @@ func noRecord(t *testing.T, f *journal.Follower) {
 	}
 }
 
-func closing(t *testing.T, f *journal.Follower) {
+func closing(t *testing.T, f *follow.Follower) {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
@@ -48,7 +49,7 @@ func closing(t *testing.T, f *journal.Follower) {
 	})
 }
 
-func expectNext(t *testing.T, f *journal.Follower, want ...string) {
+func expectNext(t *testing.T, f *follow.Follower, want ...string) {
 	t.Helper()
 	for _, w := range want {
 		if got := next(t, f); got != w {
@@ -61,36 +62,36 @@ func expectNext(t *testing.T, f *journal.Follower, want ...string) {
 // what comes, and go on over a compaction.
 func TestFollow(t *testing.T) {
 	w := filled(t)
-	inside, after, outside := w.log.Follow(0), w.log.Follow(3), journal.FollowDir(nil, w.dir, 4)
-	behind := journal.FollowDir(nil, w.dir, 0)
-	for _, f := range []*journal.Follower{inside, after, outside, behind} {
+	inside, after, outside := w.log.Follow(0), w.log.Follow(3), follow.Dir(nil, w.dir, 4)
+	behind := follow.Dir(nil, w.dir, 0)
+	for _, f := range []*follow.Follower{inside, after, outside, behind} {
 		closing(t, f)
 	}
 	expectNext(t, inside, "1 a", "2 b", "3 c", "4 a", "5 b")
 	expectNext(t, after, "4 a", "5 b")
 	expectNext(t, outside, "5 b")
 	expectNext(t, behind, "1 a")
-	for _, f := range []*journal.Follower{inside, after, outside} {
+	for _, f := range []*follow.Follower{inside, after, outside} {
 		noRecord(t, f)
 	}
 	w.add("d", "status", "queued")
 	w.caughtUp()
-	for _, f := range []*journal.Follower{inside, after, outside} {
+	for _, f := range []*follow.Follower{inside, after, outside} {
 		expectNext(t, f, "6 d")
 	}
 	noRecord(t, inside)
 	noRecord(t, after)
 	w.compact("b")
 	w.add("e", "status", "queued")
-	for _, f := range []*journal.Follower{inside, after, outside} {
+	for _, f := range []*follow.Follower{inside, after, outside} {
 		expectNext(t, f, "7 compaction", "11 e")
 		noRecord(t, f)
 	}
 	expectNext(t, behind, "2 b", "3 c", "4 a", "5 b", "6 d", "7 compaction", "11 e") // it has the old file open
-	late := journal.FollowDir(nil, w.dir, 3)
+	late := follow.Dir(nil, w.dir, 3)
 	closing(t, late)
 	expectNext(t, late, "7 compaction", "8 a", "9 c", "10 d", "11 e") // what it missed comes merged
-	amid := journal.FollowDir(nil, w.dir, 8)
+	amid := follow.Dir(nil, w.dir, 8)
 	closing(t, amid)
 	expectNext(t, amid, "9 c", "10 d", "11 e")
 	w.close()
@@ -103,7 +104,7 @@ func TestFollow(t *testing.T) {
 // would have got, and nothing of what it had read before a compaction.
 func TestPlaceOfAFollower(t *testing.T) {
 	w := filled(t)
-	had := journal.FollowDir(nil, w.dir, 0)
+	had := follow.Dir(nil, w.dir, 0)
 	closing(t, had)
 	expectNext(t, had, "1 a", "2 b", "3 c", "4 a", "5 b")
 	w.compact("b")
@@ -115,7 +116,7 @@ func TestPlaceOfAFollower(t *testing.T) {
 	expectNext(t, had, "9 e")
 	at := uint64(3)
 	for _, want := range []string{"6 compaction", "7 a", "8 c", "9 e"} {
-		f := journal.FollowDir(nil, w.dir, at)
+		f := follow.Dir(nil, w.dir, at)
 		if want == "7 a" {
 			expectNext(t, f, "6 compaction") // once more: it had got nothing else
 		}
@@ -188,7 +189,7 @@ func TestFollowDirSeesWholeChanges(t *testing.T) {
 	records := w.read("journal.md")
 	dir := t.TempDir()
 	path := filepath.Join(dir, "journal.md")
-	f := journal.FollowDir(nil, dir, 0)
+	f := follow.Dir(nil, dir, 0)
 	closing(t, f)
 	noRecord(t, f) // there is no file yet
 	var got []string
@@ -237,7 +238,7 @@ func TestFollowMissesNothing(t *testing.T) {
 	const records = 2000
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	read := func(f *journal.Follower, seed uint64) {
+	read := func(f *follow.Follower, seed uint64) {
 		rng, last, seen := rand.New(rand.NewPCG(seed, 1)), uint64(0), map[string]bool{}
 		for len(seen) < records {
 			s, err := f.Next(ctx)
@@ -262,7 +263,7 @@ func TestFollowMissesNothing(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range uint64(3) {
 		wg.Go(func() { read(w.log.Follow(0), i) })
-		wg.Go(func() { read(journal.FollowDir(nil, w.dir, 0), i) })
+		wg.Go(func() { read(follow.Dir(nil, w.dir, 0), i) })
 	}
 	for i := range records {
 		w.add(fmt.Sprint("t", i), "status", "queued", "prompt", strings.Repeat("line\n", i%50))
@@ -283,9 +284,9 @@ func TestFollowDamage(t *testing.T) {
 	}
 	w.close()
 	dir := t.TempDir()
-	put := func(text string) *journal.Follower {
+	put := func(text string) *follow.Follower {
 		must(t, os.WriteFile(filepath.Join(dir, "journal.md"), []byte(text), 0o600))
-		f := journal.FollowDir(nil, dir, 0)
+		f := follow.Dir(nil, dir, 0)
 		closing(t, f)
 		return f
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/ledger/durable"
+	"stint/ledger/follow"
 	"stint/ledger/reconcile"
 	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
@@ -26,7 +28,7 @@ import (
 // Errors that a caller of [Log.Update] decides on.
 var (
 	ErrFull   = errors.New("no space left for the ledger; nothing was acknowledged")
-	ErrClosed = errors.New("the ledger is closed")
+	ErrClosed = follow.ErrClosed
 
 	errNotWritten = errors.New("nothing was written")
 )
@@ -111,11 +113,11 @@ type Log struct {
 	mu       sync.Mutex // guards what follows
 	queue    []*update
 	closed   bool
-	err      error                 // why the log stopped
-	damage   []*ledger.SyntaxError // in the journal
-	findings []*ledger.SyntaxError // in tasks.md
-	unread   *ledger.SyntaxError   // why tasks.md is not taken over at present; nil if it is
-	follow   map[*Follower]bool    // the open followers of this log
+	err      error                     // why the log stopped
+	damage   []*ledger.SyntaxError     // in the journal
+	findings []*ledger.SyntaxError     // in tasks.md
+	unread   *ledger.SyntaxError       // why tasks.md is not taken over at present; nil if it is
+	open     map[*follow.Follower]bool // the open followers of this log
 
 	wake chan struct{} // capacity 1: something is in queue, or closed is set
 	done chan struct{} // closed when the log's goroutine has ended
@@ -392,7 +394,9 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 	if err != nil {
 		return again, err
 	}
-	l.tellFollowers()
+	for _, f := range l.followers() {
+		f.Poke() // there is more
+	}
 	l.tasks.Append(b.bytes, first, l.seq, l.note)
 	return again, nil
 }
@@ -573,14 +577,6 @@ func (l *Log) SectionAt(off int64) (*ledger.Section, error) { return l.journal.s
 // written) and is yet to be reconciled.
 func (l *Log) Behind() bool { return l.tasks.Changed() }
 
-// SavedByHand returns when another hand was last seen to have saved tasks.md; zero if none
-// was. Who did that may have the file in a buffer still.
-func (l *Log) SavedByHand() time.Time {
-	l.looking.Lock()
-	defer l.looking.Unlock()
-	return l.byHand
-}
-
 // Close answers what waits and closes the files. What tasks.md lacks then because
 // another hand has changed it, the next Open brings. Close does not free the Lock,
 // which is the caller's.
@@ -658,4 +654,37 @@ func (l *Log) giveArchive(a *archive.Archive) {
 			l.opts.Archived(e)
 		}
 	}
+}
+
+// Follow returns the records of the log after that seq, as soon as they are durable.
+// Close ends it.
+func (l *Log) Follow(after uint64) *follow.Follower {
+	f := follow.New(l.opts.FS, l.opts.Dir, after, &follow.Log{
+		Done: l.done,
+		Size: l.Size,
+		Is: func(id durable.ID) bool {
+			l.journal.mu.RLock()
+			defer l.journal.mu.RUnlock()
+			return l.journal.is(id)
+		},
+		Closed: func(f *follow.Follower) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			delete(l.open, f)
+		},
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open == nil {
+		l.open = map[*follow.Follower]bool{}
+	}
+	l.open[f] = true
+	return f
+}
+
+// followers returns the open followers of the log.
+func (l *Log) followers() []*follow.Follower {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.open))
 }

@@ -1,4 +1,6 @@
-package journal
+// Package follow reads the records of a journal one after another, as they are written: a
+// [Follower] misses none, however slow its reader is.
+package follow
 
 import (
 	"context"
@@ -17,6 +19,20 @@ import (
 
 // followEvery is how often the journal of another process is looked at.
 const followEvery = 200 * time.Millisecond
+
+// ErrClosed is the error of a follower that was closed, or whose log was.
+var ErrClosed = errors.New("the ledger is closed")
+
+// chunk is how much of a file is read at a time.
+const chunk = 1 << 20
+
+// A Log is what a follower of a log in this process knows of it.
+type Log struct {
+	Done   <-chan struct{}       // closed when nothing more comes
+	Size   func() int64          // bytes of the journal that are durable
+	Is     func(durable.ID) bool // reports whether that file is the one that is written
+	Closed func(*Follower)       // is called by Close; it may come twice
+}
 
 // A Follower gives the records of a journal in their order, from one seq on, and
 // misses none, however slow its reader is. It has one reader; Close may come from
@@ -50,24 +66,18 @@ type Follower struct {
 	record ledger.Section
 }
 
-// Follow returns the records of the log after that seq, as soon as they are durable.
-// Close ends it.
-func (l *Log) Follow(after uint64) *Follower {
-	f := FollowDir(l.opts.FS, l.opts.Dir, after)
-	f.log = l
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.follow == nil {
-		l.follow = map[*Follower]bool{}
-	}
-	l.follow[f] = true
+// New returns the records of the log in dir after that seq, as soon as they are durable. The
+// log calls Poke when there is more, and Replaced when its journal is another file.
+func New(fsys durable.FS, dir string, after uint64, log *Log) *Follower {
+	f := Dir(fsys, dir, after)
+	f.log = log
 	return f
 }
 
-// FollowDir returns the records of the journal in dir after that seq, which a master
+// Dir returns the records of the journal in dir after that seq, which a master
 // in another process may be writing. A change of several records is given whole. A
 // record may be seen a moment before it is durable. A nil fsys is the machine's.
-func FollowDir(fsys durable.FS, dir string, after uint64) *Follower {
+func Dir(fsys durable.FS, dir string, after uint64) *Follower {
 	if fsys == nil {
 		fsys = durable.OS
 	}
@@ -80,9 +90,7 @@ func FollowDir(fsys durable.FS, dir string, after uint64) *Follower {
 // Close ends the follower; a Next that waits gives ErrClosed.
 func (f *Follower) Close() error {
 	if f.log != nil {
-		f.log.mu.Lock()
-		delete(f.log.follow, f)
-		f.log.mu.Unlock()
+		f.log.Closed(f)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +118,7 @@ func (f *Follower) letGo() (err error) {
 func (f *Follower) Next(ctx context.Context) (*ledger.Section, error) {
 	var logDone <-chan struct{}
 	if f.log != nil {
-		logDone = f.log.done
+		logDone = f.log.Done
 	}
 	for {
 		ended := false // asked before looking, so that nothing is missed
@@ -279,7 +287,7 @@ func (f *Follower) fill() (int, error) {
 	f.buf, f.pos = f.buf[:copy(f.buf, f.buf[f.pos:])], 0
 	room := int64(math.MaxInt64)
 	if f.log != nil {
-		room = f.log.journal.durable.Load() - f.off - int64(len(f.buf))
+		room = f.log.Size() - f.off - int64(len(f.buf))
 	}
 	if room <= 0 {
 		return 0, nil
@@ -312,10 +320,7 @@ func (f *Follower) open() (opened bool, err error) {
 	}
 	if f.log != nil {
 		fi, err := file.Stat()
-		f.log.journal.mu.RLock()
-		same := err == nil && f.log.journal.is(durable.IDOf(fi))
-		f.log.journal.mu.RUnlock()
-		if !same {
+		if err != nil || !f.log.Is(durable.IDOf(fi)) {
 			return false, errors.Join(err, file.Close()) // it was renamed this moment; the log wakes us when it uses it
 		}
 	}
@@ -378,45 +383,25 @@ func (f *Follower) cutBack(size int64) error {
 	return f.reopen(min(f.last, last))
 }
 
-// poke wakes the reader.
-func (f *Follower) poke() {
+// Poke wakes the reader.
+func (f *Follower) Poke() {
 	select {
 	case f.wake <- struct{}{}:
 	default:
 	}
 }
 
-// isBehind reports whether the reader has not done with the journal up to size.
-func (f *Follower) isBehind(size int64) bool {
+// IsBehind reports whether the reader has not done with the journal up to size.
+func (f *Follower) IsBehind(size int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stale || f.read < size
 }
 
-// replaced says that the journal is another file now.
-func (f *Follower) replaced() {
+// Replaced says that the journal is another file now.
+func (f *Follower) Replaced() {
 	f.mu.Lock()
 	f.stale = true
 	f.mu.Unlock()
-	f.poke()
-}
-
-// followers returns the open followers of the log.
-func (l *Log) followers() []*Follower {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list := make([]*Follower, 0, len(l.follow))
-	for f := range l.follow {
-		list = append(list, f)
-	}
-	return list
-}
-
-// tellFollowers wakes the followers: there is more.
-func (l *Log) tellFollowers() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for f := range l.follow {
-		f.poke()
-	}
+	f.Poke()
 }
