@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// blockState follows, line by line, the blocks of CommonMark (version 0.31,
+// BlockState follows, line by line, the blocks of CommonMark (version 0.31,
 // chapters 4 and 5) as far as they decide what is a heading at the top level:
 // code, HTML blocks, paragraphs, list items and block quotes.
 type BlockState struct {
@@ -74,7 +74,7 @@ func (b *BlockState) afterRecord() {
 	}
 }
 
-// endsAtRecord reports whether the open block does not outlive a record: an empty
+// EndsAtRecord reports whether the open block does not outlive a record: an empty
 // line or the end line closes it.
 func (b *BlockState) EndsAtRecord() bool {
 	return b.leaf == leafHTML && (b.htmlEnd == "" || b.htmlEnd == "-->" || b.htmlEnd == ">")
@@ -401,7 +401,7 @@ func isThematicBreak(text []byte) bool {
 	return n >= 3
 }
 
-// marks returns the lines that close the open block and open it again.
+// Marks returns the lines that close the open block and open it again.
 func (b *BlockState) Marks() (closer, opener string) {
 	switch {
 	case b.What == "code fence":

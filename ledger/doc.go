@@ -1,12 +1,13 @@
-// Package ledger keeps records in a Markdown file that people read and edit,
-// and in a journal beside it that makes every acknowledged record durable.
+// Package ledger is the grammar of the two files that keep records: a Markdown file that
+// people read and edit, and a journal beside it that makes every acknowledged record durable.
+// Package journal writes them, package reconcile finds what a person changed.
 //
 // # Two files, one truth
 //
 // journal.md holds what was acknowledged, byte for byte, and is written by one
 // process alone; what another hand does to it is undone before anything more is
 // acknowledged, and kept aside. tasks.md holds the same records for people: what a person
-// changes there is taken over ([Log] reconciles) and becomes a record of its
+// changes there is taken over (package reconcile) and becomes a record of its
 // own. If the journal is lost, tasks.md alone rebuilds it. Records are only
 // ever appended; a later record of the same id changes only the fields that it
 // names. The order in the file decides, not the timestamps.

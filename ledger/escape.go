@@ -101,7 +101,7 @@ func decodeBlock(raw []byte) []byte {
 	return bytes.TrimRight(out, "\n")
 }
 
-// trimRight takes away what an editor may have put at the end of a line. Nothing
+// TrimRight takes away what an editor may have put at the end of a line. Nothing
 // that stint writes ends with any kind of blank.
 func TrimRight(line []byte) []byte {
 	for len(line) > 0 {

@@ -31,6 +31,7 @@ Anything a person writes here is kept. To run a task by hand, append a section:
 // EmptyJournal is a journal without records.
 const EmptyJournal = JournalLine + "\n\n"
 
+// NewerFormat returns the error for a file of a later version of the format.
 func NewerFormat(path string, v int) error {
 	return fmt.Errorf("%s has format %d, this stint knows formats up to %d: use the newer stint that wrote it", path, v, FormatVersion)
 }
@@ -124,11 +125,11 @@ type Notice struct {
 // MaxLeap is how far the numbers in tasks.md may be ahead of those in the journal.
 const MaxLeap = 1 << 32
 
-// isTyped reports whether a person must have made up that seq. To go on from it could
+// SeqOutOfRange reports whether a person must have made up that seq. To go on from it could
 // use up the numbers that there are.
 func SeqOutOfRange(seq, last uint64) bool { return seq > last && seq-last > MaxLeap }
 
-// digestOf returns the digest of a section's text, the same with any line ends,
+// Digest returns the digest of a section's text, the same with any line ends,
 // trailing blanks and empty lines behind it.
 func Digest(raw []byte) string {
 	h := sha256.New()
@@ -142,6 +143,7 @@ func Digest(raw []byte) string {
 // Stamp returns t as it stands in the ledger.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
+// Plural returns a number with the word for it.
 func Plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -149,29 +151,16 @@ func Plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// EndsOpen reports whether text ends within a line, or with a heading, below which
-// something is to come.
+// EndsOpen reports whether something is to come behind text: it ends within a line, within a
+// record that stint wrote, or with a heading.
 func EndsOpen(text []byte) bool {
 	last := bytes.TrimRight(text, " \t\r\n")
 	if len(last) == 0 || bytes.HasSuffix(last, endClose) { // the end of a record, or of a comment
 		return false
 	}
 	line := bytes.TrimLeft(last[bytes.LastIndexByte(last, '\n')+1:], " ")
-	return text[len(text)-1] != '\n' || bytes.HasPrefix(line, []byte("##"))
-}
-
-// EndsWithin reports whether text ends in the middle of a line, or of a record
-// that stint wrote.
-func EndsWithin(text []byte) bool {
-	last := bytes.TrimRight(text, " \t\r\n")
-	if bytes.HasSuffix(last, endClose) {
-		return false
-	}
-	if !bytes.HasSuffix(text, []byte("\n")) {
-		return true
-	}
-	_, fields, _ := bytes.Cut(last[bytes.LastIndex(last, []byte("\n## "))+1:], []byte("\n"))
-	return isSeqLine(fields)
+	_, fields, _ := bytes.Cut(last[bytes.LastIndex(last, []byte("\n## "))+1:], newline)
+	return text[len(text)-1] != '\n' || bytes.HasPrefix(line, []byte("##")) || isSeqLine(fields) && !bytes.Contains(fields, endOpen)
 }
 
 // HasText reports whether data holds more than blanks.

@@ -51,7 +51,7 @@ func AppendRecord(dst []byte, r *Record) ([]byte, error) {
 	return AppendPart(dst, r, 0)
 }
 
-// appendRecord also says how many records of the same change follow.
+// AppendPart also says how many records of the same change follow.
 func AppendPart(dst []byte, r *Record, more int) ([]byte, error) {
 	if !validKey([]byte(r.Kind)) || !ValidID(r.ID) {
 		return dst, fmt.Errorf("a record cannot be headed %q %q: an id is 1 to %d of A-Z a-z 0-9 . _ : -", r.Kind, r.ID, MaxID)

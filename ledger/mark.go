@@ -15,7 +15,7 @@ const (
 	keyArchive = "archive" // the file that has what was superseded
 )
 
-// A mark is the record that begins a compacted journal.
+// A Mark is the record that begins a compacted journal.
 type Mark struct {
 	Seq, Through uint64
 	Merged       int
@@ -58,13 +58,6 @@ func MarkIn(s *Section) (m Mark, ok bool) {
 // ControlRestored is the id of the control record that a restore writes: numbers below
 // its own that the ledger does not have belong to what was taken back.
 const ControlRestored = "restored"
-
-// MergedBehind returns how many merged records follow a record that begins a
-// compacted journal; 0 for any other.
-func MergedBehind(s *Section) int {
-	m, _ := MarkIn(s)
-	return m.Merged
-}
 
 // MarkRecord returns the record that begins a journal in which all records up to through
 // were merged, into the merged ones that follow it, or moved out to that file of the archive.

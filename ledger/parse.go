@@ -22,7 +22,7 @@ type Document struct {
 	OpenAtEnd int        // line in which the block was opened that is still open at the end; 0 if none is
 }
 
-// damage is what was set aside, a section or a line of text: data[from:to].
+// Damage is what was set aside, a section or a line of text: data[from:to].
 type Damage struct {
 	Finding  *SyntaxError
 	Name     string // kind and id of a section, as far as they can be told
@@ -31,7 +31,7 @@ type Damage struct {
 	Mended   []byte // what a line of text would do no harm as; nil for a section
 }
 
-// opening is a fence, comment or HTML block that is open where a record begins.
+// Opening is a fence, comment or HTML block that is open where a record begins.
 type Opening struct {
 	Block BlockState // as it is there
 	At    int        // line of the record
@@ -57,7 +57,7 @@ func Parse(data []byte) *Document {
 	return doc
 }
 
-// parseWhile is Parse until ctx ends; the error is its cause then.
+// ParseContext is Parse until ctx ends; the error is its cause then.
 func ParseContext(ctx context.Context, data []byte) (*Document, error) {
 	p := parser{doc: &Document{Data: data}, data: data, line: 1}
 	if bytes.HasPrefix(data, bom) {
@@ -571,7 +571,7 @@ func recordHeading(line []byte) (Kind, []byte, bool) {
 	return kind, id, ok
 }
 
-// headingText returns the level and text of an ATX heading; level 0 if it is none.
+// HeadingText returns the level and text of an ATX heading; level 0 if it is none.
 func HeadingText(line []byte) (int, []byte) {
 	text := bytes.TrimLeft(line, " ")
 	if len(line)-len(text) > 3 {

@@ -79,7 +79,7 @@ var (
 	moreWord = []byte(" more")
 )
 
-// scanStrict reads the record that begins at data[0] if it stands there just as
+// Scan reads the record that begins at data[0] if it stands there just as
 // stint wrote it. It gives the length up to and with the end line, and how many
 // records of the same change follow. It reuses the memory of s.
 //
@@ -224,6 +224,7 @@ func parseEnd(line []byte) (seq uint64, more int, ok bool) {
 	return seq, more, ok
 }
 
+// ParseUint reads a number as stint writes it.
 func ParseUint(b []byte) (uint64, bool) {
 	if len(b) == 0 || len(b) > 20 {
 		return 0, false

@@ -245,7 +245,7 @@ func (p *parser) endLine(line []byte, start, next int) bool {
 	return true
 }
 
-// spellNULs writes each run of NUL bytes as [12 NUL bytes].
+// SpellNULs writes each run of NUL bytes as [12 NUL bytes].
 func SpellNULs(line []byte) []byte {
 	var out []byte
 	for len(line) > 0 {

@@ -119,7 +119,8 @@ func (h *chronicle) add(s *ledger.Section) {
 		before = h.events[n-1].At
 	}
 	h.events = append(h.events, eventOf(s, before))
-	h.skip = ledger.MergedBehind(s)
+	m, _ := ledger.MarkIn(s) // so many merged records follow
+	h.skip = m.Merged
 }
 
 // readChronicle reads the journal, and the archive before it if that is wanted.

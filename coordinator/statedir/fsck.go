@@ -281,7 +281,7 @@ func CheckLedger(name string, data []byte) []task.Finding {
 }
 
 // RepairLedger returns a ledger file without findings, and what was done to make it,
-// as [ledger.Repair] does. journal may be nil.
+// as [repair.Repair] does. journal may be nil.
 func RepairLedger(name string, data, journal []byte) ([]byte, []task.Finding) {
 	repaired, notes := repair.Repair(data, journal, newAlone().check)
 	for _, n := range notes {

@@ -13,7 +13,7 @@ func (l *Log) Waiting() int {
 // time, at most that often.
 func Gather(most int) (n int) {
 	l := Log{queue: []*update{{}}}
-	l.gather(func() {
+	l.waitForMore(func() {
 		if n++; n < most {
 			l.queue = append(l.queue, &update{})
 		}

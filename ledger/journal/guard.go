@@ -133,16 +133,6 @@ type recent struct{ old, new []byte }
 // maxRecent is how many bytes of them there are at least, and half of what there are at most.
 const maxRecent = 4 << 20
 
-// rememberRecent begins them with the end of the journal.
-func (l *Log) rememberRecent() error {
-	data := make([]byte, min(l.journal.size, maxRecent))
-	if _, err := l.journal.file.ReadAt(data, l.journal.size-int64(len(data))); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	l.recent = recent{new: data}
-	return nil
-}
-
 // add notes a batch.
 func (r *recent) add(batch []byte) {
 	if len(r.new)+len(batch) > maxRecent {

@@ -332,12 +332,6 @@ func (j *journal) cutBack() error {
 	return j.file.Truncate(j.size)
 }
 
-// isShort reports whether another hand has cut the file. It may be called by any goroutine.
-func (j *journal) isShort() bool {
-	fi, err := j.fs.Stat(j.path)
-	return err == nil && fi.Size() < j.durable.Load()
-}
-
 // sectionAt reads the record at off. It may be called by any goroutine.
 func (j *journal) sectionAt(off int64) (s *ledger.Section, err error) {
 	j.mu.RLock()

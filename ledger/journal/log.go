@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -191,9 +192,11 @@ func (l *Log) openFiles() error {
 	if l.seq, err = l.journal.replay(nil, listener{l.applyOne, l.addFinding, l.note}); err != nil {
 		return err
 	}
-	if err := l.rememberRecent(); err != nil {
+	end := make([]byte, min(l.journal.size, maxRecent))
+	if _, err := l.journal.file.ReadAt(end, l.journal.size-int64(len(end))); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+	l.recent = recent{new: end}
 	return l.reconcileAtStart()
 }
 
@@ -291,7 +294,7 @@ func (l *Log) run() {
 	defer close(l.done)
 	var again []*update // updates whose claims were taken in the last batch
 	for {
-		l.gather(runtime.Gosched)
+		l.waitForMore(runtime.Gosched)
 		l.mu.Lock()
 		waiting := append(again, l.queue...)
 		l.queue = nil
@@ -312,16 +315,16 @@ func (l *Log) run() {
 	}
 }
 
-// maxGather bounds how often gather lets others go first: writers that always find
+// maxYields bounds how often waitForMore lets others go first: writers that always find
 // time for one more must not keep those waiting that have asked.
-const maxGather = 4
+const maxYields = 4
 
-// gather lets goroutines that can run go first, by yield, a few times as long as that
+// waitForMore lets goroutines that can run go first, by yield, a few times as long as that
 // brings more updates: these share one fdatasync then. Where nobody else is at work it
 // costs nothing.
-func (l *Log) gather(yield func()) {
+func (l *Log) waitForMore(yield func()) {
 	before := 0
-	for range maxGather {
+	for range maxYields {
 		l.mu.Lock()
 		n := len(l.queue)
 		l.mu.Unlock()

@@ -231,7 +231,12 @@ func (l *Log) commitPlan(p *planned) (committed bool, trouble, err error) {
 	}
 	if ask {
 		l.gone = p.Gone
-		p.Deleted(deleted)
+		p.Records = append(p.Records, deleted...)
+		for i := range deleted {
+			if r := &deleted[i]; r.Kind != ledger.KindControl {
+				p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s: %s: deleted by hand", ledger.TasksName, r.Name())})
+			}
+		}
 	}
 	return true, nil, nil
 }

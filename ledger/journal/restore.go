@@ -27,13 +27,31 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 	if err := finishRestore(fsys, dir); err != nil {
 		return err
 	}
-	last, seen, err := copyLedger(fsys, dir, backup)
+	var old tasksfile.Snapshot
+	var records []byte
+	err := durable.MkdirAll(fsys, backup)
+	if err == nil {
+		old, err = tasksfile.New(fsys, dir).Read(context.Background())
+	}
+	if err == nil {
+		if records, err = durable.ReadFile(fsys, filepath.Join(dir, ledger.JournalName)); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err == nil {
+		err = durable.WriteFile(fsys, filepath.Join(backup, ledger.TasksName), old.Data)
+	}
+	if err == nil {
+		err = durable.WriteFile(fsys, filepath.Join(backup, ledger.JournalName), records)
+	}
 	if err != nil {
 		return fmt.Errorf("the ledger could not be copied to %s, and is as it was: %w", backup, err)
 	}
-	doc := ledger.Parse(tasks)
-	for i := range doc.Sections {
-		last = max(last, doc.Sections[i].Seq)
+	last := uint64(0)
+	for _, data := range [][]byte{old.Data, records, tasks} {
+		for _, s := range ledger.Parse(data).Sections {
+			last = max(last, s.Seq)
+		}
 	}
 	if note.Seq = last + 1; note.Seq > ledger.MaxSeq {
 		return fmt.Errorf("record %d is beyond the last number that there can be", note.Seq)
@@ -48,55 +66,25 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 	if _, _, err := salvage.Journal(ledger.Parse(tasks)); err != nil { // the last moment to find that out
 		return err
 	}
-	if err := commitRestore(fsys, dir, tasks, seen); err != nil {
+	path := filepath.Join(dir, restoredName)
+	f, err := durable.WriteNew(fsys, path+".tmp", tasks, durable.FileMode)
+	if err == nil {
+		var now durable.ID
+		now, err = durable.IDAt(fsys, filepath.Join(dir, ledger.TasksName))
+		if err = errors.Join(err, f.Close()); err == nil && now != old.ID {
+			err = tasksfile.ErrChanged
+		}
+		if err == nil {
+			err = fsys.Rename(path+".tmp", path)
+		}
+		if err != nil {
+			err = errors.Join(err, durable.Drop(fsys, path+".tmp"))
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("%s was not restored: %w", ledger.TasksName, err)
 	}
 	return finishRestore(fsys, dir)
-}
-
-// copyLedger copies both files of the ledger to a new directory. It returns the highest seq
-// in them, and tasks.md as it was.
-func copyLedger(fsys durable.FS, dir, backup string) (last uint64, seen durable.ID, err error) {
-	if err := durable.MkdirAll(fsys, backup); err != nil {
-		return 0, seen, err
-	}
-	snap, err := tasksfile.New(fsys, dir).Read(context.Background())
-	if err != nil {
-		return 0, seen, err
-	}
-	journal, err := durable.ReadFile(fsys, filepath.Join(dir, ledger.JournalName))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, seen, err
-	}
-	for name, data := range map[string][]byte{ledger.TasksName: snap.Data, ledger.JournalName: journal} {
-		for _, s := range ledger.Parse(data).Sections {
-			last = max(last, s.Seq)
-		}
-		if err := durable.WriteFile(fsys, filepath.Join(backup, name), data); err != nil {
-			return 0, seen, err
-		}
-	}
-	return last, snap.ID, nil
-}
-
-// commitRestore writes the new tasks.md aside, if the old one is still as it was seen.
-func commitRestore(fsys durable.FS, dir string, tasks []byte, seen durable.ID) error {
-	path := filepath.Join(dir, restoredName)
-	f, err := durable.WriteNew(fsys, path+".tmp", tasks, durable.FileMode)
-	if err != nil {
-		return err
-	}
-	now, err := durable.IDAt(fsys, filepath.Join(dir, ledger.TasksName))
-	if err = errors.Join(err, f.Close()); err == nil && now != seen {
-		err = tasksfile.ErrChanged
-	}
-	if err == nil {
-		err = fsys.Rename(path+".tmp", path)
-	}
-	if err != nil {
-		return errors.Join(err, durable.Drop(fsys, path+".tmp"))
-	}
-	return nil
 }
 
 // finishRestore makes the journal of what a restore has written aside, and puts that in its

@@ -34,7 +34,8 @@ func (l *Log) watch(ctx context.Context) {
 			}
 			switch name := filepath.Base(e.Name); {
 			case name == ledger.TasksName, e.Name == l.opts.Dir:
-			case name == ledger.JournalName && (!e.Has(fsnotify.Write) || l.journal.isShort()): // it was moved, removed, replaced or cut
+			case name == ledger.JournalName && !e.Has(fsnotify.Write): // it was moved, removed or replaced
+			case name == ledger.JournalName && l.isCut():
 			default:
 				continue
 			}
@@ -73,4 +74,10 @@ func (l *Log) events() (<-chan fsnotify.Event, <-chan error, func()) {
 	}
 	l.note(ledger.Notice{Text: fmt.Sprintf("cannot watch %s (%v); edits are seen within %s", l.opts.Dir, err, lookEvery)})
 	return nil, nil, func() {}
+}
+
+// isCut reports whether another hand has made the journal shorter.
+func (l *Log) isCut() bool {
+	fi, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, ledger.JournalName))
+	return err == nil && fi.Size() < l.Size()
 }

@@ -55,17 +55,6 @@ func (a *adoption) finish() bool {
 	return true
 }
 
-// imply adds what the record changes beside what it names, or in its place. What the section says of
-// that has no effect from now on, and is no edit when another line of it is edited.
-func (a *adoption) imply(fields []ledger.Pair) {
-	for _, f := range fields {
-		if v := a.section.Value(f.Key); v != "" {
-			a.ignored = append(a.ignored, ledger.Pair{Key: f.Key, Value: v})
-		}
-	}
-	a.record.Set(fields...)
-}
-
 // decide takes over what people changed, in the order of the file. One save is
 // one change: what a formatter did is held first.
 func (p *planner) decide() {
@@ -87,7 +76,9 @@ func (p *planner) decide() {
 			p.compare(a, nil, nil)
 		}
 		if p.isCutOff(c.index, c.origin) {
-			a.leave()
+			a.ignored = append(a.ignored, a.record.Fields...)
+			a.record, a.real, a.guarded = ledger.Record{}, 0, false
+			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is cut off here, as a power cut leaves it; it stays as it was", ledger.TasksName, a.section.Line, a.name)})
 		}
 		if a.finish() {
 			list = append(list, a)
@@ -98,7 +89,7 @@ func (p *planner) decide() {
 		if p.ctx.Err() != nil {
 			return
 		}
-		if !p.isHeld(a) {
+		if a.origin == nil || !p.Plan.Held[heldName(a.origin)] {
 			p.take(a)
 		}
 	}
@@ -118,8 +109,11 @@ func (p *planner) resolve(c *change) {
 	s := &p.doc.Sections[c.index]
 	var now map[string]string
 	for _, o := range p.h.hand[s.Name()] {
-		if o.found || p.isBelowAdoption(c, o) {
+		if o.found {
 			continue
+		}
+		if record, taken := p.named(o.id).taken[o.first]; taken && record < c.index {
+			continue // it stands below the record that took o over: it was written later
 		}
 		if now == nil {
 			now = fieldsOf(s)
@@ -149,7 +143,7 @@ func (o *origin) isLike(now map[string]string) bool {
 // not come to its end, has left of the adopted section o: the beginning of it, at
 // the end of the file, without the records that stood behind it.
 func (p *planner) isCutOff(i int, o *origin) bool {
-	if o == nil || o.first == "" || !p.mayBeCutOff(i) {
+	if o == nil || o.first == "" || p.lost == 0 || i < len(p.doc.Sections)-1 {
 		return false
 	}
 	fields := fieldList(&p.doc.Sections[i])
@@ -160,22 +154,6 @@ func (p *planner) isCutOff(i int, o *origin) bool {
 		}
 	}
 	return true
-}
-
-func (p *planner) mayBeCutOff(i int) bool { return p.lost > 0 && i == len(p.doc.Sections)-1 }
-
-// leave makes all that the section says differently a thing without an effect.
-func (a *adoption) leave() {
-	a.ignored = append(a.ignored, a.record.Fields...)
-	a.record, a.real, a.guarded = ledger.Record{}, 0, false
-	a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is cut off here, as a power cut leaves it; it stays as it was", ledger.TasksName, a.section.Line, a.name)})
-}
-
-// isBelowAdoption reports whether a section stands below the record that took o
-// over: then it was written later, and is no newer version of o.
-func (p *planner) isBelowAdoption(c *change, o *origin) bool {
-	record, taken := p.named(o.id).taken[o.first]
-	return taken && record < c.index
 }
 
 // compare finds the fields that differ: from base by the hand of a person, or
@@ -305,7 +283,13 @@ func (p *planner) take(a *adoption) {
 	}
 	a.text = a.what()
 	if p.implied != nil {
-		a.imply(p.implied(&a.record))
+		fields := p.implied(&a.record)
+		for _, f := range fields { // what the section says of them has no effect from now on
+			if v := a.section.Value(f.Key); v != "" {
+				a.ignored = append(a.ignored, ledger.Pair{Key: f.Key, Value: v})
+			}
+		}
+		a.record.Set(fields...)
 	}
 	if err := p.checked(&a.record, a.section); err != nil {
 		p.finding(err)

@@ -202,11 +202,6 @@ func (h *history) lastSeen(seq uint64) *origin {
 	if o := h.edited[seq]; o != nil {
 		return o
 	}
-	return h.originOf(seq)
-}
-
-// originOf returns the record seq as it was written; nil if the journal has none.
-func (h *history) originOf(seq uint64) *origin {
 	s := h.section(seq)
 	if s == nil {
 		return nil

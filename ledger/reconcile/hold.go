@@ -60,6 +60,4 @@ func wordsOf(text string) string {
 	}, text)
 }
 
-func (p *planner) isHeld(a *adoption) bool { return a.origin != nil && p.Plan.Held[heldName(a.origin)] }
-
 func heldName(o *origin) string { return o.id + " " + o.name }

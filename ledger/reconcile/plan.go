@@ -11,7 +11,7 @@ import (
 	"stint/ledger"
 )
 
-// A plan is what is to be done about one state of tasks.md.
+// A Plan is what is to be done about one state of tasks.md.
 type Plan struct {
 	Missing  int64  // offset in the journal from which on the records are missing in tasks.md; -1 if none are
 	InFile   int    // bytes of the record at missing that are in the file already: its end was cut off
@@ -43,7 +43,7 @@ type Rules struct {
 	CheckBatch func([]*ledger.Section) (bad map[int]error)
 	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may
 	// spoil: a save that changes them in more than three records is held until
-	// [Log.Reconcile] accepts it.
+	// an explicit reconcile accepts it.
 	Guarded []string
 	// KeepOnCopy reports whether a section that a person copied under another id keeps that
 	// field in its draft. nil: all but those of the engine.
@@ -58,7 +58,7 @@ func (r *Rules) begin() (check func(*ledger.Section) error, implied func(*ledger
 	return r.Begin()
 }
 
-// terms are what a plan is made under, beside the two files.
+// Input are what a plan is made under, beside the two files.
 type Input struct {
 	Rules
 
@@ -72,7 +72,7 @@ type Input struct {
 	Merged   func() (map[string]int, error) // digests of hand sections that were adopted before the compaction, with their number
 }
 
-// makePlan compares tasks.md with what the journal knows.
+// Compare compares tasks.md with what the journal knows.
 func Compare(ctx context.Context, doc *ledger.Document, journal []byte, t Input) (*Plan, error) {
 	h := newHistory(journal)
 	p := planner{ctx: ctx, Plan: &Plan{Missing: -1, End: h.end, Held: map[string]bool{}}, Input: t, doc: doc, h: h}
@@ -300,7 +300,12 @@ func (p *planner) classify() error {
 		case s.Seq == 0 || m.as == unknown && s.Seq > max(p.h.through, p.h.restored):
 			p.hand(i, s)
 		case m.as == unknown:
-			p.noteOld(s)
+			if s.Seq > p.h.through {
+				continue
+			}
+			if p.Old++; p.Old == 1 {
+				p.OldLine = s.Line
+			}
 		case m.as == foreign:
 			p.copy(i, s)
 		case p.twice[m.record] != nil:
@@ -343,15 +348,6 @@ func (p *planner) fromBefore(s *ledger.Section) (bool, error) {
 	}
 	digests[digest]--
 	return true, nil
-}
-
-func (p *planner) noteOld(s *ledger.Section) {
-	if s.Seq > p.h.through {
-		return
-	}
-	if p.Old++; p.Old == 1 {
-		p.OldLine = s.Line
-	}
 }
 
 // hand takes a section without seq.
@@ -514,16 +510,6 @@ func (p *planner) checked(r *ledger.Record, s *ledger.Section) *ledger.SyntaxErr
 	f := ledger.RefusedAt(s, err)
 	f.File = ledger.TasksName
 	return f
-}
-
-// Deleted notes what became of records that a person has deleted.
-func (p *Plan) Deleted(records []ledger.Record) {
-	p.Records = append(p.Records, records...)
-	for i := range records {
-		if r := &records[i]; r.Kind != ledger.KindControl {
-			p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s: %s %s: deleted by hand", ledger.TasksName, r.Kind, r.ID)})
-		}
-	}
 }
 
 // Sort puts the findings in the order of the file.
