@@ -1,9 +1,13 @@
 package memory
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -190,6 +194,48 @@ func (l *corpusLines) mostWords(words []string) (list []place) {
 	slices.SortStableFunc(order, func(i, j int) int { return count[j] - count[i] })
 	for _, i := range order {
 		list = append(list, l.places[i])
+	}
+	return list
+}
+
+// TestReferenceIsRg: what the test takes for rg is what rg gives.
+func TestReferenceIsRg(t *testing.T) {
+	program(t, "rg")
+	c := newCorpus(runs[0].seed, false)
+	dir, lines := c.write(t), newLines(&c)
+	for i := 0; i < len(c.questions); i += 10 {
+		prompt := c.questions[i].prompt
+		for _, patterns := range [][]string{{strings.ToLower(prompt)}, rgWords(prompt)} {
+			want := rgLines(t, dir, patterns...)
+			if got := lines.having(patterns...); !slices.Equal(got, want) {
+				t.Errorf("%.60q: %d lines, by rg %d", patterns, len(got), len(want))
+			}
+		}
+	}
+}
+
+// rgLines returns the lines that rg finds, by file and line; none if it refuses the
+// pattern, as it does for one with a line break.
+func rgLines(t testing.TB, dir string, patterns ...string) (list []place) {
+	args := []string{"--no-config", "-n", "-i", "-F", "--sort=path", "--no-heading", "--with-filename", "--null"}
+	for _, p := range patterns {
+		args = append(args, "-e", p)
+	}
+	cmd := exec.Command("rg", append(args, "--", "MEMORY.md", "memory")...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(out) {
+		path, rest, _ := strings.Cut(string(line), "\x00")
+		no, _, _ := strings.Cut(rest, ":")
+		n, err := strconv.Atoi(no)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, place{path, n})
 	}
 	return list
 }

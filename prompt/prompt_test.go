@@ -265,3 +265,17 @@ func BenchmarkBuild(b *testing.B) {
 		Build(in)
 	}
 }
+
+func FuzzUserMessage(f *testing.F) {
+	h := hostile()
+	f.Add(full.SessionKey, full.Workspace, "note", full.Policy, full.Message)
+	f.Add(h.SessionKey, h.Workspace, h.Memory[0].Text, h.Policy, h.Message)
+	f.Add("", "", "", "", "")
+	f.Fuzz(func(t *testing.T, key, workspace, note, policy, message string) {
+		checkPrompt(t, Input{
+			SessionKey: key, SessionID: workspace, TaskID: note, RunID: policy, Agent: key, Workspace: workspace,
+			Memory: []memory.Hit{{Path: workspace, Line: 1, Text: note}}, Check: &Check{Command: key, Output: note, Iteration: len(policy) % 3}, Resumed: len(policy)%2 == 1, Policy: policy, Message: message, Interrupted: len(key)%2 == 1,
+			Kept: len(note)%2 == 1, Files: []string{key, note}, Outputs: []string{policy},
+		})
+	})
+}

@@ -255,3 +255,13 @@ func BenchmarkAppend(b *testing.B) {
 		}
 	}
 }
+
+func FuzzReadTranscript(f *testing.F) {
+	f.Add([]byte(`{"type":"message","role":"user","text":"hello"}` + "\n{\n\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		messages, bad, err := readMessages(strings.NewReader(string(data)), 1<<20)
+		if lines := strings.Count(string(data), "\n") + 1; err != nil || len(messages)+bad > lines {
+			t.Errorf("%d messages and %d bad lines in %d lines, %v", len(messages), bad, lines, err)
+		}
+	})
+}
