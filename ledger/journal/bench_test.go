@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"stint/ledger"
-	"stint/ledger/durable"
 	"stint/ledger/journal"
 )
 
@@ -28,7 +27,7 @@ func kilobyte(id string) *ledger.Record {
 func BenchmarkAppend(b *testing.B) {
 	for _, waiters := range []int{1, 8, 64, 256} {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
-			counting := &countingFS{FS: durable.OS}
+			counting := newFailingFS()
 			var mu sync.Mutex
 			l, err := journal.Open(journal.Options{Dir: b.TempDir(), FS: counting, Locker: &mu, Apply: func(*ledger.Section) error { return nil }})
 			must(b, err)

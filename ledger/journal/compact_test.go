@@ -16,7 +16,6 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/archive"
-	"stint/ledger/durable"
 	"stint/ledger/journal"
 )
 
@@ -203,17 +202,13 @@ func filled(t testing.TB) *shelf {
 // TestPromise4CompactionSeesASaveOfTheSameSize, which nobody has had the time to see.
 func TestPromise4CompactionSeesASaveOfTheSameSize(t *testing.T) {
 	w := newShelf(t)
-	fs := &landingFS{FS: durable.OS}
+	fs := newOnceFS("write", "tasks.md")
 	w.fs = fs
 	w.open(true)
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	saved := strings.Replace(w.read("tasks.md"), "\n- status: queued", "\n- status: failed", 1)
-	fs.set(func() {
-		if err := os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600); err != nil { // in place
-			t.Error(err)
-		}
-	})
+	fs.next(func() error { return os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600) }) // in place
 	w.add("b", "status", "queued")
 	w.caughtUp()
 	w.compact()
@@ -228,25 +223,15 @@ func TestPromise4CompactionSeesASaveOfTheSameSize(t *testing.T) {
 // file, and has yet to write its journal, counts.
 func TestPromise4CompactionSeesALateSave(t *testing.T) {
 	w := newShelf(t)
-	var late atomic.Pointer[func()] // is called once, when the new journal is made
-	w.fs = &opsFS{durable.OS, func(op, name string) error {
-		if op == "create" && strings.HasSuffix(name, "journal.md.new") {
-			if do := late.Swap(nil); do != nil {
-				(*do)()
-			}
-		}
-		return nil
-	}}
+	fs := newOnceFS("create", "journal.md.new")
+	w.fs = fs
 	w.open(true)
 	w.add("a", "status", "queued", "label", "x")
 	w.caughtUp()
-	save := func() {
+	fs.next(func() error {
 		text := strings.Replace(w.read("tasks.md"), "- label: x", "- label: mine", 1)
-		if err := os.WriteFile(w.path("tasks.md"), []byte(text), 0o600); err != nil {
-			t.Error(err)
-		}
-	}
-	late.Store(&save)
+		return os.WriteFile(w.path("tasks.md"), []byte(text), 0o600)
+	})
 	w.compact()
 	if !strings.Contains(w.meaning(), `"label" "mine"`) {
 		t.Errorf("the edit is gone:\n%s", w.meaning())

@@ -172,7 +172,7 @@ func played(t *testing.T, name string, seed uint64, faults *faultyFS) *scene {
 	s := &scene{t: t, rng: rand.New(rand.NewPCG(seed, h.Sum64()))}
 	s.fs = newMemFS()
 	if faults != nil {
-		faults.memFS, s.faulty = s.fs, faults
+		s.faulty = faults.on(s.fs)
 	}
 	for _, c := range scenes {
 		if c.name == name {

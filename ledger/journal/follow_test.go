@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"stint/ledger"
-	"stint/ledger/durable"
 	"stint/ledger/follow"
 	"stint/ledger/journal"
 )
@@ -160,7 +159,7 @@ func TestFollowerThatLagsHoldsBackCompaction(t *testing.T) {
 // given, and Next ends when the log has.
 func TestFollowGivesDurableRecordsOnly(t *testing.T) {
 	w := newShelf(t)
-	broken := &countingFS{FS: durable.OS}
+	broken := newFailingFS()
 	w.fs = broken
 	w.open(false)
 	w.add("a", "status", "queued")

@@ -124,7 +124,7 @@ func TestPromise4FormattersChangeNothing(t *testing.T) {
 			w.everyHeadingIsSeen()
 			w.open(false)
 			w.close()
-			if d := changes(before, w.fields()); d != "" || len(w.fold) != records {
+			if d := changed(before, w.fields()); d != "" || len(w.fold) != records {
 				t.Fatalf("taken over without being accepted: %s\nsaid: %s", d, strings.Join(w.said, "\n"))
 			}
 			if held := strings.Contains(strings.Join(w.said, "\n"), "held: stint edit --accept"); held != f.held {
@@ -163,8 +163,8 @@ func (w *world) fields() map[string]map[string]string {
 	return all
 }
 
-// changes says in which fields two folds differ.
-func changes(before, after map[string]map[string]string) string {
+// changed says in which fields two folds differ.
+func changed(before, after map[string]map[string]string) string {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(after)) {
 		for _, key := range slices.Sorted(maps.Keys(after[id])) {
@@ -219,7 +219,7 @@ func (w *world) editedMeanwhile(before map[string]map[string]string, held bool) 
 	after := w.fields()
 	delete(after["t0"], ledger.KeyAdopts)
 	delete(after["t0"], "updatedAt")
-	if d := changes(before, after); d != "" {
+	if d := changed(before, after); d != "" {
 		w.t.Errorf("after an edit of the formatted file: %s", d)
 	}
 	w.open(false)

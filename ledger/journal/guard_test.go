@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -317,14 +316,13 @@ func TestNoRoomToPutTheJournalBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			full := &countingFS{FS: durable.OS}
+			full := newFailingFS()
 			w.fs = full
 			w.open(false)
 			w.add("a", "status", "queued")
 			w.caughtUp()
 			must(t, spoil(w))
-			full.room.Store(20)
-			full.limited.Store(true)
+			full.full.Store(true)
 			if err := w.try("b", "status", "queued"); !errors.Is(err, syscall.ENOSPC) || w.log.Err() == nil {
 				t.Errorf("submit: %v, and the log goes on", err)
 			}
@@ -332,7 +330,7 @@ func TestNoRoomToPutTheJournalBack(t *testing.T) {
 			if left, err := filepath.Glob(w.path("journal.md?*")); len(left) > 0 {
 				t.Errorf("%v is left: %v", left, err)
 			}
-			full.limited.Store(false)
+			full.full.Store(false)
 			w.open(false)
 			w.expect("1 a status=queued\n")
 			w.reopened()
@@ -551,15 +549,8 @@ func TestOlderJournalOfBeforeACompaction(t *testing.T) {
 func TestJournalPutBackDuringASave(t *testing.T) {
 	t.Parallel()
 	w := newShelf(t)
-	var next atomic.Pointer[func()] // is called once, when the journal is synced next
-	w.fs = &opsFS{durable.OS, func(op, name string) error {
-		if op == "datasync" && strings.Contains(name, "journal.md") {
-			if do := next.Swap(nil); do != nil {
-				(*do)()
-			}
-		}
-		return nil
-	}}
+	fs := newOnceFS("datasync", "journal.md")
+	w.fs = fs
 	w.open(true)
 	w.add("a", "status", "queued", "prompt", "first")
 	w.add("b", "status", "queued", "prompt", "second")
@@ -571,8 +562,7 @@ func TestJournalPutBackDuringASave(t *testing.T) {
 	old := w.read("tasks.md")
 	w.add("c", "status", "queued", "prompt", "third")
 	w.caughtUp()
-	cut := func() { _ = os.Truncate(w.path("journal.md"), 0) }
-	next.Store(&cut)
+	fs.next(func() error { return os.Truncate(w.path("journal.md"), 0) })
 	w.edit(func(string) string { return old + "\n## Task mine\n- status: queued\n" })
 	w.await("mine: written by hand")
 	w.settle(true)

@@ -3,69 +3,18 @@ package journal_test
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"stint/ledger"
-	"stint/ledger/durable"
 )
 
-// A landingFS calls a function once, between the last look at tasks.md and the
-// write behind it.
-type landingFS struct {
-	durable.FS
-	mu   sync.Mutex
-	once func() error // guarded by mu; with an error, half of the write is made and fails with it
-	late bool         // once is called behind the write
-}
-
-func (l *landingFS) set(f func()) { l.setFailing(func() error { f(); return nil }) }
-
-func (l *landingFS) setFailing(f func() error) {
-	l.mu.Lock()
-	l.once = f
-	l.mu.Unlock()
-}
-
-func (l *landingFS) OpenFile(name string, flag int, perm os.FileMode) (durable.File, error) {
-	f, err := l.FS.OpenFile(name, flag, perm)
-	if err != nil || filepath.Base(name) != "tasks.md" {
-		return f, err
-	}
-	return &landingFile{f, l}, nil
-}
-
-type landingFile struct {
-	durable.File
-	fs *landingFS
-}
-
-func (f *landingFile) Write(p []byte) (int, error) {
-	f.fs.mu.Lock()
-	once := f.fs.once
-	f.fs.once = nil
-	f.fs.mu.Unlock()
-	if once == nil {
-		return f.File.Write(p)
-	}
-	if f.fs.late {
-		n, err := f.File.Write(p)
-		return n, errors.Join(err, once())
-	}
-	if err := once(); err != nil {
-		n, werr := f.File.Write(p[:len(p)/2])
-		return n, errors.Join(err, werr)
-	}
-	return f.File.Write(p)
-}
-
-// openLanding opens a log that watches tasks.md in such a file system.
-func openLanding(t *testing.T) (w *world, fs *landingFS) {
+// openLanding opens a log that watches tasks.md in a file system that makes a call once,
+// before or behind a write to it.
+func openLanding(t *testing.T, op string) (w *world, fs *onceFS) {
 	t.Helper()
-	w, fs = newWorld(t), &landingFS{FS: durable.OS}
+	w, fs = newWorld(t), newOnceFS(op, "tasks.md")
 	w.fs = fs
 	w.open(true)
 	return w, fs
@@ -77,7 +26,7 @@ func openLanding(t *testing.T) (w *world, fs *landingFS) {
 // it, and tasks.md alone gives all in the order in which they were made.
 func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 	w := newWorld(t)
-	fs := &landingFS{FS: durable.OS}
+	fs := newOnceFS("write", "tasks.md")
 	w.fs = fs
 	opts := w.options(true)
 	opts.OnDelete = func(gone map[string]bool) []ledger.Record {
@@ -92,11 +41,7 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n"
 	w.add("b", "status", "queued")
 	w.caughtUp()
-	fs.set(func() {
-		if err := os.WriteFile(w.path("tasks.md"), []byte(buffer), 0o600); err != nil { // in place
-			t.Error(err)
-		}
-	})
+	fs.next(func() error { return os.WriteFile(w.path("tasks.md"), []byte(buffer), 0o600) }) // in place
 	w.add("c", "status", "queued")
 	w.await("mine: written by hand")
 	w.settle(true)
@@ -116,18 +61,16 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 // stands in the end line of the one before, and is its heading all the same: the
 // edits of that save take effect.
 func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
-	w, fs := openLanding(t)
+	w, fs := openLanding(t, "write")
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	head, _, _ := strings.Cut(w.read("tasks.md"), "## Task a\n")
 	w.add("b", "status", "queued")
 	w.caughtUp()
 	_, b, _ := strings.Cut(w.read("tasks.md"), "## Task b\n")
-	fs.set(func() {
+	fs.next(func() error {
 		saved := head + "## Task b\n" + strings.Replace(strings.TrimRight(b, "\n"), "queued", "draft", 1)
-		if err := os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600); err != nil { // in place
-			t.Error(err)
-		}
+		return os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600) // in place
 	})
 	w.add("c", "status", "queued")
 	w.await("Task b: edited by hand: status")
@@ -143,18 +86,15 @@ func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
 // appended, and saves before stint has looked again. What it deleted is deleted: a line
 // break at the end of both texts is not the rest of ours.
 func TestPromise4SaveOfWhatHasJustLanded(t *testing.T) {
-	w, fs := openLanding(t)
-	fs.late = true
+	w, fs := openLanding(t, "wrote")
 	w.add("a", "status", "queued")
 	w.add("b", "status", "queued")
 	w.caughtUp()
-	fs.set(func() {
+	fs.next(func() error {
 		head, rest, _ := strings.Cut(w.read("tasks.md"), "## Task a\n")
 		_, rest, _ = strings.Cut(rest, "## Task b\n")
 		saved := head + "## Task b\n" + rest + "\n## Task mine\n- status: queued\n"
-		if err := os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600); err != nil { // in place
-			t.Error(err)
-		}
+		return os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600) // in place
 	})
 	w.add("c", "status", "queued")
 	w.await("mine: written by hand")
@@ -167,11 +107,11 @@ func TestPromise4SaveOfWhatHasJustLanded(t *testing.T) {
 // editor has saved a longer text in that very moment. Nothing of it is cut off.
 func TestPromise4FailedAppendCutsNoText(t *testing.T) {
 	t.Parallel()
-	w, fs := openLanding(t)
+	w, fs := openLanding(t, "write")
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	saved := w.read("tasks.md") + "\nA note.\n\n## Task mine\n- status: queued\n"
-	fs.setFailing(func() error {
+	fs.next(func() error {
 		return errors.Join(os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600), syscall.ENOSPC)
 	})
 	w.add("b", "status", "queued")

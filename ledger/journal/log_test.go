@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -378,7 +376,7 @@ func TestCutTasksTailIsCompleted(t *testing.T) {
 // is acknowledged any more, and what was not acknowledged may be gone.
 func TestPromise7WhenTheDiskFailsWeStopSayingYes(t *testing.T) {
 	w := newWorld(t)
-	broken := &countingFS{FS: durable.OS}
+	broken := newFailingFS()
 	w.fs = broken
 	w.open(false)
 	w.add("a", "status", "queued")
@@ -405,20 +403,19 @@ func TestPromise7WhenTheDiskFailsWeStopSayingYes(t *testing.T) {
 // record goes in when there is room.
 func TestDiskFull(t *testing.T) {
 	w := newWorld(t)
-	full := &countingFS{FS: durable.OS}
+	full := newFailingFS()
 	w.fs = full
 	w.open(false)
 	w.add("a", "status", "queued")
 	before := w.read("journal.md")
-	full.room.Store(10)
-	full.limited.Store(true)
+	full.full.Store(true)
 	if err := w.try("b", "status", "queued", "prompt", strings.Repeat("x", 1000)); !errors.Is(err, journal.ErrFull) {
 		t.Fatalf("on a full disk: %v", err)
 	}
 	if got := w.read("journal.md"); got != before {
 		t.Errorf("the journal was not cut back:\n%s", got)
 	}
-	full.limited.Store(false)
+	full.full.Store(false)
 	w.add("c", "status", "queued")
 	w.expect("1 a status=queued\n2 c status=queued\n")
 	w.reopened()
@@ -505,50 +502,6 @@ func TestSameClaimNeverSharesABatch(t *testing.T) {
 	w.close()
 }
 
-// countingFS counts syncs and reads of the journal, and fails on demand.
-type countingFS struct {
-	durable.FS
-	syncs    atomic.Int64
-	reads    atomic.Int64
-	failSync atomic.Bool
-	limited  atomic.Bool
-	room     atomic.Int64 // bytes that can be written while limited
-}
-
-func (c *countingFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
-	f, err := c.FS.OpenFile(name, flag, perm)
-	if err != nil || !strings.HasPrefix(filepath.Base(name), "journal.md") {
-		return f, err
-	}
-	return &countingFile{f, c}, nil
-}
-
-type countingFile struct {
-	durable.File
-	fs *countingFS
-}
-
-func (f *countingFile) Datasync() error {
-	f.fs.syncs.Add(1)
-	if f.fs.failSync.Swap(false) { // as a kernel: it says so once, and the next call succeeds
-		return syscall.EIO
-	}
-	return f.File.Datasync()
-}
-
-func (f *countingFile) ReadAt(p []byte, off int64) (int, error) {
-	f.fs.reads.Add(1)
-	return f.File.ReadAt(p, off)
-}
-
-func (f *countingFile) Write(p []byte) (int, error) {
-	if room := f.fs.room.Load(); f.fs.limited.Load() && int64(len(p)) > room {
-		n, err := f.File.Write(p[:room])
-		return n, errors.Join(err, syscall.ENOSPC)
-	}
-	return f.File.Write(p)
-}
-
 // openNoting opens the log and notes where each record stands.
 func (w *world) openNoting(offs *[]int64) {
 	w.t.Helper()
@@ -601,7 +554,7 @@ func TestSectionAtFarApart(t *testing.T) {
 	const n = 1000
 	var offs []int64
 	var mu sync.Mutex
-	fsys := &countingFS{FS: durable.OS}
+	fsys := newFailingFS()
 	l, err := journal.Open(journal.Options{Dir: t.TempDir(), FS: fsys, Locker: &mu, Apply: func(s *ledger.Section) error { offs = append(offs, s.Off); return nil }})
 	must(t, err)
 	for range 3 {

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"stint/ledger/durable"
 	"stint/ledger/journal"
 )
 
@@ -17,21 +16,13 @@ import (
 // observer was told.
 type observed struct {
 	*world
-	disk    *slowDisk
+	disk    *failingFS
 	commits []journal.Commit // the log's goroutine writes them; the tests read after Close
 }
 
-// slowDisk is a disk and its clock.
-type slowDisk struct {
-	countingFS
-	start time.Time
-}
-
-func (d *slowDisk) now() time.Time { return d.start.Add(time.Duration(d.syncs.Load()) * time.Second) }
-
 func newObserved(t *testing.T) *observed {
-	o := &observed{world: newWorld(t), disk: &slowDisk{countingFS: countingFS{FS: durable.OS}, start: november()}}
-	o.fs = &o.disk.countingFS
+	o := &observed{world: newWorld(t), disk: newFailingFS()}
+	o.fs = o.disk
 	o.reopen()
 	return o
 }
@@ -39,7 +30,7 @@ func newObserved(t *testing.T) *observed {
 func (o *observed) reopen() {
 	o.t.Helper()
 	opts := o.options(false)
-	opts.Now = o.disk.now
+	opts.Now = func() time.Time { return november().Add(time.Duration(o.disk.syncs.Load()) * time.Second) }
 	opts.Observe = func(c *journal.Commit) {
 		told := *c
 		told.Waits = slices.Clone(c.Waits)
@@ -94,12 +85,11 @@ func TestObserveTellsOfEdits(t *testing.T) {
 // are to the waiters.
 func TestObserveTellsWhatFailed(t *testing.T) {
 	o := newObserved(t)
-	o.disk.room.Store(10)
-	o.disk.limited.Store(true)
+	o.disk.full.Store(true)
 	if err := o.try("b", "status", "queued", "prompt", strings.Repeat("x", 1000)); !errors.Is(err, journal.ErrFull) {
 		t.Fatal(err)
 	}
-	o.disk.limited.Store(false)
+	o.disk.full.Store(false)
 	o.disk.failSync.Store(true)
 	if err := o.try("c", "status", "queued"); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)

@@ -158,7 +158,7 @@ func TestRestoreFaults(t *testing.T) {
 	for _, forever := range []bool{false, true} {
 		for at := 1; ; at++ {
 			r := newRestoring(t)
-			faulty := &faultyFS{memFS: r.fs, at: at, errno: syscall.EIO, forever: forever}
+			faulty := (&faultyFS{at: at, errno: syscall.EIO, forever: forever}).on(r.fs)
 			err := journal.Restore(faulty, memDir, r.copy, restoredNote, backupDir)
 			if ferr := r.oldOrFresh(r.fs, err == nil); ferr != nil {
 				t.Fatalf("call %d failed (%s), and Restore said %v: %v", at, faulty.did, err, ferr)

@@ -32,7 +32,7 @@ func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 		var left atomic.Int64 // operations until the power fails
 		left.Store(1 << 40)
 		w.fs = &opsFS{durable.OS, func(op, _ string) error {
-			if op != "datasync" && left.Add(-1) < 0 {
+			if changes(op) && left.Add(-1) < 0 {
 				return syscall.EIO
 			}
 			return nil

@@ -2,7 +2,6 @@ package journal_test
 
 import (
 	"errors"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -113,22 +112,17 @@ func TestBadTasksFileLive(t *testing.T) {
 	}
 }
 
-// anothersFS opens no tasks.md, as durable.Open does with another user's.
-type anothersFS struct{ durable.FS }
-
-func (f anothersFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
-	if filepath.Base(name) == ledger.TasksName {
-		return nil, &durable.BadFileError{Path: name, What: "belongs to user 12, not to you", File: true}
-	}
-	return f.FS.OpenFile(name, flag, perm)
-}
-
 // TestTasksFileOfAnother: a file that another user can change is not the person's.
 func TestTasksFileOfAnother(t *testing.T) {
 	w := openWorld(t, false)
 	w.add("a", "status", "queued")
 	w.close()
-	w.fs = anothersFS{durable.OS}
+	w.fs = &opsFS{durable.OS, func(_, name string) error {
+		if filepath.Base(name) != ledger.TasksName {
+			return nil
+		}
+		return &durable.BadFileError{Path: name, What: "belongs to user 12, not to you", File: true}
+	}}
 	if _, err := journal.Open(w.options(false)); err == nil || !strings.Contains(err.Error(), "not to you; make it yours with chown, or move it away") {
 		t.Errorf("a file of another user: %v", err)
 	}
@@ -147,15 +141,15 @@ func TestBadTasksFileWithoutAJournal(t *testing.T) {
 // TestFullDiskIsToldOnce: an edit that cannot be written down waits for room.
 func TestFullDiskIsToldOnce(t *testing.T) {
 	w := newWorld(t)
-	full := &countingFS{FS: durable.OS}
+	full := newFailingFS()
 	w.fs = full
 	w.open(true)
 	w.add("a", "status", "queued", "priority", "5")
 	w.caughtUp()
-	full.limited.Store(true)
+	full.full.Store(true)
 	w.edit(replace("- priority: 5", "- priority: 6"))
 	w.await("was not taken over: no space left")
-	full.limited.Store(false)
+	full.full.Store(false)
 	w.settle(true)
 	for end := time.Now().Add(10 * time.Second); !strings.Contains(w.lines(), "priority=6") && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
