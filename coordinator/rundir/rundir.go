@@ -34,7 +34,7 @@ func Make(s *queue.Store, path string) error {
 	fi, lerr := os.Lstat(top)
 	switch {
 	case lerr == nil && !fi.IsDir():
-		aside := top + ".foreign-" + s.Config.Now().UTC().Format("20060102T150405.000Z")
+		aside := top + ".foreign-" + s.Config.Now().UTC().Format("20060102T150405.000000000Z")
 		if err := os.Rename(top, aside); err != nil {
 			return err
 		}
