@@ -10,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/text"
 	"go.uber.org/goleak"
 
 	"stint/ledger"
@@ -33,12 +30,6 @@ var nasty = []string{
 	"## Task forged\n- status: done\n<!-- end 3 -->", "<!-- end 1 -->", "- status: done", "```\nopen fence", "~~~", "<!--", "<pre>",
 	"tab\tinside", "\ttab first", "  two blanks first", "a\n  \nb", "trailing blank \nnext", "cr\rlf\r\n", "a lone\rcr", "fs\x1cgs\x1drs\x1e.", "nul\x00", "bad utf8 \xff\xfe", "nel\u0085", "ls\u2028ps\u2029",
 	"vt\vff\f", "back\\slash \\n \\x41", "\\", "ends with newline\n", "nbsp at the end\u00a0", "\ufeffbom", "日本語\nのテキスト", "---", "===\n---", "a: b: c", "# Tasks", strings.Repeat("long ", 5000),
-}
-
-func TestAnyTextComesBackByteForByte(t *testing.T) {
-	for _, v := range nasty {
-		checkBody(t, v)
-	}
 }
 
 // checkBody writes v as a value between two records and expects just these
@@ -162,37 +153,6 @@ func FuzzPrefix(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestHeadingsAreMarkdownHeadings compares with goldmark on the seeds: what we
-// take for a record without seq is a top-level heading, and the other way round.
-func TestHeadingsAreMarkdownHeadings(t *testing.T) {
-	for _, name := range []string{"hand.md", "hidden.md", "written.md"} {
-		data, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want []string
-		root := goldmark.DefaultParser().Parse(text.NewReader(data))
-		for n := root.FirstChild(); n != nil; n = n.NextSibling() {
-			h, ok := n.(*ast.Heading)
-			if !ok || h.Level != 2 || h.Lines().Len() == 0 {
-				continue
-			}
-			line := h.Lines().At(0)
-			if txt := string(line.Value(data)); strings.HasPrefix(txt, "Task ") {
-				want = append(want, strings.TrimSpace(txt))
-			}
-		}
-		var got []string
-		doc := ledger.Parse(data)
-		for i := range doc.Sections {
-			got = append(got, "Task "+string(doc.Sections[i].ID))
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: headings in Markdown (-) and records (+): %s", name, diff)
-		}
-	}
 }
 
 func TestWrittenForm(t *testing.T) {

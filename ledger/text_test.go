@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"bytes"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -233,22 +232,6 @@ func TestPromise5ABadRecordCostsItsLength(t *testing.T) {
 		doc := Parse(data)
 		if len(doc.Sections)+len(doc.Findings) > len(data) {
 			t.Error(name)
-		}
-	}
-}
-
-// BenchmarkParseWorst returns nanoseconds a byte for two sizes: they are the same
-// where the time is linear.
-func BenchmarkParseWorst(b *testing.B) {
-	for _, size := range []int{1 << 20, 2 << 20} {
-		for name, data := range worst(size) {
-			b.Run(fmt.Sprintf("%s/MiB=%d", strings.ReplaceAll(name, " ", "-"), size>>20), func(b *testing.B) {
-				b.SetBytes(int64(len(data)))
-				for b.Loop() {
-					Parse(data)
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(data)), "ns/byte")
-			})
 		}
 	}
 }

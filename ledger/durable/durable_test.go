@@ -32,7 +32,8 @@ type faultFS struct {
 // randomPart is what differs between the temporary names of one file.
 var randomPart = regexp.MustCompile(`\.stint-[0-9a-f]{16}`)
 
-func (f *faultFS) do(op string, names ...string) error {
+// do makes a call, unless it is the one that fails.
+func (f *faultFS) do(call func() error, op string, names ...string) error {
 	for i, n := range names {
 		names[i] = randomPart.ReplaceAllString(strings.TrimPrefix(strings.TrimPrefix(n, f.root), "/"), "")
 	}
@@ -42,11 +43,13 @@ func (f *faultFS) do(op string, names ...string) error {
 		f.failed = op
 		return fmt.Errorf("%s: %w", op, errInjected)
 	}
-	return nil
+	return call()
 }
 
+func nothing() error { return nil }
+
 func (f *faultFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
-	if err := f.do("open", name); err != nil {
+	if err := f.do(nothing, "open", name); err != nil {
 		return nil, err
 	}
 	file, err := f.FS.OpenFile(name, flag, perm)
@@ -57,38 +60,23 @@ func (f *faultFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error
 }
 
 func (f *faultFS) Rename(oldname, newname string) error {
-	if err := f.do("rename", oldname, newname); err != nil {
-		return err
-	}
-	return f.FS.Rename(oldname, newname)
+	return f.do(func() error { return f.FS.Rename(oldname, newname) }, "rename", oldname, newname)
 }
 
 func (f *faultFS) Exchange(a, b string) error {
-	if err := f.do("exchange", a, b); err != nil {
-		return err
-	}
-	return f.FS.Exchange(a, b)
+	return f.do(func() error { return f.FS.Exchange(a, b) }, "exchange", a, b)
 }
 
 func (f *faultFS) Remove(name string) error {
-	if err := f.do("remove", name); err != nil {
-		return err
-	}
-	return f.FS.Remove(name)
+	return f.do(func() error { return f.FS.Remove(name) }, "remove", name)
 }
 
 func (f *faultFS) Mkdir(name string, perm fs.FileMode) error {
-	if err := f.do("mkdir", name); err != nil {
-		return err
-	}
-	return f.FS.Mkdir(name, perm)
+	return f.do(func() error { return f.FS.Mkdir(name, perm) }, "mkdir", name)
 }
 
 func (f *faultFS) SyncDir(name string) error {
-	if err := f.do("syncdir", name); err != nil {
-		return err
-	}
-	return f.FS.SyncDir(name)
+	return f.do(func() error { return f.FS.SyncDir(name) }, "syncdir", name)
 }
 
 type faultFile struct {
@@ -98,23 +86,18 @@ type faultFile struct {
 
 // Write fails as a full disk does: with a part of the bytes written.
 func (f *faultFile) Write(p []byte) (int, error) {
-	if err := f.fs.do("write"); err != nil {
+	if err := f.fs.do(nothing, "write"); err != nil {
 		n, werr := f.File.Write(p[:len(p)/2])
 		return n, errors.Join(err, werr)
 	}
 	return f.File.Write(p)
 }
 
-func (f *faultFile) Sync() error {
-	if err := f.fs.do("sync"); err != nil {
-		return err
-	}
-	return f.File.Sync()
-}
+func (f *faultFile) Sync() error { return f.fs.do(f.File.Sync, "sync") }
 
 // Close fails as close(2) does: the descriptor is gone all the same.
 func (f *faultFile) Close() error {
-	return errors.Join(f.fs.do("close"), f.File.Close())
+	return errors.Join(f.fs.do(nothing, "close"), f.File.Close())
 }
 
 // Whichever operation fails, WriteFile says so and a reader sees the whole old

@@ -1,16 +1,12 @@
 package journal_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"stint/ledger"
 	"stint/ledger/journal"
@@ -62,89 +58,4 @@ func inParallel(b *testing.B, workers int, call func(i int) error) {
 		})
 	}
 	wg.Wait()
-}
-
-// writeJournal makes a state directory with n records of n/3 tasks and gives the journal's size.
-func writeJournal(b *testing.B, dir string, n int) int64 {
-	data := []byte(ledger.VersionLine + "\n\n")
-	for i := range n {
-		r := kilobyte(fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012d", i/3))
-		if i%3 > 0 {
-			r = record(r.ID, "status", []string{"", "running", "done"}[i%3], "runId", "019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee", "attempt", "1", "updatedAt", "2026-11-21T03:12:45.131Z", "result", strings.Repeat("The test waits for the login to end instead of sleeping.\n", 10*(i%3-1))+"ok")
-		}
-		r.Seq = uint64(i + 1)
-		var err error
-		data, err = ledger.AppendRecord(data, r)
-		must(b, err)
-	}
-	for _, name := range []string{"journal.md", "tasks.md"} {
-		must(b, os.WriteFile(filepath.Join(dir, name), data, 0o600))
-	}
-	return int64(len(data))
-}
-
-// BenchmarkHandEdit100k is a hand edit of one task in 100,000 records, while one
-// client submits all the time: how long after the save it is taken over, and the
-// longest that a submit took meanwhile.
-func BenchmarkHandEdit100k(b *testing.B) {
-	edits := make(chan struct{}, 1)
-	var mu sync.Mutex
-	dir := b.TempDir()
-	writeJournal(b, dir, 100_000)
-	l, err := journal.Open(journal.Options{
-		Dir: dir, Locker: &mu, Watch: true,
-		Apply: func(s *ledger.Section) error {
-			if s.Get(ledger.KeyEdits) != nil {
-				edits <- struct{}{}
-			}
-			return nil
-		},
-		OnDelete: func(map[string]bool) []ledger.Record { return nil },
-	})
-	must(b, err)
-	path := filepath.Join(dir, ledger.TasksName)
-	var takeover, worst time.Duration
-	b.ResetTimer()
-	for i := range b.N {
-		b.StopTimer()
-		text, err := os.ReadFile(path)
-		must(b, err)
-		at := len(text)/2 + bytes.Index(text[len(text)/2:], []byte("- sessionKey: "))
-		text = append(text[:at:at], append(fmt.Appendf(nil, "- priority: %d\n", 1+i%9), text[at:]...)...)
-		ctx, stop := context.WithCancel(b.Context())
-		slowest := make(chan time.Duration)
-		go func() { slowest <- submitUntil(b, ctx, l) }()
-		must(b, os.WriteFile(path+"~", text, 0o600))
-		b.StartTimer()
-		saved := time.Now()
-		must(b, os.Rename(path+"~", path))
-		<-edits
-		takeover += time.Since(saved)
-		b.StopTimer()
-		stop()
-		worst = max(worst, <-slowest)
-		b.StartTimer()
-	}
-	b.ReportMetric(float64(takeover.Milliseconds())/float64(b.N), "takeover-ms")
-	b.ReportMetric(float64(worst.Microseconds())/1000, "worst-submit-ms")
-	b.StopTimer()
-	must(b, l.Close())
-}
-
-// submitUntil appends a record every millisecond and gives the longest wait for one.
-func submitUntil(b *testing.B, ctx context.Context, l *journal.Log) (worst time.Duration) {
-	for i := 0; ctx.Err() == nil; i++ {
-		begun := time.Now()
-		err := l.Update(context.Background(), func(tx *ledger.Tx) error {
-			tx.Append(kilobyte(fmt.Sprint("new", i)))
-			return nil
-		})
-		if err != nil {
-			b.Error(err)
-			return worst
-		}
-		worst = max(worst, time.Since(begun))
-		time.Sleep(time.Millisecond)
-	}
-	return worst
 }

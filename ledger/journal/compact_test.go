@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,10 +27,11 @@ type shelf struct {
 
 func newShelf(t testing.TB) *shelf { return &shelf{world: newWorld(t)} }
 
-func openShelf(t testing.TB, watch bool) *shelf {
+func openShelf(t testing.TB, watch bool, tasks ...string) *shelf {
 	t.Helper()
 	w := newShelf(t)
 	w.open(watch)
+	w.queue(tasks)
 	return w
 }
 
@@ -102,12 +101,12 @@ func merge(fold []ledger.Record) (list []ledger.Record) {
 			list = append(list, ledger.Record{Kind: r.Kind, ID: r.ID})
 		}
 		for _, f := range r.Fields {
-			if f.Key == ledger.KeyAdopts || f.Key == ledger.KeyEdits || f.Key == ledger.KeyBy {
-				continue
-			}
-			if j := slices.IndexFunc(list[i].Fields, func(p ledger.Pair) bool { return p.Key == f.Key }); j >= 0 {
+			j := slices.IndexFunc(list[i].Fields, func(p ledger.Pair) bool { return p.Key == f.Key })
+			switch {
+			case isEngines(f.Key):
+			case j >= 0:
 				list[i].Fields[j].Value = f.Value
-			} else {
+			default:
 				list[i].Add(f.Key, f.Value)
 			}
 		}
@@ -121,8 +120,7 @@ func (w *shelf) meaning() string {
 	defer w.mu.Unlock()
 	var b strings.Builder
 	for _, r := range merge(w.fold) {
-		fields := slices.DeleteFunc(slices.Clone(r.Fields), func(f ledger.Pair) bool { return f.Key == "updatedAt" }) // when it was said is no part of it
-		fmt.Fprintf(&b, "%s %q\n", r.ID, fields)
+		fmt.Fprintf(&b, "%s %q\n", r.ID, r.Fields)
 	}
 	return b.String()
 }
@@ -361,10 +359,7 @@ func TestTextStaysInPlace(t *testing.T) {
 	t.Parallel()
 	const mine = "## Task mine\n- status: queued\nsome words of mine\n- prompt: |\n  two\n\n  lines\n\nand more\n"
 	for _, crlf := range []bool{false, true} {
-		w := openShelf(t, false)
-		w.add("a", "status", "queued")
-		w.add("b", "status", "queued")
-		w.caughtUp()
+		w := openShelf(t, false, "a", "b")
 		w.close()
 		w.edit(func(s string) string {
 			s = strings.Replace(s, "## Task b", "text between  \n\n```\n## Task no\n```\n## Task b", 1)
@@ -501,45 +496,6 @@ func TestCompactionIsRefused(t *testing.T) {
 	w.close()
 }
 
-// TestCompactionWhileRecordsComeIn: submits go on, readers read the right records
-// and nothing is lost.
-func TestCompactionWhileRecordsComeIn(t *testing.T) {
-	w := openShelf(t, true)
-	stop, done := make(chan struct{}), make(chan struct{})
-	var added atomic.Int64
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				n := added.Load()
-				w.add(fmt.Sprint("t", n), "status", "queued", "prompt", strings.Repeat("x", int(n%100)))
-				added.Add(1)
-			}
-		}
-	}()
-	for i := range int64(5) {
-		for added.Load() < 20*i+20 {
-			runtime.Gosched()
-		}
-		if r := w.compact(); r.Archive == "" {
-			t.Errorf("nothing was compacted: %+v", r)
-		}
-	}
-	close(stop)
-	<-done
-	n := int(added.Load())
-	if got := strings.Count(w.meaning(), "\n"); got != n {
-		t.Errorf("%d tasks of %d", got, n)
-	}
-	w.settle(true)
-	w.caughtUp()
-	w.isSound()
-	w.reopened()
-}
-
 // TestIndexOfAnotherCompaction: what a compaction that did not come to its end has
 // written into the index does not count, whole or torn.
 func TestIndexOfAnotherCompaction(t *testing.T) {
@@ -567,42 +523,35 @@ func TestIndexOfAnotherCompaction(t *testing.T) {
 	}
 }
 
-// TestFirstCompactionIsCutOff: a kill behind the archive's index and before the journal
-// is renamed leaves every task of the journal where it is.
-func TestFirstCompactionIsCutOff(t *testing.T) {
-	w := filled(t)
-	records, tasks := w.read("journal.md"), w.read("tasks.md")
-	w.compact("b")
-	w.close()
-	if entries, err := archive.Read(nil, w.dir); err != nil || len(entries) != 1 {
-		t.Fatalf("the archive has %v, %v", entries, err)
+// TestCompactionIsCutOff: a kill behind the archive's index and before the journal is
+// renamed leaves every task of the journal where it is, also when the index is lost, too.
+func TestCompactionIsCutOff(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		w := filled(t)
+		out, before := "b", 0
+		if !first {
+			w.compact(out)
+			w.add("c", "status", "done")
+			w.caughtUp()
+			out, before = "c", 1
+		}
+		records, tasks := w.read("journal.md"), w.read("tasks.md")
+		w.compact(out)
+		w.close()
+		if entries, err := archive.Read(nil, w.dir); err != nil || len(entries) != before+1 {
+			t.Fatalf("the archive has %v, %v", entries, err)
+		}
+		w.write("journal.md", records)
+		w.write("tasks.md", tasks)
+		if entries, err := archive.Read(nil, w.dir); err != nil || len(entries) != before {
+			t.Errorf("cut off: the archive has %v, %v", entries, err)
+		}
+		if !first {
+			must(t, os.Remove(w.path("archive/index")))
+		}
+		if w.open(false); len(w.archived) != before || before > 0 && w.archived[0].ID != "b" {
+			t.Errorf("the fold was told of %v", w.archived)
+		}
+		w.close()
 	}
-	w.write("journal.md", records)
-	w.write("tasks.md", tasks)
-	if entries, err := archive.Read(nil, w.dir); err != nil || len(entries) > 0 {
-		t.Errorf("cut off: the archive has %v, %v", entries, err)
-	}
-	if w.open(false); len(w.archived) > 0 {
-		t.Errorf("the fold was told of %v", w.archived)
-	}
-	w.close()
-}
-
-// TestLostIndexOfACompactionThatIsCutOff: an index that is made anew from the archive's
-// files has no task that the journal has still.
-func TestLostIndexOfACompactionThatIsCutOff(t *testing.T) {
-	w := filled(t)
-	w.compact("b")
-	w.add("c", "status", "done")
-	w.caughtUp()
-	records, tasks := w.read("journal.md"), w.read("tasks.md")
-	w.compact("c")
-	w.close()
-	w.write("journal.md", records)
-	w.write("tasks.md", tasks)
-	must(t, os.Remove(w.path("archive/index")))
-	if w.open(false); len(w.archived) != 1 || w.archived[0].ID != "b" {
-		t.Errorf("the fold was told of %v", w.archived)
-	}
-	w.close()
 }

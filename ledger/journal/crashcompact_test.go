@@ -92,8 +92,13 @@ func (f *folding) onlyArchived() []string {
 // keep merges the records of each task into one, and moves out those that have ended.
 func (s *scene) keep() (ledger.Keep, error) {
 	text, _ := s.fs.content("journal.md")
+	doc := ledger.Parse([]byte(text))
+	var all []ledger.Record
+	for i := range doc.Sections {
+		all = append(all, doc.Sections[i].Record())
+	}
 	var keep ledger.Keep
-	for _, t := range mergedTasks(text) {
+	for _, t := range merge(all) {
 		switch status, _ := t.Get("status"); status {
 		case "done", "canceled":
 			keep.Out = append(keep.Out, ledger.Moved{Record: t, Entry: ledger.ArchiveEntry{ID: t.ID, Status: status}})
@@ -102,37 +107,6 @@ func (s *scene) keep() (ledger.Keep, error) {
 		}
 	}
 	return keep, nil
-}
-
-// mergedTasks returns one record of each task in a file, with its last values.
-func mergedTasks(text string) []ledger.Record {
-	var all []ledger.Record
-	doc := ledger.Parse([]byte(text))
-	for i := range doc.Sections {
-		r := doc.Sections[i].Record()
-		if r.Kind != ledger.KindTask {
-			continue
-		}
-		at := slices.IndexFunc(all, func(o ledger.Record) bool { return o.ID == r.ID })
-		if at < 0 {
-			at = len(all)
-			all = append(all, ledger.Record{Kind: r.Kind, ID: r.ID})
-		}
-		for _, f := range r.Fields {
-			if !isEngines(f.Key) {
-				set(&all[at], f)
-			}
-		}
-	}
-	return all
-}
-
-func set(r *ledger.Record, f ledger.Pair) {
-	if i := slices.IndexFunc(r.Fields, func(o ledger.Pair) bool { return o.Key == f.Key }); i >= 0 {
-		r.Fields[i].Value = f.Value
-		return
-	}
-	r.Fields = append(r.Fields, f)
 }
 
 // isEngines reports whether a key says where a record comes from, not what it means.

@@ -210,8 +210,7 @@ func (f *diskFile) after(t fate, rng *rand.Rand) []byte {
 	case fatePrefix:
 		return f.prefix(rng)
 	}
-	block := int64(512) << rng.IntN(4)
-	data := carried(f.base, f.late, keeps(func(int64) bool { return rng.IntN(2) == 0 }).perBlock(block))
+	data := carried(f.base, f.late, &blockFate{int64(512) << rng.IntN(4), map[int64]bool{}, rng})
 	if t == fateBlocks && len(data) > len(f.base) {
 		data = data[:len(f.base)+rng.IntN(len(data)-len(f.base)+1)]
 	}
@@ -229,24 +228,17 @@ func (f *diskFile) prefix(rng *rand.Rand) []byte {
 	return carried(f.base, late, nil)
 }
 
-// keeps says of each block of a file whether what was written there is kept.
-type keeps func(block int64) bool
-
-// A blockFate says how long blocks are and which of them are kept.
+// A blockFate says how long the blocks of a file are, and which of those written are kept.
 type blockFate struct {
 	size int64
 	kept map[int64]bool
-	coin keeps
-}
-
-func (k keeps) perBlock(size int64) *blockFate {
-	return &blockFate{size: size, kept: map[int64]bool{}, coin: k}
+	rng  *rand.Rand
 }
 
 func (b *blockFate) keep(block int64) bool {
 	kept, known := b.kept[block]
 	if !known {
-		kept = b.coin(block)
+		kept = b.rng.IntN(2) == 0
 		b.kept[block] = kept
 	}
 	return kept

@@ -148,12 +148,14 @@ func (m *memFS) Stat(path string) (fs.FileInfo, error) {
 func (m *memFS) Rename(a, b string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.find(a) < 0 {
+	i := m.find(a)
+	if i < 0 {
 		return notThere("rename", a)
 	}
-	o := memOp{kind: opRename, a: a, b: b, ino: m.names[m.find(a)].node.ino}
-	m.names = o.rename(m.names)
-	m.note(o)
+	n := m.names[i].node
+	m.names = slices.DeleteFunc(m.names, func(n memName) bool { return n.path == a || n.path == b })
+	m.names = append(m.names, memName{b, n})
+	m.note(memOp{kind: opRename, a: a, b: b, ino: n.ino})
 	return nil
 }
 
@@ -366,25 +368,6 @@ func (i *memInfo) Mode() fs.FileMode {
 		return fs.ModeDir | durable.DirMode
 	}
 	return durable.FileMode
-}
-
-// rename returns the names after a rename, whatever stood there before.
-func (o *memOp) rename(names []memName) []memName {
-	var node *memNode
-	out := names[:0]
-	for _, n := range names {
-		switch n.path {
-		case o.a:
-			node = n.node
-		case o.b:
-		default:
-			out = append(out, n)
-		}
-	}
-	if node == nil {
-		node = &memNode{ino: o.ino}
-	}
-	return append(out, memName{o.b, node})
 }
 
 // touches reports whether an operation on names concerns the directory.

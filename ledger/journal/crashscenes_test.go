@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -380,7 +381,7 @@ func (s *scene) updateSessions() {
 		key, id := s.last(), fmt.Sprint("s-", s.rng.IntN(1000))
 		s.change(s.step("status", "running", "sessionId", id))
 		ids[key] = id
-		version := sessionMap{begun: s.fs.ops(), safe: never, ids: copyOf(ids)}
+		version := sessionMap{begun: s.fs.ops(), safe: never, ids: maps.Clone(ids)}
 		if s.storeSessions(ids) {
 			version.safe = s.fs.ops()
 		}
@@ -402,25 +403,17 @@ func (s *scene) storeSessions(ids map[string]string) bool {
 	return err == nil
 }
 
-func copyOf(m map[string]string) map[string]string {
-	c := make(map[string]string, len(m))
-	for k, v := range m {
-		c[k] = v
-	}
-	return c
-}
-
 // buffer is tasks.md as an editor loads it.
 func (s *scene) buffer() string {
 	text, _ := s.fs.content("tasks.md")
 	return text
 }
 
-// saveInPlace truncates tasks.md and writes it in pieces.
-func (s *scene) saveInPlace(text string, sync bool) {
+// write writes a text in pieces of that size.
+func (s *scene) write(name string, flag int, text string, size int, sync bool) {
 	s.t.Helper()
-	f, err := s.fs.OpenFile(filepath.Join(memDir, "tasks.md"), os.O_WRONLY|os.O_TRUNC|os.O_CREATE, 0)
-	for size := 1 + s.rng.IntN(len(text)+1); err == nil && text != ""; text = text[min(size, len(text)):] {
+	f, err := s.fs.OpenFile(filepath.Join(memDir, name), os.O_WRONLY|os.O_CREATE|flag, 0)
+	for ; err == nil && text != ""; text = text[min(size, len(text)):] {
 		_, err = f.Write([]byte(text[:min(size, len(text))]))
 	}
 	if err == nil && sync {
@@ -429,24 +422,21 @@ func (s *scene) saveInPlace(text string, sync bool) {
 	must(s.t, err)
 }
 
+// saveInPlace truncates tasks.md and writes it in pieces.
+func (s *scene) saveInPlace(text string, sync bool) {
+	s.t.Helper()
+	s.write("tasks.md", os.O_TRUNC, text, 1+s.rng.IntN(len(text)+1), sync)
+}
+
 // saveByRename writes another file, as long as this one is there, and renames it.
 func (s *scene) saveByRename(text string, sync bool) {
 	s.t.Helper()
+	s.write("tasks.md~", 0, text, len(text), sync)
 	name := filepath.Join(memDir, "tasks.md")
-	f, err := s.fs.OpenFile(name+"~", os.O_WRONLY|os.O_CREATE, 0)
-	if err == nil {
-		_, err = f.Write([]byte(text))
+	must(s.t, s.fs.Rename(name+"~", name))
+	if sync {
+		must(s.t, s.fs.SyncDir(memDir))
 	}
-	if err == nil && sync {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = s.fs.Rename(name+"~", name)
-	}
-	if err == nil && sync {
-		err = s.fs.SyncDir(memDir)
-	}
-	must(s.t, err)
 }
 
 // edit is a person's save of text that changes one task.
@@ -486,14 +476,7 @@ func (s *scene) appendByHand() {
 	s.change(s.task())
 	s.stop()
 	s.edit(func(text string, sync bool) {
-		f, err := s.fs.OpenFile(filepath.Join(memDir, "tasks.md"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0)
-		if err == nil {
-			_, err = f.Write([]byte(text))
-		}
-		if err == nil && sync {
-			err = f.Sync()
-		}
-		must(s.t, err)
+		s.write("tasks.md", os.O_APPEND, text, len(text), sync)
 	}, "\n## Task t1\n- status: canceled\n", "t1", "status", "canceled")
 	s.start()
 	s.change(s.task())

@@ -180,8 +180,7 @@ func TestFollowGivesDurableRecordsOnly(t *testing.T) {
 // TestFollowDirSeesWholeChanges: a journal that grows byte by byte, whose writer
 // takes back what it could not write whole and writes something else there.
 func TestFollowDirSeesWholeChanges(t *testing.T) {
-	w := openWorld(t, false)
-	w.add("a", "status", "queued")
+	w := openWorld(t, false, "a")
 	must(t, w.change(record("b", "status", "queued", "prompt", "x\n\ny"), record("c", "status", "queued")))
 	w.add("d", "status", "queued")
 	w.close()
@@ -267,11 +266,17 @@ func TestFollowMissesNothing(t *testing.T) {
 	for i := range records {
 		w.add(fmt.Sprint("t", i), "status", "queued", "prompt", strings.Repeat("line\n", i%50))
 		if i%500 == 499 {
-			w.compact()
+			wg.Go(func() { w.compact() })
 		}
 	}
 	wg.Wait()
-	w.close()
+	if n := strings.Count(w.meaning(), "\n"); n != records {
+		t.Errorf("%d tasks of %d", n, records)
+	}
+	w.settle(true)
+	w.caughtUp()
+	w.isSound()
+	w.reopened()
 }
 
 // TestFollowDamage: what is damaged is passed over, as on replay; a journal of a

@@ -115,9 +115,7 @@ func TestPromise4FormattersChangeNothing(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			w := openWorld(t, false)
 			w.markedTasks()
-			w.close()
-			w.edit(replace("\n## Task t1\n", "\nMy notes:\n* one\n* two\n\n## Task mine\n* status: queued\n* prompt: do *this* by `hand`\n\n## Task t1\n"))
-			w.open(false)
+			w.reload(replace("\n## Task t1\n", "\nMy notes:\n* one\n* two\n\n## Task mine\n* status: queued\n* prompt: do *this* by `hand`\n\n## Task t1\n"))
 			w.close()
 			before, records := w.fields(), len(w.fold)
 			f.run(t, w.path("tasks.md"))

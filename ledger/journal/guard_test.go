@@ -113,15 +113,17 @@ func (w *shelf) spoil(do func(w *world, older string) error, live bool) (want st
 
 // TestPromise1ForeignHands: whatever another hand does to the journal while a log is open,
 // what was acknowledged before and is acknowledged afterwards is there after a restart,
-// once, and nothing of it is taken for a person's.
+// once, and nothing of it is taken for a person's. If no log is open, the next one finds
+// all records, or returns what to do.
 func TestPromise1ForeignHands(t *testing.T) {
 	for _, hand := range foreignHands {
-		for _, also := range []string{"", ", and a restart before anything else"} {
-			t.Run(hand.name+also, func(t *testing.T) {
+		for _, open := range []string{"and goes on", "until a restart", "no more"} {
+			t.Run(hand.name+"/"+open, func(t *testing.T) {
 				t.Parallel()
 				w := newShelf(t)
-				want := w.spoil(hand.do, true)
-				if also == "" {
+				want := w.spoil(hand.do, open != "no more")
+				switch open {
+				case "and goes on":
 					w.add("c", "status", "queued", "prompt", "third")
 					w.add("b", "status", "running")
 					want += "5 c status=queued prompt=third\n6 b status=running\n"
@@ -129,15 +131,38 @@ func TestPromise1ForeignHands(t *testing.T) {
 						w.await("records were missing")
 					}
 					w.expect(want)
+					fallthrough
+				case "until a restart":
+					w.close()
+					w.moveAway("tasks.md")
+				case "no more":
+					want = w.foundAtStart(hand.name, want)
 				}
-				w.close()
-				w.moveAway("tasks.md")
 				w.open(false)
 				w.expect(want)
+				w.add("d", "status", "queued")
 				w.reopened()
 			})
 		}
 	}
+}
+
+// foundAtStart returns what the next log finds, and moves away what it refuses.
+func (w *shelf) foundAtStart(hand, want string) string {
+	w.t.Helper()
+	switch hand {
+	case "a directory", "a FIFO", "a symbolic link", "copied into each other":
+		w.moveAway("journal.md")
+	case "linked to tasks.md, and written there":
+		w.moveAway("tasks.md")
+	case "edited by sed -i": // tasks.md has another text, and that counts
+		return strings.Replace(want, "first", "other", 1) + "5 a by=hand edits=1 prompt=first\n"
+	case "removed, and tasks.md emptied": // nothing has it any more
+		return ""
+	case "a record behind it":
+		return want + "9 forged status=queued prompt=x\n"
+	}
+	return want
 }
 
 // moveAway moves a file away that Open refuses, as the error asks for.
@@ -162,8 +187,7 @@ func TestTwoForeignHands(t *testing.T) {
 		"a directory": func(path string) error { return os.MkdirAll(path+"/other words", 0o700) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := openShelf(t, false)
-			w.add("a", "status", "queued")
+			w := openShelf(t, false, "a")
 			path := w.path("journal.md")
 			must(t, errors.Join(appendFile(path, "first words\n"), os.Remove(path), put(path)))
 			w.add("b", "status", "queued")
@@ -368,8 +392,7 @@ func TestRefusedForWhatCannotBeRead(t *testing.T) {
 // TestHalfAChangePutBack: of a change of two records tasks.md has the first alone, and the
 // journal none: what is put back has the same effect at once and after every restart.
 func TestHalfAChangePutBack(t *testing.T) {
-	w := openShelf(t, false)
-	w.add("a", "status", "queued")
+	w := openShelf(t, false, "a")
 	older := w.read("journal.md")
 	err := w.change(record("b", "status", "queued"), record("c", "status", "queued"))
 	w.caughtUp()
@@ -388,10 +411,7 @@ func TestHalfAChangePutBack(t *testing.T) {
 // TestJournalDamagedInPlace: a record whose bytes another hand has changed is there again
 // when the first reader has missed it.
 func TestJournalDamagedInPlace(t *testing.T) {
-	w := openShelf(t, true)
-	w.add("a", "status", "queued")
-	w.add("b", "status", "queued")
-	w.caughtUp()
+	w := openShelf(t, true, "a", "b")
 	before := w.read("journal.md")
 	off := w.damageFirst()
 	w.add("c", "status", "queued")
@@ -409,9 +429,7 @@ func TestJournalDamagedInPlace(t *testing.T) {
 // into tasks.md, is there again if the journal is emptied in that moment.
 func TestPromise1BothFilesLackIt(t *testing.T) {
 	t.Parallel()
-	w := openShelf(t, true)
-	w.add("a", "status", "queued")
-	w.caughtUp()
+	w := openShelf(t, true, "a")
 	w.edit(appended("\n## Task ha"))
 	w.add("b", "status", "queued", "prompt", "second")
 	if strings.Contains(w.read("tasks.md"), "second") {
@@ -425,36 +443,6 @@ func TestPromise1BothFilesLackIt(t *testing.T) {
 	w.reopened()
 }
 
-// TestForeignHandsAtStart: the same while no log is open: the next one finds all records,
-// or returns what to do.
-func TestForeignHandsAtStart(t *testing.T) {
-	for _, hand := range foreignHands {
-		t.Run(hand.name, func(t *testing.T) {
-			t.Parallel()
-			w := newShelf(t)
-			want := w.spoil(hand.do, false)
-			switch hand.name {
-			case "a directory", "a FIFO", "a symbolic link":
-				w.moveAway("journal.md")
-			case "edited by sed -i": // tasks.md has another text, and that counts
-				want = strings.Replace(want, "first", "other", 1) + "5 a by=hand edits=1 prompt=first\n"
-			case "removed, and tasks.md emptied": // nothing has it any more
-				want = ""
-			case "linked to tasks.md, and written there":
-				w.moveAway("tasks.md")
-			case "a record behind it":
-				want += "9 forged status=queued prompt=x\n"
-			case "copied into each other":
-				w.moveAway("journal.md")
-			}
-			w.open(false)
-			w.expect(want)
-			w.add("c", "status", "queued")
-			w.reopened()
-		})
-	}
-}
-
 // TestPromise4AppendInPieces: what a person, or a program, appends in pieces is taken over
 // as one section, and nothing of stint's stands between: submits are answered meanwhile.
 func TestPromise4AppendInPieces(t *testing.T) {
@@ -466,9 +454,7 @@ func TestPromise4AppendInPieces(t *testing.T) {
 	} {
 		t.Run(pieces[0], func(t *testing.T) {
 			t.Parallel()
-			w := openWorld(t, true)
-			w.add("a", "status", "queued")
-			w.caughtUp()
+			w := openWorld(t, true, "a")
 			for i, piece := range pieces {
 				must(t, appendFile(w.path("tasks.md"), piece))
 				for begun := time.Now(); time.Since(begun) < 8*time.Second/10; { // longer than a save rests
@@ -492,9 +478,7 @@ func TestPromise4AppendInPieces(t *testing.T) {
 // TestStateDirectoryGone: without its directory a log stops within one look, and says so.
 func TestStateDirectoryGone(t *testing.T) {
 	for _, with := range []string{"nothing", "a submit"} {
-		w := openWorld(t, true)
-		w.add("a", "status", "queued")
-		w.caughtUp()
+		w := openWorld(t, true, "a")
 		must(t, os.Rename(w.dir, w.dir+".moved"))
 		if with == "a submit" {
 			if err := w.try("b", "status", "queued"); err == nil {

@@ -11,7 +11,15 @@ import (
 // piecemeal when some of it was mended, until a person accepts it.
 func TestPromise4FormatterIsHeld(t *testing.T) {
 	t.Parallel()
-	w := formatted(t)
+	w := openWorld(t, true)
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		w.add(id, "prompt", "__"+id+"__")
+	}
+	w.caughtUp()
+	w.edit(all("__", "**"))
+	w.await("5 tasks' prompts changed in one save")
+	w.settle(true)
+	w.again()
 	for _, mended := range []string{"a", "b", "c"} {
 		w.edit(replace("**"+mended+"**", "__"+mended+"__"))
 		w.settle(true)
@@ -28,36 +36,6 @@ func TestPromise4FormatterIsHeld(t *testing.T) {
 	w.expect("1 a prompt=__a__\n2 b prompt=__b__\n3 c prompt=__c__\n4 d prompt=__d__\n5 e prompt=__e__\n" +
 		"6 d by=hand edits=4 prompt=**d**\n7 e by=hand edits=5 prompt=**e**\n")
 	w.reopened()
-}
-
-// TestHeldIsForgottenWhenTakenBack: a section that was held and is as it was
-// before can be edited like any other.
-func TestHeldIsForgottenWhenTakenBack(t *testing.T) {
-	t.Parallel()
-	w := formatted(t)
-	w.edit(all("**", "__"))
-	w.settle(true)
-	w.again()
-	w.edit(replace("__a__", "A"))
-	w.settle(true)
-	w.again()
-	w.expect("1 a prompt=__a__\n2 b prompt=__b__\n3 c prompt=__c__\n4 d prompt=__d__\n5 e prompt=__e__\n6 a by=hand edits=1 prompt=A\n")
-	w.reopened()
-}
-
-// formatted returns a log over whose five prompts a formatter went.
-func formatted(t *testing.T) *world {
-	t.Helper()
-	w := openWorld(t, true)
-	for _, id := range []string{"a", "b", "c", "d", "e"} {
-		w.add(id, "prompt", "__"+id+"__")
-	}
-	w.caughtUp()
-	w.edit(all("__", "**"))
-	w.await("5 tasks' prompts changed in one save")
-	w.settle(true)
-	w.again()
-	return w
 }
 
 // TestPreview: what would be taken over is told, and nothing is written.
@@ -78,8 +56,7 @@ func TestPreview(t *testing.T) {
 // TestJournalFindingsStay: what is wrong in the journal is not forgotten when
 // tasks.md is looked at.
 func TestJournalFindingsStay(t *testing.T) {
-	w := openWorld(t, false)
-	w.add("a", "status", "queued")
+	w := openWorld(t, false, "a")
 	w.add("b", "status", "queued", "prompt", "a prompt that is damaged below")
 	w.add("c", "status", "queued")
 	w.close()

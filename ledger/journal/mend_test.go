@@ -12,8 +12,7 @@ import (
 // and is then damaged.
 func rotten(t *testing.T, damage func(records string) string) *world {
 	t.Helper()
-	w := openWorld(t, false)
-	w.add("t0", "status", "queued")
+	w := openWorld(t, false, "t0")
 	w.add("t1", "status", "queued", "prompt", "one\n\ntwo")
 	must(t, w.change(record("t1", "status", "failed"), record("t2", "status", "queued")))
 	w.add("t3", "status", "queued")

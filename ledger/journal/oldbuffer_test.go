@@ -9,48 +9,29 @@ import (
 // nobody, whether a person was saving when they came or a crash kept them out.
 func TestOldBufferIsReportedOnlyWhenSaved(t *testing.T) {
 	t.Parallel()
-	reported := func(w *world) bool { return strings.Contains(strings.Join(w.said, "\n"), "an old buffer was saved?") }
-	t.Run("records that came while a person saved", func(t *testing.T) {
-		w := openWorld(t, false)
-		w.add("a", "status", "queued")
-		w.caughtUp()
-		w.edit(put("## Task mine\n- status: queued\n"))
-		w.add("b", "status", "queued")
-		report, err := w.log.Reconcile(t.Context(), false)
-		if err != nil || report.Missing != 0 || len(report.Records) != 1 || reported(w) {
-			t.Errorf("%v, %d missing, adopted %v:\n%s", err, report.Missing, report.Records, strings.Join(w.said, "\n"))
-		}
-		w.reopened()
-		w.everythingIsInTasks()
-	})
-	t.Run("records that were dropped since", func(t *testing.T) {
-		w := openWorld(t, false)
-		for _, id := range []string{"a", "b", "c"} {
-			w.add(id, "status", "queued")
-		}
-		w.caughtUp()
-		w.edit(both(stale(2, ""), put("## Task mine\n- status: queued\n")))
+	for _, tt := range []struct {
+		name    string
+		has     []string
+		save    save
+		missing int
+	}{
+		{"records that came while a person saved", []string{"a"}, put("## Task mine\n- status: queued\n"), 0},
+		{"records that were dropped since", []string{"a", "b", "c"}, both(stale(2, ""), put("## Task mine\n- status: queued\n")), 2},
+	} {
+		w := openWorld(t, false, tt.has...)
+		w.edit(tt.save)
 		w.add("d", "status", "queued")
 		report, err := w.log.Reconcile(t.Context(), false)
-		if err != nil || report.Missing != 2 || !reported(w) {
-			t.Errorf("%v, %d missing:\n%s", err, report.Missing, strings.Join(w.said, "\n"))
+		said := strings.Join(w.said, "\n")
+		if reported := strings.Contains(said, "an old buffer was saved?"); err != nil || report.Missing != tt.missing || reported != (tt.missing > 0) || len(report.Records) != 1 {
+			t.Errorf("%s: %v, %d missing, adopted %v:\n%s", tt.name, err, report.Missing, report.Records, said)
 		}
 		w.reopened()
 		w.everythingIsInTasks()
-	})
-	t.Run("an old buffer while no master ran", func(t *testing.T) {
-		w := openWorld(t, false)
-		w.add("a", "status", "queued")
-		w.caughtUp()
-		before := w.read("tasks.md")
-		w.add("b", "status", "queued")
-		w.close()
-		w.write("tasks.md", before)
-		w.open(false)
-		if !reported(w) {
-			t.Errorf("said:\n%s", strings.Join(w.said, "\n"))
-		}
-		w.reopened()
-		w.everythingIsInTasks()
-	})
+	}
+	w := openWorld(t, false, "a", "b")
+	w.reload(stale(2, ""))
+	w.await("an old buffer was saved?") // also while no master ran
+	w.reopened()
+	w.everythingIsInTasks()
 }

@@ -522,38 +522,13 @@ func TestPromise4StepAfterStep(t *testing.T) {
 	}
 }
 
-// TestVoidAtTheEnd: after a power cut tasks.md can end in bytes that nobody wrote.
-func TestVoidAtTheEnd(t *testing.T) {
-	t.Parallel()
-	for _, kept := range []int{0, 1, 20, 1000} {
-		w := openWorld(t, false)
-		w.add("a", "status", "queued")
-		w.add("b", "status", "queued", "prompt", "p")
-		w.close()
-		whole := w.read("tasks.md")
-		w.edit(func(s string) string {
-			cut := len(s) - max(0, 60-kept)
-			return s[:cut] + strings.Repeat("\x00", 4096)
-		})
-		w.open(false)
-		w.expect("1 a status=queued\n2 b status=queued prompt=p\n")
-		w.close()
-		if got := w.read("tasks.md"); strings.TrimSpace(got) != strings.TrimSpace(whole) {
-			t.Errorf("%d bytes kept: tasks.md is\n%q", kept, got)
-		}
-	}
-}
-
 // TestPromise4CutOffSection: after a power cut tasks.md can end within a section
 // that a person wrote and that was taken over long ago. That is no edit of it.
 func TestPromise4CutOffSection(t *testing.T) {
 	t.Parallel()
 	const first, section = "\n## Task mine\n- status: queued\n", "- label: |\n  one\n  two\n- prompt: by hand\n"
-	w := openWorld(t, false)
-	w.add("a", "status", "queued")
-	w.close()
-	w.edit(func(s string) string { return s + first + section })
-	w.open(false)
+	w := openWorld(t, false, "a")
+	w.reload(func(s string) string { return s + first + section })
 	w.add("b", "status", "queued")
 	w.close()
 	whole, want := w.read("tasks.md"), w.lines()

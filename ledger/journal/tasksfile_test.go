@@ -49,8 +49,7 @@ func TestBadTasksFileAtStart(t *testing.T) {
 	t.Parallel()
 	for _, bad := range badFiles {
 		t.Run(bad.name, func(t *testing.T) {
-			w := openWorld(t, false)
-			w.add("a", "status", "queued")
+			w := openWorld(t, false, "a")
 			w.close()
 			must(t, errors.Join(os.Remove(w.path("tasks.md")), bad.make(w.path("tasks.md"))))
 			records := w.read("journal.md")
@@ -80,9 +79,7 @@ func TestBadTasksFileLive(t *testing.T) {
 	for _, bad := range badFiles {
 		t.Run(bad.name, func(t *testing.T) {
 			t.Parallel()
-			w := openWorld(t, true)
-			w.add("a", "status", "queued")
-			w.caughtUp()
+			w := openWorld(t, true, "a")
 			must(t, errors.Join(os.Rename(w.path("tasks.md"), w.path("aside")), bad.make(w.path("tasks.md"))))
 			w.await(bad.says)
 			if list := w.log.Findings(); len(list) != 1 || !strings.Contains(list[0].Msg, bad.says) {
@@ -114,8 +111,7 @@ func TestBadTasksFileLive(t *testing.T) {
 
 // TestTasksFileOfAnother: a file that another user can change is not the person's.
 func TestTasksFileOfAnother(t *testing.T) {
-	w := openWorld(t, false)
-	w.add("a", "status", "queued")
+	w := openWorld(t, false, "a")
 	w.close()
 	w.fs = &opsFS{durable.OS, func(_, name string) error {
 		if filepath.Base(name) != ledger.TasksName {
@@ -174,9 +170,7 @@ func TestNothingIsAppendedToAnothersText(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := openWorld(t, false)
-			w.add("a", "status", "queued")
-			w.caughtUp()
+			w := openWorld(t, false, "a")
 			must(t, save(w.path("tasks.md"), w.read("tasks.md")))
 			saved := w.read("tasks.md")
 			w.add("b", "status", "queued")

@@ -35,8 +35,7 @@ func (w *world) expectLines(want string) {
 func TestPromise5TypedSeq(t *testing.T) {
 	t.Parallel()
 	for _, seq := range []string{"18446744073709551615", "9007199254740992", "9007199254740991", "8589934592"} {
-		w := openWorld(t, false)
-		w.add("a", "status", "queued")
+		w := openWorld(t, false, "a")
 		w.reload(put(numbered("m", seq, "x")))
 		w.add("b", "status", "queued")
 		w.expect("1 a status=queued\n2 b status=queued\n")
@@ -56,8 +55,7 @@ func TestPromise5TypedSeq(t *testing.T) {
 // edited later.
 func TestPromise4ForeignSectionEdited(t *testing.T) {
 	t.Parallel()
-	w := openWorld(t, false)
-	w.add("a", "status", "queued")
+	w := openWorld(t, false, "a")
 	w.reload(put(numbered("m", "900", "x")))
 	w.reload(sub("- prompt: x\n<!-- end 900", "- prompt: y\n<!-- end 900"))
 	w.reload(put(numbered("n", "500", "between")))
@@ -69,8 +67,7 @@ func TestPromise4ForeignSectionEdited(t *testing.T) {
 // TestPromise5DamagedWhenRebuilt: a section that was damaged when the journal was
 // rebuilt is taken over when a person has put it right.
 func TestPromise5DamagedWhenRebuilt(t *testing.T) {
-	w := openWorld(t, false)
-	w.add("a", "status", "queued")
+	w := openWorld(t, false, "a")
 	w.add("b", "status", "queued", "prompt", "second")
 	w.add("c", "status", "queued")
 	w.close()
@@ -86,9 +83,7 @@ func TestPromise5DamagedWhenRebuilt(t *testing.T) {
 // TestStaleSaveFromBeforeARestore: what a restore has taken back does not come back
 // with an old buffer.
 func TestStaleSaveFromBeforeARestore(t *testing.T) {
-	w := openWorld(t, false)
-	w.add("a", "status", "queued")
-	w.caughtUp()
+	w := openWorld(t, false, "a")
 	early := w.read("tasks.md")
 	w.add("b", "status", "queued", "prompt", "taken back")
 	w.close()

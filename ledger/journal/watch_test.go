@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -89,39 +88,10 @@ func TestOwnWritesAreNoEdits(t *testing.T) {
 	w.reopened()
 }
 
-// TestManySaves saves tasks.md 10,000 times as fast as it goes while records come
-// in. The last save is what counts.
-func TestManySaves(t *testing.T) {
-	t.Parallel()
-	w := openWorld(t, true)
-	w.add("a", "status", "queued")
-	w.caughtUp()
-	stale := w.read("tasks.md")
-	for i := range 10_000 {
-		text := fmt.Sprintf("save %d\n", i)
-		if i == 9_999 {
-			text += "## Task mine\n- status: queued\n"
-		}
-		w.edit(func(string) string { return stale + text })
-		if i%100 == 0 {
-			w.add(fmt.Sprint("t", i), "status", "queued")
-		}
-	}
-	w.await("mine: written by hand")
-	w.settle(true)
-	w.reopened()
-	w.everythingIsInTasks()
-	if n := strings.Count(w.lines(), " mine by=hand"); n != 1 {
-		t.Errorf("the section of the last save was taken over %d times", n)
-	}
-}
-
 // TestWatchLost: the state directory is replaced by another one with the same
 // files, so that the watch sees no more of it. Edits are taken over all the same.
 func TestWatchLost(t *testing.T) {
-	w := openWorld(t, true)
-	w.add("a", "status", "queued")
-	w.caughtUp()
+	w := openWorld(t, true, "a")
 	other := w.dir + ".other"
 	must(t, os.Mkdir(other, 0o700))
 	names, err := os.ReadDir(w.dir)
