@@ -51,14 +51,6 @@ func (b *BlockState) inside(line []byte) bool {
 	return len(b.containers) > 0 && b.containers[0].item > 0 && len(line) > 0 && indentOf(line) >= b.containers[0].item
 }
 
-// itemIndent returns by how many blanks a line must be indented to be in the open list item.
-func (b *BlockState) itemIndent() int {
-	if len(b.containers) == 0 {
-		return 2
-	}
-	return max(2, b.containers[0].item)
-}
-
 // hide notes that a record heading is hidden by the open block.
 func (b *BlockState) hide(line int) {
 	if b.What != "" && b.hidden == 0 {

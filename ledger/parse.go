@@ -28,7 +28,7 @@ type Damage struct {
 	Name     string // kind and id of a section, as far as they can be told
 	Seq      uint64
 	From, To int
-	Mended   []byte // what a line of text would do no harm as; nil for a section
+	IsLine   bool // a line that belongs to no section
 }
 
 // Opening is a fence, comment or HTML block that is open where a record begins.
@@ -177,7 +177,7 @@ func (p *parser) feed(line []byte, start int) {
 	case p.blocks.setext:
 		p.closeSection(start)
 	case p.blocks.lazy && p.lastEnd == start && p.mayGoOn(start):
-		p.fail("%q goes on with the value above it, as Markdown reads it; write the value as | and lines indented by two blanks, or put an empty line above a note", shorten(TrimRight(line)))
+		p.fail(line) // Markdown reads it as a part of the value above it
 	}
 }
 
@@ -246,7 +246,7 @@ func (p *parser) takeLine(line []byte, start, next int) {
 	}
 	if p.continues(line, start) {
 		p.apart = p.inRecord()
-		p.fail("%q continues the line above; write the value as | and lines indented by two blanks", shorten(bytes.TrimSpace(line)))
+		p.fail(line)
 		return
 	}
 	if p.inRecord() {
@@ -294,21 +294,10 @@ func (p *parser) heading(line []byte, start, next int) bool {
 	p.begin(kind, id, start, next)
 	p.own, p.apart, p.outer = hasSeq, hasSeq, p.blocks
 	if !validID(id) {
-		p.badID(id)
+		p.fail(line)
 	}
 	return true
 }
-
-// badID returns what is wrong with the id in a heading.
-func (p *parser) badID(id []byte) {
-	if len(id) == 0 {
-		p.fail("the heading has no id; write ## %s and a name of %s", p.open.Kind, idRule)
-		return
-	}
-	p.fail("%+q cannot be an id, which is %s", shorten(id), idRule)
-}
-
-const idRule = "1 to 128 of A-Z a-z 0-9 . _ : -"
 
 func (p *parser) inBody() bool { return p.open != nil && p.body }
 
@@ -337,15 +326,13 @@ func (p *parser) begin(kind Kind, id []byte, start, next int) {
 	p.nul, p.ended = nil, Damage{}
 }
 
-// fail sets the open section aside. The first reason counts. From here on it is
-// text, and the blocks are told of all of it.
-func (p *parser) fail(format string, args ...any) { p.failAt(p.line, format, args...) }
-
-func (p *parser) failAt(line int, format string, args ...any) {
+// fail sets the open section aside because of a line. The first one counts. From here on it
+// is text, and the blocks are told of all of it.
+func (p *parser) fail(line []byte) {
 	if p.bad != nil {
 		return
 	}
-	p.bad = &SyntaxError{Line: line, Msg: fmt.Sprintf(format, args...)}
+	p.bad = p.finding(line)
 	if !p.inRecord() {
 		return
 	}
@@ -355,12 +342,21 @@ func (p *parser) failAt(line int, format string, args ...any) {
 	p.apart = false
 }
 
+// finding returns the one finding for all that is wrong with a line.
+func (p *parser) finding(line []byte) *SyntaxError {
+	how := "write ## Task ID, below it lines - key: value, and a longer value as | with its lines indented by two blanks below; an ID is 1 to 128 of A-Z a-z 0-9 . _ : -"
+	if p.inRecord() || p.open == nil || p.sealed {
+		how = "undo the change here, or delete what is left of a record (stint fsck --repair writes a copy with the records as they were)"
+	}
+	return &SyntaxError{Line: p.line, Msg: fmt.Sprintf("%q cannot be read as a part of a record; %s", shorten(SpellNULs(bytes.TrimSpace(line))), how)}
+}
+
 // extend adds a line to the body of the last field.
 func (p *parser) extend(line []byte, next int) {
 	own := p.inRecord()
 	p.apart = own && p.bad == nil
-	if !own && p.isMarkdownHeading(line) {
-		p.fail("Markdown takes this line of %s for a heading; indent the whole text by %d blanks", p.lastKey(), p.blocks.itemIndent())
+	if _, _, isHead := recordHeading(line); isHead && !own && !p.blocks.inside(line) {
+		p.fail(line) // for Markdown
 	}
 	if len(line) > 0 {
 		p.open.Fields[len(p.open.Fields)-1].raw = p.data[p.from:next]
@@ -379,12 +375,6 @@ func (p *parser) seal(next int) {
 	p.sealed, p.body, p.lastEnd = true, false, next
 }
 
-// isMarkdownHeading reports whether Markdown sees the heading of a record in a line.
-func (p *parser) isMarkdownHeading(line []byte) bool {
-	_, _, ok := recordHeading(line)
-	return ok && !p.blocks.inside(line)
-}
-
 // ownLine takes a line of a section that has a seq: a field, or one too many.
 func (p *parser) ownLine(line []byte, start, next int) {
 	p.apart = p.bad == nil
@@ -394,24 +384,18 @@ func (p *parser) ownLine(line []byte, start, next int) {
 	case isHeading(line) && (p.bad == nil || !p.blocks.inside(line)):
 		p.closeSection(start)
 		p.apart = false
-	case p.bodyMissing():
-		p.fail(unindented, p.lastKey())
-	case line[0] == '<': // what is left of its end line
-		p.fail(strayLine, shorten(line))
-		p.seal(next)
 	default:
-		p.fail("%q is no field of record %d; write - key: value, or put your text behind its end line", shorten(line), p.open.Seq)
+		p.fail(line)
+		if line[0] == '<' { // what is left of its end line
+			p.seal(next)
+		}
 	}
 }
-
-const unindented = "%s: | is to be followed by lines that are indented by two blanks"
 
 // bodyMissing reports whether the last field has a | with nothing below it yet.
 func (p *parser) bodyMissing() bool {
 	return p.body && p.open.Fields[len(p.open.Fields)-1].raw == nil
 }
-
-func (p *parser) lastKey() []byte { return p.open.Fields[len(p.open.Fields)-1].Key }
 
 // personsLine takes a line of a section without seq: a field, or text that is
 // kept. inside says that Markdown has it in another block.
@@ -420,16 +404,13 @@ func (p *parser) personsLine(line []byte, next int, inside bool) {
 		return
 	}
 	if bytes.Contains(line, hashes) && gluedHeading().Match(line) && isTellingField(p.nextLine(next)) {
-		p.fail(strayLine, shorten(line)) // the fields below are another record's
+		p.fail(line) // the fields below are another record's
 	}
 	if !inside && p.field(line, next) {
 		return
 	}
-	if p.blocks.What == "" && isNearField(line) {
-		p.fail(strayLine, shorten(bytes.TrimSpace(line)))
-	}
-	if p.bodyMissing() {
-		p.fail(unindented, p.lastKey())
+	if p.blocks.What == "" && isNearField(line) || p.bodyMissing() {
+		p.fail(line)
 	}
 	p.body, p.text = false, true
 }
@@ -449,13 +430,6 @@ func isSeqLine(line []byte) bool {
 	return len(line) > 1 && isBullet(line[0]) && bytes.HasPrefix(bytes.TrimLeft(line[1:], " \t"), []byte("seq:"))
 }
 
-// isNumbered reports whether the value of a seq line is a number.
-func isNumbered(line []byte) bool {
-	_, value, _ := bytes.Cut(line, []byte(":"))
-	_, ok := ParseUint(trimBoth(value))
-	return ok
-}
-
 // field reads "- key: value" and reports whether the line is one.
 func (p *parser) field(line []byte, next int) bool {
 	text := bytes.TrimLeft(line, " ")
@@ -469,7 +443,15 @@ func (p *parser) field(line []byte, next int) bool {
 	value = trimBoth(value)
 	p.body, p.lastEnd = false, next
 	if string(key) == KeySeq {
-		p.seqField(value)
+		seq, ok := ParseUint(value)
+		ok = ok && seq > 0 && seq <= MaxSeq
+		if !ok {
+			seq = 1 // whatever it is, it makes no section of a person's
+		}
+		if !ok || p.open.Seq > 0 || p.text || len(p.open.Fields) > 0 {
+			p.fail(line)
+		}
+		p.open.Seq = seq
 		return true
 	}
 	f := Field{Key: key, raw: value, line: p.line - p.open.Line}
@@ -481,24 +463,6 @@ func (p *parser) field(line []byte, next int) bool {
 	}
 	p.open.Fields = append(p.open.Fields, f)
 	return true
-}
-
-func (p *parser) seqField(value []byte) {
-	seq, ok := ParseUint(value)
-	switch {
-	case !ok || seq == 0 || seq > MaxSeq:
-		seq = 1 // whatever it is, it makes no section of a person's
-		p.fail("seq %q is no number of a record; put back the one that the end line names, or leave seq and end line out of what you write", shorten(value))
-	case p.open.Seq == seq:
-		p.fail("record %d has its seq twice; delete one", seq)
-	case p.open.Seq > 0:
-		p.fail("a second seq in record %d; put the end line of record %d and the heading of record %d back above this line", p.open.Seq, p.open.Seq, seq)
-	case len(p.open.Fields) == 0 && p.text:
-		p.fail("there is text between the heading and the seq of record %d; put it above the heading", seq)
-	case len(p.open.Fields) > 0:
-		p.fail("record %d was glued to the section above; put its heading ## Task ID back above this line", seq)
-	}
-	p.open.Seq = seq
 }
 
 // closeSection ends the open section before offset end.

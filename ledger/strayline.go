@@ -3,9 +3,6 @@ package ledger
 import (
 	"bytes"
 	"fmt"
-	"slices"
-	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -13,17 +10,11 @@ import (
 // what is left of a record that has lost a part, and what a person has mistyped. They
 // are set aside with all that belongs to them, so that they change nothing else.
 
-const strayLine = "%q cannot be read as a part of a record; write ## Task ID, and below it lines - key: value"
-
 // telling are the keys by which a line gives itself away as a field, however it is
 // written. They decide what is reported, never what is read.
-var telling = func() string {
-	return strings.Join([]string{
-		KeySeq, "status", "prompt", "result", "error", "reason", "sessionKey", "sessionId", "workspace", "agent", "tool", "model", "account",
-		"priority", "order", "after", "hold", "label", "notBefore", "timeout", "resume", "verifyCommand", "verifyTimeout", "maxAttempts", "maxIterations",
-		"onFailure", "onIssue", "idempotencyKey", "runId", "attempt", "createdAt", "updatedAt", "paused", "coolUntil", KeyBy, KeyAdopts, KeyEdits,
-	}, "|")
-}()
+const telling = "seq|status|prompt|result|error|reason|sessionKey|sessionId|workspace|agent|tool|model|account|" +
+	"priority|order|after|hold|label|notBefore|timeout|resume|verifyCommand|verifyTimeout|maxAttempts|maxIterations|" +
+	"onFailure|onIssue|idempotencyKey|runId|attempt|createdAt|updatedAt|paused|coolUntil|by|adopts|edits"
 
 var (
 	nearFieldExpr   = lazily(`^[\s\p{Z}\p{Cf}]*([-*+–—−‐‑•·]|[0-9]{1,9}[.)][ \t])[\s\p{Z}\p{Cf}*+_` + "`" + `"'“”„‘’-]*(?i:` + telling + `)[\s\p{Z}\p{Cf}*+_` + "`" + `"'“”„‘’-]*[:：﹕=]`)
@@ -47,44 +38,38 @@ func (p *parser) stray(line []byte, start, next int) bool {
 	if len(line) == 0 {
 		return false
 	}
-	switch c := line[0]; {
-	case c == '<' || c == '>':
+	if line[0] == '<' || line[0] == '>' {
 		return p.endLine(line, start, next) || p.conflictLine(line, start, next)
-	case isBullet(c) && p.headless(line, start, next):
-		return true
-	case (c == '#' || c == ' ' || c >= utf8.RuneSelf) && p.nearHeading(line, start, next):
-		return true
 	}
-	return p.belowEnd(line, start, next)
+	return p.headless(line, start, next) || p.belowEnd(line, start, next)
 }
 
-// nearHeading sets a section aside whose heading is nearly that of a record.
-func (p *parser) nearHeading(line []byte, start, next int) bool {
-	if !bytes.ContainsAny(line, "#＃") || !nearHeadingExpr().Match(line) {
-		return false
-	}
-	below := p.nextLine(next)
-	if !isTellingField(below) || p.blocks.inside(line) {
-		return false
-	}
-	p.closeSection(start)
-	p.begin("", nil, start, next)
-	p.own, p.outer = isSeqLine(below), p.blocks
-	p.fail(strayLine, shorten(line))
-	return true
-}
-
-// headless sets a record aside that has lost its heading.
+// headless sets a section aside that has lost its heading, or whose heading is nearly one.
 func (p *parser) headless(line []byte, start, next int) bool {
-	if p.open != nil && !p.sealed || !isSeqLine(line) || !isNumbered(line) || p.blocks.inside(line) {
+	var own bool
+	if isBullet(line[0]) {
+		_, value, _ := bytes.Cut(line, []byte(":"))
+		_, isNumber := ParseUint(trimBoth(value))
+		own = isSeqLine(line) && isNumber && (p.open == nil || p.sealed)
+		if !own {
+			return false
+		}
+	} else {
+		below := p.nextLine(next)
+		if !bytes.ContainsAny(line, "#＃") || !nearHeadingExpr().Match(line) || !isTellingField(below) {
+			return false
+		}
+		own = isSeqLine(below)
+	}
+	if p.blocks.inside(line) {
 		return false
 	}
 	p.closeSection(start)
 	p.blocks.afterRecord()
 	p.begin("", nil, start, next)
-	p.own, p.outer = true, p.blocks
+	p.own, p.outer = own, p.blocks
 	p.field(line, next)
-	p.fail("record %d has lost its heading; put the line ## Task ID back above it, or delete what is left of it", p.open.Seq)
+	p.fail(line)
 	return true
 }
 
@@ -100,25 +85,15 @@ func (p *parser) belowEnd(line []byte, start, next int) bool {
 	if !isField && !(first && isIndented(line) && bytes.Count(p.data[p.ended.To:start], newline) <= 1) {
 		return false
 	}
-	mended := spoiled(p.data[start:next])
-	if !isField {
-		mended = slices.Concat(newline, newline, p.data[start:next])
-	}
 	if first {
-		p.ended.Finding = &SyntaxError{Line: p.line, Msg: fmt.Sprintf("%q stands below the end line of record %d, and belongs to nothing; put it above that line", shorten(bytes.TrimSpace(line)), p.ended.Seq)}
+		p.ended.Finding = p.finding(line)
 		p.doc.Findings = append(p.doc.Findings, p.ended.Finding)
 		if p.ended.To == start {
 			p.setLastAside(line)
 		}
 	}
-	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.ended.Finding, From: start, To: next, Mended: mended})
+	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.ended.Finding, From: start, To: next, IsLine: true})
 	return true
-}
-
-// spoiled returns a field as what is none; Markdown sees the same list in it.
-func spoiled(line []byte) []byte {
-	i := max(0, bytes.IndexFunc(line, unicode.IsLetter))
-	return slices.Concat(line[:i], []byte(`\`), line[i:])
 }
 
 // setLastAside sets the record aside that was read last, unless it has the field that
@@ -147,42 +122,29 @@ func (p *parser) conflictLine(line []byte, start, next int) bool {
 	} else if !begins && p.open != nil && !p.inRecord() {
 		p.closeSection(start)
 	}
-	mended := append([]byte(`\`), p.data[start:next]...)
-	p.report(start, next, mended, inConflict)
+	p.report(line, start, next)
 	p.conflict = line[0] == '<'
 	return true
 }
 
 const inConflict = "a merge conflict; keep one side of it and delete the lines <<<<<<<, ======= and >>>>>>>"
 
-// unreadable takes a line that cannot be what it looks like.
+// unreadable takes a line that cannot be what it looks like: what had NUL bytes in it is
+// lost, perhaps in a power cut, and editors do not agree about where some lines end. NUL bytes in
+// the text between two sections are reported once.
 func (p *parser) unreadable(line []byte, start, next int) bool {
+	isVoid := bytes.IndexByte(line, 0) >= 0
 	switch {
-	case bytes.IndexByte(line, 0) >= 0:
-		p.nulBytes(start, next)
-		return true
-	case !p.inRecord() && hidesRecord(line):
-		p.report(start, next, visible(p.data[start:next]), "a CR, or another character that some editors take for a line break, stands before what would be a line of a record; put a line break or a blank in its place")
-		return true
+	case isVoid && p.nul != nil && (p.open == nil || p.sealed):
+		p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.nul, From: start, To: next, IsLine: true})
+	case isVoid || !p.inRecord() && hidesRecord(line):
+		if f := p.report(line, start, next); isVoid {
+			p.nul = f
+		}
+	default:
+		return false
 	}
-	return false
-}
-
-// nulBytes reports a line with NUL bytes, once for all of a section or of the text
-// between two.
-func (p *parser) nulBytes(start, next int) {
-	const lost = "NUL bytes%s: what stood here is lost, perhaps in a power cut; "
-	if p.open != nil && !p.sealed {
-		p.fail(lost+"take them out, or put the section back from a copy, such as stint fsck --repair makes", " in this section")
-		return
-	}
-	mended := SpellNULs(p.data[start:next])
-	if p.nul == nil {
-		p.report(start, next, mended, fmt.Sprintf(lost+"take them out (if the file is in UTF-16: save it as UTF-8)", ""))
-		p.nul = p.doc.Damaged[len(p.doc.Damaged)-1].Finding
-		return
-	}
-	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.nul, From: start, To: next, Mended: mended})
+	return true
 }
 
 // hidesRecord reports whether a line has a character that some editor takes for a
@@ -200,29 +162,22 @@ func hidesRecord(line []byte) bool {
 	return false
 }
 
-// visible writes what breaks lines as escapes.
-func visible(line []byte) []byte {
-	var b strings.Builder
-	for _, r := range string(line) {
-		if breaksLine(r) {
-			writeEscaped(&b, r)
-		} else {
-			b.WriteRune(r)
-		}
+// report notes a finding about a line: the open section is set aside, or, where
+// none is open, the line alone, whose finding it returns.
+func (p *parser) report(line []byte, start, next int) *SyntaxError {
+	if p.open != nil && !p.sealed {
+		p.fail(line)
+		return nil
 	}
-	return []byte(b.String())
+	f := p.finding(line)
+	p.doc.Findings = append(p.doc.Findings, f)
+	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: f, From: start, To: next, IsLine: true})
+	return f
 }
 
-// report notes a finding about a line: the open section is set aside, or, where
-// none is open, the line alone. mended is what it would do no harm as.
-func (p *parser) report(start, next int, mended []byte, msg string) {
-	if p.open != nil && !p.sealed {
-		p.fail("%s", msg)
-		return
-	}
-	f := &SyntaxError{Line: p.line, Msg: msg}
-	p.doc.Findings = append(p.doc.Findings, f)
-	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: f, From: start, To: next, Mended: mended})
+// Harmless returns a line as text that means nothing to stint and can still be read.
+func Harmless(line []byte) []byte {
+	return []byte(`\` + escape(string(SpellNULs(bytes.TrimRight(line, "\r\n")))) + "\n")
 }
 
 // endLine takes an end line. One that closes nothing shows that something above
@@ -233,13 +188,10 @@ func (p *parser) endLine(line []byte, start, next int) bool {
 	case !ok:
 		return false
 	case p.open == nil || p.sealed:
-		was := fmt.Appendf(nil, "<!-- was: end %d -->\n", seq)
-		p.report(start, next, was, fmt.Sprintf("end line of record %d without the record; put the lines above it back, or delete this line", seq))
+		p.report(line, start, next)
 		return true
-	case !p.inRecord():
-		p.fail("end line of record %d in a section without seq; put - seq: %d back below its heading, or take out what belongs to that record", seq, seq)
-	case seq != p.open.Seq:
-		p.fail("end line of record %d in record %d: lines between are missing; put them back, or write <!-- end %d --> if none are", seq, p.open.Seq, p.open.Seq)
+	case !p.inRecord() || seq != p.open.Seq:
+		p.fail(line)
 	}
 	p.seal(next)
 	return true

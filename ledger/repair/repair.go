@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strings"
 
 	"stint/ledger"
 )
@@ -13,7 +12,7 @@ import (
 // in it as they stood, in their order, and so does all text. A fence, comment or
 // HTML block that is open at a record is closed before it. A damaged record that
 // the journal has is replaced by the journal's; one that it does not have becomes
-// text in a code fence, below a heading that says what was wrong. Of a section
+// indented code, below a heading that says what was wrong. Of a section
 // that a person wrote only the heading is changed so. Nothing is thrown away.
 //
 // journal may be nil. check is as for [CheckFile]; it is called once for each
@@ -137,12 +136,12 @@ func (m *mender) note(line int, msg string) {
 // stands around it is read as before.
 func (m *mender) replace(d ledger.Damage, accept func(*ledger.Section) bool) {
 	switch {
-	case d.Mended != nil:
+	case d.IsLine:
 		if m.last != d.Finding {
 			m.note(d.Finding.Line, d.Finding.Msg+": made harmless")
 		}
 		m.last = d.Finding
-		m.edits = append(m.edits, edit{d.From, d.To, d.Mended})
+		m.edits = append(m.edits, edit{d.From, d.To, ledger.Harmless(m.data[d.From:d.To])})
 		return
 	case d.Seq == 0:
 		m.renameHeading(d)
@@ -203,31 +202,19 @@ func behindSame(raw, record []byte) []byte {
 	return nil
 }
 
-// appendAside writes raw where it can be no record: indented, in a fence that is
-// longer than any in it, below a heading that ends what stands above.
+// appendAside writes raw where it can be no record: as indented code, below a heading that
+// ends what stands above.
 func appendAside(dst []byte, why string, raw []byte) []byte {
-	fence := strings.Repeat("~", max(3, longestRun(raw, '~')+1))
 	dst = append(dst, aside...)
 	dst = append(dst, why...)
-	dst = append(dst, "\n\n"+fence+"\n"...)
+	dst = append(dst, "\n\n"...)
 	for line := range bytes.Lines(bytes.TrimRight(raw, "\r\n")) {
 		if len(bytes.TrimRight(line, "\r\n")) > 0 {
-			dst = append(dst, ' ', ' ')
+			dst = append(dst, "    "...)
 		}
 		dst = append(dst, ledger.SpellNULs(line)...)
 	}
-	return append(dst, "\n"+fence+"\n\n"...)
-}
-
-func longestRun(data []byte, c byte) (longest int) {
-	run := 0
-	for _, b := range data {
-		if run++; b != c {
-			run = 0
-		}
-		longest = max(longest, run)
-	}
-	return longest
+	return append(dst, "\n\n"...)
 }
 
 // closeBlocks closes what is open at a record. Where the block is closed further

@@ -154,9 +154,6 @@ func seqsOf(doc *ledger.Document) map[uint64]int {
 	return n
 }
 
-// harmless is how lines are kept that would be findings anywhere.
-var harmless = strings.NewReplacer("<!-- end ", "<!-- was: end ")
-
 // linesKept looks for every line of data in got, as often as it stood there. One
 // may be longer now: the cut end of a record that is whole again.
 func linesKept(data, got []byte) error {
@@ -169,7 +166,7 @@ func linesKept(data, got []byte) error {
 		for _, s := range fresh {
 			_, name := ledger.HeadingText([]byte(line))
 			kept := strings.TrimSpace(s)
-			if spoilt := strings.Replace(kept, `\`, "", 1); strings.HasPrefix(kept, line) || strings.HasPrefix(spoilt, line) || strings.HasPrefix(kept, harmless.Replace(line)) || strings.HasPrefix(strings.TrimSpace(s), aside+string(name)+": ") {
+			if spoilt := strings.TrimSpace(strings.TrimPrefix(kept, `\`)); strings.HasPrefix(kept, line) || strings.HasPrefix(spoilt, line) || strings.HasPrefix(strings.TrimSpace(s), aside+string(name)+": ") {
 				n--
 			}
 		}
@@ -183,7 +180,7 @@ func linesKept(data, got []byte) error {
 // unglued puts headings that stand in an end line onto lines of their own: Repair may.
 func unglued(data []byte) []byte { return bytes.ReplaceAll(data, []byte("-->#"), []byte("-->\n#")) }
 
-// TestRepairNeverTurnsTextIntoARecord looks at what Repair puts into a fence.
+// TestRepairNeverTurnsTextIntoARecord looks at what Repair sets aside.
 func TestRepairNeverTurnsTextIntoARecord(t *testing.T) {
 	data := "## Task a\n- seq: 5\n- prompt: x\nno field\n~~~~~\n## not a heading\n\n## Task b\n- seq: 6\n- status: queued\n"
 	got, notes := Repair([]byte(data), nil, nil)
