@@ -44,9 +44,8 @@ func checkBody(t *testing.T, v string) {
 	data := []byte(ledger.VersionLine + "\n")
 	for i := range records {
 		var err error
-		if data, err = ledger.AppendRecord(data, &records[i]); err != nil {
-			t.Fatal(err)
-		}
+		data, err = ledger.AppendRecord(data, &records[i])
+		must(t, err)
 	}
 	if i := bytes.IndexAny(data, "\r\v\f\x00\x1c\x1d\x1e\u0085\u2028\u2029"); i >= 0 {
 		t.Fatalf("value %q: what an editor may take for a line break is written as it is, at byte %d", v, i)
@@ -85,9 +84,7 @@ func FuzzParseFormat(f *testing.F) {
 	}
 	for _, name := range seeds {
 		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -128,9 +125,8 @@ func FuzzPrefix(f *testing.F) {
 			r := ledger.Record{Kind: ledger.KindTask, ID: fmt.Sprint("t", i), Seq: uint64(i + 1)}
 			r.Add("status", "queued").Add("prompt", v)
 			var err error
-			if data, err = ledger.AppendRecord(data, &r); err != nil {
-				t.Fatal(err)
-			}
+			data, err = ledger.AppendRecord(data, &r)
+			must(t, err)
 			ends = append(ends, len(data)-1) // the empty line behind a record may be cut
 		}
 		at := int(cut) % (len(data) + 1)
@@ -159,19 +155,13 @@ func TestWrittenForm(t *testing.T) {
 	r := ledger.Record{Kind: ledger.KindTask, ID: "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11", Seq: 1042}
 	r.Add("status", "queued").Add("sessionKey", "web").Add("label", "").Add("prompt", "Fix the flaky login test.\n\nKeep the diff small.").Add("result", "a\r\nb \n")
 	got, err := ledger.AppendRecord([]byte(ledger.VersionLine+"\n\n"), &r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const golden = "testdata/written.md"
 	if *update {
-		if err := os.WriteFile(golden, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(golden, got, 0o600))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Error(diff)
 	}
@@ -231,5 +221,12 @@ func TestPromise5OneBadRecordIsOneBadRecord(t *testing.T) {
 				t.Errorf("%d records, want %d", len(doc.Sections), tc.records)
 			}
 		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

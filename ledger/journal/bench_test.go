@@ -29,33 +29,26 @@ func BenchmarkAppend(b *testing.B) {
 			must(b, err)
 			counting.syncs.Store(0)
 			b.ResetTimer()
-			inParallel(b, waiters, func(i int) error {
-				return l.Update(context.Background(), func(tx *ledger.Tx) error {
-					tx.Append(kilobyte(fmt.Sprint("t", i)))
-					return nil
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			for range waiters {
+				wg.Go(func() {
+					for i := next.Add(1); i <= int64(b.N) && !b.Failed(); i = next.Add(1) {
+						err := l.Update(context.Background(), func(tx *ledger.Tx) error {
+							tx.Append(kilobyte(fmt.Sprint("t", i)))
+							return nil
+						})
+						if err != nil {
+							b.Error(err)
+						}
+					}
 				})
-			})
+			}
+			wg.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 			b.ReportMetric(float64(b.N)/float64(max(1, counting.syncs.Load())), "records/sync")
 			b.StopTimer()
 			must(b, l.Close())
 		})
 	}
-}
-
-// inParallel makes b.N calls from that many goroutines.
-func inParallel(b *testing.B, workers int, call func(i int) error) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
-				if err := call(int(i)); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
 }

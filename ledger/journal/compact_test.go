@@ -56,18 +56,6 @@ func (w *shelf) tryOpen(watch bool) (err error) {
 	return err
 }
 
-// caughtUp waits until tasks.md has what was acknowledged last.
-func (w *shelf) caughtUp() {
-	w.t.Helper()
-	records := w.read("journal.md")
-	last := records[strings.LastIndex(records, "\n## ")+1:]
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(w.read("tasks.md"), last); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			w.t.Fatalf("tasks.md does not get what was acknowledged:\n%s", last)
-		}
-	}
-}
-
 // plan keeps one record of each id with the last value of each field, in the order
 // of age, and moves the given ids out.
 func (w *shelf) plan(out ...string) func() (ledger.Keep, error) {
@@ -208,7 +196,7 @@ func TestPromise4CompactionSeesASaveOfTheSameSize(t *testing.T) {
 	saved := strings.Replace(w.read("tasks.md"), "\n- status: queued", "\n- status: failed", 1)
 	fs.next(func() error { return os.WriteFile(w.path("tasks.md"), []byte(saved), 0o600) }) // in place
 	w.add("b", "status", "queued")
-	w.caughtUp()
+	w.until("b is in tasks.md", func() bool { return strings.Contains(w.read("tasks.md"), "## Task b") })
 	w.compact()
 	if !strings.Contains(w.meaning(), `a [{"status" "failed"}`) {
 		t.Errorf("the edit is gone:\n%s", w.meaning())
@@ -432,9 +420,7 @@ func TestBufferFromBeforeCompaction(t *testing.T) {
 	t.Parallel()
 	w := filled(t)
 	w.edit(appended("\n## Task mine\n- status: queued\n"))
-	if _, err := w.log.Reconcile(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	w.reconcile()
 	buffer := w.read("tasks.md")
 	w.compact("b")
 	want := w.meaning() + "new [{\"status\" \"queued\"}]\n"
@@ -442,9 +428,7 @@ func TestBufferFromBeforeCompaction(t *testing.T) {
 		return strings.Replace(buffer, "- color: red\n", "- color: blue\n", 1) + "\n## Task new\n- status: queued\n"
 	})
 	for range 2 {
-		if _, err := w.log.Reconcile(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
+		w.reconcile()
 		if diff := cmp.Diff(want, w.meaning()); diff != "" {
 			t.Errorf("after the save (+):\n%s", diff)
 		}

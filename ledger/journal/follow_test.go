@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,13 +38,15 @@ func noRecord(t *testing.T, f *follow.Follower) {
 	}
 }
 
-func closing(t *testing.T, f *follow.Follower) {
+// closing closes a follower when its test ends.
+func closing(t *testing.T, f *follow.Follower) *follow.Follower {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	return f
 }
 
 func expectNext(t *testing.T, f *follow.Follower, want ...string) {
@@ -87,11 +88,9 @@ func TestFollow(t *testing.T) {
 		noRecord(t, f)
 	}
 	expectNext(t, behind, "2 b", "3 c", "4 a", "5 b", "6 d", "7 compaction", "11 e") // it has the old file open
-	late := follow.Dir(nil, w.dir, 3)
-	closing(t, late)
+	late := closing(t, follow.Dir(nil, w.dir, 3))
 	expectNext(t, late, "7 compaction", "8 a", "9 c", "10 d", "11 e") // what it missed comes merged
-	amid := follow.Dir(nil, w.dir, 8)
-	closing(t, amid)
+	amid := closing(t, follow.Dir(nil, w.dir, 8))
 	expectNext(t, amid, "9 c", "10 d", "11 e")
 	w.close()
 	if _, err := inside.Next(t.Context()); !errors.Is(err, journal.ErrClosed) {
@@ -103,8 +102,7 @@ func TestFollow(t *testing.T) {
 // would have got, and nothing of what it had read before a compaction.
 func TestPlaceOfAFollower(t *testing.T) {
 	w := filled(t)
-	had := follow.Dir(nil, w.dir, 0)
-	closing(t, had)
+	had := closing(t, follow.Dir(nil, w.dir, 0))
 	expectNext(t, had, "1 a", "2 b", "3 c", "4 a", "5 b")
 	w.compact("b")
 	expectNext(t, had, "6 compaction")
@@ -134,8 +132,7 @@ func TestPlaceOfAFollower(t *testing.T) {
 // asks for the next one.
 func TestFollowerThatLagsHoldsBackCompaction(t *testing.T) {
 	w := filled(t)
-	f := w.log.Follow(4)
-	closing(t, f)
+	f := closing(t, w.log.Follow(4))
 	expectNext(t, f, "5 b")
 	done, planned, plan := make(chan error, 1), make(chan struct{}), w.plan()
 	go func() {
@@ -155,28 +152,6 @@ func TestFollowerThatLagsHoldsBackCompaction(t *testing.T) {
 	w.close()
 }
 
-// TestFollowGivesDurableRecordsOnly: a batch that could not be synced is never
-// given, and Next ends when the log has.
-func TestFollowGivesDurableRecordsOnly(t *testing.T) {
-	w := newShelf(t)
-	broken := newFailingFS()
-	w.fs = broken
-	w.open(false)
-	w.add("a", "status", "queued")
-	f := w.log.Follow(0)
-	closing(t, f)
-	broken.failSync.Store(true)
-	if err := w.try("b", "status", "queued"); !errors.Is(err, syscall.EIO) {
-		t.Fatal(err)
-	}
-	expectNext(t, f, "1 a")
-	if _, err := f.Next(t.Context()); !errors.Is(err, journal.ErrClosed) {
-		t.Errorf("after a failed sync: %v", err)
-	}
-	broken.failSync.Store(false)
-	w.close()
-}
-
 // TestFollowDirSeesWholeChanges: a journal that grows byte by byte, whose writer
 // takes back what it could not write whole and writes something else there.
 func TestFollowDirSeesWholeChanges(t *testing.T) {
@@ -187,8 +162,7 @@ func TestFollowDirSeesWholeChanges(t *testing.T) {
 	records := w.read("journal.md")
 	dir := t.TempDir()
 	path := filepath.Join(dir, "journal.md")
-	f := follow.Dir(nil, dir, 0)
-	closing(t, f)
+	f := closing(t, follow.Dir(nil, dir, 0))
 	noRecord(t, f) // there is no file yet
 	var got []string
 	look := func() {
@@ -290,8 +264,7 @@ func TestFollowDamage(t *testing.T) {
 	dir := t.TempDir()
 	put := func(text string) *follow.Follower {
 		must(t, os.WriteFile(filepath.Join(dir, "journal.md"), []byte(text), 0o600))
-		f := follow.Dir(nil, dir, 0)
-		closing(t, f)
+		f := closing(t, follow.Dir(nil, dir, 0))
 		return f
 	}
 	f := put(strings.Replace(w.read("journal.md"), "- status: queued\n<!-- end 2", "status\n<!-- end 2", 1))

@@ -66,9 +66,7 @@ func TestJournalFindingsStay(t *testing.T) {
 	w.open(false)
 	defer w.close()
 	w.edit(appended("\nnotes\n"))
-	if _, err := w.log.Reconcile(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	w.reconcile()
 	if f := w.log.Findings(); len(f) != 2 || f[0].File != "journal.md" || f[1].File != "tasks.md" {
 		t.Errorf("findings: %v", f)
 	}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"stint/ledger"
 )
 
 // openLanding opens a log that watches tasks.md in a file system that makes a call once,
@@ -25,17 +23,7 @@ func openLanding(t *testing.T, op string) (w *world, fs *onceFS) {
 // then, and those before it are gone: nobody has deleted them. They are put back below
 // it, and tasks.md alone gives all in the order in which they were made.
 func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
-	w := newWorld(t)
-	fs := newOnceFS("write", "tasks.md")
-	w.fs = fs
-	opts := w.options(true)
-	opts.OnDelete = func(gone map[string]bool) []ledger.Record {
-		if len(gone) > 0 {
-			t.Errorf("taken for deleted: %v", gone)
-		}
-		return nil
-	}
-	w.openWith(opts)
+	w, fs := openLanding(t, "write")
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n"

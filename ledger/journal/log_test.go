@@ -296,16 +296,23 @@ func TestTasksFileAloneRebuildsAll(t *testing.T) {
 	}
 }
 
-// caughtUp waits until tasks.md has what was acknowledged: that is appended a
-// moment after the answer.
+// until waits for something that comes without being told.
+func (w *world) until(what string, is func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+// caughtUp waits until tasks.md has what was acknowledged last: that is appended a moment
+// after the answer.
 func (w *world) caughtUp() {
 	w.t.Helper()
-	_, records, _ := strings.Cut(w.read("journal.md"), "\n")
-	for end := time.Now().Add(10 * time.Second); !strings.HasSuffix(w.read("tasks.md"), records); {
-		if time.Now().After(end) {
-			w.t.Fatal("tasks.md does not get what was acknowledged")
-		}
-		time.Sleep(time.Millisecond)
+	records := w.read("journal.md")
+	if i := strings.LastIndex(records, "\n## "); i >= 0 {
+		w.until("tasks.md gets "+records[i+1:], func() bool { return strings.Contains(w.read("tasks.md"), records[i+1:]) })
 	}
 	w.log.Behind() // waits until the append has ended, too
 }
@@ -314,19 +321,7 @@ func (w *world) caughtUp() {
 // record is in tasks.md only when the file has been reconciled.
 func (w *world) settle(live bool) {
 	w.t.Helper()
-	if !live {
-		return
-	}
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		if !w.log.Behind() {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatal("the log never caught up with tasks.md")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	w.until("the log catches up with tasks.md", func() bool { return !live || !w.log.Behind() })
 }
 
 // everythingIsInTasks: each record of the journal stands in tasks.md, but for those.
@@ -373,15 +368,13 @@ func TestCutTasksTailIsCompleted(t *testing.T) {
 	}
 }
 
-// TestPromise7WhenTheDiskFailsWeStopSayingYes: after a failed fdatasync nothing
-// is acknowledged any more, and what was not acknowledged may be gone.
+// TestPromise7WhenTheDiskFailsWeStopSayingYes: after a failed fdatasync nothing is
+// acknowledged any more, what was not acknowledged may be gone, and no follower gets it.
 func TestPromise7WhenTheDiskFailsWeStopSayingYes(t *testing.T) {
-	w := newWorld(t)
-	broken := newFailingFS()
-	w.fs = broken
-	w.open(false)
+	w := newObserved(t)
 	w.add("a", "status", "queued")
-	broken.failSync.Store(true)
+	f := closing(t, w.log.Follow(0))
+	w.disk.failSync.Store(true)
 	if err := w.try("b", "status", "queued"); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("acknowledged although the sync failed: %v", err)
 	}
@@ -396,30 +389,37 @@ func TestPromise7WhenTheDiskFailsWeStopSayingYes(t *testing.T) {
 	if !errors.Is(w.log.Err(), syscall.EIO) {
 		t.Errorf("the log does not say why it stopped: %v", w.log.Err())
 	}
+	expectNext(t, f, "1 a")
+	if _, err := f.Next(t.Context()); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("a follower after a failed sync: %v", err)
+	}
 	w.expect("1 a status=queued\n")
 	w.close()
+	if len(w.commits) != 2 || !errors.Is(w.commits[1].Err, syscall.EIO) {
+		t.Errorf("the observer was told %+v", w.commits)
+	}
 }
 
 // TestDiskFull: nothing half written stays, the answer says so, and the next
 // record goes in when there is room.
 func TestDiskFull(t *testing.T) {
-	w := newWorld(t)
-	full := newFailingFS()
-	w.fs = full
-	w.open(false)
+	w := newObserved(t)
 	w.add("a", "status", "queued")
 	before := w.read("journal.md")
-	full.full.Store(true)
+	w.disk.full.Store(true)
 	if err := w.try("b", "status", "queued", "prompt", strings.Repeat("x", 1000)); !errors.Is(err, journal.ErrFull) {
 		t.Fatalf("on a full disk: %v", err)
 	}
 	if got := w.read("journal.md"); got != before {
 		t.Errorf("the journal was not cut back:\n%s", got)
 	}
-	full.full.Store(false)
+	w.disk.full.Store(false)
 	w.add("c", "status", "queued")
 	w.expect("1 a status=queued\n2 c status=queued\n")
 	w.reopened()
+	if len(w.commits) != 3 || !errors.Is(w.commits[1].Err, journal.ErrFull) {
+		t.Errorf("the observer was told %+v", w.commits)
+	}
 }
 
 func TestNewerFormatIsRefused(t *testing.T) {

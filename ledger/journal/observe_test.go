@@ -1,11 +1,8 @@
 package journal_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -78,25 +75,5 @@ func TestObserveTellsOfEdits(t *testing.T) {
 		if len(c.Waits) != 1 || c.Waits[0] < time.Second || c.Waits[0] > time.Minute {
 			t.Errorf("the observer was told %+v", c)
 		}
-	}
-}
-
-// TestObserveTellsWhatFailed: a full disk and a failed fdatasync are told as what they
-// are to the waiters.
-func TestObserveTellsWhatFailed(t *testing.T) {
-	o := newObserved(t)
-	o.disk.full.Store(true)
-	if err := o.try("b", "status", "queued", "prompt", strings.Repeat("x", 1000)); !errors.Is(err, journal.ErrFull) {
-		t.Fatal(err)
-	}
-	o.disk.full.Store(false)
-	o.disk.failSync.Store(true)
-	if err := o.try("c", "status", "queued"); !errors.Is(err, syscall.EIO) {
-		t.Fatal(err)
-	}
-	<-o.log.Done()
-	o.close()
-	if len(o.commits) != 2 || !errors.Is(o.commits[0].Err, journal.ErrFull) || !errors.Is(o.commits[1].Err, syscall.EIO) {
-		t.Errorf("the observer was told %+v", o.commits)
 	}
 }

@@ -262,6 +262,12 @@ func (r *row) run(t *testing.T, live bool) {
 	w.everythingIsInTasks(r.lost...)
 }
 
+func (w *world) reconcile() {
+	w.t.Helper()
+	_, err := w.log.Reconcile(w.t.Context(), false)
+	must(w.t, err)
+}
+
 // again looks at tasks.md once more, when the look before has ended: there must be
 // nothing to do.
 func (w *world) again() {
@@ -461,24 +467,22 @@ func TestPromise4OldEdits(t *testing.T) {
 // stands in the section, does not come back with an edit of another line.
 func TestWhatAnEditTakesAlong(t *testing.T) {
 	w := newWorld(t)
-	open := func() {
-		opts := w.options(false)
-		opts.Begin = func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
-			return nil, func(r *ledger.Record) []ledger.Pair {
-				if _, named := r.Get("agent"); !named {
-					return nil
-				}
-				return []ledger.Pair{{Key: "account"}}
+	opts := w.options(false)
+	opts.Begin = func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
+		return nil, func(r *ledger.Record) []ledger.Pair {
+			if _, named := r.Get("agent"); !named {
+				return nil
 			}
+			return []ledger.Pair{{Key: "account"}}
 		}
-		w.openWith(opts)
 	}
-	open()
+	w.openWith(opts)
 	w.add("a", "status", "queued", "agent", "claude", "account", "claude", "priority", "5")
 	for _, change := range [][2]string{{"agent: claude", "agent: codex"}, {"priority: 5", "priority: 6"}, {"account: claude", "account: work"}} {
 		w.close()
-		w.edit(func(s string) string { return strings.Replace(s, "- "+change[0], "- "+change[1], 1) })
-		open()
+		w.edit(replace("- "+change[0], "- "+change[1]))
+		w.fold = nil
+		w.openWith(opts)
 	}
 	w.close()
 	w.expect("1 a status=queued agent=claude account=claude priority=5\n" +
@@ -505,12 +509,11 @@ func TestPromise4StepAfterStep(t *testing.T) {
 		w.openWith(opts)
 		w.add("a", "status", "queued")
 		w.caughtUp()
-		save := appended("## Task a\n- status: canceled\n\n## Task a\n- status: draft\n- label: late\n")
-		if live {
-			w.edit(save)
-		} else {
+		if !live {
 			w.close()
-			w.edit(save)
+		}
+		w.edit(appended("## Task a\n- status: canceled\n\n## Task a\n- status: draft\n- label: late\n"))
+		if !live {
 			w.openWith(opts)
 		}
 		w.await("cannot be made draft")

@@ -84,22 +84,16 @@ func TestSaveInTheMomentOfTheSwap(t *testing.T) {
 	t.Parallel()
 	w := filled(t)
 	w.close()
-	save := func() {
-		w.edit(func(s string) string { return s + "\nwords of mine\n\n## Task new\n- status: queued\n" })
-	}
-	w.fs = &opsFS{durable.OS, func(op, _ string) error {
-		if op == "exchange" && save != nil {
-			save()
-			save = nil
-		}
+	fs := newOnceFS("exchange", "tasks.md")
+	fs.next(func() error {
+		w.edit(appended("\nwords of mine\n\n## Task new\n- status: queued\n"))
 		return nil
-	}}
+	})
+	w.fs = fs
 	w.open(false)
 	want := lessThan(w.meaning(), "b") + "new [{\"status\" \"queued\"}]\n"
 	w.compact("b")
-	if _, err := w.log.Reconcile(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	w.reconcile()
 	if diff := cmp.Diff(want, w.meaning()); diff != "" {
 		t.Errorf("after the save (+):\n%s", diff)
 	}

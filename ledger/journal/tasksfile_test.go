@@ -92,11 +92,7 @@ func TestBadTasksFileLive(t *testing.T) {
 			must(t, errors.Join(os.RemoveAll(w.path("tasks.md")), os.Rename(w.path("aside"), w.path("tasks.md"))))
 			w.settle(true)
 			w.again()
-			for deadline := time.Now().Add(10 * time.Second); len(w.log.Findings()) > 0; time.Sleep(time.Millisecond) { // who has caught up says so next
-				if time.Now().After(deadline) {
-					t.Fatalf("findings of a good file: %v", w.log.Findings())
-				}
-			}
+			w.until("no findings", func() bool { return len(w.log.Findings()) == 0 }) // who has caught up says so next
 			w.mu.Lock()
 			if n := strings.Count(strings.Join(w.said, "\n"), "was not taken over"); n != 1 {
 				t.Errorf("told %d times:\n%s", n, strings.Join(w.said, "\n"))
@@ -147,9 +143,7 @@ func TestFullDiskIsToldOnce(t *testing.T) {
 	w.await("was not taken over: no space left")
 	full.full.Store(false)
 	w.settle(true)
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(w.lines(), "priority=6") && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	w.until("the edit counts", func() bool { return strings.Contains(w.lines(), "priority=6") })
 	w.again()
 	w.expect("1 a status=queued priority=5\n2 a by=hand edits=1 priority=6\n")
 	w.reopened()
