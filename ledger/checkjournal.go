@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"fmt"
+	"slices"
 )
 
 // CheckJournal returns everything that is wrong in the bytes of a journal, in the
@@ -17,6 +18,7 @@ func CheckJournal(data []byte, apply func(*Section)) (found []*SyntaxError) {
 // CheckJournalWhile is CheckJournal that ends as soon as apply wants no more. What it
 // returns is what was found until then.
 func CheckJournalWhile(data []byte, apply func(*Section) (more bool)) (found []*SyntaxError) {
+	isLast := func(s *Section) bool { return !apply(s) }
 	var group []*Section // of a change that is not complete yet
 	line, counted := 1, 0
 	for _, p := range Pieces(data, true) {
@@ -34,10 +36,8 @@ func CheckJournalWhile(data []byte, apply func(*Section) (more bool)) (found []*
 			break
 		}
 		if k := len(group); k > 0 && p.Seq != group[k-1].Seq+1 { // what is left of a change that was damaged
-			for _, s := range group {
-				if !apply(s) {
-					return found
-				}
+			if slices.ContainsFunc(group, isLast) {
+				return found
 			}
 			group = nil
 		}
@@ -49,10 +49,8 @@ func CheckJournalWhile(data []byte, apply func(*Section) (more bool)) (found []*
 		if group = append(group, s); p.More > 0 {
 			continue
 		}
-		for _, s := range group {
-			if !apply(s) {
-				return found
-			}
+		if slices.ContainsFunc(group, isLast) {
+			return found
 		}
 		group = nil
 	}

@@ -61,18 +61,11 @@ func formOf(v string) form {
 
 // appendBlock writes text as indented lines; empty lines stay empty.
 func appendBlock(dst []byte, text string) []byte {
-	for len(text) > 0 {
-		line := text
-		if i := strings.IndexByte(text, '\n'); i >= 0 {
-			line, text = text[:i], text[i+1:]
-		} else {
-			text = ""
-		}
+	for line := range strings.SplitSeq(text, "\n") {
 		if line != "" {
 			dst = append(dst, ' ', ' ')
-			dst = append(dst, line...)
 		}
-		dst = append(dst, '\n')
+		dst = append(append(dst, line...), '\n')
 	}
 	return dst
 }
@@ -81,13 +74,7 @@ func appendBlock(dst []byte, text string) []byte {
 // editor may have put at their ends.
 func decodeBlock(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
-	for len(raw) > 0 {
-		line := raw
-		if i := bytes.IndexByte(raw, '\n'); i >= 0 {
-			line, raw = raw[:i], raw[i+1:]
-		} else {
-			raw = nil
-		}
+	for line := range bytes.Lines(raw) {
 		line = TrimRight(line)
 		switch {
 		case len(line) >= 2 && line[0] == ' ' && line[1] == ' ':
@@ -95,8 +82,7 @@ func decodeBlock(raw []byte) []byte {
 		case len(line) >= 1 && line[0] == '\t':
 			line = line[1:]
 		}
-		out = append(out, line...)
-		out = append(out, '\n')
+		out = append(append(out, line...), '\n')
 	}
 	return bytes.TrimRight(out, "\n")
 }
@@ -136,10 +122,10 @@ func escape(text string) string {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			fmt.Fprintf(&b, `\x%02x`, body[i])
-		case r == '\\':
-			b.WriteString(`\\`)
-		case r != '\n' && (breaksLine(r) || atEnd && unicode.IsSpace(r)):
-			writeEscaped(&b, r)
+		case r == ' ' && atEnd:
+			b.WriteString(`\x20`)
+		case r == '\\', r != '\n' && (breaksLine(r) || atEnd && unicode.IsSpace(r)):
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
 		default:
 			b.WriteString(body[i:next])
 		}
@@ -149,25 +135,6 @@ func escape(text string) string {
 		b.WriteString(`\n`)
 	}
 	return b.String()
-}
-
-func writeEscaped(b *strings.Builder, r rune) {
-	switch r {
-	case '\r':
-		b.WriteString(`\r`)
-	case '\t':
-		b.WriteString(`\t`)
-	case '\v':
-		b.WriteString(`\v`)
-	case '\f':
-		b.WriteString(`\f`)
-	default:
-		if r < utf8.RuneSelf {
-			fmt.Fprintf(b, `\x%02x`, r)
-		} else {
-			fmt.Fprintf(b, `\u%04x`, r)
-		}
-	}
 }
 
 // unescape is the inverse of escape. A backslash that begins no known escape
@@ -181,43 +148,16 @@ func unescape(in []byte) []byte {
 		}
 		out = append(out, in[:i]...)
 		in = in[i:]
-		n := 2
-		switch in[1] {
-		case '\\':
-			out = append(out, '\\')
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'v':
-			out = append(out, '\v')
-		case 'f':
-			out = append(out, '\f')
-		case 'x':
-			out, n = unescapeHex(out, in, 2)
-		case 'u':
-			out, n = unescapeHex(out, in, 4)
+		code := string(in[:min(len(in), len(`\uNNNN`))])
+		r, _, rest, err := strconv.UnquoteChar(code, 0)
+		switch n := len(code) - len(rest); {
+		case err != nil || !strings.ContainsRune(`\nrtvfxu`, rune(code[1])):
+			out, in = append(out, '\\'), in[1:]
+		case code[1] == 'x':
+			out, in = append(out, byte(r)), in[n:]
 		default:
-			out, n = append(out, '\\'), 1
+			out, in = utf8.AppendRune(out, r), in[n:]
 		}
-		in = in[n:]
 	}
 	return out
-}
-
-// unescapeHex decodes \x or \u with the given number of digits and says how much of in it was.
-func unescapeHex(out, in []byte, digits int) ([]byte, int) {
-	if len(in) < 2+digits {
-		return append(out, '\\'), 1
-	}
-	v, err := strconv.ParseUint(string(in[2:2+digits]), 16, 32)
-	if err != nil {
-		return append(out, '\\'), 1
-	}
-	if digits == 2 {
-		return append(out, byte(v)), 2 + digits
-	}
-	return utf8.AppendRune(out, rune(v)), 2 + digits
 }

@@ -57,8 +57,11 @@ func (o *origin) renew(s *ledger.Section) {
 		o.before = append(o.before, version{s.Seq, o.fields, set})
 		o.fields = maps.Clone(o.fields)
 	}
-	for _, f := range slices.Concat(set, ignoredFields(s)) {
-		o.fields[f.Key] = f.Value
+	// What a person wrote in the section and had no effect is no news when it is edited again.
+	for _, f := range slices.Concat(set, ledger.ParseFields(s.Value(ledger.KeyIgnored))) {
+		if !ownKey(f.Key) {
+			o.fields[f.Key] = f.Value
+		}
 	}
 }
 
@@ -78,8 +81,7 @@ type history struct {
 	names    map[string]*origin   // the same by name
 	times    map[string]int       // how many sections of equal text were adopted, by that digest
 	adopted  map[string][]*origin // the same by the digest of what was last seen
-	asked    int                  // how often has was
-	known    map[string]bool      // what has tells; nil until it is worth it
+	known    map[string]bool      // what has tells; nil until somebody asks
 }
 
 // A place is where in the journal a record stands.
@@ -144,7 +146,12 @@ func (h *history) adopt(s *ledger.Section) {
 	var o *origin
 	switch {
 	case edits == "":
-		o = h.newOrigin(s, digest)
+		o = &origin{id: s.Name(), name: digest, first: digest, fields: map[string]string{}}
+		if h.times[digest]++; h.times[digest] > 1 { // of equal ones
+			o.name = fmt.Sprintf("%s.%d", digest, h.times[digest])
+		}
+		h.names[o.name] = o
+		h.hand[o.id] = append(h.hand[o.id], o)
 	case isSeq:
 		if o = h.lastSeen(seq); o == nil {
 			return
@@ -154,34 +161,17 @@ func (h *history) adopt(s *ledger.Section) {
 		if o = h.names[edits]; o == nil {
 			return
 		}
-		h.forget(o)
+		list := h.adopted[o.digest] // is not the text that was last seen of it any more
+		if i := slices.Index(list, o); i == 0 {
+			h.adopted[o.digest] = list[1:] // as a rule, and of many equal ones
+		} else if i > 0 {
+			h.adopted[o.digest] = slices.Delete(list, i, i+1)
+		}
 	}
 	o.renew(s)
 	o.digest = digest
 	if !isSeq {
 		h.adopted[digest] = append(h.adopted[digest], o)
-	}
-}
-
-// newOrigin notes a section that a person wrote or copied. The second of equal
-// text is called digest.2, and so on.
-func (h *history) newOrigin(s *ledger.Section, digest string) *origin {
-	o := &origin{id: s.Name(), name: digest, first: digest, fields: map[string]string{}}
-	if h.times[digest]++; h.times[digest] > 1 {
-		o.name = fmt.Sprintf("%s.%d", digest, h.times[digest])
-	}
-	h.names[o.name] = o
-	h.hand[o.id] = append(h.hand[o.id], o)
-	return o
-}
-
-// forget takes a hand-written section's last seen text out of the index.
-func (h *history) forget(o *origin) {
-	list := h.adopted[o.digest]
-	if i := slices.Index(list, o); i == 0 {
-		h.adopted[o.digest] = list[1:] // as a rule, and of many equal ones
-	} else if i > 0 {
-		h.adopted[o.digest] = slices.Delete(list, i, i+1)
 	}
 }
 
@@ -211,11 +201,10 @@ func (h *history) lastSeen(seq uint64) *origin {
 
 // pristine returns the digest of record seq as it was written; "" if there is none.
 func (h *history) pristine(seq uint64) string {
-	s := h.section(seq)
-	if s == nil {
-		return ""
+	if s := h.section(seq); s != nil {
+		return ledger.Digest(s.Raw)
 	}
-	return ledger.Digest(s.Raw)
+	return ""
 }
 
 // section returns the journal's record seq, or nil.
@@ -237,12 +226,8 @@ func (h *history) nameOf(r place) []byte {
 	return line[len("## "):]
 }
 
-// has reports whether the journal has a record of that kind and id. For the first
-// few who ask it looks at all records, then it makes an index of them.
+// has reports whether the journal has a record of that kind and id.
 func (h *history) has(name string) bool {
-	if h.asked++; h.asked <= 32 {
-		return slices.ContainsFunc(h.records, func(r place) bool { return string(h.nameOf(r)) == name })
-	}
 	if h.known == nil {
 		h.known = map[string]bool{}
 		for _, r := range h.records {
@@ -262,12 +247,6 @@ func ownKey(k string) bool {
 	return false
 }
 
-// isNamed reports whether the section is of that kind and id.
-func isNamed(s *ledger.Section, name string) bool {
-	n := len(s.Kind)
-	return len(name) == n+1+len(s.ID) && name[:n] == string(s.Kind) && name[n+1:] == string(s.ID)
-}
-
 // fieldList returns the fields of a section that are not the engine's, in order.
 func fieldList(s *ledger.Section) []ledger.Pair {
 	list := make([]ledger.Pair, 0, len(s.Fields))
@@ -285,12 +264,6 @@ func fieldsOf(s *ledger.Section) map[string]string {
 		m[f.Key] = f.Value
 	}
 	return m
-}
-
-// ignoredFields returns what a person wrote in the section that the record adopts
-// and that had no effect: it is no news when the section is edited again.
-func ignoredFields(s *ledger.Section) []ledger.Pair {
-	return slices.DeleteFunc(ledger.ParseFields(s.Value(ledger.KeyIgnored)), func(f ledger.Pair) bool { return ownKey(f.Key) })
 }
 
 // AdoptedIn returns the digests of the hand-written sections that the records of a

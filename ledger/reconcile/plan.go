@@ -177,17 +177,13 @@ func (p *planner) match() {
 }
 
 func (p *planner) matchOf(s *ledger.Section) match {
-	if s.Seq == 0 {
-		return match{-1, unknown}
-	}
 	i, ok := p.h.find(s.Seq)
-	if !ok {
+	switch {
+	case !ok:
 		return match{-1, unknown}
-	}
-	if bytes.HasPrefix(p.h.data[p.h.records[i].off:], s.Raw) {
+	case bytes.HasPrefix(p.h.data[p.h.records[i].off:], s.Raw):
 		return match{i, untouched}
-	}
-	if !isNamed(s, string(p.h.nameOf(p.h.records[i]))) {
+	case s.Name() != string(p.h.nameOf(p.h.records[i])):
 		return match{i, foreign}
 	}
 	return match{i, changed}

@@ -305,15 +305,12 @@ func (t *File) Read(ctx context.Context) (Snapshot, error) {
 // place, and wraps fs.ErrNotExist if nothing is.
 func ReadSnapshot(ctx context.Context, fsys durable.FS, dir string) (s Snapshot, err error) {
 	path := filepath.Join(dir, ledger.TasksName)
-	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	f, err := Open(fsys, path, os.O_RDONLY)
 	if err != nil {
-		return s, explain(path, err)
+		return s, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	fi, err := f.Stat()
-	if err == nil {
-		err = TooLarge(fi, path)
-	}
 	if err != nil {
 		return s, err
 	}
@@ -472,7 +469,7 @@ func explain(path string, err error) error {
 	return e
 }
 
-// Open opens one of the two files of the ledger for the log that writes it. The error is an
+// Open opens one of the two files of the ledger. The error is an
 // [*Error] where that is known.
 func Open(fsys durable.FS, path string, flag int) (durable.File, error) {
 	f, err := fsys.OpenFile(path, flag, 0)
