@@ -154,7 +154,7 @@ func TestBatchRefuses(t *testing.T) {
 		specs []task.TaskSpec
 		want  string
 	}{
-		{nil, "there is no task to take in"},
+		{nil, "the list has no task"},
 		{make([]task.TaskSpec, task.MaxBatch+1), "more than 100000 tasks are too many at once"},
 		{[]task.TaskSpec{{Prompt: "a", ID: a}, {Prompt: "b", ID: a}}, "task 2 of 2: the id " + a + " is that of task 1 as well"},
 		{[]task.TaskSpec{{Prompt: "a", IdempotencyKey: "k"}, {Prompt: "a", IdempotencyKey: "k"}}, `task 2 of 2: the idempotency key "k" is that of task 1 as well`},

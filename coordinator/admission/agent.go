@@ -41,7 +41,9 @@ func (in *intake) checkAgent(s *submission) error {
 		s.Agent = in.runAgent
 	}
 	if s.Agent = cmp.Or(s.Agent, s.DefaultAgent); s.Agent == "" {
-		in.agent = cmp.Or(in.agent, in.a.Config.DefaultAgent())
+		if in.agent == "" { // asked once: it may start a program
+			in.agent = in.a.Config.DefaultAgent()
+		}
 		s.Agent = in.agent
 	}
 	if !s.Parallel { // else it is in no lane that others of them go on with

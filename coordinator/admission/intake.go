@@ -39,6 +39,7 @@ type submission struct {
 	session string        // id of the session that it begins, if it does
 	resume  string        // its resume policy
 	fields  []ledger.Pair // of its record, as far as no other task matters; see prepare
+	files   string        // its input files as JSON
 }
 
 // A request is what a client wants to be enqueued together, all or none.
@@ -124,7 +125,7 @@ func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error)
 	}
 	switch {
 	case len(specs) == 0:
-		return nil, task.Invalid("give at least one", "there is no task to take in")
+		return nil, task.Invalid("give at least one", "the list has no task")
 	case len(specs) > task.MaxBatch:
 		return nil, task.ErrLongList
 	}
@@ -408,7 +409,7 @@ func (a *Admission) prepare(s *submission) error {
 		if err != nil {
 			return err
 		}
-		r.Add(state.KeyInputFiles, string(files))
+		s.files = string(files)
 	}
 	s.fields = r.Fields
 	return nil
@@ -437,6 +438,7 @@ func (in *intake) newTask(s *submission, t *state.Task) *ledger.Record {
 	if !s.Hold && s.trigger == state.ByAgent {
 		r.Add(state.KeyIntake, state.IntakeOpen)
 	}
+	r.AddIf(state.KeyInputFiles, s.files) // long texts come last
 	return r.Add(state.KeyPrompt, s.Prompt)
 }
 

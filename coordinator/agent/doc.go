@@ -18,7 +18,7 @@
 //	        @path in a skill that the model uses     CLAUDE_CODE_DISABLE_FILE_MENTIONS
 //	        all of it, before 2.1.299                CLAUDE_CODE_DISABLE_ATTACHMENTS
 //	gemini  @path, @server:resource, @agent add      a backslash before each @, as prompt.md has
-//	        content and change the text; a slash     it ([Gemini.EscapePrompt])
+//	        content and change the text; a slash     it ([task.PromptEscaper])
 //	        at the start is a command
 //
 // CLAUDE_CODE_DISABLE_ATTACHMENTS alone would do for claude, but it takes the lists of

@@ -72,8 +72,13 @@ func (q *Questions) Examine(ctx context.Context) (path string, found []Problem) 
 	case q.Tested.IsNewer(v):
 		found = []Problem{{Text: fmt.Sprintf("version %s is newer than %s, the newest that stint was tested with: its options and events may differ", v, q.Tested.Newest)}}
 	}
-	if err := writable(q.Home); err != nil {
-		return "", append(found, Problem{
+	_, missing := os.Stat(q.Home)
+	if q.HomeIn != "" && filepath.IsAbs(q.Home) && errors.Is(missing, fs.ErrNotExist) {
+		found = append(found, Problem{
+			Text: q.HomeIn + " names a directory that does not exist: " + q.Home, Fix: "mkdir -p " + Quote(q.Home), Fatal: q.NoHome.Fatal,
+		})
+	} else if err := writable(q.Home); err != nil {
+		found = append(found, Problem{
 			Text: fmt.Sprintf("%s: %v", q.NoHome.Text, err), Fix: "chmod u+rwx " + Quote(q.Home), Fatal: q.NoHome.Fatal,
 		})
 	}

@@ -30,6 +30,7 @@ type Questions struct {
 	LogIn  string
 	Home   string  // where it keeps its settings and sessions
 	NoHome Problem // if it cannot write there: the reason follows
+	HomeIn string  // the variable that names a home which the CLI does not make; "": it makes its home
 	Tested Versions
 }
 

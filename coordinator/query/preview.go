@@ -14,7 +14,7 @@ import (
 )
 
 // Preview returns what Submit would accept, or why it would not, and what would be run
-// then; see [Admission.Foresee]. Nothing is kept, and no agent is started.
+// then; see [admission.Admission.Foresee]. Nothing is kept, and no agent is started.
 func (q *Query) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error) {
 	defer q.tasks.Call()()
 	foreseen, err := q.attempts.Foresee(ctx, specs, isList)

@@ -39,7 +39,7 @@ func EditCheck(dir string) (func(*ledger.Section) error, error) {
 	return st.CheckNext, nil
 }
 
-// foldForEdit is fold; where nothing was ever written, there are no tasks.
+// foldForEdit is [queue.FoldDir]; where nothing was ever written, there are no tasks.
 func foldForEdit(dir string) (*fold.State, error) {
 	st, err := queue.FoldDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

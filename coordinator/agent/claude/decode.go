@@ -172,6 +172,8 @@ func (d *decoder) result(e *event) {
 		return
 	}
 	d.End = agent.TurnFailed
+	code := d.code
+	d.code = "" // of an earlier error
 	said := strings.Join(append(e.Errors, e.Result), "; ")
 	said = strings.TrimSuffix(said, "; ")
 	switch {
@@ -182,7 +184,7 @@ func (d *decoder) result(e *event) {
 	case strings.HasPrefix(e.Reason, "aborted"):
 		d.trouble = agent.Verdict{Class: state.ClassStalled, Msg: "the turn was aborted by a signal"}
 	case e.Reason == "api_error":
-		d.fail(d.code, e.APIStatus, cmp.Or(said, d.trouble.Msg))
+		d.fail(code, e.APIStatus, cmp.Or(said, d.trouble.Msg))
 	default:
 		d.trouble = agent.Verdict{Class: state.ClassExit, Msg: cmp.Or(said, e.Subtype)}
 	}

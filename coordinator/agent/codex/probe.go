@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"stint/coordinator/agent"
@@ -22,8 +23,12 @@ import (
 func (c *Agent) Probe(ctx context.Context) agent.Probe { return c.questions().Probe(ctx) }
 
 func (c *Agent) questions() *agent.Questions {
+	homeIn := ""
+	if agent.LookupEnv(c.Env, "CODEX_HOME") != "" {
+		homeIn = "CODEX_HOME"
+	}
 	return &agent.Questions{
-		Find: c.find, Version: c.Version, Login: c.login, LogIn: c.LoginCommand(), Tested: versions,
+		HomeIn: homeIn, Find: c.find, Version: c.Version, Login: c.login, LogIn: c.LoginCommand(), Tested: versions,
 		Home: c.home(), NoHome: agent.Problem{Text: "codex cannot write its home", Fatal: true},
 	}
 }
@@ -118,13 +123,8 @@ func (c *Agent) home() string { return agent.HomeOf(c.Env, "CODEX_HOME", ".codex
 // wrong. It takes up to some seconds; ctx bounds it.
 func (c *Agent) Examine(ctx context.Context) []agent.Problem {
 	path, found := c.questions().Examine(ctx)
-	if path == "" {
-		return found
-	}
-	if dir := agent.LookupEnv(c.Env, "CODEX_HOME"); dir != "" {
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) { // without it the sandbox cannot be tried
-			return append(found, agent.Problem{Text: "CODEX_HOME names a directory that does not exist, and codex does not make it: " + dir, Fix: "mkdir -p " + agent.Quote(dir), Fatal: true})
-		}
+	if path == "" || slices.ContainsFunc(found, func(p agent.Problem) bool { return p.Fatal }) {
+		return found // without a home the sandbox cannot be tried
 	}
 	return append(found, c.sandboxProblem(ctx, path)...)
 }
