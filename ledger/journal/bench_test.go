@@ -1,14 +1,19 @@
 package journal_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"stint/ledger"
+	"stint/ledger/durable"
 	"stint/ledger/journal"
 )
 
@@ -19,36 +24,243 @@ func kilobyte(id string) *ledger.Record {
 		"prompt", strings.Repeat("Fix the flaky login test and keep the diff small.\n\n", 15)+"end")
 }
 
-// BenchmarkAppend is durable appends by 1 to 256 waiters.
+// BenchmarkAppend is durable appends by 1 to 256 waiters; its limits, the bare
+// loop of write and fdatasync and the bare group commit, run beside it.
 func BenchmarkAppend(b *testing.B) {
 	for _, waiters := range []int{1, 8, 64, 256} {
-		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
+		b.Run(fmt.Sprintf("log/waiters=%d", waiters), func(b *testing.B) {
 			counting := newFailingFS()
 			var mu sync.Mutex
 			l, err := journal.Open(journal.Options{Dir: b.TempDir(), FS: counting, Locker: &mu, Apply: func(*ledger.Section) error { return nil }})
 			must(b, err)
 			counting.syncs.Store(0)
 			b.ResetTimer()
-			var next atomic.Int64
-			var wg sync.WaitGroup
-			for range waiters {
-				wg.Go(func() {
-					for i := next.Add(1); i <= int64(b.N) && !b.Failed(); i = next.Add(1) {
-						err := l.Update(context.Background(), func(tx *ledger.Tx) error {
-							tx.Append(kilobyte(fmt.Sprint("t", i)))
-							return nil
-						})
-						if err != nil {
-							b.Error(err)
-						}
-					}
+			inParallel(b, waiters, func(i int) error {
+				return l.Update(context.Background(), func(tx *ledger.Tx) error {
+					tx.Append(kilobyte(fmt.Sprint("t", i)))
+					return nil
 				})
-			}
-			wg.Wait()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
-			b.ReportMetric(float64(b.N)/float64(max(1, counting.syncs.Load())), "records/sync")
+			})
+			report(b, counting.syncs.Load())
 			b.StopTimer()
 			must(b, l.Close())
 		})
+		b.Run(fmt.Sprintf("bare/waiters=%d", waiters), func(b *testing.B) {
+			g := newBareGroup(b)
+			b.ResetTimer()
+			inParallel(b, waiters, func(int) error { return g.append() })
+			report(b, g.syncs.Load())
+			b.StopTimer()
+			g.close()
+		})
 	}
+}
+
+func report(b *testing.B, syncs int64) {
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+	b.ReportMetric(float64(b.N)/float64(max(1, syncs)), "records/sync")
+}
+
+// inParallel makes b.N calls from that many goroutines.
+func inParallel(b *testing.B, workers int, call func(i int) error) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+				if err := call(int(i)); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// bareGroup is the least that group commit can be: one goroutine that writes the
+// same kilobyte for each waiter and syncs.
+type bareGroup struct {
+	ask   chan chan error
+	done  chan struct{}
+	syncs atomic.Int64
+}
+
+func newBareGroup(b *testing.B) *bareGroup {
+	f, err := durable.OS.OpenFile(filepath.Join(b.TempDir(), "bare"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	must(b, err)
+	line, err := ledger.AppendRecord(nil, kilobyte("t1"))
+	must(b, err)
+	g := &bareGroup{ask: make(chan chan error, 1024), done: make(chan struct{})}
+	go func() {
+		defer close(g.done)
+		var buf []byte
+		for first := range g.ask {
+			waiters := []chan error{first}
+			for n := len(g.ask); n > 0; n-- {
+				waiters = append(waiters, <-g.ask)
+			}
+			buf = buf[:0]
+			for range waiters {
+				buf = append(buf, line...)
+			}
+			_, err := f.Write(buf)
+			if err == nil {
+				err = f.Datasync()
+			}
+			g.syncs.Add(1)
+			for _, w := range waiters {
+				w <- err
+			}
+		}
+		if err := f.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	return g
+}
+
+func (g *bareGroup) append() error {
+	w := make(chan error, 1)
+	g.ask <- w
+	return <-w
+}
+
+func (g *bareGroup) close() {
+	close(g.ask)
+	<-g.done
+}
+
+// BenchmarkReplay opens a log of n records; its limit, a count of the newlines
+// in the same file, runs beside it.
+func BenchmarkReplay(b *testing.B) {
+	for _, n := range []int{10_000, 100_000, 1_000_000} {
+		dir := b.TempDir()
+		size := writeJournal(b, dir, n)
+		b.Run(fmt.Sprintf("open/records=%d", n), func(b *testing.B) {
+			b.SetBytes(size)
+			b.ReportAllocs()
+			for b.Loop() {
+				records := 0
+				var mu sync.Mutex
+				l, err := journal.Open(journal.Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) error { records++; return nil }})
+				must(b, err)
+				if records != n {
+					b.Fatalf("%d records", records)
+				}
+				b.StopTimer()
+				must(b, l.Close())
+				b.StartTimer()
+			}
+		})
+		b.Run(fmt.Sprintf("newlines/records=%d", n), func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				if countLines(b, filepath.Join(dir, "journal.md")) < n {
+					b.Fatal("too few lines")
+				}
+			}
+		})
+	}
+}
+
+// writeJournal makes a state directory with n records of n/3 tasks and returns the journal's size.
+func writeJournal(b *testing.B, dir string, n int) int64 {
+	data := []byte(ledger.VersionLine + "\n\n")
+	for i := range n {
+		r := kilobyte(fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012d", i/3))
+		if i%3 > 0 {
+			r = record(r.ID, "status", []string{"", "running", "done"}[i%3], "runId", "019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee", "attempt", "1", "updatedAt", "2026-11-21T03:12:45.131Z", "result", strings.Repeat("The test waits for the login to end instead of sleeping.\n", 10*(i%3-1))+"ok")
+		}
+		r.Seq = uint64(i + 1)
+		var err error
+		data, err = ledger.AppendRecord(data, r)
+		must(b, err)
+	}
+	for _, name := range []string{"journal.md", "tasks.md"} {
+		must(b, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	return int64(len(data))
+}
+
+func countLines(b *testing.B, name string) int {
+	f, err := os.Open(name)
+	must(b, err)
+	defer func() { _ = f.Close() }()
+	buf, n := make([]byte, 1<<20), 0
+	for {
+		k, err := f.Read(buf)
+		n += bytes.Count(buf[:k], []byte("\n"))
+		if err != nil {
+			return n
+		}
+	}
+}
+
+// BenchmarkHandEdit100k is a hand edit of one task in 100,000 records, while one
+// client submits all the time: how long after the save it is taken over, and the
+// longest that a submit took meanwhile.
+func BenchmarkHandEdit100k(b *testing.B) {
+	edits := make(chan struct{}, 1)
+	var mu sync.Mutex
+	dir := b.TempDir()
+	writeJournal(b, dir, 100_000)
+	l, err := journal.Open(journal.Options{
+		Dir: dir, Locker: &mu, Watch: true,
+		Apply: func(s *ledger.Section) error {
+			if s.Get(ledger.KeyEdits) != nil {
+				edits <- struct{}{}
+			}
+			return nil
+		},
+		OnDelete: func(map[string]bool) []ledger.Record { return nil },
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	path := filepath.Join(dir, ledger.TasksName)
+	var takeover, worst time.Duration
+	b.ResetTimer()
+	for i := range b.N {
+		b.StopTimer()
+		text, err := os.ReadFile(path)
+		must(b, err)
+		at := len(text)/2 + bytes.Index(text[len(text)/2:], []byte("- sessionKey: "))
+		text = append(text[:at:at], append(fmt.Appendf(nil, "- priority: %d\n", 1+i%9), text[at:]...)...)
+		ctx, stop := context.WithCancel(b.Context())
+		slowest := make(chan time.Duration)
+		go func() { slowest <- submitUntil(b, ctx, l) }()
+		must(b, os.WriteFile(path+"~", text, 0o600))
+		b.StartTimer()
+		saved := time.Now()
+		must(b, os.Rename(path+"~", path))
+		<-edits
+		takeover += time.Since(saved)
+		b.StopTimer()
+		stop()
+		worst = max(worst, <-slowest)
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(takeover.Milliseconds())/float64(b.N), "takeover-ms")
+	b.ReportMetric(float64(worst.Microseconds())/1000, "worst-submit-ms")
+	b.StopTimer()
+	must(b, l.Close())
+}
+
+// submitUntil appends a record every millisecond and returns the longest wait for one.
+func submitUntil(b *testing.B, ctx context.Context, l *journal.Log) (worst time.Duration) {
+	for i := 0; ctx.Err() == nil; i++ {
+		begun := time.Now()
+		err := l.Update(context.Background(), func(tx *ledger.Tx) error {
+			tx.Append(kilobyte(fmt.Sprint("new", i)))
+			return nil
+		})
+		if err != nil {
+			b.Error(err)
+			return worst
+		}
+		worst = max(worst, time.Since(begun))
+		time.Sleep(time.Millisecond)
+	}
+	return worst
 }
