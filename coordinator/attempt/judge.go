@@ -83,10 +83,10 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 	case state.ClassSessionLost, state.ClassContextFull:
 		a.judgeSession(&v, t, out)
 	case state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
-		a.judgeRetry(&v, t, now)
+		a.judgeFailure(&v, t, now)
 	case state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify:
 		if t.MaxAttempts > 0 {
-			a.judgeRetry(&v, t, now)
+			a.judgeFailure(&v, t, now)
 		}
 	}
 	if v.account == nil {
@@ -118,9 +118,9 @@ func verdictOf(t *state.Task, status state.Status) verdict {
 	return verdict{status: status, attempt: t.Attempt, retries: t.Retries, requeues: t.Requeues, limitWaits: t.LimitWaits}
 }
 
-// judgeRetry queues a task again until its attempts are used up. A task that has
+// judgeFailure queues a task again until its attempts are used up. A task that has
 // only one attempt has no retries to use up: it failed.
-func (a *Attempts) judgeRetry(v *verdict, t *state.Task, now time.Time) {
+func (a *Attempts) judgeFailure(v *verdict, t *state.Task, now time.Time) {
 	limit := cmp.Or(t.MaxAttempts, a.Workspace(t.Workspace).MaxAttempts, a.Config.MaxAttempts)
 	switch {
 	case t.Attempt < limit:

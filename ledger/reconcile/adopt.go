@@ -33,9 +33,9 @@ func newAdoption(c change, s *ledger.Section) *adoption {
 	return a
 }
 
-// finish makes the record but for what is ignored. It gives false if there is nothing to take over:
+// makeRecord makes the record but for what is ignored. It reports whether there is one: not if there is nothing to take over:
 // only blanks or line ends differ.
-func (a *adoption) finish() bool {
+func (a *adoption) makeRecord() bool {
 	if a.origin != nil && a.real == 0 && len(a.ignored) == 0 {
 		return false
 	}
@@ -80,7 +80,7 @@ func (p *planner) decide() {
 			a.record, a.real, a.guarded = ledger.Record{}, 0, false
 			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is cut off here, as a power cut leaves it; it stays as it was", ledger.TasksName, a.section.Line, a.name)})
 		}
-		if a.finish() {
+		if a.makeRecord() {
 			list = append(list, a)
 		}
 	}

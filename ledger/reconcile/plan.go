@@ -238,7 +238,7 @@ func (p *planner) keepEdits() {
 		if digest := p.h.pristine(r.seq); digest != o.digest {
 			a := newAdoption(change{origin: o, digest: digest}, p.h.section(r.seq))
 			p.compare(a, fieldsOf(a.section), o.fields)
-			if a.finish() {
+			if a.makeRecord() {
 				p.adopt(a)
 			}
 		}

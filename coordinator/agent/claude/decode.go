@@ -92,7 +92,7 @@ func (d *decoder) Line(b []byte) {
 		d.Progressed()
 	case "result":
 		d.result(&e)
-	case "rate_limit_event":
+	case "rate_limit_event": // its limit was read above, as every event's
 	default:
 		d.Unknown(e.Type)
 	}
@@ -273,6 +273,7 @@ func (d *decoder) fail(code string, status int, text string) {
 	d.code, d.trouble = code, agent.Verdict{Class: classOf(code, status), Msg: cmp.Or(text, code)}
 }
 
+// Complaint implements [agent.Decoder]: what was wrong, and until when a rate limit holds.
 func (d *decoder) Complaint(int, []byte, time.Time) agent.Verdict {
 	v := d.trouble
 	if v.Class == state.ClassRateLimited {
