@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,14 +37,15 @@ type Options struct {
 	Interval time.Duration // a change is written this much later, with all that came in between
 	Gone     func() bool   // says that Dir is not ours any more: nothing is written; nil: it never is
 	OnError  func(error)   // called by the store's goroutine when a write failed; nil: only Close returns it
+	OnAside  func(string)  // called with the new name of what stood in the file's place and was no file; may be nil
 }
 
 // A Store is sessions.json in memory. Its methods may be called by any
 // goroutine. The file is replaced as a whole by a goroutine of the store's own,
 // at most once in an interval and only after a change: writing 10,000 sessions
 // takes 24 ms, which is too much to do for every run. After a crash the file
-// may thus be one interval old, or missing: whoever opens a store gives it the sessions
-// of the fold with Reset. Nothing is written where the file says the same.
+// may thus be one interval old, or missing: whoever opens a store calls Reset with the
+// sessions of the fold. Nothing is written where the file says the same.
 type Store struct {
 	opts Options
 	file string
@@ -73,7 +75,11 @@ func Open(o Options) *Store {
 		done:    make(chan struct{}),
 	}
 	s.close = sync.OnceValue(s.shutdown)
-	if data, err := durable.ReadFile(o.FS, s.file); err == nil {
+	data, err := durable.ReadFile(o.FS, s.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = encode(o.Dir, nil) // no file says the same as one without sessions
+	}
+	if err == nil {
 		s.last = sha256.Sum256(data)
 	}
 	go s.run()
@@ -90,7 +96,10 @@ func (s *Store) Put(e Entry) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(e)
+	if old, ok := s.entries[e.place()]; !ok || old != e {
+		s.entries[e.place()] = e
+		s.change()
+	}
 	return nil
 }
 
@@ -101,22 +110,16 @@ func (s *Store) Reset(entries []Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
-	keep := make(map[entryKey]bool, len(entries))
+	s.entries = make(map[entryKey]Entry, len(entries))
 	for _, e := range entries {
 		e, err := normal(e)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		keep[e.place()] = true
-		s.put(e)
+		s.entries[e.place()] = e
 	}
-	for k := range s.entries {
-		if !keep[k] {
-			delete(s.entries, k)
-			s.change()
-		}
-	}
+	s.change() // the file may have what no store has read
 	return errors.Join(errs...)
 }
 
@@ -132,15 +135,7 @@ func normal(e Entry) (Entry, error) {
 	return e, nil
 }
 
-// put is Put with the lock held.
-func (s *Store) put(e Entry) {
-	if old, ok := s.entries[e.place()]; !ok || old != e {
-		s.entries[e.place()] = e
-		s.change()
-	}
-}
-
-// change says that the file is no longer what the store has. The lock is held.
+// change notes that the file may not have what the store has. The lock is held.
 func (s *Store) change() {
 	s.dirty = true
 	select {
@@ -222,7 +217,10 @@ func (s *Store) flush() error {
 	}
 	data, err := encode(s.opts.Dir, s.Entries())
 	if sum := sha256.Sum256(data); err == nil && sum != s.last {
-		if err = durable.WriteFile(s.opts.FS, s.file, data); err == nil {
+		if err = s.clearPlace(); err == nil {
+			err = durable.WriteFile(s.opts.FS, s.file, data)
+		}
+		if err == nil {
 			s.last = sum
 		}
 	}
@@ -233,4 +231,26 @@ func (s *Store) flush() error {
 		return fmt.Errorf("write sessions.json: %w", err)
 	}
 	return nil
+}
+
+// clearPlace renames what stands in the file's place and is no regular file: a directory
+// cannot be replaced, and what a link leads to is not ours.
+func (s *Store) clearPlace() error {
+	fi, err := s.opts.FS.Stat(s.file)
+	if err != nil || fi.Mode().IsRegular() {
+		return nil // if the place cannot be looked at, the write returns why
+	}
+	for at := time.Now().Unix(); ; at++ {
+		aside := fmt.Sprintf("%s.bad-%d", s.file, at)
+		if _, err := s.opts.FS.Stat(aside); err == nil {
+			continue
+		}
+		if err := s.opts.FS.Rename(s.file, aside); err != nil {
+			return err
+		}
+		if s.opts.OnAside != nil {
+			s.opts.OnAside(filepath.Base(aside))
+		}
+		return nil
+	}
 }

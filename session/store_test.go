@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -236,6 +238,7 @@ func TestStoreReset(t *testing.T) {
 		"another form":    {"[]", sample, 1, sample},
 		"fewer, one bad":  {whole, []Entry{sample[1], {Key: "web", SessionID: "../x"}, sample[3]}, 1, []Entry{sample[1], sample[3]}},
 		"none":            {whole, nil, 1, []Entry{}},
+		"no file, none":   {"", nil, 0, []Entry{}},
 		"none, as it was": {"{\"version\":1,\"sessions\":{\n}}\n", nil, 0, []Entry{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +247,9 @@ func TestStoreReset(t *testing.T) {
 				_ = os.Remove(path) // it is there
 			}
 			s := openStore(t, Options{Dir: dir, FS: fsys})
-			put(t, s, Entry{Key: "old", SessionID: "old"})
+			if len(tt.entries) > 0 { // a store that has had no entry compares the file too
+				put(t, s, Entry{Key: "old", SessionID: "old"})
+			}
 			if err := s.Reset(tt.entries); (err != nil) != (len(tt.kept) < len(tt.entries)) {
 				t.Error(err)
 			}
@@ -253,8 +258,51 @@ func TestStoreReset(t *testing.T) {
 			if n := fsys.renames.Load(); n != tt.writes {
 				t.Errorf("%d writes, want %d", n, tt.writes)
 			}
-			if got := readFile(t, path); len(tt.kept) == len(sample) && got != whole {
+			if tt.writes == 0 && tt.file == "" {
+				if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("there is a file: %v", err)
+				}
+			} else if got := readFile(t, path); len(tt.kept) == len(sample) && got != whole {
 				t.Errorf("the file has %s", got)
+			}
+		})
+	}
+}
+
+// TestStoreAside: what is no regular file is renamed, never written to, and replaced.
+func TestStoreAside(t *testing.T) {
+	for name, place := range map[string]func(path string) error{
+		"directory": func(path string) error { return os.MkdirAll(filepath.Join(path, "kept"), 0o700) },
+		"link":      func(path string) error { return os.Symlink("elsewhere", path) },
+		"FIFO":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "sessions.json")
+			var renamed []string
+			for range 2 { // with other sessions and with none
+				if err := place(path); err != nil {
+					t.Fatal(err)
+				}
+				s := openStore(t, Options{Dir: dir, OnAside: func(aside string) { renamed = append(renamed, aside) }})
+				if err := s.Reset(sample[:1-len(renamed)]); err != nil {
+					t.Fatal(err)
+				}
+				closeStore(t, s)
+				if got := readFile(t, path); strings.Contains(got, sample[0].SessionID) != (len(renamed) == 1) {
+					t.Errorf("the file has %s", got)
+				}
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(renamed) != 2 || renamed[0] == renamed[1] {
+				t.Fatalf("renamed to %q", renamed)
+			}
+			for _, aside := range renamed {
+				if fi, err := os.Lstat(filepath.Join(dir, aside)); err != nil || fi.Mode().IsRegular() {
+					t.Errorf("%s: %v", aside, err)
+				}
 			}
 		})
 	}

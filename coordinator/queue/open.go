@@ -139,6 +139,9 @@ func (s *Store) openSessions() {
 	s.Sessions = session.Open(session.Options{
 		Dir: s.Config.StateDir, Interval: time.Second, Gone: s.IsGone,
 		OnError: func(err error) { s.Trouble("sessions.json could not be written", err) },
+		OnAside: func(aside string) {
+			s.Config.Log.Warn("sessions.json was not a regular file; it is written anew from the ledger", "renamed_to", aside)
+		},
 	})
 	var entries []session.Entry
 	s.View(func(st *fold.State) {
