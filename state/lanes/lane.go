@@ -19,13 +19,14 @@ type lane struct {
 
 	// What the last refresh found. It holds until the lane is touched, or until its
 	// time in plan.wakes has come.
-	touched bool
-	rank    uint8    // of head, as it stands in the heap
-	age     uint32   // of head, as it stands in the heap
-	readyAt uint32   // place in the heap, plus 1
-	wakeAt  uint32   // place in plan.wakes, plus 1
-	head    *Item    // to start now, as far as the lane goes; nil: none
-	in      *account // which head wants, or nil
+	touched  bool
+	rank     uint8    // of head, as it stands in the heap
+	age      uint32   // of head, as it stands in the heap
+	readyAt  uint32   // place in the account's heap, plus 1
+	backedAt uint32   // place in the heap of those with a fallback, plus 1; 0: it is not there
+	wakeAt   uint32   // place in plan.wakes, plus 1
+	head     *Item    // to start now, as far as the lane goes; nil: none
+	in       *account // which head wants, or nil
 }
 
 // An account is one set of credentials: what the control records say of it, and
@@ -36,11 +37,15 @@ type account struct {
 	running int
 	chosen  int               // by the round of Ready that is under way
 	ready   placedHeap[*lane] // the lanes whose head wants this account, higher priority first, then age
-	backed  map[*lane]bool    // those of them whose head names a fallback
+	backed  placedHeap[*lane] // those of them whose head names a fallback
 }
 
 func newAccount(name string) *account {
-	return &account{name: name, backed: map[*lane]bool{}, ready: placedHeap[*lane]{before: (*lane).before, place: func(ln *lane) *uint32 { return &ln.readyAt }}}
+	return &account{
+		name:   name,
+		ready:  placedHeap[*lane]{before: (*lane).before, place: func(ln *lane) *uint32 { return &ln.readyAt }},
+		backed: placedHeap[*lane]{before: (*lane).before, place: func(ln *lane) *uint32 { return &ln.backedAt }},
+	}
 }
 
 // plan holds what Ready and NextWake know from the last time. Records only touch
@@ -262,7 +267,9 @@ func (s *Queues) refresh(now time.Time) {
 func (s *Queues) look(ln *lane, now time.Time) {
 	if ln.in != nil {
 		heap.Remove(&ln.in.ready, int(ln.readyAt-1))
-		delete(ln.in.backed, ln)
+		if ln.backedAt > 0 {
+			heap.Remove(&ln.in.backed, int(ln.backedAt-1))
+		}
 		ln.in = nil
 	}
 	if ln.wakeAt > 0 {
@@ -273,7 +280,7 @@ func (s *Queues) look(ln *lane, now time.Time) {
 		ln.rank, ln.age, ln.in = head.level, head.N, head.acct
 		heap.Push(&ln.in.ready, ln)
 		if head.backed {
-			ln.in.backed[ln] = true
+			heap.Push(&ln.in.backed, ln)
 		}
 	}
 	if !at.IsZero() {

@@ -135,7 +135,7 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 
 // Stranded returns the tasks that name a fallback and would start now, the most
 // urgent first, if their accounts did not cool down. It changes nothing, and costs as
-// much as Ready and the lanes of such tasks.
+// much as Ready.
 func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 	free := s.room(now, lim)
 	if free <= 0 || !s.cooling(now) {
@@ -144,10 +144,16 @@ func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 	list := s.urgent(now, lim)
 	for _, a := range s.accounts {
 		if !a.Hold && a.CoolUntil.After(now) {
-			for ln := range a.backed {
-				if lim.Taken[ln.key] == "" {
+			var tried []*lane
+			for found := 0; found < free && a.backed.Len() > 0; {
+				ln := heap.Pop(&a.backed).(*lane)
+				if tried = append(tried, ln); lim.Taken[ln.key] == "" {
 					list = append(list, ln.head)
+					found++
 				}
+			}
+			for _, ln := range tried {
+				heap.Push(&a.backed, ln)
 			}
 		}
 	}
@@ -255,7 +261,7 @@ func (s *Queues) NextWake(now time.Time) time.Time {
 	}
 	backed := false
 	for _, a := range s.accounts {
-		backed = backed || len(a.backed) > 0
+		backed = backed || a.backed.Len() > 0
 	}
 	for _, a := range s.accounts {
 		if (len(a.ready.list) > 0 || backed) && !a.Hold && a.CoolUntil.After(now) {
