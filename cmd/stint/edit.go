@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -440,18 +441,14 @@ func (a *app) taken(t task.TakeOver, err error, plan task.TakeOver) error {
 	return a.reportTakeOver(t)
 }
 
+// lineNumber is what an edit above changes in the message of a finding.
+var lineNumber = regexp.MustCompile(`line [0-9]+`)
+
 // splitFindings tells findings that are new from those that were there before,
 // on whichever line.
 func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
 	known := map[string]int{}
-	name := func(f task.Finding) string {
-		return strings.Map(func(r rune) rune {
-			if '0' <= r && r <= '9' {
-				return -1 // the number of a line
-			}
-			return r
-		}, f.Message)
-	}
+	name := func(f task.Finding) string { return lineNumber.ReplaceAllLiteralString(f.Message, "line") }
 	for _, f := range before {
 		known[name(f)]++
 	}
@@ -502,7 +499,8 @@ func openEditor(file string, stdout *os.File) error {
 // mergeLedgers returns what a person made of base together with what tasks.md has become
 // meanwhile. What was only appended there comes after the person's text. Otherwise it is
 // that file with each section, and each text between two, that the person changed, and at
-// its end those that the person added. The error names what both have changed.
+// its end those that the person added. The error names what both have changed, or what the
+// person moved, which only the person's text has a place for.
 func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 	if bytes.Equal(current, base) || bytes.Equal(current, edited) {
 		return edited, nil
@@ -510,9 +508,16 @@ func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 	if added, ok := bytes.CutPrefix(current, base); ok && (added[0] == '\n' || len(endLine(base)) == len(base)) {
 		return append(endLine(edited), added...), nil
 	}
-	_, was := blocksOf(base)
+	order, was := blocksOf(base)
 	names, mine := blocksOf(edited)
 	others, theirs := blocksOf(current)
+	order = slices.DeleteFunc(order, func(name string) bool { return mine[name] == "" })
+	kept := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return was[name] == "" })
+	for i, name := range kept {
+		if name != order[i] {
+			return nil, fmt.Errorf("somebody else has changed tasks.md meanwhile, and you have moved %s above %s", name, order[i])
+		}
+	}
 	var merged []byte
 	for _, name := range others {
 		block := theirs[name]

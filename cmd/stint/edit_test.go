@@ -51,6 +51,7 @@ func TestMergeLedgers(t *testing.T) {
 		"the same note":             {base: base, edited: to("a note", "my note"), now: to("a note", "no note"), wrong: "changed the text below Task b (record 2)"},
 		"deleted, and mine changed": {base: base, edited: to("two", "2"), now: to(second, ""), wrong: "deleted Task b (record 2)"},
 		"changed, and mine deleted": {base: base, edited: to(second, ""), now: to("two", "2"), wrong: "changed Task b (record 2)"},
+		"moved by me":               {base: base, edited: to(first+"\n", "", draft, draft+"\n"+first), now: to("two", "2"), wrong: "moved Task b (record 2) above Task a (record 1)"},
 		"the last line of both":     {base: "1\n2", edited: "one\n2", now: "1\n22\n", wrong: "changed the text at the top"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,9 +94,9 @@ func TestSplitFindings(t *testing.T) {
 	f := func(line int, message string) task.Finding {
 		return task.Finding{File: "tasks.md", Line: line, Message: message}
 	}
-	before := []task.Finding{f(3, "a"), f(9, "this comment is still open at the record in line 20; close it")}
-	fresh, old := splitFindings([]task.Finding{f(4, "a"), f(5, "a"), f(10, "this comment is still open at the record in line 21; close it")}, before)
-	if len(old) != 2 || len(fresh) != 1 || fresh[0].Line != 5 {
+	before := []task.Finding{f(3, "a"), f(6, "priority 12"), f(9, "this comment is still open at the record in line 20; close it")}
+	fresh, old := splitFindings([]task.Finding{f(4, "a"), f(5, "a"), f(7, "priority 77"), f(10, "this comment is still open at the record in line 21; close it")}, before)
+	if len(old) != 2 || len(fresh) != 2 || fresh[0].Line != 5 || fresh[1].Line != 7 {
 		t.Errorf("fresh %v, old %v", fresh, old)
 	}
 }
