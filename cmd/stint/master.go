@@ -267,7 +267,7 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	closeOnExec()
 	self, err := selfPath()
 	if err != nil {
-		return ready{}, err
+		return ready{}, fmt.Errorf("cannot start a master: %w", err)
 	}
 	args, env := []string{"stint", "serve", "--background", "--state-dir", state}, os.Environ()
 	// A master that an agent happens to start is no part of that run.
@@ -276,18 +276,20 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 		return slices.Contains([]string{"STINT_RUN_ID", "STINT_TASK_ID", "STINT_ATTEMPT"}, name)
 	})
 	// A relative path would mean another file in the master's directory.
-	if file, named, err := configFile(a.configOption); err != nil {
-		return ready{}, err
-	} else if named {
+	switch file, named, err := configFile(a.configOption); {
+	case err != nil && a.configOption != "":
+		return ready{}, fmt.Errorf("cannot start a master: %w", err)
+	case err == nil && named:
 		env = append(env, "STINT_CONFIG="+file)
 	}
 	logFile := filepath.Join(state, "master.log")
-	if fi, err := os.Lstat(logFile); err == nil && fi.Size() > maxLog {
-		if err := os.Rename(logFile, logFile+".1"); err != nil {
-			return ready{}, err
-		}
+	var log *os.File
+	if fi, lerr := os.Lstat(logFile); lerr == nil && fi.Size() > maxLog {
+		err = os.Rename(logFile, logFile+".1")
 	}
-	log, err := durable.Open(logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
+	if err == nil {
+		log, err = durable.Open(logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
+	}
 	if err != nil {
 		return ready{}, &cliError{code: exitFailure, message: "cannot start a master", err: err, try: "stint doctor"}
 	}

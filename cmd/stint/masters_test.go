@@ -308,6 +308,17 @@ func (w *world) endAndCheck(l *life) {
 	check(w.t, statedir.Check(w.state))
 }
 
+// TestLogCannotBeRotated: the error says what could not be done, and what helps.
+func TestLogCannotBeRotated(t *testing.T) {
+	state := t.TempDir()
+	put(t, filepath.Join(state, "master.log"), strings.Repeat("\n", maxLog+1))
+	must(t, os.Mkdir(filepath.Join(state, "master.log.1"), 0o700))
+	_, err := (&app{}).spawnMaster(t.Context(), state)
+	if message, try := explain(err); !strings.HasPrefix(message, "cannot start a master: ") || try != "stint doctor" {
+		t.Errorf("%q, try %q", message, try)
+	}
+}
+
 // TestSilentMaster: what a person reads when the master was stopped.
 func TestSilentMaster(t *testing.T) {
 	dir := t.TempDir()

@@ -40,8 +40,8 @@ func (a *app) readSpecs(ctx context.Context, file string) (specs []task.TaskSpec
 		name, read = "stdin", func() ([]byte, error) { return readAtMost(a.stdin, maxSpecFile) }
 	}
 	text, err := interruptibly(ctx, nothingQueued, read)
-	if ctx.Err() != nil {
-		return nil, false, err
+	if ctx.Err() != nil { // also if all was read just before
+		return nil, false, &cliError{code: exitInterrupted, message: nothingQueued}
 	}
 	if err != nil {
 		return nil, false, &cliError{code: exitUsage, message: "cannot read the tasks of " + name, err: plainError(err), try: "stint task --spec FILE, or - for stdin; many tasks in several files"}

@@ -24,6 +24,29 @@ func tree(out *bytes.Buffer, args ...string) error {
 	return a.rootCommand(args).Execute()
 }
 
+// TestEmptyBrackets: a text may be [], which is also how an empty list of an option reads.
+func TestEmptyBrackets(t *testing.T) {
+	var o taskOptions
+	c := &cobra.Command{}
+	o.addFlags(c)
+	must(t, c.ParseFlags([]string{"--label", "[]", "--verify=[]"}))
+	check(t, o.check(c, time.Now()))
+}
+
+// An endedContext has ended without anybody having been woken by it.
+type endedContext struct{ context.Context }
+
+func (endedContext) Err() error { return context.Canceled }
+
+// TestInterruptedSpecs: Ctrl-C just when all was read queues nothing either.
+func TestInterruptedSpecs(t *testing.T) {
+	a := &app{stdin: strings.NewReader(`{"prompt":"x"}`)}
+	specs, _, err := a.readSpecs(endedContext{t.Context()}, "-")
+	if exitCode(err) != exitInterrupted || specs != nil {
+		t.Errorf("%v, %v", specs, err)
+	}
+}
+
 // TestUsageErrors: a command line that is refused at once has exit code 2, says why, and
 // names what helps. What a master refuses likewise is in bad_flags.txtar.
 func TestUsageErrors(t *testing.T) {

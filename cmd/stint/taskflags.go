@@ -143,7 +143,7 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		switch value := f.Value.String(); {
 		case err != nil || f.Name == "prompt":
-		case value == "" || value == "[]":
+		case value == "" || value == "[]" && f.Value.Type() != "string": // [] is a list without members
 			err = usage("give it a value, or leave it out", "--%s is empty", f.Name)
 		case value == "0" && f.Value.Type() == "int":
 			err = usage("give it another value, or leave it out", "--%s cannot be 0", f.Name)
