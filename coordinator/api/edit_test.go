@@ -68,6 +68,7 @@ func TestIfMatchLines(t *testing.T) {
 		{[]string{`"42"`, ""}, 200},
 		{[]string{"", `"41"`}, 412},
 		{[]string{`"41"`, `"40"`}, 412},
+		{[]string{`"41" "42"`}, 412},
 		{[]string{`""`}, 412},
 		{[]string{""}, 422},
 		{[]string{" \t"}, 422},

@@ -100,7 +100,12 @@ func (m *Match) Resolve(ctx huma.Context) []error {
 	const name = "If-Match"
 	r, _ := humago.Unwrap(ctx)
 	lines := r.Header[name]
-	tags := strings.FieldsFunc(strings.Join(lines, ","), func(c rune) bool { return c == ',' || c == ' ' || c == '\t' }) // empty members do not count (RFC 9110, 5.6.1)
+	var tags []string
+	for tag := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		if tag = strings.Trim(tag, " \t"); tag != "" { // empty members do not count (RFC 9110, 5.6.1)
+			tags = append(tags, tag)
+		}
+	}
 	switch {
 	case len(lines) == 0 || slices.Equal(tags, []string{"*"}):
 		return nil

@@ -13,9 +13,11 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
+	"io/fs"
 	"net/http"
 	"strings"
 	"sync"
@@ -223,15 +225,22 @@ func lastLog(runDir string) (text, note string) {
 		return "", "There is none: it was removed, or never written."
 	}
 	defer func() { _ = f.Close() }() // it was only read
+	unreadable := func(err error) string {
+		var p *fs.PathError
+		if errors.As(err, &p) {
+			err = p.Err // where the file is, is not the reader's business
+		}
+		return "It cannot be read: " + err.Error()
+	}
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return "", "It cannot be read: " + err.Error()
+		return "", unreadable(err)
 	}
 	from := max(0, size-pageLog)
 	data, err := io.ReadAll(io.NewSectionReader(f, from, pageLog))
 	switch {
 	case err != nil:
-		return "", "It cannot be read: " + err.Error()
+		return "", unreadable(err)
 	case len(data) == 0:
 		return "", "It is empty."
 	case from > 0:
