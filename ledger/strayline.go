@@ -3,6 +3,9 @@ package ledger
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -175,9 +178,18 @@ func (p *parser) report(line []byte, start, next int) *SyntaxError {
 	return f
 }
 
-// Harmless returns a line as text that means nothing to stint and can still be read.
+// Harmless returns a line as text that means nothing to stint and can still be read. For
+// Markdown a list stays one, and so does indented text, because of the lines below.
 func Harmless(line []byte) []byte {
-	return []byte(`\` + escape(string(SpellNULs(bytes.TrimRight(line, "\r\n")))) + "\n")
+	n, mark := 0, `\`
+	switch {
+	case isTellingField(line):
+		n = max(0, bytes.IndexFunc(line, unicode.IsLetter))
+	case line[0] == ' ' || line[0] == '\t':
+		mark = "\n\n"
+	}
+	text := strings.ReplaceAll(escape(string(SpellNULs(bytes.TrimRight(line[n:], "\r\n")))), `\\`, `\`)
+	return slices.Concat(line[:n], []byte(mark+text+"\n"))
 }
 
 // endLine takes an end line. One that closes nothing shows that something above

@@ -166,7 +166,7 @@ func linesKept(data, got []byte) error {
 		for _, s := range fresh {
 			_, name := ledger.HeadingText([]byte(line))
 			kept := strings.TrimSpace(s)
-			if spoilt := strings.TrimSpace(strings.TrimPrefix(kept, `\`)); strings.HasPrefix(kept, line) || strings.HasPrefix(spoilt, line) || strings.HasPrefix(strings.TrimSpace(s), aside+string(name)+": ") {
+			if spoilt := strings.TrimSpace(strings.Replace(kept, `\`, "", 1)); strings.HasPrefix(kept, line) || strings.HasPrefix(spoilt, line) || strings.HasPrefix(strings.TrimSpace(s), aside+string(name)+": ") {
 				n--
 			}
 		}
