@@ -178,7 +178,8 @@ func (b *BlockState) continues(c *cursor) bool {
 	blank := len(c.text) == 0
 	switch b.leaf {
 	case leafFence:
-		if c.indent <= 3 && b.closesFence(c.text) {
+		marks := len(c.text) - len(bytes.TrimLeft(c.text, string(b.fence)))
+		if c.indent <= 3 && marks >= b.fenceLen && marks == len(c.text) {
 			b.closeTo(len(b.containers))
 		}
 	case leafHTML:
@@ -237,7 +238,14 @@ func (b *BlockState) begin(c *cursor, n int, paragraph bool, number int) int {
 	}
 	if width := markerOf(text, direct); width > 0 && !deep {
 		b.closeTo(n)
-		b.beginItem(c, width)
+		before := c.indent
+		c.past(width)
+		padding := width + c.indent
+		if c.indent > 4 || len(c.text) == 0 {
+			padding = width + 1
+		}
+		c.indent = max(0, c.indent+width-padding)
+		b.containers = append(b.containers, container{item: before + padding, empty: len(c.text) == 0})
 		return beganContainer
 	}
 	return beganNothing
@@ -267,18 +275,6 @@ func (b *BlockState) beginLeaf(text []byte, n int, paragraph bool, number int) b
 	return true
 }
 
-// beginItem begins a list item whose marker has that width.
-func (b *BlockState) beginItem(c *cursor, width int) {
-	before := c.indent
-	c.past(width)
-	padding := width + c.indent
-	if c.indent > 4 || len(c.text) == 0 {
-		padding = width + 1
-	}
-	c.indent = max(0, c.indent+width-padding)
-	b.containers = append(b.containers, container{item: before + padding, empty: len(c.text) == 0})
-}
-
 func indentOf(line []byte) int {
 	var c cursor
 	c.skip(line)
@@ -295,11 +291,6 @@ func fenceOf(text []byte) (byte, int) {
 		return 0, 0
 	}
 	return text[0], n
-}
-
-func (b *BlockState) closesFence(text []byte) bool {
-	rest := bytes.TrimLeft(text, string(b.fence))
-	return len(text)-len(rest) >= b.fenceLen && len(rest) == 0
 }
 
 // closesHTML reports whether the line has what ends an HTML block; it need not
