@@ -371,18 +371,18 @@ func examineLimits(cfg *Config) finding {
 	return f
 }
 
-// lookTime bounds how long doctor waits for the database of the copy.
+// lookTime bounds how long doctor waits for the database of the mirror.
 const lookTime = 5 * time.Second
 
-// examinePostgres looks at the copy in PostgreSQL, if one is configured. seq is the newest
-// record of the journal. Nothing that is wrong with the copy is a problem: local work
+// examinePostgres looks at the Postgres mirror, if one is configured. seq is the newest
+// record of the journal. Nothing that is wrong with the mirror is a problem: local work
 // goes on.
 func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq uint64) []finding {
 	o, on := postgresOptions(cfg, dir, nil)
 	if !on {
 		return nil
 	}
-	found, failure := lookAtCopy(ctx, o, seq)
+	found, failure := lookAtMirror(ctx, o, seq)
 	var list []finding
 	fi, err := os.Stat(cfg.file)
 	if cfg.origins["postgres_url"].layer == layerFile && dsn.HasPassword(cfg.PostgresURL) && err == nil && fi.Mode().Perm()&0o077 != 0 {
@@ -397,8 +397,8 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	return append(list, examineMirror(&h, failure)...)
 }
 
-// lookAtCopy looks into the database. failure says why it could not, "" if it could.
-func lookAtCopy(ctx context.Context, o postgres.Options, seq uint64) (list []finding, failure string) {
+// lookAtMirror looks into the database. failure says why it could not, "" if it could.
+func lookAtMirror(ctx context.Context, o postgres.Options, seq uint64) (list []finding, failure string) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	p, err := postgres.Look(ctx, o)
@@ -406,38 +406,38 @@ func lookAtCopy(ctx context.Context, o postgres.Options, seq uint64) (list []fin
 		message, try := explain(err)
 		return []finding{{"postgres", healthWarn, message, try}}, err.Error()
 	}
-	list = append(list, finding{"postgres", healthOK, describeCopy(&p, seq), ""})
+	list = append(list, finding{"postgres", healthOK, describeMirror(&p, seq), ""})
 	if p.Warning != "" {
 		list = append(list, finding{"postgres", healthWarn, p.Warning, ""})
 	}
 	return list, ""
 }
 
-// describeCopy says where the copy is and how far.
-func describeCopy(p *postgres.Position, seq uint64) string {
+// describeMirror says where the mirror is and how far.
+func describeMirror(p *postgres.Position, seq uint64) string {
 	if p.Schema == 0 {
 		return p.Target + ", without tables yet; a master makes them"
 	}
 	text := fmt.Sprintf("%s, schema %d", p.Target, p.Schema)
 	switch {
 	case p.StateDir == "":
-		return text + ", nothing of this ledger is copied yet; a master does that"
+		return text + ", nothing of this ledger is in the mirror yet; a master writes it"
 	case p.Seq > seq:
 		return text + fmt.Sprintf(", it has record %d, and the journal ends with %d; the next master writes the mirror again", p.Seq, seq)
 	case p.Seq < seq:
-		return text + fmt.Sprintf(", %d records behind; a master copies them, or: stint sync once", seq-p.Seq)
+		return text + fmt.Sprintf(", %d records behind; a master writes them, or: stint sync once", seq-p.Seq)
 	}
 	return text + ", complete"
 }
 
-// examineMirror looks at what a running master says of the copy. What we have met ourselves
+// examineMirror looks at what a running master says of the mirror. What we have met ourselves
 // is not told again.
 func examineMirror(h *task.Health, ours string) (list []finding) {
 	restart := fmt.Sprintf("kill %d, once its tasks have ended; the next command starts another one", h.PID)
 	m := h.Postgres
 	switch {
 	case m == nil:
-		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) makes no copy: it was started with another configuration", h.PID), restart}}
+		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) keeps no mirror: it was started with another configuration", h.PID), restart}}
 	case m.State == task.MirrorFailing && m.LastError != ours:
 		list = append(list, finding{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart})
 	case m.State != task.MirrorFailing && m.LastError != "":

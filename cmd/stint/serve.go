@@ -474,7 +474,7 @@ func (h *hints) Handle(_ context.Context, r slog.Record) error {
 // giveBackEvery is how often a master looks whether it may have memory to give back.
 const giveBackEvery = 10 * time.Second
 
-// giveMemoryBack returns the system the memory that is no longer in use, until ctx ends,
+// giveMemoryBack returns to the system the memory that is no longer in use, until ctx ends,
 // where more than 16 MB were allocated since it did. To start, to compact, to take a large
 // save or specification over, or to list all tasks takes many times the size of the
 // ledger, and the runtime itself keeps that for minutes.

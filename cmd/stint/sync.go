@@ -54,9 +54,9 @@ func onMirror(c *cobra.Command, run func(c *cobra.Command, asJSON bool) error) *
 	return c
 }
 
-// copyOptions returns the state directory, and where its copy is. dir is there with the
+// mirrorOptions returns the state directory, and where its mirror is. dir is there with the
 // error if that is about the database alone.
-func (a *app) copyOptions(c *cobra.Command) (dir string, o postgres.Options, err error) {
+func (a *app) mirrorOptions(c *cobra.Command) (dir string, o postgres.Options, err error) {
 	cfg, err := a.config(c.Flags())
 	if err != nil {
 		return "", o, err
@@ -66,7 +66,7 @@ func (a *app) copyOptions(c *cobra.Command) (dir string, o postgres.Options, err
 	}
 	o, on := postgresOptions(cfg, dir, slog.New(slog.DiscardHandler)) // what is to be said, these commands say
 	if !on {
-		return dir, o, errNoCopy
+		return dir, o, errNoMirror
 	}
 	url, err := o.URL()
 	if err == nil {
@@ -75,14 +75,14 @@ func (a *app) copyOptions(c *cobra.Command) (dir string, o postgres.Options, err
 	return dir, o, err
 }
 
-// errNoCopy is the answer where no database is configured.
-var errNoCopy = &cliError{
+// errNoMirror is the answer where no database is configured.
+var errNoMirror = &cliError{
 	code: exitUsage, message: "no database is configured for a mirror of the ledger",
 	try: "createdb cli_worker, then --postgres postgres:///cli_worker, or url in the [postgres] section of config.toml",
 }
 
-// syncError returns what ended one of these commands its exit code: whatever a database or
-// a ledger has to say is no mistake of the command line.
+// syncError sets the exit code of what ended one of these commands: whatever a database or a
+// ledger has to say is no mistake of the command line.
 func syncError(ctx context.Context, err error) error {
 	var e *task.Error
 	switch {
@@ -96,21 +96,21 @@ func syncError(ctx context.Context, err error) error {
 	return err
 }
 
-// A tally is a ledger that counts what is asked of it, for the progress line. It is for
+// A counter is a ledger that counts what is asked of it, for the progress line. It is for
 // any number of goroutines.
-type tally struct {
+type counter struct {
 	*statedir.Copy
 	tasks *atomic.Int64
 }
 
 // TaskRecord implements postgres.Source.
-func (t tally) TaskRecord(id string) (task.TaskRecord, error) {
+func (t counter) TaskRecord(id string) (task.TaskRecord, error) {
 	t.tasks.Add(1)
 	return t.Copy.TaskRecord(id)
 }
 
-// startTally shows how many tasks have been looked at while a command works.
-func (a *app) startTally(ctx context.Context, doing string) (tasks *atomic.Int64, stop func()) {
+// startCounter shows how many tasks have been looked at while a command works.
+func (a *app) startCounter(ctx context.Context, doing string) (tasks *atomic.Int64, stop func()) {
 	tasks = new(atomic.Int64)
 	begin := time.Now()
 	return tasks, a.drawWhile(ctx, func(ctx context.Context) {
@@ -128,7 +128,7 @@ func (a *app) syncOnceCommand() *cobra.Command {
 are created first. A master may keep the same mirror meanwhile.`,
 		Example: "  stint sync once\n  stint sync once --postgres postgres://db.example/cli_worker",
 	}, func(c *cobra.Command, asJSON bool) error {
-		return a.writeCopy(c, "copying", asJSON, func(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (p postgres.Position, records uint64, err error) {
+		return a.writeMirror(c, "copying", asJSON, func(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (p postgres.Position, records uint64, err error) {
 			before, err := postgres.Look(ctx, o)
 			if err != nil {
 				return before, 0, err
@@ -152,27 +152,27 @@ mirror of another state directory under the same host name is replaced, as is ne
 after the directory was moved. You can interrupt it and run it again.`,
 		Example: "  stint sync rebuild && stint sync verify",
 	}, func(c *cobra.Command, asJSON bool) error {
-		return a.writeCopy(c, "rebuilding", asJSON, func(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (postgres.Position, uint64, error) {
+		return a.writeMirror(c, "rebuilding", asJSON, func(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (postgres.Position, uint64, error) {
 			p, err := postgres.Rebuild(ctx, o, read)
 			return p, p.Seq, err
 		})
 	})
 }
 
-// A writtenCopy is what sync once and sync rebuild print as JSON.
-type writtenCopy struct {
+// A writtenMirror is what sync once and sync rebuild print as JSON.
+type writtenMirror struct {
 	postgres.Position
-	Records uint64  `json:"records"` // that the copy did not have
+	Records uint64  `json:"records"` // that the mirror did not have
 	Seconds float64 `json:"seconds"`
 }
 
-// A copyWriter writes to the database, and returns how many records the mirror has more then.
-type copyWriter func(context.Context, postgres.Options, func() (postgres.Source, error)) (p postgres.Position, records uint64, err error)
+// A mirrorWriter writes to the database, and returns how many records the mirror has more then.
+type mirrorWriter func(context.Context, postgres.Options, func() (postgres.Source, error)) (p postgres.Position, records uint64, err error)
 
-// writeCopy writes to the database and says how much that was.
-func (a *app) writeCopy(c *cobra.Command, doing string, asJSON bool, write copyWriter) error {
+// writeMirror writes to the database and says how much that was.
+func (a *app) writeMirror(c *cobra.Command, doing string, asJSON bool, write mirrorWriter) error {
 	ctx, begin := c.Context(), time.Now()
-	dir, o, err := a.copyOptions(c)
+	dir, o, err := a.mirrorOptions(c)
 	if err != nil {
 		return err
 	}
@@ -181,11 +181,11 @@ func (a *app) writeCopy(c *cobra.Command, doing string, asJSON bool, write copyW
 			return syncError(ctx, err) // before anything is made in the database
 		}
 	}
-	tasks, stop := a.startTally(ctx, doing)
-	w := writtenCopy{}
+	tasks, stop := a.startCounter(ctx, doing)
+	w := writtenMirror{}
 	w.Position, w.Records, err = write(ctx, o, func() (postgres.Source, error) {
 		l, err := statedir.ReadCopy(ctx, dir, 0)
-		return tally{l, tasks}, err
+		return counter{l, tasks}, err
 	})
 	stop()
 	if err := syncError(ctx, err); err != nil {
@@ -197,7 +197,7 @@ func (a *app) writeCopy(c *cobra.Command, doing string, asJSON bool, write copyW
 }
 
 // String returns the line for people.
-func (w *writtenCopy) String() string {
+func (w *writtenMirror) String() string {
 	return fmt.Sprintf("%s, %s in %.1f s; %s has all up to record %d",
 		count(int(w.Records), "record"), count(int(w.Rows), "row"), w.Seconds, w.Target, w.Seq)
 }
@@ -219,7 +219,7 @@ create tables in an empty database only; if they find an older schema they chang
 nothing and tell you.`,
 		Example: "  stint sync migrate",
 	}, func(c *cobra.Command, asJSON bool) error {
-		_, o, err := a.copyOptions(c)
+		_, o, err := a.mirrorOptions(c)
 		if err != nil {
 			return err
 		}

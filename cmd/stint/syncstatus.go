@@ -22,20 +22,20 @@ behind, and how old the oldest of them is; what a running master reports of it, 
 its last error; and whether the clocks of both machines differ. If the database cannot
 be used, the exit code is 1, and what the master knows is printed.`,
 		Example: "  stint sync status\n  stint sync status --json | jq .lagRecords",
-	}, a.copyStatus)
+	}, a.mirrorStatus)
 }
 
-// A copyStatus is what sync status tells. What needs an answer of the database is left
+// A mirrorStatus is what sync status tells. What needs an answer of the database is left
 // out where there is none.
-type copyStatus struct {
+type mirrorStatus struct {
 	Target      string             `json:"target"`
 	Schema      int                `json:"schema,omitempty"`
 	Host        string             `json:"host"`
 	StateDir    string             `json:"stateDir"`
-	Seq         *uint64            `json:"seq,omitempty"` // all records up to it are in the copy
+	Seq         *uint64            `json:"seq,omitempty"` // all records up to it are in the mirror
 	JournalSeq  uint64             `json:"journalSeq"`
 	LagRecords  *uint64            `json:"lagRecords,omitempty"`
-	LagSeconds  *float64           `json:"lagSeconds,omitempty"` // age of the oldest record that the copy lacks
+	LagSeconds  *float64           `json:"lagSeconds,omitempty"` // age of the oldest record that the mirror lacks
 	UpdatedAt   time.Time          `json:"updatedAt,omitzero"`
 	RebuiltAt   time.Time          `json:"rebuiltAt,omitzero"`
 	Version     string             `json:"version,omitempty"` // of the stint that wrote last
@@ -45,14 +45,14 @@ type copyStatus struct {
 	Master      *task.MirrorStatus `json:"master,omitempty"`
 }
 
-func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
+func (a *app) mirrorStatus(c *cobra.Command, asJSON bool) error {
 	ctx := c.Context()
-	dir, o, failed := a.copyOptions(c)
+	dir, o, failed := a.mirrorOptions(c)
 	if dir == "" {
 		return failed
 	}
 	h, _ := a.health(ctx) // without a master there is no word of it
-	s := &copyStatus{Host: o.Host, StateDir: dir, Master: h.Postgres}
+	s := &mirrorStatus{Host: o.Host, StateDir: dir, Master: h.Postgres}
 	if failed != nil && s.Master == nil {
 		return failed
 	}
@@ -70,7 +70,7 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 			s.SkewSeconds, s.Warning = p.Skew.Seconds(), p.Warning
 			s.setLag(ctx, l, p.Seq)
 		}
-	case errors.Is(failed, errNoCopy):
+	case errors.Is(failed, errNoMirror):
 		a.hint("stint: the database is configured for the master alone; this is what it knows\n")
 		if failed = nil; s.Master.State == task.MirrorFailing {
 			failed = &cliError{code: exitFailure, message: s.Master.LastError, try: "stint doctor"}
@@ -87,9 +87,9 @@ func (a *app) copyStatus(c *cobra.Command, asJSON bool) error {
 	return errors.Join(a.printEither(asJSON, s, s.String()), failed)
 }
 
-// setLag tells how far a copy up to seq is behind the ledger. Where it seems to be ahead,
-// the ledger was put back to what it had been, and the copy will be written anew.
-func (s *copyStatus) setLag(ctx context.Context, l *statedir.Copy, seq uint64) {
+// setLag tells how far a mirror up to seq is behind the ledger. Where it seems to be ahead,
+// the ledger was put back to what it had been, and the mirror will be written anew.
+func (s *mirrorStatus) setLag(ctx context.Context, l *statedir.Copy, seq uint64) {
 	var lag uint64
 	var waited float64
 	s.Seq, s.LagRecords, s.LagSeconds = &seq, &lag, &waited
@@ -114,7 +114,7 @@ func (s *copyStatus) setLag(ctx context.Context, l *statedir.Copy, seq uint64) {
 }
 
 // String returns the status for people.
-func (s *copyStatus) String() string {
+func (s *mirrorStatus) String() string {
 	d := &description{}
 	d.line("database", s.Target)
 	d.line("schema", orNone(s.Schema))
@@ -166,14 +166,14 @@ fix differences: stint sync rebuild.`,
 		Example: "  stint sync verify\n  stint sync verify --all --json | jq -r 'select(.id) | .id' | sort -u",
 	}, func(c *cobra.Command, asJSON bool) error {
 		ctx := c.Context()
-		dir, o, err := a.copyOptions(c)
+		dir, o, err := a.mirrorOptions(c)
 		if err != nil {
 			return err
 		}
-		tasks, stop := a.startTally(ctx, "comparing")
+		tasks, stop := a.startCounter(ctx, "comparing")
 		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) {
 			l, err := statedir.ReadCopy(ctx, dir, upTo)
-			return tally{l, tasks}, err
+			return counter{l, tasks}, err
 		})
 		stop()
 		if err := syncError(ctx, err); err != nil {
@@ -191,8 +191,8 @@ fix differences: stint sync rebuild.`,
 	return c
 }
 
-// A copySummary is the last line of sync verify --json.
-type copySummary struct {
+// A mirrorSummary is the last line of sync verify --json.
+type mirrorSummary struct {
 	Seq         uint64 `json:"seq"` // that far both were compared
 	Tasks       int    `json:"tasks"`
 	Runs        int    `json:"runs"`
@@ -207,7 +207,7 @@ func (a *app) printDifferences(r *postgres.Report, all, asJSON bool) error {
 	if !all {
 		shown = shown[:min(len(shown), shownDifferences)]
 	}
-	sum := copySummary{r.Seq, r.Tasks, r.Runs, r.Files, len(r.Differences) + r.More, r.InFlight}
+	sum := mirrorSummary{r.Seq, r.Tasks, r.Runs, r.Files, len(r.Differences) + r.More, r.InFlight}
 	for _, d := range shown {
 		if err := a.printEither(asJSON, d, oneLine(d.Text)); err != nil {
 			return err
@@ -234,7 +234,7 @@ func (a *app) printEither(asJSON bool, v any, text string) error {
 }
 
 // String returns the summary for people.
-func (s *copySummary) String() string {
+func (s *mirrorSummary) String() string {
 	what := "no difference"
 	if s.Differences > 0 {
 		what = count(s.Differences, "difference")

@@ -34,7 +34,7 @@ func (in *signInInput) Resolve(ctx huma.Context) []error {
 }
 
 const (
-	pathSignIn = "/ui/session" // where the page's script gives the code for a cookie
+	pathSignIn = "/ui/session" // where the page's script exchanges the code for a cookie
 	maxSignIn  = 1 << 10       // bytes of a body that is read from whoever sends one
 )
 

@@ -130,8 +130,8 @@ func (e *eventStream) run(ctx context.Context) {
 	}
 }
 
-// catchUp sends what the reader has missed. It gives true if there is more of that;
-// else it goes on with what comes, to the end.
+// catchUp sends what the reader has missed. It reports whether there is more of that;
+// if not, it goes on with what comes, to the end.
 func (e *eventStream) catchUp(ctx context.Context) (more bool) {
 	missed, changes, cancel := e.changed.SubscribeAfter(e.seq, e.lag)
 	defer cancel()
@@ -198,7 +198,7 @@ func (e *eventStream) add(c *task.Change) bool {
 	return len(e.buf) < maxEvents || e.flush()
 }
 
-// flush sends what waits, if anything. It gives false if the reader does not take it in
+// flush sends what waits, if anything. It returns false if the reader does not take it in
 // time, or has gone.
 func (e *eventStream) flush() bool {
 	_, err := e.out.Write(e.buf)

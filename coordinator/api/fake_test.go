@@ -50,7 +50,7 @@ type fakeMaster struct {
 	runs string        // directory of the runs
 	held chan struct{} // Submit sends to it and then waits, if it is there,
 	hold chan struct{} // for this to be closed
-	err  error         // what every call that can fail gives, if set
+	err  error         // what every call that can fail returns, if set
 	now  func() time.Time
 
 	mu    sync.Mutex

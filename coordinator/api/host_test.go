@@ -23,7 +23,7 @@ var badHosts = []string{
 	// Names that are nearly a browser's.
 	"NAME.localhost", "NAME.localhost:", "NAME.localhost:0PORT", "NAME.localhost:PORTx", "NAME.localhost:WRAPPED", "NAME.localhost:+PORT", "NAME.localhost.:PORT", "NAME.LOCALHOST:PORT",
 	"xNAME.localhost:PORT", "x.NAME.localhost:PORT", "NAMEx.localhost:PORT", "NAME:PORT", "NAME.local:PORT", ".localhost:PORT", "NAME.localhost.evil.example:PORT", "NAME.localhost:PORT.localhost:PORT",
-	// Names that an attacker's server gives our address.
+	// Names that an attacker's server resolves to our address.
 	"evil.example", "evil.example:PORT", "127.0.0.1.nip.io:PORT", "127.0.0.1.evil.example:PORT", "xn--lcalhost-54a:PORT", "xn--80ak6aa92e.com:PORT",
 	// Other ways to write our address, and other addresses of this machine.
 	"127.0.0.1.:PORT", "127.1:PORT", "127.0.1:PORT", "127.0.0.2:PORT", "127.0.0.01:PORT", "0127.0.0.1:PORT", "0177.0.0.1:PORT", "127.000.000.001:PORT", "2130706433:PORT",

@@ -49,7 +49,7 @@ func (s *tcpServer) signIn(t testing.TB) (host, cookie, key string) {
 	return "Host: " + host, "Cookie: " + pair, guard.KeyHeader + ": " + decode[struct{ Key string }](t, []byte(body)).Key
 }
 
-// TestBrowserIsLetInOnce: a code gives a cookie, once, to who comes by its name.
+// TestBrowserIsLetInOnce: a code is exchanged for a cookie, once, by who comes by its name.
 func TestBrowserIsLetInOnce(t *testing.T) {
 	s := serveTCP(t, twoTasks(t), Options{})
 	host, code := s.address(t)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// asNobody calls do as another user who has no rights, and gives what it gives. The
+// asNobody calls do as another user who has no rights, and returns what it returns. The
 // thread that was made that user is thrown away.
 func asNobody(t testing.TB, do func() error) (err error) {
 	t.Helper()

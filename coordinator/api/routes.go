@@ -63,7 +63,7 @@ func (s *Server) routes() {
 
 // What is special about some routes, by their patterns.
 var (
-	// publicRoutes need no token: what they give is the same for everyone, but for the page
+	// publicRoutes need no token: what they return is the same for everyone, but for the page
 	// itself, which tells who has no cookie nothing, and the sign-in.
 	publicRoutes = map[string]bool{"GET /{$}": true, "GET /ui/{file}": true, "POST " + pathSignIn: true}
 
@@ -138,7 +138,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter looks at a request before its route does, and gives it with what is known of who
+// enter looks at a request before its route does, and returns it with what is known of who
 // asks. ok is false if it was answered already.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request, ok bool) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")

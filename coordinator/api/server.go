@@ -56,13 +56,13 @@ type Options struct {
 	WriteTimeout time.Duration    // that a reader of events may take for 16 KB of them; 0: 10 s
 	Heartbeat    time.Duration    // of silence in events until readers are shown that they are connected; 0: 15 s
 
-	Config string // digest of the master's configuration file, for [Notice]; "": it does not say
+	Config string // digest of the master's configuration file, for [wire.Notice]; "": it does not say
 
 	Token *guard.Token // that requests over TCP must have; nil: there is no listener on TCP
 
 	Agents []string // names that the page offers for a new task
 
-	// RunOf notes which process has pid now, and gives a function that looks for the run
+	// RunOf notes which process has pid now, and returns a function that looks for the run
 	// that it is part of, "" if none. An error says that nobody can tell. nil: requests say
 	// it themselves.
 	RunOf func(pid int) func() (run string, err error)
@@ -213,7 +213,7 @@ func (s *Server) ServeLoopback(ctx context.Context, lns []net.Listener) error {
 	return s.Loopback(lns)(ctx)
 }
 
-// Loopback returns out sign-in codes for lns from now on, until the function that it returns
+// Loopback issues sign-in codes for lns from now on, until the function that it returns
 // has ended, which is ServeLoopback.
 func (s *Server) Loopback(lns []net.Listener) (serve func(context.Context) error) {
 	g := guard.New(lns, guard.Options{Token: s.opts.Token, Now: s.opts.Now, Log: s.opts.Log, IsPublic: s.isPublic, IsLong: s.isLong, Handler: s})

@@ -16,7 +16,7 @@ import (
 
 const oldest = 13 // PostgreSQL, that can be used
 
-// config asks for the URL, and gives the configuration of a pool for it.
+// config asks for the URL, and returns the configuration of a pool for it.
 func (o *Options) config() (*pgxpool.Config, target, error) {
 	text, err := o.URL()
 	if err != nil {

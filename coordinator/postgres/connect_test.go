@@ -36,7 +36,7 @@ func everything(err error) string {
 	return b.String()
 }
 
-// home returns the test an empty home directory.
+// home sets an empty home directory for the test.
 func home(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,7 +49,7 @@ func write(t testing.TB, path, text string) {
 	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// connectTo tries to connect to a URL, and gives what is said where it cannot be.
+// connectTo tries to connect to a URL, and returns what is said where it cannot be.
 func connectTo(t *testing.T, text string) string {
 	t.Helper()
 	o := Options{URL: func() (string, error) { return text, nil }, PoolSize: 2}

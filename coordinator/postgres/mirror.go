@@ -33,7 +33,7 @@ type Mirror struct {
 
 	mu      sync.Mutex // guards what follows
 	status  task.MirrorStatus
-	newest  func() uint64  // gives the source's newest record; nil: there is no source yet
+	newest  func() uint64  // returns the source's newest record; nil: there is no source yet
 	waiting time.Time      // since when the oldest record waits that is not in the copy; zero: none was seen
 	packed  []time.Time    // the same of each batch that is to be written, in order
 	failing map[string]int // how often in a row a task could not be read here

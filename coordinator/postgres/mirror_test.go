@@ -386,7 +386,7 @@ func (l *lagging) Seq() uint64 {
 	}
 }
 
-// TaskRecord implements Source. It gives none of a record that is not folded yet.
+// TaskRecord implements Source. It returns none of a record that is not folded yet.
 func (l *lagging) TaskRecord(id string) (task.TaskRecord, error) {
 	select {
 	case <-l.let:

@@ -16,10 +16,10 @@ type Position struct {
 	StateDir   string        `json:"stateDir,omitempty"` // whose ledger it is a copy of; "": nothing was copied yet
 	Seq        uint64        `json:"seq"`                // all records up to this one are in it; 0: it is being built, or empty
 	Generation int64         `json:"generation"`
-	UpdatedAt  time.Time     `json:"updatedAt,omitzero"` // by the database's clock, likewise RebuiltAt
-	RebuiltAt  time.Time     `json:"rebuiltAt,omitzero"`
-	Version    string        `json:"version,omitempty"` // of the stint that wrote last
-	Skew       time.Duration `json:"-"`                 // the database's clock minus ours
+	UpdatedAt  time.Time     `json:"updatedAt,omitzero"` // by the database's clock
+	RebuiltAt  time.Time     `json:"rebuiltAt,omitzero"` // by the database's clock
+	Version    string        `json:"version,omitempty"`  // of the stint that wrote last
+	Skew       time.Duration `json:"-"`                  // the database's clock minus ours
 	Warning    string        `json:"warning,omitempty"`
 	Rows       uint64        `json:"rows,omitempty"`    // written by this call
 	Skipped    []string      `json:"skipped,omitempty"` // tasks that the database did not take, and why: a few of them
@@ -48,7 +48,7 @@ func readPosition(ctx context.Context, q querier, host string) (p Position, err 
 }
 
 // Look connects, checks the schema and reads how far the copy goes. It changes nothing.
-// A database without our tables gives Schema 0; a copy of another state directory under
+// For a database without our tables it returns Schema 0; a copy of another state directory under
 // the name of this host is an error. Errors are *task.Error.
 func Look(ctx context.Context, o Options) (p Position, err error) {
 	m := New(o)
@@ -80,7 +80,7 @@ func Look(ctx context.Context, o Options) (p Position, err error) {
 }
 
 // Once brings the copy up to date with what the ledger has when it is first read, and
-// returns. A mirror of the same ledger may be at work meanwhile. read gives the ledger as
+// returns. A mirror of the same ledger may be at work meanwhile. read returns the ledger as
 // it is then; it is called again when that has become too old to go on with. Errors are
 // *task.Error, or read's.
 func Once(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {

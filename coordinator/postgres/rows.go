@@ -251,7 +251,7 @@ type fileEntry struct {
 	SHA256 string `json:"sha256,omitempty"`
 }
 
-// inputs adds the files that came with a task, and gives what its row says of them.
+// inputs adds the files that came with a task, and returns what its row says of them.
 func (w *rower) inputs(out *taskRows, t *state.Task) []fileEntry {
 	list := []fileEntry{}
 	for _, f := range t.InputFiles {

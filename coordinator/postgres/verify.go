@@ -59,7 +59,7 @@ type comparison struct {
 }
 
 // Verify compares the copy with the ledger as it was at the copy's cursor, row by row and
-// column by column; read gives it as it was. Both may go on meanwhile: nothing is locked
+// column by column; read returns it as it was. Both may go on meanwhile: nothing is locked
 // and nothing changed. What the ledger no longer has, because files of a run were
 // deleted, is not compared. Errors are *task.Error.
 func Verify(ctx context.Context, o Options, read func(upTo uint64) (VerifySource, error)) (r Report, err error) {
@@ -192,7 +192,7 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// difference is the statement that gives the rows of a page in which the two sides
+// difference is the statement that selects the rows of a page in which the two sides
 // differ.
 func (t *table) difference() string {
 	var here, there []string

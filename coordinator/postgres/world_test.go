@@ -144,7 +144,7 @@ func (w *world) rebuild() {
 	must(w.t, err)
 }
 
-// submit takes in a task and gives its id.
+// submit enqueues a task and returns its id.
 func (w *world) submit(spec task.TaskSpec) string {
 	w.t.Helper()
 	if spec.Workspace == "" {
@@ -162,7 +162,7 @@ func (w *world) ended(spec task.TaskSpec) {
 	must(w.t, err)
 }
 
-// mirror runs a mirror of the world's ledger until the function that it gives is called.
+// mirror runs a mirror of the world's ledger until the function that it returns is called.
 func (w *world) mirror() (m *Mirror, stop func()) { return w.mirrorOf(w.c) }
 
 func (w *world) mirrorOf(src Source) (m *Mirror, stop func()) {

@@ -80,8 +80,8 @@ func (t *table) upsert() string {
 		t.name, list, t.staging(), strings.Join(sets, ", "), strings.Join(olds, ", "), strings.Join(news, ", "))
 }
 
-// freeKeys is for a key that has gone from one task to another: the one that had it gives
-// it up first.
+// freeKeys is for a key that has gone from one task to another: the one that had it loses
+// it first.
 const freeKeys = `UPDATE tasks t SET idempotency_key = NULL FROM copy_tasks c
 	WHERE t.host = c.host AND t.idempotency_key = c.idempotency_key AND t.id <> c.id`
 
@@ -305,7 +305,7 @@ func isRefusal(err error) bool {
 	return slices.Contains([]string{"21", "22", "23", "54"}, pg.Code[:2])
 }
 
-// writeSingly writes the tasks of a batch that was refused one by one, and gives those
+// writeSingly writes the tasks of a batch that was refused one by one, and returns those
 // that the database does not take, with the reason. The cursor moves on all the same.
 func (w *writer) writeSingly(ctx context.Context, b *batch, patience int) (refused map[string]error, err error) {
 	refused = map[string]error{}

@@ -50,8 +50,8 @@ func (c *Client) List(ctx context.Context, f state.Filter) ([]wire.TaskView, err
 	return out.Tasks, err
 }
 
-// ListJSON writes to w what List gives, in JSON, one task a line. An error of w is
-// given as it is.
+// ListJSON writes to w what List returns, in JSON, one task a line. An error of w is
+// returned as it is.
 func (c *Client) ListJSON(ctx context.Context, f state.Filter, w io.Writer) error {
 	ctx, release := c.watch(ctx)
 	defer release()

@@ -28,7 +28,7 @@ import (
 // Nothing was sent then: the call can be made again once a master runs.
 var ErrNoMaster = errors.New("no master is running")
 
-// ErrStreamEnded is what [Client.Events] gives when the server ended the stream:
+// ErrStreamEnded is what [Client.Events] returns when the server ended the stream:
 // the reader was too slow, or the master went away. What was missed is found by
 // listing anew.
 var ErrStreamEnded = errors.New("the stream of events has ended")
@@ -49,10 +49,10 @@ const (
 // use. A call takes as long as the master needs, if that answers other requests
 // meanwhile: see [ErrSilent]; Wait, Events and Logs that follow do not look after
 // that while they last. Else the context of a call bounds it, and a call whose
-// context ended gives the context's cause.
+// context ended returns the context's cause.
 //
 // Errors of the master are [*task.Error]; one that broke off in the middle
-// of a call gives the code stopped.
+// of a call has the code stopped.
 type Client struct {
 	socket string
 	run    string // that the client is part of
@@ -184,7 +184,7 @@ func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
 }
 
 // State returns the master's whole state as text, to compare it with the fold of
-// the journal (coordinator.Refold).
+// the journal (statedir.Refold).
 func (c *Client) State(ctx context.Context) ([]byte, error) {
 	return fetch[[]byte](ctx, c, http.MethodGet, "/v1/state", nil)
 }
@@ -319,7 +319,7 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 // shortWait is how long a request is made again that the machine lacks something for.
 const shortWait = time.Minute
 
-// do makes a request and gives an answer that is not an error. accept is the kind of
+// do makes a request and returns an answer that is not an error. accept is the kind of
 // answer, where there are several. What was answered for want of something has done
 // nothing: it is asked again when the master says so.
 func (c *Client) do(ctx context.Context, method, path string, in any, accept string) (*http.Response, error) {
@@ -426,7 +426,7 @@ func (c *Client) RunLogs(ctx context.Context, ref, run, stream string, w io.Writ
 
 // Logs copies what the runs of a task's last attempt wrote to w. A stream is "stdout", "stderr"
 // or "prompt". With follow it goes on, over later runs too, until the task has ended.
-// An error of w is given as it is.
+// An error of w is returned as it is.
 func (c *Client) Logs(ctx context.Context, ref, stream string, follow bool, w io.Writer) error {
 	if follow {
 		if err := c.ask(ctx); err != nil {
@@ -480,7 +480,7 @@ func (n *noteError) Write(p []byte) (int, error) {
 }
 
 // Events calls f with every change from now on, in order and in this goroutine,
-// until ctx ends (it gives ctx's cause), f gives an error (it gives that), or
+// until ctx ends (it returns ctx's cause), f returns an error (it returns that), or
 // the server ends the stream ([ErrStreamEnded]).
 func (c *Client) Events(ctx context.Context, f func(task.Change) error) error {
 	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil, wire.JSONLines)

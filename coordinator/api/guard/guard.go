@@ -244,7 +244,7 @@ func (g *Guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	g.opts.Handler.ServeHTTP(w, r)
 }
 
-// A timedWriter gives each piece of an answer its time, from when it is written. It
+// A timedWriter sets a deadline for each piece of an answer, from when it is written. It
 // leaves that to who sets a deadline of his own. It belongs to one request.
 type timedWriter struct {
 	http.ResponseWriter

@@ -100,7 +100,7 @@ func ownDir(dir string) error {
 // A listener accepts connections of its own user only.
 type listener struct {
 	*net.UnixListener             // Accept and Close change it with mu held
-	info              fs.FileInfo // of the socket that we made; likewise
+	info              fs.FileInfo // of the socket that we made; Accept and Close change it with mu held
 	path              string
 	uid               int
 	look              time.Duration // between two looks at the socket

@@ -72,7 +72,7 @@ func (v *visit) expect() int {
 	return http.StatusOK
 }
 
-// request returns the visit as net/http gives it to the
+// request returns the visit as net/http passes it to the
 func (v *visit) request(credentials map[string]http.Header) *http.Request {
 	r := httptest.NewRequest(v.method, v.path, nil)
 	r.Host = ourPage

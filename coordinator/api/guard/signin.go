@@ -14,7 +14,7 @@ import (
 const (
 	codeTime    = time.Minute        // that a code counts
 	browserTime = 7 * 24 * time.Hour // that a browser stays let in
-	maxBrowsers = 64                 // that are let in, or have a code; the oldest gives way
+	maxBrowsers = 64                 // that are let in, or have a code; the oldest is replaced
 )
 
 // A browser is one that has a code, or was let in with it. It finds the page under a host

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A tcpListener gives connections from which nothing is read unless our own user or root
+// A tcpListener accepts connections from which nothing is read unless our own user or root
 // has their other end, and not too many at a time.
 type tcpListener struct {
 	net.Listener

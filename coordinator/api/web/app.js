@@ -55,7 +55,7 @@ async function post(path, body, headers = {}) {
 	throw error;
 }
 
-// signIn gives the one-time code of the address for a cookie, and forgets it first.
+// signIn exchanges the one-time code of the address for a cookie, and forgets it first.
 async function signIn(code) {
 	history.replaceState(null, "", "/");
 	try {
@@ -66,10 +66,10 @@ async function signIn(code) {
 	}
 }
 
-// load gives the page as the server would show it now; null if it does not answer.
+// load returns the page as the server would show it now; null if it does not answer.
 function load() {
 	return new Promise((resolve) => {
-		const request = new XMLHttpRequest(); // unlike fetch it gives a document
+		const request = new XMLHttpRequest(); // unlike fetch it returns a document
 		request.open("GET", location.pathname + location.search);
 		request.responseType = "document";
 		request.onload = () => resolve(request);
@@ -78,7 +78,7 @@ function load() {
 	});
 }
 
-// ours gives the page as our master would show it now; null if nobody answers. Any other
+// ours returns the page as our master would show it now; null if nobody answers. Any other
 // answer is one of a master that has signed us out, or of another user who listens where
 // none does: then the page stops, and loads nothing more.
 async function ours() {

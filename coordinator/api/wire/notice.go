@@ -21,7 +21,7 @@ const (
 	FindingsHeader = "Stint-Findings"
 	PausedHeader   = "Stint-Paused"
 	PauseWhyHeader = "Stint-Pause-Why" // as a Go string, because a person may have written it
-	shortageHeader = "Stint-Shortage"  // likewise: it names a directory
+	shortageHeader = "Stint-Shortage"  // as a Go string, because it names a directory
 	configHeader   = "Stint-Config"
 )
 
@@ -50,7 +50,7 @@ func ReadNotice(h http.Header) *Notice {
 		return nil
 	}
 	why, _ := strconv.Unquote(h.Get(PauseWhyHeader))      // "" if there is none
-	short, _ := strconv.Unquote(h.Get(shortageHeader))    // likewise
+	short, _ := strconv.Unquote(h.Get(shortageHeader))    // "" if there is none
 	seq, _ := strconv.ParseUint(h.Get(SeqHeader), 10, 64) // 0 from an older master
 	return &Notice{Findings: findings, Paused: h.Get(PausedHeader) == "true", PauseWhy: why, Shortage: short, Seq: seq, Config: h.Get(configHeader)}
 }

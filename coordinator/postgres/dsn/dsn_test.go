@@ -29,7 +29,7 @@ func everything(err error) string {
 	return b.String()
 }
 
-// home returns the test an empty home directory.
+// home sets an empty home directory for the test.
 func home(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-// Package postgrestest gives tests a real PostgreSQL of their own, and the means to let
+// Package postgrestest starts for tests a real PostgreSQL of their own, and the means to let
 // it go wrong: it is killed, paused, its disk fills up, connections break. Only tests
 // import it.
 //

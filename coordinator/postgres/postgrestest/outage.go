@@ -79,7 +79,7 @@ func (s *Server) Resume(t testing.TB) {
 	}
 }
 
-// freeze stops the postmaster, so that it starts no more children, and gives those that
+// freeze stops the postmaster, so that it starts no more children, and returns those that
 // there are.
 func (s *Server) freeze(t testing.TB) []int {
 	t.Helper()

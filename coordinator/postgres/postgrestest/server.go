@@ -326,13 +326,13 @@ func (s *Server) URL(database string) string {
 	return "postgres://postgres@/" + url.PathEscape(database) + "?host=" + url.QueryEscape(s.dir)
 }
 
-// Database makes an empty database, which is dropped with the test, and gives its URL.
+// Database makes an empty database, which is dropped with the test, and returns its URL.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	return s.URL(s.NewDatabase(t))
 }
 
-// NewDatabase makes an empty database, which is dropped with the test, and gives its name.
+// NewDatabase makes an empty database, which is dropped with the test, and returns its name.
 func (s *Server) NewDatabase(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("test%d", s.names.Add(1))

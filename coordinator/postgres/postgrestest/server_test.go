@@ -34,7 +34,7 @@ func startAndWait() {
 	select {}
 }
 
-// query returns the one number that a statement gives.
+// query returns the one number that a statement returns.
 func query(t *testing.T, url, statement string) (n int, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -62,7 +62,7 @@ func mustExec(t *testing.T, url, statement string) {
 	}
 }
 
-// wantNumber fails if a statement does not give that number.
+// wantNumber fails if a statement does not return that number.
 func wantNumber(t *testing.T, url, statement string, want int) {
 	t.Helper()
 	if n, err := query(t, url, statement); n != want || err != nil {
