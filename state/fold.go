@@ -136,6 +136,7 @@ func (t *Folded) Apply(sec *ledger.Section, p *Pool, k Keep) error {
 		t.Thread = Usage{} // what was counted was another session
 	}
 	if k == KeepAll {
+		delete(t.Extra, NativeKey(t.Agent)) // stint knows it
 		t.Steps = StepsAfter(t.Steps, &before, &t.Task, sec)
 	}
 	return nil
@@ -297,12 +298,17 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		}
 		if agent, ok := bytes.CutSuffix(f.Key, []byte(nativeSuffix)); ok && len(agent) > 0 {
 			t.setNative(Native{p.get(agent), p.get(f.Bytes())})
-		} else if k == KeepAll && f.Empty() {
-			delete(t.Extra, string(f.Key))
-		} else if k == KeepAll {
-			if t.Extra == nil {
-				t.Extra = map[string]string{}
+			if slices.Contains(firstAgents, string(agent)) {
+				return nil
 			}
+		}
+		switch {
+		case k != KeepAll:
+		case f.Empty():
+			delete(t.Extra, string(f.Key))
+		case t.Extra == nil:
+			t.Extra = map[string]string{string(f.Key): f.String()}
+		default:
 			t.Extra[string(f.Key)] = f.String()
 		}
 	}

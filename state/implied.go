@@ -83,9 +83,9 @@ func takenOver(r *ledger.Record, now Folded) (fields []ledger.Pair) {
 			{Key: KeyAttempt, Value: strconv.Itoa(max(0, now.Attempt-1))},
 		}
 	}
-	for _, n := range now.Natives {
-		if _, named := r.Get(NativeKey(n.Agent)); named && now.Agent == "" {
-			return append(fields, ledger.Pair{Key: KeyAgent, Value: n.Agent})
+	for _, agent := range firstAgents {
+		if id, _ := r.Get(NativeKey(agent)); id != "" && now.Agent == "" {
+			return append(fields, ledger.Pair{Key: KeyAgent, Value: agent})
 		}
 	}
 	return fields

@@ -153,6 +153,11 @@ func NativeKey(agent string) string { return agent + nativeSuffix }
 
 const nativeSuffix = "SessionId"
 
+// firstAgents are the agents that were there before a record could have the native session
+// id of any other: with an id of one of these, a record need not name the agent. Another
+// key of that form may be a person's own.
+var firstAgents = []string{"codex", "claude", "gemini", "demo"}
+
 // nativeAgent returns the agent of a key that [NativeKey] returns, and whether it is one.
 func nativeAgent(key string) (agent string, ok bool) {
 	agent, ok = strings.CutSuffix(key, nativeSuffix)

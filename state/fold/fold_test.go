@@ -24,7 +24,7 @@ func TestEveryField(t *testing.T) {
 		"runId: r", "attempt: 1", "retries: 2", "requeues: 5", "limitWaits: 3", "reason: timeout", "error: two\nlines", "exitCode: -1",
 		"note: n", "by: ana", "createdAt: " + at(0), "startedAt: " + at(1), "updatedAt: " + at(2*time.Millisecond), "limitSince: " + at(0),
 		"inputTokens: 5", "cachedInputTokens: 4", "outputTokens: 3", "reasoningTokens: 2", "costUsd: 0.25",
-		"codexSessionId: thread", "claudeSessionId: other", "prompt: \n  \nFix it.\nNow.", "result: answer", "color: blue", "verifyCommand: go test",
+		"codexSessionId: thread", "claudeSessionId: other", "prompt: \n  \nFix it.\nNow.", "result: answer", "color: blue", "chatSessionId: 7", "verifyCommand: go test",
 		"maxIterations: 5", "verifyTimeout: 90s", "iteration: 4", "phase: verify", "verifyExitCode: 2", "verifyTime: 1.5s", "verifyOutput: no\n",
 		`findings: [{"kind":"empty","message":"m"}]`, "onFailure: mend", "onIssue: look", "triggeredByTaskId: t0", "trigger: failure",
 	}
@@ -44,7 +44,7 @@ func TestEveryField(t *testing.T) {
 	}
 	want.Title, want.Prompt, want.Result = "Fix it.", "\n  \nFix it.\nNow.", "answer"
 	want.VerifyOutput, want.Findings, want.OnFailure, want.OnIssue = "no\n", []state.Issue{{Kind: "empty", Message: "m"}}, "mend", "look"
-	want.Extra = map[string]string{"color": "blue"}
+	want.Extra = map[string]string{"color": "blue", "chatSessionId": "7"}
 	if diff := cmp.Diff(want, j.whole("t1")); diff != "" {
 		t.Error(diff)
 	}
@@ -178,8 +178,8 @@ func TestAgentSessionFollowsTheAgent(t *testing.T) {
 	}
 	for _, s := range steps {
 		j.task("t1", s.field)
-		if got := j.peek("t1").AgentSession; got != s.want {
-			t.Errorf("after %q: %q, want %q", s.field, got, s.want)
+		if got := j.whole("t1"); got.AgentSession != s.want || len(got.Extra) > 0 {
+			t.Errorf("after %q: %q, want %q; %v", s.field, got.AgentSession, s.want, got.Extra)
 		}
 	}
 	j.checkRefold()

@@ -52,6 +52,9 @@ func TestImpliedChanges(t *testing.T) {
 		{"running, as a copied record of another task", nil, pairs("status", "running", "runId", "r", "startedAt", "2026-01-05T10:00:00Z"), nil},
 		{"running, of another master", nil, pairs("status", "running", "runId", "r"), pairs("status", "queued", "reason", "interrupted", "retries", "1", "attempt", "0")},
 		{"a new task", nil, pairs("status", "queued", "sessionKey", "api"), nil},
+		{"a new task in sessions of agents", nil, pairs("chatSessionId", "7", "claudeSessionId", "n", "codexSessionId", "n"), pairs("agent", "codex")},
+		{"a new task in a session of its agent", nil, pairs("agent", "claude", "codexSessionId", "n"), nil},
+		{"a new task with a key of a person's own", nil, pairs("chatSessionId", "7"), nil},
 	}
 	for _, tt := range tests {
 		j := newJournal(t)
