@@ -116,7 +116,7 @@ func (w *writer) fill(text string, names []string, more ...string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// note adds a line and gives where it stands.
+// note adds a line and returns where it stands.
 func (w *writer) note(file, text string) int {
 	w.lines[file] = append(w.lines[file], text)
 	return len(w.lines[file])

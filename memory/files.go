@@ -150,7 +150,7 @@ func (f *finder) expand(ctx context.Context, pattern string) []candidate {
 	deep := slices.Contains(parts, "**")
 	var names []candidate
 	top := path.Join(append([]string{"."}, parts[:fixed]...)...)
-	_ = fs.WalkDir(f.root.FS(), top, func(name string, d fs.DirEntry, err error) error { // it gives no error but ours
+	_ = fs.WalkDir(f.root.FS(), top, func(name string, d fs.DirEntry, err error) error { // it returns no error but ours
 		f.room--
 		switch {
 		case len(names) > maxNotes || f.room < 0 || ctx.Err() != nil:

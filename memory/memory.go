@@ -20,7 +20,7 @@
 // files.go says which files are notes; lessons.go adds lines to them. A lesson is a
 // dated bullet, told apart by a hash of what it says.
 //
-// Nothing outside the workspace is given, whatever the paths or links in it say: files
+// Nothing outside the workspace is returned, whatever the paths or links in it say: files
 // are opened below an os.Root, and each line that another program has found is read
 // again there. A search has a time limit; a run does not wait for it any longer.
 // [Result] has what was left out, and why.

@@ -216,7 +216,7 @@ func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 	return still
 }
 
-// open opens a note; nil if nothing of it is to be given.
+// open opens a note; nil if nothing of it is to be returned.
 func (r *ranking) open(n *note) *os.File {
 	if !n.looked {
 		if _, err := look(r.root, n.path); err != nil {

@@ -27,7 +27,7 @@ type place struct {
 	line int
 }
 
-// A method gives the lines that fit a prompt, best first.
+// A method returns the lines that fit a prompt, best first.
 type method struct {
 	name   string
 	search func(prompt string) []place
@@ -198,7 +198,7 @@ func (l *corpusLines) mostWords(words []string) (list []place) {
 	return list
 }
 
-// TestReferenceIsRg: what the test takes for rg is what rg gives.
+// TestReferenceIsRg: what the test takes for rg is what rg prints.
 func TestReferenceIsRg(t *testing.T) {
 	program(t, "rg")
 	c := newCorpus(runs[0].seed, false)

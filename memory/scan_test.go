@@ -164,7 +164,7 @@ func TestAFalseAnswerIsNoHit(t *testing.T) {
 }
 
 // TestAFileReplacedWhileItIsRead: a link to outside that takes a note's place
-// between our look at it and the search gives nothing.
+// between our look at it and the search has no hit.
 func TestAFileReplacedWhileItIsRead(t *testing.T) {
 	outside := workspace(t, map[string]string{"secret": "the deploy key is hunter2\n"})
 	dir := workspace(t, map[string]string{"MEMORY.md": "the deploy key is in the vault\n"})
@@ -223,7 +223,7 @@ func TestACanceledSearchIsAnError(t *testing.T) {
 	}
 }
 
-// TestLongLines: of a line of 1 MB the part with the terms is given.
+// TestLongLines: of a line of 1 MB the part with the terms is returned.
 func TestLongLines(t *testing.T) {
 	long := strings.Repeat("filler ", 1000) + "the deploy key is in the vault " + strings.Repeat("filler ", 150_000) + "\n"
 	dir := workspace(t, map[string]string{"MEMORY.md": long + "the second line: deploy key\n" + strings.Repeat("x", 2<<20) + " deploy key"})

@@ -92,7 +92,7 @@ type Input struct {
 	Template    *Template    // arranges all of this; nil: in the order of the package's comment
 }
 
-// Build returns the prompt. It depends on in alone; the same input gives the same
+// Build returns the prompt. It depends on in alone; the same input makes the same
 // bytes.
 func Build(in Input) string {
 	return in.before() + "\n" + messageHeading + in.message()

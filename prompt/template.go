@@ -218,7 +218,7 @@ func (t *Template) Fill(values map[string]string) string {
 // ownHeading is a line that could be taken for the heading of the message.
 var ownHeading = regexp.MustCompile(`(?im)^[ \t]*#+[ \t]*user[ \t]+message`)
 
-// tidy makes lines of the text that a template gives: none that drives a terminal or
+// tidy makes lines of the text that a template makes: none that drives a terminal or
 // poses as the heading of the message, no two blank ones together, none at the ends.
 func tidy(text string) string {
 	var b strings.Builder

@@ -75,7 +75,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// A template with every section in the usual order gives what Build gives without one.
+// A template with every section in the usual order makes what Build makes without one.
 func TestTemplateOfTheUsualOrder(t *testing.T) {
 	tmpl := mustParse(t, "{{.Session}}\n{{.Memory}}\n{{.Verify}}\n{{.Policy}}\n{{.InputFiles}}\n{{.OutputFiles}}\n{{.Note}}\n")
 	for _, in := range []Input{full, checked(1), checked(2), kept()} {
@@ -125,7 +125,7 @@ func TestParseTemplateRefuses(t *testing.T) {
 	}
 }
 
-// A template tells which fields it has; the usual order has all.
+// A template lists the fields that it has; the usual order has all.
 func TestTemplateNames(t *testing.T) {
 	tmpl := mustParse(t, `{{if .Policy}}{{"x"}}{{else}}{{.Task}}{{end}}`)
 	if !tmpl.Names("Policy") || !tmpl.Names("Task") || tmpl.Names("Memory") || tmpl.Names("") || !mustParse(t, "").Names("Policy") {

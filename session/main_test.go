@@ -71,7 +71,7 @@ func startHolder(t *testing.T, dir, id string) *holder {
 	h := &holder{cmd: cmd, in: in}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // may have ended
-		_ = cmd.Wait()         // likewise
+		_ = cmd.Wait()         // its error says that it was killed
 	})
 	said, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

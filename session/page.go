@@ -82,8 +82,8 @@ func readPage(b *backward, n int) (p Page, err error) {
 type backward struct {
 	r     io.ReaderAt
 	begin int64  // of buf in the file
-	buf   []byte // what was read and not yet given
-	limit int    // of a longer line nothing is given
+	buf   []byte // what was read and not yet returned
+	limit int    // of a longer line nothing is returned
 }
 
 // firstChunk is how much is read at once; of a line that is longer, as much again as is

@@ -32,7 +32,7 @@ func openTest(t *testing.T, dir string) *Transcript {
 	return tr
 }
 
-// say appends the conversation and gives it as it is to read back.
+// say appends the conversation and returns it as it is to be read back.
 func say(t *testing.T, tr *Transcript) []Message {
 	t.Helper()
 	want := make([]Message, len(conversation))

@@ -17,7 +17,7 @@ import (
 )
 
 // history returns the sections of n tasks that were queued, run and done, three
-// records each, of about 1 KB on average, as a scanner gives them. further gives what
+// records each, of about 1 KB on average, as a scanner returns them. further returns what
 // else the first record of the i-th has; nil: nothing.
 func history(t testing.TB, n int, further func(i int) []ledger.Pair) (secs []*ledger.Section, size int64) {
 	prompt := strings.Repeat("Fix the flaky login test and keep the diff small.\n", 30)

@@ -171,7 +171,7 @@ func TestCompactedJournalGivesTheSameState(t *testing.T) {
 	})
 }
 
-// ignoreSeq leaves out the numbers, of which compaction gives new ones.
+// ignoreSeq leaves out the numbers: compaction numbers records anew.
 var ignoreSeq = cmpopts.IgnoreFields(state.Task{}, "Seq")
 
 // checkMoved compares the one record of a task that goes out with the task.

@@ -40,7 +40,7 @@ func TestDoomedByTheRules(t *testing.T) {
 	}
 }
 
-// plainDoomed tells from the tasks alone which can never run, sorted by id.
+// plainDoomed returns those that can never run, from the tasks alone, sorted by id.
 func plainDoomed(j *journal) []string {
 	bad := map[string]bool{}
 	tasks := allTasks(j)

@@ -98,7 +98,7 @@ func (j *journal) control(id string, fields ...string) {
 	}
 }
 
-// refuse appends a task record that must have no effect, and gives the error.
+// refuse appends a task record that must have no effect, and returns the error.
 func (j *journal) refuse(id string, fields ...string) error {
 	j.t.Helper()
 	before := dump(j.t, j.state)

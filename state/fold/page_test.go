@@ -79,7 +79,7 @@ func (w *walk) revive(id, now string) {
 	w.j.task(id, "status: queued", now)
 }
 
-// page lists one page and gives whether it was the last.
+// page lists one page and reports whether it was the last.
 func (w *walk) page() (last bool) {
 	f := w.filter
 	f.Limit = rapid.IntRange(1, 4).Draw(w.t, "limit")

@@ -161,7 +161,7 @@ func allTasks(j *journal) (tasks []state.Task) {
 	return tasks
 }
 
-// plainReady tells from the tasks alone which may start: no caches, no heaps.
+// plainReady returns which may start, from the tasks alone: no caches, no heaps.
 func plainReady(j *journal, now time.Time, lim lanes.Limits) []string {
 	tasks := allTasks(j)
 	byID, age := map[string]state.Task{}, map[string]int{}
@@ -282,7 +282,7 @@ func plainHead(j *journal, queue []state.Task, byID map[string]state.Task, age m
 }
 
 // TestDispatchKeepsTheRules runs random tasks as a coordinator does: what Ready
-// gives is started, tasks end, and never are two in a lane or too many at once.
+// returns is started, tasks end, and never are two in a lane or too many at once.
 func TestDispatchKeepsTheRules(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		j := newJournal(t)
