@@ -125,7 +125,7 @@ func (p *parser) conflictLine(line []byte, start, next int) bool {
 	} else if !begins && p.open != nil && !p.inRecord() {
 		p.closeSection(start)
 	}
-	p.report(line, start, next)
+	_ = p.report(line, start, next)
 	p.conflict = line[0] == '<'
 	return true
 }
@@ -200,7 +200,7 @@ func (p *parser) endLine(line []byte, start, next int) bool {
 	case !ok:
 		return false
 	case p.open == nil || p.sealed:
-		p.report(line, start, next)
+		_ = p.report(line, start, next)
 		return true
 	case !p.inRecord() || seq != p.open.Seq:
 		p.fail(line)

@@ -256,7 +256,7 @@ func swapNames(fsys durable.FS, a, b string) error {
 	return err
 }
 
-// swapBack returns the two files their own names again where the beginning of one says that
+// swapBack gives the two files their own names back again where the beginning of one says that
 // it is the other. What is wrong with a file that cannot be read is said where that is done.
 func (l *Log) swapBack() (swapped bool, err error) {
 	from, to := l.tasks.Path(), filepath.Join(l.opts.Dir, ledger.JournalName)
@@ -278,7 +278,7 @@ func (l *Log) swapBack() (swapped bool, err error) {
 	return true, l.opts.FS.SyncDir(l.opts.Dir)
 }
 
-// putInPlace returns the two files their own names at a start. Where there are two files like
+// putInPlace gives the two files their own names back at a start. Where there are two files like
 // tasks.md, and no journal, the one that has the journal's name is set aside: the journal is
 // made anew.
 func (l *Log) putInPlace() error {
