@@ -256,7 +256,7 @@ func swapNames(fsys durable.FS, a, b string) error {
 	return err
 }
 
-// swapBack gives the two files their own names back again where the beginning of one says that
+// swapBack gives the two files their own names back where the beginning of one says that
 // it is the other. What is wrong with a file that cannot be read is said where that is done.
 func (l *Log) swapBack() (swapped bool, err error) {
 	from, to := l.tasks.Path(), filepath.Join(l.opts.Dir, ledger.JournalName)
