@@ -1,28 +1,20 @@
 package api
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/api/wire"
-	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // TestEventStream is what goes over the wire, and when.
@@ -175,211 +167,20 @@ func TestEventsAfter(t *testing.T) {
 	}
 }
 
-// A eventSource reads events as a browser's EventSource does: it connects again and
-// again, with the id of the last event.
-type eventSource struct {
-	t      *testing.T
-	client *http.Client
-	id     string // of the last event
-	query  string
-	known  map[string]state.Status
-	seq    uint64 // of the last event
-	told   int    // events
-	resync int    // likewise
-	times  int    // that it was connected
+// A listedLate master changes while it is listed.
+type listedLate struct{ *fakeMaster }
+
+func (m listedLate) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]fold.Row, error) {
+	m.set("aa-1", func(*state.Task) {})
+	return m.fakeMaster.Rows(f, encode)
 }
 
-func newSource(t *testing.T, s *served, query string) *eventSource {
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", s.socket)
-	}}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &eventSource{t: t, client: &http.Client{Transport: transport}, query: query, known: map[string]state.Status{}}
-}
-
-// read connects, until enough says so or the stream has ended.
-func (e *eventSource) read(ctx context.Context, enough func() bool) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://stint/v1/events"+e.query, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", eventStreamType)
-	if e.id != "" {
-		req.Header.Set("Last-Event-ID", e.id)
-	}
-	resp, err := e.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(resp.Status)
-	}
-	e.times++
-	lines := bufio.NewReader(resp.Body)
-	name, data, id := "", "", e.id
-	for !enough() {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			return err
-		}
-		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		switch field {
-		case "event":
-			name = value
-		case "data":
-			data = value
-		case "id":
-			id = value
-		case "":
-			if e.id = id; data != "" {
-				e.event(name, data)
-			}
-			name, data = "", ""
-		}
-	}
-	return nil
-}
-
-func (e *eventSource) event(name, data string) {
-	var c task.Change
-	if err := json.Unmarshal([]byte(data), &c); err != nil || fmt.Sprint(c.Seq) != e.id || (name == "resync") != c.Resync {
-		e.t.Errorf("event %s, id %s: %v in %s", name, e.id, err, data)
-	}
-	switch {
-	case c.Resync:
-		e.resync++
-		clear(e.known)
-	case c.Seq <= e.seq:
-		e.t.Errorf("%d comes after %d", c.Seq, e.seq)
-	default:
-		e.told++
-		e.known[c.Task.ID] = c.Task.Status
-	}
-	e.seq = c.Seq
-}
-
-// until reads, over as many connections as it takes, until enough says so.
-func (e *eventSource) until(enough func() bool) {
-	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), 20*time.Second)
-	defer cancel()
-	for !enough() {
-		if err := e.read(ctx, enough); ctx.Err() != nil {
-			e.t.Errorf("it is at %d after %d connections: %v", e.seq, e.times, err)
-			return
-		}
-	}
-}
-
-// following is a coordinator that counts those who follow it.
-type following struct {
-	*coordinator.Coordinator
-	readers atomic.Int32
-}
-
-func (f *following) SubscribeAfter(after uint64, buffer int) ([]*task.Change, <-chan *task.Change, func()) {
-	missed, changes, cancel := f.Coordinator.SubscribeAfter(after, buffer)
-	if changes != nil {
-		f.readers.Add(1)
-		return missed, changes, func() { cancel(); f.readers.Add(-1) }
-	}
-	return missed, changes, cancel
-}
-
-// TestEventsOverARestart: streams that are open when the master goes away go on with
-// the next one, as if there had been one only.
-func TestEventsOverARestart(t *testing.T) {
-	dir, work := filepath.Join(t.TempDir(), "state"), t.TempDir()
-	socket := filepath.Join(t.TempDir(), "d", "s.sock")
-	start := func() (*following, *served) {
-		c := &following{Coordinator: openMaster(t, dir)}
-		return c, serveAt(t, c, Options{}, socket)
-	}
-	want := map[string]state.Status{}
-	change := func(c *following) {
-		t.Helper()
-		for i := range 5 {
-			task, err := c.Submit(t.Context(), task.TaskSpec{Prompt: "p", Workspace: work, Hold: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want[task.ID] = task.Status; i%2 > 0 {
-				continue
-			}
-			if _, err := c.Cancel(t.Context(), task.ID, "client"); err != nil {
-				t.Fatal(err)
-			}
-			want[task.ID] = state.Canceled
-		}
-	}
-	c, s := start()
-	const records = 8 // that change makes
-	readers := make([]*eventSource, 8)
-	var reading sync.WaitGroup
-	for i := range readers {
-		readers[i] = newSource(t, s, "?after=0")
-		reading.Go(func() { readers[i].until(func() bool { return readers[i].seq == 4*records }) })
-	}
-	for round := range 4 {
-		if round == 1 {
-			eventually(t, "all are connected", func() bool { return int(c.readers.Load()) == len(readers) })
-		}
-		change(c) // some of them are reading, and some on their way
-		if round == 3 {
-			break
-		}
-		if err := s.stop(); err != nil {
-			t.Fatal(err)
-		}
-		newest := c.Seq()
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if c, s = start(); c.Seq() != newest {
-			t.Fatalf("record %d is the newest one after a restart, and was %d", c.Seq(), newest)
-		}
-	}
-	reading.Wait()
-	for _, e := range readers {
-		if !maps.Equal(e.known, want) || e.resync > 0 || e.times < 2 {
-			t.Errorf("%d connections, %d resyncs, %d tasks known of %d", e.times, e.resync, len(e.known), len(want))
-		}
-	}
-	if err := errors.Join(s.stop(), c.Close()); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestEventsListThenFollow: the number that a list's answer has in its header is where
-// a reader of events goes on, whatever happens in between.
+// TestEventsListThenFollow: the number in the header of a list is that of a record before it
+// was made, so that a reader of events who goes on there misses nothing.
 func TestEventsListThenFollow(t *testing.T) {
-	c := openMaster(t, filepath.Join(t.TempDir(), "state"))
-	s := serve(t, c, Options{})
-	work := t.TempDir()
-	const tasks = 200
-	var submitting sync.WaitGroup
-	submitting.Go(func() {
-		for range tasks {
-			if _, err := c.Submit(context.Background(), task.TaskSpec{Prompt: "p", Workspace: work, Hold: true}); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	eventually(t, "some are there", func() bool { return c.Seq() > 10 })
-	for range 5 {
-		list, err := s.client.List(t.Context(), state.Filter{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := newSource(t, s, fmt.Sprint("?after=", s.client.Notice().Seq))
-		for _, task := range list {
-			e.known[task.ID] = task.Status
-		}
-		e.until(func() bool { return len(e.known) == tasks })
-	}
-	submitting.Wait()
-	if err := errors.Join(s.stop(), c.Close()); err != nil {
-		t.Error(err)
+	m := twoTasks(t)
+	m.set("aa-2", func(*state.Task) {})
+	if w := get(newServer(listedLate{m}, Options{}), "/v1/tasks"); w.Header().Get("Stint-Seq") != "1" || m.Seq() != 2 {
+		t.Errorf("it follows on %s, and the newest is %d", w.Header().Get("Stint-Seq"), m.Seq())
 	}
 }

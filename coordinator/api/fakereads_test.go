@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
+	"stint/ledger/journal"
 	"stint/memory"
 	"stint/session"
 	"stint/state"
@@ -75,4 +77,14 @@ func (f *fakeMaster) SessionPage(ref string, before int64, n int) (state.Session
 		err = task.BadCursor(err.Error())
 	}
 	return s, p, err
+}
+
+func (f *fakeMaster) Findings() []task.Finding { return slices.Clone(f.findings) }
+
+func (f *fakeMaster) Compact(context.Context, time.Duration, bool) (journal.CompactReport, error) {
+	return journal.CompactReport{}, f.err
+}
+
+func (f *fakeMaster) Reconcile(context.Context, bool) (task.TakeOver, error) {
+	return task.TakeOver{Notices: []string{}, Findings: f.Findings()}, f.err
 }

@@ -119,15 +119,10 @@ func TestARunWaits(t *testing.T) {
 	}
 }
 
-// TestRunIsNoWordOfTheBody: the body of a request cannot say which run it comes from.
-func TestRunIsNoWordOfTheBody(t *testing.T) {
+// TestRunIsInTheHeader: of a task as of a list.
+func TestRunIsInTheHeader(t *testing.T) {
 	m := familyOf(t)
 	server := newServer(m, Options{})
-	for _, name := range []string{"fromRun", "FromRun", "-", "run"} {
-		if w := ask(server, "POST", "/v1/tasks", jsonType, `{"prompt":"x","`+name+`":"r-1"}`); w.Code < 400 {
-			t.Errorf("%s: %d", name, w.Code)
-		}
-	}
 	for _, body := range []string{`{"prompt":"x"}`, `[{"prompt":"x"}]`} {
 		m.run = ""
 		if w := askAs(server, "r-1", "POST", "/v1/tasks", body); w.Code != 201 || m.run != "r-1" {

@@ -24,7 +24,7 @@ func loopTask(m *fakeMaster, t *testing.T) state.Task {
 		{RunID: "r3", Iteration: 2},
 		{RunID: "r4", Iteration: 2, Phase: state.PhaseVerify, ExitCode: new(int), Took: "1s"},
 	}}
-	for run, text := range map[string]string{"r0": "old\n", "r1": "agent 1\n", "r2": "bad\n", "r3": "agent 2\n", "r4": "good\n"} {
+	for run, text := range map[string]string{"r0": "old\n", "r1": "agent 1\n", "r2": "bad\xff\n", "r3": "agent 2\n", "r4": "good\n"} {
 		m.write(t, run, "stdout", text)
 		if run == "r1" || run == "r3" {
 			m.write(t, run, "prompt.md", "prompt of "+run)
@@ -41,8 +41,8 @@ func TestLogsOfALoop(t *testing.T) {
 	s := serve(t, m, Options{})
 	loopTask(m, t)
 	for _, tc := range []struct{ run, stream, want string }{
-		{"", "stdout", "agent 1\nbad\nagent 2\ngood\n"},
-		{"r2", "stdout", "bad\n"},
+		{"", "stdout", "agent 1\nbad\xff\nagent 2\ngood\n"},
+		{"r2", "stdout", "bad\xff\n"},
 		{"r0", "stdout", "old\n"},
 		{"3", "stdout", "agent 2\n"}, // of the agent's
 		{"", "prompt", "prompt of r3"},
@@ -54,7 +54,7 @@ func TestLogsOfALoop(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := s.client.Logs(t.Context(), "t", "stdout", true, &out); err != nil || out.String() != "agent 1\nbad\nagent 2\ngood\n" {
+	if err := s.client.Logs(t.Context(), "t", "stdout", true, &out); err != nil || out.String() != "agent 1\nbad\xff\nagent 2\ngood\n" {
 		t.Errorf("followed: %q, %v", out.String(), err)
 	}
 	for run, want := range map[string]task.Code{"nothing": task.CodeNotFound, "4": task.CodeNotFound, "r": task.CodeAmbiguous} {

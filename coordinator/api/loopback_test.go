@@ -156,23 +156,6 @@ func TestBrowsersForget(t *testing.T) {
 	}
 }
 
-// TestPageOfADeadPort: the address of a port that nobody answers at is given to nobody, but
-// the reason is.
-func TestPageOfADeadPort(t *testing.T) {
-	m := twoTasks(t)
-	s := serveTCP(t, m, Options{})
-	over := serve(t, m, Options{})
-	if err := s.stop(); err != nil {
-		t.Fatal(err)
-	}
-	m.health.HTTP, m.health.HTTPError = "", "accept: too many open files"
-	page, err := over.client.PageAddress(t.Context())
-	var refused *task.Error
-	if !errors.As(err, &refused) || refused.Code != task.CodeConflict || !strings.Contains(refused.Message, "too many open files") || !strings.Contains(refused.Hint, "127.0.0.1:0") {
-		t.Errorf("%+v, %+v", page, err)
-	}
-}
-
 // TestStolenCookieChangesNothing: browsers send our cookie to every port of this
 // machine, so who has it alone can read, and change nothing. And what another port
 // sets in its place does not lock the user out.
@@ -180,18 +163,14 @@ func TestStolenCookieChangesNothing(t *testing.T) {
 	m := twoTasks(t)
 	s := serveTCP(t, m, Options{})
 	host, cookie, key := s.signIn(t)
-	otherHost, otherCookie, otherKey := s.signIn(t)
-	for _, headers := range [][]string{
-		{host, cookie},
+	otherHost, _, otherKey := s.signIn(t)
+	for _, headers := range [][]string{ // for more see TestPromise11Origin
 		{host, cookie, guard.KeyHeader + ": "},
-		{host, cookie, guard.KeyHeader + ": x"},
 		{host, cookie, otherKey},
 		{host, key},
 		{host, cookie, key + "x"},
 		{cookie, key},
 		{otherHost, cookie, key},
-		{otherHost, otherCookie, key},
-		{host, otherCookie, otherKey},
 		{host, "Cookie: stint=", guard.KeyHeader + ": "},
 	} {
 		if code, body, _ := s.do(t, "POST", "/v1/tasks/aa-1/hold", "", headers...); code != 401 {
@@ -199,10 +178,8 @@ func TestStolenCookieChangesNothing(t *testing.T) {
 		}
 	}
 	tossed := strings.Replace(cookie, ": ", ": stint=tossed; ", 1)
-	for _, headers := range [][]string{{host, cookie, key}, {otherHost, otherCookie, otherKey}, {host, tossed, key}} {
-		if code, body, _ := s.do(t, "POST", "/v1/tasks/aa-1/hold", "", headers...); code != 200 {
-			t.Errorf("%q: %d %s", headers, code, body)
-		}
+	if code, body, _ := s.do(t, "POST", "/v1/tasks/aa-1/hold", "", host, tossed, key); code != 200 {
+		t.Errorf("beside another port's: %d %s", code, body)
 	}
 	if err := guard.RotateToken(s.file); err != nil {
 		t.Fatal(err)
@@ -240,7 +217,7 @@ func TestRotationEndsStreams(t *testing.T) {
 	}
 }
 
-// TestBodiesOverTCP: 4 MiB and not a byte more, however the length is told; and JSON alone.
+// TestBodiesOverTCP: 4 MiB and not a byte more, however the length is told.
 func TestBodiesOverTCP(t *testing.T) {
 	m := twoTasks(t)
 	s := serveTCP(t, m, Options{})
@@ -263,12 +240,6 @@ func TestBodiesOverTCP(t *testing.T) {
 		}
 		if status, text := post(maxTCPBody+1, chunks); status != 413 || !strings.Contains(text, "more than 4194304 bytes") {
 			t.Errorf("a byte more, in chunks %v: %d %s", chunks, status, wire.Clip(text))
-		}
-	}
-	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} { // what a form can send
-		request := strings.Replace(withBody("POST", "/v1/tasks", `{"prompt":"x"}`), "application/json", kind, 1)
-		if answers := s.raw(t, request); len(answers) != 1 || answers[0].StatusCode != 415 {
-			t.Errorf("%q: %v", kind, answers)
 		}
 	}
 	if n := len(m.List(state.Filter{})); n != 4 {

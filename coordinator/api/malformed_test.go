@@ -193,23 +193,14 @@ func malformedBodies(routes []apiOperation) (all []malformed) {
 	return all
 }
 
-// wrongValues are of another type than a schema asks for.
-func wrongValues(s schema) (all []string) {
-	switch {
-	case s.is("integer"):
-		return []string{`"x"`, `"1"`, `1.5`, `1e99`, `-1e99`, `9223372036854775808`, `true`, `[]`, `{}`}
-	case s.is("number"):
-		return []string{`"x"`, `true`, `[]`, `{}`}
-	case s.is("boolean"):
-		return []string{`"true"`, `1`, `0`, `[]`, `{}`}
-	case s.is("array"):
-		return []string{`"x"`, `1`, `true`, `{}`}
-	case s.is("object"):
-		return []string{`"x"`, `1`, `true`, `[1]`}
-	case s.is("string"):
-		return []string{`1`, `1e5`, `true`, `[]`, `["x"]`, `{}`}
-	}
-	return nil
+// wrongValues are, by the type that a schema asks for, of another one.
+var wrongValues = map[string][]string{
+	"integer": {`"x"`, `"1"`, `1.5`, `1e99`, `-1e99`, `9223372036854775808`, `true`, `[]`, `{}`},
+	"number":  {`"x"`, `true`, `[]`, `{}`},
+	"boolean": {`"true"`, `1`, `0`, `[]`, `{}`},
+	"array":   {`"x"`, `1`, `true`, `{}`},
+	"object":  {`"x"`, `1`, `true`, `[1]`},
+	"string":  {`1`, `1e5`, `true`, `[]`, `["x"]`, `{}`},
 }
 
 // A wrongBody has one value of the wrong type.
@@ -221,8 +212,12 @@ func (d *description) wrongBodies(s schema) (all []wrongBody) {
 	for _, one := range s.OneOf {
 		all = append(all, d.wrongBodies(one)...)
 	}
-	for _, value := range wrongValues(s) {
-		all = append(all, wrongBody{text: value})
+	for kind, values := range wrongValues {
+		for _, value := range values {
+			if s.is(kind) {
+				all = append(all, wrongBody{text: value})
+			}
+		}
 	}
 	if s.is("array") && s.Items != nil {
 		for _, w := range d.wrongBodies(*s.Items) {

@@ -1,13 +1,9 @@
 package api
 
 import (
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"stint/coordinator"
-	"stint/coordinator/api/metrics"
 	"stint/coordinator/task"
 )
 
@@ -41,37 +37,4 @@ func TestReady(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestMetricsOfAMaster: what a coordinator counts is in form, for who asks as Prometheus does.
-func TestMetricsOfAMaster(t *testing.T) {
-	c := openMaster(t, filepath.Join(t.TempDir(), "state"))
-	if _, err := c.SubmitAll(t.Context(), slices.Repeat([]task.TaskSpec{{Prompt: "p", Workspace: t.TempDir()}}, 3)); err != nil {
-		t.Fatal(err)
-	}
-	w := ask(newServer(c, Options{}), "GET", "/metrics", "", "", "Accept: application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2")
-	if w.Code != 200 || w.Header().Get("Content-Type") != metrics.ContentType {
-		t.Errorf("%d %v", w.Code, w.Header())
-	}
-	for _, want := range []string{"stint_tasks{status=\"queued\"} 3\n", "stint_journal_records_per_sync_sum 3\n"} {
-		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("of three tasks that came in at once: %s", w.Body)
-		}
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// idleAgent is an agent that is never asked to run.
-type idleAgent struct{ task.Agent }
-
-// openMaster opens a coordinator that starts nothing.
-func openMaster(t testing.TB, dir string) *coordinator.Coordinator {
-	t.Helper()
-	c, err := coordinator.Open(task.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": idleAgent{}}, DefaultAgent: func() string { return "demo" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }

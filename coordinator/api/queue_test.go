@@ -167,39 +167,6 @@ func TestQueueRequests(t *testing.T) {
 	}
 }
 
-func TestQueueRoundTrip(t *testing.T) {
-	m := twoTasks(t)
-	s := serve(t, m, Options{})
-	c, ctx := s.client, t.Context()
-	if v, err := c.Hold(ctx, "aa-2"); err != nil || !v.Hold || m.by != "client" {
-		t.Errorf("hold: %+v %v", v, err)
-	}
-	if v, err := c.Release(ctx, "@last"); err != nil || v.Hold {
-		t.Errorf("release: %+v %v", v, err)
-	}
-	if v, err := c.Move(ctx, "aa-2", task.Place{Before: "aa-1"}); err != nil || v.Note != "{First:false Before:aa-1}" {
-		t.Errorf("move: %+v %v", v, err)
-	}
-	if v, err := c.Edit(ctx, "aa-2", []byte(`{"label":"x"}`)); err != nil || strings.TrimSpace(v.Note) != `{"label":"x"}` {
-		t.Errorf("edit: %+v %v", v, err)
-	}
-	if err := c.Pause(ctx, "lunch"); err != nil || m.paused != "because lunch" {
-		t.Errorf("pause: %q %v", m.paused, err)
-	}
-	if err := c.Pause(ctx, "\xff"); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) {
-		t.Errorf("a reason that is no text: %v", err)
-	}
-	if err := c.Resume(ctx); err != nil || m.paused != "" {
-		t.Errorf("resume: %q %v", m.paused, err)
-	}
-	m.err = &task.Error{Code: task.CodeConflict, Message: "not now"}
-	for name, err := range map[string]error{"pause": c.Pause(ctx, ""), "resume": c.Resume(ctx)} {
-		if !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-			t.Errorf("the master's error of %s became %v", name, err)
-		}
-	}
-}
-
 func TestSessionHasItsQueue(t *testing.T) {
 	m := twoTasks(t)
 	m.add(state.Task{ID: "aa-3", Status: state.Running, SessionKey: "web"})

@@ -91,6 +91,9 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/events?after=-1", "", "", 422, "invalid", `after must be the number of a record, not \"-1\"`},
 		{"GET", "/v1/events?after=99999999999999999999", "", "", 422, "invalid", "Stint-Seq"},
 		{"POST", "/v1/handover", "", "", 204, "", ""},
+		{"POST", "/v1/ledger/compact", jsonType, `{"olderThan":"30d"}`, 422, "invalid", ""},
+		{"GET", "/tasks/aa-1", "", "", 200, "", `"status":"done"`},
+		{"POST", "/tasks", jsonType, `{"prompt":"x"}`, 201, "", ""},
 		{"POST", "/v1/tasks/aa-2/cancel", "", "", 200, "", `"status":"canceled"`},
 		{"POST", "/v1/tasks/aa-1/retry", "", "", 200, "", `"status":"queued"`},
 		{"GET", "/v1/tasks/aa-1/logs", "", "", 404, "not-found", "has not run yet"},
@@ -99,14 +102,9 @@ func TestRequests(t *testing.T) {
 
 		{"POST", "/v1/tasks", "application/json; charset=utf-8", `{"prompt":"x"}`, 201, "", ""},
 		{"POST", "/v1/tasks", jsonType, `{"prompt":""}`, 422, "invalid", `"hint":"stint task PROMPT"`},
-		{"POST", "/v1/tasks", jsonType, `{}`, 422, "invalid", "the prompt is empty"},
 		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","colour":1,"agnet":"codex"}`, 422, "invalid", "body.agnet: unexpected property; body.colour: unexpected property"},
 		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","notBefore":"soon"}`, 422, "invalid", "body.notBefore"},
-		{"POST", "/v1/tasks", jsonType, `{"prompt":"x"} {"prompt":"y"}`, 400, "invalid", "after top-level value"},
-		{"POST", "/v1/tasks", jsonType, ``, 400, "invalid", "body is required"},
-		{"POST", "/v1/tasks", "text/plain", `{"prompt":"x"}`, 415, "invalid", "application/json"},
 		{"POST", "/v1/tasks", "application/x+json", `{"prompt":"x"}`, 415, "invalid", "application/json"},
-		{"POST", "/v1/tasks", "", `{"prompt":"x"}`, 415, "invalid", "application/json"},
 
 		{"GET", "/v1/nothing", "", "", 404, "not-found", "nothing at /v1/nothing"},
 		{"DELETE", "/v1/tasks/aa-1", "", "", 405, "invalid", "DELETE is not possible"},
@@ -173,7 +171,7 @@ func TestMethods(t *testing.T) {
 // TestRetryAfter: a refusal that will not last says when to ask again.
 func TestRetryAfter(t *testing.T) {
 	m := newFake(t)
-	for code, want := range map[task.Code]bool{task.CodeTooMany: true, task.CodeStopped: true, task.CodeFull: false, task.CodeConflict: false} {
+	for code, want := range map[task.Code]bool{task.CodeTooMany: true, task.CodeStopped: true, task.CodeShortage: true, task.CodeFull: false, task.CodeConflict: false} {
 		m.err = &task.Error{Code: code, Message: "no"}
 		for _, path := range []string{"/v1/tasks", "/v1/tasks/aa/cancel"} {
 			w := ask(newServer(m, Options{}), "POST", path, jsonType, `{}`)
@@ -236,6 +234,10 @@ func TestErrorsOfTheMaster(t *testing.T) {
 			"raw":    func() error { _, err := s.client.Raw(ctx, "aa-1"); return err },
 			"logs":   func() error { return s.client.Logs(ctx, "aa-1", "stdout", true, io.Discard) },
 			"over":   func() error { return s.client.Handover(ctx) },
+			"pause":  func() error { return s.client.Pause(ctx, "") },
+			"resume": func() error { return s.client.Resume(ctx) },
+			"shrink": func() error { _, err := s.client.Compact(ctx, 0, false); return err },
+			"accept": func() error { _, err := s.client.Reconcile(ctx, true); return err },
 		} {
 			var got *task.Error
 			if err := call(); !errors.As(err, &got) || *got != *want {
@@ -251,23 +253,6 @@ func TestErrorsOfTheMaster(t *testing.T) {
 	w := ask(newServer(m, Options{}), "GET", "/v1/tasks/aa-1", "", "")
 	if p := decode[wire.Problem](t, w.Body.Bytes()); w.Code != 500 || p.Code != "" || p.Detail != "the disk is on fire" {
 		t.Errorf("%d %+v", w.Code, p)
-	}
-}
-
-func TestAliases(t *testing.T) {
-	m := twoTasks(t)
-	s := newServer(m, Options{})
-	for _, path := range []string{"/tasks/aa-1", "/health"} {
-		old, now := ask(s, "GET", path, "", ""), ask(s, "GET", "/v1"+path, "", "")
-		if old.Code != 200 || old.Body.String() != now.Body.String() {
-			t.Errorf("%s: %d %s, want %s", path, old.Code, old.Body, now.Body)
-		}
-	}
-	if w := ask(s, "POST", "/tasks", jsonType, `{"prompt":"x"}`); w.Code != 201 {
-		t.Errorf("POST /tasks: %d %s", w.Code, w.Body)
-	}
-	if w := ask(s, "POST", "/tasks", "text/plain", `{"prompt":"x"}`); w.Code != 415 {
-		t.Errorf("POST /tasks as text: %d", w.Code)
 	}
 }
 

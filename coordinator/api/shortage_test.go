@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -42,13 +41,6 @@ func TestShortageIsNoRefusal(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "too many open files"); n != 1 {
 		t.Errorf("log:\n%s", &log)
-	}
-}
-
-func TestShortageAsksToWait(t *testing.T) {
-	p := wire.ProblemOf(&task.Error{Code: task.CodeShortage})
-	if p.Status != 503 || p.GetHeaders().Get("Retry-After") != "1" {
-		t.Errorf("%+v, %v", p, p.GetHeaders())
 	}
 }
 

@@ -5,39 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator/api/client"
-	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
-
-func TestLogsOfTheLastRun(t *testing.T) {
-	m := newFake(t)
-	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r2"})
-	m.write(t, "r1", "stdout", "old")
-	for name, text := range map[string]string{"stdout": "out\xff\n", "stderr": strings.Repeat("e", 100_000), "prompt.md": "the prompt"} {
-		m.write(t, "r2", name, text)
-	}
-	s := serve(t, m, Options{})
-	for stream, want := range map[string]string{"stdout": "out\xff\n", "stderr": strings.Repeat("e", 100_000), "prompt": "the prompt"} {
-		var got bytes.Buffer
-		if err := s.client.Logs(t.Context(), "a", stream, false, &got); err != nil || got.String() != want {
-			t.Errorf("%s: %q %v", stream, wire.Clip(got.String()), err)
-		}
-	}
-	m.set("a", func(t *state.Task) { t.RunID = "r3" })
-	err := s.client.Logs(t.Context(), "a", "stdout", false, io.Discard)
-	if !errors.Is(err, &task.Error{Code: task.CodeNotFound}) || !strings.Contains(err.Error(), "stdout") {
-		t.Errorf("no such file: %v", err)
-	}
-}
 
 // failingWriter fails.
 type failingWriter struct{ err error }
@@ -142,22 +118,6 @@ func TestFollowAfterALag(t *testing.T) {
 	}
 }
 
-func TestFollowEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newFake(t)
-		m.add(state.Task{ID: "a", Status: state.Running, RunID: "r"})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", poll: time.Second, out: io.Discard}
-		done := make(chan error, 1)
-		go func() { done <- f.run(ctx) }()
-		synctest.Wait()
-		cancel(wire.ErrStopping)
-		if err := <-done; !errors.Is(err, wire.ErrStopping) {
-			t.Error(err)
-		}
-	})
-}
-
 func TestEvents(t *testing.T) {
 	m := newFake(t)
 	s := serve(t, m, Options{})
@@ -182,19 +142,4 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%v %v", err, got)
 	}
 	eventually(t, "the subscription ends with the client", func() bool { return m.subscribers() == 0 })
-
-	ctx, cancel := context.WithCancelCause(t.Context())
-	go func() { done <- s.client.Events(ctx, func(task.Change) error { return nil }) }()
-	eventually(t, "a subscriber", func() bool { return m.subscribers() == 1 })
-	cancel(enough)
-	if err := <-done; !errors.Is(err, enough) {
-		t.Errorf("after its context: %v", err)
-	}
-	eventually(t, "that subscription ends too", func() bool { return m.subscribers() == 0 })
-	go func() { done <- s.client.Events(t.Context(), func(task.Change) error { return nil }) }()
-	eventually(t, "a subscriber", func() bool { return m.subscribers() == 1 })
-	m.dropSubscribers() // as if it had lagged
-	if err := <-done; !errors.Is(err, client.ErrStreamEnded) {
-		t.Errorf("cut off: %v", err)
-	}
 }
