@@ -1,13 +1,11 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,8 +64,7 @@ func TestEventStream(t *testing.T) {
 
 // streamed is an event stream to a recorder.
 type streamed struct {
-	mu     sync.Mutex
-	body   bytes.Buffer
+	safeBuffer
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
@@ -75,11 +72,6 @@ type streamed struct {
 func (s *streamed) Header() http.Header { return http.Header{} }
 func (s *streamed) WriteHeader(int)     {}
 func (s *streamed) Flush()              {}
-func (s *streamed) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.body.Write(p)
-}
 
 func follows(t *testing.T, m master, after uint64, lines bool) *streamed {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -102,7 +94,7 @@ func (s *streamed) expect(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rest := s.body.String()
+	rest := s.buf.String()
 	for _, w := range want {
 		if !strings.HasPrefix(rest, w) {
 			t.Fatalf("%q was sent, want %q first", rest, w)
@@ -115,7 +107,7 @@ func (s *streamed) expect(t *testing.T, want ...string) {
 	if rest != "" {
 		t.Fatalf("%q was sent besides", rest)
 	}
-	s.body.Reset()
+	s.buf.Reset()
 }
 
 // TestEventsAfter: which record counts of those that a reader names, how the answer is

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -202,12 +203,7 @@ func (f *fakeMaster) List(flt state.Filter) []state.Task {
 	defer f.mu.Unlock()
 	var out []state.Task
 	for i, t := range slices.Backward(f.tasks) {
-		if flt.Before > 0 && uint64(i) >= flt.Before-1 {
-			continue
-		}
-		if len(flt.Status) > 0 && !slices.Contains(flt.Status, t.Status) ||
-			flt.Session != "" && t.SessionKey != flt.Session || flt.Label != "" && t.Label != flt.Label ||
-			flt.TenantID != "" && t.TenantID != flt.TenantID || flt.Queue != "" && t.Queue != flt.Queue || flt.Agent != "" && t.Agent != flt.Agent {
+		if flt.Before > 0 && uint64(i) >= flt.Before-1 || !flt.Match(&t) {
 			continue
 		}
 		t.Prompt, t.Result = "", ""
@@ -233,16 +229,12 @@ func (f *fakeMaster) change(ref, by string, do func(*state.Task)) (state.Task, e
 	return f.set(t.ID, do), nil
 }
 
-func (f *fakeMaster) end(ref, by string, s state.Status) (state.Task, error) {
-	return f.change(ref, by, func(t *state.Task) { t.Status = s })
-}
-
 func (f *fakeMaster) Cancel(_ context.Context, ref, by string) (state.Task, error) {
-	return f.end(ref, by, state.Canceled)
+	return f.change(ref, by, func(t *state.Task) { t.Status = state.Canceled })
 }
 
 func (f *fakeMaster) Retry(_ context.Context, ref, by string) (state.Task, error) {
-	return f.end(ref, by, state.Queued)
+	return f.change(ref, by, func(t *state.Task) { t.Status = state.Queued })
 }
 
 func (f *fakeMaster) Verify(_ context.Context, ref, by string) (task.CheckResult, error) {
@@ -403,10 +395,8 @@ func (f *fakeMaster) write(t testing.TB, runID, name, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
+	_, err = file.WriteString(text)
+	if err := errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
 }

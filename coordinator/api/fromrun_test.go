@@ -119,13 +119,11 @@ func TestARunWaits(t *testing.T) {
 	}
 }
 
-// TestRunIsInTheHeader: of a task as of a list.
+// TestRunIsInTheHeader: the master is told which run a task, a list or a search comes from.
 func TestRunIsInTheHeader(t *testing.T) {
-	m := familyOf(t)
-	server := newServer(m, Options{})
-	for _, body := range []string{`{"prompt":"x"}`, `[{"prompt":"x"}]`} {
-		m.run = ""
-		if w := askAs(server, "r-1", "POST", "/v1/tasks", body); w.Code != 201 || m.run != "r-1" {
+	for body, path := range map[string]string{`{"prompt":"x"}`: "/v1/tasks", `[{"prompt":"x"}]`: "/v1/tasks", `{"workspace":"/w","prompt":"x"}`: "/v1/memory/search"} {
+		m := familyOf(t)
+		if w := askAs(newServer(m, Options{}), "r-1", "POST", path, body); w.Code > 201 || m.run != "r-1" {
 			t.Errorf("%s: %d, run %q", body, w.Code, m.run)
 		}
 	}

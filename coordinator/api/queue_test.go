@@ -133,40 +133,6 @@ func TestBatchMayBeLargerThanATask(t *testing.T) {
 	}
 }
 
-func TestQueueRequests(t *testing.T) {
-	for _, c := range []struct {
-		path, body string
-		status     int
-		want       string
-	}{
-		{"/v1/tasks/aa-2/hold", "", 200, `"hold":true`},
-		{"/v1/tasks/aa-2/release", "", 200, `"id":"aa-2"`},
-		{"/v1/tasks/zz/hold", "", 404, "no task zz"},
-		{"/v1/tasks/aa-2/move", `{"first":true}`, 200, `"note":"{First:true Before:}"`},
-		{"/v1/tasks/aa-2/move", `{"before":"aa-1"}`, 200, `"note":"{First:false Before:aa-1}"`},
-		{"/v1/tasks/aa-2/move", `{}`, 422, "one of them is needed"},
-		{"/v1/tasks/aa-2/move", `{"first":true,"before":"aa-1"}`, 422, "exclude each other"},
-		{"/v1/tasks/aa-2/move", `{"last":true}`, 422, "body.last: unexpected property"},
-		{"/v1/pause", `{"reason":"lunch"}`, 204, ""},
-		{"/v1/pause", "", 204, ""},
-		{"/v1/pause", `{"why":"lunch"}`, 422, "body.why"},
-		{"/v1/resume", "", 204, ""},
-	} {
-		contentType := ""
-		if c.body != "" {
-			contentType = jsonType
-		}
-		m := twoTasks(t)
-		w := ask(newServer(m, Options{}), "POST", c.path, contentType, c.body)
-		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
-			t.Errorf("%s %s: %d %s, want %d with %q", c.path, c.body, w.Code, w.Body, c.status, c.want)
-		}
-		if w.Code >= 400 && len(m.tasks) != 2 {
-			t.Errorf("%s %s: a refused request added a task", c.path, c.body)
-		}
-	}
-}
-
 func TestSessionHasItsQueue(t *testing.T) {
 	m := twoTasks(t)
 	m.add(state.Task{ID: "aa-3", Status: state.Running, SessionKey: "web"})

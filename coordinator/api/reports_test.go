@@ -70,14 +70,6 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestSearchSaysWhichRunAsks: the master decides what that one may see.
-func TestSearchSaysWhichRunAsks(t *testing.T) {
-	m := familyOf(t)
-	if w := askAs(newServer(m, Options{}), "r-1", "POST", "/v1/memory/search", `{"workspace":"/w","prompt":"x"}`); w.Code != 200 || m.run != "r-1" {
-		t.Errorf("%d %s, of run %q", w.Code, w.Body, m.run)
-	}
-}
-
 // TestSearchesWait: as many as may run at the same time, those of previews among them.
 func TestSearchesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -200,8 +200,7 @@ const rawTimeout = 20 * time.Second
 // raw sends bytes, see fill, says that there will be no more of them, and returns the answers.
 func (s *tcpServer) raw(t testing.TB, request string) []rawAnswer {
 	t.Helper()
-	request = s.fill(request)
-	return s.ln.raw(t, request)
+	return s.ln.raw(t, s.fill(request))
 }
 
 func (l *memoryListener) raw(t testing.TB, request string) []rawAnswer {
