@@ -5,6 +5,7 @@ package archive
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,31 +65,19 @@ func Load(fsys durable.FS, dir string) (a *Archive, through uint64, err error) {
 	if through, err = CompactedThrough(fsys, dir); err != nil {
 		return nil, 0, err
 	}
+	var data []byte
 	if through > 0 {
-		a, err = readIndex(fsys, dir, through)
+		data, err = durable.ReadFile(fsys, filepath.Join(dir, Dir, Index))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, through, err
+		}
 	}
-	if a == nil && err == nil {
-		a, err = rebuild(fsys, dir, through)
-	}
-	return a, through, err
-}
-
-// readIndex returns what archive/index has up to the compaction that ended at through; nil
-// if it does not have all of that.
-func readIndex(fsys durable.FS, dir string, through uint64) (*Archive, error) {
-	data, err := durable.ReadFile(fsys, filepath.Join(dir, Dir, Index))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	a := &Archive{Adopted: map[string]int{}}
+	a = &Archive{Adopted: map[string]int{}}
 	head, left := indexLine{}, 0 // the compaction, and how many of its lines follow
 	for line := range bytes.Lines(data) {
 		var l indexLine
 		if json.Unmarshal(line, &l) != nil || line[len(line)-1] != '\n' || (l.Through > 0) != (left == 0) {
-			return nil, nil
+			break
 		}
 		switch a.End += int64(len(line)); {
 		case l.Through > 0:
@@ -99,10 +88,11 @@ func readIndex(fsys durable.FS, dir string, through uint64) (*Archive, error) {
 			a.Adopted[l.Adopted] += l.N
 		}
 		if left--; left == 0 && head.Through == through {
-			return a, nil
+			return a, through, nil
 		}
 	}
-	return nil, nil
+	a, err = rebuild(fsys, dir, through)
+	return a, through, err
 }
 
 // WriteIndex writes a compaction behind the end of the archive in its index, and makes it
@@ -161,10 +151,7 @@ func CompactedThrough(fsys durable.FS, dir string) (through uint64, err error) {
 // Read returns the entries of the archive in dir, in the order in which they
 // were moved out, each id once. It needs no lock. A nil fsys is the machine's.
 func Read(fsys durable.FS, dir string) ([]ledger.ArchiveEntry, error) {
-	if fsys == nil {
-		fsys = durable.OS
-	}
-	a, _, err := Load(fsys, dir)
+	a, _, err := Load(cmp.Or(fsys, durable.OS), dir)
 	if err != nil {
 		return nil, err
 	}
@@ -184,14 +171,11 @@ func Read(fsys durable.FS, dir string) ([]ledger.ArchiveEntry, error) {
 // ReadRecord reads the whole record of a task that was moved out. Its fields are
 // the task's, and [KeyArchived]. A nil fsys is the machine's.
 func ReadRecord(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger.Section, err error) {
-	if fsys == nil {
-		fsys = durable.OS
-	}
 	name := filepath.Join(dir, Dir, e.File)
 	if !filepath.IsLocal(e.File) || filepath.Base(e.File) != e.File {
 		return nil, fmt.Errorf("the archive's index names %q, which is no file of the archive", e.File)
 	}
-	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
+	f, err := cmp.Or(fsys, durable.OS).OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("task %s was archived: %w", e.ID, err)
 	}
@@ -208,14 +192,7 @@ func ReadRecord(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger.S
 func rebuild(fsys durable.FS, dir string, through uint64) (*Archive, error) {
 	a := &Archive{}
 	old := map[uint64][]byte{} // the superseded records; one that was cut off has archived some, too
-	for _, name := range names(time.Now()) {
-		data, err := durable.ReadFile(fsys, filepath.Join(dir, Dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
+	err := each(fsys, dir, func(name string, data []byte, err error) error {
 		ledger.EachRecord(data, func(s *ledger.Section) {
 			switch {
 			case s.Get(ledger.KeyArchived) != nil:
@@ -228,6 +205,10 @@ func rebuild(fsys durable.FS, dir string, through uint64) (*Archive, error) {
 				old[s.Seq] = bytes.Clone(s.Raw)
 			}
 		})
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	var journal []byte
 	for _, seq := range slices.Sorted(maps.Keys(old)) {
@@ -247,42 +228,42 @@ func rebuild(fsys durable.FS, dir string, through uint64) (*Archive, error) {
 	return a, nil
 }
 
-// firstArchive is the year of the oldest archive that there can be.
-const firstArchive = 2025
-
 // Name returns the file into which a compaction moves records at t.
 func Name(t time.Time) string { return t.UTC().Format("tasks-2006-01.md") }
 
-// names returns the names that archives up to the year after now can have, in
-// order: a file system of the ledger lists no directories.
-func names(now time.Time) []string {
-	var names []string
-	for t := time.Date(firstArchive, 1, 1, 0, 0, 0, 0, time.UTC); t.Year() <= now.UTC().Year()+1; t = t.AddDate(0, 1, 0) {
-		names = append(names, Name(t))
+// each calls f with the name and the bytes of each file of the archive, in order, or with the
+// error. It tries all names from the first that there can be to those of the year after now: a
+// file system of the ledger lists no directories.
+func each(fsys durable.FS, dir string, f func(name string, data []byte, err error) error) error {
+	for t := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC); t.Year() <= time.Now().UTC().Year()+1; t = t.AddDate(0, 1, 0) {
+		data, err := durable.ReadFile(fsys, filepath.Join(dir, Dir, Name(t)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := f(Name(t), data, err); err != nil {
+			return err
+		}
 	}
-	return names
+	return nil
 }
 
 // Check returns everything that is wrong in the archive of a state directory:
 // files that are damaged, and tasks that the index names and that are not where it
 // says. The File of a finding is relative to dir.
 func Check(dir string) (found []*ledger.SyntaxError) {
-	for _, name := range names(time.Now()) {
+	_ = each(durable.OS, dir, func(name string, data []byte, err error) error {
 		file := filepath.Join(Dir, name)
-		data, err := durable.ReadFile(durable.OS, filepath.Join(dir, file))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
 		if err != nil {
 			found = append(found, &ledger.SyntaxError{File: file, Msg: err.Error()})
-			continue
+			return nil
 		}
 		for _, f := range ledger.CheckJournal(data, func(*ledger.Section) {}) {
 			if f.File = file; !f.Torn { // a compaction that did not come to its end leaves a torn one
 				found = append(found, f)
 			}
 		}
-	}
+		return nil
+	})
 	wrong := func(err error) {
 		found = append(found, &ledger.SyntaxError{File: filepath.Join(Dir, Index), Msg: err.Error()})
 	}

@@ -3,6 +3,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -78,11 +79,8 @@ func New(fsys durable.FS, dir string, after uint64, log *Log) *Follower {
 // in another process may be writing. A change of several records is given whole. A
 // record may be seen a moment before it is durable. A nil fsys is the machine's.
 func Dir(fsys durable.FS, dir string, after uint64) *Follower {
-	if fsys == nil {
-		fsys = durable.OS
-	}
 	return &Follower{
-		fs: fsys, path: filepath.Join(dir, ledger.JournalName), after: after, last: after, place: after,
+		fs: cmp.Or(fsys, durable.OS), path: filepath.Join(dir, ledger.JournalName), after: after, last: after, place: after,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
@@ -149,7 +147,7 @@ func (f *Follower) Next(ctx context.Context) (*ledger.Section, error) {
 	}
 }
 
-// step returns the next record that is there, or nil.
+// step returns the next record that is there and whose change is whole, or nil.
 func (f *Follower) step() (*ledger.Section, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,18 +156,40 @@ func (f *Follower) step() (*ledger.Section, error) {
 	}
 	f.read = f.off + int64(f.pos)
 	for {
-		found, err := f.nextRecord()
-		switch {
-		case err != nil:
-			return nil, err
-		case found && f.wanted(&f.record):
-			return &f.record, nil
-		case found:
+		if f.file == nil {
+			file, err := f.fs.OpenFile(f.path, os.O_RDONLY, 0)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			if err == nil && f.log != nil {
+				fi, err := file.Stat()
+				if err != nil || !f.log.Is(durable.IDOf(fi)) { // it was renamed this moment; the log wakes us when it uses it
+					if err = errors.Join(err, file.Close()); err != nil {
+						return nil, err
+					}
+					file = nil
+				}
+			}
+			f.file = file
+		}
+		n := 0
+		if f.file != nil {
+			if f.scan() {
+				if f.wanted(&f.record) {
+					return &f.record, nil
+				}
+				continue
+			}
+			var err error
+			if n, err = f.fill(); err != nil {
+				return nil, err
+			}
+		}
+		if n > 0 {
 			continue
 		}
 		f.read = f.off + int64(len(f.buf))
-		again, err := f.refresh()
-		if err != nil || !again {
+		if again, err := f.refresh(); err != nil || !again {
 			return nil, err
 		}
 	}
@@ -201,35 +221,10 @@ func (f *Follower) wanted(s *ledger.Section) bool {
 	return true
 }
 
-// nextRecord scans the next record whose change is whole into f.record.
-func (f *Follower) nextRecord() (bool, error) {
-	if f.file == nil {
-		if opened, err := f.open(); !opened || err != nil {
-			return false, err
-		}
-	}
-	for {
-		if f.scan() {
-			return true, nil
-		}
-		if n, err := f.fill(); n == 0 || err != nil {
-			return false, err
-		}
-	}
-}
-
-// scan is nextRecord for what is in buf.
+// scan scans the next record in buf whose change is whole into f.record.
 func (f *Follower) scan() bool {
 	for f.pos < len(f.buf) {
-		if f.buf[f.pos] != '#' {
-			_, next, ok := ledger.CutLine(f.buf, f.pos)
-			if !ok {
-				return false
-			}
-			f.pos = next
-			continue
-		}
-		n, more, err := ledger.Scan(f.buf[f.pos:], &f.record)
+		n, more, err := f.piece(f.pos)
 		switch {
 		case errors.Is(err, ledger.ErrCut):
 			return false
@@ -240,11 +235,21 @@ func (f *Follower) scan() bool {
 			}
 			f.pos += next
 			continue
-		case more > 0 && f.pos >= f.end:
-			if f.end = f.endOfChange(f.pos + n); f.end < 0 {
-				f.end = 0
-				return false
+		case more < 0:
+			f.pos += n
+			continue
+		case more > 0 && f.pos >= f.end: // is the change whole? damage ends one, as it does on replay
+			at := f.pos + n
+			for more != 0 && err == nil {
+				if at >= len(f.buf) {
+					return false
+				}
+				if n, more, err = f.piece(at); errors.Is(err, ledger.ErrCut) {
+					return false
+				}
+				at += n
 			}
+			f.end = at
 			continue // scanned again: the memory of the section served to look ahead
 		}
 		f.record.Off = f.off + int64(f.pos)
@@ -254,30 +259,16 @@ func (f *Follower) scan() bool {
 	return false
 }
 
-// endOfChange returns the end of the change that has more records from at on; -1 if
-// it is not whole. Damage ends a change, as it does on replay.
-func (f *Follower) endOfChange(at int) int {
-	for at < len(f.buf) {
-		if f.buf[at] != '#' {
-			_, next, ok := ledger.CutLine(f.buf, at)
-			if !ok {
-				return -1
-			}
-			at = next
-			continue
-		}
-		n, more, err := ledger.Scan(f.buf[at:], &f.record)
-		if errors.Is(err, ledger.ErrCut) {
-			return -1
-		}
-		if err != nil {
-			return at
-		}
-		if at += n; more == 0 {
-			return at
-		}
+// piece scans a record, or a line that is none: then more is -1.
+func (f *Follower) piece(at int) (n, more int, err error) {
+	if f.buf[at] == '#' {
+		return ledger.Scan(f.buf[at:], &f.record)
 	}
-	return -1
+	_, next, ok := ledger.CutLine(f.buf, at)
+	if !ok {
+		err = ledger.ErrCut
+	}
+	return next - at, -1, err
 }
 
 // fill reads more behind what is left in buf, and gives how much.
@@ -309,25 +300,6 @@ func (f *Follower) fill() (int, error) {
 	return n, err
 }
 
-// open opens the journal; opened is false if there is none yet.
-func (f *Follower) open() (opened bool, err error) {
-	file, err := f.fs.OpenFile(f.path, os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if f.log != nil {
-		fi, err := file.Stat()
-		if err != nil || !f.log.Is(durable.IDOf(fi)) {
-			return false, errors.Join(err, file.Close()) // it was renamed this moment; the log wakes us when it uses it
-		}
-	}
-	f.file = file
-	return true, nil
-}
-
 // refresh looks at a journal that gave nothing more, and reports whether that may
 // be different now: it was replaced by a compaction, or cut back.
 func (f *Follower) refresh() (again bool, err error) {
@@ -357,8 +329,15 @@ func (f *Follower) refresh() (again bool, err error) {
 			return true, nil // what was written before it was replaced
 		}
 		return true, f.reopen(f.last)
-	case id.Size < f.off+int64(f.pos):
-		return true, f.cutBack(id.Size)
+	case id.Size < f.off+int64(f.pos): // its writer took back what it had not acknowledged (its disk was full): these numbers are given again
+		data := make([]byte, id.Size)
+		n, err := f.file.ReadAt(data, 0)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		last := uint64(0)
+		ledger.EachRecord(data[:n], func(s *ledger.Section) { last = max(last, s.Seq) })
+		return true, f.reopen(min(f.last, last))
 	}
 	f.buf, f.end = f.buf[:f.pos], 0 // half a change may be cut back and written anew: it is read again
 	return false, nil
@@ -368,19 +347,6 @@ func (f *Follower) refresh() (again bool, err error) {
 func (f *Follower) reopen(after uint64) error {
 	f.after, f.last, f.merged, f.place = after, after, 0, after
 	return f.letGo()
-}
-
-// cutBack goes on in a journal whose writer took records back that it had not
-// acknowledged (its disk was full): their numbers are given again.
-func (f *Follower) cutBack(size int64) error {
-	data := make([]byte, size)
-	n, err := f.file.ReadAt(data, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	last := uint64(0)
-	ledger.EachRecord(data[:n], func(s *ledger.Section) { last = max(last, s.Seq) })
-	return f.reopen(min(f.last, last))
 }
 
 // Poke wakes the reader.

@@ -33,7 +33,6 @@ type RefusedError struct {
 	Hint string // what to do; "" if it is to be tried again later
 }
 
-// Error joins the two.
 func (e *RefusedError) Error() string {
 	if e.Hint == "" {
 		return e.Why
@@ -101,11 +100,7 @@ func (l *Log) readyToCompact(ctx context.Context) error {
 	rest, stop := untilRest(ctx)
 	defer stop()
 	l.tasks.DoubtAppended()
-	err := l.reconcileChanges(ctx, rest) // which waits for an editor that is at work
-	if err == nil && rest.Err() != nil && l.tasks.Changed() {
-		err = context.Cause(rest)
-	}
-	if err != nil {
+	if _, err := l.reconcile(ctx, rest, false, false); err != nil { // it waits for an editor that is at work
 		return err
 	}
 	l.looking.Lock()
@@ -163,7 +158,8 @@ func (c *compactor) run() error {
 	if c.refused != nil || c.keep.Dry || c.report.Archive == "" {
 		return nil
 	}
-	if c.refused = c.archiveAll(); c.refused != nil {
+	if err := c.archiveAll(); err != nil {
+		c.refused = fmt.Errorf("nothing was compacted: the archive cannot be written: %w", err)
 		return nil
 	}
 	file, err := c.commit()
@@ -194,10 +190,24 @@ func (c *compactor) prepare() error {
 	if l.tasks.Changed() || l.anyBehind(l.journal.size) {
 		return errAgain
 	}
-	if err := c.readFiles(); err != nil {
+	var err error
+	if c.snap, err = l.tasks.Read(c.ctx); err != nil {
 		return err
 	}
-	var err error
+	c.data = make([]byte, l.journal.size)
+	if _, err := l.journal.file.ReadAt(c.data, 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	c.doc = ledger.Parse(c.snap.Data)
+	for _, f := range c.doc.Findings {
+		f.File = ledger.TasksName
+	}
+	if list := append(l.Findings(), c.doc.Findings...); len(list) > 0 {
+		return notNow("repair it first: stint fsck", "%v", list[0])
+	}
+	if l.tasks.Changed() || !l.tasks.Is(c.snap.ID) {
+		return errAgain
+	}
 	if c.keep, err = c.plan(); err != nil {
 		return err
 	}
@@ -216,31 +226,6 @@ func (c *compactor) prepare() error {
 	c.report.After, c.report.Archived, c.report.Archive = int64(len(c.journal)), len(c.keep.Out), archive.Name(c.at)
 	c.tasks = rewrite(c.doc, c.keep.Records, c.texts)
 	return c.verify()
-}
-
-// readFiles reads both, and refuses if something in them waits for its repair.
-func (c *compactor) readFiles() (err error) {
-	l := c.log
-	if c.snap, err = l.tasks.Read(c.ctx); err != nil {
-		return err
-	}
-	c.data = make([]byte, l.journal.size)
-	if _, err := l.journal.file.ReadAt(c.data, 0); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	c.doc = ledger.Parse(c.snap.Data)
-	list := l.Findings()
-	for _, f := range c.doc.Findings {
-		f.File = ledger.TasksName
-		list = append(list, f)
-	}
-	if len(list) > 0 {
-		return notNow("repair it first: stint fsck", "%v", list[0])
-	}
-	if l.tasks.Changed() || !l.tasks.Is(c.snap.ID) {
-		return errAgain
-	}
-	return nil
 }
 
 // superseded returns the part of the old journal that goes to the archive: all but
@@ -262,25 +247,20 @@ func (c *compactor) superseded() []byte {
 
 // encode makes the new records and the new journal of them.
 func (c *compactor) encode() error {
-	through := c.log.seq
-	m := ledger.MarkRecord(through, len(c.keep.Records), archive.Name(c.at), c.at)
+	mark := ledger.MarkRecord(c.log.seq, len(c.keep.Records), archive.Name(c.at), c.at)
 	c.journal = []byte(ledger.EmptyJournal)
-	var ends []int
 	for i := -1; i < len(c.keep.Records); i++ {
-		r := &m
+		r := &mark
 		if i >= 0 {
 			r = &c.keep.Records[i]
-			r.Seq = m.Seq + uint64(i) + 1
+			r.Seq = mark.Seq + uint64(i) + 1
 		}
+		from := len(c.journal)
 		var err error
 		if c.journal, err = ledger.AppendRecord(c.journal, r); err != nil {
 			return fmt.Errorf("merge %s %s: %w", r.Kind, r.ID, err)
 		}
-		ends = append(ends, len(c.journal))
-	}
-	from := len(ledger.EmptyJournal)
-	for _, end := range ends { // of the journal as it is now: it has moved while it grew
-		c.texts, from = append(c.texts, c.journal[from:end:end]), end
+		c.texts = append(c.texts, c.journal[from:len(c.journal):len(c.journal)])
 	}
 	return nil
 }
@@ -302,17 +282,63 @@ func (c *compactor) verify() error {
 	return nil
 }
 
+// rewrite returns what tasks.md becomes: the text outside of sections as it stands,
+// and the merged records in the places where the sections of their tasks began. The
+// first of texts is the mark; the others belong to records. Places are filled in the
+// order of the records, so that the order of the file is that of the journal; the
+// records for which there is no place stand at the end.
+func rewrite(doc *ledger.Document, records []ledger.Record, texts [][]byte) []byte {
+	stays := map[string]bool{} // tasks that have no place yet
+	for i := range records {
+		stays[records[i].Name()] = records[i].Kind != ledger.KindControl
+	}
+	var out []byte
+	put := func(n int) {
+		for _, text := range texts[:n] {
+			if len(out) > 0 && out[len(out)-1] != '\n' {
+				out = append(out, '\n')
+			}
+			out = append(out, text...)
+		}
+		texts = texts[n:]
+	}
+	pos, next := 0, 2 // the mark goes with the first one
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		out = append(out, doc.Data[pos:s.Off]...)
+		if name := s.Name(); stays[name] {
+			put(next)
+			stays[name], next = false, 1
+		}
+		out = append(out, s.Text()...)
+		pos = int(s.Off) + len(s.Raw)
+		if line, next, ok := ledger.CutLine(doc.Data, pos); s.Seq > 0 && ok && !ledger.HasText(line) {
+			pos = next // stint writes an empty line behind a record
+		}
+	}
+	out = append(out, doc.Data[pos:]...)
+	put(len(texts))
+	return out
+}
+
 // archiveAll writes what is gone into the archive, and then into its index what is
 // needed of that every day, all of it durable. An error has changed nothing that
 // counts.
 func (c *compactor) archiveAll() error {
-	fsys, dir := c.log.opts.FS, filepath.Join(c.log.opts.Dir, archive.Dir)
+	l, fsys := c.log, c.log.opts.FS
+	dir := filepath.Join(l.opts.Dir, archive.Dir)
 	if err := durable.MkdirAll(fsys, dir); err != nil {
-		return archiveError(err)
+		return err
 	}
-	done, err := c.indexed()
-	if err != nil {
-		return archiveError(err)
+	adopted := reconcile.AdoptedIn(c.data)
+	done := &archive.Archive{Adopted: adopted, End: l.indexEnd}
+	if fi, err := fsys.Stat(filepath.Join(dir, archive.Index)); err != nil || fi.Size() < done.End || done.End == 0 { // it is not whole, and is written anew
+		if done, _, err = archive.Load(fsys, l.opts.Dir); err != nil {
+			return err
+		}
+		for digest, n := range adopted {
+			done.Adopted[digest] += n
+		}
 	}
 	file := filepath.Join(dir, c.report.Archive)
 	end, data := int64(0), []byte(ledger.VersionLine+"\n\n")
@@ -320,51 +346,26 @@ func (c *compactor) archiveAll() error {
 	case err == nil && fi.Size() > 0:
 		end, data = fi.Size(), []byte("\n") // a crash may have cut the last line off
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return archiveError(err)
+		return err
 	}
 	data = append(append(data, bytes.TrimLeft(c.superseded(), "\n")...), '\n')
 	for _, m := range c.keep.Out {
-		m.Record.Seq = c.log.seq + 1
+		m.Record.Seq = l.seq + 1
 		m.Record.Add(ledger.KeyArchived, ledger.Stamp(c.at))
 		m.Entry.File, m.Entry.Off = c.report.Archive, end+int64(len(data))
 		done.Entries = append(done.Entries, m.Entry)
+		var err error
 		if data, err = ledger.AppendRecord(data, &m.Record); err != nil {
-			return fmt.Errorf("archive %s %s: %w", m.Record.Kind, m.Record.ID, err)
+			return fmt.Errorf("%s %s: %w", m.Record.Kind, m.Record.ID, err)
 		}
 	}
-	if err = archive.WriteBehind(fsys, file, end, data); err == nil {
-		_, err = archive.WriteIndex(fsys, c.log.opts.Dir, c.log.seq, done)
+	if err := archive.WriteBehind(fsys, file, end, data); err != nil {
+		return err
 	}
-	if err == nil {
-		err = fsys.SyncDir(dir)
+	if _, err := archive.WriteIndex(fsys, l.opts.Dir, l.seq, done); err != nil {
+		return err
 	}
-	return archiveError(err)
-}
-
-// indexed returns what goes into the index behind what is there, or all that it must have
-// if that is not whole.
-func (c *compactor) indexed() (*archive.Archive, error) {
-	l := c.log
-	a := &archive.Archive{Adopted: reconcile.AdoptedIn(c.data), End: l.indexEnd}
-	fi, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, archive.Dir, archive.Index))
-	if err == nil && fi.Size() >= a.End && a.End > 0 {
-		return a, nil
-	}
-	whole, _, err := archive.Load(l.opts.FS, l.opts.Dir)
-	if err != nil {
-		return nil, err
-	}
-	for digest, n := range a.Adopted {
-		whole.Adopted[digest] += n
-	}
-	return whole, nil
-}
-
-func archiveError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("nothing was compacted: the archive cannot be written: %w", err)
+	return fsys.SyncDir(dir)
 }
 
 // commit puts the new journal in the place of the old one. It gives the new file,
@@ -419,11 +420,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	l.opts.OnRefoldStart()
 	l.giveArchive(a)
 	l.edited, l.stale, l.lacks, l.recent = false, false, salvage.Gaps{}, recent{}
-	seq, rerr := l.journal.replay(data, listener{func(s *ledger.Section) {
-		l.edited = l.edited || s.Get(ledger.KeyEdits) != nil
-		l.lacks.Read(s)
-		_ = l.opts.Apply(s) // what it refuses has no effect
-	}, report, func(n ledger.Notice) { notes = append(notes, n) }})
+	seq, rerr := l.journal.replay(data, listener{func(s *ledger.Section) { _ = l.apply(s) }, report, func(n ledger.Notice) { notes = append(notes, n) }})
 	l.recent.add(data[max(0, len(data)-maxRecent):])
 	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
 	if l.opts.OnRefoldEnd != nil {

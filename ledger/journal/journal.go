@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
 
@@ -36,35 +38,32 @@ type journal struct {
 // chunk is how much of a file is read at a time on replay.
 const chunk = 1 << 20
 
-func openJournal(fsys durable.FS, dir string) (*journal, error) {
-	j := &journal{fs: fsys, path: filepath.Join(dir, ledger.JournalName)}
-	_, err := fsys.Stat(j.path)
-	fresh := errors.Is(err, fs.ErrNotExist)
-	if fresh {
-		if err := durable.WriteFile(fsys, j.path, []byte(ledger.EmptyJournal)); err != nil {
-			return nil, err
-		}
+// readTasks returns tasks.md; nil if there is none that can be read.
+func (j *journal) readTasks() (doc *ledger.Document, err error) {
+	snap, err := tasksfile.ReadSnapshot(context.Background(), j.fs, filepath.Dir(j.path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	if !fresh { // whoever made it may have come to an end before its name was durable
-		if err := fsys.SyncDir(dir); err != nil {
-			return nil, err
-		}
+	if err != nil && !ledger.IsJournal(snap.Data) { // one of those has the same records
+		return nil, err
 	}
-	j.file, err = tasksfile.Open(fsys, j.path, os.O_RDWR|os.O_APPEND)
-	return j, err
+	return ledger.Parse(snap.Data), nil
 }
 
-// header returns the size of the first line, which says what the file is; 0 if it has none.
-func (j *journal) header() (int64, error) {
-	head := make([]byte, 64)
-	n, err := j.file.ReadAt(head, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, err
+// keepAside writes data to a name that is free: the journal's with that ending, and a
+// number if there must be one.
+func (j *journal) keepAside(data []byte, ending string) (string, error) {
+	for n := 1; ; n++ {
+		name := ledger.JournalName + ending
+		if n > 1 {
+			name += fmt.Sprint("-", n)
+		}
+		path := filepath.Join(filepath.Dir(j.path), name)
+		if _, err := j.fs.Stat(path); err == nil {
+			continue
+		}
+		return name, durable.WriteFile(j.fs, path, data)
 	}
-	if line, next, ok := ledger.CutLine(head[:n], 0); ok && ledger.IsVersionLine(line) {
-		return int64(next), nil
-	}
-	return 0, nil
 }
 
 // A listener hears what a replay finds.
@@ -95,8 +94,23 @@ func (j *journal) replay(data []byte, to listener) (seq uint64, err error) {
 		r.good = r.size
 	}
 	j.setSize(r.good)
-	if r.size > r.good {
-		if err := j.cutTail(r.size, to.note); err != nil {
+	if r.size > r.good { // it was never acknowledged; a person may want to see it
+		tail := make([]byte, r.size-r.good)
+		if _, err := j.file.ReadAt(tail, r.good); err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		if !isVoid(tail) {
+			name, err := j.keepAside(tail, ".torn")
+			if err != nil {
+				return 0, err
+			}
+			n := ledger.Notice{Text: fmt.Sprintf("%s: the last %d bytes are of a change that was cut off before it was acknowledged; they are now in %s", ledger.JournalName, len(tail), name)}
+			if first := bytes.TrimLeft(tail, " \t\r\n")[0]; first != '#' && first != 0 { // a record, or what a power cut has left of one
+				n = ledger.Notice{Damage: true, Text: fmt.Sprintf("%s: another hand has written the last %d bytes; they are now in %s", ledger.JournalName, len(tail), name)}
+			}
+			to.note(n)
+		}
+		if err := j.file.Truncate(r.good); err != nil {
 			return 0, err
 		}
 	}
@@ -108,27 +122,6 @@ func (j *journal) replay(data []byte, to listener) (seq uint64, err error) {
 func (j *journal) setSize(n int64) {
 	j.size = n
 	j.durable.Store(n)
-}
-
-// cutTail removes what was never acknowledged. The bytes are kept aside, in case
-// that a person wants to see them.
-func (j *journal) cutTail(end int64, note func(ledger.Notice)) error {
-	tail := make([]byte, end-j.size)
-	if _, err := j.file.ReadAt(tail, j.size); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	if !isVoid(tail) {
-		name, err := j.keepAside(tail, ".torn")
-		if err != nil {
-			return err
-		}
-		n := ledger.Notice{Text: fmt.Sprintf("%s: the last %d bytes are of a change that was cut off before it was acknowledged; they are now in %s", ledger.JournalName, len(tail), name)}
-		if first := bytes.TrimLeft(tail, " \t\r\n")[0]; first != '#' && first != 0 { // a record, or what a power cut has left of one
-			n = ledger.Notice{Damage: true, Text: fmt.Sprintf("%s: another hand has written the last %d bytes; they are now in %s", ledger.JournalName, len(tail), name)}
-		}
-		note(n)
-	}
-	return j.file.Truncate(j.size)
 }
 
 // isVoid reports whether nobody has written anything in data: a power cut may
@@ -151,7 +144,7 @@ type replayer struct {
 	record ledger.Section
 	mended bool // mend was tried
 
-	counted int64 // bytes that lineOf has counted, and their lines
+	counted int64 // bytes of which the lines were counted, for what is reported
 	lines   int
 }
 
@@ -241,7 +234,14 @@ loop:
 				damaged = true
 				break loop
 			}
-			r.reportDamage(r.off+int64(pos), next)
+			for part, off := make([]byte, chunk), r.off+int64(pos); r.counted < off; {
+				n, err := r.file.ReadAt(part[:min(chunk, off-r.counted)], r.counted)
+				r.lines += bytes.Count(part[:n], []byte("\n"))
+				if r.counted += int64(n); err != nil {
+					break // what is damaged can still be said
+				}
+			}
+			r.report(&ledger.SyntaxError{File: ledger.JournalName, Line: 1 + r.lines, Msg: fmt.Sprintf("%d bytes are damaged and were passed over", next)})
 			pos += next
 		case more < 0: // no record
 			if pos += n; len(r.group) == 0 {
@@ -250,7 +250,17 @@ loop:
 		default:
 			r.record.Off = r.off + int64(pos)
 			pos += n
-			r.take(more, r.off+int64(pos))
+			if k := len(r.group); k > 0 && r.record.Seq != r.group[k-1].Seq+1 {
+				r.applyGroup() // what is left of a change that was damaged is all that there is of it
+			}
+			r.seq = max(r.seq, r.record.Seq)
+			if more > 0 {
+				r.group = append(r.group, r.record.Clone())
+				continue
+			}
+			r.applyGroup()
+			r.apply(&r.record)
+			r.good, r.last = r.off+int64(pos), r.record.Seq
 		}
 	}
 	r.off += int64(pos)
@@ -258,20 +268,39 @@ loop:
 	return damaged
 }
 
-// take applies the record, or keeps it until its change is complete. What is left
-// of a change that was damaged is all that there is of it.
-func (r *replayer) take(more int, end int64) {
-	if n := len(r.group); n > 0 && r.record.Seq != r.group[n-1].Seq+1 {
-		r.applyGroup()
+// mend puts back from tasks.md what is damaged in the journal behind the last
+// change that was applied. It writes a new journal and keeps the damaged one
+// beside it. It gives false if there was nothing to mend with.
+func (r *replayer) mend() (bool, error) {
+	r.mended = true
+	data, err := durable.ReadFile(r.fs, r.path)
+	if err != nil {
+		return false, err
 	}
-	r.seq = max(r.seq, r.record.Seq)
-	if more > 0 {
-		r.group = append(r.group, r.record.Clone())
-		return
+	doc, err := r.readTasks()
+	if err != nil || doc == nil {
+		return false, err
 	}
-	r.applyGroup()
-	r.apply(&r.record)
-	r.good, r.last = end, r.record.Seq
+	whole, what := salvage.Mend(data, int(min(int64(len(data)), r.good)), r.last, doc)
+	if what == "" {
+		return false, nil
+	}
+	aside, err := r.keepAside(data, ".damaged")
+	if err != nil {
+		return false, err
+	}
+	if err := durable.WriteFile(r.fs, r.path, whole); err != nil {
+		return false, err
+	}
+	f, err := r.fs.OpenFile(r.path, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return false, err
+	}
+	if err := r.swap(f).Close(); err != nil {
+		return false, err
+	}
+	r.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s was damaged: %s; the damaged file is now %s", ledger.JournalName, what, aside)})
+	return true, nil
 }
 
 func (r *replayer) applyGroup() {
@@ -279,25 +308,6 @@ func (r *replayer) applyGroup() {
 		r.apply(s)
 	}
 	r.group = r.group[:0]
-}
-
-func (r *replayer) reportDamage(off int64, n int) {
-	r.report(&ledger.SyntaxError{
-		File: ledger.JournalName, Line: r.lineOf(off),
-		Msg: fmt.Sprintf("%d bytes are damaged and were passed over", n),
-	})
-}
-
-// lineOf is the line of an offset, which is behind that of the call before.
-func (r *replayer) lineOf(off int64) int {
-	for part := make([]byte, chunk); r.counted < off; {
-		n, err := r.file.ReadAt(part[:min(chunk, off-r.counted)], r.counted)
-		r.lines += bytes.Count(part[:n], []byte("\n"))
-		if r.counted += int64(n); err != nil {
-			break // what is damaged can still be said
-		}
-	}
-	return 1 + r.lines
 }
 
 // append writes batch behind the journal and makes it durable, and says how long that
@@ -346,7 +356,9 @@ func (j *journal) sectionAt(off int64) (s *ledger.Section, err error) {
 			return s, nil
 		}
 	}
-	if near, err := readWindow(j.file, off, j.durable.Load()); err == nil {
+	near := &window{file: j.file, off: max(0, off-windowBefore)}
+	near.data = make([]byte, max(0, min(off+windowAfter, j.durable.Load())-near.off))
+	if _, err := j.file.ReadAt(near.data, near.off); err == nil {
 		j.near[j.turn.Add(1)%uint32(len(j.near))].Store(near)
 		if s := near.section(j.file, off); s != nil {
 			return s, nil
@@ -381,13 +393,6 @@ const (
 	windowBefore = 48 << 10
 	windowAfter  = 16 << 10
 )
-
-func readWindow(f durable.File, off, end int64) (*window, error) {
-	w := &window{file: f, off: max(0, off-windowBefore)}
-	w.data = make([]byte, max(0, min(off+windowAfter, end)-w.off))
-	_, err := f.ReadAt(w.data, w.off)
-	return w, err
-}
 
 // section returns the record at off, nil if it is not whole in the window.
 func (w *window) section(f durable.File, off int64) *ledger.Section {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -179,7 +180,11 @@ func (l *Log) openFiles() error {
 		return err
 	}
 	l.dir = durable.IDOf(dir)
-	if l.journal, err = openJournal(l.opts.FS, l.opts.Dir); err != nil {
+	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil { // whoever made the journal may have come to an end before its name was durable
+		return err
+	}
+	l.journal = &journal{fs: l.opts.FS, path: filepath.Join(l.opts.Dir, ledger.JournalName)}
+	if l.journal.file, err = tasksfile.Open(l.opts.FS, l.journal.path, os.O_RDWR|os.O_APPEND); err != nil {
 		return err
 	}
 	if l.opts.Started != nil {
@@ -189,7 +194,13 @@ func (l *Log) openFiles() error {
 		return err
 	}
 	l.refused = map[uint64]bool{}
-	if l.seq, err = l.journal.replay(nil, listener{l.applyOne, l.addFinding, l.note}); err != nil {
+	if l.seq, err = l.journal.replay(nil, listener{func(s *ledger.Section) {
+		l.opts.Locker.Lock()
+		defer l.opts.Locker.Unlock()
+		if l.apply(s) != nil {
+			l.refused[s.Seq] = true
+		}
+	}, l.addFinding, l.note}); err != nil {
 		return err
 	}
 	end := make([]byte, min(l.journal.size, maxRecent))
@@ -223,14 +234,11 @@ func (l *Log) checkLayout() error {
 	return nil
 }
 
-func (l *Log) applyOne(s *ledger.Section) {
+// apply folds a record that the journal has. Locker is held. An error says that it has no effect.
+func (l *Log) apply(s *ledger.Section) error {
 	l.edited = l.edited || s.Get(ledger.KeyEdits) != nil
 	l.lacks.Read(s)
-	l.opts.Locker.Lock()
-	defer l.opts.Locker.Unlock()
-	if l.opts.Apply(s) != nil {
-		l.refused[s.Seq] = true
-	}
+	return l.opts.Apply(s)
 }
 
 // Update calls f on the log's goroutine, where nothing changes the fold

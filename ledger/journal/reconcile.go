@@ -37,9 +37,14 @@ type applyResult struct {
 
 // reconcileAtStart takes over what was changed while no log was open.
 func (l *Log) reconcileAtStart() error {
-	header, err := l.journal.header()
+	head, err := io.ReadAll(io.NewSectionReader(l.journal.file, 0, 64))
 	if err != nil {
 		return err
+	}
+	line, n, ok := ledger.CutLine(head, 0)
+	header := int64(n)
+	if !ok || !ledger.IsVersionLine(line) {
+		header = 0
 	}
 	if !l.edited { // else the same bytes may still be an edit that was taken back
 		same, err := l.tasks.EndsWith(io.NewSectionReader(l.journal.file, header, l.journal.size-header))
@@ -101,19 +106,6 @@ const restLimit = 8 * time.Second
 // untilRest ends with ctx, or when restLimit is over, with the error that says so.
 func untilRest(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, restLimit, notNow("try again", "%s is being changed all the time", ledger.TasksName))
-}
-
-// readRested reads tasks.md when it has rested, after ready; rested is false when rest ends before.
-func (l *Log) readRested(ctx, rest context.Context, ready func() error) (snap tasksfile.Snapshot, rested bool, err error) {
-	for l.tasks.Rest(rest) {
-		if err := ready(); err != nil {
-			return snap, true, err
-		}
-		if snap, err = l.tasks.Read(ctx); err != nil || l.tasks.Stays(rest, snap) {
-			return snap, true, err
-		}
-	}
-	return snap, false, nil
 }
 
 // parse reads the sections of a state of tasks.md.
@@ -266,46 +258,46 @@ func (l *Log) report(p *planned) {
 // Reconcile takes over tasks.md without waiting for a watch to report a save, as
 // soon as the file rests, and returns what it did. With accept it also takes what is
 // held as the work of a formatter. It may be called by any goroutine but the log's own.
-func (l *Log) Reconcile(ctx context.Context, accept bool) (r reconcile.Report, err error) {
+func (l *Log) Reconcile(ctx context.Context, accept bool) (reconcile.Report, error) {
 	rest, stop := untilRest(ctx)
 	defer stop()
-	for {
-		snap, rested, err := l.readRested(ctx, rest, func() error { return nil })
+	return l.reconcile(ctx, rest, true, accept)
+}
+
+// Settle takes over what another hand has written into tasks.md until now, by the rules
+// of the watch and before it comes to that. It waits for an editor at work until ctx
+// ends, and costs next to nothing where there is nothing.
+func (l *Log) Settle(ctx context.Context) error {
+	_, err := l.reconcile(ctx, ctx, false, false)
+	return err
+}
+
+// reconcile takes over what another hand has finished changing in tasks.md; for that it waits
+// until rest ends. With always it also looks at a file that nobody seems to have changed.
+func (l *Log) reconcile(ctx, rest context.Context, always, accept bool) (r reconcile.Report, err error) {
+	for always || l.tasks.Changed() {
+		if !l.tasks.Rest(rest) {
+			return r, context.Cause(rest)
+		}
+		if err := l.nudge(); err != nil { // what is missing is made anew, but not the state directory
+			return r, err
+		}
+		snap, err := l.tasks.Read(ctx)
 		if err != nil {
 			return r, err
 		}
-		if !rested {
-			return r, context.Cause(rest)
+		if !l.tasks.Stays(rest, snap) {
+			continue
 		}
 		res, p, err := l.reconcileWith(ctx, snap, accept)
-		if p != nil && (res.done || res.committed) {
+		if res.done || res.committed {
 			r.Add(p.Plan)
 		}
 		if err = errors.Join(err, res.trouble); res.done || err != nil {
 			return r, err
 		}
 	}
-}
-
-// Settle takes over what another hand has written into tasks.md until now, by the rules
-// of the watch and before it comes to that. It waits for an editor at work until ctx
-// ends, and costs next to nothing where there is nothing.
-func (l *Log) Settle(ctx context.Context) error { return l.reconcileChanges(ctx, ctx) }
-
-// reconcileChanges takes over what another hand has changed in tasks.md and has finished
-// changing; for that it waits until rest ends.
-func (l *Log) reconcileChanges(ctx, rest context.Context) error {
-	for l.tasks.Changed() {
-		snap, rested, err := l.readRested(ctx, rest, l.nudge) // what is missing is made anew, but not the state directory
-		if err != nil || !rested {
-			return err
-		}
-		res, _, err := l.reconcileWith(ctx, snap, false)
-		if err := errors.Join(err, res.trouble); res.done || err != nil {
-			return err
-		}
-	}
-	return nil
+	return r, nil
 }
 
 // reconcileWith compares a state of tasks.md and does what is to be done.

@@ -20,8 +20,17 @@ const lookEvery = 2 * time.Second
 // watch takes over what others change in tasks.md until ctx ends. It watches the
 // directory, because most editors replace the file.
 func (l *Log) watch(ctx context.Context) {
-	events, faults, stop := l.events()
-	defer stop()
+	var events <-chan fsnotify.Event // nil where they cannot be watched
+	var faults <-chan error
+	w, err := fsnotify.NewWatcher()
+	if err == nil {
+		defer w.Close() // nothing is lost with a watch
+		err = w.Add(l.opts.Dir)
+		events, faults = w.Events, w.Errors
+	}
+	if err != nil {
+		l.note(ledger.Notice{Text: fmt.Sprintf("cannot watch %s (%v); edits are seen within %s", l.opts.Dir, err, lookEvery)})
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -35,9 +44,10 @@ func (l *Log) watch(ctx context.Context) {
 			switch name := filepath.Base(e.Name); {
 			case name == ledger.TasksName, e.Name == l.opts.Dir:
 			case name == ledger.JournalName && !e.Has(fsnotify.Write): // it was moved, removed or replaced
-			case name == ledger.JournalName && l.isCut():
-			default:
-				continue
+			default: // unless another hand has made the journal shorter
+				if fi, err := l.opts.FS.Stat(l.journal.path); name != ledger.JournalName || err != nil || fi.Size() >= l.Size() {
+					continue
+				}
 			}
 		case _, ok := <-faults: // an overflow, say: look
 			if !ok {
@@ -60,24 +70,4 @@ func (l *Log) watch(ctx context.Context) {
 			l.note(ledger.Notice{Finding: now, Text: fmt.Sprintf("%s was not taken over: %s", ledger.TasksName, now.Msg)})
 		}
 	}
-}
-
-// events returns the changes in the state directory; a nil channel if they cannot
-// be watched.
-func (l *Log) events() (<-chan fsnotify.Event, <-chan error, func()) {
-	w, err := fsnotify.NewWatcher()
-	if err == nil {
-		if err = w.Add(l.opts.Dir); err == nil {
-			return w.Events, w.Errors, func() { _ = w.Close() } // nothing is lost with a watch
-		}
-		_ = w.Close()
-	}
-	l.note(ledger.Notice{Text: fmt.Sprintf("cannot watch %s (%v); edits are seen within %s", l.opts.Dir, err, lookEvery)})
-	return nil, nil, func() {}
-}
-
-// isCut reports whether another hand has made the journal shorter.
-func (l *Log) isCut() bool {
-	fi, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, ledger.JournalName))
-	return err == nil && fi.Size() < l.Size()
 }
