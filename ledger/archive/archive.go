@@ -27,15 +27,6 @@ const (
 	Index = "index"
 )
 
-// The keys of a moved-out record that its entry in the index repeats. They are
-// read only where an index is lost.
-const (
-	keyStatus  = "status"
-	keyIdem    = "idempotencyKey"
-	keyParent  = "triggeredByTaskId"
-	keyTrigger = "trigger"
-)
-
 // An indexLine is one line of archive/index. One with Through begins a compaction; the
 // Lines behind it say what that did.
 type indexLine struct {
@@ -198,7 +189,7 @@ func rebuild(fsys durable.FS, dir string, through uint64) (*Archive, error) {
 			case s.Get(ledger.KeyArchived) != nil:
 				updated, _ := time.Parse(time.RFC3339Nano, s.Value(ledger.KeyUpdated)) // zero where a person wrote another form
 				a.Entries = append(a.Entries, ledger.ArchiveEntry{
-					ID: string(s.ID), Status: s.Value(keyStatus), Key: s.Value(keyIdem), Parent: s.Value(keyParent), Trigger: s.Value(keyTrigger),
+					ID: string(s.ID), Status: s.Value("status"), Key: s.Value("idempotencyKey"), Parent: s.Value("triggeredByTaskId"), Trigger: s.Value("trigger"),
 					UpdatedAt: updated, File: name, Off: s.Off,
 				})
 			case s.Seq <= through:

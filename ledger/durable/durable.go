@@ -159,22 +159,14 @@ func replace(fsys FS, name string, data []byte, sync func(File) error) (err erro
 		err = sync(f)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = rename(fsys, tmp, name)
+		if err = fsys.Rename(tmp, name); err != nil {
+			if fi, serr := fsys.Stat(name); serr == nil && fi.IsDir() {
+				err = explain(name, fi, err)
+			}
+		}
 	}
 	if err != nil {
 		_ = fsys.Remove(tmp) // the error that matters is err
-	}
-	return err
-}
-
-// rename is FS.Rename that says so where the new name is a directory's.
-func rename(fsys FS, oldname, newname string) error {
-	err := fsys.Rename(oldname, newname)
-	if err == nil {
-		return nil
-	}
-	if fi, serr := fsys.Stat(newname); serr == nil && fi.IsDir() {
-		return explain(newname, fi, err)
 	}
 	return err
 }

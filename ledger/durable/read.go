@@ -82,13 +82,11 @@ func ReadPieces(ctx context.Context, f io.Reader, size int64) (data []byte, err 
 			return nil, HoleError(len(data) - void)
 		}
 	}
-	if ended(err) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil
 	}
 	return data, err
 }
-
-func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // Head returns the beginning of a file; nil if it is not there.
 func Head(fsys FS, path string) (head []byte, err error) {

@@ -83,7 +83,7 @@ func (l *Log) Compact(ctx context.Context, plan func() (ledger.Keep, error)) (Co
 		}
 		c := &compactor{log: l, ctx: ctx, plan: plan}
 		l.looking.Lock() // a plan that was made of the old journal must not be carried out afterwards
-		err := l.enqueue(&update{side: c.run, done: make(chan error, 1)})
+		err := l.aside(c.run)
 		l.looking.Unlock()
 		if err != nil {
 			return CompactReport{}, err
@@ -162,21 +162,38 @@ func (c *compactor) run() error {
 		c.refused = fmt.Errorf("nothing was compacted: the archive cannot be written: %w", err)
 		return nil
 	}
-	file, err := c.commit()
-	if err != nil || file == nil {
-		return err
+	l, tmp := c.log, c.log.journal.path+".new"
+	file, err := durable.WriteNew(l.opts.FS, tmp, c.journal, durable.FileMode)
+	if err != nil {
+		c.refused = fmt.Errorf("nothing was compacted: %w", err)
+		return nil
+	}
+	if !l.tasks.Is(c.snap.ID) { // what was saved meanwhile would have no effect
+		c.refused = errors.Join(errAgain, file.Close(), durable.Drop(l.opts.FS, tmp))
+		return nil
+	}
+	if err := l.opts.FS.Rename(tmp, l.journal.path); err != nil {
+		now, serr := durable.IDAt(l.opts.FS, l.journal.path)
+		if serr == nil && l.journal.is(now) {
+			c.refused = errors.Join(fmt.Errorf("nothing was compacted: %w", err), file.Close(), durable.Drop(l.opts.FS, tmp))
+			return nil
+		}
+		return errors.Join(err, serr, file.Close())
+	}
+	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+		return errors.Join(fmt.Errorf("the new journal may be gone after a power cut: %w", err), file.Close())
 	}
 	var damage error
-	err = c.log.refold(file, c.journal, func(e *ledger.SyntaxError) { damage = errors.Join(damage, e) })
+	err = l.refold(file, c.journal, func(e *ledger.SyntaxError) { damage = errors.Join(damage, e) })
 	if err = errors.Join(err, damage); err != nil {
 		return err
 	}
-	c.log.gone, c.log.held, c.log.old = map[string]bool{}, nil, 0
+	l.gone, l.held, l.old = map[string]bool{}, nil, 0
 	// The journal is compacted already, so nothing that goes wrong here loses anything: tasks.md
 	// is then a buffer from before the compaction, and what a person has saved in this moment is
 	// taken over by the next look.
-	if err := c.log.tasks.Swap(c.snap, c.tasks, c.log.seq); err != nil && !errors.Is(err, tasksfile.ErrChanged) {
-		c.log.note(ledger.Notice{Text: fmt.Sprintf("%s could not be written anew after the compaction (%v); the merged records are appended to it instead", ledger.TasksName, err)})
+	if err := l.tasks.Swap(c.snap, c.tasks, l.seq); err != nil && !errors.Is(err, tasksfile.ErrChanged) {
+		l.note(ledger.Notice{Text: fmt.Sprintf("%s could not be written anew after the compaction (%v); the merged records are appended to it instead", ledger.TasksName, err)})
 	}
 	return nil
 }
@@ -366,33 +383,6 @@ func (c *compactor) archiveAll() error {
 		return err
 	}
 	return fsys.SyncDir(dir)
-}
-
-// commit puts the new journal in the place of the old one. It gives the new file,
-// or none and c.refused if the old one is still there.
-func (c *compactor) commit() (file durable.File, err error) {
-	l := c.log
-	tmp := l.journal.path + ".new"
-	if file, err = durable.WriteNew(l.opts.FS, tmp, c.journal, durable.FileMode); err != nil {
-		c.refused = fmt.Errorf("nothing was compacted: %w", err)
-		return nil, nil
-	}
-	if !l.tasks.Is(c.snap.ID) { // what was saved meanwhile would have no effect
-		c.refused = errors.Join(errAgain, file.Close(), durable.Drop(l.opts.FS, tmp))
-		return nil, nil
-	}
-	if err := l.opts.FS.Rename(tmp, l.journal.path); err != nil {
-		now, serr := durable.IDAt(l.opts.FS, l.journal.path)
-		if serr == nil && l.journal.is(now) {
-			c.refused = errors.Join(fmt.Errorf("nothing was compacted: %w", err), file.Close(), durable.Drop(l.opts.FS, tmp))
-			return nil, nil
-		}
-		return nil, errors.Join(err, serr, file.Close())
-	}
-	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("the new journal may be gone after a power cut: %w", err), file.Close())
-	}
-	return file, nil
 }
 
 // refold goes on with another file that has the journal's name, and makes the fold anew

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/salvage"
+	"stint/ledger/tasksfile"
 )
 
 // This file keeps the name journal.md with what the log has written. Whatever another
@@ -239,8 +241,13 @@ func (l *Log) install(data, extra []byte) (file durable.File, aside string, err 
 
 // asideName returns a free name with the time for what another hand has put at path.
 func (l *Log) asideName(path string) string {
-	for name := path + ".foreign-" + l.opts.now().UTC().Format("20060102T150405.000Z"); ; name += "+" {
-		if _, err := l.opts.FS.Stat(name); err != nil {
+	return freeName(l.opts.FS, path+".foreign-"+l.opts.now().UTC().Format("20060102T150405.000Z"))
+}
+
+// freeName returns name, with as many plus signs behind it as make it one that nothing has.
+func freeName(fsys durable.FS, name string) string {
+	for ; ; name += "+" {
+		if _, err := fsys.Stat(name); err != nil {
 			return name
 		}
 	}
@@ -278,21 +285,45 @@ func (l *Log) swapBack() (swapped bool, err error) {
 	return true, l.opts.FS.SyncDir(l.opts.Dir)
 }
 
-// putInPlace gives the two files their own names back at a start. Where there are two files like
-// tasks.md, and no journal, the one that has the journal's name is set aside: the journal is
-// made anew.
-func (l *Log) putInPlace() error {
-	if swapped, err := l.swapBack(); swapped || err != nil {
+// ensureJournal gives the two files their own names back at a start. Where there are two files like
+// tasks.md, the one that has the journal's name is set aside. If there is no journal then, or one in
+// which nothing was ever written, it is made of tasks.md: a person has put his into a new directory.
+func (l *Log) ensureJournal() error {
+	if _, err := l.swapBack(); err != nil {
 		return err
 	}
-	journal := filepath.Join(l.opts.Dir, ledger.JournalName)
-	if head, err := durable.Head(l.opts.FS, journal); err != nil || !ledger.IsTasks(head) {
-		return nil
+	fsys, path := l.opts.FS, filepath.Join(l.opts.Dir, ledger.JournalName)
+	if head, err := durable.Head(fsys, path); err == nil && ledger.IsTasks(head) {
+		name := l.asideName(path)
+		if err := fsys.Rename(path, name); err != nil {
+			return err
+		}
+		l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", ledger.JournalName, filepath.Base(name))})
 	}
-	name := l.asideName(journal)
-	if err := l.opts.FS.Rename(journal, name); err != nil {
+	fi, err := fsys.Stat(path)
+	empty := err == nil && fi.Size() <= int64(len(ledger.EmptyJournal))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && !empty {
 		return err
 	}
-	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", ledger.JournalName, filepath.Base(name))})
-	return nil
+	snap, err := l.tasks.Read(context.Background())
+	var bad *tasksfile.Error
+	if errors.As(err, &bad) {
+		bad.Lost = !empty
+	}
+	if err != nil {
+		return err
+	}
+	doc, err := l.parse(context.Background(), snap)
+	if err != nil {
+		return err
+	}
+	doc.Sections = slices.DeleteFunc(doc.Sections, func(s ledger.Section) bool { return s.Seq > ledger.MaxSeq-ledger.MaxLeap }) // a person made it up
+	out, n, err := salvage.Journal(doc)
+	if err != nil || empty && n == 0 {
+		return err
+	}
+	if n > 0 {
+		l.note(ledger.Notice{Text: fmt.Sprintf("there was no journal: it was rebuilt with %d records from %s", n, ledger.TasksName)})
+	}
+	return durable.WriteFile(fsys, path, out)
 }

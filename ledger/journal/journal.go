@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"stint/ledger"
@@ -25,6 +26,7 @@ type journal struct {
 	fs   durable.FS
 	path string
 	file durable.File // other goroutines hold mu
+	head int64        // where the first line ends, which says what the file is
 	size int64        // bytes that are durable
 
 	mu      sync.RWMutex // held for reading by who reads file from elsewhere, for writing while it is swapped
@@ -50,20 +52,10 @@ func (j *journal) readTasks() (doc *ledger.Document, err error) {
 	return ledger.Parse(snap.Data), nil
 }
 
-// keepAside writes data to a name that is free: the journal's with that ending, and a
-// number if there must be one.
+// keepAside writes data to a free name: the journal's with that ending.
 func (j *journal) keepAside(data []byte, ending string) (string, error) {
-	for n := 1; ; n++ {
-		name := ledger.JournalName + ending
-		if n > 1 {
-			name += fmt.Sprint("-", n)
-		}
-		path := filepath.Join(filepath.Dir(j.path), name)
-		if _, err := j.fs.Stat(path); err == nil {
-			continue
-		}
-		return name, durable.WriteFile(j.fs, path, data)
-	}
+	name := freeName(j.fs, j.path+ending)
+	return filepath.Base(name), durable.WriteFile(j.fs, name, data)
 }
 
 // A listener hears what a replay finds.
@@ -244,6 +236,9 @@ loop:
 			r.report(&ledger.SyntaxError{File: ledger.JournalName, Line: 1 + r.lines, Msg: fmt.Sprintf("%d bytes are damaged and were passed over", next)})
 			pos += next
 		case more < 0: // no record
+			if r.off+int64(pos) == 0 {
+				r.head = int64(n)
+			}
 			if pos += n; len(r.group) == 0 {
 				r.good = r.off + int64(pos)
 			}
@@ -405,4 +400,20 @@ func (w *window) section(f durable.File, off int64) *ledger.Section {
 	}
 	s.Off = off
 	return s
+}
+
+// ReadJournal reads the journal of a state directory. The error wraps fs.ErrNotExist if
+// there is none.
+func ReadJournal(dir string) ([]byte, error) {
+	return durable.ReadFile(durable.OS, filepath.Join(dir, ledger.JournalName))
+}
+
+// ReadLedger reads any other ledger file that a person may name, also by a link. It does
+// not wait for a pipe. The error wraps fs.ErrNotExist if there is no such file.
+func ReadLedger(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	return durable.ReadBounded(f, path)
 }

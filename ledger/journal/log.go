@@ -87,17 +87,12 @@ func (o *Options) now() time.Time {
 	return o.Now()
 }
 
-// A Log is the only writer of journal.md and appends to tasks.md. One goroutine
-// owns both files: it takes all updates that wait, makes one write and one
-// fdatasync for them, applies their records, answers them, and then appends the
-// same bytes to tasks.md.
+// A Log is the only writer of journal.md and appends to tasks.md. Its goroutine owns both files.
 type Log struct {
 	opts     Options
 	journal  *journal        // owned by the log's goroutine; sectionAt by anyone
 	dir      durable.ID      // the state directory that was opened
 	seq      uint64          // last one given; owned by the log's goroutine
-	batch    batch           // the present one; its memory serves the next one too; owned by the log's goroutine
-	waits    []time.Duration // for Observe; owned by the log's goroutine
 	edited   bool            // some record adopts the edit of another; owned by the log's goroutine
 	refused  map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
 	stale    bool            // the fold lacks what the journal has; owned by the log's goroutine
@@ -141,10 +136,8 @@ type update struct {
 // Open replays the journal through Apply, takes over what a person changed in
 // tasks.md meanwhile, and starts the log.
 func Open(opts Options) (*Log, error) {
-	if opts.FS == nil {
-		opts.FS = durable.OS
-	}
-	l := &Log{opts: opts, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	opts.FS = cmp.Or(opts.FS, durable.OS)
+	l := &Log{opts: opts, open: map[*follow.Follower]bool{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if err := l.openFiles(); err != nil {
 		if l.journal != nil && l.journal.file != nil {
 			err = errors.Join(err, l.journal.file.Close())
@@ -169,10 +162,7 @@ func (l *Log) openFiles() error {
 		return err
 	}
 	l.tasks = tasksfile.New(l.opts.FS, l.opts.Dir)
-	if err := l.putInPlace(); err != nil {
-		return err
-	}
-	if err := l.rebuildIfLost(); err != nil {
+	if err := l.ensureJournal(); err != nil {
 		return err
 	}
 	dir, err := l.opts.FS.Stat(l.opts.Dir + "/.") // it may be reached by a link
@@ -276,6 +266,11 @@ func (l *Log) newUpdate(f func(*ledger.Tx) error) *update {
 	return u
 }
 
+// aside calls f on the log's goroutine, between two batches. An error means that the disk failed.
+func (l *Log) aside(f func() error) error {
+	return l.enqueue(&update{side: f, done: make(chan error, 1)})
+}
+
 // enqueue waits for the answer whatever happens to the caller: once an update
 // was taken, the disk decides.
 func (l *Log) enqueue(u *update) error {
@@ -354,8 +349,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 	if err := l.guard(); err != nil { // before anybody decides by what cannot be read
 		return waiting, err
 	}
-	b := &l.batch
-	b.reset(l.seq)
+	b := &batch{seq: l.seq, claimed: map[string]bool{}}
 	for i, u := range waiting {
 		if u.side != nil {
 			if len(b.bytes) > 0 || i > 0 {
@@ -384,14 +378,22 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		}
 	}
 	if len(b.bytes) == 0 {
-		b.answer(nil)
+		for _, u := range b.taken {
+			u.done <- nil
+		}
 		return again, nil
 	}
 	took := Commit{Records: int(b.seq - l.seq)}
 	took.Sync, err = l.keep(b.bytes)
 	if err != nil {
-		told, fatal := sortError(err)
-		l.answer(&took, told)
+		told, fatal := err, err
+		if errors.Is(err, errNotWritten) {
+			fatal = nil // the log need not stop
+			if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+				told = fmt.Errorf("%w (%w)", ErrFull, err)
+			}
+		}
+		l.answer(b, &took, told)
 		return again, fatal
 	}
 	l.recent.add(b.bytes)
@@ -401,7 +403,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		l.stale = true // what they build upon could not be read
 		err = l.guard()
 	}
-	l.answer(&took, err)
+	l.answer(b, &took, err)
 	if err != nil {
 		return again, err
 	}
@@ -428,18 +430,6 @@ func (l *Log) keep(batch []byte) (took time.Duration, err error) {
 	return took, fmt.Errorf("%s is changed by another hand all the time", l.journal.path)
 }
 
-// sortError returns what those are told whose batch was not kept, and why the log must
-// stop; nil if it need not.
-func sortError(err error) (told, fatal error) {
-	switch {
-	case !errors.Is(err, errNotWritten):
-		return err, err
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("%w (%w)", ErrFull, err), nil
-	}
-	return err, nil
-}
-
 // A batch is what goes to the disk in one write.
 type batch struct {
 	claimed map[string]bool
@@ -447,25 +437,6 @@ type batch struct {
 	bytes   []byte
 	seq     uint64
 	count   int // sum of those of the updates that are taken
-}
-
-// How much memory of a batch is kept for the next one, and room for how many claims.
-const (
-	maxKept   = 1 << 20
-	maxClaims = 1 << 10
-)
-
-// reset begins a new batch behind record seq.
-func (b *batch) reset(seq uint64) {
-	if b.claimed == nil || len(b.claimed) > maxClaims {
-		b.claimed = map[string]bool{} // to clear a large one takes long, every time
-	}
-	clear(b.claimed)
-	clear(b.taken)
-	b.taken, b.seq, b.count = b.taken[:0], seq, 0
-	if b.bytes = b.bytes[:0]; cap(b.bytes) > maxKept {
-		b.bytes = nil
-	}
 }
 
 // take asks an update for its records and adds them. It gives false if the
@@ -500,33 +471,27 @@ func (b *batch) take(u *update) bool {
 	return true
 }
 
-func (b *batch) answer(err error) {
-	for _, u := range b.taken {
-		u.done <- err
-	}
-	clear(b.taken) // which have hold of their records
-}
-
 // A Commit is what one write to the journal has taken.
 type Commit struct {
 	Records int             // that were written
 	Sync    time.Duration   // of the fdatasync
-	Waits   []time.Duration // of each change, an edit that is taken over too, from its beginning to its answer; valid during the call
+	Waits   []time.Duration // of each change, an edit that is taken over too, from its beginning to its answer
 	Err     error           // nil, or why nothing was kept; it wraps ErrFull where the disk is full
 }
 
 // answer tells the observer what the batch took, and then those who wait for it.
-func (l *Log) answer(took *Commit, err error) {
+func (l *Log) answer(b *batch, took *Commit, err error) {
 	if l.opts.Observe != nil {
 		now := l.opts.now()
-		l.waits = l.waits[:0]
-		for _, u := range l.batch.taken {
-			l.waits = append(l.waits, now.Sub(u.begun))
+		for _, u := range b.taken {
+			took.Waits = append(took.Waits, now.Sub(u.begun))
 		}
-		took.Waits, took.Err = l.waits, err
+		took.Err = err
 		l.opts.Observe(took)
 	}
-	l.batch.answer(err)
+	for _, u := range b.taken {
+		u.done <- err
+	}
 }
 
 // applyBatch folds the bytes that were written at off, read back as on replay. It reports
@@ -537,16 +502,13 @@ func (l *Log) applyBatch(data []byte, off int64) (all bool) {
 	all = true
 	var s ledger.Section
 	for pos := 0; pos < len(data); {
-		if data[pos] != '#' {
-			pos++
-			continue
-		}
-		n, _, err := ledger.Scan(data[pos:], &s)
+		n, more, err := ledger.ScanPiece(data[pos:], false, &s)
 		if err != nil {
 			panic("ledger: a record just written does not parse: " + err.Error())
 		}
-		s.Off = off + int64(pos)
-		all = l.opts.Apply(&s) == nil && all
+		if s.Off = off + int64(pos); more >= 0 {
+			all = l.opts.Apply(&s) == nil && all
+		}
 		pos += n
 	}
 	return all
@@ -686,9 +648,6 @@ func (l *Log) Follow(after uint64) *follow.Follower {
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == nil {
-		l.open = map[*follow.Follower]bool{}
-	}
 	l.open[f] = true
 	return f
 }

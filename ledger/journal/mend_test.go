@@ -48,7 +48,7 @@ func TestPromise1DamagedJournalIsMended(t *testing.T) {
 		if w.read("journal.md.damaged") != damaged {
 			t.Fatalf("byte %d lost: the damaged journal was not kept", at)
 		}
-		if _, err := os.Stat(w.path("journal.md.damaged-2")); !errors.Is(err, fs.ErrNotExist) || len(w.said) > 0 {
+		if _, err := os.Stat(w.path("journal.md.damaged+")); !errors.Is(err, fs.ErrNotExist) || len(w.said) > 0 {
 			t.Fatalf("byte %d lost: there is still something to mend: %q", at, w.said)
 		}
 	}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/ledger/reconcile"
-	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
 
@@ -37,22 +37,13 @@ type applyResult struct {
 
 // reconcileAtStart takes over what was changed while no log was open.
 func (l *Log) reconcileAtStart() error {
-	head, err := io.ReadAll(io.NewSectionReader(l.journal.file, 0, 64))
-	if err != nil {
-		return err
-	}
-	line, n, ok := ledger.CutLine(head, 0)
-	header := int64(n)
-	if !ok || !ledger.IsVersionLine(line) {
-		header = 0
-	}
+	l.tasks.SetNewest(l.seq)
 	if !l.edited { // else the same bytes may still be an edit that was taken back
-		same, err := l.tasks.EndsWith(io.NewSectionReader(l.journal.file, header, l.journal.size-header))
+		same, err := l.tasks.EndsWith(io.NewSectionReader(l.journal.file, l.journal.head, l.journal.size-l.journal.head))
 		if err != nil {
 			return err
 		}
 		if same {
-			l.tasks.SetNewest(l.seq)
 			if l.opts.OnDelete == nil {
 				return nil
 			}
@@ -61,12 +52,12 @@ func (l *Log) reconcileAtStart() error {
 			return err
 		}
 	}
-	l.tasks.SetNewest(l.seq)
 	ctx := context.Background()
 	rest, stop := untilRest(ctx) // an editor may be at work just now
 	defer stop()
 	var snap tasksfile.Snapshot
 	var p *planned
+	var err error
 	for rested := true; rested; {
 		rested = l.tasks.Rest(rest)
 		if snap, err = l.tasks.Read(ctx); err == nil {
@@ -190,8 +181,26 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 			p.Notices = slices.Insert(p.Notices, 0, ledger.Notice{Text: fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again; to delete the task added last, save the file once as it is now, and then without its section", ledger.TasksName, p.Dropped)})
 		}
 	}
-	if res.done || res.committed {
-		l.report(p)
+	if !res.done && !res.committed {
+		return res, nil
+	}
+	p.Sort()
+	l.mu.Lock()
+	known := map[string]bool{} // each finding is told once as long as it lasts
+	for _, f := range l.findings {
+		known[f.Error()] = true
+	}
+	l.findings = p.Findings
+	l.mu.Unlock()
+	if p.Old > 0 && p.Old != l.old {
+		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s from before the compaction; edits in them have no effect",
+			ledger.TasksName, p.OldLine, ledger.Plural(p.Old, "section is", "sections are"))})
+	}
+	l.held, l.old = p.Held, p.Old
+	for _, n := range p.Notices {
+		if n.Finding == nil || !known[n.Finding.Error()] {
+			l.note(n)
+		}
 	}
 	return res, nil
 }
@@ -231,28 +240,6 @@ func (l *Log) commitPlan(p *planned) (committed bool, trouble, err error) {
 		}
 	}
 	return true, nil, nil
-}
-
-// report passes on what the plan found, each finding once as long as it lasts.
-func (l *Log) report(p *planned) {
-	p.Sort()
-	l.mu.Lock()
-	known := map[string]bool{}
-	for _, f := range l.findings {
-		known[f.Error()] = true
-	}
-	l.findings = p.Findings
-	l.mu.Unlock()
-	if p.Old > 0 && p.Old != l.old {
-		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s from before the compaction; edits in them have no effect",
-			ledger.TasksName, p.OldLine, ledger.Plural(p.Old, "section is", "sections are"))})
-	}
-	l.held, l.old = p.Held, p.Old
-	for _, n := range p.Notices {
-		if n.Finding == nil || !known[n.Finding.Error()] {
-			l.note(n)
-		}
-	}
 }
 
 // Reconcile takes over tasks.md without waiting for a watch to report a save, as
@@ -317,57 +304,23 @@ func (l *Log) reconcileWith(ctx context.Context, snap tasksfile.Snapshot, accept
 	if err != nil {
 		return res, nil, err
 	}
-	err = l.enqueue(&update{done: make(chan error, 1), side: func() (err error) {
+	err = l.aside(func() (err error) {
 		res, err = l.applyPlan(snap, p)
 		return err
-	}})
+	})
 	return res, p, err
 }
 
 // nudge lets the log's goroutine see that the journal holds its place.
 func (l *Log) nudge() error {
-	return l.enqueue(&update{done: make(chan error, 1), side: func() error { return nil }})
-}
-
-// rebuildIfLost writes the journal anew from tasks.md if there is none, or one in
-// which nothing was ever written: a person has put his tasks.md into a new directory.
-func (l *Log) rebuildIfLost() error {
-	path := filepath.Join(l.opts.Dir, ledger.JournalName)
-	fi, err := l.opts.FS.Stat(path)
-	empty := err == nil && fi.Size() <= int64(len(ledger.EmptyJournal))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && !empty {
-		return err
-	}
-	snap, err := l.tasks.Read(context.Background())
-	var bad *tasksfile.Error
-	if errors.As(err, &bad) {
-		bad.Lost = !empty
-	}
-	if err != nil {
-		return err
-	}
-	doc, err := l.parse(context.Background(), snap)
-	if err != nil {
-		return err
-	}
-	doc.Sections = slices.DeleteFunc(doc.Sections, func(s ledger.Section) bool { return s.Seq > ledger.MaxSeq-ledger.MaxLeap }) // a person made it up
-	out, n, err := salvage.Journal(doc)
-	if err != nil || empty && n == 0 {
-		return err
-	}
-	if n > 0 {
-		l.note(ledger.Notice{Text: fmt.Sprintf("there was no journal: it was rebuilt with %d records from %s", n, ledger.TasksName)})
-	}
-	return durable.WriteFile(l.opts.FS, path, out)
+	return l.aside(func() error { return nil })
 }
 
 // Preview returns what Reconcile would do if tasks.md were these bytes. It reads the
 // journal of opts.Dir and writes nothing; it needs no lock, and of opts only Dir,
 // FS and Rules count. Without a journal it returns the findings alone.
 func Preview(opts Options, tasks []byte) (r reconcile.Report, err error) {
-	if opts.FS == nil {
-		opts.FS = durable.OS
-	}
+	opts.FS = cmp.Or(opts.FS, durable.OS)
 	opts.OnDelete = nil
 	doc := ledger.Parse(tasks)
 	path := filepath.Join(opts.Dir, ledger.JournalName)

@@ -93,19 +93,15 @@ func Mend(journal []byte, good int, last uint64, doc *ledger.Document) (out []by
 		out = append([]byte(ledger.EmptyJournal), out...)
 	}
 	var did []string
-	for _, d := range []struct {
-		n    int
-		text string
-	}{
-		{found, "%d records were put back from " + ledger.TasksName},
-		{void, "%d bytes between records were left out"},
-		{torn, "%d bytes of changes that were never acknowledged were left out"},
-		{kept, "%d bytes stay damaged"},
-	} {
-		if d.n > 0 {
-			did = append(did, fmt.Sprintf(d.text, d.n))
+	add := func(n int, text string) {
+		if n > 0 {
+			did = append(did, fmt.Sprintf(text, n))
 		}
 	}
+	add(found, "%d records were put back from "+ledger.TasksName)
+	add(void, "%d bytes between records were left out")
+	add(torn, "%d bytes of changes that were never acknowledged were left out")
+	add(kept, "%d bytes stay damaged")
 	return out, strings.Join(did, ", ")
 }
 

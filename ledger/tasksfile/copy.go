@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"stint/ledger"
@@ -97,9 +99,7 @@ type Copy struct {
 // editors write a file in pieces, or after a second: a busy master appends all the time. A nil
 // fsys is the machine's. The error wraps fs.ErrNotExist if there is no such file.
 func ReadCopy(ctx context.Context, fsys durable.FS, dir string) (*Copy, error) {
-	if fsys == nil {
-		fsys = durable.OS
-	}
+	fsys = cmp.Or(fsys, durable.OS)
 	t := New(fsys, dir)
 	if _, err := fsys.Stat(t.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -121,4 +121,26 @@ func (c *Copy) Replace(data []byte) error {
 		return err
 	}
 	return c.fs.Remove(tmp)
+}
+
+// ConflictCopies returns the names of the files beside tasks.md that a sync program
+// made of a conflict: somebody else's version, which stint does not read. What editors leave
+// behind, such as tasks.md~, is none of them.
+func ConflictCopies(dir string) (names []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // that the directory cannot be read is said elsewhere
+	}
+	conflict := regexp.MustCompile(`^tasks(` +
+		`.*[ (-][Cc]onflict.*|` + // Dropbox, Nextcloud, Seafile: tasks (ana's conflicted copy 2026-11-21).md
+		`\.sync-conflict-.*|` + // Syncthing
+		` \([0-9]+\)|` + // Google Drive, and browsers
+		` [0-9]+` + // iCloud
+		`)\.md$`)
+	for _, e := range entries {
+		if e.Type() == fs.FileMode(0) && conflict.MatchString(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
 }

@@ -149,7 +149,7 @@ func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint6
 		return false, nil
 	}
 	byHand := t.seen != (durable.ID{}) && t.seen != snap.ID
-	t.seen, t.endsInN, t.foreign, t.unread = snap.ID, snap.endsInN() || torn, false, false
+	t.seen, t.endsInN, t.foreign, t.unread = snap.ID, torn || len(snap.Data) == 0 || bytes.HasSuffix(snap.Data, []byte{'\n'}), false, false
 	t.state.Raced = 0
 	if len(data) == 0 {
 		t.state.Newest = last
@@ -228,21 +228,13 @@ func (t *File) Rest(ctx context.Context) bool {
 		}
 		now, long := t.now(), settle
 		if now == (durable.ID{}) { // an editor that moves the old file away first is writing the new one
-			if long = settleOpen; !t.wasSeen() {
-				return true
-			}
+			long = settleOpen
 		}
 		if t.stays(ctx, now, long) {
 			return true
 		}
 	}
 	return true
-}
-
-func (t *File) wasSeen() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.seen != (durable.ID{})
 }
 
 // Stays reports whether the file stays as the snapshot has it for as long as that must rest
@@ -255,11 +247,13 @@ func (t *File) Stays(ctx context.Context, snap Snapshot) bool {
 }
 
 // stays reports whether the file stays in the state id for that long. Of one that was never
-// seen its age counts.
+// seen its age counts; one that is not there is old.
 func (t *File) stays(ctx context.Context, id durable.ID, long time.Duration) bool {
-	if age := time.Since(time.Unix(0, id.Mtime)); age > 0 && !t.wasSeen() {
+	t.mu.Lock()
+	if age := time.Since(time.Unix(0, id.Mtime)); age > 0 && t.seen == (durable.ID{}) {
 		long -= age
 	}
+	t.mu.Unlock()
 	for ; long > 0; long -= settle {
 		select {
 		case <-ctx.Done():
@@ -278,8 +272,6 @@ type Snapshot struct {
 	ID   durable.ID
 	Data []byte
 }
-
-func (s Snapshot) endsInN() bool { return len(s.Data) == 0 || s.Data[len(s.Data)-1] == '\n' }
 
 // Read returns the file as it is now, and makes it if it is not there. It never replaces one:
 // an editor that has moved the old file away may write the new one in this moment.
@@ -384,13 +376,13 @@ const maxText = 1 << 20
 // into memory as a whole. If they are the same, and there is but text above, nothing was changed
 // since the file was written, and it is marked as seen.
 func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
+	f, err := Open(t.fs, t.path, os.O_RDONLY)
 	if err != nil {
 		return false, nil // read it as usual, and fail there if need be
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	fi, err := f.Stat()
-	if err != nil || TooLarge(fi, t.path) != nil {
+	if err != nil {
 		return false, err
 	}
 	head := fi.Size() - records.Size()
@@ -420,8 +412,8 @@ func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
 		rest, off = rest-size, off+size
 	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.seen, t.endsInN, t.foreign = durable.IDOf(fi), true, false
-	t.mu.Unlock()
 	return true, nil
 }
 
@@ -477,19 +469,11 @@ func Open(fsys durable.FS, path string, flag int) (durable.File, error) {
 		return nil, explain(path, err)
 	}
 	fi, err := f.Stat()
-	if err == nil {
-		err = TooLarge(fi, path)
+	if err == nil && fi.Size() > durable.MaxFile {
+		err = &Error{Path: path, What: fmt.Sprintf("has %d bytes, more than a ledger may have", fi.Size())}
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// TooLarge returns an [*Error] if a file has more than a ledger may have.
-func TooLarge(fi fs.FileInfo, path string) error {
-	if fi.Size() <= durable.MaxFile {
-		return nil
-	}
-	return &Error{Path: path, What: fmt.Sprintf("has %d bytes, more than a ledger may have", fi.Size())}
 }
