@@ -40,11 +40,7 @@ func ReadBounded(f interface {
 	case fi.Size() > MaxFile:
 		return nil, fmt.Errorf("%s has %d bytes, more than stint reads of a file; move it away", path, fi.Size())
 	}
-	data, err = ReadPieces(context.Background(), f, fi.Size())
-	if hole := HoleError(0); errors.As(err, &hole) {
-		return nil, fmt.Errorf("%s %w", path, hole)
-	}
-	return data, err
+	return ReadPieces(context.Background(), f, path, fi.Size())
 }
 
 // MaxVoid is the longest run of zero bytes in what is read: longer than what a power cut
@@ -61,7 +57,7 @@ func (e HoleError) Error() string {
 
 // ReadPieces reads size bytes, or as many as there are, until ctx ends. Memory grows with
 // what is read, and a hole ends it.
-func ReadPieces(ctx context.Context, f io.Reader, size int64) (data []byte, err error) {
+func ReadPieces(ctx context.Context, f io.Reader, path string, size int64) (data []byte, err error) {
 	void := 0
 	for err == nil && int64(len(data)) < size {
 		if ctx.Err() != nil {
@@ -79,7 +75,7 @@ func ReadPieces(ctx context.Context, f io.Reader, size int64) (data []byte, err 
 			zeros += void
 		}
 		if void = zeros; void > MaxVoid {
-			return nil, HoleError(len(data) - void)
+			return nil, fmt.Errorf("%s %w", path, HoleError(len(data)-void))
 		}
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

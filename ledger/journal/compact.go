@@ -110,14 +110,13 @@ func (l *Log) readyToCompact(ctx context.Context) error {
 		return notNow("stint edit --accept, or undo the change", "%d sections of %s are held because a formatter seems to have changed them", held, ledger.TasksName)
 	}
 	size := l.journal.durable.Load()
-	for end := time.Now().Add(followWait); l.anyBehind(size); {
+	read, cancel := context.WithTimeoutCause(ctx, followWait, notNow("", "a reader of the journal has not read everything yet; what it misses must not be moved away"))
+	defer cancel()
+	for l.anyBehind(size) {
 		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-read.Done():
+			return context.Cause(read)
 		case <-time.After(10 * time.Millisecond):
-		}
-		if time.Now().After(end) {
-			return notNow("", "a reader of the journal has not read everything yet; what it misses must not be moved away")
 		}
 	}
 	return nil
@@ -142,6 +141,7 @@ type compactor struct {
 	refused error
 
 	data    []byte             // the old journal
+	old     []byte             // the part of it that goes to the archive
 	snap    tasksfile.Snapshot // tasks.md
 	doc     *ledger.Document
 	keep    ledger.Keep
@@ -232,8 +232,22 @@ func (c *compactor) prepare() error {
 		return notNow("", "%s was saved by another hand less than %s ago", ledger.TasksName, c.keep.Quiet)
 	}
 	c.report = CompactReport{Before: l.journal.size, After: l.journal.size, Merged: len(c.keep.Records)}
-	superseded := c.superseded()
-	if !ledger.HasText(superseded) && len(c.keep.Out) == 0 {
+	m, end := ledger.MarkOf(c.data)
+	isMark := end > 0
+	if !isMark {
+		_, end, _ = ledger.CutLine(c.data, 0)
+	}
+	c.old = c.data[end:]
+	if next := m.Seq; isMark { // what the compaction before has merged is in the archive already
+		c.old = nil
+		for _, p := range ledger.Pieces(c.data[end:], false) {
+			if next++; p.Seq != next || next > m.Seq+uint64(m.Merged) {
+				c.old = c.data[end+p.Off:]
+				break
+			}
+		}
+	}
+	if !ledger.HasText(c.old) && len(c.keep.Out) == 0 {
 		return nil
 	}
 	c.at = l.opts.now()
@@ -243,23 +257,6 @@ func (c *compactor) prepare() error {
 	c.report.After, c.report.Archived, c.report.Archive = int64(len(c.journal)), len(c.keep.Out), archive.Name(c.at)
 	c.tasks = rewrite(c.doc, c.keep.Records, c.texts)
 	return c.verify()
-}
-
-// superseded returns the part of the old journal that goes to the archive: all but
-// what the compaction before has merged, which is in the archive already.
-func (c *compactor) superseded() []byte {
-	m, end := ledger.MarkOf(c.data)
-	if end == 0 {
-		_, from, _ := ledger.CutLine(c.data, 0)
-		return c.data[from:]
-	}
-	next := m.Seq
-	for _, p := range ledger.Pieces(c.data[end:], false) {
-		if next++; p.Seq != next || next > m.Seq+uint64(m.Merged) {
-			return c.data[end+p.Off:]
-		}
-	}
-	return nil
 }
 
 // encode makes the new records and the new journal of them.
@@ -365,7 +362,7 @@ func (c *compactor) archiveAll() error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	data = append(append(data, bytes.TrimLeft(c.superseded(), "\n")...), '\n')
+	data = append(append(data, bytes.TrimLeft(c.old, "\n")...), '\n')
 	for _, m := range c.keep.Out {
 		m.Record.Seq = l.seq + 1
 		m.Record.Add(ledger.KeyArchived, ledger.Stamp(c.at))
@@ -398,19 +395,13 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	l.mu.Lock()
 	l.damage = nil
 	l.mu.Unlock()
-	var notes []ledger.Notice // told when the fold can be read again
-	defer func() {
-		for _, n := range notes {
-			l.note(n)
-		}
-	}()
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
 	err = l.journal.swap(file).Close() // whatever was only in that file is in data
 	l.opts.OnRefoldStart()
 	l.giveArchive(a)
 	l.edited, l.stale, l.lacks, l.recent = false, false, salvage.Gaps{}, recent{}
-	seq, rerr := l.journal.replay(data, listener{func(s *ledger.Section) { _ = l.apply(s) }, report, func(n ledger.Notice) { notes = append(notes, n) }})
+	seq, rerr := l.journal.replay(data, listener{func(s *ledger.Section) { _ = l.apply(s) }, report, nil}) // nothing is mended in what was just written
 	l.recent.add(data[max(0, len(data)-maxRecent):])
 	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
 	if l.opts.OnRefoldEnd != nil {

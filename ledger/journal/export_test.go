@@ -27,3 +27,7 @@ func (l *Log) SavedByHand() time.Time {
 	defer l.looking.Unlock()
 	return l.byHand
 }
+
+// Behind reports whether tasks.md was changed by another hand (or could not be
+// written) and is yet to be reconciled.
+func (l *Log) Behind() bool { return l.tasks.Changed() }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,10 +65,7 @@ func (l *Log) guard() error {
 		if errors.Is(perr, ErrGone) {
 			return perr
 		}
-		if perr != nil {
-			err = perr
-		}
-		if perr != nil && !errors.Is(perr, fs.ErrNotExist) && !errors.Is(perr, fs.ErrExist) { // no name was made or removed in this moment
+		if err = cmp.Or(perr, err); perr != nil && !errors.Is(perr, fs.ErrNotExist) && !errors.Is(perr, fs.ErrExist) { // no name was made or removed in this moment
 			break
 		}
 	}

@@ -546,10 +546,6 @@ func (l *Log) Size() int64 { return l.journal.durable.Load() }
 // the record was read.
 func (l *Log) SectionAt(off int64) (*ledger.Section, error) { return l.journal.sectionAt(off) }
 
-// Behind reports whether tasks.md was changed by another hand (or could not be
-// written) and is yet to be reconciled.
-func (l *Log) Behind() bool { return l.tasks.Changed() }
-
 // Close answers what waits and closes the files. What tasks.md lacks then because
 // another hand has changed it, the next Open brings. Close does not free the Lock,
 // which is the caller's.

@@ -75,7 +75,7 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stopped)
 	data := []byte("## Task a\n- status: queued\n")
-	if _, err := durable.ReadPieces(ctx, bytes.NewReader(data), int64(len(data))); !errors.Is(err, stopped) {
+	if _, err := durable.ReadPieces(ctx, bytes.NewReader(data), "x", int64(len(data))); !errors.Is(err, stopped) {
 		t.Errorf("read: %v", err)
 	}
 	if _, err := ledger.ParseContext(ctx, data); !errors.Is(err, stopped) {

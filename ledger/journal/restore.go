@@ -38,11 +38,10 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 			err = nil
 		}
 	}
-	if err == nil {
-		err = durable.WriteFile(fsys, filepath.Join(backup, ledger.TasksName), old.Data)
-	}
-	if err == nil {
-		err = durable.WriteFile(fsys, filepath.Join(backup, ledger.JournalName), records)
+	for i, data := range [][]byte{old.Data, records} {
+		if err == nil {
+			err = durable.WriteFile(fsys, filepath.Join(backup, []string{ledger.TasksName, ledger.JournalName}[i]), data)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("the ledger could not be copied to %s, and is as it was: %w", backup, err)
@@ -69,9 +68,8 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 	path := filepath.Join(dir, restoredName)
 	f, err := durable.WriteNew(fsys, path+".tmp", tasks, durable.FileMode)
 	if err == nil {
-		var now durable.ID
-		now, err = durable.IDAt(fsys, filepath.Join(dir, ledger.TasksName))
-		if err = errors.Join(err, f.Close()); err == nil && now != old.ID {
+		now, ierr := durable.IDAt(fsys, filepath.Join(dir, ledger.TasksName))
+		if err = errors.Join(ierr, f.Close()); err == nil && now != old.ID {
 			err = tasksfile.ErrChanged
 		}
 		if err == nil {
@@ -101,17 +99,15 @@ func finishRestore(fsys durable.FS, dir string) error {
 	if err == nil {
 		journal, _, err = salvage.Journal(ledger.Parse(tasks))
 	}
-	if err == nil {
-		err = fsys.SyncDir(dir) // what decides that there is no way back must last longer than what follows
-	}
-	if err == nil {
-		err = durable.WriteFile(fsys, filepath.Join(dir, ledger.JournalName), journal)
-	}
-	if err == nil {
-		err = fsys.Rename(path, filepath.Join(dir, ledger.TasksName))
-	}
-	if err == nil {
-		err = fsys.SyncDir(dir)
+	for _, step := range []func() error{
+		func() error { return fsys.SyncDir(dir) }, // what decides that there is no way back must last longer than what follows
+		func() error { return durable.WriteFile(fsys, filepath.Join(dir, ledger.JournalName), journal) },
+		func() error { return fsys.Rename(path, filepath.Join(dir, ledger.TasksName)) },
+		func() error { return fsys.SyncDir(dir) },
+	} {
+		if err == nil {
+			err = step()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("the restore is not finished; the next start goes on with it: %w", err)

@@ -23,7 +23,7 @@ var badFiles = []struct {
 }{
 	{"directory", "is a directory", func(p string) error { return os.Mkdir(p, 0o700) }},
 	{"FIFO", "is a FIFO", func(p string) error { return syscall.Mkfifo(p, 0o600) }},
-	{"socket", "is a FIFO or a socket", func(p string) error {
+	{"socket", "is not a regular file", func(p string) error {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: p})
 		if err == nil {
 			l.SetUnlinkOnClose(false)

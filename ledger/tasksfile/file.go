@@ -307,7 +307,7 @@ func ReadSnapshot(ctx context.Context, fsys durable.FS, dir string) (s Snapshot,
 		return s, err
 	}
 	s.ID = durable.IDOf(fi)
-	s.Data, err = durable.ReadPieces(ctx, f, fi.Size()) // less, if it was cut meanwhile; the next look sees another size
+	s.Data, err = durable.ReadPieces(ctx, f, path, fi.Size()) // less, if it was cut meanwhile; the next look sees another size
 	if hole := durable.HoleError(0); errors.As(err, &hole) {
 		return s, &Error{Path: path, What: hole.Error()}
 	}
@@ -449,12 +449,10 @@ func explain(path string, err error) error {
 		e.What, e.Hint = "is a symbolic link, and what it points to may be where an agent can write", "put the file itself in its place: mv the file that it points to here"
 	case errors.Is(err, fs.ErrPermission):
 		e.What, e.Hint = "cannot be read and written by you", "chmod 600 it"
-	case errors.Is(err, syscall.EISDIR):
-		e.What = "is a directory"
-	case errors.Is(err, syscall.ENXIO):
-		e.What = "is a FIFO or a socket"
 	case errors.As(err, &bad):
-		e.What, e.Hint = bad.What, "make it yours with chown"
+		if e.What = bad.What; bad.File {
+			e.Hint = "make it yours with chown"
+		}
 	default:
 		return err
 	}
