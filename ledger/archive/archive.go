@@ -53,11 +53,13 @@ type Archive struct {
 // is behind that in it was written by one that did not come to its end, and the next one
 // cuts it off. If the index does not have all of that, the archive's files have.
 func Load(fsys durable.FS, dir string) (a *Archive, through uint64, err error) {
-	if through, err = CompactedThrough(fsys, dir); err != nil {
+	start, err := durable.Head(fsys, filepath.Join(dir, ledger.JournalName))
+	if err != nil {
 		return nil, 0, err
 	}
+	mark, _ := ledger.MarkOf(start) // which is short
 	var data []byte
-	if through > 0 {
+	if through = mark.Through; through > 0 {
 		data, err = durable.ReadFile(fsys, filepath.Join(dir, Dir, Index))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, through, err
@@ -129,14 +131,6 @@ func WriteBehind(fsys durable.FS, name string, end int64, data []byte) (err erro
 		return errors.Join(fmt.Errorf("%s: %w", name, err), f.Truncate(end))
 	}
 	return nil
-}
-
-// CompactedThrough returns what the first record of journal.md says if that is the
-// mark of a compaction: the highest seq before it. Zero if there is none.
-func CompactedThrough(fsys durable.FS, dir string) (through uint64, err error) {
-	head, err := durable.Head(fsys, filepath.Join(dir, ledger.JournalName)) // the record has five short fields
-	m, _ := ledger.MarkOf(head)
-	return m.Through, err
 }
 
 // Read returns the entries of the archive in dir, in the order in which they

@@ -130,9 +130,6 @@ func (o *Options) planInput() reconcile.Input {
 	return reconcile.Input{
 		Rules: o.Rules, Now: o.now(), Deletes: o.OnDelete != nil, Seen: math.MaxUint64,
 		Merged: sync.OnceValues(func() (map[string]int, error) {
-			if through, err := archive.CompactedThrough(o.FS, o.Dir); err != nil || through == 0 {
-				return nil, err
-			}
 			a, _, err := archive.Load(o.FS, o.Dir)
 			if err != nil {
 				return nil, err

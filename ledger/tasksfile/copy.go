@@ -101,9 +101,6 @@ type Copy struct {
 func ReadCopy(ctx context.Context, fsys durable.FS, dir string) (*Copy, error) {
 	fsys = cmp.Or(fsys, durable.OS)
 	t := New(fsys, dir)
-	if _, err := fsys.Stat(t.path); errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
 	rest, stop := context.WithTimeout(ctx, time.Second)
 	defer stop()
 	if !t.Rest(rest) && ctx.Err() != nil {
