@@ -560,3 +560,31 @@ func TestPromise4CutOffSection(t *testing.T) {
 		x.close()
 	}
 }
+
+// TestRepairOfTheNewestSection: a section that is damaged is there. It is not appended
+// again, and what a person makes of it is an edit.
+func TestRepairOfTheNewestSection(t *testing.T) {
+	for name, broken := range map[string][2]string{
+		"prompt":   {"  second", "second"},
+		"field":    {"- status: queued", "- status queued"},
+		"conflict": {"- status: queued\n", "<<<<<<< mine\n- status: queued\n=======\n>>>>>>> theirs\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := openWorld(t, false)
+			w.add("a", "status", "queued")
+			w.add("b", "status", "queued", "prompt", "first\nsecond")
+			w.caughtUp()
+			whole := w.read("tasks.md")
+			at := strings.Index(whole, "## Task b")
+			w.reload(func(s string) string { return s[:at] + strings.Replace(s[at:], broken[0], broken[1], 1) })
+			if n := strings.Count(w.read("tasks.md"), "## Task b"); n != 1 {
+				t.Errorf("it stands there %d times", n)
+			}
+			w.reload(func(string) string { return strings.Replace(whole, "  second", "  better", 1) })
+			w.reopened()
+			if lines := w.lines(); !strings.Contains(lines, "better") || strings.Contains(lines, "b-copy") {
+				t.Errorf("the fold is\n%s", lines)
+			}
+		})
+	}
+}

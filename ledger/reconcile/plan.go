@@ -174,6 +174,21 @@ func (p *planner) match() {
 			p.Newest = max(p.Newest, s.Seq)
 		}
 	}
+	// A damaged section is there: it waits for its repair, and is not written anew. One that
+	// reaches to the end of the file without an end line may be cut off; see findTorn.
+	for _, d := range p.doc.Damaged {
+		i, known := p.h.find(d.Seq)
+		isWhole := d.To < len(p.doc.Data) || bytes.Contains(p.doc.Data[d.From:d.To], fmt.Appendf(nil, "<!-- end %d -->", d.Seq))
+		if d.IsLine || d.Seq == 0 || !known || !isWhole || d.Name != string(p.h.nameOf(p.h.records[i])) {
+			continue
+		}
+		if p.owner[i] == 0 {
+			p.owner[i] = -1
+		}
+		if p.Raced == 0 || d.Seq < p.Raced {
+			p.Newest = max(p.Newest, d.Seq)
+		}
+	}
 }
 
 func (p *planner) matchOf(s *ledger.Section) match {
