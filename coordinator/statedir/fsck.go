@@ -89,7 +89,7 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 		r, settled := fsckOnce(dir, root)
 		if settled || look == fsckLooks || !live() {
 			r.faults(KindArchive, queue.FindingsOf(archive.Check(dir)))
-			for _, pattern := range []string{"*.tmp", "*.torn", "*.damaged", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*"} {
+			for _, pattern := range []string{"*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*"} {
 				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
 				for _, p := range paths {
 					r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))
