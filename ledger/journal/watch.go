@@ -24,7 +24,7 @@ func (l *Log) watch(ctx context.Context) {
 	var faults <-chan error
 	w, err := fsnotify.NewWatcher()
 	if err == nil {
-		defer w.Close() // nothing is lost with a watch
+		defer func() { _ = w.Close() }() // nothing is lost with a watch
 		err = w.Add(l.opts.Dir)
 		events, faults = w.Events, w.Errors
 	}
