@@ -2,7 +2,6 @@ package state
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -117,20 +116,31 @@ var otherKeys = []string{
 	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, "budget", "isolation",
 }
 
-// SpellingOf returns the known key that is key but for upper and lower case; "" if
-// there is none.
-func SpellingOf(key string) string {
-	if fields[key] != nil {
+// otherWords maps what options of the command line are called to the keys that they set.
+var otherWords = map[string]string{"session": KeySessionKey, "verify": KeyVerifyCommand, "cwd": KeyWorkspace, "directory": KeyWorkspace}
+
+// MeantKey returns the key that a person who wrote key probably meant: key itself where it is
+// known, one that differs in upper and lower case, or in one letter, or in two of a long one; ""
+// if there is none, so that the key is the person's own.
+func MeantKey(key string) string {
+	if fields[key] != nil || slices.Contains(otherKeys, key) {
 		return key
 	}
-	for _, list := range []iter.Seq[string]{slices.Values(otherKeys), maps.Keys(fields)} {
-		for known := range list {
-			if strings.EqualFold(known, key) {
-				return known
-			}
+	if word := otherWords[key]; word != "" {
+		return word
+	}
+	known := slices.AppendSeq(slices.Clone(otherKeys), maps.Keys(fields))
+	slices.Sort(known)
+	for _, k := range known {
+		if strings.EqualFold(k, key) {
+			return k
 		}
 	}
-	return ""
+	near := Nearest(key, known)
+	if d := distance(key, near); near == "" || d > 1+len(key)/10 || len(key) < 4 {
+		return ""
+	}
+	return near
 }
 
 // LanePrefixTask begins the session key of a task that has a lane of its own;

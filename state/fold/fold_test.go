@@ -266,6 +266,10 @@ func TestCheck(t *testing.T) {
 		{ledger.KindTask, []string{"status: running"}, "running cannot be set by hand"},
 		{ledger.KindTask, []string{"Status: queued", "by: hand"}, "Status: unknown key; did you mean status?"},
 		{ledger.KindTask, []string{"sessionkey: web", "by: hand"}, "did you mean sessionKey?"},
+		{ledger.KindTask, []string{"sesionKey: web", "by: hand"}, "did you mean sessionKey?"},
+		{ledger.KindTask, []string{"verifyComand: false", "by: hand"}, "did you mean verifyCommand?"},
+		{ledger.KindTask, []string{"session: web", "by: hand"}, "did you mean sessionKey?"},
+		{ledger.KindTask, []string{"owner: ana", "by: hand"}, ""},
 		{ledger.KindTask, []string{"Colour: red", "by: hand"}, ""},
 		{ledger.KindTask, []string{"Status: queued"}, ""}, // not a person's
 		{ledger.KindControl, []string{"Paused: true", "by: hand"}, "did you mean paused?"},

@@ -141,16 +141,16 @@ func Check(sec *ledger.Section) error {
 	return nil
 }
 
-// checkKeys looks for keys that a person wrote with other capitals than they have:
-// as unknown keys they would be kept, and do nothing.
+// checkKeys looks for keys that a person has misspelled: as unknown keys they would be
+// kept, and do nothing.
 func checkKeys(sec *ledger.Section) error {
 	if sec.Seq > 0 && sec.Value(state.KeyBy) != ledger.ByHand {
 		return nil
 	}
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
-		if want := state.SpellingOf(string(f.Key)); want != "" && want != string(f.Key) {
-			return state.NewRecordError(sec, f, fmt.Errorf("unknown key; did you mean %s?", want))
+		if want := state.MeantKey(string(f.Key)); want != "" && want != string(f.Key) {
+			return state.NewRecordError(sec, f, fmt.Errorf("unknown key; did you mean %s? (one of your own needs a name that is less like it)", want))
 		}
 	}
 	return nil
