@@ -52,17 +52,20 @@ func (b *bench) run(turn task.Turn, text string) (Result, string) {
 // ears are a sink. The line "over" says that the turn is over.
 type ears struct {
 	heard func(said []byte) // may be nil
-	last  []byte            // up to four bytes
-	over  bool              // the line over was heard; others of the run may print behind it
+	last  []byte            // up to five bytes
+	over  bool              // of the lines over and begin, over was heard last; others of the run may print behind it
 	bytes int
 }
 
 func (e *ears) Feed(p []byte) {
 	e.bytes += len(p)
-	over := []byte("over\n")
-	e.over = e.over || bytes.Contains(append(e.last, p[:min(4, len(p))]...), over) || bytes.Contains(p, over)
-	e.last = append(e.last, p[max(0, len(p)-4):]...)
-	e.last = e.last[max(0, len(e.last)-4):]
+	for _, part := range [][]byte{append(e.last, p[:min(5, len(p))]...), p} {
+		if over, begin := bytes.LastIndex(part, []byte("over\n")), bytes.LastIndex(part, []byte("begin\n")); over != begin {
+			e.over = over > begin
+		}
+	}
+	e.last = append(e.last, p[max(0, len(p)-5):]...)
+	e.last = e.last[max(0, len(e.last)-5):]
 	if e.heard != nil {
 		e.heard(p)
 	}
