@@ -131,6 +131,9 @@ func (a *app) submit(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 		views = []wire.TaskView{view}
 		return err
 	})
+	if err != nil && isDetached(ctx) { // a request may be on its way
+		return nil, &cliError{code: exitInterrupted, message: "interrupted; it may have been queued", try: "stint ls"}
+	}
 	if !o.detach || !a.isOffline(err) {
 		return views, err
 	}
