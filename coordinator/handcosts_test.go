@@ -173,7 +173,7 @@ func handConfig(dir string) task.Config {
 // memory, and not sixteen times. What is less than the rest of the process may take meanwhile
 // tells nothing.
 func TestHandWrittenCostsGrowLinearly(t *testing.T) {
-	if testing.Short() {
+	if testing.Short() && os.Getenv("CI") != "true" {
 		t.Skip("takes seconds")
 	}
 	for _, shape := range handShapes {

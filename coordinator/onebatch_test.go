@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"cmp"
 	"context"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -43,7 +44,7 @@ func (w *world) sections() []ledger.Section {
 // Task 0 is at work, the others are ready.
 func TestNothingStartsAgainstAChangeOfItsBatch(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
+	if testing.Short() && os.Getenv("CI") != "true" {
 		t.Skip("takes seconds")
 	}
 	names := func(id, key, value string) func(*ledger.Section) bool {

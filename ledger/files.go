@@ -114,7 +114,7 @@ func IsTasks(head []byte) bool {
 	return ok && bytes.HasPrefix(head, ledgerOpen) && bytes.HasPrefix(bytes.TrimLeft(head[next:], " \t\r\n"), []byte("# "))
 }
 
-// A Notice is something that a person should hear of: an edit that was taken
+// A Notice is something that a person should know: an edit that was taken
 // over, records that were put back, or a finding.
 type Notice struct {
 	Finding *SyntaxError // nil if nothing is wrong in a file

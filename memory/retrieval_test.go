@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -58,7 +59,7 @@ func measure(c *corpus, stratum string, search func(string) []place) (q quality)
 // TestRetrieval: the search is ahead of rg for each kind of prompt and language of
 // notes. What it measures is in the log (-v), at the end over all questions.
 func TestRetrieval(t *testing.T) {
-	if testing.Short() {
+	if testing.Short() && os.Getenv("CI") != "true" {
 		t.Skip("takes seconds")
 	}
 	for _, run := range runs {

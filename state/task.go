@@ -64,7 +64,7 @@ func Classes() []Class { return slices.Clone(classes[:]) }
 // reason into the ledger.
 func (c Class) Known() bool { return slices.Contains(classes[:], c) }
 
-// A Phase says what a run of a task carries out; "" is an agent's turn.
+// A Phase says what a run of a task does; "" is an agent's turn.
 type Phase string
 
 // The phases of an attempt, in their order, behind the agent's turn.

@@ -22,7 +22,7 @@ import (
 // task's run, and no user's: it is bounded like follow-ups, and what would give it
 // more than its own task has waits for a person.
 
-// taskOfRun returns the task that a run carries out, which asks for something.
+// taskOfRun returns the task that a run runs, which asks for something.
 func taskOfRun(st *fold.State, run string) (state.Task, error) {
 	id, ok := st.RunningAs(run)
 	if !ok {

@@ -1,7 +1,7 @@
-// Package attempt carries out one attempt at a task: a chain of runs, which are an agent's
+// Package attempt runs one attempt at a task: a chain of runs, which are an agent's
 // turn, the verify command and the turn after it, as long as that does not pass, and, where it
 // is configured, an evaluator's look at the answer. It builds the prompt, locks the session,
-// hears what the agent reports, decides by one table ([Attempts.judge]) what becomes of the
+// is notified of what the agent reports, decides by one table ([Attempts.judge]) what becomes of the
 // task, and records that with its follow-up in one change.
 //
 // It knows nothing of other runs at work: the dispatcher above starts an attempt and waits for
@@ -10,7 +10,7 @@ package attempt
 
 import "stint/coordinator/admission"
 
-// Attempts carry out what the dispatcher has started. Their methods may be called by any
+// Attempts run what the dispatcher has started. Their methods may be called by any
 // goroutine.
 type Attempts struct {
 	*admission.Admission

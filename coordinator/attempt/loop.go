@@ -22,7 +22,7 @@ import (
 // an agent's turn, then the command; what a command that fails has printed goes back
 // into the agent's session. Each of them is a run with an id of its own, and where
 // one follows the other a record says so: state.Task.Phase is what the present run
-// carries out. After a crash the task goes on there: an answer that was verified when
+// runs. After a crash the task goes on there: an answer that was verified when
 // the master ended is verified again, and not asked for again.
 
 // A step is what follows a run of a task that has not ended.
@@ -85,7 +85,7 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 	})
 	goes = goes && runs
 	if err == nil && !goes {
-		_ = os.RemoveAll(a.RunDir(id)) // nobody carries out that run; a file that is left does no harm
+		_ = os.RemoveAll(a.RunDir(id)) // nobody runs it; a file that is left does no harm
 	}
 	if err != nil || !goes {
 		return nil, err
@@ -155,7 +155,7 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 	})
 	if check.Conclusive() {
 		now := a.asEdited(&t)
-		if !task.HasVerify(now) { // likewise, while it ran
+		if !task.HasVerify(now) { // a person took it away while it ran
 			return passed
 		}
 		if now.VerifyCommand != t.VerifyCommand { // what is said of that one would be said of another

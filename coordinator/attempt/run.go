@@ -58,7 +58,7 @@ func (r *Run) AsTask() state.Task {
 	return t
 }
 
-// Run carries out a run that was started, and the runs that follow it in its attempt, and
+// Run runs a run that was started, and the runs that follow it in its attempt, and
 // records how each ended. replace is told of each that follows, before it begins.
 func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 	home := homeOf(&r.Task)
@@ -77,7 +77,7 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 	}
 }
 
-// round carries out what a run's phase says, and records how it ended. It returns
+// round does what a run's phase says, and records how it ended. It returns
 // the run that follows in the same attempt; nil if none does.
 func (a *Attempts) round(r *Run) (*Run, error) {
 	var out task.Outcome

@@ -114,7 +114,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 
 const missingRetry = 2 * time.Second // before a run looks once more
 
-// runTurn lets the agent of that name carry out a turn. Where its program is missing, it
+// runTurn lets the agent of that name run a turn. Where its program is missing, it
 // tries once more a moment later.
 func (a *Attempts) runTurn(ctx context.Context, name string, agent task.Agent, turn task.Turn, report func(task.Event)) task.Outcome {
 	out := agent.Run(ctx, turn, report)

@@ -154,7 +154,7 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		attempt.AddCheck(rec, &res)
 		now, err := queue.PeekIn(st, t.ID)
-		// If the task waits for a turn in which its agent is to mend what did not pass, its answer
+		// If the task waits for a turn in which its agent is to fix what did not pass, its answer
 		// is verified instead. It waits no longer for what only that turn needed.
 		if err == nil && res.Passed() && now.Status == state.Queued && now.Phase == "" && now.Iteration > 1 {
 			rec.Add(state.KeyPhase, string(state.PhaseVerify)).Add(state.KeyIteration, strconv.Itoa(now.Iteration-1))

@@ -33,7 +33,7 @@ const (
 // it twice. STINT_TEST_OUTAGES sets their number, STINT_TEST_SEED what is random.
 func TestPromise10Outages(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
+	if testing.Short() && os.Getenv("CI") != "true" {
 		t.Skip("takes seconds")
 	}
 	n, seed := number(t, "STINT_TEST_OUTAGES", 5), number(t, "STINT_TEST_SEED", 1)

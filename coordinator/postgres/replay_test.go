@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -55,7 +56,7 @@ func TestPromise10CommitUnknown(t *testing.T) {
 // are gone. The mirror waits for its write as long as it waits for any, and no longer.
 func TestLostConnections(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
+	if testing.Short() && os.Getenv("CI") != "true" {
 		t.Skip("takes seconds")
 	}
 	s := postgrestest.Shared(t)

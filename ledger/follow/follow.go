@@ -35,7 +35,7 @@ type Log struct {
 	Closed func(*Follower)       // is called by Close; it may come twice
 }
 
-// A Follower gives the records of a journal in their order, from one seq on, and
+// A Follower returns the records of a journal in their order, from one seq on, and
 // misses none, however slow its reader is. It has one reader; Close may come from
 // any goroutine.
 //
@@ -85,7 +85,7 @@ func Dir(fsys durable.FS, dir string, after uint64) *Follower {
 	}
 }
 
-// Close ends the follower; a Next that waits gives ErrClosed.
+// Close ends the follower; a Next that waits returns ErrClosed.
 func (f *Follower) Close() error {
 	if f.log != nil {
 		f.log.Closed(f)
@@ -271,7 +271,7 @@ func (f *Follower) piece(at int) (n, more int, err error) {
 	return next - at, -1, err
 }
 
-// fill reads more behind what is left in buf, and gives how much.
+// fill reads more behind what is left in buf, and returns how much.
 func (f *Follower) fill() (int, error) {
 	f.off += int64(f.pos)
 	f.end -= f.pos

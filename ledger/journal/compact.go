@@ -131,7 +131,7 @@ func (l *Log) anyBehind(size int64) bool {
 	return false
 }
 
-// A compactor carries out one compaction, on the log's goroutine.
+// A compactor runs one compaction, on the log's goroutine.
 type compactor struct {
 	log  *Log
 	ctx  context.Context
@@ -401,7 +401,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	l.opts.OnRefoldStart()
 	l.giveArchive(a)
 	l.edited, l.stale, l.lacks, l.recent = false, false, salvage.Gaps{}, recent{}
-	seq, rerr := l.journal.replay(data, listener{func(s *ledger.Section) { _ = l.apply(s) }, report, nil}) // nothing is mended in what was just written
+	seq, rerr := l.journal.replay(data, listener{func(s *ledger.Section) { _ = l.apply(s) }, report, nil}) // nothing is repaired in what was just written
 	l.recent.add(data[max(0, len(data)-maxRecent):])
 	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
 	if l.opts.OnRefoldEnd != nil {

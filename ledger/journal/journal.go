@@ -61,7 +61,7 @@ func (j *journal) keepAside(data []byte, ending string) (string, error) {
 type listener struct {
 	apply  func(*ledger.Section)     // each record, in order
 	report func(*ledger.SyntaxError) // damage that stays
-	note   func(ledger.Notice)       // damage that was mended
+	note   func(ledger.Notice)       // damage that was repaired
 }
 
 // replay passes every record of the journal to apply, in order, cuts a torn tail
@@ -264,7 +264,7 @@ loop:
 
 // mend puts back from tasks.md what is damaged in the journal behind the last
 // change that was applied. It writes a new journal and keeps the damaged one
-// beside it. It gives false if there was nothing to mend with.
+// beside it. It returns false if there was nothing to repair it with.
 func (r *replayer) mend() (bool, error) {
 	r.mended = true
 	data, err := durable.ReadFile(r.fs, r.path)

@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -18,7 +19,7 @@ var errBroken = errors.New("broken")
 // task, either compacted or not, and can compact again.
 func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
+	if testing.Short() && os.Getenv("CI") != "true" {
 		t.Skip("takes seconds")
 	}
 	compacted := 0

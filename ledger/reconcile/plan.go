@@ -531,7 +531,7 @@ func (p *Plan) Sort() {
 // A Report says what reconciling tasks.md did, or would do.
 type Report struct {
 	Findings []*ledger.SyntaxError // what is wrong in tasks.md, by line
-	Notices  []ledger.Notice       // what a person should hear of, findings among them
+	Notices  []ledger.Notice       // what a person should know, findings among them
 	Records  []ledger.Record       // what was taken over; their Seq is 0
 	Missing  int                   // records that an old buffer had dropped and that were appended again
 	Held     int                   // sections that are held because a formatter seems to have changed them

@@ -39,7 +39,7 @@ type mender struct {
 	journal map[uint64]*ledger.Section
 	notes   []*ledger.SyntaxError
 	edits   []edit              // of this pass
-	origin  func(line int) int  // gives the line that a line of data had at first
+	origin  func(line int) int  // returns the line that a line of data had at first
 	present map[uint64]bool     // seqs of the good records in data
 	last    *ledger.SyntaxError // the finding about lines of text that was noted last
 }

@@ -39,7 +39,7 @@ func Known(doc *ledger.Document, last uint64) map[uint64][]byte {
 }
 
 // Mend returns a journal with the records of tasks.md in place of what is damaged behind offset
-// good, where record last ends, and says what it did; "" if there is nothing to mend with.
+// good, where record last ends, and says what it did; "" if there is nothing to repair it with.
 // Damage stays where tasks.md does not have all of what it covers.
 func Mend(journal []byte, good int, last uint64, doc *ledger.Document) (out []byte, what string) {
 	known, newest := Known(doc, last), uint64(0)

@@ -35,7 +35,7 @@ type Agent struct {
 	MaxTurns       int      // 0: no bound
 }
 
-// Run carries out one turn; see task.Agent.
+// Run runs one turn; see task.Agent.
 func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 	s, out := c.spec(turn)
 	if out != nil {

@@ -29,7 +29,7 @@ type Agent struct {
 	FullAuto bool   // workspace-write, and no question is ever asked
 }
 
-// Run carries out one turn; see task.Agent.
+// Run runs one turn; see task.Agent.
 func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 	s, out := c.spec(turn)
 	if out != nil {

@@ -21,7 +21,7 @@ type Agent struct {
 // Command is the hidden subcommand of the program that is the demo agent: see [Main].
 const Command = "demo-agent"
 
-// Run carries out one turn; see task.Agent.
+// Run runs one turn; see task.Agent.
 func (d *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 	turn.Fork = false // it resumes
 	s, out := d.spec(turn)

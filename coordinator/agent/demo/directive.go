@@ -53,7 +53,7 @@ type ending struct {
 	msg  string
 }
 
-// do carries out one directive. One that is not known is only a word.
+// do runs one directive. One that is not known is only a word.
 func (d *demo) do(w directive) (*ending, error) {
 	switch w.name {
 	case "sleep":
@@ -88,7 +88,7 @@ func (d *demo) do(w directive) (*ending, error) {
 	return nil, nil
 }
 
-// trouble carries out the directives that end the turn badly.
+// trouble runs the directives that end the turn badly.
 func (d *demo) trouble(w directive) (*ending, error) {
 	var end ending
 	name, first := strings.CutSuffix(w.name, "-first")

@@ -28,7 +28,7 @@ type Agent struct {
 
 var _ task.PromptEscaper = (*Agent)(nil)
 
-// Run carries out one turn; see task.Agent.
+// Run runs one turn; see task.Agent.
 func (g *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
 	turn.Fork = false // it cannot, and need not: it forgets a prompt that was refused
 	s, out := g.spec(turn)
