@@ -92,7 +92,7 @@ func (s *State) Apply(sec *ledger.Section) error {
 }
 
 func (s *State) applyTask(sec *ledger.Section) error {
-	n := s.Number(string(sec.ID))
+	n := s.NumberOf(sec.ID)
 	back := uint32(0)
 	if n != 0 && s.Entries.At(n).Kept == table.InArchive {
 		if sec.Get(state.KeyStatus) == nil {

@@ -123,8 +123,11 @@ func (x *ids) appendTo(b []byte, n uint32, e *Entry) []byte {
 const ownLane = 1
 
 // Number returns the number of the task with that id; 0 if there is none.
-func (s *Tasks) Number(id string) uint32 {
-	n, _ := s.ids.find([]byte(id))
+func (s *Tasks) Number(id string) uint32 { return s.NumberOf([]byte(id)) }
+
+// NumberOf is Number of an id in bytes, which a replay has for each record.
+func (s *Tasks) NumberOf(id []byte) uint32 {
+	n, _ := s.ids.find(id)
 	return n
 }
 
