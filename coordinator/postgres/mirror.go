@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"stint/coordinator/postgres/server"
 	"stint/coordinator/task"
 	"stint/ledger/journal"
 )
@@ -68,7 +69,7 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 			moves = append(moves, m.o.Now())
 			moves = moves[max(0, len(moves)-manyMoves):]
 			if len(moves) == manyMoves && m.o.Now().Sub(moves[0]) < movesTime {
-				err = conflict("give each machine a name of its own (host in [postgres])",
+				err = task.Conflict("give each machine a name of its own (host in [postgres])",
 					"another process writes the copy under the name %s all the time, it seems for another ledger in a directory of the same name", m.o.Host)
 			}
 		}
@@ -114,18 +115,18 @@ func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {
 	s.use(src, true)
 	if end == forever {
 		if err := s.register(opening); err != nil {
-			return explain(err, s.target)
+			return server.Explain(err, s.target)
 		}
 	}
 	return explainOurs(s.run(ctx, end), s.target)
 }
 
-// explainOurs is explain for all but the errors that a caller decides on.
-func explainOurs(err error, t target) error {
+// explainOurs is server.Explain for all but the errors that a caller decides on.
+func explainOurs(err error, t server.Target) error {
 	if errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, errCompacted) || errors.Is(err, journal.ErrClosed) {
 		return err
 	}
-	return explain(err, t)
+	return server.Explain(err, t)
 }
 
 // handOver is the last thing that a mirror does: its master ends, and the copy should
@@ -167,7 +168,7 @@ func (m *Mirror) Status() task.MirrorStatus {
 }
 
 // connected notes a connection, and what is to be said of it.
-func (m *Mirror) connected(t target, warning string) {
+func (m *Mirror) connected(t server.Target, warning string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if warning != "" && warning != m.status.Warning {

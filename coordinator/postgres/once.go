@@ -5,7 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"stint/coordinator/postgres/schema"
+	"stint/coordinator/postgres/server"
+
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A Position says how far a copy goes.
@@ -31,7 +35,7 @@ type Position struct {
 }
 
 // readPosition reads the mirror's row of a host; the zero one if there is none.
-func readPosition(ctx context.Context, q querier, host string) (p Position, err error) {
+func readPosition(ctx context.Context, q schema.Querier, host string) (p Position, err error) {
 	var seq int64
 	var rebuilt *time.Time
 	err = q.QueryRow(ctx, `SELECT host, state_dir, seq, digest, generation, settings, version, updated_at, rebuilt_at, worker_id,
@@ -52,31 +56,45 @@ func readPosition(ctx context.Context, q querier, host string) (p Position, err 
 // the name of this host is an error. Errors are *task.Error.
 func Look(ctx context.Context, o Options) (p Position, err error) {
 	m := New(o)
-	pool, t, err := m.o.connect(ctx)
+	pool, t, err := server.Connect(ctx, o.URL, o.PoolSize)
 	if err != nil {
 		return p, err
 	}
 	defer pool.Close()
-	defer func() { err = explain(err, t) }()
+	defer func() { err = server.Explain(err, t) }()
 	p = Position{Host: o.Host, Target: t.String()}
-	if p.Schema, err = schemaVersion(ctx, pool, migrations()); err != nil || p.Schema == 0 {
+	version, err := schema.Check(ctx, pool)
+	if errors.Is(err, schema.ErrNone) {
+		return p, nil
+	} else if err != nil {
 		return p, err
 	}
-	if err := checkSchema(ctx, pool); err != nil {
-		return p, err
-	}
-	schema := p.Schema
 	if p, err = readPosition(ctx, pool, o.Host); err != nil {
 		return p, err
 	}
-	p.Target, p.Schema = t.String(), schema
+	p.Target, p.Schema = t.String(), version
 	if p.StateDir != "" && p.StateDir != storable(o.StateDir) {
 		return p, o.notOurs(&p, t)
 	}
-	if p.Skew, err = clockSkew(ctx, pool.Pool, m.o.Now); err == nil {
-		p.Warning = skewWarning(p.Skew, t)
+	if p.Skew, err = server.ClockSkew(ctx, pool.Pool, m.o.Now); err == nil {
+		p.Warning = server.SkewWarning(p.Skew, t)
 	}
 	return p, err
+}
+
+// Migrate connects to the database of o and brings its schema to the newest version. It
+// returns the versions before and after. Errors are *task.Error.
+func Migrate(ctx context.Context, o Options) (from, to int, err error) {
+	pool, t, err := server.Connect(ctx, o.URL, o.PoolSize)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer pool.Close()
+	err = pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		from, to, err = schema.Migrate(ctx, c.Conn())
+		return err
+	})
+	return from, to, server.Explain(err, t)
 }
 
 // Once brings the copy up to date with what the ledger has when it is first read, and
@@ -125,7 +143,7 @@ func (m *Mirror) round(ctx context.Context, read func() (Source, error), end *ui
 	*end = min(*end, src.Seq())
 	if err = do(s, *end); err == nil {
 		p, err = readPosition(ctx, s.pool, m.o.Host)
-		p.Target, p.Schema = s.target.String(), len(migrations())
+		p.Target, p.Schema = s.target.String(), schema.Newest()
 	}
 	return p, explainOurs(err, s.target)
 }

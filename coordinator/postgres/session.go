@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"stint/coordinator/postgres/schema"
+	"stint/coordinator/postgres/server"
 	"stint/coordinator/task"
 	"stint/ledger"
 )
@@ -22,15 +24,15 @@ type session struct {
 	rower
 	src    Source // see use
 	live   bool   // src is as the ledger is now, not as it was once
-	target target
+	target server.Target
 	mirror *Mirror // is told how it goes
 
-	db *database
+	db *server.Database
 }
 
 // open connects, makes the schema in an empty database, and takes the mirror's row.
 func (m *Mirror) open(ctx context.Context) (s *session, err error) {
-	db, t, err := m.o.connect(ctx)
+	db, t, err := server.Connect(ctx, m.o.URL, m.o.PoolSize)
 	if err != nil {
 		return nil, err
 	}
@@ -50,11 +52,11 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	if err := s.claim(ctx); err != nil {
 		return nil, err
 	}
-	d, err := clockSkew(ctx, db.Pool, m.o.Now)
+	d, err := server.ClockSkew(ctx, db.Pool, m.o.Now)
 	if err != nil {
 		return nil, err
 	}
-	m.connected(t, skewWarning(d, t))
+	m.connected(t, server.SkewWarning(d, t))
 	return s, nil
 }
 
@@ -65,9 +67,9 @@ func (s *session) use(src Source, live bool) { s.src, s.live, s.dir = src, live,
 // newer than this program: other hosts may need it as it is.
 func prepareSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	return pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		err := checkSchema(ctx, c.Conn())
-		if errors.Is(err, errNoSchema) {
-			_, _, err = migrate(ctx, c.Conn(), migrations(), migrationWait)
+		_, err := schema.Check(ctx, c.Conn())
+		if errors.Is(err, schema.ErrNone) {
+			_, _, err = schema.Migrate(ctx, c.Conn())
 		}
 		return err
 	})
@@ -103,8 +105,8 @@ func (s *session) claim(ctx context.Context) error {
 }
 
 // notOurs returns the error for a copy under our name that is another state directory's.
-func (o *Options) notOurs(p *Position, t target) error {
-	return conflict("give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
+func (o *Options) notOurs(p *Position, t server.Target) error {
+	return task.Conflict("give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
 		"%s has the copy of another state directory under the name %s: %s", t, o.Host, p.StateDir)
 }
 
@@ -316,7 +318,7 @@ func (s *session) putAll(ctx context.Context, b *batch) error {
 	}
 	refused, err := s.writeSingly(ctx, b, s.mirror.patience)
 	for id, why := range refused {
-		s.mirror.skipped(id, explain(why, s.target))
+		s.mirror.skipped(id, server.Explain(why, s.target))
 	}
 	return err
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"stint/coordinator/postgres/schema"
+	"stint/coordinator/postgres/server"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -63,27 +66,26 @@ type comparison struct {
 // and nothing changed. What the ledger no longer has, because files of a run were
 // deleted, is not compared. Errors are *task.Error.
 func Verify(ctx context.Context, o Options, read func(upTo uint64) (VerifySource, error)) (r Report, err error) {
-	m := New(o)
-	pool, t, err := m.o.connect(ctx)
+	pool, t, err := server.Connect(ctx, o.URL, o.PoolSize)
 	if err != nil {
 		return r, err
 	}
 	defer pool.Close()
 	err = pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		if err := checkSchema(ctx, c.Conn()); errors.Is(err, errNoSchema) {
+		if _, err := schema.Check(ctx, c.Conn()); errors.Is(err, schema.ErrNone) {
 			return notYet(t, "has no tables of stint yet")
 		} else if err != nil {
 			return err
 		}
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) (err error) {
-			r, err = verify(ctx, &m.o, tx, t, read)
+			r, err = verify(ctx, &o, tx, t, read)
 			return err
 		})
 	})
-	return r, explain(err, t)
+	return r, server.Explain(err, t)
 }
 
-func verify(ctx context.Context, o *Options, tx pgx.Tx, t target, read func(uint64) (VerifySource, error)) (Report, error) {
+func verify(ctx context.Context, o *Options, tx pgx.Tx, t server.Target, read func(uint64) (VerifySource, error)) (Report, error) {
 	p, err := readPosition(ctx, tx, o.Host)
 	if err != nil {
 		return Report{}, err
@@ -109,12 +111,12 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t target, read func(uint
 	return c.report, err
 }
 
-func notYet(t target, format string, args ...any) error {
-	return conflict("stint sync once", "%v "+format, slices.Concat([]any{t}, args)...)
+func notYet(t server.Target, format string, args ...any) error {
+	return task.Conflict("stint sync once", "%v "+format, slices.Concat([]any{t}, args)...)
 }
 
 // isSame returns why the copy is not one of this ledger.
-func isSame(ctx context.Context, src Source, p *Position, t target) error {
+func isSame(ctx context.Context, src Source, p *Position, t server.Target) error {
 	switch {
 	case p.Seq == 0 && src.Seq() == 0:
 		return nil
@@ -255,15 +257,6 @@ func idOf(row map[string]json.RawMessage) string {
 	return ""
 }
 
-// shown returns a value for people.
-func shown(v json.RawMessage) string {
-	s := string(v)
-	if head := firstRunes(s, 60); len(head) < len(s) {
-		return head + "…"
-	}
-	return s
-}
-
 func (c *comparison) note(d Difference) {
 	if len(c.report.Differences) == mostDifferences {
 		c.report.More++
@@ -336,7 +329,7 @@ func (c *comparison) value(table, id, column string, here, there json.RawMessage
 	if bytes.Equal(here, there) {
 		return
 	}
-	d := Difference{Table: table, ID: id, Column: column, Here: shown(here), There: shown(there)}
+	d := Difference{Table: table, ID: id, Column: column, Here: state.Cut(string(here), 60), There: state.Cut(string(there), 60)}
 	d.Text = fmt.Sprintf("here %s, there %s", d.Here, d.There)
 	c.note(d)
 }

@@ -248,6 +248,14 @@ func (w *world) exec(sql string, args ...any) {
 	})
 }
 
+// do runs statements.
+func do(t *testing.T, c *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := c.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
 func (w *world) session(do func(*pgx.Conn)) {
 	w.t.Helper()
 	url, _ := w.o.URL()

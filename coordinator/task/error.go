@@ -76,8 +76,14 @@ func AtTask(err error, i, n int) error {
 	return &at
 }
 
+// Invalid returns the error for a request that cannot be carried out as it stands.
 func Invalid(hint, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// Conflict returns the error for a request that contradicts what is already so.
+func Conflict(hint, format string, args ...any) error {
+	return &Error{Code: CodeConflict, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // Wrong is invalid about one field of a spec, by its name in JSON.

@@ -1,4 +1,6 @@
-package postgres
+// Package server connects to a PostgreSQL server, checks that it can hold a mirror, and
+// turns its errors into sentences.
+package server
 
 import (
 	"context"
@@ -16,33 +18,26 @@ import (
 
 const oldest = 13 // PostgreSQL, that can be used
 
-// config asks for the URL, and returns the configuration of a pool for it.
-func (o *Options) config() (*pgxpool.Config, target, error) {
-	text, err := o.URL()
+// Connect makes a pool of at most so many connections (0: pgx's default) to the database
+// that url names, and checks that it can hold a copy: that it answers in time, is new
+// enough and has Unicode. The caller closes it. The error is of [Explain]; the target is
+// there with it as soon as the URL could be read.
+func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Database, Target, error) {
+	text, err := url()
 	if err != nil {
-		return nil, target{}, explain(err, target{})
+		return nil, Target{}, Explain(err, Target{})
 	}
 	cfg, err := dsn.Parse(text)
 	if err != nil {
-		return nil, target{}, err
+		return nil, Target{}, err
 	}
-	if o.PoolSize > 0 {
-		cfg.MaxConns = int32(min(o.PoolSize, 1000))
+	if poolSize > 0 {
+		cfg.MaxConns = int32(min(poolSize, 1000))
 	}
-	return cfg, target{cfg.ConnConfig}, nil
-}
-
-// connect makes a pool of connections to the database, and looks whether it can hold a
-// copy: that it answers in time, is new enough and has Unicode. The caller closes it. The
-// error is of [explain]; the target is there with it as soon as the URL could be read.
-func (o *Options) connect(ctx context.Context) (*database, target, error) {
-	cfg, t, err := o.config()
-	if err != nil {
-		return nil, t, err
-	}
+	t := Target{cfg.ConnConfig}
 	db, err := newDatabase(ctx, cfg)
 	if err != nil {
-		return nil, t, explain(err, t)
+		return nil, t, Explain(err, t)
 	}
 	c := cfg.ConnConfig
 	servers := map[string]bool{} // they are tried one after the other
@@ -58,7 +53,7 @@ func (o *Options) connect(ctx context.Context) (*database, target, error) {
 }
 
 // checkServer asks a server for what a copy needs.
-func checkServer(ctx context.Context, pool *pgxpool.Pool, t target, limit time.Duration) error {
+func checkServer(ctx context.Context, pool *pgxpool.Pool, t Target, limit time.Duration) error {
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var encoding, version string
@@ -67,7 +62,7 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool, t target, limit time.D
 		return noAnswer(t, limit)
 	}
 	if err != nil {
-		return explain(err, t)
+		return Explain(err, t)
 	}
 	if encoding != "UTF8" {
 		return task.Invalid("createdb -T template0 -E UTF8 "+shellName(t.cfg.Database)+", once the present one is out of the way",
@@ -79,9 +74,9 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool, t target, limit time.D
 	return nil
 }
 
-// clockSkew returns how much the database's clock is ahead of ours: the middle of the
+// ClockSkew returns how much the database's clock is ahead of ours: the middle of the
 // round trip is taken as the moment at which it was read. The error is pgx's.
-func clockSkew(ctx context.Context, pool *pgxpool.Pool, now func() time.Time) (time.Duration, error) {
+func ClockSkew(ctx context.Context, pool *pgxpool.Pool, now func() time.Time) (time.Duration, error) {
 	conn, err := pool.Acquire(ctx) // first, as connecting takes time
 	if err != nil {
 		return 0, err
@@ -96,8 +91,8 @@ func clockSkew(ctx context.Context, pool *pgxpool.Pool, now func() time.Time) (t
 	return there.Sub(before.Add(now().Sub(before) / 2)), nil
 }
 
-// skewWarning returns the sentence for clocks that differ, and "" if they do not by much.
-func skewWarning(d time.Duration, t target) string {
+// SkewWarning returns the sentence for clocks that differ, and "" if they do not by much.
+func SkewWarning(d time.Duration, t Target) string {
 	direction := "ahead of"
 	switch {
 	case d.Abs() < 5*time.Second:

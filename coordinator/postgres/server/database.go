@@ -1,4 +1,4 @@
-package postgres
+package server
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A database is a pool of connections that can be closed at once.
-type database struct {
+// A Database is a pool of connections that can be closed at once.
+type Database struct {
 	*pgxpool.Pool
 	alive context.Context // ends with Close
 	end   context.CancelFunc
@@ -17,8 +17,8 @@ type database struct {
 }
 
 // newDatabase makes the pool. It has no connection yet.
-func newDatabase(ctx context.Context, cfg *pgxpool.Config) (_ *database, err error) {
-	d := &database{}
+func newDatabase(ctx context.Context, cfg *pgxpool.Config) (_ *Database, err error) {
+	d := &Database{}
 	d.alive, d.end = context.WithCancel(context.Background())
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -47,7 +47,7 @@ func newDatabase(ctx context.Context, cfg *pgxpool.Config) (_ *database, err err
 // Close closes all connections, whether the server answers or not, also those that the
 // pool makes to have a statement canceled. A pool alone takes leave of the server first
 // and waits 15 s for one that does not answer.
-func (d *database) Close() {
+func (d *Database) Close() {
 	d.end()
 	d.open.Range(func(s, _ any) bool {
 		_ = s.(*socket).Close() // the pool closes it again
@@ -59,7 +59,7 @@ func (d *database) Close() {
 // A socket is a connection that is forgotten when it is closed.
 type socket struct {
 	net.Conn
-	of *database
+	of *Database
 }
 
 // Close implements net.Conn.

@@ -1,4 +1,4 @@
-package postgres
+package schema
 
 import (
 	"context"
@@ -29,6 +29,20 @@ func open(t *testing.T, url string) *pgx.Conn {
 	return conn
 }
 
+// check returns what is wrong with a database's schema.
+func check(t *testing.T, conn *pgx.Conn) error {
+	t.Helper()
+	_, err := Check(t.Context(), conn)
+	return err
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // do runs statements.
 func do(t *testing.T, conn *pgx.Conn, sql string) {
 	t.Helper()
@@ -54,7 +68,7 @@ func migrateTo(t *testing.T, conn *pgx.Conn, n int) {
 func migrated(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn := empty(t)
-	migrateTo(t, conn, len(migrations()))
+	migrateTo(t, conn, Newest())
 	return conn
 }
 
@@ -69,16 +83,15 @@ func tablesOf(t *testing.T, conn *pgx.Conn) (n int) {
 // TestMigrate: an empty database gets the newest schema, once.
 func TestMigrate(t *testing.T) {
 	conn := empty(t)
-	if err := checkSchema(t.Context(), conn); !errors.Is(err, errNoSchema) {
+	if err := check(t, conn); !errors.Is(err, ErrNone) {
 		t.Errorf("an empty database: %v", err)
 	}
-	o := Options{URL: func() (string, error) { return conn.Config().ConnString(), nil }}
-	for _, want := range []int{0, len(migrations())} {
-		from, to, err := Migrate(t.Context(), o)
-		if from != want || to != len(migrations()) || err != nil {
+	for _, want := range []int{0, Newest()} {
+		from, to, err := Migrate(t.Context(), conn)
+		if from != want || to != Newest() || err != nil {
 			t.Errorf("from %d to %d, want %d: %v", from, to, want, err)
 		}
-		must(t, checkSchema(t.Context(), conn))
+		must(t, check(t, conn))
 	}
 }
 
@@ -91,14 +104,14 @@ func TestMigrateAtOnce(t *testing.T) {
 		conn := open(t, url)
 		wg.Go(func() {
 			<-begin
-			if _, to, err := migrate(t.Context(), conn, migrations(), time.Minute); to != len(migrations()) || err != nil {
+			if _, to, err := migrate(t.Context(), conn, migrations(), time.Minute); to != Newest() || err != nil {
 				t.Errorf("to %d, %v", to, err)
 			}
 		})
 	}
 	close(begin)
 	wg.Wait()
-	must(t, checkSchema(t.Context(), open(t, url)))
+	must(t, check(t, open(t, url)))
 }
 
 // TestMigrateKilled: wherever a migration is cut off, or fails, nothing of it is there, and
@@ -127,7 +140,7 @@ func TestMigrateKilled(t *testing.T) {
 			t.Fatalf("from %d to %d, %v", from, to, err)
 		}
 	}
-	must(t, checkSchema(t.Context(), watch))
+	must(t, check(t, watch))
 }
 
 // TestMigrateBusy: a migration does not wait for ever.
@@ -147,7 +160,7 @@ func TestMigrateBusy(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			do(t, other, "COMMIT")
-			if from, to, err := migrate(t.Context(), conn, migrations(), time.Minute); from != 1 || to != len(migrations()) || err != nil {
+			if from, to, err := migrate(t.Context(), conn, migrations(), time.Minute); from != 1 || to != Newest() || err != nil {
 				t.Errorf("from %d to %d, %v", from, to, err)
 			}
 		})
@@ -158,13 +171,13 @@ func TestMigrateBusy(t *testing.T) {
 // sentence; so is a database that has another use.
 func TestSchemaRefused(t *testing.T) {
 	t.Parallel()
-	newer := fmt.Sprintf("INSERT INTO schema_migrations (version, name) VALUES (%d, 'what comes')", len(migrations())+1)
+	newer := fmt.Sprintf("INSERT INTO schema_migrations (version, name) VALUES (%d, 'what comes')", Newest()+1)
 	for name, c := range map[string]struct {
 		ours int    // so many migrations are made
 		sql  string // and this
 		want string
 	}{
-		"newer":              {len(migrations()), newer, "install a newer stint"},
+		"newer":              {Newest(), newer, "install a newer stint"},
 		"tables of others":   {0, "CREATE TABLE task_runs (id INT)", "a table task_runs that is not stint's"},
 		"a view of others":   {0, "CREATE VIEW accounts AS SELECT 1 AS id", "a table accounts that is not stint's"},
 		"of Rails":           {0, "CREATE TABLE schema_migrations (version VARCHAR PRIMARY KEY); INSERT INTO schema_migrations VALUES ('20260101')", "a table schema_migrations that is not stint's"},
@@ -172,9 +185,9 @@ func TestSchemaRefused(t *testing.T) {
 		"a number of others": {0, "CREATE TABLE schema_migrations (version BIGINT, name TEXT); INSERT INTO schema_migrations VALUES (20260101, '')", "a table schema_migrations that is not stint's"},
 		"a name of others":   {0, "CREATE TABLE schema_migrations (version INT, name TEXT); INSERT INTO schema_migrations VALUES (1, '0001_users')", "it lacks 0001_scheduler"},
 		"of golang-migrate":  {0, "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY, dirty BOOLEAN)", "a table schema_migrations that is not stint's"},
-		"emptied":            {len(migrations()), "DELETE FROM schema_migrations", "it lacks 0001_scheduler"},
-		"a gap":              {len(migrations()), "DELETE FROM schema_migrations WHERE version = 1", "it lacks 0001_scheduler"},
-		"a table is gone":    {len(migrations()), "DROP TABLE task_files", "without its table task_files"},
+		"emptied":            {Newest(), "DELETE FROM schema_migrations", "it lacks 0001_scheduler"},
+		"a gap":              {Newest(), "DELETE FROM schema_migrations WHERE version = 1", "it lacks 0001_scheduler"},
+		"a table is gone":    {Newest(), "DROP TABLE task_files", "without its table task_files"},
 		"no schema":          {0, "SET search_path = nowhere", "has no schema for the tables"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +201,7 @@ func TestSchemaRefused(t *testing.T) {
 			if err == nil {
 				err = checkTables(t.Context(), conn) // as Migrate does
 			}
-			for _, err := range []error{err, checkSchema(t.Context(), conn)} {
+			for _, err := range []error{err, check(t, conn)} {
 				var e *task.Error
 				if !errors.As(err, &e) || !strings.Contains(e.Error(), c.want) || e.Hint == "" {
 					t.Errorf("%v, want %q", err, c.want)
@@ -204,14 +217,14 @@ func TestSchemaRefused(t *testing.T) {
 // TestBeginAnew: whichever table was dropped, it is said, and what is said then helps.
 func TestBeginAnew(t *testing.T) {
 	t.Parallel()
-	for _, name := range ourTables {
+	for _, name := range Tables {
 		conn := migrated(t)
 		do(t, conn, "DROP TABLE "+name+" CASCADE")
 		var e *task.Error
-		if err := checkSchema(t.Context(), conn); !errors.As(err, &e) || !strings.HasSuffix(e.Hint, "then: stint sync once") || !strings.HasSuffix(e.Message, " "+name) {
+		if err := check(t, conn); !errors.As(err, &e) || !strings.HasSuffix(e.Hint, "then: stint sync once") || !strings.HasSuffix(e.Message, " "+name) {
 			t.Errorf("without %s: %v", name, err)
 		}
-		do(t, conn, "DROP TABLE IF EXISTS schema_migrations, "+strings.Join(ourTables, ", ")+" CASCADE")
+		do(t, conn, "DROP TABLE IF EXISTS schema_migrations, "+strings.Join(Tables, ", ")+" CASCADE")
 		if _, _, err := migrate(t.Context(), conn, migrations(), time.Minute); err != nil {
 			t.Errorf("begun anew after %s: %v", name, err)
 		}
@@ -223,10 +236,7 @@ func TestOlderSchema(t *testing.T) {
 	conn := empty(t)
 	migrateTo(t, conn, 1)
 	var e *task.Error
-	if err := checkSchema(t.Context(), conn); !errors.As(err, &e) || !strings.Contains(e.Hint, `"stint sync migrate"`) {
-		t.Errorf("%v", err)
-	}
-	if version, err := schemaVersion(t.Context(), conn, migrations()); version != 1 || err != nil {
+	if version, err := Check(t.Context(), conn); version != 1 || !errors.As(err, &e) || !strings.Contains(e.Hint, `"stint sync migrate"`) {
 		t.Errorf("version %d, %v", version, err)
 	}
 }
@@ -238,29 +248,11 @@ func TestMigrateSearchPath(t *testing.T) {
 	do(t, open(t, url), `CREATE TABLE public.tasks (id INT); CREATE TABLE public.schema_migrations (id INT); CREATE SCHEMA "My App"`)
 	conn := open(t, url+"&search_path="+`%22My%20App%22,public`)
 	from, to, err := migrate(t.Context(), conn, migrations(), time.Minute)
-	if from != 0 || to != len(migrations()) || err != nil {
+	if from != 0 || to != Newest() || err != nil {
 		t.Fatalf("from %d to %d, %v", from, to, err)
 	}
-	must(t, checkSchema(t.Context(), conn))
+	must(t, check(t, conn))
 	do(t, conn, `INSERT INTO "My App".tasks (prompt) VALUES ('p')`)
-}
-
-// TestMigrateForbidden: a role that may not make tables changes nothing, and is told
-// what it lacks.
-func TestMigrateForbidden(t *testing.T) {
-	url := postgrestest.Shared(t).Database(t)
-	admin := open(t, url)
-	do(t, admin, "REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE ROLE migrate_reader LOGIN")
-	t.Cleanup(func() { _, _ = admin.Exec(context.Background(), "DROP ROLE migrate_reader") }) // the server goes too
-	reader := Options{URL: func() (string, error) { return strings.Replace(url, "postgres@", "migrate_reader@", 1), nil }}
-	_, _, err := Migrate(t.Context(), reader)
-	var e *task.Error
-	if !errors.As(err, &e) || !strings.Contains(e.Hint, "GRANT USAGE, CREATE ON SCHEMA public TO \"migrate_reader\"") {
-		t.Errorf("%v", err)
-	}
-	if n := tablesOf(t, admin); n != 0 {
-		t.Errorf("it has made %d tables and indexes", n)
-	}
 }
 
 // schemaSQL returns the schema in lines: columns, checks and keys, indexes.

@@ -1,4 +1,4 @@
-package postgres
+package server
 
 import (
 	"context"
@@ -22,11 +22,11 @@ import (
 )
 
 // there is a database that tests say something about.
-func there(t *testing.T) target {
+func there(t *testing.T) Target {
 	t.Helper()
 	cfg, err := dsn.Parse("postgres://ana:" + canaryEncoded + "@db.example/")
 	must(t, err)
-	return target{cfg.ConnConfig}
+	return Target{cfg.ConnConfig}
 }
 
 func dial(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
@@ -57,7 +57,7 @@ func TestSentences(t *testing.T) {
 		{io.ErrUnexpectedEOF, task.CodeUnavailable, "unexpected EOF; look at the server and the network"},
 		{errors.Join(context.DeadlineExceeded, &pgconn.PgError{Code: "53300", Message: "too many clients"}), task.CodeUnavailable, "too many clients"},
 	} {
-		err := explain(fmt.Errorf("outer: %w", c.err), there(t))
+		err := Explain(fmt.Errorf("outer: %w", c.err), there(t))
 		var told *task.Error
 		if !errors.As(err, &told) || told.Code != c.code || told.Hint == "" || !strings.Contains(err.Error(), c.says) || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%v: %#v, want %s and %q", c.err, err, c.code, c.says)
@@ -67,13 +67,13 @@ func TestSentences(t *testing.T) {
 
 func TestExplainKeepsWhatNeedsNoSentence(t *testing.T) {
 	own := &task.Error{Code: task.CodeBusy, Message: "busy"}
-	if got := explain(fmt.Errorf("x: %w", own), there(t)); got != error(own) {
+	if got := Explain(fmt.Errorf("x: %w", own), there(t)); got != error(own) {
 		t.Errorf("our own error: %v", got)
 	}
-	if got := explain(nil, there(t)); got != nil {
+	if got := Explain(nil, there(t)); got != nil {
 		t.Errorf("nil: %v", got)
 	}
-	if got := explain(fmt.Errorf("%s: %w", canary, context.Canceled), there(t)); got != context.Canceled {
+	if got := Explain(fmt.Errorf("%s: %w", canary, context.Canceled), there(t)); got != context.Canceled {
 		t.Errorf("given up: %v", got)
 	}
 }
@@ -86,7 +86,7 @@ func TestNoPasswordIsSaid(t *testing.T) {
 			&pgconn.PgError{Code: "42501", Message: "permission denied for schema " + spelling},
 			dial(errors.New(spelling)),
 		} {
-			if said := everything(explain(err, there(t))); strings.Contains(said, canaryMark) && !strings.Contains(spelling, " ") {
+			if said := everything(Explain(err, there(t))); strings.Contains(said, canaryMark) && !strings.Contains(spelling, " ") {
 				t.Errorf("%q in %T: %s", spelling, err, said)
 			}
 		}
@@ -94,7 +94,7 @@ func TestNoPasswordIsSaid(t *testing.T) {
 }
 
 func TestWhatOthersSayIsShort(t *testing.T) {
-	err := explain(&pgconn.PgError{Code: "XX000", Message: strings.Repeat("ä", 1000)}, there(t))
+	err := Explain(&pgconn.PgError{Code: "XX000", Message: strings.Repeat("ä", 1000)}, there(t))
 	if n := strings.Count(err.Error(), "ä"); n != maxSaid {
 		t.Errorf("%d characters of a message", n)
 	}
@@ -108,11 +108,11 @@ func TestTargetsAreNamed(t *testing.T) {
 		"postgres:///x?host=/run/postgresql": "x at /run/postgresql",
 		"postgres://h:1/a%20b":               "a b at h:1",
 	} {
-		if cfg, err := dsn.Parse(text); err != nil || (target{cfg.ConnConfig}).String() != want {
+		if cfg, err := dsn.Parse(text); err != nil || (Target{cfg.ConnConfig}).String() != want {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if got := (target{}).String(); got != "the database" {
+	if got := (Target{}).String(); got != "the database" {
 		t.Error(got)
 	}
 	if got := shellName("it's"); got != `'it'\''s'` {
@@ -127,7 +127,7 @@ func TestSkewWarning(t *testing.T) {
 		12300 * time.Millisecond: "the clock of cli_worker at db.example:5432 is 12s ahead of this machine's: the times in the copy are those of this machine",
 		-time.Hour:               "the clock of cli_worker at db.example:5432 is 1h0m0s behind this machine's: the times in the copy are those of this machine",
 	} {
-		if got := skewWarning(d, there(t)); got != want {
+		if got := SkewWarning(d, there(t)); got != want {
 			t.Errorf("%v: %q", d, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package postgres
+package server
 
 import (
 	"context"
@@ -52,8 +52,7 @@ func write(t testing.TB, path, text string) {
 // connectTo tries to connect to a URL, and returns what is said where it cannot be.
 func connectTo(t *testing.T, text string) string {
 	t.Helper()
-	o := Options{URL: func() (string, error) { return text, nil }, PoolSize: 2}
-	pool, target, err := o.connect(t.Context())
+	pool, target, err := Connect(t.Context(), says(text), 2)
 	if err == nil {
 		pool.Close()
 		return ""
@@ -71,14 +70,24 @@ func connectTo(t *testing.T, text string) string {
 	return err.Error()
 }
 
-// connected is what such options connect to, until the test ends.
-func connected(t *testing.T, url string) (Options, *database, target) {
+// connected returns a pool that is closed when the test ends.
+func connected(t *testing.T, url string) (*Database, Target) {
 	t.Helper()
-	o := Options{URL: func() (string, error) { return url, nil }, PoolSize: 3}
-	pool, target, err := o.connect(t.Context())
+	pool, target, err := Connect(t.Context(), says(url), 3)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	return o, pool, target
+	return pool, target
+}
+
+func says(url string) func() (string, error) {
+	return func() (string, error) { return url, nil }
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // wantSaid fails the test unless a connection fails for the reason that is named.
@@ -106,7 +115,7 @@ func run(t *testing.T, text string, statements ...string) {
 // TestConnect: a pool of the wanted size, and the clock of the server.
 func TestConnect(t *testing.T) {
 	home(t)
-	_, pool, target := connected(t, postgrestest.Shared(t).Database(t)+"\n")
+	pool, target := connected(t, postgrestest.Shared(t).Database(t)+"\n")
 	if n := pool.Config().MaxConns; n != 3 {
 		t.Errorf("%d connections at most", n)
 	}
@@ -185,10 +194,9 @@ func TestPasswordsOfAllForms(t *testing.T) {
 			t.Errorf("%q: the password was not found: %v", text, err)
 			continue
 		}
-		it := target{cfg.ConnConfig}
+		it := Target{cfg.ConnConfig}
 		said := fmt.Sprintf("%v %+v %#v", it, it, it) + everything(noAnswer(it, time.Second))
-		o := Options{URL: func() (string, error) { return text, nil }}
-		_, _, err = o.connect(t.Context())
+		_, _, err = Connect(t.Context(), says(text), 0)
 		if said += everything(err); err == nil || !strings.Contains(said, "connection refused") || strings.Contains(said, canaryMark) {
 			t.Errorf("%q: %s", text, said)
 		}
@@ -209,17 +217,17 @@ func TestOutages(t *testing.T) {
 	home(t)
 	s := postgrestest.Start(t)
 	text := s.URL("postgres") + "&connect_timeout=1"
-	o, pool, target := connected(t, text)
+	pool, target := connected(t, text)
 	s.Pause(t)
 	wantSaid(t, text, "postgres at "+s.Dir()+": it did not answer within 1s")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := pool.Exec(ctx, "SELECT 1"); err == nil || !strings.Contains(explain(err, target).Error(), "did not answer in time") {
-		t.Errorf("a paused server: %v", explain(err, target))
+	if _, err := pool.Exec(ctx, "SELECT 1"); err == nil || !strings.Contains(Explain(err, target).Error(), "did not answer in time") {
+		t.Errorf("a paused server: %v", Explain(err, target))
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := o.connect(ctx); !errors.Is(err, context.Canceled) {
+	if _, _, err := Connect(ctx, says(text), 3); !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %v", err)
 	}
 	s.Resume(t)
@@ -227,8 +235,8 @@ func TestOutages(t *testing.T) {
 	must(t, err)
 	defer conn.Release()
 	s.Kill(t)
-	if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(explain(err, target).Error(), "look at the server and the network") {
-		t.Errorf("a killed server: %v", explain(err, target))
+	if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(Explain(err, target).Error(), "look at the server and the network") {
+		t.Errorf("a killed server: %v", Explain(err, target))
 	}
 	wantSaid(t, text, "connection refused; start PostgreSQL there")
 	wantSaid(t, "postgres:///db?host="+t.TempDir(), "start PostgreSQL there")
@@ -238,10 +246,10 @@ func TestOutages(t *testing.T) {
 
 // TestURLIsAskedFor: its error is shown, and a text that is no URL is one.
 func TestURLIsAskedFor(t *testing.T) {
-	o := Options{URL: func() (string, error) {
+	url := func() (string, error) {
 		return "", &task.Error{Code: task.CodeInvalid, Message: "url_file is readable by others", Hint: "chmod 600"}
-	}}
-	if _, target, err := o.connect(t.Context()); err == nil || !strings.Contains(err.Error(), "readable by others") || target.String() != "the database" {
+	}
+	if _, target, err := Connect(t.Context(), url, 0); err == nil || !strings.Contains(err.Error(), "readable by others") || target.String() != "the database" {
 		t.Errorf("%v %v", target, err)
 	}
 	wantSaid(t, "mysql://u:"+canaryEncoded+"@h", "does not begin with postgres://")

@@ -1,4 +1,6 @@
-package postgres
+// Package schema is the schema of the mirror in PostgreSQL: the steps that make it, and the
+// checks that a database has it.
+package schema
 
 import (
 	"context"
@@ -13,7 +15,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"stint/coordinator/task"
 )
@@ -40,38 +41,32 @@ const (
 	migrationWait = 30 * time.Second // for that lock, or for a table
 )
 
-// errNoSchema says that the database has none of our tables, and nobody else's by
-// their names.
-var errNoSchema = errors.New("the database has no tables of stint")
+// ErrNone: the database has none of our tables, and nobody else's by their names.
+var ErrNone = errors.New("the database has no tables of stint")
 
-// ourTables and ourViews are the names that must be free where there is no schema of
-// ours. What writes or compares needs all of the tables, and none of the views.
+// Tables and views are the names that must be free where there is no schema of ours. What
+// writes or compares needs all of the tables, and none of the views.
 var (
-	ourTables = []string{"tasks", "task_runs", "task_files", "accounts", "worker_registry", "mirrors"}
-	ourViews  = []string{"concurrency_limits", "worker_groups"}
+	Tables = []string{"tasks", "task_runs", "task_files", "accounts", "worker_registry", "mirrors"}
+	views  = []string{"concurrency_limits", "worker_groups"}
 )
 
-// A querier is a connection, a pool or a transaction.
-type querier interface {
+// A Querier is a connection, a pool or a transaction.
+type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Migrate connects to the database of o and brings its schema to the newest version. It
-// returns the versions before and after. All steps are one transaction.
-func Migrate(ctx context.Context, o Options) (from, to int, err error) {
-	pool, t, err := o.connect(ctx)
-	if err != nil {
-		return 0, 0, err
+// Newest returns the version of the schema that this program needs.
+func Newest() int { return len(migrations()) }
+
+// Migrate brings the schema to the newest version, in one transaction. It returns the
+// versions before and after.
+func Migrate(ctx context.Context, conn *pgx.Conn) (from, to int, err error) {
+	if from, to, err = migrate(ctx, conn, migrations(), migrationWait); err == nil {
+		err = checkTables(ctx, conn)
 	}
-	defer pool.Close()
-	err = pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		if from, to, err = migrate(ctx, c.Conn(), migrations(), migrationWait); err != nil {
-			return err
-		}
-		return checkTables(ctx, c)
-	})
-	return from, to, explain(err, t)
+	return from, to, err
 }
 
 // migrate makes the steps that are missing. Other hosts may do the same: the lock ends with
@@ -113,28 +108,28 @@ func migrate(ctx context.Context, conn *pgx.Conn, list []migration, wait time.Du
 	return from, from, err
 }
 
-// checkSchema returns nil if the schema is the one that this program needs; errNoSchema
-// if there is none; else a *task.Error.
-func checkSchema(ctx context.Context, q querier) error {
+// Check returns the version of the schema. The error is nil if it is the one that this
+// program needs, ErrNone if there is none, else a *task.Error.
+func Check(ctx context.Context, q Querier) (int, error) {
 	version, err := schemaVersion(ctx, q, migrations())
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case version == 0:
-		return errNoSchema
-	case version < len(migrations()):
-		return conflict(`when all hosts that use it have this stint: "stint sync migrate"`, "the database's schema has version %d, and this stint needs %d", version, len(migrations()))
+		return 0, ErrNone
+	case version < Newest():
+		return version, task.Conflict(`when all hosts that use it have this stint: "stint sync migrate"`, "the database's schema has version %d, and this stint needs %d", version, Newest())
 	}
-	return checkTables(ctx, q)
+	return version, checkTables(ctx, q)
 }
 
 // checkTables returns an error if somebody has dropped one of our tables: no migration
 // makes it again.
-func checkTables(ctx context.Context, q querier) error {
+func checkTables(ctx context.Context, q Querier) error {
 	there, err := tablesThere(ctx, q)
-	for _, name := range ourTables {
+	for _, name := range Tables {
 		if err == nil && !slices.Contains(there, name) {
-			err = conflict("drop the tables of stint that are left (CASCADE), schema_migrations too, or name an empty database; then: stint sync once",
+			err = task.Conflict("drop the tables of stint that are left (CASCADE), schema_migrations too, or name an empty database; then: stint sync once",
 				"the database has stint's schema without its table %s", name)
 		}
 	}
@@ -143,14 +138,14 @@ func checkTables(ctx context.Context, q querier) error {
 
 // schemaVersion returns the version of the schema; 0 if there is none of it. The error is
 // a *task.Error if the schema is newer than list, or somebody else's.
-func schemaVersion(ctx context.Context, q querier, list []migration) (int, error) {
+func schemaVersion(ctx context.Context, q Querier, list []migration) (int, error) {
 	const hint = "nothing was changed; give stint a database, or a schema, of its own"
 	tables, err := tablesThere(ctx, q)
 	switch {
 	case err != nil || len(tables) == 0:
 		return 0, err
 	case !slices.Contains(tables, "schema_migrations"):
-		return 0, conflict(hint, "the database has a table %s that is not stint's", tables[0])
+		return 0, task.Conflict(hint, "the database has a table %s that is not stint's", tables[0])
 	}
 	// Several programs call a table so, with other columns.
 	rows, _ := q.Query(ctx, "SELECT coalesce(to_jsonb(m)->>'name', '') FROM schema_migrations m ORDER BY 1") // CollectRows returns the error
@@ -160,32 +155,28 @@ func schemaVersion(ctx context.Context, q querier, list []migration) (int, error
 	}
 	for i := range max(1, min(len(names), len(list))) {
 		if i >= len(names) || names[i] != list[i].name {
-			return 0, conflict(hint, "the database has a table schema_migrations that is not stint's, or not as stint left it: it lacks %s", list[i].name)
+			return 0, task.Conflict(hint, "the database has a table schema_migrations that is not stint's, or not as stint left it: it lacks %s", list[i].name)
 		}
 	}
 	if len(names) > len(list) {
-		return 0, conflict("install a newer stint on this host", "the database's schema has version %d, and this stint knows those up to %d", len(names), len(list))
+		return 0, task.Conflict("install a newer stint on this host", "the database's schema has version %d, and this stint knows those up to %d", len(names), len(list))
 	}
 	return len(names), nil
 }
 
 // tablesThere returns those of our tables' names that exist in the connection's schema:
 // the first one of its search path, where a new table would be.
-func tablesThere(ctx context.Context, q querier) (tables []string, err error) {
+func tablesThere(ctx context.Context, q Querier) (tables []string, err error) {
 	const sql = `SELECT current_schema(), ARRAY(
 		SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = current_schema() AND c.relname::text = ANY($1::text[]) ORDER BY array_position($1::text[], c.relname::text))`
 	var schema *string
-	if err := q.QueryRow(ctx, sql, slices.Concat(ourTables, ourViews, []string{"schema_migrations"})).Scan(&schema, &tables); err != nil {
+	if err := q.QueryRow(ctx, sql, slices.Concat(Tables, views, []string{"schema_migrations"})).Scan(&schema, &tables); err != nil {
 		return nil, fmt.Errorf("look for the tables: %w", err)
 	}
 	if schema == nil {
-		return nil, conflict("create that schema, or grant the role USAGE and CREATE on it",
+		return nil, task.Conflict("create that schema, or grant the role USAGE and CREATE on it",
 			"the database has no schema for the tables: the role's search_path names none that exists and that the role may use")
 	}
 	return tables, nil
-}
-
-func conflict(hint, format string, args ...any) error {
-	return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf(format, args...), Hint: hint}
 }

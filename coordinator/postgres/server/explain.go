@@ -1,4 +1,4 @@
-package postgres
+package server
 
 import (
 	"cmp"
@@ -16,16 +16,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"stint/coordinator/postgres/schema"
 	"stint/coordinator/task"
+	"stint/state"
 )
 
-// A target is the database that a URL names; the zero one is not known. The pointer keeps
+// A Target is the database that a URL names; the zero one is not known. The pointer keeps
 // the password out of what fmt prints of it.
-type target struct{ cfg *pgx.ConnConfig }
+type Target struct{ cfg *pgx.ConnConfig }
 
 // String returns "cli_worker at db.example:5432" or "cli_worker at /run/postgresql": the
 // URL without user, password and settings.
-func (t target) String() string {
+func (t Target) String() string {
 	if t.cfg == nil {
 		return "the database"
 	}
@@ -42,16 +44,12 @@ const (
 )
 
 // scrub makes one short line of a text that came from elsewhere, without the password.
-func (t target) scrub(text string) string {
+func (t Target) scrub(text string) string {
 	if t.cfg != nil && len(t.cfg.Password) >= minSecret {
 		p := t.cfg.Password
 		text = strings.NewReplacer(p, "***", url.QueryEscape(p), "***", url.PathEscape(p), "***", url.UserPassword("", p).String()[1:], "***").Replace(text)
 	}
-	text = oneLine(text)
-	if head := firstRunes(text, maxSaid); head != text {
-		return head + "…"
-	}
-	return text
+	return state.Cut(oneLine(text), maxSaid+1)
 }
 
 // oneLine returns a text as valid UTF-8 on one line, without control characters.
@@ -65,11 +63,11 @@ func oneLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// explain returns a *task.Error for any error of pgx: the database, what failed, and what
+// Explain returns a *task.Error for any error of pgx: the database, what failed, and what
 // to do about it. nil stays nil, an error that has its sentence already is returned as it
 // is, and of a call that was given up context.Canceled is left. Nothing of pgx is wrapped,
 // as its errors hold configurations and URLs.
-func explain(err error, t target) error {
+func Explain(err error, t Target) error {
 	var own *task.Error
 	var server *pgconn.PgError
 	var connect *pgconn.ConnectError
@@ -100,13 +98,13 @@ func explain(err error, t target) error {
 }
 
 // noAnswer returns the error for a server that has been silent for that long.
-func noAnswer(t target, limit time.Duration) error {
+func noAnswer(t Target, limit time.Duration) error {
 	_, hint := advice(context.DeadlineExceeded, t)
 	return &task.Error{Code: task.CodeUnavailable, Message: fmt.Sprintf("%v: it did not answer within %v", t, limit), Hint: hint}
 }
 
 // advice returns the kind of an error, and what to do about the most common ones.
-func advice(err error, t target) (code task.Code, hint string) {
+func advice(err error, t Target) (code task.Code, hint string) {
 	t.cfg = cmp.Or(t.cfg, &pgx.ConnConfig{})
 	role := oneLine(pgx.Identifier{t.cfg.User}.Sanitize())
 	var server *pgconn.PgError
@@ -126,7 +124,7 @@ func advice(err error, t target) (code task.Code, hint string) {
 	case server.Code == "42501" && strings.Contains(server.Message, "temporary"):
 		return task.CodeForbidden, "GRANT TEMPORARY ON DATABASE " + oneLine(pgx.Identifier{t.cfg.Database}.Sanitize()) + " TO " + role
 	case server.Code == "42501":
-		return task.CodeForbidden, "GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(ourTables, ", ") + ", schema_migrations TO " + role
+		return task.CodeForbidden, "GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(schema.Tables, ", ") + ", schema_migrations TO " + role
 	case server.Code != "":
 		return task.CodeUnavailable, "look at the server's log; the mirror tries again by itself"
 	case errors.As(err, &dns):

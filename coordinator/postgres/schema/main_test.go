@@ -1,0 +1,9 @@
+package schema
+
+import (
+	"testing"
+
+	"stint/coordinator/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) { postgrestest.Main(m) }
