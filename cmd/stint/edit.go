@@ -506,7 +506,7 @@ func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 		return edited, nil
 	}
 	if added, ok := bytes.CutPrefix(current, base); ok && (added[0] == '\n' || len(endLine(base)) == len(base)) {
-		return append(endLine(edited), added...), nil
+		return putBelow(edited, added), nil
 	}
 	order, was := blocksOf(base)
 	names, mine := blocksOf(edited)
@@ -529,6 +529,7 @@ func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 		}
 		merged = append(merged, block...)
 	}
+	var added []byte
 	for _, name := range names {
 		if _, ok := theirs[name]; ok || mine[name] == was[name] {
 			continue
@@ -536,9 +537,9 @@ func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 		if was[name] != "" {
 			return nil, fmt.Errorf("somebody else has deleted %s meanwhile, and you have changed it", name)
 		}
-		merged = append(merged, mine[name]...)
+		added = append(added, mine[name]...)
 	}
-	return merged, nil
+	return putBelow(merged, added), nil
 }
 
 // blocksOf splits a ledger into its sections and the texts around them. It returns the
@@ -568,6 +569,16 @@ func blocksOf(data []byte) (names []string, blocks map[string]string) {
 	}
 	add(above, pos, int64(len(data)))
 	return names, blocks
+}
+
+// putBelow returns text with what another person wrote below it. Words do not follow
+// directly: they would be read as a part of the value above them.
+func putBelow(text, added []byte) []byte {
+	text = endLine(text)
+	if len(text) > 0 && len(added) > 0 && !bytes.ContainsAny(added[:1], "\n\t -") && !bytes.HasSuffix(text, []byte("\n\n")) {
+		text = append(text, '\n')
+	}
+	return append(text, added...)
 }
 
 // endLine returns a copy of text that ends with a newline, unless it is empty.
