@@ -51,6 +51,9 @@ func (b *BlockState) inside(line []byte) bool {
 	return len(b.containers) > 0 && b.containers[0].item > 0 && len(line) > 0 && indentOf(line) >= b.containers[0].item
 }
 
+// canUnderline reports whether a line of = would make a top-level heading of those above it.
+func (b *BlockState) canUnderline() bool { return b.leaf == leafParagraph && len(b.containers) == 0 }
+
 // hide notes that a record heading is hidden by the open block.
 func (b *BlockState) hide(line int) {
 	if b.What != "" && b.hidden == 0 {

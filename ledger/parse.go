@@ -176,17 +176,17 @@ func (p *parser) feed(line []byte, start int) {
 	case p.open == nil || p.sealed || p.inRecord():
 	case p.blocks.setext:
 		p.closeSection(start)
-	case p.blocks.lazy && p.lastEnd == start && p.mayGoOn(start):
+	case p.blocks.lazy && !p.conflict && p.lastEnd == start && p.mayGoOn(start):
 		p.fail(line) // Markdown reads it as a part of the value above it
 	}
 }
 
-// mayGoOn reports whether the line above offset end is so long that an editor may have
-// wrapped it, or is indented, as a text below a | is. Below another short one, people write notes.
+// mayGoOn reports whether the line above offset end is a prompt, or so long that an editor may
+// have wrapped it, or is indented, as a text below a | is. Below another short one, people write notes.
 func (p *parser) mayGoOn(end int) bool {
 	above := bytes.TrimRight(p.data[p.open.Off:end], "\r\n")
 	above = above[bytes.LastIndexByte(above, '\n')+1:]
-	return len(above) >= 60 || isIndented(above)
+	return len(above) >= 60 || isIndented(above) || bytes.HasPrefix(bytes.TrimLeft(above, "-*+ "), []byte("prompt:"))
 }
 
 func newlineLen(line []byte) int {

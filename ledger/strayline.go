@@ -41,7 +41,7 @@ func (p *parser) stray(line []byte, start, next int) bool {
 	if len(line) == 0 {
 		return false
 	}
-	if line[0] == '<' || line[0] == '>' {
+	if line[0] >= '<' && line[0] <= '>' {
 		return p.endLine(line, start, next) || p.conflictLine(line, start, next)
 	}
 	return p.headless(line, start, next) || p.belowEnd(line, start, next)
@@ -116,17 +116,20 @@ func (p *parser) setLastAside(line []byte) {
 	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.ended.Finding, Name: s.Name(), Seq: s.Seq, From: int(s.Off), To: p.ended.To})
 }
 
-// conflictLine takes the first or last line of a merge conflict. What people wrote
-// between them waits ([parser.closeSection]): nobody knows which side is meant.
+// conflictLine takes the first or last line of a merge conflict, or a line between its two
+// sides that was left behind alone. What people wrote between the first and the last waits
+// ([parser.closeSection]): nobody knows which side is meant.
 func (p *parser) conflictLine(line []byte, start, next int) bool {
 	mark := string(bytes.TrimRight(line[:min(len(line), 8)], " "))
-	if begins := mark == "<<<<<<<"; p.blocks.What != "" || !begins && mark != ">>>>>>>" {
+	begins, ends := mark == "<<<<<<<", mark == ">>>>>>>"
+	alone := string(line) == "=======" && !p.conflict && !p.blocks.canUnderline()
+	if p.blocks.What != "" || !begins && !ends && !alone {
 		return false
-	} else if !begins && p.open != nil && !p.inRecord() {
+	} else if ends && p.open != nil && !p.inRecord() {
 		p.closeSection(start)
 	}
 	_ = p.report(line, start, next)
-	p.conflict = line[0] == '<'
+	p.conflict = begins
 	return true
 }
 
