@@ -104,7 +104,8 @@ type goPackage struct {
 // listPackages returns every package that the module's packages need.
 func listPackages(t *testing.T) map[string]goPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Module", "stint/...")
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Module", "./...") // stint/... would ask for modules of other systems too
+	cmd.Dir = filepath.Join("..", "..")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	must(t, err)

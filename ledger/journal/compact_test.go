@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -208,6 +209,7 @@ func TestPromise4CompactionSeesASaveOfTheSameSize(t *testing.T) {
 // TestPromise4CompactionSeesALateSave: a save that comes when the compaction has read the
 // file, and has yet to write its journal, counts.
 func TestPromise4CompactionSeesALateSave(t *testing.T) {
+	t.Parallel()
 	w := newShelf(t)
 	fs := newOnceFS("create", "journal.md.new")
 	w.fs = fs
@@ -227,6 +229,7 @@ func TestPromise4CompactionSeesALateSave(t *testing.T) {
 }
 
 func TestCompaction(t *testing.T) {
+	t.Parallel()
 	w := filled(t)
 	before, old := w.meaning(), w.read("journal.md")
 	r := w.compact("b")
@@ -284,6 +287,7 @@ func (w *shelf) checkArchived(id, status, key, result string) {
 // TestCompactionTwice: what one compaction has merged the next one does not archive
 // again, the archive grows, and with nothing to do nothing is done.
 func TestCompactionTwice(t *testing.T) {
+	t.Parallel()
 	w := filled(t)
 	w.compact("b")
 	tasks := w.read("tasks.md")
@@ -345,45 +349,47 @@ func TestLostIndex(t *testing.T) {
 // touched.
 func TestTextStaysInPlace(t *testing.T) {
 	t.Parallel()
-	const mine = "## Task mine\n- status: queued\nsome words of mine\n- prompt: |\n  two\n\n  lines\n\nand more\n"
-	for _, crlf := range []bool{false, true} {
-		w := openShelf(t, false, "a", "b")
-		w.close()
-		w.edit(func(s string) string {
-			s = strings.Replace(s, "## Task b", "text between  \n\n```\n## Task no\n```\n## Task b", 1)
-			return s + "below\n\n" + mine + "\n# Own heading\n- a list\n\n    code\nlast line, no newline"
-		})
-		w.open(false)
-		w.add("a", "status", "done")
-		w.caughtUp()
-		w.close()
-		if crlf {
-			w.edit(func(s string) string { return "\ufeff" + strings.ReplaceAll(s, "\n", "\r\n") })
-		}
-		w.open(false)
-		text := plainText(w.read("tasks.md"))
-		want := w.meaning()
-		for range 2 {
-			w.compact()
-			if diff := cmp.Diff(text, plainText(w.read("tasks.md"))); diff != "" {
-				t.Errorf("CRLF %v: the text has changed:\n%s", crlf, diff)
-			}
-			if diff := cmp.Diff(want, w.meaning()); diff != "" {
-				t.Errorf("the tasks have changed:\n%s", diff)
-			}
-			w.isSound()
-			w.add("a", "label", "x")
+	synctest.Test(t, func(t *testing.T) {
+		const mine = "## Task mine\n- status: queued\nsome words of mine\n- prompt: |\n  two\n\n  lines\n\nand more\n"
+		for _, crlf := range []bool{false, true} {
+			w := openShelf(t, false, "a", "b")
+			w.close()
+			w.edit(func(s string) string {
+				s = strings.Replace(s, "## Task b", "text between  \n\n```\n## Task no\n```\n## Task b", 1)
+				return s + "below\n\n" + mine + "\n# Own heading\n- a list\n\n    code\nlast line, no newline"
+			})
+			w.open(false)
+			w.add("a", "status", "done")
 			w.caughtUp()
-			want = w.meaning()
-		}
-		got := w.read("tasks.md")
-		for _, order := range [][2]string{{"## Task a", "text between"}, {"text between", "## Task b"}, {"below", "## Task mine"}, {"## Task mine", "some words of mine\n"}, {"and more", "# Own heading"}} {
-			if !crlf && strings.Index(got, order[0]) > strings.Index(got, order[1]) {
-				t.Errorf("%q does not stand above %q:\n%s", order[0], order[1], got)
+			w.close()
+			if crlf {
+				w.edit(func(s string) string { return "\ufeff" + strings.ReplaceAll(s, "\n", "\r\n") })
 			}
+			w.open(false)
+			text := plainText(w.read("tasks.md"))
+			want := w.meaning()
+			for range 2 {
+				w.compact()
+				if diff := cmp.Diff(text, plainText(w.read("tasks.md"))); diff != "" {
+					t.Errorf("CRLF %v: the text has changed:\n%s", crlf, diff)
+				}
+				if diff := cmp.Diff(want, w.meaning()); diff != "" {
+					t.Errorf("the tasks have changed:\n%s", diff)
+				}
+				w.isSound()
+				w.add("a", "label", "x")
+				w.caughtUp()
+				want = w.meaning()
+			}
+			got := w.read("tasks.md")
+			for _, order := range [][2]string{{"## Task a", "text between"}, {"text between", "## Task b"}, {"below", "## Task mine"}, {"## Task mine", "some words of mine\n"}, {"and more", "# Own heading"}} {
+				if !crlf && strings.Index(got, order[0]) > strings.Index(got, order[1]) {
+					t.Errorf("%q does not stand above %q:\n%s", order[0], order[1], got)
+				}
+			}
+			w.reopened()
 		}
-		w.reopened()
-	}
+	})
 }
 
 // plainText returns the lines of a ledger that are in no section, without empty ones.
@@ -441,48 +447,51 @@ func TestBufferFromBeforeCompaction(t *testing.T) {
 
 func TestCompactionIsRefused(t *testing.T) {
 	t.Parallel()
-	w := filled(t)
-	w.edit(appended("\n## Task x\n- status: qeued\n"))
-	w.refuse(`unknown status "qeued"; did you mean queued?; repair it first: stint fsck`)
-	w.edit(replace("qeued", "queued"))
-	quiet := func() (ledger.Keep, error) {
-		keep, err := w.plan()()
-		keep.Quiet = time.Hour
-		return keep, err
-	}
-	if _, err := w.log.Compact(t.Context(), quiet); err == nil || !strings.Contains(err.Error(), "was saved by another hand less than 1h0m0s ago") {
-		t.Errorf("just after a save: %v", err)
-	}
-	w.compact()
-	w.add("a", "status", "done")
-	w.caughtUp()
-	f := w.log.Follow(0)
-	w.refuse("a reader of the journal has not read everything")
-	must(t, f.Close())
-	_, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) { return ledger.Keep{}, errBroken })
-	if !errors.Is(err, errBroken) {
-		t.Errorf("the plan's error became %v", err)
-	}
-	keep, _ := w.plan()()
-	keep.Dry = true
-	records := w.read("journal.md")
-	r, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) { return keep, nil })
-	if err != nil || r.After >= r.Before || r.Merged != 4 || w.read("journal.md") != records {
-		t.Errorf("a dry run gives %+v, %v", r, err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := w.log.Compact(ctx, w.plan()); !errors.Is(err, context.Canceled) {
-		t.Errorf("when nobody waits any more: %v", err)
-	}
-	w.close()
-	w.open(false)
-	w.close()
+	synctest.Test(t, func(t *testing.T) {
+		w := filled(t)
+		w.edit(appended("\n## Task x\n- status: qeued\n"))
+		w.refuse(`unknown status "qeued"; did you mean queued?; repair it first: stint fsck`)
+		w.edit(replace("qeued", "queued"))
+		quiet := func() (ledger.Keep, error) {
+			keep, err := w.plan()()
+			keep.Quiet = time.Hour
+			return keep, err
+		}
+		if _, err := w.log.Compact(t.Context(), quiet); err == nil || !strings.Contains(err.Error(), "was saved by another hand less than 1h0m0s ago") {
+			t.Errorf("just after a save: %v", err)
+		}
+		w.compact()
+		w.add("a", "status", "done")
+		w.caughtUp()
+		f := w.log.Follow(0)
+		w.refuse("a reader of the journal has not read everything")
+		must(t, f.Close())
+		_, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) { return ledger.Keep{}, errBroken })
+		if !errors.Is(err, errBroken) {
+			t.Errorf("the plan's error became %v", err)
+		}
+		keep, _ := w.plan()()
+		keep.Dry = true
+		records := w.read("journal.md")
+		r, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) { return keep, nil })
+		if err != nil || r.After >= r.Before || r.Merged != 4 || w.read("journal.md") != records {
+			t.Errorf("a dry run gives %+v, %v", r, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := w.log.Compact(ctx, w.plan()); !errors.Is(err, context.Canceled) {
+			t.Errorf("when nobody waits any more: %v", err)
+		}
+		w.close()
+		w.open(false)
+		w.close()
+	})
 }
 
 // TestIndexOfAnotherCompaction: what a compaction that did not come to its end has
 // written into the index does not count, whole or torn.
 func TestIndexOfAnotherCompaction(t *testing.T) {
+	t.Parallel()
 	w := filled(t)
 	w.compact("b")
 	w.close()
@@ -510,6 +519,7 @@ func TestIndexOfAnotherCompaction(t *testing.T) {
 // TestCompactionIsCutOff: a kill behind the archive's index and before the journal is
 // renamed leaves every task of the journal where it is, also when the index is lost, too.
 func TestCompactionIsCutOff(t *testing.T) {
+	t.Parallel()
 	for _, first := range []bool{true, false} {
 		w := filled(t)
 		out, before := "b", 0

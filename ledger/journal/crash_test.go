@@ -28,6 +28,7 @@ import (
 //	STINT_TEST_SEED=7                        repeats a run
 //	STINT_TEST_CRASH=submit:17:7:zero        repeats one crash: scene, operation, seed, mode
 func TestPromise1CrashImages(t *testing.T) {
+	t.Parallel()
 	if one := os.Getenv("STINT_TEST_CRASH"); one != "" {
 		replayCrash(t, one)
 		return
@@ -197,6 +198,7 @@ func recoverOn(d *disk, m mode, rng *rand.Rand) (*disk, []memOp, error) {
 // and what it acknowledges then, survives a power cut, also where its predecessor
 // was killed before it had synced what this builds upon.
 func TestPromise1WhatARestartShowsIsKept(t *testing.T) {
+	t.Parallel()
 	for _, c := range scenes {
 		s := recorded(t, c.name, 1)
 		d := &disk{}

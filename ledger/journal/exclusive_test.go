@@ -18,6 +18,7 @@ import (
 // before it, and shares its batch with nobody; no later change decides before it, and one
 // batch at most is written before it gets its turn. Nothing is lost.
 func TestExclusiveIsAloneInItsBatch(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(100) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		changes := make([]change, 2+rnd.IntN(20))

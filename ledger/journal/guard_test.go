@@ -116,6 +116,7 @@ func (w *shelf) spoil(do func(w *world, older string) error, live bool) (want st
 // once, and nothing of it is taken for a person's. If no log is open, the next one finds
 // all records, or returns what to do.
 func TestPromise1ForeignHands(t *testing.T) {
+	t.Parallel()
 	for _, hand := range foreignHands {
 		for _, open := range []string{"and goes on", "until a restart", "no more"} {
 			t.Run(hand.name+"/"+open, func(t *testing.T) {
@@ -206,8 +207,10 @@ func TestTwoForeignHands(t *testing.T) {
 // TestPromise1BothFilesLose: a log has what both files lose at once, because they are
 // emptied or a backup is copied over them, be it from before the start or from a compaction.
 func TestPromise1BothFilesLose(t *testing.T) {
+	t.Parallel()
 	for _, spoiled := range []string{"backup", "emptied", "emptied after a start", "emptied after a compaction"} {
 		t.Run(spoiled, func(t *testing.T) {
+			t.Parallel()
 			w := openShelf(t, true)
 			w.add("a", "status", "queued", "prompt", "first")
 			w.caughtUp()
@@ -291,6 +294,7 @@ func TestJournalThatCannotBePutBack(t *testing.T) {
 // TestJournalCutWhileItIsRead: another hand that cuts the journal again while the fold is
 // made anew changes nothing of what the fold has.
 func TestJournalCutWhileItIsRead(t *testing.T) {
+	t.Parallel()
 	w := newShelf(t)
 	cut := func() {
 		if err := os.Truncate(w.path("journal.md"), 0); err != nil {
@@ -334,6 +338,7 @@ func (w *world) damageFirst() (off int64) {
 // TestNoRoomToPutTheJournalBack: the log stops, damage is not forgotten, and what the log
 // has tried takes no room.
 func TestNoRoomToPutTheJournalBack(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(w *world) error{
 		"removed": func(w *world) error { return os.Remove(w.path("journal.md")) },
 		"damaged": func(w *world) error { w.damageFirst(); return nil },
@@ -392,6 +397,7 @@ func TestRefusedForWhatCannotBeRead(t *testing.T) {
 // TestHalfAChangePutBack: of a change of two records tasks.md has the first alone, and the
 // journal none: what is put back has the same effect at once and after every restart.
 func TestHalfAChangePutBack(t *testing.T) {
+	t.Parallel()
 	w := openShelf(t, false, "a")
 	older := w.read("journal.md")
 	err := w.change(record("b", "status", "queued"), record("c", "status", "queued"))
@@ -446,6 +452,7 @@ func TestPromise1BothFilesLackIt(t *testing.T) {
 // TestPromise4AppendInPieces: what a person, or a program, appends in pieces is taken over
 // as one section, and nothing of stint's stands between: submits are answered meanwhile.
 func TestPromise4AppendInPieces(t *testing.T) {
+	t.Parallel()
 	for _, pieces := range [][]string{
 		{"## Task fix-l", "ogin\n- status: que", "ued\n"},
 		{"## Task fix-login\n", "- status: queued\n"},
@@ -477,6 +484,7 @@ func TestPromise4AppendInPieces(t *testing.T) {
 
 // TestStateDirectoryGone: without its directory a log stops within one look, and says so.
 func TestStateDirectoryGone(t *testing.T) {
+	t.Parallel()
 	for _, with := range []string{"nothing", "a submit"} {
 		w := openWorld(t, true, "a")
 		must(t, os.Rename(w.dir, w.dir+".moved"))
@@ -500,6 +508,7 @@ func TestStateDirectoryGone(t *testing.T) {
 // TestOlderJournalOfBeforeACompaction: a journal from before the compaction is put beside
 // the tasks.md that came of it.
 func TestOlderJournalOfBeforeACompaction(t *testing.T) {
+	t.Parallel()
 	w := openShelf(t, false)
 	w.add("a", "status", "queued", "prompt", "first")
 	w.add("a", "status", "running")

@@ -23,6 +23,7 @@ func openLanding(t *testing.T, op string) (w *world, fs *onceFS) {
 // then, and those before it are gone: nobody has deleted them. They are put back below
 // it, and tasks.md alone gives all in the order in which they were made.
 func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
+	t.Parallel()
 	w, fs := openLanding(t, "write")
 	w.add("a", "status", "queued")
 	w.caughtUp()
@@ -49,6 +50,7 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 // stands in the end line of the one before, and is its heading all the same: the
 // edits of that save take effect.
 func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
+	t.Parallel()
 	w, fs := openLanding(t, "write")
 	w.add("a", "status", "queued")
 	w.caughtUp()
@@ -74,6 +76,7 @@ func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
 // appended, and saves before stint has looked again. What it deleted is deleted: a line
 // break at the end of both texts is not the rest of ours.
 func TestPromise4SaveOfWhatHasJustLanded(t *testing.T) {
+	t.Parallel()
 	w, fs := openLanding(t, "wrote")
 	w.add("a", "status", "queued")
 	w.add("b", "status", "queued")

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"stint/ledger"
@@ -242,34 +243,37 @@ func (w *world) reopened() {
 // changes, and a change of several records is there whole or not at all.
 func TestTornTailAtEveryByte(t *testing.T) {
 	t.Parallel()
-	w := openWorld(t, false)
-	w.add("a", "status", "queued", "prompt", "one\ntwo")
-	must(t, w.change(record("a", "status", "failed"), record("followup", "status", "queued"), record("third", "status", "queued")))
-	w.add("b", "status", "queued")
-	w.close()
-	records := w.read("journal.md")
-	seen := map[int]bool{}
-	for cut := range len(records) {
-		v := newWorld(t)
-		v.write("journal.md", records[:cut])
-		v.open(false)
-		n := len(v.fold)
-		seen[n] = true
-		if n != 0 && n != 1 && n != 4 && cut < len(records)-1 {
-			t.Fatalf("cut at %d of %d: %d records", cut, len(records), n)
+	synctest.Test(t, func(t *testing.T) {
+		w := openWorld(t, false)
+		w.add("a", "status", "queued", "prompt", "one\ntwo")
+		must(t, w.change(record("a", "status", "failed"), record("followup", "status", "queued"), record("third", "status", "queued")))
+		w.add("b", "status", "queued")
+		w.close()
+		records := w.read("journal.md")
+		seen := map[int]bool{}
+		for cut := range len(records) {
+			v := newWorld(t)
+			v.write("journal.md", records[:cut])
+			v.open(false)
+			n := len(v.fold)
+			seen[n] = true
+			if n != 0 && n != 1 && n != 4 && cut < len(records)-1 {
+				t.Fatalf("cut at %d of %d: %d records", cut, len(records), n)
+			}
+			v.add("next", "status", "queued") // the tail was mended: this must not be glued to it
+			v.reopened()
+			if len(v.fold) != n+1 {
+				t.Fatalf("cut at %d: %d records after one more, want %d", cut, len(v.fold), n+1)
+			}
 		}
-		v.add("next", "status", "queued") // the tail was mended: this must not be glued to it
-		v.reopened()
-		if len(v.fold) != n+1 {
-			t.Fatalf("cut at %d: %d records after one more, want %d", cut, len(v.fold), n+1)
+		if !seen[0] || !seen[1] || !seen[4] {
+			t.Error("not every prefix was seen")
 		}
-	}
-	if !seen[0] || !seen[1] || !seen[4] {
-		t.Error("not every prefix was seen")
-	}
+	})
 }
 
 func TestTasksFileAloneRebuildsAll(t *testing.T) {
+	t.Parallel()
 	w := openWorld(t, false)
 	for i := range 50 {
 		w.add(fmt.Sprint("t", i), "status", "queued", "prompt", nasty[i%len(nasty)])
@@ -347,25 +351,27 @@ func (w *world) everythingIsInTasks(but ...uint64) {
 // or without bytes behind it that nobody wrote, is completed, not rewritten.
 func TestCutTasksTailIsCompleted(t *testing.T) {
 	t.Parallel()
-	w := openWorld(t, false)
-	w.add("a", "status", "queued", "prompt", "x")
-	w.add("b", "status", "queued", "prompt", "y\nz")
-	w.close()
-	whole, plain := w.read("tasks.md"), func(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\n\n", "\n")) }
-	for cut := strings.Index(whole, "## Task b"); cut < len(whole)-1; cut++ {
-		for _, void := range []string{"", strings.Repeat("\x00", 4096)} {
-			w.write("tasks.md", whole[:cut]+void)
-			w.open(false)
-			w.expect("1 a status=queued prompt=x\n2 b status=queued prompt=y\nz\n")
-			if f := w.log.Findings(); len(f) > 0 {
-				t.Fatalf("cut at %d: %v", cut, f[0])
-			}
-			w.close()
-			if got := w.read("tasks.md"); plain(got) != plain(whole) {
-				t.Fatalf("cut at %d, tasks.md is\n%q\nand was\n%q", cut, got, whole)
+	synctest.Test(t, func(t *testing.T) {
+		w := openWorld(t, false)
+		w.add("a", "status", "queued", "prompt", "x")
+		w.add("b", "status", "queued", "prompt", "y\nz")
+		w.close()
+		whole, plain := w.read("tasks.md"), func(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\n\n", "\n")) }
+		for cut := strings.Index(whole, "## Task b"); cut < len(whole)-1; cut++ {
+			for _, void := range []string{"", strings.Repeat("\x00", 4096)} {
+				w.write("tasks.md", whole[:cut]+void)
+				w.open(false)
+				w.expect("1 a status=queued prompt=x\n2 b status=queued prompt=y\nz\n")
+				if f := w.log.Findings(); len(f) > 0 {
+					t.Fatalf("cut at %d: %v", cut, f[0])
+				}
+				w.close()
+				if got := w.read("tasks.md"); plain(got) != plain(whole) {
+					t.Fatalf("cut at %d, tasks.md is\n%q\nand was\n%q", cut, got, whole)
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestPromise7WhenTheDiskFailsWeStopSayingYes: after a failed fdatasync nothing is

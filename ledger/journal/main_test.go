@@ -2,16 +2,26 @@ package journal_test
 
 import (
 	"flag"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
 // TestMain has more tests run at once than there are processors, because they mostly wait;
-// -parallel still counts.
+// -parallel still counts. Where there is a directory in memory, ledgers are made there: each
+// record is synced, and those who cut the power have a file system of their own.
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "16") // it is there
-	goleak.VerifyTestMain(m)
+	remove := func() {}
+	if dir, err := os.MkdirTemp("/dev/shm", "stint-journal-"); err == nil {
+		_ = os.Setenv("TMPDIR", dir)
+		remove = func() { _ = os.RemoveAll(dir) }
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		remove()
+		os.Exit(code)
+	}))
 }
 
 // nasty are texts of every form that a value can have in the file, and some that look like

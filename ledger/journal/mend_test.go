@@ -97,6 +97,7 @@ func TestDamageWithoutTasksFile(t *testing.T) {
 // TestPowerCutTails: what a power cut leaves behind the last change goes; bytes
 // that somebody wrote are kept aside, zeros are nothing.
 func TestPowerCutTails(t *testing.T) {
+	t.Parallel()
 	zeros := strings.Repeat("\x00", 4096)
 	for _, tc := range []struct{ tail, torn string }{
 		{zeros, ""},

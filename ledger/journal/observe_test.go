@@ -60,6 +60,7 @@ func TestObserveTellsOfEachBatch(t *testing.T) {
 // TestObserveTellsOfEdits: what a person writes is a change that begins when it is taken
 // over, by the log or when it is opened.
 func TestObserveTellsOfEdits(t *testing.T) {
+	t.Parallel()
 	o := newObserved(t)
 	o.add("a", "status", "queued")
 	o.edit(appended("\n## Task b\n- status: queued\n"))

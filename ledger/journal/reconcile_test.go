@@ -205,6 +205,7 @@ func withoutDigests(s string) string {
 // TestPromise4YourEditsCount has the rows of the reconcile table, each with what
 // must not happen: edits are made while no log is open, and while one is.
 func TestPromise4YourEditsCount(t *testing.T) {
+	t.Parallel()
 	for _, r := range rows {
 		for _, live := range []bool{false, true} {
 			if r.live && !live {
@@ -309,6 +310,7 @@ func (r *row) checkTold(t *testing.T, w *world, said string) {
 // small pieces, while somebody submits or asks for a look or a compaction. Nothing is
 // written into its work, and nothing is taken over from a half of it.
 func TestPromise4SlowWriter(t *testing.T) {
+	t.Parallel()
 	for name, meanwhile := range map[string]func(w *world) error{
 		"submit":    func(w *world) error { return w.try("b", "status", "queued") },
 		"reconcile": func(w *world) error { _, err := w.log.Reconcile(w.t.Context(), false); return err },
@@ -356,6 +358,7 @@ func TestPromise4SlowWriter(t *testing.T) {
 // TestPromise4KillBetweenStaleSaveAndRepair: the edits of a stale save are in the
 // journal, and the power fails before anything is put back.
 func TestPromise4KillBetweenStaleSaveAndRepair(t *testing.T) {
+	t.Parallel()
 	w := openWorld(t, false)
 	w.add("a", "status", "queued", "priority", "5")
 	w.add("a", "status", "running")
@@ -466,6 +469,7 @@ func TestPromise4OldEdits(t *testing.T) {
 // TestWhatAnEditTakesAlong: what goes with a field that a person edits, and still
 // stands in the section, does not come back with an edit of another line.
 func TestWhatAnEditTakesAlong(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	opts := w.options(false)
 	opts.Begin = func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
@@ -493,6 +497,7 @@ func TestWhatAnEditTakesAlong(t *testing.T) {
 // TestPromise4StepAfterStep: two sections of one save ask for a step each, and the
 // second is judged as if the first had been taken. What cannot follow is a finding.
 func TestPromise4StepAfterStep(t *testing.T) {
+	t.Parallel()
 	for _, live := range []bool{false, true} {
 		w := newWorld(t)
 		opts := w.options(live)
