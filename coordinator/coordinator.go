@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/dispatch"
 	"stint/coordinator/query"
 	"stint/coordinator/queue"
@@ -16,6 +17,8 @@ import (
 // A Coordinator is the master of one state directory. Its methods may be called
 // by any goroutine.
 type Coordinator struct {
+	*queue.Store
+	*admission.Admission
 	*dispatch.Dispatcher
 	*query.Query
 	start time.Time
@@ -34,7 +37,7 @@ func Open(cfg task.Config) (*Coordinator, error) {
 		return nil, err
 	}
 	d := dispatch.New(s)
-	c := &Coordinator{Dispatcher: d, Query: query.New(d.Attempts, d), start: s.Config.Now()}
+	c := &Coordinator{Store: s, Admission: d.Admission, Dispatcher: d, Query: query.New(s, d.Admission, d.Attempts, d), start: s.Config.Now()}
 	s.Listen(c.hooks())
 	return c, nil
 }

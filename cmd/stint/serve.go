@@ -321,7 +321,7 @@ func workspaceSettings(cfg *Config) func(string) task.WorkspaceSettings {
 
 // roomsOf returns a coordinator as what the API needs of it.
 func roomsOf(c *coordinator.Coordinator) api.Rooms {
-	return api.Rooms{Notices: c, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c, Reports: c, Changed: c, Ledger: c, Dispatch: c, Monitor: c}
+	return api.Rooms{Notices: c, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: c.Store, Dispatch: c, Monitor: c}
 }
 
 // work listens, dispatches, and returns when both have ended.

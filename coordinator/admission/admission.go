@@ -20,7 +20,7 @@ import (
 // An Admission decides about what clients ask for, and appends it to the ledger. Its methods
 // may be called by any goroutine.
 type Admission struct {
-	*queue.Store
+	tasks *queue.Store
 	live  Live
 	waits waits
 }
@@ -36,19 +36,19 @@ type Live interface {
 
 // New returns the admission to a store.
 func New(s *queue.Store, live Live) *Admission {
-	return &Admission{Store: s, live: live, waits: waits{byRun: map[string]int{}}}
+	return &Admission{tasks: s, live: live, waits: waits{byRun: map[string]int{}}}
 }
 
 // change makes a change of the task that ref names, by Update or Exclusive, and returns the
 // whole task as it is then.
 func (a *Admission) change(ctx context.Context, ref string, update func(context.Context, func(*fold.State, *ledger.Tx) error) error, f func(st *fold.State, tx *ledger.Tx, id string) error) (state.Task, error) {
-	defer a.Call()()
-	id, err := a.Find(ref)
+	defer a.tasks.Call()()
+	id, err := a.tasks.Find(ref)
 	if err == nil {
 		err = update(ctx, func(st *fold.State, tx *ledger.Tx) error { return f(st, tx, id) })
 	}
 	if err != nil {
 		return state.Task{}, err
 	}
-	return a.Whole(id)
+	return a.tasks.Whole(id)
 }

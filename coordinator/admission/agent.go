@@ -30,11 +30,13 @@ func (in *intake) checkAgent(s *submission) error {
 	lane := s.lane()
 	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
 	if s.Agent = cmp.Or(s.Agent, owner); s.Agent == "" && (s.SessionKey != "" || s.Continue) {
-		laneAgent := func(st *fold.State) string { return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.Config.Agents))) }
+		laneAgent := func(st *fold.State) string {
+			return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents)))
+		}
 		if s.Agent = in.agents[lane]; s.Agent == "" && in.st != nil {
 			s.Agent = laneAgent(in.st)
 		} else if s.Agent == "" {
-			s.Agent = queue.Read(in.a.Store, laneAgent)
+			s.Agent = queue.Read(in.a.tasks, laneAgent)
 		}
 	}
 	if s.Agent == "" && s.FromRun != "" { // what a run queues is for its own agent, not for the user's default
@@ -42,7 +44,7 @@ func (in *intake) checkAgent(s *submission) error {
 	}
 	if s.Agent = cmp.Or(s.Agent, s.DefaultAgent); s.Agent == "" {
 		if in.agent == "" { // asked once: it may start a program
-			in.agent = in.a.Config.DefaultAgent()
+			in.agent = in.a.tasks.Config.DefaultAgent()
 		}
 		s.Agent = in.agent
 	}
@@ -71,18 +73,18 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 	}
 	var owner string
 	ok := false
-	in.a.View(func(st *fold.State) { owner, ok = st.NativeOwner(s.AgentSession) })
+	in.a.tasks.View(func(st *fold.State) { owner, ok = st.NativeOwner(s.AgentSession) })
 	if ok {
 		return owner, nil
 	}
 	if in.natives == nil {
-		natives, err := nativeFields(filepath.Join(in.a.Config.StateDir, ledger.JournalName))
+		natives, err := nativeFields(filepath.Join(in.a.tasks.Config.StateDir, ledger.JournalName))
 		if err != nil {
 			return "", fmt.Errorf("look whose session %s is: %w", s.AgentSession, err)
 		}
 		in.natives = natives
 	}
-	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.a.Config.Agents))...) {
+	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents))...) {
 		if in.natives["- "+state.NativeKey(agent)+": "+s.AgentSession] {
 			return agent, nil
 		}
@@ -129,10 +131,10 @@ func nativeFields(journal string) (map[string]bool, error) {
 
 // checkAgentName returns what is wrong with the name of an agent.
 func (a *Admission) checkAgentName(name string) error {
-	if a.Config.Agents[name] != nil {
+	if a.tasks.Config.Agents[name] != nil {
 		return nil
 	}
-	known := slices.Sorted(maps.Keys(a.Config.Agents))
+	known := slices.Sorted(maps.Keys(a.tasks.Config.Agents))
 	if near := state.Nearest(strings.ToLower(name), known); near != "" {
 		return task.Wrong("agent", "stint doctor", "there is no agent %q; did you mean %s?", name, near)
 	}
@@ -147,8 +149,8 @@ const noFallback = "none"
 func (a *Admission) fillFallback(s *submission) error {
 	named := s.Fallback
 	if s.open = len(named) == 0 && !s.named && s.SessionKey == "" && !s.Continue && s.AgentSession == ""; s.open {
-		for _, agent := range a.Config.Fallback {
-			if a.Config.Agents[agent] != nil {
+		for _, agent := range a.tasks.Config.Fallback {
+			if a.tasks.Config.Agents[agent] != nil {
 				named = append(named, agent)
 			}
 		}

@@ -16,14 +16,14 @@ import (
 // first, with all its descendants, and then Cancel returns. by is who asks. The error has
 // CodeBusy if that does not come to an end; the task is canceled when it does.
 func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, error) {
-	defer a.Call()()
-	id, err := a.Find(ref)
+	defer a.tasks.Call()()
+	id, err := a.tasks.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
 	for again := false; ; again = true {
 		run := "" // of one that is running
-		err := a.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
+		err := a.tasks.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
 			t, err := queue.PeekIn(st, id)
 			if err != nil {
 				return err
@@ -36,26 +36,26 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 			default:
 				r := &ledger.Record{Kind: ledger.KindTask, ID: id}
 				tx.Append(r.Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
-					Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
+					Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 			}
 			return nil
 		})
 		if again && errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-			return a.Whole(id) // it has ended meanwhile
+			return a.tasks.Whole(id) // it has ended meanwhile
 		}
 		if err == nil && run != "" {
 			a.live.Cancel(id, cancelBy(by))
-			limit := queue.EndLimit(a.Config.Grace)
+			limit := queue.EndLimit(a.tasks.Config.Grace)
 			limited, stop := context.WithTimeoutCause(ctx, limit, &task.Error{
 				Code: task.CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
 			})
-			_, err = a.Until(limited, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
+			_, err = a.tasks.Until(limited, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
 			stop()
 		}
 		if err != nil {
 			return state.Task{}, err
 		}
-		t, err := a.Whole(id)
+		t, err := a.tasks.Whole(id)
 		if err != nil || t.Status.Terminal() {
 			return t, err
 		}

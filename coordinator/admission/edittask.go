@@ -25,11 +25,11 @@ import (
 // The error has CodeConflict if the task does not wait, and CodeChanged if p is for an
 // earlier state of it. by is who asks.
 func (a *Admission) Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error) {
-	defer a.Call()()
-	if a.IsShut() {
-		return state.Task{}, a.StoppedError()
+	defer a.tasks.Call()()
+	if a.tasks.IsShut() {
+		return state.Task{}, a.tasks.StoppedError()
 	}
-	id, err := a.Find(ref)
+	id, err := a.tasks.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
@@ -38,14 +38,14 @@ func (a *Admission) Edit(ctx context.Context, ref string, p task.Patch, by strin
 		if err != nil {
 			return state.Task{}, err
 		}
-		err = a.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error { return e.record(st, tx, by) })
+		err = a.tasks.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error { return e.record(st, tx, by) })
 		switch {
 		case errors.Is(err, errMeanwhile):
 			continue
 		case err != nil:
 			return state.Task{}, err
 		}
-		return a.Whole(id)
+		return a.tasks.Whole(id)
 	}
 }
 
@@ -64,7 +64,7 @@ type edit struct {
 // newEdit checks all of a patch that does not depend on other tasks. It may ask the
 // file system, so it is not called on the log's goroutine.
 func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
-	t, err := a.Whole(id)
+	t, err := a.tasks.Whole(id)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (e *edit) fill() error {
 		if !hasModel { // that of another agent means nothing to it
 			s.Model = ""
 		}
-		s.Model = cmp.Or(s.Model, a.Workspace(s.Workspace).Models[s.Agent])
+		s.Model = cmp.Or(s.Model, a.tasks.Workspace(s.Workspace).Models[s.Agent])
 	}
 	if s.Resume == "" && e.given[state.KeyResume] != "" {
 		s.Resume = a.resumeOf(s)
@@ -184,7 +184,7 @@ func (e *edit) fill() error {
 // record appends what is changed, if anything is. The log may call it more than once.
 func (e *edit) record(st *fold.State, tx *ledger.Tx, by string) error {
 	a := e.in.a
-	if t, err := a.WholeIn(st, e.was.ID); err != nil {
+	if t, err := a.tasks.WholeIn(st, e.was.ID); err != nil {
 		return err
 	} else if t.Seq != e.was.Seq {
 		return errMeanwhile
@@ -203,7 +203,7 @@ func (e *edit) record(st *fold.State, tx *ledger.Tx, by string) error {
 		return nil
 	}
 	r.Fields = append(r.Fields, st.ImpliedChanges(&r)...)
-	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now()))
+	r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
 	section, err := ledger.Encode(&r)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 // PlaceOf looks at the directory in which a follow-up of a task may be queued: before
 // the end is recorded, because a file system may keep us waiting. nil: it has none.
 func (a *Admission) PlaceOf(id string) *Place {
-	t, err := a.Whole(id)
+	t, err := a.tasks.Whole(id)
 	if err != nil {
 		return &Place{} // the end notes why
 	}
@@ -37,7 +37,7 @@ func (a *Admission) PlaceOf(id string) *Place {
 		}
 	}
 	if w.agent = t.Agent; w.agent == "" {
-		w.agent = a.Config.DefaultAgent() // which may start a program
+		w.agent = a.tasks.Config.DefaultAgent() // which may start a program
 	}
 	return w
 }
@@ -67,7 +67,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 	default:
 		return nil
 	}
-	t, err := a.WholeIn(st, rec.ID)
+	t, err := a.tasks.WholeIn(st, rec.ID)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 		trigger = state.OnIssue
 		text, own = a.followUpText(&t, trigger)
 	}
-	if text == "" || !own && st.Depth(t.ID, a.Config.FollowUpDepth) >= a.Config.FollowUpDepth { // a configured prompt is meant to end there: no note says so
+	if text == "" || !own && st.Depth(t.ID, a.tasks.Config.FollowUpDepth) >= a.tasks.Config.FollowUpDepth { // a configured prompt is meant to end there: no note says so
 		return nil
 	}
 	prompt, err := fillTemplate(text, &t)
@@ -94,7 +94,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 	}
 	s := submission{parent: t.ID, trigger: trigger, TaskSpec: task.TaskSpec{
 		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
-		SessionKey: a.Workspace(t.Workspace).TriggerSession,
+		SessionKey: a.tasks.Workspace(t.Workspace).TriggerSession,
 	}}
 	if !own && t.Status != state.Done { // it is to look at what has failed: the command cannot be expected to pass
 		s.VerifyCommand = task.NoVerify
@@ -116,7 +116,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 // followUpText returns the template of a task's follow-up, and whether it is the task's
 // own; "" if there is to be none.
 func (a *Admission) followUpText(t *state.Task, trigger state.Trigger) (text string, own bool) {
-	set := a.Workspace(t.Workspace)
+	set := a.tasks.Workspace(t.Workspace)
 	text, configured := t.OnFailure, set.OnFailure
 	if trigger == state.OnIssue {
 		text, configured = t.OnIssue, set.OnIssue
@@ -165,13 +165,13 @@ func (in *intake) checkFamily(st *fold.State, s *submission) error {
 	refused := func(key, format string, args ...any) error {
 		return &task.Error{Code: task.CodeForbidden, Message: fmt.Sprintf(format, args...), Hint: "queue it by hand, or set " + key + " in the configuration"}
 	}
-	switch depth := st.Depth(s.parent, a.Config.FollowUpDepth); {
-	case a.Config.FollowUpDepth == 0:
+	switch depth := st.Depth(s.parent, a.tasks.Config.FollowUpDepth); {
+	case a.tasks.Config.FollowUpDepth == 0:
 		return refused("follow_up_depth", "follow_up_depth is 0: no task queues another")
-	case depth >= a.Config.FollowUpDepth:
-		return refused("follow_up_depth", "follow_up_depth is %d, and task %s is number %d of a chain", a.Config.FollowUpDepth, s.parent, depth)
-	case have+now >= a.Config.MaxFollowUps:
-		return refused("max_follow_ups", "max_follow_ups is %d, and %s has queued as many", a.Config.MaxFollowUps, who)
+	case depth >= a.tasks.Config.FollowUpDepth:
+		return refused("follow_up_depth", "follow_up_depth is %d, and task %s is number %d of a chain", a.tasks.Config.FollowUpDepth, s.parent, depth)
+	case have+now >= a.tasks.Config.MaxFollowUps:
+		return refused("max_follow_ups", "max_follow_ups is %d, and %s has queued as many", a.tasks.Config.MaxFollowUps, who)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList b
 	if err != nil {
 		return nil, err
 	}
-	a.View(func(st *fold.State) { err = in.record(st, &ledger.Tx{}) })
+	a.tasks.View(func(st *fold.State) { err = in.record(st, &ledger.Tx{}) })
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList b
 		f := &list[i]
 		n := slices.IndexFunc(in.fresh, func(t state.Task) bool { return t.ID == in.ids[i] })
 		if f.Known = n < 0; f.Known {
-			if f.Task, err = a.Whole(in.ids[i]); err != nil {
+			if f.Task, err = a.tasks.Whole(in.ids[i]); err != nil {
 				return nil, err
 			}
 			continue
@@ -53,7 +53,7 @@ func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList b
 		}
 		f.FromRun = in.list[i].FromRun
 		for _, before := range in.fresh[:n] {
-			if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(a.Config.Now()) {
+			if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(a.tasks.Config.Now()) {
 				continue // it is passed, as in the lane
 			}
 			if before.SessionKey == f.Task.SessionKey {

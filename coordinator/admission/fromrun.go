@@ -41,7 +41,7 @@ func taskOfRun(st *fold.State, run string) (state.Task, error) {
 func (a *Admission) capBy(s *submission, t *state.Task) {
 	var capped []string
 	lower := func(field, to string) { capped = append(capped, strings.TrimSpace(field+" "+to)) }
-	set := a.Workspace(s.Workspace)
+	set := a.tasks.Workspace(s.Workspace)
 	asks := state.Task{Workspace: s.Workspace, Timeout: s.Timeout, VerifyTimeout: s.VerifyTimeout, MaxIterations: s.MaxIterations, VerifyCommand: cmp.Or(s.VerifyCommand, set.VerifyCommand)}
 	isLonger := func(d, most time.Duration) bool { return most > 0 && (d == 0 || d > most) } // 0: without an end
 	const usual = 5
@@ -53,19 +53,19 @@ func (a *Admission) capBy(s *submission, t *state.Task) {
 	case most == 0 && s.MaxAttempts > 1: // with a number of its own it would be tried again after failures of other kinds
 		s.MaxAttempts = 0
 		lower(state.KeyMaxAttempts, "as configured")
-	case most > 0 && cmp.Or(s.MaxAttempts, set.MaxAttempts, a.Config.MaxAttempts) > most:
+	case most > 0 && cmp.Or(s.MaxAttempts, set.MaxAttempts, a.tasks.Config.MaxAttempts) > most:
 		s.MaxAttempts = most
 		lower(state.KeyMaxAttempts, strconv.Itoa(most))
 	}
-	if most := a.Timeout(t); isLonger(a.Timeout(&asks), most) {
+	if most := a.tasks.Timeout(t); isLonger(a.tasks.Timeout(&asks), most) {
 		s.Timeout = most.String()
 		lower(state.KeyTimeout, s.Timeout)
 	}
-	if most := a.VerifyTimeout(t); (task.HasVerify(&asks) || s.VerifyTimeout != "") && isLonger(a.VerifyTimeout(&asks), most) {
+	if most := a.tasks.VerifyTimeout(t); (task.HasVerify(&asks) || s.VerifyTimeout != "") && isLonger(a.tasks.VerifyTimeout(&asks), most) {
 		s.VerifyTimeout = most.String()
 		lower(state.KeyVerifyTimeout, s.VerifyTimeout)
 	}
-	if most := a.MaxIterations(t); (task.HasVerify(&asks) || s.MaxIterations > 0) && a.MaxIterations(&asks) > most {
+	if most := a.tasks.MaxIterations(t); (task.HasVerify(&asks) || s.MaxIterations > 0) && a.tasks.MaxIterations(&asks) > most {
 		s.MaxIterations = most
 		lower(state.KeyMaxIterations, strconv.Itoa(most))
 	}
@@ -90,8 +90,8 @@ func (in *intake) needsApproval(st *fold.State, s *submission, t *state.Task) st
 			what, where = append(what, why), append(where, field)
 		}
 	}
-	configured := cmp.Or(in.a.Workspace(s.Workspace).VerifyCommand, task.NoVerify)
-	model := in.a.Workspace(t.Workspace).Models[s.Agent]
+	configured := cmp.Or(in.a.tasks.Workspace(s.Workspace).VerifyCommand, task.NoVerify)
+	model := in.a.tasks.Workspace(t.Workspace).Models[s.Agent]
 	if s.Agent == t.Agent {
 		model = t.Model
 	}
@@ -101,7 +101,7 @@ func (in *intake) needsApproval(st *fold.State, s *submission, t *state.Task) st
 	isWithin := task.IsWithin(s.Workspace, t.Workspace)
 	below, _ := filepath.Rel(t.Workspace, s.Workspace)
 	hold(!isWithin, "outside of "+t.Workspace, "workspace and prompt")
-	hold(isWithin && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), in.a.Config.IsGuardedDir), "in a directory of git's or an agent's own", "workspace and prompt")
+	hold(isWithin && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), in.a.tasks.Config.IsGuardedDir), "in a directory of git's or an agent's own", "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
 	hold(isOwn(s.Agent) && s.Model != "" && s.Model != model, "with another model", "model")
 	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
@@ -127,18 +127,18 @@ func (in *intake) isForeignSession(st *fold.State, s *submission, t *state.Task)
 		return false
 	}
 	for _, id := range st.FollowUps(t.ID) {
-		if child, err := in.a.WholeIn(st, id); err == nil && child.Intake == state.IntakeOpen && is(&child) {
+		if child, err := in.a.tasks.WholeIn(st, id); err == nil && child.Intake == state.IntakeOpen && is(&child) {
 			return false
 		}
 	}
-	return s.AgentSession != "" || s.Continue || st.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.a.Config.Agents))) != ""
+	return s.AgentSession != "" || s.Continue || st.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents))) != ""
 }
 
 // BeginWait notes that a run waits for a task until done is called, and lends its worker
 // to others meanwhile. It returns an error if the run may not wait for that task.
 func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
 	waits := false
-	a.View(func(st *fold.State) {
+	a.tasks.View(func(st *fold.State) {
 		var id string
 		if id, err = queue.FindIn(st, ref); err != nil {
 			return
@@ -162,7 +162,7 @@ func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
 		return func() {}, err
 	}
 	a.waits.add(run, 1)
-	a.Wake() // the worker that it lends is free
+	a.tasks.Wake() // the worker that it lends is free
 	return func() { a.waits.add(run, -1) }, nil
 }
 

@@ -25,11 +25,11 @@ func (a *Admission) Release(ctx context.Context, ref, by string) (state.Task, er
 }
 
 func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (state.Task, error) {
-	return a.change(ctx, ref, a.Update, func(st *fold.State, tx *ledger.Tx, id string) error {
+	return a.change(ctx, ref, a.tasks.Update, func(st *fold.State, tx *ledger.Tx, id string) error {
 		t, err := queue.PeekIn(st, id)
 		switch {
-		case !hold && a.IsShut():
-			return a.StoppedError()
+		case !hold && a.tasks.IsShut():
+			return a.tasks.StoppedError()
 		case err != nil:
 			return err
 		case t.Status != state.Queued:
@@ -50,7 +50,7 @@ func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (sta
 		if !hold && t.Note != "" {
 			r.Add(state.KeyNote, "") // it says why the task was held
 		}
-		tx.Append(r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
+		tx.Append(r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 		return nil
 	})
 }
@@ -68,13 +68,13 @@ func (a *Admission) Resume(ctx context.Context, by string) error {
 
 // Paused reports whether dispatch is stopped, and why.
 func (a *Admission) Paused() (paused bool, reason string) {
-	a.View(func(st *fold.State) { paused, reason = st.Paused() })
+	a.tasks.View(func(st *fold.State) { paused, reason = st.Paused() })
 	return paused, reason
 }
 
 func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by string) error {
-	defer a.Call()()
-	return a.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
+	defer a.tasks.Call()()
+	return a.tasks.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		if was, why := st.Paused(); was == paused && why == reason {
 			return nil
 		}
@@ -84,7 +84,7 @@ func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by strin
 			value = "true"
 		}
 		tx.Append(r.Add(state.KeyPaused, value).Add(state.KeyReason, reason).Add(state.KeyBy, by).
-			Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
+			Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 		return nil
 	})
 }

@@ -103,7 +103,7 @@ func (a *Admission) SubmitOnce(ctx context.Context, key string, specs []task.Tas
 }
 
 func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, error) {
-	defer a.Call()()
+	defer a.tasks.Call()()
 	in, err := a.newIntake(ctx, req)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, erro
 	if tasks, err := in.again(ctx); tasks != nil || err != nil {
 		return tasks, err
 	}
-	if err := a.Update(ctx, in.record); err != nil {
+	if err := a.tasks.Update(ctx, in.record); err != nil {
 		return nil, err
 	}
 	return in.tasks()
@@ -120,8 +120,8 @@ func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, erro
 // newIntake checks all of specs that does not depend on other tasks.
 func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error) {
 	specs := req.specs
-	if a.IsShut() {
-		return nil, a.StoppedError()
+	if a.tasks.IsShut() {
+		return nil, a.tasks.StoppedError()
 	}
 	switch {
 	case len(specs) == 0:
@@ -176,7 +176,7 @@ func (in *intake) add(s submission) error {
 	if s.FromRun != "" {
 		s.AllowStateInWorkspace = false // no run gives itself that right
 		var err error
-		a.View(func(st *fold.State) { by, err = taskOfRun(st, s.FromRun) })
+		a.tasks.View(func(st *fold.State) { by, err = taskOfRun(st, s.FromRun) })
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (in *intake) add(s submission) error {
 		return err
 	}
 	if s.ID == "" {
-		s.ID = a.Config.ID()
+		s.ID = a.tasks.Config.ID()
 	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
 		return task.Wrong("id", "leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
 	}
@@ -248,7 +248,7 @@ const clockDifference = time.Minute
 
 // checkNotPast refuses a time that has passed.
 func (in *intake) checkNotPast(s *task.TaskSpec) error {
-	now := in.a.Config.Now()
+	now := in.a.tasks.Config.Now()
 	if s.NotBefore.IsZero() || !s.NotBefore.Before(now.Add(-clockDifference)) {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (in *intake) checkNotPast(s *task.TaskSpec) error {
 func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 	n := len(in.list)
 	in.ids, in.old, in.fresh, in.begun = make([]string, n), make([]*state.Task, n), make([]state.Task, 0, n), map[sessionPlace]string{}
-	in.now = state.FormatTime(in.a.Config.Now())
+	in.now = state.FormatTime(in.a.tasks.Config.Now())
 	if in.key != "" {
 		if err := in.checkShared(st, tx); err != nil {
 			return err
@@ -274,7 +274,7 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 	}
 	// A client cannot put more into a queue that is full. What the master queues itself, to follow
 	// a task that has ended, has a bound of its own.
-	most, more, waiting := in.a.Config.MaxQueued, len(in.fresh), st.Queued()+tx.Ahead()
+	most, more, waiting := in.a.tasks.Config.MaxQueued, len(in.fresh), st.Queued()+tx.Ahead()
 	if tx.Count(more); most > 0 && more > 0 && in.list[0].by() != "" && waiting+more > most {
 		return &task.Error{
 			Code: task.CodeTooMany, Message: fmt.Sprintf("the queue is full: %d tasks wait, %d more would come, and max_queued is %d", waiting, more, most),
@@ -377,8 +377,8 @@ const noWait = "0s"
 // prepare makes the fields of a new task's record that do not depend on other tasks, so that
 // this takes no time on the log's goroutine. Those that depend on them are empty.
 func (a *Admission) prepare(s *submission) error {
-	set := a.Workspace(s.Workspace)
-	s.session, s.resume = a.Config.ID(), a.resumeOf(s)
+	set := a.tasks.Workspace(s.Workspace)
+	s.session, s.resume = a.tasks.Config.ID(), a.resumeOf(s)
 	r := &ledger.Record{Fields: make([]ledger.Pair, 0, 16)} // more than most need
 	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, "").Add(state.KeySessionID, "").
 		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
@@ -466,9 +466,9 @@ func (in *intake) tasks() (tasks []state.Task, err error) {
 			continue
 		}
 		t, s := &tasks[i], &in.list[i]
-		*t, _ = in.a.Peek(in.ids[i])
+		*t, _ = in.a.tasks.Peek(in.ids[i])
 		if t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
-			if *t, err = in.a.Whole(in.ids[i]); err != nil {
+			if *t, err = in.a.tasks.Whole(in.ids[i]); err != nil {
 				return nil, err
 			}
 			continue

@@ -59,7 +59,7 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 		}
 		var old *state.Task
 		var err error
-		in.a.View(func(st *fold.State) { old, err = in.known(st, &in.list[i]) })
+		in.a.tasks.View(func(st *fold.State) { old, err = in.known(st, &in.list[i]) })
 		if err != nil {
 			return nil, in.at(i, err)
 		}
@@ -72,7 +72,7 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 		return tasks, nil
 	}
 	var err error
-	in.a.View(func(st *fold.State) { err = in.checkShared(st, &ledger.Tx{}) })
+	in.a.tasks.View(func(st *fold.State) { err = in.checkShared(st, &ledger.Tx{}) })
 	if err != nil { // another list may have got the key while this one was looked for
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (in *intake) known(st *fold.State, s *submission) (*state.Task, error) {
 	case !used:
 		return nil, nil
 	}
-	old, err := in.a.WholeIn(st, id)
+	old, err := in.a.tasks.WholeIn(st, id)
 	if err == nil && s.IdempotencyKey != "" && !s.isBodyOf(&old) {
 		err = keyTaken(cmp.Or(in.key, s.IdempotencyKey), "task "+id+", which asks for something else", "stint show "+id)
 	}

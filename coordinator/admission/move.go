@@ -23,7 +23,7 @@ func (a *Admission) Move(ctx context.Context, ref string, to task.Place, by stri
 	if to.First == (to.Before != "") {
 		return state.Task{}, task.Invalid("say either that it is to be the first, or before which task", "it is not clear where the task is to go")
 	}
-	return a.change(ctx, ref, a.Exclusive, func(st *fold.State, tx *ledger.Tx, id string) error {
+	return a.change(ctx, ref, a.tasks.Exclusive, func(st *fold.State, tx *ledger.Tx, id string) error {
 		before := ""
 		if to.Before != "" {
 			var err error
@@ -38,7 +38,7 @@ func (a *Admission) Move(ctx context.Context, ref string, to task.Place, by stri
 		for _, t := range moved {
 			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			tx.Append(r.Add(state.KeyOrder, strconv.FormatInt(t.Order, 10)).Add(state.KeyBy, by).
-				Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
+				Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 		}
 		return nil
 	})

@@ -26,7 +26,7 @@ func (in *intake) checkPlace(s *submission) error {
 	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
 		return nil
 	}
-	if s.Workspace = cmp.Or(s.Workspace, in.a.Config.WorkspaceRoot); s.Workspace == "" {
+	if s.Workspace = cmp.Or(s.Workspace, in.a.tasks.Config.WorkspaceRoot); s.Workspace == "" {
 		return task.Wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
 	}
 	w, checked := in.seen[s.Workspace]
@@ -39,7 +39,7 @@ func (in *intake) checkPlace(s *submission) error {
 		return w.err
 	case w.holdsState && !s.AllowStateInWorkspace:
 		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
-			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.Config.StateDir, s.Workspace)
+			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.tasks.Config.StateDir, s.Workspace)
 	}
 	if s.Workspace = w.path; !task.IsNamedLane(s.SessionKey) { // else it is in the lane of its session
 		s.root = w.lane()
@@ -63,7 +63,7 @@ func (a *Admission) lookAt(dir string) *Place {
 		}
 		path = dir
 	}
-	return &Place{path: path, holdsState: task.IsWithin(a.Home, path)}
+	return &Place{path: path, holdsState: task.IsWithin(a.tasks.Home, path)}
 }
 
 // lane returns the directory whose lane is the workspace's own; "" if no task can work
@@ -112,7 +112,7 @@ func (a *Admission) Misplaced(t *state.Task) string {
 		return "the task has no workspace"
 	}
 	real, fromTask := task.WithoutLinks(t.Workspace), t.Trigger != ""
-	moved, holdsState := real != t.Workspace, task.IsBelow(a.Config.StateDir, real)
+	moved, holdsState := real != t.Workspace, task.IsBelow(a.tasks.Config.StateDir, real)
 	switch {
 	case holdsState && (moved || fromTask || t.WorkspaceByHand):
 		return "the state directory lies in the task's workspace, where the agent could change tasks"

@@ -15,11 +15,11 @@ import (
 // Retry queues a task again that has ended or waits, with its counters at zero.
 // A hold of its account is lifted: whoever retries has repaired it. by is who asks.
 func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, error) {
-	return a.change(ctx, ref, a.Exclusive, func(st *fold.State, tx *ledger.Tx, id string) error { // others may come after it, or be behind it
-		if a.IsShut() {
-			return a.StoppedError()
+	return a.change(ctx, ref, a.tasks.Exclusive, func(st *fold.State, tx *ledger.Tx, id string) error { // others may come after it, or be behind it
+		if a.tasks.IsShut() {
+			return a.tasks.StoppedError()
 		}
-		t, err := a.WholeIn(st, id) // of an ended task only the journal knows the account
+		t, err := a.tasks.WholeIn(st, id) // of an ended task only the journal knows the account
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, erro
 		if err := a.revive(st, tx, id); err != nil {
 			return err
 		}
-		now := a.Config.Now()
+		now := a.tasks.Config.Now()
 		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
 		task.Unset(r, state.KeyOutputFiles, len(t.OutputFiles) > 0)
 		task.Unset(r, state.KeyPhase, t.Phase != "")
@@ -69,7 +69,7 @@ func (a *Admission) revive(st *fold.State, tx *ledger.Tx, id string) error {
 	if !ok {
 		return nil
 	}
-	s, err := archive.ReadRecord(nil, a.Config.StateDir, e)
+	s, err := archive.ReadRecord(nil, a.tasks.Config.StateDir, e)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (s *submission) lane() string {
 
 // resumeOf returns the resume policy of a spec.
 func (a *Admission) resumeOf(s *submission) string {
-	return cmp.Or(s.Resume, a.Workspace(s.Workspace).ResumePolicy, a.Config.ResumePolicy, "auto")
+	return cmp.Or(s.Resume, a.tasks.Workspace(s.Workspace).ResumePolicy, a.tasks.Config.ResumePolicy, "auto")
 }
 
 // sessionFor decides about lane and session of a new task. A session is context,
@@ -67,7 +67,7 @@ func (a *Admission) lookForNamed(s *submission) {
 	const most = 100 // sessions that are looked at: the last task of each may have to be read
 	var current state.Session
 	var sessions []state.Session
-	a.View(func(st *fold.State) {
+	a.tasks.View(func(st *fold.State) {
 		current, _ = st.CurrentSession(s.lane(), s.Agent, s.Account)
 		sessions = st.Sessions()
 	})
@@ -75,7 +75,7 @@ func (a *Admission) lookForNamed(s *submission) {
 		if !named.UpdatedAt.After(current.UpdatedAt) {
 			return
 		}
-		if last, err := a.Whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
+		if last, err := a.tasks.Whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
 			s.since = named.Key
 			break
 		}

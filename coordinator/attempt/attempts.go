@@ -8,14 +8,21 @@
 // its end. What keeps every run of the machine from beginning is noted in [Shortages].
 package attempt
 
-import "stint/coordinator/admission"
+import (
+	"stint/coordinator/admission"
+	"stint/coordinator/queue"
+)
 
 // Attempts run what the dispatcher has started. Their methods may be called by any
 // goroutine.
 type Attempts struct {
-	*admission.Admission
+	tasks     *queue.Store
+	admission *admission.Admission
 	shortages *Shortages
 }
 
-// New returns the attempts at the tasks of an admission's store.
-func New(a *admission.Admission, s *Shortages) *Attempts { return &Attempts{a, s} }
+// New returns the attempts at the tasks of a store. Their follow-ups go through the
+// admission to it.
+func New(tasks *queue.Store, a *admission.Admission, s *Shortages) *Attempts {
+	return &Attempts{tasks, a, s}
+}

@@ -35,10 +35,10 @@ func bounded(answer string) string {
 // the lane stays taken meanwhile.
 func (a *Attempts) recordEnd(r *Run, out *task.Outcome, place *admission.Place, what string, isExclusive bool, end func(*fold.State, *ledger.Tx, *state.Task)) (runs bool, err error) {
 	unwritten := a.writeAnswer(r, out)
-	for len(out.Result) > MaxResult && task.ShortageOf(unwritten) != 0 && a.WaitForRoom(r.Ctx, "an answer", unwritten) {
+	for len(out.Result) > MaxResult && task.ShortageOf(unwritten) != 0 && a.tasks.WaitForRoom(r.Ctx, "an answer", unwritten) {
 		unwritten = a.writeAnswer(r, out) // the record has not all of it
 	}
-	err = a.UpdateWhenRoom(context.Background(), what, isExclusive, func(st *fold.State, tx *ledger.Tx) error {
+	err = a.tasks.UpdateWhenRoom(context.Background(), what, isExclusive, func(st *fold.State, tx *ledger.Tx) error {
 		var t state.Task
 		if t, runs = stillRuns(st, r); runs {
 			end(st, tx, &t)
@@ -51,9 +51,9 @@ func (a *Attempts) recordEnd(r *Run, out *task.Outcome, place *admission.Place, 
 		unwritten = a.writeAnswer(r, out)
 	}
 	if unwritten != nil {
-		a.Trouble("an answer could not be written to its file", unwritten)
+		a.tasks.Trouble("an answer could not be written to its file", unwritten)
 	}
-	a.KeepSession(r.Task.SessionID)
+	a.tasks.KeepSession(r.Task.SessionID)
 	return runs, err
 }
 
@@ -63,7 +63,7 @@ func (a *Attempts) writeAnswer(r *Run, out *task.Outcome) error {
 	if out.Result == "" || r.cut {
 		return nil
 	}
-	path := filepath.Join(a.RunDir(r.ID), rundir.AnswerName)
+	path := filepath.Join(a.tasks.RunDir(r.ID), rundir.AnswerName)
 	err := durable.PutFile(path, []byte(out.Result))
 	if err != nil {
 		_ = os.Remove(path) // the error that matters is err
@@ -80,11 +80,11 @@ var retriesRound = []state.Class{
 
 // conclude appends the records with which a run and its attempt end.
 func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outcome, place *admission.Place) {
-	if out.Class == state.ClassSessionLost && r.Session == "" && a.Config.ResumeMissing != "error" {
+	if out.Class == state.ClassSessionLost && r.Session == "" && a.tasks.Config.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
-	now := a.Config.Now()
-	v := a.judge(st, &r.Task, out, now, a.IsShut())
+	now := a.tasks.Config.Now()
+	v := a.judge(st, &r.Task, out, now, a.tasks.IsShut())
 	v.account = cmp.Or(r.account, v.account)
 	rec := a.endRecord(st, r, &out, &v)
 	if r.Task.Phase != state.PhaseEvaluate || v.reason != state.ClassInterrupted { // else the task keeps the error of what is judged
@@ -106,7 +106,7 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 		task.Unset(rec, state.KeyIteration, r.Task.Iteration > 0)
 	}
 	a.addAnswer(rec, r, &out)
-	a.End(st, tx, rec, out.Findings, place)
+	a.admission.End(st, tx, rec, out.Findings, place)
 	if v.loseSession { // those that only share the stint session forget it by the record of the task
 		for _, t := range st.Naming(r.Task.Agent, r.Session) {
 			if t.ID == r.Task.ID {
@@ -185,7 +185,7 @@ func addList[T any](rec *ledger.Record, key string, list []T, has bool) {
 // addAnswer ends that record with the answer, which comes with the agent's turn. One
 // that ended well has one, though it may be empty.
 func (a *Attempts) addAnswer(rec *ledger.Record, r *Run, out *task.Outcome) {
-	rec.Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now()))
+	rec.Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
 	switch {
 	case r.Task.Phase != "":
 	case out.Class == "":
@@ -198,11 +198,11 @@ func (a *Attempts) addAnswer(rec *ledger.Record, r *Run, out *task.Outcome) {
 // HasSent reports whether the task's run has sent the prompt that the task has now:
 // a person may have changed it since, and that one is still to be sent.
 func (a *Attempts) HasSent(st *fold.State, t *state.Task) bool {
-	sent, err := durable.ReadFile(durable.OS, filepath.Join(a.RunDir(t.RunID), rundir.PromptName))
+	sent, err := durable.ReadFile(durable.OS, filepath.Join(a.tasks.RunDir(t.RunID), rundir.PromptName))
 	if err != nil {
 		return false
 	}
-	now, err := a.WholeIn(st, t.ID)
+	now, err := a.tasks.WholeIn(st, t.ID)
 	message := prompt.UserMessage(string(sent))
 	theirs := prompt.UserMessage(a.EscapePrompt(t.Agent, prompt.Build(prompt.Input{Message: now.Prompt})))
 	return err == nil && (message == theirs || now.Iteration > 1 && (message == prompt.MendIt || message == prompt.MendOn))

@@ -27,7 +27,7 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 	if !isCooling || out.RetryAt.After(account.CoolUntil) {
 		until := out.RetryAt
 		if !isNamed {
-			until = now.Add(a.Backoff(account.LimitWaits, maxLimitBackoff))
+			until = now.Add(a.tasks.Backoff(account.LimitWaits, maxLimitBackoff))
 		}
 		if !isCooling {
 			account.LimitWaits++
@@ -63,7 +63,7 @@ func (a *Attempts) MaxLimitWait(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.MaxLimitWait); err == nil {
 		return d
 	}
-	return a.Config.MaxLimitWait
+	return a.tasks.Config.MaxLimitWait
 }
 
 // WaitedTooLong returns why a task does not wait any longer, and what helps.
@@ -98,14 +98,14 @@ func gotThrough(st *fold.State, t *state.Task, class state.Class) *ledger.Record
 // noteAnswer is gotThrough for a run that is at work: its agent has said something,
 // so the account's other tasks need not wait until it ends, which may take long.
 func (a *Attempts) noteAnswer(t *state.Task) {
-	if queue.Read(a.Store, func(st *fold.State) *ledger.Record { return gotThrough(st, t, "") }) == nil {
+	if queue.Read(a.tasks, func(st *fold.State) *ledger.Record { return gotThrough(st, t, "") }) == nil {
 		return
 	}
-	err := a.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+	err := a.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		if r := gotThrough(st, t, ""); r != nil {
 			tx.Append(r)
 		}
 		return nil
 	})
-	a.TroubleUnlessStopped("that a rate limit has passed could not be recorded", err)
+	a.tasks.TroubleUnlessStopped("that a rate limit has passed could not be recorded", err)
 }

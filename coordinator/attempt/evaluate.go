@@ -61,9 +61,9 @@ func (a *Attempts) inspect(r *Run, out *task.Outcome) {
 	if !isFinal(out) {
 		return
 	}
-	t, err := a.Whole(r.Task.ID)
+	t, err := a.tasks.Whole(r.Task.ID)
 	if err != nil {
-		a.Trouble("an answer could not be looked at", err)
+		a.tasks.Trouble("an answer could not be looked at", err)
 		return
 	}
 	r.looked, r.flagged = true, len(t.Findings) > 0
@@ -87,18 +87,18 @@ func (a *Attempts) inspect(r *Run, out *task.Outcome) {
 // evaluate lets an agent judge the answer of a task. It returns the outcome that the attempt
 // had before, as the record of that step has it, with what the agent has found.
 func (a *Attempts) evaluate(r *Run) task.Outcome {
-	t, err := a.Whole(r.Task.ID)
+	t, err := a.tasks.Whole(r.Task.ID)
 	if err != nil {
 		return setupFailed(err)
 	}
 	r.looked, r.flagged = true, len(t.Findings) > 0
-	out, set := task.Outcome{Session: t.AgentSession, Findings: t.Findings}, a.Workspace(t.Workspace)
+	out, set := task.Outcome{Session: t.AgentSession, Findings: t.Findings}, a.tasks.Workspace(t.Workspace)
 	if out.Result, r.cut = a.answer(&t); t.Error != "" { // only the verify command makes an error of an answer that is judged
 		out.Class, out.ExitCode, out.Error = state.ClassVerify, -1, t.Error
 	}
-	switch agent := a.Config.Agents[t.Agent]; {
+	switch agent := a.tasks.Config.Agents[t.Agent]; {
 	case set.EvalPrompt == "": // somebody has taken it out meanwhile
-	case t.Retries > a.Config.MaxRetries:
+	case t.Retries > a.tasks.Config.MaxRetries:
 		out.Note = "the answer was not evaluated: that was interrupted too often"
 	case agent == nil:
 		out.Note = fmt.Sprintf("the answer was not evaluated: there is no agent %q here", t.Agent)
@@ -112,7 +112,7 @@ func (a *Attempts) evaluate(r *Run) task.Outcome {
 // unless the machine lacks something, for which its evaluation waits.
 func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *task.WorkspaceSettings, out *task.Outcome) {
 	limit := judgeLimit
-	if own := a.Timeout(t); own > 0 {
+	if own := a.tasks.Timeout(t); own > 0 {
 		limit = min(limit, own)
 	}
 	ctx, stop := context.WithTimeoutCause(r.Ctx, limit, task.ErrTimeout)
@@ -130,8 +130,8 @@ func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *task.Worksp
 	}
 	asked := *t
 	asked.Phase = "" // it is the account's agent all the same
-	r.account = queue.Read(a.Store, func(st *fold.State) *ledger.Record {
-		return a.judge(st, &asked, task.Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, a.Config.Now(), false).account
+	r.account = queue.Read(a.tasks, func(st *fold.State) *ledger.Record {
+		return a.judge(st, &asked, task.Outcome{Class: said.Class, Error: said.Error, RetryAt: said.RetryAt}, a.tasks.Config.Now(), false).account
 	})
 	switch {
 	case said.Shortage != 0:
@@ -173,7 +173,7 @@ func (a *Attempts) learn(r *Run, t *state.Task, set *task.WorkspaceSettings, tex
 	}
 	lessons := make([]memory.Lesson, len(texts))
 	for i, text := range texts {
-		lessons[i] = memory.NewLesson(text, "task "+t.ID, a.Config.Now())
+		lessons[i] = memory.NewLesson(text, "task "+t.ID, a.tasks.Config.Now())
 	}
 	var left []memory.Lesson
 	err := a.hasMoved(r, t)
@@ -191,13 +191,13 @@ func (a *Attempts) learn(r *Run, t *state.Task, set *task.WorkspaceSettings, tex
 
 // prepareJudge makes the run's files: the prompt, the schema, and an empty directory.
 func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *task.WorkspaceSettings, out *task.Outcome) (task.Turn, error) {
-	dir := a.RunDir(r.ID)
+	dir := a.tasks.RunDir(r.ID)
 	turn := task.Turn{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName), Workspace: filepath.Join(dir, "empty"),
 		Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true,
-		Limits: task.RunLimits{Idle: a.Config.IdleTimeout, Startup: a.Config.StartupTimeout, Grace: a.Config.Grace},
+		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
-	err := rundir.Make(a.Store, turn.Workspace)
+	err := rundir.Make(a.tasks, turn.Workspace)
 	if err == nil {
 		err = durable.PutFile(turn.Schema, []byte(judgementSchema+"\n"))
 	}

@@ -60,10 +60,10 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		if out.Shortage != 0 { // for which all tasks wait: it uses up nobody's retries
 			break
 		}
-		if v.retries++; v.retries > a.Config.MaxRetries {
+		if v.retries++; v.retries > a.tasks.Config.MaxRetries {
 			v.status = state.Dead
 		} else if !closing { // what was in the way (a killed gate) may still be there
-			v.notBefore = now.Add(a.Backoff(t.Retries, a.Config.BackoffMax))
+			v.notBefore = now.Add(a.tasks.Backoff(t.Retries, a.tasks.Config.BackoffMax))
 		}
 	case state.ClassRateLimited:
 		a.judgeLimit(st, &v, t, out, now)
@@ -74,7 +74,7 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 			break
 		}
 		v.status, v.attempt, v.retries = state.Queued, t.Attempt-1, t.Retries+1
-		if v.retries > a.Config.MaxRetries { // though the program seems to be there
+		if v.retries > a.tasks.Config.MaxRetries { // though the program seems to be there
 			v.status = state.Dead
 		}
 		if account := st.Account(t.AccountName()); !account.Hold {
@@ -101,7 +101,7 @@ func (a *Attempts) judgeSession(v *verdict, t *state.Task, out task.Outcome) {
 	switch {
 	case full && out.Fresh:
 		v.why = "this was a new conversation: split the task, or make it smaller"
-	case a.Config.ResumeMissing != "error":
+	case a.tasks.Config.ResumeMissing != "error":
 		v.status, v.attempt, v.loseSession = state.Queued, t.Attempt-1, true
 		v.note = "the agent's session is gone; a new one was begun"
 		if full {
@@ -121,10 +121,10 @@ func verdictOf(t *state.Task, status state.Status) verdict {
 // judgeFailure queues a task again until its attempts are used up. A task that has
 // only one attempt has no retries to use up: it failed.
 func (a *Attempts) judgeFailure(v *verdict, t *state.Task, now time.Time) {
-	limit := cmp.Or(t.MaxAttempts, a.Workspace(t.Workspace).MaxAttempts, a.Config.MaxAttempts)
+	limit := cmp.Or(t.MaxAttempts, a.tasks.Workspace(t.Workspace).MaxAttempts, a.tasks.Config.MaxAttempts)
 	switch {
 	case t.Attempt < limit:
-		v.status, v.notBefore = state.Queued, now.Add(a.Backoff(t.Attempt-1, a.Config.BackoffMax))
+		v.status, v.notBefore = state.Queued, now.Add(a.tasks.Backoff(t.Attempt-1, a.tasks.Config.BackoffMax))
 	case limit > 1:
 		v.status = state.Dead
 	}

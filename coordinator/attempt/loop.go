@@ -43,12 +43,12 @@ func (a *Attempts) next(r *Run, out *task.Outcome) (s step, ok bool) {
 		if now.PromptChanged && !restarts {
 			out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change; queue it again to have that sent"
 		}
-		if restarts || t.Iteration < a.MaxIterations(now) {
+		if restarts || t.Iteration < a.tasks.MaxIterations(now) {
 			return step{"", t.Iteration + 1}, true
 		}
 	}
 	hasAnswer := isFinal(out) && strings.TrimSpace(out.Result) != "" && r.Ctx.Err() == nil
-	if t.Phase != state.PhaseEvaluate && hasAnswer && a.Workspace(t.Workspace).EvalPrompt != "" {
+	if t.Phase != state.PhaseEvaluate && hasAnswer && a.tasks.Workspace(t.Workspace).EvalPrompt != "" {
 		return step{state.PhaseEvaluate, t.Iteration}, true
 	}
 	return s, false
@@ -58,12 +58,12 @@ func (a *Attempts) next(r *Run, out *task.Outcome) (s step, ok bool) {
 // changed meanwhile, in a first round. It may be the verify command that does it:
 // there is an end to it.
 func (a *Attempts) restartsLoop(t *state.Task) bool {
-	return t.PromptChanged && t.Requeues < a.Config.MaxRetries
+	return t.PromptChanged && t.Requeues < a.tasks.Config.MaxRetries
 }
 
 // asEdited returns a task with what a person has changed since its run began.
 func (a *Attempts) asEdited(t *state.Task) *state.Task {
-	if now, err := a.Peek(t.ID); err == nil {
+	if now, err := a.tasks.Peek(t.ID); err == nil {
 		return &now
 	}
 	return t
@@ -72,30 +72,30 @@ func (a *Attempts) asEdited(t *state.Task) *state.Task {
 // nextStep records a step and returns the run that it begins; nil if none does: the step
 // waits in the queue, or the task was taken out of its run meanwhile.
 func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
-	id := a.Config.ID()
+	id := a.tasks.Config.ID()
 	a.carrySnapshot(r.ID, id)
 	goes, isTurn := false, s.phase == "" // which looks at its account
-	runs, err := a.recordEnd(r, out, a.PlaceOf(r.Task.ID), "a round", isTurn, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
+	runs, err := a.recordEnd(r, out, a.admission.PlaceOf(r.Task.ID), "a round", isTurn, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
 		// The dispatcher begins the step if a person has given the task another agent or lane or no
 		// workspace, or if the account takes no turn now.
 		account := st.Account(t.AccountName())
 		isElsewhere := t.Agent != r.Task.Agent || t.Lane() != r.Task.Lane() || t.Workspace == ""
-		goes = !a.IsLeaving() && !isElsewhere && !(isTurn && (account.Hold || account.CoolUntil.After(a.Config.Now())))
+		goes = !a.tasks.IsLeaving() && !isElsewhere && !(isTurn && (account.Hold || account.CoolUntil.After(a.tasks.Config.Now())))
 		tx.Append(a.stepRecord(st, r, out, t, s, id, goes))
 	})
 	goes = goes && runs
 	if err == nil && !goes {
-		_ = os.RemoveAll(a.RunDir(id)) // nobody runs it; a file that is left does no harm
+		_ = os.RemoveAll(a.tasks.RunDir(id)) // nobody runs it; a file that is left does no harm
 	}
 	if err != nil || !goes {
 		return nil, err
 	}
-	t, err := a.Peek(r.Task.ID)
+	t, err := a.tasks.Peek(r.Task.ID)
 	if err != nil {
 		return nil, err
 	}
 	// Whatever is not named here begins anew.
-	next := &Run{ID: id, Task: t, Begun: a.Config.Now(), Session: cmp.Or(out.Session, r.Session), home: r.home, Ctx: r.Ctx, Cancel: r.Cancel, Recorded: true}
+	next := &Run{ID: id, Task: t, Begun: a.tasks.Config.Now(), Session: cmp.Or(out.Session, r.Session), home: r.home, Ctx: r.Ctx, Cancel: r.Cancel, Recorded: true}
 	if t.Workspace != r.Task.Workspace {
 		next.home = homeOf(&t)
 	}
@@ -114,7 +114,7 @@ func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *stat
 	}
 	rec := a.endRecord(st, r, out, &v)
 	if goes {
-		rec.Add(state.KeyRunID, id).Add(state.KeyStartedAt, state.FormatTime(a.Config.Now()))
+		rec.Add(state.KeyRunID, id).Add(state.KeyStartedAt, state.FormatTime(a.tasks.Config.Now()))
 	} else if t.Agent != r.Task.Agent { // its session and account are the other's
 		task.Unset(rec, state.KeySessionID, t.SessionID == r.Task.SessionID)
 		task.Unset(rec, state.KeyAccount, t.Account == r.Task.Agent)
@@ -132,7 +132,7 @@ func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *stat
 
 // verify runs the task's verify command.
 func (a *Attempts) verify(r *Run) task.Outcome {
-	t, err := a.Whole(r.Task.ID)
+	t, err := a.tasks.Whole(r.Task.ID)
 	if err != nil {
 		return setupFailed(err)
 	}
@@ -141,15 +141,15 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 	if !task.HasVerify(&t) { // a person has taken it out meanwhile
 		return passed
 	}
-	if wrong := a.Misplaced(&t); wrong != "" {
+	if wrong := a.admission.Misplaced(&t); wrong != "" {
 		return isMisplaced(wrong)
 	}
-	if err := rundir.Make(a.Store, a.RunDir(r.ID)); err != nil {
+	if err := rundir.Make(a.tasks, a.tasks.RunDir(r.ID)); err != nil {
 		return setupFailed(err)
 	}
-	check := a.Config.Shell.Verify(r.Ctx, task.VerifyRun{
-		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: a.RunDir(r.ID),
-		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: a.VerifyTimeout(&t), Grace: a.Config.Grace,
+	check := a.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{
+		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: a.tasks.RunDir(r.ID),
+		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: a.tasks.VerifyTimeout(&t), Grace: a.tasks.Config.Grace,
 		Started: func() { a.noteLife(r, true) },
 		Printed: func() { a.noteLife(r, false) },
 	})
@@ -183,7 +183,7 @@ func (a *Attempts) answer(t *state.Task) (text string, cut bool) {
 		return t.Result, false
 	}
 	for _, s := range slices.Backward(t.Steps) {
-		if text, err := durable.ReadFile(durable.OS, filepath.Join(a.RunDir(s.RunID), rundir.AnswerName)); err == nil && len(text) > MaxResult {
+		if text, err := durable.ReadFile(durable.OS, filepath.Join(a.tasks.RunDir(s.RunID), rundir.AnswerName)); err == nil && len(text) > MaxResult {
 			return string(text), false
 		}
 		if s.Phase == "" {
@@ -195,8 +195,8 @@ func (a *Attempts) answer(t *state.Task) (text string, cut bool) {
 
 // makeFiles makes the directory files of a run.
 func (a *Attempts) makeFiles(id string) (string, error) {
-	files := filepath.Join(a.RunDir(id), rundir.FilesName)
-	return files, rundir.Make(a.Store, files)
+	files := filepath.Join(a.tasks.RunDir(id), rundir.FilesName)
+	return files, rundir.Make(a.tasks, files)
 }
 
 // AddCheck says how the verify command has ended.

@@ -15,10 +15,10 @@ import (
 
 // policy returns the output policy of a task.
 func (a *Attempts) policy(t *state.Task) string {
-	if set := a.Workspace(t.Workspace); set.OutputPolicy != nil {
+	if set := a.tasks.Workspace(t.Workspace); set.OutputPolicy != nil {
 		return *set.OutputPolicy
 	}
-	return a.Config.OutputPolicy
+	return a.tasks.Config.OutputPolicy
 }
 
 // writePrompt writes what an agent is sent.
@@ -28,7 +28,7 @@ func (a *Attempts) writePrompt(turn task.Turn, agent, text string) error {
 
 // EscapePrompt returns a prompt in the form that an agent's CLI passes on unchanged.
 func (a *Attempts) EscapePrompt(agent, text string) string {
-	if e, ok := a.Config.Agents[agent].(task.PromptEscaper); ok {
+	if e, ok := a.tasks.Config.Agents[agent].(task.PromptEscaper); ok {
 		return e.EscapePrompt(text)
 	}
 	return text
@@ -36,11 +36,11 @@ func (a *Attempts) EscapePrompt(agent, text string) string {
 
 // Turn returns what an agent is told to do in a run.
 func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
-	dir := a.RunDir(r.ID)
+	dir := a.tasks.RunDir(r.ID)
 	turn := task.Turn{
 		TaskID: t.ID, RunID: r.ID, Attempt: r.Task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName),
 		Workspace: t.Workspace, Model: t.Model, Session: r.Session, Fork: r.kept,
-		Limits: task.RunLimits{Idle: a.Config.IdleTimeout, Startup: a.Config.StartupTimeout, Grace: a.Config.Grace},
+		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
 	if len(t.InputFiles) > 0 {
 		turn.Files = filepath.Join(dir, rundir.FilesName)
@@ -54,7 +54,7 @@ func (a *Attempts) Prompt(r *Run, t *state.Task, inputs []string, hits []memory.
 	if task.HasVerify(t) && t.VerifyExitCode != nil && *t.VerifyExitCode != 0 {
 		check = &prompt.Check{
 			Command: t.VerifyCommand, ExitCode: *t.VerifyExitCode, Time: t.VerifyTime, Output: t.VerifyOutput,
-			Iteration: iterationOf(t), Of: a.MaxIterations(t),
+			Iteration: iterationOf(t), Of: a.tasks.MaxIterations(t),
 		}
 	}
 	return prompt.Build(prompt.Input{
@@ -62,7 +62,7 @@ func (a *Attempts) Prompt(r *Run, t *state.Task, inputs []string, hits []memory.
 		SessionKey: r.Task.SessionKey, SessionID: r.Task.SessionID, TaskID: t.ID, RunID: r.ID,
 		Attempt: r.Task.Attempt, Agent: r.Task.Agent, Workspace: t.Workspace, Policy: a.policy(t),
 		Message: t.Prompt, Resumed: r.Session != "", Interrupted: r.interrupted,
-		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iterationOf(t), Template: a.Workspace(t.Workspace).PromptTemplate,
+		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iterationOf(t), Template: a.tasks.Workspace(t.Workspace).PromptTemplate,
 	})
 }
 
@@ -77,10 +77,10 @@ func iterationOf(t *state.Task) int {
 // Recall searches the notes for a turn, unless it was told already, or its template has
 // no place for what is found.
 func (a *Attempts) Recall(ctx context.Context, r *Run, t *state.Task) (found memory.Result, err error) {
-	if a.Config.Memory == nil || r.kept || t.Iteration > 1 && r.Session != "" || !a.Workspace(t.Workspace).PromptTemplate.Names("Memory") {
+	if a.tasks.Config.Memory == nil || r.kept || t.Iteration > 1 && r.Session != "" || !a.tasks.Workspace(t.Workspace).PromptTemplate.Names("Memory") {
 		return found, nil
 	}
-	return a.Config.Memory(ctx, t.Workspace, t.Prompt)
+	return a.tasks.Config.Memory(ctx, t.Workspace, t.Prompt)
 }
 
 // remember searches the notes for a turn, and leaves in its directory what was found
@@ -88,16 +88,16 @@ func (a *Attempts) Recall(ctx context.Context, r *Run, t *state.Task) (found mem
 func (a *Attempts) remember(r *Run, t *state.Task) []memory.Hit {
 	found, err := a.Recall(r.Ctx, r, t)
 	if found.Partial != "" {
-		a.Config.Log.Warn("the notes of a workspace were not searched whole", "workspace", t.Workspace, "why", found.Partial)
+		a.tasks.Config.Log.Warn("the notes of a workspace were not searched whole", "workspace", t.Workspace, "why", found.Partial)
 	}
 	if err == nil && (len(found.Hits)+len(found.Skipped) > 0 || found.Partial != "") {
 		var text []byte
 		if text, err = json.MarshalIndent(found, "", "  "); err == nil {
-			err = durable.PutFile(filepath.Join(a.RunDir(r.ID), rundir.MemoryName), append(text, '\n'))
+			err = durable.PutFile(filepath.Join(a.tasks.RunDir(r.ID), rundir.MemoryName), append(text, '\n'))
 		}
 	}
 	if err != nil {
-		a.Trouble("the notes of a workspace could not be searched", err)
+		a.tasks.Trouble("the notes of a workspace could not be searched", err)
 	}
 	return found.Hits
 }

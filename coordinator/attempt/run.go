@@ -69,7 +69,7 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 	for r != nil {
 		next, err := a.round(r)
 		if err != nil {
-			a.TroubleUnlessStopped("the end of run "+r.ID+" could not be recorded", err)
+			a.tasks.TroubleUnlessStopped("the end of run "+r.ID+" could not be recorded", err)
 		}
 		if r = next; r != nil {
 			replace(r)
@@ -101,12 +101,12 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	// that queues its task again does that to a task that runs, which is counted.
 	r.Settling.Store(true)
 	ctx, stop := context.WithTimeout(context.Background(), settleLimit)
-	if err := a.Settle(ctx); err != nil { // the watch tries again, and tells
-		a.Config.Log.Debug("tasks.md was not taken over at the end of a run", "error", err)
+	if err := a.tasks.Settle(ctx); err != nil { // the watch tries again, and tells
+		a.tasks.Config.Log.Debug("tasks.md was not taken over at the end of a run", "error", err)
 	}
 	stop()
 	r.Settling.Store(false)
-	a.Config.Log.Info("run ended", "task", r.Task.ID, "run", r.ID, "phase", cmp.Or(string(r.Task.Phase), "agent"), "class", cmp.Or(string(out.Class), "success"), "exit", out.ExitCode)
+	a.tasks.Config.Log.Info("run ended", "task", r.Task.ID, "run", r.ID, "phase", cmp.Or(string(r.Task.Phase), "agent"), "class", cmp.Or(string(out.Class), "success"), "exit", out.ExitCode)
 	s, goes := a.next(r, &out)
 	if r.Task.Phase != state.PhaseEvaluate && (!goes || s.phase == state.PhaseEvaluate) {
 		a.inspect(r, &out)
@@ -118,12 +118,12 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	_, begun := a.snapshotOf(r.ID)
 	unbegun := out.Shortage != 0 && !begun
 	a.collectOutputs(r, &out)
-	place := a.PlaceOf(r.Task.ID)
+	place := a.admission.PlaceOf(r.Task.ID)
 	_, err := a.recordEnd(r, &out, place, "a result", false, func(st *fold.State, tx *ledger.Tx, _ *state.Task) {
 		a.conclude(st, tx, r, out, place)
 	})
 	if unbegun {
-		_ = os.RemoveAll(a.RunDir(r.ID)) // nothing was at work there, and each try would leave one
+		_ = os.RemoveAll(a.tasks.RunDir(r.ID)) // nothing was at work there, and each try would leave one
 	}
 	return nil, err
 }
@@ -134,16 +134,16 @@ const settleLimit = 10 * time.Second
 
 // collectOutputs collects the files that a task is to leave, when all else went well.
 func (a *Attempts) collectOutputs(r *Run, out *task.Outcome) {
-	t, err := a.Whole(r.Task.ID)
+	t, err := a.tasks.Whole(r.Task.ID)
 	if err != nil || out.Class != "" || len(t.OutputSpec) == 0 {
 		return
 	}
-	for again := true; again; again = task.ShortageOf(err) != 0 && a.WaitForRoom(r.Ctx, "a task's output", err) {
+	for again := true; again; again = task.ShortageOf(err) != 0 && a.tasks.WaitForRoom(r.Ctx, "a task's output", err) {
 		if _, err = a.makeFiles(r.ID); err == nil {
 			err = a.hasMoved(r, &t)
 		}
 		if err == nil {
-			r.outputs, err = rundir.Collect(t.Workspace, a.RunDir(r.ID), t.OutputSpec, a.Config.IsGuardedDir)
+			r.outputs, err = rundir.Collect(t.Workspace, a.tasks.RunDir(r.ID), t.OutputSpec, a.tasks.Config.IsGuardedDir)
 		}
 	}
 	switch short := task.ShortageOf(err); {
@@ -173,7 +173,7 @@ func (a *Attempts) noteLife(r *Run, isStart bool) {
 		a.shortages.Started(r.Begun)
 		return
 	}
-	now := a.Config.Now()
+	now := a.tasks.Config.Now()
 	r.LastOutput.Store(&now)
 }
 
@@ -194,7 +194,7 @@ func homeOf(t *state.Task) string {
 // hasMoved says that the workspace of a run is another directory than its attempt has
 // found, or may be: what runs below it can put a link in its place at any time.
 func (a *Attempts) hasMoved(r *Run, t *state.Task) error {
-	if wrong := a.Misplaced(t); wrong != "" {
+	if wrong := a.admission.Misplaced(t); wrong != "" {
 		return errors.New(wrong)
 	}
 	if real := task.WithoutLinks(t.Workspace); t.Workspace == r.Task.Workspace && real != r.home {

@@ -68,7 +68,7 @@ func (s *snapshot) String() string {
 
 // snapshotOf reads the snapshot in a run's directory. ok is false if there is none.
 func (a *Attempts) snapshotOf(runID string) (s snapshot, ok bool) {
-	data, err := durable.ReadFile(durable.OS, filepath.Join(a.RunDir(runID), snapshotName))
+	data, err := durable.ReadFile(durable.OS, filepath.Join(a.tasks.RunDir(runID), snapshotName))
 	parts := snapshotForm.FindStringSubmatch(string(data))
 	if err != nil || parts == nil {
 		return s, false
@@ -79,8 +79,8 @@ func (a *Attempts) snapshotOf(runID string) (s snapshot, ok bool) {
 }
 
 func (a *Attempts) keepSnapshot(runID string, s *snapshot) error {
-	dir := a.RunDir(runID)
-	if err := rundir.Make(a.Store, dir); err != nil {
+	dir := a.tasks.RunDir(runID)
+	if err := rundir.Make(a.tasks, dir); err != nil {
 		return err
 	}
 	return durable.PutFile(filepath.Join(dir, snapshotName), []byte(s.String()))
@@ -93,7 +93,7 @@ func (a *Attempts) carrySnapshot(from, to string) {
 		return
 	}
 	if err := a.keepSnapshot(to, &s); err != nil {
-		a.Trouble("the snapshot of a checkout could not be kept", err)
+		a.tasks.Trouble("the snapshot of a checkout could not be kept", err)
 	}
 }
 
@@ -108,12 +108,12 @@ func (a *Attempts) noteTree(r *Run, t *state.Task, atEnd bool) (s snapshot, ok b
 	if atEnd {
 		done = !current
 	}
-	if done || !task.HasVerify(t) || a.Config.Shell == nil || !admission.IsCheckout(admission.RepositoryRoot(t.Workspace)) {
+	if done || !task.HasVerify(t) || a.tasks.Config.Shell == nil || !admission.IsCheckout(admission.RepositoryRoot(t.Workspace)) {
 		return s, false
 	}
 	name, known := "git-before", `cat "$d/untracked"`
 	if atEnd {
-		name, known = "git-after", fmt.Sprintf("tail -n +%d %s", untrackedLine, shellQuote(filepath.Join(a.RunDir(r.ID), snapshotName)))
+		name, known = "git-after", fmt.Sprintf("tail -n +%d %s", untrackedLine, shellQuote(filepath.Join(a.tasks.RunDir(r.ID), snapshotName)))
 	}
 	text, err := a.git(r, t, name, fmt.Sprintf(treeCommand, known))
 	if err == nil && !treeForm.MatchString(text) {
@@ -129,7 +129,7 @@ func (a *Attempts) noteTree(r *Run, t *state.Task, atEnd bool) (s snapshot, ok b
 		err = a.keepSnapshot(r.ID, &s)
 	}
 	if err != nil {
-		a.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
+		a.tasks.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
 	}
 	return s, err == nil && atEnd
 }
@@ -137,12 +137,12 @@ func (a *Attempts) noteTree(r *Run, t *state.Task, atEnd bool) (s snapshot, ok b
 // compare returns the difference of a snapshot's trees, in the form that option asks git
 // for. ok is false if it is not known.
 func (a *Attempts) compare(r *Run, t *state.Task, s *snapshot, option string) (text string, ok bool) {
-	if s.workspace != t.Workspace || s.after == "" || a.Config.Shell == nil {
+	if s.workspace != t.Workspace || s.after == "" || a.tasks.Config.Shell == nil {
 		return "", false
 	}
 	text, err := a.git(r, t, "git-diff", fmt.Sprintf(changesCommand, option, s.before, s.after))
 	if err != nil {
-		a.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
+		a.tasks.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
 	}
 	return text, err == nil
 }
@@ -150,17 +150,17 @@ func (a *Attempts) compare(r *Run, t *state.Task, s *snapshot, option string) (t
 // git runs a command of git in the task's workspace, under the supervisor as a verify
 // command, and returns what it prints.
 func (a *Attempts) git(r *Run, t *state.Task, name, command string) (string, error) {
-	dir := filepath.Join(a.RunDir(r.ID), name)
+	dir := filepath.Join(a.tasks.RunDir(r.ID), name)
 	err := os.RemoveAll(dir) // the shell would write through what the run has put there
 	if err == nil {
-		err = rundir.Make(a.Store, dir)
+		err = rundir.Make(a.tasks, dir)
 	}
 	if err != nil {
 		return "", err
 	}
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
-	res := a.Config.Shell.Verify(r.Ctx, task.VerifyRun{
-		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: a.Config.Grace,
+	res := a.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{
+		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: a.tasks.Config.Grace,
 		Command: fmt.Sprintf("d=%s; { ( %s\n); echo $? >%s; } | head -c %d >%s", shellQuote(dir), command, shellQuote(code), mostChanges, shellQuote(out)),
 	})
 	if res.Class != "" || res.ExitCode != 0 {

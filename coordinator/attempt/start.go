@@ -20,7 +20,7 @@ func (a *Attempts) AgentFor(st *fold.State, t *state.Task, defaultAgent string) 
 	if t.Agent != "" || !task.IsNamedLane(t.SessionKey) {
 		return cmp.Or(t.Agent, defaultAgent)
 	}
-	return cmp.Or(st.SessionAgent(t.SessionKey, slices.Sorted(maps.Keys(a.Config.Agents))), defaultAgent)
+	return cmp.Or(st.SessionAgent(t.SessionKey, slices.Sorted(maps.Keys(a.tasks.Config.Agents))), defaultAgent)
 }
 
 // InWayOf reports whether a run uses what r needs: its task, its lane or its session.
@@ -30,7 +30,7 @@ func (r *Run) InWayOf(next *Run) bool {
 
 // Reserve makes the run of a task, for which nothing is decided yet but its place.
 func (a *Attempts) Reserve(t *state.Task) *Run {
-	r := &Run{ID: a.Config.ID(), Task: *t, Begun: a.Config.Now()}
+	r := &Run{ID: a.tasks.Config.ID(), Task: *t, Begun: a.tasks.Config.Now()}
 	r.Task.SessionKey = t.Lane()
 	r.Ctx, r.Cancel = context.WithCancelCause(context.Background())
 	return r
@@ -76,13 +76,13 @@ func (a *Attempts) complete(st *fold.State, r *Run, defaultAgent string, rec *le
 	}
 	fill(&t.Agent, state.KeyAgent, a.AgentFor(st, t, defaultAgent))
 	fill(&t.Account, state.KeyAccount, t.Agent)
-	if dir, by := st.HomeOf(t, a.Config.WorkspaceRoot); t.Workspace == "" && dir != "" {
+	if dir, by := st.HomeOf(t, a.tasks.Config.WorkspaceRoot); t.Workspace == "" && dir != "" {
 		t.Workspace, t.WorkspaceByHand = dir, by == ledger.ByHand
 		rec.Add(state.KeyWorkspace, dir).AddIf(state.KeyWorkspaceBy, by)
 	}
-	fill(&t.VerifyCommand, state.KeyVerifyCommand, a.Workspace(t.Workspace).VerifyCommand)
+	fill(&t.VerifyCommand, state.KeyVerifyCommand, a.tasks.Workspace(t.Workspace).VerifyCommand)
 	if t.MaxIterations == 0 && task.HasVerify(t) {
-		t.MaxIterations = a.MaxIterations(t)
+		t.MaxIterations = a.tasks.MaxIterations(t)
 		rec.Add(state.KeyMaxIterations, strconv.Itoa(t.MaxIterations))
 	}
 	if t.CreatedAt.IsZero() {
@@ -93,5 +93,5 @@ func (a *Attempts) complete(st *fold.State, r *Run, defaultAgent string, rec *le
 	if ok && task.IsNamedLane(t.SessionKey) && t.Resume != "never" && (t.AgentSession == "" || t.AgentSession == s.Native) {
 		fill(&t.SessionID, state.KeySessionID, s.ID)
 	}
-	fill(&t.SessionID, state.KeySessionID, a.Config.ID())
+	fill(&t.SessionID, state.KeySessionID, a.tasks.Config.ID())
 }

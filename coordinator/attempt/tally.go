@@ -90,12 +90,12 @@ func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, place *admis
 	if len(rec.Fields) > 0 {
 		tx.Append(rec)
 	}
-	if again && requeues > a.Config.MaxRetries {
+	if again && requeues > a.tasks.Config.MaxRetries {
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		rec.Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted)).
 			Add(state.KeyError, "it was queued again by hand while it ran, time and again; to begin anew: stint retry "+t.ID).
-			Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now()))
-		a.End(st, tx, rec, nil, place)
+			Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
+		a.admission.End(st, tx, rec, nil, place)
 	}
 }
 

@@ -19,24 +19,24 @@ import (
 
 // attempt prepares the run's files, locks its session and runs the agent.
 func (a *Attempts) attempt(r *Run) task.Outcome {
-	t, err := a.Whole(r.Task.ID)
+	t, err := a.tasks.Whole(r.Task.ID)
 	if err != nil {
 		return setupFailed(err)
 	}
 	if t.Prompt == "" {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
-	if wrong := a.Misplaced(&t); wrong != "" {
+	if wrong := a.admission.Misplaced(&t); wrong != "" {
 		return isMisplaced(wrong)
 	}
-	agent := a.Config.Agents[r.Task.Agent]
+	agent := a.tasks.Config.Agents[r.Task.Agent]
 	if agent == nil {
 		return task.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: fmt.Sprintf("there is no agent %q here; stint doctor lists them", r.Task.Agent)}
 	}
 	if a.MissesSession(r, t.Resume) {
 		return task.Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: NoSession}
 	}
-	unlock, err := session.Lock(r.Ctx, a.Config.StateDir, r.Task.SessionID, a.Config.SessionLockTimeout)
+	unlock, err := session.Lock(r.Ctx, a.tasks.Config.StateDir, r.Task.SessionID, a.tasks.Config.SessionLockTimeout)
 	if errors.Is(err, session.ErrBusy) {
 		return task.Outcome{Class: state.ClassSessionBusy, ExitCode: -1, Error: err.Error()}
 	}
@@ -45,7 +45,7 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 	}
 	defer func() {
 		if err := unlock(); err != nil {
-			a.Trouble("a session could not be unlocked", err)
+			a.tasks.Trouble("a session could not be unlocked", err)
 		}
 	}()
 	return a.runAgent(r, agent, &t)
@@ -56,13 +56,13 @@ const NoSession = "there is no session to resume; resume_missing is error"
 
 // MissesSession reports whether a run must not begin a session, and would.
 func (a *Attempts) MissesSession(r *Run, resume string) bool {
-	return r.Session == "" && resume == "always" && a.Config.ResumeMissing == "error"
+	return r.Session == "" && resume == "always" && a.tasks.Config.ResumeMissing == "error"
 }
 
 // runAgent makes the files of a turn and lets the agent carry it out.
 func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcome {
 	if r.kept = r.Session != "" && t.PromptInHistory == r.Session; r.kept {
-		a.View(func(st *fold.State) { r.counted, _ = st.ThreadOf(r.Task.Agent, r.Session) })
+		a.tasks.View(func(st *fold.State) { r.counted, _ = st.ThreadOf(r.Task.Agent, r.Session) })
 	}
 	var inputs []string
 	told, turn := "", a.Turn(r, t)
@@ -82,7 +82,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 		return setupFailed(err)
 	}
 	ctx := r.Ctx
-	if limit := a.Timeout(t); limit > 0 {
+	if limit := a.tasks.Timeout(t); limit > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, limit, task.ErrTimeout)
 		defer stop()
@@ -101,7 +101,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled) // by a person, while the agent had its grace
 	}
 	if out.Class == state.ClassTimeout {
-		out.Error = strings.TrimPrefix(fmt.Sprintf("it ran longer than its limit of %s; %s", a.Timeout(t), strings.TrimPrefix(out.Error, "timeout")), "; ")
+		out.Error = strings.TrimPrefix(fmt.Sprintf("it ran longer than its limit of %s; %s", a.tasks.Timeout(t), strings.TrimPrefix(out.Error, "timeout")), "; ")
 		out.Error = strings.TrimRight(out.Error, "; ")
 	}
 	if out.Shortage != 0 {
@@ -118,7 +118,7 @@ const missingRetry = 2 * time.Second // before a run looks once more
 // tries once more a moment later.
 func (a *Attempts) runTurn(ctx context.Context, name string, agent task.Agent, turn task.Turn, report func(task.Event)) task.Outcome {
 	out := agent.Run(ctx, turn, report)
-	if out.Class != state.ClassAgentMissing || !queue.Read(a.Store, func(st *fold.State) bool { return st.HasRun(name) }) {
+	if out.Class != state.ClassAgentMissing || !queue.Read(a.tasks, func(st *fold.State) bool { return st.HasRun(name) }) {
 		return out
 	}
 	again := time.NewTimer(missingRetry)
@@ -143,7 +143,7 @@ var errStrayed = fmt.Errorf("%w: the session was not resumed", task.ErrCanceled)
 // mayNotStray reports whether the run makes no sense in another session than the
 // one to resume: its user wants an error, or it does not have the prompt.
 func (a *Attempts) mayNotStray(r *Run, now string) bool {
-	return r.Session != "" && now != "" && !strings.EqualFold(now, r.Session) && (r.kept || a.Config.ResumeMissing == "error")
+	return r.Session != "" && now != "" && !strings.EqualFold(now, r.Session) && (r.kept || a.tasks.Config.ResumeMissing == "error")
 }
 
 // checkSession makes sure that the outcome is one of the session that was to be
@@ -188,7 +188,7 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 		r.Cancel(errStrayed)
 		return
 	}
-	err := a.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+	err := a.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		t, runs := stillRuns(st, r)
 		if !runs {
 			return nil
@@ -204,11 +204,11 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 				rec.Add(state.KeyThreadTokens, state.FormatThread(r.counted))
 			}
 		}
-		tx.Append(rec.Add(state.KeyUpdatedAt, state.FormatTime(a.Config.Now())))
+		tx.Append(rec.Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 		return nil
 	})
 	if err != nil { // conclude tries again
-		a.Trouble("a session id could not be recorded", err)
+		a.tasks.Trouble("a session id could not be recorded", err)
 		return
 	}
 	r.mu.Lock()
@@ -217,22 +217,22 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 		r.Task.PromptInHistory = e.Session
 	}
 	r.mu.Unlock()
-	a.KeepSession(r.Task.SessionID)
+	a.tasks.KeepSession(r.Task.SessionID)
 }
 
 // appendTranscript adds a message to the session's transcript. The transcript is for people;
 // the ledger has what counts, so an error goes to the log, and matters only to a turn that
 // has not begun.
 func (a *Attempts) appendTranscript(r *Run, role, text, problem string) error {
-	if a.IsGone() {
-		return a.Err()
+	if a.tasks.IsGone() {
+		return a.tasks.Err()
 	}
-	tr, err := session.OpenTranscript(a.Config.StateDir, r.Task.SessionID)
+	tr, err := session.OpenTranscript(a.tasks.Config.StateDir, r.Task.SessionID)
 	if err == nil {
-		err = tr.Append(session.Message{Role: role, Text: text, TS: a.Config.Now().UTC(), TaskID: r.Task.ID, RunID: r.ID, Error: problem})
+		err = tr.Append(session.Message{Role: role, Text: text, TS: a.tasks.Config.Now().UTC(), TaskID: r.Task.ID, RunID: r.ID, Error: problem})
 	}
 	if err != nil {
-		a.Trouble("the transcript could not be written", err)
+		a.tasks.Trouble("the transcript could not be written", err)
 	}
 	return err
 }

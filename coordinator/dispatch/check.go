@@ -29,15 +29,15 @@ import (
 // passes ends without it. The error has CodeBusy if a run is at work there, CodeInvalid
 // if there is no command. When ctx ends, so does the command. by is who asks.
 func (d *Dispatcher) Verify(ctx context.Context, ref, by string) (task.CheckResult, error) {
-	defer d.Call()()
-	if d.IsShut() {
-		return task.CheckResult{}, d.StoppedError()
+	defer d.tasks.Call()()
+	if d.tasks.IsShut() {
+		return task.CheckResult{}, d.tasks.StoppedError()
 	}
-	id, err := d.Find(ref)
+	id, err := d.tasks.Find(ref)
 	if err != nil {
 		return task.CheckResult{}, err
 	}
-	t, err := d.Whole(id)
+	t, err := d.tasks.Whole(id)
 	if err != nil {
 		return task.CheckResult{}, err
 	}
@@ -49,7 +49,7 @@ func (d *Dispatcher) Verify(ctx context.Context, ref, by string) (task.CheckResu
 		return task.CheckResult{}, err
 	}
 	defer func() {
-		d.NoteUse()
+		d.tasks.NoteUse()
 		d.runs.remove(checkPrefix+r.Task.ID, r)
 	}()
 	defer context.AfterFunc(ctx, func() { r.Cancel(task.ErrCanceled) })()
@@ -59,7 +59,7 @@ func (d *Dispatcher) Verify(ctx context.Context, ref, by string) (task.CheckResu
 // checkable returns why there is nothing to run for a task, and completes its command
 // and where it runs.
 func (d *Dispatcher) checkable(t *state.Task) error {
-	t.VerifyCommand = cmp.Or(t.VerifyCommand, d.Workspace(t.Workspace).VerifyCommand)
+	t.VerifyCommand = cmp.Or(t.VerifyCommand, d.tasks.Workspace(t.Workspace).VerifyCommand)
 	switch {
 	case t.Archived != "":
 		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s was archived", t.ID), Hint: "to bring it back: stint retry " + t.ID}
@@ -68,7 +68,7 @@ func (d *Dispatcher) checkable(t *state.Task) error {
 	case t.Hold && t.Trigger == state.ByAgent:
 		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
 	}
-	if wrong := d.Misplaced(t); wrong != "" {
+	if wrong := d.Admission.Misplaced(t); wrong != "" {
 		return task.Invalid("name another workspace with: stint edit "+t.ID, "%s", wrong)
 	}
 	if fi, err := os.Stat(t.Workspace); err != nil || !fi.IsDir() {
@@ -83,17 +83,17 @@ const laneCheck = 5 * time.Millisecond
 // takeLane registers a run that no record tells of. While it is on the list nothing
 // else is started in its lane. A run there whose end is recorded is waited for.
 func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run, error) {
-	r, most := d.Reserve(t), max(1, d.Config.MaxWorkers)
+	r, most := d.Attempts.Reserve(t), max(1, d.tasks.Config.MaxWorkers)
 	busy := func(format string, args ...any) error {
 		return &task.Error{Code: task.CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + t.ID}
 	}
 	for {
 		other, occupied := "", false
-		d.View(func(st *fold.State) { other, occupied = st.Occupant(&r.Task) })
+		d.tasks.View(func(st *fold.State) { other, occupied = st.Occupant(&r.Task) })
 		taken, err := d.runs.takeLane(r, func(what string, checks int) error {
 			switch {
-			case d.IsShut():
-				return d.StoppedError()
+			case d.tasks.IsShut():
+				return d.tasks.StoppedError()
 			case occupied:
 				return busy("the lane of task %s is busy: task %s is at work", t.ID, other)
 			case what != "":
@@ -121,9 +121,9 @@ const checksName = "checks"
 
 // check runs the command, which is noted meanwhile, and records how it ended.
 func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.CheckResult, error) {
-	dir := filepath.Join(d.Config.StateDir, checksName)
-	for _, made := range []string{dir, d.RunDir(r.ID)} {
-		if err := rundir.Make(d.Store, made); err != nil {
+	dir := filepath.Join(d.tasks.Config.StateDir, checksName)
+	for _, made := range []string{dir, d.tasks.RunDir(r.ID)} {
+		if err := rundir.Make(d.tasks, made); err != nil {
 			return task.CheckResult{}, err
 		}
 	}
@@ -133,21 +133,21 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 	}
 	defer func() {
 		if err := os.Remove(note); err != nil {
-			d.Trouble("a verify command that has ended is still noted", err)
+			d.tasks.Trouble("a verify command that has ended is still noted", err)
 		}
 	}()
-	res := d.Config.Shell.Verify(r.Ctx, task.VerifyRun{
-		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: d.RunDir(r.ID),
-		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: d.VerifyTimeout(t), Grace: d.Config.Grace,
+	res := d.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{
+		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: d.tasks.RunDir(r.ID),
+		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: d.tasks.VerifyTimeout(t), Grace: d.tasks.Config.Grace,
 	})
 	switch {
 	case errors.Is(context.Cause(r.Ctx), task.ErrShutdown):
-		return task.CheckResult{}, d.StoppedError()
+		return task.CheckResult{}, d.tasks.StoppedError()
 	case !res.Conclusive():
 		return task.CheckResult{}, errors.New(res.Error)
 	}
-	d.Config.Log.Info("verify command ended", "task", t.ID, "run", r.ID, "exit", res.ExitCode)
-	err := d.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+	d.tasks.Config.Log.Info("verify command ended", "task", t.ID, "run", r.ID, "exit", res.ExitCode)
+	err := d.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		if !attempt.InJournal(st, t.ID) {
 			return nil
 		}
@@ -165,7 +165,7 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 		return nil
 	})
 	return task.CheckResult{
-		TaskID: t.ID, RunID: r.ID, RunDir: d.RunDir(r.ID), Command: t.VerifyCommand, Passed: res.Passed(), ExitCode: res.ExitCode,
+		TaskID: t.ID, RunID: r.ID, RunDir: d.tasks.RunDir(r.ID), Command: t.VerifyCommand, Passed: res.Passed(), ExitCode: res.ExitCode,
 		Duration: res.Duration.Round(time.Millisecond).String(), Output: res.Output, Cut: res.Cut, Error: res.Error,
 	}, err
 }
@@ -174,9 +174,9 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 // last master ended. Where that cannot be proved, nothing is started in the lane until
 // it is, or until ctx ends.
 func (d *Dispatcher) recoverChecks(ctx context.Context) {
-	list, err := os.ReadDir(filepath.Join(d.Config.StateDir, checksName))
+	list, err := os.ReadDir(filepath.Join(d.tasks.Config.StateDir, checksName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.Trouble("verify commands of the last master could not be looked for", err)
+		d.tasks.Trouble("verify commands of the last master could not be looked for", err)
 	}
 	var wg sync.WaitGroup
 	for _, e := range list {
@@ -187,7 +187,7 @@ func (d *Dispatcher) recoverChecks(ctx context.Context) {
 			if d.recoverCheck(ctx, e.Name()) {
 				return
 			}
-			note, _ := durable.ReadFile(durable.OS, filepath.Join(d.Config.StateDir, checksName, e.Name())) // without: there is no lane to take
+			note, _ := durable.ReadFile(durable.OS, filepath.Join(d.tasks.Config.StateDir, checksName, e.Name())) // without: there is no lane to take
 			id, lane, _ := strings.Cut(strings.TrimSuffix(string(note), "\n"), "\n")
 			done := d.runs.addLeftover(e.Name(), state.Task{ID: id, SessionKey: lane})
 			d.running.Go(func() {
@@ -199,7 +199,7 @@ func (d *Dispatcher) recoverChecks(ctx context.Context) {
 					}
 				}
 				done()
-				d.Wake()
+				d.tasks.Wake()
 			})
 		})
 	}
@@ -209,16 +209,16 @@ func (d *Dispatcher) recoverChecks(ctx context.Context) {
 // recoverCheck proves that nothing is left of such a run, and takes its note away.
 func (d *Dispatcher) recoverCheck(ctx context.Context, id string) (dead bool) {
 	var err error
-	if d.Config.Recover != nil {
+	if d.tasks.Config.Recover != nil {
 		limited, stop := context.WithTimeout(ctx, queue.RecoverTimeout)
-		err = d.Config.Recover(limited, d.RunDir(id), id)
+		err = d.tasks.Config.Recover(limited, d.tasks.RunDir(id), id)
 		stop()
 	}
 	if err == nil {
-		err = os.Remove(filepath.Join(d.Config.StateDir, checksName, id))
+		err = os.Remove(filepath.Join(d.tasks.Config.StateDir, checksName, id))
 	}
 	if err != nil && ctx.Err() == nil {
-		d.Trouble("a verify command of the last master may still be alive", err)
+		d.tasks.Trouble("a verify command of the last master may still be alive", err)
 	}
 	return err == nil
 }

@@ -17,10 +17,10 @@ const maxCause = 200
 // failBlockedByDependency ends the queued tasks that come after one that has ended otherwise
 // than done, and those that come after them: they could never run.
 func (d *Dispatcher) failBlockedByDependency() {
-	if len(queue.Read(d.Store, (*fold.State).Doomed)) == 0 {
+	if len(queue.Read(d.tasks, (*fold.State).Doomed)) == 0 {
 		return
 	}
-	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
 		for _, t := range st.Doomed() {
 			id, status, _ := st.EndedBadly(&t)
@@ -29,7 +29,7 @@ func (d *Dispatcher) failBlockedByDependency() {
 			}
 			cause, isKnown := causes[id]
 			if !isKnown {
-				cause, _ = d.WholeIn(st, id) // without: its status is enough
+				cause, _ = d.tasks.WholeIn(st, id) // without: its status is enough
 				cause.Status, cause.Prompt, cause.Result = status, "", ""
 				causes[id] = cause // a task may have thousands after it
 			}
@@ -51,9 +51,9 @@ func (d *Dispatcher) failBlockedByDependency() {
 			causes[t.ID] = t
 			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			tx.Append(r.Add(state.KeyStatus, string(t.Status)).Add(state.KeyReason, string(t.Reason)).Add(state.KeyError, t.Error).
-				Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now())))
+				Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now())))
 		}
 		return nil
 	})
-	d.TroubleUnlessStopped("tasks that come after a failed one could not be ended", err)
+	d.tasks.TroubleUnlessStopped("tasks that come after a failed one could not be ended", err)
 }

@@ -18,8 +18,8 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		idle := queue.Read(d.Store, (*fold.State).Idle)
-		if d.runs.ifNone(func() bool { return d.ShutIfDone(idle) }) {
+		idle := queue.Read(d.tasks, (*fold.State).Idle)
+		if d.runs.ifNone(func() bool { return d.tasks.ShutIfDone(idle) }) {
 			return
 		}
 		d.StartReady()
@@ -27,7 +27,7 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.Done():
+		case <-d.tasks.Done():
 			return
 		case <-d.wake:
 		case <-d.runs.ended:
@@ -46,16 +46,16 @@ const clockCheck = 30 * time.Second
 
 // untilNext is how long nothing becomes ready by time alone, and no idle time ends.
 func (d *Dispatcher) untilNext() time.Duration {
-	now := d.Config.Now()
+	now := d.tasks.Config.Now()
 	lim := d.Limits()
 	var ready, idle bool
 	var next time.Time
-	d.View(func(st *fold.State) {
+	d.tasks.View(func(st *fold.State) {
 		ready = len(st.Ready(now, lim)) > 0
 		next, idle = st.NextWake(now), st.Idle()
 	})
 	wait := farAway
-	if d.HadNoRoom() || ready {
+	if d.tasks.HadNoRoom() || ready {
 		wait = queue.TryAgain
 	}
 	if lim.Again.After(now) && (next.IsZero() || lim.Again.Before(next)) {
@@ -64,10 +64,10 @@ func (d *Dispatcher) untilNext() time.Duration {
 	if !next.IsZero() {
 		wait = min(wait, max(next.Sub(now), time.Millisecond), clockCheck)
 	}
-	if d.Config.IdleExit > 0 && idle { // else a record or the end of a run wakes the dispatcher
-		quiet := d.Config.IdleExit
-		if since, ok := d.IdleSince(); ok && len(d.runs.ids()) == 0 { // else the end of a call or run is still to come
-			quiet = since.Add(d.Config.IdleExit).Sub(now)
+	if d.tasks.Config.IdleExit > 0 && idle { // else a record or the end of a run wakes the dispatcher
+		quiet := d.tasks.Config.IdleExit
+		if since, ok := d.tasks.IdleSince(); ok && len(d.runs.ids()) == 0 { // else the end of a call or run is still to come
+			quiet = since.Add(d.tasks.Config.IdleExit).Sub(now)
 		}
 		wait = min(wait, max(quiet, 10*time.Millisecond))
 	}
@@ -77,14 +77,14 @@ func (d *Dispatcher) untilNext() time.Duration {
 // Handover makes Run return as soon as the runs at work have ended; nothing more
 // is started. Another master takes over then.
 func (d *Dispatcher) Handover(context.Context) error {
-	d.Leave()
+	d.tasks.Leave()
 	d.Poke()
 	return nil
 }
 
 // Limits returns what bounds the tasks that run at the same time.
 func (d *Dispatcher) Limits() lanes.Limits {
-	lim := lanes.Limits{MaxWorkers: d.Config.MaxWorkers, Lent: queue.Read(d.Store, d.Lent), WorkspaceRoot: d.Config.WorkspaceRoot}
+	lim := lanes.Limits{MaxWorkers: d.tasks.Config.MaxWorkers, Lent: queue.Read(d.tasks, d.Admission.Lent), WorkspaceRoot: d.tasks.Config.WorkspaceRoot}
 	if s, ok := d.Shortages.Present(); ok {
 		lim.Short, lim.Again = s.What, s.Next
 	}
@@ -98,20 +98,20 @@ func (d *Dispatcher) Limits() lanes.Limits {
 // StartReady starts all tasks that are ready: it appends `running` for them in one
 // change, and only when that is durable anything is spawned.
 func (d *Dispatcher) StartReady() {
-	if d.IsLeaving() {
+	if d.tasks.IsLeaving() {
 		return
 	}
 	d.failBlockedByDependency()
 	d.fallBack()
 	d.failLimitWaitExceeded()
-	if len(d.ready(d.Config.Now(), d.Limits())) == 0 {
+	if len(d.ready(d.tasks.Config.Now(), d.Limits())) == 0 {
 		return
 	}
-	agent := d.Config.DefaultAgent() // asked here, because it may start a program
-	now, lim := d.Config.Now(), d.Limits()
-	reserved := d.runs.reserve(lim.MaxWorkers+lim.Lent, d.ready(now, lim), d.Reserve)
+	agent := d.tasks.Config.DefaultAgent() // asked here, because it may start a program
+	now, lim := d.tasks.Config.Now(), d.Limits()
+	reserved := d.runs.reserve(lim.MaxWorkers+lim.Lent, d.ready(now, lim), d.Attempts.Reserve)
 	var chosen []*attempt.Run
-	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		chosen = nil
 		for _, t := range st.Ready(now, lim) {
 			if r := reserved[t.ID]; r == nil || d.laneOf(st, &t) != r.Task.Lane() { // it comes next time
@@ -119,7 +119,7 @@ func (d *Dispatcher) StartReady() {
 				tx.Append(wait)
 			} else {
 				r.Recorded = true
-				next := d.Begin(st, r, &t, agent, now)
+				next := d.Attempts.Begin(st, r, &t, agent, now)
 				next.Probe = lim.Short != ""
 				tx.Append(next.Started)
 				chosen = append(chosen, next)
@@ -129,7 +129,7 @@ func (d *Dispatcher) StartReady() {
 	})
 	if err != nil {
 		chosen = nil
-		d.TroubleUnlessStopped("tasks could not be started", err)
+		d.tasks.TroubleUnlessStopped("tasks could not be started", err)
 	}
 	d.runs.replace(reserved, chosen)
 	if len(chosen) > 0 {
@@ -138,7 +138,7 @@ func (d *Dispatcher) StartReady() {
 	for _, r := range chosen {
 		d.running.Go(func() {
 			d.Attempts.Run(r, d.runs.put)
-			d.NoteUse()
+			d.tasks.NoteUse()
 			d.runs.remove(r.Task.ID, r) // its end is recorded: its lane is free
 		})
 	}
@@ -146,7 +146,7 @@ func (d *Dispatcher) StartReady() {
 
 // ready returns the tasks that are ready, each with the lane in which it will run.
 func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) {
-	d.View(func(st *fold.State) {
+	d.tasks.View(func(st *fold.State) {
 		list = st.Ready(now, lim)
 		for i := range list {
 			list[i].SessionKey = d.laneOf(st, &list[i])
@@ -159,14 +159,14 @@ func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) 
 // takes that of its session, or the configured one.
 func (d *Dispatcher) laneOf(st *fold.State, t *state.Task) string {
 	at := *t
-	at.Workspace, _ = st.HomeOf(t, d.Config.WorkspaceRoot)
+	at.Workspace, _ = st.HomeOf(t, d.tasks.Config.WorkspaceRoot)
 	return at.Lane()
 }
 
 // joinAccount returns the record that makes a task without an agent, as people write
 // them, wait for the account of the default one; nil if there is nothing to wait for.
 func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent string, now time.Time) *ledger.Record {
-	agent := d.AgentFor(st, t, defaultAgent)
+	agent := d.Attempts.AgentFor(st, t, defaultAgent)
 	a := st.Account(agent)
 	if agent == "" || t.AccountName() != "" || !a.Hold && a.LimitWaits == 0 && !a.CoolUntil.After(now) {
 		return nil

@@ -21,8 +21,10 @@ import (
 // A Dispatcher starts what is ready, and looks after what an earlier master has left. Its
 // exported methods may be called by any goroutine.
 type Dispatcher struct {
-	*attempt.Attempts
+	Admission *admission.Admission
+	Attempts  *attempt.Attempts
 	Shortages *attempt.Shortages
+	tasks     *queue.Store
 	runs      *runs
 	wake      chan struct{}  // capacity 1: the dispatcher must look
 	running   sync.WaitGroup // the runs' goroutines
@@ -32,10 +34,11 @@ type Dispatcher struct {
 // New returns the dispatcher of a store, with its admission and its attempts.
 func New(s *queue.Store) *Dispatcher {
 	d := &Dispatcher{
-		Shortages: attempt.NewShortages(s), wake: make(chan struct{}, 1),
+		tasks: s, Shortages: attempt.NewShortages(s), wake: make(chan struct{}, 1),
 		runs: &runs{ended: make(chan struct{}, 1), byTask: map[string]*attempt.Run{}, leftovers: map[string]state.Task{}},
 	}
-	d.Attempts = attempt.New(admission.New(s, d.runs), d.Shortages)
+	d.Admission = admission.New(s, d.runs)
+	d.Attempts = attempt.New(s, d.Admission, d.Shortages)
 	return d
 }
 
@@ -46,7 +49,7 @@ func (d *Dispatcher) EndChanged(ids []string) {
 		if r == nil || !r.Recorded {
 			continue
 		}
-		if t, err := d.Peek(id); err == nil && t.Status != state.Running {
+		if t, err := d.tasks.Peek(id); err == nil && t.Status != state.Running {
 			r.Cancel(task.ErrCanceled)
 		}
 	}
@@ -66,15 +69,15 @@ func (d *Dispatcher) Poke() {
 // process go, or a disk stays full) is left to the next master as a kill -9 would leave it.
 func (d *Dispatcher) Shutdown() {
 	defer func() {
-		if d.Err() == nil {
+		if d.tasks.Err() == nil {
 			d.forgetStarts()
 		}
 	}()
-	d.Shut()
-	grace, last := time.NewTimer(d.Config.Grace), time.NewTimer(queue.EndLimit(d.Config.Grace))
+	d.tasks.Shut()
+	grace, last := time.NewTimer(d.tasks.Config.Grace), time.NewTimer(queue.EndLimit(d.tasks.Config.Grace))
 	defer grace.Stop()
 	defer last.Stop()
-	failed := d.Done()
+	failed := d.tasks.Done()
 	for len(d.runs.ids()) > 0 {
 		select {
 		case <-d.runs.ended:
@@ -84,7 +87,7 @@ func (d *Dispatcher) Shutdown() {
 			failed = nil
 			d.runs.cancelAll(task.ErrShutdown)
 		case <-last.C:
-			d.Config.Log.Error("some runs cannot be ended: the next master looks after them", "tasks", d.runs.ids())
+			d.tasks.Config.Log.Error("some runs cannot be ended: the next master looks after them", "tasks", d.runs.ids())
 			return
 		}
 	}

@@ -18,17 +18,17 @@ import (
 // the first of their fallback agents that can take them.
 func (d *Dispatcher) fallBack() {
 	lim := d.Limits()
-	able := d.able(queue.Read(d.Store, func(st *fold.State) []state.Task { return st.Stranded(d.Config.Now(), lim) }))
-	if len(able) == 0 || len(queue.Read(d.Store, func(st *fold.State) []*ledger.Record { return d.handOvers(st, able, lim) })) == 0 {
+	able := d.able(queue.Read(d.tasks, func(st *fold.State) []state.Task { return st.Stranded(d.tasks.Config.Now(), lim) }))
+	if len(able) == 0 || len(queue.Read(d.tasks, func(st *fold.State) []*ledger.Record { return d.handOvers(st, able, lim) })) == 0 {
 		return
 	}
-	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		for _, r := range d.handOvers(st, able, lim) {
 			tx.Append(r)
 		}
 		return nil
 	})
-	d.TroubleUnlessStopped("tasks could not be handed to their fallback agents", err)
+	d.tasks.TroubleUnlessStopped("tasks could not be handed to their fallback agents", err)
 }
 
 // able says of all fallback agents of tasks whether they are there and logged in. It
@@ -38,7 +38,7 @@ func (d *Dispatcher) able(tasks []state.Task) map[string]bool {
 	for _, t := range tasks {
 		for _, agent := range t.Fallback {
 			if _, asked := able[agent]; !asked {
-				able[agent] = d.Config.Agents[agent] != nil && (d.Config.AgentReady == nil || d.Config.AgentReady(agent))
+				able[agent] = d.tasks.Config.Agents[agent] != nil && (d.tasks.Config.AgentReady == nil || d.tasks.Config.AgentReady(agent))
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func (d *Dispatcher) able(tasks []state.Task) map[string]bool {
 // handOvers returns a record for each task that an able agent takes over now, in a new
 // session there. An account that was limited itself takes one at a time, its own first.
 func (d *Dispatcher) handOvers(st *fold.State, able map[string]bool, lim lanes.Limits) (records []*ledger.Record) {
-	now := d.Config.Now()
+	now := d.tasks.Config.Now()
 	full := map[string]bool{}
 	for _, t := range st.Ready(now, lim) {
 		name := t.AccountName()
@@ -66,10 +66,10 @@ func (d *Dispatcher) handOvers(st *fold.State, able map[string]bool, lim lanes.L
 		rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })
 		until := st.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-		rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeySessionID, d.Config.ID()).
+		rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeySessionID, d.tasks.Config.ID()).
 			Add(state.KeyFallback, strings.Join(rest, ", ")).
 			Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s carries it out in a new session", t.Agent, until, agent))
-		if model := d.Workspace(t.Workspace).Models[agent]; model != t.Model {
+		if model := d.tasks.Workspace(t.Workspace).Models[agent]; model != t.Model {
 			rec.Add(state.KeyModel, model)
 		}
 		task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())

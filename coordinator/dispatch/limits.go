@@ -20,44 +20,44 @@ import (
 // failLimitWaitExceeded ends the tasks that do not wait for a rate limit as long as they
 // would have to: what was told not to wait has failed, the others are dead.
 func (d *Dispatcher) failLimitWaitExceeded() {
-	able := d.able(queue.Read(d.Store, func(st *fold.State) []state.Task { return d.unwilling(st, nil) }))
-	list := queue.Read(d.Store, func(st *fold.State) []state.Task { return d.unwilling(st, able) })
+	able := d.able(queue.Read(d.tasks, func(st *fold.State) []state.Task { return d.unwilling(st, nil) }))
+	list := queue.Read(d.tasks, func(st *fold.State) []state.Task { return d.unwilling(st, able) })
 	if len(list) == 0 {
 		return
 	}
 	ends := map[string]*admission.Place{}
 	for _, t := range list {
-		place := d.PlaceOf(t.ID)
+		place := d.Admission.PlaceOf(t.ID)
 		if ends[t.ID] = place; place != nil {
 			break // one follow-up at a time: the next may go on with its session
 		}
 	}
-	err := d.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		for _, t := range d.unwilling(st, able) {
 			place, isNow := ends[t.ID]
 			if !isNow {
 				continue // the record wakes the dispatcher, which comes back
 			}
-			status, what := state.Dead, "is rate-limited, and "+attempt.WaitedTooLong(d.MaxLimitWait(&t))
-			if d.MaxLimitWait(&t) == 0 {
+			status, what := state.Dead, "is rate-limited, and "+attempt.WaitedTooLong(d.Attempts.MaxLimitWait(&t))
+			if d.Attempts.MaxLimitWait(&t) == 0 {
 				status, what = state.Failed, "waits for a rate limit to pass"
 			}
 			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			rec.Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited)).
 				Add(state.KeyError, "account "+t.AccountName()+" "+what).
-				Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now()))
-			d.End(st, tx, rec, nil, place)
+				Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now()))
+			d.Admission.End(st, tx, rec, nil, place)
 		}
 		return nil
 	})
-	d.TroubleUnlessStopped("tasks that do not wait for a rate limit could not be ended", err)
+	d.tasks.TroubleUnlessStopped("tasks that do not wait for a rate limit could not be ended", err)
 }
 
 // unwilling returns the queued tasks that do not wait for a rate limit as long as they
 // would have to, and that no able agent takes over, now or when it has a place for them.
 func (d *Dispatcher) unwilling(st *fold.State, able map[string]bool) []state.Task {
-	now := d.Config.Now()
-	return slices.DeleteFunc(st.Unwilling(now, d.Config.MaxLimitWait), func(t state.Task) bool {
+	now := d.tasks.Config.Now()
+	return slices.DeleteFunc(st.Unwilling(now, d.tasks.Config.MaxLimitWait), func(t state.Task) bool {
 		return slices.ContainsFunc(t.Fallback, func(agent string) bool {
 			a := st.Account(agent)
 			return agent != t.Agent && able[agent] && !a.Hold && !a.CoolUntil.After(now)

@@ -27,20 +27,20 @@ func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	tick := time.NewTicker(lookForAgent)
 	defer tick.Stop()
 	for {
-		for _, a := range queue.Read(d.Store, (*fold.State).Missing) {
-			if d.Config.AgentFound != nil && !d.Config.AgentFound(cmp.Or(a.Agent, a.Name)) {
+		for _, a := range queue.Read(d.tasks, (*fold.State).Missing) {
+			if d.tasks.Config.AgentFound != nil && !d.tasks.Config.AgentFound(cmp.Or(a.Agent, a.Name)) {
 				continue
 			}
-			err := d.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+			err := d.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 				if now := st.Account(a.Name); now.IsMissing() { // else it is another hold by now
 					tx.Append(task.AccountRecord(a.Name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
 				}
 				return nil
 			})
 			if err == nil {
-				d.Config.Log.Info("the program of an agent is back", "account", a.Name)
+				d.tasks.Config.Log.Info("the program of an agent is back", "account", a.Name)
 			}
-			d.TroubleUnlessStopped("the hold of an account could not be ended", err)
+			d.tasks.TroubleUnlessStopped("the hold of an account could not be ended", err)
 		}
 		select {
 		case <-ctx.Done():

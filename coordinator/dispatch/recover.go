@@ -22,8 +22,8 @@ import (
 // to wait.
 func (d *Dispatcher) Recover(ctx context.Context) {
 	d.enterSafeMode(ctx)
-	runs := d.Orphans()
-	d.View(func(st *fold.State) {
+	runs := d.tasks.Orphans()
+	d.tasks.View(func(st *fold.State) {
 		for _, id := range st.Orphaned() {
 			if t, _ := st.Peek(id); runs[id] == "" {
 				d.running.Go(func() { d.recoverTask(ctx, id, &oldRun{id: t.RunID, held: true}) })
@@ -54,33 +54,33 @@ type oldRun struct {
 // recoverTask proves the old run of a task dead and records what follows. If the
 // master is to end meanwhile, the task is left as it is for the next one.
 func (d *Dispatcher) recoverTask(ctx context.Context, id string, old *oldRun) {
-	if d.Config.Recover != nil {
+	if d.tasks.Config.Recover != nil {
 		limited, stop := context.WithTimeout(ctx, queue.RecoverTimeout)
-		old.alive = d.Config.Recover(limited, d.RunDir(old.id), old.id)
+		old.alive = d.tasks.Config.Recover(limited, d.tasks.RunDir(old.id), old.id)
 		stop()
 	}
 	if old.alive != nil && ctx.Err() != nil {
 		return
 	}
-	if t, err := d.Peek(id); err == nil && t.Phase == "" && d.Config.FindSession != nil { // what a verify command prints names no session
-		old.session, old.kept = d.Config.FindSession(t.Agent, d.RunDir(old.id)) // here, because the output may be long
+	if t, err := d.tasks.Peek(id); err == nil && t.Phase == "" && d.tasks.Config.FindSession != nil { // what a verify command prints names no session
+		old.session, old.kept = d.tasks.Config.FindSession(t.Agent, d.tasks.RunDir(old.id)) // here, because the output may be long
 	}
-	place := d.PlaceOf(id)
-	err := d.UpdateWhenRoom(ctx, "an interrupted task", false, func(st *fold.State, tx *ledger.Tx) error {
+	place := d.Admission.PlaceOf(id)
+	err := d.tasks.UpdateWhenRoom(ctx, "an interrupted task", false, func(st *fold.State, tx *ledger.Tx) error {
 		t, err := queue.PeekIn(st, id)
 		if err != nil {
 			return err
 		}
 		if rec := d.recovered(st, &t, old); rec != nil {
-			d.End(st, tx, rec, nil, place)
+			d.Admission.End(st, tx, rec, nil, place)
 		}
 		return nil
 	})
 	if err != nil {
-		d.Trouble("an interrupted task could not be requeued", err)
+		d.tasks.Trouble("an interrupted task could not be requeued", err)
 		return
 	}
-	d.Config.Log.Info("looked after an interrupted run", "task", id, "run", old.id, "dead", old.alive == nil)
+	d.tasks.Config.Log.Info("looked after an interrupted run", "task", id, "run", old.id, "dead", old.alive == nil)
 }
 
 // recovered returns the record for a task whose old run was looked after; nil if
@@ -90,7 +90,7 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 	switch {
 	case t.Status == state.Running && t.RunID == old.id:
 		status := state.Queued
-		if t.Retries+1 > d.Config.MaxRetries && old.alive == nil && t.Phase != state.PhaseEvaluate { // else its lane would be free
+		if t.Retries+1 > d.tasks.Config.MaxRetries && old.alive == nil && t.Phase != state.PhaseEvaluate { // else its lane would be free
 			status = state.Dead
 		}
 		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(t.Retries+1)).
@@ -101,7 +101,7 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 			rec.AddIf(state.NativeKey(t.Agent), old.session)
 		}
 		isItsOwn := t.AgentSession == "" || t.AgentSession == old.session
-		if isItsOwn && old.kept && old.session != "" && old.session != t.PromptInHistory && d.HasSent(st, t) {
+		if isItsOwn && old.kept && old.session != "" && old.session != t.PromptInHistory && d.Attempts.HasSent(st, t) {
 			rec.Add(state.KeyPromptInHistory, old.session)
 		}
 	case t.Orphaned() && t.RunID == old.id && old.alive == nil:
@@ -115,5 +115,5 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 	} else {
 		rec.Add(state.KeyReason, string(state.ClassInterrupted))
 	}
-	return rec.Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now()))
+	return rec.Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now()))
 }

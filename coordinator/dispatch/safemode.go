@@ -27,30 +27,30 @@ const crashWindow = time.Minute
 
 // startsPath is the file with the times at which masters that had no clean end first
 // started a run, a line each.
-func (d *Dispatcher) startsPath() string { return filepath.Join(d.Config.StateDir, "starts") }
+func (d *Dispatcher) startsPath() string { return filepath.Join(d.tasks.Config.StateDir, "starts") }
 
 // enterSafeMode pauses dispatch if the masters before this one died one after the
 // other, soon after they had started runs.
 func (d *Dispatcher) enterSafeMode(ctx context.Context) {
 	n := len(d.recentStarts())
-	if d.Config.CrashLoop == 0 || n < d.Config.CrashLoop {
+	if d.tasks.Config.CrashLoop == 0 || n < d.tasks.Config.CrashLoop {
 		return
 	}
-	err := d.UpdateWhenRoom(ctx, "safe mode", false, func(st *fold.State, tx *ledger.Tx) error {
+	err := d.tasks.UpdateWhenRoom(ctx, "safe mode", false, func(st *fold.State, tx *ledger.Tx) error {
 		if paused, _ := st.Paused(); paused {
 			return nil
 		}
 		r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
 		tx.Append(r.Add(state.KeyPaused, "true").Add(state.KeyBy, "").
 			Add(state.KeyReason, fmt.Sprintf("safe mode: %d masters died within a minute, each soon after it had started tasks; see master.log", n)).
-			Add(state.KeyUpdatedAt, state.FormatTime(d.Config.Now())))
+			Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now())))
 		return nil
 	})
 	if err != nil {
-		d.Trouble("safe mode could not be entered", err)
+		d.tasks.Trouble("safe mode could not be entered", err)
 		return
 	}
-	d.Config.Log.Error("safe mode: the masters before this one died, each soon after it had started tasks; to go on: stint resume", "masters", n)
+	d.tasks.Config.Log.Error("safe mode: the masters before this one died, each soon after it had started tasks; to go on: stint resume", "masters", n)
 	d.forgetStarts()
 }
 
@@ -62,7 +62,7 @@ func (d *Dispatcher) recentStarts() (lines []string) {
 	}
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
-		if t, err := time.Parse(time.RFC3339Nano, line); err == nil && d.Config.Now().Sub(t).Abs() < crashWindow {
+		if t, err := time.Parse(time.RFC3339Nano, line); err == nil && d.tasks.Config.Now().Sub(t).Abs() < crashWindow {
 			lines = append(lines, line)
 		}
 	}
@@ -72,19 +72,19 @@ func (d *Dispatcher) recentStarts() (lines []string) {
 // noteStart notes that this master starts its first run now. It need not be durable:
 // a machine that goes down is not a master that dies.
 func (d *Dispatcher) noteStart() {
-	if d.noted || d.Config.CrashLoop == 0 {
+	if d.noted || d.tasks.Config.CrashLoop == 0 {
 		return
 	}
 	d.noted = true
-	lines := append(d.recentStarts(), d.Config.Now().UTC().Format(time.RFC3339Nano))
+	lines := append(d.recentStarts(), d.tasks.Config.Now().UTC().Format(time.RFC3339Nano))
 	if err := durable.PutFile(d.startsPath(), []byte(strings.Join(lines, "\n")+"\n")); err != nil {
-		d.Trouble("a start could not be noted", err)
+		d.tasks.Trouble("a start could not be noted", err)
 	}
 }
 
 // forgetStarts begins the count anew.
 func (d *Dispatcher) forgetStarts() {
 	if err := os.Remove(d.startsPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.Trouble("the notes of starts could not be removed", err)
+		d.tasks.Trouble("the notes of starts could not be removed", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // then; see [admission.Admission.Foresee]. Nothing is kept, and no agent is started.
 func (q *Query) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error) {
 	defer q.tasks.Call()()
-	foreseen, err := q.attempts.Foresee(ctx, specs, isList)
+	foreseen, err := q.admission.Foresee(ctx, specs, isList)
 	if err != nil {
 		return nil, err
 	}

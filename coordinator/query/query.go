@@ -7,6 +7,7 @@ package query
 import (
 	"time"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/attempt"
 	"stint/coordinator/queue"
 	"stint/state/lanes"
@@ -17,10 +18,11 @@ import (
 type Query struct {
 	Counters *Counters
 
-	tasks    *queue.Store
-	attempts *attempt.Attempts
-	live     Live
-	start    time.Time // of the master
+	tasks     *queue.Store
+	admission *admission.Admission
+	attempts  *attempt.Attempts
+	live      Live
+	start     time.Time // of the master
 }
 
 // Live is what is asked of the runs at work. The dispatcher has them.
@@ -33,6 +35,6 @@ type Live interface {
 }
 
 // New returns the read side of a master that starts now.
-func New(a *attempt.Attempts, live Live) *Query {
-	return &Query{Counters: NewCounters(a.Config.Agents), tasks: a.Store, attempts: a, live: live, start: a.Config.Now()}
+func New(s *queue.Store, adm *admission.Admission, a *attempt.Attempts, live Live) *Query {
+	return &Query{Counters: NewCounters(s.Config.Agents), tasks: s, admission: adm, attempts: a, live: live, start: s.Config.Now()}
 }

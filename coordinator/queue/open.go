@@ -136,7 +136,7 @@ func prepareDir(dir string) error {
 // openSessions opens sessions.json and makes it hold the sessions of the fold, which
 // costs nothing where it does.
 func (s *Store) openSessions() {
-	s.Sessions = session.Open(session.Options{
+	s.sessions = session.Open(session.Options{
 		Dir: s.Config.StateDir, Interval: time.Second, Gone: s.IsGone,
 		OnError: func(err error) { s.Trouble("sessions.json could not be written", err) },
 		OnAside: func(aside string) {
@@ -149,7 +149,7 @@ func (s *Store) openSessions() {
 			entries = append(entries, entryOf(x))
 		}
 	})
-	if err := s.Sessions.Reset(entries); err != nil {
+	if err := s.sessions.Reset(entries); err != nil {
 		s.Trouble("sessions.json does not have all sessions", err)
 	}
 }

@@ -30,7 +30,7 @@ type Store struct {
 	*store.Store[*fold.State]
 	Config   task.Config              // with all defaults; never changed
 	Home     string                   // the state directory without links
-	Sessions *session.Store           // sessions.json
+	sessions *session.Store           // sessions.json
 	Changes  store.Feed[*task.Change] // of tasks, published while the fold is locked
 
 	unlock func() error // nil: the lock is the caller's
@@ -454,7 +454,7 @@ func (s *Store) KeepSession(id string) {
 	if !ok {
 		return
 	}
-	if err := s.Sessions.Put(entryOf(x)); err != nil {
+	if err := s.sessions.Put(entryOf(x)); err != nil {
 		s.Trouble("a session is left out of sessions.json", err)
 	}
 }
@@ -462,7 +462,7 @@ func (s *Store) KeepSession(id string) {
 // Close ends what Open began. last is called before the state directory is unlocked.
 func (s *Store) Close(last ...func()) error {
 	s.Changes.Close()
-	err := errors.Join(s.Store.Close(), s.Sessions.Close())
+	err := errors.Join(s.Store.Close(), s.sessions.Close())
 	for _, f := range last {
 		f()
 	}
