@@ -228,7 +228,7 @@ func (c *compactor) prepare() error {
 	if c.keep, err = c.plan(); err != nil {
 		return err
 	}
-	if c.keep.Quiet > 0 && time.Since(l.byHand) < c.keep.Quiet {
+	if c.keep.Quiet > 0 && l.opts.now().Sub(l.byHand) < c.keep.Quiet {
 		return notNow("", "%s was saved by another hand less than %s ago", ledger.TasksName, c.keep.Quiet)
 	}
 	c.report = CompactReport{Before: l.journal.size, After: l.journal.size, Merged: len(c.keep.Records)}

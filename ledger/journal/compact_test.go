@@ -452,6 +452,10 @@ func TestCompactionIsRefused(t *testing.T) {
 		w.edit(appended("\n## Task x\n- status: qeued\n"))
 		w.refuse(`unknown status "qeued"; did you mean queued?; repair it first: stint fsck`)
 		w.edit(replace("qeued", "queued"))
+		w.reconcile()
+		w.edit(appended("A note.\n"))
+		past := time.Now().AddDate(-1, 0, 0)
+		must(t, os.Chtimes(w.path("tasks.md"), past, past)) // mv, cp -p and rsync -t keep a file's time
 		quiet := func() (ledger.Keep, error) {
 			keep, err := w.plan()()
 			keep.Quiet = time.Hour

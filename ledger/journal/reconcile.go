@@ -80,6 +80,7 @@ func (l *Log) reconcileAtStart() error {
 			break
 		}
 	}
+	l.byHand = time.Unix(0, snap.ID.Mtime) // when it was saved is not known better
 	res := applyResult{trouble: l.secure(p)}
 	if res.trouble == nil {
 		res, err = l.applyPlan(snap, p)
@@ -118,7 +119,7 @@ func (l *Log) planFor(ctx context.Context, snap tasksfile.Snapshot, doc *ledger.
 	in.Held, in.Accept = l.held, accept
 	state, isSeen := l.tasks.State(snap)
 	if !isSeen {
-		l.byHand = time.Unix(0, snap.ID.Mtime)
+		l.byHand = l.opts.now() // a save may bring an old time: mv, cp -p, rsync -t
 	}
 	in.Seen, in.SavedAll, in.Raced = state.Newest, state.SavedAll, state.Raced
 	p, err := reconcile.Compare(ctx, doc, data, in)
