@@ -41,10 +41,10 @@ var arrows = map[string][]string{
 	"stint/coordinator/statedir":              {"stint/ledger/tasksfile", "stint/coordinator/admission", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/repair", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/state", "stint/state/fold"},
 	"stint/coordinator/dispatch":              {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/attempt":               {"stint/coordinator/admission", "stint/coordinator/answer", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold"},
-	"stint/coordinator/admission":             {"stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/ledger/durable", "stint/prompt", "stint/state", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/rundir":                {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/state", "stint/state/fold"},
+	"stint/coordinator/admission":             {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/prompt", "stint/state", "stint/state/fold", "stint/state/lanes"},
+	"stint/coordinator/rundir":                {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/memory", "stint/state", "stint/state/fold"},
 	"stint/coordinator/answer":                {"stint/state"},
-	"stint/coordinator":                       {"stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/state/fold"},
+	"stint/coordinator":                       {"stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger/journal", "stint/ledger/durable", "stint/state/fold"},
 	"stint/coordinator/agent/gate":            {"stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/agent/gate/gatetest":   {"stint/coordinator/task", "stint/ledger/durable"}, // only tests import it
 	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
@@ -52,13 +52,13 @@ var arrows = map[string][]string{
 	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/task", "stint/ledger/durable"},                       // it speaks codex's events
 	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/gatetest", "stint/coordinator/task", "stint/state"}, // only tests import it
 	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/session", "stint/state"},
-	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/state"},
+	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger/journal", "stint/state"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api/guard":             {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/api/request":           {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task"},
 	"stint/coordinator/api/openapi":           {"stint/coordinator/api/guard", "stint/coordinator/api/request", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api/web":               {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
-	"stint/coordinator/api":                   {"stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/openapi", "stint/coordinator/api/request", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold"},
+	"stint/coordinator/api":                   {"stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/openapi", "stint/coordinator/api/request", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/session", "stint/state", "stint/state/fold"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
 	"stint/coordinator/postgres/schema":       {"stint/coordinator/task"},
 	"stint/coordinator/postgres/server":       {"stint/coordinator/postgres/dsn", "stint/coordinator/postgres/schema", "stint/coordinator/task", "stint/state"},
@@ -67,7 +67,7 @@ var arrows = map[string][]string{
 	"stint/cmd/stint": {
 		"stint/coordinator", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
 		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn",
-		"stint/state", "stint/session", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory",
+		"stint/state", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory",
 	},
 	"stint/examples": {}, // its tests may import anything
 }
@@ -123,8 +123,9 @@ func listPackages(t *testing.T) map[string]goPackage {
 
 func inModule(path string) bool { return strings.HasPrefix(path, "stint/") }
 
-// TestArrows keeps who may import whom.
+// TestArrows keeps who may import whom, and that each permission is used.
 func TestArrows(t *testing.T) {
+	used := map[string]bool{}
 	for path, p := range listPackages(t) {
 		if !inModule(path) {
 			continue
@@ -134,11 +135,19 @@ func TestArrows(t *testing.T) {
 			t.Errorf("package %s is not in the table of arrows", path)
 		}
 		for _, imported := range p.Imports {
+			used[rowOf(path)+" imports "+rowOf(imported)] = true
 			if inModule(imported) && !slices.Contains(allowed, rowOf(imported)) {
 				t.Errorf("%s imports %s", path, imported)
 			}
 			if slices.Contains(withoutIO[path], imported) {
 				t.Errorf("%s imports %s, but does no I/O and starts nothing", path, imported)
+			}
+		}
+	}
+	for path, allowed := range arrows {
+		for _, imported := range allowed {
+			if arrow := path + " imports " + imported; !used[arrow] {
+				t.Errorf("%s: it may, and no longer does", arrow)
 			}
 		}
 	}
