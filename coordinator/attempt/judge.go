@@ -56,13 +56,12 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 	case state.ClassCanceled:
 		v.status = state.Canceled
 	case state.ClassInterrupted:
-		v.status, v.attempt = state.Queued, t.Attempt-1
 		if out.Shortage != 0 { // for which all tasks wait: it uses up nobody's retries
+			v.status, v.attempt = state.Queued, t.Attempt-1
 			break
 		}
-		if v.retries++; v.retries > a.tasks.Config.MaxRetries {
-			v.status = state.Dead
-		} else if !closing { // what was in the way (a killed gate) may still be there
+		v.status, v.attempt, v.retries = a.Interrupted(t)
+		if v.status == state.Queued && !closing { // what was in the way (a killed gate) may still be there
 			v.notBefore = now.Add(a.tasks.Backoff(t.Retries, a.tasks.Config.BackoffMax))
 		}
 	case state.ClassRateLimited:
@@ -73,10 +72,7 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		if !st.HasRun(t.Agent) {
 			break
 		}
-		v.status, v.attempt, v.retries = state.Queued, t.Attempt-1, t.Retries+1
-		if v.retries > a.tasks.Config.MaxRetries { // though the program seems to be there
-			v.status = state.Dead
-		}
+		v.status, v.attempt, v.retries = a.Interrupted(t) // dead though the program seems to be there
 		if account := st.Account(t.AccountName()); !account.Hold {
 			v.account = task.AccountRecord(account.Name).Add(state.KeyHold, "true").Add(state.KeyReason, state.MissingReason(out.Error))
 		}
@@ -93,6 +89,17 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		v.account = gotThrough(st, t, out.Class)
 	}
 	return v
+}
+
+// Interrupted returns what becomes of a task whose run was cut off by us: that spends a retry
+// and no attempt. When its retries are used up it is dead, unless only its evaluator was at
+// work: its answer stands, and is not judged then.
+func (a *Attempts) Interrupted(t *state.Task) (status state.Status, attempt, retries int) {
+	status, attempt, retries = state.Queued, max(0, t.Attempt-1), t.Retries+1
+	if retries > a.tasks.Config.MaxRetries && t.Phase != state.PhaseEvaluate {
+		status = state.Dead
+	}
+	return status, attempt, retries
 }
 
 // judgeSession lets a task whose conversation is gone, or full, begin a new one.

@@ -89,12 +89,11 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	switch {
 	case t.Status == state.Running && t.RunID == old.id:
-		status := state.Queued
-		if t.Retries+1 > d.tasks.Config.MaxRetries && old.alive == nil && t.Phase != state.PhaseEvaluate { // else its lane would be free
-			status = state.Dead
+		status, attempt, retries := d.Attempts.Interrupted(t)
+		if old.alive != nil {
+			status = state.Queued // the lane of one that has ended would be free
 		}
-		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(t.Retries+1)).
-			Add(state.KeyAttempt, strconv.Itoa(max(0, t.Attempt-1)))
+		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(retries)).Add(state.KeyAttempt, strconv.Itoa(attempt))
 		// What its output tells of its session, if the master had no time to record it. A person
 		// may have named another one.
 		if t.AgentSession == "" {
