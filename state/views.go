@@ -50,7 +50,7 @@ type Filter struct {
 	TenantID string   `json:"tenantId,omitempty"`
 	Queue    string   `json:"queue,omitempty"`
 	Agent    string   `json:"agent,omitempty"`
-	Before   uint64   `json:"before,omitempty"` // of a list, only what is older than the task with this Row.First; 0: from the newest on
+	Before   uint64   `json:"before,omitempty"` // of a list, only what is older than the task with this fold.Row.First; 0: from the newest on
 	Limit    int      `json:"limit,omitempty"`  // at most so many; 0: no limit
 }
 

@@ -117,7 +117,7 @@ func (st *stream) Finished() bool   { return st.decoder.State().End != NoTermina
 func (st *stream) Began()           { st.report(task.Event{Started: true}) }
 func (st *stream) Progress(n int64) { st.report(task.Event{Bytes: n}) }
 
-// stuck returns an error when the agent has done nothing for too long but report errors:
+// Stuck returns an error when the agent has done nothing for too long but report errors:
 // that there is no network, for the patience, or a rate limit, for twice as long. After
 // one of those the next request may have been accepted and the model may be thinking,
 // of which an agent does not always tell. After other errors CLIs try again soon.

@@ -7,7 +7,7 @@
 //   - [Store.Exclusive] is Update alone in its batch: for a decision over the whole fold, such
 //     as what to start next, that must see all changes before it.
 //
-// What is folded is a parameter: a Store[*state.State] holds tasks. The package knows neither
+// What is folded is a parameter: a Store[*fold.State] holds tasks. The package knows neither
 // tasks nor anything else that a record means. A function that needs the fold takes it as an
 // argument, so the compiler sees to it that it is called where the fold may be used.
 //

@@ -17,7 +17,7 @@ import (
 // lane that the task was given.
 func IsNamedLane(key string) bool { return key != "" && !strings.Contains(key, ":") }
 
-// A fileError says why a file of a task cannot be taken or given.
+// A FileError reports why a file of a task cannot be taken or given.
 type FileError struct {
 	What string // "input file" or "output file"
 	Path string // as it was named

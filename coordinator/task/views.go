@@ -31,8 +31,8 @@ type Content struct {
 	Close    func() error
 }
 
-// A TaskRecord is one task as a copy of the ledger elsewhere has it: what its records say,
-// and what is left of its runs' files. A compaction changes nothing of it but Task.Seq,
+// A TaskRecord is one task as a mirror of the ledger has it: what its records say,
+// and what is left of its runs' files. A compaction changes nothing of it but state.Task.Seq,
 // nor does a move into the archive. What changes without a record of the task, FollowUps
 // and Archived, is left empty.
 type TaskRecord struct {

@@ -154,7 +154,7 @@ func Read(fsys durable.FS, dir string) ([]ledger.ArchiveEntry, error) {
 }
 
 // ReadRecord reads the whole record of a task that was moved out. Its fields are
-// the task's, and [KeyArchived]. A nil fsys is the machine's.
+// the task's, and [ledger.KeyArchived]. A nil fsys is the machine's.
 func ReadRecord(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger.Section, err error) {
 	name := filepath.Join(dir, Dir, e.File)
 	if !filepath.IsLocal(e.File) || filepath.Base(e.File) != e.File {

@@ -6,7 +6,7 @@
 // ([Log.Update], [Log.Exclusive]), makes one write and one fdatasync for them, folds their
 // records, answers, and appends the same bytes to tasks.md. Beside it, [Log.Reconcile] and the
 // watch compare tasks.md with the journal (package reconcile) and apply the plan on that goroutine.
-// [Log.Compact] writes both files anew and moves what has ended into archive/. A [Follower] reads
+// [Log.Compact] writes both files anew and moves what has ended into archive/. A [follow.Follower] reads
 // the journal by seq, also that of another process.
 //
 // What another hand does to journal.md is undone before anything more is acknowledged, and

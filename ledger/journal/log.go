@@ -541,7 +541,7 @@ func (l *Log) Err() error {
 // Size returns the bytes of the journal that are durable.
 func (l *Log) Size() int64 { return l.journal.durable.Load() }
 
-// SectionAt reads one record of the journal by its offset ([Section].Off). An
+// SectionAt reads one record of the journal by its offset ([ledger.Section].Off). An
 // offset holds until a compaction: who takes one from the fold holds Locker until
 // the record was read.
 func (l *Log) SectionAt(off int64) (*ledger.Section, error) { return l.journal.sectionAt(off) }

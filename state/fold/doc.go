@@ -17,5 +17,5 @@
 // [Save] checks what people wrote in the ledger before it is accepted.
 //
 // A State is not safe for concurrent use, not even for reading: the queries keep
-// caches. Its owner, the coordinator, holds one lock around every call.
+// caches. Its owner, coordinator/store, holds one lock around every call.
 package fold

@@ -23,7 +23,7 @@ type recent struct {
 // A mark is one record of a task. Like an entry it has no pointers.
 type mark struct {
 	seq uint64
-	n   uint32 // the task, in State.entries
+	n   uint32 // the task, in State.Entries
 	ref uint32 // the record, in State.refs
 }
 

@@ -58,7 +58,7 @@ func (v *Save) ImpliedChanges(r *ledger.Record) []ledger.Pair {
 func (s *State) ImpliedChanges(r *ledger.Record) []ledger.Pair { return s.NewSave().ImpliedChanges(r) }
 
 // CheckNext reports whether a section that a person wrote can be accepted by itself: it
-// passes [Save.Check] and [State.CheckTogether]. The error is a [*RecordError].
+// passes [Save.Check] and [State.CheckTogether]. The error is a [*state.RecordError].
 func (s *State) CheckNext(sec *ledger.Section) error {
 	if err := s.NewSave().Check(sec); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *State) CheckNext(sec *ledger.Section) error {
 // passes it, the status that it sets can follow the one that the task has now, and a task
 // that is to be queued can run at all: it has a prompt. Whether it waits for itself
 // [State.CheckTogether] says. What follows is a step behind one that passes. The error is a
-// [*RecordError].
+// [*state.RecordError].
 func (v *Save) Check(sec *ledger.Section) error {
 	if err := Check(sec); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (v *Save) Check(sec *ledger.Section) error {
 // can be read and is within its bounds, and the status is one that a person may
 // set. It looks at the section alone, so that a step which the task's present
 // status forbids is only found by Apply. For an edited section it is to be given
-// what was changed, not the whole. The error is a [*RecordError].
+// what was changed, not the whole. The error is a [*state.RecordError].
 func Check(sec *ledger.Section) error {
 	switch sec.Kind {
 	case ledger.KindTask:
@@ -169,7 +169,7 @@ func (s *State) nowOf(id string) (now state.Folded, err error) {
 
 // CheckTogether reports whether the tasks of sections, each of which [Save.Check] has
 // passed, wait for each other for ever once all are accepted. Of each circle that it
-// finds it returns the last section, by its index, with a [*RecordError]. Without those
+// finds it returns the last section, by its index, with a [*state.RecordError]. Without those
 // there may be others: none are left when it returns nothing.
 func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 	next, ids := map[string]*state.Folded{}, []string{}

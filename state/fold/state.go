@@ -65,7 +65,7 @@ func New(r Reader) *State {
 }
 
 // Apply folds one record, live and on replay. It keeps nothing of the section's
-// bytes. The error of a record that has no effect is a [*RecordError]; it is the
+// bytes. The error of a record that has no effect is a [*state.RecordError]; it is the
 // same on every replay, but for one that says that an earlier record of a task
 // that had ended could not be read. Records of other kinds than Task and Control
 // are passed over.

@@ -42,7 +42,7 @@ func (s *Queues) Paused() (paused bool, reason string) {
 	return s.dispatch.Paused, s.dispatch.Reason
 }
 
-// Account returns what is known of the account of that name ([Task.AccountName]).
+// Account returns what is known of the account of that name ([state.Task.AccountName]).
 // One that no record names is free.
 func (s *Queues) Account(name string) state.Account {
 	v := state.Account{Name: name}

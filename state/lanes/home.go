@@ -13,7 +13,7 @@ import (
 // waits for its turn or has run.
 type home struct {
 	n       uint32 // the task
-	dir, by uint32 // in State.names; by is ledger.ByHand: see Task.WorkspaceByHand
+	dir, by uint32 // in Tasks.Keys; by is ledger.ByHand: see state.Task.WorkspaceByHand
 }
 
 // noteHome notes what the last record of a task says of the workspace of its
@@ -38,7 +38,7 @@ func (s *Queues) home(key string) home { return s.homes[s.Keys.Numbers[key]] }
 
 // HomeOf returns the workspace of a task: its own, else that of its session, else root,
 // which a person has configured; "": it has none, and waits. by is who has named one that
-// is not its own, as in [KeyWorkspaceBy].
+// is not its own, as in [state.KeyWorkspaceBy].
 func (s *Queues) HomeOf(t *state.Task, root string) (dir, by string) {
 	if t.Workspace != "" {
 		return t.Workspace, ""

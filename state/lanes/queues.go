@@ -82,25 +82,25 @@ func byAge(a, b *Item) int { return cmp.Compare(a.N, b.N) }
 // Item is a task that has not ended.
 type Item struct {
 	row
-	N                uint32        // in State.entries; the age of the task
-	at               uint32        // in State.running
-	dueAt            uint32        // place in State.due, plus 1
+	N                uint32        // in Tasks.Entries; the age of the task
+	at               uint32        // in Queues.running
+	dueAt            uint32        // place in Queues.due, plus 1
 	implies, current bool          // it implies its session, which is the current one of its place
 	lane             *lane         // where it is queued or running, or nil
 	acct             *account      // whose slot it uses while it is running, or will need; nil if it has no lane
 	sess             *session      // that it uses, or nil if there is none or the task implies it
-	since            int64         // when it was queued, or last released, as entry.updated is; 0 if no record says
+	since            int64         // when it was queued, or last released, as Entry.Updated is; 0 if no record says
 	run              *state.Folded // all of it, while it is running, or comes after many
-	packed           string        // the rest of it, while it is not: see State.whole
+	packed           string        // the rest of it, while it is not: see Queues.Whole
 }
 
-// row is what dispatch looks at of each live task, under the names that Task has for it.
+// row is what dispatch looks at of each live task, under the names that state.Task has for it.
 type row struct {
-	status    uint8 // in Statuses
-	level     uint8 // see Task.rank
+	status    uint8 // in state.Statuses
+	level     uint8 // see state.Task.Rank
 	Hold      bool
-	isTried   bool // see Task.tried
-	orphaned  bool // see Task.Orphaned
+	isTried   bool // see state.Task.Tried
+	orphaned  bool // see state.Task.Orphaned
 	homeless  bool // it has no workspace of its own
 	backed    bool // it names a fallback
 	after     bool // it comes after others
@@ -230,7 +230,7 @@ func (s *Queues) Running() []string {
 }
 
 // Orphaned returns the ids of the tasks that are held because their last agent may
-// still be alive ([Task.Orphaned]), oldest first.
+// still be alive ([state.Task.Orphaned]), oldest first.
 func (s *Queues) Orphaned() []string { return s.idsOf(maps.Values(s.orphans)) }
 
 // Set makes next the content of a live task, which was old; changed reports whether its
@@ -285,8 +285,8 @@ type Queues struct {
 	table.Tasks
 
 	live    map[uint32]*Item
-	running []*Item          // in no order; live.at is the place
-	orphans map[uint32]*Item // see Task.Orphaned
+	running []*Item          // in no order; Item.at is the place
+	orphans map[uint32]*Item // see state.Task.Orphaned
 	lanes   map[string]*lane
 	held    int               // queued ones on hold
 	due     placedHeap[*Item] // the other queued ones whose records give a time, by that from which on they wait for their turn
@@ -297,7 +297,7 @@ type Queues struct {
 	accounts map[string]*account
 	ran      map[string]bool // agents of which a run has begun a session
 	sessions sessions
-	homes    map[uint32]home  // by session key, as in entry
+	homes    map[uint32]home  // by session key, as in Entry.Key
 	bare     map[uint32]*Item // queued ones without a workspace of their own
 	plan     plan
 

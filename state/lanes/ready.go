@@ -174,7 +174,7 @@ func (s *Queues) cooling(now time.Time) bool {
 
 // Unwilling returns the queued tasks, oldest first, whose account cools down for
 // longer than they wait for rate limits: most, if they do not say themselves; see
-// [Account.TooLong].
+// [state.Account.TooLong].
 func (s *Queues) Unwilling(now time.Time, most time.Duration) []state.Task {
 	if len(s.hasty) == 0 || !s.cooling(now) {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 // sessions holds every session that is the current one of its place, or that a
 // live task uses. All others are forgotten. Of most that are waited for, the one task that
-// names them says all: they are kept as the number of that task; see [State.imply].
+// names them says all: they are kept as the number of that task; see [Queues.imply].
 type sessions struct {
 	byID    map[string]*session
 	seats   map[place]*seat // of places that have a current session

@@ -64,10 +64,10 @@ type Entry struct {
 	id          [16]byte // if it is a UUID as uuid writes it; else see ids.names
 	Updated     int64    // Unix time in milliseconds
 	First       uint64   // number of the task's first record: grows from entry to entry; 0 in the archive
-	Last        uint32   // newest record, in State.refs
-	Key         uint32   // session key, in State.names, or ownLane
-	Tags        uint32   // in State.tags
-	StatusIndex uint8    // in Statuses
+	Last        uint32   // newest record, in fold.State.refs
+	Key         uint32   // session key, in Tasks.Keys, or ownLane
+	Tags        uint32   // in Tasks.Tags
+	StatusIndex uint8    // in state.Statuses
 	named       bool     // the id is in ids.names
 	Deleted     bool     // a person has deleted its sections: it is in no list
 	Kept        Keeping
