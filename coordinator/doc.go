@@ -13,6 +13,8 @@
 // something changed or a time has come; one goroutine for each run; and the
 // heartbeat. All end before [Coordinator.Close] returns.
 //
-// Agents and the ways in (HTTP, schedules, Postgres) are packages below this
-// one. They are handed in as small interfaces, so none of them is imported here.
+// The tasks themselves are in queue, over the fold of the ledger in store; dispatch decides
+// what runs next, attempt runs it, query answers readers. Agents, HTTP and the mirror in
+// PostgreSQL (agent, api, postgres) lie in the same folder, but beside them: this package
+// gets them as small interfaces and imports none.
 package coordinator

@@ -204,8 +204,10 @@ func CutText(text string, n int) string {
 // answered reports whether there is a final answer.
 func (h *TurnState) answered() bool { return strings.TrimSpace(h.Answer) != "" }
 
-// Tokens and dollars bound what an agent says, so that no sum can overflow.
-func Tokens(n int64) int64        { return min(max(n, 0), 1e15) }
+// Tokens bounds a count that an agent reports, so that no sum can overflow.
+func Tokens(n int64) int64 { return min(max(n, 0), 1e15) }
+
+// Dollars bounds a cost that an agent reports, so that no sum can overflow.
 func Dollars(sum float64) float64 { return min(max(sum, 0), 1e9) }
 
 // IsUUID accepts the 36 characters of a UUID and nothing else: no braces, no

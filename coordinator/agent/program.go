@@ -94,6 +94,7 @@ func LookPath(name string, env []string) (string, error) {
 	return "", fmt.Errorf("%s: not found in PATH: %w", name, fs.ErrNotExist)
 }
 
+// Executable returns nil if path is a program that may be run, and else why it is none.
 func Executable(path string) error {
 	fi, err := os.Stat(path)
 	if err != nil {

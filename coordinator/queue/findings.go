@@ -47,6 +47,7 @@ func (s *Store) Reconcile(ctx context.Context, accept bool) (task.TakeOver, erro
 	return t, nil
 }
 
+// TakeOverOf returns the report in the form in which clients get it.
 func TakeOverOf(r reconcile.Report) task.TakeOver {
 	t := task.TakeOver{Notices: []string{}, Findings: FindingsOf(r.Findings), Adopted: len(r.Records), Missing: r.Missing, Held: r.Held}
 	for _, n := range r.Notices {
@@ -57,6 +58,7 @@ func TakeOverOf(r reconcile.Report) task.TakeOver {
 	return t
 }
 
+// FindingsOf returns the findings in the form in which clients get them.
 func FindingsOf(list []*ledger.SyntaxError) []task.Finding {
 	out := make([]task.Finding, len(list))
 	for i, f := range list {

@@ -25,6 +25,7 @@ func OneSentence(text string, most int) string {
 	return line
 }
 
+// AccountRecord returns a record of the account of that name, without fields yet.
 func AccountRecord(name string) *ledger.Record {
 	return &ledger.Record{Kind: ledger.KindControl, ID: state.ControlAccount + name}
 }

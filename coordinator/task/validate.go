@@ -49,6 +49,7 @@ func CleanPath(path string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
+// HasVerify reports whether the task has a verify command.
 func HasVerify(t *state.Task) bool { return t.VerifyCommand != "" && t.VerifyCommand != NoVerify }
 
 // CheckKey returns what is wrong with an idempotency key, as an *Error; nil if nothing is.
@@ -191,6 +192,8 @@ func CheckSessionKey(key string) error {
 	return nil
 }
 
+// CheckSession returns what is wrong with the session that a task names, as an *Error; nil if
+// nothing is.
 func CheckSession(s *TaskSpec) error {
 	if s.SessionKey != "" {
 		if err := CheckSessionKey(s.SessionKey); err != nil {
@@ -224,6 +227,8 @@ func CheckTime(s *TaskSpec) error {
 	return nil
 }
 
+// CheckLimits returns what is wrong with the timeout, priority, attempts, model, after-policy
+// or labels of a task, as an *Error; nil if nothing is.
 func CheckLimits(s *TaskSpec) error {
 	if s.Timeout != "" {
 		if d, err := time.ParseDuration(s.Timeout); err != nil || d <= 0 {
@@ -294,6 +299,7 @@ const maxWords = 256
 // AreWords reports whether s is free text on one line; "" is none.
 func AreWords(s string) bool { return len(s) <= maxWords && IsPrintable(s) }
 
+// IsPrintable reports whether s is valid UTF-8 without control characters.
 func IsPrintable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
