@@ -164,8 +164,10 @@ func NativeKey(agent string) string { return agent + nativeSuffix }
 const nativeSuffix = "SessionId"
 
 // firstAgents are the agents that were there before a record could have the native session
-// id of any other: with an id of one of these, a record need not name the agent. Another
-// key of that form may be a person's own.
+// id of any other. With an id of one of these, a record need not name the agent, and it is
+// never a key of a person's own, as another key of that form may be. The list is part of the
+// format and closed: a new agent's records name it. It cannot come from the configuration,
+// because the fold of a ledger must not depend on which agents are installed.
 var firstAgents = []string{"codex", "claude", "gemini", "demo"}
 
 // nativeAgent returns the agent of a key that [NativeKey] returns, and whether it is one.
