@@ -25,6 +25,15 @@ type Keep struct {
 	Quiet time.Duration
 }
 
+// A CompactReport says what a compaction did, or would do. Sizes are in bytes.
+type CompactReport struct {
+	Before   int64  `json:"before" doc:"Size of the journal in bytes" example:"1048576"`
+	After    int64  `json:"after" doc:"Its size afterwards; the same if there was nothing to do" example:"65536"`
+	Merged   int    `json:"merged" doc:"Records that are left" example:"42"`
+	Archived int    `json:"archived" doc:"Tasks that were moved to the archive" example:"310"`
+	Archive  string `json:"archive,omitempty" doc:"File below archive/ that has them; left out: there was nothing to do" example:"tasks-2026-11.md"`
+}
+
 // Moved is a task that goes to the archive: all that its records say, in one.
 type Moved struct {
 	Record Record

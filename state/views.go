@@ -60,6 +60,13 @@ func (f *Filter) Match(t *Task) bool {
 		TagsOf(t).Match(Tags{f.Label, f.TenantID, f.Queue, f.Agent})
 }
 
+// A Row is one task of a list. Of a task that has ended it is what was made of it.
+type Row struct {
+	Task    *Task // nil if it has ended
+	Encoded []byte
+	First   uint64 // number of the task's first record, by which lists are ordered: it stays, whatever becomes of the task
+}
+
 // A Session is a conversation with an agent, kept over tasks, as the task records
 // name it.
 type Session struct {

@@ -36,15 +36,15 @@ var arrows = map[string][]string{
 	"stint/prompt":                            {"stint/memory"},
 	"stint/coordinator/store":                 {"stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/reconcile"},
 	"stint/coordinator/task":                  {"stint/ledger", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/state"},
-	"stint/coordinator/queue":                 {"stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/query":                 {"stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/memory", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
+	"stint/coordinator/queue":                 {"stint/coordinator/rundir", "stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
+	"stint/coordinator/query":                 {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/memory", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/statedir":              {"stint/ledger/tasksfile", "stint/coordinator/admission", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/repair", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/state", "stint/state/fold"},
-	"stint/coordinator/dispatch":              {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes"},
+	"stint/coordinator/dispatch":              {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/attempt":               {"stint/coordinator/admission", "stint/coordinator/answer", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold"},
 	"stint/coordinator/admission":             {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/prompt", "stint/state", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/rundir":                {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/memory", "stint/state", "stint/state/fold"},
+	"stint/coordinator/rundir":                {"stint/coordinator/task", "stint/ledger/durable", "stint/memory", "stint/state"},
 	"stint/coordinator/answer":                {"stint/state"},
-	"stint/coordinator":                       {"stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger/journal", "stint/ledger/durable", "stint/state/fold"},
+	"stint/coordinator":                       {"stint/coordinator/admission", "stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger/journal", "stint/ledger/durable", "stint/state/fold"},
 	"stint/coordinator/agent/gate":            {"stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/agent/gate/gatetest":   {"stint/coordinator/task", "stint/ledger/durable"}, // only tests import it
 	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
@@ -52,17 +52,17 @@ var arrows = map[string][]string{
 	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/task", "stint/ledger/durable"},                       // it speaks codex's events
 	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/gatetest", "stint/coordinator/task", "stint/state"}, // only tests import it
 	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/session", "stint/state"},
-	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger/journal", "stint/state"},
+	"stint/coordinator/api/client":            {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger", "stint/state"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api/guard":             {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/api/request":           {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task"},
 	"stint/coordinator/api/openapi":           {"stint/coordinator/api/guard", "stint/coordinator/api/request", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api/web":               {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
-	"stint/coordinator/api":                   {"stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/openapi", "stint/coordinator/api/request", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/session", "stint/state", "stint/state/fold"},
+	"stint/coordinator/api":                   {"stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/openapi", "stint/coordinator/api/request", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/session", "stint/state"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
 	"stint/coordinator/postgres/schema":       {"stint/coordinator/task"},
 	"stint/coordinator/postgres/server":       {"stint/coordinator/postgres/dsn", "stint/coordinator/postgres/schema", "stint/coordinator/task", "stint/state"},
-	"stint/coordinator/postgres":              {"stint/coordinator/postgres/schema", "stint/coordinator/postgres/server", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/state"},
+	"stint/coordinator/postgres":              {"stint/coordinator/postgres/schema", "stint/coordinator/postgres/server", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/state"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
 		"stint/coordinator", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
@@ -82,6 +82,16 @@ func rowOf(path string) string {
 	}
 	return path
 }
+
+// adapters begin the paths of the packages that are handed what they need as small interfaces,
+// and that no room of the master, nor what keeps its ledger, comes with.
+var (
+	adapters   = []string{"stint/coordinator/agent", "stint/coordinator/api", "stint/coordinator/postgres"}
+	ofTheRooms = []string{
+		"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/statedir", "stint/coordinator/store",
+		"stint/ledger/archive", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/salvage", "stint/ledger/tasksfile", "stint/state/fold",
+	}
+)
 
 // withoutIO has the packages that do no I/O, start nothing and read no clock, and
 // what of the standard library they therefore do without.
@@ -123,10 +133,20 @@ func listPackages(t *testing.T) map[string]goPackage {
 
 func inModule(path string) bool { return strings.HasPrefix(path, "stint/") }
 
+// needs adds to found the packages of this module that path needs.
+func needs(all map[string]goPackage, path string, found map[string]bool) {
+	for _, imported := range all[path].Imports {
+		if inModule(imported) && !found[imported] {
+			found[imported] = true
+			needs(all, imported, found)
+		}
+	}
+}
+
 // TestArrows keeps who may import whom, and that each permission is used.
 func TestArrows(t *testing.T) {
-	used := map[string]bool{}
-	for path, p := range listPackages(t) {
+	all, used := listPackages(t), map[string]bool{}
+	for path, p := range all {
 		if !inModule(path) {
 			continue
 		}
@@ -141,6 +161,15 @@ func TestArrows(t *testing.T) {
 			}
 			if slices.Contains(withoutIO[path], imported) {
 				t.Errorf("%s imports %s, but does no I/O and starts nothing", path, imported)
+			}
+		}
+		if slices.ContainsFunc(adapters, func(a string) bool { return path == a || strings.HasPrefix(path, a+"/") }) {
+			found := map[string]bool{}
+			needs(all, path, found)
+			for _, far := range ofTheRooms {
+				if found[far] {
+					t.Errorf("%s, an adapter, needs %s: go list -deps %s", path, far, path)
+				}
 			}
 		}
 	}

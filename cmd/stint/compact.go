@@ -9,7 +9,7 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
-	"stint/ledger/journal"
+	"stint/ledger"
 )
 
 const compactHelp = `Make the ledger small again: the records of each task become one, in tasks.md and
@@ -54,7 +54,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 		}
 	}
 	ctx := c.Context()
-	var r journal.CompactReport
+	var r ledger.CompactReport
 	err = a.call(ctx, func(cl *client.Client) (err error) { r, err = cl.Compact(ctx, olderThan, o.dryRun); return err })
 	if a.isOffline(err) {
 		var offline task.Config
@@ -69,7 +69,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 }
 
 // compactText returns what was done, or would be.
-func compactText(r *journal.CompactReport, dryRun bool) string {
+func compactText(r *ledger.CompactReport, dryRun bool) string {
 	if r.Archive == "" {
 		return fmt.Sprintf("nothing to compact: %s in %d bytes", count(r.Merged, "record"), r.Before)
 	}

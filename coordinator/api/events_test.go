@@ -12,7 +12,6 @@ import (
 
 	"stint/coordinator/api/wire"
 	"stint/state"
-	"stint/state/fold"
 )
 
 // TestEventStream is what goes over the wire, and when.
@@ -162,7 +161,7 @@ func TestEventsAfter(t *testing.T) {
 // A listedLate master changes while it is listed.
 type listedLate struct{ *fakeMaster }
 
-func (m listedLate) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]fold.Row, error) {
+func (m listedLate) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error) {
 	m.set("aa-1", func(*state.Task) {})
 	return m.fakeMaster.Rows(f, encode)
 }

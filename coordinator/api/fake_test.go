@@ -19,7 +19,6 @@ import (
 	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
-	"stint/state/fold"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -329,12 +328,12 @@ func (f *fakeMaster) first(id string) uint64 {
 	return uint64(slices.IndexFunc(f.tasks, func(t state.Task) bool { return t.ID == id }) + 1)
 }
 
-func (f *fakeMaster) Rows(flt state.Filter, encode func(*state.Task) ([]byte, error)) (rows []fold.Row, err error) {
+func (f *fakeMaster) Rows(flt state.Filter, encode func(*state.Task) ([]byte, error)) (rows []state.Row, err error) {
 	if flt.Before > uint64(len(f.tasks)) {
 		return nil, task.BadCursor("it is from another list")
 	}
 	for _, t := range f.List(flt) {
-		r := fold.Row{Task: &t, First: f.first(t.ID)}
+		r := state.Row{Task: &t, First: f.first(t.ID)}
 		if t.Status.Terminal() {
 			r.Task = nil
 			if r.Encoded, err = encode(&t); err != nil {

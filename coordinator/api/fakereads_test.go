@@ -10,7 +10,7 @@ import (
 
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
-	"stint/ledger/journal"
+	"stint/ledger"
 	"stint/memory"
 	"stint/session"
 	"stint/state"
@@ -81,8 +81,8 @@ func (f *fakeMaster) SessionPage(ref string, before int64, n int) (state.Session
 
 func (f *fakeMaster) Findings() []task.Finding { return slices.Clone(f.findings) }
 
-func (f *fakeMaster) Compact(context.Context, time.Duration, bool) (journal.CompactReport, error) {
-	return journal.CompactReport{}, f.err
+func (f *fakeMaster) Compact(context.Context, time.Duration, bool) (ledger.CompactReport, error) {
+	return ledger.CompactReport{}, f.err
 }
 
 func (f *fakeMaster) Reconcile(context.Context, bool) (task.TakeOver, error) {

@@ -12,7 +12,7 @@ import (
 	"stint/coordinator/api/openapi"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/ledger/journal"
+	"stint/ledger"
 )
 
 // Ledger looks after the files that hold all tasks.
@@ -24,7 +24,7 @@ type Ledger interface {
 	Reconcile(ctx context.Context, accept bool) (task.TakeOver, error)
 	// Compact merges records and moves tasks that ended more than olderThan ago to
 	// the archive; with dryRun it only says what it would do.
-	Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (journal.CompactReport, error)
+	Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error)
 }
 
 type (
@@ -40,10 +40,10 @@ func (s *Server) ledgerRoutes(api huma.API) {
 	answers(api, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are held because a formatter may have made them are adopted too."), func(ctx context.Context, in *reconcileInput) (task.TakeOver, error) {
 		return s.rooms.Ledger.Reconcile(ctx, in.Body.Accept)
 	})
-	answers(api, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *compactInput) (journal.CompactReport, error) {
+	answers(api, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *compactInput) (ledger.CompactReport, error) {
 		olderThan, err := time.ParseDuration(in.Body.OlderThan)
 		if err != nil {
-			return journal.CompactReport{}, task.Invalid("write for example 720h", "olderThan is no duration")
+			return ledger.CompactReport{}, task.Invalid("write for example 720h", "olderThan is no duration")
 		}
 		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body.DryRun)
 	}))

@@ -16,7 +16,6 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
-	"stint/state/fold"
 )
 
 // Tasks reads tasks.
@@ -25,9 +24,10 @@ type Tasks interface {
 	Task(ctx context.Context, ref string) (state.Task, error)
 	// List returns tasks without their texts, newest first.
 	List(f state.Filter) []state.Task
-	// Rows is List for who writes the tasks down: see [fold.State.Rows]. encode must
-	// not call the master.
-	Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]fold.Row, error)
+	// Rows is List for who writes the tasks down: encode is called for those that have
+	// ended, and what it makes is kept. It depends on the task alone, and must not call the
+	// master.
+	Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error)
 	// Queue returns the tasks that wait in a lane, in the order in which they will run.
 	Queue(key string) []state.Task
 	// Why says in one sentence why a task is not running, or how it ended.

@@ -197,7 +197,7 @@ func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *task.WorkspaceSettin
 		Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true,
 		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
-	err := rundir.Make(a.tasks, turn.Workspace)
+	err := a.tasks.MakeDir(turn.Workspace)
 	if err == nil {
 		err = durable.PutFile(turn.Schema, []byte(judgementSchema+"\n"))
 	}

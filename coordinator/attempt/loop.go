@@ -144,7 +144,7 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 	if wrong := a.admission.Misplaced(&t); wrong != "" {
 		return isMisplaced(wrong)
 	}
-	if err := rundir.Make(a.tasks, a.tasks.RunDir(r.ID)); err != nil {
+	if err := a.tasks.MakeDir(a.tasks.RunDir(r.ID)); err != nil {
 		return setupFailed(err)
 	}
 	check := a.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{
@@ -196,7 +196,7 @@ func (a *Attempts) answer(t *state.Task) (text string, cut bool) {
 // makeFiles makes the directory files of a run.
 func (a *Attempts) makeFiles(id string) (string, error) {
 	files := filepath.Join(a.tasks.RunDir(id), rundir.FilesName)
-	return files, rundir.Make(a.tasks, files)
+	return files, a.tasks.MakeDir(files)
 }
 
 // AddCheck says how the verify command has ended.

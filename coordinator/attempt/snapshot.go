@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"stint/coordinator/admission"
-	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -80,7 +79,7 @@ func (a *Attempts) snapshotOf(runID string) (s snapshot, ok bool) {
 
 func (a *Attempts) keepSnapshot(runID string, s *snapshot) error {
 	dir := a.tasks.RunDir(runID)
-	if err := rundir.Make(a.tasks, dir); err != nil {
+	if err := a.tasks.MakeDir(dir); err != nil {
 		return err
 	}
 	return durable.PutFile(filepath.Join(dir, snapshotName), []byte(s.String()))
@@ -153,7 +152,7 @@ func (a *Attempts) git(r *Run, t *state.Task, name, command string) (string, err
 	dir := filepath.Join(a.tasks.RunDir(r.ID), name)
 	err := os.RemoveAll(dir) // the shell would write through what the run has put there
 	if err == nil {
-		err = rundir.Make(a.tasks, dir)
+		err = a.tasks.MakeDir(dir)
 	}
 	if err != nil {
 		return "", err

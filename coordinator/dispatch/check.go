@@ -16,7 +16,6 @@ import (
 
 	"stint/coordinator/attempt"
 	"stint/coordinator/queue"
-	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -123,7 +122,7 @@ const checksName = "checks"
 func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.CheckResult, error) {
 	dir := filepath.Join(d.tasks.Config.StateDir, checksName)
 	for _, made := range []string{dir, d.tasks.RunDir(r.ID)} {
-		if err := rundir.Make(d.tasks, made); err != nil {
+		if err := d.tasks.MakeDir(made); err != nil {
 			return task.CheckResult{}, err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"stint/coordinator/postgres/server"
 	"stint/coordinator/task"
-	"stint/ledger/journal"
+	"stint/ledger/follow"
 )
 
 // Bounds of how a mirror behaves when its database cannot be used.
@@ -62,7 +62,7 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 	for wait := firstWait; ctx.Err() == nil; {
 		written := m.Status().Seq
 		err := m.once(ctx, src, forever)
-		if ctx.Err() != nil || errors.Is(err, journal.ErrClosed) {
+		if ctx.Err() != nil || errors.Is(err, follow.ErrClosed) {
 			break
 		}
 		if errors.Is(err, errMoved) {
@@ -123,7 +123,7 @@ func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {
 
 // explainOurs is server.Explain for all but the errors that a caller decides on.
 func explainOurs(err error, t server.Target) error {
-	if errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, errCompacted) || errors.Is(err, journal.ErrClosed) {
+	if errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, errCompacted) || errors.Is(err, follow.ErrClosed) {
 		return err
 	}
 	return server.Explain(err, t)

@@ -9,7 +9,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/journal"
+	"stint/ledger/follow"
 	"stint/state"
 )
 
@@ -119,7 +119,7 @@ func (p *packer) rows(id string) (*taskRows, error) {
 // unreadable is for a task that cannot be read here: the copy stops, as that may pass, or
 // if it does not, goes on without it.
 func (p *packer) unreadable(id string, err error) error {
-	if errors.Is(err, journal.ErrClosed) || p.ctx.Err() != nil {
+	if errors.Is(err, follow.ErrClosed) || p.ctx.Err() != nil {
 		return err
 	}
 	why := &task.Error{Code: task.CodeUnavailable, Message: fmt.Sprintf("task %s cannot be read for the copy: %v", id, err), Hint: "stint fsck"}

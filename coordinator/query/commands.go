@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"stint/coordinator/queue"
-	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/archive"
@@ -46,7 +45,7 @@ func (q *Query) List(f state.Filter) []state.Task {
 // Rows is List for who writes the tasks down; see [fold.State.Rows]. encode must
 // not call the coordinator. The error has CodeInvalid if f.Before is no place in this
 // list.
-func (q *Query) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (rows []fold.Row, err error) {
+func (q *Query) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (rows []state.Row, err error) {
 	defer q.tasks.Call()()
 	q.tasks.View(func(st *fold.State) {
 		if f.Before > st.Seq() {
@@ -207,5 +206,5 @@ func (q *Query) TaskIDs(done, n int) []string {
 // TaskRecord returns a task as it is now, by its whole id. The error has CodeNotFound if there
 // is none.
 func (q *Query) TaskRecord(id string) (task.TaskRecord, error) {
-	return rundir.TaskRecord(q.tasks.Config.StateDir, id, q.tasks.View)
+	return queue.TaskRecord(q.tasks.Config.StateDir, id, q.tasks.View)
 }

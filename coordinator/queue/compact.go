@@ -16,15 +16,15 @@ import (
 // tasks that ended more than olderThan ago into the archive; 0 moves all that have
 // ended. With dryRun it only says what it would do. The error is an *Error where a
 // user can do something about it.
-func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (journal.CompactReport, error) {
+func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
 	return s.compact(ctx, olderThan, dryRun, 0)
 }
 
 // compact is Compact if nobody else has saved tasks.md for so long.
-func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun bool, quiet time.Duration) (journal.CompactReport, error) {
+func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun bool, quiet time.Duration) (ledger.CompactReport, error) {
 	defer s.Call()()
 	if olderThan < 0 {
-		return journal.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
+		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}
 	r, err := s.Store.Compact(ctx, func(st *fold.State) (ledger.Keep, error) {
 		keep, err := st.Compact(s.Config.Now().Add(-olderThan))

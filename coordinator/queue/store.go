@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/store"
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/archive"
 	"stint/ledger/journal"
 	"stint/session"
 	"stint/state"
@@ -373,22 +372,11 @@ func PeekIn(st *fold.State, id string) (state.Task, error) {
 // WholeIn returns a task with its texts, which it reads from the journal or the archive.
 func (s *Store) WholeIn(st *fold.State, id string) (t state.Task, err error) {
 	if e, ok := st.Archived(id); ok {
-		t, err = ReadArchived(s.Config.StateDir, e)
+		t, _, err = ReadArchived(s.Config.StateDir, e)
 	} else if t, ok, err = st.Task(id); err == nil && !ok {
 		err = notFound(id)
 	}
 	t.FollowUps = st.FollowUps(id)
-	return t, err
-}
-
-// ReadArchived returns a task of the archive of a state directory, with its texts.
-func ReadArchived(dir string, e ledger.ArchiveEntry) (state.Task, error) {
-	s, err := archive.ReadRecord(nil, dir, e)
-	if err != nil {
-		return state.Task{}, err
-	}
-	t, err := fold.TaskOf(s)
-	t.Archived = e.File
 	return t, err
 }
 
@@ -473,7 +461,4 @@ func (s *Store) Close(last ...func()) error {
 }
 
 // RunDir returns the directory of a run's files.
-func (s *Store) RunDir(runID string) string { return RunDir(s.Config.StateDir, runID) }
-
-// RunDir returns the directory of a run's files in a state directory.
-func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
+func (s *Store) RunDir(runID string) string { return rundir.Dir(s.Config.StateDir, runID) }

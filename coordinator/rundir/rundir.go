@@ -1,51 +1,16 @@
 package rundir
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 
-	"stint/coordinator/queue"
 	"stint/coordinator/task"
-	"stint/ledger/durable"
 	"stint/memory"
 )
-
-// Make makes a directory below runs or checks. What only another hand can have done to
-// these two is undone, because no task could begin: another thing in their place is moved
-// aside, and their permissions are given back.
-func Make(s *queue.Store, path string) error {
-	if _, err := os.Stat(s.Config.StateDir); err != nil || s.IsGone() {
-		return cmp.Or(err, s.Err()) // it is never made anew
-	}
-	err := os.MkdirAll(path, durable.DirMode)
-	if !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	name, _ := filepath.Rel(s.Config.StateDir, path)
-	name, _, _ = strings.Cut(name, string(filepath.Separator))
-	top := filepath.Join(s.Config.StateDir, name)
-	fi, lerr := os.Lstat(top)
-	switch {
-	case lerr == nil && !fi.IsDir():
-		aside := top + ".foreign-" + s.Config.Now().UTC().Format("20060102T150405.000000000Z")
-		if err := os.Rename(top, aside); err != nil {
-			return err
-		}
-		s.Config.Log.Warn(name+" was no directory", "moved to", filepath.Base(aside))
-	case lerr == nil && fi.Mode().Perm() != durable.DirMode && os.Chmod(top, durable.DirMode) == nil:
-		s.Config.Log.Warn(name+" was closed to its owner", "permissions", fi.Mode().Perm().String())
-	default:
-		return err
-	}
-	return os.MkdirAll(path, durable.DirMode)
-}
 
 // ErrNotKept says that the copy of a collected file is gone.
 var ErrNotKept = errors.New("the copy is not kept any more")
@@ -107,9 +72,12 @@ func IsRunID(id string) bool {
 	return id != "" && filepath.IsLocal(id) && filepath.Base(id) == id && id != "."
 }
 
+// Dir returns the directory of a run's files in a state directory.
+func Dir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
+
 // Weigh returns what is left of the files of a run of that state directory.
 func Weigh(r *task.TaskRun, dir string) {
-	r.RunDir = queue.RunDir(dir, r.RunID)
+	r.RunDir = Dir(dir, r.RunID)
 	fi, err := os.Lstat(r.RunDir)
 	if r.Kept = err == nil && fi.IsDir(); !r.Kept {
 		return

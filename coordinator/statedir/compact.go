@@ -11,16 +11,15 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/archive"
-	"stint/ledger/journal"
 	"stint/state"
 )
 
 // CompactOffline is Compact where no master runs: it locks the state directory,
 // compacts and closes. The error has CodeBusy if a master does run.
-func CompactOffline(ctx context.Context, cfg task.Config, olderThan time.Duration, dryRun bool) (journal.CompactReport, error) {
+func CompactOffline(ctx context.Context, cfg task.Config, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
 	s, err := queue.Open(cfg)
 	if err != nil {
-		return journal.CompactReport{}, err
+		return ledger.CompactReport{}, err
 	}
 	r, err := s.Compact(ctx, olderThan, dryRun)
 	return r, errors.Join(err, s.Close())
@@ -51,7 +50,7 @@ func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 		if len(f.Status) > 0 && !slices.Contains(f.Status, state.Status(e.Status)) {
 			continue
 		}
-		t, err := queue.ReadArchived(dir, e)
+		t, _, err := queue.ReadArchived(dir, e)
 		if err != nil {
 			return list, err
 		}

@@ -75,7 +75,7 @@ func (c *Copy) TaskIDs(done, n int) []string {
 
 // TaskRecord is [query.Query.TaskRecord].
 func (c *Copy) TaskRecord(id string) (task.TaskRecord, error) {
-	return rundir.TaskRecord(c.dir, id, func(f func(*fold.State)) {
+	return queue.TaskRecord(c.dir, id, func(f func(*fold.State)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		f(c.state)
@@ -91,7 +91,7 @@ func (c *Copy) Accounts() []state.AccountUse {
 }
 
 // RunDir returns the directory of a run's files.
-func (c *Copy) RunDir(runID string) string { return queue.RunDir(c.dir, runID) }
+func (c *Copy) RunDir(runID string) string { return rundir.Dir(c.dir, runID) }
 
 // ChangedLater reports whether the journal has a record behind Seq of a task, of which an
 // TaskRecord tells what it was, or of a control section such as "account:NAME".

@@ -177,7 +177,7 @@ func (s *Store[S]) locked(f func(fold S, tx *ledger.Tx) error) func(*ledger.Tx) 
 
 // Compact merges the records of each task, as plan says, which is called with the fold. See
 // [journal.Log.Compact].
-func (s *Store[S]) Compact(ctx context.Context, plan func(fold S) (ledger.Keep, error)) (journal.CompactReport, error) {
+func (s *Store[S]) Compact(ctx context.Context, plan func(fold S) (ledger.Keep, error)) (ledger.CompactReport, error) {
 	return s.log.Compact(ctx, func() (keep ledger.Keep, err error) {
 		s.View(func(fold S) { keep, err = plan(fold) })
 		return keep, err

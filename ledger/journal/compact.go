@@ -18,15 +18,6 @@ import (
 	"stint/ledger/tasksfile"
 )
 
-// A CompactReport says what a compaction did, or would do. Sizes are in bytes.
-type CompactReport struct {
-	Before   int64  `json:"before" doc:"Size of the journal in bytes" example:"1048576"`
-	After    int64  `json:"after" doc:"Its size afterwards; the same if there was nothing to do" example:"65536"`
-	Merged   int    `json:"merged" doc:"Records that are left" example:"42"`
-	Archived int    `json:"archived" doc:"Tasks that were moved to the archive" example:"310"`
-	Archive  string `json:"archive,omitempty" doc:"File below archive/ that has them; left out: there was nothing to do" example:"tasks-2026-11.md"`
-}
-
 // A RefusedError says why a log was not compacted. Nothing was changed.
 type RefusedError struct {
 	Why  string
@@ -73,26 +64,26 @@ const (
 //     The next start appends the merged records to it; its old sections are passed
 //     over, and the compaction after this one removes them.
 //  5. When the two files have changed places, the old one is tasks.md.before.
-func (l *Log) Compact(ctx context.Context, plan func() (ledger.Keep, error)) (CompactReport, error) {
+func (l *Log) Compact(ctx context.Context, plan func() (ledger.Keep, error)) (ledger.CompactReport, error) {
 	if l.opts.OnRefoldStart == nil {
-		return CompactReport{}, errors.New("ledger: a log whose fold cannot be made anew cannot be compacted")
+		return ledger.CompactReport{}, errors.New("ledger: a log whose fold cannot be made anew cannot be compacted")
 	}
 	for range compactTries {
 		if err := l.readyToCompact(ctx); err != nil {
-			return CompactReport{}, err
+			return ledger.CompactReport{}, err
 		}
 		c := &compactor{log: l, ctx: ctx, plan: plan}
 		l.looking.Lock() // a plan that was made of the old journal must not be carried out afterwards
 		err := l.aside(c.run)
 		l.looking.Unlock()
 		if err != nil {
-			return CompactReport{}, err
+			return ledger.CompactReport{}, err
 		}
 		if !errors.Is(c.refused, errAgain) {
 			return c.report, c.refused
 		}
 	}
-	return CompactReport{}, notNow("try again", "%s is being changed all the time", ledger.TasksName)
+	return ledger.CompactReport{}, notNow("try again", "%s is being changed all the time", ledger.TasksName)
 }
 
 // readyToCompact takes over what people changed, and waits for the followers.
@@ -137,7 +128,7 @@ type compactor struct {
 	ctx  context.Context
 	plan func() (ledger.Keep, error)
 
-	report  CompactReport
+	report  ledger.CompactReport
 	refused error
 
 	data    []byte             // the old journal
@@ -231,7 +222,7 @@ func (c *compactor) prepare() error {
 	if c.keep.Quiet > 0 && l.opts.now().Sub(l.byHand) < c.keep.Quiet {
 		return notNow("", "%s was saved by another hand less than %s ago", ledger.TasksName, c.keep.Quiet)
 	}
-	c.report = CompactReport{Before: l.journal.size, After: l.journal.size, Merged: len(c.keep.Records)}
+	c.report = ledger.CompactReport{Before: l.journal.size, After: l.journal.size, Merged: len(c.keep.Records)}
 	m, end := ledger.MarkOf(c.data)
 	isMark := end > 0
 	if !isMark {

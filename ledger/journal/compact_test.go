@@ -114,7 +114,7 @@ func (w *shelf) meaning() string {
 	return b.String()
 }
 
-func (w *shelf) compact(out ...string) journal.CompactReport {
+func (w *shelf) compact(out ...string) ledger.CompactReport {
 	w.t.Helper()
 	r, err := w.log.Compact(w.t.Context(), w.plan(out...))
 	must(w.t, err)

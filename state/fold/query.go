@@ -54,19 +54,12 @@ func (s *State) List(f state.Filter) ([]state.Task, error) {
 	return list, nil
 }
 
-// A Row is one task of a list. Of a task that has ended it is what was made of it.
-type Row struct {
-	Task    *state.Task // nil if it has ended
-	Encoded []byte
-	First   uint64 // number of the task's first record, by which lists are ordered: it stays, whatever becomes of the task
-}
-
 // Rows is List for who writes the tasks down: encode is called for those that have
 // ended, and what it makes is kept for the next time. It must depend on the task
 // alone, and must not call the state.
-func (s *State) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]Row, error) {
+func (s *State) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error) {
 	numbers := s.matching(f)
-	rows := make([]Row, len(numbers))
+	rows := make([]state.Row, len(numbers))
 	for i, n := range numbers {
 		last := s.Entries.At(n).Last
 		rows[i].First = s.Entries.At(n).First

@@ -12,7 +12,7 @@ import (
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/ledger/journal"
+	"stint/ledger"
 	"stint/state"
 
 	"github.com/google/uuid"
@@ -133,8 +133,8 @@ func (c *Client) Resume(ctx context.Context) error {
 
 // Compact makes the master merge records and move tasks that ended more than
 // olderThan ago to the archive; with dryRun it only says what it would do.
-func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (journal.CompactReport, error) {
-	return fetch[journal.CompactReport](ctx, c, http.MethodPost, "/v1/ledger/compact", wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun})
+func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
+	return fetch[ledger.CompactReport](ctx, c, http.MethodPost, "/v1/ledger/compact", wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun})
 }
 
 // Preview returns what would be run for tasks if they were submitted together. Nothing

@@ -14,7 +14,7 @@ import (
 const cursorBase = 36
 
 // FormatCursor returns the cursor of a place in a list, which is not 0: of tasks it is a
-// [fold.Row.First], of messages a [session.Page.Begin].
+// [state.Row.First], of messages a [session.Page.Begin].
 func FormatCursor(place uint64) string { return strconv.FormatUint(place, cursorBase) }
 
 // ParseCursor is the inverse of FormatCursor; "" is 0.

@@ -1,10 +1,10 @@
-package rundir
+package queue
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/archive"
@@ -28,22 +28,23 @@ func TaskRecord(dir, id string, with func(func(*fold.State))) (i task.TaskRecord
 	case err != nil:
 		return task.TaskRecord{}, err
 	case archived:
-		if i.Task, ended, err = readAway(dir, away); err != nil {
+		if i.Task, ended, err = ReadArchived(dir, away); err != nil {
 			return task.TaskRecord{}, err
 		}
 		with(func(st *fold.State) { i.HoldsKey = st.HoldsKey(&i.Task) })
 	case !known:
-		return task.TaskRecord{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", id), Hint: "stint ls"}
+		return task.TaskRecord{}, notFound(id)
 	}
 	i.Runs = joinRuns(&i.Task, ended)
 	for k := range i.Runs {
-		Weigh(&i.Runs[k], dir)
+		rundir.Weigh(&i.Runs[k], dir)
 	}
 	return i, nil
 }
 
-// readAway returns a task of the archive, and what its agents' runs have used.
-func readAway(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Run, err error) {
+// ReadArchived returns a task of the archive of a state directory, with its texts, and what its
+// agents' runs have used.
+func ReadArchived(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Run, err error) {
 	s, err := archive.ReadRecord(nil, dir, e)
 	if err != nil {
 		return t, nil, err
@@ -51,6 +52,7 @@ func readAway(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Ru
 	if t, err = fold.TaskOf(s); err != nil {
 		return t, nil, err
 	}
+	t.Archived = e.File
 	ended, err = fold.RunsOf(s)
 	return t, ended, err
 }
@@ -62,7 +64,7 @@ func joinRuns(t *state.Task, ended []state.Run) []task.TaskRun {
 	list := stepRuns(t)
 	var before []task.TaskRun
 	for _, e := range ended {
-		if !IsRunID(e.ID) {
+		if !rundir.IsRunID(e.ID) {
 			continue
 		}
 		r := findRun(list, e.ID)
@@ -89,11 +91,11 @@ func findRun(list []task.TaskRun, id string) *task.TaskRun {
 }
 
 // stepRuns returns the runs of which the steps of a task tell. The agent's turns have the
-// numbers by which [FindRun] knows them.
+// numbers by which [rundir.FindRun] knows them.
 func stepRuns(t *state.Task) []task.TaskRun {
 	list, turns := []task.TaskRun{}, 0
 	loop := task.HasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })
-	for _, s := range RunsOf(t) {
+	for _, s := range rundir.RunsOf(t) {
 		r := task.TaskRun{
 			RunID: s.RunID, Phase: s.Phase, Attempt: s.Attempt, StartedAt: s.Started, EndedAt: s.Ended, ExitCode: s.ExitCode, Took: s.Took, Reason: s.Reason,
 		}
