@@ -89,7 +89,12 @@ func OpenLocked(cfg task.Config) (*Store, error) {
 		},
 		CheckBatch: (*fold.State).CheckTogether,
 		OnDelete:   s.deleted,
-		Committed:  s.committed,
+		IsBusy: func(st *fold.State, name string) bool {
+			id, _ := strings.CutPrefix(name, string(ledger.KindTask)+" ")
+			t, ok := st.Peek(id)
+			return ok && t.Status == state.Running
+		},
+		Committed: s.committed,
 	})
 	if err := s.Store.Open(); err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ import (
 // functions but Committed and OnDelete are called with the lock held.
 type Options[S any] struct {
 	// Ledger is passed on. The store sets Locker, Started, Apply, Archived, OnRefoldStart,
-	// OnRefoldEnd, Begin, CheckBatch, OnDelete and Observe.
+	// OnRefoldEnd, Begin, CheckBatch, OnDelete, IsBusy and Observe.
 	Ledger journal.Options
 
 	// New returns an empty fold, which reads older records of the journal through read.
@@ -43,10 +43,11 @@ type Options[S any] struct {
 	// it returns, and of each compaction, which begins a new fold.
 	Ready func(fold S, isCompacted bool)
 
-	// Begin, CheckBatch and OnDelete decide about edits by hand; see [journal.Options].
+	// Begin, CheckBatch, OnDelete and IsBusy decide about edits by hand; see [journal.Options].
 	Begin      func(fold S) (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair)
 	CheckBatch func(fold S, list []*ledger.Section) map[int]error
 	OnDelete   func(fold S, gone map[string]bool) []ledger.Record
+	IsBusy     func(fold S, name string) bool
 
 	// Committed is told what each write to the journal took, once its records are folded
 	// and before its waiters are answered. It is called without the lock, on the log's
@@ -98,6 +99,12 @@ func (s *Store[S]) Open() error {
 		l.OnDelete = func(gone map[string]bool) (records []ledger.Record) {
 			s.View(func(fold S) { records = s.opts.OnDelete(fold, gone) })
 			return records
+		}
+	}
+	if opts.IsBusy != nil {
+		l.IsBusy = func(name string) (busy bool) {
+			s.View(func(fold S) { busy = s.opts.IsBusy(fold, name) })
+			return busy
 		}
 	}
 	log, err := journal.Open(l)

@@ -81,6 +81,7 @@ func (w *world) options(watch bool) journal.Options {
 					return nil
 				}, nil
 			},
+			IsBusy:  func(name string) bool { return name == "Task busy" },
 			Guarded: []string{"prompt", "verifyCommand"},
 			KeepOnCopy: func(key string) bool {
 				return strings.Contains(" prompt priority label model verifyCommand ", " "+key+" ")

@@ -11,6 +11,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,7 +122,7 @@ func (l *Log) planFor(ctx context.Context, snap tasksfile.Snapshot, doc *ledger.
 	if !isSeen {
 		l.byHand = l.opts.now() // a save may bring an old time: mv, cp -p, rsync -t
 	}
-	in.Seen, in.SavedAll, in.Raced = state.Newest, state.SavedAll, state.Raced
+	in.Seen, in.SavedAll, in.SavedRest, in.Raced = state.Newest, state.SavedAll, state.Rest, state.Raced
 	p, err := reconcile.Compare(ctx, doc, data, in)
 	return &planned{p, file}, err
 }
@@ -175,8 +176,12 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 		if !ledger.HasText(data) {
 			data = nil
 		}
-		if res.done, res.trouble = l.tasks.AppendTo(snap, p.InFile > 0, data, p.Newest+1, l.seq); res.done && res.trouble == nil && p.Dropped > 0 {
-			p.Notices = slices.Insert(p.Notices, 0, ledger.Notice{Text: fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again; to delete the task added last, save the file once as it is now, and then without its section", ledger.TasksName, p.Dropped)})
+		if res.done, res.trouble = l.tasks.AppendTo(snap, p.InFile > 0, data, p.Newest+1, l.seq, p.Rest); res.done && res.trouble == nil && p.Dropped > 0 {
+			id, isTask := strings.CutPrefix(p.Last, string(ledger.KindTask)+" ")
+			if !isTask {
+				id = "ID"
+			}
+			p.Notices = slices.Insert(p.Notices, 0, ledger.Notice{Text: fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again; to delete the task added last: stint cancel %s", ledger.TasksName, p.Dropped, id)})
 		}
 	}
 	if !res.done && !res.committed {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,8 +154,11 @@ var rows = []row{
 	{name: "taken out of a stale buffer", lost: []uint64{2}, has: cycle, saves: []save{both(cutOut(2), stale(5, ""))}, want: "6 deleted tasks=Task b\n", said: []string{"1 records were missing"}},
 	{name: "a stale buffer from before the task", has: cycle, saves: []save{stale(2, "")}, said: []string{"4 records were missing"}},
 	{name: "the beginning taken out of a buffer from before its end", lost: []uint64{1}, has: cycle, saves: []save{both(stale(3, ""), cutOut(1))}, said: []string{"3 records were missing"}},
-	{name: "the task added last, in two saves", live: true, lost: []uint64{5}, has: cycle, saves: []save{nothing, cutOut(5)}, want: "6 deleted tasks=Task c\n"},
-	{name: "the task added last and another, in two saves", live: true, lost: []uint64{2, 5}, has: cycle, saves: []save{nothing, cutOut(2, 5)}, want: "6 deleted tasks=Task b, Task c\n"},
+	{name: "the task added last, in two saves", live: true, lost: []uint64{5}, has: cycle, saves: []save{put("\nnotes\n"), cutOut(5)}, want: "6 deleted tasks=Task c\n"},
+	{name: "the task added last and another, in two saves", live: true, lost: []uint64{2}, has: cycle, saves: []save{put("\nnotes\n"), cutOut(2, 5)}, want: "6 deleted tasks=Task b\n", said: []string{"stint cancel c"}},
+	{name: "a stale buffer over a file that was touched", live: true, has: cycle, saves: []save{nothing, cutOut(5)}, said: []string{"1 records were missing"}},
+	{name: "a stale buffer over what another person saved", live: true, has: cycle, saves: []save{put("\nnotes\n"), both(cutOut(5), sub("\nnotes\n", ""))}, said: []string{"1 records were missing"}},
+	{name: "the task added last, while it runs", live: true, has: append(slices.Clone(cycle), "busy status=running"), saves: []save{put("\nnotes\n"), cutOut(6)}, said: []string{"stint cancel busy"}},
 	{name: "a stale buffer over a save that had everything", live: true, has: cycle, saves: []save{nothing, stale(4, "")}, said: []string{"2 records were missing"}},
 	{name: "tidied", lost: []uint64{3, 4}, has: cycle, saves: []save{cutOut(3, 4)}},
 	{name: "of another ledger", has: cycle, saves: []save{func(string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
@@ -23,6 +24,8 @@ type Plan struct {
 	Records  []ledger.Record
 	Notices  []ledger.Notice
 	Findings []*ledger.SyntaxError
+	Last     string          // kind and id of the newest record of the journal
+	Rest     string          // digest of the text without their sections
 	Held     map[string]bool // sections that are held, by origin
 	Gone     map[string]bool // kinds and ids that have no section any more; nil: it cannot be said
 	Old      int             // sections from before the compaction
@@ -45,6 +48,9 @@ type Rules struct {
 	// spoil: a save that changes them in more than three records is held until
 	// an explicit reconcile accepts it.
 	Guarded []string
+	// IsBusy reports whether that kind and id is at work: then it does not count as deleted where
+	// its newest records are missing. nil: nothing is.
+	IsBusy func(name string) bool
 	// KeepOnCopy reports whether a section that a person copied under another id keeps that
 	// field in its draft. nil: all but those of the engine.
 	KeepOnCopy func(key string) bool
@@ -62,14 +68,15 @@ func (r *Rules) begin() (check func(*ledger.Section) error, implied func(*ledger
 type Input struct {
 	Rules
 
-	Now      time.Time
-	Deletes  bool                           // somebody wants to know what was deleted
-	Held     map[string]bool                // what the plan before held
-	Accept   bool                           // hold nothing
-	Seen     uint64                         // the newest record that tasks.md has had
-	SavedAll uint64                         // the newest record when another hand saved tasks.md last, if that save had all; else 0
-	Raced    uint64                         // the record from which on ours were appended while another hand was saving; 0: none
-	Merged   func() (map[string]int, error) // digests of hand sections that were adopted before the compaction, with their number
+	Now       time.Time
+	Deletes   bool                           // somebody wants to know what was deleted
+	Held      map[string]bool                // what the plan before held
+	Accept    bool                           // hold nothing
+	Seen      uint64                         // the newest record that tasks.md has had
+	SavedAll  uint64                         // the newest record when another hand changed tasks.md last, if that save had all; else 0
+	SavedRest string                         // what Rest was then
+	Raced     uint64                         // the record from which on ours were appended while another hand was saving; 0: none
+	Merged    func() (map[string]int, error) // digests of hand sections that were adopted before the compaction, with their number
 }
 
 // Compare compares tasks.md with what the journal knows.
@@ -218,6 +225,10 @@ func (p *planner) findMissing() {
 		}
 		p.Missing = min(p.Missing, r.off)
 	}
+	if n := len(p.h.records); n > 0 {
+		p.Last = string(p.h.nameOf(p.h.records[n-1]))
+		p.Rest = p.restOf(p.Last)
+	}
 	if p.lost > 0 && p.deletesLast() {
 		p.Newest, p.lost, p.Dropped = p.h.last, 0, 0
 	}
@@ -228,17 +239,36 @@ func (p *planner) findMissing() {
 }
 
 // deletesLast reports whether the newest records are missing because a person has deleted
-// the task that they belong to: his save before had all records, and none came since.
+// the task that they belong to: his save before had all records, none came since, and nothing
+// else differs. A buffer from before they were written differs from that save in more.
 func (p *planner) deletesLast() bool {
-	if p.SavedAll != p.h.last || p.Raced > 0 || len(p.doc.Findings) > 0 {
+	if p.SavedAll != p.h.last || p.Raced > 0 || len(p.doc.Findings) > 0 || p.SavedRest != p.Rest {
 		return false
 	}
 	last := p.h.records[len(p.h.records)-p.lost:]
-	name := p.h.nameOf(last[0])
-	if slices.ContainsFunc(p.doc.Sections, func(s ledger.Section) bool { return string(s.Kind)+" "+string(s.ID) == string(name) }) {
+	if slices.ContainsFunc(p.doc.Sections, func(s ledger.Section) bool { return string(s.Kind)+" "+string(s.ID) == p.Last }) {
 		return false // it is there: the buffer is older than what is missing
 	}
-	return !slices.ContainsFunc(last, func(r place) bool { return !bytes.Equal(p.h.nameOf(r), p.h.nameOf(last[0])) })
+	return !slices.ContainsFunc(last, func(r place) bool { return string(p.h.nameOf(r)) != p.Last }) && (p.IsBusy == nil || !p.IsBusy(p.Last))
+}
+
+// restOf returns the digest of the text without the sections of that kind and id, and without blank
+// lines.
+func (p *planner) restOf(name string) string {
+	h, pos := sha256.New(), 0
+	add := func(to int) {
+		for line := range bytes.Lines(p.doc.Data[pos:to]) {
+			_, _ = h.Write(bytes.TrimSpace(line)) // a hash never fails
+		}
+	}
+	for i := range p.doc.Sections {
+		if s := &p.doc.Sections[i]; string(s.Kind)+" "+string(s.ID) == name {
+			add(int(s.Off))
+			pos = int(s.Off) + len(s.Raw)
+		}
+	}
+	add(len(p.doc.Data))
+	return string(h.Sum(nil))
 }
 
 // keepEdits sees to it that a record which is put back as stint wrote it is not

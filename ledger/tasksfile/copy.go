@@ -79,7 +79,7 @@ func (t *File) Swap(snap Snapshot, data []byte, newest uint64) error {
 	}
 	if now := t.now(); now.SameFile(ours) {
 		t.seen, t.endsInN, t.foreign, t.dirty = now, true, now.Size != ours.Size, false
-		t.state = State{Newest: newest, Raced: t.state.Raced}
+		t.state, t.solid = State{Newest: newest, Raced: t.state.Raced}, solid(data)
 	}
 	return nil
 }

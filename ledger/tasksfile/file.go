@@ -35,6 +35,7 @@ type File struct {
 	endsInN bool       // it ended with a newline then
 	foreign bool       // another hand has changed it since; reconcile must look
 	dirty   bool       // written and not yet synced
+	solid   int        // how many of its bytes are no blanks
 	unread  bool       // written and not read since: another hand may have saved as many bytes in that moment
 	state   State
 }
@@ -42,7 +43,8 @@ type File struct {
 // State is what decides, beside the file itself, what a save of it means.
 type State struct {
 	Newest   uint64 // the newest record that the file has had: a save without it is of a stale buffer, or has deleted it
-	SavedAll uint64 // the newest record when another hand saved the file last, if that save had all records; else 0
+	SavedAll uint64 // the newest record when another hand changed the file last, if that save had all records; else 0
+	Rest     string // digest of that save without what SavedAll belongs to; see [reconcile.Plan]
 	Raced    uint64 // the first record that was appended to a file which another hand was just saving; 0: none
 }
 
@@ -114,6 +116,7 @@ func (t *File) write(data []byte, first, last uint64) (err error) {
 		t.foreign, t.state.Raced = true, first
 	default:
 		t.seen, t.endsInN, t.state.Newest = now, true, last
+		t.solid += solid(data)
 	}
 	return nil
 }
@@ -140,21 +143,23 @@ func (t *File) CutVoid(snap Snapshot) (Snapshot, error) {
 }
 
 // AppendTo writes the records first to last behind the file if it is as the snapshot has it,
-// which has been reconciled; torn says that data goes on in the middle of its last line. done is
-// false if another hand has changed the file since.
-func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint64) (done bool, err error) {
+// which has been reconciled; torn says that data goes on in the middle of its last line, rest is
+// for the State. done is false if another hand has changed the file since.
+func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint64, rest string) (done bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now, err := durable.IDAt(t.fs, t.path); err != nil || now != snap.ID {
 		return false, nil
 	}
-	byHand := t.seen != (durable.ID{}) && t.seen != snap.ID
+	was := t.solid
+	t.solid = solid(snap.Data)
+	byHand := t.seen != (durable.ID{}) && t.seen != snap.ID && t.solid != was // a touched file may be followed by a stale buffer
 	t.seen, t.endsInN, t.foreign, t.unread = snap.ID, torn || len(snap.Data) == 0 || bytes.HasSuffix(snap.Data, []byte{'\n'}), false, false
 	t.state.Raced = 0
 	if len(data) == 0 {
 		t.state.Newest = last
 		if byHand {
-			t.state.SavedAll = last
+			t.state.SavedAll, t.state.Rest = last, rest
 		}
 		return true, nil
 	}
@@ -164,6 +169,15 @@ func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint6
 		return true, err
 	}
 	return !t.foreign, nil
+}
+
+// solid returns how many bytes are no blanks: some editors add and remove those.
+func solid(data []byte) int {
+	n := len(data)
+	for _, blank := range []string{" ", "\t", "\r", "\n"} {
+		n -= bytes.Count(data, []byte(blank))
+	}
+	return n
 }
 
 // Changed reports whether the file is not as it was last seen.
@@ -398,6 +412,7 @@ func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
 	}
 	size := min(maxText, records.Size()) // a small ledger needs little
 	x, y := make([]byte, size), make([]byte, size)
+	marks := solid(text)
 	for rest, off := records.Size(), head; rest > 0; {
 		size = min(size, rest)
 		if _, err := io.ReadFull(records, y[:size]); err != nil {
@@ -409,11 +424,11 @@ func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
 			}
 			return false, err
 		}
-		rest, off = rest-size, off+size
+		rest, off, marks = rest-size, off+size, marks+solid(y[:size])
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.seen, t.endsInN, t.foreign = durable.IDOf(fi), true, false
+	t.seen, t.endsInN, t.foreign, t.solid = durable.IDOf(fi), true, false, marks
 	return true, nil
 }
 

@@ -39,7 +39,7 @@ func TestTasksFileIsSyncedASecondLater(t *testing.T) {
 		fsys := &syncsFS{FS: durable.OS}
 		tasks := New(fsys, t.TempDir())
 		snap, err := tasks.Read(t.Context())
-		if done, aerr := tasks.AppendTo(snap, false, nil, 1, 0); err != nil || aerr != nil || !done {
+		if done, aerr := tasks.AppendTo(snap, false, nil, 1, 0, ""); err != nil || aerr != nil || !done {
 			t.Fatal(err, aerr, done)
 		}
 		ctx, stop := context.WithCancel(t.Context())
