@@ -36,8 +36,8 @@ func NewerFormat(path string, v int) error {
 	return fmt.Errorf("%s has format %d, this stint knows formats up to %d: use the newer stint that wrote it", path, v, FormatVersion)
 }
 
-// IsVersionLine reports whether a line is the first of a journal.
-func IsVersionLine(line []byte) bool { return VersionOf(line) > 0 && bytes.HasSuffix(line, endClose) }
+// isVersionLine reports whether a line is the first of a journal.
+func isVersionLine(line []byte) bool { return VersionOf(line) > 0 && bytes.HasSuffix(line, endClose) }
 
 // ScanPiece takes a record of a journal, or a line that is none and may stand
 // there: then more is -1. first says that data begins the file.
@@ -49,7 +49,7 @@ func ScanPiece(data []byte, first bool, s *Section) (n, more int, err error) {
 	switch {
 	case !ok:
 		return 0, 0, ErrCut
-	case first && IsVersionLine(line), len(bytes.TrimSpace(line)) == 0:
+	case first && isVersionLine(line), len(bytes.TrimSpace(line)) == 0:
 		return n, -1, nil
 	}
 	return 0, 0, errNotStrict

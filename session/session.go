@@ -20,9 +20,9 @@ import (
 	"stint/ledger/durable"
 )
 
-// ValidID reports whether id can name a session. Ids become file names, so they
+// validID reports whether id can name a session. Ids become file names, so they
 // have 1 to 64 letters, digits and hyphens of ASCII and nothing else.
-func ValidID(id string) bool {
+func validID(id string) bool {
 	for _, c := range []byte(id) {
 		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-') {
 			return false
@@ -31,9 +31,9 @@ func ValidID(id string) bool {
 	return 0 < len(id) && len(id) <= 64
 }
 
-// checkID is ValidID as an error.
+// checkID is validID as an error.
 func checkID(id string) error {
-	if !ValidID(id) {
+	if !validID(id) {
 		return fmt.Errorf("session id %.80q is not 1 to 64 letters, digits and hyphens", id)
 	}
 	return nil

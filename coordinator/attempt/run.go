@@ -88,14 +88,14 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 		out = a.evaluate(r)
 	default:
 		if out = a.attempt(r); out.Class == state.ClassExit {
-			a.shortages.Blame(r.Begun, &out)
+			a.shortages.blame(r.Begun, &out)
 		}
 	}
 	switch {
 	case out.Shortage != 0:
-		a.shortages.Met(out.Shortage, r.Probe)
+		a.shortages.met(out.Shortage, r.Probe, false)
 	case out.Class == "":
-		a.shortages.Started(r.Begun)
+		a.shortages.started(r.Begun)
 	}
 	// What the run has written into tasks.md is taken over before its end is recorded: a command
 	// that queues its task again does that to a task that runs, which is counted.
@@ -170,7 +170,7 @@ func stillRuns(st *fold.State, r *Run) (t state.Task, runs bool) {
 // noteLife notes that what a run has started is at work: just now, or since it prints something.
 func (a *Attempts) noteLife(r *Run, isStart bool) {
 	if isStart {
-		a.shortages.Started(r.Begun)
+		a.shortages.started(r.Begun)
 		return
 	}
 	now := a.tasks.Config.Now()

@@ -66,10 +66,8 @@ func (l *Shortages) Present() (s task.Shortage, ok bool) {
 	return l.present.Shortage, true
 }
 
-// Met notes a shortage. Once it is known, only a probe, or a write to the journal that is one,
+// met notes a shortage. Once it is known, only a probe, or a write to the journal that is one,
 // says more: when the next one comes. To try the journal again costs nothing.
-func (l *Shortages) Met(n syscall.Errno, isProbe bool) { l.met(n, isProbe, false) }
-
 func (l *Shortages) met(n syscall.Errno, isProbe, journal bool) {
 	dir, now := l.store.Config.StateDir, l.store.Config.Now()
 	what := shortOf[n]
@@ -117,11 +115,11 @@ func (l *Shortages) ends(isOver func(*lacking) bool) {
 // waited are started at once then, and each needs more than its start.
 const shortLasts = 2 * time.Second
 
-// Blame makes an interruption of it that an agent has ended with an error while the
+// blame makes an interruption of it that an agent has ended with an error while the
 // machine lacked something, or just after that: it may have met that itself, which its
 // exit code does not say. begun is when its run did. The task uses up one of its retries, of
 // which there is an end, and nothing else.
-func (l *Shortages) Blame(begun time.Time, out *task.Outcome) {
+func (l *Shortages) blame(begun time.Time, out *task.Outcome) {
 	l.mu.Lock()
 	s := l.present
 	if s == nil && begun.Before(l.over.Add(shortLasts)) {
@@ -137,9 +135,9 @@ func (l *Shortages) Blame(begun time.Time, out *task.Outcome) {
 	}
 }
 
-// Started notes that the agent or the command of a run is at work. A run that had begun before
+// started notes that the agent or the command of a run is at work. A run that had begun before
 // the shortage says nothing about what is lacking since.
-func (l *Shortages) Started(begun time.Time) {
+func (l *Shortages) started(begun time.Time) {
 	l.ends(func(s *lacking) bool { return !s.journal && begun.After(s.Since) })
 }
 

@@ -34,8 +34,8 @@ type Counters struct {
 	lastAt  time.Time
 }
 
-// NewCounters returns counters that tell these agents apart.
-func NewCounters(agents map[string]task.Agent) *Counters {
+// newCounters returns counters that tell these agents apart.
+func newCounters(agents map[string]task.Agent) *Counters {
 	c := &Counters{agents: map[string]bool{}, models: map[string]bool{"": true}}
 	for name := range agents {
 		c.agents[name] = true

@@ -36,5 +36,5 @@ type Live interface {
 
 // New returns the read side of a master that starts now.
 func New(s *queue.Store, adm *admission.Admission, a *attempt.Attempts, live Live) *Query {
-	return &Query{Counters: NewCounters(s.Config.Agents), tasks: s, admission: adm, attempts: a, live: live, start: s.Config.Now()}
+	return &Query{Counters: newCounters(s.Config.Agents), tasks: s, admission: adm, attempts: a, live: live, start: s.Config.Now()}
 }

@@ -82,11 +82,11 @@ func Weigh(r *task.TaskRun, dir string) {
 	if r.Kept = err == nil && fi.IsDir(); !r.Kept {
 		return
 	}
-	r.Stdout, r.Stderr = OutputSize(r.RunDir, "stdout"), OutputSize(r.RunDir, "stderr")
+	r.Stdout, r.Stderr = outputSize(r.RunDir, "stdout"), outputSize(r.RunDir, "stderr")
 }
 
-// OutputSize returns how many bytes a reader of an output gets; 0 if there is none.
-func OutputSize(runDir, name string) int64 {
+// outputSize returns how many bytes a reader of an output gets; 0 if there is none.
+func outputSize(runDir, name string) int64 {
 	fi, err := os.Lstat(filepath.Join(runDir, name))
 	if err != nil || !fi.Mode().IsRegular() {
 		return 0

@@ -54,7 +54,7 @@ func HasVerify(t *state.Task) bool { return t.VerifyCommand != "" && t.VerifyCom
 
 // CheckKey returns what is wrong with an idempotency key, as an *Error; nil if nothing is.
 func CheckKey(key string) error {
-	if key == "" || !AreWords(key) {
+	if key == "" || !areWords(key) {
 		return Wrong("idempotencyKey", "use 1 to 256 printable characters, such as those of a UUID", "the idempotency key cannot be used")
 	}
 	return nil
@@ -286,7 +286,7 @@ func checkWords(s *TaskSpec) error {
 		{"tenantId", "tenant", s.TenantID},
 		{"queue", "queue", s.Queue},
 	} {
-		if !AreWords(w.text) {
+		if !areWords(w.text) {
 			return Wrong(w.field, fmt.Sprintf("use at most %d printable characters", maxWords), "the %s cannot be used", w.what)
 		}
 	}
@@ -296,8 +296,8 @@ func checkWords(s *TaskSpec) error {
 // maxWords is the length of free text on one line, in bytes.
 const maxWords = 256
 
-// AreWords reports whether s is free text on one line; "" is none.
-func AreWords(s string) bool { return len(s) <= maxWords && IsPrintable(s) }
+// areWords reports whether s is free text on one line; "" is none.
+func areWords(s string) bool { return len(s) <= maxWords && IsPrintable(s) }
 
 // IsPrintable reports whether s is valid UTF-8 without control characters.
 func IsPrintable(s string) bool {

@@ -29,7 +29,7 @@ func (s *State) Compact(before time.Time) (ledger.Keep, error) {
 		}
 	}
 	c.keep.Records = slices.Concat(c.keep.Records, c.seconds, s.ControlRecords())
-	carried := ledger.Record{Kind: ledger.KindControl, ID: ControlCarried}
+	carried := ledger.Record{Kind: ledger.KindControl, ID: controlCarried}
 	if lines := s.CarriedSessions(); c.sessions || len(lines) > 0 {
 		carried.Add(keySessions, strings.Join(lines, "\n"))
 	}
@@ -249,12 +249,12 @@ func (s *State) applyCarried(sec *ledger.Section) error {
 	return nil
 }
 
-// ControlCarried is the control record that compaction writes behind the merged
+// controlCarried is the control record that compaction writes behind the merged
 // ones. It has what the fold knows and no merged record says: the sessions, and
 // idempotency keys that belong to another task than the oldest that names them.
 // Each line of its lists is made of name="value" words, quoted as Go does it.
 const (
-	ControlCarried = "carried"
+	controlCarried = "carried"
 	keySessions    = "sessions"
 	keyKeys        = "keys"
 )

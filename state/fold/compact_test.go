@@ -282,13 +282,13 @@ func TestArchivedTaskComesBack(t *testing.T) {
 
 // TestCarriedIsStintsOwn: nobody edits what compaction carries over.
 func TestCarriedIsStintsOwn(t *testing.T) {
-	for _, id := range []string{ControlCarried, ledger.ControlCompaction} {
+	for _, id := range []string{controlCarried, ledger.ControlCompaction} {
 		if err := Check(encode(t, ledger.KindControl, id, 1, "by: hand", "keys: x")); err == nil {
 			t.Errorf("an edit of Control %s was taken", id)
 		}
 	}
 	j := newJournal(t)
-	if err := j.append(ledger.KindControl, ControlCarried, "sessions: nonsense"); err == nil {
+	if err := j.append(ledger.KindControl, controlCarried, "sessions: nonsense"); err == nil {
 		t.Error("nonsense was folded")
 	}
 	line := state.FormatWords("key", "a \"b\"\xff\n", "empty", "", "x", "=")

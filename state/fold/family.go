@@ -42,8 +42,8 @@ func (s *State) noteParent(n uint32, by string, why state.Trigger) {
 	}
 }
 
-// Parent returns the id of the task that has queued this one; "" if none has.
-func (s *State) Parent(id string) string {
+// parentOf returns the id of the task that has queued this one; "" if none has.
+func (s *State) parentOf(id string) string {
 	return s.family.parents[s.Number(id)].id
 }
 
@@ -65,7 +65,7 @@ func (s *State) Asked(id string) (count int) {
 // more than most: a person may have written a circle.
 func (s *State) Depth(id string, most int) (n int) {
 	for n < most {
-		if id = s.Parent(id); id == "" {
+		if id = s.parentOf(id); id == "" {
 			break
 		}
 		n++

@@ -34,7 +34,7 @@ func TestFamily(t *testing.T) {
 	j.task("d", "triggeredByTaskId: ")
 	expect("no parent", nil, 0, 2)
 	for _, id := range []string{"", "x"} {
-		if s := j.state; s.Parent(id) != "" || s.Depth(id, 9) != 0 || s.FollowUps(id) != nil {
+		if s := j.state; s.parentOf(id) != "" || s.Depth(id, 9) != 0 || s.FollowUps(id) != nil {
 			t.Errorf("task %q has a family", id)
 		}
 	}

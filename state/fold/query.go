@@ -242,7 +242,7 @@ func (s *State) Why(id string, now time.Time, lim lanes.Limits) (why string) {
 	} else {
 		why = s.WhyEnded(n, &t.Task, now)
 	}
-	switch parent := s.Parent(id); {
+	switch parent := s.parentOf(id); {
 	case parent == "":
 		return why
 	case t.Trigger == state.OnFailure:

@@ -83,7 +83,7 @@ func (s *State) Apply(sec *ledger.Section) error {
 		s.applyDeleted(sec)
 	case ledger.ControlRestored:
 		s.recent.forget()
-	case ControlCarried:
+	case controlCarried:
 		return s.applyCarried(sec)
 	default:
 		return s.ApplyControl(sec)

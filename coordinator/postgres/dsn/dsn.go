@@ -21,11 +21,9 @@ import (
 )
 
 const (
-	exampleURL     = "postgres://stint@db.example/cli_worker"
-	connectTimeout = 5 * time.Second // where a URL names none
-
-	// DefaultDatabase is the name of the database where a URL has none.
-	DefaultDatabase = "cli_worker"
+	exampleURL      = "postgres://stint@db.example/cli_worker"
+	connectTimeout  = 5 * time.Second // where a URL names none
+	defaultDatabase = "cli_worker"    // the same
 )
 
 // Check returns nil if a database URL, or a libpq keyword/value string, can be used,
@@ -75,7 +73,7 @@ func Parse(text string) (*pgxpool.Config, error) {
 	}
 	var defaults []string
 	if cfg.ConnConfig.Database == "" {
-		defaults = append(defaults, "dbname="+DefaultDatabase)
+		defaults = append(defaults, "dbname="+defaultDatabase)
 	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		defaults = append(defaults, fmt.Sprintf("connect_timeout=%.0f", connectTimeout.Seconds()))
