@@ -21,6 +21,6 @@ if [ -n "${STINT_URL-}" ]; then
 	exit
 fi
 state=${STINT_STATE_DIR:-${XDG_STATE_HOME:-$HOME/.local/state}/stint}
-socket=$(jq -r .socket "$state/heartbeat.json" 2>/dev/null) && test -S "$socket" ||
+socket=$(jq -r .socket "$state/heartbeat.json" 2>/dev/null) && test -S "$socket" && test -O "$socket" || # -O: another user may have taken the name
 	{ echo "no master is running; try: stint serve" >&2; exit 3; }
 exec curl --unix-socket "$socket" "$@" "http://stint$path"

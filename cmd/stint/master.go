@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -79,7 +80,7 @@ func isPassing(err error) bool {
 }
 
 // callRunning makes a request to a running master, and returns client.ErrNoMaster if
-// there is none.
+// there is none, or guard.ErrForeign if another user listens where one of ours would.
 func (a *app) callRunning(request func(*client.Client) error) error {
 	sockets, err := a.sockets()
 	if err != nil {
@@ -90,7 +91,7 @@ func (a *app) callRunning(request func(*client.Client) error) error {
 		if errors.Is(err, client.ErrSilent) {
 			return a.silent(err)
 		}
-		if !errors.Is(err, client.ErrNoMaster) {
+		if !errors.Is(err, client.ErrNoMaster) && !errors.Is(err, guard.ErrForeign) {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/statedir"
 	"stint/state"
 )
@@ -102,6 +103,8 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 			code: exitBusy, message: fmt.Sprintf("a master is running (pid %d), and it writes the ledger", h.PID),
 			try: fmt.Sprintf("end it with: kill %d, and then: stint restore %s", h.PID, r.From),
 		}
+	case errors.Is(err, guard.ErrForeign):
+		return err
 	case errors.Is(err, client.ErrNoMaster) && len(r.Running) > 0:
 		return r.RunningError() // nobody looks after the task that runs
 	}

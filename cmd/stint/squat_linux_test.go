@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +13,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 )
 
 // A squatter is another user who listens at our port while no master does. It notes what
@@ -32,7 +36,7 @@ type squatter struct {
 
 // listenAsNobody listens at an address as another user. The thread that was made that user
 // is thrown away.
-func listenAsNobody(address string) (ln net.Listener, err error) {
+func listenAsNobody(network, address string) (ln net.Listener, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -45,7 +49,7 @@ func listenAsNobody(address string) (ln net.Listener, err error) {
 				return
 			}
 		}
-		ln, err = net.Listen("tcp", address)
+		ln, err = net.Listen(network, address)
 	}()
 	<-done
 	return ln, err
@@ -60,7 +64,7 @@ func squat(t *testing.T, port string) *squatter {
 		*text = data
 	}
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		ln, err := listenAsNobody(net.JoinHostPort(host, port))
+		ln, err := listenAsNobody("tcp", net.JoinHostPort(host, port))
 		must(t, err)
 		srv := &http.Server{Handler: s}
 		s.servers = append(s.servers, srv)
@@ -114,6 +118,45 @@ func (s *squatter) has(path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent[path] > 0
+}
+
+// TestPromise11SquattedSocket: another user listens at a socket where the master may be.
+// What heartbeat.json names from earlier is passed over; at the one of the next master, no
+// other is started.
+func TestPromise11SquattedSocket(t *testing.T) {
+	if os.Getuid() != 0 {
+		missing(t, "only root can be somebody else")
+	}
+	run, err := os.MkdirTemp("/tmp", "r") // short enough for a socket
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(run) })
+	t.Setenv("XDG_RUNTIME_DIR", run)
+	state := t.TempDir()
+	earlier, next := filepath.Join(run, "s"), defaultSocket(state)
+	must(t, os.Mkdir(filepath.Dir(next), 0o700))
+	put(t, filepath.Join(state, "heartbeat.json"), `{"socket":"`+earlier+`"}`)
+	ask := func(c *client.Client) error { _, err := c.Health(t.Context()); return err }
+	for _, socket := range []string{earlier, next} {
+		for _, dir := range []string{run, filepath.Dir(next)} {
+			must(t, os.Chmod(dir, 0o777))
+		}
+		ln, err := listenAsNobody("unix", socket)
+		must(t, err)
+		defer func() { _ = ln.Close() }()
+		must(t, os.Chmod(run, 0o755)) // else it is not used
+		a := &app{stateOption: state, stderr: io.Discard}
+		if socket == earlier {
+			if err := a.callRunning(ask); !errors.Is(err, client.ErrNoMaster) {
+				t.Errorf("at an earlier socket: %v", err)
+			}
+			continue
+		}
+		err = a.call(t.Context(), ask)
+		message, try := explain(err)
+		if !errors.Is(err, guard.ErrForeign) || exitCode(err) != exitUsage || !strings.HasPrefix(message, "the socket "+next+" belongs to user 65534, not to you") || try == "" {
+			t.Errorf("at the next socket: %v: %q, try %q", err, message, try)
+		}
+	}
 }
 
 // TestPromise11SquattedPort: another user takes the port while the page is open and no

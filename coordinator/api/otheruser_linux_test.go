@@ -11,6 +11,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
+	"stint/coordinator/task"
 )
 
 // asNobody calls do as another user who has no rights, and returns what it returns. The
@@ -88,6 +92,48 @@ func TestPromise11OtherUsers(t *testing.T) {
 	if log.String() != "" {
 		t.Errorf("%s", log)
 	}
+}
+
+// TestPromise11OtherUsersSocket: another user listens where our master would. He is told
+// nothing, and does not pass for it.
+func TestPromise11OtherUsersSocket(t *testing.T) {
+	if os.Getuid() != 0 {
+		missing(t, "only root can be somebody else")
+	}
+	dir, err := os.MkdirTemp("", "stint") // a short path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s.sock")
+	var ln net.Listener
+	if err := asNobody(t, func() (err error) { ln, err = net.Listen("unix", socket); return err }); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string)
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			told <- err.Error()
+			return
+		}
+		text, _ := io.ReadAll(c) // what came until it was closed
+		_ = c.Close()
+		told <- string(text)
+	}()
+	c := client.Dial(socket)
+	defer c.Close()
+	_, err = c.Submit(t.Context(), task.TaskSpec{Prompt: "secret plans"})
+	if !errors.Is(err, guard.ErrForeign) || errors.Is(err, client.ErrNoMaster) {
+		t.Errorf("submit: %v", err)
+	}
+	if got := <-told; got != "" {
+		t.Errorf("he was told %q", got)
+	}
+	_ = ln.Close() // it has done its work
 }
 
 // errAnswered says that there was an answer where there should be none.

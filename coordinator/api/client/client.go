@@ -19,6 +19,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -61,11 +62,11 @@ type Client struct {
 }
 
 // Dial returns a client for the master at socket. It does not connect: each call
-// does when it must, so that a client outlives its master.
+// does when it must, so that a client outlives its master. To another user than ours and
+// root it sends nothing: see [guard.ErrForeign].
 func Dial(socket string) *Client {
-	var d net.Dialer
 	return New(socket, func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return d.DialContext(ctx, "unix", socket)
+		return guard.Dial(ctx, socket)
 	})
 }
 
@@ -393,6 +394,9 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	}
 	if uerr := (*url.Error)(nil); errors.As(err, &uerr) {
 		err = uerr.Err // without the URL, which names no real host
+	}
+	if errors.Is(err, guard.ErrForeign) {
+		return err
 	}
 	return &task.Error{
 		Code:    task.CodeStopped,

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -129,8 +130,39 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// mayCall reports whether a process of user uid may call the master of user own.
+// mayCall reports whether a process of user uid may call the master of user own, or be it.
 func mayCall(uid, own int) bool { return uid == own || uid == 0 }
+
+// ErrForeign is what [Dial] wraps when another user listens at the socket. Nothing was sent.
+var ErrForeign = errors.New("another user's socket")
+
+// Dial connects to the socket of a master at path, if the user or root listens there. The
+// path is known to all, and another user may have taken it while no master ran.
+func Dial(ctx context.Context, path string) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := peerUID(c.(*net.UnixConn))
+	if err == nil {
+		err = checkOwner(path, uid, os.Geteuid())
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// checkOwner returns an error unless what listens at path for user uid may be the master of
+// user own.
+func checkOwner(path string, uid, own int) error {
+	if mayCall(uid, own) {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrForeign, task.Invalid("set XDG_RUNTIME_DIR to a directory of yours",
+		"the socket %s belongs to user %d, not to you: what listens there is not your master, and was sent nothing", path, uid))
+}
 
 // renew makes the socket anew if it is gone, as after a cleanup of the temporary
 // directory, or if another hand has put something else there or in the place of its

@@ -202,6 +202,10 @@ func TestMayCall(t *testing.T) {
 		if got := mayCall(c.uid, c.own); got != c.want {
 			t.Errorf("mayCall(%d, %d) = %v", c.uid, c.own, got)
 		}
+		err := checkOwner("/tmp/s", c.uid, c.own)
+		if (err == nil) != c.want || err != nil && (!errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), fmt.Sprintf("the socket /tmp/s belongs to user %d, not to you", c.uid))) {
+			t.Errorf("checkOwner(%d, %d): %v", c.uid, c.own, err)
+		}
 	}
 }
 
