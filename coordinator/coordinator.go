@@ -10,7 +10,6 @@ import (
 	"stint/coordinator/dispatch"
 	"stint/coordinator/query"
 	"stint/coordinator/queue"
-	"stint/coordinator/task"
 	"stint/ledger/journal"
 )
 
@@ -31,7 +30,7 @@ type Coordinator struct {
 // Open locks the state directory, replays the journal and takes over what was
 // edited meanwhile. Nothing is started or ended before Run. The error is an *task.Error
 // where a user can do something about it.
-func Open(cfg task.Config) (*Coordinator, error) {
+func Open(cfg queue.Config) (*Coordinator, error) {
 	s, err := queue.Open(cfg)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"stint/coordinator"
+	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -80,7 +81,7 @@ func (f *fakeAgent) Run(ctx context.Context, t task.Turn, report func(task.Event
 type world struct {
 	t         *testing.T
 	dir, work string
-	cfg       task.Config
+	cfg       queue.Config
 	agent     *fakeAgent
 	c         *coordinator.Coordinator
 	stop      context.CancelFunc
@@ -98,7 +99,7 @@ func answer(text string) func(context.Context, task.Turn, func(task.Event)) task
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "state"), work: t.TempDir(), agent: &fakeAgent{do: answer("fine")}}
-	w.cfg = task.Config{
+	w.cfg = queue.Config{
 		StateDir: w.dir, WorkspaceRoot: w.work, Agents: map[string]task.Agent{"demo": w.agent}, DefaultAgent: func() string { return "demo" },
 		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond,
 		MaxLimitWait: time.Minute, Timeout: time.Minute, Grace: 50 * time.Millisecond, SessionLockTimeout: time.Second,
@@ -531,7 +532,7 @@ func TestIdempotency(t *testing.T) {
 	var given atomic.Int64
 	all, holding := make(chan struct{}), make(chan struct{})
 	hold := sync.OnceFunc(func() { close(holding); <-all })
-	w.cfg.Workspace = func(string) task.WorkspaceSettings { hold(); return task.WorkspaceSettings{} }
+	w.cfg.Workspace = func(string) queue.WorkspaceSettings { hold(); return queue.WorkspaceSettings{} }
 	w.cfg.ID = func() string {
 		if given.Add(1) == int64(1+len(ids)) {
 			close(all)

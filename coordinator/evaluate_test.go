@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/memory"
@@ -32,8 +33,8 @@ type judgeWorld struct {
 
 func newJudgeWorld(t *testing.T) *judgeWorld {
 	w := &judgeWorld{world: newWorld(t), judge: judges(`{"findings":[],"lessons":[]}`)}
-	w.cfg.Workspace = func(string) task.WorkspaceSettings {
-		return task.WorkspaceSettings{EvalPrompt: "Judge it.", EvalMaxChars: 2000, LessonsPath: memory.DefaultLessons}
+	w.cfg.Workspace = func(string) queue.WorkspaceSettings {
+		return queue.WorkspaceSettings{EvalPrompt: "Judge it.", EvalMaxChars: 2000, LessonsPath: memory.DefaultLessons}
 	}
 	w.cfg.Shell = w
 	w.cfg.MaxIterations = 2
@@ -271,7 +272,7 @@ func TestFindingsWithoutOutput(t *testing.T) {
 	}
 	w.close()
 	w = newJudgeWorld(t)
-	w.settings(task.WorkspaceSettings{})
+	w.settings(queue.WorkspaceSettings{})
 	answers := []string{"", "Done: report.md is written."}
 	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		defer func() { answers = answers[1:] }()
@@ -410,7 +411,7 @@ func TestCrashWhileEvaluated(t *testing.T) {
 // TestLessonsWithoutRoom: lessons for which there is no room are not dropped in silence.
 func TestLessonsWithoutRoom(t *testing.T) {
 	w := newJudgeWorld(t)
-	w.settings(task.WorkspaceSettings{EvalPrompt: "Judge it.", EvalMaxChars: 20, LessonsPath: memory.DefaultLessons})
+	w.settings(queue.WorkspaceSettings{EvalPrompt: "Judge it.", EvalMaxChars: 20, LessonsPath: memory.DefaultLessons})
 	w.judge = judges(`{"findings":[],"lessons":["twelve chars","more than is left","8 chars."]}`)
 	w.open()
 	got := w.done(task.TaskSpec{Prompt: "p"})
@@ -428,7 +429,7 @@ func TestPolicyOfATemplate(t *testing.T) {
 		}
 		w := newJudgeWorld(t)
 		w.cfg.OutputPolicy = prompt.DefaultPolicy
-		w.settings(task.WorkspaceSettings{EvalPrompt: "Judge it.", PromptTemplate: template})
+		w.settings(queue.WorkspaceSettings{EvalPrompt: "Judge it.", PromptTemplate: template})
 		w.open()
 		w.done(task.TaskSpec{Prompt: "p"})
 		if told := read(t, w.agent.turns[1].Prompt); strings.Contains(told, "at most six lines") != want {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"stint/coordinator/task"
+	"stint/coordinator/queue"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
@@ -14,13 +14,13 @@ import (
 
 // OpenUnwatched is Open without the watch of tasks.md, whose waiting for the kernel
 // would stop the clock of a test's bubble.
-func OpenUnwatched(cfg task.Config) (*Coordinator, error) {
+func OpenUnwatched(cfg queue.Config) (*Coordinator, error) {
 	cfg.Unwatched = true
 	return Open(cfg)
 }
 
 // OpenOn is OpenUnwatched with the ledger on a file system of the test's.
-func OpenOn(cfg task.Config, fs durable.FS) (*Coordinator, error) {
+func OpenOn(cfg queue.Config, fs durable.FS) (*Coordinator, error) {
 	cfg.FS = fs
 	return OpenUnwatched(cfg)
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -42,8 +43,8 @@ func TestFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, ran := fallbackWorld(t)
 		w.cfg.AgentReady = func(agent string) bool { return agent != "gemini" }
-		w.cfg.Workspace = func(string) task.WorkspaceSettings {
-			return task.WorkspaceSettings{Models: map[string]string{"claude": "opus"}}
+		w.cfg.Workspace = func(string) queue.WorkspaceSettings {
+			return queue.WorkspaceSettings{Models: map[string]string{"claude": "opus"}}
 		}
 		w.script(map[string][]step{taskID(1): {{time.Second, limitedUntil(time.Hour)}}})
 		w.openUnwatched()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -51,8 +52,8 @@ func followWorld(t *testing.T) *world {
 }
 
 // settings applies to all workspaces these settings.
-func (w *world) settings(s task.WorkspaceSettings) {
-	w.cfg.Workspace = func(string) task.WorkspaceSettings { return s }
+func (w *world) settings(s queue.WorkspaceSettings) {
+	w.cfg.Workspace = func(string) queue.WorkspaceSettings { return s }
 }
 
 // children returns the tasks that a task has queued, as they have ended.
@@ -77,11 +78,11 @@ func (w *world) onlyChild(id string) state.Task {
 // TestFollowUps: what is queued when a task ends, and what it gets of that task.
 func TestFollowUps(t *testing.T) {
 	t.Parallel()
-	none := task.WorkspaceSettings{}
+	none := queue.WorkspaceSettings{}
 	for _, tc := range []struct {
 		name     string
 		spec     task.TaskSpec
-		settings task.WorkspaceSettings
+		settings queue.WorkspaceSettings
 		want     string // the prompt begins so; "": there is no follow-up
 		trigger  state.Trigger
 	}{
@@ -91,9 +92,9 @@ func TestFollowUps(t *testing.T) {
 			task.TaskSpec{Prompt: "fail it", OnFailure: "Why did {{.Prompt}} end {{.Status}} ({{.Reason}}): {{.Error}}"},
 			none, "Why did \"fail it\" end failed (exit): \n\n> no such {{.File}}\n> ## Task x\n", state.OnFailure,
 		},
-		{"configured", task.TaskSpec{Prompt: "fail"}, task.WorkspaceSettings{OnFailure: "Mend {{.Result}}"}, "Mend \"half\"", state.OnFailure},
-		{"the task's own first", task.TaskSpec{Prompt: "fail", OnFailure: "mine {{.ID}}"}, task.WorkspaceSettings{OnFailure: "theirs"}, "mine " + taskID(1), state.OnFailure},
-		{"not wanted", task.TaskSpec{Prompt: "fail", OnFailure: "none"}, task.WorkspaceSettings{OnFailure: "theirs"}, "", ""},
+		{"configured", task.TaskSpec{Prompt: "fail"}, queue.WorkspaceSettings{OnFailure: "Mend {{.Result}}"}, "Mend \"half\"", state.OnFailure},
+		{"the task's own first", task.TaskSpec{Prompt: "fail", OnFailure: "mine {{.ID}}"}, queue.WorkspaceSettings{OnFailure: "theirs"}, "mine " + taskID(1), state.OnFailure},
+		{"not wanted", task.TaskSpec{Prompt: "fail", OnFailure: "none"}, queue.WorkspaceSettings{OnFailure: "theirs"}, "", ""},
 		{"done", task.TaskSpec{Prompt: "p", OnFailure: "a", OnIssue: "b"}, none, "", ""},
 		{
 			"findings",
@@ -102,7 +103,7 @@ func TestFollowUps(t *testing.T) {
 		},
 		{"failed, with findings", task.TaskSpec{Prompt: "bad", OnIssue: "look"}, none, "look", state.OnIssue},
 		{"failed, with findings and both", task.TaskSpec{Prompt: "bad", OnIssue: "look", OnFailure: "mend"}, none, "mend", state.OnFailure},
-		{"findings, not wanted", task.TaskSpec{Prompt: "flawed", OnIssue: "off"}, task.WorkspaceSettings{OnIssue: "c"}, "", ""},
+		{"findings, not wanted", task.TaskSpec{Prompt: "flawed", OnIssue: "off"}, queue.WorkspaceSettings{OnIssue: "c"}, "", ""},
 		{"dead", task.TaskSpec{Prompt: "stall", OnFailure: "It is {{.Status}}"}, none, "It is dead", state.OnFailure},
 	} {
 		bubble(t, tc.name, func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestFollowUpsVerified(t *testing.T) {
 		bubble(t, tc.name, func(t *testing.T) {
 			w := followWorld(t)
 			w.cfg.Shell = &fakeShell{do: exits(0, 0)}
-			set, spec := task.WorkspaceSettings{VerifyCommand: "make test"}, task.TaskSpec{Prompt: tc.prompt}
+			set, spec := queue.WorkspaceSettings{VerifyCommand: "make test"}, task.TaskSpec{Prompt: tc.prompt}
 			if tc.own {
 				spec.OnFailure = "why"
 			} else if set.OnIssue = "why"; tc.prompt == "fail" {
@@ -238,7 +239,7 @@ func (w *world) moveOut() {
 func TestNotAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
-		w.settings(task.WorkspaceSettings{OnFailure: "look"})
+		w.settings(queue.WorkspaceSettings{OnFailure: "look"})
 		w.openUnwatched()
 		ids := map[string]state.Status{}
 		canceled := w.submit(task.TaskSpec{Prompt: "p", Hold: true}).ID
@@ -263,7 +264,7 @@ func TestNotAFailure(t *testing.T) {
 func TestDeadOfInterruptions(t *testing.T) {
 	next, id := interrupted(t)
 	next.cfg.FollowUpDepth, next.cfg.MaxFollowUps, next.cfg.MaxRetries = 1, 3, 0
-	next.settings(task.WorkspaceSettings{OnFailure: "look at {{.ID}}: {{.Reason}}"})
+	next.settings(queue.WorkspaceSettings{OnFailure: "look at {{.ID}}: {{.Reason}}"})
 	next.open()
 	next.expect(next.wait(id), state.Dead, state.ClassInterrupted)
 	if got := next.onlyChild(id); got.Prompt != "look at "+id+": interrupted" {
@@ -314,7 +315,7 @@ func TestTriggerSession(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := limitedWorld(t)
 			w.cfg.FollowUpDepth, w.cfg.MaxFollowUps, w.cfg.MaxWorkers = 1, 3, 1
-			w.settings(task.WorkspaceSettings{TriggerSession: "mender"})
+			w.settings(queue.WorkspaceSettings{TriggerSession: "mender"})
 			w.script(map[string][]step{taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
 			w.openUnwatched()
 			w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})

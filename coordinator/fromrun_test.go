@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/memory"
@@ -154,7 +155,7 @@ func TestARunHasNoRights(t *testing.T) {
 	var home string // of the parent
 	configure := func(w *world) {
 		w.cfg.MaxFollowUps = 100
-		w.settings(task.WorkspaceSettings{VerifyCommand: "make test"})
+		w.settings(queue.WorkspaceSettings{VerifyCommand: "make test"})
 		w.cfg.Shell = passes{}
 		w.cfg.Agents["other"] = w.agent
 		home = filepath.Join(root, "a")
@@ -287,7 +288,7 @@ func TestAMoveLetsNothingElseIn(t *testing.T) {
 func TestARunIsNoMender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
-		w.settings(task.WorkspaceSettings{TriggerSession: "mender"})
+		w.settings(queue.WorkspaceSettings{TriggerSession: "mender"})
 		w.openUnwatched()
 		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look"}).ID)
 		w.onlyChild(taskID(1))
@@ -565,7 +566,7 @@ func TestARunGetsNoMoreThanItsTask(t *testing.T) {
 		bubble(t, tc.name, func(t *testing.T) {
 			w := followWorld(t)
 			w.cfg.Timeout, w.cfg.VerifyTimeout, w.cfg.MaxIterations, w.cfg.Shell, w.cfg.FollowUpDepth = time.Hour, time.Hour, 3, passes{}, 3
-			w.settings(task.WorkspaceSettings{VerifyCommand: "make test"})
+			w.settings(queue.WorkspaceSettings{VerifyCommand: "make test"})
 			var child, again state.Task
 			w.during(taskID(1), func(run string) {
 				tc.ask.ID, tc.ask.Prompt, tc.ask.FromRun, tc.ask.IdempotencyKey = taskID(2), tc.prompt, run, "k"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"stint/coordinator"
+	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 )
@@ -165,8 +166,8 @@ func writeRested(tb testing.TB, path, text string) {
 	fatal(tb, os.Chtimes(path, rested, rested))
 }
 
-func handConfig(dir string) task.Config {
-	return task.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": &fakeAgent{do: answer("fine")}}, DefaultAgent: func() string { return "demo" }}
+func handConfig(dir string) queue.Config {
+	return queue.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": &fakeAgent{do: answer("fine")}}, DefaultAgent: func() string { return "demo" }}
 }
 
 // TestHandWrittenCostsGrowLinearly: four times as many parts take about four times the

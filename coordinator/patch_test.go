@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -30,8 +31,8 @@ func editWorld(t *testing.T) *world {
 	w.cfg.WorkspaceRoot = ""
 	w.cfg.MaxWorkers = 0
 	w.cfg.Agents["codex"] = w.agent
-	w.cfg.Workspace = func(string) task.WorkspaceSettings {
-		return task.WorkspaceSettings{Models: map[string]string{"codex": "gpt"}, ResumePolicy: "always"}
+	w.cfg.Workspace = func(string) queue.WorkspaceSettings {
+		return queue.WorkspaceSettings{Models: map[string]string{"codex": "gpt"}, ResumePolicy: "always"}
 	}
 	w.open()
 	return w

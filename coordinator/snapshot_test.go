@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -340,8 +341,8 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 func TestJudgeSeesWhatChanged(t *testing.T) {
 	t.Parallel()
 	w := newGitWorld(t)
-	w.cfg.Workspace = func(string) task.WorkspaceSettings {
-		return task.WorkspaceSettings{EvalPrompt: "Judge it."}
+	w.cfg.Workspace = func(string) queue.WorkspaceSettings {
+		return queue.WorkspaceSettings{EvalPrompt: "Judge it."}
 	}
 	var told string
 	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
-	"stint/coordinator/task"
 	"stint/ledger"
 )
 
@@ -57,7 +57,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 	var r ledger.CompactReport
 	err = a.call(ctx, func(cl *client.Client) (err error) { r, err = cl.Compact(ctx, olderThan, o.dryRun); return err })
 	if a.isOffline(err) {
-		var offline task.Config
+		var offline queue.Config
 		if offline, err = a.offline(ctx); err == nil {
 			r, err = statedir.CompactOffline(ctx, offline, olderThan, o.dryRun)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
@@ -15,7 +16,7 @@ import (
 // A Config is every setting of stint, after all layers: flag, environment,
 // workspace section, file, default. The table [keys] says what each is.
 type Config struct {
-	task.Config // what a coordinator needs as it is configured
+	queue.Config // what a coordinator needs as it is configured
 
 	Agent              string
 	AllowDangerous     bool

@@ -17,6 +17,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -159,14 +160,14 @@ func (a *app) isOffline(err error) bool {
 }
 
 // offline returns what a coordinator is opened with where no master is to run.
-func (a *app) offline(ctx context.Context) (task.Config, error) {
+func (a *app) offline(ctx context.Context) (queue.Config, error) {
 	base, err := a.base()
 	if err != nil {
-		return task.Config{}, err
+		return queue.Config{}, err
 	}
 	dir, err := a.ownState()
 	if err != nil {
-		return task.Config{}, err
+		return queue.Config{}, err
 	}
 	return a.offlineMaster(dir, base).coordinatorConfig(ctx), nil
 }

@@ -272,7 +272,7 @@ func (m *master) takeOver(ctx context.Context, h task.Health) {
 }
 
 // coordinatorConfig adds to the configuration what is made from it.
-func (m *master) coordinatorConfig(ctx context.Context) task.Config {
+func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	cfg := m.cfg
 	adapters, clis := agents(cfg, m.state), newReadiness(ctx, cfg)
 	config := cfg.Config
@@ -300,8 +300,8 @@ func (m *master) coordinatorConfig(ctx context.Context) task.Config {
 
 // workspaceSettings returns what is configured for a directory. A model of the whole
 // configuration is the adapter's, so that a task names none.
-func workspaceSettings(cfg *Config) func(string) task.WorkspaceSettings {
-	return func(dir string) task.WorkspaceSettings {
+func workspaceSettings(cfg *Config) func(string) queue.WorkspaceSettings {
+	return func(dir string) queue.WorkspaceSettings {
 		c := cfg.forWorkspace(dir)
 		models := map[string]string{}
 		for _, name := range cliNames {
@@ -309,7 +309,7 @@ func workspaceSettings(cfg *Config) func(string) task.WorkspaceSettings {
 				models[name], _ = c.agents[key].(string)
 			}
 		}
-		return task.WorkspaceSettings{
+		return queue.WorkspaceSettings{
 			Timeout: &c.Timeout, MaxAttempts: c.MaxAttempts, ResumePolicy: c.ResumePolicy, Models: models,
 			OutputPolicy: &c.OutputPolicy.text, PromptTemplate: c.template,
 			VerifyCommand: c.VerifyCommand, MaxIterations: c.MaxIterations, VerifyTimeout: &c.VerifyTimeout,

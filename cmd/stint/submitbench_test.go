@@ -30,6 +30,7 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -140,7 +141,7 @@ func (endless) Run(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Ou
 // master starts a master, whose agent never ends, and gives a client for it.
 func (w *submitWorld) master() *client.Client {
 	var err error
-	w.c, err = coordinator.Open(task.Config{
+	w.c, err = coordinator.Open(queue.Config{
 		StateDir: w.state, Agents: map[string]task.Agent{"codex": endless{}}, DefaultAgent: func() string { return "codex" },
 		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, HeartbeatInterval: 10 * time.Second, Grace: time.Millisecond,
 		BackoffBase: time.Minute, BackoffMax: time.Minute, SessionLockTimeout: time.Second,

@@ -20,7 +20,7 @@ type anAgent struct{ task.Agent }
 
 // TestSubmitAnswersWithTheTaskAsItIs: also where it has an answer before its client has.
 func TestSubmitAnswersWithTheTaskAsItIs(t *testing.T) {
-	s, err := queue.Open(task.Config{StateDir: t.TempDir(), Unwatched: true, Agents: map[string]task.Agent{"demo": anAgent{}}})
+	s, err := queue.Open(queue.Config{StateDir: t.TempDir(), Unwatched: true, Agents: map[string]task.Agent{"demo": anAgent{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func (a *Attempts) evaluate(r *Run) task.Outcome {
 
 // ask runs the evaluator and adds what it finds. An answer that is not judged stands as it is,
 // unless the machine lacks something, for which its evaluation waits.
-func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *task.WorkspaceSettings, out *task.Outcome) {
+func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *queue.WorkspaceSettings, out *task.Outcome) {
 	limit := judgeLimit
 	if own := a.tasks.Timeout(t); own > 0 {
 		limit = min(limit, own)
@@ -167,7 +167,7 @@ func together(list, more []state.Issue) []state.Issue {
 
 // learn adds lessons to the workspace's notes. It returns a note about what went wrong, "" for
 // nothing.
-func (a *Attempts) learn(r *Run, t *state.Task, set *task.WorkspaceSettings, texts []string) string {
+func (a *Attempts) learn(r *Run, t *state.Task, set *queue.WorkspaceSettings, texts []string) string {
 	if set.LessonsPath == "" || len(texts) == 0 {
 		return ""
 	}
@@ -190,7 +190,7 @@ func (a *Attempts) learn(r *Run, t *state.Task, set *task.WorkspaceSettings, tex
 }
 
 // prepareJudge makes the run's files: the prompt, the schema, and an empty directory.
-func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *task.WorkspaceSettings, out *task.Outcome) (task.Turn, error) {
+func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *queue.WorkspaceSettings, out *task.Outcome) (task.Turn, error) {
 	dir := a.tasks.RunDir(r.ID)
 	turn := task.Turn{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName), Workspace: filepath.Join(dir, "empty"),

@@ -56,11 +56,11 @@ func (a agent) Run(ctx context.Context, turn task.Turn, _ func(task.Event)) task
 var alone = task.TaskSpec{Parallel: true} // in a lane of its own
 
 // in runs a test in a bubble, with a world whose configuration set may change.
-func in(t *testing.T, set func(*task.Config), test func(*testing.T, *world)) {
+func in(t *testing.T, set func(*queue.Config), test func(*testing.T, *world)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t}
-		cfg := task.Config{
+		cfg := queue.Config{
 			StateDir: t.TempDir(), WorkspaceRoot: t.TempDir(), DefaultAgent: func() string { return "demo" }, Unwatched: true,
 			Agents:     map[string]task.Agent{"demo": agent{w, "demo"}, "other": agent{w, "other"}, "deaf": agent{w, "deaf"}},
 			MaxWorkers: 8, MaxAttempts: 1, MaxRetries: 2, BackoffBase: time.Minute, BackoffMax: time.Hour, MaxLimitWait: 24 * time.Hour,
@@ -146,7 +146,7 @@ func must(t *testing.T, err error) {
 // TestFullPool: while the pool is full nothing begins; then the highest priority, and among
 // equals the oldest.
 func TestFullPool(t *testing.T) {
-	in(t, func(c *task.Config) { c.MaxWorkers = 2 }, func(t *testing.T, w *world) {
+	in(t, func(c *queue.Config) { c.MaxWorkers = 2 }, func(t *testing.T, w *world) {
 		w.submit("old", alone)
 		w.submit("young", alone)
 		w.submit("urgent", task.TaskSpec{Parallel: true, Priority: 9})
@@ -169,7 +169,7 @@ func TestRunThatDoesNotEnd(t *testing.T) {
 		next    task.TaskSpec
 	}{"worker": {1, alone}, "lane": {8, task.TaskSpec{SessionKey: "web", Agent: "demo"}}} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(cfg *task.Config) { cfg.MaxWorkers = c.workers }, func(t *testing.T, w *world) {
+			in(t, func(cfg *queue.Config) { cfg.MaxWorkers = c.workers }, func(t *testing.T, w *world) {
 				a := w.submit("a", task.TaskSpec{SessionKey: "web", Agent: "deaf"})
 				w.submit("b", c.next)
 				go w.DispatchUntil(t.Context())
@@ -186,7 +186,7 @@ func TestRunThatDoesNotEnd(t *testing.T) {
 // TestAccountCoolsDown: nothing of a limited account begins before its time, then one task
 // until one got through, then all. Other accounts go on.
 func TestAccountCoolsDown(t *testing.T) {
-	in(t, func(*task.Config) {}, func(t *testing.T, w *world) {
+	in(t, func(*queue.Config) {}, func(t *testing.T, w *world) {
 		a := w.submit("a", alone)
 		go w.DispatchUntil(t.Context())
 		w.end("a", task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)})
@@ -211,7 +211,7 @@ func TestAccountCoolsDown(t *testing.T) {
 func TestFallback(t *testing.T) {
 	loggedIn := false
 	ready := func(agent string) bool { return agent == "other" && loggedIn }
-	in(t, func(c *task.Config) { c.AgentReady = ready }, func(t *testing.T, w *world) {
+	in(t, func(c *queue.Config) { c.AgentReady = ready }, func(t *testing.T, w *world) {
 		a := w.submit("a", task.TaskSpec{SessionKey: "web", Agent: "demo", Fallback: []string{"deaf", "other"}})
 		before := w.is(a).SessionID
 		go w.DispatchUntil(t.Context())
@@ -229,7 +229,7 @@ func TestFallback(t *testing.T) {
 // TestDependants: what comes after a failed task fails with its reason, and what comes after
 // that; what waits only for its end runs.
 func TestDependants(t *testing.T) {
-	in(t, func(*task.Config) {}, func(t *testing.T, w *world) {
+	in(t, func(*queue.Config) {}, func(t *testing.T, w *world) {
 		a := w.submit("a", alone)
 		b := w.submit("b", task.TaskSpec{Parallel: true, After: []string{a}})
 		c := w.submit("c", task.TaskSpec{Parallel: true, After: []string{b}})
@@ -266,7 +266,7 @@ func TestRecover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			alive := c.alive
-			in(t, func(cfg *task.Config) { cfg.Recover = func(context.Context, string, string) error { return alive } }, func(t *testing.T, w *world) {
+			in(t, func(cfg *queue.Config) { cfg.Recover = func(context.Context, string, string) error { return alive } }, func(t *testing.T, w *world) {
 				a := w.submit("a", task.TaskSpec{SessionKey: "web"})
 				w.submit("b", task.TaskSpec{SessionKey: "web"})
 				w.record(a, state.KeyStatus, string(state.Running), state.KeyRunID, w.Config.ID(), state.KeyAttempt, "1", state.KeyRetries, c.retries)
@@ -291,7 +291,7 @@ func TestRecover(t *testing.T) {
 // TestSafeMode: when three masters have died within a minute, each soon after it had begun a
 // run, nothing begins until a person says so. A clean end is not counted.
 func TestSafeMode(t *testing.T) {
-	in(t, func(*task.Config) {}, func(t *testing.T, w *world) {
+	in(t, func(*queue.Config) {}, func(t *testing.T, w *world) {
 		starts := w.Config.StateDir + "/starts"
 		at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339Nano) + "\n" }
 		must(t, os.WriteFile(starts, []byte(at(0)+at(time.Second)+at(2*time.Minute)), 0o600))

@@ -22,7 +22,7 @@ import (
 // in a file that a clean end removes. One that finds too many such notes pauses
 // dispatch in the ledger, where resume, why and doctor know it.
 
-// crashWindow is the time in which task.Config.CrashLoop masters must have died.
+// crashWindow is the time in which queue.Config.CrashLoop masters must have died.
 const crashWindow = time.Minute
 
 // startsPath is the file with the times at which masters that had no clean end first

@@ -15,6 +15,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/state"
@@ -50,7 +51,7 @@ func optionsFor(url, host, dir string) Options {
 // start opens the state directory and runs a master in it.
 func (w *world) start() {
 	w.t.Helper()
-	c, err := coordinator.Open(task.Config{
+	c, err := coordinator.Open(queue.Config{
 		StateDir: w.dir, Agents: map[string]task.Agent{"demo": agent{}}, DefaultAgent: func() string { return "demo" },
 		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond, MaxLimitWait: time.Hour,
 		Timeout: time.Minute, Grace: time.Second, SessionLockTimeout: time.Second, HeartbeatInterval: time.Hour,

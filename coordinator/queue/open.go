@@ -27,7 +27,7 @@ const tempAge = time.Hour
 
 // Open locks the state directory, replays the journal and takes over what was edited
 // meanwhile. The error is an *Error where a user can do something about it.
-func Open(cfg task.Config) (*Store, error) {
+func Open(cfg Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
 	unlock, err := Lock(cfg.StateDir)
 	if err != nil {
@@ -68,7 +68,7 @@ func Lock(dir string) (unlock func() error, err error) {
 }
 
 // OpenLocked is Open of a state directory whose lock the caller holds, and keeps.
-func OpenLocked(cfg task.Config) (*Store, error) {
+func OpenLocked(cfg Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
 	s := &Store{Config: cfg, Home: task.WithoutLinks(cfg.StateDir), orphans: map[string]string{}, life: life{lastCall: cfg.Now()}}
 	s.Store = store.New(store.Options[*fold.State]{

@@ -27,7 +27,7 @@ import (
 // given a fold must not be called within View, Update or Exclusive.
 type Store struct {
 	*store.Store[*fold.State]
-	Config   task.Config              // with all defaults; never changed
+	Config   Config                   // with all defaults; never changed
 	Home     string                   // the state directory without links
 	sessions *session.Store           // sessions.json
 	Changes  store.Feed[*task.Change] // of tasks, published while the fold is locked
@@ -335,9 +335,9 @@ func (s *Store) LastError() string {
 }
 
 // Workspace returns what is configured for a task's workspace.
-func (s *Store) Workspace(path string) task.WorkspaceSettings {
+func (s *Store) Workspace(path string) WorkspaceSettings {
 	if s.Config.Workspace == nil {
-		return task.WorkspaceSettings{}
+		return WorkspaceSettings{}
 	}
 	return s.Config.Workspace(path)
 }

@@ -110,7 +110,9 @@ func (p *place) guarded() (paths []string) {
 	return paths
 }
 
-var guarded = (&task.Config{Agents: map[string]task.Agent{"claude": nil, "codex": nil, "gemini": nil}}).IsGuardedDir
+func guarded(name string) bool {
+	return slices.Contains([]string{".git", ".claude", ".codex", ".gemini"}, strings.ToLower(name))
+}
 
 // specials makes a socket and, where we may, devices.
 func (p *place) specials() []string {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"stint/coordinator/queue"
-	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/state"
@@ -16,7 +15,7 @@ import (
 
 // CompactOffline is Compact where no master runs: it locks the state directory,
 // compacts and closes. The error has CodeBusy if a master does run.
-func CompactOffline(ctx context.Context, cfg task.Config, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
+func CompactOffline(ctx context.Context, cfg queue.Config, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
 	s, err := queue.Open(cfg)
 	if err != nil {
 		return ledger.CompactReport{}, err

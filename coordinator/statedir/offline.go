@@ -21,7 +21,7 @@ import (
 
 // SubmitOffline accepts a task where no master runs: it locks the state
 // directory, appends durably and closes. The error has CodeBusy if a master does run.
-func SubmitOffline(ctx context.Context, cfg task.Config, spec task.TaskSpec) (t state.Task, err error) {
+func SubmitOffline(ctx context.Context, cfg queue.Config, spec task.TaskSpec) (t state.Task, err error) {
 	err = offline(cfg, func(a *admission.Admission) error {
 		t, err = a.Submit(ctx, spec)
 		return err
@@ -30,7 +30,7 @@ func SubmitOffline(ctx context.Context, cfg task.Config, spec task.TaskSpec) (t 
 }
 
 // SubmitAllOffline is SubmitAll where no master runs; see [SubmitOffline].
-func SubmitAllOffline(ctx context.Context, cfg task.Config, specs []task.TaskSpec) (tasks []state.Task, err error) {
+func SubmitAllOffline(ctx context.Context, cfg queue.Config, specs []task.TaskSpec) (tasks []state.Task, err error) {
 	err = offline(cfg, func(a *admission.Admission) error {
 		tasks, err = a.SubmitAll(ctx, specs)
 		return err
@@ -39,7 +39,7 @@ func SubmitAllOffline(ctx context.Context, cfg task.Config, specs []task.TaskSpe
 }
 
 // offline calls f where no master runs.
-func offline(cfg task.Config, f func(*admission.Admission) error) error {
+func offline(cfg queue.Config, f func(*admission.Admission) error) error {
 	s, err := queue.Open(cfg)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func bothTasks(dir string, records, tasks []byte) (want, got []byte, err error) 
 	if err := durable.WriteFile(durable.OS, filepath.Join(elsewhere, ledger.TasksName), tasks); err != nil {
 		return nil, nil, err
 	}
-	if err := reopen(task.Config{StateDir: elsewhere, Unwatched: true}); err != nil {
+	if err := reopen(queue.Config{StateDir: elsewhere, Unwatched: true}); err != nil {
 		return nil, nil, err
 	}
 	rebuilt, err := durable.ReadFile(durable.OS, filepath.Join(elsewhere, ledger.JournalName))

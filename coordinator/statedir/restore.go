@@ -144,7 +144,7 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 // confirm's leaves the ledger as it was, or says that the next start goes on with
 // the restore. The error has CodeBusy if a master runs, CodeConflict if a task is
 // running whose agent nobody has proved dead.
-func Restore(cfg task.Config, plan *RestorePlan, confirm func(*Restoration) error) (r *Restoration, err error) {
+func Restore(cfg queue.Config, plan *RestorePlan, confirm func(*Restoration) error) (r *Restoration, err error) {
 	cfg = cfg.WithDefaults()
 	now := cfg.Now()
 	unlock, err := queue.Lock(cfg.StateDir)
@@ -195,7 +195,7 @@ func (r *Restoration) RunningError() error {
 
 // reopen opens the ledger once: that takes over the sections in it which nobody had taken
 // over when it was copied, and rebuilds sessions.json.
-func reopen(cfg task.Config) error {
+func reopen(cfg queue.Config) error {
 	s, err := queue.OpenLocked(cfg)
 	if err != nil {
 		return err

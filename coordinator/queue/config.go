@@ -1,4 +1,4 @@
-package task
+package queue
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/memory"
 	"stint/prompt"
@@ -18,9 +19,9 @@ import (
 // A Config is what a coordinator is opened with. All durations must be set; cmd
 // has their defaults.
 type Config struct {
-	StateDir     string           // absolute path; made if missing
-	Agents       map[string]Agent // by name
-	DefaultAgent func() string    // for tasks that name none; asked each time, because one may be installed meanwhile
+	StateDir     string                // absolute path; made if missing
+	Agents       map[string]task.Agent // by name
+	DefaultAgent func() string         // for tasks that name none; asked each time, because one may be installed meanwhile
 
 	MaxWorkers  int // runs at the same time
 	MaxAttempts int // counted tries of a task that does not say
@@ -31,7 +32,7 @@ type Config struct {
 	BackoffMax   time.Duration
 	MaxLimitWait time.Duration // how long a task waits for rate limits in all
 
-	Shell         Shell         // runs verify commands
+	Shell         task.Shell    // runs verify commands
 	MaxIterations int           // rounds of agent and verify command for tasks that do not say
 	VerifyTimeout time.Duration // of a verify command of a task that does not say
 
@@ -87,7 +88,7 @@ type Config struct {
 	AgentFound func(agent string) bool
 	// Mirror says how far a copy of the ledger in a database is, for Health and Metrics.
 	// It is not called with a lock held. nil: there is no copy.
-	Mirror func() MirrorStatus
+	Mirror func() task.MirrorStatus
 
 	FS        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
 	Unwatched bool       // edits are taken over at start only: a test with a clock of its own cannot wait for the kernel
