@@ -112,10 +112,17 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// scriptCondition knows [root], [mount]: whether this process may mount, and [fuse]:
-// whether it may do so with bindfs.
+// scriptCondition knows [root], [curl]: whether curl and jq are here, [mount]: whether this
+// process may mount, [fuse]: whether it may do so with bindfs, and [strangers]: whether
+// STINT_TEST_STRANGERS asks for all of them.
 func scriptCondition(name string) (bool, error) {
 	switch name {
+	case "strangers":
+		return os.Getenv("STINT_TEST_STRANGERS") != "", nil
+	case "curl":
+		_, curl := exec.LookPath("curl")
+		_, jq := exec.LookPath("jq")
+		return inCI(name, curl == nil && jq == nil)
 	case "root":
 		return inCI(name, os.Geteuid() == 0)
 	case "mount":

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"stint/coordinator/api/wire"
 )
@@ -95,28 +96,30 @@ const withHost = "METHOD PATH HTTP/1.1\r\nHost: BAD\r\nAUTH\r\nConnection: close
 // was made to mean this machine names its own.
 func TestPromise11Host(t *testing.T) {
 	t.Parallel()
-	options, log := logged()
-	s := serveTCP(t, untouchable{}, options)
-	routes, _ := routesOf(t)
-	forms, requests := maps.Clone(oddForms), 0
-	for _, host := range badHosts {
-		forms[fmt.Sprintf("%.60q", host)] = strings.Replace(withHost, "BAD", host, 1)
-	}
-	for name, form := range forms {
-		for i, r := range routes {
-			if testing.Short() && (i+len(name))%14 != 0 {
-				continue
-			}
-			requests++
-			if why := refusedHost(s.raw(t, s.hostRequest(form, r))); why != "" {
-				t.Errorf("%s, %s %s: %s", name, r.method, r.path, why)
+	synctest.Test(t, func(t *testing.T) {
+		options, log := logged()
+		s := serveTCP(t, untouchable{}, options)
+		routes, _ := routesOf(t)
+		forms, requests := maps.Clone(oddForms), 0
+		for _, host := range badHosts {
+			forms[fmt.Sprintf("%.60q", host)] = strings.Replace(withHost, "BAD", host, 1)
+		}
+		for name, form := range forms {
+			for i, r := range routes {
+				if testing.Short() && (i+len(name))%14 != 0 {
+					continue
+				}
+				requests++
+				if why := refusedHost(s.raw(t, s.hostRequest(form, r))); why != "" {
+					t.Errorf("%s, %s %s: %s", name, r.method, r.path, why)
+				}
 			}
 		}
-	}
-	if log.String() != "" {
-		t.Errorf("%s", log)
-	}
-	t.Logf("hosts: forms=%d routes=%d requests=%d", len(forms), len(routes), requests)
+		if log.String() != "" {
+			t.Errorf("%s", log)
+		}
+		t.Logf("hosts: forms=%d routes=%d requests=%d", len(forms), len(routes), requests)
+	})
 }
 
 // refusedHost returns what is wrong with the answer to a host that is not ours.

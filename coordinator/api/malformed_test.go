@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"stint/coordinator/api/wire"
 	"stint/state"
@@ -407,33 +408,35 @@ func judgeOther(a *rawAnswer) string {
 // do something else than was asked for.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
-	options, log := logged()
-	m := twoTasks(t)
-	s := serveTCP(t, m, options)
-	routes, d := routesOf(t)
-	all, ours := allMalformed(routes, &d), 0
-	for _, c := range all {
-		before := m.state()
-		answers := s.raw(t, c.request)
-		if why := c.judge(answers); why != "" {
-			t.Errorf("%.120s: %s", c.name, why)
-		}
-		if m.state() != before && !c.harmless {
-			t.Fatalf("%.120s: it has changed something", c.name)
-		}
-		for i := range answers {
-			if answers[i].ours() {
-				ours++
+	synctest.Test(t, func(t *testing.T) {
+		options, log := logged()
+		m := twoTasks(t)
+		s := serveTCP(t, m, options)
+		routes, d := routesOf(t)
+		all, ours := allMalformed(routes, &d), 0
+		for _, c := range all {
+			before := m.state()
+			answers := s.raw(t, c.request)
+			if why := c.judge(answers); why != "" {
+				t.Errorf("%.120s: %s", c.name, why)
+			}
+			if m.state() != before && !c.harmless {
+				t.Fatalf("%.120s: it has changed something", c.name)
+			}
+			for i := range answers {
+				if answers[i].ours() {
+					ours++
+				}
+			}
+			if after := s.raw(t, withHeader("x: y")); len(after) != 1 || after[0].StatusCode != 200 {
+				t.Fatalf("%.120s: afterwards the server answers %v", c.name, after)
 			}
 		}
-		if after := s.raw(t, withHeader("x: y")); len(after) != 1 || after[0].StatusCode != 200 {
-			t.Fatalf("%.120s: afterwards the server answers %v", c.name, after)
+		if log.String() != "" {
+			t.Errorf("%s", log)
 		}
-	}
-	if log.String() != "" {
-		t.Errorf("%s", log)
-	}
-	t.Logf("malformed: requests=%d answers=%d", len(all), ours)
+		t.Logf("malformed: requests=%d answers=%d", len(all), ours)
+	})
 }
 
 // TestMalformedFramingOverTheSocket: where a body ends is known on the socket as well as

@@ -204,6 +204,7 @@ func TestRecoverWithoutARecord(t *testing.T) {
 // TestRecoverOfAnEarlierVersion: what a gate and its master of any version leave on disk is
 // understood: these are the names and the form that all of them have used.
 func TestRecoverOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	gate, agent, turn := b.sleeper(nil), b.sleeper(&syscall.SysProcAttr{Setpgid: true}), b.Turn("")
 	boot, err := bootID()

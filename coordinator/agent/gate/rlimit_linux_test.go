@@ -57,6 +57,7 @@ func TestNoResources(t *testing.T) {
 
 // Each limit ends what goes beyond it, and only that.
 func TestResourcesAct(t *testing.T) {
+	t.Parallel()
 	if testing.Short() && os.Getenv("CI") != "true" {
 		t.Skip("takes seconds")
 	}

@@ -4,6 +4,7 @@ package gatetest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,6 +30,7 @@ func Main(m *testing.M, gate func() int, programs map[string]func() int) {
 			os.Exit(program())
 		}
 	}
+	_ = flag.Set("test.parallel", "6") // most tests wait for other processes; -parallel still counts
 	goleak.VerifyTestMain(m)
 }
 
