@@ -50,7 +50,7 @@ func (f *fileEntry) native() *string {
 }
 
 // encode returns the bytes of sessions.json, one key a line. Entries are in the
-// order of Store.Entries.
+// order of Store.list.
 func encode(dir string, entries []Entry) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\"version\":%d,\"sessions\":{", version)

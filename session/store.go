@@ -144,8 +144,8 @@ func (s *Store) change() {
 	}
 }
 
-// Entries returns all current sessions, by key; those of one key newest first.
-func (s *Store) Entries() []Entry {
+// list returns all current sessions, by key; those of one key newest first.
+func (s *Store) list() []Entry {
 	s.mu.Lock()
 	all := make([]Entry, 0, len(s.entries))
 	for _, e := range s.entries {
@@ -215,7 +215,7 @@ func (s *Store) flush() error {
 	if !dirty || s.opts.Gone != nil && s.opts.Gone() {
 		return nil
 	}
-	data, err := encode(s.opts.Dir, s.Entries())
+	data, err := encode(s.opts.Dir, s.list())
 	if sum := sha256.Sum256(data); err == nil && sum != s.last {
 		if err = s.clearPlace(); err == nil {
 			err = durable.WriteFile(s.opts.FS, s.file, data)

@@ -67,7 +67,7 @@ func closeStore(t *testing.T, s *Store) {
 
 func at(sec int) time.Time { return testTime.Add(time.Duration(sec) * time.Second) }
 
-// sample is in the order of Entries.
+// sample is in the order of Store.list.
 var sample = []Entry{
 	{Key: "dir:/home/ana/shop", Agent: "demo", SessionID: "s-4", Native: "d-4", UpdatedAt: at(1)},
 	{Key: "web", Agent: "claude", Account: "work", SessionID: "s-3", Native: "c-3", UpdatedAt: at(9)},
@@ -93,7 +93,7 @@ func sampleFile(t *testing.T, dir string) (data string) {
 
 func checkEntries(t *testing.T, s *Store, want []Entry) {
 	t.Helper()
-	if diff := cmp.Diff(want, s.Entries()); diff != "" {
+	if diff := cmp.Diff(want, s.list()); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
 	}
 }
@@ -331,14 +331,14 @@ func TestStoreConcurrent(t *testing.T) {
 			all.Go(func() {
 				for i := range 50 {
 					put(t, s, Entry{Key: fmt.Sprint(g), SessionID: fmt.Sprintf("s-%d", i)})
-					s.Entries()
+					s.list()
 					time.Sleep(time.Microsecond)
 				}
 			})
 		}
 		all.Wait()
 		closeStore(t, s)
-		if got := s.Entries(); len(got) != 8 || got[0].SessionID != "s-49" {
+		if got := s.list(); len(got) != 8 || got[0].SessionID != "s-49" {
 			t.Errorf("entries %v", got)
 		}
 	})

@@ -204,17 +204,12 @@ func ended(ctx context.Context, err error) error {
 	return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "the client did not wait for the answer", "") // it is not there to read it
 }
 
-// ServeLoopback answers the connections of lns like [Server.Serve], once each request
+// Loopback issues sign-in codes for lns from now on, until the function that it returns
+// has ended. That one answers the connections of lns like [Server.Serve], once each request
 // has shown that it is for us (Host), from no other page (Origin), and from who has the
 // token, which [Options] must have. Where the system tells whose a connection is, nothing
 // is read from other users than ours and root: while no master ran, one of them may have
 // listened in its place, and been told the token.
-func (s *Server) ServeLoopback(ctx context.Context, lns []net.Listener) error {
-	return s.Loopback(lns)(ctx)
-}
-
-// Loopback issues sign-in codes for lns from now on, until the function that it returns
-// has ended, which is ServeLoopback.
 func (s *Server) Loopback(lns []net.Listener) (serve func(context.Context) error) {
 	g := guard.New(lns, guard.Options{Token: s.opts.Token, Now: s.opts.Now, Log: s.opts.Log, IsPublic: s.isPublic, IsLong: s.isLong, Handler: s})
 	s.guard.Store(g)

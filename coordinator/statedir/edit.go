@@ -30,7 +30,7 @@ func Preview(dir string, tasks []byte) (task.TakeOver, []ledger.Record, error) {
 
 // EditCheck returns a function that says whether a record that a person wrote can be taken over,
 // as the journal of a state directory stands now. It reads the journal and needs no
-// lock. The errors are those of fold.Check.
+// lock. The errors are those of [fold.Save.Check].
 func EditCheck(dir string) (func(*ledger.Section) error, error) {
 	st, err := foldForEdit(dir)
 	if err != nil {

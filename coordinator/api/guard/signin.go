@@ -30,7 +30,7 @@ type browser struct {
 	key    string    // shown beside it by the page's script, to change something
 }
 
-// browsers are those of one [Server.ServeLoopback]. They are kept nowhere else: once the
+// browsers are those that one Guard has let in. They are kept nowhere else: once the
 // port may be another user's, whatever browsers send there is worth nothing any more.
 type browsers struct {
 	mu  sync.Mutex
