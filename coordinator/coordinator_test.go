@@ -101,9 +101,10 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "state"), work: t.TempDir(), agent: &fakeAgent{do: answer("fine")}}
 	w.cfg = queue.Config{
 		StateDir: w.dir, WorkspaceRoot: w.work, Agents: map[string]task.Agent{"demo": w.agent}, DefaultAgent: func() string { return "demo" },
-		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond,
-		MaxLimitWait: time.Minute, Timeout: time.Minute, Grace: 50 * time.Millisecond, SessionLockTimeout: time.Second,
-		HeartbeatInterval: time.Hour, ResumePolicy: "auto", ResumeMissing: "new",
+		WorkspaceSettings: queue.WorkspaceSettings{MaxAttempts: 3, Timeout: time.Minute, ResumePolicy: "auto"},
+		MaxWorkers:        4, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond,
+		MaxLimitWait: time.Minute, Grace: 50 * time.Millisecond, SessionLockTimeout: time.Second,
+		HeartbeatInterval: time.Hour, ResumeMissing: "new",
 	}
 	t.Cleanup(func() {
 		if w.live {
@@ -532,7 +533,7 @@ func TestIdempotency(t *testing.T) {
 	var given atomic.Int64
 	all, holding := make(chan struct{}), make(chan struct{})
 	hold := sync.OnceFunc(func() { close(holding); <-all })
-	w.cfg.Workspace = func(string) queue.WorkspaceSettings { hold(); return queue.WorkspaceSettings{} }
+	w.cfg.Workspace = func(string) queue.WorkspaceSettings { hold(); return w.cfg.WorkspaceSettings }
 	w.cfg.ID = func() string {
 		if given.Add(1) == int64(1+len(ids)) {
 			close(all)

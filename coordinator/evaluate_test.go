@@ -33,9 +33,7 @@ type judgeWorld struct {
 
 func newJudgeWorld(t *testing.T) *judgeWorld {
 	w := &judgeWorld{world: newWorld(t), judge: judges(`{"findings":[],"lessons":[]}`)}
-	w.cfg.Workspace = func(string) queue.WorkspaceSettings {
-		return queue.WorkspaceSettings{EvalPrompt: "Judge it.", EvalMaxChars: 2000, LessonsPath: memory.DefaultLessons}
-	}
+	w.settings(queue.WorkspaceSettings{EvalPrompt: "Judge it.", EvalMaxChars: 2000, LessonsPath: memory.DefaultLessons})
 	w.cfg.Shell = w
 	w.cfg.MaxIterations = 2
 	w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -43,9 +42,7 @@ func TestFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, ran := fallbackWorld(t)
 		w.cfg.AgentReady = func(agent string) bool { return agent != "gemini" }
-		w.cfg.Workspace = func(string) queue.WorkspaceSettings {
-			return queue.WorkspaceSettings{Models: map[string]string{"claude": "opus"}}
-		}
+		w.cfg.Models = map[string]string{"claude": "opus"}
 		w.script(map[string][]step{taskID(1): {{time.Second, limitedUntil(time.Hour)}}})
 		w.openUnwatched()
 		spec := task.TaskSpec{ID: taskID(1), IdempotencyKey: "k", Prompt: "p", Agent: "codex", Model: "gpt", SessionKey: "web", Fallback: []string{"gemini", "claude", "demo"}}

@@ -53,7 +53,10 @@ func followWorld(t *testing.T) *world {
 
 // settings applies to all workspaces these settings.
 func (w *world) settings(s queue.WorkspaceSettings) {
-	w.cfg.Workspace = func(string) queue.WorkspaceSettings { return s }
+	old := &w.cfg.WorkspaceSettings
+	s.Timeout, s.MaxAttempts, s.MaxIterations = old.Timeout, old.MaxAttempts, old.MaxIterations
+	s.ResumePolicy, s.OutputPolicy = old.ResumePolicy, old.OutputPolicy
+	w.cfg.WorkspaceSettings = s
 }
 
 // children returns the tasks that a task has queued, as they have ended.

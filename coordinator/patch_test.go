@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -31,9 +30,7 @@ func editWorld(t *testing.T) *world {
 	w.cfg.WorkspaceRoot = ""
 	w.cfg.MaxWorkers = 0
 	w.cfg.Agents["codex"] = w.agent
-	w.cfg.Workspace = func(string) queue.WorkspaceSettings {
-		return queue.WorkspaceSettings{Models: map[string]string{"codex": "gpt"}, ResumePolicy: "always"}
-	}
+	w.cfg.Models, w.cfg.ResumePolicy = map[string]string{"codex": "gpt"}, "always"
 	w.open()
 	return w
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -341,9 +340,7 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 func TestJudgeSeesWhatChanged(t *testing.T) {
 	t.Parallel()
 	w := newGitWorld(t)
-	w.cfg.Workspace = func(string) queue.WorkspaceSettings {
-		return queue.WorkspaceSettings{EvalPrompt: "Judge it."}
-	}
+	w.cfg.EvalPrompt = "Judge it."
 	var told string
 	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		if turn.Schema != "" {

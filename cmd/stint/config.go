@@ -9,7 +9,6 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/memory"
-	"stint/prompt"
 	"stint/state"
 )
 
@@ -18,39 +17,32 @@ import (
 type Config struct {
 	queue.Config // what a coordinator needs as it is configured
 
-	Agent              string
-	AllowDangerous     bool
-	LimitCPU           time.Duration
-	LimitFiles         int
-	LimitFileSize      int64 // bytes
-	LimitMemory        int64 // bytes
-	Nice               int
-	AutoStart          bool
-	OutputPolicy       document
-	PromptTemplate     document
-	MemoryPaths        []string
-	MaxMemoryHits      int
-	MaxMemoryChars     int
-	SelfEvalPrompt     document
-	SelfEvalMaxChars   int
-	SelfEvalMemoryPath string // relative to a workspace
-	VerifyCommand      string // of a workspace, or of all
-	OnFailure          document
-	OnIssue            document
-	TriggerSession     string
-	HTTP               string // an address of this machine, or off
-	LogLevel           string
-	LogFormat          string
-	Env                []string
-	PostgresURL        string // of the copy; may have a password
-	PostgresURLFile    string // a file that has it instead
-	PostgresPoolSize   int
-	PostgresInline     int64 // bytes
-	PostgresOutput     int   // characters
-	PostgresHost       string
+	Agent            string
+	AllowDangerous   bool
+	LimitCPU         time.Duration
+	LimitFiles       int
+	LimitFileSize    int64 // bytes
+	LimitMemory      int64 // bytes
+	Nice             int
+	AutoStart        bool
+	MemoryPaths      []string
+	MaxMemoryHits    int
+	MaxMemoryChars   int
+	HTTP             string // an address of this machine, or off
+	LogLevel         string
+	LogFormat        string
+	Env              []string
+	PostgresURL      string // of the copy; may have a password
+	PostgresURLFile  string // a file that has it instead
+	PostgresPoolSize int
+	PostgresInline   int64 // bytes
+	PostgresOutput   int   // characters
+	PostgresHost     string
 
-	agents   map[string]any   // the settings of agents by their keys, each of the type of its default; never changed
-	template *prompt.Template // of PromptTemplate; nil: none
+	// The texts of these are as they were set: a word for one, or @FILE.
+	outputPolicy, promptTemplate, evalPrompt, onFailure, onIssue string
+
+	agents map[string]any // the settings of agents by their keys, each of the type of its default; never changed
 
 	file     string // the configuration file; it need not exist
 	origins  map[string]origin
@@ -134,19 +126,19 @@ var keys = slices.Concat([]key{
 	durationKey("idle_exit", "30s", "a master in the background ends after that long without work", func(c *Config) *time.Duration { return &c.IdleExit }),
 	choiceKey("resume_policy", "auto", "whether a session's tasks resume the agent's session", func(c *Config) *string { return &c.ResumePolicy }, "auto", "always", "never").perWorkspace(),
 	choiceKey("resume_missing", "new", "when the agent's session is gone", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
-	documentKey("output_policy", "default", "how answers are to look: default, none, the text", policies, nil, func(c *Config) *document { return &c.OutputPolicy }).perWorkspace(),
+	documentKey("output_policy", "default", "how answers are to look: default, none, the text", policies, nil, func(c *Config) (value, text *string) { return &c.outputPolicy, &c.OutputPolicy }).perWorkspace(),
 	templateKey("prompt_template", "what stands before the user's message: default, a text with fields such as {{.Memory}} (README)").perWorkspace(),
 	valueKey(kindPaths, "memory_paths", "", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths, same).perWorkspace(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
-	documentKey("self_eval_prompt", "off", "what an agent is told that judges each answer: off, default, the text", evaluations, nil, func(c *Config) *document { return &c.SelfEvalPrompt }).perWorkspace(),
-	numberKey("self_eval_max_chars", "2000", 0, 1000000, "characters of the lessons that one judgement leaves; 0: no limit", func(c *Config) *int { return &c.SelfEvalMaxChars }).perWorkspace(),
-	checkedKey("self_eval_memory_path", memory.DefaultLessons, "note of the workspace that lessons are added to; empty: none is kept", func(c *Config) *string { return &c.SelfEvalMemoryPath }, checkNote).perWorkspace(),
+	documentKey("self_eval_prompt", "off", "what an agent is told that judges each answer: off, default, the text", evaluations, nil, func(c *Config) (value, text *string) { return &c.evalPrompt, &c.EvalPrompt }).perWorkspace(),
+	numberKey("self_eval_max_chars", "2000", 0, 1000000, "characters of the lessons that one judgement leaves; 0: no limit", func(c *Config) *int { return &c.EvalMaxChars }).perWorkspace(),
+	checkedKey("self_eval_memory_path", memory.DefaultLessons, "note of the workspace that lessons are added to; empty: none is kept", func(c *Config) *string { return &c.LessonsPath }, checkNote).perWorkspace(),
 	textKey("verify_command", "", "what must pass after each run of a task, for the shell", func(c *Config) *string { return &c.VerifyCommand }).perWorkspace(),
 	durationKey("verify_timeout", "10m", "longest run of a verify command; 0: no limit", func(c *Config) *time.Duration { return &c.VerifyTimeout }).perWorkspace(),
 	numberKey("max_iterations", "3", 1, task.MaxIterations, "rounds of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
-	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, checkFollowUp, func(c *Config) *document { return &c.OnFailure }).perWorkspace(),
-	documentKey("trigger_on_issue_prompt", "off", "prompt of the task that is queued when there are findings about an answer: off, or a template", noFollowUp, checkFollowUp, func(c *Config) *document { return &c.OnIssue }).perWorkspace(),
+	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, checkFollowUp, func(c *Config) (value, text *string) { return &c.onFailure, &c.OnFailure }).perWorkspace(),
+	documentKey("trigger_on_issue_prompt", "off", "prompt of the task that is queued when there are findings about an answer: off, or a template", noFollowUp, checkFollowUp, func(c *Config) (value, text *string) { return &c.onIssue, &c.OnIssue }).perWorkspace(),
 	valueKey(kindText, "trigger_session_key", "off", "session of these tasks; off: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }, parseTrigger, func(s string) string { return cmp.Or(s, "off") }).perWorkspace(),
 	numberKey("follow_up_depth", "1", 0, 100, "how many tasks may follow one another, each queued by the one before; 0: no task queues another", func(c *Config) *int { return &c.FollowUpDepth }),
 	numberKey("max_follow_ups", "10", 0, 100000, "how many follow-ups a task may have, and how many tasks its agent may queue", func(c *Config) *int { return &c.MaxFollowUps }),

@@ -81,7 +81,7 @@ timeout = "3h"
 func TestWorkspaceSettings(t *testing.T) {
 	c := mustLoad(t, "timeout = \"1h\"\nclaude_model = \"a\"\n[workspace.\"/w\"]\nmax_attempts = 9\noutput_policy = \"none\"\nverify_timeout = \"0\"\ncodex_model = \"b\"\n", nil, nil)
 	s := workspaceSettings(c)("/w/x")
-	if s.MaxAttempts != 9 || *s.OutputPolicy != "" || *s.VerifyTimeout != 0 || *s.Timeout != time.Hour || s.ResumePolicy != "auto" || len(s.Models) != 1 || s.Models["codex"] != "b" {
+	if s.MaxAttempts != 9 || s.OutputPolicy != "" || s.VerifyTimeout != 0 || s.Timeout != time.Hour || s.ResumePolicy != "auto" || len(s.Models) != 1 || s.Models["codex"] != "b" {
 		t.Errorf("in the workspace: %+v", s)
 	}
 	if s := workspaceSettings(c)("/elsewhere"); s.MaxAttempts != 3 || len(s.Models) != 0 {
@@ -242,7 +242,7 @@ func TestDocument(t *testing.T) {
 		switch {
 		case tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)):
 			t.Errorf("%s: %v, and not %s", tc.value, err, tc.wrong)
-		case tc.wrong == "" && (err != nil || c.OutputPolicy != document{tc.value, tc.text}):
+		case tc.wrong == "" && (err != nil || c.outputPolicy != tc.value || c.OutputPolicy != tc.text):
 			t.Errorf("%s: %+v, %v", tc.value, c.OutputPolicy, err)
 		}
 	}

@@ -193,19 +193,12 @@ func (c *Config) check() error {
 	return nil
 }
 
-// A document is a setting that may be long: the text itself, a word that stands for
-// one, such as none, or @FILE.
-type document struct {
-	value string // as it was set
-	text  string // what it stands for
-}
-
 // maxDocument is the largest file that a setting may name, in bytes.
 const maxDocument = 64 << 10
 
 // documentKey is a text, a word that stands for one, or @FILE, which is read at once.
 // take returns what is wrong with the text, or sets what follows from it; it may be nil.
-func documentKey(name, def, help string, words map[string]string, take func(c *Config, text string) error, field func(*Config) *document) key {
+func documentKey(name, def, help string, words map[string]string, take func(c *Config, text string) error, field func(*Config) (value, text *string)) key {
 	k := textKey(name, def, help+", or @FILE", nil)
 	k.set = func(c *Config, value string) error {
 		text, isWord := words[value]
@@ -222,10 +215,11 @@ func documentKey(name, def, help string, words map[string]string, take func(c *C
 				return inFile(value, err)
 			}
 		}
-		*field(c) = document{value, text}
+		asSet, full := field(c)
+		*asSet, *full = value, text
 		return nil
 	}
-	k.get = func(c *Config) any { return field(c).value }
+	k.get = func(c *Config) any { value, _ := field(c); return *value }
 	return k
 }
 
@@ -242,11 +236,11 @@ func templateKey(name, help string) key {
 	parse := func(c *Config, text string) error {
 		t, err := prompt.ParseTemplate(text)
 		if err == nil {
-			c.template = t
+			c.WorkspaceSettings.PromptTemplate = t
 		}
 		return err
 	}
-	return documentKey(name, "default", help, map[string]string{"default": "", "": ""}, parse, func(c *Config) *document { return &c.PromptTemplate })
+	return documentKey(name, "default", help, map[string]string{"default": "", "": ""}, parse, func(c *Config) (value, text *string) { return &c.promptTemplate, new(string) })
 }
 
 // checkFollowUp returns what is wrong with a setting that is the prompt of a follow-up.

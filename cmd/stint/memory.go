@@ -197,7 +197,7 @@ func noteFor(cfg *Config, option string) (string, error) {
 // searcher returns the search of a workspace's notes as it is configured.
 func searcher(cfg *Config, workspace string) *memory.Searcher {
 	c := cfg.forWorkspace(workspace)
-	s := &memory.Searcher{Paths: notePaths(c), Lessons: c.SelfEvalMemoryPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
+	s := &memory.Searcher{Paths: notePaths(c), Lessons: c.LessonsPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
 	if rg, err := exec.LookPath("rg"); err == nil { // of the current directory, in which an agent may write, it is an error
 		s.Ripgrep = rg
 	}
@@ -228,10 +228,10 @@ func (a *app) lessonsCommand() *cobra.Command {
 
 // lessonsPath returns the note with the lessons.
 func lessonsPath(c *Config) string {
-	if c.SelfEvalMemoryPath == "" {
+	if c.LessonsPath == "" {
 		return memory.DefaultLessons // where they stood before lessons were turned off
 	}
-	return c.SelfEvalMemoryPath
+	return c.LessonsPath
 }
 
 // A shownNote is a line of a note as --json prints it.

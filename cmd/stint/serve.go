@@ -281,7 +281,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
 	config.FindSession, config.Recover = findSession, gate.Recover
-	config.OutputPolicy, config.Workspace = cfg.OutputPolicy.text, workspaceSettings(cfg)
+	config.Workspace = workspaceSettings(cfg)
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
 	}
@@ -303,19 +303,14 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 func workspaceSettings(cfg *Config) func(string) queue.WorkspaceSettings {
 	return func(dir string) queue.WorkspaceSettings {
 		c := cfg.forWorkspace(dir)
-		models := map[string]string{}
+		set := c.WorkspaceSettings
+		set.Models = map[string]string{}
 		for _, name := range cliNames {
 			if key := name + "_model"; c.origins[key].layer == layerWorkspace {
-				models[name], _ = c.agents[key].(string)
+				set.Models[name], _ = c.agents[key].(string)
 			}
 		}
-		return queue.WorkspaceSettings{
-			Timeout: &c.Timeout, MaxAttempts: c.MaxAttempts, ResumePolicy: c.ResumePolicy, Models: models,
-			OutputPolicy: &c.OutputPolicy.text, PromptTemplate: c.template,
-			VerifyCommand: c.VerifyCommand, MaxIterations: c.MaxIterations, VerifyTimeout: &c.VerifyTimeout,
-			EvalPrompt: c.SelfEvalPrompt.text, EvalMaxChars: c.SelfEvalMaxChars, LessonsPath: c.SelfEvalMemoryPath,
-			OnFailure: c.OnFailure.text, OnIssue: c.OnIssue.text, TriggerSession: c.TriggerSession,
-		}
+		return set
 	}
 }
 

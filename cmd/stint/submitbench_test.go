@@ -143,7 +143,8 @@ func (w *submitWorld) master() *client.Client {
 	var err error
 	w.c, err = coordinator.Open(queue.Config{
 		StateDir: w.state, Agents: map[string]task.Agent{"codex": endless{}}, DefaultAgent: func() string { return "codex" },
-		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, HeartbeatInterval: 10 * time.Second, Grace: time.Millisecond,
+		WorkspaceSettings: queue.WorkspaceSettings{MaxAttempts: 3},
+		MaxWorkers:        4, MaxRetries: 5, HeartbeatInterval: 10 * time.Second, Grace: time.Millisecond,
 		BackoffBase: time.Minute, BackoffMax: time.Minute, SessionLockTimeout: time.Second,
 	})
 	must(w.B, err)

@@ -53,7 +53,7 @@ func (a *Admission) capBy(s *submission, t *state.Task) {
 	case most == 0 && s.MaxAttempts > 1: // with a number of its own it would be tried again after failures of other kinds
 		s.MaxAttempts = 0
 		lower(state.KeyMaxAttempts, "as configured")
-	case most > 0 && cmp.Or(s.MaxAttempts, set.MaxAttempts, a.tasks.Config.MaxAttempts) > most:
+	case most > 0 && cmp.Or(s.MaxAttempts, set.MaxAttempts) > most:
 		s.MaxAttempts = most
 		lower(state.KeyMaxAttempts, strconv.Itoa(most))
 	}

@@ -21,7 +21,7 @@ func (s *submission) lane() string {
 
 // resumeOf returns the resume policy of a spec.
 func (a *Admission) resumeOf(s *submission) string {
-	return cmp.Or(s.Resume, a.tasks.Workspace(s.Workspace).ResumePolicy, a.tasks.Config.ResumePolicy, "auto")
+	return cmp.Or(s.Resume, a.tasks.Workspace(s.Workspace).ResumePolicy, "auto")
 }
 
 // sessionFor decides about lane and session of a new task. A session is context,

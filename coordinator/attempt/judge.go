@@ -128,7 +128,7 @@ func verdictOf(t *state.Task, status state.Status) verdict {
 // judgeFailure queues a task again until its attempts are used up. A task that has
 // only one attempt has no retries to use up: it failed.
 func (a *Attempts) judgeFailure(v *verdict, t *state.Task, now time.Time) {
-	limit := cmp.Or(t.MaxAttempts, a.tasks.Workspace(t.Workspace).MaxAttempts, a.tasks.Config.MaxAttempts)
+	limit := cmp.Or(t.MaxAttempts, a.tasks.Workspace(t.Workspace).MaxAttempts)
 	switch {
 	case t.Attempt < limit:
 		v.status, v.notBefore = state.Queued, now.Add(a.tasks.Backoff(t.Attempt-1, a.tasks.Config.BackoffMax))

@@ -13,14 +13,6 @@ import (
 	"stint/state"
 )
 
-// policy returns the output policy of a task.
-func (a *Attempts) policy(t *state.Task) string {
-	if set := a.tasks.Workspace(t.Workspace); set.OutputPolicy != nil {
-		return *set.OutputPolicy
-	}
-	return a.tasks.Config.OutputPolicy
-}
-
 // writePrompt writes what an agent is sent.
 func (a *Attempts) writePrompt(turn task.Turn, agent, text string) error {
 	return durable.PutFile(turn.Prompt, []byte(a.EscapePrompt(agent, text)))
@@ -60,7 +52,7 @@ func (a *Attempts) Prompt(r *Run, t *state.Task, inputs []string, hits []memory.
 	return prompt.Build(prompt.Input{
 		Memory: hits, Check: check,
 		SessionKey: r.Task.SessionKey, SessionID: r.Task.SessionID, TaskID: t.ID, RunID: r.ID,
-		Attempt: r.Task.Attempt, Agent: r.Task.Agent, Workspace: t.Workspace, Policy: a.policy(t),
+		Attempt: r.Task.Attempt, Agent: r.Task.Agent, Workspace: t.Workspace, Policy: a.tasks.Workspace(t.Workspace).OutputPolicy,
 		Message: t.Prompt, Resumed: r.Session != "", Interrupted: r.interrupted,
 		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iterationOf(t), Template: a.tasks.Workspace(t.Workspace).PromptTemplate,
 	})

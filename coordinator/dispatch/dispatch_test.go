@@ -62,9 +62,10 @@ func in(t *testing.T, set func(*queue.Config), test func(*testing.T, *world)) {
 		w := &world{t: t}
 		cfg := queue.Config{
 			StateDir: t.TempDir(), WorkspaceRoot: t.TempDir(), DefaultAgent: func() string { return "demo" }, Unwatched: true,
-			Agents:     map[string]task.Agent{"demo": agent{w, "demo"}, "other": agent{w, "other"}, "deaf": agent{w, "deaf"}},
-			MaxWorkers: 8, MaxAttempts: 1, MaxRetries: 2, BackoffBase: time.Minute, BackoffMax: time.Hour, MaxLimitWait: 24 * time.Hour,
-			Grace: time.Second, SessionLockTimeout: time.Second, ResumePolicy: "auto", ResumeMissing: "new", CrashLoop: 3,
+			Agents:            map[string]task.Agent{"demo": agent{w, "demo"}, "other": agent{w, "other"}, "deaf": agent{w, "deaf"}},
+			WorkspaceSettings: queue.WorkspaceSettings{MaxAttempts: 1, ResumePolicy: "auto"},
+			MaxWorkers:        8, MaxRetries: 2, BackoffBase: time.Minute, BackoffMax: time.Hour, MaxLimitWait: 24 * time.Hour,
+			Grace: time.Second, SessionLockTimeout: time.Second, ResumeMissing: "new", CrashLoop: 3,
 		}
 		set(&cfg)
 		s, err := queue.Open(cfg)

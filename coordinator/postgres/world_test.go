@@ -53,9 +53,10 @@ func (w *world) start() {
 	w.t.Helper()
 	c, err := coordinator.Open(queue.Config{
 		StateDir: w.dir, Agents: map[string]task.Agent{"demo": agent{}}, DefaultAgent: func() string { return "demo" },
-		MaxWorkers: 4, MaxAttempts: 3, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond, MaxLimitWait: time.Hour,
-		Timeout: time.Minute, Grace: time.Second, SessionLockTimeout: time.Second, HeartbeatInterval: time.Hour,
-		ResumePolicy: "auto", ResumeMissing: "new", WorkspaceRoot: w.work,
+		WorkspaceSettings: queue.WorkspaceSettings{MaxAttempts: 3, Timeout: time.Minute, ResumePolicy: "auto"},
+		MaxWorkers:        4, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond, MaxLimitWait: time.Hour,
+		Grace: time.Second, SessionLockTimeout: time.Second, HeartbeatInterval: time.Hour,
+		ResumeMissing: "new", WorkspaceRoot: w.work,
 	})
 	must(w.t, err)
 	w.c = c

@@ -23,18 +23,19 @@ type Config struct {
 	Agents       map[string]task.Agent // by name
 	DefaultAgent func() string         // for tasks that name none; asked each time, because one may be installed meanwhile
 
-	MaxWorkers  int // runs at the same time
-	MaxAttempts int // counted tries of a task that does not say
-	MaxRetries  int // interruptions by us until a task is dead
-	CrashLoop   int // masters that die within a minute, soon after they started runs, until nothing is started; 0: no number
+	WorkspaceSettings // of tasks in directories for which nothing else is configured
+	// Workspace returns what is configured for tasks in a directory. nil: WorkspaceSettings.
+	Workspace func(path string) WorkspaceSettings
+
+	MaxWorkers int // runs at the same time
+	MaxRetries int // interruptions by us until a task is dead
+	CrashLoop  int // masters that die within a minute, soon after they started runs, until nothing is started; 0: no number
 
 	BackoffBase  time.Duration // before the second attempt; doubled each time
 	BackoffMax   time.Duration
 	MaxLimitWait time.Duration // how long a task waits for rate limits in all
 
-	Shell         task.Shell    // runs verify commands
-	MaxIterations int           // rounds of agent and verify command for tasks that do not say
-	VerifyTimeout time.Duration // of a verify command of a task that does not say
+	Shell task.Shell // runs verify commands
 
 	FollowUpDepth int // how many tasks may follow one another, each queued by the one before; 0: none is queued by another
 	MaxFollowUps  int // how many follow-ups a task may have, and how many tasks its agent may queue
@@ -43,7 +44,6 @@ type Config struct {
 
 	MaxQueued int // tasks that may wait: a submit beyond it is refused; 0: no bound
 
-	Timeout            time.Duration // of one run; 0: none
 	IdleTimeout        time.Duration // of one run, without output
 	StartupTimeout     time.Duration // of one run, until the first output
 	Grace              time.Duration // between asking an agent to end and killing it; also how long a shutdown waits for runs
@@ -56,9 +56,7 @@ type Config struct {
 	HeartbeatPath     string        // "": heartbeat.json in StateDir
 	IdleExit          time.Duration // Run returns after so long without work or clients; 0: never
 
-	ResumePolicy  string // auto, always or never, for tasks that do not say
 	ResumeMissing string // new or error: when there is no session to resume although there must be
-	OutputPolicy  string // the text; "": none
 
 	// Memory returns what the notes of a workspace have for a prompt. nil: nothing. It
 	// is not called with a lock held.
@@ -68,8 +66,6 @@ type Config struct {
 	Version    string // likewise
 	Background bool   // likewise
 
-	// Workspace returns what is configured for a task's workspace. nil: nothing.
-	Workspace func(path string) WorkspaceSettings
 	// Fallback names the agents, in order, that take over the tasks of a rate-limited
 	// one, for tasks that name neither an agent nor a session nor a fallback.
 	Fallback []string
@@ -99,14 +95,14 @@ type Config struct {
 	ID   func() string    // nil: UUIDv7
 }
 
-// WorkspaceSettings override the configuration for tasks of one workspace. A
-// zero field overrides nothing.
+// WorkspaceSettings are what may be configured for one workspace: what holds for tasks that do
+// not say.
 type WorkspaceSettings struct {
-	Timeout      *time.Duration // 0: no limit
-	MaxAttempts  int
-	ResumePolicy string
+	Timeout      time.Duration     // of one run; 0: no limit
+	MaxAttempts  int               // counted tries of a task
+	ResumePolicy string            // auto, always or never; "": auto
 	Models       map[string]string // by agent
-	OutputPolicy *string
+	OutputPolicy string            // the text; "": none
 
 	PromptTemplate *prompt.Template // arranges what stands before the message; nil: as prompt.Build does
 
@@ -114,9 +110,9 @@ type WorkspaceSettings struct {
 	EvalMaxChars int    // characters of the lessons that one judgement leaves; 0: no bound
 	LessonsPath  string // note of the workspace that they are added to, relative to it; "": they are not kept
 
-	VerifyCommand string // of tasks that name none
-	MaxIterations int
-	VerifyTimeout *time.Duration // 0: no limit
+	VerifyCommand string
+	MaxIterations int           // rounds of agent and verify command
+	VerifyTimeout time.Duration // of a verify command; 0: no limit
 
 	OnFailure      string // prompt of the follow-up of a task that fails and names none; "" or off: none
 	OnIssue        string // likewise, of one whose answer has findings

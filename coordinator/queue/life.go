@@ -104,10 +104,7 @@ func (s *Store) Timeout(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.Timeout); err == nil {
 		return d
 	}
-	if d := s.Workspace(t.Workspace).Timeout; d != nil {
-		return *d
-	}
-	return s.Config.Timeout
+	return s.Workspace(t.Workspace).Timeout
 }
 
 // VerifyTimeout returns how long a task's verify command may take; 0: without an end.
@@ -115,15 +112,12 @@ func (s *Store) VerifyTimeout(t *state.Task) time.Duration {
 	if d, err := time.ParseDuration(t.VerifyTimeout); err == nil {
 		return d
 	}
-	if d := s.Workspace(t.Workspace).VerifyTimeout; d != nil {
-		return *d
-	}
-	return s.Config.VerifyTimeout
+	return s.Workspace(t.Workspace).VerifyTimeout
 }
 
 // MaxIterations returns how many iterations a task's verify loop may have.
 func (s *Store) MaxIterations(t *state.Task) int {
-	return cmp.Or(t.MaxIterations, s.Workspace(t.Workspace).MaxIterations, s.Config.MaxIterations)
+	return cmp.Or(t.MaxIterations, s.Workspace(t.Workspace).MaxIterations)
 }
 
 // Backoff is the wait after the n-th failure (from 0): base·2^n, at most most, and of that a

@@ -334,10 +334,10 @@ func (s *Store) LastError() string {
 	return s.lastErr
 }
 
-// Workspace returns what is configured for a task's workspace.
+// Workspace returns what is configured for tasks in a directory.
 func (s *Store) Workspace(path string) WorkspaceSettings {
 	if s.Config.Workspace == nil {
-		return WorkspaceSettings{}
+		return s.Config.WorkspaceSettings
 	}
 	return s.Config.Workspace(path)
 }
