@@ -72,14 +72,14 @@ func TestByHandInASession(t *testing.T) {
 	w.open()
 	old := w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "demo"}).ID)
 	check(t, w.c.Pause(t.Context(), "", "client"))
-	w.takeOver("## Task hand\n- status: queued\n- sessionKey: web\n- prompt: p\n")
+	w.reconcile("## Task hand\n- status: queued\n- sessionKey: web\n- prompt: p\n")
 	behind := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Agent: "codex"})
 	check(t, w.c.Resume(t.Context(), "client"))
 	if got := w.wait("hand"); got.Agent != "demo" || got.SessionID != old.SessionID {
 		t.Errorf("it went on with %s in %s", got.Agent, got.SessionID)
 	}
 	w.wait(behind.ID)
-	w.takeOver("## Task named\n- status: queued\n- sessionKey: web\n- agent: demo\n- demoSessionId: mine\n- prompt: p\n")
+	w.reconcile("## Task named\n- status: queued\n- sessionKey: web\n- agent: demo\n- demoSessionId: mine\n- prompt: p\n")
 	named := w.wait("named")
 	if named.AgentSession != "mine" || named.SessionID == old.SessionID {
 		t.Errorf("the session %s is that of %s", named.SessionID, named.AgentSession)
@@ -122,7 +122,7 @@ func TestDependantsFailWithTheReason(t *testing.T) {
 	b := add(a)
 	w.release(a)
 	w.cancel(canceled)
-	w.takeOver("## Task %s\n- status: failed\n- error: no more\n", byHand)
+	w.reconcile("## Task %s\n- status: failed\n- error: no more\n", byHand)
 	for id, want := range map[string]string{
 		b:             "it comes after " + a + ", which ended failed (verify): it took too long",
 		add(b):        "it comes after " + b + ", which ended failed (verify): it comes after " + a + ", which ended failed (verify): it took too long",
@@ -150,7 +150,7 @@ func TestHandEditsMakeNoCycle(t *testing.T) {
 	w.cfg.MaxWorkers = 0
 	w.open()
 	for _, also := range []string{"## Task x\n- status: queued\n- prompt: p\n- after: y\n\n## Task y\n- status: queued\n- prompt: p\n- after: x\n", ""} {
-		r := w.takeOver("%s", also)
+		r := w.reconcile("%s", also)
 		if n := len(r.Findings); n != 1 || r.Findings[0].Line == 0 || !strings.Contains(r.Findings[0].Message, "it would wait for itself: y comes after x, x comes after y") {
 			t.Errorf("the findings are %v", r.Findings)
 		}

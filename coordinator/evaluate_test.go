@@ -332,7 +332,7 @@ func TestVerifyWhileJudged(t *testing.T) {
 			if res, err := next.c.Verify(t.Context(), id, "client"); err != nil || res.ExitCode != tc.then {
 				t.Fatalf("%+v, %v", res, err)
 			}
-			next.takeOver("## Task %s\n- hold: false\n", id)
+			next.reconcile("## Task %s\n- hold: false\n", id)
 			got := next.endsAs(id, tc.status, tc.reason)
 			if got.Error != tc.err || *got.VerifyExitCode != tc.then {
 				t.Errorf("it ended with %q, exit code %d", got.Error, *got.VerifyExitCode)

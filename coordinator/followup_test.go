@@ -251,7 +251,7 @@ func TestNotAFailure(t *testing.T) {
 		w.cancel(canceled)
 		for _, status := range []state.Status{state.Failed, state.Dead} {
 			id := w.submit(task.TaskSpec{Prompt: "p", Hold: true}).ID
-			w.takeOver("## Task %s\n- status: %s\n", id, status)
+			w.reconcile("## Task %s\n- status: %s\n", id, status)
 			ids[id] = status
 		}
 		for id, want := range ids {
@@ -326,7 +326,7 @@ func TestTriggerSession(t *testing.T) {
 			sessions := map[string]bool{}
 			for i := 2; i < 5; i++ {
 				if byHand {
-					w.takeOver("## Task %s\n- status: queued\n- agent: demo\n- maxLimitWait: 0s\n- onFailure: look\n- prompt: p\n", taskID(i))
+					w.reconcile("## Task %s\n- status: queued\n- agent: demo\n- maxLimitWait: 0s\n- onFailure: look\n- prompt: p\n", taskID(i))
 				} else {
 					w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Parallel: true, NoWaitLimit: true, OnFailure: "look"})
 				}
@@ -350,7 +350,7 @@ func TestHandWrittenTemplate(t *testing.T) {
 		w := followWorld(t)
 		w.openUnwatched()
 		write := func(id, template string) state.Task {
-			w.takeOver("## Task %s\n- status: queued\n- agent: demo\n- onFailure: %s\n- prompt: fail\n", id, template)
+			w.reconcile("## Task %s\n- status: queued\n- agent: demo\n- onFailure: %s\n- prompt: fail\n", id, template)
 			end := w.endsAs(id, state.Failed, state.ClassExit)
 			return end
 		}

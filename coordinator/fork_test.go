@@ -163,7 +163,7 @@ func TestEditWhileForked(t *testing.T) {
 	w.open()
 	id := w.submit(task.TaskSpec{Prompt: "do it"}).ID
 	<-begun
-	w.takeOver("## Task %s\n- prompt: do that\n", id)
+	w.reconcile("## Task %s\n- prompt: do that\n", id)
 	close(edited)
 	w.wait(id)
 	w.close()

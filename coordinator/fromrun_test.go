@@ -275,7 +275,7 @@ func TestAMoveLetsNothingElseIn(t *testing.T) {
 			t.Errorf("intake %q, moved to %s, hold %v, %v", child.Intake, moved.SessionKey, moved.Hold, err)
 		}
 		asksInVain()
-		w.takeOver("## Task %s\n- sessionKey: web\n- %s: theirs\n", parent.ID, state.NativeKey(parent.Agent))
+		w.reconcile("## Task %s\n- sessionKey: web\n- %s: theirs\n", parent.ID, state.NativeKey(parent.Agent))
 		if moved := w.task(parent.ID); moved.SessionKey != "web" || moved.Status != state.Running {
 			t.Errorf("it is %s in %s", moved.Status, moved.SessionKey)
 		}
@@ -372,7 +372,7 @@ func TestARunCannotMoveItself(t *testing.T) {
 				t.Errorf("stint verify: %v", err)
 			}
 			named = true
-			w.takeOver("## Task %s\n- status: queued\n- workspace: %s\n", got.ID, other)
+			w.reconcile("## Task %s\n- status: queued\n- workspace: %s\n", got.ID, other)
 			w.expect(w.ended(got.ID), state.Done, "")
 		})
 	}
@@ -478,7 +478,7 @@ func TestARunWaitsForItsOwn(t *testing.T) {
 			}
 		}
 		w.cancel(held.ID)
-		w.takeOver("## Control account:demo\n- limitWaits: 1\n") // its run finds out whether the limit has passed, and no other one runs
+		w.reconcile("## Control account:demo\n- limitWaits: 1\n") // its run finds out whether the limit has passed, and no other one runs
 		if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, Await: true}); code(err) != task.CodeConflict || !strings.Contains(err.Error(), ": account demo has no slot left, and a run that waits has one") {
 			t.Errorf("an account that the run fills: %v", err)
 		}

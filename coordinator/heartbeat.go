@@ -15,7 +15,7 @@ import (
 	"stint/state/fold"
 )
 
-// Health says how the master is.
+// Health returns how the master is.
 func (c *Coordinator) Health() task.Health {
 	h := task.Health{
 		PID: os.Getpid(), Start: c.start.UTC(), Version: c.Config.Version, Socket: c.Config.Socket,
@@ -48,7 +48,7 @@ func (c *Coordinator) ServesHTTP(addr string, err error) {
 	c.http, c.httpErr = addr, err
 }
 
-// status says in one word how the master is.
+// status returns in one word how the master is.
 func (c *Coordinator) status() task.HealthStatus {
 	paused, _ := c.Paused()
 	switch {

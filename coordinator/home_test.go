@@ -23,7 +23,7 @@ func TestHandWrittenTaskTakesTheWorkspaceOfItsSession(t *testing.T) {
 	}
 	w.compact(0)
 	const two = "\n## Task web-%[1]s\n- status: queued\n- sessionKey: web\n- prompt: by hand\n\n## Task other-%[1]s\n- status: queued\n- sessionKey: other\n- prompt: by hand\n"
-	w.takeOver(two, "live")
+	w.reconcile(two, "live")
 	w.close()
 	w.edit(two, "closed")
 	w.open()
@@ -48,7 +48,7 @@ func TestSessionGetsAWorkspaceLater(t *testing.T) {
 	w.cfg.WorkspaceRoot = ""
 	w.open()
 	w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Hold: true})
-	w.takeOver("## Task mine\n- status: queued\n- sessionKey: web\n- prompt: by hand\n")
+	w.reconcile("## Task mine\n- status: queued\n- sessionKey: web\n- prompt: by hand\n")
 	if why, _ := w.c.Why("mine"); why != lanes.NoWorkspace {
 		t.Errorf("why: %s", why)
 	}
@@ -73,7 +73,7 @@ func TestHandWrittenTasksOfOneDirectory(t *testing.T) {
 				check(t, w.c.Pause(t.Context(), "", "test"))
 			}
 			ids := []string{w.submit(task.TaskSpec{Prompt: "p"}).ID, "x", "y"}
-			w.takeOver("## Task x\n- status: queued\n- prompt: p\n\n## Task y\n- status: queued\n- prompt: p\n")
+			w.reconcile("## Task x\n- status: queued\n- prompt: p\n\n## Task y\n- status: queued\n- prompt: p\n")
 			check(t, w.c.Resume(t.Context(), "test"))
 			for _, id := range ids {
 				w.expect(w.ended(id), state.Done, "")
@@ -92,11 +92,11 @@ func TestWorkspaceTakenOutOfARun(t *testing.T) {
 	w.cfg.WorkspaceRoot, w.cfg.Workspace = "", nil
 	w.checks = []int{0}
 	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
-		w.takeOver("## Task mine\n- workspace:\n")
+		w.reconcile("## Task mine\n- workspace:\n")
 		return task.Outcome{Result: "fine", Session: "native-1"}
 	}
 	w.open()
-	w.takeOver("## Task mine\n- status: queued\n- workspace: %s\n- verifyCommand: make\n- prompt: p\n", w.work)
+	w.reconcile("## Task mine\n- status: queued\n- workspace: %s\n- verifyCommand: make\n- prompt: p\n", w.work)
 	got := w.endsAs("mine", state.Done, "")
 	if got.Workspace != w.work {
 		t.Errorf("it ended in %q", got.Workspace)

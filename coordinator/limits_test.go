@@ -375,7 +375,7 @@ func TestTaskWithoutAgentWaitsForTheAccount(t *testing.T) {
 		w.openUnwatched()
 		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
 		time.Sleep(time.Minute)
-		w.takeOver("## Task mine\n- status: queued\n- workspace: %s\n- prompt: by hand\n", w.work)
+		w.reconcile("## Task mine\n- status: queued\n- workspace: %s\n- prompt: by hand\n", w.work)
 		if why := w.why("mine"); !strings.HasPrefix(why, "account demo cools down until ") || runs() != 1 {
 			t.Errorf("why is %q after %d runs", why, runs())
 		}

@@ -113,12 +113,12 @@ func (w *loopWorld) reopen() {
 	w.openUnwatched()
 }
 
-// takeOver is an edit of the records until now: the last of them may not be in tasks.md
+// reconcile is an edit of the records until now: the last of them may not be in tasks.md
 // yet when its run begins.
-func (w *loopWorld) takeOver(format string, args ...any) {
+func (w *loopWorld) reconcile(format string, args ...any) {
 	w.t.Helper()
 	synctest.Wait()
-	w.world.takeOver(format, args...)
+	w.world.reconcile(format, args...)
 }
 
 // messages returns what the agent was told in each of its turns.
@@ -441,7 +441,7 @@ func TestLoopIsEditedByHand(t *testing.T) {
 				}
 			})
 			<-begun
-			w.takeOver("## Task %s\n%s\n", id, tc.edit)
+			w.reconcile("## Task %s\n%s\n", id, tc.edit)
 			edited <- true
 			got := w.ended(id)
 			w.expect(got, tc.status, map[state.Status]state.Class{state.Failed: state.ClassVerify}[tc.status])
@@ -479,13 +479,13 @@ func TestLoopTakenOut(t *testing.T) {
 				}
 				return task.VerifyResult{}
 			}
-			w.takeOver("## Task mine\n- status: queued\n- retries: 5\n- prompt: do it\n- verifyCommand: make test\n")
+			w.reconcile("## Task mine\n- status: queued\n- retries: 5\n- prompt: do it\n- verifyCommand: make test\n")
 			<-begun
-			w.takeOver("## Task mine\n- status: %s\n", first)
+			w.reconcile("## Task mine\n- status: %s\n", first)
 			time.Sleep(time.Second) // the end of its run is recorded
 			if first == "canceled" {
 				w.expect(w.ended("mine"), state.Canceled, "")
-				w.takeOver("## Task mine\n- status: queued\n")
+				w.reconcile("## Task mine\n- status: queued\n")
 			}
 			got := w.ended("mine")
 			if w.expect(got, state.Done, ""); len(w.agent.turns) != 2 || w.shell.count() != 2 || got.Iteration != 1 || got.Requeues != requeues {
@@ -509,7 +509,7 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 		"- status: canceled\n\n## Task ID\n- status: queued": {state.Dead, state.ClassInterrupted, 3, 3},
 		"- status: done":          {state.Done, "", 1, 1},
 		"- verifyCommand: always": {state.Failed, state.ClassVerify, 3, 3},
-		"- prompt: do that":       {state.Failed, state.ClassVerify, 5, 5}, // likewise
+		"- prompt: do that":       {state.Failed, state.ClassVerify, 5, 5}, // as above
 		all:                       {state.Failed, state.ClassVerify, 3, 3}, // and is written again
 		short:                     {state.Dead, state.ClassInterrupted, 3, 3},
 	} {
@@ -519,7 +519,7 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 			w.openUnwatched()
 			w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 				tasks := filepath.Join(w.dir, ledger.TasksName)
-				synctest.Wait() // as takeOver
+				synctest.Wait() // as reconcile
 				switch edit {
 				case all:
 					check(t, os.Remove(tasks))
@@ -529,7 +529,7 @@ func TestLoopCommandEditsTheLedger(t *testing.T) {
 				case short: // and the command ends at once
 					check(t, os.WriteFile(tasks, []byte(strings.Repeat("\n\n## Task "+v.TaskID+"\n- status: queued", w.shell.count())), 0o600))
 				default:
-					w.takeOver("## Task %s\n%s\n- label: %d\n", v.TaskID, strings.ReplaceAll(edit, "ID", v.TaskID), w.shell.count())
+					w.reconcile("## Task %s\n%s\n- label: %d\n", v.TaskID, strings.ReplaceAll(edit, "ID", v.TaskID), w.shell.count())
 				}
 				if ctx.Err() != nil {
 					return task.VerifyResult{Class: state.ClassCanceled, ExitCode: -1}
@@ -561,7 +561,7 @@ func TestLoopWaitsForASave(t *testing.T) {
 		var whole []byte
 		w.shell.do = func(context.Context, task.VerifyRun) task.VerifyResult {
 			if w.shell.count() == 1 {
-				synctest.Wait() // as takeOver
+				synctest.Wait() // as reconcile
 				whole, _ = os.ReadFile(tasks)
 				check(t, os.WriteFile(tasks, whole[:len(whole)/2], 0o600))
 			}
@@ -600,13 +600,13 @@ func TestLoopWaitsForItsAccount(t *testing.T) {
 		"nothing is new":  {func(*loopWorld, string) {}, []int{1, 0}, []string{"do it", prompt.MendIt}, true},
 		"it passes":       {verify, []int{1, 0, 0}, []string{"do it"}, false},
 		"it passes once":  {verify, []int{1, 0, 2, 0}, []string{"do it", prompt.MendIt}, true},
-		"another command": {func(w *loopWorld, id string) { w.takeOver("## Task %s\n- verifyCommand: make check\n", id) }, []int{1, 0}, []string{"do it", prompt.MendOn}, true},
+		"another command": {func(w *loopWorld, id string) { w.reconcile("## Task %s\n- verifyCommand: make check\n", id) }, []int{1, 0}, []string{"do it", prompt.MendOn}, true},
 	} {
 		loops(t, name, func(t *testing.T, w *loopWorld) {
 			ends := exits(tc.codes...)
 			w.shell.do = func(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 				if w.shell.count() == 1 {
-					w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Hour)))
+					w.reconcile("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(time.Hour)))
 				}
 				return ends(ctx, v)
 			}
@@ -682,7 +682,7 @@ func TestLoopFiles(t *testing.T) {
 			}
 			return task.VerifyResult{ExitCode: 1, Error: "one + only"}
 		}
-		w.takeOver("## Task mine\n- status: queued\n- prompt: p\n- verifyCommand: grep ++ out.txt\n- outputSpec: out.txt\n")
+		w.reconcile("## Task mine\n- status: queued\n- prompt: p\n- verifyCommand: grep ++ out.txt\n- outputSpec: out.txt\n")
 		<-begun
 		w.reopen()
 		got := w.ended("mine")

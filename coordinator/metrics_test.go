@@ -73,7 +73,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 		held := w.submit(task.TaskSpec{Prompt: "fine", Hold: true, SessionKey: "a"}).ID
 		byHand := w.submit(task.TaskSpec{Prompt: "fine", Hold: true, SessionKey: "a"}).ID
 		w.cancel(held)
-		w.takeOver("## Task %s\n- status: canceled\n", byHand)
+		w.reconcile("## Task %s\n- status: canceled\n", byHand)
 		const want = `added 8
 canceled "canceled" 2
 done "" 5

@@ -24,7 +24,7 @@ func TestMoveAnywhere(t *testing.T) {
 	}
 	ids := idsOf(w.c.Queue("web"))
 	for _, order := range []int64{math.MinInt64, math.MaxInt64, 1} {
-		w.takeOver("## Task %s\n- order: %d\n", ids[5], order)
+		w.reconcile("## Task %s\n- order: %d\n", ids[5], order)
 		ids = idsOf(w.c.Queue("web"))
 		for range 60 {
 			from := rand.IntN(len(ids))
@@ -44,8 +44,8 @@ func TestMoveAnywhere(t *testing.T) {
 	}
 }
 
-// takeOver appends something to tasks.md, as a person would, and has it taken over.
-func (w *world) takeOver(format string, args ...any) task.TakeOver {
+// reconcile appends something to tasks.md, as a person would, and has it taken over.
+func (w *world) reconcile(format string, args ...any) task.Reconciled {
 	w.t.Helper()
 	w.edit("\n"+format, args...)
 	r, err := w.c.Reconcile(context.Background(), false)

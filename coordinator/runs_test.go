@@ -147,9 +147,9 @@ func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
 		w.openUnwatched()
 		id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 		synctest.Wait()
-		w.takeOver("## Task %s\n- status: canceled\n", id)
+		w.reconcile("## Task %s\n- status: canceled\n", id)
 		w.retry(id)
-		w.takeOver("## Task %s\n- priority: 1\n", id) // which is no requeue
+		w.reconcile("## Task %s\n- priority: 1\n", id) // which is no requeue
 		close(ends)
 		got := w.ended(id)
 		if w.expect(got, state.Done, ""); got.Requeues != 0 || len(w.agent.turns) != 2 {
@@ -398,7 +398,7 @@ func TestBadFilesByHand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.open()
-	w.takeOver(`## Task bad-input
+	w.reconcile(`## Task bad-input
 - status: queued
 - prompt: p
 - inputFiles: [{"name":"../../../escaped","content":"x"}]

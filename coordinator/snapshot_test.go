@@ -315,12 +315,12 @@ func TestSnapshotOfALaterRound(t *testing.T) {
 				if strings.Contains(why, "moved") {
 					w.work = newGitWorld(t).work
 					w.run(gitCommit + " --amend --reset-author -m other")
-					w.takeOver("## Task %s\n- workspace: %s\n", v.TaskID, w.work)
+					w.reconcile("## Task %s\n- workspace: %s\n", v.TaskID, w.work)
 				}
 				if strings.Contains(why, "reworded") {
-					w.takeOver("## Task %s\n- prompt: do that\n", v.TaskID)
+					w.reconcile("## Task %s\n- prompt: do that\n", v.TaskID)
 				}
-				w.takeOver("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(100*time.Millisecond)))
+				w.reconcile("## Control account:demo\n- coolUntil: %s\n", state.FormatTime(time.Now().Add(100*time.Millisecond)))
 				return w.Verify(ctx, v)
 			}}
 			w.open()

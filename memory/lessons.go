@@ -27,10 +27,10 @@ const MaxLesson = 500
 // before one is added.
 const maxLessons = 256 << 10
 
-// ErrFull says that there is no room for another lesson.
+// ErrFull means that there is no room for another lesson.
 var ErrFull = errors.New("the file of the lessons is full")
 
-// ErrNoLesson says that no lesson has that id, or that several begin with it.
+// ErrNoLesson means that no lesson has that id, or that several begin with it.
 var ErrNoLesson = errors.New("no such lesson")
 
 // A Lesson is something worth knowing for later tasks: one line of a note.

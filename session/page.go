@@ -17,7 +17,7 @@ type Page struct {
 	Begin    int64     // where the first of them stands in the file, for ReadPage to go on before it; 0: nothing is before it
 }
 
-// ErrNoPlace says that a transcript cannot be read from a place on: no line begins
+// ErrNoPlace means that a transcript cannot be read from a place on: no line begins
 // there. It is the place of another transcript, or the file was changed.
 var ErrNoPlace = errors.New("there is no such place in the transcript")
 

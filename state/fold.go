@@ -56,7 +56,7 @@ func NewRecordError(sec *ledger.Section, f *ledger.Field, err error) error {
 // A Native is the native session id that a task has with an agent.
 type Native struct{ Agent, ID string }
 
-// Keep says how much of a task's texts the fold holds on to.
+// Keep is how much of a task's texts the fold holds on to.
 type Keep uint8
 
 const (

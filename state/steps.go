@@ -95,7 +95,7 @@ func beginStep(t *Task) Step {
 	return Step{RunID: t.RunID, Phase: t.Phase, Attempt: t.Attempt, Iteration: max(1, t.Iteration), Started: t.RunStartedAt}
 }
 
-// end says that the step has ended with a record that made t of its task, and with what:
+// end notes that the step has ended with a record that made t of its task, and with what:
 // coded and checked say whether that record has an exit code of the task, and one of its
 // verify command.
 func (s *Step) end(t *Task, coded, checked bool) {
@@ -108,7 +108,7 @@ func (s *Step) end(t *Task, coded, checked bool) {
 	}
 }
 
-// failure says how a step failed that has ended so; taken: somebody took its task out of
+// failure returns how a step failed that has ended so; taken: somebody took its task out of
 // it. How the task ends is the doing of what is judged, not of its evaluation.
 func (s *Step) failure(t *Task, taken bool) Class {
 	switch {

@@ -86,7 +86,7 @@ var nibble = func() (t [256]byte) {
 	return t
 }()
 
-// uuidDigits says where the two digits of each byte of a UUID stand.
+// uuidDigits is where the two digits of each byte of a UUID stand.
 var uuidDigits = [16]int{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
 
 // ParseUUID reads the one form of a UUID that appendUUID writes: an id must

@@ -185,7 +185,7 @@ func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
 	return c
 }
 
-// tellPaused says on stderr that nothing is started, or next to nothing, if the last
+// tellPaused warns on stderr that nothing is started, or next to nothing, if the last
 // answer said so.
 func (a *app) tellPaused() {
 	if n := a.notice(); n != nil {

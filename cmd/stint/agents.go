@@ -177,11 +177,11 @@ func newReadiness(ctx context.Context, cfg *Config) *readiness {
 func (r *readiness) ready(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.look(name)
+	return r.readyLocked(name)
 }
 
-// look is ready, under the lock.
-func (r *readiness) look(name string) bool {
+// readyLocked is ready, with the lock held.
+func (r *readiness) readyLocked(name string) bool {
 	c := adapterOf(r.cfg, name, "")
 	if c == nil {
 		return false
@@ -215,7 +215,7 @@ func (r *readiness) defaultAgent() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range cliNames {
-		if r.chosen == "" && r.look(name) {
+		if r.chosen == "" && r.readyLocked(name) {
 			r.chosen = name
 		}
 	}
@@ -225,7 +225,7 @@ func (r *readiness) defaultAgent() string {
 	return r.chosen
 }
 
-// noteDemo says that the demo agent answers one of the tasks, and how to get a real one,
+// noteDemo prints on stderr that the demo agent answers one of the tasks, and how to get a real one,
 // unless the user chose it.
 func (a *app) noteDemo(ctx context.Context, specs []task.TaskSpec, views []wire.TaskView) {
 	i := 0
@@ -268,7 +268,7 @@ func whyDemo(ctx context.Context, cfg *Config) (why, help string) {
 	return why, help
 }
 
-// noCLI says that no CLI is installed, and what installs the first one.
+// noCLI returns the sentence that no CLI is installed, and what installs the first one.
 func noCLI() (text, help string) {
 	first := agentKinds[0]
 	return "neither " + strings.Join(cliNames, " nor ") + " is installed", first.Tested.Install + " && " + loginCommand(first.Name)

@@ -163,7 +163,7 @@ func TestPromise11NoDatabasePassword(t *testing.T) {
 	}
 }
 
-// TestPromise11NoDatabasePasswordInTheCopy: likewise of a database that has a copy, whose
+// TestPromise11NoDatabasePasswordInTheCopy: the same of a database that has a copy, whose
 // tables do not hold it either.
 func TestPromise11NoDatabasePasswordInTheCopy(t *testing.T) {
 	t.Parallel()

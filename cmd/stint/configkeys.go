@@ -223,7 +223,7 @@ func documentKey(name, def, help string, words map[string]string, take func(c *C
 	return k
 }
 
-// inFile says in which file something is wrong, if the setting names one.
+// inFile adds to an error the file in which something is wrong, if the setting names one.
 func inFile(value string, err error) error {
 	if path, isFile := strings.CutPrefix(value, "@"); isFile {
 		return fmt.Errorf("%s: %w", path, err)

@@ -413,7 +413,7 @@ func lookAtMirror(ctx context.Context, o postgres.Options, seq uint64) (list []f
 	return list, ""
 }
 
-// describeMirror says where the mirror is and how far.
+// describeMirror returns where the mirror is and how far.
 func describeMirror(p *postgres.Position, seq uint64) string {
 	if p.Schema == 0 {
 		return p.Target + ", without tables yet; a master makes them"

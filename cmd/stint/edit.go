@@ -111,7 +111,7 @@ func (a *app) acceptEdits(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return errors.Join(printJSON(a.stdout, t), a.reportTakeOver(t))
+		return errors.Join(printJSON(a.stdout, t), a.reportReconciled(t))
 	}
 	if _, err := fmt.Fprintf(a.stdout, "%s applied\n", count(t.Adopted, "edit")); err != nil {
 		return err
@@ -119,11 +119,11 @@ func (a *app) acceptEdits(ctx context.Context, asJSON bool) error {
 	for _, n := range t.Notices {
 		a.hint("stint: %s\n", n)
 	}
-	return a.reportTakeOver(t)
+	return a.reportReconciled(t)
 }
 
 // reconcile lets a master take over tasks.md, or does it where none is to run.
-func (a *app) reconcile(ctx context.Context, accept bool) (t task.TakeOver, err error) {
+func (a *app) reconcile(ctx context.Context, accept bool) (t task.Reconciled, err error) {
 	err = a.withCoordinator(ctx,
 		func(c *client.Client) (err error) { t, err = c.Reconcile(ctx, accept); return err },
 		func(c *coordinator.Coordinator) (err error) { t, err = c.Reconcile(ctx, accept); return err })
@@ -172,9 +172,9 @@ func (a *app) offline(ctx context.Context) (queue.Config, error) {
 	return a.offlineMaster(dir, base).coordinatorConfig(ctx), nil
 }
 
-// reportTakeOver tells what is wrong in tasks.md; the error is not nil if anything
+// reportReconciled prints what is wrong in tasks.md; the error is not nil if anything
 // is. What is held as the work of a formatter is a finding, too.
-func (a *app) reportTakeOver(t task.TakeOver) error {
+func (a *app) reportReconciled(t task.Reconciled) error {
 	if t.Missing > 0 {
 		a.hint("stint: tasks.md lacked %s; added again (to delete the newest task, use stint cancel)\n", count(t.Missing, "newest record"))
 	}
@@ -332,7 +332,7 @@ const saveTries = 4
 // put puts text in the place of base and has it taken over, which ends an editing. changed
 // says that another program has saved meanwhile: then it is to be made anew. records and
 // plan are what it is to bring about.
-func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, records []ledger.Record, plan task.TakeOver) (changed bool, err error) {
+func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, records []ledger.Record, plan task.Reconciled) (changed bool, err error) {
 	err = base.Replace(text)
 	if errors.Is(err, tasksfile.ErrChanged) {
 		return true, nil
@@ -417,9 +417,9 @@ func readLine(r io.Reader) (string, error) {
 	}
 }
 
-// taken tells what a save has brought about: what it was to bring about, and what
+// taken prints what a save has brought about: what it was to bring about, and what
 // came of taking it over.
-func (a *app) taken(t task.TakeOver, err error, plan task.TakeOver) error {
+func (a *app) taken(t task.Reconciled, err error, plan task.Reconciled) error {
 	if err != nil {
 		return fmt.Errorf("tasks.md is saved, and the next master takes it over: %w", err)
 	}
@@ -439,13 +439,13 @@ func (a *app) taken(t task.TakeOver, err error, plan task.TakeOver) error {
 			return err
 		}
 	}
-	return a.reportTakeOver(t)
+	return a.reportReconciled(t)
 }
 
 // lineNumber is what an edit above changes in the message of a finding.
 var lineNumber = regexp.MustCompile(`line [0-9]+`)
 
-// splitFindings tells findings that are new from those that were there before,
+// splitFindings separates findings that are new from those that were there before,
 // on whichever line.
 func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
 	known := map[string]int{}

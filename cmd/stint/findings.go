@@ -20,7 +20,7 @@ const (
 	maxTell = 2 * time.Second
 )
 
-// tellFindings says on stderr what is wrong in the ledger of a running master: a
+// tellFindings prints on stderr what is wrong in the ledger of a running master: a
 // section that waits for its repair looks like a task that was forgotten.
 func (a *app) tellFindings(ctx context.Context) {
 	if n := a.notice(); a.quiet || n != nil && n.Findings == 0 {
@@ -40,7 +40,7 @@ func (a *app) tellFindings(ctx context.Context) {
 	})
 }
 
-// byHand says which fields of a task a person has set last, from the task's
+// byHand returns which fields of a task a person has set last, from the task's
 // records: "priority, prompt (seq 12)"; "" if there are none, or if a compaction
 // has merged the edit with what others wrote.
 func byHand(raw []byte) string {
@@ -78,7 +78,7 @@ func isMark(key string) bool {
 	return false
 }
 
-// tellConfig says on stderr, once, that the master that was asked last was started with
+// tellConfig warns on stderr, once, that the master that was asked last was started with
 // another configuration than the file has now.
 func (a *app) tellConfig(ctx context.Context) {
 	n := a.notice()
@@ -121,7 +121,7 @@ func restart(h *task.Health) string {
 	return fmt.Sprintf("kill %d, then stint serve", h.PID)
 }
 
-// tellAccounts says on stderr which accounts keep some of these tasks from starting.
+// tellAccounts prints on stderr which accounts keep some of these tasks from starting.
 func (a *app) tellAccounts(ctx context.Context, views []wire.TaskView) {
 	waits := func(account string) bool {
 		return slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == account })

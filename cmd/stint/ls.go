@@ -272,7 +272,7 @@ func escapeRows(rows [][]string) [][]string {
 	return rows
 }
 
-// age says how long ago a task was made; one that was written by hand says so
+// age returns how long ago a task was made; one that was written by hand says so
 // only once it has run.
 func age(created, now time.Time) string {
 	if created.IsZero() {

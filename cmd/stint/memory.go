@@ -95,7 +95,7 @@ func (a *app) noteText(c *cobra.Command, args []string) (string, error) {
 	return promptSource{args: args, literal: c.ArgsLenAtDash() == 0, stdin: a.stdin}.read()
 }
 
-// describeMemory tells what was found and why.
+// describeMemory returns what was found and why.
 func describeMemory(found *memory.Result) string {
 	var b strings.Builder
 	weights := map[string]string{}

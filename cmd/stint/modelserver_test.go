@@ -105,8 +105,8 @@ type answerWriter interface {
 	message(text string)        // the rest of an answer
 	reasoning(text string)      // before the answer
 	shell(cmd string)           // a call of the shell tool, in place of an answer
-	write(path, text string)    // a call that writes a file, likewise
-	edit(path, from, to string) // a call that changes a line of a file, likewise
+	write(path, text string)    // a call that writes a file, in place of an answer
+	edit(path, from, to string) // a call that changes a line of a file, in place of an answer
 	failed(code string)         // the provider has lost its way: the end
 	completed()                 // the end
 }

@@ -115,7 +115,7 @@ func readURLFile(path string) (string, error) {
 	return text, nil
 }
 
-// postgresOptions says where the copy of a state directory is and what it holds; on is
+// postgresOptions returns where the copy of a state directory is and what it holds; on is
 // whether there is to be one.
 func postgresOptions(cfg *Config, state string, log *slog.Logger) (o postgres.Options, on bool) {
 	if cfg.PostgresURL == "" && cfg.PostgresURLFile == "" {

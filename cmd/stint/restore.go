@@ -139,7 +139,7 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 	return nil
 }
 
-// summary says in a sentence what a restore changes.
+// summary returns in a sentence what a restore changes.
 func summary(r *statedir.Restoration) string {
 	parts := []string{
 		count(len(r.Gone), "task") + " newer than " + filepath.Base(r.From) + " will be gone",

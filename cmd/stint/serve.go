@@ -450,7 +450,7 @@ func (a *app) offlineMaster(dir string, cfg *Config) *master {
 	return m
 }
 
-// hints tells a person at the terminal what a master that only opens the state
+// hints shows a person at the terminal what a master that only opens the state
 // directory for a moment has to say, such as which edits it took over.
 type hints struct {
 	slog.Handler

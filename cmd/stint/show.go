@@ -233,7 +233,7 @@ func tokens(u state.Usage) string {
 	return s
 }
 
-// describeSent tells which prompt it is, and what was found for it.
+// describeSent returns which prompt it is, and what was found for it.
 func describeSent(p *task.SentPrompt) string {
 	which := fmt.Sprintf("%d of %d", p.Number, p.Of)
 	if p.Number == 0 {
@@ -250,7 +250,7 @@ func describeSent(p *task.SentPrompt) string {
 	return text + describeMemory(p.Memory)
 }
 
-// roundOf says in which round of the loop a task is or has ended: "2 of 3"; "" if
+// roundOf returns in which round of the loop a task is or has ended: "2 of 3"; "" if
 // there is no loop.
 func roundOf(t *state.Task) string {
 	switch {

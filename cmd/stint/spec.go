@@ -23,7 +23,7 @@ import (
 // maxSpecFile is how large a file of --spec may be, in bytes: what a master takes at once.
 const maxSpecFile = 64 << 20
 
-// inSpecs says which of several tasks an error is about.
+// inSpecs adds to an error which of several tasks it is about.
 func inSpecs(err error, i, n int, many bool) error {
 	if !many {
 		return err

@@ -99,14 +99,14 @@ func syncError(ctx context.Context, err error) error {
 // A counter is a ledger that counts what is asked of it, for the progress line. It is for
 // any number of goroutines.
 type counter struct {
-	*statedir.Copy
+	*statedir.Snapshot
 	tasks *atomic.Int64
 }
 
 // TaskRecord implements postgres.Source.
 func (t counter) TaskRecord(id string) (task.TaskRecord, error) {
 	t.tasks.Add(1)
-	return t.Copy.TaskRecord(id)
+	return t.Snapshot.TaskRecord(id)
 }
 
 // startCounter shows how many tasks have been looked at while a command works.
@@ -177,14 +177,14 @@ func (a *app) writeMirror(c *cobra.Command, doing string, asJSON bool, write mir
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, ledger.JournalName)); err != nil {
-		if _, err := statedir.ReadCopy(ctx, dir, 0); err != nil {
+		if _, err := statedir.ReadSnapshot(ctx, dir, 0); err != nil {
 			return syncError(ctx, err) // before anything is made in the database
 		}
 	}
 	tasks, stop := a.startCounter(ctx, doing)
 	w := writtenMirror{}
 	w.Position, w.Records, err = write(ctx, o, func() (postgres.Source, error) {
-		l, err := statedir.ReadCopy(ctx, dir, 0)
+		l, err := statedir.ReadSnapshot(ctx, dir, 0)
 		return counter{l, tasks}, err
 	})
 	stop()
@@ -202,7 +202,7 @@ func (w *writtenMirror) String() string {
 		count(int(w.Records), "record"), count(int(w.Rows), "row"), w.Seconds, w.Target, w.Seq)
 }
 
-// warn says what a person should look at though the command did its work.
+// warn prints what a person should look at though the command did its work.
 func (a *app) warn(texts ...string) {
 	for _, text := range texts {
 		if text != "" {

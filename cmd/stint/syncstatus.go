@@ -56,7 +56,7 @@ func (a *app) mirrorStatus(c *cobra.Command, asJSON bool) error {
 	if failed != nil && s.Master == nil {
 		return failed
 	}
-	l, err := statedir.ReadCopy(ctx, dir, 0)
+	l, err := statedir.ReadSnapshot(ctx, dir, 0)
 	if err != nil {
 		return syncError(ctx, err)
 	}
@@ -87,9 +87,9 @@ func (a *app) mirrorStatus(c *cobra.Command, asJSON bool) error {
 	return errors.Join(a.printEither(asJSON, s, s.String()), failed)
 }
 
-// setLag tells how far a mirror up to seq is behind the ledger. Where it seems to be ahead,
+// setLag sets how far a mirror up to seq is behind the ledger. Where it seems to be ahead,
 // the ledger was put back to what it had been, and the mirror will be written anew.
-func (s *mirrorStatus) setLag(ctx context.Context, l *statedir.Copy, seq uint64) {
+func (s *mirrorStatus) setLag(ctx context.Context, l *statedir.Snapshot, seq uint64) {
 	var lag uint64
 	var waited float64
 	s.Seq, s.LagRecords, s.LagSeconds = &seq, &lag, &waited
@@ -172,7 +172,7 @@ fix differences: stint sync rebuild.`,
 		}
 		tasks, stop := a.startCounter(ctx, "comparing")
 		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) {
-			l, err := statedir.ReadCopy(ctx, dir, upTo)
+			l, err := statedir.ReadSnapshot(ctx, dir, upTo)
 			return counter{l, tasks}, err
 		})
 		stop()

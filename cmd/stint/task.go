@@ -166,7 +166,7 @@ func plainError(err error) error {
 	return err
 }
 
-// hint says something on stderr that is not an error, unless -q.
+// hint prints something on stderr that is not an error, unless -q.
 func (a *app) hint(format string, args ...any) {
 	if !a.quiet {
 		_, _ = fmt.Fprintf(a.stderr, format, args...) // nothing is left to do about a broken stderr
@@ -261,7 +261,7 @@ func (a *app) writeAnswer(w io.Writer, view *wire.TaskView) error {
 	return printText(w, text)
 }
 
-// ending says how a task ended badly.
+// ending returns how a task ended badly.
 var ending = map[state.Status]string{
 	state.Failed: "failed", state.Canceled: "was canceled", state.Dead: "is dead",
 }

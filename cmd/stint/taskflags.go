@@ -90,7 +90,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	exclusive(c, "at", "delay")
 }
 
-// promptSource says where the prompt comes from.
+// promptSource returns where the prompt comes from.
 func (a *app) promptSource(c *cobra.Command, o *taskOptions, args []string) (promptSource, error) {
 	p := promptSource{args: args, literal: c.ArgsLenAtDash() >= 0, edit: o.edit, stdin: a.stdin}
 	if !c.Flags().Changed("prompt") {

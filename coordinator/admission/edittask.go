@@ -49,7 +49,7 @@ func (a *Admission) Edit(ctx context.Context, ref string, p task.Patch, by strin
 	}
 }
 
-// errMeanwhile says that the task has changed since an edit was checked.
+// errMeanwhile means that the task has changed since an edit was checked.
 var errMeanwhile = errors.New("the task has changed meanwhile")
 
 // An edit is what is to be changed of a task, as it was when the edit was checked.

@@ -32,7 +32,7 @@ func (a *Admission) PlaceOf(id string) *Place {
 	if t.Workspace != "" {
 		w = a.lookAt(t.Workspace)
 		w.lane() // now: its end is recorded on the log's goroutine
-		if wrong := a.Misplaced(&t); wrong != "" {
+		if wrong := a.WorkspaceError(&t); wrong != "" {
 			w.err = errors.New(wrong)
 		}
 	}

@@ -216,7 +216,7 @@ func (in *intake) add(s submission) error {
 	return nil
 }
 
-// at says which spec an error is about.
+// at adds to an error which spec it is about.
 func (in *intake) at(i int, err error) error {
 	if !in.isList {
 		return err
@@ -442,7 +442,7 @@ func (in *intake) newTask(s *submission, t *state.Task) *ledger.Record {
 	return r.Add(state.KeyPrompt, s.Prompt)
 }
 
-// by says who asks: a client, a run, or, as "", the master itself.
+// by returns who asks: a client, a run, or, as "", the master itself.
 func (s *submission) by() string {
 	switch s.trigger {
 	case "":

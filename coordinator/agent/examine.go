@@ -19,7 +19,7 @@ type Problem struct {
 	Fatal bool   // the agent cannot work like that
 }
 
-// Versions says with which versions of a CLI stint was tested.
+// Versions are those of a CLI with which stint was tested.
 type Versions struct {
 	Oldest, Newest string
 	Breaks         string // what may break with an older one

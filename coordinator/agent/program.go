@@ -40,7 +40,7 @@ func Refused(class state.Class, msg string) *task.Outcome {
 	return &task.Outcome{Class: class, Error: msg, ExitCode: -1}
 }
 
-// PlanOf tells of a spec, or of the outcome that a turn without one has.
+// PlanOf returns the plan of a spec, or of the outcome that a turn without one has.
 func PlanOf(s gate.Spec, out *task.Outcome) task.Plan {
 	if out != nil {
 		return task.Plan{Class: out.Class, Error: out.Error}

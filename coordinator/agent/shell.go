@@ -61,7 +61,7 @@ func (s *Shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult 
 	return r
 }
 
-// result says how a command ended.
+// result returns how a command ended.
 func result(e *gate.Result, limit time.Duration) task.VerifyResult {
 	r := task.VerifyResult{ExitCode: e.End.Exit, Shortage: e.End.Shortage}
 	switch {

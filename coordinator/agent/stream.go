@@ -45,8 +45,8 @@ func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report f
 	return out
 }
 
-// unfinished tells of a program whose turn has ended in a way that is not known: its version may
-// be one that is not known either.
+// unfinished returns the error of a program whose turn has ended in a way that is not known:
+// its version may be one that is not known either.
 func (r *Runner) unfinished(ctx context.Context, path string, h *TurnState) string {
 	about := h.Version
 	if about == "" {

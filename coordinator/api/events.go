@@ -30,7 +30,7 @@ const (
 	maxEvents = 16 << 10
 )
 
-// Changed tells what changes.
+// Changed is where an event stream subscribes to what changes.
 type Changed interface {
 	// Subscribe returns every change from now on, in order. The channel is closed
 	// when more than buffer of them wait, and by cancel.

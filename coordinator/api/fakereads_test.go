@@ -85,6 +85,6 @@ func (f *fakeMaster) Compact(context.Context, time.Duration, bool) (ledger.Compa
 	return ledger.CompactReport{}, f.err
 }
 
-func (f *fakeMaster) Reconcile(context.Context, bool) (task.TakeOver, error) {
-	return task.TakeOver{Notices: []string{}, Findings: f.Findings()}, f.err
+func (f *fakeMaster) Reconcile(context.Context, bool) (task.Reconciled, error) {
+	return task.Reconciled{Notices: []string{}, Findings: f.Findings()}, f.err
 }

@@ -35,7 +35,7 @@ type follower struct {
 	off    int64    // of the next byte
 }
 
-// errLagged says that a subscription was closed because it was too slow.
+// errLagged means that a subscription was closed because it was too slow.
 var errLagged = errors.New("subscription closed")
 
 // run copies until the task has ended and everything is out (nil), ctx ends, or

@@ -169,7 +169,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 	return r, true
 }
 
-// checkBody says that a request has a body which cannot be JSON, or should have none; nil
+// checkBody returns an error if a request has a body which cannot be JSON, or should have none; nil
 // if that is not so. Unread, a body would hide from net/http that the client of a long
 // request has gone.
 func checkBody(r *http.Request, reads bool) *wire.Problem {

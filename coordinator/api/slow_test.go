@@ -86,7 +86,7 @@ type counted struct {
 	name  string // of the client
 	seen  *census
 	begun time.Time // guarded by seen.mu; zero: it was not read from
-	over  bool      // likewise: it is closed
+	over  bool      // guarded by seen.mu: it is closed
 }
 
 // Read implements net.Conn.

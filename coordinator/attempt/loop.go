@@ -102,7 +102,7 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 	return next, nil
 }
 
-// stepRecord says how a run has ended and what follows it: the run with that id, or,
+// stepRecord returns the record of how a run has ended and what follows it: the run with that id, or,
 // if it does not go on at once, the step in its turn. t is the task as it is now.
 func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *state.Task, s step, id string, goes bool) *ledger.Record {
 	v := verdictOf(&r.Task, state.Running)
@@ -141,8 +141,8 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 	if !task.HasVerify(&t) { // a person has taken it out meanwhile
 		return passed
 	}
-	if wrong := a.admission.Misplaced(&t); wrong != "" {
-		return isMisplaced(wrong)
+	if wrong := a.admission.WorkspaceError(&t); wrong != "" {
+		return inWrongWorkspace(wrong)
 	}
 	if err := a.tasks.MakeDir(a.tasks.RunDir(r.ID)); err != nil {
 		return setupFailed(err)
@@ -199,7 +199,7 @@ func (a *Attempts) makeFiles(id string) (string, error) {
 	return files, a.tasks.MakeDir(files)
 }
 
-// AddCheck says how the verify command has ended.
+// AddCheck adds how the verify command has ended.
 func AddCheck(rec *ledger.Record, check *task.VerifyResult) {
 	if check == nil {
 		return

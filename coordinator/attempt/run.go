@@ -177,8 +177,8 @@ func (a *Attempts) noteLife(r *Run, isStart bool) {
 	r.LastOutput.Store(&now)
 }
 
-// isMisplaced is the outcome of a run that must not begin for that reason.
-func isMisplaced(why string) task.Outcome {
+// inWrongWorkspace is the outcome of a run that must not begin for that reason.
+func inWrongWorkspace(why string) task.Outcome {
 	return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: why + "; name the directory that you mean as its workspace in tasks.md, and retry"}
 }
 
@@ -191,10 +191,10 @@ func homeOf(t *state.Task) string {
 	return t.Workspace
 }
 
-// hasMoved says that the workspace of a run is another directory than its attempt has
+// hasMoved returns an error if the workspace of a run is another directory than its attempt has
 // found, or may be: what runs below it can put a link in its place at any time.
 func (a *Attempts) hasMoved(r *Run, t *state.Task) error {
-	if wrong := a.admission.Misplaced(t); wrong != "" {
+	if wrong := a.admission.WorkspaceError(t); wrong != "" {
 		return errors.New(wrong)
 	}
 	if real := task.WithoutLinks(t.Workspace); t.Workspace == r.Task.Workspace && real != r.home {

@@ -25,7 +25,7 @@ const (
 	lastProbe  = 5 * time.Minute
 )
 
-// shortOf says in plain words what is lacking; DIR is the state directory.
+// shortOf returns in plain words what is lacking; DIR is the state directory.
 var shortOf = map[syscall.Errno]string{
 	syscall.ENOSPC: "no room is left on the disk of DIR",
 	syscall.EDQUOT: "the disk quota for DIR is used up",

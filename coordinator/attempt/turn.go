@@ -26,8 +26,8 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 	if t.Prompt == "" {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
-	if wrong := a.admission.Misplaced(&t); wrong != "" {
-		return isMisplaced(wrong)
+	if wrong := a.admission.WorkspaceError(&t); wrong != "" {
+		return inWrongWorkspace(wrong)
 	}
 	agent := a.tasks.Config.Agents[r.Task.Agent]
 	if agent == nil {

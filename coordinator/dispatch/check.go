@@ -67,7 +67,7 @@ func (d *Dispatcher) checkable(t *state.Task) error {
 	case t.Hold && t.Trigger == state.ByAgent:
 		return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is held because an agent asked for it", t.ID), Hint: "look at its verify command in stint show " + t.ID + ", then: stint release " + t.ID}
 	}
-	if wrong := d.Admission.Misplaced(t); wrong != "" {
+	if wrong := d.Admission.WorkspaceError(t); wrong != "" {
 		return task.Invalid("name another workspace with: stint edit "+t.ID, "%s", wrong)
 	}
 	if fi, err := os.Stat(t.Workspace); err != nil || !fi.IsDir() {

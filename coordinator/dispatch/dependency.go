@@ -17,12 +17,12 @@ const maxCause = 200
 // failBlockedByDependency ends the queued tasks that come after one that has ended otherwise
 // than done, and those that come after them: they could never run.
 func (d *Dispatcher) failBlockedByDependency() {
-	if len(queue.Read(d.tasks, (*fold.State).Doomed)) == 0 {
+	if len(queue.Read(d.tasks, (*fold.State).BlockedByDependency)) == 0 {
 		return
 	}
 	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
-		for _, t := range st.Doomed() {
+		for _, t := range st.BlockedByDependency() {
 			id, status, _ := st.EndedBadly(&t)
 			if i := slices.IndexFunc(t.After, func(id string) bool { return causes[id].Status != "" }); i >= 0 {
 				id = t.After[i]

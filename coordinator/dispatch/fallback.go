@@ -31,7 +31,7 @@ func (d *Dispatcher) fallBack() {
 	d.tasks.TroubleUnlessStopped("tasks could not be handed to their fallback agents", err)
 }
 
-// able says of all fallback agents of tasks whether they are there and logged in. It
+// able reports of all fallback agents of tasks whether they are there and logged in. It
 // may be slow.
 func (d *Dispatcher) able(tasks []state.Task) map[string]bool {
 	able := map[string]bool{}

@@ -20,8 +20,8 @@ import (
 // failLimitWaitExceeded ends the tasks that do not wait for a rate limit as long as they
 // would have to: what was told not to wait has failed, the others are dead.
 func (d *Dispatcher) failLimitWaitExceeded() {
-	able := d.able(queue.Read(d.tasks, func(st *fold.State) []state.Task { return d.unwilling(st, nil) }))
-	list := queue.Read(d.tasks, func(st *fold.State) []state.Task { return d.unwilling(st, able) })
+	able := d.able(queue.Read(d.tasks, func(st *fold.State) []state.Task { return d.limitWaitExceeded(st, nil) }))
+	list := queue.Read(d.tasks, func(st *fold.State) []state.Task { return d.limitWaitExceeded(st, able) })
 	if len(list) == 0 {
 		return
 	}
@@ -33,7 +33,7 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 		}
 	}
 	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
-		for _, t := range d.unwilling(st, able) {
+		for _, t := range d.limitWaitExceeded(st, able) {
 			place, isNow := ends[t.ID]
 			if !isNow {
 				continue // the record wakes the dispatcher, which comes back
@@ -53,11 +53,11 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 	d.tasks.TroubleUnlessStopped("tasks that do not wait for a rate limit could not be ended", err)
 }
 
-// unwilling returns the queued tasks that do not wait for a rate limit as long as they
+// limitWaitExceeded returns the queued tasks that do not wait for a rate limit as long as they
 // would have to, and that no able agent takes over, now or when it has a place for them.
-func (d *Dispatcher) unwilling(st *fold.State, able map[string]bool) []state.Task {
+func (d *Dispatcher) limitWaitExceeded(st *fold.State, able map[string]bool) []state.Task {
 	now := d.tasks.Config.Now()
-	return slices.DeleteFunc(st.Unwilling(now, d.tasks.Config.MaxLimitWait), func(t state.Task) bool {
+	return slices.DeleteFunc(st.LimitWaitExceeded(now, d.tasks.Config.MaxLimitWait), func(t state.Task) bool {
 		return slices.ContainsFunc(t.Fallback, func(agent string) bool {
 			a := st.Account(agent)
 			return agent != t.Agent && able[agent] && !a.Hold && !a.CoolUntil.After(now)

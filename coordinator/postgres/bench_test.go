@@ -20,7 +20,7 @@ import (
 const benchTasks = 20_000
 
 // benchLedger makes a ledger of tasks that wait, or of which each has been run once.
-func benchLedger(b *testing.B, ran bool) *statedir.Copy {
+func benchLedger(b *testing.B, ran bool) *statedir.Snapshot {
 	b.Helper()
 	dir := b.TempDir()
 	l, err := journal.Open(journal.Options{Dir: dir, Locker: new(sync.Mutex), Apply: func(*ledger.Section) error { return nil }})
@@ -36,7 +36,7 @@ func benchLedger(b *testing.B, ran bool) *statedir.Copy {
 		must(b, err)
 	}
 	must(b, l.Close())
-	src, err := statedir.ReadCopy(b.Context(), dir, 0)
+	src, err := statedir.ReadSnapshot(b.Context(), dir, 0)
 	must(b, err)
 	return src
 }

@@ -26,8 +26,8 @@ const (
 // A Mirror keeps the copy of one ledger true, for as long as its Run runs. Status may be
 // called by any goroutine, at any time.
 type Mirror struct {
-	o        Options
-	takeOver bool // the copy of another state directory may be written over
+	o         Options
+	overwrite bool // the copy of another state directory may be written over
 
 	lasts    bool // it tries again: what is wrong may pass
 	patience int  // how many times the usual time a batch gets; the goroutine's that writes

@@ -109,7 +109,7 @@ func Once(ctx context.Context, o Options, read func() (Source, error)) (Position
 // another state directory. read and the errors are those of [Once].
 func Rebuild(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {
 	m := New(o)
-	m.takeOver = true
+	m.overwrite = true
 	return finish(ctx, m, read, func(s *session, _ uint64) error { return s.rebuild(ctx) })
 }
 

@@ -36,7 +36,7 @@ func (p *packer) end() {
 	}
 }
 
-// errCompacted says that tasks have other places than when a rebuild began.
+// errCompacted means that tasks have other places than when a rebuild began.
 var errCompacted = errors.New("the ledger was compacted")
 
 // all packs all tasks that are known. The last batch moves the cursor and ends the

@@ -91,7 +91,7 @@ func (s *session) claim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.StateDir != storable(s.o.StateDir) && !s.mirror.takeOver {
+	if p.StateDir != storable(s.o.StateDir) && !s.mirror.overwrite {
 		return s.o.notOurs(&p, s.target)
 	}
 	if p.Seq == 0 && p.worker != nil && *p.worker != [16]byte(s.o.Worker) && p.age < rebuilderGone {
@@ -110,7 +110,7 @@ func (o *Options) notOurs(p *Position, t server.Target) error {
 		"%s has the copy of another state directory under the name %s: %s", t, o.Host, p.StateDir)
 }
 
-// register tells the other hosts that this process is at work.
+// register notes for the other hosts that this process is at work.
 func (s *session) register(ctx context.Context) error {
 	var q pgx.Batch
 	q.Queue("DELETE FROM worker_registry WHERE group_name = $1 AND worker_id <> $2", s.o.Host, [16]byte(s.o.Worker))
@@ -119,12 +119,12 @@ func (s *session) register(ctx context.Context) error {
 	return s.pool.SendBatch(ctx, &q).Close()
 }
 
-// unregister says that this process is at work no longer.
+// unregister notes that this process is at work no longer.
 func (s *session) unregister(ctx context.Context) {
 	_, _ = s.pool.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(s.o.Worker)) // the next one of this host does it too
 }
 
-// beat says that we live, and looks whether the copy is still where we left it: the
+// beat notes that we live, and looks whether the copy is still where we left it: the
 // database may have been replaced while there was nothing to write.
 func (s *session) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -245,7 +245,7 @@ func (s *session) newGeneration(ctx context.Context) error {
 // beatEvery is how often a session says that it lives.
 const beatEvery = 5 * time.Second
 
-// errRestored says that a person has rolled the ledger back: the copy is made anew.
+// errRestored means that a person has rolled the ledger back: the copy is made anew.
 var errRestored = errors.New("the ledger was restored")
 
 // follow writes what changes, until record end is in the copy.

@@ -213,7 +213,7 @@ func (w *world) verify() Report {
 }
 
 func (w *world) read(upTo uint64) (VerifySource, error) {
-	return statedir.ReadCopy(w.t.Context(), w.dir, upTo)
+	return statedir.ReadSnapshot(w.t.Context(), w.dir, upTo)
 }
 
 // readAll returns the ledger as it is now.

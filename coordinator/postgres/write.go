@@ -44,11 +44,11 @@ type batch struct {
 	accounts []state.AccountUse // nil: as before
 }
 
-// errMoved says that the copy is not where we left it: another process writes it too,
+// errMoved means that the copy is not where we left it: another process writes it too,
 // or a commit of ours went through though nobody told us.
 var errMoved = errors.New("the copy was moved on by another writer")
 
-// errBusy says that another process rebuilds the copy.
+// errBusy means that another process rebuilds the copy.
 var errBusy = errors.New("the copy is being rebuilt by another process")
 
 // staging returns the name of the temporary table that rows come through.

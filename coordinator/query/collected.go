@@ -76,7 +76,7 @@ func shortest(path string) string {
 	return path
 }
 
-// lookAtCopy tells of a file in the directory of a run.
+// lookAtCopy returns what is known of a file in the directory of a run.
 func (q *Query) lookAtCopy(runID, name string) task.TaskFile {
 	f := task.TaskFile{Name: name, RunID: runID}
 	file, fi, err := q.openCopy(runID, name)
@@ -134,7 +134,7 @@ func (q *Query) contentOf(t *state.Task, runID, name string) (task.Content, erro
 	return task.Content{ReadSeeker: f, Modified: fi.ModTime(), Close: f.Close}, nil
 }
 
-// noFile says that a file of a task cannot be had.
+// noFile returns the error for when a file of a task cannot be had.
 func noFile(t *state.Task, name, why string) error {
 	return &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("task %s: the file %.200q: %s", t.ID, name, why), Hint: "stint show --with-files " + t.ID}
 }

@@ -57,7 +57,7 @@ func (q *Query) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (
 	return rows, err
 }
 
-// Why says in one sentence why the task is where it is.
+// Why returns in one sentence why the task is where it is.
 func (q *Query) Why(ref string) (string, error) {
 	defer q.tasks.Call()()
 	id, err := q.tasks.Find(ref)

@@ -109,7 +109,7 @@ func (c *Counters) Change(before, after *state.Task) {
 	c.n.Usage[who] = used
 }
 
-// endingOf says how a task ended.
+// endingOf returns how a task ended.
 func endingOf(t *state.Task) task.Ending {
 	reason := string(t.Reason)
 	switch {

@@ -36,9 +36,9 @@ func (q *Query) Preview(ctx context.Context, specs []task.TaskSpec, isList bool)
 	return list, nil
 }
 
-// previewRun tells of the first run of a task, for which the run asks if one does. begun
-// says that a task before it has its session, of which the ledger knows nothing yet. A run
-// that asks is shown no other notes than a search of its own would find.
+// previewRun fills in what is known of the first run of a task, for which the run asks if
+// one does. begun: a task before it has its session, of which the ledger knows nothing yet.
+// A run that asks is shown no other notes than a search of its own would find.
 func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, asks string, begun bool) error {
 	r, known := q.attempts.Reserve(&p.Task), false
 	r.Cancel(nil)

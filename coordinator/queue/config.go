@@ -63,8 +63,8 @@ type Config struct {
 	Memory func(ctx context.Context, workspace, prompt string) (memory.Result, error)
 
 	Socket     string // told in Health and the heartbeat
-	Version    string // likewise
-	Background bool   // likewise
+	Version    string // told in Health and the heartbeat
+	Background bool   // told in Health and the heartbeat
 
 	// Fallback names the agents, in order, that take over the tasks of a rate-limited
 	// one, for tasks that name neither an agent nor a session nor a fallback.
@@ -115,7 +115,7 @@ type WorkspaceSettings struct {
 	VerifyTimeout time.Duration // of a verify command; 0: no limit
 
 	OnFailure      string // prompt of the follow-up of a task that fails and names none; "" or off: none
-	OnIssue        string // likewise, of one whose answer has findings
+	OnIssue        string // prompt of the follow-up of a task whose answer has findings and that names none; "" or off: none
 	TriggerSession string // session of follow-ups; "": a new one, in the lane of the directory
 }
 

@@ -30,26 +30,26 @@ func Homeless(s *fold.State, root string) (list []task.Finding) {
 
 // Reconcile takes over tasks.md now, without waiting for the watch to see that it
 // was saved. With accept it also takes what is held as the work of a formatter.
-func (s *Store) Reconcile(ctx context.Context, accept bool) (task.TakeOver, error) {
+func (s *Store) Reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
 	defer s.Call()()
 	r, err := s.Store.Reconcile(ctx, accept)
 	var refused *journal.RefusedError
 	switch {
 	case errors.Is(err, journal.ErrClosed):
-		return task.TakeOver{}, s.StoppedError()
+		return task.Reconciled{}, s.StoppedError()
 	case errors.As(err, &refused):
-		return task.TakeOver{}, &task.Error{Code: task.CodeConflict, Message: refused.Why, Hint: refused.Hint}
+		return task.Reconciled{}, &task.Error{Code: task.CodeConflict, Message: refused.Why, Hint: refused.Hint}
 	case err != nil:
-		return task.TakeOver{}, err
+		return task.Reconciled{}, err
 	}
-	t := TakeOverOf(r)
+	t := ReconciledOf(r)
 	t.Findings = s.Findings()
 	return t, nil
 }
 
-// TakeOverOf returns the report in the form in which clients get it.
-func TakeOverOf(r reconcile.Report) task.TakeOver {
-	t := task.TakeOver{Notices: []string{}, Findings: FindingsOf(r.Findings), Adopted: len(r.Records), Missing: r.Missing, Held: r.Held}
+// ReconciledOf returns the report in the form in which clients get it.
+func ReconciledOf(r reconcile.Report) task.Reconciled {
+	t := task.Reconciled{Notices: []string{}, Findings: FindingsOf(r.Findings), Adopted: len(r.Records), Missing: r.Missing, Held: r.Held}
 	for _, n := range r.Notices {
 		if n.Finding == nil {
 			t.Notices = append(t.Notices, n.Text)

@@ -236,12 +236,12 @@ func (s *Store) errorOf(err error) error {
 // HadNoRoom reports whether a write has met a full disk since HadNoRoom was called last.
 func (s *Store) HadNoRoom() bool { return s.full.Swap(false) }
 
-// FullError says that the disk is full.
+// FullError returns the error for when the disk is full.
 func (s *Store) FullError() error {
 	return &task.Error{Code: task.CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", s.Config.StateDir), Hint: "make room and try again"}
 }
 
-// StoppedError says that the master takes no changes any more, and why.
+// StoppedError returns why the master takes no changes any more.
 func (s *Store) StoppedError() error {
 	switch err := s.Err(); {
 	case s.IsGone():

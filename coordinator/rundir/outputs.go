@@ -30,7 +30,7 @@ type part struct {
 	file *os.File
 }
 
-// errCut says that a piece of a file is gone.
+// errCut means that a piece of a file is gone.
 var errCut = errors.New("a part of the output was removed while it was read")
 
 // OpenOutputs opens files as [OpenOutput] does. The caller closes them.

@@ -12,7 +12,7 @@ import (
 	"stint/memory"
 )
 
-// ErrNotKept says that the copy of a collected file is gone.
+// ErrNotKept means that the copy of a collected file is gone.
 var ErrNotKept = errors.New("the copy is not kept any more")
 
 // OpenCollected opens a file in the directory files of a run. Whatever a person has

@@ -50,7 +50,7 @@ func TurnsOf(t *state.Task) []state.Step {
 	return slices.DeleteFunc(RunsOf(t), func(s state.Step) bool { return s.Phase != "" })
 }
 
-// NoRun says that a task has no such run, or no prompt of it.
+// NoRun returns the error for when a task has no such run, or no prompt of it.
 func NoRun(t *state.Task, format string, args ...any) error {
 	return &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + ": " + fmt.Sprintf(format, args...), Hint: "stint show " + t.ID}
 }

@@ -13,19 +13,19 @@ import (
 	"stint/state/fold"
 )
 
-// Preview says what a master of this state directory would do if tasks.md were
+// Preview returns what a master of this state directory would do if tasks.md were
 // these bytes. It reads the journal and changes nothing; a master may be at work.
 // The records are those that it would make of edits; they have no seq yet.
-func Preview(dir string, tasks []byte) (task.TakeOver, []ledger.Record, error) {
+func Preview(dir string, tasks []byte) (task.Reconciled, []ledger.Record, error) {
 	st, err := foldForEdit(dir)
 	if err != nil {
-		return task.TakeOver{}, nil, err
+		return task.Reconciled{}, nil, err
 	}
 	r, err := journal.Preview(editOptions(dir, st), tasks)
 	if err != nil {
-		return task.TakeOver{}, nil, err
+		return task.Reconciled{}, nil, err
 	}
-	return queue.TakeOverOf(r), r.Records, nil
+	return queue.ReconciledOf(r), r.Records, nil
 }
 
 // EditCheck returns a function that says whether a record that a person wrote can be taken over,

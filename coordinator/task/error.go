@@ -53,12 +53,12 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code && t.Message == "" && t.Hint == ""
 }
 
-// BadCursor says that a list cannot be gone on with, and why.
+// BadCursor returns the error for a list that cannot be gone on with, and why.
 func BadCursor(why string) error {
 	return &Error{Code: CodeInvalid, Message: "the cursor means nothing here: " + why, Hint: "list anew, without cursor", Field: "cursor"}
 }
 
-// AtTask says that an error is about the i-th of n tasks that are given together. Its
+// AtTask adds to an error that it is about the i-th of n tasks that are given together. Its
 // field is named as problems name it: with the place in the list, from 0, before it.
 func AtTask(err error, i, n int) error {
 	var e *Error
@@ -91,7 +91,7 @@ func Wrong(field, hint, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint, Field: field}
 }
 
-// InField says which field an error is about, unless it names one itself.
+// InField adds to an error which field it is about, unless it names one itself.
 func InField(field string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Field != "" {
@@ -102,7 +102,7 @@ func InField(field string, err error) error {
 	return &at
 }
 
-// InOption says which prompt an error is about.
+// InOption adds to an error which prompt it is about.
 func InOption(name string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -56,8 +56,8 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
 }
 
-// A TakeOver says what taking over tasks.md did, or would do.
-type TakeOver struct {
+// A Reconciled is the report of what taking over tasks.md did, or would do.
+type Reconciled struct {
 	Notices  []string  `json:"notices" doc:"What a person should know, without the findings" example:"tasks.md:15: Task mine: written by hand"`
 	Findings []Finding `json:"findings" doc:"What is wrong in tasks.md now"`
 	Adopted  int       `json:"adopted" doc:"Number of records that were made of a person's edits" example:"1"`

@@ -8,7 +8,7 @@ import (
 	"stint/state/table"
 )
 
-// errArchived says that a task's records are not in the journal any more.
+// errArchived means that a task's records are not in the journal any more.
 var errArchived = errors.New("the task was archived")
 
 // Archive notes a task that compaction has moved out of the journal. It is for the

@@ -19,7 +19,7 @@ type parent struct {
 	asked bool // its agent asked for that
 }
 
-// noteParent says which task has queued task n, and why; "" if none has.
+// noteParent notes which task has queued task n, and why; "" if none has.
 func (s *State) noteParent(n uint32, by string, why state.Trigger) {
 	f, old, next := &s.family, s.family.parents[n], parent{by, why == state.ByAgent}
 	if old == next || by == "" && old.id == "" {

@@ -131,10 +131,10 @@ func TestUnwilling(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJournal(t)
 			records(j, "t: "+tt.task, cool, tt.more)
-			if got := strings.Join(taskIDs(j.state.Unwilling(noon, 2*time.Hour)), " "); got != tt.want {
+			if got := strings.Join(taskIDs(j.state.LimitWaitExceeded(noon, 2*time.Hour)), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if got := j.state.Unwilling(noon.Add(200*time.Hour), 0); len(got) > 0 {
+			if got := j.state.LimitWaitExceeded(noon.Add(200*time.Hour), 0); len(got) > 0 {
 				t.Error("unwilling although nobody cools down")
 			}
 			j.checkRefold()

@@ -256,7 +256,7 @@ func (s *State) Why(id string, now time.Time, lim lanes.Limits) (why string) {
 	}
 }
 
-// ErrNotFound says that no task has such an id.
+// ErrNotFound means that no task has such an id.
 var ErrNotFound = errors.New("no such task")
 
 // An AmbiguousError says that a piece of an id belongs to several tasks.

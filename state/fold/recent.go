@@ -27,7 +27,7 @@ type mark struct {
 	ref uint32 // the record, in State.refs
 }
 
-// begin says that record seq is folded now. Where a number is missing, or comes again,
+// begin notes that record seq is folded now. Where a number is missing, or comes again,
 // a compaction, a restore or damage has made another ledger of it: what a reader knows
 // of the one before is no beginning of this one.
 func (x *recent) begin(seq uint64) {

@@ -10,7 +10,7 @@ import (
 // after one that has ended badly.
 type dependants struct {
 	of    map[string][]uint32 // id of a task, which need not be there, to those that come after it, oldest first
-	maybe map[uint32]bool     // to be looked at by Doomed
+	maybe map[uint32]bool     // to be looked at by BlockedByDependency
 }
 
 // noteAfter notes what task n comes after, which was the list before.
@@ -46,11 +46,11 @@ func (s *Queues) noteStatus(l *Item) {
 	}
 }
 
-// Doomed returns the queued tasks that come after one that has ended otherwise than
+// BlockedByDependency returns the queued tasks that come after one that has ended otherwise than
 // done, or after another of the list, which is then before them. They can never
 // run. Those whose afterPolicy is any are not among them, nor are those on hold: a
 // person looks after them. A call costs nothing when nothing has changed.
-func (s *Queues) Doomed() []state.Task {
+func (s *Queues) BlockedByDependency() []state.Task {
 	var list []*Item
 	for n := range s.after.maybe {
 		l, bad := s.live[n], false

@@ -21,7 +21,7 @@
 //
 // A task that comes after others waits until they are done. [Queues.CheckOrder] reports
 // beforehand whether tasks would wait for each other for ever, over lanes and after.
-// [Queues.Doomed] returns those that can never run, because a task before them has ended
+// [Queues.BlockedByDependency] returns those that can never run, because a task before them has ended
 // otherwise than done.
 //
 // # Sessions and controls

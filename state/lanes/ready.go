@@ -172,10 +172,10 @@ func (s *Queues) cooling(now time.Time) bool {
 	return false
 }
 
-// Unwilling returns the queued tasks, oldest first, whose account cools down for
+// LimitWaitExceeded returns the queued tasks, oldest first, whose account cools down for
 // longer than they wait for rate limits: most, if they do not say themselves; see
 // [state.Account.TooLong].
-func (s *Queues) Unwilling(now time.Time, most time.Duration) []state.Task {
+func (s *Queues) LimitWaitExceeded(now time.Time, most time.Duration) []state.Task {
 	if len(s.hasty) == 0 || !s.cooling(now) {
 		return nil
 	}
@@ -281,7 +281,7 @@ func (l *Item) due() time.Time {
 	return since
 }
 
-// WaitingSince says since when the task waits for its turn that waits longest; ok is
+// WaitingSince returns since when the task waits for its turn that waits longest; ok is
 // false if none does. Held tasks, and those whose notBefore is still to come, do not
 // wait for their turn. It costs the same however many tasks there are. A compaction
 // forgets it where a task was changed while it waited: the merged record has the time of

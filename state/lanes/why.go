@@ -135,7 +135,7 @@ func (s *Queues) hasHome(t *state.Task, root string) bool {
 	return dir != ""
 }
 
-// whyLane says which task is before l in its lane.
+// whyLane returns which task is before l in its lane.
 func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
 	at := s.laneAt(l, lim)
 	for r := range s.occupants {
@@ -171,7 +171,7 @@ func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
 // settling returns what a result waits for; see [Limits].
 const settling = "waits until the save of tasks.md is settled"
 
-// atWork says how a task takes its lane and its session.
+// atWork returns how a task takes its lane and its session.
 func (s *Queues) atWork(l *Item, lim Limits) string {
 	switch {
 	case l.orphaned:
@@ -235,7 +235,7 @@ func (s *Queues) WhyEnded(n uint32, t *state.Task, now time.Time) string {
 	return why
 }
 
-// failure says how the last run of a task went wrong.
+// failure returns how the last run of a task went wrong.
 func failure(t *state.Task) (why string) {
 	for _, more := range []string{string(t.Reason), t.Error} {
 		if more != "" && more != string(t.Status) {

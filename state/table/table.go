@@ -73,7 +73,7 @@ type Entry struct {
 	Kept        Keeping
 }
 
-// Keeping says where a task is kept.
+// Keeping is where a task is kept.
 type Keeping uint8
 
 const (

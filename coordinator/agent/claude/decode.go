@@ -190,7 +190,7 @@ func (d *decoder) result(e *event) {
 	}
 }
 
-// noteDenied tells of the tools that claude wanted and was not allowed to use.
+// noteDenied adds findings for the tools that claude wanted and was not allowed to use.
 func (d *decoder) noteDenied(e *event) {
 	for _, den := range e.Denials {
 		if den.Tool == "" {

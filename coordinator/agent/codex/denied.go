@@ -16,7 +16,7 @@ var (
 	shellCall   = agent.LazyRegexp(`(?s)^\S+ -l?c (['"])(.*)['"]$`) // as codex shows its commands
 )
 
-// noteDenied tells of a command or a change that failed because of the sandbox. Without
+// noteDenied adds findings for a command or a change that failed because of the sandbox. Without
 // one it was something else.
 func (d *decoder) noteDenied(e *event) {
 	if d.sandbox == "danger-full-access" {

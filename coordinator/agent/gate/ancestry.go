@@ -74,7 +74,7 @@ func runAbove(pid int, start string, read func(pid int) (proc, error)) (run stri
 	return gates[child.ppid], nil
 }
 
-// stillBelow says that a process has ended, or is not p's parent any more; nil if neither.
+// stillBelow returns an error if a process has ended, or is not p's parent any more.
 func stillBelow(p proc, read func(pid int) (proc, error)) error {
 	again, err := read(p.pid)
 	if task.ShortageOf(err) != 0 {

@@ -74,6 +74,6 @@ func asVictim(start func() (pid int, err error)) (pid int, err error) {
 		return start() // without: it is only a hint
 	}
 	pid, err = start()
-	_ = os.WriteFile(name, text, 0) // likewise
+	_ = os.WriteFile(name, text, 0) // without: it is only a hint
 	return pid, err
 }

@@ -201,7 +201,7 @@ func (w *watch) run(ctx context.Context) {
 			w.ended.Lost = true
 			return
 		case <-tick.C:
-			w.look()
+			w.readNew()
 			w.checkLimits()
 		}
 	}
@@ -217,8 +217,8 @@ func (w *watch) onReport(rep report) {
 	}
 }
 
-// look reads what is new and notes when something was.
-func (w *watch) look() {
+// readNew reads what is new and notes when something was.
+func (w *watch) readNew() {
 	for range readBurst / readSize {
 		p := w.tail.stdout.read(w.tail.buf)
 		if len(p) == 0 {
@@ -290,7 +290,7 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 	w.ended.Held = !awaitFree(ctx, runDir, 2*time.Second)
 	for before := int64(-1); before != w.tail.stdout.off; {
 		before = w.tail.stdout.off
-		w.look()
+		w.readNew()
 	}
 	w.ended.Stderr = w.tail.stderrEnd()
 	if short := w.tail.gateShort(); w.ended.Lost && !w.ended.Started && short != 0 {

@@ -144,7 +144,7 @@ func (g *Agent) Examine(ctx context.Context) []agent.Problem {
 	return append(found, g.settingsProblems()...)
 }
 
-// settingsProblems tells of settings with which gemini deletes sessions that are
+// settingsProblems returns settings with which gemini deletes sessions that are
 // still used, or tries for minutes before it says that something is wrong. Stint's
 // own defaults help only where gemini reads them, and only in stint's runs.
 func (g *Agent) settingsProblems() (found []agent.Problem) {

@@ -75,8 +75,8 @@ func (c *Client) Findings(ctx context.Context) ([]task.Finding, error) {
 
 // Reconcile makes the master take over tasks.md now, and with accept also what is
 // held as the work of a formatter.
-func (c *Client) Reconcile(ctx context.Context, accept bool) (task.TakeOver, error) {
-	return fetch[task.TakeOver](ctx, c, http.MethodPost, "/v1/ledger/reconcile", wire.ReconcileBody{Accept: accept})
+func (c *Client) Reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
+	return fetch[task.Reconciled](ctx, c, http.MethodPost, "/v1/ledger/reconcile", wire.ReconcileBody{Accept: accept})
 }
 
 // Edit changes fields of a task that waits, by a JSON merge patch of a TaskSpec.

@@ -80,7 +80,7 @@ func New(socket string, dial func(ctx context.Context, network, addr string) (ne
 	}}}
 }
 
-// FromRun tells the client that it is part of a run, as an agent's command is; "" is
+// FromRun lets the client know that it is part of a run, as an agent's command is; "" is
 // none. It is called before all others.
 func (c *Client) FromRun(id string) { c.run = id }
 
@@ -173,7 +173,7 @@ func (c *Client) Wait(ctx context.Context, ref string) (v wire.TaskView, err err
 	return v, err
 }
 
-// Why says in one sentence why a task is not running, or how it ended.
+// Why returns in one sentence why a task is not running, or how it ended.
 func (c *Client) Why(ctx context.Context, ref string) (string, error) {
 	out, err := fetchTask[wire.WhyBody](ctx, c, http.MethodGet, ref, "/why", nil)
 	return out.Why, err
@@ -302,7 +302,7 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close() // it was only read
 	if err != nil {
-		return c.broken(ctx, err)
+		return c.explainNoAnswer(ctx, err)
 	}
 	switch out := out.(type) {
 	case nil:
@@ -334,7 +334,7 @@ func (c *Client) do(ctx context.Context, method, path string, in any, accept str
 		}
 		resp, err := c.http.Do(req)
 		if err != nil {
-			return nil, c.broken(ctx, err)
+			return nil, c.explainNoAnswer(ctx, err)
 		}
 		c.notice.Store(wire.ReadNotice(resp.Header))
 		if resp.StatusCode < 300 {
@@ -383,8 +383,8 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	return req, nil
 }
 
-// broken explains why there was no whole answer.
-func (c *Client) broken(ctx context.Context, err error) error {
+// explainNoAnswer explains why there was no whole answer.
+func (c *Client) explainNoAnswer(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -464,7 +464,7 @@ func (c *Client) copyBody(ctx context.Context, w io.Writer, resp *http.Response)
 		if out.err != nil {
 			return out.err
 		}
-		return c.broken(ctx, err)
+		return c.explainNoAnswer(ctx, err)
 	}
 	return nil
 }

@@ -298,7 +298,7 @@ func (g *Guard) check(r *http.Request) *wire.Problem {
 	return nil
 }
 
-// ErrTooLarge says that a body is larger than is taken over TCP.
+// ErrTooLarge means that a body is larger than is taken over TCP.
 var ErrTooLarge = fmt.Errorf("the body has more than %d bytes", maxTCPBody)
 
 // TooLarge returns the answer for a body that is larger than is taken over TCP.
@@ -383,7 +383,7 @@ func (g *Guard) ctxUntilTokenRotated(r *http.Request) (context.Context, func()) 
 	}
 }
 
-// authenticate tells a program what it has to show.
+// authenticate is the header that tells a program what it has to show.
 const authenticate = `Bearer realm="stint"`
 
 // refuse answers with p, and lets go of the connection: there are not many.
@@ -409,7 +409,7 @@ func ClearSite(h http.Header) { h.Set("Clear-Site-Data", `"storage"`) }
 // which may not turn text into markup.
 const pagePolicy = "default-src 'none'; script-src 'self'; worker-src 'none'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// SecureHeaders tells browsers to run nothing, keep nothing and tell nobody. No header
+// SecureHeaders makes browsers to run nothing, keep nothing and tell nobody. No header
 // lets another origin read an answer.
 func SecureHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", pagePolicy)

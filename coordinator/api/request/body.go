@@ -165,7 +165,7 @@ type Patch struct {
 // Fields returns the patch, as JSON.
 func (b *Patch) Fields() []byte { return b.fields }
 
-// Schema says that a patch has some of the fields of a task, or null in their place.
+// Schema describes a patch: it has some of the fields of a task, or null in their place.
 func (Patch) Schema(r huma.Registry) *huma.Schema {
 	const name = "TaskPatch"
 	if r.Map()[name] == nil {

@@ -156,7 +156,7 @@ func (f *faults) find(schema *huma.Schema, data []byte, refused error) {
 	f.path.Pop()
 }
 
-// err tells of the faults; a property that is missing has a place too. nil: there are none.
+// err returns the faults as one error; a property that is missing has a place too. nil: there are none.
 func (f *faults) err() error {
 	if len(f.found.Errors) == 0 {
 		return nil

@@ -18,7 +18,7 @@ const (
 	maxDepth = 10
 )
 
-// checkNames says which field an object of a body has twice, without regard to capitals,
+// checkNames reports which field an object of a body has twice, without regard to capitals,
 // as encoding/json reads names; nil if none. encoding/json would take the last one, or a
 // mixture of both. It also refuses a string with half of a surrogate pair. What is no JSON
 // is not its to refuse.

@@ -276,7 +276,7 @@ func TestPromise6NoTextBecomesMarkup(t *testing.T) {
 	}
 }
 
-// FuzzPage: likewise for any text.
+// FuzzPage: the same for any text.
 func FuzzPage(f *testing.F) {
 	for i, text := range xssCorpus(f) {
 		if i%16 == 0 {

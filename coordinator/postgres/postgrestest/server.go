@@ -65,7 +65,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// errMissing says that a server cannot be had on this machine.
+// errMissing means that a server cannot be had on this machine.
 var errMissing = errors.New("a test server of PostgreSQL is not to be had")
 
 // forTest returns a server that has been started, and shows its log if the test fails.
@@ -276,7 +276,7 @@ func (s *Server) run() error {
 	return s.await()
 }
 
-// tellWatchdog says which postmaster there is; 0 is none.
+// tellWatchdog passes on which postmaster there is; 0 is none.
 func (s *Server) tellWatchdog(pid int) {
 	_, _ = fmt.Fprintln(s.alive, pid) // it reads as long as we live
 }

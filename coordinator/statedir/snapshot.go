@@ -15,10 +15,10 @@ import (
 	"stint/state/fold"
 )
 
-// A Copy is a state directory as its journal had it up to some record. It was read once
+// A Snapshot is a state directory as its journal had it up to some record. It was read once
 // and does not change; only a TaskRecord looks at the files of its runs and of the archive.
 // Its methods may be called by any goroutine.
-type Copy struct {
+type Snapshot struct {
 	dir   string
 	seq   uint64
 	later map[string]bool // tasks and control sections that have records behind seq
@@ -27,11 +27,11 @@ type Copy struct {
 	state *fold.State
 }
 
-// ReadCopy reads the state directory dir, an absolute path, as it was after the record
+// ReadSnapshot reads the state directory dir, an absolute path, as it was after the record
 // with the number upTo; 0: as it is. It needs no lock, for a master may be at work, and
 // changes nothing. Of what a compaction behind upTo has merged nothing is known any more.
 // The error has CodeNotFound if there is no ledger; it is ctx's cause if that ends.
-func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
+func ReadSnapshot(ctx context.Context, dir string, upTo uint64) (*Snapshot, error) {
 	data, archive, err := queue.ReadJournal(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &task.Error{Code: task.CodeNotFound, Message: "there is no ledger in " + dir, Hint: "stint doctor"}
@@ -39,7 +39,7 @@ func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Copy{dir: dir, later: map[string]bool{}, state: fold.New(queue.BytesReader(data))}
+	c := &Snapshot{dir: dir, later: map[string]bool{}, state: fold.New(queue.BytesReader(data))}
 	for _, e := range archive {
 		c.state.Archive(e)
 	}
@@ -60,21 +60,21 @@ func ReadCopy(ctx context.Context, dir string, upTo uint64) (*Copy, error) {
 }
 
 // Seq returns the number of the last record that is in the copy.
-func (c *Copy) Seq() uint64 { return c.seq }
+func (c *Snapshot) Seq() uint64 { return c.seq }
 
 // Follow returns the records of the journal after that seq, as they are written; see
 // [follow.Dir].
-func (c *Copy) Follow(after uint64) *follow.Follower { return follow.Dir(nil, c.dir, after) }
+func (c *Snapshot) Follow(after uint64) *follow.Follower { return follow.Dir(nil, c.dir, after) }
 
 // TaskIDs is [query.Query.TaskIDs].
-func (c *Copy) TaskIDs(done, n int) []string {
+func (c *Snapshot) TaskIDs(done, n int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.IDs(done, n)
 }
 
 // TaskRecord is [query.Query.TaskRecord].
-func (c *Copy) TaskRecord(id string) (task.TaskRecord, error) {
+func (c *Snapshot) TaskRecord(id string) (task.TaskRecord, error) {
 	return queue.TaskRecord(c.dir, id, func(f func(*fold.State)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -84,15 +84,15 @@ func (c *Copy) TaskRecord(id string) (task.TaskRecord, error) {
 
 // Accounts returns the accounts that the records tell of: without the default one of an
 // agent that none of them names.
-func (c *Copy) Accounts() []state.AccountUse {
+func (c *Snapshot) Accounts() []state.AccountUse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Accounts()
 }
 
 // RunDir returns the directory of a run's files.
-func (c *Copy) RunDir(runID string) string { return rundir.Dir(c.dir, runID) }
+func (c *Snapshot) RunDir(runID string) string { return rundir.Dir(c.dir, runID) }
 
 // ChangedLater reports whether the journal has a record behind Seq of a task, of which an
 // TaskRecord tells what it was, or of a control section such as "account:NAME".
-func (c *Copy) ChangedLater(id string) bool { return c.later[id] }
+func (c *Snapshot) ChangedLater(id string) bool { return c.later[id] }

@@ -41,7 +41,7 @@ func (q *Query) runOf(id string) *attempt.Run {
 // limit is not so short that it is told earlier.
 const silentAfter = time.Minute
 
-// silence says for how long a running task has put nothing out, and when that ends it; ""
+// silence returns for how long a running task has put nothing out, and when that ends it; ""
 // if there is nothing remarkable.
 func (q *Query) silence(id string, now time.Time) string {
 	r := q.runOf(id)

@@ -50,9 +50,9 @@ func images(t *testing.T, from imaged) map[string]task.TaskRecord {
 	return all
 }
 
-func readCopy(t *testing.T, dir string, upTo uint64) *statedir.Copy {
+func readSnapshot(t *testing.T, dir string, upTo uint64) *statedir.Snapshot {
 	t.Helper()
-	c, err := statedir.ReadCopy(t.Context(), dir, upTo)
+	c, err := statedir.ReadSnapshot(t.Context(), dir, upTo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestImage(t *testing.T) {
 	held := w.submit(task.TaskSpec{Prompt: "later", Hold: true})
 	write(t, filepath.Join(w.c.RunDir(done.RunID), "stdout"), "said")
 	got := images(t, w.c)
-	if diff := cmp.Diff(got, images(t, readCopy(t, w.dir, 0)), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(got, images(t, readSnapshot(t, w.dir, 0)), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the master (-) and its files (+): %s", diff)
 	}
 	want, runs := w.task(done.ID), got[done.ID].Runs
@@ -105,7 +105,7 @@ func TestImage(t *testing.T) {
 	if i := got[held.ID]; len(i.Runs) > 0 || i.HoldsKey || i.Task.Prompt != "later" || i.Task.Seq != held.Seq {
 		t.Errorf("a task that never ran: %+v", i)
 	}
-	for _, from := range []imaged{w.c, readCopy(t, w.dir, 0)} {
+	for _, from := range []imaged{w.c, readSnapshot(t, w.dir, 0)} {
 		if _, err := from.TaskRecord("nobody"); code(err) != task.CodeNotFound {
 			t.Errorf("of no task: %v", err)
 		}
@@ -148,9 +148,9 @@ func drawRecords(r *rand.Rand, n int, now time.Time) (list []*ledger.Record) {
 	return list
 }
 
-// TestReadCopyUpTo: up to each record a copy has what the master had then, and knows
+// TestReadSnapshotUpTo: up to each record a copy has what the master had then, and knows
 // which tasks are changed later.
-func TestReadCopyUpTo(t *testing.T) {
+func TestReadSnapshotUpTo(t *testing.T) {
 	w := newWorld(t)
 	c := unrun(t, w)
 	had := map[uint64]map[string]task.TaskRecord{}
@@ -166,7 +166,7 @@ func TestReadCopyUpTo(t *testing.T) {
 	compare := func() {
 		t.Helper()
 		for seq, want := range had {
-			got := readCopy(t, w.dir, seq)
+			got := readSnapshot(t, w.dir, seq)
 			if diff := cmp.Diff(want, images(t, got), cmpopts.EquateEmpty()); diff != "" || got.Seq() != seq {
 				t.Fatalf("up to %d it has %d: %s", seq, got.Seq(), diff)
 			}
@@ -180,12 +180,12 @@ func TestReadCopyUpTo(t *testing.T) {
 	add(rand.New(rand.NewPCG(1, 8)), 30)
 	compare()
 	all, newest := had[c.Seq()], c.Seq()
-	if got := readCopy(t, w.dir, 0); got.Seq() != newest || sameImages(all, images(t, got)) != "" {
+	if got := readSnapshot(t, w.dir, 0); got.Seq() != newest || sameImages(all, images(t, got)) != "" {
 		t.Errorf("as it is: %d", got.Seq())
 	}
 	_, err := c.Compact(t.Context(), 0, false)
 	check(t, err)
-	before := readCopy(t, w.dir, newest) // of the archive alone
+	before := readSnapshot(t, w.dir, newest) // of the archive alone
 	for id, i := range images(t, before) {
 		if !i.Task.Status.Terminal() || before.ChangedLater(id) || sameImages(map[string]task.TaskRecord{id: all[id]}, map[string]task.TaskRecord{id: i}) != "" {
 			t.Errorf("before the compaction there is %+v", i)
@@ -201,9 +201,9 @@ func TestReadCopyUpTo(t *testing.T) {
 	compare()
 }
 
-// TestReadCopyOfNothing says so; and a copy is not gone on with for nobody.
-func TestReadCopyOfNothing(t *testing.T) {
-	if _, err := statedir.ReadCopy(t.Context(), t.TempDir(), 0); code(err) != task.CodeNotFound {
+// TestReadSnapshotOfNothing says so; and a copy is not gone on with for nobody.
+func TestReadSnapshotOfNothing(t *testing.T) {
+	if _, err := statedir.ReadSnapshot(t.Context(), t.TempDir(), 0); code(err) != task.CodeNotFound {
 		t.Errorf("%v", err)
 	}
 	dir := t.TempDir()
@@ -211,14 +211,14 @@ func TestReadCopyOfNothing(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if _, err := statedir.ReadCopy(ctx, dir, 0); !errors.Is(err, gone) {
+	if _, err := statedir.ReadSnapshot(ctx, dir, 0); !errors.Is(err, gone) {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestReadCopyBesideCompactions: journal and archive are always of one another, though a
+// TestReadSnapshotBesideCompactions: journal and archive are always of one another, though a
 // master compacts meanwhile.
-func TestReadCopyBesideCompactions(t *testing.T) {
+func TestReadSnapshotBesideCompactions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := unrun(t, w)
@@ -238,7 +238,7 @@ func TestReadCopyBesideCompactions(t *testing.T) {
 	}()
 	for begun, most := time.Now(), 0; most < 40 && time.Since(begun) < 20*time.Second; {
 		n := 0
-		for id, i := range images(t, readCopy(t, w.dir, 0)) {
+		for id, i := range images(t, readSnapshot(t, w.dir, 0)) {
 			if n++; i.Task.Prompt != "p" || i.Task.Status != state.Done {
 				t.Fatalf("%s: %+v", id, i.Task)
 			}

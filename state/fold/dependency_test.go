@@ -10,7 +10,7 @@ import (
 	"stint/state"
 )
 
-// TestDoomedByTheRules compares Doomed with a plain telling of its rules.
+// TestDoomedByTheRules compares BlockedByDependency with a plain telling of its rules.
 func TestDoomedByTheRules(t *testing.T) {
 	found := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -22,12 +22,12 @@ func TestDoomedByTheRules(t *testing.T) {
 			if rapid.IntRange(0, 2).Draw(rt, "ask") > 0 {
 				continue
 			}
-			got, want := taskIDs(j.state.Doomed()), plainDoomed(j)
+			got, want := taskIDs(j.state.BlockedByDependency()), plainDoomed(j)
 			if order := slices.Clone(got); !slices.Equal(slices.Sorted(slices.Values(order)), want) {
 				rt.Fatalf("doomed: %v, by the rules %v\n%s", got, want, dump(t, j.state))
 			}
 			found += len(want)
-			for i, task := range j.state.Doomed() {
+			for i, task := range j.state.BlockedByDependency() {
 				_, _, bad := j.state.EndedBadly(&task)
 				if !bad && !slices.ContainsFunc(got[:i], func(id string) bool { return slices.Contains(task.After, id) }) {
 					rt.Fatalf("nothing before %s dooms it: %v", task.ID, got)
