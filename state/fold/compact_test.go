@@ -283,7 +283,7 @@ func TestArchivedTaskComesBack(t *testing.T) {
 // TestCarriedIsStintsOwn: nobody edits what compaction carries over.
 func TestCarriedIsStintsOwn(t *testing.T) {
 	for _, id := range []string{controlCarried, ledger.ControlCompaction} {
-		if err := check(encode(t, ledger.KindControl, id, 1, "by: hand", "keys: x")); err == nil {
+		if err := Check(encode(t, ledger.KindControl, id, 1, "by: hand", "keys: x")); err == nil {
 			t.Errorf("an edit of Control %s was taken", id)
 		}
 	}

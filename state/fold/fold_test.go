@@ -279,7 +279,7 @@ func TestCheck(t *testing.T) {
 		{ledger.KindJob, []string{"status: whatever"}, ""},
 	}
 	for _, tt := range tests {
-		err := check(encode(t, tt.kind, "x", 0, tt.fields...))
+		err := Check(encode(t, tt.kind, "x", 0, tt.fields...))
 		if re := new(state.RecordError); errors.As(err, &re) && !strings.HasPrefix(tt.fields[0], re.FieldKey()+":") {
 			t.Errorf("%q: the error is of %q", tt.fields, re.FieldKey())
 		}

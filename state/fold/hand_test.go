@@ -44,7 +44,7 @@ func TestPromise4EveryStatusByHand(t *testing.T) {
 					fields = append(fields, "prompt: p")
 				}
 				sec := encode(t, ledger.KindTask, "a", 9, fields...)
-				err := check(sec)
+				err := Check(sec)
 				if err == nil {
 					err = j.state.CheckNext(sec)
 				}

@@ -66,13 +66,13 @@ func (s *State) CheckNext(sec *ledger.Section) error {
 	return s.CheckTogether([]*ledger.Section{sec})[0]
 }
 
-// Check reports whether the next section that a person wrote can be accepted: check
+// Check reports whether the next section that a person wrote can be accepted: [Check]
 // passes it, the status that it sets can follow the one that the task has now, and a task
 // that is to be queued can run at all: it has a prompt. Whether it waits for itself
 // [State.CheckTogether] says. What follows is a step behind one that passes. The error is a
 // [*state.RecordError].
 func (v *Save) Check(sec *ledger.Section) error {
-	if err := check(sec); err != nil {
+	if err := Check(sec); err != nil {
 		return err
 	}
 	if sec.Kind != ledger.KindTask {
@@ -104,12 +104,12 @@ func (v *Save) Check(sec *ledger.Section) error {
 	return nil
 }
 
-// check reports whether a section that a person wrote can be accepted: every value
+// Check reports whether a section that a person wrote can be accepted: every value
 // can be read and is within its bounds, and the status is one that a person may
 // set. It looks at the section alone, so that a step which the task's present
 // status forbids is only found by Apply. For an edited section it is to be given
 // what was changed, not the whole. The error is a [*state.RecordError].
-func check(sec *ledger.Section) error {
+func Check(sec *ledger.Section) error {
 	switch sec.Kind {
 	case ledger.KindTask:
 		var t state.Folded
