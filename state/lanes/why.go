@@ -3,6 +3,7 @@ package lanes
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -207,8 +208,8 @@ func (s *Queues) whyAccount(a *account, now time.Time, lim Limits) string {
 
 // in counts down to t, in seconds.
 func in(t, now time.Time) string {
-	left := t.Sub(now)
-	return fmt.Sprintf(", in %s", (left + time.Second - 1).Truncate(time.Second))
+	left := min(t.Sub(now), math.MaxInt64-time.Second) + time.Second - 1
+	return fmt.Sprintf(", in %s", left.Truncate(time.Second))
 }
 
 func waitNumber(n int) string {
