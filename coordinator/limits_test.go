@@ -175,6 +175,8 @@ func TestRateLimitTimes(t *testing.T) {
 	}{
 		{"named", [][]time.Duration{{time.Hour}}, []time.Duration{time.Hour - time.Second}},
 		{"the latest one", [][]time.Duration{{time.Minute}, {time.Hour}, {0}}, []time.Duration{time.Hour - time.Second}},
+		{"too far away to be true", [][]time.Duration{{33 * 24 * time.Hour}}, []time.Duration{30 * time.Second}},
+		{"too late while it cools down", [][]time.Duration{{time.Minute}, {33 * 24 * time.Hour}}, []time.Duration{time.Minute - time.Second}},
 		{"past", [][]time.Duration{{-time.Hour}}, []time.Duration{30 * time.Second}},
 		{"not named", [][]time.Duration{{0, 0, 0, 0, 0, 0, 0, 0}}, []time.Duration{
 			30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 30 * time.Minute, 30 * time.Minute,

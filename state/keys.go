@@ -180,12 +180,16 @@ func nativeAgent(key string) (agent string, ok bool) {
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
 // FormatTime returns t as it stands in the ledger: UTC, with milliseconds, such as
-// 2026-11-21T03:12:45.123Z. For the zero time that is "", which unsets a field.
+// 2026-11-21T03:12:45.123Z. For the zero time that is "", which unsets a field, and for one
+// beyond the year 9999 the end of that year: [ParseTime] takes no later one.
 func FormatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format(timeFormat)
+	if t = t.UTC(); t.Year() > 9999 {
+		t = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)
+	}
+	return t.Format(timeFormat)
 }
 
 // ParseTime reads a time as RFC 3339 has it, with any zone and any fraction of a

@@ -16,15 +16,19 @@ import (
 // maxLimitBackoff is the longest wait for a limit whose end nobody has named.
 const maxLimitBackoff = 30 * time.Minute
 
+// maxNamedLimit is how far away the end of a limit may be: the longest window of a provider
+// is a month. A later one is an error, such as milliseconds that stand where seconds belong.
+const maxNamedLimit = 32 * 24 * time.Hour
+
 // judgeLimit lets a task wait for its account, which cools down. The wait stands in the
 // account's record alone: whoever takes it away there lets all tasks go on. Without a named
 // time it grows with the limits that the account has met in a row.
 func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out task.Outcome, now time.Time) {
 	account := st.Account(t.AccountName())
-	isCooling, isNamed := account.CoolUntil.After(now), out.RetryAt.After(now)
+	isCooling, isNamed := account.CoolUntil.After(now), out.RetryAt.After(now) && out.RetryAt.Before(now.Add(maxNamedLimit))
 	// A run that met the limit while the account cools down already began before it: it does not
 	// count, but may know of a later end.
-	if !isCooling || out.RetryAt.After(account.CoolUntil) {
+	if !isCooling || isNamed && out.RetryAt.After(account.CoolUntil) {
 		until := out.RetryAt
 		if !isNamed {
 			until = now.Add(a.tasks.Backoff(account.LimitWaits, maxLimitBackoff))

@@ -304,6 +304,9 @@ func TestTimes(t *testing.T) {
 	if got, err := state.ParseTime(""); !got.IsZero() || err != nil || state.FormatTime(got) != "" {
 		t.Error("the zero time is not empty")
 	}
+	if got := state.FormatTime(time.UnixMilli(1795730000000 * 1000)); got != "9999-12-31T23:59:59.999Z" {
+		t.Errorf("a time in the year 58874 is %s", got)
+	}
 	// The short way and the library agree, on every day of four centuries.
 	for day := time.Date(1999, 12, 31, 23, 59, 58, 7e6, time.UTC); day.Year() < 2401; day = day.AddDate(0, 0, 1) {
 		got, err := state.ParseTime(state.FormatTime(day))
