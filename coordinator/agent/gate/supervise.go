@@ -20,10 +20,12 @@ const (
 	stderrTail = 16 << 10 // bytes of stderr that are looked at after the end
 	readSize   = 64 << 10
 	readBurst  = 16 << 20 // bytes read in one go, so that limits are looked at between
+	lastBursts = 16       // of a long output that was unread at the end, before its last burst
 	hardExtra  = 10 * time.Second
 )
 
-// What a file keeps of the output of a [Spec] that is Short.
+// What a file keeps of the output of a [Spec] that is Short, and of any that was too long to
+// be read to its end.
 const (
 	MostOutput = 8 << 20  // bytes; of a longer output
 	KeptOutput = 64 << 10 // the last bytes
@@ -288,16 +290,20 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 	w.ended.Lost = !w.done
 	w.held.wait()
 	w.ended.Held = !awaitFree(ctx, runDir, 2*time.Second)
-	for before := int64(-1); before != w.tail.stdout.off; {
+	for before, n := int64(-1), 0; before != w.tail.stdout.off && n < lastBursts; n++ {
 		before = w.tail.stdout.off
+		w.readNew()
+	}
+	tooLong := w.tail.stdout.skip(readBurst) // a sparse file may have more than anyone can read
+	if tooLong {
 		w.readNew()
 	}
 	w.ended.Stderr = w.tail.stderrEnd()
 	if short := w.tail.gateShort(); w.ended.Lost && !w.ended.Started && short != 0 {
 		w.ended.End = EndReport{Exit: -1, Err: short.Error(), Shortage: short}
 	}
-	w.ended.Cut = w.tail.stdout.gone > 0
-	if w.short && w.tail.stdout.size() > MostOutput && !w.ended.Held { // one outside the run may go on writing
+	w.ended.Cut = w.tail.stdout.gone > 0 || tooLong
+	if (w.short || tooLong) && w.tail.stdout.size() > MostOutput && !w.ended.Held { // one outside the run may go on writing
 		w.ended.Cut = w.tail.stdout.shorten() == nil || w.ended.Cut
 	}
 }
@@ -403,6 +409,17 @@ func (o *output) read(p []byte) []byte {
 	n, _ := o.ReadAt(p, o.off) // the file is ours and open: it is looked at again with the next tick
 	o.off += int64(n)
 	return p[:n]
+}
+
+// skip passes over what is unread, but for the last n bytes. It reports whether that was
+// anything.
+func (o *output) skip(n int64) bool {
+	last := o.size() - n
+	if last <= o.off {
+		return false
+	}
+	o.off = last
+	return true
 }
 
 // shorten keeps the last bytes of a long output alone, below a line that says so. Nobody

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
@@ -47,6 +48,22 @@ func TestStderrIsASignOfLife(t *testing.T) {
 	r, _ := b.run(turn, "for i in $(seq 12); do echo tick >&2; sleep 0.1; done; echo Error: over >&2; exit 4")
 	if r.Cause != nil || r.End.Exit != 4 || !strings.HasSuffix(string(r.Stderr), "Error: over\n") {
 		t.Errorf("ended: %+v", r)
+	}
+}
+
+// A file with a hole, which costs an agent nothing, has more than anyone can read. Its first
+// and last bytes are, and it keeps the last.
+func TestSparseOutput(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	turn := b.Turn("")
+	first, out := "", &ears{}
+	out.heard = func(said []byte) { first += string(said[:min(len(said), max(0, 6-len(first)))]) }
+	r := b.Supervise(t.Context(), script(turn, "echo first; truncate -s 1T /dev/stdout; echo over"), out)
+	kept := gatetest.Read(t, turn.RunDir, stdoutName)
+	if r.End.Exit != 0 || !r.Cut || first != "first\n" || !out.over || len(kept) > KeptOutput+100 ||
+		!strings.HasPrefix(kept, "[the first 1099511562245 bytes of this output were not kept]\n") || !strings.HasSuffix(kept, "\x00over\n") {
+		t.Errorf("ended: %+v, read %q and over %v, kept %d bytes: %.100q", r, first, out.over, len(kept), kept)
 	}
 }
 
