@@ -156,34 +156,39 @@ func (h *TurnState) Message(text string) {
 
 // Unknown notes the type of an event that is not known.
 func (h *TurnState) Unknown(kind string) {
-	if kind = brief(kind); len(h.NotKnown) < 5 && !slices.Contains(h.NotKnown, kind) {
-		h.NotKnown = append(h.NotKnown, kind)
-	}
+	h.NotKnown = addNew(h.NotKnown, Brief(kind))
 }
 
-// maxDenied bounds the findings of one turn: more of them say no more.
-const maxDenied = 5
+// Remark notes what the user should know although the turn went well.
+func (h *TurnState) Remark(text string) {
+	h.Remarks = addNew(h.Remarks, CutText(text, MaxError))
+}
+
+// addNew adds what is not in the list yet, up to five: more of them say no more.
+func addNew[T comparable](list []T, one T) []T {
+	if len(list) < 5 && !slices.Contains(list, one) {
+		list = append(list, one)
+	}
+	return list
+}
 
 // Deny notes that the agent was not allowed to use a tool: on what, why, and what allows
 // it. Nothing that the model says comes into it but what it gave the tool.
 func (h *TurnState) Deny(tool, what, why, allow string) {
-	msg := tool
+	msg := Brief(tool)
 	if what != "" {
-		msg += " " + strconv.Quote(brief(what))
+		msg += " " + strconv.Quote(Brief(what))
 	}
 	if msg += " was denied"; why != "" {
-		msg += ": " + brief(why)
+		msg += ": " + Brief(why)
 	}
-	issue := state.Issue{Kind: "denied", Message: msg + "; to allow it: " + allow}
-	if len(h.Denied) < maxDenied && !slices.Contains(h.Denied, issue) {
-		h.Denied = append(h.Denied, issue)
-	}
+	h.Denied = addNew(h.Denied, state.Issue{Kind: "denied", Message: msg + "; to allow it: " + allow})
 }
 
-// brief returns the beginning of a text on one line.
-func brief(text string) string {
+// Brief returns the beginning of a text on one line.
+func Brief(text string) string {
 	const most = 100
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(CutText(text, MaxError), "\uFFFD")), " ")
 	if runes := []rune(text); len(runes) > most {
 		text = string(runes[:most-1]) + "…"
 	}

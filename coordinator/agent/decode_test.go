@@ -58,9 +58,9 @@ func TestLongLines(t *testing.T) {
 	answer := strings.Repeat("é", 3<<19) // 3 MiB
 	line := fmt.Sprintf(`{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":%q}}`+"\n", answer)
 	noise := `{"type":"item.completed","item":{"id":"item_1","type":"command_execution","aggregated_output":"` + strings.Repeat("x", 70<<20) + `"}}` + "\n"
-	tooLong := `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"` + strings.Repeat("x", 70<<20) + `"}}` + "\n"
+	tooLong := `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"` + strings.Repeat("x", 16<<20) + `"}}` + "\n"
 	end := `{"type":"turn.completed","usage":{}}`
-	for _, size := range []int{1000, 64 << 10, 100 << 20} {
+	for _, size := range []int{1000, 64 << 10, 80 << 20} {
 		st := newStream(testEars(), quiet)
 		data := []byte(line + noise + tooLong + end)
 		for len(data) > 0 {

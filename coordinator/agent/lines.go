@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	maxLine  = 64 << 20  // a longer line is passed over
-	longLine = 256 << 10 // from here on only lines that matter are kept
+	maxLine  = 2 * MaxAnswer // a longer line is passed over; half of it may be what JSON adds to a text
+	longLine = 256 << 10     // from here on only lines that matter are kept
 )
 
 // lines cuts a stream into lines. Agents write one event a line, however long: a

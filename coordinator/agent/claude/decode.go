@@ -196,11 +196,12 @@ func (d *decoder) noteDenied(e *event) {
 		if den.Tool == "" {
 			continue
 		}
-		allow := `claude_allowed_tools = ["` + den.Tool + `"]`
-		if program, _, _ := strings.Cut(den.Input.Command, " "); plainWord().MatchString(program) {
-			allow += `, or a rule such as "` + den.Tool + "(" + program + `:*)"`
+		tool := agent.Brief(den.Tool)
+		allow := `claude_allowed_tools = ["` + tool + `"]`
+		if program, _, _ := strings.Cut(agent.Brief(den.Input.Command), " "); plainWord().MatchString(program) {
+			allow += `, or a rule such as "` + tool + "(" + program + `:*)"`
 		}
-		d.Deny(den.Tool, cmp.Or(den.Input.Command, cmp.Or(den.Input.Path, den.Input.URL)), "", allow)
+		d.Deny(tool, cmp.Or(den.Input.Command, cmp.Or(den.Input.Path, den.Input.URL)), "", allow)
 	}
 }
 

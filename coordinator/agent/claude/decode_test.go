@@ -3,6 +3,7 @@ package claude
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,6 +117,23 @@ func TestClaudeClasses(t *testing.T) {
 		if _, v := play(c.exit, c.lines...); v.Class != c.class || v.Msg == "" && v.Class != "" {
 			t.Errorf("row %d: %+v, want %q", i, v, c.class)
 		}
+	}
+}
+
+// The names of denied tools are cut: findings go into the ledger.
+func TestClaudeDenialsAreBounded(t *testing.T) {
+	var denials []string
+	for i := range 9 {
+		denials = append(denials, fmt.Sprintf(`{"tool_name":"%d\n## Task x%s","tool_input":{"command":"%[2]s x"}}`, i, strings.Repeat("T", 1<<20)))
+	}
+	h, _ := play(0, `{"type":"result","subtype":"success","is_error":false,"result":"ok","permission_denials":[`+strings.Join(denials, ",")+`]}`)
+	for _, f := range h.Denied {
+		if len(f.Message) > 500 || strings.Contains(f.Message, "\n") || !strings.HasSuffix(f.Message, `…"]`) {
+			t.Errorf("%d bytes: %.200q", len(f.Message), f.Message)
+		}
+	}
+	if len(h.Denied) != 5 {
+		t.Errorf("%d findings", len(h.Denied))
 	}
 }
 

@@ -26,7 +26,10 @@ type decoder struct {
 	uses    map[string]toolUse
 }
 
-// A toolUse is a call of a tool.
+// maxUses bounds the calls of tools that have no result yet.
+const maxUses = 1000
+
+// A toolUse is a call of a tool, in brief.
 type toolUse struct{ tool, on string }
 
 // NewDecoder returns the decoder of a turn; see [agent.NewDecoder].
@@ -92,14 +95,17 @@ func (d *decoder) Line(b []byte) {
 // use remembers a call of a tool until its result, and tells of one that was denied. A
 // tool that is not offered is denied if gemini has it in another mode.
 func (d *decoder) use(e *event) {
+	id := agent.Brief(e.ToolID)
 	if e.Type == "tool_use" {
-		d.uses[e.ToolID] = toolUse{e.Tool, cmp.Or(e.Params.Command, e.Params.Path)}
+		if len(d.uses) < maxUses {
+			d.uses[id] = toolUse{agent.Brief(e.Tool), agent.Brief(cmp.Or(e.Params.Command, e.Params.Path))}
+		}
 		return
 	}
 	var failed struct{ Type, Message string }
 	_ = json.Unmarshal(e.Error, &failed) // there is none where it went well
-	u := d.uses[e.ToolID]
-	delete(d.uses, e.ToolID)
+	u := d.uses[id]
+	delete(d.uses, id)
 	allow := map[string]string{
 		"run_shell_command": `gemini_approval_mode = "yolo" and allow_dangerous = true`,
 		"write_file":        `gemini_approval_mode = "auto_edit"`, "replace": `gemini_approval_mode = "auto_edit"`,
@@ -148,7 +154,7 @@ func (d *decoder) result(e *event) {
 		d.End = agent.TurnCompleted
 		d.Resumable()
 		if d.warning != "" {
-			d.Remarks = append(d.Remarks, d.warning)
+			d.Remark(d.warning)
 		}
 		return
 	}

@@ -2,6 +2,8 @@ package gemini
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,6 +171,31 @@ func TestGeminiDenials(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s\nwant %s", got, c.want)
 		}
+	}
+}
+
+// However much gemini says and calls, little of it is held.
+func TestGeminiIsBounded(t *testing.T) {
+	var lines []string
+	for i := range 20 {
+		lines = append(lines, fmt.Sprintf(`{"type":"error","message":"%d%s"}`, i/2, strings.Repeat("w", 1<<20)), `{"type":"result","status":"success"}`)
+	}
+	for i := range maxUses + 10 {
+		lines = append(lines, fmt.Sprintf(`{"type":"tool_use","tool_name":"write_file","tool_id":"%d%s","parameters":{"file_path":"%[2]s"}}`, i, strings.Repeat("x", 10<<10)))
+	}
+	d := NewDecoder(task.Turn{}, func(task.Event) {}).(*decoder)
+	for _, line := range lines {
+		d.Line([]byte(line))
+	}
+	if len(d.Remarks) != 5 || len(d.Remarks[4]) != agent.MaxError || d.Remarks[1] == d.Remarks[0] {
+		t.Errorf("%d remarks, the last one has %d bytes", len(d.Remarks), len(d.Remarks[len(d.Remarks)-1]))
+	}
+	size := 0
+	for id, u := range d.uses {
+		size += len(id) + len(u.tool) + len(u.on)
+	}
+	if len(d.uses) != maxUses || size > 300*maxUses {
+		t.Errorf("%d calls of tools, %d bytes", len(d.uses), size)
 	}
 }
 
