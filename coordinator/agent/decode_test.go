@@ -51,6 +51,17 @@ func TestErrorTextKeepsTheReason(t *testing.T) {
 	}
 }
 
+// What happened to a run that went well all the same is in its note.
+func TestNote(t *testing.T) {
+	got := note(gate.Result{Started: true, Lost: true, Cut: true}, newStream(testEars(), quiet), task.Turn{})
+	if got != "the gate of the run was killed; processes of it may be left; the run's stdout does not have all that the agent has written" {
+		t.Errorf("the note is %q", got)
+	}
+	if got := note(gate.Result{Started: true}, newStream(testEars(), quiet), task.Turn{}); got != "" {
+		t.Errorf("the note of any other run is %q", got)
+	}
+}
+
 // Long lines arrive whole wherever the pieces are cut, and those that do not
 // matter are not kept.
 func TestLongLines(t *testing.T) {

@@ -80,6 +80,9 @@ func note(e gate.Result, st *stream, turn task.Turn) string {
 	if st.lines.skipped > 0 {
 		notes = append(notes, fmt.Sprintf("%d events were too long to be read", st.lines.skipped))
 	}
+	if e.Lost {
+		notes = append(notes, "the gate of the run was killed; processes of it may be left")
+	}
 	if e.Cut {
 		notes = append(notes, "the run's stdout does not have all that the agent has written")
 	}
