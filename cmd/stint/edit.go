@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -258,9 +259,9 @@ func (e *editing) run(ctx context.Context, take func(context.Context, []byte) (a
 		}
 		switch {
 		case failed != nil && bytes.Equal(before, text): // all that it has is elsewhere, too
-			return errors.Join(&cliError{code: exitFailure, message: "nothing was changed", err: failed, try: "export EDITOR=..."}, e.drop())
+			return errors.Join(editorError("nothing was changed", failed), e.drop())
 		case failed != nil:
-			return e.kept(failed.Error())
+			return e.kept(failed)
 		}
 		if again, err := take(ctx, text); !again {
 			return err
@@ -278,22 +279,24 @@ func (e *editing) unchanged() error {
 }
 
 // kept ends an editing whose copy is still needed.
-func (e *editing) kept(why string) error {
-	return &cliError{code: exitFailure, message: "nothing was changed: " + why + "; your copy is " + e.file, try: "stint edit, and put it in from there"}
+func (e *editing) kept(why error) error {
+	return &cliError{code: exitCode(why), message: fmt.Sprintf("nothing was changed: %v; your copy is %s", why, e.file), try: "stint edit, and put it in from there"}
 }
 
 // choose shows findings and asks what is to become of the copy: to be edited again, to be
 // discarded, or, if a part of it is good, that part to be saved (false, nil).
-func (e *editing) choose(fresh, before []task.Finding, good bool) (again bool, err error) {
+func (e *editing) choose(ctx context.Context, fresh, before []task.Finding, good bool) (again bool, err error) {
 	e.app.showFindings(fresh, "")
 	e.app.showFindings(before, " (as before)")
 	question, letters := "edit again (e), or discard (d)?", "ed"
 	if good {
 		question, letters = "edit again (e), discard (d), or keep the good part (k)?", "edk"
 	}
-	switch answer, ok := e.app.ask(question, letters); {
+	switch answer, ok := e.app.ask(ctx, question, letters); {
+	case ctx.Err() != nil:
+		return false, e.kept(context.Cause(ctx))
 	case !ok:
-		return false, e.kept(count(len(fresh), "finding"))
+		return false, e.kept(errors.New(count(len(fresh), "finding")))
 	case answer == 'd':
 		return false, errors.Join(&cliError{code: exitFailure, message: "discarded; nothing was changed"}, e.drop())
 	default:
@@ -309,14 +312,14 @@ func (e *editing) save(ctx context.Context, text []byte) (again bool, err error)
 	}
 	for {
 		if err := e.rebase(ctx); err != nil {
-			return false, e.kept(err.Error())
+			return false, e.kept(err)
 		}
 		plan, records, err := statedir.Preview(e.dir, e.text)
 		if err != nil {
-			return false, e.kept(err.Error())
+			return false, e.kept(err)
 		}
 		if fresh, old := splitFindings(plan.Findings, e.old); len(fresh) > 0 {
-			if again, err := e.choose(fresh, old, true); again || err != nil {
+			if again, err := e.choose(ctx, fresh, old, true); again || err != nil {
 				return again, err
 			}
 		}
@@ -338,12 +341,12 @@ func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, re
 		return true, nil
 	}
 	if err != nil {
-		return false, e.kept(err.Error())
+		return false, e.kept(err)
 	}
 	t, err := e.app.reconcile(ctx, false)
 	if err == nil && e.overwritten(text, records) {
 		if e.undone++; e.undone == saveTries {
-			return false, e.kept("another program saves an older tasks.md over it each time")
+			return false, e.kept(errors.New("another program saves an older tasks.md over it each time"))
 		}
 		return true, nil
 	}
@@ -384,13 +387,13 @@ func (e *editing) rebase(ctx context.Context) error {
 
 // ask puts a question on the terminal and reads the answer: the first letter of a
 // line, one of letters. It returns false if there is no terminal, or no answer.
-func (a *app) ask(question, letters string) (byte, bool) {
+func (a *app) ask(ctx context.Context, question, letters string) (byte, bool) {
 	if !isTTY(a.stdin) {
 		return 0, false
 	}
 	for {
 		_, _ = fmt.Fprintf(a.stderr, "%s ", question) // nothing is left to do about a broken stderr
-		line, err := readLine(a.stdin)
+		line, err := interruptibly(ctx, interrupted, func() (string, error) { return readLine(a.stdin) })
 		if err != nil {
 			return 0, false
 		}
@@ -489,12 +492,30 @@ func openEditor(file string, stdout *os.File) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("/bin/sh", "-c", editor+` "$1"`, "sh", file)
+	cmd := exec.Command("/bin/sh", "-c", "trap : INT; "+editor+` "$1"`, "sh", file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("the editor %q failed: %w", editor, err)
+	inEditor.Store(true)
+	defer inEditor.Store(false)
+	if err = cmd.Run(); err == nil {
+		return nil
 	}
-	return nil
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == exitInterrupted {
+		return errDetached
+	}
+	return fmt.Errorf("the editor %q failed: %w", editor, err)
+}
+
+// inEditor is true while an editor runs, which decides what Ctrl-C means: vim goes on.
+var inEditor atomic.Bool
+
+// editorError says what did not happen because an editor failed.
+func editorError(message string, failed error) error {
+	err := &cliError{code: exitCode(failed), message: message, err: failed}
+	if err.code == exitFailure {
+		err.try = "export EDITOR=..."
+	}
+	return err
 }
 
 // mergeLedgers returns what a person made of base together with what tasks.md has become

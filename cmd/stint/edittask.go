@@ -107,12 +107,12 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 		}
 		check, err := statedir.EditCheck(t.dir)
 		if err != nil {
-			return false, t.kept(err.Error())
+			return false, t.kept(err)
 		}
 		r, findings = t.goodPart(r, section, check)
 	}
 	if len(findings) > 0 {
-		if again, err := t.choose(findings, nil, len(r.Fields) > 0); again || err != nil {
+		if again, err := t.choose(ctx, findings, nil, len(r.Fields) > 0); again || err != nil {
 			return again, err
 		}
 	}
@@ -205,20 +205,20 @@ func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 	for {
 		now, err := tasksfile.ReadCopy(ctx, nil, t.dir)
 		if err != nil {
-			return t.kept(err.Error())
+			return t.kept(err)
 		}
 		text, err := ledger.AppendSection(append(endLine(now.Data), '\n'), r)
 		if err != nil {
-			return t.kept(err.Error())
+			return t.kept(err)
 		}
 		text = append(text, '\n')
 		plan, records, err := statedir.Preview(t.dir, text)
 		if err != nil {
-			return t.kept(err.Error())
+			return t.kept(err)
 		}
 		if !slices.ContainsFunc(records, func(o ledger.Record) bool { return o.ID == r.ID }) {
 			t.app.showFindings(plan.Findings, "")
-			return t.kept("the section would have no effect in tasks.md as it is; fix that first")
+			return t.kept(errors.New("the section would have no effect in tasks.md as it is; fix that first"))
 		}
 		plan.Notices = slices.DeleteFunc(plan.Notices, func(n string) bool { return !strings.Contains(n, r.ID) })
 		if changed, err := t.put(ctx, now, text, records, plan); !changed {

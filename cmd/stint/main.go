@@ -41,7 +41,11 @@ func run(args []string) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() { // ends with the program
-		<-signals
+		for s := range signals {
+			if s != os.Interrupt || !inEditor.Load() {
+				break
+			}
+		}
 		signal.Stop(signals)
 		cancel(errDetached)
 	}()

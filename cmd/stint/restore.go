@@ -115,7 +115,7 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 			return nil
 		}
 		agreed = text
-		return a.confirm(text)
+		return a.confirm(ctx, text)
 	}
 	if err := confirm(r); err != nil {
 		return err
@@ -152,12 +152,15 @@ func summary(r *statedir.Restoration) string {
 }
 
 // confirm asks for a yes on the terminal.
-func (a *app) confirm(text string) error {
+func (a *app) confirm(ctx context.Context, text string) error {
 	if !isTTY(a.stdin) {
 		return usage("stint restore --yes ..., or first: stint restore --dry-run ...", "%s, and there is no terminal to ask on", text)
 	}
 	_, _ = fmt.Fprintf(a.stderr, "%s; type yes: ", text) // nothing is left to do about a broken stderr
-	answer, err := readLine(a.stdin)
+	answer, err := interruptibly(ctx, "interrupted; nothing was restored", func() (string, error) { return readLine(a.stdin) })
+	if ctx.Err() != nil {
+		return err
+	}
 	if err != nil || strings.ToLower(strings.TrimSpace(answer)) != "yes" {
 		return &cliError{code: exitFailure, message: "nothing was restored"}
 	}

@@ -246,7 +246,7 @@ func runEditor(text string) (string, error) {
 		return "", err
 	}
 	if err := openEditor(name, os.Stderr); err != nil {
-		return "", &cliError{code: exitFailure, message: "nothing was queued", err: err, try: "export EDITOR=..."}
+		return "", editorError("nothing was queued", err)
 	}
 	return textOrFile("@" + name)
 }
