@@ -27,6 +27,8 @@ type lsOptions struct {
 	archive bool // of the archive, not of the master
 }
 
+const statuses = "draft, queued, running, done, failed, canceled, dead"
+
 func (a *app) lsCommand() *cobra.Command {
 	o := &lsOptions{}
 	c := &cobra.Command{
@@ -41,7 +43,7 @@ func (a *app) lsCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return a.runLs(c, o) },
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.status, "status", nil, "only these `statuses`: draft, queued, running, done, failed, canceled, dead")
+	f.StringSliceVar(&o.status, "status", nil, "only these `statuses`: "+statuses)
 	f.StringVar(&o.filter.Session, "session", "", "only tasks of this `session`")
 	f.StringVar(&o.filter.Label, "label", "", "only tasks with this `label`")
 	f.StringVar(&o.filter.Agent, "agent", "", "only tasks of this `agent`")
@@ -67,7 +69,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	for _, s := range o.status {
 		st, err := state.ParseStatus(s)
 		if err != nil {
-			return usage("stint ls --help", "%v", err)
+			return usage("stint ls --status with "+statuses, "%v", err)
 		}
 		o.filter.Status = append(o.filter.Status, st)
 	}

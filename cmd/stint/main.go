@@ -7,7 +7,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -50,9 +52,26 @@ func run(args []string) int {
 		cancel(errDetached)
 	}()
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	err := a.rootCommand(args).ExecuteContext(ctx)
+	root, help := a.rootCommand(args), &helpWriter{w: os.Stdout}
+	root.SetOut(help)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = help.err
+	}
 	printError(os.Stderr, err)
 	return exitCode(err)
+}
+
+// A helpWriter is where help goes. It keeps the error, which cobra would only print.
+type helpWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (h *helpWriter) Write(p []byte) (int, error) {
+	_, err := h.w.Write(p)
+	h.err = errors.Join(h.err, err)
+	return len(p), nil
 }
 
 // version is set by a release build with -ldflags "-X main.version=v1.2.3".

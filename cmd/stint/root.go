@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -59,6 +60,9 @@ var commands = map[string]func(*app) *cobra.Command{
 // it begins with, or all of them. A script that queues a thousand tasks does not
 // want to wait for the others.
 func (a *app) rootCommand(args []string) *cobra.Command {
+	if len(args) > 0 && args[0] == "--version" {
+		args = append([]string{"version"}, args[1:]...)
+	}
 	root := &cobra.Command{
 		Use:   "stint",
 		Short: "queue tasks for coding agents and keep their answers",
@@ -116,6 +120,16 @@ func prepare(c *cobra.Command) {
 		try := cmd.CommandPath() + " --help"
 		if before, ok := beforePrompt[cmd.CommandPath()]; ok {
 			try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
+		}
+		var bad *pflag.InvalidValueError
+		if !errors.As(err, &bad) {
+			return usage(try, "%v", err)
+		}
+		switch flag := bad.GetFlag(); flag.Value.Type() {
+		case "int":
+			return usage(try, "--%s: %q is not a whole number", flag.Name, bad.GetValue())
+		case "bool":
+			return usage(try, "--%s: %q is neither true nor false", flag.Name, bad.GetValue())
 		}
 		return usage(try, "%v", err)
 	})
