@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"stint/coordinator/agent"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -121,7 +122,7 @@ func escapeJSON(text string) string {
 
 // shortIDs returns for each id a tail of at least eight hex digits, as long as is
 // needed to tell the ids apart. The front of a UUIDv7 is its time, which
-// neighbours share; its tail is random.
+// neighbours share; its tail is random. An id that a person has made stays whole.
 func shortIDs(ids []string) []string {
 	short := make([]string, len(ids))
 	for n := 8; ; n++ {
@@ -145,7 +146,7 @@ func shortID(id string) string { return tail(id, 8) }
 
 // tail returns the last n bytes, one more if that begins with a hyphen.
 func tail(id string, n int) string {
-	if len(id) <= n {
+	if len(id) <= n || !agent.IsUUID(id) {
 		return id
 	}
 	t := id[len(id)-n:]

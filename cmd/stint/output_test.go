@@ -64,6 +64,7 @@ func TestShortIDs(t *testing.T) {
 		{[]string{one, two, "01a1fcac-dc6d-769a-8c86-84d05f21a9c2"}, []string{"df56b17d8", "75f21a9c2", "05f21a9c2"}},
 		{[]string{one, one}, []string{"f56b17d8", "f56b17d8"}},
 		{[]string{"short"}, []string{"short"}},
+		{[]string{"fix-login-bug-1", one}, []string{"fix-login-bug-1", "f56b17d8"}},
 	} {
 		if got := shortIDs(c.ids); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.ids, got, c.want)
