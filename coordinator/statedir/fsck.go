@@ -38,7 +38,7 @@ const (
 	KindRefused = "refused" // a record has no effect
 	KindDiffers = "differs" // tasks.md alone gives other tasks than the journal
 	KindArchive = "archive" // the archive is damaged
-	KindWaits   = "waits"   // a task waits for a workspace
+	KindWaits   = "waits"   // a task waits for a workspace, or for a task that is not there
 )
 
 // A Fault is a finding of [Fsck].
@@ -158,6 +158,9 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	}
 	if c.state != nil {
 		c.faults(KindWaits, queue.Homeless(c.state, root))
+		for _, why := range c.state.AfterNobody() {
+			c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: why})
+		}
 	}
 	return c.FsckReport, c.settled
 }

@@ -70,11 +70,11 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	if doc.Version > ledger.FormatVersion {
 		return refuse("use the newer stint that wrote it", "has format %d, this stint knows formats up to %d", doc.Version, ledger.FormatVersion)
 	}
-	base, alone := filepath.Base(path), newAlone()
-	p.found = queue.FindingsOf(repair.CheckFile(base, data, alone.check))
 	if len(doc.Sections) == 0 {
-		p.found = append(p.found, task.Finding{File: base, Line: 1, Message: "there is no record in this file"})
+		return refuse("name a copy of "+ledger.TasksName, "has no record that can be read")
 	}
+	alone := newAlone()
+	p.found = queue.FindingsOf(repair.CheckFile(filepath.Base(path), data, alone.check))
 	p.tasks, err = tasksOf(alone.state)
 	return p, err
 }

@@ -222,7 +222,7 @@ func TestWhy(t *testing.T) {
 		{"rate limit", []string{"t: status=queued; limitWaits=2; reason=rate-limited; notBefore=" + at(24*time.Hour)}, "waits until 2026-11-22 12:00:00, in 24h0m0s, for the rate limit (wait 2)"},
 		{"a shortage", []string{"t: status=queued; reason=interrupted; error=too many open files; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s: too many open files"},
 		{"after", []string{"z: status=queued; sessionKey=z", "t: status=queued; after=z"}, "comes after z, which is queued"},
-		{"after nobody", []string{"t: status=queued; after=z"}, "comes after z, which no record names"},
+		{"after nobody", []string{"t: status=queued; after=z"}, "comes after z, which no record names; to run it, correct the line - after: in its section in tasks.md"},
 		{"behind a running one", []string{"a: status=running; sessionKey=web", "t: status=queued; sessionKey=web"}, "behind a, which is running, in session web"},
 		{"behind", []string{"a: status=queued; sessionKey=web", "h: status=queued; sessionKey=web; hold=true", "t: status=queued; sessionKey=web"}, "behind a in session web"},
 		{"behind in a directory", []string{"a: status=queued; sessionKey=dir:/w", "t: status=queued; workspace=/w"}, "behind a in the lane of /w"},

@@ -33,6 +33,19 @@ func (d *dependants) noteAfter(n uint32, before, now []string) {
 	}
 }
 
+// AfterNobody says of each queued task that comes after one that is not there why it waits.
+func (s *Queues) AfterNobody() (list []string) {
+	for id, tasks := range s.after.of {
+		for _, n := range tasks {
+			if s.Number(id) == 0 && s.live[n].is(state.Queued) {
+				list = append(list, "task "+s.ID(n)+": "+afterNobody(id))
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // noteStatus notes that a task has another status: the lanes of those that come after it
 // are looked at again, and these are doomed if it has ended badly.
 func (s *Queues) noteStatus(l *Item) {

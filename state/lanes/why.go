@@ -35,7 +35,7 @@ func (s *Queues) WhyLive(n uint32, now time.Time, lim Limits) string {
 		return NoWorkspace
 	}
 	if id, st, open := s.openAfter(t.After, l.afterAny); open && st == "" {
-		return "comes after " + id + ", which no record names"
+		return afterNobody(id)
 	} else if open {
 		return fmt.Sprintf("comes after %s, which is %s", id, st)
 	}
@@ -64,6 +64,11 @@ func (s *Queues) WhyLive(n uint32, now time.Time, lim Limits) string {
 	default:
 		return fmt.Sprintf("all %d workers are busy", lim.MaxWorkers)
 	}
+}
+
+// afterNobody returns what becomes of a task that comes after one that is not there.
+func afterNobody(id string) string {
+	return "comes after " + id + ", which no record names; to run it, correct the line - after: in its section in tasks.md"
 }
 
 // whyRunning returns what the run of a task does.
