@@ -14,11 +14,8 @@ import (
 	"stint/state"
 )
 
-// Bounds of what a command that was asked for something else says about findings.
-const (
-	maxTold = 5
-	maxTell = 2 * time.Second
-)
+// maxTell bounds how long a command that was asked for something else looks for findings.
+const maxTell = 2 * time.Second
 
 // tellFindings prints on stderr what is wrong in the ledger of a running master: a
 // section that waits for its repair looks like a task that was forgotten.
@@ -30,11 +27,11 @@ func (a *app) tellFindings(ctx context.Context) {
 	defer cancel()
 	_ = a.callRunning(func(c *client.Client) error { // without a master there is nobody to ask
 		list, err := c.Findings(ctx)
-		for _, f := range list[:min(len(list), maxTold)] {
-			a.hint("stint: %s\n", escapeText(oneLine(f.String())))
-		}
-		if more := len(list) - maxTold; more > 0 {
-			a.hint("stint: and %d more: stint fsck\n", more)
+		switch {
+		case len(list) == 1:
+			a.hint("stint: %s\n", escapeText(oneLine(list[0].String())))
+		case len(list) > 1:
+			a.hint("stint: %s in the ledger: stint fsck\n", count(len(list), "finding"))
 		}
 		return err
 	})

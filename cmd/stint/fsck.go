@@ -80,7 +80,7 @@ func (a *app) fsckState(ctx context.Context, o *fsckOptions) error {
 			a.hint("stint: note: %s\n", n)
 		}
 	}
-	return a.printFaults(o, r.Faults, fmt.Sprintf("%d records in %s", r.Records, dir))
+	return a.printFaults(o, r.Faults, fmt.Sprintf("%s in %s", count(r.Records, "record"), dir))
 }
 
 // workspaceRoot returns the configuration's, "" if there is none to be read.
@@ -117,7 +117,7 @@ func (a *app) fsckFile(ctx context.Context, o *fsckOptions, path string) error {
 		none := task.Finding{File: path, Message: fmt.Sprintf("this is no ledger: it has neither the line %s nor a section such as \"## Task <id>\"", ledger.VersionLine)}
 		faults = append(faults, statedir.Fault{Finding: none, Kind: statedir.KindFile})
 	}
-	return a.printFaults(o, faults, fmt.Sprintf("%d sections in %s", len(doc.Sections), path))
+	return a.printFaults(o, faults, fmt.Sprintf("%s in %s", count(len(doc.Sections), "section"), path))
 }
 
 // readFile reads a ledger file that the user named.

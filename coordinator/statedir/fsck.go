@@ -51,7 +51,7 @@ type Fault struct {
 type FsckReport struct {
 	Faults  []Fault  // what is wrong
 	Notes   []string // what is worth knowing and not wrong
-	Records int      // of the journal
+	Records int      // of the journal; without one, of tasks.md
 	Seq     uint64   // of its newest record
 
 	Accounts []state.Account // those on hold, or with a time before which nothing starts, by name
@@ -146,7 +146,7 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 		c.note("there is no journal: the next master rebuilds it from %s", ledger.TasksName)
 		a := newAlone()
 		c.faults(KindSection, queue.FindingsOf(repair.CheckFile(ledger.TasksName, c.tasks, a.check)))
-		c.state = a.state
+		c.state, c.Records = a.state, len(a.sections)
 	case noTasks:
 		c.note("there is no %s: the next master writes it anew from the journal", ledger.TasksName)
 	}
@@ -158,6 +158,12 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	}
 	if c.state != nil {
 		c.faults(KindWaits, queue.Homeless(c.state, root))
+		entries, _ := archive.Read(nil, dir) // what is wrong with it is told by archive.Check
+		for _, e := range entries {
+			if c.state.Number(e.ID) == 0 {
+				c.state.Archive(e)
+			}
+		}
 		for _, why := range c.state.AfterNobody() {
 			c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: why})
 		}

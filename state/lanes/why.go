@@ -22,7 +22,11 @@ func (s *Queues) WhyLive(n uint32, now time.Time, lim Limits) string {
 	case l.is(state.Draft):
 		return "a draft; to queue it: stint retry, or status: queued in tasks.md"
 	case t.Hold:
-		return "held" + because(cmp.Or(t.Note, string(t.Reason)))
+		why := "held" + because(cmp.Or(t.Note, string(t.Reason)))
+		if !strings.Contains(why, "stint release") {
+			why += "; to let it run: stint release " + s.ID(n)
+		}
+		return why
 	case s.dispatch.Paused:
 		return "dispatch is paused" + because(s.dispatch.Reason) + "; to go on: stint resume"
 	case lim.Short != "" && lim.Again.After(now):
