@@ -106,7 +106,11 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	}
 	stop()
 	r.Settling.Store(false)
-	a.tasks.Config.Log.Info("run ended", "task", r.Task.ID, "run", r.ID, "phase", cmp.Or(string(r.Task.Phase), "agent"), "class", cmp.Or(string(out.Class), "success"), "exit", out.ExitCode)
+	end := []any{"task", r.Task.ID, "run", r.ID, "phase", cmp.Or(string(r.Task.Phase), "agent"), "class", cmp.Or(string(out.Class), "success"), "exit", out.ExitCode}
+	if out.Signal != 0 {
+		end = append(end, "signal", out.Signal.String())
+	}
+	a.tasks.Config.Log.Info("run ended", end...)
 	s, goes := a.next(r, &out)
 	if r.Task.Phase != state.PhaseEvaluate && (!goes || s.phase == state.PhaseEvaluate) {
 		a.inspect(r, &out)

@@ -101,9 +101,10 @@ type Outcome struct {
 	RetryAt  time.Time   // rate-limited: when the agent said that it may go on; zero if it did not
 	Env      []string    // names of the environment variables that were passed
 
-	Shortage syscall.Errno // interrupted before the agent was at work, because the machine lacked something that comes back ([ShortageOf]); else 0
-	Fresh    bool          // the turn has begun a new session; the coordinator sets it
-	Note     string        // something the user should know although the run went on, e.g. that a session was lost
+	Shortage syscall.Errno  // interrupted before the agent was at work, because the machine lacked something that comes back ([ShortageOf]); else 0
+	Signal   syscall.Signal // that ended the agent; 0: none
+	Fresh    bool           // the turn has begun a new session; the coordinator sets it
+	Note     string         // something the user should know although the run went on, e.g. that a session was lost
 
 	Findings []state.Issue // what the agent was denied, and what is wrong with its answer
 }
