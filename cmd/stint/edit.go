@@ -26,13 +26,13 @@ import (
 	"stint/ledger/tasksfile"
 )
 
-const editHelp = `Edit the ledger with $VISUAL or $EDITOR. As with visudo, you edit a copy, which is
-checked when you save it and merged with what was written meanwhile. If somebody else
-changed the same section, nothing is saved, and your copy is kept. With an ID, you edit
-that task alone, with the fields that you may change.
+const editHelp = `Edit the ledger with $VISUAL or $EDITOR. With an ID, edit only the fields of that task
+that you may change.
 
-Nothing is applied before the editor exits. If something is wrong, you can edit again,
-discard your changes, or keep the good part of them.`
+You edit a copy. When you leave the editor, the copy is checked and merged with what was
+written meanwhile; nothing is applied before. If something is wrong, you can edit again,
+discard your changes, or keep the good part of them. If somebody else changed the same
+section, nothing is saved, and your copy is kept.`
 
 // An editOptions is what stint edit was asked for.
 type editOptions struct {
@@ -212,7 +212,8 @@ type editing struct {
 	file string // the copy
 	old  []task.Finding
 
-	undone int // saves that another program has undone
+	command string // that began it
+	undone  int    // saves that another program has undone
 
 	base *tasksfile.Copy // tasks.md as it was when text was made of it; nil where one task is edited
 	text []byte          // what the person made of base: the two change together, or somebody's change is undone
@@ -225,7 +226,7 @@ func (a *app) newEditing(dir string, text []byte) (*editing, error) {
 		return nil, err
 	}
 	_, err = f.Write(text)
-	return &editing{app: a, dir: dir, file: f.Name()}, errors.Join(err, f.Close())
+	return &editing{app: a, dir: dir, file: f.Name(), command: "stint edit"}, errors.Join(err, f.Close())
 }
 
 // editDir returns the state directory, if there is an editor. Its tasks.md is there
@@ -280,7 +281,7 @@ func (e *editing) unchanged() error {
 
 // kept ends an editing whose copy is still needed.
 func (e *editing) kept(why error) error {
-	return &cliError{code: exitCode(why), message: fmt.Sprintf("nothing was changed: %v; your copy is %s", why, e.file), try: "stint edit, and put it in from there"}
+	return &cliError{code: exitCode(why), message: fmt.Sprintf("nothing was changed: %v; your copy is %s", why, e.file), try: e.command + ", and put it in from there"}
 }
 
 // choose shows findings and asks what is to become of the copy: to be edited again, to be

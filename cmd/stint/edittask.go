@@ -20,15 +20,19 @@ import (
 )
 
 const taskComment = `<!--
-Change what you like, save, and leave the editor. What differs then becomes one
-section at the end of tasks.md. Remove a line to unset its field. A text of
-several lines is "|" and then lines that are indented by two blanks.
+Edit this task, save, and leave the editor. What you changed is appended to
+tasks.md. To unset a field, remove its line. For a text of several lines, write |
+and indent the lines below by two spaces.
 
-status: queued runs the task (again), canceled ends it, draft puts it aside
-priority: 1 to 9, 9 first     after: ids of tasks     hold: true
-notBefore: 2026-11-21T08:00:00Z     timeout: 30m     maxAttempts: 3
-verifyCommand: go test ./... (none: no configured one either)     maxIterations: 3     verifyTimeout: 10m
-and sessionKey, agent, model, account, workspace, resume, label, onFailure, onIssue
+  status         queued (run it, or run it again), canceled, or draft (set it aside)
+  priority       1 to 9, 9 first
+  after          ids of the tasks that it waits for
+  hold           true: it waits for stint release
+  notBefore      2026-11-21T08:00:00Z
+  timeout        30m; also verifyTimeout
+  maxAttempts    3; also maxIterations
+  verifyCommand  go test ./..., or none: not even the configured one
+  and sessionKey, agent, model, account, workspace, resume, label, onFailure, onIssue
 -->
 
 `
@@ -64,6 +68,7 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 	if t.editing, err = a.newEditing(dir, text); err != nil {
 		return err
 	}
+	t.command += " " + task.ID
 	return t.run(ctx, t.take)
 }
 

@@ -354,7 +354,7 @@ func (a *adoption) what() string {
 	case a.copyOf > 0:
 		return fmt.Sprintf("copied by hand from record %d, as a draft; to run it, add \"## %s\" and \"- status: queued\" at the end", a.copyOf, a.name)
 	}
-	return "written by hand"
+	return "written by hand: " + strings.Join(a.keys(), ", ")
 }
 
 // keys returns the keys that the record sets.
