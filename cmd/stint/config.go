@@ -32,7 +32,7 @@ type Config struct {
 	LogLevel         string
 	LogFormat        string
 	Env              []string
-	PostgresURL      string // of the copy; may have a password
+	PostgresURL      string // of the mirror; may have a password
 	PostgresURLFile  string // a file that has it instead
 	PostgresPoolSize int
 	PostgresInline   int64 // bytes

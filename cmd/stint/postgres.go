@@ -24,7 +24,7 @@ const (
 	maxHost    = 255       // bytes of a machine's name
 )
 
-// postgresURLKey is the URL of the database that has the copy. What is wrong with it
+// postgresURLKey is the URL of the database that has the mirror. What is wrong with it
 // stops no local work, so it is an error on a command line alone.
 func postgresURLKey() key {
 	k := textKey("postgres_url", "", "mirror the ledger to this PostgreSQL database, such as postgres://stint@db.example/cli_worker; empty: no mirror", func(c *Config) *string { return &c.PostgresURL }).in("postgres")
@@ -115,7 +115,7 @@ func readURLFile(path string) (string, error) {
 	return text, nil
 }
 
-// postgresOptions returns where the copy of a state directory is and what it holds; on is
+// postgresOptions returns where the mirror of a state directory is and what it holds; on is
 // whether there is to be one.
 func postgresOptions(cfg *Config, state string, log *slog.Logger) (o postgres.Options, on bool) {
 	if cfg.PostgresURL == "" && cfg.PostgresURLFile == "" {

@@ -98,7 +98,7 @@ type master struct {
 	state  string
 	socket string
 	log    *slog.Logger
-	mirror *postgres.Mirror // nil: no copy is configured
+	mirror *postgres.Mirror // nil: no mirror is configured
 	ready  *os.File         // nil in the foreground
 
 	httpError string // why there is no HTTP interface, as it was logged; "": there is one

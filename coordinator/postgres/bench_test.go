@@ -58,7 +58,7 @@ func addTask(tx *ledger.Tx, id, now string, ran bool) {
 	}
 }
 
-// BenchmarkMirror writes the copy of a ledger by turns with the limit: the same rows,
+// BenchmarkMirror writes the mirror of a ledger by turns with the limit: the same rows,
 // made before, go by COPY to a temporary table and are upserted from there, 1,000 in a
 // transaction. The ratio is rows a second of a whole rebuild to those of the limit.
 func BenchmarkMirror(b *testing.B) {
@@ -101,7 +101,7 @@ type benchLimit struct {
 	rows    int
 }
 
-// newLimit makes the rows, and tables for them with the indexes that the copy has.
+// newLimit makes the rows, and tables for them with the indexes that the mirror has.
 func newLimit(b *testing.B, m *Mirror, src Source) *benchLimit {
 	b.Helper()
 	s, err := m.open(b.Context())

@@ -1,5 +1,5 @@
-// Package postgres keeps a copy of a ledger in PostgreSQL, for audit: who asked what,
-// what came of it, what it cost. Local work never waits for the copy, and needs none.
+// Package postgres keeps a mirror of a ledger in PostgreSQL, for audit: who asked what,
+// what came of it, what it cost. Local work never waits for the mirror, and needs none.
 //
 // # How it follows
 //
@@ -11,7 +11,7 @@
 // whole, once for all of its records in a batch. So a batch may be made of any part of
 // the journal, and made again.
 //
-// The copy is rebuilt, from all tasks of the fold and of the archive, where the cursor is
+// The mirror is rebuilt, from all tasks of the fold and of the archive, where the cursor is
 // no place in this ledger: in an empty database (the first one, or one failed over to),
 // after a compaction that it had not seen, after a restore; where what rows depend on
 // beside the ledger has changed; and when a person asks for it. While a mirror runs, a

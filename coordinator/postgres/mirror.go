@@ -18,16 +18,16 @@ import (
 const (
 	firstWait   = 200 * time.Millisecond // before the second try; doubled each time
 	longestWait = 5 * time.Second
-	openTimeout = 15 * time.Second // to connect and to read how far the copy goes
+	openTimeout = 15 * time.Second // to connect and to read how far the mirror goes
 	lastTimeout = 3 * time.Second  // to hand over what is new when the master ends
 	mostSkipped = 10
 )
 
-// A Mirror keeps the copy of one ledger true, for as long as its Run runs. Status may be
+// A Mirror keeps the mirror of one ledger true, for as long as its Run runs. Status may be
 // called by any goroutine, at any time.
 type Mirror struct {
 	o         Options
-	overwrite bool // the copy of another state directory may be written over
+	overwrite bool // the mirror of another state directory may be written over
 
 	lasts    bool // it tries again: what is wrong may pass
 	patience int  // how many times the usual time a batch gets; the goroutine's that writes
@@ -35,7 +35,7 @@ type Mirror struct {
 	mu      sync.Mutex // guards what follows
 	status  task.MirrorStatus
 	newest  func() uint64  // returns the source's newest record; nil: there is no source yet
-	waiting time.Time      // since when the oldest record waits that is not in the copy; zero: none was seen
+	waiting time.Time      // since when the oldest record waits that is not in the mirror; zero: none was seen
 	packed  []time.Time    // the same of each batch that is to be written, in order
 	failing map[string]int // how often in a row a task could not be read here
 }
@@ -51,14 +51,14 @@ func New(o Options) *Mirror {
 	return &Mirror{o: o, patience: 1, status: task.MirrorStatus{State: task.MirrorConnecting}, failing: map[string]int{}}
 }
 
-// Run keeps the copy of src true until ctx ends, through every failure of the database.
+// Run keeps the mirror of src true until ctx ends, through every failure of the database.
 // Then it takes a moment to hand over what is new.
 func (m *Mirror) Run(ctx context.Context, src Source) {
 	m.lasts = true
 	m.mu.Lock()
 	m.newest = src.Seq
 	m.mu.Unlock()
-	var moves []time.Time // when the copy was found moved on by another writer
+	var moves []time.Time // when the mirror was found moved on by another writer
 	for wait := firstWait; ctx.Err() == nil; {
 		written := m.Status().Seq
 		err := m.once(ctx, src, forever)
@@ -70,7 +70,7 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 			moves = moves[max(0, len(moves)-manyMoves):]
 			if len(moves) == manyMoves && m.o.Now().Sub(moves[0]) < movesTime {
 				err = task.Conflict("give each machine a name of its own (host in [postgres])",
-					"another process writes the copy under the name %s all the time, it seems for another ledger in a directory of the same name", m.o.Host)
+					"another process writes the mirror under the name %s all the time, it seems for another ledger in a directory of the same name", m.o.Host)
 			}
 		}
 		if errors.Is(err, errBusy) || errors.Is(err, errMoved) {
@@ -129,7 +129,7 @@ func explainOurs(err error, t server.Target) error {
 	return server.Explain(err, t)
 }
 
-// handOver is the last thing that a mirror does: its master ends, and the copy should
+// handOver is the last thing that a mirror does: its master ends, and the mirror should
 // have what came last, if the database can be used.
 func (m *Mirror) handOver(src Source) {
 	if m.Status().State != task.MirrorFollowing {
@@ -148,11 +148,11 @@ func (m *Mirror) handOver(src Source) {
 	}
 	s.unregister(ctx)
 	if err != nil {
-		m.o.Log.Info("the copy in PostgreSQL does not have the last records; the next master hands them over", "error", explainOurs(err, s.target))
+		m.o.Log.Info("the mirror in PostgreSQL does not have the last records; the next master hands them over", "error", explainOurs(err, s.target))
 	}
 }
 
-// Status returns how far the copy is.
+// Status returns how far the mirror is.
 func (m *Mirror) Status() task.MirrorStatus {
 	seq := m.newestSeq()
 	m.mu.Lock()
@@ -182,7 +182,7 @@ func (m *Mirror) is(now task.MirrorState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.status.State != now {
-		m.o.Log.Info("the copy in PostgreSQL: "+string(now), "database", m.status.Target)
+		m.o.Log.Info("the mirror in PostgreSQL: "+string(now), "database", m.status.Target)
 	}
 	if m.status.State = now; now == task.MirrorRebuilding {
 		m.status.Skipped = nil
@@ -192,7 +192,7 @@ func (m *Mirror) is(now task.MirrorState) {
 	}
 }
 
-// isAt notes how far the copy goes, as a session has found it.
+// isAt notes how far the mirror goes, as a session has found it.
 func (m *Mirror) isAt(seq uint64) {
 	newest := m.newestSeq()
 	m.mu.Lock()
@@ -223,7 +223,7 @@ func (m *Mirror) failed(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.status.State != task.MirrorFailing || m.status.LastError != err.Error() {
-		m.o.Log.Warn("the copy in PostgreSQL waits: " + err.Error())
+		m.o.Log.Warn("the mirror in PostgreSQL waits: " + err.Error())
 	}
 	m.status.State, m.status.LastError, m.status.ErrorAt = task.MirrorFailing, err.Error(), m.o.Now().UTC()
 	m.status.Failures++
@@ -242,7 +242,7 @@ func (m *Mirror) pending(since time.Time) {
 	m.packed = append(m.packed, since)
 }
 
-// wrote notes a batch that is in the copy, which goes to seq now.
+// wrote notes a batch that is in the mirror, which goes to seq now.
 func (m *Mirror) wrote(b *batch, seq uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -261,7 +261,7 @@ func (m *Mirror) wrote(b *batch, seq uint64) {
 	}
 }
 
-// unreadable notes that a task could not be read, and reports whether the copy is to go
+// unreadable notes that a task could not be read, and reports whether the mirror is to go
 // on without it.
 func (m *Mirror) unreadable(id string) bool {
 	m.mu.Lock()
@@ -270,9 +270,9 @@ func (m *Mirror) unreadable(id string) bool {
 	return m.failing[id] >= 3 || !m.lasts
 }
 
-// skipped notes a task that is not in the copy as it should be.
+// skipped notes a task that is not in the mirror as it should be.
 func (m *Mirror) skipped(id string, why error) {
-	m.o.Log.Error("a task is not in the copy in PostgreSQL", "task", id, "error", why)
+	m.o.Log.Error("a task is not in the mirror in PostgreSQL", "task", id, "error", why)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.status.Skipped) < mostSkipped {

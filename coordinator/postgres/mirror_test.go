@@ -62,8 +62,8 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestMirrorCatchesUp lets the ledger go on without a copy: what is missing is written
-// from where the copy was, and nothing else.
+// TestMirrorCatchesUp lets the ledger go on without a mirror: what is missing is written
+// from where the mirror was, and nothing else.
 func TestMirrorCatchesUp(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
@@ -77,20 +77,20 @@ func TestMirrorCatchesUp(t *testing.T) {
 	w.settled(m)
 	w.same()
 	if g := query[int](t, w, "SELECT generation FROM mirrors"); g != 1 {
-		t.Error("the copy was rebuilt, generation", g)
+		t.Error("the mirror was rebuilt, generation", g)
 	}
 	if rows := m.Status().Rows; rows > 4 {
 		t.Errorf("%d rows were written for one task", rows)
 	}
 	stop()
 	m, _ = w.mirror()
-	until(t, "the next mirror knows that the copy is whole", func() bool {
+	until(t, "the next mirror knows that the mirror is whole", func() bool {
 		st := m.Status()
 		return st.State == task.MirrorFollowing && st.Seq == w.c.Seq() && st.LagRecords == 0 && st.LagSeconds == 0
 	})
 }
 
-// TestRebuild takes from the copy what a mirror cannot follow from.
+// TestRebuild takes from the mirror what a mirror cannot follow from.
 func TestRebuild(t *testing.T) {
 	t.Parallel()
 	lose := func(w *world) { w.exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public") }
@@ -137,7 +137,7 @@ func TestMirrorSeesCompaction(t *testing.T) {
 	}
 	w.settled(m)
 	w.compact()
-	until(t, "the copy has all after a compaction", func() bool { return m.Status().LagRecords == 0 })
+	until(t, "the mirror has all after a compaction", func() bool { return m.Status().LagRecords == 0 })
 	w.submit(task.TaskSpec{Prompt: "after"})
 	w.settled(m)
 	stop()
@@ -148,11 +148,11 @@ func TestMirrorSeesCompaction(t *testing.T) {
 		t.Errorf("%d tasks were compared", r.Tasks)
 	}
 	if g := query[int](t, w, "SELECT generation FROM mirrors"); g != 1 {
-		t.Error("the copy was rebuilt, generation", g)
+		t.Error("the mirror was rebuilt, generation", g)
 	}
 }
 
-// TestTwoWriters has a mirror and others that bring the copy up to date or rebuild it.
+// TestTwoWriters has a mirror and others that bring the mirror up to date or rebuild it.
 func TestTwoWriters(t *testing.T) {
 	w, m, _, _ := followed(t, task.TaskSpec{Prompt: "the first"})
 	for i := range 12 {
@@ -167,7 +167,7 @@ func TestTwoWriters(t *testing.T) {
 		p, err := do(t.Context(), o, w.readAll)
 		must(t, err)
 		if p.Seq < end {
-			t.Errorf("the copy goes to %d, not %d", p.Seq, end)
+			t.Errorf("the mirror goes to %d, not %d", p.Seq, end)
 		}
 		if rebuilds := i%3 == 2; !rebuilds && p.Generation != generation {
 			t.Error("what a mirror had moved on was rebuilt, generation", p.Generation)
@@ -248,20 +248,20 @@ func byHand(t *testing.T, w *world, text string) {
 	must(t, errors.Join(err, f.Close()))
 }
 
-// TestVerifyFindsWhatDiffers changes single things in the copy.
+// TestVerifyFindsWhatDiffers changes single things in the mirror.
 func TestVerifyFindsWhatDiffers(t *testing.T) {
 	w, id := copied(t, task.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
 	for sql, want := range map[string]string{
 		"UPDATE tasks SET status = 'queued'":  "tasks " + id + ` status: here "succeeded", there "queued"`,
 		"UPDATE tasks SET prompt = NULL":      "tasks " + id + ` prompt: here "one", there null`,
 		"UPDATE tasks SET host = 'other'":     "tasks " + id + ` host: here "laptop", there "other"`,
-		"DELETE FROM tasks":                   "tasks " + id + ": the row is missing in the copy",
-		"DELETE FROM task_files":              ": the row is missing in the copy",
+		"DELETE FROM tasks":                   "tasks " + id + ": the row is missing in the mirror",
+		"DELETE FROM task_files":              ": the row is missing in the mirror",
 		"UPDATE task_files SET content = 'x'": "content: here ",
 		"UPDATE task_runs SET exit_code = 3":  "exit_code: here 0, there 3",
 		"UPDATE task_runs SET stdout = NULL":  "stdout: here ",
-		"INSERT INTO task_runs (task_id, attempt, status) SELECT id, 1, 'failed' FROM tasks": "the row is in the copy and not in the ledger",
-		"INSERT INTO tasks (host, generation) VALUES ('laptop', 1)":                          "the row is in the copy and not in the ledger",
+		"INSERT INTO task_runs (task_id, attempt, status) SELECT id, 1, 'failed' FROM tasks": "the row is in the mirror and not in the ledger",
+		"INSERT INTO tasks (host, generation) VALUES ('laptop', 1)":                          "the row is in the mirror and not in the ledger",
 	} {
 		w.exec(sql)
 		r := w.verify()
@@ -275,7 +275,7 @@ func TestVerifyFindsWhatDiffers(t *testing.T) {
 	}
 }
 
-// TestFilesGone keeps in the copy what a run has written after its directory was removed.
+// TestFilesGone keeps in the mirror what a run has written after its directory was removed.
 func TestFilesGone(t *testing.T) {
 	w, _ := copied(t, task.TaskSpec{Prompt: "one", OutputSpec: []string{"report.md"}})
 	must(t, os.RemoveAll(filepath.Join(w.dir, "runs")))
@@ -283,7 +283,7 @@ func TestFilesGone(t *testing.T) {
 	w.rebuild()
 	w.same()
 	if n := query[int](t, w, "SELECT count(*) FROM task_runs r JOIN task_files f ON f.run_id = r.id WHERE r.stdout LIKE 'said%' AND f.content = 'a report'"); n != 1 {
-		t.Error("what the run had written is gone from the copy")
+		t.Error("what the run had written is gone from the mirror")
 	}
 }
 
@@ -307,7 +307,7 @@ func TestKeyMoves(t *testing.T) {
 	}
 }
 
-// TestHandOver ends a mirror right behind a task: the copy has it.
+// TestHandOver ends a mirror right behind a task: the mirror has it.
 func TestHandOver(t *testing.T) {
 	w, m, stop, _ := followed(t, task.TaskSpec{Prompt: "first"})
 	w.exec("ALTER TABLE tasks RENAME TO away") // so that it cannot be written before the end
@@ -315,11 +315,11 @@ func TestHandOver(t *testing.T) {
 	w.submit(task.TaskSpec{Prompt: "last"})
 	until(t, "a failure", func() bool { return m.Status().Failures > failures })
 	w.exec("ALTER TABLE away RENAME TO tasks")
-	until(t, "the copy follows again", func() bool { return m.Status().State == task.MirrorFollowing })
+	until(t, "the mirror follows again", func() bool { return m.Status().State == task.MirrorFollowing })
 	w.submit(task.TaskSpec{Prompt: "right before the end"})
 	stop()
 	if n := query[int](t, w, "SELECT count(*) FROM tasks WHERE prompt = 'right before the end'"); n != 1 {
-		t.Error("what came last is not in the copy")
+		t.Error("what came last is not in the mirror")
 	}
 }
 
@@ -348,7 +348,7 @@ func TestNotify(t *testing.T) {
 }
 
 // TestClocksDiffer has a machine whose clock is an hour behind the database's: a sentence
-// says so, and the copy goes on.
+// says so, and the mirror goes on.
 func TestClocksDiffer(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	w.o.Now = func() time.Time { return time.Now().Add(-time.Hour) }
@@ -397,7 +397,7 @@ func (l *lagging) TaskRecord(id string) (task.TaskRecord, error) {
 }
 
 // TestRecordBeforeItIsFolded has a follower get a record that the fold does not have yet:
-// the copy waits for it.
+// the mirror waits for it.
 func TestRecordBeforeItIsFolded(t *testing.T) {
 	w, _ := copied(t, task.TaskSpec{Prompt: "before"})
 	s := w.begun()
@@ -413,17 +413,17 @@ func TestRecordBeforeItIsFolded(t *testing.T) {
 	<-src.asked
 	select {
 	case err := <-done:
-		t.Fatalf("the copy goes on without the record: %v", err)
+		t.Fatalf("the mirror goes on without the record: %v", err)
 	case <-src.asked: // again
 	}
 	close(src.let)
 	must(t, <-done)
 	if n := query[int](t, w, "SELECT count(*) FROM tasks"); n != 2 {
-		t.Errorf("%d tasks are in the copy", n)
+		t.Errorf("%d tasks are in the mirror", n)
 	}
 }
 
-// TestLag takes the database away: the copy is behind since the first record that it
+// TestLag takes the database away: the mirror is behind since the first record that it
 // lacks, and no longer when it is back.
 func TestLag(t *testing.T) {
 	t.Parallel()
@@ -469,7 +469,7 @@ func TestUnreadableTask(t *testing.T) {
 	m, _ := w.mirrorOf(&broken{w.c, bad})
 	w.settled(m)
 	if got := query[string](t, w, "SELECT string_agg(id::text, ' ') FROM tasks"); got != good {
-		t.Errorf("the copy has %s, not %s", got, good)
+		t.Errorf("the mirror has %s, not %s", got, good)
 	}
 	if said := fmt.Sprint(m.Status().Skipped); !strings.Contains(said, bad) || !strings.Contains(said, "input/output error") || strings.Contains(said, "server's log") {
 		t.Error("it says", said)
@@ -489,7 +489,7 @@ func TestRivals(t *testing.T) {
 	until(t, "one of them says it", func() bool {
 		a.submit(task.TaskSpec{Prompt: "a", Hold: true}) // what is written finds out
 		b.submit(task.TaskSpec{Prompt: "b", Hold: true})
-		return strings.Contains(ma.Status().LastError+mb.Status().LastError, "another process writes the copy under the name laptop")
+		return strings.Contains(ma.Status().LastError+mb.Status().LastError, "another process writes the mirror under the name laptop")
 	})
 }
 

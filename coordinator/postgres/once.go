@@ -12,12 +12,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A Position says how far a copy goes.
+// A Position says how far a mirror goes.
 type Position struct {
 	Target     string        `json:"target"`
 	Schema     int           `json:"schema"`
 	Host       string        `json:"host"`
-	StateDir   string        `json:"stateDir,omitempty"` // whose ledger it is a copy of; "": nothing was copied yet
+	StateDir   string        `json:"stateDir,omitempty"` // whose ledger it is a mirror of; "": nothing was copied yet
 	Seq        uint64        `json:"seq"`                // all records up to this one are in it; 0: it is being built, or empty
 	Generation int64         `json:"generation"`
 	UpdatedAt  time.Time     `json:"updatedAt,omitzero"` // by the database's clock
@@ -51,8 +51,8 @@ func readPosition(ctx context.Context, q schema.Querier, host string) (p Positio
 	return p, err
 }
 
-// Look connects, checks the schema and reads how far the copy goes. It changes nothing.
-// For a database without our tables it returns Schema 0; a copy of another state directory under
+// Look connects, checks the schema and reads how far the mirror goes. It changes nothing.
+// For a database without our tables it returns Schema 0; a mirror of another state directory under
 // the name of this host is an error. Errors are *task.Error.
 func Look(ctx context.Context, o Options) (p Position, err error) {
 	m := New(o)
@@ -97,7 +97,7 @@ func Migrate(ctx context.Context, o Options) (from, to int, err error) {
 	return from, to, server.Explain(err, t)
 }
 
-// Once brings the copy up to date with what the ledger has when it is first read, and
+// Once brings the mirror up to date with what the ledger has when it is first read, and
 // returns. A mirror of the same ledger may be at work meanwhile. read returns the ledger as
 // it is then; it is called again when that has become too old to go on with. Errors are
 // *task.Error, or read's.
@@ -105,7 +105,7 @@ func Once(ctx context.Context, o Options, read func() (Source, error)) (Position
 	return finish(ctx, New(o), read, func(s *session, end uint64) error { return s.run(ctx, end) })
 }
 
-// Rebuild writes the whole copy anew, also where the name of this host has the copy of
+// Rebuild writes the whole mirror anew, also where the name of this host has the mirror of
 // another state directory. read and the errors are those of [Once].
 func Rebuild(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {
 	m := New(o)
@@ -113,7 +113,7 @@ func Rebuild(ctx context.Context, o Options, read func() (Source, error)) (Posit
 	return finish(ctx, m, read, func(s *session, _ uint64) error { return s.rebuild(ctx) })
 }
 
-// finish does something with sessions until it is done: the copy may be moved on by
+// finish does something with sessions until it is done: the mirror may be moved on by
 // another writer meanwhile, or the ledger be compacted.
 func finish(ctx context.Context, m *Mirror, read func() (Source, error), do func(s *session, end uint64) error) (Position, error) {
 	for end := forever; ; pause(ctx, firstWait) {
@@ -126,8 +126,8 @@ func finish(ctx context.Context, m *Mirror, read func() (Source, error), do func
 	}
 }
 
-// round is one session of finish. The ledger is read when the place of the copy is known:
-// read before, it could lack what the copy has already. end becomes the end of what was
+// round is one session of finish. The ledger is read when the place of the mirror is known:
+// read before, it could lack what the mirror has already. end becomes the end of what was
 // read first.
 func (m *Mirror) round(ctx context.Context, read func() (Source, error), end *uint64, do func(s *session, end uint64) error) (p Position, err error) {
 	s, err := m.open(ctx)

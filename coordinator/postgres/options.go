@@ -11,7 +11,7 @@ import (
 	"stint/state"
 )
 
-// Options say where a copy is and what it holds.
+// Options say where a mirror is and what it holds.
 type Options struct {
 	URL             func() (string, error) // asked before each connect, as a file that has it may change; its error is shown
 	Host            string                 // whose rows are ours: this machine's name, or what is configured

@@ -22,14 +22,14 @@ import (
 
 // Bounds of what an outage may cost.
 const (
-	healedWithin = 30 * time.Second // until the copy has all of the ledger again
+	healedWithin = 30 * time.Second // until the mirror has all of the ledger again
 	localWithin  = 2 * time.Second  // a call of the master, at any time, on a machine with much to do
 	perWorld     = 50               // outages of one ledger
 )
 
 // TestPromise10Outages has a database go wrong at random moments, while tasks are
 // submitted, run, retried, edited and canceled all the time: local work notices nothing,
-// and soon after each outage the copy is the ledger's again, row by row, and nothing is in
+// and soon after each outage the mirror is the ledger's again, row by row, and nothing is in
 // it twice. STINT_TEST_OUTAGES sets their number, STINT_TEST_SEED what is random.
 func TestPromise10Outages(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ type outageFigures struct {
 	failovers, restarts, compactions int
 	calls, tasks                     int
 	slowest                          time.Duration // call of the master
-	worst                            time.Duration // time from the end of an outage until the copy was the ledger's
+	worst                            time.Duration // time from the end of an outage until the mirror was the ledger's
 }
 
 // An outageWorld is a world with load, whose mirror writes through a proxy to one of two
@@ -210,7 +210,7 @@ func (w *outageWorld) full() string {
 	return "full" + what
 }
 
-// empty fails over to a server that has nothing of the copy; the rebuild may be broken
+// empty fails over to a server that has nothing of the mirror; the rebuild may be broken
 // off.
 func (w *outageWorld) empty() (what string) {
 	w.sum.failovers++
@@ -255,13 +255,13 @@ func (w *outageWorld) pauses() string {
 	}
 }
 
-// healed waits until the copy is the ledger's of now, or of later.
+// healed waits until the mirror is the ledger's of now, or of later.
 func (w *outageWorld) healed() (took time.Duration, r Report) {
 	w.t.Helper()
 	begun, seq := time.Now(), w.c.Seq()
 	for r.Seq < seq {
 		if took = time.Since(begun); took > healedWithin {
-			w.t.Fatalf("the copy goes to %d, not to %d, after %s: %+v", r.Seq, seq, took, w.m.Status())
+			w.t.Fatalf("the mirror goes to %d, not to %d, after %s: %+v", r.Seq, seq, took, w.m.Status())
 		}
 		if pause(w.t.Context(), 10*time.Millisecond); w.m.Status().Seq < seq {
 			continue
@@ -287,7 +287,7 @@ func codeOf(err error) task.Code {
 
 // nothingTwice expects that each task that was submitted is one row with its key, and
 // each run and file too, of this copy; and that there are as many as were submitted when
-// the copy was waited for, or a few more by now.
+// the mirror was waited for, or a few more by now.
 func (w *outageWorld) nothingTwice(submitted int) {
 	w.t.Helper()
 	conn, err := pgx.Connect(w.t.Context(), w.server().URL(outageDatabase))
@@ -310,7 +310,7 @@ func (w *outageWorld) nothingTwice(submitted int) {
 	var n int
 	err = conn.QueryRow(w.t.Context(), "SELECT count(*) FROM tasks").Scan(&n)
 	if now := w.load.count(); err != nil || n < submitted || n > now {
-		w.t.Errorf("the copy has %d tasks; %d were submitted, and are %d by now: %v", n, submitted, now, err)
+		w.t.Errorf("the mirror has %d tasks; %d were submitted, and are %d by now: %v", n, submitted, now, err)
 	}
 }
 

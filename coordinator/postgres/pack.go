@@ -116,13 +116,13 @@ func (p *packer) rows(id string) (*taskRows, error) {
 	return nil, p.unreadable(id, err)
 }
 
-// unreadable is for a task that cannot be read here: the copy stops, as that may pass, or
+// unreadable is for a task that cannot be read here: the mirror stops, as that may pass, or
 // if it does not, goes on without it.
 func (p *packer) unreadable(id string, err error) error {
 	if errors.Is(err, follow.ErrClosed) || p.ctx.Err() != nil {
 		return err
 	}
-	why := &task.Error{Code: task.CodeUnavailable, Message: fmt.Sprintf("task %s cannot be read for the copy: %v", id, err), Hint: "stint fsck"}
+	why := &task.Error{Code: task.CodeUnavailable, Message: fmt.Sprintf("task %s cannot be read for the mirror: %v", id, err), Hint: "stint fsck"}
 	if !p.s.mirror.unreadable(id) {
 		return why
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // TestPromise10CommitUnknown has a connection break while a COMMIT is on its way, or its
-// answer. The mirror cannot know which, asks how far the copy goes, and goes on there.
+// answer. The mirror cannot know which, asks how far the mirror goes, and goes on there.
 func TestPromise10CommitUnknown(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*postgrestest.Proxy){
@@ -70,7 +70,7 @@ func TestLostConnections(t *testing.T) {
 	w.submit(task.TaskSpec{Prompt: "meanwhile"})
 	w.settled(m)
 	if took := time.Since(begun); took > writeTimeout+5*time.Second {
-		t.Errorf("the copy went on after %s", took)
+		t.Errorf("the mirror went on after %s", took)
 	}
 	w.same()
 }
@@ -111,7 +111,7 @@ func TestReplayedBatch(t *testing.T) {
 	w.same()
 }
 
-// begun returns a session at the place where the copy is now.
+// begun returns a session at the place where the mirror is now.
 func (w *world) begun() *session {
 	w.t.Helper()
 	s, err := New(w.o).open(w.t.Context())
@@ -205,7 +205,7 @@ func TestCompactionDuringRebuild(t *testing.T) {
 	m, _ := w.mirrorOf(src)
 	until(t, "the rebuild", func() bool { return m.Status().State == task.MirrorFollowing })
 	w.ended(task.TaskSpec{Prompt: "later", Parallel: true}) // what runs is not compared
-	until(t, "the copy has all", func() bool { return m.Status().Seq == w.c.Seq() })
+	until(t, "the mirror has all", func() bool { return m.Status().Seq == w.c.Seq() })
 	if r := w.same(); r.Tasks != maxTasks+21 {
 		t.Errorf("compared %+v", r)
 	}

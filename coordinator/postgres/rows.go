@@ -56,7 +56,7 @@ func isTool(agent string) bool {
 	return slices.Contains([]string{"codex", "claude", "gemini", "demo"}, agent)
 }
 
-// A table is one of those that the copy is made of.
+// A table is one of those that the mirror is made of.
 type table struct {
 	name    string
 	columns []string

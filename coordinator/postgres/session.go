@@ -16,7 +16,7 @@ import (
 	"stint/ledger"
 )
 
-// A session is a time in which a copy can be written: from a connect to the first
+// A session is a time in which a mirror can be written: from a connect to the first
 // failure. The goroutine that writes owns at; a packer's goroutine reads o and src, and
 // makes rows.
 type session struct {
@@ -75,11 +75,11 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// rebuilderGone is how long nothing was heard of who rebuilds a copy until another one
+// rebuilderGone is how long nothing was heard of who rebuilds a mirror until another one
 // begins anew.
 const rebuilderGone = 15 * time.Second
 
-// claim takes the mirror's row, and reads how far the copy goes. A row of another state
+// claim takes the mirror's row, and reads how far the mirror goes. A row of another state
 // directory is not ours to write.
 func (s *session) claim(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, "INSERT INTO mirrors (host, state_dir, settings, version) VALUES ($1, $2, $3, $4) ON CONFLICT (host) DO NOTHING",
@@ -104,10 +104,10 @@ func (s *session) claim(ctx context.Context) error {
 	return nil
 }
 
-// notOurs returns the error for a copy under our name that is another state directory's.
+// notOurs returns the error for a mirror under our name that is another state directory's.
 func (o *Options) notOurs(p *Position, t server.Target) error {
 	return task.Conflict("give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
-		"%s has the copy of another state directory under the name %s: %s", t, o.Host, p.StateDir)
+		"%s has the mirror of another state directory under the name %s: %s", t, o.Host, p.StateDir)
 }
 
 // register notes for the other hosts that this process is at work.
@@ -124,7 +124,7 @@ func (s *session) unregister(ctx context.Context) {
 	_, _ = s.pool.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(s.o.Worker)) // the next one of this host does it too
 }
 
-// beat notes that we live, and looks whether the copy is still where we left it: the
+// beat notes that we live, and looks whether the mirror is still where we left it: the
 // database may have been replaced while there was nothing to write.
 func (s *session) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -173,8 +173,8 @@ func digestOf(sec *ledger.Section) []byte {
 	return sum[:]
 }
 
-// run brings the copy up to date, and keeps it so until ctx ends or something fails. A
-// session that is to end when the copy has all that was there at first has an end.
+// run brings the mirror up to date, and keeps it so until ctx ends or something fails. A
+// session that is to end when the mirror has all that was there at first has an end.
 func (s *session) run(ctx context.Context, end uint64) error {
 	ok, err := s.isPlace(ctx)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *session) writeAllTasks(ctx context.Context) error {
 	return s.writeAll(ctx, p, nil)
 }
 
-// newGeneration begins a rebuild: until its end the copy has no place in the journal.
+// newGeneration begins a rebuild: until its end the mirror has no place in the journal.
 func (s *session) newGeneration(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -245,10 +245,10 @@ func (s *session) newGeneration(ctx context.Context) error {
 // beatEvery is how often a session says that it lives.
 const beatEvery = 5 * time.Second
 
-// errRestored means that a person has rolled the ledger back: the copy is made anew.
+// errRestored means that a person has rolled the ledger back: the mirror is made anew.
 var errRestored = errors.New("the ledger was restored")
 
-// follow writes what changes, until record end is in the copy.
+// follow writes what changes, until record end is in the mirror.
 func (s *session) follow(ctx context.Context, end uint64) error {
 	s.mirror.is(task.MirrorFollowing)
 	for {

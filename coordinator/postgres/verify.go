@@ -19,19 +19,19 @@ import (
 	"stint/state"
 )
 
-// A Difference is something that the copy does not say as the ledger does.
+// A Difference is something that the mirror does not say as the ledger does.
 type Difference struct {
 	Table  string `json:"table"`
 	ID     string `json:"id"`               // of the row: as the ledger has it
 	Column string `json:"column,omitempty"` // "": the whole row
 	Here   string `json:"here,omitempty"`   // what the ledger says, as JSON, cut
-	There  string `json:"there,omitempty"`  // what the copy says
+	There  string `json:"there,omitempty"`  // what the mirror says
 	Text   string `json:"text"`             // one line for people
 }
 
 // A Report is what a comparison has found.
 type Report struct {
-	Seq         uint64       `json:"seq"` // the copy was compared with the ledger as it was then
+	Seq         uint64       `json:"seq"` // the mirror was compared with the ledger as it was then
 	Tasks       int          `json:"tasks"`
 	Runs        int          `json:"runs"`
 	Files       int          `json:"files"`
@@ -61,7 +61,7 @@ type comparison struct {
 	here   map[[16]byte]bool // rows that table tasks must have
 }
 
-// Verify compares the copy with the ledger as it was at the copy's cursor, row by row and
+// Verify compares the mirror with the ledger as it was at the mirror's cursor, row by row and
 // column by column; read returns it as it was. Both may go on meanwhile: nothing is locked
 // and nothing changed. What the ledger no longer has, because files of a run were
 // deleted, is not compared. Errors are *task.Error.
@@ -94,7 +94,7 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t server.Target, read fu
 	case p.StateDir != "" && p.StateDir != storable(o.StateDir):
 		return Report{}, o.notOurs(&p, t)
 	case p.StateDir == "" || p.RebuiltAt.IsZero():
-		return Report{}, notYet(t, "has no whole copy under the name %s yet", o.Host)
+		return Report{}, notYet(t, "has no whole mirror under the name %s yet", o.Host)
 	}
 	src, err := read(p.Seq)
 	if err != nil {
@@ -115,7 +115,7 @@ func notYet(t server.Target, format string, args ...any) error {
 	return task.Conflict("stint sync once", "%v "+format, slices.Concat([]any{t}, args)...)
 }
 
-// isSame returns why the copy is not one of this ledger.
+// isSame returns why the mirror is not one of this ledger.
 func isSame(ctx context.Context, src Source, p *Position, t server.Target) error {
 	switch {
 	case p.Seq == 0 && src.Seq() == 0:
@@ -128,7 +128,7 @@ func isSame(ctx context.Context, src Source, p *Position, t server.Target) error
 			return err
 		}
 	}
-	return notYet(t, "has a copy of the ledger as it was before a compaction or a restore (record %d), which is rebuilt at the next sync", p.Seq)
+	return notYet(t, "has a mirror of the ledger as it was before a compaction or a restore (record %d), which is rebuilt at the next sync", p.Seq)
 }
 
 func (c *comparison) run(ctx context.Context) error {
@@ -234,9 +234,9 @@ func (c *comparison) compare(ctx context.Context, t *table) error {
 func (c *comparison) differ(t *table, here, there map[string]json.RawMessage) {
 	switch {
 	case here == nil:
-		c.note(Difference{Table: t.name, ID: idOf(there), Text: "the row is in the copy and not in the ledger"})
+		c.note(Difference{Table: t.name, ID: idOf(there), Text: "the row is in the mirror and not in the ledger"})
 	case there == nil:
-		c.note(Difference{Table: t.name, ID: idOf(here), Text: "the row is missing in the copy"})
+		c.note(Difference{Table: t.name, ID: idOf(here), Text: "the row is missing in the mirror"})
 	default:
 		for _, col := range t.columns {
 			if h := here[col]; string(h) != "null" || !slices.Contains(t.kept, col) {
@@ -271,7 +271,7 @@ func (c *comparison) note(d Difference) {
 }
 
 // surplus finds the tasks of this host that the ledger does not have. One that came
-// later may be in the copy already.
+// later may be in the mirror already.
 func (c *comparison) surplus(ctx context.Context) error {
 	rows, err := c.tx.Query(ctx, "SELECT id, coalesce(ref, id::text) FROM tasks WHERE host = $1 AND generation IS NOT NULL", c.o.Host)
 	if err != nil {
@@ -281,14 +281,14 @@ func (c *comparison) surplus(ctx context.Context) error {
 	var name string
 	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
 		if !c.here[id] && !c.src.ChangedLater(name) {
-			c.note(Difference{Table: tasksTable.name, ID: name, Text: "the row is in the copy and not in the ledger"})
+			c.note(Difference{Table: tasksTable.name, ID: name, Text: "the row is in the mirror and not in the ledger"})
 		}
 		return nil
 	})
 	return err
 }
 
-// accounts compares what the copy says of the accounts of this host. One that no task
+// accounts compares what the mirror says of the accounts of this host. One that no task
 // has used has no row, and one that the ledger does not name is free.
 func (c *comparison) accounts(ctx context.Context) error {
 	known := map[string]state.AccountUse{}

@@ -18,7 +18,7 @@ func TestVerifyWithoutTables(t *testing.T) {
 	}
 }
 
-// TestVerifyAccounts changes what the copy says of a held account.
+// TestVerifyAccounts changes what the mirror says of a held account.
 func TestVerifyAccounts(t *testing.T) {
 	t.Parallel()
 	w, m, stop, _ := followed(t, task.TaskSpec{Prompt: "one"})
@@ -91,7 +91,7 @@ func TestCompactedSinceRead(t *testing.T) {
 				return src, err
 			})
 			if err != nil || p.Seq != w.c.Seq() || reads != 2 {
-				t.Errorf("the copy goes to %d, not to %d, %d reads, %v", p.Seq, w.c.Seq(), reads, err)
+				t.Errorf("the mirror goes to %d, not to %d, %d reads, %v", p.Seq, w.c.Seq(), reads, err)
 			}
 			w.same()
 		})

@@ -21,7 +21,7 @@ import (
 	"stint/state"
 )
 
-// A world is a master with an agent of ours, and the options of a copy of its ledger.
+// A world is a master with an agent of ours, and the options of a mirror of its ledger.
 type world struct {
 	t    *testing.T
 	dir  string // of the state
@@ -139,7 +139,7 @@ func (w *world) compact() {
 	must(w.t, err)
 }
 
-// rebuild makes the copy anew.
+// rebuild makes the mirror anew.
 func (w *world) rebuild() {
 	w.t.Helper()
 	_, err := Rebuild(w.t.Context(), w.o, w.readAll)
@@ -193,7 +193,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// settled waits until nothing runs or waits, and the copy has all of it.
+// settled waits until nothing runs or waits, and the mirror has all of it.
 func (w *world) settled(m *Mirror) {
 	w.t.Helper()
 	until(w.t, "all tasks end", func() bool {
@@ -201,10 +201,10 @@ func (w *world) settled(m *Mirror) {
 		return n[state.Queued] == 0 && n[state.Running] == 0
 	})
 	w.t.Helper()
-	until(w.t, fmt.Sprint("the copy is whole: ", m.Status().LastError), func() bool { return m.Status().Seq == w.c.Seq() })
+	until(w.t, fmt.Sprint("the mirror is whole: ", m.Status().LastError), func() bool { return m.Status().Seq == w.c.Seq() })
 }
 
-// verify compares the copy with the ledger.
+// verify compares the mirror with the ledger.
 func (w *world) verify() Report {
 	w.t.Helper()
 	r, err := Verify(w.t.Context(), w.o, w.read)
@@ -219,7 +219,7 @@ func (w *world) read(upTo uint64) (VerifySource, error) {
 // readAll returns the ledger as it is now.
 func (w *world) readAll() (Source, error) { return w.read(0) }
 
-// same fails the test where the copy differs.
+// same fails the test where the mirror differs.
 func (w *world) same() Report {
 	w.t.Helper()
 	r := w.verify()

@@ -27,9 +27,9 @@ const (
 // writeTimeout bounds a transaction, and those of others that we wait for.
 const writeTimeout = 10 * time.Second
 
-// A place is how far a copy goes.
+// A place is how far a mirror goes.
 type place struct {
-	seq        uint64 // all records up to it are in the copy; 0: not even the first
+	seq        uint64 // all records up to it are in the mirror; 0: not even the first
 	digest     []byte // of that record
 	generation int64
 }
@@ -37,19 +37,19 @@ type place struct {
 // A batch is what one transaction writes.
 type batch struct {
 	tasks []*taskRows
-	to    *place    // where the copy is afterwards; nil: as far as before
+	to    *place    // where the mirror is afterwards; nil: as far as before
 	since time.Time // when the oldest of its records was written; zero: it is part of a rebuild
 	sweep bool      // at the end of a rebuild: rows of older generations go
 
 	accounts []state.AccountUse // nil: as before
 }
 
-// errMoved means that the copy is not where we left it: another process writes it too,
+// errMoved means that the mirror is not where we left it: another process writes it too,
 // or a commit of ours went through though nobody told us.
-var errMoved = errors.New("the copy was moved on by another writer")
+var errMoved = errors.New("the mirror was moved on by another writer")
 
-// errBusy means that another process rebuilds the copy.
-var errBusy = errors.New("the copy is being rebuilt by another process")
+// errBusy means that another process rebuilds the mirror.
+var errBusy = errors.New("the mirror is being rebuilt by another process")
 
 // staging returns the name of the temporary table that rows come through.
 func (t *table) staging() string { return "copy_" + t.name }
@@ -102,7 +102,7 @@ var (
 	})
 )
 
-// A writer writes batches into the copy of one host.
+// A writer writes batches into the mirror of one host.
 type writer struct {
 	o    *Options
 	pool *pgxpool.Pool

@@ -49,25 +49,25 @@ const (
 	HealthOK      HealthStatus = "ok"      // it accepts tasks and starts them
 )
 
-// A MirrorStatus says how far a copy of the ledger in a database is.
+// A MirrorStatus says how far a mirror of the ledger in a database is.
 type MirrorStatus struct {
 	Target     string      `json:"target" doc:"Database, host and port; no user and no password" example:"cli_worker on db.example:5432"`
 	State      MirrorState `json:"state" enum:"connecting,rebuilding,following,failing" doc:"What the mirror does now" example:"following"`
-	Seq        uint64      `json:"seq" doc:"All records up to this one are in the copy" example:"1042"`
+	Seq        uint64      `json:"seq" doc:"All records up to this one are in the mirror" example:"1042"`
 	LagRecords uint64      `json:"lagRecords" doc:"Records that are not" example:"0"`
 	LagSeconds float64     `json:"lagSeconds" doc:"How long the oldest of them has waited; 0: there is none" example:"0"`
 	Rows       uint64      `json:"rows" doc:"Rows written since this master began" example:"380"`
 	Failures   uint64      `json:"failures" doc:"Batches and connections that failed since then" example:"0"`
 	LastError  string      `json:"lastError,omitempty" doc:"The last failure; kept when it is over" example:"connection refused"`
 	ErrorAt    time.Time   `json:"errorAt,omitzero" doc:"When it failed last" example:"2026-11-21T03:15:09.482Z"`
-	Warning    string      `json:"warning,omitempty" doc:"What a person should look at though the copy goes on, such as clocks that differ" example:"the clocks differ by 3s"`
+	Warning    string      `json:"warning,omitempty" doc:"What a person should look at though the mirror goes on, such as clocks that differ" example:"the clocks differ by 3s"`
 	Skipped    []string    `json:"skipped,omitempty" doc:"Tasks that the database did not take, with the reason: a few of them" example:"task x: its prompt is too long"`
 }
 
-// A MirrorState is how a copy stands. The set is closed.
+// A MirrorState is how a mirror stands. The set is closed.
 type MirrorState string
 
-// The states of a copy.
+// The states of a mirror.
 const (
 	MirrorConnecting MirrorState = "connecting" // for the first time
 	MirrorRebuilding MirrorState = "rebuilding" // all tasks are written

@@ -22,7 +22,7 @@ type Metrics struct {
 	Accounts    []AccountMetrics     // by name
 	Findings    int                  // in the ledger
 	JournalSize int64                // bytes
-	Mirror      *MirrorStatus        // of the copy in a database; nil: none is configured
+	Mirror      *MirrorStatus        // of the mirror in a database; nil: none is configured
 
 	Counted
 }

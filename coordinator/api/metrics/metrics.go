@@ -108,14 +108,14 @@ func (e *exposition) journal(m *task.Metrics) {
 	}
 }
 
-// mirror adds how far the copy in a database is, if there is one.
+// mirror adds how far the mirror in a database is, if there is one.
 func (e *exposition) mirror(m *task.MirrorStatus) {
 	if m == nil {
 		return
 	}
-	e.one("stint_postgres_up", gauge, "1 while the copy in PostgreSQL is written, 0 while its database cannot be used.", truth(m.State == task.MirrorFollowing || m.State == task.MirrorRebuilding))
-	e.one("stint_postgres_lag_records", gauge, "Records of the journal that are not in the copy.", float64(m.LagRecords))
+	e.one("stint_postgres_up", gauge, "1 while the mirror in PostgreSQL is written, 0 while its database cannot be used.", truth(m.State == task.MirrorFollowing || m.State == task.MirrorRebuilding))
+	e.one("stint_postgres_lag_records", gauge, "Records of the journal that are not in the mirror.", float64(m.LagRecords))
 	e.one("stint_postgres_lag_seconds", gauge, "How long the oldest of them has waited.", m.LagSeconds)
-	e.one("stint_postgres_rows_total", counter, "Rows written to the copy.", float64(m.Rows))
-	e.one("stint_postgres_failures_total", counter, "Batches and connections of the copy that failed.", float64(m.Failures))
+	e.one("stint_postgres_rows_total", counter, "Rows written to the mirror.", float64(m.Rows))
+	e.one("stint_postgres_failures_total", counter, "Batches and connections of the mirror that failed.", float64(m.Failures))
 }

@@ -19,7 +19,7 @@ import (
 const oldest = 13 // PostgreSQL, that can be used
 
 // Connect makes a pool of at most so many connections (0: pgx's default) to the database
-// that url names, and checks that it can hold a copy: that it answers in time, is new
+// that url names, and checks that it can hold a mirror: that it answers in time, is new
 // enough and has Unicode. The caller closes it. The error is of [Explain]; the target is
 // there with it as soon as the URL could be read.
 func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Database, Target, error) {
@@ -52,7 +52,7 @@ func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Da
 	return db, t, nil
 }
 
-// checkServer asks a server for what a copy needs.
+// checkServer asks a server for what a mirror needs.
 func checkServer(ctx context.Context, pool *pgxpool.Pool, t Target, limit time.Duration) error {
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -66,10 +66,10 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool, t Target, limit time.D
 	}
 	if encoding != "UTF8" {
 		return task.Invalid("createdb -T template0 -E UTF8 "+shellName(t.cfg.Database)+", once the present one is out of the way",
-			"%v has the encoding %s, and a copy needs UTF8", t, t.scrub(encoding))
+			"%v has the encoding %s, and a mirror needs UTF8", t, t.scrub(encoding))
 	}
 	if n, err := strconv.Atoi(version); err != nil || n < oldest*10000 {
-		return task.Invalid("name a newer server in the URL", "%v is PostgreSQL %d, and a copy needs %d or newer", t, n/10000, oldest)
+		return task.Invalid("name a newer server in the URL", "%v is PostgreSQL %d, and a mirror needs %d or newer", t, n/10000, oldest)
 	}
 	return nil
 }
@@ -100,6 +100,6 @@ func SkewWarning(d time.Duration, t Target) string {
 	case d < 0:
 		direction = "behind"
 	}
-	return fmt.Sprintf("the clock of %v is %v %s this machine's: the times in the copy are those of this machine",
+	return fmt.Sprintf("the clock of %v is %v %s this machine's: the times in the mirror are those of this machine",
 		t, d.Abs().Round(time.Second), direction)
 }

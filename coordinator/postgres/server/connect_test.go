@@ -128,7 +128,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestUnusableDatabases: what cannot hold a copy says why, in a sentence.
+// TestUnusableDatabases: what cannot hold a mirror says why, in a sentence.
 func TestUnusableDatabases(t *testing.T) {
 	home(t)
 	s := postgrestest.Shared(t)
@@ -140,7 +140,7 @@ func TestUnusableDatabases(t *testing.T) {
 	t.Cleanup(func() { run(t, admin, "DROP DATABASE latin", "DROP ROLE no_login", "DROP ROLE full_up") })
 	wantSaid(t, "postgres://no_login:"+canaryEncoded+"@/postgres?host="+s.Dir(), `role "no_login" is not permitted to log in`)
 	wantSaid(t, "postgres://full_up@/postgres?host="+s.Dir(), `too many connections for role "full_up"`)
-	wantSaid(t, s.URL("latin"), "latin at "+s.Dir()+" has the encoding LATIN1, and a copy needs UTF8; createdb -T template0 -E UTF8 latin")
+	wantSaid(t, s.URL("latin"), "latin at "+s.Dir()+" has the encoding LATIN1, and a mirror needs UTF8; createdb -T template0 -E UTF8 latin")
 }
 
 // TestPasswords: one that is wrong, and none where one is wanted.

@@ -124,8 +124,8 @@ func TestSkewWarning(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		4 * time.Second:          "",
 		-4 * time.Second:         "",
-		12300 * time.Millisecond: "the clock of cli_worker at db.example:5432 is 12s ahead of this machine's: the times in the copy are those of this machine",
-		-time.Hour:               "the clock of cli_worker at db.example:5432 is 1h0m0s behind this machine's: the times in the copy are those of this machine",
+		12300 * time.Millisecond: "the clock of cli_worker at db.example:5432 is 12s ahead of this machine's: the times in the mirror are those of this machine",
+		-time.Hour:               "the clock of cli_worker at db.example:5432 is 1h0m0s behind this machine's: the times in the mirror are those of this machine",
 	} {
 		if got := SkewWarning(d, there(t)); got != want {
 			t.Errorf("%v: %q", d, got)
