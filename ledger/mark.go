@@ -59,6 +59,18 @@ func MarkIn(s *Section) (m Mark, ok bool) {
 // its own that the ledger does not have belong to what was taken back.
 const ControlRestored = "restored"
 
+// Superseded returns a function that reports whether the record of that number counts no more:
+// a compaction has merged it or moved it out. The text of an old buffer may still have it.
+func (d *Document) Superseded() func(seq uint64) bool {
+	var through uint64
+	for i := range d.Sections {
+		if m, ok := MarkIn(&d.Sections[i]); ok {
+			through = max(through, m.Through)
+		}
+	}
+	return func(seq uint64) bool { return seq <= through }
+}
+
 // MarkRecord returns the record that begins a journal in which all records up to through
 // were merged, into the merged ones that follow it, or moved out to that file of the archive.
 func MarkRecord(through uint64, merged int, archive string, at time.Time) Record {

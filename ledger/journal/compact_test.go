@@ -428,7 +428,7 @@ func TestBufferFromBeforeCompaction(t *testing.T) {
 	w.edit(appended("\n## Task mine\n- status: queued\n"))
 	w.reconcile()
 	buffer := w.read("tasks.md")
-	w.compact("b")
+	w.compact("b", "mine")
 	want := w.meaning() + "new [{\"status\" \"queued\"}]\n"
 	w.edit(func(string) string {
 		return strings.Replace(buffer, "- color: red\n", "- color: blue\n", 1) + "\n## Task new\n- status: queued\n"
@@ -443,6 +443,14 @@ func TestBufferFromBeforeCompaction(t *testing.T) {
 	}
 	w.await("from before the compaction; edits in them have no effect")
 	w.reopened()
+	for _, lost := range []string{"journal.md", "archive"} { // tasks.md alone gives the same
+		must(t, errors.Join(os.RemoveAll(w.path("journal.md")), os.RemoveAll(w.path(lost))))
+		w.open(false)
+		if diff := cmp.Diff(want, w.meaning()); diff != "" {
+			t.Errorf("without %s (+):\n%s", lost, diff)
+		}
+		w.close()
+	}
 }
 
 func TestCompactionIsRefused(t *testing.T) {

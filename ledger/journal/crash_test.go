@@ -538,7 +538,8 @@ func (f *folding) alone() error {
 	return nil
 }
 
-// ownSections: each section of stint's that is whole is in the rebuilt journal.
+// ownSections: each section of stint's that is whole is in the rebuilt journal, unless a
+// compaction has superseded it.
 func ownSections(text, rebuilt string) error {
 	have := map[uint64]bool{}
 	doc := ledger.Parse([]byte(rebuilt))
@@ -546,20 +547,25 @@ func ownSections(text, rebuilt string) error {
 		have[doc.Sections[i].Seq] = true
 	}
 	doc = ledger.Parse([]byte(text))
+	superseded := doc.Superseded()
 	for i := range doc.Sections {
-		if s := &doc.Sections[i]; s.Seq > 0 && !have[s.Seq] {
+		if s := &doc.Sections[i]; s.Seq > 0 && !have[s.Seq] && !superseded(s.Seq) {
 			return failed(lost, "tasks.md has record %d, and the journal that was rebuilt from it does not", s.Seq)
 		}
 	}
 	return nil
 }
 
-// tasksIn folds the records of a file in the simplest way.
+// tasksIn folds the records of a file that count in the simplest way.
 func tasksIn(text string) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	doc := ledger.Parse([]byte(text))
+	superseded := doc.Superseded()
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
+		if s.Seq > 0 && superseded(s.Seq) {
+			continue
+		}
 		id := string(s.Kind) + " " + string(s.ID)
 		if all[id] == nil {
 			all[id] = map[string]string{}

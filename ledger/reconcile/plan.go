@@ -106,7 +106,8 @@ type planner struct {
 	owner  []int         // of each record of the journal: index of its section plus 1; -1 if only copies of it are there
 	twice  map[int][]int // record to its sections, where there are several
 	byName map[string]*named
-	copied map[int]bool // sections that are copies
+	copied map[int]bool    // sections that are copies
+	merged map[string]bool // digests that records of an old buffer, from before the compaction, have adopted
 	todo   []change
 	drafts map[string]bool // names that this plan gives to copies
 	hurt   bool            // something in the file is damaged, so that nothing can be said to be deleted
@@ -374,8 +375,21 @@ func (p *planner) firstNew() int {
 	return len(p.at)
 }
 
-// fromBefore reports whether a section without seq was adopted before the compaction.
+// fromBefore reports whether a section without seq was adopted before the compaction: the
+// archive says so, or a record in the same old buffer.
 func (p *planner) fromBefore(s *ledger.Section) (bool, error) {
+	if p.merged == nil {
+		p.merged = map[string]bool{}
+		for i := range p.doc.Sections {
+			if r := &p.doc.Sections[i]; r.Seq > 0 && r.Seq <= p.h.through && r.Get(ledger.KeyAdopts) != nil {
+				p.merged[r.Value(ledger.KeyAdopts)] = true
+			}
+		}
+	}
+	digest := ledger.Digest(s.Raw)
+	if p.merged[digest] {
+		return true, nil
+	}
 	if p.Merged == nil {
 		return false, nil
 	}
@@ -383,7 +397,6 @@ func (p *planner) fromBefore(s *ledger.Section) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read what was adopted before the compaction: %w", err)
 	}
-	digest := ledger.Digest(s.Raw)
 	if digests[digest] == 0 {
 		return false, nil
 	}

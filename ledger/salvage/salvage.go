@@ -129,7 +129,8 @@ func Merge(pieces []ledger.Piece, known map[uint64][]byte) []byte {
 // Journal returns the journal that the sections of a tasks.md make: those with a
 // seq, in the order of the seqs, each seq once. Their order in the file is not always
 // that one: a record may have landed behind an old buffer, and those before it were
-// put back below. What a person copied is no record. n is how many records there are.
+// put back below. What a person copied is no record, and what a later compaction has
+// superseded is of an old buffer. n is how many records there are.
 func Journal(doc *ledger.Document) (journal []byte, n int, err error) {
 	copies := map[string]bool{} // the digests of sections that a person copied: their seq is another record's
 	for i := range doc.Sections {
@@ -139,10 +140,10 @@ func Journal(doc *ledger.Document) (journal []byte, n int, err error) {
 			copies[s.Value(ledger.KeyAdopts)] = true
 		}
 	}
-	records := map[uint64]*ledger.Section{}
+	records, superseded := map[uint64]*ledger.Section{}, doc.Superseded()
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
-		if s.Seq > 0 && records[s.Seq] == nil && (len(copies) == 0 || !copies[ledger.Digest(s.Raw)]) {
+		if s.Seq > 0 && !superseded(s.Seq) && records[s.Seq] == nil && (len(copies) == 0 || !copies[ledger.Digest(s.Raw)]) {
 			records[s.Seq] = s
 		}
 	}
