@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -55,20 +57,42 @@ func MarkIn(s *Section) (m Mark, ok bool) {
 	return Mark{s.Seq, through, int(merged)}, true
 }
 
-// ControlRestored is the id of the control record that a restore writes: numbers below
-// its own that the ledger does not have belong to what was taken back.
+// ControlRestored is the id of the control record that a restore writes. The numbers between its
+// "through", the newest record of the copy, and its own belong to what was taken back.
 const ControlRestored = "restored"
 
+// Restored sets what a restore to a copy with the numbers up to through says of them.
+func Restored(note *Record, through uint64) {
+	note.Set(Pair{keyThrough, strconv.FormatUint(through, 10)})
+}
+
 // Superseded returns a function that reports whether the record of that number counts no more:
-// a compaction has merged it or moved it out. The text of an old buffer may still have it.
-func (d *Document) Superseded() func(seq uint64) bool {
-	var through uint64
+// a compaction has merged it or moved it out, or a restore has taken it back. The text of an
+// old buffer may still have it.
+func (d *Document) Superseded() (is func(seq uint64) bool) {
+	var spans [][2]uint64 // the newest first: what is superseded itself says nothing of others
+	is = func(seq uint64) bool {
+		return slices.ContainsFunc(spans, func(s [2]uint64) bool { return s[0] < seq && seq < s[1] })
+	}
+	var marks []*Section
 	for i := range d.Sections {
-		if m, ok := MarkIn(&d.Sections[i]); ok {
-			through = max(through, m.Through)
+		if s := &d.Sections[i]; s.Seq > 0 && s.Kind == KindControl {
+			marks = append(marks, s)
 		}
 	}
-	return func(seq uint64) bool { return seq <= through }
+	slices.SortFunc(marks, func(a, b *Section) int { return cmp.Compare(b.Seq, a.Seq) })
+	for _, s := range marks {
+		m, isMark := MarkIn(s)
+		through, ok := ParseUint([]byte(s.Value(keyThrough)))
+		switch {
+		case is(s.Seq):
+		case isMark:
+			spans = append(spans, [2]uint64{0, m.Through + 1})
+		case ok && string(s.ID) == ControlRestored:
+			spans = append(spans, [2]uint64{through, s.Seq})
+		}
+	}
+	return is
 }
 
 // MarkRecord returns the record that begins a journal in which all records up to through

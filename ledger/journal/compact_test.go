@@ -441,7 +441,7 @@ func TestBufferFromBeforeCompaction(t *testing.T) {
 		saved := w.read("tasks.md")
 		w.edit(func(string) string { return saved + "\n" }) // the same buffer once more
 	}
-	w.await("from before the compaction; edits in them have no effect")
+	w.await("from before the compaction or the restore; what is there has no effect")
 	w.reopened()
 	for _, lost := range []string{"journal.md", "archive"} { // tasks.md alone gives the same
 		must(t, errors.Join(os.RemoveAll(w.path("journal.md")), os.RemoveAll(w.path(lost))))

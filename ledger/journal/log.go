@@ -104,7 +104,7 @@ type Log struct {
 
 	looking sync.Mutex      // held while tasks.md is compared and taken over; guards the next three
 	held    map[string]bool // sections that are held as the work of a formatter
-	old     int             // sections from before the compaction that were last seen
+	old     int             // sections from before the compaction or the restore that were last seen
 	byHand  time.Time       // when another hand was last seen to have saved tasks.md
 
 	mu       sync.Mutex // guards what follows

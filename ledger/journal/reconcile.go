@@ -196,7 +196,7 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 	l.findings = p.Findings
 	l.mu.Unlock()
 	if p.Old > 0 && p.Old != l.old {
-		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s from before the compaction; edits in them have no effect",
+		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s from before the compaction or the restore; what is there has no effect",
 			ledger.TasksName, p.OldLine, ledger.Plural(p.Old, "section is", "sections are"))})
 	}
 	l.held, l.old = p.Held, p.Old

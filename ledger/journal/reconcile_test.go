@@ -394,7 +394,7 @@ func TestPromise4SaveFromBeforeACompaction(t *testing.T) {
 	old := "## Task a\n- seq: 1\n- status: queued\n- prompt: changed\n<!-- end 1 -->\n\n## Task z\n- seq: 2\n- status: done\n<!-- end 2 -->\n\n"
 	w.write("tasks.md", old)
 	w.open(true)
-	w.await("2 sections are from before the compaction; edits in them have no effect")
+	w.await("2 sections are from before the compaction or the restore; what is there has no effect")
 	w.expect("6 compaction through=5 merged=1\n7 a status=queued prompt=first\n")
 	said := len(w.said)
 	w.edit(appended("\nnotes\n"))

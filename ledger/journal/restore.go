@@ -19,7 +19,7 @@ const restoredName = ledger.TasksName + ".restored"
 
 // Restore makes tasks the ledger of dir: tasks.md is these bytes and the record
 // note, and the journal is made from them. The note's seq is above all that were
-// ever given, so that no number is given twice. Before, tasks.md and journal.md
+// ever given, so that no number is given twice, and it says which are taken back. Before, tasks.md and journal.md
 // are copied to the new directory backup, in the directory archive. A crash leaves
 // the ledger as it was or as it is to be. The caller holds the Lock, and no Log is
 // open.
@@ -46,12 +46,15 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 	if err != nil {
 		return fmt.Errorf("the ledger could not be copied to %s, and is as it was: %w", backup, err)
 	}
-	last := uint64(0)
+	last, through := uint64(0), uint64(0)
 	for _, data := range [][]byte{old.Data, records, tasks} {
+		through = 0
 		for _, s := range ledger.Parse(data).Sections {
-			last = max(last, s.Seq)
+			through = max(through, s.Seq)
 		}
+		last = max(last, through)
 	}
+	ledger.Restored(&note, through) // of the copy
 	if note.Seq = last + 1; note.Seq > ledger.MaxSeq {
 		return fmt.Errorf("record %d is beyond the last number that there can be", note.Seq)
 	}

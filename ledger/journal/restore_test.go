@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,6 +50,8 @@ func newRestoring(t *testing.T) *restoring {
 	r.play(t, record("a", "status", "queued", "prompt", "one"), record("b", "status", "queued", "prompt", "two"))
 	text, _ := r.fs.content("tasks.md")
 	r.copy = []byte(text)
+	note := ledger.Record{Kind: restoredNote.Kind, ID: restoredNote.ID, Fields: slices.Clone(restoredNote.Fields)}
+	ledger.Restored(&note, lastOf(text))
 	r.play(t, record("a", "status", "done"), record("c", "status", "queued", "prompt", "three"))
 	text, _ = r.fs.content("tasks.md")
 	r.save(t, strings.Replace(text, "prompt: two", "prompt: by hand", 1))
@@ -62,7 +65,7 @@ func newRestoring(t *testing.T) *restoring {
 	after.put("tasks.md", string(r.copy))
 	r.fresh, err = applies(after)
 	must(t, err)
-	s, err := ledger.Encode(&restoredNote)
+	s, err := ledger.Encode(&note)
 	must(t, err)
 	r.fresh += textOf(s)
 	r.fs.trace = nil
@@ -209,6 +212,29 @@ func TestRestoreKeepsWhatWasBefore(t *testing.T) {
 func lastOf(text string) uint64 {
 	list := ledger.Parse([]byte(text)).Sections
 	return list[len(list)-1].Seq
+}
+
+// TestRestoredBufferOfBefore: what a restore has taken back stays so when a buffer of before is
+// saved, and when the journal is lost then. A restore of what was kept undoes it.
+func TestRestoredBufferOfBefore(t *testing.T) {
+	r := newRestoring(t)
+	buffer, _ := r.fs.content("tasks.md")
+	must(t, journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir))
+	r.save(t, buffer)
+	f := folding{fs: r.fs}
+	must(t, errors.Join(f.open(), f.log.Close()))
+	if said := strings.Join(f.said, "\n"); !strings.Contains(said, "sections are from before the compaction or the restore; what is there has no effect") {
+		t.Errorf("heard %s", said)
+	}
+	must(t, r.fs.Remove(memDir+"/journal.md"))
+	if got, err := applies(r.fs); err != nil || strings.Contains(got, "three") || strings.Contains(got, "done") {
+		t.Errorf("without the journal: %v\n%s", err, got)
+	}
+	must(t, journal.Restore(r.fs, memDir, []byte(buffer), restoredNote, backupDir+"2"))
+	must(t, r.fs.Remove(memDir+"/journal.md"))
+	if got, err := applies(r.fs); err != nil || !strings.Contains(got, "three") {
+		t.Errorf("after the second restore: %v\n%s", err, got)
+	}
 }
 
 // TestRestoreSeesASave has an editor save while the restore is being prepared.

@@ -28,7 +28,7 @@ type Plan struct {
 	Rest     string          // digest of the text without their sections
 	Held     map[string]bool // sections that are held, by origin
 	Gone     map[string]bool // kinds and ids that have no section any more; nil: it cannot be said
-	Old      int             // sections from before the compaction
+	Old      int             // sections from before the compaction or the restore
 	OldLine  int             // of the first of them
 }
 
@@ -342,9 +342,6 @@ func (p *planner) classify() error {
 		case s.Seq == 0 || m.as == unknown && s.Seq > max(p.h.through, p.h.restored):
 			p.hand(i, s)
 		case m.as == unknown:
-			if s.Seq > p.h.through {
-				continue
-			}
 			if p.Old++; p.Old == 1 {
 				p.OldLine = s.Line
 			}

@@ -129,8 +129,8 @@ func Merge(pieces []ledger.Piece, known map[uint64][]byte) []byte {
 // Journal returns the journal that the sections of a tasks.md make: those with a
 // seq, in the order of the seqs, each seq once. Their order in the file is not always
 // that one: a record may have landed behind an old buffer, and those before it were
-// put back below. What a person copied is no record, and what a later compaction has
-// superseded is of an old buffer. n is how many records there are.
+// put back below. What a person copied is no record, and what a later compaction or
+// restore has superseded is of an old buffer. n is how many records there are.
 func Journal(doc *ledger.Document) (journal []byte, n int, err error) {
 	copies := map[string]bool{} // the digests of sections that a person copied: their seq is another record's
 	for i := range doc.Sections {

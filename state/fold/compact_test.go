@@ -282,7 +282,7 @@ func TestArchivedTaskComesBack(t *testing.T) {
 
 // TestCarriedIsStintsOwn: nobody edits what compaction carries over.
 func TestCarriedIsStintsOwn(t *testing.T) {
-	for _, id := range []string{controlCarried, ledger.ControlCompaction} {
+	for _, id := range []string{controlCarried, ledger.ControlCompaction, ledger.ControlRestored} {
 		if err := Check(encode(t, ledger.KindControl, id, 1, "by: hand", "keys: x")); err == nil {
 			t.Errorf("an edit of Control %s was taken", id)
 		}

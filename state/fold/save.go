@@ -130,8 +130,8 @@ func Check(sec *ledger.Section) error {
 		}
 		return checkKeys(sec)
 	case ledger.KindControl:
-		if id := string(sec.ID); (id == controlCarried || id == ledger.ControlCompaction) && sec.Value(state.KeyBy) == ledger.ByHand {
-			return state.NewRecordError(sec, nil, errors.New("compaction writes this record, and nobody else; undo the change"))
+		if id := string(sec.ID); (id == controlCarried || id == ledger.ControlCompaction || id == ledger.ControlRestored) && sec.Value(state.KeyBy) == ledger.ByHand {
+			return state.NewRecordError(sec, nil, errors.New("stint writes this record, and nobody else; undo the change"))
 		}
 		if _, err := state.ReadControl(sec, state.Control{}); err != nil {
 			return err
