@@ -18,6 +18,7 @@ import (
 	"stint/ledger/durable"
 	"stint/ledger/journal"
 	"stint/ledger/repair"
+	"stint/ledger/tasksfile"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -64,6 +65,9 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 		return refuse("chmod u+r "+path, "cannot be read: %v", err)
 	case err != nil:
 		return refuse("name a copy of "+ledger.TasksName, "cannot be read: %v", err)
+	}
+	if ledger.IsJournal(data) {
+		return refuse("name a copy of "+ledger.TasksName, "is a journal and not a ledger, as its first line says")
 	}
 	p := &RestorePlan{path: path, data: data}
 	doc := ledger.Parse(data)
@@ -152,7 +156,8 @@ func Restore(cfg queue.Config, plan *RestorePlan, confirm func(*Restoration) err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	if err := reopen(cfg); err != nil {
+	var bad *tasksfile.Error // a tasks.md that is none has no edits, and is what a restore is for
+	if err := reopen(cfg); err != nil && (!errors.As(err, &bad) || filepath.Base(bad.Path) != ledger.TasksName) {
 		return nil, err
 	}
 	if r, err = plan.Compare(cfg.StateDir); err != nil {

@@ -31,7 +31,9 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 	var records []byte
 	err := durable.MkdirAll(fsys, backup)
 	if err == nil {
-		old, err = tasksfile.New(fsys, dir).Read(context.Background())
+		if old, err = tasksfile.New(fsys, dir).Read(context.Background()); ledger.IsJournal(old.Data) {
+			err = nil // it is kept as it is
+		}
 	}
 	if err == nil {
 		if records, err = durable.ReadFile(fsys, filepath.Join(dir, ledger.JournalName)); errors.Is(err, fs.ErrNotExist) {
