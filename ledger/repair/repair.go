@@ -3,6 +3,7 @@ package repair
 import (
 	"bytes"
 	"cmp"
+	"regexp"
 	"slices"
 
 	"stint/ledger"
@@ -135,6 +136,12 @@ func (m *mender) note(line int, msg string) {
 // replace puts the journal's record, or text, in the place of a section. What
 // stands around it is read as before.
 func (m *mender) replace(d ledger.Damage, accept func(*ledger.Section) bool) {
+	if end := endLine.FindSubmatch(m.data[d.From:d.To]); end != nil && !d.IsLine { // the seq line may be what is damaged
+		seq, _ := ledger.ParseUint(end[1])
+		if s := m.journal[seq]; s != nil && s.Name() == d.Name && !m.present[seq] {
+			d.Seq = seq
+		}
+	}
 	switch {
 	case d.IsLine:
 		if m.last != d.Finding {
@@ -164,6 +171,8 @@ func (m *mender) replace(d ledger.Damage, accept func(*ledger.Section) bool) {
 	m.note(d.Finding.Line, d.Finding.Msg+": "+done)
 	m.edits = append(m.edits, edit{d.From, d.To, text})
 }
+
+var endLine = regexp.MustCompile(`(?m)^<!-- end ([0-9]+)`)
 
 // aside begins the heading of what is no record any more.
 const aside = "## Set aside: "

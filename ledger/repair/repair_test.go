@@ -70,6 +70,17 @@ func mutate(r *rand.Rand, data []byte) []byte {
 	return bytes.Join(lines, nil)
 }
 
+// TestRepairWithoutASeq: the end line also says which record a section is.
+func TestRepairWithoutASeq(t *testing.T) {
+	record := "## Task a\n- seq: 2\n- status: queued\n<!-- end 2 -->\n"
+	for _, line := range []string{"", "- seq: 77\n", "- seq:\n", "- sq: 2\n"} {
+		got, _ := Repair([]byte(strings.Replace(record, "- seq: 2\n", line, 1)), []byte(record), nil)
+		if !strings.HasPrefix(string(got), record) {
+			t.Errorf("with %q in place of the seq:\n%s", line, got)
+		}
+	}
+}
+
 // TestRepairLosesNothing damages ledgers and repairs them: no finding is left, all
 // good records are there in their order, all lines are, and a second repair
 // changes nothing.
