@@ -173,7 +173,7 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 		if _, err := l.journal.file.ReadAt(data, from); err != nil && len(data) > 0 {
 			return res, err
 		}
-		if !ledger.HasText(data) {
+		if data = append(data, p.Again...); !ledger.HasText(data) {
 			data = nil
 		}
 		if res.done, res.trouble = l.tasks.AppendTo(snap, p.InFile > 0, data, p.Newest+1, l.seq, p.Rest); res.done && res.trouble == nil && p.Dropped > 0 {

@@ -18,6 +18,7 @@ type Plan struct {
 	InFile   int    // bytes of the record at missing that are in the file already: its end was cut off
 	lost     int    // records that are missing
 	Dropped  int    // those of them that tasks.md has had: an old buffer was saved
+	Again    []byte // records whose only sections were given another name, as they were written
 	End      int64  // size of the journal that the plan knows
 	MaxSeq   uint64 // highest seq in the file that stint may have given
 	Newest   uint64 // highest seq of a record that is in the file as the last save left it
@@ -91,6 +92,7 @@ func Compare(ctx context.Context, doc *ledger.Document, journal []byte, t Input)
 	}
 	p.keepEdits()
 	p.decide()
+	p.findRenamed()
 	p.findGone()
 	return p.Plan, context.Cause(ctx)
 }
@@ -428,6 +430,33 @@ func (p *planner) editedRecord(i int, s *ledger.Section) {
 		p.copied[i] = p.h.claim(digest)
 	default:
 		p.todo = append(p.todo, change{index: i, digest: digest, origin: o})
+	}
+}
+
+// findRenamed finds the records that have no section any more but under another name. That is a
+// copy, so they are put back.
+func (p *planner) findRenamed() {
+	if !slices.ContainsFunc(p.at, func(m match) bool { return m.as == foreign }) {
+		return
+	}
+	has := map[string]bool{}
+	for i := range p.doc.Sections {
+		has[p.doc.Sections[i].Name()] = true
+	}
+	for _, d := range p.doc.Damaged {
+		has[d.Name] = true
+	}
+	again := map[int]bool{}
+	for i, m := range p.at {
+		if m.as != foreign || again[m.record] {
+			continue
+		}
+		r := p.h.records[m.record]
+		if name := string(p.h.nameOf(r)); !has[name] && r.seq <= p.Newest {
+			again[m.record] = true
+			p.Again = append(append(p.Again, p.h.section(r.seq).Raw...), '\n')
+			p.findingAt(p.doc.Sections[i].Line, "record %d of %s is there under this name only, and is appended again", r.seq, name)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package repair
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 
@@ -26,6 +27,7 @@ func Repair(data, journal []byte, check func(*ledger.Section) error) (repaired [
 		m.journal[doc.Sections[i].Seq] = &doc.Sections[i]
 	}
 	m.mendSyntax()
+	m.mendRenamed()
 	if check != nil {
 		m.mendRefused(check)
 		m.mendSyntax()
@@ -118,6 +120,25 @@ func (m *mender) mendRefused(check func(*ledger.Section) error) {
 		delete(m.present, s.Seq)
 		d := ledger.Damage{Finding: r.finding, Name: s.Name(), Seq: s.Seq, From: int(s.Off), To: int(s.Off) + len(s.Raw)}
 		m.replace(d, func(s *ledger.Section) bool { return check(s) == nil })
+	}
+	m.apply()
+}
+
+// mendRenamed replaces the records of the journal that stand under another name only.
+func (m *mender) mendRenamed() {
+	doc := ledger.Parse(m.data)
+	m.begin(doc)
+	has := map[string]bool{}
+	for i := range doc.Sections {
+		has[doc.Sections[i].Name()] = true
+	}
+	for i := range doc.Sections {
+		s := &doc.Sections[i]
+		if own := m.journal[s.Seq]; own != nil && !has[own.Name()] {
+			delete(m.present, s.Seq)
+			f := &ledger.SyntaxError{Line: s.Line, Msg: fmt.Sprintf("this is record %d of %s under another name", s.Seq, own.Name())}
+			m.replace(ledger.Damage{Finding: f, Name: own.Name(), Seq: s.Seq, From: int(s.Off), To: int(s.Off) + len(s.Raw)}, func(*ledger.Section) bool { return true })
+		}
 	}
 	m.apply()
 }
