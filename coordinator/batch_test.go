@@ -34,9 +34,7 @@ func (w *world) submitAll(specs []task.TaskSpec) ([]state.Task, error) {
 func (w *world) submitted(specs ...task.TaskSpec) []state.Task {
 	w.t.Helper()
 	tasks, err := w.submitAll(specs)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	fatal(w.t, err)
 	return tasks
 }
 
@@ -190,9 +188,7 @@ func TestBatchAgain(t *testing.T) {
 	specs := []task.TaskSpec{{Prompt: "a", IdempotencyKey: "ka", Workspace: w.work}, {Prompt: "b", ID: newID(), Workspace: w.work}}
 	specs = append(specs, task.TaskSpec{Prompt: "c", After: []string{specs[1].ID}, IdempotencyKey: "kc", Workspace: w.work})
 	first, err := statedir.SubmitAllOffline(t.Context(), w.cfg, specs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fatal(t, err)
 	w.open()
 	var journal [2]bytes.Buffer
 	check(t, w.c.Dump(&journal[0]))
@@ -327,9 +323,7 @@ func TestWorkspaceIsADirectory(t *testing.T) {
 	in := func(name string) string { return filepath.Join(root, name) }
 	err = errors.Join(err, os.Mkdir(in("dir"), 0o700), os.WriteFile(in("file"), nil, 0o600),
 		os.Symlink("dir", in("link")), os.Symlink(in("file"), in("wrong")), os.Symlink("nowhere", in("broken")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fatal(t, err)
 	for name, want := range map[string]string{
 		"dir": "", "dir/": "", "link": "", "link/../dir/.": "",
 		"file": "is not a directory", "wrong": "is not a directory", "file/x": "cannot be used: not a directory",

@@ -128,9 +128,7 @@ func (w *world) openUnwatched() {
 
 func (w *world) start(c *coordinator.Coordinator, err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	fatal(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.c, w.stop, w.ran, w.live, w.patience = c, cancel, make(chan error, 1), true, 20*time.Second
 	go func() { w.ran <- c.Run(ctx) }()
@@ -149,9 +147,7 @@ func check(t *testing.T, err error) {
 func read(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fatal(t, err)
 	return string(text)
 }
 
@@ -192,9 +188,7 @@ func (w *world) close() {
 func (w *world) submit(spec task.TaskSpec) state.Task {
 	w.t.Helper()
 	t, err := w.try(spec)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	fatal(w.t, err)
 	return t
 }
 

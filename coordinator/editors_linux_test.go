@@ -179,9 +179,7 @@ func newEditorWorld(t *testing.T, c editorCase, base string) *editorWorld {
 
 func (w *editorWorld) check(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	fatal(w.t, err)
 }
 
 func (w *editorWorld) readTasks() string { return read(w.t, w.file.path) }

@@ -422,9 +422,7 @@ func TestLessonsWithoutRoom(t *testing.T) {
 func TestPolicyOfATemplate(t *testing.T) {
 	for text, want := range map[string]bool{"{{.Policy}}": true, "{{.Memory}}": false, "": true} {
 		template, err := prompt.ParseTemplate(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fatal(t, err)
 		w := newJudgeWorld(t)
 		w.cfg.OutputPolicy = prompt.DefaultPolicy
 		w.settings(queue.WorkspaceSettings{EvalPrompt: "Judge it.", PromptTemplate: template})

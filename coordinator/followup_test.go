@@ -292,9 +292,7 @@ func TestNoCrashBetweenEndAndFollowUp(t *testing.T) {
 		write(t, filepath.Join(next.dir, ledger.JournalName), journal[:n])
 		check(t, os.Remove(filepath.Join(next.dir, ledger.TasksName)))
 		c, err := coordinator.OpenUnwatched(next.cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fatal(t, err)
 		switch parent, err := c.Task(t.Context(), id); {
 		case err != nil: // it is not there yet
 		case parent.Status == state.Failed && len(parent.FollowUps) == 1:

@@ -53,9 +53,7 @@ func images(t *testing.T, from imaged) map[string]task.TaskRecord {
 func readSnapshot(t *testing.T, dir string, upTo uint64) *statedir.Snapshot {
 	t.Helper()
 	c, err := statedir.ReadSnapshot(t.Context(), dir, upTo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fatal(t, err)
 	return c
 }
 
@@ -63,9 +61,7 @@ func readSnapshot(t *testing.T, dir string, upTo uint64) *statedir.Snapshot {
 func unrun(t *testing.T, w *world) *coordinator.Coordinator {
 	t.Helper()
 	c, err := coordinator.OpenUnwatched(w.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fatal(t, err)
 	t.Cleanup(func() { check(t, c.Close()) })
 	return c
 }

@@ -20,9 +20,7 @@ const notesSize = 100 << 20
 func writeNotes(b *testing.B, files int) string {
 	b.Helper()
 	dir := b.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "memory"), 0o755); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.Mkdir(filepath.Join(dir, "memory"), 0o755))
 	r := rand.New(rand.NewPCG(7, 7))
 	words := bytes.Fields([]byte("lorem ipsum dolor sit amet consectetur adipiscing elit sed eiusmod tempor incididunt labore magna aliqua quis nostrud"))
 	line := 0
@@ -44,9 +42,7 @@ func writeNotes(b *testing.B, files int) string {
 			}
 			text.WriteByte('\n')
 		}
-		if err := os.WriteFile(filepath.Join(dir, noteName(f)), text.Bytes(), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must(b, os.WriteFile(filepath.Join(dir, noteName(f)), text.Bytes(), 0o600))
 	}
 	return dir
 }
@@ -108,8 +104,6 @@ func bareRg(b *testing.B, rg, dir string, files int, terms []Term) (lines int) {
 	cmd := exec.Command(rg, args...)
 	cmd.Dir = dir
 	out, err := cmd.Output()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return bytes.Count(out, []byte("\n"))
 }

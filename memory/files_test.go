@@ -14,9 +14,7 @@ import (
 func rootOf(t *testing.T, dir string) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = root.Close() }) // only read from
 	return root
 }
@@ -67,9 +65,7 @@ func TestSkippedNotesSayWhy(t *testing.T) {
 	dir := workspace(t, map[string]string{"ok.md": "text", "bin.md": "a\x00b", "empty.md": "", "sub/real.md": "a"})
 	link := func(to, name string) {
 		t.Helper()
-		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(to, filepath.Join(dir, name)))
 	}
 	link(filepath.Join(outside, "secret.md"), "out.md")
 	link(filepath.Join(outside, "dir"), "outdir")
@@ -79,9 +75,7 @@ func TestSkippedNotesSayWhy(t *testing.T) {
 	link("sub", "subdir")
 	link("..", "sub/up")
 	link("/dev/zero", "zero.md")
-	if err := syscall.Mkfifo(filepath.Join(dir, "fifo.md"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo.md"), 0o600))
 	for _, tt := range []struct{ path, notes, skipped string }{
 		{"ok.md", "ok.md", ""},
 		{"empty.md", "empty.md", ""},
@@ -115,9 +109,7 @@ func TestSkippedNotesSayWhy(t *testing.T) {
 func TestALargeTreeIsBounded(t *testing.T) {
 	dir := workspace(t, map[string]string{"MEMORY.md": "the deploy key\n"})
 	for i := range 300 {
-		if err := os.MkdirAll(filepath.Join(dir, "sub", fmt.Sprint(i)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(dir, "sub", fmt.Sprint(i)), 0o755))
 	}
 	root := rootOf(t, dir)
 	full := &finder{root: root, seen: map[string]bool{}, room: 100, notes: make([]note, maxNotes)}
@@ -173,9 +165,7 @@ func TestOfManyFilesThoseWithFindsAreLookedAt(t *testing.T) {
 		files[fmt.Sprintf("memory/%04d.md", i)] = "nothing\n"
 	}
 	dir := workspace(t, files)
-	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "memory/z4.md")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "memory/z4.md")))
 	for _, name := range engineNames {
 		t.Run(name, func(t *testing.T) {
 			r := search(t, withEngine(t, name), dir, "the deploy key")

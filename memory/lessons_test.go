@@ -23,18 +23,14 @@ func addLessons(t *testing.T, dir string, room int, texts ...string) []Lesson {
 		list = append(list, NewLesson(text, "task 019ab3f0", aDay))
 	}
 	added, _, err := AddLessons(dir, DefaultLessons, list, room)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return added
 }
 
 func fileText(t *testing.T, dir, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -144,9 +140,7 @@ func TestLessonsHaveBounds(t *testing.T) {
 func TestRemoveLesson(t *testing.T) {
 	text := "\ufeff# Mine\r\n\r\nText stays.\r\n- 2026-01-01 one (task 1)\r\n- two\r\n  and its second line\r\n* three\r\n- one\r\n\tEnd without newline"
 	dir := workspace(t, map[string]string{DefaultLessons: text})
-	if err := os.Chmod(filepath.Join(dir, DefaultLessons), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Join(dir, DefaultLessons), 0o640))
 	list, err := Lessons(dir, DefaultLessons)
 	if err != nil || len(list) != 3 || list[0].ID != list[2].ID {
 		t.Fatalf("%+v, %v", list, err)
@@ -243,9 +237,7 @@ func TestLessonsStayInTheWorkspace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path, err := make(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if added, _, err := AddLessons(dir, path, []Lesson{NewLesson("new", "", aDay)}, 0); err == nil {
 				t.Errorf("added %v to %s", added, path)
 			}
@@ -276,9 +268,7 @@ func TestLessonsStayInTheWorkspace(t *testing.T) {
 
 func TestLessonsBehindALinkInTheWorkspace(t *testing.T) {
 	dir := workspace(t, map[string]string{"docs/l.md": "- one\n"})
-	if err := os.Symlink("docs/l.md", filepath.Join(dir, "l.md")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("docs/l.md", filepath.Join(dir, "l.md")))
 	added, _, err := AddLessons(dir, "l.md", []Lesson{NewLesson("two", "", aDay)}, 0)
 	if err != nil || len(added) != 1 || fileText(t, dir, "docs/l.md") != "- one\n- 2026-11-22 two\n" {
 		t.Errorf("added %v, %v; the note is %q", added, err, fileText(t, dir, "docs/l.md"))
@@ -301,9 +291,7 @@ func TestLessonsThatCannotBeWritten(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if err := os.Chmod(dir, 0o555); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o555))
 	if _, _, err := AddLessons(dir, DefaultLessons, []Lesson{NewLesson("x", "", aDay)}, 0); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("err = %v", err)
 	}

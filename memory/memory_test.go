@@ -24,12 +24,8 @@ func workspace(t testing.TB, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	return dir
 }
@@ -66,9 +62,7 @@ func withEngine(t testing.TB, engine string) *Searcher {
 func search(t testing.TB, s *Searcher, dir, prompt string) Result {
 	t.Helper()
 	r, err := s.Search(t.Context(), dir, prompt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -165,10 +159,16 @@ func TestHitsAreOneLine(t *testing.T) {
 // TestWorkspaceThatIsAFIFO is not waited for.
 func TestWorkspaceThatIsAFIFO(t *testing.T) {
 	workspace := filepath.Join(t.TempDir(), "ws")
-	if err := syscall.Mkfifo(workspace, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(workspace, 0o600))
 	if _, err := (&Searcher{}).Search(t.Context(), workspace, "login"); !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

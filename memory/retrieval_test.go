@@ -233,9 +233,7 @@ func rgLines(t testing.TB, dir string, patterns ...string) (list []place) {
 		path, rest, _ := strings.Cut(string(line), "\x00")
 		no, _, _ := strings.Cut(rest, ":")
 		n, err := strconv.Atoi(no)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list = append(list, place{path, n})
 	}
 	return list

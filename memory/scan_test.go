@@ -105,15 +105,11 @@ func fakeRg(t *testing.T, script string) (path string, args func() []string) {
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(path, []byte(text), 0o755)
 	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path, func() []string {
 		t.Helper()
 		noted, err := os.ReadFile(path + ".args")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return strings.Split(strings.TrimSuffix(string(noted), "\x00"), "\x00")
 	}
 }
@@ -189,9 +185,7 @@ func TestAHangingSearchEnds(t *testing.T) {
 			t.Parallel()
 			dir := workspace(t, map[string]string{"MEMORY.md": "the deploy key\n", "many": strings.Repeat("./MEMORY.md\x002:15:to deploy\n", maxLines+1)})
 			pipe := filepath.Join(dir, "pipe")
-			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Mkfifo(pipe, 0o600))
 			s := ownScan()
 			s.Ripgrep, _ = fakeRg(t, tt.script)
 			s.Timeout = 3 * time.Second
@@ -260,9 +254,7 @@ func TestLongLinesInOtherLetters(t *testing.T) {
 func TestAProgramIsNamedByItsWholePath(t *testing.T) {
 	fake, _ := fakeRg(t, "touch pwned")
 	dir := workspace(t, map[string]string{"MEMORY.md": "the deploy key\n"})
-	if err := os.Rename(fake, filepath.Join(dir, "rg")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(fake, filepath.Join(dir, "rg")))
 	s := ownScan()
 	s.Ripgrep = "./rg"
 	if r := search(t, s, dir, "the deploy key"); r.Engine != "scan" {

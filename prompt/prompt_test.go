@@ -87,14 +87,10 @@ func TestBuildGolden(t *testing.T) {
 			got := Build(in)
 			file := filepath.Join("testdata", name+".golden")
 			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(file, []byte(got), 0o600))
 			}
 			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("Build (-want +got); -update if this is meant:\n%s", diff)
 			}
@@ -141,14 +137,10 @@ func TestMemoryKeepsItsBoundInThePrompt(t *testing.T) {
 		notes.WriteString("deploy key " + strconv.Itoa(i) + strings.Repeat("\x01\u202e", 100) + "part\xff\n")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "MEMORY.md"), []byte(notes.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "MEMORY.md"), []byte(notes.String()), 0o600))
 	s := memory.Searcher{Paths: memory.DefaultPaths, MaxHits: 50, MaxChars: 500}
 	found, err := s.Search(t.Context(), dir, "deploy key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, text, _ := strings.Cut(Build(Input{Memory: found.Hits, Policy: "Be brief."}), memoryIntro)
 	text, _, _ = strings.Cut(text, "\n## Output policy")
 	if n := utf8.RuneCountInString(text); n > 500 || n < 400 {
@@ -278,4 +270,12 @@ func FuzzUserMessage(f *testing.F) {
 			Kept: len(note)%2 == 1, Files: []string{key, note}, Outputs: []string{policy},
 		})
 	})
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

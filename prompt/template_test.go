@@ -11,9 +11,7 @@ import (
 func mustParse(t testing.TB, text string) *Template {
 	t.Helper()
 	tmpl, err := ParseTemplate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tmpl
 }
 
@@ -136,9 +134,7 @@ func TestTemplateNames(t *testing.T) {
 // The fields of another template are others, and its text is free.
 func TestParseFields(t *testing.T) {
 	tmpl, err := ParseFields("## User message\r\n{{if .A}}{{.A}}{{.A}}{{else}}none{{end}}", []string{"A"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for value, want := range map[string]string{"{{.A}}": "## User message\n{{.A}}{{.A}}", "": "## User message\nnone"} {
 		if got := tmpl.Fill(map[string]string{"A": value}); got != want {
 			t.Errorf("Fill gives %q, want %q", got, want)

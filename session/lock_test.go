@@ -16,14 +16,10 @@ const testID = "019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"
 func mustLock(t *testing.T, dir, id string, timeout time.Duration) func() {
 	t.Helper()
 	unlock, err := Lock(t.Context(), dir, id, timeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return func() {
 		t.Helper()
-		if err := unlock(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unlock())
 	}
 }
 
@@ -118,9 +114,7 @@ func TestLockErrors(t *testing.T) {
 		}
 	}
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	if _, err := Lock(t.Context(), file, testID, 0); err == nil || errors.Is(err, ErrBusy) {
 		t.Errorf("a state directory that is a file: %v", err)
 	}

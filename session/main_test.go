@@ -52,31 +52,21 @@ type holder struct {
 func startHolder(t *testing.T, dir, id string) *holder {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), holdEnv+"="+dir+"\n"+id)
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	h := &holder{cmd: cmd, in: in}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // may have ended
 		_ = cmd.Wait()         // its error says that it was killed
 	})
 	said, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h.said = strings.TrimSpace(said)
 	return h
 }
@@ -84,17 +74,13 @@ func startHolder(t *testing.T, dir, id string) *holder {
 // leave lets the process release its lock and waits for its end.
 func (h *holder) leave(t *testing.T) {
 	t.Helper()
-	if err := errors.Join(h.in.Close(), h.cmd.Wait()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(h.in.Close(), h.cmd.Wait()))
 }
 
 // kill ends the process without giving it a chance to release anything.
 func (h *holder) kill(t *testing.T) {
 	t.Helper()
-	if err := h.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.cmd.Process.Kill())
 	if err := h.cmd.Wait(); err == nil {
 		t.Fatal("the killed process ended well")
 	}
@@ -113,6 +99,12 @@ func checkModes(t *testing.T, dir string) {
 		}
 		return err
 	})
+	must(t, err)
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,9 +48,7 @@ func TestPagesAreTheTranscript(t *testing.T) {
 			text.WriteString(line(20))
 		}
 		want, _, err := readMessages(strings.NewReader(text.String()), limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(want, pages(t, text.String(), 1+rnd.IntN(4), limit)); diff != "" {
 			t.Fatal(diff[:min(len(diff), 2000)])
 		}
@@ -88,9 +86,7 @@ func TestReadPage(t *testing.T) {
 func TestPagesAreBounded(t *testing.T) {
 	path := t.TempDir() + "/t.jsonl"
 	large := `{"type":"message","role":"user","text":"` + strings.Repeat("x", maxPage*2/3) + `"}` + "\n"
-	if err := os.WriteFile(path, []byte(strings.Repeat(large, 4)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(strings.Repeat(large, 4)), 0o600))
 	p, err := ReadPage(path, 0, 100)
 	if err != nil || len(p.Messages) != 2 || p.Begin != 2*int64(len(large)) {
 		t.Errorf("%d messages from %d on, %v", len(p.Messages), p.Begin, err)

@@ -52,17 +52,13 @@ func openStore(t *testing.T, o Options) *Store {
 func put(t *testing.T, s *Store, entries ...Entry) {
 	t.Helper()
 	for _, e := range entries {
-		if err := s.Put(e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Put(e))
 	}
 }
 
 func closeStore(t *testing.T, s *Store) {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 }
 
 func at(sec int) time.Time { return testTime.Add(time.Duration(sec) * time.Second) }
@@ -107,9 +103,7 @@ func TestStoreFile(t *testing.T) {
 		Version  int
 		Sessions map[string]map[string]any
 	}
-	if err := json.Unmarshal([]byte(data), &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(data), &file))
 	if file.Version != 1 || len(file.Sessions) != 3 {
 		t.Errorf("version %d, %d sessions in %s", file.Version, len(file.Sessions), data)
 	}
@@ -281,20 +275,14 @@ func TestStoreAside(t *testing.T) {
 			path := filepath.Join(dir, "sessions.json")
 			var renamed []string
 			for range 2 { // with other sessions and with none
-				if err := place(path); err != nil {
-					t.Fatal(err)
-				}
+				must(t, place(path))
 				s := openStore(t, Options{Dir: dir, OnAside: func(aside string) { renamed = append(renamed, aside) }})
-				if err := s.Reset(sample[:1-len(renamed)]); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Reset(sample[:1-len(renamed)]))
 				closeStore(t, s)
 				if got := readFile(t, path); strings.Contains(got, sample[0].SessionID) != (len(renamed) == 1) {
 					t.Errorf("the file has %s", got)
 				}
-				if err := os.Remove(path); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Remove(path))
 			}
 			if len(renamed) != 2 || renamed[0] == renamed[1] {
 				t.Fatalf("renamed to %q", renamed)
@@ -347,17 +335,11 @@ func TestStoreConcurrent(t *testing.T) {
 func BenchmarkFlush10k(b *testing.B) {
 	s := Open(Options{Dir: b.TempDir(), Interval: time.Hour})
 	for i := range 10_000 {
-		if err := s.Put(Entry{Key: fmt.Sprintf("key-%d", i), Agent: "codex", SessionID: testID, Native: testID, UpdatedAt: testTime}); err != nil {
-			b.Fatal(err)
-		}
+		must(b, s.Put(Entry{Key: fmt.Sprintf("key-%d", i), Agent: "codex", SessionID: testID, Native: testID, UpdatedAt: testTime}))
 	}
 	for b.Loop() {
 		s.dirty, s.last = true, [32]byte{}
-		if err := s.flush(); err != nil {
-			b.Fatal(err)
-		}
+		must(b, s.flush())
 	}
-	if err := s.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, s.Close())
 }

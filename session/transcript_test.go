@@ -26,9 +26,7 @@ var conversation = []Message{
 func openTest(t *testing.T, dir string) *Transcript {
 	t.Helper()
 	tr, err := OpenTranscript(dir, testID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tr
 }
 
@@ -38,9 +36,7 @@ func say(t *testing.T, tr *Transcript) []Message {
 	want := make([]Message, len(conversation))
 	for i, m := range conversation {
 		m.TS = testTime.Add(time.Duration(i) * time.Second)
-		if err := tr.Append(m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tr.Append(m))
 		m.Type, m.SessionID = "message", testID
 		want[i] = m
 	}
@@ -50,9 +46,7 @@ func say(t *testing.T, tr *Transcript) []Message {
 func checkRead(t *testing.T, path string, want []Message, wantBad int) {
 	t.Helper()
 	got, bad, err := ReadTranscript(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" || bad != wantBad {
 		t.Errorf("bad lines: %d, want %d; messages (-want +got):\n%s", bad, wantBad, diff)
 	}
@@ -61,17 +55,13 @@ func checkRead(t *testing.T, path string, want []Message, wantBad int) {
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(data)
 }
 
 func writeFile(t *testing.T, path, data string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(data), 0o600))
 }
 
 func TestTranscriptRoundTrip(t *testing.T) {
@@ -102,9 +92,7 @@ func TestNoStateDirectory(t *testing.T) {
 func TestTranscriptLine(t *testing.T) {
 	tr := openTest(t, t.TempDir())
 	m := Message{Role: RoleUser, Text: "a <b>\n", TS: testTime.In(time.FixedZone("", 3600)), RunID: "r-1", TaskID: "t-1", SessionID: "other", Type: "other"}
-	if err := tr.Append(m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tr.Append(m))
 	want := `{"type":"message","role":"user","text":"a <b>\n","ts":"2026-11-21T03:12:45.131Z","sessionId":"` + testID + `","taskId":"t-1","runId":"r-1"}` + "\n"
 	if got := readFile(t, tr.path); got != want {
 		t.Errorf("got %s want %s", got, want)
@@ -182,9 +170,7 @@ func TestReadTranscriptLongLines(t *testing.T) {
 	}
 	tr := openTest(t, t.TempDir())
 	big := strings.Repeat("y", 20<<20)
-	if err := tr.Append(Message{Role: RoleAssistant, Text: big}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tr.Append(Message{Role: RoleAssistant, Text: big}))
 	got, bad, err = ReadTranscript(tr.path)
 	if err != nil || bad != 0 || len(got) != 1 || got[0].Text != big {
 		t.Errorf("20 MiB: %d messages, %d bad, %v", len(got), bad, err)
@@ -245,14 +231,10 @@ func (f fullFile) Write(p []byte) (int, error) {
 
 func BenchmarkAppend(b *testing.B) {
 	tr, err := OpenTranscript(b.TempDir(), testID)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	m := Message{Role: RoleAssistant, Text: strings.Repeat("x", 500), TS: testTime, RunID: testID, TaskID: testID}
 	for b.Loop() {
-		if err := tr.Append(m); err != nil {
-			b.Fatal(err)
-		}
+		must(b, tr.Append(m))
 	}
 }
 

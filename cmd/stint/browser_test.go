@@ -185,9 +185,7 @@ func (w *pageWorld) submitByKeys(b *tab) {
 	b.eval(row + ".querySelector('a').click()")
 	b.await("the answer", "document.getElementById('answer-text')?.textContent === '<i>hello</i>'")
 	var task state.Task
-	if err := json.Unmarshal([]byte(w.run("ls", "--json", "--session", "keys")), &task); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, json.Unmarshal([]byte(w.run("ls", "--json", "--session", "keys")), &task))
 	if task.Agent != "demo" || task.Priority != 7 || task.SessionKey != "keys" || task.VerifyCommand != "true" || task.Workspace != w.work {
 		b.t.Errorf("the form made %+v", task)
 	}
@@ -629,9 +627,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, chromiumDeadline)
 	defer cancel()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, chromedp.Do(ctx, actions...))
 }
 
 // open goes to an address, and waits until what it leads to is loaded: our page may go

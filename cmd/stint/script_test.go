@@ -70,6 +70,7 @@ func sayLeftOut() {
 	has("PostgreSQL", "", append(servers, "initdb")...)
 	has("Chromium", "STINT_TEST_CHROMIUM", chromiumNames...)
 	has("strace", "", "strace")
+	has("curl", "", "curl")
 	has("ripgrep", "", "rg")
 	has("nano", "", "nano")
 	has("vim", "", "vim")

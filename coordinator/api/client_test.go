@@ -77,17 +77,11 @@ func TestOddReferences(t *testing.T) {
 func TestNoMaster(t *testing.T) {
 	dir := t.TempDir()
 	file, left := filepath.Join(dir, "file"), filepath.Join(dir, "left")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: left, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ln.SetUnlinkOnClose(false)
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ln.Close())
 	for _, socket := range []string{filepath.Join(dir, "none"), filepath.Join(dir, "none", "s"), filepath.Join(file, "s"), file, left} {
 		if _, err := client.Dial(socket).Health(t.Context()); !errors.Is(err, client.ErrNoMaster) || !strings.Contains(err.Error(), socket) {
 			t.Errorf("%s: %v", socket, err)
@@ -99,9 +93,7 @@ func TestNoMaster(t *testing.T) {
 // that is killed does.
 func TestMasterThatDies(t *testing.T) {
 	ln, err := guard.Listen(filepath.Join(t.TempDir(), "d", "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := make(chan error, 1)
 	go func() {
 		for range 2 {
@@ -162,9 +154,7 @@ func TestClientOutlivesItsMaster(t *testing.T) {
 	if _, err := s.client.Health(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.stop())
 	if _, err := s.client.Health(t.Context()); !errors.Is(err, client.ErrNoMaster) {
 		t.Errorf("between the two: %v", err)
 	}

@@ -104,9 +104,7 @@ func TestLogThatGrows(t *testing.T) {
 	}
 
 	file := filepath.Join(m.RunDir("r2"), "stdout")
-	if err := os.Truncate(file, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(file, 0))
 	m.write(t, "r2", "stdout", "end\n")
 	whole := get(s, path)
 	if w := get(s, path, goOn, same); w.Code != 200 || w.Body.String() != whole.Body.String() {
@@ -131,22 +129,16 @@ func withFiles(t *testing.T, names ...string) *fakeMaster {
 	}
 	m.add(a)
 	files := filepath.Join(m.RunDir("r"), "files")
-	if err := os.MkdirAll(filepath.Join(files, "out"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(files, "out"), 0o700))
 	m.write(t, "r", "run.json", hidden)
 	m.write(t, "", "secret", hidden)
 	for _, name := range []string{"results.txt", "out/ü \"x\";.html", "a%b"} {
 		m.write(t, "r", "files/"+name, "fine\n")
 	}
 	for name, to := range map[string]string{"link": "../run.json", "inside": "results.txt", "up": "..", "far": filepath.Join(m.runs, "secret"), "proc": "/proc/self/environ"} {
-		if err := os.Symlink(to, filepath.Join(files, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(to, filepath.Join(files, name)))
 	}
-	if err := errors.Join(os.Link(filepath.Join(m.runs, "secret"), filepath.Join(files, "hard")), syscall.Mkfifo(filepath.Join(files, "pipe"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Link(filepath.Join(m.runs, "secret"), filepath.Join(files, "hard")), syscall.Mkfifo(filepath.Join(files, "pipe"), 0o600)))
 	return m
 }
 
@@ -236,9 +228,7 @@ func TestTurnstile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(turnstile, 1)
 		leave, err := gate.enter(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = gate.enter(t.Context())
 		if !errors.Is(err, &task.Error{Code: task.CodeTooMany}) {
 			t.Errorf("while another is at it: %v", err)
@@ -285,9 +275,7 @@ func (w *cuttingWriter) Write(b []byte) (int, error) {
 // run's files, nothing is read through it, nobody waits for it, and the answer says so.
 func TestNoLinkOfARunIsFollowed(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(`{"env":["SECRET"]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(secret, []byte(`{"env":["SECRET"]}`), 0o600))
 	for what, put := range map[string]func(path string) error{
 		"link":         func(path string) error { return os.Symlink(secret, path) },
 		"broken link":  func(path string) error { return os.Symlink(secret+"no", path) },
@@ -297,13 +285,9 @@ func TestNoLinkOfARunIsFollowed(t *testing.T) {
 	} {
 		m := newFake(t)
 		m.add(state.Task{ID: "a", Status: state.Done, RunID: "r1"})
-		if err := os.MkdirAll(m.RunDir("r1"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(m.RunDir("r1"), 0o700))
 		for _, name := range []string{"stdout", "stderr", "prompt.md", "run.json"} {
-			if err := put(filepath.Join(m.RunDir("r1"), name)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, put(filepath.Join(m.RunDir("r1"), name)))
 		}
 		s := newServer(m, Options{})
 		for _, query := range []string{"", "?run=r1", "?stream=stderr", "?stream=prompt", "?tail=1", "?follow=true"} {

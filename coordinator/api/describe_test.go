@@ -36,13 +36,9 @@ func walk(at string, v any, see func(at string, object map[string]any)) {
 func TestDescriptionIsWhole(t *testing.T) {
 	text := ask(newServer(newFake(t), Options{}), "GET", "/v1/openapi.json", "", "").Body.Bytes()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	schemas := jsonschema.NewCompiler()
-	if err := schemas.AddResource("mem:///openapi.json", doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, schemas.AddResource("mem:///openapi.json", doc))
 	lookup := func(pointer string) map[string]any {
 		v := doc
 		for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "#/"), "/") {

@@ -387,15 +387,17 @@ func (f *fakeMaster) Handover(context.Context) error {
 func (f *fakeMaster) write(t testing.TB, runID, name, text string) {
 	t.Helper()
 	dir := f.RunDir(runID)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o700))
 	file, err := os.OpenFile(filepath.Join(dir, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = file.WriteString(text)
-	if err := errors.Join(err, file.Close()); err != nil {
+	must(t, errors.Join(err, file.Close()))
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -83,9 +83,7 @@ func TestFollowALogThatChanges(t *testing.T) {
 		f.begin(&task)
 		defer f.close()
 		first := f.copyRuns()
-		if err := errors.Join(first, change(filepath.Join(m.RunDir("r1"), "stdout"))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(first, change(filepath.Join(m.RunDir("r1"), "stdout"))))
 		m.write(t, "r1", "stdout", "the end\n")
 		if err := f.copyRuns(); err != nil || out.String() != want {
 			t.Errorf("%q, %v, want %q", out.String(), err, want)

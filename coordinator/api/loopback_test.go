@@ -98,9 +98,7 @@ func TestBrowsersEndWithTheListener(t *testing.T) {
 	s := serveTCP(t, m, Options{})
 	host, cookie, key := s.signIn(t)
 	waiting, code := s.address(t)
-	if err := s.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.stop())
 	if w := ask(s.api, "POST", "/v1/ui/code", "", ""); w.Code != 409 {
 		t.Errorf("there is a code for a port that may be another user's: %d %s", w.Code, w.Body)
 	}
@@ -181,9 +179,7 @@ func TestStolenCookieChangesNothing(t *testing.T) {
 	if code, body, _ := s.do(t, "POST", "/v1/tasks/aa-1/hold", "", host, tossed, key); code != 200 {
 		t.Errorf("beside another port's: %d %s", code, body)
 	}
-	if err := guard.RotateToken(s.file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, guard.RotateToken(s.file))
 	for _, method := range []string{"GET", "POST"} {
 		if code, body, _ := s.do(t, method, "/v1/tasks/aa-1", "", host, cookie, key); code != 401 {
 			t.Errorf("after a rotation: %d %s", code, body)
@@ -208,9 +204,7 @@ func TestRotationEndsStreams(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() { waited, _, _ = s.do(t, "GET", "/v1/tasks/aa-2/wait", "", s.bearer()) })
 	eventually(t, "three readers", func() bool { return m.subscribers() == 3 })
-	if err := guard.RotateToken(s.file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, guard.RotateToken(s.file))
 	eventually(t, "no stream goes on with a token that counts no more", func() bool { return len(ended) == 2 })
 	if wait.Wait(); waited != 401 {
 		t.Errorf("a wait is answered with %d", waited)
@@ -229,9 +223,7 @@ func TestBodiesOverTCP(t *testing.T) {
 		}
 		resp := s.open(t.Context(), t, "POST", "/v1/tasks", body, s.bearer())
 		answer, err := io.ReadAll(resp.Body)
-		if err := errors.Join(err, resp.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, resp.Body.Close()))
 		return resp.StatusCode, string(answer)
 	}
 	for _, chunks := range []bool{false, true} {

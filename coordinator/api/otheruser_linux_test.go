@@ -52,14 +52,10 @@ func TestPromise11OtherUsers(t *testing.T) {
 	over := serve(t, m, Options{})
 	path := s.file
 	open := func(name string) { // as if somebody had let others in there
-		if err := os.Chmod(name, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(name, 0o777))
 	}
 	open(filepath.Dir(filepath.Dir(path)))
-	if err := os.WriteFile(path+".open", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path+".open", nil, 0o600))
 	open(path + ".open")
 	if err := asNobody(t, func() error { _, err := os.ReadFile(path + ".open"); return err }); err != nil {
 		t.Fatal(err) // what is refused below would be for another cause
@@ -101,13 +97,9 @@ func TestPromise11OtherUsersSocket(t *testing.T) {
 		missing(t, "only root can be somebody else")
 	}
 	dir, err := os.MkdirTemp("", "stint") // a short path
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o777))
 	socket := filepath.Join(dir, "s.sock")
 	var ln net.Listener
 	if err := asNobody(t, func() (err error) { ln, err = net.Listen("unix", socket); return err }); err != nil {

@@ -79,9 +79,7 @@ func TestSearchesWait(t *testing.T) {
 			var leaves []func()
 			for range others {
 				leave, err := s.searches.enter(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				leaves = append(leaves, leave)
 			}
 			for path, body := range bodies {
@@ -103,9 +101,7 @@ func TestTranscriptPages(t *testing.T) {
 	for i := range 250 {
 		fmt.Fprintf(&text, `{"type":"message","role":"user","text":"%d"}`+"\n", i)
 	}
-	if err := os.WriteFile(filepath.Join(m.runs, "s1.jsonl"), []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(m.runs, "s1.jsonl"), []byte(text.String()), 0o600))
 	s := newServer(m, Options{})
 	page := func(query string) ([]session.Message, string) {
 		w := ask(s, "GET", "/v1/sessions/web"+query, "", "")

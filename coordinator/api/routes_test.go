@@ -63,9 +63,7 @@ var hiddenPaths = []string{
 // routesOf returns every operation of a server: those that it describes, and the others.
 func routesOf(t testing.TB) (routes []apiOperation, d description) {
 	t.Helper()
-	if err := json.Unmarshal(ask(newServer(newFake(t), Options{}), "GET", "/v1/openapi.json", "", "").Body.Bytes(), &d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(ask(newServer(newFake(t), Options{}), "GET", "/v1/openapi.json", "", "").Body.Bytes(), &d))
 	for path, methods := range d.Paths {
 		for method, o := range methods {
 			r := apiOperation{method: strings.ToUpper(method), path: path, query: map[string]schema{}}

@@ -65,9 +65,7 @@ type served struct {
 func serve(t testing.TB, m master, opts Options) *served {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stint") // a short path
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return serveAt(t, m, opts, filepath.Join(dir, "s.sock"))
 }
@@ -75,9 +73,7 @@ func serve(t testing.TB, m master, opts Options) *served {
 func serveAt(t testing.TB, m master, opts Options, socket string) *served {
 	t.Helper()
 	ln, err := guard.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stop := start(t, func(ctx context.Context) error { return newServer(m, opts).Serve(ctx, ln) })
 	s := &served{socket: socket, client: client.Dial(socket), stop: stop}
 	t.Cleanup(s.client.Close)
@@ -108,9 +104,7 @@ func serveTCP(t testing.TB, m master, opts Options) *tcpServer {
 func serveKernel(t testing.TB, m master, opts Options) *tcpServer {
 	t.Helper()
 	lns, err := guard.ListenLoopback("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return serveListeners(t, m, opts, lns...)
 }
 
@@ -121,15 +115,11 @@ func serveListeners(t testing.TB, m master, opts Options, lns ...net.Listener) *
 	if opts.Token, err = guard.OpenToken(s.file); err == nil {
 		s.token, err = opts.Token.Text()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.api = newServer(m, opts)
 	s.stop = start(t, s.api.Loopback(lns))
 	url, _, err := s.api.guard.Load().NewBrowser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.name, _, _ = strings.Cut(strings.TrimPrefix(url, "http://"), ".")
 	return s
 }
@@ -141,9 +131,7 @@ func (s *tcpServer) dial(t testing.TB) net.Conn {
 		return s.ln.dial()
 	}
 	c, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -158,9 +146,7 @@ func (s *tcpServer) fill(request string) string {
 func (s *tcpServer) open(ctx context.Context, t testing.TB, method, path string, body io.Reader, headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.addr+path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if body != nil {
 		req.Header.Set("Content-Type", jsonType)
 	}
@@ -171,9 +157,7 @@ func (s *tcpServer) open(ctx context.Context, t testing.TB, method, path string,
 	req.Host = req.Header.Get("Host")
 	tr := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return s.dial(t), nil }}
 	resp, err := tr.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp
 }
 
@@ -188,9 +172,7 @@ func (s *tcpServer) do(t testing.TB, method, path, body string, headers ...strin
 	defer cancel()
 	resp := s.open(ctx, t, method, path, sent, headers...)
 	text, err := io.ReadAll(resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, resp.Body.Close()))
 	return resp.StatusCode, string(text), resp.Header
 }
 

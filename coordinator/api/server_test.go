@@ -307,19 +307,13 @@ var update = flag.Bool("update", false, "write the golden files")
 func TestDescription(t *testing.T) {
 	w := ask(newServer(newFake(t), Options{Version: "1"}), "GET", "/v1/openapi.json", "", "")
 	var got bytes.Buffer
-	if err := json.Indent(&got, w.Body.Bytes(), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Indent(&got, w.Body.Bytes(), "", "  "))
 	got.WriteByte('\n')
 	if *update {
-		if err := os.WriteFile("openapi.json", got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile("openapi.json", got.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile("openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("openapi.json (-want +got); go test ./coordinator/api -run Description -update, if this is meant:\n%s", diff)
 	}

@@ -29,9 +29,7 @@ func open(t *testing.T, dir string) *store.Store[*notes] {
 			return nil
 		},
 	})
-	if err := s.Open(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Open())
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -49,9 +47,7 @@ func note(id, text string) func(*notes, *ledger.Tx) error {
 func TestUpdateIsFoldedAndKept(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	if err := s.Update(t.Context(), note("a", "one")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Update(t.Context(), note("a", "one")))
 	refused := errors.New("refused")
 	if err := s.Update(t.Context(), func(n *notes, tx *ledger.Tx) error { return errors.Join(note("a", "two")(n, tx), refused) }); !errors.Is(err, refused) {
 		t.Errorf("a change that fails: %v", err)
@@ -62,9 +58,7 @@ func TestUpdateIsFoldedAndKept(t *testing.T) {
 				t.Errorf("%+v; want %d news", n, news)
 			}
 		})
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close())
 		s = open(t, dir)
 	}
 }
@@ -94,16 +88,12 @@ func TestFollowAndClose(t *testing.T) {
 	s := open(t, t.TempDir())
 	f := s.Follow(0)
 	for _, id := range []string{"a", "b"} {
-		if err := s.Update(t.Context(), note(id, "of "+id)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Update(t.Context(), note(id, "of "+id)))
 		if sec, err := f.Next(t.Context()); err != nil || string(sec.ID) != id {
 			t.Errorf("followed: %v, %v", sec, err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	<-s.Done()
 	_, err := f.Next(context.Background())
 	for what, err := range map[string]error{"Next": err, "Update": s.Update(t.Context(), note("c", "")), "Exclusive": s.Exclusive(t.Context(), note("c", ""))} {
@@ -116,4 +106,12 @@ func TestFollowAndClose(t *testing.T) {
 			t.Errorf("%+v, %v", n, s.Err())
 		}
 	})
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -215,9 +215,7 @@ func BenchmarkHandEdit100k(b *testing.B) {
 		},
 		OnDelete: func(map[string]bool) []ledger.Record { return nil },
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	path := filepath.Join(dir, ledger.TasksName)
 	var takeover, worst time.Duration
 	b.ResetTimer()

@@ -24,9 +24,7 @@ func history(t testing.TB, n int, further func(i int) []ledger.Pair) (secs []*le
 	result := strings.Repeat("The test waited for a timer.\n", 30)
 	add := func(id string, fields ...ledger.Pair) {
 		sec, err := ledger.Encode(&ledger.Record{Kind: ledger.KindTask, ID: id, Seq: uint64(len(secs) + 1), Fields: fields})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sec.Off = size
 		size += int64(len(sec.Raw))
 		secs = append(secs, sec)
@@ -65,9 +63,7 @@ func BenchmarkApply(b *testing.B) {
 			s = New(nil)
 		}
 		for _, sec := range secs[i%tasks*3 : i%tasks*3+3] {
-			if err := s.Apply(sec); err != nil {
-				b.Fatal(err)
-			}
+			must(b, s.Apply(sec))
 		}
 	}
 }
@@ -83,9 +79,7 @@ func BenchmarkReplay(b *testing.B) {
 		data = append(data, sec.Raw...)
 	}
 	dir := b.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "journal.md"), data, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must(b, os.WriteFile(filepath.Join(dir, "journal.md"), data, 0o600))
 	data, secs = nil, nil
 	for _, name := range []string{"scan", "fold"} {
 		b.Run(name, func(b *testing.B) {
@@ -112,12 +106,8 @@ func replay(b *testing.B, dir string, fold bool, records int) {
 		}
 		return nil
 	}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := log.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
+	must(b, log.Close())
 	b.StartTimer()
 }
 
@@ -136,9 +126,7 @@ func finishedBytes(tb testing.TB, tasks int, further func(i int) []ledger.Pair) 
 	before := heapInUse()
 	s := New(nil)
 	for _, sec := range secs {
-		if err := s.Apply(sec); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, s.Apply(sec))
 	}
 	after := heapInUse()
 	runtime.KeepAlive(s)
@@ -205,9 +193,7 @@ func waiting(t testing.TB, n int, further func(i int) []ledger.Pair) (secs []*le
 			Add(state.KeyCreatedAt, now).Add(state.KeyUpdatedAt, now).Add(state.KeyResume, "auto").Add(state.KeyMaxAttempts, "3").Add(state.KeyLabel, "nightly").
 			Add(state.KeyVerifyCommand, "go test ./... && golangci-lint run").Add(state.KeyPrompt, fmt.Sprintf("Task %d: %s", i, lines))
 		sec, err := ledger.Encode(rec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sec.Off = int64(i) * 2000
 		secs, at[sec.Off] = append(secs, sec), sec
 	}
@@ -226,9 +212,7 @@ func waitingBytes(tb testing.TB, tasks int, further func(i int) []ledger.Pair) (
 	before := heapInUse()
 	s := New(r)
 	for _, sec := range secs {
-		if err := s.Apply(sec); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, s.Apply(sec))
 	}
 	s.Ready(noon.Add(time.Hour), lanes.Limits{MaxWorkers: 4})
 	queued = float64(heapInUse()-before) / float64(tasks)

@@ -36,9 +36,7 @@ func (j *journal) compacted(keep ledger.Keep) *journal {
 		next.seq++
 		r.Seq = next.seq
 		sec, err := ledger.Encode(r)
-		if err != nil {
-			j.t.Fatal(err)
-		}
+		must(j.t, err)
 		next.sections = append(next.sections, slices.Clone(sec.Raw))
 		if err := next.apply(next.state, sec, len(next.sections)-1); err != nil {
 			j.t.Fatalf("a merged record is refused: %v", err)
@@ -56,18 +54,14 @@ func (j *journal) runs(id string) (runs []state.Run) {
 		}
 		return nil
 	})
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must(j.t, err)
 	return runs
 }
 
 func (j *journal) compact(before time.Time) ledger.Keep {
 	j.t.Helper()
 	keep, err := j.state.Compact(before)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must(j.t, err)
 	return keep
 }
 
@@ -78,9 +72,7 @@ func facts(t testing.TB, s *State, out map[string]bool) string {
 	gone := map[string]float64{}
 	for line := range strings.Lines(dump(t, s)) {
 		var row map[string]any
-		if err := json.Unmarshal([]byte(line), &row); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(line), &row))
 		id, isTask := row["id"].(string)
 		if isTask && out[id] {
 			if row["archived"] == nil && row["deleted"] == nil {
@@ -97,9 +89,7 @@ func facts(t testing.TB, s *State, out map[string]bool) string {
 			}
 		}
 		text, err := json.MarshalIndent(row, "", " ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fmt.Fprintf(&b, "%s\n", text)
 	}
 	return b.String()
@@ -178,13 +168,9 @@ var ignoreSeq = cmpopts.IgnoreFields(state.Task{}, "Seq")
 func checkMoved(t *rapid.T, j *journal, m ledger.Moved) {
 	want := j.whole(m.Entry.ID)
 	sec, err := ledger.Encode(&m.Record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := TaskOf(sec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want.Title = got.Title; cmp.Diff(want, got, cmpopts.EquateEmpty(), ignoreSeq) != "" || !want.Status.Terminal() || m.Entry.Status != string(want.Status) {
 		t.Fatalf("moved out:\n%s", cmp.Diff(want, got))
 	}

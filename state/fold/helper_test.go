@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"stint/ledger"
 	"stint/state"
 	"stint/state/lanes"
@@ -58,9 +60,7 @@ func encode(t testing.TB, kind ledger.Kind, id string, seq uint64, fields ...str
 		r.Add(strings.TrimSuffix(key, ":"), value)
 	}
 	sec, err := ledger.Encode(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sec
 }
 
@@ -86,16 +86,12 @@ func (j *journal) apply(s *State, sec *ledger.Section, i int) error {
 // task appends a task record that must be taken.
 func (j *journal) task(id string, fields ...string) {
 	j.t.Helper()
-	if err := j.append(ledger.KindTask, id, fields...); err != nil {
-		j.t.Fatal(err)
-	}
+	must(j.t, j.append(ledger.KindTask, id, fields...))
 }
 
 func (j *journal) control(id string, fields ...string) {
 	j.t.Helper()
-	if err := j.append(ledger.KindControl, id, fields...); err != nil {
-		j.t.Fatal(err)
-	}
+	must(j.t, j.append(ledger.KindControl, id, fields...))
 }
 
 // refuse appends a task record that must have no effect, and returns the error.
@@ -135,9 +131,7 @@ func (j *journal) checkRefold() {
 func dump(t testing.TB, s *State) string {
 	t.Helper()
 	var b strings.Builder
-	if err := s.Dump(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Dump(&b))
 	return b.String()
 }
 
@@ -187,4 +181,12 @@ func taskIDs(tasks []state.Task) []string {
 
 func ready(j *journal, workers int) string {
 	return strings.Join(taskIDs(j.state.Ready(noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: workers})), " ")
+}
+
+// must ends a test that cannot go on.
+func must(t rapid.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

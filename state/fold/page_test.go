@@ -29,9 +29,7 @@ func (w *walk) present() []string {
 	f := w.filter
 	f.Limit, f.Before = 0, 0
 	list, err := w.j.state.List(f)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return taskIDs(list)
 }
 
@@ -84,9 +82,7 @@ func (w *walk) page() (last bool) {
 	f := w.filter
 	f.Limit = rapid.IntRange(1, 4).Draw(w.t, "limit")
 	rows, err := w.j.state.Rows(f, func(t *state.Task) ([]byte, error) { return []byte(t.ID), nil })
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	for _, r := range rows {
 		id := string(r.Encoded)
 		if r.Task != nil {

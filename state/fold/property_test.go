@@ -111,9 +111,7 @@ func checkReadBack(t *rapid.T, j *journal) {
 		if l == nil {
 			continue
 		}
-		if err := j.state.read(n, &again, state.KeepNone, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, j.state.read(n, &again, state.KeepNone, nil))
 		again.ID = "" // as in memory
 		if got, want := fmt.Sprintf("%+v", *j.state.Whole(l)), fmt.Sprintf("%+v", again); got != want {
 			t.Fatalf("in memory\n%s\nin the journal\n%s", got, want)

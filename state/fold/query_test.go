@@ -58,9 +58,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	list, err := j.state.List(state.Filter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []state.Task{
 		{ID: "d", Status: state.Draft, Title: "fourth"},
 		{ID: "c", Status: state.Queued, SessionKey: "web", Label: "y", Title: "third", Agent: "claude", TenantID: "bob"},

@@ -98,9 +98,7 @@ func TestSinceAnotherLedger(t *testing.T) {
 		j := newJournal(t)
 		j.task("a", "status: queued")
 		j.task("b", "status: queued")
-		if err := j.apply(j.state, encode(t, tc.kind, tc.id, tc.seq), 2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, j.apply(j.state, encode(t, tc.kind, tc.id, tc.seq), 2))
 		s := j.state
 		newest := max(tc.seq, 2)
 		if s.Covers(2) != tc.known && newest > 2 || s.Covers(1) != tc.known || !s.Covers(newest) || s.Seq() != newest {

@@ -75,9 +75,7 @@ func TestStepsAreCompacted(t *testing.T) {
 		j := newJournal(t)
 		for i, raw := range whole.sections[:n] {
 			j.sections = append(j.sections, raw)
-			if err := j.apply(j.state, parse(t, raw, 0), i); err != nil {
-				t.Fatal(err)
-			}
+			must(t, j.apply(j.state, parse(t, raw, 0), i))
 		}
 		next := j.compacted(j.compact(time.Time{}))
 		if len(next.sections) != 2 {
@@ -85,9 +83,7 @@ func TestStepsAreCompacted(t *testing.T) {
 		}
 		for _, raw := range whole.sections[n:] {
 			next.sections = append(next.sections, raw)
-			if err := next.apply(next.state, parse(t, raw, 0), len(next.sections)-1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, next.apply(next.state, parse(t, raw, 0), len(next.sections)-1))
 		}
 		if diff := cmp.Diff(whole.whole("t"), next.whole("t"), ignoreSeq); diff != "" {
 			t.Errorf("compacted after %d records: %s", n, diff)

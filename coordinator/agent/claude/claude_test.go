@@ -24,9 +24,7 @@ const someUUID = agenttest.UUID
 func TestClaudeArgs(t *testing.T) {
 	const tail = "--input-format stream-json --output-format stream-json --verbose"
 	schema := filepath.Join(t.TempDir(), "schema.json")
-	if err := os.WriteFile(schema, []byte(`{"type":"object"}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(schema, []byte(`{"type":"object"}`+"\n"), 0o600))
 	for _, c := range []struct {
 		claude Agent
 		turn   task.Turn

@@ -20,9 +20,7 @@ import (
 func socketDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stint")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -65,9 +63,7 @@ func connected(socket string) bool {
 func TestListenModes(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "new", "deep", "s.sock")
 	ln, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for path, want := range map[string]os.FileMode{
 		socket:                             os.ModeSocket | 0o600,
 		filepath.Dir(socket):               os.ModeDir | 0o700,
@@ -88,13 +84,9 @@ func TestListenModes(t *testing.T) {
 func TestListenTakesTheLeftoverOfADeadMaster(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "s.sock")
 	old, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := old.Close(); err != nil {
 		t.Error(err)
 	}
@@ -111,9 +103,7 @@ func TestListenTakesTheLeftoverOfADeadMaster(t *testing.T) {
 func TestListenAnew(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "stint", "s.sock")
 	ln, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ln.(*listener).look = 5 * time.Millisecond
 	ended := make(chan error)
 	go func() {
@@ -167,9 +157,7 @@ func TestListenAnew(t *testing.T) {
 func TestListenRefuses(t *testing.T) {
 	dir := socketDir(t)
 	open, link, file := filepath.Join(dir, "open"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
-	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o750), os.Symlink(dir, link), os.WriteFile(file, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o750), os.Symlink(dir, link), os.WriteFile(file, nil, 0o600)))
 	for path, want := range map[string]string{
 		filepath.Join(open, "s"): "open to other users (mode 0750)",
 		filepath.Join(link, "s"): "a link",
@@ -213,9 +201,7 @@ func TestMayCall(t *testing.T) {
 // else, so that we are the stranger.
 func TestStrangerIsCutOff(t *testing.T) {
 	ln, err := Listen(filepath.Join(socketDir(t), "s.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l := ln.(*listener)
 	allow := mayCall(os.Getuid(), l.uid+1) // root may call everyone
 	l.uid++
@@ -228,9 +214,7 @@ func TestStrangerIsCutOff(t *testing.T) {
 		accepted <- err == nil
 	}()
 	c, err := net.Dial("unix", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = c.Read(make([]byte, 1)) // either way it is closed
 	if err := errors.Join(c.Close(), ln.Close()); err != nil {
 		t.Error(err)
@@ -262,9 +246,7 @@ func TestAddressesOfThisMachineAlone(t *testing.T) {
 // and where somebody does, the port is taken.
 func TestBothAddressesAreTaken(t *testing.T) {
 	lns, err := ListenLoopback("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(lns) < 2 {
 		missing(t, "there is no IPv6")
 	}
@@ -297,5 +279,13 @@ func TestBothAddressesAreTaken(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

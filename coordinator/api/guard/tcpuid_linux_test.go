@@ -13,15 +13,11 @@ import (
 // socket for all addresses, as Java does; and not once it is closed.
 func TestTCPUID(t *testing.T) {
 	lns, err := ListenLoopback("localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, ln := range lns {
 		defer func() { _ = ln.Close() }()
 		c, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		client, server := c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
 		if uid, found, err := tcpUID(client, server); uid != os.Getuid() || !found || err != nil {
 			t.Errorf("%s: %d %v %v", client, uid, found, err)
@@ -29,9 +25,7 @@ func TestTCPUID(t *testing.T) {
 		if _, found, err := tcpUID(client, netip.AddrPortFrom(server.Addr(), 1)); found || err != nil {
 			t.Errorf("what is not there: %v %v", found, err)
 		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Close())
 		if _, found, err := tcpUID(client, server); found || err != nil {
 			t.Errorf("a socket that was closed: %v %v", found, err)
 		}
@@ -42,13 +36,9 @@ func TestTCPUID(t *testing.T) {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	server := lns[0].Addr().(*net.TCPAddr).AddrPort()
-	if err := unix.Connect(fd, &unix.SockaddrInet6{Port: int(server.Port()), Addr: netip.MustParseAddr("::ffff:127.0.0.1").As16()}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Connect(fd, &unix.SockaddrInet6{Port: int(server.Port()), Addr: netip.MustParseAddr("::ffff:127.0.0.1").As16()}))
 	own, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client := netip.AddrPortFrom(server.Addr(), uint16(own.(*unix.SockaddrInet6).Port))
 	if uid, found, err := tcpUID(client, server); uid != os.Getuid() || !found || err != nil {
 		t.Errorf("a mapped client: %d %v %v", uid, found, err)

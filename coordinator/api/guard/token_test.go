@@ -17,18 +17,14 @@ import (
 func newToken(t testing.TB) *Token {
 	t.Helper()
 	token, err := OpenToken(filepath.Join(t.TempDir(), "token"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return token
 }
 
 func textOf(t testing.TB, token *Token) string {
 	t.Helper()
 	text, err := token.Text()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
@@ -69,9 +65,7 @@ func TestRotationCountsAtOnce(t *testing.T) {
 	if !token.isToken(old) {
 		t.Fatal("the present token does not count")
 	}
-	if err := RotateToken(token.path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, RotateToken(token.path))
 	if token.isToken(old) || !token.isToken(textOf(t, token)) {
 		t.Error("the old token still counts, or the new one does not")
 	}
@@ -88,9 +82,7 @@ func TestBadTokenFiles(t *testing.T) {
 	} {
 		token := newToken(t)
 		text := textOf(t, token)
-		if err := spoil(token.path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, spoil(token.path))
 		_, err := token.Text()
 		var e *task.Error
 		if !errors.As(err, &e) || !strings.Contains(e.Message, name) || e.Hint != "stint token rotate" || token.isToken(text) || token.isToken("") {

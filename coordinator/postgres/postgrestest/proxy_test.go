@@ -77,9 +77,7 @@ func TestSwitch(t *testing.T) {
 	mustExec(t, other.URL(name), "CREATE TABLE kept AS SELECT 7 AS n")
 	p := NewProxy(t, s)
 	conn, err := pgx.Connect(t.Context(), p.URL(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.SwitchTo(other)
 	if err := conn.Ping(t.Context()); err == nil {
 		t.Error("the connection is still there")
@@ -93,9 +91,7 @@ func TestLose(t *testing.T) {
 	name := s.NewDatabase(t)
 	p := NewProxy(t, s)
 	conn, err := pgx.Connect(t.Context(), p.URL(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.Lose()
 	p.Heal()
 	wantNumber(t, p.URL(name), "SELECT 7", 7)

@@ -51,9 +51,7 @@ func query(t *testing.T, url, statement string) (n int, err error) {
 func mustExec(t *testing.T, url, statement string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := conn.Exec(t.Context(), statement); err != nil {
 		t.Error(err)
 	}
@@ -82,9 +80,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	_ = cmd.Process.Kill() // before any failure
 	_ = cmd.Wait()         // it was killed
@@ -160,5 +156,13 @@ func TestSmallDisk(t *testing.T) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil || strings.Contains(string(mounts), disk) {
 		t.Errorf("the disk is still mounted: %v", err)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
