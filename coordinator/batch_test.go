@@ -44,9 +44,7 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 // taken in; put right, all are, in one change of the ledger.
 func TestBatchIsAllOrNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	const n = 1001
 	specs := make([]task.TaskSpec, n)
 	for i := range specs {
@@ -82,8 +80,7 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 // TestSubmitGivesWholeTask: what a submit answers, which is not read back from the
 // ledger, is what the ledger has; for a spec that is asked for again, too.
 func TestSubmitGivesWholeTask(t *testing.T) {
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	spec := task.TaskSpec{
 		ID: newID(), Prompt: "\n Fix it.\nKeep it small. \n", Hold: true, Label: "l", IdempotencyKey: "k", Priority: 7, Timeout: "3m",
 		VerifyCommand: "true", OnFailure: "Look at it.", OnIssue: "Look again.", OutputSpec: []string{"out"},
@@ -106,8 +103,7 @@ func TestSubmitGivesWholeTask(t *testing.T) {
 // TestBatchKnowsItsOwn: tasks of a batch may come after each other, in any order,
 // and share a new session as if they had come one by one.
 func TestBatchKnowsItsOwn(t *testing.T) {
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	a, b := newID(), newID()
 	tasks := w.submitted(
 		task.TaskSpec{ID: a, Prompt: "a", After: []string{b}, SessionKey: "one"},
@@ -144,9 +140,7 @@ func TestBatchContinuesBesideParallel(t *testing.T) {
 }
 
 func TestBatchRefuses(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	a, b := newID(), newID()
 	tests := []struct {
 		specs []task.TaskSpec
@@ -230,9 +224,7 @@ func TestAgainWithAnotherConfiguration(t *testing.T) {
 
 // TestErrorsNameTheField: as JSON names it, in a list after the place of the task.
 func TestErrorsNameTheField(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	w.submit(task.TaskSpec{Prompt: "p", IdempotencyKey: "known"})
 	tests := []struct {
 		spec  task.TaskSpec
@@ -316,9 +308,7 @@ func TestWorkspaceRoot(t *testing.T) {
 // TestWorkspaceIsADirectory: no task is taken in whose agent would have nowhere to work,
 // and each is recorded with the path that has no links.
 func TestWorkspaceIsADirectory(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	in := func(name string) string { return filepath.Join(root, name) }
 	err = errors.Join(err, os.Mkdir(in("dir"), 0o700), os.WriteFile(in("file"), nil, 0o600),

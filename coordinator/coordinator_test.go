@@ -114,6 +114,28 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// openWorld is a new world whose master is at work.
+func openWorld(t *testing.T) *world {
+	w := newWorld(t)
+	w.open()
+	return w
+}
+
+// restart ends the master and starts the next one.
+func (w *world) restart() {
+	w.t.Helper()
+	w.close()
+	w.open()
+}
+
+// notShort skips what takes seconds with -short, but not in CI.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() && os.Getenv("CI") != "true" {
+		t.Skip("takes seconds: go test without -short runs it")
+	}
+}
+
 func (w *world) open() {
 	w.t.Helper()
 	w.start(coordinator.Open(w.cfg))
@@ -247,8 +269,7 @@ func (w *world) expect(t state.Task, status state.Status, reason state.Class) {
 // TestLaneOfADirectory: the lane is the checkout's, and an empty .git, as a
 // sandbox leaves it behind, makes no checkout.
 func TestLaneOfADirectory(t *testing.T) {
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	check(t, os.MkdirAll(filepath.Join(w.work, "empty/.git"), 0o700))
 	for _, file := range []string{"empty/sub/x", "repo/.git/HEAD", "repo/sub/x", "tree/.git", "tree/sub/x"} {
 		write(t, filepath.Join(w.work, file), "")
@@ -400,10 +421,8 @@ func TestReleaseStands(t *testing.T) {
 		t.Errorf("held again: %v, %s, %s", got.Hold, got.Reason, got.Note)
 	}
 	w.hold(id)
-	w.close()
-	w.open()
-	w.close()
-	w.open()
+	w.restart()
+	w.restart()
 	if got := w.task(id); !got.Hold || got.Orphaned() {
 		t.Errorf("the hold of a person: %v, %s", got.Hold, got.Reason)
 	}

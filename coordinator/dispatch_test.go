@@ -137,8 +137,7 @@ func TestDependantsFailWithTheReason(t *testing.T) {
 		t.Errorf("a retry that cannot succeed: %v", err)
 	}
 	w.moveOut()
-	w.close()
-	w.open()
+	w.restart()
 	w.expect(w.wait(add(byHand)), state.Failed, state.ClassExit)
 }
 
@@ -146,9 +145,7 @@ func TestDependantsFailWithTheReason(t *testing.T) {
 // stands there.
 func TestHandEditsMakeNoCycle(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	for _, also := range []string{"## Task x\n- status: queued\n- prompt: p\n- after: y\n\n## Task y\n- status: queued\n- prompt: p\n- after: x\n", ""} {
 		r := w.reconcile("%s", also)
 		if n := len(r.Findings); n != 1 || r.Findings[0].Line == 0 || !strings.Contains(r.Findings[0].Message, "it would wait for itself: y comes after x, x comes after y") {

@@ -45,9 +45,7 @@ func (c editorCase) String() string { return fmt.Sprintf("%s:%s:%d", c.saver, c.
 // begin, and STINT_TEST_EDITOR=saver:moment:seed repeats one case.
 func TestPromise4EditorsLoseNothing(t *testing.T) {
 	t.Parallel()
-	if testing.Short() && os.Getenv("CI") != "true" {
-		t.Skip("takes seconds")
-	}
+	notShort(t)
 	needPrograms(t, "nano", "vim", "sed", "perl", "git", "cp")
 	cases := editorCases(t)
 	// Not under /tmp: Vim makes no backup there (backupskip), and then it saves in another way.

@@ -371,8 +371,7 @@ func TestEndsWhileEvaluated(t *testing.T) {
 	got := w.endsAs(id, state.Canceled, state.ClassCanceled)
 	w.close()
 	again := w.judged(task.TaskSpec{Prompt: "p"})
-	w.close()
-	w.open()
+	w.restart()
 	end := w.task(again)
 	w.expect(end, state.Done, "")
 	if got.Result != "the answer" || end.Result != got.Result || end.Attempt != 1 || end.Retries != 0 || !strings.Contains(end.Note, "not evaluated: interrupted") {

@@ -114,8 +114,7 @@ func (w *world) newest() uint64 { // controls have numbers too, and nobody is to
 // slow, hears of each record at most once, and knows everything in the end.
 func TestSubscribeAfterMissesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	const each = 40
 	var submitters sync.WaitGroup
 	var working atomic.Int32
@@ -175,8 +174,7 @@ func TestResync(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.open()
+			w := openWorld(t)
 			w.done(task.TaskSpec{ID: taskID(1), Prompt: "p"})
 			w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Hold: true})
 			o := &onlooker{t: t, known: map[string]state.Status{}}
@@ -189,8 +187,7 @@ func TestResync(t *testing.T) {
 				t.Errorf("live: %d resyncs, at %d, and the newest record is %d", o.resyncs, o.seq, w.c.Seq())
 			}
 			o.stop()
-			w.close()
-			w.open()
+			w.restart()
 			for from, want := range map[uint64]int{before: 1, o.seq: 0} {
 				o := &onlooker{t: t, seq: from, known: map[string]state.Status{}}
 				o.follow(w.c, 10)

@@ -17,9 +17,7 @@ func TestPrettierLeavesTheLedgerAlone(t *testing.T) {
 		prettier = "prettier"
 	}
 	needPrograms(t, prettier)
-	w := newWorld(t)
-	w.cfg.MaxWorkers = 0
-	w.open()
+	w := idleWorld(t)
 	w.submit(task.TaskSpec{Prompt: "* mend __init__.py\n* and *more*"})
 	w.close()
 	path := filepath.Join(w.dir, "tasks.md")

@@ -174,9 +174,7 @@ func handConfig(dir string) queue.Config {
 // memory, and not sixteen times. What is less than the rest of the process may take meanwhile
 // tells nothing.
 func TestHandWrittenCostsGrowLinearly(t *testing.T) {
-	if testing.Short() && os.Getenv("CI") != "true" {
-		t.Skip("takes seconds")
-	}
+	notShort(t)
 	for _, shape := range handShapes {
 		for name, work := range handWorks {
 			if shape.name == "one session, ordered anew" && name == "repair" {

@@ -3,7 +3,6 @@ package coordinator_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,9 +68,7 @@ func (p *provider) answer(context.Context, task.Turn, func(task.Event)) task.Out
 // them are started meanwhile, and none beside another until one got through.
 func TestRateLimitStorm(t *testing.T) {
 	t.Parallel()
-	if testing.Short() && os.Getenv("CI") != "true" {
-		t.Skip("takes seconds")
-	}
+	notShort(t)
 	synctest.Test(t, func(t *testing.T) {
 		const tasks, length = 500, 10 * time.Minute
 		w := limitedWorld(t)

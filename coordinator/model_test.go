@@ -32,9 +32,7 @@ import (
 // .ci/deep looks for new ones; a failure prints the seed to repeat.
 func TestPromise4RandomHistories(t *testing.T) {
 	t.Parallel()
-	if testing.Short() && os.Getenv("CI") != "true" {
-		t.Skip("takes seconds")
-	}
+	notShort(t)
 	histories, first := number(t, "STINT_TEST_MODEL", 4), number(t, "STINT_TEST_SEED", 1)
 	slots := make(chan struct{}, 16) // most of the time is spent waiting for saves to settle
 	var done sync.WaitGroup

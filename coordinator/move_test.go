@@ -99,8 +99,7 @@ func TestMoveRefuses(t *testing.T) {
 // TestRetryMakesNoCycle: a task is not queued again behind one that comes after it.
 func TestRetryMakesNoCycle(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	first := w.wait(w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"}).ID).ID
 	check(t, w.c.Pause(t.Context(), "", "client"))
 	w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"})

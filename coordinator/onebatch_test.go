@@ -3,7 +3,6 @@ package coordinator_test
 import (
 	"cmp"
 	"context"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,9 +43,7 @@ func (w *world) sections() []ledger.Section {
 // Task 0 is at work, the others are ready.
 func TestNothingStartsAgainstAChangeOfItsBatch(t *testing.T) {
 	t.Parallel()
-	if testing.Short() && os.Getenv("CI") != "true" {
-		t.Skip("takes seconds")
-	}
+	notShort(t)
 	names := func(id, key, value string) func(*ledger.Section) bool {
 		return func(s *ledger.Section) bool { return string(s.ID) == id && s.Value(key) == value }
 	}

@@ -62,8 +62,7 @@ func TestEdit(t *testing.T) {
 		t.Errorf("what changes nothing wrote record %d after %d, %v", again.Seq, got.Seq, err)
 	}
 
-	w.close()
-	w.open()
+	w.restart()
 	got, err = w.patch(entry.ID, `{"tool":null,"model":null,"sessionKey":null,"label":"","priority":0,"notBefore":null,"max_attempts":null,"after":[],"afterPolicy":"done",
 		"resume":null,"tenantId":null,"queue":null,"fallback":null,"verify":null,"maxIterations":null,"verifyTimeout":null,"onFailure":null,"onIssue":null,"outputSpec":null,"hold":null}`)
 	check(t, err)
@@ -234,8 +233,7 @@ func TestEditsNeverCloseACircle(t *testing.T) {
 // refused, or the agent gets the new prompt.
 func TestEditCountsOrIsRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	specs := make([]task.TaskSpec, 200)
 	for i := range specs {
 		specs[i] = task.TaskSpec{Prompt: "the old one", Parallel: true}

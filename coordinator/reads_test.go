@@ -229,8 +229,7 @@ func TestSearchMemory(t *testing.T) {
 // TestSessionPage: a transcript can be had from its end on.
 func TestSessionPage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	for _, prompt := range []string{"one", "two"} {
 		w.wait(w.submit(task.TaskSpec{Prompt: prompt, SessionKey: "web"}).ID)
 	}

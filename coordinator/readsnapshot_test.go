@@ -274,8 +274,7 @@ func TestACopyKeepsNobodyAwake(t *testing.T) {
 // TestCompaction: archived tasks are still known, nobody is told of them again, and
 // a retry brings one back.
 func TestCompaction(t *testing.T) {
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	spec := task.TaskSpec{Prompt: "once", IdempotencyKey: "k", SessionKey: "web"}
 	one := w.done(spec)
 	later := w.submit(task.TaskSpec{Prompt: "later", NotBefore: time.Now().Add(time.Hour)})
@@ -307,8 +306,7 @@ func TestCompaction(t *testing.T) {
 
 // TestCompactionByItself: the master compacts a journal that is too large.
 func TestCompactionByItself(t *testing.T) {
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	for range 5 {
 		w.done(task.TaskSpec{Prompt: strings.Repeat("long ", 1000)})
 	}
@@ -329,8 +327,7 @@ func TestCompactionByItself(t *testing.T) {
 // TestPagesOverCompaction: the place in a list outlives the task that it names, a
 // compaction and a restart; a place that no list has is refused.
 func TestPagesOverCompaction(t *testing.T) {
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	waits := task.TaskSpec{Prompt: "later", NotBefore: time.Now().Add(time.Hour)}
 	old := w.submit(waits)
 	w.wait(w.submit(task.TaskSpec{Prompt: "once"}).ID)
@@ -357,8 +354,7 @@ func TestPagesOverCompaction(t *testing.T) {
 		}
 	}
 	next("after a compaction")
-	w.close()
-	w.open()
+	w.restart()
 	next("after a restart")
 	if _, err := w.c.Rows(state.Filter{Before: last + 1000}, nil); code(err) != task.CodeInvalid || fieldOf(err) != "cursor" {
 		t.Errorf("a place that no list has: %v", err)

@@ -74,8 +74,7 @@ func TestUsageOfARun(t *testing.T) {
 	nothing := task.Outcome{Class: state.ClassNetwork, ExitCode: 1, Session: "n1"}
 	last := run(web, tokens(270, 42), failed, nothing, cumulative("n1", 500, 84))
 
-	w.close()
-	w.open()
+	w.restart()
 	run(web, tokens(10, 1), cumulative("n1", 510, 85))                               // after a restart
 	run(task.TaskSpec{AgentSession: "n1"}, tokens(5, 2), cumulative("n1", 515, 87))  // by its native id
 	run(web, tokens(5, 0), cumulative("n1", 520, 87))                                // which the session knows
@@ -117,8 +116,7 @@ func TestUsageOfATaskThatWasTakenOut(t *testing.T) {
 	<-begun
 	w.edit("\n## Task %s\n- status: canceled\n", id)
 	w.wait(id)
-	w.close()
-	w.open()
+	w.restart()
 	if got := w.task(id); got.Usage != tokens(110, 21) || got.Status != state.Canceled {
 		t.Errorf("%s, %+v", got.Status, got.Usage)
 	}
@@ -162,8 +160,7 @@ func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
 // whatever ended the turn.
 func TestKeptPromptIsNotSentAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	for _, class := range []state.Class{state.ClassRateLimited, state.ClassNetwork, state.ClassInterrupted, state.ClassStalled} {
 		before := len(w.agent.turns)
 		bad := task.Outcome{Class: class, ExitCode: 1, Error: "no", Session: "n1", Kept: true}
@@ -396,8 +393,7 @@ func TestFilesOfATask(t *testing.T) {
 // sentence, and lead nowhere.
 func TestBadFilesByHand(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	w.reconcile(`## Task bad-input
 - status: queued
 - prompt: p

@@ -75,8 +75,7 @@ func TestKeyOfAList(t *testing.T) {
 			}
 		}
 	}
-	w.close()
-	w.open()
+	w.restart()
 	same("after a restart")
 	for _, ids := range made {
 		for _, id := range ids {

@@ -136,8 +136,7 @@ func (a *asked) Err() error {
 func TestReadUsageEnds(t *testing.T) {
 	t.Parallel()
 	const tasks, archived = 20, 5
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	for range archived {
 		w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
 	}

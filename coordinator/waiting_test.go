@@ -1,7 +1,6 @@
 package coordinator_test
 
 import (
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -15,12 +14,9 @@ import (
 // prompt of 1.5 KB: in the master that it was submitted to, in the next one, and after a
 // compaction.
 func TestWaitingTasksAreSmall(t *testing.T) {
-	if testing.Short() && os.Getenv("CI") != "true" {
-		t.Skip("takes seconds")
-	}
+	notShort(t)
 	const tasks, most = 10_000, 600
-	w := newWorld(t)
-	w.open()
+	w := openWorld(t)
 	before := heapInUse()
 	check := func(when string, kept int64) {
 		t.Helper()
@@ -44,8 +40,7 @@ func TestWaitingTasksAreSmall(t *testing.T) {
 	}
 	specs, prompt = nil, ""
 	check("submitted", 8<<20) // the ledger remembers the records that were written last
-	w.close()
-	w.open()
+	w.restart()
 	check("restarted", 4<<20)
 	w.compact(0)
 	check("compacted", 4<<20)

@@ -188,10 +188,7 @@ func filled(t testing.TB) *shelf {
 
 // TestPromise4CompactionSeesASaveOfTheSameSize, which nobody has had the time to see.
 func TestPromise4CompactionSeesASaveOfTheSameSize(t *testing.T) {
-	w := newShelf(t)
-	fs := newOnceFS("write", "tasks.md")
-	w.fs = fs
-	w.open(true)
+	w, fs := openOnce(t, "write", "tasks.md")
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	saved := strings.Replace(w.read("tasks.md"), "\n- status: queued", "\n- status: failed", 1)
@@ -210,10 +207,7 @@ func TestPromise4CompactionSeesASaveOfTheSameSize(t *testing.T) {
 // file, and has yet to write its journal, counts.
 func TestPromise4CompactionSeesALateSave(t *testing.T) {
 	t.Parallel()
-	w := newShelf(t)
-	fs := newOnceFS("create", "journal.md.new")
-	w.fs = fs
-	w.open(true)
+	w, fs := openOnce(t, "create", "journal.md.new")
 	w.add("a", "status", "queued", "label", "x")
 	w.caughtUp()
 	fs.next(func() error {

@@ -541,10 +541,7 @@ func TestOlderJournalOfBeforeACompaction(t *testing.T) {
 // its records have other places then: what the save lacks is appended whole.
 func TestJournalPutBackDuringASave(t *testing.T) {
 	t.Parallel()
-	w := newShelf(t)
-	fs := newOnceFS("datasync", "journal.md")
-	w.fs = fs
-	w.open(true)
+	w, fs := openOnce(t, "datasync", "journal.md")
 	w.add("a", "status", "queued", "prompt", "first")
 	w.add("b", "status", "queued", "prompt", "second")
 	w.edit(func(s string) string {

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// openLanding opens a log that watches tasks.md in a file system that makes a call once,
+// openOnce opens a log that watches tasks.md in a file system that makes a call once,
 // before or behind a write to it.
-func openLanding(t *testing.T, op string) (w *world, fs *onceFS) {
+func openOnce(t *testing.T, op, name string) (w *shelf, fs *onceFS) {
 	t.Helper()
-	w, fs = newWorld(t), newOnceFS(op, "tasks.md")
+	w, fs = newShelf(t), newOnceFS(op, name)
 	w.fs = fs
 	w.open(true)
 	return w, fs
@@ -24,7 +24,7 @@ func openLanding(t *testing.T, op string) (w *world, fs *onceFS) {
 // it, and tasks.md alone gives all in the order in which they were made.
 func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 	t.Parallel()
-	w, fs := openLanding(t, "write")
+	w, fs := openOnce(t, "write", "tasks.md")
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	buffer := w.read("tasks.md") + "## Task mine\n- status: queued\n"
@@ -51,7 +51,7 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 // edits of that save take effect.
 func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
 	t.Parallel()
-	w, fs := openLanding(t, "write")
+	w, fs := openOnce(t, "write", "tasks.md")
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	head, _, _ := strings.Cut(w.read("tasks.md"), "## Task a\n")
@@ -77,7 +77,7 @@ func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
 // break at the end of both texts is not the rest of ours.
 func TestPromise4SaveOfWhatHasJustLanded(t *testing.T) {
 	t.Parallel()
-	w, fs := openLanding(t, "wrote")
+	w, fs := openOnce(t, "wrote", "tasks.md")
 	w.add("a", "status", "queued")
 	w.add("b", "status", "queued")
 	w.caughtUp()
@@ -98,7 +98,7 @@ func TestPromise4SaveOfWhatHasJustLanded(t *testing.T) {
 // editor has saved a longer text in that very moment. Nothing of it is cut off.
 func TestPromise4FailedAppendCutsNoText(t *testing.T) {
 	t.Parallel()
-	w, fs := openLanding(t, "write")
+	w, fs := openOnce(t, "write", "tasks.md")
 	w.add("a", "status", "queued")
 	w.caughtUp()
 	saved := w.read("tasks.md") + "\nA note.\n\n## Task mine\n- status: queued\n"

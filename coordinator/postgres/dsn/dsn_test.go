@@ -10,32 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/task"
 )
 
-// A canary is a password that no output may have.
-const (
-	canary        = "c4n4ry:/?#[]@!p%w d"
-	canaryEncoded = "c4n4ry%3A%2F%3F%23%5B%5D%40%21p%25w%20d"
-	canaryMark    = "c4n4ry" // is in all its spellings
-)
+const canary, canaryEncoded, canaryMark = postgrestest.Canary, postgrestest.CanaryEncoded, postgrestest.CanaryMark
 
-// everything returns all that a careless caller could print of an error.
-func everything(err error) string {
-	var b strings.Builder
-	for ; err != nil; err = errors.Unwrap(err) {
-		fmt.Fprintf(&b, "%v\n%+v\n%#v\n%s\n%q\n", err, err, err, err.Error(), err.Error())
-	}
-	return b.String()
-}
-
-// home sets an empty home directory for the test.
-func home(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	t.Setenv("HOME", dir)
-	return dir
-}
+var everything, home = postgrestest.Everything, postgrestest.Home
 
 // brokenURLs are broken in as many ways, with a part of what is said about each.
 var brokenURLs = []struct{ text, says string }{

@@ -19,30 +19,11 @@ import (
 	"stint/coordinator/task"
 )
 
-// A canary is a password that no output may have.
-const (
-	canary        = "c4n4ry:/?#[]@!p%w d"
-	canaryEncoded = "c4n4ry%3A%2F%3F%23%5B%5D%40%21p%25w%20d"
-	canaryQuoted  = `'c4n4ry:/?#[]@!p%w d'`
-	canaryMark    = "c4n4ry" // is in all its spellings
-)
+const canary, canaryEncoded, canaryMark = postgrestest.Canary, postgrestest.CanaryEncoded, postgrestest.CanaryMark
 
-// everything returns all that a careless caller could print of an error.
-func everything(err error) string {
-	var b strings.Builder
-	for ; err != nil; err = errors.Unwrap(err) {
-		fmt.Fprintf(&b, "%v\n%+v\n%#v\n%s\n%q\n", err, err, err, err.Error(), err.Error())
-	}
-	return b.String()
-}
+var everything, home = postgrestest.Everything, postgrestest.Home
 
-// home sets an empty home directory for the test.
-func home(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	t.Setenv("HOME", dir)
-	return dir
-}
+const canaryQuoted = "'" + canary + "'"
 
 func write(t testing.TB, path, text string) {
 	t.Helper()
