@@ -30,6 +30,7 @@ import (
 	"stint/coordinator/api/guard"
 	"stint/coordinator/postgres"
 	"stint/coordinator/queue"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/memory"
 )
@@ -329,7 +330,13 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	if m.wantsHTTP() {
 		token, _ = guard.OpenToken(tokenFile(m.state)) // openHTTP tells what is wrong with it
 	}
-	server := api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: gate.RunOf, Agents: agentNames, Token: token})
+	runOf := func(pid int) func() (string, error) {
+		return gate.RunOf(pid, func(run string) bool {
+			_, err := os.Lstat(rundir.Dir(m.state, run))
+			return rundir.IsRunID(run) && err == nil
+		})
+	}
+	server := api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: runOf, Agents: agentNames, Token: token})
 	openHTTP := func() (answer func(context.Context) error, err error) {
 		var lns []net.Listener
 		if _, err = guard.OpenToken(tokenFile(m.state)); err == nil { // it is made if it is missing

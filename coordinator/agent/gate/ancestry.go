@@ -24,21 +24,30 @@ func gateRuns() map[int]string {
 	return runs
 }
 
-// RunOf notes which process has pid now, and returns a function that looks for the run of
-// this master that it is part of, or "". Where that process has ended, whoever has its pid
-// by then, or cannot be seen, as one of root's with hidepid, the error says that nobody can
-// tell.
-func RunOf(pid int) func() (run string, err error) { return runOf(pid, readProc) }
+// RunOf notes which process has pid now, and returns a function that looks for the run that it
+// is part of, or "": one of this master, or one that an earlier master has left, of which isOurs
+// reports whether it is of the same state directory. Where that process has ended, whoever has
+// its pid by then, or cannot be seen, as one of root's with hidepid, the error says that nobody
+// can tell.
+func RunOf(pid int, isOurs func(run string) bool) func() (run string, err error) {
+	return runOf(pid, isOurs, procReader{readProc, readMark})
+}
 
-func runOf(pid int, read func(pid int) (proc, error)) func() (run string, err error) {
-	p, unseen := read(pid) // once: pid may be another's later
+// A procReader looks processes up.
+type procReader struct {
+	read func(pid int) (proc, error)
+	mark func(pid int) (run string, err error) // by what its environment was when its program started
+}
+
+func runOf(pid int, isOurs func(run string) bool, l procReader) func() (run string, err error) {
+	p, unseen := l.read(pid) // once: pid may be another's later
 	return func() (run string, err error) {
 		err = unseen
 		for range 10 { // again if an ancestor ends meanwhile, and its children get another one
 			if unseen != nil {
 				break
 			}
-			if run, err = runAbove(pid, p.start, read); !errors.Is(err, errGone) {
+			if run, err = l.runAbove(pid, p.start, isOurs); !errors.Is(err, errGone) {
 				break
 			}
 		}
@@ -52,31 +61,44 @@ func runOf(pid int, read func(pid int) (proc, error)) func() (run string, err er
 // runAbove looks at the process that began at start, and its ancestors. One that is there
 // and cannot be seen is taken for somebody else's, as /proc may be set up: all of a run is
 // the user's own, and is seen unless it makes itself undumpable, as sshd is too.
-func runAbove(pid int, start string, read func(pid int) (proc, error)) (run string, err error) {
+//
+// The gate of a run that an earlier master has left is known by the mark in its environment,
+// which nothing below it can change. So the highest mark counts.
+func (l procReader) runAbove(pid int, start string, isOurs func(run string) bool) (run string, err error) {
 	gates := gateRuns() // before the process is seen to live: none that it is below is missing
-	child, err := read(pid)
-	if err == nil && (child.start != start || child.dead) {
+	p, err := l.read(pid)
+	if err == nil && (p.start != start || p.dead) {
 		err = errGone
 	}
-	if err != nil || len(gates) == 0 || gates[pid] != "" {
-		return gates[pid], err
+	if err != nil {
+		return "", err
 	}
-	for child.ppid > 1 && gates[child.ppid] == "" {
-		p, err := read(child.ppid)
+	for gates[p.pid] == "" {
+		mark, err := l.mark(p.pid)
 		if task.ShortageOf(err) != 0 { // it could be seen
 			return "", err
 		}
-		if err != nil {
-			return "", stillBelow(child, read)
+		if mark != "" && isOurs(mark) {
+			run = mark
 		}
-		child = p
+		if p.ppid <= 1 {
+			return run, nil
+		}
+		above, err := l.read(p.ppid)
+		if task.ShortageOf(err) != 0 {
+			return "", err
+		}
+		if err != nil {
+			return run, l.stillBelow(p)
+		}
+		p = above
 	}
-	return gates[child.ppid], nil
+	return gates[p.pid], nil
 }
 
 // stillBelow returns an error if a process has ended, or is not p's parent any more.
-func stillBelow(p proc, read func(pid int) (proc, error)) error {
-	again, err := read(p.pid)
+func (l procReader) stillBelow(p proc) error {
+	again, err := l.read(p.pid)
 	if task.ShortageOf(err) != 0 {
 		return err
 	}

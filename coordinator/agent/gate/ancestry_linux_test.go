@@ -31,17 +31,26 @@ wait`
 	for _, text := range list {
 		wants[atoi(text)] = turn.RunID
 	}
-	for pid, want := range wants {
-		if run, err := RunOf(pid)(); run != want || err != nil {
-			t.Errorf("process %d is part of %q, %v", pid, run, err)
+	isOurs := func(run string) bool { return run == turn.RunID }
+	for _, master := range []string{"its own", "the next"} {
+		for pid, want := range wants {
+			if run, err := RunOf(pid, isOurs)(); run != want || err != nil {
+				t.Errorf("process %d is part of %q, %v for %s master", pid, run, err, master)
+			}
+		}
+		liveGates.Clear() // the next master has not started this gate
+	}
+	for pid := range wants {
+		if run, err := RunOf(pid, func(string) bool { return false })(); run != "" || err != nil {
+			t.Errorf("process %d is part of %q, %v for the master of another state directory", pid, run, err)
 		}
 	}
-	if run, err := RunOf(1 << 30)(); run != "" || err == nil {
+	if run, err := RunOf(1<<30, isOurs)(); run != "" || err == nil {
 		t.Errorf("a process that has ended is part of %q, %v", run, err)
 	}
 	first, err := readProc(atoi(list[0]))
 	must(t, err)
-	late := RunOf(first.pid)
+	late := RunOf(first.pid, isOurs)
 	must(t, signalProc(first, syscall.SIGKILL))
 	<-ended
 	wantGone(t, turn)
@@ -65,6 +74,7 @@ func TestRunOfWhatIsSeen(t *testing.T) {
 		hidden  error       // what is said of those
 		fails   [2]int      // the looks from and to which all fail for want of files
 		change  func(look int, parents map[int]int)
+		marks   map[int]string // in environments
 		want    string
 		err     error
 	}{
@@ -74,13 +84,19 @@ func TestRunOfWhatIsSeen(t *testing.T) {
 		{name: "it has ended", parents: map[int]int{45: 40}, hidden: errGone, err: errGone},
 		{name: "an ancestor ends", parents: map[int]int{50: 45, 51: 40, 40: 30}, hidden: errGone, change: func(_ int, parents map[int]int) { parents[50] = 51 }, want: "r-1"},
 		{name: "its gate ends", parents: below, change: func(int, map[int]int) { liveGates.Delete(40) }, want: "r-1"},
+		{name: "the gate of an earlier master", parents: map[int]int{50: 45, 45: 30, 30: 1}, marks: map[int]string{30: "r-0"}, want: "r-0"},
+		{name: "the same, and the user's shell is hidden", parents: map[int]int{50: 45, 45: 30}, hidden: syscall.EACCES, marks: map[int]string{45: "r-0"}, want: "r-0"},
+		{name: "a mark that the agent has made", parents: map[int]int{50: 45, 45: 30, 30: 1}, marks: map[int]string{30: "r-0", 45: "r-00"}, want: "r-0"},
+		{name: "the run of another state directory", parents: map[int]int{50: 45, 45: 30, 30: 1}, marks: map[int]string{30: "x"}},
 		{name: "no files for the first look", parents: below, fails: [2]int{first, first}, err: syscall.EMFILE},
 		{name: "no files for the second", parents: below, fails: [2]int{2, 2}, err: syscall.EMFILE},
 		{name: "no files for an ancestor", parents: below, fails: [2]int{3, always}, err: syscall.EMFILE},
 	} {
 		liveGates.Store(40, "r-1")
 		looks := 0
-		find := runOf(50, func(pid int) (proc, error) {
+		isOurs := func(run string) bool { return strings.HasPrefix(run, "r-") }
+		mark := func(pid int) (string, error) { return c.marks[pid], nil }
+		find := runOf(50, isOurs, procReader{mark: mark, read: func(pid int) (proc, error) {
 			if looks++; looks >= max(1, c.fails[0]) && looks <= c.fails[1] {
 				return proc{}, syscall.EMFILE
 			}
@@ -91,7 +107,7 @@ func TestRunOfWhatIsSeen(t *testing.T) {
 				return proc{pid: pid, ppid: ppid, start: "100"}, nil
 			}
 			return proc{}, c.hidden
-		})
+		}})
 		if run, err := find(); run != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: %q, %v", c.name, run, err)
 		}
@@ -108,12 +124,15 @@ func TestRunOfAnother(t *testing.T) {
 		{pid: 50, ppid: 1, start: "100", dead: true},
 	} {
 		looks := 0
-		find := runOf(50, func(int) (proc, error) {
+		find := runOf(50, nil, procReader{mark: func(int) (string, error) { return "", nil }, read: func(pid int) (proc, error) {
 			if looks++; looks == 1 {
 				return proc{pid: 50, start: "100"}, nil
 			}
+			if pid != 50 {
+				return proc{}, syscall.EACCES
+			}
 			return now, nil
-		})
+		}})
 		if run, err := find(); run != "" || (err == nil) != (i == 0) {
 			t.Errorf("%d: %q, %v", i, run, err)
 		}

@@ -87,6 +87,18 @@ func markedProcs(entry string) ([]proc, error) {
 	return found, nil
 }
 
+// readMark returns the run that a process is part of by its environment, as it was when its
+// program started; "" if it names none.
+func readMark(pid int) (run string, err error) {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	for entry := range bytes.SplitSeq(env, []byte{0}) {
+		if value, ok := bytes.CutPrefix(entry, []byte(EnvRunID+"=")); ok {
+			run = string(value)
+		}
+	}
+	return run, err
+}
+
 // signalProc signals that process and no other: the pid is pinned by a pidfd
 // before its start time is compared, so that it cannot be given to another
 // process in between. A process that has ended is no error.
