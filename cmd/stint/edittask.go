@@ -177,7 +177,8 @@ func (t *taskEdit) changes(s *ledger.Section) ledger.Record {
 func (t *taskEdit) goodPart(r ledger.Record, s *ledger.Section, check func(*ledger.Section) error) (ledger.Record, []task.Finding) {
 	var list []task.Finding
 	for len(r.Fields) > 0 {
-		section, err := ledger.Encode(&r)
+		written := ledger.Record{Kind: r.Kind, ID: r.ID, Fields: slices.Clone(r.Fields)}
+		section, err := ledger.Encode(written.Add(ledger.KeyBy, ledger.ByHand))
 		if err == nil {
 			section.Seq = 0 // it has no number yet
 			err = check(section)
