@@ -95,7 +95,7 @@ func (l *Log) readyToCompact(ctx context.Context) error {
 		return err
 	}
 	l.looking.Lock()
-	held := len(l.held)
+	held := l.held
 	l.looking.Unlock()
 	if held > 0 {
 		return notNow("stint edit --accept, or undo the change", "%d sections of %s are held because a formatter seems to have changed them", held, ledger.TasksName)
@@ -179,7 +179,7 @@ func (c *compactor) run() error {
 	if err = errors.Join(err, damage); err != nil {
 		return err
 	}
-	l.gone, l.held, l.old = map[string]bool{}, nil, 0
+	l.gone, l.held, l.old = map[string]bool{}, 0, 0
 	// The journal is compacted already, so nothing that goes wrong here loses anything: tasks.md
 	// is then a buffer from before the compaction, and what a person has saved in this moment is
 	// taken over by the next look.

@@ -117,7 +117,7 @@ func (l *Log) planFor(ctx context.Context, snap tasksfile.Snapshot, doc *ledger.
 		return nil, err
 	}
 	in := l.opts.planInput()
-	in.Held, in.Accept = l.held, accept
+	in.Accept = accept
 	state, isSeen := l.tasks.State(snap)
 	if !isSeen {
 		l.byHand = l.opts.now() // a save may bring an old time: mv, cp -p, rsync -t
@@ -199,7 +199,7 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s from before the compaction or the restore; what is there has no effect",
 			ledger.TasksName, p.OldLine, ledger.Plural(p.Old, "section is", "sections are"))})
 	}
-	l.held, l.old = p.Held, p.Old
+	l.held, l.old = len(p.Held), p.Old
 	for _, n := range p.Notices {
 		if n.Finding == nil || !known[n.Finding.Error()] {
 			l.note(n)

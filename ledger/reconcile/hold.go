@@ -13,22 +13,21 @@ import (
 const maxReworded = 3
 
 // hold finds what a formatter seems to have changed: guarded keys of more than
-// three records in one save, and then also the fields of others of which only the
-// marks are not as they were. What was held before stays so until its text is as it
-// was last seen again.
+// three records that are not taken over yet, and then also the fields of others of which
+// only the marks are not as they were.
 func (p *planner) hold(list []*adoption) {
-	if p.Accept {
-		return
-	}
 	reworded := map[string]bool{}
 	for _, a := range list {
 		if a.origin != nil && a.guarded {
 			reworded[a.name] = true
 		}
 	}
+	if p.Accept || len(reworded) <= maxReworded {
+		return
+	}
 	line, names := 0, map[string]bool{}
 	for _, a := range list {
-		if a.origin == nil || !p.Input.Held[heldName(a.origin)] && !(len(reworded) > maxReworded && (a.guarded || a.remarked())) {
+		if a.origin == nil || !a.guarded && !a.remarked() {
 			continue
 		}
 		if line == 0 {

@@ -71,7 +71,6 @@ type Input struct {
 
 	Now       time.Time
 	Deletes   bool                           // somebody wants to know what was deleted
-	Held      map[string]bool                // what the plan before held
 	Accept    bool                           // hold nothing
 	Seen      uint64                         // the newest record that tasks.md has had
 	SavedAll  uint64                         // the newest record when another hand changed tasks.md last, if that save had all; else 0
