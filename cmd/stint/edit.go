@@ -324,10 +324,53 @@ func (e *editing) save(ctx context.Context, text []byte) (again bool, err error)
 				return again, err
 			}
 		}
+		var back []string
+		if len(plan.Findings) == 0 { // else nothing counts as deleted
+			var gone []string
+			gone, back = deletedTasks(e.base.Data, e.text)
+			for _, id := range gone {
+				plan.Notices = append(plan.Notices, fmt.Sprintf("%s: %s %s: deleted by hand", ledger.TasksName, ledger.KindTask, id))
+			}
+		}
 		if changed, err := e.put(ctx, e.base, e.text, records, plan); !changed {
+			for _, id := range back {
+				err = errors.Join(err, e.app.cancelNewest(ctx, id))
+			}
 			return false, err
 		}
 	}
+}
+
+// deletedTasks returns the tasks of base that have no section in text, those apart that are newer
+// than all that text has: they come back, as it could be an old buffer.
+func deletedTasks(base, text []byte) (gone, back []string) {
+	has, newest := map[string]bool{}, uint64(0)
+	for _, s := range ledger.Parse(text).Sections {
+		has[s.Name()], newest = true, max(newest, s.Seq)
+	}
+	for _, s := range slices.Backward(ledger.Parse(base).Sections) { // the newest record decides
+		switch id := string(s.ID); {
+		case s.Kind != ledger.KindTask || has[s.Name()]:
+			continue
+		case s.Seq > newest:
+			back = append(back, id)
+		default:
+			gone = append(gone, id)
+		}
+		has[s.Name()] = true
+	}
+	return gone, back
+}
+
+// cancelNewest ends a task that a person has deleted, and whose section is back.
+func (a *app) cancelNewest(ctx context.Context, id string) error {
+	err := a.withCoordinator(ctx,
+		func(c *client.Client) error { _, err := c.Cancel(ctx, id); return err },
+		func(c *coordinator.Coordinator) error { _, err := c.Cancel(ctx, id, ledger.ByClient); return err })
+	if err == nil {
+		_, err = fmt.Fprintf(a.stdout, "%s %s: canceled; its section was among the newest and is there again\n", ledger.KindTask, id)
+	}
+	return err
 }
 
 // saveTries is how often a save is made that another program undoes.
