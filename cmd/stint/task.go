@@ -180,7 +180,10 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error 
 	view, err := a.wait(ctx, id)
 	stop()
 	if isDetached(ctx) {
-		return detached(id)
+		return &cliError{
+			code: exitInterrupted, message: "detached; the task goes on",
+			try: "stint wait " + id + " && stint show --answer " + id,
+		}
 	}
 	if err != nil {
 		return err
@@ -229,14 +232,6 @@ func (a *app) tellCheck(view *wire.TaskView) {
 
 // isDetached reports that Ctrl-C ended the wait.
 func isDetached(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errDetached) }
-
-// detached is the end of a wait by Ctrl-C.
-func detached(id string) error {
-	return &cliError{
-		code: exitInterrupted, message: "detached; the task goes on",
-		try: "stint wait " + id + " && stint show --answer " + id,
-	}
-}
 
 // isAnswered reports whether an agent has answered the task to the end: it is done,
 // or what failed is the check of it.

@@ -50,17 +50,12 @@ func parseAt(s string, now time.Time) (time.Time, error) {
 		}
 	}
 	if c, err := time.Parse("15:04", s); err == nil {
-		return nextClock(now, c.Hour(), c.Minute()), nil
+		y, m, d := now.Date()
+		t := time.Date(y, m, d, c.Hour(), c.Minute(), 0, 0, now.Location())
+		if !t.After(now) { // tomorrow
+			t = time.Date(y, m, d+1, c.Hour(), c.Minute(), 0, 0, now.Location())
+		}
+		return t, nil
 	}
 	return time.Time{}, fmt.Errorf("%q is not a time; write 15:04, \"2006-01-02 15:04\" or 2006-01-02T15:04:05Z", s)
-}
-
-// nextClock returns the first hour:minute after now, today or tomorrow.
-func nextClock(now time.Time, hour, minute int) time.Time {
-	y, m, d := now.Date()
-	t := time.Date(y, m, d, hour, minute, 0, 0, now.Location())
-	if !t.After(now) {
-		t = time.Date(y, m, d+1, hour, minute, 0, 0, now.Location())
-	}
-	return t
 }

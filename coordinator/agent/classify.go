@@ -27,7 +27,7 @@ type Verdict struct {
 // classify is the table of the package documentation.
 func classify(e gate.Result, d Decoder, now time.Time) Verdict {
 	h, said := d.State(), d.Complaint(e.End.Exit, e.Stderr, now)
-	good := h.End == TurnCompleted && h.answered()
+	good := h.End == TurnCompleted && strings.TrimSpace(h.Answer) != ""
 	switch {
 	case e.Err != nil:
 		return Verdict{Class: state.ClassInterrupted, Msg: "the run could not be started: " + e.Err.Error()}

@@ -206,9 +206,6 @@ func CutText(text string, n int) string {
 	return strings.Clone(text[:n])
 }
 
-// answered reports whether there is a final answer.
-func (h *TurnState) answered() bool { return strings.TrimSpace(h.Answer) != "" }
-
 // Tokens bounds a count that an agent reports, so that no sum can overflow.
 func Tokens(n int64) int64 { return min(max(n, 0), 1e15) }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"reflect"
 	"time"
 
@@ -114,7 +115,7 @@ func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*s
 		}
 		spec.IdempotencyKey = cmp.Or(spec.IdempotencyKey, key)
 		t, err := s.rooms.Submits.Submit(ctx, spec)
-		return &submitOutput{Status: numbers[0].status(&t), Location: taskPath(t.ID), Body: s.submitted(t)}, err
+		return &submitOutput{Status: numbers[0].status(&t), Location: "/v1/tasks/" + url.PathEscape(t.ID), Body: s.submitted(t)}, err
 	}
 	var tasks []state.Task
 	var err error

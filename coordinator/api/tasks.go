@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -173,9 +172,6 @@ func (s *Server) taskRoutes(api huma.API) {
 		return &textOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, err
 	})
 }
-
-// taskPath returns the path of a task below the server's root.
-func taskPath(ref string) string { return "/v1/tasks/" + url.PathEscape(ref) }
 
 // answer shows the task that a call to the master returned.
 func (s *Server) answer(t state.Task, err error) (*taskOutput, error) {

@@ -146,7 +146,7 @@ func (m *Mirror) handOver(src Source) {
 	if end := src.Seq(); s.at.seq < end {
 		err = s.run(ctx, end)
 	}
-	s.unregister(ctx)
+	_, _ = s.pool.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(m.o.Worker)) // the next one of this host does it too
 	if err != nil {
 		m.o.Log.Info("the mirror in PostgreSQL does not have the last records; the next master hands them over", "error", explainOurs(err, s.target))
 	}

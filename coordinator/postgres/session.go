@@ -119,11 +119,6 @@ func (s *session) register(ctx context.Context) error {
 	return s.pool.SendBatch(ctx, &q).Close()
 }
 
-// unregister notes that this process is at work no longer.
-func (s *session) unregister(ctx context.Context) {
-	_, _ = s.pool.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(s.o.Worker)) // the next one of this host does it too
-}
-
 // beat notes that we live, and looks whether the mirror is still where we left it: the
 // database may have been replaced while there was nothing to write.
 func (s *session) beat(ctx context.Context) error {

@@ -224,7 +224,9 @@ func (s *Store) notice(n ledger.Notice) {
 	switch {
 	case n.Damage:
 		s.Config.Log.Warn(n.Text)
-		s.setLastError(n.Text)
+		s.mu.Lock()
+		s.lastErr = n.Text
+		s.mu.Unlock()
 	case n.Finding != nil:
 		s.Config.Log.Warn(n.Text)
 	default:

@@ -321,12 +321,6 @@ func (s *Store) TroubleUnlessStopped(what string, err error) {
 	}
 }
 
-func (s *Store) setLastError(text string) {
-	s.mu.Lock()
-	s.lastErr = text
-	s.mu.Unlock()
-}
-
 // LastError returns the last error that was no task's own; "" if there was none.
 func (s *Store) LastError() string {
 	s.mu.Lock()

@@ -144,7 +144,7 @@ func (r *specReader) object(kind string, fields map[string]any, names map[string
 		name, known := names[key]
 		switch before, twice := given[name]; {
 		case !known:
-			return nil, InField(key, r.unknown(key, names))
+			return nil, InField(key, r.fail(r.dec.InputOffset(), "", "%s", unknownText(key, names)))
 		case twice && before == key:
 			return nil, InField(name, r.fail(r.dec.InputOffset(), "leave one of them out", "%s is given twice", key))
 		case twice:
@@ -157,11 +157,6 @@ func (r *specReader) object(kind string, fields map[string]any, names map[string
 	}
 	_, err = r.next()
 	return given, err
-}
-
-// unknown makes the error of a field that nobody knows.
-func (r *specReader) unknown(key string, names map[string]string) error {
-	return r.fail(r.dec.InputOffset(), "", "%s", unknownText(key, names))
 }
 
 func unknownText(key string, names map[string]string) string {

@@ -70,13 +70,9 @@ func values(data []byte) (list []json.RawMessage, err error) {
 	return list, err
 }
 
-func isObject(data []byte) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{"))
-}
-
 // renameSpec is RenameSpecs for one task.
 func renameSpec(data []byte) ([]byte, error) {
-	if !isObject(data) {
+	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) { // no object
 		return data, nil
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))

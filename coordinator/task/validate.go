@@ -150,9 +150,6 @@ func wordOf(s, more string, most int) bool {
 	return 0 < len(s) && len(s) <= most
 }
 
-// isSessionName reports whether a person may name a session so.
-func isSessionName(s string) bool { return wordOf(s, "._@+-", 64) }
-
 // IsArgument reports whether s may stand on an agent's command line: it is one
 // word and no option.
 func IsArgument(s string) bool { return wordOf(s, "._:/@+-", 128) && s[0] != '-' }
@@ -186,7 +183,7 @@ func CheckSessionKey(key string) error {
 	switch {
 	case strings.HasPrefix(key, state.LanePrefixDir) || strings.HasPrefix(key, state.LanePrefixTask):
 		return Wrong("sessionKey", "choose another name", "session names that begin with %q or %q are reserved", state.LanePrefixDir, state.LanePrefixTask)
-	case !isSessionName(key):
+	case !wordOf(key, "._@+-", 64):
 		return Wrong("sessionKey", "choose a name such as web or fix-42", "%q cannot be the name of a session: 1 to 64 of A-Z a-z 0-9 . _ @ + -", key)
 	}
 	return nil

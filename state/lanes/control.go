@@ -112,7 +112,11 @@ func (s *Queues) Accounts() []state.AccountUse {
 func (s *Queues) account(name string) *account {
 	a := s.accounts[name]
 	if a == nil {
-		a = newAccount(name)
+		a = &account{
+			name:   name,
+			ready:  placedHeap[*lane]{before: (*lane).before, place: func(ln *lane) *uint32 { return &ln.readyAt }},
+			backed: placedHeap[*lane]{before: (*lane).before, place: func(ln *lane) *uint32 { return &ln.backedAt }},
+		}
 		s.accounts[name] = a
 	}
 	return a

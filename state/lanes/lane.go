@@ -40,14 +40,6 @@ type account struct {
 	backed  placedHeap[*lane] // those of them whose head names a fallback
 }
 
-func newAccount(name string) *account {
-	return &account{
-		name:   name,
-		ready:  placedHeap[*lane]{before: (*lane).before, place: func(ln *lane) *uint32 { return &ln.readyAt }},
-		backed: placedHeap[*lane]{before: (*lane).before, place: func(ln *lane) *uint32 { return &ln.backedAt }},
-	}
-}
-
 // plan holds what Ready and NextWake know from the last time. Records only touch
 // lanes; so a replay costs nothing here, and a round costs as much as changed.
 type plan struct {
@@ -60,12 +52,6 @@ type plan struct {
 type timer struct {
 	*lane
 	at time.Time
-}
-
-func newPlan() plan {
-	return plan{wakes: placedHeap[timer]{
-		before: func(a, b timer) bool { return a.at.Before(b.at) }, place: func(t timer) *uint32 { return &t.wakeAt },
-	}}
 }
 
 // before reports whether the head of x goes before the head of y.

@@ -324,7 +324,7 @@ func NewQueues() Queues {
 		sessions: sessions{byID: map[string]*session{}, seats: map[place]*seat{}, implied: map[[16]byte]uint32{}},
 		homes:    map[uint32]home{},
 		bare:     map[uint32]*Item{},
-		plan:     newPlan(),
+		plan:     plan{wakes: placedHeap[timer]{before: func(a, b timer) bool { return a.at.Before(b.at) }, place: func(t timer) *uint32 { return &t.wakeAt }}},
 		due:      placedHeap[*Item]{before: func(a, b *Item) bool { return a.due().Before(b.due()) }, place: func(l *Item) *uint32 { return &l.dueAt }},
 	}
 	words := state.NewNumbering[string]()

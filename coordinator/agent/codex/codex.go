@@ -125,12 +125,13 @@ func nativeBinary(path string) string {
 		return path
 	}
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	literal := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 	for dir := filepath.Dir(target); ; dir = filepath.Dir(dir) {
 		for _, pattern := range []string{
 			filepath.Join("node_modules", "@openai", "codex-"+runtime.GOOS+"-"+arch, "vendor", "*", "bin", "codex"),
 			filepath.Join("vendor", "*"+runtime.GOOS+"*", "bin", "codex"),
 		} {
-			found, _ := filepath.Glob(filepath.Join(escapeGlob(dir), pattern)) // the pattern is well formed
+			found, _ := filepath.Glob(filepath.Join(literal.Replace(dir), pattern)) // the pattern is well formed
 			if len(found) == 1 && agent.Executable(found[0]) == nil {
 				return found[0]
 			}
@@ -139,8 +140,4 @@ func nativeBinary(path string) string {
 			return path
 		}
 	}
-}
-
-func escapeGlob(dir string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }

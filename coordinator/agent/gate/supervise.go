@@ -230,7 +230,7 @@ func (w *watch) readNew() {
 	}
 	w.out.Aside(w.tail.readErr())
 	now := time.Now()
-	if total := w.tail.total(); total > w.total {
+	if total := w.tail.stdout.written() + w.tail.stderr.written(); total > w.total {
 		w.total, w.last = total, now
 		w.out.Progress(total)
 	}
@@ -351,9 +351,6 @@ func (t *tail) stderrEnd() []byte {
 	n, _ := t.stderr.ReadAt(p, max(t.stderr.begin, t.stderr.size()-stderrTail)) // what could be read
 	return p[:n]
 }
-
-// total returns the bytes written by this run so far.
-func (t *tail) total() int64 { return t.stdout.written() + t.stderr.written() }
 
 // gateShort returns what Go's runtime lacked in a gate that it has ended, which has written
 // nothing else; 0 if it does not say so.
