@@ -48,7 +48,7 @@ func (c *Coordinator) hooks() queue.Hooks {
 			c.Counters.Commit(w, c.Config.Now())
 			c.Shortages.Written(w.Err)
 		},
-		Applied: c.EndChanged, Changed: c.Counters.Change, Wake: c.Poke,
+		Applied: c.EndChanged, Changed: c.Counters.Change, Wake: c.Dispatcher.Wake,
 	}
 }
 

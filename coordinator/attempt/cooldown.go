@@ -3,6 +3,7 @@ package attempt
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -31,7 +32,7 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 	if !isCooling || isNamed && out.RetryAt.After(account.CoolUntil) {
 		until := out.RetryAt
 		if !isNamed {
-			until = now.Add(a.tasks.Backoff(account.LimitWaits, maxLimitBackoff))
+			until = now.Add(backoff(&a.tasks.Config, account.LimitWaits, maxLimitBackoff))
 		}
 		if !isCooling {
 			account.LimitWaits++
@@ -112,4 +113,15 @@ func (a *Attempts) noteAnswer(t *state.Task) {
 		return nil
 	})
 	a.tasks.TroubleUnlessStopped("that a rate limit has passed could not be recorded", err)
+}
+
+// backoff is the wait after the n-th failure (from 0): base·2^n, at most most, and of that a
+// random part between half and all.
+func backoff(c *queue.Config, n int, most time.Duration) time.Duration {
+	return spread(c, min(float64(c.BackoffBase)*math.Pow(2, float64(min(n, 30))), float64(most)))
+}
+
+// spread returns a random part of a wait between half and all.
+func spread(c *queue.Config, d float64) time.Duration {
+	return time.Duration(d * (0.5 + 0.5*c.Rand()))
 }

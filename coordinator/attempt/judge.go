@@ -62,7 +62,7 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		}
 		v.status, v.attempt, v.retries = a.Interrupted(t)
 		if v.status == state.Queued && !closing { // what was in the way (a killed gate) may still be there
-			v.notBefore = now.Add(a.tasks.Backoff(t.Retries, a.tasks.Config.BackoffMax))
+			v.notBefore = now.Add(backoff(&a.tasks.Config, t.Retries, a.tasks.Config.BackoffMax))
 		}
 	case state.ClassRateLimited:
 		a.judgeLimit(st, &v, t, out, now)
@@ -131,7 +131,7 @@ func (a *Attempts) judgeFailure(v *verdict, t *state.Task, now time.Time) {
 	limit := cmp.Or(t.MaxAttempts, a.tasks.Workspace(t.Workspace).MaxAttempts)
 	switch {
 	case t.Attempt < limit:
-		v.status, v.notBefore = state.Queued, now.Add(a.tasks.Backoff(t.Attempt-1, a.tasks.Config.BackoffMax))
+		v.status, v.notBefore = state.Queued, now.Add(backoff(&a.tasks.Config, t.Attempt-1, a.tasks.Config.BackoffMax))
 	case limit > 1:
 		v.status = state.Dead
 	}

@@ -78,7 +78,7 @@ func (d *Dispatcher) untilNext() time.Duration {
 // is started. Another master takes over then.
 func (d *Dispatcher) Handover(context.Context) error {
 	d.tasks.Leave()
-	d.Poke()
+	d.Wake()
 	return nil
 }
 

@@ -72,7 +72,7 @@ func in(t *testing.T, set func(*queue.Config), test func(*testing.T, *world)) {
 		must(t, err)
 		w.Store = s
 		w.master()
-		s.Listen(queue.Hooks{Committed: func(*journal.Commit) {}, Applied: w.EndChanged, Changed: func(_, _ *state.Task) {}, Wake: w.Poke})
+		s.Listen(queue.Hooks{Committed: func(*journal.Commit) {}, Applied: w.EndChanged, Changed: func(_, _ *state.Task) {}, Wake: w.Dispatcher.Wake})
 		t.Cleanup(func() {
 			synctest.Wait()
 			w.Shutdown()
@@ -219,7 +219,7 @@ func TestFallback(t *testing.T) {
 		w.end("a", task.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Error: "429"})
 		w.expect()
 		loggedIn = true
-		w.Poke()
+		w.Dispatcher.Wake()
 		w.expect("a@other")
 		if got := w.is(a); got.SessionID == before || strings.Join(got.Fallback, " ") != "deaf" {
 			t.Errorf("session %s, before %s; fallback %v", got.SessionID, before, got.Fallback)

@@ -55,8 +55,8 @@ func (d *Dispatcher) EndChanged(ids []string) {
 	}
 }
 
-// Poke makes the dispatcher look for what is ready. It never blocks.
-func (d *Dispatcher) Poke() {
+// Wake makes the dispatcher look for what is ready. It never blocks.
+func (d *Dispatcher) Wake() {
 	select {
 	case d.wake <- struct{}{}:
 	default:

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"stint/ledger/durable"
 	"stint/memory"
 	"stint/prompt"
+	"stint/state"
 
 	"github.com/google/uuid"
 )
@@ -146,4 +148,39 @@ func (c *Config) IsGuardedDir(name string) bool {
 	owner, hidden := strings.CutPrefix(strings.ToLower(name), ".")
 	_, known := c.Agents[owner]
 	return hidden && (owner == "git" || known)
+}
+
+// Workspace returns what is configured for tasks in a directory.
+func (s *Store) Workspace(path string) WorkspaceSettings {
+	if s.Config.Workspace == nil {
+		return s.Config.WorkspaceSettings
+	}
+	return s.Config.Workspace(path)
+}
+
+// RecoverTimeout bounds how long the old processes of a run may take to die.
+const RecoverTimeout = 30 * time.Second
+
+// EndLimit bounds how long a run with that grace time is waited for once it is to end.
+func EndLimit(grace time.Duration) time.Duration { return 2*grace + RecoverTimeout }
+
+// Timeout returns how long a run of a task may take; 0: without an end.
+func (s *Store) Timeout(t *state.Task) time.Duration {
+	if d, err := time.ParseDuration(t.Timeout); err == nil {
+		return d
+	}
+	return s.Workspace(t.Workspace).Timeout
+}
+
+// VerifyTimeout returns how long a task's verify command may take; 0: without an end.
+func (s *Store) VerifyTimeout(t *state.Task) time.Duration {
+	if d, err := time.ParseDuration(t.VerifyTimeout); err == nil {
+		return d
+	}
+	return s.Workspace(t.Workspace).VerifyTimeout
+}
+
+// MaxIterations returns how many iterations a task's verify loop may have.
+func (s *Store) MaxIterations(t *state.Task) int {
+	return cmp.Or(t.MaxIterations, s.Workspace(t.Workspace).MaxIterations)
 }

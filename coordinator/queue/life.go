@@ -1,12 +1,9 @@
 package queue
 
 import (
-	"cmp"
-	"math"
 	"sync"
 	"time"
 
-	"stint/state"
 	"stint/state/fold"
 )
 
@@ -92,41 +89,3 @@ func (s *Store) IsShut() bool {
 
 // Wake makes the dispatcher look again.
 func (s *Store) Wake() { s.View(func(*fold.State) { s.wake() }) }
-
-// RecoverTimeout bounds how long the old processes of a run may take to die.
-const RecoverTimeout = 30 * time.Second
-
-// EndLimit bounds how long a run with that grace time is waited for once it is to end.
-func EndLimit(grace time.Duration) time.Duration { return 2*grace + RecoverTimeout }
-
-// Timeout returns how long a run of a task may take; 0: without an end.
-func (s *Store) Timeout(t *state.Task) time.Duration {
-	if d, err := time.ParseDuration(t.Timeout); err == nil {
-		return d
-	}
-	return s.Workspace(t.Workspace).Timeout
-}
-
-// VerifyTimeout returns how long a task's verify command may take; 0: without an end.
-func (s *Store) VerifyTimeout(t *state.Task) time.Duration {
-	if d, err := time.ParseDuration(t.VerifyTimeout); err == nil {
-		return d
-	}
-	return s.Workspace(t.Workspace).VerifyTimeout
-}
-
-// MaxIterations returns how many iterations a task's verify loop may have.
-func (s *Store) MaxIterations(t *state.Task) int {
-	return cmp.Or(t.MaxIterations, s.Workspace(t.Workspace).MaxIterations)
-}
-
-// Backoff is the wait after the n-th failure (from 0): base·2^n, at most most, and of that a
-// random part between half and all.
-func (s *Store) Backoff(n int, most time.Duration) time.Duration {
-	return s.Spread(min(float64(s.Config.BackoffBase)*math.Pow(2, float64(min(n, 30))), float64(most)))
-}
-
-// Spread returns a random part of a wait between half and all.
-func (s *Store) Spread(d float64) time.Duration {
-	return time.Duration(d * (0.5 + 0.5*s.Config.Rand()))
-}

@@ -328,14 +328,6 @@ func (s *Store) LastError() string {
 	return s.lastErr
 }
 
-// Workspace returns what is configured for tasks in a directory.
-func (s *Store) Workspace(path string) WorkspaceSettings {
-	if s.Config.Workspace == nil {
-		return s.Config.WorkspaceSettings
-	}
-	return s.Config.Workspace(path)
-}
-
 // FindIn returns the id that ref stands for: a whole id, any unique piece of one, or @last.
 // The error has CodeNotFound or CodeAmbiguous.
 func FindIn(st *fold.State, ref string) (string, error) {
