@@ -106,7 +106,7 @@ func (s *usageSum) row(key string) *usageRow {
 // addAll adds the runs in the journal and in the archive of a state directory. It ends with
 // ctx: a journal may be large, and whoever asked may be gone.
 func (s *usageSum) addAll(ctx context.Context, dir string) error {
-	st, err := queue.FoldWhile(ctx, dir)
+	st, err := queue.FoldDir(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing was ever run here
 	}

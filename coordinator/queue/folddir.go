@@ -13,32 +13,30 @@ import (
 	"stint/state/fold"
 )
 
-// FoldDir reads the journal and the archive's index of a state directory, to the end. It
-// needs no lock: a master may be at work.
-func FoldDir(dir string) (*fold.State, error) { return FoldWhile(context.Background(), dir) }
-
-// FoldWhile is FoldDir until ctx ends; the error is its cause then.
-func FoldWhile(ctx context.Context, dir string) (*fold.State, error) {
+// FoldDir folds the journal and the archive's index of a state directory, to the end. It needs
+// no lock: a master may be at work. It ends with ctx, whose cause the error is then.
+func FoldDir(ctx context.Context, dir string) (*fold.State, error) {
 	data, entries, err := ReadJournal(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
+	return FoldJournal(ctx, data, entries, nil)
+}
+
+// FoldJournal folds the index of an archive, and the records of a journal for which take returns
+// true; nil: all. It ends with ctx, whose cause the error is then.
+func FoldJournal(ctx context.Context, data []byte, entries []ledger.ArchiveEntry, take func(*ledger.Section) bool) (*fold.State, error) {
 	st := fold.New(BytesReader(data))
 	for _, e := range entries {
 		st.Archive(e)
 	}
 	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
-		_ = st.Apply(s) // what the fold refuses has no effect, here as there
+		if take == nil || take(s) {
+			_ = st.Apply(s) // what the fold refuses has no effect, here as there
+		}
 		return ctx.Err() == nil
 	})
 	return st, context.Cause(ctx)
-}
-
-// FoldJournal folds the bytes of a journal.
-func FoldJournal(data []byte) *fold.State {
-	st := fold.New(BytesReader(data))
-	ledger.CheckJournal(data, func(s *ledger.Section) { _ = st.Apply(s) })
-	return st
 }
 
 // ReadJournal reads a journal and the index of the archive that belongs to it: when a

@@ -71,30 +71,22 @@ func Lock(dir string) (unlock func() error, err error) {
 func OpenLocked(cfg Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
 	s := &Store{Config: cfg, Home: task.WithoutLinks(cfg.StateDir), orphans: map[string]string{}, life: life{lastCall: cfg.Now()}}
+	view := func(f func(*fold.State)) { s.View(f) }
 	s.Store = store.New(store.Options[*fold.State]{
 		Ledger: journal.Options{
 			Dir: cfg.StateDir, FS: cfg.FS, Watch: !cfg.Unwatched, Now: cfg.Now,
-			Rules: reconcile.Rules{Guarded: GuardedKeys, KeepOnCopy: state.Copied}, Notify: s.notice,
+			Rules: EditRules(view), Notify: s.notice, Observe: s.committed,
+			OnDelete: func(gone map[string]bool) (records []ledger.Record) {
+				view(func(st *fold.State) { records = s.deleted(st, gone) })
+				return records
+			},
 		},
 		New: func(read store.Reader) *fold.State {
 			s.rejected = nil
 			return fold.New(read)
 		},
-		Apply:    s.apply,
-		Archived: (*fold.State).Archive,
-		Ready:    s.ready,
-		Begin: func(st *fold.State) (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
-			save := st.NewSave()
-			return save.Check, save.ImpliedChanges
-		},
-		CheckBatch: (*fold.State).CheckTogether,
-		OnDelete:   s.deleted,
-		IsBusy: func(st *fold.State, name string) bool {
-			id, _ := strings.CutPrefix(name, string(ledger.KindTask)+" ")
-			t, ok := st.Peek(id)
-			return ok && t.Status == state.Running
-		},
-		Committed: s.committed,
+		Apply: s.apply,
+		Ready: s.ready,
 	})
 	if err := s.Store.Open(); err != nil {
 		return nil, err
@@ -195,8 +187,38 @@ func entryOf(s state.Session) session.Entry {
 	return session.Entry{Key: s.Key, Agent: s.Agent, Account: s.Account, SessionID: s.ID, Native: s.Native, UpdatedAt: s.UpdatedAt}
 }
 
-// GuardedKeys are the long texts of a task that a formatter may spoil.
-var GuardedKeys = []string{state.KeyPrompt, state.KeyVerifyCommand, state.KeyOnFailure, state.KeyOnIssue}
+// EditRules decide about what a person has written. view calls its argument with the fold.
+func EditRules(view func(func(*fold.State))) reconcile.Rules {
+	return reconcile.Rules{
+		Begin: func() (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair) {
+			var save *fold.Save
+			view(func(st *fold.State) { save = st.NewSave() })
+			check = func(sec *ledger.Section) (err error) {
+				view(func(*fold.State) { err = save.Check(sec) })
+				return err
+			}
+			implied = func(r *ledger.Record) (fields []ledger.Pair) {
+				view(func(*fold.State) { fields = save.ImpliedChanges(r) })
+				return fields
+			}
+			return check, implied
+		},
+		CheckBatch: func(list []*ledger.Section) (bad map[int]error) {
+			view(func(st *fold.State) { bad = st.CheckTogether(list) })
+			return bad
+		},
+		IsBusy: func(name string) (busy bool) {
+			id, _ := strings.CutPrefix(name, string(ledger.KindTask)+" ")
+			view(func(st *fold.State) {
+				t, ok := st.Peek(id)
+				busy = ok && t.Status == state.Running
+			})
+			return busy
+		},
+		Guarded:    []string{state.KeyPrompt, state.KeyVerifyCommand, state.KeyOnFailure, state.KeyOnIssue}, // texts that a formatter may spoil
+		KeepOnCopy: state.Copied,
+	}
+}
 
 // deleted returns the records that say what becomes of tasks whose sections a person has
 // deleted: those that have not ended are canceled, the others are no longer listed.

@@ -32,7 +32,7 @@ func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, err := queue.FoldDir(dir)
+	now, err := queue.FoldDir(context.Background(), dir)
 	switch {
 	case err == nil:
 		entries = slices.DeleteFunc(entries, func(e ledger.ArchiveEntry) bool { _, away := now.Archived(e.ID); return !away })

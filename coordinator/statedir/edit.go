@@ -1,6 +1,7 @@
 package statedir
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 
@@ -8,8 +9,6 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/journal"
-	"stint/ledger/reconcile"
-	"stint/state"
 	"stint/state/fold"
 )
 
@@ -21,7 +20,7 @@ func Preview(dir string, tasks []byte) (task.Reconciled, []ledger.Record, error)
 	if err != nil {
 		return task.Reconciled{}, nil, err
 	}
-	r, err := journal.Preview(editOptions(dir, st), tasks)
+	r, err := journal.Preview(journal.Options{Dir: dir, Rules: queue.EditRules(func(f func(*fold.State)) { f(st) })}, tasks)
 	if err != nil {
 		return task.Reconciled{}, nil, err
 	}
@@ -41,18 +40,9 @@ func EditCheck(dir string) (func(*ledger.Section) error, error) {
 
 // foldForEdit is [queue.FoldDir]; where nothing was ever written, there are no tasks.
 func foldForEdit(dir string) (*fold.State, error) {
-	st, err := queue.FoldDir(dir)
+	st, err := queue.FoldDir(context.Background(), dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fold.New(nil), nil
 	}
 	return st, err
-}
-
-// editOptions are those of the ledger that decide about edits.
-func editOptions(dir string, st *fold.State) journal.Options {
-	begin := func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
-		save := st.NewSave()
-		return save.Check, save.ImpliedChanges
-	}
-	return journal.Options{Dir: dir, Rules: reconcile.Rules{Begin: begin, CheckBatch: st.CheckTogether, Guarded: queue.GuardedKeys, KeepOnCopy: state.Copied}}
 }

@@ -57,7 +57,7 @@ func (nobody) Cancel(string, error)      {}
 // state that it gives, as Dump does. It changes nothing and needs no lock: a
 // master may be at work.
 func Refold(dir string, w io.Writer) error {
-	st, err := queue.FoldDir(dir)
+	st, err := queue.FoldDir(context.Background(), dir)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,11 @@ func bothTasks(dir string, records, tasks []byte) (want, got []byte, err error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	st, archived := queue.FoldJournal(records), map[string]bool{}
+	st, err := queue.FoldJournal(context.Background(), records, nil, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	archived := map[string]bool{}
 	for _, e := range entries {
 		if _, ok := st.Peek(e.ID); !ok {
 			archived[e.ID] = true
@@ -133,7 +137,10 @@ func bothTasks(dir string, records, tasks []byte) (want, got []byte, err error) 
 // tasksText returns the tasks of a journal with their texts, a line each, without
 // those to leave out.
 func tasksText(journal []byte, leaveOut map[string]bool) ([]byte, error) {
-	st := queue.FoldJournal(journal)
+	st, err := queue.FoldJournal(context.Background(), journal, nil, nil)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := st.List(state.Filter{})
 	if err != nil {
 		return nil, err

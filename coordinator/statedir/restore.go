@@ -2,6 +2,7 @@ package statedir
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,7 +108,7 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 		From: p.path, Tasks: len(p.tasks), Findings: p.found,
 		Gone: []state.Task{}, Changed: []state.Task{}, Back: []state.Task{}, Running: []string{}, // JSON has no null
 	}
-	st, err := queue.FoldDir(dir)
+	st, err := queue.FoldDir(context.Background(), dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		st, err = fold.New(nil), nil
 	}

@@ -39,24 +39,18 @@ func ReadSnapshot(ctx context.Context, dir string, upTo uint64) (*Snapshot, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &Snapshot{dir: dir, later: map[string]bool{}, state: fold.New(queue.BytesReader(data))}
-	for _, e := range archive {
-		c.state.Archive(e)
-	}
-	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
-		switch {
-		case upTo == 0 || s.Seq <= upTo:
-			_ = c.state.Apply(s) // what the fold refuses has no effect, here as there
+	c := &Snapshot{dir: dir, later: map[string]bool{}}
+	c.state, err = queue.FoldJournal(ctx, data, archive, func(s *ledger.Section) bool {
+		if upTo == 0 || s.Seq <= upTo {
 			c.seq = max(c.seq, s.Seq)
-		case s.Kind == ledger.KindTask || s.Kind == ledger.KindControl:
+			return true
+		}
+		if s.Kind == ledger.KindTask || s.Kind == ledger.KindControl {
 			c.later[string(s.ID)] = true
 		}
-		return ctx.Err() == nil
+		return false
 	})
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return c, nil
+	return c, err
 }
 
 // Seq returns the number of the last record that is in the copy.

@@ -25,11 +25,11 @@ import (
 	"stint/ledger/reconcile"
 )
 
-// Options say which ledger a store opens, and how its records are folded into an S. All
-// functions but Committed and OnDelete are called with the lock held.
-type Options[S any] struct {
-	// Ledger is passed on. The store sets Locker, Started, Apply, Archived, OnRefoldStart,
-	// OnRefoldEnd, Begin, CheckBatch, OnDelete, IsBusy and Observe.
+// Options say which ledger a store opens, and how its records are folded into an S. New, Apply
+// and Ready are called with the lock held.
+type Options[S Fold] struct {
+	// Ledger is passed on. The store sets Locker, Started, Apply, Archived, OnRefoldStart and
+	// OnRefoldEnd; the others that read the fold call View.
 	Ledger journal.Options
 
 	// New returns an empty fold, which reads older records of the journal through read.
@@ -37,22 +37,15 @@ type Options[S any] struct {
 	// Apply folds one record. isNews is false for what was in the ledger when it was opened
 	// or compacted. The error says why the record has no effect.
 	Apply func(fold S, s *ledger.Section, isNews bool) error
-	// Archived notes a record that was moved to the archive.
-	Archived func(fold S, e ledger.ArchiveEntry)
 	// Ready is told that the fold has all that is in the ledger: at the end of Open, before
-	// it returns, and of each compaction, which begins a new fold.
+	// it returns, and of each compaction, which begins a new fold. nil: nobody asks.
 	Ready func(fold S, isCompacted bool)
+}
 
-	// Begin, CheckBatch, OnDelete and IsBusy decide about edits by hand; see [journal.Options].
-	Begin      func(fold S) (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair)
-	CheckBatch func(fold S, list []*ledger.Section) map[int]error
-	OnDelete   func(fold S, gone map[string]bool) []ledger.Record
-	IsBusy     func(fold S, name string) bool
-
-	// Committed is told what each write to the journal took, once its records are folded
-	// and before its waiters are answered. It is called without the lock, on the log's
-	// goroutine, by Open too. nil: nobody asks.
-	Committed func(*journal.Commit)
+// A Fold is what the records of a ledger make.
+type Fold interface {
+	// Archive notes a record that was moved to the archive.
+	Archive(e ledger.ArchiveEntry)
 }
 
 // A Reader reads a record of the journal by its offset.
@@ -61,7 +54,7 @@ type Reader interface {
 }
 
 // A Store is a ledger with its fold. Its methods may be called by any goroutine.
-type Store[S any] struct {
+type Store[S Fold] struct {
 	opts Options[S]
 	log  *journal.Log // set by Open
 
@@ -71,7 +64,7 @@ type Store[S any] struct {
 }
 
 // New returns a store that is yet to be opened, and is not used before.
-func New[S any](opts Options[S]) *Store[S] { return &Store[S]{opts: opts} }
+func New[S Fold](opts Options[S]) *Store[S] { return &Store[S]{opts: opts} }
 
 // Open reads the ledger, folds it, takes over what was edited by hand meanwhile, and starts
 // the log. The caller holds the lock of the state directory until Close has returned.
@@ -82,31 +75,9 @@ func (s *Store[S]) Open() error {
 	l.Locker = &s.mu
 	l.Started = func(log *journal.Log) { s.log = log }
 	l.Apply = func(sec *ledger.Section) error { return s.opts.Apply(s.fold, sec, s.isNews) }
-	l.Archived = func(e ledger.ArchiveEntry) { s.opts.Archived(s.fold, e) }
+	l.Archived = func(e ledger.ArchiveEntry) { s.fold.Archive(e) }
 	l.OnRefoldStart = func() { s.fold, s.isNews = s.opts.New(s.reader()), false }
 	l.OnRefoldEnd = func() { s.ready(true) }
-	l.Observe = opts.Committed
-	if opts.Begin != nil {
-		l.Begin = s.begin
-	}
-	if opts.CheckBatch != nil {
-		l.CheckBatch = func(list []*ledger.Section) (bad map[int]error) {
-			s.View(func(fold S) { bad = s.opts.CheckBatch(fold, list) })
-			return bad
-		}
-	}
-	if opts.OnDelete != nil {
-		l.OnDelete = func(gone map[string]bool) (records []ledger.Record) {
-			s.View(func(fold S) { records = s.opts.OnDelete(fold, gone) })
-			return records
-		}
-	}
-	if opts.IsBusy != nil {
-		l.IsBusy = func(name string) (busy bool) {
-			s.View(func(fold S) { busy = s.opts.IsBusy(fold, name) })
-			return busy
-		}
-	}
 	log, err := journal.Open(l)
 	if err != nil {
 		return err
@@ -133,22 +104,6 @@ func (s *Store[S]) ready(isCompacted bool) {
 	}
 }
 
-// begin makes the checks of one save. Each takes the lock by itself: the ledger calls them
-// beside its own goroutine.
-func (s *Store[S]) begin() (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair) {
-	s.View(func(fold S) { check, implied = s.opts.Begin(fold) })
-	locked, derive := check, implied
-	check = func(sec *ledger.Section) (err error) {
-		s.View(func(S) { err = locked(sec) })
-		return err
-	}
-	implied = func(r *ledger.Record) (fields []ledger.Pair) {
-		s.View(func(S) { fields = derive(r) })
-		return fields
-	}
-	return check, implied
-}
-
 // View calls f with the fold, which does not change meanwhile. f must not keep it.
 func (s *Store[S]) View(f func(fold S)) {
 	s.mu.Lock()
@@ -157,7 +112,7 @@ func (s *Store[S]) View(f func(fold S)) {
 }
 
 // Read returns what f reads from the fold of a store; see [Store.View].
-func Read[S, T any](s *Store[S], f func(fold S) T) (v T) {
+func Read[S Fold, T any](s *Store[S], f func(fold S) T) (v T) {
 	s.View(func(fold S) { v = f(fold) })
 	return v
 }

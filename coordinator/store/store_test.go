@@ -17,6 +17,9 @@ type notes struct {
 	news int // records that came while the store was open
 }
 
+// Archive implements [store.Fold].
+func (*notes) Archive(ledger.ArchiveEntry) {}
+
 func open(t *testing.T, dir string) *store.Store[*notes] {
 	s := store.New(store.Options[*notes]{
 		Ledger: journal.Options{Dir: dir},
