@@ -36,7 +36,6 @@ type Store struct {
 
 	// The next four belong to the fold: they are used while it is locked.
 	hooks    *Hooks            // nil: nobody listens
-	early    []*journal.Commit // what was written before somebody listened
 	rejected []string          // records that the fold refused
 	orphans  map[string]string // task to run: a person has changed the status of a running task while no master ran
 	applied  []string          // tasks whose records were folded since the last write
@@ -63,32 +62,19 @@ type Hooks struct {
 	Wake    func()
 }
 
-// Listen sets what is called from now on. Committed is told at once of what was written since
-// the store was opened.
+// Listen sets what is called from now on.
 func (s *Store) Listen(h Hooks) {
-	var early []*journal.Commit
 	s.View(func(st *fold.State) {
 		s.hooks = &h
 		st.OnChange(h.Changed)
-		early, s.early = s.early, nil
 	})
-	for _, w := range early {
-		h.Committed(w)
-	}
 }
 
 // committed reports what a write has taken, and whose records were folded.
 func (s *Store) committed(w *journal.Commit) {
 	var h *Hooks
 	var applied []string
-	s.View(func(*fold.State) {
-		h, applied = s.hooks, s.applied
-		if s.applied = nil; h == nil {
-			early := *w
-			early.Waits = slices.Clone(w.Waits)
-			s.early = append(s.early, &early)
-		}
-	})
+	s.View(func(*fold.State) { h, applied, s.applied = s.hooks, s.applied, nil })
 	if h == nil {
 		return
 	}
