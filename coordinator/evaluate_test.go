@@ -216,7 +216,7 @@ func TestEvaluationFails(t *testing.T) {
 				if !strings.Contains(got.Note, c.note) {
 					t.Errorf("the note is %q, want %q", got.Note, c.note)
 				}
-				if !passes && (got.VerifyExitCode == nil || *got.VerifyExitCode != 1 || got.Error != "the verify command ended with exit code 1, in round 2") {
+				if !passes && (got.VerifyExitCode == nil || *got.VerifyExitCode != 1 || got.Error != "the verify command ended with exit code 1, in iteration 2") {
 					t.Errorf("the task has exit code %v and %q", got.VerifyExitCode, got.Error)
 				}
 				w.close()
@@ -320,7 +320,7 @@ func TestVerifyWhileJudged(t *testing.T) {
 		reason       state.Class
 		err          string
 	}{
-		"it passes now":        {127, 0, state.Failed, state.ClassVerify, "the verify command ended with exit code 127, in round 2"},
+		"it passes now":        {127, 0, state.Failed, state.ClassVerify, "the verify command ended with exit code 127, in iteration 2"},
 		"it passed until then": {0, 3, state.Done, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -453,7 +453,7 @@ func TestDeniedToolsAreFindings(t *testing.T) {
 		{"a turn", []task.Outcome{with(fine, push, commit)}, nil, "git push, git commit"},
 		{"none", []task.Outcome{fine}, nil, ""},
 		{"verified", []task.Outcome{with(fine, push)}, exits(0), "git push"},
-		{"an earlier round", []task.Outcome{with(fine, push), with(fine, push, commit), fine}, exits(1, 1, 0), "git push, git commit"},
+		{"an earlier iteration", []task.Outcome{with(fine, push), with(fine, push, commit), fine}, exits(1, 1, 0), "git push, git commit"},
 		{"continued", []task.Outcome{with(task.Outcome{Class: state.ClassRateLimited, Session: "n1", Kept: true}, push), fine}, nil, "git push"},
 		{"begun anew", []task.Outcome{with(task.Outcome{Class: state.ClassNetwork}, push), fine}, nil, ""},
 	} {

@@ -176,11 +176,11 @@ func TestLoopPassesInRoundTwo(t *testing.T) {
 		if got.Result != "second" || got.Attempt != 1 || got.MaxIterations != 3 || got.VerifyOutput != "" || got.VerifyTime != "2s" || got.Usage != tokens(20, 2) {
 			t.Errorf("%+v", got)
 		}
-		var rounds []string
+		var iterations []string
 		for _, i := range state.Iterations(got.Steps) {
-			rounds = append(rounds, fmt.Sprint(i.Iteration, " ", i.ExitCode, " ", i.Duration))
+			iterations = append(iterations, fmt.Sprint(i.Iteration, " ", i.ExitCode, " ", i.Duration))
 		}
-		if diff := cmp.Diff([]string{"1 1 2s", "2 0 2s"}, rounds); diff != "" {
+		if diff := cmp.Diff([]string{"1 1 2s", "2 0 2s"}, iterations); diff != "" {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff([]string{"do it", prompt.MendIt}, w.messages()); diff != "" || w.agent.turns[1].Session != "n1" {
@@ -206,8 +206,8 @@ func TestLoopPassesInRoundTwo(t *testing.T) {
 	})
 }
 
-// TestLoopAttempts: with maxAttempts a failed loop is tried again from its first round,
-// and knows what the command said; an error of the agent's own in round 2 spends the
+// TestLoopAttempts: with maxAttempts a failed loop is tried again from its first iteration,
+// and knows what the command said; an error of the agent's own in iteration 2 spends the
 // attempt, too.
 func TestLoopAttempts(t *testing.T) {
 	t.Parallel()
@@ -236,13 +236,13 @@ func TestLoopAttempts(t *testing.T) {
 	})
 }
 
-// TestLoopInterrupted: what cuts a run off in round 2 (a limit, the network, a lost
-// session) is followed by that round, with the command's output.
+// TestLoopInterrupted: what cuts a run off in iteration 2 (a limit, the network, a lost
+// session) is followed by that iteration, with the command's output.
 func TestLoopInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		out    task.Outcome
-		second string // what is sent when the round is made again
+		second string // what is sent when the iteration is made again
 	}{
 		{task.Outcome{Class: state.ClassRateLimited, Session: "n1"}, prompt.MendIt},
 		{task.Outcome{Class: state.ClassRateLimited, Session: "n1", Kept: true}, prompt.GoOn},
@@ -262,7 +262,7 @@ func TestLoopInterrupted(t *testing.T) {
 				t.Error(diff)
 			}
 			if w.shell.count() != 2 || w.shell.runs[1].Iteration != 2 || got.Iteration != 2 {
-				t.Errorf("round %d: %+v", got.Iteration, w.shell.runs)
+				t.Errorf("iteration %d: %+v", got.Iteration, w.shell.runs)
 			}
 			sent, _ := os.ReadFile(w.agent.turns[2].Prompt)
 			if has := strings.Contains(string(sent), "> bad 1\n"); has == tc.out.Kept {
@@ -284,11 +284,11 @@ func TestLoopShutdown(t *testing.T) {
 			w.agent.do = answer(strings.Repeat("long ", attempt.MaxResult)) // its whole is in a file
 			id := w.verified(nil)
 			<-begun
-			if why, _ := w.c.Why(id); why != "its verify command has been running for 0s, round 1 of 3" {
+			if why, _ := w.c.Why(id); why != "its verify command has been running for 0s, iteration 1 of 3" {
 				t.Errorf("why: %q", why)
 			}
 			time.Sleep(5 * time.Minute)
-			if why, _ := w.c.Why(id); why != "its verify command has been running for 5m0s, round 1 of 3; no output for 5m" {
+			if why, _ := w.c.Why(id); why != "its verify command has been running for 5m0s, iteration 1 of 3; no output for 5m" {
 				t.Errorf("why, later: %q", why)
 			}
 			w.close()
@@ -410,7 +410,7 @@ func TestLoopIsEditedByHand(t *testing.T) {
 		"another command":              {"- verifyCommand: make check", []int{1, 0}, []string{"make test", "make check"}, []string{"do it", prompt.MendIt}, state.Done},
 		"no command":                   {"- verifyCommand: none", []int{1}, []string{"make test"}, []string{"do it"}, state.Done},
 		"another prompt":               {"- prompt: do that", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do that"}, state.Done},
-		"one round":                    {"- maxIterations: 1", []int{1}, []string{"make test"}, []string{"do it"}, state.Failed},
+		"one iteration":                {"- maxIterations: 1", []int{1}, []string{"make test"}, []string{"do it"}, state.Failed},
 		"held":                         {"- hold: true", []int{0}, []string{"make test"}, []string{"do it"}, state.Done},
 		"another agent":                {"- agent: claude", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do it"}, state.Done},
 		"a first command, in the turn": {"- verifyCommand: make", []int{1, 0}, []string{"make", "make"}, []string{"do it", prompt.MendIt}, state.Done},
@@ -466,7 +466,7 @@ func TestLoopIsEditedByHand(t *testing.T) {
 }
 
 // TestLoopTakenOut: a person who cancels the task by hand, or queues it again, ends the
-// command; queued again, it begins with its first round, though it was interrupted before
+// command; queued again, it begins with its first iteration, though it was interrupted before
 // as often as it may be.
 func TestLoopTakenOut(t *testing.T) {
 	t.Parallel()
@@ -581,7 +581,7 @@ func TestLoopWaitsForASave(t *testing.T) {
 	})
 }
 
-// TestLoopWaitsForItsAccount: a round does not begin while the account cools down, and is
+// TestLoopWaitsForItsAccount: an iteration does not begin while the account cools down, and is
 // then made as if it had not waited, with what was edited meanwhile. One whose command
 // passes meanwhile is not needed: the answer is verified once more, whatever its account says.
 func TestLoopWaitsForItsAccount(t *testing.T) {

@@ -27,7 +27,7 @@ func runLines(runs []task.TaskRun) (lines []string) {
 		if r.ExitCode != nil {
 			exit = fmt.Sprint(*r.ExitCode)
 		}
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s#%d attempt %d round %d %s/%s exit %s %s used %d out %d kept %v %v %s",
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s#%d attempt %d iteration %d %s/%s exit %s %s used %d out %d kept %v %v %s",
 			r.Phase, r.Number, r.Attempt, r.Iteration, r.Agent, r.Account, exit, r.Took, r.Usage.InputTokens, r.Stdout, r.Kept, r.EndedAt.Sub(r.StartedAt), r.Reason)))
 	}
 	return lines
@@ -57,11 +57,11 @@ func TestRunsOfATask(t *testing.T) {
 		id := w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: "make"}).ID
 		w.wait(id)
 		want := []string{
-			"#1 attempt 1 round 1 demo/demo exit 1  used 0 out 1 kept true 1s network",
-			"#2 attempt 2 round 1 demo/demo exit -  used 2 out 2 kept true 1s",
-			"verify#0 attempt 2 round 1 / exit 3 2s used 0 out 0 kept true 2s verify",
-			"#3 attempt 2 round 2 demo/demo exit -  used 3 out 3 kept true 1s",
-			"verify#0 attempt 2 round 2 / exit 0 2s used 0 out 0 kept true 2s",
+			"#1 attempt 1 iteration 1 demo/demo exit 1  used 0 out 1 kept true 1s network",
+			"#2 attempt 2 iteration 1 demo/demo exit -  used 2 out 2 kept true 1s",
+			"verify#0 attempt 2 iteration 1 / exit 3 2s used 0 out 0 kept true 2s verify",
+			"#3 attempt 2 iteration 2 demo/demo exit -  used 3 out 3 kept true 1s",
+			"verify#0 attempt 2 iteration 2 / exit 0 2s used 0 out 0 kept true 2s",
 		}
 		runs, err := w.c.Runs(w.t.Context(), id)
 		if diff := cmp.Diff(want, runLines(runs)); diff != "" || err != nil {

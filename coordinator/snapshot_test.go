@@ -101,7 +101,7 @@ func kinds(t state.Task) string {
 
 var failedCheck = task.VerifyResult{ExitCode: 1, Error: "the verify command ended with exit code 1"}
 
-// TestDeletedTestsAreFound in any round and any attempt, against the beginning of
+// TestDeletedTestsAreFound in any iteration and any attempt, against the beginning of
 // the task; what the user had changed before is no agent's doing.
 func TestDeletedTestsAreFound(t *testing.T) {
 	t.Parallel()
@@ -284,11 +284,11 @@ func TestUnknownChangesAreTold(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfALaterRound: a round that had to wait goes on from the snapshot of the
+// TestSnapshotOfALaterIteration: an iteration that had to wait goes on from the snapshot of the
 // first one, also with another prompt, and a run that never began leaves nothing. In
 // another checkout it has one of its own. While a task waits for its first turn, what
 // happens in the checkout is no agent's doing.
-func TestSnapshotOfALaterRound(t *testing.T) {
+func TestSnapshotOfALaterIteration(t *testing.T) {
 	t.Parallel()
 	for why, deletes := range map[string]int{"first turn limited": 1, "cools down": 2, "limited": 2, "reworded": 1, "moved": 2, "moved and reworded": 2} {
 		t.Run(why, func(t *testing.T) {

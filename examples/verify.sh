@@ -3,7 +3,7 @@
 #
 #   verify.sh 'go test ./...' 'Fix the failing test, not the test itself'
 #
-# What the command prints goes back into the same conversation, in five rounds at
+# What the command prints goes back into the same conversation, in five iterations at
 # most. The answer is on stdout, and the exit code is 0 if the command has passed
 # and 8 if it never did. The command is run once before, here and without a limit
 # of time: no agent is asked for what passes already.

@@ -66,7 +66,7 @@ type Check struct {
 	ExitCode  int    // -1: it did not end by itself
 	Time      string // how long it took, such as 1.2s; "": not known
 	Output    string // head and tail of what it printed
-	Iteration int    // the round that this turn begins, from 1
+	Iteration int    // the iteration that this turn begins, from 1
 	Of        int    // how many there are at most
 }
 

@@ -398,7 +398,7 @@ func parsePhase(b []byte) (Phase, error) {
 	return "", fmt.Errorf("unknown value %q: phase is verify, evaluate, or nothing", b)
 }
 
-// MaxIterations is the most rounds that a verify loop may have.
+// MaxIterations is the most iterations that a verify loop may have.
 const MaxIterations = 100
 
 // parseInt reads a whole number within bounds; "" is 0.

@@ -13,7 +13,7 @@ import (
 //     it is, with what a run has learned there, and the account of the old agent. Its
 //     next run finds those of its new place.
 //   - With another verify command it leaves what the old one has said.
-//   - Queued again after its end, or while it runs, it begins with the first round of
+//   - Queued again after its end, or while it runs, it begins with the first iteration of
 //     its verify loop, and has no failure any more.
 //   - Queued again after its end, it has not been taken out of any run.
 //   - Running under another master that kept the same ledger, it was interrupted. What has

@@ -15,7 +15,7 @@ type Step struct {
 	RunID     string
 	Phase     Phase // what it carried out
 	Attempt   int
-	Iteration int       // round of the verify loop, from 1
+	Iteration int       // iteration of the verify loop, from 1
 	Started   time.Time // zero if the records do not say, as Ended is
 	Ended     time.Time
 	ExitCode  *int   // of an agent's turn, if the record of its end says it, or of a verify command that was not cut off; -1: that did not end by itself
@@ -23,7 +23,7 @@ type Step struct {
 	Reason    Class  // how it failed; "": it ended well, or is at work
 }
 
-// An Iteration is one round of the verify loop whose command has ended.
+// An Iteration is one iteration of the verify loop whose command has ended.
 type Iteration struct {
 	Iteration int       `json:"iteration" doc:"Number of the iteration, from 1" example:"1"`
 	Attempt   int       `json:"attempt" doc:"Attempt that it belongs to" example:"1"`
@@ -33,7 +33,7 @@ type Iteration struct {
 	EndedAt   time.Time `json:"endedAt,omitzero" doc:"When the verify command ended" example:"2026-11-21T03:15:09.482Z"`
 }
 
-// Iterations returns the rounds of the verify loop among steps.
+// Iterations returns the iterations of the verify loop among steps.
 func Iterations(steps []Step) (list []Iteration) {
 	for _, s := range steps {
 		if s.Phase == PhaseVerify && s.ExitCode != nil {
@@ -44,7 +44,7 @@ func Iterations(steps []Step) (list []Iteration) {
 }
 
 // LastAttempt returns the steps of a task's newest attempt, from the last time that its
-// agent began the first round: a first turn that was cut off and is made again is left
+// agent began the first iteration: a first turn that was cut off and is made again is left
 // out. What was interrupted later goes on in the same attempt.
 func LastAttempt(steps []Step) []Step {
 	for i := len(steps) - 1; i > 0; i-- {

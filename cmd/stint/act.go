@@ -205,7 +205,7 @@ func (a *app) tellPause(paused bool, why string) {
 const verifyHelp = `Run the verify command of a task now, in the task's directory and with its time limit.
 Its output goes to stdout; of more than 8 MiB, only the first and the last lines. The
 result is recorded with the task, whose status does not change. If the task waits for
-another round of its verify loop and the command passes, no round follows. Until the
+another iteration of its verify loop and the command passes, no iteration follows. Until the
 command ends, nothing else starts in the task's lane. Ctrl-C ends the command.
 
 Exit codes: 0 passed; 8 not passed; 5 a run is active in that lane, or max_workers

@@ -98,7 +98,7 @@ func describePreview(p *task.TaskPreview) string {
 		if p.VerifyTimeout != "" {
 			each = " at most, " + lasting(p.VerifyTimeout) + " each time"
 		}
-		d.line("verify", fmt.Sprintf("%s (%s%s)", t.VerifyCommand, count(p.MaxIterations, "round"), each))
+		d.line("verify", fmt.Sprintf("%s (%s%s)", t.VerifyCommand, count(p.MaxIterations, "iteration"), each))
 	}
 	d.line("to collect", strings.Join(t.OutputSpec, ", "))
 	d.line("command", agent.CommandLine(p.Argv...))

@@ -99,11 +99,11 @@ func TestProgressLine(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for want, change := range map[string]func(*state.Task){
-		"verifying 2m14s, round 2 of 3":  func(t *state.Task) { t.Phase = state.PhaseVerify },
-		"running 2m14s, round 2 of 3":    func(*state.Task) {},
-		"running 2m14s":                  func(t *state.Task) { t.Iteration = 1 },
-		"evaluating 2m14s, round 2 of 3": func(t *state.Task) { t.Phase = state.PhaseEvaluate },
-		"verifying 2m14s":                func(t *state.Task) { t.Phase, t.Iteration = state.PhaseVerify, 0 },
+		"verifying 2m14s, iteration 2 of 3":  func(t *state.Task) { t.Phase = state.PhaseVerify },
+		"running 2m14s, iteration 2 of 3":    func(*state.Task) {},
+		"running 2m14s":                      func(t *state.Task) { t.Iteration = 1 },
+		"evaluating 2m14s, iteration 2 of 3": func(t *state.Task) { t.Phase = state.PhaseEvaluate },
+		"verifying 2m14s":                    func(t *state.Task) { t.Phase, t.Iteration = state.PhaseVerify, 0 },
 	} {
 		of := view.Task
 		of.VerifyCommand, of.MaxIterations, of.Iteration = "make", 3, 2
@@ -136,7 +136,7 @@ func TestDescribe(t *testing.T) {
 	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", now)
 	for _, want := range []string{
 		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "chain:\n  7f3a  failed  Fix it\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
-		"verify:        make\nround:         2 of 2\nlast check:    passed after 1s\n", "rounds:\n  1  did not end by itself after 9s, run r1\n  2  passed after 1s, run r2\n  attempt 2, round 1  exit code 3 after 1s, run r3\n",
+		"verify:        make\niteration:     2 of 2\nlast check:    passed after 1s\n", "iterations:\n  1  did not end by itself after 9s, run r1\n  2  passed after 1s, run r2\n  attempt 2, iteration 1  exit code 3 after 1s, run r3\n",
 		"findings:\n  empty: it is; empty\n",
 	} {
 		if !strings.Contains(text, want) {

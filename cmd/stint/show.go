@@ -171,7 +171,7 @@ func describe(v *wire.TaskView, resume, edits, chain string, now time.Time) stri
 	d.line("fallback", strings.Join(v.Fallback, " "))
 	d.line("to collect", strings.Join(v.OutputSpec, ", "))
 	d.line("verify", v.VerifyCommand)
-	d.line("round", roundOf(&v.Task))
+	d.line("iteration", iterationOf(&v.Task))
 	if v.VerifyExitCode != nil {
 		d.line("last check", checkEnd(*v.VerifyExitCode)+" after "+v.VerifyTime)
 	}
@@ -188,7 +188,7 @@ func describe(v *wire.TaskView, resume, edits, chain string, now time.Time) stri
 	d.line("on failure", clip(v.OnFailure, 80))
 	d.line("on issue", clip(v.OnIssue, 80))
 	d.text("chain", chain)
-	d.text("rounds", roundList(v.Iterations))
+	d.text("iterations", iterationList(v.Iterations))
 	d.text("verify output", v.VerifyOutput)
 	findings := ""
 	for _, f := range v.Findings {
@@ -241,7 +241,7 @@ func describeSent(p *task.SentPrompt) string {
 	}
 	text := fmt.Sprintf("stint: run %s of task %s (%s, attempt %d", p.RunID, p.TaskID, which, p.Attempt)
 	if p.Iteration > 0 {
-		text += fmt.Sprintf(", round %d", p.Iteration)
+		text += fmt.Sprintf(", iteration %d", p.Iteration)
 	}
 	text += ")\nsha256:        " + p.SHA256 + "\n"
 	if p.Memory == nil {
@@ -250,9 +250,9 @@ func describeSent(p *task.SentPrompt) string {
 	return text + describeMemory(p.Memory)
 }
 
-// roundOf returns in which round of the loop a task is or has ended: "2 of 3"; "" if
+// iterationOf returns in which iteration of the loop a task is or has ended: "2 of 3"; "" if
 // there is no loop.
-func roundOf(t *state.Task) string {
+func iterationOf(t *state.Task) string {
 	switch {
 	case t.Iteration == 0 || t.VerifyCommand == "":
 		return ""
@@ -265,14 +265,14 @@ func roundOf(t *state.Task) string {
 // phaseOf returns what the run of a task that is running does, if that is more than an
 // agent's first turn: "verify 2/3".
 func phaseOf(t *state.Task) string {
-	round := strings.ReplaceAll(roundOf(t), " of ", "/")
+	iteration := strings.ReplaceAll(iterationOf(t), " of ", "/")
 	switch {
 	case t.Phase == state.PhaseVerify:
-		return strings.TrimSpace("verify " + round)
+		return strings.TrimSpace("verify " + iteration)
 	case t.Phase != "":
 		return string(t.Phase)
-	case t.Iteration > 1 && round != "":
-		return "round " + round
+	case t.Iteration > 1 && iteration != "":
+		return "iteration " + iteration
 	}
 	return ""
 }
@@ -287,16 +287,16 @@ func checkEnd(code int) string {
 	return fmt.Sprintf("exit code %d", code)
 }
 
-// roundList has a line for each round whose verify command has ended. Each attempt
-// counts its rounds from 1.
-func roundList(list []state.Iteration) string {
+// iterationList has a line for each iteration whose verify command has ended. Each attempt
+// counts its iterations from 1.
+func iterationList(list []state.Iteration) string {
 	lines := make([]string, len(list))
 	for i, r := range list {
-		round := fmt.Sprint(r.Iteration)
+		iteration := fmt.Sprint(r.Iteration)
 		if r.Attempt > 1 {
-			round = fmt.Sprintf("attempt %d, round %d", r.Attempt, r.Iteration)
+			iteration = fmt.Sprintf("attempt %d, iteration %d", r.Attempt, r.Iteration)
 		}
-		lines[i] = fmt.Sprintf("%s  %s after %s, run %s", round, checkEnd(r.ExitCode), r.Duration, r.RunID)
+		lines[i] = fmt.Sprintf("%s  %s after %s, run %s", iteration, checkEnd(r.ExitCode), r.Duration, r.RunID)
 	}
 	return strings.Join(lines, "\n")
 }

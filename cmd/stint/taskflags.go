@@ -79,7 +79,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringVar(&s.IdempotencyKey, "idempotency-key", "", "`key` under which this task is made once only")
 	f.IntVar(&s.MaxAttempts, "max-attempts", 0, "`number` of tries before the task is given up")
 	f.StringVar(&s.VerifyCommand, "verify", "", "`command` for the shell that must pass after the run; none: not the configured one")
-	f.IntVar(&s.MaxIterations, "max-iterations", 0, "`number` of rounds of agent and verify command, by default max_iterations (3)")
+	f.IntVar(&s.MaxIterations, "max-iterations", 0, "`number` of iterations of agent and verify command, by default max_iterations (3)")
 	f.StringVar(&s.VerifyTimeout, "verify-timeout", "", "longest run of the verify command: a `duration` such as 5m, by default verify_timeout (10m)")
 	f.StringVar(&s.OnFailure, "on-failure", "", "`prompt`, a template or @FILE, of a task to queue if this one fails; none: not the configured one")
 	f.StringVar(&s.OnIssue, "on-issue", "", "`prompt`, a template or @FILE, of a task to queue if there are findings about the answer")

@@ -219,8 +219,8 @@ func progressLine(view *wire.TaskView, now, output time.Time) string {
 	}
 	work := map[state.Phase]string{state.PhaseVerify: "verifying", state.PhaseEvaluate: "evaluating"}
 	line := cmp.Or(work[view.Phase], "running") + " " + ago(now.Sub(view.RunStartedAt))
-	if round := roundOf(&view.Task); round != "" && (view.Phase != "" || view.Iteration > 1) {
-		line += ", round " + round
+	if iteration := iterationOf(&view.Task); iteration != "" && (view.Phase != "" || view.Iteration > 1) {
+		line += ", iteration " + iteration
 	}
 	if !output.IsZero() {
 		line += " · last output " + ago(now.Sub(output)) + " ago"

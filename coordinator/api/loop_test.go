@@ -12,7 +12,7 @@ import (
 	"stint/state"
 )
 
-// loopTask is a task that was verified in two rounds.
+// loopTask is a task that was verified in two iterations.
 func loopTask(m *fakeMaster, t *testing.T) state.Task {
 	t.Helper()
 	code := 1

@@ -71,9 +71,9 @@ func (a *Attempts) writeAnswer(r *Run, out *task.Outcome) error {
 	return err
 }
 
-// retriesRound are the reasons of runs that are made again in the same round of the verify
+// retriesIteration are the reasons of runs that are made again in the same iteration of the verify
 // loop: the agent never came to an end of its own.
-var retriesRound = []state.Class{
+var retriesIteration = []state.Class{
 	state.ClassInterrupted, state.ClassRateLimited, state.ClassSessionLost, state.ClassContextFull,
 	state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy, state.ClassAgentMissing,
 }
@@ -102,7 +102,7 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 	if v.reason != state.ClassInterrupted {
 		task.Unset(rec, state.KeyPhase, r.Task.Phase != "")
 	}
-	if v.status == state.Queued && !slices.Contains(retriesRound, v.reason) { // the next attempt begins from the first round
+	if v.status == state.Queued && !slices.Contains(retriesIteration, v.reason) { // the next attempt begins from the first iteration
 		task.Unset(rec, state.KeyIteration, r.Task.Iteration > 0)
 	}
 	a.addAnswer(rec, r, &out)

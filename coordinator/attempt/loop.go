@@ -18,7 +18,7 @@ import (
 	"stint/state/fold"
 )
 
-// The verify loop. A task with a verify command goes through rounds, its iterations:
+// The verify loop. A task with a verify command goes through iterations:
 // an agent's turn, then the command; what a command that fails has printed goes back
 // into the agent's session. Each of them is a run with an id of its own, and where
 // one follows the other a record says so: state.Task.Phase is what the present run
@@ -55,7 +55,7 @@ func (a *Attempts) next(r *Run, out *task.Outcome) (s step, ok bool) {
 }
 
 // restartsLoop reports whether a task's next turn gets the prompt that a person has
-// changed meanwhile, in a first round. It may be the verify command that does it:
+// changed meanwhile, in a first iteration. It may be the verify command that does it:
 // there is an end to it.
 func (a *Attempts) restartsLoop(t *state.Task) bool {
 	return t.PromptChanged && t.Requeues < a.tasks.Config.MaxRetries
@@ -75,7 +75,7 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 	id := a.tasks.Config.ID()
 	a.carrySnapshot(r.ID, id)
 	goes, isTurn := false, s.phase == "" // which looks at its account
-	runs, err := a.recordEnd(r, out, a.admission.PlaceOf(r.Task.ID), "a round", isTurn, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
+	runs, err := a.recordEnd(r, out, a.admission.PlaceOf(r.Task.ID), "an iteration", isTurn, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
 		// The dispatcher begins the step if a person has given the task another agent or lane or no
 		// workspace, or if the account takes no turn now.
 		account := st.Account(t.AccountName())
@@ -170,7 +170,7 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 	failed.Class, failed.Error, failed.Shortage, failed.ExitCode = check.Class, check.Error, check.Shortage, -1
 	if check.Conclusive() {
 		if failed.Class = state.ClassVerify; t.Iteration > 1 {
-			failed.Error += fmt.Sprintf(", in round %d", t.Iteration)
+			failed.Error += fmt.Sprintf(", in iteration %d", t.Iteration)
 		}
 	}
 	return failed

@@ -58,7 +58,7 @@ func (a *Attempts) Prompt(r *Run, t *state.Task, inputs []string, hits []memory.
 	})
 }
 
-// iterationOf returns the round of the verify loop that a turn belongs to; 0: there is none.
+// iterationOf returns the iteration of the verify loop that a turn belongs to; 0: there is none.
 func iterationOf(t *state.Task) int {
 	if !task.HasVerify(t) {
 		return 0

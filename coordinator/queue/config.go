@@ -113,7 +113,7 @@ type WorkspaceSettings struct {
 	LessonsPath  string // note of the workspace that they are added to, relative to it; "": they are not kept
 
 	VerifyCommand string
-	MaxIterations int           // rounds of agent and verify command
+	MaxIterations int           // iterations of agent and verify command
 	VerifyTimeout time.Duration // of a verify command; 0: no limit
 
 	OnFailure      string // prompt of the follow-up of a task that fails and names none; "" or off: none

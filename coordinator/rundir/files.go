@@ -28,7 +28,7 @@ const maxOutput = 64 << 20
 func openRoot(dir string) (*os.Root, error) { return os.OpenRoot(dir + "/") }
 
 // WriteInputs writes the files that come with a task below dir, which is the
-// run's alone, and returns their paths. Those that are there from an earlier round
+// run's alone, and returns their paths. Those that are there from an earlier iteration
 // stay as they are.
 func WriteInputs(dir string, files []state.InputFile) (paths []string, err error) {
 	root, err := openRoot(dir)

@@ -268,7 +268,7 @@ func CheckVerify(s *TaskSpec) error {
 	return nil
 }
 
-// MaxIterations is the most rounds that a task may have.
+// MaxIterations is the most iterations that a task may have.
 const MaxIterations = state.MaxIterations
 
 // checkWords checks what is free text on one line.

@@ -14,7 +14,7 @@ import (
 )
 
 // loopRecords are those of a task that passes its verify command in the second
-// round, after its master was killed while the command ran for the first time.
+// iteration, after its master was killed while the command ran for the first time.
 func loopRecords(j *journal) {
 	j.task("t", "status: queued", "prompt: p", "verifyCommand: make test", "createdAt: "+at(0), "updatedAt: "+at(0))
 	j.task("t", "status: running", "runId: a1", "attempt: 1", "maxIterations: 3", "startedAt: "+at(0), "updatedAt: "+at(0))
@@ -27,8 +27,8 @@ func loopRecords(j *journal) {
 	j.task("t", "status: done", "phase:", "verifyExitCode: 0", "verifyTime: 2s", "verifyOutput:", "updatedAt: "+at(6*time.Second))
 }
 
-// TestSteps: each run of a task is told by its records alone, the rounds with how
-// their command ended; what was cut off is no round.
+// TestSteps: each run of a task is told by its records alone, the iterations with how
+// their command ended; what was cut off is no iteration.
 func TestSteps(t *testing.T) {
 	j := newJournal(t)
 	loopRecords(j)
@@ -91,7 +91,7 @@ func TestStepsAreCompacted(t *testing.T) {
 	}
 }
 
-// TestLastAttempt begins with the agent's turn of the first round, the last one.
+// TestLastAttempt begins with the agent's turn of the first iteration, the last one.
 func TestLastAttempt(t *testing.T) {
 	j := newJournal(t)
 	loopRecords(j)
@@ -177,15 +177,15 @@ func TestVerifiedByHand(t *testing.T) {
 	j.checkRefold()
 }
 
-// TestWhyRunning returns what the run does, and which round it is.
+// TestWhyRunning returns what the run does, and which iteration it is.
 func TestWhyRunning(t *testing.T) {
 	for want, fields := range map[string][]string{
-		"running since 12:00:00":                                    {"maxIterations: 3", "iteration: 1"},
-		"running since 12:00:00, round 2 of 3":                      {"maxIterations: 3", "iteration: 2"},
-		"its verify command has been running for 12s, round 2 of 3": {"maxIterations: 3", "iteration: 2", "phase: verify"},
-		"its verify command has been running for 12s":               {"maxIterations: 1", "iteration: 1", "phase: verify"},
-		"the agent that judges its answer has been running for 12s": {"phase: evaluate"},
-		"its verify command is running, round 1 of 2":               {"maxIterations: 2", "iteration: 1", "phase: verify", "startedAt:", "updatedAt:"},
+		"running since 12:00:00":                                        {"maxIterations: 3", "iteration: 1"},
+		"running since 12:00:00, iteration 2 of 3":                      {"maxIterations: 3", "iteration: 2"},
+		"its verify command has been running for 12s, iteration 2 of 3": {"maxIterations: 3", "iteration: 2", "phase: verify"},
+		"its verify command has been running for 12s":                   {"maxIterations: 1", "iteration: 1", "phase: verify"},
+		"the agent that judges its answer has been running for 12s":     {"phase: evaluate"},
+		"its verify command is running, iteration 1 of 2":               {"maxIterations: 2", "iteration: 1", "phase: verify", "startedAt:", "updatedAt:"},
 	} {
 		j := newJournal(t)
 		j.task("t", append([]string{"status: running", "runId: r", "startedAt: " + at(0), "updatedAt: " + at(0)}, fields...)...)

@@ -77,28 +77,28 @@ func afterNobody(id string) string {
 
 // whyRunning returns what the run of a task does.
 func whyRunning(t *state.Task, now time.Time) string {
-	round := ""
+	iteration := ""
 	if t.Iteration > 0 && t.MaxIterations > 1 {
-		round = fmt.Sprintf(", round %d of %d", t.Iteration, t.MaxIterations)
+		iteration = fmt.Sprintf(", iteration %d of %d", t.Iteration, t.MaxIterations)
 	}
 	what := "its verify command"
 	switch {
 	case t.Phase == state.PhaseEvaluate:
 		what = "the agent that judges its answer"
 	case t.Phase == "" && t.Iteration <= 1:
-		what, round = "", ""
+		what, iteration = "", ""
 	case t.Phase == "":
 		what = ""
 	}
 	switch {
 	case what == "" && t.RunStartedAt.IsZero():
-		return "running" + round
+		return "running" + iteration
 	case what == "":
-		return "running since " + clock(t.RunStartedAt, now) + round
+		return "running since " + clock(t.RunStartedAt, now) + iteration
 	case t.RunStartedAt.IsZero():
-		return what + " is running" + round
+		return what + " is running" + iteration
 	}
-	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.RunStartedAt)).Truncate(time.Second), round)
+	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.RunStartedAt)).Truncate(time.Second), iteration)
 }
 
 // because returns a reason, which may have many lines, as the end of a sentence.
