@@ -152,15 +152,17 @@ func Plural(n int, one, many string) string {
 }
 
 // EndsOpen reports whether something is to come behind text: it ends within a line, within a
-// record that stint wrote, or with a heading.
+// record that stint wrote, with a heading, or with an indented text that a person writes.
 func EndsOpen(text []byte) bool {
 	last := bytes.TrimRight(text, " \t\r\n")
 	if len(last) == 0 || bytes.HasSuffix(last, endClose) { // the end of a record, or of a comment
 		return false
 	}
-	line := bytes.TrimLeft(last[bytes.LastIndexByte(last, '\n')+1:], " ")
-	_, fields, _ := bytes.Cut(last[bytes.LastIndex(last, []byte("\n## "))+1:], newline)
-	return text[len(text)-1] != '\n' || bytes.HasPrefix(line, []byte("##")) || isSeqLine(fields) && !bytes.Contains(fields, endOpen)
+	line := last[bytes.LastIndexByte(last, '\n')+1:]
+	head, fields, _ := bytes.Cut(last[bytes.LastIndex(last, []byte("\n## "))+1:], newline)
+	_, _, isRecord := recordHeading(head)
+	inBody := isRecord && (bytes.HasPrefix(line, []byte("  ")) || bytes.HasSuffix(line, []byte(": |")))
+	return text[len(text)-1] != '\n' || bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("##")) || (isSeqLine(fields) || inBody) && !bytes.Contains(fields, endOpen)
 }
 
 // HasText reports whether data holds more than blanks.
