@@ -409,7 +409,8 @@ func (p *parser) personsLine(line []byte, next int, inside bool) {
 	if !inside && p.field(line, next) {
 		return
 	}
-	if p.blocks.What == "" && isNearField(line) || p.bodyMissing() {
+	noColon := p.lastEnd == p.pos && noColonExpr().Match(line[:min(len(line), 80)]) // below a field, where a field is expected
+	if p.blocks.What == "" && (noColon || isNearField(line)) || p.bodyMissing() {
 		p.fail(line)
 	}
 	p.body, p.text = false, true

@@ -21,6 +21,7 @@ const telling = "seq|status|prompt|result|error|reason|sessionKey|sessionId|work
 
 var (
 	nearFieldExpr   = lazily(`^[\s\p{Z}\p{Cf}]*([-*+–—−‐‑•·]|[0-9]{1,9}[.)][ \t])[\s\p{Z}\p{Cf}*+_` + "`" + `"'“”„‘’-]*(?i:` + telling + `)[\s\p{Z}\p{Cf}*+_` + "`" + `"'“”„‘’-]*[:：﹕=]`)
+	noColonExpr     = lazily(`^[-*+][ \t]+(` + telling + `)[ \t]+[^ \t]`)
 	gluedHeading    = lazily(`[^ \t]## (Task|Job|Control) [A-Za-z0-9._:-]+$`)
 	nearHeadingExpr = lazily(`^[\s\p{Z}\p{Cf}]{0,3}[#＃]+[\s\p{Z}\p{Cf}*` + "`" + `]*(?i:task|job|control)\b`)
 )

@@ -277,10 +277,12 @@ func TestCheck(t *testing.T) {
 		{ledger.KindControl, []string{"paused: on"}, "is neither true nor false"},
 		{ledger.KindControl, []string{"coolUntil: later"}, "is not a time"},
 		{ledger.KindJob, []string{"status: whatever"}, ""},
+		{ledger.KindControl, []string{"paused: true", "by: hand"}, "there is no control x"},
+		{ledger.KindJob, []string{"status: queued", "by: hand"}, "a Job has no meaning here"},
 	}
 	for _, tt := range tests {
 		err := Check(encode(t, tt.kind, "x", 0, tt.fields...))
-		if re := new(state.RecordError); errors.As(err, &re) && !strings.HasPrefix(tt.fields[0], re.FieldKey()+":") {
+		if re := new(state.RecordError); errors.As(err, &re) && re.FieldKey() != "" && !strings.HasPrefix(tt.fields[0], re.FieldKey()+":") {
 			t.Errorf("%q: the error is of %q", tt.fields, re.FieldKey())
 		}
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"stint/ledger"
 	"stint/state"
@@ -130,13 +131,20 @@ func Check(sec *ledger.Section) error {
 		}
 		return checkKeys(sec)
 	case ledger.KindControl:
-		if id := string(sec.ID); (id == controlCarried || id == ledger.ControlCompaction || id == ledger.ControlRestored) && sec.Value(state.KeyBy) == ledger.ByHand {
+		id, byHand := string(sec.ID), sec.Value(state.KeyBy) == ledger.ByHand
+		if byHand && (id == controlCarried || id == ledger.ControlCompaction || id == ledger.ControlRestored) {
 			return state.NewRecordError(sec, nil, errors.New("stint writes this record, and nobody else; undo the change"))
 		}
 		if _, err := state.ReadControl(sec, state.Control{}); err != nil {
 			return err
 		}
-		return checkKeys(sec)
+		if err := checkKeys(sec); err != nil || !byHand || id == state.ControlDispatch || id == ControlDeleted || strings.HasPrefix(id, state.ControlAccount) {
+			return err
+		}
+		return state.NewRecordError(sec, nil, fmt.Errorf("there is no control %s; write ## Control dispatch or ## Control account:NAME", id))
+	}
+	if sec.Value(state.KeyBy) == ledger.ByHand {
+		return state.NewRecordError(sec, nil, fmt.Errorf("a %s has no meaning here; write ## Task ID", sec.Kind))
 	}
 	return nil
 }
