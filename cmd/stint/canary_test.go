@@ -158,7 +158,7 @@ func TestPromise11NoDatabasePassword(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lookForPassword(t, setting, "the copy in PostgreSQL waits", func(s *task.MirrorStatus) bool { return s.Failures > 0 })
+			lookForPassword(t, setting, "the mirror in PostgreSQL waits", func(s *task.MirrorStatus) bool { return s.Failures > 0 })
 		})
 	}
 }
@@ -172,7 +172,7 @@ func TestPromise11NoDatabasePasswordInTheCopy(t *testing.T) {
 	}
 	server := postgrestest.Shared(t)
 	url := strings.Replace(server.Database(t), "postgres@", "postgres:"+postgresCanary+"@", 1)
-	state := lookForPassword(t, "STINT_POSTGRES_URL="+url, "the copy in PostgreSQL: following", func(s *task.MirrorStatus) bool {
+	state := lookForPassword(t, "STINT_POSTGRES_URL="+url, "the mirror in PostgreSQL: following", func(s *task.MirrorStatus) bool {
 		return s.State == task.MirrorFollowing
 	})
 	if !poll(scriptDeadline, func() bool { s := copyOf(state); return s.Seq > 3 && s.LagRecords == 0 }) {

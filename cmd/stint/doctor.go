@@ -217,7 +217,7 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 		list = append(list, finding{"ledger", healthWarn, oneLine(f.String()), "stint fsck"})
 	}
 	if len(list) == 0 {
-		list = []finding{{"ledger", healthOK, fmt.Sprintf("%d records, no findings", r.Records), ""}}
+		list = []finding{{"ledger", healthOK, count(r.Records, "record") + ", no findings", ""}}
 	}
 	for _, name := range tasksfile.ConflictCopies(dir) {
 		list = append(list, finding{
@@ -425,7 +425,7 @@ func describeMirror(p *postgres.Position, seq uint64) string {
 	case p.Seq > seq:
 		return text + fmt.Sprintf(", it has record %d, and the journal ends with %d; the next master writes the mirror again", p.Seq, seq)
 	case p.Seq < seq:
-		return text + fmt.Sprintf(", %d records behind; a master writes them, or: stint sync once", seq-p.Seq)
+		return text + fmt.Sprintf(", %s behind; a master writes them, or: stint sync once", count(int(seq-p.Seq), "record"))
 	}
 	return text + ", complete"
 }

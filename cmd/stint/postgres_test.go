@@ -201,6 +201,7 @@ func TestDescribeMirror(t *testing.T) {
 		{postgres.Position{Schema: 2}, ", schema 2, nothing of this ledger is in the mirror yet; a master writes it"},
 		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 7}, ", schema 2, complete"},
 		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 4}, ", schema 2, 3 records behind; a master writes them, or: stint sync once"},
+		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 6}, ", schema 2, 1 record behind; a master writes them, or: stint sync once"},
 		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 0}, ", schema 2, 7 records behind; a master writes them, or: stint sync once"},
 		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 9}, ", schema 2, it has record 9, and the journal ends with 7; the next master writes the mirror again"},
 	} {

@@ -463,15 +463,15 @@ func TestPageSaysHowTheCopyIs(t *testing.T) {
 		status      task.MirrorStatus
 		class, want string
 	}{
-		{task.MirrorStatus{State: task.MirrorConnecting}, "small", "Copy in PostgreSQL: connecting"},
-		{task.MirrorStatus{Target: "audit at db:5432", State: task.MirrorFollowing}, "small", "Copy in audit at db:5432: following"},
-		{task.MirrorStatus{Target: "audit at db:5432", State: task.MirrorRebuilding, LagRecords: 1, LagSeconds: 2.6}, "small", "Copy in audit at db:5432: rebuilding, 1 record behind for 3 s"},
+		{task.MirrorStatus{State: task.MirrorConnecting}, "small", "Postgres mirror: connecting"},
+		{task.MirrorStatus{Target: "audit at db:5432", State: task.MirrorFollowing}, "small", "Postgres mirror in audit at db:5432: following"},
+		{task.MirrorStatus{Target: "audit at db:5432", State: task.MirrorRebuilding, LagRecords: 1, LagSeconds: 2.6}, "small", "Postgres mirror in audit at db:5432: rebuilding, 1 record behind for 3 s"},
 		{
 			task.MirrorStatus{Target: "audit at db:5432", State: task.MirrorFailing, LagRecords: 12, LagSeconds: 60, LastError: "it is down"},
 			"warn",
-			"Copy in audit at db:5432: failing, 12 records behind for 60 s. Last error: it is down",
+			"Postgres mirror in audit at db:5432: failing, 12 records behind for 60 s. Last error: it is down",
 		},
-		{task.MirrorStatus{State: task.MirrorFollowing, Warning: "clocks differ", Skipped: []string{"a: too large", "b: as well"}}, "small", "Copy in PostgreSQL: following. clocks differ. Not in it: a: too large; b: as well"},
+		{task.MirrorStatus{State: task.MirrorFollowing, Warning: "clocks differ", Skipped: []string{"a: too large", "b: as well"}}, "small", "Postgres mirror: following. clocks differ. Not in it: a: too large; b: as well"},
 	} {
 		line := show(&c.status)
 		if line == nil || textOfNode(line) != c.want || attr(line, "class") != c.class {
