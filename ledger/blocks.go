@@ -8,12 +8,13 @@ import (
 	"sync"
 )
 
-// BlockState follows, line by line, the blocks of CommonMark (version 0.31,
+// A blockState follows, line by line, the blocks of CommonMark (version 0.31,
 // chapters 4 and 5) as far as they decide what is a heading at the top level:
 // code, HTML blocks, paragraphs, list items and block quotes.
-type BlockState struct {
-	What     string // "code fence", "comment" or "HTML block" that is open at the top level; "" if none
-	Line     int    // where it was opened
+type blockState struct {
+	what     string // "code fence", "comment" or "HTML block" that is open at the top level; "" if none
+	line     int    // where it was opened
+	from     int    // the offset of that line
 	reported bool   // it was reported as open before a record
 	hidden   int    // line of the first record heading in it
 
@@ -44,48 +45,42 @@ const (
 )
 
 // inside reports whether a line is in a block that can hold no top-level heading.
-func (b *BlockState) inside(line []byte) bool {
-	if b.What != "" {
+func (b *blockState) inside(line []byte) bool {
+	if b.what != "" {
 		return true
 	}
 	return len(b.containers) > 0 && b.containers[0].item > 0 && len(line) > 0 && indentOf(line) >= b.containers[0].item
 }
 
 // canUnderline reports whether a line of = would make a top-level heading of those above it.
-func (b *BlockState) canUnderline() bool { return b.leaf == leafParagraph && len(b.containers) == 0 }
+func (b *blockState) canUnderline() bool { return b.leaf == leafParagraph && len(b.containers) == 0 }
 
 // hide notes that a record heading is hidden by the open block.
-func (b *BlockState) hide(line int) {
-	if b.What != "" && b.hidden == 0 {
+func (b *blockState) hide(line int) {
+	if b.what != "" && b.hidden == 0 {
 		b.hidden = line
 	}
 }
 
 // afterRecord is the state behind the end line of a record: no list and no
 // paragraph is open there. A fence stays open, as Markdown has it.
-func (b *BlockState) afterRecord() {
-	if b.What == "" || b.EndsAtRecord() {
+func (b *blockState) afterRecord() {
+	if b.what == "" || b.leaf == leafHTML && (b.htmlEnd == "" || b.htmlEnd == "-->" || b.htmlEnd == ">") { // an empty line or the end line closes it
 		b.closeTo(0)
 	}
 }
 
-// EndsAtRecord reports whether the open block does not outlive a record: an empty
-// line or the end line closes it.
-func (b *BlockState) EndsAtRecord() bool {
-	return b.leaf == leafHTML && (b.htmlEnd == "" || b.htmlEnd == "-->" || b.htmlEnd == ">")
-}
-
 // closeTo closes all but the n outermost containers, and the leaf.
-func (b *BlockState) closeTo(n int) {
+func (b *blockState) closeTo(n int) {
 	b.containers = b.containers[:n]
-	b.leaf, b.What, b.reported, b.hidden = leafNone, "", false, 0
+	b.leaf, b.what, b.reported, b.hidden = leafNone, "", false, 0
 }
 
 // open begins a leaf in the innermost container.
-func (b *BlockState) open(kind leaf, what string, line int) {
+func (b *blockState) open(kind leaf, what string, line int) {
 	b.leaf = kind
 	if len(b.containers) == 0 {
-		b.What, b.Line, b.reported, b.hidden = what, line, false, 0
+		b.what, b.line, b.reported, b.hidden = what, line, false, 0
 	}
 }
 
@@ -116,7 +111,7 @@ func (c *cursor) past(n int) {
 }
 
 // feed moves the state over one line, without its newline and trailing blanks.
-func (b *BlockState) feed(line []byte, number int) {
+func (b *blockState) feed(line []byte, number int) {
 	var c cursor
 	c.skip(line)
 	b.setext, b.lazy = false, false
@@ -147,7 +142,7 @@ func (b *BlockState) feed(line []byte, number int) {
 }
 
 // matching returns how many of the open containers go on in this line.
-func (b *BlockState) matching(c *cursor) int {
+func (b *blockState) matching(c *cursor) int {
 	for i := range b.containers {
 		k := &b.containers[i]
 		switch {
@@ -177,7 +172,7 @@ func (c *cursor) quote() {
 }
 
 // continues reports whether the open leaf takes the whole line.
-func (b *BlockState) continues(c *cursor) bool {
+func (b *blockState) continues(c *cursor) bool {
 	blank := len(c.text) == 0
 	switch b.leaf {
 	case leafFence:
@@ -204,7 +199,7 @@ func (b *BlockState) continues(c *cursor) bool {
 // heading at the top level depends on it, and a blank line costs a step for each.
 const maxDepth = 64
 
-// What a line can begin.
+// what a line can begin.
 const (
 	beganNothing = iota
 	beganContainer
@@ -213,7 +208,7 @@ const (
 
 // begin looks whether a block begins at the cursor, inside the n outermost
 // containers. paragraph says that a paragraph is open, in them or deeper.
-func (b *BlockState) begin(c *cursor, n int, paragraph bool, number int) int {
+func (b *blockState) begin(c *cursor, n int, paragraph bool, number int) int {
 	text := c.text
 	if c.indent > 3 {
 		if paragraph {
@@ -255,7 +250,7 @@ func (b *BlockState) begin(c *cursor, n int, paragraph bool, number int) int {
 }
 
 // beginLeaf begins a heading, a code fence or an HTML block.
-func (b *BlockState) beginLeaf(text []byte, n int, paragraph bool, number int) bool {
+func (b *blockState) beginLeaf(text []byte, n int, paragraph bool, number int) bool {
 	if level, _ := HeadingText(text); level > 0 {
 		b.closeTo(n)
 		return true
@@ -385,23 +380,4 @@ func isThematicBreak(text []byte) bool {
 		}
 	}
 	return n >= 3
-}
-
-// Marks returns the lines that close the open block and open it again.
-func (b *BlockState) Marks() (closer, opener string) {
-	switch {
-	case b.What == "code fence":
-		fence := strings.Repeat(string(b.fence), b.fenceLen)
-		return fence, fence
-	case b.htmlEnd == "-->":
-		return "-->", "<!--"
-	case b.htmlEnd == "?>":
-		return "?>", "<?"
-	case b.htmlEnd == "]]>":
-		return "]]>", "<![CDATA["
-	case b.htmlEnd == ">":
-		return ">", "<!X"
-	default: // </script> and the like, or an empty line
-		return b.htmlEnd, strings.Replace(b.htmlEnd, "/", "", 1)
-	}
 }

@@ -24,14 +24,15 @@ func TestCheckJournal(t *testing.T) {
 		{"torn change", head + rec(1, 0) + rec(2, 2) + rec(3, 1), "1", "journal.md:8: the last 116 bytes are of a change that is not complete; it was never acknowledged (torn)"},
 	} {
 		var applied, got []string
-		for _, f := range CheckJournal([]byte(tt.data), func(s *Section) {
+		for _, f := range CheckJournal([]byte(tt.data), func(s *Section) bool {
 			applied = append(applied, fmt.Sprint(s.Seq))
 			if !strings.HasPrefix(tt.data[s.Off:], string(s.Raw)) || strings.Count(tt.data[:s.Off], "\n") != s.Line-1 {
 				t.Errorf("%s: record %d is not at offset %d, line %d", tt.name, s.Seq, s.Off, s.Line)
 			}
+			return true
 		}) {
 			text := f.Error()
-			if f.Torn {
+			if f.Torn > 0 {
 				text += " (torn)"
 			}
 			got = append(got, text)
@@ -42,9 +43,9 @@ func TestCheckJournal(t *testing.T) {
 	}
 }
 
-// TestCheckJournalWhile: it ends with the record that is the last one wanted, which may
+// TestCheckJournalEnds: it ends with the record that is the last one wanted, which may
 // stand within a change.
-func TestCheckJournalWhile(t *testing.T) {
+func TestCheckJournalEnds(t *testing.T) {
 	data := []byte(VersionLine + "\n\n")
 	for i, more := range []int{0, 2, 1, 0, 0} {
 		var err error
@@ -54,7 +55,7 @@ func TestCheckJournalWhile(t *testing.T) {
 	}
 	for last := uint64(1); last <= 5; last++ {
 		var applied uint64
-		found := CheckJournalWhile(data, func(s *Section) bool { applied = s.Seq; return s.Seq < last })
+		found := CheckJournal(data, func(s *Section) bool { applied = s.Seq; return s.Seq < last })
 		if applied != last || len(found) > 0 {
 			t.Errorf("it ended at record %d, want %d: %v", applied, last, found)
 		}

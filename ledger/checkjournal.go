@@ -7,58 +7,45 @@ import (
 )
 
 // CheckJournal returns everything that is wrong in the bytes of a journal, in the
-// order of its lines, and calls apply with each record that counts, in order. The
+// order of its lines, and calls apply with each record that counts, in order, until it
+// wants no more. The section is valid during the call. The
 // last finding is Torn if the bytes end within a change, as they may when they
 // were read while it was being written, or after a crash: nothing of that was
 // acknowledged. Lines and offsets are those of data.
-func CheckJournal(data []byte, apply func(*Section)) (found []*SyntaxError) {
-	return CheckJournalWhile(data, func(s *Section) bool { apply(s); return true })
-}
-
-// CheckJournalWhile is CheckJournal that ends as soon as apply wants no more. What it
-// returns is what was found until then.
-func CheckJournalWhile(data []byte, apply func(*Section) (more bool)) (found []*SyntaxError) {
-	isLast := func(s *Section) bool { return !apply(s) }
-	var group []*Section // of a change that is not complete yet
-	line, counted := 1, 0
-	for _, p := range Pieces(data, true) {
-		line += bytes.Count(data[counted:p.Off], newline)
-		counted = p.Off
-		end := p.Off + len(p.Raw)
-		if p.Seq == 0 {
-			if end < len(data) {
-				found = append(found, &SyntaxError{File: JournalName, Line: line, Msg: fmt.Sprintf("%d bytes at offset %d are damaged and are passed over", len(p.Raw), p.Off)})
-				continue
+func CheckJournal(data []byte, apply func(*Section) (more bool)) (found []*SyntaxError) {
+	s, group := new(Section), []*Section(nil) // of a change that is not complete yet
+	line, counted, off := 1, 0, 0
+	good, kept := 0, 0 // the end of the last change that counts, and the findings before it
+	for off < len(data) {
+		n, more, err := ScanPiece(data[off:], off == 0, s)
+		line += bytes.Count(data[counted:off], newline)
+		counted = off
+		if err != nil {
+			if n = NextRecord(data[off:]); n < 0 {
+				break
 			}
-			if len(group) == 0 { // it is torn there
-				group = []*Section{{Off: int64(p.Off), Line: line}}
-			}
-			break
+			found = append(found, &SyntaxError{File: JournalName, Line: line, Msg: fmt.Sprintf("%d bytes at offset %d are damaged and are passed over", n, off)})
 		}
-		if k := len(group); k > 0 && p.Seq != group[k-1].Seq+1 { // what is left of a change that was damaged
-			if slices.ContainsFunc(group, isLast) {
+		switch {
+		case err == nil && more < 0 && len(group) == 0 && len(found) == kept: // an empty line, or the first one
+			good = off + n
+		case err == nil && more >= 0:
+			s.Off, s.Line = int64(off), line
+			if group = append(group, s); more > 0 {
+				s = new(Section)
+				break
+			}
+			if slices.ContainsFunc(group, func(s *Section) bool { return !apply(s) }) { // with what is left of a damaged change before it
 				return found
 			}
-			group = nil
+			group, good, kept = group[:0], off+n, len(found)
 		}
-		s, err := SectionIn(data, int64(p.Off))
-		if err != nil {
-			panic("ledger: a record that was read cannot be read again: " + err.Error())
-		}
-		s.Line = line
-		if group = append(group, s); p.More > 0 {
-			continue
-		}
-		if slices.ContainsFunc(group, isLast) {
-			return found
-		}
-		group = nil
+		off += n
 	}
-	if len(group) > 0 {
-		first := group[0]
-		found = append(found, &SyntaxError{
-			File: JournalName, Line: first.Line, Torn: true,
-			Msg: fmt.Sprintf("the last %d bytes are of a change that is not complete; it was never acknowledged", len(data)-int(first.Off)),
+	if good < len(data) {
+		found = append(found[:kept], &SyntaxError{
+			File: JournalName, Line: 1 + bytes.Count(data[:good], newline), Torn: len(data) - good,
+			Msg: fmt.Sprintf("the last %d bytes are of a change that is not complete; it was never acknowledged", len(data)-good),
 		})
 	}
 	return found

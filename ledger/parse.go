@@ -16,25 +16,17 @@ type Document struct {
 	Version  int            // of the version line; 0 without one
 	Data     []byte
 
-	Damaged   []Damage   // the sections that were set aside, in file order
-	Opens     []Opening  // records that stand in an open block, in file order
-	Last      BlockState // what is open at the end
-	OpenAtEnd int        // line in which the block was opened that is still open at the end; 0 if none is
+	Damaged []Damage // the sections that were set aside, in file order
+	Opens   []Damage // the fences, comments and HTML blocks that are open at a record, or behind a damaged section, in file order
 }
 
-// Damage is what was set aside, a section or a line of text: data[from:to].
+// Damage is what was set aside, a section or a line of text, or a block: data[from:to].
 type Damage struct {
 	Finding  *SyntaxError
 	Name     string // kind and id of a section, as far as they can be told
 	Seq      uint64
 	From, To int
 	IsLine   bool // a line that belongs to no section
-}
-
-// Opening is a fence, comment or HTML block that is open where a record begins.
-type Opening struct {
-	Block BlockState // as it is there
-	At    int        // line of the record
 }
 
 var (
@@ -68,6 +60,7 @@ func ParseContext(ctx context.Context, data []byte) (*Document, error) {
 		for range 1000 {
 			if p.pos < len(data) {
 				p.step()
+				p.endOpen(p.pos)
 			}
 		}
 		if ctx.Err() != nil {
@@ -76,9 +69,8 @@ func ParseContext(ctx context.Context, data []byte) (*Document, error) {
 	}
 	p.closeSection(len(data))
 	p.reportOpen(0)
-	if p.blocks.What != "" {
-		p.doc.OpenAtEnd, p.doc.Last = p.blocks.Line, p.blocks
-	}
+	p.blocks.closeTo(0)
+	p.endOpen(len(data))
 	slices.SortStableFunc(p.doc.Findings, func(a, b *SyntaxError) int { return cmp.Compare(a.Line, b.Line) })
 	return p.doc, nil
 }
@@ -107,7 +99,7 @@ type parser struct {
 	data   []byte
 	pos    int
 	line   int
-	blocks BlockState
+	blocks blockState
 
 	spare  []Field // memory for the fields of one record
 	fields []Field // memory for those of many; see keep
@@ -121,7 +113,7 @@ type parser struct {
 	text    bool // open has a line that is no field
 	lastEnd int  // end of the last line that belongs to open
 
-	outer    BlockState   // the blocks around the open record of stint's own; none outlives it that began in it
+	outer    blockState   // the blocks around the open record of stint's own; none outlives it that began in it
 	apart    bool         // the line belongs to a good record of stint's own: Markdown's blocks do not matter
 	nul      *SyntaxError // the finding about NUL bytes in the text since the last section
 	conflict bool         // a merge conflict is not over
@@ -144,7 +136,7 @@ func (p *parser) step() {
 	p.apart = false
 	p.takeLine(TrimRight(line), start, next)
 	if !p.apart {
-		p.feed(line, start)
+		p.feed(line, start, next)
 	}
 	p.pos = next
 	p.line += newlineLen(p.data[:next])
@@ -170,12 +162,15 @@ func (p *parser) glued(start, next int) int {
 
 // feed tells the blocks of a line. A heading that is made by the line below it
 // ends a section as any other heading does.
-func (p *parser) feed(line []byte, start int) {
+func (p *parser) feed(line []byte, start, next int) {
 	p.blocks.feed(bytes.TrimRight(line, " \t\r"), p.line)
+	if p.blocks.line == p.line {
+		p.blocks.from = start
+	}
 	switch {
 	case p.open == nil || p.sealed || p.inRecord():
 	case p.blocks.setext:
-		p.closeSection(start)
+		p.closeSection(next) // what is set aside takes the line along that made the heading
 	case p.blocks.lazy && !p.conflict && p.lastEnd == start && p.mayGoOn(start):
 		p.fail(line) // Markdown reads it as a part of the value above it
 	}
@@ -282,7 +277,7 @@ func (p *parser) heading(line []byte, start, next int) bool {
 		p.closeSection(start)
 		p.reportOpen(p.line)
 		p.blocks.afterRecord()
-	case p.blocks.inside(line) || p.inRecord() && p.outer.What != "":
+	case p.blocks.inside(line) || p.inRecord() && p.outer.what != "":
 		p.blocks.hide(p.line)
 		return false
 	case !validID(id) && !isTellingField(below) && !bytes.Contains(id, []byte("seq:")):
@@ -348,7 +343,7 @@ func (p *parser) finding(line []byte) *SyntaxError {
 	if p.inRecord() || p.open == nil || p.sealed {
 		how = "undo the change here, or delete what is left of a record (stint fsck --repair writes a copy with the records as they were)"
 	}
-	return &SyntaxError{Line: p.line, Msg: fmt.Sprintf("%q cannot be read as a part of a record; %s", shorten(SpellNULs(bytes.TrimSpace(line))), how)}
+	return &SyntaxError{Line: p.line, Msg: fmt.Sprintf("%q cannot be read as a part of a record; %s", shorten(bytes.TrimSpace(line)), how)}
 }
 
 // extend adds a line to the body of the last field.
@@ -371,6 +366,8 @@ func (p *parser) seal(next int) {
 		p.blocks = p.outer
 		p.blocks.afterRecord()
 		p.ended = Damage{Seq: p.open.Seq, To: next}
+	} else if p.blocks.what != "" {
+		p.beginOpen(p.bad)
 	}
 	p.sealed, p.body, p.lastEnd = true, false, next
 }
@@ -381,9 +378,10 @@ func (p *parser) ownLine(line []byte, start, next int) {
 	switch {
 	case len(line) == 0:
 	case p.field(line, next):
-	case isHeading(line) && (p.bad == nil || !p.blocks.inside(line)):
+	case isHeading(line) && !p.blocks.inside(line):
 		p.closeSection(start)
 		p.apart = false
+		p.unreadable(line, start, next) // which it was not in the record
 	default:
 		p.fail(line)
 		if line[0] == '<' { // what is left of its end line
@@ -410,7 +408,7 @@ func (p *parser) personsLine(line []byte, next int, inside bool) {
 		return
 	}
 	noColon := p.lastEnd == p.pos && noColonExpr().Match(line[:min(len(line), 80)]) // below a field, where a field is expected
-	if p.blocks.What == "" && (noColon || isNearField(line)) || p.bodyMissing() {
+	if p.blocks.what == "" && (noColon || isNearField(line)) || p.bodyMissing() {
 		p.fail(line)
 	}
 	p.body, p.text = false, true
@@ -478,8 +476,8 @@ func (p *parser) closeSection(end int) {
 	p.open = nil
 	if s.Seq > 0 && !p.sealed && p.bad == nil {
 		p.bad = &SyntaxError{
-			Line: s.Line, Torn: end == len(p.data),
-			Msg: fmt.Sprintf("record %d has no end line <!-- end %d -->; write it below the last field", s.Seq, s.Seq),
+			Line: s.Line,
+			Msg:  fmt.Sprintf("record %d has no end line <!-- end %d -->; write it below the last field", s.Seq, s.Seq),
 		}
 	}
 	if p.conflict && s.Seq == 0 && p.bad == nil {
@@ -504,22 +502,30 @@ func (p *parser) reportOpen(at int) {
 	if at == 0 {
 		at = b.hidden
 	}
-	if b.What == "" || at == 0 {
+	if b.what == "" || at == 0 {
 		return
 	}
-	p.doc.Opens = append(p.doc.Opens, Opening{*b, at})
 	if b.reported {
 		return
 	}
 	b.reported = true
-	closer, _ := b.Marks()
-	how := "close it with " + closer
-	if closer == "" {
-		how = "put an empty line above that"
+	f := &SyntaxError{Line: b.line, Msg: fmt.Sprintf("this %s is still open at the record in line %d; close it above that, with an empty line behind it", b.what, at)}
+	p.doc.Findings = append(p.doc.Findings, f)
+	p.beginOpen(f)
+}
+
+// beginOpen notes that the open block does not end where it should.
+func (p *parser) beginOpen(f *SyntaxError) {
+	if n := len(p.doc.Opens); n == 0 || p.doc.Opens[n-1].From != p.blocks.from {
+		p.doc.Opens = append(p.doc.Opens, Damage{Finding: f, From: p.blocks.from})
 	}
-	p.doc.Findings = append(p.doc.Findings, &SyntaxError{
-		Line: b.Line, Msg: fmt.Sprintf("this %s is still open at the record in line %d; %s", b.What, at, how),
-	})
+}
+
+// endOpen notes where it does.
+func (p *parser) endOpen(pos int) {
+	if n := len(p.doc.Opens); n > 0 && p.doc.Opens[n-1].To == 0 && !p.inRecord() && (p.blocks.what == "" || p.blocks.from != p.doc.Opens[n-1].From) {
+		p.doc.Opens[n-1].To = pos
+	}
 }
 
 // recordHeading reads "## Task id", as CommonMark allows it to be written.

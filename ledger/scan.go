@@ -15,7 +15,7 @@ type SyntaxError struct {
 	File string // base name; "" if the bytes came from no file
 	Line int    // from 1; 0: the file as a whole
 	Msg  string
-	Torn bool // the bytes end before the record does: a cut tail
+	Torn int // so many bytes are a cut tail: they end before the record does
 }
 
 func (e *SyntaxError) Error() string {

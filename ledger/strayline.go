@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // This file finds lines that look like part of a record and cannot be read as one:
@@ -19,8 +17,16 @@ const telling = "seq|status|prompt|result|error|reason|sessionKey|sessionId|work
 	"priority|order|after|hold|label|notBefore|timeout|resume|verifyCommand|verifyTimeout|maxAttempts|maxIterations|" +
 	"onFailure|onIssue|idempotencyKey|runId|attempt|createdAt|updatedAt|paused|coolUntil|by|adopts|edits"
 
+// nearField is a field that only a record would have, or nearly one.
+const nearField = `[\s\p{Z}\p{Cf}]*([-*+–—−‐‑•·]|[0-9]{1,9}[.)][ \t])[\s\p{Z}\p{Cf}*+_` + "`" + `"'“”„‘’-]*(?i:` + telling + `)[\s\p{Z}\p{Cf}*+_` + "`" + `"'“”„‘’-]*[:：﹕=]`
+
+// lineBreaks are the characters of which an editor may make the end of a line.
+const lineBreaks = "\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
+
 var (
-	nearFieldExpr   = lazily(`^[\s\p{Z}\p{Cf}]*([-*+–—−‐‑•·]|[0-9]{1,9}[.)][ \t])[\s\p{Z}\p{Cf}*+_` + "`" + `"'“”„‘’-]*(?i:` + telling + `)[\s\p{Z}\p{Cf}*+_` + "`" + `"'“”„‘’-]*[:：﹕=]`)
+	nearFieldExpr   = lazily(`^` + nearField)
+	hiddenExpr      = lazily(`[` + lineBreaks + `](?:## |<!-- end |` + nearField + `)`)
+	unplainExpr     = lazily(`\x00+|[` + lineBreaks + `]`)
 	noColonExpr     = lazily(`^[-*+][ \t]+(` + telling + `)[ \t]+[^ \t]`)
 	gluedHeading    = lazily(`[^ \t]## (Task|Job|Control) [A-Za-z0-9._:-]+$`)
 	nearHeadingExpr = lazily(`^[\s\p{Z}\p{Cf}]{0,3}[#＃]+[\s\p{Z}\p{Cf}*` + "`" + `]*(?i:task|job|control)\b`)
@@ -117,20 +123,19 @@ func (p *parser) setLastAside(line []byte) {
 	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.ended.Finding, Name: s.Name(), Seq: s.Seq, From: int(s.Off), To: p.ended.To})
 }
 
-// conflictLine takes the first or last line of a merge conflict, or a line between its two
-// sides that was left behind alone. What people wrote between the first and the last waits
-// ([parser.closeSection]): nobody knows which side is meant.
+// conflictLine takes a mark of a merge conflict. What people wrote between the first and the
+// last waits ([parser.closeSection]): nobody knows which side is meant.
 func (p *parser) conflictLine(line []byte, start, next int) bool {
 	mark := string(bytes.TrimRight(line[:min(len(line), 8)], " "))
 	begins, ends := mark == "<<<<<<<", mark == ">>>>>>>"
-	alone := string(line) == "=======" && !p.conflict && !p.blocks.canUnderline()
-	if p.blocks.What != "" || !begins && !ends && !alone {
+	between := string(line) == "=======" && (p.conflict || !p.blocks.canUnderline())
+	if p.blocks.what != "" || !begins && !ends && !between {
 		return false
 	} else if ends && p.open != nil && !p.inRecord() {
 		p.closeSection(start)
 	}
 	_ = p.report(line, start, next)
-	p.conflict = begins
+	p.conflict = begins || between && p.conflict
 	return true
 }
 
@@ -144,7 +149,7 @@ func (p *parser) unreadable(line []byte, start, next int) bool {
 	switch {
 	case isVoid && p.nul != nil && (p.open == nil || p.sealed):
 		p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.nul, From: start, To: next, IsLine: true})
-	case isVoid || !p.inRecord() && hidesRecord(line):
+	case isVoid || !p.inRecord() && bytes.ContainsAny(line, lineBreaks) && hiddenExpr().Match(line):
 		if f := p.report(line, start, next); isVoid {
 			p.nul = f
 		}
@@ -152,21 +157,6 @@ func (p *parser) unreadable(line []byte, start, next int) bool {
 		return false
 	}
 	return true
-}
-
-// hidesRecord reports whether a line has a character that some editor takes for a
-// line break, with what would be a line of a record behind it.
-func hidesRecord(line []byte) bool {
-	for i, r := range string(line) {
-		if r == 0 || !breaksLine(r) {
-			continue
-		}
-		rest := line[i+utf8.RuneLen(r):]
-		if bytes.HasPrefix(rest, hashes) || bytes.HasPrefix(rest, endOpen) || isNearField(rest) {
-			return true
-		}
-	}
-	return false
 }
 
 // report notes a finding about a line: the open section is set aside, or, where
@@ -183,17 +173,29 @@ func (p *parser) report(line []byte, start, next int) *SyntaxError {
 }
 
 // Harmless returns a line as text that means nothing to stint and can still be read. For
-// Markdown a list stays one, and so does indented text, because of the lines below.
+// Markdown it stays what it was, because of the lines below.
 func Harmless(line []byte) []byte {
-	n, mark := 0, `\`
+	n, before, mark := max(0, bytes.IndexFunc(line, unicode.IsLetter)), "", `\`
 	switch {
-	case isTellingField(line):
-		n = max(0, bytes.IndexFunc(line, unicode.IsLetter))
-	case line[0] == ' ' || line[0] == '\t':
-		mark = "\n\n"
+	case line[0] == '<' || line[0] == '>': // an end line, or the mark of a merge conflict
+		n = min(len("<!-- "), len(line))
+	case isIndented(line) && !bytes.ContainsAny(line, lineBreaks+"\x00"): // below an end line
+		if before = "\n\n"; !isTellingField(line) {
+			mark = ""
+		}
 	}
-	text := strings.ReplaceAll(escape(string(SpellNULs(bytes.TrimRight(line[n:], "\r\n")))), `\\`, `\`)
-	return slices.Concat(line[:n], []byte(mark+text+"\n"))
+	return slices.Concat([]byte(before), Plain(line[:n]), []byte(mark), Plain(bytes.TrimRight(line[n:], "\r\n")), newline)
+}
+
+// Plain returns a line in which no editor sees the end of one, and with each run of NUL bytes
+// as [12 NUL bytes].
+func Plain(line []byte) []byte {
+	return unplainExpr().ReplaceAllFunc(line, func(found []byte) []byte {
+		if found[0] == 0 {
+			return fmt.Appendf(nil, "[%d NUL bytes]", len(found))
+		}
+		return []byte(escape(string(found)))
+	})
 }
 
 // endLine takes an end line. One that closes nothing shows that something above
@@ -211,21 +213,4 @@ func (p *parser) endLine(line []byte, start, next int) bool {
 	}
 	p.seal(next)
 	return true
-}
-
-// SpellNULs writes each run of NUL bytes as [12 NUL bytes].
-func SpellNULs(line []byte) []byte {
-	var out []byte
-	for len(line) > 0 {
-		rest := bytes.TrimLeft(line, "\x00")
-		if n := len(line) - len(rest); n > 0 {
-			out = fmt.Appendf(out, "[%d NUL bytes]", n)
-		}
-		n := bytes.IndexByte(rest, 0)
-		if n < 0 {
-			n = len(rest)
-		}
-		out, line = append(out, rest[:n]...), rest[n:]
-	}
-	return out
 }

@@ -244,7 +244,7 @@ var opens = map[string]string{
 	"memory.go openRoot":      "a directory: with a slash behind it nothing else is opened",
 	"durable.go SyncDir":      "a directory that a file was just made in",
 	"open.go Open":            "it is what the others use",
-	"place.go ReadLedger":     "a file that a person names",
+	"restore.go ReadLedger":   "a file that a person names",
 	"configload.go":           "the configuration",
 	"demo.go":                 "a new directory in the temporary one",
 	"fsck.go writeNew":        "a file that a person names",

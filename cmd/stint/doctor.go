@@ -219,9 +219,9 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 	if len(list) == 0 {
 		list = []finding{{"ledger", healthOK, count(r.Records, "record") + ", no findings", ""}}
 	}
-	for _, name := range tasksfile.ConflictCopies(dir) {
+	for _, name := range tasksfile.OtherCopies(dir) {
 		list = append(list, finding{
-			"ledger", healthWarn, name + " is a copy that a sync program made of a conflict; what it has is not read",
+			"ledger", healthWarn, name + " is not read, only tasks.md is; a sync program may have made this copy of a conflict",
 			"compare it with tasks.md, copy what is missing, and remove it; keep the state directory out of sync folders",
 		})
 	}

@@ -102,16 +102,16 @@ type chronicle struct {
 }
 
 // add adds the event of a record, unless it only repeats what is there.
-func (h *chronicle) add(s *ledger.Section) {
+func (h *chronicle) add(s *ledger.Section) (more bool) {
 	if s.Get(ledger.KeyArchived) != nil {
-		return
+		return true
 	}
 	if h.whole && h.skip > 0 {
 		h.skip--
-		return
+		return true
 	}
 	if h.whole && h.told[s.Seq] {
-		return
+		return true
 	}
 	h.told[s.Seq] = true
 	var before time.Time
@@ -121,6 +121,7 @@ func (h *chronicle) add(s *ledger.Section) {
 	h.events = append(h.events, eventOf(s, before))
 	m, _ := ledger.MarkIn(s) // so many merged records follow
 	h.skip = m.Merged
+	return true
 }
 
 // readChronicle reads the journal, and the archive before it if that is wanted.
@@ -139,7 +140,7 @@ func readChronicle(dir string, archive bool) (*chronicle, error) {
 			return nil, &cliError{code: exitFailure, message: "cannot read the history", err: err, try: "stint fsck"}
 		}
 		for _, f := range ledger.CheckJournal(data, h.add) {
-			if !f.Torn {
+			if f.Torn == 0 {
 				f.File = filepath.Base(path)
 				h.faults = append(h.faults, f)
 			}

@@ -30,7 +30,7 @@ func FoldJournal(ctx context.Context, data []byte, entries []ledger.ArchiveEntry
 	for _, e := range entries {
 		st.Archive(e)
 	}
-	ledger.CheckJournalWhile(data, func(s *ledger.Section) bool {
+	ledger.CheckJournal(data, func(s *ledger.Section) bool {
 		if take == nil || take(s) {
 			_ = st.Apply(s) // what the fold refuses has no effect, here as there
 		}

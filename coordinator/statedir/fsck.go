@@ -95,8 +95,8 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 					r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))
 				}
 			}
-			for _, name := range tasksfile.ConflictCopies(dir) {
-				r.note("%s is a copy that a sync program made of a conflict; what it has is not read", name)
+			for _, name := range tasksfile.OtherCopies(dir) {
+				r.note("%s is not read, only tasks.md is; a sync program may have made this copy of a conflict", name)
 			}
 			slices.SortStableFunc(r.Faults, func(a, b Fault) int {
 				return cmp.Or(-cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) // tasks.md before journal.md
@@ -184,7 +184,7 @@ func (c *fsck) checkJournal() {
 	c.state = st
 	var last uint64
 	accounts := map[string]bool{}
-	found := ledger.CheckJournal(c.journal, func(s *ledger.Section) {
+	found := ledger.CheckJournal(c.journal, func(s *ledger.Section) (more bool) {
 		c.Records++
 		if name, ok := strings.CutPrefix(string(s.ID), state.ControlAccount); ok && s.Kind == ledger.KindControl {
 			accounts[name] = true
@@ -193,9 +193,10 @@ func (c *fsck) checkJournal() {
 		if err := st.Apply(s); err != nil {
 			c.fault(KindRefused, task.Finding{File: ledger.JournalName, Line: s.Line, Message: fmt.Sprintf("record %d has no effect: %v", s.Seq, err)})
 		}
+		return true
 	})
 	for _, f := range found {
-		if f.Torn {
+		if f.Torn > 0 {
 			c.settled = false
 			c.note("%s: the next master cuts it off", f.Error())
 			continue
@@ -254,10 +255,11 @@ func (c *fsck) checkTasks() {
 	for i := range doc.Sections {
 		have[doc.Sections[i].Seq] = true
 	}
-	ledger.CheckJournal(c.journal, func(s *ledger.Section) {
+	ledger.CheckJournal(c.journal, func(s *ledger.Section) (more bool) {
 		if !have[s.Seq] {
 			tidied++
 		}
+		return true
 	})
 	if tidied > 0 { // it has fewer records, and gives what it has
 		c.note("%s: %d records were taken out by hand; the journal has them", ledger.TasksName, tidied)

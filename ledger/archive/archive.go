@@ -242,8 +242,8 @@ func Check(dir string) (found []*ledger.SyntaxError) {
 			found = append(found, &ledger.SyntaxError{File: file, Msg: err.Error()})
 			return nil
 		}
-		for _, f := range ledger.CheckJournal(data, func(*ledger.Section) {}) {
-			if f.File = file; !f.Torn { // a compaction that did not come to its end leaves a torn one
+		for _, f := range ledger.CheckJournal(data, func(*ledger.Section) bool { return true }) {
+			if f.File = file; f.Torn == 0 { // a compaction that did not come to its end leaves a torn one
 				found = append(found, f)
 			}
 		}

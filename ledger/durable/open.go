@@ -66,7 +66,7 @@ func explain(path string, fi fs.FileInfo, err error) error {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	switch mode := fi.Mode(); {
 	case mode&fs.ModeSymlink != 0:
-		bad.What, bad.Hint, errno = "is a symbolic link, which is not followed", "move it away, or put the file itself there", syscall.ELOOP
+		bad.What, bad.Hint, errno = "is a symbolic link, which is not followed", "put the file itself there, or move it away", syscall.ELOOP
 	case mode.IsDir():
 		bad.What, errno = "is a directory", syscall.EISDIR
 	case mode&fs.ModeNamedPipe != 0:
@@ -76,7 +76,7 @@ func explain(path string, fi fs.FileInfo, err error) error {
 	case ok && int(st.Uid) != euid:
 		bad.File, bad.What, bad.Hint = true, fmt.Sprintf("belongs to user %d, not to you", st.Uid), "make it yours with chown, or move it away"
 	case errors.Is(err, fs.ErrPermission):
-		bad.File, bad.What, bad.Hint = true, "cannot be read and written by you", "chmod u+rw it"
+		bad.File, bad.What, bad.Hint = true, "cannot be read and written by you", "chmod u+rw it, or move it away"
 	default:
 		return err
 	}

@@ -224,7 +224,7 @@ func (f *Follower) wanted(s *ledger.Section) bool {
 // scan scans the next record in buf whose change is whole into f.record.
 func (f *Follower) scan() bool {
 	for f.pos < len(f.buf) {
-		n, more, err := f.piece(f.pos)
+		n, more, err := ledger.ScanPiece(f.buf[f.pos:], f.off+int64(f.pos) == 0, &f.record)
 		switch {
 		case errors.Is(err, ledger.ErrCut):
 			return false
@@ -244,7 +244,7 @@ func (f *Follower) scan() bool {
 				if at >= len(f.buf) {
 					return false
 				}
-				if n, more, err = f.piece(at); errors.Is(err, ledger.ErrCut) {
+				if n, more, err = ledger.ScanPiece(f.buf[at:], false, &f.record); errors.Is(err, ledger.ErrCut) {
 					return false
 				}
 				at += n
@@ -257,18 +257,6 @@ func (f *Follower) scan() bool {
 		return true
 	}
 	return false
-}
-
-// piece scans a record, or a line that is none: then more is -1.
-func (f *Follower) piece(at int) (n, more int, err error) {
-	if f.buf[at] == '#' {
-		return ledger.Scan(f.buf[at:], &f.record)
-	}
-	_, next, ok := ledger.CutLine(f.buf, at)
-	if !ok {
-		err = ledger.ErrCut
-	}
-	return next - at, -1, err
 }
 
 // fill reads more behind what is left in buf, and returns how much.

@@ -386,20 +386,30 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	l.mu.Lock()
 	l.damage = nil
 	l.mu.Unlock()
+	for _, f := range ledger.CheckJournal(data, func(*ledger.Section) bool { return true }) {
+		if f.Torn == 0 {
+			report(f)
+		}
+	}
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
 	err = l.journal.swap(file).Close() // whatever was only in that file is in data
 	l.opts.OnRefoldStart()
 	l.giveArchive(a)
 	l.edited, l.stale, l.lacks, l.recent = false, false, salvage.Gaps{}, recent{}
-	seq, rerr := l.journal.replay(data, listener{func(s *ledger.Section) { _ = l.apply(s) }, report, nil}) // nothing is repaired in what was just written
+	l.journal.near[0].Store(&window{file: file, data: data}) // another hand may change the file meanwhile
+	ledger.EachRecord(data, func(s *ledger.Section) {        // what is left of a change is all that there is of it
+		l.seq = max(l.seq, s.Seq) // numbers are not given twice, though their records may be lost
+		_ = l.apply(s)
+	})
+	l.journal.near[0].Store(nil)
+	l.journal.setSize(int64(len(data)))
 	l.recent.add(data[max(0, len(data)-maxRecent):])
-	l.seq = max(l.seq, seq) // numbers are not given twice, though their records may be lost
 	if l.opts.OnRefoldEnd != nil {
 		l.opts.OnRefoldEnd()
 	}
 	for _, f := range l.followers() {
 		f.Replaced()
 	}
-	return errors.Join(err, rerr)
+	return err
 }

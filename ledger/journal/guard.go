@@ -108,22 +108,15 @@ func (l *Log) putBackJournal() error {
 			}
 			return isForeign(p)
 		})
-		data, extra = salvage.Merge(pieces, salvage.Known(doc, 0)), append(foreign, extra...)
+		data, _ = salvage.Merge(pieces, salvage.Known(doc, 0), l.seq)
+		extra = append(foreign, extra...)
 		if lost = l.lacks.New(data, l.seq); lost != "" && terr != nil {
 			return fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", ledger.TasksName, terr)
 		}
 	case l.journal.holdsPlace():
 		return nil // who doubted it was wrong
 	}
-	file, aside, err := l.install(data, extra)
-	if err != nil {
-		return err
-	}
-	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s was changed by another hand and has been put back%s%s", ledger.JournalName, aside, lost)})
-	if lost != "" { // it was acknowledged, so to go on as if nothing had happened would be a lie
-		return errors.Join(errors.New(strings.TrimPrefix(lost, "; ")), file.Close())
-	}
-	return l.refold(file, data, l.addFinding)
+	return l.install(data, extra, "was changed by another hand and has been put back", lost)
 }
 
 // recent are the last records of the journal: what another hand takes away from both files
@@ -146,7 +139,7 @@ func (r *recent) add(batch []byte) {
 // restoreMissing puts into the journal the records of tasks.md that it lacks, or has
 // otherwise and without an effect: nobody was ever told of a record that has none. Another
 // hand has cut them out or changed them, or has put an older copy in its place, while no
-// log was open. It is called at start, where no section of tasks.md can be newer than the
+// log was open, or the disk has damaged them. It is called at start, where no section of tasks.md can be newer than the
 // journal.
 func (l *Log) restoreMissing(doc *ledger.Document) error {
 	refused := l.refused
@@ -155,9 +148,10 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 	for i := range doc.Sections {
 		adopted[doc.Sections[i].Value(ledger.KeyAdopts)] = true
 	}
-	missing, through := ledger.Document{}, uint64(0)
+	missing, through, newest := ledger.Document{}, uint64(0), uint64(0)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
+		newest = max(newest, s.Seq)
 		lacked := s.Seq > l.lacks.Below && (s.Seq > l.seq || l.lacks.Has(s.Seq)) && !ledger.SeqOutOfRange(s.Seq, l.seq)
 		if (lacked || refused[s.Seq]) && !adopted[ledger.Digest(s.Raw)] {
 			missing.Sections = append(missing.Sections, *s)
@@ -167,7 +161,7 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 		}
 	}
 	known := salvage.Known(&missing, 0)
-	if len(known) == 0 {
+	if len(known)+len(l.damage) == 0 {
 		return nil
 	}
 	data, _, err := l.journal.read()
@@ -184,17 +178,14 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 		}
 		return goes
 	})
-	if data = salvage.Merge(pieces, known); len(known) == 0 {
+	data, damaged := salvage.Merge(pieces, known, newest)
+	if len(known)+len(damaged) == 0 {
 		return nil
 	}
-	file, aside, err := l.install(data, extra)
-	if err == nil {
-		err = l.refold(file, data, l.addFinding)
-	}
-	if err != nil {
+	what := fmt.Sprintf("was damaged, or another hand has changed it or put an older copy in its place: %s put back from %s", ledger.Plural(len(known), "record was", "records were"), ledger.TasksName)
+	if err := l.install(data, append(extra, damaged...), what, ""); err != nil {
 		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, ledger.TasksName, err)
 	}
-	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s lacked %s that %s has (another hand has changed it, or put an older copy in its place?): put back%s", ledger.JournalName, ledger.Plural(len(known), "record", "records"), ledger.TasksName, aside)})
 	return nil
 }
 
@@ -205,24 +196,25 @@ func nameAndSeq(raw []byte) string {
 	return string(raw[:head])
 }
 
-// install writes data under the name journal.md, durable, and returns the file. What had the name is
-// kept under another one, unless it is the file that the log had open; extra, what another
-// hand wrote into that one, is kept too. aside names the files that have these.
-func (l *Log) install(data, extra []byte) (file durable.File, aside string, err error) {
-	fsys, path := l.opts.FS, l.journal.path
+// install writes data under the name journal.md, durable, notes what was done and goes on with it.
+// What had the name is kept under another one, unless it is the file that the log had open; extra,
+// what another hand wrote into that one, is kept too. lost says what data lacks.
+func (l *Log) install(data, extra []byte, what, lost string) error {
+	fsys, path, aside := l.opts.FS, l.journal.path, ""
 	if ledger.HasText(extra) {
 		name := l.asideName(path)
 		if err := durable.WriteFile(fsys, name, extra); err != nil {
-			return nil, "", err
+			return err
 		}
 		aside = "; what stood there besides is now in " + filepath.Base(name)
 	}
 	name := l.asideName(path) // a crash may leave our file there, never another one's without a name
-	if file, err = durable.WriteNew(fsys, name, data, durable.FileMode); err != nil {
-		return nil, "", err
+	file, err := durable.WriteNew(fsys, name, data, durable.FileMode)
+	if err != nil {
+		return err
 	}
 	if err := swapNames(fsys, name, path); err != nil {
-		return nil, "", errors.Join(err, file.Close(), durable.Drop(fsys, name))
+		return errors.Join(err, file.Close(), durable.Drop(fsys, name))
 	}
 	switch out, oerr := durable.IDAt(fsys, name); {
 	case errors.Is(oerr, fs.ErrNotExist):
@@ -231,10 +223,16 @@ func (l *Log) install(data, extra []byte) (file durable.File, aside string, err 
 	default:
 		aside += "; the other one is now " + filepath.Base(name)
 	}
-	if err = errors.Join(err, fsys.SyncDir(l.opts.Dir)); err != nil {
-		return nil, "", errors.Join(err, file.Close())
+	if err = errors.Join(err, fsys.SyncDir(l.opts.Dir)); err == nil {
+		l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s %s%s%s", ledger.JournalName, what, aside, lost)})
+		if lost != "" { // it was acknowledged, so to go on as if nothing had happened would be a lie
+			err = errors.New(strings.TrimPrefix(lost, "; "))
+		}
 	}
-	return file, aside, nil
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	return l.refold(file, data, l.addFinding)
 }
 
 // asideName returns a free name with the time for what another hand has put at path.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
 
@@ -25,7 +23,6 @@ type journal struct {
 	fs   durable.FS
 	path string
 	file durable.File // other goroutines hold mu
-	head int64        // where the first line ends, which says what the file is
 	size int64        // bytes that are durable
 
 	mu      sync.RWMutex // held for reading by who reads file from elsewhere, for writing while it is swapped
@@ -35,9 +32,6 @@ type journal struct {
 	near [4]atomic.Pointer[window] // what was read last: the records of a task may be far from each other, and so may those of its neighbours
 	turn atomic.Uint32             // the next of them to be replaced
 }
-
-// chunk is how much of a file is read at a time on replay.
-const chunk = 1 << 20
 
 // readTasks returns tasks.md; nil if there is none that can be read.
 func (j *journal) readTasks() (doc *ledger.Document, err error) {
@@ -57,40 +51,32 @@ func (j *journal) keepAside(data []byte, ending string) (string, error) {
 	return filepath.Base(name), durable.WriteFile(j.fs, name, data)
 }
 
-// A listener hears what a replay finds.
-type listener struct {
-	apply  func(*ledger.Section)     // each record, in order
-	report func(*ledger.SyntaxError) // damage that stays
-	note   func(ledger.Notice)       // damage that was repaired
-}
-
 // replay passes every record of the journal to apply, in order, cuts a torn tail
-// off, makes durable what is left, and gives the highest seq. Damage in the middle
-// is mended from tasks.md ([replayer.mend]); what cannot be is reported and passed
-// over: the rest must not be lost for it.
-//
-// Where data is not nil it is what was just written there, and no record is read from the
-// file: another hand may change that meanwhile.
-func (j *journal) replay(data []byte, to listener) (seq uint64, err error) {
-	r := replayer{journal: j, listener: to, data: data, mended: data != nil}
-	if data != nil {
-		j.near[0].Store(&window{file: j.file, data: data})
-		defer j.near[0].Store(nil)
-	}
-	if err := r.run(); err != nil {
+// off, makes durable what is left, and gives the highest seq. Damage in the middle is
+// reported and passed over: the rest must not be lost for it ([Log.restoreMissing]).
+func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.SyntaxError), note func(ledger.Notice)) (seq uint64, err error) {
+	data, err := j.readAll()
+	if err != nil {
 		return 0, err
 	}
-	if data != nil { // what is left of a change is all that there is of it
-		r.applyGroup()
-		r.good = r.size
+	if v := ledger.VersionOf(data); v > ledger.FormatVersion {
+		return 0, ledger.NewerFormat(j.path, v)
 	}
-	j.setSize(r.good)
-	if r.size > r.good { // it was never acknowledged; a person may want to see it
-		tail := make([]byte, r.size-r.good)
-		if _, err := j.file.ReadAt(tail, r.good); err != nil && !errors.Is(err, io.EOF) {
-			return 0, err
+	j.near[0].Store(&window{file: j.file, data: data})
+	defer j.near[0].Store(nil)
+	tail := data[len(data):]
+	for _, f := range ledger.CheckJournal(data, func(s *ledger.Section) bool {
+		seq = max(seq, s.Seq)
+		apply(s)
+		return true
+	}) {
+		if tail = data[len(data)-f.Torn:]; f.Torn == 0 {
+			report(f)
 		}
-		if !isVoid(tail) {
+	}
+	j.setSize(int64(len(data) - len(tail)))
+	if len(tail) > 0 { // it was never acknowledged; a person may want to see it
+		if len(bytes.Trim(tail, "\x00 \t\r\n")) > 0 { // a power cut may leave a file longer than what was written, with zeros in it
 			name, err := j.keepAside(tail, ".torn")
 			if err != nil {
 				return 0, err
@@ -99,209 +85,29 @@ func (j *journal) replay(data []byte, to listener) (seq uint64, err error) {
 			if first := bytes.TrimLeft(tail, " \t\r\n")[0]; first != '#' && first != 0 { // a record, or what a power cut has left of one
 				n = ledger.Notice{Damage: true, Text: fmt.Sprintf("%s: another hand has written the last %d bytes; they are now in %s", ledger.JournalName, len(tail), name)}
 			}
-			to.note(n)
+			note(n)
 		}
-		if err := j.file.Truncate(r.good); err != nil {
+		if err := j.file.Truncate(j.size); err != nil {
 			return 0, err
 		}
 	}
 	// What another master has written may be in the kernel's memory alone. It must be
 	// durable before anyone, or tasks.md, hears of it.
-	return r.seq, j.file.Datasync()
+	return seq, j.file.Datasync()
+}
+
+// readAll returns the bytes of the open file.
+func (j *journal) readAll() ([]byte, error) {
+	fi, err := j.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return durable.ReadPieces(context.Background(), io.NewSectionReader(j.file, 0, fi.Size()), j.path, fi.Size())
 }
 
 func (j *journal) setSize(n int64) {
 	j.size = n
 	j.durable.Store(n)
-}
-
-// isVoid reports whether nobody has written anything in data: a power cut may
-// leave a file longer than what was written, with zeros in it.
-func isVoid(data []byte) bool { return len(bytes.Trim(data, "\x00 \t\r\n")) == 0 }
-
-// A replayer reads a journal in chunks and scans the records in them.
-type replayer struct {
-	*journal
-	listener
-	data []byte // what the file has; nil: it is read
-
-	buf    []byte // unread bytes from offset off on
-	off    int64
-	size   int64 // of the file
-	good   int64 // end of the last change that counts
-	last   uint64
-	seq    uint64            // highest
-	group  []*ledger.Section // records of a change that is not complete yet
-	record ledger.Section
-	mended bool // mend was tried
-
-	counted int64 // bytes of which the lines were counted, for what is reported
-	lines   int
-}
-
-func (r *replayer) run() error {
-	if err := r.restart(); err != nil {
-		return err
-	}
-	if v := ledger.VersionOf(r.buf); v > ledger.FormatVersion {
-		return ledger.NewerFormat(r.path, v)
-	}
-	for {
-		damaged := r.scan()
-		if !damaged && r.off+int64(len(r.buf)) < r.size {
-			if err := r.fill(); err != nil {
-				return err
-			}
-			continue
-		}
-		again := false
-		if !r.mended && (damaged || !isVoid(r.buf) || len(r.group) > 0) {
-			var err error
-			if again, err = r.mend(); err != nil {
-				return err
-			}
-		}
-		switch {
-		case again:
-			if err := r.restart(); err != nil {
-				return err
-			}
-		case !damaged:
-			return nil
-		}
-	}
-}
-
-// restart begins to read behind the last change that counts.
-func (r *replayer) restart() error {
-	r.size, r.off, r.buf, r.group = int64(len(r.data)), r.good, r.buf[:0], r.group[:0]
-	if r.data == nil {
-		fi, err := r.file.Stat()
-		if err != nil {
-			return err
-		}
-		r.size = fi.Size()
-	}
-	return r.fill()
-}
-
-// fill reads more behind the bytes that are left.
-func (r *replayer) fill() error {
-	need := int(min(max(chunk, int64(len(r.buf))*2), r.size-r.off))
-	if cap(r.buf) < need {
-		r.buf = append(make([]byte, 0, need), r.buf...)
-	}
-	var from io.ReaderAt = r.file
-	if r.data != nil {
-		from = bytes.NewReader(r.data)
-	}
-	n, err := from.ReadAt(r.buf[len(r.buf):need], r.off+int64(len(r.buf)))
-	r.buf = r.buf[:len(r.buf)+n]
-	if errors.Is(err, io.EOF) { // it has become shorter
-		r.size, err = r.off+int64(len(r.buf)), nil
-	}
-	if void := len(r.buf) - len(bytes.TrimRight(r.buf, "\x00")); err == nil && void > durable.MaxVoid {
-		return fmt.Errorf("%s %w", r.path, durable.HoleError(r.off+int64(len(r.buf)-void)))
-	}
-	return err
-}
-
-// scan takes all whole records from buf and moves the rest to its beginning. It
-// stops at damage once, so that it can be mended.
-func (r *replayer) scan() (damaged bool) {
-	pos := 0
-loop:
-	for pos < len(r.buf) {
-		n, more, err := ledger.ScanPiece(r.buf[pos:], r.off+int64(pos) == 0, &r.record)
-		switch {
-		case err == ledger.ErrCut:
-			break loop
-		case err != nil:
-			next := ledger.NextRecord(r.buf[pos:])
-			if next < 0 {
-				break loop // a torn tail, or more must be read
-			}
-			if !r.mended {
-				damaged = true
-				break loop
-			}
-			for part, off := make([]byte, chunk), r.off+int64(pos); r.counted < off; {
-				n, err := r.file.ReadAt(part[:min(chunk, off-r.counted)], r.counted)
-				r.lines += bytes.Count(part[:n], []byte("\n"))
-				if r.counted += int64(n); err != nil {
-					break // what is damaged can still be said
-				}
-			}
-			r.report(&ledger.SyntaxError{File: ledger.JournalName, Line: 1 + r.lines, Msg: fmt.Sprintf("%d bytes are damaged and were passed over", next)})
-			pos += next
-		case more < 0: // no record
-			if r.off+int64(pos) == 0 {
-				r.head = int64(n)
-			}
-			if pos += n; len(r.group) == 0 {
-				r.good = r.off + int64(pos)
-			}
-		default:
-			r.record.Off = r.off + int64(pos)
-			pos += n
-			if k := len(r.group); k > 0 && r.record.Seq != r.group[k-1].Seq+1 {
-				r.applyGroup() // what is left of a change that was damaged is all that there is of it
-			}
-			r.seq = max(r.seq, r.record.Seq)
-			if more > 0 {
-				r.group = append(r.group, r.record.Clone())
-				continue
-			}
-			r.applyGroup()
-			r.apply(&r.record)
-			r.good, r.last = r.off+int64(pos), r.record.Seq
-		}
-	}
-	r.off += int64(pos)
-	r.buf = r.buf[:copy(r.buf, r.buf[pos:])]
-	return damaged
-}
-
-// mend puts back from tasks.md what is damaged in the journal behind the last
-// change that was applied. It writes a new journal and keeps the damaged one
-// beside it. It returns false if there was nothing to repair it with.
-func (r *replayer) mend() (bool, error) {
-	r.mended = true
-	data, err := durable.ReadFile(r.fs, r.path)
-	if err != nil {
-		return false, err
-	}
-	doc, err := r.readTasks()
-	if err != nil || doc == nil {
-		return false, err
-	}
-	whole, what := salvage.Mend(data, int(min(int64(len(data)), r.good)), r.last, doc)
-	if what == "" {
-		return false, nil
-	}
-	aside, err := r.keepAside(data, ".damaged")
-	if err != nil {
-		return false, err
-	}
-	if err := durable.WriteFile(r.fs, r.path, whole); err != nil {
-		return false, err
-	}
-	f, err := r.fs.OpenFile(r.path, os.O_RDWR|os.O_APPEND, 0)
-	if err != nil {
-		return false, err
-	}
-	if err := r.swap(f).Close(); err != nil {
-		return false, err
-	}
-	r.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s was damaged: %s; the damaged file is now %s", ledger.JournalName, what, aside)})
-	return true, nil
-}
-
-func (r *replayer) applyGroup() {
-	for _, s := range r.group {
-		r.apply(s)
-	}
-	r.group = r.group[:0]
 }
 
 // append writes batch behind the journal and makes it durable, and says how long that
@@ -393,8 +199,8 @@ func (w *window) section(f durable.File, off int64) *ledger.Section {
 	if w == nil || w.file != f || off < w.off || off >= w.off+int64(len(w.data)) {
 		return nil
 	}
-	s := new(ledger.Section)
-	if _, _, err := ledger.Scan(w.data[off-w.off:], s); err != nil {
+	s, err := ledger.SectionIn(w.data, off-w.off)
+	if err != nil {
 		return nil
 	}
 	s.Off = off

@@ -184,13 +184,13 @@ func (l *Log) openFiles() error {
 		return err
 	}
 	l.refused = map[uint64]bool{}
-	if l.seq, err = l.journal.replay(nil, listener{func(s *ledger.Section) {
+	if l.seq, err = l.journal.replay(func(s *ledger.Section) {
 		l.opts.Locker.Lock()
 		defer l.opts.Locker.Unlock()
 		if l.apply(s) != nil {
 			l.refused[s.Seq] = true
 		}
-	}, l.addFinding, l.note}); err != nil {
+	}, l.addFinding, l.note); err != nil {
 		return err
 	}
 	end := make([]byte, min(l.journal.size, maxRecent))

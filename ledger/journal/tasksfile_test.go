@@ -113,7 +113,7 @@ func TestTasksFileOfAnother(t *testing.T) {
 		if filepath.Base(name) != ledger.TasksName {
 			return nil
 		}
-		return &durable.BadFileError{Path: name, What: "belongs to user 12, not to you", File: true}
+		return &durable.BadFileError{Path: name, What: "belongs to user 12, not to you", Hint: "make it yours with chown, or move it away", File: true}
 	}}
 	if _, err := journal.Open(w.options(false)); err == nil || !strings.Contains(err.Error(), "not to you; make it yours with chown, or move it away") {
 		t.Errorf("a file of another user: %v", err)

@@ -68,14 +68,12 @@ func (o *origin) renew(s *ledger.Section) {
 // A history is what the journal knows about the sections of tasks.md. It serves
 // one plan and is owned by the goroutine that makes it.
 type history struct {
-	data     []byte // the journal
-	end      int64  // its size
-	records  []place
-	sorted   bool   // records are in the order of their seqs, as in all journals but what older versions rebuilt
-	next     int    // index behind the record that was found last: the next one, as a rule
-	last     uint64 // highest seq
-	through  uint64 // highest seq of those that a compaction has merged or archived; 0 without one
-	restored uint64 // highest seq of those that a restore has taken back, and its own; 0 without one
+	data     []byte  // the journal
+	end      int64   // its size
+	records  []place // in the order of their seqs
+	last     uint64  // highest seq
+	through  uint64  // highest seq of those that a compaction has merged or archived; 0 without one
+	restored uint64  // highest seq of those that a restore has taken back, and its own; 0 without one
 	edited   map[uint64]*origin
 	hand     map[string][]*origin // sections without seq and copies by kind and id, in the order in which they were adopted
 	names    map[string]*origin   // the same by name
@@ -93,50 +91,34 @@ type place struct {
 // newHistory scans the bytes of a journal.
 func newHistory(data []byte) *history {
 	h := &history{
-		data: data, end: int64(len(data)), sorted: true,
+		data: data, end: int64(len(data)),
 		edited: map[uint64]*origin{}, hand: map[string][]*origin{}, names: map[string]*origin{},
 		times: map[string]int{}, adopted: map[string][]*origin{},
 	}
-	ledger.EachRecord(data, h.record)
-	if !h.sorted {
-		slices.SortStableFunc(h.records, func(a, b place) int { return cmp.Compare(a.seq, b.seq) })
-		h.sorted = true
+	var adoptions []uint64
+	ledger.EachRecord(data, func(s *ledger.Section) {
+		if m, ok := ledger.MarkIn(s); ok && len(h.records) == 0 {
+			h.through = m.Through
+		}
+		if s.Kind == ledger.KindControl && string(s.ID) == ledger.ControlRestored {
+			h.restored = s.Seq
+		}
+		h.records = append(h.records, place{s.Seq, s.Off})
+		h.last = max(h.last, s.Seq)
+		if s.Get(ledger.KeyAdopts) != nil {
+			adoptions = append(adoptions, s.Seq)
+		}
+	})
+	slices.SortStableFunc(h.records, func(a, b place) int { return cmp.Compare(a.seq, b.seq) }) // as they are but in what older versions rebuilt
+	for _, seq := range adoptions {
+		h.adopt(h.section(seq))
 	}
 	return h
 }
 
-// find returns the index of record seq. Records are mostly asked for in their order.
+// find returns the index of record seq.
 func (h *history) find(seq uint64) (int, bool) {
-	i, ok := h.next, h.next < len(h.records) && h.records[h.next].seq == seq
-	switch {
-	case ok:
-	case h.sorted:
-		i, ok = slices.BinarySearchFunc(h.records, seq, func(p place, seq uint64) int { return cmp.Compare(p.seq, seq) })
-	default: // while such a journal is scanned
-		i = slices.IndexFunc(h.records, func(p place) bool { return p.seq == seq })
-		ok = i >= 0
-	}
-	if !ok {
-		return 0, false
-	}
-	h.next = i + 1
-	return i, true
-}
-
-// record notes one record of the journal.
-func (h *history) record(s *ledger.Section) {
-	if m, ok := ledger.MarkIn(s); ok && len(h.records) == 0 {
-		h.through = m.Through
-	}
-	if s.Kind == ledger.KindControl && string(s.ID) == ledger.ControlRestored {
-		h.restored = s.Seq
-	}
-	h.sorted = h.sorted && s.Seq > h.last
-	h.records = append(h.records, place{s.Seq, s.Off})
-	h.last = max(h.last, s.Seq)
-	if s.Get(ledger.KeyAdopts) != nil {
-		h.adopt(s)
-	}
+	return slices.BinarySearchFunc(h.records, seq, func(p place, seq uint64) int { return cmp.Compare(p.seq, seq) })
 }
 
 // adopt notes a record that was taken over from a person's edit.
@@ -213,10 +195,7 @@ func (h *history) section(seq uint64) *ledger.Section {
 	if !ok {
 		return nil
 	}
-	s := new(ledger.Section)
-	if _, _, err := ledger.Scan(h.data[h.records[i].off:], s); err != nil {
-		return nil
-	}
+	s, _ := ledger.SectionIn(h.data, h.records[i].off) // it was read before
 	return s
 }
 

@@ -48,7 +48,7 @@ func ledgerOf(r *rand.Rand, n int) (tasks, journal []byte) {
 
 // mutate damages one line of a ledger.
 func mutate(r *rand.Rand, data []byte) []byte {
-	lines := bytes.SplitAfter(data, newline)
+	lines := bytes.SplitAfter(data, []byte("\n"))
 	i := r.IntN(len(lines))
 	junk := []string{
 		"```\n", "~~~~ x\n", "<!--\n", "-->\n", "<pre>\n", "</pre>\n", "<div>\n", "<?php\n", "<![CDATA[\n", "<!DOCTYPE\n",
@@ -180,13 +180,12 @@ func linesKept(data, got []byte) error {
 	fresh := strings.Split(string(unglued(got)), "\n")
 	old := map[string]int{}
 	for line := range strings.Lines(string(unglued(data))) {
-		old[strings.TrimSpace(string(ledger.SpellNULs([]byte(line))))]++
+		old[strings.TrimSpace(string(ledger.Plain([]byte(line))))]++
 	}
 	for line, n := range old {
 		for _, s := range fresh {
-			_, name := ledger.HeadingText([]byte(line))
 			kept := strings.TrimSpace(s)
-			if spoilt := strings.TrimSpace(strings.Replace(kept, `\`, "", 1)); strings.HasPrefix(kept, line) || strings.HasPrefix(spoilt, line) || strings.HasPrefix(strings.TrimSpace(s), aside+string(name)+": ") {
+			if spoilt := strings.TrimSpace(strings.Replace(kept, `\`, "", 1)); strings.HasPrefix(kept, line) || strings.HasPrefix(spoilt, line) {
 				n--
 			}
 		}
@@ -231,19 +230,28 @@ func TestRepairTakesTheJournalsRecord(t *testing.T) {
 	}
 }
 
-// TestRepairClosesBlocks closes what hides records, and leaves hidden what was.
-func TestRepairClosesBlocks(t *testing.T) {
+// TestRepairSetsBlocksAside takes records out of the blocks that hide them, and leaves hidden
+// what was.
+func TestRepairSetsBlocksAside(t *testing.T) {
 	const record = "## Task a\n- seq: 1\n- status: done\n<!-- end 1 -->\n"
-	for _, tt := range []struct{ data, want string }{
-		{"```\ntext\n" + record, "```\ntext\n```\n" + record},
-		{"<!--\n" + record, "<!--\n-->\n" + record},
-		{"<pre>\n" + record, "<pre>\n</pre>\n" + record},
-		{"<div>\n" + record, "<div>\n\n" + record},
-		{"~~~\n" + record + "## Task hidden\n~~~\n", "~~~\n~~~\n" + record + "~~~\n## Task hidden\n~~~\n"},
-		{"```\n## Task shown\n- status: draft\n", "```\n```\n## Task shown\n- status: draft\n"},
+	for _, tt := range []struct{ data, text, behind string }{
+		{"```\ntext\n" + record, "```\ntext", ""},
+		{"<!--\n" + record, "<!--", ""},
+		{"<pre>\n" + record, "<pre>", ""},
+		{"<div>\n" + record, "<div>", ""},
+		{"~~~\n" + record + "## Task hidden\n- status: queued\n\nx\n~~~\nshown\n", "~~~", "## Task hidden\n- status: queued\n\nx\n~~~"},
+		{"```\n## Task hidden\n- status: draft\n", "```\n## Task hidden\n- status: draft", ""},
 	} {
-		if got, _ := Repair([]byte(tt.data), nil, nil); string(got) != tt.want {
-			t.Errorf("%q\nbecomes %q\nwant    %q", tt.data, got, tt.want)
+		got, notes := Repair([]byte(tt.data), nil, nil)
+		want := strings.Contains(tt.data, record)
+		for _, text := range []string{tt.text, tt.behind} {
+			indented := "    " + strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\n    "), "    \n", "\n") + "\n"
+			if text != "" && !strings.Contains(string(got), indented) {
+				t.Errorf("%q is not in\n%s", indented, got)
+			}
+		}
+		if doc := ledger.Parse(got); len(notes) != 1 || (len(doc.Sections) == 1) != want || strings.Contains(string(got), record) != want || strings.HasSuffix(tt.data, "\nshown\n") != strings.HasSuffix(string(got), "\nshown\n") {
+			t.Errorf("%q\nbecomes %q\n%v", tt.data, got, notes)
 		}
 	}
 }

@@ -1,8 +1,7 @@
 // Package salvage makes a whole journal of a damaged one and tasks.md, which has the same
 // records. It works on bytes, reads no file and writes none.
 //
-// [Mend] fills in what is damaged behind a given place. [Merge] puts records into a journal by
-// their numbers. [Journal] makes one of tasks.md alone. [Gaps] knows which numbers a journal
+// [Merge] puts records into a journal by their numbers. [Journal] makes one of tasks.md alone. [Gaps] knows which numbers a journal
 // lacks for a good reason, so that others are noticed.
 package salvage
 
@@ -38,92 +37,59 @@ func Known(doc *ledger.Document, last uint64) map[uint64][]byte {
 	return known
 }
 
-// Mend returns a journal with the records of tasks.md in place of what is damaged behind offset
-// good, where record last ends, and says what it did; "" if there is nothing to repair it with.
-// Damage stays where tasks.md does not have all of what it covers.
-func Mend(journal []byte, good int, last uint64, doc *ledger.Document) (out []byte, what string) {
-	known, newest := Known(doc, last), uint64(0)
-	for i := range doc.Sections {
-		newest = max(newest, doc.Sections[i].Seq)
-	}
-	out = slices.Clip(journal[:good])
-	put := func(raw []byte, seq uint64) { out, last = append(append(out, raw...), '\n'), seq }
-	var found, void, torn, kept int
-	pieces := ledger.Pieces(journal[good:], good == 0)
+// Merge makes a journal of pieces of one and of records that it may lack, by their
+// numbers. Records that the journal has are taken out of known. Damage stays where numbers
+// are still missing; out is what does not. newest is the highest number in tasks.md.
+func Merge(pieces []ledger.Piece, known map[uint64][]byte, newest uint64) (journal, out []byte) {
+	var all []ledger.Piece
+	last := uint64(0)
 	for i := 0; i < len(pieces); i++ {
-		p := &pieces[i]
+		p := pieces[i]
 		if p.Seq > 0 {
-			put(p.Raw, p.Seq)
+			delete(known, p.Seq)
+			last = p.Seq
+			all = append(all, p)
 			continue
 		}
-		next := uint64(0) // the record behind the damage; 0: none, it is a torn tail
+		next := uint64(0) // the record behind the damage; 0: none
 		if k := slices.IndexFunc(pieces[i:], func(q ledger.Piece) bool { return q.Seq > 0 }); k > 0 {
 			next = pieces[i+k].Seq
 		}
+		found := uint64(0)
+		for seq := range known {
+			if last < seq && seq < next {
+				found++
+			}
+		}
 		switch {
-		case next == last+1: // no record is missing
-			void += len(p.Raw)
+		case next > last && found == next-last-1:
+			out = append(out, p.Raw...)
 		case next > 0 && bytes.IndexByte(p.Raw, 0) >= 0 && newest <= last:
 			// A power cut has left a piece of a batch that was never acknowledged: there are zeros
 			// in it, and tasks.md, which gets a batch when it has been acknowledged, has nothing as
 			// new. The rest of the change that it may have been a part of goes too.
+			for n := len(all) - 1; n >= 0 && all[n].More > 0; n-- {
+				out, all, last = append(out, all[n].Raw...), all[:n], all[n].Seq-1
+			}
 			for ; i < len(pieces); i++ {
-				if torn += len(pieces[i].Raw); pieces[i].Seq > 0 && pieces[i].More == 0 {
+				if out = append(out, pieces[i].Raw...); pieces[i].Seq > 0 && pieces[i].More == 0 {
 					break
 				}
 			}
 		default:
-			missing, n := next-last-1, uint64(0)
-			for _, seq := range slices.Sorted(maps.Keys(known)) {
-				if seq > last && (next == 0 || seq < next) {
-					put(known[seq], seq)
-					n++
-				}
-			}
-			if found += int(n); next > 0 && n != missing {
-				out = append(out, p.Raw...)
-				kept += len(p.Raw)
-			}
+			p.Seq = last
+			all = append(all, p)
 		}
-	}
-	if found == 0 && torn == 0 && void == 0 {
-		return nil, ""
-	}
-	if ledger.VersionOf(out) == 0 {
-		out = append([]byte(ledger.EmptyJournal), out...)
-	}
-	var did []string
-	add := func(n int, text string) {
-		if n > 0 {
-			did = append(did, fmt.Sprintf(text, n))
-		}
-	}
-	add(found, "%d records were put back from "+ledger.TasksName)
-	add(void, "%d bytes between records were left out")
-	add(torn, "%d bytes of changes that were never acknowledged were left out")
-	add(kept, "%d bytes stay damaged")
-	return out, strings.Join(did, ", ")
-}
-
-// Merge makes a journal of pieces of one and of records that it may lack, by their
-// numbers. Damaged pieces stay behind the record that they follow. Records that the journal
-// has are taken out of known.
-func Merge(pieces []ledger.Piece, known map[uint64][]byte) []byte {
-	last := uint64(0)
-	for i := range pieces {
-		delete(known, pieces[i].Seq)
-		pieces[i].Seq = cmp.Or(pieces[i].Seq, last)
-		last = pieces[i].Seq
 	}
 	for seq, raw := range known {
-		pieces = append(pieces, ledger.Piece{Raw: raw, Seq: seq})
+		all = append(all, ledger.Piece{Raw: raw, Seq: seq})
 	}
-	slices.SortStableFunc(pieces, func(a, b ledger.Piece) int { return cmp.Compare(a.Seq, b.Seq) })
-	out := []byte(ledger.EmptyJournal)
-	for i := range pieces {
-		out = append(append(out, pieces[i].Raw...), '\n')
+	slices.SortStableFunc(all, func(a, b ledger.Piece) int { return cmp.Compare(a.Seq, b.Seq) })
+	journal = []byte(ledger.EmptyJournal)
+	for i := range all {
+		journal = append(append(journal, all[i].Raw...), '\n')
 	}
-	return out
+	return journal, out
 }
 
 // Journal returns the journal that the sections of a tasks.md make: those with a

@@ -9,15 +9,14 @@ package tasksfile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"stint/ledger"
@@ -386,92 +385,50 @@ func (t *File) SyncEverySecond(ctx context.Context, note func(ledger.Notice)) {
 // maxText is how much text may stand above the records for EndsWith.
 const maxText = 1 << 20
 
-// EndsWith compares the end of tasks.md with the records of a journal, without reading either
-// into memory as a whole. If they are the same, and there is but text above, nothing was changed
-// since the file was written, and it is marked as seen.
-func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
-	f, err := Open(t.fs, t.path, os.O_RDONLY)
-	if err != nil {
-		return false, nil // read it as usual, and fail there if need be
+// EndsWith reports whether tasks.md has the records of a journal as they were written, and but
+// text above: then nothing was changed since, and it is marked as seen.
+func (t *File) EndsWith(records []byte) bool {
+	snap, err := ReadSnapshot(context.Background(), t.fs, filepath.Dir(t.path))
+	text, same := bytes.CutSuffix(snap.Data, records)
+	if err != nil || !same || len(text) > maxText { // read it as usual, and fail there if need be
+		return false
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	head := fi.Size() - records.Size()
-	if head < 0 || head > maxText {
-		return false, nil
-	}
-	text := make([]byte, head)
-	if _, err := f.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
-		return false, err
-	}
-	if doc := ledger.Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > ledger.FormatVersion || ledger.IsJournal(text) {
-		return false, nil
-	}
-	size := min(maxText, records.Size()) // a small ledger needs little
-	x, y := make([]byte, size), make([]byte, size)
-	marks := solid(text)
-	for rest, off := records.Size(), head; rest > 0; {
-		size = min(size, rest)
-		if _, err := io.ReadFull(records, y[:size]); err != nil {
-			return false, err
-		}
-		if n, err := f.ReadAt(x[:size], off); int64(n) < size || !bytes.Equal(x[:size], y[:size]) {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return false, err
-		}
-		rest, off, marks = rest-size, off+size, marks+solid(y[:size])
+	if doc := ledger.Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > ledger.FormatVersion {
+		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.seen, t.endsInN, t.foreign, t.solid = durable.IDOf(fi), true, false, marks
-	return true, nil
+	t.seen, t.endsInN, t.foreign, t.solid = snap.ID, true, false, solid(snap.Data)
+	return true
 }
 
 // An Error says that tasks.md, or journal.md, is not a file that stint can use.
 type Error struct {
 	Path string
 	What string // what is wrong with it
-	Hint string // how to repair it best; "" if there is nothing better than moving it away
+	Hint string // what to do before stint is started again; "": move it away
 	Lost bool   // the journal is not there either
 }
 
 // Error returns what is wrong and what to do.
 func (e *Error) Error() string {
-	away := "move it away and start again: the journal has every record"
+	then := "start again: the journal has every record"
 	switch {
 	case filepath.Base(e.Path) == ledger.JournalName:
-		away = "move it away and start again: " + ledger.TasksName + " has every record"
+		then = "start again: " + ledger.TasksName + " has every record"
 	case e.Lost:
-		away = "move it away and put a good copy there; there is no journal that has its records"
+		then = "put a good copy there; there is no journal that has its records"
 	}
-	if e.Hint != "" {
-		away = e.Hint + ", or " + away
-	}
-	return fmt.Sprintf("%s %s; %s", e.Path, e.What, away)
+	return fmt.Sprintf("%s %s; %s and %s", e.Path, e.What, cmp.Or(e.Hint, "move it away"), then)
 }
 
 // explain says why tasks.md could not be opened, where that is known.
 func explain(path string, err error) error {
 	var bad *durable.BadFileError
-	e := &Error{Path: path}
-	switch {
-	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EMLINK):
-		e.What, e.Hint = "is a symbolic link, and what it points to may be where an agent can write", "put the file itself in its place: mv the file that it points to here"
-	case errors.Is(err, fs.ErrPermission):
-		e.What, e.Hint = "cannot be read and written by you", "chmod 600 it"
-	case errors.As(err, &bad):
-		if e.What = bad.What; bad.File {
-			e.Hint = "make it yours with chown"
-		}
-	default:
+	if !errors.As(err, &bad) {
 		return err
 	}
-	return e
+	return &Error{Path: path, What: bad.What, Hint: bad.Hint}
 }
 
 // Open opens one of the two files of the ledger. The error is an
