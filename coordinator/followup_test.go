@@ -54,7 +54,7 @@ func followWorld(t *testing.T) *world {
 // settings applies to all workspaces these settings.
 func (w *world) settings(s queue.WorkspaceSettings) {
 	old := &w.cfg.WorkspaceSettings
-	s.Timeout, s.MaxAttempts, s.MaxIterations = old.Timeout, old.MaxAttempts, old.MaxIterations
+	s.Timeout, s.MaxAttempts, s.MaxIterations, s.VerifyTimeout = old.Timeout, old.MaxAttempts, old.MaxIterations, old.VerifyTimeout
 	s.ResumePolicy, s.OutputPolicy = old.ResumePolicy, old.OutputPolicy
 	w.cfg.WorkspaceSettings = s
 }

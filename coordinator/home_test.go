@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
 	"stint/state/lanes"
@@ -89,7 +90,8 @@ func TestHandWrittenTasksOfOneDirectory(t *testing.T) {
 func TestWorkspaceTakenOutOfARun(t *testing.T) {
 	t.Parallel()
 	w := newJudgeWorld(t)
-	w.cfg.WorkspaceRoot, w.cfg.Workspace = "", nil
+	w.settings(queue.WorkspaceSettings{})
+	w.cfg.WorkspaceRoot = ""
 	w.checks = []int{0}
 	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 		w.reconcile("## Task mine\n- workspace:\n")

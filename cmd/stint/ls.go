@@ -69,7 +69,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	for _, s := range o.status {
 		st, err := state.ParseStatus(s)
 		if err != nil {
-			return usage("stint ls --status with "+statuses, "%v", err)
+			return usage("stint ls --help", "%v", err)
 		}
 		o.filter.Status = append(o.filter.Status, st)
 	}
