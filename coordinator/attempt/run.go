@@ -101,7 +101,7 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	// that queues its task again does that to a task that runs, which is counted.
 	r.Settling.Store(true)
 	ctx, stop := context.WithTimeout(context.Background(), settleLimit)
-	if err := a.tasks.Settle(ctx); err != nil { // the watch tries again, and tells
+	if err := a.tasks.ReconcileNow(ctx); err != nil { // the watch tries again, and tells
 		a.tasks.Config.Log.Debug("tasks.md was not taken over at the end of a run", "error", err)
 	}
 	stop()

@@ -159,8 +159,8 @@ func (s *Store[S]) Reconcile(ctx context.Context, accept bool) (reconcile.Report
 	return s.log.Reconcile(ctx, accept)
 }
 
-// Settle takes over what was written into tasks.md until now; see [journal.Log.Settle].
-func (s *Store[S]) Settle(ctx context.Context) error { return s.log.Settle(ctx) }
+// ReconcileNow takes over what was written into tasks.md until now; see [journal.Log.ReconcileNow].
+func (s *Store[S]) ReconcileNow(ctx context.Context) error { return s.log.ReconcileNow(ctx) }
 
 // Findings returns what is wrong in the ledger's files at present.
 func (s *Store[S]) Findings() []*ledger.SyntaxError { return s.log.Findings() }

@@ -57,7 +57,7 @@ const (
 //  1. While the archive and its index are written: the old journal, which is still
 //     the truth. No journal begins with the mark of this compaction, so the index does
 //     not count what it has of it, and the next compaction cuts that off.
-//  2. While the new journal is written beside the old one: likewise.
+//  2. While the new journal is written beside the old one: the same.
 //  3. The rename of the journal is the moment at which the compaction is done. Before
 //     the directory is synced either journal may be there; both are whole.
 //  4. After that tasks.md is still the old one: a buffer from before the compaction.

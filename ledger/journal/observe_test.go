@@ -64,7 +64,7 @@ func TestObserveTellsOfEdits(t *testing.T) {
 	o := newObserved(t)
 	o.add("a", "status", "queued")
 	o.edit(appended("\n## Task b\n- status: queued\n"))
-	must(t, o.log.Settle(t.Context()))
+	must(t, o.log.ReconcileNow(t.Context()))
 	o.close()
 	o.edit(appended("\n## Task c\n- status: queued\n"))
 	o.reopen()

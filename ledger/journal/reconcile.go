@@ -256,10 +256,10 @@ func (l *Log) Reconcile(ctx context.Context, accept bool) (reconcile.Report, err
 	return l.reconcile(ctx, rest, true, accept)
 }
 
-// Settle takes over what another hand has written into tasks.md until now, by the rules
+// ReconcileNow takes over what another hand has written into tasks.md until now, by the rules
 // of the watch and before it comes to that. It waits for an editor at work until ctx
 // ends, and costs next to nothing where there is nothing.
-func (l *Log) Settle(ctx context.Context) error {
+func (l *Log) ReconcileNow(ctx context.Context) error {
 	_, err := l.reconcile(ctx, ctx, false, false)
 	return err
 }
@@ -400,7 +400,7 @@ func (l *Log) watch(ctx context.Context) {
 			return // the log has stopped
 		}
 		var now *ledger.SyntaxError
-		if err := l.Settle(ctx); err != nil && ctx.Err() == nil {
+		if err := l.ReconcileNow(ctx); err != nil && ctx.Err() == nil {
 			now = &ledger.SyntaxError{File: ledger.TasksName, Msg: err.Error()}
 		}
 		l.mu.Lock()
