@@ -55,26 +55,35 @@ func (j *journal) keepAside(data []byte, ending string) (string, error) {
 // off, makes durable what is left, and gives the highest seq. Damage in the middle is
 // reported and passed over: the rest must not be lost for it ([Log.restoreMissing]).
 func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.SyntaxError), note func(ledger.Notice)) (seq uint64, err error) {
-	data, err := j.readAll()
+	fi, err := j.file.Stat()
 	if err != nil {
 		return 0, err
 	}
-	if v := ledger.VersionOf(data); v > ledger.FormatVersion {
+	head, err := io.ReadAll(io.NewSectionReader(j.file, 0, 4<<10))
+	if err != nil {
+		return 0, err
+	}
+	if v := ledger.VersionOf(head); v > ledger.FormatVersion {
 		return 0, ledger.NewerFormat(j.path, v)
 	}
-	j.near[0].Store(&window{file: j.file, data: data})
-	defer j.near[0].Store(nil)
-	tail := data[len(data):]
-	for _, f := range ledger.CheckJournal(data, func(s *ledger.Section) bool {
+	good, found, err := ledger.ReadJournal(j.file, fi.Size(), func(s *ledger.Section) bool {
 		seq = max(seq, s.Seq)
 		apply(s)
 		return true
-	}) {
-		if tail = data[len(data)-f.Torn:]; f.Torn == 0 {
+	})
+	if err != nil {
+		return 0, fmt.Errorf("%s %w", j.path, err)
+	}
+	for _, f := range found {
+		if f.Torn == 0 {
 			report(f)
 		}
 	}
-	j.setSize(int64(len(data) - len(tail)))
+	j.setSize(good)
+	tail, err := io.ReadAll(io.NewSectionReader(j.file, good, fi.Size()-good))
+	if err != nil {
+		return 0, err
+	}
 	if len(tail) > 0 { // it was never acknowledged; a person may want to see it
 		if len(bytes.Trim(tail, "\x00 \t\r\n")) > 0 { // a power cut may leave a file longer than what was written, with zeros in it
 			name, err := j.keepAside(tail, ".torn")
@@ -94,15 +103,6 @@ func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.Syntax
 	// What another master has written may be in the kernel's memory alone. It must be
 	// durable before anyone, or tasks.md, hears of it.
 	return seq, j.file.Datasync()
-}
-
-// readAll returns the bytes of the open file.
-func (j *journal) readAll() ([]byte, error) {
-	fi, err := j.file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return durable.ReadPieces(context.Background(), io.NewSectionReader(j.file, 0, fi.Size()), j.path, fi.Size())
 }
 
 func (j *journal) setSize(n int64) {

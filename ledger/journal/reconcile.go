@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -41,12 +42,16 @@ type applyResult struct {
 func (l *Log) reconcileAtStart() error {
 	l.tasks.SetNewest(l.seq)
 	if !l.edited && len(l.damage) == 0 { // else the same bytes may still be an edit that was taken back
-		data, _, err := l.journal.read()
+		head, err := durable.Head(l.opts.FS, l.journal.path)
 		if err != nil {
 			return err
 		}
-		_, records, _ := ledger.CutLine(data, 0)
-		if l.tasks.EndsWith(data[records:]) {
+		_, records, _ := ledger.CutLine(head, 0)
+		same, err := l.tasks.EndsWith(io.NewSectionReader(l.journal.file, int64(records), l.journal.size-int64(records)))
+		if err != nil {
+			return err
+		}
+		if same {
 			if l.opts.OnDelete == nil {
 				return nil
 			}

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -385,21 +386,50 @@ func (t *File) SyncEverySecond(ctx context.Context, note func(ledger.Notice)) {
 // maxText is how much text may stand above the records for EndsWith.
 const maxText = 1 << 20
 
-// EndsWith reports whether tasks.md has the records of a journal as they were written, and but
-// text above: then nothing was changed since, and it is marked as seen.
-func (t *File) EndsWith(records []byte) bool {
-	snap, err := ReadSnapshot(context.Background(), t.fs, filepath.Dir(t.path))
-	text, same := bytes.CutSuffix(snap.Data, records)
-	if err != nil || !same || len(text) > maxText { // read it as usual, and fail there if need be
-		return false
+// EndsWith compares the end of tasks.md with the records of a journal, without reading either
+// into memory as a whole. If they are the same, and there is but text above, nothing was changed
+// since the file was written, and it is marked as seen.
+func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
+	f, err := Open(t.fs, t.path, os.O_RDONLY)
+	if err != nil {
+		return false, nil // read it as usual, and fail there if need be
 	}
-	if doc := ledger.Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > ledger.FormatVersion {
-		return false
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fi, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	head := fi.Size() - records.Size()
+	if head < 0 || head > maxText {
+		return false, nil
+	}
+	text := make([]byte, head)
+	if _, err := f.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	if doc := ledger.Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > ledger.FormatVersion || ledger.IsJournal(text) {
+		return false, nil
+	}
+	size := min(maxText, records.Size()) // a small ledger needs little
+	x, y := make([]byte, size), make([]byte, size)
+	marks := solid(text)
+	for rest, off := records.Size(), head; rest > 0; {
+		size = min(size, rest)
+		if _, err := io.ReadFull(records, y[:size]); err != nil {
+			return false, err
+		}
+		if n, err := f.ReadAt(x[:size], off); int64(n) < size || !bytes.Equal(x[:size], y[:size]) {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return false, err
+		}
+		rest, off, marks = rest-size, off+size, marks+solid(y[:size])
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.seen, t.endsInN, t.foreign, t.solid = snap.ID, true, false, solid(snap.Data)
-	return true
+	t.seen, t.endsInN, t.foreign, t.solid = durable.IDOf(fi), true, false, marks
+	return true, nil
 }
 
 // An Error says that tasks.md, or journal.md, is not a file that stint can use.
