@@ -112,3 +112,11 @@ func TestRetryMakesNoCycle(t *testing.T) {
 		t.Errorf("retry: %v", err)
 	}
 }
+
+// hangs makes the agent work until it is ended.
+func (w *world) hangs() {
+	w.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
+		<-ctx.Done()
+		return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -236,4 +237,13 @@ func (w *keyWorld) finish(ctx context.Context, l *life) {
 	s := w.script()
 	s.compareWithRefold(live)
 	s.fsckIsClean()
+}
+
+// freeAddress returns an address of this machine where nobody listens.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, ln.Close())
+	return ln.Addr().String()
 }

@@ -302,6 +302,12 @@ func TestSafeMode(t *testing.T) {
 		w.expect("a")
 		w.end("a", task.Outcome{})
 		w.submit("b", alone)
+		w.Config.CrashLoop = 0 // turned off
+		w.Recover(t.Context())
+		if paused, _ := w.Paused(); paused {
+			t.Error("it is turned off and has paused")
+		}
+		w.Config.CrashLoop = 3
 		w.master() // as the next one, which finds three notes
 		w.Recover(t.Context())
 		w.StartReady()
