@@ -19,7 +19,7 @@ import (
 // that is not here may not exist.
 var arrows = map[string][]string{
 	"stint/ledger/durable":                    {},
-	"stint/ledger":                            {},
+	"stint/ledger":                            {"stint/ledger/durable"},
 	"stint/ledger/reconcile":                  {"stint/ledger"},
 	"stint/ledger/repair":                     {"stint/ledger"},
 	"stint/ledger/salvage":                    {"stint/ledger"},
@@ -122,11 +122,11 @@ func listPackages(t *testing.T) map[string]goPackage {
 	all := map[string]goPackage{}
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p goPackage
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
 			return all
-		} else if err != nil {
-			t.Fatal(err)
 		}
+		must(t, err)
 		all[p.ImportPath] = p
 	}
 }

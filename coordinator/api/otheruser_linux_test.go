@@ -102,9 +102,7 @@ func TestPromise11OtherUsersSocket(t *testing.T) {
 	must(t, os.Chmod(dir, 0o777))
 	socket := filepath.Join(dir, "s.sock")
 	var ln net.Listener
-	if err := asNobody(t, func() (err error) { ln, err = net.Listen("unix", socket); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, asNobody(t, func() (err error) { ln, err = net.Listen("unix", socket); return err }))
 	told := make(chan string)
 	go func() {
 		c, err := ln.Accept()

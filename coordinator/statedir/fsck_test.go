@@ -23,9 +23,8 @@ func records(t *testing.T, lines ...string) string {
 			r.Add(key, value)
 		}
 		var err error
-		if out, err = ledger.AppendRecord(out, r); err != nil {
-			t.Fatal(err)
-		}
+		out, err = ledger.AppendRecord(out, r)
+		must(t, err)
 	}
 	return string(out)
 }
@@ -50,9 +49,7 @@ func write(t *testing.T, dir, name, text string) {
 func fsckText(t *testing.T, dir string, live func() bool) string {
 	t.Helper()
 	r, err := statedir.Fsck(t.Context(), dir, "/w", live)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out []string
 	for _, f := range r.Faults {
 		out = append(out, f.Kind+" "+f.String())
@@ -130,9 +127,7 @@ func TestRepairLedgerKeepsTheTasks(t *testing.T) {
 			t.Errorf("%v is left; done: %v", left, notes)
 		}
 		var dump strings.Builder
-		if err := statedir.Refold(ledgerDir(t, "tasks.md", "", "journal.md", string(mended), "format", "1\n"), &dump); err != nil {
-			t.Fatal(err)
-		}
+		must(t, statedir.Refold(ledgerDir(t, "tasks.md", "", "journal.md", string(mended), "format", "1\n"), &dump))
 		if !strings.Contains(dump.String(), fmt.Sprintf(`"status":%q`, tt.want)) {
 			t.Errorf("want a task that is %s in\n%s", tt.want, dump.String())
 		}
@@ -143,10 +138,15 @@ func TestRepairLedgerKeepsTheTasks(t *testing.T) {
 // said where there is none.
 func TestFsckPromisesNoJournalThatIsNotThere(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "tasks.md"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "tasks.md"), 0o700))
 	if got := fsckText(t, dir, func() bool { return false }); strings.Count(got, "\n") > 0 || !strings.Contains(got, "there is no journal") {
 		t.Errorf("got %s", got)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -162,9 +162,7 @@ func TestRuns(t *testing.T) {
 		"n: status=running; runId=r6; inputTokens=9", "n: status=done; inputTokens=11",
 	)
 	var got []state.Run
-	if err := j.state.EachTask(func(runs []state.Run) error { got = append(got, runs...); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, j.state.EachTask(func(runs []state.Run) error { got = append(got, runs...); return nil }))
 	want := []state.Run{
 		{ID: "r1", TaskID: "a", SessionKey: "web", Agent: "codex", Model: "m1", Account: "codex", Ended: noon.Add(time.Minute), Usage: state.Usage{InputTokens: 100, OutputTokens: 10, CostUSD: 0.5}},
 		{ID: "r2", TaskID: "a", SessionKey: "web", Agent: "claude", Model: "", Account: "work", Ended: noon.Add(2 * time.Minute), Usage: state.Usage{InputTokens: 50, OutputTokens: 5, CostUSD: 0.25}},
