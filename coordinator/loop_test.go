@@ -183,7 +183,7 @@ func TestLoopPassesInRoundTwo(t *testing.T) {
 		if diff := cmp.Diff([]string{"1 1 2s", "2 0 2s"}, iterations); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]string{"do it", prompt.MendIt}, w.messages()); diff != "" || w.agent.turns[1].Session != "n1" {
+		if diff := cmp.Diff([]string{"do it", prompt.FixIt}, w.messages()); diff != "" || w.agent.turns[1].Session != "n1" {
 			t.Errorf("sent in session %q: %s", w.agent.turns[1].Session, diff)
 		}
 		sent, _ := os.ReadFile(w.agent.turns[1].Prompt)
@@ -194,7 +194,7 @@ func TestLoopPassesInRoundTwo(t *testing.T) {
 			t.Errorf("%d tasks", len(tasks))
 		}
 		_, said, _ := w.c.Session(got.SessionKey)
-		if len(said) != 4 || said[2].Text != prompt.MendIt || said[3].Text != "second" {
+		if len(said) != 4 || said[2].Text != prompt.FixIt || said[3].Text != "second" {
 			t.Errorf("the transcript is %v", said)
 		}
 		if answer, err := os.ReadFile(filepath.Join(w.c.RunDir(got.RunID), "answer")); err != nil || string(answer) != "second" {
@@ -244,12 +244,12 @@ func TestLoopInterrupted(t *testing.T) {
 		out    task.Outcome
 		second string // what is sent when the iteration is made again
 	}{
-		{task.Outcome{Class: state.ClassRateLimited, Session: "n1"}, prompt.MendIt},
+		{task.Outcome{Class: state.ClassRateLimited, Session: "n1"}, prompt.FixIt},
 		{task.Outcome{Class: state.ClassRateLimited, Session: "n1", Kept: true}, prompt.GoOn},
-		{task.Outcome{Class: state.ClassNetwork, Session: "n1"}, prompt.MendIt},
+		{task.Outcome{Class: state.ClassNetwork, Session: "n1"}, prompt.FixIt},
 		{task.Outcome{Class: state.ClassStalled, Session: "n1", Kept: true}, prompt.GoOn},
-		{task.Outcome{Class: state.ClassInterrupted, Session: "n1"}, prompt.MendIt},
-		{task.Outcome{Class: state.ClassAgentMissing, Session: "n1"}, prompt.MendIt},
+		{task.Outcome{Class: state.ClassInterrupted, Session: "n1"}, prompt.FixIt},
+		{task.Outcome{Class: state.ClassAgentMissing, Session: "n1"}, prompt.FixIt},
 		{task.Outcome{Class: state.ClassSessionLost, Session: "n1"}, "do it"},
 	} {
 		loops(t, fmt.Sprint(tc.out.Class, tc.out.Kept), func(t *testing.T, w *loopWorld) {
@@ -258,7 +258,7 @@ func TestLoopInterrupted(t *testing.T) {
 			w.outcomes(ok, tc.out, ok)
 			got := w.ended(w.verified(nil))
 			w.expect(got, state.Done, "")
-			if diff := cmp.Diff([]string{"do it", prompt.MendIt, tc.second}, w.messages()); diff != "" {
+			if diff := cmp.Diff([]string{"do it", prompt.FixIt, tc.second}, w.messages()); diff != "" {
 				t.Error(diff)
 			}
 			if w.shell.count() != 2 || w.shell.runs[1].Iteration != 2 || got.Iteration != 2 {
@@ -407,13 +407,13 @@ func TestLoopIsEditedByHand(t *testing.T) {
 		messages []string
 		status   state.Status
 	}{
-		"another command":              {"- verifyCommand: make check", []int{1, 0}, []string{"make test", "make check"}, []string{"do it", prompt.MendIt}, state.Done},
+		"another command":              {"- verifyCommand: make check", []int{1, 0}, []string{"make test", "make check"}, []string{"do it", prompt.FixIt}, state.Done},
 		"no command":                   {"- verifyCommand: none", []int{1}, []string{"make test"}, []string{"do it"}, state.Done},
 		"another prompt":               {"- prompt: do that", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do that"}, state.Done},
 		"one iteration":                {"- maxIterations: 1", []int{1}, []string{"make test"}, []string{"do it"}, state.Failed},
 		"held":                         {"- hold: true", []int{0}, []string{"make test"}, []string{"do it"}, state.Done},
 		"another agent":                {"- agent: claude", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do it"}, state.Done},
-		"a first command, in the turn": {"- verifyCommand: make", []int{1, 0}, []string{"make", "make"}, []string{"do it", prompt.MendIt}, state.Done},
+		"a first command, in the turn": {"- verifyCommand: make", []int{1, 0}, []string{"make", "make"}, []string{"do it", prompt.FixIt}, state.Done},
 		"another prompt, in the turn":  {"- prompt: do that", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do that"}, state.Done},
 	} {
 		loops(t, name, func(t *testing.T, w *loopWorld) {
@@ -597,10 +597,10 @@ func TestLoopWaitsForItsAccount(t *testing.T) {
 		turns     []string
 		waits     bool
 	}{
-		"nothing is new":  {func(*loopWorld, string) {}, []int{1, 0}, []string{"do it", prompt.MendIt}, true},
+		"nothing is new":  {func(*loopWorld, string) {}, []int{1, 0}, []string{"do it", prompt.FixIt}, true},
 		"it passes":       {verify, []int{1, 0, 0}, []string{"do it"}, false},
-		"it passes once":  {verify, []int{1, 0, 2, 0}, []string{"do it", prompt.MendIt}, true},
-		"another command": {func(w *loopWorld, id string) { w.reconcile("## Task %s\n- verifyCommand: make check\n", id) }, []int{1, 0}, []string{"do it", prompt.MendOn}, true},
+		"it passes once":  {verify, []int{1, 0, 2, 0}, []string{"do it", prompt.FixIt}, true},
+		"another command": {func(w *loopWorld, id string) { w.reconcile("## Task %s\n- verifyCommand: make check\n", id) }, []int{1, 0}, []string{"do it", prompt.FixOn}, true},
 	} {
 		loops(t, name, func(t *testing.T, w *loopWorld) {
 			ends := exits(tc.codes...)
@@ -721,12 +721,12 @@ func TestLoopCrash(t *testing.T) {
 		retries  int
 		looked   int // for a session in the output of a run
 	}{
-		{[]string{"do it", prompt.MendIt}, 2, 0, 0}, // behind queued
-		{[]string{"do it", prompt.MendIt}, 2, 1, 1}, // running
-		{[]string{prompt.MendIt}, 2, 1, 0},          // verify: what the command prints names none
-		{[]string{prompt.MendIt}, 1, 1, 1},          // the second turn
-		{nil, 1, 1, 0},                              // verify
-		{nil, 0, 0, 0},                              // done
+		{[]string{"do it", prompt.FixIt}, 2, 0, 0}, // behind queued
+		{[]string{"do it", prompt.FixIt}, 2, 1, 1}, // running
+		{[]string{prompt.FixIt}, 2, 1, 0},          // verify: what the command prints names none
+		{[]string{prompt.FixIt}, 1, 1, 1},          // the second turn
+		{nil, 1, 1, 0},                             // verify
+		{nil, 0, 0, 0},                             // done
 	} {
 		loops(t, fmt.Sprint(n), func(t *testing.T, w *loopWorld) {
 			w.close()

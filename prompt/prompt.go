@@ -14,7 +14,7 @@
 // Where the agent's own session has the user's words already, because a run that
 // sent them did not end well, the last section has [GoOn] in their place, and what
 // was said with them is left out. Where the session goes on because the verify
-// command did not pass, it has [MendIt] or [MendOn] in their place.
+// command did not pass, it has [FixIt] or [FixOn] in their place.
 //
 // Nothing comes after the message, so no text in it can pose as a section of
 // ours. Nothing that stands before it can pose as the message: header values
@@ -51,13 +51,13 @@ const interruptedNote = "An earlier run of this task was cut off by a crash or a
 const GoOn = "My last message for this task is above, in this session, and is not sent again: your turn broke off before you had answered it. " +
 	"Look at what is already done, carry the message out to its end, and answer it."
 
-// MendIt is the message of a turn that follows one whose answer did not pass the
+// FixIt is the message of a turn that follows one whose answer did not pass the
 // verify command, in the same session.
-const MendIt = "The verify command did not pass after your last answer; above is what it printed. Find the cause and mend it, so that the command passes. " +
+const FixIt = "The verify command did not pass after your last answer; above is what it printed. Find the cause and fix it, so that the command passes. " +
 	"Do not weaken, skip or delete what it checks. Then answer my first message for this task again, whole."
 
-// MendOn is that message where nothing is known any more of what the command has said.
-const MendOn = "The verify command did not pass after your last answer; what it printed is not known any more. Look for what is wrong with your work and mend it. " +
+// FixOn is that message where nothing is known any more of what the command has said.
+const FixOn = "The verify command did not pass after your last answer; what it printed is not known any more. Look for what is wrong with your work and fix it. " +
 	"Do not weaken, skip or delete what the command checks. Then answer my first message for this task again, whole."
 
 // A Check is a run of a verify command that did not pass.
@@ -119,16 +119,16 @@ func (in *Input) message() string {
 	switch {
 	case in.Kept:
 		return GoOn
-	case in.Resumed && in.mends():
-		return MendIt
+	case in.Resumed && in.isFix():
+		return FixIt
 	case in.Resumed && in.Check == nil && in.Iteration > 1:
-		return MendOn
+		return FixOn
 	}
 	return in.Message
 }
 
-// mends reports whether the turn follows one whose answer did not pass the verify command.
-func (in *Input) mends() bool { return in.Check != nil && in.Check.Iteration > 1 }
+// isFix reports whether the turn follows one whose answer did not pass the verify command.
+func (in *Input) isFix() bool { return in.Check != nil && in.Check.Iteration > 1 }
 
 // memorySection quotes what was found in the notes.
 func memorySection(in *Input) string {
@@ -225,7 +225,7 @@ func listSection(heading, intro string, names []string) string {
 }
 
 // UserMessage returns back the message of a prompt that Build made: [GoOn],
-// [MendIt] or [MendOn] if the agent's session has the user's own already. A text that Build did not make,
+// [FixIt] or [FixOn] if the agent's session has the user's own already. A text that Build did not make,
 // and that has no such section, is all message.
 func UserMessage(built string) string {
 	if _, message, ok := strings.Cut(built, "\n"+messageHeading); ok {

@@ -81,7 +81,7 @@ func TestBuildGolden(t *testing.T) {
 		"hostile":  hostile(),
 		"kept":     kept(),
 		"verify":   checked(1),
-		"mend":     checked(2),
+		"fix":      checked(2),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Build(in)
@@ -203,9 +203,9 @@ func checkPrompt(t errorer, in Input) {
 	case in.Kept:
 		message = GoOn
 	case in.Resumed && in.Check != nil && in.Check.Iteration > 1:
-		message = MendIt
+		message = FixIt
 	case in.Resumed && in.Check == nil && in.Iteration > 1:
-		message = MendOn
+		message = FixOn
 	}
 	if got := UserMessage(built); got != message {
 		t.Errorf("UserMessage gives %q, the message was %q", got, message)

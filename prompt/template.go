@@ -195,14 +195,14 @@ func (p *templateParser) field(at parse.Node, name string) error {
 
 // arrange returns what stands before the message. What the verify command has said of
 // the answer before is there also where the template has no place for it: the turn is
-// to mend that.
+// to fix that.
 func (t *Template) arrange(in *Input) string {
 	values := map[string]string{}
 	for _, f := range templateFields {
 		values[f.name] = f.value(in)
 	}
 	text := t.Fill(values)
-	if check := checkSection(in); in.mends() && !strings.Contains(text, check) {
+	if check := checkSection(in); in.isFix() && !strings.Contains(text, check) {
 		text += "\n\n" + check
 	}
 	return tidy(text)

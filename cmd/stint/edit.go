@@ -174,7 +174,7 @@ func (a *app) offline(ctx context.Context) (queue.Config, error) {
 }
 
 // reportReconciled prints what is wrong in tasks.md; the error is not nil if anything
-// is. What is held as the work of a formatter is a finding, too.
+// is. What is quarantined as the work of a formatter is a finding, too.
 func (a *app) reportReconciled(t task.Reconciled) error {
 	if t.Missing > 0 {
 		a.hint("stint: tasks.md lacked %s; added again (to delete the newest task, use stint cancel)\n", count(t.Missing, "newest record"))
@@ -184,7 +184,7 @@ func (a *app) reportReconciled(t task.Reconciled) error {
 		return nil
 	}
 	err := &cliError{code: exitFailure, message: fmt.Sprintf("tasks.md has %s; the sections concerned wait", count(len(t.Findings), "finding")), try: "stint edit"}
-	if t.Held > 0 {
+	if t.Quarantined > 0 {
 		err.try = "stint edit --accept, if the texts are meant so; else stint edit"
 	}
 	return err

@@ -191,7 +191,7 @@ const (
 	userSection  = "## User message\n"
 	checkSection = "\n## Verify output\n"
 	goOn         = "(go on)"   // stands for prompt.GoOn
-	mendIt       = "(mend it)" // for prompt.MendIt
+	mendIt       = "(mend it)" // for prompt.FixIt
 )
 
 // userMessage returns what the user wrote: not the CLI's own context messages
@@ -209,7 +209,7 @@ func userMessage(text string) (string, bool) {
 	switch t {
 	case prompt.GoOn:
 		t = goOn
-	case prompt.MendIt:
+	case prompt.FixIt:
 		t = mendIt
 	}
 	return t, true

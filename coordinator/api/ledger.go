@@ -19,7 +19,7 @@ import (
 type Ledger interface {
 	// Dump writes the whole state as text, the same for the same state.
 	Dump(w io.Writer) error
-	// Reconcile takes over tasks.md now; with accept also what is held as the work
+	// Reconcile takes over tasks.md now; with accept also what is quarantined as the work
 	// of a formatter.
 	Reconcile(ctx context.Context, accept bool) (task.Reconciled, error)
 	// Compact merges records and moves tasks that ended more than olderThan ago to
@@ -37,7 +37,7 @@ func (s *Server) ledgerRoutes(api huma.API) {
 	answers(api, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "List what is wrong in the ledger", "Each finding has a file and a line. A record that cannot be read is set aside; all others count."), func(context.Context, *struct{}) (wire.FindingsBody, error) {
 		return wire.FindingsBody{Findings: notNull(s.rooms.Notices.Findings())}, nil
 	})
-	answers(api, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are held because a formatter may have made them are adopted too."), func(ctx context.Context, in *reconcileInput) (task.Reconciled, error) {
+	answers(api, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are quarantined because a formatter may have made them are adopted too."), func(ctx context.Context, in *reconcileInput) (task.Reconciled, error) {
 		return s.rooms.Ledger.Reconcile(ctx, in.Body.Accept)
 	})
 	answers(api, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *compactInput) (ledger.CompactReport, error) {

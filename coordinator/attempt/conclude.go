@@ -205,5 +205,5 @@ func (a *Attempts) HasSent(st *fold.State, t *state.Task) bool {
 	now, err := a.tasks.WholeIn(st, t.ID)
 	message := prompt.UserMessage(string(sent))
 	theirs := prompt.UserMessage(a.EscapePrompt(t.Agent, prompt.Build(prompt.Input{Message: now.Prompt})))
-	return err == nil && (message == theirs || now.Iteration > 1 && (message == prompt.MendIt || message == prompt.MendOn))
+	return err == nil && (message == theirs || now.Iteration > 1 && (message == prompt.FixIt || message == prompt.FixOn))
 }

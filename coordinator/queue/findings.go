@@ -29,7 +29,7 @@ func Homeless(s *fold.State, root string) (list []task.Finding) {
 }
 
 // Reconcile takes over tasks.md now, without waiting for the watch to see that it
-// was saved. With accept it also takes what is held as the work of a formatter.
+// was saved. With accept it also takes what is quarantined as the work of a formatter.
 func (s *Store) Reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
 	defer s.Call()()
 	r, err := s.Store.Reconcile(ctx, accept)
@@ -49,7 +49,7 @@ func (s *Store) Reconcile(ctx context.Context, accept bool) (task.Reconciled, er
 
 // ReconciledOf returns the report in the form in which clients get it.
 func ReconciledOf(r reconcile.Report) task.Reconciled {
-	t := task.Reconciled{Notices: []string{}, Findings: FindingsOf(r.Findings), Adopted: len(r.Records), Missing: r.Missing, Held: r.Held}
+	t := task.Reconciled{Notices: []string{}, Findings: FindingsOf(r.Findings), Adopted: len(r.Records), Missing: r.Missing, Quarantined: r.Quarantined}
 	for _, n := range r.Notices {
 		if n.Finding == nil {
 			t.Notices = append(t.Notices, n.Text)

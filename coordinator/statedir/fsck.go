@@ -31,14 +31,14 @@ import (
 
 // Kinds of what fsck finds, for programs. More may be added.
 const (
-	KindFile    = "file"    // a file as a whole cannot be used
-	KindSection = "section" // a section of tasks.md is set aside
-	KindHeld    = "held"    // edits are held as the work of a formatter
-	KindJournal = "journal" // bytes of the journal are damaged or lost
-	KindRefused = "refused" // a record has no effect
-	KindDiffers = "differs" // tasks.md alone gives other tasks than the journal
-	KindArchive = "archive" // the archive is damaged
-	KindWaits   = "waits"   // a task waits for a workspace, or for a task that is not there
+	KindFile        = "file"    // a file as a whole cannot be used
+	KindSection     = "section" // a section of tasks.md is set aside
+	KindQuarantined = "held"    // edits are quarantined as the work of a formatter
+	KindJournal     = "journal" // bytes of the journal are damaged or lost
+	KindRefused     = "refused" // a record has no effect
+	KindDiffers     = "differs" // tasks.md alone gives other tasks than the journal
+	KindArchive     = "archive" // the archive is damaged
+	KindWaits       = "waits"   // a task waits for a workspace, or for a task that is not there
 )
 
 // A Fault is a finding of [Fsck].
@@ -236,8 +236,8 @@ func (c *fsck) checkTasks() {
 		}
 	}
 	c.faults(KindSection, t.Findings)
-	if t.Held > 0 {
-		c.fault(KindHeld, task.Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are held as the work of a formatter; to take them over: stint edit --accept", t.Held)})
+	if t.Quarantined > 0 {
+		c.fault(KindQuarantined, task.Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are quarantined as the work of a formatter; to take them over: stint edit --accept", t.Quarantined)})
 	}
 	if t.Missing > 0 {
 		c.settled = false

@@ -58,11 +58,11 @@ func (f Finding) String() string {
 
 // A Reconciled is the report of what taking over tasks.md did, or would do.
 type Reconciled struct {
-	Notices  []string  `json:"notices" doc:"What a person should know, without the findings" example:"tasks.md:15: Task mine: written by hand: status"`
-	Findings []Finding `json:"findings" doc:"What is wrong in tasks.md now"`
-	Adopted  int       `json:"adopted" doc:"Number of records that were made of a person's edits" example:"1"`
-	Missing  int       `json:"missing" doc:"Number of records that a stale buffer had dropped and that were appended again" example:"0"`
-	Held     int       `json:"held" doc:"Number of edits that are held because a formatter may have made them" example:"0"`
+	Notices     []string  `json:"notices" doc:"What a person should know, without the findings" example:"tasks.md:15: Task mine: written by hand: status"`
+	Findings    []Finding `json:"findings" doc:"What is wrong in tasks.md now"`
+	Adopted     int       `json:"adopted" doc:"Number of records that were made of a person's edits" example:"1"`
+	Missing     int       `json:"missing" doc:"Number of records that a stale buffer had dropped and that were appended again" example:"0"`
+	Quarantined int       `json:"held" doc:"Number of edits that are quarantined because a formatter may have made them" example:"0"`
 }
 
 // A TaskPreview is what would become of a task if it were submitted now and ran next. The

@@ -95,10 +95,10 @@ func (l *Log) readyToCompact(ctx context.Context) error {
 		return err
 	}
 	l.looking.Lock()
-	held := l.held
+	quarantined := l.quarantined
 	l.looking.Unlock()
-	if held > 0 {
-		return notNow("stint edit --accept, or undo the change", "%d sections of %s are held because a formatter seems to have changed them", held, ledger.TasksName)
+	if quarantined > 0 {
+		return notNow("stint edit --accept, or undo the change", "%d sections of %s are quarantined because a formatter seems to have changed them", quarantined, ledger.TasksName)
 	}
 	size := l.journal.durable.Load()
 	read, cancel := context.WithTimeoutCause(ctx, followWait, notNow("", "a reader of the journal has not read everything yet; what it misses must not be moved away"))
@@ -179,7 +179,7 @@ func (c *compactor) run() error {
 	if err = errors.Join(err, damage); err != nil {
 		return err
 	}
-	l.gone, l.held, l.old = map[string]bool{}, 0, 0
+	l.gone, l.quarantined, l.old = map[string]bool{}, 0, 0
 	// The journal is compacted already, so nothing that goes wrong here loses anything: tasks.md
 	// is then a buffer from before the compaction, and what a person has saved in this moment is
 	// taken over by the next look.

@@ -14,7 +14,7 @@ import (
 	"stint/ledger"
 )
 
-// formatters go over a file. Held says whether they change texts of ours so much
+// formatters go over a file. held says whether they change texts of ours so much
 // that it must be held.
 var formatters = []struct {
 	name string
@@ -125,7 +125,7 @@ func TestPromise4FormattersChangeNothing(t *testing.T) {
 			if d := changed(before, w.fields()); d != "" || len(w.fold) != records {
 				t.Fatalf("taken over without being accepted: %s\nsaid: %s", d, strings.Join(w.said, "\n"))
 			}
-			if held := strings.Contains(strings.Join(w.said, "\n"), "held: stint edit --accept"); held != f.held {
+			if held := strings.Contains(strings.Join(w.said, "\n"), "quarantined: stint edit --accept"); held != f.held {
 				t.Errorf("held: %v, want %v; said: %s", held, f.held, strings.Join(w.said, "\n"))
 			}
 			w.editedMeanwhile(before, f.held)
@@ -205,7 +205,7 @@ func (w *world) everyHeadingIsSeen() {
 }
 
 // editedMeanwhile adds a requeue to the formatted file: it is taken over, once;
-// then what is held is accepted.
+// then what is quarantined is accepted.
 func (w *world) editedMeanwhile(before map[string]map[string]string, held bool) {
 	w.t.Helper()
 	w.edit(appended("\n## Task t0\n- status: queued\n"))
@@ -223,7 +223,7 @@ func (w *world) editedMeanwhile(before map[string]map[string]string, held bool) 
 	w.open(false)
 	defer w.reopened()
 	report, err := w.log.Reconcile(w.t.Context(), true)
-	if err != nil || report.Held != 0 || (len(report.Records) > 0) != held {
-		w.t.Errorf("accepted: %v, %d records, %d held", err, len(report.Records), report.Held)
+	if err != nil || report.Quarantined != 0 || (len(report.Records) > 0) != held {
+		w.t.Errorf("accepted: %v, %d records, %d quarantined", err, len(report.Records), report.Quarantined)
 	}
 }

@@ -206,7 +206,7 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s from before the compaction or the restore; what is there has no effect",
 			ledger.TasksName, p.OldLine, ledger.Plural(p.Old, "section is", "sections are"))})
 	}
-	l.held, l.old = len(p.Held), p.Old
+	l.quarantined, l.old = len(p.Quarantined), p.Old
 	for _, n := range p.Notices {
 		if n.Finding == nil || !known[n.Finding.Error()] {
 			l.note(n)
@@ -254,7 +254,7 @@ func (l *Log) commitPlan(p *planned) (committed bool, trouble, err error) {
 
 // Reconcile takes over tasks.md without waiting for a watch to report a save, as
 // soon as the file rests, and returns what it did. With accept it also takes what is
-// held as the work of a formatter. It may be called by any goroutine but the log's own.
+// quarantined as the work of a formatter. It may be called by any goroutine but the log's own.
 func (l *Log) Reconcile(ctx context.Context, accept bool) (reconcile.Report, error) {
 	rest, stop := untilRest(ctx)
 	defer stop()

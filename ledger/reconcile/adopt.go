@@ -56,7 +56,7 @@ func (a *adoption) makeRecord() bool {
 }
 
 // decide takes over what people changed, in the order of the file. One save is
-// one change: what a formatter did is held first.
+// one change: what a formatter did is quarantined first.
 func (p *planner) decide() {
 	var list []*adoption
 	for _, c := range p.todo {
@@ -84,12 +84,12 @@ func (p *planner) decide() {
 			list = append(list, a)
 		}
 	}
-	p.hold(list)
+	p.quarantine(list)
 	for _, a := range list {
 		if p.ctx.Err() != nil {
 			return
 		}
-		if a.origin == nil || !p.Plan.Held[heldName(a.origin)] {
+		if a.origin == nil || !p.Plan.Quarantined[quarantineName(a.origin)] {
 			p.take(a)
 		}
 	}

@@ -7,5 +7,5 @@
 //
 // Each section is matched with a record of the journal by its seq, or by the digest under which
 // it was adopted before (history.go). What differs from what was last seen becomes an adoption
-// (adopt.go). A save that changes the prompts of many tasks at once is held (hold.go).
+// (adopt.go). A save that changes the prompts of many tasks at once is quarantined (quarantine.go).
 package reconcile

@@ -14,23 +14,23 @@ import (
 
 // A Plan is what is to be done about one state of tasks.md.
 type Plan struct {
-	Missing  int64  // offset in the journal from which on the records are missing in tasks.md; -1 if none are
-	InFile   int    // bytes of the record at missing that are in the file already: its end was cut off
-	lost     int    // records that are missing
-	Dropped  int    // those of them that tasks.md has had: an old buffer was saved
-	Again    []byte // records whose only sections were given another name, as they were written
-	End      int64  // size of the journal that the plan knows
-	MaxSeq   uint64 // highest seq in the file that stint may have given
-	Newest   uint64 // highest seq of a record that is in the file as the last save left it
-	Records  []ledger.Record
-	Notices  []ledger.Notice
-	Findings []*ledger.SyntaxError
-	Last     string          // kind and id of the newest record of the journal
-	Rest     string          // digest of the text without their sections
-	Held     map[string]bool // sections that are held, by origin
-	Gone     map[string]bool // kinds and ids that have no section any more; nil: it cannot be said
-	Old      int             // sections from before the compaction or the restore
-	OldLine  int             // of the first of them
+	Missing     int64  // offset in the journal from which on the records are missing in tasks.md; -1 if none are
+	InFile      int    // bytes of the record at missing that are in the file already: its end was cut off
+	lost        int    // records that are missing
+	Dropped     int    // those of them that tasks.md has had: an old buffer was saved
+	Again       []byte // records whose only sections were given another name, as they were written
+	End         int64  // size of the journal that the plan knows
+	MaxSeq      uint64 // highest seq in the file that stint may have given
+	Newest      uint64 // highest seq of a record that is in the file as the last save left it
+	Records     []ledger.Record
+	Notices     []ledger.Notice
+	Findings    []*ledger.SyntaxError
+	Last        string          // kind and id of the newest record of the journal
+	Rest        string          // digest of the text without their sections
+	Quarantined map[string]bool // sections that are quarantined, by origin
+	Gone        map[string]bool // kinds and ids that have no section any more; nil: it cannot be said
+	Old         int             // sections from before the compaction or the restore
+	OldLine     int             // of the first of them
 }
 
 // Rules decide which edits by hand are taken over, and what becomes of them.
@@ -46,7 +46,7 @@ type Rules struct {
 	// their indexes, and why. It is asked again about the others. nil: all can.
 	CheckBatch func([]*ledger.Section) (bad map[int]error)
 	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may
-	// spoil: a save that changes them in more than three records is held until
+	// spoil: a save that changes them in more than three records is quarantined until
 	// an explicit reconcile accepts it.
 	Guarded []string
 	// IsBusy reports whether that kind and id is at work: then it does not count as deleted where
@@ -82,7 +82,7 @@ type Input struct {
 // Compare compares tasks.md with what the journal knows.
 func Compare(ctx context.Context, doc *ledger.Document, journal []byte, t Input) (*Plan, error) {
 	h := newHistory(journal)
-	p := planner{ctx: ctx, Plan: &Plan{Missing: -1, End: h.end, Held: map[string]bool{}}, Input: t, doc: doc, h: h}
+	p := planner{ctx: ctx, Plan: &Plan{Missing: -1, End: h.end, Quarantined: map[string]bool{}}, Input: t, doc: doc, h: h}
 	p.check, p.implied = t.begin()
 	p.match()
 	p.findMissing()
@@ -598,16 +598,16 @@ func (p *Plan) Sort() {
 
 // A Report says what reconciling tasks.md did, or would do.
 type Report struct {
-	Findings []*ledger.SyntaxError // what is wrong in tasks.md, by line
-	Notices  []ledger.Notice       // what a person should know, findings among them
-	Records  []ledger.Record       // what was taken over; their Seq is 0
-	Missing  int                   // records that an old buffer had dropped and that were appended again
-	Held     int                   // sections that are held because a formatter seems to have changed them
+	Findings    []*ledger.SyntaxError // what is wrong in tasks.md, by line
+	Notices     []ledger.Notice       // what a person should know, findings among them
+	Records     []ledger.Record       // what was taken over; their Seq is 0
+	Missing     int                   // records that an old buffer had dropped and that were appended again
+	Quarantined int                   // sections that are quarantined because a formatter seems to have changed them
 }
 
 // Add notes what one plan did.
 func (r *Report) Add(p *Plan) {
-	r.Findings, r.Held = p.Findings, len(p.Held)
+	r.Findings, r.Quarantined = p.Findings, len(p.Quarantined)
 	r.Notices = append(r.Notices, p.Notices...)
 	r.Records = append(r.Records, p.Records...)
 	r.Missing += p.Dropped

@@ -86,7 +86,7 @@ type PauseBody struct {
 
 // A ReconcileBody is the request to adopt what people changed in tasks.md.
 type ReconcileBody struct {
-	Accept bool `json:"accept,omitempty" doc:"Also adopt what is held because a formatter may have made it" example:"false"`
+	Accept bool `json:"accept,omitempty" doc:"Also adopt what is quarantined because a formatter may have made it" example:"false"`
 }
 
 // A CompactBody is the request to compact the ledger.

@@ -9,13 +9,13 @@ import (
 )
 
 // maxReworded is in how many records one save may change a guarded key before it
-// is held as the work of a formatter.
+// is quarantined as the work of a formatter.
 const maxReworded = 3
 
-// hold finds what a formatter seems to have changed: guarded keys of more than
+// quarantine finds what a formatter seems to have changed: guarded keys of more than
 // three records that are not taken over yet, and then also the fields of others of which
 // only the marks are not as they were.
-func (p *planner) hold(list []*adoption) {
+func (p *planner) quarantine(list []*adoption) {
 	reworded := map[string]bool{}
 	for _, a := range list {
 		if a.origin != nil && a.guarded {
@@ -33,10 +33,10 @@ func (p *planner) hold(list []*adoption) {
 		if line == 0 {
 			line = a.section.Line
 		}
-		p.Plan.Held[heldName(a.origin)], names[a.name] = true, true
+		p.Plan.Quarantined[quarantineName(a.origin)], names[a.name] = true, true
 	}
 	if line > 0 {
-		p.findingAt(line, "%s changed in one save (a formatter?); held: stint edit --accept, or undo the change in your editor", ledger.Plural(len(names), "task's prompt", "tasks' prompts"))
+		p.findingAt(line, "%s changed in one save (a formatter?); quarantined: stint edit --accept, or undo the change in your editor", ledger.Plural(len(names), "task's prompt", "tasks' prompts"))
 	}
 }
 
@@ -59,4 +59,4 @@ func wordsOf(text string) string {
 	}, text)
 }
 
-func heldName(o *origin) string { return o.id + " " + o.name }
+func quarantineName(o *origin) string { return o.id + " " + o.name }
