@@ -19,7 +19,7 @@ config.toml. A flag wins over STINT_KEY in the environment, that over a
 [workspace."/path"] section, that over the file, that over the default. A password
 is shown as ***.`,
 		Example: `  stint config show --origin
-  stint config show > ~/.config/stint/config.toml`,
+  stint config show > config.example.toml`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.base()

@@ -47,7 +47,7 @@ func loadConfig(src configSource) (*Config, error) {
 		}
 	}
 	if err := c.loadFile(src); err != nil {
-		return nil, &cliError{code: exitUsage, message: err.Error(), try: "stint config show --origin"}
+		return nil, &cliError{code: exitUsage, message: err.Error(), try: "correct it in " + src.file}
 	}
 	for i := range keys {
 		k := &keys[i]
@@ -83,7 +83,7 @@ func loadConfig(src configSource) (*Config, error) {
 		}
 	}
 	if err != nil {
-		return nil, &cliError{code: exitUsage, message: err.Error(), try: "stint config show --origin"}
+		return nil, &cliError{code: exitUsage, message: err.Error(), try: "correct it in " + src.file + ", or in the variable or flag that sets it"}
 	}
 	return c, nil
 }
