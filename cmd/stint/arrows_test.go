@@ -213,10 +213,7 @@ var readsEnvironment = regexp.MustCompile(`\bos\.(Getenv|LookupEnv|Environ|Args)
 // TestTopLevel keeps the repository's first level as it is meant to be; names
 // that begin with a dot are free.
 func TestTopLevel(t *testing.T) {
-	known := []string{
-		"cmd", "coordinator", "ledger", "session", "memory", "prompt", "state", "examples",
-		"go.mod", "go.sum", "README.md", "LICENSE",
-	}
+	known := strings.Fields("cmd coordinator ledger session memory prompt state examples go.mod go.sum README.md LICENSE")
 	entries, err := os.ReadDir("../..")
 	must(t, err)
 	for _, e := range entries {
@@ -261,6 +258,9 @@ func walkCode(t *testing.T, tests bool, f func(file, decl string)) {
 	t.Helper()
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path != root {
+			return nil // of a test beside this one
+		}
 		if err != nil || e.IsDir() && strings.HasPrefix(e.Name(), ".") && path != root {
 			return cmp.Or(err, filepath.SkipDir)
 		}
