@@ -65,19 +65,19 @@ var foreignHands = []struct {
 		return errors.Join(os.WriteFile(w.path("tasks.md"), []byte(w.read("journal.md")), 0o600), os.WriteFile(w.path("journal.md"), []byte(tasks), 0o600))
 	}},
 	{"linked to tasks.md, and written there", func(w *world, _ string) error {
-		return errors.Join(os.Remove(w.path("tasks.md")), os.Link(w.path("journal.md"), w.path("tasks.md")), appendFile(w.path("tasks.md"), "x\n"))
+		return errors.Join(os.Link(w.path("journal.md"), w.path("l")), os.Rename(w.path("l"), w.path("tasks.md")), appendFile(w.path("tasks.md"), "x\n"))
 	}},
 	{"removed, and tasks.md emptied", func(w *world, _ string) error {
 		return errors.Join(os.Rename(w.path("journal.md"), w.path("j")), os.Truncate(w.path("tasks.md"), 0))
 	}},
 	{"a directory", func(w *world, _ string) error {
-		return errors.Join(os.Rename(w.path("journal.md"), w.path("j")), os.Mkdir(w.path("journal.md"), 0o700))
+		return errors.Join(os.Mkdir(w.path("j"), 0o700), durable.OS.Exchange(w.path("j"), w.path("journal.md")))
 	}},
 	{"a FIFO", func(w *world, _ string) error {
-		return errors.Join(os.Rename(w.path("journal.md"), w.path("j")), syscall.Mkfifo(w.path("journal.md"), 0o600))
+		return errors.Join(syscall.Mkfifo(w.path("j"), 0o600), durable.OS.Exchange(w.path("j"), w.path("journal.md")))
 	}},
 	{"a symbolic link", func(w *world, older string) error {
-		return errors.Join(os.WriteFile(w.path("j"), []byte(older), 0o600), os.Remove(w.path("journal.md")), os.Symlink(w.path("j"), w.path("journal.md")))
+		return errors.Join(os.WriteFile(w.path("j"), []byte(older), 0o600), os.Symlink(w.path("j"), w.path("l")), os.Rename(w.path("l"), w.path("journal.md")))
 	}},
 }
 
