@@ -64,7 +64,7 @@ func TestStopReasons(t *testing.T) {
 		{"stops the gate", "setsid sleep 1000 & sleep 1000 & kill -STOP $PPID; echo; wait", task.ErrCanceled, task.RunLimits{Grace: 500 * time.Millisecond}, task.ErrCanceled},
 		{"hangs after its turn", overNotUp, nil, task.RunLimits{}, ErrHung},
 		// A person's word counts, also while the run is being stopped for another reason.
-		{"canceled while stopped", "trap 'echo no' TERM; while :; do sleep 1000; done", task.ErrCanceled, task.RunLimits{Startup: 100 * time.Millisecond, Grace: 300 * time.Millisecond}, task.ErrCanceled},
+		{"canceled while stopped", "trap 'echo no' TERM; while :; do sleep 1000; done", task.ErrCanceled, task.RunLimits{Startup: time.Second, Grace: time.Second}, task.ErrCanceled},
 		{"kills the gate", "setsid sleep 1000 & kill -KILL $PPID; sleep 1000", nil, task.RunLimits{}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
