@@ -193,7 +193,7 @@ func (w *world) quit() error {
 }
 
 // close shuts the master down, and expects that its state was the fold of its
-// files and that tasks.md alone gives the same.
+// files and that tasks.md alone has the same.
 func (w *world) close() {
 	w.t.Helper()
 	w.stop()

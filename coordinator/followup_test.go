@@ -316,7 +316,7 @@ func TestTriggerSession(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := limitedWorld(t)
 			w.cfg.FollowUpDepth, w.cfg.MaxFollowUps, w.cfg.MaxWorkers = 1, 3, 1
-			w.settings(queue.WorkspaceSettings{TriggerSession: "mender"})
+			w.settings(queue.WorkspaceSettings{TriggerSession: "fixer"})
 			w.script(map[string][]step{taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited, RetryAt: time.Now().Add(time.Hour)}}}})
 			w.openUnwatched()
 			w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})

@@ -288,13 +288,13 @@ func TestAMoveLetsNothingElseIn(t *testing.T) {
 func TestARunIsNoMender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)
-		w.settings(queue.WorkspaceSettings{TriggerSession: "mender"})
+		w.settings(queue.WorkspaceSettings{TriggerSession: "fixer"})
 		w.openUnwatched()
 		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "fail", OnFailure: "look"}).ID)
 		w.onlyChild(taskID(1))
 		var asked state.Task
 		w.during(taskID(1), func(run string) {
-			asked = w.submit(task.TaskSpec{Prompt: "child", FromRun: run, SessionKey: "mender"})
+			asked = w.submit(task.TaskSpec{Prompt: "child", FromRun: run, SessionKey: "fixer"})
 		})
 		w.retry(taskID(1))
 		w.ended(taskID(1))

@@ -190,8 +190,8 @@ func (m *modelServer) record(req modelRequest, body []byte) int {
 const (
 	userSection  = "## User message\n"
 	checkSection = "\n## Verify output\n"
-	goOn         = "(go on)"   // stands for prompt.GoOn
-	mendIt       = "(mend it)" // for prompt.FixIt
+	goOn         = "(go on)"  // stands for prompt.GoOn
+	fixIt        = "(fix it)" // for prompt.FixIt
 )
 
 // userMessage returns what the user wrote: not the CLI's own context messages
@@ -210,7 +210,7 @@ func userMessage(text string) (string, bool) {
 	case prompt.GoOn:
 		t = goOn
 	case prompt.FixIt:
-		t = mendIt
+		t = fixIt
 	}
 	return t, true
 }
@@ -236,7 +236,7 @@ func (req *modelRequest) order() (order string, mend bool) {
 	for _, p := range slices.Backward(req.Prompts) {
 		switch p {
 		case goOn:
-		case mendIt:
+		case fixIt:
 			mend = true
 		default:
 			return p, mend

@@ -36,7 +36,7 @@ const (
 	KindQuarantined = "held"    // edits are quarantined as the work of a formatter
 	KindJournal     = "journal" // bytes of the journal are damaged or lost
 	KindRefused     = "refused" // a record has no effect
-	KindDiffers     = "differs" // tasks.md alone gives other tasks than the journal
+	KindDiffers     = "differs" // tasks.md alone has other tasks than the journal
 	KindArchive     = "archive" // the archive is damaged
 	KindWaits       = "waits"   // a task waits for a workspace, or for a task that is not there
 )

@@ -122,12 +122,12 @@ func TestRepairLedgerKeepsTheTasks(t *testing.T) {
 		{good, "done"},
 		{"", "running"},
 	} {
-		mended, notes := statedir.RepairLedger("x", []byte(bad), []byte(tt.journal))
-		if left := statedir.CheckLedger("x", mended); len(left) > 0 || len(notes) != 2 {
+		repaired, notes := statedir.RepairLedger("x", []byte(bad), []byte(tt.journal))
+		if left := statedir.CheckLedger("x", repaired); len(left) > 0 || len(notes) != 2 {
 			t.Errorf("%v is left; done: %v", left, notes)
 		}
 		var dump strings.Builder
-		must(t, statedir.Refold(ledgerDir(t, "tasks.md", "", "journal.md", string(mended), "format", "1\n"), &dump))
+		must(t, statedir.Refold(ledgerDir(t, "tasks.md", "", "journal.md", string(repaired), "format", "1\n"), &dump))
 		if !strings.Contains(dump.String(), fmt.Sprintf(`"status":%q`, tt.want)) {
 			t.Errorf("want a task that is %s in\n%s", tt.want, dump.String())
 		}

@@ -76,7 +76,7 @@ func AtTask(err error, i, n int) error {
 	return &at
 }
 
-// Invalid returns the error for a request that cannot be carried out as it stands.
+// Invalid returns the error for a request that cannot be applied as it stands.
 func Invalid(hint, format string, args ...any) error {
 	return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint}
 }

@@ -437,7 +437,7 @@ func TestBufferFromBeforeCompaction(t *testing.T) {
 	}
 	w.await("from before the compaction or the restore; what is there has no effect")
 	w.reopened()
-	for _, lost := range []string{"journal.md", "archive"} { // tasks.md alone gives the same
+	for _, lost := range []string{"journal.md", "archive"} { // tasks.md alone has the same
 		must(t, errors.Join(os.RemoveAll(w.path("journal.md")), os.RemoveAll(w.path(lost))))
 		w.open(false)
 		if diff := cmp.Diff(want, w.meaning()); diff != "" {
@@ -481,7 +481,7 @@ func TestCompactionIsRefused(t *testing.T) {
 		records := w.read("journal.md")
 		r, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) { return keep, nil })
 		if err != nil || r.After >= r.Before || r.Merged != 4 || w.read("journal.md") != records {
-			t.Errorf("a dry run gives %+v, %v", r, err)
+			t.Errorf("a dry run returns %+v, %v", r, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

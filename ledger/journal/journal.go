@@ -52,7 +52,7 @@ func (j *journal) keepAside(data []byte, ending string) (string, error) {
 }
 
 // replay passes every record of the journal to apply, in order, cuts a torn tail
-// off, makes durable what is left, and gives the highest seq. Damage in the middle is
+// off, makes durable what is left, and returns the highest seq. Damage in the middle is
 // reported and passed over: the rest must not be lost for it ([Log.restoreMissing]).
 func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.SyntaxError), note func(ledger.Notice)) (seq uint64, err error) {
 	fi, err := j.file.Stat()

@@ -261,7 +261,7 @@ func TestTornTailAtEveryByte(t *testing.T) {
 			if n != 0 && n != 1 && n != 4 && cut < len(records)-1 {
 				t.Fatalf("cut at %d of %d: %d records", cut, len(records), n)
 			}
-			v.add("next", "status", "queued") // the tail was mended: this must not be glued to it
+			v.add("next", "status", "queued") // the tail was cut off: this must not be glued to it
 			v.reopened()
 			if len(v.fold) != n+1 {
 				t.Fatalf("cut at %d: %d records after one more, want %d", cut, len(v.fold), n+1)

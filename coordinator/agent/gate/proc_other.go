@@ -57,7 +57,7 @@ func listProcs() ([]proc, error) {
 // not show.
 func markedProcs(string) ([]proc, error) { return nil, nil }
 
-// readMark would find a run likewise.
+// readMark would find a run, too.
 func readMark(int) (run string, err error) { return "", nil }
 
 // signalProc signals that process and no other. A process that has ended is no error.
