@@ -72,12 +72,14 @@
 // A record that was taken over from a person's edit says "by: hand" and has the
 // digest of the section's text in "adopts": the same text is never taken over
 // twice. "edits" says what was edited: the seq of a record, or the digest under
-// which a section without seq was adopted first. "copies" has the seq of the record
-// whose section was copied; the copy is a draft, and later edits of it are not taken over. "ignored" has the fields that stand in
-// the section without an effect: a later section names them, an edit took them along,
+// which a section without seq was adopted first. "was" has the fields of an edited record
+// that the edit named, as they stood there before; those that did not are left out. From
+// it a journal is made anew of tasks.md alone ([Document.Originals]). "copies" has the seq
+// of the record whose section was copied; the copy is a draft, and later edits of it are
+// not taken over. "ignored" has the fields that stand in the section without an effect: a later section names them, an edit took them along,
 // or they are as they were before a later edit, because an old buffer was saved. A
 // buffer is old for a field if a record that it has not, of an edit of that section,
 // has given the field that value already; so whoever changes a field and changes it
-// back has to load what was appended in between. A record with "adopts" and "ignored"
-// alone, without "by", notes nothing else.
+// back has to load what was appended in between. A record with "adopts" and "ignored",
+// and without "by", notes nothing else.
 package ledger

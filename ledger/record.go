@@ -23,7 +23,18 @@ const (
 	KeyUpdated = "updatedAt" // when the record was written; its writer sets it
 	KeyCopies  = "copies"    // seq of the record whose section a person copied
 	KeyIgnored = "ignored"   // fields of the adopted section that have no effect, as they stand there
+	KeyWas     = "was"       // the fields that an edit of a record changed, as they stood there before
 )
+
+// IsEngineKey reports whether a key says how a record came into the ledger, and nothing
+// about what it is a record of.
+func IsEngineKey(key string) bool {
+	switch key {
+	case KeySeq, KeyAdopts, KeyEdits, KeyCopies, KeyIgnored, KeyWas, KeyArchived:
+		return true
+	}
+	return false
+}
 
 // Values of KeyBy. A record without the key is the master's own.
 const (

@@ -290,8 +290,8 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		_, err = ParseSteps(f.String())
 	case KeyFirstSeq:
 		_, err = ParseSeq(f.Bytes())
-	case KeyWorkspaceBy, ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
-		// Read with the workspace, or the engine's own.
+	case KeyWorkspaceBy:
+		// Read with the workspace.
 	default:
 		if field := fields[string(f.Key)]; field != nil {
 			return read(field(t), f, p, k)
@@ -303,7 +303,7 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 			}
 		}
 		switch {
-		case k != KeepAll:
+		case k != KeepAll || ledger.IsEngineKey(string(f.Key)):
 		case f.Empty():
 			delete(t.Extra, string(f.Key))
 		case t.Extra == nil:

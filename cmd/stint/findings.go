@@ -57,22 +57,15 @@ func byHand(raw []byte) string {
 	var parts []string
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
-		own := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return last[key] != s || isMark(key) })
+		own := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+			return last[key] != s || key == ledger.KeyBy || key == state.KeyUpdatedAt || ledger.IsEngineKey(key)
+		})
 		isEdit := s.Value(ledger.KeyBy) == ledger.ByHand && s.Get(ledger.KeyAdopts) != nil // what compaction merged has no adopts
 		if isEdit && len(own) > 0 {
 			parts = append(parts, fmt.Sprintf("%s (seq %d)", strings.Join(own, ", "), s.Seq))
 		}
 	}
 	return strings.Join(parts, "; ")
-}
-
-// isMark reports a key that says how a record came about, or when.
-func isMark(key string) bool {
-	switch key {
-	case ledger.KeySeq, ledger.KeyBy, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, state.KeyUpdatedAt:
-		return true
-	}
-	return false
 }
 
 // tellConfig warns on stderr, once, that the master that was asked last was started with

@@ -4,7 +4,6 @@
 package statedir
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -265,24 +264,16 @@ func (c *fsck) checkTasks() {
 		c.note("%s: %d records were taken out by hand; the journal has them", ledger.TasksName, tidied)
 		return
 	}
-	want, got, err := bothTasks(c.dir, c.journal, c.tasks)
-	if err == nil && !bytes.Equal(want, got) {
-		err = differs(got, want)
-	}
+	id, how, err := aloneDiffers(c.dir, c.journal, c.tasks)
 	if err != nil {
 		c.fault(KindDiffers, task.Finding{File: ledger.TasksName, Message: err.Error()})
-	}
-}
-
-// differs names the first line in which two lists of tasks differ.
-func differs(got, want []byte) error {
-	g, w := bytes.Split(got, []byte("\n")), bytes.Split(want, []byte("\n"))
-	for i := range min(len(g), len(w)) {
-		if !bytes.Equal(g[i], w[i]) {
-			return fmt.Errorf("alone it gives\n%s\nwhere the journal gives\n%s", g[i], w[i])
+	} else if id != "" {
+		line := 0
+		if k := slices.IndexFunc(doc.Sections, func(s ledger.Section) bool { return s.Name() == "Task "+id }); k >= 0 {
+			line = doc.Sections[k].Line
 		}
+		c.fault(KindDiffers, task.Finding{File: ledger.TasksName, Line: line, Message: how + "; the journal counts, and stint compact-tasks writes the section anew from it"})
 	}
-	return fmt.Errorf("alone it gives %d tasks, the journal gives %d", len(g)-1, len(w)-1)
 }
 
 // CheckLedger returns what is wrong in one ledger file by itself: what cannot be

@@ -2,13 +2,16 @@ package statedir
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"stint/coordinator/admission"
 	"stint/coordinator/queue"
@@ -85,26 +88,24 @@ func Check(dir string) error {
 	if err != nil {
 		return err
 	}
-	want, got, err := bothTasks(dir, journal, tasks)
-	if err != nil {
-		return err
+	_, how, err := aloneDiffers(dir, journal, tasks)
+	if how != "" {
+		err = fmt.Errorf("%s: %s", ledger.TasksName, how)
 	}
-	if !bytes.Equal(want, got) {
-		return fmt.Errorf("tasks.md alone gives other tasks:\n%s\nthan the journal:\n%s", got, want)
-	}
-	return nil
+	return err
 }
 
-// bothTasks returns the tasks of the journal, and those that tasks.md gives alone but
-// for what is in the archive and no more in the journal.
-func bothTasks(dir string, records, tasks []byte) (want, got []byte, err error) {
+// aloneDiffers returns the first task that tasks.md alone makes another than the journal
+// does, and how; "" if there is none. What is in the archive and no more in the journal is
+// passed over.
+func aloneDiffers(dir string, records, tasks []byte) (id, how string, err error) {
 	entries, err := archive.Read(nil, dir)
 	if err != nil {
-		return nil, nil, err
+		return "", "", err
 	}
 	st, err := queue.FoldJournal(context.Background(), records, nil, nil)
 	if err != nil {
-		return nil, nil, err
+		return "", "", err
 	}
 	archived := map[string]bool{}
 	for _, e := range entries {
@@ -112,31 +113,58 @@ func bothTasks(dir string, records, tasks []byte) (want, got []byte, err error) 
 			archived[e.ID] = true
 		}
 	}
-	if want, err = tasksText(records, nil); err != nil {
-		return nil, nil, err
+	want, err := texts(records)
+	if err != nil {
+		return "", "", err
 	}
 	elsewhere, err := os.MkdirTemp("", "stint-check-")
 	if err != nil {
-		return nil, nil, err
+		return "", "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(elsewhere)) }()
 	if err := durable.WriteFile(durable.OS, filepath.Join(elsewhere, ledger.TasksName), tasks); err != nil {
-		return nil, nil, err
+		return "", "", err
 	}
 	if err := reopen(queue.Config{StateDir: elsewhere, Unwatched: true}); err != nil {
-		return nil, nil, err
+		return "", "", err
 	}
 	rebuilt, err := durable.ReadFile(durable.OS, filepath.Join(elsewhere, ledger.JournalName))
 	if err != nil {
-		return nil, nil, err
+		return "", "", err
 	}
-	got, err = tasksText(rebuilt, archived)
-	return want, got, err
+	got, err := texts(rebuilt)
+	if err != nil {
+		return "", "", err
+	}
+	maps.DeleteFunc(got, func(id string, _ []byte) bool { return archived[id] })
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		if !bytes.Equal(got[id], want[id]) {
+			return id, firstDifference(id, got[id], want[id]), nil
+		}
+		delete(got, id)
+	}
+	for _, id := range slices.Sorted(maps.Keys(got)) {
+		return id, fmt.Sprintf("task %s is not in the journal", id), nil
+	}
+	return "", "", nil
 }
 
-// tasksText returns the tasks of a journal with their texts, a line each, without
-// those to leave out.
-func tasksText(journal []byte, leaveOut map[string]bool) ([]byte, error) {
+// firstDifference says what tasks.md alone has of a task otherwise than the journal.
+func firstDifference(id string, alone, journal []byte) string {
+	var a, b map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(alone, &a), json.Unmarshal(journal, &b)); err != nil {
+		return fmt.Sprintf("task %s is only in the journal", id)
+	}
+	for _, key := range append([]string{"status"}, slices.Sorted(maps.Keys(b))...) { // what matters most first
+		if !bytes.Equal(a[key], b[key]) {
+			return fmt.Sprintf("task %s has %s %s in the journal, and %s by tasks.md alone", id, key, b[key], cmp.Or(string(a[key]), "none"))
+		}
+	}
+	return fmt.Sprintf("task %s has more in tasks.md alone than in the journal", id)
+}
+
+// texts returns the tasks of a journal as JSON, by id.
+func texts(journal []byte) (map[string][]byte, error) {
 	st, err := queue.FoldJournal(context.Background(), journal, nil, nil)
 	if err != nil {
 		return nil, err
@@ -145,20 +173,15 @@ func tasksText(journal []byte, leaveOut map[string]bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []byte
+	all := make(map[string][]byte, len(rows))
 	for _, row := range rows {
-		if leaveOut[row.ID] {
-			continue
-		}
 		t, _, err := st.Task(row.ID)
 		if err != nil {
 			return nil, err
 		}
-		line, err := json.Marshal(t)
-		if err != nil {
+		if all[row.ID], err = json.Marshal(t); err != nil {
 			return nil, err
 		}
-		out = append(append(out, line...), '\n')
 	}
-	return out, nil
+	return all, nil
 }

@@ -111,11 +111,7 @@ func (s *scene) keep() (ledger.Keep, error) {
 
 // isEngines reports whether a key says where a record comes from, not what it means.
 func isEngines(key string) bool {
-	switch key {
-	case ledger.KeySeq, ledger.KeyBy, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyIgnored, "updatedAt":
-		return true
-	}
-	return false
+	return key == ledger.KeyBy || key == ledger.KeyUpdated || ledger.IsEngineKey(key)
 }
 
 // november is the time of the scenes' compactions.

@@ -97,8 +97,9 @@ func (l *Log) putBackJournal() error {
 		if doc == nil {
 			doc = &ledger.Document{}
 		}
+		originals := doc.Originals()
 		known := append(ledger.Parse(slices.Concat(l.recent.old, l.recent.new)).Sections, doc.Sections...)
-		doc.Sections = slices.DeleteFunc(known, func(s ledger.Section) bool { // a person's number, or one of before a compaction
+		known = slices.DeleteFunc(known, func(s ledger.Section) bool { // a person's number, or one of before a compaction
 			return s.Seq > l.seq || l.lacks.Has(s.Seq)
 		})
 		var foreign []byte
@@ -108,7 +109,7 @@ func (l *Log) putBackJournal() error {
 			}
 			return isForeign(p)
 		})
-		data, _ = salvage.Merge(pieces, salvage.Known(doc, 0), l.seq)
+		data, _ = salvage.Merge(pieces, salvage.Known(known, originals), l.seq)
 		extra = append(foreign, extra...)
 		if lost = l.lacks.New(data, l.seq); lost != "" && terr != nil {
 			return fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", ledger.TasksName, terr)
@@ -148,19 +149,19 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 	for i := range doc.Sections {
 		adopted[doc.Sections[i].Value(ledger.KeyAdopts)] = true
 	}
-	missing, through, newest := ledger.Document{}, uint64(0), uint64(0)
+	missing, through, newest := []ledger.Section{}, uint64(0), uint64(0)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		newest = max(newest, s.Seq)
 		lacked := s.Seq > l.lacks.Below && (s.Seq > l.seq || l.lacks.Has(s.Seq)) && !ledger.SeqOutOfRange(s.Seq, l.seq)
 		if (lacked || refused[s.Seq]) && !adopted[ledger.Digest(s.Raw)] {
-			missing.Sections = append(missing.Sections, *s)
+			missing = append(missing, *s)
 			if m, ok := ledger.MarkIn(s); ok {
 				through = max(through, m.Through)
 			}
 		}
 	}
-	known := salvage.Known(&missing, 0)
+	known := salvage.Known(missing, doc.Originals())
 	if len(known)+len(l.damage) == 0 {
 		return nil
 	}

@@ -334,6 +334,9 @@ func (p *planner) checkTogether() {
 
 // adopt adds a record to the plan.
 func (p *planner) adopt(a *adoption) {
+	if a.origin != nil && a.origin.first == "" {
+		a.record.Add(ledger.KeyWas, ledger.FormatFields(a.was()))
+	}
 	a.record.AddIf(ledger.KeyIgnored, ledger.FormatFields(a.ignored))
 	if a.text != "" {
 		a.record.Add(ledger.KeyUpdated, ledger.Stamp(p.Now))
@@ -344,6 +347,17 @@ func (p *planner) adopt(a *adoption) {
 		}
 	}
 	p.Records = append(p.Records, a.record)
+}
+
+// was returns the fields that the record names as they stood before the edit, those that
+// did.
+func (a *adoption) was() (before []ledger.Pair) {
+	for _, f := range slices.Concat(a.record.Fields, a.ignored) {
+		if value, had := a.origin.fields[f.Key]; had {
+			before = append(before, ledger.Pair{Key: f.Key, Value: value})
+		}
+	}
+	return before
 }
 
 // what says in a few words what was taken over.

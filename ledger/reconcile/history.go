@@ -219,11 +219,7 @@ func (h *history) has(name string) bool {
 // ownKey reports whether a key belongs to the engine: a person's edit cannot set
 // it. When a record was written is for its writer to say.
 func ownKey(k string) bool {
-	switch k {
-	case ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyBy, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyUpdated:
-		return true
-	}
-	return false
+	return k == ledger.KeyBy || k == ledger.KeyUpdated || ledger.IsEngineKey(k)
 }
 
 // fieldList returns the fields of a section that are not the engine's, in order.

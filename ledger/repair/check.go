@@ -42,8 +42,15 @@ func refusals(doc *ledger.Document, check func(*ledger.Section) error) (list []r
 		return nil
 	}
 	adopted, edited := takenOver(doc)
+	originals := doc.Originals()
 	ask := func(s *ledger.Section) {
-		if err := check(s); err != nil && !edited[s.Seq] {
+		as := s
+		if r, known := originals.Record(s); known {
+			if enc, err := ledger.Encode(&r); err == nil {
+				as = enc
+			}
+		}
+		if err := check(as); err != nil && !edited[s.Seq] {
 			list = append(list, refusal{s, ledger.RefusedAt(s, err)})
 		}
 	}

@@ -11,25 +11,25 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"stint/ledger"
 )
 
-// Known returns the records of a tasks.md with a seq above last, as stint writes them, by seq.
-func Known(doc *ledger.Document, last uint64) map[uint64][]byte {
+// Known returns the records of sections of a tasks.md, as stint wrote them, by seq; those
+// that a person has edited by what is known of them.
+func Known(sections []ledger.Section, originals ledger.Originals) map[uint64][]byte {
 	known := map[uint64][]byte{}
-	for i := range doc.Sections {
-		s := &doc.Sections[i]
-		if s.Seq <= last || ledger.SeqOutOfRange(s.Seq, last) || known[s.Seq] != nil {
+	for i := range sections {
+		s := &sections[i]
+		if s.Seq == 0 || ledger.SeqOutOfRange(s.Seq, 0) || known[s.Seq] != nil {
 			continue
 		}
+		r, edited := originals.Record(s)
 		var own ledger.Section
-		if n, _, err := ledger.Scan(s.Raw, &own); err == nil && n == len(s.Raw) {
+		if n, _, err := ledger.Scan(s.Raw, &own); err == nil && n == len(s.Raw) && !edited {
 			known[s.Seq] = s.Raw
 			continue
 		}
-		r := s.Record() // a person has edited it; that is all there is of it
 		if raw, err := ledger.AppendRecord(nil, &r); err == nil {
 			known[s.Seq] = bytes.TrimSuffix(raw, []byte("\n"))
 		}
@@ -98,24 +98,24 @@ func Merge(pieces []ledger.Piece, known map[uint64][]byte, newest uint64) (journ
 // put back below. What a person copied is no record, and what a later compaction or
 // restore has superseded is of an old buffer. n is how many records there are.
 func Journal(doc *ledger.Document) (journal []byte, n int, err error) {
-	copies := map[string]bool{} // the digests of sections that a person copied: their seq is another record's
+	written := map[string]bool{} // the digests of sections that a person wrote or copied: he made their seq up, or it is another record's
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
-		first, _, _ := strings.Cut(s.Value(ledger.KeyEdits), ".") // the digest in the name of an adopted section
-		if s.Get(ledger.KeyAdopts) != nil && (s.Get(ledger.KeyCopies) != nil || copies[first]) {
-			copies[s.Value(ledger.KeyAdopts)] = true
+		if _, isSeq := ledger.ParseUint([]byte(s.Value(ledger.KeyEdits))); s.Get(ledger.KeyAdopts) != nil && !isSeq {
+			written[s.Value(ledger.KeyAdopts)] = true
 		}
 	}
 	records, superseded := map[uint64]*ledger.Section{}, doc.Superseded()
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
-		if s.Seq > 0 && !superseded(s.Seq) && records[s.Seq] == nil && (len(copies) == 0 || !copies[ledger.Digest(s.Raw)]) {
+		if s.Seq > 0 && !superseded(s.Seq) && records[s.Seq] == nil && (len(written) == 0 || !written[ledger.Digest(s.Raw)]) {
 			records[s.Seq] = s
 		}
 	}
 	journal = []byte(ledger.EmptyJournal)
+	originals := doc.Originals()
 	for _, seq := range slices.Sorted(maps.Keys(records)) {
-		r := records[seq].Record()
+		r, _ := originals.Record(records[seq])
 		if journal, err = ledger.AppendRecord(journal, &r); err != nil {
 			return nil, 0, fmt.Errorf("%s:%d: %w", ledger.TasksName, records[seq].Line, err)
 		}

@@ -147,11 +147,13 @@ func (m *merger) add(sec *ledger.Section) {
 	for i := range sec.Fields {
 		key := string(sec.Fields[i].Key)
 		switch key {
-		case state.KeyStatus, state.KeyBy, state.KeyStartedAt, state.KeyAttemptStarted, state.KeyThreadTokens, state.KeyPromptInHistory, state.KeyEndedRuns, state.KeySteps, state.KeyFirstSeq, state.KeyWorkspaceBy, state.KeyPhase, state.KeyIteration,
-			ledger.KeySeq, ledger.KeyAdopts, ledger.KeyEdits, ledger.KeyCopies, ledger.KeyIgnored, ledger.KeyArchived:
-			continue // the fold has it, or it is the engine's
+		case state.KeyStatus, state.KeyBy, state.KeyStartedAt, state.KeyAttemptStarted, state.KeyThreadTokens, state.KeyPromptInHistory, state.KeyEndedRuns, state.KeySteps, state.KeyFirstSeq, state.KeyWorkspaceBy, state.KeyPhase, state.KeyIteration:
+			continue // the fold has it
 		case state.KeyTool:
 			key = state.KeyAgent
+		}
+		if ledger.IsEngineKey(key) {
+			continue
 		}
 		if _, known := m.values[key]; !known {
 			m.keys = append(m.keys, key)
