@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
@@ -367,6 +368,9 @@ func (a *app) cancelNewest(ctx context.Context, id string) error {
 	err := a.withCoordinator(ctx,
 		func(c *client.Client) error { _, err := c.Cancel(ctx, id); return err },
 		func(c *coordinator.Coordinator) error { _, err := c.Cancel(ctx, id, ledger.ByClient); return err })
+	if errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+		return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has ended, and its section is there again: it is among the newest, and the save could be an old buffer", id), try: "delete it when there is a newer record below it"}
+	}
 	if err == nil {
 		_, err = fmt.Fprintf(a.stdout, "%s %s: canceled; its section was among the newest and is there again\n", ledger.KindTask, id)
 	}
@@ -540,7 +544,14 @@ func openEditor(file string, stdout *os.File) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
 	inEditor.Store(true)
 	defer inEditor.Store(false)
-	if err = cmd.Run(); err == nil {
+	if err = cmd.Start(); err == nil {
+		// What comes from here on never reaches us, so none of it is left when the editor ends.
+		// Before, the editor would have inherited that.
+		signal.Ignore(os.Interrupt)
+		err = cmd.Wait()
+		signal.Notify(signals, os.Interrupt)
+	}
+	if err == nil {
 		return nil
 	}
 	var exit *exec.ExitError
@@ -552,6 +563,9 @@ func openEditor(file string, stdout *os.File) error {
 
 // inEditor is true while an editor runs, which decides what Ctrl-C means: vim goes on.
 var inEditor atomic.Bool
+
+// signals has those that end a command.
+var signals = make(chan os.Signal, 1)
 
 // editorError says what did not happen because an editor failed.
 func editorError(message string, failed error) error {

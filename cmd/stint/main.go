@@ -40,7 +40,6 @@ func run(args []string) int {
 	// by then nobody listens any more.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() { // ends with the program
 		for s := range signals {
