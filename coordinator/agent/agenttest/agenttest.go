@@ -252,10 +252,10 @@ func CheckPlan(t *testing.T, b *Bench, a agent.Adapter) {
 }
 
 // Home makes the home of a real CLI. It lies below the package, because codex dislikes one
-// below the temp directory.
+// below the temp directory, and where the go command does not look for packages.
 func Home(t *testing.T) string {
 	t.Helper()
-	home, err := os.MkdirTemp(".", "home-")
+	home, err := os.MkdirTemp(".", "_home-")
 	gatetest.Must(t, err)
 	home, err = filepath.Abs(home)
 	gatetest.Must(t, err)
