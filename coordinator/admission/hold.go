@@ -74,7 +74,7 @@ func (a *Admission) Paused() (paused bool, reason string) {
 
 func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by string) error {
 	defer a.tasks.Call()()
-	return a.tasks.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
+	return a.tasks.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		if was, why := st.Paused(); was == paused && why == reason {
 			return nil
 		}

@@ -36,7 +36,7 @@ func (d *Dispatcher) enterSafeMode(ctx context.Context) {
 	if d.tasks.Config.CrashLoop == 0 || n < d.tasks.Config.CrashLoop {
 		return
 	}
-	err := d.tasks.UpdateWhenRoom(ctx, "safe mode", false, func(st *fold.State, tx *ledger.Tx) error {
+	err := d.tasks.UpdateWhenRoom(ctx, "safe mode", true, func(st *fold.State, tx *ledger.Tx) error {
 		if paused, _ := st.Paused(); paused {
 			return nil
 		}
