@@ -80,7 +80,7 @@ var (
 )
 
 // Scan reads the record that begins at data[0] if it stands there just as
-// stint wrote it. It gives the length up to and with the end line, and how many
+// stint wrote it. It returns the length up to and with the end line, and how many
 // records of the same change follow. It reuses the memory of s.
 //
 // This is the fast way, for the journal and the untouched parts of tasks.md. It

@@ -76,7 +76,7 @@ func (l *lines) add(p []byte) {
 }
 
 // HeadValue reads the beginning of a long event, as far as its plain values, and
-// gives the string at a path of keys. Not ok says that it did not come to it.
+// returns the string at a path of keys. Not ok says that it did not come to it.
 func HeadValue(head []byte, path ...string) (value string, ok bool) {
 	const prefix = 4 << 10
 	dec := json.NewDecoder(bytes.NewReader(head[:min(len(head), prefix)]))

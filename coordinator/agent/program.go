@@ -107,7 +107,7 @@ func Executable(path string) error {
 }
 
 // Output runs a program for a question about itself, with the agents'
-// environment. It gives all that the program wrote. One that does not answer
+// environment. It returns all that the program wrote. One that does not answer
 // within 10 s is killed with what it has started.
 func (r *Runner) Output(ctx context.Context, path string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -23,7 +23,7 @@ const envHome = "STINT_DEMO_HOME"
 
 // Main is the hidden subcommand demo-agent: a stand-in for codex exec. args
 // is what follows the subcommand (exec --json [-C DIR] [resume ID] -), env reads
-// a variable of the environment. It gives the exit code.
+// a variable of the environment. It returns the exit code.
 //
 // It answers with the first line of the user's message, the number of the turn,
 // and what was said before in the session. Words in the message tell it to do
