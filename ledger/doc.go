@@ -72,9 +72,9 @@
 // A record that was taken over from a person's edit says "by: hand" and has the
 // digest of the section's text in "adopts": the same text is never taken over
 // twice. "edits" says what was edited: the seq of a record, or the digest under
-// which a section without seq was adopted first. "was" has the fields of an edited record
-// that the edit named, as they stood there before; those that did not are left out. From
-// it a journal is made anew of tasks.md alone ([Document.Originals]). "copies" has the seq
+// which a section without seq was adopted first. "unedited", in the first
+// of the adoptions of a record's edits, has all fields of the record as it was written: a
+// journal that is made anew of tasks.md has it so ([Document.Originals]). "copies" has the seq
 // of the record whose section was copied; the copy is a draft, and later edits of it are
 // not taken over. "ignored" has the fields that stand in the section without an effect: a later section names them, an edit took them along,
 // or they are as they were before a later edit, because an old buffer was saved. A

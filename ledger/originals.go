@@ -1,64 +1,39 @@
 package ledger
 
 import (
-	"cmp"
-	"maps"
+	"fmt"
 	"slices"
 )
 
-// Originals has, by the seq of a record whose section a person has edited, the fields that
-// the edits named, as the record was written with them; nil for a field that it did not have.
-type Originals map[uint64]map[string]*string
+// Originals has the records that people have edited, by their seq, as they were written.
+type Originals map[uint64]Record
 
-// Originals returns what the adoptions in d know of records that were edited. Without it a
-// journal that is made anew of tasks.md would have an edit at the place of the record, and
-// not where it was taken over: what happened in between might then be impossible.
+// Originals returns what the adoptions in d have kept of edited records. A journal that is
+// made anew of tasks.md has them so, and each edit where it was taken over: what came in
+// between may be impossible behind it.
 func (d *Document) Originals() Originals {
-	var adoptions []*Section
-	for i := range d.Sections {
-		if s := &d.Sections[i]; s.Seq > 0 && s.Get(KeyWas) != nil {
-			adoptions = append(adoptions, s)
-		}
-	}
-	slices.SortStableFunc(adoptions, func(a, b *Section) int { return cmp.Compare(a.Seq, b.Seq) })
 	o := Originals{}
-	for _, s := range adoptions {
+	for i := range d.Sections {
+		s := &d.Sections[i]
 		seq, isSeq := ParseUint([]byte(s.Value(KeyEdits)))
-		if !isSeq {
+		if _, known := o[seq]; known || !isSeq || s.Seq == 0 || s.Get(KeyUnedited) == nil {
 			continue
 		}
-		was, r := map[string]*string{}, s.Record()
-		for _, f := range ParseFields(s.Value(KeyWas)) {
-			was[f.Key] = &f.Value
-		}
-		if o[seq] == nil {
-			o[seq] = map[string]*string{}
-		}
-		for _, f := range slices.Concat(r.Fields, ParseFields(s.Value(KeyIgnored))) {
-			if _, earlier := o[seq][f.Key]; !earlier && f.Key != KeyBy && f.Key != KeyUpdated && !IsEngineKey(f.Key) {
-				o[seq][f.Key] = was[f.Key]
-			}
+		kept := Parse(fmt.Appendf(nil, "## %s\n- seq: %d\n%s\n<!-- end %d -->\n", s.Name(), seq, s.Value(KeyUnedited), seq))
+		if len(kept.Sections) == 1 && len(kept.Findings) == 0 {
+			o[seq] = kept.Sections[0].Record()
 		}
 	}
 	return o
 }
 
 // Record returns the record of a section as it was written, as far as that is known, and
-// whether the section differs from it.
+// whether the section says something else.
 func (o Originals) Record(s *Section) (r Record, edited bool) {
-	r = s.Record()
-	stands := slices.Clone(r.Fields)
-	for _, key := range slices.Sorted(maps.Keys(o[s.Seq])) {
-		was := o[s.Seq][key]
-		i := slices.IndexFunc(r.Fields, func(f Pair) bool { return f.Key == key })
-		switch {
-		case was == nil:
-			r.Fields = slices.DeleteFunc(r.Fields, func(f Pair) bool { return f.Key == key })
-		case i < 0:
-			r.Add(key, *was)
-		default:
-			r.Fields[i].Value = *was
-		}
+	stands := s.Record()
+	r, known := o[s.Seq]
+	if !known || r.Name() != stands.Name() || slices.Equal(r.Fields, stands.Fields) {
+		return stands, false
 	}
-	return r, !slices.Equal(r.Fields, stands)
+	return r, true
 }

@@ -23,14 +23,15 @@ const (
 	KeyUpdated = "updatedAt" // when the record was written; its writer sets it
 	KeyCopies  = "copies"    // seq of the record whose section a person copied
 	KeyIgnored = "ignored"   // fields of the adopted section that have no effect, as they stand there
-	KeyWas     = "was"       // the fields that an edit of a record changed, as they stood there before
+
+	KeyUnedited = "unedited" // in the first adoption of an edit of a record: its fields as they were written
 )
 
 // IsEngineKey reports whether a key says how a record came into the ledger, and nothing
 // about what it is a record of.
 func IsEngineKey(key string) bool {
 	switch key {
-	case KeySeq, KeyAdopts, KeyEdits, KeyCopies, KeyIgnored, KeyWas, KeyArchived:
+	case KeySeq, KeyAdopts, KeyEdits, KeyCopies, KeyIgnored, KeyUnedited, KeyArchived:
 		return true
 	}
 	return false
@@ -67,7 +68,7 @@ func (r *Record) Get(key string) (string, bool) {
 	return "", false
 }
 
-// Add appends a field. It gives the record back, so that calls can be chained.
+// Add appends a field. It returns the record, so that calls can be chained.
 func (r *Record) Add(key, value string) *Record {
 	r.Fields = append(r.Fields, Pair{key, value})
 	return r

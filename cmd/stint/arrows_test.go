@@ -21,7 +21,7 @@ var arrows = map[string][]string{
 	"stint/ledger/durable":                    {},
 	"stint/ledger":                            {"stint/ledger/durable"},
 	"stint/ledger/reconcile":                  {"stint/ledger"},
-	"stint/ledger/repair":                     {"stint/ledger"},
+	"stint/ledger/repair":                     {"stint/ledger", "stint/ledger/salvage"},
 	"stint/ledger/salvage":                    {"stint/ledger"},
 	"stint/ledger/archive":                    {"stint/ledger/reconcile", "stint/ledger", "stint/ledger/durable"},
 	"stint/ledger/follow":                     {"stint/ledger", "stint/ledger/durable"},

@@ -98,8 +98,11 @@ func TestPromise7EveryCallFails(t *testing.T) {
 	t.Parallel()
 	seed := uint64(intFromEnv(t, "STINT_TEST_SEED", 1))
 	points, every := 0, 2*len(errnos)
-	if os.Getenv("STINT_TEST_FAULTS") == "all" {
+	switch {
+	case os.Getenv("STINT_TEST_FAULTS") == "all":
 		every = 1
+	case testing.Short():
+		every *= 8
 	}
 	for _, c := range scenes {
 		for i, errno := range errnos {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -97,10 +98,14 @@ func (l *Log) putBackJournal() error {
 		if doc == nil {
 			doc = &ledger.Document{}
 		}
-		originals := doc.Originals()
-		known := append(ledger.Parse(slices.Concat(l.recent.old, l.recent.new)).Sections, doc.Sections...)
-		known = slices.DeleteFunc(known, func(s ledger.Section) bool { // a person's number, or one of before a compaction
-			return s.Seq > l.seq || l.lacks.Has(s.Seq)
+		known := salvage.Known(ledger.Parse(slices.Concat(l.recent.old, l.recent.new)).Sections, nil)
+		for seq, raw := range salvage.Known(doc.Sections, doc.Originals()) {
+			if known[seq] == nil {
+				known[seq] = raw
+			}
+		}
+		maps.DeleteFunc(known, func(seq uint64, _ []byte) bool { // a person's number, or one of before a compaction
+			return seq > l.seq || l.lacks.Has(seq)
 		})
 		var foreign []byte
 		pieces = slices.DeleteFunc(pieces, func(p ledger.Piece) bool {
@@ -109,7 +114,7 @@ func (l *Log) putBackJournal() error {
 			}
 			return isForeign(p)
 		})
-		data, _ = salvage.Merge(pieces, salvage.Known(known, originals), l.seq)
+		data, _ = salvage.Merge(pieces, known, l.seq)
 		extra = append(foreign, extra...)
 		if lost = l.lacks.New(data, l.seq); lost != "" && terr != nil {
 			return fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", ledger.TasksName, terr)
@@ -145,16 +150,13 @@ func (r *recent) add(batch []byte) {
 func (l *Log) restoreMissing(doc *ledger.Document) error {
 	refused := l.refused
 	l.refused = nil
-	adopted := map[string]bool{} // the digests of the sections that records say a person wrote: he may have made up a number
-	for i := range doc.Sections {
-		adopted[doc.Sections[i].Value(ledger.KeyAdopts)] = true
-	}
+	written := salvage.Written(doc)
 	missing, through, newest := []ledger.Section{}, uint64(0), uint64(0)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		newest = max(newest, s.Seq)
 		lacked := s.Seq > l.lacks.Below && (s.Seq > l.seq || l.lacks.Has(s.Seq)) && !ledger.SeqOutOfRange(s.Seq, l.seq)
-		if (lacked || refused[s.Seq]) && !adopted[ledger.Digest(s.Raw)] {
+		if (lacked || refused[s.Seq]) && !written[ledger.Digest(s.Raw)] {
 			missing = append(missing, *s)
 			if m, ok := ledger.MarkIn(s); ok {
 				through = max(through, m.Through)

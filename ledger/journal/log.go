@@ -342,7 +342,7 @@ func (l *Log) waitForMore(yield func()) {
 // maxBatch bounds the bytes of one write.
 const maxBatch = 8 << 20
 
-// commit makes one batch of as many updates as go together, and gives back the
+// commit makes one batch of as many updates as go together, and returns the
 // others. An error means that the disk failed and the log must stop; then the
 // updates that were in the batch have been answered.
 func (l *Log) commit(waiting []*update) (again []*update, err error) {
@@ -439,7 +439,7 @@ type batch struct {
 	count   int // sum of those of the updates that are taken
 }
 
-// take asks an update for its records and adds them. It gives false if the
+// take asks an update for its records and adds them. It returns false if the
 // update must wait for the next batch.
 func (b *batch) take(u *update) bool {
 	u.tx.Reset(b.count)

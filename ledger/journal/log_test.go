@@ -193,7 +193,7 @@ func (w *world) lines() string {
 		_, byHand := r.Get(ledger.KeyAdopts)
 		fmt.Fprintf(&b, "%d %s", r.Seq, r.ID)
 		for _, f := range r.Fields {
-			if f.Key != ledger.KeyAdopts && f.Key != ledger.KeyWas && !(byHand && f.Key == "updatedAt") {
+			if f.Key != ledger.KeyAdopts && f.Key != ledger.KeyUnedited && !(byHand && f.Key == "updatedAt") {
 				fmt.Fprintf(&b, " %s=%s", f.Key, f.Value)
 			}
 		}

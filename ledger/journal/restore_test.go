@@ -109,10 +109,10 @@ func TestRestoreCrash(t *testing.T) {
 	r := newRestoring(t)
 	d := diskOf(r.fs)
 	must(t, journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir))
-	end, images := len(r.fs.trace), 0
+	end, images, seeds := len(r.fs.trace), 0, uint64(intFromEnv(t, "STINT_TEST_RESTORES", 5))
 	for op := 0; op <= end; op++ {
 		for _, m := range modes {
-			for seed := first; seed < first+5; seed++ {
+			for seed := first; seed < first+seeds; seed++ {
 				rng := rand.New(rand.NewPCG(seed, uint64(op)))
 				if err := r.oldOrFresh(d.image(m, rng), op == end); err != nil {
 					t.Fatalf("operation %d, mode %s, STINT_TEST_SEED=%d: %v", op, m.name, seed, err)

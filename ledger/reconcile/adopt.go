@@ -334,8 +334,10 @@ func (p *planner) checkTogether() {
 
 // adopt adds a record to the plan.
 func (p *planner) adopt(a *adoption) {
-	if a.origin != nil && a.origin.first == "" {
-		a.record.Add(ledger.KeyWas, ledger.FormatFields(a.was()))
+	if o := a.origin; o != nil && o.first == "" && o.digest == "" {
+		seq, _ := ledger.ParseUint([]byte(o.name)) // it was formatted before
+		r := p.h.section(seq).Record()
+		a.record.Add(ledger.KeyUnedited, ledger.FormatFields(r.Fields))
 	}
 	a.record.AddIf(ledger.KeyIgnored, ledger.FormatFields(a.ignored))
 	if a.text != "" {
@@ -347,17 +349,6 @@ func (p *planner) adopt(a *adoption) {
 		}
 	}
 	p.Records = append(p.Records, a.record)
-}
-
-// was returns the fields that the record names as they stood before the edit, those that
-// did.
-func (a *adoption) was() (before []ledger.Pair) {
-	for _, f := range slices.Concat(a.record.Fields, a.ignored) {
-		if value, had := a.origin.fields[f.Key]; had {
-			before = append(before, ledger.Pair{Key: f.Key, Value: value})
-		}
-	}
-	return before
 }
 
 // what says in a few words what was taken over.

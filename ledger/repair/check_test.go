@@ -16,7 +16,7 @@ func TestCheckFileNamesEveryLine(t *testing.T) {
 		"## Task a\n- seq: 1\n- status: queued\n<!-- end 1 -->\n\n" +
 		"## Task a\n- seq: 2\n- status: bad\n<!-- end 2 -->\n\n" + // edited; record 4 has taken it over
 		"## Task h\n- seq: 3\n- by: hand\n- adopts: " + ledger.Digest([]byte(hand)) + "\n<!-- end 3 -->\n\n" +
-		"## Task a\n- seq: 4\n- by: hand\n- adopts: x\n- edits: 2\n<!-- end 4 -->\n\n" +
+		"## Task a\n- seq: 4\n- by: hand\n- adopts: x\n- edits: 2\n- unedited: - status: queued\n<!-- end 4 -->\n\n" +
 		"## Task b\n- seq: 5\n- prompt: x\n- status: bad\n<!-- end 5 -->\n\n" +
 		"## Task c\n- seq: 6\n" +
 		"## Task d\n- status: bad\n"
@@ -31,7 +31,7 @@ func TestCheckFileNamesEveryLine(t *testing.T) {
 		text, _, _ := strings.Cut(f.Error(), "; ") // what to do about it is the parser's business
 		got = append(got, text)
 	}
-	want := "x.md:30: status: it is bad|x.md:33: record 6 has no end line <!-- end 6 -->|x.md:36: status: it is bad"
+	want := "x.md:31: status: it is bad|x.md:34: record 6 has no end line <!-- end 6 -->|x.md:37: status: it is bad"
 	if strings.Join(got, "|") != want {
 		t.Errorf("got  %q\nwant %q", strings.Join(got, "|"), want)
 	}

@@ -15,8 +15,8 @@ import (
 	"stint/ledger"
 )
 
-// Known returns the records of sections of a tasks.md, as stint wrote them, by seq; those
-// that a person has edited by what is known of them.
+// Known returns the records of sections, by seq, as stint wrote them, as far as originals
+// knows that of those that a person has edited.
 func Known(sections []ledger.Section, originals ledger.Originals) map[uint64][]byte {
 	known := map[uint64][]byte{}
 	for i := range sections {
@@ -92,32 +92,45 @@ func Merge(pieces []ledger.Piece, known map[uint64][]byte, newest uint64) (journ
 	return journal, out
 }
 
-// Journal returns the journal that the sections of a tasks.md make: those with a
-// seq, in the order of the seqs, each seq once. Their order in the file is not always
-// that one: a record may have landed behind an old buffer, and those before it were
-// put back below. What a person copied is no record, and what a later compaction or
-// restore has superseded is of an old buffer. n is how many records there are.
-func Journal(doc *ledger.Document) (journal []byte, n int, err error) {
-	written := map[string]bool{} // the digests of sections that a person wrote or copied: he made their seq up, or it is another record's
+// Written returns the digests of the sections that a person wrote or copied, as records
+// say: if they have a seq, he made it up, or it is another record's.
+func Written(doc *ledger.Document) map[string]bool {
+	written := map[string]bool{}
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		if _, isSeq := ledger.ParseUint([]byte(s.Value(ledger.KeyEdits))); s.Get(ledger.KeyAdopts) != nil && !isSeq {
 			written[s.Value(ledger.KeyAdopts)] = true
 		}
 	}
-	records, superseded := map[uint64]*ledger.Section{}, doc.Superseded()
+	return written
+}
+
+// Records returns the sections of a tasks.md that are records, in the order of their
+// seqs, each seq once. Their order in the file is not always that one: a record may have
+// landed behind an old buffer, and those before it were put back below. What a person
+// wrote or copied is no record, and what a later compaction or restore has superseded is of
+// an old buffer.
+func Records(doc *ledger.Document) []*ledger.Section {
+	written, superseded := Written(doc), doc.Superseded()
+	records := map[uint64]*ledger.Section{}
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		if s.Seq > 0 && !superseded(s.Seq) && records[s.Seq] == nil && (len(written) == 0 || !written[ledger.Digest(s.Raw)]) {
 			records[s.Seq] = s
 		}
 	}
+	return slices.SortedFunc(maps.Values(records), func(a, b *ledger.Section) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// Journal returns the journal that the records of a tasks.md make, as they were written,
+// and how many there are.
+func Journal(doc *ledger.Document) (journal []byte, n int, err error) {
 	journal = []byte(ledger.EmptyJournal)
-	originals := doc.Originals()
-	for _, seq := range slices.Sorted(maps.Keys(records)) {
-		r, _ := originals.Record(records[seq])
+	records, originals := Records(doc), doc.Originals()
+	for _, s := range records {
+		r, _ := originals.Record(s)
 		if journal, err = ledger.AppendRecord(journal, &r); err != nil {
-			return nil, 0, fmt.Errorf("%s:%d: %w", ledger.TasksName, records[seq].Line, err)
+			return nil, 0, fmt.Errorf("%s:%d: %w", ledger.TasksName, s.Line, err)
 		}
 	}
 	return journal, len(records), nil
