@@ -15,9 +15,9 @@ import (
 type runs struct {
 	ended chan struct{} // capacity 1: a run has come off the list
 
-	mu        sync.Mutex              // guards what follows
-	byTask    map[string]*attempt.Run // by task id, with checkPrefix before that of a verify command
-	leftovers map[string]state.Task   // verify commands of the last master that may still be alive, by run: task and lane
+	mu        sync.Mutex            // guards what follows
+	byTask    list                  // by task id, with checkPrefix before that of a verify command
+	leftovers map[string]state.Task // verify commands of the last master that may still be alive, by run: task and lane
 }
 
 // checkPrefix stands before the id of a task in the list of runs, where its verify
@@ -97,13 +97,13 @@ func (l *runs) reserve(most int, ready []state.Task, newRun func(*state.Task) *a
 	reserved := map[string]*attempt.Run{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	busy := len(l.byTask) - l.checks()
+	busy := len(l.byTask) - l.byTask.checks()
 	for i := range ready {
 		if busy+len(reserved) >= most {
 			break
 		}
 		r := newRun(&ready[i])
-		if l.inUse(r) {
+		if l.byTask.inUse(r) {
 			r.Cancel(nil)
 			continue
 		}
@@ -133,7 +133,7 @@ func (l *runs) replace(reserved map[string]*attempt.Run, started []*attempt.Run)
 func (l *runs) takeLane(r *attempt.Run, busy func(lane string, checks int) error) (taken bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := busy(l.lanes()[r.Task.SessionKey], l.checks()); err != nil || l.inUse(r) {
+	if err := busy(l.byTask.lanes(l.leftovers)[r.Task.SessionKey], l.byTask.checks()); err != nil || l.byTask.inUse(r) {
 		return false, err
 	}
 	l.byTask[checkPrefix+r.Task.ID] = r
@@ -163,13 +163,16 @@ func (l *runs) limits() (taken map[string]string, settling map[string]bool, isPr
 		settling[id] = r.Settling.Load()
 		isProbing = isProbing || r.Probe
 	}
-	return l.lanes(), settling, isProbing
+	return l.byTask.lanes(l.leftovers), settling, isProbing
 }
 
+// A list has the runs that are registered, as byTask has them.
+type list map[string]*attempt.Run
+
 // inUse reports whether a run that is still being ended (its task was edited meanwhile) holds
-// the task, its lane or its session. The lock is held.
-func (l *runs) inUse(r *attempt.Run) bool {
-	for _, other := range l.byTask {
+// the task, its lane or its session.
+func (l list) inUse(r *attempt.Run) bool {
+	for _, other := range l {
 		if other.InWayOf(r) {
 			return true
 		}
@@ -178,9 +181,9 @@ func (l *runs) inUse(r *attempt.Run) bool {
 }
 
 // checks counts the verify commands that run by themselves: they take no worker, and are
-// bounded by the same number. The lock is held.
-func (l *runs) checks() (n int) {
-	for key := range l.byTask {
+// bounded by the same number.
+func (l list) checks() (n int) {
+	for key := range l {
 		if strings.HasPrefix(key, checkPrefix) {
 			n++
 		}
@@ -188,16 +191,16 @@ func (l *runs) checks() (n int) {
 	return n
 }
 
-// lanes returns the lanes in which a verify command runs by itself, or may run still, and what
-// is there. The lock is held.
-func (l *runs) lanes() map[string]string {
+// lanes returns the lanes in which a verify command runs by itself, or one of leftovers may run
+// still, and what is there.
+func (l list) lanes(leftovers map[string]state.Task) map[string]string {
 	lanes := map[string]string{}
-	for key, r := range l.byTask {
+	for key, r := range l {
 		if strings.HasPrefix(key, checkPrefix) {
 			lanes[r.Task.SessionKey] = "the verify command of task " + r.Task.ID
 		}
 	}
-	for _, t := range l.leftovers {
+	for _, t := range leftovers {
 		lanes[t.SessionKey] = "the verify command of task " + t.ID + ", which may still be alive"
 	}
 	return lanes
