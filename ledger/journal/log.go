@@ -224,7 +224,7 @@ func (l *Log) checkLayout() error {
 	return nil
 }
 
-// apply folds a record that the journal has. Locker is held. An error says that it has no effect.
+// apply folds a record that the journal has, under Locker. An error says that it has no effect.
 func (l *Log) apply(s *ledger.Section) error {
 	l.edited = l.edited || s.Get(ledger.KeyEdits) != nil
 	l.lacks.Read(s)
