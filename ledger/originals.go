@@ -15,8 +15,11 @@ func (d *Document) Originals() Originals {
 	o := Originals{}
 	for i := range d.Sections {
 		s := &d.Sections[i]
+		if s.Seq == 0 || s.Get(KeyUnedited) == nil {
+			continue
+		}
 		seq, isSeq := ParseUint([]byte(s.Value(KeyEdits)))
-		if _, known := o[seq]; known || !isSeq || s.Seq == 0 || s.Get(KeyUnedited) == nil {
+		if _, known := o[seq]; known || !isSeq {
 			continue
 		}
 		kept := Parse(fmt.Appendf(nil, "## %s\n- seq: %d\n%s\n<!-- end %d -->\n", s.Name(), seq, s.Value(KeyUnedited), seq))

@@ -163,10 +163,10 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 			}
 		}
 	}
-	known := salvage.Known(missing, doc.Originals())
-	if len(known)+len(l.damage) == 0 {
+	if len(missing)+len(l.damage) == 0 {
 		return nil
 	}
+	known := salvage.Known(missing, doc.Originals())
 	data, _, err := l.journal.read()
 	if err != nil {
 		return err

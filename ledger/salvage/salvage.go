@@ -98,7 +98,10 @@ func Written(doc *ledger.Document) map[string]bool {
 	written := map[string]bool{}
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
-		if _, isSeq := ledger.ParseUint([]byte(s.Value(ledger.KeyEdits))); s.Get(ledger.KeyAdopts) != nil && !isSeq {
+		if s.Get(ledger.KeyAdopts) == nil {
+			continue
+		}
+		if _, isSeq := ledger.ParseUint([]byte(s.Value(ledger.KeyEdits))); !isSeq {
 			written[s.Value(ledger.KeyAdopts)] = true
 		}
 	}
