@@ -24,12 +24,13 @@ func Known(sections []ledger.Section, originals ledger.Originals) map[uint64][]b
 		if s.Seq == 0 || ledger.SeqOutOfRange(s.Seq, 0) || known[s.Seq] != nil {
 			continue
 		}
-		r, edited := originals.Record(s)
+		_, edited := originals[s.Seq]
 		var own ledger.Section
 		if n, _, err := ledger.Scan(s.Raw, &own); err == nil && n == len(s.Raw) && !edited {
 			known[s.Seq] = s.Raw
 			continue
 		}
+		r, _ := originals.Record(s)
 		if raw, err := ledger.AppendRecord(nil, &r); err == nil {
 			known[s.Seq] = bytes.TrimSuffix(raw, []byte("\n"))
 		}
