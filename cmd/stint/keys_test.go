@@ -236,7 +236,7 @@ func (w *keyWorld) finish(ctx context.Context, l *life) {
 	w.end(l, syscall.SIGTERM)
 	s := w.script()
 	s.compareWithRefold(live)
-	s.fsckIsClean()
+	check(w.t, fsckIsClean(w.state))
 }
 
 // freeAddress returns an address of this machine where nobody listens.

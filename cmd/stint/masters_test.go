@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"stint/coordinator/api/client"
-	"stint/coordinator/statedir"
 	"stint/state"
 )
 
@@ -119,7 +118,7 @@ func TestPromise1SubmitsWhileMastersDie(t *testing.T) {
 	all.Wait()
 	w.run("wait", append([]string{"--all", "--timeout", "120s"}, told(ids[:])...)...)
 	w.expectOnce(ids[:])
-	check(t, errors.Join(w.script().end(syscall.SIGTERM, scriptDeadline), statedir.Check(w.state)))
+	check(t, errors.Join(w.script().end(syscall.SIGTERM, scriptDeadline), fsckIsClean(w.state)))
 	t.Logf("%d of %d commands exited 0, %d masters killed meanwhile", len(told(ids[:])), submits, killed.Load())
 }
 
@@ -305,7 +304,7 @@ func (w *world) endAndCheck(l *life) {
 	if left := append(w.survivors(), w.workers()...); len(left) > 0 {
 		w.t.Errorf("processes are left: %v", left)
 	}
-	check(w.t, statedir.Check(w.state))
+	check(w.t, fsckIsClean(w.state))
 }
 
 // TestLogCannotBeRotated: the error says what could not be done, and what helps.

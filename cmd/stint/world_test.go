@@ -23,7 +23,6 @@ import (
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
-	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -311,8 +310,8 @@ func (w *world) settle(ctx context.Context, l *life) bool {
 func (w *world) audit() {
 	w.t.Helper()
 	w.recover()
-	if err := statedir.Check(w.state); err != nil {
-		w.t.Errorf("the state directory: %v", err)
+	if err := fsckIsClean(w.state); err != nil {
+		w.t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(w.state, "demo", "log.jsonl")); err == nil {
 		w.expectNoOverlap()

@@ -67,34 +67,6 @@ func Refold(dir string, w io.Writer) error {
 	return st.Dump(w)
 }
 
-// Check looks whether a state directory is sound: tasks.md has no findings and
-// holds all records of the journal, and tasks.md alone gives the same tasks. It may
-// have more that are in the archive: a compaction was killed before it came to
-// tasks.md. No master may be at work. It changes nothing.
-func Check(dir string) error {
-	tasks, err := durable.ReadFile(durable.OS, filepath.Join(dir, ledger.TasksName))
-	if err != nil {
-		return err
-	}
-	doc := ledger.Parse(tasks)
-	for _, f := range doc.Findings {
-		f.File = ledger.TasksName
-		err = errors.Join(err, f)
-	}
-	if err != nil {
-		return err
-	}
-	journal, err := durable.ReadFile(durable.OS, filepath.Join(dir, ledger.JournalName))
-	if err != nil {
-		return err
-	}
-	_, how, err := aloneDiffers(dir, journal, tasks)
-	if how != "" {
-		err = fmt.Errorf("%s: %s", ledger.TasksName, how)
-	}
-	return err
-}
-
 // aloneDiffers returns the first task that tasks.md alone makes another than the journal
 // does, and how; "" if there is none. What is in the archive and no more in the journal is
 // passed over.
