@@ -23,7 +23,7 @@ var arrows = map[string][]string{
 	"stint/ledger/reconcile":                  {"stint/ledger"},
 	"stint/ledger/repair":                     {"stint/ledger", "stint/ledger/salvage"},
 	"stint/ledger/salvage":                    {"stint/ledger"},
-	"stint/ledger/archive":                    {"stint/ledger/reconcile", "stint/ledger", "stint/ledger/durable"},
+	"stint/ledger/archive":                    {"stint/ledger", "stint/ledger/durable"},
 	"stint/ledger/follow":                     {"stint/ledger", "stint/ledger/durable"},
 	"stint/ledger/journal":                    {"stint/ledger/reconcile", "stint/ledger/tasksfile", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/salvage", "stint/ledger/durable"},
 	"stint/ledger/tasksfile":                  {"stint/ledger", "stint/ledger/durable"},

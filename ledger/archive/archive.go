@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +17,6 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/ledger/reconcile"
 )
 
 // Names of the archive, below the state directory.
@@ -33,16 +31,12 @@ type indexLine struct {
 	Through uint64 `json:"through,omitempty"` // highest seq that the compaction merged or moved out
 	Lines   int    `json:"lines,omitempty"`
 
-	ledger.ArchiveEntry
-
-	Adopted string `json:"adopted,omitempty"` // digest of a hand-written section that was adopted
-	N       int    `json:"n,omitempty"`       // number of such sections of equal text
+	ledger.ArchiveEntry // without ID in lines that older versions wrote
 }
 
 // An Archive is what is known of a state directory's archive.
 type Archive struct {
 	Entries []ledger.ArchiveEntry // in order; a later one of an id counts
-	Adopted map[string]int        // digest to number of hand-written sections that were adopted before the last compaction
 	End     int64                 // of these in the index; 0: it must be written anew
 }
 
@@ -65,7 +59,7 @@ func Load(fsys durable.FS, dir string) (a *Archive, through uint64, err error) {
 			return nil, through, err
 		}
 	}
-	a = &Archive{Adopted: map[string]int{}}
+	a = &Archive{}
 	head, left := indexLine{}, 0 // the compaction, and how many of its lines follow
 	for line := range bytes.Lines(data) {
 		var l indexLine
@@ -77,26 +71,21 @@ func Load(fsys durable.FS, dir string) (a *Archive, through uint64, err error) {
 			head, left = l, l.Lines+1
 		case l.ID != "":
 			a.Entries = append(a.Entries, l.ArchiveEntry)
-		default:
-			a.Adopted[l.Adopted] += l.N
 		}
 		if left--; left == 0 && head.Through == through {
 			return a, through, nil
 		}
 	}
-	a, err = rebuild(fsys, dir, through)
+	a, err = rebuild(fsys, dir)
 	return a, through, err
 }
 
 // WriteIndex writes a compaction behind the end of the archive in its index, and makes it
 // durable. It returns the new end.
 func WriteIndex(fsys durable.FS, dir string, through uint64, a *Archive) (end int64, err error) {
-	lines := []indexLine{{Through: through, Lines: len(a.Entries) + len(a.Adopted)}}
+	lines := []indexLine{{Through: through, Lines: len(a.Entries)}}
 	for _, e := range a.Entries {
 		lines = append(lines, indexLine{ArchiveEntry: e})
-	}
-	for _, digest := range slices.Sorted(maps.Keys(a.Adopted)) {
-		lines = append(lines, indexLine{Adopted: digest, N: a.Adopted[digest]})
 	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -174,34 +163,23 @@ func ReadRecord(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger.S
 
 // rebuild puts the index together from the archive's files. A task that the journal
 // has is not in the archive: the compaction that moved it was cut off, or it was brought back.
-func rebuild(fsys durable.FS, dir string, through uint64) (*Archive, error) {
+func rebuild(fsys durable.FS, dir string) (*Archive, error) {
 	a := &Archive{}
-	old := map[uint64][]byte{} // the superseded records; one that was cut off has archived some, too
 	err := each(fsys, dir, func(name string, data []byte, err error) error {
 		ledger.EachRecord(data, func(s *ledger.Section) {
-			switch {
-			case s.Get(ledger.KeyArchived) != nil:
-				updated, _ := time.Parse(time.RFC3339Nano, s.Value(ledger.KeyUpdated)) // zero where a person wrote another form
-				a.Entries = append(a.Entries, ledger.ArchiveEntry{
-					ID: string(s.ID), Status: s.Value("status"), Key: s.Value("idempotencyKey"), Parent: s.Value("triggeredByTaskId"), Trigger: s.Value("trigger"),
-					UpdatedAt: updated, File: name, Off: s.Off,
-				})
-			case s.Seq <= through:
-				old[s.Seq] = bytes.Clone(s.Raw)
+			if s.Get(ledger.KeyArchived) == nil {
+				return
 			}
+			updated, _ := time.Parse(time.RFC3339Nano, s.Value(ledger.KeyUpdated)) // zero where a person wrote another form
+			a.Entries = append(a.Entries, ledger.ArchiveEntry{
+				ID: string(s.ID), Status: s.Value("status"), Key: s.Value("idempotencyKey"), Parent: s.Value("triggeredByTaskId"), Trigger: s.Value("trigger"),
+				UpdatedAt: updated, File: name, Off: s.Off,
+			})
 		})
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	var journal []byte
-	for _, seq := range slices.Sorted(maps.Keys(old)) {
-		journal = append(append(journal, old[seq]...), '\n')
-	}
-	a.Adopted = reconcile.AdoptedIn(journal)
-	if len(a.Entries) == 0 {
-		return a, nil
+	if err != nil || len(a.Entries) == 0 {
+		return a, err
 	}
 	data, err := durable.ReadFile(fsys, filepath.Join(dir, ledger.JournalName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,6 @@ import (
 	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/ledger/durable"
-	"stint/ledger/reconcile"
 	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
@@ -335,14 +334,10 @@ func (c *compactor) archiveAll() error {
 	if err := durable.MkdirAll(fsys, dir); err != nil {
 		return err
 	}
-	adopted := reconcile.AdoptedIn(c.data)
-	done := &archive.Archive{Adopted: adopted, End: l.indexEnd}
+	done := &archive.Archive{End: l.indexEnd}
 	if fi, err := fsys.Stat(filepath.Join(dir, archive.Index)); err != nil || fi.Size() < done.End || done.End == 0 { // it is not whole, and is written anew
 		if done, _, err = archive.Load(fsys, l.opts.Dir); err != nil {
 			return err
-		}
-		for digest, n := range adopted {
-			done.Adopted[digest] += n
 		}
 	}
 	file := filepath.Join(dir, c.report.Archive)

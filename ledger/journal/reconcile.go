@@ -138,12 +138,16 @@ func (l *Log) planFor(ctx context.Context, snap tasksfile.Snapshot, doc *ledger.
 func (o *Options) planInput() reconcile.Input {
 	return reconcile.Input{
 		Rules: o.Rules, Now: o.now(), Deletes: o.OnDelete != nil, Seen: math.MaxUint64,
-		Merged: sync.OnceValues(func() (map[string]int, error) {
+		Archived: sync.OnceValues(func() (map[string]bool, error) {
 			a, _, err := archive.Load(o.FS, o.Dir)
 			if err != nil {
 				return nil, err
 			}
-			return a.Adopted, nil
+			names := make(map[string]bool, len(a.Entries))
+			for _, e := range a.Entries {
+				names[string(ledger.KindTask)+" "+e.ID] = true
+			}
+			return names, nil
 		}),
 	}
 }

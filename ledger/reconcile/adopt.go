@@ -41,7 +41,7 @@ func (a *adoption) makeRecord() bool {
 	}
 	fields := a.record.Fields
 	a.record = ledger.Record{Kind: a.section.Kind, ID: a.name[len(a.section.Kind)+1:]}
-	if a.origin == nil || a.real > 0 {
+	if a.origin == nil && !a.isOld || a.real > 0 {
 		a.record.Add(ledger.KeyBy, ledger.ByHand)
 	}
 	a.record.Add(ledger.KeyAdopts, a.digest)
@@ -66,6 +66,9 @@ func (p *planner) decide() {
 		p.resolve(&c)
 		a := newAdoption(c, &p.doc.Sections[c.index])
 		switch {
+		case c.isOld:
+			a.ignored = fieldList(a.section)
+			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is from before the compaction (an old buffer was saved?) and has no effect; to change the task, write it again at the end", ledger.TasksName, a.section.Line, a.name)})
 		case c.copyOf > 0:
 			if !p.draft(a) {
 				continue
@@ -103,7 +106,7 @@ func (p *planner) decide() {
 // same id that was adopted, is like it, and is gone from the file. Another editor,
 // whose buffer never had that one, may have written something else for the same id.
 func (p *planner) resolve(c *change) {
-	if c.origin != nil || c.copyOf > 0 {
+	if c.origin != nil || c.copyOf > 0 || c.isOld {
 		return
 	}
 	s := &p.doc.Sections[c.index]
@@ -277,7 +280,7 @@ func (p *planner) take(a *adoption) {
 	if a.stale {
 		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is as it was before a later edit of it, which stays in force (an old buffer was saved?)", ledger.TasksName, a.section.Line, a.name)})
 	}
-	if a.origin != nil && a.real == 0 {
+	if a.isOld || a.origin != nil && a.real == 0 {
 		p.accepted = append(p.accepted, a)
 		return
 	}

@@ -240,15 +240,3 @@ func fieldsOf(s *ledger.Section) map[string]string {
 	}
 	return m
 }
-
-// AdoptedIn returns the digests of the hand-written sections that the records of a
-// journal have adopted, as they were last seen, with the number of each.
-func AdoptedIn(journal []byte) map[string]int {
-	n := map[string]int{}
-	for digest, list := range newHistory(journal).adopted {
-		if len(list) > 0 {
-			n[digest] = len(list)
-		}
-	}
-	return n
-}

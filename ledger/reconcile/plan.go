@@ -70,13 +70,13 @@ type Input struct {
 	Rules
 
 	Now       time.Time
-	Deletes   bool                           // somebody wants to know what was deleted
-	Accept    bool                           // hold nothing
-	Seen      uint64                         // the newest record that tasks.md has had
-	SavedAll  uint64                         // the newest record when another hand changed tasks.md last, if that save had all; else 0
-	SavedRest string                         // what Rest was then
-	Raced     uint64                         // the record from which on ours were appended while another hand was saving; 0: none
-	Merged    func() (map[string]int, error) // digests of hand sections that were adopted before the compaction, with their number
+	Deletes   bool                            // somebody wants to know what was deleted
+	Accept    bool                            // hold nothing
+	Seen      uint64                          // the newest record that tasks.md has had
+	SavedAll  uint64                          // the newest record when another hand changed tasks.md last, if that save had all; else 0
+	SavedRest string                          // what Rest was then
+	Raced     uint64                          // the record from which on ours were appended while another hand was saving; 0: none
+	Archived  func() (map[string]bool, error) // kinds and ids that a compaction has moved out; nil: none
 }
 
 // Compare compares tasks.md with what the journal knows.
@@ -85,6 +85,7 @@ func Compare(ctx context.Context, doc *ledger.Document, journal []byte, t Input)
 	p := planner{ctx: ctx, Plan: &Plan{Missing: -1, End: h.end, Quarantined: map[string]bool{}}, Input: t, doc: doc, h: h}
 	p.check, p.implied = t.begin()
 	p.match()
+	p.old = p.h.through > 0 && p.Newest == 0
 	p.findMissing()
 	if err := p.classify(); err != nil {
 		return nil, err
@@ -107,11 +108,11 @@ type planner struct {
 	owner  []int         // of each record of the journal: index of its section plus 1; -1 if only copies of it are there
 	twice  map[int][]int // record to its sections, where there are several
 	byName map[string]*named
-	copied map[int]bool    // sections that are copies
-	merged map[string]bool // digests that records of an old buffer, from before the compaction, have adopted
+	copied map[int]bool // sections that are copies
 	todo   []change
 	drafts map[string]bool // names that this plan gives to copies
 	hurt   bool            // something in the file is damaged, so that nothing can be said to be deleted
+	old    bool            // nothing in the file is from after the compaction: an old buffer was saved
 
 	check    func(*ledger.Section) error // of this save
 	implied  func(*ledger.Record) []ledger.Pair
@@ -139,6 +140,7 @@ type change struct {
 	digest string
 	origin *origin // whose text a person has edited; nil if the section is new
 	copyOf uint64  // seq of the record that it is a copy of; 0 if it is none
+	isOld  bool    // it is of an old buffer, and what it is about was known before the compaction
 }
 
 // finding reports what is wrong.
@@ -320,7 +322,6 @@ func (p *Plan) Parsed(findings []*ledger.SyntaxError) {
 
 // classify finds the sections that differ from what was last seen of them.
 func (p *planner) classify() error {
-	first := p.firstNew()
 	for i := range p.doc.Sections {
 		if p.ctx.Err() != nil {
 			return context.Cause(p.ctx)
@@ -329,19 +330,13 @@ func (p *planner) classify() error {
 		switch {
 		case p.InFile > 0 && s.Off >= int64(len(p.doc.Data)-p.InFile):
 			// the beginning of a record of ours
-		case s.Seq == 0 && i < first:
-			known, err := p.fromBefore(s)
-			if err != nil {
-				return err
-			}
-			if !known {
-				p.hand(i, s)
-			}
 		case ledger.SeqOutOfRange(s.Seq, p.h.last):
 			p.hurt = true
 			p.findingAt(s.Line, "seq %d is no number that stint has given; leave seq and end line out of what you write", s.Seq)
 		case s.Seq == 0 || m.as == unknown && s.Seq > max(p.h.through, p.h.restored):
-			p.hand(i, s)
+			if err := p.hand(i, s); err != nil {
+				return err
+			}
 		case m.as == unknown:
 			if p.Old++; p.Old == 1 {
 				p.OldLine = s.Line
@@ -359,57 +354,26 @@ func (p *planner) classify() error {
 	return nil
 }
 
-// firstNew returns the index of the first section that stint wrote after the
-// compaction; 0 where there was none, so that no section stands before it.
-func (p *planner) firstNew() int {
-	if p.h.through == 0 {
-		return 0
-	}
-	for i := range p.at {
-		if p.at[i].as != unknown && p.doc.Sections[i].Seq > p.h.through {
-			return i
-		}
-	}
-	return len(p.at)
-}
-
-// fromBefore reports whether a section without seq was adopted before the compaction: the
-// archive says so, or a record in the same old buffer.
-func (p *planner) fromBefore(s *ledger.Section) (bool, error) {
-	if p.merged == nil {
-		p.merged = map[string]bool{}
-		for i := range p.doc.Sections {
-			if r := &p.doc.Sections[i]; r.Seq > 0 && r.Seq <= p.h.through && r.Get(ledger.KeyAdopts) != nil {
-				p.merged[r.Value(ledger.KeyAdopts)] = true
-			}
-		}
+// hand takes a section without seq.
+func (p *planner) hand(i int, s *ledger.Section) error {
+	name := s.Name()
+	if len(s.Fields) == 0 && p.h.has(name) {
+		return nil // it says nothing, and may be what a power cut has left of a record
 	}
 	digest := ledger.Digest(s.Raw)
-	if p.merged[digest] {
-		return true, nil
+	if p.h.claim(digest) {
+		return nil
 	}
-	if p.Merged == nil {
-		return false, nil
+	isOld := p.old && (s.Kind == ledger.KindControl || p.h.has(name))
+	if p.old && !isOld && p.Archived != nil {
+		names, err := p.Archived()
+		if err != nil {
+			return fmt.Errorf("read which tasks were archived: %w", err)
+		}
+		isOld = names[name]
 	}
-	digests, err := p.Merged()
-	if err != nil {
-		return false, fmt.Errorf("read what was adopted before the compaction: %w", err)
-	}
-	if digests[digest] == 0 {
-		return false, nil
-	}
-	digests[digest]--
-	return true, nil
-}
-
-// hand takes a section without seq.
-func (p *planner) hand(i int, s *ledger.Section) {
-	if len(s.Fields) == 0 && p.h.has(s.Name()) {
-		return // it says nothing, and may be what a power cut has left of a record
-	}
-	if digest := ledger.Digest(s.Raw); !p.h.claim(digest) {
-		p.todo = append(p.todo, change{index: i, digest: digest})
-	}
+	p.todo = append(p.todo, change{index: i, digest: digest, isOld: isOld})
+	return nil
 }
 
 // copy takes a section with the seq of another record.
