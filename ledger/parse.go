@@ -117,7 +117,7 @@ type parser struct {
 	apart    bool         // the line belongs to a good record of stint's own: Markdown's blocks do not matter
 	nul      *SyntaxError // the finding about NUL bytes in the text since the last section
 	conflict bool         // a merge conflict is not over
-	ended    Damage       // the record that has ended, as long as nothing but empty lines and fields follows
+	ended    bool         // nothing but empty lines stands between the last record's end line and here
 }
 
 // step takes one line, or one whole record that is just as stint wrote it.
@@ -195,7 +195,7 @@ func newlineLen(line []byte) int {
 func (p *parser) strict() bool {
 	s := Section{Fields: p.spare}
 	n, _, err := Scan(p.data[p.pos:], &s)
-	if err != nil {
+	if err != nil || p.goesOn(p.pos+n) != nil {
 		return false
 	}
 	s.Fields = p.keep(s.Fields)
@@ -207,7 +207,7 @@ func (p *parser) strict() bool {
 	p.doc.Sections = append(p.doc.Sections, s)
 	p.pos += n
 	p.line += s.lines
-	p.ended = Damage{Seq: s.Seq, To: p.pos}
+	p.ended = true
 	return true
 }
 
@@ -236,9 +236,7 @@ func (p *parser) takeLine(line []byte, start, next int) {
 	if p.heading(line, start, next) || p.stray(line, start, next) {
 		return
 	}
-	if len(line) > 0 {
-		p.ended = Damage{}
-	}
+	p.ended = p.ended && len(line) == 0
 	if p.continues(line, start) {
 		p.apart = p.inRecord()
 		p.fail(line)
@@ -318,7 +316,7 @@ func (p *parser) nextLine(pos int) []byte {
 func (p *parser) begin(kind Kind, id []byte, start, next int) {
 	p.open = &Section{Kind: kind, ID: id, Off: int64(start), Line: p.line}
 	p.body, p.sealed, p.bad, p.own, p.text, p.lastEnd = false, false, nil, false, false, next
-	p.nul, p.ended = nil, Damage{}
+	p.nul, p.ended = nil, false
 }
 
 // fail sets the open section aside because of a line. The first one counts. From here on it
@@ -365,7 +363,7 @@ func (p *parser) seal(next int) {
 	if p.apart = p.inRecord(); p.apart {
 		p.blocks = p.outer
 		p.blocks.afterRecord()
-		p.ended = Damage{Seq: p.open.Seq, To: next}
+		p.ended = true
 	} else if p.blocks.what != "" {
 		p.beginOpen(p.bad)
 	}

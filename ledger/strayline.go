@@ -51,20 +51,17 @@ func (p *parser) stray(line []byte, start, next int) bool {
 	if line[0] >= '<' && line[0] <= '>' {
 		return p.endLine(line, start, next) || p.conflictLine(line, start, next)
 	}
-	return p.headless(line, start, next) || p.belowEnd(line, start, next)
+	return p.headless(line, start, next)
 }
 
-// headless sets a section aside that has lost its heading, or whose heading is nearly one.
+// headless sets a section aside that has lost its heading, or whose heading is nearly one, and
+// what follows a record and looks like more of it.
 func (p *parser) headless(line []byte, start, next int) bool {
-	var own bool
-	if isBullet(line[0]) {
-		_, value, _ := bytes.Cut(line, []byte(":"))
-		_, isNumber := ParseUint(trimBoth(value))
-		own = isSeqLine(line) && isNumber && (p.open == nil || p.sealed)
-		if !own {
-			return false
-		}
-	} else {
+	_, value, _ := bytes.Cut(line, []byte(":"))
+	_, isNumber := ParseUint(trimBoth(value))
+	isFree := p.open == nil || p.sealed
+	own := isFree && isNumber && isSeqLine(line)
+	if !own && !(isFree && p.ended && (isTellingField(line) || isIndented(line))) {
 		below := p.nextLine(next)
 		if !bytes.ContainsAny(line, "#＃") || !nearHeadingExpr().Match(line) || !isTellingField(below) {
 			return false
@@ -83,44 +80,20 @@ func (p *parser) headless(line []byte, start, next int) bool {
 	return true
 }
 
-// belowEnd takes a line that belongs above an end line: a field with nothing but empty
-// lines and such fields between, or an indented line, the rest of a prompt. If it is
-// directly below, and the record has no such field, the end line may have been moved up:
-// then nobody knows what the record has lost by it, and it is set aside too.
-func (p *parser) belowEnd(line []byte, start, next int) bool {
-	if p.ended.Seq == 0 || p.open != nil && !p.sealed {
-		return false
+// goesOn returns the line at pos, directly below an end line, if it is a field or indented as a
+// text is: then the end line may have been moved up, and nobody knows what the record has lost.
+func (p *parser) goesOn(pos int) []byte {
+	if pos == len(p.data) || p.data[pos] == '\n' || p.data[pos] == '#' {
+		return nil
 	}
-	isField, first := isTellingField(line), p.ended.Finding == nil
-	if !isField && !(first && isIndented(line) && bytes.Count(p.data[p.ended.To:start], newline) <= 1) {
-		return false
+	line, _, ok := CutLine(p.data, pos)
+	if !ok {
+		line = p.data[pos:]
 	}
-	if first {
-		p.ended.Finding = p.finding(line)
-		p.doc.Findings = append(p.doc.Findings, p.ended.Finding)
-		if p.ended.To == start {
-			p.setLastAside(line)
-		}
+	if line = TrimRight(line); len(line) > 0 && (isIndented(line) || isTellingField(line) && !isSeqLine(line)) {
+		return line
 	}
-	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.ended.Finding, From: start, To: next, IsLine: true})
-	return true
-}
-
-// setLastAside sets the record aside that was read last, unless it has the field that
-// stands below it: then somebody meant to add to it, and it lacks nothing.
-func (p *parser) setLastAside(line []byte) {
-	p.closeSection(p.pos)
-	n := len(p.doc.Sections) - 1
-	if n < 0 || int(p.doc.Sections[n].Off)+len(p.doc.Sections[n].Raw) != p.ended.To {
-		return // it was set aside before
-	}
-	s := p.doc.Sections[n]
-	key, _, _ := bytes.Cut(bytes.TrimLeft(line, "-*+ \t"), []byte(":"))
-	if s.Get(string(key)) != nil {
-		return
-	}
-	p.doc.Sections = p.doc.Sections[:n]
-	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.ended.Finding, Name: s.Name(), Seq: s.Seq, From: int(s.Off), To: p.ended.To})
+	return nil
 }
 
 // conflictLine takes a mark of a merge conflict. What people wrote between the first and the
@@ -175,16 +148,11 @@ func (p *parser) report(line []byte, start, next int) *SyntaxError {
 // Harmless returns a line as text that means nothing to stint and can still be read. For
 // Markdown it stays what it was, because of the lines below.
 func Harmless(line []byte) []byte {
-	n, before, mark := max(0, bytes.IndexFunc(line, unicode.IsLetter)), "", `\`
-	switch {
-	case line[0] == '<' || line[0] == '>': // an end line, or the mark of a merge conflict
+	n := max(0, bytes.IndexFunc(line, unicode.IsLetter))
+	if line[0] == '<' || line[0] == '>' { // an end line, or the mark of a merge conflict
 		n = min(len("<!-- "), len(line))
-	case isIndented(line) && !bytes.ContainsAny(line, lineBreaks+"\x00"): // below an end line
-		if before = "\n\n"; !isTellingField(line) {
-			mark = ""
-		}
 	}
-	return slices.Concat([]byte(before), Plain(line[:n]), []byte(mark), Plain(bytes.TrimRight(line[n:], "\r\n")), newline)
+	return slices.Concat(Plain(line[:n]), []byte(`\`), Plain(bytes.TrimRight(line[n:], "\r\n")), newline)
 }
 
 // Plain returns a line in which no editor sees the end of one, and with each run of NUL bytes
@@ -210,6 +178,12 @@ func (p *parser) endLine(line []byte, start, next int) bool {
 		return true
 	case !p.inRecord() || seq != p.open.Seq:
 		p.fail(line)
+	}
+	if below := p.goesOn(next); below != nil && p.inRecord() {
+		p.line++
+		p.fail(below)
+		p.line--
+		return true
 	}
 	p.seal(next)
 	return true
