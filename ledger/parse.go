@@ -113,11 +113,9 @@ type parser struct {
 	text    bool // open has a line that is no field
 	lastEnd int  // end of the last line that belongs to open
 
-	outer    blockState   // the blocks around the open record of stint's own; none outlives it that began in it
-	apart    bool         // the line belongs to a good record of stint's own: Markdown's blocks do not matter
-	nul      *SyntaxError // the finding about NUL bytes in the text since the last section
-	conflict bool         // a merge conflict is not over
-	ended    bool         // nothing but empty lines stands between the last record's end line and here
+	outer blockState // the blocks around the open record of stint's own; none outlives it that began in it
+	apart bool       // the line belongs to a good record of stint's own: Markdown's blocks do not matter
+	ended bool       // nothing but empty lines stands between the last record's end line and here
 }
 
 // step takes one line, or one whole record that is just as stint wrote it.
@@ -171,7 +169,7 @@ func (p *parser) feed(line []byte, start, next int) {
 	case p.open == nil || p.sealed || p.inRecord():
 	case p.blocks.setext:
 		p.closeSection(next) // what is set aside takes the line along that made the heading
-	case p.blocks.lazy && !p.conflict && p.lastEnd == start && p.mayGoOn(start):
+	case p.blocks.lazy && p.lastEnd == start && p.mayGoOn(start):
 		p.fail(line) // Markdown reads it as a part of the value above it
 	}
 }
@@ -202,7 +200,6 @@ func (p *parser) strict() bool {
 	p.closeSection(p.pos)
 	p.reportOpen(p.line)
 	p.blocks.afterRecord()
-	p.nul = nil
 	s.Off, s.Line = int64(p.pos), p.line
 	p.doc.Sections = append(p.doc.Sections, s)
 	p.pos += n
@@ -316,7 +313,7 @@ func (p *parser) nextLine(pos int) []byte {
 func (p *parser) begin(kind Kind, id []byte, start, next int) {
 	p.open = &Section{Kind: kind, ID: id, Off: int64(start), Line: p.line}
 	p.body, p.sealed, p.bad, p.own, p.text, p.lastEnd = false, false, nil, false, false, next
-	p.nul, p.ended = nil, false
+	p.ended = false
 }
 
 // fail sets the open section aside because of a line. The first one counts. From here on it
@@ -477,9 +474,6 @@ func (p *parser) closeSection(end int) {
 			Line: s.Line,
 			Msg:  fmt.Sprintf("record %d has no end line <!-- end %d -->; write it below the last field", s.Seq, s.Seq),
 		}
-	}
-	if p.conflict && s.Seq == 0 && p.bad == nil {
-		p.bad = &SyntaxError{Line: s.Line, Msg: inConflict}
 	}
 	if p.bad != nil {
 		if p.sealed {

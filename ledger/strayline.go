@@ -48,10 +48,7 @@ func (p *parser) stray(line []byte, start, next int) bool {
 	if len(line) == 0 {
 		return false
 	}
-	if line[0] >= '<' && line[0] <= '>' {
-		return p.endLine(line, start, next) || p.conflictLine(line, start, next)
-	}
-	return p.headless(line, start, next)
+	return p.endLine(line, start, next) || p.conflictLine(line, start, next) || p.headless(line, start, next)
 }
 
 // headless sets a section aside that has lost its heading, or whose heading is nearly one, and
@@ -96,53 +93,45 @@ func (p *parser) goesOn(pos int) []byte {
 	return nil
 }
 
-// conflictLine takes a mark of a merge conflict. What people wrote between the first and the
-// last waits ([parser.closeSection]): nobody knows which side is meant.
+// conflictLine takes a mark of a merge conflict. A section that has one waits: nobody knows
+// which side is meant.
 func (p *parser) conflictLine(line []byte, start, next int) bool {
-	mark := string(bytes.TrimRight(line[:min(len(line), 8)], " "))
-	begins, ends := mark == "<<<<<<<", mark == ">>>>>>>"
-	between := string(line) == "=======" && (p.conflict || !p.blocks.canUnderline())
-	if p.blocks.what != "" || !begins && !ends && !between {
-		return false
-	} else if ends && p.open != nil && !p.inRecord() {
-		p.closeSection(start)
-	}
-	_ = p.report(line, start, next)
-	p.conflict = begins || between && p.conflict
-	return true
-}
-
-const inConflict = "a merge conflict; keep one side of it and delete the lines <<<<<<<, ======= and >>>>>>>"
-
-// unreadable takes a line that cannot be what it looks like: what had NUL bytes in it is
-// lost, perhaps in a power cut, and editors do not agree about where some lines end. NUL bytes in
-// the text between two sections are reported once.
-func (p *parser) unreadable(line []byte, start, next int) bool {
-	isVoid := bytes.IndexByte(line, 0) >= 0
-	switch {
-	case isVoid && p.nul != nil && (p.open == nil || p.sealed):
-		p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: p.nul, From: start, To: next, IsLine: true})
-	case isVoid || !p.inRecord() && bytes.ContainsAny(line, lineBreaks) && hiddenExpr().Match(line):
-		if f := p.report(line, start, next); isVoid {
-			p.nul = f
+	switch mark, _, _ := bytes.Cut(line, []byte(" ")); string(mark) {
+	case "=======":
+		if p.blocks.canUnderline() {
+			return false
 		}
+	case "<<<<<<<", "|||||||", ">>>>>>>":
 	default:
 		return false
 	}
+	if p.blocks.what != "" {
+		return false
+	}
+	p.report(line, start, next)
+	return true
+}
+
+// unreadable takes a line that cannot be what it looks like: what had NUL bytes in it is
+// lost, perhaps in a power cut, and editors do not agree about where some lines end.
+func (p *parser) unreadable(line []byte, start, next int) bool {
+	if bytes.IndexByte(line, 0) < 0 && (p.inRecord() || !bytes.ContainsAny(line, lineBreaks) || !hiddenExpr().Match(line)) {
+		return false
+	}
+	p.report(line, start, next)
 	return true
 }
 
 // report notes a finding about a line: the open section is set aside, or, where
-// none is open, the line alone, whose finding it returns.
-func (p *parser) report(line []byte, start, next int) *SyntaxError {
+// none is open, the line alone.
+func (p *parser) report(line []byte, start, next int) {
 	if p.open != nil && !p.sealed {
 		p.fail(line)
-		return nil
+		return
 	}
 	f := p.finding(line)
 	p.doc.Findings = append(p.doc.Findings, f)
 	p.doc.Damaged = append(p.doc.Damaged, Damage{Finding: f, From: start, To: next, IsLine: true})
-	return f
 }
 
 // Harmless returns a line as text that means nothing to stint and can still be read. For
@@ -174,7 +163,7 @@ func (p *parser) endLine(line []byte, start, next int) bool {
 	case !ok:
 		return false
 	case p.open == nil || p.sealed:
-		_ = p.report(line, start, next)
+		p.report(line, start, next)
 		return true
 	case !p.inRecord() || seq != p.open.Seq:
 		p.fail(line)
