@@ -104,9 +104,8 @@ type planner struct {
 	doc *ledger.Document
 	h   *history
 
-	at     []match       // of each section of the file
-	owner  []int         // of each record of the journal: index of its section plus 1; -1 if only copies of it are there
-	twice  map[int][]int // record to its sections, where there are several
+	at     []match // of each section of the file
+	owner  []int   // of each record of the journal: index of its section plus 1; -1 if only copies of it are there
 	byName map[string]*named
 	copied map[int]bool // sections that are copies
 	todo   []change
@@ -157,7 +156,7 @@ func (p *Plan) findingAt(line int, format string, args ...any) {
 func (p *planner) match() {
 	p.at = make([]match, len(p.doc.Sections))
 	p.owner = make([]int, len(p.h.records))
-	p.twice, p.copied = map[int][]int{}, map[int]bool{}
+	p.copied = map[int]bool{}
 	p.drafts = map[string]bool{}
 	for i := range p.doc.Sections {
 		s := &p.doc.Sections[i]
@@ -176,10 +175,6 @@ func (p *planner) match() {
 			continue
 		case p.owner[m.record] <= 0:
 			p.owner[m.record] = i + 1
-		case p.twice[m.record] == nil:
-			p.twice[m.record] = []int{p.owner[m.record] - 1, i}
-		default:
-			p.twice[m.record] = append(p.twice[m.record], i)
 		}
 		if p.Raced == 0 || s.Seq < p.Raced { // behind a stale buffer, a record says nothing of those before it
 			p.Newest = max(p.Newest, s.Seq)
@@ -343,10 +338,8 @@ func (p *planner) classify() error {
 			}
 		case m.as == foreign:
 			p.copy(i, s)
-		case p.twice[m.record] != nil:
-			if p.twice[m.record][0] == i {
-				p.several(m.record)
-			}
+		case p.owner[m.record] <= i:
+			p.twin(i, p.owner[m.record]-1)
 		case m.as == changed || p.h.edited[s.Seq] != nil:
 			p.editedRecord(i, s)
 		}
@@ -423,38 +416,14 @@ func (p *planner) findRenamed() {
 	}
 }
 
-// several takes the sections that have one seq and id. One of them is the record;
-// those that have the same text as that, or as it was written or last seen, are
-// nothing (stint itself may have put the record back), and the others were copied
-// by hand.
-func (p *planner) several(record int) {
-	seq := p.h.records[record].seq
-	last, pristine := p.h.lastSeen(seq).digest, p.h.pristine(seq)
-	if last == "" {
-		last = pristine
-	}
-	original, digests := -1, map[int]string{}
-	for _, want := range []func(string) bool{
-		func(d string) bool { return d == last },
-		func(d string) bool { return d == pristine },
-		func(d string) bool { return len(p.h.adopted[d]) == 0 },
-	} {
-		for _, i := range p.twice[record] {
-			if digests[i] == "" {
-				digests[i] = ledger.Digest(p.doc.Sections[i].Raw)
-			}
-			if original < 0 && want(digests[i]) {
-				original = i
-			}
-		}
-	}
-	for _, i := range p.twice[record] {
-		switch {
-		case i == original:
-			p.editedRecord(i, &p.doc.Sections[i])
-		case digests[i] != last && digests[i] != pristine && (original < 0 || digests[i] != digests[original]):
-			p.copy(i, &p.doc.Sections[i])
-		}
+// twin takes a section with the seq and id of one above it, which is the record. One that has
+// the same text as that, or as it was written or last seen, is nothing (stint itself may have put
+// the record back); any other one was copied by hand.
+func (p *planner) twin(i, first int) {
+	s := &p.doc.Sections[i]
+	known := []string{ledger.Digest(p.doc.Sections[first].Raw), p.h.pristine(s.Seq), p.h.lastSeen(s.Seq).digest}
+	if !slices.Contains(known, ledger.Digest(s.Raw)) {
+		p.copy(i, s)
 	}
 }
 
