@@ -69,9 +69,6 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 	if tasks, err = ledger.AppendRecord(tasks, &note); err != nil {
 		return err
 	}
-	if _, _, err := salvage.Journal(ledger.Parse(tasks)); err != nil { // the last moment to find that out
-		return err
-	}
 	path := filepath.Join(dir, restoredName)
 	f, err := durable.WriteNew(fsys, path+".tmp", tasks, durable.FileMode)
 	if err == nil {
@@ -104,7 +101,7 @@ func finishRestore(fsys durable.FS, dir string) error {
 	}
 	var journal []byte
 	if err == nil {
-		journal, _, err = salvage.Journal(ledger.Parse(tasks))
+		journal, _ = salvage.Journal(ledger.Parse(tasks))
 	}
 	for _, step := range []func() error{
 		func() error { return fsys.SyncDir(dir) }, // what decides that there is no way back must last longer than what follows

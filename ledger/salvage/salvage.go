@@ -16,7 +16,8 @@ import (
 )
 
 // Known returns the records of sections, by seq, as stint wrote them, as far as originals
-// knows that of those that a person has edited.
+// knows that of those that a person has edited. Each is a change of its own: what belonged to
+// it may be lost.
 func Known(sections []ledger.Section, originals ledger.Originals) map[uint64][]byte {
 	known := map[uint64][]byte{}
 	for i := range sections {
@@ -26,7 +27,7 @@ func Known(sections []ledger.Section, originals ledger.Originals) map[uint64][]b
 		}
 		_, edited := originals[s.Seq]
 		var own ledger.Section
-		if n, _, err := ledger.Scan(s.Raw, &own); err == nil && n == len(s.Raw) && !edited {
+		if n, more, err := ledger.Scan(s.Raw, &own); err == nil && n == len(s.Raw) && more == 0 && !edited {
 			known[s.Seq] = s.Raw
 			continue
 		}
@@ -128,16 +129,14 @@ func Records(doc *ledger.Document) []*ledger.Section {
 
 // Journal returns the journal that the records of a tasks.md make, as they were written,
 // and how many there are.
-func Journal(doc *ledger.Document) (journal []byte, n int, err error) {
-	journal = []byte(ledger.EmptyJournal)
-	records, originals := Records(doc), doc.Originals()
-	for _, s := range records {
-		r, _ := originals.Record(s)
-		if journal, err = ledger.AppendRecord(journal, &r); err != nil {
-			return nil, 0, fmt.Errorf("%s:%d: %w", ledger.TasksName, s.Line, err)
-		}
+func Journal(doc *ledger.Document) (journal []byte, n int) {
+	var records []ledger.Section
+	for _, s := range Records(doc) {
+		records = append(records, *s)
 	}
-	return journal, len(records), nil
+	known := Known(records, doc.Originals())
+	journal, _ = Merge(nil, known, 0)
+	return journal, len(known)
 }
 
 // Gaps are the numbers that a journal did not have when it was read: those of before a
