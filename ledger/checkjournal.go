@@ -40,7 +40,7 @@ func ReadJournal(r io.ReaderAt, size int64, apply func(*Section) (more bool)) (g
 		}
 		n, more, lines, cut := 0, 0, 1, ErrCut
 		if len(rest) > 0 {
-			n, more, cut = ScanPiece(rest, at == 0, s)
+			n, more, cut = ScanPiece(rest, s)
 		}
 		damaged := cut != nil
 		if damaged && (isEnd || cut != ErrCut) {

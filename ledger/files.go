@@ -36,12 +36,9 @@ func NewerFormat(path string, v int) error {
 	return fmt.Errorf("%s has format %d, this stint knows formats up to %d: use the newer stint that wrote it", path, v, FormatVersion)
 }
 
-// isVersionLine reports whether a line is the first of a journal.
-func isVersionLine(line []byte) bool { return VersionOf(line) > 0 && bytes.HasSuffix(line, endClose) }
-
 // ScanPiece takes a record of a journal, or a line that is none and may stand
-// there: then more is -1. first says that data begins the file.
-func ScanPiece(data []byte, first bool, s *Section) (n, more int, err error) {
+// there, the first one or an empty one: then more is -1.
+func ScanPiece(data []byte, s *Section) (n, more int, err error) {
 	if data[0] == '#' {
 		return Scan(data, s)
 	}
@@ -49,7 +46,7 @@ func ScanPiece(data []byte, first bool, s *Section) (n, more int, err error) {
 	switch {
 	case !ok:
 		return 0, 0, ErrCut
-	case first && isVersionLine(line), len(bytes.TrimSpace(line)) == 0:
+	case VersionOf(line) > 0 && bytes.HasSuffix(line, endClose), len(bytes.TrimSpace(line)) == 0:
 		return n, -1, nil
 	}
 	return 0, 0, errNotStrict
@@ -86,22 +83,12 @@ func SectionIn(journal []byte, off int64) (*Section, error) {
 
 // EachRecord calls f with the records in data that stand there as stint wrote them.
 func EachRecord(data []byte, f func(*Section)) {
-	var s Section
-	for pos := 0; pos < len(data); {
-		if data[pos] == '#' {
-			if n, _, err := Scan(data[pos:], &s); err == nil {
-				s.Off = int64(pos)
-				f(&s)
-				pos += n
-				continue
-			}
+	eachPiece(data, func(p Piece, s *Section) {
+		if s != nil {
+			s.Off = int64(p.Off)
+			f(s)
 		}
-		next := bytes.IndexByte(data[pos:], '\n')
-		if next < 0 {
-			return
-		}
-		pos += next + 1
-	}
+	})
 }
 
 // IsJournal reports whether a file that begins so is a journal.
@@ -177,23 +164,28 @@ type Piece struct {
 }
 
 // Pieces returns the pieces of a journal, or of the end of one, without the lines between
-// them. first says that data begins the file.
-func Pieces(data []byte, first bool) (all []Piece) {
+// them.
+func Pieces(data []byte) (all []Piece) {
+	eachPiece(data, func(p Piece, _ *Section) { all = append(all, p) })
+	return all
+}
+
+// eachPiece calls f with each of them; s is nil where bytes are damaged.
+func eachPiece(data []byte, f func(p Piece, s *Section)) {
 	var s Section
 	for off := 0; off < len(data); {
-		n, more, err := ScanPiece(data[off:], first && off == 0, &s)
+		n, more, err := ScanPiece(data[off:], &s)
 		switch {
 		case err != nil:
 			if n = NextRecord(data[off:]); n < 0 {
 				n = len(data) - off
 			}
-			all = append(all, Piece{Raw: data[off : off+n], Off: off})
+			f(Piece{Raw: data[off : off+n], Off: off}, nil)
 		case more >= 0:
-			all = append(all, Piece{data[off : off+n], off, s.Seq, more})
+			f(Piece{data[off : off+n], off, s.Seq, more}, &s)
 		}
 		off += n
 	}
-	return all
 }
 
 // ReadSection reads the record at off of a file, whose name is for the error.

@@ -224,7 +224,7 @@ func (f *Follower) wanted(s *ledger.Section) bool {
 // scan scans the next record in buf whose change is whole into f.record.
 func (f *Follower) scan() bool {
 	for f.pos < len(f.buf) {
-		n, more, err := ledger.ScanPiece(f.buf[f.pos:], f.off+int64(f.pos) == 0, &f.record)
+		n, more, err := ledger.ScanPiece(f.buf[f.pos:], &f.record)
 		switch {
 		case errors.Is(err, ledger.ErrCut):
 			return false
@@ -244,7 +244,7 @@ func (f *Follower) scan() bool {
 				if at >= len(f.buf) {
 					return false
 				}
-				if n, more, err = ledger.ScanPiece(f.buf[at:], false, &f.record); errors.Is(err, ledger.ErrCut) {
+				if n, more, err = ledger.ScanPiece(f.buf[at:], &f.record); errors.Is(err, ledger.ErrCut) {
 					return false
 				}
 				at += n

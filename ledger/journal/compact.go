@@ -230,7 +230,7 @@ func (c *compactor) prepare() error {
 	c.old = c.data[end:]
 	if next := m.Seq; isMark { // what the compaction before has merged is in the archive already
 		c.old = nil
-		for _, p := range ledger.Pieces(c.data[end:], false) {
+		for _, p := range ledger.Pieces(c.data[end:]) {
 			if next++; p.Seq != next || next > m.Seq+uint64(m.Merged) {
 				c.old = c.data[end+p.Off:]
 				break

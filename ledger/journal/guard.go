@@ -90,7 +90,7 @@ func (l *Log) putBackJournal() error {
 	}
 	size := min(int64(len(data)), l.journal.size)
 	data, extra, lost := data[:size], data[size:], ""
-	pieces := ledger.Pieces(data, true)
+	pieces := ledger.Pieces(data)
 	isForeign := func(p ledger.Piece) bool { return p.Seq == 0 || p.Seq > l.seq }
 	switch {
 	case size < l.journal.size || l.stale || slices.ContainsFunc(pieces, isForeign):
@@ -172,7 +172,7 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 		return err
 	}
 	var extra []byte
-	pieces := slices.DeleteFunc(ledger.Pieces(data, true), func(p ledger.Piece) bool {
+	pieces := slices.DeleteFunc(ledger.Pieces(data), func(p ledger.Piece) bool {
 		raw := known[p.Seq]
 		isOther := refused[p.Seq] && nameAndSeq(raw) == nameAndSeq(p.Raw) && !bytes.HasPrefix(p.Raw, raw[:bytes.LastIndex(raw, []byte("<!-- end "))])
 		goes := isOther || through > 0 && p.Seq <= through // the journal is from before a compaction

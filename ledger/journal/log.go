@@ -502,7 +502,7 @@ func (l *Log) applyBatch(data []byte, off int64) (all bool) {
 	all = true
 	var s ledger.Section
 	for pos := 0; pos < len(data); {
-		n, more, err := ledger.ScanPiece(data[pos:], false, &s)
+		n, more, err := ledger.ScanPiece(data[pos:], &s)
 		if err != nil {
 			panic("ledger: a record just written does not parse: " + err.Error())
 		}

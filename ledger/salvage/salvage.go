@@ -170,7 +170,7 @@ func (g *Gaps) Has(seq uint64) bool {
 // if none.
 func (g *Gaps) New(journal []byte, last uint64) (text string) {
 	now := Gaps{}
-	for _, p := range ledger.Pieces(journal, true) {
+	for _, p := range ledger.Pieces(journal) {
 		if p.Seq > 0 {
 			now.Read(&ledger.Section{Seq: p.Seq})
 		}
