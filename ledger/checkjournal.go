@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-
-	"stint/ledger/durable"
 )
 
 // CheckJournal is [ReadJournal] of bytes.
@@ -27,7 +25,7 @@ const chunk = 1 << 20
 // returns where the last change that counts ends, and everything that is wrong, in the order of
 // lines. The last finding is Torn if the bytes end within a change, as they may when they
 // were read while it was being written, or after a crash: nothing of that was acknowledged.
-// The error is r's, or a [durable.HoleError].
+// The error is r's.
 func ReadJournal(r io.ReaderAt, size int64, apply func(*Section) (more bool)) (good int64, found []*SyntaxError, err error) {
 	s, group := new(Section), make([]*Section, 0, 8) // of a change that is not complete yet
 	goodLine, kept := 1, 0                           // the line at good, and the findings before it
@@ -60,9 +58,6 @@ func ReadJournal(r io.ReaderAt, size int64, apply func(*Section) (more bool)) (g
 			n, err := r.ReadAt(free[:min(int64(len(free)), size-at-int64(k))], at+int64(k))
 			if buf, off, pos = buf[:k+n], at, 0; errors.Is(err, io.EOF) { // it has become shorter
 				size, err = at+int64(len(buf)), nil
-			}
-			if void := len(buf) - len(bytes.TrimRight(buf, "\x00")); err == nil && void > durable.MaxVoid {
-				err = durable.HoleError(at + int64(len(buf)-void))
 			}
 			if err != nil {
 				return good, found, err

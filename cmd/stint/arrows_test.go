@@ -19,7 +19,7 @@ import (
 // that is not here may not exist.
 var arrows = map[string][]string{
 	"stint/ledger/durable":                    {},
-	"stint/ledger":                            {"stint/ledger/durable"},
+	"stint/ledger":                            {},
 	"stint/ledger/reconcile":                  {"stint/ledger"},
 	"stint/ledger/repair":                     {"stint/ledger", "stint/ledger/salvage"},
 	"stint/ledger/salvage":                    {"stint/ledger"},

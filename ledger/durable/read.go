@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,43 +39,19 @@ func ReadBounded(f interface {
 	case fi.Size() > MaxFile:
 		return nil, fmt.Errorf("%s has %d bytes, more than stint reads of a file; move it away", path, fi.Size())
 	}
-	return ReadPieces(context.Background(), f, path, fi.Size())
+	return ReadPieces(context.Background(), f, fi.Size())
 }
 
-// MaxVoid is the longest run of zero bytes in what is read: longer than what a power cut
-// leaves in the place of a batch. What is longer is a hole of a file that has no more.
-const MaxVoid = 64 << 20
-
-// A HoleError is where a file has more zero bytes in a row than anybody has written.
-type HoleError int64
-
-// Error returns what is wrong with the file.
-func (e HoleError) Error() string {
-	return fmt.Sprintf("has more than %d MiB of zero bytes from byte %d on, which nobody has written (to cut off all behind that: truncate -s %[2]d)", MaxVoid>>20, int64(e))
-}
-
-// ReadPieces reads size bytes, or as many as there are, until ctx ends. Memory grows with
-// what is read, and a hole ends it.
-func ReadPieces(ctx context.Context, f io.Reader, path string, size int64) (data []byte, err error) {
-	void := 0
-	for err == nil && int64(len(data)) < size {
+// ReadPieces reads size bytes, or as many as there are, until ctx ends.
+func ReadPieces(ctx context.Context, f io.Reader, size int64) (data []byte, err error) {
+	data = make([]byte, 0, size)
+	for err == nil && len(data) < cap(data) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if len(data) == cap(data) {
-			data = append(make([]byte, 0, min(size, max(MaxVoid, 2*int64(len(data))))), data...)
-		}
-		at := len(data)
 		n := 0
-		n, err = io.ReadFull(f, data[at:min(at+4<<20, cap(data))])
-		data = data[:at+n]
-		zeros := n - len(bytes.TrimRight(data[at:], "\x00"))
-		if zeros == n {
-			zeros += void
-		}
-		if void = zeros; void > MaxVoid {
-			return nil, fmt.Errorf("%s %w", path, HoleError(len(data)-void))
-		}
+		n, err = io.ReadFull(f, data[len(data):min(len(data)+4<<20, cap(data))])
+		data = data[:len(data)+n]
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil

@@ -31,6 +31,9 @@ var ErrGone = errors.New("the state directory is gone")
 // changes it each time.
 const guardTries = 5
 
+// maxExtra bounds how much is kept of what another hand has written behind the journal.
+const maxExtra = 64 << 20
+
 // holdsPlace reports whether the file named journal.md is the one that is written here,
 // and has what was written and no more.
 func (j *journal) holdsPlace() bool {
@@ -84,7 +87,7 @@ func (l *Log) putBackJournal() error {
 		return err
 	}
 	l.journal.doubted.Store(false)
-	data, err := io.ReadAll(io.NewSectionReader(l.journal.file, 0, l.journal.size+durable.MaxVoid))
+	data, err := io.ReadAll(io.NewSectionReader(l.journal.file, 0, l.journal.size+maxExtra))
 	if err != nil {
 		return err
 	}

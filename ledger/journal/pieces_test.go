@@ -1,4 +1,4 @@
-package journal
+package journal_test
 
 import (
 	"bytes"
@@ -7,64 +7,50 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 	"stint/ledger/reconcile"
-	"stint/ledger/tasksfile"
 )
 
-// TestHole: a file with more zero bytes than a power cut leaves is refused with a
-// sentence, after a bounded part of it was read.
-func TestHole(t *testing.T) {
-	const text = ledger.Preamble + "## Task a\n- status: queued\n\n"
-	open := func(dir string) error {
-		var mu sync.Mutex
-		l, err := Open(Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) error { return nil }})
-		if err == nil {
-			err = l.Close()
-		}
-		return err
-	}
-	tests := []struct {
-		name, file string
-		size       int64
-		read       func(dir string) error
-		want       string
-	}{
-		{"tasks.md", ledger.TasksName, 2 << 30, open, "tasks.md has more than 64 MiB of zero bytes from byte "},
-		{"too large", ledger.TasksName, 2<<30 + 1, open, "tasks.md has 2147483649 bytes, more than a ledger may have; move it away"},
-		{"journal", ledger.JournalName, 2 << 30, open, "journal.md has more than 64 MiB of zero bytes from byte "},
-		{"format", "format", 2 << 30, open, "format has more than 64 MiB of zero bytes"},
-		{"fsck", ledger.TasksName, 2 << 30, func(dir string) error {
-			_, err := tasksfile.ReadSnapshot(t.Context(), durable.OS, dir)
-			return err
-		}, "from byte "},
-		{"any other", "copy.md", 2 << 30, func(dir string) error { _, err := ReadLedger(filepath.Join(dir, "copy.md")); return err }, "copy.md has more than 64 MiB"},
-	}
-	for _, tt := range tests {
+// TestTooLarge: a file with more bytes than a ledger can have is refused with a sentence, and
+// not read.
+func TestTooLarge(t *testing.T) {
+	for name, text := range map[string]string{ledger.TasksName: ledger.Preamble, ledger.JournalName: ledger.EmptyJournal} {
 		dir := t.TempDir()
-		path := filepath.Join(dir, tt.file)
-		text := text
-		if tt.file == ledger.JournalName {
-			text = ledger.EmptyJournal + text[len(ledger.Preamble):]
+		path := filepath.Join(dir, name)
+		must(t, errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Truncate(path, durable.MaxFile+1)))
+		var mu sync.Mutex
+		_, err := journal.Open(journal.Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) error { return nil }})
+		if want := name + " has 2147483649 bytes, more than a ledger may have; move it away"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
-		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Truncate(path, tt.size)); err != nil {
-			t.Fatal(err)
+		if _, err := journal.ReadLedger(path); err == nil || !strings.Contains(err.Error(), "more than stint reads of a file") {
+			t.Errorf("read as a copy: %v", err)
 		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		err := tt.read(dir)
-		runtime.ReadMemStats(&after)
-		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
-		}
-		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 6*durable.MaxVoid>>20 {
-			t.Errorf("%s: it took %d MiB", tt.name, used)
+	}
+}
+
+// TestVoidBehindBothFiles: zero bytes that nobody has written are cut off at a start, however
+// many there are.
+func TestVoidBehindBothFiles(t *testing.T) {
+	dir := t.TempDir()
+	must(t, errors.Join(os.WriteFile(filepath.Join(dir, ledger.TasksName), []byte(ledger.Preamble), 0o600),
+		os.WriteFile(filepath.Join(dir, ledger.JournalName), []byte(ledger.EmptyJournal+"## Task a\n- seq: 1\n<!-- end 1 -->\n\n"), 0o600)))
+	for _, name := range []string{ledger.TasksName, ledger.JournalName} {
+		must(t, os.Truncate(filepath.Join(dir, name), 80<<20))
+	}
+	var mu sync.Mutex
+	l, err := journal.Open(journal.Options{Dir: dir, Locker: &mu, Apply: func(*ledger.Section) error { return nil }})
+	must(t, err)
+	must(t, l.Close())
+	for _, name := range []string{ledger.TasksName, ledger.JournalName} {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || len(data) > 1<<10 || !strings.Contains(string(data), "## Task a\n- seq: 1\n") {
+			t.Errorf("%s has %d bytes, %v", name, len(data), err)
 		}
 	}
 }
@@ -75,7 +61,7 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stopped)
 	data := []byte("## Task a\n- status: queued\n")
-	if _, err := durable.ReadPieces(ctx, bytes.NewReader(data), "x", int64(len(data))); !errors.Is(err, stopped) {
+	if _, err := durable.ReadPieces(ctx, bytes.NewReader(data), int64(len(data))); !errors.Is(err, stopped) {
 		t.Errorf("read: %v", err)
 	}
 	if _, err := ledger.ParseContext(ctx, data); !errors.Is(err, stopped) {

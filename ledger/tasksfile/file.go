@@ -321,10 +321,7 @@ func ReadSnapshot(ctx context.Context, fsys durable.FS, dir string) (s Snapshot,
 		return s, err
 	}
 	s.ID = durable.IDOf(fi)
-	s.Data, err = durable.ReadPieces(ctx, f, path, fi.Size()) // less, if it was cut meanwhile; the next look sees another size
-	if hole := durable.HoleError(0); errors.As(err, &hole) {
-		return s, &Error{Path: path, What: hole.Error()}
-	}
+	s.Data, err = durable.ReadPieces(ctx, f, fi.Size()) // less, if it was cut meanwhile; the next look sees another size
 	if ledger.IsJournal(s.Data) {
 		return s, &Error{Path: path, What: "is a journal and not the ledger, as its first line says"}
 	}
