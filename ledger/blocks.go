@@ -52,16 +52,6 @@ func (b *blockState) inside(line []byte) bool {
 	return len(b.containers) > 0 && b.containers[0].item > 0 && len(line) > 0 && indentOf(line) >= b.containers[0].item
 }
 
-// canUnderline reports whether a line of = would make a top-level heading of those above it.
-func (b *blockState) canUnderline() bool { return b.leaf == leafParagraph && len(b.containers) == 0 }
-
-// hide notes that a record heading is hidden by the open block.
-func (b *blockState) hide(line int) {
-	if b.what != "" && b.hidden == 0 {
-		b.hidden = line
-	}
-}
-
 // afterRecord is the state behind the end line of a record: no list and no
 // paragraph is open there. A fence stays open, as Markdown has it.
 func (b *blockState) afterRecord() {

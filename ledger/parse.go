@@ -230,10 +230,12 @@ func (p *parser) takeLine(line []byte, start, next int) {
 		p.extend(line, next)
 		return
 	}
-	if p.heading(line, start, next) || p.stray(line, start, next) {
-		return
+	if len(line) > 0 {
+		if p.heading(line, start, next) || p.endLine(line, start, next) || p.conflictLine(line, start, next) || p.headless(line, start, next) {
+			return
+		}
+		p.ended = false
 	}
-	p.ended = p.ended && len(line) == 0
 	if p.continues(line, start) {
 		p.apart = p.inRecord()
 		p.fail(line)
@@ -258,7 +260,7 @@ func (p *parser) inRecord() bool {
 
 // heading begins a section if the line is the heading of a record.
 func (p *parser) heading(line []byte, start, next int) bool {
-	if len(line) == 0 || line[0] != '#' && line[0] != ' ' {
+	if line[0] != '#' && line[0] != ' ' {
 		return false
 	}
 	kind, id, ok := recordHeading(line)
@@ -273,7 +275,9 @@ func (p *parser) heading(line []byte, start, next int) bool {
 		p.reportOpen(p.line)
 		p.blocks.afterRecord()
 	case p.blocks.inside(line) || p.inRecord() && p.outer.what != "":
-		p.blocks.hide(p.line)
+		if b := &p.blocks; b.what != "" && b.hidden == 0 {
+			b.hidden = p.line
+		}
 		return false
 	case !validID(id) && !isTellingField(below) && !bytes.Contains(id, []byte("seq:")):
 		return false // ## Task force meets today
@@ -338,7 +342,10 @@ func (p *parser) finding(line []byte) *SyntaxError {
 	if p.inRecord() || p.open == nil || p.sealed {
 		how = "undo the change here, or delete what is left of a record (stint fsck --repair writes a copy with the records as they were)"
 	}
-	return &SyntaxError{Line: p.line, Msg: fmt.Sprintf("%q cannot be read as a part of a record; %s", shorten(bytes.TrimSpace(line)), how)}
+	if line = bytes.TrimSpace(line); len(line) > 40 {
+		line = append(bytes.Clone(line[:40]), "…"...)
+	}
+	return &SyntaxError{Line: p.line, Msg: fmt.Sprintf("%q cannot be read as a part of a record; %s", line, how)}
 }
 
 // extend adds a line to the body of the last field.
@@ -385,11 +392,6 @@ func (p *parser) ownLine(line []byte, start, next int) {
 	}
 }
 
-// bodyMissing reports whether the last field has a | with nothing below it yet.
-func (p *parser) bodyMissing() bool {
-	return p.body && p.open.Fields[len(p.open.Fields)-1].raw == nil
-}
-
 // personsLine takes a line of a section without seq: a field, or text that is
 // kept. inside says that Markdown has it in another block.
 func (p *parser) personsLine(line []byte, next int, inside bool) {
@@ -403,7 +405,8 @@ func (p *parser) personsLine(line []byte, next int, inside bool) {
 		return
 	}
 	noColon := p.lastEnd == p.pos && noColonExpr().Match(line[:min(len(line), 80)]) // below a field, where a field is expected
-	if p.blocks.what == "" && (noColon || isNearField(line)) || p.bodyMissing() {
+	noBody := p.body && p.open.Fields[len(p.open.Fields)-1].raw == nil              // below a | at the end
+	if p.blocks.what == "" && (noColon || isNearField(line)) || noBody {
 		p.fail(line)
 	}
 	p.body, p.text = false, true
@@ -561,10 +564,3 @@ func isHeading(line []byte) bool {
 }
 
 func isBullet(c byte) bool { return c == '-' || c == '*' || c == '+' }
-
-func shorten(line []byte) []byte {
-	if len(line) > 40 {
-		return append(bytes.Clone(line[:40]), "…"...)
-	}
-	return line
-}

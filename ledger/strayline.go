@@ -42,15 +42,6 @@ func isNearField(line []byte) bool {
 // field that only a record would have.
 func isTellingField(line []byte) bool { return indentOf(line) <= 3 && isNearField(line) }
 
-// stray takes a line that can only come from a record that lost a part, or that was
-// probably meant for a part of one.
-func (p *parser) stray(line []byte, start, next int) bool {
-	if len(line) == 0 {
-		return false
-	}
-	return p.endLine(line, start, next) || p.conflictLine(line, start, next) || p.headless(line, start, next)
-}
-
 // headless sets a section aside that has lost its heading, or whose heading is nearly one, and
 // what follows a record and looks like more of it.
 func (p *parser) headless(line []byte, start, next int) bool {
@@ -98,7 +89,7 @@ func (p *parser) goesOn(pos int) []byte {
 func (p *parser) conflictLine(line []byte, start, next int) bool {
 	switch mark, _, _ := bytes.Cut(line, []byte(" ")); string(mark) {
 	case "=======":
-		if p.blocks.canUnderline() {
+		if p.blocks.leaf == leafParagraph && len(p.blocks.containers) == 0 { // it makes a heading of the lines above
 			return false
 		}
 	case "<<<<<<<", "|||||||", ">>>>>>>":

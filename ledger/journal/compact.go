@@ -51,18 +51,9 @@ const (
 // repair or a follower has not read everything. Any other error is plan's or the
 // disk's; only when the disk failed at the last step has the log stopped ([Log.Err]).
 //
-// What a crash leaves behind, step by step:
-//
-//  1. While the archive and its index are written: the old journal, which is still
-//     the truth. No journal begins with the mark of this compaction, so the index does
-//     not count what it has of it, and the next compaction cuts that off.
-//  2. While the new journal is written beside the old one: the same.
-//  3. The rename of the journal is the moment at which the compaction is done. Before
-//     the directory is synced either journal may be there; both are whole.
-//  4. After that tasks.md is still the old one: a buffer from before the compaction.
-//     The next start appends the merged records to it; its old sections are passed
-//     over, and the compaction after this one removes them.
-//  5. When the two files have changed places, the old one is tasks.md.before.
+// The rename of the new journal is the moment at which the compaction is done. What the
+// archive has of one that was cut off before, no journal's mark names; a tasks.md that was
+// not written anew after it is a buffer from before the compaction.
 func (l *Log) Compact(ctx context.Context, plan func() (ledger.Keep, error)) (ledger.CompactReport, error) {
 	if l.opts.OnRefoldStart == nil {
 		return ledger.CompactReport{}, errors.New("ledger: a log whose fold cannot be made anew cannot be compacted")
@@ -269,8 +260,7 @@ func (c *compactor) encode() error {
 	return nil
 }
 
-// verify parses what tasks.md is to become: whatever stands around them, the
-// records must be just those of the new journal.
+// verify parses what tasks.md is to become: it must have just the records of the new journal.
 func (c *compactor) verify() error {
 	doc := ledger.Parse(c.tasks)
 	for _, f := range doc.Findings {

@@ -163,18 +163,26 @@ func (p *planner) match() {
 		if !ledger.SeqOutOfRange(s.Seq, p.h.last) {
 			p.MaxSeq = max(p.MaxSeq, s.Seq)
 		}
-		p.at[i] = p.matchOf(s)
-		m := p.at[i]
-		switch {
-		case m.as == unknown:
+		k, known := p.h.find(s.Seq)
+		if !known {
+			p.at[i] = match{-1, unknown}
 			continue
+		}
+		m := match{k, changed}
+		if bytes.HasPrefix(p.h.data[p.h.records[k].off:], s.Raw) {
+			m.as = untouched
+		} else if s.Name() != string(p.h.nameOf(p.h.records[k])) {
+			m.as = foreign
+		}
+		p.at[i] = m
+		switch {
 		case m.as == foreign:
-			if p.owner[m.record] == 0 {
-				p.owner[m.record] = -1
+			if p.owner[k] == 0 {
+				p.owner[k] = -1
 			}
 			continue
-		case p.owner[m.record] <= 0:
-			p.owner[m.record] = i + 1
+		case p.owner[k] <= 0:
+			p.owner[k] = i + 1
 		}
 		if p.Raced == 0 || s.Seq < p.Raced { // behind a stale buffer, a record says nothing of those before it
 			p.Newest = max(p.Newest, s.Seq)
@@ -195,19 +203,6 @@ func (p *planner) match() {
 			p.Newest = max(p.Newest, d.Seq)
 		}
 	}
-}
-
-func (p *planner) matchOf(s *ledger.Section) match {
-	i, ok := p.h.find(s.Seq)
-	switch {
-	case !ok:
-		return match{-1, unknown}
-	case bytes.HasPrefix(p.h.data[p.h.records[i].off:], s.Raw):
-		return match{i, untouched}
-	case s.Name() != string(p.h.nameOf(p.h.records[i])):
-		return match{i, foreign}
-	}
-	return match{i, changed}
 }
 
 // findMissing looks whether the newest records of the journal are not in the
@@ -245,7 +240,7 @@ func (p *planner) deletesLast() bool {
 		return false
 	}
 	last := p.h.records[len(p.h.records)-p.lost:]
-	if slices.ContainsFunc(p.doc.Sections, func(s ledger.Section) bool { return string(s.Kind)+" "+string(s.ID) == p.Last }) {
+	if slices.ContainsFunc(p.doc.Sections, func(s ledger.Section) bool { return s.Name() == p.Last }) {
 		return false // it is there: the buffer is older than what is missing
 	}
 	return !slices.ContainsFunc(last, func(r place) bool { return string(p.h.nameOf(r)) != p.Last }) && (p.IsBusy == nil || !p.IsBusy(p.Last))
@@ -261,7 +256,7 @@ func (p *planner) restOf(name string) string {
 		}
 	}
 	for i := range p.doc.Sections {
-		if s := &p.doc.Sections[i]; string(s.Kind)+" "+string(s.ID) == name {
+		if s := &p.doc.Sections[i]; s.Name() == name {
 			add(int(s.Off))
 			pos = int(s.Off) + len(s.Raw)
 		}
@@ -458,11 +453,9 @@ func (p *planner) indexNames() {
 			p.byName[name] = &named{written: map[string]int{}, taken: map[string]int{}}
 		}
 	}
-	var name []byte
 	for j := range p.doc.Sections {
 		s := &p.doc.Sections[j]
-		name = append(append(append(name[:0], s.Kind...), ' '), s.ID...)
-		n := p.byName[string(name)]
+		n := p.byName[s.Name()]
 		if n == nil || p.copied[j] {
 			continue
 		}
@@ -493,11 +486,8 @@ func (p *planner) findGone() {
 	if len(p.Gone) == 0 {
 		return
 	}
-	var name []byte
 	for i := range p.doc.Sections {
-		s := &p.doc.Sections[i]
-		name = append(append(append(name[:0], s.Kind...), ' '), s.ID...)
-		delete(p.Gone, string(name))
+		delete(p.Gone, p.doc.Sections[i].Name())
 	}
 	for i, owner := range p.owner {
 		if owner != 0 || p.h.records[i].seq > p.Newest { // a copy of it is there, or it is put back
