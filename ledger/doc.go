@@ -4,13 +4,11 @@
 //
 // # Two files, one truth
 //
-// journal.md holds what was acknowledged, byte for byte, and is written by one
-// process alone; what another hand does to it is undone before anything more is
-// acknowledged, and kept aside. tasks.md holds the same records for people: what a person
-// changes there is taken over (package reconcile) and becomes a record of its
-// own. If the journal is lost, tasks.md alone rebuilds it. Records are only
-// ever appended; a later record of the same id changes only the fields that it
-// names. The order in the file decides, not the timestamps.
+// journal.md holds what was acknowledged, byte for byte, and is written by one process alone.
+// tasks.md holds the same records for people: what a person changes there becomes a record of its
+// own. If the journal is lost, tasks.md alone rebuilds it. Records are only ever appended; a
+// later record of the same id changes only the fields that it names. The order in the file
+// decides, not the timestamps.
 //
 // # Grammar
 //
@@ -56,30 +54,31 @@
 // below it, is text.
 //
 // One bad record is one bad record: it is reported with file and line
-// ([SyntaxError]) and set aside where it stands; everything else goes on. Set aside,
-// with all that belongs to it, is also what was probably meant for a record: a section
-// under a heading that is nearly right (##Task x, ### Task x), a seq without a heading,
-// a section without seq that has an end line or a line that is nearly a field, a record
-// with a field directly below its end line, and what people wrote between the marks of a
-// merge conflict.
-//
-// A line of its own is set aside alone: an end line or a field that belongs to
-// nothing, the mark of a merge conflict, NUL bytes, and a CR or the like with what would
-// be a line of a record behind it.
+// ([SyntaxError]) and set aside where it stands; everything else goes on. So is what was
+// probably meant for a record: a section under a heading that is nearly right (##Task x,
+// ### Task x), a seq without a heading, a section without seq that has an end line or a line
+// that is nearly a field, fields and indented text below an end line (directly below, with
+// the record itself), and a section with a mark of a merge conflict. An end line or a mark that
+// belongs to no section is set aside alone, and so are NUL bytes in text, and a CR or the like
+// with what would be a line of a record behind it.
 //
 // # What is taken over
 //
-// A record that was taken over from a person's edit says "by: hand" and has the
-// digest of the section's text in "adopts": the same text is never taken over
-// twice. "edits" says what was edited: the seq of a record, or the digest under
-// which a section without seq was adopted first. "unedited", in the first
-// of the adoptions of a record's edits, has all fields of the record as it was written: a
-// journal that is made anew of tasks.md has it so ([Document.Originals]). "copies" has the seq
-// of the record whose section was copied; the copy is a draft, and later edits of it are
-// not taken over. "ignored" has the fields that stand in the section without an effect: a later section names them, an edit took them along,
-// or they are as they were before a later edit, because an old buffer was saved. A
-// buffer is old for a field if a record that it has not, of an edit of that section,
+// A record that was taken over from a person's edit says "by: hand" and has these fields:
+//
+//	adopts   the digest of the section's text: the same text is never taken over twice
+//	edits    the seq of the record that was edited, or the digest under which a section
+//	         without seq was adopted first
+//	unedited in the first of the adoptions of a record's edits, all fields of the record as it
+//	         was written: a journal that is made anew of tasks.md has it so ([Document.Originals])
+//	copies   the seq of the record whose section was copied; the copy is a draft, and later
+//	         edits of it are not taken over
+//	ignored  the fields that stand in the section without an effect: a later section names
+//	         them, an edit took them along, or an old buffer was saved
+//
+// A buffer is old for a field if a record that it has not, of an edit of that section,
 // has given the field that value already; so whoever changes a field and changes it
-// back has to load what was appended in between. A record with "adopts" and "ignored",
-// and without "by", notes nothing else.
+// back has to load what was appended in between. A buffer without any record from after a
+// compaction is old for every task that was there before. A record with "adopts" and
+// "ignored", and without "by", notes nothing else.
 package ledger
