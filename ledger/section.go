@@ -85,6 +85,9 @@ func (s *Section) Record() Record {
 	return r
 }
 
+// IsNote reports whether a record says no more than that a person's text has no effect.
+func (s *Section) IsNote() bool { return s.Get(KeyAdopts) != nil && s.Get(KeyBy) == nil }
+
 // Clone returns a section with bytes of its own.
 func (s *Section) Clone() *Section {
 	c, err := parseOne(bytes.Clone(s.Raw))

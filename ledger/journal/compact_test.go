@@ -80,8 +80,7 @@ func (w *shelf) plan(out ...string) func() (ledger.Keep, error) {
 func merge(fold []ledger.Record) (list []ledger.Record) {
 	at := map[string]int{}
 	for _, r := range fold {
-		_, byHand := r.Get(ledger.KeyBy)
-		if _, isEdit := r.Get(ledger.KeyAdopts); r.Kind == ledger.KindControl || isEdit && !byHand { // that notes what has no effect
+		if enc, err := ledger.Encode(&r); err != nil || r.Kind == ledger.KindControl || enc.IsNote() {
 			continue
 		}
 		i, known := at[r.ID]

@@ -72,6 +72,8 @@ func New(r Reader) *State {
 func (s *State) Apply(sec *ledger.Section) error {
 	s.recent.begin(sec.Seq)
 	switch {
+	case sec.IsNote():
+		return nil
 	case sec.Kind == ledger.KindTask:
 		return s.applyTask(sec)
 	case sec.Kind != ledger.KindControl:
