@@ -198,7 +198,7 @@ func recordOf(sec *ledger.Section, now time.Time) record {
 		r.at = at
 	}
 	switch {
-	case sec.Kind == ledger.KindTask:
+	case sec.Kind == ledger.KindTask && !sec.IsNote():
 		r.task = string(sec.ID)
 	case sec.Kind == ledger.KindControl:
 		r.restored = string(sec.ID) == ledger.ControlRestored
