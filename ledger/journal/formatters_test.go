@@ -125,7 +125,7 @@ func TestPromise4FormattersChangeNothing(t *testing.T) {
 			if d := changed(before, w.fields()); d != "" || len(w.fold) != records {
 				t.Fatalf("taken over without being accepted: %s\nsaid: %s", d, strings.Join(w.said, "\n"))
 			}
-			if held := strings.Contains(strings.Join(w.said, "\n"), "quarantined: stint edit --accept"); held != f.held {
+			if held := strings.Contains(strings.Join(w.said, "\n"), "quarantined with all that this save edits: stint edit --accept"); held != f.held {
 				t.Errorf("held: %v, want %v; said: %s", held, f.held, strings.Join(w.said, "\n"))
 			}
 			w.editedMeanwhile(before, f.held)

@@ -87,14 +87,11 @@ func (p *planner) decide() {
 			list = append(list, a)
 		}
 	}
-	p.quarantine(list)
-	for _, a := range list {
+	for _, a := range p.quarantine(list) {
 		if p.ctx.Err() != nil {
 			return
 		}
-		if a.origin == nil || !p.Plan.Quarantined[quarantineName(a.origin)] {
-			p.take(a)
-		}
+		p.take(a)
 	}
 	p.checkTogether()
 	for _, a := range p.accepted {

@@ -27,7 +27,7 @@ type Plan struct {
 	Findings    []*ledger.SyntaxError
 	Last        string          // kind and id of the newest record of the journal
 	Rest        string          // digest of the text without their sections
-	Quarantined map[string]bool // sections that are quarantined, by origin
+	Quarantined int             // sections that are quarantined
 	Gone        map[string]bool // kinds and ids that have no section any more; nil: it cannot be said
 	Old         int             // sections from before the compaction or the restore
 	OldLine     int             // of the first of them
@@ -82,7 +82,7 @@ type Input struct {
 // Compare compares tasks.md with what the journal knows.
 func Compare(ctx context.Context, doc *ledger.Document, journal []byte, t Input) (*Plan, error) {
 	h := newHistory(journal)
-	p := planner{ctx: ctx, Plan: &Plan{Missing: -1, End: h.end, Quarantined: map[string]bool{}}, Input: t, doc: doc, h: h}
+	p := planner{ctx: ctx, Plan: &Plan{Missing: -1, End: h.end}, Input: t, doc: doc, h: h}
 	p.check, p.implied = t.begin()
 	p.match()
 	p.old = p.h.through > 0 && p.Newest == 0
@@ -530,7 +530,7 @@ type Report struct {
 
 // Add notes what one plan did.
 func (r *Report) Add(p *Plan) {
-	r.Findings, r.Quarantined = p.Findings, len(p.Quarantined)
+	r.Findings, r.Quarantined = p.Findings, p.Quarantined
 	r.Notices = append(r.Notices, p.Notices...)
 	r.Records = append(r.Records, p.Records...)
 	r.Missing += p.Dropped

@@ -1,9 +1,8 @@
 package reconcile
 
 import (
+	"cmp"
 	"slices"
-	"strings"
-	"unicode"
 
 	"stint/ledger"
 )
@@ -12,51 +11,23 @@ import (
 // is quarantined as the work of a formatter.
 const maxReworded = 3
 
-// quarantine finds what a formatter seems to have changed: guarded keys of more than
-// three records that are not taken over yet, and then also the fields of others of which
-// only the marks are not as they were.
-func (p *planner) quarantine(list []*adoption) {
-	reworded := map[string]bool{}
+// quarantine returns the list without all edits of a save that changes guarded keys of more than
+// three records: a formatter has gone over it, and nobody knows what else it has changed.
+func (p *planner) quarantine(list []*adoption) []*adoption {
+	line, reworded := 0, map[string]bool{}
 	for _, a := range list {
 		if a.origin != nil && a.guarded {
-			reworded[a.name] = true
+			line, reworded[a.name] = cmp.Or(line, a.section.Line), true
 		}
 	}
 	if p.Accept || len(reworded) <= maxReworded {
-		return
+		return list
 	}
-	line, names := 0, map[string]bool{}
-	for _, a := range list {
-		if a.origin == nil || !a.guarded && !a.remarked() {
-			continue
+	p.findingAt(line, "%s changed in one save (a formatter?); quarantined with all that this save edits: stint edit --accept, or undo the change in your editor", ledger.Plural(len(reworded), "task's prompt", "tasks' prompts"))
+	return slices.DeleteFunc(list, func(a *adoption) bool {
+		if a.origin != nil {
+			p.Quarantined++
 		}
-		if line == 0 {
-			line = a.section.Line
-		}
-		p.Plan.Quarantined[quarantineName(a.origin)], names[a.name] = true, true
-	}
-	if line > 0 {
-		p.findingAt(line, "%s changed in one save (a formatter?); quarantined: stint edit --accept, or undo the change in your editor", ledger.Plural(len(names), "task's prompt", "tasks' prompts"))
-	}
-}
-
-// remarked reports whether some field differs from what was last seen in blanks and
-// punctuation alone.
-func (a *adoption) remarked() bool {
-	return slices.ContainsFunc(slices.Concat(a.record.Fields, a.ignored), func(f ledger.Pair) bool {
-		old, had := a.origin.fields[f.Key]
-		return had && old != f.Value && wordsOf(old) == wordsOf(f.Value)
+		return a.origin != nil
 	})
 }
-
-// wordsOf returns the letters and digits of a text.
-func wordsOf(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return r
-		}
-		return -1
-	}, text)
-}
-
-func quarantineName(o *origin) string { return o.id + " " + o.name }
