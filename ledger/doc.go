@@ -43,8 +43,7 @@
 // # What is a record
 //
 // A column-0 heading whose next line that is not blank is "- seq:" is a record
-// whatever surrounds it; so is one that follows an end line without a line break,
-// which an editor has left out while stint wrote. Without seq it must be a top-level
+// whatever surrounds it. Without seq it must be a top-level
 // heading of the document as CommonMark sees it: not inside a code fence, comment,
 // HTML block or list item. Its fields end at the next heading of level 1 or 2, also one
 // that is made by a line of --- or === below its text. A person's file may use CRLF, a BOM,

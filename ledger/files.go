@@ -25,7 +25,6 @@ Anything a person writes here is kept. To run a task by hand, append a section:
     ## Task some-name
     - status: queued
     - prompt: what to do
-
 `
 
 // EmptyJournal is a journal without records.

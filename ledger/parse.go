@@ -127,9 +127,6 @@ func (p *parser) step() {
 	if i := bytes.IndexByte(p.data[p.pos:], '\n'); i >= 0 {
 		next = p.pos + i + 1
 	}
-	if at := p.glued(start, next); at > 0 {
-		next = at
-	}
 	line := p.data[start : next-newlineLen(p.data[start:next])]
 	p.apart = false
 	p.takeLine(TrimRight(line), start, next)
@@ -138,24 +135,6 @@ func (p *parser) step() {
 	}
 	p.pos = next
 	p.line += newlineLen(p.data[:next])
-}
-
-// glued returns where the heading of a record of stint's own begins behind the end line
-// of another: an editor saved without the last line break while stint wrote. 0: no
-// such thing is in the line.
-func (p *parser) glued(start, next int) int {
-	if !p.inRecord() || !bytes.HasPrefix(p.data[start:next], endOpen) {
-		return 0
-	}
-	i := bytes.Index(p.data[start:next], []byte("-->#"))
-	if i < 0 {
-		return 0
-	}
-	at := start + i + len("-->")
-	if _, _, ok := recordHeading(TrimRight(p.data[at:next])); !ok || !isSeqLine(p.nextLine(next)) {
-		return 0
-	}
-	return at
 }
 
 // feed tells the blocks of a line. A heading that is made by the line below it

@@ -312,7 +312,7 @@ func rewrite(doc *ledger.Document, records []ledger.Record, texts [][]byte) []by
 	}
 	out = append(out, doc.Data[pos:]...)
 	put(len(texts))
-	return out
+	return bytes.TrimSuffix(out, []byte("\n")) // it stands before what is appended
 }
 
 // archiveAll writes what is gone into the archive, and then into its index what is

@@ -97,16 +97,15 @@ func (l *Log) putBackJournal() error {
 	isForeign := func(p ledger.Piece) bool { return p.Seq == 0 || p.Seq > l.seq }
 	switch {
 	case size < l.journal.size || l.stale || slices.ContainsFunc(pieces, isForeign):
-		doc, terr := l.journal.readTasks()
-		if doc == nil {
-			doc = &ledger.Document{}
+		snap, terr := tasksfile.ReadSnapshot(context.Background(), l.opts.FS, l.opts.Dir)
+		if errors.Is(terr, fs.ErrNotExist) || ledger.IsJournal(snap.Data) { // one of those has the same records
+			terr = nil
+		} else if terr != nil {
+			snap.Data = nil
 		}
-		known := salvage.Known(ledger.Parse(slices.Concat(l.recent.old, l.recent.new)).Sections, nil)
-		for seq, raw := range salvage.Known(doc.Sections, doc.Originals()) {
-			if known[seq] == nil {
-				known[seq] = raw
-			}
-		}
+		doc := ledger.Parse(snap.Data)
+		known := salvage.Known(doc.Sections, doc.Originals())
+		maps.Copy(known, salvage.Known(ledger.Parse(slices.Concat(l.recent.old, l.recent.new)).Sections, nil))
 		maps.DeleteFunc(known, func(seq uint64, _ []byte) bool { // a person's number, or one of before a compaction
 			return seq > l.seq || l.lacks.Has(seq)
 		})

@@ -2,11 +2,9 @@ package journal
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -14,7 +12,6 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/ledger/tasksfile"
 )
 
 // journal is journal.md: written by one process, never by a person. All of it
@@ -31,18 +28,6 @@ type journal struct {
 
 	near [4]atomic.Pointer[window] // what was read last: the records of a task may be far from each other, and so may those of its neighbours
 	turn atomic.Uint32             // the next of them to be replaced
-}
-
-// readTasks returns tasks.md; nil if there is none that can be read.
-func (j *journal) readTasks() (doc *ledger.Document, err error) {
-	snap, err := tasksfile.ReadSnapshot(context.Background(), j.fs, filepath.Dir(j.path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil && !ledger.IsJournal(snap.Data) { // one of those has the same records
-		return nil, err
-	}
-	return ledger.Parse(snap.Data), nil
 }
 
 // keepAside writes data to a free name: the journal's with that ending.

@@ -47,8 +47,7 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 
 // TestPromise4RecordLandsBehindNoLineBreak: an editor that writes no line break at the
 // end saves in the very moment in which a record is appended. The record's heading
-// stands in the end line of the one before, and is its heading all the same: the
-// edits of that save take effect.
+// begins a line all the same, and the edits of that save take effect.
 func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
 	t.Parallel()
 	w, fs := openOnce(t, "write", "tasks.md")
@@ -64,7 +63,7 @@ func TestPromise4RecordLandsBehindNoLineBreak(t *testing.T) {
 	})
 	w.add("c", "status", "queued")
 	w.await("Task b: edited by hand: status")
-	if !strings.Contains(w.read("tasks.md"), "<!-- end 2 -->## Task c\n") {
+	if !strings.Contains(w.read("tasks.md"), "<!-- end 2 -->\n## Task c\n") {
 		t.Errorf("tasks.md: %s", w.read("tasks.md"))
 	}
 	w.settle(true)

@@ -314,7 +314,7 @@ func (w *world) until(what string, is func() bool) {
 // after the answer.
 func (w *world) caughtUp() {
 	w.t.Helper()
-	records := w.read("journal.md")
+	records := strings.TrimRight(w.read("journal.md"), "\n")
 	if i := strings.LastIndex(records, "\n## "); i >= 0 {
 		w.until("tasks.md gets "+records[i+1:], func() bool { return strings.Contains(w.read("tasks.md"), records[i+1:]) })
 	}

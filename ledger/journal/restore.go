@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 		return err
 	}
 	path := filepath.Join(dir, restoredName)
-	f, err := durable.WriteNew(fsys, path+".tmp", tasks, durable.FileMode)
+	f, err := durable.WriteNew(fsys, path+".tmp", bytes.TrimSuffix(tasks, []byte("\n")), durable.FileMode)
 	if err == nil {
 		now, ierr := durable.IDAt(fsys, filepath.Join(dir, ledger.TasksName))
 		if err = errors.Join(ierr, f.Close()); err == nil && now != old.ID {
