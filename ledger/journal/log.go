@@ -451,7 +451,6 @@ func (b *batch) take(u *update) bool {
 		return false
 	}
 	size, seq, records := len(b.bytes), b.seq, u.tx.Records()
-	b.bytes = slices.Grow(b.bytes, u.tx.Size())
 	for i := range records {
 		seq++
 		records[i].Seq = seq
@@ -593,21 +592,14 @@ func (l *Log) Findings() []*ledger.SyntaxError {
 	return list
 }
 
-// openArchive passes the archive to the fold, and writes an index anew that was lost.
+// openArchive passes the archive to the fold.
 func (l *Log) openArchive() error {
 	a, through, err := archive.Load(l.opts.FS, l.opts.Dir)
 	if err != nil {
 		return err
 	}
 	if a.End == 0 && through > 0 {
-		l.note(ledger.Notice{Text: fmt.Sprintf("%s was not whole: it was made anew from the archive's files, with %d tasks", filepath.Join(archive.Dir, archive.Index), len(a.Entries))})
-		err := durable.MkdirAll(l.opts.FS, filepath.Join(l.opts.Dir, archive.Dir))
-		if err == nil {
-			a.End, err = archive.WriteIndex(l.opts.FS, l.opts.Dir, through, a)
-		}
-		if err != nil {
-			return err
-		}
+		l.note(ledger.Notice{Text: fmt.Sprintf("%s is not whole: the archive's files have %d tasks, and the next compaction writes it anew", filepath.Join(archive.Dir, archive.Index), len(a.Entries))})
 	}
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
