@@ -74,9 +74,9 @@ func (p *planner) decide() {
 				continue
 			}
 		case c.origin != nil:
-			p.compare(a, c.origin.seenBy(p.Newest), c.origin.fields)
+			p.compare(a, c.origin.since(p.Newest)...)
 		default:
-			p.compare(a, nil, nil)
+			p.compare(a)
 		}
 		if p.isCutOff(c.index, c.origin) {
 			a.ignored = append(a.ignored, a.record.Fields...)
@@ -156,16 +156,21 @@ func (p *planner) isCutOff(i int, o *origin) bool {
 	return true
 }
 
-// compare finds the fields that differ: from base by the hand of a person, or
-// only from what is in force, because the section is from an old buffer, which may
+// compare finds the fields that a person has changed. Those that differ only from what was seen
+// of the section last, and are as they were seen before, are of an old buffer, which may
 // have been saved before with what a person changed in it.
-func (p *planner) compare(a *adoption, base, latest map[string]string) {
+func (p *planner) compare(a *adoption, seen ...map[string]string) {
 	now := fieldsOf(a.section)
 	for _, key := range keysIn(a) {
 		value, present := now[key]
+		// As it was: with that value, or not there, which is as good as empty.
+		isSame := func(before map[string]string) bool {
+			old, had := before[key]
+			return old == value && (had || !present)
+		}
 		switch {
-		case same(latest, key, value, present):
-		case same(base, key, value, present) || a.origin != nil && a.origin.wasSetAfter(p.Newest, key, value):
+		case len(seen) > 0 && isSame(seen[len(seen)-1]):
+		case slices.ContainsFunc(seen, isSame):
 			a.ignored, a.stale = append(a.ignored, ledger.Pair{Key: key, Value: value}), true
 		default:
 			p.takeField(a, key, value)
@@ -192,13 +197,6 @@ func keysIn(a *adoption) []string {
 		}
 	}
 	return keys
-}
-
-// same reports whether a field is as it was: with that value, or not there, which
-// is as good as empty.
-func same(before map[string]string, key, value string, present bool) bool {
-	old, had := before[key]
-	return old == value && (had || !present)
 }
 
 // takeField adds a changed field, unless a later section has the last word.

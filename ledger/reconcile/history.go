@@ -28,37 +28,28 @@ type origin struct {
 type version struct {
 	until  uint64 // seq of that record
 	fields map[string]string
-	set    []ledger.Pair // what that record gave an effect to
 }
 
-// seenBy returns the fields that whoever had read the ledger up to record seq could
-// see. Who edits a section that was not there then has written it himself.
-func (o *origin) seenBy(seq uint64) map[string]string {
+// since returns what was seen of the section since the ledger ended with record seq, oldest
+// first: what whoever had read that far could see, and what has come behind it. Who edits a
+// section that was not there then has written it himself.
+func (o *origin) since(seq uint64) (seen []map[string]string) {
 	for _, v := range o.before {
 		if v.until > seq {
-			return v.fields
+			seen = append(seen, v.fields)
 		}
 	}
-	return o.fields
-}
-
-// wasSetAfter reports whether a record behind seq took over that value: then a buffer
-// that was read up to seq and has it now was saved before.
-func (o *origin) wasSetAfter(seq uint64, key, value string) bool {
-	return slices.ContainsFunc(o.before, func(v version) bool {
-		return v.until > seq && slices.Contains(v.set, ledger.Pair{Key: key, Value: value})
-	})
+	return append(seen, o.fields)
 }
 
 // renew notes what record s says of a newer version, or of the first.
 func (o *origin) renew(s *ledger.Section) {
-	set := fieldList(s)
 	if o.first == "" || o.digest != "" {
-		o.before = append(o.before, version{s.Seq, o.fields, set})
+		o.before = append(o.before, version{s.Seq, o.fields})
 		o.fields = maps.Clone(o.fields)
 	}
 	// What a person wrote in the section and had no effect is no news when it is edited again.
-	for _, f := range slices.Concat(set, ledger.ParseFields(s.Value(ledger.KeyIgnored))) {
+	for _, f := range slices.Concat(fieldList(s), ledger.ParseFields(s.Value(ledger.KeyIgnored))) {
 		if !ownKey(f.Key) {
 			o.fields[f.Key] = f.Value
 		}
