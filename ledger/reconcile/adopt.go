@@ -172,8 +172,16 @@ func (p *planner) compare(a *adoption, seen ...map[string]string) {
 		case len(seen) > 0 && isSame(seen[len(seen)-1]):
 		case slices.ContainsFunc(seen, isSame):
 			a.ignored, a.stale = append(a.ignored, ledger.Pair{Key: key, Value: value}), true
-		default:
-			p.takeField(a, key, value)
+		default: // it counts, unless a later section has the last word
+			a.real++
+			a.guarded = a.guarded || slices.Contains(p.Guarded, key)
+			later := p.overriddenBy(a, key)
+			if later == nil {
+				a.record.Add(key, value)
+				continue
+			}
+			a.ignored = append(a.ignored, ledger.Pair{Key: key, Value: value})
+			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: this %s has no effect: the section in line %d names it later", ledger.TasksName, a.section.Line, key, later.Line)})
 		}
 	}
 }
@@ -197,18 +205,6 @@ func keysIn(a *adoption) []string {
 		}
 	}
 	return keys
-}
-
-// takeField adds a changed field, unless a later section has the last word.
-func (p *planner) takeField(a *adoption, key, value string) {
-	a.real++
-	a.guarded = a.guarded || slices.Contains(p.Guarded, key)
-	if later := p.overriddenBy(a, key); later != nil {
-		a.ignored = append(a.ignored, ledger.Pair{Key: key, Value: value})
-		a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: this %s has no effect: the section in line %d names it later", ledger.TasksName, a.section.Line, key, later.Line)})
-		return
-	}
-	a.record.Add(key, value)
 }
 
 // draft makes a section with the seq of another record a draft of its own, with the

@@ -335,8 +335,15 @@ func (p *planner) classify() error {
 			p.copy(i, s)
 		case p.owner[m.record] <= i:
 			p.twin(i, p.owner[m.record]-1)
-		case m.as == changed || p.h.edited[s.Seq] != nil:
-			p.editedRecord(i, s)
+		case m.as == changed || p.h.edited[s.Seq] != nil: // it is not as stint wrote it, or was not
+			digest, o := ledger.Digest(s.Raw), p.h.lastSeen(s.Seq)
+			switch {
+			case digest == o.digest:
+			case len(p.h.adopted[digest]) > 0: // a copy, and the record itself is gone
+				p.copied[i] = p.h.claim(digest)
+			default:
+				p.todo = append(p.todo, change{index: i, digest: digest, origin: o})
+			}
 		}
 	}
 	return nil
@@ -369,18 +376,6 @@ func (p *planner) copy(i int, s *ledger.Section) {
 	p.copied[i] = true
 	if digest := ledger.Digest(s.Raw); !p.h.claim(digest) {
 		p.todo = append(p.todo, change{index: i, digest: digest, copyOf: s.Seq})
-	}
-}
-
-// editedRecord takes a section of a record that is not as stint wrote it, or was not.
-func (p *planner) editedRecord(i int, s *ledger.Section) {
-	digest, o := ledger.Digest(s.Raw), p.h.lastSeen(s.Seq)
-	switch {
-	case o == nil || digest == o.digest:
-	case len(p.h.adopted[digest]) > 0: // a copy, and the record itself is gone
-		p.copied[i] = p.h.claim(digest)
-	default:
-		p.todo = append(p.todo, change{index: i, digest: digest, origin: o})
 	}
 }
 

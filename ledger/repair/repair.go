@@ -3,7 +3,6 @@ package repair
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -26,30 +25,15 @@ func Repair(data, journal []byte, check func(*ledger.Section) error) (repaired [
 	for _, s := range ledger.Parse(journal).Sections {
 		r.journal[s.Seq] = &s
 	}
-	doc, whole, named := ledger.Parse(data), &ledger.Document{}, map[string]bool{}
+	doc := ledger.Parse(data)
 	for i := range doc.Sections {
-		r.present[doc.Sections[i].Seq], named[doc.Sections[i].Name()] = true, true
+		r.present[doc.Sections[i].Seq] = true
 	}
-	put := func(d ledger.Damage) {
+	whole := &ledger.Document{Sections: slices.Clone(doc.Sections)}
+	for _, d := range doc.Damaged {
 		if s := r.repair(d, func(*ledger.Section) bool { return true }); s != nil {
 			whole.Sections = append(whole.Sections, ledger.Section{Kind: s.Kind, ID: s.ID, Seq: s.Seq, Fields: s.Fields, Raw: s.Raw, Off: int64(d.From), Line: d.Finding.Line})
 		}
-	}
-	for _, d := range doc.Damaged {
-		put(d)
-	}
-	for i := range whole.Sections {
-		named[whole.Sections[i].Name()] = true
-	}
-	for _, s := range doc.Sections {
-		own := r.journal[s.Seq]
-		if own == nil || named[own.Name()] {
-			whole.Sections = append(whole.Sections, s)
-			continue
-		}
-		delete(r.present, s.Seq)
-		f := &ledger.SyntaxError{Line: s.Line, Msg: fmt.Sprintf("this is record %d of %s under another name", s.Seq, own.Name())}
-		put(ledger.Damage{Finding: f, Name: own.Name(), Seq: s.Seq, From: int(s.Off), To: int(s.Off) + len(s.Raw)})
 	}
 	slices.SortFunc(whole.Sections, func(a, b ledger.Section) int { return cmp.Compare(a.Off, b.Off) })
 	for _, f := range refusals(whole, check) {
