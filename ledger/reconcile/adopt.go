@@ -112,7 +112,10 @@ func (p *planner) resolve(c *change) {
 		if o.found {
 			continue
 		}
-		if record, taken := p.named(o.id).taken[o.first]; taken && record < c.index {
+		if slices.ContainsFunc(p.named(o.id), func(j int) bool {
+			above := &p.doc.Sections[j]
+			return j < c.index && above.Seq > 0 && above.Value(ledger.KeyAdopts) == o.first
+		}) {
 			continue // it stands below the record that took o over: it was written later
 		}
 		if now == nil {
@@ -221,7 +224,7 @@ func (p *planner) draft(a *adoption) bool {
 			a.record.Add(key, value)
 		}
 	}
-	if len(a.record.Fields) == 0 || p.h.has(a.name) || p.drafts[a.name] || a.name != a.section.Name() && len(p.named(a.name).sections) > 0 {
+	if len(a.record.Fields) == 0 || p.h.has(a.name) || p.drafts[a.name] || a.name != a.section.Name() && len(p.named(a.name)) > 0 {
 		p.hurt = true
 		p.findingAt(a.section.Line, "this section has the seq of record %d, which belongs to %s; put the heading right, or leave the seq and the end line out of what you write", a.copyOf, owner)
 		return false
@@ -242,8 +245,8 @@ func copyName(s *ledger.Section) string {
 // that is new, others that people wrote: those below are taken over after it, and
 // what was taken over from one above is older, wherever it stands.
 func (p *planner) overriddenBy(a *adoption, key string) *ledger.Section {
-	n, o := p.named(a.name), a.origin
-	for _, j := range slices.Backward(n.sections) {
+	list, o := p.named(a.name), a.origin
+	for _, j := range slices.Backward(list) {
 		if j <= a.index {
 			return nil
 		}
@@ -258,7 +261,10 @@ func (p *planner) overriddenBy(a *adoption, key string) *ledger.Section {
 			}
 			continue
 		}
-		if above, written := n.written[adopts]; s.Seq > 0 && (!written || above >= a.index) {
+		if s.Seq > 0 && !(adopts != "" && slices.ContainsFunc(list, func(k int) bool {
+			above := &p.doc.Sections[k]
+			return k < a.index && above.Seq == 0 && ledger.Digest(above.Raw) == adopts
+		})) {
 			return s
 		}
 	}

@@ -106,7 +106,7 @@ type planner struct {
 
 	at     []match // of each section of the file
 	owner  []int   // of each record of the journal: index of its section plus 1; -1 if only copies of it are there
-	byName map[string]*named
+	byName map[string][]int
 	copied map[int]bool // sections that are copies
 	todo   []change
 	drafts map[string]bool // names that this plan gives to copies
@@ -417,52 +417,29 @@ func (p *planner) twin(i, first int) {
 	}
 }
 
-// A named is what the file has under one kind and id, copies left out.
-type named struct {
-	sections []int
-	written  map[string]int // the first section without seq, by its digest
-	taken    map[string]int // the first record that took over the section with that digest
-}
-
 // named returns the sections of that kind and id that are no copies. The first call makes
 // an index of all names that a plan can ask for.
-func (p *planner) named(name string) *named {
-	if p.byName == nil {
-		p.indexNames()
+func (p *planner) named(name string) []int {
+	if p.byName != nil {
+		return p.byName[name]
 	}
-	return p.byName[name]
-}
-
-func (p *planner) indexNames() {
-	p.byName = map[string]*named{}
+	p.byName = map[string][]int{}
 	for _, c := range p.todo {
 		s := &p.doc.Sections[c.index]
-		names := []string{s.Name()}
-		switch {
-		case c.origin != nil:
-			names = append(names, c.origin.id)
-		case c.copyOf > 0:
-			names = append(names, copyName(s))
-		}
-		for _, name := range names {
-			p.byName[name] = &named{written: map[string]int{}, taken: map[string]int{}}
+		p.byName[s.Name()] = []int{}
+		if c.origin != nil {
+			p.byName[c.origin.id] = []int{}
+		} else if c.copyOf > 0 {
+			p.byName[copyName(s)] = []int{}
 		}
 	}
 	for j := range p.doc.Sections {
-		s := &p.doc.Sections[j]
-		n := p.byName[s.Name()]
-		if n == nil || p.copied[j] {
-			continue
-		}
-		n.sections = append(n.sections, j)
-		first, digest := n.taken, s.Value(ledger.KeyAdopts)
-		if s.Seq == 0 {
-			first, digest = n.written, ledger.Digest(s.Raw)
-		}
-		if _, has := first[digest]; !has {
-			first[digest] = j
+		name := p.doc.Sections[j].Name()
+		if list, isAsked := p.byName[name]; isAsked && !p.copied[j] {
+			p.byName[name] = append(list, j)
 		}
 	}
+	return p.byName[name]
 }
 
 // findGone lists the records that have no section in the file any more, though
