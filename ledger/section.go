@@ -120,17 +120,12 @@ func (s *Section) Text() []byte {
 	}
 	field := map[int]bool{0: true} // the heading
 	for i := range s.Fields {
-		f := &s.Fields[i]
-		field[f.line] = true
-		if f.form == formLine {
-			continue
-		}
-		lines := bytes.Count(f.raw, newline)
-		if n := len(f.raw); n > 0 && f.raw[n-1] != '\n' {
-			lines++
+		f, lines := &s.Fields[i], 1
+		if f.form != formLine && len(f.raw) > 0 {
+			lines += 1 + bytes.Count(bytes.TrimSuffix(f.raw, newline), newline)
 		}
 		for n := range lines {
-			field[f.line+1+n] = true
+			field[f.line+n] = true
 		}
 	}
 	var out []byte

@@ -378,7 +378,11 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	}
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
-	err = l.journal.swap(file).Close() // whatever was only in that file is in data
+	l.journal.mu.Lock()
+	old := l.journal.file
+	l.journal.file = file
+	l.journal.mu.Unlock()
+	err = old.Close() // whatever was only in that file is in data
 	l.opts.OnRefoldStart()
 	l.giveArchive(a)
 	l.edited, l.stale, l.lacks, l.recent = false, false, salvage.Gaps{}, recent{}

@@ -47,15 +47,6 @@ func (j *journal) is(id durable.ID) bool {
 	return err == nil && id.SameFile(durable.IDOf(fi))
 }
 
-// swap goes on with another file, and returns the old one.
-func (j *journal) swap(file durable.File) durable.File {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	old := j.file
-	j.file = file
-	return old
-}
-
 // guard makes sure that the journal holds its place, on the log's goroutine or where that
 // does not run. An error means that it cannot, and the log must stop.
 func (l *Log) guard() error {

@@ -30,12 +30,6 @@ type journal struct {
 	turn atomic.Uint32             // the next of them to be replaced
 }
 
-// keepAside writes data to a free name: the journal's with that ending.
-func (j *journal) keepAside(data []byte, ending string) (string, error) {
-	name := freeName(j.fs, j.path+ending)
-	return filepath.Base(name), durable.WriteFile(j.fs, name, data)
-}
-
 // replay passes every record of the journal to apply, in order, cuts a torn tail
 // off, makes durable what is left, and returns the highest seq. Damage in the middle is
 // reported and passed over: the rest must not be lost for it ([Log.restoreMissing]).
@@ -71,10 +65,11 @@ func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.Syntax
 	}
 	if len(tail) > 0 { // it was never acknowledged; a person may want to see it
 		if len(bytes.Trim(tail, "\x00 \t\r\n")) > 0 { // a power cut may leave a file longer than what was written, with zeros in it
-			name, err := j.keepAside(tail, ".torn")
-			if err != nil {
+			path := freeName(j.fs, j.path+".torn")
+			if err := durable.WriteFile(j.fs, path, tail); err != nil {
 				return 0, err
 			}
+			name := filepath.Base(path)
 			n := ledger.Notice{Text: fmt.Sprintf("%s: the last %d bytes are of a change that was cut off before it was acknowledged; they are now in %s", ledger.JournalName, len(tail), name)}
 			if first := bytes.TrimLeft(tail, " \t\r\n")[0]; first != '#' && first != 0 { // a record, or what a power cut has left of one
 				n = ledger.Notice{Damage: true, Text: fmt.Sprintf("%s: another hand has written the last %d bytes; they are now in %s", ledger.JournalName, len(tail), name)}
