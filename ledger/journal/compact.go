@@ -55,9 +55,6 @@ const (
 // archive has of one that was cut off before, no journal's mark names; a tasks.md that was
 // not written anew after it is a buffer from before the compaction.
 func (l *Log) Compact(ctx context.Context, plan func() (ledger.Keep, error)) (ledger.CompactReport, error) {
-	if l.opts.OnRefoldStart == nil {
-		return ledger.CompactReport{}, errors.New("ledger: a log whose fold cannot be made anew cannot be compacted")
-	}
 	for range compactTries {
 		if err := l.readyToCompact(ctx); err != nil {
 			return ledger.CompactReport{}, err
@@ -361,9 +358,6 @@ func (c *compactor) archiveAll() error {
 // refold goes on with another file that has the journal's name, and makes the fold anew
 // from data, which was written there, while nobody can look. Damage that stays goes to report.
 func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxError)) (err error) {
-	if l.opts.OnRefoldStart == nil {
-		return errors.Join(errors.New("what is in memory cannot be read anew; a restart does that"), file.Close())
-	}
 	a, _, err := archive.Load(l.opts.FS, l.opts.Dir)
 	if err != nil {
 		return errors.Join(err, file.Close())
@@ -394,9 +388,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	l.journal.near[0].Store(nil)
 	l.journal.setSize(int64(len(data)))
 	l.recent.add(data[max(0, len(data)-maxRecent):])
-	if l.opts.OnRefoldEnd != nil {
-		l.opts.OnRefoldEnd()
-	}
+	l.opts.OnRefoldEnd()
 	for _, f := range l.followers() {
 		f.Replaced()
 	}

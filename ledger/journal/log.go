@@ -50,11 +50,11 @@ type Options struct {
 	Locker sync.Locker
 
 	// Archived is given each entry of the archive's index, in order, before any Apply:
-	// on Open and after OnRefoldStart. Locker is held. nil: nobody asks.
+	// on Open and after OnRefoldStart. Locker is held.
 	Archived func(ledger.ArchiveEntry)
-	// OnRefoldStart says that the journal was compacted: the fold begins anew, Archived and
-	// Apply of all records follow, and OnRefoldEnd ends it. Locker is held from OnRefoldStart to
-	// OnRefoldEnd. nil: nobody asks; without OnRefoldStart a log cannot be compacted.
+	// OnRefoldStart says that the journal was compacted or put back: the fold begins anew,
+	// Archived and Apply of all records follow, and OnRefoldEnd ends it. Locker is held from
+	// OnRefoldStart to OnRefoldEnd.
 	OnRefoldStart func()
 	OnRefoldEnd   func()
 	// Now returns the time of an edit that is taken over, and of a compaction, and the
@@ -611,9 +611,7 @@ func (l *Log) openArchive() error {
 func (l *Log) giveArchive(a *archive.Archive) {
 	l.indexEnd = a.End
 	for _, e := range a.Entries {
-		if l.opts.Archived != nil {
-			l.opts.Archived(e)
-		}
+		l.opts.Archived(e)
 	}
 }
 

@@ -89,6 +89,7 @@ func (w *world) options(watch bool) journal.Options {
 		},
 		OnDelete:      w.deleted,
 		OnRefoldStart: func() { w.fold = nil },
+		OnRefoldEnd:   func() {},
 		Notify: func(n ledger.Notice) {
 			w.mu.Lock()
 			w.said = append(w.said, n.Text)
