@@ -114,7 +114,6 @@ type parser struct {
 	lastEnd int  // end of the last line that belongs to open
 
 	outer blockState // the blocks around the open record of stint's own; none outlives it that began in it
-	apart bool       // the line belongs to a good record of stint's own: Markdown's blocks do not matter
 	ended bool       // nothing but empty lines stands between the last record's end line and here
 }
 
@@ -128,9 +127,9 @@ func (p *parser) step() {
 		next = p.pos + i + 1
 	}
 	line := p.data[start : next-newlineLen(p.data[start:next])]
-	p.apart = false
+	was := p.inRecord()
 	p.takeLine(TrimRight(line), start, next)
-	if !p.apart {
+	if isGood := p.inRecord() && p.bad == nil; !isGood && !(was && p.sealed) { // else Markdown's blocks do not matter
 		p.feed(line, start, next)
 	}
 	p.pos = next
@@ -216,7 +215,6 @@ func (p *parser) takeLine(line []byte, start, next int) {
 		p.ended = false
 	}
 	if p.continues(line, start) {
-		p.apart = p.inRecord()
 		p.fail(line)
 		return
 	}
@@ -265,7 +263,7 @@ func (p *parser) heading(line []byte, start, next int) bool {
 		p.blocks.closeTo(0)
 	}
 	p.begin(kind, id, start, next)
-	p.own, p.apart, p.outer = hasSeq, hasSeq, p.blocks
+	p.own, p.outer = hasSeq, p.blocks
 	if !validID(id) {
 		p.fail(line)
 	}
@@ -312,7 +310,6 @@ func (p *parser) fail(line []byte) {
 	for line := range bytes.Lines(p.data[p.open.Off:max(int(p.open.Off), p.pos)]) {
 		p.blocks.feed(bytes.TrimRight(line, " \t\r\n"), p.open.Line)
 	}
-	p.apart = false
 }
 
 // finding returns the one finding for all that is wrong with a line.
@@ -329,9 +326,7 @@ func (p *parser) finding(line []byte) *SyntaxError {
 
 // extend adds a line to the body of the last field.
 func (p *parser) extend(line []byte, next int) {
-	own := p.inRecord()
-	p.apart = own && p.bad == nil
-	if _, _, isHead := recordHeading(line); isHead && !own && !p.blocks.inside(line) {
+	if _, _, isHead := recordHeading(line); isHead && !p.inRecord() && !p.blocks.inside(line) {
 		p.fail(line) // for Markdown
 	}
 	if len(line) > 0 {
@@ -343,7 +338,7 @@ func (p *parser) extend(line []byte, next int) {
 // seal ends the open section behind its end line. No block outlives a record that
 // began in it.
 func (p *parser) seal(next int) {
-	if p.apart = p.inRecord(); p.apart {
+	if p.inRecord() {
 		p.blocks = p.outer
 		p.blocks.afterRecord()
 		p.ended = true
@@ -355,13 +350,11 @@ func (p *parser) seal(next int) {
 
 // ownLine takes a line of a section that has a seq: a field, or one too many.
 func (p *parser) ownLine(line []byte, start, next int) {
-	p.apart = p.bad == nil
 	switch {
 	case len(line) == 0:
 	case p.field(line, next):
 	case isHeading(line) && !p.blocks.inside(line):
 		p.closeSection(start)
-		p.apart = false
 		p.unreadable(line, start, next) // which it was not in the record
 	default:
 		p.fail(line)
