@@ -126,14 +126,14 @@ func (p *parser) step() {
 	if i := bytes.IndexByte(p.data[p.pos:], '\n'); i >= 0 {
 		next = p.pos + i + 1
 	}
-	line := p.data[start : next-newlineLen(p.data[start:next])]
+	line := bytes.TrimSuffix(p.data[start:next], newline)
 	was := p.inRecord()
 	p.takeLine(TrimRight(line), start, next)
 	if isGood := p.inRecord() && p.bad == nil; !isGood && !(was && p.sealed) { // else Markdown's blocks do not matter
 		p.feed(line, start, next)
 	}
 	p.pos = next
-	p.line += newlineLen(p.data[:next])
+	p.line++
 }
 
 // feed tells the blocks of a line. A heading that is made by the line below it
@@ -158,13 +158,6 @@ func (p *parser) mayGoOn(end int) bool {
 	above := bytes.TrimRight(p.data[p.open.Off:end], "\r\n")
 	above = above[bytes.LastIndexByte(above, '\n')+1:]
 	return len(above) >= 60 || isIndented(above) || bytes.HasPrefix(bytes.TrimLeft(above, "-*+ "), []byte("prompt:"))
-}
-
-func newlineLen(line []byte) int {
-	if len(line) > 0 && line[len(line)-1] == '\n' {
-		return 1
-	}
-	return 0
 }
 
 // strict takes a whole record the fast way.
@@ -204,7 +197,7 @@ func (p *parser) takeLine(line []byte, start, next int) {
 	if p.unreadable(line, start, next) {
 		return
 	}
-	if p.inBody() && (len(line) == 0 || isIndented(line)) {
+	if p.open != nil && p.body && (len(line) == 0 || isIndented(line)) {
 		p.extend(line, next)
 		return
 	}
@@ -269,8 +262,6 @@ func (p *parser) heading(line []byte, start, next int) bool {
 	}
 	return true
 }
-
-func (p *parser) inBody() bool { return p.open != nil && p.body }
 
 func isIndented(line []byte) bool {
 	return line[0] == '\t' || len(line) > 1 && line[0] == ' ' && line[1] == ' '
