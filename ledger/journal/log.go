@@ -98,7 +98,7 @@ type Log struct {
 	stale    bool            // the fold lacks what the journal has; owned by the log's goroutine
 	lacks    salvage.Gaps    // owned by the log's goroutine
 	indexEnd int64           // see archive; owned by the log's goroutine
-	recent   recent
+	recent   []byte          // the end of the journal, perhaps from within a record on; owned by the log's goroutine
 	tasks    *tasksfile.File
 	gone     map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
 
@@ -193,11 +193,10 @@ func (l *Log) openFiles() error {
 	}, l.addFinding, l.note); err != nil {
 		return err
 	}
-	end := make([]byte, min(l.journal.size, maxRecent))
-	if _, err := l.journal.file.ReadAt(end, l.journal.size-int64(len(end))); err != nil && !errors.Is(err, io.EOF) {
+	l.recent = make([]byte, min(l.journal.size, maxRecent))
+	if _, err := l.journal.file.ReadAt(l.recent, l.journal.size-int64(len(l.recent))); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	l.recent = recent{new: end}
 	return l.reconcileAtStart()
 }
 
@@ -396,7 +395,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		l.answer(b, &took, told)
 		return again, fatal
 	}
-	l.recent.add(b.bytes)
+	l.remember(b.bytes)
 	first := l.seq + 1
 	l.seq = b.seq
 	if !l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes))) && l.journal.doubted.Load() {
