@@ -34,57 +34,50 @@ type indexLine struct {
 	ledger.ArchiveEntry // without ID in lines that older versions wrote
 }
 
-// An Archive is what is known of a state directory's archive.
-type Archive struct {
-	Entries []ledger.ArchiveEntry // in order; a later one of an id counts
-	End     int64                 // of these in the index; 0: it must be written anew
-}
-
-// Load returns the archive as it belongs to the journal in dir, and up to which seq
-// that is compacted.
+// Load returns the entries of the archive as they belong to the journal in dir, in order; a later
+// one of an id counts. end is where they end in the index; 0: that is to be written anew.
 //
 // The index is a cache. It counts up to the compaction that the journal begins with: what
 // is behind that in it was written by one that did not come to its end, and the next one
 // cuts it off. If the index does not have all of that, the archive's files have.
-func Load(fsys durable.FS, dir string) (a *Archive, through uint64, err error) {
+func Load(fsys durable.FS, dir string) (entries []ledger.ArchiveEntry, end int64, err error) {
 	start, err := durable.Head(fsys, filepath.Join(dir, ledger.JournalName))
 	if err != nil {
 		return nil, 0, err
 	}
 	mark, _ := ledger.MarkOf(start) // which is short
 	var data []byte
-	if through = mark.Through; through > 0 {
+	if mark.Through > 0 {
 		data, err = durable.ReadFile(fsys, filepath.Join(dir, Dir, Index))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, through, err
+			return nil, 0, err
 		}
 	}
-	a = &Archive{}
 	head, left := indexLine{}, 0 // the compaction, and how many of its lines follow
 	for line := range bytes.Lines(data) {
 		var l indexLine
 		if json.Unmarshal(line, &l) != nil || line[len(line)-1] != '\n' || (l.Through > 0) != (left == 0) {
 			break
 		}
-		switch a.End += int64(len(line)); {
+		switch end += int64(len(line)); {
 		case l.Through > 0:
 			head, left = l, l.Lines+1
 		case l.ID != "":
-			a.Entries = append(a.Entries, l.ArchiveEntry)
+			entries = append(entries, l.ArchiveEntry)
 		}
-		if left--; left == 0 && head.Through == through {
-			return a, through, nil
+		if left--; left == 0 && head.Through == mark.Through {
+			return entries, end, nil
 		}
 	}
-	a, err = rebuild(fsys, dir)
-	return a, through, err
+	entries, err = rebuild(fsys, dir)
+	return entries, 0, err
 }
 
-// WriteIndex writes a compaction behind the end of the archive in its index, and makes it
-// durable. It returns the new end.
-func WriteIndex(fsys durable.FS, dir string, through uint64, a *Archive) (end int64, err error) {
-	lines := []indexLine{{Through: through, Lines: len(a.Entries)}}
-	for _, e := range a.Entries {
+// WriteIndex writes the entries of a compaction behind that end of the index, and makes it
+// durable.
+func WriteIndex(fsys durable.FS, dir string, through uint64, end int64, entries []ledger.ArchiveEntry) error {
+	lines := []indexLine{{Through: through, Lines: len(entries)}}
+	for _, e := range entries {
 		lines = append(lines, indexLine{ArchiveEntry: e})
 	}
 	var out bytes.Buffer
@@ -92,10 +85,10 @@ func WriteIndex(fsys durable.FS, dir string, through uint64, a *Archive) (end in
 	enc.SetEscapeHTML(false)
 	for _, l := range lines {
 		if err := enc.Encode(l); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return a.End + int64(out.Len()), WriteBehind(fsys, filepath.Join(dir, Dir, Index), a.End, out.Bytes())
+	return WriteBehind(fsys, filepath.Join(dir, Dir, Index), end, out.Bytes())
 }
 
 // WriteBehind makes data what stands behind offset end of a file, durable but for the name
@@ -125,16 +118,16 @@ func WriteBehind(fsys durable.FS, name string, end int64, data []byte) (err erro
 // Read returns the entries of the archive in dir, in the order in which they
 // were moved out, each id once. It needs no lock. A nil fsys is the machine's.
 func Read(fsys durable.FS, dir string) ([]ledger.ArchiveEntry, error) {
-	a, _, err := Load(cmp.Or(fsys, durable.OS), dir)
+	entries, _, err := Load(cmp.Or(fsys, durable.OS), dir)
 	if err != nil {
 		return nil, err
 	}
-	last := make(map[string]int, len(a.Entries))
-	for i, e := range a.Entries {
+	last := make(map[string]int, len(entries))
+	for i, e := range entries {
 		last[e.ID] = i
 	}
-	once := a.Entries[:0]
-	for i, e := range a.Entries {
+	once := entries[:0]
+	for i, e := range entries {
 		if last[e.ID] == i {
 			once = append(once, e)
 		}
@@ -163,32 +156,34 @@ func ReadRecord(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger.S
 
 // rebuild puts the index together from the archive's files. A task that the journal
 // has is not in the archive: the compaction that moved it was cut off, or it was brought back.
-func rebuild(fsys durable.FS, dir string) (*Archive, error) {
-	a := &Archive{}
-	err := each(fsys, dir, func(name string, data []byte, err error) error {
+func rebuild(fsys durable.FS, dir string) (entries []ledger.ArchiveEntry, err error) {
+	err = each(fsys, dir, func(name string, data []byte, err error) error {
 		ledger.EachRecord(data, func(s *ledger.Section) {
 			if s.Get(ledger.KeyArchived) == nil {
 				return
 			}
 			updated, _ := time.Parse(time.RFC3339Nano, s.Value(ledger.KeyUpdated)) // zero where a person wrote another form
-			a.Entries = append(a.Entries, ledger.ArchiveEntry{
+			entries = append(entries, ledger.ArchiveEntry{
 				ID: string(s.ID), Status: s.Value("status"), Key: s.Value("idempotencyKey"), Parent: s.Value("triggeredByTaskId"), Trigger: s.Value("trigger"),
 				UpdatedAt: updated, File: name, Off: s.Off,
 			})
 		})
 		return err
 	})
-	if err != nil || len(a.Entries) == 0 {
-		return a, err
+	if err != nil || len(entries) == 0 {
+		return nil, err
 	}
 	data, err := durable.ReadFile(fsys, filepath.Join(dir, ledger.JournalName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	present := map[string]bool{}
-	ledger.EachRecord(data, func(s *ledger.Section) { present[s.Name()] = true })
-	a.Entries = slices.DeleteFunc(a.Entries, func(e ledger.ArchiveEntry) bool { return present[string(ledger.KindTask)+" "+e.ID] })
-	return a, nil
+	ledger.EachRecord(data, func(s *ledger.Section) {
+		if !s.IsNote() {
+			present[s.Name()] = true
+		}
+	})
+	return slices.DeleteFunc(entries, func(e ledger.ArchiveEntry) bool { return present[string(ledger.KindTask)+" "+e.ID] }), nil
 }
 
 // Name returns the file into which a compaction moves records at t.

@@ -321,9 +321,9 @@ func (c *compactor) archiveAll() error {
 	if err := durable.MkdirAll(fsys, dir); err != nil {
 		return err
 	}
-	done := &archive.Archive{End: l.indexEnd}
-	if fi, err := fsys.Stat(filepath.Join(dir, archive.Index)); err != nil || fi.Size() < done.End || done.End == 0 { // it is not whole, and is written anew
-		if done, _, err = archive.Load(fsys, l.opts.Dir); err != nil {
+	entries, indexEnd := []ledger.ArchiveEntry(nil), l.indexEnd
+	if fi, err := fsys.Stat(filepath.Join(dir, archive.Index)); err != nil || fi.Size() < indexEnd || indexEnd == 0 { // it is not whole, and is written anew
+		if entries, indexEnd, err = archive.Load(fsys, l.opts.Dir); err != nil {
 			return err
 		}
 	}
@@ -340,7 +340,7 @@ func (c *compactor) archiveAll() error {
 		m.Record.Seq = l.seq + 1
 		m.Record.Add(ledger.KeyArchived, ledger.Stamp(c.at))
 		m.Entry.File, m.Entry.Off = c.report.Archive, end+int64(len(data))
-		done.Entries = append(done.Entries, m.Entry)
+		entries = append(entries, m.Entry)
 		var err error
 		if data, err = ledger.AppendRecord(data, &m.Record); err != nil {
 			return fmt.Errorf("%s %s: %w", m.Record.Kind, m.Record.ID, err)
@@ -349,7 +349,7 @@ func (c *compactor) archiveAll() error {
 	if err := archive.WriteBehind(fsys, file, end, data); err != nil {
 		return err
 	}
-	if _, err := archive.WriteIndex(fsys, l.opts.Dir, l.seq, done); err != nil {
+	if err := archive.WriteIndex(fsys, l.opts.Dir, l.seq, indexEnd, entries); err != nil {
 		return err
 	}
 	return fsys.SyncDir(dir)
@@ -358,7 +358,7 @@ func (c *compactor) archiveAll() error {
 // refold goes on with another file that has the journal's name, and makes the fold anew
 // from data, which was written there, while nobody can look. Damage that stays goes to report.
 func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxError)) (err error) {
-	a, _, err := archive.Load(l.opts.FS, l.opts.Dir)
+	entries, end, err := archive.Load(l.opts.FS, l.opts.Dir)
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
@@ -378,7 +378,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	l.journal.mu.Unlock()
 	err = old.Close() // whatever was only in that file is in data
 	l.opts.OnRefoldStart()
-	l.giveArchive(a)
+	l.giveArchive(entries, end)
 	l.edited, l.stale, l.lacks, l.recent = false, false, salvage.Gaps{}, nil
 	l.journal.near[0].Store(&window{file: file, data: data}) // another hand may change the file meanwhile
 	ledger.EachRecord(data, func(s *ledger.Section) {        // what is left of a change is all that there is of it

@@ -337,6 +337,11 @@ func TestLostIndex(t *testing.T) {
 		t.Errorf("a section that was adopted before the compaction was adopted again:\n%s", w.lines())
 	}
 	w.close()
+	w.open(false)
+	if len(w.archived) != len(want) {
+		t.Errorf("the archive has %v, which the journal has notes about, and not %v", w.archived, want)
+	}
+	w.close()
 }
 
 // TestTextStaysInPlace: of a tasks.md that a person lives in only sections are

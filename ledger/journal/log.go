@@ -593,23 +593,23 @@ func (l *Log) Findings() []*ledger.SyntaxError {
 
 // openArchive passes the archive to the fold.
 func (l *Log) openArchive() error {
-	a, through, err := archive.Load(l.opts.FS, l.opts.Dir)
+	entries, end, err := archive.Load(l.opts.FS, l.opts.Dir)
 	if err != nil {
 		return err
 	}
-	if a.End == 0 && through > 0 {
-		l.note(ledger.Notice{Text: fmt.Sprintf("%s is not whole: the archive's files have %d tasks, and the next compaction writes it anew", filepath.Join(archive.Dir, archive.Index), len(a.Entries))})
+	if end == 0 && len(entries) > 0 {
+		l.note(ledger.Notice{Text: fmt.Sprintf("%s is not whole: the archive's files have %d tasks, and the next compaction writes it anew", filepath.Join(archive.Dir, archive.Index), len(entries))})
 	}
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
-	l.giveArchive(a)
+	l.giveArchive(entries, end)
 	return nil
 }
 
 // giveArchive passes the archive to the fold. Locker is held.
-func (l *Log) giveArchive(a *archive.Archive) {
-	l.indexEnd = a.End
-	for _, e := range a.Entries {
+func (l *Log) giveArchive(entries []ledger.ArchiveEntry, end int64) {
+	l.indexEnd = end
+	for _, e := range entries {
 		l.opts.Archived(e)
 	}
 }

@@ -139,12 +139,12 @@ func (o *Options) planInput() reconcile.Input {
 	return reconcile.Input{
 		Rules: o.Rules, Now: o.now(), Deletes: o.OnDelete != nil, Seen: math.MaxUint64,
 		Archived: sync.OnceValues(func() (map[string]bool, error) {
-			a, _, err := archive.Load(o.FS, o.Dir)
+			entries, _, err := archive.Load(o.FS, o.Dir)
 			if err != nil {
 				return nil, err
 			}
-			names := make(map[string]bool, len(a.Entries))
-			for _, e := range a.Entries {
+			names := make(map[string]bool, len(entries))
+			for _, e := range entries {
 				names[string(ledger.KindTask)+" "+e.ID] = true
 			}
 			return names, nil
