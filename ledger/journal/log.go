@@ -180,9 +180,16 @@ func (l *Log) openFiles() error {
 	if l.opts.Started != nil {
 		l.opts.Started(l)
 	}
-	if err := l.openArchive(); err != nil {
+	entries, end, err := archive.Load(l.opts.FS, l.opts.Dir)
+	if err != nil {
 		return err
 	}
+	if end == 0 && len(entries) > 0 {
+		l.note(ledger.Notice{Text: fmt.Sprintf("%s is not whole: the archive's files have %d tasks, and the next compaction writes it anew", filepath.Join(archive.Dir, archive.Index), len(entries))})
+	}
+	l.opts.Locker.Lock()
+	l.giveArchive(entries, end)
+	l.opts.Locker.Unlock()
 	l.refused = map[uint64]bool{}
 	if l.seq, err = l.journal.replay(func(s *ledger.Section) {
 		l.opts.Locker.Lock()
@@ -589,21 +596,6 @@ func (l *Log) Findings() []*ledger.SyntaxError {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
 	return list
-}
-
-// openArchive passes the archive to the fold.
-func (l *Log) openArchive() error {
-	entries, end, err := archive.Load(l.opts.FS, l.opts.Dir)
-	if err != nil {
-		return err
-	}
-	if end == 0 && len(entries) > 0 {
-		l.note(ledger.Notice{Text: fmt.Sprintf("%s is not whole: the archive's files have %d tasks, and the next compaction writes it anew", filepath.Join(archive.Dir, archive.Index), len(entries))})
-	}
-	l.opts.Locker.Lock()
-	defer l.opts.Locker.Unlock()
-	l.giveArchive(entries, end)
-	return nil
 }
 
 // giveArchive passes the archive to the fold. Locker is held.

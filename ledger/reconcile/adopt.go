@@ -107,7 +107,7 @@ func (p *planner) resolve(c *change) {
 		return
 	}
 	s := &p.doc.Sections[c.index]
-	var now map[string]string
+	now := fieldsOf(s)
 	for _, o := range p.h.hand[s.Name()] {
 		if o.found {
 			continue
@@ -117,9 +117,6 @@ func (p *planner) resolve(c *change) {
 			return j < c.index && above.Seq > 0 && above.Value(ledger.KeyAdopts) == o.first
 		}) {
 			continue // it stands below the record that took o over: it was written later
-		}
-		if now == nil {
-			now = fieldsOf(s)
 		}
 		if o.isLike(now) || p.isCutOff(c.index, o) {
 			c.origin, o.found = o, true
@@ -291,9 +288,16 @@ func (p *planner) take(a *adoption) {
 		}
 		a.record.Set(fields...)
 	}
-	if err := p.checked(&a.record, a.section); err != nil {
-		p.finding(err)
-		return
+	if p.check != nil {
+		enc, err := ledger.Encode(&a.record)
+		if err == nil {
+			enc.Seq = 0 // it has no number yet, and a finding is not to name one
+			err = p.check(enc)
+		}
+		if err != nil {
+			p.refuse(a.section, err)
+			return
+		}
 	}
 	p.accepted = append(p.accepted, a)
 }
@@ -324,9 +328,7 @@ func (p *planner) checkTogether() {
 				n++
 				continue
 			}
-			f := ledger.RefusedAt(a.section, bad[i])
-			f.File = ledger.TasksName
-			p.finding(f)
+			p.refuse(a.section, bad[i])
 		}
 		list, p.accepted = list[:n], p.accepted[:n]
 	}

@@ -468,22 +468,11 @@ func (p *planner) findGone() {
 	}
 }
 
-// checked asks the reader of the fold whether it can take the record.
-func (p *planner) checked(r *ledger.Record, s *ledger.Section) *ledger.SyntaxError {
-	if p.check == nil {
-		return nil
-	}
-	enc, err := ledger.Encode(r)
-	if err == nil {
-		enc.Seq = r.Seq // it has no number yet, and a finding is not to name one
-		err = p.check(enc)
-	}
-	if err == nil {
-		return nil
-	}
+// refuse reports why the reader of the fold cannot take what a section says.
+func (p *planner) refuse(s *ledger.Section, err error) {
 	f := ledger.RefusedAt(s, err)
 	f.File = ledger.TasksName
-	return f
+	p.finding(f)
 }
 
 // Sort puts the findings in the order of the file.
