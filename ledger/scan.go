@@ -61,13 +61,10 @@ var (
 )
 
 func kindOf(word []byte) (Kind, bool) {
-	switch string(word) {
-	case string(KindTask):
-		return KindTask, true
-	case string(KindJob):
-		return KindJob, true
-	case string(KindControl):
-		return KindControl, true
+	for _, k := range [...]Kind{KindTask, KindJob, KindControl} {
+		if string(word) == string(k) {
+			return k, true
+		}
 	}
 	return "", false
 }
