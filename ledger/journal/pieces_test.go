@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"stint/ledger/durable"
 	"stint/ledger/journal"
 	"stint/ledger/reconcile"
+	"stint/ledger/tasksfile"
 )
 
 // TestTooLarge: a file with more bytes than a ledger can have is refused with a sentence, and
@@ -69,5 +71,33 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	}
 	if _, err := reconcile.Compare(ctx, ledger.Parse(data), nil, reconcile.Input{Seen: math.MaxUint64}); !errors.Is(err, stopped) {
 		t.Errorf("planned: %v", err)
+	}
+}
+
+// TestTasksFileEndsLikeTheJournal: a start need not parse a tasks.md that nobody has changed,
+// whether an empty line is at its end, as older versions wrote it, or not.
+func TestTasksFileEndsLikeTheJournal(t *testing.T) {
+	w := newWorld(t)
+	endsLike := func(when string) {
+		t.Helper()
+		head := int64(len(ledger.JournalLine) + 1)
+		f, err := os.Open(w.path(ledger.JournalName))
+		must(t, err)
+		same, err := tasksfile.New(durable.OS, w.dir).EndsWith(io.NewSectionReader(f, head, int64(len(w.read(ledger.JournalName)))-head))
+		if err = errors.Join(err, f.Close()); !same || err != nil {
+			t.Errorf("%s: %v, %v:\n%q", when, same, err, w.read(ledger.TasksName))
+		}
+	}
+	for _, id := range []string{"a", "b"} {
+		w.open(false)
+		w.close()
+		endsLike("before " + id)
+		w.open(false)
+		w.add(id, "status", "queued")
+		w.add(id, "status", "running")
+		w.close()
+		endsLike("with " + id)
+		must(t, appendFile(w.path(ledger.TasksName), "\n"))
+		endsLike("with an empty line behind " + id)
 	}
 }

@@ -33,6 +33,7 @@ type File struct {
 
 	mu      sync.Mutex // guards what follows; held while the file is written
 	seen    durable.ID // the file after our last look
+	blank   bool       // what is appended needs no line break before it
 	foreign bool       // another hand has changed it since; reconcile must look
 	dirty   bool       // written and not yet synced
 	solid   int        // how many of its bytes are no blanks
@@ -65,7 +66,7 @@ func (t *File) Append(data []byte, first, last uint64, note func(ledger.Notice))
 		return
 	}
 	t.unread = true
-	if err := t.write(data, false, first, last); err != nil {
+	if err := t.write(data, first, last); err != nil {
 		t.foreign = true
 		if bad := (*Error)(nil); !errors.As(err, &bad) { // whoever watches the file reports that
 			note(ledger.Notice{Text: fmt.Sprintf("tasks.md could not be written: %v; it is brought up to date when it can be", err)})
@@ -75,10 +76,9 @@ func (t *File) Append(data []byte, first, last uint64, note func(ledger.Notice))
 
 // write appends data if the file is as it was seen, and looks again afterwards:
 // an editor may have replaced the file meanwhile, and then the bytes went to the
-// old one. The empty line behind each record comes before it, because an editor may save
-// a text without a line break at its end in this very moment; goesOn says that there is one, or
-// that data begins within a line.
-func (t *File) write(data []byte, goesOn bool, first, last uint64) (err error) {
+// old one. The empty line behind each record is written before the next one, because an editor
+// may save a text without a line break at its end in this very moment.
+func (t *File) write(data []byte, first, last uint64) (err error) {
 	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return explain(t.path, err)
@@ -93,7 +93,7 @@ func (t *File) write(data []byte, goesOn bool, first, last uint64) (err error) {
 		return nil
 	}
 	data = bytes.TrimSuffix(data, []byte("\n"))
-	if !goesOn {
+	if !t.blank {
 		data = slices.Concat([]byte("\n"), data)
 	}
 	want := t.seen.Size + int64(len(data))
@@ -118,7 +118,7 @@ func (t *File) write(data []byte, goesOn bool, first, last uint64) (err error) {
 	case now.Size != want:
 		t.foreign, t.state.Raced = true, first
 	default:
-		t.seen, t.state.Newest = now, last
+		t.seen, t.blank, t.state.Newest = now, false, last
 		t.solid += solid(data)
 	}
 	return nil
@@ -157,7 +157,7 @@ func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint6
 	was := t.solid
 	t.solid = solid(snap.Data)
 	byHand := t.seen != (durable.ID{}) && t.seen != snap.ID && t.solid != was // a touched file may be followed by a stale buffer
-	t.seen, t.foreign, t.unread = snap.ID, false, false
+	t.seen, t.blank, t.foreign, t.unread = snap.ID, torn || bytes.HasSuffix(snap.Data, []byte("\n\n")), false, false
 	t.state.Raced = 0
 	if len(data) == 0 {
 		t.state.Newest = last
@@ -167,7 +167,7 @@ func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint6
 		return true, nil
 	}
 	t.state.SavedAll = 0
-	if err := t.write(data, torn || bytes.HasSuffix(snap.Data, []byte("\n\n")), first, last); err != nil {
+	if err := t.write(data, first, last); err != nil {
 		t.foreign = true
 		return true, err
 	}
@@ -399,8 +399,16 @@ func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	head := fi.Size() - records.Size() + 1 // the last record has no empty line behind it
-	if records.Size() == 0 || head < 0 || head > maxText {
+	end := make([]byte, 2)
+	if _, err := f.ReadAt(end, max(0, fi.Size()-2)); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	all, blank := records.Size(), string(end) == "\n\n"
+	if !blank {
+		all-- // the last record has no empty line behind it
+	}
+	head := fi.Size() - all
+	if all < 0 || head < 0 || head > maxText {
 		return false, nil
 	}
 	text := make([]byte, head)
@@ -410,10 +418,10 @@ func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
 	if doc := ledger.Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > ledger.FormatVersion || ledger.IsJournal(text) {
 		return false, nil
 	}
-	size := min(maxText, records.Size()-1) // a small ledger needs little
+	size := min(maxText, all) // a small ledger needs little
 	x, y := make([]byte, size), make([]byte, size)
 	marks := solid(text)
-	for rest, off := records.Size()-1, head; rest > 0; {
+	for rest, off := all, head; rest > 0; {
 		size = min(size, rest)
 		if _, err := io.ReadFull(records, y[:size]); err != nil {
 			return false, err
@@ -428,7 +436,7 @@ func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.seen, t.foreign, t.solid = durable.IDOf(fi), false, marks
+	t.seen, t.blank, t.foreign, t.solid = durable.IDOf(fi), blank, false, marks
 	return true, nil
 }
 
