@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -325,6 +326,9 @@ func (e *editing) save(ctx context.Context, text []byte) (again bool, err error)
 				return again, err
 			}
 		}
+		if doc, base := ledger.Parse(e.text), ledger.Parse(e.base.Data); len(doc.Sections) == 0 && len(base.Sections) > 0 || len(doc.Findings) > len(base.Findings)+len(plan.Findings) {
+			return false, e.kept(errors.New("it has no record left, or ends within one; one that is empty deletes nothing"))
+		}
 		var back []string
 		if len(plan.Findings) == 0 { // else nothing counts as deleted
 			var gone []string
@@ -547,9 +551,10 @@ func openEditor(file string, stdout *os.File) error {
 	if err = cmd.Start(); err == nil {
 		// What comes from here on never reaches us, so none of it is left when the editor ends.
 		// Before, the editor would have inherited that.
-		signal.Ignore(os.Interrupt)
+		signal.Ignore(os.Interrupt, syscall.SIGQUIT)
 		err = cmd.Wait()
 		signal.Notify(signals, os.Interrupt)
+		signal.Reset(syscall.SIGQUIT)
 	}
 	if err == nil {
 		return nil
