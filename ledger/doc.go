@@ -69,7 +69,7 @@
 //	edits    the seq of the record that was edited, or the digest under which a section
 //	         without seq was adopted first
 //	unedited in the first of the adoptions of a record's edits, all fields of the record as it
-//	         was written: a journal that is made anew of tasks.md has it so ([Document.Originals])
+//	         was written: a journal that is made anew of tasks.md has it so (package salvage)
 //	copies   the seq of the record whose section was copied; the copy is a draft, and later
 //	         edits of it are not taken over
 //	ignored  the fields that stand in the section without an effect: a later section names

@@ -95,7 +95,7 @@ func (l *Log) putBackJournal() error {
 			snap.Data = nil
 		}
 		doc := ledger.Parse(snap.Data)
-		known := salvage.Known(doc.Sections, doc.Originals())
+		known := salvage.Known(doc.Sections, salvage.OriginalsOf(doc))
 		maps.Copy(known, salvage.Known(ledger.Parse(l.recent).Sections, nil))
 		maps.DeleteFunc(known, func(seq uint64, _ []byte) bool { // a person's number, or one of before a compaction
 			return seq > l.seq || l.lacks.Has(seq)
@@ -137,32 +137,30 @@ func (l *Log) remember(batch []byte) {
 func (l *Log) restoreMissing(doc *ledger.Document) error {
 	refused := l.refused
 	l.refused = nil
-	written := salvage.Written(doc)
-	missing, through, newest := []ledger.Section{}, uint64(0), uint64(0)
+	written, superseded := salvage.Written(doc), l.lacks.Superseded()
+	missing, newest := []ledger.Section{}, uint64(0)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		newest = max(newest, s.Seq)
-		lacked := s.Seq > l.lacks.Below && (s.Seq > l.seq || l.lacks.Has(s.Seq)) && !ledger.SeqOutOfRange(s.Seq, l.seq)
+		lacked := !superseded(s.Seq) && (s.Seq > l.seq || l.lacks.Has(s.Seq)) && !ledger.SeqOutOfRange(s.Seq, l.seq)
 		if (lacked || refused[s.Seq]) && !written[ledger.Digest(s.Raw)] {
 			missing = append(missing, *s)
-			if m, ok := ledger.MarkIn(s); ok {
-				through = max(through, m.Through)
-			}
 		}
 	}
 	if len(missing)+len(l.damage) == 0 {
 		return nil
 	}
-	known := salvage.Known(missing, doc.Originals())
+	known := salvage.Known(missing, salvage.OriginalsOf(doc))
 	data, _, err := l.journal.read()
 	if err != nil {
 		return err
 	}
 	var extra []byte
+	superseded = (&ledger.Document{Sections: missing}).Superseded() // the journal is from before a compaction or a restore
 	pieces := slices.DeleteFunc(ledger.Pieces(data), func(p ledger.Piece) bool {
 		raw := known[p.Seq]
 		isOther := refused[p.Seq] && nameAndSeq(raw) == nameAndSeq(p.Raw) && !bytes.HasPrefix(p.Raw, raw[:bytes.LastIndex(raw, []byte("<!-- end "))])
-		goes := isOther || through > 0 && p.Seq <= through // the journal is from before a compaction
+		goes := isOther || superseded(p.Seq)
 		if goes {
 			extra = append(extra, p.Raw...) // nothing else may have it
 		}
@@ -271,6 +269,10 @@ func (l *Log) swapBack() (swapped bool, err error) {
 	return true, l.opts.FS.SyncDir(l.opts.Dir)
 }
 
+// Rebuilt reports whether the journal was lost when the log was opened, and tasks.md was all
+// there was.
+func (l *Log) Rebuilt() bool { return l.rebuilt }
+
 // ensureJournal gives the two files their own names back at a start. Where there are two files like
 // tasks.md, the one that has the journal's name is set aside. If there is no journal then, or one in
 // which nothing was ever written, it is made of tasks.md: a person has put his into a new directory.
@@ -308,6 +310,7 @@ func (l *Log) ensureJournal() error {
 		return nil
 	}
 	if n > 0 {
+		l.rebuilt = true
 		l.note(ledger.Notice{Text: fmt.Sprintf("there was no journal: it was rebuilt with %d records from %s", n, ledger.TasksName)})
 	}
 	return durable.WriteFile(fsys, path, out)

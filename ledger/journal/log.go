@@ -107,6 +107,7 @@ type Log struct {
 	dir      durable.ID      // the state directory that was opened
 	seq      uint64          // last one given; owned by the log's goroutine
 	edited   bool            // some record adopts the edit of another; owned by the log's goroutine
+	rebuilt  bool            // Open has made the journal of tasks.md alone
 	refused  map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
 	stale    bool            // the fold lacks what the journal has; owned by the log's goroutine
 	lacks    salvage.Gaps    // owned by the log's goroutine

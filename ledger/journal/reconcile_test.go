@@ -294,6 +294,10 @@ func TestPromise4EditsWithoutAJournal(t *testing.T) {
 	first := sub("- prompt: first", "- prompt: other")
 	for name, saves := range map[string][]save{
 		"a second line of a key":          {sub("- status: queued\n", "- status: queued\n- status: canceled\n")},
+		"sed over all, there and back":    {all("first", "other"), all("other", "first"), all("first", "other")},
+		"sed over what was kept":          {sub("- status: queued\n", "- status: queued\n- label: z\n"), all("status: queued", "status: canceled")},
+		"a line above that counts":        {sub("- status: queued\n", "- status: canceled\n- status: queued\n")},
+		"a line that is stint's":          {sub("- status: running\n", "- status: running\n- updatedAt: never\n")},
 		"a prompt like a ledger":          {sub("- prompt: first", "- prompt: |\n  a\n\n  ## Task z\n  - seq: 1\n  b"), sub("  b\n", "  c\n")},
 		"a number of his own":             {put("\n## Task m\n- seq: 9\n- status: queued\n- prompt: x\n<!-- end 9 -->\n"), sub("prompt: x", "prompt: y")},
 		"a status below what was adopted": {first, sub("- adopts:", "- status: queued\n- adopts:")},

@@ -236,6 +236,27 @@ func TestRestoredBufferOfBefore(t *testing.T) {
 	}
 }
 
+// TestPromise1RecordsOfARestoredLedger: after a restore tasks.md has what the journal has, and
+// repairs it as before; a journal of before does not undo the restore.
+func TestPromise1RecordsOfARestoredLedger(t *testing.T) {
+	r := newRestoring(t)
+	before, _ := r.fs.content("journal.md")
+	must(t, journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir))
+	want, err := applies(r.fs)
+	must(t, err)
+	restored, _ := r.fs.content("journal.md")
+	for name, damaged := range map[string]string{
+		"a byte is lost":   strings.Replace(restored, "- status: queued", "- st\x00tus: queued", 1),
+		"a record is lost": strings.Replace(restored, sectionOf(restored, 2), "", 1),
+		"of before":        before,
+	} {
+		must(t, durable.WriteFile(r.fs, memDir+"/journal.md", []byte(damaged)))
+		if got, err := applies(r.fs); err != nil || got != want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
+		}
+	}
+}
+
 // TestRestoreSeesASave has an editor save while the restore is being prepared.
 func TestRestoreSeesASave(t *testing.T) {
 	r := newRestoring(t)

@@ -24,6 +24,8 @@ type adoption struct {
 	stale   bool          // some fields are as they were before an edit that is in force
 	guarded bool          // one of the changed fields is a guarded key
 	notices []ledger.Notice
+
+	unedited *ledger.Record // the record, if the section says something else for the first time
 }
 
 func newAdoption(c change, s *ledger.Section) *adoption {
@@ -38,7 +40,10 @@ func newAdoption(c change, s *ledger.Section) *adoption {
 // only blanks or line ends differ.
 func (a *adoption) makeRecord() bool {
 	if a.origin != nil && a.real == 0 && len(a.ignored) == 0 {
-		return false
+		if a.unedited == nil {
+			return false
+		}
+		a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: what was changed in %s has no effect: those lines are stint's, or a later one of the same key counts", ledger.TasksName, a.section.Line, a.name)})
 	}
 	fields := a.record.Fields
 	a.record = ledger.Record{Kind: a.section.Kind, ID: a.name[len(a.section.Kind)+1:]}
@@ -83,6 +88,12 @@ func (p *planner) decide() {
 			a.ignored = append(a.ignored, a.record.Fields...)
 			a.record, a.real, a.guarded = ledger.Record{}, 0, false
 			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is cut off here, as a power cut leaves it; it stays as it was", ledger.TasksName, a.section.Line, a.name)})
+		}
+		if o := a.origin; o != nil && o.first == "" && o.digest == "" {
+			seq, _ := ledger.ParseUint([]byte(o.name)) // it was formatted before
+			if r := p.h.section(seq).Record(); !slices.Equal(r.Fields, a.section.Record().Fields) {
+				a.unedited = &r
+			}
 		}
 		if a.makeRecord() {
 			list = append(list, a)
@@ -362,10 +373,8 @@ func (p *planner) checkTogether() {
 
 // adopt adds a record to the plan.
 func (p *planner) adopt(a *adoption) {
-	if o := a.origin; o != nil && o.first == "" && o.digest == "" {
-		seq, _ := ledger.ParseUint([]byte(o.name)) // it was formatted before
-		r := p.h.section(seq).Record()
-		a.record.Add(ledger.KeyUnedited, ledger.FormatFields(r.Fields))
+	if a.unedited != nil {
+		a.record.Add(ledger.KeyUnedited, ledger.FormatFields(a.unedited.Fields))
 	}
 	a.record.AddIf(ledger.KeyIgnored, ledger.FormatFields(a.ignored))
 	if a.text != "" {

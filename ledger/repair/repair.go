@@ -33,6 +33,7 @@ func Repair(data, journal []byte, check func(*ledger.Section) error) (repaired [
 	r := repairer{data: data, journal: map[uint64]*ledger.Section{}, present: map[uint64]bool{}, edits: map[int]edit{}}
 	for _, s := range ledger.Parse(journal).Sections {
 		r.journal[s.Seq] = &s
+		r.inForce(&s)
 	}
 	doc := ledger.Parse(data)
 	for i := range doc.Sections {
@@ -65,6 +66,25 @@ type repairer struct {
 	journal map[uint64]*ledger.Section
 	present map[uint64]bool // seqs of the good records
 	edits   map[int]edit    // by the offset where they begin
+}
+
+// inForce gives the record that an adoption of the journal edits the fields that a person has
+// written there: they count, and without them the record would take them back.
+func (r *repairer) inForce(adoption *ledger.Section) {
+	seq, isSeq := ledger.ParseUint([]byte(adoption.Value(ledger.KeyEdits)))
+	was := r.journal[seq]
+	if !isSeq || was == nil {
+		return
+	}
+	record, edit := was.Record(), adoption.Record()
+	for _, f := range slices.Concat(edit.Fields, ledger.ParseFields(adoption.Value(ledger.KeyIgnored))) {
+		if f.Key != ledger.KeyBy && f.Key != ledger.KeyUpdated && !ledger.IsEngineKey(f.Key) {
+			record.Set(f)
+		}
+	}
+	if s, err := ledger.Encode(&record); err == nil {
+		r.journal[seq] = s
+	}
 }
 
 // An edit replaces what is damaged.
@@ -208,10 +228,11 @@ func refusals(doc *ledger.Document, check func(*ledger.Section) error) (list []r
 	if check == nil {
 		return nil
 	}
-	originals := doc.Originals()
+	originals := salvage.OriginalsOf(doc)
 	ask := func(s *ledger.Section) {
 		as := s
-		if r, edited := originals.Record(s); edited {
+		if _, edited := originals[s.Seq]; edited {
+			r := originals.Record(s)
 			if enc, err := ledger.Encode(&r); err == nil {
 				as = enc
 			}

@@ -227,6 +227,25 @@ func TestRepairTakesTheJournalsRecord(t *testing.T) {
 	}
 }
 
+// TestPromise4RepairKeepsEdits: the journal's record stands in the place of a damaged one with
+// what a person had written there.
+func TestPromise4RepairKeepsEdits(t *testing.T) {
+	var journal []byte
+	for _, r := range []*ledger.Record{
+		(&ledger.Record{Kind: ledger.KindTask, ID: "a", Seq: 1}).Add("status", "queued").Add("label", "x"),
+		(&ledger.Record{Kind: ledger.KindTask, ID: "a", Seq: 2}).Add("by", "hand").Add("adopts", "d").Add("edits", "1").Add("status", "canceled").Add("ignored", "- label: y"),
+	} {
+		var err error
+		if journal, err = ledger.AppendRecord(journal, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, notes := Repair([]byte("## Task a\n- seq: 1\n- status: canceled\n- label: y\n<!-- end 1 --\n"), journal, nil)
+	if want := "## Task a\n- seq: 1\n- status: canceled\n- label: y\n<!-- end 1 -->"; len(notes) != 1 || !bytes.Contains(got, []byte(want)) {
+		t.Errorf("%v\n%s\nwant\n%s", notes, got, want)
+	}
+}
+
 // TestRepairSetsBlocksAside takes records out of the blocks that hide them, and leaves hidden
 // what was.
 func TestRepairSetsBlocksAside(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // Known returns the records of sections, by seq, as stint wrote them, as far as originals
 // knows that of those that a person has edited. Each is a change of its own: what belonged to
 // it may be lost.
-func Known(sections []ledger.Section, originals ledger.Originals) map[uint64][]byte {
+func Known(sections []ledger.Section, originals Originals) map[uint64][]byte {
 	known := map[uint64][]byte{}
 	for i := range sections {
 		s := &sections[i]
@@ -31,7 +31,7 @@ func Known(sections []ledger.Section, originals ledger.Originals) map[uint64][]b
 			known[s.Seq] = s.Raw
 			continue
 		}
-		r, _ := originals.Record(s)
+		r := originals.Record(s)
 		if raw, err := ledger.AppendRecord(nil, &r); err == nil {
 			known[s.Seq] = bytes.TrimSuffix(raw, []byte("\n"))
 		}
@@ -134,7 +134,7 @@ func Journal(doc *ledger.Document) (journal []byte, n int) {
 	for _, s := range Records(doc) {
 		records = append(records, *s)
 	}
-	known := Known(records, doc.Originals())
+	known := Known(records, OriginalsOf(doc))
 	journal, _ = Merge(nil, known, 0)
 	return journal, len(known)
 }
@@ -142,10 +142,9 @@ func Journal(doc *ledger.Document) (journal []byte, n int) {
 // Gaps are the numbers that a journal did not have when it was read: those of before a
 // compaction, those that a restore has taken back, and lost ones.
 type Gaps struct {
-	Below uint64 // up to here they lack for a good reason
-
-	last  uint64      // of the records that were read
-	spans [][2]uint64 // first and last number of each
+	last  uint64          // of the records that were read
+	spans [][2]uint64     // first and last number of each
+	notes ledger.Document // the records that say which numbers count no more
 }
 
 // Read notes a record of the journal.
@@ -154,12 +153,13 @@ func (g *Gaps) Read(s *ledger.Section) {
 		g.spans = append(g.spans, [2]uint64{g.last + 1, s.Seq - 1})
 	}
 	g.last = max(g.last, s.Seq)
-	if m, ok := ledger.MarkIn(s); ok {
-		g.Below = max(g.Below, m.Through)
-	} else if s.Kind == ledger.KindControl && string(s.ID) == ledger.ControlRestored {
-		g.Below = max(g.Below, s.Seq)
+	if id := string(s.ID); s.Kind == ledger.KindControl && (id == ledger.ControlCompaction || id == ledger.ControlRestored) {
+		g.notes.Sections = append(g.notes.Sections, *s.Clone())
 	}
 }
+
+// Superseded is that of the journal's own records.
+func (g *Gaps) Superseded() (is func(seq uint64) bool) { return g.notes.Superseded() }
 
 // Has reports whether the journal lacked that number.
 func (g *Gaps) Has(seq uint64) bool {
