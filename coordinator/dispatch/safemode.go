@@ -30,10 +30,16 @@ const crashWindow = time.Minute
 func (d *Dispatcher) startsPath() string { return filepath.Join(d.tasks.Config.StateDir, "starts") }
 
 // enterSafeMode pauses dispatch if the masters before this one died one after the
-// other, soon after they had started runs.
+// other, soon after they had started runs, or if what is known of the tasks may be older than
+// they are: the journal was lost, and not all of tasks.md can be read.
 func (d *Dispatcher) enterSafeMode(ctx context.Context) {
-	n := len(d.recentStarts())
-	if d.tasks.Config.CrashLoop == 0 || n < d.tasks.Config.CrashLoop {
+	n, why := len(d.recentStarts()), ""
+	switch {
+	case d.tasks.Rebuilt() && len(d.tasks.Rejected())+len(d.tasks.Findings()) > 0:
+		why = "safe mode: the journal was lost, and records in tasks.md have no effect, so tasks may be further than they seem; see stint fsck"
+	case d.tasks.Config.CrashLoop > 0 && n >= d.tasks.Config.CrashLoop:
+		why = fmt.Sprintf("safe mode: %d masters died within a minute, each soon after it had started tasks; see master.log", n)
+	default:
 		return
 	}
 	err := d.tasks.UpdateWhenRoom(ctx, "safe mode", true, func(st *fold.State, tx *ledger.Tx) error {
@@ -41,8 +47,7 @@ func (d *Dispatcher) enterSafeMode(ctx context.Context) {
 			return nil
 		}
 		r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
-		tx.Append(r.Add(state.KeyPaused, "true").Add(state.KeyBy, "").
-			Add(state.KeyReason, fmt.Sprintf("safe mode: %d masters died within a minute, each soon after it had started tasks; see master.log", n)).
+		tx.Append(r.Add(state.KeyPaused, "true").Add(state.KeyBy, "").Add(state.KeyReason, why).
 			Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now())))
 		return nil
 	})
@@ -50,7 +55,7 @@ func (d *Dispatcher) enterSafeMode(ctx context.Context) {
 		d.tasks.Trouble("safe mode could not be entered", err)
 		return
 	}
-	d.tasks.Config.Log.Error("safe mode: the masters before this one died, each soon after it had started tasks; to go on: stint resume", "masters", n)
+	d.tasks.Config.Log.Error(why + "; to go on: stint resume")
 	d.forgetStarts()
 }
 

@@ -162,6 +162,9 @@ func (s *Store[S]) Reconcile(ctx context.Context, accept bool) (reconcile.Report
 // ReconcileNow takes over what was written into tasks.md until now; see [journal.Log.ReconcileNow].
 func (s *Store[S]) ReconcileNow(ctx context.Context) error { return s.log.ReconcileNow(ctx) }
 
+// Rebuilt is [journal.Log.Rebuilt].
+func (s *Store[S]) Rebuilt() bool { return s.log.Rebuilt() }
+
 // Findings returns what is wrong in the ledger's files at present.
 func (s *Store[S]) Findings() []*ledger.SyntaxError { return s.log.Findings() }
 
