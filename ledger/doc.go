@@ -77,7 +77,6 @@
 //
 // A buffer is old for a field if a record that it has not, of an edit of that section,
 // has given the field that value already; so whoever changes a field and changes it
-// back has to load what was appended in between. A buffer without any record from after a
-// compaction is old for every task that was there before. A record with "adopts" and
+// back has to load what was appended in between. A record with "adopts" and
 // "ignored", and without "by", notes nothing else.
 package ledger

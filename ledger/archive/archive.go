@@ -186,6 +186,20 @@ func rebuild(fsys durable.FS, dir string) (entries []ledger.ArchiveEntry, err er
 	return slices.DeleteFunc(entries, func(e ledger.ArchiveEntry) bool { return present[string(ledger.KindTask)+" "+e.ID] }), nil
 }
 
+// Adopted returns how often sections without seq of each digest were adopted, as the records say
+// that compactions have moved out.
+func Adopted(fsys durable.FS, dir string) (map[string]int, error) {
+	n := map[string]int{}
+	return n, each(fsys, dir, func(_ string, data []byte, err error) error {
+		ledger.EachRecord(data, func(s *ledger.Section) {
+			if s.Get(ledger.KeyAdopts) != nil {
+				n[s.Value(ledger.KeyAdopts)]++
+			}
+		})
+		return err
+	})
+}
+
 // Name returns the file into which a compaction moves records at t.
 func Name(t time.Time) string { return t.UTC().Format("tasks-2006-01.md") }
 

@@ -138,17 +138,7 @@ func (l *Log) planFor(ctx context.Context, snap tasksfile.Snapshot, doc *ledger.
 func (o *Options) planInput() reconcile.Input {
 	return reconcile.Input{
 		Rules: o.Rules, Now: o.now(), Deletes: o.OnDelete != nil, Seen: math.MaxUint64,
-		Archived: sync.OnceValues(func() (map[string]bool, error) {
-			entries, _, err := archive.Load(o.FS, o.Dir)
-			if err != nil {
-				return nil, err
-			}
-			names := make(map[string]bool, len(entries))
-			for _, e := range entries {
-				names[string(ledger.KindTask)+" "+e.ID] = true
-			}
-			return names, nil
-		}),
+		Adopted: sync.OnceValues(func() (map[string]int, error) { return archive.Adopted(o.FS, o.Dir) }),
 	}
 }
 

@@ -74,7 +74,7 @@ func (p *planner) decide() {
 		switch {
 		case c.isOld:
 			a.ignored = fieldList(a.section)
-			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is from before the compaction (an old buffer was saved?) and has no effect; to change the task, write it again at the end", ledger.TasksName, a.section.Line, a.name)})
+			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s was taken over before the compaction (an old buffer was saved?) and has no effect again", ledger.TasksName, a.section.Line, a.name)})
 		case c.copyOf > 0:
 			if !p.draft(a) {
 				continue

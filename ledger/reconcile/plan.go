@@ -80,13 +80,13 @@ type Input struct {
 	Rules
 
 	Now       time.Time
-	Deletes   bool                            // somebody wants to know what was deleted
-	Accept    bool                            // hold nothing
-	Seen      uint64                          // the newest record that tasks.md has had
-	SavedAll  uint64                          // the newest record when another hand changed tasks.md last, if that save had all; else 0
-	SavedRest string                          // what Rest was then
-	Raced     uint64                          // the record from which on ours were appended while another hand was saving; 0: none
-	Archived  func() (map[string]bool, error) // kinds and ids that a compaction has moved out; nil: none
+	Deletes   bool                           // somebody wants to know what was deleted
+	Accept    bool                           // hold nothing
+	Seen      uint64                         // the newest record that tasks.md has had
+	SavedAll  uint64                         // the newest record when another hand changed tasks.md last, if that save had all; else 0
+	SavedRest string                         // what Rest was then
+	Raced     uint64                         // the record from which on ours were appended while another hand was saving; 0: none
+	Adopted   func() (map[string]int, error) // how often sections of that digest were adopted before the compaction; nil: none was
 }
 
 // Compare compares tasks.md with what the journal knows.
@@ -149,7 +149,7 @@ type change struct {
 	digest string
 	origin *origin // whose text a person has edited; nil if the section is new
 	copyOf uint64  // seq of the record that it is a copy of; 0 if it is none
-	isOld  bool    // it is of an old buffer, and what it is about was known before the compaction
+	isOld  bool    // it is of an old buffer, and was adopted before the compaction
 }
 
 // finding reports what is wrong.
@@ -361,21 +361,21 @@ func (p *planner) classify() error {
 
 // hand takes a section without seq.
 func (p *planner) hand(i int, s *ledger.Section) error {
-	name := s.Name()
-	if len(s.Fields) == 0 && p.h.has(name) {
+	if len(s.Fields) == 0 && p.h.has(s.Name()) {
 		return nil // it says nothing, and may be what a power cut has left of a record
 	}
 	digest := ledger.Digest(s.Raw)
 	if p.h.claim(digest) {
 		return nil
 	}
-	isOld := p.old && (s.Kind == ledger.KindControl || p.h.has(name))
-	if p.old && !isOld && p.Archived != nil {
-		names, err := p.Archived()
+	isOld := false
+	if p.old && p.Adopted != nil {
+		adopted, err := p.Adopted()
 		if err != nil {
-			return fmt.Errorf("read which tasks were archived: %w", err)
+			return fmt.Errorf("read what was adopted before the compaction: %w", err)
 		}
-		isOld = names[name]
+		isOld = adopted[digest] > 0
+		adopted[digest]--
 	}
 	p.todo = append(p.todo, change{index: i, digest: digest, isOld: isOld})
 	return nil
