@@ -51,6 +51,9 @@ func ledger002() string {
 // TestLedgerOfDocument002 is taken over whole, at a start and by a master at work: what it
 // says is running was interrupted, and queued again with one retry more.
 func TestLedgerOfDocument002(t *testing.T) {
+	if testing.Short() && os.Getenv("CI") != "true" {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	for _, live := range []bool{false, true} {
 		w := newWorld(t)

@@ -152,6 +152,9 @@ func TestLongAnswerIsCut(t *testing.T) {
 // TestPromise8EightBigOutputs: eight agents that write 100 MiB each at the same
 // time do not make the master big.
 func TestPromise8EightBigOutputs(t *testing.T) {
+	if testing.Short() && os.Getenv("CI") != "true" {
+		t.Skip("takes seconds")
+	}
 	const big, atOnce = "head -c 104857600 /dev/zero | tr '\\0' x", 8
 	const begin, end = `echo '{"type":"turn.started"}'; `, `; echo '{"type":"item.completed","item":{"type":"agent_message","text":"ok"}}'; echo '{"type":"turn.completed"}'`
 	scripts := []string{

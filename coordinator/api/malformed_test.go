@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -407,6 +408,9 @@ func judgeOther(a *rawAnswer) string {
 // TestMalformedRequests: nothing that a client sends makes the server fail, fall silent or
 // do something else than was asked for.
 func TestMalformedRequests(t *testing.T) {
+	if testing.Short() && os.Getenv("CI") != "true" {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		options, log := logged()
@@ -443,6 +447,9 @@ func TestMalformedRequests(t *testing.T) {
 // over TCP, and what is left of one that was refused is no request. There nobody has to
 // show a token with each.
 func TestMalformedFramingOverTheSocket(t *testing.T) {
+	if testing.Short() && os.Getenv("CI") != "true" {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	options, log := logged()
 	m, ln := twoTasks(t), newMemoryListener()

@@ -152,6 +152,9 @@ func BenchmarkFinishedTaskMemory(b *testing.B) {
 // TestFinishedTaskIsSmall keeps the bound of 200 bytes a finished task, and of what the
 // key of a list adds.
 func TestFinishedTaskIsSmall(t *testing.T) {
+	if testing.Short() && os.Getenv("CI") != "true" {
+		t.Skip("takes seconds")
+	}
 	alone, ofList := finishedBytes(t, 10_000, nil), finishedBytes(t, 10_000, ofLists)
 	if alone > 200 || ofList > 200 || ofList > alone+16 {
 		t.Errorf("a finished task costs %.0f bytes, and %.0f in a list with an idempotency key", alone, ofList)
@@ -242,6 +245,9 @@ func BenchmarkWaitingTaskMemory(b *testing.B) {
 }
 
 func TestWaitingTaskIsSmall(t *testing.T) {
+	if testing.Short() && os.Getenv("CI") != "true" {
+		t.Skip("takes seconds")
+	}
 	all := os.Getenv("STINT_TEST_WAITING") == "all"
 	for name, further := range kinds {
 		if !all && name != "own session" { // which costs most

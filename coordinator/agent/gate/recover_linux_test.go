@@ -221,6 +221,9 @@ func TestRecoverOfAnEarlierVersion(t *testing.T) {
 // task again at once: a process of the run before, at that moment, would be the
 // second agent.
 func TestOneAtATimeGate(t *testing.T) {
+	if testing.Short() && os.Getenv("CI") != "true" {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	b := newBench(t)
 	const rounds, each = 25, 5 // in each 5th round the agent is at work for sure

@@ -47,6 +47,9 @@ func TestAgentInheritsNothing(t *testing.T) {
 // Why a run was stopped, with a cgroup and without. What is stopped from outside ends with its
 // whole tree within the grace and a second, whatever it does.
 func TestStopReasons(t *testing.T) {
+	if testing.Short() && os.Getenv("CI") != "true" {
+		t.Skip("takes seconds")
+	}
 	cause := errors.New("something else")
 	for _, c := range []struct {
 		name, text string
