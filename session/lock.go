@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"stint/ledger/durable"
 )
@@ -37,35 +38,35 @@ func Lock(ctx context.Context, dir, id string, timeout time.Duration) (unlock fu
 		return nil, fmt.Errorf("session lock: %w", err)
 	}
 	path := filepath.Join(dir, "sessions", id+".lock")
-	// A descriptor of its own for every caller: flock keeps two of them apart, also
-	// within a process.
-	f, err := durable.Open(path, os.O_RDWR|os.O_CREATE, durable.FileMode)
-	if err != nil {
+	if err := durable.Make(path); err != nil {
 		return nil, fmt.Errorf("session lock: %w", err)
 	}
-	held, err := waitLock(ctx, f, timeout)
+	// A lock of its own, with its own descriptor, for every caller: flock keeps
+	// two descriptors apart, also within a process.
+	l := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
+	held, err := l.TryLock()
+	if !held && err == nil && timeout > 0 {
+		held, err = waitLock(ctx, l, timeout)
+	}
 	switch {
 	case err != nil:
-		return nil, errors.Join(fmt.Errorf("session lock: %w", err), f.Close())
+		return nil, fmt.Errorf("session lock: %w", err)
 	case !held:
-		return nil, errors.Join(fmt.Errorf("%w: %s is in use by another run, waited %v", ErrBusy, id, max(timeout, 0)), f.Close())
+		return nil, fmt.Errorf("%w: %s is in use by another run, waited %v", ErrBusy, id, max(timeout, 0))
 	}
-	return sync.OnceValue(f.Close), nil
+	return l.Unlock, nil
 }
 
-// waitLock tries until timeout (false, nil) or the end of ctx (its cause), and once at least.
-func waitLock(ctx context.Context, f *os.File, timeout time.Duration) (held bool, err error) {
-	limit := time.After(timeout)
-	for {
-		if held, err := durable.TryLock(f); held || err != nil {
-			return held, err
-		}
-		select {
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-limit:
-			return false, nil
-		case <-time.After(lockPoll):
-		}
+// waitLock tries until timeout (false, nil) or the end of ctx (its cause).
+func waitLock(ctx context.Context, l *flock.Flock, timeout time.Duration) (bool, error) {
+	limit, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	held, err := l.TryLockContext(limit, lockPoll)
+	switch {
+	case ctx.Err() != nil && !held:
+		return false, context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		return false, nil
 	}
+	return held, err
 }

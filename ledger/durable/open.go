@@ -24,13 +24,16 @@ func (e *BadFileError) Unwrap() error { return e.Err }
 // euid is the user that the files must belong to.
 var euid = os.Geteuid()
 
+// NoTricks are the flags that keep an open from following a link and from waiting at a FIFO.
+const NoTricks = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
 // Open is [os.OpenFile] for what lies below the state directory. Agents may run as its
 // user and put another thing there: Open follows no link, not even to make a file behind
 // it, waits at no FIFO, and returns nothing but a regular file of the user's. The error is a
 // [*BadFileError] that names what else is there; it wraps fs.ErrNotExist if nothing is.
 // Of links to a directory above it nothing is said: a person may have put one there.
 func Open(name string, flag int, perm fs.FileMode) (*os.File, error) {
-	f, err := os.OpenFile(name, flag&^os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, perm)
+	f, err := os.OpenFile(name, flag&^os.O_TRUNC|NoTricks, perm)
 	if err != nil {
 		fi, lerr := os.Lstat(name)
 		if lerr == nil && !errors.Is(err, fs.ErrExist) {
@@ -81,6 +84,16 @@ func explain(path string, fi fs.FileInfo, err error) error {
 		bad.Err = errno
 	}
 	return bad
+}
+
+// Make makes an empty file if there is none, for what opens it by name itself, with
+// [NoTricks]. The error is that of Open.
+func Make(name string) error {
+	f, err := Open(name, os.O_RDWR|os.O_CREATE, FileMode)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // TryLock takes the lock of an open file, which whoever inherits the descriptor holds

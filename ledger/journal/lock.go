@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gofrs/flock"
+
 	"stint/ledger/durable"
 )
 
@@ -31,28 +33,26 @@ func (e *BusyError) Error() string {
 // *BusyError if another process holds them.
 func Lock(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")
-	file, err := durable.Open(path, os.O_RDWR|os.O_CREATE, durable.FileMode)
-	if err != nil {
+	if err := durable.Make(path); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	itself, err := os.Open(dir + "/.")
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
+	file := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
+	itself := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	unlock = func() error { return errors.Join(itself.Close(), file.Close()) }
-	held, err := durable.TryLock(file)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("lock %s: %w", path, err)
-	case !held:
-		err = &BusyError{Dir: dir, PID: LockHolder(dir)}
-	default:
-		if held, err := durable.TryLock(itself); !held && err == nil { // with an error the file system (NFS, for one) cannot do that
-			return nil, errors.Join(&BusyError{Dir: dir}, unlock())
-		}
-		if err = file.Truncate(0); err == nil {
-			_, err = file.WriteString(strconv.Itoa(os.Getpid()) + "\n")
-		}
+	ok, err := file.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	if !ok {
+		return nil, &BusyError{Dir: dir, PID: LockHolder(dir)}
+	}
+	if ok, err := itself.TryLock(); !ok && err == nil { // with an error the file system (NFS, for one) cannot do that
+		return nil, errors.Join(&BusyError{Dir: dir}, unlock())
+	}
+	f, err := durable.Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, durable.FileMode)
+	if err == nil {
+		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(err, unlock())
