@@ -85,6 +85,7 @@ func TestPromise7TheStateDirectoryIsGone(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"idle", "running", "running, taken"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			begun := make(chan struct{})
 			w.agent.do = func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {

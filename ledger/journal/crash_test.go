@@ -52,13 +52,13 @@ func TestPromise1CrashImages(t *testing.T) {
 }
 
 // intFromEnv returns the number in a variable, or, without it, otherwise, of which -short
-// takes a tenth.
+// takes a fortieth.
 func intFromEnv(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)
 	switch {
 	case text == "" && testing.Short():
-		return otherwise/10 + 1
+		return otherwise/40 + 1
 	case text == "":
 		return otherwise
 	}

@@ -102,7 +102,7 @@ func TestPromise7EveryCallFails(t *testing.T) {
 	case os.Getenv("STINT_TEST_FAULTS") == "all":
 		every = 1
 	case testing.Short():
-		every *= 8
+		every *= 16
 	}
 	for _, c := range scenes {
 		for i, errno := range errnos {

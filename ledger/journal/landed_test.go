@@ -35,14 +35,9 @@ func TestPromise4RecordLandsBehindAnOldBuffer(t *testing.T) {
 	w.await("mine: written by hand")
 	w.settle(true)
 	w.everythingIsInTasks()
-	want := "1 a status=queued\n2 b status=queued\n3 c status=queued\n4 mine by=hand status=queued\n"
-	w.expect(want)
+	w.expect("1 a status=queued\n2 b status=queued\n3 c status=queued\n4 mine by=hand status=queued\n")
 	w.reopened()
-	alone := newWorld(t)
-	alone.write("tasks.md", w.read("tasks.md"))
-	alone.open(false)
-	alone.expect(want)
-	alone.reopened()
+	w.tasksAreEnough()
 }
 
 // TestPromise4RecordLandsBehindNoLineBreak: an editor that writes no line break at the
