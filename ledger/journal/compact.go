@@ -379,7 +379,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	err = old.Close() // whatever was only in that file is in data
 	l.opts.OnRefoldStart()
 	l.giveArchive(entries, end)
-	l.edited, l.stale, l.lacks, l.recent = false, false, salvage.Gaps{}, nil
+	l.edited, l.stale, l.lacks, l.recent = false, false, salvage.Gaps{}, recent{}
 	l.journal.near[0].Store(&window{file: file, data: data}) // another hand may change the file meanwhile
 	ledger.EachRecord(data, func(s *ledger.Section) {        // what is left of a change is all that there is of it
 		l.seq = max(l.seq, s.Seq) // numbers are not given twice, though their records may be lost
@@ -387,7 +387,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	})
 	l.journal.near[0].Store(nil)
 	l.journal.setSize(int64(len(data)))
-	l.remember(data[max(0, len(data)-maxRecent):])
+	l.recent.add(data[max(0, len(data)-maxRecent):])
 	l.opts.OnRefoldEnd()
 	for _, f := range l.followers() {
 		f.Replaced()

@@ -112,7 +112,7 @@ type Log struct {
 	stale    bool            // the fold lacks what the journal has; owned by the log's goroutine
 	lacks    salvage.Gaps    // owned by the log's goroutine
 	indexEnd int64           // see archive; owned by the log's goroutine
-	recent   []byte          // the end of the journal, perhaps from within a record on; owned by the log's goroutine
+	recent   recent
 	tasks    *tasksfile.File
 	gone     map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
 
@@ -214,8 +214,8 @@ func (l *Log) openFiles() error {
 	}, l.addFinding, l.note); err != nil {
 		return err
 	}
-	l.recent = make([]byte, min(l.journal.size, maxRecent))
-	if _, err := l.journal.file.ReadAt(l.recent, l.journal.size-int64(len(l.recent))); err != nil && !errors.Is(err, io.EOF) {
+	l.recent = recent{new: make([]byte, min(l.journal.size, maxRecent))}
+	if _, err := l.journal.file.ReadAt(l.recent.new, l.journal.size-int64(len(l.recent.new))); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	return l.reconcileAtStart()
@@ -416,7 +416,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		l.answer(b, &took, told)
 		return again, fatal
 	}
-	l.remember(b.bytes)
+	l.recent.add(b.bytes)
 	first := l.seq + 1
 	l.seq = b.seq
 	if !l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes))) && l.journal.doubted.Load() {

@@ -153,7 +153,7 @@ func (g *Gaps) Read(s *ledger.Section) {
 		g.spans = append(g.spans, [2]uint64{g.last + 1, s.Seq - 1})
 	}
 	g.last = max(g.last, s.Seq)
-	if id := string(s.ID); s.Kind == ledger.KindControl && (id == ledger.ControlCompaction || id == ledger.ControlRestored) {
+	if s.Kind == ledger.KindControl && (string(s.ID) == ledger.ControlCompaction || string(s.ID) == ledger.ControlRestored) {
 		g.notes.Sections = append(g.notes.Sections, *s.Clone())
 	}
 }
