@@ -68,8 +68,8 @@ type repairer struct {
 	edits   map[int]edit    // by the offset where they begin
 }
 
-// inForce gives the record that an adoption of the journal edits the fields that a person has
-// written there: they count, and without them the record would take them back.
+// inForce puts the fields that a person has written into the record that an adoption of the
+// journal edits: they count, and without them the record would take them back.
 func (r *repairer) inForce(adoption *ledger.Section) {
 	seq, isSeq := ledger.ParseUint([]byte(adoption.Value(ledger.KeyEdits)))
 	was := r.journal[seq]
