@@ -15,6 +15,17 @@ func (tx *Tx) Append(r *Record) {
 	tx.Claim(string(r.Kind) + " " + r.ID)
 }
 
+// Size returns about how many bytes the records have when they are written.
+func (tx *Tx) Size() (n int) {
+	for i := range tx.records {
+		n += 100 + len(tx.records[i].ID)
+		for _, f := range tx.records[i].Fields {
+			n += len(f.Key) + len(f.Value) + len("- : \n")
+		}
+	}
+	return n
+}
+
 // Merge adds all that another change has collected.
 func (tx *Tx) Merge(other *Tx) {
 	tx.records = append(tx.records, other.records...)

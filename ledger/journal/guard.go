@@ -125,12 +125,14 @@ type recent struct{ old, new []byte }
 // maxRecent is how many bytes of it there are at least, and half of what there are at most.
 const maxRecent = 4 << 20
 
-// add notes a batch.
+// add notes a batch, unless it is larger than all that is remembered.
 func (r *recent) add(batch []byte) {
 	if len(r.new)+len(batch) > maxRecent {
 		r.old, r.new = r.new, r.old[:0]
 	}
-	r.new = append(r.new, batch...)
+	if len(batch) <= maxRecent {
+		r.new = append(r.new, batch...)
+	}
 }
 
 // restoreMissing puts into the journal the records of tasks.md that it lacks, or has

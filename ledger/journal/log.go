@@ -471,6 +471,7 @@ func (b *batch) take(u *update) bool {
 		return false
 	}
 	size, seq, records := len(b.bytes), b.seq, u.tx.Records()
+	b.bytes = slices.Grow(b.bytes, u.tx.Size())
 	for i := range records {
 		seq++
 		records[i].Seq = seq
