@@ -278,17 +278,17 @@ func TestPromptTemplate(t *testing.T) {
 	}
 }
 
-// The template in the README is one.
-func TestTemplateOfTheReadme(t *testing.T) {
-	readme := get(t, "../../README.md")
-	_, text, _ := strings.Cut(string(readme), "\n    {{.Session}}\n")
+// The template in the manual is one.
+func TestTemplateOfTheManual(t *testing.T) {
+	manual := topic("prompts")
+	_, text, _ := strings.Cut(string(manual), "\n    {{.Session}}\n")
 	text, _, found := strings.Cut(text, "\n\n")
 	if tmpl, err := prompt.ParseTemplate(text); tmpl == nil || err != nil || !found {
 		t.Errorf("%q: %v", text, err)
 	}
 	for _, name := range prompt.TemplateFields() {
-		if !strings.Contains(string(readme), "{{."+name+"}}") {
-			t.Errorf("the README does not name .%s", name)
+		if !strings.Contains(string(manual), "{{."+name+"}}") {
+			t.Errorf("the manual does not name .%s", name)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestExampleSpecs(t *testing.T) {
 }
 
 // TestExampleScripts: each can be started, says how, is run by recipes.txtar or
-// http_recipes.txtar, and is named in the README.
+// http_recipes.txtar, and is named in the manual.
 func TestExampleScripts(t *testing.T) {
 	scripts, err := filepath.Glob(filepath.Join(examplesDir, "*.sh"))
 	if err != nil || len(scripts) < 5 {
@@ -80,7 +80,7 @@ func TestExampleScripts(t *testing.T) {
 	}
 	named := map[string]string{}
 	for file, where := range map[string]string{
-		"testdata/script/recipes.txtar": "the recipes", "testdata/script/http_recipes.txtar": "the recipes", "../../README.md": "the README",
+		"testdata/script/recipes.txtar": "the recipes", "testdata/script/http_recipes.txtar": "the recipes", "help/scripting.md": "the manual", "help/http.md": "the manual",
 	} {
 		text := get(t, file)
 		named[where] += string(text)

@@ -78,6 +78,7 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.configOption, "config", "", "configuration `file` (or $STINT_CONFIG)")
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
+	root.SetHelpCommand(&cobra.Command{Hidden: true}) // ours stands in its place; see helpCommand
 	root.SetHelpTemplate(helpTemplate)
 	if len(args) > 0 && commands[args[0]] != nil {
 		root.AddCommand(commands[args[0]](a))
@@ -87,7 +88,7 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 			root.AddCommand(build(a))
 		}
 		root.InitDefaultCompletionCmd()
-		root.InitDefaultHelpCmd()
+		root.AddCommand(a.helpCommand())
 	}
 	prepare(root)
 	root.SetArgs(args)

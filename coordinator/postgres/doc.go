@@ -24,7 +24,7 @@
 // accounts by name, with hold and cool-down: of an account never a secret's value. What
 // an agent prints is copied as it is. Text that PostgreSQL cannot hold (NUL, invalid
 // UTF-8) has U+FFFD in its place. The statuses of the ledger have other names there, see
-// the README.
+// `stint help postgres`.
 //
 // # What goes wrong
 //

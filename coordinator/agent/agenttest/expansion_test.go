@@ -412,7 +412,7 @@ func TestRealClaudeSkill(t *testing.T) {
 	}
 }
 
-// TestRealCodexSkill shows what the README says of codex: a $ and the name of an
+// TestRealCodexSkill shows what the manual says of codex: a $ and the name of an
 // installed skill add the skill's text. The prompt itself is left as it is.
 func TestRealCodexSkill(t *testing.T) {
 	s := newSender(t, "codex")
