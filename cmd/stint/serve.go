@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -326,39 +325,67 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	if err != nil {
 		return err
 	}
-	var token *guard.Token
-	if m.wantsHTTP() {
-		token, _ = guard.OpenToken(tokenFile(m.state)) // openHTTP tells what is wrong with it
-	}
 	runOf := func(pid int) func() (string, error) {
 		return gate.RunOf(pid, func(run string) bool {
 			_, err := os.Lstat(rundir.Dir(m.state, run))
 			return rundir.IsRunID(run) && err == nil
 		})
 	}
-	server := api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: runOf, Agents: agentNames, Token: token})
-	openHTTP := func() (answer func(context.Context) error, err error) {
-		var lns []net.Listener
-		if _, err = guard.OpenToken(tokenFile(m.state)); err == nil { // it is made if it is missing
-			lns, err = guard.ListenLoopback(m.cfg.HTTP)
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var server *api.Server
+	listen := func(addr string, unused time.Duration) (address string, answer func(context.Context) error, err error) {
+		token, err := guard.OpenToken(tokenFile(m.state)) // it is made if it is missing
+		if err != nil {
+			return "", nil, err
 		}
-		address := ""
-		switch {
-		case errors.Is(err, syscall.EADDRINUSE):
+		lns, err := guard.ListenLoopback(addr)
+		if err != nil {
+			return "", nil, err
+		}
+		return lns[0].Addr().String(), server.Loopback(lns, token, unused), nil
+	}
+	openHTTP := func() (answer func(context.Context) error, err error) {
+		address, answer, err := listen(m.cfg.HTTP, 0)
+		if errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("someone else listens at %s, and it is tried again until it is free; if that is not you: stint token rotate", m.cfg.HTTP)
-		case err == nil:
-			address, answer = lns[0].Addr().String(), server.Loopback(lns)
 		}
 		c.ServesHTTP(address, err)
 		return answer, err
 	}
+	var pages sync.WaitGroup
+	openPage := func() error {
+		addr := anyPort
+		if m.background && m.cfg.HTTP != httpOff {
+			addr = m.cfg.HTTP
+		}
+		address, answer, err := listen(addr, pageUnused)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			address, answer, err = listen(anyPort, pageUnused)
+		}
+		if err != nil {
+			return err
+		}
+		m.log.Info("a port is open for the page, until an hour after it was used last", "http", address)
+		end := c.Call() // an idle master stays for it
+		pages.Go(func() {
+			defer end()
+			if !m.wantsHTTP() {
+				c.ServesHTTP(address, nil)
+				defer c.ServesHTTP("", nil)
+			}
+			if err := answer(serving); err != nil {
+				m.log.Warn("the port of the page has failed", "error", err)
+			}
+		})
+		return nil
+	}
+	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: runOf, Agents: agentNames, OpenPage: openPage})
 	var answer func(context.Context) error
 	if m.wantsHTTP() {
 		answer, err = openHTTP()
 		m.noteHTTP(err)
 	}
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
 	served := make(chan error, 2)
 	serve := func(listen func() error) {
 		served <- listen()
@@ -395,14 +422,22 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	mirror.Wait()
 	stop()
 	err = errors.Join(err, <-served, <-served)
+	pages.Wait() // nobody can ask for one any more
 	if err == nil {
 		m.log.Info("master has ended")
 	}
 	return err
 }
 
+// A port that was opened for the page, because nobody else had opened one, is closed when
+// the page was not used for pageUnused. It is the configured one if that is free.
+const (
+	pageUnused = time.Hour
+	anyPort    = "127.0.0.1:0"
+)
+
 // wantsHTTP reports whether there is to be an HTTP interface over TCP. A master in the
-// background has none.
+// background has none, but for the page.
 func (m *master) wantsHTTP() bool { return !m.background && m.cfg.HTTP != httpOff }
 
 // The HTTP interface that could not be opened is tried again after httpAgain, and then

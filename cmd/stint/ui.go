@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"html"
 	"net/url"
@@ -20,7 +19,6 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
-	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -28,6 +26,11 @@ const uiHelp = `Open the page of the master in your browser: the tasks, one task
 log, and a form for a new one. The address lets one browser in, once, and counts for a
 minute; that browser is then let in until it is closed, a week at most, or until the
 master ends or stint token rotate.
+
+If no master is running, one is started in the background. If the master has no port, as
+one in the background or with http = "off", it opens one for the page, for this machine
+alone: that of http if it is free, else any. It stays, and keeps the port open, until an
+hour after the page was used last. A page that is open counts as used.
 
 Each address has a host name of its own, NAME.localhost. Nothing that another user may
 have left in your browser, while no master ran, belongs to that name. Chrome, Edge and
@@ -57,9 +60,8 @@ func (a *app) uiCommand() *cobra.Command {
 				return err
 			}
 			var page wire.PageAddress
-			err = a.callRunning(func(c *client.Client) (err error) { page, err = c.PageAddress(ctx); return err })
-			if err != nil {
-				return a.noPage(ctx, err)
+			if err := a.call(ctx, func(c *client.Client) (err error) { page, err = c.PageAddress(ctx); return err }); err != nil {
+				return err
 			}
 			file := filepath.Join(state, "ui.html")
 			browser := browserCommand(file)
@@ -105,37 +107,6 @@ const wayTo = `<!doctype html>
 <title>stint</title>
 <p><a href="%s">Open the page of stint</a>. This counts once, for a minute.</p>
 `
-
-// noPage returns why there is no page, and how to get one.
-func (a *app) noPage(ctx context.Context, err error) error {
-	var remote *task.Error
-	switch {
-	case errors.Is(err, client.ErrNoMaster):
-		return &cliError{code: exitNoMaster, message: "no master is running, so there is no page", try: "stint serve, and then stint ui"}
-	case !errors.As(err, &remote) || remote.Code != task.CodeConflict:
-		return err
-	}
-	h, err := a.health(ctx)
-	if err != nil {
-		return err
-	}
-	if h.Background {
-		return &cliError{
-			code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) was started in the background, where it opens no port, so there is no page", h.PID),
-			try: "stint serve, which takes its place, and then stint ui",
-		}
-	}
-	if h.HTTPError != "" {
-		return &cliError{
-			code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: %s", h.PID, h.HTTPError),
-			try: "stint ui, once the port is free; or end the master, and then: stint serve --http 127.0.0.1:0",
-		}
-	}
-	return &cliError{
-		code: exitNoMaster, message: fmt.Sprintf("the master (pid %d) has no page: its http is off", h.PID),
-		try: "end it, and then: stint serve --http 127.0.0.1:7433",
-	}
-}
 
 // browserCommand returns the command that opens a file in the user's browser; nil if
 // there is none, or no display.

@@ -39,25 +39,27 @@ const (
 )
 
 func (s *Server) browserRoutes(api huma.API) {
-	answers(api, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once", "The address holds a one-time code that expires after a minute. stint ui opens it. A master without a TCP port answers 409.", http.StatusConflict), s.code)
+	answers(api, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once", "The address holds a one-time code that expires after a minute. stint ui opens it. A master without a TCP port opens one, until an hour after the page was used last; if it cannot, the answer is 409.", http.StatusConflict), s.code)
 	signIn := op(http.MethodPost, pathSignIn, "ui-session", "Take a one-time code, and give a browser its cookie (TCP only)", "The page's script sends the code of its address, and gets a cookie and a key for the header Stint-Page. A code that was used before, or has expired, is a 401.")
 	signIn.MaxBodyBytes = maxSignIn
 	register(api, signIn, s.signIn)
 }
 
 func (s *Server) code(context.Context, *bareInput) (wire.PageAddress, error) {
-	if g := s.guard.Load(); g != nil {
-		url, until, err := g.NewBrowser()
-		return wire.PageAddress{URL: url, ExpiresAt: until}, err
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.port.Load() == nil && s.opts.OpenPage != nil {
+		if err := s.opts.OpenPage(); err != nil {
+			return wire.PageAddress{}, &task.Error{Code: task.CodeConflict, Message: "the page needs a port of this machine, and none can be opened: " + err.Error(), Hint: "stint doctor"}
+		}
 	}
-	e := &task.Error{
-		Code: task.CodeConflict, Message: "this master has no page: it opens no TCP port",
-		Hint: "run one that does: stint serve (http = \"127.0.0.1:7433\")",
+	p := s.port.Load()
+	if p == nil {
+		return wire.PageAddress{}, &task.Error{Code: task.CodeConflict, Message: "this master has no page: it opens no TCP port", Hint: "run one that does: stint serve (http = \"127.0.0.1:7433\")"}
 	}
-	if failed := s.rooms.Monitor.Health().HTTPError; failed != "" { // it should have one
-		e.Message, e.Hint = "this master has no page: "+failed, "run one on a port that is free: stint serve --http 127.0.0.1:0"
-	}
-	return wire.PageAddress{}, e
+	defer p.use()()
+	url, until, err := p.guard.NewBrowser()
+	return wire.PageAddress{URL: url, ExpiresAt: until}, err
 }
 
 func (s *Server) signIn(ctx context.Context, in *signInInput) (*cookieOutput, error) {

@@ -8,11 +8,14 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
@@ -103,7 +106,9 @@ func TestBrowsersEndWithTheListener(t *testing.T) {
 		t.Errorf("there is a code for a port that may be another user's: %d %s", w.Code, w.Body)
 	}
 	s.ln = newMemoryListener() // at the same address
-	start(t, s.api.Loopback([]net.Listener{s.ln}))
+	token, err := guard.OpenToken(s.file)
+	must(t, err)
+	start(t, s.api.Loopback([]net.Listener{s.ln}, token, 0))
 	for at, want := range map[string]int{host: 421, "Host: " + s.addr: 401} {
 		for _, method := range []string{"GET", "POST"} {
 			if code, body, h := s.do(t, method, "/v1/tasks/aa-1", "", at, cookie, key); code != want || h.Get("Clear-Site-Data") != `"storage"` {
@@ -115,6 +120,68 @@ func TestBrowsersEndWithTheListener(t *testing.T) {
 		t.Errorf("an old code gets %d", code)
 	}
 	s.signIn(t)
+}
+
+// TestPortOfThePage: where no port is open, the request for a code opens one. It is closed an
+// hour after it was used last, and an event stream is a use all the while; who is not let in
+// uses nothing. The next request opens another one. In fake time.
+func TestPortOfThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "token")
+		token, err := guard.OpenToken(file)
+		must(t, err)
+		s := &tcpServer{file: file}
+		s.token, err = token.Text()
+		must(t, err)
+		opened := 0
+		var serving sync.WaitGroup
+		defer serving.Wait()
+		s.api = newServer(twoTasks(t), Options{OpenPage: func() error {
+			opened++
+			s.ln = newMemoryListener()
+			s.addr = s.ln.Addr().String()
+			serve := s.api.Loopback([]net.Listener{s.ln}, token, time.Hour)
+			serving.Go(func() {
+				if err := serve(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			return nil
+		}})
+		code := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if w := ask(s.api, "POST", "/v1/ui/code", "", ""); w.Code != 200 || opened != want {
+				t.Fatalf("%d %s; %d ports, want %d", w.Code, w.Body, opened, want)
+			}
+		}
+		code(1)
+		time.Sleep(59 * time.Minute)
+		code(1)
+		time.Sleep(59 * time.Minute)
+		status, body, _ := s.do(t, "GET", "/v1/tasks", "", s.bearer())
+		if status != 200 {
+			t.Fatal(status, body)
+		}
+		stream := s.dial(t)
+		_, err = io.WriteString(stream, s.fill("GET /v1/events HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer TOKEN\r\n\r\n"))
+		must(t, err)
+		drained := make(chan error)
+		go func() { _, err := io.Copy(io.Discard, stream); drained <- err }()
+		time.Sleep(5 * time.Hour)
+		code(1)
+		must(t, stream.Close())
+		<-drained
+		for range 2 {
+			time.Sleep(29 * time.Minute)
+			if status, body, _ := s.do(t, "GET", "/v1/tasks", ""); status != 401 {
+				t.Error(status, body)
+			}
+		}
+		time.Sleep(3 * time.Minute)
+		code(2)
+		time.Sleep(61 * time.Minute)
+	})
 }
 
 // TestBrowsersForget: who is not signed in is told to forget what a page at our address has

@@ -111,14 +111,13 @@ func serveKernel(t testing.TB, m master, opts Options) *tcpServer {
 func serveListeners(t testing.TB, m master, opts Options, lns ...net.Listener) *tcpServer {
 	t.Helper()
 	s := &tcpServer{addr: lns[0].Addr().String(), file: filepath.Join(t.TempDir(), "token")}
-	var err error
-	if opts.Token, err = guard.OpenToken(s.file); err == nil {
-		s.token, err = opts.Token.Text()
-	}
+	token, err := guard.OpenToken(s.file)
+	must(t, err)
+	s.token, err = token.Text()
 	must(t, err)
 	s.api = newServer(m, opts)
-	s.stop = start(t, s.api.Loopback(lns))
-	url, _, err := s.api.guard.Load().NewBrowser()
+	s.stop = start(t, s.api.Loopback(lns, token, 0))
+	url, _, err := s.api.port.Load().guard.NewBrowser()
 	must(t, err)
 	s.name, _, _ = strings.Cut(strings.TrimPrefix(url, "http://"), ".")
 	return s

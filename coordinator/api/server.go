@@ -58,7 +58,9 @@ type Options struct {
 
 	Config string // digest of the master's configuration file, for [wire.Notice]; "": it does not say
 
-	Token *guard.Token // that requests over TCP must have; nil: there is no listener on TCP
+	// OpenPage calls [Server.Loopback] and serves, for a page that is asked for where no port
+	// is open; nil: nobody can.
+	OpenPage func() error
 
 	Agents []string // names that the page offers for a new task
 
@@ -92,7 +94,9 @@ type Server struct {
 	rooms Rooms
 	opts  Options
 	mux   *http.ServeMux
-	guard atomic.Pointer[guard.Guard] // of the listener on TCP; nil: there is none now
+
+	opening sync.Mutex           // held while a port is opened for the page
+	port    atomic.Pointer[port] // that sign-in codes are for; nil: none is open
 
 	short    atomic.Int64 // when the machine last lacked something, in Unix nanoseconds
 	usages   turnstile    // for what reads the whole ledger
@@ -207,14 +211,72 @@ func ended(ctx context.Context, err error) error {
 // Loopback issues sign-in codes for lns from now on, until the function that it returns
 // has ended. That one answers the connections of lns like [Server.Serve], once each request
 // has shown that it is for us (Host), from no other page (Origin), and from who has the
-// token, which [Options] must have. Where the system tells whose a connection is, nothing
-// is read from other users than ours and root: while no master ran, one of them may have
-// listened in its place, and been told the token.
-func (s *Server) Loopback(lns []net.Listener) (serve func(context.Context) error) {
-	g := guard.New(lns, guard.Options{Token: s.opts.Token, Now: s.opts.Now, Log: s.opts.Log, IsPublic: s.isPublic, IsLong: s.isLong, Handler: s})
-	s.guard.Store(g)
+// token. Where the system tells whose a connection is, nothing is read from other users than
+// ours and root: while no master ran, one of them may have listened in its place, and been
+// told the token. It also ends, with nil, when nobody who was let in has asked for anything
+// for the time unused; 0: never.
+func (s *Server) Loopback(lns []net.Listener, token *guard.Token, unused time.Duration) (serve func(context.Context) error) {
+	p := newPort(unused)
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.isPublic(r) {
+			defer p.use()()
+		}
+		s.ServeHTTP(w, r)
+	})
+	p.guard = guard.New(lns, guard.Options{Token: token, Now: s.opts.Now, Log: s.opts.Log, IsPublic: s.isPublic, IsLong: s.isLong, Handler: answer})
+	s.port.Store(p)
 	return func(ctx context.Context) error {
-		defer s.guard.Store(nil)
-		return s.serve(ctx, g.Listen(lns), g.Protect)
+		defer s.port.CompareAndSwap(p, nil)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var watch sync.WaitGroup
+		defer watch.Wait()
+		watch.Go(func() {
+			select {
+			case <-p.unused:
+				s.port.CompareAndSwap(p, nil) // no code is for it any more
+				cancel()
+			case <-ctx.Done():
+			}
+		})
+		return s.serve(ctx, p.guard.Listen(lns), p.guard.Protect)
+	}
+}
+
+// A port is a listener on TCP, and how long nobody has used it.
+type port struct {
+	guard  *guard.Guard
+	limit  time.Duration
+	unused <-chan time.Time // receives once nobody has used it for the limit; nil: never
+
+	mu    sync.Mutex // guards what follows
+	uses  int        // requests at work
+	timer *time.Timer
+}
+
+func newPort(limit time.Duration) *port {
+	p := &port{limit: limit}
+	if limit > 0 {
+		p.timer = time.NewTimer(limit)
+		p.unused = p.timer.C
+	}
+	return p
+}
+
+// use notes that the port is in use until end is called.
+func (p *port) use() (end func()) {
+	if p.timer == nil {
+		return func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.uses++
+	p.timer.Stop()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.uses--; p.uses == 0 {
+			p.timer.Reset(p.limit)
+		}
 	}
 }
