@@ -30,10 +30,17 @@ import (
 	"stint/memory"
 )
 
-// DefaultPolicy is the output policy unless the configuration has another.
+// DefaultPolicy is the output policy unless the configuration or the task has another.
 const DefaultPolicy = `- Give only the final answer, not the reasoning behind it.
 - Be brief: at most six lines. If it takes more, begin with a summary.
 - Do not repeat the question or its context.`
+
+const finalPolicy = `- Give only the final answer, not the reasoning behind it.
+- Give all of it: it may be as long as it takes.
+- Do not repeat the question or its context.`
+
+// Policies has the output policies that have a name, by it.
+var Policies = map[string]string{"brief": DefaultPolicy, "final": finalPolicy, "none": "", "default": DefaultPolicy}
 
 // messageHeading stands right before the message.
 const messageHeading = "## User message\n\n"

@@ -196,6 +196,7 @@ var fields = map[string]func(*Folded) any{
 	KeyVerifyTimeout:  func(t *Folded) any { return (*duration)(&t.VerifyTimeout) },
 	KeyOnFailure:      func(t *Folded) any { return (*text)(&t.OnFailure) },
 	KeyOnIssue:        func(t *Folded) any { return (*text)(&t.OnIssue) },
+	KeyOutputPolicy:   func(t *Folded) any { return (*text)(&t.OutputPolicy) },
 	KeyTriggeredBy:    func(t *Folded) any { return &t.TriggeredBy },
 	KeyTrigger:        func(t *Folded) any { return (*string)(&t.Trigger) },
 	KeyIntake:         func(t *Folded) any { return &t.Intake },
@@ -322,6 +323,8 @@ func (t *Folded) setNative(n Native) {
 	case !found && n.ID == "", found && t.Natives[i] == n:
 	case !found:
 		t.Natives = slices.Insert(slices.Clone(t.Natives), i, n)
+	case n.ID == "" && len(t.Natives) == 1:
+		t.Natives = nil // as of a task that never had any
 	case n.ID == "":
 		t.Natives = slices.Delete(slices.Clone(t.Natives), i, i+1)
 	default:

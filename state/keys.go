@@ -37,6 +37,7 @@ const (
 	KeyQueue           = "queue"
 	KeyFallback        = "fallback"
 	KeyInputFiles      = "inputFiles"
+	KeyOutputPolicy    = "outputPolicy"
 	KeyOutputSpec      = "outputSpec"
 	KeyOutputFiles     = "outputFiles"
 	KeyPromptInHistory = "promptKept"
@@ -101,7 +102,7 @@ var copied = map[string]bool{
 	KeyTimeout: true, KeyMaxAttempts: true, KeyMaxLimitWait: true, KeyVerifyCommand: true,
 
 	KeyTenantID: true, KeyQueue: true, KeyFallback: true, KeyInputFiles: true, KeyOutputSpec: true,
-	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, "budget": true, "isolation": true,
+	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, KeyOutputPolicy: true, "budget": true, "isolation": true,
 }
 
 // Copied reports whether a task that a person makes by copying the section of
@@ -117,7 +118,7 @@ var otherKeys = []string{
 }
 
 // otherWords maps what options of the command line are called to the keys that they set.
-var otherWords = map[string]string{"session": KeySessionKey, "verify": KeyVerifyCommand, "cwd": KeyWorkspace, "directory": KeyWorkspace}
+var otherWords = map[string]string{"session": KeySessionKey, "verify": KeyVerifyCommand, "cwd": KeyWorkspace, "directory": KeyWorkspace, "policy": KeyOutputPolicy}
 
 // MeantKey returns the key that a person who wrote key probably meant: key itself where it is
 // known, one that differs in upper and lower case, or in one letter, or in two of a long one; ""

@@ -196,6 +196,8 @@ type Task struct {
 	OnFailure    string `json:"onFailure,omitempty" doc:"Prompt of the task to queue when this one fails: a template. Only in answers about one task" example:"Say why task {{.ID}} failed: {{.Error}}"`
 	OnIssue      string `json:"onIssue,omitempty" doc:"Prompt of the task to queue when the answer of this one has findings: a template. Only in answers about one task" example:"Look at the findings of {{.ID}}."`
 
+	OutputPolicy string `json:"outputPolicy,omitempty" doc:"How the answer is to look: brief, final, none, or a text; left out: as configured. Only in answers about one task" example:"final"`
+
 	FollowUps []string `json:"followUps,omitempty" doc:"Ids of the tasks that this one queued. Only in answers about one task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 
 	Title  string            `json:"title,omitempty" doc:"First line of the prompt, cut to 80 characters" example:"Fix the flaky login test."`

@@ -269,9 +269,6 @@ func readDocument(path string) (string, error) {
 	return string(data), nil
 }
 
-// policies are the output policies that have a name.
-var policies = map[string]string{"default": prompt.DefaultPolicy, "none": "", "": ""}
-
 // noFollowUp are the words for no follow-up.
 var noFollowUp = map[string]string{"off": "", "none": "", "": ""}
 

@@ -32,7 +32,7 @@ and indent the lines below by two spaces.
   timeout        30m; also verifyTimeout
   maxAttempts    3; also maxIterations
   verifyCommand  go test ./..., or none: not even the configured one
-  and sessionKey, agent, model, account, workspace, resume, label, onFailure, onIssue
+  and sessionKey, agent, model, account, workspace, resume, label, onFailure, onIssue, outputPolicy
 -->
 
 `
@@ -90,7 +90,7 @@ func editableFields(t *state.Task) []ledger.Pair {
 		AddIf(state.NativeKey(t.Agent), t.AgentSession).AddIf(state.KeyFallback, strings.Join(t.Fallback, " ")).
 		AddIf(state.KeyOutputSpec, strings.Join(t.OutputSpec, "\n")).AddIf(state.KeyTenantID, t.TenantID).AddIf(state.KeyQueue, t.Queue).
 		AddIf(state.KeyVerifyCommand, t.VerifyCommand).AddIf(state.KeyMaxIterations, number(int64(t.MaxIterations))).AddIf(state.KeyVerifyTimeout, t.VerifyTimeout).
-		AddIf(state.KeyOnFailure, t.OnFailure).AddIf(state.KeyOnIssue, t.OnIssue)
+		AddIf(state.KeyOnFailure, t.OnFailure).AddIf(state.KeyOnIssue, t.OnIssue).AddIf(state.KeyOutputPolicy, t.OutputPolicy)
 	if t.Hold {
 		r.Add(state.KeyHold, "true")
 	}

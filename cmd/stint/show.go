@@ -119,7 +119,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		if err != nil {
 			return err
 		}
-		text := describe(&view, resumeCommand(cfg, &view.Task), byHand(raw), chain, time.Now())
+		text := describe(&view, resumeCommand(cfg, &view.Task), byHand(raw), chain, cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).outputPolicy), time.Now())
 		if o.withFiles {
 			text += fileTable(&view)
 		}
@@ -144,8 +144,8 @@ func (d *description) text(name, value string) {
 
 // describe returns the view for people. resume is the command that goes on with the
 // agent's session by hand; edits names what was set by hand; chain has the tasks
-// before and behind this one.
-func describe(v *wire.TaskView, resume, edits, chain string, now time.Time) string {
+// before and behind this one; policy is what its agent is told about the look of the answer.
+func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time) string {
 	d := &description{}
 	d.line("task", v.ID)
 	d.line("status", statusLine(v, now))
@@ -185,6 +185,7 @@ func describe(v *wire.TaskView, resume, edits, chain string, now time.Time) stri
 		d.line("archived", "archive/"+v.Archived)
 	}
 	d.line("edited by hand", edits)
+	d.line("output policy", clip(policy, 80))
 	d.line("on failure", clip(v.OnFailure, 80))
 	d.line("on issue", clip(v.OnIssue, 80))
 	d.text("chain", chain)

@@ -66,6 +66,9 @@ task is checked as usual. You see its agent, session and lane, the agent's comma
 and the names of its variables, what was found in the notes, and the exact prompt. The
 ids of run and session are made up.
 
+By default the agent is asked for its final answer in at most six lines, or with a
+summary first (--policy brief). For a review or a report, use --policy final.
+
 --on-failure and --on-issue queue another task when this one ends. Its PROMPT, or @FILE,
 may use the fields {{.ID}} {{.Status}} {{.Reason}} {{.Error}} {{.Prompt}} {{.Result}}
 {{.Findings}} {{.VerifyCommand}} {{.VerifyOutput}} {{.Agent}} {{.Workspace}} {{.SessionKey}}, and

@@ -83,6 +83,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringVar(&s.VerifyTimeout, "verify-timeout", "", "longest run of the verify command: a `duration` such as 5m, by default verify_timeout (10m)")
 	f.StringVar(&s.OnFailure, "on-failure", "", "`prompt`, a template or @FILE, of a task to queue if this one fails; none: not the configured one")
 	f.StringVar(&s.OnIssue, "on-issue", "", "`prompt`, a template or @FILE, of a task to queue if there are findings about the answer")
+	f.StringVar(&s.OutputPolicy, "policy", "", "`how` the answer is to look: brief (at most six lines), final (as long as it takes), none, or @FILE; by default output_policy (brief)")
 	f.BoolVar(&s.NoWaitLimit, "no-wait-limit", false, "fail (exit 75) instead of waiting for a rate limit to pass")
 	f.BoolVar(&o.edit, "edit", false, "write the prompt with $VISUAL or $EDITOR")
 	f.BoolVar(&o.inside, "allow-state-in-workspace", false, "run although the agent can write the state directory")
@@ -171,6 +172,10 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 			message, hint := explain(err)
 			return usage(cmp.Or(hint, try), "--%s: %s", option, message)
 		}
+	}
+	if s.OutputPolicy, err = textOrFile(s.OutputPolicy); err != nil {
+		message, _ := explain(err)
+		return usage("--policy brief, final, none or @FILE", "--policy: %s", message)
 	}
 	if c.Flags().Changed("after-policy") && len(s.After) == 0 && o.file == "" {
 		return usage(try, "--after-policy says how to wait for other tasks, and --after names none")

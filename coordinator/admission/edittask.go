@@ -93,7 +93,7 @@ func specOf(t *state.Task) task.TaskSpec {
 		Resume: t.Resume, Timeout: t.Timeout, Priority: t.Priority, MaxAttempts: t.MaxAttempts, NotBefore: t.NotBefore,
 		After: t.After, AfterPolicy: t.AfterPolicy, Hold: t.Hold, TenantID: t.TenantID, Queue: t.Queue, Fallback: t.Fallback,
 		VerifyCommand: t.VerifyCommand, MaxIterations: t.MaxIterations, VerifyTimeout: t.VerifyTimeout,
-		OnFailure: t.OnFailure, OnIssue: t.OnIssue, OutputSpec: t.OutputSpec,
+		OnFailure: t.OnFailure, OnIssue: t.OnIssue, OutputPolicy: t.OutputPolicy, OutputSpec: t.OutputSpec,
 	}
 }
 

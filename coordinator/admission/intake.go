@@ -10,12 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/prompt"
 	"stint/state"
 	"stint/state/fold"
 	"stint/state/lanes"
@@ -227,7 +229,7 @@ func (in *intake) at(i int, err error) error {
 // CheckFields returns what is wrong with fields of a spec that can be looked at by
 // themselves.
 func CheckFields(s *task.TaskSpec) error {
-	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, task.CheckInputFiles, task.CheckOutputSpec} {
+	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, checkPolicy, task.CheckInputFiles, task.CheckOutputSpec} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -241,6 +243,21 @@ func checkFollowUps(s *task.TaskSpec) error {
 		return task.InOption("onFailure", err)
 	}
 	return task.InOption("onIssue", CheckTemplate(s.OnIssue))
+}
+
+// maxPolicy is the length of an output policy, in bytes.
+const maxPolicy = 64 << 10
+
+// checkPolicy checks the output policy. One word is a name.
+func checkPolicy(s *task.TaskSpec) error {
+	_, named := prompt.Policies[s.OutputPolicy]
+	switch p := s.OutputPolicy; {
+	case len(p) > maxPolicy || !utf8.ValidString(p) || strings.ContainsRune(p, 0):
+		return task.Wrong("outputPolicy", "write it in a few lines", "the output policy is not UTF-8 text of at most %d bytes", maxPolicy)
+	case p != "" && !named && !strings.ContainsAny(strings.TrimSpace(p), " \n"):
+		return task.Wrong("outputPolicy", "use brief (at most six lines), final (as long as it takes), none, or a text of several words", "there is no output policy %q", p)
+	}
+	return nil
 }
 
 // clockDifference is how much the clock of a client may be behind ours.
@@ -400,7 +417,7 @@ func (a *Admission) prepare(s *submission) error {
 		r.Add(state.KeyAfterPolicy, state.AfterAny)
 	}
 	r.AddIf(state.KeyVerifyCommand, s.VerifyCommand).AddIf(state.KeyVerifyTimeout, s.VerifyTimeout).
-		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue)
+		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue).AddIf(state.KeyOutputPolicy, s.OutputPolicy)
 	addNumber(state.KeyMaxIterations, s.MaxIterations)
 	r.AddIf(state.KeyTenantID, s.TenantID).AddIf(state.KeyQueue, s.Queue).
 		AddIf(state.KeyFallback, strings.Join(s.Fallback, " ")).AddIf(state.KeyOutputSpec, strings.Join(s.OutputSpec, "\n"))
@@ -473,7 +490,7 @@ func (in *intake) tasks() (tasks []state.Task, err error) {
 			}
 			continue
 		}
-		t.Title, t.Prompt, t.InputFiles, t.OnFailure, t.OnIssue = state.TitleOf(s.Prompt), s.Prompt, s.InputFiles, s.OnFailure, s.OnIssue
+		t.Title, t.Prompt, t.InputFiles, t.OnFailure, t.OnIssue, t.OutputPolicy = state.TitleOf(s.Prompt), s.Prompt, s.InputFiles, s.OnFailure, s.OnIssue, s.OutputPolicy
 	}
 	return tasks, nil
 }

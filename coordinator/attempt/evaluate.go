@@ -204,7 +204,7 @@ func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *queue.WorkspaceSetti
 	if err == nil {
 		told := judged{task: t, out: out}
 		if set.PromptTemplate.Names("Policy") { // else the agent was not told of it
-			told.policy = set.OutputPolicy
+			told.policy = a.tasks.OutputPolicy(t)
 		}
 		if s, ok := a.snapshotOf(r.ID); ok {
 			told.changes, _ = a.compare(r, t, &s, "--stat=100")

@@ -52,7 +52,7 @@ func (a *Attempts) Prompt(r *Run, t *state.Task, inputs []string, hits []memory.
 	return prompt.Build(prompt.Input{
 		Memory: hits, Check: check,
 		SessionKey: r.Task.SessionKey, SessionID: r.Task.SessionID, TaskID: t.ID, RunID: r.ID,
-		Attempt: r.Task.Attempt, Agent: r.Task.Agent, Workspace: t.Workspace, Policy: a.tasks.Workspace(t.Workspace).OutputPolicy,
+		Attempt: r.Task.Attempt, Agent: r.Task.Agent, Workspace: t.Workspace, Policy: a.tasks.OutputPolicy(t),
 		Message: t.Prompt, Resumed: r.Session != "", Interrupted: r.interrupted,
 		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iterationOf(t), Template: a.tasks.Workspace(t.Workspace).PromptTemplate,
 	})

@@ -235,6 +235,7 @@ func extraOf(t *state.Task) map[string]string {
 	put(state.KeyAfterPolicy, t.AfterPolicy)
 	put(state.KeyOnFailure, t.OnFailure)
 	put(state.KeyOnIssue, t.OnIssue)
+	put(state.KeyOutputPolicy, t.OutputPolicy)
 	put(state.KeySessionID, t.SessionID)
 	for key, n := range map[string]int64{state.KeyOrder: t.Order, state.KeyMaxIterations: int64(t.MaxIterations), state.KeyRequeues: int64(t.Requeues)} {
 		if n != 0 {

@@ -104,7 +104,7 @@ type WorkspaceSettings struct {
 	MaxAttempts  int               // counted tries of a task
 	ResumePolicy string            // auto, always or never; "": auto
 	Models       map[string]string // by agent
-	OutputPolicy string            // the text; "": none
+	OutputPolicy string            // the text, of tasks that have none of their own; "": none
 
 	PromptTemplate *prompt.Template // arranges what stands before the message; nil: as prompt.Build does
 
@@ -178,6 +178,14 @@ func (s *Store) VerifyTimeout(t *state.Task) time.Duration {
 		return d
 	}
 	return s.Workspace(t.Workspace).VerifyTimeout
+}
+
+// OutputPolicy returns what a task's agent is told about the look of its answer; "": nothing.
+func (s *Store) OutputPolicy(t *state.Task) string {
+	if text, named := prompt.Policies[t.OutputPolicy]; named {
+		return text
+	}
+	return cmp.Or(t.OutputPolicy, s.Workspace(t.Workspace).OutputPolicy)
 }
 
 // MaxIterations returns how many iterations a task's verify loop may have.

@@ -215,7 +215,7 @@ func EditRules(view func(func(*fold.State))) reconcile.Rules {
 			})
 			return busy
 		},
-		Guarded:    []string{state.KeyPrompt, state.KeyVerifyCommand, state.KeyOnFailure, state.KeyOnIssue}, // texts that a formatter may spoil
+		Guarded:    []string{state.KeyPrompt, state.KeyVerifyCommand, state.KeyOnFailure, state.KeyOnIssue, state.KeyOutputPolicy}, // texts that a formatter may spoil
 		KeepOnCopy: state.Copied,
 	}
 }

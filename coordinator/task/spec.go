@@ -241,7 +241,7 @@ func Fields(s *TaskSpec) map[string]any {
 		"maxAttempts": &s.MaxAttempts, "notBefore": &s.NotBefore, "noWaitLimit": &s.NoWaitLimit, "after": &s.After,
 		"afterPolicy": &s.AfterPolicy, "hold": &s.Hold, "tenantId": &s.TenantID, "queue": &s.Queue, "fallback": &s.Fallback,
 		"verifyCommand": &s.VerifyCommand, "maxIterations": &s.MaxIterations, "verifyTimeout": &s.VerifyTimeout,
-		"onFailure": &s.OnFailure, "onIssue": &s.OnIssue, "await": &s.Await,
+		"onFailure": &s.OnFailure, "onIssue": &s.OnIssue, "outputPolicy": &s.OutputPolicy, "await": &s.Await,
 		"inputFiles": &s.InputFiles, "outputSpec": &s.OutputSpec, "allowStateInWorkspace": &s.AllowStateInWorkspace,
 	}
 }

@@ -43,6 +43,7 @@ type TaskSpec struct {
 	VerifyTimeout string `json:"verifyTimeout,omitempty" doc:"Longest run of the verify command: a Go duration; left out: the master's" example:"5m"`
 	OnFailure     string `json:"onFailure,omitempty" doc:"Prompt of the task to queue when this one fails: a template" example:"Say why task {{.ID}} failed: {{.Error}}"`
 	OnIssue       string `json:"onIssue,omitempty" doc:"Prompt of the task to queue when the answer of this one has findings: a template" example:"Look at the findings of {{.ID}}."`
+	OutputPolicy  string `json:"outputPolicy,omitempty" doc:"How the answer is to look: brief (at most six lines), final (as long as it takes), none, or a text of at most 64 KiB; left out: the master's output_policy" example:"final"`
 
 	InputFiles []state.InputFile `json:"inputFiles,omitempty" doc:"Small files that the agent can read"`
 	OutputSpec []string          `json:"outputSpec,omitempty" doc:"Files of the workspace to collect after the run: relative paths" example:"report.md"`

@@ -118,6 +118,7 @@ func checkText(spec *task.TaskSpec) error {
 		{"queue", []string{spec.Queue}},
 		{"verify command", []string{spec.VerifyCommand}},
 		{"prompts of follow-ups", []string{spec.OnFailure, spec.OnIssue}},
+		{"output policy", []string{spec.OutputPolicy}},
 		{"list of tasks to come after", spec.After},
 		{"list of fallbacks", spec.Fallback},
 		{"list of output files", spec.OutputSpec},
