@@ -255,7 +255,7 @@ func fit(rows [][]string, width int) {
 	for col := range last {
 		widest := 0
 		for _, row := range rows {
-			widest = max(widest, len([]rune(row[col])))
+			widest = max(widest, textWidth(row[col]))
 		}
 		used += widest + 2
 	}

@@ -8,9 +8,11 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+	"golang.org/x/text/width"
 
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
@@ -185,37 +187,61 @@ var sgr = map[state.Status]string{
 	state.Running: "36", state.Done: "32", state.Failed: "31", state.Dead: "31", state.Canceled: "33", state.Draft: "2",
 }
 
-// clip cuts s to n runes.
-func clip(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
+// textWidth returns how many columns of a terminal a text takes.
+func textWidth(s string) (n int) {
+	for _, r := range s {
+		n += runeColumns(r)
 	}
-	r := []rune(s)
-	return string(r[:max(0, n-1)]) + "…"
+	return n
 }
 
-// pad fills s with blanks to n runes.
-func pad(s string, n int) string {
-	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
+func runeColumns(r rune) int {
+	switch {
+	case r < 0x300: // most of what is ever shown
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf): // goes onto the rune before it
+		return 0
+	}
+	if kind := width.LookupRune(r).Kind(); kind == width.EastAsianWide || kind == width.EastAsianFullwidth {
+		return 2
+	}
+	return 1
 }
+
+// clip cuts s to n columns.
+func clip(s string, n int) string {
+	if len(s) <= n || textWidth(s) <= n {
+		return s
+	}
+	used := 1 // by the ellipsis
+	for i, r := range s {
+		if used += runeColumns(r); used > n {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// pad fills s with blanks to n columns.
+func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-textWidth(s))) }
 
 // writeTable writes rows in columns that fit; the last one is not padded. paint
 // may colour a padded cell, nil leaves all plain.
 func writeTable(w io.Writer, rows [][]string, paint func(row, col int, cell string) string) error {
-	var width []int
+	var widths []int
 	for _, row := range rows {
 		for i, c := range row {
-			if i == len(width) {
-				width = append(width, 0)
+			if i == len(widths) {
+				widths = append(widths, 0)
 			}
-			width[i] = max(width[i], utf8.RuneCountInString(c))
+			widths[i] = max(widths[i], textWidth(c))
 		}
 	}
 	var b strings.Builder
 	for y, row := range rows {
 		for x, c := range row {
 			if x < len(row)-1 {
-				c = pad(c, width[x]+2)
+				c = pad(c, widths[x]+2)
 			}
 			if paint != nil {
 				c = paint(y, x, c)

@@ -89,6 +89,25 @@ func TestWriteTable(t *testing.T) {
 	}
 }
 
+// Text of any script takes its columns.
+func TestColumns(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "abc": 3, "évil": 4, "e\u0301": 1, "修正テスト": 10, "한글": 4, "🙂!": 3, "…": 1} {
+		if got := textWidth(text); got != want {
+			t.Errorf("%q takes %d columns, want %d", text, got, want)
+		}
+	}
+	for n, want := range map[int]string{10: "修正テスト", 9: "修正テス…", 8: "修正テ…", 1: "…"} {
+		if got := clip("修正テスト", n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+	var b bytes.Buffer
+	must(t, writeTable(&b, [][]string{{"修正", "x"}, {"abcde", "y"}}, nil))
+	if want := "修正   x\nabcde  y\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
 func TestProgressLine(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	view := &wire.TaskView{Task: state.Task{Status: state.Running, RunStartedAt: now.Add(-134 * time.Second)}}
