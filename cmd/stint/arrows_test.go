@@ -246,6 +246,7 @@ var opens = map[string]string{
 	"demo.go":                 "a new directory in the temporary one",
 	"fsck.go writeNew":        "a file that a person names",
 	"postgres.go readURLFile": "a file that a person names",
+	"man.go":                  "a directory that a person names",
 	"spec.go":                 "a file that a person names, or a new directory in the temporary one",
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -38,6 +39,14 @@ func topicTitle(name string) string {
 	line, _, _ := strings.Cut(string(topic(name)), "\n")
 	_, title, _ := strings.Cut(line, ": ")
 	return title
+}
+
+// topics returns the manual, for the page.
+func topics() (all []wire.Topic) {
+	for _, name := range topicNames {
+		all = append(all, wire.Topic{Name: name, Title: topicTitle(name), Markdown: topic(name)})
+	}
+	return all
 }
 
 // helpCommand replaces cobra's: it has topics too.

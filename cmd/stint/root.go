@@ -88,7 +88,7 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 			root.AddCommand(build(a))
 		}
 		root.InitDefaultCompletionCmd()
-		root.AddCommand(a.helpCommand())
+		root.AddCommand(a.helpCommand(), a.manCommand())
 	}
 	prepare(root)
 	root.SetArgs(args)

@@ -49,7 +49,7 @@ func (s *Server) routes() {
 	s.monitorRoutes(api)
 	s.browserRoutes(api)
 	s.mux.Handle("GET /{$}", &web.Site{
-		Agents: s.opts.Agents, Rows: s.page, Task: s.shown,
+		Agents: s.opts.Agents, Topics: s.opts.Topics, Rows: s.page, Task: s.shown,
 		Health: func() task.Health { return s.rooms.Monitor.Health() }, List: func(f state.Filter) []state.Task { return s.rooms.Tasks.List(f) },
 	})
 	s.mux.HandleFunc("GET /ui/{file}", web.ServeAsset)

@@ -62,7 +62,8 @@ type Options struct {
 	// is open; nil: nobody can.
 	OpenPage func() error
 
-	Agents []string // names that the page offers for a new task
+	Agents []string     // names that the page offers for a new task
+	Topics []wire.Topic // of the manual, for the page
 
 	// RunOf notes which process has pid now, and returns a function that looks for the run
 	// that it is part of, "" if none. An error says that nobody can tell. nil: requests say

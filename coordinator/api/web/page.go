@@ -61,6 +61,7 @@ type (
 		Counts     []statusCount
 		Error      *wire.Problem // instead of what follows
 		Task       *pageTask     // instead of the list
+		Help       *pageHelp     // likewise
 		Rows       []pageRow
 		Cursor     string // of this list; "" if it is the newest
 		Older      string // of the next one; "" if there is none
@@ -96,9 +97,11 @@ type Site struct {
 	List   func(f state.Filter) []state.Task
 	Rows   func(f state.Filter) (rows [][]byte, next uint64, err error) // of a list, as the API has them in JSON, and where the next begins
 	Task   func(ctx context.Context, ref string) (wire.TaskView, error)
+	Topics []wire.Topic // of the manual
 }
 
-// ServeHTTP shows the list of tasks, or the task that ?task= names. Over TCP, who has
+// ServeHTTP shows the list of tasks, the task that ?task= names, or the topic of the manual
+// that ?help= names. Over TCP, who has
 // no token and no cookie gets the same page without anything in it.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := guard.Of(r.Context())
@@ -122,6 +125,8 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if q := r.URL.Query(); q.Get("task") != "" {
 		err = s.fillTask(r.Context(), p, q.Get("task"))
+	} else if q.Has("help") {
+		err = s.fillHelp(p, q.Get("help"))
 	} else {
 		err = s.fillList(p, q.Get("cursor"))
 	}

@@ -93,7 +93,7 @@ func (m *fakeMaster) task(_ context.Context, ref string) (wire.TaskView, error) 
 // ask returns what the page at a path is.
 func (m *fakeMaster) ask(path string, agents ...string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	site := Site{Agents: agents, Health: func() task.Health { return m.health }, List: m.list, Rows: m.rows, Task: m.task}
+	site := Site{Agents: agents, Health: func() task.Health { return m.health }, List: m.list, Rows: m.rows, Task: m.task, Topics: testTopics}
 	site.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	return w
 }
@@ -228,6 +228,7 @@ func (m *fakeMaster) pages(t testing.TB, text string) map[string]string {
 	pages := map[string]string{}
 	for name, path := range map[string]string{
 		"list": "/", "task": "/?task=" + url.QueryEscape(text), "unknown": "/?task=no" + url.QueryEscape(text), "cursor": "/?cursor=" + url.QueryEscape(text),
+		"help": "/?help", "topic": "/?help=http", "no topic": "/?help=no" + url.QueryEscape(text),
 	} {
 		pages[name] = m.ask(path, text).Body.String()
 	}

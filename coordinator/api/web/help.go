@@ -1,0 +1,96 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+
+	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
+)
+
+// A pageHelp is the manual, or one topic of it.
+type pageHelp struct {
+	Topics []wire.Topic
+	HTML   template.HTML // of the topic; "" for the list
+}
+
+// fillHelp puts a topic into the page, or for "" the list of topics.
+func (s *Site) fillHelp(p *page, name string) error {
+	p.Title, p.Help = "Help", &pageHelp{Topics: s.Topics}
+	if name == "" {
+		return nil
+	}
+	i := slices.IndexFunc(s.Topics, func(t wire.Topic) bool { return t.Name == name })
+	if i < 0 {
+		return &task.Error{Code: task.CodeNotFound, Message: "the manual has no topic " + wire.Clip(name), Hint: "stint help"}
+	}
+	p.Title = "Help: " + name
+	var err error
+	p.Help.HTML, err = renderHTML(s.Topics[i].Markdown)
+	return err
+}
+
+var markdown = goldmark.New(goldmark.WithExtensions(extension.Table),
+	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(rawHTML{}, 1))))
+
+// renderHTML returns Markdown as HTML for below a heading of level 2. HTML in it becomes
+// text, links to other files of the manual lead to their topics.
+func renderHTML(src []byte) (template.HTML, error) {
+	doc := markdown.Parser().Parse(text.NewReader(src))
+	err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.Heading:
+			n.Level = min(n.Level+2, 6)
+		case *ast.Link:
+			if name, ok := strings.CutSuffix(string(n.Destination), ".md"); ok {
+				n.Destination = []byte("/?help=" + name)
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	var b bytes.Buffer
+	if err == nil {
+		err = markdown.Renderer().Render(&b, src, doc)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the manual: %w", err)
+	}
+	return template.HTML(b.String()), nil
+}
+
+// rawHTML renders HTML within Markdown as text; goldmark would leave it out.
+type rawHTML struct{}
+
+func (rawHTML) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindHTMLBlock, func(w util.BufWriter, src []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if entering {
+			block := n.(*ast.HTMLBlock)
+			_, _ = w.WriteString("<pre>") // the buffer keeps its error
+			_, _ = w.Write(util.EscapeHTML(block.Lines().Value(src)))
+			if block.HasClosure() {
+				_, _ = w.Write(util.EscapeHTML(block.ClosureLine.Value(src)))
+			}
+			_, _ = w.WriteString("</pre>\n")
+		}
+		return ast.WalkSkipChildren, nil
+	})
+	r.Register(ast.KindRawHTML, func(w util.BufWriter, src []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if entering {
+			_, _ = w.Write(util.EscapeHTML(n.(*ast.RawHTML).Segments.Value(src)))
+		}
+		return ast.WalkSkipChildren, nil
+	})
+}
