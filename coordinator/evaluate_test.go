@@ -320,7 +320,7 @@ func TestVerifyWhileJudged(t *testing.T) {
 		reason       state.Class
 		err          string
 	}{
-		"it passes now":        {127, 0, state.Failed, state.ClassVerify, "the verify command ended with exit code 127, in iteration 2"},
+		"it passes now":        {7, 0, state.Failed, state.ClassVerify, "the verify command ended with exit code 7, in iteration 2"},
 		"it passed until then": {0, 3, state.Done, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -408,6 +408,7 @@ func TestLoopIsEditedByHand(t *testing.T) {
 		status   state.Status
 	}{
 		"another command":              {"- verifyCommand: make check", []int{1, 0}, []string{"make test", "make check"}, []string{"do it", prompt.FixIt}, state.Done},
+		"another that can be run":      {"- verifyCommand: make check", []int{127, 0}, []string{"make test", "make check"}, []string{"do it"}, state.Done},
 		"no command":                   {"- verifyCommand: none", []int{1}, []string{"make test"}, []string{"do it"}, state.Done},
 		"another prompt":               {"- prompt: do that", []int{1, 0}, []string{"make test", "make test"}, []string{"do it", "do that"}, state.Done},
 		"one iteration":                {"- maxIterations: 1", []int{1}, []string{"make test"}, []string{"do it"}, state.Failed},

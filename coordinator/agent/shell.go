@@ -81,8 +81,10 @@ func result(e *gate.Result, limit time.Duration) task.VerifyResult {
 		r.Class, r.Error = state.ClassInterrupted, "the gate of the run was killed"
 	case e.End.Signal != 0:
 		r.Error = fmt.Sprintf("the verify command was ended by a signal: %v", syscall.Signal(e.End.Signal))
+	case r.CannotRun():
+		r.Error = fmt.Sprintf("the verify command cannot be run: exit code %d: %s", r.ExitCode, shellCodes[r.ExitCode])
 	case r.ExitCode != 0:
-		r.Error = fmt.Sprintf("the verify command ended with exit code %d%s", r.ExitCode, shellCodes[r.ExitCode])
+		r.Error = fmt.Sprintf("the verify command ended with exit code %d", r.ExitCode)
 	}
 	if r.Class != "" {
 		r.ExitCode = -1
@@ -91,7 +93,7 @@ func result(e *gate.Result, limit time.Duration) task.VerifyResult {
 }
 
 // shellCodes are the exit codes with which a shell says something of its own.
-var shellCodes = map[int]string{126: ": a program of it cannot be executed", 127: ": a program of it was not found"}
+var shellCodes = map[int]string{126: "a program of it cannot be executed", 127: "a program of it was not found"}
 
 // A window keeps the head and the tail of an output. It belongs to the goroutine
 // that supervises the run.

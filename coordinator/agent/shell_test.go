@@ -47,7 +47,7 @@ func TestVerifyCommand(t *testing.T) {
 	}{
 		{"passes", "echo fine", nil, "", 0, "fine\n", ""},
 		{"fails", "echo out; echo err >&2; exit 3", nil, "", 3, "out\nerr\n", "ended with exit code 3"},
-		{"is not found", "no-such-program --now", nil, "", 127, "", "exit code 127: a program of it was not found"},
+		{"is not found", "no-such-program --now", nil, "", 127, "", "the verify command cannot be run: exit code 127: a program of it was not found"},
 		{"cannot be executed", "touch x; ./x", nil, "", 126, "", "exit code 126: a program of it cannot be executed"},
 		{"is no shell's", "if", nil, "", 2, "", "exit code 2"},
 		{"is killed", "echo so far; kill -SEGV $$", nil, "", -1, "so far\n[the verify command was ended by a signal: segmentation fault]\n", "by a signal: segmentation fault"},

@@ -46,7 +46,8 @@ type verdict struct {
 //	                                                     if a new session was too small too
 //	network, stalled, session-busy   yes                 queued with backoff; dead when the attempts are used up
 //	exit, timeout, output-missing,   yes                 failed; where the task itself says maxAttempts: queued with
-//	verify                                               backoff, dead when they are used up
+//	verify                                               backoff, dead when they are used up. Failed at once if the
+//	                                                     verify command cannot be run
 func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now time.Time, closing bool) verdict {
 	v := verdictOf(t, state.Failed)
 	v.reason = out.Class
@@ -81,7 +82,7 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 	case state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
 		a.judgeFailure(&v, t, now)
 	case state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify:
-		if t.MaxAttempts > 0 {
+		if t.MaxAttempts > 0 && !out.Final {
 			a.judgeFailure(&v, t, now)
 		}
 	}

@@ -39,6 +39,10 @@ func (a *Attempts) next(r *Run, out *task.Outcome) (s step, ok bool) {
 	}
 	if t.Phase == state.PhaseVerify && out.Class == state.ClassVerify {
 		now := a.asEdited(t)
+		if out.Final {
+			isEdited := task.HasVerify(now) && now.VerifyCommand != r.Task.VerifyCommand
+			return step{state.PhaseVerify, t.Iteration}, isEdited
+		}
 		restarts := a.restartsLoop(now)
 		if now.PromptChanged && !restarts {
 			out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change; queue it again to have that sent"
@@ -172,6 +176,7 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 		if failed.Class = state.ClassVerify; t.Iteration > 1 {
 			failed.Error += fmt.Sprintf(", in iteration %d", t.Iteration)
 		}
+		failed.Final = check.CannotRun()
 	}
 	return failed
 }

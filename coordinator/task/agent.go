@@ -103,6 +103,7 @@ type Outcome struct {
 
 	Shortage syscall.Errno  // interrupted before the agent was at work, because the machine lacked something that comes back ([ShortageOf]); else 0
 	Signal   syscall.Signal // that ended the agent; 0: none
+	Final    bool           // it would fail again in the same way: no iteration and no attempt follows
 	Fresh    bool           // the turn has begun a new session; the coordinator sets it
 	Note     string         // something the user should know although the run went on, e.g. that a session was lost
 
@@ -145,6 +146,12 @@ type VerifyResult struct {
 
 // Passed reports whether the command says that all is well.
 func (v *VerifyResult) Passed() bool { return v.Class == "" && v.ExitCode == 0 }
+
+// CannotRun reports whether the shell said that a program of the command is not there or cannot
+// be executed: nothing that an agent does to its answer helps.
+func (v *VerifyResult) CannotRun() bool {
+	return v.Class == "" && (v.ExitCode == 126 || v.ExitCode == 127)
+}
 
 // Conclusive reports whether the command says anything: it ended by itself or by its limit.
 func (v *VerifyResult) Conclusive() bool { return v.Class == "" || v.Class == state.ClassTimeout }
