@@ -45,6 +45,14 @@ func (a *app) cancelCommand() *cobra.Command {
 	return a.actCommand("cancel", "end tasks that are queued or running", (*client.Client).Cancel)
 }
 
+func (a *app) rmCommand() *cobra.Command {
+	c := a.actCommand("rm", "remove tasks from the lists", (*client.Client).Remove)
+	c.Long = `Remove tasks from the lists. One that waits is canceled; one that runs is refused. Its
+sections stay in tasks.md until the next compaction moves them to the archive, which
+keeps id, end and idempotency key. To archive all that have ended: stint clean.`
+	return c
+}
+
 func (a *app) retryCommand() *cobra.Command {
 	c := a.actCommand("retry", "queue tasks that have ended again", a.startsTasks(a.retryTask))
 	c.Long = `Queue tasks again that have ended, with all their tries. A task that waits for its

@@ -20,9 +20,9 @@ stint retry brings one back.
 
 The master does this by itself when the journal is larger than compact_size.`
 
-// compactOptions are the options of `stint compact-tasks`.
+// compactOptions are the options of `stint compact-tasks` and `stint clean`.
 type compactOptions struct {
-	olderThan    string
+	olderThan    string // "": as configured
 	dryRun, json bool
 }
 
@@ -36,10 +36,31 @@ func (a *app) compactCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.compact(c, o) },
 	}
-	c.Flags().StringVar(&o.olderThan, "older-than", "", "archive tasks that ended longer ago than this `duration`, such as 30d or 12h (default: compact_older_than)")
+	o.addFlags(c, "", "compact_older_than")
+	return c
+}
+
+func (a *app) cleanCommand() *cobra.Command {
+	o := &compactOptions{}
+	c := &cobra.Command{
+		Use:   "clean [OPTIONS]",
+		Short: "move tasks that have ended to the archive",
+		Long: `Move tasks that have ended to the archive. They are still known: tasks that come
+after them run, stint show and logs find them, stint ls --archive lists them, and
+stint retry brings one back.`,
+		Example: "  stint clean\n  stint clean --older-than 7d",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.compact(c, o) },
+	}
+	o.addFlags(c, "0", "all that have ended")
+	return c
+}
+
+func (o *compactOptions) addFlags(c *cobra.Command, olderThan, text string) {
+	c.Flags().StringVar(&o.olderThan, "older-than", olderThan, "archive tasks that ended longer ago than this `duration`, such as 30d or 12h (default: "+text+")")
+	c.Flags().Lookup("older-than").DefValue = "" // the text has it
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	jsonFlag(c, &o.json)
-	return c
 }
 
 func (a *app) compact(c *cobra.Command, o *compactOptions) error {
@@ -48,9 +69,9 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 		return err
 	}
 	olderThan := cfg.CompactOlderThan
-	if c.Flags().Changed("older-than") {
+	if o.olderThan != "" || c.Flags().Changed("older-than") {
 		if olderThan, err = parseDuration(o.olderThan); err != nil {
-			return usage("stint compact-tasks --help", "--older-than: %v", err)
+			return usage(c.CommandPath()+" --help", "--older-than: %v", err)
 		}
 	}
 	ctx := c.Context()

@@ -34,9 +34,7 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 			case t.Status.Terminal():
 				return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s has ended already: %s", id, t.Status), Hint: "stint show " + id}
 			default:
-				r := &ledger.Record{Kind: ledger.KindTask, ID: id}
-				tx.Append(r.Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
-					Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
+				tx.Append(a.canceled(id, by))
 			}
 			return nil
 		})
@@ -62,6 +60,37 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 		// The run ended and left the task in the queue, or at its next step: it was
 		// interrupted just then, or belonged to a master before this one, and another has begun.
 	}
+}
+
+// canceled returns the record of a waiting task that is canceled.
+func (a *Admission) canceled(id, by string) *ledger.Record {
+	r := &ledger.Record{Kind: ledger.KindTask, ID: id}
+	return r.Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
+		Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
+}
+
+// Remove takes a task out of all lists; one that waits is canceled. Its sections stay in
+// the ledger until the next compaction moves them to the archive; its id, end and
+// idempotency key still count. by is who asks. The error has CodeConflict if the task
+// runs, or is in the archive.
+func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, error) {
+	return a.change(ctx, ref, a.tasks.Update, func(st *fold.State, tx *ledger.Tx, id string) error {
+		t, err := queue.PeekIn(st, id)
+		_, archived := st.Archived(id)
+		switch {
+		case err != nil:
+			return err
+		case archived:
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is in the archive, which keeps it", id), Hint: "stint ls --archive"}
+		case t.Status == state.Running:
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
+		case !t.Status.Terminal():
+			tx.Append(a.canceled(id, by))
+		}
+		r := &ledger.Record{Kind: ledger.KindControl, ID: fold.ControlDeleted}
+		tx.Append(r.Add(fold.KeyRemoved, id).Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
+		return nil
+	})
 }
 
 // cancelBy is ErrCanceled with who asked for it.

@@ -232,6 +232,10 @@ func (f *fakeMaster) Cancel(_ context.Context, ref, by string) (state.Task, erro
 	return f.change(ref, by, func(t *state.Task) { t.Status = state.Canceled })
 }
 
+func (f *fakeMaster) Remove(_ context.Context, ref, by string) (state.Task, error) {
+	return f.change(ref, by, func(t *state.Task) { t.Status = state.Canceled })
+}
+
 func (f *fakeMaster) Retry(_ context.Context, ref, by string) (state.Task, error) {
 	return f.change(ref, by, func(t *state.Task) { t.Status = state.Queued })
 }

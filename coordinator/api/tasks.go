@@ -52,6 +52,8 @@ type Changes interface {
 	Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error)
 	// Cancel ends a task.
 	Cancel(ctx context.Context, ref, by string) (state.Task, error)
+	// Remove takes a task that does not run out of all lists.
+	Remove(ctx context.Context, ref, by string) (state.Task, error)
 	// Retry queues an ended task again.
 	Retry(ctx context.Context, ref, by string) (state.Task, error)
 	// Verify runs the verify command of a task by itself.
@@ -139,6 +141,9 @@ func (s *Server) taskRoutes(api huma.API) {
 		{"cancel", "Cancel a task", "A waiting task ends at once. A running one ends when its agent and all descendants of that have ended.", s.cancel},
 		{"retry", "Queue an ended task again", "It starts with its first attempt. This also lifts the hold of its account.", func(ctx context.Context, ref string) (state.Task, error) {
 			return s.rooms.Changes.Retry(ctx, ref, ledger.ByClient)
+		}},
+		{"remove", "Remove a task from the lists", "A waiting task is canceled. A running one is a conflict: cancel it before. Id, final status and idempotency key still count.", func(ctx context.Context, ref string) (state.Task, error) {
+			return s.rooms.Changes.Remove(ctx, ref, ledger.ByClient)
 		}},
 		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", func(ctx context.Context, ref string) (state.Task, error) {
 			return s.rooms.Changes.Hold(ctx, ref, ledger.ByClient)

@@ -104,7 +104,7 @@ func drawHistory(t *rapid.T, j *journal, most int) {
 			_ = j.append(ledger.KindTask, pick(t, uuid(1), uuid(2), "five"), "prompt: "+rapid.String().Draw(t, "prompt"),
 				"result: "+rapid.String().Draw(t, "result"), "color: "+rapid.String().Draw(t, "color"))
 		case 1:
-			_ = j.append(ledger.KindControl, ControlDeleted, pick(t, "tasks", "back")+": "+pick(t, uuid(1), uuid(2)+"\n"+uuid(3), "five"))
+			_ = j.append(ledger.KindControl, ControlDeleted, pick(t, "tasks", "back", "removed")+": "+pick(t, uuid(1), uuid(2)+"\n"+uuid(3), "five"))
 		case 2:
 			_ = j.append(ledger.KindTask, pick(t, uuid(1), uuid(2), uuid(3)), "startedAt: "+pick(t, "", at(0), "2026-11-21T12:00:00.0000005Z"),
 				"updatedAt: "+pick(t, "", at(time.Hour)))

@@ -10,11 +10,13 @@ import (
 
 // ControlDeleted is the control record that hides finished tasks whose sections a
 // person has deleted, and shows those again whose sections are back. KeyTasks and
-// KeyBack are its lists of ids, one a line.
+// KeyBack are its lists of ids, one a line; those in KeyRemoved were removed by a command
+// and stay hidden although their sections are there.
 const (
 	ControlDeleted = "deleted"
 	KeyTasks       = "tasks"
 	KeyBack        = "back"
+	KeyRemoved     = "removed"
 )
 
 // Gone returns what becomes of tasks whose sections a person has deleted from the
@@ -47,12 +49,16 @@ func (s *State) Gone(gone map[string]bool) (canceled, hidden, back []string) {
 // applyDeleted folds the control record of that name. Ids that are unknown, or of
 // tasks that have not ended, are passed over.
 func (s *State) applyDeleted(sec *ledger.Section) {
-	for id := range strings.FieldsSeq(sec.Value(KeyTasks)) {
-		n := s.Number(id)
-		if e := s.Entries.At(n); n != 0 && s.Live(n) == nil && !e.Deleted && e.Kept == table.InJournal {
-			e.Deleted = true
-			s.deleted[n] = true
-			s.counts[e.StatusIndex]--
+	for _, key := range []string{KeyTasks, KeyRemoved} {
+		for id := range strings.FieldsSeq(sec.Value(key)) {
+			n := s.Number(id)
+			if e := s.Entries.At(n); n != 0 && s.Live(n) == nil && !e.Deleted && e.Kept == table.InJournal {
+				e.Deleted = true
+				s.counts[e.StatusIndex]--
+				if key == KeyTasks {
+					s.deleted[n] = true
+				}
+			}
 		}
 	}
 	for id := range strings.FieldsSeq(sec.Value(KeyBack)) {

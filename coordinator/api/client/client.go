@@ -149,6 +149,11 @@ func (c *Client) Cancel(ctx context.Context, ref string) (wire.TaskView, error) 
 	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/cancel", nil)
 }
 
+// Remove takes a task that does not run out of all lists.
+func (c *Client) Remove(ctx context.Context, ref string) (wire.TaskView, error) {
+	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/remove", nil)
+}
+
 // Retry queues an ended task again.
 func (c *Client) Retry(ctx context.Context, ref string) (wire.TaskView, error) {
 	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/retry", nil)
