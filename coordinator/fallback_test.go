@@ -62,7 +62,7 @@ func TestFallback(t *testing.T) {
 		if turn := w.agent.turns[1]; turn.Session != "" || turn.Model != "opus" {
 			t.Errorf("the second run: %+v", turn)
 		}
-		if why := w.why(taskID(2)); !strings.HasPrefix(why, "account codex cools down until ") {
+		if why := w.why(taskID(2)); !strings.HasPrefix(why, "rate-limited: account codex is available again at ") {
 			t.Errorf("without a fallback: why %q", why)
 		}
 		w.expect(w.ended(taskID(2)), state.Done, "")

@@ -94,7 +94,7 @@ func TestRateLimitStorm(t *testing.T) {
 		}
 		w.openUnwatched()
 		time.Sleep(2 * time.Second)
-		if why := w.why(list[tasks-1].ID); !strings.Contains(why, "account demo cools down until ") || !strings.HasSuffix(why, ": rate-limited (wait 1)") {
+		if why := w.why(list[tasks-1].ID); !strings.Contains(why, "rate-limited: account demo is available again at ") || !strings.HasSuffix(why, " (wait 1)") {
 			t.Errorf("four runs have met one limit: why %q", why)
 		}
 		w.close() // what the master knows of the limit outlives it
@@ -199,7 +199,7 @@ func TestRateLimitTimes(t *testing.T) {
 			}
 			for i, wait := range tc.waits {
 				time.Sleep(time.Second)
-				if why, want := w.why(taskID(0)), fmt.Sprintf(", in %s: rate-limited (wait %d)", wait, i+1); !strings.HasSuffix(why, want) {
+				if why, want := w.why(taskID(0)), fmt.Sprintf(", in %s (wait %d)", wait, i+1); !strings.HasSuffix(why, want) {
 					t.Errorf("why is %q, want %q", why, want)
 				}
 				time.Sleep(wait)
@@ -375,7 +375,7 @@ func TestTaskWithoutAgentWaitsForTheAccount(t *testing.T) {
 		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
 		time.Sleep(time.Minute)
 		w.reconcile("## Task mine\n- status: queued\n- workspace: %s\n- prompt: by hand\n", w.work)
-		if why := w.why("mine"); !strings.HasPrefix(why, "account demo cools down until ") || runs() != 1 {
+		if why := w.why("mine"); !strings.HasPrefix(why, "rate-limited: account demo is available again at ") || runs() != 1 {
 			t.Errorf("why is %q after %d runs", why, runs())
 		}
 		w.expect(w.ended("mine"), state.Done, "")

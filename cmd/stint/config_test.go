@@ -280,10 +280,13 @@ func TestPromptTemplate(t *testing.T) {
 
 // The template in the manual is one.
 func TestTemplateOfTheManual(t *testing.T) {
-	manual := topic("prompts")
-	_, text, _ := strings.Cut(string(manual), "\n    {{.Session}}\n")
-	text, _, found := strings.Cut(text, "\n\n")
-	if tmpl, err := prompt.ParseTemplate(text); tmpl == nil || err != nil || !found {
+	manual, text := topic("prompts"), ""
+	for _, b := range codeBlocks(manual) {
+		if b.language == "template" {
+			text = b.text
+		}
+	}
+	if tmpl, err := prompt.ParseTemplate(text); tmpl == nil || err != nil {
 		t.Errorf("%q: %v", text, err)
 	}
 	for _, name := range prompt.TemplateFields() {

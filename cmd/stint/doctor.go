@@ -236,7 +236,7 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 		case !acc.Hold && !acc.CoolUntil.After(time.Now()):
 			continue
 		case !acc.Hold:
-			f.Text = because(fmt.Sprintf("%s cools down until %s", acc.Name, localTime(acc.CoolUntil)), oneLine(acc.Reason))
+			f.Text = fmt.Sprintf("%s: %s is available again at %s", cmp.Or(oneLine(acc.Reason), "rate-limited"), acc.Name, localTime(acc.CoolUntil))
 			f.Try = "wait; if the limit is lifted before, append to tasks.md the lines: ## Control account:" + acc.Name + " and - coolUntil:"
 		}
 		list = append(list, f)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -140,7 +141,7 @@ func accountText(u *state.Account, now time.Time) string {
 	case u.Hold:
 		return because(fmt.Sprintf("account %s is on hold", u.Name), u.Reason) + "; to lift it: stint retry ID of a task that it stopped"
 	case u.CoolUntil.After(now):
-		return because(fmt.Sprintf("account %s cools down until %s", u.Name, localTime(u.CoolUntil)), u.Reason)
+		return fmt.Sprintf("%s: account %s is available again at %s", cmp.Or(oneLine(u.Reason), "rate-limited"), u.Name, localTime(u.CoolUntil))
 	}
 	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -72,7 +71,7 @@ func (w *textWriter) blocks(n ast.Node, first, indent string, apart bool) {
 		case *ast.Blockquote:
 			w.blocks(c, first+"  ", indent+"  ", true)
 		default:
-			for _, line := range wrap(w.inline(c), w.width-utf8.RuneCountInString(indent)) {
+			for _, line := range wrap(w.inline(c), w.width-len(indent)) {
 				w.line(first, line)
 				first = indent
 			}
@@ -145,7 +144,7 @@ func (w *textWriter) table(n *east.Table, first, indent string) {
 		}
 		rows = append(rows, cells)
 	}
-	width, fits := columns(rows, w.width-utf8.RuneCountInString(indent))
+	width, fits := columns(rows, w.width-len(indent))
 	for y, row := range rows {
 		if !fits {
 			for x, cell := range row {
@@ -230,5 +229,5 @@ var sgrSequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // columnsOf returns how many columns text takes, without its SGR sequences.
 func columnsOf(text string) int {
-	return utf8.RuneCountInString(sgrSequence.ReplaceAllString(text, ""))
+	return textWidth(sgrSequence.ReplaceAllString(text, ""))
 }

@@ -47,6 +47,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"http":         cmdHTTP,
 	"postgres":     cmdPostgres,
 	"sql":          cmdSQL,
+	"console":      cmdConsole,
 }
 
 // scriptDeadline is how long a script waits for anything.

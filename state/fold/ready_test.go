@@ -233,10 +233,10 @@ func TestWhy(t *testing.T) {
 			"h: status=queued; sessionKey=web; hold=true", "l: status=queued; sessionKey=web; notBefore=" + at(time.Hour), "t: status=queued; sessionKey=web",
 		}, "ready: it starts next"},
 		{"account on hold", []string{"t: status=queued; agent=codex", "control account:codex: hold=true; reason=not logged in"}, "account codex is on hold: not logged in; when that is fixed, stint retry of any of its tasks lifts the hold"},
-		{"account cools down", []string{"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(time.Minute)}, "account codex cools down until 12:01:00, in 1m0s"},
+		{"account cools down", []string{"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(time.Minute)}, "rate-limited: account codex is available again at 12:01:00, in 1m0s"},
 		{"account cools down, with a reason", []string{
 			"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(252*time.Second-time.Millisecond) + "; reason=rate-limited; limitWaits=3",
-		}, "account codex cools down until 12:04:11, in 4m12s: rate-limited (wait 3)"},
+		}, "rate-limited: account codex is available again at 12:04:11, in 4m12s (wait 3)"},
 		{"one after the other", []string{
 			"a: status=running; sessionKey=1; agent=codex; startedAt=" + at(0), "t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(0) + "; reason=rate-limited; limitWaits=3",
 		}, "account codex was rate-limited (wait 3); one task at a time until one gets through"},

@@ -207,7 +207,7 @@ func (s *Queues) whyAccount(a *account, now time.Time, lim Limits) string {
 	case a.Hold:
 		return fmt.Sprintf("account %s is on hold%s; when that is fixed, stint retry of any of its tasks lifts the hold", a.name, because(a.Reason))
 	case a.CoolUntil.After(now):
-		return fmt.Sprintf("account %s cools down until %s%s%s%s", a.name, clock(a.CoolUntil, now), in(a.CoolUntil, now), because(a.Reason), waitNumber(a.LimitWaits))
+		return fmt.Sprintf("%s: account %s is available again at %s%s%s", cmp.Or(strings.TrimPrefix(because(a.Reason), ": "), "rate-limited"), a.name, clock(a.CoolUntil, now), in(a.CoolUntil, now), waitNumber(a.LimitWaits))
 	case lim.slots(a) > 0 && a.running >= lim.slots(a):
 		return fmt.Sprintf("all %d slots of account %s are in use", lim.slots(a), a.name)
 	default:
