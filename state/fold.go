@@ -185,6 +185,7 @@ var fields = map[string]func(*Folded) any{
 	KeyAfter:          func(t *Folded) any { return &t.After },
 	KeyAfterPolicy:    func(t *Folded) any { return &t.AfterPolicy },
 	KeyHold:           func(t *Folded) any { return &t.Hold },
+	KeyNotify:         func(t *Folded) any { return &t.Notify },
 	KeyNotBefore:      func(t *Folded) any { return &t.NotBefore },
 	KeyTimeout:        func(t *Folded) any { return (*duration)(&t.Timeout) },
 	KeyMaxAttempts:    func(t *Folded) any { return &t.MaxAttempts },

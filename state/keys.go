@@ -29,6 +29,7 @@ const (
 	KeyAfter           = "after"
 	KeyAfterPolicy     = "afterPolicy"
 	KeyHold            = "hold"
+	KeyNotify          = "notify"
 	KeyNotBefore       = "notBefore"
 	KeyTimeout         = "timeout"
 	KeyMaxAttempts     = "maxAttempts"

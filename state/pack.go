@@ -62,7 +62,7 @@ func (p *Packer) task(t *Folded) {
 	p.time(&t.UpdatedAt)
 	number(p, &t.Seq)
 	number(p, &t.PromptAt)
-	p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted)
+	p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify)
 	p.word(&t.VerifyCommand)
 	number(p, &t.MaxAttempts)
 	p.text((*string)(&t.IdempotencyKey))

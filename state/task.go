@@ -140,6 +140,7 @@ type Task struct {
 	After          []string  `json:"after,omitempty" doc:"Ids of the tasks that must be done first" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	AfterPolicy    string    `json:"afterPolicy,omitempty" enum:"any,done" doc:"any: it is enough that those have ended" example:"any"`
 	Hold           bool      `json:"hold,omitempty" doc:"The task waits until it is released" example:"true"`
+	Notify         bool      `json:"notify,omitempty" doc:"The user is told how the task ends, whatever [[notify]] of the configuration filters" example:"true"`
 	NotBefore      time.Time `json:"notBefore,omitzero" doc:"The task does not start before this instant" example:"2026-11-21T03:15:09.482Z"`
 	Timeout        string    `json:"timeout,omitempty" doc:"Longest run: a Go duration" example:"30m"`
 	MaxAttempts    int       `json:"maxAttempts,omitempty" doc:"How often the task is tried" example:"3"`

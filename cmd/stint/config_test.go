@@ -111,6 +111,11 @@ func TestConfigErrors(t *testing.T) {
 		{"fallback twice", "fallback = [\"claude\", \"claude\"]\n", `config.toml:1: fallback: claude stands there twice`},
 		{"half a rule", "claude_allowed_tools = [\"Bash(git log\"]\n", `config.toml:1: claude_allowed_tools: the parentheses of "Bash(git log" do not match; write a rule as "Bash(go test:*)"`},
 		{"contradiction", "backoff_base = \"10m\"\n", "backoff_base (10m) is longer than backoff_max (5m)"},
+		{"notify is one block", "[notify]\ncommand = \"x\"\n", "config.toml:1: notify is not a list of blocks; write [[notify]]"},
+		{"a destination that is none", "[[notify]]\ndesktop = true\n[[notify]]\nwebhok = \"x\"\n", `config.toml:4: unknown key "notify.webhok"; did you mean notify.webhook?`},
+		{"no destination", "[[notify]]\non = [\"done\"]\n[[notify]]\ndesktop = true\n", "config.toml:2: a [[notify]] block needs one of command,"},
+		{"an unknown event", "[[notify]]\non = [\"fail\"]\n", `config.toml:2: notify.on: "fail" is not one of done, failed,`},
+		{"a bad URL, which may be a secret", "[[notify]]\nntfy = \"ftp://secret\"\n", "config.toml:2: notify.ntfy: this is not a URL such as"},
 		{"an empty address", "http = \"\"\n", "config.toml:1: http: "},
 		{"of a layer that another one overrules", "idle_timeout = \"x\"", "config.toml:1: idle_timeout: "},
 	} {

@@ -32,7 +32,14 @@ is shown as ***.`,
 			}
 			cfg = cfg.forWorkspace(where)
 			if asJSON {
-				return printEach(a.stdout, cfg.shown())
+				list := cfg.shown()
+				for i := range cfg.Notify {
+					for _, k := range cfg.shownChannel(i) {
+						k.Key = fmt.Sprintf("notify.%d.%s", i, k.Key)
+						list = append(list, k)
+					}
+				}
+				return printEach(a.stdout, list)
 			}
 			var b strings.Builder
 			for _, k := range cfg.shown() {
@@ -41,6 +48,12 @@ is shown as ***.`,
 					line = pad(line, 36) + "  # " + k.Origin
 				}
 				b.WriteString(line + "\n")
+			}
+			for i := range cfg.Notify {
+				b.WriteString("[[notify]]\n")
+				for _, k := range cfg.shownChannel(i) {
+					b.WriteString(k.Key + " = " + tomlValue(k.Value) + "\n")
+				}
 			}
 			if origins {
 				a.hint("stint: the file is %s\n", cfg.file)
@@ -72,6 +85,21 @@ func (c *Config) shown() []shownKey {
 			value = k.redact(text)
 		}
 		list = append(list, shownKey{k.inFile(), value, c.origins[k.name].where})
+	}
+	return list
+}
+
+// shownChannel returns the settings of a [[notify]] block, as they may be seen by anybody.
+func (c *Config) shownChannel(i int) (list []shownKey) {
+	for _, k := range notifyKeys {
+		value := k.get(&Config{channel: c.Notify[i]})
+		if text, isText := value.(string); isText && k.redact != nil {
+			value = k.redact(text)
+		}
+		_, name := cutSection(k.inFile())
+		if value != "" && value != false && value != 0 && value != "0s" {
+			list = append(list, shownKey{name, value, "file"})
+		}
 	}
 	return list
 }

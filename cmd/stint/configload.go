@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"stint/coordinator/notify"
 )
 
 // A configSource is where the layers of a configuration come from.
@@ -151,6 +153,8 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 		switch {
 		case section == "" && s == nil && name == "workspace":
 			err = f.workspaces(t[name])
+		case section == "" && s == nil && name == notifySection:
+			err = f.channels(t[name])
 		case section == "" && s == nil && slices.ContainsFunc(keys, func(k key) bool { return k.section == name }):
 			var values map[string]toml.Primitive
 			if err := f.meta.PrimitiveDecode(t[name], &values); err != nil || values == nil {
@@ -170,8 +174,9 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 // value takes one setting.
 func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
 	v := &fileValue{name: name, section: s != nil}
-	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
-		v.key = &keys[i]
+	all := slices.Concat(keys, notifyKeys)
+	if i := slices.IndexFunc(all, func(k key) bool { return k.inFile() == name }); i >= 0 {
+		v.key = &all[i]
 	}
 	if err := f.meta.PrimitiveDecode(p, v); err != nil {
 		return f.located(err)
@@ -210,6 +215,35 @@ func (f *fileReader) workspaces(p toml.Primitive) error {
 			return err
 		}
 		f.config.sections = append(f.config.sections, s)
+	}
+	return nil
+}
+
+// notifySection is the name of the blocks [[notify]].
+const notifySection = "notify"
+
+// channels takes the [[notify]] blocks.
+func (f *fileReader) channels(p toml.Primitive) error {
+	var blocks []toml.Primitive
+	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
+		return fmt.Errorf("%s:%d: notify is not a list of blocks; write [[notify]], and its settings below that", f.name, f.line(p))
+	}
+	for _, p := range blocks {
+		f.config.channel = notify.Channel{On: notify.Usual()}
+		var block map[string]toml.Primitive
+		if err := f.meta.PrimitiveDecode(p, &block); err != nil {
+			return fmt.Errorf("%s:%d: notify is not a list of blocks; write [[notify]], and its settings below that", f.name, f.line(p))
+		}
+		if err := f.table(block, notifySection, nil); err != nil {
+			return err
+		}
+		if err := f.config.channel.Check(); err != nil {
+			for _, name := range f.inOrder(block)[:min(1, len(block))] {
+				p = block[name] // the decoder knows the line of the last block alone
+			}
+			return fmt.Errorf("%s:%d: %w", f.name, f.line(p), err)
+		}
+		f.config.Notify = append(f.config.Notify, f.config.channel)
 	}
 	return nil
 }

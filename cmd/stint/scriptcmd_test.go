@@ -9,13 +9,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -45,6 +48,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"killagent":    cmdKillAgent,
 	"stopmodel":    cmdStopModel,
 	"http":         cmdHTTP,
+	"listen":       cmdListen,
 	"postgres":     cmdPostgres,
 	"sql":          cmdSQL,
 	"console":      cmdConsole,
@@ -412,6 +416,31 @@ func dialSocket(socket string) *http.Transport {
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
+}
+
+// cmdListen: listen VAR FILE puts the URL of a server into a variable. It appends method, path,
+// some headers and body of each request to a file, a line each, and answers 200, or the number
+// that the path ends with.
+func cmdListen(ts *testscript.TestScript, neg bool, args []string) {
+	need(ts, neg, args, 2, 2, "listen VAR FILE")
+	var mu sync.Mutex
+	log, err := os.Create(ts.MkAbs(args[1]))
+	ts.Check(err)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = fmt.Fprintf(log, "%s %s %q %q %s\n", r.Method, r.URL, r.Header["Title"], r.Header["Priority"], body)
+		if code, err := strconv.Atoi(path.Base(r.URL.Path)); err == nil {
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(code)
+		}
+	}))
+	ts.Setenv(args[0], s.URL)
+	ts.Defer(func() {
+		s.Close()
+		_ = log.Close()
+	})
 }
 
 // httpAddress returns the address of the port that the running master answers at.

@@ -27,6 +27,7 @@ import (
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
+	"stint/coordinator/notify"
 	"stint/coordinator/postgres"
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
@@ -411,15 +412,19 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	defer cancel(nil)
 	release := context.AfterFunc(serving, func() { cancel(task.ErrShutdown) })
 	defer release()
-	mirroring, endMirror := context.WithCancel(context.Background())
-	defer endMirror()
-	var mirror sync.WaitGroup
+	following, endFollowers := context.WithCancel(context.Background())
+	defer endFollowers()
+	var followers sync.WaitGroup
 	if m.mirror != nil {
-		mirror.Go(func() { m.mirror.Run(mirroring, c) })
+		followers.Go(func() { m.mirror.Run(following, c) })
+	}
+	if len(m.cfg.Notify) > 0 {
+		n := notify.New(c, notify.Options{Channels: m.cfg.Notify, Sender: sender(notifyRetry), Log: m.log, Now: time.Now})
+		followers.Go(func() { n.Run(following) })
 	}
 	err = c.Run(running)
-	endMirror()
-	mirror.Wait()
+	endFollowers()
+	followers.Wait()
 	stop()
 	err = errors.Join(err, <-served, <-served)
 	pages.Wait() // nobody can ask for one any more

@@ -191,6 +191,7 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error 
 	if err != nil {
 		return err
 	}
+	a.ring(&view.Task)
 	if view.Note != "" {
 		a.hint("stint: note: %s\n", escapeText(oneLine(view.Note)))
 	}

@@ -74,6 +74,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringArrayVar(&o.inputs, "input-file", nil, "`file` that the agent is given to read; may be repeated")
 	f.StringArrayVar(&s.OutputSpec, "output-spec", nil, "`path` of a file to collect from the working directory afterwards; may be repeated")
 	f.StringVar(&s.Label, "label", "", "free `text` to filter lists by")
+	f.BoolVar(&s.Notify, "notify", false, "tell you how it ends, through every [[notify]] of the configuration")
 	f.StringVar(&s.TenantID, "tenant", "", "`name` of whom the task is for, to filter lists by")
 	f.StringVar(&s.Queue, "queue", "", "`name` of a queue, to filter lists by")
 	f.StringVar(&s.IdempotencyKey, "idempotency-key", "", "`key` under which this task is made once only")
@@ -110,6 +111,9 @@ func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
 	base, err := a.base()
 	if err != nil {
 		return err
+	}
+	if s.Notify && len(base.Notify) == 0 {
+		return usage("stint help configuration", "--notify needs a [[notify]] block in %s, and there is none", base.file)
 	}
 	if s.Workspace == "" {
 		s.Workspace = o.dir

@@ -139,6 +139,7 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 }
 
 func (a *app) printEnd(o *waitOptions, v *wire.TaskView) (err error) {
+	a.ring(&v.Task)
 	switch {
 	case o.json:
 		return printJSON(a.stdout, v)

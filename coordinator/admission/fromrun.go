@@ -73,6 +73,7 @@ func (a *Admission) capBy(s *submission, t *state.Task) {
 		s.NoWaitLimit = true
 		lower(state.KeyMaxLimitWait, noWait)
 	}
+	s.Notify = s.Notify && t.Notify
 	if s.Model == "" && s.Agent == t.Agent {
 		s.Model = t.Model
 	}

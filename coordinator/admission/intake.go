@@ -449,6 +449,9 @@ func (in *intake) newTask(s *submission, t *state.Task) *ledger.Record {
 	if s.Hold {
 		r.Add(state.KeyHold, "true")
 	}
+	if s.Notify {
+		r.Add(state.KeyNotify, "true")
+	}
 	if r.AddIf(state.KeyNote, s.held); s.note != "" {
 		addNote(r, s.note)
 	}

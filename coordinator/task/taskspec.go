@@ -34,6 +34,7 @@ type TaskSpec struct {
 	After          []string  `json:"after,omitempty" doc:"Tasks that must be done first: ids, unique pieces of them, @last, or ids of the same batch" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	AfterPolicy    string    `json:"afterPolicy,omitempty" enum:"any,done" doc:"any: it is enough that they have ended; done, or left out: they must be done" example:"done"`
 	Hold           bool      `json:"hold,omitempty" doc:"The task is queued, but not run before it is released" example:"false"`
+	Notify         bool      `json:"notify,omitempty" doc:"Tell the user how the task ends, whatever [[notify]] of the configuration filters" example:"true"`
 	TenantID       string    `json:"tenantId,omitempty" doc:"Free text to filter lists by" example:"ana"`
 	Queue          string    `json:"queue,omitempty" doc:"Another free text to filter lists by" example:"nightly"`
 	Fallback       []string  `json:"fallback,omitempty" doc:"Agents that may take over when this one is rate-limited; the word none: none" example:"claude"`

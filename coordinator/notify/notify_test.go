@@ -1,0 +1,294 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"stint/coordinator/task"
+	"stint/state"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A room is a master in memory.
+type room struct {
+	mu       sync.Mutex
+	tasks    []state.Task
+	changes  []*task.Change
+	subs     map[chan *task.Change]bool
+	accounts []state.AccountUse
+}
+
+func (r *room) Seq() uint64 { r.mu.Lock(); defer r.mu.Unlock(); return uint64(len(r.changes)) }
+
+func (r *room) SubscribeAfter(after uint64, buffer int) ([]*task.Change, <-chan *task.Change, func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ch := make(chan *task.Change, buffer)
+	r.subs[ch] = true
+	return slices.Clone(r.changes[after:]), ch, func() { r.mu.Lock(); delete(r.subs, ch); r.mu.Unlock() }
+}
+
+func (r *room) List(f state.Filter) (list []state.Task) {
+	for _, t := range r.tasks {
+		if f.Match(&t) {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+func (r *room) Task(_ context.Context, id string) (state.Task, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.IndexFunc(r.tasks, func(t state.Task) bool { return t.ID == id }); i >= 0 {
+		return r.tasks[i], nil
+	}
+	return state.Task{}, errors.New("no such task")
+}
+
+func (r *room) Accounts() []state.AccountUse {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.accounts)
+}
+
+// set changes a task, or makes one, and publishes that. Who lags is cut off.
+func (r *room) set(t state.Task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.UpdatedAt = time.Now()
+	r.tasks = append(slices.DeleteFunc(r.tasks, func(old state.Task) bool { return old.ID == t.ID }), t)
+	c := &task.Change{Seq: uint64(len(r.changes) + 1), Task: t}
+	r.changes = append(r.changes, c)
+	for ch := range r.subs {
+		select {
+		case ch <- c:
+		default:
+			delete(r.subs, ch)
+			close(ch)
+		}
+	}
+}
+
+// A world is a notifier at work, with one destination, in fake time.
+type world struct {
+	*room
+	t    *testing.T
+	end  func()
+	hold chan struct{} // a delivery waits for it to be closed, if it is there
+	fail int           // so many tries from now on fail
+
+	begin time.Time
+	tries int
+	got   []string // when, in seconds, and what
+}
+
+func inWorld(t *testing.T, c Channel, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{room: &room{subs: map[chan *task.Change]bool{}}, t: t, begin: time.Now()}
+		w.tasks = []state.Task{{ID: "old", Status: state.Done}, {ID: "waits", Status: state.Queued}}
+		if c.On == nil {
+			c.On = Kinds
+		}
+		n := New(w, Options{Channels: []Channel{c}, Sender: Sender{Retry: time.Second}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		n.sinks = []*sink{{channel: &n.opts.Channels[0], wake: make(chan struct{}, 1), opts: &n.opts, to: Destination{"test", func(_ *Sender, ctx context.Context, e *Event) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.tries++; w.fail > 0 {
+				w.fail--
+				return errors.New("not now")
+			}
+			if hold := w.hold; hold != nil {
+				w.mu.Unlock()
+				select {
+				case <-hold:
+				case <-ctx.Done():
+				}
+				w.mu.Lock()
+			}
+			w.got = append(w.got, time.Since(w.begin).Truncate(time.Second).String()+" "+e.Line())
+			return ctx.Err()
+		}}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { n.Run(ctx) })
+		w.end = sync.OnceFunc(func() { cancel(); running.Wait() })
+		defer w.end()
+		synctest.Wait()
+		test(w)
+	})
+}
+
+// expect waits for a time and checks all that was delivered so far.
+func (w *world) expect(after time.Duration, want ...string) {
+	w.t.Helper()
+	time.Sleep(after)
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Equal(w.got, want) {
+		w.t.Errorf("delivered:\n%s\nwant:\n%s", strings.Join(w.got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// run runs a task to its end, for a while.
+func (w *world) run(t state.Task, took time.Duration) {
+	end := t
+	t.Status, t.Reason = state.Running, ""
+	w.set(t)
+	end.StartedAt = time.Now()
+	time.Sleep(took)
+	w.set(end)
+}
+
+// TestBurst: a message is sent at once; what comes within the next ten seconds is one, however
+// much it is, also where it is more than may wait for us.
+func TestBurst(t *testing.T) {
+	inWorld(t, Channel{}, func(w *world) {
+		w.run(state.Task{ID: "a", Status: state.Done}, 3*time.Second)
+		w.expect(time.Second, "3s task a is done after 3s")
+		for i := range 2 * lag {
+			w.set(state.Task{ID: "b", Status: state.Running})
+			w.set(state.Task{ID: "b", Status: []state.Status{state.Done, state.Failed}[i%2]})
+		}
+		w.expect(20*time.Second, "3s task a is done after 3s", "13s 2048 events: 1024 done, 1024 failed; what and why: stint digest")
+	})
+}
+
+// TestWhatIsAnEvent: the end of a task is one, once, whatever its later records say; a hold that
+// nobody asked for is; the end of the last task that waits is.
+func TestWhatIsAnEvent(t *testing.T) {
+	inWorld(t, Channel{}, func(w *world) {
+		want := []string{}
+		next := func(text string, changes ...state.Task) {
+			t.Helper()
+			for _, c := range changes {
+				w.set(c)
+			}
+			if text != "" {
+				want = append(want, text)
+			}
+			w.expect(time.Minute, want...)
+		}
+		next("", state.Task{ID: "old", Status: state.Done, Note: "edited"}, state.Task{ID: "a", Status: state.Queued}, state.Task{ID: "a", Status: state.Canceled, By: "client"})
+		next("1m0s task a failed (verify), session web", state.Task{ID: "a", Status: state.Queued}, state.Task{ID: "a", SessionKey: "web", Status: state.Failed, Reason: state.ClassVerify})
+		next("", state.Task{ID: "a", Status: state.Failed, Note: "edited"})
+		next("", state.Task{ID: "a", Status: state.Queued, Hold: true, By: "client"}, state.Task{ID: "b", Status: state.Queued, Hold: true, By: "hand"})
+		next("4m0s task c is held and waits for you: stint show c", state.Task{ID: "c", Status: state.Queued, Hold: true, By: "agent"}, state.Task{ID: "c", Status: state.Queued, Hold: true, By: "agent"})
+		next("5m0s no task is queued or running any more", state.Task{ID: "waits", Status: state.Canceled})
+		next("6m0s task c is dead", state.Task{ID: "c", Status: state.Queued}, state.Task{ID: "waits", Status: state.Queued}, state.Task{ID: "c", Status: state.Dead, Reason: "made up\x1b[m"})
+	})
+}
+
+// TestFilters: what a channel is sent; a task with notify whatever that is.
+func TestFilters(t *testing.T) {
+	base := state.Task{ID: "t", Status: state.Failed, SessionKey: "web", Label: "nightly", Priority: 7, StartedAt: time.Unix(0, 0), UpdatedAt: time.Unix(60, 0)}
+	for name, c := range map[string]struct {
+		channel Channel
+		want    bool
+	}{
+		"all":               {Channel{}, true},
+		"another event":     {Channel{On: []string{Done}}, false},
+		"session":           {Channel{Session: "web"}, true},
+		"another session":   {Channel{Session: "api"}, false},
+		"another label":     {Channel{Label: "x"}, false},
+		"priority":          {Channel{Priority: 7}, true},
+		"higher priority":   {Channel{Priority: 8}, false},
+		"duration":          {Channel{MinDuration: time.Minute}, true},
+		"a longer duration": {Channel{MinDuration: time.Hour}, false},
+	} {
+		if c.channel.On == nil {
+			c.channel.On = Usual()
+		}
+		if got := c.channel.Wants(EventOf(&base)); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		asked := base
+		asked.Notify = true
+		if !c.channel.Wants(EventOf(&asked)) {
+			t.Errorf("%s: not wanted, though the task asks for it", name)
+		}
+	}
+	base.Title = "a\x1b]0;b\a"
+	if line := EventOf(&base).Line(); strings.ContainsAny(line, "\x1b\a") {
+		t.Errorf("%q", line)
+	}
+	if c := (Channel{On: []string{QueueEmpty}, Session: "web", MinDuration: time.Hour}); !c.Wants(&Event{Event: QueueEmpty}) {
+		t.Error("what is no task's is not for a channel of one session")
+	}
+}
+
+func TestAccounts(t *testing.T) {
+	inWorld(t, Channel{}, func(w *world) {
+		want := []string{}
+		next := func(a state.Account, text string) {
+			t.Helper()
+			w.mu.Lock()
+			w.accounts = []state.AccountUse{{Account: a}}
+			w.mu.Unlock()
+			w.set(state.Task{ID: "waits", Status: state.Queued})
+			if text != "" {
+				want = append(want, text)
+			}
+			w.expect(time.Minute, want...)
+		}
+		until := time.Date(2000, 1, 1, 21, 15, 0, 0, time.Local)
+		next(state.Account{Name: "codex", LimitWaits: 1, CoolUntil: until}, "0s account codex is rate-limited until 21:15")
+		next(state.Account{Name: "codex", LimitWaits: 2, CoolUntil: until.Add(time.Hour)}, "")
+		next(state.Account{Name: "codex"}, "2m0s account codex is available again")
+		next(state.Account{Name: "codex", Hold: true}, "3m0s account codex is on hold: stint doctor")
+	})
+}
+
+// TestTries: a message is tried three times at most, and what is refused once.
+func TestTries(t *testing.T) {
+	for fail, want := range map[int][]string{2: {"6s task a is done"}, 3: {}} {
+		inWorld(t, Channel{}, func(w *world) {
+			w.fail = fail
+			w.run(state.Task{ID: "a", Status: state.Done}, 0)
+			w.expect(time.Minute, want...)
+			if w.tries != 3 {
+				t.Errorf("%d tries", w.tries)
+			}
+		})
+	}
+	tries := 0
+	refused := Destination{"x", func(*Sender, context.Context, *Event) error { tries++; return &refusedError{"404"} }}
+	if err := (&Sender{Retry: time.Hour}).Deliver(t.Context(), &Channel{}, refused, &Event{}); err == nil || tries != 1 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+}
+
+// TestEnd: what waits is sent when the master ends, without the gap; and a destination that
+// does not answer holds up neither the changes nor the end for long.
+func TestEnd(t *testing.T) {
+	inWorld(t, Channel{}, func(w *world) {
+		w.run(state.Task{ID: "a", Status: state.Done}, 0)
+		w.expect(time.Second, "0s task a is done")
+		w.run(state.Task{ID: "b", Status: state.Done}, 0)
+		w.end()
+		w.expect(0, "0s task a is done", "1s task b is done")
+	})
+	inWorld(t, Channel{}, func(w *world) {
+		w.hold = make(chan struct{})
+		for range 100 {
+			w.run(state.Task{ID: "a", Status: state.Done}, 0)
+		}
+		begin := time.Now()
+		w.end()
+		if took := time.Since(begin); took > drainTime {
+			t.Errorf("the end took %s", took)
+		}
+	})
+}
