@@ -63,6 +63,15 @@ func UUIDOf(s string) (u [16]byte, ok bool) {
 	return ParseUUID(b[:copy(b[:], s)])
 }
 
+// ShortID returns an id as people see it: the last eight digits of a UUID, of which the front is
+// the time, which neighbours share. Any other id stays whole.
+func ShortID(id string) string {
+	if _, ok := UUIDOf(id); ok {
+		return id[len(id)-8:]
+	}
+	return id
+}
+
 // ParseSeq reads the number of a record; "" is 0.
 func ParseSeq(b []byte) (uint64, error) {
 	if len(b) == 0 {

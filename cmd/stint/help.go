@@ -4,7 +4,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -109,7 +108,6 @@ func (a *app) printMarkdown(src []byte) error {
 	if n := terminalWidth(a.stdout); n > 0 {
 		width = min(n, width)
 	}
-	styled := isTTY(a.stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	_, err := fmt.Fprint(a.stdout, renderText(src, width, styled))
+	_, err := fmt.Fprint(a.stdout, renderText(src, width, isColoured(a.stdout)))
 	return err
 }

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
@@ -21,20 +26,28 @@ import (
 type lsOptions struct {
 	filter state.Filter
 	status []string
+	held   bool // of those that are queued, only the held ones
 	json   bool
 	quiet  bool
+	tree   bool
+	watch  bool
 
 	archive bool // of the archive, not of the master
 }
 
-const statuses = "draft, queued, running, done, failed, canceled, dead"
+const statuses = "draft, queued, held, running, done, failed, canceled, dead"
+
+// watchEvery is the time between two looks of `stint ls --watch`.
+const watchEvery = 2 * time.Second
 
 func (a *app) lsCommand() *cobra.Command {
 	o := &lsOptions{}
 	c := &cobra.Command{
 		Use:   "ls [OPTIONS]",
-		Short: "list tasks, newest first",
+		Short: "list tasks: those that run, then the newest first",
 		Example: `  stint ls
+  stint ls --watch
+  stint ls --tree --session web      # with what waits for what
   stint ls --status queued,running --session web
   stint ls --agent claude --tenant ana --queue nightly
   stint ls --archive --status failed
@@ -51,14 +64,14 @@ func (a *app) lsCommand() *cobra.Command {
 	f.StringVar(&o.filter.Queue, "queue", "", "only tasks of this `queue`")
 	f.IntVarP(&o.filter.Limit, "limit", "n", 50, "at most this `number`; 0: all")
 	f.BoolVar(&o.archive, "archive", false, "tasks that compaction has moved to the archive, the one that ended last first")
+	f.BoolVarP(&o.watch, "watch", "w", false, "show the list again every two seconds, until Ctrl-C")
+	f.BoolVar(&o.tree, "tree", false, "show tasks below those that they wait for or that have queued them")
 	quietFlag(c, &o.quiet)
 	jsonFlag(c, &o.json)
+	exclusive(c, "watch", "json", "quiet")
+	exclusive(c, "tree", "json", "quiet")
 	complete(c, "status", func() []string {
-		var names []string
-		for _, s := range state.Statuses[:] {
-			names = append(names, string(s))
-		}
-		return names
+		return strings.Split(statuses, ", ")
 	})
 	complete(c, "session", func() []string { return a.sessionNames(contextOf(c)) })
 	complete(c, "agent", func() []string { return agentNames })
@@ -67,40 +80,63 @@ func (a *app) lsCommand() *cobra.Command {
 
 func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	for _, s := range o.status {
+		if s == "held" {
+			o.held = true
+			continue
+		}
 		st, err := state.ParseStatus(s)
 		if err != nil {
 			return usage("stint ls --help", "%v", err)
 		}
 		o.filter.Status = append(o.filter.Status, st)
 	}
+	if o.held = o.held && !slices.Contains(o.filter.Status, state.Queued); o.held {
+		o.filter.Status = append(o.filter.Status, state.Queued)
+	}
 	if o.filter.Limit < 0 {
 		return usage("stint ls --help", "--limit %d is negative; 0 is all", o.filter.Limit)
 	}
-	if o.json && !o.archive {
-		return a.listJSON(c.Context(), o)
+	if !o.watch {
+		return a.list(c.Context(), o)
 	}
-	var views []wire.TaskView
-	var err error
-	if o.archive { // for which no master is needed
-		dir, derr := a.state()
-		if derr != nil {
-			return derr
+	if !isTTY(a.stdout) {
+		return usage("watch stint ls, or stint events", "--watch needs a terminal")
+	}
+	_, _ = io.WriteString(a.stdout, "\x1b[?1049h")                    // the other screen
+	defer func() { _, _ = io.WriteString(a.stdout, "\x1b[?1049l") }() // and back
+	if _, rows, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+		o.filter.Limit = max(1, min(o.filter.Limit, rows-4)) // the rest is for the heading and hints
+	}
+	for {
+		_, _ = io.WriteString(a.stdout, "\x1b[H\x1b[2J")
+		err := a.list(c.Context(), o)
+		if err == nil {
+			err = pause(c.Context(), watchEvery)
 		}
-		var tasks []state.Task
-		tasks, err = statedir.ListArchive(dir, o.filter)
-		views = viewsOf(tasks)
-	} else {
-		err = a.call(c.Context(), func(cl *client.Client) (err error) { views, err = cl.List(c.Context(), o.filter); return err })
+		if isDetached(c.Context()) { // that is how one leaves
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
+}
+
+// list prints a list of tasks once.
+func (a *app) list(ctx context.Context, o *lsOptions) error {
+	if o.json && !o.archive && !o.held {
+		return a.listJSON(ctx, o)
+	}
+	views, err := a.listed(ctx, o)
 	if err != nil {
 		return err
 	}
 	if !o.archive {
-		defer a.tellFindings(c.Context())
+		defer a.tellFindings(ctx)
 	}
 	if !o.archive && !o.quiet {
 		defer a.tellPaused()
-		defer a.tellAccounts(c.Context(), views)
+		defer a.tellAccounts(ctx, views)
 	}
 	switch {
 	case o.json:
@@ -109,7 +145,10 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		return printIDs(a.stdout, views)
 	}
 	if len(views) == 0 && o.archive {
-		a.hint("stint: no such task in the archive; what it holds was moved there by: stint compact-tasks\n")
+		a.hint("stint: no such task in the archive; what it holds was moved there by: stint clean\n")
+		return nil
+	}
+	if len(views) == 0 && a.tellNoSession(ctx, o.filter.Session) {
 		return nil
 	}
 	if len(views) == 0 && !o.filter.Match(&state.Task{}) {
@@ -120,7 +159,13 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		a.hint("stint: no tasks; add one with: stint task -d \"PROMPT\"\n")
 		return nil
 	}
-	if err := a.printTasks(views, time.Now()); err != nil {
+	shown := views
+	if o.tree {
+		shown = familyTree(views)
+	} else if !o.archive {
+		shown = runningFirst(views)
+	}
+	if err := a.printTasks(shown, time.Now()); err != nil {
 		return err
 	}
 	for i := range views { // whose runs have ended
@@ -128,7 +173,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 			a.hint("stint: task %s: %s\n", shortID(v.ID), escapeText(oneLine(v.Why)))
 		}
 	}
-	if len(views) == o.filter.Limit {
+	if len(views) == o.filter.Limit && !o.watch {
 		all := "stint ls -n 0"
 		if o.archive {
 			all = "stint ls --archive -n 0"
@@ -136,6 +181,104 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		a.hint("stint: the newest %d; all of them: %s\n", o.filter.Limit, all)
 	}
 	return nil
+}
+
+// listed returns the tasks of a list, newest first, and in any case those that run: of the
+// archive, of a master, or of a state directory that no master can use.
+func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, err error) {
+	dir, err := a.state()
+	if err != nil {
+		return nil, err
+	}
+	if o.archive { // for which no master is needed
+		tasks, err := statedir.ListArchive(dir, o.filter)
+		return viewsOf(tasks), err
+	}
+	f, limit := o.filter, o.filter.Limit
+	if o.held {
+		f.Limit = 0 // the master does not filter by it
+	}
+	err = a.call(ctx, func(cl *client.Client) error {
+		if views, err = cl.List(ctx, f); err != nil || o.json || o.quiet || len(views) < limit {
+			return err
+		}
+		if f.Status = []state.Status{state.Running}; len(o.filter.Status) > 0 && !slices.Contains(o.filter.Status, state.Running) {
+			return nil
+		}
+		running, err := cl.List(ctx, f)
+		for _, v := range running {
+			if !slices.ContainsFunc(views, func(w wire.TaskView) bool { return w.ID == v.ID }) {
+				views = append(views, v)
+			}
+		}
+		return err
+	})
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
+		var tasks []state.Task
+		if tasks, err = statedir.List(ctx, dir, f); err == nil {
+			a.hint("stint: %s cannot be written, so no master runs: this is what its journal has\n", dir)
+		}
+		views = viewsOf(tasks)
+	}
+	if o.held {
+		views = slices.DeleteFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued && !v.Hold })
+		views = views[:min(len(views), cmp.Or(limit, len(views)))]
+	}
+	return views, err
+}
+
+// tellNoSession reports whether there is no session of that name, and prints so.
+func (a *app) tellNoSession(ctx context.Context, name string) bool {
+	names := a.sessionNames(ctx)
+	if name == "" || slices.Contains(names, name) {
+		return false
+	}
+	meant := ""
+	if near := state.Nearest(name, names); near != "" {
+		meant = "did you mean " + near + "? "
+	}
+	a.hint("stint: there is no session %s; %sthe sessions: stint session ls\n", escapeText(oneLine(name)), meant)
+	return true
+}
+
+// runningFirst returns the tasks of a list with those first that run.
+func runningFirst(views []wire.TaskView) []wire.TaskView {
+	running := slices.DeleteFunc(slices.Clone(views), func(v wire.TaskView) bool { return v.Status != state.Running })
+	return append(running, slices.DeleteFunc(slices.Clone(views), func(v wire.TaskView) bool { return v.Status == state.Running })...)
+}
+
+// familyTree returns the tasks of a list, each below the one that has queued it or the newest
+// one that it waits for, with a mark before its title.
+func familyTree(views []wire.TaskView) (out []wire.TaskView) {
+	place, below := map[string]int{}, map[string][]int{}
+	for i := range views {
+		place[views[i].ID] = i
+	}
+	isBelow := make([]bool, len(views))
+	for i := range slices.Backward(views) { // oldest first
+		for _, id := range append(slices.Clone(views[i].After), views[i].TriggeredBy) {
+			if at, listed := place[id]; listed && at > i && !isBelow[i] { // what it depends on is older, or a person's circle
+				below[id], isBelow[i] = append(below[id], i), true
+			}
+		}
+	}
+	var add func(i, depth int)
+	add = func(i, depth int) {
+		v := views[i]
+		if depth > 0 {
+			v.Title = strings.Repeat("   ", depth-1) + "└─ " + v.Title
+		}
+		out = append(out, v)
+		for _, child := range below[v.ID] {
+			add(child, depth+1)
+		}
+	}
+	for i := range views {
+		if !isBelow[i] {
+			add(i, 0)
+		}
+	}
+	return out
 }
 
 // listJSON copies the lines of the master, which has written most of them before.
@@ -185,26 +328,47 @@ func printIDs(w io.Writer, views []wire.TaskView) error {
 	return nil
 }
 
-// printTasks prints the table for people.
+// printTasks prints the table for people. On a narrow terminal it leaves out columns.
 func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
-	rows := [][]string{{"ID", "STATUS", "AGE", "SESSION", "AGENT", "PROMPT"}}
+	width := terminalWidth(a.stdout)
+	rows := [][]string{{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "PROMPT"}}
 	for i, short := range shortIDs(idsOf(views)) {
-		v, mark := &views[i], ""
-		if v.TriggeredBy != "" {
+		v, mark, status := &views[i], "", statusNow(&views[i], now)
+		if v.TriggeredBy != "" && !strings.Contains(v.Title, "└─ ") {
 			mark = "↳ " // another task has queued it
 		}
+		if width > 0 && width < 80 && v.Waits != "" {
+			status = clip(v.Waits, max(8, width-26))
+		}
 		rows = append(rows, []string{
-			short, statusNow(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, mark + v.Title,
+			short, status, runTime(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, mark + v.Title,
 		})
 	}
-	fit(rows, terminalWidth(a.stdout))
-	plain := !isTTY(a.stdout) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"
+	for _, name := range []string{"AGE", "AGENT", "SESSION", "TIME"} {
+		if col := slices.Index(rows[0], name); width > 0 && width-widthBefore(rows) < 20 {
+			for i := range rows {
+				rows[i] = slices.Delete(rows[i], col, col+1)
+			}
+		}
+	}
+	fit(rows, width)
 	return writeTable(a.stdout, escapeRows(rows), func(row, col int, cell string) string {
-		if plain || row == 0 || col != 1 || sgr[views[row-1].Status] == "" {
+		if !isColoured(a.stdout) || row == 0 || col != 1 || sgr[views[row-1].Status] == "" {
 			return cell
 		}
 		return "\x1b[" + sgr[views[row-1].Status] + "m" + cell + "\x1b[0m"
 	})
+}
+
+// runTime returns how long a task has been running, or has run in its last attempt.
+func runTime(v *wire.TaskView, now time.Time) string {
+	switch {
+	case v.Status == state.Running && !v.RunStartedAt.IsZero():
+		return ago(now.Sub(v.RunStartedAt))
+	case v.Status.Terminal() && !v.StartedAt.IsZero():
+		return ago(v.UpdatedAt.Sub(v.StartedAt))
+	}
+	return ""
 }
 
 // statusText returns the status, and what is special about it.
@@ -224,8 +388,12 @@ func statusText(v *wire.TaskView) string {
 // silentAfter is how long an agent writes nothing until its task is marked.
 const silentAfter = time.Minute
 
-// statusNow is statusText, with a mark at a running task whose agent is silent.
+// statusNow is statusText, with what the task waits for, and a mark at a running task whose
+// agent is silent.
 func statusNow(v *wire.TaskView, now time.Time) string {
+	if v.Status == state.Queued && v.Waits != "" {
+		return "queued (" + v.Waits + ")"
+	}
 	silent := now.Sub(v.LastOutput)
 	if v.Status != state.Running || v.Phase == state.PhaseVerify || v.LastOutput.IsZero() || silent < silentAfter {
 		return statusText(v)
@@ -245,22 +413,25 @@ func laneName(key string) string {
 	return key
 }
 
-// fit cuts the last column so that rows fit into a terminal of that width.
-func fit(rows [][]string, width int) {
-	if width == 0 {
-		return
-	}
-	last := len(rows[0]) - 1
-	used := 0
-	for col := range last {
+// widthBefore returns how many columns of a terminal stand before the last cells of rows.
+func widthBefore(rows [][]string) (used int) {
+	for col := range len(rows[0]) - 1 {
 		widest := 0
 		for _, row := range rows {
 			widest = max(widest, textWidth(row[col]))
 		}
 		used += widest + 2
 	}
+	return used
+}
+
+// fit cuts the last cells so that rows fit into a terminal of that width; 0: any.
+func fit(rows [][]string, width int) {
+	room, last := max(10, width-widthBefore(rows)), len(rows[0])-1
 	for _, row := range rows {
-		row[last] = clip(row[last], max(10, width-used))
+		if width > 0 {
+			row[last] = clip(row[last], room)
+		}
 	}
 }
 

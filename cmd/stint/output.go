@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -144,7 +145,7 @@ func shortIDs(ids []string) []string {
 }
 
 // shortID returns the tail of one id.
-func shortID(id string) string { return tail(id, 8) }
+func shortID(id string) string { return state.ShortID(id) }
 
 // tail returns the last n bytes, one more if that begins with a hyphen.
 func tail(id string, n int) string {
@@ -254,15 +255,27 @@ func writeTable(w io.Writer, rows [][]string, paint func(row, col int, cell stri
 	return err
 }
 
-// terminalWidth returns the columns of w, 0 if it is no terminal.
+// terminalWidth returns the columns of w: of the terminal, else $COLUMNS, which watch(1)
+// sets; 0 if nothing is known.
 func terminalWidth(w any) int {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0
+	if f, ok := w.(*os.File); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return n
+		}
 	}
-	n, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
+	n, _ := strconv.Atoi(os.Getenv("COLUMNS")) // 0 if that is no number
+	return max(0, n)
+}
+
+// isColoured reports whether w gets colours: a terminal that can show them, unless NO_COLOR is
+// set, or anything with CLICOLOR_FORCE.
+func isColoured(w any) bool {
+	force := os.Getenv("CLICOLOR_FORCE")
+	switch {
+	case os.Getenv("NO_COLOR") != "":
+		return false
+	case force != "" && force != "0":
+		return true
 	}
-	return n
+	return isTTY(w) && os.Getenv("TERM") != "dumb"
 }

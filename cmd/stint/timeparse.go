@@ -38,8 +38,8 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// parseAt reads an instant: RFC 3339, or local time as "2006-01-02 15:04" or
-// "15:04", which is the next time that the clock shows it.
+// parseAt reads an instant: RFC 3339, or local time as "2006-01-02 15:04", or "15:04", which is
+// the next time that the clock shows it, or with "today" or "tomorrow" before it.
 func parseAt(s string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return t, nil
@@ -49,13 +49,18 @@ func parseAt(s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	if c, err := time.Parse("15:04", s); err == nil {
+	day, clock, named := strings.Cut(s, " ")
+	if !named {
+		day, clock = "", s
+	}
+	days, known := map[string]int{"": 0, "today": 0, "tomorrow": 1}[day]
+	if c, err := time.Parse("15:04", clock); err == nil && known {
 		y, m, d := now.Date()
-		t := time.Date(y, m, d, c.Hour(), c.Minute(), 0, 0, now.Location())
-		if !t.After(now) { // tomorrow
+		t := time.Date(y, m, d+days, c.Hour(), c.Minute(), 0, 0, now.Location())
+		if !named && !t.After(now) { // tomorrow
 			t = time.Date(y, m, d+1, c.Hour(), c.Minute(), 0, 0, now.Location())
 		}
 		return t, nil
 	}
-	return time.Time{}, fmt.Errorf("%q is not a time; write 15:04, \"2006-01-02 15:04\" or 2006-01-02T15:04:05Z", s)
+	return time.Time{}, fmt.Errorf("%q is not a time; write 15:04, \"tomorrow 9:00\", \"2006-01-02 15:04\" or 2006-01-02T15:04:05Z", s)
 }

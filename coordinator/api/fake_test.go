@@ -255,6 +255,11 @@ func (f *fakeMaster) Why(ref string) (string, error) {
 	return "it is " + string(t.Status), err
 }
 
+func (f *fakeMaster) Waits(id string) (short, why string) {
+	why, _ = f.Why(id)
+	return "", why
+}
+
 func (f *fakeMaster) BeginWait(run, ref string) (done func(), err error) {
 	if t, err := f.Task(context.Background(), ref); err == nil && t.RunID == run {
 		return nil, &task.Error{Code: task.CodeConflict, Message: "not its own"}

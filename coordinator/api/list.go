@@ -147,7 +147,7 @@ func (s *Server) row(t *state.Task) ([]byte, error) {
 func (s *Server) listed(t state.Task) wire.TaskView {
 	v := s.view(t)
 	if !t.Status.Terminal() {
-		v.Why, _ = s.rooms.Tasks.Why(t.ID) // "" if that cannot be told
+		v.Waits, v.Why = s.rooms.Tasks.Waits(t.ID)
 	}
 	return v
 }

@@ -31,6 +31,9 @@ type Tasks interface {
 	Queue(key string) []state.Task
 	// Why says in one sentence why a task is not running, or how it ended.
 	Why(ref string) (string, error)
+	// Waits returns what the task of that id waits for in a few words, "" if for nothing,
+	// and what Why returns.
+	Waits(id string) (short, why string)
 	// BeginWait notes that a run waits for a task, until done is called, or returns why it
 	// may not.
 	BeginWait(run, ref string) (done func(), err error)

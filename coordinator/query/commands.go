@@ -59,15 +59,22 @@ func (q *Query) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (
 
 // Why returns in one sentence why the task is where it is.
 func (q *Query) Why(ref string) (string, error) {
-	defer q.tasks.Call()()
 	id, err := q.tasks.Find(ref)
 	if err != nil {
 		return "", err
 	}
+	_, why := q.Waits(id)
+	return why, nil
+}
+
+// Waits returns what the task of that id waits for in a few words, "" if for nothing, and what
+// Why returns.
+func (q *Query) Waits(id string) (short, why string) {
+	defer q.tasks.Call()()
 	now := q.tasks.Config.Now()
 	lim := q.live.Limits()
-	why := queue.Read(q.tasks, func(st *fold.State) string { return st.Why(id, now, lim) })
-	return why + q.silence(id, now), nil
+	q.tasks.View(func(st *fold.State) { short, why = st.Waits(id, now, lim) })
+	return short, why + q.silence(id, now)
 }
 
 // Wait returns when the task has ended, with the whole task.

@@ -24,6 +24,16 @@ func CompactOffline(ctx context.Context, cfg queue.Config, olderThan time.Durati
 	return r, errors.Join(err, s.Close())
 }
 
+// List returns the tasks of dir that a filter lets through, the newest first, as far as its
+// journal has them. It needs no master and writes nothing.
+func List(ctx context.Context, dir string, f state.Filter) ([]state.Task, error) {
+	st, err := queue.FoldDir(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return st.List(f)
+}
+
 // ListArchive returns the tasks in the archive of dir that a filter lets through, the
 // one that ended last first, without their texts. Those that were brought back are
 // not among them. It needs no master.

@@ -228,32 +228,39 @@ func (s *State) NativeOwner(native string) (agent string, ok bool) {
 // Why returns in one sentence why a task does not run now, or how it ended, and, of one
 // that another task has queued, why that did. Times are in the zone of now. It returns
 // the first reason that must go away, though there may be more behind it.
-func (s *State) Why(id string, now time.Time, lim lanes.Limits) (why string) {
+func (s *State) Why(id string, now time.Time, lim lanes.Limits) string {
+	_, why := s.Waits(id, now, lim)
+	return why
+}
+
+// Waits returns what a task waits for in a few words, "" if for nothing, and what [State.Why]
+// returns.
+func (s *State) Waits(id string, now time.Time, lim lanes.Limits) (short, why string) {
 	n := s.Number(id)
 	if n == 0 {
-		return "there is no task " + id
+		return "", "there is no task " + id
 	}
 	t, err := s.nowOf(id)
 	if err != nil {
 		t = state.Folded{} // what the entry says is all that is known
 	}
 	if s.Live(n) != nil {
-		why = s.WhyLive(n, now, lim)
+		short, why = s.WhyLive(n, now, lim)
 	} else {
 		why = s.WhyEnded(n, &t.Task, now)
 	}
-	switch parent := s.parentOf(id); {
+	switch parent := state.ShortID(s.parentOf(id)); {
 	case parent == "":
-		return why
 	case t.Trigger == state.OnFailure:
-		return why + "; it was queued because " + parent + " failed"
+		why += "; it was queued because " + parent + " failed"
 	case t.Trigger == state.OnIssue:
-		return why + "; it was queued because of the findings about " + parent
+		why += "; it was queued because of the findings about " + parent
 	case t.Trigger == state.ByAgent:
-		return why + "; the agent of " + parent + " has queued it"
+		why += "; the agent of " + parent + " has queued it"
 	default:
-		return why + "; it was queued by " + parent
+		why += "; it was queued by " + parent
 	}
+	return short, why
 }
 
 // ErrNotFound means that no task has such an id.

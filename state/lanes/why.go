@@ -10,44 +10,52 @@ import (
 	"stint/state"
 )
 
-// WhyLive returns in one sentence why the live task n does not run now, or what its run does.
-func (s *Queues) WhyLive(n uint32, now time.Time, lim Limits) string {
+// WhyLive returns in one sentence why the live task n does not run now, or what its run does;
+// short is what it waits for in a few words, "" of one that waits for nothing.
+func (s *Queues) WhyLive(n uint32, now time.Time, lim Limits) (short, why string) {
 	l := s.live[n]
 	t := &s.Whole(l).Task
 	switch {
 	case l.is(state.Running) && lim.Settling[s.ID(n)]:
-		return "its run has ended; the result " + settling
+		return "save of tasks.md", "its run has ended; the result " + settling
 	case l.is(state.Running):
-		return whyRunning(t, now)
+		return "", whyRunning(t, now)
 	case l.is(state.Draft):
-		return "a draft; to queue it: stint retry, or status: queued in tasks.md"
+		return "", "a draft; to queue it: stint retry, or status: queued in tasks.md"
 	case t.Hold:
 		why := "held" + because(cmp.Or(t.Note, string(t.Reason)))
 		if !strings.Contains(why, "stint release") {
-			why += "; to let it run: stint release " + s.ID(n)
+			why += release + s.shortID(n)
 		}
-		return why
+		return "held", why
 	case s.dispatch.Paused:
-		return "dispatch is paused" + because(s.dispatch.Reason) + "; to go on: stint resume"
+		return "paused", "dispatch is paused" + because(s.dispatch.Reason) + "; to go on: stint resume"
 	case lim.Short != "" && lim.Again.After(now):
-		return lim.Short + "; one task is tried again at " + clock(lim.Again, now) + in(lim.Again, now)
+		return lacks(lim.Short), lim.Short + "; one task is tried again at " + clock(lim.Again, now) + in(lim.Again, now)
 	case lim.Short != "":
-		return lim.Short + "; one task is being tried again"
+		return lacks(lim.Short), lim.Short + "; one task is being tried again"
+	case t.NotBefore.After(now) && t.Reason == state.ClassRateLimited:
+		return "limit until " + minutes(t.NotBefore, now), whyTime(t, now)
 	case t.NotBefore.After(now):
-		return whyTime(t, now)
+		return minutes(t.NotBefore, now), whyTime(t, now)
 	case !s.hasHome(t, lim.WorkspaceRoot):
-		return NoWorkspace
+		return "no workspace", NoWorkspace
 	}
 	if id, st, open := s.openAfter(t.After, l.afterAny); open && st == "" {
-		return afterNobody(id)
+		return "blocked by " + state.ShortID(id), afterNobody(id)
 	} else if open {
-		return fmt.Sprintf("comes after %s, which is %s", id, st)
+		short = "blocked by " + state.ShortID(id)
+		why = fmt.Sprintf("comes after %s, which is %s", state.ShortID(id), st)
+		if b := s.live[s.Number(id)]; b != nil && b.Hold {
+			return short + ", held", why + " and held" + release + state.ShortID(id)
+		}
+		return short, why
 	}
-	if why := s.whyLane(l, now, lim); why != "" {
-		return why
+	if before, why := s.whyLane(l, now, lim); why != "" {
+		return "behind " + before, why
 	}
 	if ln := s.laneAt(l, lim); lim.Taken[ln.key] != "" {
-		return "behind " + lim.Taken[ln.key] + ", in " + laneName(ln.key)
+		return "behind " + lim.Taken[ln.key], "behind " + lim.Taken[ln.key] + ", in " + laneName(ln.key)
 	}
 	if a := s.accounts[t.UsedAccount()]; a != nil && !s.open(a, now, lim) {
 		return s.whyAccount(a, now, lim)
@@ -55,20 +63,27 @@ func (s *Queues) WhyLive(n uint32, now time.Time, lim Limits) string {
 	used := s.usedSessions()
 	for _, name := range s.sessionsOf(t) {
 		if o := used[name]; o != nil && name.id != "" {
-			return "its agent session is used by " + s.ID(o.N) + ", which " + s.atWork(o, lim)
+			return "behind " + s.shortID(o.N), "its agent session is used by " + s.shortID(o.N) + ", which " + s.atWork(o, lim)
 		}
 	}
 	switch {
 	case len(s.running) < lim.MaxWorkers+lim.Lent:
-		return "ready: it starts next"
+		return "next", "ready: it starts next"
 	case lim.MaxWorkers == 1:
-		return "the only worker is busy"
+		why = "the only worker is busy"
 	case lim.MaxWorkers <= 0:
-		return "no task may start: there are no workers"
+		why = "no task may start: there are no workers"
 	default:
-		return fmt.Sprintf("all %d workers are busy", lim.MaxWorkers)
+		why = fmt.Sprintf("all %d workers are busy", lim.MaxWorkers)
 	}
+	return "workers busy", why
 }
+
+// release comes before the id of a held task.
+const release = "; to let it run: stint release "
+
+// shortID returns the id of a task as people see it.
+func (s *Queues) shortID(n uint32) string { return state.ShortID(s.ID(n)) }
 
 // afterNobody returns what becomes of a task that comes after one that is not there.
 func afterNobody(id string) string {
@@ -109,6 +124,17 @@ func because(reason string) string {
 	return ": " + state.Cut(strings.Join(strings.Fields(reason), " "), 200)
 }
 
+// lacks returns in two words what the machine lacks.
+func lacks(what string) string {
+	if strings.Contains(what, "disk") {
+		return "disk full"
+	}
+	return "machine full"
+}
+
+// minutes returns the time of day without seconds, with the date if it is not today.
+func minutes(t, now time.Time) string { return clock(t, now)[:len(clock(t, now))-len(":00")] }
+
 // clock returns the time of day, with the date if it is not today.
 func clock(t, now time.Time) string {
 	t = t.In(now.Location())
@@ -145,15 +171,17 @@ func (s *Queues) hasHome(t *state.Task, root string) bool {
 	return dir != ""
 }
 
-// whyLane returns which task is before l in its lane.
-func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
+// whyLane returns which task is before l in its lane, and in a sentence why.
+func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) (before, why string) {
 	at := s.laneAt(l, lim)
 	for r := range s.occupants {
 		if r.lane == at {
-			return fmt.Sprintf("behind %s, which %s, in %s", s.ID(r.N), s.atWork(r, lim), laneName(at.key))
+			return s.shortID(r.N), fmt.Sprintf("behind %s, which %s, in %s", s.shortID(r.N), s.atWork(r, lim), laneName(at.key))
 		}
 	}
-	behind := func(b *Item) string { return fmt.Sprintf("behind %s in %s", s.ID(b.N), laneName(l.lane.key)) }
+	behind := func(b *Item) (before, why string) {
+		return s.shortID(b.N), fmt.Sprintf("behind %s in %s", s.shortID(b.N), laneName(l.lane.key))
+	}
 	passed := map[*session]*Item{} // as in headOf
 	for i, b := range l.lane.queue {
 		p := passed[b.sess]
@@ -161,9 +189,9 @@ func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
 		case b == l && p != nil:
 			return behind(p)
 		case b == l:
-			return ""
+			return "", ""
 		case i == maxPassed && l.lane.excludes():
-			return fmt.Sprintf("behind %d others that wait, in %s", i, laneName(l.lane.key))
+			return fmt.Sprintf("%d others", i), fmt.Sprintf("behind %d others that wait, in %s", i, laneName(l.lane.key))
 		case b.Hold || p != nil:
 			continue
 		}
@@ -175,7 +203,7 @@ func (s *Queues) whyLane(l *Item, now time.Time, lim Limits) string {
 			passed[b.sess] = b
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // settling returns what a result waits for; see [Limits].
@@ -199,19 +227,19 @@ func laneName(key string) string {
 	return "session " + key
 }
 
-// whyAccount returns why no task of an account starts.
-func (s *Queues) whyAccount(a *account, now time.Time, lim Limits) string {
+// whyAccount returns why no task of an account starts, in a few words and in a sentence.
+func (s *Queues) whyAccount(a *account, now time.Time, lim Limits) (short, why string) {
 	switch {
 	case a.Hold && strings.HasPrefix(a.Reason, state.MissingReason("")):
-		return fmt.Sprintf("account %s is on hold%s; its tasks go on by themselves when the program is back", a.name, because(a.Reason))
+		return "account held", fmt.Sprintf("account %s is on hold%s; its tasks go on by themselves when the program is back", a.name, because(a.Reason))
 	case a.Hold:
-		return fmt.Sprintf("account %s is on hold%s; when that is fixed, stint retry of any of its tasks lifts the hold", a.name, because(a.Reason))
+		return "account held", fmt.Sprintf("account %s is on hold%s; when that is fixed, stint retry of any of its tasks lifts the hold", a.name, because(a.Reason))
 	case a.CoolUntil.After(now):
-		return fmt.Sprintf("%s: account %s is available again at %s%s%s", cmp.Or(strings.TrimPrefix(because(a.Reason), ": "), "rate-limited"), a.name, clock(a.CoolUntil, now), in(a.CoolUntil, now), waitNumber(a.LimitWaits))
+		return "limit until " + minutes(a.CoolUntil, now), fmt.Sprintf("%s: account %s is available again at %s%s%s", cmp.Or(strings.TrimPrefix(because(a.Reason), ": "), "rate-limited"), a.name, clock(a.CoolUntil, now), in(a.CoolUntil, now), waitNumber(a.LimitWaits))
 	case lim.slots(a) > 0 && a.running >= lim.slots(a):
-		return fmt.Sprintf("all %d slots of account %s are in use", lim.slots(a), a.name)
+		return "account busy", fmt.Sprintf("all %d slots of account %s are in use", lim.slots(a), a.name)
 	default:
-		return fmt.Sprintf("account %s was rate-limited%s; one task at a time until one gets through", a.name, waitNumber(a.LimitWaits))
+		return "limit", fmt.Sprintf("account %s was rate-limited%s; one task at a time until one gets through", a.name, waitNumber(a.LimitWaits))
 	}
 }
 

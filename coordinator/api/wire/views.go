@@ -15,6 +15,7 @@ import (
 type TaskView struct {
 	state.Task
 	Why        string            `json:"why,omitempty" doc:"Why the task is not running, or what it does, if it has not ended" example:"waits until 03:20:00, in 4m51s (attempt 2 of 3): exit"`
+	Waits      string            `json:"waitsFor,omitempty" doc:"What the task waits for, in a few words; left out: nothing" example:"limit until 21:15"`
 	Env        []string          `json:"env,omitempty" doc:"Names of the variables that the last run was given. Only in answers about one task" example:"HOME,PATH"`
 	RunDir     string            `json:"runDir,omitempty" doc:"Absolute path of the files of the last run" example:"/home/ana/.local/state/stint/runs/019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
 	Iterations []state.Iteration `json:"iterations,omitempty" doc:"Iterations of the verify loop whose command has ended. Only in answers about one task"`
