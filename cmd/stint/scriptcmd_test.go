@@ -52,6 +52,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"postgres":     cmdPostgres,
 	"sql":          cmdSQL,
 	"console":      cmdConsole,
+	"recording":    cmdRecording,
 }
 
 // scriptDeadline is how long a script waits for anything.
