@@ -108,36 +108,92 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// The progress fits into any terminal, and the step goes last.
 func TestProgressLine(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	view := &wire.TaskView{Task: state.Task{Status: state.Running, RunStartedAt: now.Add(-134 * time.Second)}}
-	if got, want := progressLine(view, now, now.Add(-4*time.Second)), "running 2m14s · last output 4s ago"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	running := wire.TaskView{Task: state.Task{ID: "01a1fcac-dc6d-769a-8c86-84d75f21a9c2", Agent: "codex", Status: state.Running, RunStartedAt: now.Add(-134 * time.Second)}}
+	with := func(change func(v *wire.TaskView)) wire.TaskView {
+		v := running
+		change(&v)
+		return v
 	}
-	if got, want := progressLine(view, now, time.Time{}), "running 2m14s"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	event := func(e task.LogEvent) wire.TaskView {
+		e.Time = now.Add(-12 * time.Second)
+		return with(func(v *wire.TaskView) { v.Event = &e })
 	}
-	for want, change := range map[string]func(*state.Task){
-		"verifying 2m14s, iteration 2 of 3":  func(t *state.Task) { t.Phase = state.PhaseVerify },
-		"running 2m14s, iteration 2 of 3":    func(*state.Task) {},
-		"running 2m14s":                      func(t *state.Task) { t.Iteration = 1 },
-		"evaluating 2m14s, iteration 2 of 3": func(t *state.Task) { t.Phase = state.PhaseEvaluate },
-		"verifying 2m14s":                    func(t *state.Task) { t.Phase, t.Iteration = state.PhaseVerify, 0 },
+	test := event(task.LogEvent{Kind: task.LogCommand, State: task.LogStarted, Text: "go test\n./...", Tokens: 48213})
+	for _, c := range []struct {
+		view  wire.TaskView
+		width int
+		want  string
+	}{
+		{running, 80, "codex 5f21a9c2 · starting · 2m14s"},
+		{test, 80, "codex 5f21a9c2 · $ go test ./... · 12s · 2m14s · 48.2k tokens"},
+		{test, 60, "codex 5f21a9c2 · $ go test ./.… · 12s · 2m14s · 48.2k tokens"},
+		{test, 40, "codex 5f21a9c2 · $ go test ./... · 12s"},
+		{test, 25, "$ go test ./... · 12s"},
+		{event(task.LogEvent{Kind: task.LogMessage, Text: "テスト\nを修正します"}), 40, "codex 5f21a9c2 · テスト を修正… · 2m14s"},
+		{event(task.LogEvent{Kind: task.LogCommand, State: task.LogCompleted, Text: "go test"}), 80, "codex 5f21a9c2 · thinking · 2m14s"},
+		{event(task.LogEvent{Kind: task.LogRetry, Text: "waiting for the network"}), 80, "codex 5f21a9c2 · waiting for the network · 2m14s"},
+		{event(task.LogEvent{Kind: task.LogEdit, State: task.LogStarted, Text: "a\x1b[2J", Added: 3}), 80, `codex 5f21a9c2 · edit a\x1b[2J +3 · 12s · 2m14s`},
+		{with(func(v *wire.TaskView) { v.LastOutput = now.Add(-2 * time.Minute) }), 80, "codex 5f21a9c2 · starting · silent 2m00s · 2m14s"},
+		{with(func(v *wire.TaskView) { v.Status, v.Why = state.Queued, "behind x\nin the lane\x1b" }), 80, `behind x; in the lane\x1b`},
+		{with(func(v *wire.TaskView) { v.Settling, v.Why = true, "a save is settled" }), 10, "a save is…"},
 	} {
-		of := view.Task
-		of.VerifyCommand, of.MaxIterations, of.Iteration = "make", 3, 2
-		change(&of)
-		if got := progressLine(&wire.TaskView{Task: of}, now, time.Time{}); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if got := progressLine(&c.view, now, c.width); got != c.want || textWidth(got) > c.width {
+			t.Errorf("%d columns: %q, want %q", c.width, got, c.want)
 		}
 	}
-	for _, view := range []wire.TaskView{
-		{Task: state.Task{Status: state.Queued}, Why: "behind x\nin the lane\x1b"},
-		{Task: state.Task{Status: state.Running, RunStartedAt: now}, Why: "behind x\nin the lane\x1b", Settling: true},
-	} {
-		if got, want := progressLine(&view, now, now), `behind x; in the lane\x1b`; got != want {
-			t.Errorf("%q, want %q", got, want)
+}
+
+func TestOutcomeLine(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	v := wire.TaskView{Task: state.Task{Status: state.Done}}
+	if got := outcomeLine(&v); got != "done" {
+		t.Errorf("%q", got)
+	}
+	v.StartedAt, v.UpdatedAt = now, now.Add(134*time.Second)
+	v.Usage = state.Usage{InputTokens: 48000, OutputTokens: 213, CostUSD: 0.314}
+	v.Findings = []state.Issue{{Kind: "empty"}}
+	if got, want := outcomeLine(&v), "done in 2m14s · 48.2k tokens · $0.31 · 1 finding"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Events are shown with their times, escaped; what goes on is drawn on a terminal alone.
+func TestLogWriter(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
+	one := 1
+	events := []task.LogEvent{
+		{Time: now.Add(-24 * time.Hour), Kind: task.LogMessage, Text: "One.\n\x1b[2JTwo."},
+		{Time: now, Kind: task.LogCommand, State: task.LogStarted, Text: "go test ./shop/cart"},
+		{Time: now.Add(4 * time.Second), Kind: task.LogCommand, State: task.LogCompleted, Text: "go test ./shop/cart", ExitCode: &one, DurationMS: 4321, Output: "FAIL\n"},
+		{Time: now.Add(5 * time.Second), Kind: task.LogEdit, State: task.LogStarted, Text: "a.go"},
+	}
+	show := func(l *logWriter) string {
+		var b bytes.Buffer
+		l.w, l.now = &b, func() time.Time { return now }
+		for _, e := range events {
+			data, err := json.Marshal(e)
+			must(t, err)
+			for _, half := range [][]byte{data[:20], data[20:], []byte("\n")} {
+				_, err = l.Write(half)
+				must(t, err)
+			}
 		}
+		must(t, l.flush())
+		return b.String()
+	}
+	for want, l := range map[string]*logWriter{
+		"2026-11-20\n12:00:00 One.\n         \\x1b[2JTwo.\n2026-11-21\n12:00:04 $ go test ./shop/cart  exit 1 · 4.3s\n           FAIL\n":                                  {},
+		"2026-11-20\n12:00:00 One.\n         \\x1b[2JTwo.\n12:00:00 $ go test ./sh…\r\x1b[K2026-11-21\n12:00:04 $ go test ./sh…\n           FAIL\n12:00:05 edit a.go …\n": {width: 24, redraw: true},
+	} {
+		if got := show(l); got != want {
+			t.Errorf("%q\nwant %q", got, want)
+		}
+	}
+	if got := show(&logWriter{json: true}); strings.Count(got, "\n") != 4 || strings.Contains(got, "\x1b") || !strings.Contains(got, `"exitCode":1`) {
+		t.Errorf("%q", got)
 	}
 }
 

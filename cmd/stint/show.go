@@ -302,51 +302,6 @@ func iterationList(list []state.Iteration) string {
 	return strings.Join(lines, "\n")
 }
 
-func (a *app) logsCommand() *cobra.Command {
-	var follow, stderr bool
-	var run string
-	c := &cobra.Command{
-		Use:   "logs [OPTIONS] ID",
-		Short: "print what a task's agent and its verify command wrote, in their order",
-		Example: `  stint logs @last
-  stint logs -f 2b4f6c8e            # until the task has ended
-  stint logs --stderr 2b4f6c8e
-  stint logs --run 5d1c 2b4f6c8e    # of one run; stint show lists the verify runs`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			stream := "stdout"
-			if stderr {
-				stream = "stderr"
-			}
-			if follow && run != "" {
-				return usage("stint logs --help", "--follow and --run exclude each other")
-			}
-			ctx, out := c.Context(), terminalSafe(a.stdout)
-			err := a.call(ctx, func(cl *client.Client) (err error) {
-				if run != "" {
-					err = cl.RunLogs(ctx, args[0], run, stream, out)
-				} else {
-					err = cl.Logs(ctx, args[0], stream, follow, out)
-				}
-				if out.wrote && isGone(err) { // to begin again would repeat what was printed
-					return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint logs " + args[0]}
-				}
-				return err
-			})
-			err = cmp.Or(err, out.flush())
-			if isDetached(ctx) {
-				return &cliError{code: exitInterrupted}
-			}
-			return err
-		},
-	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task has ended")
-	c.Flags().BoolVar(&stderr, "stderr", false, "what the agent wrote to stderr")
-	c.Flags().StringVar(&run, "run", "", "only this `run`, by id or number of the agent's from 1; else all of the last attempt")
-	c.ValidArgsFunction = a.completeIDs
-	return c
-}
-
 // maxContent is how large a collected file may be, in bytes, for its content to
 // be printed as JSON.
 const maxContent = 1 << 20

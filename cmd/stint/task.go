@@ -213,6 +213,7 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error 
 	if len(view.FollowUps) > 0 {
 		a.hint("stint: it has queued %s\n", strings.Join(shortIDs(view.FollowUps), " "))
 	}
+	a.hint("stint: %s\n", outcomeLine(&view))
 	return taskEnd(&view)
 }
 
@@ -298,6 +299,8 @@ func nextStep(view *wire.TaskView, code int) string {
 		return "stint retry " + id
 	case view.Reason == state.ClassContextFull && strings.Contains(view.Error, "--resume never"):
 		return "stint task --resume never ..., for a new conversation"
+	case view.RunID == "": // there is nothing to read
+		return "stint why " + id + ", or stint retry " + id
 	default:
 		return "stint logs " + id + ", or stint retry " + id
 	}

@@ -12,10 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/state"
 )
 
 // waitOptions are the options of `stint wait`.
@@ -128,6 +126,9 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 			if err := a.printEnd(o, &end.view); err != nil {
 				return err
 			}
+			if len(refs) == 1 && !o.json {
+				a.hint("stint: %s\n", outcomeLine(&end.view))
+			}
 			end.err = taskEnd(&end.view)
 		}
 		errs[end.index] = end.err
@@ -151,45 +152,27 @@ func (a *app) printEnd(o *waitOptions, v *wire.TaskView) (err error) {
 	return err
 }
 
-// firstProgress is how long a task may take before a line is shown.
-const firstProgress = 300 * time.Millisecond
-
-// startProgress shows one line on a terminal while a task is waited for. The
-// function that it returns removes the line and ends it.
-func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
-	one := a.another() // while a finds its way to another master
-	return a.drawWhile(ctx, func(ctx context.Context) {
-		next := firstProgress
-		for pause(ctx, next) == nil {
-			next = time.Second
-			err := one.callRunning(func(c *client.Client) error {
-				view, err := c.Task(ctx, id)
-				if err == nil {
-					line := progressLine(&view, time.Now(), lastOutput(view.RunDir))
-					_, _ = fmt.Fprintf(one.stderr, "\r\x1b[K%s", clip(line, lineWidth(one.stderr)))
-				}
-				return err
-			})
-			if err != nil {
-				_, _ = fmt.Fprint(one.stderr, "\r\x1b[Kwaiting for a master")
-			}
-		}
-	})
-}
-
 // drawWhile lets draw write to a terminal, in a goroutine that the function that it
 // returns ends; where stderr is none, nothing is drawn.
 func (a *app) drawWhile(ctx context.Context, draw func(context.Context)) (stop func()) {
 	if a.quiet || !isTTY(a.stderr) || os.Getenv("TERM") == "dumb" {
 		return func() {}
 	}
+	end := inBackground(ctx, draw)
+	return func() {
+		end()
+		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K") // removes the line
+	}
+}
+
+// inBackground runs f in a goroutine that the function that it returns ends.
+func inBackground(ctx context.Context, f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { draw(ctx) })
+	wg.Go(func() { f(ctx) })
 	return func() {
 		cancel()
 		wg.Wait()
-		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K") // removes the line
 	}
 }
 
@@ -206,27 +189,6 @@ func lastOutput(runDir string) (last time.Time) {
 		}
 	}
 	return last
-}
-
-// progressLine returns what a task does: "running 2m14s · last output 4s ago".
-func progressLine(view *wire.TaskView, now, output time.Time) string {
-	switch {
-	case (view.Status != state.Running || view.Settling) && view.Why != "":
-		return escapeText(oneLine(view.Why))
-	case view.Status != state.Running:
-		return string(view.Status)
-	case view.RunStartedAt.IsZero():
-		return "running"
-	}
-	work := map[state.Phase]string{state.PhaseVerify: "verifying", state.PhaseEvaluate: "evaluating"}
-	line := cmp.Or(work[view.Phase], "running") + " " + ago(now.Sub(view.RunStartedAt))
-	if iteration := iterationOf(&view.Task); iteration != "" && (view.Phase != "" || view.Iteration > 1) {
-		line += ", iteration " + iteration
-	}
-	if !output.IsZero() {
-		line += " · last output " + ago(now.Sub(output)) + " ago"
-	}
-	return line
 }
 
 // lineWidth returns the room of one line that must not wrap.

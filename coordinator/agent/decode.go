@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,6 +64,7 @@ type TurnState struct {
 	Answer          string // the last message
 	cut             bool   // a message was longer than MaxAnswer
 	Usage           state.Usage
+	tokens          int64 // of input and output so far, where the agent reports that meanwhile
 	Thread          state.Usage
 	End             Terminal
 	PromptInHistory bool     // the session's history surely has the prompt
@@ -151,7 +153,76 @@ func (h *TurnState) Message(text string) {
 		text, h.cut = CutText(text, MaxAnswer), true
 	}
 	h.Answer = text
-	h.report(task.Event{Text: text})
+	h.report(task.Event{Text: text, Log: h.bounded(task.LogEvent{Kind: task.LogMessage, Text: text})})
+}
+
+// Log reports what the agent does, for people.
+func (h *TurnState) Log(e task.LogEvent) { h.report(task.Event{Log: h.bounded(e)}) }
+
+// LogTool reports that the agent uses a tool, or, with the same id, that the tool has ended.
+func (h *TurnState) LogTool(id string, completed bool, e task.LogEvent) {
+	e.ID, e.State = id, task.LogStarted
+	if completed {
+		e.State = task.LogCompleted
+	}
+	h.Log(e)
+}
+
+func (h *TurnState) bounded(e task.LogEvent) *task.LogEvent {
+	e.Tokens = h.tokens
+	e.Bound()
+	return &e
+}
+
+// CountTokens adds what one request of the agent has used, which its end reports anew.
+func (h *TurnState) CountTokens(n int64) { h.tokens = Tokens(h.tokens + Tokens(n)) }
+
+// WaitingForNetwork is what an agent reports that cannot reach its provider and tries again.
+const WaitingForNetwork = "waiting for the network"
+
+// A Plan is an agent's list of steps, in brief.
+type Plan struct {
+	steps, done int
+	next        string // the first that is not done
+}
+
+// Add adds a step.
+func (p *Plan) Add(text string, done bool) {
+	p.steps++
+	switch {
+	case done:
+		p.done++
+	case p.next == "":
+		p.next = Brief(text)
+	}
+}
+
+// String returns how far it is, and what comes next.
+func (p *Plan) String() string {
+	text := fmt.Sprintf("%d of %d done", p.done, p.steps)
+	if p.next != "" {
+		text += "; next: " + p.next
+	}
+	return text
+}
+
+// ChangedLines returns how many lines are added and removed where one text takes the place
+// of another.
+func ChangedLines(before, after string) (added, removed int) {
+	split := func(s string) []string {
+		if s = strings.TrimSuffix(s, "\n"); s == "" {
+			return nil
+		}
+		return strings.Split(s, "\n")
+	}
+	a, b := split(before), split(after)
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return len(b), len(a)
 }
 
 // Unknown notes the type of an event that is not known.

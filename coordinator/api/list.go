@@ -160,6 +160,7 @@ func (s *Server) view(t state.Task) wire.TaskView {
 	}
 	if t.Status == state.Running {
 		v.LastOutput, v.Settling = s.rooms.Tasks.LastOutput(t.ID), s.rooms.Tasks.Settling(t.ID)
+		v.Event = s.rooms.Tasks.Event(t.ID)
 	}
 	return v
 }

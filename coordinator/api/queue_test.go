@@ -83,6 +83,12 @@ func (f *fakeMaster) LastOutput(id string) time.Time {
 	return lastWord
 }
 
+func (f *fakeMaster) Event(id string) *task.LogEvent {
+	if id != "aa-3" {
+		return nil
+	}
+	return &task.LogEvent{Kind: task.LogCommand, State: task.LogStarted, Text: "make"}
+}
 func (f *fakeMaster) Settling(id string) bool { return id == "aa-3" }
 
 var lastWord = time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC)
@@ -144,7 +150,7 @@ func TestSessionHasItsQueue(t *testing.T) {
 		t.Errorf("%+v %v", ses.Queue, err)
 	}
 	list, err := s.client.List(t.Context(), state.Filter{Status: []state.Status{state.Running}})
-	if err != nil || len(list) != 1 || !list[0].LastOutput.Equal(lastWord) || !list[0].Settling {
+	if err != nil || len(list) != 1 || !list[0].LastOutput.Equal(lastWord) || !list[0].Settling || list[0].Event.Title() != "$ make" {
 		t.Errorf("last output: %+v %v", list, err)
 	}
 }

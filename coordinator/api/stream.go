@@ -24,7 +24,7 @@ import (
 
 type logsInput struct {
 	Ref
-	Stream string `query:"stream" default:"stdout" enum:"stdout,stderr,prompt" doc:"Which output: what the run wrote to stdout or stderr, or the prompt that its agent read" example:"stdout"`
+	Stream string `query:"stream" default:"stdout" enum:"events,stdout,stderr,prompt" doc:"Which output: what happened, one event a line in JSON, the same for all agents; what the run wrote to stdout or stderr, as it is; or the prompt that its agent read" example:"stdout"`
 	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from those of the present attempt on" example:"false"`
 	Run    string `query:"run" doc:"Only that run of the task: its id, a unique piece of it, or the number from 1 of one of its agent" example:"1"`
 	Tail   int    `query:"tail" minimum:"0" doc:"Only the last so many lines; 0: all" example:"100"`
@@ -33,10 +33,10 @@ type logsInput struct {
 }
 
 // streamFile names the file of a run that holds a stream.
-var streamFile = map[string]string{"stdout": "stdout", "stderr": "stderr", "prompt": "prompt.md"}
+var streamFile = map[string]string{"events": rundir.EventsName, "stdout": "stdout", "stderr": "stderr", "prompt": rundir.PromptName}
 
 func (s *Server) logRoute(api huma.API) {
-	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable)
+	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. Of stream=events each line is a LogEvent, and stint logs shows it. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable)
 	logs.Responses = openapi.Content("What was written so far, or a stream that goes on", "text/plain", "ok  \tshop/login\t0.4s\n", true)
 	register(api, logs, s.logs)
 }
@@ -135,10 +135,14 @@ func (s *Server) openLogs(t *state.Task, in *logsInput, name string) (content *r
 		}
 	}
 	if len(paths) == 0 {
-		return nil, 0, &task.Error{
+		none := &task.Error{
 			Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, name),
 			Hint: "it was removed, or never written",
 		}
+		if in.Stream == "events" { // the run may be older than such files
+			none.Hint = "stint logs --raw " + t.ID
+		}
+		return nil, 0, none
 	}
 	if in.Stream == "prompt" {
 		paths = paths[len(paths)-1:]

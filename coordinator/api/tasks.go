@@ -44,6 +44,8 @@ type Tasks interface {
 	// LastOutput returns when the agent of a running task last wrote anything, or when
 	// its run began if it has not yet; zero if the task does not run.
 	LastOutput(id string) time.Time
+	// Event returns what the run of a running task does now; nil if that is not known.
+	Event(id string) *task.LogEvent
 	// Settling reports whether the run of a running task has ended, and its result waits
 	// until a save of tasks.md is settled.
 	Settling(id string) bool

@@ -121,7 +121,12 @@ func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *queue.Works
 	if turn, err := a.prepareJudge(r, t, set, out); err != nil {
 		said = setupFailed(err)
 	} else {
-		said = a.runTurn(ctx, t.Agent, agent, turn, func(e task.Event) { a.noteLife(r, e.Started) })
+		a.log(r, task.LogEvent{Kind: task.LogRun, Text: t.Agent + ", evaluation of the answer"})
+		said = a.runTurn(ctx, t.Agent, agent, turn, func(e task.Event) {
+			if a.noteLife(r, e.Started); e.Log != nil {
+				a.log(r, *e.Log)
+			}
+		})
 	}
 	out.Usage = said.Usage.Plus(said.Thread) // a new session has used nothing before
 	if cause := context.Cause(r.Ctx); errors.Is(cause, task.ErrCanceled) {

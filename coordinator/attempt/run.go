@@ -47,6 +47,7 @@ type Run struct {
 	Cancel      context.CancelCauseFunc
 	LastOutput  atomic.Pointer[time.Time] // nil: the agent has put nothing out yet
 	Settling    atomic.Bool               // it has ended, and its result waits until a save of tasks.md is settled
+	events      atomic.Pointer[rundir.EventLog]
 }
 
 // AsTask returns the task as its run knows it, whose workspace is where that led at first.
@@ -81,6 +82,8 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 // the run that follows in the same attempt; nil if none does.
 func (a *Attempts) round(r *Run) (*Run, error) {
 	var out task.Outcome
+	r.events.Store(rundir.NewEventLog(a.tasks.RunDir(r.ID)))
+	defer func() { r.events.Load().Close(a.tasks.Config.Now()) }()
 	switch r.Task.Phase {
 	case state.PhaseVerify:
 		out = a.verify(r)
@@ -119,6 +122,7 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 		a.noteAnswer(&r.Task) // an agent's turn behind which another step comes has ended well
 		return a.nextStep(r, &out, s)
 	}
+	a.log(r, task.LogEvent{Kind: task.LogEnd, Failed: out.Class != "", Text: joined(string(out.Class), out.Error)})
 	_, begun := a.snapshotOf(r.ID)
 	unbegun := out.Shortage != 0 && !begun
 	a.collectOutputs(r, &out)
@@ -169,6 +173,20 @@ func setupFailed(err error) task.Outcome {
 func stillRuns(st *fold.State, r *Run) (t state.Task, runs bool) {
 	t, runs = st.Peek(r.Task.ID)
 	return t, runs && t.Status == state.Running
+}
+
+// Event returns the newest event of the run; nil if there was none yet.
+func (r *Run) Event() *task.LogEvent {
+	if l := r.events.Load(); l != nil {
+		return l.Current()
+	}
+	return nil
+}
+
+// log writes an event of the run, for people.
+func (a *Attempts) log(r *Run, e task.LogEvent) {
+	e.Time = a.tasks.Config.Now().UTC()
+	r.events.Load().Add(e, r.home)
 }
 
 // noteLife notes that what a run has started is at work: just now, or since it prints something.

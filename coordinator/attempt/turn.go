@@ -91,6 +91,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	if err := a.appendTranscript(r, session.RoleUser, prompt.UserMessage(told), ""); task.ShortageOf(err) != 0 {
 		return setupFailed(err)
 	}
+	a.log(r, task.LogEvent{Kind: task.LogRun, Text: about(r)})
 	out := a.runTurn(ctx, r.Task.Agent, agent, turn, func(e task.Event) { a.onEvent(r, e) })
 	out.Fresh = r.Session == ""
 	r.looked, r.flagged = true, len(t.Findings) > 0
@@ -110,6 +111,18 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	a.checkSession(r, t, &out)
 	_ = a.appendTranscript(r, session.RoleAssistant, out.Result, out.Error)
 	return out
+}
+
+// about returns what the run of an agent is, for people.
+func about(r *Run) string {
+	text := fmt.Sprintf("%s, attempt %d", r.Task.Agent, r.Task.Attempt)
+	if r.Task.Iteration > 1 {
+		text += fmt.Sprintf(", iteration %d", r.Task.Iteration)
+	}
+	if r.Session != "" {
+		text += ", resumes session " + r.Session
+	}
+	return text
 }
 
 const missingRetry = 2 * time.Second // before a run looks once more
@@ -176,6 +189,9 @@ func (a *Attempts) checkSession(r *Run, t *state.Task, out *task.Outcome) {
 func (a *Attempts) onEvent(r *Run, e task.Event) {
 	if a.noteLife(r, e.Started); e.Started {
 		return
+	}
+	if e.Log != nil {
+		a.log(r, *e.Log)
 	}
 	if e.Text != "" {
 		a.noteAnswer(&r.Task)

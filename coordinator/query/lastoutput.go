@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"stint/coordinator/attempt"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -26,6 +27,15 @@ func (q *Query) LastOutput(id string) time.Time {
 func (q *Query) Settling(id string) bool {
 	r := q.runOf(id)
 	return r != nil && r.Settling.Load()
+}
+
+// Event returns the newest event of the run of a running task: what it does now; nil if there
+// was none yet.
+func (q *Query) Event(id string) *task.LogEvent {
+	if r := q.runOf(id); r != nil {
+		return r.Event()
+	}
+	return nil
 }
 
 // runOf returns the run of a running task; nil if it is not running, though its run

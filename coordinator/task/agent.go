@@ -80,11 +80,12 @@ type RunLimits struct {
 
 // An Event is what a running agent tells while it runs. A zero field says nothing.
 type Event struct {
-	Session string // native session id, the moment it is first seen; of a fork, once it got anywhere
-	Forked  bool   // that session is a fork of the turn's
-	Text    string // a message of the agent, complete
-	Bytes   int64  // size of the output so far; Bytes alone is a sign of life
-	Started bool   // the agent is at work, though it has said nothing yet; comes alone
+	Session string    // native session id, the moment it is first seen; of a fork, once it got anywhere
+	Forked  bool      // that session is a fork of the turn's
+	Text    string    // a message of the agent, complete
+	Bytes   int64     // size of the output so far; Bytes alone is a sign of life
+	Started bool      // the agent is at work, though it has said nothing yet; comes alone
+	Log     *LogEvent // what it does, for people; without time and run, which the receiver adds
 }
 
 // An Outcome is how a run ended.

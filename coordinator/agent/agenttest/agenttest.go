@@ -3,6 +3,7 @@
 package agenttest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,9 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/agent/gate/gatetest"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -278,4 +282,31 @@ func RootDir(t *testing.T) string {
 		gatetest.Missing(t, dir+" can be changed by others than root")
 	}
 	return dir
+}
+
+// CheckLog compares with want what people are shown of a stream whose workspace is /w, if one
+// second passes with each event.
+func CheckLog(t *testing.T, newDecoder New, stream, stderr, want string) {
+	t.Helper()
+	dir, now := t.TempDir(), Now
+	l := rundir.NewEventLog(dir)
+	agent.Judge(newDecoder(task.Turn{}, func(e task.Event) {
+		if now = now.Add(time.Second); e.Log != nil {
+			e.Log.Time = now
+			l.Add(*e.Log, "/w")
+		}
+	}), []byte(stream), []byte(stderr), 0, Now)
+	l.Close(now)
+	data, err := rundir.ReadOutput(dir, rundir.EventsName)
+	gatetest.Must(t, err)
+	got := "\n"
+	for line := range bytes.Lines(data) {
+		var e task.LogEvent
+		if gatetest.Must(t, json.Unmarshal(line, &e)); e.State != task.LogStarted {
+			got += strings.Join(e.Lines(), "\n") + "\n"
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the log differs (-want +got):\n%s", diff)
+	}
 }

@@ -3,6 +3,7 @@ package claude
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ type decoder struct {
 	code      string        // of the last error that claude has reported: rate_limit, ...
 	trouble   agent.Verdict // that error
 	resetsAt  time.Time     // when the limit ends that has refused a request
+	counted   string        // the message whose tokens were counted last
 }
 
 // NewDecoder returns the decoder of a turn; see [agent.NewDecoder].
@@ -38,14 +40,15 @@ type event struct {
 	// api_retry and assistant
 	Error       string `json:"error"`
 	ErrorStatus int    `json:"error_status"`
+	Attempt     int    `json:"attempt"`
+	MaxRetries  int    `json:"max_retries"`
 
 	// assistant
 	Parent  string `json:"parent_tool_use_id"`
 	Message struct {
-		Content []struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
-		} `json:"content"`
+		ID      string  `json:"id"`
+		Usage   usage   `json:"usage"`
+		Content []block `json:"content"`
 	} `json:"message"`
 	APIErrorParams struct {
 		Limit limit `json:"rate_limit_info"`
@@ -88,7 +91,10 @@ func (d *decoder) Line(b []byte) {
 		d.system(&e)
 	case "assistant":
 		d.assistant(&e)
-	case "user", "stream_event":
+	case "user":
+		d.Progressed()
+		d.logResults(&e)
+	case "stream_event":
 		d.Progressed()
 	case "result":
 		d.result(&e)
@@ -119,6 +125,13 @@ func (d *decoder) system(e *event) {
 			text += " (" + strconv.Itoa(e.ErrorStatus) + ")"
 		}
 		d.fail(e.Error, e.ErrorStatus, text)
+		if d.trouble.Class == state.ClassNetwork && e.ErrorStatus == 0 {
+			text = agent.WaitingForNetwork
+		}
+		if e.MaxRetries > 0 {
+			text += fmt.Sprintf("; try %d of %d", e.Attempt, e.MaxRetries)
+		}
+		d.Log(task.LogEvent{Kind: task.LogRetry, Text: text})
 	}
 }
 
@@ -127,8 +140,13 @@ func (d *decoder) system(e *event) {
 func (d *decoder) assistant(e *event) {
 	d.NotePrompt()
 	d.End, d.Retrying = agent.NoTerminal, e.Error != ""
+	if u := e.Message.Usage; e.Message.ID != d.counted { // which each part of a message repeats
+		d.counted = agent.Brief(e.Message.ID)
+		d.CountTokens(u.Input + u.Creation + u.Read + u.Output)
+	}
 	var text []string
 	for _, c := range e.Message.Content {
+		d.log(&c)
 		if c.Type == "text" {
 			text = append(text, c.Text)
 		}
@@ -172,6 +190,7 @@ func (d *decoder) result(e *event) {
 		return
 	}
 	d.End = agent.TurnFailed
+	defer func() { d.Log(task.LogEvent{Kind: task.LogWarning, Text: d.trouble.Msg}) }()
 	code := d.code
 	d.code = "" // of an earlier error
 	said := strings.Join(append(e.Errors, e.Result), "; ")

@@ -30,11 +30,21 @@ type event struct {
 	ThreadID string `json:"thread_id"`
 	Message  string `json:"message"`
 	Item     struct {
+		ID      string `json:"id"`
 		Type    string `json:"type"`
 		Text    string `json:"text"`
 		Status  string `json:"status"`
 		Command string `json:"command"`
 		Output  string `json:"aggregated_output"`
+		Exit    *int   `json:"exit_code"`
+		Query   string `json:"query"` // of a web search
+		Server  string `json:"server"`
+		Tool    string `json:"tool"`
+		Message string `json:"message"` // a warning
+		Todos   []struct {
+			Text      string `json:"text"`
+			Completed bool   `json:"completed"`
+		} `json:"items"`
 		Changes []struct {
 			Path string `json:"path"`
 		} `json:"changes"`
@@ -76,6 +86,7 @@ func (d *decoder) Line(b []byte) {
 		}
 	case "turn.failed":
 		d.End, d.failure = agent.TurnFailed, e.Error.Message
+		d.Log(task.LogEvent{Kind: task.LogWarning, Text: d.failure})
 		d.PromptInHistory = d.PromptInHistory || d.inTurn
 	default:
 		d.Unknown(e.Type)
@@ -85,6 +96,9 @@ func (d *decoder) Line(b []byte) {
 // item takes a piece of the turn. An item of type "error" is a warning, and what
 // a tool printed is looked at only to tell what the sandbox has denied.
 func (d *decoder) item(e *event) {
+	if e.Type != "item.updated" || e.Item.Type == "todo_list" {
+		d.log(e)
+	}
 	if e.Item.Type == "error" {
 		return
 	}
@@ -99,6 +113,39 @@ func (d *decoder) item(e *event) {
 	}
 	if e.Item.Status == "failed" || e.Item.Status == "declined" {
 		d.noteDenied(e)
+	}
+}
+
+// log reports an item for people.
+func (d *decoder) log(e *event) {
+	it, completed := &e.Item, e.Type == "item.completed"
+	failed := it.Status == "failed" || it.Status == "declined"
+	switch it.Type {
+	case "agent_message": // reported as the message that it is
+	case "reasoning":
+		if completed {
+			d.Log(task.LogEvent{Kind: task.LogReasoning, Text: it.Text})
+		}
+	case "error":
+		d.Log(task.LogEvent{Kind: task.LogWarning, Text: it.Message})
+	case "todo_list":
+		var plan agent.Plan
+		for _, t := range it.Todos {
+			plan.Add(t.Text, t.Completed)
+		}
+		d.Log(task.LogEvent{Kind: task.LogPlan, Text: plan.String()})
+	case "command_execution":
+		d.LogTool(it.ID, completed, task.LogEvent{Kind: task.LogCommand, Text: typedCommand(it.Command), Output: it.Output, ExitCode: it.Exit, Failed: failed})
+	case "file_change":
+		paths := make([]string, len(it.Changes))
+		for i, c := range it.Changes {
+			paths[i] = c.Path
+		}
+		d.LogTool(it.ID, completed, task.LogEvent{Kind: task.LogEdit, Text: strings.Join(paths, " "), Failed: failed})
+	case "web_search":
+		d.LogTool(it.ID, completed, task.LogEvent{Kind: task.LogSearch, Text: it.Query, Failed: failed})
+	default:
+		d.LogTool(it.ID, completed, task.LogEvent{Kind: task.LogTool, Tool: it.Type, Text: strings.TrimSpace(it.Server + " " + it.Tool), Failed: failed})
 	}
 }
 
@@ -118,7 +165,10 @@ func (d *decoder) complain(msg string) {
 		return
 	}
 	d.lastError, d.transient = "", msg
-	d.Offline = strings.HasPrefix(msg, "Reconnecting... waiting for network")
+	if d.Offline = strings.HasPrefix(msg, "Reconnecting... waiting for network"); d.Offline {
+		msg = agent.WaitingForNetwork
+	}
+	d.Log(task.LogEvent{Kind: task.LogRetry, Text: msg})
 }
 
 // Keep drops items that are known not to be an answer: a command that prints

@@ -22,10 +22,7 @@ func (d *decoder) noteDenied(e *event) {
 	if d.sandbox == "danger-full-access" {
 		return
 	}
-	command, out := e.Item.Command, e.Item.Output[max(0, len(e.Item.Output)-4<<10):]
-	if m := shellCall().FindStringSubmatch(command); m != nil {
-		command = m[2]
-	}
+	command, out := typedCommand(e.Item.Command), e.Item.Output[max(0, len(e.Item.Output)-4<<10):]
 	find := func(re agent.Pattern) (what string) {
 		if m := re().FindStringSubmatch(out); m != nil {
 			what = m[1]
@@ -47,6 +44,14 @@ func (d *decoder) noteDenied(e *event) {
 	case network != "":
 		d.Deny("shell", command, network, "network_access = true below [sandbox_workspace_write] in codex's config.toml")
 	}
+}
+
+// typedCommand returns a command without the shell that codex runs it with.
+func typedCommand(command string) string {
+	if m := shellCall().FindStringSubmatch(command); m != nil {
+		return m[2]
+	}
+	return command
 }
 
 // allowWrites names the setting that lets codex write where it was not allowed to.

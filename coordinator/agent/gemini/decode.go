@@ -48,11 +48,9 @@ type event struct {
 	Error     json.RawMessage `json:"error"`
 	Tool      string          `json:"tool_name"`
 	ToolID    string          `json:"tool_id"`
-	Params    struct {
-		Command string `json:"command"`
-		Path    string `json:"file_path"`
-	} `json:"parameters"`
-	Stats struct {
+	Output    string          `json:"output"`
+	Params    parameters      `json:"parameters"`
+	Stats     struct {
 		Total  int64 `json:"total_tokens"`
 		Input  int64 `json:"input_tokens"`
 		Output int64 `json:"output_tokens"`
@@ -85,6 +83,7 @@ func (d *decoder) Line(b []byte) {
 		d.use(&e)
 	case "error":
 		d.warning = e.Message
+		d.Log(task.LogEvent{Kind: task.LogWarning, Text: e.Message})
 	case "result":
 		d.result(&e)
 	default:
@@ -97,6 +96,7 @@ func (d *decoder) Line(b []byte) {
 func (d *decoder) use(e *event) {
 	id := agent.Brief(e.ToolID)
 	if e.Type == "tool_use" {
+		d.LogTool(id, false, logUse(e))
 		if len(d.uses) < maxUses {
 			d.uses[id] = toolUse{agent.Brief(e.Tool), agent.Brief(cmp.Or(e.Params.Command, e.Params.Path))}
 		}
@@ -104,6 +104,7 @@ func (d *decoder) use(e *event) {
 	}
 	var failed struct{ Type, Message string }
 	_ = json.Unmarshal(e.Error, &failed) // there is none where it went well
+	d.LogTool(id, true, task.LogEvent{Output: cmp.Or(failed.Message, e.Output), Failed: e.Status == "error"})
 	u := d.uses[id]
 	delete(d.uses, id)
 	allow := map[string]string{
@@ -123,8 +124,13 @@ func (d *decoder) use(e *event) {
 
 // Aside takes a line of stderr, where alone gemini tells that it tries a request again.
 func (d *decoder) Aside(b []byte) {
-	if retryLine().Match(b) {
+	if m := retryLine().FindSubmatch(b); m != nil {
 		d.Retrying, d.retry = true, agent.CutText(strings.TrimSpace(string(b)), agent.MaxError)
+		text := d.retry
+		if len(m[1]) == 0 { // there was no answer
+			text = agent.WaitingForNetwork
+		}
+		d.Log(task.LogEvent{Kind: task.LogRetry, Text: text})
 	}
 }
 
@@ -161,6 +167,7 @@ func (d *decoder) result(e *event) {
 	var failed struct{ Message string }
 	_ = json.Unmarshal(e.Error, &failed) // not of an error that is no object
 	d.End, d.failure = agent.TurnFailed, cmp.Or(failed.Message, string(e.Error))
+	d.Log(task.LogEvent{Kind: task.LogWarning, Text: d.failure})
 }
 
 // Keep drops what tools were given and what they gave.

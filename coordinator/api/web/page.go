@@ -85,7 +85,7 @@ type (
 	pageTask struct {
 		pageRow
 		Actions []string // that are possible now
-		Log     string   // the end of the last run's stdout
+		Log     string   // what the last run did
 		LogNote string   // what is missing of it
 	}
 )
@@ -220,14 +220,14 @@ func (s *Site) fillTask(ctx context.Context, p *page, ref string) error {
 	return nil
 }
 
-// lastLog returns the end of what a run has written, and a note of what is missing.
+// lastLog returns the end of what a run did, as stint logs shows it, and a note of what is missing.
 func lastLog(runDir string) (text, note string) {
 	if runDir == "" {
 		return "", "It has not run yet."
 	}
-	f, err := rundir.OpenOutput(runDir, "stdout")
+	f, err := rundir.OpenOutput(runDir, rundir.EventsName)
 	if err != nil {
-		return "", "There is none: it was removed, or never written."
+		return "", "There is none: it was removed, or not written yet."
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	unreadable := func(err error) string {
@@ -249,13 +249,25 @@ func lastLog(runDir string) (text, note string) {
 	case len(data) == 0:
 		return "", "It is empty."
 	case from > 0:
-		_, line, ok := bytes.Cut(data, []byte("\n"))
-		if ok && len(line) > 0 {
-			data = line
-		}
-		return string(data), fmt.Sprintf("The last %d bytes of %d; all of them: stint logs", len(data), size)
+		note = "The end of it; all of it: stint logs"
 	}
-	return string(data), ""
+	var out, running strings.Builder
+	for line := range bytes.Lines(data) {
+		var e task.LogEvent
+		if json.Unmarshal(line, &e) != nil { // it is cut off
+			continue
+		}
+		clock := e.Time.Local().Format("15:04:05 ")
+		if running.Reset(); e.State == task.LogStarted {
+			running.WriteString(clock + e.Title() + " …\n")
+			continue
+		}
+		for _, text := range e.Lines() {
+			out.WriteString(clock + text + "\n")
+			clock = strings.Repeat(" ", len(clock))
+		}
+	}
+	return out.String() + running.String(), note
 }
 
 // ServeAsset answers with the file of the page that the path names.

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http/httptest"
 	"net/url"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/net/html"
 
 	"stint/coordinator/api/wire"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -35,11 +35,18 @@ func newFake(t testing.TB) *fakeMaster { return &fakeMaster{runs: t.TempDir()} }
 
 func (m *fakeMaster) add(t state.Task) { m.tasks = append(m.tasks, t) }
 
-// write makes what a run wrote.
-func (m *fakeMaster) write(t testing.TB, run, text string) {
+// write makes the log of a run.
+func (m *fakeMaster) write(t testing.TB, run string, events ...task.LogEvent) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Join(m.runs, run), 0o700), os.WriteFile(filepath.Join(m.runs, run, "stdout"), []byte(text), 0o600)); err != nil {
+	dir := filepath.Join(m.runs, run)
+	_ = os.RemoveAll(dir) // of another page
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
+	}
+	l := rundir.NewEventLog(dir)
+	for _, e := range events {
+		e.Time = time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
+		l.Add(e, "")
 	}
 }
 
@@ -223,7 +230,7 @@ func healthSaying(text string) task.Health {
 func (m *fakeMaster) pages(t testing.TB, text string) map[string]string {
 	t.Helper()
 	m.tasks = []state.Task{taskSaying(text)}
-	m.write(t, "run-1", text)
+	m.write(t, "run-1", task.LogEvent{Kind: task.LogMessage, Text: text})
 	m.health = healthSaying(text)
 	pages := map[string]string{}
 	for name, path := range map[string]string{
@@ -261,7 +268,11 @@ func TestPromise6NoTextBecomesMarkup(t *testing.T) {
 					t.Errorf("%q is not in the list: %q", text, got)
 				}
 			case "task":
-				for _, id := range []string{"prompt-text", "answer-text", "check-text", "log-text"} {
+				logged := strings.ReplaceAll(strings.Trim(strings.ToValidUTF8(text, "\ufffd"), "\r\n"), "\n", "\n         ")
+				if got := textOfNode(byID(t, doc, "log-text")); strings.Count(got, "\ufffd") == 0 && got != "12:00:00 "+task.EscapeText(logged)+"\n" {
+					t.Errorf("%q is %q in the log", text, got)
+				}
+				for _, id := range []string{"prompt-text", "answer-text", "check-text"} {
 					if got := textOfNode(byID(t, doc, id)); got != shown {
 						t.Errorf("%q is %q in #%s", text, got, id)
 					}
@@ -491,18 +502,18 @@ func TestPageLog(t *testing.T) {
 	m.add(state.Task{ID: "short", Status: state.Done, RunID: "r1"})
 	m.add(state.Task{ID: "long", Status: state.Done, RunID: "r2"})
 	m.add(state.Task{ID: "still", Status: state.Running, RunID: "r3"})
-	m.write(t, "r1", "\none\ntwo")
-	m.write(t, "r2", strings.Repeat("0123456789\n", pageLog/11)+"the end é\n")
-	m.write(t, "r3", "")
+	m.write(t, "r1", task.LogEvent{Kind: task.LogCommand, State: task.LogStarted, Text: "ls"}, task.LogEvent{Kind: task.LogMessage, Text: "one\ntwo"})
+	m.write(t, "r2", append(slices.Repeat([]task.LogEvent{{Kind: task.LogEdit, Text: "0123456789"}}, pageLog/60), task.LogEvent{Kind: task.LogMessage, Text: "the end é"})...)
+	m.write(t, "r3", task.LogEvent{Kind: task.LogCommand, State: task.LogStarted, Text: "make"})
 	for id, want := range map[string]string{
-		"new": "It has not run yet.", "lost": "There is none: it was removed, or never written.", "short": "\none\ntwo",
-		"long": "0123456789\nthe end é\n", "still": "It is empty.",
+		"new": "It has not run yet.", "lost": "There is none: it was removed, or not written yet.", "short": "12:00:00 $ ls\n12:00:00 one\n         two\n",
+		"long": "12:00:00 edit 0123456789\n12:00:00 the end é\n", "still": "12:00:00 $ make …\n",
 	} {
 		log := textOfNode(byID(t, parsePage(t, m.ask("/?task="+id).Body.String()), "log"))
 		if !strings.Contains(log, want) || len(log) > pageLog+200 {
 			t.Errorf("%s: %d bytes, %q", id, len(log), log[:min(len(log), 200)])
 		}
-		if id == "long" && !regexp.MustCompile(`The last \d+ bytes of 65\d\d\d;`).MatchString(log) {
+		if id == "long" && !strings.Contains(log, "The end of it; all of it: stint logs") {
 			t.Errorf("that it was cut is not said: %q", log[:200])
 		}
 	}

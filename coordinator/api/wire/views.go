@@ -22,6 +22,7 @@ type TaskView struct {
 	BeganAt    time.Time         `json:"beganAt,omitzero" doc:"The same as startedAt. Only in answers about one task" example:"2026-11-21T03:12:45.131Z"`
 	TaskID     string            `json:"task_id,omitempty" doc:"The id once more, as the first of these interfaces called it. Only in the answer to a submit" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	LastOutput time.Time         `json:"lastOutput,omitzero" doc:"Of a running task: when its agent last wrote anything, or its run began" example:"2026-11-21T03:15:09.482Z"`
+	Event      *task.LogEvent    `json:"event,omitempty" doc:"Of a running task: what its run does now, or did last"`
 	Settling   bool              `json:"settling,omitempty" doc:"Of a running task: its run has ended, and the result waits until a save of tasks.md is settled" example:"true"`
 }
 

@@ -1,0 +1,131 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"stint/coordinator/task"
+	"stint/ledger/durable"
+)
+
+// EventsName is the file in a run's directory with what happened in the run, one
+// [task.LogEvent] a line.
+const EventsName = "events.jsonl"
+
+const (
+	maxEvents = 8 << 20 // bytes of that file
+	maxOpen   = 1000    // events that have started and are not completed
+)
+
+// An EventLog writes what happens in one run. Nothing depends on it: what cannot be written is
+// left out. Its methods are for one goroutine at a time, but for Current.
+type EventLog struct {
+	dir     string // of the run
+	file    *os.File
+	size    int64
+	closed  bool
+	started []task.LogEvent // and not completed
+	current atomic.Pointer[task.LogEvent]
+}
+
+// NewEventLog returns the log of the run in runDir, whose file is made with the first event.
+func NewEventLog(runDir string) *EventLog { return &EventLog{dir: runDir} }
+
+// Current returns the newest event: what the run does now; nil before the first.
+func (l *EventLog) Current() *task.LogEvent { return l.current.Load() }
+
+// Add writes an event. What completes another has its texts, unless it brings its own, and
+// the time that passed. Paths below the workspace are shortened.
+func (l *EventLog) Add(e task.LogEvent, workspace string) {
+	e.Run = filepath.Base(l.dir)
+	if workspace != "" && (e.Kind == task.LogEdit || e.Kind == task.LogRead) {
+		e.Text = strings.ReplaceAll(" "+e.Text, " "+workspace+"/", " ")[1:]
+	}
+	switch {
+	case e.Kind == task.LogMessage: // an end that was too long to be read is not waited for
+		l.endStarted(e.Time)
+	case e.State == task.LogStarted:
+		if len(l.started) < maxOpen {
+			l.started = append(l.started, e)
+		}
+	case e.State == task.LogCompleted:
+		l.complete(&e)
+	}
+	if e.Kind == "" {
+		return
+	}
+	e.Bound()
+	l.write(&e)
+	if e.State == task.LogCompleted && len(l.started) > 0 { // of several at once one goes on
+		e = l.started[len(l.started)-1]
+	}
+	l.current.Store(&e)
+}
+
+// complete adds to an event what is known since it has started.
+func (l *EventLog) complete(e *task.LogEvent) {
+	for i, s := range l.started {
+		if s.ID != e.ID || e.Kind != "" && s.Kind != e.Kind {
+			continue
+		}
+		l.started = append(l.started[:i], l.started[i+1:]...)
+		if e.Text == "" {
+			e.Kind, e.Text, e.Tool, e.Added, e.Removed = s.Kind, s.Text, s.Tool, s.Added, s.Removed
+		}
+		e.DurationMS = max(0, e.Time.Sub(s.Time).Milliseconds())
+		return
+	}
+}
+
+func (l *EventLog) write(e *task.LogEvent) {
+	if l.closed {
+		return
+	}
+	if l.file == nil {
+		f, err := durable.Open(filepath.Join(l.dir, EventsName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
+		if err != nil {
+			l.closed = !errors.Is(err, os.ErrNotExist) // else the directory is not made yet
+			return
+		}
+		l.file = f
+	}
+	data, err := json.Marshal(e)
+	l.size += int64(len(data)) + 1
+	if l.size > maxEvents {
+		full := task.LogEvent{Time: e.Time, Run: e.Run, Kind: task.LogWarning, Text: "this log is full; what follows is in stint logs --raw"}
+		data, err = json.Marshal(full)
+	}
+	if err == nil {
+		_, err = l.file.Write(append(data, '\n'))
+	}
+	if err != nil || l.size > maxEvents { // half a line was written, perhaps: it ends here
+		l.close()
+	}
+}
+
+// endStarted completes what has started; when and how it ended is not known.
+func (l *EventLog) endStarted(now time.Time) {
+	for _, e := range l.started {
+		e.Time, e.State = now, task.LogCompleted
+		l.write(&e)
+	}
+	l.started = nil
+}
+
+// Close ends the log: what has not been completed by then ended with the run.
+func (l *EventLog) Close(now time.Time) {
+	l.endStarted(now)
+	l.close()
+}
+
+func (l *EventLog) close() {
+	if l.closed = true; l.file != nil {
+		_ = l.file.Close() // it is not synced either
+		l.file = nil
+	}
+}
