@@ -211,7 +211,7 @@ func TestAgainWithAnotherConfiguration(t *testing.T) {
 	w.open()
 	first := w.submit(spec)
 	w.close()
-	w.cfg.DefaultAgent, w.cfg.Fallback = func() string { return "claude" }, nil
+	w.cfg.DefaultAgent, w.cfg.Fallback = func([]string) string { return "claude" }, nil
 	w.open()
 	if again, err := w.try(spec); err != nil || again.ID != first.ID {
 		t.Errorf("again: %v", err)

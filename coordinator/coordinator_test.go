@@ -100,7 +100,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "state"), work: t.TempDir(), agent: &fakeAgent{do: answer("fine")}}
 	w.cfg = queue.Config{
-		StateDir: w.dir, WorkspaceRoot: w.work, Agents: map[string]task.Agent{"demo": w.agent}, DefaultAgent: func() string { return "demo" },
+		StateDir: w.dir, WorkspaceRoot: w.work, Agents: map[string]task.Agent{"demo": w.agent}, DefaultAgent: func([]string) string { return "demo" },
 		WorkspaceSettings: queue.WorkspaceSettings{MaxAttempts: 3, Timeout: time.Minute, ResumePolicy: "auto"},
 		MaxWorkers:        4, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 10 * time.Millisecond,
 		MaxLimitWait: time.Minute, Grace: 50 * time.Millisecond, SessionLockTimeout: time.Second,

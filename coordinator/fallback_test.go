@@ -41,7 +41,7 @@ func limitedUntil(d time.Duration) task.Outcome {
 func TestFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, ran := fallbackWorld(t)
-		w.cfg.AgentReady = func(agent string) bool { return agent != "gemini" }
+		w.cfg.AgentReady = func(agent string, _ []string) bool { return agent != "gemini" }
 		w.cfg.Models = map[string]string{"claude": "opus"}
 		w.script(map[string][]step{taskID(1): {{time.Second, limitedUntil(time.Hour)}}})
 		w.openUnwatched()

@@ -167,7 +167,7 @@ func writeRested(tb testing.TB, path, text string) {
 }
 
 func handConfig(dir string) queue.Config {
-	return queue.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": &fakeAgent{do: answer("fine")}}, DefaultAgent: func() string { return "demo" }}
+	return queue.Config{StateDir: dir, Agents: map[string]task.Agent{"demo": &fakeAgent{do: answer("fine")}}, DefaultAgent: func([]string) string { return "demo" }}
 }
 
 // TestHandWrittenCostsGrowLinearly: four times as many parts take about four times the

@@ -333,7 +333,7 @@ func TestRateLimitEndings(t *testing.T) {
 			w := limitedWorld(t)
 			w.cfg.MaxLimitWait = tc.most
 			w.cfg.Agents["claude"], w.cfg.Agents["gemini"] = w.agent, w.agent
-			w.cfg.AgentReady = func(agent string) bool { return agent != "gemini" }
+			w.cfg.AgentReady = func(agent string, _ []string) bool { return agent != "gemini" }
 			met := 0
 			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
 				time.Sleep(time.Second)

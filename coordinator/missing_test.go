@@ -26,7 +26,7 @@ func inMissing(t *testing.T, f func(*missingWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &missingWorld{world: newWorld(t)}
-		w.cfg.AgentFound = func(string) bool { return !w.away.Load() }
+		w.cfg.AgentFound = func(string, []string) bool { return !w.away.Load() }
 		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 			if w.away.Load() {
 				w.runs.Add(1)
@@ -168,7 +168,7 @@ func TestMissingProgramThatHangs(t *testing.T) {
 	t.Parallel()
 	inMissing(t, func(w *missingWorld) {
 		w.cfg.Agents["other"] = &fakeAgent{do: answer("fine")}
-		w.cfg.AgentFound = func(string) bool { time.Sleep(11 * time.Second); return !w.away.Load() }
+		w.cfg.AgentFound = func(string, []string) bool { time.Sleep(11 * time.Second); return !w.away.Load() }
 		w.close()
 		w.openUnwatched()
 		w.away.Store(true)

@@ -201,6 +201,7 @@ var fields = map[string]func(*Folded) any{
 	KeyTriggeredBy:    func(t *Folded) any { return &t.TriggeredBy },
 	KeyTrigger:        func(t *Folded) any { return (*string)(&t.Trigger) },
 	KeyIntake:         func(t *Folded) any { return &t.Intake },
+	KeyEnvironment:    func(t *Folded) any { return &t.Environment },
 	KeyResult:         func(t *Folded) any { return (*text)(&t.Result) },
 
 	KeyRunID:           func(t *Folded) any { return (*ownString)(&t.RunID) },

@@ -43,9 +43,10 @@ const (
 	KeyOutputFiles     = "outputFiles"
 	KeyPromptInHistory = "promptKept"
 	KeyThreadTokens    = "threadTokens"
-	KeyEndedRuns       = "endedRuns" // of a merged record: its runs
-	KeySteps           = "steps"     // of a merged record: the steps, where they do not follow from the task alone
-	KeyFirstSeq        = "firstSeq"  // of a merged record: the number of the task's first record
+	KeyEndedRuns       = "endedRuns"   // of a merged record: its runs
+	KeySteps           = "steps"       // of a merged record: the steps, where they do not follow from the task alone
+	KeyFirstSeq        = "firstSeq"    // of a merged record: the number of the task's first record
+	KeyEnvironment     = "environment" // digest of the environment of its programs
 	KeyRunID           = "runId"
 	KeyAttempt         = "attempt"
 	KeyRetries         = "retries"
@@ -103,7 +104,7 @@ var copied = map[string]bool{
 	KeyTimeout: true, KeyMaxAttempts: true, KeyMaxLimitWait: true, KeyVerifyCommand: true,
 
 	KeyTenantID: true, KeyQueue: true, KeyFallback: true, KeyInputFiles: true, KeyOutputSpec: true,
-	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, KeyOutputPolicy: true, "budget": true, "isolation": true,
+	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, KeyOutputPolicy: true, KeyEnvironment: true, "budget": true, "isolation": true,
 }
 
 // Copied reports whether a task that a person makes by copying the section of

@@ -81,6 +81,7 @@ func (p *Packer) task(t *Folded) {
 	p.text(&t.TriggeredBy)
 	p.word((*string)(&t.Trigger))
 	p.word(&t.Intake)
+	p.word(&t.Environment)
 	p.text(&t.RunID)
 	number(p, &t.Attempt)
 	number(p, &t.Retries)

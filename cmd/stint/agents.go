@@ -84,19 +84,25 @@ func agentEnv(environ []string, name string, more []string) []string {
 // adapterOf returns the adapter of an agent as it is configured, nil if there is no such
 // agent. stateDir may be "" where nothing is to be run.
 func adapterOf(cfg *Config, name, stateDir string) agent.Adapter {
+	return adapterIn(cfg, name, stateDir, nil, "")
+}
+
+// adapterIn is adapterOf for the tasks of a workspace with an environment of their own, or, as
+// nil, with the master's.
+func adapterIn(cfg *Config, name, stateDir string, env []string, workspace string) agent.Adapter {
 	kind := findKind(name)
 	if kind == nil {
 		return nil
 	}
 	return kind.New(agent.Config{
-		Runner: agentRunner(cfg, name), Dir: filepath.Join(stateDir, name),
+		Runner: agentRunner(cfg, name, env, workspace), Dir: filepath.Join(stateDir, name),
 		Value: func(setting string) any { return cfg.agents[name+"_"+setting] },
 	})
 }
 
-func agentRunner(cfg *Config, name string) agent.Runner {
+func agentRunner(cfg *Config, name string, env []string, workspace string) agent.Runner {
 	return agent.Runner{
-		Env: agentEnv(os.Environ(), name, cfg.Env),
+		Env: taskEnv(cfg, os.Environ(), name, env), Workspace: workspace,
 		Supervisor: gate.Supervisor{Resources: gate.Resources{
 			CPU: cfg.LimitCPU, Files: uint64(cfg.LimitFiles), FileSize: uint64(cfg.LimitFileSize),
 			Memory: uint64(cfg.LimitMemory), Nice: cfg.Nice,
@@ -109,7 +115,7 @@ func agentRunner(cfg *Config, name string) agent.Runner {
 func agents(cfg *Config, state string) map[string]task.Agent {
 	all := map[string]task.Agent{}
 	for _, name := range agentNames {
-		all[name] = adapterOf(cfg, name, state)
+		all[name] = &inEnvironment{adapterOf(cfg, name, state), func(t *task.Turn) agent.Adapter { return adapterIn(cfg, name, state, t.Env, t.Workspace) }}
 	}
 	return all
 }
@@ -159,8 +165,8 @@ type readiness struct {
 	cfg *Config
 
 	mu     sync.Mutex
-	seen   map[string]seen // by agent
-	chosen string          // the default agent, once a CLI was ready
+	seen   map[string]seen   // by agent and environment
+	chosen map[string]string // the default agent by environment, once a CLI was ready
 }
 
 // seen is what the last look at a CLI has shown.
@@ -170,35 +176,38 @@ type seen struct {
 }
 
 func newReadiness(ctx context.Context, cfg *Config) *readiness {
-	return &readiness{ctx: ctx, cfg: cfg, seen: map[string]seen{}}
+	return &readiness{ctx: ctx, cfg: cfg, seen: map[string]seen{}, chosen: map[string]string{}}
 }
 
-// ready reports whether an agent's program is there and logged in.
-func (r *readiness) ready(name string) bool {
+// ready reports whether an agent's program is there and logged in, for a task with that
+// environment.
+func (r *readiness) ready(name string, env []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.readyLocked(name)
+	return r.readyLocked(name, env)
 }
 
 // readyLocked is ready, with the lock held.
-func (r *readiness) readyLocked(name string) bool {
-	c := adapterOf(r.cfg, name, "")
+func (r *readiness) readyLocked(name string, env []string) bool {
+	c := adapterIn(r.cfg, name, "", env, "")
 	if c == nil {
 		return false
 	}
-	s, age := r.seen[name], time.Since(r.seen[name].at)
+	_, key := task.EncodeEnvironment(env)
+	key = name + " " + key
+	s, age := r.seen[key], time.Since(r.seen[key].at)
 	if s.ready && age < readyFor || !s.ready && age < missingFor {
 		return s.ready
 	}
 	p := c.Probe(r.ctx)
 	s = seen{ready: p.Found && p.LoggedIn, at: time.Now()}
-	r.seen[name] = s
+	r.seen[key] = s
 	return s.ready
 }
 
-// found reports whether an agent's program can be started now.
-func (r *readiness) found(name string) bool {
-	c := adapterOf(r.cfg, name, "")
+// found reports whether an agent's program can be started now, for a task with that environment.
+func (r *readiness) found(name string, env []string) bool {
+	c := adapterIn(r.cfg, name, "", env, "")
 	if c == nil {
 		return true
 	}
@@ -206,23 +215,21 @@ func (r *readiness) found(name string) bool {
 	return p.Found && p.Version != "" // without Node there is a program that does not start
 }
 
-// defaultAgent names the agent of tasks that name none: the configured one, or the
+// defaultAgent names the agent of tasks with that environment that name none: the configured one, or the
 // first CLI that is ready, which it then stays, else the demo.
-func (r *readiness) defaultAgent() string {
+func (r *readiness) defaultAgent(env []string) string {
 	if r.cfg.Agent != "" {
 		return r.cfg.Agent
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	_, key := task.EncodeEnvironment(env)
 	for _, name := range cliNames {
-		if r.chosen == "" && r.readyLocked(name) {
-			r.chosen = name
+		if r.chosen[key] == "" && r.readyLocked(name, env) {
+			r.chosen[key] = name
 		}
 	}
-	if r.chosen == "" {
-		return builtIn
-	}
-	return r.chosen
+	return cmp.Or(r.chosen[key], builtIn)
 }
 
 // noteDemo prints on stderr that the demo agent answers one of the tasks, and how to get a real one,

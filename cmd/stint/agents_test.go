@@ -91,7 +91,7 @@ nice = 5
 		claude.Bin != "/opt/claude" || claude.MaxTurns != 7 || !slices.Equal(claude.AllowedTools, []string{"Edit", "Bash(git log:*, x)"}) {
 		t.Errorf("%+v, %+v, %+v", codex, claude, gemini)
 	}
-	want, demo := gate.Resources{CPU: time.Hour, Memory: 64 << 30, Nice: 5}, agents(c, "/s")["demo"].(*demo.Agent)
+	want, demo := gate.Resources{CPU: time.Hour, Memory: 64 << 30, Nice: 5}, adapterOf(c, "demo", "/s").(*demo.Agent)
 	for name, got := range map[string]gate.Resources{"codex": codex.Resources, "claude": claude.Resources, "gemini": gemini.Resources, "demo": demo.Resources} {
 		if got != want {
 			t.Errorf("%s has the limits %+v, want %+v", name, got, want)
@@ -130,34 +130,34 @@ func fakeCLIs(t *testing.T, settings string) (c *Config, dir string) {
 
 func TestDefaultAgent(t *testing.T) {
 	c := mustLoad(t, "codex_bin = \"/none\"\nclaude_bin = \"/none\"\ngemini_bin = \"/none\"\n", nil, nil)
-	if got := newReadiness(t.Context(), c).defaultAgent(); got != "demo" {
+	if got := newReadiness(t.Context(), c).defaultAgent(nil); got != "demo" {
 		t.Errorf("without any CLI: %q", got)
 	}
 	c, dir := fakeCLIs(t, "agent = \"gemini\"\n")
-	if got := newReadiness(t.Context(), c).defaultAgent(); got != "gemini" {
+	if got := newReadiness(t.Context(), c).defaultAgent(nil); got != "gemini" {
 		t.Errorf("as configured: %q", got)
 	}
 	c.Agent = ""
 	r := newReadiness(t.Context(), c)
-	if got := r.defaultAgent(); got != "demo" || r.ready("codex") || !r.ready("demo") || r.ready("nobody") {
+	if got := r.defaultAgent(nil); got != "demo" || r.ready("codex", nil) || !r.ready("demo", nil) || r.ready("nobody", nil) {
 		t.Errorf("codex is not logged in: %q", got)
 	}
 	put(t, filepath.Join(dir, "login"), "")
-	if got := r.defaultAgent(); got != "demo" {
+	if got := r.defaultAgent(nil); got != "demo" {
 		t.Errorf("it looked again at once: %q", got)
 	}
-	r.seen["codex"] = seen{at: time.Now().Add(-missingFor)}
-	if got := r.defaultAgent(); got != "codex" || !r.ready("codex") {
+	r.seen["codex "] = seen{at: time.Now().Add(-missingFor)}
+	if got := r.defaultAgent(nil); got != "codex" || !r.ready("codex", nil) {
 		t.Errorf("codex is logged in: %q", got)
 	}
 	before := starts(t, dir)
-	if r.defaultAgent() != "codex" || !r.ready("codex") || starts(t, dir) != before {
+	if r.defaultAgent(nil) != "codex" || !r.ready("codex", nil) || starts(t, dir) != before {
 		t.Error("codex is looked at for every task")
 	}
 	// A logout shows, but tasks without an agent stay with theirs.
 	must(t, os.Remove(filepath.Join(dir, "login")))
-	r.seen["codex"] = seen{ready: true, at: time.Now().Add(-readyFor)}
-	if got := r.defaultAgent(); got != "codex" || r.ready("codex") {
+	r.seen["codex "] = seen{ready: true, at: time.Now().Add(-readyFor)}
+	if got := r.defaultAgent(nil); got != "codex" || r.ready("codex", nil) {
 		t.Errorf("after a logout: %q", got)
 	}
 }
@@ -184,7 +184,7 @@ func TestOrderOfAgents(t *testing.T) {
 		for _, name := range cliNames {
 			r.seen[name] = seen{ready: slices.Contains(test.ready, name), at: time.Now()}
 		}
-		if got := r.defaultAgent(); got != test.want {
+		if got := r.defaultAgent(nil); got != test.want {
 			t.Errorf("with %q ready it is %s, want %s", test.ready, got, test.want)
 		}
 	}
@@ -200,7 +200,8 @@ func TestDoctorOnAgents(t *testing.T) {
 		"[workspace.\"/w\"]\nagent = \"codex\"\n": {Check: "codex", Status: healthFail},
 		"claude_bin = \"/none\"\n":                {Check: "claude", Status: healthWarn},
 	} {
-		got := examineAgents(t.Context(), mustLoad(t, settings, nil, nil))
+		cfg := mustLoad(t, settings, nil, nil)
+		got := examineAgents(cfg, lookAtCLIs(t.Context(), cfg))
 		if len(got) == 0 || got[0].Check != want.Check || got[0].Status != want.Status || got[0].Try == "" {
 			t.Errorf("with %q: %+v", settings, got)
 		}

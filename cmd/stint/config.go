@@ -34,6 +34,7 @@ type Config struct {
 	LogLevel         string
 	LogFormat        string
 	Env              []string
+	CaptureEnv       []string
 	PostgresURL      string // of the mirror; may have a password
 	PostgresURLFile  string // a file that has it instead
 	PostgresPoolSize int
@@ -153,6 +154,7 @@ var keys = slices.Concat([]key{
 	checkedKey("http", "127.0.0.1:7433", "where stint serve answers HTTP, for this machine alone: 127.0.0.1, [::1] or localhost, which all mean both, and a port; or off", func(c *Config) *string { return &c.HTTP }, checkHTTP),
 	choiceKey("log_level", "info", "what the master logs", func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
 	choiceKey("log_format", "text", "how the master logs; by default json in master.log", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
+	captureKey(),
 	listKey("env", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),
 	postgresURLKey(),
 	urlFileKey("postgres_url_file", "file of mode 600 that holds this URL; it is read for each connection", func(c *Config) *string { return &c.PostgresURLFile }).in("postgres"),

@@ -92,7 +92,9 @@ func (a *app) examine(ctx context.Context) []finding {
 	found, seq := a.examineLedger(ctx, dir)
 	list = append(list, found...)
 	list = append(list, a.examinePostgres(ctx, cfg, dir, seq)...)
-	list = append(list, examineAgents(ctx, cfg)...)
+	looks := lookAtCLIs(ctx, cfg)
+	list = append(list, examineAgents(cfg, looks)...)
+	list = append(list, a.compareAgents(ctx, cfg, looks)...)
 	files := finding{"open files", healthOK, "", ""} // every run needs some
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -278,9 +280,8 @@ type look struct {
 	problems []agent.Problem
 }
 
-// examineAgents looks at the CLIs. Only those that the user has chosen must be
-// there: one is enough, and without any the demo agent answers.
-func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
+// lookAtCLIs asks the CLIs about themselves, as this shell has them.
+func lookAtCLIs(ctx context.Context, cfg *Config) []look {
 	looks := make([]look, len(cliNames))
 	var wg sync.WaitGroup
 	for i, name := range cliNames { // at once: each is started several times
@@ -293,6 +294,12 @@ func examineAgents(ctx context.Context, cfg *Config) (list []finding) {
 		})
 	}
 	wg.Wait()
+	return looks
+}
+
+// examineAgents says what the look at the CLIs has shown. Only those that the user has chosen
+// must be there: one is enough, and without any the demo agent answers.
+func examineAgents(cfg *Config, looks []look) (list []finding) {
 	chosen := append([]string{cfg.Agent}, cfg.Fallback...)
 	for _, s := range cfg.sections {
 		chosen = append(chosen, s.config.Agent)

@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stint/coordinator"
-	"stint/coordinator/agent"
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
@@ -286,7 +285,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
 	}
-	config.Shell = &agent.Shell{Runner: agentRunner(cfg, "")}
+	config.Shell = shell{cfg}
 	if config.HeartbeatPath == "" {
 		config.HeartbeatPath = filepath.Join(m.state, "heartbeat.json")
 	}
@@ -381,7 +380,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		})
 		return nil
 	}
-	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: runOf, Agents: agentNames, OpenPage: openPage})
+	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: runOf, Agents: agentNames, LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
 	var answer func(context.Context) error
 	if m.wantsHTTP() {
 		answer, err = openHTTP()

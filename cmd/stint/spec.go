@@ -95,6 +95,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	}
 	a.noteDemo(ctx, specs, views)
 	a.tellConfig(ctx)
+	a.tellSecrets(ctx, views)
 	defer a.tellFindings(ctx)
 	first, ids := &views[0], idsOf(views)
 	switch {
@@ -120,7 +121,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 // be started and nobody waits for them.
 func (a *app) submit(ctx context.Context, o *taskOptions, specs []task.TaskSpec, many bool) (views []wire.TaskView, err error) {
 	for i := range specs {
-		specs[i].Await, specs[i].FromRun = !o.detach, ownRun()
+		specs[i].Await, specs[i].FromRun, specs[i].Environment = !o.detach, ownRun(), a.environment()
 	}
 	err = a.call(ctx, func(c *client.Client) (err error) {
 		if many {

@@ -142,7 +142,7 @@ func (endless) Run(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Ou
 func (w *submitWorld) master() *client.Client {
 	var err error
 	w.c, err = coordinator.Open(queue.Config{
-		StateDir: w.state, Agents: map[string]task.Agent{"codex": endless{}}, DefaultAgent: func() string { return "codex" },
+		StateDir: w.state, Agents: map[string]task.Agent{"codex": endless{}}, DefaultAgent: func([]string) string { return "codex" },
 		WorkspaceSettings: queue.WorkspaceSettings{MaxAttempts: 3},
 		MaxWorkers:        4, MaxRetries: 5, HeartbeatInterval: 10 * time.Second, Grace: time.Millisecond,
 		BackoffBase: time.Minute, BackoffMax: time.Minute, SessionLockTimeout: time.Second,

@@ -44,7 +44,7 @@ func (in *intake) checkAgent(s *submission) error {
 	}
 	if s.Agent = cmp.Or(s.Agent, s.DefaultAgent); s.Agent == "" {
 		if in.agent == "" { // asked once: it may start a program
-			in.agent = in.a.tasks.Config.DefaultAgent()
+			in.agent = in.a.tasks.Config.DefaultAgent(s.Environment)
 		}
 		s.Agent = in.agent
 	}

@@ -37,7 +37,8 @@ func (a *Admission) PlaceOf(id string) *Place {
 		}
 	}
 	if w.agent = t.Agent; w.agent == "" {
-		w.agent = a.tasks.Config.DefaultAgent() // which may start a program
+		env, _ := a.tasks.Environment(t.Environment)
+		w.agent = a.tasks.Config.DefaultAgent(env) // which may start a program
 	}
 	return w
 }
@@ -92,7 +93,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 	if err != nil {
 		return err
 	}
-	s := submission{parent: t.ID, trigger: trigger, TaskSpec: task.TaskSpec{
+	s := submission{parent: t.ID, trigger: trigger, environment: t.Environment, TaskSpec: task.TaskSpec{
 		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
 		SessionKey: a.tasks.Workspace(t.Workspace).TriggerSession,
 	}}

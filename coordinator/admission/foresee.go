@@ -15,9 +15,10 @@ const maxPreviews = 100
 
 // A Foreseen is what a submit would make of a spec.
 type Foreseen struct {
-	task.TaskPreview        // with Task, Known and Ahead alone
-	FromRun          string // the run that asks; "": none
-	Begun            bool   // a task before it in the list has its session, of which the ledger knows nothing yet
+	task.TaskPreview          // with Task, Known and Ahead alone
+	FromRun          string   // the run that asks; "": none
+	Environment      []string // which a submit would keep
+	Begun            bool     // a task before it in the list has its session, of which the ledger knows nothing yet
 }
 
 // Foresee returns what Submit would make of specs, or why it would not. isList says that the
@@ -51,7 +52,7 @@ func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList b
 		if f.Task, err = fold.TaskOf(sec); err != nil {
 			return nil, err
 		}
-		f.FromRun = in.list[i].FromRun
+		f.FromRun, f.Environment = in.list[i].FromRun, in.list[i].Environment
 		for _, before := range in.fresh[:n] {
 			if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(a.tasks.Config.Now()) {
 				continue // it is passed, as in the lane

@@ -38,6 +38,8 @@ type submission struct {
 	note    string        // what else its user should know
 	since   string        // of one that continues a conversation: the named session that was used there later; "": none
 
+	environment string // digest of its environment
+
 	session string        // id of the session that it begins, if it does
 	resume  string        // its resume policy
 	fields  []ledger.Pair // of its record, as far as no other task matters; see prepare
@@ -113,6 +115,14 @@ func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, erro
 	if tasks, err := in.again(ctx); tasks != nil || err != nil {
 		return tasks, err
 	}
+	for i := range in.list {
+		if i > 0 && slices.Equal(in.list[i].Environment, in.list[i-1].Environment) {
+			continue
+		}
+		if _, err := a.tasks.KeepEnvironment(in.list[i].Environment); err != nil {
+			return nil, fmt.Errorf("keep the environment of the call: %w", err)
+		}
+	}
 	if err := a.tasks.Update(ctx, in.record); err != nil {
 		return nil, err
 	}
@@ -183,6 +193,9 @@ func (in *intake) add(s submission) error {
 			return err
 		}
 		in.runAgent = by.Agent
+		s.environment, s.Environment = by.Environment, nil // never one that an agent has made up: agents' programs are looked for there
+	} else if s.parent == "" {
+		_, s.environment = task.EncodeEnvironment(s.Environment)
 	}
 	if err := task.CheckPrompt(s.Prompt); err != nil {
 		return err
@@ -401,7 +414,8 @@ func (a *Admission) prepare(s *submission) error {
 		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
 		AddIf(state.KeyModel, cmp.Or(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, "").Add(state.KeyUpdatedAt, "").Add(state.KeyResume, s.resume).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
-		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger))
+		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger)).
+		AddIf(state.KeyEnvironment, s.environment)
 	addNumber := func(key string, n int) {
 		if n > 0 {
 			r.Add(key, strconv.Itoa(n))

@@ -23,12 +23,24 @@ func TestLookPath(t *testing.T) {
 	b := newBench(t)
 	bin := filepath.Join(b.Dir, "codex")
 	must(t, os.WriteFile(bin, nil, 0o700))
-	env := []string{"PATH=/no/such:relative:" + b.Dir}
-	if got, err := LookPath("codex", env); err != nil || got != bin {
-		t.Errorf("%q, %v", got, err)
+	planted := filepath.Join(b.Dir, "ws", "bin")
+	must(t, os.MkdirAll(planted, 0o700))
+	must(t, os.WriteFile(filepath.Join(planted, "codex"), nil, 0o700))
+	must(t, os.Symlink(planted, filepath.Join(b.Dir, "link")))
+	for path, want := range map[string]string{
+		"/no/such:relative::" + b.Dir:                 bin,
+		planted + ":" + b.Dir + "/link:" + b.Dir:      bin,
+		"/no/such:" + planted:                         filepath.Join(planted, "codex"), // nowhere else
+		b.Dir + "/wsx:" + planted + "/../..:/no/such": bin,
+	} {
+		r := Runner{Env: []string{"PATH=" + path}, Workspace: filepath.Join(b.Dir, "ws")}
+		if got, err := r.LookPath("codex"); err != nil || got != want {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
 	}
+	r := Runner{Env: []string{"PATH=relative:" + b.Dir}}
 	for _, name := range []string{"codex2", b.Dir, ""} {
-		if got, err := LookPath(name, env); err == nil {
+		if got, err := r.LookPath(name); err == nil {
 			t.Errorf("%q gives %q", name, got)
 		}
 	}

@@ -77,21 +77,36 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// LookPath finds a program as a shell with that environment would.
-func LookPath(name string, env []string) (string, error) {
+// LookPath finds the program of an agent as a shell with its environment would, but by absolute
+// paths alone, and in the workspace only if it is nowhere else: an earlier run may have put one
+// there, in front of the real one, which would run outside of any sandbox.
+func (r *Runner) LookPath(name string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		if err := Executable(name); err != nil {
 			return "", err
 		}
 		return filepath.Abs(name)
 	}
-	for _, dir := range filepath.SplitList(LookupEnv(env, "PATH")) {
+	within := ""
+	for _, dir := range filepath.SplitList(LookupEnv(r.Env, "PATH")) {
 		path := filepath.Join(dir, name)
-		if filepath.IsAbs(path) && Executable(path) == nil {
+		switch {
+		case !filepath.IsAbs(path) || Executable(path) != nil:
+		case !r.isInWorkspace(path):
 			return path, nil
+		case within == "":
+			within = path
 		}
 	}
-	return "", fmt.Errorf("%s: not found in PATH: %w", name, fs.ErrNotExist)
+	if within == "" {
+		return "", fmt.Errorf("%s: not found in PATH: %w", name, fs.ErrNotExist)
+	}
+	return within, nil
+}
+
+// isInWorkspace reports whether a path leads into the workspace, by itself or by a link.
+func (r *Runner) isInWorkspace(path string) bool {
+	return r.Workspace != "" && (task.IsWithin(path, r.Workspace) || task.IsWithin(task.WithoutLinks(path), task.WithoutLinks(r.Workspace)))
 }
 
 // Executable returns nil if path is a program that may be run, and else why it is none.

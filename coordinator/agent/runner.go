@@ -27,6 +27,8 @@ type Runner struct {
 	// Env is the environment of the agents, KEY=VALUE, already filtered. The
 	// variables of the run itself are added.
 	Env []string
+	// Workspace is the directory that runs can write: [Runner.LookPath] looks there last. "": none.
+	Workspace string
 	// Patience is how long an agent may do nothing but wait for the network before its
 	// run is stopped, and half of how long it may do nothing but wait for a rate limit;
 	// the default is one minute.

@@ -60,6 +60,7 @@ type fakeMaster struct {
 	said  []*task.Change // to subscribers, the first with the number 1
 	by    string         // of the last Cancel or Retry
 	run   string         // of the last Submit
+	env   []string       // likewise
 	waits int            // begun by runs, and not over
 	over  bool           // Handover was called
 
@@ -98,7 +99,7 @@ func (f *fakeMaster) Submit(ctx context.Context, spec task.TaskSpec) (state.Task
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.run = spec.FromRun
+	f.run, f.env = spec.FromRun, spec.Environment
 	if id, ok := f.keys[spec.IdempotencyKey]; ok && spec.IdempotencyKey != "" {
 		return f.find(id)
 	}

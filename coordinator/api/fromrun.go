@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +19,8 @@ import (
 type (
 	peerKey struct{} // under which a connection's context has the peer
 	runKey  struct{} // under which a request's context has the run that it comes from
+
+	environmentKey struct{} // under which it has the environment of the user's call
 )
 
 // A peer is who has made a connection.
@@ -98,6 +102,30 @@ func (s *Server) runOf(r *http.Request) (string, error) {
 		}
 	}
 	return r.Header.Get(wire.RunHeader), nil
+}
+
+// withEnvironment notes the environment of the user's call that a request has. One that comes
+// over TCP, or from a run, has none: programs are looked for in it.
+func (s *Server) withEnvironment(r *http.Request) (*http.Request, *wire.Problem) {
+	header := r.Header.Get(wire.EnvironmentHeader)
+	if header == "" || guard.OverTCP(r.Context()) {
+		return r, nil
+	}
+	if run, err := s.runOf(r); run != "" || err != nil {
+		return r, nil
+	}
+	var env []string
+	data, err := base64.StdEncoding.DecodeString(header)
+	if err != nil || json.Unmarshal(data, &env) != nil || len(data) > task.MaxEnvironment {
+		return r, wire.ProblemOf(task.Wrong(wire.EnvironmentHeader, "capture fewer variables: capture_env in the configuration", "the environment of the call is no list of at most %d bytes", task.MaxEnvironment))
+	}
+	return r.WithContext(context.WithValue(r.Context(), environmentKey{}, task.CaptureEnvironment(env, []string{"*"}))), nil
+}
+
+// environment returns the environment of the user's call; nil: it has sent none.
+func environment(ctx context.Context) []string {
+	env, _ := ctx.Value(environmentKey{}).([]string)
+	return env
 }
 
 // fromRun returns the run that a request comes from which was admitted, or waits; "" if

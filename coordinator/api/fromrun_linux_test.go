@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"os"
 	"sync/atomic"
@@ -75,13 +76,15 @@ func TestTryAgainHelps(t *testing.T) {
 	}
 }
 
-// TestNoRunOverTCP: the token decides there, whatever a request says.
+// TestNoRunOverTCP: the token decides there, whatever a request says, and no caller has an
+// environment of its own.
 func TestNoRunOverTCP(t *testing.T) {
 	m := familyOf(t)
 	s := serveTCP(t, m, Options{RunOf: func(int) func() (string, error) {
 		return func() (string, error) { return "r-1", nil }
 	}})
-	if code, body, _ := s.do(t, "POST", "/v1/tasks", `{"prompt":"x"}`, s.bearer(), wire.RunHeader+": r-1"); code != 201 || m.run != "" {
-		t.Errorf("run %q, %d %s", m.run, code, body)
+	env := wire.EnvironmentHeader + ": " + base64.StdEncoding.EncodeToString([]byte(`["PATH=/bin"]`))
+	if code, body, _ := s.do(t, "POST", "/v1/tasks", `{"prompt":"x"}`, s.bearer(), wire.RunHeader+": r-1", env); code != 201 || m.run != "" || m.env != nil {
+		t.Errorf("run %q, environment %q, %d %s", m.run, m.env, code, body)
 	}
 }

@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,6 +127,39 @@ func TestRunIsInTheHeader(t *testing.T) {
 		m := familyOf(t)
 		if w := askAs(newServer(m, Options{}), "r-1", "POST", path, body); w.Code > 201 || m.run != "r-1" {
 			t.Errorf("%s: %d, run %q", body, w.Code, m.run)
+		}
+	}
+}
+
+// TestEnvironmentOfTheCall: it is taken from the owner's own call over the socket alone, without
+// what looks like a secret.
+func TestEnvironmentOfTheCall(t *testing.T) {
+	header := func(list string) string {
+		return wire.EnvironmentHeader + ": " + base64.StdEncoding.EncodeToString([]byte(list))
+	}
+	const good = `["PATH=/bin","MY_TOKEN=x","A=1"]`
+	for _, c := range []struct {
+		name    string
+		headers []string
+		code    int
+		want    []string
+	}{
+		{"the owner", []string{header(good)}, 201, []string{"A=1", "PATH=/bin"}},
+		{"a run", []string{header(good), wire.RunHeader + ": r-1"}, 201, nil},
+		{"none", nil, 201, nil},
+		{"no base64", []string{wire.EnvironmentHeader + ": ?"}, 422, nil},
+		{"no list", []string{header(`{"PATH":"/bin"}`)}, 422, nil},
+		{"too long", []string{header(`["A=` + strings.Repeat("x", task.MaxEnvironment) + `"]`)}, 422, nil},
+	} {
+		m := familyOf(t)
+		var looked []string
+		server := newServer(m, Options{LookAtAgents: func(_ context.Context, env []string, _ bool) []wire.AgentView { looked = env; return nil }})
+		w := ask(server, "POST", "/v1/tasks", jsonType, `{"prompt":"x"}`, c.headers...)
+		if w.Code != c.code || c.code == 201 && !slices.Equal(m.env, c.want) {
+			t.Errorf("%s: %d %s, %q", c.name, w.Code, w.Body, m.env)
+		}
+		if w := ask(server, "GET", "/v1/agents", "", "", c.headers...); !slices.Equal(looked, c.want) || (w.Code == 200) != (c.code == 201) {
+			t.Errorf("%s: %d %s, agents are looked for in %q", c.name, w.Code, w.Body, looked)
 		}
 	}
 }

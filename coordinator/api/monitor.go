@@ -27,11 +27,23 @@ type readyBody struct {
 	Paused bool `json:"paused" doc:"Dispatch is paused: no task starts" example:"false"`
 }
 
+type agentsInput struct {
+	Probe bool `query:"probe" doc:"Ask their programs, which takes a second or more" example:"false"`
+}
+
 func (s *Server) monitorRoutes(api huma.API) {
 	health := op(http.MethodGet, "/v1/health", "health", "Show how the master is", "It answers whatever is wrong: status and lastError say what.")
 	ready := op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable)
 	scrape := op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.")
 	scrape.Responses = openapi.Content("The metrics", "text/plain", "stint_runs 1\n", false)
+	agents := op(http.MethodGet, "/v1/agents", "list-agents", "List the agents as the master would run them", "With the names of the variables that each gets, and never a value.")
+	answers(api, agents, lasting(func(ctx context.Context, in *agentsInput) (out wire.AgentsBody, err error) {
+		if s.opts.LookAtAgents != nil {
+			out.Agents = s.opts.LookAtAgents(ctx, environment(ctx), in.Probe)
+		}
+		out.Agents = notNull(out.Agents)
+		return out, nil
+	}))
 	for _, o := range [][]huma.Operation{{health, ready, scrape}, {alias(health, "/health"), alias(ready, "/ready"), alias(scrape, "/metrics")}} {
 		answers(api, o[0], func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Monitor.Health(), nil })
 		answers(api, o[1], func(context.Context, *struct{}) (readyBody, error) {

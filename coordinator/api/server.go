@@ -62,8 +62,11 @@ type Options struct {
 	// is open; nil: nobody can.
 	OpenPage func() error
 
-	Agents []string     // names that the page offers for a new task
-	Topics []wire.Topic // of the manual, for the page
+	Agents []string // names that the page offers for a new task
+	// LookAtAgents returns what there is to know of the agents for a task that has an environment
+	// of its own, or, as nil, the master's. With probe it asks their programs; ctx bounds it.
+	LookAtAgents func(ctx context.Context, env []string, probe bool) []wire.AgentView
+	Topics       []wire.Topic // of the manual, for the page
 
 	// RunOf notes which process has pid now, and returns a function that looks for the run
 	// that it is part of, "" if none. An error says that nobody can tell. nil: requests say

@@ -130,7 +130,7 @@ func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdict) *ledger.Record {
 	t := &r.Task
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, cmp.Or(out.Note, v.note))
+	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, joined(cmp.Or(out.Note, v.note), r.note))
 	for _, c := range []struct {
 		key     string
 		was, is int

@@ -154,7 +154,7 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 	a.log(r, task.LogEvent{Kind: task.LogVerify, State: task.LogStarted, Text: t.VerifyCommand})
 	check := a.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: a.tasks.RunDir(r.ID),
-		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: a.tasks.VerifyTimeout(&t), Grace: a.tasks.Config.Grace,
+		Workspace: t.Workspace, Env: a.environment(r, &t), Command: t.VerifyCommand, Timeout: a.tasks.VerifyTimeout(&t), Grace: a.tasks.Config.Grace,
 		Started: func() { a.noteLife(r, true) },
 		Printed: func() { a.noteLife(r, false) },
 	})

@@ -34,10 +34,21 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 		Workspace: t.Workspace, Model: t.Model, Session: r.Session, Fork: r.kept,
 		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
+	turn.Env = a.environment(r, t)
 	if len(t.InputFiles) > 0 {
 		turn.Files = filepath.Join(dir, rundir.FilesName)
 	}
 	return turn
+}
+
+// environment returns the environment that a task's programs run in, and has the run's end tell
+// if it is lost; nil: that of the master counts.
+func (a *Attempts) environment(r *Run, t *state.Task) []string {
+	env, ok := a.tasks.Environment(t.Environment)
+	if !ok {
+		r.note = "the environment of its call is no longer in env/: the master's was used"
+	}
+	return env
 }
 
 // Prompt returns what the agent is told. hits are what was found in the notes.

@@ -42,6 +42,7 @@ type Run struct {
 	cut         bool               // of the attempt's answer only head and tail are left
 	Recorded    bool               // its `running` record is in the ledger, or just being written; the log's goroutine uses it
 	Probe       bool               // it finds out whether a shortage is over
+	note        string             // what its user should know of how it was begun
 	check       *task.VerifyResult // how the verify command ended; nil: it was not run, or was cut off
 	Ctx         context.Context
 	Cancel      context.CancelCauseFunc

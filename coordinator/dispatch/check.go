@@ -135,9 +135,10 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 			d.tasks.Trouble("a verify command that has ended is still noted", err)
 		}
 	}()
+	env, _ := d.tasks.Environment(t.Environment) // without: that of the master
 	res := d.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: d.tasks.RunDir(r.ID),
-		Workspace: t.Workspace, Command: t.VerifyCommand, Timeout: d.tasks.VerifyTimeout(t), Grace: d.tasks.Config.Grace,
+		Workspace: t.Workspace, Env: env, Command: t.VerifyCommand, Timeout: d.tasks.VerifyTimeout(t), Grace: d.tasks.Config.Grace,
 	})
 	switch {
 	case errors.Is(context.Cause(r.Ctx), task.ErrShutdown):

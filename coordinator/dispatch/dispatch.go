@@ -107,7 +107,7 @@ func (d *Dispatcher) StartReady() {
 	if len(d.ready(d.tasks.Config.Now(), d.Limits())) == 0 {
 		return
 	}
-	agent := d.tasks.Config.DefaultAgent() // asked here, because it may start a program
+	agent := d.tasks.Config.DefaultAgent(nil) // asked here, because it may start a program
 	now, lim := d.tasks.Config.Now(), d.Limits()
 	reserved := d.runs.reserve(lim.MaxWorkers+lim.Lent, d.ready(now, lim), d.Attempts.Reserve)
 	var chosen []*attempt.Run

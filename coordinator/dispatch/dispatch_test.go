@@ -61,7 +61,7 @@ func in(t *testing.T, set func(*queue.Config), test func(*testing.T, *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t}
 		cfg := queue.Config{
-			StateDir: t.TempDir(), WorkspaceRoot: t.TempDir(), DefaultAgent: func() string { return "demo" }, Unwatched: true,
+			StateDir: t.TempDir(), WorkspaceRoot: t.TempDir(), DefaultAgent: func([]string) string { return "demo" }, Unwatched: true,
 			Agents:            map[string]task.Agent{"demo": agent{w, "demo"}, "other": agent{w, "other"}, "deaf": agent{w, "deaf"}},
 			WorkspaceSettings: queue.WorkspaceSettings{MaxAttempts: 1, ResumePolicy: "auto"},
 			MaxWorkers:        8, MaxRetries: 2, BackoffBase: time.Minute, BackoffMax: time.Hour, MaxLimitWait: 24 * time.Hour,
@@ -211,7 +211,7 @@ func TestAccountCoolsDown(t *testing.T) {
 // in a session of its own.
 func TestFallback(t *testing.T) {
 	loggedIn := false
-	ready := func(agent string) bool { return agent == "other" && loggedIn }
+	ready := func(agent string, _ []string) bool { return agent == "other" && loggedIn }
 	in(t, func(c *queue.Config) { c.AgentReady = ready }, func(t *testing.T, w *world) {
 		a := w.submit("a", task.TaskSpec{SessionKey: "web", Agent: "demo", Fallback: []string{"deaf", "other"}})
 		before := w.is(a).SessionID

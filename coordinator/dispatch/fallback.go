@@ -38,7 +38,8 @@ func (d *Dispatcher) able(tasks []state.Task) map[string]bool {
 	for _, t := range tasks {
 		for _, agent := range t.Fallback {
 			if _, asked := able[agent]; !asked {
-				able[agent] = d.tasks.Config.Agents[agent] != nil && (d.tasks.Config.AgentReady == nil || d.tasks.Config.AgentReady(agent))
+				env, _ := d.tasks.Environment(t.Environment)
+				able[agent] = d.tasks.Config.Agents[agent] != nil && (d.tasks.Config.AgentReady == nil || d.tasks.Config.AgentReady(agent, env))
 			}
 		}
 	}

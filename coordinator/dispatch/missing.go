@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"stint/coordinator/queue"
@@ -21,6 +22,25 @@ import (
 // lookForAgent is how often it is looked whether a program is back.
 const lookForAgent = 5 * time.Second
 
+// isFound reports whether an agent's program is there, for the master or for a task that waits
+// for it and has an environment of its own.
+func (d *Dispatcher) isFound(agent string) bool {
+	if d.tasks.Config.AgentFound == nil || d.tasks.Config.AgentFound(agent, nil) {
+		return true
+	}
+	waiting := queue.Read(d.tasks, func(st *fold.State) []state.Task {
+		list, _ := st.List(state.Filter{Status: []state.Status{state.Queued}, Agent: agent}) // of what is left out, the next look finds the rest
+		return list
+	})
+	looked := map[string]bool{"": true}
+	return slices.ContainsFunc(waiting, func(t state.Task) bool {
+		env, ok := d.tasks.Environment(t.Environment)
+		isNew := !looked[t.Environment]
+		looked[t.Environment] = true
+		return ok && isNew && d.tasks.Config.AgentFound(agent, env)
+	})
+}
+
 // LookForMissing ends the holds of accounts whose agent's program is back, until ctx ends.
 // It has a goroutine of its own: a program that is there may not answer for long.
 func (d *Dispatcher) LookForMissing(ctx context.Context) {
@@ -28,7 +48,7 @@ func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		for _, a := range queue.Read(d.tasks, (*fold.State).Missing) {
-			if d.tasks.Config.AgentFound != nil && !d.tasks.Config.AgentFound(cmp.Or(a.Agent, a.Name)) {
+			if !d.isFound(cmp.Or(a.Agent, a.Name)) {
 				continue
 			}
 			err := d.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {

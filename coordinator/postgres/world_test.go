@@ -52,7 +52,7 @@ func optionsFor(url, host, dir string) Options {
 func (w *world) start() {
 	w.t.Helper()
 	c, err := coordinator.Open(queue.Config{
-		StateDir: w.dir, Agents: map[string]task.Agent{"demo": agent{}}, DefaultAgent: func() string { return "demo" },
+		StateDir: w.dir, Agents: map[string]task.Agent{"demo": agent{}}, DefaultAgent: func([]string) string { return "demo" },
 		WorkspaceSettings: queue.WorkspaceSettings{MaxAttempts: 3, Timeout: time.Minute, ResumePolicy: "auto"},
 		MaxWorkers:        4, MaxRetries: 5, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond, MaxLimitWait: time.Hour,
 		Grace: time.Second, SessionLockTimeout: time.Second, HeartbeatInterval: time.Hour,

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/attempt"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
@@ -29,17 +30,16 @@ func (q *Query) Preview(ctx context.Context, specs []task.TaskSpec, isList bool)
 		if list[i] = f.TaskPreview; f.Known {
 			continue
 		}
-		if err := q.previewRun(ctx, &list[i], f.FromRun, f.Begun); err != nil {
+		if err := q.previewRun(ctx, &list[i], &f); err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
 }
 
-// previewRun fills in what is known of the first run of a task, for which the run asks if
-// one does. begun: a task before it has its session, of which the ledger knows nothing yet.
+// previewRun fills in what is known of the first run of a task.
 // A run that asks is shown no other notes than a search of its own would find.
-func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, asks string, begun bool) error {
+func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admission.Foreseen) error {
 	r, known := q.attempts.Reserve(&p.Task), false
 	r.Cancel(nil)
 	q.tasks.View(func(st *fold.State) {
@@ -59,7 +59,7 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, asks string
 	switch {
 	case r.Session != "":
 		p.Session, p.Resumes = task.SessionResume, r.Session
-	case (begun || known) && p.Ahead > 0:
+	case (f.Begun || known) && p.Ahead > 0:
 		p.Session = task.SessionLater
 	default:
 		p.Session = task.SessionNew
@@ -75,12 +75,16 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, asks string
 	case p.Session == task.SessionNew && q.attempts.MissesSession(r, t.Resume):
 		p.Reason, p.Error = state.ClassSessionLost, attempt.NoSession
 	case canPlan:
-		plan := planner.Plan(q.attempts.Turn(r, t))
+		turn := q.attempts.Turn(r, t)
+		if len(f.Environment) > 0 { // which is not kept yet
+			turn.Env = f.Environment
+		}
+		plan := planner.Plan(turn)
 		p.Argv, p.Env, p.Reason, p.Error = plan.Argv, plan.Env, plan.Class, plan.Error
 	}
 	var found memory.Result
 	var err error = errForeignNotes
-	if asks == "" || q.isOfRun(asks, t.Workspace) {
+	if f.FromRun == "" || q.isOfRun(f.FromRun, t.Workspace) {
 		found, err = q.attempts.Recall(ctx, r, t)
 	}
 	if err != nil && ctx.Err() != nil {

@@ -39,6 +39,7 @@ func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun boo
 		return r, s.errorOf(err)
 	}
 	if !dryRun && r.Archive != "" {
+		s.TroubleUnlessStopped("environments that no task names could not be removed", s.dropEnvironments())
 		s.Config.Log.Info("the ledger was compacted", "before", r.Before, "after", r.After, "merged", r.Merged, "archived", r.Archived, "archive", r.Archive)
 	}
 	return r, nil

@@ -21,9 +21,9 @@ import (
 // A Config is what a coordinator is opened with. All durations must be set; cmd
 // has their defaults.
 type Config struct {
-	StateDir     string                // absolute path; made if missing
-	Agents       map[string]task.Agent // by name
-	DefaultAgent func() string         // for tasks that name none; asked each time, because one may be installed meanwhile
+	StateDir     string                    // absolute path; made if missing
+	Agents       map[string]task.Agent     // by name
+	DefaultAgent func(env []string) string // for tasks that name none, in that environment; asked each time, because one may be installed meanwhile
 
 	WorkspaceSettings // of tasks in directories for which nothing else is configured
 	// Workspace returns what is configured for tasks in a directory. nil: WorkspaceSettings.
@@ -77,13 +77,13 @@ type Config struct {
 	// FindSession reads from what an old run has written the agent's session id, ""
 	// if it got no further, and whether that session has kept the prompt. nil: never.
 	FindSession func(agent, runDir string) (session string, kept bool)
-	// AgentReady reports whether an agent's program is there and logged in, for a
-	// fallback. It may be slow, and is not called with a lock held. nil: all are.
-	AgentReady func(agent string) bool
+	// AgentReady reports whether an agent's program is there and logged in, in the
+	// environment of a task, for a fallback. It may be slow, and is not called with a lock held. nil: all are.
+	AgentReady func(agent string, env []string) bool
 	// AgentFound reports whether an agent's program can be started, and looks anew each
 	// time: nobody knows how long what is missing stays away. It may be slow, and is not
 	// called with a lock held. nil: all can.
-	AgentFound func(agent string) bool
+	AgentFound func(agent string, env []string) bool
 	// Mirror says how far a copy of the ledger in a database is, for Health and Metrics.
 	// It is not called with a lock held. nil: there is no copy.
 	Mirror func() task.MirrorStatus

@@ -59,15 +59,16 @@ type Turn struct {
 	TaskID    string
 	RunID     string
 	Attempt   int
-	RunDir    string // runs/<runId>, made by the coordinator; holds prompt.md
-	Prompt    string // path of the file with the exact prompt: the agent's stdin
-	Workspace string // absolute path: the agent's working directory
-	Model     string // "" leaves it to the CLI
-	Session   string // native session id to resume; "" begins a new one
-	Fork      bool   // begin a new session with the history of Session, which stays as it is; an agent that cannot resumes it
-	Schema    string // path of a JSON schema that the answer must follow, as far as the CLI can be told so; "": any text
-	ReadOnly  bool   // the agent is only to answer: it needs no right to change anything
-	Files     string // directory of the task's input files, which the agent must be able to read; "": none
+	RunDir    string   // runs/<runId>, made by the coordinator; holds prompt.md
+	Prompt    string   // path of the file with the exact prompt: the agent's stdin
+	Workspace string   // absolute path: the agent's working directory
+	Model     string   // "" leaves it to the CLI
+	Session   string   // native session id to resume; "" begins a new one
+	Fork      bool     // begin a new session with the history of Session, which stays as it is; an agent that cannot resumes it
+	Schema    string   // path of a JSON schema that the answer must follow, as far as the CLI can be told so; "": any text
+	ReadOnly  bool     // the agent is only to answer: it needs no right to change anything
+	Files     string   // directory of the task's input files, which the agent must be able to read; "": none
+	Env       []string // of the user's call, KEY=VALUE: it takes the place of the master's own; nil: that counts
 	Limits    RunLimits
 }
 
@@ -126,6 +127,7 @@ type VerifyRun struct {
 	Iteration int
 	RunDir    string        // made by the coordinator
 	Workspace string        // absolute path: the command's working directory
+	Env       []string      // as in [Turn]
 	Command   string        // for sh -c
 	Timeout   time.Duration // of the command; 0: none
 	Grace     time.Duration // between SIGTERM and SIGKILL

@@ -58,6 +58,9 @@ type TaskSpec struct {
 	// FromRun is the run that the client is part of; "": none. It is the server's
 	// finding, never the client's word.
 	FromRun string `json:"-"`
+	// Environment is what was captured of the environment of the user's call, KEY=VALUE; nil:
+	// that of the master counts. Only the owner sends one, over the socket.
+	Environment []string `json:"-"`
 }
 
 // MaxBatch is how many tasks SubmitAll takes at once.

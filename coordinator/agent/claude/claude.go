@@ -71,7 +71,7 @@ func (c *Agent) ResumeCommand(session, workspace string) string {
 // LoginCommand is what a person types to log in.
 func (c *Agent) LoginCommand() string { return agent.Quote(cmp.Or(c.Bin, "claude")) + " auth login" }
 
-func (c *Agent) find() (string, error) { return agent.LookPath(cmp.Or(c.Bin, "claude"), c.Env) }
+func (c *Agent) find() (string, error) { return c.LookPath(cmp.Or(c.Bin, "claude")) }
 
 // args returns the command line of a turn without the program. The prompt comes on
 // stdin: --add-dir takes all arguments up to the next option, and would take it.

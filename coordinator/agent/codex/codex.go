@@ -109,7 +109,7 @@ func (c *Agent) args(turn task.Turn) []string {
 // in it, because the script in front of it costs a process and does not pass
 // every signal on.
 func (c *Agent) find() (string, error) {
-	path, err := agent.LookPath(cmp.Or(c.Bin, "codex"), c.Env)
+	path, err := c.LookPath(cmp.Or(c.Bin, "codex"))
 	if err != nil {
 		return "", err
 	}

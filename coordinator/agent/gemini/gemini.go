@@ -83,7 +83,7 @@ func (g *Agent) ResumeCommand(session, workspace string) string {
 // LoginCommand is what a person types to log in.
 func (g *Agent) LoginCommand() string { return "export GEMINI_API_KEY=..." }
 
-func (g *Agent) find() (string, error) { return agent.LookPath(cmp.Or(g.Bin, "gemini"), g.Env) }
+func (g *Agent) find() (string, error) { return g.LookPath(cmp.Or(g.Bin, "gemini")) }
 
 // args returns the command line of a turn without the program. The prompt comes on
 // stdin. Without --skip-trust gemini refuses a directory that it does not know.

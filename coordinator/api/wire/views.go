@@ -109,6 +109,26 @@ const (
 // RunHeader is the header with the run that a client says that it is part of.
 const RunHeader = "Stint-Run"
 
+// EnvironmentHeader is the header with what was captured of the environment of a user's call:
+// the base64 of a JSON list of KEY=VALUE. It counts over the socket alone, and not from a run.
+const EnvironmentHeader = "Stint-Environment"
+
+// An AgentView is an agent as the master would run it.
+type AgentView struct {
+	Name      string   `json:"name" doc:"Name of the agent" example:"claude"`
+	Variables []string `json:"variables" doc:"Names of the environment variables that it gets from the master" example:"ANTHROPIC_API_KEY"`
+	Found     bool     `json:"found,omitempty" doc:"Its program was found. Only with probe" example:"true"`
+	LoggedIn  bool     `json:"loggedIn,omitempty" doc:"It has credentials. Only with probe" example:"true"`
+	Path      string   `json:"path,omitempty" doc:"The program. Only with probe" example:"/usr/local/bin/claude"`
+	Version   string   `json:"version,omitempty" doc:"What the program says of its version. Only with probe" example:"2.1.329 (Claude Code)"`
+	Detail    string   `json:"detail,omitempty" doc:"Where its credentials come from, or what is wrong. Only with probe" example:"logged in by claude.ai"`
+}
+
+// An AgentsBody is a list of agents.
+type AgentsBody struct {
+	Agents []AgentView `json:"agents" doc:"The agents, in the order in which a task that names none gets the first that is ready"`
+}
+
 // JSONLines is the content type of a list with one JSON object a line.
 const JSONLines = "application/jsonl"
 

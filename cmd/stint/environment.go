@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"stint/coordinator/agent"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
+)
+
+// A master in the background keeps the environment of the shell that happened to start it. So a
+// task records what the tools of its own shell need, as its user's call has it: PATH, and
+// variables without secrets. Agents' programs are looked for in that PATH too, which is why
+// nothing of the kind is accepted from a run.
+
+// defaultCapture are the variables that are recorded with a task unless the configuration says
+// otherwise. Direnv's and mise's records of what they have changed are not among them: they have
+// the values of all variables, secrets too.
+var defaultCapture = []string{
+	"PATH", "LANG", "LANGUAGE", "LC_*", "TZ",
+	"VIRTUAL_ENV", "PYTHONPATH", "CONDA_*", "PYENV_*", "POETRY_HOME", "UV_*",
+	"NVM_*", "FNM_*", "VOLTA_HOME", "RBENV_*", "GEM_HOME", "GEM_PATH", "ASDF_*", "MISE_*", "DIRENV_DIR", "DIRENV_FILE",
+	"GOPATH", "GOROOT", "GOBIN", "GOFLAGS", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOTOOLCHAIN", "GOWORK", "GOENV",
+	"JAVA_HOME", "JDK_HOME", "MAVEN_HOME", "M2_HOME", "GRADLE_HOME", "GRADLE_USER_HOME", "SDKMAN_*", "CARGO_HOME", "RUSTUP_*",
+	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+}
+
+// captureDefault is the word for defaultCapture, captureNone for nothing at all.
+const (
+	captureDefault = "default"
+	captureNone    = "none"
+)
+
+func captureKey() key {
+	k := listKey("capture_env", "variables of your shell, by name or as NAME*, that a task's programs get, but never secrets: default, none, more names", func(c *Config) *[]string { return &c.CaptureEnv }, splitNames)
+	k.def = captureDefault
+	return k
+}
+
+// capturePatterns returns the names that are captured.
+func (c *Config) capturePatterns() (patterns []string) {
+	for _, name := range c.CaptureEnv {
+		switch name {
+		case captureDefault:
+			patterns = append(patterns, defaultCapture...)
+		case captureNone:
+		default:
+			patterns = append(patterns, name)
+		}
+	}
+	return patterns
+}
+
+// environment returns what is recorded of this command's environment with its tasks; nil within
+// a run, whose tasks have that of its own task.
+func (a *app) environment() []string {
+	cfg, err := a.base()
+	if err != nil || ownRun() != "" {
+		return nil
+	}
+	return task.CaptureEnvironment(os.Environ(), cfg.capturePatterns())
+}
+
+// taskEnv returns the environment of an agent, or, without a name, of a verify command: what the
+// master lets it have of its own, in which env, if it is not nil, takes the place of all that
+// is captured.
+func taskEnv(cfg *Config, environ []string, name string, env []string) []string {
+	patterns := cfg.capturePatterns()
+	own := agentEnv(environ, name, cfg.Env)
+	for _, kv := range environ {
+		if task.IsCaptured(kv, patterns) && !slices.Contains(own, kv) {
+			own = append(own, kv)
+		}
+	}
+	if env == nil {
+		return own
+	}
+	own = slices.DeleteFunc(own, func(kv string) bool { return task.IsCaptured(kv, patterns) })
+	return append(own, env...) // the last one of a name counts
+}
+
+// inEnvironment runs each turn in the environment that it has.
+type inEnvironment struct {
+	agent.Adapter
+	of func(turn *task.Turn) agent.Adapter
+}
+
+// Run implements [task.Agent].
+func (a *inEnvironment) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+	return a.of(&turn).Run(ctx, turn, report)
+}
+
+// Plan implements [task.Planner].
+func (a *inEnvironment) Plan(turn task.Turn) task.Plan { return a.of(&turn).Plan(turn) }
+
+// EscapePrompt implements [task.PromptEscaper].
+func (a *inEnvironment) EscapePrompt(prompt string) string {
+	if e, ok := a.Adapter.(task.PromptEscaper); ok {
+		return e.EscapePrompt(prompt)
+	}
+	return prompt
+}
+
+// A shell runs each verify command in the environment that it has.
+type shell struct{ cfg *Config }
+
+// Verify implements [task.Shell].
+func (s shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
+	own := &agent.Shell{Runner: agentRunner(s.cfg, "", v.Env, "")}
+	return own.Verify(ctx, v)
+}
+
+// lookAtAgents returns the function with which a master tells of its agents.
+func lookAtAgents(cfg *Config) func(context.Context, []string, bool) []wire.AgentView {
+	return func(ctx context.Context, env []string, probe bool) []wire.AgentView {
+		views, probes := make([]wire.AgentView, len(agentNames)), sync.WaitGroup{} // at once: each program is started several times
+		for i, name := range agentNames {
+			v := &views[i]
+			v.Name, v.Variables = name, []string{}
+			for _, kv := range agentEnv(os.Environ(), name, cfg.Env) {
+				variable, _, _ := strings.Cut(kv, "=")
+				v.Variables = append(v.Variables, variable)
+			}
+			if slices.Sort(v.Variables); probe {
+				probes.Go(func() {
+					p := adapterIn(cfg, name, "", env, "").Probe(ctx)
+					v.Found, v.LoggedIn, v.Path, v.Version, v.Detail = p.Found, p.LoggedIn, p.Path, p.Version, p.Detail
+				})
+			}
+		}
+		probes.Wait()
+		return views
+	}
+}
+
+// missingSecrets returns the names of variables with secrets that this command has for an agent,
+// and the master has not.
+func missingSecrets(cfg *Config, v *wire.AgentView) (names []string) {
+	for _, kv := range agentEnv(os.Environ(), v.Name, cfg.Env) {
+		name, value, _ := strings.Cut(kv, "=")
+		if value != "" && task.IsSecret(name, value) && !slices.Contains(v.Variables, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// tellSecrets prints on stderr which keys of the agents of tasks this shell has and the master
+// has not: they are not recorded with a task.
+func (a *app) tellSecrets(ctx context.Context, views []wire.TaskView) {
+	cfg, err := a.base()
+	if err != nil || a.quiet || ownRun() != "" {
+		return
+	}
+	hasSecrets := func(v wire.TaskView) bool {
+		return v.Agent != builtIn && missingSecrets(cfg, &wire.AgentView{Name: v.Agent}) != nil
+	}
+	if !slices.ContainsFunc(views, hasSecrets) {
+		return // there is nothing to ask for
+	}
+	var list []wire.AgentView
+	if a.callRunning(func(c *client.Client) (err error) { list, err = c.Agents(ctx, false); return err }) != nil {
+		return // there is no master, or it ends
+	}
+	for i := range list {
+		names := missingSecrets(cfg, &list[i])
+		if len(names) == 0 || !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Agent == list[i].Name && v.Agent != builtIn }) {
+			continue
+		}
+		h, err := a.health(ctx)
+		if err != nil {
+			return
+		}
+		a.hint("stint: the master (pid %d) lacks %s of this shell: secrets are not recorded with a task\n  try: %s, once its tasks have ended, and call stint from this shell again\n", h.PID, strings.Join(names, ", "), restart(&h))
+	}
+}
+
+// compareAgents asks a running master about the agents, for tasks of this shell, and returns where
+// it would run one otherwise than this shell would.
+func (a *app) compareAgents(ctx context.Context, cfg *Config, looks []look) (found []finding) {
+	var list []wire.AgentView
+	h, err := a.health(ctx)
+	if err != nil {
+		return nil // the finding about the master says why
+	}
+	if err := a.callRunning(func(c *client.Client) (err error) { list, err = c.Agents(ctx, true); return err }); err != nil {
+		return []finding{failed("agents", err)}
+	}
+	for _, l := range looks {
+		i := slices.IndexFunc(list, func(v wire.AgentView) bool { return v.Name == l.name })
+		if i < 0 {
+			continue
+		}
+		v, p, text := &list[i], &l.probe, ""
+		switch {
+		case p.Found != v.Found || p.Path != v.Path:
+			place := func(found bool, path string) string {
+				if !found {
+					return "nothing"
+				}
+				return path
+			}
+			text = fmt.Sprintf("the master (pid %d) finds %s, this shell %s", h.PID, place(v.Found, v.Path), place(p.Found, p.Path))
+		case p.Found && p.LoggedIn != v.LoggedIn:
+			text = fmt.Sprintf("for the master (pid %d) it is otherwise: %s", h.PID, oneLine(v.Detail))
+		}
+		if names := missingSecrets(cfg, v); len(names) > 0 && text != "" {
+			text += "; it lacks " + strings.Join(names, ", ") + " of this shell"
+		}
+		if text != "" {
+			found = append(found, finding{l.name, healthWarn, text, restart(&h) + ", once its tasks have ended, and call stint from this shell"})
+		}
+	}
+	return found
+}

@@ -1,0 +1,92 @@
+package task
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// MaxEnvironment is how large the recorded environment of a task may be, in bytes.
+const MaxEnvironment = 16 << 10
+
+// CaptureEnvironment returns the variables of an environment, KEY=VALUE, that are recorded
+// with a task, sorted: those whose names fit a pattern, in which a star stands for anything,
+// and that hold no secret. What JSON cannot carry is left out.
+func CaptureEnvironment(environ, patterns []string) []string {
+	var list []string
+	for _, kv := range environ {
+		if IsCaptured(kv, patterns) && utf8.ValidString(kv) {
+			list = append(list, kv)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// IsCaptured reports whether a variable, KEY=VALUE, fits one of the patterns and holds no secret.
+func IsCaptured(kv string, patterns []string) bool {
+	name, value, ok := strings.Cut(kv, "=")
+	return ok && name != "" && MatchesName(name, patterns) && !IsSecret(name, value)
+}
+
+// MatchesName reports whether the name of a variable fits one of the patterns.
+func MatchesName(name string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
+}
+
+// secretNames are parts of names of variables that hold secrets, in capitals.
+var secretNames = []string{"TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTH", "COOKIE"}
+
+// secretValue finds secrets in values: the user of a URL, of a proxy without a scheme too,
+// private keys, the tokens of well-known services, and settings that are called so.
+var secretValue = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`://[^/\s]*@|^[^/\s]+:[^/\s]*@|-----BEGIN |` +
+		`\b(sk-[\w-]{16}|gh[opsur]_\w{16}|github_pat_|glpat-|xox[abprs]-|AKIA[0-9A-Z]{12}|AIza[\w-]{16}|eyJ[\w-]{10,}\.)|` +
+		`(?i:password|passwd|secret|token|api_?-?key)[^=\s]{0,20}=`)
+})
+
+// IsSecret reports whether a variable looks as if it held a secret, by its name or its value.
+// Such a one is never recorded. PATH is none.
+func IsSecret(name, value string) bool {
+	upper := strings.ToUpper(name)
+	return upper != "PATH" && (slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(upper, part) }) || secretValue().MatchString(value))
+}
+
+// EncodeEnvironment returns a captured environment in the form in which it is kept, and its
+// digest; both are empty if there is none.
+func EncodeEnvironment(env []string) (data []byte, digest string) {
+	if len(env) == 0 {
+		return nil, ""
+	}
+	data, err := json.Marshal(env)
+	if err != nil { // strings alone
+		return nil, ""
+	}
+	return data, digestOf(data)
+}
+
+// DecodeEnvironment reads what EncodeEnvironment wrote under that digest. ok is false if it is
+// not that any more.
+func DecodeEnvironment(data []byte, digest string) (env []string, ok bool) {
+	return env, digestOf(data) == digest && json.Unmarshal(data, &env) == nil
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}
+
+// IsEnvironmentDigest reports whether a text has the form of a digest: it becomes the name of a file.
+func IsEnvironmentDigest(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && len(s) == 32
+}
