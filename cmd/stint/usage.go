@@ -109,10 +109,13 @@ func parsePast(s string, now time.Time, after int) (time.Time, error) {
 	if t, err := time.ParseInLocation("2006-01-02", s, now.Location()); err == nil {
 		return t.AddDate(0, 0, after), nil
 	}
-	if t, err := parseAt(s, now); err == nil && strings.Contains(s, "-") { // a clock time alone would be one to come
+	if t, err := parseAt(s, now); err == nil {
+		if !strings.Contains(s, "-") { // the last time that the clock has shown it, not the next one
+			t = t.AddDate(0, 0, -1)
+		}
 		return t, nil
 	}
-	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-21 or \"2026-11-21 15:04\" nor how long ago it was, such as 12h or 7d", s)
+	return time.Time{}, fmt.Errorf("%q is neither a time such as 18:00, 2026-11-21 or \"2026-11-21 15:04\" nor how long ago it was, such as 12h or 7d", s)
 }
 
 // usageTable returns the rows for people, with a sum below. Money has a column only

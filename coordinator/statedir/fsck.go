@@ -236,7 +236,7 @@ func (c *fsck) checkTasks() {
 	}
 	c.faults(KindSection, t.Findings)
 	if t.Quarantined > 0 {
-		c.fault(KindQuarantined, task.Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are quarantined as the work of a formatter; to take them over: stint edit --accept", t.Quarantined)})
+		c.fault(KindQuarantined, quarantined(t.Quarantined))
 	}
 	if t.Missing > 0 {
 		c.settled = false

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/query"
+	"stint/coordinator/statedir"
+	"stint/coordinator/task"
+	"stint/state"
+)
+
+const digestHelp = `Print what happened to your tasks in the last 12 hours, or since a time: how many ended and
+how, what failed and why, what waits for you, what is still to come, and what it cost. It
+also says when nothing happened although tasks were ready, because no master was running. It
+reads the files itself; no master is needed and none is started.`
+
+func (a *app) digestCommand() *cobra.Command {
+	var since string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "digest [OPTIONS]",
+		Short: "print what happened overnight, and what waits for you",
+		Long:  digestHelp,
+		Example: `  stint digest
+  stint digest --since 18:00    # the last time that it was 18:00
+  stint digest --since 7d --json | jq -r '.failed[].id'`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			now := time.Now()
+			from, err := parsePast(since, now, 0)
+			if err == nil && !from.Before(now) {
+				err = fmt.Errorf("%q has not come yet", since)
+			}
+			if err != nil {
+				return usage("stint digest --help", "--since: %v", err)
+			}
+			dir, err := a.state()
+			if err != nil {
+				return err
+			}
+			d, err := statedir.ReadDigest(c.Context(), dir, a.workspaceRoot(), from, now, a.isLive(c.Context())())
+			if err != nil {
+				return err
+			}
+			if !d.LastRecord.IsZero() {
+				rows, err := query.ReadUsage(c.Context(), dir, task.UsageQuery{Since: from})
+				if err != nil {
+					return err
+				}
+				d.Usage = rows[0]
+			}
+			if asJSON {
+				return printJSON(a.stdout, d)
+			}
+			return a.printDigest(d)
+		},
+	}
+	c.Flags().StringVar(&since, "since", "12h", "from this `time` on: 18:00, 12h, 7d, 2026-11-21, \"2026-11-21 15:04\"")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// maxDigest is how many tasks a list of the digest shows.
+const maxDigest = 20
+
+func (a *app) printDigest(d *statedir.Digest) error {
+	var b strings.Builder
+	line := func(format string, args ...any) { b.WriteString(escapeText(fmt.Sprintf(format, args...)) + "\n") }
+	list := func(head string, tasks []statedir.DigestTask, row func(t *statedir.DigestTask) []string) {
+		var rows [][]string
+		for i := range tasks[:min(len(tasks), maxDigest)] {
+			t := &tasks[i]
+			rows = append(rows, append([]string{"  " + shortID(t.ID)}, row(t)...))
+		}
+		if len(rows) == 0 {
+			return
+		}
+		line("")
+		line("%s", head)
+		fit(rows, terminalWidth(a.stdout))
+		_ = writeTable(&b, escapeRows(rows), nil) // a Builder takes everything
+		if more := len(tasks) - maxDigest; more > 0 {
+			line("  and %d more: stint digest --json", more)
+		}
+	}
+	line("since %s (%s)", localTime(d.Since), ago(d.Until.Sub(d.Since)))
+	line("%s", endedText(d))
+	for _, g := range d.Gaps {
+		what := fmt.Sprintf("%s waited", count(g.Ready, "ready task"))
+		if g.Running > 0 {
+			what = fmt.Sprintf("%s was cut off and %s", count(g.Running, "run"), what)
+		}
+		line("nothing happened from %s to %s (%s): %s; no master was running, or the machine was asleep", localTime(g.From), localTime(g.To), ago(g.To.Sub(g.From)), what)
+	}
+	list("failed:", d.Failed, func(t *statedir.DigestTask) []string {
+		return []string{string(t.Status) + " (" + cmp.Or(string(t.Reason), "no reason") + ")", clip(t.Title, 40), t.Why}
+	})
+	list("waits for you, to release or cancel:", d.Held, func(t *statedir.DigestTask) []string { return []string{clip(t.Title, 40), t.Why} })
+	list("findings, to look at:", d.Findings, func(t *statedir.DigestTask) []string {
+		var found []string
+		for _, f := range t.Findings {
+			found = append(found, f.Kind+": "+f.Message)
+		}
+		return []string{clip(t.Title, 40), strings.Join(found, "; ")}
+	})
+	line("")
+	for _, f := range d.Ledger {
+		line("waits for you: %s", oneLine(f.String()))
+	}
+	for i := range d.Accounts {
+		u := &d.Accounts[i]
+		line("%s; %s", oneLine(accountText(&u.Account, d.Until)), count(u.Waiting, "waiting task"))
+	}
+	if d.Paused {
+		line("%s; to go on: stint resume", because("dispatch is paused", oneLine(d.PauseWhy)))
+	}
+	line("%s", nowText(d))
+	return printText(a.stdout, b.String())
+}
+
+// endedText returns how many tasks ended, and what that has used.
+func endedText(d *statedir.Digest) string {
+	if len(d.Ended)+d.Usage.Runs == 0 {
+		return "nothing ran and nothing ended"
+	}
+	var parts []string
+	for _, s := range []state.Status{state.Done, state.Failed, state.Dead, state.Canceled} {
+		if n := d.Ended[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	text := cmp.Or(strings.Join(parts, ", "), "no task ended")
+	if reasons := map[string]int{}; len(d.Failed) > 1 {
+		for _, t := range d.Failed {
+			reasons[cmp.Or(string(t.Reason), "no reason")]++
+		}
+		var why []string
+		for _, r := range slices.SortedFunc(maps.Keys(reasons), func(a, b string) int { return cmp.Or(reasons[b]-reasons[a], strings.Compare(a, b)) }) {
+			why = append(why, fmt.Sprintf("%d %s", reasons[r], r))
+		}
+		text += " (why: " + strings.Join(why, ", ") + ")"
+	}
+	u := &d.Usage
+	text += fmt.Sprintf("; %s, %d tokens in, %d out", count(u.Runs, "run"), u.InputTokens, u.OutputTokens)
+	if u.CostUSD > 0 {
+		text += fmt.Sprintf(", $%.2f", u.CostUSD)
+	}
+	return text
+}
+
+// nowText returns what is still to come.
+func nowText(d *statedir.Digest) string {
+	text := fmt.Sprintf("now: %d running, %d queued", d.Running, d.Queued)
+	if d.Running+d.Queued == 0 {
+		text = "now: nothing is running or queued"
+	}
+	if !d.Next.IsZero() {
+		text += "; the next one waits until " + localTime(d.Next)
+	}
+	if !d.Master {
+		text += "; no master is running"
+		if d.Running+d.Queued > 0 {
+			text += ", so nothing goes on: stint ls starts one"
+		}
+	}
+	return text
+}

@@ -1,0 +1,192 @@
+package statedir
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"time"
+
+	"stint/coordinator/queue"
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/ledger/durable"
+	"stint/ledger/tasksfile"
+	"stint/state"
+	"stint/state/fold"
+	"stint/state/lanes"
+)
+
+// A Digest is what has become of the tasks of a state directory in a while, and how they are now.
+type Digest struct {
+	Since      time.Time            `json:"since"`
+	Until      time.Time            `json:"until"`
+	Ended      map[state.Status]int `json:"ended"`               // in that time, by status
+	Failed     []DigestTask         `json:"failed"`              // of these, those that failed or are dead, oldest first
+	Findings   []DigestTask         `json:"findings"`            // those of which a person should look at the answer
+	Held       []DigestTask         `json:"held"`                // wait for a person now
+	Accounts   []state.AccountUse   `json:"accounts"`            // on hold, or cooling down, now
+	Ledger     []task.Finding       `json:"ledger"`              // what is wrong in tasks.md, or quarantined
+	Paused     bool                 `json:"paused"`              // dispatch is, now
+	PauseWhy   string               `json:"pauseWhy"`            // the reason that was given
+	Running    int                  `json:"running"`             // tasks now
+	Queued     int                  `json:"queued"`              // tasks now, without those that are held
+	Next       time.Time            `json:"next,omitzero"`       // the first time that one of them waits for; zero: none does
+	Master     bool                 `json:"master"`              // one is at work now
+	Gaps       []Gap                `json:"gaps"`                // when nothing happened in that time, though there was something to do
+	Usage      task.UsageRow        `json:"usage"`               // what the runs that ended in that time have used; [ReadDigest] leaves it to the caller
+	LastRecord time.Time            `json:"lastRecord,omitzero"` // when the newest record was written; zero: there is none
+}
+
+// A DigestTask is a task of a [Digest].
+type DigestTask struct {
+	ID       string        `json:"id"`
+	Status   state.Status  `json:"status"`
+	Reason   state.Class   `json:"reason,omitempty"`
+	Why      string        `json:"why,omitempty"` // its error, or why it is held
+	Title    string        `json:"title"`
+	Findings []state.Issue `json:"findings,omitempty"`
+	at       time.Time
+}
+
+// A Gap is a time in which nothing happened, though there was something to do: no master was
+// at work, or the machine was asleep or lacked something.
+type Gap struct {
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
+	Ready   int       `json:"ready"`   // tasks that could have started
+	Running int       `json:"running"` // tasks that the master before was killed with
+}
+
+// minGap is how long nothing is recorded until that is a [Gap].
+const minGap = 10 * time.Minute
+
+// ReadDigest reads what has become of tasks from since to now. It changes nothing and takes no
+// lock. root is the configuration's workspace_root, and isUp says whether a master is at work.
+func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isUp bool) (*Digest, error) {
+	d := &Digest{
+		Since: since, Until: now, Ended: map[state.Status]int{}, Master: isUp, Failed: []DigestTask{}, Findings: []DigestTask{}, Held: []DigestTask{},
+		Gaps: []Gap{}, Accounts: []state.AccountUse{}, Ledger: []task.Finding{},
+	}
+	data, entries, err := queue.ReadJournal(ctx, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, nil // nothing was ever queued here
+	}
+	if err != nil {
+		return nil, err
+	}
+	st := fold.New(queue.BytesReader(data))
+	for _, e := range entries {
+		st.Archive(e)
+	}
+	ledger.CheckJournal(data, func(s *ledger.Section) bool {
+		if at, err := state.ParseTime(s.Value(state.KeyUpdatedAt)); err == nil && at.After(d.LastRecord) && !at.After(now) {
+			// What a compaction has merged is older than its own record, which comes first.
+			d.silence(st, root, at, s.Value(state.KeyReason) == string(state.ClassInterrupted))
+			d.LastRecord = at
+		}
+		_ = st.Apply(s) // what the fold refuses has no effect
+		return ctx.Err() == nil
+	})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if !isUp {
+		d.silence(st, root, now, true)
+	}
+	for _, id := range st.IDs(0, math.MaxInt32) {
+		if err := d.add(st, dir, id); err != nil {
+			return nil, err
+		}
+	}
+	for _, list := range [][]DigestTask{d.Failed, d.Findings, d.Held} {
+		slices.SortStableFunc(list, func(a, b DigestTask) int { return a.at.Compare(b.at) })
+	}
+	d.Paused, d.PauseWhy = st.Paused()
+	d.Accounts = slices.DeleteFunc(st.Accounts(), func(a state.AccountUse) bool { return !a.Hold && !a.CoolUntil.After(now) })
+	d.Ledger, err = ledgerFindings(ctx, dir)
+	d.Ledger = append(d.Ledger, queue.Homeless(st, root)...)
+	return d, err
+}
+
+// silence notes that nothing was recorded since the last record until to, if there was
+// something to do and no master did it. wasCut says whether it cut off what ran.
+func (d *Digest) silence(st *fold.State, root string, to time.Time, wasCut bool) {
+	from := d.LastRecord
+	if from.Before(d.Since) {
+		from = d.Since
+	}
+	if d.LastRecord.IsZero() || to.Sub(from) < minGap {
+		return
+	}
+	g := Gap{From: from, To: to, Running: len(st.Running())}
+	if g.Running > 0 && !wasCut { // a long run
+		return
+	}
+	g.Ready = len(st.Ready(to.Add(-minGap/2), lanes.Limits{MaxWorkers: math.MaxInt32, WorkspaceRoot: root}))
+	if g.Ready+g.Running > 0 {
+		d.Gaps = append(d.Gaps, g)
+	}
+}
+
+// add adds a task.
+func (d *Digest) add(st *fold.State, dir, id string) error {
+	t, _ := st.Peek(id)
+	switch {
+	case t.Status.Terminal() && (t.UpdatedAt.Before(d.Since) || !t.UpdatedAt.Before(d.Until)), t.Status == state.Draft:
+		return nil
+	case t.Status == state.Running:
+		d.Running++
+		return nil
+	case t.Status == state.Queued && !t.Hold:
+		d.Queued++
+		if t.NotBefore.After(d.Until) && (d.Next.IsZero() || t.NotBefore.Before(d.Next)) {
+			d.Next = t.NotBefore
+		}
+		return nil
+	}
+	whole, _, err := st.Task(id)
+	if e, isArchived := st.Archived(id); isArchived {
+		whole, _, err = queue.ReadArchived(dir, e)
+	}
+	if err != nil {
+		return err
+	}
+	one := DigestTask{ID: id, Status: t.Status, Reason: whole.Reason, Why: cmp.Or(whole.Error, string(whole.Reason)), Title: state.TitleOf(whole.Prompt), at: t.UpdatedAt}
+	if t.Hold && !t.Status.Terminal() {
+		one.Why = cmp.Or(whole.Note, string(whole.Reason))
+		d.Held = append(d.Held, one)
+		return nil
+	}
+	d.Ended[t.Status]++
+	if t.Status == state.Failed || t.Status == state.Dead {
+		d.Failed = append(d.Failed, one)
+	}
+	if len(whole.Findings) > 0 {
+		one.Findings = whole.Findings
+		d.Findings = append(d.Findings, one)
+	}
+	return nil
+}
+
+// ledgerFindings returns what is wrong in tasks.md.
+func ledgerFindings(ctx context.Context, dir string) ([]task.Finding, error) {
+	snap, err := tasksfile.ReadSnapshot(ctx, durable.OS, dir)
+	if err != nil {
+		return []task.Finding{{File: ledger.TasksName, Message: err.Error()}}, nil
+	}
+	r, _, err := Preview(dir, snap.Data)
+	list := slices.Clip(r.Findings)
+	if r.Quarantined > 0 {
+		list = append(list, quarantined(r.Quarantined))
+	}
+	return list, err
+}
+
+// quarantined returns the finding about so many edits.
+func quarantined(n int) task.Finding {
+	return task.Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are quarantined as the work of a formatter; to take them over: stint edit --accept", n)}
+}
