@@ -189,7 +189,11 @@ func FuzzEvents(f *testing.F, newDecoder New) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, exit int, stderr string) {
 		exit &= 127 // what is above, or negative, is a signal: it makes no failure of a turn that was complete
-		d := newDecoder(task.Turn{}, Quiet)
+		d := newDecoder(task.Turn{}, func(e task.Event) {
+			if l := e.Log; l != nil && (len(l.Text) > 17<<10 || len(l.Output) > 2<<10 || len(l.ID)+len(l.Tool) > 1<<10 || len(l.Lines()) == 0 || l.Tokens < 0) {
+				t.Fatalf("event %+v", l)
+			}
+		})
 		v := agent.Judge(d, data, []byte(stderr), exit, Now)
 		h := d.State()
 		if h.Session != "" && !agent.IsUUID(h.Session) {
