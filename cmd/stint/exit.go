@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"stint/coordinator/api/client"
@@ -129,9 +130,12 @@ func printError(w io.Writer, err error) {
 	// Nothing is left to do about a broken stderr.
 	_, _ = fmt.Fprintf(w, "stint: %s\n", escapeText(message))
 	if try != "" {
-		_, _ = fmt.Fprintf(w, "  try: %s\n", escapeText(try))
+		_, _ = fmt.Fprintf(w, "  try: %s\n", escapeText(longWord.ReplaceAllStringFunc(try, shortID)))
 	}
 }
+
+// longWord finds what may be an id in the hint of an error, which is one of a task.
+var longWord = regexp.MustCompile(`[0-9A-Za-z_-]{36,}`)
 
 // explain returns message and next command of an error.
 func explain(err error) (message, try string) {

@@ -60,7 +60,7 @@ var commands = map[string]func(*app) *cobra.Command{
 // it begins with, or all of them. A script that queues a thousand tasks does not
 // want to wait for the others.
 func (a *app) rootCommand(args []string) *cobra.Command {
-	if len(args) > 0 && args[0] == "--version" {
+	if len(args) > 0 && (args[0] == "--version" || args[0] == "-v") {
 		args = append([]string{"version"}, args[1:]...)
 	}
 	root := &cobra.Command{
@@ -71,6 +71,7 @@ func (a *app) rootCommand(args []string) *cobra.Command {
   stint task -d --session web "Fix the login test"
   stint ls
   stint demo`,
+		RunE:          func(c *cobra.Command, _ []string) error { return a.overview(c.Context()) },
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -118,6 +119,11 @@ Options of all commands:
 // prepare makes all commands of the tree report our usage errors.
 func prepare(c *cobra.Command) {
 	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd.HasSubCommands() { // of an unknown command, no option is known
+			if err := knownCommand(cmd, cmd.Flags().Args()); err != nil {
+				return err
+			}
+		}
 		try := cmd.CommandPath() + " --help"
 		if before, ok := beforePrompt[cmd.CommandPath()]; ok {
 			try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
@@ -137,9 +143,11 @@ func prepare(c *cobra.Command) {
 	c.Flags().SortFlags = false
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2
-	if c.HasSubCommands() && c.RunE == nil && c.Run == nil {
+	if c.HasSubCommands() {
 		c.Args = knownCommand
-		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		if c.RunE == nil {
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 	} else if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			if check(cmd, args) == nil {
@@ -171,17 +179,33 @@ var beforePrompt = map[string]string{
 	"stint task": "", "stint enqueue": "", "stint send": " SESSION", "stint memory search": "", "stint memory add": "",
 }
 
+// otherNames has what other programs call what our commands do.
+var otherNames = map[string]string{
+	"add": `stint task -d "PROMPT"`, "run": `stint task "PROMPT"`, "status": "stint, or stint ls", "watch": "stint ls --watch", "top": "stint ls --watch",
+	"queue": "stint ls --status queued", "log": "stint logs ID", "tail": "stint logs -f ID", "kill": "stint cancel ID", "stop": "stint cancel ID",
+	"restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID",
+	"init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,
+}
+
 // knownCommand refuses an unknown subcommand and names the one that was meant.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	if !cmd.HasParent() && strings.Contains(strings.TrimSpace(args[0]), " ") {
+		return usage("stint task "+shellQuote(args[0]), "%q is not a command; a prompt stands after stint task", clip(shown(args[0]), 40))
+	}
 	try := cmd.CommandPath() + " --help"
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	if other := otherNames[args[0]]; other != "" && !cmd.HasParent() {
+		try = other
+	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		try = cmd.CommandPath() + " " + strings.Join(near, ", or "+cmd.CommandPath()+" ")
 	}
 	return usage(try, "there is no command %q", cmd.CommandPath()+" "+shown(args[0]))
 }
+
+// shellQuote writes a text as a shell reads it.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // exclusive refuses a command line with more than one of these options.
 func exclusive(c *cobra.Command, names ...string) {

@@ -17,6 +17,7 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/state"
 )
 
@@ -89,9 +90,13 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	if o.dryRun {
 		return a.dryRun(ctx, o, specs, many)
 	}
+	isFirst := a.isFirst()
 	views, err := a.submit(ctx, o, specs, many)
 	if err != nil {
 		return err
+	}
+	if isFirst && !o.json {
+		defer a.tellFirst(&specs[0])
 	}
 	a.noteDemo(ctx, specs, views)
 	a.tellConfig(ctx)
@@ -115,6 +120,24 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	a.tellPaused()
 	a.tellAccounts(ctx, views)
 	return a.awaitAnswer(ctx, o, first.ID)
+}
+
+// isFirst reports whether the state directory has no task yet, as far as its size shows.
+func (a *app) isFirst() bool {
+	dir, err := a.state()
+	if err != nil {
+		return false
+	}
+	fi, err := os.Stat(filepath.Join(dir, ledger.JournalName))
+	return err != nil || fi.Size() < 200 // a heading
+}
+
+// tellFirst prints on stderr what to try after the first task.
+func (a *app) tellFirst(s *task.TaskSpec) {
+	if base, err := a.base(); err == nil {
+		policy := clip(oneLine(cmp.Or(s.OutputPolicy, base.forWorkspace(s.Workspace).outputPolicy)), 40)
+		a.hint("stint: your first task (output policy %s; see --policy); next: stint show @last, stint ls, stint help\n", escapeText(policy))
+	}
 }
 
 // submit makes tasks durable, all or none: by a master, or without one where none is to

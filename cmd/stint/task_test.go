@@ -57,6 +57,10 @@ func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want, try string }{
 		{"frobnicate", `there is no command "stint frobnicate"`, "stint --help"},
 		{"shwo", `there is no command "stint shwo"`, "stint show"},
+		{"frobnicate --hard", `there is no command "stint frobnicate"`, "stint --help"},
+		{"session sl --hard", `there is no command "stint session sl"`, "stint session ls"},
+		{"--hard", "unknown flag: --hard", "stint --help"},
+		{"kill 3fa2", `there is no command "stint kill"`, "stint cancel ID"},
 		{"session sl", `there is no command "stint session sl"`, "stint session ls"},
 		{"show", "an argument is missing: stint show [OPTIONS] ID", "stint show --help"},
 		{"show a b", `stint show [OPTIONS] ID: "b" is one argument too many`, "stint show --help"},

@@ -321,7 +321,12 @@ func FindIn(st *fold.State, ref string) (string, error) {
 	var many *fold.AmbiguousError
 	switch {
 	case errors.As(err, &many):
-		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(many.IDs, ", ")), Hint: "give more of the id"}
+		var names []string
+		for _, id := range many.IDs {
+			t, _, _ := st.Task(id) // without it, the id must do
+			names = append(names, strings.TrimSpace(state.ShortID(id)+" "+state.Cut(state.TitleOf(t.Prompt), 40)))
+		}
+		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(names, ", ")), Hint: "give more of the id"}
 	case errors.Is(err, fold.ErrNotFound):
 		return "", notFound(ref)
 	}

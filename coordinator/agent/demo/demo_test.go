@@ -133,7 +133,7 @@ func TestDemoSuccess(t *testing.T) {
 	var events []task.Event
 	report := func(e task.Event) { events = append(events, e) }
 	out := b.agent.Run(t.Context(), turn, report)
-	if out.Class != "" || out.Result != "turn 1; you said: Say hello" || out.ExitCode != 0 || out.Note != "" {
+	if out.Class != "" || !strings.HasSuffix(out.Result, " lines.\nturn 1; you said: Say hello") || out.ExitCode != 0 || out.Note != "" {
 		t.Fatalf("outcome: %+v", out)
 	}
 	if !agent.IsUUID(out.Session) || out.Thread.InputTokens != 110 {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,8 @@ const envHome = "STINT_DEMO_HOME"
 // a variable of the environment. It returns the exit code.
 //
 // It answers with the first line of the user's message, the number of the turn,
-// and what was said before in the session. Words in the message tell it to do
+// and what was said before in the session; at first also with how many files and
+// lines the workspace has. Words in the message tell it to do
 // something else, in their order, unless they stand in a quoted line ("> …"):
 //
 //	demo:sleep=2s          work for that long (or plain seconds)
@@ -259,6 +261,9 @@ func (d *demo) text() string {
 		return `{"findings":[],"lessons":[]}`
 	}
 	text := fmt.Sprintf("turn %d", len(d.said)+1)
+	if len(d.said) == 0 && len(directives(d.message)) == 0 {
+		text = lookAround(d.dir) + text
+	}
 	if len(d.said) > 0 {
 		var earlier []string
 		for _, s := range d.said {
@@ -268,6 +273,47 @@ func (d *demo) text() string {
 	}
 	return text + "; you said: " + firstLine(d.message)
 }
+
+// lookAround returns what there is to say of a directory: the number of its files and lines,
+// and the longest ones. It looks at no more than maxLooked files.
+func lookAround(dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	type file struct {
+		name  string
+		lines int
+	}
+	var files []file
+	total := 0
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || info.Size() > maxLookedSize || len(files) == maxLooked {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			continue
+		}
+		lines := bytes.Count(data, []byte("\n"))
+		total += lines
+		files = append(files, file{e.Name(), lines})
+	}
+	slices.SortStableFunc(files, func(a, b file) int { return b.lines - a.lines })
+	text := fmt.Sprintf("I am the demo agent that is built into stint: I do not think, but I can count.\n"+
+		"%s has %d entries; its %d files have %d lines", filepath.Base(dir), len(entries), len(files), total)
+	for i, f := range files[:min(3, len(files))] {
+		text += []string{", the longest: ", ", ", ", "}[i] + fmt.Sprintf("%s (%d)", f.name, f.lines)
+	}
+	return text + ".\n"
+}
+
+// maxLooked and maxLookedSize bound the files, and the bytes of each, that lookAround reads.
+const (
+	maxLooked     = 200
+	maxLookedSize = 1 << 20
+)
 
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
