@@ -238,6 +238,7 @@ var opens = map[string]string{
 	"probe.go":                "the agent's program, or the user's files of the agent",
 	"settings.go":             "the user's files of the agent",
 	"directive.go":            "the workspace, in a process of the run",
+	"program.go lookAround":   "the workspace, in a process of the run",
 	"files.go openRoot":       "a directory: with a slash behind it nothing else is opened",
 	"memory.go openRoot":      "a directory: with a slash behind it nothing else is opened",
 	"durable.go SyncDir":      "a directory that a file was just made in",
