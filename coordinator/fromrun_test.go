@@ -541,7 +541,7 @@ func TestARunGetsNoMoreThanItsTask(t *testing.T) {
 		ID: taskID(1), Prompt: "p", Model: "small", Priority: 3, Timeout: "10m", MaxAttempts: 2, VerifyCommand: "make test",
 		MaxIterations: 2, VerifyTimeout: "1m", NoWaitLimit: true,
 	}
-	more := task.TaskSpec{Model: "big", Priority: 9, Timeout: "1h", MaxAttempts: 9, MaxIterations: 9, VerifyTimeout: "1h", OnFailure: "look"}
+	more := task.TaskSpec{Model: "big", Priority: 9, Timeout: "1h", MaxAttempts: 9, MaxIterations: 9, VerifyTimeout: "1h", OnFailure: "look", Notify: true}
 	less := task.TaskSpec{Model: "small", Priority: 1, Timeout: "1m", MaxAttempts: 1, MaxIterations: 1, VerifyTimeout: "1s", NoWaitLimit: true}
 	const all = "limited to the values of task 019ab3f0-6f1e-7c3a-9a51-000000000001, which queued it: priority 3, maxAttempts 2, timeout 10m0s, verifyTimeout 1m0s, maxIterations 2, maxLimitWait 0s"
 	for _, tc := range []struct {
@@ -577,7 +577,7 @@ func TestARunGetsNoMoreThanItsTask(t *testing.T) {
 			has := func(t *state.Task) string {
 				return fmt.Sprint(t.Model, " ", t.Priority, " ", t.MaxAttempts, " ", t.Timeout, " ", t.VerifyTimeout, " ", t.MaxIterations, " ", t.MaxLimitWait)
 			}
-			if got := has(&child); got != tc.want || child.Hold != tc.hold || !strings.HasSuffix(child.Note, tc.note) || (child.Note == "") != (tc.note == "") {
+			if got := has(&child); got != tc.want || child.Notify || child.Hold != tc.hold || !strings.HasSuffix(child.Note, tc.note) || (child.Note == "") != (tc.note == "") {
 				t.Errorf("it has %q, hold %v, note %q", got, child.Hold, child.Note)
 			}
 			if again.ID != child.ID {
