@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -205,12 +206,14 @@ func (l *logWriter) add(out *strings.Builder, line []byte) {
 		l.day = day
 		out.WriteString(day + "\n")
 	}
+	isWhole := l.width == 0 || slices.Contains([]string{task.LogMessage, task.LogWarning, task.LogEnd}, e.Kind)
 	for i, text := range e.Lines() {
-		text = escapeText(text)
-		if i > 0 {
+		if text = escapeText(text); i > 0 {
 			clock = strings.Repeat(" ", len(clock))
 		}
-		if e.Kind != task.LogMessage && l.width > 0 {
+		if ending := e.Ending(); !isWhole && i == 0 {
+			text = clip(strings.TrimSuffix(text, ending), max(8, l.width-len(clock)-textWidth(ending))) + ending
+		} else if !isWhole {
 			text = clip(text, l.width-len(clock))
 		}
 		out.WriteString(l.paint("2", clock) + l.paint(eventColor(&e), text) + "\n")

@@ -185,8 +185,8 @@ func TestLogWriter(t *testing.T) {
 		return b.String()
 	}
 	for want, l := range map[string]*logWriter{
-		"2026-11-20\n12:00:00 One.\n         \\x1b[2JTwo.\n2026-11-21\n12:00:04 $ go test ./shop/cart  exit 1 · 4.3s\n           FAIL\n":                                  {},
-		"2026-11-20\n12:00:00 One.\n         \\x1b[2JTwo.\n12:00:00 $ go test ./sh…\r\x1b[K2026-11-21\n12:00:04 $ go test ./sh…\n           FAIL\n12:00:05 edit a.go …\n": {width: 24, redraw: true},
+		"2026-11-20\n12:00:00 One.\n         \\x1b[2JTwo.\n2026-11-21\n12:00:04 $ go test ./shop/cart  exit 1 · 4.3s\n           FAIL\n":                                                     {},
+		"2026-11-20\n12:00:00 One.\n         \\x1b[2JTwo.\n12:00:00 $ go test ./shop/cart …\r\x1b[K2026-11-21\n12:00:04 $ go test …  exit 1 · 4.3s\n           FAIL\n12:00:05 edit a.go …\n": {width: 35, redraw: true},
 	} {
 		if got := show(l); got != want {
 			t.Errorf("%q\nwant %q", got, want)

@@ -138,8 +138,11 @@ func outcomeLine(v *wire.TaskView) string {
 	if used := v.Usage.InputTokens + v.Usage.OutputTokens; used > 0 {
 		parts = append(parts, tokenCount(used)+" tokens")
 	}
-	if v.Usage.CostUSD > 0 {
-		parts = append(parts, fmt.Sprintf("$%.2f", v.Usage.CostUSD))
+	switch cost := v.Usage.CostUSD; {
+	case cost >= 0.01:
+		parts = append(parts, fmt.Sprintf("$%.2f", cost))
+	case cost > 0:
+		parts = append(parts, fmt.Sprintf("$%.4f", cost))
 	}
 	if len(v.Findings) > 0 {
 		parts = append(parts, count(len(v.Findings), "finding"))

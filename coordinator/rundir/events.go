@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -18,7 +19,7 @@ import (
 const EventsName = "events.jsonl"
 
 const (
-	maxEvents = 8 << 20 // bytes of that file
+	maxEvents = 8 << 20 // bytes of that file, the last event not counted
 	maxOpen   = 1000    // events that have started and are not completed
 )
 
@@ -94,16 +95,19 @@ func (l *EventLog) write(e *task.LogEvent) {
 		}
 		l.file = f
 	}
-	data, err := json.Marshal(e)
-	l.size += int64(len(data)) + 1
-	if l.size > maxEvents {
-		full := task.LogEvent{Time: e.Time, Run: e.Run, Kind: task.LogWarning, Text: "this log is full; what follows is in stint logs --raw"}
-		data, err = json.Marshal(full)
+	isFull := l.size > maxEvents
+	if isFull {
+		e = &task.LogEvent{Time: e.Time, Run: e.Run, Kind: task.LogWarning, Text: "this log is full; what follows is in stint logs --raw"}
 	}
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(e)
 	if err == nil {
-		_, err = l.file.Write(append(data, '\n'))
+		_, err = l.file.Write(line.Bytes())
+		l.size += int64(line.Len())
 	}
-	if err != nil || l.size > maxEvents { // half a line was written, perhaps: it ends here
+	if err != nil || isFull { // half a line was written, perhaps: it ends here
 		l.close()
 	}
 }

@@ -104,12 +104,9 @@ func (e *LogEvent) Title() string {
 	return e.Kind + " " + text
 }
 
-// Lines returns an event as people read it: a line, and those that belong below it. They are
-// not escaped.
-func (e *LogEvent) Lines() []string {
-	if e.Kind == LogMessage {
-		return strings.Split(strings.Trim(e.Text, "\r\n"), "\n")
-	}
+// Ending returns how what happened in an event went, such as "  exit 1 · 3.2s"; "" if there is
+// nothing to say.
+func (e *LogEvent) Ending() string {
 	var ends []string
 	switch {
 	case e.ExitCode != nil && *e.ExitCode > 0:
@@ -120,11 +117,19 @@ func (e *LogEvent) Lines() []string {
 	if e.DurationMS >= 100 {
 		ends = append(ends, FormatElapsed(time.Duration(e.DurationMS)*time.Millisecond))
 	}
-	line := e.Title()
-	if len(ends) > 0 {
-		line += "  " + strings.Join(ends, " · ")
+	if len(ends) == 0 {
+		return ""
 	}
-	lines := []string{line}
+	return "  " + strings.Join(ends, " · ")
+}
+
+// Lines returns an event as people read it: its title with its ending, and the lines that belong
+// below it. They are not escaped.
+func (e *LogEvent) Lines() []string {
+	if e.Kind == LogMessage {
+		return strings.Split(strings.Trim(e.Text, "\r\n"), "\n")
+	}
+	lines := []string{e.Title() + e.Ending()}
 	if output := strings.TrimSpace(e.Output); output != "" && (e.Failed || e.ExitCode != nil && *e.ExitCode != 0) {
 		const most = 5
 		printed := strings.Split(output, "\n")
