@@ -181,7 +181,7 @@ func TestRateLimitTimes(t *testing.T) {
 	} {
 		bubble(t, tc.name, func(t *testing.T) {
 			w := limitedWorld(t)
-			w.cfg.Rand = func() float64 { return 1 }
+			w.cfg.Rand = func() float64 { return 0.5 }
 			steps := map[string][]step{}
 			for i, list := range tc.named {
 				for _, d := range list {
@@ -234,7 +234,7 @@ func TestOneAtATimeUntilOneGetsThrough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
-		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 1 }
+		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 0.5 }
 		hour := []step{{time.Hour, task.Outcome{Result: "ok"}}}
 		runs := w.script(map[string][]step{
 			taskID(1): {{time.Second, task.Outcome{Class: state.ClassRateLimited}}, {20 * time.Second, task.Outcome{Class: state.ClassNetwork}}, hour[0]},
@@ -276,7 +276,7 @@ func TestVerifyCommandSaysNothingOfALimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := limitedWorld(t)
-		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 1 }
+		w.cfg.BackoffBase, w.cfg.Rand = 10*time.Second, func() float64 { return 0.5 }
 		w.cfg.Shell, w.cfg.MaxIterations, w.cfg.VerifyTimeout = &fakeShell{do: exits(0, 0)}, 3, time.Minute
 		fine := task.Outcome{Result: "ok"}
 		runs := w.script(map[string][]step{

@@ -7,14 +7,11 @@ import (
 	"time"
 )
 
-// version of the layout of sessions.json.
-const version = 1
-
 // fileEntry is an entry as it stands in sessions.json:
 //
-//	{"version":1,"sessions":{
+//	{
 //	"web":{"sessionId":"…","updatedAt":"…","transcriptPath":"…","agent":"codex","codexSessionId":"…"}
-//	}}
+//	}
 //
 // A key that was used with several agents or accounts has its newest session
 // here and the rest, newest first, in "others". The file is for other programs: stint
@@ -53,7 +50,7 @@ func (f *fileEntry) native() *string {
 // order of Store.list.
 func encode(dir string, entries []Entry) ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "{\"version\":%d,\"sessions\":{", version)
+	b.WriteByte('{')
 	sep := "\n"
 	for i := 0; i < len(entries); {
 		key := entries[i].Key
@@ -73,7 +70,7 @@ func encode(dir string, entries []Entry) ([]byte, error) {
 		fmt.Fprintf(&b, "%s%s:%s", sep, k, v)
 		sep = ",\n"
 	}
-	b.WriteString("\n}}\n")
+	b.WriteString("\n}\n")
 	return b.Bytes(), nil
 }
 

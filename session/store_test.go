@@ -99,22 +99,19 @@ func checkEntries(t *testing.T, s *Store, want []Entry) {
 func TestStoreFile(t *testing.T) {
 	dir := t.TempDir()
 	data := sampleFile(t, dir)
-	var file struct {
-		Version  int
-		Sessions map[string]map[string]any
-	}
+	var file map[string]map[string]any
 	must(t, json.Unmarshal([]byte(data), &file))
-	if file.Version != 1 || len(file.Sessions) != 3 {
-		t.Errorf("version %d, %d sessions in %s", file.Version, len(file.Sessions), data)
+	if len(file) != 3 {
+		t.Errorf("%d sessions in %s", len(file), data)
 	}
 	want := map[string]any{
 		"sessionId": "s-6", "updatedAt": "2026-11-21T03:12:47.131Z", "agent": "codex", "codexSessionId": "x-6",
 		"transcriptPath": filepath.Join(dir, "sessions", "s-6.jsonl"),
 	}
-	if diff := cmp.Diff(want, file.Sessions["ünï \"q\"\n"]); diff != "" {
+	if diff := cmp.Diff(want, file["ünï \"q\"\n"]); diff != "" {
 		t.Errorf("one agent (-want +got):\n%s", diff)
 	}
-	web := file.Sessions["web"]
+	web := file["web"]
 	if others, _ := web["others"].([]any); web["sessionId"] != "s-3" || web["claudeSessionId"] != "c-3" || len(others) != 3 {
 		t.Errorf("several agents: %v", web)
 	}
@@ -226,14 +223,15 @@ func TestStoreReset(t *testing.T) {
 		writes  int64
 		kept    []Entry
 	}{
-		"the same":        {whole, other, 0, sample},
-		"no file":         {"", sample, 1, sample},
-		"half a file":     {whole[:len(whole)/2], sample, 1, sample},
-		"another form":    {"[]", sample, 1, sample},
-		"fewer, one bad":  {whole, []Entry{sample[1], {Key: "web", SessionID: "../x"}, sample[3]}, 1, []Entry{sample[1], sample[3]}},
-		"none":            {whole, nil, 1, []Entry{}},
-		"no file, none":   {"", nil, 0, []Entry{}},
-		"none, as it was": {"{\"version\":1,\"sessions\":{\n}}\n", nil, 0, []Entry{}},
+		"the same":         {whole, other, 0, sample},
+		"no file":          {"", sample, 1, sample},
+		"half a file":      {whole[:len(whole)/2], sample, 1, sample},
+		"another form":     {"[]", sample, 1, sample},
+		"fewer, one bad":   {whole, []Entry{sample[1], {Key: "web", SessionID: "../x"}, sample[3]}, 1, []Entry{sample[1], sample[3]}},
+		"none":             {whole, nil, 1, []Entry{}},
+		"no file, none":    {"", nil, 0, []Entry{}},
+		"an older stint's": {"{\"version\":1,\"sessions\":{\n}}\n", sample, 1, sample},
+		"none, as it was":  {"{\n}\n", nil, 0, []Entry{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys := newCountFS()

@@ -204,8 +204,17 @@ type Task struct {
 
 	Title  string            `json:"title,omitempty" doc:"First line of the prompt, cut to 80 characters" example:"Fix the flaky login test."`
 	Prompt string            `json:"prompt,omitempty" doc:"The prompt. Only in answers about one task" example:"Fix the flaky login test."`
-	Result string            `json:"result,omitempty" doc:"The answer of the agent, cut to 64 KiB. Only in answers about one task" example:"The test waited for a timer; it now waits for the event."`
+	Result string            `json:"result,omitempty" doc:"The answer of the agent, cut to 64 KiB; of a task that failed without one its error. Only in answers about one task" example:"The test waited for a timer; it now waits for the event."`
 	Extra  map[string]string `json:"extra,omitempty" doc:"Fields of the ledger that stint does not know, kept as they are" example:"{\"ticket\":\"SHOP-17\"}"`
+}
+
+// Answer returns the answer of the agent: the result, unless that only repeats the error
+// of a task that failed without an answer.
+func (t *Task) Answer() string {
+	if t.Result == t.Error {
+		return ""
+	}
+	return t.Result
 }
 
 // Lane returns the name of the lane that the task waits in: its session key, or

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,19 @@ type AccountUse struct {
 	Agent   string `json:"agent,omitempty" doc:"Agent of the tasks that use it" example:"codex"`
 	Running int    `json:"running" doc:"Tasks that run with it" example:"1"`
 	Waiting int    `json:"waiting" doc:"Queued tasks" example:"4"`
+}
+
+// WithDefaultAccounts returns a list of accounts, in the order of their names, with the
+// default ones of these agents, which have the agents' names.
+func WithDefaultAccounts(list []AccountUse, agents []string) []AccountUse {
+	for _, agent := range agents {
+		i, known := slices.BinarySearchFunc(list, agent, func(a AccountUse, name string) int { return cmp.Compare(a.Name, name) })
+		if !known {
+			list = slices.Insert(list, i, AccountUse{Account: Account{Name: agent}})
+		}
+		list[i].Agent = agent
+	}
+	return list
 }
 
 // A Filter says which tasks to list. Its zero value lists all.

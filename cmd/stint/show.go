@@ -96,7 +96,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	}
 	switch {
 	case o.answer:
-		if view.Status != state.Done && view.Result == "" {
+		if view.Status != state.Done && view.Answer() == "" {
 			return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has no answer: it is %s", shortID(view.ID), view.Status), try: "stint wait " + shortID(view.ID)}
 		}
 		return a.writeAnswer(a.stdout, &view)
@@ -197,7 +197,7 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	}
 	d.text("findings", findings)
 	d.text("prompt", v.Prompt)
-	d.text("answer", v.Result)
+	d.text("answer", v.Answer())
 	return d.String()
 }
 

@@ -17,6 +17,7 @@ import (
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/state"
 )
 
 const syncHelp = `Work with the mirror of the ledger in PostgreSQL, which is for audit. A master keeps it
@@ -107,6 +108,11 @@ type counter struct {
 func (t counter) TaskRecord(id string) (task.TaskRecord, error) {
 	t.tasks.Add(1)
 	return t.Snapshot.TaskRecord(id)
+}
+
+// Accounts implements postgres.Source.
+func (t counter) Accounts() []state.AccountUse {
+	return state.WithDefaultAccounts(t.Snapshot.Accounts(), agentNames)
 }
 
 // startCounter shows how many tasks have been looked at while a command works.

@@ -243,7 +243,7 @@ func isDetached(ctx context.Context) bool { return errors.Is(context.Cause(ctx),
 func isAnswered(view *wire.TaskView) bool {
 	switch view.Reason {
 	case state.ClassVerify, state.ClassOutputMissing:
-		return view.Result != ""
+		return view.Answer() != ""
 	}
 	return view.Status == state.Done
 }

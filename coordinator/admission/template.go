@@ -19,7 +19,7 @@ var followFields = []struct {
 }{
 	{"ID", false, func(t *state.Task) string { return t.ID }},
 	{"Prompt", true, func(t *state.Task) string { return t.Prompt }},
-	{"Result", true, func(t *state.Task) string { return t.Result }},
+	{"Result", true, (*state.Task).Answer},
 	{"Error", true, func(t *state.Task) string { return t.Error }},
 	{"Reason", false, func(t *state.Task) string { return string(t.Reason) }},
 	{"Status", false, func(t *state.Task) string { return string(t.Status) }},
@@ -113,7 +113,7 @@ func summary(t *state.Task) string {
 		most        int
 	}{
 		{"Its prompt", t.Prompt, maxField / 4},
-		{"Its answer", t.Result, maxField / 2},
+		{"Its answer", t.Answer(), maxField / 2},
 		{"Its error", t.Error, maxField},
 		{"What is wrong with its answer", findingsText(t), maxField},
 		{"What its verify command printed", t.VerifyOutput, maxField},

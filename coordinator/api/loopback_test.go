@@ -391,6 +391,10 @@ func TestStrangersAreToldNothing(t *testing.T) {
 			t.Errorf("%s: %v", wire.Clip(body), h)
 		}
 	}
+	code, alive, h := s.do(t, "GET", "/health", "")
+	if code != 200 || strings.TrimSpace(alive) != `{"status":"ok","api_enabled":true}` || h.Get(wire.FindingsHeader)+h.Get(wire.PausedHeader)+h.Get(wire.SeqHeader) != "" {
+		t.Errorf("GET /health: %d %s %v", code, alive, h)
+	}
 	if _, _, h := s.do(t, "GET", "/v1/health", "", s.bearer()); h.Get(wire.FindingsHeader) != "1" {
 		t.Errorf("who has the token is not told: %v", h)
 	}

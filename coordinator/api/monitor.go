@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -44,9 +45,13 @@ func (s *Server) monitorRoutes(api huma.API) {
 		out.Agents = notNull(out.Agents)
 		return out, nil
 	}))
-	for _, o := range [][]huma.Operation{{health, ready, scrape}, {alias(health, "/health"), alias(ready, "/ready"), alias(scrape, "/metrics")}} {
-		answers(api, o[0], func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Monitor.Health(), nil })
-		answers(api, o[1], func(context.Context, *struct{}) (readyBody, error) {
+	answers(api, health, func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Monitor.Health(), nil })
+	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { // also without a token: that the master answers, and whether on a port
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, "{\"status\":\"ok\",\"api_enabled\":%t}\n", s.port.Load() != nil) // the client may be gone
+	})
+	for _, o := range [][]huma.Operation{{ready, scrape}, {alias(ready, "/ready"), alias(scrape, "/metrics")}} {
+		answers(api, o[0], func(context.Context, *struct{}) (readyBody, error) {
 			if err := s.rooms.Monitor.Unready(); err != nil {
 				p := wire.ProblemOf(err)
 				return readyBody{}, wire.NewProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
@@ -54,7 +59,7 @@ func (s *Server) monitorRoutes(api huma.API) {
 			paused, _ := s.rooms.Notices.Paused()
 			return readyBody{Ready: true, Paused: paused}, nil
 		})
-		register(api, o[2], func(context.Context, *struct{}) (*textOutput, error) {
+		register(api, o[1], func(context.Context, *struct{}) (*textOutput, error) {
 			m := s.rooms.Monitor.Metrics()
 			return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m)}, nil
 		})

@@ -65,7 +65,7 @@ func (s *Server) routes() {
 var (
 	// publicRoutes need no token: what they return is the same for everyone, but for the page
 	// itself, which tells who has no cookie nothing, and the sign-in.
-	publicRoutes = map[string]bool{"GET /{$}": true, "GET /ui/{file}": true, "POST " + pathSignIn: true}
+	publicRoutes = map[string]bool{"GET /{$}": true, "GET /ui/{file}": true, "POST " + pathSignIn: true, "GET /health": true}
 
 	// longRoutes may last for long; a log only if it is followed.
 	longRoutes = map[string]bool{

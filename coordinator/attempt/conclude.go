@@ -106,6 +106,9 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 		task.Unset(rec, state.KeyIteration, r.Task.Iteration > 0)
 	}
 	a.addAnswer(rec, r, &out)
+	if failed := v.status == state.Failed || v.status == state.Dead; failed && out.Result == "" && r.Task.Phase == "" && r.Task.Iteration <= 1 { // there is no answer: the error is the result
+		rec.AddIf(state.KeyResult, joined(out.Error, v.why))
+	}
 	a.admission.End(st, tx, rec, out.Findings, place)
 	if v.loseSession { // those that only share the stint session forget it by the record of the task
 		for _, t := range st.Naming(r.Task.Agent, r.Session) {

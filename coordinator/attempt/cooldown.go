@@ -115,13 +115,12 @@ func (a *Attempts) noteAnswer(t *state.Task) {
 	a.tasks.TroubleUnlessStopped("that a rate limit has passed could not be recorded", err)
 }
 
-// backoff is the wait after the n-th failure (from 0): base·2^n, at most most, and of that a
-// random part between half and all.
+// backoff is the wait after the n-th failure (from 0): base·2^n, at most most, spread.
 func backoff(c *queue.Config, n int, most time.Duration) time.Duration {
-	return spread(c, min(float64(c.BackoffBase)*math.Pow(2, float64(min(n, 30))), float64(most)))
+	return spread(c, float64(c.BackoffBase)*math.Pow(2, float64(min(n, 30))), most)
 }
 
-// spread returns a random part of a wait between half and all.
-func spread(c *queue.Config, d float64) time.Duration {
-	return time.Duration(d * (0.5 + 0.5*c.Rand()))
+// spread returns a wait that is up to 10 % shorter or longer, at random, but at most most.
+func spread(c *queue.Config, d float64, most time.Duration) time.Duration {
+	return time.Duration(min(d*(0.9+0.2*c.Rand()), float64(most)))
 }

@@ -87,7 +87,7 @@ func (l *Shortages) met(n syscall.Errno, isProbe, journal bool) {
 	case !journal:
 		l.present.wait = min(2*l.present.wait, lastProbe)
 	}
-	l.present.What, l.present.Next = what, now.Add(spread(&l.store.Config, float64(l.present.wait)))
+	l.present.What, l.present.Next = what, now.Add(spread(&l.store.Config, float64(l.present.wait), lastProbe))
 	l.mu.Unlock()
 	if begins {
 		l.store.SetShort(true)

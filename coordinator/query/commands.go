@@ -1,7 +1,6 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,15 +191,7 @@ func (q *Query) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 // wait. What they log in with is not here, nor anywhere in the ledger. To ask does not
 // keep an idle master from ending.
 func (q *Query) Accounts() []state.AccountUse {
-	list := queue.Read(q.tasks, (*fold.State).Accounts)
-	for _, agent := range slices.Sorted(maps.Keys(q.tasks.Config.Agents)) {
-		i, known := slices.BinarySearchFunc(list, agent, func(a state.AccountUse, name string) int { return cmp.Compare(a.Name, name) })
-		if !known {
-			list = slices.Insert(list, i, state.AccountUse{Account: state.Account{Name: agent}})
-		}
-		list[i].Agent = agent
-	}
-	return list
+	return state.WithDefaultAccounts(queue.Read(q.tasks, (*fold.State).Accounts), slices.Collect(maps.Keys(q.tasks.Config.Agents)))
 }
 
 // TaskIDs returns the next ids, at most n, behind the first done ones of all tasks that

@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +21,8 @@ import (
 // ParseSpecs reads task specs as JSON: one object, or an array of them. name is
 // the file's, for errors. The names are those of TaskSpec's JSON, the same with
 // underscores (session_key), or those that other programs use: tool for agent,
-// session for sessionKey, tenant for tenantId, output_files for outputSpec. What is
+// session for sessionKey, tenant for tenantId, output_files for outputSpec, codexSessionId
+// for agentSession, with which the agent is codex unless it is named. What is
 // wrong is an *Error with CodeInvalid that begins with "name:line:". Nothing is
 // filled in, and of the values only their kinds are checked.
 func ParseSpecs(name string, data []byte) ([]TaskSpec, error) {
@@ -120,7 +122,10 @@ func (r *specReader) list(kind string, item func() error) error {
 
 // spec reads one task.
 func (r *specReader) spec() (s TaskSpec, err error) {
-	_, err = r.object("a task such as {\"prompt\": \"what to do\"}", Fields(&s), specNames())
+	given, err := r.object("a task such as {\"prompt\": \"what to do\"}", Fields(&s), specNames())
+	if isCodexSession(given["agentSession"]) && s.AgentSession != "" {
+		s.Agent = cmp.Or(s.Agent, "codex")
+	}
 	return s, err
 }
 
@@ -249,13 +254,16 @@ func Fields(s *TaskSpec) map[string]any {
 // specNames returns every name that a field of a spec may have, with the field's own.
 var specNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{
-		"tool": "agent", "verify": "verifyCommand", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec", "scheduled_at": "notBefore",
+		"codexSessionId": "agentSession", "codex_session_id": "agentSession", "tool": "agent", "verify": "verifyCommand", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec", "scheduled_at": "notBefore",
 	}
 	for name := range Fields(&TaskSpec{}) {
 		names[name], names[withUnderscores(name)] = name, name
 	}
 	return names
 })
+
+// isCodexSession reports whether a field of that name has the id of a session of codex.
+func isCodexSession(name string) bool { return name == "codexSessionId" || name == "codex_session_id" }
 
 // withUnderscores turns sessionKey into session_key.
 func withUnderscores(name string) string {

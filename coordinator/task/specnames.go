@@ -79,7 +79,7 @@ func renameSpec(data []byte) ([]byte, error) {
 	if _, err := dec.Token(); err != nil {
 		return nil, err
 	}
-	given := map[string]string{}
+	given, isCodex := map[string]string{}, false
 	var out bytes.Buffer
 	for before := byte('{'); dec.More(); before = ',' {
 		name, value, err := nextField(dec, given)
@@ -90,6 +90,10 @@ func renameSpec(data []byte) ([]byte, error) {
 		out.Write(name)
 		out.WriteByte(':')
 		out.Write(value)
+		isCodex = isCodex || string(name) == `"agentSession"` && isCodexSession(given["agentSession"]) && string(value) != "null"
+	}
+	if isCodex && given["agent"] == "" {
+		out.WriteString(`,"agent":"codex"`)
 	}
 	if out.Len() == 0 {
 		return data, nil

@@ -210,7 +210,7 @@ func taskSaying(text string) state.Task {
 	return state.Task{
 		ID: text, Status: state.Failed, SessionKey: text, Workspace: text, Agent: text, Model: text, Account: text, Label: text, Priority: 7,
 		After: []string{text}, TenantID: text, Queue: text, VerifyCommand: text, TriggeredBy: text, Trigger: state.OnIssue, Phase: state.Phase(text),
-		RunID: "run-1", Attempt: 1, Reason: state.Class(text), Error: text, Note: text, CreatedAt: begun, StartedAt: begun, UpdatedAt: begun,
+		RunID: "run-1", Attempt: 1, Reason: state.Class(text), Error: "x" + text, Note: text, CreatedAt: begun, StartedAt: begun, UpdatedAt: begun,
 		InputFiles: []state.InputFile{{Name: text, Content: text}}, OutputFiles: []state.OutputFile{{Path: text, SHA256: text}},
 		Findings: []state.Issue{{Kind: text, Message: text}}, VerifyOutput: text, FollowUps: []string{text},
 		Steps: []state.Step{{RunID: text, Phase: state.Phase(text), Attempt: 1, Iteration: 1, Started: begun, Ended: begun, ExitCode: &code, Took: text}},
