@@ -234,6 +234,10 @@ func findKey(name string) *key {
 // is in the same section, "" if there is none. A section looks like a key of the top level.
 func nearestKey(name string) string {
 	section, _ := cutSection(name)
+	bare := func(s string) string { return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s)) }
+	if i := slices.IndexFunc(keys, func(k key) bool { return bare(k.inFile()) == bare(name) }); i >= 0 {
+		return keys[i].inFile() // maxWorkers
+	}
 	var known []string
 	for _, k := range slices.Concat(keys, notifyKeys) {
 		for _, full := range []string{k.inFile(), k.section} {

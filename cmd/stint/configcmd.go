@@ -64,8 +64,8 @@ is shown as ***.`,
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
 	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
 	jsonFlag(show, &asJSON)
-	c := &cobra.Command{Use: "config", Short: "show the configuration", Example: "  stint config show --origin"}
-	c.AddCommand(show)
+	c := &cobra.Command{Use: "config", Short: "show and change the configuration", Example: "  stint config show --origin\n  stint config set max_workers 2\n  stint config edit"}
+	c.AddCommand(show, a.configPathCommand(), noRun((*app).configSetCommand)(a), noRun((*app).configEditCommand)(a))
 	return c
 }
 

@@ -21,6 +21,7 @@ import (
 // A configSource is where the layers of a configuration come from.
 type configSource struct {
 	file     string                      // path of config.toml
+	text     []byte                      // what the file has, or is to have; nil: it is read
 	required bool                        // it was named by the user: it must exist
 	lookup   func(string) (string, bool) // environment
 	flags    map[string]string           // options that were given, by key
@@ -49,7 +50,7 @@ func loadConfig(src configSource) (*Config, error) {
 		}
 	}
 	if err := c.loadFile(src); err != nil {
-		return nil, &cliError{code: exitUsage, message: err.Error(), try: "correct it in " + src.file}
+		return nil, badConfig(src.file, err)
 	}
 	for i := range keys {
 		k := &keys[i]
@@ -85,9 +86,23 @@ func loadConfig(src configSource) (*Config, error) {
 		}
 	}
 	if err != nil {
-		return nil, &cliError{code: exitUsage, message: err.Error(), try: "correct it in " + src.file + ", or in the variable or flag that sets it"}
+		return nil, badConfig(src.file, err)
 	}
 	return c, nil
+}
+
+// badConfig returns an error of the configuration, with the whole path of its file, and a
+// command that works nevertheless.
+func badConfig(file string, err error) error {
+	message := err.Error()
+	if rest, found := strings.CutPrefix(message, filepath.Base(file)+":"); found {
+		message = file + ":" + rest
+	}
+	try := "stint config edit"
+	if variable, _, found := strings.Cut(message, ":"); found && strings.HasPrefix(variable, "STINT_") {
+		try = "unset " + variable
+	}
+	return &cliError{code: exitUsage, message: message, try: try}
 }
 
 // digest names what the file says, whatever else stands there: comments, blanks, an order.
@@ -123,7 +138,10 @@ func (c *Config) under(s *section) (*Config, error) {
 
 // loadFile reads config.toml. Its errors begin with "config.toml:12: ".
 func (c *Config) loadFile(src configSource) error {
-	data, err := os.ReadFile(src.file)
+	data, err := src.text, error(nil)
+	if data == nil {
+		data, err = os.ReadFile(src.file)
+	}
 	if errors.Is(err, fs.ErrNotExist) && !src.required {
 		return nil
 	}
@@ -294,6 +312,9 @@ func (v *fileValue) UnmarshalTOML(data any) error {
 		if k := findKey(v.name); k != nil {
 			_, short := cutSection(k.inFile())
 			return fmt.Errorf("unknown key %q; write [%s], and below that %s", v.name, k.section, short)
+		}
+		if name := strings.ToLower(strings.ReplaceAll(v.name, "_", "")); name == "statedir" {
+			return fmt.Errorf("%s is not set here; use --state-dir, or export STINT_STATE_DIR", v.name)
 		}
 		if near := nearestKey(v.name); near != "" {
 			return fmt.Errorf("unknown key %q; did you mean %s?", v.name, near)

@@ -52,6 +52,9 @@ func expandHome(path string) (string, error) {
 func stateDir(option string) (string, error) {
 	if option == "" {
 		option = os.Getenv("STINT_STATE_DIR")
+		if option != "" && !filepath.IsAbs(option) { // it would be another one in each directory
+			return "", usage("export STINT_STATE_DIR=/absolute/path", "STINT_STATE_DIR is %q, which is not an absolute path", option)
+		}
 	}
 	if option == "" {
 		base, err := xdg("XDG_STATE_HOME", ".local/state")
@@ -198,6 +201,10 @@ func checkOutside(state, workspace string) error {
 	if !within(resolved(workspace), resolved(state)) {
 		return nil
 	}
-	return usage("stint task -C ANOTHER ..., or --allow-state-in-workspace",
+	try := "stint task -C ANOTHER ..., or --allow-state-in-workspace"
+	if home, err := os.UserHomeDir(); err == nil && resolved(home) == resolved(workspace) {
+		try = "stint task -C DIRECTORY ...; for a repository of dotfiles work in a clone: git clone ~ ~/dotfiles && stint task -C ~/dotfiles ..."
+	}
+	return usage(try,
 		"the state directory %s lies inside the workspace %s, where the agent could write tasks of its own", state, workspace)
 }

@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	"stint/state"
 )
@@ -183,10 +186,19 @@ func CheckSessionKey(key string) error {
 	switch {
 	case strings.HasPrefix(key, state.LanePrefixDir) || strings.HasPrefix(key, state.LanePrefixTask):
 		return Wrong("sessionKey", "choose another name", "session names that begin with %q or %q are reserved", state.LanePrefixDir, state.LanePrefixTask)
-	case !wordOf(key, "._@+-", 64):
-		return Wrong("sessionKey", "choose a name such as web or fix-42", "%q cannot be the name of a session: 1 to 64 of A-Z a-z 0-9 . _ @ + -", key)
+	case !isSessionName(key):
+		return Wrong("sessionKey", "choose a name such as web or fix-42", "%q cannot be the name of a session: 1 to 64 letters and digits of any script, and . _ @ + -", key)
 	}
 	return nil
+}
+
+// isSessionName reports whether a key can be typed as one word. One that can be written in
+// several ways, such as é, must be in its composed form: else it would name two sessions.
+func isSessionName(key string) bool {
+	bad := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && !strings.ContainsRune("._@+-", r)
+	}
+	return key != "" && utf8.RuneCountInString(key) <= 64 && !strings.ContainsFunc(key, bad) && norm.NFC.IsNormalString(key)
 }
 
 // CheckSession returns what is wrong with the session that a task names, as an *Error; nil if
