@@ -173,7 +173,6 @@ type Options struct {
 	Sender   Sender
 	Log      *slog.Logger
 	Now      func() time.Time
-	Gap      time.Duration // between two messages to one destination; 0: 10 s
 }
 
 // A Notifier sends messages about the tasks of one master.
@@ -210,7 +209,7 @@ func New(room Room, o Options) *Notifier {
 
 // Bounds of a notifier.
 const (
-	usualGap  = 10 * time.Second
+	gap       = 10 * time.Second       // between two messages to one destination
 	drainTime = 5 * time.Second        // for what waits when the master ends
 	settle    = 200 * time.Millisecond // between a change and a look at the accounts: records come in batches
 	lag       = 1024                   // changes that may wait for us
@@ -393,10 +392,6 @@ func (s *sink) take() *Event {
 
 // run sends what comes until ctx has ended and nothing waits, or sending has.
 func (s *sink) run(ctx, sending context.Context) {
-	gap := s.opts.Gap
-	if gap == 0 {
-		gap = usualGap
-	}
 	for {
 		select {
 		case <-s.wake:
