@@ -284,6 +284,15 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		return setList(&t.Findings, f, k)
 	case KeyOutputFiles:
 		return setList(&t.OutputFiles, f, k)
+	case KeyChangedFiles:
+		return setList(&t.ChangedFiles, f, k)
+	case KeyChanges:
+		t.Changes = nil
+		if !f.Empty() {
+			if err = json.Unmarshal([]byte(f.String()), &t.Changes); err != nil {
+				err = fmt.Errorf("it is no JSON object of changes: %w", err)
+			}
+		}
 	case KeyThreadTokens:
 		t.Thread, err = ParseThread(f.Bytes())
 		t.Counted = true

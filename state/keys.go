@@ -80,6 +80,8 @@ const (
 	KeyVerifyTime     = "verifyTime"
 	KeyVerifyOutput   = "verifyOutput"
 	KeyFindings       = "findings"
+	KeyChanges        = "changes"      // in a git checkout, by the last attempt
+	KeyChangedFiles   = "changedFiles" // a hundred of them
 	KeyOnFailure      = "onFailure"
 	KeyOnIssue        = "onIssue"
 	KeyTriggeredBy    = "triggeredByTaskId"
@@ -115,7 +117,7 @@ func Copied(key string) bool { return copied[key] }
 // otherKeys are those that mean something and are not in fields.
 var otherKeys = []string{
 	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyWorkspaceBy, KeyAgent, KeyTool, KeyAccount, KeyResume, KeyPriority, KeyOrder,
-	KeyMaxIterations, KeyPhase, KeyPrompt, KeyOutputSpec, KeyInputFiles, KeyFindings, KeyOutputFiles, KeyThreadTokens, KeyEndedRuns, KeySteps,
+	KeyMaxIterations, KeyPhase, KeyPrompt, KeyOutputSpec, KeyInputFiles, KeyFindings, KeyChanges, KeyChangedFiles, KeyOutputFiles, KeyThreadTokens, KeyEndedRuns, KeySteps,
 	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, "budget", "isolation",
 }
 

@@ -103,6 +103,22 @@ func (p *Packer) task(t *Folded) {
 	p.text(&t.VerifyTime)
 	p.natives(&t.Natives)
 	p.usage(&t.Thread)
+	p.changes(&t.Changes)
+}
+
+func (p *Packer) changes(c **Changes) {
+	switch {
+	case !p.has(*c == nil):
+		return
+	case !p.writing:
+		*c = new(Changes)
+	}
+	for _, n := range []*int{&(*c).Files, &(*c).Added, &(*c).Removed} {
+		number(p, n)
+	}
+	p.flags(&(*c).Uncertain)
+	p.text(&(*c).Before)
+	p.text(&(*c).After)
 }
 
 // has moves on to the next field, and reports whether it is written or read.

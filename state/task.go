@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -107,6 +108,48 @@ type OutputFile struct {
 	SHA256 string `json:"sha256,omitempty" doc:"SHA-256 of the file, in hex" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
 }
 
+// What has become of a file.
+const (
+	FileAdded    = "added"
+	FileModified = "modified"
+	FileDeleted  = "deleted"
+	FileRenamed  = "renamed"
+)
+
+// A FileChange is what an attempt has done to one file.
+type FileChange struct {
+	Path    string `json:"path" doc:"Path, relative to the workspace" example:"cart.go"`
+	From    string `json:"from,omitempty" doc:"Of a renamed file: its path before" example:"basket.go"`
+	Change  string `json:"change" enum:"added,modified,deleted,renamed" doc:"What has become of it" example:"modified"`
+	Added   int    `json:"added,omitempty" doc:"Lines that were added" example:"12"`
+	Removed int    `json:"removed,omitempty" doc:"Lines that were removed" example:"3"`
+	Binary  bool   `json:"binary,omitempty" doc:"It has no lines" example:"true"`
+}
+
+// Changes are what an attempt has changed in its git checkout, as two trees of git show it.
+type Changes struct {
+	Files     int    `json:"files" doc:"Files that were added, modified, deleted or renamed" example:"2"`
+	Added     int    `json:"added" doc:"Lines that were added" example:"12"`
+	Removed   int    `json:"removed" doc:"Lines that were removed" example:"3"`
+	Uncertain bool   `json:"uncertain,omitempty" doc:"Another task ran in the checkout meanwhile: some of it may be its doing" example:"true"`
+	Before    string `json:"before" doc:"Id of git's tree before the first turn" example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
+	After     string `json:"after" doc:"Id of git's tree after the last turn" example:"8d2636da55da593c421e1cb09eea502a05556a69"`
+}
+
+// String returns the lines that were added and removed: "+12 −3"; of files without lines how many
+// there are, and "" if nothing has changed.
+func (c *Changes) String() string {
+	switch {
+	case c == nil || c.Files == 0:
+		return ""
+	case c.Added == 0 && c.Removed == 0 && c.Files == 1:
+		return "1 file"
+	case c.Added == 0 && c.Removed == 0:
+		return fmt.Sprintf("%d files", c.Files)
+	}
+	return fmt.Sprintf("+%d −%d", c.Added, c.Removed)
+}
+
 // Usage is an amount of tokens and money. Input tokens include the cached ones,
 // output tokens those of reasoning. CostUSD is 0 where the CLI does not know a
 // price, as with a flat plan.
@@ -121,7 +164,7 @@ type Usage struct {
 // A Task is the folded view of one task. The names of its JSON are the keys of
 // the ledger, but for Title, AgentSession and Extra, which are put together from
 // several. Prompt and Result are empty where the text was left in the file. What
-// ExitCode and After point to must not be changed.
+// ExitCode, After and Changes point to must not be changed.
 type Task struct {
 	ID             string    `json:"id" doc:"Id of the task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	Status         Status    `json:"status" doc:"What the task does now" example:"done"`
@@ -180,11 +223,14 @@ type Task struct {
 	VerifyExitCode *int   `json:"verifyExitCode,omitempty" doc:"Exit code of the last verify run; -1: it did not end by itself" example:"0"`
 	VerifyTime     string `json:"verifyTime,omitempty" doc:"How long the last verify run took: a Go duration" example:"8.2s"`
 
+	Changes *Changes `json:"changes,omitempty" doc:"What its last attempt has changed in its git checkout; left out: that is not known"`
+
 	Archived string `json:"archived,omitempty" doc:"File of the archive that has the task; left out: it is in the journal" example:"tasks-2026-11.md"`
 
-	InputFiles  []InputFile  `json:"inputFiles,omitempty" doc:"Files that came with the task. Only in answers about one task"`
-	OutputFiles []OutputFile `json:"outputFiles,omitempty" doc:"Files that were collected after its last run. Only in answers about one task"`
-	Findings    []Issue      `json:"findings,omitempty" doc:"What a person should look at. Only in answers about one task"`
+	InputFiles   []InputFile  `json:"inputFiles,omitempty" doc:"Files that came with the task. Only in answers about one task"`
+	OutputFiles  []OutputFile `json:"outputFiles,omitempty" doc:"Files that were collected after its last run. Only in answers about one task"`
+	ChangedFiles []FileChange `json:"changedFiles,omitempty" doc:"The first hundred of the files that were changed. Only in answers about one task"`
+	Findings     []Issue      `json:"findings,omitempty" doc:"What a person should look at. Only in answers about one task"`
 
 	Seq uint64 `json:"-"` // number of its last record; 0 where that was not read
 

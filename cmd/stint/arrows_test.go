@@ -40,10 +40,11 @@ var arrows = map[string][]string{
 	"stint/coordinator/query":                 {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/memory", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/statedir":              {"stint/ledger/tasksfile", "stint/coordinator/admission", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/repair", "stint/ledger/journal", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/dispatch":              {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/attempt":               {"stint/coordinator/admission", "stint/coordinator/answer", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold"},
+	"stint/coordinator/attempt":               {"stint/coordinator/admission", "stint/coordinator/answer", "stint/coordinator/checkout", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold"},
 	"stint/coordinator/admission":             {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/prompt", "stint/state", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/rundir":                {"stint/coordinator/task", "stint/ledger/durable", "stint/memory", "stint/state"},
 	"stint/coordinator/answer":                {"stint/state"},
+	"stint/coordinator/checkout":              {"stint/state"},
 	"stint/coordinator":                       {"stint/coordinator/admission", "stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger/journal", "stint/ledger/durable", "stint/state/fold"},
 	"stint/coordinator/agent/gate":            {"stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/agent/gate/gatetest":   {"stint/coordinator/task", "stint/ledger/durable"}, // only tests import it
@@ -66,7 +67,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/postgres":              {"stint/coordinator/postgres/schema", "stint/coordinator/postgres/server", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/state"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
-		"stint/coordinator", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
+		"stint/coordinator", "stint/coordinator/checkout", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
 		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/notify", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn",
 		"stint/state", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory",
 	},

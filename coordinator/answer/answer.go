@@ -41,40 +41,18 @@ func CheckMessage(message string) []state.Issue {
 	return []state.Issue{found}
 }
 
-// A Change is what happened to one file.
-type Change struct {
-	Status byte   // git's letter: A added, M modified, D deleted, R renamed, T another type
-	Old    string // the path before
-	New    string // the path after; for a file that was not renamed the same
-}
-
-// ParseChanges reads the output of git diff --name-status -z. A list that breaks off is
-// read as far as it goes.
-func ParseChanges(output string) (changes []Change) {
-	fields := strings.Split(output, "\x00")
-	for len(fields) >= 2 && fields[0] != "" {
-		c := Change{Status: fields[0][0], Old: fields[1], New: fields[1]}
-		fields = fields[2:]
-		if c.Status == 'R' || c.Status == 'C' {
-			if len(fields) == 0 {
-				break
-			}
-			c.New, fields = fields[0], fields[1:]
-		}
-		changes = append(changes, c)
-	}
-	return changes
-}
-
 // CheckChanges returns what is wrong with the changes of an attempt: at most one
 // finding, which names the test files that were deleted or renamed to something that is
 // no test.
-func CheckChanges(changes []Change) []state.Issue {
+func CheckChanges(changes []state.FileChange) []state.Issue {
 	const most = 3
 	var gone []string
 	for _, c := range changes {
-		if IsTest(c.Old) && (c.Status == 'D' || c.Status == 'R' && !IsTest(c.New)) {
-			gone = append(gone, c.Old)
+		switch {
+		case c.Change == state.FileDeleted && IsTest(c.Path):
+			gone = append(gone, c.Path)
+		case c.Change == state.FileRenamed && IsTest(c.From) && !IsTest(c.Path):
+			gone = append(gone, c.From)
 		}
 	}
 	if len(gone) == 0 {

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"stint/state"
 )
 
@@ -23,33 +21,30 @@ func TestCheckMessage(t *testing.T) {
 	}
 }
 
-func TestParseChanges(t *testing.T) {
-	got := ParseChanges("M\x00a.go\x00D\x00b \"c\"\n.go\x00R090\x00d.go\x00e.go\x00A\x00f\x00")
-	want := []Change{{'M', "a.go", "a.go"}, {'D', "b \"c\"\n.go", "b \"c\"\n.go"}, {'R', "d.go", "e.go"}, {'A', "f", "f"}}
-	if !cmp.Equal(got, want) {
-		t.Errorf("got %v", got)
-	}
-	for broken, n := range map[string]int{"": 0, "M": 0, "\x00\x00": 0, "M\x00a": 1, "R100\x00a": 0, "M\x00a\x00R100\x00b": 1} {
-		if got := ParseChanges(broken); len(got) != n {
-			t.Errorf("%q gives %v", broken, got)
-		}
-	}
-}
-
 func TestCheckChanges(t *testing.T) {
-	for output, want := range map[string]string{
-		"":                                   "",
-		"M\x00a_test.go\x00":                 "",
-		"A\x00a_test.go\x00":                 "",
-		"D\x00a.go\x00":                      "",
-		"R100\x00a_test.go\x00b/a_test.go":   "",
-		"R080\x00a_test.go\x00a_test.go.off": "test files were deleted or renamed away: a_test.go",
-		"D\x00test_a.py\x00M\x00a.py\x00":    "test files were deleted or renamed away: test_a.py",
-		"D\x00tests/1.js\x00D\x00tests/2.js\x00D\x00tests/3.js\x00D\x00tests/4.js\x00": "test files were deleted or renamed away: tests/1.js, tests/2.js, tests/3.js and 1 more",
+	gone := func(names ...string) (list []state.FileChange) {
+		for _, name := range names {
+			list = append(list, state.FileChange{Path: name, Change: state.FileDeleted})
+		}
+		return list
+	}
+	const message = "test files were deleted or renamed away: "
+	for _, c := range []struct {
+		changes []state.FileChange
+		want    string
+	}{
+		{nil, ""},
+		{[]state.FileChange{{Path: "a_test.go", Change: state.FileModified}}, ""},
+		{[]state.FileChange{{Path: "a_test.go", Change: state.FileAdded}}, ""},
+		{[]state.FileChange{{From: "a_test.go", Path: "b/a_test.go", Change: state.FileRenamed}}, ""},
+		{[]state.FileChange{{From: "a_test.go", Path: "a_test.go.off", Change: state.FileRenamed}}, message + "a_test.go"},
+		{gone("a.go"), ""},
+		{append(gone("test_a.py"), state.FileChange{Path: "a.py", Change: state.FileModified}), message + "test_a.py"},
+		{gone("tests/1.js", "tests/2.js", "tests/3.js", "tests/4.js"), message + "tests/1.js, tests/2.js, tests/3.js and 1 more"},
 	} {
-		got := CheckChanges(ParseChanges(output))
-		if (len(got) == 0) != (want == "") || len(got) > 0 && got[0] != (state.Issue{Kind: KindTestsDeleted, Message: want}) {
-			t.Errorf("%q gives %v", output, got)
+		got := CheckChanges(c.changes)
+		if (len(got) == 0) != (c.want == "") || len(got) > 0 && got[0] != (state.Issue{Kind: KindTestsDeleted, Message: c.want}) {
+			t.Errorf("%v gives %v", c.changes, got)
 		}
 	}
 }

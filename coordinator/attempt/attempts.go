@@ -19,10 +19,14 @@ type Attempts struct {
 	tasks     *queue.Store
 	admission *admission.Admission
 	shortages *Shortages
+	beside    beside
 }
 
 // New returns the attempts at the tasks of a store. Their follow-ups go through the
 // admission to it.
-func New(tasks *queue.Store, a *admission.Admission, s *Shortages) *Attempts {
-	return &Attempts{tasks, a, s}
+func New(s *queue.Store, a *admission.Admission, short *Shortages) *Attempts {
+	return &Attempts{
+		tasks: s, admission: a, shortages: short,
+		beside: beside{open: map[string]map[string]bool{}, last: map[string]string{}, shared: map[string]bool{}},
+	}
 }

@@ -167,6 +167,12 @@ func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdi
 	if kept != t.PromptInHistory {
 		rec.Add(state.KeyPromptInHistory, kept)
 	}
+	if r.changes != nil {
+		if text, err := json.Marshal(r.changes); err == nil {
+			rec.Add(state.KeyChanges, string(text))
+		}
+		addList(rec, state.KeyChangedFiles, r.files, true)
+	}
 	addUsage(st, rec, r, out)
 	AddCheck(rec, r.check)
 	if r.looked {

@@ -55,10 +55,10 @@ const judgementSchema = `{"type":"object","additionalProperties":false,"required
 // is its last.
 func isFinal(out *task.Outcome) bool { return out.Class == "" || out.Class == state.ClassVerify }
 
-// inspect adds to the outcome of a final answer what is found in its form and in the
-// files that the attempt has changed.
+// inspect notes what the attempt has changed, however it has come to this outcome, and adds
+// what is found in the form of a final answer and in these changes.
 func (a *Attempts) inspect(r *Run, out *task.Outcome) {
-	if !isFinal(out) {
+	if out.Class == state.ClassInterrupted { // it goes on
 		return
 	}
 	t, err := a.tasks.Whole(r.Task.ID)
@@ -66,21 +66,24 @@ func (a *Attempts) inspect(r *Run, out *task.Outcome) {
 		a.tasks.Trouble("an answer could not be looked at", err)
 		return
 	}
+	var files []state.FileChange
+	if r.changes, files = a.noteChanges(r, &t); r.changes != nil {
+		r.files = files[:min(len(files), maxFiles)]
+	}
+	if !isFinal(out) {
+		return
+	}
 	r.looked, r.flagged = true, len(t.Findings) > 0
 	if r.Task.Phase == state.PhaseVerify { // the turns have left theirs on the task
 		out.Findings = t.Findings
 	}
 	out.Findings = together(out.Findings, answer.CheckMessage(out.Result))
-	s, hasTrees := a.noteTree(r, &t, true)
-	if !hasTrees {
+	if r.changes == nil || !task.HasVerify(&t) {
 		return
 	}
-	if text, ok := a.compare(r, &t, &s, "-z --name-status"); ok {
-		changes := answer.ParseChanges(text)
-		out.Findings = together(out.Findings, answer.CheckChanges(changes))
-		if len(changes) == 0 {
-			out.Note = joined(out.Note, "the attempt changed no tracked file and added none")
-		}
+	out.Findings = together(out.Findings, answer.CheckChanges(files))
+	if len(files) == 0 {
+		out.Note = joined(out.Note, "the attempt changed no file")
 	}
 }
 
@@ -211,8 +214,8 @@ func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *queue.WorkspaceSetti
 		if set.PromptTemplate.Names("Policy") { // else the agent was not told of it
 			told.policy = a.tasks.OutputPolicy(t)
 		}
-		if s, ok := a.snapshotOf(r.ID); ok {
-			told.changes, _ = a.compare(r, t, &s, "--stat=100")
+		for _, f := range t.ChangedFiles {
+			told.changes += fmt.Sprintf("%s %s +%d -%d\n", f.Change, f.Path, f.Added, f.Removed)
 		}
 		err = a.writePrompt(turn, t.Agent, told.prompt(set.EvalPrompt))
 	}

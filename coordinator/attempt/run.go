@@ -39,6 +39,8 @@ type Run struct {
 	looked      bool               // the answer was looked at: the findings are the outcome's
 	flagged     bool               // the task has findings in its records
 	account     *ledger.Record     // what the evaluator's turn says about the account; nil if nothing
+	changes     *state.Changes     // of the attempt, in its checkout; nil: not known
+	files       []state.FileChange // some of them
 	cut         bool               // of the attempt's answer only head and tail are left
 	Recorded    bool               // its `running` record is in the ledger, or just being written; the log's goroutine uses it
 	Probe       bool               // it finds out whether a shortage is over

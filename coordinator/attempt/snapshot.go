@@ -1,88 +1,67 @@
 package attempt
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"stint/coordinator/admission"
+	"stint/coordinator/checkout"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
 
-// What an attempt changes in a git checkout is seen by comparing two trees of git: one
-// from before the agent's first turn, one from after its last. They hold the tracked
-// files and those that came new in the attempt. Files that were not tracked before are
-// the user's: their content is not copied, so a change in them is not seen. Without git,
-// or if it takes too long, nothing is known of the changes.
+// What an attempt changes in a git checkout is seen by two snapshots of package checkout: one
+// from before the agent's first turn, one from after its last. Without git, or if it takes
+// too long, nothing is known of the changes.
 
 const (
 	snapshotName = "snapshot" // in a run's directory: see snapshot
 	gitLimit     = 30 * time.Second
-	mostChanges  = 4 << 20 // bytes of git's output that are read
+	mostChanges  = 32 << 20 // bytes of git's output that are read
+	maxFiles     = 100      // changed files that stand in the ledger
+
+	// KeptName is the directory, in the state directory, of the private indexes of git, one for each
+	// workspace. Any may be removed.
+	KeptName = "checkouts"
 )
 
-// gitCommand runs no program that the checkout names, but for filters of its
-// attributes, without which git does not know the content of a file, and waits for
-// nobody.
-const gitCommand = "GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_TERMINAL_PROMPT=0 " +
-	"git --no-pager -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.quotePath=false -c diff.relative=false "
-
-// treeCommand prints the id of the checkout's tree and the names of the files that are
-// not tracked. The command %s writes the names of those that the tree leaves out. All is
-// done with a copy of the index, so the user's stays as it is. $d is the directory of the
-// command's files.
-const treeCommand = `i=$(` + gitCommand + `rev-parse --git-path index) && { [ ! -e "$i" ] || cp -p "$i" "$d/index"; } && GIT_INDEX_FILE=$d/index && export GIT_INDEX_FILE &&
-` + gitCommand + `ls-files --others --exclude-standard >"$d/others" && LC_ALL=C sort "$d/others" >"$d/untracked" && %s >"$d/known" &&
-{ ` + gitCommand + `diff-files --name-only --relative --ignore-submodules=all && LC_ALL=C comm -13 "$d/known" "$d/untracked"; } >"$d/changed" &&
-` + gitCommand + `update-index --add --remove --stdin <"$d/changed" && ` + gitCommand + `write-tree --missing-ok && cat "$d/untracked"
-code=$?; rm -f "$d/index"; exit $code`
-
-// changesCommand compares two trees.
-const changesCommand = gitCommand + `diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all --relative -M %s %s %s -- .`
-
-// A snapshot is what is known of the checkout of an attempt: the ids of its trees, the
-// workspace that they are of, and the names of the files that were not tracked before,
-// as git quotes and sort orders them. Each run of the attempt has it in its directory.
-type snapshot struct{ before, after, workspace, untracked string }
-
-var (
-	treeForm     = regexp.MustCompile(`\A[0-9a-f]{40,64}\n`)
-	snapshotForm = regexp.MustCompile(`\A([0-9a-f]{40,64}) ([0-9a-f]{40,64})?\n(".*")\n`)
-)
-
-// untrackedLine is the line of a snapshot's file where the names begin.
-const untrackedLine = 3
-
-// String returns the text that snapshotOf reads.
-func (s *snapshot) String() string {
-	return s.before + " " + s.after + "\n" + strconv.Quote(s.workspace) + "\n" + s.untracked
+// A snapshot is what is known of the checkout of an attempt at its beginning. Each run of the
+// attempt has it in its directory.
+type snapshot struct {
+	Name      string `json:"name"` // under which git keeps the trees
+	Workspace string `json:"workspace"`
+	Before    string `json:"before"`  // the tree
+	Filters   string `json:"filters"` // id of their configuration
 }
+
+var printedForm = regexp.MustCompile(`\A([0-9a-f]{40,64})(?: ([0-9a-f]{40,64}))?\n`)
 
 // snapshotOf reads the snapshot in a run's directory. ok is false if there is none.
 func (a *Attempts) snapshotOf(runID string) (s snapshot, ok bool) {
 	data, err := durable.ReadFile(durable.OS, filepath.Join(a.tasks.RunDir(runID), snapshotName))
-	parts := snapshotForm.FindStringSubmatch(string(data))
-	if err != nil || parts == nil {
-		return s, false
-	}
-	s = snapshot{before: parts[1], after: parts[2], untracked: string(data)[len(parts[0]):]}
-	s.workspace, err = strconv.Unquote(parts[3])
-	return s, err == nil
+	return s, err == nil && json.Unmarshal(data, &s) == nil
 }
 
 func (a *Attempts) keepSnapshot(runID string, s *snapshot) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
 	dir := a.tasks.RunDir(runID)
 	if err := a.tasks.MakeDir(dir); err != nil {
 		return err
 	}
-	return durable.PutFile(filepath.Join(dir, snapshotName), []byte(s.String()))
+	return durable.PutFile(filepath.Join(dir, snapshotName), text)
 }
 
 // carrySnapshot copies the snapshot of a run to the one that follows it in the attempt.
@@ -96,88 +75,134 @@ func (a *Attempts) carrySnapshot(from, to string) {
 	}
 }
 
-// noteTree notes the id of the checkout's tree in the snapshot of an attempt: before its
-// first turn, or in another workspace than until then, as the tree before, and at its end
-// as the tree after. It reports whether the snapshot has both. A checkout is looked at
-// only for a task with a verify command.
-func (a *Attempts) noteTree(r *Run, t *state.Task, atEnd bool) (s snapshot, ok bool) {
+// noteTree makes the snapshot before the first turn of an attempt, or before the next one if the
+// task has moved to another workspace.
+func (a *Attempts) noteTree(r *Run, t *state.Task) {
+	root := admission.RepositoryRoot(t.Workspace)
 	s, has := a.snapshotOf(r.ID)
-	current := has && s.workspace == t.Workspace
-	done := current || !has && t.Iteration > 1 // its beginning was missed
-	if atEnd {
-		done = !current
+	if a.tasks.Config.Shell == nil || !admission.IsCheckout(root) {
+		return
 	}
-	if done || !task.HasVerify(t) || a.tasks.Config.Shell == nil || !admission.IsCheckout(admission.RepositoryRoot(t.Workspace)) {
-		return s, false
+	isCurrent := has && s.Workspace == t.Workspace
+	a.beside.enter(root, t.ID, !isCurrent)
+	if isCurrent || !has && t.Iteration > 1 { // its beginning was missed
+		return
 	}
-	name, known := "git-before", `cat "$d/untracked"`
-	if atEnd {
-		name, known = "git-after", fmt.Sprintf("tail -n +%d %s", untrackedLine, shellQuote(filepath.Join(a.tasks.RunDir(r.ID), snapshotName)))
-	}
-	text, err := a.git(r, t, name, fmt.Sprintf(treeCommand, known))
-	if err == nil && !treeForm.MatchString(text) {
-		err = errors.New("git printed no tree")
-	}
+	s = snapshot{Name: r.ID, Workspace: t.Workspace}
+	found, _, err := a.git(r.Ctx, r, t, "git-before", func(p *checkout.Place) string { return p.Begin(s.Name) })
 	if err == nil {
-		tree, untracked, _ := strings.Cut(text, "\n")
-		if atEnd {
-			s.after = tree
-		} else {
-			s = snapshot{before: tree, workspace: t.Workspace, untracked: untracked}
-		}
+		s.Before, s.Filters = found[1], found[2]
 		err = a.keepSnapshot(r.ID, &s)
 	}
+	a.unknownChanges(t, err)
+}
+
+// noteChanges makes the snapshot after the last turn of an attempt, and returns what has changed; nil
+// if that is not known.
+func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files []state.FileChange) {
+	shared := a.beside.leave(t.ID)
+	s, has := a.snapshotOf(r.ID)
+	if !has || s.Workspace != t.Workspace || a.tasks.Config.Shell == nil {
+		return nil, nil
+	}
+	ctx := context.WithoutCancel(r.Ctx) // what a run has changed that was canceled counts too
+	found, rest, err := a.git(ctx, r, t, "git-after", func(p *checkout.Place) string { return p.End(s.Name, s.Before, s.Filters) })
+	if a.unknownChanges(t, err); err != nil {
+		return nil, nil
+	}
+	files = checkout.ParseChanges(rest)
+	c = &state.Changes{Files: len(files), Uncertain: shared, Before: s.Before, After: found[1]}
+	for _, f := range files {
+		c.Added += f.Added
+		c.Removed += f.Removed
+	}
+	return c, files
+}
+
+func (a *Attempts) unknownChanges(t *state.Task, err error) {
 	if err != nil {
 		a.tasks.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
 	}
-	return s, err == nil && atEnd
 }
 
-// compare returns the difference of a snapshot's trees, in the form that option asks git
-// for. ok is false if it is not known.
-func (a *Attempts) compare(r *Run, t *state.Task, s *snapshot, option string) (text string, ok bool) {
-	if s.workspace != t.Workspace || s.after == "" || a.tasks.Config.Shell == nil {
-		return "", false
-	}
-	text, err := a.git(r, t, "git-diff", fmt.Sprintf(changesCommand, option, s.before, s.after))
-	if err != nil {
-		a.tasks.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
-	}
-	return text, err == nil
-}
-
-// git runs a command of git in the task's workspace, under the supervisor as a verify
-// command, and returns what it prints.
-func (a *Attempts) git(r *Run, t *state.Task, name, command string) (string, error) {
+// git makes a snapshot, under the supervisor as a verify command. It returns the ids on the first
+// line of what that prints, by their places in printedForm, and the rest.
+func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, name string, command func(*checkout.Place) string) (ids []string, rest string, err error) {
 	dir := filepath.Join(a.tasks.RunDir(r.ID), name)
-	err := os.RemoveAll(dir) // the shell would write through what the run has put there
-	if err == nil {
-		err = a.tasks.MakeDir(dir)
+	kept := filepath.Join(a.tasks.Config.StateDir, KeptName, fmt.Sprintf("%x", sha256.Sum256([]byte(t.Workspace)))[:16])
+	err = os.RemoveAll(dir) // the shell would write through what the run has put there
+	for _, d := range []string{dir, kept} {
+		if err == nil {
+			err = a.tasks.MakeDir(d)
+		}
 	}
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	p := &checkout.Place{Root: admission.RepositoryRoot(t.Workspace), Dir: dir, Kept: kept}
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
-	res := a.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{
+	res := a.tasks.Config.Shell.Verify(ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: a.tasks.Config.Grace,
-		Command: fmt.Sprintf("d=%s; { ( %s\n); echo $? >%s; } | head -c %d >%s", shellQuote(dir), command, shellQuote(code), mostChanges, shellQuote(out)),
+		Command: fmt.Sprintf("{ ( %s\n); echo $? >%s; } | head -c %d >%s", command(p), checkout.Quote(code), mostChanges, checkout.Quote(out)),
 	})
 	if res.Class != "" || res.ExitCode != 0 {
-		return "", errors.New(res.Error)
+		return nil, "", errors.New(res.Error)
 	}
 	text, err := durable.ReadFile(durable.OS, out)
 	if err == nil && len(text) == mostChanges {
-		return "", fmt.Errorf("git prints more than %d bytes", mostChanges)
+		return nil, "", fmt.Errorf("git prints more than %d bytes", mostChanges)
 	}
 	ended, codeErr := durable.ReadFile(durable.OS, code)
 	if err = errors.Join(err, codeErr); err == nil && strings.TrimSpace(string(ended)) != "0" {
-		err = fmt.Errorf("git ended with exit code %s", strings.TrimSpace(string(ended)))
+		err = fmt.Errorf("git ended with exit code %s: %s", strings.TrimSpace(string(ended)), strings.TrimSpace(res.Output))
+	}
+	ids = printedForm.FindStringSubmatch(string(text))
+	if err == nil && ids == nil {
+		err = errors.New("git printed no tree")
 	}
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	return string(text), nil
+	return ids, string(text[len(ids[0]):]), nil
 }
 
-// shellQuote makes one word of a text for sh.
-func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// beside knows which attempts share a checkout with another one's work.
+type beside struct {
+	mu     sync.Mutex                 // guards what follows
+	open   map[string]map[string]bool // by checkout, the tasks whose attempt is at work there
+	last   map[string]string          // by checkout, the task that came last
+	shared map[string]bool            // those that were not alone
+}
+
+// enter notes that a turn of a task begins in a checkout; isFirst says that its attempt does.
+func (b *beside) enter(root, id string, isFirst bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if isFirst {
+		delete(b.shared, id)
+	} else if b.last[root] != "" && b.last[root] != id { // while its attempt had to wait
+		b.shared[id] = true
+	}
+	if b.last[root] = id; b.open[root] == nil {
+		b.open[root] = map[string]bool{}
+	}
+	b.open[root][id] = true
+	for other := range b.open[root] {
+		if other != id {
+			b.shared[other], b.shared[id] = true, true
+		}
+	}
+}
+
+// leave notes that an attempt is not at work any more, and reports whether it was not alone.
+func (b *beside) leave(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for root, tasks := range b.open {
+		if delete(tasks, id); len(tasks) == 0 {
+			delete(b.open, root)
+		}
+	}
+	return b.shared[id]
+}

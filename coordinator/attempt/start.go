@@ -60,6 +60,8 @@ func (a *Attempts) Begin(st *fold.State, reserved *Run, t *state.Task, defaultAg
 	task.Unset(rec, state.KeyError, t.Error != "" && t.Phase != state.PhaseEvaluate) // else it is that of the answer
 	task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
 	task.Unset(rec, state.KeyExitCode, t.ExitCode != nil)
+	task.Unset(rec, state.KeyChanges, t.Changes != nil && r.before == "") // those of an earlier attempt
+	task.Unset(rec, state.KeyChangedFiles, t.Changes != nil && r.before == "")
 	r.Started = rec
 	return r
 }

@@ -87,7 +87,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 		ctx, stop = context.WithTimeoutCause(ctx, limit, task.ErrTimeout)
 		defer stop()
 	}
-	a.noteTree(r, t, false)
+	a.noteTree(r, t)
 	if err := a.appendTranscript(r, session.RoleUser, prompt.UserMessage(told), ""); task.ShortageOf(err) != 0 {
 		return setupFailed(err)
 	}

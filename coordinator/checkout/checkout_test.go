@@ -1,0 +1,303 @@
+package checkout
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stint/state"
+)
+
+// A repo is a git checkout with the file a, which is committed.
+type repo struct {
+	t    testing.TB
+	root string
+	kept string
+}
+
+const commit = "git -c user.name=ana -c user.email=ana@localhost commit -q"
+
+func newRepo(t testing.TB, options string) *repo {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("there is no git")
+	}
+	r := &repo{t, filepath.Join(t.TempDir(), "shop é"), t.TempDir()}
+	if err := os.Mkdir(r.root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.run("git init -q " + options + " . && printf '1\\n2\\n3\\n4\\n5\\n6\\n7\\n8\\n9\\n' >a && git add . && " + commit + " -m start")
+	return r
+}
+
+// run runs a command in the checkout and returns what it prints.
+func (r *repo) run(command string) string {
+	r.t.Helper()
+	out, err := r.try(command, "")
+	if err != nil {
+		r.t.Fatalf("%s: %v", command, err)
+	}
+	return out
+}
+
+func (r *repo) try(command, stdin string) (string, error) { return r.in(r.root, command, stdin) }
+
+func (r *repo) in(dir, command, stdin string) (string, error) {
+	cmd := exec.Command("/bin/sh", "-c", command)
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, errs.String())
+	}
+	return string(out), err
+}
+
+func (r *repo) place() *Place {
+	return &Place{Root: r.root, Dir: r.t.TempDir(), Kept: r.kept}
+}
+
+// changed lets a command change the checkout between two snapshots, as an attempt does, and
+// returns the two trees and the files.
+func (r *repo) changed(command string) (before, after string, list []state.FileChange) {
+	r.t.Helper()
+	before, filters, _ := strings.Cut(strings.TrimSpace(r.run(r.place().Begin("run"))), " ")
+	r.run(command)
+	out := r.run(r.place().End("run", before, filters))
+	after, rest, _ := strings.Cut(out, "\n")
+	return before, after, ParseChanges(rest)
+}
+
+// private returns what of a checkout is the user's alone: index, HEAD, refs, logs and stash.
+func (r *repo) private() string {
+	return r.run(`for f in $(git rev-parse --git-path index); do [ ! -e $f ] || { cksum <$f; ls -li --time-style=full-iso $f; }; done
+cat .git/HEAD 2>/dev/null; git for-each-ref --format='%(refname) %(objectname)' | grep -v ^refs/stint; find $(git rev-parse --git-common-dir)/logs -type f 2>/dev/null | sort | xargs -r cksum; git stash list; ls $(git rev-parse --git-dir) | grep -v COMMIT`)
+}
+
+func file12MiB(name string) string {
+	return "dd if=/dev/zero of=" + name + " bs=1048576 count=12 2>/dev/null"
+}
+
+const submodule = "git init -q ../lib && (cd ../lib && echo 1 >l && git add . && " + commit + " -m lib) && git -c protocol.file.allow=always submodule --quiet add ../lib lib && " + commit + " -m sub"
+
+// TestChanges: what a snapshot sees in every kind of checkout and of change; nothing of the user's is
+// touched, and what an attempt has changed can be reversed exactly.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	one := func(path, change string, added, removed int) []state.FileChange {
+		return []state.FileChange{{Path: path, Change: change, Added: added, Removed: removed}}
+	}
+	for name, c := range map[string]struct {
+		before, does string
+		want         []state.FileChange
+		kept         bool // undo refuses
+		options      string
+	}{
+		"nothing":                    {"", "touch a", nil, false, ""},
+		"modified":                   {"", "echo 10 >>a", one("a", "modified", 1, 0), false, ""},
+		"staged":                     {"", "echo 10 >>a; git add a", one("a", "modified", 1, 0), false, ""},
+		"committed":                  {"", "echo 10 >>a; " + commit + " -am more", one("a", "modified", 1, 0), false, ""},
+		"changed before":             {"echo 10 >>a", "echo 11 >>a", one("a", "modified", 1, 0), false, ""},
+		"new":                        {"", "mkdir d; echo 1 >d/b", one("d/b", "added", 1, 0), false, ""},
+		"a strange name":             {"", "mkdir 'x :(top)*'; echo 1 >\"x :(top)*/$(printf 'a\\nb \"é')\"; echo 1 >-n", []state.FileChange{{Path: "-n", Change: "added", Added: 1}, {Path: "x :(top)*/a\nb \"é", Change: "added", Added: 1}}, false, ""},
+		"untracked before":           {"printf '1\\n2\\n' >b", "echo 3 >>b", one("b", "modified", 1, 0), false, ""},
+		"untracked, gone":            {"printf '1\\n2\\n' >b", "rm b", one("b", "deleted", 0, 2), false, ""},
+		"untracked, added":           {"printf '1\\n2\\n' >b", "git add b", nil, false, ""},
+		"untracked, ignored":         {"echo 1 >b", "echo b >>.git/info/exclude", one("b", "deleted", 0, 1), true, ""},
+		"ignored":                    {"echo '*.log' >.git/info/exclude; echo 1 >x.log", "echo 2 >>x.log; echo 1 >y.log", nil, false, ""},
+		"ignored and tracked":        {"echo a >.git/info/exclude", "echo 10 >>a", one("a", "modified", 1, 0), false, ""},
+		"deleted":                    {"", "rm a", one("a", "deleted", 0, 9), false, ""},
+		"renamed":                    {"", "mv a b", []state.FileChange{{Path: "b", From: "a", Change: "renamed"}}, false, ""},
+		"mode":                       {"", "chmod +x a", one("a", "modified", 0, 0), false, ""},
+		"a link":                     {"", "ln -s /etc/passwd b", one("b", "added", 1, 0), false, ""},
+		"a file becomes a link":      {"", "rm a; ln -s /etc/passwd a", one("a", "modified", 1, 9), false, ""},
+		"a file becomes a directory": {"echo 1 >b", "rm b; mkdir b; echo 1 >b/c", []state.FileChange{{Path: "b/c", From: "b", Change: "renamed"}}, false, ""},
+		"a directory becomes a file": {"mkdir b; echo 1 >b/c", "rm -r b; echo 1 >b", []state.FileChange{{Path: "b", From: "b/c", Change: "renamed"}}, false, ""},
+		"a directory becomes a link": {"mkdir b ../e; echo 1 >b/c; echo 1 >../e/c; echo 1 >b/t; cp b/t ../e; git add b/t", "mv b ../was; ln -s ../e b", []state.FileChange{{Path: "b", Change: "added", Added: 1}, {Path: "b/c", Change: "deleted", Removed: 1}, {Path: "b/t", Change: "deleted", Removed: 1}}, false, ""},
+		"binary":                     {"", "printf 'a\\0b' >b", []state.FileChange{{Path: "b", Change: "added", Binary: true}}, false, ""},
+		"large and new":              {"", file12MiB("b"), one("b", "added", 1, 0), true, ""},
+		"large":                      {file12MiB("b"), "touch -t 202001010000 b", one("b", "modified", 1, 1), true, ""},
+		"large and tracked":          {file12MiB("b") + "; git add b", "echo >>b", []state.FileChange{{Path: "b", Change: "modified", Binary: true}}, false, ""},
+		"grown large":                {"echo 1 >b", file12MiB("b"), one("b", "modified", 1, 1), true, ""},
+		"a nested repository":        {"", "git init -q n; echo 1 >n/x", nil, false, ""},
+		"submodule":                  {submodule, "echo 2 >>lib/l; echo 10 >>a", one("a", "modified", 1, 0), false, ""},
+		"no commit":                  {"rm -rf .git; git init -q", "echo 10 >>a", one("a", "modified", 1, 0), false, ""},
+		"no commit, staged":          {"rm -rf .git; git init -q; git add a", "rm a", one("a", "deleted", 0, 9), false, ""},
+		"a merge that stopped":       {"git checkout -q -b x; echo x >a; " + commit + " -am x; git checkout -q -; echo y >a; " + commit + " -am y; git merge x >/dev/null || :", "echo z >a", one("a", "modified", 1, 5), false, ""},
+		"line ends":                  {"echo '* text=auto eol=crlf' >.gitattributes; rm a; git checkout -q a; git add .", "printf '10\\r\\n' >>a", one("a", "modified", 1, 0), false, ""},
+		"a filter":                   {"git config filter.up.clean 'tr a-z A-Z'; git config filter.up.smudge 'tr A-Z a-z'; echo '*.u filter=up' >.gitattributes; echo x >b.u; git add .", "echo y >>b.u", one("b.u", "modified", 1, 0), false, ""},
+		"split index":                {"git config core.splitIndex true; git update-index --split-index", "echo 10 >>a", one("a", "modified", 1, 0), false, ""},
+		"sha256":                     {"", "echo 10 >>a; echo 1 >b", []state.FileChange{{Path: "a", Change: "modified", Added: 1}, {Path: "b", Change: "added", Added: 1}}, false, "--object-format=sha256"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepo(t, c.options)
+			if c.before != "" {
+				r.run(c.before)
+			}
+			const list = "find . -path ./.git -prune -o ! -type d -print | grep -v -e ^./lib/ -e ^./n/ -e log$ | LC_ALL=C sort | while read -r f; do ls -l --time-style=+ \"$f\"; [ -L \"$f\" ] || cksum <\"$f\"; done"
+			files, private := r.run(list), ""
+			before, after, got := r.changed(c.does)
+			if !cmp.Equal(got, c.want) {
+				t.Errorf("got %+v", got)
+			}
+			private = r.private()
+			r.run(r.place().Begin("again"))
+			undone, err := r.place().Undo(r.try, before, after)
+			if c.kept {
+				var overlap *OverlapError
+				if !errors.As(err, &overlap) || r.private() != private {
+					t.Errorf("undo: %q, %v", undone, err)
+				}
+				return
+			}
+			if now := r.run(list); err != nil || now != files {
+				t.Errorf("undo: %q, %v\n%s", undone, err, cmp.Diff(files, now))
+			}
+			if now := r.private(); now != private {
+				t.Errorf("the user's own was touched: %s", cmp.Diff(private, now))
+			}
+		})
+	}
+}
+
+// TestUndoLater: what has changed since an attempt is merged, or it is refused with a list, and nothing
+// is changed then.
+func TestUndoLater(t *testing.T) {
+	t.Parallel()
+	const lines = "sed -e 's/^1$/one/' a >x; cat x >a; rm x" // the first line
+	for name, c := range map[string]struct{ before, does, later, shows, want, refused string }{
+		"in other lines":       {"", lines, "echo 10 >>a", "cat a", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n", ""},
+		"in the same lines":    {"", lines, "sed -i.x -e 's/^one$/uno/' a; rm a.x", "head -1 a", "uno\n", "a: it has changed since, in the same lines"},
+		"in another file":      {"", lines, "echo 1 >b", "head -1 a; cat b", "1\n1\n", ""},
+		"reversed already":     {"", lines, "git checkout -q a", "head -1 a", "1\n", ""},
+		"one of two":           {"", lines + "; echo 1 >b", "echo 2 >>b; rm a", "cat b; ls", "1\n2\nb\n", "a: it has changed since; b: it has changed since"},
+		"a mode":               {"", lines, "chmod +x a", "head -1 a; test -x a && echo x", "1\nx\n", ""},
+		"now ignored":          {"", "rm a", "echo a >.git/info/exclude; git rm -q --cached a; echo secret >a", "cat a", "secret\n", "a: something is there that git ignores"},
+		"an ignored directory": {"", "rm a", "echo a >.git/info/exclude; git rm -q --cached a; mkdir a; echo secret >a/s", "cat a/s", "secret\n", "a: something is there that git ignores"},
+		"a link above it":      {"mkdir d; echo 1 >d/b", "echo 2 >>d/b; echo 3 >d/c", "mv d ../e; ln -s ../e d", "cat ../e/b; ls ../e; readlink d", "1\n2\nb\nc\n../e\n", "d/b: d is no directory now"},
+		"a link to a deleted":  {"mkdir d; echo 1 >d/b", "rm -r d", "mkdir -p ../e; ln -s ../e d", "ls ../e; readlink d", "../e\n", "d/b: d is no directory now"},
+		"a link in its place":  {"", lines, "cp a ../e; rm a; ln -s ../e a", "head -1 ../e; readlink a", "one\n../e\n", "a: it has changed since"},
+		"moved away":           {"", lines, "mv a b", "head -1 b", "one\n", "a: it has changed since"},
+		"a write that fails": {
+			"echo 1 >y.f; echo '*.f filter=bad' >.gitattributes", lines + "; echo 2 >y.f; rm -f d/n; mkdir d; echo 1 >d/n", "git config filter.bad.clean cat; git config filter.bad.smudge 'grep 2'; git config filter.bad.required true",
+			"head -1 a; cat y.f d/n", "one\n2\n1\n", "smudge filter bad failed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepo(t, "")
+			r.run(c.before)
+			before, after, _ := r.changed(c.does)
+			r.run(c.later)
+			private := r.private()
+			undone, err := r.place().Undo(r.try, before, after)
+			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("undo: %q, %v", undone, err)
+			}
+			if got := r.run(c.shows); got != c.want {
+				t.Errorf("got %q", got)
+			}
+			if now := r.private(); now != private {
+				t.Errorf("the user's own was touched: %s", cmp.Diff(private, now))
+			}
+		})
+	}
+}
+
+// TestFilterOfAnAttempt: a filter that was configured since an attempt began is not run.
+func TestFilterOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t, "")
+	before, filters, _ := strings.Cut(strings.TrimSpace(r.run(r.place().Begin("run"))), " ")
+	r.run("git config filter.x.clean 'touch ../ran; cat'; echo '* filter=x' >.gitattributes; echo 10 >>a")
+	if out, err := r.try(r.place().End("run", before, filters), ""); err == nil || !strings.Contains(err.Error(), "a filter was configured meanwhile") {
+		t.Errorf("%s, %v", out, err)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(r.root), "ran")); err == nil {
+		t.Error("the filter was run")
+	}
+}
+
+// TestRefs: git keeps the trees of the last attempts, through its garbage collection.
+func TestRefs(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t, "")
+	r.run("for i in $(seq 1000 1199); do echo create refs/stint/$i HEAD; done | git update-ref --stdin")
+	before, after, _ := r.changed("echo 10 >>a; echo 1 >b")
+	if n := strings.TrimSpace(r.run("git for-each-ref refs/stint | wc -l; git for-each-ref refs/stint/1000")); n != "200" {
+		t.Errorf("there are %s refs", n)
+	}
+	r.run("git reflog expire --all --expire=now && git gc -q --prune=now")
+	if _, err := r.place().Undo(r.try, before, after); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWorkspaceBelow: of a workspace below the top of a checkout, or in a linked worktree, what lies in it
+// counts.
+func TestWorkspaceBelow(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t, "")
+	r.run("mkdir s && echo 1 >s/b && git add . && " + commit + " -m s && git worktree add -q ../other")
+	r.root = filepath.Join(filepath.Dir(r.root), "other")
+	at := func(command string) string {
+		out, err := r.in(filepath.Join(r.root, "s"), command, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	before, filters, _ := strings.Cut(strings.TrimSpace(at(r.place().Begin("run"))), " ")
+	r.run("echo 2 >>s/b; echo 1 >s/c; echo 10 >>a; echo 1 >d")
+	after, rest, _ := strings.Cut(at(r.place().End("run", before, filters)), "\n")
+	want := []state.FileChange{{Path: "b", Change: "modified", Added: 1}, {Path: "c", Change: "added", Added: 1}}
+	if got := ParseChanges(rest); !cmp.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	sh := func(command, stdin string) (string, error) { return r.in(filepath.Join(r.root, "s"), command, stdin) }
+	if undone, err := r.place().Undo(sh, before, after); err != nil || r.run("git status --porcelain") != " M a\n?? d\n" {
+		t.Errorf("%q, %v", undone, err)
+	}
+}
+
+// BenchmarkSnapshot compares a snapshot with git status in a tree of 1 GB, in which 20 files have
+// changed and 20 are not tracked.
+func BenchmarkSnapshot(b *testing.B) {
+	r := newRepo(b, "")
+	r.run("dd if=/dev/urandom of=x bs=1048576 count=1 2>/dev/null; for d in $(seq 500); do mkdir $d; (cd $d; seq 98 | split -l 1 - f; (echo $d; cat ../x ../x) >big); done; rm x; git -c core.bigFileThreshold=1m -c core.compression=0 add . && " + commit + " -m many; for d in $(seq 20); do echo 1 >>$d/big; echo 1 >$d/new; done; git status >/dev/null")
+	r.run(r.place().Begin("warm"))
+	var status, snapshot time.Duration
+	for b.Loop() {
+		begun := time.Now()
+		r.run("git status --porcelain >/dev/null")
+		status += time.Since(begun)
+		place := r.place()
+		begun = time.Now()
+		r.run(place.Begin("bench"))
+		snapshot += time.Since(begun)
+	}
+	b.ReportMetric(float64(snapshot)/float64(status), "×status")
+	b.ReportMetric(float64(status.Milliseconds())/float64(b.N), "ms/status")
+}
+
+// FuzzParseChanges: any output is read.
+func FuzzParseChanges(f *testing.F) {
+	f.Add(":100644 100644 1 2 M\x00a\x00:100644 100644 1 2 R090\x00b\x00c\x001\t2\ta\x00-\t-\t\x00b\x00c\x00")
+	f.Add(":1 2 3 4 A\x00")
+	f.Fuzz(func(t *testing.T, output string) {
+		for _, c := range ParseChanges(output) {
+			if c.Change == "" || c.Added < 0 && !strings.Contains(output, "-") {
+				t.Errorf("%+v", c)
+			}
+		}
+		parseRaw(output)
+	})
+}
