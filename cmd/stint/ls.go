@@ -331,7 +331,7 @@ func printIDs(w io.Writer, views []wire.TaskView) error {
 // printTasks prints the table for people. On a narrow terminal it leaves out columns.
 func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
 	width := terminalWidth(a.stdout)
-	rows := [][]string{{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "PROMPT"}}
+	rows := [][]string{{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "CHANGES", "PROMPT"}}
 	for i, short := range shortIDs(idsOf(views)) {
 		v, mark, status := &views[i], "", statusNow(&views[i], now)
 		if v.TriggeredBy != "" && !strings.Contains(v.Title, "└─ ") {
@@ -341,11 +341,12 @@ func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
 			status = clip(v.Waits, max(8, width-26))
 		}
 		rows = append(rows, []string{
-			short, status, runTime(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, mark + v.Title,
+			short, status, runTime(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, v.Changes.String(), mark + v.Title,
 		})
 	}
-	for _, name := range []string{"AGE", "AGENT", "SESSION", "TIME"} {
-		if col := slices.Index(rows[0], name); width > 0 && width-widthBefore(rows) < 20 {
+	hasChanged := slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Changes.String() != "" })
+	for _, name := range []string{"CHANGES", "AGE", "AGENT", "SESSION", "TIME"} {
+		if col := slices.Index(rows[0], name); width > 0 && width-widthBefore(rows) < 20 || name == "CHANGES" && !hasChanged {
 			for i := range rows {
 				rows[i] = slices.Delete(rows[i], col, col+1)
 			}

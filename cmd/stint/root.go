@@ -53,7 +53,7 @@ var commands = map[string]func(*app) *cobra.Command{
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
 	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
-	"demo": (*app).demoCommand, "digest": (*app).digestCommand, "notify": (*app).notifyCommand, "usage": (*app).usageCommand, "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
+	"diff": (*app).diffCommand, "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": (*app).digestCommand, "notify": (*app).notifyCommand, "usage": (*app).usageCommand, "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
 }
 
 // rootCommand builds the command tree for a command line: the one command that

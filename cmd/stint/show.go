@@ -178,6 +178,7 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("created", localTime(v.CreatedAt))
 	d.line("started", localTime(v.StartedAt))
 	d.line("updated", localTime(v.UpdatedAt))
+	d.line("changes", changesLine(v))
 	d.line("tokens", tokens(v.Usage))
 	d.line("environment", strings.Join(v.Env, " "))
 	d.line("files", v.RunDir)
@@ -196,6 +197,7 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 		findings += f.Kind + ": " + oneLine(f.Message) + "\n"
 	}
 	d.text("findings", findings)
+	d.text("changed files", changedFiles(v))
 	d.text("prompt", v.Prompt)
 	d.text("answer", v.Answer())
 	return d.String()

@@ -27,8 +27,9 @@ type Place struct {
 }
 
 const (
-	refs     = "refs/stint/"
-	mostRefs = 200 // attempts of a repository whose trees git keeps
+	refs = "refs/stint/"
+	// MostRefs is of how many attempts in a repository git keeps the trees.
+	MostRefs = 200
 	// notKept begins what stands in a tree in place of an untracked file that is too large.
 	notKept = "stint: over 10 MiB, the content was not kept: "
 	// diffOptions let git look at two trees and run nothing else.
@@ -120,7 +121,7 @@ func (p *Place) End(name, before, filters string) string {
 	return p.command(filters, `if [ "$t" = `+before+` ]; then g update-ref -d `+ref+`; else
 	both=$(printf '040000 tree %s\tafter\n040000 tree %s\tbefore\n' "$t" `+before+` | g mktree) && g update-ref `+ref+` "$both" || exit
 fi
-g for-each-ref --sort=-refname --format='delete %(refname)' `+refs+` | tail -n +`+strconv.Itoa(mostRefs+1)+` | g update-ref --stdin || exit
+g for-each-ref --sort=-refname --format='delete %(refname)' `+refs+` | tail -n +`+strconv.Itoa(MostRefs+1)+` | g update-ref --stdin || exit
 echo "$t" && g diff `+diffOptions+`-z --raw --numstat --relative `+before+` "$t" -- .`)
 }
 

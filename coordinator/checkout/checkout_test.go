@@ -25,9 +25,6 @@ type repo struct {
 const commit = "git -c user.name=ana -c user.email=ana@localhost commit -q"
 
 func newRepo(t testing.TB, options string) *repo {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("there is no git")
-	}
 	r := &repo{t, filepath.Join(t.TempDir(), "shop é"), t.TempDir()}
 	if err := os.Mkdir(r.root, 0o700); err != nil {
 		t.Fatal(err)

@@ -165,7 +165,9 @@ func (u *undo) decide(path string, c change) error {
 	if present.mode != c.from.mode {
 		merged.mode = present.mode
 	}
-	u.result[path] = merged
+	if merged != present { // else it was reversed before
+		u.result[path] = merged
+	}
 	return nil
 }
 

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/admission"
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
+	"stint/coordinator/checkout"
+	"stint/state"
+)
+
+// uncertain says what the changes of an attempt may also be.
+const uncertain = "another task ran in this checkout at the time, so some of it may be its work"
+
+func (a *app) diffCommand() *cobra.Command {
+	var stat, asJSON bool
+	c := &cobra.Command{
+		Use:   "diff [OPTIONS] ID",
+		Short: "show what a task's last attempt changed in its git checkout",
+		Example: `  stint diff @last
+  stint diff --stat 2b4f6c8e`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			view, root, err := a.changedTask(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if view.Changes.Uncertain {
+				a.hint("stint: %s\n", uncertain)
+			}
+			if asJSON {
+				return printJSON(a.stdout, struct {
+					*state.Changes
+					List []state.FileChange `json:"changedFiles"`
+				}{view.Changes, view.ChangedFiles})
+			}
+			text, err := runGit(c.Context(), view.Workspace)(checkout.Diff(root, view.Changes.Before, view.Changes.After, stat), "")
+			if err != nil {
+				return lostTrees(err)
+			}
+			out := terminalSafe(a.stdout)
+			if _, err = out.Write([]byte(text)); err == nil {
+				err = out.flush()
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&stat, "stat", false, "only the files, and how many lines of each")
+	jsonFlag(c, &asJSON)
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+func (a *app) undoCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "undo [OPTIONS] ID",
+		Short: "reverse what a task's last attempt changed in its git checkout",
+		Long: `Reverse what a task's last attempt changed, on the files as they are now. Later
+changes to other lines stay. Where later changes overlap, nothing is changed, and the
+files are listed. The index, HEAD and commits stay as they are: what the attempt has
+committed is reversed in the files alone.`,
+		Example: `  stint diff @last
+  stint undo @last`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return a.runUndo(c.Context(), args[0], asJSON) },
+	}
+	jsonFlag(c, &asJSON)
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
+	view, root, err := a.changedTask(ctx, ref)
+	if err != nil {
+		return err
+	}
+	var running []wire.TaskView
+	err = a.call(ctx, func(cl *client.Client) (err error) {
+		running, err = cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range running {
+		if t := &running[i]; admission.RepositoryRoot(t.Workspace) == root {
+			return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
+		}
+	}
+	dir, err := os.MkdirTemp("", "stint-undo-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	place := &checkout.Place{Root: root, Dir: dir}
+	undone, err := place.Undo(runGit(ctx, view.Workspace), view.Changes.Before, view.Changes.After)
+	var overlap *checkout.OverlapError
+	if errors.As(err, &overlap) {
+		for _, f := range overlap.Files {
+			a.hint("stint: %s\n", escapeText(oneLine(f)))
+		}
+		return &cliError{code: exitFailure, message: fmt.Sprintf("nothing was undone: %s in the way", count(len(overlap.Files), "file")), try: "stint diff " + shortID(view.ID)}
+	}
+	if err != nil {
+		return lostTrees(err)
+	}
+	if asJSON {
+		return printJSON(a.stdout, map[string][]string{"undone": append([]string{}, undone...)})
+	}
+	a.hint("stint: %s changed back\n", count(len(undone), "file"))
+	if len(undone) == 0 {
+		return nil
+	}
+	return printText(a.stdout, strings.Join(undone, "\n"))
+}
+
+// changedTask returns a task whose changes are known, and the top of its checkout.
+func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, root string, err error) {
+	if view, err = a.task(ctx, ref); err != nil {
+		return view, "", err
+	}
+	if root = admission.RepositoryRoot(view.Workspace); view.Changes == nil {
+		why := "it has not come to an end yet"
+		if view.Status.Terminal() {
+			why = "its workspace was no git checkout, or git could not be asked: see master.log"
+		}
+		return view, "", &cliError{code: exitFailure, message: fmt.Sprintf("what task %s has changed is not known: %s", shortID(view.ID), why), try: "stint show " + shortID(view.ID)}
+	}
+	return view, root, nil
+}
+
+// runGit returns what runs commands of package checkout in a directory.
+func runGit(ctx context.Context, dir string) checkout.Shell {
+	return func(command, stdin string) (string, error) {
+		cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+		var problem bytes.Buffer
+		cmd.Dir, cmd.Stdin, cmd.Stderr = dir, strings.NewReader(stdin), &problem
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("git: %w: %s", err, strings.TrimSpace(problem.String()))
+		}
+		return string(out), nil
+	}
+}
+
+// lostTrees adds to an error of git why it may not have what a task has changed.
+func lostTrees(err error) error {
+	if strings.Contains(err.Error(), "bad object") || strings.Contains(err.Error(), "not a tree object") {
+		return &cliError{code: exitFailure, message: fmt.Sprintf("git no longer has these files; it keeps those of the last %d attempts in a repository", checkout.MostRefs)}
+	}
+	return err
+}
+
+// changesLine returns what an attempt has changed, for people; "" if that is not known.
+func changesLine(v *wire.TaskView) string {
+	switch c := v.Changes; {
+	case c == nil:
+		return ""
+	case c.Files == 0:
+		return "none"
+	case c.Uncertain:
+		return count(c.Files, "file") + ", " + c.String() + "; " + uncertain
+	default:
+		return count(c.Files, "file") + ", " + c.String()
+	}
+}
+
+// changedFiles returns the files that an attempt has changed, a line each.
+func changedFiles(v *wire.TaskView) string {
+	text := ""
+	for _, f := range v.ChangedFiles {
+		lines := fmt.Sprintf("+%d −%d", f.Added, f.Removed)
+		if f.Binary {
+			lines = "binary"
+		}
+		if f.From != "" {
+			f.Path = f.From + " → " + f.Path
+		}
+		text += fmt.Sprintf("%-8s  %s  %s\n", f.Change, oneLine(f.Path), lines)
+	}
+	if v.Changes != nil && v.Changes.Files > len(v.ChangedFiles) {
+		text += fmt.Sprintf("… and %d more\n", v.Changes.Files-len(v.ChangedFiles))
+	}
+	return text
+}
