@@ -42,7 +42,9 @@ func (a *app) whyCommand() *cobra.Command {
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	return a.actCommand("cancel", "end tasks that are queued or running", (*client.Client).Cancel)
+	c := a.actCommand("cancel", "end tasks that are queued or running", (*client.Client).Cancel)
+	c.ValidArgsFunction = a.completeOpen
+	return c
 }
 
 func (a *app) rmCommand() *cobra.Command {
@@ -58,6 +60,7 @@ func (a *app) retryCommand() *cobra.Command {
 	c.Long = `Queue tasks again that have ended, with all their tries. A task that waits for its
 time (--at, --delay) or for its next try starts as soon as it can; a draft is queued.
 A hold on its account is lifted.`
+	c.ValidArgsFunction = a.completeEnded
 	return c
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"stint/coordinator/agent/demo"
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/agent/gemini"
+	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -230,6 +232,35 @@ func (r *readiness) defaultAgent(env []string) string {
 		}
 	}
 	return cmp.Or(r.chosen[key], builtIn)
+}
+
+// checkInstalled refuses a task whose agent was never installed, or warns of that where nobody
+// waits for the end. Of an agent that has done tasks, the program may be back soon. No CLI is
+// started for it.
+func (a *app) checkInstalled(ctx context.Context, o *taskOptions, s *task.TaskSpec) error {
+	name := cmp.Or(s.Agent, s.DefaultAgent)
+	base, err := a.base()
+	if err != nil || !slices.Contains(cliNames, name) {
+		return err
+	}
+	bin, _ := base.agents[name+"_bin"].(string)
+	if _, err := exec.LookPath(cmp.Or(bin, name)); err == nil {
+		return nil
+	}
+	var done []wire.TaskView
+	err = a.callRunning(func(c *client.Client) (err error) {
+		done, err = c.List(ctx, state.Filter{Agent: name, Status: []state.Status{state.Done}, Limit: 1})
+		return err
+	})
+	p := adapterOf(base, name, "").Probe(ctx)
+	switch {
+	case err == nil && len(done) > 0, p.Found:
+		return nil
+	case o.detach:
+		a.hint("stint: warning: %s cannot work yet: %s; %s\n", name, escapeText(oneLine(p.Detail)), escapeText(p.Fix))
+		return nil
+	}
+	return &cliError{code: exitAgent, message: name + " cannot work, nothing was queued: " + p.Detail, try: cmp.Or(p.Fix, "stint doctor")}
 }
 
 // noteDemo prints on stderr that the demo agent answers one of the tasks, and how to get a real one,

@@ -27,6 +27,16 @@ func (a *app) completeQueued(c *cobra.Command, _ []string, _ string) ([]string, 
 	return a.offerIDs(c, state.Filter{Limit: 50, Status: []state.Status{state.Queued}})
 }
 
+// completeOpen offers the ids of tasks that can be canceled.
+func (a *app) completeOpen(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.offerIDs(c, state.Filter{Limit: 50, Status: []state.Status{state.Draft, state.Queued, state.Running}})
+}
+
+// completeEnded offers the ids of tasks that can be retried.
+func (a *app) completeEnded(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.offerIDs(c, state.Filter{Limit: 50, Status: []state.Status{state.Draft, state.Done, state.Failed, state.Canceled, state.Dead}})
+}
+
 func (a *app) offerIDs(c *cobra.Command, f state.Filter) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(contextOf(c), completionTime)
 	defer cancel()

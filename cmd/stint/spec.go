@@ -90,6 +90,11 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	if o.dryRun {
 		return a.dryRun(ctx, o, specs, many)
 	}
+	for i := range specs {
+		if err := a.checkInstalled(ctx, o, &specs[i]); err != nil {
+			return inSpecs(err, i, len(specs), many)
+		}
+	}
 	isFirst := a.isFirst()
 	views, err := a.submit(ctx, o, specs, many)
 	if err != nil {
