@@ -47,6 +47,7 @@ const (
 	ClassSessionBusy   Class = "session-busy"   // someone else uses the agent's session
 	ClassSessionLost   Class = "session-lost"   // the agent no longer knows the session
 	ClassContextFull   Class = "context-full"   // the conversation is longer than the model can read
+	ClassDenied        Class = "denied"         // a tool was denied, and the configuration wants that to fail
 	ClassInterrupted   Class = "interrupted"    // by us: shutdown or crash
 	ClassOrphaned      Class = "orphaned"       // by us, and its processes cannot be proved dead
 	ClassCanceled      Class = "canceled"
@@ -55,7 +56,7 @@ const (
 // classes holds the closed set.
 var classes = [...]Class{
 	ClassExit, ClassTimeout, ClassStalled, ClassVerify, ClassRateLimited, ClassAuth, ClassNetwork, ClassBudget,
-	ClassAgentMissing, ClassOutputMissing, ClassSessionBusy, ClassSessionLost, ClassContextFull, ClassInterrupted, ClassOrphaned, ClassCanceled,
+	ClassAgentMissing, ClassOutputMissing, ClassSessionBusy, ClassSessionLost, ClassContextFull, ClassDenied, ClassInterrupted, ClassOrphaned, ClassCanceled,
 }
 
 // Classes returns the closed set.

@@ -311,3 +311,28 @@ func noCLI() (text, help string) {
 	first := agentKinds[0]
 	return "neither " + strings.Join(cliNames, " nor ") + " is installed", first.Tested.Install + " && " + loginCommand(first.Name)
 }
+
+// tellLimits prints on stderr what the agents of tasks lack as they are configured, before the
+// first task of each.
+func (a *app) tellLimits(ctx context.Context, views []wire.TaskView) {
+	cfg, err := a.base()
+	if err != nil {
+		return // told before
+	}
+	for _, name := range cliNames {
+		limited, can := adapterOf(cfg, name, "").(agent.Limited)
+		own := len(slices.DeleteFunc(slices.Clone(views), func(v wire.TaskView) bool { return v.Agent != name }))
+		if !can || own == 0 || limited.Lacks() == "" {
+			continue
+		}
+		var all []wire.TaskView
+		err := a.callRunning(func(c *client.Client) (err error) {
+			all, err = c.List(ctx, state.Filter{Agent: name, Limit: own + 1})
+			return err
+		})
+		if err != nil || len(all) > own {
+			continue // it was told before the first one
+		}
+		a.hint("stint: %s\n", limited.Lacks())
+	}
+}

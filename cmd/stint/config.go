@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/attempt"
 	"stint/coordinator/notify"
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -142,6 +143,7 @@ var keys = slices.Concat([]key{
 	textKey("verify_command", "", "what must pass after each run of a task, for the shell", func(c *Config) *string { return &c.VerifyCommand }).perWorkspace(),
 	durationKey("verify_timeout", "10m", "longest run of a verify command; 0: no limit", func(c *Config) *time.Duration { return &c.VerifyTimeout }).perWorkspace(),
 	numberKey("max_iterations", "3", 1, task.MaxIterations, "iterations of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
+	choiceKey("denied", "finding", "what a tool is that an agent was denied: a finding, or fail: the task fails", func(c *Config) *string { return &c.Denied }, "finding", attempt.DeniedFails).perWorkspace(),
 	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, checkFollowUp, func(c *Config) (value, text *string) { return &c.onFailure, &c.OnFailure }).perWorkspace(),
 	documentKey("trigger_on_issue_prompt", "off", "prompt of the task that is queued when there are findings about an answer: off, or a template", noFollowUp, checkFollowUp, func(c *Config) (value, text *string) { return &c.onIssue, &c.OnIssue }).perWorkspace(),
 	valueKey(kindText, "trigger_session_key", "off", "session of these tasks; off: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }, parseTrigger, func(s string) string { return cmp.Or(s, "off") }).perWorkspace(),

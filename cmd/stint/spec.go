@@ -106,6 +106,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	a.noteDemo(ctx, specs, views)
 	a.tellConfig(ctx)
 	a.tellSecrets(ctx, views)
+	a.tellLimits(ctx, views)
 	defer a.tellFindings(ctx)
 	first, ids := &views[0], idsOf(views)
 	switch {

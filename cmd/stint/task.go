@@ -245,7 +245,7 @@ func isDetached(ctx context.Context) bool { return errors.Is(context.Cause(ctx),
 // or what failed is the check of it.
 func isAnswered(view *wire.TaskView) bool {
 	switch view.Reason {
-	case state.ClassVerify, state.ClassOutputMissing:
+	case state.ClassVerify, state.ClassOutputMissing, state.ClassDenied:
 		return view.Answer() != ""
 	}
 	return view.Status == state.Done

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -248,9 +247,9 @@ func addNew[T comparable](list []T, one T) []T {
 func (h *TurnState) Deny(tool, what, why, allow string) {
 	msg := Brief(tool)
 	if what != "" {
-		msg += " " + strconv.Quote(Brief(what))
+		msg += "(" + Brief(what) + ")"
 	}
-	if msg += " was denied"; why != "" {
+	if why != "" {
 		msg += ": " + Brief(why)
 	}
 	h.Denied = addNew(h.Denied, state.Issue{Kind: "denied", Message: msg + "; to allow it: " + allow})

@@ -85,7 +85,7 @@ func gotThrough(st *fold.State, t *state.Task, class state.Class) *ledger.Record
 		return nil
 	}
 	switch class {
-	case "", state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify:
+	case "", state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify, state.ClassDenied:
 	default:
 		return nil // it may not have come as far as the provider
 	}

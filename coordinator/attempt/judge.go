@@ -44,6 +44,7 @@ type verdict struct {
 //	                                                     max retries. Failed if no task here has run with that agent
 //	session-lost, context-full       no                  queued with a new session, or failed by resume_missing; failed
 //	                                                     if a new session was too small too
+//	denied                           yes                 failed: what denies it denies it again
 //	network, stalled, session-busy   yes                 queued with backoff; dead when the attempts are used up
 //	exit, timeout, output-missing,   yes                 failed; where the task itself says maxAttempts: queued with
 //	verify                                               backoff, dead when they are used up. Failed at once if the

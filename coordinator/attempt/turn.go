@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,6 +110,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 		return out
 	}
 	a.checkSession(r, t, &out)
+	a.checkDenied(t, &out)
 	_ = a.appendTranscript(r, session.RoleAssistant, out.Result, out.Error)
 	return out
 }
@@ -123,6 +125,18 @@ func about(r *Run) string {
 		text += ", resumes session " + r.Session
 	}
 	return text
+}
+
+// DeniedFails is the value of the setting denied with which a denied tool is a failure.
+const DeniedFails = "fail"
+
+// checkDenied makes a failure of a turn that ended well without a tool that it was denied, where
+// that is configured.
+func (a *Attempts) checkDenied(t *state.Task, out *task.Outcome) {
+	i := slices.IndexFunc(out.Findings, func(f state.Issue) bool { return f.Kind == string(state.ClassDenied) })
+	if out.Class == "" && i >= 0 && a.tasks.Workspace(t.Workspace).Denied == DeniedFails {
+		out.Class, out.Error = state.ClassDenied, out.Findings[i].Message
+	}
 }
 
 const missingRetry = 2 * time.Second // before a run looks once more

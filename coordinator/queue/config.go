@@ -116,6 +116,8 @@ type WorkspaceSettings struct {
 	MaxIterations int           // iterations of agent and verify command
 	VerifyTimeout time.Duration // of a verify command; 0: no limit
 
+	Denied string // finding or fail: what becomes of a task whose agent was denied a tool; "": finding
+
 	OnFailure      string // prompt of the follow-up of a task that fails and names none; "" or off: none
 	OnIssue        string // prompt of the follow-up of a task whose answer has findings and that names none; "" or off: none
 	TriggerSession string // session of follow-ups; "": a new one, in the lane of the directory

@@ -24,6 +24,9 @@ var versions = agent.Versions{
 	Install: "npm install -g @anthropic-ai/claude-code",
 }
 
+// beforePrompts has the last version without --permission-prompts.
+var beforePrompts = agent.Versions{Newest: "2.1.258"}
+
 // An Agent runs claude -p. Its fields are set before the first Run; then it may
 // be used by several goroutines at once.
 type Agent struct {
@@ -57,8 +60,12 @@ func (c *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	if out != nil {
 		return gate.Spec{}, out
 	}
+	argv := append([]string{bin}, c.args(turn)...)
+	if beforePrompts.IsNewer(installedVersion(bin)) {
+		argv = append(argv, "--permission-prompts", "none") // nobody is there to be asked
+	}
 	return gate.Spec{
-		Turn: turn, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn, c.env(bin)...),
+		Turn: turn, Argv: argv, Env: c.AgentEnv(turn, c.env(bin)...),
 		Stdin: filepath.Join(turn.RunDir, inputFile),
 	}, nil
 }

@@ -80,6 +80,14 @@ func (g *Agent) ResumeCommand(session, workspace string) string {
 	return agent.CommandIn(workspace, cmp.Or(g.Bin, "gemini"), "--resume", session)
 }
 
+// Lacks tells that gemini has no shell but in yolo mode; see [agent.Limited].
+func (g *Agent) Lacks() string {
+	if mode := cmp.Or(g.ApprovalMode, "auto_edit"); mode == "auto_edit" {
+		return `gemini_approval_mode is "auto_edit": gemini can edit files and run no command, not even a test; let stint run those with --verify (yolo and allow_dangerous = true permit all)`
+	}
+	return ""
+}
+
 // LoginCommand is what a person types to log in.
 func (g *Agent) LoginCommand() string { return "export GEMINI_API_KEY=..." }
 
