@@ -283,6 +283,7 @@ func (a *app) noteDemo(ctx context.Context, specs []task.TaskSpec, views []wire.
 		if spec.SessionKey != "" || spec.Continue || spec.AgentSession != "" {
 			return // its session is one of the demo agent
 		}
+		defer a.tellSecrets(ctx, why) // what most likely keeps the master from it
 		why, help = "the master does not find "+why+" as you do", "stint task --agent "+why+" ..."
 	}
 	a.hint("stint: using the built-in demo agent (%s); with a real one: %s\n", why, help)

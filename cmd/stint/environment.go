@@ -124,8 +124,9 @@ func lookAtAgents(cfg *Config) func(context.Context, []string, bool) []wire.Agen
 			v := &views[i]
 			v.Name, v.Variables = name, []string{}
 			for _, kv := range agentEnv(os.Environ(), name, cfg.Env) {
-				variable, _, _ := strings.Cut(kv, "=")
-				v.Variables = append(v.Variables, variable)
+				if variable, value, _ := strings.Cut(kv, "="); value != "" {
+					v.Variables = append(v.Variables, variable)
+				}
 			}
 			if slices.Sort(v.Variables); probe {
 				probes.Go(func() {
@@ -151,17 +152,17 @@ func missingSecrets(cfg *Config, v *wire.AgentView) (names []string) {
 	return names
 }
 
-// tellSecrets prints on stderr which keys of the agents of tasks this shell has and the master
-// has not: they are not recorded with a task.
-func (a *app) tellSecrets(ctx context.Context, views []wire.TaskView) {
+// tellSecrets prints on stderr which keys of agents this shell has and the master has not: they
+// are not recorded with a task.
+func (a *app) tellSecrets(ctx context.Context, agents ...string) {
 	cfg, err := a.base()
 	if err != nil || a.quiet || ownRun() != "" {
 		return
 	}
-	hasSecrets := func(v wire.TaskView) bool {
-		return v.Agent != builtIn && missingSecrets(cfg, &wire.AgentView{Name: v.Agent}) != nil
-	}
-	if !slices.ContainsFunc(views, hasSecrets) {
+	agents = slices.DeleteFunc(agents, func(name string) bool {
+		return name == builtIn || missingSecrets(cfg, &wire.AgentView{Name: name}) == nil
+	})
+	if len(agents) == 0 {
 		return // there is nothing to ask for
 	}
 	var list []wire.AgentView
@@ -170,7 +171,7 @@ func (a *app) tellSecrets(ctx context.Context, views []wire.TaskView) {
 	}
 	for i := range list {
 		names := missingSecrets(cfg, &list[i])
-		if len(names) == 0 || !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Agent == list[i].Name && v.Agent != builtIn }) {
+		if len(names) == 0 || !slices.Contains(agents, list[i].Name) {
 			continue
 		}
 		h, err := a.health(ctx)

@@ -105,7 +105,11 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	}
 	a.noteDemo(ctx, specs, views)
 	a.tellConfig(ctx)
-	a.tellSecrets(ctx, views)
+	names := make([]string, len(views))
+	for i := range views {
+		names[i] = views[i].Agent
+	}
+	a.tellSecrets(ctx, names...)
 	a.tellLimits(ctx, views)
 	defer a.tellFindings(ctx)
 	first, ids := &views[0], idsOf(views)
