@@ -21,7 +21,7 @@ func (a *app) whyCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "why ID",
-		Short:   "say in one sentence why a task is not running, or how it ended",
+		Short:   "print in one sentence why a task waits, or how it ended",
 		Example: `  stint why 2b4f6c8e`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -154,8 +154,8 @@ func (a *app) moveCommand() *cobra.Command {
 func (a *app) pauseCommand() *cobra.Command {
 	return a.dispatchCommand(&cobra.Command{
 		Use:   "pause [OPTIONS] [REASON]",
-		Short: "start no more tasks until resume; running tasks go on",
-		Long: `Start no more tasks until stint resume, also after a restart. Running tasks go on, and
+		Short: "start no more tasks until resume; running tasks continue",
+		Long: `Start no more tasks until stint resume, also after a restart. Running tasks continue, and
 new tasks are queued. The reason is shown with the tasks that wait.`,
 		Example: `  stint pause "moving to the new disk"
   stint resume`,

@@ -12,13 +12,14 @@ import (
 	"stint/ledger"
 )
 
-const compactHelp = `Make the ledger small again: the records of each task become one, in tasks.md and
-in the journal, and tasks that ended long ago move to archive/. What you wrote
-around the tasks stays where it is. Archived tasks are still known: tasks that come
-after them run, stint show and logs find them, stint ls --archive lists them, and
-stint retry brings one back.
+const compactHelp = `Make the ledger smaller: the records of each task are merged into one, in tasks.md and
+in the journal, and tasks that ended long ago move to archive/. What you wrote around
+the tasks stays where it is.
 
-The master does this by itself when the journal is larger than compact_size.`
+Archived tasks keep their ids: tasks that wait for them run, stint show and logs find
+them, stint ls --archive lists them, and stint retry brings one back.
+
+By default the master does this by itself when the journal is larger than compact_size.`
 
 // compactOptions are the options of `stint compact-tasks` and `stint clean`.
 type compactOptions struct {

@@ -62,7 +62,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "doctor",
-		Short:   "check everything that stint needs, and say how to fix it",
+		Short:   "check everything that stint needs, and print how to fix it",
 		Example: "  stint doctor\n  stint doctor --json | jq 'select(.status!=\"ok\")'",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -49,13 +49,13 @@ func (o *noteOptions) directoryFlag(c *cobra.Command) {
 	c.Flags().StringVarP(&o.dir, "directory", "C", "", "the workspace's `directory`")
 }
 
-const memorySearchHelp = `Print the lines of the workspace's notes that an agent would get with this prompt,
-as path:line text, best first, and below each why: its score, the terms that it,
-its heading or a line close by has, with their weights, and the hashes of the file
-and of the text. Then what was searched for, by what, and which notes were left out.
+const memorySearchHelp = `Print the lines of the workspace's notes that an agent would get with this prompt, as
+path:line text, best first. Below each line stands why: its score, the terms that the
+line, its heading or a line nearby has, with their weights, and the hashes of file and
+text. At the end: what was searched for, and which notes were left out.
 
-memory_paths names the notes, max_memory_hits and max_memory_chars bound what is
-given. PROMPT is an argument, - for stdin, or @FILE. No master is needed.`
+memory_paths names the notes; max_memory_hits and max_memory_chars limit what is added.
+PROMPT is an argument, - for stdin, or @FILE. No master is needed.`
 
 func (a *app) memorySearchCommand() *cobra.Command {
 	o := &noteOptions{}
@@ -122,10 +122,10 @@ func describeMemory(found *memory.Result) string {
 	return b.String() + d.String()
 }
 
-const memoryAddHelp = `Add TEXT as a dated bullet at the end of a note of the workspace, where the search
-for later tasks finds it: the first path of memory_paths that is no pattern
-(MEMORY.md), or --file, a Markdown or text file. The note is made if it is missing.
-Line breaks become blanks. TEXT is an argument, - for stdin, or @FILE.`
+const memoryAddHelp = `Add TEXT as a dated line at the end of a note, where the search for later tasks finds
+it. By default the note is the first path of memory_paths that is no pattern
+(MEMORY.md); --file names another Markdown or text file. The note is created if it is
+missing. Line breaks become blanks. TEXT is an argument, - for stdin, or @FILE.`
 
 func (a *app) memoryAddCommand() *cobra.Command {
 	o := &noteOptions{}
@@ -212,13 +212,14 @@ func notePaths(c *Config) []string {
 	return c.MemoryPaths
 }
 
-const lessonsHelp = `The lessons of a workspace are what earlier tasks have left for later ones: dated
-lines of a note (self_eval_memory_path) that the memory search finds. You may edit it.`
+const lessonsHelp = `Lessons are dated lines that earlier tasks left in a note of the workspace
+(self_eval_memory_path), where the memory search of later tasks finds them. You may
+edit the note.`
 
 func (a *app) lessonsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "lessons",
-		Short:   "list, show or remove what earlier tasks have taught",
+		Short:   "list, show or remove the lessons of earlier tasks",
 		Long:    lessonsHelp,
 		Example: "  stint lessons ls\n  stint lessons rm 5f2c81aa",
 	}

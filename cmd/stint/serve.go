@@ -34,10 +34,11 @@ import (
 	"stint/memory"
 )
 
-const serveHelp = `Run the master in the foreground, until Ctrl-C or SIGTERM: then runs have the
-grace time to end, are ended, and are recorded as interrupted; a second signal
-ends them at once. A master in the background, which other commands start when
-they need one, makes room for this one.`
+const serveHelp = `Run the master in the foreground. It replaces a master in the background, which other
+commands start when they need one.
+
+Ctrl-C or SIGTERM ends it. Runs then have the grace time to end; those that do not are
+ended and recorded as interrupted. A second signal ends them at once.`
 
 func (a *app) serveCommand() *cobra.Command {
 	var background bool

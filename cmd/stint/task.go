@@ -49,9 +49,9 @@ const taskHelp = `Run a task and print the agent's answer on stdout.
 PROMPT is one or more arguments, - for stdin, @FILE for a file (@@ for a prompt
 that begins with @), or whatever follows --. The agent gets it as text: @PATH and
 /COMMAND are not expanded. To pass a file to the agent, use --input-file. Ctrl-C
-while waiting detaches: the task goes on.
+while waiting detaches: the task continues.
 
-The exit code says how the task ended: 0 done, 4 agent missing or not logged in,
+The exit code tells how the task ended: 0 done, 4 agent missing or not logged in,
 7 failed, 8 verify never passed, 9 canceled, 10 dead letter, 75 rate-limited with
 --no-wait-limit. After 8, and when a file of --output-spec is missing, the answer is
 still printed on stdout, and stderr says why it does not count. With -d the exit code

@@ -23,14 +23,13 @@ import (
 )
 
 const uiHelp = `Open the page of the master in your browser: the tasks, one task with its answer and
-log, and a form for a new one. The address lets one browser in, once, and counts for a
-minute; that browser is then let in until it is closed, a week at most, or until the
-master ends or stint token rotate.
+log, a form for a new one, and the manual. The address signs one browser in, once, and
+is valid for a minute. That browser stays signed in until it is closed, for a week at
+most, or until the master ends or stint token rotate is run.
 
-If no master is running, one is started in the background. If the master has no port, as
-one in the background or with http = "off", it opens one for the page, for this machine
-alone: that of http if it is free, else any. It stays, and keeps the port open, until an
-hour after the page was used last. A page that is open counts as used.
+If no master is running, one is started in the background. If the master has no port,
+it opens one on this machine for the page: that of http if it is free, else any. It
+does not exit until an hour after the page was last used. An open page counts as used.
 
 Each address has a host name of its own, NAME.localhost. Nothing that another user may
 have left in your browser, while no master ran, belongs to that name. Chrome, Edge and

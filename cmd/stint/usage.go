@@ -17,9 +17,9 @@ import (
 	"stint/coordinator/task"
 )
 
-const usageHelp = `Print what runs have used: tokens, and money where the agent's CLI knows a price,
-which it does not for a flat plan. It reads the files itself; no master is needed
-and none is started. By session, tasks of --parallel are in one row, "-".`
+const usageHelp = `Print what runs have used: tokens, and money where the agent's CLI reports a price.
+With a flat plan it reports none. Tasks of --parallel share one row, "-", by session.
+The files are read directly; no master is needed and none is started.`
 
 // usageBy are what runs can be put together by.
 var usageBy = []string{"day", "agent", "model", "account", "session", "task", "run", "total"}
