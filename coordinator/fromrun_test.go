@@ -446,7 +446,7 @@ func TestARunWaitsForItsOwn(t *testing.T) {
 			{task.TaskSpec{Parallel: true}, ""},
 			{task.TaskSpec{Parallel: true, After: []string{parent.ID}}, after},
 			{task.TaskSpec{Parallel: true, After: []string{taskID(2)}}, after},
-			{task.TaskSpec{Parallel: true, AgentSession: parentNative}, "its agent session is used by " + parent.ID},
+			{task.TaskSpec{Parallel: true, AgentSession: parentNative}, "its agent session or its checkout is used by " + parent.ID},
 		} {
 			c.spec.Prompt, c.spec.FromRun, c.spec.NotBefore = "child", parent.RunID, time.Now().Add(time.Minute)
 			child := w.submit(c.spec)
@@ -481,6 +481,27 @@ func TestARunWaitsForItsOwn(t *testing.T) {
 		w.reconcile("## Control account:demo\n- limitWaits: 1\n") // its run finds out whether the limit has passed, and no other one runs
 		if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, Await: true}); code(err) != task.CodeConflict || !strings.Contains(err.Error(), ": account demo has no slot left, and a run that waits has one") {
 			t.Errorf("an account that the run fills: %v", err)
+		}
+	})
+}
+
+// TestARunDoesNotWaitForItsCheckout: with checkout = "exclusive" a run may queue a task that needs its own
+// checkout, and not wait for it.
+func TestARunDoesNotWaitForItsCheckout(t *testing.T) {
+	fromRun(t, func(w *world) { w.cfg.Checkout = "exclusive" }, func(w *world, parent state.Task) {
+		child := task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, Await: true}
+		const want = ": its agent session or its checkout is used by "
+		if _, err := w.try(child); code(err) != task.CodeConflict || !strings.Contains(err.Error(), want+parent.ID) {
+			t.Errorf("a new task: %v", err)
+		}
+		child.Await = false
+		queued := w.submit(child)
+		synctest.Wait()
+		if err := w.mayWait(parent.RunID, queued.ID); code(err) != task.CodeConflict || !strings.Contains(err.Error(), want+parent.ID) {
+			t.Errorf("a task that waits: %v", err)
+		}
+		if why := w.why(queued.ID); !strings.Contains(why, ", where one task runs at a time: checkout is exclusive") {
+			t.Errorf("it does not run because: %s", why)
 		}
 	})
 }

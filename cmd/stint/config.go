@@ -140,6 +140,7 @@ var keys = slices.Concat([]key{
 	documentKey("self_eval_prompt", "off", "what an agent is told that judges each answer: off, default, the text", evaluations, nil, func(c *Config) (value, text *string) { return &c.evalPrompt, &c.EvalPrompt }).perWorkspace(),
 	numberKey("self_eval_max_chars", "2000", 0, 1000000, "characters of the lessons that one judgement leaves; 0: no limit", func(c *Config) *int { return &c.EvalMaxChars }).perWorkspace(),
 	checkedKey("self_eval_memory_path", memory.DefaultLessons, "note of the workspace that lessons are added to; empty: none is kept", func(c *Config) *string { return &c.LessonsPath }, checkNote).perWorkspace(),
+	choiceKey("checkout", "shared", "whether tasks of several sessions may run in one git checkout at a time", func(c *Config) *string { return &c.Checkout }, "shared", queue.CheckoutExclusive).perWorkspace(),
 	textKey("verify_command", "", "what must pass after each run of a task, for the shell", func(c *Config) *string { return &c.VerifyCommand }).perWorkspace(),
 	durationKey("verify_timeout", "10m", "longest run of a verify command; 0: no limit", func(c *Config) *time.Duration { return &c.VerifyTimeout }).perWorkspace(),
 	numberKey("max_iterations", "3", 1, task.MaxIterations, "iterations of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),

@@ -113,13 +113,13 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	a.tellLimits(ctx, views)
 	defer a.tellFindings(ctx)
 	first, ids := &views[0], idsOf(views)
+	if first.Note != "" && !(many || o.detach && o.json) {
+		a.hint("stint: note: %s\n", escapeText(oneLine(first.Note)))
+	}
 	switch {
 	case o.detach && o.json:
 		return printEach(a.stdout, views)
 	case o.detach:
-		if first.Note != "" && !many {
-			a.hint("stint: note: %s\n", escapeText(oneLine(first.Note)))
-		}
 		return printIDs(a.stdout, views)
 	case many:
 		return a.runWait(ctx, &waitOptions{json: o.json, quiet: o.quiet}, ids)
@@ -129,7 +129,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	}
 	a.tellPaused()
 	a.tellAccounts(ctx, views)
-	return a.awaitAnswer(ctx, o, first.ID)
+	return a.awaitAnswer(ctx, o, first)
 }
 
 // isFirst reports whether the state directory has no task yet, as far as its size shows.

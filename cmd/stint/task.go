@@ -178,7 +178,8 @@ func (a *app) hint(format string, args ...any) {
 
 // awaitAnswer waits for the end of a task, prints the answer and returns its exit
 // code. Ctrl-C lets the task go on.
-func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error {
+func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, submitted *wire.TaskView) error {
+	id := submitted.ID
 	stop := a.startProgress(ctx, id)
 	view, err := a.wait(ctx, id)
 	stop()
@@ -192,7 +193,7 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, id string) error 
 		return err
 	}
 	a.ring(&view.Task)
-	if view.Note != "" {
+	if view.Note != submitted.Note && view.Note != "" {
 		a.hint("stint: note: %s\n", escapeText(oneLine(view.Note)))
 	}
 	switch {

@@ -23,6 +23,8 @@ type Admission struct {
 	tasks *queue.Store
 	live  Live
 	waits waits
+
+	checkouts checkouts
 }
 
 // Live is what is asked of the runs at work. The dispatcher has them.
@@ -36,7 +38,7 @@ type Live interface {
 
 // New returns the admission to a store.
 func New(s *queue.Store, live Live) *Admission {
-	return &Admission{tasks: s, live: live, waits: waits{byRun: map[string]int{}}}
+	return &Admission{tasks: s, live: live, waits: waits{byRun: map[string]int{}}, checkouts: checkouts{roots: map[string]string{}}}
 }
 
 // change makes a change of the task that ref names, by Update or Exclusive, and returns the

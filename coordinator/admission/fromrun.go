@@ -169,7 +169,7 @@ func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
 
 // mayNotWait returns why the run of the task parent may not wait for the task t; "" if it
 // may. A task with a lane of its own that comes after no other one needs nothing that a
-// waiting run has, but an account with a free slot and its agent's session: so no run waits
+// waiting run has, but an account with a free slot, its agent's session and, if that is exclusive, its checkout: so no run waits
 // for one that cannot start before it ends.
 func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) string {
 	switch {
@@ -184,8 +184,8 @@ func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) str
 	case t.Status == state.Running:
 		return ""
 	}
-	if other, taken := st.Occupant(t); taken {
-		return "its agent session is used by " + other
+	if other, taken := st.Occupant(t, lanes.Limits{Checkout: a.Checkout}); taken {
+		return "its agent session or its checkout is used by " + other
 	}
 	waits := a.waits.all()
 	for _, id := range st.FilledBy(t.AccountName(), lanes.Limits{}) {

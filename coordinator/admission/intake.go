@@ -26,10 +26,12 @@ import (
 // A submission is a spec with what it leaves to the master filled in.
 type submission struct {
 	task.TaskSpec
-	named bool     // the spec names an agent
-	open  bool     // it leaves the fallback to the configuration
-	root  string   // checkout or directory whose lane it may be in
-	after []string // the ids that After means, set on the log's goroutine
+	named    bool     // the spec names an agent
+	open     bool     // it leaves the fallback to the configuration
+	root     string   // checkout or directory whose lane it may be in
+	checkout string   // the same, whatever its lane
+	beside   string   // what else is in its checkout, set on the log's goroutine
+	after    []string // the ids that After means, set on the log's goroutine
 
 	parent  string        // the task that queues it
 	asker   *state.Task   // that task as its run knows it, if it is at work here
@@ -359,9 +361,15 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	if t.SessionKey, t.SessionID, err = in.sessionFor(st, s, tx); err != nil {
 		return err
 	}
+	s.beside = ""
+	if s.parent == "" && s.checkout != "" && in.a.tasks.Workspace(s.Workspace).Checkout != queue.CheckoutExclusive {
+		if other := st.Beside(s.checkout, t.SessionKey); other != "" {
+			s.beside = "task " + state.ShortID(other) + " of another session works in this checkout too; to run one at a time, set checkout = \"exclusive\" in the configuration"
+		}
+	}
 	if s.FromRun != "" && s.Await && !t.Hold { // one that is held is accepted, so that a person sees it; BeginWait refuses the wait
 		child := *t
-		child.Account, child.Trigger = s.Account, state.ByAgent
+		child.Account, child.Trigger, child.Workspace = s.Account, state.ByAgent, s.Workspace
 		if why := in.a.mayNotWait(st, s.parent, &child); why != "" {
 			return &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for a new task: " + why, Hint: "stint task --parallel, without --after and --agent-session, or stint task -d"}
 		}
@@ -468,6 +476,9 @@ func (in *intake) newTask(s *submission, t *state.Task) *ledger.Record {
 	}
 	if r.AddIf(state.KeyNote, s.held); s.note != "" {
 		addNote(r, s.note)
+	}
+	if s.beside != "" {
+		addNote(r, s.beside)
 	}
 	if !s.Hold && s.trigger == state.ByAgent {
 		r.Add(state.KeyIntake, state.IntakeOpen)

@@ -3,10 +3,13 @@ package admission
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -15,6 +18,7 @@ import (
 type Place struct {
 	path       string // without links
 	root       string // the directory whose lane is its own; "": nobody has asked yet
+	isCheckout bool   // root is the top of a git checkout
 	holdsState bool   // the state directory lies in it
 	err        error  // why no task can work there
 	agent      string // for a follow-up of a task that names none
@@ -40,6 +44,13 @@ func (in *intake) checkPlace(s *submission) error {
 	case w.holdsState && !s.AllowStateInWorkspace:
 		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.tasks.Config.StateDir, s.Workspace)
+	}
+	if root := w.lane(); w.isCheckout {
+		s.checkout = root
+	}
+	if s.FromRun != "" { // it may wait for the task, which needs its checkout
+		in.a.Checkout(w.path)
+		in.a.LookUpCheckouts()
 	}
 	if s.Workspace = w.path; !task.IsNamedLane(s.SessionKey) { // else it is in the lane of its session
 		s.root = w.lane()
@@ -71,8 +82,44 @@ func (a *Admission) lookAt(dir string) *Place {
 func (w *Place) lane() string {
 	if w.root == "" && w.err == nil {
 		w.root = checkoutAbove(w.path)
+		w.isCheckout = IsCheckout(w.root)
 	}
 	return w.root
+}
+
+// checkouts has the directories of workspaces in which one task runs at a time.
+type checkouts struct {
+	mu    sync.Mutex        // guards roots
+	roots map[string]string // by workspace; "": somebody asks for it
+}
+
+// Checkout returns the checkout of a workspace, or the workspace itself if it has none, if one task runs there at a
+// time. known is false if [Admission.LookUpCheckouts] is to find it. "" is none. It asks no file system.
+func (a *Admission) Checkout(workspace string) (dir string, known bool) {
+	if workspace == "" || a.tasks.Workspace(workspace).Checkout != queue.CheckoutExclusive {
+		return "", true
+	}
+	a.checkouts.mu.Lock()
+	defer a.checkouts.mu.Unlock()
+	dir = a.checkouts.roots[workspace]
+	a.checkouts.roots[workspace] = dir
+	return dir, dir != ""
+}
+
+// LookUpCheckouts finds the checkouts that were asked for, and reports whether there were any.
+func (a *Admission) LookUpCheckouts() (found bool) {
+	a.checkouts.mu.Lock()
+	roots := maps.Clone(a.checkouts.roots)
+	a.checkouts.mu.Unlock()
+	for workspace, root := range roots {
+		if root == "" {
+			found, root = true, RepositoryRoot(workspace)
+			a.checkouts.mu.Lock()
+			a.checkouts.roots[workspace] = root
+			a.checkouts.mu.Unlock()
+		}
+	}
+	return found
 }
 
 // RepositoryRoot is checkoutAbove of a path that may have links.

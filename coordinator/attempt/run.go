@@ -29,6 +29,7 @@ type Run struct {
 	Begun       time.Time
 	Started     *ledger.Record // the `running` record
 	Session     string         // native session to resume; "" begins a new one
+	checkout    string         // that it has for itself; "": none
 	named       bool           // the task brought that session from outside: stint has not run in it yet
 	interrupted bool           // the run before this one did not end by itself
 	kept        bool           // session has the prompt already: the run goes on in a fork of it

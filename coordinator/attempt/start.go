@@ -23,15 +23,16 @@ func (a *Attempts) AgentFor(st *fold.State, t *state.Task, defaultAgent string) 
 	return cmp.Or(st.SessionAgent(t.SessionKey, slices.Sorted(maps.Keys(a.tasks.Config.Agents))), defaultAgent)
 }
 
-// InWayOf reports whether a run uses what r needs: its task, its lane or its session.
+// InWayOf reports whether a run uses what next needs: its task, its lane, its session or its checkout.
 func (r *Run) InWayOf(next *Run) bool {
-	return r.Task.ID == next.Task.ID || r.Task.SessionKey == next.Task.SessionKey || r.Task.SessionID != "" && r.Task.SessionID == next.Task.SessionID
+	return r.Task.ID == next.Task.ID || r.checkout != "" && r.checkout == next.checkout || r.Task.SessionKey == next.Task.SessionKey || r.Task.SessionID != "" && r.Task.SessionID == next.Task.SessionID
 }
 
 // Reserve makes the run of a task, for which nothing is decided yet but its place.
 func (a *Attempts) Reserve(t *state.Task) *Run {
 	r := &Run{ID: a.tasks.Config.ID(), Task: *t, Begun: a.tasks.Config.Now()}
 	r.Task.SessionKey = t.Lane()
+	r.checkout, _ = a.admission.Checkout(t.Workspace)
 	r.Ctx, r.Cancel = context.WithCancelCause(context.Background())
 	return r
 }
@@ -39,7 +40,7 @@ func (a *Attempts) Reserve(t *state.Task) *Run {
 // Begin returns the run of t, as the ledger has it, in the place of a reserved one, with its
 // `running` record.
 func (a *Attempts) Begin(st *fold.State, reserved *Run, t *state.Task, defaultAgent string, now time.Time) *Run {
-	r := &Run{ID: reserved.ID, Task: *t, Begun: now, Ctx: reserved.Ctx, Cancel: reserved.Cancel, Recorded: true}
+	r := &Run{ID: reserved.ID, Task: *t, Begun: now, checkout: reserved.checkout, Ctx: reserved.Ctx, Cancel: reserved.Cancel, Recorded: true}
 	r.interrupted = t.Reason == state.ClassInterrupted
 	if t.Reason == state.ClassInterrupted || t.Reason == state.ClassVerify || t.Phase != "" || t.Iteration > 0 {
 		r.before = t.RunID

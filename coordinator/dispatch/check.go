@@ -88,7 +88,7 @@ func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run,
 	}
 	for {
 		other, occupied := "", false
-		d.tasks.View(func(st *fold.State) { other, occupied = st.Occupant(&r.Task) })
+		d.tasks.View(func(st *fold.State) { other, occupied = st.Occupant(&r.Task, d.Limits()) })
 		taken, err := d.runs.takeLane(r, func(what string, checks int) error {
 			switch {
 			case d.tasks.IsShut():

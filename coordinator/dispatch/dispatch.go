@@ -84,7 +84,7 @@ func (d *Dispatcher) Handover(context.Context) error {
 
 // Limits returns what bounds the tasks that run at the same time.
 func (d *Dispatcher) Limits() lanes.Limits {
-	lim := lanes.Limits{MaxWorkers: d.tasks.Config.MaxWorkers, Lent: queue.Read(d.tasks, d.Admission.Lent), WorkspaceRoot: d.tasks.Config.WorkspaceRoot}
+	lim := lanes.Limits{MaxWorkers: d.tasks.Config.MaxWorkers, Lent: queue.Read(d.tasks, d.Admission.Lent), WorkspaceRoot: d.tasks.Config.WorkspaceRoot, Checkout: d.Admission.Checkout}
 	if s, ok := d.Shortages.Present(); ok {
 		lim.Short, lim.Again = s.What, s.Next
 	}
@@ -152,6 +152,9 @@ func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) 
 			list[i].SessionKey = d.laneOf(st, &list[i])
 		}
 	})
+	if d.Admission.LookUpCheckouts() { // some may be ready after all
+		return d.ready(now, lim)
+	}
 	return list
 }
 

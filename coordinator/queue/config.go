@@ -118,10 +118,15 @@ type WorkspaceSettings struct {
 
 	Denied string // finding or fail: what becomes of a task whose agent was denied a tool; "": finding
 
+	Checkout string // shared or exclusive; "": shared
+
 	OnFailure      string // prompt of the follow-up of a task that fails and names none; "" or off: none
 	OnIssue        string // prompt of the follow-up of a task whose answer has findings and that names none; "" or off: none
 	TriggerSession string // session of follow-ups; "": a new one, in the lane of the directory
 }
+
+// CheckoutExclusive lets one task at a time run in a git checkout, whatever its lane.
+const CheckoutExclusive = "exclusive"
 
 // WithDefaults fills in what a configuration leaves to the package.
 func (c Config) WithDefaults() Config {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+	"strings"
 	"time"
 
 	"stint/state"
@@ -17,6 +18,10 @@ type Limits struct {
 	Taken        map[string]string        // lanes that no task takes and where none may start, by key: with what is there
 	Settling     map[string]bool          // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
 
+	// Checkout returns the directory in which a task of that workspace runs alone, whatever its lane; "":
+	// none. known is false while that has not been looked up, and the task does not start. nil: none has any.
+	Checkout func(workspace string) (dir string, known bool)
+
 	Short string    // what the machine lacks: no task may start but one, from Again on, that finds out whether that is over; "": nothing
 	Again time.Time // zero: such a task is being started
 
@@ -28,6 +33,47 @@ func (m Limits) slots(a *account) int {
 		return 0
 	}
 	return m.AccountSlots(a.name)
+}
+
+// checkoutOf returns the directory that a task needs for itself; see Limits.Checkout.
+func (s *Queues) checkoutOf(t *state.Task, lim Limits) (dir string, known bool) {
+	if lim.Checkout == nil {
+		return "", true
+	}
+	home, _ := s.HomeOf(t, lim.WorkspaceRoot)
+	return lim.Checkout(home)
+}
+
+// usedCheckouts returns the directories that tasks have for themselves, and which tasks.
+func (s *Queues) usedCheckouts(lim Limits) map[string]*Item {
+	used := map[string]*Item{}
+	for l := range s.occupants {
+		if dir, _ := s.checkoutOf(&s.Whole(l).Task, lim); dir != "" {
+			used[dir] = l
+		}
+	}
+	return used
+}
+
+// Beside returns a task that is queued or running in or below a directory, in another lane than
+// that one; "" if none is. It looks at a few hundred lanes at most.
+func (s *Queues) Beside(dir, lane string) string {
+	isThere := func(l *Item) bool { return strings.HasPrefix(s.Whole(l).Workspace+"/", dir+"/") }
+	for _, l := range s.running {
+		if l.lane.key != lane && isThere(l) {
+			return s.ID(l.N)
+		}
+	}
+	most := 256
+	for key, ln := range s.lanes {
+		if most--; most < 0 {
+			break
+		}
+		if key != lane && len(ln.queue) > 0 && isThere(ln.queue[0]) {
+			return s.ID(ln.queue[0].N)
+		}
+	}
+	return ""
 }
 
 // room returns how many tasks may start now.
@@ -97,7 +143,7 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 	s.refresh(now)
 	var list []*Item
 	var tried []*lane
-	used := s.usedSessions()
+	used, alone := s.usedSessions(), s.usedCheckouts(lim)
 	for len(list) < free {
 		var in *account // the one with the most urgent head
 		for _, a := range s.accounts {
@@ -119,6 +165,13 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 		taken := slices.ContainsFunc(names[:], func(name sessionName) bool { _, is := used[name]; return is && name.id != "" })
 		if taken || !s.hasHome(t, lim.WorkspaceRoot) {
 			continue
+		}
+		dir, known := s.checkoutOf(t, lim)
+		if !known || dir != "" && alone[dir] != nil {
+			continue
+		}
+		if dir != "" {
+			alone[dir] = ln.head
 		}
 		for _, name := range names {
 			used[name] = nil
@@ -219,9 +272,14 @@ func (s *Queues) occupants(yield func(*Item) bool) {
 	}
 }
 
-// Occupant returns the task that takes the lane or the session of t, which may be t
+// Occupant returns the task that takes the lane, the session or the checkout of t, which may be t
 // itself: nothing else is to run there.
-func (s *Queues) Occupant(t *state.Task) (id string, taken bool) {
+func (s *Queues) Occupant(t *state.Task, lim Limits) (id string, taken bool) {
+	if dir, _ := s.checkoutOf(t, lim); dir != "" {
+		if l := s.usedCheckouts(lim)[dir]; l != nil {
+			return s.ID(l.N), true
+		}
+	}
 	used := s.usedSessions()
 	for _, name := range s.sessionsOf(t) {
 		if l := used[name]; l != nil && name.id != "" {

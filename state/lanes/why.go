@@ -66,6 +66,12 @@ func (s *Queues) WhyLive(n uint32, now time.Time, lim Limits) (short, why string
 			return "behind " + s.shortID(o.N), "its agent session is used by " + s.shortID(o.N) + ", which " + s.atWork(o, lim)
 		}
 	}
+	if dir, _ := s.checkoutOf(t, lim); dir != "" {
+		if o := s.usedCheckouts(lim)[dir]; o != nil {
+			before := "behind " + s.shortID(o.N)
+			return before, fmt.Sprintf("%s, which %s, in %s, where one task runs at a time: checkout is exclusive", before, s.atWork(o, lim), dir)
+		}
+	}
 	switch {
 	case len(s.running) < lim.MaxWorkers+lim.Lent:
 		return "next", "ready: it starts next"
