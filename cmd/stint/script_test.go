@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -208,6 +209,7 @@ func setupScript(env *testscript.Env) error {
 	}
 	env.Defer(func() {
 		endOfScript(s)
+		endOtherMasters(s, env.WorkDir)
 		if err := os.RemoveAll(run); err != nil {
 			s.tests.Error(err)
 		}
@@ -309,6 +311,24 @@ func endOfScript(s *scriptState) {
 	if settled {
 		s.compareWithRefold(live)
 	}
+}
+
+// endOtherMasters ends the masters of other state directories that a script has used.
+func endOtherMasters(s *scriptState, workDir string) {
+	s.tests.Helper()
+	_ = filepath.WalkDir(workDir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "heartbeat.json" {
+			return nil // what cannot be read was closed by the script
+		}
+		other := &scriptState{state: filepath.Dir(path)}
+		if other.master().PID == 0 {
+			return nil
+		}
+		if err := other.end(syscall.SIGTERM, 20*time.Second); err != nil {
+			s.tests.Error(err)
+		}
+		return nil
+	})
 }
 
 // fsckIsClean checks a state directory as `stint fsck` does, when no master is at work: it has
