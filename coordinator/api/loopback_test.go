@@ -171,7 +171,7 @@ func TestPortOfThePage(t *testing.T) {
 		time.Sleep(5 * time.Hour)
 		code(1)
 		must(t, stream.Close())
-		_ = <-drained
+		<-drained
 		for range 2 {
 			time.Sleep(29 * time.Minute)
 			if status, body, _ := s.do(t, "GET", "/v1/tasks", ""); status != 401 {

@@ -88,7 +88,8 @@ func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run,
 	}
 	for {
 		other, occupied := "", false
-		d.tasks.View(func(st *fold.State) { other, occupied = st.Occupant(&r.Task, d.Limits()) })
+		lim := d.Limits()
+		d.tasks.View(func(st *fold.State) { other, occupied = st.Occupant(&r.Task, lim) })
 		taken, err := d.runs.takeLane(r, func(what string, checks int) error {
 			switch {
 			case d.tasks.IsShut():
