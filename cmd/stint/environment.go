@@ -82,7 +82,7 @@ func taskEnv(cfg *Config, environ []string, name string, env []string) []string 
 		return own
 	}
 	own = slices.DeleteFunc(own, func(kv string) bool { return task.IsCaptured(kv, patterns) })
-	return append(own, env...) // the last one of a name counts
+	return append(own, task.CaptureEnvironment(env, patterns)...) // the last one of a name counts
 }
 
 // inEnvironment runs each turn in the environment that it has.

@@ -110,7 +110,7 @@ func parsePast(s string, now time.Time, after int) (time.Time, error) {
 		return t.AddDate(0, 0, after), nil
 	}
 	if t, err := parseAt(s, now); err == nil {
-		if !strings.Contains(s, "-") { // the last time that the clock has shown it, not the next one
+		if _, err := time.Parse("15:04", s); err == nil { // the last time that the clock has shown it, not the next one
 			t = t.AddDate(0, 0, -1)
 		}
 		return t, nil

@@ -120,7 +120,8 @@ func backoff(c *queue.Config, n int, most time.Duration) time.Duration {
 	return spread(c, float64(c.BackoffBase)*math.Pow(2, float64(min(n, 30))), most)
 }
 
-// spread returns a wait that is up to 10 % shorter or longer, at random, but at most most.
+// spread returns a wait that is up to 10 % shorter or longer, at random, but at most most. A
+// longer one is spread below most, so that tasks do not all come back at once.
 func spread(c *queue.Config, d float64, most time.Duration) time.Duration {
-	return time.Duration(min(d*(0.9+0.2*c.Rand()), float64(most)))
+	return time.Duration(min(min(d, float64(most))*(0.9+0.2*c.Rand()), float64(most)))
 }

@@ -31,15 +31,19 @@ func (d *Dispatcher) fallBack() {
 	d.tasks.TroubleUnlessStopped("tasks could not be handed to their fallback agents", err)
 }
 
-// able reports of all fallback agents of tasks whether they are there and logged in. It
-// may be slow.
+// ableKey is an agent in the environment of a task, as a key of what [Dispatcher.able] returns.
+func ableKey(agent string, t *state.Task) string { return agent + " " + t.Environment }
+
+// able reports of all fallback agents of tasks whether they are there and logged in, for a task
+// of that environment. It may be slow.
 func (d *Dispatcher) able(tasks []state.Task) map[string]bool {
 	able := map[string]bool{}
 	for _, t := range tasks {
 		for _, agent := range t.Fallback {
-			if _, asked := able[agent]; !asked {
+			key := ableKey(agent, &t)
+			if _, asked := able[key]; !asked {
 				env, _ := d.tasks.Environment(t.Environment)
-				able[agent] = d.tasks.Config.Agents[agent] != nil && (d.tasks.Config.AgentReady == nil || d.tasks.Config.AgentReady(agent, env))
+				able[key] = d.tasks.Config.Agents[agent] != nil && (d.tasks.Config.AgentReady == nil || d.tasks.Config.AgentReady(agent, env))
 			}
 		}
 	}
@@ -57,7 +61,7 @@ func (d *Dispatcher) handOvers(st *fold.State, able map[string]bool, lim lanes.L
 	}
 	for _, t := range st.Stranded(now, lim) {
 		i := slices.IndexFunc(t.Fallback, func(agent string) bool {
-			return agent != t.Agent && able[agent] && !full[agent] && st.Open(agent, now, lim)
+			return agent != t.Agent && able[ableKey(agent, &t)] && !full[agent] && st.Open(agent, now, lim)
 		})
 		if i < 0 {
 			continue

@@ -192,15 +192,13 @@ type live struct{ held, waits bool }
 
 // New returns a notifier of what happens from now on. It starts nothing: see [Notifier.Run].
 func New(room Room, o Options) *Notifier {
-	n := &Notifier{opts: o, room: room, seq: room.Seq(), live: map[string]live{}, accounts: map[string]state.Account{}}
+	n := &Notifier{opts: o, room: room, seq: room.Seq(), accounts: map[string]state.Account{}}
 	for i := range o.Channels {
 		for _, d := range o.Channels[i].Destinations() {
 			n.sinks = append(n.sinks, &sink{channel: &o.Channels[i], to: d, wake: make(chan struct{}, 1), opts: &n.opts})
 		}
 	}
-	for _, t := range room.List(state.Filter{Status: []state.Status{state.Draft, state.Queued, state.Running}}) {
-		n.note(&t)
-	}
+	n.list()
 	for _, a := range room.Accounts() {
 		n.accounts[a.Name] = a.Account
 	}
@@ -287,10 +285,42 @@ func (n *Notifier) note(t *state.Task) (before, now live, wasLive bool) {
 	return before, now, wasLive
 }
 
+// list looks at all tasks that have not ended.
+func (n *Notifier) list() {
+	n.live, n.waiting = map[string]live{}, 0
+	for _, t := range n.room.List(state.Filter{Status: []state.Status{state.Draft, state.Queued, state.Running}}) {
+		n.note(&t)
+	}
+}
+
+// resync sends the ends of which no change tells.
+func (n *Notifier) resync() {
+	before, waiting := n.live, n.waiting
+	n.list()
+	for id := range before {
+		if _, isLive := n.live[id]; isLive {
+			continue
+		}
+		t, err := n.room.Task(context.Background(), id) // one that was removed is no event
+		if e := EventOf(&t); err == nil && e != nil {
+			n.send(e)
+		}
+	}
+	n.emptied(waiting > 0)
+}
+
+// emptied sends that the queue is empty, if it was not before.
+func (n *Notifier) emptied(wasWaiting bool) {
+	if wasWaiting && n.waiting == 0 {
+		n.send(&Event{Event: QueueEmpty, Time: n.opts.Now(), Text: "no task is queued or running any more"})
+	}
+}
+
 // changed sends what a change of a task means.
 func (n *Notifier) changed(c *task.Change) {
 	n.seq = c.Seq
-	if c.Resync { // a compaction, which changes no task
+	if c.Resync {
+		n.resync()
 		return
 	}
 	before, now, wasLive := n.note(&c.Task)
@@ -307,9 +337,7 @@ func (n *Notifier) changed(c *task.Change) {
 			}
 		}
 	}
-	if before.waits && n.waiting == 0 {
-		n.send(&Event{Event: QueueEmpty, Time: n.opts.Now(), Text: "no task is queued or running any more"})
-	}
+	n.emptied(before.waits)
 }
 
 // lookAtAccounts sends what has become of the accounts.

@@ -39,6 +39,8 @@ func (r *room) SubscribeAfter(after uint64, buffer int) ([]*task.Change, <-chan 
 }
 
 func (r *room) List(f state.Filter) (list []state.Task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, t := range r.tasks {
 		if f.Match(&t) {
 			list = append(list, t)
@@ -67,8 +69,16 @@ func (r *room) set(t state.Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.UpdatedAt = time.Now()
+	r.put(t)
+	r.publish(&task.Change{Task: t})
+}
+
+func (r *room) put(t state.Task) {
 	r.tasks = append(slices.DeleteFunc(r.tasks, func(old state.Task) bool { return old.ID == t.ID }), t)
-	c := &task.Change{Seq: uint64(len(r.changes) + 1), Task: t}
+}
+
+func (r *room) publish(c *task.Change) {
+	c.Seq = uint64(len(r.changes) + 1)
 	r.changes = append(r.changes, c)
 	for ch := range r.subs {
 		select {
@@ -272,6 +282,22 @@ func TestTries(t *testing.T) {
 
 // TestEnd: what waits is sent when the master ends, without the gap; and a destination that
 // does not answer holds up neither the changes nor the end for long.
+// TestResync: what has ended is told, also where no change tells of it, as after a restore.
+func TestResync(t *testing.T) {
+	for kind, want := range map[string]string{Done: "0s task a is done", QueueEmpty: "0s no task is queued or running any more"} {
+		inWorld(t, Channel{On: []string{kind}}, func(w *world) {
+			w.set(state.Task{ID: "a", Status: state.Running})
+			synctest.Wait()
+			w.mu.Lock()
+			w.put(state.Task{ID: "a", Status: state.Done})
+			w.put(state.Task{ID: "waits", Status: state.Canceled})
+			w.publish(&task.Change{Resync: true})
+			w.mu.Unlock()
+			w.expect(0, want)
+		})
+	}
+}
+
 func TestEnd(t *testing.T) {
 	inWorld(t, Channel{}, func(w *world) {
 		w.run(state.Task{ID: "a", Status: state.Done}, 0)

@@ -44,7 +44,7 @@ func MatchesName(name string, patterns []string) bool {
 }
 
 // secretNames are parts of names of variables that hold secrets, in capitals.
-var secretNames = []string{"TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTH", "COOKIE"}
+var secretNames = []string{"TOKEN", "KEY", "SECRET", "PASS", "CREDENTIAL", "AUTH", "COOKIE"}
 
 // secretValue finds secrets in values: the user of a URL, of a proxy without a scheme too,
 // private keys, the tokens of well-known services, and settings that are called so.
@@ -57,8 +57,8 @@ var secretValue = sync.OnceValue(func() *regexp.Regexp {
 // IsSecret reports whether a variable looks as if it held a secret, by its name or its value.
 // Such a one is never recorded. PATH is none.
 func IsSecret(name, value string) bool {
-	upper := strings.ToUpper(name)
-	return upper != "PATH" && (slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(upper, part) }) || secretValue().MatchString(value))
+	upper := strings.ReplaceAll(strings.ToUpper(name), "AUTHOR", "")
+	return upper != "PATH" && (slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(upper, part) }) || strings.HasSuffix(upper, "_PAT") || secretValue().MatchString(value))
 }
 
 // EncodeEnvironment returns a captured environment in the form in which it is kept, and its

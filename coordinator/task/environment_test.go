@@ -9,7 +9,7 @@ import (
 // TestCaptureEnvironment: no pattern makes a secret part of it.
 func TestCaptureEnvironment(t *testing.T) {
 	for _, kv := range []string{
-		"ANTHROPIC_API_KEY=x", "MY_TOKEN=x", "db_password=x", "GOAUTH=netrc", "AWS_SECRET_ACCESS=x", "GOOGLE_APPLICATION_CREDENTIALS=/x",
+		"ANTHROPIC_API_KEY=x", "MY_TOKEN=x", "db_password=x", "SMTP_PASS=x", "GITHUB_PAT=x", "GOAUTH=netrc", "AWS_SECRET_ACCESS=x", "GOOGLE_APPLICATION_CREDENTIALS=/x",
 		"HTTPS_PROXY=http://u:p@proxy:3128", "https_proxy=u:p@proxy:3128", "ALL_PROXY=socks5://u@proxy", "GOPROXY=https://u:p@goproxy.example,direct",
 		"A=sk-ant-0123456789abcdef0", "A=ghp_0123456789abcdef0123", "A=github_pat_1", "A=AKIA0123456789ABCDEF", "A=eyJhbGciOiJIUzI1NiJ9.e30.x",
 		"A=-----BEGIN RSA PRIVATE KEY-----", "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStorePassword=x", "=x", "A", "B=\xff",
@@ -20,10 +20,10 @@ func TestCaptureEnvironment(t *testing.T) {
 	}
 	fine := []string{
 		"PATH=/opt/token=/bin:/home/u@host/secret=x/bin:rel", "GOPRIVATE=example.org/*", "GOPROXY=https://goproxy.example,direct", "HTTP_PROXY=http://proxy:3128",
-		"LC_ALL=C.UTF-8", "NO_PROXY=localhost,.example.org", "VIRTUAL_ENV=/home/u/it's/venv",
+		"LC_ALL=C.UTF-8", "GIT_AUTHOR_NAME=ana", "NO_PROXY=localhost,.example.org", "VIRTUAL_ENV=/home/u/it's/venv",
 	}
 	slices.Sort(fine)
-	if got := CaptureEnvironment(append(slices.Clone(fine), "OTHER=1", fine[0]), []string{"PATH", "GO*", "*_PROXY", "LC_*", "VIRTUAL_ENV", "["}); !slices.Equal(got, fine) {
+	if got := CaptureEnvironment(append(slices.Clone(fine), "OTHER=1", fine[0]), []string{"PATH", "GO*", "GIT_*", "*_PROXY", "LC_*", "VIRTUAL_ENV", "["}); !slices.Equal(got, fine) {
 		t.Errorf("got  %q\nwant %q", got, fine)
 	}
 }
