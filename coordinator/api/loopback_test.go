@@ -166,8 +166,11 @@ func TestPortOfThePage(t *testing.T) {
 		stream := s.dial(t)
 		_, err = io.WriteString(stream, s.fill("GET /v1/events HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer TOKEN\r\n\r\n"))
 		must(t, err)
-		drained := make(chan error)
-		go func() { _, err := io.Copy(io.Discard, stream); drained <- err }()
+		drained := make(chan struct{})
+		go func() {
+			defer close(drained)
+			_, _ = io.Copy(io.Discard, stream) // until it is closed
+		}()
 		time.Sleep(5 * time.Hour)
 		code(1)
 		must(t, stream.Close())
