@@ -169,7 +169,7 @@ func changesLine(v *wire.TaskView) string {
 	case c.Files == 0:
 		return "none"
 	case c.Uncertain:
-		return count(c.Files, "file") + ", " + c.String() + "; " + uncertain
+		return count(c.Files, "file") + ", " + c.String() + " (" + uncertain + ")"
 	default:
 		return count(c.Files, "file") + ", " + c.String()
 	}

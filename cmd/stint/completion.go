@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,35 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/state"
 )
+
+// enableCompletion is what to paste, once, for a shell to complete stint from then on.
+var enableCompletion = map[string]string{
+	"bash":       "echo 'source <(stint completion bash)' >>~/.bashrc",
+	"fish":       "echo 'stint completion fish | source' >>~/.config/fish/config.fish",
+	"powershell": "echo 'stint completion powershell | Out-String | Invoke-Expression' >>$PROFILE",
+	"zsh":        "echo 'autoload -U compinit; compinit; source <(stint completion zsh)' >>~/.zshrc",
+}
+
+// completionCommand adds to cobra's command what to do with the scripts that it prints.
+func (a *app) completionCommand(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return // a test looks for it
+	}
+	c.Long = "Print a script with which a shell completes commands, options and task ids.\nPaste the line of your shell, and open a new one:\n"
+	for _, shell := range slices.Sorted(maps.Keys(enableCompletion)) {
+		c.Long += "\n  " + enableCompletion[shell]
+	}
+	for _, one := range c.Commands() {
+		one.Long = "Print the script for " + one.Name() + ". To use it, paste this, and open a new shell:\n\n  " + enableCompletion[one.Name()]
+		one.PostRun = func(*cobra.Command, []string) {
+			if isTTY(a.stdout) { // nobody reads the script itself
+				a.hint("stint: to use it, paste this, and open a new shell:\n  %s\n", enableCompletion[one.Name()])
+			}
+		}
+	}
+}
 
 // completionTime bounds what a press of the tab key may take.
 const completionTime = time.Second

@@ -128,12 +128,16 @@ func tokenCount(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/1e6)
 }
 
-// outcomeLine returns how a task ended, on one line: the outcome, how long it took and what it has
-// used and found. What else the end of a task is to say goes here.
+// outcomeLine returns how a task ended, on one line: the outcome, how long it took, what it has
+// changed, used and found.
 func outcomeLine(v *wire.TaskView) string {
 	parts := []string{string(v.Status)}
 	if !v.StartedAt.IsZero() && v.UpdatedAt.After(v.StartedAt) {
 		parts[0] += " in " + task.FormatElapsed(v.UpdatedAt.Sub(v.StartedAt))
+	}
+	hasChanged := v.Changes.String() != ""
+	if hasChanged {
+		parts = append(parts, changesLine(v))
 	}
 	if used := v.Usage.InputTokens + v.Usage.OutputTokens; used > 0 {
 		parts = append(parts, tokenCount(used)+" tokens")
@@ -146,6 +150,9 @@ func outcomeLine(v *wire.TaskView) string {
 	}
 	if len(v.Findings) > 0 {
 		parts = append(parts, count(len(v.Findings), "finding"))
+	}
+	if hasChanged {
+		parts = append(parts, "stint diff "+shortID(v.ID))
 	}
 	return strings.Join(parts, " · ")
 }

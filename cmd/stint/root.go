@@ -88,7 +88,7 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 		for _, build := range commands {
 			root.AddCommand(build(a))
 		}
-		root.InitDefaultCompletionCmd()
+		a.completionCommand(root)
 		root.AddCommand(a.helpCommand(), a.manCommand())
 	}
 	prepare(root)

@@ -207,9 +207,6 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, submitted *wire.T
 	if err != nil {
 		return err
 	}
-	if changes := changesLine(&view); view.Changes.String() != "" {
-		a.hint("stint: changed %s; try: stint diff %s\n", changes, shortID(view.ID))
-	}
 	a.tellCheck(&view)
 	for _, f := range view.Findings {
 		a.hint("stint: finding: %s: %s\n", escapeText(f.Kind), escapeText(oneLine(f.Message)))
