@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/agent/codex"
@@ -103,6 +104,9 @@ func adapterIn(cfg *Config, name, stateDir string, env []string, workspace strin
 }
 
 func agentRunner(cfg *Config, name string, env []string, workspace string) agent.Runner {
+	if workspace != "" {
+		workspace = admission.RepositoryRoot(workspace) // all of it is what a run can write
+	}
 	return agent.Runner{
 		Env: taskEnv(cfg, os.Environ(), name, env), Workspace: workspace,
 		Supervisor: gate.Supervisor{Resources: gate.Resources{

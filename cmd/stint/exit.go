@@ -130,12 +130,23 @@ func printError(w io.Writer, err error) {
 	// Nothing is left to do about a broken stderr.
 	_, _ = fmt.Fprintf(w, "stint: %s\n", escapeText(message))
 	if try != "" {
-		_, _ = fmt.Fprintf(w, "  try: %s\n", escapeText(longWord.ReplaceAllStringFunc(try, shortID)))
+		_, _ = fmt.Fprintf(w, "  try: %s\n", escapeText(anyWord.ReplaceAllStringFunc(try, shortIDIn)))
 	}
 }
 
-// longWord finds what may be an id in the hint of an error, which is one of a task.
-var longWord = regexp.MustCompile(`[0-9A-Za-z_-]{36,}`)
+// longWord finds what may be an id in the hint of an error, which is one of a task unless it
+// stands in a path.
+var (
+	longWord = regexp.MustCompile(`[0-9A-Za-z_-]{36,}`)
+	anyWord  = regexp.MustCompile(`\S+`)
+)
+
+func shortIDIn(word string) string {
+	if strings.ContainsRune(word, '/') {
+		return word
+	}
+	return longWord.ReplaceAllStringFunc(word, shortID)
+}
 
 // explain returns message and next command of an error.
 func explain(err error) (message, try string) {

@@ -115,6 +115,10 @@ func TestPrintError(t *testing.T) {
 		{&cliError{code: 1}, ""},
 		{usage("stint ls", "no %s", "task"), "stint: no task\n  try: stint ls\n"},
 		{&task.Error{Message: "what", Hint: "how"}, "stint: what\n  try: how\n"},
+		{
+			&task.Error{Message: "what", Hint: "stint logs 01234567-89ab-7cde-8f01-23456789abcd, or ls /runs/01234567-89ab-7cde-8f01-23456789abcd"},
+			"stint: what\n  try: stint logs 6789abcd, or ls /runs/01234567-89ab-7cde-8f01-23456789abcd\n",
+		},
 		{&cliError{message: "a", err: errors.New("b\nc")}, "stint: a: b; c\n"},
 		{errors.New("\x1b[31mred"), "stint: \\x1b[31mred\n"},
 		{fmt.Errorf("x: %w", client.ErrNoMaster), "stint: no master is running\n  try: stint serve\n"},

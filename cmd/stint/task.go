@@ -100,7 +100,8 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.check(c, time.Now()); err != nil {
+	_, err = interruptibly(c.Context(), nothingQueued, func() (bool, error) { return true, o.check(c, time.Now()) }) // @FILE may be a pipe
+	if err != nil {
 		return err
 	}
 	if err := a.place(o, &o.spec); err != nil {
