@@ -362,9 +362,9 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 		return err
 	}
 	s.beside = ""
-	if s.parent == "" && s.checkout != "" && in.a.tasks.Workspace(s.Workspace).Checkout != queue.CheckoutExclusive {
+	if s.parent == "" && !s.Hold && s.checkout != "" && in.a.tasks.Workspace(s.Workspace).Checkout != queue.CheckoutExclusive {
 		if other := st.Beside(s.checkout, t.SessionKey); other != "" {
-			s.beside = "task " + state.ShortID(other) + " of another session works in this checkout too; to run one at a time, set checkout = \"exclusive\" in the configuration"
+			s.beside = "task " + state.ShortID(other) + " of another session is queued or running in this checkout; to run one at a time, set checkout = \"exclusive\" in the configuration"
 		}
 	}
 	if s.FromRun != "" && s.Await && !t.Hold { // one that is held is accepted, so that a person sees it; BeginWait refuses the wait

@@ -55,8 +55,9 @@ func (s *Queues) usedCheckouts(lim Limits) map[string]*Item {
 	return used
 }
 
-// Beside returns a task that is queued or running in or below a directory, in another lane than
-// that one; "" if none is. It looks at a few hundred lanes at most.
+// Beside returns a task that is running in or below a directory, or comes next in its lane and waits
+// for nothing that may take long, in another lane than that one; "" if there is none. It looks at a
+// few hundred lanes at most.
 func (s *Queues) Beside(dir, lane string) string {
 	isThere := func(l *Item) bool { return strings.HasPrefix(s.Whole(l).Workspace+"/", dir+"/") }
 	for _, l := range s.running {
@@ -69,8 +70,11 @@ func (s *Queues) Beside(dir, lane string) string {
 		if most--; most < 0 {
 			break
 		}
-		if key != lane && len(ln.queue) > 0 && isThere(ln.queue[0]) {
-			return s.ID(ln.queue[0].N)
+		if key == lane || len(ln.queue) == 0 {
+			continue
+		}
+		if l := ln.queue[0]; !l.Hold && !l.after && l.NotBefore.IsZero() && isThere(l) {
+			return s.ID(l.N)
 		}
 	}
 	return ""
