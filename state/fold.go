@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -291,6 +292,8 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		if !f.Empty() {
 			if err = json.Unmarshal([]byte(f.String()), &t.Changes); err != nil {
 				err = fmt.Errorf("it is no JSON object of changes: %w", err)
+			} else if c := t.Changes; c != nil && (!IsTree(c.Before) || !IsTree(c.After) || min(c.Files, c.Added, c.Removed) < 0) {
+				t.Changes, err = nil, errors.New("it has a count below 0, or an id that is not 40 to 64 hexadecimal digits")
 			}
 		}
 	case KeyThreadTokens:

@@ -137,6 +137,11 @@ type Changes struct {
 	After     string `json:"after" doc:"Id of git's tree after the last turn" example:"8d2636da55da593c421e1cb09eea502a05556a69"`
 }
 
+// IsTree reports whether s is the id of a tree of git, in full.
+func IsTree(s string) bool {
+	return len(s) >= 40 && len(s) <= 64 && strings.Trim(s, "0123456789abcdef") == ""
+}
+
 // String returns the lines that were added and removed: "+12 −3"; of files without lines how many
 // there are, and "" if nothing has changed.
 func (c *Changes) String() string {

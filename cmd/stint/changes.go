@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -121,6 +124,9 @@ func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
 	if len(undone) == 0 {
 		return nil
 	}
+	for i, name := range undone {
+		undone[i] = oneLine(name)
+	}
 	return printText(a.stdout, strings.Join(undone, "\n"))
 }
 
@@ -139,14 +145,20 @@ func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, 
 	return view, root, nil
 }
 
-// runGit returns what runs commands of package checkout in a directory.
+const gitLimit = 2 * time.Minute
+
+// runGit returns what runs commands of package checkout in a directory, each for at most gitLimit.
 func runGit(ctx context.Context, dir string) checkout.Shell {
 	return func(command, stdin string) (string, error) {
+		ctx, stop := context.WithTimeoutCause(ctx, gitLimit, fmt.Errorf("it ran longer than its limit of %s", gitLimit))
+		defer stop()
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that nothing is left of it
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		var problem bytes.Buffer
 		cmd.Dir, cmd.Stdin, cmd.Stderr = dir, strings.NewReader(stdin), &problem
 		out, err := cmd.Output()
-		if err != nil {
+		if err = cmp.Or(context.Cause(ctx), err); err != nil {
 			return "", fmt.Errorf("git: %w: %s", err, strings.TrimSpace(problem.String()))
 		}
 		return string(out), nil

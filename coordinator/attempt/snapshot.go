@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -40,16 +39,13 @@ const (
 type snapshot struct {
 	Name      string `json:"name"` // under which git keeps the trees
 	Workspace string `json:"workspace"`
-	Before    string `json:"before"`  // the tree
-	Filters   string `json:"filters"` // id of their configuration
+	Before    string `json:"before"` // the tree
 }
-
-var printedForm = regexp.MustCompile(`\A([0-9a-f]{40,64})(?: ([0-9a-f]{40,64}))?\n`)
 
 // snapshotOf reads the snapshot in a run's directory. ok is false if there is none.
 func (a *Attempts) snapshotOf(runID string) (s snapshot, ok bool) {
 	data, err := durable.ReadFile(durable.OS, filepath.Join(a.tasks.RunDir(runID), snapshotName))
-	return s, err == nil && json.Unmarshal(data, &s) == nil
+	return s, err == nil && json.Unmarshal(data, &s) == nil && state.IsTree(s.Before)
 }
 
 func (a *Attempts) keepSnapshot(runID string, s *snapshot) error {
@@ -91,7 +87,7 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 	s = snapshot{Name: r.ID, Workspace: t.Workspace}
 	found, _, err := a.git(r.Ctx, r, t, "git-before", func(p *checkout.Place) string { return p.Begin(s.Name) })
 	if err == nil {
-		s.Before, s.Filters = found[1], found[2]
+		s.Before = found
 		err = a.keepSnapshot(r.ID, &s)
 	}
 	a.unknownChanges(t, err)
@@ -106,12 +102,12 @@ func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files [
 		return nil, nil
 	}
 	ctx := context.WithoutCancel(r.Ctx) // what a run has changed that was canceled counts too
-	found, rest, err := a.git(ctx, r, t, "git-after", func(p *checkout.Place) string { return p.End(s.Name, s.Before, s.Filters) })
+	found, rest, err := a.git(ctx, r, t, "git-after", func(p *checkout.Place) string { return p.End(s.Name, s.Before) })
 	if a.unknownChanges(t, err); err != nil {
 		return nil, nil
 	}
 	files = checkout.ParseChanges(rest)
-	c = &state.Changes{Files: len(files), Uncertain: shared, Before: s.Before, After: found[1]}
+	c = &state.Changes{Files: len(files), Uncertain: shared, Before: s.Before, After: found}
 	for _, f := range files {
 		c.Added += f.Added
 		c.Removed += f.Removed
@@ -125,9 +121,9 @@ func (a *Attempts) unknownChanges(t *state.Task, err error) {
 	}
 }
 
-// git makes a snapshot, under the supervisor as a verify command. It returns the ids on the first
-// line of what that prints, by their places in printedForm, and the rest.
-func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, name string, command func(*checkout.Place) string) (ids []string, rest string, err error) {
+// git makes a snapshot, under the supervisor as a verify command. It returns the id on the first
+// line of what that prints, and the rest.
+func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, name string, command func(*checkout.Place) string) (tree, rest string, err error) {
 	dir := filepath.Join(a.tasks.RunDir(r.ID), name)
 	kept := filepath.Join(a.tasks.Config.StateDir, KeptName, fmt.Sprintf("%x", sha256.Sum256([]byte(t.Workspace)))[:16])
 	err = os.RemoveAll(dir) // the shell would write through what the run has put there
@@ -137,34 +133,31 @@ func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, name string, 
 		}
 	}
 	if err != nil {
-		return nil, "", err
+		return "", "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	p := &checkout.Place{Root: admission.RepositoryRoot(t.Workspace), Dir: dir, Kept: kept}
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
 	res := a.tasks.Config.Shell.Verify(ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: a.tasks.Config.Grace,
-		Command: fmt.Sprintf("{ ( %s\n); echo $? >%s; } | head -c %d >%s", command(p), checkout.Quote(code), mostChanges, checkout.Quote(out)),
+		Command: fmt.Sprintf("%s{ ( %s\n); echo $? >%s; } | head -c %d >%s", checkout.SafePath(p.Root), command(p), checkout.Quote(code), mostChanges, checkout.Quote(out)),
 	})
 	if res.Class != "" || res.ExitCode != 0 {
-		return nil, "", errors.New(res.Error)
+		return "", "", errors.New(strings.ReplaceAll(res.Error, "the verify command", "git"))
 	}
 	text, err := durable.ReadFile(durable.OS, out)
 	if err == nil && len(text) == mostChanges {
-		return nil, "", fmt.Errorf("git prints more than %d bytes", mostChanges)
+		return "", "", fmt.Errorf("git prints more than %d bytes", mostChanges)
 	}
 	ended, codeErr := durable.ReadFile(durable.OS, code)
 	if err = errors.Join(err, codeErr); err == nil && strings.TrimSpace(string(ended)) != "0" {
 		err = fmt.Errorf("git ended with exit code %s: %s", strings.TrimSpace(string(ended)), strings.TrimSpace(res.Output))
 	}
-	ids = printedForm.FindStringSubmatch(string(text))
-	if err == nil && ids == nil {
+	tree, rest, _ = strings.Cut(string(text), "\n")
+	if err == nil && !state.IsTree(tree) {
 		err = errors.New("git printed no tree")
 	}
-	if err != nil {
-		return nil, "", err
-	}
-	return ids, string(text[len(ids[0]):]), nil
+	return tree, rest, err
 }
 
 // beside knows which attempts share a checkout with another one's work.

@@ -3,15 +3,12 @@
 // difference between them.
 //
 // A snapshot is a tree of the files that git does not ignore, tracked or not. It is made with
-// a private index, so the user's index, stash, HEAD and reflog stay as they are. Of git's own
-// programs none runs that the checkout names, no hook, fsmonitor, textconv or external diff,
-// but for the clean filters of its attributes, without which git does not know the content of
-// a file. A filter that was configured while an attempt ran is not run either: the changes of
-// that attempt are not known.
+// a private index, so the user's index, stash, HEAD and reflog stay as they are. No program runs
+// that the checkout names or holds: no hook, fsmonitor, textconv, external diff or filter, and
+// none that PATH finds there. A file with a filter is taken as it is in the working tree.
 package checkout
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -36,34 +33,69 @@ const (
 	diffOptions = "--no-ext-diff --no-textconv --no-color --ignore-submodules=all -O/dev/null -M "
 )
 
-// prelude defines g, which is git with no program of the checkout's.
-func prelude(root string) string {
-	return `unset GIT_DIR GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_PREFIX
-export GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_TERMINAL_PROMPT=0 GIT_LITERAL_PATHSPECS=1 LC_ALL=C GIT_WORK_TREE=` + Quote(root) + `
-c='--no-pager -c core.fsmonitor=false -c core.splitIndex=false -c index.skipHash=true -c core.hooksPath=/dev/null -c core.logAllRefUpdates=false -c core.quotePath=false -c diff.relative=false'
-g() { git $c "$@"; }
+// SafePath returns a command for sh that takes from PATH what is relative or lies in the checkout
+// with that top: an attempt can have put programs there. Such commands begin with it.
+func SafePath(root string) string {
+	return `root=` + Quote(root) + ` safe= IFS=:
+set -f
+for x in $PATH; do
+	case $x in /*) full=$(CDPATH= cd -P -- "$x" 2>/dev/null && pwd -P) || continue ;; *) continue ;; esac
+	case $full in *:*) continue ;; esac
+	x=$full
+	while [ -n "$x" ] && ! [ "$x" -ef "$root" ]; do x=${x%/*}; done
+	[ -n "$x" ] || safe=${safe:+$safe:}$full
+done
+unset IFS
+set +f
+export PATH="${safe:-/usr/bin:/bin}"
 `
 }
 
-// snapshot leaves the id of the tree in t, and of the filters' configuration in f. It begins with the
-// index that the last snapshot has left, in which all files are, or, if the user's index or what
+// prelude sets up git so that it runs no program of the checkout's, and takes its objects as they are.
+func prelude(root string) string {
+	return SafePath(root) + `unset GIT_DIR GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_PREFIX
+export GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=none GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null GIT_TERMINAL_PROMPT=0 GIT_LITERAL_PATHSPECS=1 GIT_PAGER=cat LC_ALL=C GIT_WORK_TREE="$root"
+filters=$(git config --name-only --get-regexp '^filter\.') || [ $? = 1 ] || exit
+n=0
+set_config() { eval "export GIT_CONFIG_KEY_$n=\"\$1\" GIT_CONFIG_VALUE_$n=\"\$2\""; n=$((n + 1)); export GIT_CONFIG_COUNT=$n; }
+set_config core.fsmonitor false; set_config core.splitIndex false; set_config index.skipHash true; set_config core.hooksPath /dev/null
+set_config core.logAllRefUpdates false; set_config core.quotePath false; set_config diff.relative false
+IFS='
+'
+set -f
+for x in $filters; do
+	for y in clean smudge process; do set_config "${x%.*}.$y" ""; done
+	set_config "${x%.*}.required" false
+done
+unset IFS
+set +f
+`
+}
+
+// snapshot leaves the id of the tree in t. It begins with the index that the last snapshot has left, in which all files are, or, if the user's index or what
 // is ignored has changed since, with a copy of the user's. Its stat data tells which files have
-// changed, so that each is hashed once. A file of over 10 MiB that is not tracked becomes a line
+// changed, so that each is hashed once; what hides a change from git is taken out, and so are the
+// files with a filter. A file of over 10 MiB that is not tracked, or has a filter, becomes a line
 // with its size and time.
-const snapshot = `f=$(g config -z --get-regexp '^filter\.' | g hash-object --stdin) && [ "${want:=$f}" = "$f" ] || { echo "a filter was configured meanwhile" >&2; exit 3; }
-i=$(g rev-parse --path-format=absolute --git-path index --git-path info/exclude --show-prefix && echo .) && cd "$GIT_WORK_TREE" || exit
+const snapshot = `i=$(git rev-parse --path-format=absolute --git-path index --git-path info/exclude --show-prefix && echo .) && cd "$GIT_WORK_TREE" || exit
 p=${i#*
 }; i=${i%%
 *}; x=${p%%
 *}; p=${p#*
 }; p=${p%
 .}
+for y in "$i" "$x"; do [ ! -e "$y" ] || { [ -f "$y" ] && [ -z "$(find -L "$y" -prune -size +1048576)" ]; } || { echo "$y is no file, or is over 512 MiB" >&2; exit 3; }; done
 [ ! -e "$i" ] || cp -p "$i" "$d/base" || exit
-cat "$x" "$(g config --type=path core.excludesFile || echo "${XDG_CONFIG_HOME:-$HOME/.config}/git/ignore")" >"$d/excludes" 2>/dev/null
-export d GIT_INDEX_FILE="$d/index"
+: >"$d/excludes"
+for y in "$x" "$(git config --type=path core.excludesFile || echo "${XDG_CONFIG_HOME:-$HOME/.config}/git/ignore")"; do
+	[ ! -f "$y" ] || { head -c 1048576 "$y" && echo; } >>"$d/excludes" || exit
+done
+set_config core.excludesFile "$d/excludes"
+export d filters GIT_INDEX_FILE="$d/index"
+lines() { tr '\n\0' '\0\n'; } # between names that end with a NUL, and lines
 look() { # sorts what has changed since the index into files that are gone and files that are there; 1 also notes what is not tracked
 	rm -f "$d/gone" "$d/there" "$d/ignores"
-	GIT_OPTIONAL_LOCKS=$1 git $c -c core.untrackedCache=true -c status.showUntrackedFiles=all status -z --porcelain --no-renames --ignore-submodules=all -- "./$p" >"$d/status" || return
+	GIT_OPTIONAL_LOCKS=$1 git -c core.untrackedCache=true -c status.showUntrackedFiles=all status -z --porcelain --no-renames --ignore-submodules=all -- "./$p" >"$d/status" || return
 	[ ! -s "$d/status" ] || xargs -0 sh -c 'for x do
 		n=${x#???}
 		case $n in .gitignore|*/.gitignore) : >"$d/ignores" ;; esac
@@ -79,50 +111,56 @@ if cmp -s "$d/base" "$k/base" && cmp -s "$d/excludes" "$k/excludes"; then
 	t=$(cat "$k/tree") && ln "$k/index" "$d/index" && look 0 || exit
 fi
 if [ -z "$t" ] || [ -e "$d/ignores" ]; then
-	rm -f "$d/index" && t= && { [ ! -e "$d/base" ] || cp -p "$d/base" "$d/index"; } && look 1 || exit
+	rm -f "$d/index" && t= && { [ ! -e "$d/base" ] || cp -p "$d/base" "$d/index"; } || exit
+	git ls-files -z -v | lines | sed -n 's/^[hsS] //p' | lines >"$d/hidden"
+	for y in assume-unchanged skip-worktree; do [ ! -s "$d/hidden" ] || git update-index -z --no-$y --stdin <"$d/hidden" || exit; done
+	if [ -n "$filters" ]; then
+		git ls-files -z | git check-attr -z --stdin filter | lines | awk 'NR%3 == 1 { n = $0 } NR%3 == 0 && $0 !~ /^(unspecified|unset)$/ { print n }' | lines >"$d/filtered"
+		[ ! -s "$d/filtered" ] || git update-index -z --force-remove --stdin <"$d/filtered" || exit
+	fi
+	look 1 || exit
 fi
 if [ -s "$d/there" ]; then
 	xargs -0 sh -c 'find "$@" -prune -type f -size +20480 -print0' sh <"$d/there" >"$d/large"
 	[ ! -s "$d/large" ] || { xargs -0 sh -c 'find "$@" -prune ! \( -type f -size +20480 \) -print0' sh <"$d/there" >"$d/small" && mv "$d/small" "$d/there"; }
 fi
 [ ! -s "$d/large" ] || xargs -0 sh -c 'for x do
-	if [ -n "$(GIT_INDEX_FILE=$d/base git ls-files -- "$x")" ]; then printf "%s\0" "$x" >&3; continue; fi
+	if [ -n "$(GIT_INDEX_FILE=$d/base git ls-files -- "$x")" ] && case $filters:$(git check-attr filter -- "$x") in :*|*": filter: unspecified"|*": filter: unset") ;; *) false ;; esac; then printf "%s\0" "$x" >&3; continue; fi
 	printf "%s\0" "${x#./}" >&4
 	s=$(stat -c "%s bytes, changed at %Y" "$x" 2>/dev/null || stat -f "%z bytes, changed at %m" "$x") || continue
 	o=$(echo "` + notKept + `$s" | git hash-object -w --stdin) && printf "100644 %s 0\t%s\0" "$o" "${x#./}"
 done' sh <"$d/large" >"$d/lines" 3>>"$d/there" 4>>"$d/gone" || exit
-[ ! -s "$d/gone" ] || g update-index -z --force-remove --stdin <"$d/gone" || exit
-[ ! -s "$d/there" ] || g update-index -z --add --remove --stdin <"$d/there" 2>/dev/null || { # some cannot be read
+[ ! -s "$d/gone" ] || git update-index -z --force-remove --stdin <"$d/gone" || exit
+[ ! -s "$d/there" ] || git update-index -z --add --remove --stdin <"$d/there" 2>/dev/null || { # some cannot be read
 	xargs -0 sh -c 'for x do [ -e "$x" ] && [ ! -r "$x" ] || printf "%s\0" "$x"; done' sh <"$d/there" >"$d/readable"
-	g update-index -z --add --remove --stdin <"$d/readable" || exit
+	git update-index -z --add --remove --stdin <"$d/readable" || exit
 }
-[ -n "$t" ] && [ ! -s "$d/gone" ] && [ ! -s "$d/there" ] || t=$(g write-tree --missing-ok) || exit
-[ ! -d "$k" ] || { rm -rf "$k" "$d/new" && mkdir "$d/new" && ln "$d/index" "$d/base" "$d/excludes" "$d/new" && echo "$t" >"$d/new/tree" && mv "$d/new" "$k"; }
-[ ! -s "$d/lines" ] || { g update-index -z --index-info <"$d/lines" && t=$(g write-tree --missing-ok); } || exit
+[ -n "$t" ] && [ ! -s "$d/gone" ] && [ ! -s "$d/there" ] || t=$(git write-tree --missing-ok) || exit
+[ ! -d "$k" ] || { rm -rf "$k" "$d/new" && mkdir -m 700 "$d/new" && ln "$d/index" "$d/base" "$d/excludes" "$d/new" && echo "$t" >"$d/new/tree" && chmod 600 "$d/new"/* && mv "$d/new" "$k"; }
+[ ! -s "$d/lines" ] || { git update-index -z --index-info <"$d/lines" && t=$(git write-tree --missing-ok); } || exit
 cd - >/dev/null
 `
 
-// command returns a snapshot with what follows it. want is what the configuration of filters
-// must be, "" if that is not known.
-func (p *Place) command(want, then string) string {
-	return fmt.Sprintf("d=%s k=%s want=%s\n", Quote(p.Dir), Quote(p.Kept), Quote(want)) + prelude(p.Root) + snapshot + then
+// command returns a snapshot with what follows it.
+func (p *Place) command(then string) string {
+	return prelude(p.Root) + "d=" + Quote(p.Dir) + " k=" + Quote(p.Kept) + "\n" + snapshot + then
 }
 
-// Begin returns the command for sh that makes the snapshot before an attempt. It prints the tree and the
-// id of the filters' configuration, with a blank between. Git keeps the tree under that name.
+// Begin returns the command for sh that makes the snapshot before an attempt. It prints the tree, and git
+// keeps it under that name.
 func (p *Place) Begin(name string) string {
-	return p.command("", "g update-ref "+Quote(refs+name)+` "$t" && echo "$t $f"`)
+	return p.command("git update-ref --no-deref " + Quote(refs+name) + ` "$t" && echo "$t"`)
 }
 
-// End returns the command for sh that makes the snapshot after an attempt, whose tree before and filters
+// End returns the command for sh that makes the snapshot after an attempt, whose tree before
 // [Place.Begin] has printed. It prints the tree, a line break, and what [ParseChanges] reads.
-func (p *Place) End(name, before, filters string) string {
+func (p *Place) End(name, before string) string {
 	ref, before := Quote(refs+name), Quote(before)
-	return p.command(filters, `if [ "$t" = `+before+` ]; then g update-ref -d `+ref+`; else
-	both=$(printf '040000 tree %s\tafter\n040000 tree %s\tbefore\n' "$t" `+before+` | g mktree) && g update-ref `+ref+` "$both" || exit
+	return p.command(`if [ "$t" = ` + before + ` ]; then git update-ref --no-deref -d ` + ref + `; else
+	both=$(printf '040000 tree %s\tafter\n040000 tree %s\tbefore\n' "$t" ` + before + ` | git mktree) && git update-ref --no-deref ` + ref + ` "$both" || exit
 fi
-g for-each-ref --sort=-refname --format='delete %(refname)' `+refs+` | tail -n +`+strconv.Itoa(MostRefs+1)+` | g update-ref --stdin || exit
-echo "$t" && g diff `+diffOptions+`-z --raw --numstat --relative `+before+` "$t" -- .`)
+git for-each-ref --sort=-refname --format='delete %(refname)' ` + refs + ` | grep -E '/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' | tail -n +` + strconv.Itoa(MostRefs+1) + ` | git update-ref --no-deref --stdin || exit
+echo "$t" && git diff ` + diffOptions + `-z --raw --numstat --relative --end-of-options ` + before + ` "$t" -- .`)
 }
 
 // Diff returns the command for sh, to be run in the workspace, that prints the difference of two trees
@@ -132,7 +170,7 @@ func Diff(root, before, after string, stat bool) string {
 	if stat {
 		form = "--stat"
 	}
-	return prelude(root) + "g diff " + diffOptions + form + " --relative " + Quote(before) + " " + Quote(after) + " -- ."
+	return prelude(root) + "git diff " + diffOptions + form + " --relative --end-of-options " + Quote(before) + " " + Quote(after) + " -- ."
 }
 
 // kinds are git's letters for what has become of a file.

@@ -65,9 +65,9 @@ func (r *repo) place() *Place {
 // returns the two trees and the files.
 func (r *repo) changed(command string) (before, after string, list []state.FileChange) {
 	r.t.Helper()
-	before, filters, _ := strings.Cut(strings.TrimSpace(r.run(r.place().Begin("run"))), " ")
+	before = strings.TrimSpace(r.run(r.place().Begin("run")))
 	r.run(command)
-	out := r.run(r.place().End("run", before, filters))
+	out := r.run(r.place().End("run", before))
 	after, rest, _ := strings.Cut(out, "\n")
 	return before, after, ParseChanges(rest)
 }
@@ -129,6 +129,7 @@ func TestChanges(t *testing.T) {
 		"no commit, staged":          {"rm -rf .git; git init -q; git add a", "rm a", one("a", "deleted", 0, 9), false, ""},
 		"a merge that stopped":       {"git checkout -q -b x; echo x >a; " + commit + " -am x; git checkout -q -; echo y >a; " + commit + " -am y; git merge x >/dev/null || :", "echo z >a", one("a", "modified", 1, 5), false, ""},
 		"line ends":                  {"echo '* text=auto eol=crlf' >.gitattributes; rm a; git checkout -q a; git add .", "printf '10\\r\\n' >>a", one("a", "modified", 1, 0), false, ""},
+		"a large file with a filter": {"git config filter.up.clean 'tr a-z A-Z'; echo '* filter=up' >.gitattributes; echo x >a; " + file12MiB("b") + "; git add .", "echo y >>a; git add a; echo >>b", []state.FileChange{{Path: "a", Change: "modified", Added: 1}, {Path: "b", Change: "modified", Added: 1, Removed: 1}}, true, ""},
 		"a filter":                   {"git config filter.up.clean 'tr a-z A-Z'; git config filter.up.smudge 'tr A-Z a-z'; echo '*.u filter=up' >.gitattributes; echo x >b.u; git add .", "echo y >>b.u", one("b.u", "modified", 1, 0), false, ""},
 		"split index":                {"git config core.splitIndex true; git update-index --split-index", "echo 10 >>a", one("a", "modified", 1, 0), false, ""},
 		"sha256":                     {"", "echo 10 >>a; echo 1 >b", []state.FileChange{{Path: "a", Change: "modified", Added: 1}, {Path: "b", Change: "added", Added: 1}}, false, "--object-format=sha256"},
@@ -183,10 +184,7 @@ func TestUndoLater(t *testing.T) {
 		"a link to a deleted":  {"mkdir d; echo 1 >d/b", "rm -r d", "mkdir -p ../e; ln -s ../e d", "ls ../e; readlink d", "../e\n", "d/b: d is no directory now"},
 		"a link in its place":  {"", lines, "cp a ../e; rm a; ln -s ../e a", "head -1 ../e; readlink a", "one\n../e\n", "a: it has changed since"},
 		"moved away":           {"", lines, "mv a b", "head -1 b", "one\n", "a: it has changed since"},
-		"a write that fails": {
-			"echo 1 >y.f; echo '*.f filter=bad' >.gitattributes", lines + "; echo 2 >y.f; rm -f d/n; mkdir d; echo 1 >d/n", "git config filter.bad.clean cat; git config filter.bad.smudge 'grep 2'; git config filter.bad.required true",
-			"head -1 a; cat y.f d/n", "one\n2\n1\n", "smudge filter bad failed",
-		},
+		"a write that fails":   {"ln -s gone y.f", lines + "; rm y.f; echo 2 >y.f; mkdir d; echo 1 >d/n", "o=$(printf gone | git hash-object --stdin); r=${o#??}; rm -f .git/objects/${o%$r}/$r", "head -1 a; cat y.f d/n", "one\n2\n1\n", "unable to read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -209,17 +207,72 @@ func TestUndoLater(t *testing.T) {
 	}
 }
 
-// TestFilterOfAnAttempt: a filter that was configured since an attempt began is not run.
-func TestFilterOfAnAttempt(t *testing.T) {
+// TestRunsNothing: whatever an attempt has configured or put into the checkout, no snapshot, diff or undo
+// runs it, or waits for it.
+func TestRunsNothing(t *testing.T) {
 	t.Parallel()
-	r := newRepo(t, "")
-	before, filters, _ := strings.Cut(strings.TrimSpace(r.run(r.place().Begin("run"))), " ")
-	r.run("git config filter.x.clean 'touch ../ran; cat'; echo '* filter=x' >.gitattributes; echo 10 >>a")
-	if out, err := r.try(r.place().End("run", before, filters), ""); err == nil || !strings.Contains(err.Error(), "a filter was configured meanwhile") {
-		t.Errorf("%s, %v", out, err)
+	evil := "printf '#!/bin/sh\\ntouch \"%s/../ran\"\\nexit 1\\n' \"$PWD\" >../evil; chmod +x ../evil; e=$(cd ..; pwd)/evil; "
+	for name, c := range map[string]struct{ setup, path, refused string }{
+		"a filter":              {`git config "filter.x'\$(a)\".z.clean" "sh '$e'"; git config "filter.x'\$(a)\".z.smudge" "sh '$e'"; printf "%s\n" "* filter=x'\$(a)\".z" >.git/info/attributes; touch a; echo 1 >b`, "", ""},
+		"a filter process":      {`git config filter.p.process "sh '$e'"; git config filter.p.required true; echo "* filter=p" >.git/info/attributes; touch a; echo 1 >b`, "", ""},
+		"a filter of no name":   {`git config filter..clean "sh '$e'"; echo '* filter=' >.git/info/attributes`, "", ""},
+		"fsmonitor":             {`git config core.fsmonitor "sh '$e'"; ` + file12MiB("big"), "", ""},
+		"PATH":                  {`mkdir -p bin; for x in git cat find xargs head tail cp rm ln mv sh tr sed grep awk cmp chmod; do cp ../evil bin/$x; cp ../evil $x; done`, "bin:.::$PWD:$PWD/bin:$PWD/../link/bin:", ""},
+		"a promisor":            {`git config extensions.partialClone o; git config core.repositoryFormatVersion 1; git config remote.o.promisor true; git config protocol.ext.allow always; git config remote.o.url "ext::$e"; rm -rf .git/objects/??`, "", "git"},
+		"excludes without end":  {"git config core.excludesFile /dev/zero", "", ""},
+		"excludes from a pipe":  {"mkfifo ../pipe; git config core.excludesFile \"$PWD/../pipe\"", "", ""},
+		"a pipe for an exclude": {"rm -f .git/info/exclude; mkfifo .git/info/exclude", "", "is no file"},
+		"a device for an index": {"ln -sf /dev/zero .git/index", "", "is no file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepo(t, "")
+			r.run("ln -s 'shop é' ../link")
+			before, after, _ := r.changed("echo 10 >>a")
+			r.run(evil + c.setup)
+			run := func(command, stdin string) (string, error) { return r.try("PATH="+c.path+"$PATH\n"+command, stdin) }
+			tree, err := run(r.place().Begin("other"), "")
+			if err == nil {
+				_, err = run(r.place().End("other", before), "")
+			}
+			if err == nil {
+				_, err = run(Diff(r.root, before, strings.TrimSpace(tree), false), "")
+			}
+			if err == nil {
+				_, err = r.place().Undo(run, before, after)
+			}
+			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+				t.Error(err)
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(r.root), "ran")); err == nil {
+				t.Error("it was run")
+			}
+		})
 	}
-	if _, err := os.Stat(filepath.Join(filepath.Dir(r.root), "ran")); err == nil {
-		t.Error("the filter was run")
+}
+
+// TestHiddenFromGit: what an attempt tells git to overlook or to replace is seen all the same.
+func TestHiddenFromGit(t *testing.T) {
+	t.Parallel()
+	for name, does := range map[string]string{
+		"assume-unchanged": "git update-index --assume-unchanged a",
+		"skip-worktree":    "git update-index --skip-worktree a",
+		"both":             "git update-index --skip-worktree a; git update-index --assume-unchanged a",
+		"a replacement":    "cp a x; echo 10 >>x; git replace $(git hash-object -w x) HEAD:a; rm x",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepo(t, "")
+			before, after, got := r.changed(does + "; echo 10 >>a")
+			if diff := r.run(Diff(r.root, before, after, false)); len(got) != 1 || got[0].Added != 1 || !strings.Contains(diff, "\n+10\n") {
+				t.Errorf("%+v\n%s", got, diff)
+			}
+			for _, name := range []string{"index", "base", "excludes", "tree"} {
+				if fi, err := os.Stat(filepath.Join(r.kept, name)); err != nil || fi.Mode() != 0o600 {
+					t.Errorf("%s: %v, %v", name, fi, err)
+				}
+			}
+		})
 	}
 }
 
@@ -227,10 +280,13 @@ func TestFilterOfAnAttempt(t *testing.T) {
 func TestRefs(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t, "")
-	r.run("for i in $(seq 1000 1199); do echo create refs/stint/$i HEAD; done | git update-ref --stdin")
-	before, after, _ := r.changed("echo 10 >>a; echo 1 >b")
-	if n := strings.TrimSpace(r.run("git for-each-ref refs/stint | wc -l; git for-each-ref refs/stint/1000")); n != "200" {
-		t.Errorf("there are %s refs", n)
+	r.run("for i in $(seq 1000 1200); do echo create refs/stint/00000000-0000-7000-8000-00000000$i HEAD; done | git update-ref --stdin")
+	b := strings.TrimSpace(r.run("git symbolic-ref HEAD"))
+	r.run("git symbolic-ref refs/stint/run " + b + "; git symbolic-ref refs/stint/00000000-0000-7000-8000-000000000001 " + b)
+	r.changed("git symbolic-ref refs/stint/run " + b)
+	before, after, _ := r.changed("echo 10 >>a; echo 1 >b; git symbolic-ref refs/stint/run " + b)
+	if n := strings.Fields(r.run("git for-each-ref refs/stint | wc -l; git for-each-ref refs/stint/00000000-0000-7000-8000-000000001000; git log --oneline | wc -l")); !cmp.Equal(n, []string{"201", "1"}) { // the attempt's own too
+		t.Errorf("there are %s refs and commits", n)
 	}
 	r.run("git reflog expire --all --expire=now && git gc -q --prune=now")
 	if _, err := r.place().Undo(r.try, before, after); err != nil {
@@ -252,9 +308,9 @@ func TestWorkspaceBelow(t *testing.T) {
 		}
 		return out
 	}
-	before, filters, _ := strings.Cut(strings.TrimSpace(at(r.place().Begin("run"))), " ")
+	before := strings.TrimSpace(at(r.place().Begin("run")))
 	r.run("echo 2 >>s/b; echo 1 >s/c; echo 10 >>a; echo 1 >d")
-	after, rest, _ := strings.Cut(at(r.place().End("run", before, filters)), "\n")
+	after, rest, _ := strings.Cut(at(r.place().End("run", before)), "\n")
 	want := []state.FileChange{{Path: "b", Change: "modified", Added: 1}, {Path: "c", Change: "added", Added: 1}}
 	if got := ParseChanges(rest); !cmp.Equal(got, want) {
 		t.Errorf("got %+v", got)

@@ -37,8 +37,8 @@ type change struct{ from, to file }
 // is an [OverlapError]. What git ignores or does not track is never overwritten, and links are not
 // followed. The user's index stays as it is.
 func (p *Place) Undo(run Shell, before, after string) (undone []string, err error) {
-	raw := "g diff " + diffOptions + "-z --raw --no-abbrev --no-renames "
-	out, err := run(p.command("", `{ g update-index -q --refresh || :; } >/dev/null && printf '%s\0' "$t" &&
+	raw := "git diff " + diffOptions + "-z --raw --no-abbrev --no-renames --end-of-options "
+	out, err := run(p.command(`{ git update-index -q --refresh || :; } >/dev/null && printf '%s\0' "$t" &&
 `+raw+Quote(after)+" "+Quote(before)+` -- . && printf 'since\0' && `+raw+Quote(after)+` "$t" -- .`), "")
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ type undo struct {
 
 // git runs git, with the private index of that name.
 func (u *undo) git(index, command, stdin string) (string, error) {
-	return u.run(prelude(u.place.Root)+"d="+Quote(u.place.Dir)+"; export GIT_INDEX_FILE=\"$d/"+index+"\"\n"+command, stdin)
+	return u.run(prelude(u.place.Root)+"d="+Quote(u.place.Dir)+"; set_config core.excludesFile \"$d/excludes\"; export GIT_INDEX_FILE=\"$d/"+index+"\"\n"+command, stdin)
 }
 
 // read reads the content of the files concerned.
@@ -108,7 +108,7 @@ func (u *undo) read() error {
 			}
 		}
 	}
-	out, err := u.git("index", "g cat-file --batch", ids.String())
+	out, err := u.git("index", "git cat-file --batch", ids.String())
 	for err == nil && out != "" {
 		head, rest, _ := strings.Cut(out, "\n")
 		var id string
@@ -157,7 +157,7 @@ func (u *undo) decide(path string, c change) error {
 			return err
 		}
 	}
-	id, err := u.git("index", `g merge-file -p "$d/ours" "$d/base" "$d/theirs" >"$d/merged" && g hash-object -w --no-filters "$d/merged"`, "")
+	id, err := u.git("index", `git merge-file -p "$d/ours" "$d/base" "$d/theirs" >"$d/merged" && git hash-object -w --no-filters "$d/merged"`, "")
 	if err != nil {
 		return wrong("it has changed since, in the same lines")
 	}
@@ -210,11 +210,11 @@ func (u *undo) apply(now string) (undone []string, err error) {
 	if len(undone) == 0 {
 		return nil, nil
 	}
-	tree, err := u.git("result", `cp -p "$d/index" "$d/result" && g update-index -z --index-info && g write-tree --missing-ok`, entries.String())
+	tree, err := u.git("result", `cp -p "$d/index" "$d/result" && git update-index -z --index-info && git write-tree --missing-ok`, entries.String())
 	if err != nil {
 		return nil, err
 	}
-	_, err = u.git("index", "g read-tree -m -u --no-recurse-submodules "+Quote(now)+" "+Quote(strings.TrimSpace(tree)), "")
+	_, err = u.git("index", "git read-tree -m -u --no-recurse-submodules "+Quote(now)+" "+Quote(strings.TrimSpace(tree)), "")
 	if err != nil {
 		return nil, errors.Join(err, u.restore(undone))
 	}
@@ -223,7 +223,7 @@ func (u *undo) apply(now string) (undone []string, err error) {
 
 // restore brings back those of the files that have been changed to what was to be there.
 func (u *undo) restore(paths []string) error {
-	out, err := u.git("result", "{ g update-index -q --refresh || :; } >/dev/null && g diff-files -z --name-only", "")
+	out, err := u.git("result", "{ git update-index -q --refresh || :; } >/dev/null && git diff-files -z --name-only", "")
 	if err != nil {
 		return err
 	}
@@ -248,6 +248,6 @@ func (u *undo) restore(paths []string) error {
 			problems = append(problems, root.Remove(path))
 		}
 	}
-	_, err = u.git("index", "cd "+Quote(u.place.Root)+" && g checkout-index -f -z --stdin", list.String())
+	_, err = u.git("index", "cd "+Quote(u.place.Root)+" && git checkout-index -f -z --stdin", list.String())
 	return errors.Join(append(problems, err, root.Close())...)
 }
