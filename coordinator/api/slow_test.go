@@ -179,6 +179,12 @@ func (m slowMaster) Why(string) (string, error) {
 	return strings.Repeat("because ", 10_000), nil
 }
 
+// Waits implements Tasks.
+func (m slowMaster) Waits(id string) (short, why string) {
+	why, _ = m.Why(id)
+	return "", why
+}
+
 // TestAnswersOverTCPAreWhole: one that the master takes long to find, one that its reader
 // takes long to read, and what lasts for hours without a word. In fake time.
 func TestAnswersOverTCPAreWhole(t *testing.T) {
