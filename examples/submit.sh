@@ -14,5 +14,5 @@ printf %s "$2" | jq -Rs --arg workspace "$PWD" '{prompt: ., $workspace}' >"$body
 task=$("$here/curl.sh" POST /v1/tasks -H "Idempotency-Key: \"$key\"" --data-binary "@$body") ||
 	{ printf '%s\n' "$task" | jq -r .message >&2; exit 1; }
 "$here/curl.sh" GET "/v1/tasks/$(printf '%s\n' "$task" | jq -r .task_id)/wait" >"$body"
-jq -r '.result // empty' "$body"
+jq -r 'select(.result != .error).result // empty' "$body" # of a failed task it is the error
 [ "$(jq -r .status "$body")" = done ] || { jq -r '"\(.status): \(.error // .reason)"' "$body" >&2; exit 1; }

@@ -182,7 +182,7 @@ func TestOrderOfAgents(t *testing.T) {
 	} {
 		r := newReadiness(t.Context(), c)
 		for _, name := range cliNames {
-			r.seen[name] = seen{ready: slices.Contains(test.ready, name), at: time.Now()}
+			r.seen[name+" "] = seen{ready: slices.Contains(test.ready, name), at: time.Now()}
 		}
 		if got := r.defaultAgent(nil); got != test.want {
 			t.Errorf("with %q ready it is %s, want %s", test.ready, got, test.want)

@@ -75,7 +75,7 @@ func TestTaskCode(t *testing.T) {
 func TestTaskEndSaysWhatAndWhy(t *testing.T) {
 	view := &wire.TaskView{Task: state.Task{
 		ID: "01a1fcac-dc6d-769a-8c86-84d75f21a9c2", Agent: "codex", Status: state.Failed,
-		Reason: state.ClassAuth, Error: "not logged in",
+		Reason: state.ClassAuth, Error: "not logged in", RunID: "r",
 	}}
 	message, try := explain(taskEnd(view))
 	if want := "task 5f21a9c2 failed (auth): not logged in"; message != want {

@@ -100,6 +100,7 @@ var apiCalls = []apiCall{
 	{operation: "get-session", set: []string{"key=nobody"}, status: 404},
 	{operation: "ledger-findings", status: 200},
 	{operation: "ledger-reconcile", body: `{}`, status: 200},
+	{operation: "list-agents", status: 200},
 	{operation: "ledger-compact", body: `{"olderThan":"1h","dryRun":true}`, status: 200},
 	{operation: "events", status: 200},
 	{operation: "health", status: 200},
@@ -108,6 +109,7 @@ var apiCalls = []apiCall{
 	{operation: "state", status: 200},
 	{operation: "ui-code", status: 200},
 	{operation: "ui-session", body: `{"code":"x"}`, status: 401},
+	{operation: "remove-task", status: 200},
 	{operation: "handover", status: 204},
 }
 
