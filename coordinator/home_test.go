@@ -8,7 +8,7 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
-	"stint/state/lanes"
+	"stint/state/explain"
 )
 
 // TestHandWrittenTaskTakesTheWorkspaceOfItsSession that the latest task there has, which a
@@ -50,7 +50,7 @@ func TestSessionGetsAWorkspaceLater(t *testing.T) {
 	w.open()
 	w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web", Hold: true})
 	w.reconcile("## Task mine\n- status: queued\n- sessionKey: web\n- prompt: by hand\n")
-	if why, _ := w.c.Why("mine"); why != lanes.NoWorkspace {
+	if why, _ := w.c.Why("mine"); why != explain.NoWorkspace {
 		t.Errorf("why: %s", why)
 	}
 	next := w.submit(task.TaskSpec{Prompt: "p", SessionKey: "web"})

@@ -7,10 +7,11 @@
 // that the table forbids, or with a value that cannot be read, is refused with
 // a [*RecordError] and has no effect at all.
 //
-// Three packages stand on it:
+// Four packages stand on it:
 //   - state/table keeps a few words of every task in little memory.
-//   - state/lanes holds the tasks that have not ended: their order, which of them may
-//     run, and why the others may not.
+//   - state/lanes holds the tasks that have not ended: their order, and which of them
+//     may run.
+//   - state/explain says in words why the others may not.
 //   - state/fold folds all records of a journal into one State.
 //
 // None of them does I/O, starts anything or reads a clock: the time comes in as an

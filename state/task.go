@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -276,6 +277,14 @@ func (t *Task) Lane() string {
 		return LanePrefixDir + t.Workspace
 	}
 	return t.SessionKey
+}
+
+// LaneName returns what the lane of that key is called in a sentence.
+func LaneName(key string) string {
+	if dir, ok := strings.CutPrefix(key, LanePrefixDir); ok {
+		return "the lane of " + cmp.Or(dir, "no directory")
+	}
+	return "session " + key
 }
 
 // AccountName returns the name under which the task's account is held, cooled

@@ -30,15 +30,16 @@ var arrows = map[string][]string{
 	"stint/state":                             {"stint/ledger"},
 	"stint/state/table":                       {"stint/state"},
 	"stint/state/lanes":                       {"stint/state/table", "stint/state", "stint/ledger"},
-	"stint/state/fold":                        {"stint/state/lanes", "stint/state/table", "stint/state", "stint/ledger"},
+	"stint/state/explain":                     {"stint/state/lanes", "stint/state"},
+	"stint/state/fold":                        {"stint/state/explain", "stint/state/lanes", "stint/state/table", "stint/state", "stint/ledger"},
 	"stint/session":                           {"stint/ledger/durable"},
 	"stint/memory":                            {},
 	"stint/prompt":                            {"stint/memory"},
 	"stint/coordinator/store":                 {"stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/reconcile"},
 	"stint/coordinator/task":                  {"stint/ledger", "stint/memory", "stint/prompt", "stint/state"},
-	"stint/coordinator/queue":                 {"stint/coordinator/rundir", "stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
+	"stint/coordinator/queue":                 {"stint/coordinator/rundir", "stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/explain", "stint/state/fold"},
 	"stint/coordinator/query":                 {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/memory", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/statedir":              {"stint/ledger/tasksfile", "stint/coordinator/admission", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/repair", "stint/ledger/journal", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes"},
+	"stint/coordinator/statedir":              {"stint/ledger/tasksfile", "stint/coordinator/admission", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/repair", "stint/ledger/journal", "stint/ledger/durable", "stint/state", "stint/state/explain", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/dispatch":              {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/attempt":               {"stint/coordinator/admission", "stint/coordinator/answer", "stint/coordinator/checkout", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold"},
 	"stint/coordinator/admission":             {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/prompt", "stint/state", "stint/state/fold", "stint/state/lanes"},
@@ -98,11 +99,12 @@ var (
 // withoutIO has the packages that do no I/O, start nothing and read no clock, and
 // what of the standard library they therefore do without.
 var withoutIO = map[string][]string{
-	"stint/state":       {"os", "net", "os/exec", "syscall", "sync"},
-	"stint/state/table": {"os", "net", "os/exec", "syscall", "sync"},
-	"stint/state/lanes": {"os", "net", "os/exec", "syscall", "sync"},
-	"stint/state/fold":  {"os", "net", "os/exec", "syscall", "sync"},
-	"stint/prompt":      {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/state":         {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/state/table":   {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/state/lanes":   {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/state/explain": {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/state/fold":    {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/prompt":        {"os", "net", "os/exec", "syscall", "sync"},
 }
 
 // A goPackage is what go list says of a package.

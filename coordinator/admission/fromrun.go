@@ -184,7 +184,7 @@ func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) str
 	case t.Status == state.Running:
 		return ""
 	}
-	if other, taken := st.Occupant(t, lanes.Limits{Checkout: a.Checkout}); taken {
+	if other := st.Occupant(t, lanes.Limits{Checkout: a.Checkout}).Task; other != "" {
 		return "its agent session or its checkout is used by " + other
 	}
 	waits := a.waits.all()

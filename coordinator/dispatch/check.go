@@ -87,14 +87,13 @@ func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run,
 		return &task.Error{Code: task.CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + t.ID}
 	}
 	for {
-		other, occupied := "", false
 		lim := d.Limits()
-		d.tasks.View(func(st *fold.State) { other, occupied = st.Occupant(&r.Task, lim) })
+		other := queue.Read(d.tasks, func(st *fold.State) string { return st.Occupant(&r.Task, lim).Task })
 		taken, err := d.runs.takeLane(r, func(what string, checks int) error {
 			switch {
 			case d.tasks.IsShut():
 				return d.tasks.StoppedError()
-			case occupied:
+			case other != "":
 				return busy("the lane of task %s is busy: task %s is at work", t.ID, other)
 			case what != "":
 				return busy("the lane of task %s is busy: in it is %s", t.ID, what)

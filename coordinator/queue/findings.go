@@ -9,8 +9,8 @@ import (
 	"stint/ledger"
 	"stint/ledger/journal"
 	"stint/ledger/reconcile"
+	"stint/state/explain"
 	"stint/state/fold"
-	"stint/state/lanes"
 )
 
 // Findings returns what is wrong in the ledger at present.
@@ -23,7 +23,7 @@ func (s *Store) Findings() []task.Finding {
 // Homeless returns the tasks that wait for a workspace.
 func Homeless(s *fold.State, root string) (list []task.Finding) {
 	for _, id := range s.Homeless(root) {
-		list = append(list, task.Finding{File: ledger.TasksName, Message: "task " + id + ": " + lanes.NoWorkspace})
+		list = append(list, task.Finding{File: ledger.TasksName, Message: "task " + id + ": " + explain.NoWorkspace})
 	}
 	return list
 }

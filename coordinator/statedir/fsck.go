@@ -25,6 +25,7 @@ import (
 	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
+	"stint/state/explain"
 	"stint/state/fold"
 )
 
@@ -163,8 +164,8 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 				c.state.Archive(e)
 			}
 		}
-		for _, why := range c.state.AfterNobody() {
-			c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: why})
+		for _, of := range c.state.AfterNobody() {
+			c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: "task " + of[0] + ": " + explain.AfterNobody(of[1])})
 		}
 	}
 	return c.FsckReport, c.settled

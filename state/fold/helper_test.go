@@ -144,6 +144,11 @@ func (j *journal) peek(id string) state.Task {
 	return t
 }
 
+func (j *journal) why(id string, now time.Time, lim lanes.Limits) string {
+	_, why := j.state.Waits(id, now, lim)
+	return why
+}
+
 func (j *journal) whole(id string) state.Task {
 	j.t.Helper()
 	t, ok, err := j.state.Task(id)

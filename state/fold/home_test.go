@@ -36,7 +36,7 @@ func TestNoSessionNoWorkspace(t *testing.T) {
 		if name == "taken" {
 			lim.Taken = map[string]string{"dir:/w": "a verify command"}
 		}
-		if got := j.state.Why("b", noon, lim); got != tt.why {
+		if got := j.why("b", noon, lim); got != tt.why {
 			t.Errorf("%s: %q, want %q", name, got, tt.why)
 		}
 		if got := len(j.state.Ready(noon, lim)); (got > 0) != (name == "nothing") {

@@ -68,7 +68,7 @@ func TestWhySettling(t *testing.T) {
 		"c": "its agent session is used by a, which has a result that waits until the save of tasks.md is settled",
 		"e": "behind d, which is running, in session d",
 	} {
-		if got := j.state.Why(id, noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9, Settling: map[string]bool{"a": true, "d": false}}); got != want {
+		if got := j.why(id, noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9, Settling: map[string]bool{"a": true, "d": false}}); got != want {
 			t.Errorf("%s: %q, want %q", id, got, want)
 		}
 	}
@@ -207,13 +207,13 @@ func TestShortOfSomething(t *testing.T) {
 			t.Errorf("again at %s: ready are %q, want %q", tt.again, got, tt.ready)
 		}
 		for _, id := range []string{"a", "b"} {
-			if got := j.state.Why(id, noon, lim); got != tt.want {
+			if got := j.why(id, noon, lim); got != tt.want {
 				t.Errorf("%s: %q, want %q", id, got, tt.want)
 			}
 		}
 	}
 	for _, id := range []string{"r", "d", "h"} {
-		if got := j.state.Why(id, noon, lim); strings.Contains(got, "inodes") {
+		if got := j.why(id, noon, lim); strings.Contains(got, "inodes") {
 			t.Errorf("%s: %q", id, got)
 		}
 	}

@@ -129,7 +129,7 @@ func checkReady(t *rapid.T, j *journal) {
 		t.Fatalf("ready: %v, by the rules %v\n%s", got, want, dump(j.t, j.state))
 	}
 	for _, task := range allTasks(j) {
-		why := j.state.Why(task.ID, now, lim)
+		why := j.why(task.ID, now, lim)
 		if slices.Contains(got, task.ID) && why != "ready: it starts next" {
 			t.Fatalf("%s is ready, but %s", task.ID, why)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stint/state"
+	"stint/state/explain"
 	"stint/state/lanes"
 	"stint/state/table"
 )
@@ -225,16 +226,9 @@ func (s *State) NativeOwner(native string) (agent string, ok bool) {
 	})
 }
 
-// Why returns in one sentence why a task does not run now, or how it ended, and, of one
-// that another task has queued, why that did. Times are in the zone of now. It returns
-// the first reason that must go away, though there may be more behind it.
-func (s *State) Why(id string, now time.Time, lim lanes.Limits) string {
-	_, why := s.Waits(id, now, lim)
-	return why
-}
-
-// Waits returns what a task waits for in a few words, "" if for nothing, and what [State.Why]
-// returns.
+// Waits returns what a task waits for in a few words, "" if for nothing, and in one sentence
+// why it does not run now, or how it ended, and, of one that another task has queued, why
+// that did.
 func (s *State) Waits(id string, now time.Time, lim lanes.Limits) (short, why string) {
 	n := s.Number(id)
 	if n == 0 {
@@ -242,12 +236,12 @@ func (s *State) Waits(id string, now time.Time, lim lanes.Limits) (short, why st
 	}
 	t, err := s.nowOf(id)
 	if err != nil {
-		t = state.Folded{} // what the entry says is all that is known
+		t.Task = s.PeekAt(n) // it is all that is known
 	}
 	if s.Live(n) != nil {
-		short, why = s.WhyLive(n, now, lim)
+		short, why = explain.Live(&s.Queues, n, now, lim)
 	} else {
-		why = s.WhyEnded(n, &t.Task, now)
+		why = explain.Ended(&t.Task, now)
 	}
 	switch parent := state.ShortID(s.parentOf(id)); {
 	case parent == "":
@@ -272,7 +266,7 @@ type AmbiguousError struct {
 	IDs []string // the newest of them, at most 5
 }
 
-// Error returns the sentence.
+// Error returns the why.
 func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("%q is a piece of several ids, such as %s and %s", e.Ref, e.IDs[0], e.IDs[1])
 }

@@ -96,7 +96,7 @@ func TestReady(t *testing.T) {
 				}
 			}
 			for _, task := range j.state.Ready(noon, lim) {
-				if why := j.state.Why(task.ID, noon, lim); why != "ready: it starts next" {
+				if why := j.why(task.ID, noon, lim); why != "ready: it starts next" {
 					t.Errorf("%s is ready, but %s", task.ID, why)
 				}
 			}
@@ -252,7 +252,7 @@ func TestWhy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJournal(t)
 			records(j, tt.records...)
-			if got := j.state.Why("t", noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 4, AccountSlots: slotsOfTwo}); got != tt.want {
+			if got := j.why("t", noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 4, AccountSlots: slotsOfTwo}); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -260,12 +260,12 @@ func TestWhy(t *testing.T) {
 	j := newJournal(t)
 	records(j, "a: status=running; sessionKey=1", "t: status=queued", "d: status=done; updatedAt="+at(0))
 	for workers, want := range map[int]string{1: "the only worker is busy", 0: "no task may start: there are no workers"} {
-		if got := j.state.Why("t", noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: workers}); got != want {
+		if got := j.why("t", noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: workers}); got != want {
 			t.Error(got)
 		}
 	}
 	j.broken = true
-	if got := j.state.Why("d", noon.In(time.FixedZone("", 3600)), lanes.Limits{WorkspaceRoot: "/w"}); got != "done at 13:00:00" {
+	if got := j.why("d", noon.In(time.FixedZone("", 3600)), lanes.Limits{WorkspaceRoot: "/w"}); got != "done at 13:00:00" {
 		t.Error(got)
 	}
 }
@@ -337,7 +337,7 @@ func TestDirectoryOnlyExcludes(t *testing.T) {
 				if got := strings.Join(taskIDs(j.state.Ready(noon, lim)), " "); got != want {
 					t.Errorf("in %s: ready %q, want %q", key, got, want)
 				}
-				if why := j.state.Why("b", noon, lim); key != "web" && why != tt.why {
+				if why := j.why("b", noon, lim); key != "web" && why != tt.why {
 					t.Errorf("why b: %s, want %s", why, tt.why)
 				}
 			}

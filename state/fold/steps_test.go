@@ -192,7 +192,7 @@ func TestWhyRunning(t *testing.T) {
 		if strings.HasPrefix(want, "its verify command is") {
 			j.task("t", "startedAt:")
 		}
-		if got := j.state.Why("t", noon.Add(12*time.Second), lanes.Limits{WorkspaceRoot: "/w"}); got != want {
+		if got := j.why("t", noon.Add(12*time.Second), lanes.Limits{WorkspaceRoot: "/w"}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -33,16 +33,16 @@ func (d *dependants) noteAfter(n uint32, before, now []string) {
 	}
 }
 
-// AfterNobody says of each queued task that comes after one that is not there why it waits.
-func (s *Queues) AfterNobody() (list []string) {
+// AfterNobody returns the queued tasks that come after one that is not there, each with that one.
+func (s *Queues) AfterNobody() (list [][2]string) {
 	for id, tasks := range s.after.of {
 		for _, n := range tasks {
 			if s.Number(id) == 0 && s.live[n].is(state.Queued) {
-				list = append(list, "task "+s.ID(n)+": "+afterNobody(id))
+				list = append(list, [2]string{s.ID(n), id})
 			}
 		}
 	}
-	slices.Sort(list)
+	slices.SortFunc(list, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
 	return list
 }
 

@@ -49,10 +49,15 @@ func (s *Queues) HomeOf(t *state.Task, root string) (dir, by string) {
 	return root, ledger.ByHand
 }
 
+func (s *Queues) hasHome(t *state.Task, root string) bool {
+	dir, _ := s.HomeOf(t, root)
+	return dir != ""
+}
+
 // laneAt returns the lane in which a queued task will run: with neither a session nor a
 // workspace it waits in another one than that of the directory which it takes.
 func (s *Queues) laneAt(l *Item, lim Limits) *lane {
-	if !l.homeless || s.Entries.At(l.N).Key != 0 {
+	if !l.homeless || l.lane.key != state.LanePrefixDir {
 		return l.lane
 	}
 	key := state.LanePrefixDir + lim.WorkspaceRoot

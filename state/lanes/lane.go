@@ -3,6 +3,7 @@ package lanes
 import (
 	"cmp"
 	"container/heap"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -290,35 +291,68 @@ func (s *Queues) headOf(ln *lane, now time.Time) (head *Item, wake time.Time) {
 	if ln.busy > 0 {
 		return nil, wake
 	}
-	var passed []*session // of tasks that wait: what goes on with them waits too
-	for i, l := range ln.queue {
-		if i == maxPassed && ln.excludes() {
-			break
-		}
-		if l.Hold || l.sess != nil && slices.Contains(passed, l.sess) {
-			continue
-		}
-		w := s.waitOf(l, now)
+	for l, w := range s.turns(ln, now) {
 		if !w.any || w.account && !ln.excludes() { // the account is looked at when the heads are compared
 			return l, wake
 		}
 		wake = earlier(wake, w.until)
 		switch {
 		case w.planned:
-			continue
 		case !ln.excludes():
 			return nil, wake
 		case w.account && head == nil:
 			head = l
 		}
-		passed = append(passed, l.sess)
 	}
 	return head, wake
+}
+
+// Before returns the task that starts before l, which is not on hold, in its lane; "" if
+// there is none. In the long lane of a directory only the number of others may be known.
+func (s *Queues) Before(l *Item, now time.Time) (id string, others int) {
+	for b, w := range s.turns(l.lane, now) {
+		switch {
+		case b == l && w.behind != nil:
+			return s.ID(w.behind.N), 0
+		case b == l:
+			return "", 0
+		case !w.any, !w.planned && !l.lane.excludes():
+			return s.ID(b.N), 0
+		}
+	}
+	return "", maxPassed
+}
+
+// turns yields the tasks of a lane that are not on hold, in order, with what keeps each
+// from starting. In the lane of a directory, what goes on with the session of one that
+// waits is behind it, and the end of a long queue is left out.
+func (s *Queues) turns(ln *lane, now time.Time) iter.Seq2[*Item, wait] {
+	return func(yield func(*Item, wait) bool) {
+		var passed []*Item // those that wait
+		for i, l := range ln.queue {
+			if i == maxPassed && ln.excludes() {
+				return
+			}
+			if l.Hold {
+				continue
+			}
+			w := wait{any: true}
+			if k := slices.IndexFunc(passed, func(b *Item) bool { return l.sess != nil && b.sess == l.sess }); k >= 0 {
+				w.behind = passed[k]
+			} else if w = s.waitOf(l, now); w.any && !w.planned {
+				passed = append(passed, l)
+			}
+			if !yield(l, w) {
+				return
+			}
+		}
+	}
 }
 
 // A wait is what keeps a task from starting when its lane is free.
 type wait struct {
 	any     bool
+	behind  *Item     // one of its session
 	until   time.Time // when it may end by time alone; zero: not so
 	planned bool      // a time that the user named: it has not come to its turn yet
 	account bool      // its account alone, which is on hold or cools down
@@ -340,6 +374,12 @@ func (s *Queues) waitOf(l *Item, now time.Time) wait {
 		return wait{any: true, account: true, until: a.CoolUntil}
 	}
 	return wait{}
+}
+
+// OpenAfter returns the first task that t comes after and that has not ended as t wants: its
+// id and its status, "" if no record names it.
+func (s *Queues) OpenAfter(t *state.Task) (id string, st state.Status, open bool) {
+	return s.openAfter(t.After, t.AfterPolicy == state.AfterAny)
 }
 
 // openAfter returns the first task of a list that a task comes after, and that is not done,

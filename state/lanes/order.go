@@ -325,7 +325,7 @@ func (o *ordering) found(first, i int) {
 			} else {
 				key = o.queues.live[o.queues.Number(v.id)].lane.key
 			}
-			list = append(list, fmt.Sprintf("%s is behind %s in %s", v.id, next, laneName(key)))
+			list = append(list, fmt.Sprintf("%s is behind %s in %s", v.id, next, state.LaneName(key)))
 		}
 	}
 	if size > maxSteps {

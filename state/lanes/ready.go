@@ -28,11 +28,12 @@ type Limits struct {
 	WorkspaceRoot string // workspace of tasks that have none, nor their session; "": they wait
 }
 
-func (m Limits) slots(a *account) int {
+// Slots returns how many tasks of that account may run; 0: any number.
+func (m Limits) Slots(account string) int {
 	if m.AccountSlots == nil {
 		return 0
 	}
-	return m.AccountSlots(a.name)
+	return m.AccountSlots(account)
 }
 
 // checkoutOf returns the directory that a task needs for itself; see Limits.Checkout.
@@ -80,9 +81,12 @@ func (s *Queues) Beside(dir, lane string) string {
 	return ""
 }
 
+// FreeWorkers returns how many more tasks the workers can run.
+func (s *Queues) FreeWorkers(lim Limits) int { return lim.MaxWorkers + lim.Lent - len(s.running) }
+
 // room returns how many tasks may start now.
 func (s *Queues) room(now time.Time, lim Limits) int {
-	free := lim.MaxWorkers + lim.Lent - len(s.running)
+	free := s.FreeWorkers(lim)
 	switch {
 	case s.dispatch.Paused, lim.Short != "" && (lim.Again.IsZero() || lim.Again.After(now)):
 		return 0
@@ -96,7 +100,7 @@ func (s *Queues) room(now time.Time, lim Limits) int {
 // only, for a task that finds out whether the limit has passed: what was at work
 // before the limit was met does not take it.
 func (s *Queues) full(a *account, lim Limits) bool {
-	if slots := lim.slots(a); slots > 0 && a.running+a.chosen >= slots {
+	if slots := lim.Slots(a.name); slots > 0 && a.running+a.chosen >= slots {
 		return true
 	}
 	return a.LimitWaits > 0 && (a.chosen > 0 || slices.ContainsFunc(s.running, func(l *Item) bool {
@@ -276,26 +280,40 @@ func (s *Queues) occupants(yield func(*Item) bool) {
 	}
 }
 
-// Occupant returns the task that takes the lane, the session or the checkout of t, which may be t
-// itself: nothing else is to run there.
-func (s *Queues) Occupant(t *state.Task, lim Limits) (id string, taken bool) {
-	if dir, _ := s.checkoutOf(t, lim); dir != "" {
-		if l := s.usedCheckouts(lim)[dir]; l != nil {
-			return s.ID(l.N), true
+// An Occupant takes a lane, a checkout or, where it names neither, a session of an agent.
+type Occupant struct {
+	Task     string // id; "": what [Limits].Taken names
+	Lane     string
+	Checkout string
+}
+
+// Occupant returns what takes the lane, the session or the checkout of t, which may be t
+// itself: nothing else is to run there. It is zero if all of them are free.
+func (s *Queues) Occupant(t *state.Task, lim Limits) Occupant {
+	key, n := t.Lane(), s.Number(t.ID)
+	if key == state.LanePrefixDir {
+		key += lim.WorkspaceRoot
+	}
+	for l := range s.occupants {
+		if l.lane.key == key || l.N == n {
+			return Occupant{Task: s.ID(l.N), Lane: key}
 		}
 	}
 	used := s.usedSessions()
 	for _, name := range s.sessionsOf(t) {
 		if l := used[name]; l != nil && name.id != "" {
-			return s.ID(l.N), true
+			return Occupant{Task: s.ID(l.N)}
 		}
 	}
-	for l := range s.occupants {
-		if l.lane.key == t.Lane() || s.ID(l.N) == t.ID {
-			return s.ID(l.N), true
+	if dir, _ := s.checkoutOf(t, lim); dir != "" {
+		if l := s.usedCheckouts(lim)[dir]; l != nil {
+			return Occupant{Task: s.ID(l.N), Checkout: dir}
 		}
 	}
-	return "", false
+	if lim.Taken[key] != "" {
+		return Occupant{Lane: key}
+	}
+	return Occupant{}
 }
 
 // usedSessions returns the conversations that are taken, and by whom.

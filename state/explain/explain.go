@@ -1,0 +1,265 @@
+// Package explain words what [lanes.Queues] decide: why a task does not run now, what its run
+// does, or how it ended. It decides nothing.
+//
+// [Live] goes through what a task needs in the order in which dispatch asks for it, and
+// stops at the first thing that is missing, though more may be missing behind it. It
+// returns that twice: in a few words for lists ("blocked by 3fa2c1d0"), and as a sentence
+// that ends with the command that helps, where there is one. Tasks go by their short ids;
+// times are in the zone of now.
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"stint/state"
+	"stint/state/lanes"
+)
+
+// NoWorkspace is why a task without a workspace does not run.
+const NoWorkspace = "no workspace; to run it, add the line - workspace: /path to its section in tasks.md, or set workspace_root in the configuration"
+
+// AfterNobody returns why a task does not run that comes after one that is not there.
+func AfterNobody(id string) string {
+	return "comes after " + id + ", which no record names; to run it, correct the line - after: in its section in tasks.md"
+}
+
+const (
+	release  = "; to let it run: stint release "             // before the id of a held task
+	settling = "waits until the save of tasks.md is settled" // of a result; see [lanes.Limits]
+)
+
+// Live returns why the live task n does not run now, or what its run does; short is "" of
+// one that waits for nothing.
+func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, why string) {
+	l := q.Live(n)
+	t := &q.Whole(l).Task
+	paused, reason := q.Paused()
+	switch {
+	case t.Status == state.Running && lim.Settling[q.ID(n)]:
+		return "save of tasks.md", "its run has ended; the result " + settling
+	case t.Status == state.Running:
+		return "", running(t, now)
+	case t.Status == state.Draft:
+		return "", "a draft; to queue it: stint retry, or status: queued in tasks.md"
+	case t.Hold:
+		why = "held" + because(cmp.Or(t.Note, string(t.Reason)))
+		if !strings.Contains(why, "stint release") {
+			why += release + state.ShortID(q.ID(n))
+		}
+		return "held", why
+	case paused:
+		return "paused", "dispatch is paused" + because(reason) + "; to go on: stint resume"
+	case lim.Short != "":
+		return shortage(lim, now)
+	case t.NotBefore.After(now):
+		return notBefore(t, now)
+	}
+	if home, _ := q.HomeOf(t, lim.WorkspaceRoot); home == "" {
+		return "no workspace", NoWorkspace
+	}
+	if id, st, open := q.OpenAfter(t); open {
+		return after(q, id, st)
+	}
+	o := q.Occupant(t, lim)
+	if o.Lane != "" {
+		return occupied(q, o, lim, "in "+state.LaneName(o.Lane))
+	}
+	switch before, others := q.Before(l, now); {
+	case others > 0:
+		return behind(fmt.Sprintf("%d others", others), " that wait, in "+state.LaneName(t.Lane()))
+	case before != "":
+		return behind(before, " in "+state.LaneName(t.Lane()))
+	}
+	if name := t.UsedAccount(); !q.Open(name, now, lim) {
+		return account(q, name, now, lim)
+	}
+	switch {
+	case o.Checkout != "":
+		return occupied(q, o, lim, "in "+o.Checkout+", where one task runs at a time: checkout is exclusive")
+	case o.Task != "":
+		return "behind " + state.ShortID(o.Task), "its agent session is used by " + state.ShortID(o.Task) + ", which " + does(q, o.Task, lim)
+	case q.FreeWorkers(lim) > 0:
+		return "next", "ready: it starts next"
+	case lim.MaxWorkers == 1:
+		return "workers busy", "the only worker is busy"
+	case lim.MaxWorkers <= 0:
+		return "workers busy", "no task may start: there are no workers"
+	}
+	return "workers busy", fmt.Sprintf("all %d workers are busy", lim.MaxWorkers)
+}
+
+// running returns what the run of a task does.
+func running(t *state.Task, now time.Time) string {
+	iteration, what := "", ""
+	if t.Iteration > 0 && t.MaxIterations > 1 && (t.Phase != "" || t.Iteration > 1) {
+		iteration = fmt.Sprintf(", iteration %d of %d", t.Iteration, t.MaxIterations)
+	}
+	switch t.Phase {
+	case "":
+		if t.RunStartedAt.IsZero() {
+			return "running" + iteration
+		}
+		return "running since " + clock(t.RunStartedAt, now) + iteration
+	case state.PhaseEvaluate:
+		what = "the agent that judges its answer"
+	default:
+		what = "its verify command"
+	}
+	if t.RunStartedAt.IsZero() {
+		return what + " is running" + iteration
+	}
+	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.RunStartedAt)).Truncate(time.Second), iteration)
+}
+
+func shortage(lim lanes.Limits, now time.Time) (short, why string) {
+	short, why = "machine full", "; one task is being tried again"
+	if strings.Contains(lim.Short, "disk") {
+		short = "disk full"
+	}
+	if lim.Again.After(now) {
+		why = "; one task is tried again at " + clock(lim.Again, now) + in(lim.Again, now)
+	}
+	return short, lim.Short + why
+}
+
+func notBefore(t *state.Task, now time.Time) (short, why string) {
+	short, why = minutes(t.NotBefore, now), "waits until "+clock(t.NotBefore, now)
+	if t.Reason == state.ClassRateLimited {
+		short = "limit until " + short
+	}
+	if !t.Tried() {
+		return short, why + ", as it was told"
+	}
+	why += in(t.NotBefore, now)
+	switch {
+	case t.Reason == state.ClassInterrupted:
+		return short, why + because(t.Error)
+	case t.Reason == state.ClassRateLimited:
+		return short, why + ", for the rate limit" + waitNumber(t.LimitWaits)
+	case t.MaxAttempts > 0:
+		return short, why + fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts) + failure(t)
+	}
+	return short, why + fmt.Sprintf(" (attempt %d)", t.Attempt+1) + failure(t)
+}
+
+// after is for a task that comes after the one of that id and status.
+func after(q *lanes.Queues, id string, st state.Status) (short, why string) {
+	short = "blocked by " + state.ShortID(id)
+	if st == "" {
+		return short, AfterNobody(id)
+	}
+	why = fmt.Sprintf("comes after %s, which is %s", state.ShortID(id), st)
+	if t, _ := q.Peek(id); t.Hold {
+		return short + ", held", why + " and held" + release + state.ShortID(id)
+	}
+	return short, why
+}
+
+// behind returns that another task goes before, and where.
+func behind(other, where string) (short, why string) {
+	short = "behind " + state.ShortID(other)
+	return short, short + where
+}
+
+// occupied is behind for a task or a command that is at work there.
+func occupied(q *lanes.Queues, o lanes.Occupant, lim lanes.Limits, where string) (short, why string) {
+	if o.Task == "" {
+		return behind(lim.Taken[o.Lane], ", "+where)
+	}
+	return behind(o.Task, ", which "+does(q, o.Task, lim)+", "+where)
+}
+
+// does returns how a task takes its lane, its session and its checkout.
+func does(q *lanes.Queues, id string, lim lanes.Limits) string {
+	switch t, _ := q.Peek(id); {
+	case t.Orphaned():
+		return "is held because its agent may still be alive"
+	case lim.Settling[id]:
+		return "has a result that " + settling
+	}
+	return "is running"
+}
+
+// account returns why no task of an account starts.
+func account(q *lanes.Queues, name string, now time.Time, lim lanes.Limits) (short, why string) {
+	a, slots := q.Account(name), lim.Slots(name)
+	wait := waitNumber(a.LimitWaits)
+	switch {
+	case a.IsMissing():
+		return "account held", fmt.Sprintf("account %s is on hold%s; its tasks go on by themselves when the program is back", name, because(a.Reason))
+	case a.Hold:
+		return "account held", fmt.Sprintf("account %s is on hold%s; when that is fixed, stint retry of any of its tasks lifts the hold", name, because(a.Reason))
+	case a.CoolUntil.After(now):
+		reason := cmp.Or(oneLine(a.Reason), "rate-limited")
+		return "limit until " + minutes(a.CoolUntil, now), fmt.Sprintf("%s: account %s is available again at %s%s%s", reason, name, clock(a.CoolUntil, now), in(a.CoolUntil, now), wait)
+	case slots > 0 && len(q.FilledBy(name, lim)) >= slots:
+		return "account busy", fmt.Sprintf("all %d slots of account %s are in use", slots, name)
+	}
+	return "limit", fmt.Sprintf("account %s was rate-limited%s; one task at a time until one gets through", name, wait)
+}
+
+// Ended returns how a task ended.
+func Ended(t *state.Task, now time.Time) string {
+	why := string(t.Status)
+	if !t.UpdatedAt.IsZero() {
+		why += " at " + clock(t.UpdatedAt, now)
+	}
+	if t.Status == state.Done {
+		return why
+	}
+	why += failure(t)
+	if t.By != "" {
+		why += " (by " + t.By + ")"
+	}
+	return why
+}
+
+// failure returns how the last run of a task went wrong.
+func failure(t *state.Task) (why string) {
+	for _, more := range []string{string(t.Reason), t.Error} {
+		if more != string(t.Status) {
+			why += because(more)
+		}
+	}
+	return why
+}
+
+// because returns a reason as the end of a sentence.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + oneLine(reason)
+}
+
+// oneLine returns the beginning of a text that may have many lines.
+func oneLine(text string) string { return state.Cut(strings.Join(strings.Fields(text), " "), 200) }
+
+func waitNumber(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (wait %d)", n)
+}
+
+// clock returns the time of day, with the date if it is not today.
+func clock(t, now time.Time) string {
+	t = t.In(now.Location())
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
+
+// minutes is clock without the seconds.
+func minutes(t, now time.Time) string { return clock(t, now)[:len(clock(t, now))-len(":00")] }
+
+// in counts down to t, in seconds.
+func in(t, now time.Time) string {
+	left := min(t.Sub(now), math.MaxInt64-time.Second) + time.Second - 1
+	return fmt.Sprintf(", in %s", left.Truncate(time.Second))
+}
