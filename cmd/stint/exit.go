@@ -138,7 +138,6 @@ func printError(w io.Writer, err error) {
 // stands in a path.
 var (
 	longWord = regexp.MustCompile(`[0-9A-Za-z_-]{36,}`)
-	anyWord  = regexp.MustCompile(`\S+`)
 )
 
 func shortIDIn(word string) string {

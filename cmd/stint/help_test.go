@@ -5,10 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/text"
 )
 
-// Each file of the manual is a topic, has a title, and fits every terminal: only code and
-// what has no blank may be wider.
+// Each file of the manual is a topic, has a title and no HTML, which the page leaves out, and
+// fits every terminal: only code and what has no blank may be wider.
 func TestTopics(t *testing.T) {
 	files, err := fs.Glob(topicFiles, "help/*.md")
 	must(t, err)
@@ -19,6 +22,12 @@ func TestTopics(t *testing.T) {
 		if topicTitle(name) == "" {
 			t.Errorf("%s does not begin with a heading such as # Name: what it is about", name)
 		}
+		_ = ast.Walk(markdown.Parser().Parse(text.NewReader(topic(name))), func(n ast.Node, _ bool) (ast.WalkStatus, error) {
+			if k := n.Kind(); k == ast.KindHTMLBlock || k == ast.KindRawHTML {
+				t.Errorf("%s has HTML", name)
+			}
+			return ast.WalkContinue, nil
+		}) // the function has no errors
 		for _, width := range []int{40, 63, 80} {
 			for line := range strings.Lines(renderText(topic(name), width, false)) {
 				line = strings.TrimRight(line, "\n")
@@ -31,24 +40,24 @@ func TestTopics(t *testing.T) {
 }
 
 func TestRenderText(t *testing.T) {
-	const text = "# A `b` c\n\nOne *two* [three](http.md) four [five](https://example.com) six\n\n- x y\n  z\n- `q`\n\n  1. deep\n\n" +
-		"```\ncode   stays, however long it may be, on one line\n```\n\n| a | `b` |\n|---|---|\n| 1 | two words and more of them |\n\n> said <b>\n"
+	const doc = "# A `b` c\n\nOne *two* [three](http.md) four [five](https://example.com) six\n\n- x y\n  z\n- `q`\n\n  1. deep\n\n" +
+		"```\ncode   stays, however long it may be, on one line\n```\n\n| a | `b` |\n|---|---|\n| 1 | two words and more of them |\n"
 	for _, c := range []struct {
 		width int
 		bold  bool
 		want  string
 	}{
-		{40, false, "# A `b` c\n\nOne two three (stint help http) four\nfive (https://example.com) six\n\n- x y z\n\n- `q`\n\n  1. deep\n\n" +
-			"    code   stays, however long it may be, on one line\n\na  `b`\n1  two words and more of them\n\n  said <b>\n"},
-		{1, true, "\x1b[1mA \x1b[1mb\x1b[0;1m c\x1b[0m\n\nOne \x1b[1mtwo\x1b[0m three (stint help http) four\nfive (https://example.com) six\n\n- x y z\n\n- \x1b[1mq\x1b[0m\n\n  1. deep\n\n" +
-			"    code   stays, however long it may be, on one line\n\n\x1b[1ma\x1b[0m  \x1b[1m\x1b[1mb\x1b[0;1m\x1b[0m\n1  two words and more of them\n\n  said <b>\n"},
+		{40, false, "# A `b` c\n\nOne two three (stint help http) four\nfive (https://example.com) six\n\n- x y z\n- `q`\n  1. deep\n\n" +
+			"    code   stays, however long it may be, on one line\n\na  `b`\n1  two words and more of them\n"},
+		{1, true, "\x1b[1mA\x1b[0m \x1b[1mb\x1b[0m \x1b[1mc\x1b[0m\n\nOne two three (stint help http) four\nfive (https://example.com) six\n\n- x y z\n- \x1b[1mq\x1b[0m\n  1. deep\n\n" +
+			"    code   stays, however long it may be, on one line\n\n\x1b[1ma\x1b[0m  \x1b[1mb\x1b[0m\n1  two words and more of them\n"},
 	} {
-		if got := renderText([]byte(text), c.width, c.bold); got != c.want {
+		if got := renderText([]byte(doc), c.width, c.bold); got != c.want {
 			t.Errorf("%d columns, bold %t:\n%q, want\n%q", c.width, c.bold, got, c.want)
 		}
 	}
 	wide := "| one | two | three |\n|---|---|---|\n| aaaaaaaaaaaaaaaaaa | bbbbbbbbbbbbbbbbbbbbbbb | c d |\n"
-	if got, want := renderText([]byte(wide), 40, false), "- one: aaaaaaaaaaaaaaaaaa\n  two: bbbbbbbbbbbbbbbbbbbbbbb\n  three: c d\n"; got != want {
+	if got, want := renderText([]byte(wide), 40, false), "- aaaaaaaaaaaaaaaaaa\n  two: bbbbbbbbbbbbbbbbbbbbbbb\n  three: c d\n"; got != want {
 		t.Errorf("a table that does not fit: %q, want %q", got, want)
 	}
 	if got := wrap("a bb ccc d", 4); !slices.Equal(got, []string{"a bb", "ccc", "d"}) {

@@ -23,7 +23,7 @@ stint-COMMAND.1 for the commands, stint-TOPIC.7 for the topics of stint help.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			dir := args[0]
 			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return err
+				return &cliError{code: exitUsage, message: "cannot make " + dir, err: plainError(err), try: "stint man DIR, with a directory that you may write"}
 			}
 			c.Root().DisableAutoGenTag = true // the same program writes the same pages
 			if err := doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: "stint " + versionName(), Manual: "stint"}, dir); err != nil {

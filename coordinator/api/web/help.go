@@ -10,9 +10,7 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
-	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
-	"github.com/yuin/goldmark/util"
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
@@ -40,11 +38,10 @@ func (s *Site) fillHelp(p *page, name string) error {
 	return err
 }
 
-var markdown = goldmark.New(goldmark.WithExtensions(extension.Table),
-	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(rawHTML{}, 1))))
+var markdown = goldmark.New(goldmark.WithExtensions(extension.Table))
 
-// renderHTML returns Markdown as HTML for below a heading of level 2. HTML in it becomes
-// text, links to other files of the manual lead to their topics.
+// renderHTML returns Markdown as HTML for below a heading of level 2, without any HTML that is
+// in it. Links to other files of the manual lead to their topics.
 func renderHTML(src []byte) (template.HTML, error) {
 	doc := markdown.Parser().Parse(text.NewReader(src))
 	err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -69,28 +66,4 @@ func renderHTML(src []byte) (template.HTML, error) {
 		return "", fmt.Errorf("the manual: %w", err)
 	}
 	return template.HTML(b.String()), nil
-}
-
-// rawHTML renders HTML within Markdown as text; goldmark would leave it out.
-type rawHTML struct{}
-
-func (rawHTML) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
-	r.Register(ast.KindHTMLBlock, func(w util.BufWriter, src []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if entering {
-			block := n.(*ast.HTMLBlock)
-			_, _ = w.WriteString("<pre>") // the buffer keeps its error
-			_, _ = w.Write(util.EscapeHTML(block.Lines().Value(src)))
-			if block.HasClosure() {
-				_, _ = w.Write(util.EscapeHTML(block.ClosureLine.Value(src)))
-			}
-			_, _ = w.WriteString("</pre>\n")
-		}
-		return ast.WalkSkipChildren, nil
-	})
-	r.Register(ast.KindRawHTML, func(w util.BufWriter, src []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if entering {
-			_, _ = w.Write(util.EscapeHTML(n.(*ast.RawHTML).Segments.Value(src)))
-		}
-		return ast.WalkSkipChildren, nil
-	})
 }

@@ -25,8 +25,8 @@ func TestPageHelp(t *testing.T) {
 	}
 }
 
-// HTML in the manual is there to be read, and is no markup.
-func TestRenderHTMLEscapes(t *testing.T) {
+// HTML in the manual does not reach the page.
+func TestRenderHTMLOmitsHTML(t *testing.T) {
 	for _, raw := range xssCorpus(t) {
 		got, err := renderHTML([]byte("<div>" + raw + "\n\n*x* <b onclick=y>" + raw + "\n\n[l](javascript:alert)\n"))
 		if err != nil {
@@ -36,7 +36,7 @@ func TestRenderHTMLEscapes(t *testing.T) {
 			return strings.Contains(" script style iframe img svg b div object embed form input base meta link math ", " "+n.Data+" ") && attr(n, "src") == "" ||
 				strings.HasPrefix(attr(n, "href"), "javascript") || attr(n, "onclick") != "" || attr(n, "onerror") != ""
 		})
-		if bad != nil || !strings.Contains(string(got), "&lt;div&gt;") || !strings.Contains(string(got), "&lt;b onclick=y&gt;") {
+		if bad != nil {
 			t.Errorf("%q becomes %s", raw, got)
 		}
 	}
