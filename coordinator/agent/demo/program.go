@@ -274,46 +274,19 @@ func (d *demo) text() string {
 	return text + "; you said: " + firstLine(d.message)
 }
 
-// lookAround returns what there is to say of a directory: the number of its files and lines,
-// and the longest ones. It looks at no more than maxLooked files.
+// lookAround returns how many files and lines a directory has, of its first 200 entries.
 func lookAround(dir string) string {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return ""
-	}
-	type file struct {
-		name  string
-		lines int
-	}
-	var files []file
-	total := 0
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || info.Size() > maxLookedSize || len(files) == maxLooked {
-			continue
+	entries, _ := os.ReadDir(dir) // what cannot be read is not counted
+	files, lines := 0, 0
+	for _, e := range entries[:min(len(entries), 200)] {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && info.Size() <= 1<<20 {
+			data, _ := os.ReadFile(filepath.Join(dir, e.Name()))
+			files, lines = files+1, lines+bytes.Count(data, []byte("\n"))
 		}
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			continue
-		}
-		lines := bytes.Count(data, []byte("\n"))
-		total += lines
-		files = append(files, file{e.Name(), lines})
 	}
-	slices.SortStableFunc(files, func(a, b file) int { return b.lines - a.lines })
-	text := fmt.Sprintf("I am the demo agent that is built into stint: I do not think, but I can count.\n"+
-		"%s has %d entries; its %d files have %d lines", filepath.Base(dir), len(entries), len(files), total)
-	for i, f := range files[:min(3, len(files))] {
-		text += []string{", the longest: ", ", ", ", "}[i] + fmt.Sprintf("%s (%d)", f.name, f.lines)
-	}
-	return text + ".\n"
+	return fmt.Sprintf("I am the demo agent that is built into stint: I do not think, but I can count.\n"+
+		"%s has %d entries; its %d files have %d lines.\n", filepath.Base(dir), len(entries), files, lines)
 }
-
-// maxLooked and maxLookedSize bound the files, and the bytes of each, that lookAround reads.
-const (
-	maxLooked     = 200
-	maxLookedSize = 1 << 20
-)
 
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
