@@ -23,6 +23,7 @@ By default the master does this by itself when the journal is larger than compac
 
 // compactOptions are the options of `stint compact-tasks` and `stint clean`.
 type compactOptions struct {
+	keepFailed   bool
 	olderThan    string // "": as configured
 	dryRun, json bool
 }
@@ -42,17 +43,22 @@ func (a *app) compactCommand() *cobra.Command {
 }
 
 func (a *app) cleanCommand() *cobra.Command {
-	o := &compactOptions{}
+	o, failed := &compactOptions{}, false
 	c := &cobra.Command{
 		Use:   "clean [OPTIONS]",
-		Short: "move tasks that have ended to the archive",
-		Long: `Move tasks that have ended to the archive. They are still known: tasks that come
-after them run, stint show and logs find them, stint ls --archive lists them, and
-stint retry brings one back.`,
-		Example: "  stint clean\n  stint clean --older-than 7d",
+		Short: "move tasks that are done or canceled to the archive",
+		Long: `Move tasks that are done or canceled to the archive. Failed and dead tasks stay until
+you have seen to them: --failed moves these too. Archived tasks are still known: tasks
+that come after them run, stint show and logs find them, stint ls --archive lists them,
+and stint retry brings one back.`,
+		Example: "  stint clean\n  stint clean --failed --older-than 7d",
 		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.compact(c, o) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.keepFailed = !failed
+			return a.compact(c, o)
+		},
 	}
+	c.Flags().BoolVar(&failed, "failed", false, "also failed and dead tasks")
 	o.addFlags(c, "0", "all that have ended")
 	return c
 }
@@ -77,11 +83,14 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 	}
 	ctx := c.Context()
 	var r ledger.CompactReport
-	err = a.call(ctx, func(cl *client.Client) (err error) { r, err = cl.Compact(ctx, olderThan, o.dryRun); return err })
+	err = a.call(ctx, func(cl *client.Client) (err error) {
+		r, err = cl.Compact(ctx, olderThan, o.dryRun, o.keepFailed)
+		return err
+	})
 	if a.isOffline(err) {
 		var offline queue.Config
 		if offline, err = a.offline(ctx); err == nil {
-			r, err = statedir.CompactOffline(ctx, offline, olderThan, o.dryRun)
+			r, err = statedir.CompactOffline(ctx, offline, olderThan, o.dryRun, o.keepFailed)
 		}
 	}
 	if err != nil {

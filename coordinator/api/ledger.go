@@ -25,6 +25,8 @@ type Ledger interface {
 	// Compact merges records and moves tasks that ended more than olderThan ago to
 	// the archive; with dryRun it only says what it would do.
 	Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error)
+	// Clean is Compact, but failed and dead tasks stay.
+	Clean(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error)
 }
 
 type (
@@ -44,6 +46,9 @@ func (s *Server) ledgerRoutes(api huma.API) {
 		olderThan, err := time.ParseDuration(in.Body.OlderThan)
 		if err != nil {
 			return ledger.CompactReport{}, task.Invalid("write for example 720h", "olderThan is no duration")
+		}
+		if in.Body.KeepFailed {
+			return s.rooms.Ledger.Clean(ctx, olderThan, in.Body.DryRun)
 		}
 		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body.DryRun)
 	}))

@@ -250,7 +250,7 @@ func TestErrorsOfTheMaster(t *testing.T) {
 			"over":   func() error { return s.client.Handover(ctx) },
 			"pause":  func() error { return s.client.Pause(ctx, "") },
 			"resume": func() error { return s.client.Resume(ctx) },
-			"shrink": func() error { _, err := s.client.Compact(ctx, 0, false); return err },
+			"shrink": func() error { _, err := s.client.Compact(ctx, 0, false, true); return err },
 			"accept": func() error { _, err := s.client.Reconcile(ctx, true); return err },
 		} {
 			var got *task.Error

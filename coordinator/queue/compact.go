@@ -17,17 +17,22 @@ import (
 // ended. With dryRun it only says what it would do. The error is an *Error where a
 // user can do something about it.
 func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
-	return s.compact(ctx, olderThan, dryRun, 0)
+	return s.compact(ctx, olderThan, dryRun, false, 0)
 }
 
-// compact is Compact if nobody else has saved tasks.md for so long.
-func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun bool, quiet time.Duration) (ledger.CompactReport, error) {
+// Clean is Compact, but failed and dead tasks stay.
+func (s *Store) Clean(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
+	return s.compact(ctx, olderThan, dryRun, true, 0)
+}
+
+// compact is Compact or Clean if nobody else has saved tasks.md for so long.
+func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool, quiet time.Duration) (ledger.CompactReport, error) {
 	defer s.Call()()
 	if olderThan < 0 {
 		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}
 	r, err := s.Store.Compact(ctx, func(st *fold.State) (ledger.Keep, error) {
-		keep, err := st.Compact(s.Config.Now().Add(-olderThan))
+		keep, err := st.Compact(s.Config.Now().Add(-olderThan), keepFailed)
 		keep.Dry, keep.Quiet = dryRun, quiet
 		return keep, err
 	})
@@ -92,10 +97,10 @@ func (s *Store) compactHalf(ctx context.Context) (done bool, err error) {
 	if left > size/2 {
 		return false, nil
 	}
-	r, err := s.compact(ctx, s.Config.CompactOlderThan, true, compactAgain)
+	r, err := s.compact(ctx, s.Config.CompactOlderThan, true, false, compactAgain)
 	if err != nil || r.After > r.Before/2 {
 		return false, err
 	}
-	_, err = s.compact(ctx, s.Config.CompactOlderThan, false, compactAgain)
+	_, err = s.compact(ctx, s.Config.CompactOlderThan, false, false, compactAgain)
 	return err == nil, err
 }

@@ -13,14 +13,18 @@ import (
 	"stint/state"
 )
 
-// CompactOffline is Compact where no master runs: it locks the state directory,
+// CompactOffline is Compact, or with keepFailed Clean, where no master runs: it locks the state directory,
 // compacts and closes. The error has CodeBusy if a master does run.
-func CompactOffline(ctx context.Context, cfg queue.Config, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
+func CompactOffline(ctx context.Context, cfg queue.Config, olderThan time.Duration, dryRun, keepFailed bool) (ledger.CompactReport, error) {
 	s, err := queue.Open(cfg)
 	if err != nil {
 		return ledger.CompactReport{}, err
 	}
-	r, err := s.Compact(ctx, olderThan, dryRun)
+	do := s.Compact
+	if keepFailed {
+		do = s.Clean
+	}
+	r, err := do(ctx, olderThan, dryRun)
 	return r, errors.Join(err, s.Close())
 }
 

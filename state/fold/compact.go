@@ -17,14 +17,14 @@ import (
 // each task, in the order of age, then what cannot be said that way, then the
 // controls. Tasks that ended before that instant, and those that a person has
 // deleted, are to be moved out; so are those of which no record says when they
-// ended. The error is the Reader's.
-func (s *State) Compact(before time.Time) (ledger.Keep, error) {
+// ended. With keepFailed, failed and dead ones stay. The error is the Reader's.
+func (s *State) Compact(before time.Time, keepFailed bool) (ledger.Keep, error) {
 	c := compaction{state: s, holder: map[string]string{}}
 	for n := uint32(1); n < s.Entries.Len(); n++ {
 		if s.Entries.At(n).Kept != table.InJournal {
 			continue
 		}
-		if err := c.task(n, before); err != nil {
+		if err := c.task(n, before, keepFailed); err != nil {
 			return ledger.Keep{}, fmt.Errorf("merge task %s: %w", s.ID(n), err)
 		}
 	}
@@ -46,7 +46,7 @@ func (s *State) Compact(before time.Time) (ledger.Keep, error) {
 func (s *State) CompactedSize(before time.Time, size int64) (left int64) {
 	for n := uint32(1); n < s.Entries.Len(); n++ {
 		e := s.Entries.At(n)
-		if e.Kept != table.InJournal || s.movesOut(e, before) {
+		if e.Kept != table.InJournal || s.movesOut(e, before, false) {
 			continue
 		}
 		first := e.Last
@@ -71,8 +71,9 @@ func (s *State) recordSize(r uint32, size int64) int64 {
 }
 
 // movesOut reports whether a task goes to the archive.
-func (s *State) movesOut(e *table.Entry, before time.Time) bool {
-	return e.Status().Terminal() && (e.Deleted || e.UpdatedAt().Before(before))
+func (s *State) movesOut(e *table.Entry, before time.Time, keepFailed bool) bool {
+	st := e.Status()
+	return st.Terminal() && (e.Deleted || e.UpdatedAt().Before(before) && !(keepFailed && (st == state.Failed || st == state.Dead)))
 }
 
 // A compaction collects what stays and what goes.
@@ -85,7 +86,7 @@ type compaction struct {
 }
 
 // task decides about one task.
-func (c *compaction) task(n uint32, before time.Time) error {
+func (c *compaction) task(n uint32, before time.Time, keepFailed bool) error {
 	s := c.state
 	e, id := s.Entries.At(n), s.ID(n)
 	m, err := s.merge(n)
@@ -93,7 +94,7 @@ func (c *compaction) task(n uint32, before time.Time) error {
 		return err
 	}
 	key := m.values[state.KeyIdempotencyKey]
-	if !s.movesOut(e, before) {
+	if !s.movesOut(e, before, keepFailed) {
 		first, second := m.records()
 		c.sessions = c.sessions || m.task.SessionID != ""
 		c.keep.Records = append(c.keep.Records, first)

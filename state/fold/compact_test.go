@@ -60,7 +60,7 @@ func (j *journal) runs(id string) (runs []state.Run) {
 
 func (j *journal) compact(before time.Time) ledger.Keep {
 	j.t.Helper()
-	keep, err := j.state.Compact(before)
+	keep, err := j.state.Compact(before, false)
 	must(j.t, err)
 	return keep
 }
@@ -305,7 +305,7 @@ func TestCompactReadFails(t *testing.T) {
 	j := newJournal(t)
 	j.task(uuid(1), "status: queued")
 	j.broken = true
-	if _, err := j.state.Compact(noon); err == nil || !strings.Contains(err.Error(), uuid(1)) {
+	if _, err := j.state.Compact(noon, false); err == nil || !strings.Contains(err.Error(), uuid(1)) {
 		t.Errorf("the error is %v", err)
 	}
 }

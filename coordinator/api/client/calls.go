@@ -132,9 +132,10 @@ func (c *Client) Resume(ctx context.Context) error {
 }
 
 // Compact makes the master merge records and move tasks that ended more than
-// olderThan ago to the archive; with dryRun it only says what it would do.
-func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
-	return fetch[ledger.CompactReport](ctx, c, http.MethodPost, "/v1/ledger/compact", wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun})
+// olderThan ago to the archive; with dryRun it only says what it would do, with
+// keepFailed failed and dead tasks stay.
+func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (ledger.CompactReport, error) {
+	return fetch[ledger.CompactReport](ctx, c, http.MethodPost, "/v1/ledger/compact", wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun, KeepFailed: keepFailed})
 }
 
 // Preview returns what would be run for tasks if they were submitted together. Nothing

@@ -93,8 +93,9 @@ type ReconcileBody struct {
 
 // A CompactBody is the request to compact the ledger.
 type CompactBody struct {
-	OlderThan string `json:"olderThan" doc:"Tasks that ended longer ago go to the archive: a Go duration such as 720h; 0s: all that have ended" example:"720h"`
-	DryRun    bool   `json:"dryRun,omitempty" doc:"Only say what would be done" example:"true"`
+	OlderThan  string `json:"olderThan" doc:"Tasks that ended longer ago go to the archive: a Go duration such as 720h; 0s: all that have ended" example:"720h"`
+	DryRun     bool   `json:"dryRun,omitempty" doc:"Only say what would be done" example:"true"`
+	KeepFailed bool   `json:"keepFailed,omitempty" doc:"Failed and dead tasks stay" example:"true"`
 }
 
 // Sizes of a body, in bytes.
