@@ -66,6 +66,7 @@ type Filter struct {
 	Agent    string   `json:"agent,omitempty"`
 	Before   uint64   `json:"before,omitempty"` // of a list, only what is older than the task with this fold.Row.First; 0: from the newest on
 	Limit    int      `json:"limit,omitempty"`  // at most so many; 0: no limit
+	Prompts  bool     `json:"-"`                // of Rows, all as tasks, to which the caller adds the prompts
 }
 
 // Match reports whether the filter lets a task through.
@@ -74,9 +75,10 @@ func (f *Filter) Match(t *Task) bool {
 		TagsOf(t).Match(Tags{f.Label, f.TenantID, f.Queue, f.Agent})
 }
 
-// A Row is one task of a list. Of a task that has ended it is what was made of it.
+// A Row is one task of a list. Of a task that has ended it is what was made of it, unless
+// the list has prompts.
 type Row struct {
-	Task    *Task // nil if it has ended
+	Task    *Task // or nil
 	Encoded []byte
 	First   uint64 // number of the task's first record, by which lists are ordered: it stays, whatever becomes of the task
 }

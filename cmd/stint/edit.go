@@ -402,6 +402,9 @@ func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, re
 		}
 		return true, nil
 	}
+	if e.base == nil { // what is wrong elsewhere in tasks.md is not about this task
+		t.Findings, _ = splitFindings(t.Findings, e.old)
+	}
 	return false, errors.Join(e.drop(), e.app.taken(t, err, plan))
 }
 

@@ -218,6 +218,11 @@ func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 			return t.kept(err)
 		}
 		text = append(text, '\n')
+		before, _, err := statedir.Preview(t.dir, now.Data)
+		if err != nil {
+			return t.kept(err)
+		}
+		t.old = before.Findings
 		plan, records, err := statedir.Preview(t.dir, text)
 		if err != nil {
 			return t.kept(err)

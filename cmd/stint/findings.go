@@ -32,7 +32,7 @@ func (a *app) tellFindings(ctx context.Context) {
 		case len(list) == 1:
 			a.hint("stint: %s\n", escapeText(oneLine(list[0].String())))
 		case len(list) > 1:
-			a.hint("stint: %s in the ledger: stint fsck\n", count(len(list), "finding"))
+			a.hint("stint: tasks.md has %s; to check all files: stint fsck\n", count(len(list), "finding"))
 		}
 		return err
 	})
@@ -114,9 +114,6 @@ func restart(h *task.Health) string {
 
 // tellAccounts prints on stderr which accounts keep some of these tasks from starting.
 func (a *app) tellAccounts(ctx context.Context, views []wire.TaskView) {
-	waits := func(account string) bool {
-		return slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == account })
-	}
 	if !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued }) {
 		return
 	}
@@ -125,7 +122,11 @@ func (a *app) tellAccounts(ctx context.Context, views []wire.TaskView) {
 	_ = a.callRunning(func(c *client.Client) error { // the list is what was asked for
 		list, err := c.Accounts(ctx)
 		for _, u := range list {
-			if text := accountText(&u.Account, time.Now()); text != "" && waits(u.Name) {
+			i := slices.IndexFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == u.Name })
+			if i < 0 {
+				continue
+			}
+			if text := accountText(&u.Account, time.Now(), shortID(views[i].ID)); text != "" {
 				a.hint("stint: %s\n", escapeText(oneLine(text)))
 			}
 		}
@@ -133,13 +134,30 @@ func (a *app) tellAccounts(ctx context.Context, views []wire.TaskView) {
 	})
 }
 
+// tellOtherDirectory warns on stderr that the session of new tasks has worked in another
+// directory so far: what its agent remembers is about that one.
+func (a *app) tellOtherDirectory(ctx context.Context, views []wire.TaskView) {
+	v := &views[0]
+	if a.quiet || v.SessionKey == "" || strings.Contains(v.SessionKey, ":") {
+		return
+	}
+	_ = a.callRunning(func(c *client.Client) error { // the tasks are queued, whatever it answers
+		list, err := c.List(ctx, state.Filter{Session: v.SessionKey, Limit: len(views) + 1})
+		if n := len(list); n > 0 && list[n-1].Workspace != v.Workspace && list[n-1].Workspace != "" {
+			a.hint("stint: session %s has worked in %s so far; this task runs in %s\n", escapeText(v.SessionKey), escapeText(list[n-1].Workspace), escapeText(v.Workspace))
+		}
+		return err
+	})
+}
+
 // accountText returns what keeps the tasks of an account from starting; "" if nothing does.
-func accountText(u *state.Account, now time.Time) string {
+// ref is one of them.
+func accountText(u *state.Account, now time.Time, ref string) string {
 	switch {
 	case u.IsMissing():
-		return because(fmt.Sprintf("account %s is on hold", u.Name), u.Reason) + "; its tasks go on by themselves when the program is back"
+		return because(fmt.Sprintf("account %s is on hold", u.Name), u.Reason) + "; its tasks start by themselves when the program is back"
 	case u.Hold:
-		return because(fmt.Sprintf("account %s is on hold", u.Name), u.Reason) + "; to lift it: stint retry ID of a task that it stopped"
+		return because(fmt.Sprintf("account %s is on hold", u.Name), u.Reason) + "; to lift it: stint retry " + ref
 	case u.CoolUntil.After(now):
 		return fmt.Sprintf("%s: account %s is available again at %s", cmp.Or(oneLine(u.Reason), "rate-limited"), u.Name, localTime(u.CoolUntil))
 	}
@@ -164,7 +182,7 @@ func (a *app) retryTask(c *client.Client, ctx context.Context, ref string) (wire
 	if len(view.Fallback) > 0 || view.MaxLimitWait != "" {
 		waits = "" // another agent may take it over, or it may end
 	}
-	if text := accountText(&u, time.Now()); text != "" {
+	if text := accountText(&u, time.Now(), shortID(view.ID)); text != "" {
 		a.hint("stint: %s%s\n", escapeText(oneLine(text)), waits)
 	}
 	return view, nil

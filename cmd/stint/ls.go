@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,11 +105,11 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	}
 	_, _ = io.WriteString(a.stdout, "\x1b[?1049h")                    // the other screen
 	defer func() { _, _ = io.WriteString(a.stdout, "\x1b[?1049l") }() // and back
-	if _, rows, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
-		o.filter.Limit = max(1, min(o.filter.Limit, rows-4)) // the rest is for the heading and hints
-	}
+	most := cmp.Or(o.filter.Limit, math.MaxInt)
 	for {
-		_, _ = io.WriteString(a.stdout, "\x1b[H\x1b[2J")
+		if _, rows, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+			o.filter.Limit = max(1, min(most, rows-4)) // the rest is for the heading and hints
+		}
 		err := a.list(c.Context(), o)
 		if err == nil {
 			err = pause(c.Context(), watchEvery)
@@ -124,12 +125,19 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 
 // list prints a list of tasks once.
 func (a *app) list(ctx context.Context, o *lsOptions) error {
+	o.filter.Prompts = o.json
 	if o.json && !o.archive && !o.held {
 		return a.listJSON(ctx, o)
 	}
 	views, err := a.listed(ctx, o)
+	if err == nil && len(views) == 0 && !o.archive {
+		err = a.checkSession(ctx, o.filter.Session)
+	}
 	if err != nil {
 		return err
+	}
+	if o.watch {
+		_, _ = io.WriteString(a.stdout, "\x1b[H\x1b[2J") // only now, so that it does not flicker
 	}
 	if !o.archive {
 		defer a.tellFindings(ctx)
@@ -148,9 +156,6 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 		a.hint("stint: no such task in the archive; what it holds was moved there by: stint clean\n")
 		return nil
 	}
-	if len(views) == 0 && a.tellNoSession(ctx, o.filter.Session) {
-		return nil
-	}
 	if len(views) == 0 && !o.filter.Match(&state.Task{}) {
 		a.hint("stint: no such tasks; all of them: stint ls -n 0\n")
 		return nil
@@ -163,7 +168,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 	if o.tree {
 		shown = familyTree(views)
 	} else if !o.archive {
-		shown = runningFirst(views)
+		shown = first(views, isRunning)
 	}
 	if err := a.printTasks(shown, time.Now()); err != nil {
 		return err
@@ -227,29 +232,30 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 	return views, err
 }
 
-// tellNoSession reports whether there is no session of that name, and prints so.
-func (a *app) tellNoSession(ctx context.Context, name string) bool {
+// checkSession returns an error if a master runs that knows no session of that name.
+func (a *app) checkSession(ctx context.Context, name string) error {
 	names := a.sessionNames(ctx)
-	if name == "" || slices.Contains(names, name) {
-		return false
+	if name == "" || names == nil || slices.Contains(names, name) {
+		return nil
 	}
-	meant := ""
+	try := "stint session ls"
 	if near := state.Nearest(name, names); near != "" {
-		meant = "did you mean " + near + "? "
+		try = "stint ls --session " + near
 	}
-	a.hint("stint: there is no session %s; %sthe sessions: stint session ls\n", escapeText(oneLine(name)), meant)
-	return true
+	return &cliError{code: exitNotFound, message: fmt.Sprintf("there is no session %q", name), try: try}
 }
 
-// runningFirst returns the tasks of a list with those first that run.
-func runningFirst(views []wire.TaskView) []wire.TaskView {
-	running := slices.DeleteFunc(slices.Clone(views), func(v wire.TaskView) bool { return v.Status != state.Running })
-	return append(running, slices.DeleteFunc(slices.Clone(views), func(v wire.TaskView) bool { return v.Status == state.Running })...)
+func isRunning(v wire.TaskView) bool { return v.Status == state.Running }
+
+// first returns a list with those first for which is holds.
+func first[T any](list []T, is func(T) bool) []T {
+	rest := slices.DeleteFunc(slices.Clone(list), is)
+	return append(slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !is(v) }), rest...)
 }
 
 // familyTree returns the tasks of a list, each below the one that has queued it or the newest
-// one that it waits for, with a mark before its title.
-func familyTree(views []wire.TaskView) (out []wire.TaskView) {
+// one that it waits for, with a mark before its title. Families of which a task runs come first.
+func familyTree(views []wire.TaskView) []wire.TaskView {
 	place, below := map[string]int{}, map[string][]int{}
 	for i := range views {
 		place[views[i].ID] = i
@@ -262,6 +268,7 @@ func familyTree(views []wire.TaskView) (out []wire.TaskView) {
 			}
 		}
 	}
+	var out []wire.TaskView
 	var add func(i, depth int)
 	add = func(i, depth int) {
 		v := views[i]
@@ -273,12 +280,15 @@ func familyTree(views []wire.TaskView) (out []wire.TaskView) {
 			add(child, depth+1)
 		}
 	}
+	var families [][]wire.TaskView
 	for i := range views {
 		if !isBelow[i] {
+			out = nil
 			add(i, 0)
+			families = append(families, out)
 		}
 	}
-	return out
+	return slices.Concat(first(families, func(f []wire.TaskView) bool { return slices.ContainsFunc(f, isRunning) })...)
 }
 
 // listJSON copies the lines of the master, which has written most of them before.
@@ -291,12 +301,13 @@ func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
 		}
 		return err
 	})
+	if err == nil && !out.wrote {
+		err = a.checkSession(ctx, o.filter.Session)
+	}
 	if err != nil {
 		return err
 	}
-	if !o.quiet {
-		a.tellPaused()
-	}
+	a.tellPaused()
 	a.tellFindings(ctx)
 	return nil
 }
@@ -337,8 +348,8 @@ func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
 		if v.TriggeredBy != "" && !strings.Contains(v.Title, "└─ ") {
 			mark = "↳ " // another task has queued it
 		}
-		if width > 0 && width < 80 && v.Waits != "" {
-			status = clip(v.Waits, max(8, width-26))
+		if waits := waitText(v, now); width > 0 && width < 80 && waits != "" {
+			status = clip(waits, max(8, width-26))
 		}
 		rows = append(rows, []string{
 			short, status, runTime(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, v.Changes.String(), mark + v.Title,
@@ -392,14 +403,28 @@ const silentAfter = time.Minute
 // statusNow is statusText, with what the task waits for, and a mark at a running task whose
 // agent is silent.
 func statusNow(v *wire.TaskView, now time.Time) string {
-	if v.Status == state.Queued && v.Waits != "" {
-		return "queued (" + v.Waits + ")"
+	if waits := waitText(v, now); v.Status == state.Queued && waits != "" {
+		return "queued (" + waits + ")"
 	}
 	silent := now.Sub(v.LastOutput)
 	if v.Status != state.Running || v.Phase == state.PhaseVerify || v.LastOutput.IsZero() || silent < silentAfter {
 		return statusText(v)
 	}
 	return string(v.Status) + " (silent " + ago(silent) + ")"
+}
+
+// waitText returns what a task waits for in a few words, and the time that its user has named,
+// also where something else keeps it from starting.
+func waitText(v *wire.TaskView, now time.Time) string {
+	due := v.NotBefore.In(now.Location())
+	at := due.Format("2006-01-02 15:04")
+	if due.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		at = due.Format("15:04")
+	}
+	if v.Waits == "" || v.Waits == at || v.Tried() || !due.After(now) {
+		return v.Waits
+	}
+	return v.Waits + ", " + at
 }
 
 // laneName shows a lane as people know it: the name of a session, or the last

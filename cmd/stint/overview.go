@@ -31,18 +31,18 @@ func (a *app) overview(ctx context.Context) error {
 	next := []string{`stint task "Summarise this repository in one line"`, "stint demo", "stint doctor"}
 	text := "no tasks yet\n"
 	if len(views) > 0 {
-		views = runningFirst(views)
+		views = first(views, isRunning)
 		if err := a.printTasks(views, time.Now()); err != nil {
 			return err
 		}
 		text = ""
-		first := &views[0]
-		next[0], next[1], next[2] = "stint show "+shortID(first.ID), `stint task "PROMPT"`, "stint ls"
+		top := &views[0]
+		next[0], next[1], next[2] = "stint show "+shortID(top.ID), `stint task "PROMPT"`, "stint ls"
 		switch {
-		case first.Status == state.Running:
-			next[0] = "stint logs -f " + shortID(first.ID)
-		case first.Waits != "":
-			next[0] = "stint why " + shortID(first.ID)
+		case isRunning(*top):
+			next[0] = "stint logs -f " + shortID(top.ID)
+		case top.Waits != "":
+			next[0] = "stint why " + shortID(top.ID)
 		}
 		if h, err := a.health(ctx); err == nil {
 			for _, st := range state.Statuses {

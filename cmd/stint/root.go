@@ -125,11 +125,14 @@ func prepare(c *cobra.Command) {
 			}
 		}
 		try := cmd.CommandPath() + " --help"
-		if before, ok := beforePrompt[cmd.CommandPath()]; ok {
-			try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
-		}
 		var bad *pflag.InvalidValueError
 		if !errors.As(err, &bad) {
+			if before, ok := beforePrompt[cmd.CommandPath()]; ok {
+				try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
+			}
+			if cmd.Name() == "ls" && strings.HasSuffix(err.Error(), "--since") {
+				try = "stint digest --since 18:00"
+			}
 			return usage(try, "%v", err)
 		}
 		switch flag := bad.GetFlag(); flag.Value.Type() {
@@ -183,7 +186,8 @@ var beforePrompt = map[string]string{
 var otherNames = map[string]string{
 	"add": `stint task -d "PROMPT"`, "run": `stint task "PROMPT"`, "status": "stint, or stint ls", "watch": "stint ls --watch", "top": "stint ls --watch",
 	"queue": "stint ls --status queued", "log": "stint logs ID", "tail": "stint logs -f ID", "kill": "stint cancel ID", "stop": "stint cancel ID",
-	"restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID",
+	"restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID", "info": "stint show ID", "describe": "stint show ID",
+	"login": "stint doctor, which prints how to log in", "agents": "stint doctor", "accounts": "stint doctor", "cost": "stint usage", "stats": "stint usage", "submit": `stint task -d "PROMPT"`,
 	"init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,
 }
 

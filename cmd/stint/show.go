@@ -17,6 +17,7 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
+	"stint/prompt"
 	"stint/state"
 )
 
@@ -119,7 +120,15 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		if err != nil {
 			return err
 		}
-		text := describe(&view, resumeCommand(cfg, &view.Task), byHand(raw), chain, cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).outputPolicy), time.Now())
+		policy := cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).outputPolicy)
+		_ = a.call(ctx, func(c *client.Client) error { // a task that has not run has no prompt, and the files of a run may be gone
+			sent, err := c.Prompt(ctx, view.ID, "")
+			if err == nil {
+				policy = cmp.Or(prompt.SentPolicy(sent.Prompt), policy)
+			}
+			return err
+		})
+		text := describe(&view, resumeCommand(cfg, &view.Task), byHand(raw), chain, policy, time.Now())
 		if o.withFiles {
 			text += fileTable(&view)
 		}
@@ -144,7 +153,7 @@ func (d *description) text(name, value string) {
 
 // describe returns the view for people. resume is the command that goes on with the
 // agent's session by hand; edits names what was set by hand; chain has the tasks
-// before and behind this one; policy is what its agent is told about the look of the answer.
+// before and behind this one; policy is what its agent was told about the look of the answer.
 func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time) string {
 	d := &description{}
 	d.line("task", v.ID)

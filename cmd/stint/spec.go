@@ -111,6 +111,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	}
 	a.tellSecrets(ctx, names...)
 	a.tellLimits(ctx, views)
+	a.tellOtherDirectory(ctx, views)
 	defer a.tellFindings(ctx)
 	first, ids := &views[0], idsOf(views)
 	if first.Note != "" && !(many || o.detach && o.json) {
@@ -262,7 +263,7 @@ func textOrFile(text string) (string, error) {
 func readPrompt(r io.Reader, name string) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(r, task.MaxPrompt+4096))
 	if err != nil {
-		return "", &cliError{code: exitFailure, message: "cannot read the prompt from " + name, err: err}
+		return "", &cliError{code: exitUsage, message: "cannot read the prompt from " + name, err: plainError(err), try: "stint task @FILE; to give files to the agent: stint task --input-file FILE \"PROMPT\""}
 	}
 	return strings.TrimRight(string(data), "\r\n"), nil
 }

@@ -270,7 +270,7 @@ func checkPolicy(s *task.TaskSpec) error {
 	case len(p) > maxPolicy || !utf8.ValidString(p) || strings.ContainsRune(p, 0):
 		return task.Wrong("outputPolicy", "write it in a few lines", "the output policy is not UTF-8 text of at most %d bytes", maxPolicy)
 	case p != "" && !named && !strings.ContainsAny(strings.TrimSpace(p), " \n"):
-		return task.Wrong("outputPolicy", "use brief (at most six lines), final (as long as it takes), none, or a text of several words", "there is no output policy %q", p)
+		return task.Wrong("outputPolicy", "use brief (at most six lines), final (as long as it takes), none, @FILE, or a text of several words", "there is no output policy %q", p)
 	}
 	return nil
 }

@@ -25,12 +25,13 @@ type listInput struct {
 	Tenant  string         `query:"tenant" doc:"Tasks of this tenant" example:"ana"`
 	Queue   string         `query:"queue" doc:"Tasks of this queue" example:"nightly"`
 	Agent   string         `query:"agent" doc:"Tasks of this agent" example:"codex"`
+	Prompts bool           `query:"prompts" doc:"Also the prompts, which are read from the ledger" example:"true"`
 	Limit   int            `query:"limit" minimum:"0" default:"100" doc:"At most so many; 0: all" example:"100"`
 	Cursor  string         `query:"cursor" doc:"The next of an answer: the list goes on after its last task" example:"2s"`
 }
 
 func (s *Server) listRoute(api huma.API) {
-	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Prompts and results are left out.")
+	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Results are left out, and prompts unless they are asked for.")
 	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[wire.ListBody](), true, "")
 	list.Responses = map[string]*huma.Response{"200": {
 		Description: "The tasks",
@@ -68,7 +69,7 @@ func (s *Server) list(_ context.Context, in *listInput) (*huma.StreamResponse, e
 		return nil, err
 	}
 	f := state.Filter{
-		Status: in.Status, Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Limit: in.Limit, Before: before,
+		Status: in.Status, Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Prompts: in.Prompts, Limit: in.Limit, Before: before,
 	}
 	rows, next, err := s.page(f)
 	if err != nil {

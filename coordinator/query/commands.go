@@ -53,6 +53,11 @@ func (q *Query) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (
 			err = fmt.Errorf("the list of tasks: %w", err)
 		}
 	})
+	for i := 0; f.Prompts && i < len(rows) && err == nil; i++ { // each by itself: nobody waits for all of them
+		var t state.Task
+		t, err = q.tasks.Whole(rows[i].Task.ID)
+		rows[i].Task.Prompt = t.Prompt
+	}
 	return rows, err
 }
 

@@ -318,19 +318,24 @@ func (s *Store) LastError() string {
 // The error has CodeNotFound or CodeAmbiguous.
 func FindIn(st *fold.State, ref string) (string, error) {
 	id, err := st.Find(ref)
+	return id, findError(ref, err, state.ShortID)
+}
+
+// findError returns the error for a reference that is none to one task; name is how it names
+// each that was meant.
+func findError(ref string, err error, name func(id string) string) error {
 	var many *fold.AmbiguousError
 	switch {
 	case errors.As(err, &many):
-		var names []string
-		for _, id := range many.IDs {
-			t, _, _ := st.Task(id) // without it, the id must do
-			names = append(names, strings.TrimSpace(state.ShortID(id)+" "+state.Cut(state.TitleOf(t.Prompt), 40)))
+		names := make([]string, len(many.IDs))
+		for i, id := range many.IDs {
+			names[i] = name(id)
 		}
-		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(names, ", ")), Hint: "give more of the id"}
+		return &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(names, ", ")), Hint: "give more of the id"}
 	case errors.Is(err, fold.ErrNotFound):
-		return "", notFound(ref)
+		return notFound(ref)
 	}
-	return id, err
+	return err
 }
 
 func notFound(ref string) error {
@@ -357,10 +362,13 @@ func (s *Store) WholeIn(st *fold.State, id string) (t state.Task, err error) {
 	return t, err
 }
 
-// Find is [FindIn] of the store's fold.
+// Find is [FindIn] of the store's fold; its error has the titles of the tasks, too.
 func (s *Store) Find(ref string) (id string, err error) {
-	s.View(func(st *fold.State) { id, err = FindIn(st, ref) })
-	return id, err
+	s.View(func(st *fold.State) { id, err = st.Find(ref) })
+	return id, findError(ref, err, func(id string) string {
+		t, _ := s.Whole(id) // without it, the id must do
+		return strings.TrimSpace(state.ShortID(id) + " " + state.Cut(state.TitleOf(t.Prompt), 40))
+	})
 }
 
 // Peek is [PeekIn] of the store's fold.

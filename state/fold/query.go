@@ -64,7 +64,7 @@ func (s *State) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (
 	for i, n := range numbers {
 		last := s.Entries.At(n).Last
 		rows[i].First = s.Entries.At(n).First
-		if data, ok := s.rows.get(n, last); ok {
+		if data, ok := s.rows.get(n, last); ok && !f.Prompts {
 			rows[i].Encoded = data
 			continue
 		}
@@ -72,7 +72,7 @@ func (s *State) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (
 		if err != nil {
 			return nil, err
 		}
-		if !t.Status.Terminal() {
+		if !t.Status.Terminal() || f.Prompts {
 			rows[i].Task = &t
 			continue
 		}

@@ -46,6 +46,9 @@ func ListPath(f state.Filter) string {
 			q.Set(name, value)
 		}
 	}
+	if f.Prompts {
+		q.Set("prompts", "true")
+	}
 	if f.Before != 0 {
 		q.Set("cursor", FormatCursor(f.Before))
 	}
