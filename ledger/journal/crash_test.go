@@ -460,16 +460,14 @@ func (s *scene) compareSessions(fsys *memFS, cut int) error {
 	if len(s.maps) == 0 {
 		return nil
 	}
-	var file struct {
-		Sessions map[string]struct{ SessionID string }
-	}
+	var file map[string]struct{ SessionID string }
 	if text, ok := fsys.content("sessions.json"); ok {
 		if err := json.Unmarshal([]byte(text), &file); err != nil {
 			return failed(corrupted, "%v", err)
 		}
 	}
 	have := map[string]string{}
-	for key, e := range file.Sessions {
+	for key, e := range file {
 		have[key] = e.SessionID
 	}
 	ok := len(have) == 0
