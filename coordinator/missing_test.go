@@ -72,7 +72,7 @@ func TestMissingProgramHoldsItsAccount(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		for _, id := range ids {
-			if why := w.why(id); !strings.HasPrefix(why, "account demo is on hold: agent-missing: demo: not found in PATH; its tasks go on by themselves when the program is back") {
+			if why := w.why(id); !strings.HasPrefix(why, "account demo is on hold: agent-missing: demo: not found in PATH; its tasks start by themselves when the program is back") {
 				t.Errorf("why: %s", why)
 			}
 		}

@@ -180,7 +180,7 @@ func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
 		ask := func(cl *client.Client) error { return cl.Pause(ctx, reason) }
 		do := func(m *coordinator.Coordinator) error { return m.Pause(ctx, reason, ledger.ByClient) }
 		if !paused {
-			text = "dispatch goes on"
+			text = "tasks start again"
 			ask = func(cl *client.Client) error { return cl.Resume(ctx) }
 			do = func(m *coordinator.Coordinator) error { return m.Resume(ctx, ledger.ByClient) }
 		}

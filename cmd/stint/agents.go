@@ -261,7 +261,7 @@ func (a *app) checkInstalled(ctx context.Context, o *taskOptions, s *task.TaskSp
 	case err == nil && len(done) > 0, p.Found:
 		return nil
 	case o.detach:
-		a.hint("stint: warning: %s cannot work yet: %s; %s\n", name, escapeText(oneLine(p.Detail)), escapeText(p.Fix))
+		a.hint("stint: warning: %s is not ready: %s; %s\n", name, escapeText(oneLine(p.Detail)), escapeText(p.Fix))
 		return nil
 	}
 	return &cliError{code: exitAgent, message: name + " cannot work, nothing was queued: " + p.Detail, try: cmp.Or(p.Fix, "stint doctor")}

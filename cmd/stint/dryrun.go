@@ -80,7 +80,7 @@ func describePreview(p *task.TaskPreview) string {
 	d.line("agent", strings.TrimSpace(t.Agent+" "+t.Model))
 	d.line("account", t.Account)
 	d.line("workspace", t.Workspace)
-	session := map[string]string{task.SessionResume: "resumes " + p.Resumes, task.SessionLater: "goes on with that of the tasks before it"}
+	session := map[string]string{task.SessionResume: "resumes " + p.Resumes, task.SessionLater: "continues that of the tasks before it"}
 	d.line("session", cmp.Or(session[p.Session], "begins a new one"))
 	lane := t.SessionKey
 	if p.Ahead > 0 {

@@ -19,17 +19,17 @@ const (
 	exitOK          = 0   // done
 	exitFailure     = 1   // anything that has no code of its own
 	exitUsage       = 2   // the command line or the configuration is wrong
-	exitNoMaster    = 3   // no master, or it went away
+	exitNoMaster    = 3   // no master, or it has exited
 	exitAgent       = 4   // agent missing or not logged in
-	exitBusy        = 5   // a lock or a session is held by someone else, or the machine lacks something
+	exitBusy        = 5   // a lock or a session is in use, or the machine lacks something
 	exitNotFound    = 6   // no such task or session, or more than one
 	exitFailed      = 7   // the task failed
 	exitVerify      = 8   // the verify command never passed
 	exitCanceled    = 9   // the task was canceled
 	exitDead        = 10  // the task's tries are used up, for no reason that has a code of its own
 	exitRateLimited = 75  // rate-limited, and told not to wait
-	exitTimeout     = 124 // wait timed out; the task goes on
-	exitInterrupted = 130 // Ctrl-C; the task goes on
+	exitTimeout     = 124 // wait timed out; the task continues
+	exitInterrupted = 130 // Ctrl-C; the task continues
 )
 
 // A cliError is an error with an exit code and the next command. A message of ""

@@ -50,7 +50,7 @@ func (a *app) historyCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.IntVarP(&o.limit, "limit", "n", 0, "the newest `number` of records; 0: all")
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes, until Ctrl-C")
+	f.BoolVarP(&o.follow, "follow", "f", false, "also print what follows, until Ctrl-C")
 	f.BoolVar(&o.archive, "archive", false, "also what compaction has moved to archive/")
 	jsonFlag(c, &o.json)
 	c.ValidArgsFunction = a.completeIDs

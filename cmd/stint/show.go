@@ -151,7 +151,7 @@ func (d *description) text(name, value string) {
 	}
 }
 
-// describe returns the view for people. resume is the command that goes on with the
+// describe returns the view for people. resume is the command that continues the
 // agent's session by hand; edits names what was set by hand; chain has the tasks
 // before and behind this one; policy is what its agent was told about the look of the answer.
 func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time) string {

@@ -178,7 +178,7 @@ func (a *app) hint(format string, args ...any) {
 }
 
 // awaitAnswer waits for the end of a task, prints the answer and returns its exit
-// code. Ctrl-C lets the task go on.
+// code. Ctrl-C lets the task continue.
 func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, submitted *wire.TaskView) error {
 	id := submitted.ID
 	stop := a.startProgress(ctx, id)
@@ -186,7 +186,7 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, submitted *wire.T
 	stop()
 	if isDetached(ctx) {
 		return &cliError{
-			code: exitInterrupted, message: "detached; the task goes on",
+			code: exitInterrupted, message: "detached; the task continues",
 			try: "stint wait " + id + " && stint show --answer " + id,
 		}
 	}

@@ -37,7 +37,7 @@ func (o *taskOptions) addFlags(c *cobra.Command) {
 	f, s := c.Flags(), &o.spec
 	quietFlag(c, &o.quiet)
 	f.StringVar(&s.SessionKey, "session", "", "`name` of a session: its tasks run in order, and each resumes the last")
-	f.BoolVarP(&s.Continue, "continue", "c", false, "go on with the last session of this directory")
+	f.BoolVarP(&s.Continue, "continue", "c", false, "continue the last session of this directory")
 	f.BoolVar(&s.Parallel, "parallel", false, "run beside other tasks of this directory")
 	f.StringVar(&s.Resume, "resume", "", "`when` to resume the agent's session: auto, always or never")
 	f.StringVar(&s.Agent, "agent", "", "`name` of the agent: "+strings.Join(cliNames, ", ")+" or "+builtIn)
@@ -74,7 +74,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringArrayVar(&o.inputs, "input-file", nil, "`file` that the agent is given to read; may be repeated")
 	f.StringArrayVar(&s.OutputSpec, "output-spec", nil, "`path` of a file to collect from the working directory afterwards; may be repeated")
 	f.StringVar(&s.Label, "label", "", "free `text` to filter lists by")
-	f.BoolVar(&s.Notify, "notify", false, "tell you how it ends, through every [[notify]] of the configuration")
+	f.BoolVar(&s.Notify, "notify", false, "notify you how it ends, through every [[notify]] of the configuration")
 	f.StringVar(&s.TenantID, "tenant", "", "`name` of whom the task is for, to filter lists by")
 	f.StringVar(&s.Queue, "queue", "", "`name` of a queue, to filter lists by")
 	f.StringVar(&s.IdempotencyKey, "idempotency-key", "", "`key` under which this task is made once only")

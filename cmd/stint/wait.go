@@ -30,7 +30,7 @@ func (a *app) waitCommand() *cobra.Command {
 		Long: `Wait until tasks have ended, and print id and status of each as it ends.
 
 The exit code is the task's own; of several tasks the first one, in the order of
-the arguments, that is not 0. With --timeout it is 124 if they still go on.`,
+the arguments, that is not 0. With --timeout it is 124 if they have not ended by then.`,
 		Example: `  id=$(stint task -d "Fix the login test")
   stint wait $id && stint show --answer $id
   stint wait --any --timeout 10m 2b4f6c8e 91c0d3aa`,
@@ -80,9 +80,9 @@ func (a *app) runWait(ctx context.Context, o *waitOptions, refs []string) error 
 	stop()
 	switch {
 	case isDetached(ctx):
-		return &cliError{code: exitInterrupted, message: "detached; the tasks go on", try: "stint ls"}
+		return &cliError{code: exitInterrupted, message: "detached; the tasks continue", try: "stint ls"}
 	case errors.Is(err, errWaitTimeout):
-		return &cliError{code: exitTimeout, message: "wait timed out after " + o.timeout + "; the tasks go on", try: "stint why " + refs[0]}
+		return &cliError{code: exitTimeout, message: "wait timed out after " + o.timeout + "; the tasks continue", try: "stint why " + refs[0]}
 	}
 	return err
 }

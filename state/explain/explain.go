@@ -190,7 +190,7 @@ func account(q *lanes.Queues, name string, now time.Time, lim lanes.Limits) (sho
 	wait := waitNumber(a.LimitWaits)
 	switch {
 	case a.IsMissing():
-		return "account held", fmt.Sprintf("account %s is on hold%s; its tasks go on by themselves when the program is back", name, because(a.Reason))
+		return "account held", fmt.Sprintf("account %s is on hold%s; its tasks start by themselves when the program is back", name, because(a.Reason))
 	case a.Hold:
 		return "account held", fmt.Sprintf("account %s is on hold%s; when that is fixed, stint retry of any of its tasks lifts the hold", name, because(a.Reason))
 	case a.CoolUntil.After(now):
