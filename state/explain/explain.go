@@ -75,7 +75,7 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 		return behind(before, " in "+state.LaneName(t.Lane()))
 	}
 	if name := t.UsedAccount(); !q.Open(name, now, lim) {
-		return account(q, name, now, lim)
+		return account(q, name, state.ShortID(q.ID(n)), now, lim)
 	}
 	switch {
 	case o.Checkout != "":
@@ -184,15 +184,15 @@ func does(q *lanes.Queues, id string, lim lanes.Limits) string {
 	return "is running"
 }
 
-// account returns why no task of an account starts.
-func account(q *lanes.Queues, name string, now time.Time, lim lanes.Limits) (short, why string) {
+// account returns why no task of an account starts; id is one of them.
+func account(q *lanes.Queues, name, id string, now time.Time, lim lanes.Limits) (short, why string) {
 	a, slots := q.Account(name), lim.Slots(name)
 	wait := waitNumber(a.LimitWaits)
 	switch {
 	case a.IsMissing():
 		return "account held", fmt.Sprintf("account %s is on hold%s; its tasks start by themselves when the program is back", name, because(a.Reason))
 	case a.Hold:
-		return "account held", fmt.Sprintf("account %s is on hold%s; when that is fixed, stint retry of any of its tasks lifts the hold", name, because(a.Reason))
+		return "account held", fmt.Sprintf("account %s is on hold%s; when that is fixed: stint retry %s", name, because(a.Reason), id)
 	case a.CoolUntil.After(now):
 		reason := cmp.Or(oneLine(a.Reason), "rate-limited")
 		return "limit until " + minutes(a.CoolUntil, now), fmt.Sprintf("%s: account %s is available again at %s%s%s", reason, name, clock(a.CoolUntil, now), in(a.CoolUntil, now), wait)

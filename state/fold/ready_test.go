@@ -232,7 +232,7 @@ func TestWhy(t *testing.T) {
 		{"nothing to wait for", []string{
 			"h: status=queued; sessionKey=web; hold=true", "l: status=queued; sessionKey=web; notBefore=" + at(time.Hour), "t: status=queued; sessionKey=web",
 		}, "ready: it starts next"},
-		{"account on hold", []string{"t: status=queued; agent=codex", "control account:codex: hold=true; reason=not logged in"}, "account codex is on hold: not logged in; when that is fixed, stint retry of any of its tasks lifts the hold"},
+		{"account on hold", []string{"t: status=queued; agent=codex", "control account:codex: hold=true; reason=not logged in"}, "account codex is on hold: not logged in; when that is fixed: stint retry t"},
 		{"account cools down", []string{"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(time.Minute)}, "rate-limited: account codex is available again at 12:01:00, in 1m0s"},
 		{"account cools down, with a reason", []string{
 			"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(252*time.Second-time.Millisecond) + "; reason=rate-limited; limitWaits=3",
