@@ -371,6 +371,9 @@ func Cut(s string, n int) string {
 // LastRef is the reference that stint takes for the task created last.
 const LastRef = "@last"
 
-// MaxPrompt is the largest prompt that a task is given, in bytes. What is in the
-// journal is read whatever its size.
-const MaxPrompt = 1 << 20
+// The largest texts that a task is given, in bytes. What is in the journal is read whatever
+// its size.
+const (
+	MaxPrompt = 1 << 20
+	MaxPolicy = 64 << 10
+)

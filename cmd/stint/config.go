@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/attempt"
 	"stint/coordinator/notify"
 	"stint/coordinator/queue"
@@ -132,7 +133,7 @@ var keys = slices.Concat([]key{
 	durationKey("idle_exit", "30s", "a master in the background ends after that long without work", func(c *Config) *time.Duration { return &c.IdleExit }),
 	choiceKey("resume_policy", "auto", "whether a session's tasks resume the agent's session", func(c *Config) *string { return &c.ResumePolicy }, "auto", "always", "never").perWorkspace(),
 	choiceKey("resume_missing", "new", "when the agent's session is gone", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
-	documentKey("output_policy", "brief", "how answers are to look: brief (six lines), final (as long as it takes), none, the text", prompt.Policies, nil, func(c *Config) (value, text *string) { return &c.outputPolicy, &c.OutputPolicy }).perWorkspace(),
+	documentKey("output_policy", "brief", "how answers are to look: brief (six lines), final (as long as it takes), none, the text", prompt.Policies, func(_ *Config, text string) error { return admission.CheckPolicy(text) }, func(c *Config) (value, text *string) { return &c.outputPolicy, &c.OutputPolicy }).perWorkspace(),
 	templateKey("prompt_template", "what stands before the user's message: default, a text with fields such as {{.Memory}} (stint help prompts)").perWorkspace(),
 	valueKey(kindPaths, "memory_paths", "", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths, same).perWorkspace(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),

@@ -236,6 +236,7 @@ func TestDocument(t *testing.T) {
 		{"none", "", ""},
 		{"Be kind.", "Be kind.", ""},
 		{"@" + put(t, dir+"/policy.md", "\xef\xbb\xbfBe brief.\n"), "Be brief.\n", ""},
+		{"breif", "", "there is no output policy"},
 		{"@policy.md", "", "is not an absolute path"},
 		{"@" + dir + "/none.md", "", "no such file"},
 		{"@" + dir, "", "is not a file"},

@@ -244,12 +244,12 @@ func (in *intake) at(i int, err error) error {
 // CheckFields returns what is wrong with fields of a spec that can be looked at by
 // themselves.
 func CheckFields(s *task.TaskSpec) error {
-	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, checkPolicy, task.CheckInputFiles, task.CheckOutputSpec} {
+	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, task.CheckInputFiles, task.CheckOutputSpec} {
 		if err := check(s); err != nil {
 			return err
 		}
 	}
-	return nil
+	return CheckPolicy(s.OutputPolicy)
 }
 
 // checkFollowUps checks the prompts of follow-ups.
@@ -260,15 +260,12 @@ func checkFollowUps(s *task.TaskSpec) error {
 	return task.InOption("onIssue", CheckTemplate(s.OnIssue))
 }
 
-// maxPolicy is the length of an output policy, in bytes.
-const maxPolicy = 64 << 10
-
-// checkPolicy checks the output policy. One word is a name.
-func checkPolicy(s *task.TaskSpec) error {
-	_, named := prompt.Policies[s.OutputPolicy]
-	switch p := s.OutputPolicy; {
-	case len(p) > maxPolicy || !utf8.ValidString(p) || strings.ContainsRune(p, 0):
-		return task.Wrong("outputPolicy", "write it in a few lines", "the output policy is not UTF-8 text of at most %d bytes", maxPolicy)
+// CheckPolicy checks an output policy. One word is a name.
+func CheckPolicy(p string) error {
+	_, named := prompt.Policies[p]
+	switch {
+	case len(p) > state.MaxPolicy || !utf8.ValidString(p) || strings.ContainsRune(p, 0):
+		return task.Wrong("outputPolicy", "write it in a few lines", "the output policy is not UTF-8 text of at most %d bytes", state.MaxPolicy)
 	case p != "" && !named && !strings.ContainsAny(strings.TrimSpace(p), " \n"):
 		return task.Wrong("outputPolicy", "use brief (at most six lines), final (as long as it takes), none, @FILE, or a text of several words", "there is no output policy %q", p)
 	}

@@ -120,6 +120,9 @@ func Check(sec *ledger.Section) error {
 		if f := sec.Get(state.KeyPrompt); f != nil && len(f.Bytes()) > state.MaxPrompt {
 			return state.NewRecordError(sec, f, fmt.Errorf("the prompt has more than the %d bytes that are taken; put the text into a file of the workspace and name it in the prompt", state.MaxPrompt))
 		}
+		if f := sec.Get(state.KeyOutputPolicy); f != nil && len(f.Bytes()) > state.MaxPolicy {
+			return state.NewRecordError(sec, f, fmt.Errorf("the output policy has more than %d bytes; put the text into a file of the workspace and name it in the prompt", state.MaxPolicy))
+		}
 		if f := sec.Get(state.KeyAccount); f != nil && t.Account != "" && !ledger.ValidID(state.ControlAccount+t.Account) {
 			return state.NewRecordError(sec, f, fmt.Errorf("%q cannot be the name of an account: letters, digits, . _ : and - only", t.Account))
 		}

@@ -32,6 +32,7 @@ func TestSave(t *testing.T) {
 		{"new: prompt=p, new: status=done", "1: a task that is draft cannot be made done"},
 		{"old: status=canceled, old: status=draft, old: status=queued", "1: a task that is canceled cannot be made draft"},
 		{"new: status=queued; prompt=" + strings.Repeat("x", state.MaxPrompt), ""},
+		{"new: status=queued; outputPolicy=" + strings.Repeat("x", state.MaxPolicy+1) + ", old: label=l", "0: the output policy has more than 65536 bytes"},
 		{"new: status=queued; prompt=" + strings.Repeat("x", state.MaxPrompt+1) + ", old: label=l", "0: the prompt has more than the 1048576 bytes"},
 	}
 	for _, tt := range tests {
