@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,8 +54,9 @@ type finder struct {
 	room    int // names that may still be looked at
 }
 
-// findNotes returns the files that the paths name, each once, in their order, and
-// what was left out.
+// findNotes returns the files that the paths name, each once, in their order but for those of
+// megabytes, which are last: whatever time they take, the others have been searched before.
+// It also returns what was left out.
 func findNotes(ctx context.Context, root *os.Root, paths []string, lessons string) ([]note, []Skipped) {
 	f := &finder{root: root, seen: map[string]bool{}, room: maxEntries}
 	for _, p := range paths {
@@ -66,6 +68,7 @@ func findNotes(ctx context.Context, root *os.Root, paths []string, lessons strin
 	if f.untold > 0 {
 		f.skipped = append(f.skipped, Skipped{"…", fmt.Sprintf("and %d more", f.untold)})
 	}
+	slices.SortStableFunc(f.notes, func(a, b note) int { return cmp.Compare(a.size>>20, b.size>>20) })
 	return f.notes, f.skipped
 }
 

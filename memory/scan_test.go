@@ -50,6 +50,35 @@ func TestEnginesAgree(t *testing.T) {
 	}
 }
 
+// TestALargeNoteIsLast: when the time ends while a note of megabytes is searched, what the
+// others have is found.
+func TestALargeNoteIsLast(t *testing.T) {
+	dir := workspace(t, map[string]string{"MEMORY.md": strings.Repeat("the deploy key is in the vault\n", 4*maxLines), "memory/a.md": "rotate the deploy key\n"})
+	root, err := openRoot(dir)
+	must(t, err)
+	defer func() { must(t, root.Close()) }()
+	for _, name := range engineNames {
+		t.Run(name, func(t *testing.T) {
+			s, c := withEngine(t, name), &collector{terms: termsOf("Rotate the deploy key"), sorted: true}
+			c.notes, _ = s.find(t.Context(), root, time.Minute)
+			passes := 0
+			err := c.passes(t.Context(), func() error {
+				switch passes++; {
+				case passes > 1:
+					return context.DeadlineExceeded
+				case s.Ripgrep == "":
+					return c.read(t.Context(), root)
+				}
+				return c.ripgrep(t.Context(), dir, s.Ripgrep)
+			})
+			found := slices.ContainsFunc(c.lines, func(f found) bool { return strings.HasPrefix(f.text, "rotate") })
+			if !errors.Is(err, context.DeadlineExceeded) || !found {
+				t.Errorf("after %d passes, which ended with %v: the rare line was found: %v", passes, err, found)
+			}
+		})
+	}
+}
+
 // TestPromise6NoPromptIsAnOption: terms are fixed strings behind -e, and file names stand
 // after -- with a directory before them.
 func TestPromise6NoPromptIsAnOption(t *testing.T) {
