@@ -23,6 +23,7 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/statedir"
+	"stint/ledger/journal"
 	"stint/state"
 )
 
@@ -291,7 +292,7 @@ func TestTenTraps(t *testing.T) {
 func endOfScript(s *scriptState) {
 	s.tests.Helper()
 	live, settled := s.liveState()
-	if s.master().PID != 0 {
+	if isAlive(journal.LockHolder(s.state)) {
 		if err := s.end(syscall.SIGTERM, 20*time.Second); err != nil {
 			s.tests.Error(errors.Join(err, s.end(syscall.SIGKILL, 20*time.Second)))
 		}

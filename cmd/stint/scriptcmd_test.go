@@ -158,6 +158,13 @@ func (s *scriptState) master() heartbeat {
 	return h
 }
 
+// running returns the heartbeat of the master that runs, or starts: it answers before it has
+// written that. The pid is 0 if none comes.
+func (s *scriptState) running() (h heartbeat) {
+	poll(scriptDeadline, func() bool { h = s.master(); return h.PID != 0 })
+	return h
+}
+
 // isAlive reports a process that is there and no zombie.
 func isAlive(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -175,7 +182,7 @@ func hasProc() bool {
 
 // end sends a signal to the master and waits until it is gone.
 func (s *scriptState) end(sig syscall.Signal, limit time.Duration) error {
-	h := s.master()
+	h := s.running()
 	if h.PID == 0 {
 		return errors.New("no master is running")
 	}
@@ -201,9 +208,7 @@ func cmdStopMaster(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 1 {
 		sig = map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT}[args[0]]
 	}
-	s := stateOf(ts)
-	poll(scriptDeadline, func() bool { return s.master().PID != 0 }) // it may not have told its pid yet
-	ts.Check(s.end(sig, scriptDeadline))
+	ts.Check(stateOf(ts).end(sig, scriptDeadline))
 }
 
 // cmdMasterPID: masterpid [serve] prints the pid of the running master, and waits
@@ -363,7 +368,7 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	need(ts, neg, args, 2, 20, "http [-socket|-tcp] METHOD PATH [BODY] [HEADER...]")
 	s := stateOf(ts)
-	base, transport := "http://stint", dialSocket(s.master().Socket)
+	base, transport := "http://stint", dialSocket(s.running().Socket)
 	if tcp {
 		base, transport = "http://"+s.httpAddress(ts), &http.Transport{}
 	}
@@ -446,7 +451,7 @@ func cmdListen(ts *testscript.TestScript, neg bool, args []string) {
 
 // httpAddress returns the address of the port that the running master answers at.
 func (s *scriptState) httpAddress(ts *testscript.TestScript) string {
-	c := client.Dial(s.master().Socket)
+	c := client.Dial(s.running().Socket)
 	defer c.Close()
 	h, err := c.Health(context.Background())
 	ts.Check(err)
