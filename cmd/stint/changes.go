@@ -87,26 +87,17 @@ func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	var running []wire.TaskView
-	err = a.call(ctx, func(cl *client.Client) (err error) {
-		running, err = cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for i := range running {
-		if t := &running[i]; admission.RepositoryRoot(t.Workspace) == root {
-			return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
-		}
-	}
 	dir, err := os.MkdirTemp("", "stint-undo-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	place := &checkout.Place{Root: root, Dir: dir}
-	undone, err := place.Undo(runGit(ctx, view.Workspace), view.Changes.Before, view.Changes.After)
+	idle := func() error { return a.checkoutIdle(ctx, root) }
+	if err := idle(); err != nil {
+		return err
+	}
+	undone, err := place.Undo(runGit(ctx, view.Workspace), view.Changes.Before, view.Changes.After, idle)
 	var overlap *checkout.OverlapError
 	if errors.As(err, &overlap) {
 		for _, f := range overlap.Files {
@@ -117,17 +108,33 @@ func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
 	if err != nil {
 		return lostTrees(err)
 	}
+	if len(undone) == 0 {
+		a.hint("stint: nothing is left to undo: the files that task %s changed are as they were before it\n", shortID(view.ID))
+	}
 	if asJSON {
 		return printJSON(a.stdout, map[string][]string{"undone": append([]string{}, undone...)})
 	}
-	a.hint("stint: %s changed back\n", count(len(undone), "file"))
 	if len(undone) == 0 {
 		return nil
 	}
+	a.hint("stint: %s changed back\n", count(len(undone), "file"))
 	for i, name := range undone {
 		undone[i] = oneLine(name)
 	}
 	return printText(a.stdout, strings.Join(undone, "\n"))
+}
+
+// checkoutIdle returns an error if a task runs in the checkout with that top.
+func (a *app) checkoutIdle(ctx context.Context, root string) error {
+	return a.call(ctx, func(cl *client.Client) error {
+		running, err := cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
+		for i := range running {
+			if t := &running[i]; admission.RepositoryRoot(t.Workspace) == root {
+				return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
+			}
+		}
+		return err
+	})
 }
 
 // changedTask returns a task whose changes are known, and the top of its checkout.

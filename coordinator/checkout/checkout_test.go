@@ -148,7 +148,7 @@ func TestChanges(t *testing.T) {
 			}
 			private = r.private()
 			r.run(r.place().Begin("again"))
-			undone, err := r.place().Undo(r.try, before, after)
+			undone, err := r.place().Undo(r.try, before, after, func() error { return nil })
 			if c.kept {
 				var overlap *OverlapError
 				if !errors.As(err, &overlap) || r.private() != private {
@@ -193,7 +193,7 @@ func TestUndoLater(t *testing.T) {
 			before, after, _ := r.changed(c.does)
 			r.run(c.later)
 			private := r.private()
-			undone, err := r.place().Undo(r.try, before, after)
+			undone, err := r.place().Undo(r.try, before, after, func() error { return nil })
 			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("undo: %q, %v", undone, err)
 			}
@@ -204,6 +204,45 @@ func TestUndoLater(t *testing.T) {
 				t.Errorf("the user's own was touched: %s", cmp.Diff(private, now))
 			}
 		})
+	}
+}
+
+// TestUndoBreaksOff: an undo that is refused at the last moment, or cannot write a file, leaves all files as
+// they were, and nothing of its own. One that was made before has nothing left to do.
+func TestUndoBreaksOff(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t, "")
+	r.run("mkdir -m 700 d; echo 1 >d/n; echo 1 >z; ln -s gone y")
+	before, after, _ := r.changed("echo 10 >>a; echo 2 >d/n; rm z y; echo 1 >y; mkdir e; echo 1 >e/f")
+	const list = "ls -A; ls -ld --time-style=+ . d e | cut -c1-10; ls -l --time-style=full-iso a d/n y e/f; cat a d/n y e/f"
+	was := r.run(list)
+	for name, c := range map[string]struct{ spoil, mend string }{
+		"refused":                 {"", ""},
+		"a directory went away":   {"mv d d.x; echo x >d", "rm d; mv d.x d"},
+		"a file came":             {"echo x >z", "rm z"},
+		"a file became another":   {"mv y y.x; mkdir y; echo x >y/x", "rm -r y; mv y.x y"},
+		"what it was to put back": {"rm -r .stint-undo-*/3/y", ""},
+	} {
+		undone, err := r.place().Undo(r.try, before, after, func() error {
+			if r.run(c.spoil); c.spoil == "" {
+				return errors.New("a task runs")
+			}
+			return nil
+		})
+		if r.run(c.mend); err == nil || undone != nil {
+			t.Errorf("%s: %q, %v", name, undone, err)
+		}
+		if now := r.run(list); now != was {
+			t.Errorf("%s: %v\n%s", name, err, cmp.Diff(was, now))
+		}
+	}
+	for _, want := range [][]string{{"a", "d/n", "e/f", "y", "z"}, nil} {
+		if undone, err := r.place().Undo(r.try, before, after, func() error { return nil }); err != nil || !cmp.Equal(undone, want) {
+			t.Errorf("%q, %v", undone, err)
+		}
+	}
+	if got := r.run("ls -A | grep -v ^.git$; ls -ld d | cut -c1-10; cat z d/n"); got != "a\nd\ny\nz\ndrwx------\n1\n1\n" {
+		t.Errorf("%s", got)
 	}
 }
 
@@ -239,7 +278,7 @@ func TestRunsNothing(t *testing.T) {
 				_, err = run(Diff(r.root, before, strings.TrimSpace(tree), false), "")
 			}
 			if err == nil {
-				_, err = r.place().Undo(run, before, after)
+				_, err = r.place().Undo(run, before, after, func() error { return nil })
 			}
 			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 				t.Error(err)
@@ -289,7 +328,7 @@ func TestRefs(t *testing.T) {
 		t.Errorf("there are %s refs and commits", n)
 	}
 	r.run("git reflog expire --all --expire=now && git gc -q --prune=now")
-	if _, err := r.place().Undo(r.try, before, after); err != nil {
+	if _, err := r.place().Undo(r.try, before, after, func() error { return nil }); err != nil {
 		t.Error(err)
 	}
 }
@@ -316,7 +355,7 @@ func TestWorkspaceBelow(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	sh := func(command, stdin string) (string, error) { return r.in(filepath.Join(r.root, "s"), command, stdin) }
-	if undone, err := r.place().Undo(sh, before, after); err != nil || r.run("git status --porcelain") != " M a\n?? d\n" {
+	if undone, err := r.place().Undo(sh, before, after, func() error { return nil }); err != nil || r.run("git status --porcelain") != " M a\n?? d\n" {
 		t.Errorf("%q, %v", undone, err)
 	}
 }
@@ -351,6 +390,6 @@ func FuzzParseChanges(f *testing.F) {
 				t.Errorf("%+v", c)
 			}
 		}
-		parseRaw(output)
+		readChanges(output)
 	})
 }

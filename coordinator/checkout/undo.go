@@ -1,21 +1,22 @@
 package checkout
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 )
 
 // A Shell runs a command of sh in the workspace, with that text on stdin, and returns what it
 // prints on stdout.
 type Shell func(command, stdin string) (string, error)
 
-// An OverlapError says which changes cannot be reversed, as their files have changed since.
+// An OverlapError lists the changes that cannot be reversed, as their files have changed since.
 type OverlapError struct {
 	Files []string // a path and what is wrong with it each
 }
@@ -28,167 +29,173 @@ type file struct{ mode, id string }
 
 func (f file) isText() bool { return f.mode == "100644" || f.mode == "100755" }
 
-// A change is what becomes of a path from one tree to another.
-type change struct{ from, to file }
+// A change is what an attempt did at a path, and what is there now.
+type change struct {
+	before, after, now file
+	wrong              string // why it cannot be reversed
+}
+
+// stage leaves in 3 the files that come back, in 2 those that are merged, and prints what it finds.
+const stage = `export GIT_INDEX_FILE="$d/result" s
+cp -p "$d/index" "$d/result" && git update-index -z --index-info && mkdir "$s/1" "$s/2" "$s/3" || exit
+for x in 1 2 3; do GIT_WORK_TREE="$s/$x" git checkout-index -a -q --stage=$x || exit; done
+cd "$s/2" && find . -type f -print0 | xargs -0 sh -c 'for x do
+	cp "$x" "$s/ours" || exit
+	git merge-file -q "$x" "$s/1/$x" "$s/3/$x" 2>/dev/null || printf "overlaps/%s\0" "${x#./}"
+	! cmp -s "$x" "$s/ours" || printf "same/%s\0" "${x#./}"
+done' sh && GIT_INDEX_FILE="$d/index" git diff-files -z --name-only | xargs -0 sh -c 'for x do printf "moves/%s\0" "$x"; done' sh`
 
 // Undo reverses what has changed from the tree before to the tree after onto the files as they are
 // now, and returns the paths of the files that it has changed. A file that has changed since is
-// merged, as git merges. If that is not possible for all files, no file is changed, and the error
-// is an [OverlapError]. What git ignores or does not track is never overwritten, and links are not
-// followed. The user's index stays as it is.
-func (p *Place) Undo(run Shell, before, after string) (undone []string, err error) {
-	raw := "git diff " + diffOptions + "-z --raw --no-abbrev --no-renames --end-of-options "
-	out, err := run(p.command(`{ git update-index -q --refresh || :; } >/dev/null && printf '%s\0' "$t" &&
-`+raw+Quote(after)+" "+Quote(before)+` -- . && printf 'since\0' && `+raw+Quote(after)+` "$t" -- .`), "")
+// merged. If that is not possible for all files, no file is changed, and the error is an
+// [OverlapError]. ready may still refuse, right before the first file changes. What git ignores or
+// does not track is never overwritten, and links are not followed. The user's index stays as it is.
+func (p *Place) Undo(run Shell, before, after string, ready func() error) (undone []string, err error) {
+	diff := func(options, to string) string {
+		return "git diff " + diffOptions + "-z --no-renames " + options + " --end-of-options " + Quote(after) + " " + to + " -- ."
+	}
+	out, err := run(p.command(`{ git update-index -q --refresh || :; } >/dev/null; printf '%s\0' "$p" && `+diff("--raw --no-abbrev", Quote(before))+` && printf 'now/\0' && `+
+		diff("--raw --no-abbrev", `"$t"`)+` && printf 'large/\0' && `+diff("--name-only -G '^"+notKept+"[0-9]+ bytes, changed at [0-9]+$'", Quote(before))), "")
 	if err != nil {
 		return nil, err
 	}
-	now, rest, _ := strings.Cut(out, "\x00")
-	u := &undo{place: p, run: run, blobs: map[string]string{}, result: map[string]file{}}
-	u.wanted, rest = parseRaw(rest)
-	u.since, _ = parseRaw(rest)
-	if err := u.read(); err != nil {
-		return nil, err
-	}
-	for path, c := range u.wanted {
-		if err := u.decide(path, c); err != nil {
-			return nil, err
-		}
-	}
-	if len(u.overlaps) > 0 {
-		slices.Sort(u.overlaps)
-		return nil, &OverlapError{u.overlaps}
-	}
-	return u.apply(now)
-}
-
-// parseRaw reads the output of git diff -z --raw --no-abbrev --no-renames, by path. rest is what
-// follows the field behind it.
-func parseRaw(output string) (list map[string]change, rest string) {
-	list = map[string]change{}
-	for output != "" {
-		head, after, _ := strings.Cut(output, "\x00")
-		words := strings.Fields(strings.TrimPrefix(head, ":"))
-		if len(words) != 5 {
-			return list, after
-		}
-		c := change{file{words[0], words[2]}, file{words[1], words[3]}}
-		for _, f := range []*file{&c.from, &c.to} {
-			if f.mode == "000000" {
-				*f = file{}
+	workspace, out, _ := strings.Cut(out, "\x00")
+	list := readChanges(out)
+	var entries strings.Builder
+	for path, c := range list {
+		add := func(n int, f file) {
+			if f.mode != "" {
+				fmt.Fprintf(&entries, "%s %s %d\t%s\x00", f.mode, f.id, n, path)
 			}
 		}
-		head, output, _ = strings.Cut(after, "\x00")
-		list[head] = c
-	}
-	return list, ""
-}
-
-type undo struct {
-	place         *Place
-	run           Shell
-	wanted, since map[string]change // from the tree after: to the one before, to the present one
-	blobs         map[string]string
-	result        map[string]file // what is to be at each path that changes
-	overlaps      []string
-}
-
-// git runs git, with the private index of that name.
-func (u *undo) git(index, command, stdin string) (string, error) {
-	return u.run(prelude(u.place.Root)+"d="+Quote(u.place.Dir)+"; set_config core.excludesFile \"$d/excludes\"; export GIT_INDEX_FILE=\"$d/"+index+"\"\n"+command, stdin)
-}
-
-// read reads the content of the files concerned.
-func (u *undo) read() error {
-	var ids strings.Builder
-	for path, c := range u.wanted {
-		for _, f := range []file{c.from, c.to, u.since[path].to} {
-			if f.isText() {
-				ids.WriteString(f.id + "\n")
-			}
-		}
-	}
-	out, err := u.git("index", "git cat-file --batch", ids.String())
-	for err == nil && out != "" {
-		head, rest, _ := strings.Cut(out, "\n")
-		var id string
-		var size int
-		if _, err := fmt.Sscanf(head, "%s blob %d", &id, &size); err != nil || len(rest) <= size {
-			return fmt.Errorf("git does not have the file any more: %s", head)
-		}
-		u.blobs[id], out = rest[:size], rest[size+1:]
-	}
-	return err
-}
-
-// decide finds out what is to be at a path.
-func (u *undo) decide(path string, c change) error {
-	present := c.from
-	if s, changed := u.since[path]; changed {
-		present = s.to
-	}
-	wrong := func(why string) error {
-		u.overlaps = append(u.overlaps, path+": "+why)
-		return nil
-	}
-	for _, f := range []file{c.from, c.to} {
 		switch {
-		case strings.HasPrefix(u.blobs[f.id], notKept):
-			return wrong("it is over 10 MiB, and its content was not kept")
-		case f.mode == "160000":
-			return wrong("it is a submodule")
+		case c.wrong != "":
+		case c.before.mode == "160000" || c.after.mode == "160000":
+			c.wrong = "it is a submodule"
+		case c.now == c.before:
+			delete(list, path)
+			continue
+		default:
+			c.wrong = p.inTheWay(list, path, c.now)
 		}
-	}
-	if present == c.to {
-		return nil
-	}
-	if why := u.inTheWay(path, present); why != "" {
-		return wrong(why)
-	}
-	if present == c.from {
-		u.result[path] = c.to
-		return nil
-	}
-	if !present.isText() || !c.from.isText() || !c.to.isText() {
-		return wrong("it has changed since")
-	}
-	for name, f := range map[string]file{"ours": present, "base": c.from, "theirs": c.to} {
-		if err := os.WriteFile(filepath.Join(u.place.Dir, name), []byte(u.blobs[f.id]), 0o600); err != nil {
-			return err
+		add(0, file{"0", strings.Repeat("0", len(before))})
+		add(3, c.before)
+		if c.now == c.after {
+			continue
 		}
+		if !c.before.isText() || !c.after.isText() || !c.now.isText() {
+			c.wrong = cmp.Or(c.wrong, "it has changed since")
+		}
+		merged := c.now
+		if c.now.mode == c.after.mode {
+			merged.mode = c.before.mode
+		}
+		add(1, c.after)
+		add(2, merged)
 	}
-	id, err := u.git("index", `git merge-file -p "$d/ours" "$d/base" "$d/theirs" >"$d/merged" && git hash-object -w --no-filters "$d/merged"`, "")
+	if err := overlaps(list); err != nil || len(list) == 0 {
+		return nil, err
+	}
+	staged, err := os.MkdirTemp(p.Root, ".stint-undo-")
 	if err != nil {
-		return wrong("it has changed since, in the same lines")
+		return nil, err
 	}
-	merged := file{c.to.mode, strings.TrimSpace(id)}
-	if present.mode != c.from.mode {
-		merged.mode = present.mode
+	out, err = run(prelude(p.Root)+"d="+Quote(p.Dir)+" s="+Quote(staged)+"\n"+stage, entries.String())
+	for field := range strings.SplitSeq(out, "\x00") {
+		what, path, _ := strings.Cut(field, "/")
+		switch c := list[path]; {
+		case c == nil:
+		case what == "overlaps":
+			c.wrong = "it has changed since, in the same lines"
+		case what == "moves":
+			c.wrong = "it is changing now"
+		case what == "same" && (c.now.mode == c.before.mode || c.now.mode != c.after.mode):
+			delete(list, path)
+		}
 	}
-	if merged != present { // else it was reversed before
-		u.result[path] = merged
+	undone = slices.Sorted(maps.Keys(list))
+	if err = cmp.Or(err, overlaps(list)); err == nil && len(list) > 0 {
+		err = ready()
+	}
+	if err == nil {
+		err = p.write(list, undone, filepath.Base(staged), workspace)
+	}
+	if !errors.Is(err, errNotBack) {
+		err = errors.Join(err, os.RemoveAll(staged))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return undone, nil
+}
+
+// readChanges reads two outputs of git diff -z --raw --no-abbrev, one from the tree after to the one before
+// and one to the present one, and the paths of files whose content was not kept.
+func readChanges(output string) map[string]*change {
+	list, part := map[string]*change{}, ""
+	fields := strings.Split(output, "\x00")
+	for i := 0; i < len(fields)-1; i++ {
+		head, isRaw := strings.CutPrefix(fields[i], ":")
+		words := strings.Fields(head)
+		switch {
+		case part == "large/":
+			if c := list[fields[i]]; c != nil {
+				c.wrong = "it is over 10 MiB, and its content was not kept"
+			}
+		case !isRaw:
+			part = fields[i]
+		case len(words) != 5:
+			return list
+		default:
+			i++
+			from, to := file{words[0], words[2]}, file{words[1], words[3]}
+			for _, f := range []*file{&from, &to} {
+				if f.mode == "000000" {
+					*f = file{}
+				}
+			}
+			if c := list[fields[i]]; part == "" {
+				list[fields[i]] = &change{before: to, after: from, now: from}
+			} else if c != nil {
+				c.now = to
+			}
+		}
+	}
+	return list
+}
+
+// overlaps returns an [OverlapError] if not all changes can be reversed.
+func overlaps(list map[string]*change) error {
+	var files []string
+	for path, c := range list {
+		if c.wrong != "" {
+			files = append(files, path+": "+c.wrong)
+		}
+	}
+	if slices.Sort(files); files != nil {
+		return &OverlapError{files}
 	}
 	return nil
 }
 
 // inTheWay returns why nothing can be written at a path: something is there, or above it, that
 // no snapshot has. What goes away itself is in nobody's way.
-func (u *undo) inTheWay(path string, present file) (why string) {
-	goes := func(at string) bool { c, ok := u.wanted[at]; return ok && c.to.mode == "" }
+func (p *Place) inTheWay(list map[string]*change, path string, now file) (why string) {
+	goes := func(at string) bool { c := list[at]; return c != nil && c.before.mode == "" }
 	for at := filepath.Dir(path); at != "."; at = filepath.Dir(at) {
-		if fi, err := os.Lstat(filepath.Join(u.place.Root, at)); err == nil && !fi.IsDir() {
+		if fi, err := os.Lstat(filepath.Join(p.Root, at)); err == nil && !fi.IsDir() {
 			if goes(at) {
 				return ""
 			}
 			return at + " is no directory now"
 		}
 	}
-	if present.mode != "" {
+	if now.mode != "" {
 		return ""
 	}
-	_ = filepath.WalkDir(filepath.Join(u.place.Root, path), func(name string, d fs.DirEntry, err error) error { // of no path there is nothing
-		at, _ := filepath.Rel(u.place.Root, name)
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && (err != nil || !d.IsDir() && !goes(at)) {
+	_ = filepath.WalkDir(filepath.Join(p.Root, path), func(name string, d fs.DirEntry, err error) error {
+		at, _ := filepath.Rel(p.Root, name)
+		if d != nil && (err != nil || !d.IsDir() && !goes(at)) {
 			why = "something is there that git ignores"
 		}
 		return err
@@ -196,58 +203,70 @@ func (u *undo) inTheWay(path string, present file) (why string) {
 	return why
 }
 
-// apply changes the files. Where that breaks off it takes back what it has done.
-func (u *undo) apply(now string) (undone []string, err error) {
-	var entries strings.Builder
-	for path, f := range u.result {
-		undone = append(undone, path)
-		if f.mode == "" {
-			f = file{"0", strings.Repeat("0", len(now))}
-		}
-		entries.WriteString(f.mode + " " + f.id + " 0\t" + path + "\x00")
-	}
-	slices.Sort(undone)
-	if len(undone) == 0 {
-		return nil, nil
-	}
-	tree, err := u.git("result", `cp -p "$d/index" "$d/result" && git update-index -z --index-info && git write-tree --missing-ok`, entries.String())
-	if err != nil {
-		return nil, err
-	}
-	_, err = u.git("index", "git read-tree -m -u --no-recurse-submodules "+Quote(now)+" "+Quote(strings.TrimSpace(tree)), "")
-	if err != nil {
-		return nil, errors.Join(err, u.restore(undone))
-	}
-	return undone, nil
-}
+// errNotBack is part of the error of a write that left files where they do not belong.
+var errNotBack = errors.New("could not be moved back to")
 
-// restore brings back those of the files that have been changed to what was to be there.
-func (u *undo) restore(paths []string) error {
-	out, err := u.git("result", "{ git update-index -q --refresh || :; } >/dev/null && git diff-files -z --name-only", "")
+// write exchanges the files for those that are staged. What was there goes to the directory was
+// beside these. If it breaks off, it moves all of them back.
+func (p *Place) write(list map[string]*change, paths []string, staged, workspace string) error {
+	root, err := os.OpenRoot(p.Root)
 	if err != nil {
 		return err
 	}
-	untouched := strings.Split(out, "\x00")
-	root, err := os.OpenRoot(u.place.Root)
-	if err != nil {
-		return err
+	is := func(path string) bool { _, err := root.Lstat(path); return err == nil }
+	var done [][2]string
+	move := func(from, to string) {
+		if err == nil {
+			err = root.MkdirAll(filepath.Dir(to), 0o777)
+		}
+		if err == nil {
+			err = root.Rename(from, to)
+		}
+		if err == nil {
+			done = append(done, [2]string{from, to})
+		}
 	}
-	var list strings.Builder
-	var problems []error
+	prune := func(path, keep string) { // removes the directories above that are empty, but those above keep
+		for at := filepath.Dir(path); at != "." && !strings.HasPrefix(keep, at+"/"); at = filepath.Dir(at) {
+			if fi, err := root.Lstat(at); err != nil || !fi.IsDir() || root.Remove(at) != nil {
+				return
+			}
+		}
+	}
 	for _, path := range paths {
-		_, err := root.Lstat(path)
-		gone := err != nil
-		present := u.wanted[path].from
-		if s, changed := u.since[path]; changed {
-			present = s.to
-		}
-		switch isWritten := u.result[path].mode != "" && !slices.Contains(untouched, path); {
-		case present.mode != "" && (gone || isWritten):
-			list.WriteString(path + "\x00")
-		case present.mode == "" && isWritten:
-			problems = append(problems, root.Remove(path))
+		if fi, gone := root.Lstat(path); gone == nil && fi.IsDir() && list[path].now.mode != "" {
+			err = cmp.Or(err, errors.New("something new is at "+path))
+		} else if list[path].now.mode != "" {
+			move(path, staged+"/was/"+path)
 		}
 	}
-	_, err = u.git("index", "cd "+Quote(u.place.Root)+" && git checkout-index -f -z --stdin", list.String())
-	return errors.Join(append(problems, err, root.Close())...)
+	for _, path := range paths {
+		for i := 0; is(path) && i < len(paths); i++ { // a directory that has lost its files
+			if strings.HasPrefix(paths[i], path+"/") {
+				prune(paths[i], path)
+			}
+		}
+		if is(path) {
+			err = cmp.Or(err, errors.New("something new is at "+path))
+		}
+		switch c := list[path]; {
+		case c.before.mode == "":
+		case c.now == c.after:
+			move(staged+"/3/"+path, path)
+		default:
+			move(staged+"/2/"+path, path)
+		}
+	}
+	if err != nil {
+		for _, m := range slices.Backward(done) {
+			back := root.MkdirAll(filepath.Dir(m[0]), 0o777)
+			if back = cmp.Or(back, root.Rename(m[1], m[0])); back != nil {
+				err = errors.Join(err, fmt.Errorf("%s %w %s: %w", m[1], errNotBack, m[0], back))
+			}
+		}
+	}
+	for _, path := range paths {
+		prune(path, workspace)
+	}
+	return errors.Join(err, root.Close())
 }
