@@ -283,19 +283,18 @@ func TestUnknownChangesAreTold(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfALaterIteration: an iteration that had to wait goes on from the snapshot of the
+// TestSnapshotOfALaterIteration: a turn that had to wait goes on from the snapshot of the
 // first one, also with another prompt, and a run that never began leaves nothing. In
-// another checkout it has one of its own. While a task waits for its first turn, what
-// happens in the checkout is no agent's doing.
+// another checkout it has one of its own.
 func TestSnapshotOfALaterIteration(t *testing.T) {
 	t.Parallel()
 	for why, deletes := range map[string]int{"first turn limited": 1, "cools down": 2, "limited": 2, "reworded": 1, "moved": 2, "moved and reworded": 2} {
 		t.Run(why, func(t *testing.T) {
-			limited, want := strings.HasSuffix(why, "limited"), "tests-deleted"
+			limited := strings.HasSuffix(why, "limited")
 			w := newGitWorld(t)
 			w.checks = []task.VerifyResult{failedCheck, {}}
 			if why == "first turn limited" {
-				w.checks, want = w.checks[1:], ""
+				w.checks = w.checks[1:]
 			}
 			turns := 0
 			w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
@@ -325,7 +324,7 @@ func TestSnapshotOfALaterIteration(t *testing.T) {
 			w.open()
 			got := w.verified(nil)
 			w.close()
-			if kinds(got) != want {
+			if kinds(got) != "tests-deleted" {
 				t.Errorf("the findings are %v", got.Findings)
 			}
 			if dirs, err := os.ReadDir(filepath.Join(w.dir, "runs")); err != nil || len(dirs) != len(got.Steps) {

@@ -42,7 +42,7 @@ func (a *Attempts) Reserve(t *state.Task) *Run {
 func (a *Attempts) Begin(st *fold.State, reserved *Run, t *state.Task, defaultAgent string, now time.Time) *Run {
 	r := &Run{ID: reserved.ID, Task: *t, Begun: now, checkout: reserved.checkout, Ctx: reserved.Ctx, Cancel: reserved.Cancel, Recorded: true}
 	r.interrupted = t.Reason == state.ClassInterrupted
-	if t.Reason == state.ClassInterrupted || t.Reason == state.ClassVerify || t.Phase != "" || t.Iteration > 0 {
+	if slices.Contains(retriesIteration, t.Reason) || t.Reason == state.ClassVerify || t.Phase != "" || t.Iteration > 0 {
 		r.before = t.RunID
 	}
 	r.named = t.AgentSession != "" && t.RunID == ""
