@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -283,6 +284,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
 	config.FindSession, config.Recover = findSession, gate.Recover
 	config.Workspace = workspaceSettings(cfg)
+	config.Exclusive = slices.ContainsFunc(cfg.sections, func(s section) bool { return s.config.Checkout == queue.CheckoutExclusive })
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
 	}

@@ -114,8 +114,10 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	a.tellOtherDirectory(ctx, views)
 	defer a.tellFindings(ctx)
 	first, ids := &views[0], idsOf(views)
-	if first.Note != "" && !(many || o.detach && o.json) {
-		a.hint("stint: note: %s\n", escapeText(oneLine(first.Note)))
+	for i := range views {
+		if note := views[i].Note; note != "" && !(o.detach && o.json) {
+			a.hint("stint: note: %s\n", escapeText(oneLine(note)))
+		}
 	}
 	switch {
 	case o.detach && o.json:

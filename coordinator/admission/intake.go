@@ -30,7 +30,6 @@ type submission struct {
 	open     bool     // it leaves the fallback to the configuration
 	root     string   // checkout or directory whose lane it may be in
 	checkout string   // the same, whatever its lane
-	beside   string   // what else is in its checkout, set on the log's goroutine
 	after    []string // the ids that After means, set on the log's goroutine
 
 	parent  string        // the task that queues it
@@ -128,7 +127,9 @@ func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, erro
 	if err := a.tasks.Update(ctx, in.record); err != nil {
 		return nil, err
 	}
-	return in.tasks()
+	tasks, err := in.tasks()
+	in.noteBeside(tasks)
+	return tasks, err
 }
 
 // newIntake checks all of specs that does not depend on other tasks.
@@ -358,12 +359,6 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	if t.SessionKey, t.SessionID, err = in.sessionFor(st, s, tx); err != nil {
 		return err
 	}
-	s.beside = ""
-	if s.parent == "" && !s.Hold && s.checkout != "" && in.a.tasks.Workspace(s.Workspace).Checkout != queue.CheckoutExclusive {
-		if other := st.Beside(s.checkout, t.SessionKey); other != "" {
-			s.beside = "task " + state.ShortID(other) + " of another session is queued or running in this checkout; to run one at a time, set checkout = \"exclusive\" in the configuration"
-		}
-	}
 	if s.FromRun != "" && s.Await && !t.Hold { // one that is held is accepted, so that a person sees it; BeginWait refuses the wait
 		child := *t
 		child.Account, child.Trigger, child.Workspace = s.Account, state.ByAgent, s.Workspace
@@ -473,9 +468,6 @@ func (in *intake) newTask(s *submission, t *state.Task) *ledger.Record {
 	}
 	if r.AddIf(state.KeyNote, s.held); s.note != "" {
 		addNote(r, s.note)
-	}
-	if s.beside != "" {
-		addNote(r, s.beside)
 	}
 	if !s.Hold && s.trigger == state.ByAgent {
 		r.Add(state.KeyIntake, state.IntakeOpen)

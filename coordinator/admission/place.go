@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A Place is what is known of a workspace that a task names.
@@ -106,20 +108,39 @@ func (a *Admission) Checkout(workspace string) (dir string, known bool) {
 	return dir, dir != ""
 }
 
-// LookUpCheckouts finds the checkouts that were asked for, and reports whether there were any.
-func (a *Admission) LookUpCheckouts() (found bool) {
+// LookUpCheckouts finds the checkouts that were asked for, and reports whether any is another one now.
+func (a *Admission) LookUpCheckouts() (changed bool) {
 	a.checkouts.mu.Lock()
 	roots := maps.Clone(a.checkouts.roots)
 	a.checkouts.mu.Unlock()
-	for workspace, root := range roots {
-		if root == "" {
-			found, root = true, RepositoryRoot(workspace)
+	for workspace, was := range roots {
+		if root := RepositoryRoot(workspace); root != was {
+			changed = true
 			a.checkouts.mu.Lock()
 			a.checkouts.roots[workspace] = root
 			a.checkouts.mu.Unlock()
 		}
 	}
-	return found
+	return changed
+}
+
+// noteBeside adds to the answer about the first new task in each checkout, and not to its records,
+// what another session has there.
+func (in *intake) noteBeside(tasks []state.Task) {
+	asked := map[string]bool{"": true}
+	for i := range tasks {
+		s := &in.list[i]
+		if in.old[i] != nil || s.parent != "" || s.Hold || asked[s.checkout] || in.a.tasks.Workspace(s.Workspace).Checkout == queue.CheckoutExclusive {
+			continue
+		}
+		asked[s.checkout] = true
+		for dir, id := range queue.Read(in.a.tasks, func(st *fold.State) map[string]string { return st.Beside(s.checkout, tasks[i].SessionKey) }) {
+			if RepositoryRoot(dir) == s.checkout {
+				tasks[i].Note = strings.TrimPrefix(fmt.Sprintf("%s; task %s of another session is queued or running in this checkout; to run one at a time, set checkout = \"exclusive\" in the configuration", tasks[i].Note, state.ShortID(id)), "; ")
+				break
+			}
+		}
+	}
 }
 
 // RepositoryRoot is checkoutAbove of a path that may have links.

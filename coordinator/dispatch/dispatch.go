@@ -84,7 +84,10 @@ func (d *Dispatcher) Handover(context.Context) error {
 
 // Limits returns what bounds the tasks that run at the same time.
 func (d *Dispatcher) Limits() lanes.Limits {
-	lim := lanes.Limits{MaxWorkers: d.tasks.Config.MaxWorkers, Lent: queue.Read(d.tasks, d.Admission.Lent), WorkspaceRoot: d.tasks.Config.WorkspaceRoot, Checkout: d.Admission.Checkout}
+	lim := lanes.Limits{MaxWorkers: d.tasks.Config.MaxWorkers, Lent: queue.Read(d.tasks, d.Admission.Lent), WorkspaceRoot: d.tasks.Config.WorkspaceRoot}
+	if d.tasks.Config.Exclusive {
+		lim.Checkout = d.Admission.Checkout
+	}
 	if s, ok := d.Shortages.Present(); ok {
 		lim.Short, lim.Again = s.What, s.Next
 	}
@@ -144,12 +147,13 @@ func (d *Dispatcher) StartReady() {
 	}
 }
 
-// ready returns the tasks that are ready, each with the lane in which it will run.
+// ready returns the tasks that are ready, each with the workspace and the lane in which it will run.
 func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) {
 	d.tasks.View(func(st *fold.State) {
 		list = st.Ready(now, lim)
 		for i := range list {
 			list[i].SessionKey = d.laneOf(st, &list[i])
+			list[i].Workspace, _ = st.HomeOf(&list[i], lim.WorkspaceRoot)
 		}
 	})
 	if d.Admission.LookUpCheckouts() { // some may be ready after all

@@ -28,6 +28,8 @@ type Config struct {
 	WorkspaceSettings // of tasks in directories for which nothing else is configured
 	// Workspace returns what is configured for tasks in a directory. nil: WorkspaceSettings.
 	Workspace func(path string) WorkspaceSettings
+	// Exclusive says that Checkout is [CheckoutExclusive] for all or some directories.
+	Exclusive bool
 
 	MaxWorkers int // runs at the same time
 	MaxRetries int // interruptions by us until a task is dead
@@ -142,6 +144,7 @@ func (c Config) WithDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Exclusive = c.Exclusive || c.Checkout == CheckoutExclusive
 	if c.HeartbeatPath == "" {
 		c.HeartbeatPath = filepath.Join(c.StateDir, "heartbeat.json")
 	}

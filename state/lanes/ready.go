@@ -56,14 +56,19 @@ func (s *Queues) usedCheckouts(lim Limits) map[string]*Item {
 	return used
 }
 
-// Beside returns a task that is running in or below a directory, or comes next in its lane and waits
-// for nothing that may take long, in another lane than that one; "" if there is none. It looks at a
-// few hundred lanes at most.
-func (s *Queues) Beside(dir, lane string) string {
-	isThere := func(l *Item) bool { return strings.HasPrefix(s.Whole(l).Workspace+"/", dir+"/") }
+// Beside returns the workspaces in or below a directory with a task of another lane than that one
+// which runs, or comes next in its lane and waits for nothing that may take long; with the id of one
+// each. It looks at a few hundred lanes at most.
+func (s *Queues) Beside(dir, lane string) map[string]string {
+	found := map[string]string{}
+	note := func(l *Item) {
+		if at := s.Whole(l).Workspace; strings.HasPrefix(at+"/", dir+"/") {
+			found[at] = s.ID(l.N)
+		}
+	}
 	for _, l := range s.running {
-		if l.lane.key != lane && isThere(l) {
-			return s.ID(l.N)
+		if l.lane.key != lane {
+			note(l)
 		}
 	}
 	most := 256
@@ -74,11 +79,11 @@ func (s *Queues) Beside(dir, lane string) string {
 		if key == lane || len(ln.queue) == 0 {
 			continue
 		}
-		if l := ln.queue[0]; !l.Hold && !l.after && l.NotBefore.IsZero() && isThere(l) {
-			return s.ID(l.N)
+		if l := ln.queue[0]; !l.Hold && !l.after && l.NotBefore.IsZero() {
+			note(l)
 		}
 	}
-	return ""
+	return found
 }
 
 // FreeWorkers returns how many more tasks the workers can run.
