@@ -72,9 +72,10 @@ set +f
 `
 }
 
-// snapshot leaves the id of the tree in t. It begins with the index that the last snapshot has left, in which all files are, or, if the user's index or what
-// is ignored has changed since, with a copy of the user's. Its stat data tells which files have
-// changed, so that each is hashed once; what hides a change from git is taken out, and so are the
+// snapshot leaves the id of the tree in t. It begins with the index that the last snapshot has left,
+// in which all files are, or, if the user's index or what is ignored has changed since, with a copy
+// of the user's. Its stat data tells which files have changed, so that each is hashed once, and git's
+// cache of what is not tracked, which works without a path only, which directories; what hides a change from git is taken out, and so are the
 // files with a filter. A file of over 10 MiB that is not tracked, or has a filter, becomes a line
 // with its size and time.
 const snapshot = `i=$(git rev-parse --path-format=absolute --git-path index --git-path info/exclude --show-prefix && echo .) && cd "$GIT_WORK_TREE" || exit
@@ -95,7 +96,7 @@ export d filters GIT_INDEX_FILE="$d/index"
 lines() { tr '\n\0' '\0\n'; } # between names that end with a NUL, and lines
 look() { # sorts what has changed since the index into files that are gone and files that are there; 1 also notes what is not tracked
 	rm -f "$d/gone" "$d/there" "$d/ignores"
-	GIT_OPTIONAL_LOCKS=$1 git -c core.untrackedCache=true -c status.showUntrackedFiles=all status -z --porcelain --no-renames --ignore-submodules=all -- "./$p" >"$d/status" || return
+	GIT_OPTIONAL_LOCKS=$1 git -c core.untrackedCache=true -c status.showUntrackedFiles=all status -z --porcelain --no-renames --ignore-submodules=all -- ${p:+"./$p"} >"$d/status" || return
 	[ ! -s "$d/status" ] || xargs -0 sh -c 'for x do
 		n=${x#???}
 		case $n in .gitignore|*/.gitignore) : >"$d/ignores" ;; esac
