@@ -43,8 +43,7 @@ type Config struct {
 	PostgresInline   int64 // bytes
 	PostgresOutput   int   // characters
 	PostgresHost     string
-	Notify           []notify.Channel
-	channel          notify.Channel // the [[notify]] block that is being read
+	Notify           []notify.Block
 
 	// The texts of these are as they were set: a word for one, or @FILE.
 	outputPolicy, promptTemplate, evalPrompt, onFailure, onIssue string
@@ -168,21 +167,6 @@ var keys = slices.Concat([]key{
 	checkedKey("postgres_host", "", "host name under which the mirror keeps these tasks; empty: the name of this machine", func(c *Config) *string { return &c.PostgresHost }, checkHost).in("postgres"),
 })
 
-// notifyKeys are the settings of a [[notify]] block, of which there may be several.
-var notifyKeys = []key{
-	textKey("notify_command", "", "", func(c *Config) *string { return &c.channel.Command }).in(notifySection),
-	boolKey("notify_desktop", "", "", func(c *Config) *bool { return &c.channel.Desktop }).in(notifySection),
-	secretURLKey("notify_webhook", func(c *Config) *string { return &c.channel.Webhook }).in(notifySection),
-	secretURLKey("notify_ntfy", func(c *Config) *string { return &c.channel.Ntfy }).in(notifySection),
-	choiceKey("notify_terminal", "", "", func(c *Config) *string { return &c.channel.Terminal }, "bell", "osc9").in(notifySection),
-	listKey("notify_on", "", func(c *Config) *[]string { return &c.channel.On }, splitKinds).in(notifySection),
-	textKey("notify_session", "", "", func(c *Config) *string { return &c.channel.Session }).in(notifySection),
-	textKey("notify_label", "", "", func(c *Config) *string { return &c.channel.Label }).in(notifySection),
-	numberKey("notify_priority", "", 1, 9, "", func(c *Config) *int { return &c.channel.Priority }).in(notifySection),
-	durationKey("notify_min_duration", "", "", func(c *Config) *time.Duration { return &c.channel.MinDuration }).in(notifySection),
-	boolKey("notify_prompt", "", "", func(c *Config) *bool { return &c.channel.Prompt }).in(notifySection),
-}
-
 // perWorkspace lets the key stand in a workspace section.
 func (k key) perWorkspace() key {
 	k.workspace = true
@@ -243,7 +227,7 @@ func nearestKey(name string) string {
 		return keys[i].inFile() // maxWorkers
 	}
 	var known []string
-	for _, k := range slices.Concat(keys, notifyKeys) {
+	for _, k := range keys {
 		for _, full := range []string{k.inFile(), k.section} {
 			if in, short := cutSection(full); in == section && short != "" {
 				known = append(known, full)

@@ -115,6 +115,7 @@ func TestConfigErrors(t *testing.T) {
 		{"a destination that is none", "[[notify]]\ndesktop = true\n[[notify]]\nwebhok = \"x\"\n", `config.toml:4: unknown key "notify.webhok"; did you mean notify.webhook?`},
 		{"no destination", "[[notify]]\non = [\"done\"]\n[[notify]]\ndesktop = true\n", "config.toml:2: a [[notify]] block needs one of command,"},
 		{"an unknown event", "[[notify]]\non = [\"fail\"]\n", `config.toml:2: notify.on: "fail" is not one of done, failed,`},
+		{"a destination that is a list", "[[notify]]\ncommand = [\"a\", \"b\"]\n", "config.toml:2: notify.command has a value of another type; write command = \"…\", one string"},
 		{"a bad URL, which may be a secret", "[[notify]]\nntfy = \"ftp://secret\"\n", "config.toml:2: notify.ntfy: this is not a URL such as"},
 		{"an empty address", "http = \"\"\n", "config.toml:1: http: "},
 		{"of a layer that another one overrules", "idle_timeout = \"x\"", "config.toml:1: idle_timeout: "},

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"stint/coordinator/notify"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -34,7 +36,7 @@ is shown as ***.`,
 			if asJSON {
 				list := cfg.shown()
 				for i := range cfg.Notify {
-					for _, k := range cfg.shownChannel(i) {
+					for _, k := range shownBlock(cfg.Notify[i]) {
 						k.Key = fmt.Sprintf("notify.%d.%s", i, k.Key)
 						list = append(list, k)
 					}
@@ -51,7 +53,7 @@ is shown as ***.`,
 			}
 			for i := range cfg.Notify {
 				b.WriteString("[[notify]]\n")
-				for _, k := range cfg.shownChannel(i) {
+				for _, k := range shownBlock(cfg.Notify[i]) {
 					b.WriteString(k.Key + " = " + tomlValue(k.Value) + "\n")
 				}
 			}
@@ -89,16 +91,13 @@ func (c *Config) shown() []shownKey {
 	return list
 }
 
-// shownChannel returns the settings of a [[notify]] block, as they may be seen by anybody.
-func (c *Config) shownChannel(i int) (list []shownKey) {
-	for _, k := range notifyKeys {
-		value := k.get(&Config{channel: c.Notify[i]})
-		if text, isText := value.(string); isText && k.redact != nil {
-			value = k.redact(text)
-		}
-		_, name := cutSection(k.inFile())
-		if value != "" && value != false && value != 0 && value != "0s" {
-			list = append(list, shownKey{name, value, "file"})
+// shownBlock returns the settings of a [[notify]] block, as they may be seen by anybody.
+func shownBlock(b notify.Block) (list []shownKey) {
+	b.Webhook, b.Ntfy = notify.Redact(b.Webhook), notify.Redact(b.Ntfy)
+	names, fields := notifyFields(&b)
+	for _, name := range names {
+		if v := fields[name]; !v.IsZero() {
+			list = append(list, shownKey{name, v.Interface(), "file"})
 		}
 	}
 	return list

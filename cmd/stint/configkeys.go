@@ -17,7 +17,6 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/attempt"
-	"stint/coordinator/notify"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
@@ -32,24 +31,6 @@ func splitNames(s string) ([]string, error) {
 		}
 	}
 	return list, nil
-}
-
-// splitKinds reads kinds of events.
-func splitKinds(s string) ([]string, error) {
-	list := words(s)
-	for _, v := range list {
-		if !slices.Contains(notify.Kinds, v) {
-			return nil, fmt.Errorf("%q is not one of %s", v, strings.Join(notify.Kinds, ", "))
-		}
-	}
-	return list, nil
-}
-
-// secretURLKey is a URL that may have a secret anywhere behind its host.
-func secretURLKey(name string, field func(*Config) *string) key {
-	k := checkedKey(name, "", "", field, notify.CheckURL)
-	k.redact = notify.Redact
-	return k
 }
 
 // splitAgents reads names of agents, each at most once.

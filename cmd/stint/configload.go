@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"stint/coordinator/notify"
+	"stint/state"
 )
 
 // A configSource is where the layers of a configuration come from.
@@ -171,8 +173,8 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 		switch {
 		case section == "" && s == nil && name == "workspace":
 			err = f.workspaces(t[name])
-		case section == "" && s == nil && name == notifySection:
-			err = f.channels(t[name])
+		case section == "" && s == nil && name == "notify":
+			err = f.notify(t[name])
 		case section == "" && s == nil && slices.ContainsFunc(keys, func(k key) bool { return k.section == name }):
 			var values map[string]toml.Primitive
 			if err := f.meta.PrimitiveDecode(t[name], &values); err != nil || values == nil {
@@ -192,9 +194,8 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 // value takes one setting.
 func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
 	v := &fileValue{name: name, section: s != nil}
-	all := slices.Concat(keys, notifyKeys)
-	if i := slices.IndexFunc(all, func(k key) bool { return k.inFile() == name }); i >= 0 {
-		v.key = &all[i]
+	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
+		v.key = &keys[i]
 	}
 	if err := f.meta.PrimitiveDecode(p, v); err != nil {
 		return f.located(err)
@@ -237,31 +238,48 @@ func (f *fileReader) workspaces(p toml.Primitive) error {
 	return nil
 }
 
-// notifySection is the name of the blocks [[notify]].
-const notifySection = "notify"
+// notifyFields returns the keys of a [[notify]] block, in order, and its fields.
+func notifyFields(b *notify.Block) (names []string, fields map[string]reflect.Value) {
+	fields = map[string]reflect.Value{}
+	for f, v := range reflect.ValueOf(b).Elem().Fields() {
+		name := f.Tag.Get("toml")
+		names, fields[name] = append(names, name), v
+	}
+	return names, fields
+}
 
-// channels takes the [[notify]] blocks.
-func (f *fileReader) channels(p toml.Primitive) error {
-	var blocks []toml.Primitive
+// notify takes the [[notify]] blocks.
+func (f *fileReader) notify(p toml.Primitive) error {
+	var blocks []map[string]toml.Primitive
 	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
 		return fmt.Errorf("%s:%d: notify is not a list of blocks; write [[notify]], and its settings below that", f.name, f.line(p))
 	}
-	for _, p := range blocks {
-		f.config.channel = notify.Channel{On: notify.Usual()}
-		var block map[string]toml.Primitive
-		if err := f.meta.PrimitiveDecode(p, &block); err != nil {
-			return fmt.Errorf("%s:%d: notify is not a list of blocks; write [[notify]], and its settings below that", f.name, f.line(p))
-		}
-		if err := f.table(block, notifySection, nil); err != nil {
-			return err
-		}
-		if err := f.config.channel.Check(); err != nil {
-			for _, name := range f.inOrder(block)[:min(1, len(block))] {
-				p = block[name] // the decoder knows the line of the last block alone
+	for _, values := range blocks {
+		b := notify.Block{On: notify.Usual()}
+		known, fields := notifyFields(&b)
+		for _, name := range f.inOrder(values) {
+			field, wrong := fields[name], ""
+			switch {
+			case !field.IsValid():
+				wrong = fmt.Sprintf("unknown key %q; did you mean %s?", "notify."+name, "notify."+cmp.Or(state.Nearest(name, known), known[0]))
+			case f.meta.PrimitiveDecode(values[name], field.Addr().Interface()) != nil:
+				want := map[reflect.Kind]string{reflect.Bool: "true", reflect.Int: "8", reflect.Slice: `["done", "failed"]`, reflect.String: `"…", one string`}
+				wrong = fmt.Sprintf("notify.%s has a value of another type; write %s = %s", name, name, want[field.Kind()])
 			}
-			return fmt.Errorf("%s:%d: %w", f.name, f.line(p), err)
+			if wrong != "" {
+				return fmt.Errorf("%s:%d: %s", f.name, f.line(values[name]), wrong)
+			}
 		}
-		f.config.Notify = append(f.config.Notify, f.config.channel)
+		if key, err := b.Check(); err != nil {
+			at, where := p, ""
+			if key != "" {
+				at, where = values[key], "notify."+key+": "
+			} else if names := f.inOrder(values); len(names) > 0 { // the decoder knows the line of the last block alone
+				at = values[names[0]]
+			}
+			return fmt.Errorf("%s:%d: %s%w", f.name, f.line(at), where, err)
+		}
+		f.config.Notify, f.config.inFile = append(f.config.Notify, b), append(f.config.inFile, fmt.Sprintf("notify %+v", b))
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -15,10 +14,11 @@ import (
 )
 
 const notifyHelp = `Send a test message to every [[notify]] block of the configuration, whatever it filters,
-and print how each one went. The exit code is 1 if one of them failed. A desktop message
-counts as delivered when the system has taken it; nobody can tell whether it was shown.
+and print the result of each one: ok, or why it failed, with the last line of a command's
+stderr. The exit code is 1 if one failed. "ok" means that the program or the server has
+accepted the message. The JSON of a test has "test": true.
 
-A running master has the environment and the configuration that it was started with.`
+A running master keeps the environment and the configuration that it was started with.`
 
 func (a *app) notifyCommand() *cobra.Command {
 	var kind string
@@ -39,31 +39,32 @@ func (a *app) notifyCommand() *cobra.Command {
 			if len(cfg.Notify) == 0 {
 				return usage("stint help configuration", "the configuration has no [[notify]] block")
 			}
-			e := &notify.Event{Event: kind, Time: time.Now().UTC(), Text: "this is a test of stint notify"}
-			s, failed := sender(0), 0
+			e, failed := notify.Event{Event: kind, Time: time.Now().UTC(), Text: "this is a test of stint notify", Test: true}, 0
 			for i := range cfg.Notify {
-				ch := &cfg.Notify[i]
-				for _, to := range ch.Destinations() {
+				b := &cfg.Notify[i]
+				var lines []string
+				for _, to := range b.Destinations(os.Environ()) {
 					result := "ok"
-					if err := s.Deliver(c.Context(), ch, to, e); err != nil {
+					if err := to.Deliver(c.Context(), e, 1); err != nil {
 						result, failed = "failed: "+err.Error(), failed+1
 					}
-					if err := printText(a.stdout, escapeText(to.Name+": "+result)); err != nil {
-						return err
-					}
+					lines = append(lines, to.Name+": "+result)
 				}
-				if ch.Terminal != "" {
-					result := "ok"
-					if !a.ringBy(ch, e) {
-						result = "not here: stderr is no terminal"
-					}
-					if err := printText(a.stdout, "terminal "+ch.Terminal+": "+result); err != nil {
+				switch {
+				case b.Terminal == "":
+				case a.ringBy(b, &e):
+					lines = append(lines, "terminal "+b.Terminal+": ok")
+				default:
+					lines = append(lines, "terminal "+b.Terminal+": not here: stderr is no terminal")
+				}
+				for _, line := range lines {
+					if err := printText(a.stdout, escapeText(line)); err != nil {
 						return err
 					}
 				}
 			}
 			if failed > 0 {
-				return &cliError{code: exitFailure, message: fmt.Sprintf("%d of the messages could not be delivered", failed), try: "correct [[notify]] in " + cfg.file}
+				return &cliError{code: exitFailure, message: fmt.Sprintf("%s could not be delivered; correct [[notify]] in %s", count(failed, "message"), cfg.file), try: "stint config edit"}
 			}
 			return nil
 		},
@@ -75,16 +76,7 @@ func (a *app) notifyCommand() *cobra.Command {
 	return c
 }
 
-// notifyRetry is how long a master waits before it tries again to deliver a message.
-const notifyRetry = time.Second
-
-// sender returns what delivers messages.
-func sender(retry time.Duration) notify.Sender {
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return notify.Sender{Client: &http.Client{CheckRedirect: stay}, Env: os.Environ(), Retry: retry}
-}
-
-// ring tells whoever waits at the terminal that a task has ended.
+// ring notifies whoever waits at the terminal that a task has ended.
 func (a *app) ring(t *state.Task) {
 	cfg, err := a.base()
 	e := notify.EventOf(t)
@@ -92,21 +84,21 @@ func (a *app) ring(t *state.Task) {
 		return
 	}
 	for i := range cfg.Notify {
-		if c := &cfg.Notify[i]; c.Terminal != "" && c.Wants(e) && a.ringBy(c, e) {
+		if b := &cfg.Notify[i]; b.Terminal != "" && b.Kind(e) != "" && a.ringBy(b, e) {
 			return // once is enough
 		}
 	}
 }
 
 // ringBy rings the bell, or has the terminal show a message, and reports whether there is one.
-func (a *app) ringBy(c *notify.Channel, e *notify.Event) bool {
+func (a *app) ringBy(b *notify.Block, e *notify.Event) bool {
 	if !isTTY(a.stderr) {
 		return false
 	}
 	ring := "\a"
-	if c.Terminal == "osc9" {
+	if b.Terminal == "osc9" {
 		shown := *e
-		if !c.Prompt {
+		if !b.Prompt {
 			shown.Title = ""
 		}
 		ring = "\x1b]9;stint: " + shown.Line() + "\a"

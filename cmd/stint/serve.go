@@ -421,7 +421,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		followers.Go(func() { m.mirror.Run(following, c) })
 	}
 	if len(m.cfg.Notify) > 0 {
-		n := notify.New(c, notify.Options{Channels: m.cfg.Notify, Sender: sender(notifyRetry), Log: m.log, Now: time.Now})
+		n := notify.New(c, m.cfg.Notify, os.Environ(), m.log)
 		followers.Go(func() { n.Run(following) })
 	}
 	err = c.Run(running)

@@ -1,13 +1,14 @@
-// Package notify tells a person what has happened: by a command, on the desktop, by a webhook
-// or by ntfy. A [Notifier] follows the changes of tasks, as any reader does; it never holds up a
-// run or the ledger. Each destination has a goroutine of its own, which sends one message in ten
-// seconds at most: what happens meanwhile is summed up in the next one.
+// Package notify sends messages about what has ended or waits for a person: by a command, on the
+// desktop, by a webhook or by ntfy. A [Notifier] follows the changes of tasks, as any reader does;
+// it never holds up a run or the ledger. Each destination has a goroutine of its own, which sends
+// one message in ten seconds at most: what happens meanwhile is summed up in the next one.
 //
-// A message is sent at most once by a master. What waits when the master ends is sent within a
-// few seconds or dropped, and what a killed master had not sent yet is not sent by the next one.
+// A master sends a message at most once. What waits when the master ends is sent within a few
+// seconds or dropped, and what a killed master had not sent yet is not sent by the next one.
 package notify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -33,17 +34,18 @@ const (
 	AccountBack    = "account-back"
 )
 
-// Kinds are all kinds of events; those that a channel without a list of its own is sent come first.
+// Kinds are all kinds of events; those of a block without a list of its own come first.
 var Kinds = []string{Done, Failed, Dead, NeedsAttention, QueueEmpty, AccountLimited, AccountBack}
 
-// Usual returns the kinds that a channel without a list of its own is sent.
+// Usual returns the kinds of a block without a list of its own.
 func Usual() []string { return slices.Clone(Kinds[:4]) }
 
-// An Event is what a message is about. Its JSON is what a command reads and a webhook gets.
+// An Event is what a message is about. Commands and webhooks receive it as JSON.
 type Event struct {
 	Event    string         `json:"event"` // one of Kinds, or summary
 	Time     time.Time      `json:"time"`
 	Text     string         `json:"text"` // one sentence, without a prompt and without an agent's words
+	Test     bool           `json:"test,omitempty"`
 	Task     string         `json:"task,omitempty"`
 	Reason   string         `json:"reason,omitempty"` // a [state.Class]
 	Session  string         `json:"session,omitempty"`
@@ -51,47 +53,58 @@ type Event struct {
 	Agent    string         `json:"agent,omitempty"`
 	Priority int            `json:"priority,omitempty"`
 	Duration string         `json:"duration,omitempty"` // of the last attempt
+	Findings int            `json:"findings,omitempty"` // of a task that is done
 	Account  string         `json:"account,omitempty"`
 	Until    time.Time      `json:"until,omitzero"`   // of account-limited
-	Title    string         `json:"title,omitempty"`  // first line of the prompt; for a channel with Prompt alone
+	Title    string         `json:"title,omitempty"`  // first line of the prompt; for a block with Prompt alone
 	Error    string         `json:"error,omitempty"`  // the same
 	Counts   map[string]int `json:"counts,omitempty"` // of a summary: events by their kinds
+	Tasks    []string       `json:"tasks,omitempty"`  // of a summary: ids, the first maxTasks
 
 	took   time.Duration
-	always bool // whatever a channel filters
+	always bool // whatever a block filters
 }
 
-// A Channel is a block [[notify]] of the configuration: where messages go, and which.
-type Channel struct {
-	Command  string // for sh -c
-	Desktop  bool
-	Webhook  string // a URL
-	Ntfy     string // a URL
-	Terminal string // bell or osc9: of a command that waits for the task
+// A Block is a [[notify]] block of the configuration: where messages go, and which.
+type Block struct {
+	Command  string `toml:"command"` // for sh -c
+	Desktop  bool   `toml:"desktop"`
+	Webhook  string `toml:"webhook"`  // a URL
+	Ntfy     string `toml:"ntfy"`     // a URL
+	Terminal string `toml:"terminal"` // bell or osc9: of a command that waits for the task
 
-	On          []string // of Kinds
-	Session     string   // "": any
-	Label       string
-	Priority    int // at least
-	MinDuration time.Duration
-	Prompt      bool // messages may have the first line of the prompt, and the error
+	On          []string `toml:"on"`      // of Kinds
+	Session     string   `toml:"session"` // "": any
+	Label       string   `toml:"label"`
+	Priority    int      `toml:"priority"` // at least
+	MinDuration string   `toml:"min_duration"`
+	Prompt      bool     `toml:"prompt"` // messages may have the first line of the prompt, and the error
 }
 
-// Check returns what is wrong with a channel as a whole; nil if nothing is.
-func (c *Channel) Check() error {
-	if !c.Desktop && c.Command+c.Webhook+c.Ntfy+c.Terminal == "" {
-		return fmt.Errorf("a [[notify]] block needs one of command, desktop, webhook, ntfy and terminal")
+// Check returns what is wrong with a block, and with which key; "" is the block as a whole. The
+// error has no URL, which may be a secret.
+func (b *Block) Check() (key string, err error) {
+	for _, kind := range b.On {
+		if !slices.Contains(Kinds, kind) {
+			return "on", fmt.Errorf("%q is not one of %s", kind, strings.Join(Kinds, ", "))
+		}
 	}
-	return nil
-}
-
-// CheckURL returns a URL as it was, or an error, which never has the URL.
-func CheckURL(text string) (string, error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return "", fmt.Errorf("this is not a URL such as https://ntfy.sh/my-topic")
+	for key, text := range map[string]string{"webhook": b.Webhook, "ntfy": b.Ntfy} {
+		if u, err := url.Parse(text); text != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+			return key, fmt.Errorf("this is not a URL such as https://ntfy.sh/my-topic")
+		}
 	}
-	return text, nil
+	switch took, err := time.ParseDuration(cmp.Or(b.MinDuration, "0")); {
+	case !slices.Contains([]string{"", "bell", "osc9"}, b.Terminal):
+		return "terminal", fmt.Errorf("%q is not one of bell, osc9", b.Terminal)
+	case b.Priority < 0 || b.Priority > 9:
+		return "priority", fmt.Errorf("%d is not a whole number from 1 to 9", b.Priority)
+	case err != nil || took < 0:
+		return "min_duration", fmt.Errorf("%q is not a duration such as 90s, 10m or 2h", b.MinDuration)
+	case !b.Desktop && b.Command+b.Webhook+b.Ntfy+b.Terminal == "":
+		return "", fmt.Errorf("a [[notify]] block needs one of command, desktop, webhook, ntfy and terminal")
+	}
+	return "", nil
 }
 
 // Redact returns a URL without what may be a secret in it.
@@ -103,23 +116,30 @@ func Redact(text string) string {
 	return u.Scheme + "://" + u.Host + "/***"
 }
 
-// Wants reports whether an event is sent to a channel.
-func (c *Channel) Wants(e *Event) bool {
-	if e.Task == "" {
-		return slices.Contains(c.On, e.Event)
+// Kind returns the kind as which a block is sent an event; "" if it is not. A task that is done
+// with findings needs attention; for a block that does not ask for that, it is done.
+func (b *Block) Kind(e *Event) string {
+	kind := e.Event
+	if e.Findings > 0 && !slices.Contains(b.On, kind) {
+		kind = Done
 	}
-	return e.always || slices.Contains(c.On, e.Event) && (c.Session == "" || c.Session == e.Session) && (c.Label == "" || c.Label == e.Label) &&
-		e.Priority >= c.Priority && (e.Event == NeedsAttention || e.took >= c.MinDuration)
+	least, _ := time.ParseDuration(b.MinDuration) // Check has seen it
+	isFor := e.Task == "" || (b.Session == "" || b.Session == e.Session) && (b.Label == "" || b.Label == e.Label) &&
+		e.Priority >= b.Priority && (kind == NeedsAttention || e.took >= least)
+	if e.always || isFor && slices.Contains(b.On, kind) {
+		return kind
+	}
+	return ""
 }
+
+// shortID returns the end of a task's id, which commands accept.
+func shortID(id string) string { return id[max(0, len(id)-8):] }
 
 // EventOf returns the event that a task's present status is; nil if it is none.
 func EventOf(t *state.Task) *Event {
 	e := &Event{
-		Event: string(t.Status), Time: t.UpdatedAt, Task: t.ID, Label: t.Label, Agent: t.Agent, Priority: t.Priority, always: t.Notify,
+		Event: string(t.Status), Time: t.UpdatedAt, Task: t.ID, Label: t.Label, Agent: t.Agent, Priority: cmp.Or(t.Priority, 5), always: t.Notify,
 		Title: t.Title, Error: t.Error,
-	}
-	if e.Priority == 0 {
-		e.Priority = 5
 	}
 	if task.IsNamedLane(t.SessionKey) {
 		e.Session = t.SessionKey
@@ -133,19 +153,19 @@ func EventOf(t *state.Task) *Event {
 	if t.Reason.Known() { // a person may have written anything
 		e.Reason = string(t.Reason)
 	}
-	id := t.ID[max(0, len(t.ID)-8):]
+	id := shortID(t.ID)
+	words, show := map[state.Status]string{state.Done: "is done", state.Failed: "failed", state.Dead: "is dead"}[t.Status], ""
 	switch {
-	case t.Status == state.Done:
-		e.Text = "task " + id + " is done"
-	case t.Status == state.Failed:
-		e.Text = "task " + id + " failed"
-	case t.Status == state.Dead:
-		e.Text = "task " + id + " is dead"
+	case t.Status == state.Done && len(t.Findings) > 0:
+		e.Event, e.Findings = NeedsAttention, len(t.Findings)
+		words, show = "is done, with "+ledger.Plural(e.Findings, "finding", "findings"), ": stint show "+id
 	case t.Status == state.Queued && t.Hold:
-		e.Event, e.Text = NeedsAttention, "task "+id+" is held and waits for you: stint show "+id
-	default:
+		e.Event = NeedsAttention
+		words, show = "is on hold and waits for you", ": stint show "+id
+	case words == "":
 		return nil
 	}
+	e.Text = "task " + id + " " + words
 	if e.Reason != "" && t.Status != state.Done {
 		e.Text += " (" + e.Reason + ")"
 	}
@@ -155,6 +175,7 @@ func EventOf(t *state.Task) *Event {
 	if e.Session != "" {
 		e.Text += ", session " + e.Session
 	}
+	e.Text += show
 	return e
 }
 
@@ -165,38 +186,31 @@ type Room interface {
 	List(f state.Filter) []state.Task
 	Task(ctx context.Context, ref string) (state.Task, error)
 	Accounts() []state.AccountUse
-}
-
-// Options are what a [Notifier] is given.
-type Options struct {
-	Channels []Channel
-	Sender   Sender
-	Log      *slog.Logger
-	Now      func() time.Time
+	Health() task.Health
 }
 
 // A Notifier sends messages about the tasks of one master.
 type Notifier struct {
-	opts  Options
-	room  Room
-	sinks []*sink
+	room         Room
+	log          *slog.Logger
+	destinations []*Destination
 
 	seq      uint64          // up to which changes are known
 	live     map[string]live // tasks that have not ended
-	waiting  int             // of these, those that run or will
+	isEmpty  bool            // none of them runs or will, and that was sent
+	health   task.Health     // at the last look
 	accounts map[string]state.Account
 }
 
 // live is what was last known of a task that has not ended.
 type live struct{ held, waits bool }
 
-// New returns a notifier of what happens from now on. It starts nothing: see [Notifier.Run].
-func New(room Room, o Options) *Notifier {
-	n := &Notifier{opts: o, room: room, seq: room.Seq(), accounts: map[string]state.Account{}}
-	for i := range o.Channels {
-		for _, d := range o.Channels[i].Destinations() {
-			n.sinks = append(n.sinks, &sink{channel: &o.Channels[i], to: d, wake: make(chan struct{}, 1), opts: &n.opts})
-		}
+// New returns a notifier of what happens from now on. It starts nothing: see [Notifier.Run]. env
+// is the environment of commands.
+func New(room Room, blocks []Block, env []string, log *slog.Logger) *Notifier {
+	n := &Notifier{room: room, log: log, seq: room.Seq(), isEmpty: true, health: room.Health(), accounts: map[string]state.Account{}}
+	for i := range blocks {
+		n.destinations = append(n.destinations, blocks[i].Destinations(env)...)
 	}
 	n.list()
 	for _, a := range room.Accounts() {
@@ -207,10 +221,12 @@ func New(room Room, o Options) *Notifier {
 
 // Bounds of a notifier.
 const (
-	gap       = 10 * time.Second       // between two messages to one destination
-	drainTime = 5 * time.Second        // for what waits when the master ends
-	settle    = 200 * time.Millisecond // between a change and a look at the accounts: records come in batches
-	lag       = 1024                   // changes that may wait for us
+	gap       = 10 * time.Second // between two messages to one destination
+	drainTime = 5 * time.Second  // for what waits when the master ends
+	interval  = 5 * time.Second  // between two looks at what no change of a task shows
+	lag       = 1024             // changes that may wait for us
+	tries     = 3                // of a message
+	maxTasks  = 100              // ids in a summary
 )
 
 // Run follows the changes, and returns once ctx has ended and what waits was sent, or that has
@@ -218,19 +234,19 @@ const (
 func (n *Notifier) Run(ctx context.Context) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	following, end := context.WithCancel(sending)
-	defer end()
-	var sinks sync.WaitGroup
-	for _, s := range n.sinks {
-		sinks.Go(func() { s.run(following, sending) })
+	var all sync.WaitGroup
+	for _, d := range n.destinations {
+		all.Go(func() { d.run(ctx, sending, n.log) })
 	}
 	for ctx.Err() == nil {
 		n.follow(ctx)
 	}
-	end()
-	last := time.AfterFunc(drainTime, cancel)
-	defer last.Stop()
-	sinks.Wait()
+	n.poll()
+	for _, d := range n.destinations {
+		close(d.wake)
+	}
+	defer time.AfterFunc(drainTime, cancel).Stop()
+	all.Wait()
 }
 
 // follow follows the changes until ctx ends, or we were too slow for them.
@@ -243,7 +259,8 @@ func (n *Notifier) follow(ctx context.Context) {
 	if changes == nil {
 		return
 	}
-	var look <-chan time.Time
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
 	for {
 		select {
 		case c, ok := <-changes:
@@ -251,12 +268,8 @@ func (n *Notifier) follow(ctx context.Context) {
 				return
 			}
 			n.changed(c)
-			if look == nil {
-				look = time.After(settle)
-			}
-		case <-look:
-			look = nil
-			n.lookAtAccounts()
+		case <-tick.C:
+			n.poll()
 		case <-ctx.Done():
 			for len(changes) > 0 {
 				if c, ok := <-changes; ok {
@@ -268,85 +281,92 @@ func (n *Notifier) follow(ctx context.Context) {
 	}
 }
 
-// note remembers a task as it is now, and returns what it was.
-func (n *Notifier) note(t *state.Task) (before, now live, wasLive bool) {
-	before, wasLive = n.live[t.ID]
-	if before.waits {
-		n.waiting--
-	}
-	if t.Status.Terminal() {
-		delete(n.live, t.ID)
-		return before, now, wasLive
-	}
-	now = live{held: t.Hold, waits: !t.Hold && t.Status != state.Draft}
-	if n.live[t.ID] = now; now.waits {
-		n.waiting++
-	}
-	return before, now, wasLive
-}
-
-// list looks at all tasks that have not ended.
+// list notes all tasks that have not ended.
 func (n *Notifier) list() {
-	n.live, n.waiting = map[string]live{}, 0
+	n.live = map[string]live{}
 	for _, t := range n.room.List(state.Filter{Status: []state.Status{state.Draft, state.Queued, state.Running}}) {
 		n.note(&t)
 	}
 }
 
-// resync sends the ends of which no change tells.
-func (n *Notifier) resync() {
-	before, waiting := n.live, n.waiting
-	n.list()
-	for id := range before {
-		if _, isLive := n.live[id]; isLive {
-			continue
-		}
-		t, err := n.room.Task(context.Background(), id) // one that was removed is no event
-		if e := EventOf(&t); err == nil && e != nil {
-			n.send(e)
-		}
-	}
-	n.emptied(waiting > 0)
+// note notes a task that has not ended.
+func (n *Notifier) note(t *state.Task) {
+	l := live{held: t.Hold, waits: !t.Hold && t.Status != state.Draft}
+	n.live[t.ID], n.isEmpty = l, n.isEmpty && !l.waits
 }
 
-// emptied sends that the queue is empty, if it was not before.
-func (n *Notifier) emptied(wasWaiting bool) {
-	if wasWaiting && n.waiting == 0 {
-		n.send(&Event{Event: QueueEmpty, Time: n.opts.Now(), Text: "no task is queued or running any more"})
-	}
-}
-
-// changed sends what a change of a task means.
+// changed sends what a change of a task means: its end, or a hold that nobody asked for.
 func (n *Notifier) changed(c *task.Change) {
 	n.seq = c.Seq
-	if c.Resync {
-		n.resync()
-		return
-	}
-	before, now, wasLive := n.note(&c.Task)
-	isAsked := now.held && !before.held && c.Task.By != ledger.ByClient && c.Task.By != ledger.ByHand // by nobody who knows
-	if wasLive && c.Task.Status.Terminal() || isAsked {
-		if whole, err := n.room.Task(context.Background(), c.Task.ID); err != nil {
-			n.opts.Log.Warn("a notification was not sent", "task", c.Task.ID, "error", err)
-		} else {
-			if whole.Status != c.Task.Status { // it has gone on meanwhile
-				whole = c.Task
-			}
-			if e := EventOf(&whole); e != nil {
-				n.send(e)
+	if c.Resync { // no change shows what has ended
+		before := n.live
+		n.list()
+		for id := range before {
+			if _, isLive := n.live[id]; !isLive {
+				n.sendTask(id, nil) // one that was removed is no event
 			}
 		}
+		return
 	}
-	n.emptied(before.waits)
+	t := &c.Task
+	before, wasLive := n.live[t.ID]
+	if t.Status.Terminal() {
+		delete(n.live, t.ID)
+		if wasLive {
+			n.sendTask(t.ID, t)
+		}
+		return
+	}
+	n.note(t)
+	if t.Hold && !before.held && t.By != ledger.ByClient && t.By != ledger.ByHand {
+		n.sendTask(t.ID, t)
+	}
 }
 
-// lookAtAccounts sends what has become of the accounts.
-func (n *Notifier) lookAtAccounts() {
-	now := n.opts.Now()
+// sendTask sends the event that a task is now; t is the task as its change has it, without its
+// error, or nil.
+func (n *Notifier) sendTask(id string, t *state.Task) {
+	whole, err := n.room.Task(context.Background(), id)
+	if t != nil && (err != nil || whole.Status != t.Status) { // it is already further
+		whole = *t
+	}
+	if e := EventOf(&whole); e != nil {
+		n.send(e)
+	}
+}
+
+// safeMode is how the reason begins for which a master itself pauses dispatch.
+const safeMode = "safe mode: "
+
+// poll sends what has become of the master, its queue and its accounts since the last time.
+func (n *Notifier) poll() {
+	h, was := n.room.Health(), n.health
+	n.health = h
+	attention := func(isNew bool, text string) {
+		if isNew {
+			n.send(&Event{Event: NeedsAttention, Time: time.Now().UTC(), Text: text})
+		}
+	}
+	attention(len(h.Findings) > len(was.Findings), "tasks.md has "+ledger.Plural(len(h.Findings), "finding", "findings")+": stint fsck")
+	attention(strings.HasPrefix(h.PauseWhy, safeMode) && h.PauseWhy != was.PauseWhy, h.PauseWhy+"; to start tasks again: stint resume")
+	attention(h.Status == task.HealthFailing && was.Status != h.Status, "the disk of the state directory is full or has failed, and no task is accepted: stint doctor")
+	if h.Shortage != nil {
+		attention(was.Shortage == nil, "tasks wait: "+h.Shortage.What)
+	}
+	waits := false
+	for _, l := range n.live {
+		if waits = l.waits; waits {
+			break
+		}
+	}
+	if !n.isEmpty && !waits {
+		n.isEmpty = true
+		n.send(&Event{Event: QueueEmpty, Time: time.Now().UTC(), Text: "no task is queued or running any more"})
+	}
 	for _, a := range n.room.Accounts() {
 		was := n.accounts[a.Name]
 		n.accounts[a.Name] = a.Account
-		e := &Event{Time: now, Account: a.Name, Agent: a.Agent}
+		e := &Event{Time: time.Now().UTC(), Account: a.Name, Agent: a.Agent}
 		switch {
 		case a.Hold && !was.Hold:
 			e.Event, e.Text = NeedsAttention, "account "+a.Name+" is on hold: stint doctor"
@@ -362,82 +382,42 @@ func (n *Notifier) lookAtAccounts() {
 	}
 }
 
-// send hands an event to who wants it. It never waits.
+// send hands an event to all who want it. It never waits.
 func (n *Notifier) send(e *Event) {
-	for _, s := range n.sinks {
-		if s.channel.Wants(e) {
-			s.add(*e)
+	for _, d := range n.destinations {
+		if kind := d.Block.Kind(e); kind != "" {
+			sent := *e
+			sent.Event = kind
+			d.add(sent)
 		}
 	}
 }
 
-// A sink is one destination with what waits for it.
-type sink struct {
-	channel *Channel
-	to      Destination
-	opts    *Options
-	wake    chan struct{}
-
-	mu    sync.Mutex // guards what follows
-	first Event
-	count map[string]int // events by kind, with the first
-}
-
-func (s *sink) add(e Event) {
-	s.mu.Lock()
-	if s.count == nil {
-		s.first, s.count = e, map[string]int{}
+// summary returns several events as one.
+func summary(events []Event) Event {
+	if len(events) == 1 {
+		return events[0]
 	}
-	s.count[e.Event]++
-	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	sum := Event{Event: "summary", Time: time.Now().UTC(), Counts: map[string]int{}}
+	var kinds, ids []string
+	for _, e := range events {
+		sum.Counts[e.Event]++
+		if e.Task != "" && len(sum.Tasks) < maxTasks && !slices.Contains(sum.Tasks, e.Task) {
+			sum.Tasks, ids = append(sum.Tasks, e.Task), append(ids, shortID(e.Task))
+		}
 	}
-}
-
-// take returns what waits as one event; nil if nothing does.
-func (s *sink) take() *Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, count := s.first, s.count
-	s.count = nil
-	var parts []string
-	total := 0
 	for _, kind := range Kinds {
-		if n := count[kind]; n > 0 {
-			parts, total = append(parts, fmt.Sprintf("%d %s", n, kind)), total+n
+		if n := sum.Counts[kind]; n > 0 {
+			kinds = append(kinds, fmt.Sprintf("%d %s", n, kind))
 		}
 	}
-	switch {
-	case total == 0:
-		return nil
-	case total > 1:
-		e = Event{Event: "summary", Time: s.opts.Now(), Counts: count, Text: fmt.Sprintf("%d events: %s; what and why: stint digest", total, strings.Join(parts, ", "))}
+	sum.Text = fmt.Sprintf("%d events: %s", len(events), strings.Join(kinds, ", "))
+	if len(ids) > 5 {
+		ids = append(ids[:5], "…")
 	}
-	return &e
-}
-
-// run sends what comes until ctx has ended and nothing waits, or sending has.
-func (s *sink) run(ctx, sending context.Context) {
-	for {
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-		}
-		e := s.take()
-		switch {
-		case e == nil && ctx.Err() != nil:
-			return
-		case e == nil: // it was sent with the one before
-			continue
-		}
-		if err := s.opts.Sender.Deliver(sending, s.channel, s.to, e); err != nil {
-			s.opts.Log.Warn("a notification could not be delivered", "to", s.to.Name, "event", e.Event, "error", err)
-		}
-		select {
-		case <-time.After(gap):
-		case <-ctx.Done():
-		}
+	if len(ids) > 0 {
+		sum.Text += " (" + strings.Join(ids, ", ") + ")"
 	}
+	sum.Text += "; more: stint digest"
+	return sum
 }

@@ -26,7 +26,10 @@ type room struct {
 	changes  []*task.Change
 	subs     map[chan *task.Change]bool
 	accounts []state.AccountUse
+	health   task.Health
 }
+
+func (r *room) Health() task.Health { r.mu.Lock(); defer r.mu.Unlock(); return r.health }
 
 func (r *room) Seq() uint64 { r.mu.Lock(); defer r.mu.Unlock(); return uint64(len(r.changes)) }
 
@@ -103,16 +106,16 @@ type world struct {
 	got   []string // when, in seconds, and what
 }
 
-func inWorld(t *testing.T, c Channel, test func(w *world)) {
+func inWorld(t *testing.T, b Block, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{room: &room{subs: map[chan *task.Change]bool{}}, t: t, begin: time.Now()}
 		w.tasks = []state.Task{{ID: "old", Status: state.Done}, {ID: "waits", Status: state.Queued}}
-		if c.On == nil {
-			c.On = Kinds
+		if b.On == nil {
+			b.On = Kinds
 		}
-		n := New(w, Options{Channels: []Channel{c}, Sender: Sender{Retry: time.Second}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
-		n.sinks = []*sink{{channel: &n.opts.Channels[0], wake: make(chan struct{}, 1), opts: &n.opts, to: Destination{"test", func(_ *Sender, ctx context.Context, e *Event) error {
+		n := New(w, nil, nil, slog.New(slog.DiscardHandler))
+		n.destinations = []*Destination{{Block: &b, wake: make(chan struct{}, 1), send: func(ctx context.Context, e *Event) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if w.tries++; w.fail > 0 {
@@ -129,7 +132,7 @@ func inWorld(t *testing.T, c Channel, test func(w *world)) {
 			}
 			w.got = append(w.got, time.Since(w.begin).Truncate(time.Second).String()+" "+e.Line())
 			return ctx.Err()
-		}}}}
+		}}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { n.Run(ctx) })
@@ -165,21 +168,21 @@ func (w *world) run(t state.Task, took time.Duration) {
 // TestBurst: a message is sent at once; what comes within the next ten seconds is one, however
 // much it is, also where it is more than may wait for us.
 func TestBurst(t *testing.T) {
-	inWorld(t, Channel{}, func(w *world) {
+	inWorld(t, Block{}, func(w *world) {
 		w.run(state.Task{ID: "a", Status: state.Done}, 3*time.Second)
 		w.expect(time.Second, "3s task a is done after 3s")
 		for i := range 2 * lag {
 			w.set(state.Task{ID: "b", Status: state.Running})
 			w.set(state.Task{ID: "b", Status: []state.Status{state.Done, state.Failed}[i%2]})
 		}
-		w.expect(20*time.Second, "3s task a is done after 3s", "13s 2048 events: 1024 done, 1024 failed; what and why: stint digest")
+		w.expect(20*time.Second, "3s task a is done after 3s", "13s 2048 events: 1024 done, 1024 failed (b); more: stint digest")
 	})
 }
 
 // TestWhatIsAnEvent: the end of a task is one, once, whatever its later records say; a hold that
 // nobody asked for is; the end of the last task that waits is.
 func TestWhatIsAnEvent(t *testing.T) {
-	inWorld(t, Channel{}, func(w *world) {
+	inWorld(t, Block{}, func(w *world) {
 		want := []string{}
 		next := func(text string, changes ...state.Task) {
 			t.Helper()
@@ -195,8 +198,8 @@ func TestWhatIsAnEvent(t *testing.T) {
 		next("1m0s task a failed (verify), session web", state.Task{ID: "a", Status: state.Queued}, state.Task{ID: "a", SessionKey: "web", Status: state.Failed, Reason: state.ClassVerify})
 		next("", state.Task{ID: "a", Status: state.Failed, Note: "edited"})
 		next("", state.Task{ID: "a", Status: state.Queued, Hold: true, By: "client"}, state.Task{ID: "b", Status: state.Queued, Hold: true, By: "hand"})
-		next("4m0s task c is held and waits for you: stint show c", state.Task{ID: "c", Status: state.Queued, Hold: true, By: "agent"}, state.Task{ID: "c", Status: state.Queued, Hold: true, By: "agent"})
-		next("5m0s no task is queued or running any more", state.Task{ID: "waits", Status: state.Canceled})
+		next("4m0s task c is on hold and waits for you: stint show c", state.Task{ID: "c", Status: state.Queued, Hold: true, By: "agent"}, state.Task{ID: "c", Status: state.Queued, Hold: true, By: "agent"})
+		next("5m5s no task is queued or running any more", state.Task{ID: "waits", Status: state.Canceled})
 		next("6m0s task c is dead", state.Task{ID: "c", Status: state.Queued}, state.Task{ID: "waits", Status: state.Queued}, state.Task{ID: "c", Status: state.Dead, Reason: "made up\x1b[m"})
 	})
 }
@@ -205,28 +208,28 @@ func TestWhatIsAnEvent(t *testing.T) {
 func TestFilters(t *testing.T) {
 	base := state.Task{ID: "t", Status: state.Failed, SessionKey: "web", Label: "nightly", Priority: 7, StartedAt: time.Unix(0, 0), UpdatedAt: time.Unix(60, 0)}
 	for name, c := range map[string]struct {
-		channel Channel
-		want    bool
+		block Block
+		want  bool
 	}{
-		"all":               {Channel{}, true},
-		"another event":     {Channel{On: []string{Done}}, false},
-		"session":           {Channel{Session: "web"}, true},
-		"another session":   {Channel{Session: "api"}, false},
-		"another label":     {Channel{Label: "x"}, false},
-		"priority":          {Channel{Priority: 7}, true},
-		"higher priority":   {Channel{Priority: 8}, false},
-		"duration":          {Channel{MinDuration: time.Minute}, true},
-		"a longer duration": {Channel{MinDuration: time.Hour}, false},
+		"all":               {Block{}, true},
+		"another event":     {Block{On: []string{Done}}, false},
+		"session":           {Block{Session: "web"}, true},
+		"another session":   {Block{Session: "api"}, false},
+		"another label":     {Block{Label: "x"}, false},
+		"priority":          {Block{Priority: 7}, true},
+		"higher priority":   {Block{Priority: 8}, false},
+		"duration":          {Block{MinDuration: "1m"}, true},
+		"a longer duration": {Block{MinDuration: "1h"}, false},
 	} {
-		if c.channel.On == nil {
-			c.channel.On = Usual()
+		if c.block.On == nil {
+			c.block.On = Usual()
 		}
-		if got := c.channel.Wants(EventOf(&base)); got != c.want {
+		if got := c.block.Kind(EventOf(&base)) != ""; got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 		asked := base
 		asked.Notify = true
-		if !c.channel.Wants(EventOf(&asked)) {
+		if c.block.Kind(EventOf(&asked)) == "" {
 			t.Errorf("%s: not wanted, though the task asks for it", name)
 		}
 	}
@@ -234,13 +237,13 @@ func TestFilters(t *testing.T) {
 	if line := EventOf(&base).Line(); strings.ContainsAny(line, "\x1b\a") {
 		t.Errorf("%q", line)
 	}
-	if c := (Channel{On: []string{QueueEmpty}, Session: "web", MinDuration: time.Hour}); !c.Wants(&Event{Event: QueueEmpty}) {
+	if b := (Block{On: []string{QueueEmpty}, Session: "web", MinDuration: "1h"}); b.Kind(&Event{Event: QueueEmpty}) == "" {
 		t.Error("what is no task's is not for a channel of one session")
 	}
 }
 
 func TestAccounts(t *testing.T) {
-	inWorld(t, Channel{}, func(w *world) {
+	inWorld(t, Block{}, func(w *world) {
 		want := []string{}
 		next := func(a state.Account, text string) {
 			t.Helper()
@@ -254,17 +257,65 @@ func TestAccounts(t *testing.T) {
 			w.expect(time.Minute, want...)
 		}
 		until := time.Date(2000, 1, 1, 21, 15, 0, 0, time.Local)
-		next(state.Account{Name: "codex", LimitWaits: 1, CoolUntil: until}, "0s account codex is rate-limited until 21:15")
+		next(state.Account{Name: "codex", LimitWaits: 1, CoolUntil: until}, "5s account codex is rate-limited until 21:15")
 		next(state.Account{Name: "codex", LimitWaits: 2, CoolUntil: until.Add(time.Hour)}, "")
-		next(state.Account{Name: "codex"}, "2m0s account codex is available again")
-		next(state.Account{Name: "codex", Hold: true}, "3m0s account codex is on hold: stint doctor")
+		next(state.Account{Name: "codex"}, "2m5s account codex is available again")
+		next(state.Account{Name: "codex", Hold: true}, "3m5s account codex is on hold: stint doctor")
 	})
+}
+
+// TestAttention: what waits for a person is sent once; a task that is done with findings is done
+// for a block that asks for no more.
+func TestAttention(t *testing.T) {
+	inWorld(t, Block{On: []string{NeedsAttention}}, func(w *world) {
+		want := []string{}
+		next := func(h task.Health, text string) {
+			t.Helper()
+			w.mu.Lock()
+			w.health = h
+			w.mu.Unlock()
+			if text != "" {
+				want = append(want, text)
+			}
+			w.expect(time.Minute, want...)
+		}
+		h := task.Health{Findings: []string{"tasks.md:3: 4 tasks' prompts changed in one save"}}
+		next(h, "5s tasks.md has 1 finding: stint fsck")
+		h.Findings[0] = "tasks.md:4: 4 tasks' prompts changed in one save"
+		next(h, "")
+		h.Paused, h.PauseWhy = true, "lunch"
+		next(h, "")
+		h.PauseWhy = "safe mode: 5 masters died within a minute"
+		next(h, "3m5s safe mode: 5 masters died within a minute; to start tasks again: stint resume")
+		h.Shortage = &task.Shortage{What: "no space is left"}
+		next(h, "4m5s tasks wait: no space is left")
+		h.Status = task.HealthFailing
+		next(h, "5m5s the disk of the state directory is full or has failed, and no task is accepted: stint doctor")
+		w.run(state.Task{ID: "a", Status: state.Done, Findings: []state.Issue{{Kind: "denied"}}}, 0)
+		next(h, "6m0s task a is done, with 1 finding: stint show a")
+	})
+	e := EventOf(&state.Task{Status: state.Done, Findings: make([]state.Issue, 2)})
+	if kind := (&Block{On: []string{Done}}).Kind(e); kind != Done || e.Event != NeedsAttention {
+		t.Errorf("it is %q, and %q for a block of what is done", e.Event, kind)
+	}
+}
+
+// TestSummary: several events as one name their tasks.
+func TestSummary(t *testing.T) {
+	var events []Event
+	for _, id := range strings.Split("a b c d e f a", " ") {
+		events = append(events, Event{Event: Done, Task: id})
+	}
+	sum := summary(append(events, Event{Event: QueueEmpty}))
+	if want := "8 events: 7 done, 1 queue-empty (a, b, c, d, e, …); more: stint digest"; sum.Text != want || !slices.Equal(sum.Tasks, []string{"a", "b", "c", "d", "e", "f"}) {
+		t.Errorf("%q, %q", sum.Text, sum.Tasks)
+	}
 }
 
 // TestTries: a message is tried three times at most, and what is refused once.
 func TestTries(t *testing.T) {
 	for fail, want := range map[int][]string{2: {"6s task a is done"}, 3: {}} {
-		inWorld(t, Channel{}, func(w *world) {
+		inWorld(t, Block{}, func(w *world) {
 			w.fail = fail
 			w.run(state.Task{ID: "a", Status: state.Done}, 0)
 			w.expect(time.Minute, want...)
@@ -274,18 +325,16 @@ func TestTries(t *testing.T) {
 		})
 	}
 	tries := 0
-	refused := Destination{"x", func(*Sender, context.Context, *Event) error { tries++; return &refusedError{"404"} }}
-	if err := (&Sender{Retry: time.Hour}).Deliver(t.Context(), &Channel{}, refused, &Event{}); err == nil || tries != 1 {
+	refused := Destination{Block: &Block{}, send: func(context.Context, *Event) error { tries++; return refusedError("404") }}
+	if err := refused.Deliver(t.Context(), Event{}, 3); err == nil || tries != 1 {
 		t.Errorf("%v after %d tries", err, tries)
 	}
 }
 
-// TestEnd: what waits is sent when the master ends, without the gap; and a destination that
-// does not answer holds up neither the changes nor the end for long.
-// TestResync: what has ended is told, also where no change tells of it, as after a restore.
+// TestResync: what has ended is sent, also where no change shows it, as after a restore.
 func TestResync(t *testing.T) {
-	for kind, want := range map[string]string{Done: "0s task a is done", QueueEmpty: "0s no task is queued or running any more"} {
-		inWorld(t, Channel{On: []string{kind}}, func(w *world) {
+	for kind, want := range map[string]string{Done: "0s task a is done", QueueEmpty: "5s no task is queued or running any more"} {
+		inWorld(t, Block{On: []string{kind}}, func(w *world) {
 			w.set(state.Task{ID: "a", Status: state.Running})
 			synctest.Wait()
 			w.mu.Lock()
@@ -293,20 +342,22 @@ func TestResync(t *testing.T) {
 			w.put(state.Task{ID: "waits", Status: state.Canceled})
 			w.publish(&task.Change{Resync: true})
 			w.mu.Unlock()
-			w.expect(0, want)
+			w.expect(interval, want)
 		})
 	}
 }
 
+// TestEnd: what waits is sent when the master ends, without the gap; and a destination that
+// does not answer holds up neither the changes nor the end for long.
 func TestEnd(t *testing.T) {
-	inWorld(t, Channel{}, func(w *world) {
+	inWorld(t, Block{}, func(w *world) {
 		w.run(state.Task{ID: "a", Status: state.Done}, 0)
 		w.expect(time.Second, "0s task a is done")
 		w.run(state.Task{ID: "b", Status: state.Done}, 0)
 		w.end()
 		w.expect(0, "0s task a is done", "1s task b is done")
 	})
-	inWorld(t, Channel{}, func(w *world) {
+	inWorld(t, Block{}, func(w *world) {
 		w.hold = make(chan struct{})
 		for range 100 {
 			w.run(state.Task{ID: "a", Status: state.Done}, 0)

@@ -7,75 +7,100 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"stint/coordinator/task"
 )
 
-// A Destination is one of the places that a channel names. Its name has no secret.
+// A Destination is one place that a block names, with the events that wait to be sent there.
 type Destination struct {
-	Name string
-	send func(s *Sender, ctx context.Context, e *Event) error
+	Name  string // without a secret
+	Block *Block
+	send  func(ctx context.Context, e *Event) error
+	wake  chan struct{} // has a value if events wait
+
+	mu     sync.Mutex
+	events []Event
 }
 
-// Destinations returns where the messages of a channel go, but for its terminal.
-func (c *Channel) Destinations() (list []Destination) {
-	if c.Command != "" {
-		list = append(list, Destination{"command", func(s *Sender, ctx context.Context, e *Event) error { return s.run(ctx, e, "/bin/sh", "-c", c.Command) }})
+// Destinations returns where the messages of a block go, but for its terminal. env is the
+// environment of commands.
+func (b *Block) Destinations(env []string) (list []*Destination) {
+	add := func(isSet bool, name string, send func(ctx context.Context, e *Event) error) {
+		if isSet {
+			list = append(list, &Destination{Name: name, Block: b, send: send, wake: make(chan struct{}, 1)})
+		}
 	}
-	if c.Desktop {
-		list = append(list, Destination{"desktop", (*Sender).desktop})
-	}
-	if c.Webhook != "" {
-		list = append(list, Destination{"webhook " + Redact(c.Webhook), func(s *Sender, ctx context.Context, e *Event) error {
-			body, err := json.Marshal(e)
-			if err != nil {
-				return err
-			}
-			return s.post(ctx, c.Webhook, body, http.Header{"Content-Type": {"application/json"}})
-		}})
-	}
-	if c.Ntfy != "" {
-		list = append(list, Destination{"ntfy " + Redact(c.Ntfy), func(s *Sender, ctx context.Context, e *Event) error {
-			priority := "default"
-			if e.Event == Failed || e.Event == Dead || e.Event == NeedsAttention {
-				priority = "high"
-			}
-			return s.post(ctx, c.Ntfy, []byte(e.Line()), http.Header{"Title": {"stint: " + e.Event}, "Priority": {priority}})
-		}})
-	}
+	add(b.Command != "", "command", func(ctx context.Context, e *Event) error { return run(ctx, env, e, "/bin/sh", "-c", b.Command) })
+	add(b.Desktop, "desktop", func(ctx context.Context, e *Event) error { return desktop(ctx, env, e) })
+	add(b.Webhook != "", "webhook "+Redact(b.Webhook), func(ctx context.Context, e *Event) error {
+		body, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		return post(ctx, b.Webhook, body, http.Header{"Content-Type": {"application/json"}})
+	})
+	add(b.Ntfy != "", "ntfy "+Redact(b.Ntfy), func(ctx context.Context, e *Event) error {
+		priority := "default"
+		if e.Event == Failed || e.Event == Dead || e.Event == NeedsAttention {
+			priority = "high"
+		}
+		return post(ctx, b.Ntfy, []byte(e.Line()), http.Header{"Title": {"stint: " + e.Event}, "Priority": {priority}})
+	})
 	return list
 }
 
-// A Sender delivers messages. Its Client must follow no redirects.
-type Sender struct {
-	Client *http.Client
-	Env    []string      // of commands
-	Retry  time.Duration // before the second try, and five times that before the third; 0: one try
+// add has an event sent.
+func (d *Destination) add(e Event) {
+	d.mu.Lock()
+	d.events = append(d.events, e)
+	d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run sends what comes until wake is closed and nothing waits, or sending has ended. Once ctx has
+// ended, it does so without a gap.
+func (d *Destination) run(ctx, sending context.Context, log *slog.Logger) {
+	for range d.wake {
+		d.mu.Lock()
+		e := summary(d.events)
+		d.events = nil
+		d.mu.Unlock()
+		if err := d.Deliver(sending, e, tries); err != nil {
+			log.Warn("a notification could not be delivered", "to", d.Name, "event", e.Event, "error", err)
+		}
+		select {
+		case <-time.After(gap):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // tryTime is how long one try to deliver a message may take.
 const tryTime = 10 * time.Second
 
-// Deliver sends an event, in three tries at most, until ctx ends. The error has no secret.
-func (s *Sender) Deliver(ctx context.Context, c *Channel, to Destination, e *Event) error {
-	sent := *e
-	if !c.Prompt {
-		sent.Title, sent.Error = "", ""
+// Deliver sends an event, in so many tries at most, until ctx ends. The error has no secret.
+func (d *Destination) Deliver(ctx context.Context, e Event, tries int) error {
+	if !d.Block.Prompt {
+		e.Title, e.Error = "", ""
 	}
-	for wait := s.Retry; ; wait *= 5 {
+	for wait := time.Second; ; wait *= 5 {
 		try, cancel := context.WithTimeout(ctx, tryTime)
-		err := to.send(s, try, &sent)
+		err := d.send(try, &e)
 		cancel()
-		var final *refusedError
-		if err == nil || errors.As(err, &final) || wait == 0 || wait > 5*s.Retry {
+		if tries--; err == nil || tries == 0 || errors.As(err, new(refusedError)) {
 			return err
 		}
 		select {
@@ -95,20 +120,22 @@ func (e *Event) Line() string {
 	return task.EscapeText(e.Text + ": " + e.Title)
 }
 
-// A refusedError says that another try would be refused as well.
-type refusedError struct{ status string }
+// A refusedError is the status of an answer that another try would get as well.
+type refusedError string
 
-func (e *refusedError) Error() string { return "the answer is " + e.status }
+func (e refusedError) Error() string { return "the answer is " + string(e) }
 
-func (s *Sender) post(ctx context.Context, to string, body []byte, h http.Header) error {
+// client follows no redirects.
+var client = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+func post(ctx context.Context, to string, body []byte, h http.Header) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return errors.New("the URL cannot be used")
 	}
 	req.Header = h
-	resp, err := s.Client.Do(req)
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	resp, err := client.Do(req)
+	if wrapped := new(url.Error); errors.As(err, &wrapped) {
 		return wrapped.Err // without the URL
 	}
 	if err != nil {
@@ -120,31 +147,42 @@ func (s *Sender) post(ctx context.Context, to string, body []byte, h http.Header
 	case resp.StatusCode < 300:
 		return nil
 	case resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout:
-		return &refusedError{resp.Status}
+		return refusedError(resp.Status)
 	}
 	return fmt.Errorf("the answer is %s", resp.Status)
 }
 
 // desktop shows a message with the program of the system. It is an argument there, which
 // other users of the machine can read; none of it becomes a script or markup.
-func (s *Sender) desktop(ctx context.Context, e *Event) error {
+func desktop(ctx context.Context, env []string, e *Event) error {
 	title, text := "stint: "+e.Event, e.Line()
 	if runtime.GOOS == "darwin" {
-		return s.run(ctx, e, "osascript", "-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run", title, text)
+		return run(ctx, env, e, "osascript", "-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run", title, text)
 	}
-	return s.run(ctx, e, "notify-send", "--app-name=stint", "--", title, strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text))
+	return run(ctx, env, e, "notify-send", "--app-name=stint", "--", title, strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text))
+}
+
+// A tail keeps the end of what is written to it.
+type tail []byte
+
+func (t *tail) Write(p []byte) (int, error) {
+	*t = append(*t, p...)
+	*t = (*t)[max(0, len(*t)-1<<10):]
+	return len(p), nil
 }
 
 // run runs a program that reads the event as JSON, and finds short texts in its environment. It
-// and what it has started in its process group are ended with ctx.
-func (s *Sender) run(ctx context.Context, e *Event, program string, args ...string) error {
+// and what it has started in its process group are ended with ctx. The error has the last line
+// of its stderr.
+func run(ctx context.Context, env []string, e *Event, program string, args ...string) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
+	var stderr tail
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stdin = bytes.NewReader(append(data, '\n'))
-	cmd.Env = append(cmd.Env, s.Env...)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(append(data, '\n')), &stderr
+	cmd.Env = append(cmd.Env, env...)
 	for name, value := range map[string]string{
 		"STINT_EVENT": e.Event, "STINT_TEXT": e.Line(), "STINT_TASK_ID": e.Task, "STINT_REASON": e.Reason, "STINT_SESSION": e.Session,
 		"STINT_LABEL": e.Label, "STINT_AGENT": e.Agent, "STINT_PRIORITY": strconv.Itoa(e.Priority), "STINT_DURATION": e.Duration, "STINT_ACCOUNT": e.Account,
@@ -154,8 +192,16 @@ func (s *Sender) run(ctx context.Context, e *Event, program string, args ...stri
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	if err = cmd.Run(); ctx.Err() != nil {
-		return fmt.Errorf("it took longer than %s", tryTime)
+	err = cmd.Run()
+	switch {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it left a program behind that has its stderr
+		return nil
+	case ctx.Err() != nil:
+		err = fmt.Errorf("it took longer than %s", tryTime)
+	}
+	lines := strings.Split(strings.TrimSpace(string(stderr)), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		err = fmt.Errorf("%w: %s", err, last)
 	}
 	return err
 }
