@@ -331,7 +331,7 @@ func (v *fileValue) UnmarshalTOML(data any) error {
 			_, short := cutSection(k.inFile())
 			return fmt.Errorf("unknown key %q; write [%s], and below that %s", v.name, k.section, short)
 		}
-		if name := strings.ToLower(strings.ReplaceAll(v.name, "_", "")); name == "statedir" {
+		if meansStateDir(v.name) {
 			return fmt.Errorf("%s is not set here; use --state-dir, or export STINT_STATE_DIR", v.name)
 		}
 		if near := nearestKey(v.name); near != "" {

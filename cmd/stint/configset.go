@@ -41,44 +41,93 @@ func (a *app) configSetCommand() *cobra.Command {
 		Example: "  stint config set max_workers 2\n  stint config set agent claude\n  stint config set postgres.pool_size 4",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == args[0] })
-			if i < 0 {
-				try := "stint config show"
-				if near := nearestKey(args[0]); near != "" {
-					try = "stint config set " + near + " " + args[1]
-				}
-				return usage(try, "there is no key %q", clip(args[0], 40))
-			}
-			k := &keys[i]
-			var scratch Config
-			err := k.set(&scratch, args[1])
+			k, err := namedKey(args[0], "stint config set %s "+shellQuote(args[1]))
 			if err != nil {
-				return usage("stint help configuration", "%s: %v", args[0], err)
+				return err
+			}
+			value := args[1]
+			if (k.kind == kindList || k.kind == kindPaths) && strings.HasPrefix(value, "[") {
+				var list struct{ V any }
+				isList := toml.Unmarshal([]byte("V = "+value), &list) == nil
+				if isList {
+					value, isList = k.kind.text(list.V)
+				}
+				if !isList {
+					return usage("stint config set "+args[0]+` '["A", "B"]'`, "%s: %s is no list of strings", args[0], clip(args[1], 40))
+				}
+			}
+			var scratch Config
+			if err := k.set(&scratch, value); err != nil {
+				return usage("stint config set --help", "%s: %v", args[0], err)
 			}
 			if k.typed != nil {
-				if err := k.typed(args[1]); err != nil {
+				if err := k.typed(value); err != nil {
 					return err
 				}
 			}
 			file, text, err := a.configText()
-			if err != nil {
-				return err
-			}
-			changed, err := setKey(file, text, k, tomlValue(k.get(&scratch)))
 			if err == nil {
-				err = a.putConfig(c.Context(), file, changed)
+				text, err = setKey(file, text, k, tomlValue(k.get(&scratch)))
+			}
+			if err == nil {
+				err = a.putConfig(c.Context(), file, text)
 			}
 			return err
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-			for i := range keys {
-				if len(args) == 0 {
-					names = append(names, keys[i].inFile()+"\t"+keys[i].help)
-				}
+		ValidArgsFunction: completeKeys,
+	}
+}
+
+func (a *app) configGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "get KEY", Short: "print one setting", Example: "  stint config get max_workers", Args: cobra.ExactArgs(1), ValidArgsFunction: completeKeys,
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, err := namedKey(args[0], "stint config get %s")
+			if err != nil {
+				return err
 			}
-			return names, cobra.ShellCompDirectiveNoFileComp
+			cfg, err := a.base()
+			if err != nil {
+				return err
+			}
+			list := cfg.shown()
+			value := list[slices.IndexFunc(list, func(s shownKey) bool { return s.Key == args[0] })].Value
+			text, isText := value.(string)
+			if !isText {
+				text = tomlValue(value)
+			}
+			return printText(a.stdout, escapeText(text))
 		},
 	}
+}
+
+// completeKeys completes the name of a key.
+func completeKeys(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	for i := range keys {
+		if len(args) == 0 {
+			names = append(names, keys[i].inFile()+"\t"+keys[i].help)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// namedKey returns the key of that name in the file, or what to try instead, with %s for a key.
+func namedKey(name, try string) (*key, error) {
+	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
+		return &keys[i], nil
+	}
+	if meansStateDir(name) {
+		return nil, usage("stint ls --state-dir /PATH", "the state directory is no setting of the file; export STINT_STATE_DIR, or use --state-dir")
+	}
+	if near := nearestKey(name); near != "" {
+		return nil, usage(fmt.Sprintf(try, near), "there is no key %q", clip(name, 40))
+	}
+	return nil, usage("stint config show", "there is no key %q", clip(name, 40))
+}
+
+// meansStateDir reports whether a key is meant to be the state directory.
+func meansStateDir(name string) bool {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name)) == "statedir"
 }
 
 func (a *app) configEditCommand() *cobra.Command {
@@ -169,69 +218,53 @@ func (a *app) putConfig(ctx context.Context, file string, text []byte) error {
 	return nil
 }
 
-// setKey returns a text of the file in which a key has that value, written as TOML, and all
-// else is as it was. It tries the places where the line can stand: the one that is right is the
-// one with which the file, read strictly, has this setting and no other change.
+// setKey returns a text of the file in which a key has that value, written as TOML. It changes
+// the key's line, or adds one. What comes out has to be a file with this setting and no other
+// change; where it is not, as with a value of several lines, a person has to edit the file.
 func setKey(file string, text []byte, k *key, value string) ([]byte, error) {
 	was, err := readConfig(file, text)
 	if err != nil {
 		return nil, err
 	}
 	_, short := cutSection(k.inFile())
-	lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n")+"\n", "\n")
-	lines = lines[:len(lines)-1] // behind the last line break is nothing
-	line := short + " = " + value + "\n"
+	line := short + " = " + value
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	head := func(begin string) int {
+		return slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(strings.TrimSpace(l), begin) })
+	}
+	at, isSet := 0, was.origins[k.name].layer == layerFile
+	_, _ = fmt.Sscanf(strings.TrimPrefix(was.origins[k.name].where, filepath.Base(file)), ":%d", &at)
+	switch i := head("[" + k.section); {
+	case isSet && at > 0 && at <= len(lines):
+		lines[at-1] = line + commentOf(lines[at-1])
+	case k.section != "" && head("["+k.section+"]") >= 0:
+		lines = slices.Insert(lines, head("["+k.section+"]")+1, line)
+	case k.section != "":
+		lines = append(lines, "", "["+k.section+"]", line)
+	case i >= 0: // above the first section, and what is said of it
+		for i > 0 && strings.HasPrefix(lines[i-1], "#") {
+			i--
+		}
+		if i > 0 && lines[i-1] == "" {
+			lines = slices.Insert(lines, i-1, line)
+		} else {
+			lines = slices.Insert(lines, i, line, "")
+		}
+	default:
+		lines = append(lines, line)
+	}
+	text = []byte(strings.Join(lines, "\n") + "\n")
+	var any map[string]any
+	broken := toml.Unmarshal(text, &any) != nil
+	c, err := readConfig(file, text)
 	others := func(c *Config) []string {
-		list := slices.DeleteFunc(slices.Clone(c.inFile), func(s string) bool { return strings.HasPrefix(s, fmt.Sprintf("%q %q ", "", k.inFile())) })
-		slices.Sort(list)
-		return list
+		mine := fmt.Sprintf("%q %q ", "", k.inFile())
+		return slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(c.inFile), func(s string) bool { return strings.HasPrefix(s, mine) })))
 	}
-	refused := usage("stint config edit", "%s stands in the file in a way that only a person can change", k.inFile())
-	tried := false
-	fits := func(from, to int, with string) (now []byte, ok bool) {
-		now = []byte(strings.Join(lines[:from], "") + with + strings.Join(lines[to:], ""))
-		c, err := readConfig(file, now)
-		if err != nil && !tried { // at the likeliest place
-			refused = err
-		}
-		tried = true
-		return now, err == nil && tomlValue(k.get(c)) == value && c.origins[k.name].layer == layerFile && slices.Equal(others(c), others(was))
+	if broken || err == nil && (tomlValue(k.get(c)) != value || !slices.Equal(others(c), others(was))) {
+		err = usage("stint config edit", "%s has a value of several lines in the file; edit that yourself", k.inFile())
 	}
-	if o := was.origins[k.name]; o.layer == layerFile {
-		at := 0
-		if _, err := fmt.Sscanf(strings.TrimPrefix(o.where, filepath.Base(file)+":"), "%d", &at); err != nil || at < 1 || at > len(lines) {
-			return nil, refused
-		}
-		for to := at; to <= len(lines); to++ { // a list may have several lines
-			if now, ok := fits(at-1, to, short+" = "+value+commentOf(lines[at-1])+"\n"); ok {
-				return now, nil
-			}
-		}
-		return nil, refused
-	}
-	for i, l := range lines {
-		isHead := strings.HasPrefix(strings.TrimSpace(l), "[")
-		switch {
-		case k.section == "" && isHead:
-			for i > 0 && strings.HasPrefix(lines[i-1], "#") { // what is said of the section
-				i--
-			}
-			if now, ok := fits(i, i, line+"\n"); ok {
-				return now, nil
-			}
-		case isHead:
-			if now, ok := fits(i+1, i+1, line); ok {
-				return now, nil
-			}
-		}
-	}
-	if k.section != "" {
-		line = "\n[" + k.section + "]\n" + line
-	}
-	if now, ok := fits(len(lines), len(lines), line); ok {
-		return now, nil
-	}
-	return nil, refused
+	return text, err
 }
 
 // commentOf returns the comment at the end of a line of TOML, with the blanks before it.

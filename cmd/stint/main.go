@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -56,6 +57,10 @@ func run(args []string) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		err = help.err
+	}
+	var cli *cliError
+	if errors.As(err, &cli) && a.configOption != "" {
+		cli.try = strings.Replace(cli.try, "stint config ", "stint --config "+shellQuote(a.configOption)+" config ", 1)
 	}
 	printError(os.Stderr, err)
 	return exitCode(err)

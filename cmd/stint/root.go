@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -157,7 +158,7 @@ func prepare(c *cobra.Command) {
 				return nil
 			}
 			try := cmd.CommandPath() + " --help"
-			if len(args) == 0 {
+			if len(args) == 0 || check(cmd, append(slices.Clone(args), "more")) == nil {
 				return usage(try, "an argument is missing: %s", cmd.UseLine())
 			}
 			return usage(try, "%s: %q is one argument too many", cmd.UseLine(), clip(shown(args[len(args)-1]), 40))
@@ -182,11 +183,11 @@ var beforePrompt = map[string]string{
 	"stint task": "", "stint enqueue": "", "stint send": " SESSION", "stint memory search": "", "stint memory add": "",
 }
 
-// otherNames has what other programs call what our commands do.
+// otherNames has what other programs call what our commands do, by what follows stint.
 var otherNames = map[string]string{
 	"add": `stint task -d "PROMPT"`, "run": `stint task "PROMPT"`, "status": "stint, or stint ls", "watch": "stint ls --watch", "top": "stint ls --watch",
 	"queue": "stint ls --status queued", "log": "stint logs ID", "tail": "stint logs -f ID", "kill": "stint cancel ID", "stop": "stint cancel ID",
-	"restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID", "info": "stint show ID", "describe": "stint show ID",
+	"config unset": "stint config edit", "restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID", "info": "stint show ID", "describe": "stint show ID",
 	"login": "stint doctor, which prints how to log in", "agents": "stint doctor", "accounts": "stint doctor", "cost": "stint usage", "stats": "stint usage", "submit": `stint task -d "PROMPT"`,
 	"init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,
 }
@@ -200,7 +201,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		return usage("stint task "+shellQuote(args[0]), "%q is not a command; a prompt stands after stint task", clip(shown(args[0]), 40))
 	}
 	try := cmd.CommandPath() + " --help"
-	if other := otherNames[args[0]]; other != "" && !cmd.HasParent() {
+	if other := otherNames[strings.TrimPrefix(cmd.CommandPath()+" "+args[0], "stint ")]; other != "" {
 		try = other
 	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		try = cmd.CommandPath() + " " + strings.Join(near, ", or "+cmd.CommandPath()+" ")
