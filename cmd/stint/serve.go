@@ -358,8 +358,20 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	}
 	var pages sync.WaitGroup
 	openPage := func() error {
+		if m.cfg.HTTP == httpOff {
+			where, try := m.cfg.origins["http"].where, "stint config set http "+findKey("http").def
+			switch m.cfg.origins["http"].layer {
+			case layerFile:
+				where = filepath.Join(filepath.Dir(m.cfg.file), where)
+			case layerEnv:
+				try = "unset " + where + ", and start the master anew"
+			case layerFlag:
+				try = "stint serve, without --http"
+			}
+			return task.Conflict(try, "http is off (%s), so no port is opened for the page", where)
+		}
 		addr := anyPort
-		if m.background && m.cfg.HTTP != httpOff {
+		if m.background {
 			addr = m.cfg.HTTP
 		}
 		address, answer, err := listen(addr, pageUnused)

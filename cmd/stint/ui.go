@@ -30,6 +30,7 @@ most, or until the master ends or stint token rotate is run.
 If no master is running, one is started in the background. If the master has no port,
 it opens one on this machine for the page: that of http if it is free, else any. It
 does not exit until an hour after the page was last used. An open page counts as used.
+With http = "off" in the configuration no port is opened, and this command is refused.
 
 Each address has a host name of its own, NAME.localhost. Nothing that another user may
 have left in your browser, while no master ran, belongs to that name. Chrome, Edge and

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -49,7 +50,11 @@ func (s *Server) code(context.Context, *bareInput) (wire.PageAddress, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if s.port.Load() == nil && s.opts.OpenPage != nil {
-		if err := s.opts.OpenPage(); err != nil {
+		err := s.opts.OpenPage()
+		if refused := new(task.Error); errors.As(err, &refused) {
+			return wire.PageAddress{}, refused
+		}
+		if err != nil {
 			return wire.PageAddress{}, &task.Error{Code: task.CodeConflict, Message: "the page needs a port of this machine, and none can be opened: " + err.Error(), Hint: "stint doctor"}
 		}
 	}
