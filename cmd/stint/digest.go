@@ -16,10 +16,15 @@ import (
 	"stint/state"
 )
 
-const digestHelp = `Print what happened to your tasks in the last 12 hours, or since a time: how many ended and
-how, what failed and why, what waits for you, what is still to come, and what it cost. It
-also says when nothing happened although tasks were ready, because no master was running. It
-reads the files itself; no master is needed and none is started.`
+const digestHelp = `Print what happened to your tasks in the last 12 hours, or since a time:
+
+  - how many tasks ended, and what their runs used
+  - what failed, and why
+  - what waits for you
+  - what is still to come
+  - when nothing happened although tasks were ready
+
+The files are read directly. No master is needed, and none is started.`
 
 func (a *app) digestCommand() *cobra.Command {
 	var since string
@@ -45,17 +50,15 @@ func (a *app) digestCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, err := statedir.ReadDigest(c.Context(), dir, a.workspaceRoot(), from, now, a.isLive(c.Context())())
+			d, st, err := statedir.ReadDigest(c.Context(), dir, a.workspaceRoot(), from, now, a.isLive(c.Context())())
 			if err != nil {
 				return err
 			}
-			if !d.LastRecord.IsZero() {
-				rows, err := query.ReadUsage(c.Context(), dir, task.UsageQuery{Since: from})
-				if err != nil {
-					return err
-				}
-				d.Usage = rows[0]
+			rows, err := query.UsageOf(c.Context(), st, dir, task.UsageQuery{Since: from})
+			if err != nil {
+				return err
 			}
+			d.Usage = rows[0]
 			if asJSON {
 				return printJSON(a.stdout, d)
 			}
@@ -103,7 +106,7 @@ func (a *app) printDigest(d *statedir.Digest) error {
 		return []string{string(t.Status) + " (" + cmp.Or(string(t.Reason), "no reason") + ")", clip(t.Title, 40), t.Why}
 	})
 	list("waits for you, to release or cancel:", d.Held, func(t *statedir.DigestTask) []string { return []string{clip(t.Title, 40), t.Why} })
-	list("findings, to look at:", d.Findings, func(t *statedir.DigestTask) []string {
+	list("findings, to check:", d.Findings, func(t *statedir.DigestTask) []string {
 		var found []string
 		for _, f := range t.Findings {
 			found = append(found, f.Kind+": "+f.Message)
@@ -119,7 +122,7 @@ func (a *app) printDigest(d *statedir.Digest) error {
 		line("%s; %s", oneLine(accountText(&u.Account, d.Until, "ID, of a task that waits for it")), count(u.Waiting, "waiting task"))
 	}
 	if d.Paused {
-		line("%s; to go on: stint resume", because("dispatch is paused", oneLine(d.PauseWhy)))
+		line("%s; to start tasks again: stint resume", because("dispatch is paused", oneLine(d.PauseWhy)))
 	}
 	line("%s", nowText(d))
 	return printText(a.stdout, b.String())
@@ -167,7 +170,7 @@ func nowText(d *statedir.Digest) string {
 	if !d.Master {
 		text += "; no master is running"
 		if d.Running+d.Queued > 0 {
-			text += ", so nothing goes on: stint ls starts one"
+			text += ", so no task runs: stint ls starts one"
 		}
 	}
 	return text

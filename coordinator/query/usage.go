@@ -46,6 +46,18 @@ var usageKeys = map[string]func(*state.Run, *time.Location) string{
 // tokens, most first; a query for all in one row gives just that one. The error of
 // an unknown By is an *Error.
 func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.UsageRow, error) {
+	st, err := queue.FoldDir(ctx, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		st, err = fold.New(nil), nil // nothing was ever run here
+	}
+	if err != nil {
+		return nil, err
+	}
+	return UsageOf(ctx, st, dir, q)
+}
+
+// UsageOf is ReadUsage with the journal as it was folded.
+func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery) ([]task.UsageRow, error) {
 	key := usageKeys[q.By]
 	if key == nil {
 		known := slices.DeleteFunc(slices.Sorted(maps.Keys(usageKeys)), func(s string) bool { return s == "" })
@@ -58,7 +70,7 @@ func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.Usage
 	if q.By == "" {
 		sum.row("")
 	}
-	if err := sum.addAll(ctx, dir); err != nil {
+	if err := sum.addAll(ctx, st, dir); err != nil {
 		return nil, err
 	}
 	rows := []task.UsageRow{}
@@ -105,14 +117,7 @@ func (s *usageSum) row(key string) *usageRow {
 
 // addAll adds the runs in the journal and in the archive of a state directory. It ends with
 // ctx: a journal may be large, and whoever asked may be gone.
-func (s *usageSum) addAll(ctx context.Context, dir string) error {
-	st, err := queue.FoldDir(ctx, dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing was ever run here
-	}
-	if err != nil {
-		return err
-	}
+func (s *usageSum) addAll(ctx context.Context, st *fold.State, dir string) error {
 	if err := st.EachTask(func(runs []state.Run) error { return s.add(ctx, runs) }); err != nil {
 		return err
 	}

@@ -26,18 +26,18 @@ type Digest struct {
 	Until      time.Time            `json:"until"`
 	Ended      map[state.Status]int `json:"ended"`               // in that time, by status
 	Failed     []DigestTask         `json:"failed"`              // of these, those that failed or are dead, oldest first
-	Findings   []DigestTask         `json:"findings"`            // those of which a person should look at the answer
+	Findings   []DigestTask         `json:"findings"`            // of these, those with findings
 	Held       []DigestTask         `json:"held"`                // wait for a person now
 	Accounts   []state.AccountUse   `json:"accounts"`            // on hold, or cooling down, now
 	Ledger     []task.Finding       `json:"ledger"`              // what is wrong in tasks.md, or quarantined
 	Paused     bool                 `json:"paused"`              // dispatch is, now
 	PauseWhy   string               `json:"pauseWhy"`            // the reason that was given
 	Running    int                  `json:"running"`             // tasks now
-	Queued     int                  `json:"queued"`              // tasks now, without those that are held
+	Queued     int                  `json:"queued"`              // tasks now, without those on hold
 	Next       time.Time            `json:"next,omitzero"`       // the first time that one of them waits for; zero: none does
 	Master     bool                 `json:"master"`              // one is at work now
 	Gaps       []Gap                `json:"gaps"`                // when nothing happened in that time, though there was something to do
-	Usage      task.UsageRow        `json:"usage"`               // what the runs that ended in that time have used; [ReadDigest] leaves it to the caller
+	Usage      task.UsageRow        `json:"usage"`               // of the runs that ended in that time; [ReadDigest] leaves it to the caller
 	LastRecord time.Time            `json:"lastRecord,omitzero"` // when the newest record was written; zero: there is none
 }
 
@@ -46,10 +46,11 @@ type DigestTask struct {
 	ID       string        `json:"id"`
 	Status   state.Status  `json:"status"`
 	Reason   state.Class   `json:"reason,omitempty"`
-	Why      string        `json:"why,omitempty"` // its error, or why it is held
+	Why      string        `json:"why,omitempty"` // its error, or why it is on hold
 	Title    string        `json:"title"`
 	Findings []state.Issue `json:"findings,omitempty"`
-	at       time.Time
+
+	at time.Time
 }
 
 // A Gap is a time in which nothing happened, though there was something to do: no master was
@@ -58,27 +59,28 @@ type Gap struct {
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
 	Ready   int       `json:"ready"`   // tasks that could have started
-	Running int       `json:"running"` // tasks that the master before was killed with
+	Running int       `json:"running"` // tasks whose master was killed
 }
 
 // minGap is how long nothing is recorded until that is a [Gap].
 const minGap = 10 * time.Minute
 
-// ReadDigest reads what has become of tasks from since to now. It changes nothing and takes no
-// lock. root is the configuration's workspace_root, and isUp says whether a master is at work.
-func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isUp bool) (*Digest, error) {
+// ReadDigest reads what has become of tasks from since to now, and returns the fold of the journal
+// with it. It changes nothing and takes no lock. root is the configuration's workspace_root, and
+// isUp reports whether a master is at work.
+func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isUp bool) (*Digest, *fold.State, error) {
 	d := &Digest{
 		Since: since, Until: now, Ended: map[state.Status]int{}, Master: isUp, Failed: []DigestTask{}, Findings: []DigestTask{}, Held: []DigestTask{},
 		Gaps: []Gap{}, Accounts: []state.AccountUse{}, Ledger: []task.Finding{},
 	}
 	data, entries, err := queue.ReadJournal(ctx, dir)
+	st := fold.New(queue.BytesReader(data))
 	if errors.Is(err, fs.ErrNotExist) {
-		return d, nil // nothing was ever queued here
+		return d, st, nil // nothing was ever queued here
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	st := fold.New(queue.BytesReader(data))
 	for _, e := range entries {
 		st.Archive(e)
 	}
@@ -92,14 +94,14 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 		return ctx.Err() == nil
 	})
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 	if !isUp {
 		d.silence(st, root, now, true)
 	}
 	for _, id := range st.IDs(0, math.MaxInt32) {
 		if err := d.add(st, dir, id); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, list := range [][]DigestTask{d.Failed, d.Findings, d.Held} {
@@ -107,13 +109,21 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 	}
 	d.Paused, d.PauseWhy = st.Paused()
 	d.Accounts = slices.DeleteFunc(st.Accounts(), func(a state.AccountUse) bool { return !a.Hold && !a.CoolUntil.After(now) })
-	d.Ledger, err = ledgerFindings(ctx, dir)
-	d.Ledger = append(d.Ledger, queue.Homeless(st, root)...)
-	return d, err
+	snap, err := tasksfile.ReadSnapshot(ctx, durable.OS, dir)
+	if err != nil {
+		d.Ledger = append(d.Ledger, task.Finding{File: ledger.TasksName, Message: err.Error()})
+		return d, st, nil
+	}
+	r, _, err := preview(dir, st, data, snap.Data)
+	d.Ledger = append(r.Findings, queue.Homeless(st, root)...)
+	if r.Quarantined > 0 {
+		d.Ledger = append(d.Ledger, quarantined(r.Quarantined))
+	}
+	return d, st, err
 }
 
 // silence notes that nothing was recorded since the last record until to, if there was
-// something to do and no master did it. wasCut says whether it cut off what ran.
+// something to do and no master did it. wasCut reports whether it cut off what ran.
 func (d *Digest) silence(st *fold.State, root string, to time.Time, wasCut bool) {
 	from := d.LastRecord
 	if from.Before(d.Since) {
@@ -172,21 +182,7 @@ func (d *Digest) add(st *fold.State, dir, id string) error {
 	return nil
 }
 
-// ledgerFindings returns what is wrong in tasks.md.
-func ledgerFindings(ctx context.Context, dir string) ([]task.Finding, error) {
-	snap, err := tasksfile.ReadSnapshot(ctx, durable.OS, dir)
-	if err != nil {
-		return []task.Finding{{File: ledger.TasksName, Message: err.Error()}}, nil
-	}
-	r, _, err := Preview(dir, snap.Data)
-	list := slices.Clip(r.Findings)
-	if r.Quarantined > 0 {
-		list = append(list, quarantined(r.Quarantined))
-	}
-	return list, err
-}
-
 // quarantined returns the finding about so many edits.
 func quarantined(n int) task.Finding {
-	return task.Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are quarantined as the work of a formatter; to take them over: stint edit --accept", n)}
+	return task.Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are quarantined as the work of a formatter; to accept them: stint edit --accept", n)}
 }

@@ -16,11 +16,20 @@ import (
 // these bytes. It reads the journal and changes nothing; a master may be at work.
 // The records are those that it would make of edits; they have no seq yet.
 func Preview(dir string, tasks []byte) (task.Reconciled, []ledger.Record, error) {
-	st, err := foldForEdit(dir)
+	data, entries, err := queue.ReadJournal(context.Background(), dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return task.Reconciled{}, nil, err
+	}
+	st, err := queue.FoldJournal(context.Background(), data, entries, nil)
 	if err != nil {
 		return task.Reconciled{}, nil, err
 	}
-	r, err := journal.Preview(journal.Options{Dir: dir, Rules: queue.EditRules(func(f func(*fold.State)) { f(st) })}, tasks)
+	return preview(dir, st, data, tasks)
+}
+
+// preview is Preview with the journal, which is nil if there is none, and its fold.
+func preview(dir string, st *fold.State, records, tasks []byte) (task.Reconciled, []ledger.Record, error) {
+	r, err := journal.Preview(journal.Options{Dir: dir, Rules: queue.EditRules(func(f func(*fold.State)) { f(st) })}, records, tasks)
 	if err != nil {
 		return task.Reconciled{}, nil, err
 	}
@@ -31,18 +40,12 @@ func Preview(dir string, tasks []byte) (task.Reconciled, []ledger.Record, error)
 // as the journal of a state directory stands now. It reads the journal and needs no
 // lock. The errors are those of [fold.Save.Check].
 func EditCheck(dir string) (func(*ledger.Section) error, error) {
-	st, err := foldForEdit(dir)
+	st, err := queue.FoldDir(context.Background(), dir)
+	if errors.Is(err, fs.ErrNotExist) { // nothing was ever written
+		st, err = fold.New(nil), nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	return st.CheckNext, nil
-}
-
-// foldForEdit is [queue.FoldDir]; where nothing was ever written, there are no tasks.
-func foldForEdit(dir string) (*fold.State, error) {
-	st, err := queue.FoldDir(context.Background(), dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fold.New(nil), nil
-	}
-	return st, err
 }

@@ -38,13 +38,13 @@ func TestPromise4FormatterIsHeld(t *testing.T) {
 	w.reopened()
 }
 
-// TestPreview: what would be taken over is told, and nothing is written.
+// TestPreview: what would be adopted is returned, and nothing is written.
 func TestPreview(t *testing.T) {
 	w := openWorld(t, false)
 	w.add("a", "status", "queued", "priority", "5")
 	w.close()
 	tasks, records := w.read("tasks.md"), w.read("journal.md")
-	report, err := journal.Preview(w.options(false), []byte(strings.Replace(tasks, "priority: 5", "priority: 6", 1)+"\n## Task b\n- status: qeued\n"))
+	report, err := journal.Preview(w.options(false), []byte(records), []byte(strings.Replace(tasks, "priority: 5", "priority: 6", 1)+"\n## Task b\n- status: qeued\n"))
 	if err != nil || len(report.Records) != 1 || report.Records[0].ID != "a" || len(report.Findings) != 1 {
 		t.Errorf("%v, %+v", err, report)
 	}

@@ -1,12 +1,10 @@
 package journal
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math"
 	"path/filepath"
@@ -320,27 +318,22 @@ func (l *Log) nudge() error {
 	return l.aside(func() error { return nil })
 }
 
-// Preview returns what Reconcile would do if tasks.md were these bytes. It reads the
-// journal of opts.Dir and writes nothing; it needs no lock, and of opts only Dir,
-// FS and Rules count. Without a journal it returns the findings alone.
-func Preview(opts Options, tasks []byte) (r reconcile.Report, err error) {
-	opts.FS = cmp.Or(opts.FS, durable.OS)
+// Preview returns what Reconcile would do if these were journal.md and tasks.md. It writes
+// nothing, and of opts only Dir and Rules count. Without a journal, which is nil then, it
+// returns the findings alone.
+func Preview(opts Options, records, tasks []byte) (r reconcile.Report, err error) {
 	opts.OnDelete = nil
 	doc := ledger.Parse(tasks)
-	path := filepath.Join(opts.Dir, ledger.JournalName)
-	records, err := durable.ReadFile(opts.FS, path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case records == nil:
 		p := &reconcile.Plan{}
 		p.Parsed(doc.Findings)
 		r.Add(p)
 		return r, nil
-	case err != nil:
-		return r, err
 	case doc.Version > ledger.FormatVersion:
 		return r, ledger.NewerFormat(filepath.Join(opts.Dir, ledger.TasksName), doc.Version)
 	case ledger.VersionOf(records) > ledger.FormatVersion:
-		return r, ledger.NewerFormat(path, ledger.VersionOf(records))
+		return r, ledger.NewerFormat(filepath.Join(opts.Dir, ledger.JournalName), ledger.VersionOf(records))
 	}
 	p, err := reconcile.Compare(context.Background(), doc, records, opts.planInput())
 	if err != nil {
