@@ -76,17 +76,19 @@ const maxDigest = 20
 func (a *app) printDigest(d *statedir.Digest) error {
 	var b strings.Builder
 	line := func(format string, args ...any) { b.WriteString(escapeText(fmt.Sprintf(format, args...)) + "\n") }
-	list := func(head string, tasks []statedir.DigestTask, row func(t *statedir.DigestTask) []string) {
-		var rows [][]string
-		for i := range tasks[:min(len(tasks), maxDigest)] {
-			t := &tasks[i]
-			rows = append(rows, append([]string{"  " + shortID(t.ID)}, row(t)...))
-		}
-		if len(rows) == 0 {
+	list := func(head string, tasks []statedir.DigestTask) {
+		if len(tasks) == 0 {
 			return
 		}
-		line("")
-		line("%s", head)
+		var rows [][]string
+		for _, t := range tasks[:min(len(tasks), maxDigest)] {
+			row := []string{"  " + shortID(t.ID)}
+			if t.Status == state.Failed || t.Status == state.Dead {
+				row = append(row, fmt.Sprintf("%s (%s)", t.Status, cmp.Or(string(t.Reason), "no reason")))
+			}
+			rows = append(rows, append(row, clip(t.Title, 40), t.Why))
+		}
+		line("\n%s", head)
 		fit(rows, terminalWidth(a.stdout))
 		_ = writeTable(&b, escapeRows(rows), nil) // a Builder takes everything
 		if more := len(tasks) - maxDigest; more > 0 {
@@ -102,17 +104,9 @@ func (a *app) printDigest(d *statedir.Digest) error {
 		}
 		line("nothing happened from %s to %s (%s): %s; no master was running, or the machine was asleep", localTime(g.From), localTime(g.To), ago(g.To.Sub(g.From)), what)
 	}
-	list("failed:", d.Failed, func(t *statedir.DigestTask) []string {
-		return []string{string(t.Status) + " (" + cmp.Or(string(t.Reason), "no reason") + ")", clip(t.Title, 40), t.Why}
-	})
-	list("waits for you, to release or cancel:", d.Held, func(t *statedir.DigestTask) []string { return []string{clip(t.Title, 40), t.Why} })
-	list("findings, to check:", d.Findings, func(t *statedir.DigestTask) []string {
-		var found []string
-		for _, f := range t.Findings {
-			found = append(found, f.Kind+": "+f.Message)
-		}
-		return []string{clip(t.Title, 40), strings.Join(found, "; ")}
-	})
+	list("failed:", d.Failed)
+	list("waits for you, to release or cancel:", d.Held)
+	list("findings, to check:", d.Findings)
 	line("")
 	for _, f := range d.Ledger {
 		line("waits for you: %s", oneLine(f.String()))

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"stint/coordinator/queue"
@@ -46,7 +47,7 @@ type DigestTask struct {
 	ID       string        `json:"id"`
 	Status   state.Status  `json:"status"`
 	Reason   state.Class   `json:"reason,omitempty"`
-	Why      string        `json:"why,omitempty"` // its error, or why it is on hold
+	Why      string        `json:"why,omitempty"` // its error, why it is on hold, or its findings
 	Title    string        `json:"title"`
 	Findings []state.Issue `json:"findings,omitempty"`
 
@@ -176,7 +177,11 @@ func (d *Digest) add(st *fold.State, dir, id string) error {
 		d.Failed = append(d.Failed, one)
 	}
 	if len(whole.Findings) > 0 {
-		one.Findings = whole.Findings
+		var found []string
+		for _, f := range whole.Findings {
+			found = append(found, f.Kind+": "+f.Message)
+		}
+		one.Findings, one.Why = whole.Findings, strings.Join(found, "; ")
 		d.Findings = append(d.Findings, one)
 	}
 	return nil
