@@ -3,7 +3,6 @@ package agent
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -178,51 +177,6 @@ func (h *TurnState) CountTokens(n int64) { h.tokens = Tokens(h.tokens + Tokens(n
 
 // WaitingForNetwork is what an agent reports that cannot reach its provider and tries again.
 const WaitingForNetwork = "waiting for the network"
-
-// A Plan is an agent's list of steps, in brief.
-type Plan struct {
-	steps, done int
-	next        string // the first that is not done
-}
-
-// Add adds a step.
-func (p *Plan) Add(text string, done bool) {
-	p.steps++
-	switch {
-	case done:
-		p.done++
-	case p.next == "":
-		p.next = Brief(text)
-	}
-}
-
-// String returns how far it is, and what comes next.
-func (p *Plan) String() string {
-	text := fmt.Sprintf("%d of %d done", p.done, p.steps)
-	if p.next != "" {
-		text += "; next: " + p.next
-	}
-	return text
-}
-
-// ChangedLines returns how many lines are added and removed where one text takes the place
-// of another.
-func ChangedLines(before, after string) (added, removed int) {
-	split := func(s string) []string {
-		if s = strings.TrimSuffix(s, "\n"); s == "" {
-			return nil
-		}
-		return strings.Split(s, "\n")
-	}
-	a, b := split(before), split(after)
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	return len(b), len(a)
-}
 
 // Unknown notes the type of an event that is not known.
 func (h *TurnState) Unknown(kind string) {

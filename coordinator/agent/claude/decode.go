@@ -146,9 +146,15 @@ func (d *decoder) assistant(e *event) {
 	}
 	var text []string
 	for _, c := range e.Message.Content {
-		d.log(&c)
-		if c.Type == "text" {
+		switch c.Type {
+		case "text":
 			text = append(text, c.Text)
+		case "thinking":
+			if strings.TrimSpace(c.Thinking) != "" {
+				d.Log(task.LogEvent{Kind: task.LogReasoning, Text: c.Thinking})
+			}
+		case "tool_use":
+			d.LogUse(c.ID, c.Name, toolKinds[c.Name], &c.Input)
 		}
 		if e.Error == "" && (c.Type == "text" || c.Type == "tool_use") {
 			d.Acted()

@@ -30,21 +30,18 @@ type event struct {
 	ThreadID string `json:"thread_id"`
 	Message  string `json:"message"`
 	Item     struct {
-		ID      string `json:"id"`
-		Type    string `json:"type"`
-		Text    string `json:"text"`
-		Status  string `json:"status"`
-		Command string `json:"command"`
-		Output  string `json:"aggregated_output"`
-		Exit    *int   `json:"exit_code"`
-		Query   string `json:"query"` // of a web search
-		Server  string `json:"server"`
-		Tool    string `json:"tool"`
-		Message string `json:"message"` // a warning
-		Todos   []struct {
-			Text      string `json:"text"`
-			Completed bool   `json:"completed"`
-		} `json:"items"`
+		ID      string     `json:"id"`
+		Type    string     `json:"type"`
+		Text    string     `json:"text"`
+		Status  string     `json:"status"`
+		Command string     `json:"command"`
+		Output  string     `json:"aggregated_output"`
+		Exit    *int       `json:"exit_code"`
+		Query   string     `json:"query"` // of a web search
+		Server  string     `json:"server"`
+		Tool    string     `json:"tool"`
+		Message string     `json:"message"` // a warning
+		Todos   agent.Plan `json:"items"`
 		Changes []struct {
 			Path string `json:"path"`
 		} `json:"changes"`
@@ -119,34 +116,34 @@ func (d *decoder) item(e *event) {
 // log reports an item for people.
 func (d *decoder) log(e *event) {
 	it, completed := &e.Item, e.Type == "item.completed"
-	failed := it.Status == "failed" || it.Status == "declined"
+	l := task.LogEvent{Failed: it.Status == "failed" || it.Status == "declined"}
 	switch it.Type {
 	case "agent_message": // reported as the message that it is
+		return
 	case "reasoning":
 		if completed {
 			d.Log(task.LogEvent{Kind: task.LogReasoning, Text: it.Text})
 		}
+		return
 	case "error":
 		d.Log(task.LogEvent{Kind: task.LogWarning, Text: it.Message})
+		return
 	case "todo_list":
-		var plan agent.Plan
-		for _, t := range it.Todos {
-			plan.Add(t.Text, t.Completed)
-		}
-		d.Log(task.LogEvent{Kind: task.LogPlan, Text: plan.String()})
+		d.Log(task.LogEvent{Kind: task.LogPlan, Text: it.Todos.String()})
+		return
 	case "command_execution":
-		d.LogTool(it.ID, completed, task.LogEvent{Kind: task.LogCommand, Text: typedCommand(it.Command), Output: it.Output, ExitCode: it.Exit, Failed: failed})
+		l.Kind, l.Text, l.Output, l.ExitCode = task.LogCommand, typedCommand(it.Command), it.Output, it.Exit
 	case "file_change":
-		paths := make([]string, len(it.Changes))
-		for i, c := range it.Changes {
-			paths[i] = c.Path
+		l.Kind = task.LogEdit
+		for _, c := range it.Changes {
+			l.Text = strings.TrimSpace(l.Text + " " + c.Path)
 		}
-		d.LogTool(it.ID, completed, task.LogEvent{Kind: task.LogEdit, Text: strings.Join(paths, " "), Failed: failed})
 	case "web_search":
-		d.LogTool(it.ID, completed, task.LogEvent{Kind: task.LogSearch, Text: it.Query, Failed: failed})
+		l.Kind, l.Text = task.LogSearch, it.Query
 	default:
-		d.LogTool(it.ID, completed, task.LogEvent{Kind: task.LogTool, Tool: it.Type, Text: strings.TrimSpace(it.Server + " " + it.Tool), Failed: failed})
+		l.Kind, l.Tool, l.Text = task.LogTool, it.Type, strings.TrimSpace(it.Server+" "+it.Tool)
 	}
+	d.LogTool(it.ID, completed, l)
 }
 
 // Aside takes a line of stderr, where alone codex tells of patches that it has refused.

@@ -49,7 +49,7 @@ type event struct {
 	Tool      string          `json:"tool_name"`
 	ToolID    string          `json:"tool_id"`
 	Output    string          `json:"output"`
-	Params    parameters      `json:"parameters"`
+	Params    agent.ToolUse   `json:"parameters"`
 	Stats     struct {
 		Total  int64 `json:"total_tokens"`
 		Input  int64 `json:"input_tokens"`
@@ -96,7 +96,7 @@ func (d *decoder) Line(b []byte) {
 func (d *decoder) use(e *event) {
 	id := agent.Brief(e.ToolID)
 	if e.Type == "tool_use" {
-		d.LogTool(id, false, logUse(e))
+		d.LogUse(id, e.Tool, toolKinds[e.Tool], &e.Params)
 		if len(d.uses) < maxUses {
 			d.uses[id] = toolUse{agent.Brief(e.Tool), agent.Brief(cmp.Or(e.Params.Command, e.Params.Path))}
 		}
