@@ -570,13 +570,15 @@ func TestLoopWaitsForASave(t *testing.T) {
 		}
 		id, next := w.verified(nil), w.verified(nil)
 		time.Sleep(time.Second)
-		if why, err := w.c.Why(id); why != "its run has ended; the result waits until the save of tasks.md is settled" || err != nil || !w.c.Settling(id) || w.c.Settling(next) {
+		_, _, settling := w.c.Live(id)
+		_, _, others := w.c.Live(next)
+		if why, err := w.c.Why(id); why != "its run has ended; the result waits until the save of tasks.md is settled" || err != nil || !settling || others {
 			t.Errorf("why: %q, %v", why, err)
 		}
 		check(t, os.WriteFile(tasks, whole, 0o600))
 		w.expect(w.ended(id), state.Done, "")
 		w.expect(w.ended(next), state.Done, "")
-		if w.c.Settling(id) {
+		if _, _, settling := w.c.Live(id); settling {
 			t.Error("what has ended waits")
 		}
 	})

@@ -80,7 +80,7 @@ func TestPreviewIsTheRun(t *testing.T) {
 	if len(w.agent.turns) > 0 {
 		t.Fatalf("the agent was started: %+v", w.agent.turns)
 	}
-	if p.Known || p.Session != task.SessionNew || p.Resumes != "" || p.Ahead != 0 || p.Reason != "" || p.Timeout != "10m0s" || p.MaxIterations != 0 {
+	if p.Known || p.Session != task.SessionNew || p.Resumes != "" || p.Ahead != 0 || p.Reason != "" || p.Timeout != "10m" || p.MaxIterations != 0 {
 		t.Errorf("%+v", p)
 	}
 	if diff := cmp.Diff([]string{"/bin/agent", "--resume", "", "-C", w.work}, p.Argv); diff != "" {

@@ -451,14 +451,15 @@ func TestSilenceShows(t *testing.T) {
 				speak <- struct{}{}
 				last = time.Now()
 			}
-			if why := w.why(id); why != since+step.want || !w.c.LastOutput(id).Equal(last) {
-				t.Errorf("why: %q, want %q; the last output was at %v", why, step.want, w.c.LastOutput(id))
+			if out, _, _ := w.c.Live(id); w.why(id) != since+step.want || !out.Equal(last) {
+				t.Errorf("why: %q, want %q; the last output was at %v", w.why(id), step.want, out)
 			}
 		}
 		close(speak)
 		w.expect(w.ended(id), state.Done, "")
-		if why, _ := w.c.Why(id); strings.Contains(why, "output") || !w.c.LastOutput(id).IsZero() {
-			t.Errorf("of an ended task: %s, %v", why, w.c.LastOutput(id))
+		out, _, _ := w.c.Live(id)
+		if why, _ := w.c.Why(id); strings.Contains(why, "output") || !out.IsZero() {
+			t.Errorf("of an ended task: %s, %v", why, out)
 		}
 	})
 }

@@ -268,7 +268,7 @@ func (a *app) checkInstalled(ctx context.Context, o *taskOptions, s *task.TaskSp
 }
 
 // noteDemo prints on stderr that the demo agent answers one of the tasks, and how to get a real one,
-// unless the user chose it.
+// unless the user chose it. That none is installed is told once.
 func (a *app) noteDemo(ctx context.Context, specs []task.TaskSpec, views []wire.TaskView) {
 	i := 0
 	for i < len(specs) && (views[i].Agent != builtIn || specs[i].Agent == builtIn || specs[i].DefaultAgent == builtIn) {
@@ -283,6 +283,9 @@ func (a *app) noteDemo(ctx context.Context, specs []task.TaskSpec, views []wire.
 		return // told before
 	}
 	why, help := whyDemo(ctx, base)
+	if none, _ := noCLI(); why == none && !a.isNew(ctx, builtIn, views) {
+		return
+	}
 	if help == "" {
 		if spec.SessionKey != "" || spec.Continue || spec.AgentSession != "" {
 			return // its session is one of the demo agent
@@ -317,6 +320,17 @@ func noCLI() (text, help string) {
 	return "neither " + strings.Join(cliNames, " nor ") + " is installed", first.Tested.Install + " && " + loginCommand(first.Name)
 }
 
+// isNew reports whether an agent has tasks among views, and had none before.
+func (a *app) isNew(ctx context.Context, name string, views []wire.TaskView) bool {
+	own := len(slices.DeleteFunc(slices.Clone(views), func(v wire.TaskView) bool { return v.Agent != name }))
+	var all []wire.TaskView
+	err := a.callRunning(func(c *client.Client) (err error) {
+		all, err = c.List(ctx, state.Filter{Agent: name, Limit: own + 1})
+		return err
+	})
+	return err == nil && own > 0 && len(all) <= own
+}
+
 // tellLimits prints on stderr what the agents of tasks lack as they are configured, before the
 // first task of each.
 func (a *app) tellLimits(ctx context.Context, views []wire.TaskView) {
@@ -325,19 +339,8 @@ func (a *app) tellLimits(ctx context.Context, views []wire.TaskView) {
 		return // told before
 	}
 	for _, name := range cliNames {
-		limited, can := adapterOf(cfg, name, "").(agent.Limited)
-		own := len(slices.DeleteFunc(slices.Clone(views), func(v wire.TaskView) bool { return v.Agent != name }))
-		if !can || own == 0 || limited.Lacks() == "" {
-			continue
+		if l, can := adapterOf(cfg, name, "").(agent.Limited); can && l.Lacks() != "" && a.isNew(ctx, name, views) {
+			a.hint("stint: %s\n", l.Lacks())
 		}
-		var all []wire.TaskView
-		err := a.callRunning(func(c *client.Client) (err error) {
-			all, err = c.List(ctx, state.Filter{Agent: name, Limit: own + 1})
-			return err
-		})
-		if err != nil || len(all) > own {
-			continue // it was told before the first one
-		}
-		a.hint("stint: %s\n", limited.Lacks())
 	}
 }

@@ -175,7 +175,7 @@ func dangerous() (list []string) {
 // check looks at settings that only make sense together.
 func (c *Config) check() error {
 	if c.BackoffBase > c.BackoffMax {
-		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", shortDuration(c.BackoffBase), shortDuration(c.BackoffMax))
+		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", task.FormatLimit(c.BackoffBase), task.FormatLimit(c.BackoffMax))
 	}
 	if c.HeartbeatInterval <= 0 {
 		return fmt.Errorf("heartbeat_interval must be longer than 0")
@@ -367,7 +367,7 @@ func numberKey(name, def string, low, high int, help string, field func(*Config)
 }
 
 func durationKey(name, def, help string, field func(*Config) *time.Duration) key {
-	return valueKey(kindDuration, name, def, help, field, parseDuration, shortDuration)
+	return valueKey(kindDuration, name, def, help, field, parseDuration, task.FormatLimit)
 }
 
 // sizeKey is a number of bytes, with a unit or without.

@@ -190,10 +190,8 @@ func (d *demonstration) untilRunning(ctx context.Context, id string) (view wire.
 			return view, 0, err
 		case view.Status.Terminal():
 			return view, 0, errors.New("the task ended before its master could be killed; the machine is too busy for the demo")
-		case view.AgentSession != "" && !view.StartedAt.IsZero():
-			if lastOutput(view.RunDir).After(d.start) {
-				return view, pid, nil
-			}
+		case view.AgentSession != "" && view.LastOutput.After(d.start):
+			return view, pid, nil
 		}
 		if err := pause(ctx, masterPoll/5); err != nil {
 			return view, 0, err

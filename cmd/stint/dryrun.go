@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"stint/coordinator"
 	"stint/coordinator/agent"
@@ -92,11 +91,11 @@ func describePreview(p *task.TaskPreview) string {
 	if t.Hold {
 		d.line("held", "until stint release")
 	}
-	d.line("timeout", lasting(p.Timeout))
+	d.line("timeout", p.Timeout)
 	if p.MaxIterations > 0 {
 		each := ""
 		if p.VerifyTimeout != "" {
-			each = " at most, " + lasting(p.VerifyTimeout) + " each time"
+			each = " at most, " + p.VerifyTimeout + " each time"
 		}
 		d.line("verify", fmt.Sprintf("%s (%s%s)", t.VerifyCommand, count(p.MaxIterations, "iteration"), each))
 	}
@@ -107,12 +106,4 @@ func describePreview(p *task.TaskPreview) string {
 		d.text("memory", describeMemory(p.Memory))
 	}
 	return d.String() + "\nprompt:\n" + p.Prompt
-}
-
-// lasting returns a Go duration as people write it.
-func lasting(s string) string {
-	if d, err := time.ParseDuration(s); err == nil {
-		return shortDuration(d)
-	}
-	return s
 }

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,13 +36,15 @@ func (a *app) logsCommand() *cobra.Command {
 		Short: "print what a task's agent and its verify command did",
 		Long: `Print what a task's agent and its verify command did, in their order: what the
 agent says, the commands that it runs and how they end, the files that it reads and
-changes. It looks the same for all agents. While the agent works on, -f also says why
-the task waits, if it does.
+changes. It looks the same for all agents. codex does not report how many lines an edit
+adds and removes; stint diff shows them. With -f you also see why the task waits.
 
 With --json each line is an event: time, runId, kind (message, reasoning, command, edit,
 read, search, plan, tool, retry, warning, verify, run or end), and as they apply state
-(started, completed), id, tool, text, output, exitCode, failed, durationMs, added,
-removed and tokens. What takes time comes twice, with the same id.`,
+(started, completed), id, tool, text, output, exitCode, failed, status, durationMs,
+added, removed and tokens. What takes time comes twice, with the same id. The last event
+of an attempt is end: status is what the task is then, exitCode and durationMs are the
+attempt's, and tokens are the task's.`,
 		Example: `  stint logs @last
   stint logs -f 2b4f6c8e            # until the task has ended
   stint logs --raw 2b4f6c8e         # what the agent wrote to stdout, as it is
@@ -65,24 +67,23 @@ removed and tokens. What takes time comes twice, with the same id.`,
 }
 
 func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
-	out := &logWriter{w: a.stdout, note: a.stderr, json: o.json, now: time.Now}
-	out.color = isColoured(a.stdout)
+	out := &logWriter{w: a.stdout, note: a.stderr, json: o.json, color: isColoured(a.stdout), now: time.Now}
 	stream := "events"
 	switch {
 	case o.stderr:
 		stream = "stderr"
 	case o.raw:
 		stream = "stdout"
-	case isTTY(a.stdout):
-		if out.width = lineWidth(a.stdout); o.follow && os.Getenv("TERM") != "dumb" {
-			out.redraw = true
-		}
+	case terminalWidth(a.stdout) > 0:
+		out.width = lineWidth(a.stdout)
+		out.redraw = o.follow && !o.json && canDraw(a.stdout)
 	}
 	if stream != "events" {
 		out.raw = terminalSafe(a.stdout)
 	}
 	if o.follow {
-		defer a.whileWaiting(ctx, ref, out.tell)()
+		one := a.another()
+		defer inBackground(ctx, func(ctx context.Context) { one.look(ctx, ref, firstProgress, time.Second, out.look) })()
 	}
 	err := a.call(ctx, func(cl *client.Client) (err error) {
 		if o.run != "" {
@@ -95,6 +96,11 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
 		}
 		return err
 	})
+	if len(out.going) > 0 && ctx.Err() == nil {
+		if view, _ := a.task(ctx, ref); view.Status != state.Running || view.RunID != out.going[0].Run { // it was cut off
+			out.going = nil
+		}
+	}
 	err = cmp.Or(err, out.flush())
 	if isDetached(ctx) {
 		return &cliError{code: exitInterrupted}
@@ -102,38 +108,12 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
 	return err
 }
 
-// whileWaiting calls tell with why a task waits, and again when that changes, until the
-// function that it returns is called.
-func (a *app) whileWaiting(ctx context.Context, ref string, tell func(string)) (stop func()) {
-	one := a.another()
-	return inBackground(ctx, func(ctx context.Context) {
-		told := ""
-		for next := firstProgress; pause(ctx, next) == nil; next = time.Second {
-			var view wire.TaskView
-			err := one.callRunning(func(c *client.Client) (err error) { view, err = c.Task(ctx, ref); return err })
-			if err != nil || ctx.Err() != nil {
-				continue
-			}
-			why := waitsFor(&view)
-			if bare := countdown.ReplaceAllString(why, ""); bare != told {
-				if told = bare; why != "" {
-					tell(why)
-				}
-			}
-		}
-	})
-}
-
 // countdown is what changes in a reason to wait with each second.
 var countdown = regexp.MustCompile(`,? in [0-9][0-9dhms]*`)
 
-// waitsFor returns why a task that has not ended does not run; "" if it does.
-func waitsFor(v *wire.TaskView) string {
-	if v.Status.Terminal() || v.Status == state.Running && !v.Settling {
-		return ""
-	}
-	return v.Why
-}
+// announceAfter is how long a step may take until it is printed that it runs, where no line can
+// be drawn again.
+const announceAfter = 5 * time.Second
 
 // A logWriter prints events, which come as JSON, one a line. Its methods may be called by
 // several goroutines.
@@ -143,14 +123,16 @@ type logWriter struct {
 	raw    *runeWriter // not nil: what comes are no events
 	json   bool
 	color  bool
-	redraw bool // what has started and goes on is drawn, and replaced by what follows
+	redraw bool // what goes on is drawn below the lines, again each second
 	width  int  // columns of a line that must not wrap; 0: any
 	now    func() time.Time
 
 	mu    sync.Mutex
 	rest  []byte // of a line that has no end yet
 	day   string // of the last event, if it is not today
-	drawn bool
+	going task.Going
+	told  string    // why the task waits
+	since time.Time // when the last step began of which it is printed that it runs
 	wrote bool
 }
 
@@ -162,62 +144,63 @@ func (l *logWriter) Write(p []byte) (int, error) {
 	if l.raw != nil {
 		return l.raw.Write(p)
 	}
-	l.rest = append(l.rest, p...)
-	var out strings.Builder
-	for {
-		line, rest, ok := bytes.Cut(l.rest, []byte("\n"))
-		if !ok {
+	out := ""
+	for line := range bytes.Lines(append(l.rest, p...)) {
+		if l.rest = nil; line[len(line)-1] != '\n' {
+			l.rest = bytes.Clone(line)
 			break
 		}
-		l.add(&out, line)
-		l.rest = rest
+		out += l.add(line)
 	}
-	l.rest = bytes.Clone(l.rest)
-	if _, err := io.WriteString(l.w, out.String()); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	return len(p), l.print(out)
 }
 
-// add adds the lines of one event.
-func (l *logWriter) add(out *strings.Builder, line []byte) {
+// add returns the lines of one event.
+func (l *logWriter) add(line []byte) string {
 	var e task.LogEvent
-	if json.Unmarshal(line, &e) != nil {
-		return // whatever it is, stint did not write it
+	switch err := json.Unmarshal(line, &e); {
+	case err != nil: // whatever it is, stint did not write it
+		return ""
+	case l.json:
+		return escapeJSON(strings.ToValidUTF8(string(line), "\uFFFD"))
 	}
-	if l.json {
-		out.WriteString(escapeJSON(strings.ToValidUTF8(string(line), "\uFFFD")) + "\n")
-		return
+	if l.going.Note(&e); e.State == task.LogStarted {
+		return ""
 	}
-	if l.drawn {
-		out.WriteString("\r\x1b[K")
-		l.drawn = false
+	day := e.Time.Local().Format("2006-01-02")
+	if day == cmp.Or(l.day, l.now().Format("2006-01-02")) {
+		return l.lines(&e)
 	}
-	at := e.Time.Local()
-	clock := at.Format("15:04:05 ")
-	if e.State == task.LogStarted {
-		if l.redraw {
-			out.WriteString(clip(clock+escapeText(oneLine(e.Title()))+" …", l.width))
-			l.drawn = true
+	l.day = day
+	return day + "\n" + l.lines(&e)
+}
+
+// lines returns an event as it is shown. The ending of a line that is cut stays.
+func (l *logWriter) lines(e *task.LogEvent) (text string) {
+	now, width, ending := l.now(), l.width, e.Ending(l.now())
+	if width == 0 || slices.Contains([]string{task.LogMessage, task.LogWarning, task.LogEnd}, e.Kind) {
+		width = math.MaxInt
+	}
+	for i, line := range e.Lines(now) {
+		if line = escapeText(line); i > 0 {
+			ending = ""
 		}
-		return
+		line = clip(strings.TrimSuffix(line, ending), max(len(task.LogClock)+8, width-textWidth(ending))) + ending
+		text += l.paint("2", line[:len(task.LogClock)]) + l.paint(eventColor(e), line[len(task.LogClock):]) + "\n"
 	}
-	if day := at.Format("2006-01-02"); day != cmp.Or(l.day, l.now().Format("2006-01-02")) {
-		l.day = day
-		out.WriteString(day + "\n")
-	}
-	isWhole := l.width == 0 || slices.Contains([]string{task.LogMessage, task.LogWarning, task.LogEnd}, e.Kind)
-	for i, text := range e.Lines() {
-		if text = escapeText(text); i > 0 {
-			clock = strings.Repeat(" ", len(clock))
+	return text
+}
+
+// print writes lines in the place of what is drawn, and below them what goes on.
+func (l *logWriter) print(lines string) error {
+	if l.redraw {
+		lines = "\r\x1b[K" + lines
+		if n := len(l.going); n > 0 {
+			lines += strings.TrimSuffix(l.lines(&l.going[n-1]), "\n")
 		}
-		if ending := e.Ending(); !isWhole && i == 0 {
-			text = clip(strings.TrimSuffix(text, ending), max(8, l.width-len(clock)-textWidth(ending))) + ending
-		} else if !isWhole {
-			text = clip(text, l.width-len(clock))
-		}
-		out.WriteString(l.paint("2", clock) + l.paint(eventColor(&e), text) + "\n")
 	}
+	_, err := io.WriteString(l.w, lines)
+	return err
 }
 
 func (l *logWriter) paint(code, text string) string {
@@ -240,23 +223,41 @@ func eventColor(e *task.LogEvent) string {
 	return "2"
 }
 
-// tell prints why nothing happens.
-func (l *logWriter) tell(why string) {
+// look prints what has been running for a while, and why a task waits, when that changes.
+func (l *logWriter) look(v *wire.TaskView, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, _ = fmt.Fprintf(l.note, "%s waiting: %s\n", l.now().Local().Format("15:04:05"), escapeText(oneLine(strings.TrimPrefix(why, "waits ")))) // nothing is left to do about a broken stderr
+	out, why := "", ""
+	for _, e := range l.going {
+		if !l.redraw && e.Time.After(l.since) && l.now().Sub(e.Time) >= announceAfter {
+			l.since = e.Time
+			out += l.lines(&e)
+		}
+	}
+	_ = l.print(out) // Write reports what is wrong with it
+	if err == nil && !v.Status.Terminal() && (v.Status != state.Running || v.Settling) {
+		why = v.Why
+	}
+	bare := countdown.ReplaceAllString(why, "")
+	if err != nil || bare == l.told {
+		return
+	}
+	if l.told = bare; why != "" { // nothing is left to do about a broken stderr
+		_, _ = fmt.Fprintf(l.note, "%swaiting: %s\n", l.now().Local().Format(task.LogClock), escapeText(oneLine(strings.TrimPrefix(why, "waits "))))
+	}
 }
 
-// flush ends what is drawn and prints what has no line end.
+// flush prints what still goes on, and what has no line end.
 func (l *logWriter) flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.raw != nil:
+	if l.raw != nil {
 		return l.raw.flush()
-	case l.drawn:
-		_, err := io.WriteString(l.w, "\n")
-		return err
 	}
-	return nil
+	out := ""
+	for _, e := range l.going {
+		out += l.lines(&e)
+	}
+	l.going = nil
+	return l.print(out)
 }

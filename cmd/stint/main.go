@@ -63,6 +63,9 @@ func run(args []string) int {
 		cli.try = strings.Replace(cli.try, "stint config ", "stint --config "+shellQuote(a.configOption)+" config ", 1)
 	}
 	printError(os.Stderr, err)
+	if a.atEnd != nil {
+		a.atEnd()
+	}
 	return exitCode(err)
 }
 

@@ -26,6 +26,9 @@ func isTTY(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// canDraw reports whether w is a terminal on which a line can be drawn again.
+func canDraw(w any) bool { return isTTY(w) && os.Getenv("TERM") != "dumb" }
+
 // escapeText shows what could harm a terminal as text: terminals believe every byte
 // that they get; see [task.EscapeText].
 func escapeText(s string) string { return task.EscapeText(s) }
@@ -159,21 +162,8 @@ func tail(id string, n int) string {
 	return t
 }
 
-// ago returns a short duration such as 4s, 2m14s, 3h5m or 2d4h.
-func ago(d time.Duration) string {
-	d = max(d, 0).Truncate(time.Second)
-	day := 24 * time.Hour
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < day:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	default:
-		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
-	}
-}
+// ago returns a duration in whole seconds, such as 4s, 2m14s, 3h05m or 2d4h.
+func ago(d time.Duration) string { return task.FormatElapsed(d.Truncate(time.Second)) }
 
 // localTime shows an instant in local time; "" for none.
 func localTime(t time.Time) string {
@@ -277,5 +267,5 @@ func isColoured(w any) bool {
 	case force != "" && force != "0":
 		return true
 	}
-	return isTTY(w) && os.Getenv("TERM") != "dumb"
+	return canDraw(w)
 }

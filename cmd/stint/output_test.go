@@ -161,7 +161,7 @@ func TestOutcomeLine(t *testing.T) {
 	}
 }
 
-// Events are shown with their times, escaped; what goes on is drawn on a terminal alone.
+// Events are shown with their times, escaped; what goes on stands last.
 func TestLogWriter(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	one := 1
@@ -173,12 +173,12 @@ func TestLogWriter(t *testing.T) {
 	}
 	show := func(l *logWriter) string {
 		var b bytes.Buffer
-		l.w, l.now = &b, func() time.Time { return now }
+		l.w, l.now = &b, func() time.Time { return now.Add(13 * time.Second) }
 		for _, e := range events {
 			data, err := json.Marshal(e)
 			must(t, err)
-			for _, half := range [][]byte{data[:20], data[20:], []byte("\n")} {
-				_, err = l.Write(half)
+			for _, part := range [][]byte{data[:20], append(data[20:], '\n')} {
+				_, err = l.Write(part)
 				must(t, err)
 			}
 		}
@@ -186,12 +186,27 @@ func TestLogWriter(t *testing.T) {
 		return b.String()
 	}
 	for want, l := range map[string]*logWriter{
-		"2026-11-20\n12:00:00 One.\n         \\x1b[2JTwo.\n2026-11-21\n12:00:04 $ go test ./shop/cart  exit 1 · 4.3s\n           FAIL\n":                                                     {},
-		"2026-11-20\n12:00:00 One.\n         \\x1b[2JTwo.\n12:00:00 $ go test ./shop/cart …\r\x1b[K2026-11-21\n12:00:04 $ go test …  exit 1 · 4.3s\n           FAIL\n12:00:05 edit a.go …\n": {width: 35, redraw: true},
+		"2026-11-20\n12:00:00 One.\n         \\x1b[2JTwo.\n2026-11-21\n12:00:04 $ go test ./shop/cart  exit 1 · 4.3s\n           FAIL\n12:00:05 edit a.go  running 8s\n":                                                                                                  {},
+		"2026-11-20\n12:00:00 One.\n         \\x1b[2JTwo.\n||12:00:00 $ go test ./…  running 13s|12:00:00 $ go test ./…  running 13s|2026-11-21\n12:00:04 $ go test …  exit 1 · 4.3s\n           FAIL\n||12:00:05 edit a.go  running 8s|12:00:05 edit a.go  running 8s\n": {width: 35, redraw: true},
 	} {
-		if got := show(l); got != want {
+		if got := strings.ReplaceAll(show(l), "\r\x1b[K", "|"); strings.Trim(got, "|") != want {
 			t.Errorf("%q\nwant %q", got, want)
 		}
+	}
+	var note bytes.Buffer
+	l := &logWriter{note: &note}
+	l.w, l.now = &note, func() time.Time { return now.Add(9 * time.Second) }
+	for _, e := range events[1:] {
+		l.going.Note(&e)
+	}
+	waits := &wire.TaskView{Task: state.Task{Status: state.Queued}, Why: "waits until 12:30:00, in 30m"}
+	for range 2 { // once each
+		l.going.Note(&task.LogEvent{Time: now.Add(time.Second), Kind: task.LogCommand, State: task.LogStarted, Text: "make", ID: "2"})
+		l.look(waits, nil)
+		waits.Why = "waits until 12:30:00, in 29m"
+	}
+	if want := "12:00:01 $ make  running 8s\n12:00:09 waiting: until 12:30:00, in 30m\n"; note.String() != want {
+		t.Errorf("%q\nwant %q", note.String(), want)
 	}
 	if got := show(&logWriter{json: true}); strings.Count(got, "\n") != 4 || strings.Contains(got, "\x1b") || !strings.Contains(got, `"exitCode":1`) {
 		t.Errorf("%q", got)
@@ -209,7 +224,7 @@ func TestDescribe(t *testing.T) {
 		},
 		Iterations: []state.Iteration{{Iteration: 1, ExitCode: -1, Duration: "9s", RunID: "r1"}, {Iteration: 2, ExitCode: 0, Duration: "1s", RunID: "r2"}, {Iteration: 1, Attempt: 2, ExitCode: 3, Duration: "1s", RunID: "r3"}},
 		Env:        []string{"HOME", "PATH"},
-	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", "brief", now)
+	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", "brief", now, 0)
 	for _, want := range []string{
 		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "chain:\n  7f3a  failed  Fix it\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
 		"verify:        make\niteration:     2 of 2\nlast check:    passed after 1s\n", "iterations:\n  1  did not end by itself after 9s, run r1\n  2  passed after 1s, run r2\n  attempt 2, iteration 1  exit code 3 after 1s, run r3\n",

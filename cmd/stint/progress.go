@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -19,47 +18,47 @@ const (
 	progressPace  = 30 * time.Second       // between two lines where stderr is no terminal
 )
 
+// look calls see with a task again and again, until ctx ends.
+func (a *app) look(ctx context.Context, id string, first, pace time.Duration, see func(*wire.TaskView, error)) {
+	for next := first; pause(ctx, next) == nil; next = pace {
+		var view wire.TaskView
+		err := a.callRunning(func(c *client.Client) (err error) { view, err = c.Task(ctx, id); return err })
+		if ctx.Err() == nil {
+			see(&view, err)
+		}
+	}
+}
+
 // startProgress shows on stderr what a task does while it is waited for: on a terminal one line
 // that is drawn again each second, elsewhere a line now and then. The function that it
 // returns removes the line and ends it.
 func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
-	one := a.another() // while a finds its way to another master
-	look := func(ctx context.Context) (view wire.TaskView, err error) {
-		err = one.callRunning(func(c *client.Client) (err error) { view, err = c.Task(ctx, id); return err })
-		return view, err
-	}
-	if a.quiet {
+	one, told := a.another(), "" // while a finds its way to another master
+	switch {
+	case a.quiet:
 		return func() {}
-	}
-	if !isTTY(a.stderr) || os.Getenv("TERM") == "dumb" {
+	case !canDraw(a.stderr):
 		return inBackground(ctx, func(ctx context.Context) {
-			said := ""
-			for pause(ctx, progressPace) == nil {
-				view, err := look(ctx)
-				if err != nil || view.Status.Terminal() {
-					continue
+			one.look(ctx, id, progressPace, progressPace, func(v *wire.TaskView, err error) {
+				if err == nil && !v.Status.Terminal() && doing(v) != told {
+					told = doing(v)
+					one.hint("stint: %s\n", progressLine(v, time.Now(), 200))
 				}
-				if line := progressLine(&view, time.Now(), 200); doing(&view) != said {
-					one.hint("stint: %s\n", line)
-					said = doing(&view)
-				}
-			}
+			})
 		})
 	}
 	return a.drawWhile(ctx, func(ctx context.Context) {
-		told := false
-		for next := firstProgress; pause(ctx, next) == nil; next = time.Second {
-			view, err := look(ctx)
-			if err != nil {
-				_, _ = fmt.Fprint(one.stderr, "\r\x1b[Kwaiting for a master")
-				continue
+		one.look(ctx, id, firstProgress, time.Second, func(v *wire.TaskView, err error) {
+			line := "waiting for a master"
+			if err == nil {
+				line = progressLine(v, time.Now(), lineWidth(one.stderr))
 			}
-			if !told && !view.Status.Terminal() {
-				told = true
-				one.hint("\r\x1b[Kstint: Ctrl-C detaches; task %s goes on\n", shortID(view.ID))
+			if err == nil && told == "" && !v.Status.Terminal() {
+				told = v.ID
+				one.hint("\r\x1b[Kstint: Ctrl-C detaches; task %s goes on\n", shortID(v.ID))
 			}
-			_, _ = fmt.Fprintf(one.stderr, "\r\x1b[K%s", progressLine(&view, time.Now(), lineWidth(one.stderr)))
-		}
+			_, _ = fmt.Fprint(one.stderr, "\r\x1b[K", line)
+		})
 	})
 }
 
@@ -101,7 +100,7 @@ func progressLine(v *wire.TaskView, now time.Time, width int) string {
 		used += v.Event.Tokens
 	}
 	if used > 0 {
-		ends = append(ends, tokenCount(used)+" tokens")
+		ends = append(ends, task.FormatTokens(used))
 	}
 	who, end := strings.TrimSpace(v.Agent+" "+shortID(v.ID))+" · ", ""
 	if width < 30 {
@@ -117,17 +116,6 @@ func progressLine(v *wire.TaskView, now time.Time, width int) string {
 	return clip(who+clip(step, width-textWidth(who+end))+end, width)
 }
 
-// tokenCount returns a number of tokens in brief: 950, 48.2k, 1.3M.
-func tokenCount(n int64) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprint(n)
-	case n < 1e6:
-		return fmt.Sprintf("%.1fk", float64(n)/1e3)
-	}
-	return fmt.Sprintf("%.1fM", float64(n)/1e6)
-}
-
 // outcomeLine returns how a task ended, on one line: the outcome, how long it took, what it has
 // changed, used and found.
 func outcomeLine(v *wire.TaskView) string {
@@ -137,16 +125,13 @@ func outcomeLine(v *wire.TaskView) string {
 	}
 	hasChanged := v.Changes.String() != ""
 	if hasChanged {
-		parts = append(parts, changesLine(v))
+		parts = append(parts, strings.Replace(changesLine(v), uncertain, "uncertain", 1))
 	}
 	if used := v.Usage.InputTokens + v.Usage.OutputTokens; used > 0 {
-		parts = append(parts, tokenCount(used)+" tokens")
+		parts = append(parts, task.FormatTokens(used))
 	}
-	switch cost := v.Usage.CostUSD; {
-	case cost >= 0.01:
-		parts = append(parts, fmt.Sprintf("$%.2f", cost))
-	case cost > 0:
-		parts = append(parts, fmt.Sprintf("$%.4f", cost))
+	if v.Usage.CostUSD > 0 {
+		parts = append(parts, dollars(v.Usage.CostUSD))
 	}
 	if len(v.Findings) > 0 {
 		parts = append(parts, count(len(v.Findings), "finding"))
@@ -155,4 +140,12 @@ func outcomeLine(v *wire.TaskView) string {
 		parts = append(parts, "stint diff "+shortID(v.ID))
 	}
 	return strings.Join(parts, " · ")
+}
+
+// dollars returns a cost; of less than a cent it has two more digits.
+func dollars(cost float64) string {
+	if cost > 0 && cost < 0.01 {
+		return fmt.Sprintf("$%.4f", cost)
+	}
+	return fmt.Sprintf("$%.2f", cost)
 }

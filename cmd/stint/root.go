@@ -29,7 +29,8 @@ type app struct {
 	warned   bool    // of a state directory below /tmp
 	quiet    bool    // no hints and no progress
 
-	toldConfig bool // that the master uses another configuration
+	toldConfig bool   // that the master uses another configuration
+	atEnd      func() // prints what is to stand behind the command's error; nil: nothing
 
 	last   *client.Client // of the master that was asked last
 	dialed string         // its socket

@@ -128,7 +128,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 			}
 			return err
 		})
-		text := describe(&view, resumeCommand(cfg, &view.Task), byHand(raw), chain, policy, time.Now())
+		text := describe(&view, resumeCommand(cfg, &view.Task), byHand(raw), chain, policy, time.Now(), terminalWidth(a.stdout))
 		if o.withFiles {
 			text += fileTable(&view)
 		}
@@ -137,7 +137,20 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 }
 
 // A description is made of lines "name: value", without those that say nothing.
-type description struct{ strings.Builder }
+type description struct {
+	strings.Builder
+	width int // of a line of prose; 0: any
+}
+
+// prose adds a line that is wrapped at words: nobody copies it.
+func (d *description) prose(name, value string) {
+	if d.width > 0 {
+		value = strings.Join(wrap(value, max(20, d.width-15)), "\n"+strings.Repeat(" ", 15))
+	}
+	if value != "" {
+		d.WriteString(pad(name+":", 14) + " " + value + "\n")
+	}
+}
 
 func (d *description) line(name, value string) {
 	if value != "" {
@@ -154,13 +167,13 @@ func (d *description) text(name, value string) {
 // describe returns the view for people. resume is the command that continues the
 // agent's session by hand; edits names what was set by hand; chain has the tasks
 // before and behind this one; policy is what its agent was told about the look of the answer.
-func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time) string {
-	d := &description{}
+func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time, width int) string {
+	d := &description{width: width}
 	d.line("task", v.ID)
-	d.line("status", statusLine(v, now))
-	d.line("why", v.Why)
-	d.line("error", v.Error)
-	d.line("note", v.Note)
+	d.prose("status", statusLine(v, now))
+	d.prose("why", oneLine(v.Why))
+	d.prose("error", oneLine(v.Error))
+	d.prose("note", oneLine(v.Note))
 	d.line("session", v.SessionKey)
 	d.line("agent", strings.TrimSpace(v.Agent+" "+v.Model))
 	d.line("agent session", v.AgentSession)
@@ -187,9 +200,8 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("created", localTime(v.CreatedAt))
 	d.line("started", localTime(v.StartedAt))
 	d.line("updated", localTime(v.UpdatedAt))
-	d.line("changes", changesLine(v))
-	d.line("tokens", tokens(v.Usage))
-	d.line("environment", strings.Join(v.Env, " "))
+	d.prose("changes", changesLine(v))
+	d.prose("tokens", tokens(v.Usage))
 	d.line("files", v.RunDir)
 	if v.Archived != "" {
 		d.line("archived", "archive/"+v.Archived)
@@ -198,6 +210,8 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("output policy", clip(policy, 80))
 	d.line("on failure", clip(v.OnFailure, 80))
 	d.line("on issue", clip(v.OnIssue, 80))
+	d.prose("environment", strings.Join(v.Env, " "))
+	d.text("changed files", changedFiles(v))
 	d.text("chain", chain)
 	d.text("iterations", iterationList(v.Iterations))
 	d.text("verify output", v.VerifyOutput)
@@ -206,7 +220,6 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 		findings += f.Kind + ": " + oneLine(f.Message) + "\n"
 	}
 	d.text("findings", findings)
-	d.text("changed files", changedFiles(v))
 	d.text("prompt", v.Prompt)
 	d.text("answer", v.Answer())
 	return d.String()
@@ -217,11 +230,11 @@ func statusLine(v *wire.TaskView, now time.Time) string {
 	switch {
 	case v.Status == state.Running && !v.RunStartedAt.IsZero():
 		s += " for " + ago(now.Sub(v.RunStartedAt))
-		if last := lastOutput(v.RunDir); !last.IsZero() {
-			s += ", last output " + ago(now.Sub(last)) + " ago"
+		if v.LastOutput.Sub(v.RunStartedAt) > time.Millisecond { // else there is none yet
+			s += ", last output " + ago(now.Sub(v.LastOutput)) + " ago"
 		}
 	case v.Status.Terminal() && !v.StartedAt.IsZero() && v.UpdatedAt.After(v.StartedAt):
-		s += " after " + ago(v.UpdatedAt.Sub(v.StartedAt))
+		s += " after " + task.FormatElapsed(v.UpdatedAt.Sub(v.StartedAt))
 	}
 	return s
 }
@@ -240,7 +253,7 @@ func tokens(u state.Usage) string {
 	}
 	s := fmt.Sprintf("%d in (%d cached), %d out", u.InputTokens, u.CachedInputTokens, u.OutputTokens)
 	if u.CostUSD > 0 {
-		s += fmt.Sprintf(", $%.4f", u.CostUSD)
+		s += ", " + dollars(u.CostUSD)
 	}
 	return s
 }

@@ -101,7 +101,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 		return err
 	}
 	if isFirst && !o.json {
-		defer a.tellFirst(&specs[0])
+		a.atEnd = func() { a.tellFirst(&specs[0]) }
 	}
 	a.noteDemo(ctx, specs, views)
 	a.tellConfig(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -226,8 +227,8 @@ func TestDurations(t *testing.T) {
 		{"3d", 72 * time.Hour, "72h", "3d0h"},
 		{"0", 0, "0s", "0s"},
 	} {
-		if got, err := parseDuration(c.text); err != nil || got != c.want || shortDuration(got) != c.show || ago(got) != c.ago {
-			t.Errorf("%s: %s, %v, shown as %s and %s; want %s, %s, %s", c.text, got, err, shortDuration(got), ago(got), c.want, c.show, c.ago)
+		if got, err := parseDuration(c.text); err != nil || got != c.want || task.FormatLimit(got) != c.show || ago(got) != c.ago {
+			t.Errorf("%s: %s, %v, shown as %s and %s; want %s, %s, %s", c.text, got, err, task.FormatLimit(got), ago(got), c.want, c.show, c.ago)
 		}
 	}
 	for _, bad := range []string{"", "x", "10", "-1s", "d", "1.5d", "-1d", "99999999d"} {

@@ -159,7 +159,7 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 	}
 	for _, limit := range []*string{&s.Timeout, &s.VerifyTimeout} {
 		if d, err := parseDuration(*limit); err == nil {
-			*limit = shortDuration(d)
+			*limit = task.FormatLimit(d)
 		}
 	}
 	for option, text := range map[string]*string{"on-failure": &s.OnFailure, "on-issue": &s.OnIssue} {

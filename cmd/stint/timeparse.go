@@ -26,18 +26,6 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// shortDuration prints a duration without units that are zero: 30m, not 30m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return s
-}
-
 // parseAt reads an instant: RFC 3339, or local time as "2006-01-02 15:04", or "15:04", which is
 // the next time that the clock shows it, or with "today" or "tomorrow" before it.
 func parseAt(s string, now time.Time) (time.Time, error) {

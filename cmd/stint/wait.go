@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -126,9 +123,11 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 			if err := a.printEnd(o, &end.view); err != nil {
 				return err
 			}
-			if len(refs) == 1 && !o.json {
-				a.hint("stint: %s\n", outcomeLine(&end.view))
+			who := ""
+			if len(refs) > 1 {
+				who = shortID(end.view.ID) + " "
 			}
+			a.hint("stint: %s%s\n", who, outcomeLine(&end.view))
 			end.err = taskEnd(&end.view)
 		}
 		errs[end.index] = end.err
@@ -155,7 +154,7 @@ func (a *app) printEnd(o *waitOptions, v *wire.TaskView) (err error) {
 // drawWhile lets draw write to a terminal, in a goroutine that the function that it
 // returns ends; where stderr is none, nothing is drawn.
 func (a *app) drawWhile(ctx context.Context, draw func(context.Context)) (stop func()) {
-	if a.quiet || !isTTY(a.stderr) || os.Getenv("TERM") == "dumb" {
+	if a.quiet || !canDraw(a.stderr) {
 		return func() {}
 	}
 	end := inBackground(ctx, draw)
@@ -174,21 +173,6 @@ func inBackground(ctx context.Context, f func(context.Context)) (stop func()) {
 		cancel()
 		wg.Wait()
 	}
-}
-
-// lastOutput returns the time of the agent's last sign of life, zero if there is
-// none yet.
-func lastOutput(runDir string) (last time.Time) {
-	if runDir == "" {
-		return last
-	}
-	for _, name := range []string{"stdout", "stderr"} {
-		fi, err := os.Stat(filepath.Join(runDir, name))
-		if err == nil && fi.Size() > 0 && fi.ModTime().After(last) {
-			last = fi.ModTime()
-		}
-	}
-	return last
 }
 
 // lineWidth returns the room of one line that must not wrap.

@@ -160,8 +160,7 @@ func (s *Server) view(t state.Task) wire.TaskView {
 		v.RunDir = s.rooms.Runs.RunDir(t.RunID)
 	}
 	if t.Status == state.Running {
-		v.LastOutput, v.Settling = s.rooms.Tasks.LastOutput(t.ID), s.rooms.Tasks.Settling(t.ID)
-		v.Event = s.rooms.Tasks.Event(t.ID)
+		v.LastOutput, v.Event, v.Settling = s.rooms.Tasks.Live(t.ID)
 	}
 	return v
 }

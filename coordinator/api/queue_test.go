@@ -76,20 +76,12 @@ func (f *fakeMaster) Queue(key string) []state.Task {
 	return tasks
 }
 
-func (f *fakeMaster) LastOutput(id string) time.Time {
+func (f *fakeMaster) Live(id string) (time.Time, *task.LogEvent, bool) {
 	if id != "aa-3" {
-		return time.Time{}
+		return time.Time{}, nil, false
 	}
-	return lastWord
+	return lastWord, &task.LogEvent{Kind: task.LogCommand, State: task.LogStarted, Text: "make"}, true
 }
-
-func (f *fakeMaster) Event(id string) *task.LogEvent {
-	if id != "aa-3" {
-		return nil
-	}
-	return &task.LogEvent{Kind: task.LogCommand, State: task.LogStarted, Text: "make"}
-}
-func (f *fakeMaster) Settling(id string) bool { return id == "aa-3" }
 
 var lastWord = time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC)
 

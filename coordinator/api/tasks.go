@@ -41,14 +41,10 @@ type Tasks interface {
 	Wait(ctx context.Context, ref string) (state.Task, error)
 	// Raw returns the ledger's sections of a task.
 	Raw(ctx context.Context, ref string) ([]byte, error)
-	// LastOutput returns when the agent of a running task last wrote anything, or when
-	// its run began if it has not yet; zero if the task does not run.
-	LastOutput(id string) time.Time
-	// Event returns what the run of a running task does now; nil if that is not known.
-	Event(id string) *task.LogEvent
-	// Settling reports whether the run of a running task has ended, and its result waits
-	// until a save of tasks.md is settled.
-	Settling(id string) bool
+	// Live returns when the agent of a running task last wrote anything, or when its run began
+	// if it has not yet; what the run does now, nil if that is not known; and whether it has
+	// ended, and its result waits until a save of tasks.md is settled.
+	Live(id string) (last time.Time, event *task.LogEvent, settling bool)
 }
 
 // Changes changes single tasks.

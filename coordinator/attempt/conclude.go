@@ -78,8 +78,9 @@ var retriesIteration = []state.Class{
 	state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy, state.ClassAgentMissing,
 }
 
-// conclude appends the records with which a run and its attempt end.
-func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outcome, place *admission.Place) {
+// conclude appends the records with which a run and its attempt end, and returns what the task
+// is then.
+func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outcome, place *admission.Place) state.Status {
 	if out.Class == state.ClassSessionLost && r.Session == "" && a.tasks.Config.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever
 	}
@@ -123,6 +124,7 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 	if v.account != nil {
 		tx.Append(v.account)
 	}
+	return v.status
 }
 
 // joined puts two sentences, either of which may be empty, on one line.

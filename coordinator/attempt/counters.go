@@ -35,6 +35,7 @@ func addUsage(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome) {
 		}
 	}
 	was, is := r.Task.Usage, r.Task.Usage.Plus(used)
+	r.used = is
 	for _, f := range []struct {
 		key     string
 		was, is int64

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,7 @@ type Run struct {
 	looked      bool               // the answer was looked at: the findings are the outcome's
 	flagged     bool               // the task has findings in its records
 	account     *ledger.Record     // what the evaluator's turn says about the account; nil if nothing
+	used        state.Usage        // by all runs of the task with this one, at its end
 	changes     *state.Changes     // of the attempt, in its checkout; nil: not known
 	files       []state.FileChange // some of them
 	cut         bool               // of the attempt's answer only head and tail are left
@@ -126,14 +128,17 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 		a.noteAnswer(&r.Task) // an agent's turn behind which another step comes has ended well
 		return a.nextStep(r, &out, s)
 	}
-	a.log(r, task.LogEvent{Kind: task.LogEnd, Failed: out.Class != "", Text: joined(string(out.Class), out.Error)})
 	_, begun := a.snapshotOf(r.ID)
 	unbegun := out.Shortage != 0 && !begun
 	a.collectOutputs(r, &out)
 	place := a.admission.PlaceOf(r.Task.ID)
-	_, err := a.recordEnd(r, &out, place, "a result", false, func(st *fold.State, tx *ledger.Tx, _ *state.Task) {
-		a.conclude(st, tx, r, out, place)
+	runs, err := a.recordEnd(r, &out, place, "a result", false, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
+		a.logEnd(r, &out, a.conclude(st, tx, r, out, place), t.StartedAt) // who follows the log stops reading with this record
 	})
+	if !runs {
+		t, _ := a.tasks.Peek(r.Task.ID)
+		a.logEnd(r, &out, t.Status, t.StartedAt)
+	}
 	if unbegun {
 		_ = os.RemoveAll(a.tasks.RunDir(r.ID)) // nothing was at work there, and each try would leave one
 	}
@@ -191,6 +196,23 @@ func (r *Run) Event() *task.LogEvent {
 func (a *Attempts) log(r *Run, e task.LogEvent) {
 	e.Time = a.tasks.Config.Now().UTC()
 	r.events.Load().Add(e, r.home)
+}
+
+// logEnd writes the last event of an attempt: how it ended, and what the task is now.
+func (a *Attempts) logEnd(r *Run, out *task.Outcome, status state.Status, began time.Time) {
+	text := string(status)
+	if status == state.Queued {
+		text = "queued again"
+	}
+	e := task.LogEvent{
+		Kind: task.LogEnd, Status: string(status), Failed: out.Class != "", Text: strings.TrimRight(text+": "+string(out.Class)+": "+out.Error, ": "),
+		ExitCode: &out.ExitCode, Tokens: r.used.InputTokens + r.used.OutputTokens,
+	}
+	if !began.IsZero() {
+		e.DurationMS = a.tasks.Config.Now().Sub(began).Milliseconds()
+	}
+	a.log(r, e)
+	r.events.Load().Close(a.tasks.Config.Now()) // an update may be decided twice
 }
 
 // noteLife notes that what a run has started is at work: just now, or since it prints something.

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"strings"
 	"time"
 
 	"stint/coordinator/attempt"
@@ -9,33 +8,18 @@ import (
 	"stint/state"
 )
 
-// LastOutput returns when the agent of a running task last put something out, or
-// when its run began if it has not yet; the zero time if the task is not running.
-func (q *Query) LastOutput(id string) time.Time {
+// Live returns when the agent of a running task last put something out, or when its run began
+// if it has not yet; what the run does now, nil if that is not known; and whether the run has
+// ended, and its result waits until a save of tasks.md is settled.
+func (q *Query) Live(id string) (last time.Time, event *task.LogEvent, settling bool) {
 	r := q.runOf(id)
 	if r == nil {
-		return time.Time{}
+		return last, nil, false
 	}
-	if last := r.LastOutput.Load(); last != nil {
-		return *last
+	if last = r.Begun; r.LastOutput.Load() != nil {
+		last = *r.LastOutput.Load()
 	}
-	return r.Begun
-}
-
-// Settling reports whether the run of a running task has ended, and its result waits
-// until a save of tasks.md is settled.
-func (q *Query) Settling(id string) bool {
-	r := q.runOf(id)
-	return r != nil && r.Settling.Load()
-}
-
-// Event returns the newest event of the run of a running task: what it does now; nil if there
-// was none yet.
-func (q *Query) Event(id string) *task.LogEvent {
-	if r := q.runOf(id); r != nil {
-		return r.Event()
-	}
-	return nil
+	return last, r.Event(), r.Settling.Load()
 }
 
 // runOf returns the run of a running task; nil if it is not running, though its run
@@ -73,21 +57,9 @@ func (q *Query) silence(id string, now time.Time) string {
 	if quiet >= 2*time.Minute {
 		unit = time.Minute
 	}
-	text := "; no output for " + short(quiet.Truncate(unit))
+	text := "; no output for " + task.FormatLimit(quiet.Truncate(unit))
 	if limit > 0 {
-		text += ", ended as " + string(state.ClassStalled) + " at " + short(limit)
-	}
-	return text
-}
-
-// short returns a duration without the zeros at its end: 50s, 9m, 1h30m.
-func short(d time.Duration) string {
-	text := d.String()
-	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = rest + "m"
-	}
-	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = rest + "h"
+		text += ", ended as " + string(state.ClassStalled) + " at " + task.FormatLimit(limit)
 	}
 	return text
 }

@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"path/filepath"
-	"time"
 
 	"stint/coordinator/admission"
 	"stint/coordinator/attempt"
@@ -66,9 +65,14 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admissio
 	}
 	t := &p.Task
 	t.VerifyCommand = r.Task.VerifyCommand
-	p.Timeout = lasting(q.tasks.Timeout(t))
+	if limit := q.tasks.Timeout(t); limit > 0 {
+		p.Timeout = task.FormatLimit(limit)
+	}
 	if task.HasVerify(t) {
-		p.MaxIterations, p.VerifyTimeout = q.tasks.MaxIterations(t), lasting(q.tasks.VerifyTimeout(t))
+		p.MaxIterations = q.tasks.MaxIterations(t)
+		if limit := q.tasks.VerifyTimeout(t); limit > 0 {
+			p.VerifyTimeout = task.FormatLimit(limit)
+		}
 	}
 	planner, canPlan := q.tasks.Config.Agents[r.Task.Agent].(task.Planner)
 	switch {
@@ -102,12 +106,4 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admissio
 	}
 	p.Prompt = q.attempts.EscapePrompt(r.Task.Agent, q.attempts.Prompt(r, t, inputs, found.Hits))
 	return nil
-}
-
-// lasting returns a limit, "" for none.
-func lasting(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
 }

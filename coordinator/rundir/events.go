@@ -18,10 +18,7 @@ import (
 // [task.LogEvent] a line.
 const EventsName = "events.jsonl"
 
-const (
-	maxEvents = 8 << 20 // bytes of that file, the last event not counted
-	maxOpen   = 1000    // events that have started and are not completed
-)
+const maxEvents = 8 << 20 // bytes of that file, the last event not counted
 
 // An EventLog writes what happens in one run. Nothing depends on it: what cannot be written is
 // left out. Its methods are for one goroutine at a time, but for Current.
@@ -30,7 +27,7 @@ type EventLog struct {
 	file    *os.File
 	size    int64
 	closed  bool
-	started []task.LogEvent // and not completed
+	going   task.Going
 	current atomic.Pointer[task.LogEvent]
 }
 
@@ -47,40 +44,24 @@ func (l *EventLog) Add(e task.LogEvent, workspace string) {
 	if workspace != "" && (e.Kind == task.LogEdit || e.Kind == task.LogRead) {
 		e.Text = strings.ReplaceAll(" "+e.Text, " "+workspace+"/", " ")[1:]
 	}
-	switch {
-	case e.Kind == task.LogMessage: // an end that was too long to be read is not waited for
+	if e.Kind == task.LogMessage || e.Kind == task.LogEnd { // an end that was too long to be read is not waited for
 		l.endStarted(e.Time)
-	case e.State == task.LogStarted:
-		if len(l.started) < maxOpen {
-			l.started = append(l.started, e)
+	}
+	if s := l.going.Note(&e); s.State != "" {
+		if e.Text == "" {
+			e.Kind, e.Text, e.Tool, e.Added, e.Removed = s.Kind, s.Text, s.Tool, s.Added, s.Removed
 		}
-	case e.State == task.LogCompleted:
-		l.complete(&e)
+		e.DurationMS = max(0, e.Time.Sub(s.Time).Milliseconds())
 	}
 	if e.Kind == "" {
 		return
 	}
 	e.Bound()
 	l.write(&e)
-	if e.State == task.LogCompleted && len(l.started) > 0 { // of several at once one goes on
-		e = l.started[len(l.started)-1]
+	if e.State == task.LogCompleted && len(l.going) > 0 { // of several at once one goes on
+		e = l.going[len(l.going)-1]
 	}
 	l.current.Store(&e)
-}
-
-// complete adds to an event what is known since it has started.
-func (l *EventLog) complete(e *task.LogEvent) {
-	for i, s := range l.started {
-		if s.ID != e.ID || e.Kind != "" && s.Kind != e.Kind {
-			continue
-		}
-		l.started = append(l.started[:i], l.started[i+1:]...)
-		if e.Text == "" {
-			e.Kind, e.Text, e.Tool, e.Added, e.Removed = s.Kind, s.Text, s.Tool, s.Added, s.Removed
-		}
-		e.DurationMS = max(0, e.Time.Sub(s.Time).Milliseconds())
-		return
-	}
 }
 
 func (l *EventLog) write(e *task.LogEvent) {
@@ -114,11 +95,11 @@ func (l *EventLog) write(e *task.LogEvent) {
 
 // endStarted completes what has started; when and how it ended is not known.
 func (l *EventLog) endStarted(now time.Time) {
-	for _, e := range l.started {
+	for _, e := range l.going {
 		e.Time, e.State = now, task.LogCompleted
 		l.write(&e)
 	}
-	l.started = nil
+	l.going = nil
 }
 
 // Close ends the log: what has not been completed by then ended with the run.

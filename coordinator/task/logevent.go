@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,12 +42,13 @@ type LogEvent struct {
 	Tool       string    `json:"tool,omitempty" doc:"Name of another tool" example:"mcp__docs__find"`
 	Text       string    `json:"text,omitempty" doc:"The words, the command line, the path or what is searched, cut after 2 KiB, or 16 KiB of a message" example:"go test ./..."`
 	Output     string    `json:"output,omitempty" doc:"The last 1 KiB of what came out of it" example:"FAIL\tshop/login\t0.4s\n"`
-	ExitCode   *int      `json:"exitCode,omitempty" doc:"Of a command, if the agent reports it" example:"1"`
+	ExitCode   *int      `json:"exitCode,omitempty" doc:"Of a command, if the agent reports it, or of the whole attempt" example:"1"`
 	Failed     bool      `json:"failed,omitempty" doc:"It went wrong, or was denied" example:"true"`
-	DurationMS int64     `json:"durationMs,omitempty" doc:"Milliseconds from its start to its end" example:"3200"`
+	Status     string    `json:"status,omitempty" doc:"Of the end: what the task is now, which is queued if it will be tried again" example:"done"`
+	DurationMS int64     `json:"durationMs,omitempty" doc:"Milliseconds from its start to its end; of the end, those of the attempt" example:"3200"`
 	Added      int       `json:"added,omitempty" doc:"Lines that an edit has added, if the agent reports them" example:"3"`
 	Removed    int       `json:"removed,omitempty" doc:"Lines that it has removed" example:"1"`
-	Tokens     int64     `json:"tokens,omitempty" doc:"Tokens of input and output that the run has used so far, if the agent reports them before its end" example:"48213"`
+	Tokens     int64     `json:"tokens,omitempty" doc:"Tokens of input and output that the run has used so far, if the agent reports them before its end; of the end, those of all runs of the task" example:"48213"`
 }
 
 // Bounds of a LogEvent in bytes.
@@ -71,51 +73,47 @@ func (e *LogEvent) Bound() {
 	e.ID, e.Tool = e.ID[:min(len(e.ID), 100)], e.Tool[:min(len(e.Tool), 100)]
 }
 
+// logPrefix is what stands before the text of an event, by its kind; else it is the kind.
+var logPrefix = map[string]string{
+	LogMessage: "", LogRun: "", LogEnd: "", LogTool: "", LogReasoning: "… ", LogCommand: "$ ", LogVerify: "verify $ ",
+	LogPlan: "plan: ", LogRetry: "retry: ", LogWarning: "warning: ",
+}
+
 // Title returns what happens in an event on one line, such as "$ go test ./..."; how that
 // went is left out. It is not escaped.
 func (e *LogEvent) Title() string {
-	text := strings.Join(strings.Fields(e.Text), " ")
-	switch e.Kind {
-	case LogMessage, LogRun:
-		return text
-	case LogEnd:
-		if !e.Failed {
-			return "done"
-		}
-		return "failed: " + text
-	case LogReasoning:
-		return "… " + text
-	case LogCommand:
-		return "$ " + text
-	case LogVerify:
-		return "verify $ " + text
-	case LogTool:
-		return strings.TrimSpace(e.Tool + " " + text)
-	case LogEdit:
-		if e.Added > 0 {
-			text += fmt.Sprintf(" +%d", e.Added)
-		}
-		if e.Removed > 0 {
-			text += fmt.Sprintf(" −%d", e.Removed)
-		}
-	case LogPlan, LogRetry, LogWarning:
-		return e.Kind + ": " + text
+	prefix, known := logPrefix[e.Kind]
+	if !known {
+		prefix = e.Kind + " "
 	}
-	return e.Kind + " " + text
+	text := prefix + strings.Join(strings.Fields(e.Tool+" "+e.Text), " ")
+	if e.Added > 0 {
+		text += fmt.Sprintf(" +%d", e.Added)
+	}
+	if e.Removed > 0 {
+		text += fmt.Sprintf(" −%d", e.Removed)
+	}
+	return text
 }
 
-// Ending returns how what happened in an event went, such as "  exit 1 · 3.2s"; "" if there is
-// nothing to say.
-func (e *LogEvent) Ending() string {
+// Ending returns how what happened in an event went, such as "  exit 1 · 3.2s", or how long it
+// has been running; "" if there is nothing to say.
+func (e *LogEvent) Ending(now time.Time) string {
 	var ends []string
 	switch {
+	case e.State == LogStarted:
+		return "  running " + FormatElapsed(now.Sub(e.Time).Truncate(time.Second))
+	case e.Kind == LogEnd:
 	case e.ExitCode != nil && *e.ExitCode > 0:
 		ends = append(ends, "exit "+strconv.Itoa(*e.ExitCode))
-	case e.Failed && e.Kind != LogEnd:
+	case e.Failed:
 		ends = append(ends, "failed")
 	}
 	if e.DurationMS >= 100 {
 		ends = append(ends, FormatElapsed(time.Duration(e.DurationMS)*time.Millisecond))
+	}
+	if e.Kind == LogEnd && e.Tokens > 0 {
+		ends = append(ends, FormatTokens(e.Tokens))
 	}
 	if len(ends) == 0 {
 		return ""
@@ -123,13 +121,16 @@ func (e *LogEvent) Ending() string {
 	return "  " + strings.Join(ends, " · ")
 }
 
-// Lines returns an event as people read it: its title with its ending, and the lines that belong
-// below it. They are not escaped.
-func (e *LogEvent) Lines() []string {
+// LogClock is the layout of the time with which an event is shown.
+const LogClock = "15:04:05 "
+
+// Lines returns an event as people read it: its time and its title with its ending, and
+// indented the lines that belong below it. They are not escaped.
+func (e *LogEvent) Lines(now time.Time) []string {
+	lines := []string{e.Title() + e.Ending(now)}
 	if e.Kind == LogMessage {
-		return strings.Split(strings.Trim(e.Text, "\r\n"), "\n")
+		lines = strings.Split(strings.Trim(e.Text, "\r\n"), "\n")
 	}
-	lines := []string{e.Title() + e.Ending()}
 	if output := strings.TrimSpace(e.Output); output != "" && (e.Failed || e.ExitCode != nil && *e.ExitCode != 0) {
 		const most = 5
 		printed := strings.Split(output, "\n")
@@ -137,18 +138,35 @@ func (e *LogEvent) Lines() []string {
 			lines = append(lines, "  "+strings.TrimRight(l, " \t\r"))
 		}
 	}
+	clock := e.Time.Local().Format(LogClock)
+	for i := range lines {
+		lines[i] = clock + lines[i]
+		clock = strings.Repeat(" ", len(LogClock))
+	}
 	return lines
 }
 
-// FormatElapsed returns a time that something took: 3.2s, 2m14s, 1h05m.
-func FormatElapsed(d time.Duration) string {
-	switch {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+// Going are the events of a run that have started and are not completed.
+type Going []LogEvent
+
+const maxGoing = 1000
+
+// Note takes an event. If it completes another, it returns that.
+func (g *Going) Note(e *LogEvent) (started LogEvent) {
+	if len(*g) > 0 && (*g)[0].Run != e.Run { // that run was cut off
+		*g = nil
 	}
-	return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	switch e.State {
+	case LogStarted:
+		if len(*g) < maxGoing {
+			*g = append(*g, *e)
+		}
+	case LogCompleted:
+		i := slices.IndexFunc(*g, func(s LogEvent) bool { return s.ID == e.ID && (e.Kind == "" || e.Kind == s.Kind) })
+		if i >= 0 {
+			started = (*g)[i]
+			*g = slices.Delete(*g, i, i+1)
+		}
+	}
+	return started
 }

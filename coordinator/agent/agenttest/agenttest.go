@@ -190,7 +190,7 @@ func FuzzEvents(f *testing.F, newDecoder New) {
 	f.Fuzz(func(t *testing.T, data []byte, exit int, stderr string) {
 		exit &= 127 // what is above, or negative, is a signal: it makes no failure of a turn that was complete
 		d := newDecoder(task.Turn{}, func(e task.Event) {
-			if l := e.Log; l != nil && (len(l.Text) > 17<<10 || len(l.Output) > 2<<10 || len(l.ID)+len(l.Tool) > 1<<10 || len(l.Lines()) == 0 || l.Tokens < 0) {
+			if l := e.Log; l != nil && (len(l.Text) > 17<<10 || len(l.Output) > 2<<10 || len(l.ID)+len(l.Tool) > 1<<10 || len(l.Lines(Now)) == 0 || l.Tokens < 0) {
 				t.Fatalf("event %+v", l)
 			}
 		})
@@ -307,7 +307,9 @@ func CheckLog(t *testing.T, newDecoder New, stream, stderr, want string) {
 	for line := range bytes.Lines(data) {
 		var e task.LogEvent
 		if gatetest.Must(t, json.Unmarshal(line, &e)); e.State != task.LogStarted {
-			got += strings.Join(e.Lines(), "\n") + "\n"
+			for _, line := range e.Lines(now) {
+				got += line[len(task.LogClock):] + "\n"
+			}
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -33,10 +33,10 @@ retry: the API's answer was rate_limit (429); try 2 of 10
 retry: waiting for the network; try 1 of 10
 … Let me see.
 I look first.
-$ go test ./... echo $?  exit 1 · 1.0s
+$ go test ./... echo $?  exit 1 · 1s
   FAIL
-edit cart.go +3 −1  1.0s
-edit new.go +2  failed · 1.0s
+edit cart.go +3 −1  1s
+edit new.go +2  failed · 1s
   Permission to use Write was denied
 warning: error_max_turns
 read cart.go

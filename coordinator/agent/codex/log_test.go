@@ -28,7 +28,7 @@ func TestLog(t *testing.T) {
 `, "", `
 warning: Model metadata not found.
 … **Looking around**
-$ go test ./...  exit 1 · 1.0s
+$ go test ./...  exit 1 · 1s
   2
   3
   4
@@ -38,7 +38,7 @@ plan: 0 of 2 done; next: read
 plan: 1 of 2 done; next: fix
 retry: Reconnecting... 1/5 (stream disconnected before completion)
 retry: waiting for the network
-edit a.go b.go  failed · 1.0s
+edit a.go b.go  failed · 1s
 search go errors.Join
 mcp_tool_call docs find
 Two tests fail.

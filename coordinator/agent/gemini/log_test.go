@@ -25,8 +25,8 @@ func TestLog(t *testing.T) {
 {"type":"result","status":"success","stats":{}}
 `, "Attempt 1 failed with status 429. Retrying with backoff...\n", `
 I look first.
-$ go vet ./...  1.0s
-edit cart.go +2 −1  failed · 1.0s
+$ go vet ./...  1s
+edit cart.go +2 −1  failed · 1s
   0 occurrences found
 warning: Loop detected, stopping execution
 edit new.go +2

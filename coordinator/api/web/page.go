@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
@@ -205,7 +206,7 @@ func (s *Site) fillTask(ctx context.Context, p *page, ref string) error {
 	}
 	p.Title = v.Title
 	p.Task = &pageTask{pageRow: pageRow{v, stateOf(&v.Task)}}
-	p.Task.Log, p.Task.LogNote = lastLog(v.RunDir)
+	p.Task.Log, p.Task.LogNote = lastLog(v.RunDir, v.Status == state.Running)
 	switch {
 	case v.Archived != "":
 	case v.Status.Terminal():
@@ -221,7 +222,7 @@ func (s *Site) fillTask(ctx context.Context, p *page, ref string) error {
 }
 
 // lastLog returns the end of what a run did, as stint logs shows it, and a note of what is missing.
-func lastLog(runDir string) (text, note string) {
+func lastLog(runDir string, runs bool) (text, note string) {
 	if runDir == "" {
 		return "", "It has not run yet."
 	}
@@ -251,23 +252,24 @@ func lastLog(runDir string) (text, note string) {
 	case from > 0:
 		note = "The end of it; all of it: stint logs"
 	}
-	var out, running strings.Builder
+	var lines []string
+	var going task.Going
 	for line := range bytes.Lines(data) {
 		var e task.LogEvent
 		if json.Unmarshal(line, &e) != nil { // it is cut off
 			continue
 		}
-		clock := e.Time.Local().Format("15:04:05 ")
-		if running.Reset(); e.State == task.LogStarted {
-			running.WriteString(clock + e.Title() + " …\n")
-			continue
-		}
-		for _, text := range e.Lines() {
-			out.WriteString(clock + text + "\n")
-			clock = strings.Repeat(" ", len(clock))
+		if going.Note(&e); e.State != task.LogStarted {
+			lines = append(lines, e.Lines(e.Time)...)
 		}
 	}
-	return out.String() + running.String(), note
+	for _, e := range going {
+		if !runs {
+			break // it was cut off
+		}
+		lines = append(lines, e.Lines(time.Now())...)
+	}
+	return strings.Join(append(lines, ""), "\n"), note
 }
 
 // ServeAsset answers with the file of the page that the path names.

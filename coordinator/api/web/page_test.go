@@ -507,7 +507,7 @@ func TestPageLog(t *testing.T) {
 	m.write(t, "r3", task.LogEvent{Kind: task.LogCommand, State: task.LogStarted, Text: "make"})
 	for id, want := range map[string]string{
 		"new": "It has not run yet.", "lost": "There is none: it was removed, or not written yet.", "short": "12:00:00 $ ls\n12:00:00 one\n         two\n",
-		"long": "12:00:00 edit 0123456789\n12:00:00 the end é\n", "still": "12:00:00 $ make …\n",
+		"long": "12:00:00 edit 0123456789\n12:00:00 the end é\n", "still": "12:00:00 $ make  running ",
 	} {
 		log := textOfNode(byID(t, parsePage(t, m.ask("/?task="+id).Body.String()), "log"))
 		if !strings.Contains(log, want) || len(log) > pageLog+200 {
