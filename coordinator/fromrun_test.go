@@ -34,7 +34,7 @@ func fromRun(t *testing.T, configure func(*world), do func(w *world, parent stat
 		}
 		w.during(taskID(1), func(run string) { do(w, w.task(taskID(1))) })
 		w.openUnwatched()
-		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Priority: 9}).ID)
+		w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Priority: 9, Allow: w.cfg.Allow[:min(1, len(w.cfg.Allow))]}).ID)
 	})
 }
 
@@ -155,7 +155,7 @@ func TestARunHasNoRights(t *testing.T) {
 	var home string // of the parent
 	configure := func(w *world) {
 		w.cfg.MaxFollowUps = 100
-		w.settings(queue.WorkspaceSettings{VerifyCommand: "make test"})
+		w.settings(queue.WorkspaceSettings{VerifyCommand: "make test", Allow: []string{"Bash(go *)", "Edit"}})
 		w.cfg.Shell = passes{}
 		w.cfg.Agents["other"] = w.agent
 		home = filepath.Join(root, "a")
@@ -206,6 +206,11 @@ func TestARunHasNoRights(t *testing.T) {
 		holds(task.TaskSpec{Workspace: filepath.Join(home, "sub", ".Git", "hooks")}, "in a directory of git's or an agent's own: look at workspace and prompt")
 		holds(task.TaskSpec{Agent: "other"}, "for another agent: look at agent and prompt")
 		holds(task.TaskSpec{Fallback: []string{"other"}}, "with another fallback: look at fallback")
+		asks(task.TaskSpec{Allow: []string{"Bash(go test *)"}}, "")
+		holds(task.TaskSpec{Allow: []string{"Bash(go test)", "Edit"}}, "with more that its agent may use: look at allow and prompt")
+		if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Allow: []string{"Bash(rm *)"}}); err == nil {
+			t.Error("a run allows what the configuration does not")
+		}
 		let := asks(task.TaskSpec{SessionKey: "web"}, notOwn)
 		w.release(let.ID)
 		w.expect(w.ended(let.ID), state.Done, "")

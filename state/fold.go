@@ -171,11 +171,12 @@ func (t *Folded) Native(agent string) string {
 }
 
 // Kinds of fields, beside those of Go, by how a value is read: an ownString is one that
-// few tasks share, a text is kept with the texts alone.
+// few tasks share, a text is kept with the texts alone, lines are a list with one on each line.
 type (
 	ownString string
 	text      string
 	duration  string
+	lines     []string
 )
 
 // fields has the fields that are kept as they stand, by key.
@@ -194,6 +195,8 @@ var fields = map[string]func(*Folded) any{
 	KeyTenantID:       func(t *Folded) any { return &t.TenantID },
 	KeyQueue:          func(t *Folded) any { return &t.Queue },
 	KeyFallback:       func(t *Folded) any { return &t.Fallback },
+	KeyAllow:          func(t *Folded) any { return (*lines)(&t.Allow) },
+	KeyOutputSpec:     func(t *Folded) any { return (*lines)(&t.OutputSpec) },
 	KeyVerifyCommand:  func(t *Folded) any { return &t.VerifyCommand },
 	KeyVerifyTimeout:  func(t *Folded) any { return (*duration)(&t.VerifyTimeout) },
 	KeyOnFailure:      func(t *Folded) any { return (*text)(&t.OnFailure) },
@@ -270,13 +273,6 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 			t.Title = TitleOf(prompt)
 			if k == KeepAll {
 				t.Prompt = prompt
-			}
-		}
-	case KeyOutputSpec:
-		t.OutputSpec = nil
-		for line := range strings.Lines(f.String()) {
-			if line = strings.TrimSpace(line); line != "" {
-				t.OutputSpec = append(t.OutputSpec, line)
 			}
 		}
 	case KeyInputFiles:
@@ -382,6 +378,13 @@ func read(field any, f *ledger.Field, p *Pool, k Keep) (err error) {
 		}
 		if d, err := time.ParseDuration(string(*to)); err != nil || d < 0 {
 			return fmt.Errorf("%q is not a duration such as 90s, 30m or 2h", b)
+		}
+	case *lines:
+		*to = nil
+		for line := range strings.Lines(f.String()) {
+			if line = strings.TrimSpace(line); line != "" {
+				*to = append(*to, line)
+			}
 		}
 	case *[]string: // of ids
 		*to = nil

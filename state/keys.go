@@ -37,6 +37,7 @@ const (
 	KeyTenantID        = "tenantId"
 	KeyQueue           = "queue"
 	KeyFallback        = "fallback"
+	KeyAllow           = "allow"
 	KeyInputFiles      = "inputFiles"
 	KeyOutputPolicy    = "outputPolicy"
 	KeyOutputSpec      = "outputSpec"
@@ -105,7 +106,7 @@ var copied = map[string]bool{
 	KeyAccount: true, KeyResume: true, KeyPriority: true, KeyLabel: true, KeyAfter: true, KeyAfterPolicy: true,
 	KeyTimeout: true, KeyMaxAttempts: true, KeyMaxLimitWait: true, KeyVerifyCommand: true,
 
-	KeyTenantID: true, KeyQueue: true, KeyFallback: true, KeyInputFiles: true, KeyOutputSpec: true,
+	KeyTenantID: true, KeyQueue: true, KeyFallback: true, KeyAllow: true, KeyInputFiles: true, KeyOutputSpec: true,
 	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, KeyOutputPolicy: true, KeyEnvironment: true, "budget": true, "isolation": true,
 }
 
@@ -117,7 +118,7 @@ func Copied(key string) bool { return copied[key] }
 // otherKeys are those that mean something and are not in fields.
 var otherKeys = []string{
 	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyWorkspaceBy, KeyAgent, KeyTool, KeyAccount, KeyResume, KeyPriority, KeyOrder,
-	KeyMaxIterations, KeyPhase, KeyPrompt, KeyOutputSpec, KeyInputFiles, KeyFindings, KeyChanges, KeyChangedFiles, KeyOutputFiles, KeyThreadTokens, KeyEndedRuns, KeySteps,
+	KeyMaxIterations, KeyPhase, KeyPrompt, KeyInputFiles, KeyFindings, KeyChanges, KeyChangedFiles, KeyOutputFiles, KeyThreadTokens, KeyEndedRuns, KeySteps,
 	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, "budget", "isolation",
 }
 

@@ -76,6 +76,7 @@ func (p *Packer) task(t *Folded) {
 	p.list(&t.After)
 	p.list(&t.Fallback)
 	p.list(&t.OutputSpec)
+	p.list(&t.Allow)
 	number(p, &t.MaxIterations)
 	p.word(&t.VerifyTimeout)
 	p.text(&t.TriggeredBy)

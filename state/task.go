@@ -198,6 +198,7 @@ type Task struct {
 	TenantID       string    `json:"tenantId,omitempty" doc:"Free text to filter lists by" example:"ana"`
 	Queue          string    `json:"queue,omitempty" doc:"Free text to filter lists by" example:"nightly"`
 	Fallback       []string  `json:"fallback,omitempty" doc:"Agents that may take over when the task's own is rate-limited" example:"claude"`
+	Allow          []string  `json:"allow,omitempty" doc:"What the agent may use besides: rules as claude has them" example:"Bash(go test *)"`
 	OutputSpec     []string  `json:"outputSpec,omitempty" doc:"Files of the workspace to collect after the run: relative paths" example:"report.md"`
 	VerifyCommand  string    `json:"verifyCommand,omitempty" doc:"Shell command that must pass after a run" example:"go test ./..."`
 	MaxIterations  int       `json:"maxIterations,omitempty" doc:"Most iterations of agent and verify command; left out: as configured" example:"3"`

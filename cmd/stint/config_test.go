@@ -109,7 +109,7 @@ func TestConfigErrors(t *testing.T) {
 		{"a danger", "# x\ncodex_sandbox = \"danger-full-access\"\n", `config.toml:2: codex_sandbox is danger-full-access, with which the agent can do whatever you can; use workspace-write, or permit it with allow_dangerous = true`},
 		{"unknown agent", "agent = \"gpt\"\n", `config.toml:1: agent: "gpt" is not one of codex, claude, gemini, demo`},
 		{"fallback twice", "fallback = [\"claude\", \"claude\"]\n", `config.toml:1: fallback: claude stands there twice`},
-		{"half a rule", "claude_allowed_tools = [\"Bash(git log\"]\n", `config.toml:1: claude_allowed_tools: the parentheses of "Bash(git log" do not match; write a rule as "Bash(go test:*)"`},
+		{"half a rule", "claude_allowed_tools = [\"Bash(git log\"]\n", `config.toml:1: claude_allowed_tools: the parentheses of "Bash(git log" do not match; write a rule as "Bash(go test *)"`},
 		{"contradiction", "backoff_base = \"10m\"\n", "backoff_base (10m) is longer than backoff_max (5m)"},
 		{"notify is one block", "[notify]\ncommand = \"x\"\n", "config.toml:1: notify is not a list of blocks; write [[notify]]"},
 		{"a destination that is none", "[[notify]]\ndesktop = true\n[[notify]]\nwebhok = \"x\"\n", `config.toml:4: unknown key "notify.webhok"; did you mean notify.webhook?`},

@@ -100,10 +100,21 @@ func splitRules(s string) ([]string, error) {
 		}
 	}
 	if depth != 0 {
-		return nil, fmt.Errorf("the parentheses of %q do not match; write a rule as \"Bash(go test:*)\"", s)
+		return nil, fmt.Errorf("the parentheses of %q do not match; write a rule as \"Bash(go test *)\"", s)
 	}
 	add(s[begin:])
 	return list, nil
+}
+
+// splitAllow reads rules that tasks may have.
+func splitAllow(s string) ([]string, error) {
+	list, err := splitRules(s)
+	for _, rule := range list {
+		if _, wrong := task.ParseRule(rule); err == nil && wrong != nil {
+			err = wrong
+		}
+	}
+	return list, err
 }
 
 // agentKeys returns the settings of all agents.

@@ -32,7 +32,7 @@ and indent the lines below by two spaces.
   timeout        30m; also verifyTimeout
   maxAttempts    3; also maxIterations
   verifyCommand  go test ./..., or none: not even the configured one
-  and sessionKey, agent, model, account, workspace, resume, label, onFailure, onIssue, outputPolicy
+  and sessionKey, agent, model, account, workspace, resume, label, onFailure, onIssue, outputPolicy, allow
 -->
 
 `
@@ -87,7 +87,7 @@ func editableFields(t *state.Task) []ledger.Pair {
 		AddIf(state.KeyOrder, number(t.Order)).AddIf(state.KeyAfter, strings.Join(t.After, " ")).AddIf(state.KeyAfterPolicy, t.AfterPolicy).
 		AddIf(state.KeyNotBefore, state.FormatTime(t.NotBefore)).AddIf(state.KeyTimeout, t.Timeout).
 		AddIf(state.KeyMaxAttempts, number(int64(t.MaxAttempts))).AddIf(state.KeyMaxLimitWait, t.MaxLimitWait).
-		AddIf(state.NativeKey(t.Agent), t.AgentSession).AddIf(state.KeyFallback, strings.Join(t.Fallback, " ")).
+		AddIf(state.NativeKey(t.Agent), t.AgentSession).AddIf(state.KeyFallback, strings.Join(t.Fallback, " ")).AddIf(state.KeyAllow, strings.Join(t.Allow, "\n")).
 		AddIf(state.KeyOutputSpec, strings.Join(t.OutputSpec, "\n")).AddIf(state.KeyTenantID, t.TenantID).AddIf(state.KeyQueue, t.Queue).
 		AddIf(state.KeyVerifyCommand, t.VerifyCommand).AddIf(state.KeyMaxIterations, number(int64(t.MaxIterations))).AddIf(state.KeyVerifyTimeout, t.VerifyTimeout).
 		AddIf(state.KeyOnFailure, t.OnFailure).AddIf(state.KeyOnIssue, t.OnIssue).AddIf(state.KeyOutputPolicy, t.OutputPolicy)

@@ -282,6 +282,12 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Version, config.Log = versionName(), m.log
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
+	config.CannotAllow = func(name string, rule task.Rule) string {
+		if kind := findKind(name); kind != nil && kind.CannotAllow != nil {
+			return kind.CannotAllow(rule)
+		}
+		return ""
+	}
 	config.FindSession, config.Recover = findSession, gate.Recover
 	config.Workspace = workspaceSettings(cfg)
 	config.Exclusive = slices.ContainsFunc(cfg.sections, func(s section) bool { return s.config.Checkout == queue.CheckoutExclusive })

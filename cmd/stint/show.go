@@ -191,6 +191,7 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("tenant", v.TenantID)
 	d.line("queue", v.Queue)
 	d.line("fallback", strings.Join(v.Fallback, " "))
+	d.line("allow", strings.Join(v.Allow, ", "))
 	d.line("to collect", strings.Join(v.OutputSpec, ", "))
 	d.line("verify", v.VerifyCommand)
 	d.line("iteration", iterationOf(&v.Task))

@@ -73,6 +73,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.BoolVar(&s.Hold, "hold", false, "not before stint release")
 	f.StringArrayVar(&o.inputs, "input-file", nil, "`file` that the agent is given to read; may be repeated")
 	f.StringArrayVar(&s.OutputSpec, "output-spec", nil, "`path` of a file to collect from the working directory afterwards; may be repeated")
+	f.StringArrayVar(&s.Allow, "allow", nil, "`rule` that permits the agent more, such as 'Bash(go test *)'; allow of the configuration must cover it (default: nothing); may be repeated")
 	f.StringVar(&s.Label, "label", "", "free `text` to filter lists by")
 	f.BoolVar(&s.Notify, "notify", false, "notify you how it ends, through every [[notify]] of the configuration")
 	f.StringVar(&s.TenantID, "tenant", "", "`name` of whom the task is for, to filter lists by")

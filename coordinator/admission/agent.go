@@ -163,10 +163,35 @@ func (a *Admission) fillFallback(s *submission) error {
 		if err := a.checkAgentName(agent); err != nil {
 			return task.InOption("fallback", err)
 		}
+		if err := a.CheckAllow(agent, s.Workspace, s.Allow); err != nil && s.open {
+			continue
+		} else if err != nil {
+			return task.InOption("fallback", err)
+		}
 		if agent != s.Agent && !slices.Contains(list, agent) {
 			list = append(list, agent)
 		}
 	}
 	s.Fallback = list
+	return nil
+}
+
+// CheckAllow returns what forbids a task in a workspace to allow its agent what some rules say:
+// the configuration, or that the agent cannot be told of them.
+func (a *Admission) CheckAllow(agent, workspace string, rules []string) error {
+	permitted := a.tasks.Workspace(workspace).Allow
+	if more := task.Beyond(rules, permitted); len(more) > 0 {
+		try := "stint config edit" // set does not change the section of a workspace
+		if list := strings.Join(slices.Concat(permitted, more), ","); slices.Equal(permitted, a.tasks.Config.Allow) {
+			try = "stint config set allow '" + strings.ReplaceAll(list, "'", `'\''`) + "'"
+		}
+		return task.Wrong("allow", try, "the configuration (allow) does not permit %s", strings.Join(more, ", "))
+	}
+	for _, s := range rules {
+		rule, _ := task.ParseRule(s)
+		if why := a.tasks.Config.CannotAllow; why != nil && why(agent, rule) != "" {
+			return task.Wrong("allow", "leave it out, or use --agent claude", "%s cannot be allowed %s: %s", agent, s, why(agent, rule))
+		}
+	}
 	return nil
 }

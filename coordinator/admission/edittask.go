@@ -91,7 +91,7 @@ func specOf(t *state.Task) task.TaskSpec {
 	return task.TaskSpec{
 		ID: t.ID, Prompt: t.Prompt, Agent: t.Agent, Model: t.Model, Workspace: t.Workspace, SessionKey: t.SessionKey, Label: t.Label,
 		Resume: t.Resume, Timeout: t.Timeout, Priority: t.Priority, MaxAttempts: t.MaxAttempts, NotBefore: t.NotBefore,
-		After: t.After, AfterPolicy: t.AfterPolicy, Hold: t.Hold, TenantID: t.TenantID, Queue: t.Queue, Fallback: t.Fallback,
+		After: t.After, AfterPolicy: t.AfterPolicy, Hold: t.Hold, TenantID: t.TenantID, Queue: t.Queue, Fallback: t.Fallback, Allow: t.Allow,
 		VerifyCommand: t.VerifyCommand, MaxIterations: t.MaxIterations, VerifyTimeout: t.VerifyTimeout,
 		OnFailure: t.OnFailure, OnIssue: t.OnIssue, OutputPolicy: t.OutputPolicy, OutputSpec: t.OutputSpec,
 	}
@@ -167,6 +167,11 @@ func (e *edit) fill() error {
 	if e.isChanged(state.KeyFallback) {
 		s.named = true // so that nothing is filled in from the configuration
 		if err := a.fillFallback(s); err != nil {
+			return err
+		}
+	}
+	if e.isChanged(state.KeyAllow) || e.isChanged(state.KeyAgent) || e.isChanged(state.KeyWorkspace) {
+		if err := a.CheckAllow(s.Agent, s.Workspace, s.Allow); err != nil {
 			return err
 		}
 	}

@@ -220,6 +220,9 @@ func (in *intake) add(s submission) error {
 	if s.Continue {
 		a.lookForNamed(&s)
 	}
+	if err := a.CheckAllow(s.Agent, s.Workspace, s.Allow); err != nil {
+		return err
+	}
 	if err := a.fillFallback(&s); err != nil {
 		return err
 	}
@@ -245,7 +248,7 @@ func (in *intake) at(i int, err error) error {
 // CheckFields returns what is wrong with fields of a spec that can be looked at by
 // themselves.
 func CheckFields(s *task.TaskSpec) error {
-	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, task.CheckInputFiles, task.CheckOutputSpec} {
+	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, task.CheckInputFiles, task.CheckOutputSpec, task.CheckAllow} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -434,7 +437,7 @@ func (a *Admission) prepare(s *submission) error {
 		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue).AddIf(state.KeyOutputPolicy, s.OutputPolicy)
 	addNumber(state.KeyMaxIterations, s.MaxIterations)
 	r.AddIf(state.KeyTenantID, s.TenantID).AddIf(state.KeyQueue, s.Queue).
-		AddIf(state.KeyFallback, strings.Join(s.Fallback, " ")).AddIf(state.KeyOutputSpec, strings.Join(s.OutputSpec, "\n"))
+		AddIf(state.KeyFallback, strings.Join(s.Fallback, " ")).AddIf(state.KeyAllow, strings.Join(s.Allow, "\n")).AddIf(state.KeyOutputSpec, strings.Join(s.OutputSpec, "\n"))
 	if len(s.InputFiles) > 0 {
 		files, err := json.Marshal(s.InputFiles)
 		if err != nil {

@@ -21,7 +21,10 @@ type Kind struct {
 	EnvIf    map[string][]string
 	Settings []Setting
 	Decoder  NewDecoder
-	New      func(Config) Adapter
+	// CannotAllow returns why the agent cannot be told of a rule of what it may use besides; ""
+	// if it can. nil: it can be told of any.
+	CannotAllow func(rule task.Rule) string
+	New         func(Config) Adapter
 }
 
 // A Setting is one key of the configuration: NAME_bin for the setting bin of the agent NAME.

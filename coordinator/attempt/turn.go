@@ -34,6 +34,9 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 	if agent == nil {
 		return task.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: fmt.Sprintf("there is no agent %q here; stint doctor lists them", r.Task.Agent)}
 	}
+	if err := a.admission.CheckAllow(r.Task.Agent, t.Workspace, t.Allow); err != nil { // of an edited task, or as configured now
+		return task.Outcome{Class: state.ClassDenied, ExitCode: -1, Error: strings.TrimPrefix(err.Error(), "allow: "), Final: true}
+	}
 	if a.MissesSession(r, t.Resume) {
 		return task.Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: NoSession}
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"stint/coordinator/rundir"
@@ -236,6 +237,7 @@ func extraOf(t *state.Task) map[string]string {
 	put(state.KeyOnFailure, t.OnFailure)
 	put(state.KeyOnIssue, t.OnIssue)
 	put(state.KeyOutputPolicy, t.OutputPolicy)
+	put(state.KeyAllow, strings.Join(t.Allow, "\n"))
 	put(state.KeySessionID, t.SessionID)
 	for key, n := range map[string]int64{state.KeyOrder: t.Order, state.KeyMaxIterations: int64(t.MaxIterations), state.KeyRequeues: int64(t.Requeues)} {
 		if n != 0 {

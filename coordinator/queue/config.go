@@ -86,6 +86,9 @@ type Config struct {
 	// time: nobody knows how long what is missing stays away. It may be slow, and is not
 	// called with a lock held. nil: all can.
 	AgentFound func(agent string, env []string) bool
+	// CannotAllow returns why an agent cannot be told of a rule of what it may use besides; ""
+	// if it can. nil: all can.
+	CannotAllow func(agent string, rule task.Rule) string
 	// Mirror says how far a copy of the ledger in a database is, for Health and Metrics.
 	// It is not called with a lock held. nil: there is no copy.
 	Mirror func() task.MirrorStatus
@@ -118,7 +121,8 @@ type WorkspaceSettings struct {
 	MaxIterations int           // iterations of agent and verify command
 	VerifyTimeout time.Duration // of a verify command; 0: no limit
 
-	Denied string // finding or fail: what becomes of a task whose agent was denied a tool; "": finding
+	Allow  []string // rules of what a task may allow its agent, see [task.ParseRule]; none: nothing
+	Denied string   // finding or fail: what becomes of a task whose agent was denied a tool; "": finding
 
 	Checkout string // shared or exclusive; "": shared
 

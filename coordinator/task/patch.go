@@ -27,7 +27,7 @@ var editable = [...]string{
 	state.KeySessionKey, state.KeyWorkspace, state.KeyAgent, state.KeyModel, state.KeyLabel, state.KeyPriority, state.KeyTimeout,
 	state.KeyMaxAttempts, state.KeyResume, state.KeyNotBefore, state.KeyAfter, state.KeyAfterPolicy, state.KeyHold,
 	state.KeyVerifyCommand, state.KeyMaxIterations, state.KeyVerifyTimeout, state.KeyOnFailure, state.KeyOnIssue, state.KeyOutputPolicy,
-	state.KeyTenantID, state.KeyQueue, state.KeyFallback, state.KeyOutputSpec, state.KeyPrompt,
+	state.KeyTenantID, state.KeyQueue, state.KeyFallback, state.KeyAllow, state.KeyOutputSpec, state.KeyPrompt,
 }
 
 // editableNames are the names that fields may have in a patch, with the fields' own.
@@ -67,7 +67,7 @@ func FieldText(s *TaskSpec, field string) string {
 	case *time.Time:
 		return state.FormatTime(*v)
 	case *[]string:
-		if field == state.KeyOutputSpec {
+		if field == state.KeyOutputSpec || field == state.KeyAllow {
 			return strings.Join(*v, "\n")
 		}
 		return strings.Join(*v, " ")

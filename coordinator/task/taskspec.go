@@ -38,6 +38,7 @@ type TaskSpec struct {
 	TenantID       string    `json:"tenantId,omitempty" doc:"Free text to filter lists by" example:"ana"`
 	Queue          string    `json:"queue,omitempty" doc:"Another free text to filter lists by" example:"nightly"`
 	Fallback       []string  `json:"fallback,omitempty" doc:"Agents that may take over when this one is rate-limited; the word none: none" example:"claude"`
+	Allow          []string  `json:"allow,omitempty" doc:"What the agent may use besides: rules as claude has them, each within what the master's allow permits" example:"Bash(go test *)"`
 
 	VerifyCommand string `json:"verifyCommand,omitempty" doc:"For sh -c in the workspace: must pass after each run of the agent" example:"go test ./..."`
 	MaxIterations int    `json:"maxIterations,omitempty" doc:"Most iterations of agent and verify command; left out: the master's max_iterations" example:"3"`

@@ -98,9 +98,9 @@ func (c *Agent) args(turn task.Turn) []string {
 	if schema, err := durable.ReadFile(durable.OS, turn.Schema); err == nil { // claude takes the text; the prompt has it too
 		args = append(args, "--json-schema", string(bytes.TrimSpace(schema)))
 	}
-	if len(c.AllowedTools) > 0 && !turn.ReadOnly {
+	if allow := slices.Concat(c.AllowedTools, turn.Allow); len(allow) > 0 && !turn.ReadOnly {
 		// As settings of claude, which are added to the user's own.
-		settings, _ := json.Marshal(map[string]any{"permissions": map[string]any{"allow": c.AllowedTools}}) // strings alone
+		settings, _ := json.Marshal(map[string]any{"permissions": map[string]any{"allow": allow}}) // strings alone
 		args = append(args, "--settings", string(settings))
 	}
 	if m := cmp.Or(turn.Model, c.Model); m != "" {

@@ -32,7 +32,7 @@ var Kind = agent.Kind{
 			Name: "permission_mode", Default: "acceptEdits", Help: "what claude may do; inherit: as claude is configured",
 			Choices: []string{"acceptEdits", "inherit", "default", "plan", "dontAsk", "auto", "bypassPermissions"}, Danger: "bypassPermissions", Instead: "acceptEdits",
 		},
-		{Name: "allowed_tools", Default: []string(nil), Help: `what claude may do besides, such as "Bash(go test:*)"`},
+		{Name: "allowed_tools", Default: []string(nil), Help: `what claude may do besides, such as "Bash(go test *)"`},
 		{Name: "max_turns", Default: 0, Help: "rounds of claude in one run; 0: no limit", Most: 100000},
 	},
 	New: func(c agent.Config) agent.Adapter {

@@ -2,11 +2,17 @@
 // what codex can be asked about itself.
 package codex
 
-import "stint/coordinator/agent"
+import (
+	"stint/coordinator/agent"
+	"stint/coordinator/task"
+)
 
 // Kind is how codex is registered.
 var Kind = agent.Kind{
 	Name: "codex", Tested: versions, Decoder: NewDecoder,
+	CannotAllow: func(task.Rule) string {
+		return "it takes rules from its own home alone; what it may do is its sandbox (codex_sandbox)"
+	},
 	Env: []string{
 		"CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL",
 	},

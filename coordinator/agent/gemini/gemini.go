@@ -3,6 +3,7 @@ package gemini
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"stint/coordinator/agent"
@@ -35,7 +36,7 @@ func (g *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 	if out != nil {
 		return *out
 	}
-	if err := g.writeDefaults(turn.RunDir); err != nil {
+	if err := cmp.Or(g.writeDefaults(turn.RunDir), g.writePolicy(turn)); err != nil {
 		return task.Outcome{Class: state.ClassInterrupted, Error: err.Error(), ExitCode: -1, Shortage: task.ShortageOf(err)}
 	}
 	return g.RunEvents(ctx, s, NewDecoder(turn, report), report)
@@ -51,11 +52,12 @@ func (g *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 		return gate.Spec{}, out
 	}
 	unset, err := g.unset(turn.Workspace)
-	if err != nil {
+	policies, wrong := g.policies(turn)
+	if err = cmp.Or(err, wrong); err != nil {
 		return gate.Spec{}, agent.Refused(state.ClassExit, err.Error())
 	}
 	env := g.AgentEnv(turn, append(unset, g.env(turn.RunDir)...)...)
-	return gate.Spec{Turn: turn, Argv: append([]string{bin}, g.args(turn)...), Env: env}, nil
+	return gate.Spec{Turn: turn, Argv: slices.Concat([]string{bin}, g.args(turn), policies), Env: env}, nil
 }
 
 // EscapePrompt returns a prompt as gemini leaves it alone: each @ has a backslash before
@@ -83,7 +85,7 @@ func (g *Agent) ResumeCommand(session, workspace string) string {
 // Lacks tells that gemini has no shell but in yolo mode; see [agent.Limited].
 func (g *Agent) Lacks() string {
 	if mode := cmp.Or(g.ApprovalMode, "auto_edit"); mode == "auto_edit" {
-		return `gemini_approval_mode is "auto_edit": gemini can edit files and run no command, not even a test; let stint run those with --verify (yolo and allow_dangerous = true permit all)`
+		return `gemini_approval_mode is "auto_edit": gemini can edit files and run no command, not even a test; let stint run those with --verify, or permit some with --allow (yolo and allow_dangerous = true permit all)`
 	}
 	return ""
 }

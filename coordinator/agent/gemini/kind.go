@@ -6,7 +6,7 @@ import "stint/coordinator/agent"
 
 // Kind is how gemini is registered.
 var Kind = agent.Kind{
-	Name: "gemini", Tested: versions, Decoder: NewDecoder,
+	Name: "gemini", Tested: versions, Decoder: NewDecoder, CannotAllow: cannotAllow,
 	Env: []string{
 		"GEMINI_CLI_HOME", "GEMINI_API_KEY", "GEMINI_API_KEY_AUTH_MECHANISM", "GEMINI_DEFAULT_AUTH_TYPE", "GEMINI_MODEL", "GEMINI_SYSTEM_MD",
 		"GEMINI_CLI_SYSTEM_SETTINGS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "GEMINI_CLI_TRUST*", "GEMINI_CLI_CUSTOM_HEADERS", "GEMINI_CLI_USE_COMPUTE_ADC",

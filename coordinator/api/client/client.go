@@ -147,6 +147,7 @@ func checkText(spec *task.TaskSpec) error {
 		{"output policy", []string{spec.OutputPolicy}},
 		{"list of tasks to come after", spec.After},
 		{"list of fallbacks", spec.Fallback},
+		{"list of rules", spec.Allow},
 		{"list of output files", spec.OutputSpec},
 	} {
 		if slices.ContainsFunc(f.texts, func(s string) bool { return !utf8.ValidString(s) }) {

@@ -1,0 +1,80 @@
+package task
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A Rule says what an agent may use besides what its mode lets it, in claude's form: a tool by
+// its name, Tool(text) for one use of it, or Bash(command *) for a command and whatever stands
+// behind it.
+type Rule struct {
+	Tool   string
+	Text   string // "": the tool, for whatever
+	Prefix bool   // whatever may stand behind Text, after a blank
+}
+
+const (
+	maxRules = 32  // of a task
+	maxRule  = 200 // bytes
+	alnum    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+)
+
+// ParseRule reads a rule. A star stands only at the end of a command, after a blank: what it
+// stands for elsewhere differs from agent to agent.
+func ParseRule(s string) (r Rule, err error) {
+	tool, text, hasText := strings.Cut(s, "(")
+	text, closed := strings.CutSuffix(text, ")")
+	r.Tool = tool
+	if r.Text = text; tool == "Bash" {
+		r.Text, r.Prefix = strings.CutSuffix(text, " *")
+	}
+	isName := tool != "" && strings.Trim(tool, alnum+"_-") == ""
+	isPrinted := utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) })
+	if len(s) > maxRule || !isName || hasText != closed || hasText && r.Text == "" || !isPrinted || strings.ContainsAny(r.Text, `*()\`) || strings.TrimSpace(r.Text) != r.Text {
+		return Rule{}, Wrong("allow", `write for example "Bash(go test *)", "Bash(make)" or "WebFetch"`,
+			`allow: %.60q is no rule of at most %d printed characters: a tool, or a tool and (text); a * stands only at the end of a command of Bash, after a blank`, s, maxRule)
+	}
+	return r, nil
+}
+
+// Covers reports whether a rule permits all that another one does. What the other one has
+// behind the command must be plain words: with a ; or a $ it may be more than one command.
+func (r Rule) Covers(other Rule) bool {
+	if r.Tool != other.Tool {
+		return false
+	}
+	if r.Text == "" || r == other {
+		return true
+	}
+	behind, found := strings.CutPrefix(other.Text, r.Text)
+	isPlain := strings.Trim(behind, alnum+" ._/=:,@+%-") == ""
+	return r.Prefix && found && isPlain && (behind == "" || behind[0] == ' ')
+}
+
+// Beyond returns those of some rules that none of the permitted ones covers. What is no rule
+// is covered by nothing, and covers nothing.
+func Beyond(rules, permitted []string) []string {
+	return slices.DeleteFunc(slices.Clone(rules), func(s string) bool {
+		rule, err := ParseRule(s)
+		return err == nil && slices.ContainsFunc(permitted, func(p string) bool {
+			by, err := ParseRule(p)
+			return err == nil && by.Covers(rule)
+		})
+	})
+}
+
+// CheckAllow checks the form of a spec's rules.
+func CheckAllow(s *TaskSpec) error {
+	if len(s.Allow) > maxRules {
+		return Wrong("allow", "allow the commands of one program with one rule", "allow has %d rules; a task has at most %d", len(s.Allow), maxRules)
+	}
+	for _, rule := range s.Allow {
+		if _, err := ParseRule(rule); err != nil {
+			return err
+		}
+	}
+	return nil
+}
