@@ -209,6 +209,17 @@ func (h *TurnState) Deny(tool, what, why, allow string) {
 	h.Denied = addNew(h.Denied, state.Issue{Kind: "denied", Message: msg + "; to allow it: " + allow})
 }
 
+var commandName = LazyRegexp(`^([A-Za-z0-9_./+-]+(?: [a-z][a-z-]*)?)(?: |$)`)
+
+// RuleFor returns the rule that permits what an agent wanted of a tool: of a shell the program,
+// with its subcommand, and any arguments.
+func RuleFor(tool, command string) string {
+	if m := commandName().FindStringSubmatch(Brief(command)); tool == "Bash" && m != nil {
+		return tool + "(" + m[1] + " *)"
+	}
+	return tool
+}
+
 // Brief returns the beginning of a text on one line.
 func Brief(text string) string {
 	const most = 100

@@ -222,15 +222,11 @@ func (d *decoder) noteDenied(e *event) {
 			continue
 		}
 		tool := agent.Brief(den.Tool)
-		allow := `claude_allowed_tools = ["` + tool + `"]`
-		if program, _, _ := strings.Cut(agent.Brief(den.Input.Command), " "); plainWord().MatchString(program) {
-			allow += `, or a rule such as "` + tool + "(" + program + `:*)"`
-		}
+		rule := agent.RuleFor(tool, den.Input.Command)
+		allow := "--allow '" + rule + `', or claude_allowed_tools = ["` + rule + `"]`
 		d.Deny(tool, cmp.Or(den.Input.Command, cmp.Or(den.Input.Path, den.Input.URL)), "", allow)
 	}
 }
-
-var plainWord = agent.LazyRegexp(`^[A-Za-z0-9_.-]+$`)
 
 // usage is the usage of the model that answers, since the last result.
 type usage struct {

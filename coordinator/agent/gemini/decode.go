@@ -107,8 +107,12 @@ func (d *decoder) use(e *event) {
 	d.LogTool(id, true, task.LogEvent{Output: cmp.Or(failed.Message, e.Output), Failed: e.Status == "error"})
 	u := d.uses[id]
 	delete(d.uses, id)
+	shell := `gemini_approval_mode = "yolo" and allow_dangerous = true`
+	if !strings.ContainsAny(u.on, notPlain+`"\`) { // else no rule permits it
+		shell = "--allow '" + agent.RuleFor("Bash", u.on) + "', or " + shell
+	}
 	allow := map[string]string{
-		"run_shell_command": `gemini_approval_mode = "yolo" and allow_dangerous = true`,
+		"run_shell_command": shell,
 		"write_file":        `gemini_approval_mode = "auto_edit"`, "replace": `gemini_approval_mode = "auto_edit"`,
 	}[u.tool]
 	switch {
