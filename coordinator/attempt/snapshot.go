@@ -48,26 +48,23 @@ func (a *Attempts) snapshotOf(runID string) (s snapshot, ok bool) {
 	return s, err == nil && json.Unmarshal(data, &s) == nil && state.IsTree(s.Before)
 }
 
-func (a *Attempts) keepSnapshot(runID string, s *snapshot) error {
+func (a *Attempts) keepSnapshot(runID string, s *snapshot) {
 	text, err := json.Marshal(s)
+	if err == nil {
+		err = a.tasks.MakeDir(a.tasks.RunDir(runID))
+	}
+	if err == nil {
+		err = durable.PutFile(filepath.Join(a.tasks.RunDir(runID), snapshotName), text)
+	}
 	if err != nil {
-		return err
+		a.tasks.Trouble("the snapshot of a checkout could not be kept", err)
 	}
-	dir := a.tasks.RunDir(runID)
-	if err := a.tasks.MakeDir(dir); err != nil {
-		return err
-	}
-	return durable.PutFile(filepath.Join(dir, snapshotName), text)
 }
 
 // carrySnapshot copies the snapshot of a run to the one that follows it in the attempt.
 func (a *Attempts) carrySnapshot(from, to string) {
-	s, ok := a.snapshotOf(from)
-	if from == "" || !ok {
-		return
-	}
-	if err := a.keepSnapshot(to, &s); err != nil {
-		a.tasks.Trouble("the snapshot of a checkout could not be kept", err)
+	if s, ok := a.snapshotOf(from); from != "" && ok {
+		a.keepSnapshot(to, &s)
 	}
 }
 
@@ -85,12 +82,10 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 		return
 	}
 	s = snapshot{Name: r.ID, Workspace: t.Workspace}
-	found, _, err := a.git(r.Ctx, r, t, "git-before", func(p *checkout.Place) string { return p.Begin(s.Name) })
-	if err == nil {
-		s.Before = found
-		err = a.keepSnapshot(r.ID, &s)
+	var err error
+	if s.Before, _, err = a.git(r.Ctx, r, t, "git-before", func(p *checkout.Place) string { return p.Begin(s.Name) }); err == nil {
+		a.keepSnapshot(r.ID, &s)
 	}
-	a.unknownChanges(t, err)
 }
 
 // noteChanges makes the snapshot after the last turn of an attempt, and returns what has changed; nil
@@ -103,7 +98,7 @@ func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files [
 	}
 	ctx := context.WithoutCancel(r.Ctx) // what a run has changed that was canceled counts too
 	found, rest, err := a.git(ctx, r, t, "git-after", func(p *checkout.Place) string { return p.End(s.Name, s.Before) })
-	if a.unknownChanges(t, err); err != nil {
+	if err != nil {
 		return nil, nil
 	}
 	files = checkout.ParseChanges(rest)
@@ -115,17 +110,16 @@ func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files [
 	return c, files
 }
 
-func (a *Attempts) unknownChanges(t *state.Task, err error) {
-	if err != nil {
-		a.tasks.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
-	}
-}
-
 // git makes a snapshot, under the supervisor as a verify command. It returns the id on the first
 // line of what that prints, and the rest.
 func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, name string, command func(*checkout.Place) string) (tree, rest string, err error) {
 	dir := filepath.Join(a.tasks.RunDir(r.ID), name)
 	kept := filepath.Join(a.tasks.Config.StateDir, KeptName, fmt.Sprintf("%x", sha256.Sum256([]byte(t.Workspace)))[:16])
+	defer func() {
+		if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+			a.tasks.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
+		}
+	}()
 	err = os.RemoveAll(dir) // the shell would write through what the run has put there
 	for _, d := range []string{dir, kept} {
 		if err == nil {
@@ -135,7 +129,6 @@ func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, name string, 
 	if err != nil {
 		return "", "", err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	p := &checkout.Place{Root: admission.RepositoryRoot(t.Workspace), Dir: dir, Kept: kept}
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
 	res := a.tasks.Config.Shell.Verify(ctx, task.VerifyRun{
@@ -162,27 +155,20 @@ func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, name string, 
 
 // beside knows which attempts share a checkout with another one's work.
 type beside struct {
-	mu     sync.Mutex                 // guards what follows
-	open   map[string]map[string]bool // by checkout, the tasks whose attempt is at work there
-	last   map[string]string          // by checkout, the task that came last
-	shared map[string]bool            // those that were not alone
+	mu     sync.Mutex        // guards what follows
+	open   map[string]string // by task whose attempt is at work: its checkout
+	last   map[string]string // by checkout, the task that came last
+	shared map[string]bool   // tasks that were not alone
 }
 
 // enter notes that a turn of a task begins in a checkout; isFirst says that its attempt does.
 func (b *beside) enter(root, id string, isFirst bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if isFirst {
-		delete(b.shared, id)
-	} else if b.last[root] != "" && b.last[root] != id { // while its attempt had to wait
-		b.shared[id] = true
-	}
-	if b.last[root] = id; b.open[root] == nil {
-		b.open[root] = map[string]bool{}
-	}
-	b.open[root][id] = true
-	for other := range b.open[root] {
-		if other != id {
+	b.shared[id] = !isFirst && (b.shared[id] || b.last[root] != "" && b.last[root] != id) // in its wait, another one came
+	b.last[root], b.open[id] = id, root
+	for other, at := range b.open {
+		if other != id && at == root {
 			b.shared[other], b.shared[id] = true, true
 		}
 	}
@@ -192,10 +178,6 @@ func (b *beside) enter(root, id string, isFirst bool) {
 func (b *beside) leave(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for root, tasks := range b.open {
-		if delete(tasks, id); len(tasks) == 0 {
-			delete(b.open, root)
-		}
-	}
+	delete(b.open, id)
 	return b.shared[id]
 }
