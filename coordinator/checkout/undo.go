@@ -120,13 +120,13 @@ func (p *Place) Undo(run Shell, before, after string, ready func() error) (undon
 	if err == nil {
 		err = p.write(list, undone, filepath.Base(staged), workspace)
 	}
-	if !errors.Is(err, errNotBack) {
-		err = errors.Join(err, os.RemoveAll(staged))
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errNotBack):
 		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("nothing was undone: %w", errors.Join(err, os.RemoveAll(staged)))
 	}
-	return undone, nil
+	return undone, os.RemoveAll(staged)
 }
 
 // readChanges reads two outputs of git diff -z --raw --no-abbrev, one from the tree after to the one before
