@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"math"
 	"slices"
@@ -116,10 +115,7 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 		return d, st, nil
 	}
 	r, _, err := preview(dir, st, data, snap.Data)
-	d.Ledger = append(r.Findings, queue.Homeless(st, root)...)
-	if r.Quarantined > 0 {
-		d.Ledger = append(d.Ledger, quarantined(r.Quarantined))
-	}
+	d.Ledger = append(r.Findings, queue.Homeless(st, root)...) // one of them has the quarantined edits
 	return d, st, err
 }
 
@@ -185,9 +181,4 @@ func (d *Digest) add(st *fold.State, dir, id string) error {
 		d.Findings = append(d.Findings, one)
 	}
 	return nil
-}
-
-// quarantined returns the finding about so many edits.
-func quarantined(n int) task.Finding {
-	return task.Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are quarantined as the work of a formatter; to accept them: stint edit --accept", n)}
 }

@@ -237,7 +237,7 @@ func (c *fsck) checkTasks() {
 	}
 	c.faults(KindSection, t.Findings)
 	if t.Quarantined > 0 {
-		c.fault(KindQuarantined, quarantined(t.Quarantined))
+		c.fault(KindQuarantined, task.Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are quarantined as the work of a formatter; to accept them: stint edit --accept", t.Quarantined)})
 	}
 	if t.Missing > 0 {
 		c.settled = false
