@@ -17,7 +17,7 @@ import (
 )
 
 // A Config is every setting of stint, after all layers: flag, environment,
-// workspace section, file, default. The table [keys] says what each is.
+// workspace section, file, default. The table [keys] describes each.
 type Config struct {
 	queue.Config // what a coordinator needs as it is configured
 
@@ -67,7 +67,7 @@ const (
 	layerFlag
 )
 
-// An origin says where a value came from.
+// An origin is where a value came from.
 type origin struct {
 	layer layer
 	where string // "default", "config.toml:12", "STINT_MAX_WORKERS", "--max-workers"

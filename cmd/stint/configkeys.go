@@ -183,7 +183,7 @@ func dangerous() (list []string) {
 	return list
 }
 
-// check looks at settings that only make sense together.
+// check returns what is wrong with settings that belong together.
 func (c *Config) check() error {
 	if c.BackoffBase > c.BackoffMax {
 		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", task.FormatLimit(c.BackoffBase), task.FormatLimit(c.BackoffMax))

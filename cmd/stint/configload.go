@@ -107,7 +107,7 @@ func badConfig(file string, err error) error {
 	return &cliError{code: exitUsage, message: message, try: try}
 }
 
-// digest names what the file says, whatever else stands there: comments, blanks, an order.
+// digest is one of the settings of the file, whatever their order, and without its comments.
 func (c *Config) digest() string {
 	lines := slices.Sorted(slices.Values(c.inFile))
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(lines, "\n"))))[:16]

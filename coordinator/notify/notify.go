@@ -198,7 +198,7 @@ type Notifier struct {
 	seq      uint64          // up to which changes are known
 	live     map[string]live // tasks that have not ended
 	isEmpty  bool            // none of them runs or will, and that was sent
-	health   task.Health     // at the last look
+	health   task.Health     // at the last poll
 	accounts map[string]state.Account
 }
 
@@ -223,7 +223,7 @@ func New(room Room, blocks []Block, env []string, log *slog.Logger) *Notifier {
 const (
 	gap       = 10 * time.Second // between two messages to one destination
 	drainTime = 5 * time.Second  // for what waits when the master ends
-	interval  = 5 * time.Second  // between two looks at what no change of a task shows
+	interval  = 5 * time.Second  // between two polls of what no change of a task shows
 	lag       = 1024             // changes that may wait for us
 	tries     = 3                // of a message
 	maxTasks  = 100              // ids in a summary
