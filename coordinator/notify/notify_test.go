@@ -204,7 +204,7 @@ func TestWhatIsAnEvent(t *testing.T) {
 	})
 }
 
-// TestFilters: what a channel is sent; a task with notify whatever that is.
+// TestFilters: what a block is sent; a task with notify, whatever the block filters.
 func TestFilters(t *testing.T) {
 	base := state.Task{ID: "t", Status: state.Failed, SessionKey: "web", Label: "nightly", Priority: 7, StartedAt: time.Unix(0, 0), UpdatedAt: time.Unix(60, 0)}
 	for name, c := range map[string]struct {
@@ -238,7 +238,7 @@ func TestFilters(t *testing.T) {
 		t.Errorf("%q", line)
 	}
 	if b := (Block{On: []string{QueueEmpty}, Session: "web", MinDuration: "1h"}); b.Kind(&Event{Event: QueueEmpty}) == "" {
-		t.Error("what is no task's is not for a channel of one session")
+		t.Error("what is no task's is not filtered by a session")
 	}
 }
 
