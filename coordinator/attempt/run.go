@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -200,12 +201,12 @@ func (a *Attempts) log(r *Run, e task.LogEvent) {
 
 // logEnd writes the last event of an attempt: how it ended, and what the task is now.
 func (a *Attempts) logEnd(r *Run, out *task.Outcome, status state.Status, began time.Time) {
-	text := string(status)
+	texts := []string{string(status), string(out.Class), out.Error}
 	if status == state.Queued {
-		text = "queued again"
+		texts[0] = "queued again"
 	}
 	e := task.LogEvent{
-		Kind: task.LogEnd, Status: string(status), Failed: out.Class != "", Text: strings.TrimRight(text+": "+string(out.Class)+": "+out.Error, ": "),
+		Kind: task.LogEnd, Status: string(status), Failed: out.Class != "", Text: strings.TrimRight(strings.Join(slices.Compact(texts), ": "), ": "),
 		ExitCode: &out.ExitCode, Tokens: r.used.InputTokens + r.used.OutputTokens,
 	}
 	if !began.IsZero() {
