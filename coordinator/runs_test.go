@@ -418,7 +418,7 @@ func TestBadFilesByHand(t *testing.T) {
 }
 
 // TestSilenceShows: why says for how long an agent has said nothing, before that
-// ends it, and LastOutput when it last did.
+// ends it, and Live when it last did.
 func TestSilenceShows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -451,8 +451,9 @@ func TestSilenceShows(t *testing.T) {
 				speak <- struct{}{}
 				last = time.Now()
 			}
-			if out, _, _ := w.c.Live(id); w.why(id) != since+step.want || !out.Equal(last) {
-				t.Errorf("why: %q, want %q; the last output was at %v", w.why(id), step.want, out)
+			why := w.why(id)
+			if out, _, _ := w.c.Live(id); why != since+step.want || !out.Equal(last) {
+				t.Errorf("why: %q, want %q; the last output was at %v", why, step.want, out)
 			}
 		}
 		close(speak)
