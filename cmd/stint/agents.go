@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"stint/coordinator/admission"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/agent/codex"
@@ -87,28 +86,34 @@ func agentEnv(environ []string, name string, more []string) []string {
 // adapterOf returns the adapter of an agent as it is configured, nil if there is no such
 // agent. stateDir may be "" where nothing is to be run.
 func adapterOf(cfg *Config, name, stateDir string) agent.Adapter {
-	return adapterIn(cfg, name, stateDir, nil, "")
+	return adapterIn(cfg, name, stateDir, nil)
 }
 
-// adapterIn is adapterOf for the tasks of a workspace with an environment of their own, or, as
-// nil, with the master's.
-func adapterIn(cfg *Config, name, stateDir string, env []string, workspace string) agent.Adapter {
+// adapterIn is adapterOf for tasks with an environment of their own; nil: with the master's.
+func adapterIn(cfg *Config, name, stateDir string, env []string) agent.Adapter {
 	kind := findKind(name)
 	if kind == nil {
 		return nil
 	}
+	runner := agentRunner(cfg, os.Environ(), name)
+	runner.Use(task.Turn{Env: env})
 	return kind.New(agent.Config{
-		Runner: agentRunner(cfg, name, env, workspace), Dir: filepath.Join(stateDir, name),
+		Runner: runner, Dir: filepath.Join(stateDir, name),
 		Value: func(setting string) any { return cfg.agents[name+"_"+setting] },
 	})
 }
 
-func agentRunner(cfg *Config, name string, env []string, workspace string) agent.Runner {
-	if workspace != "" {
-		workspace = admission.RepositoryRoot(workspace) // all of it is what a run can write
+// agentRunner returns what runs an agent, or, without a name, verify commands: with what the
+// master lets it have of its own environment, and with what is captured.
+func agentRunner(cfg *Config, environ []string, name string) agent.Runner {
+	env, patterns := agentEnv(environ, name, cfg.Env), cfg.capturePatterns()
+	for _, kv := range environ {
+		if task.IsCaptured(kv, patterns) && !slices.Contains(env, kv) {
+			env = append(env, kv)
+		}
 	}
 	return agent.Runner{
-		Env: taskEnv(cfg, os.Environ(), name, env), Workspace: workspace,
+		Env: env, Captured: patterns,
 		Supervisor: gate.Supervisor{Resources: gate.Resources{
 			CPU: cfg.LimitCPU, Files: uint64(cfg.LimitFiles), FileSize: uint64(cfg.LimitFileSize),
 			Memory: uint64(cfg.LimitMemory), Nice: cfg.Nice,
@@ -121,7 +126,7 @@ func agentRunner(cfg *Config, name string, env []string, workspace string) agent
 func agents(cfg *Config, state string) map[string]task.Agent {
 	all := map[string]task.Agent{}
 	for _, name := range agentNames {
-		all[name] = &inEnvironment{adapterOf(cfg, name, state), func(t *task.Turn) agent.Adapter { return adapterIn(cfg, name, state, t.Env, t.Workspace) }}
+		all[name] = adapterOf(cfg, name, state)
 	}
 	return all
 }
@@ -195,7 +200,7 @@ func (r *readiness) ready(name string, env []string) bool {
 
 // readyLocked is ready, with the lock held.
 func (r *readiness) readyLocked(name string, env []string) bool {
-	c := adapterIn(r.cfg, name, "", env, "")
+	c := adapterIn(r.cfg, name, "", env)
 	if c == nil {
 		return false
 	}
@@ -213,7 +218,7 @@ func (r *readiness) readyLocked(name string, env []string) bool {
 
 // found reports whether an agent's program can be started now, for a task with that environment.
 func (r *readiness) found(name string, env []string) bool {
-	c := adapterIn(r.cfg, name, "", env, "")
+	c := adapterIn(r.cfg, name, "", env)
 	if c == nil {
 		return true
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"stint/coordinator/agent"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
@@ -67,55 +66,6 @@ func (a *app) environment() []string {
 	return task.CaptureEnvironment(os.Environ(), cfg.capturePatterns())
 }
 
-// taskEnv returns the environment of an agent, or, without a name, of a verify command: what the
-// master lets it have of its own, in which env, if it is not nil, takes the place of all that
-// is captured.
-func taskEnv(cfg *Config, environ []string, name string, env []string) []string {
-	patterns := cfg.capturePatterns()
-	own := agentEnv(environ, name, cfg.Env)
-	for _, kv := range environ {
-		if task.IsCaptured(kv, patterns) && !slices.Contains(own, kv) {
-			own = append(own, kv)
-		}
-	}
-	if env == nil {
-		return own
-	}
-	own = slices.DeleteFunc(own, func(kv string) bool { return task.IsCaptured(kv, patterns) })
-	return append(own, task.CaptureEnvironment(env, patterns)...) // the last one of a name counts
-}
-
-// inEnvironment runs each turn in the environment that it has.
-type inEnvironment struct {
-	agent.Adapter
-	of func(turn *task.Turn) agent.Adapter
-}
-
-// Run implements [task.Agent].
-func (a *inEnvironment) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-	return a.of(&turn).Run(ctx, turn, report)
-}
-
-// Plan implements [task.Planner].
-func (a *inEnvironment) Plan(turn task.Turn) task.Plan { return a.of(&turn).Plan(turn) }
-
-// EscapePrompt implements [task.PromptEscaper].
-func (a *inEnvironment) EscapePrompt(prompt string) string {
-	if e, ok := a.Adapter.(task.PromptEscaper); ok {
-		return e.EscapePrompt(prompt)
-	}
-	return prompt
-}
-
-// A shell runs each verify command in the environment that it has.
-type shell struct{ cfg *Config }
-
-// Verify implements [task.Shell].
-func (s shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
-	own := &agent.Shell{Runner: agentRunner(s.cfg, "", v.Env, "")}
-	return own.Verify(ctx, v)
-}
-
 // lookAtAgents returns the function with which a master tells of its agents.
 func lookAtAgents(cfg *Config) func(context.Context, []string, bool) []wire.AgentView {
 	return func(ctx context.Context, env []string, probe bool) []wire.AgentView {
@@ -130,7 +80,7 @@ func lookAtAgents(cfg *Config) func(context.Context, []string, bool) []wire.Agen
 			}
 			if slices.Sort(v.Variables); probe {
 				probes.Go(func() {
-					p := adapterIn(cfg, name, "", env, "").Probe(ctx)
+					p := adapterIn(cfg, name, "", env).Probe(ctx)
 					v.Found, v.LoggedIn, v.Path, v.Version, v.Detail = p.Found, p.LoggedIn, p.Path, p.Version, p.Detail
 				})
 			}

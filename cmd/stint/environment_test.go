@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"testing"
+
+	"stint/coordinator/task"
 )
 
 // TestTaskEnvironment: the environment of the call takes the place of all that is captured, and
@@ -16,7 +18,9 @@ func TestTaskEnvironment(t *testing.T) {
 		"that of the master": {nil, []string{"ANTHROPIC_API_KEY=k", "HOME=/h", "HTTPS_PROXY=http://u:p@proxy", "HTTP_PROXY=http://proxy", "MY_SERVICE=on", "PATH=/m", "VIRTUAL_ENV=/m/venv"}},
 		"its own":            {[]string{"GOFLAGS=-x", "PATH=/t"}, []string{"ANTHROPIC_API_KEY=k", "GOFLAGS=-x", "HOME=/h", "HTTPS_PROXY=http://u:p@proxy", "MY_SERVICE=on", "PATH=/t"}},
 	} {
-		got := taskEnv(cfg, master, "claude", c.env)
+		r := agentRunner(cfg, master, "claude")
+		r.Use(task.Turn{Env: c.env})
+		got := r.Env
 		if slices.Sort(got); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q", name, got)
 		}

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stint/coordinator"
+	"stint/coordinator/agent"
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
@@ -294,7 +295,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
 	}
-	config.Shell = shell{cfg}
+	config.Shell = agent.Shell{Runner: agentRunner(cfg, os.Environ(), "")}
 	if config.HeartbeatPath == "" {
 		config.HeartbeatPath = filepath.Join(m.state, "heartbeat.json")
 	}

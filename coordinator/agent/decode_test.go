@@ -33,7 +33,7 @@ func TestLookPath(t *testing.T) {
 		"/no/such:" + planted:                         filepath.Join(planted, "codex"), // nowhere else
 		b.Dir + "/wsx:" + planted + "/../..:/no/such": bin,
 	} {
-		r := Runner{Env: []string{"PATH=" + path}, Workspace: filepath.Join(b.Dir, "ws")}
+		r := Runner{Env: []string{"PATH=" + path}, Root: filepath.Join(b.Dir, "ws")}
 		if got, err := r.LookPath("codex"); err != nil || got != want {
 			t.Errorf("%s: %q, %v", path, got, err)
 		}

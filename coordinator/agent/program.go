@@ -92,7 +92,7 @@ func (r *Runner) LookPath(name string) (string, error) {
 		path := filepath.Join(dir, name)
 		switch {
 		case !filepath.IsAbs(path) || Executable(path) != nil:
-		case !r.isInWorkspace(path):
+		case !r.isInRoot(path):
 			return path, nil
 		case within == "":
 			within = path
@@ -104,9 +104,9 @@ func (r *Runner) LookPath(name string) (string, error) {
 	return within, nil
 }
 
-// isInWorkspace reports whether a path leads into the workspace, by itself or by a link.
-func (r *Runner) isInWorkspace(path string) bool {
-	return r.Workspace != "" && (task.IsWithin(path, r.Workspace) || task.IsWithin(task.WithoutLinks(path), task.WithoutLinks(r.Workspace)))
+// isInRoot reports whether a path leads into what runs can write, by itself or by a link.
+func (r *Runner) isInRoot(path string) bool {
+	return r.Root != "" && (task.IsWithin(path, r.Root) || task.IsWithin(task.WithoutLinks(path), task.WithoutLinks(r.Root)))
 }
 
 // Executable returns nil if path is a program that may be run, and else why it is none.

@@ -27,12 +27,24 @@ type Runner struct {
 	// Env is the environment of the agents, KEY=VALUE, already filtered. The
 	// variables of the run itself are added.
 	Env []string
-	// Workspace is the directory that runs can write: [Runner.LookPath] looks there last. "": none.
-	Workspace string
+	// Captured are patterns of variables: see [Runner.Use].
+	Captured []string
+	// Root is what runs can write: [Runner.LookPath] looks there last. "": nothing.
+	Root string
 	// Patience is how long an agent may do nothing but wait for the network before its
 	// run is stopped, and half of how long it may do nothing but wait for a rate limit;
 	// the default is one minute.
 	Patience time.Duration
+}
+
+// Use prepares the runner, which is the caller's own copy, for a turn. If the turn has an
+// environment, that replaces all captured variables, also those that it does not have.
+func (r *Runner) Use(turn task.Turn) {
+	r.Root = turn.Root
+	if turn.Env != nil {
+		own := slices.DeleteFunc(slices.Clone(r.Env), func(kv string) bool { return task.IsCaptured(kv, r.Captured) })
+		r.Env = append(own, task.CaptureEnvironment(turn.Env, r.Captured)...)
+	}
 }
 
 // AgentEnv is the whole environment of the agent of a run: the filtered one,

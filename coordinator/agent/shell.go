@@ -37,11 +37,12 @@ const (
 // Verify runs one command; see task.Shell. Its output stands in the run's
 // file stdout; of one that has more than 8 MiB only the last 64 KiB are kept,
 // below a line that says so.
-func (s *Shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
+func (s Shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 	turn := task.Turn{
 		TaskID: v.TaskID, RunID: v.RunID, Attempt: v.Attempt, RunDir: v.RunDir, Prompt: os.DevNull,
-		Workspace: v.Workspace, Limits: task.RunLimits{Grace: v.Grace},
+		Workspace: v.Workspace, Env: v.Env, Limits: task.RunLimits{Grace: v.Grace},
 	}
+	s.Use(turn)
 	if v.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, v.Timeout, task.ErrTimeout)

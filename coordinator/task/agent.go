@@ -62,6 +62,7 @@ type Turn struct {
 	RunDir    string   // runs/<runId>, made by the coordinator; holds prompt.md
 	Prompt    string   // path of the file with the exact prompt: the agent's stdin
 	Workspace string   // absolute path: the agent's working directory
+	Root      string   // what the task's runs can write: its workspace, or the checkout around that
 	Model     string   // "" leaves it to the CLI
 	Session   string   // native session id to resume; "" begins a new one
 	Fork      bool     // begin a new session with the history of Session, which stays as it is; an agent that cannot resumes it

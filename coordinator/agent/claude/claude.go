@@ -55,7 +55,8 @@ func (c *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(c.spec(turn
 
 // spec returns what a turn starts, or the outcome of one that cannot start. Rules of tools
 // need no check: they go in a JSON object.
-func (c *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
+func (c Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
+	c.Use(turn)
 	bin, out := agent.Begin("claude", turn, c.find, "model", cmp.Or(turn.Model, c.Model), "permission mode", c.PermissionMode)
 	if out != nil {
 		return gate.Spec{}, out

@@ -44,7 +44,8 @@ func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 func (c *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(c.spec(turn)) }
 
 // spec returns what a turn starts, or the outcome of one that cannot start.
-func (c *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
+func (c Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
+	c.Use(turn)
 	bin, out := agent.Begin("codex", turn, c.find, "model", c.model(turn), "profile", c.Profile, "sandbox", c.Sandbox)
 	if out != nil {
 		return gate.Spec{}, out

@@ -37,7 +37,8 @@ func (d *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 func (d *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(d.spec(turn)) }
 
 // spec returns what a turn starts, or the outcome of one that cannot start.
-func (d *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
+func (d Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
+	d.Use(turn)
 	var argv []string
 	_, out := agent.Begin("the demo agent", turn, func() (_ string, err error) {
 		argv, err = gate.SelfCommand()

@@ -30,7 +30,8 @@ type Agent struct {
 var _ task.PromptEscaper = (*Agent)(nil)
 
 // Run runs one turn; see task.Agent.
-func (g *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+func (g Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
+	g.Use(turn)
 	turn.Fork = false // it cannot, and need not: it forgets a prompt that was refused
 	s, out := g.spec(turn)
 	if out != nil {
@@ -43,7 +44,10 @@ func (g *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 }
 
 // Plan returns what Run would start; see task.Planner.
-func (g *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(g.spec(turn)) }
+func (g Agent) Plan(turn task.Turn) task.Plan {
+	g.Use(turn)
+	return agent.PlanOf(g.spec(turn))
+}
 
 // spec returns what a turn starts, or the outcome of one that cannot start.
 func (g *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
