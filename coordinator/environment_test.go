@@ -2,9 +2,11 @@ package coordinator_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +41,8 @@ func TestEnvironments(t *testing.T) {
 	dir := filepath.Join(w.dir, "env")
 	id := w.submit(task.TaskSpec{Prompt: "p", Environment: gone}).ID
 	w.endsAs(id, state.Done, "")
+	// The file of a task that has not ended stays, however old it is, as does one that was used lately.
+	waits := w.submit(task.TaskSpec{Prompt: "p", Hold: true, Environment: []string{"WAITS=1"}})
 	files := func() (names []string) {
 		entries, err := os.ReadDir(dir)
 		check(t, err)
@@ -47,23 +51,27 @@ func TestEnvironments(t *testing.T) {
 		}
 		return names
 	}
-	if list := files(); len(list) != 2 || !slices.Contains(list, name) {
+	if list := files(); len(list) != 3 || !slices.Contains(list, name) {
 		t.Fatalf("env has %q", list)
 	}
-	// Of a submit that is under way nothing is in the ledger yet: a new file stays.
-	check(t, os.WriteFile(filepath.Join(dir, "0123456789abcdef0123456789abcdef"), nil, 0o600))
-	for _, name := range append(files(), "ffffffffffffffffffffffffffffffff") {
-		old := time.Now().Add(-48 * time.Hour)
-		if name[0] == 'f' {
-			check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-		}
-		if name[:2] != "01" {
-			check(t, os.Chtimes(filepath.Join(dir, name), old, old))
-		}
+	_, unused := task.EncodeEnvironment(gone)
+	old := time.Now().Add(-31 * 24 * time.Hour)
+	for _, digest := range []string{unused, waits.Environment} {
+		check(t, os.Chtimes(filepath.Join(dir, digest), old, old))
 	}
 	_, err := w.c.Compact(t.Context(), 0, false)
 	check(t, err)
-	if list := files(); len(list) != 3 || slices.Contains(list, "ffffffffffffffffffffffffffffffff") {
+	if list := files(); len(list) != 2 || slices.Contains(list, unused) {
 		t.Errorf("after a compaction env has %q", list)
+	}
+
+	// In a list the first one counts for those without; secrets and too much are refused.
+	list, err := w.c.SubmitAll(t.Context(), []task.TaskSpec{{Prompt: "p", Environment: []string{"MY_TOKEN=x", "PATH=/kept", "A=1"}}, {Prompt: "p"}, {Prompt: "p", Environment: gone}})
+	if check(t, err); list[0].Environment != name || list[1].Environment != name || list[2].Environment == name {
+		t.Errorf("environments %q %q %q", list[0].Environment, list[1].Environment, list[2].Environment)
+	}
+	_, err = w.c.Submit(t.Context(), task.TaskSpec{Prompt: "p", Environment: []string{"A=" + strings.Repeat("x", task.MaxEnvironment)}})
+	if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) {
+		t.Errorf("too much: %v", err)
 	}
 }

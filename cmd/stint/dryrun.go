@@ -19,6 +19,7 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 	if base, err := a.base(); err == nil {
 		base.AutoStart = false // a master goes on with what is queued
 	}
+	a.addEnvironment(specs)
 	var list []task.TaskPreview
 	err := a.withCoordinator(ctx,
 		func(c *client.Client) (err error) { list, err = c.Preview(ctx, specs); return err },

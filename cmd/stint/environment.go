@@ -57,13 +57,34 @@ func (c *Config) capturePatterns() (patterns []string) {
 }
 
 // environment returns what is recorded of this command's environment with its tasks; nil within
-// a run, whose tasks have that of its own task.
-func (a *app) environment() []string {
+// a run, whose tasks have that of its own task. removed has the names of what is too large.
+func (a *app) environment() (env, removed []string) {
 	cfg, err := a.base()
 	if err != nil || ownRun() != "" {
-		return nil
+		return nil, nil
 	}
-	return task.CaptureEnvironment(os.Environ(), cfg.capturePatterns())
+	return task.FitEnvironment(task.CaptureEnvironment(os.Environ(), cfg.capturePatterns()))
+}
+
+// addEnvironment adds the environment to tasks: the first one's counts for those without.
+func (a *app) addEnvironment(specs []task.TaskSpec) {
+	if specs[0].Environment != nil {
+		return
+	}
+	var removed []string
+	if specs[0].Environment, removed = a.environment(); len(removed) > 0 {
+		a.hint("stint: warning: the tasks do not get %s of this shell: more than %d bytes are not recorded (capture_env)\n", strings.Join(removed, ", "), task.MaxEnvironment)
+	}
+}
+
+// askAgents asks a running master about the agents, for tasks of this shell.
+func (a *app) askAgents(ctx context.Context, probe bool) (body wire.AgentsBody, err error) {
+	env, _ := a.environment()
+	err = a.callRunning(func(c *client.Client) error {
+		body, err = c.Agents(ctx, wire.AgentsQuery{Probe: probe, Environment: env})
+		return err
+	})
+	return body, err
 }
 
 // lookAtAgents returns the function with which a master tells of its agents.
@@ -115,40 +136,32 @@ func (a *app) tellSecrets(ctx context.Context, agents ...string) {
 	if len(agents) == 0 {
 		return // there is nothing to ask for
 	}
-	var list []wire.AgentView
-	if a.callRunning(func(c *client.Client) (err error) { list, err = c.Agents(ctx, false); return err }) != nil {
+	body, err := a.askAgents(ctx, false)
+	if err != nil {
 		return // there is no master, or it ends
 	}
-	for i := range list {
-		names := missingSecrets(cfg, &list[i])
-		if len(names) == 0 || !slices.Contains(agents, list[i].Name) {
-			continue
+	for i := range body.Agents {
+		names := missingSecrets(cfg, &body.Agents[i])
+		if len(names) > 0 && slices.Contains(agents, body.Agents[i].Name) {
+			a.hint("stint: the master (pid %d) lacks %s of this shell: secrets are not recorded with a task\n  try: %s, once its tasks have ended, and call stint from this shell again\n",
+				body.PID, strings.Join(names, ", "), restart(&task.Health{PID: body.PID, Background: body.Background}))
 		}
-		h, err := a.health(ctx)
-		if err != nil {
-			return
-		}
-		a.hint("stint: the master (pid %d) lacks %s of this shell: secrets are not recorded with a task\n  try: %s, once its tasks have ended, and call stint from this shell again\n", h.PID, strings.Join(names, ", "), restart(&h))
 	}
 }
 
 // compareAgents asks a running master about the agents, for tasks of this shell, and returns where
 // it would run one otherwise than this shell would.
 func (a *app) compareAgents(ctx context.Context, cfg *Config, looks []look) (found []finding) {
-	var list []wire.AgentView
-	h, err := a.health(ctx)
+	body, err := a.askAgents(ctx, true)
 	if err != nil {
 		return nil // the finding about the master says why
 	}
-	if err := a.callRunning(func(c *client.Client) (err error) { list, err = c.Agents(ctx, true); return err }); err != nil {
-		return []finding{failed("agents", err)}
-	}
 	for _, l := range looks {
-		i := slices.IndexFunc(list, func(v wire.AgentView) bool { return v.Name == l.name })
+		i := slices.IndexFunc(body.Agents, func(v wire.AgentView) bool { return v.Name == l.name })
 		if i < 0 {
 			continue
 		}
-		v, p, text := &list[i], &l.probe, ""
+		v, p, text := &body.Agents[i], &l.probe, ""
 		switch {
 		case p.Found != v.Found || p.Path != v.Path:
 			place := func(found bool, path string) string {
@@ -157,15 +170,15 @@ func (a *app) compareAgents(ctx context.Context, cfg *Config, looks []look) (fou
 				}
 				return path
 			}
-			text = fmt.Sprintf("the master (pid %d) finds %s, this shell %s", h.PID, place(v.Found, v.Path), place(p.Found, p.Path))
+			text = fmt.Sprintf("the master (pid %d) finds %s, this shell %s", body.PID, place(v.Found, v.Path), place(p.Found, p.Path))
 		case p.Found && p.LoggedIn != v.LoggedIn:
-			text = fmt.Sprintf("for the master (pid %d) it is otherwise: %s", h.PID, oneLine(v.Detail))
+			text = fmt.Sprintf("for the master (pid %d) it is otherwise: %s", body.PID, oneLine(v.Detail))
 		}
 		if names := missingSecrets(cfg, v); len(names) > 0 && text != "" {
 			text += "; it lacks " + strings.Join(names, ", ") + " of this shell"
 		}
 		if text != "" {
-			found = append(found, finding{l.name, healthWarn, text, restart(&h) + ", once its tasks have ended, and call stint from this shell"})
+			found = append(found, finding{l.name, healthWarn, text, restart(&task.Health{PID: body.PID, Background: body.Background}) + ", once its tasks have ended, and call stint from this shell"})
 		}
 	}
 	return found

@@ -123,7 +123,6 @@ func (a *app) client(socket string) *client.Client {
 	if a.dialed != socket {
 		a.dialed, a.last = socket, client.Dial(socket)
 		a.last.FromRun(ownRun())
-		a.last.Environment(a.environment())
 	}
 	return a.last
 }

@@ -100,7 +100,7 @@ var apiCalls = []apiCall{
 	{operation: "get-session", set: []string{"key=nobody"}, status: 404},
 	{operation: "ledger-findings", status: 200},
 	{operation: "ledger-reconcile", body: `{}`, status: 200},
-	{operation: "list-agents", status: 200},
+	{operation: "list-agents", body: `{"probe":false}`, status: 200},
 	{operation: "ledger-compact", body: `{"olderThan":"1h","dryRun":true}`, status: 200},
 	{operation: "events", status: 200},
 	{operation: "health", status: 200},

@@ -157,8 +157,9 @@ func (a *app) tellFirst(s *task.TaskSpec) {
 // be started and nobody waits for them.
 func (a *app) submit(ctx context.Context, o *taskOptions, specs []task.TaskSpec, many bool) (views []wire.TaskView, err error) {
 	for i := range specs {
-		specs[i].Await, specs[i].FromRun, specs[i].Environment = !o.detach, ownRun(), a.environment()
+		specs[i].Await, specs[i].FromRun = !o.detach, ownRun()
 	}
+	a.addEnvironment(specs)
 	err = a.call(ctx, func(c *client.Client) (err error) {
 		if many {
 			views, err = c.SubmitAll(ctx, specs)

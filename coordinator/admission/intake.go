@@ -150,6 +150,11 @@ func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		if i > 0 && s.Environment == nil {
+			s.Environment = in.list[0].Environment // a long list has it once
+		} else if s.Environment = task.CaptureEnvironment(s.Environment, []string{"*"}); task.EnvironmentSize(s.Environment) > task.MaxEnvironment {
+			return nil, in.at(i, task.Wrong("environment", "capture fewer variables: stint config set capture_env default", "the environment has more than %d bytes beside PATH", task.MaxEnvironment))
+		}
 		if err := in.add(submission{TaskSpec: s}); err != nil {
 			return nil, in.at(i, err)
 		}

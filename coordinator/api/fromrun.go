@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -19,8 +17,6 @@ import (
 type (
 	peerKey struct{} // under which a connection's context has the peer
 	runKey  struct{} // under which a request's context has the run that it comes from
-
-	environmentKey struct{} // under which it has the environment of the user's call
 )
 
 // A peer is who has made a connection.
@@ -63,7 +59,7 @@ func (p *peer) partOf() (run string, err error) {
 }
 
 // forRuns are the paths at which a run may POST; beside that it may read.
-var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/batch", "/v1/tasks/preview", "/v1/tasks/*/cancel", "/v1/memory/search"}
+var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/batch", "/v1/tasks/preview", "/v1/tasks/*/cancel", "/v1/memory/search", "/v1/agents"}
 
 // admit lets a request pass that changes something, with the run that it comes from,
 // unless that run may not make it. Where nobody can tell, the connection ends: who has it
@@ -104,27 +100,12 @@ func (s *Server) runOf(r *http.Request) (string, error) {
 	return r.Header.Get(wire.RunHeader), nil
 }
 
-// withEnvironment notes the environment of the user's call that a request has. One that comes
+// environment returns the environment of the user's call that a request has. One that comes
 // over TCP, or from a run, has none: programs are looked for in it.
-func (s *Server) withEnvironment(r *http.Request) (*http.Request, *wire.Problem) {
-	header := r.Header.Get(wire.EnvironmentHeader)
-	if header == "" || guard.OverTCP(r.Context()) {
-		return r, nil
+func environment(ctx context.Context, env []string) []string {
+	if guard.OverTCP(ctx) || fromRun(ctx) != "" {
+		return nil
 	}
-	if run, err := s.runOf(r); run != "" || err != nil {
-		return r, nil
-	}
-	var env []string
-	data, err := base64.StdEncoding.DecodeString(header)
-	if err != nil || json.Unmarshal(data, &env) != nil || len(data) > task.MaxEnvironment {
-		return r, wire.ProblemOf(task.Wrong(wire.EnvironmentHeader, "capture fewer variables: capture_env in the configuration", "the environment of the call is no list of at most %d bytes", task.MaxEnvironment))
-	}
-	return r.WithContext(context.WithValue(r.Context(), environmentKey{}, task.CaptureEnvironment(env, []string{"*"}))), nil
-}
-
-// environment returns the environment of the user's call; nil: it has sent none.
-func environment(ctx context.Context) []string {
-	env, _ := ctx.Value(environmentKey{}).([]string)
 	return env
 }
 

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"os"
 	"sync/atomic"
@@ -83,8 +82,7 @@ func TestNoRunOverTCP(t *testing.T) {
 	s := serveTCP(t, m, Options{RunOf: func(int) func() (string, error) {
 		return func() (string, error) { return "r-1", nil }
 	}})
-	env := wire.EnvironmentHeader + ": " + base64.StdEncoding.EncodeToString([]byte(`["PATH=/bin"]`))
-	if code, body, _ := s.do(t, "POST", "/v1/tasks", `{"prompt":"x"}`, s.bearer(), wire.RunHeader+": r-1", env); code != 201 || m.run != "" || m.env != nil {
+	if code, body, _ := s.do(t, "POST", "/v1/tasks", `{"prompt":"x","environment":["PATH=/bin"]}`, s.bearer(), wire.RunHeader+": r-1"); code != 201 || m.run != "" || m.env != nil {
 		t.Errorf("run %q, environment %q, %d %s", m.run, m.env, code, body)
 	}
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -32,7 +31,7 @@ func askAs(h http.Handler, run, method, path, body string) *httptest.ResponseRec
 }
 
 // TestARunMayOnlyQueueAndRead: of all requests that change something, also of those
-// to come, a run may make four, beside the one that cancels what is its own and a search.
+// to come, a run may make four, beside the one that cancels what is its own, a search and the list of agents.
 func TestARunMayOnlyQueueAndRead(t *testing.T) {
 	server := newServer(familyOf(t), Options{})
 	api := decode[struct{ Paths map[string]map[string]any }](t, ask(server, "GET", "/v1/openapi.json", "", "").Body.Bytes())
@@ -44,7 +43,7 @@ func TestARunMayOnlyQueueAndRead(t *testing.T) {
 				continue // they read, and last
 			}
 			w := askAs(server, "r-1", strings.ToUpper(method), path, "")
-			may := method == "get" || path == "/v1/tasks" || path == "/v1/tasks/batch" || path == "/v1/tasks/preview" || path == "/v1/memory/search"
+			may := method == "get" || path == "/v1/tasks" || path == "/v1/tasks/batch" || path == "/v1/tasks/preview" || path == "/v1/memory/search" || path == "/v1/agents"
 			if (w.Code != http.StatusForbidden) != may {
 				t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
 			}
@@ -131,35 +130,19 @@ func TestRunIsInTheHeader(t *testing.T) {
 	}
 }
 
-// TestEnvironmentOfTheCall: it is taken from the owner's own call over the socket alone, without
-// what looks like a secret.
+// TestEnvironmentOfTheCall: it is taken from the owner's own call over the socket alone.
 func TestEnvironmentOfTheCall(t *testing.T) {
-	header := func(list string) string {
-		return wire.EnvironmentHeader + ": " + base64.StdEncoding.EncodeToString([]byte(list))
-	}
-	const good = `["PATH=/bin","MY_TOKEN=x","A=1"]`
-	for _, c := range []struct {
-		name    string
-		headers []string
-		code    int
-		want    []string
-	}{
-		{"the owner", []string{header(good)}, 201, []string{"A=1", "PATH=/bin"}},
-		{"a run", []string{header(good), wire.RunHeader + ": r-1"}, 201, nil},
-		{"none", nil, 201, nil},
-		{"no base64", []string{wire.EnvironmentHeader + ": ?"}, 422, nil},
-		{"no list", []string{header(`{"PATH":"/bin"}`)}, 422, nil},
-		{"too long", []string{header(`["A=` + strings.Repeat("x", task.MaxEnvironment) + `"]`)}, 422, nil},
-	} {
+	for run, want := range map[string][]string{"": {"PATH=/bin"}, "r-1": nil} {
 		m := familyOf(t)
 		var looked []string
 		server := newServer(m, Options{LookAtAgents: func(_ context.Context, env []string, _ bool) []wire.AgentView { looked = env; return nil }})
-		w := ask(server, "POST", "/v1/tasks", jsonType, `{"prompt":"x"}`, c.headers...)
-		if w.Code != c.code || c.code == 201 && !slices.Equal(m.env, c.want) {
-			t.Errorf("%s: %d %s, %q", c.name, w.Code, w.Body, m.env)
+		for path, body := range map[string]string{"/v1/tasks": `{"prompt":"x","environment":["PATH=/bin"]}`, "/v1/agents": `{"environment":["PATH=/bin"]}`} {
+			if w := askAs(server, run, "POST", path, body); w.Code > 201 {
+				t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			}
 		}
-		if w := ask(server, "GET", "/v1/agents", "", "", c.headers...); !slices.Equal(looked, c.want) || (w.Code == 200) != (c.code == 201) {
-			t.Errorf("%s: %d %s, agents are looked for in %q", c.name, w.Code, w.Body, looked)
+		if !slices.Equal(m.env, want) || !slices.Equal(looked, want) {
+			t.Errorf("run %q: a task gets %q, agents are looked for in %q", run, m.env, looked)
 		}
 	}
 }

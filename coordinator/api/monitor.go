@@ -28,21 +28,20 @@ type readyBody struct {
 	Paused bool `json:"paused" doc:"Dispatch is paused: no task starts" example:"false"`
 }
 
-type agentsInput struct {
-	Probe bool `query:"probe" doc:"Ask their programs, which takes a second or more" example:"false"`
-}
+type agentsInput struct{ Body wire.AgentsQuery }
 
 func (s *Server) monitorRoutes(api huma.API) {
 	health := op(http.MethodGet, "/v1/health", "health", "Show how the master is", "It answers whatever is wrong: status and lastError say what.")
 	ready := op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable)
 	scrape := op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.")
 	scrape.Responses = openapi.Content("The metrics", "text/plain", "stint_runs 1\n", false)
-	agents := op(http.MethodGet, "/v1/agents", "list-agents", "List the agents as the master would run them", "With the names of the variables that each gets, and never a value.")
+	agents := op(http.MethodPost, "/v1/agents", "list-agents", "List the agents as the master would run them", "With the names of the variables that each gets, and never a value.")
 	answers(api, agents, lasting(func(ctx context.Context, in *agentsInput) (out wire.AgentsBody, err error) {
 		if s.opts.LookAtAgents != nil {
-			out.Agents = s.opts.LookAtAgents(ctx, environment(ctx), in.Probe)
+			out.Agents = s.opts.LookAtAgents(ctx, environment(ctx, in.Body.Environment), in.Body.Probe)
 		}
-		out.Agents = notNull(out.Agents)
+		h := s.rooms.Monitor.Health()
+		out.Agents, out.PID, out.Background = notNull(out.Agents), h.PID, h.Background
 		return out, nil
 	}))
 	answers(api, health, func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Monitor.Health(), nil })

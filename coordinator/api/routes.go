@@ -155,11 +155,6 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 	}
 	r = r.WithContext(r.Context()) // a copy: from the body of its own request net/http learns how much of it is unread
 	r.Body = &timedBody{r.Body, w}
-	r, p := s.withEnvironment(r)
-	if p != nil {
-		p.Write(w)
-		return r, false
-	}
 	if !reads {
 		r, p := s.admit(w, r)
 		if p != nil {

@@ -152,13 +152,13 @@ type number struct {
 }
 
 // number completes a spec: with an id if the client has chosen none, and with the run
-// that asks, or else the environment of the call.
+// that asks, which has no environment of its own.
 func (s *Server) number(ctx context.Context, spec *task.TaskSpec) number {
 	n := number{chosen: spec.ID != "", begun: s.opts.Now().Truncate(time.Millisecond)} // as exact as createdAt in the ledger
 	if !n.chosen {
 		spec.ID = s.opts.NewID()
 	}
-	n.id, spec.FromRun, spec.Environment = spec.ID, fromRun(ctx), environment(ctx)
+	n.id, spec.FromRun, spec.Environment = spec.ID, fromRun(ctx), environment(ctx, spec.Environment)
 	return n
 }
 

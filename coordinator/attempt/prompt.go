@@ -41,12 +41,15 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 	return turn
 }
 
+// EnvironmentLost is the note about a run in the environment of the master instead of its task's.
+const EnvironmentLost = "the environment of its call is no longer in env/: the master's was used"
+
 // environment returns the environment that a task's programs run in, and has the run's end tell
 // if it is lost; nil: that of the master counts.
 func (a *Attempts) environment(r *Run, t *state.Task) []string {
 	env, ok := a.tasks.Environment(t.Environment)
 	if !ok {
-		r.note = "the environment of its call is no longer in env/: the master's was used"
+		r.note = EnvironmentLost
 	}
 	return env
 }

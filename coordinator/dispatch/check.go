@@ -135,7 +135,7 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 			d.tasks.Trouble("a verify command that has ended is still noted", err)
 		}
 	}()
-	env, _ := d.tasks.Environment(t.Environment) // without: that of the master
+	env, kept := d.tasks.Environment(t.Environment)
 	res := d.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: d.tasks.RunDir(r.ID),
 		Workspace: t.Workspace, Env: env, Command: t.VerifyCommand, Timeout: d.tasks.VerifyTimeout(t), Grace: d.tasks.Config.Grace,
@@ -153,6 +153,9 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 		}
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		attempt.AddCheck(rec, &res)
+		if !kept {
+			rec.Add(state.KeyNote, attempt.EnvironmentLost)
+		}
 		now, err := queue.PeekIn(st, t.ID)
 		// If the task waits for a turn in which its agent is to fix what did not pass, its answer
 		// is verified instead. It waits no longer for what only that turn needed.

@@ -1,48 +1,43 @@
 package queue
 
 import (
-	"bufio"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"stint/coordinator/task"
-	"stint/ledger"
-	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // The environment of the call that submitted a task is kept outside of the ledger, once for all
 // tasks that have the same: env/<digest>. The task's record has the digest.
 
-// environmentUnused is how long ago the last task with an environment must have been
-// submitted until its file can be removed: a submit that is under way is not in the ledger yet.
-const environmentUnused = 24 * time.Hour
+// environmentUnused is how long an environment is kept that no submit and no run uses. A task that
+// has ended may be retried until then; a submit that is under way is not in the ledger yet.
+const environmentUnused = 30 * 24 * time.Hour
 
-func (s *Store) environmentDir() string { return filepath.Join(s.Config.StateDir, "env") }
+func (s *Store) environmentPath(digest string) string {
+	return filepath.Join(s.Config.StateDir, "env", digest)
+}
 
 // KeepEnvironment makes a captured environment durable, if it is not there yet, and returns its
 // digest; "" if there is none to keep.
 func (s *Store) KeepEnvironment(env []string) (digest string, err error) {
 	data, digest := task.EncodeEnvironment(env)
-	if digest == "" {
-		return "", nil
-	}
-	dir := s.environmentDir()
-	path := filepath.Join(dir, digest)
-	now := time.Now() // by the clock of the files
-	if os.Chtimes(path, now, now) == nil {
+	if digest == "" || touch(s.environmentPath(digest)) == nil {
 		return digest, nil
 	}
-	if err = durable.MkdirAll(durable.OS, dir); err == nil {
-		err = durable.WriteFile(durable.OS, path, data)
+	if err = durable.MkdirAll(durable.OS, s.environmentPath("")); err == nil {
+		err = durable.WriteFile(durable.OS, s.environmentPath(digest), data)
 	}
 	return digest, err
 }
+
+// touch notes that a file is used, by the clock of the files.
+func touch(path string) error { return os.Chtimes(path, time.Time{}, time.Now()) }
 
 // Environment returns the environment with that digest, KEY=VALUE. ok is false if it is lost:
 // its file is not there, or was changed. Without a digest it is nil.
@@ -53,56 +48,30 @@ func (s *Store) Environment(digest string) (env []string, ok bool) {
 	if !task.IsEnvironmentDigest(digest) {
 		return nil, false
 	}
-	data, err := durable.ReadFile(durable.OS, filepath.Join(s.environmentDir(), digest))
+	data, err := durable.ReadFile(durable.OS, s.environmentPath(digest))
 	if err != nil {
 		return nil, false
 	}
+	_ = touch(s.environmentPath(digest)) // else it is removed sooner
 	return task.DecodeEnvironment(data, digest)
 }
 
-// dropEnvironments removes the environments that no task in the journal or the archive names.
+// dropEnvironments removes the environments that were not used for long and that no task names
+// which has not ended.
 func (s *Store) dropEnvironments() error {
-	entries, err := os.ReadDir(s.environmentDir())
-	if err != nil || len(entries) == 0 {
+	entries, err := os.ReadDir(s.environmentPath(""))
+	if err != nil {
 		return nil // there is none to remove
 	}
-	named := map[string]bool{}
-	files, _ := filepath.Glob(filepath.Join(s.Config.StateDir, archive.Dir, "*.md")) // the pattern is well formed
-	for _, file := range append(files, filepath.Join(s.Config.StateDir, ledger.JournalName)) {
-		if err := namedEnvironments(file, named); err != nil {
-			return err
-		}
-	}
+	var live []state.Task
+	s.View(func(st *fold.State) {
+		live, err = st.List(state.Filter{Status: []state.Status{state.Draft, state.Queued, state.Running}})
+	})
 	for _, e := range entries {
-		fi, err := e.Info()
-		if err != nil || named[e.Name()] || time.Since(fi.ModTime()) < environmentUnused {
-			continue
-		}
-		if err := os.Remove(filepath.Join(s.environmentDir(), e.Name())); err != nil {
-			return err
+		fi, lost := e.Info()
+		if err == nil && lost == nil && time.Since(fi.ModTime()) > environmentUnused && !slices.ContainsFunc(live, func(t state.Task) bool { return t.Environment == e.Name() }) {
+			err = os.Remove(s.environmentPath(e.Name()))
 		}
 	}
-	return nil
-}
-
-// namedEnvironments adds the digests that the records of a file name. No text of a prompt or a
-// result can begin a line at column 0.
-func namedEnvironments(file string, named map[string]bool) error {
-	f, err := durable.Open(file, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // only read from
-	r := bufio.NewReaderSize(f, 256<<10)
-	for err == nil || errors.Is(err, bufio.ErrBufferFull) {
-		var line []byte
-		line, err = r.ReadSlice('\n')
-		if digest, ok := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "- "+state.KeyEnvironment+": "); ok {
-			named[digest] = true
-		}
-	}
-	if !errors.Is(err, io.EOF) {
-		return err
-	}
-	return nil
+	return err
 }

@@ -12,8 +12,30 @@ import (
 	"unicode/utf8"
 )
 
-// MaxEnvironment is how large the recorded environment of a task may be, in bytes.
+// MaxEnvironment is how large the recorded environment of a task may be, by [EnvironmentSize].
 const MaxEnvironment = 16 << 10
+
+// EnvironmentSize returns the length of an environment in bytes, without its PATH.
+func EnvironmentSize(env []string) (size int) {
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, "PATH=") {
+			size += len(kv)
+		}
+	}
+	return size
+}
+
+// FitEnvironment removes the longest variables but PATH from an environment until it is no longer
+// than [MaxEnvironment], and returns their names.
+func FitEnvironment(env []string) (fits, removed []string) {
+	for EnvironmentSize(env) > MaxEnvironment {
+		longest := slices.MaxFunc(env, func(a, b string) int { return EnvironmentSize([]string{a}) - EnvironmentSize([]string{b}) })
+		name, _, _ := strings.Cut(longest, "=")
+		removed = append(removed, name)
+		env = slices.DeleteFunc(env, func(kv string) bool { return kv == longest })
+	}
+	return env, removed
+}
 
 // CaptureEnvironment returns the variables of an environment, KEY=VALUE, that are recorded
 // with a task, sorted: those whose names fit a pattern, in which a star stands for anything,

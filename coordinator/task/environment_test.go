@@ -29,6 +29,15 @@ func TestCaptureEnvironment(t *testing.T) {
 	}
 }
 
+// TestFitEnvironment: what is too large is left out, the longest first, and PATH never.
+func TestFitEnvironment(t *testing.T) {
+	long := func(name string, n int) string { return name + "=" + strings.Repeat("x", n) }
+	fits, removed := FitEnvironment([]string{"A=1", long("B", 10<<10), long("C", MaxEnvironment), long("D", 9<<10), long("PATH", 64<<10)})
+	if want := []string{"A=1", long("D", 9<<10), long("PATH", 64<<10)}; !slices.Equal(fits, want) || !slices.Equal(removed, []string{"C", "B"}) {
+		t.Errorf("without %q, %d bytes", removed, EnvironmentSize(fits))
+	}
+}
+
 // FuzzEnvironment: what is captured comes back as it was under its digest, and under no other.
 func FuzzEnvironment(f *testing.F) {
 	f.Add("PATH=/bin\x00A=\"\n", "0123456789abcdef0123456789abcdef")

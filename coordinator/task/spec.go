@@ -247,7 +247,7 @@ func Fields(s *TaskSpec) map[string]any {
 		"afterPolicy": &s.AfterPolicy, "hold": &s.Hold, "notify": &s.Notify, "tenantId": &s.TenantID, "queue": &s.Queue, "fallback": &s.Fallback, "allow": &s.Allow,
 		"verifyCommand": &s.VerifyCommand, "maxIterations": &s.MaxIterations, "verifyTimeout": &s.VerifyTimeout,
 		"onFailure": &s.OnFailure, "onIssue": &s.OnIssue, "outputPolicy": &s.OutputPolicy, "await": &s.Await,
-		"inputFiles": &s.InputFiles, "outputSpec": &s.OutputSpec, "allowStateInWorkspace": &s.AllowStateInWorkspace,
+		"inputFiles": &s.InputFiles, "outputSpec": &s.OutputSpec, "environment": &s.Environment, "allowStateInWorkspace": &s.AllowStateInWorkspace,
 	}
 }
 

@@ -58,10 +58,8 @@ type TaskSpec struct {
 	Await bool `json:"await,omitempty" doc:"The client waits for the task's end" example:"false"`
 	// FromRun is the run that the client is part of; "": none. It is the server's
 	// finding, never the client's word.
-	FromRun string `json:"-"`
-	// Environment is what was captured of the environment of the user's call, KEY=VALUE; nil:
-	// that of the master counts. Only the owner sends one, over the socket.
-	Environment []string `json:"-"`
+	FromRun     string   `json:"-"`
+	Environment []string `json:"environment,omitempty" doc:"Environment of the user's call, KEY=VALUE, that the task's programs get in place of the master's, without secrets and at most 16 KiB beside PATH; left out: in a list that of its first task, else the master's. Ignored over TCP and from a run" example:"PATH=/usr/bin:/bin"`
 }
 
 // MaxBatch is how many tasks SubmitAll takes at once.

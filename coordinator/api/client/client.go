@@ -5,7 +5,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,7 +57,6 @@ const (
 type Client struct {
 	socket string
 	run    string // that the client is part of
-	env    string // header of its environment; "": it sends none
 	http   *http.Client
 	notice atomic.Pointer[wire.Notice]
 }
@@ -86,28 +84,9 @@ func New(socket string, dial func(ctx context.Context, network, addr string) (ne
 // none. It is called before all others.
 func (c *Client) FromRun(id string) { c.run = id }
 
-// Environment has the client send what was captured of the environment of the user's call, which
-// the programs of its tasks get; more than [task.MaxEnvironment] is refused by the master. It is
-// called before all others.
-func (c *Client) Environment(env []string) {
-	if data, digest := task.EncodeEnvironment(env); digest != "" {
-		c.env = base64.StdEncoding.EncodeToString(data)
-	}
-}
-
-// withEnvironment are the paths at which that environment counts: to look whether it comes from
-// a run takes the master a while.
-var withEnvironment = []string{"/v1/tasks", "/v1/tasks/batch", "/v1/tasks/preview", "/v1/agents", "/v1/agents?probe=true"}
-
-// Agents returns what the master knows of the agents for a task of this call. With probe it asks
-// their programs, which takes a second or more.
-func (c *Client) Agents(ctx context.Context, probe bool) ([]wire.AgentView, error) {
-	path := "/v1/agents"
-	if probe {
-		path += "?probe=true"
-	}
-	out, err := fetch[wire.AgentsBody](ctx, c, http.MethodGet, path, nil)
-	return out.Agents, err
+// Agents returns what the master knows of the agents.
+func (c *Client) Agents(ctx context.Context, query wire.AgentsQuery) (wire.AgentsBody, error) {
+	return fetch[wire.AgentsBody](ctx, c, http.MethodPost, "/v1/agents", query)
 }
 
 // Close lets go of connections that are kept for later calls. Calls under way go on.
@@ -406,9 +385,6 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	}
 	if c.run != "" {
 		req.Header.Set(wire.RunHeader, c.run)
-	}
-	if c.env != "" && slices.Contains(withEnvironment, path) {
-		req.Header.Set(wire.EnvironmentHeader, c.env)
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")

@@ -110,10 +110,6 @@ const (
 // RunHeader is the header with the run that a client says that it is part of.
 const RunHeader = "Stint-Run"
 
-// EnvironmentHeader is the header with what was captured of the environment of a user's call:
-// the base64 of a JSON list of KEY=VALUE. It counts over the socket alone, and not from a run.
-const EnvironmentHeader = "Stint-Environment"
-
 // An AgentView is an agent as the master would run it.
 type AgentView struct {
 	Name      string   `json:"name" doc:"Name of the agent" example:"claude"`
@@ -125,9 +121,17 @@ type AgentView struct {
 	Detail    string   `json:"detail,omitempty" doc:"Where its credentials come from, or what is wrong. Only with probe" example:"logged in by claude.ai"`
 }
 
-// An AgentsBody is a list of agents.
+// An AgentsQuery asks for the agents.
+type AgentsQuery struct {
+	Probe       bool     `json:"probe,omitempty" doc:"Ask their programs, which takes a second or more" example:"false"`
+	Environment []string `json:"environment,omitempty" doc:"Environment of the user's call, KEY=VALUE, as in a task" example:"PATH=/usr/bin:/bin"`
+}
+
+// An AgentsBody is a list of agents, and what to end for another environment.
 type AgentsBody struct {
-	Agents []AgentView `json:"agents" doc:"The agents, in the order in which a task that names none gets the first that is ready"`
+	Agents     []AgentView `json:"agents" doc:"The agents, in the order in which a task that names none gets the first that is ready"`
+	PID        int         `json:"pid" doc:"Process of the master" example:"4711"`
+	Background bool        `json:"background,omitempty" doc:"It was started in the background" example:"true"`
 }
 
 // JSONLines is the content type of a list with one JSON object a line.
