@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -100,6 +101,28 @@ func TestMissingProgramHoldsItsAccount(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 		}
+	})
+}
+
+// TestMissingInOnePath: a task whose own PATH has no program fails, and the others go on.
+func TestMissingInOnePath(t *testing.T) {
+	t.Parallel()
+	inMissing(t, func(w *missingWorld) {
+		lacks := []string{"PATH=/nothing"}
+		w.cfg.AgentFound = func(_ string, env []string) bool { return !slices.Equal(env, lacks) }
+		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+			if slices.Equal(turn.Env, lacks) {
+				return task.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: "demo: not found in PATH"}
+			}
+			return task.Outcome{Result: "fine"}
+		}
+		w.close()
+		w.openUnwatched()
+		got := w.ended(w.submit(task.TaskSpec{Prompt: "p", Environment: lacks}).ID)
+		if w.expect(got, state.Failed, state.ClassAgentMissing); !strings.HasPrefix(got.Error, "demo: not found in PATH; other tasks find it") || len(w.controls()) > 0 {
+			t.Errorf("error %q, controls %q", got.Error, w.controls())
+		}
+		w.expect(w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID), state.Done, "")
 	})
 }
 

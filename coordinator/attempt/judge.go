@@ -41,7 +41,8 @@ type verdict struct {
 //	                                                     before its fallbacks
 //	auth                             yes                 failed, and the account goes on hold
 //	agent-missing                    no, a retry         queued, and the account goes on hold until the program is back; dead after
-//	                                                     max retries. Failed if no task here has run with that agent
+//	                                                     max retries. Failed if no task here has run with that agent,
+//	                                                     or if only this task does not find the program
 //	session-lost, context-full       no                  queued with a new session, or failed by resume_missing; failed
 //	                                                     if a new session was too small too
 //	denied                           yes                 failed: what denies it denies it again
@@ -71,7 +72,7 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 	case state.ClassAuth:
 		v.account = task.HoldRecord(t, cmp.Or(out.Error, "not logged in")) // the provider may want something else
 	case state.ClassAgentMissing:
-		if !st.HasRun(t.Agent) {
+		if out.Final || !st.HasRun(t.Agent) {
 			break
 		}
 		v.status, v.attempt, v.retries = a.Interrupted(t) // dead though the program seems to be there

@@ -155,7 +155,12 @@ func (a *Attempts) runTurn(ctx context.Context, name string, agent task.Agent, t
 	defer again.Stop()
 	select {
 	case <-again.C:
-		return agent.Run(ctx, turn, report)
+		out = agent.Run(ctx, turn, report)
+		if found := a.tasks.Config.AgentFound; out.Class == state.ClassAgentMissing && found != nil && a.IsFound(name) && !found(name, turn.Env) {
+			out.Final = true
+			out.Error += "; other tasks find it: submit the task again from a shell that has it in PATH, or configure " + name + "_bin"
+		}
+		return out
 	case <-ctx.Done():
 	}
 	switch cause := context.Cause(ctx); {
@@ -165,6 +170,26 @@ func (a *Attempts) runTurn(ctx context.Context, name string, agent task.Agent, t
 		out.Class = state.ClassInterrupted
 	}
 	return out
+}
+
+// IsFound reports whether an agent's program is there, for the master or for a task that has
+// not ended and has an environment of its own. It may be slow.
+func (a *Attempts) IsFound(agent string) bool {
+	found := a.tasks.Config.AgentFound
+	if found == nil || found(agent, nil) {
+		return true
+	}
+	open := queue.Read(a.tasks, func(st *fold.State) []state.Task {
+		list, _ := st.List(state.Filter{Status: []state.Status{state.Queued, state.Running}, Agent: agent}) // of what is left out, the next look finds the rest
+		return list
+	})
+	looked := map[string]bool{"": true}
+	return slices.ContainsFunc(open, func(t state.Task) bool {
+		env, ok := a.tasks.Environment(t.Environment)
+		isNew := !looked[t.Environment]
+		looked[t.Environment] = true
+		return ok && isNew && found(agent, env)
+	})
 }
 
 // errStrayed ends a run that goes on in another session than it must.

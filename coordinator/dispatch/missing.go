@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"stint/coordinator/queue"
@@ -17,29 +16,11 @@ import (
 // and whoever removes it brings it back at some time. Its tasks need not fail for that:
 // the run looks once more a moment later, then the account goes on hold, which ends when
 // the program is back. A program that no task here has ever run with is another matter: the
-// user has not installed it.
+// user has not installed it. Nor does the account wait for a program that only one task's PATH
+// lacks: that task fails.
 
 // lookForAgent is how often it is looked whether a program is back.
 const lookForAgent = 5 * time.Second
-
-// isFound reports whether an agent's program is there, for the master or for a task that waits
-// for it and has an environment of its own.
-func (d *Dispatcher) isFound(agent string) bool {
-	if d.tasks.Config.AgentFound == nil || d.tasks.Config.AgentFound(agent, nil) {
-		return true
-	}
-	waiting := queue.Read(d.tasks, func(st *fold.State) []state.Task {
-		list, _ := st.List(state.Filter{Status: []state.Status{state.Queued}, Agent: agent}) // of what is left out, the next look finds the rest
-		return list
-	})
-	looked := map[string]bool{"": true}
-	return slices.ContainsFunc(waiting, func(t state.Task) bool {
-		env, ok := d.tasks.Environment(t.Environment)
-		isNew := !looked[t.Environment]
-		looked[t.Environment] = true
-		return ok && isNew && d.tasks.Config.AgentFound(agent, env)
-	})
-}
 
 // LookForMissing ends the holds of accounts whose agent's program is back, until ctx ends.
 // It has a goroutine of its own: a program that is there may not answer for long.
@@ -48,7 +29,7 @@ func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		for _, a := range queue.Read(d.tasks, (*fold.State).Missing) {
-			if !d.isFound(cmp.Or(a.Agent, a.Name)) {
+			if !d.Attempts.IsFound(cmp.Or(a.Agent, a.Name)) {
 				continue
 			}
 			err := d.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
