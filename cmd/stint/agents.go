@@ -243,27 +243,36 @@ func (r *readiness) defaultAgent(env []string) string {
 	return cmp.Or(r.chosen[key], builtIn)
 }
 
-// checkInstalled refuses a task whose agent was never installed, or warns of that where nobody
-// waits for the end. Of an agent that has done tasks, the program may be back soon. No CLI is
-// started for it.
-func (a *app) checkInstalled(ctx context.Context, o *taskOptions, s *task.TaskSpec) error {
+// checkReady refuses a task whose agent was never installed, or was not logged in when doctor
+// looked and is not now, or warns of that where nobody waits for the end. Of an agent that has done
+// tasks, the program may be back soon. No CLI is started for one that is ready.
+func (a *app) checkReady(ctx context.Context, o *taskOptions, s *task.TaskSpec) error {
 	name := cmp.Or(s.Agent, s.DefaultAgent)
 	base, err := a.base()
 	if err != nil || !slices.Contains(cliNames, name) {
 		return err
 	}
 	bin, _ := base.agents[name+"_bin"].(string)
-	if _, err := exec.LookPath(cmp.Or(bin, name)); err == nil {
+	_, err = exec.LookPath(cmp.Or(bin, name))
+	loggedOut := a.loggedOut(name)
+	if err == nil && !loggedOut {
 		return nil
 	}
-	var done []wire.TaskView
-	err = a.callRunning(func(c *client.Client) (err error) {
-		done, err = c.List(ctx, state.Filter{Agent: name, Status: []state.Status{state.Done}, Limit: 1})
-		return err
-	})
 	p := adapterOf(base, name, "").Probe(ctx)
+	works := p.Found && (p.LoggedIn || !loggedOut)
+	if p.Found && !works { // the master may have what this shell lacks
+		body, err := a.askAgents(ctx, true)
+		works = err == nil && slices.ContainsFunc(body.Agents, func(v wire.AgentView) bool { return v.Name == name && v.LoggedIn })
+	} else if !works {
+		var done []wire.TaskView
+		err := a.callRunning(func(c *client.Client) (err error) {
+			done, err = c.List(ctx, state.Filter{Agent: name, Status: []state.Status{state.Done}, Limit: 1})
+			return err
+		})
+		works = err == nil && len(done) > 0
+	}
 	switch {
-	case err == nil && len(done) > 0, p.Found:
+	case works:
 		return nil
 	case o.detach:
 		a.hint("stint: warning: %s is not ready: %s; %s\n", name, escapeText(oneLine(p.Detail)), escapeText(p.Fix))

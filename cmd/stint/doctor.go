@@ -93,6 +93,7 @@ func (a *app) examine(ctx context.Context) []finding {
 	list = append(list, found...)
 	list = append(list, a.examinePostgres(ctx, cfg, dir, seq)...)
 	looks := lookAtCLIs(ctx, cfg)
+	noteLogins(dir, looks)
 	list = append(list, examineAgents(cfg, looks)...)
 	list = append(list, a.compareAgents(ctx, cfg, looks)...)
 	files := finding{"open files", healthOK, "", ""} // every run needs some
@@ -295,6 +296,34 @@ func lookAtCLIs(ctx context.Context, cfg *Config) []look {
 	}
 	wg.Wait()
 	return looks
+}
+
+// loginsName is the file of the state directory with the agents that doctor found not logged in.
+const loginsName = "doctor.json"
+
+// noteLogins keeps which agents are not logged in, for the next submit; see loggedOut.
+func noteLogins(dir string, looks []look) {
+	names := []string{}
+	for _, l := range looks {
+		if l.probe.Found && !l.probe.LoggedIn {
+			names = append(names, l.name)
+		}
+	}
+	if _, err := os.Stat(dir); err == nil && ownRun() == "" {
+		data, _ := json.Marshal(map[string][]string{"notLoggedIn": names})      // strings alone
+		_ = durable.WriteFile(durable.OS, filepath.Join(dir, loginsName), data) // else the task's run says it
+	}
+}
+
+// loggedOut reports whether doctor last found that an agent is not logged in.
+func (a *app) loggedOut(name string) bool {
+	var cached struct{ NotLoggedIn []string }
+	dir, err := a.state()
+	if err != nil {
+		return false
+	}
+	data, err := durable.ReadFile(durable.OS, filepath.Join(dir, loginsName))
+	return err == nil && json.Unmarshal(data, &cached) == nil && slices.Contains(cached.NotLoggedIn, name)
 }
 
 // examineAgents says what the look at the CLIs has shown. Only those that the user has chosen

@@ -91,7 +91,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 		return a.dryRun(ctx, o, specs, many)
 	}
 	for i := range specs {
-		if err := a.checkInstalled(ctx, o, &specs[i]); err != nil {
+		if err := a.checkReady(ctx, o, &specs[i]); err != nil {
 			return inSpecs(err, i, len(specs), many)
 		}
 	}
