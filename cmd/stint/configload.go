@@ -113,6 +113,20 @@ func (c *Config) digest() string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(lines, "\n"))))[:16]
 }
 
+// forClients are the settings that the master does not read.
+var forClients = []string{"workspace_root", "auto_start", "agent"}
+
+// given returns the settings that a master has from its environment or its options, each with a
+// digest of the value. What may be secret is left out.
+func (c *Config) given() (list []string) {
+	for i := range keys {
+		if k := &keys[i]; c.origins[k.name].layer >= layerEnv && k.redact == nil && !slices.Contains(forClients, k.name) {
+			list = append(list, fmt.Sprintf("%s=%.4x", k.env(), sha256.Sum256(fmt.Append(nil, k.get(c)))))
+		}
+	}
+	return list
+}
+
 // forWorkspace returns the configuration of tasks in dir: the section with the
 // longest path that holds dir lies over the file.
 func (c *Config) forWorkspace(dir string) *Config {

@@ -70,24 +70,43 @@ func byHand(raw []byte) string {
 }
 
 // tellConfig warns on stderr, once, that the master that was asked last was started with
-// another configuration than the file has now.
+// another configuration than the file has now, or with other settings than this shell has.
 func (a *app) tellConfig(ctx context.Context) {
 	n := a.notice()
-	if n == nil || a.quiet || a.toldConfig || !a.isStale(n) {
+	cfg, err := a.base()
+	if n == nil || err != nil || a.quiet || a.toldConfig {
+		return
+	}
+	_, used, _ := strings.Cut(n.Config, " ")
+	var unused []string
+	for _, setting := range cfg.given() {
+		if name, _, _ := strings.Cut(setting, "="); !slices.Contains(strings.Fields(used), setting) {
+			unused = append(unused, name)
+		}
+	}
+	if n.Config == "" || len(unused) == 0 && !a.isStale(n) {
 		return
 	}
 	a.toldConfig = true
 	ctx, cancel := context.WithTimeout(ctx, maxTell)
 	defer cancel()
-	if h, err := a.health(ctx); err == nil { // who is gone uses no configuration
+	h, err := a.health(ctx)
+	if err != nil {
+		return // who is gone uses no configuration
+	}
+	if a.isStale(n) {
 		a.hint("stint: the master (pid %d) %s: %s\n", h.PID, a.staleText(&h), restart(&h))
+	}
+	if len(unused) > 0 {
+		a.hint("stint: %s of this shell has no effect: the master (pid %d) was started without it; to use it: %s\n", strings.Join(unused, ", "), h.PID, restart(&h))
 	}
 }
 
 // isStale reports whether a master was started with another configuration.
 func (a *app) isStale(n *wire.Notice) bool {
 	cfg, err := a.base()
-	return err == nil && n.Config != "" && n.Config != cfg.digest()
+	file, _, _ := strings.Cut(n.Config, " ")
+	return err == nil && file != "" && file != cfg.digest()
 }
 
 func (a *app) staleText(h *task.Health) string {

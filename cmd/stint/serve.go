@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -402,7 +403,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		})
 		return nil
 	}
-	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: m.cfg.digest(), RunOf: runOf, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
+	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: strings.Join(append([]string{m.cfg.digest()}, m.cfg.given()...), " "), RunOf: runOf, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
 	var answer func(context.Context) error
 	if m.wantsHTTP() {
 		answer, err = openHTTP()

@@ -56,7 +56,7 @@ type Options struct {
 	WriteTimeout time.Duration    // that a reader of events may take for 16 KB of them; 0: 10 s
 	Heartbeat    time.Duration    // of silence in events until readers are shown that they are connected; 0: 15 s
 
-	Config string // digest of the master's configuration file, for [wire.Notice]; "": it does not say
+	Config string // for [wire.Notice]
 
 	// OpenPage calls [Server.Loopback] and serves, for a page that is asked for where no port
 	// is open; nil: nobody can.

@@ -13,7 +13,7 @@ type Notice struct {
 	PauseWhy string // the reason that was given, or its beginning
 	Shortage string // what the machine lacks, for which tasks wait; "": nothing
 	Seq      uint64 // number of the newest record, from which events can be followed
-	Config   string // digest of the configuration file that the master was started with; "": it does not say
+	Config   string // what the master was started with: digest of the configuration file, and behind blanks settings from elsewhere; "": it does not say
 }
 
 const (
