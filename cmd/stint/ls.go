@@ -126,8 +126,10 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 // list prints a list of tasks once.
 func (a *app) list(ctx context.Context, o *lsOptions) error {
 	o.filter.Prompts = o.json
-	if o.json && !o.archive && !o.held {
-		return a.listJSON(ctx, o)
+	if _, none, _ := a.noState(); o.json && !o.archive && !o.held && !none {
+		if err := a.listJSON(ctx, o); !isReadOnly(err) {
+			return err
+		}
 	}
 	views, err := a.listed(ctx, o)
 	if err == nil && len(views) == 0 && !o.archive {
@@ -191,8 +193,11 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 // listed returns the tasks of a list, newest first, and in any case those that run: of the
 // archive, of a master, or of a state directory that no master can use.
 func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, err error) {
-	dir, err := a.state()
-	if err != nil {
+	dir, none, err := a.noState()
+	if none { // a wrong configuration is told all the same
+		_, err = a.base()
+	}
+	if none || err != nil {
 		return nil, err
 	}
 	if o.archive { // for which no master is needed
@@ -218,7 +223,7 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 		}
 		return err
 	})
-	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
+	if isReadOnly(err) {
 		var tasks []state.Task
 		if tasks, err = statedir.List(ctx, dir, f); err == nil {
 			a.hint("stint: %s cannot be written, so no master runs: this is what its journal has\n", dir)
@@ -231,6 +236,9 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 	}
 	return views, err
 }
+
+// isReadOnly reports an error about a state directory in which no master can write.
+func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) }
 
 // checkSession returns an error if a master runs that knows no session of that name.
 func (a *app) checkSession(ctx context.Context, name string) error {

@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
-	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -18,15 +14,9 @@ const overviewTasks = 5
 
 // overview prints how things stand, and three commands that fit.
 func (a *app) overview(ctx context.Context) error {
-	dir, err := a.state()
+	views, err := a.listed(ctx, &lsOptions{filter: state.Filter{Limit: overviewTasks}})
 	if err != nil {
 		return err
-	}
-	var views []wire.TaskView
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) { // to ask is no reason to make it
-		if views, err = a.listed(ctx, &lsOptions{filter: state.Filter{Limit: overviewTasks}}); err != nil {
-			return err
-		}
 	}
 	next := []string{`stint task "Summarise this repository in one line"`, "stint demo", "stint doctor"}
 	text := "no tasks yet\n"

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -46,16 +47,16 @@ not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
 // commands holds how each command is built, in no order: help sorts them.
 var commands = map[string]func(*app) *cobra.Command{
 	"serve": (*app).serveCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
-	"ls": (*app).lsCommand, "show": (*app).showCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
-	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
-	"rm": noRun((*app).rmCommand), "hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
+	"ls": existing((*app).lsCommand), "show": existing((*app).showCommand), "logs": existing((*app).logsCommand), "wait": existing((*app).waitCommand),
+	"why": existing((*app).whyCommand), "verify": existing((*app).verifyCommand), "cancel": existing((*app).cancelCommand), "retry": existing((*app).retryCommand),
+	"rm": existing(noRun((*app).rmCommand)), "hold": existing((*app).holdCommand), "release": existing((*app).releaseCommand), "move": existing((*app).moveCommand),
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
-	"list": alias((*app).lsCommand, "list [OPTIONS]", "ls"), "get": alias((*app).showCommand, "get [OPTIONS] ID", "show"),
-	"session": (*app).sessionCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"list": existing(alias((*app).lsCommand, "list [OPTIONS]", "ls")), "get": existing(alias((*app).showCommand, "get [OPTIONS] ID", "show")),
+	"session": existing((*app).sessionCommand), "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
-	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
-	"diff": (*app).diffCommand, "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": (*app).digestCommand, "notify": (*app).notifyCommand, "usage": (*app).usageCommand, "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
+	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": existing((*app).historyCommand),
+	"diff": existing((*app).diffCommand), "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": existing((*app).digestCommand), "notify": (*app).notifyCommand, "usage": existing((*app).usageCommand), "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
 }
 
 // rootCommand builds the command tree for a command line: the one command that
@@ -302,4 +303,41 @@ func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {
 		}
 		return c
 	}
+}
+
+// listsNothing are the commands that print an empty list where there is no state directory yet.
+var listsNothing = []string{"stint ls", "stint list", "stint usage", "stint digest", "stint history", "stint session ls"}
+
+// existing makes a command, and those below it, one that is about tasks that there are: it creates
+// no state directory, and starts no master for one that does not exist.
+func existing(build func(*app) *cobra.Command) func(*app) *cobra.Command {
+	return func(a *app) *cobra.Command {
+		c := build(a)
+		for _, c := range append(c.Commands(), c) {
+			do := c.RunE
+			if do == nil {
+				continue
+			}
+			c.RunE = func(c *cobra.Command, args []string) error {
+				dir, none, err := a.noState()
+				if none && (a.stateOption != "" || !slices.Contains(listsNothing, c.CommandPath())) {
+					err = &cliError{code: exitNotFound, message: "there is no state directory at " + dir, try: `stint task "PROMPT", which creates it`}
+				}
+				if err != nil {
+					return err
+				}
+				return do(c, args)
+			}
+		}
+		return c
+	}
+}
+
+// noState returns the state directory, and whether it does not exist.
+func (a *app) noState() (dir string, none bool, err error) {
+	if dir, err = a.state(); err != nil {
+		return "", false, err
+	}
+	_, err = os.Stat(dir)
+	return dir, errors.Is(err, fs.ErrNotExist), nil
 }

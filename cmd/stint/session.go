@@ -53,7 +53,10 @@ func (a *app) sessionLsCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
 			var list []state.Session
-			err := a.call(ctx, func(c *client.Client) (err error) { list, err = c.Sessions(ctx); return err })
+			_, none, err := a.noState()
+			if !none && err == nil {
+				err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Sessions(ctx); return err })
+			}
 			switch {
 			case err != nil:
 				return err

@@ -2,10 +2,7 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,12 +42,12 @@ func (a *app) usageCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			dir, err := a.state()
+			var rows []task.UsageRow
+			dir, none, err := a.noState()
 			if err != nil {
 				return err
 			}
-			var rows []task.UsageRow
-			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) { // nothing ran where there is no directory
+			if !none {
 				if rows, err = query.ReadUsage(c.Context(), dir, q); err != nil {
 					return err
 				}
