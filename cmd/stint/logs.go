@@ -84,6 +84,7 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
 	if o.follow {
 		one := a.another()
 		defer inBackground(ctx, func(ctx context.Context) { one.look(ctx, ref, firstProgress, time.Second, out.look) })()
+		defer a.tellSilence(ctx)()
 	}
 	err := a.call(ctx, func(cl *client.Client) (err error) {
 		if o.run != "" {

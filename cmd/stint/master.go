@@ -150,6 +150,26 @@ func (a *app) silent(err error) error {
 	return e
 }
 
+// silencePace is the time between two looks whether a master that is waited for answers.
+const silencePace = 4 * time.Second
+
+// tellSilence prints on stderr, once, that the master does not answer any more while a command
+// waits for it, until the function that it returns is called.
+func (a *app) tellSilence(ctx context.Context) (stop func()) {
+	one := a.another()
+	return inBackground(ctx, func(ctx context.Context) {
+		for pause(ctx, silencePace) == nil {
+			if _, err := one.health(ctx); !errors.Is(err, client.ErrSilent) {
+				continue
+			}
+			dir, _ := one.state() // it is known: the master was asked
+			pid := journal.LockHolder(dir)
+			one.hint("stint: the master (pid %d) does not answer; if it was stopped: kill -CONT %d\n", pid, pid)
+			return
+		}
+	})
+}
+
 // wait returns when a task has ended, whatever becomes of the master meanwhile. A
 // master in the background that is gone is started again. One in the foreground
 // was perhaps stopped on purpose: then another one is waited for, but not long.
