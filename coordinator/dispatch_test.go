@@ -129,7 +129,7 @@ func TestDependantsFailWithTheReason(t *testing.T) {
 		add(canceled): "it comes after " + canceled + ", which ended canceled",
 		add(byHand):   "it comes after " + byHand + ", which ended failed: no more",
 	} {
-		if got := w.wait(id); got.Status != state.Failed || got.Error != want || got.Attempt != 0 {
+		if got := w.wait(id); got.Status != state.Failed || got.Error != want || got.Result != want || got.Attempt != 0 {
 			t.Errorf("%s: %s\nwant %s, with %d attempts", got.Status, got.Error, want, got.Attempt)
 		}
 	}

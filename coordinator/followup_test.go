@@ -269,7 +269,10 @@ func TestDeadOfInterruptions(t *testing.T) {
 	next.cfg.FollowUpDepth, next.cfg.MaxFollowUps, next.cfg.MaxRetries = 1, 3, 0
 	next.settings(queue.WorkspaceSettings{OnFailure: "look at {{.ID}}: {{.Reason}}"})
 	next.open()
-	next.expect(next.wait(id), state.Dead, state.ClassInterrupted)
+	end := next.wait(id)
+	if next.expect(end, state.Dead, state.ClassInterrupted); end.Error == "" || end.Result != end.Error {
+		t.Errorf("error %q, result %q", end.Error, end.Result)
+	}
 	if got := next.onlyChild(id); got.Prompt != "look at "+id+": interrupted" {
 		t.Errorf("its follow-up says %q", got.Prompt)
 	}

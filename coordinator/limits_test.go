@@ -426,8 +426,8 @@ func TestUnwillingIsFollowed(t *testing.T) {
 		time.Sleep(time.Minute)
 		got := w.ended(w.submit(task.TaskSpec{Prompt: "q", NoWaitLimit: true, OnFailure: "Look: {{.Error}}"}).ID)
 		w.expect(got, state.Failed, state.ClassRateLimited)
-		if child := w.task(got.ID).FollowUps; len(child) != 1 || w.task(child[0]).Prompt != "Look: "+strconv.Quote(got.Error) || got.Note != "" {
-			t.Errorf("note %q, followed by %q", got.Note, child)
+		if child := w.task(got.ID).FollowUps; len(child) != 1 || w.task(child[0]).Prompt != "Look: "+strconv.Quote(got.Error) || got.Note != "" || got.Result != got.Error {
+			t.Errorf("note %q, result %q, followed by %q", got.Note, got.Result, child)
 		}
 	})
 }

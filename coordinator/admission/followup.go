@@ -43,6 +43,16 @@ func (a *Admission) PlaceOf(id string) *Place {
 	return w
 }
 
+// AddError adds the error with which a task ends. As long as its attempt has no answer, that is
+// its result too.
+func AddError(rec *ledger.Record, t *state.Task, text string) *ledger.Record {
+	rec.AddIf(state.KeyError, text)
+	if t.Phase == "" && t.Iteration <= 1 {
+		rec.AddIf(state.KeyResult, text)
+	}
+	return rec
+}
+
 // End appends the record with which a task may end, and those of the task that then follows
 // it, for which place was looked at. If what is to follow cannot be queued, the record says so.
 func (a *Admission) End(st *fold.State, tx *ledger.Tx, rec *ledger.Record, findings []state.Issue, place *Place) {

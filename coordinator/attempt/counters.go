@@ -93,8 +93,8 @@ func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, place *admis
 	}
 	if again && requeues > a.tasks.Config.MaxRetries {
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-		rec.Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted)).
-			Add(state.KeyError, "it was queued again by hand while it ran, time and again; to begin anew: stint retry "+t.ID).
+		rec.Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted))
+		admission.AddError(rec, &t, "it was queued again by hand while it ran, time and again; to begin anew: stint retry "+t.ID).
 			Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
 		a.admission.End(st, tx, rec, nil, place)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -50,8 +51,8 @@ func (d *Dispatcher) failBlockedByDependency() {
 			}
 			causes[t.ID] = t
 			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-			tx.Append(r.Add(state.KeyStatus, string(t.Status)).Add(state.KeyReason, string(t.Reason)).Add(state.KeyError, t.Error).
-				Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now())))
+			r.Add(state.KeyStatus, string(t.Status)).Add(state.KeyReason, string(t.Reason))
+			tx.Append(admission.AddError(r, &t, t.Error).Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now())))
 		}
 		return nil
 	})

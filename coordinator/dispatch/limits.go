@@ -43,8 +43,8 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 				status, what = state.Failed, "waits for a rate limit to pass"
 			}
 			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-			rec.Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited)).
-				Add(state.KeyError, "account "+t.AccountName()+" "+what).
+			rec.Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited))
+			admission.AddError(rec, &t, "account "+t.AccountName()+" "+what).
 				Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now()))
 			d.Admission.End(st, tx, rec, nil, place)
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/queue"
 	"stint/ledger"
 	"stint/state"
@@ -94,6 +95,9 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 			status = state.Queued // the lane of one that has ended would be free
 		}
 		rec.Add(state.KeyStatus, string(status)).Add(state.KeyRetries, strconv.Itoa(retries)).Add(state.KeyAttempt, strconv.Itoa(attempt))
+		if status == state.Dead {
+			admission.AddError(rec, t, fmt.Sprintf("it was interrupted more often than max_retries (%d) permits; to begin anew: stint retry %s", retries-1, t.ID))
+		}
 		// What its output tells of its session, if the master had no time to record it. A person
 		// may have named another one.
 		if t.AgentSession == "" {
