@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -47,7 +48,7 @@ func (s *Server) reportRoutes(api huma.API) {
 	answers(api, op(http.MethodGet, "/v1/usage", "usage", "Add up what runs have used", "Tokens and cost, a row for each value of by. The whole ledger is read for it."), lasting(s.usage))
 	answers(api, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace", "As a task with that prompt would. Nothing is kept.", http.StatusTooManyRequests), lasting(func(ctx context.Context, in *searchInput) (task.MemoryResult, error) {
 		q := in.Body
-		q.FromRun = fromRun(ctx)
+		q.FromRun = guard.Run(ctx)
 		leave, err := s.searches.enter(ctx)
 		if err != nil {
 			return task.MemoryResult{}, err

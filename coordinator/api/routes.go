@@ -163,8 +163,8 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 		return r, p == nil
 	}
 	if waitRoutes[s.pattern(r)] {
-		run, _ := s.runOf(r) // as far as it can be told
-		r = r.WithContext(context.WithValue(r.Context(), runKey{}, run))
+		run, _ := guard.RunOf(r) // as far as it can be told
+		r = r.WithContext(guard.WithRun(r.Context(), run))
 	}
 	return r, true
 }

@@ -136,7 +136,7 @@ func (s *Server) serve(ctx context.Context, lns []net.Listener, set func(*http.S
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnContext:       s.withPeer,
+		ConnContext:       guard.Peers(s.opts.RunOf),
 		ConnState: func(_ net.Conn, cs http.ConnState) {
 			switch cs {
 			case http.StateNew:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/request"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
@@ -158,7 +159,7 @@ func (s *Server) number(ctx context.Context, spec *task.TaskSpec) number {
 	if !n.chosen {
 		spec.ID = s.opts.NewID()
 	}
-	n.id, spec.FromRun, spec.Environment = spec.ID, fromRun(ctx), environment(ctx, spec.Environment)
+	n.id, spec.FromRun, spec.Environment = spec.ID, guard.Run(ctx), environment(ctx, spec.Environment)
 	return n
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/openapi"
 	"stint/coordinator/api/request"
 	"stint/coordinator/api/wire"
@@ -217,7 +218,7 @@ func (in *readInput) answer(t *taskOutput, err error) (*readOutput, error) {
 
 // cancel ends a task. A run may cancel only what its own task's agent has asked for.
 func (s *Server) cancel(ctx context.Context, ref string) (state.Task, error) {
-	run := fromRun(ctx)
+	run := guard.Run(ctx)
 	if run == "" {
 		return s.rooms.Changes.Cancel(ctx, ref, ledger.ByClient)
 	}

@@ -26,5 +26,5 @@ func peerUID(c *net.UnixConn) (int, error) {
 	return int(cred.Uid), nil
 }
 
-// PeerPID is not asked for here: agents are not found by their gates.
-func PeerPID(*net.UnixConn) (int, error) { return 0, nil }
+// peerPID is not asked for here: agents are not found by their gates.
+func peerPID(*net.UnixConn) (int, error) { return 0, nil }

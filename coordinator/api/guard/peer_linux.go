@@ -16,9 +16,9 @@ func peerUID(c *net.UnixConn) (int, error) {
 	return int(cred.Uid), nil
 }
 
-// PeerPID returns the process that made the connection; 0 if it cannot be seen from
+// peerPID returns the process that made the connection; 0 if it cannot be seen from
 // here.
-func PeerPID(c *net.UnixConn) (int, error) {
+func peerPID(c *net.UnixConn) (int, error) {
 	cred, err := peerOf(c)
 	if err != nil {
 		return 0, err

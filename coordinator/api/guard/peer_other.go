@@ -11,5 +11,5 @@ import (
 // keeps others out.
 func peerUID(*net.UnixConn) (int, error) { return os.Getuid(), nil }
 
-// PeerPID is not asked for here: agents are not found by their gates.
-func PeerPID(*net.UnixConn) (int, error) { return 0, nil }
+// peerPID is not asked for here: agents are not found by their gates.
+func peerPID(*net.UnixConn) (int, error) { return 0, nil }

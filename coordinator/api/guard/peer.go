@@ -1,0 +1,81 @@
+package guard
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+
+	"stint/coordinator/api/wire"
+)
+
+type (
+	peerKey struct{} // under which a connection's context has the peer
+	runKey  struct{} // under which a request's context has the run that it comes from
+)
+
+// A peer is who has made a connection.
+type peer struct {
+	find func() (run string, err error) // looks for the run that it is part of; "" if none
+
+	mu   sync.Mutex // guards what follows
+	seen bool       // run is known
+	run  string
+}
+
+// Peers returns a function for [http.Server].ConnContext that notes who has made a connection: on
+// the socket at once, for the process may end and its pid be another's before it asks for anything.
+// If that happens before Accept, the other one is taken for the caller: the kernel tells the pid of
+// who connected. SO_PEERPIDFD would tell the process itself, from Linux 6.5 on. find notes which
+// process has a pid now, and returns a function that looks for the run that it is part of; nil:
+// requests say it themselves.
+func Peers(find func(pid int) func() (run string, err error)) func(context.Context, net.Conn) context.Context {
+	return func(ctx context.Context, c net.Conn) context.Context {
+		if c, ok := c.(*net.UnixConn); ok && find != nil {
+			if pid, err := peerPID(c); err == nil && pid > 0 {
+				return context.WithValue(ctx, peerKey{}, &peer{find: find(pid)})
+			}
+		}
+		return ctx
+	}
+}
+
+// partOf returns the run that the peer is part of; "" if none. It looks once, which takes
+// longer than a submit: a process is part of the run that it was started in until it ends.
+func (p *peer) partOf() (run string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.seen {
+		if p.run, err = p.find(); err != nil {
+			return "", err
+		}
+		p.seen = true
+	}
+	return p.run, nil
+}
+
+// RunOf returns the run that a request comes from: the one that its process was
+// started in, whatever it says, else the one that it names; "" if none. Over TCP there is
+// none: the token decides there.
+func RunOf(r *http.Request) (string, error) {
+	if OverTCP(r.Context()) {
+		return "", nil
+	}
+	if p, ok := r.Context().Value(peerKey{}).(*peer); ok {
+		if run, err := p.partOf(); run != "" || err != nil {
+			return run, err
+		}
+	}
+	return r.Header.Get(wire.RunHeader), nil
+}
+
+// WithRun returns the context of a request that comes from a run.
+func WithRun(ctx context.Context, run string) context.Context {
+	return context.WithValue(ctx, runKey{}, run)
+}
+
+// Run returns the run that a request comes from which was admitted, or waits; "" if none.
+func Run(ctx context.Context) string {
+	run, _ := ctx.Value(runKey{}).(string)
+	return run
+}
