@@ -15,6 +15,7 @@ import (
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/state"
 )
 
 func (a *app) whyCommand() *cobra.Command {
@@ -42,44 +43,40 @@ func (a *app) whyCommand() *cobra.Command {
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	c := a.actCommand("cancel", "end tasks that are queued or running", (*client.Client).Cancel)
-	c.ValidArgsFunction = a.completeOpen
-	return c
+	return a.actCommand("cancel", "end tasks that are queued or running", (*client.Client).Cancel, state.Draft, state.Queued, state.Running)
 }
 
 func (a *app) rmCommand() *cobra.Command {
 	c := a.actCommand("rm", "remove tasks from the lists", (*client.Client).Remove)
 	c.Long = `Remove tasks from the lists. One that waits is canceled; one that runs is refused. Its
 sections stay in tasks.md until the next compaction moves them to the archive, which
-keeps id, end and idempotency key. To archive all that have ended: stint clean.`
+keeps id, end and idempotency key. To archive what is done or canceled: stint clean.`
 	return c
 }
 
 func (a *app) retryCommand() *cobra.Command {
-	c := a.actCommand("retry", "queue tasks that have ended again", a.startsTasks(a.retryTask))
+	c := a.actCommand("retry", "queue tasks that have ended again", a.startsTasks(a.retryTask), state.Draft, state.Done, state.Failed, state.Canceled, state.Dead)
 	c.Long = `Queue tasks again that have ended, with all their tries. A task that waits for its
 time (--at, --delay) or for its next try starts as soon as it can; a draft is queued.
 A hold on its account is lifted.`
-	c.ValidArgsFunction = a.completeEnded
 	return c
 }
 
 func (a *app) holdCommand() *cobra.Command {
-	c := a.actCommand("hold", "let queued tasks wait until they are released", (*client.Client).Hold)
-	c.ValidArgsFunction = a.completeQueued
-	return c
+	return a.actCommand("hold", "let queued tasks wait until they are released", (*client.Client).Hold, state.Queued)
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	c := a.actCommand("release", "let held tasks run", a.startsTasks((*client.Client).Release))
-	c.ValidArgsFunction = a.completeQueued
-	return c
+	return a.actCommand("release", "let held tasks run", a.startsTasks((*client.Client).Release), state.Queued)
 }
 
+// An act does one thing to a task.
+type act = func(*client.Client, context.Context, string) (wire.TaskView, error)
+
 // startsTasks returns an act that lets a task run, with what the user should know then.
-func (a *app) startsTasks(act func(*client.Client, context.Context, string) (wire.TaskView, error)) func(*client.Client, context.Context, string) (wire.TaskView, error) {
+func (a *app) startsTasks(do act) act {
 	return func(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
-		view, err := act(c, ctx, ref)
+		view, err := do(c, ctx, ref)
 		if err == nil {
 			a.tellConfig(ctx)
 		}
@@ -87,8 +84,9 @@ func (a *app) startsTasks(act func(*client.Client, context.Context, string) (wir
 	}
 }
 
-// actCommand builds a command that does one thing to each of several tasks.
-func (a *app) actCommand(name, short string, act func(*client.Client, context.Context, string) (wire.TaskView, error)) *cobra.Command {
+// actCommand builds a command that does one thing to each of several tasks, and completes ids
+// of tasks with these statuses.
+func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *cobra.Command {
 	var asJSON, quiet bool
 	c := &cobra.Command{
 		Use:     name + " [OPTIONS] ID...",
@@ -99,7 +97,7 @@ func (a *app) actCommand(name, short string, act func(*client.Client, context.Co
 			var errs []error
 			for _, ref := range refs {
 				var view wire.TaskView
-				err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = act(cl, c.Context(), ref); return err })
+				err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = do(cl, c.Context(), ref); return err })
 				if err == nil {
 					err = a.printEnd(&waitOptions{json: asJSON, quiet: quiet}, &view)
 				} else if len(refs) > 1 {
@@ -115,7 +113,7 @@ func (a *app) actCommand(name, short string, act func(*client.Client, context.Co
 	}
 	jsonFlag(c, &asJSON)
 	quietFlag(c, &quiet)
-	c.ValidArgsFunction = a.completeIDs
+	c.ValidArgsFunction = a.completeWith(statuses...)
 	return c
 }
 
@@ -146,8 +144,8 @@ func (a *app) moveCommand() *cobra.Command {
 	jsonFlag(c, &asJSON)
 	quietFlag(c, &quiet)
 	exclusive(c, "first", "before")
-	c.ValidArgsFunction = a.completeQueued
-	completeBy(c, "before", a.completeQueued)
+	c.ValidArgsFunction = a.completeWith(state.Queued)
+	completeBy(c, "before", a.completeWith(state.Queued))
 	return c
 }
 

@@ -33,14 +33,6 @@ func (a *app) completionCommand(root *cobra.Command) {
 	for _, shell := range slices.Sorted(maps.Keys(enableCompletion)) {
 		c.Long += "\n  " + enableCompletion[shell]
 	}
-	for _, one := range c.Commands() {
-		one.Long = "Print the script for " + one.Name() + ". To use it, paste this, and open a new shell:\n\n  " + enableCompletion[one.Name()]
-		one.PostRun = func(*cobra.Command, []string) {
-			if isTTY(a.stdout) { // nobody reads the script itself
-				a.hint("stint: to use it, paste this, and open a new shell:\n  %s\n", enableCompletion[one.Name()])
-			}
-		}
-	}
 }
 
 // completionTime bounds what a press of the tab key may take.
@@ -49,30 +41,22 @@ const completionTime = time.Second
 // completeIDs offers the ids of the newest tasks with their prompts. It asks a
 // running master only.
 func (a *app) completeIDs(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.offerIDs(c, state.Filter{Limit: 50})
+	return a.offerIDs(c)
 }
 
-// completeQueued offers the ids of tasks that wait.
-func (a *app) completeQueued(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.offerIDs(c, state.Filter{Limit: 50, Status: []state.Status{state.Queued}})
+// completeWith offers only ids of tasks with one of these statuses.
+func (a *app) completeWith(statuses ...state.Status) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return a.offerIDs(c, statuses...)
+	}
 }
 
-// completeOpen offers the ids of tasks that can be canceled.
-func (a *app) completeOpen(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.offerIDs(c, state.Filter{Limit: 50, Status: []state.Status{state.Draft, state.Queued, state.Running}})
-}
-
-// completeEnded offers the ids of tasks that can be retried.
-func (a *app) completeEnded(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.offerIDs(c, state.Filter{Limit: 50, Status: []state.Status{state.Draft, state.Done, state.Failed, state.Canceled, state.Dead}})
-}
-
-func (a *app) offerIDs(c *cobra.Command, f state.Filter) ([]string, cobra.ShellCompDirective) {
+func (a *app) offerIDs(c *cobra.Command, statuses ...state.Status) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(contextOf(c), completionTime)
 	defer cancel()
 	var views []wire.TaskView
 	err := a.callRunning(func(cl *client.Client) (err error) {
-		views, err = cl.List(ctx, f)
+		views, err = cl.List(ctx, state.Filter{Limit: 50, Status: statuses})
 		return err
 	})
 	if err != nil {

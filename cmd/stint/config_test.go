@@ -287,7 +287,7 @@ func TestPromptTemplate(t *testing.T) {
 
 // The template in the manual is one.
 func TestTemplateOfTheManual(t *testing.T) {
-	manual, text := topic("prompts"), ""
+	manual, text := get(t, "help/prompts.md"), ""
 	for _, b := range codeBlocks(manual) {
 		if b.language == "template" {
 			text = b.text

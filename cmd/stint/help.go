@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
-	"io/fs"
-	"path"
+	"io"
 	"slices"
 	"strings"
 
@@ -24,26 +24,16 @@ var topicNames = []string{
 	"prompts", "sessions", "ledger", "recovery", "agents", "limits", "http", "postgres", "configuration", "security", "exit-codes", "scripting",
 }
 
-// topic returns the Markdown of a topic.
-func topic(name string) []byte {
-	text, err := fs.ReadFile(topicFiles, path.Join("help", name+".md"))
-	if err != nil {
-		panic(err) // it is embedded; a test reads each
-	}
-	return text
-}
-
-// topicTitle returns what a topic is about: its first line, after the colon.
-func topicTitle(name string) string {
-	line, _, _ := strings.Cut(string(topic(name)), "\n")
-	_, title, _ := strings.Cut(line, ": ")
-	return title
-}
-
-// topics returns the manual, for the page.
+// topics returns the manual.
 func topics() (all []wire.Topic) {
 	for _, name := range topicNames {
-		all = append(all, wire.Topic{Name: name, Title: topicTitle(name), Markdown: topic(name)})
+		text, err := topicFiles.ReadFile("help/" + name + ".md")
+		if err != nil {
+			panic(err) // it is embedded; a test reads each
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		_, title, _ := strings.Cut(line, ": ")
+		all = append(all, wire.Topic{Name: name, Title: title, Markdown: text})
 	}
 	return all
 }
@@ -58,28 +48,24 @@ func (a *app) helpCommand() *cobra.Command {
 			if len(args) == 0 {
 				return a.printTopics()
 			}
-			if len(args) == 1 && slices.Contains(topicNames, args[0]) {
-				return a.printMarkdown(topic(args[0]))
+			name, all := shown(strings.Join(args, " ")), topics()
+			if i := slices.Index(topicNames, name); i >= 0 {
+				return a.printMarkdown(all[i].Markdown)
 			}
-			if cmd, rest, err := c.Root().Find(args); err == nil && len(rest) == 0 && cmd != c.Root() {
+			cmd, rest, err := c.Root().Find(args)
+			if err == nil && len(rest) == 0 && cmd != c.Root() {
 				cmd.InitDefaultHelpFlag()
 				return cmd.Help()
 			}
-			name := shown(strings.Join(args, " "))
-			try := "stint help"
 			known := slices.Clone(topicNames)
 			for _, cmd := range c.Root().Commands() {
 				known = append(known, cmd.Name())
 			}
-			if near := state.Nearest(name, known); near != "" {
-				try += " " + near
-			}
-			return usage(try, "there is no topic and no command %q", clip(name, 40))
+			return usage(strings.TrimSpace("stint help "+state.Nearest(name, known)), "there is no topic and no command %q", clip(name, 40))
 		},
-		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			var names []string
-			for _, name := range topicNames {
-				names = append(names, name+"\t"+topicTitle(name))
+		ValidArgsFunction: func(c *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			for _, t := range topics() {
+				names = append(names, t.Name+"\t"+t.Title)
 			}
 			for _, cmd := range c.Root().Commands() {
 				if cmd.IsAvailableCommand() {
@@ -91,23 +77,17 @@ func (a *app) helpCommand() *cobra.Command {
 	}
 }
 
-// printTopics prints the list of topics.
 func (a *app) printTopics() error {
-	var b strings.Builder
-	b.WriteString("`stint help TOPIC` shows a part of the manual:\n\n| topic | what it is about |\n|---|---|\n")
-	for _, name := range topicNames {
-		fmt.Fprintf(&b, "| %s | %s |\n", name, topicTitle(name))
+	text := "`stint help TOPIC` shows a part of the manual:\n\n| topic | what it is about |\n|---|---|\n"
+	for _, t := range topics() {
+		text += fmt.Sprintf("| %s | %s |\n", t.Name, t.Title)
 	}
-	b.WriteString("\n`stint help COMMAND` shows the options of a command, `stint --help` lists the commands.\n")
-	return a.printMarkdown([]byte(b.String()))
+	return a.printMarkdown([]byte(text + "\n`stint help COMMAND` shows the options of a command, `stint --help` lists the commands.\n"))
 }
 
 // printMarkdown prints Markdown as text that fits the terminal, at most 80 columns wide.
 func (a *app) printMarkdown(src []byte) error {
-	width := 80
-	if n := terminalWidth(a.stdout); n > 0 {
-		width = min(n, width)
-	}
-	_, err := fmt.Fprint(a.stdout, renderText(src, width, isColoured(a.stdout)))
+	w := &textWriter{src: src, width: min(cmp.Or(terminalWidth(a.stdout), 80), 80), bold: isColoured(a.stdout)}
+	_, err := io.WriteString(a.stdout, w.text())
 	return err
 }

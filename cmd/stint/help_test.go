@@ -18,18 +18,19 @@ func TestTopics(t *testing.T) {
 	if len(files) != len(topicNames) {
 		t.Errorf("%d files, but %d topics", len(files), len(topicNames))
 	}
-	for _, name := range topicNames {
-		if topicTitle(name) == "" {
+	for _, topic := range topics() {
+		name := topic.Name
+		if topic.Title == "" {
 			t.Errorf("%s does not begin with a heading such as # Name: what it is about", name)
 		}
-		_ = ast.Walk(markdown.Parser().Parse(text.NewReader(topic(name))), func(n ast.Node, _ bool) (ast.WalkStatus, error) {
+		_ = ast.Walk(markdown.Parser().Parse(text.NewReader(topic.Markdown)), func(n ast.Node, _ bool) (ast.WalkStatus, error) {
 			if k := n.Kind(); k == ast.KindHTMLBlock || k == ast.KindRawHTML {
 				t.Errorf("%s has HTML", name)
 			}
 			return ast.WalkContinue, nil
 		}) // the function has no errors
 		for _, width := range []int{40, 63, 80} {
-			for line := range strings.Lines(renderText(topic(name), width, false)) {
+			for line := range strings.Lines((&textWriter{src: topic.Markdown, width: width}).text()) {
 				line = strings.TrimRight(line, "\n")
 				if columnsOf(line) > width && !strings.HasPrefix(line, "    ") && strings.Contains(strings.TrimLeft(line, "- #"), " ") {
 					t.Errorf("%s, %d columns: %q", name, width, line)
@@ -52,12 +53,12 @@ func TestRenderText(t *testing.T) {
 		{1, true, "\x1b[1mA\x1b[0m \x1b[1mb\x1b[0m \x1b[1mc\x1b[0m\n\nOne two three (stint help http) four\nfive (https://example.com) six\n\n- x y z\n- \x1b[1mq\x1b[0m\n  1. deep\n\n" +
 			"    code   stays, however long it may be, on one line\n\n\x1b[1ma\x1b[0m  \x1b[1mb\x1b[0m\n1  two words and more of them\n"},
 	} {
-		if got := renderText([]byte(doc), c.width, c.bold); got != c.want {
+		if got := (&textWriter{src: []byte(doc), width: c.width, bold: c.bold}).text(); got != c.want {
 			t.Errorf("%d columns, bold %t:\n%q, want\n%q", c.width, c.bold, got, c.want)
 		}
 	}
 	wide := "| one | two | three |\n|---|---|---|\n| aaaaaaaaaaaaaaaaaa | bbbbbbbbbbbbbbbbbbbbbbb | c d |\n"
-	if got, want := renderText([]byte(wide), 40, false), "- aaaaaaaaaaaaaaaaaa\n  two: bbbbbbbbbbbbbbbbbbbbbbb\n  three: c d\n"; got != want {
+	if got, want := (&textWriter{src: []byte(wide), width: 40}).text(), "- aaaaaaaaaaaaaaaaaa\n  - two: bbbbbbbbbbbbbbbbbbbbbbb\n  - three: c d\n"; got != want {
 		t.Errorf("a table that does not fit: %q, want %q", got, want)
 	}
 	if got := wrap("a bb ccc d", 4); !slices.Equal(got, []string{"a bb", "ccc", "d"}) {

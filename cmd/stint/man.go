@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"stint/coordinator/api/wire"
 )
 
 // manCommand writes the manual pages: stint-COMMAND.1 and stint-TOPIC.7.
@@ -29,8 +32,8 @@ stint-COMMAND.1 for the commands, stint-TOPIC.7 for the topics of stint help.`,
 			if err := doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: "stint " + versionName(), Manual: "stint"}, dir); err != nil {
 				return fmt.Errorf("manual pages: %w", err)
 			}
-			for _, name := range topicNames {
-				if err := os.WriteFile(filepath.Join(dir, "stint-"+name+".7"), manPage(name), 0o644); err != nil {
+			for _, t := range topics() {
+				if err := os.WriteFile(filepath.Join(dir, "stint-"+t.Name+".7"), manPage(&t), 0o644); err != nil {
 					return err
 				}
 			}
@@ -40,24 +43,11 @@ stint-COMMAND.1 for the commands, stint-TOPIC.7 for the topics of stint help.`,
 	}
 }
 
-// manPage returns a topic as a manual page of section 7: its text as on a terminal, with
-// headings that man knows.
-func manPage(name string) []byte {
-	_, text, _ := bytes.Cut(topic(name), []byte("\n"))
-	var b bytes.Buffer
-	fmt.Fprintf(&b, ".TH %s 7 \"\" \"stint %s\" stint\n.SH NAME\nstint-%s \\- %s\n.SH DESCRIPTION\n.nf\n", strings.ToUpper("stint-"+name), versionName(), name, topicTitle(name))
-	for line := range strings.Lines(renderText(text, 72, false)) {
-		if heading, ok := strings.CutPrefix(line, "## "); ok {
-			fmt.Fprintf(&b, ".fi\n.SH %s.nf\n", heading)
-			continue
-		}
-		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
-			b.WriteString(`\&`)
-		}
-		b.WriteString(roff.Replace(line))
-	}
-	return b.Bytes()
+// manPage returns a topic as a manual page of section 7. Its tables are lists: go-md2man makes
+// them wider than any terminal.
+func manPage(t *wire.Topic) []byte {
+	_, text, _ := bytes.Cut(t.Markdown, []byte("\n"))
+	w := &textWriter{src: text, width: 80, plain: true}
+	head := fmt.Sprintf("%% \"STINT-%s\" \"7\" \"\" \"stint %s\" \"stint\"\n# NAME\nstint-%s - %s\n\n# DESCRIPTION\n", strings.ToUpper(t.Name), versionName(), t.Name, t.Title)
+	return md2man.Render([]byte(head + w.text()))
 }
-
-// roff escapes text for troff.
-var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`, "`", `\(ga`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`)

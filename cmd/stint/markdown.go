@@ -18,15 +18,16 @@ var markdown = goldmark.New(goldmark.WithExtensions(extension.Table))
 // A textWriter writes Markdown as lines for a terminal.
 type textWriter struct {
 	src   []byte
-	width int  // columns of a line; code is never wrapped
+	width int  // columns of a line, at least 40; code is never wrapped
+	plain bool // tables become lists too, so that it is Markdown still
 	bold  bool // headings and code are bold, by SGR sequences; else they keep their # and backticks
 	lines []string
 }
 
-// renderText returns Markdown as text of at most width columns, but at least 40.
-func renderText(src []byte, width int, bold bool) string {
-	w := &textWriter{src: src, width: max(width, 40), bold: bold}
-	w.blocks(markdown.Parser().Parse(text.NewReader(src)), "")
+// text returns the Markdown as text.
+func (w *textWriter) text() string {
+	w.width = max(w.width, 40)
+	w.blocks(markdown.Parser().Parse(text.NewReader(w.src)), "")
 	return strings.Join(w.lines, "\n") + "\n"
 }
 
@@ -135,7 +136,7 @@ func (w *textWriter) table(n ast.Node, indent string) {
 			line += cell + strings.Repeat(" ", columns[x]-columnsOf(cell))
 		}
 		switch {
-		case width <= w.width:
+		case width <= w.width && !w.plain:
 			w.line(indent, line)
 		case y > 0 && len(row) == 2:
 			w.wrapped(indent, "- ", row[0]+": "+row[1])
@@ -143,7 +144,7 @@ func (w *textWriter) table(n ast.Node, indent string) {
 			w.wrapped(indent, "- ", row[0])
 			for x, cell := range row[1:] {
 				if cell != "" {
-					w.wrapped(indent+"  ", "", rows[0][x+1]+": "+cell)
+					w.wrapped(indent+"  ", "- ", rows[0][x+1]+": "+cell)
 				}
 			}
 		}
