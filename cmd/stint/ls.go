@@ -101,7 +101,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		return a.list(c.Context(), o)
 	}
 	if !isTTY(a.stdout) {
-		return usage("watch stint ls, or stint events", "--watch needs a terminal")
+		return usage("watch stint ls, or stint history --follow", "--watch needs a terminal")
 	}
 	_, _ = io.WriteString(a.stdout, "\x1b[?1049h")                    // the other screen
 	defer func() { _, _ = io.WriteString(a.stdout, "\x1b[?1049l") }() // and back
@@ -154,16 +154,16 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 	case o.quiet:
 		return printIDs(a.stdout, views)
 	}
-	if len(views) == 0 && o.archive {
+	switch {
+	case len(views) > 0:
+	case o.archive:
 		a.hint("stint: no such task in the archive; what it holds was moved there by: stint clean\n")
-		return nil
-	}
-	if len(views) == 0 && !o.filter.Match(&state.Task{}) {
+	case !o.filter.Match(&state.Task{}):
 		a.hint("stint: no such tasks; all of them: stint ls -n 0\n")
-		return nil
+	default:
+		a.hint("stint: no tasks; add one with: stint task -d \"PROMPT\"\n")
 	}
 	if len(views) == 0 {
-		a.hint("stint: no tasks; add one with: stint task -d \"PROMPT\"\n")
 		return nil
 	}
 	shown := views
@@ -175,17 +175,8 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 	if err := a.printTasks(shown, time.Now()); err != nil {
 		return err
 	}
-	for i := range views { // whose runs have ended
-		if v := &views[i]; v.Settling {
-			a.hint("stint: task %s: %s\n", shortID(v.ID), escapeText(oneLine(v.Why)))
-		}
-	}
 	if len(views) == o.filter.Limit && !o.watch {
-		all := "stint ls -n 0"
-		if o.archive {
-			all = "stint ls --archive -n 0"
-		}
-		a.hint("stint: the newest %d; all of them: %s\n", o.filter.Limit, all)
+		a.hint("stint: the newest %d; all of them: stint ls%s -n 0\n", o.filter.Limit, map[bool]string{true: " --archive"}[o.archive])
 	}
 	return nil
 }
@@ -411,8 +402,8 @@ const silentAfter = time.Minute
 // statusNow is statusText, with what the task waits for, and a mark at a running task whose
 // agent is silent.
 func statusNow(v *wire.TaskView, now time.Time) string {
-	if waits := waitText(v, now); v.Status == state.Queued && waits != "" {
-		return "queued (" + waits + ")"
+	if waits := waitText(v, now); waits != "" {
+		return string(v.Status) + " (" + waits + ")"
 	}
 	silent := now.Sub(v.LastOutput)
 	if v.Status != state.Running || v.Phase == state.PhaseVerify || v.LastOutput.IsZero() || silent < silentAfter {

@@ -18,32 +18,29 @@ func (a *app) overview(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := []string{`stint task "Summarise this repository in one line"`, "stint demo", "stint doctor"}
-	text := "no tasks yet\n"
-	if len(views) > 0 {
-		views = first(views, isRunning)
-		if err := a.printTasks(views, time.Now()); err != nil {
-			return err
-		}
-		text = ""
-		top := &views[0]
-		next[0], next[1], next[2] = "stint show "+shortID(top.ID), `stint task "PROMPT"`, "stint ls"
-		switch {
-		case isRunning(*top):
-			next[0] = "stint logs -f " + shortID(top.ID)
-		case top.Waits != "":
-			next[0] = "stint why " + shortID(top.ID)
-		}
-		if h, err := a.health(ctx); err == nil {
-			for _, st := range state.Statuses {
-				if n := h.Counts[st]; n > 0 {
-					text += fmt.Sprintf(", %d %s", n, st)
-				}
-			}
-			text = "\n" + strings.TrimPrefix(text, ", ") + "\n"
-		}
-		defer a.tellPaused()
-		defer a.tellFindings(ctx)
+	if len(views) == 0 {
+		return printText(a.stdout, "no tasks yet\n\nnext:\n  stint task \"Summarise this repository in one line\"\n  stint demo\n  stint doctor\n  stint help\n")
 	}
-	return printText(a.stdout, text+"\nnext:\n  "+strings.Join(next, "\n  ")+"\n  stint help\n")
+	views = first(views, isRunning)
+	if err := a.printTasks(views, time.Now()); err != nil {
+		return err
+	}
+	defer a.tellPaused()
+	defer a.tellFindings(ctx)
+	next := "show"
+	switch top := &views[0]; {
+	case isRunning(*top):
+		next = "logs -f"
+	case top.Waits != "":
+		next = "why"
+	}
+	counts := ""
+	if h, err := a.health(ctx); err == nil {
+		for _, st := range state.Statuses {
+			if n := h.Counts[st]; n > 0 {
+				counts += fmt.Sprintf(", %d %s", n, st)
+			}
+		}
+	}
+	return printText(a.stdout, fmt.Sprintf("\n%s\n\nnext:\n  stint %s %s\n  stint task \"PROMPT\"\n  stint ls\n  stint help\n", strings.TrimPrefix(counts, ", "), next, shortID(views[0].ID)))
 }
