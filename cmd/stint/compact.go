@@ -96,16 +96,19 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.printEither(o.json, r, compactText(&r, o.dryRun))
+	return a.printEither(o.json, r, compactText(&r, o))
 }
 
 // compactText returns what was done, or would be.
-func compactText(r *ledger.CompactReport, dryRun bool) string {
-	if r.Archive == "" {
+func compactText(r *ledger.CompactReport, o *compactOptions) string {
+	switch {
+	case r.Archive == "" && o.keepFailed:
+		return "nothing to archive; failed and dead tasks stay unless you use --failed"
+	case r.Archive == "":
 		return fmt.Sprintf("nothing to compact: %s in %d bytes", count(r.Merged, "record"), r.Before)
 	}
 	var b strings.Builder
-	if dryRun {
+	if o.dryRun {
 		b.WriteString("this would be done:\n")
 	}
 	fmt.Fprintf(&b, "journal:  %d bytes before, %d after\n", r.Before, r.After)

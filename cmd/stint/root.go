@@ -191,6 +191,7 @@ var otherNames = map[string]string{
 	"queue": "stint ls --status queued", "log": "stint logs ID", "tail": "stint logs -f ID", "kill": "stint cancel ID", "stop": "stint cancel ID",
 	"config unset": "stint config edit", "restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID", "info": "stint show ID", "describe": "stint show ID",
 	"login": "stint doctor, which prints how to log in", "agents": "stint doctor", "accounts": "stint doctor", "cost": "stint usage", "stats": "stint usage", "submit": `stint task -d "PROMPT"`,
+	"ps": "stint ls", "jobs": "stint ls", "new": `stint task "PROMPT"`, "create": `stint task -d "PROMPT"`, "exec": `stint task "PROMPT"`, "inspect": "stint show ID",
 	"init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,
 }
 
