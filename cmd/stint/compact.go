@@ -23,13 +23,13 @@ By default the master does this by itself when the journal is larger than compac
 
 // compactOptions are the options of `stint compact-tasks` and `stint clean`.
 type compactOptions struct {
-	keepFailed   bool
+	failed       bool   // also failed and dead tasks
 	olderThan    string // "": as configured
 	dryRun, json bool
 }
 
 func (a *app) compactCommand() *cobra.Command {
-	o := &compactOptions{}
+	o := &compactOptions{failed: true}
 	c := &cobra.Command{
 		Use:     "compact-tasks [OPTIONS]",
 		Short:   "merge the records of each task, and archive tasks that ended long ago",
@@ -43,7 +43,7 @@ func (a *app) compactCommand() *cobra.Command {
 }
 
 func (a *app) cleanCommand() *cobra.Command {
-	o, failed := &compactOptions{}, false
+	o := &compactOptions{}
 	c := &cobra.Command{
 		Use:   "clean [OPTIONS]",
 		Short: "move tasks that are done or canceled to the archive",
@@ -53,12 +53,9 @@ that come after them run, stint show and logs find them, stint ls --archive list
 and stint retry brings one back.`,
 		Example: "  stint clean\n  stint clean --failed --older-than 7d",
 		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			o.keepFailed = !failed
-			return a.compact(c, o)
-		},
+		RunE:    func(c *cobra.Command, _ []string) error { return a.compact(c, o) },
 	}
-	c.Flags().BoolVar(&failed, "failed", false, "also failed and dead tasks")
+	c.Flags().BoolVar(&o.failed, "failed", false, "also failed and dead tasks")
 	o.addFlags(c, "0", "all that have ended")
 	return c
 }
@@ -84,13 +81,13 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 	ctx := c.Context()
 	var r ledger.CompactReport
 	err = a.call(ctx, func(cl *client.Client) (err error) {
-		r, err = cl.Compact(ctx, olderThan, o.dryRun, o.keepFailed)
+		r, err = cl.Compact(ctx, olderThan, o.dryRun, !o.failed)
 		return err
 	})
 	if a.isOffline(err) {
 		var offline queue.Config
 		if offline, err = a.offline(ctx); err == nil {
-			r, err = statedir.CompactOffline(ctx, offline, olderThan, o.dryRun, o.keepFailed)
+			r, err = statedir.CompactOffline(ctx, offline, olderThan, o.dryRun, !o.failed)
 		}
 	}
 	if err != nil {
@@ -102,7 +99,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 // compactText returns what was done, or would be.
 func compactText(r *ledger.CompactReport, o *compactOptions) string {
 	switch {
-	case r.Archive == "" && o.keepFailed:
+	case r.Archive == "" && !o.failed:
 		return "nothing to archive; failed and dead tasks stay unless you use --failed"
 	case r.Archive == "":
 		return fmt.Sprintf("nothing to compact: %s in %d bytes", count(r.Merged, "record"), r.Before)

@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"fmt"
 	"html/template"
 	"slices"
 	"strings"
@@ -44,26 +43,18 @@ var markdown = goldmark.New(goldmark.WithExtensions(extension.Table))
 // in it. Links to other files of the manual lead to their topics.
 func renderHTML(src []byte) (template.HTML, error) {
 	doc := markdown.Parser().Parse(text.NewReader(src))
-	err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if !entering {
-			return ast.WalkContinue, nil
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if h, ok := n.(*ast.Heading); ok && entering {
+			h.Level = min(h.Level+2, 6)
 		}
-		switch n := n.(type) {
-		case *ast.Heading:
-			n.Level = min(n.Level+2, 6)
-		case *ast.Link:
-			if name, ok := strings.CutSuffix(string(n.Destination), ".md"); ok {
-				n.Destination = []byte("/?help=" + name)
+		if l, ok := n.(*ast.Link); ok {
+			if name, ok := strings.CutSuffix(string(l.Destination), ".md"); ok {
+				l.Destination = []byte("/?help=" + name)
 			}
 		}
 		return ast.WalkContinue, nil
-	})
+	}) // the function has no errors
 	var b bytes.Buffer
-	if err == nil {
-		err = markdown.Renderer().Render(&b, src, doc)
-	}
-	if err != nil {
-		return "", fmt.Errorf("the manual: %w", err)
-	}
-	return template.HTML(b.String()), nil
+	err := markdown.Renderer().Render(&b, src, doc)
+	return template.HTML(b.String()), err
 }
