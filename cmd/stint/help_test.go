@@ -32,7 +32,7 @@ func TestTopics(t *testing.T) {
 		for _, width := range []int{40, 63, 80} {
 			for line := range strings.Lines((&textWriter{src: topic.Markdown, width: width}).text()) {
 				line = strings.TrimRight(line, "\n")
-				if columnsOf(line) > width && !strings.HasPrefix(line, "    ") && strings.Contains(strings.TrimLeft(line, "- #"), " ") {
+				if textWidth(line) > width && !strings.HasPrefix(line, "    ") && strings.Contains(strings.TrimLeft(line, "- #"), " ") {
 					t.Errorf("%s, %d columns: %q", name, width, line)
 				}
 			}

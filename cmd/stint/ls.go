@@ -362,8 +362,8 @@ func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
 			}
 		}
 	}
-	fit(rows, width)
-	return writeTable(a.stdout, escapeRows(rows), func(row, col int, cell string) string {
+	fit(escapeRows(rows), width)
+	return writeTable(a.stdout, rows, func(row, col int, cell string) string {
 		if !isColoured(a.stdout) || row == 0 || col != 1 || sgr[views[row-1].Status] == "" {
 			return cell
 		}

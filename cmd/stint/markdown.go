@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -111,41 +112,36 @@ func (w *textWriter) inline(n ast.Node) (s string) {
 // table writes a table in columns, or each row as an item of a list if it is too wide.
 func (w *textWriter) table(n ast.Node, indent string) {
 	var rows [][]string
-	var columns []int
 	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
 		var cells []string
 		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
 			cells = append(cells, w.inline(cell))
 		}
-		columns = append(columns, make([]int, len(cells)-len(columns))...)
-		for x, cell := range cells {
-			columns[x] = max(columns[x], columnsOf(cell)+2)
-		}
 		rows = append(rows, cells)
 	}
-	width := len(indent) - 2
-	for _, c := range columns {
-		width += c
-	}
-	for y, row := range rows {
-		line := ""
-		for x, cell := range row {
-			if y == 0 && w.bold {
-				cell = strong(cell)
-			}
-			line += cell + strings.Repeat(" ", columns[x]-columnsOf(cell))
+	var b strings.Builder
+	_ = writeTable(&b, rows, func(row, _ int, cell string) string {
+		if row == 0 && w.bold {
+			return strong(cell)
 		}
-		switch {
-		case width <= w.width && !w.plain:
+		return cell
+	}) // the builder has no errors
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if !w.plain && !slices.ContainsFunc(lines, func(l string) bool { return textWidth(strings.TrimRight(l, " ")) > w.width-len(indent) }) {
+		for _, line := range lines {
 			w.line(indent, line)
-		case y > 0 && len(row) == 2:
+		}
+		return
+	}
+	for _, row := range rows[1:] {
+		if len(row) == 2 {
 			w.wrapped(indent, "- ", row[0]+": "+row[1])
-		case y > 0:
-			w.wrapped(indent, "- ", row[0])
-			for x, cell := range row[1:] {
-				if cell != "" {
-					w.wrapped(indent+"  ", "- ", rows[0][x+1]+": "+cell)
-				}
+			continue
+		}
+		w.wrapped(indent, "- ", row[0])
+		for x, cell := range row[1:] {
+			if cell != "" {
+				w.wrapped(indent+"  ", "- ", rows[0][x+1]+": "+cell)
 			}
 		}
 	}
@@ -158,7 +154,7 @@ func wrap(text string, width int) (lines []string) {
 		switch {
 		case line == "":
 			line = word
-		case columnsOf(line)+1+columnsOf(word) <= width:
+		case textWidth(line)+1+textWidth(word) <= width:
 			line += " " + word
 		default:
 			lines = append(lines, line)
@@ -176,9 +172,4 @@ var (
 // strong returns each word of s in bold, so that lines and cells can end behind any of them.
 func strong(s string) string {
 	return anyWord.ReplaceAllString(sgrSequence.ReplaceAllString(s, ""), "\x1b[1m$0\x1b[0m")
-}
-
-// columnsOf returns how many columns text takes, without its SGR sequences.
-func columnsOf(text string) int {
-	return textWidth(sgrSequence.ReplaceAllString(text, ""))
 }

@@ -178,8 +178,11 @@ var sgr = map[state.Status]string{
 	state.Running: "36", state.Done: "32", state.Failed: "31", state.Dead: "31", state.Canceled: "33", state.Draft: "2",
 }
 
-// textWidth returns how many columns of a terminal a text takes.
+// textWidth returns how many columns of a terminal a text takes, without its SGR sequences.
 func textWidth(s string) (n int) {
+	if strings.Contains(s, "\x1b[") {
+		s = sgrSequence.ReplaceAllString(s, "")
+	}
 	for _, r := range s {
 		n += runeColumns(r)
 	}
