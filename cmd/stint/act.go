@@ -78,7 +78,7 @@ func (a *app) startsTasks(do act) act {
 	return func(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
 		view, err := do(c, ctx, ref)
 		if err == nil {
-			a.tellConfig(ctx)
+			a.warnConfig(ctx)
 		}
 		return view, err
 	}
@@ -186,7 +186,7 @@ func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
 			return err
 		}
 		if !paused {
-			a.tellConfig(ctx)
+			a.warnConfig(ctx)
 		}
 		return a.printEither(asJSON, map[string]bool{"paused": paused}, text)
 	}
@@ -194,18 +194,18 @@ func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
 	return c
 }
 
-// tellPaused warns on stderr that nothing is started, or next to nothing, if the last
+// warnPaused warns on stderr that nothing is started, or next to nothing, if the last
 // answer said so.
-func (a *app) tellPaused() {
+func (a *app) warnPaused() {
 	if n := a.notice(); n != nil {
-		a.tellPause(n.Paused, n.PauseWhy)
+		a.warnPause(n.Paused, n.PauseWhy)
 		if n.Shortage != "" {
 			a.hint("stint: %s; until that is over, one task at a time is tried\n", escapeText(oneLine(n.Shortage)))
 		}
 	}
 }
 
-func (a *app) tellPause(paused bool, why string) {
+func (a *app) warnPause(paused bool, why string) {
 	if paused {
 		a.hint("stint: %s; to go on: stint resume\n", escapeText(because("dispatch is paused", oneLine(why))))
 	}
@@ -239,7 +239,7 @@ func (a *app) verifyCommand() *cobra.Command {
 			case err != nil:
 				return err
 			}
-			a.tellConfig(ctx)
+			a.warnConfig(ctx)
 			if asJSON {
 				err = printJSON(a.stdout, res)
 			} else {

@@ -304,7 +304,7 @@ func (a *app) noteDemo(ctx context.Context, specs []task.TaskSpec, views []wire.
 		if spec.SessionKey != "" || spec.Continue || spec.AgentSession != "" {
 			return // its session is one of the demo agent
 		}
-		defer a.tellSecrets(ctx, why) // what most likely keeps the master from it
+		defer a.warnSecrets(ctx, why) // what most likely keeps the master from it
 		why, help = "the master does not find "+why+" as you do", "stint task --agent "+why+" ..."
 	}
 	a.hint("stint: using the built-in demo agent (%s); with a real one: %s\n", why, help)
@@ -345,9 +345,9 @@ func (a *app) isNew(ctx context.Context, name string, views []wire.TaskView) boo
 	return err == nil && own > 0 && len(all) <= own
 }
 
-// tellLimits prints on stderr what the agents of tasks lack as they are configured, before the
+// warnLimits prints on stderr what the agents of tasks lack as they are configured, before the
 // first task of each.
-func (a *app) tellLimits(ctx context.Context, views []wire.TaskView) {
+func (a *app) warnLimits(ctx context.Context, views []wire.TaskView) {
 	cfg, err := a.base()
 	if err != nil {
 		return // told before

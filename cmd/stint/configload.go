@@ -116,9 +116,9 @@ func (c *Config) digest() string {
 // forClients are the settings that the master does not read.
 var forClients = []string{"workspace_root", "auto_start", "agent"}
 
-// given returns the settings that a master has from its environment or its options, each with a
+// masterSettings returns the settings that a master has from its environment or its options, each with a
 // digest of the value. What may be secret is left out.
-func (c *Config) given() (list []string) {
+func (c *Config) masterSettings() (list []string) {
 	for i := range keys {
 		if k := &keys[i]; c.origins[k.name].layer >= layerEnv && k.redact == nil && !slices.Contains(forClients, k.name) {
 			list = append(list, fmt.Sprintf("%s=%.4x", k.env(), sha256.Sum256(fmt.Append(nil, k.get(c)))))

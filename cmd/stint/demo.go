@@ -69,22 +69,22 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 		warned: true, // it is meant to be in the temporary directory
 	}
 	defer func() { err = errors.Join(err, d.stopMaster()) }()
-	d.say("Everything happens in %s; the agent is the built-in one.\n", filepath.Dir(d.state))
+	d.printf("Everything happens in %s; the agent is the built-in one.\n", filepath.Dir(d.state))
 	for _, step := range []func(context.Context) error{d.sideBySide, d.followUp, d.killed} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	d.say("Done in %.1f s. What is left to look at:", time.Since(d.start).Seconds())
-	d.say("   %s    every step, in Markdown", filepath.Join(d.state, "tasks.md"))
-	d.say("   %s        what the agent was sent and wrote", filepath.Join(d.state, "runs"))
-	d.say("   stint --state-dir %s ls", d.state)
-	d.say("Remove it with: rm -r %s", filepath.Dir(d.state))
+	d.printf("Done in %.1f s. What is left to look at:", time.Since(d.start).Seconds())
+	d.printf("   %s    every step, in Markdown", filepath.Join(d.state, "tasks.md"))
+	d.printf("   %s        what the agent was sent and wrote", filepath.Join(d.state, "runs"))
+	d.printf("   stint --state-dir %s ls", d.state)
+	d.printf("Remove it with: rm -r %s", filepath.Dir(d.state))
 	return nil
 }
 
-// say prints a part of the account.
-func (d *demonstration) say(format string, args ...any) {
+// printf prints a part of the account.
+func (d *demonstration) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.stdout, format+"\n", args...) // without anyone to see it, there is nothing to show
 }
 
@@ -95,7 +95,7 @@ func (d *demonstration) add(ctx context.Context, session, prompt string) (view w
 		return view, err
 	}
 	spec := task.TaskSpec{ID: id.String(), SessionKey: session, Workspace: d.workspace, Prompt: prompt}
-	d.say("   $ stint task -d --session %s %q", session, prompt)
+	d.printf("   $ stint task -d --session %s %q", session, prompt)
 	err = d.call(ctx, func(c *client.Client) (err error) { view, err = c.Submit(ctx, spec); return err })
 	return view, err
 }
@@ -111,7 +111,7 @@ func (d *demonstration) await(ctx context.Context, id string) (wire.TaskView, er
 
 // sideBySide shows that sessions do not wait for each other.
 func (d *demonstration) sideBySide(ctx context.Context) error {
-	d.say("1. Three sessions run side by side; each task works for a second.")
+	d.printf("1. Three sessions run side by side; each task works for a second.")
 	began := time.Now()
 	var ids []string
 	for _, session := range []string{"web", "api", "docs"} {
@@ -126,13 +126,13 @@ func (d *demonstration) sideBySide(ctx context.Context) error {
 			return err
 		}
 	}
-	d.say("   All three were done after %.1f s.\n", time.Since(began).Seconds())
+	d.printf("   All three were done after %.1f s.\n", time.Since(began).Seconds())
 	return nil
 }
 
 // followUp shows that a session goes on where it was.
 func (d *demonstration) followUp(ctx context.Context) error {
-	d.say("2. The next task of the session web resumes the agent's own session.")
+	d.printf("2. The next task of the session web resumes the agent's own session.")
 	view, err := d.add(ctx, "web", "And what did I ask you before?")
 	if err == nil {
 		view, err = d.await(ctx, view.ID)
@@ -140,14 +140,14 @@ func (d *demonstration) followUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("   %s", strings.ReplaceAll(escapeText(strings.TrimSpace(view.Result)), "\n", "\n   "))
-	d.say("   It is the agent's session %s.\n", view.AgentSession)
+	d.printf("   %s", strings.ReplaceAll(escapeText(strings.TrimSpace(view.Result)), "\n", "\n   "))
+	d.printf("   It is the agent's session %s.\n", view.AgentSession)
 	return nil
 }
 
 // killed shows that a run survives its master.
 func (d *demonstration) killed(ctx context.Context) error {
-	d.say("3. The master is killed with SIGKILL while a task runs.")
+	d.printf("3. The master is killed with SIGKILL while a task runs.")
 	view, err := d.add(ctx, "api", "Work for a moment. demo:sleep=1s")
 	if err != nil {
 		return err
@@ -159,8 +159,8 @@ func (d *demonstration) killed(ctx context.Context) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("cannot kill the demo's master: %w", err)
 	}
-	d.say("   $ kill -9 %d", pid)
-	d.say("   $ stint wait %s          (starts a new master)", shortID(view.ID))
+	d.printf("   $ kill -9 %d", pid)
+	d.printf("   $ stint wait %s          (starts a new master)", shortID(view.ID))
 	after, err := d.await(ctx, view.ID)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (d *demonstration) killed(ctx context.Context) error {
 	if after.AgentSession == running.AgentSession {
 		same = "the same one"
 	}
-	d.say("   The task is %s: run again with retries %d, in the agent's session %s (%s).\n", after.Status, after.Retries, after.AgentSession, same)
+	d.printf("   The task is %s: run again with retries %d, in the agent's session %s (%s).\n", after.Status, after.Retries, after.AgentSession, same)
 	return nil
 }
 

@@ -25,7 +25,7 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 		func(c *client.Client) (err error) { list, err = c.Preview(ctx, specs); return err },
 		func(c *coordinator.Coordinator) (err error) {
 			if list, err = c.Preview(ctx, specs, many); err == nil {
-				a.tellPause(c.Paused())
+				a.warnPause(c.Paused())
 			}
 			return err
 		})
@@ -37,8 +37,8 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 		views[i].Task = list[i].Task
 	}
 	a.noteDemo(ctx, specs, views)
-	a.tellPaused()
-	a.tellConfig(ctx)
+	a.warnPaused()
+	a.warnConfig(ctx)
 	switch {
 	case o.json:
 		err = printEach(a.stdout, list)

@@ -123,9 +123,9 @@ func missingSecrets(cfg *Config, v *wire.AgentView) (names []string) {
 	return names
 }
 
-// tellSecrets prints on stderr which keys of agents this shell has and the master has not: they
+// warnSecrets prints on stderr which keys of agents this shell has and the master has not: they
 // are not recorded with a task.
-func (a *app) tellSecrets(ctx context.Context, agents ...string) {
+func (a *app) warnSecrets(ctx context.Context, agents ...string) {
 	cfg, err := a.base()
 	if err != nil || a.quiet || ownRun() != "" {
 		return

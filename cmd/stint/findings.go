@@ -15,16 +15,16 @@ import (
 	"stint/state"
 )
 
-// maxTell bounds how long a command that was asked for something else looks for findings.
-const maxTell = 2 * time.Second
+// maxWarn bounds how long a command that was asked for something else looks for findings.
+const maxWarn = 2 * time.Second
 
-// tellFindings prints on stderr what is wrong in the ledger of a running master: a
+// warnFindings prints on stderr what is wrong in the ledger of a running master: a
 // section that waits for its repair looks like a task that was forgotten.
-func (a *app) tellFindings(ctx context.Context) {
+func (a *app) warnFindings(ctx context.Context) {
 	if n := a.notice(); a.quiet || n != nil && n.Findings == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxTell)
+	ctx, cancel := context.WithTimeout(ctx, maxWarn)
 	defer cancel()
 	_ = a.callRunning(func(c *client.Client) error { // without a master there is nobody to ask
 		list, err := c.Findings(ctx)
@@ -69,17 +69,17 @@ func byHand(raw []byte) string {
 	return strings.Join(parts, "; ")
 }
 
-// tellConfig warns on stderr, once, that the master that was asked last was started with
+// warnConfig warns on stderr, once, that the master that was asked last was started with
 // another configuration than the file has now, or with other settings than this shell has.
-func (a *app) tellConfig(ctx context.Context) {
+func (a *app) warnConfig(ctx context.Context) {
 	n := a.notice()
 	cfg, err := a.base()
-	if n == nil || err != nil || a.quiet || a.toldConfig {
+	if n == nil || err != nil || a.quiet || a.warnedConfig {
 		return
 	}
 	_, used, _ := strings.Cut(n.Config, " ")
 	var unused []string
-	for _, setting := range cfg.given() {
+	for _, setting := range cfg.masterSettings() {
 		if name, _, _ := strings.Cut(setting, "="); !slices.Contains(strings.Fields(used), setting) {
 			unused = append(unused, name)
 		}
@@ -87,8 +87,8 @@ func (a *app) tellConfig(ctx context.Context) {
 	if n.Config == "" || len(unused) == 0 && !a.isStale(n) {
 		return
 	}
-	a.toldConfig = true
-	ctx, cancel := context.WithTimeout(ctx, maxTell)
+	a.warnedConfig = true
+	ctx, cancel := context.WithTimeout(ctx, maxWarn)
 	defer cancel()
 	h, err := a.health(ctx)
 	if err != nil {
@@ -131,12 +131,12 @@ func restart(h *task.Health) string {
 	return fmt.Sprintf("kill %d, then stint serve", h.PID)
 }
 
-// tellAccounts prints on stderr which accounts keep some of these tasks from starting.
-func (a *app) tellAccounts(ctx context.Context, views []wire.TaskView) {
+// warnAccounts prints on stderr which accounts keep some of these tasks from starting.
+func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 	if !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued }) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxTell)
+	ctx, cancel := context.WithTimeout(ctx, maxWarn)
 	defer cancel()
 	_ = a.callRunning(func(c *client.Client) error { // the list is what was asked for
 		list, err := c.Accounts(ctx)
@@ -153,9 +153,9 @@ func (a *app) tellAccounts(ctx context.Context, views []wire.TaskView) {
 	})
 }
 
-// tellOtherDirectory warns on stderr that the session of new tasks has worked in another
+// warnOtherDirectory warns on stderr that the session of new tasks has worked in another
 // directory so far: what its agent remembers is about that one.
-func (a *app) tellOtherDirectory(ctx context.Context, views []wire.TaskView) {
+func (a *app) warnOtherDirectory(ctx context.Context, views []wire.TaskView) {
 	v := &views[0]
 	if a.quiet || v.SessionKey == "" || strings.Contains(v.SessionKey, ":") {
 		return

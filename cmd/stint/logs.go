@@ -84,7 +84,7 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
 	if o.follow {
 		one := a.another()
 		defer inBackground(ctx, func(ctx context.Context) { one.look(ctx, ref, firstProgress, time.Second, out.look) })()
-		defer a.tellSilence(ctx)()
+		defer a.warnSilence(ctx)()
 	}
 	err := a.call(ctx, func(cl *client.Client) (err error) {
 		if o.run != "" {
@@ -97,9 +97,9 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
 		}
 		return err
 	})
-	if len(out.going) > 0 && ctx.Err() == nil {
-		if view, _ := a.task(ctx, ref); view.Status != state.Running || view.RunID != out.going[0].Run { // it was cut off
-			out.going = nil
+	if len(out.open) > 0 && ctx.Err() == nil {
+		if view, _ := a.task(ctx, ref); view.Status != state.Running || view.RunID != out.open[0].Run { // it was cut off
+			out.open = nil
 		}
 	}
 	err = cmp.Or(err, out.flush())
@@ -131,7 +131,7 @@ type logWriter struct {
 	mu    sync.Mutex
 	rest  []byte // of a line that has no end yet
 	day   string // of the last event, if it is not today
-	going task.Going
+	open  task.OpenEvents
 	told  string    // why the task waits
 	since time.Time // when the last step began of which it is printed that it runs
 	wrote bool
@@ -165,7 +165,7 @@ func (l *logWriter) add(line []byte) string {
 	case l.json:
 		return escapeJSON(strings.ToValidUTF8(string(line), "\uFFFD"))
 	}
-	if l.going.Note(&e); e.State == task.LogStarted {
+	if l.open.Note(&e); e.State == task.LogStarted {
 		return ""
 	}
 	day := e.Time.Local().Format("2006-01-02")
@@ -196,8 +196,8 @@ func (l *logWriter) lines(e *task.LogEvent) (text string) {
 func (l *logWriter) print(lines string) error {
 	if l.redraw {
 		lines = "\r\x1b[K" + lines
-		if n := len(l.going); n > 0 {
-			lines += strings.TrimSuffix(l.lines(&l.going[n-1]), "\n")
+		if n := len(l.open); n > 0 {
+			lines += strings.TrimSuffix(l.lines(&l.open[n-1]), "\n")
 		}
 	}
 	_, err := io.WriteString(l.w, lines)
@@ -229,7 +229,7 @@ func (l *logWriter) look(v *wire.TaskView, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out, why := "", ""
-	for _, e := range l.going {
+	for _, e := range l.open {
 		if !l.redraw && e.Time.After(l.since) && l.now().Sub(e.Time) >= announceAfter {
 			l.since = e.Time
 			out += l.lines(&e)
@@ -256,9 +256,9 @@ func (l *logWriter) flush() error {
 		return l.raw.flush()
 	}
 	out := ""
-	for _, e := range l.going {
+	for _, e := range l.open {
 		out += l.lines(&e)
 	}
-	l.going = nil
+	l.open = nil
 	return l.print(out)
 }

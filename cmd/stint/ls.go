@@ -126,7 +126,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 // list prints a list of tasks once.
 func (a *app) list(ctx context.Context, o *lsOptions) error {
 	o.filter.Prompts = o.json
-	if _, none, _ := a.noState(); o.json && !o.archive && !o.held && !none {
+	if _, none, _ := a.stateMissing(); o.json && !o.archive && !o.held && !none {
 		if err := a.listJSON(ctx, o); !isReadOnly(err) {
 			return err
 		}
@@ -142,11 +142,11 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 		_, _ = io.WriteString(a.stdout, "\x1b[H\x1b[2J") // only now, so that it does not flicker
 	}
 	if !o.archive {
-		defer a.tellFindings(ctx)
+		defer a.warnFindings(ctx)
 	}
 	if !o.archive && !o.quiet {
-		defer a.tellPaused()
-		defer a.tellAccounts(ctx, views)
+		defer a.warnPaused()
+		defer a.warnAccounts(ctx, views)
 	}
 	switch {
 	case o.json:
@@ -184,7 +184,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 // listed returns the tasks of a list, newest first, and in any case those that run: of the
 // archive, of a master, or of a state directory that no master can use.
 func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, err error) {
-	dir, none, err := a.noState()
+	dir, none, err := a.stateMissing()
 	if none { // a wrong configuration is told all the same
 		_, err = a.base()
 	}
@@ -306,8 +306,8 @@ func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
 	if err != nil {
 		return err
 	}
-	a.tellPaused()
-	a.tellFindings(ctx)
+	a.warnPaused()
+	a.warnFindings(ctx)
 	return nil
 }
 

@@ -153,9 +153,9 @@ func (a *app) silent(err error) error {
 // silencePace is the time between two looks whether a master that is waited for answers.
 const silencePace = 4 * time.Second
 
-// tellSilence prints on stderr, once, that the master does not answer any more while a command
+// warnSilence prints on stderr, once, that the master does not answer any more while a command
 // waits for it, until the function that it returns is called.
-func (a *app) tellSilence(ctx context.Context) (stop func()) {
+func (a *app) warnSilence(ctx context.Context) (stop func()) {
 	one := a.another()
 	return inBackground(ctx, func(ctx context.Context) {
 		for pause(ctx, silencePace) == nil {

@@ -328,7 +328,7 @@ func TestGeneratedClients(t *testing.T) {
 		must(t, os.Symlink(filepath.Join(filepath.Dir(generate), ".."), filepath.Join(dir, "node_modules")))
 		runIn(t, dir, nil, generate, "openapi.json", "-o", "schema.d.ts")
 		runIn(t, dir, nil, filepath.Join(filepath.Dir(generate), "tsc"), "--strict", "--noUncheckedIndexedAccess", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom,dom.iterable", "story.mts")
-		tellStory(t, dir, "node", "story.mjs")
+		runStory(t, dir, "node", "story.mjs")
 	})
 	t.Run("oapi-codegen", func(t *testing.T) {
 		if os.Getenv("STINT_TEST_OAPI_CODEGEN") == "" {
@@ -337,7 +337,7 @@ func TestGeneratedClients(t *testing.T) {
 		dir := clientDir(t, "go")
 		runIn(t, dir, nil, "go", "tool", "oapi-codegen", "-generate", "types,client", "-package", "main", "-o", "client.go", "openapi.json")
 		runIn(t, dir, nil, "go", "build", "-o", "story", ".")
-		tellStory(t, dir, "./story")
+		runStory(t, dir, "./story")
 	})
 }
 
@@ -366,8 +366,8 @@ func clientDir(t *testing.T, language string) string {
 	return dir
 }
 
-// tellStory runs a client against a master of its own.
-func tellStory(t *testing.T, dir, program string, args ...string) {
+// runStory runs a client against a master of its own.
+func runStory(t *testing.T, dir, program string, args ...string) {
 	w := newAPIWorld(t)
 	out := runIn(t, dir, []string{"STINT_URL=" + w.base, "STINT_TOKEN=" + w.token, "STINT_WORKSPACE=" + w.work}, program, args...)
 	if !strings.HasSuffix(out, "the story is told\n") {

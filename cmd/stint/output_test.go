@@ -197,11 +197,11 @@ func TestLogWriter(t *testing.T) {
 	l := &logWriter{note: &note}
 	l.w, l.now = &note, func() time.Time { return now.Add(9 * time.Second) }
 	for _, e := range events[1:] {
-		l.going.Note(&e)
+		l.open.Note(&e)
 	}
 	waits := &wire.TaskView{Task: state.Task{Status: state.Queued}, Why: "waits until 12:30:00, in 30m"}
 	for range 2 { // once each
-		l.going.Note(&task.LogEvent{Time: now.Add(time.Second), Kind: task.LogCommand, State: task.LogStarted, Text: "make", ID: "2"})
+		l.open.Note(&task.LogEvent{Time: now.Add(time.Second), Kind: task.LogCommand, State: task.LogStarted, Text: "make", ID: "2"})
 		l.look(waits, nil)
 		waits.Why = "waits until 12:30:00, in 29m"
 	}

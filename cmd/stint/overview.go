@@ -25,8 +25,8 @@ func (a *app) overview(ctx context.Context) error {
 	if err := a.printTasks(views, time.Now()); err != nil {
 		return err
 	}
-	defer a.tellPaused()
-	defer a.tellFindings(ctx)
+	defer a.warnPaused()
+	defer a.warnFindings(ctx)
 	next := "show"
 	switch top := &views[0]; {
 	case isRunning(*top):

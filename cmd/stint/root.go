@@ -30,8 +30,8 @@ type app struct {
 	warned   bool    // of a state directory below /tmp
 	quiet    bool    // no hints and no progress
 
-	toldConfig bool   // that the master uses another configuration
-	atEnd      func() // prints what is to stand behind the command's error; nil: nothing
+	warnedConfig bool   // that the master uses another configuration
+	atEnd        func() // prints what is to stand behind the command's error; nil: nothing
 
 	last   *client.Client // of the master that was asked last
 	dialed string         // its socket
@@ -47,16 +47,16 @@ not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
 // commands holds how each command is built, in no order: help sorts them.
 var commands = map[string]func(*app) *cobra.Command{
 	"serve": (*app).serveCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
-	"ls": existing((*app).lsCommand), "show": existing((*app).showCommand), "logs": existing((*app).logsCommand), "wait": existing((*app).waitCommand),
-	"why": existing((*app).whyCommand), "verify": existing((*app).verifyCommand), "cancel": existing((*app).cancelCommand), "retry": existing((*app).retryCommand),
-	"rm": existing(noRun((*app).rmCommand)), "hold": existing((*app).holdCommand), "release": existing((*app).releaseCommand), "move": existing((*app).moveCommand),
+	"ls": needsState((*app).lsCommand), "show": needsState((*app).showCommand), "logs": needsState((*app).logsCommand), "wait": needsState((*app).waitCommand),
+	"why": needsState((*app).whyCommand), "verify": needsState((*app).verifyCommand), "cancel": needsState((*app).cancelCommand), "retry": needsState((*app).retryCommand),
+	"rm": needsState(noRun((*app).rmCommand)), "hold": needsState((*app).holdCommand), "release": needsState((*app).releaseCommand), "move": needsState((*app).moveCommand),
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
-	"list": existing(alias((*app).lsCommand, "list [OPTIONS]", "ls")), "get": existing(alias((*app).showCommand, "get [OPTIONS] ID", "show")),
-	"session": existing((*app).sessionCommand), "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"list": needsState(alias((*app).lsCommand, "list [OPTIONS]", "ls")), "get": needsState(alias((*app).showCommand, "get [OPTIONS] ID", "show")),
+	"session": needsState((*app).sessionCommand), "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
-	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": existing((*app).historyCommand),
-	"diff": existing((*app).diffCommand), "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": existing((*app).digestCommand), "notify": (*app).notifyCommand, "usage": existing((*app).usageCommand), "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
+	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": needsState((*app).historyCommand),
+	"diff": needsState((*app).diffCommand), "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": needsState((*app).digestCommand), "notify": (*app).notifyCommand, "usage": needsState((*app).usageCommand), "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
 }
 
 // rootCommand builds the command tree for a command line: the one command that
@@ -306,12 +306,12 @@ func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {
 	}
 }
 
-// listsNothing are the commands that print an empty list where there is no state directory yet.
-var listsNothing = []string{"stint ls", "stint list", "stint usage", "stint digest", "stint history", "stint session ls"}
+// emptyListCommands are the commands that print an empty list where there is no state directory yet.
+var emptyListCommands = []string{"stint ls", "stint list", "stint usage", "stint digest", "stint history", "stint session ls"}
 
-// existing makes a command, and those below it, one that is about tasks that there are: it creates
-// no state directory, and starts no master for one that does not exist.
-func existing(build func(*app) *cobra.Command) func(*app) *cobra.Command {
+// needsState makes a command, and those below it, fail without a state directory: it creates
+// none, and starts no master for one.
+func needsState(build func(*app) *cobra.Command) func(*app) *cobra.Command {
 	return func(a *app) *cobra.Command {
 		c := build(a)
 		for _, c := range append(c.Commands(), c) {
@@ -320,8 +320,8 @@ func existing(build func(*app) *cobra.Command) func(*app) *cobra.Command {
 				continue
 			}
 			c.RunE = func(c *cobra.Command, args []string) error {
-				dir, none, err := a.noState()
-				if none && (a.stateOption != "" || !slices.Contains(listsNothing, c.CommandPath())) {
+				dir, none, err := a.stateMissing()
+				if none && (a.stateOption != "" || !slices.Contains(emptyListCommands, c.CommandPath())) {
 					err = &cliError{code: exitNotFound, message: "there is no state directory at " + dir, try: `stint task "PROMPT", which creates it`}
 				}
 				if err != nil {
@@ -334,8 +334,8 @@ func existing(build func(*app) *cobra.Command) func(*app) *cobra.Command {
 	}
 }
 
-// noState returns the state directory, and whether it does not exist.
-func (a *app) noState() (dir string, none bool, err error) {
+// stateMissing returns the state directory, and whether it does not exist.
+func (a *app) stateMissing() (dir string, none bool, err error) {
 	if dir, err = a.state(); err != nil {
 		return "", false, err
 	}

@@ -49,15 +49,15 @@ func (m allTests) Run() int {
 	code := m.M.Run()
 	endChromium()
 	if run := flag.Lookup("test.run"); code == 0 && run.Value.String() == "" && os.Getenv("CI") != "true" {
-		sayLeftOut()
+		reportLeftOut()
 	}
 	return code
 }
 
-// sayLeftOut writes what this machine lacks for all tests, of any package, and how to run
+// reportLeftOut writes what this machine lacks for all tests, of any package, and how to run
 // them. go test shows nothing of what a test writes that passes, so the line goes to its
 // own stderr where there is a /proc to find that in.
-func sayLeftOut() {
+func reportLeftOut() {
 	var without []string
 	has := func(what, variable string, programs ...string) {
 		_, set := os.LookupEnv(variable)

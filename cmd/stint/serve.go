@@ -119,13 +119,13 @@ func (m *master) serve(ctx context.Context) error {
 	err := m.run(ctx)
 	if err != nil {
 		message, try := explain(err)
-		m.tell(ready{Exit: exitCode(err), Message: message, Try: try})
+		m.report(ready{Exit: exitCode(err), Message: message, Try: try})
 	}
 	return err
 }
 
-// tell writes to the one who started us, once.
-func (m *master) tell(r ready) {
+// report writes to the one who started us, once.
+func (m *master) report(r ready) {
 	if m.ready == nil {
 		return
 	}
@@ -403,7 +403,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		})
 		return nil
 	}
-	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: strings.Join(append([]string{m.cfg.digest()}, m.cfg.given()...), " "), RunOf: runOf, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
+	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: strings.Join(append([]string{m.cfg.digest()}, m.cfg.masterSettings()...), " "), RunOf: runOf, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
 	var answer func(context.Context) error
 	if m.wantsHTTP() {
 		answer, err = openHTTP()
@@ -423,7 +423,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		return nil
 	})
 	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket, "http", cmp.Or(c.Health().HTTP, httpOff))
-	m.tell(ready{Socket: m.socket})
+	m.report(ready{Socket: m.socket})
 	var freeing sync.WaitGroup
 	defer freeing.Wait()
 	freeing.Go(func() { giveMemoryBack(serving) })

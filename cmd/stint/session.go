@@ -53,7 +53,7 @@ func (a *app) sessionLsCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
 			var list []state.Session
-			_, none, err := a.noState()
+			_, none, err := a.stateMissing()
 			if !none && err == nil {
 				err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Sessions(ctx); return err })
 			}
@@ -141,7 +141,7 @@ func (a *app) sessionQueueCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer a.tellPaused()
+			defer a.warnPaused()
 			switch {
 			case asJSON:
 				return printEach(a.stdout, view.Queue)

@@ -91,7 +91,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		return printText(a.stdout, string(text))
 	}
 	view, err := a.task(ctx, ref)
-	defer a.tellFindings(ctx) // of a task that is not there too: its only section may be one
+	defer a.warnFindings(ctx) // of a task that is not there too: its only section may be one
 	if err != nil {
 		return err
 	}

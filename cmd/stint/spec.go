@@ -101,18 +101,18 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 		return err
 	}
 	if isFirst && !o.json {
-		a.atEnd = func() { a.tellFirst(&specs[0]) }
+		a.atEnd = func() { a.printFirstSteps(&specs[0]) }
 	}
 	a.noteDemo(ctx, specs, views)
-	a.tellConfig(ctx)
+	a.warnConfig(ctx)
 	names := make([]string, len(views))
 	for i := range views {
 		names[i] = views[i].Agent
 	}
-	a.tellSecrets(ctx, names...)
-	a.tellLimits(ctx, views)
-	a.tellOtherDirectory(ctx, views)
-	defer a.tellFindings(ctx)
+	a.warnSecrets(ctx, names...)
+	a.warnLimits(ctx, views)
+	a.warnOtherDirectory(ctx, views)
+	defer a.warnFindings(ctx)
 	first, ids := &views[0], idsOf(views)
 	for i := range views {
 		if note := views[i].Note; note != "" && !(o.detach && o.json) {
@@ -130,8 +130,8 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	if first.Hold {
 		a.hint("stint: held; it runs after: stint release %s\n", shortID(first.ID))
 	}
-	a.tellPaused()
-	a.tellAccounts(ctx, views)
+	a.warnPaused()
+	a.warnAccounts(ctx, views)
 	return a.awaitAnswer(ctx, o, first)
 }
 
@@ -145,8 +145,8 @@ func (a *app) isFirst() bool {
 	return err != nil || fi.Size() < 200 // a heading
 }
 
-// tellFirst prints on stderr what to try after the first task.
-func (a *app) tellFirst(s *task.TaskSpec) {
+// printFirstSteps prints on stderr what to try after the first task.
+func (a *app) printFirstSteps(s *task.TaskSpec) {
 	if base, err := a.base(); err == nil {
 		policy := clip(oneLine(cmp.Or(s.OutputPolicy, base.forWorkspace(s.Workspace).outputPolicy)), 40)
 		a.hint("stint: your first task (output policy %s; see --policy); next: stint show @last, stint ls, stint help\n", escapeText(policy))

@@ -181,7 +181,7 @@ func (a *app) hint(format string, args ...any) {
 // code. Ctrl-C lets the task continue.
 func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, submitted *wire.TaskView) error {
 	id := submitted.ID
-	defer a.tellSilence(ctx)()
+	defer a.warnSilence(ctx)()
 	stop := a.startProgress(ctx, id)
 	view, err := a.wait(ctx, id)
 	stop()
@@ -209,7 +209,7 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, submitted *wire.T
 	if err != nil {
 		return err
 	}
-	a.tellCheck(&view)
+	a.printCheck(&view)
 	for _, f := range view.Findings {
 		a.hint("stint: finding: %s: %s\n", escapeText(f.Kind), escapeText(oneLine(f.Message)))
 	}
@@ -220,8 +220,8 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, submitted *wire.T
 	return taskEnd(&view)
 }
 
-// tellCheck prints the end of what a verify command that never passed has printed.
-func (a *app) tellCheck(view *wire.TaskView) {
+// printCheck prints the end of what a verify command that never passed has printed.
+func (a *app) printCheck(view *wire.TaskView) {
 	text := strings.TrimRight(view.VerifyOutput, "\n")
 	if view.Reason != state.ClassVerify || text == "" {
 		return

@@ -43,7 +43,7 @@ func (a *app) usageCommand() *cobra.Command {
 				return err
 			}
 			var rows []task.UsageRow
-			dir, none, err := a.noState()
+			dir, none, err := a.stateMissing()
 			if err != nil {
 				return err
 			}

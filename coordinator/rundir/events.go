@@ -27,7 +27,7 @@ type EventLog struct {
 	file    *os.File
 	size    int64
 	closed  bool
-	going   task.Going
+	open    task.OpenEvents
 	current atomic.Pointer[task.LogEvent]
 }
 
@@ -47,7 +47,7 @@ func (l *EventLog) Add(e task.LogEvent, workspace string) {
 	if e.Kind == task.LogMessage || e.Kind == task.LogEnd { // an end that was too long to be read is not waited for
 		l.endStarted(e.Time)
 	}
-	if s := l.going.Note(&e); s.State != "" {
+	if s := l.open.Note(&e); s.State != "" {
 		if e.Text == "" {
 			e.Kind, e.Text, e.Tool, e.Added, e.Removed = s.Kind, s.Text, s.Tool, s.Added, s.Removed
 		}
@@ -58,8 +58,8 @@ func (l *EventLog) Add(e task.LogEvent, workspace string) {
 	}
 	e.Bound()
 	l.write(&e)
-	if e.State == task.LogCompleted && len(l.going) > 0 { // of several at once one goes on
-		e = l.going[len(l.going)-1]
+	if e.State == task.LogCompleted && len(l.open) > 0 { // of several at once one goes on
+		e = l.open[len(l.open)-1]
 	}
 	l.current.Store(&e)
 }
@@ -95,11 +95,11 @@ func (l *EventLog) write(e *task.LogEvent) {
 
 // endStarted completes what has started; when and how it ended is not known.
 func (l *EventLog) endStarted(now time.Time) {
-	for _, e := range l.going {
+	for _, e := range l.open {
 		e.Time, e.State = now, task.LogCompleted
 		l.write(&e)
 	}
-	l.going = nil
+	l.open = nil
 }
 
 // Close ends the log: what has not been completed by then ended with the run.

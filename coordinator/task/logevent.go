@@ -146,19 +146,19 @@ func (e *LogEvent) Lines(now time.Time) []string {
 	return lines
 }
 
-// Going are the events of a run that have started and are not completed.
-type Going []LogEvent
+// OpenEvents are the events of a run that have started and are not completed.
+type OpenEvents []LogEvent
 
-const maxGoing = 1000
+const maxOpenEvents = 1000
 
 // Note takes an event. If it completes another, it returns that.
-func (g *Going) Note(e *LogEvent) (started LogEvent) {
+func (g *OpenEvents) Note(e *LogEvent) (started LogEvent) {
 	if len(*g) > 0 && (*g)[0].Run != e.Run { // that run was cut off
 		*g = nil
 	}
 	switch e.State {
 	case LogStarted:
-		if len(*g) < maxGoing {
+		if len(*g) < maxOpenEvents {
 			*g = append(*g, *e)
 		}
 	case LogCompleted:

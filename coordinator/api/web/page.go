@@ -253,17 +253,17 @@ func lastLog(runDir string, runs bool) (text, note string) {
 		note = "The end of it; all of it: stint logs"
 	}
 	var lines []string
-	var going task.Going
+	var open task.OpenEvents
 	for line := range bytes.Lines(data) {
 		var e task.LogEvent
 		if json.Unmarshal(line, &e) != nil { // it is cut off
 			continue
 		}
-		if going.Note(&e); e.State != task.LogStarted {
+		if open.Note(&e); e.State != task.LogStarted {
 			lines = append(lines, e.Lines(e.Time)...)
 		}
 	}
-	for _, e := range going {
+	for _, e := range open {
 		if !runs {
 			break // it was cut off
 		}
