@@ -168,3 +168,12 @@ func (p *Pool) get(b []byte) string {
 	}
 	return *s
 }
+
+// ShellQuote quotes a word for a shell, if it needs that.
+func ShellQuote(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+,="
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

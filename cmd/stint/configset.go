@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/ledger/durable"
+	"stint/state"
 )
 
 func (a *app) configPathCommand() *cobra.Command {
@@ -41,7 +42,7 @@ func (a *app) configSetCommand() *cobra.Command {
 		Example: "  stint config set max_workers 2\n  stint config set agent claude\n  stint config set postgres.pool_size 4",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			k, err := namedKey(args[0], "stint config set %s "+shellQuote(args[1]))
+			k, err := namedKey(args[0], "stint config set %s "+state.ShellQuote(args[1]))
 			if err != nil {
 				return err
 			}

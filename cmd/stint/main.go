@@ -21,6 +21,7 @@ import (
 
 	"stint/coordinator/agent/demo"
 	"stint/coordinator/agent/gate"
+	"stint/state"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -60,7 +61,7 @@ func run(args []string) int {
 	}
 	var cli *cliError
 	if errors.As(err, &cli) && a.configOption != "" {
-		cli.try = strings.Replace(cli.try, "stint config ", "stint --config "+shellQuote(a.configOption)+" config ", 1)
+		cli.try = strings.Replace(cli.try, "stint config ", "stint --config "+state.ShellQuote(a.configOption)+" config ", 1)
 	}
 	printError(os.Stderr, err)
 	if a.atEnd != nil {

@@ -14,6 +14,7 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 // An app is one run of the program: its streams and what all commands share. It is
@@ -201,7 +202,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if !cmd.HasParent() && strings.Contains(strings.TrimSpace(args[0]), " ") {
-		return usage("stint task "+shellQuote(args[0]), "%q is not a command; a prompt stands after stint task", clip(shown(args[0]), 40))
+		return usage("stint task "+state.ShellQuote(args[0]), "%q is not a command; a prompt stands after stint task", clip(shown(args[0]), 40))
 	}
 	try := cmd.CommandPath() + " --help"
 	if other := otherNames[strings.TrimPrefix(cmd.CommandPath()+" "+args[0], "stint ")]; other != "" {
@@ -211,9 +212,6 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	}
 	return usage(try, "there is no command %q", cmd.CommandPath()+" "+shown(args[0]))
 }
-
-// shellQuote writes a text as a shell reads it.
-func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // exclusive refuses a command line with more than one of these options.
 func exclusive(c *cobra.Command, names ...string) {

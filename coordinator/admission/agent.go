@@ -183,7 +183,7 @@ func (a *Admission) CheckAllow(agent, workspace string, rules []string) error {
 	if more := task.Beyond(rules, permitted); len(more) > 0 {
 		try := "stint config edit" // set does not change the section of a workspace
 		if list := strings.Join(slices.Concat(permitted, more), ","); slices.Equal(permitted, a.tasks.Config.Allow) {
-			try = "stint config set allow '" + strings.ReplaceAll(list, "'", `'\''`) + "'"
+			try = "stint config set allow " + state.ShellQuote(list)
 		}
 		return task.Wrong("allow", try, "the configuration (allow) does not permit %s", strings.Join(more, ", "))
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"stint/state"
 )
 
 // A Problem is one finding about an agent, with the command that fixes it.
@@ -75,11 +77,11 @@ func (q *Questions) Examine(ctx context.Context) (path string, found []Problem) 
 	_, missing := os.Stat(q.Home)
 	if q.HomeIn != "" && filepath.IsAbs(q.Home) && errors.Is(missing, fs.ErrNotExist) {
 		found = append(found, Problem{
-			Text: q.HomeIn + " names a directory that does not exist: " + q.Home, Fix: "mkdir -p " + Quote(q.Home), Fatal: q.NoHome.Fatal,
+			Text: q.HomeIn + " names a directory that does not exist: " + q.Home, Fix: "mkdir -p " + state.ShellQuote(q.Home), Fatal: q.NoHome.Fatal,
 		})
 	} else if err := writable(q.Home); err != nil {
 		found = append(found, Problem{
-			Text: fmt.Sprintf("%s: %v", q.NoHome.Text, err), Fix: "chmod u+rwx " + Quote(q.Home), Fatal: q.NoHome.Fatal,
+			Text: fmt.Sprintf("%s: %v", q.NoHome.Text, err), Fix: "chmod u+rwx " + state.ShellQuote(q.Home), Fatal: q.NoHome.Fatal,
 		})
 	}
 	return path, found

@@ -52,7 +52,7 @@ func PlanOf(s gate.Spec, out *task.Outcome) task.Plan {
 func CommandLine(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		quoted[i] = Quote(w)
+		quoted[i] = state.ShellQuote(w)
 	}
 	return strings.Join(quoted, " ")
 }
@@ -63,18 +63,7 @@ func CommandIn(workspace string, words ...string) string {
 	if workspace == "" {
 		return CommandLine(words...)
 	}
-	return "cd " + Quote(workspace) + " && " + CommandLine(words...)
-}
-
-// Quote makes a word safe for a shell.
-func Quote(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,=", r)
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return "cd " + state.ShellQuote(workspace) + " && " + CommandLine(words...)
 }
 
 // LookPath finds the program of an agent as a shell with its environment would, but by absolute

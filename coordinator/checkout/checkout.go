@@ -36,7 +36,7 @@ const (
 // SafePath returns a command for sh that takes from PATH what is relative or lies in the checkout
 // with that top: an attempt can have put programs there. Such commands begin with it.
 func SafePath(root string) string {
-	return `root=` + Quote(root) + ` safe= IFS=:
+	return `root=` + state.ShellQuote(root) + ` safe= IFS=:
 set -f
 for x in $PATH; do
 	case $x in /*) full=$(CDPATH= cd -P -- "$x" 2>/dev/null && pwd -P) || continue ;; *) continue ;; esac
@@ -144,19 +144,19 @@ cd - >/dev/null
 
 // command returns a snapshot with what follows it.
 func (p *Place) command(then string) string {
-	return prelude(p.Root) + "d=" + Quote(p.Dir) + " k=" + Quote(p.Kept) + "\n" + snapshot + then
+	return prelude(p.Root) + "d=" + state.ShellQuote(p.Dir) + " k=" + state.ShellQuote(p.Kept) + "\n" + snapshot + then
 }
 
 // Begin returns the command for sh that makes the snapshot before an attempt. It prints the tree, and git
 // keeps it under that name.
 func (p *Place) Begin(name string) string {
-	return p.command("git update-ref --no-deref " + Quote(refs+name) + ` "$t" && echo "$t"`)
+	return p.command("git update-ref --no-deref " + state.ShellQuote(refs+name) + ` "$t" && echo "$t"`)
 }
 
 // End returns the command for sh that makes the snapshot after an attempt, whose tree before
 // [Place.Begin] has printed. It prints the tree, a line break, and what [ParseChanges] reads.
 func (p *Place) End(name, before string) string {
-	ref, before := Quote(refs+name), Quote(before)
+	ref, before := state.ShellQuote(refs+name), state.ShellQuote(before)
 	return p.command(`if [ "$t" = ` + before + ` ]; then git update-ref --no-deref -d ` + ref + `; else
 	both=$(printf '040000 tree %s\tafter\n040000 tree %s\tbefore\n' "$t" ` + before + ` | git mktree) && git update-ref --no-deref ` + ref + ` "$both" || exit
 fi
@@ -171,7 +171,7 @@ func Diff(root, before, after string, stat bool) string {
 	if stat {
 		form = "--stat"
 	}
-	return prelude(root) + "git diff " + diffOptions + form + " --relative --end-of-options " + Quote(before) + " " + Quote(after) + " -- ."
+	return prelude(root) + "git diff " + diffOptions + form + " --relative --end-of-options " + state.ShellQuote(before) + " " + state.ShellQuote(after) + " -- ."
 }
 
 // kinds are git's letters for what has become of a file.
@@ -222,6 +222,3 @@ func ParseChanges(output string) (list []state.FileChange) {
 	}
 	return list
 }
-
-// Quote makes one word of a text for sh.
-func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"stint/state"
 )
 
 // A Shell runs a command of sh in the workspace, with that text on stdin, and returns what it
@@ -52,10 +54,10 @@ done' sh && GIT_INDEX_FILE="$d/index" git diff-files -z --name-only | xargs -0 s
 // does not track is never overwritten, and links are not followed. The user's index stays as it is.
 func (p *Place) Undo(run Shell, before, after string, ready func() error) (undone []string, err error) {
 	diff := func(options, to string) string {
-		return "git diff " + diffOptions + "-z --no-renames " + options + " --end-of-options " + Quote(after) + " " + to + " -- ."
+		return "git diff " + diffOptions + "-z --no-renames " + options + " --end-of-options " + state.ShellQuote(after) + " " + to + " -- ."
 	}
-	out, err := run(p.command(`{ git update-index -q --refresh || :; } >/dev/null; printf '%s\0' "$p" && `+diff("--raw --no-abbrev", Quote(before))+` && printf 'now/\0' && `+
-		diff("--raw --no-abbrev", `"$t"`)+` && printf 'large/\0' && `+diff("--name-only -G '^"+notKept+"[0-9]+ bytes, changed at [0-9]+$'", Quote(before))), "")
+	out, err := run(p.command(`{ git update-index -q --refresh || :; } >/dev/null; printf '%s\0' "$p" && `+diff("--raw --no-abbrev", state.ShellQuote(before))+` && printf 'now/\0' && `+
+		diff("--raw --no-abbrev", `"$t"`)+` && printf 'large/\0' && `+diff("--name-only -G '^"+notKept+"[0-9]+ bytes, changed at [0-9]+$'", state.ShellQuote(before))), "")
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +102,7 @@ func (p *Place) Undo(run Shell, before, after string, ready func() error) (undon
 	if err != nil {
 		return nil, err
 	}
-	out, err = run(prelude(p.Root)+"d="+Quote(p.Dir)+" s="+Quote(staged)+"\n"+stage, entries.String())
+	out, err = run(prelude(p.Root)+"d="+state.ShellQuote(p.Dir)+" s="+state.ShellQuote(staged)+"\n"+stage, entries.String())
 	for field := range strings.SplitSeq(out, "\x00") {
 		what, path, _ := strings.Cut(field, "/")
 		switch c := list[path]; {

@@ -77,7 +77,9 @@ func (c *Agent) ResumeCommand(session, workspace string) string {
 }
 
 // LoginCommand is what a person types to log in.
-func (c *Agent) LoginCommand() string { return agent.Quote(cmp.Or(c.Bin, "claude")) + " auth login" }
+func (c *Agent) LoginCommand() string {
+	return state.ShellQuote(cmp.Or(c.Bin, "claude")) + " auth login"
+}
 
 func (c *Agent) find() (string, error) { return c.LookPath(cmp.Or(c.Bin, "claude")) }
 

@@ -10,6 +10,7 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 var versions = agent.Versions{
@@ -59,7 +60,7 @@ func (c *Agent) ResumeCommand(session, workspace string) string {
 }
 
 // LoginCommand is what a person types to log in.
-func (c *Agent) LoginCommand() string { return agent.Quote(cmp.Or(c.Bin, "codex")) + " login" }
+func (c *Agent) LoginCommand() string { return state.ShellQuote(cmp.Or(c.Bin, "codex")) + " login" }
 
 // sandbox names the one that a turn runs in.
 func (c *Agent) sandbox(turn task.Turn) string {

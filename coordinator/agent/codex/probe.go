@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"stint/coordinator/agent"
+	"stint/state"
 
 	"github.com/BurntSushi/toml"
 )
@@ -50,7 +51,7 @@ func brokenConfig(said string) bool {
 
 // correctConfig is what helps then: neither a login nor a sandbox was tried.
 func (c *Agent) correctConfig() string {
-	return "correct " + agent.Quote(filepath.Join(c.home(), "config.toml"))
+	return "correct " + state.ShellQuote(filepath.Join(c.home(), "config.toml"))
 }
 
 // credentials looks for them in the order in which codex takes them.

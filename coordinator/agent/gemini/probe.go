@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"stint/coordinator/agent"
+	"stint/state"
 )
 
 // Probe looks whether gemini is installed and has credentials. It starts gemini
@@ -38,7 +39,7 @@ func (g *Agent) version(ctx context.Context, path string) (string, error) {
 func (g *Agent) login(context.Context, string) (ok bool, detail, fix string) {
 	method, err := g.method()
 	if err != nil {
-		return false, err.Error(), "correct " + agent.Quote(g.settingsPath())
+		return false, err.Error(), "correct " + state.ShellQuote(g.settingsPath())
 	}
 	switch method {
 	case "gemini-api-key":
@@ -55,7 +56,7 @@ func (g *Agent) login(context.Context, string) (ok bool, detail, fix string) {
 		return false, "not logged in with Google, as its settings ask for", "gemini"
 	case "gateway":
 		return false, "GOOGLE_GEMINI_BASE_URL is set and no method of login is chosen: gemini ends with \"Invalid auth method selected\"",
-			"set security.auth.selectedType to \"gemini-api-key\" in " + agent.Quote(g.settingsPath())
+			"set security.auth.selectedType to \"gemini-api-key\" in " + state.ShellQuote(g.settingsPath())
 	case "":
 		return false, "no API key and no login", ""
 	}
