@@ -208,8 +208,10 @@ func TestUndoLater(t *testing.T) {
 	}
 }
 
-// TestUndoBreaksOff: an undo that is refused at the last moment, or cannot write a file, leaves all files as
-// they were, and nothing of its own. One that was made before has nothing left to do.
+// TestUndoBreaksOff: an undo that is refused, that meets a file which is saved meanwhile, or cannot write
+// one, leaves all files as they are, and nothing of its own. If it is killed, or a file cannot go back, what
+// was there is in the directory was, which the next undo names and no snapshot has. An undo that was made
+// before has nothing left to do.
 func TestUndoBreaksOff(t *testing.T) {
 	t.Parallel()
 	r := newRepo(t, "")
@@ -217,28 +219,53 @@ func TestUndoBreaksOff(t *testing.T) {
 	before, after, _ := r.changed("echo 10 >>a; echo 2 >d/n; rm z y; echo 1 >y; mkdir e; echo 1 >e/f")
 	const list = "ls -A; ls -ld --time-style=+ . d e | cut -c1-10; ls -l --time-style=full-iso a d/n y e/f; cat a d/n y e/f"
 	was := r.run(list)
-	for name, c := range map[string]struct{ spoil, mend string }{
-		"refused":                 {"", ""},
-		"a directory went away":   {"mv d d.x; echo x >d", "rm d; mv d.x d"},
-		"a file came":             {"echo x >z", "rm z"},
-		"a file became another":   {"mv y y.x; mkdir y; echo x >y/x", "rm -r y; mv y.x y"},
-		"what it was to put back": {"rm -r .stint-undo-*/3/y", ""},
+	none := func() error { return nil }
+	const moveBack = " && cd .stint-undo-*/was && find . ! -type d -exec mv {} ../../{} ';' && rm -r ../../.stint-undo-*"
+	for name, c := range map[string]struct {
+		command           int // after which spoil runs: 2 puts all in place, 3 looks at what was there
+		spoil, mend, want string
+	}{
+		"a directory went away":   {2, "mv d d.x; echo x >d", "rm d; mv d.x d", "not a directory"},
+		"a file came":             {2, "echo x >z", "rm z", "something new is at z"},
+		"a file became another":   {2, "mv y y.x; mkdir y; echo x >y/x", "rm -r y; mv y.x y", "something new is at y"},
+		"what it was to put back": {2, "rm -r .stint-undo-*/3/y", "", "3/y"},
+		"a file is saved":         {2, "cp -p a a.x; echo 11 >>a", "grep -q 11 a && mv a.x a", "nothing was undone: a: it is changing now"},
+		"a file is saved late":    {3, "echo 11 >a", "grep -q 11 a && rm a" + moveBack, "was/a could not be moved back to a"},
+		"killed":                  {3, "", "test ! -e a && grep -q 10 .stint-undo-*/was/a" + moveBack, "an undo was killed here: move the files in .stint-undo-"},
 	} {
-		undone, err := r.place().Undo(r.try, before, after, func() error {
-			if r.run(c.spoil); c.spoil == "" {
-				return errors.New("a task runs")
+		n := 0
+		undo := func() ([]string, error) {
+			defer func() { _ = recover() }()
+			return r.place().Undo(func(command, stdin string) (string, error) {
+				out, err := r.try(command, stdin)
+				if n++; n == c.command && c.spoil == "" {
+					panic("killed")
+				} else if n == c.command {
+					r.run(c.spoil)
+				}
+				return out, err
+			}, before, after, none)
+		}
+		undone, err := undo()
+		if c.spoil == "" {
+			undone, err = undo()
+			if _, _, got := r.changed("rm -r .stint-undo-*/3"); got != nil {
+				t.Errorf("a snapshot has %+v", got)
 			}
-			return nil
-		})
-		if r.run(c.mend); err == nil || undone != nil {
+		}
+		if r.run(c.mend); undone != nil || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %q, %v", name, undone, err)
 		}
 		if now := r.run(list); now != was {
 			t.Errorf("%s: %v\n%s", name, err, cmp.Diff(was, now))
 		}
 	}
+	busy := func() error { return errors.New("a task runs") }
+	if undone, err := r.place().Undo(r.try, before, after, busy); err == nil || undone != nil || r.run(list) != was {
+		t.Errorf("%q, %v", undone, err)
+	}
 	for _, want := range [][]string{{"a", "d/n", "e/f", "y", "z"}, nil} {
-		if undone, err := r.place().Undo(r.try, before, after, func() error { return nil }); err != nil || !cmp.Equal(undone, want) {
+		if undone, err := r.place().Undo(r.try, before, after, none); err != nil || !cmp.Equal(undone, want) {
 			t.Errorf("%q, %v", undone, err)
 		}
 	}

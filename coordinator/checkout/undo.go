@@ -45,18 +45,26 @@ cd "$s/2" && find . -type f -print0 | xargs -0 sh -c 'for x do
 	cp "$x" "$s/ours" || exit
 	git merge-file -q "$x" "$s/1/$x" "$s/3/$x" 2>/dev/null || printf "overlaps/%s\0" "${x#./}"
 	! cmp -s "$x" "$s/ours" || printf "same/%s\0" "${x#./}"
-done' sh && GIT_INDEX_FILE="$d/index" git diff-files -z --name-only | xargs -0 sh -c 'for x do printf "moves/%s\0" "$x"; done' sh`
+done' sh`
+
+// displaced prints which of the files in the directory was differ from the private index.
+const displaced = `export GIT_INDEX_FILE="$d/index" GIT_WORK_TREE="$s/was"
+{ git update-index -q --refresh || :; } >/dev/null; git diff-files -z --name-only --diff-filter=d`
 
 // Undo reverses what has changed from the tree before to the tree after onto the files as they are
 // now, and returns the paths of the files that it has changed. A file that has changed since is
 // merged. If that is not possible for all files, no file is changed, and the error is an
-// [OverlapError]. ready may still refuse, right before the first file changes. What git ignores or
-// does not track is never overwritten, and links are not followed. The user's index stays as it is.
+// [OverlapError]. A file that somebody saves meanwhile counts as one. ready may still refuse, after
+// the files were compared. What git ignores or does not track is never overwritten, and links are not
+// followed. The user's index stays as it is.
 func (p *Place) Undo(run Shell, before, after string, ready func() error) (undone []string, err error) {
+	if left, _ := fs.Glob(os.DirFS(p.Root), ".stint-undo-*/was"); left != nil {
+		return nil, fmt.Errorf("an undo was killed here: move the files in %s back, and remove %s", left[0], filepath.Dir(left[0]))
+	}
 	diff := func(options, to string) string {
 		return "git diff " + diffOptions + "-z --no-renames " + options + " --end-of-options " + state.ShellQuote(after) + " " + to + " -- ."
 	}
-	out, err := run(p.command(`{ git update-index -q --refresh || :; } >/dev/null; printf '%s\0' "$p" && `+diff("--raw --no-abbrev", state.ShellQuote(before))+` && printf 'now/\0' && `+
+	out, err := run(p.command(`printf '%s\0' "$p" && `+diff("--raw --no-abbrev", state.ShellQuote(before))+` && printf 'now/\0' && `+
 		diff("--raw --no-abbrev", `"$t"`)+` && printf 'large/\0' && `+diff("--name-only -G '^"+notKept+"[0-9]+ bytes, changed at [0-9]+$'", state.ShellQuote(before))), "")
 	if err != nil {
 		return nil, err
@@ -95,36 +103,43 @@ func (p *Place) Undo(run Shell, before, after string, ready func() error) (undon
 		add(1, c.after)
 		add(2, merged)
 	}
-	if err := overlaps(list); err != nil || len(list) == 0 {
+	if err = overlaps(list); err != nil || len(list) == 0 {
+		return nil, err
+	}
+	if err = ready(); err != nil {
 		return nil, err
 	}
 	staged, err := os.MkdirTemp(p.Root, ".stint-undo-")
 	if err != nil {
 		return nil, err
 	}
-	out, err = run(prelude(p.Root)+"d="+state.ShellQuote(p.Dir)+" s="+state.ShellQuote(staged)+"\n"+stage, entries.String())
+	begin := prelude(p.Root) + "d=" + state.ShellQuote(p.Dir) + " s=" + state.ShellQuote(staged) + "\n"
+	out, err = run(begin+stage, entries.String())
 	for field := range strings.SplitSeq(out, "\x00") {
 		what, path, _ := strings.Cut(field, "/")
 		switch c := list[path]; {
 		case c == nil:
 		case what == "overlaps":
 			c.wrong = "it has changed since, in the same lines"
-		case what == "moves":
-			c.wrong = "it is changing now"
 		case what == "same" && (c.now.mode == c.before.mode || c.now.mode != c.after.mode):
 			delete(list, path)
 		}
 	}
 	undone = slices.Sorted(maps.Keys(list))
-	if err = cmp.Or(err, overlaps(list)); err == nil && len(list) > 0 {
-		err = ready()
-	}
-	if err == nil {
-		err = p.write(list, undone, filepath.Base(staged), workspace)
+	if err = cmp.Or(err, overlaps(list)); err == nil {
+		err = p.write(list, undone, filepath.Base(staged), workspace, func() error {
+			out, err := run(begin+displaced, "")
+			for path := range strings.SplitSeq(out, "\x00") {
+				if c := list[path]; c != nil {
+					c.wrong = "it is changing now"
+				}
+			}
+			return cmp.Or(err, overlaps(list))
+		})
 	}
 	switch {
 	case errors.Is(err, errNotBack):
-		return nil, err
+		return nil, errors.New(err.Error()) // whatever else it is: something was changed
 	case err != nil:
 		return nil, fmt.Errorf("nothing was undone: %w", errors.Join(err, os.RemoveAll(staged)))
 	}
@@ -208,9 +223,9 @@ func (p *Place) inTheWay(list map[string]*change, path string, now file) (why st
 // errNotBack is part of the error of a write that left files where they do not belong.
 var errNotBack = errors.New("could not be moved back to")
 
-// write exchanges the files for those that are staged. What was there goes to the directory was
-// beside these. If it breaks off, it moves all of them back.
-func (p *Place) write(list map[string]*change, paths []string, staged, workspace string) error {
+// write moves what is there to the directory was beside the staged files, and these to their places.
+// In between, check looks at what is in was. If it breaks off, it moves all of them back.
+func (p *Place) write(list map[string]*change, paths []string, staged, workspace string, check func() error) error {
 	root, err := os.OpenRoot(p.Root)
 	if err != nil {
 		return err
@@ -242,6 +257,9 @@ func (p *Place) write(list map[string]*change, paths []string, staged, workspace
 			move(path, staged+"/was/"+path)
 		}
 	}
+	if err == nil && len(done) > 0 {
+		err = check()
+	}
 	for _, path := range paths {
 		for i := 0; is(path) && i < len(paths); i++ { // a directory that has lost its files
 			if strings.HasPrefix(paths[i], path+"/") {
@@ -262,7 +280,13 @@ func (p *Place) write(list map[string]*change, paths []string, staged, workspace
 	if err != nil {
 		for _, m := range slices.Backward(done) {
 			back := root.MkdirAll(filepath.Dir(m[0]), 0o777)
-			if back = cmp.Or(back, root.Rename(m[1], m[0])); back != nil {
+			if fi, gone := root.Lstat(m[0]); gone == nil && (!fi.IsDir() || root.Remove(m[0]) != nil) {
+				back = fs.ErrExist // somebody has saved it anew
+			}
+			if back == nil {
+				back = root.Rename(m[1], m[0])
+			}
+			if back != nil {
 				err = errors.Join(err, fmt.Errorf("%s %w %s: %w", m[1], errNotBack, m[0], back))
 			}
 		}
