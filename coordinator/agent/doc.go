@@ -90,10 +90,9 @@
 // The answer is the last message of the agent. Warnings of gemini are notes of a
 // success. Tools that the agent was denied are findings, whatever the class: claude's
 // permission_denials; gemini's tool results of type tool_not_registered or
-// policy_violation, or outside of its workspace; codex's commands that failed with
-// EROFS, EPERM, without a network or without a sandbox, and the patches that it rejects
-// on stderr, unless it runs without a sandbox. (codex 0.169 may leave out the item of a
-// command that ends at once.)
+// policy_violation, or outside of its workspace; codex's commands that it declines or has no
+// sandbox for, changes that failed, and the patches that it rejects on stderr, unless it runs
+// without a sandbox. What its sandbox keeps a command from, only the command's output tells.
 //
 // By its report means [state.ClassRateLimited], [state.ClassAuth] (also where the
 // provider wants to be paid), [state.ClassNetwork], [state.ClassSessionLost],
