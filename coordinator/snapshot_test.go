@@ -266,20 +266,27 @@ func TestChangesOfAnAttempt(t *testing.T) {
 	}
 }
 
-// TestUnknownChangesAreTold in the log, and are not taken for none.
-func TestUnknownChangesAreTold(t *testing.T) {
+// TestUnknownChangesAreNoted at the task and in the log, and are not taken for none.
+func TestUnknownChangesAreNoted(t *testing.T) {
 	t.Parallel()
-	w := newGitWorld(t)
-	w.write("calc.go", "package calc\n")
-	w.run("git add .") // so that the snapshot is a commit of its own
-	log := &lines{}
-	w.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
-	w.does("rm -rf .git/objects/* && git init -q && rm calc_test.go") // with the snapshot
-	w.open()
-	got := w.verified(nil)
-	w.close()
-	if kinds(got) != "" || !strings.Contains(log.String(), "the changes of a checkout are not known") {
-		t.Errorf("told: %s, findings %v", log, got.Findings)
+	for does, note := range map[string]string{
+		"rm -rf .git/objects/* && git init -q && rm calc_test.go":                    "git ended with exit code",
+		"mv .git ../moved && git -C .. init -q && git -C .. add . && rm -r ../moved": "the top of the checkout was",
+	} {
+		t.Run(note, func(t *testing.T) {
+			w := newGitWorld(t)
+			w.write("calc.go", "package calc\n")
+			w.run("git add .") // so that the snapshot is a commit of its own
+			log := &lines{}
+			w.cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+			w.does(does)
+			w.open()
+			got := w.verified(nil)
+			w.close()
+			if kinds(got) != "" || got.Changes != nil || !strings.Contains(got.Note, "what it changed is not known: "+note) || !strings.Contains(log.String(), "the changes of a checkout are not known") {
+				t.Errorf("logged: %s, task: %+v", log, got)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -39,6 +40,7 @@ const (
 type snapshot struct {
 	Name      string `json:"name"` // under which git keeps the trees
 	Workspace string `json:"workspace"`
+	Root      string `json:"root"`   // top of the checkout
 	Before    string `json:"before"` // the tree
 }
 
@@ -81,9 +83,9 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 	if isCurrent || !has && t.Iteration > 1 { // its beginning was missed
 		return
 	}
-	s = snapshot{Name: r.ID, Workspace: t.Workspace}
+	s = snapshot{Name: r.ID, Workspace: t.Workspace, Root: root}
 	var err error
-	if s.Before, _, err = a.git(r.Ctx, r, t, "git-before", func(p *checkout.Place) string { return p.Begin(s.Name) }); err == nil {
+	if s.Before, _, err = a.git(r.Ctx, r, t, root, "git-before", func(p *checkout.Place) string { return p.Begin(s.Name) }); err == nil {
 		a.keepSnapshot(r.ID, &s)
 	}
 }
@@ -97,7 +99,7 @@ func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files [
 		return nil, nil
 	}
 	ctx := context.WithoutCancel(r.Ctx) // what a run has changed that was canceled counts too
-	found, rest, err := a.git(ctx, r, t, "git-after", func(p *checkout.Place) string { return p.End(s.Name, s.Before) })
+	found, rest, err := a.git(ctx, r, t, s.Root, "git-after", func(p *checkout.Place) string { return p.End(s.Name, s.Before) })
 	if err != nil {
 		return nil, nil
 	}
@@ -110,16 +112,20 @@ func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files [
 	return c, files
 }
 
-// git makes a snapshot, under the supervisor as a verify command. It returns the id on the first
-// line of what that prints, and the rest.
-func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, name string, command func(*checkout.Place) string) (tree, rest string, err error) {
+// git makes a snapshot of the checkout with that top, under the supervisor as a verify command. It
+// returns the id on the first line of what that prints, and the rest.
+func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, root, name string, command func(*checkout.Place) string) (tree, rest string, err error) {
 	dir := filepath.Join(a.tasks.RunDir(r.ID), name)
 	kept := filepath.Join(a.tasks.Config.StateDir, KeptName, fmt.Sprintf("%x", sha256.Sum256([]byte(t.Workspace)))[:16])
 	defer func() {
 		if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
 			a.tasks.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)
+			r.note = cmp.Or(r.note, "what it changed is not known: "+err.Error())
 		}
 	}()
+	if now := admission.RepositoryRoot(t.Workspace); now != root { // the trees of two checkouts cannot be compared
+		return "", "", fmt.Errorf("the top of the checkout was %s and is now %s", root, now)
+	}
 	err = os.RemoveAll(dir) // the shell would write through what the run has put there
 	for _, d := range []string{dir, kept} {
 		if err == nil {
@@ -129,7 +135,7 @@ func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, name string, 
 	if err != nil {
 		return "", "", err
 	}
-	p := &checkout.Place{Root: admission.RepositoryRoot(t.Workspace), Dir: dir, Kept: kept}
+	p := &checkout.Place{Root: root, Dir: dir, Kept: kept}
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
 	res := a.tasks.Config.Shell.Verify(ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: a.tasks.Config.Grace,

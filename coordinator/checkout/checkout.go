@@ -55,6 +55,7 @@ export PATH="${safe:-/usr/bin:/bin}"
 func prelude(root string) string {
 	return SafePath(root) + `unset GIT_DIR GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_PREFIX
 export GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=none GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null GIT_TERMINAL_PROMPT=0 GIT_LITERAL_PATHSPECS=1 GIT_PAGER=cat LC_ALL=C GIT_WORK_TREE="$root"
+GIT_DIR=$(cd "$root" && git rev-parse --absolute-git-dir) && export GIT_DIR || exit # whatever lies below and looks like a repository
 filters=$(git config --name-only --get-regexp '^filter\.') || [ $? = 1 ] || exit
 n=0
 set_config() { eval "export GIT_CONFIG_KEY_$n=\"\$1\" GIT_CONFIG_VALUE_$n=\"\$2\""; n=$((n + 1)); export GIT_CONFIG_COUNT=$n; }
