@@ -113,6 +113,7 @@ func TestConfigErrors(t *testing.T) {
 		{"contradiction", "backoff_base = \"10m\"\n", "backoff_base (10m) is longer than backoff_max (5m)"},
 		{"notify is one block", "[notify]\ncommand = \"x\"\n", "config.toml:1: notify is not a list of blocks; write [[notify]]"},
 		{"a destination that is none", "[[notify]]\ndesktop = true\n[[notify]]\nwebhok = \"x\"\n", `config.toml:4: unknown key "notify.webhok"; did you mean notify.webhook?`},
+		{"a key of the top level in a block", "[[notify]]\ndesktop = true\ntimeout = \"1h\"\n", `config.toml:3: unknown key "notify.timeout"; to set timeout for all tasks, move it above the first section`},
 		{"no destination", "[[notify]]\non = [\"done\"]\n[[notify]]\ndesktop = true\n", "config.toml:2: a [[notify]] block needs one of command,"},
 		{"an unknown event", "[[notify]]\non = [\"fail\"]\n", `config.toml:2: notify.on: "fail" is not one of done, failed,`},
 		{"a destination that is a list", "[[notify]]\ncommand = [\"a\", \"b\"]\n", "config.toml:2: notify.command has a value of another type; write command = \"…\", one string"},

@@ -274,6 +274,8 @@ func (f *fileReader) notify(p toml.Primitive) error {
 		for _, name := range f.inOrder(values) {
 			field, wrong := fields[name], ""
 			switch {
+			case !field.IsValid() && findKey(name) != nil && findKey(name).inFile() == name:
+				wrong = fmt.Sprintf("unknown key %q; to set %s for all tasks, move it above the first section", "notify."+name, name)
 			case !field.IsValid():
 				wrong = fmt.Sprintf("unknown key %q; did you mean %s?", "notify."+name, "notify."+cmp.Or(state.Nearest(name, known), known[0]))
 			case f.meta.PrimitiveDecode(values[name], field.Addr().Interface()) != nil:
