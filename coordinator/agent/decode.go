@@ -209,6 +209,11 @@ func (h *TurnState) Deny(tool, what, why, allow string) {
 	h.Denied = addNew(h.Denied, state.Issue{Kind: "denied", Message: msg + "; to allow it: " + allow})
 }
 
+// AllowOption returns how a task permits a rule.
+func AllowOption(rule string) string {
+	return "--allow '" + rule + "' (if the key allow covers it)"
+}
+
 var commandName = LazyRegexp(`^([A-Za-z0-9_./+-]+(?: [a-z][a-z-]*)?)(?: |$)`)
 
 // RuleFor returns the rule that permits what an agent wanted of a tool: of a shell the program,

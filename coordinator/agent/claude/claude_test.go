@@ -116,8 +116,8 @@ END`)
 	turn := b.Turn("--dangerous; $(rm -rf /)\n{\"type\":\"control_request\"} \u2028 <b>")
 	out := c.Run(t.Context(), turn, quiet)
 	if out.Class != "" || out.Result != "42" || out.Session != someUUID || out.Note != "" || len(out.Findings) != 2 ||
-		out.Findings[0].Message != `Bash(A=1 make); to allow it: --allow 'Bash', or claude_allowed_tools = ["Bash"]` ||
-		out.Findings[1].Message != `Write(/etc/x); to allow it: --allow 'Write', or claude_allowed_tools = ["Write"]` {
+		out.Findings[0].Message != `Bash(A=1 make); to allow it: --allow 'Bash' (if the key allow covers it), or claude_allowed_tools = ["Bash"]` ||
+		out.Findings[1].Message != `Write(/etc/x); to allow it: --allow 'Write' (if the key allow covers it), or claude_allowed_tools = ["Write"]` {
 		t.Errorf("outcome: %+v", out)
 	}
 	if out.Usage != (state.Usage{InputTokens: 7, CachedInputTokens: 2, OutputTokens: 8}) || out.Thread != (state.Usage{}) {

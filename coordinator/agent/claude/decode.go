@@ -223,7 +223,7 @@ func (d *decoder) noteDenied(e *event) {
 		}
 		tool := agent.Brief(den.Tool)
 		rule := agent.RuleFor(tool, den.Input.Command)
-		allow := "--allow '" + rule + `', or claude_allowed_tools = ["` + rule + `"]`
+		allow := agent.AllowOption(rule) + `, or claude_allowed_tools = ["` + rule + `"]`
 		d.Deny(tool, cmp.Or(den.Input.Command, cmp.Or(den.Input.Path, den.Input.URL)), "", allow)
 	}
 }

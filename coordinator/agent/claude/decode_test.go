@@ -28,7 +28,7 @@ func TestRecordings(t *testing.T) {
 		{Name: "first_turn", Session: first2, Answer: `ECHO #1 last="hello alpha"`, Input: 153, Kept: true},
 		{Name: "resume_second_turn", Session: first2, Answer: `all=[hello alpha ;; hello beta]`, Input: 163, Kept: true},
 		{Name: "tool_write", Session: "*", Answer: "TOOL DONE", Input: 306, Kept: true},
-		{Name: "perm_acceptedits_bash", Session: "*", Answer: "TOOL DONE", Input: 306, Kept: true, Denied: `Bash(python3 -c 'print(1)'); to allow it: --allow 'Bash(python3 *)', or claude_allowed_tools = ["Bash(python3 *)"]`},
+		{Name: "perm_acceptedits_bash", Session: "*", Answer: "TOOL DONE", Input: 306, Kept: true, Denied: `Bash(python3 -c 'print(1)'); to allow it: --allow 'Bash(python3 *)' (if the key allow covers it), or claude_allowed_tools = ["Bash(python3 *)"]`},
 		{Name: "err_429_twice_then_ok", Session: "*", Answer: "ECHO #1", Input: 153, Kept: true},
 		{Name: "err_429_3retries", Class: limited, Session: "*", Msg: "Request rejected (429)", Kept: true},
 		{Name: "err_401", Class: auth, Session: "*", Msg: "Failed to authenticate", Kept: true},

@@ -117,7 +117,7 @@ func (d *decoder) use(e *event) {
 	delete(d.uses, id)
 	shell := `gemini_approval_mode = "yolo" and allow_dangerous = true`
 	if !strings.ContainsAny(u.on, notPlain+`"\`) { // else no rule permits it
-		shell = "--allow '" + agent.RuleFor("Bash", u.on) + "', or " + shell
+		shell = agent.AllowOption(agent.RuleFor("Bash", u.on)) + ", or " + shell
 	}
 	allow := map[string]string{
 		"run_shell_command": shell,

@@ -28,7 +28,7 @@ func TestRecordings(t *testing.T) {
 		{Name: "first_turn", Session: first3, Answer: `ECHO #1 last="hello alpha"`, Input: 220},
 		{Name: "resume_id_second_turn", Session: first3, Answer: `all=[hello alpha ;; hello beta]`, Input: 120},
 		{Name: "tool_write_yolo_y", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
-		{Name: "denied_shell", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true, Denied: `run_shell_command(echo hi): gemini is not offered this tool; to allow it: --allow 'Bash(echo hi *)', or gemini_approval_mode = "yolo" and allow_dangerous = true`},
+		{Name: "denied_shell", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true, Denied: `run_shell_command(echo hi): gemini is not offered this tool; to allow it: --allow 'Bash(echo hi *)' (if the key allow covers it), or gemini_approval_mode = "yolo" and allow_dangerous = true`},
 		{Name: "perm_default_write", Session: "*", Answer: "NO TOOL", Input: 110},
 		{Name: "kill_TERM_streaming", Session: "*", Answer: "ECHO #1", Input: 110}, // it does not listen to it
 		{Name: "bigout", Class: state.ClassOutputMissing, Session: "*", Msg: "Loop detected"},
@@ -154,7 +154,7 @@ func TestGeminiDenials(t *testing.T) {
 		return `{"type":"tool_result","tool_id":"1","status":"error","output":"x","error":{"type":"` + kind + `","message":"` + msg + `"}}`
 	}
 	for _, c := range []struct{ use, result, want string }{
-		{use("run_shell_command", `{"command":"ls"}`), fail("tool_not_registered", "Tool not found"), `run_shell_command(ls): gemini is not offered this tool; to allow it: --allow 'Bash(ls *)', or gemini_approval_mode = "yolo" and allow_dangerous = true`},
+		{use("run_shell_command", `{"command":"ls"}`), fail("tool_not_registered", "Tool not found"), `run_shell_command(ls): gemini is not offered this tool; to allow it: --allow 'Bash(ls *)' (if the key allow covers it), or gemini_approval_mode = "yolo" and allow_dangerous = true`},
 		{use("run_shell_command", `{"command":"ls >x"}`), fail("policy_violation", "no"), `run_shell_command(ls >x): no; to allow it: gemini_approval_mode = "yolo" and allow_dangerous = true`},
 		{use("write_file", `{"file_path":"x.txt"}`), fail("tool_not_registered", "Tool not found"), `write_file(x.txt): gemini is not offered this tool; to allow it: gemini_approval_mode = "auto_edit"`},
 		{use("replace", `{"file_path":"x.txt"}`), fail("policy_violation", "You are in Plan Mode"), `replace(x.txt): You are in Plan Mode; to allow it: gemini_approval_mode = "auto_edit"`},
