@@ -153,16 +153,20 @@ func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 	})
 }
 
-// warnOtherDirectory warns on stderr that the session of new tasks has worked in another
-// directory so far: what its agent remembers is about that one.
-func (a *app) warnOtherDirectory(ctx context.Context, views []wire.TaskView) {
+// warnOtherPlace warns on stderr that the session of new tasks had another agent or directory so
+// far: the one remembers nothing of it, and what the agent remembers is about the other.
+func (a *app) warnOtherPlace(ctx context.Context, views []wire.TaskView) {
 	v := &views[0]
 	if a.quiet || v.SessionKey == "" || strings.Contains(v.SessionKey, ":") {
 		return
 	}
 	_ = a.callRunning(func(c *client.Client) error { // the tasks are queued, whatever it answers
 		list, err := c.List(ctx, state.Filter{Session: v.SessionKey, Limit: len(views) + 1})
-		if n := len(list); n > 0 && list[n-1].Workspace != v.Workspace && list[n-1].Workspace != "" {
+		n := len(list)
+		if n > 0 && list[n-1].Agent != v.Agent {
+			a.hint("stint: session %s had %s as its agent so far; %s does not know that conversation\n", escapeText(v.SessionKey), escapeText(list[n-1].Agent), escapeText(v.Agent))
+		}
+		if n > 0 && list[n-1].Workspace != v.Workspace && list[n-1].Workspace != "" {
 			a.hint("stint: session %s has worked in %s so far; this task runs in %s\n", escapeText(v.SessionKey), escapeText(list[n-1].Workspace), escapeText(v.Workspace))
 		}
 		return err

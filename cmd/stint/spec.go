@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"syscall"
+	"time"
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
@@ -111,7 +112,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	}
 	a.warnSecrets(ctx, names...)
 	a.warnLimits(ctx, views)
-	a.warnOtherDirectory(ctx, views)
+	a.warnOtherPlace(ctx, views)
 	defer a.warnFindings(ctx)
 	first, ids := &views[0], idsOf(views)
 	for i := range views {
@@ -129,6 +130,9 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	}
 	if first.Hold {
 		a.hint("stint: held; it runs after: stint release %s\n", shortID(first.ID))
+	}
+	if first.NotBefore.After(time.Now()) {
+		a.hint("stint: it starts at %s or later\n", localTime(first.NotBefore))
 	}
 	a.warnPaused()
 	a.warnAccounts(ctx, views)
