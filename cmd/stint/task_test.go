@@ -51,7 +51,7 @@ func TestInterruptedSpecs(t *testing.T) {
 // TestUsageErrors: a command line that is refused at once has exit code 2, says why, and
 // names what helps. What a master refuses in that way is in bad_flags.txtar.
 func TestUsageErrors(t *testing.T) {
-	t.Setenv("STINT_STATE_DIR", filepath.Join(t.TempDir(), "state"))
+	t.Setenv("STINT_STATE_DIR", t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	empty := filepath.Join(t.TempDir(), "empty")
 	put(t, empty, "")
