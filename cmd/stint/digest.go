@@ -40,8 +40,8 @@ func (a *app) digestCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			now := time.Now()
 			from, err := parsePast(since, now, 0)
-			if err == nil && !from.Before(now) {
-				err = fmt.Errorf("%q has not come yet", since)
+			if err == nil && (since == "" || !from.Before(now)) {
+				err = fmt.Errorf("%q is not in the past; such a time is 18:00, 12h, 7d or 2026-11-21", since)
 			}
 			if err != nil {
 				return usage("stint digest --help", "--since: %v", err)
