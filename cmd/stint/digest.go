@@ -95,6 +95,9 @@ func (a *app) printDigest(d *statedir.Digest) error {
 			line("  and %d more: stint digest --json", more)
 		}
 	}
+	if d.Journal != "" {
+		line("%s", d.Journal)
+	}
 	line("since %s (%s)", localTime(d.Since), ago(d.Until.Sub(d.Since)))
 	line("%s", endedText(d))
 	for _, g := range d.Gaps {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"slices"
@@ -13,7 +14,9 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/durable"
+	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
 	"stint/state/fold"
@@ -29,6 +32,7 @@ type Digest struct {
 	Findings   []DigestTask         `json:"findings"`            // of these, those with findings
 	Held       []DigestTask         `json:"held"`                // wait for a person now
 	Accounts   []state.AccountUse   `json:"accounts"`            // on hold, or cooling down, now
+	Journal    string               `json:"journal,omitempty"`   // what is wrong with it; then all this is what tasks.md has
 	Ledger     []task.Finding       `json:"ledger"`              // what is wrong in tasks.md, or quarantined
 	Paused     bool                 `json:"paused"`              // dispatch is, now
 	PauseWhy   string               `json:"pauseWhy"`            // the reason that was given
@@ -73,26 +77,54 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 		Since: since, Until: now, Ended: map[state.Status]int{}, Master: isUp, Failed: []DigestTask{}, Findings: []DigestTask{}, Held: []DigestTask{},
 		Gaps: []Gap{}, Accounts: []state.AccountUse{}, Ledger: []task.Finding{},
 	}
+	snap, tasksErr := tasksfile.ReadSnapshot(ctx, durable.OS, dir) // before the journal, which then has all that it has
 	data, entries, err := queue.ReadJournal(ctx, dir)
-	st := fold.New(queue.BytesReader(data))
-	if errors.Is(err, fs.ErrNotExist) {
-		return d, st, nil // nothing was ever queued here
-	}
-	if err != nil {
+	isMissing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !isMissing {
 		return nil, nil, err
 	}
+	st, have := fold.New(queue.BytesReader(data)), map[uint64]bool{}
 	for _, e := range entries {
 		st.Archive(e)
 	}
-	ledger.CheckJournal(data, func(s *ledger.Section) bool {
+	note := func(s *ledger.Section) {
 		if at, err := state.ParseTime(s.Value(state.KeyUpdatedAt)); err == nil && at.After(d.LastRecord) && !at.After(now) {
 			// What a compaction has merged is older than its own record, which comes first.
 			d.silence(st, root, at, s.Value(state.KeyReason) == string(state.ClassInterrupted))
 			d.LastRecord = at
 		}
+	}
+	found := ledger.CheckJournal(data, func(s *ledger.Section) bool {
+		note(s)
+		have[s.Seq] = true
 		_ = st.Apply(s) // what the fold refuses has no effect
 		return ctx.Err() == nil
 	})
+	lost, isDamaged := 0, slices.ContainsFunc(found, func(f *ledger.SyntaxError) bool { return f.Torn == 0 })
+	doc := ledger.Parse(snap.Data)
+	for i := range doc.Sections {
+		if seq := doc.Sections[i].Seq; seq > 0 && !have[seq] {
+			lost++
+			isDamaged = isDamaged || seq > st.Seq()
+		}
+	}
+	if isDamaged {
+		what := "damaged"
+		if isMissing {
+			what = "missing"
+		}
+		d.Journal = fmt.Sprintf("journal.md is %s: %d records of tasks.md are not in it; this is what tasks.md has; to check: stint fsck", what, lost)
+		a := newAlone()
+		st, d.Gaps, d.LastRecord = a.state, []Gap{}, time.Time{}
+		entries, _ = archive.Read(nil, dir) // what is wrong with it is fsck's to tell
+		for _, e := range entries {
+			st.Archive(e)
+		}
+		d.Ledger = append(d.Ledger, queue.FindingsOf(repair.CheckFile(ledger.TasksName, snap.Data, func(s *ledger.Section) error {
+			note(s)
+			return a.check(s)
+		}))...)
+	}
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
@@ -109,9 +141,11 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 	}
 	d.Paused, d.PauseWhy = st.Paused()
 	d.Accounts = slices.DeleteFunc(st.Accounts(), func(a state.AccountUse) bool { return !a.Hold && !a.CoolUntil.After(now) })
-	snap, err := tasksfile.ReadSnapshot(ctx, durable.OS, dir)
-	if err != nil {
-		d.Ledger = append(d.Ledger, task.Finding{File: ledger.TasksName, Message: err.Error()})
+	switch {
+	case isDamaged, isMissing && errors.Is(tasksErr, fs.ErrNotExist): // nothing was ever queued here
+		return d, st, nil
+	case tasksErr != nil:
+		d.Ledger = append(d.Ledger, task.Finding{File: ledger.TasksName, Message: tasksErr.Error()})
 		return d, st, nil
 	}
 	r, _, err := preview(dir, st, data, snap.Data)
