@@ -25,7 +25,7 @@ const (
 type Decoder interface {
 	// Line takes one line of the stream; b is reused.
 	Line(b []byte)
-	// Keep reports, by its first part, whether a very long line may matter.
+	// Keep reports, by its first part, whether the texts of a very long line matter as a whole.
 	Keep(head []byte) bool
 	// Aside takes one line of stderr; b is reused.
 	Aside(b []byte)

@@ -2,11 +2,13 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -94,6 +96,28 @@ func TestLongLines(t *testing.T) {
 		st.end()
 		if st.decoder.State().Answer != answer || st.decoder.State().End != TurnCompleted || st.lines.skipped != 1 {
 			t.Errorf("pieces of %d: answer %d bytes, %v, %d skipped", size, len(st.decoder.State().Answer), st.decoder.State().End, st.lines.skipped)
+		}
+	}
+}
+
+// Of other long lines only the texts are cut, between characters, so that what follows them is read.
+func TestLongTextsAreCut(t *testing.T) {
+	for _, char := range []string{"x", "é", `\"`, `\u00e9`, `\\`} {
+		line := `{"item":{"type":"command_execution","aggregated_output":"` + strings.Repeat(char, longLine) + `","exit_code":3}}`
+		for _, size := range []int{1001, longLine + 1} {
+			var got struct {
+				Item struct {
+					Output string `json:"aggregated_output"`
+					Exit   int    `json:"exit_code"`
+				} `json:"item"`
+			}
+			l := lines{line: func(b []byte) { must(t, json.Unmarshal(b, &got)) }, keep: (&testDecoder{}).Keep}
+			for p := range slices.Chunk([]byte(line+"\n"), size) {
+				l.feed(p)
+			}
+			if n := len(got.Item.Output); got.Item.Exit != 3 || n == 0 || n > maxText+1 {
+				t.Errorf("%s in pieces of %d: exit code %d, a text of %d bytes", char, size, got.Item.Exit, n)
+			}
 		}
 	}
 }

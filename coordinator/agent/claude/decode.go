@@ -284,7 +284,7 @@ func (d *decoder) priced(provider string) bool {
 	return d.keySource != "" && d.keySource != "none" && d.keySource != "oauth"
 }
 
-// Keep drops the results of tools.
+// Keep cuts the results of tools.
 func (d *decoder) Keep(head []byte) bool {
 	kind, ok := agent.HeadValue(head, "type")
 	return !ok || kind != "user"

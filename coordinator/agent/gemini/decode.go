@@ -182,7 +182,7 @@ func (d *decoder) result(e *event) {
 	d.Log(task.LogEvent{Kind: task.LogWarning, Text: d.failure})
 }
 
-// Keep drops what tools were given and what they gave.
+// Keep cuts what tools were given and what they gave.
 func (d *decoder) Keep(head []byte) bool {
 	kind, ok := agent.HeadValue(head, "type")
 	return !ok || kind != "tool_result"
