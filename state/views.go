@@ -35,6 +35,15 @@ const missingPrefix = string(ClassAgentMissing) + ": "
 // IsMissing reports whether the account is on hold because its agent's program is missing.
 func (a *Account) IsMissing() bool { return a.Hold && strings.HasPrefix(a.Reason, missingPrefix) }
 
+// KeylessReason is the reason of a hold because an agent was not logged in for a master that had
+// no key for it. Such a hold ends with the first master that has one.
+func KeylessReason(what string) string { return keylessPrefix + what }
+
+const keylessPrefix = "no key: "
+
+// IsKeyless reports whether the account is on hold for want of a key.
+func (a *Account) IsKeyless() bool { return a.Hold && strings.HasPrefix(a.Reason, keylessPrefix) }
+
 // An AccountUse is an account, and the tasks that use it or want to.
 type AccountUse struct {
 	Account

@@ -232,7 +232,7 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 		list = append(list, finding{"dispatch", healthWarn, because("it is paused, no task is started", oneLine(r.PauseWhy)), "stint resume"})
 	}
 	for _, acc := range r.Accounts {
-		f := finding{"account", healthWarn, because(acc.Name+" is on hold", oneLine(acc.Reason)), "fix it, then: stint retry ID of a task that it stopped"}
+		f := finding{"account", healthWarn, because(acc.Name+" is on hold", oneLine(acc.Reason)), "fix it, then: stint retry " + metBy(&acc)}
 		switch {
 		case acc.IsMissing():
 			f.Try = "install it again; its tasks go on by themselves then"

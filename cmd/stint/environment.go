@@ -123,28 +123,38 @@ func missingSecrets(cfg *Config, v *wire.AgentView) (names []string) {
 	return names
 }
 
-// warnSecrets prints on stderr which keys of agents this shell has and the master has not: they
-// are not recorded with a task.
-func (a *app) warnSecrets(ctx context.Context, agents ...string) {
+// lacksSecrets returns which keys of an agent this shell has and the master has not: they are not
+// recorded with a task. With probe it returns nil if the agent is logged in for the master all the same.
+func (a *app) lacksSecrets(ctx context.Context, name string, probe bool) *cliError {
 	cfg, err := a.base()
-	if err != nil || a.quiet || ownRun() != "" {
-		return
-	}
-	agents = slices.DeleteFunc(agents, func(name string) bool {
-		return name == builtIn || missingSecrets(cfg, &wire.AgentView{Name: name}) == nil
-	})
-	if len(agents) == 0 {
-		return // there is nothing to ask for
+	if err != nil || name == builtIn || ownRun() != "" || missingSecrets(cfg, &wire.AgentView{Name: name}) == nil {
+		return nil
 	}
 	body, err := a.askAgents(ctx, false)
-	if err != nil {
-		return // there is no master, or it ends
+	i := slices.IndexFunc(body.Agents, func(v wire.AgentView) bool { return v.Name == name })
+	if err != nil || i < 0 {
+		return nil // there is no master, or it ends
 	}
-	for i := range body.Agents {
-		names := missingSecrets(cfg, &body.Agents[i])
-		if len(names) > 0 && slices.Contains(agents, body.Agents[i].Name) {
-			a.hint("stint: the master (pid %d) lacks %s of this shell: secrets are not recorded with a task\n  try: %s, once its tasks have ended, and call stint from this shell again\n",
-				body.PID, strings.Join(names, ", "), restart(&task.Health{PID: body.PID, Background: body.Background}))
+	names := missingSecrets(cfg, &body.Agents[i])
+	if len(names) > 0 && probe {
+		body, err = a.askAgents(ctx, true)
+	}
+	if len(names) == 0 || err != nil || probe && body.Agents[i].LoggedIn {
+		return nil
+	}
+	return &cliError{
+		code:    exitAgent,
+		message: fmt.Sprintf("the master (pid %d) lacks %s of this shell: secrets are not recorded with a task", body.PID, strings.Join(names, ", ")),
+		try:     restart(&task.Health{PID: body.PID, Background: body.Background}) + ", once its tasks have ended, and call stint from this shell again",
+	}
+}
+
+// warnSecrets prints on stderr which keys the master lacks for these agents.
+func (a *app) warnSecrets(ctx context.Context, agents ...string) {
+	slices.Sort(agents)
+	for _, name := range slices.Compact(agents) {
+		if lack := a.lacksSecrets(ctx, name, false); lack != nil {
+			a.hint("stint: %s\n  try: %s\n", lack.message, lack.try)
 		}
 	}
 }

@@ -187,6 +187,12 @@ func accountText(u *state.Account, now time.Time, ref string) string {
 	return ""
 }
 
+// metBy returns the task that a hold names.
+func metBy(u *state.Account) string {
+	_, id, _ := strings.Cut(u.Reason, "; met by task ")
+	return cmp.Or(shortID(id), "ID, of a task that waits for it")
+}
+
 // retryTask queues a task again, and says what that does to its account, or for how long
 // the account lets it wait.
 func (a *app) retryTask(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {

@@ -29,6 +29,7 @@ import (
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/notify"
 	"stint/coordinator/postgres"
 	"stint/coordinator/queue"
@@ -284,6 +285,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Version, config.Log = versionName(), m.log
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
+	config.HasKey = func(name string) bool { return missingSecrets(cfg, &wire.AgentView{Name: name}) != nil }
 	config.CannotAllow = func(name string, rule task.Rule) string {
 		if kind := findKind(name); kind != nil && kind.CannotAllow != nil {
 			return kind.CannotAllow(rule)

@@ -95,9 +95,18 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 		if err := a.checkReady(ctx, o, &specs[i]); err != nil {
 			return inSpecs(err, i, len(specs), many)
 		}
+		if lack := a.lacksSecrets(ctx, cmp.Or(specs[i].Agent, specs[i].DefaultAgent, builtIn), true); lack != nil && !o.detach {
+			return inSpecs(lack, i, len(specs), many)
+		}
 	}
 	isFirst := a.isFirst()
 	views, err := a.submit(ctx, o, specs, many)
+	var refused *task.Error
+	if n := a.notice(); errors.As(err, &refused) && strings.HasSuffix(refused.Field, "allow") && n != nil && a.isStale(n) {
+		if h, herr := a.health(ctx); herr == nil {
+			return &cliError{code: exitUsage, message: fmt.Sprintf("%s; the master (pid %d) %s", refused.Message, h.PID, a.staleText(&h)), try: restart(&h)}
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,11 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 	case state.ClassRateLimited:
 		a.judgeLimit(st, &v, t, out, now)
 	case state.ClassAuth:
-		v.account = task.HoldRecord(t, cmp.Or(out.Error, "not logged in")) // the provider may want something else
+		why := cmp.Or(out.Error, "not logged in") // the provider may want something else
+		if has := a.tasks.Config.HasKey; has != nil && !has(t.Agent) {
+			why = state.KeylessReason(why)
+		}
+		v.account = task.HoldRecord(t, why)
 	case state.ClassAgentMissing:
 		if out.Final || !st.HasRun(t.Agent) {
 			break

@@ -22,24 +22,25 @@ import (
 // lookForAgent is how often it is looked whether a program is back.
 const lookForAgent = 5 * time.Second
 
-// LookForMissing ends the holds of accounts whose agent's program is back, until ctx ends.
+// LookForMissing ends the holds of accounts whose agent's program is back, or for whose agent
+// this master has a key and the one before had none, until ctx ends.
 // It has a goroutine of its own: a program that is there may not answer for long.
 func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	tick := time.NewTicker(lookForAgent)
 	defer tick.Stop()
 	for {
 		for _, a := range queue.Read(d.tasks, (*fold.State).Missing) {
-			if !d.Attempts.IsFound(cmp.Or(a.Agent, a.Name)) {
+			if name := cmp.Or(a.Agent, a.Name); a.IsKeyless() && (d.tasks.Config.HasKey == nil || !d.tasks.Config.HasKey(name)) || a.IsMissing() && !d.Attempts.IsFound(name) {
 				continue
 			}
 			err := d.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
-				if now := st.Account(a.Name); now.IsMissing() { // else it is another hold by now
+				if now := st.Account(a.Name); now.IsMissing() || now.IsKeyless() { // else it is another hold by now
 					tx.Append(task.AccountRecord(a.Name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
 				}
 				return nil
 			})
 			if err == nil {
-				d.tasks.Config.Log.Info("the program of an agent is back", "account", a.Name)
+				d.tasks.Config.Log.Info("what an agent lacked is back", "account", a.Name)
 			}
 			d.tasks.TroubleUnlessStopped("the hold of an account could not be ended", err)
 		}
