@@ -41,6 +41,13 @@ func TestEnvironments(t *testing.T) {
 	dir := filepath.Join(w.dir, "env")
 	id := w.submit(task.TaskSpec{Prompt: "p", Environment: gone}).ID
 	w.endsAs(id, state.Done, "")
+	// A damaged file is written anew.
+	_, damaged := task.EncodeEnvironment(gone)
+	check(t, os.WriteFile(filepath.Join(dir, damaged), []byte("damaged"), 0o600))
+	w.endsAs(w.submit(task.TaskSpec{Prompt: "p", Environment: gone}).ID, state.Done, "")
+	if got := w.agent.turns[len(w.agent.turns)-1].Env; !slices.Equal(got, gone) {
+		t.Errorf("with a damaged file it ran in %q", got)
+	}
 	// The file of a task that has not ended stays, however old it is, as does one that was used lately.
 	waits := w.submit(task.TaskSpec{Prompt: "p", Hold: true, Environment: []string{"WAITS=1"}})
 	files := func() (names []string) {

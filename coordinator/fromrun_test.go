@@ -207,7 +207,7 @@ func TestARunHasNoRights(t *testing.T) {
 		holds(task.TaskSpec{Agent: "other"}, "for another agent: look at agent and prompt")
 		holds(task.TaskSpec{Fallback: []string{"other"}}, "with another fallback: look at fallback")
 		asks(task.TaskSpec{Allow: []string{"Bash(go test *)"}}, "")
-		holds(task.TaskSpec{Allow: []string{"Bash(go test)", "Edit"}}, "with more that its agent may use: look at allow and prompt")
+		holds(task.TaskSpec{Allow: []string{"Bash(go test)", "Edit"}}, "with --allow rules that its own task lacks: look at allow and prompt")
 		if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Allow: []string{"Bash(rm *)"}}); err == nil {
 			t.Error("a run allows what the configuration does not")
 		}

@@ -243,9 +243,9 @@ func (r *readiness) defaultAgent(env []string) string {
 	return cmp.Or(r.chosen[key], builtIn)
 }
 
-// checkReady refuses a task whose agent was never installed, or was not logged in when doctor
-// looked and is not now, or warns of that where nobody waits for the end. Of an agent that has done
-// tasks, the program may be back soon. No CLI is started for one that is ready.
+// checkReady refuses a task whose agent is not installed, or was not logged in when doctor looked,
+// or warns of that where nobody waits for the end. It starts no program. Of an agent that has
+// done tasks, the program may be back soon.
 func (a *app) checkReady(ctx context.Context, o *taskOptions, s *task.TaskSpec) error {
 	name := cmp.Or(s.Agent, s.DefaultAgent)
 	base, err := a.base()
@@ -253,32 +253,25 @@ func (a *app) checkReady(ctx context.Context, o *taskOptions, s *task.TaskSpec) 
 		return err
 	}
 	bin, _ := base.agents[name+"_bin"].(string)
-	_, err = exec.LookPath(cmp.Or(bin, name))
-	loggedOut := a.loggedOut(name)
-	if err == nil && !loggedOut {
-		return nil
-	}
-	p := adapterOf(base, name, "").Probe(ctx)
-	works := p.Found && (p.LoggedIn || !loggedOut)
-	if p.Found && !works { // the master may have what this shell lacks
-		body, err := a.askAgents(ctx, true)
-		works = err == nil && slices.ContainsFunc(body.Agents, func(v wire.AgentView) bool { return v.Name == name && v.LoggedIn })
-	} else if !works {
+	why, try := name+" was not logged in when stint doctor last looked", "stint doctor, which looks again"
+	if _, missing := exec.LookPath(cmp.Or(bin, name)); missing != nil {
 		var done []wire.TaskView
-		err := a.callRunning(func(c *client.Client) (err error) {
+		err = a.callRunning(func(c *client.Client) (err error) {
 			done, err = c.List(ctx, state.Filter{Agent: name, Status: []state.Status{state.Done}, Limit: 1})
 			return err
 		})
-		works = err == nil && len(done) > 0
-	}
-	switch {
-	case works:
-		return nil
-	case o.detach:
-		a.hint("stint: warning: %s is not ready: %s; %s\n", name, escapeText(oneLine(p.Detail)), escapeText(p.Fix))
+		if err == nil && len(done) > 0 {
+			return nil
+		}
+		why, try = missing.Error(), findKind(name).Tested.Install
+	} else if !a.loggedOut(name) {
 		return nil
 	}
-	return &cliError{code: exitAgent, message: name + " cannot work, nothing was queued: " + p.Detail, try: cmp.Or(p.Fix, "stint doctor")}
+	if o.detach {
+		a.hint("stint: warning: %s is not ready: %s; %s\n", name, escapeText(why), try)
+		return nil
+	}
+	return &cliError{code: exitAgent, message: name + " cannot work, nothing was queued: " + why, try: try}
 }
 
 // noteDemo prints on stderr that the demo agent answers one of the tasks, and how to get a real one,

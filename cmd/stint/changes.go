@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/admission"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/checkout"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -129,7 +129,7 @@ func (a *app) checkoutIdle(ctx context.Context, root string) error {
 	return a.call(ctx, func(cl *client.Client) error {
 		running, err := cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
 		for i := range running {
-			if t := &running[i]; admission.RepositoryRoot(t.Workspace) == root {
+			if t := &running[i]; task.RepositoryRoot(t.Workspace) == root {
 				return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
 			}
 		}
@@ -142,7 +142,7 @@ func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, 
 	if view, err = a.task(ctx, ref); err != nil {
 		return view, "", err
 	}
-	if root = admission.RepositoryRoot(view.Workspace); view.Changes == nil {
+	if root = task.RepositoryRoot(view.Workspace); view.Changes == nil {
 		why := "it has not come to an end yet"
 		if view.Status.Terminal() {
 			why = "its workspace was no git checkout, or git could not be asked: see master.log"

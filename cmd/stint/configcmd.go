@@ -67,7 +67,7 @@ is shown as ***.`,
 	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
 	jsonFlag(show, &asJSON)
 	c := &cobra.Command{Use: "config", Short: "show and change the configuration", Example: "  stint config show --origin\n  stint config set max_workers 2\n  stint config edit"}
-	c.AddCommand(show, a.configGetCommand(), a.configPathCommand(), noRun((*app).configSetCommand)(a), noRun((*app).configEditCommand)(a))
+	c.AddCommand(show, a.configPathCommand(), noRun((*app).configSetCommand)(a), noRun((*app).configEditCommand)(a))
 	return c
 }
 

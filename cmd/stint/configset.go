@@ -48,14 +48,7 @@ func (a *app) configSetCommand() *cobra.Command {
 			}
 			value := args[1]
 			if (k.kind == kindList || k.kind == kindPaths) && strings.HasPrefix(value, "[") {
-				var list struct{ V any }
-				isList := toml.Unmarshal([]byte("V = "+value), &list) == nil
-				if isList {
-					value, isList = k.kind.text(list.V)
-				}
-				if !isList {
-					return usage("stint config set "+args[0]+` '["A", "B"]'`, "%s: %s is no list of strings", args[0], clip(args[1], 40))
-				}
+				return usage("stint config set "+args[0]+" 'A,B'", "%s: %s is no list: its members have commas between them, and nothing else", args[0], clip(value, 40))
 			}
 			var scratch Config
 			if err := k.set(&scratch, value); err != nil {
@@ -76,29 +69,6 @@ func (a *app) configSetCommand() *cobra.Command {
 			return err
 		},
 		ValidArgsFunction: completeKeys,
-	}
-}
-
-func (a *app) configGetCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "get KEY", Short: "print one setting", Example: "  stint config get max_workers", Args: cobra.ExactArgs(1), ValidArgsFunction: completeKeys,
-		RunE: func(_ *cobra.Command, args []string) error {
-			_, err := namedKey(args[0], "stint config get %s")
-			if err != nil {
-				return err
-			}
-			cfg, err := a.base()
-			if err != nil {
-				return err
-			}
-			list := cfg.shown()
-			value := list[slices.IndexFunc(list, func(s shownKey) bool { return s.Key == args[0] })].Value
-			text, isText := value.(string)
-			if !isText {
-				text = tomlValue(value)
-			}
-			return printText(a.stdout, escapeText(text))
-		},
 	}
 }
 

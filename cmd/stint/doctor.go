@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/statedir"
@@ -93,9 +94,10 @@ func (a *app) examine(ctx context.Context) []finding {
 	list = append(list, found...)
 	list = append(list, a.examinePostgres(ctx, cfg, dir, seq)...)
 	looks := lookAtCLIs(ctx, cfg)
-	noteLogins(dir, looks)
+	body, _ := a.askAgents(ctx, ownRun() == "") // none: the finding about the master says why
+	noteLogins(dir, looks, body.Agents)
 	list = append(list, examineAgents(cfg, looks)...)
-	list = append(list, a.compareAgents(ctx, cfg, looks)...)
+	list = append(list, compareAgents(cfg, looks, &body)...)
 	files := finding{"open files", healthOK, "", ""} // every run needs some
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -301,11 +303,13 @@ func lookAtCLIs(ctx context.Context, cfg *Config) []look {
 // loginsName is the file of the state directory with the agents that doctor found not logged in.
 const loginsName = "doctor.json"
 
-// noteLogins keeps which agents are not logged in, for the next submit; see loggedOut.
-func noteLogins(dir string, looks []look) {
+// noteLogins keeps which agents are logged in neither here nor for the master, for the next submit;
+// see loggedOut.
+func noteLogins(dir string, looks []look, views []wire.AgentView) {
 	names := []string{}
 	for _, l := range looks {
-		if l.probe.Found && !l.probe.LoggedIn {
+		isIn := func(v wire.AgentView) bool { return v.Name == l.name && v.LoggedIn }
+		if l.probe.Found && !l.probe.LoggedIn && !slices.ContainsFunc(views, isIn) {
 			names = append(names, l.name)
 		}
 	}

@@ -159,16 +159,12 @@ func (a *app) warnSecrets(ctx context.Context, agents ...string) {
 	}
 }
 
-// compareAgents asks a running master about the agents, for tasks of this shell, and returns where
-// it would run one otherwise than this shell would.
-func (a *app) compareAgents(ctx context.Context, cfg *Config, looks []look) (found []finding) {
-	body, err := a.askAgents(ctx, true)
-	if err != nil {
-		return nil // the finding about the master says why
-	}
+// compareAgents returns where a master would run an agent otherwise than this shell would. A run
+// is not told.
+func compareAgents(cfg *Config, looks []look, body *wire.AgentsBody) (found []finding) {
 	for _, l := range looks {
 		i := slices.IndexFunc(body.Agents, func(v wire.AgentView) bool { return v.Name == l.name })
-		if i < 0 {
+		if i < 0 || ownRun() != "" {
 			continue
 		}
 		v, p, text := &body.Agents[i], &l.probe, ""

@@ -190,7 +190,7 @@ var beforePrompt = map[string]string{
 var otherNames = map[string]string{
 	"add": `stint task -d "PROMPT"`, "run": `stint task "PROMPT"`, "status": "stint, or stint ls", "watch": "stint ls --watch", "top": "stint ls --watch",
 	"queue": "stint ls --status queued", "log": "stint logs ID", "tail": "stint logs -f ID", "kill": "stint cancel ID", "stop": "stint cancel ID",
-	"config unset": "stint config edit", "restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID", "info": "stint show ID", "describe": "stint show ID",
+	"config get": "stint config show", "config unset": "stint config edit", "restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID", "info": "stint show ID", "describe": "stint show ID",
 	"login": "stint doctor, which prints how to log in", "agents": "stint doctor", "accounts": "stint doctor", "cost": "stint usage", "stats": "stint usage", "submit": `stint task -d "PROMPT"`,
 	"ps": "stint ls", "jobs": "stint ls", "new": `stint task "PROMPT"`, "create": `stint task -d "PROMPT"`, "exec": `stint task "PROMPT"`, "inspect": "stint show ID",
 	"init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,
@@ -295,7 +295,11 @@ func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {
 		c := build(a)
 		do := c.RunE
 		c.RunE = func(c *cobra.Command, args []string) error {
-			if ownRun() != "" {
+			run := ownRun()
+			if dir, err := a.state(); run == "" && err == nil {
+				run, _ = runOf(dir, os.Getpid())() // whatever its environment says; where nobody can tell, the master decides
+			}
+			if run != "" {
 				return task.ErrFromRun
 			}
 			return do(c, args)

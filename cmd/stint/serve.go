@@ -332,17 +332,19 @@ func roomsOf(c *coordinator.Coordinator) api.Rooms {
 	return api.Rooms{Notices: c, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: c.Store, Dispatch: c, Monitor: c}
 }
 
+// runOf returns the function that looks for the run of a state directory that a process is part of.
+func runOf(stateDir string, pid int) func() (string, error) {
+	return gate.RunOf(pid, func(run string) bool {
+		_, err := os.Lstat(rundir.Dir(stateDir, run))
+		return rundir.IsRunID(run) && err == nil
+	})
+}
+
 // work listens, dispatches, and returns when both have ended.
 func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	ln, err := guard.Listen(m.socket)
 	if err != nil {
 		return err
-	}
-	runOf := func(pid int) func() (string, error) {
-		return gate.RunOf(pid, func(run string) bool {
-			_, err := os.Lstat(rundir.Dir(m.state, run))
-			return rundir.IsRunID(run) && err == nil
-		})
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -405,7 +407,8 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		})
 		return nil
 	}
-	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: strings.Join(append([]string{m.cfg.digest()}, m.cfg.masterSettings()...), " "), RunOf: runOf, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
+	given, _ := m.cfg.masterSettings()
+	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
 	var answer func(context.Context) error
 	if m.wantsHTTP() {
 		answer, err = openHTTP()

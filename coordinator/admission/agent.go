@@ -190,7 +190,7 @@ func (a *Admission) CheckAllow(agent, workspace string, rules []string) error {
 	for _, s := range rules {
 		rule, _ := task.ParseRule(s)
 		if why := a.tasks.Config.CannotAllow; why != nil && why(agent, rule) != "" {
-			return task.Wrong("allow", "leave it out, or use --agent claude", "%s cannot be allowed %s: %s", agent, s, why(agent, rule))
+			return task.Wrong("allow", "leave it out, or use --agent claude", "%s cannot use the rule %s: %s", agent, s, why(agent, rule))
 		}
 	}
 	return nil

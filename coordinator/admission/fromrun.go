@@ -106,7 +106,7 @@ func (in *intake) needsApproval(st *fold.State, s *submission, t *state.Task) st
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
 	hold(isOwn(s.Agent) && s.Model != "" && s.Model != model, "with another model", "model")
 	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
-	hold(len(task.Beyond(s.Allow, t.Allow)) > 0, "with more that its agent may use", "allow and prompt")
+	hold(len(task.Beyond(s.Allow, t.Allow)) > 0, "with --allow rules that its own task lacks", "allow and prompt")
 	hold(in.isForeignSession(st, s, t), "in a session that is not its own", "session and prompt")
 	if len(what) == 0 {
 		return ""

@@ -83,8 +83,8 @@ func (a *Admission) lookAt(dir string) *Place {
 // there. It asks the file system, but once.
 func (w *Place) lane() string {
 	if w.root == "" && w.err == nil {
-		w.root = checkoutAbove(w.path)
-		w.isCheckout = IsCheckout(w.root)
+		w.root = task.CheckoutAbove(w.path)
+		w.isCheckout = task.IsCheckout(w.root)
 	}
 	return w.root
 }
@@ -114,7 +114,7 @@ func (a *Admission) LookUpCheckouts() (changed bool) {
 	roots := maps.Clone(a.checkouts.roots)
 	a.checkouts.mu.Unlock()
 	for workspace, was := range roots {
-		if root := RepositoryRoot(workspace); root != was {
+		if root := task.RepositoryRoot(workspace); root != was {
 			changed = true
 			a.checkouts.mu.Lock()
 			a.checkouts.roots[workspace] = root
@@ -135,40 +135,12 @@ func (in *intake) noteBeside(tasks []state.Task) {
 		}
 		asked[s.checkout] = true
 		for dir, id := range queue.Read(in.a.tasks, func(st *fold.State) map[string]string { return st.Beside(s.checkout, tasks[i].SessionKey) }) {
-			if RepositoryRoot(dir) == s.checkout {
+			if task.RepositoryRoot(dir) == s.checkout {
 				tasks[i].Note = strings.TrimPrefix(fmt.Sprintf("%s; task %s of another session is queued or running in this checkout; to run one at a time, set checkout = \"exclusive\" in the configuration", tasks[i].Note, state.ShortID(id)), "; ")
 				break
 			}
 		}
 	}
-}
-
-// RepositoryRoot is checkoutAbove of a path that may have links.
-func RepositoryRoot(dir string) string { return checkoutAbove(task.WithoutLinks(dir)) }
-
-// checkoutAbove returns the directory above (or at) dir that is the top of a
-// checkout, else dir: two tasks in one checkout are in one lane.
-func checkoutAbove(dir string) string {
-	for at := dir; ; at = filepath.Dir(at) {
-		if IsCheckout(at) {
-			return at
-		}
-		if at == filepath.Dir(at) {
-			return dir
-		}
-	}
-}
-
-// IsCheckout reports whether dir holds a .git of git's: a file, or a directory
-// with a HEAD. Sandboxes leave empty ones behind.
-func IsCheckout(dir string) bool {
-	git := filepath.Join(dir, ".git")
-	fi, err := os.Stat(git)
-	if err != nil || !fi.IsDir() {
-		return err == nil
-	}
-	_, err = os.Stat(filepath.Join(git, "HEAD"))
-	return err == nil
 }
 
 // WorkspaceError returns why a task must not begin in its workspace, which may be another

@@ -75,7 +75,7 @@ func (a *Admission) lookForNamed(s *submission) {
 		if !named.UpdatedAt.After(current.UpdatedAt) {
 			return
 		}
-		if last, err := a.tasks.Whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && checkoutAbove(last.Workspace) == s.root {
+		if last, err := a.tasks.Whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && task.CheckoutAbove(last.Workspace) == s.root {
 			s.since = named.Key
 			break
 		}

@@ -40,6 +40,29 @@ func TestLookPath(t *testing.T) {
 			t.Errorf("%s: %q, %v", path, got, err)
 		}
 	}
+	// A question without a turn does not start what a run may have written: in any checkout or virtual
+	// environment. Those of package managers are none of its.
+	for at, used := range map[string]bool{"src/shop/.venv/bin": false, "home/src/x/bin": false, "venv/bin": false, "home/.nvm/bin": true, "home/bin": true, "opt/bin": true} {
+		dir := filepath.Join(b.Dir, at)
+		must(t, os.MkdirAll(dir, 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, "codex"), nil, 0o700))
+		for _, top := range []string{"src/shop", "home", "home/.nvm", "home/src/x"} {
+			must(t, os.MkdirAll(filepath.Join(b.Dir, top, ".git"), 0o700))
+			must(t, os.WriteFile(filepath.Join(b.Dir, top, ".git", "HEAD"), nil, 0o600))
+		}
+		link := filepath.Join(b.Dir, "to-"+filepath.Base(filepath.Dir(dir)))
+		_ = os.Symlink(dir, link)
+		for _, path := range []string{dir, link} {
+			r := Runner{Env: []string{"HOME=" + b.Dir + "/home", "VIRTUAL_ENV=" + b.Dir + "/venv", "PATH=" + path}}
+			if got, err := r.LookPath("codex"); (err == nil) != used || used && got != filepath.Join(path, "codex") {
+				t.Errorf("%s: %q, %v", path, got, err)
+			}
+			r.Root = filepath.Join(b.Dir, "ws")
+			if got, err := r.LookPath("codex"); err != nil || got != filepath.Join(path, "codex") {
+				t.Errorf("a turn, %s: %q, %v", path, got, err)
+			}
+		}
+	}
 	r := Runner{Env: []string{"PATH=relative:" + b.Dir}}
 	for _, name := range []string{"codex2", b.Dir, ""} {
 		if got, err := r.LookPath(name); err == nil {

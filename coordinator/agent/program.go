@@ -67,8 +67,9 @@ func CommandIn(workspace string, words ...string) string {
 }
 
 // LookPath finds the program of an agent as a shell with its environment would, but by absolute
-// paths alone, and in the workspace only if it is nowhere else: an earlier run may have put one
-// there, in front of the real one, which would run outside of any sandbox.
+// paths alone, and where runs can write only if it is nowhere else: an earlier run may have put one
+// there, in front of the real one, which would run outside of any sandbox. Without a Root, for a
+// question that is no task's, it does not look there at all.
 func (r *Runner) LookPath(name string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		if err := Executable(name); err != nil {
@@ -81,21 +82,38 @@ func (r *Runner) LookPath(name string) (string, error) {
 		path := filepath.Join(dir, name)
 		switch {
 		case !filepath.IsAbs(path) || Executable(path) != nil:
-		case !r.isInRoot(path):
+		case !r.isWritable(path) && !r.isWritable(task.WithoutLinks(path)):
 			return path, nil
 		case within == "":
 			within = path
 		}
 	}
-	if within == "" {
+	switch {
+	case within == "":
 		return "", fmt.Errorf("%s: not found in PATH: %w", name, fs.ErrNotExist)
+	case r.Root == "":
+		return "", fmt.Errorf("%s is not used, as an agent may have written it: set %s_bin in the configuration: %w", within, name, fs.ErrPermission)
 	}
 	return within, nil
 }
 
-// isInRoot reports whether a path leads into what runs can write, by itself or by a link.
-func (r *Runner) isInRoot(path string) bool {
-	return r.Root != "" && (task.IsWithin(path, r.Root) || task.IsWithin(task.WithoutLinks(path), task.WithoutLinks(r.Root)))
+// isWritable reports whether a path is one that runs can write: in the root, a virtual
+// environment, or a checkout. The home, Homebrew and what is hidden in the home, such as nvm, may
+// be checkouts in which no tasks run.
+func (r *Runner) isWritable(path string) bool {
+	for _, root := range []string{r.Root, LookupEnv(r.Env, "VIRTUAL_ENV")} {
+		if root != "" && (task.IsWithin(path, root) || task.IsWithin(path, task.WithoutLinks(root))) {
+			return true
+		}
+	}
+	top := task.CheckoutAbove(path)
+	home := LookupEnv(r.Env, "HOME")
+	for _, home := range []string{home, task.WithoutLinks(home)} {
+		if rel, err := filepath.Rel(home, top); err == nil && rel[0] == '.' && task.IsWithin(top, home) {
+			return false
+		}
+	}
+	return top != path && top != "/opt/homebrew"
 }
 
 // Executable returns nil if path is a program that may be run, and else why it is none.

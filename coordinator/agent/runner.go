@@ -29,7 +29,7 @@ type Runner struct {
 	Env []string
 	// Captured are patterns of variables: see [Runner.Use].
 	Captured []string
-	// Root is what runs can write: [Runner.LookPath] looks there last. "": nothing.
+	// Root is what the run of a turn can write, "" without a turn: see [Runner.LookPath].
 	Root string
 	// Patience is how long an agent may do nothing but wait for the network before its
 	// run is stopped, and half of how long it may do nothing but wait for a rate limit;

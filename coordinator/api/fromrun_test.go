@@ -135,14 +135,18 @@ func TestEnvironmentOfTheCall(t *testing.T) {
 	for run, want := range map[string][]string{"": {"PATH=/bin"}, "r-1": nil} {
 		m := familyOf(t)
 		var looked []string
-		server := newServer(m, Options{LookAtAgents: func(_ context.Context, env []string, _ bool) []wire.AgentView { looked = env; return nil }})
-		for path, body := range map[string]string{"/v1/tasks": `{"prompt":"x","environment":["PATH=/bin"]}`, "/v1/agents": `{"environment":["PATH=/bin"]}`} {
+		probed := false
+		server := newServer(m, Options{LookAtAgents: func(_ context.Context, env []string, probe bool) []wire.AgentView {
+			looked, probed = env, probe
+			return nil
+		}})
+		for path, body := range map[string]string{"/v1/tasks": `{"prompt":"x","environment":["PATH=/bin"]}`, "/v1/agents": `{"environment":["PATH=/bin"],"probe":true}`} {
 			if w := askAs(server, run, "POST", path, body); w.Code > 201 {
 				t.Errorf("%s: %d %s", path, w.Code, w.Body)
 			}
 		}
-		if !slices.Equal(m.env, want) || !slices.Equal(looked, want) {
-			t.Errorf("run %q: a task gets %q, agents are looked for in %q", run, m.env, looked)
+		if !slices.Equal(m.env, want) || !slices.Equal(looked, want) || probed != (run == "") {
+			t.Errorf("run %q: a task gets %q, agents are looked for in %q, started: %t", run, m.env, looked, probed)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/metrics"
 	"stint/coordinator/api/openapi"
 	"stint/coordinator/api/wire"
@@ -38,7 +39,7 @@ func (s *Server) monitorRoutes(api huma.API) {
 	agents := op(http.MethodPost, "/v1/agents", "list-agents", "List the agents as the master would run them", "With the names of the variables that each gets, and never a value.")
 	answers(api, agents, lasting(func(ctx context.Context, in *agentsInput) (out wire.AgentsBody, err error) {
 		if s.opts.LookAtAgents != nil {
-			out.Agents = s.opts.LookAtAgents(ctx, environment(ctx, in.Body.Environment), in.Body.Probe)
+			out.Agents = s.opts.LookAtAgents(ctx, environment(ctx, in.Body.Environment), in.Body.Probe && guard.Run(ctx) == "")
 		}
 		h := s.rooms.Monitor.Health()
 		out.Agents, out.PID, out.Background = notNull(out.Agents), h.PID, h.Background

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator/admission"
 	"stint/coordinator/answer"
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
@@ -203,7 +202,7 @@ func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *queue.WorkspaceSetti
 	dir := a.tasks.RunDir(r.ID)
 	turn := task.Turn{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName), Workspace: filepath.Join(dir, "empty"),
-		Root: admission.RepositoryRoot(t.Workspace), Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true, Env: a.environment(r, t),
+		Root: task.RepositoryRoot(t.Workspace), Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true, Env: a.environment(r, t),
 		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
 	err := a.tasks.MakeDir(turn.Workspace)

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"stint/coordinator/admission"
 	"stint/coordinator/checkout"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -73,9 +72,9 @@ func (a *Attempts) carrySnapshot(from, to string) {
 // noteTree makes the snapshot before the first turn of an attempt, or before the next one if the
 // task has moved to another workspace.
 func (a *Attempts) noteTree(r *Run, t *state.Task) {
-	root := admission.RepositoryRoot(t.Workspace)
+	root := task.RepositoryRoot(t.Workspace)
 	s, has := a.snapshotOf(r.ID)
-	if a.tasks.Config.Shell == nil || !admission.IsCheckout(root) {
+	if a.tasks.Config.Shell == nil || !task.IsCheckout(root) {
 		return
 	}
 	isCurrent := has && s.Workspace == t.Workspace
@@ -123,7 +122,7 @@ func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, root, name st
 			r.note = cmp.Or(r.note, "what it changed is not known: "+err.Error())
 		}
 	}()
-	if now := admission.RepositoryRoot(t.Workspace); now != root { // the trees of two checkouts cannot be compared
+	if now := task.RepositoryRoot(t.Workspace); now != root { // the trees of two checkouts cannot be compared
 		return "", "", fmt.Errorf("the top of the checkout was %s and is now %s", root, now)
 	}
 	err = os.RemoveAll(dir) // the shell would write through what the run has put there

@@ -179,17 +179,12 @@ func (a *Attempts) IsFound(agent string) bool {
 	if found == nil || found(agent, nil) {
 		return true
 	}
-	open := queue.Read(a.tasks, func(st *fold.State) []state.Task {
-		list, _ := st.List(state.Filter{Status: []state.Status{state.Queued, state.Running}, Agent: agent}) // of what is left out, the next look finds the rest
-		return list
-	})
-	looked := map[string]bool{"": true}
-	return slices.ContainsFunc(open, func(t state.Task) bool {
-		env, ok := a.tasks.Environment(t.Environment)
-		isNew := !looked[t.Environment]
-		looked[t.Environment] = true
-		return ok && isNew && found(agent, env)
-	})
+	for digest := range a.tasks.OpenEnvironments(agent) {
+		if env, ok := a.tasks.Environment(digest); ok && env != nil && found(agent, env) {
+			return true
+		}
+	}
+	return false
 }
 
 // errStrayed ends a run that goes on in another session than it must.

@@ -1,14 +1,13 @@
 package queue
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"stint/coordinator/task"
 	"stint/ledger/durable"
-	"stint/state"
 	"stint/state/fold"
 )
 
@@ -23,11 +22,14 @@ func (s *Store) environmentPath(digest string) string {
 	return filepath.Join(s.Config.StateDir, "env", digest)
 }
 
-// KeepEnvironment makes a captured environment durable, if it is not there yet, and returns its
+// KeepEnvironment makes a captured environment durable, if it is not there yet or is damaged, and returns its
 // digest; "" if there is none to keep.
 func (s *Store) KeepEnvironment(env []string) (digest string, err error) {
 	data, digest := task.EncodeEnvironment(env)
-	if digest == "" || touch(s.environmentPath(digest)) == nil {
+	if digest == "" {
+		return "", nil
+	}
+	if old, err := durable.ReadFile(durable.OS, s.environmentPath(digest)); err == nil && bytes.Equal(old, data) && touch(s.environmentPath(digest)) == nil {
 		return digest, nil
 	}
 	if err = durable.MkdirAll(durable.OS, s.environmentPath("")); err == nil {
@@ -56,6 +58,18 @@ func (s *Store) Environment(digest string) (env []string, ok bool) {
 	return task.DecodeEnvironment(data, digest)
 }
 
+// OpenEnvironments returns the digests of the environments of the tasks of an agent that have not
+// ended; "": of any agent. It holds no lock for long.
+func (s *Store) OpenEnvironments(agent string) map[string]bool {
+	digests := map[string]bool{}
+	for _, id := range Read(s, (*fold.State).OpenIDs) {
+		if t, err := s.Peek(id); err == nil && (agent == "" || t.Agent == agent) {
+			digests[t.Environment] = true
+		}
+	}
+	return digests
+}
+
 // dropEnvironments removes the environments that were not used for long and that no task names
 // which has not ended.
 func (s *Store) dropEnvironments() error {
@@ -63,13 +77,10 @@ func (s *Store) dropEnvironments() error {
 	if err != nil {
 		return nil // there is none to remove
 	}
-	var live []state.Task
-	s.View(func(st *fold.State) {
-		live, err = st.List(state.Filter{Status: []state.Status{state.Draft, state.Queued, state.Running}})
-	})
+	open := s.OpenEnvironments("")
 	for _, e := range entries {
 		fi, lost := e.Info()
-		if err == nil && lost == nil && time.Since(fi.ModTime()) > environmentUnused && !slices.ContainsFunc(live, func(t state.Task) bool { return t.Environment == e.Name() }) {
+		if err == nil && lost == nil && time.Since(fi.ModTime()) > environmentUnused && !open[e.Name()] {
 			err = os.Remove(s.environmentPath(e.Name()))
 		}
 	}

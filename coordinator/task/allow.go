@@ -7,13 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// A Rule says what an agent may use besides what its mode lets it, in claude's form: a tool by
-// its name, Tool(text) for one use of it, or Bash(command *) for a command and whatever stands
-// behind it.
+// A Rule permits an agent more than its mode does. It has claude's form: Tool for all uses of a
+// tool, Tool(text) for one use, or Bash(command *) for a command with any arguments.
 type Rule struct {
 	Tool   string
-	Text   string // "": the tool, for whatever
-	Prefix bool   // whatever may stand behind Text, after a blank
+	Text   string // "": all uses of the tool
+	Prefix bool   // any arguments may follow Text
 }
 
 const (
@@ -22,8 +21,8 @@ const (
 	alnum    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 )
 
-// ParseRule reads a rule. A star stands only at the end of a command, after a blank: what it
-// stands for elsewhere differs from agent to agent.
+// ParseRule reads a rule. A star is permitted only at the end of a command, after a blank: its
+// meaning elsewhere differs from agent to agent.
 func ParseRule(s string) (r Rule, err error) {
 	tool, text, hasText := strings.Cut(s, "(")
 	text, closed := strings.CutSuffix(text, ")")
@@ -35,13 +34,13 @@ func ParseRule(s string) (r Rule, err error) {
 	isPrinted := utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) })
 	if len(s) > maxRule || !isName || hasText != closed || hasText && r.Text == "" || !isPrinted || strings.ContainsAny(r.Text, `*()\`) || strings.TrimSpace(r.Text) != r.Text {
 		return Rule{}, Wrong("allow", `write for example "Bash(go test *)", "Bash(make)" or "WebFetch"`,
-			`allow: %.60q is no rule of at most %d printed characters: a tool, or a tool and (text); a * stands only at the end of a command of Bash, after a blank`, s, maxRule)
+			`allow: a rule has the form TOOL, TOOL(TEXT) or "Bash(COMMAND *)", and at most %[2]d printed characters; a * is permitted only at the end of a command, after a blank; %.60[1]q is none`, s, maxRule)
 	}
 	return r, nil
 }
 
-// Covers reports whether a rule permits all that another one does. What the other one has
-// behind the command must be plain words: with a ; or a $ it may be more than one command.
+// Covers reports whether a rule permits all that another one does. Arguments in the other one
+// must be plain words: with a ; or a $ it may be more than one command.
 func (r Rule) Covers(other Rule) bool {
 	if r.Tool != other.Tool {
 		return false

@@ -68,20 +68,19 @@ func MatchesName(name string, patterns []string) bool {
 // secretNames are parts of names of variables that hold secrets, in capitals.
 var secretNames = []string{"TOKEN", "KEY", "SECRET", "PASS", "CREDENTIAL", "AUTH", "COOKIE"}
 
-// secretValue finds secrets in values: the user of a URL, of a proxy without a scheme too,
-// private keys, the tokens of well-known services (conda's stand in a path), and settings that
-// are called so.
+// secretValue finds secrets in values: the user of a URL, also without a scheme, private keys, the
+// tokens of well-known services (conda's stand in a path), and settings that are called so.
 var secretValue = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`://\S*@|^[^/\s]+:\S*@|://\S*/t/[\w-]{8}|-----BEGIN |^(?i:bearer|basic) |` +
 		`\b(sk-[\w-]{16}|gh[opsur]_\w{16}|github_pat_|glpat-|xox[abprs]-|AKIA[0-9A-Z]{12}|AIza[\w-]{16}|eyJ[\w-]{10,}\.)|` +
 		`(?i:password|passwd|pwd|secret|token|api_?-?key)[^=:\s]{0,20}[=:]`)
 })
 
-// IsSecret reports whether a variable looks as if it held a secret, by its name or its value.
-// Such a one is never recorded. PATH is none.
+// IsSecret reports whether a variable looks as if it held a secret, by its name or its value:
+// of a proxy, also one without a scheme, the user. Such a one is never recorded. PATH is none.
 func IsSecret(name, value string) bool {
 	upper := strings.ReplaceAll(strings.ToUpper(name), "AUTHOR", "")
-	return upper != "PATH" && (slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(upper, part) }) || strings.HasSuffix(upper, "_PAT") || strings.HasSuffix(upper, "_PWD") || secretValue().MatchString(value))
+	return upper != "PATH" && (slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(upper, part) }) || strings.HasSuffix(upper, "_PAT") || strings.HasSuffix(upper, "_PWD") || strings.HasSuffix(upper, "_PROXY") && strings.Contains(value, "@") || secretValue().MatchString(value))
 }
 
 // EncodeEnvironment returns a captured environment in the form in which it is kept, and its

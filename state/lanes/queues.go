@@ -30,6 +30,9 @@ func (s *Queues) RunningAs(run string) (id string, ok bool) {
 	return "", false
 }
 
+// OpenIDs returns the ids of the tasks that have not ended, oldest first.
+func (s *Queues) OpenIDs() []string { return s.idsOf(maps.Values(s.live)) }
+
 // View returns a task as it is in memory, without its texts.
 func (s *Queues) View(l *Item) state.Task {
 	t := s.Whole(l).Task

@@ -11,7 +11,7 @@ import (
 var Kind = agent.Kind{
 	Name: "codex", Tested: versions, Decoder: NewDecoder,
 	CannotAllow: func(task.Rule) string {
-		return "it takes rules from its own home alone; what it may do is its sandbox (codex_sandbox)"
+		return "it has no rules for one task; codex_sandbox decides what it may do"
 	},
 	Env: []string{
 		"CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL",
