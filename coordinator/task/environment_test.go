@@ -10,7 +10,7 @@ import (
 func TestCaptureEnvironment(t *testing.T) {
 	for _, kv := range []string{
 		"ANTHROPIC_API_KEY=x", "MY_TOKEN=x", "db_password=x", "SMTP_PASS=x", "GITHUB_PAT=x", "GOAUTH=netrc", "AWS_SECRET_ACCESS=x", "GOOGLE_APPLICATION_CREDENTIALS=/x",
-		"HTTPS_PROXY=http://u:p@proxy:3128", "https_proxy=u:p@proxy:3128", "HTTPS_PROXY=token@proxy:3128", "ALL_PROXY=socks5://u@proxy", "GOPROXY=https://u:p@goproxy.example,direct",
+		"HTTPS_PROXY=http://u:p@proxy:3128", "https_proxy=u:p@proxy:3128", "HTTPS_PROXY=ana@proxy:3128", "ALL_PROXY=socks5://u@proxy", "GOPROXY=https://u:p@goproxy.example,direct",
 		"A=sk-ant-0123456789abcdef0", "A=ghp_0123456789abcdef0123", "A=github_pat_1", "A=AKIA0123456789ABCDEF", "A=eyJhbGciOiJIUzI1NiJ9.e30.x",
 		"http_proxy=http://u:p/q@proxy:1", "CONDA_CHANNEL_ALIAS=https://conda.anaconda.org/t/tk-0123456789/x", "MYSQL_PWD=x", "A=Bearer x", `A={"password":"x"}`, "A=x;pwd=y",
 		"A=-----BEGIN RSA PRIVATE KEY-----", "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStorePassword=x", "=x", "A", "B=\xff",
