@@ -144,17 +144,23 @@ func IsTree(s string) bool {
 }
 
 // String returns the lines that were added and removed: "+12 −3"; of files without lines how many
-// there are, and "" if nothing has changed.
+// there are, with a question mark if that is uncertain, and "" if nothing has changed.
 func (c *Changes) String() string {
-	switch {
-	case c == nil || c.Files == 0:
+	if c == nil || c.Files == 0 {
 		return ""
-	case c.Added == 0 && c.Removed == 0 && c.Files == 1:
-		return "1 file"
-	case c.Added == 0 && c.Removed == 0:
-		return fmt.Sprintf("%d files", c.Files)
 	}
-	return fmt.Sprintf("+%d −%d", c.Added, c.Removed)
+	text := fmt.Sprintf("+%d −%d", c.Added, c.Removed)
+	switch {
+	case c.Added+c.Removed > 0:
+	case c.Files == 1:
+		text = "1 file"
+	default:
+		text = fmt.Sprintf("%d files", c.Files)
+	}
+	if c.Uncertain {
+		text += "?"
+	}
+	return text
 }
 
 // Usage is an amount of tokens and money. Input tokens include the cached ones,

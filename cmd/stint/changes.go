@@ -40,6 +40,9 @@ func (a *app) diffCommand() *cobra.Command {
 			if view.Changes.Uncertain {
 				a.hint("stint: %s\n", uncertain)
 			}
+			if view.Changes.Files == 0 {
+				a.hint("stint: task %s changed no files\n", shortID(view.ID))
+			}
 			if asJSON {
 				return printJSON(a.stdout, struct {
 					*state.Changes
@@ -144,8 +147,13 @@ func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, 
 	}
 	if root = task.RepositoryRoot(view.Workspace); view.Changes == nil {
 		why := "it has not come to an end yet"
-		if view.Status.Terminal() {
-			why = "its workspace was no git checkout, or git could not be asked: see master.log"
+		switch {
+		case view.StartedAt.IsZero():
+			why = "it has not run"
+		case view.Status.Terminal() && root == "":
+			why = "its workspace is not in a git checkout"
+		case view.Status.Terminal():
+			why = "git could not be asked: see master.log"
 		}
 		return view, "", &cliError{code: exitFailure, message: fmt.Sprintf("what task %s has changed is not known: %s", shortID(view.ID), why), try: "stint show " + shortID(view.ID)}
 	}
@@ -182,16 +190,21 @@ func lostTrees(err error) error {
 
 // changesLine returns what an attempt has changed, for people; "" if that is not known.
 func changesLine(v *wire.TaskView) string {
-	switch c := v.Changes; {
+	c := v.Changes
+	switch {
 	case c == nil:
 		return ""
 	case c.Files == 0:
 		return "none"
-	case c.Uncertain:
-		return count(c.Files, "file") + ", " + c.String() + " (" + uncertain + ")"
-	default:
-		return count(c.Files, "file") + ", " + c.String()
 	}
+	text := count(c.Files, "file")
+	if c.Added+c.Removed > 0 {
+		text += fmt.Sprintf(", +%d −%d", c.Added, c.Removed)
+	}
+	if c.Uncertain {
+		text += " (" + uncertain + ")"
+	}
+	return text
 }
 
 // changedFiles returns the files that an attempt has changed, a line each.
