@@ -134,7 +134,7 @@ func TestVerifyHoldsTheLane(t *testing.T) {
 		w.ended(other)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if why := w.why(next); w.task(next).Status != state.Queued || !strings.HasPrefix(why, "behind the verify command of task "+id+", in the lane of ") {
+		if why := w.why(next); w.task(next).Status != state.Queued || !strings.HasPrefix(why, "behind the verify command of task "+state.ShortID(id)+", in the lane of ") {
 			t.Errorf("the next one is %s: %q", w.task(next).Status, why)
 		}
 		cancel() // the client goes away
@@ -245,7 +245,7 @@ func TestVerifyThatMayStillBeAlive(t *testing.T) {
 			t.Errorf("others waited for %s", took)
 		}
 		_, err := w.verify(id)
-		if why := w.why(next); code(err) != task.CodeBusy || !strings.HasPrefix(why, "behind the verify command of task "+id+", which may still be alive, in the lane of ") {
+		if why := w.why(next); code(err) != task.CodeBusy || !strings.HasPrefix(why, "behind the verify command of task "+state.ShortID(id)+", which may still be alive, in the lane of ") {
 			t.Errorf("in its lane: %v; why: %q", err, why)
 		}
 		w.reopen() // a shutdown does not wait for it either

@@ -124,10 +124,10 @@ func TestDependantsFailWithTheReason(t *testing.T) {
 	w.cancel(canceled)
 	w.reconcile("## Task %s\n- status: failed\n- error: no more\n", byHand)
 	for id, want := range map[string]string{
-		b:             "it comes after " + a + ", which ended failed (verify): it took too long",
-		add(b):        "it comes after " + b + ", which ended failed (verify): it comes after " + a + ", which ended failed (verify): it took too long",
-		add(canceled): "it comes after " + canceled + ", which ended canceled",
-		add(byHand):   "it comes after " + byHand + ", which ended failed: no more",
+		b:             "it comes after " + state.ShortID(a) + ", which ended failed (verify): it took too long",
+		add(b):        "it comes after " + state.ShortID(b) + ", which ended failed (verify): it comes after " + state.ShortID(a) + ", which ended failed (verify): it took too long",
+		add(canceled): "it comes after " + state.ShortID(canceled) + ", which ended canceled",
+		add(byHand):   "it comes after " + state.ShortID(byHand) + ", which ended failed: no more",
 	} {
 		if got := w.wait(id); got.Status != state.Failed || got.Error != want || got.Result != want || got.Attempt != 0 {
 			t.Errorf("%s: %s\nwant %s, with %d attempts", got.Status, got.Error, want, got.Attempt)

@@ -128,17 +128,14 @@ func printError(w io.Writer, err error) {
 		return
 	}
 	// Nothing is left to do about a broken stderr.
-	_, _ = fmt.Fprintf(w, "stint: %s\n", escapeText(message))
+	_, _ = fmt.Fprintf(w, "stint: %s\n", escapeText(anyWord.ReplaceAllStringFunc(message, shortIDIn)))
 	if try != "" {
 		_, _ = fmt.Fprintf(w, "  try: %s\n", escapeText(anyWord.ReplaceAllStringFunc(try, shortIDIn)))
 	}
 }
 
-// longWord finds what may be an id in the hint of an error, which is one of a task unless it
-// stands in a path.
-var (
-	longWord = regexp.MustCompile(`[0-9A-Za-z_-]{36,}`)
-)
+// longWord finds what may be an id in an error, which is one of a task unless it stands in a path.
+var longWord = regexp.MustCompile(`[0-9A-Za-z_-]{36,}`)
 
 func shortIDIn(word string) string {
 	if strings.ContainsRune(word, '/') {

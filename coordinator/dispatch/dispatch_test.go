@@ -240,8 +240,8 @@ func TestDependants(t *testing.T) {
 		w.end("a", task.Outcome{Class: state.ClassExit, ExitCode: 1, Error: "no such file"})
 		w.expect("any")
 		for id, want := range map[string]string{
-			b: "it comes after " + a + ", which ended failed (exit): no such file",
-			c: "it comes after " + b + ", which ended failed (exit): it comes after " + a,
+			b: "it comes after " + state.ShortID(a) + ", which ended failed (exit): no such file",
+			c: "it comes after " + state.ShortID(b) + ", which ended failed (exit): it comes after " + state.ShortID(a),
 		} {
 			if got := w.is(id); got.Status != state.Failed || got.Reason != state.ClassExit || !strings.HasPrefix(got.Error, want) || got.Attempt != 0 {
 				t.Errorf("%s is %s (%s): %s", got.Label, got.Status, got.Reason, got.Error)

@@ -197,11 +197,11 @@ func (l list) lanes(leftovers map[string]state.Task) map[string]string {
 	lanes := map[string]string{}
 	for key, r := range l {
 		if strings.HasPrefix(key, checkPrefix) {
-			lanes[r.Task.SessionKey] = "the verify command of task " + r.Task.ID
+			lanes[r.Task.SessionKey] = "the verify command of task " + state.ShortID(r.Task.ID)
 		}
 	}
 	for _, t := range leftovers {
-		lanes[t.SessionKey] = "the verify command of task " + t.ID + ", which may still be alive"
+		lanes[t.SessionKey] = "the verify command of task " + state.ShortID(t.ID) + ", which may still be alive"
 	}
 	return lanes
 }

@@ -32,7 +32,7 @@ func AccountRecord(name string) *ledger.Record {
 
 // HoldRecord puts the account of a task on hold.
 func HoldRecord(t *state.Task, why string) *ledger.Record {
-	return AccountRecord(t.AccountName()).Add(state.KeyHold, "true").Add(state.KeyReason, why+"; met by task "+t.ID)
+	return AccountRecord(t.AccountName()).Add(state.KeyHold, "true").Add(state.KeyReason, why+"; met by task "+state.ShortID(t.ID))
 }
 
 // HeadAndTail returns a text, of a long one the beginning and the end, marked as cut.

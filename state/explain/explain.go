@@ -141,9 +141,9 @@ func notBefore(t *state.Task, now time.Time) (short, why string) {
 	case t.Reason == state.ClassRateLimited:
 		return short, why + ", for the rate limit" + waitNumber(t.LimitWaits)
 	case t.MaxAttempts > 0:
-		return short, why + fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts) + failure(t)
+		return "retry " + short + because(string(t.Reason)), why + fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts) + failure(t)
 	}
-	return short, why + fmt.Sprintf(" (attempt %d)", t.Attempt+1) + failure(t)
+	return "retry " + short + because(string(t.Reason)), why + fmt.Sprintf(" (attempt %d)", t.Attempt+1) + failure(t)
 }
 
 // after is for a task that comes after the one of that id and status.
