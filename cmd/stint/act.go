@@ -98,7 +98,9 @@ func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *
 			for _, ref := range refs {
 				var view wire.TaskView
 				err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = do(cl, c.Context(), ref); return err })
-				if err == nil {
+				if err == nil && name == "rm" && !asJSON && !quiet {
+					_, err = fmt.Fprintln(a.stdout, "removed", view.ID)
+				} else if err == nil {
 					err = a.printEnd(&waitOptions{json: asJSON, quiet: quiet}, &view)
 				} else if len(refs) > 1 {
 					printError(a.stderr, fmt.Errorf("%s: %w", ref, err))

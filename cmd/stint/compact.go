@@ -23,6 +23,7 @@ By default the master does this by itself when the journal is larger than compac
 
 // compactOptions are the options of `stint compact-tasks` and `stint clean`.
 type compactOptions struct {
+	clean        bool   // stint clean
 	failed       bool   // also failed and dead tasks
 	olderThan    string // "": as configured
 	dryRun, json bool
@@ -32,7 +33,7 @@ func (a *app) compactCommand() *cobra.Command {
 	o := &compactOptions{failed: true}
 	c := &cobra.Command{
 		Use:     "compact-tasks [OPTIONS]",
-		Short:   "merge the records of each task, and archive tasks that ended long ago",
+		Short:   "merge the records of each task, and archive old tasks",
 		Long:    compactHelp,
 		Example: "  stint compact-tasks --dry-run\n  stint compact-tasks --older-than 12h\n  stint compact-tasks --older-than 0   # all that have ended",
 		Args:    cobra.NoArgs,
@@ -43,7 +44,7 @@ func (a *app) compactCommand() *cobra.Command {
 }
 
 func (a *app) cleanCommand() *cobra.Command {
-	o := &compactOptions{}
+	o := &compactOptions{clean: true}
 	c := &cobra.Command{
 		Use:   "clean [OPTIONS]",
 		Short: "move tasks that are done or canceled to the archive",
@@ -103,6 +104,9 @@ func compactText(r *ledger.CompactReport, o *compactOptions) string {
 		return "nothing to archive; failed and dead tasks stay unless you use --failed"
 	case r.Archive == "":
 		return fmt.Sprintf("nothing to compact: %s in %d bytes", count(r.Merged, "record"), r.Before)
+	}
+	if o.clean {
+		return map[bool]string{false: "archived ", true: "would archive "}[o.dryRun] + count(r.Archived, "task")
 	}
 	var b strings.Builder
 	if o.dryRun {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -82,15 +83,21 @@ func (a *app) printDigest(d *statedir.Digest) error {
 		}
 		var rows [][]string
 		for _, t := range tasks[:min(len(tasks), maxDigest)] {
-			row := []string{"  " + shortID(t.ID)}
-			if t.Status == state.Failed || t.Status == state.Dead {
-				row = append(row, fmt.Sprintf("%s (%s)", t.Status, cmp.Or(string(t.Reason), "no reason")))
-			}
-			rows = append(rows, append(row, clip(t.Title, 40), t.Why))
+			rows = append(rows, []string{"  " + shortID(t.ID), t.Title})
 		}
 		line("\n%s", head)
-		fit(rows, terminalWidth(a.stdout))
-		_ = writeTable(&b, escapeRows(rows), nil) // a Builder takes everything
+		width := terminalWidth(a.stdout)
+		fit(escapeRows(rows), width)
+		for i, row := range rows {
+			why := tasks[i].Why
+			if t := &tasks[i]; t.Status == state.Failed || t.Status == state.Dead {
+				why = because(fmt.Sprintf("%s (%s)", t.Status, cmp.Or(string(t.Reason), "no reason")), why)
+			}
+			for _, text := range wrap(escapeText(why), max(20, cmp.Or(width, math.MaxInt32)-12)) {
+				row[1] += "\n" + strings.Repeat(" ", 12) + text
+			}
+		}
+		_ = writeTable(&b, rows, nil) // a Builder takes everything
 		if more := len(tasks) - maxDigest; more > 0 {
 			line("  and %d more: stint digest --json", more)
 		}

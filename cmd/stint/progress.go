@@ -82,19 +82,24 @@ func doing(v *wire.TaskView) string {
 }
 
 // progressLine returns what a task does, in at most width columns: "codex 5f21a9c2 · $ go test
-// ./… · 12s · 2m14s · 48.2k tokens". What does not fit is left out, the step last.
+// ./… · 12s · 2m14s in all · 48.2k tokens". What does not fit is left out, the step last.
 func progressLine(v *wire.TaskView, now time.Time, width int) string {
 	step := doing(v)
 	if v.Status != state.Running || v.Settling || v.RunStartedAt.IsZero() {
+		if v.Waits != "" && textWidth(step) > width {
+			step = "waiting: " + escapeText(oneLine(v.Waits))
+		}
 		return clip(step, width)
 	}
 	var ends []string
+	all := ""
 	if e := v.Event; e != nil && e.State == task.LogStarted {
 		ends = append(ends, ago(now.Sub(e.Time)))
+		all = " in all"
 	} else if silent := now.Sub(v.LastOutput); !v.LastOutput.IsZero() && silent >= silentAfter {
 		ends = append(ends, "silent "+ago(silent))
 	}
-	ends = append(ends, ago(now.Sub(v.RunStartedAt)))
+	ends = append(ends, ago(now.Sub(v.RunStartedAt))+all)
 	used := v.Usage.InputTokens + v.Usage.OutputTokens
 	if v.Event != nil {
 		used += v.Event.Tokens
