@@ -49,7 +49,7 @@ attempt's, and tokens are the task's.`,
   stint logs -f 2b4f6c8e            # until the task has ended
   stint logs --raw 2b4f6c8e         # what the agent wrote to stdout, as it is
   stint logs --stderr 2b4f6c8e      # and to stderr
-  stint logs --run 5d1c 2b4f6c8e    # of one run; stint show lists the verify runs
+  stint logs --run 5d1c 2b4f6c8e    # of one run; stint show lists the runs
   stint logs --json @last | grep '"kind":"command"'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.runLogs(c.Context(), o, args[0]) },

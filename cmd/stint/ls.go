@@ -94,6 +94,9 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	if o.held = o.held && !slices.Contains(o.filter.Status, state.Queued); o.held {
 		o.filter.Status = append(o.filter.Status, state.Queued)
 	}
+	if name := o.filter.Agent; name != "" && !slices.Contains(agentNames, name) {
+		return usage("stint ls --agent "+cmp.Or(state.Nearest(name, agentNames), agentNames[0]), "there is no agent %q", name)
+	}
 	if o.filter.Limit < 0 {
 		return usage("stint ls --help", "--limit %d is negative; 0 is all", o.filter.Limit)
 	}
@@ -382,6 +385,9 @@ func runTime(v *wire.TaskView, now time.Time) string {
 	return ""
 }
 
+// cameAfter begins the error of a task that failed because another one has.
+const cameAfter = "it comes after "
+
 // statusText returns the status, and what is special about it.
 func statusText(v *wire.TaskView) string {
 	switch {
@@ -389,6 +395,8 @@ func statusText(v *wire.TaskView) string {
 		return string(v.Status) + " (held)"
 	case v.Status == state.Running && phaseOf(&v.Task) != "":
 		return string(v.Status) + " (" + phaseOf(&v.Task) + ")"
+	case v.Status == state.Failed && strings.HasPrefix(v.Error, cameAfter):
+		return string(v.Status) + " (dependency)"
 	case v.Status == state.Failed && v.Reason != "":
 		return string(v.Status) + " (" + string(v.Reason) + ")"
 	default:

@@ -27,7 +27,7 @@ const (
 // postgresURLKey is the URL of the database that has the mirror. What is wrong with it
 // stops no local work, so it is an error on a command line alone.
 func postgresURLKey() key {
-	k := textKey("postgres_url", "", "mirror the ledger to this PostgreSQL database, such as postgres://stint@db.example/cli_worker; empty: no mirror", func(c *Config) *string { return &c.PostgresURL }).in("postgres")
+	k := textKey("postgres_url", "", "mirror the ledger to this PostgreSQL database, such as postgres://db.example/stint; empty: no mirror", func(c *Config) *string { return &c.PostgresURL }).in("postgres")
 	k.set = func(c *Config, s string) error { c.PostgresURL = strings.TrimSpace(s); return nil }
 	k.option, k.word = "postgres", "URL"
 	k.typed = checkTypedURL

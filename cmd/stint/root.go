@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -85,6 +86,9 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 	root.SetErr(a.stderr)
 	root.SetHelpCommand(&cobra.Command{Hidden: true}) // ours stands in its place; see helpCommand
 	root.SetHelpTemplate(helpTemplate)
+	columns := cmp.Or(min(80, terminalWidth(a.stdout)), 80)
+	cobra.AddTemplateFunc("columns", func() int { return columns })
+	cobra.AddTemplateFunc("helpText", func(text string) string { return wrapParagraphs(text, columns) })
 	if len(args) > 0 && commands[args[0]] != nil {
 		root.AddCommand(commands[args[0]](a))
 		root.CompletionOptions.DisableDefaultCmd = true
@@ -101,7 +105,7 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 }
 
 // helpTemplate shows what a command is for, then examples, then the options.
-const helpTemplate = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}
+const helpTemplate = `{{with or .Long .Short}}{{helpText .}}
 
 {{end}}{{if .HasExample}}Examples:
 {{.Example}}
@@ -114,11 +118,22 @@ Commands:{{range .Commands}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
 {{end}}{{if .HasAvailableLocalFlags}}
 Options:
-{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
+{{.LocalFlags.FlagUsagesWrapped columns | trimTrailingWhitespaces}}
 {{end}}{{if .HasAvailableInheritedFlags}}
 Options of all commands:
-{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}
+{{.InheritedFlags.FlagUsagesWrapped columns | trimTrailingWhitespaces}}
 {{end}}`
+
+// wrapParagraphs wraps what is no list.
+func wrapParagraphs(text string, width int) string {
+	parts := strings.Split(strings.TrimSpace(text), "\n\n")
+	for i, p := range parts {
+		if !strings.HasPrefix(p, " ") && !strings.Contains(p, "\n ") {
+			parts[i] = strings.Join(wrap(p, width), "\n")
+		}
+	}
+	return strings.Join(parts, "\n\n")
+}
 
 // prepare makes all commands of the tree report our usage errors.
 func prepare(c *cobra.Command) {
@@ -131,11 +146,12 @@ func prepare(c *cobra.Command) {
 		try := cmd.CommandPath() + " --help"
 		var bad *pflag.InvalidValueError
 		if !errors.As(err, &bad) {
+			var unknown *pflag.NotExistError
+			if errors.As(err, &unknown) {
+				try = optionHint(cmd, unknown.GetSpecifiedName(), try)
+			}
 			if before, ok := beforePrompt[cmd.CommandPath()]; ok {
 				try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
-			}
-			if cmd.Name() == "ls" && strings.HasSuffix(err.Error(), "--since") {
-				try = "stint digest --since 18:00"
 			}
 			return usage(try, "%v", err)
 		}
@@ -161,6 +177,11 @@ func prepare(c *cobra.Command) {
 				return nil
 			}
 			try := cmd.CommandPath() + " --help"
+			if n := len(args); n > 0 {
+				if key, value, ok := strings.Cut(args[n-1], "="); ok && check(cmd, append(slices.Clone(args[:n-1]), key, value)) == nil {
+					try = cmd.CommandPath() + " " + key + " " + value
+				}
+			}
 			if len(args) == 0 || check(cmd, append(slices.Clone(args), "more")) == nil {
 				return usage(try, "an argument is missing: %s", cmd.UseLine())
 			}
@@ -193,7 +214,23 @@ var otherNames = map[string]string{
 	"config get": "stint config show", "config unset": "stint config edit", "restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID", "info": "stint show ID", "describe": "stint show ID",
 	"login": "stint doctor, which prints how to log in", "agents": "stint doctor", "accounts": "stint doctor", "cost": "stint usage", "stats": "stint usage", "submit": `stint task -d "PROMPT"`,
 	"ps": "stint ls", "jobs": "stint ls", "new": `stint task "PROMPT"`, "create": `stint task -d "PROMPT"`, "exec": `stint task "PROMPT"`, "inspect": "stint show ID",
-	"init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,
+	"fix": `stint task "PROMPT"`, "config agent": "stint config show", "config list": "stint config show", "session web": "stint session show web", "-V": "stint --version",
+	"ls --since": "stint digest --since 18:00", "ls --all": "stint ls -n 0", "ls -a": "stint ls -n 0", "init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,
+}
+
+// optionHint returns the hint for an unknown option: what its table has, or the nearest option, or other.
+func optionHint(cmd *cobra.Command, name, other string) string {
+	dashes := "--"[min(1, max(0, 2-len(name))):] // one before a letter
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	near := state.Nearest(name, names)
+	if i := slices.IndexFunc(names, func(n string) bool { return n[:1] == name }); i >= 0 {
+		near = names[i]
+	}
+	if near != "" {
+		other = cmd.CommandPath() + " --" + near
+	}
+	return cmp.Or(otherNames[strings.TrimPrefix(cmd.CommandPath()+" "+dashes+name, "stint ")], other)
 }
 
 // knownCommand refuses an unknown subcommand and names the one that was meant.
@@ -208,7 +245,8 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	if other := otherNames[strings.TrimPrefix(cmd.CommandPath()+" "+args[0], "stint ")]; other != "" {
 		try = other
 	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		try = cmd.CommandPath() + " " + strings.Join(near, ", or "+cmd.CommandPath()+" ")
+		near = first(near, func(name string) bool { return name == state.Nearest(args[0], near) })
+		try = cmd.CommandPath() + " " + strings.Join(near[:min(2, len(near))], ", or "+cmd.CommandPath()+" ")
 	}
 	return usage(try, "there is no command %q", cmd.CommandPath()+" "+shown(args[0]))
 }

@@ -171,7 +171,7 @@ func (a *app) sendCommand() *cobra.Command {
 	var wait bool
 	c := &cobra.Command{
 		Use:   "send [OPTIONS] SESSION PROMPT",
-		Short: "queue the next message of a session, busy or not, and print its id",
+		Short: "queue the next message of a session, and print its id",
 		Long: `Queue the next message of a session and print its id. It runs after what waits there
 already, with the agent, account, model and directory of the session's last task.
 

@@ -35,7 +35,7 @@ func (a *app) showCommand() *cobra.Command {
 		Short: "show a task: what was asked, what happened, the answer",
 		Example: `  stint show @last
   stint show --answer 2b4f6c8e      # the answer alone
-  stint show --prompt 2b4f6c8e      # exactly what the agent was sent, in its last run
+  stint show --prompt 2b4f6c8e      # what the agent was sent, in its last run
   stint show --prompt --run 1 @last # and in its first one
   stint show --raw 2b4f6c8e         # the sections of the ledger
   stint show --with-files 2b4f6c8e  # also the files that were collected`,

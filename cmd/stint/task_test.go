@@ -57,6 +57,12 @@ func TestUsageErrors(t *testing.T) {
 	put(t, empty, "")
 	for _, c := range []struct{ args, want, try string }{
 		{"frobnicate", `there is no command "stint frobnicate"`, "stint --help"},
+		{"tsk", `there is no command "stint tsk"`, "stint task, or stint fsck"},
+		{"ls --all", "unknown flag: --all", "stint ls -n 0"},
+		{"ls -a", "unknown shorthand flag", "stint ls -n 0"},
+		{"ls --agnet x", "unknown flag: --agnet", "stint ls --agent"},
+		{"ls --agent codx", `there is no agent "codx"`, "stint ls --agent codex"},
+		{"config set agent=demo", "an argument is missing", "stint config set agent demo"},
 		{"shwo", `there is no command "stint shwo"`, "stint show"},
 		{"frobnicate --hard", `there is no command "stint frobnicate"`, "stint --help"},
 		{"session sl --hard", `there is no command "stint session sl"`, "stint session ls"},
@@ -134,6 +140,11 @@ func TestHelpGolden(t *testing.T) {
 		}
 	}
 	look((&app{}).rootCommand(nil))
+	for line := range strings.Lines(all.String()) {
+		if textWidth(strings.TrimSuffix(line, "\n")) > 80 {
+			t.Errorf("wider than 80 columns: %s", line)
+		}
+	}
 	golden := filepath.Join("testdata", "help.golden")
 	if *updateHelp {
 		must(t, os.WriteFile(golden, all.Bytes(), 0o644))
