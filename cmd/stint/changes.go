@@ -150,7 +150,7 @@ func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, 
 		switch {
 		case view.StartedAt.IsZero():
 			why = "it has not run"
-		case view.Status.Terminal() && !admission.IsCheckout(root):
+		case view.Status.Terminal() && !task.IsCheckout(root):
 			why = "its workspace is not in a git checkout"
 		case view.Status.Terminal():
 			why = "git could not be asked: see master.log"
