@@ -104,6 +104,9 @@ func TestDiskIsFullForAWhile(t *testing.T) {
 			if got.Status.Terminal() || d.refused.Load() == 0 || d.refused.Load() > 1300 {
 				t.Errorf("the task is %s on a full disk, which has refused %d times", got.Status, d.refused.Load())
 			}
+			if log, _ := os.ReadFile(filepath.Join(w.dir, "runs", got.RunID, "events.jsonl")); strings.Contains(string(log), `"kind":"end"`) {
+				t.Errorf("its log has an end that is not recorded: %s", log)
+			}
 			const what = "no room is left on the disk of "
 			why, h := w.why(id), w.c.Health()
 			waits := got.Status == state.Queued && want == state.Done

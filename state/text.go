@@ -72,6 +72,11 @@ func ShortID(id string) string {
 	return id
 }
 
+// Because returns a sentence with a reason behind it, if there is one: the beginning of it, on one line.
+func Because(what, reason string) string {
+	return strings.TrimSuffix(what+": "+Cut(strings.Join(strings.Fields(reason), " "), 200), ": ")
+}
+
 // ParseSeq reads the number of a record; "" is 0.
 func ParseSeq(b []byte) (uint64, error) {
 	if len(b) == 0 {

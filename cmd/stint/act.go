@@ -209,7 +209,7 @@ func (a *app) warnPaused() {
 
 func (a *app) warnPause(paused bool, why string) {
 	if paused {
-		a.hint("stint: %s; to go on: stint resume\n", escapeText(because("dispatch is paused", oneLine(why))))
+		a.hint("stint: %s; to continue: stint resume\n", escapeText(state.Because("dispatch is paused", why)))
 	}
 }
 

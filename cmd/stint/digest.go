@@ -14,6 +14,7 @@ import (
 	"stint/coordinator/query"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/state"
 )
 
@@ -91,7 +92,7 @@ func (a *app) printDigest(d *statedir.Digest) error {
 		for i, row := range rows {
 			why := tasks[i].Why
 			if t := &tasks[i]; t.Status == state.Failed || t.Status == state.Dead {
-				why = because(fmt.Sprintf("%s (%s)", t.Status, cmp.Or(string(t.Reason), "no reason")), why)
+				why = state.Because(fmt.Sprintf("%s (%s)", t.Status, cmp.Or(string(t.Reason), "no reason")), why)
 			}
 			for _, text := range wrap(escapeText(why), max(20, cmp.Or(width, math.MaxInt32)-12)) {
 				row[1] += "\n" + strings.Repeat(" ", 12) + text
@@ -110,7 +111,7 @@ func (a *app) printDigest(d *statedir.Digest) error {
 	for _, g := range d.Gaps {
 		what := fmt.Sprintf("%s waited", count(g.Ready, "ready task"))
 		if g.Running > 0 {
-			what = fmt.Sprintf("%s was cut off and %s", count(g.Running, "run"), what)
+			what = fmt.Sprintf("%s cut off and %s", ledger.Plural(g.Running, "run was", "runs were"), what)
 		}
 		line("nothing happened from %s to %s (%s): %s; no master was running, or the machine was asleep", localTime(g.From), localTime(g.To), ago(g.To.Sub(g.From)), what)
 	}
@@ -126,7 +127,7 @@ func (a *app) printDigest(d *statedir.Digest) error {
 		line("%s; %s", oneLine(accountText(&u.Account, d.Until, metBy(&u.Account))), count(u.Waiting, "waiting task"))
 	}
 	if d.Paused {
-		line("%s; to start tasks again: stint resume", because("dispatch is paused", oneLine(d.PauseWhy)))
+		line("%s; to start tasks again: stint resume", state.Because("dispatch is paused", d.PauseWhy))
 	}
 	line("%s", nowText(d))
 	return printText(a.stdout, b.String())

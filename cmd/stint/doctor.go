@@ -26,6 +26,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/ledger/tasksfile"
+	"stint/state"
 )
 
 // How a finding of doctor stands.
@@ -171,7 +172,7 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 	}
 	if s := h.Shortage; s != nil {
 		text := fmt.Sprintf("since %s: %s; until that is over, one task at a time is tried", localTime(s.Since), oneLine(s.What))
-		list = append(list, finding{"dispatch", healthWarn, text, "free what is lacking, and tasks go on by themselves; or, if it is a ulimit, raise that here and " + restart(&h)})
+		list = append(list, finding{"dispatch", healthWarn, text, "free what is lacking, and tasks continue by themselves; or, if it is a ulimit, raise that here and " + restart(&h)})
 	}
 	if h.LastError != "" {
 		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})
@@ -231,13 +232,13 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 		})
 	}
 	if r.Paused {
-		list = append(list, finding{"dispatch", healthWarn, because("it is paused, no task is started", oneLine(r.PauseWhy)), "stint resume"})
+		list = append(list, finding{"dispatch", healthWarn, state.Because("it is paused, no task is started", r.PauseWhy), "stint resume"})
 	}
 	for _, acc := range r.Accounts {
-		f := finding{"account", healthWarn, because(acc.Name+" is on hold", oneLine(acc.Reason)), "fix it, then: stint retry " + metBy(&acc)}
+		f := finding{"account", healthWarn, state.Because(acc.Name+" is on hold", acc.Reason), "fix it, then: stint retry " + metBy(&acc)}
 		switch {
 		case acc.IsMissing():
-			f.Try = "install it again; its tasks go on by themselves then"
+			f.Try = "install it again; its tasks then start by themselves"
 		case !acc.Hold && !acc.CoolUntil.After(time.Now()):
 			continue
 		case !acc.Hold:

@@ -181,9 +181,9 @@ func (a *app) warnOtherPlace(ctx context.Context, views []wire.TaskView) {
 func accountText(u *state.Account, now time.Time, ref string) string {
 	switch {
 	case u.IsMissing():
-		return because(fmt.Sprintf("account %s is on hold", u.Name), u.Reason) + "; its tasks start by themselves when the program is back"
+		return state.Because("account "+u.Name+" is on hold", u.Reason) + "; its tasks start by themselves when the program is back"
 	case u.Hold:
-		return because(fmt.Sprintf("account %s is on hold", u.Name), u.Reason) + "; to lift it: stint retry " + ref
+		return state.Because("account "+u.Name+" is on hold", u.Reason) + "; to lift it: stint retry " + ref
 	case u.CoolUntil.After(now):
 		return fmt.Sprintf("%s: account %s is available again at %s", cmp.Or(oneLine(u.Reason), "rate-limited"), u.Name, localTime(u.CoolUntil))
 	}

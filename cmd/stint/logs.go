@@ -42,8 +42,8 @@ adds and removes; stint diff shows them. With -f you also see why the task waits
 With --json each line is an event: time, runId, kind (message, reasoning, command, edit,
 read, search, plan, tool, retry, warning, verify, run or end), and as they apply state
 (started, completed), id, tool, text, output, exitCode, failed, status, durationMs,
-added, removed and tokens. What takes time comes twice, with the same id. The last event
-of an attempt is end: status is what the task is then, exitCode and durationMs are the
+added, removed and tokens. An operation that takes time
+has two events, started and completed, with the same id. The last event of an attempt is end: status is what the task is then, exitCode and durationMs are the
 attempt's, and tokens are the task's.`,
 		Example: `  stint logs @last
   stint logs -f 2b4f6c8e            # until the task has ended
@@ -55,7 +55,7 @@ attempt's, and tokens are the task's.`,
 		RunE: func(c *cobra.Command, args []string) error { return a.runLogs(c.Context(), o, args[0]) },
 	}
 	f := c.Flags()
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on until the task has ended")
+	f.BoolVarP(&o.follow, "follow", "f", false, "follow the log until the task has ended")
 	f.BoolVar(&o.raw, "raw", false, "what the agent and the verify command wrote, as it is")
 	f.BoolVar(&o.stderr, "stderr", false, "what the agent wrote to stderr, as it is")
 	f.BoolVar(&o.json, "json", false, "print each event as JSON")

@@ -160,7 +160,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 	switch {
 	case len(views) > 0:
 	case o.archive:
-		a.hint("stint: no such task in the archive; what it holds was moved there by: stint clean\n")
+		a.hint("stint: no such task in the archive; stint clean and stint compact-tasks move tasks there\n")
 	case !o.filter.Match(&state.Task{}):
 		a.hint("stint: no such tasks; all of them: stint ls -n 0\n")
 	default:

@@ -33,9 +33,6 @@ func canDraw(w any) bool { return isTTY(w) && os.Getenv("TERM") != "dumb" }
 // that they get; see [task.EscapeText].
 func escapeText(s string) string { return task.EscapeText(s) }
 
-// because adds a reason, if there is one.
-func because(what, reason string) string { return strings.TrimSuffix(what+": "+reason, ": ") }
-
 // A runeWriter escapes what goes to w. Bytes of a rune that is cut between two writes wait
 // for the rest; flush writes what still waits.
 type runeWriter struct {

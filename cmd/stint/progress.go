@@ -55,7 +55,7 @@ func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 			}
 			if err == nil && told == "" && !v.Status.Terminal() {
 				told = v.ID
-				one.hint("\r\x1b[Kstint: Ctrl-C detaches; task %s goes on\n", shortID(v.ID))
+				one.hint("\r\x1b[Kstint: Ctrl-C detaches; task %s continues\n", shortID(v.ID))
 			}
 			_, _ = fmt.Fprint(one.stderr, "\r\x1b[K", line)
 		})

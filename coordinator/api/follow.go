@@ -17,9 +17,8 @@ import (
 // A follower copies a file of each run of a task, from those of the present attempt
 // on, while it is written. It belongs to one goroutine.
 //
-// No byte is lost at the end of a run, because a run has written everything
-// before the record that ends it is applied, and the file is read once more after
-// that record was seen.
+// No byte is lost at the end of a run, because [Tasks.Task] waits for the last event of its
+// log, and the file is read once more after that.
 type follower struct {
 	rooms *Rooms
 	id    string // of the task, whole
@@ -72,6 +71,9 @@ func (f *follower) subscription(ctx context.Context) error {
 				return errLagged
 			}
 			if c.Task.ID == f.id {
+				if c.Task.Status != state.Running {
+					_, _ = f.rooms.Tasks.Task(ctx, f.id) // its log is complete then
+				}
 				f.see(c.Task)
 			}
 		case <-look:

@@ -133,12 +133,16 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	unbegun := out.Shortage != 0 && !begun
 	a.collectOutputs(r, &out)
 	place := a.admission.PlaceOf(r.Task.ID)
+	var ended state.Task
 	runs, err := a.recordEnd(r, &out, place, "a result", false, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
-		a.logEnd(r, &out, a.conclude(st, tx, r, out, place), t.StartedAt) // who follows the log stops reading with this record
+		ended = *t
+		ended.Status = a.conclude(st, tx, r, out, place)
 	})
 	if !runs {
-		t, _ := a.tasks.Peek(r.Task.ID)
-		a.logEnd(r, &out, t.Status, t.StartedAt)
+		ended, _ = a.tasks.Peek(r.Task.ID)
+	}
+	if err == nil { // else the task runs again
+		a.logEnd(r, &out, &ended)
 	}
 	if unbegun {
 		_ = os.RemoveAll(a.tasks.RunDir(r.ID)) // nothing was at work there, and each try would leave one
@@ -193,6 +197,17 @@ func (r *Run) Event() *task.LogEvent {
 	return nil
 }
 
+// AwaitEvents returns when the log of a run that ends is complete; after a second in any case.
+func (r *Run) AwaitEvents(ctx context.Context) {
+	if l := r.events.Load(); l != nil {
+		select {
+		case <-l.Done:
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
 // log writes an event of the run, for people.
 func (a *Attempts) log(r *Run, e task.LogEvent) {
 	e.Time = a.tasks.Config.Now().UTC()
@@ -200,20 +215,19 @@ func (a *Attempts) log(r *Run, e task.LogEvent) {
 }
 
 // logEnd writes the last event of an attempt: how it ended, and what the task is now.
-func (a *Attempts) logEnd(r *Run, out *task.Outcome, status state.Status, began time.Time) {
-	texts := []string{string(status), string(out.Class), out.Error}
-	if status == state.Queued {
+func (a *Attempts) logEnd(r *Run, out *task.Outcome, t *state.Task) {
+	texts := []string{string(t.Status), string(out.Class), out.Error}
+	if t.Status == state.Queued {
 		texts[0] = "queued again"
 	}
 	e := task.LogEvent{
-		Kind: task.LogEnd, Status: string(status), Failed: out.Class != "", Text: strings.TrimRight(strings.Join(slices.Compact(texts), ": "), ": "),
+		Kind: task.LogEnd, Status: string(t.Status), Failed: out.Class != "", Text: strings.TrimRight(strings.Join(slices.Compact(texts), ": "), ": "),
 		ExitCode: &out.ExitCode, Tokens: r.used.InputTokens + r.used.OutputTokens,
 	}
-	if !began.IsZero() {
-		e.DurationMS = a.tasks.Config.Now().Sub(began).Milliseconds()
+	if !t.StartedAt.IsZero() {
+		e.DurationMS = a.tasks.Config.Now().Sub(t.StartedAt).Milliseconds()
 	}
 	a.log(r, e)
-	r.events.Load().Close(a.tasks.Config.Now()) // an update may be decided twice
 }
 
 // noteLife notes that what a run has started is at work: just now, or since it prints something.

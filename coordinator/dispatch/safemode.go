@@ -55,7 +55,7 @@ func (d *Dispatcher) enterSafeMode(ctx context.Context) {
 		d.tasks.Trouble("safe mode could not be entered", err)
 		return
 	}
-	d.tasks.Config.Log.Error(why + "; to go on: stint resume")
+	d.tasks.Config.Log.Error(why + "; to continue: stint resume")
 	d.forgetStarts()
 }
 

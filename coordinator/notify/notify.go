@@ -132,9 +132,6 @@ func (b *Block) Kind(e *Event) string {
 	return ""
 }
 
-// shortID returns the end of a task's id, which commands accept.
-func shortID(id string) string { return id[max(0, len(id)-8):] }
-
 // EventOf returns the event that a task's present status is; nil if it is none.
 func EventOf(t *state.Task) *Event {
 	e := &Event{
@@ -153,7 +150,7 @@ func EventOf(t *state.Task) *Event {
 	if t.Reason.Known() { // a person may have written anything
 		e.Reason = string(t.Reason)
 	}
-	id := shortID(t.ID)
+	id := state.ShortID(t.ID)
 	words, show := map[state.Status]string{state.Done: "is done", state.Failed: "failed", state.Dead: "is dead"}[t.Status], ""
 	switch {
 	case t.Status == state.Done && len(t.Findings) > 0:
@@ -403,7 +400,7 @@ func summary(events []Event) Event {
 	for _, e := range events {
 		sum.Counts[e.Event]++
 		if e.Task != "" && len(sum.Tasks) < maxTasks && !slices.Contains(sum.Tasks, e.Task) {
-			sum.Tasks, ids = append(sum.Tasks, e.Task), append(ids, shortID(e.Task))
+			sum.Tasks, ids = append(sum.Tasks, e.Task), append(ids, state.ShortID(e.Task))
 		}
 	}
 	for _, kind := range Kinds {

@@ -294,7 +294,10 @@ func TestAttention(t *testing.T) {
 		w.run(state.Task{ID: "a", Status: state.Done, Findings: []state.Issue{{Kind: "denied"}}}, 0)
 		next(h, "6m0s task a is done, with 1 finding: stint show a")
 	})
-	e := EventOf(&state.Task{Status: state.Done, Findings: make([]state.Issue, 2)})
+	e := EventOf(&state.Task{ID: "prüfung-größe", Status: state.Done, Findings: make([]state.Issue, 2)})
+	if !strings.HasSuffix(e.Text, ": stint show prüfung-größe") { // an id that is no UUID is whole
+		t.Errorf("%q", e.Text)
+	}
 	if kind := (&Block{On: []string{Done}}).Kind(e); kind != Done || e.Event != NeedsAttention {
 		t.Errorf("it is %q, and %q for a block of what is done", e.Event, kind)
 	}

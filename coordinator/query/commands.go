@@ -19,14 +19,18 @@ import (
 )
 
 // Task returns the whole task that ref stands for: an id, any unique piece of one,
-// or @last.
-func (q *Query) Task(_ context.Context, ref string) (state.Task, error) {
+// or @last. If its run just ended, Task waits for the last event of the run's log, briefly.
+func (q *Query) Task(ctx context.Context, ref string) (state.Task, error) {
 	defer q.tasks.Call()()
 	id, err := q.tasks.Find(ref)
 	if err != nil {
 		return state.Task{}, err
 	}
-	return q.tasks.Whole(id)
+	t, err := q.tasks.Whole(id)
+	if r := q.live.RunOf(id); r != nil && r.ID == t.RunID && t.Status != state.Running {
+		r.AwaitEvents(ctx)
+	}
+	return t, err
 }
 
 // List returns tasks, newest first, without prompts and results.

@@ -27,12 +27,13 @@ type EventLog struct {
 	file    *os.File
 	size    int64
 	closed  bool
+	Done    chan struct{} // closed by Close
 	open    task.OpenEvents
 	current atomic.Pointer[task.LogEvent]
 }
 
 // NewEventLog returns the log of the run in runDir, whose file is made with the first event.
-func NewEventLog(runDir string) *EventLog { return &EventLog{dir: runDir} }
+func NewEventLog(runDir string) *EventLog { return &EventLog{dir: runDir, Done: make(chan struct{})} }
 
 // Current returns the newest event: what the run does now; nil before the first.
 func (l *EventLog) Current() *task.LogEvent { return l.current.Load() }
@@ -106,6 +107,7 @@ func (l *EventLog) endStarted(now time.Time) {
 func (l *EventLog) Close(now time.Time) {
 	l.endStarted(now)
 	l.close()
+	close(l.Done)
 }
 
 func (l *EventLog) close() {

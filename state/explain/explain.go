@@ -46,13 +46,13 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 	case t.Status == state.Draft:
 		return "", "a draft; to queue it: stint retry, or status: queued in tasks.md"
 	case t.Hold:
-		why = "held" + because(cmp.Or(t.Note, string(t.Reason)))
+		why = state.Because("held", cmp.Or(t.Note, string(t.Reason)))
 		if !strings.Contains(why, "stint release") {
 			why += release + state.ShortID(q.ID(n))
 		}
 		return "held", why
 	case paused:
-		return "paused", "dispatch is paused" + because(reason) + "; to go on: stint resume"
+		return "paused", state.Because("dispatch is paused", reason) + "; to continue: stint resume"
 	case lim.Short != "":
 		return shortage(lim, now)
 	case t.NotBefore.After(now):
@@ -137,13 +137,13 @@ func notBefore(t *state.Task, now time.Time) (short, why string) {
 	why += in(t.NotBefore, now)
 	switch {
 	case t.Reason == state.ClassInterrupted:
-		return short, why + because(t.Error)
+		return short, state.Because(why, t.Error)
 	case t.Reason == state.ClassRateLimited:
 		return short, why + ", for the rate limit" + waitNumber(t.LimitWaits)
 	case t.MaxAttempts > 0:
-		return "retry " + short + because(string(t.Reason)), why + fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts) + failure(t)
+		return state.Because("retry "+short, string(t.Reason)), why + fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts) + failure(t)
 	}
-	return "retry " + short + because(string(t.Reason)), why + fmt.Sprintf(" (attempt %d)", t.Attempt+1) + failure(t)
+	return state.Because("retry "+short, string(t.Reason)), why + fmt.Sprintf(" (attempt %d)", t.Attempt+1) + failure(t)
 }
 
 // after is for a task that comes after the one of that id and status.
@@ -190,12 +190,11 @@ func account(q *lanes.Queues, name, id string, now time.Time, lim lanes.Limits) 
 	wait := waitNumber(a.LimitWaits)
 	switch {
 	case a.IsMissing():
-		return "account held", fmt.Sprintf("account %s is on hold%s; its tasks start by themselves when the program is back", name, because(a.Reason))
+		return "account held", state.Because("account "+name+" is on hold", a.Reason) + "; its tasks start by themselves when the program is back"
 	case a.Hold:
-		return "account held", fmt.Sprintf("account %s is on hold%s; when that is fixed: stint retry %s", name, because(a.Reason), id)
+		return "account held", state.Because("account "+name+" is on hold", a.Reason) + "; when that is fixed: stint retry " + id
 	case a.CoolUntil.After(now):
-		reason := cmp.Or(oneLine(a.Reason), "rate-limited")
-		return "limit until " + minutes(a.CoolUntil, now), fmt.Sprintf("%s: account %s is available again at %s%s%s", reason, name, clock(a.CoolUntil, now), in(a.CoolUntil, now), wait)
+		return "limit until " + minutes(a.CoolUntil, now), fmt.Sprintf("%s: account %s is available again at %s%s%s", strings.TrimPrefix(state.Because("", cmp.Or(a.Reason, "rate-limited")), ": "), name, clock(a.CoolUntil, now), in(a.CoolUntil, now), wait)
 	case slots > 0 && len(q.FilledBy(name, lim)) >= slots:
 		return "account busy", fmt.Sprintf("all %d slots of account %s are in use", slots, name)
 	}
@@ -222,22 +221,11 @@ func Ended(t *state.Task, now time.Time) string {
 func failure(t *state.Task) (why string) {
 	for _, more := range []string{string(t.Reason), t.Error} {
 		if more != string(t.Status) {
-			why += because(more)
+			why = state.Because(why, more)
 		}
 	}
 	return why
 }
-
-// because returns a reason as the end of a sentence.
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + oneLine(reason)
-}
-
-// oneLine returns the beginning of a text that may have many lines.
-func oneLine(text string) string { return state.Cut(strings.Join(strings.Fields(text), " "), 200) }
 
 func waitNumber(n int) string {
 	if n == 0 {

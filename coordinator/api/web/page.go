@@ -40,9 +40,7 @@ var assets = map[string]string{"app.js": "text/javascript; charset=utf-8", "styl
 
 // pageTemplate is compiled when it is first used: few processes are masters.
 var pageTemplate = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("page.html").Funcs(template.FuncMap{"short": func(id string) string { // the end of an id, which tells neighbours apart
-		return strings.ToValidUTF8(id[max(0, len(id)-8):], "")
-	}}).ParseFS(files, "page.html"))
+	return template.Must(template.New("page.html").Funcs(template.FuncMap{"short": state.ShortID}).ParseFS(files, "page.html"))
 })
 
 const (
