@@ -27,6 +27,6 @@ type Attempts struct {
 func New(s *queue.Store, a *admission.Admission, short *Shortages) *Attempts {
 	return &Attempts{
 		tasks: s, admission: a, shortages: short,
-		beside: beside{open: map[string]string{}, last: map[string]string{}, shared: map[string]bool{}},
+		beside: beside{open: map[string]string{}, last: map[string]string{}},
 	}
 }

@@ -41,6 +41,7 @@ type snapshot struct {
 	Workspace string `json:"workspace"`
 	Root      string `json:"root"`   // top of the checkout
 	Before    string `json:"before"` // the tree
+	Shared    bool   `json:"shared"` // another task was at work in the checkout
 }
 
 // snapshotOf reads the snapshot in a run's directory. ok is false if there is none.
@@ -78,11 +79,16 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 		return
 	}
 	isCurrent := has && s.Workspace == t.Workspace
-	a.beside.enter(root, t.ID, !isCurrent)
-	if isCurrent || !has && t.Iteration > 1 { // its beginning was missed
+	shared := a.beside.enter(root, t.ID, !isCurrent)
+	switch {
+	case isCurrent && shared:
+		s.Shared = true
+		a.keepSnapshot(r.ID, &s)
+		return
+	case isCurrent || !has && t.Iteration > 1: // its beginning was missed
 		return
 	}
-	s = snapshot{Name: r.ID, Workspace: t.Workspace, Root: root}
+	s = snapshot{Name: r.ID, Workspace: t.Workspace, Root: root, Shared: shared}
 	var err error
 	if s.Before, _, err = a.git(r.Ctx, r, t, root, "git-before", func(p *checkout.Place) string { return p.Begin(s.Name) }); err == nil {
 		a.keepSnapshot(r.ID, &s)
@@ -92,7 +98,7 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 // noteChanges makes the snapshot after the last turn of an attempt, and returns what has changed; nil
 // if that is not known.
 func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files []state.FileChange) {
-	shared := a.beside.leave(t.ID)
+	shared := a.beside.leave(task.RepositoryRoot(t.Workspace), t.ID)
 	s, has := a.snapshotOf(r.ID)
 	if !has || s.Workspace != t.Workspace || a.tasks.Config.Shell == nil {
 		return nil, nil
@@ -103,7 +109,7 @@ func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files [
 		return nil, nil
 	}
 	files = checkout.ParseChanges(rest)
-	c = &state.Changes{Files: len(files), Uncertain: shared, Before: s.Before, After: found}
+	c = &state.Changes{Files: len(files), Uncertain: s.Shared || shared, Before: s.Before, After: found}
 	for _, f := range files {
 		c.Added += f.Added
 		c.Removed += f.Removed
@@ -158,31 +164,31 @@ func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, root, name st
 	return tree, rest, err
 }
 
-// beside knows which attempts share a checkout with another one's work.
+// beside knows which tasks are at work in a checkout, and which was there last.
 type beside struct {
-	mu     sync.Mutex        // guards what follows
-	open   map[string]string // by task whose attempt is at work: its checkout
-	last   map[string]string // by checkout, the task that came last
-	shared map[string]bool   // tasks that were not alone
+	mu   sync.Mutex        // guards what follows
+	open map[string]string // by task whose attempt is at work: its checkout
+	last map[string]string // by checkout, the task that came last
 }
 
-// enter notes that a turn of a task begins in a checkout; isFirst says that its attempt does.
-func (b *beside) enter(root, id string, isFirst bool) {
+// enter notes that a turn of a task begins in a checkout, and reports whether another task is at work there
+// or, unless this is the first turn of an attempt, has come since the turn before.
+func (b *beside) enter(root, id string, isFirst bool) (shared bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.shared[id] = !isFirst && (b.shared[id] || b.last[root] != "" && b.last[root] != id) // in its wait, another one came
+	shared = !isFirst && b.last[root] != "" && b.last[root] != id
 	b.last[root], b.open[id] = id, root
 	for other, at := range b.open {
-		if other != id && at == root {
-			b.shared[other], b.shared[id] = true, true
-		}
+		shared = shared || other != id && at == root
 	}
+	return shared
 }
 
-// leave notes that an attempt is not at work any more, and reports whether it was not alone.
-func (b *beside) leave(id string) bool {
+// leave notes that an attempt is not at work any more, and reports whether another task has come since its
+// last turn began.
+func (b *beside) leave(root, id string) (shared bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.open, id)
-	return b.shared[id]
+	return b.last[root] != "" && b.last[root] != id
 }

@@ -1,11 +1,10 @@
-// Package checkout knows what changes in a git checkout: it makes the commands that record
-// its files as a tree of git, reads what git prints of two such trees, and reverses the
-// difference between them.
+// Package checkout finds and reverses changes in a git checkout. It returns the shell commands that
+// record the files as a git tree, parses git's list of the differences of two trees, and undoes them.
 //
 // A snapshot is a tree of the files that git does not ignore, tracked or not. It is made with
-// a private index, so the user's index, stash, HEAD and reflog stay as they are. No program runs
-// that the checkout names or holds: no hook, fsmonitor, textconv, external diff or filter, and
-// none that PATH finds there. A file with a filter is taken as it is in the working tree.
+// a private index, so the user's index, stash, HEAD and reflog stay as they are. It runs no program
+// of the checkout: no hook, fsmonitor, textconv, external diff or filter, and none that PATH finds
+// there. A file with a filter is recorded as it is in the working tree.
 package checkout
 
 import (
@@ -25,7 +24,7 @@ type Place struct {
 
 const (
 	refs = "refs/stint/"
-	// MostRefs is of how many attempts in a repository git keeps the trees.
+	// MostRefs is the number of attempts whose trees are kept in a repository.
 	MostRefs = 200
 	// notKept begins what stands in a tree in place of an untracked file that is too large.
 	notKept = "stint: over 10 MiB, the content was not kept: "
@@ -33,8 +32,8 @@ const (
 	diffOptions = "--no-ext-diff --no-textconv --no-color --ignore-submodules=all -O/dev/null -M "
 )
 
-// SafePath returns a command for sh that takes from PATH what is relative or lies in the checkout
-// with that top: an attempt can have put programs there. Such commands begin with it.
+// SafePath returns a command for sh that removes from PATH the directories that are relative or in a
+// checkout, this or another one, where an attempt can have put programs. Every command of this package begins with it.
 func SafePath(root string) string {
 	return `root=` + state.ShellQuote(root) + ` safe= IFS=:
 set -f
@@ -42,7 +41,7 @@ for x in $PATH; do
 	case $x in /*) full=$(CDPATH= cd -P -- "$x" 2>/dev/null && pwd -P) || continue ;; *) continue ;; esac
 	case $full in *:*) continue ;; esac
 	x=$full
-	while [ -n "$x" ] && ! [ "$x" -ef "$root" ]; do x=${x%/*}; done
+	while [ -n "$x" ] && ! [ "$x" -ef "$root" ] && ! [ -e "$x/.git" ]; do x=${x%/*}; done
 	[ -n "$x" ] || safe=${safe:+$safe:}$full
 done
 unset IFS
@@ -73,19 +72,18 @@ set +f
 `
 }
 
-// snapshot leaves the id of the tree in t. It begins with the index that the last snapshot has left,
-// in which all files are, or, if the user's index or what is ignored has changed since, with a copy
-// of the user's. Its stat data tells which files have changed, so that each is hashed once, and git's
-// cache of what is not tracked, which works without a path only, which directories; what hides a change from git is taken out, and so are the
-// files with a filter. A file of over 10 MiB that is not tracked, or has a filter, becomes a line
-// with its size and time.
-const snapshot = `i=$(git rev-parse --path-format=absolute --git-path index --git-path info/exclude --show-prefix && echo .) && cd "$GIT_WORK_TREE" || exit
+// snapshot is the script that makes a snapshot. It leaves the id of the tree in the variable t. A private
+// index has the stat data of all files, so that git hashes only those that have changed. The variables d
+// and k are [Place].Dir and Kept.
+const snapshot = `# Paths: i is the user's index, x info/exclude, p the workspace relative to the top.
+i=$(git rev-parse --path-format=absolute --git-path index --git-path info/exclude --show-prefix && echo .) && cd "$GIT_WORK_TREE" || exit
 p=${i#*
 }; i=${i%%
 *}; x=${p%%
 *}; p=${p#*
 }; p=${p%
 .}
+# Copy the user's index to base, and all ignore rules outside the tree to excludes.
 for y in "$i" "$x"; do [ ! -e "$y" ] || { [ -f "$y" ] && [ -z "$(find -L "$y" -prune -size +1048576)" ]; } || { echo "$y is no file, or is over 512 MiB" >&2; exit 3; }; done
 [ ! -e "$i" ] || cp -p "$i" "$d/base" || exit
 echo '/.stint-undo-*/' >"$d/excludes"
@@ -95,7 +93,9 @@ done
 set_config core.excludesFile "$d/excludes"
 export d filters GIT_INDEX_FILE="$d/index"
 lines() { tr '\n\0' '\0\n'; } # between names that end with a NUL, and lines
-look() { # sorts what has changed since the index into files that are gone and files that are there; 1 also notes what is not tracked
+# list_changes lists the files that differ from the private index: those that exist in there, the others in gone.
+# It creates the file ignores if a .gitignore is one of them. With 1, git may update its cache of untracked files.
+list_changes() {
 	rm -f "$d/gone" "$d/there" "$d/ignores"
 	GIT_OPTIONAL_LOCKS=$1 git -c core.untrackedCache=true -c status.showUntrackedFiles=all status -z --porcelain --no-renames --ignore-submodules=all -- ${p:+"./$p"} >"$d/status" || return
 	[ ! -s "$d/status" ] || xargs -0 sh -c 'for x do
@@ -108,10 +108,13 @@ look() { # sorts what has changed since the index into files that are gone and f
 		esac
 	done' sh <"$d/status" >"$d/there" 3>"$d/gone"
 }
+# Continue with the private index of the last snapshot if neither base nor excludes has changed since.
 t=
 if cmp -s "$d/base" "$k/base" && cmp -s "$d/excludes" "$k/excludes"; then
-	t=$(cat "$k/tree") && ln "$k/index" "$d/index" && look 0 || exit
+	t=$(cat "$k/tree") && ln "$k/index" "$d/index" && list_changes 0 || exit
 fi
+# Otherwise, or if a .gitignore has changed, begin with a copy of the user's index. Remove the flags that hide
+# changes, and the files with a filter, which are then added as they are.
 if [ -z "$t" ] || [ -e "$d/ignores" ]; then
 	rm -f "$d/index" && t= && { [ ! -e "$d/base" ] || cp -p "$d/base" "$d/index"; } || exit
 	git ls-files -z -v | lines | sed -n 's/^[hsS] //p' | lines >"$d/hidden"
@@ -120,8 +123,9 @@ if [ -z "$t" ] || [ -e "$d/ignores" ]; then
 		git ls-files -z | git check-attr -z --stdin filter | lines | awk 'NR%3 == 1 { n = $0 } NR%3 == 0 && $0 !~ /^(unspecified|unset)$/ { print n }' | lines >"$d/filtered"
 		[ ! -s "$d/filtered" ] || git update-index -z --force-remove --stdin <"$d/filtered" || exit
 	fi
-	look 1 || exit
+	list_changes 1 || exit
 fi
+# Replace each file over 10 MiB that is untracked or has a filter by a line with its size and time.
 if [ -s "$d/there" ]; then
 	xargs -0 sh -c 'find "$@" -prune -type f -size +20480 -print0' sh <"$d/there" >"$d/large"
 	[ ! -s "$d/large" ] || { xargs -0 sh -c 'find "$@" -prune ! \( -type f -size +20480 \) -print0' sh <"$d/there" >"$d/small" && mv "$d/small" "$d/there"; }
@@ -132,12 +136,14 @@ fi
 	s=$(stat -c "%s bytes, changed at %Y" "$x" 2>/dev/null || stat -f "%z bytes, changed at %m" "$x") || continue
 	o=$(echo "` + notKept + `$s" | git hash-object -w --stdin) && printf "100644 %s 0\t%s\0" "$o" "${x#./}"
 done' sh <"$d/large" >"$d/lines" 3>>"$d/there" 4>>"$d/gone" || exit
+# Bring the private index up to date, and write its tree.
 [ ! -s "$d/gone" ] || git update-index -z --force-remove --stdin <"$d/gone" || exit
 [ ! -s "$d/there" ] || git update-index -z --add --remove --stdin <"$d/there" 2>/dev/null || { # some cannot be read
 	xargs -0 sh -c 'for x do [ -e "$x" ] && [ ! -r "$x" ] || printf "%s\0" "$x"; done' sh <"$d/there" >"$d/readable"
 	git update-index -z --add --remove --stdin <"$d/readable" || exit
 }
 [ -n "$t" ] && [ ! -s "$d/gone" ] && [ ! -s "$d/there" ] || t=$(git write-tree --missing-ok) || exit
+# Keep the index for the next snapshot. The lines of large files come after that, so that these are listed again.
 [ ! -d "$k" ] || { rm -rf "$k" "$d/new" && mkdir -m 700 "$d/new" && ln "$d/index" "$d/base" "$d/excludes" "$d/new" && echo "$t" >"$d/new/tree" && chmod 600 "$d/new"/* && mv "$d/new" "$k"; }
 [ ! -s "$d/lines" ] || { git update-index -z --index-info <"$d/lines" && t=$(git write-tree --missing-ok); } || exit
 cd - >/dev/null

@@ -286,6 +286,7 @@ func TestRunsNothing(t *testing.T) {
 		"a filter, and a repository below": {`git config filter.p.process "sh '$e'"; echo "* filter=p" >.git/info/attributes; touch a; echo 1 >b; mkdir s && cp -r .git/HEAD .git/refs s && mkdir s/objects && git config -f s/config core.repositoryFormatVersion 0`, "", ""},
 		"fsmonitor":                        {`git config core.fsmonitor "sh '$e'"; ` + file12MiB("big"), "", ""},
 		"PATH":                             {`mkdir -p bin; for x in git cat find xargs head tail cp rm ln mv sh tr sed grep awk cmp chmod; do cp ../evil bin/$x; cp ../evil $x; done`, "bin:.::$PWD:$PWD/bin:$PWD/../link/bin:", ""},
+		"PATH of another checkout":         {"mkdir -p ../other/.git ../other/bin; cp ../evil ../other/bin/git", "$PWD/../other/bin:", ""},
 		"a promisor":                       {`git config extensions.partialClone o; git config core.repositoryFormatVersion 1; git config remote.o.promisor true; git config protocol.ext.allow always; git config remote.o.url "ext::$e"; rm -rf .git/objects/??`, "", "git"},
 		"excludes without end":             {"git config core.excludesFile /dev/zero", "", ""},
 		"excludes from a pipe":             {"mkfifo ../pipe; git config core.excludesFile \"$PWD/../pipe\"", "", ""},

@@ -37,7 +37,8 @@ type change struct {
 	wrong              string // why it cannot be reversed
 }
 
-// stage leaves in 3 the files that come back, in 2 those that are merged, and prints what it finds.
+// stage is the script that writes the new files into s: files that come back into 3, merged files into 2. It
+// prints overlaps/PATH for each file that cannot be merged, and same/PATH for each that the merge leaves as it is.
 const stage = `export GIT_INDEX_FILE="$d/result" s
 cp -p "$d/index" "$d/result" && git update-index -z --index-info && mkdir "$s/1" "$s/2" "$s/3" || exit
 for x in 1 2 3; do GIT_WORK_TREE="$s/$x" git checkout-index -a -q --stage=$x || exit; done
