@@ -68,17 +68,17 @@ func consoleSteps(b codeBlock) (steps []consoleStep) {
 	return steps
 }
 
-// cmdConsole: console FILE runs the console blocks of a document, each in a shell of its
-// own, and compares what is printed with what the block shows: … stands for any text of a
-// line, alone in a line for any lines. A command may fail only if the next one is echo $?.
-// Of a block that is marked "check" (it needs a real agent, a database or another machine)
-// only commands and options are looked up.
+// cmdConsole: console FILE [PART] runs the console blocks of a document that are marked with
+// that part (claude, http, postgres), or with none, each in a shell of its own, and compares
+// what is printed with what the block shows: … stands for any text of a line, alone in a line
+// for any lines. Our port is that of $HTTP. A command may fail only if the next one is echo $?. Of a block that is marked
+// "check" (it takes minutes, or needs another machine) only commands and options are looked up.
 func cmdConsole(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg, args, 1, 1, "console FILE")
+	need(ts, neg, args, 1, 2, "console FILE [PART]")
 	name := filepath.Base(args[0])
 	for _, b := range codeBlocks([]byte(ts.ReadFile(args[0]))) {
 		switch b.language {
-		case "console":
+		case strings.Join(append([]string{"console"}, args[1:]...), " "):
 			runConsole(ts, name, consoleSteps(b))
 		case "console check":
 			for _, s := range consoleSteps(b) {
@@ -93,7 +93,7 @@ func cmdConsole(ts *testscript.TestScript, neg bool, args []string) {
 func runConsole(ts *testscript.TestScript, name string, steps []consoleStep) {
 	script := "exec 2>&1\n"
 	for _, s := range steps {
-		script += s.command + "\nrc=$?; printf '\\001%d\\n' $rc; (exit $rc)\n"
+		script += strings.ReplaceAll(s.command, "127.0.0.1:7433", ts.Getenv("HTTP")) + "\nrc=$?; printf '\\001%d\\n' $rc; (exit $rc)\n"
 	}
 	if err := ts.Exec("sh", "-c", script); err != nil {
 		var exit interface{ ExitCode() int }
@@ -187,11 +187,11 @@ func shellCommands(line string) (commands [][]string) {
 }
 
 // TestDocuments: each block of code in the README and the manual says what it is, and is
-// checked: console blocks by testdata/script/manual.txtar, configuration here.
+// checked: console blocks by the scripts called manual, configuration here.
 func TestDocuments(t *testing.T) {
 	files, err := filepath.Glob("help/*.md")
 	must(t, err)
-	known := map[string]bool{"console": true, "console check": true, "toml": true, "markdown": true, "text": true, "template": true}
+	known := map[string]bool{"console": true, "console check": true, "console claude": true, "console http": true, "console postgres": true, "toml": true, "markdown": true, "text": true, "template": true}
 	for _, file := range append(files, "../../README.md") {
 		for _, b := range codeBlocks(get(t, file)) {
 			if where := file + ":" + strconv.Itoa(b.line); !known[b.language] {
