@@ -46,7 +46,6 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 const (
 	pageRows = 50       // tasks of one page
 	pageLog  = 64 << 10 // bytes of a log that the page shows
-	pageWhy  = 200      // runes of an error in the list
 )
 
 type (
@@ -167,11 +166,7 @@ func (s *Site) fillList(p *page, cursor string) error {
 			return fmt.Errorf("a row of the list: %w", err)
 		}
 		if v.Status.Terminal() && v.Status != state.Done {
-			why, _, _ := strings.Cut(v.Error, "\n")
-			if r := []rune(why); len(r) > pageWhy {
-				why = string(r[:pageWhy]) + "…"
-			}
-			v.Why = strings.Trim(string(v.Reason)+": "+why, ": ")
+			v.Why = strings.TrimPrefix(state.Because(string(v.Reason), v.Error), ": ")
 		}
 		p.Rows = append(p.Rows, pageRow{v, stateOf(&v.Task)})
 	}

@@ -212,6 +212,7 @@ func taskSaying(text string) state.Task {
 		After: []string{text}, TenantID: text, Queue: text, VerifyCommand: text, TriggeredBy: text, Trigger: state.OnIssue, Phase: state.Phase(text),
 		RunID: "run-1", Attempt: 1, Reason: state.Class(text), Error: "x" + text, Note: text, CreatedAt: begun, StartedAt: begun, UpdatedAt: begun,
 		InputFiles: []state.InputFile{{Name: text, Content: text}}, OutputFiles: []state.OutputFile{{Path: text, SHA256: text}},
+		Changes: &state.Changes{Files: 1, Added: 1}, ChangedFiles: []state.FileChange{{Path: text, Change: state.FileAdded}},
 		Findings: []state.Issue{{Kind: text, Message: text}}, VerifyOutput: text, FollowUps: []string{text},
 		Steps: []state.Step{{RunID: text, Phase: state.Phase(text), Attempt: 1, Iteration: 1, Started: begun, Ended: begun, ExitCode: &code, Took: text}},
 		Title: text, Prompt: text, Result: text, Extra: map[string]string{text: text},
@@ -434,7 +435,7 @@ func TestPageStates(t *testing.T) {
 		{state.Task{Status: state.Running, RunID: "r", Phase: state.PhaseVerify}, "running (verify)", "it is running", "cancel"},
 		{state.Task{Status: state.Draft}, "draft", "it is draft", "cancel"},
 		{state.Task{Status: state.Done}, "done", "", "retry"},
-		{state.Task{Status: state.Failed, Reason: state.ClassExit, Error: "exit code 1\nmore"}, "failed", "exit: exit code 1", "retry"},
+		{state.Task{Status: state.Failed, Reason: state.ClassExit, Error: "exit code 1\nmore"}, "failed", "exit: exit code 1 more", "retry"},
 		{state.Task{Status: state.Dead, Reason: state.ClassTimeout}, "dead", "timeout", "retry"},
 		{state.Task{Status: state.Canceled, Archived: "tasks-2026-11.md"}, "canceled", "", ""},
 	} {
