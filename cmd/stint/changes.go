@@ -73,7 +73,7 @@ func (a *app) undoCommand() *cobra.Command {
 		Short: "reverse what a task's last attempt changed in its git checkout",
 		Long: `Reverse what a task's last attempt changed, on the files as they are now. Later
 changes to other lines stay. Where later changes overlap, nothing is changed, and the
-files are listed. The index, HEAD and commits stay as they are: what the attempt has
+files are listed. Files too large for their content to be kept stay as they are. The index, HEAD and commits stay as they are: what the attempt has
 committed is reversed in the files alone.`,
 		Example: `  stint diff @last
   stint undo @last`,
@@ -100,7 +100,7 @@ func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
 	if err := idle(); err != nil {
 		return err
 	}
-	undone, err := place.Undo(runGit(ctx, view.Workspace), view.Changes.Before, view.Changes.After, idle)
+	undone, left, err := place.Undo(runGit(ctx, view.Workspace), view.Changes.Before, view.Changes.After, idle)
 	var overlap *checkout.OverlapError
 	if errors.As(err, &overlap) {
 		for _, f := range overlap.Files {
@@ -111,11 +111,14 @@ func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
 	if err != nil {
 		return lostTrees(err)
 	}
-	if len(undone) == 0 {
+	for _, name := range left {
+		a.hint("stint: left as it is: %s: it is too large, its content was not kept\n", escapeText(oneLine(name)))
+	}
+	if len(undone)+len(left) == 0 {
 		a.hint("stint: nothing is left to undo: the files that task %s changed are as they were before it\n", shortID(view.ID))
 	}
 	if asJSON {
-		return printJSON(a.stdout, map[string][]string{"undone": append([]string{}, undone...)})
+		return printJSON(a.stdout, map[string][]string{"undone": append([]string{}, undone...), "left": append([]string{}, left...)})
 	}
 	if len(undone) == 0 {
 		return nil

@@ -27,7 +27,7 @@ const (
 	// MostRefs is the number of attempts whose trees are kept in a repository.
 	MostRefs = 200
 	// notKept begins what stands in a tree in place of an untracked file that is too large.
-	notKept = "stint: over 10 MiB, the content was not kept: "
+	notKept = "stint: too large, the content was not kept: "
 	// diffOptions let git look at two trees and run nothing else.
 	diffOptions = "--no-ext-diff --no-textconv --no-color --ignore-submodules=all -O/dev/null -M "
 )

@@ -53,25 +53,25 @@ const displaced = `export GIT_INDEX_FILE="$d/index" GIT_WORK_TREE="$s/was"
 { git update-index -q --refresh || :; } >/dev/null; git diff-files -z --name-only --diff-filter=d`
 
 // Undo reverses what has changed from the tree before to the tree after onto the files as they are
-// now, and returns the paths of the files that it has changed. A file that has changed since is
-// merged. If that is not possible for all files, no file is changed, and the error is an
-// [OverlapError]. A file that somebody saves meanwhile counts as one. ready may still refuse, after
+// now, and returns the paths of the files that it has changed, and of those that stay as they are since
+// their content was not kept. A file that has changed since is merged. If that is not possible for all
+// files, no file is changed, and the error is an [OverlapError]. A file that somebody saves meanwhile counts as one. ready may still refuse, after
 // the files were compared. What git ignores or does not track is never overwritten, and links are not
 // followed. The user's index stays as it is.
-func (p *Place) Undo(run Shell, before, after string, ready func() error) (undone []string, err error) {
+func (p *Place) Undo(run Shell, before, after string, ready func() error) (undone, left []string, err error) {
 	if left, _ := fs.Glob(os.DirFS(p.Root), ".stint-undo-*/was"); left != nil {
-		return nil, fmt.Errorf("an undo was killed here: move the files in %s back, and remove %s", left[0], filepath.Dir(left[0]))
+		return nil, nil, fmt.Errorf("an undo was killed here: move the files in %s back, and remove %s", left[0], filepath.Dir(left[0]))
 	}
 	diff := func(options, to string) string {
 		return "git diff " + diffOptions + "-z --no-renames " + options + " --end-of-options " + state.ShellQuote(after) + " " + to + " -- ."
 	}
 	out, err := run(p.command(`printf '%s\0' "$p" && `+diff("--raw --no-abbrev", state.ShellQuote(before))+` && printf 'now/\0' && `+
-		diff("--raw --no-abbrev", `"$t"`)+` && printf 'large/\0' && `+diff("--name-only -G '^"+notKept+"[0-9]+ bytes, changed at [0-9]+$'", state.ShellQuote(before))), "")
+		diff("--raw --no-abbrev", `"$t"`)+` && printf 'large/\0' && `+diff("--name-only --text -G '^"+notKept+"[0-9]+ bytes, changed at [0-9]+$'", state.ShellQuote(before))), "")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	workspace, out, _ := strings.Cut(out, "\x00")
-	list := readChanges(out)
+	list, left := readChanges(out)
 	var entries strings.Builder
 	for path, c := range list {
 		add := func(n int, f file) {
@@ -80,7 +80,6 @@ func (p *Place) Undo(run Shell, before, after string, ready func() error) (undon
 			}
 		}
 		switch {
-		case c.wrong != "":
 		case c.before.mode == "160000" || c.after.mode == "160000":
 			c.wrong = "it is a submodule"
 		case c.now == c.before:
@@ -105,14 +104,14 @@ func (p *Place) Undo(run Shell, before, after string, ready func() error) (undon
 		add(2, merged)
 	}
 	if err = overlaps(list); err != nil || len(list) == 0 {
-		return nil, err
+		return nil, left, err
 	}
 	if err = ready(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	staged, err := os.MkdirTemp(p.Root, ".stint-undo-")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	begin := prelude(p.Root) + "d=" + state.ShellQuote(p.Dir) + " s=" + state.ShellQuote(staged) + "\n"
 	out, err = run(begin+stage, entries.String())
@@ -140,16 +139,16 @@ func (p *Place) Undo(run Shell, before, after string, ready func() error) (undon
 	}
 	switch {
 	case errors.Is(err, errNotBack):
-		return nil, errors.New(err.Error()) // whatever else it is: something was changed
+		return nil, nil, errors.New(err.Error()) // whatever else it is: something was changed
 	case err != nil:
-		return nil, fmt.Errorf("nothing was undone: %w", errors.Join(err, os.RemoveAll(staged)))
+		return nil, nil, fmt.Errorf("nothing was undone: %w", errors.Join(err, os.RemoveAll(staged)))
 	}
-	return undone, os.RemoveAll(staged)
+	return undone, left, os.RemoveAll(staged)
 }
 
 // readChanges reads two outputs of git diff -z --raw --no-abbrev, one from the tree after to the one before
-// and one to the present one, and the paths of files whose content was not kept.
-func readChanges(output string) map[string]*change {
+// and one to the present one, and the paths of files whose content was not kept, which it returns apart.
+func readChanges(output string) (list map[string]*change, left []string) {
 	list, part := map[string]*change{}, ""
 	fields := strings.Split(output, "\x00")
 	for i := 0; i < len(fields)-1; i++ {
@@ -157,13 +156,14 @@ func readChanges(output string) map[string]*change {
 		words := strings.Fields(head)
 		switch {
 		case part == "large/":
-			if c := list[fields[i]]; c != nil {
-				c.wrong = "it is over 10 MiB, and its content was not kept"
+			if c := list[fields[i]]; c != nil && c.now != c.before {
+				left = append(left, fields[i])
+				delete(list, fields[i])
 			}
 		case !isRaw:
 			part = fields[i]
 		case len(words) != 5:
-			return list
+			return list, left
 		default:
 			i++
 			from, to := file{words[0], words[2]}, file{words[1], words[3]}
@@ -179,7 +179,7 @@ func readChanges(output string) map[string]*change {
 			}
 		}
 	}
-	return list
+	return list, left
 }
 
 // overlaps returns an [OverlapError] if not all changes can be reversed.
