@@ -492,9 +492,20 @@ func TestARunWaitsForItsOwn(t *testing.T) {
 }
 
 // TestARunDoesNotWaitForItsCheckout: with checkout = "exclusive" a run may queue a task that needs its own
-// checkout, and not wait for it.
+// checkout, and not wait for it. A .git that it makes in a directory, or below that of its child, changes nothing.
 func TestARunDoesNotWaitForItsCheckout(t *testing.T) {
+	for _, planted := range []string{"", "sub", "sub/deep"} {
+		t.Run(planted, func(t *testing.T) { testOwnCheckout(t, planted) })
+	}
+}
+
+func testOwnCheckout(t *testing.T, planted string) {
 	fromRun(t, func(w *world) { w.cfg.Checkout = "exclusive" }, func(w *world, parent state.Task) {
+		defer func(dir string) { w.work = dir }(w.work)
+		if w.work = filepath.Join(w.work, planted); planted != "" {
+			check(t, os.MkdirAll(filepath.Join(w.work, ".git"), 0o700))
+			write(t, filepath.Join(w.work, ".git", "HEAD"), "ref: refs/heads/main\n")
+		}
 		child := task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, Await: true}
 		const want = ": its agent session or its checkout is used by "
 		if _, err := w.try(child); code(err) != task.CodeConflict || !strings.Contains(err.Error(), want+parent.ID) {

@@ -341,6 +341,36 @@ func TestSnapshotOfALaterIteration(t *testing.T) {
 	}
 }
 
+// TestARunsOwnCheckoutIsShared: what a child changes in a checkout that the run has made in its own one is
+// uncertain, while a person's task in a checkout within another one is alone.
+func TestARunsOwnCheckoutIsShared(t *testing.T) {
+	t.Parallel()
+	for _, byRun := range []bool{true, false} {
+		w := newGitWorld(t)
+		w.cfg.FollowUpDepth, w.cfg.MaxFollowUps = 2, 3
+		var child state.Task
+		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+			if turn.TaskID != taskID(1) {
+				w.run("echo x >sub/new.go")
+				return task.Outcome{Result: "Done.", Session: "native-2"}
+			}
+			w.run("git init -q sub")
+			spec := task.TaskSpec{Prompt: "child", Parallel: true, Workspace: filepath.Join(w.work, "sub")}
+			if byRun {
+				spec.FromRun = turn.RunID
+			}
+			child = w.wait(w.submit(spec).ID)
+			return task.Outcome{Result: "Done.", Session: "native-1"}
+		}
+		w.open()
+		w.wait(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "parent"}).ID)
+		w.close()
+		if child.Changes == nil || child.Changes.Files != 1 || child.Changes.Uncertain != byRun {
+			t.Errorf("from a run: %v, its changes are %+v", byRun, child.Changes)
+		}
+	}
+}
+
 // TestJudgeSeesWhatChanged, by the names and sizes of files.
 func TestJudgeSeesWhatChanged(t *testing.T) {
 	t.Parallel()

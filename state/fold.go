@@ -203,6 +203,7 @@ var fields = map[string]func(*Folded) any{
 	KeyOnIssue:        func(t *Folded) any { return (*text)(&t.OnIssue) },
 	KeyOutputPolicy:   func(t *Folded) any { return (*text)(&t.OutputPolicy) },
 	KeyTriggeredBy:    func(t *Folded) any { return &t.TriggeredBy },
+	KeyWithin:         func(t *Folded) any { return &t.Within },
 	KeyTrigger:        func(t *Folded) any { return (*string)(&t.Trigger) },
 	KeyIntake:         func(t *Folded) any { return &t.Intake },
 	KeyEnvironment:    func(t *Folded) any { return &t.Environment },

@@ -80,6 +80,7 @@ func (p *Packer) task(t *Folded) {
 	number(p, &t.MaxIterations)
 	p.word(&t.VerifyTimeout)
 	p.text(&t.TriggeredBy)
+	p.word(&t.Within)
 	p.word((*string)(&t.Trigger))
 	p.word(&t.Intake)
 	p.word(&t.Environment)

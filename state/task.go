@@ -250,6 +250,8 @@ type Task struct {
 
 	WorkspaceByHand bool `json:"-"` // a person's edit has named the workspace: nobody has checked it, and it may be a link
 
+	Within string `json:"-"` // top of the checkout of the run that asked for it; see Place
+
 	PromptChanged bool `json:"-"` // it runs, and its prompt was changed since its agent's last turn began
 
 	Steps []Step `json:"-"` // of a whole task only: its runs, in their order
@@ -275,6 +277,15 @@ func (t *Task) Answer() string {
 		return ""
 	}
 	return t.Result
+}
+
+// Place returns the directory whose checkout the task is in. For one that a run asked for in its own checkout, that
+// is the run's, whatever .git there is below it: the run may have made that.
+func (t *Task) Place() string {
+	if t.Within != "" && strings.HasPrefix(t.Workspace+"/", t.Within+"/") {
+		return t.Within
+	}
+	return t.Workspace
 }
 
 // Lane returns the name of the lane that the task waits in: its session key, or

@@ -130,12 +130,12 @@ func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
 	return printText(a.stdout, strings.Join(undone, "\n"))
 }
 
-// checkoutIdle returns an error if a task runs in the checkout with that top.
+// checkoutIdle returns an error if a task runs in the checkout with that top, or in one around it or in it.
 func (a *app) checkoutIdle(ctx context.Context, root string) error {
 	return a.call(ctx, func(cl *client.Client) error {
 		running, err := cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
 		for i := range running {
-			if t := &running[i]; task.RepositoryRoot(t.Workspace) == root {
+			if t := &running[i]; task.IsBelow(t.Workspace, root) || task.IsBelow(root, t.Workspace) {
 				return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
 			}
 		}

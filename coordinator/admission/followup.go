@@ -103,7 +103,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 	if err != nil {
 		return err
 	}
-	s := submission{parent: t.ID, trigger: trigger, environment: t.Environment, TaskSpec: task.TaskSpec{
+	s := submission{parent: t.ID, trigger: trigger, environment: t.Environment, within: t.Within, TaskSpec: task.TaskSpec{
 		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
 		SessionKey: a.tasks.Workspace(t.Workspace).TriggerSession,
 	}}

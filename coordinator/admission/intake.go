@@ -33,7 +33,8 @@ type submission struct {
 	after    []string // the ids that After means, set on the log's goroutine
 
 	parent  string        // the task that queues it
-	asker   *state.Task   // that task as its run knows it, if it is at work here
+	asker   *state.Task   // that task, if its run asks, as the run knows it
+	within  string        // the checkout of that run
 	trigger state.Trigger // why that does; "": nobody but a client asks
 	held    string        // why it is held
 	note    string        // what else its user should know
@@ -201,6 +202,9 @@ func (in *intake) add(s submission) error {
 			return err
 		}
 		in.runAgent = by.Agent
+		if s.asker = a.live.TaskOf(by.ID); s.asker == nil {
+			s.asker = &by
+		}
 		s.environment, s.Environment = by.Environment, nil // never one that an agent has made up: agents' programs are looked for there
 	} else if s.parent == "" {
 		_, s.environment = task.EncodeEnvironment(s.Environment)
@@ -232,7 +236,7 @@ func (in *intake) add(s submission) error {
 		return err
 	}
 	if by.ID != "" {
-		s.parent, s.trigger, s.asker = by.ID, state.ByAgent, a.live.TaskOf(by.ID)
+		s.parent, s.trigger = by.ID, state.ByAgent
 		if s.IdempotencyKey != "" {
 			s.IdempotencyKey = state.RunKey(s.IdempotencyKey, by.ID)
 		}
@@ -346,9 +350,8 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 		if err != nil {
 			return err
 		}
-		if r := s.asker; r != nil { // where it runs, whatever a person has written of the task since
-			t.Workspace, t.SessionKey, t.SessionID, t.AgentSession = r.Workspace, r.SessionKey, r.SessionID, r.AgentSession
-		}
+		r := s.asker // where it runs, whatever a person has written of the task since
+		t.Workspace, t.SessionKey, t.SessionID, t.AgentSession = r.Workspace, r.SessionKey, r.SessionID, r.AgentSession
 		tx.Claim(string(ledger.KindTask) + " " + t.ID) // its end, and what else it queues, are decided after this
 		if why := in.needsApproval(st, s, &t); why != "" {
 			s.Hold, s.held = true, "an agent asked for it, "+why+" in stint show, then stint release "+s.ID
@@ -369,7 +372,7 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	}
 	if s.FromRun != "" && s.Await && !t.Hold { // one that is held is accepted, so that a person sees it; BeginWait refuses the wait
 		child := *t
-		child.Account, child.Trigger, child.Workspace = s.Account, state.ByAgent, s.Workspace
+		child.Account, child.Trigger, child.Workspace, child.Within = s.Account, state.ByAgent, s.Workspace, s.within
 		if why := in.a.mayNotWait(st, s.parent, &child); why != "" {
 			return &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for a new task: " + why, Hint: "stint task --parallel, without --after and --agent-session, or stint task -d"}
 		}
@@ -422,7 +425,7 @@ func (a *Admission) prepare(s *submission) error {
 		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
 		AddIf(state.KeyModel, cmp.Or(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, "").Add(state.KeyUpdatedAt, "").Add(state.KeyResume, s.resume).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
-		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger)).
+		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger)).AddIf(state.KeyWithin, s.within).
 		AddIf(state.KeyEnvironment, s.environment)
 	addNumber := func(key string, n int) {
 		if n > 0 {

@@ -47,15 +47,19 @@ func (in *intake) checkPlace(s *submission) error {
 		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.tasks.Config.StateDir, s.Workspace)
 	}
-	if root := w.lane(); w.isCheckout {
+	root := w.lane()
+	if w.isCheckout {
 		s.checkout = root
 	}
-	if s.FromRun != "" { // it may wait for the task, which needs its checkout
-		in.a.Checkout(w.path)
+	if s.asker != nil { // it may wait for the task, which needs its checkout
+		s.within = task.RepositoryRoot(s.asker.Place())
+		at := state.Task{Workspace: w.path, Within: s.within}
+		root = task.RepositoryRoot(at.Place())
+		in.a.Checkout(at.Place())
 		in.a.LookUpCheckouts()
 	}
 	if s.Workspace = w.path; !task.IsNamedLane(s.SessionKey) { // else it is in the lane of its session
-		s.root = w.lane()
+		s.root = root
 	}
 	return nil
 }
@@ -92,32 +96,33 @@ func (w *Place) lane() string {
 // checkouts has the directories of workspaces in which one task runs at a time.
 type checkouts struct {
 	mu    sync.Mutex        // guards roots
-	roots map[string]string // by workspace; "": somebody asks for it
+	roots map[string]string // by place; "": somebody asks for it
 }
 
-// Checkout returns the checkout of a workspace, or the workspace itself if it has none, if one task runs there at a
+// Checkout returns the checkout of a [state.Task.Place], or that place if it has none, if one task runs there at a
 // time. known is false if [Admission.LookUpCheckouts] is to find it. "" is none. It asks no file system.
-func (a *Admission) Checkout(workspace string) (dir string, known bool) {
-	if workspace == "" || a.tasks.Workspace(workspace).Checkout != queue.CheckoutExclusive {
+func (a *Admission) Checkout(place string) (dir string, known bool) {
+	if place == "" || a.tasks.Workspace(place).Checkout != queue.CheckoutExclusive {
 		return "", true
 	}
 	a.checkouts.mu.Lock()
 	defer a.checkouts.mu.Unlock()
-	dir = a.checkouts.roots[workspace]
-	a.checkouts.roots[workspace] = dir
+	dir = a.checkouts.roots[place]
+	a.checkouts.roots[place] = dir
 	return dir, dir != ""
 }
 
-// LookUpCheckouts finds the checkouts that were asked for, and reports whether any is another one now.
+// LookUpCheckouts finds the checkouts that were asked for, and reports whether any is another one now. A .git that
+// comes into one later, which a run may have made, is none as long as this master lives.
 func (a *Admission) LookUpCheckouts() (changed bool) {
 	a.checkouts.mu.Lock()
 	roots := maps.Clone(a.checkouts.roots)
 	a.checkouts.mu.Unlock()
-	for workspace, was := range roots {
-		if root := task.RepositoryRoot(workspace); root != was {
+	for place, was := range roots {
+		if root := task.RepositoryRoot(place); root != was && !(task.IsWithin(root, was) && task.IsCheckout(was)) {
 			changed = true
 			a.checkouts.mu.Lock()
-			a.checkouts.roots[workspace] = root
+			a.checkouts.roots[place] = root
 			a.checkouts.mu.Unlock()
 		}
 	}

@@ -58,6 +58,7 @@ func isFinal(out *task.Outcome) bool { return out.Class == "" || out.Class == st
 // inspect notes what the attempt has changed, however it has come to this outcome, and adds
 // what is found in the form of a final answer and in these changes.
 func (a *Attempts) inspect(r *Run, out *task.Outcome) {
+	shared := a.beside.leave(r.Task.ID)
 	if out.Class == state.ClassInterrupted { // it goes on
 		return
 	}
@@ -67,7 +68,7 @@ func (a *Attempts) inspect(r *Run, out *task.Outcome) {
 		return
 	}
 	var files []state.FileChange
-	if r.changes, files = a.noteChanges(r, &t); r.changes != nil {
+	if r.changes, files = a.noteChanges(r, &t, shared); r.changes != nil {
 		r.files = files[:min(len(files), maxFiles)]
 	}
 	if !isFinal(out) {
@@ -202,7 +203,7 @@ func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *queue.WorkspaceSetti
 	dir := a.tasks.RunDir(r.ID)
 	turn := task.Turn{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName), Workspace: filepath.Join(dir, "empty"),
-		Root: task.RepositoryRoot(t.Workspace), Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true, Env: a.environment(r, t),
+		Root: task.RepositoryRoot(t.Place()), Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true, Env: a.environment(r, t),
 		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
 	err := a.tasks.MakeDir(turn.Workspace)

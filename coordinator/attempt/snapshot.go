@@ -28,6 +28,7 @@ const (
 	gitLimit     = 30 * time.Second
 	mostChanges  = 32 << 20 // bytes of git's output that are read
 	maxFiles     = 100      // changed files that stand in the ledger
+	maxCheckouts = 1000     // of which it is known who came last
 
 	// KeptName is the directory, in the state directory, of the private indexes of git, one for each
 	// workspace. Any may be removed.
@@ -79,7 +80,7 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 		return
 	}
 	isCurrent := has && s.Workspace == t.Workspace
-	shared := a.beside.enter(root, t.ID, !isCurrent)
+	shared := a.beside.enter(r.top, t.ID, !isCurrent)
 	switch {
 	case isCurrent && shared:
 		s.Shared = true
@@ -96,9 +97,8 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 }
 
 // noteChanges makes the snapshot after the last turn of an attempt, and returns what has changed; nil
-// if that is not known.
-func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files []state.FileChange) {
-	shared := a.beside.leave(task.RepositoryRoot(t.Workspace), t.ID)
+// if that is not known. shared says that another task has come meanwhile.
+func (a *Attempts) noteChanges(r *Run, t *state.Task, shared bool) (c *state.Changes, files []state.FileChange) {
 	s, has := a.snapshotOf(r.ID)
 	if !has || s.Workspace != t.Workspace || a.tasks.Config.Shell == nil {
 		return nil, nil
@@ -168,7 +168,7 @@ func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, root, name st
 type beside struct {
 	mu   sync.Mutex        // guards what follows
 	open map[string]string // by task whose attempt is at work: its checkout
-	last map[string]string // by checkout, the task that came last
+	last map[string]string // by checkout, the task that came last; of maxCheckouts at most
 }
 
 // enter notes that a turn of a task begins in a checkout, and reports whether another task is at work there
@@ -176,6 +176,9 @@ type beside struct {
 func (b *beside) enter(root, id string, isFirst bool) (shared bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.last) > maxCheckouts {
+		clear(b.last)
+	}
 	shared = !isFirst && b.last[root] != "" && b.last[root] != id
 	b.last[root], b.open[id] = id, root
 	for other, at := range b.open {
@@ -186,9 +189,10 @@ func (b *beside) enter(root, id string, isFirst bool) (shared bool) {
 
 // leave notes that an attempt is not at work any more, and reports whether another task has come since its
 // last turn began.
-func (b *beside) leave(root, id string) (shared bool) {
+func (b *beside) leave(id string) (shared bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	last := b.last[b.open[id]]
 	delete(b.open, id)
-	return b.last[root] != "" && b.last[root] != id
+	return last != "" && last != id
 }

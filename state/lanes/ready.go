@@ -18,9 +18,9 @@ type Limits struct {
 	Taken        map[string]string        // lanes that no task takes and where none may start, by key: with what is there
 	Settling     map[string]bool          // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
 
-	// Checkout returns the directory in which a task of that workspace runs alone, whatever its lane; "":
+	// Checkout returns the directory in which a task of that [state.Task.Place] runs alone, whatever its lane; "":
 	// none. known is false while that has not been looked up, and the task does not start. nil: none has any.
-	Checkout func(workspace string) (dir string, known bool)
+	Checkout func(place string) (dir string, known bool)
 
 	Short string    // what the machine lacks: no task may start but one, from Again on, that finds out whether that is over; "": nothing
 	Again time.Time // zero: such a task is being started
@@ -41,8 +41,9 @@ func (s *Queues) checkoutOf(t *state.Task, lim Limits) (dir string, known bool) 
 	if lim.Checkout == nil {
 		return "", true
 	}
-	home, _ := s.HomeOf(t, lim.WorkspaceRoot)
-	return lim.Checkout(home)
+	at := *t
+	at.Workspace, _ = s.HomeOf(t, lim.WorkspaceRoot)
+	return lim.Checkout(at.Place())
 }
 
 // usedCheckouts returns the directories that tasks have for themselves, and which tasks.
@@ -62,7 +63,7 @@ func (s *Queues) usedCheckouts(lim Limits) map[string]*Item {
 func (s *Queues) Beside(dir, lane string) map[string]string {
 	found := map[string]string{}
 	note := func(l *Item) {
-		if at := s.Whole(l).Workspace; strings.HasPrefix(at+"/", dir+"/") {
+		if at := s.Whole(l).Place(); strings.HasPrefix(at+"/", dir+"/") {
 			found[at] = s.ID(l.N)
 		}
 	}
