@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -69,10 +70,13 @@ func (a *Admission) canceled(id, by string) *ledger.Record {
 		Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
 }
 
+// maxNamed is how many tasks an error names.
+const maxNamed = 20
+
 // Remove takes a task out of all lists; one that waits is canceled. Its sections stay in
 // the ledger until the next compaction moves them to the archive; its id, end and
 // idempotency key still count. by is who asks. The error has CodeConflict if the task
-// runs, or is in the archive.
+// runs, or is in the archive, or if others come after it and would fail.
 func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, error) {
 	return a.change(ctx, ref, a.tasks.Update, func(st *fold.State, tx *ledger.Tx, id string) error {
 		t, err := queue.PeekIn(st, id)
@@ -85,6 +89,13 @@ func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, err
 		case t.Status == state.Running:
 			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
 		case !t.Status.Terminal():
+			if after := st.Dependants(id, maxNamed); len(after) > 0 {
+				ids := strings.Join(after[:min(len(after), maxNamed)], " ")
+				return &task.Error{
+					Code: task.CodeConflict, Message: fmt.Sprintf("tasks come after %s and would fail: %s", id, ids),
+					Hint: fmt.Sprintf("stint rm %s %s, or to let them fail: stint cancel %s", id, ids, id),
+				}
+			}
 			tx.Append(a.canceled(id, by))
 		}
 		r := &ledger.Record{Kind: ledger.KindControl, ID: fold.ControlDeleted}

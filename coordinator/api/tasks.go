@@ -144,7 +144,7 @@ func (s *Server) taskRoutes(api huma.API) {
 		{"retry", "Queue an ended task again", "It starts with its first attempt. This also lifts the hold of its account.", func(ctx context.Context, ref string) (state.Task, error) {
 			return s.rooms.Changes.Retry(ctx, ref, ledger.ByClient)
 		}},
-		{"remove", "Remove a task from the lists", "A waiting task is canceled. A running one is a conflict: cancel it before. Id, final status and idempotency key still count.", func(ctx context.Context, ref string) (state.Task, error) {
+		{"remove", "Remove a task from the lists", "A waiting task is canceled. A running one is a conflict: cancel it before. So is one that others come after which would fail: remove these before. Id, final status and idempotency key still count.", func(ctx context.Context, ref string) (state.Task, error) {
 			return s.rooms.Changes.Remove(ctx, ref, ledger.ByClient)
 		}},
 		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", func(ctx context.Context, ref string) (state.Task, error) {

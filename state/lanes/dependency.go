@@ -93,6 +93,19 @@ func (s *Queues) BlockedByDependency() []state.Task {
 	return s.views(list)
 }
 
+// Dependants returns the tasks that would fail if that one did, the nearest first: about as many as most.
+func (s *Queues) Dependants(id string, most int) []string {
+	list := []string{id}
+	for i := 0; i < len(list) && len(list) <= most; i++ {
+		for _, n := range s.after.of[list[i]] {
+			if l := s.live[n]; !state.Statuses[l.status].Terminal() && !l.afterAny && !slices.Contains(list, s.ID(n)) {
+				list = append(list, s.ID(n))
+			}
+		}
+	}
+	return list[1:]
+}
+
 // EndedBadly returns the first task, and its status, that t must come after and that
 // has ended otherwise than done, so that t cannot run; bad is false if there is none.
 func (s *Queues) EndedBadly(t *state.Task) (id string, st state.Status, bad bool) {
