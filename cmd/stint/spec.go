@@ -95,7 +95,10 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 		if err := a.checkReady(ctx, o, &specs[i]); err != nil {
 			return inSpecs(err, i, len(specs), many)
 		}
-		if lack := a.lacksSecrets(ctx, cmp.Or(specs[i].Agent, specs[i].DefaultAgent, builtIn), true); lack != nil && !o.detach {
+		if o.detach {
+			continue // a warning follows the submit
+		}
+		if lack := a.lacksSecrets(ctx, cmp.Or(specs[i].Agent, specs[i].DefaultAgent, builtIn), true); lack != nil {
 			return inSpecs(lack, i, len(specs), many)
 		}
 	}
