@@ -48,7 +48,7 @@ func (a *app) digestCommand() *cobra.Command {
 			if err != nil {
 				return usage("stint digest --help", "--since: %v", err)
 			}
-			dir, err := a.state()
+			dir, _, err := a.stateMissing()
 			if err != nil {
 				return err
 			}

@@ -137,6 +137,7 @@ func (a *app) reconcile(ctx context.Context, accept bool) (t task.Reconciled, er
 // started and none runs, it opens the state directory itself, under its lock, but for
 // a run, whose master may only be out of reach.
 func (a *app) withCoordinator(ctx context.Context, ask func(*client.Client) error, do func(*coordinator.Coordinator) error) error {
+	a.creates = true
 	err := a.call(ctx, ask)
 	if !a.isOffline(err) {
 		return err

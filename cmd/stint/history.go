@@ -181,7 +181,7 @@ func (h *chronicle) find(ref string) (string, error) {
 }
 
 func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) (err error) {
-	dir, err := a.state()
+	dir, _, err := a.stateMissing()
 	if err != nil {
 		return err
 	}

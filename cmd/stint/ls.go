@@ -188,7 +188,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 // archive, of a master, or of a state directory that no master can use.
 func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, err error) {
 	dir, none, err := a.stateMissing()
-	if none { // a wrong configuration is told all the same
+	if none && err == nil { // a wrong configuration is told all the same
 		_, err = a.base()
 	}
 	if none || err != nil {

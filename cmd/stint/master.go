@@ -254,12 +254,14 @@ func (a *app) startBackground(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !cfg.AutoStart {
-		return &cliError{code: exitNoMaster, message: "no master is running, and auto_start is off", try: "stint serve"}
-	}
-	state, err := a.state()
-	if err != nil {
+	state, none, err := a.stateMissing()
+	switch {
+	case err != nil:
 		return err
+	case none && !a.creates:
+		return noState(state)
+	case !cfg.AutoStart:
+		return &cliError{code: exitNoMaster, message: "no master is running, and auto_start is off", try: "stint serve"}
 	}
 	if err := checkStateDir(state, a.stderr); err != nil {
 		return err

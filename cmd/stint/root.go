@@ -31,6 +31,7 @@ type app struct {
 	socket   string  // of the master that we started ourselves
 	warned   bool    // of a state directory below /tmp
 	quiet    bool    // no hints and no progress
+	creates  bool    // the state directory, if there is none
 
 	warnedConfig bool   // that the master uses another configuration
 	atEnd        func() // prints what is to stand behind the command's error; nil: nothing
@@ -49,16 +50,16 @@ not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
 // commands holds how each command is built, in no order: help sorts them.
 var commands = map[string]func(*app) *cobra.Command{
 	"serve": (*app).serveCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
-	"ls": needsState((*app).lsCommand), "show": needsState((*app).showCommand), "logs": needsState((*app).logsCommand), "wait": needsState((*app).waitCommand),
-	"why": needsState((*app).whyCommand), "verify": needsState((*app).verifyCommand), "cancel": needsState((*app).cancelCommand), "retry": needsState((*app).retryCommand),
-	"rm": needsState(noRun((*app).rmCommand)), "hold": needsState((*app).holdCommand), "release": needsState((*app).releaseCommand), "move": needsState((*app).moveCommand),
+	"ls": (*app).lsCommand, "show": (*app).showCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
+	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
+	"rm": noRun((*app).rmCommand), "hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
-	"list": needsState(alias((*app).lsCommand, "list [OPTIONS]", "ls")), "get": needsState(alias((*app).showCommand, "get [OPTIONS] ID", "show")),
-	"session": needsState((*app).sessionCommand), "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"list": alias((*app).lsCommand, "list [OPTIONS]", "ls"), "get": alias((*app).showCommand, "get [OPTIONS] ID", "show"),
+	"session": (*app).sessionCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
-	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": needsState((*app).historyCommand),
-	"diff": needsState((*app).diffCommand), "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": needsState((*app).digestCommand), "notify": (*app).notifyCommand, "usage": needsState((*app).usageCommand), "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
+	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
+	"diff": (*app).diffCommand, "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": (*app).digestCommand, "notify": (*app).notifyCommand, "usage": (*app).usageCommand, "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
 }
 
 // rootCommand builds the command tree for a command line: the one command that
@@ -326,6 +327,24 @@ func quietFlag(c *cobra.Command, v *bool) {
 // A master looks by itself, too.
 func ownRun() string { return os.Getenv("STINT_RUN_ID") }
 
+// stateMissing returns the state directory, and whether it does not exist yet: then lists are empty. One
+// that was named, and is not there, is an error.
+func (a *app) stateMissing() (dir string, none bool, err error) {
+	if dir, err = a.state(); err != nil {
+		return "", false, err
+	}
+	_, err = os.Stat(dir)
+	if none = errors.Is(err, fs.ErrNotExist); none && a.stateOption != "" && !a.creates {
+		return dir, none, noState(dir)
+	}
+	return dir, none, nil
+}
+
+// noState is the error of a command that needs a state directory, and creates none.
+func noState(dir string) error {
+	return &cliError{code: exitNotFound, message: "there is no state directory at " + dir, try: `stint task "PROMPT", which creates it`}
+}
+
 // noRun makes a command one that no run may use: it changes the state directory also
 // where no master looks.
 func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {
@@ -344,41 +363,4 @@ func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {
 		}
 		return c
 	}
-}
-
-// emptyListCommands are the commands that print an empty list where there is no state directory yet.
-var emptyListCommands = []string{"stint ls", "stint list", "stint usage", "stint digest", "stint history", "stint session ls"}
-
-// needsState makes a command, and those below it, fail without a state directory: it creates
-// none, and starts no master for one.
-func needsState(build func(*app) *cobra.Command) func(*app) *cobra.Command {
-	return func(a *app) *cobra.Command {
-		c := build(a)
-		for _, c := range append(c.Commands(), c) {
-			do := c.RunE
-			if do == nil {
-				continue
-			}
-			c.RunE = func(c *cobra.Command, args []string) error {
-				dir, none, err := a.stateMissing()
-				if none && (a.stateOption != "" || !slices.Contains(emptyListCommands, c.CommandPath())) {
-					err = &cliError{code: exitNotFound, message: "there is no state directory at " + dir, try: `stint task "PROMPT", which creates it`}
-				}
-				if err != nil {
-					return err
-				}
-				return do(c, args)
-			}
-		}
-		return c
-	}
-}
-
-// stateMissing returns the state directory, and whether it does not exist.
-func (a *app) stateMissing() (dir string, none bool, err error) {
-	if dir, err = a.state(); err != nil {
-		return "", false, err
-	}
-	_, err = os.Stat(dir)
-	return dir, errors.Is(err, fs.ErrNotExist), nil
 }

@@ -176,6 +176,7 @@ func (a *app) submit(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 		specs[i].Await, specs[i].FromRun = !o.detach, ownRun()
 	}
 	a.addEnvironment(specs)
+	a.creates = true
 	err = a.call(ctx, func(c *client.Client) (err error) {
 		if many {
 			views, err = c.SubmitAll(ctx, specs)
