@@ -74,7 +74,7 @@ set +f
 
 // snapshot is the script that makes a snapshot. It leaves the id of the tree in the variable t. A private
 // index has the stat data of all files, so that git hashes only those that have changed. The variables d
-// and k are [Place].Dir and Kept.
+// and k are [Place].Dir and Kept. What is in the tree b, if any, is in t too, even if git ignores it by now.
 const snapshot = `# Paths: i is the user's index, x info/exclude, p the workspace relative to the top.
 i=$(git rev-parse --path-format=absolute --git-path index --git-path info/exclude --show-prefix && echo .) && cd "$GIT_WORK_TREE" || exit
 p=${i#*
@@ -91,13 +91,15 @@ for y in "$x" "$(git config --type=path core.excludesFile || echo "${XDG_CONFIG_
 	[ ! -f "$y" ] || { head -c 1048576 "$y" && echo; } >>"$d/excludes" || exit
 done
 set_config core.excludesFile "$d/excludes"
-export d filters GIT_INDEX_FILE="$d/index"
+export d GIT_INDEX_FILE="$d/index"
 lines() { tr '\n\0' '\0\n'; } # between names that end with a NUL, and lines
+# with_filter prints the files that have a filter, or with !~ the others.
+with_filter() { git check-attr -z --stdin filter | lines | awk 'NR%3 == 1 { n = $0 } NR%3 == 0 && $0 '$1' /^(unspecified|unset)$/ { print n }' | lines; }
 # list_changes lists the files that differ from the private index: those that exist in there, the others in gone.
-# It creates the file ignores if a .gitignore is one of them. With 1, git may update its cache of untracked files.
+# It creates the file ignores if a .gitignore is one of them. With o=1, git may update its cache of untracked files.
 list_changes() {
 	rm -f "$d/gone" "$d/there" "$d/ignores"
-	GIT_OPTIONAL_LOCKS=$1 git -c core.untrackedCache=true -c status.showUntrackedFiles=all status -z --porcelain --no-renames --ignore-submodules=all -- ${p:+"./$p"} >"$d/status" || return
+	GIT_OPTIONAL_LOCKS=$o git -c core.untrackedCache=true -c status.showUntrackedFiles=all status -z --porcelain --no-renames --ignore-submodules=all -- ${p:+"./$p"} >"$d/status" || return
 	[ ! -s "$d/status" ] || xargs -0 sh -c 'for x do
 		n=${x#???}
 		case $n in .gitignore|*/.gitignore) : >"$d/ignores" ;; esac
@@ -108,67 +110,78 @@ list_changes() {
 		esac
 	done' sh <"$d/status" >"$d/there" 3>"$d/gone"
 }
-# Continue with the private index of the last snapshot if neither base nor excludes has changed since.
-t=
-if cmp -s "$d/base" "$k/base" && cmp -s "$d/excludes" "$k/excludes"; then
-	t=$(cat "$k/tree") && ln "$k/index" "$d/index" && list_changes 0 || exit
-fi
-# Otherwise, or if a .gitignore has changed, begin with a copy of the user's index. Remove the flags that hide
-# changes, and the files with a filter, which are then added as they are.
-if [ -z "$t" ] || [ -e "$d/ignores" ]; then
-	rm -f "$d/index" && t= && { [ ! -e "$d/base" ] || cp -p "$d/base" "$d/index"; } || exit
+# list_ignored lets the private index have no ignored files but those that the user's index has, and with b those of b.
+list_ignored() {
+	t= o=1
+	[ -n "$b" ] || git ls-files -ciz --exclude-standard | git update-index -z --force-remove --stdin || return
+	GIT_INDEX_FILE="$d/base" git ls-files -sciz --exclude-standard | git update-index -z --index-info
+}
+# Continue with the private index of the last snapshot before an attempt. If there is none, begin with a copy of the
+# user's. Remove the flags that hide changes, and the files with a filter, which are then added as they are.
+o=0
+if t=$(cat "$k/tree" 2>/dev/null) && git cat-file -e "$t" 2>/dev/null; then
+	ln "$k/index" "$d/index" || exit
+else
+	t= o=1
+	[ ! -e "$d/base" ] || cp -p "$d/base" "$d/index" || exit
 	git ls-files -z -v | lines | sed -n 's/^[hsS] //p' | lines >"$d/hidden"
 	for y in assume-unchanged skip-worktree; do [ ! -s "$d/hidden" ] || git update-index -z --no-$y --stdin <"$d/hidden" || exit; done
-	if [ -n "$filters" ]; then
-		git ls-files -z | git check-attr -z --stdin filter | lines | awk 'NR%3 == 1 { n = $0 } NR%3 == 0 && $0 !~ /^(unspecified|unset)$/ { print n }' | lines >"$d/filtered"
-		[ ! -s "$d/filtered" ] || git update-index -z --force-remove --stdin <"$d/filtered" || exit
-	fi
-	list_changes 1 || exit
+	[ -z "$filters" ] || git ls-files -z | with_filter '!~' >"$d/filtered"
+	[ ! -s "$d/filtered" ] || git update-index -z --force-remove --stdin <"$d/filtered" || exit
 fi
-# Replace each file over 10 MiB that is untracked or has a filter by a line with its size and time.
-if [ -s "$d/there" ]; then
-	xargs -0 sh -c 'find "$@" -prune -type f -size +20480 -print0' sh <"$d/there" >"$d/large"
-	[ ! -s "$d/large" ] || { xargs -0 sh -c 'find "$@" -prune ! \( -type f -size +20480 \) -print0' sh <"$d/there" >"$d/small" && mv "$d/small" "$d/there"; }
-fi
-[ ! -s "$d/large" ] || xargs -0 sh -c 'for x do
-	if [ -n "$(GIT_INDEX_FILE=$d/base git ls-files -- "$x")" ] && case $filters:$(git check-attr filter -- "$x") in :*|*": filter: unspecified"|*": filter: unset") ;; *) false ;; esac; then printf "%s\0" "$x" >&3; continue; fi
-	printf "%s\0" "${x#./}" >&4
-	s=$(stat -c "%s bytes, changed at %Y" "$x" 2>/dev/null || stat -f "%z bytes, changed at %m" "$x") || continue
-	o=$(echo "` + notKept + `$s" | git hash-object -w --stdin) && printf "100644 %s 0\t%s\0" "$o" "${x#./}"
-done' sh <"$d/large" >"$d/lines" 3>>"$d/there" 4>>"$d/gone" || exit
+[ "$t" = "${b:-$t}" ] || { t= && git read-tree --reset --no-sparse-checkout "$b"; } || exit
+cmp -s "$d/base" "$k/base" && cmp -s "$d/excludes" "$k/excludes" || list_ignored || exit
+list_changes || exit
+[ -n "$b" ] || [ ! -e "$d/ignores" ] || { list_ignored && list_changes; } || exit
+# Files over 10 MiB are large. If the others come to more than 256 MiB, so are the largest of them.
+m=20480
+while [ -s "$d/there" ]; do
+	xargs -0 sh -c 'find "$@" -prune -type f -size +'$m' -print0' sh <"$d/there" >>"$d/large"
+	[ ! -s "$d/large" ] || { xargs -0 sh -c 'find "$@" -prune ! \( -type f -size +'$m' \) -print0' sh <"$d/there" >"$d/small" && mv "$d/small" "$d/there"; }
+	xargs -0 ls -lnd <"$d/there" | awk '/^-/ { s += $5 } END { exit (s > 268435456) }' && break
+	m=$((m / 4))
+done
+[ $m = 20480 ] || sleep 1 # git looks at the content of files that are as new as its index
+# Record a line with the size and time of each large file that is untracked or has a filter. A filter of git's makes
+# it, in a git directory that has no other, so that git sees by their stat data whether they change.
+[ ! -s "$d/large" ] || {
+	y=$(git rev-parse --path-format=absolute --git-path objects) && f=$(git rev-parse --show-object-format) &&
+	(unset GIT_DIR GIT_WORK_TREE && git init -q --bare --template= --object-format="$f" "$d/git") && mkdir "$d/git/info" && echo '* filter=large' >"$d/git/info/attributes" &&
+	GIT_DIR="$d/git" GIT_OBJECT_DIRECTORY="$y" git -c filter.large.clean="f='` + notKept + `'"'; stat -c "$f%s bytes, changed at %Y" ./%f 2>/dev/null || stat -f "$f%z bytes, changed at %m" ./%f' update-index -z --add --remove --replace --stdin <"$d/large" &&
+	GIT_INDEX_FILE="$d/base" xargs -0 git ls-files -z -- <"$d/large" | with_filter '~' | tee -a "$d/gone" >>"$d/there"
+} || exit
 # Bring the private index up to date, and write its tree.
 [ ! -s "$d/gone" ] || git update-index -z --force-remove --stdin <"$d/gone" || exit
 [ ! -s "$d/there" ] || git update-index -z --add --remove --stdin <"$d/there" 2>/dev/null || { # some cannot be read
 	xargs -0 sh -c 'for x do [ -e "$x" ] && [ ! -r "$x" ] || printf "%s\0" "$x"; done' sh <"$d/there" >"$d/readable"
 	git update-index -z --add --remove --stdin <"$d/readable" || exit
 }
-[ -n "$t" ] && [ ! -s "$d/gone" ] && [ ! -s "$d/there" ] || t=$(git write-tree --missing-ok) || exit
-# Keep the index for the next snapshot. The lines of large files come after that, so that these are listed again.
-[ ! -d "$k" ] || { rm -rf "$k" "$d/new" && mkdir -m 700 "$d/new" && ln "$d/index" "$d/base" "$d/excludes" "$d/new" && echo "$t" >"$d/new/tree" && chmod 600 "$d/new"/* && mv "$d/new" "$k"; }
-[ ! -s "$d/lines" ] || { git update-index -z --index-info <"$d/lines" && t=$(git write-tree --missing-ok); } || exit
+[ -n "$t" ] && [ ! -s "$d/gone" ] && [ ! -s "$d/there" ] && [ ! -s "$d/large" ] || t=$(git write-tree --missing-ok) || exit
+# Keep the index of a snapshot before an attempt for the next ones.
+[ -n "$b" ] || [ ! -d "$k" ] || { rm -rf "$k" "$d/new" && mkdir -m 700 "$d/new" && ln "$d/index" "$d/base" "$d/excludes" "$d/new" && echo "$t" >"$d/new/tree" && chmod 600 "$d/new"/* && mv "$d/new" "$k"; }
 cd - >/dev/null
 `
 
-// command returns a snapshot with what follows it.
-func (p *Place) command(then string) string {
-	return prelude(p.Root) + "d=" + state.ShellQuote(p.Dir) + " k=" + state.ShellQuote(p.Kept) + "\n" + snapshot + then
+// command returns a snapshot that looks at all files of the tree base, if any, with what follows it.
+func (p *Place) command(base, then string) string {
+	return prelude(p.Root) + "d=" + state.ShellQuote(p.Dir) + " k=" + state.ShellQuote(p.Kept) + " b=" + state.ShellQuote(base) + "\n" + snapshot + then
 }
 
 // Begin returns the command for sh that makes the snapshot before an attempt. It prints the tree, and git
 // keeps it under that name.
 func (p *Place) Begin(name string) string {
-	return p.command("git update-ref --no-deref " + state.ShellQuote(refs+name) + ` "$t" && echo "$t"`)
+	return p.command("", "git update-ref --no-deref "+state.ShellQuote(refs+name)+` "$t" && echo "$t"`)
 }
 
 // End returns the command for sh that makes the snapshot after an attempt, whose tree before
 // [Place.Begin] has printed. It prints the tree, a line break, and what [ParseChanges] reads.
 func (p *Place) End(name, before string) string {
-	ref, before := state.ShellQuote(refs+name), state.ShellQuote(before)
-	return p.command(`if [ "$t" = ` + before + ` ]; then git update-ref --no-deref -d ` + ref + `; else
-	both=$(printf '040000 tree %s\tafter\n040000 tree %s\tbefore\n' "$t" ` + before + ` | git mktree) && git update-ref --no-deref ` + ref + ` "$both" || exit
+	base, ref, before := before, state.ShellQuote(refs+name), state.ShellQuote(before)
+	return p.command(base, `if [ "$t" = `+before+` ]; then git update-ref --no-deref -d `+ref+`; else
+	both=$(printf '040000 tree %s\tafter\n040000 tree %s\tbefore\n' "$t" `+before+` | git mktree) && git update-ref --no-deref `+ref+` "$both" || exit
 fi
-git for-each-ref --sort=-refname --format='delete %(refname)' ` + refs + ` | grep -E '/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' | tail -n +` + strconv.Itoa(MostRefs+1) + ` | git update-ref --no-deref --stdin || exit
-echo "$t" && git diff ` + diffOptions + `-z --raw --numstat --relative --end-of-options ` + before + ` "$t" -- .`)
+git for-each-ref --sort=-refname --format='delete %(refname)' `+refs+` | grep -E '/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' | tail -n +`+strconv.Itoa(MostRefs+1)+` | git update-ref --no-deref --stdin || exit
+echo "$t" && git diff `+diffOptions+`-z --raw --numstat --relative --end-of-options `+before+` "$t" -- .`)
 }
 
 // Diff returns the command for sh, to be run in the workspace, that prints the difference of two trees

@@ -108,6 +108,9 @@ func TestChanges(t *testing.T) {
 		"untracked before":           {"printf '1\\n2\\n' >b", "echo 3 >>b", one("b", "modified", 1, 0), false, ""},
 		"untracked, gone":            {"printf '1\\n2\\n' >b", "rm b", one("b", "deleted", 0, 2), false, ""},
 		"untracked, added":           {"printf '1\\n2\\n' >b", "git add b", nil, false, ""},
+		"untracked, ignored":         {"echo 1 >b", "echo b >>.git/info/exclude", nil, false, ""},
+		"ignored by the attempt":     {"echo 1 >b; echo 1 >e; mkdir d; echo 1 >d/f", "echo 2 >>b; rm e; printf 'b\\ne\\nd\\nn\\n' >.gitignore; git rm -q --cached a; echo a >>.gitignore; echo 10 >>a; echo 1 >d/n; echo 1 >n; rm n d/n", []state.FileChange{{Path: ".gitignore", Change: "added", Added: 5}, {Path: "a", Change: "modified", Added: 1}, {Path: "b", Change: "modified", Added: 1}, {Path: "e", Change: "deleted", Removed: 1}}, false, ""},
+		"ignored, added":             {"echo b >.git/info/exclude", "echo 1 >b; git add -f b", one("b", "added", 1, 0), false, ""},
 		"ignored":                    {"echo '*.log' >.git/info/exclude; echo 1 >x.log", "echo 2 >>x.log; echo 1 >y.log", nil, false, ""},
 		"ignored and tracked":        {"echo a >.git/info/exclude", "echo 10 >>a", one("a", "modified", 1, 0), false, ""},
 		"deleted":                    {"", "rm a", one("a", "deleted", 0, 9), false, ""},
@@ -317,6 +320,30 @@ func TestRunsNothing(t *testing.T) {
 				t.Error("it was run")
 			}
 		})
+	}
+}
+
+// TestManyUntracked: of untracked files that come to more than 256 MiB the largest are recorded by size and time
+// only, and stay so while they do not change, whatever else does.
+func TestManyUntracked(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t, "")
+	sparse := func(names string) string {
+		return "for f in " + names + "; do dd if=/dev/zero of=$f bs=1 count=0 seek=9437184 2>/dev/null; done; "
+	}
+	r.run("mkdir d; cd d; " + sparse("$(seq 30)") + "echo 1 >small")
+	before, after, got := r.changed("echo 10 >>a; echo 2 >>d/small; echo '# none' >.gitignore; git add d/2; touch -t 202001010000 d/1; rm d/[3-9]; " + sparse("e"))
+	want := []state.FileChange{{Path: ".gitignore", Change: "added", Added: 1}, {Path: "a", Change: "modified", Added: 1}, {Path: "d/1", Change: "modified", Binary: true}}
+	for i := '3'; i <= '9'; i++ {
+		want = append(want, state.FileChange{Path: "d/" + string(i), Change: "deleted", Removed: 1})
+	}
+	want = append(want, state.FileChange{Path: "d/small", Change: "modified", Added: 1}, state.FileChange{Path: "e", Change: "added", Binary: true})
+	if !cmp.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	undone, left, err := r.place().Undo(r.try, before, after, func() error { return nil })
+	if !cmp.Equal(undone, []string{".gitignore", "a", "d/small", "e"}) || len(left) != 8 || err != nil {
+		t.Errorf("%q, %q, %v", undone, left, err)
 	}
 }
 

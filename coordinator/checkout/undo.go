@@ -65,7 +65,7 @@ func (p *Place) Undo(run Shell, before, after string, ready func() error) (undon
 	diff := func(options, to string) string {
 		return "git diff " + diffOptions + "-z --no-renames " + options + " --end-of-options " + state.ShellQuote(after) + " " + to + " -- ."
 	}
-	out, err := run(p.command(`printf '%s\0' "$p" && `+diff("--raw --no-abbrev", state.ShellQuote(before))+` && printf 'now/\0' && `+
+	out, err := run(p.command(after, `printf '%s\0' "$p" && `+diff("--raw --no-abbrev", state.ShellQuote(before))+` && printf 'now/\0' && `+
 		diff("--raw --no-abbrev", `"$t"`)+` && printf 'large/\0' && `+diff("--name-only --text -G '^"+notKept+"[0-9]+ bytes, changed at [0-9]+$'", state.ShellQuote(before))), "")
 	if err != nil {
 		return nil, nil, err
