@@ -58,6 +58,9 @@ func (w *gitWorld) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResu
 		}
 		return res
 	}
+	if v.Safe == "" {
+		w.t.Error("git may be any program that a run has put there")
+	}
 	w.gitCalls = append(w.gitCalls, filepath.Base(v.RunDir))
 	if w.git != nil {
 		if res := w.git(v); res != nil {

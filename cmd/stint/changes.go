@@ -174,6 +174,7 @@ func runGit(ctx context.Context, dir string) checkout.Shell {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that nothing is left of it
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		var problem bytes.Buffer
+		cmd.Env = append(os.Environ(), "PATH="+task.SafePath(os.Environ(), task.RepositoryRoot(dir)))
 		cmd.Dir, cmd.Stdin, cmd.Stderr = dir, strings.NewReader(stdin), &problem
 		out, err := cmd.Output()
 		if err = cmp.Or(context.Cause(ctx), err); err != nil {

@@ -78,11 +78,11 @@ func (r *Runner) LookPath(name string) (string, error) {
 		return filepath.Abs(name)
 	}
 	within := ""
-	for _, dir := range filepath.SplitList(LookupEnv(r.Env, "PATH")) {
+	for _, dir := range filepath.SplitList(task.LookupEnv(r.Env, "PATH")) {
 		path := filepath.Join(dir, name)
 		switch {
 		case !filepath.IsAbs(path) || Executable(path) != nil:
-		case !r.isWritable(path) && !r.isWritable(task.WithoutLinks(path)):
+		case !task.IsWritable(path, r.Env, r.Root):
 			return path, nil
 		case within == "":
 			within = path
@@ -95,25 +95,6 @@ func (r *Runner) LookPath(name string) (string, error) {
 		return "", fmt.Errorf("%s is not used, as an agent may have written it: set %s_bin in the configuration: %w", within, name, fs.ErrPermission)
 	}
 	return within, nil
-}
-
-// isWritable reports whether a path is one that runs can write: in the root, a virtual
-// environment, or a checkout. The home, Homebrew and what is hidden in the home, such as nvm, may
-// be checkouts in which no tasks run.
-func (r *Runner) isWritable(path string) bool {
-	for _, root := range []string{r.Root, LookupEnv(r.Env, "VIRTUAL_ENV")} {
-		if root != "" && (task.IsWithin(path, root) || task.IsWithin(path, task.WithoutLinks(root))) {
-			return true
-		}
-	}
-	top := task.CheckoutAbove(path)
-	home := LookupEnv(r.Env, "HOME")
-	for _, home := range []string{home, task.WithoutLinks(home)} {
-		if rel, err := filepath.Rel(home, top); err == nil && rel[0] == '.' && task.IsWithin(top, home) {
-			return false
-		}
-	}
-	return top != path && top != "/opt/homebrew"
 }
 
 // Executable returns nil if path is a program that may be run, and else why it is none.

@@ -73,20 +73,10 @@ func (r *Runner) AgentEnv(turn task.Turn, extra ...string) []string {
 	return env
 }
 
-// LookupEnv returns the value of a variable of an environment.
-func LookupEnv(env []string, name string) string {
-	for _, kv := range slices.Backward(env) {
-		if v, ok := strings.CutPrefix(kv, name+"="); ok {
-			return v
-		}
-	}
-	return ""
-}
-
 // HomeOf returns where a CLI keeps its settings and sessions: the directory that a variable of
 // its environment names, or else that name in the user's home.
 func HomeOf(env []string, variable, name string) string {
-	return cmp.Or(LookupEnv(env, variable), filepath.Join(LookupEnv(env, "HOME"), name))
+	return cmp.Or(task.LookupEnv(env, variable), filepath.Join(task.LookupEnv(env, "HOME"), name))
 }
 
 // HasEnv reports whether an environment has a variable, be it an empty one.

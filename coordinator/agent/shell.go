@@ -48,10 +48,14 @@ func (s Shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 		ctx, stop = context.WithTimeoutCause(ctx, v.Timeout, task.ErrTimeout)
 		defer stop()
 	}
+	own := []string{envIteration + "=" + strconv.Itoa(v.Iteration)}
+	if v.Safe != "" {
+		own = append(own, "PATH="+task.SafePath(s.Env, v.Safe))
+	}
 	w, begun := &window{started: v.Started, printed: v.Printed}, time.Now()
 	e := s.Supervise(ctx, gate.Spec{
 		Turn: turn, Argv: []string{shellPath, "-c", v.Command}, Merged: true, Short: true,
-		Env: s.AgentEnv(turn, envIteration+"="+strconv.Itoa(v.Iteration)),
+		Env: s.AgentEnv(turn, own...),
 	}, w)
 	r := result(&e, v.Timeout)
 	r.Cut = e.Cut

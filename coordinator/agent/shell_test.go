@@ -60,6 +60,7 @@ func TestVerifyCommand(t *testing.T) {
 		{"leaves a daemon", "(setsid sleep 1000 >/dev/null 2>&1 &); echo ok", nil, "", 0, "ok\n", ""},
 		{"leaves one that prints", "setsid sh -c 'while :; do echo x; sleep 0.01; done' & while ! [ -s ../runs/*/stdout ]; do sleep 0.01; done; exit 5", nil, "", 5, "x\n", "exit code 5"},
 		{"knows its iteration", `echo "$STINT_ITERATION ${STINT_TASK_ID%%-*} ${HOME-none}"; pwd`, nil, "", 0, "2 task none\n", ""},
+		{"has a safe PATH", `echo "$PATH"`, func(v *task.VerifyRun) { v.Safe = "/" }, "", 0, "/usr/bin:/bin\n", ""},
 		{"has no directory", "true", func(v *task.VerifyRun) { v.Workspace += "/gone" }, state.ClassExit, -1, "", "could not be started"},
 		{"is too long", "true " + strings.Repeat("x", 200<<10), nil, state.ClassExit, -1, "", "could not be started"},
 		{"cannot have files", "true", func(v *task.VerifyRun) { v.RunDir += "/gone" }, state.ClassInterrupted, -1, "", "could not be started"},

@@ -144,7 +144,7 @@ func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, root, name st
 	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
 	res := a.tasks.Config.Shell.Verify(ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: a.tasks.Config.Grace,
-		Command: fmt.Sprintf("%s{ ( %s\n); echo $? >%s; } | head -c %d >%s", checkout.SafePath(p.Root), command(p), state.ShellQuote(code), mostChanges, state.ShellQuote(out)),
+		Safe: root, Command: fmt.Sprintf("{ ( %s\n); echo $? >%s; } | head -c %d >%s", command(p), state.ShellQuote(code), mostChanges, state.ShellQuote(out)),
 	})
 	if res.Class != "" || res.ExitCode != 0 {
 		return "", "", errors.New(strings.ReplaceAll(res.Error, "the verify command", "git"))

@@ -3,8 +3,8 @@
 //
 // A snapshot is a tree of the files that git does not ignore, tracked or not. It is made with
 // a private index, so the user's index, stash, HEAD and reflog stay as they are. It runs no program
-// of the checkout: no hook, fsmonitor, textconv, external diff or filter, and none that PATH finds
-// there. A file with a filter is recorded as it is in the working tree.
+// of the checkout: no hook, fsmonitor, textconv, external diff or filter. A file with a filter is
+// recorded as it is in the working tree. The PATH of all commands is to be a [task.SafePath].
 package checkout
 
 import (
@@ -32,27 +32,10 @@ const (
 	diffOptions = "--no-ext-diff --no-textconv --no-color --ignore-submodules=all -O/dev/null -M "
 )
 
-// SafePath returns a command for sh that removes from PATH the directories that are relative or in a
-// checkout, this or another one, where an attempt can have put programs. Every command of this package begins with it.
-func SafePath(root string) string {
-	return `root=` + state.ShellQuote(root) + ` safe= IFS=:
-set -f
-for x in $PATH; do
-	case $x in /*) full=$(CDPATH= cd -P -- "$x" 2>/dev/null && pwd -P) || continue ;; *) continue ;; esac
-	case $full in *:*) continue ;; esac
-	x=$full
-	while [ -n "$x" ] && ! [ "$x" -ef "$root" ] && ! [ -e "$x/.git" ]; do x=${x%/*}; done
-	[ -n "$x" ] || safe=${safe:+$safe:}$full
-done
-unset IFS
-set +f
-export PATH="${safe:-/usr/bin:/bin}"
-`
-}
-
 // prelude sets up git so that it runs no program of the checkout's, and takes its objects as they are.
 func prelude(root string) string {
-	return SafePath(root) + `unset GIT_DIR GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_PREFIX
+	return "root=" + state.ShellQuote(root) + `
+unset GIT_DIR GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_PREFIX
 export GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=none GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null GIT_TERMINAL_PROMPT=0 GIT_LITERAL_PATHSPECS=1 GIT_PAGER=cat LC_ALL=C GIT_WORK_TREE="$root"
 GIT_DIR=$(cd "$root" && git rev-parse --absolute-git-dir) && export GIT_DIR || exit # whatever lies below and looks like a repository
 filters=$(git config --name-only --get-regexp '^filter\.') || [ $? = 1 ] || exit

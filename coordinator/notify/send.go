@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -156,10 +157,11 @@ func post(ctx context.Context, to string, body []byte, h http.Header) error {
 // other users of the machine can read; none of it becomes a script or markup.
 func desktop(ctx context.Context, env []string, e *Event) error {
 	title, text := "stint: "+e.Event, e.Line()
+	env = append(slices.Clone(env), "PATH="+task.SafePath(env, ""))
 	if runtime.GOOS == "darwin" {
-		return run(ctx, env, e, "osascript", "-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run", title, text)
+		return run(ctx, env, e, "/bin/sh", "-c", `exec "$@"`, "sh", "osascript", "-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run", title, text)
 	}
-	return run(ctx, env, e, "notify-send", "--app-name=stint", "--", title, strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text))
+	return run(ctx, env, e, "/bin/sh", "-c", `exec "$@"`, "sh", "notify-send", "--app-name=stint", "--", title, strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text))
 }
 
 // A tail keeps the end of what is written to it.

@@ -131,6 +131,7 @@ type VerifyRun struct {
 	Workspace string        // absolute path: the command's working directory
 	Env       []string      // as in [Turn]
 	Command   string        // for sh -c
+	Safe      string        // not "": its PATH is the [SafePath] of the environment, with this root
 	Timeout   time.Duration // of the command; 0: none
 	Grace     time.Duration // between SIGTERM and SIGKILL
 	Started   func()        // called when the command is at work; nil: nobody asks

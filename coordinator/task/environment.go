@@ -15,6 +15,16 @@ import (
 // MaxEnvironment is how large the recorded environment of a task may be, by [EnvironmentSize].
 const MaxEnvironment = 16 << 10
 
+// LookupEnv returns the value of a variable of an environment.
+func LookupEnv(env []string, name string) string {
+	for _, kv := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
 // EnvironmentSize returns the length of an environment in bytes, without its PATH.
 func EnvironmentSize(env []string) (size int) {
 	for _, kv := range env {

@@ -1,8 +1,10 @@
 package task
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +25,33 @@ func WithoutLinks(path string) string {
 		return real
 	}
 	return path
+}
+
+// SafePath returns the PATH of an environment without the directories in which runs can write.
+func SafePath(env []string, root string) string {
+	dirs := slices.DeleteFunc(filepath.SplitList(LookupEnv(env, "PATH")), func(dir string) bool { return IsWritable(dir, env, root) })
+	return cmp.Or(strings.Join(dirs, ":"), "/usr/bin:/bin")
+}
+
+// IsWritable reports whether runs can write to a program or a directory of PATH: where it is relative, in root, in
+// node_modules, in the active virtual environment or in a checkout, or a link there leads to it. The home, what is
+// hidden in it, such as nvm, and Homebrew may be checkouts in which no tasks run.
+func IsWritable(path string, env []string, root string) bool {
+	home := WithoutLinks(LookupEnv(env, "HOME"))
+	for _, path := range []string{path, WithoutLinks(path)} {
+		if !filepath.IsAbs(path) || strings.Contains(path+"/", "/node_modules/.bin/") {
+			return true
+		}
+		for _, dir := range []string{root, LookupEnv(env, "VIRTUAL_ENV")} {
+			if dir != "" && (IsWithin(path, dir) || IsWithin(path, WithoutLinks(dir))) {
+				return true
+			}
+		}
+		if top := WithoutLinks(CheckoutAbove(path)); IsCheckout(top) && top != home && !strings.HasPrefix(top, home+"/.") && top != "/opt/homebrew" {
+			return true
+		}
+	}
+	return false
 }
 
 // RepositoryRoot is CheckoutAbove of a path that may have links.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator/agent"
 	"stint/coordinator/agent/agenttest"
 	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
@@ -66,7 +65,7 @@ func TestClaudeEnv(t *testing.T) {
 	}
 	c.Bin = agenttest.NewBench(t).Program("claude", "exit 1")
 	s, out := c.spec(task.Turn{})
-	if out != nil || agent.LookupEnv(s.Env, "CLAUDE_CODE_DISABLE_FILE_MENTIONS") != "1" {
+	if out != nil || task.LookupEnv(s.Env, "CLAUDE_CODE_DISABLE_FILE_MENTIONS") != "1" {
 		t.Errorf("%+v, %+v", s.Env, out)
 	}
 }
@@ -99,7 +98,7 @@ func TestClaudeTooOldForText(t *testing.T) {
 		link := filepath.Join(dir, "claude")
 		_ = os.Remove(link)
 		must(t, os.Symlink(file, link))
-		if got := agent.LookupEnv((&Agent{}).env(link), "CLAUDE_CODE_DISABLE_ATTACHMENTS") == "1"; got != c.off {
+		if got := task.LookupEnv((&Agent{}).env(link), "CLAUDE_CODE_DISABLE_ATTACHMENTS") == "1"; got != c.off {
 			t.Errorf("%s: attachments off: %v", c.file, got)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 	"stint/state"
 
 	"github.com/BurntSushi/toml"
@@ -25,7 +26,7 @@ func (c *Agent) Probe(ctx context.Context) agent.Probe { return c.questions().Pr
 
 func (c *Agent) questions() *agent.Questions {
 	homeIn := ""
-	if agent.LookupEnv(c.Env, "CODEX_HOME") != "" {
+	if task.LookupEnv(c.Env, "CODEX_HOME") != "" {
 		homeIn = "CODEX_HOME"
 	}
 	return &agent.Questions{
@@ -61,7 +62,7 @@ func (c *Agent) credentials(ctx context.Context, path string) (ok bool, detail s
 	} else if found {
 		return provider.ready(c.Env)
 	}
-	if agent.LookupEnv(c.Env, "CODEX_API_KEY") != "" {
+	if task.LookupEnv(c.Env, "CODEX_API_KEY") != "" {
 		return true, "CODEX_API_KEY is set"
 	}
 	out, err := c.Output(ctx, path, "login", "status")
@@ -86,7 +87,7 @@ func (p provider) ready(env []string) (bool, string) {
 	switch {
 	case p.EnvKey == "":
 		return true, fmt.Sprintf("model provider %q needs no key", p.name)
-	case agent.LookupEnv(env, p.EnvKey) != "":
+	case task.LookupEnv(env, p.EnvKey) != "":
 		return true, fmt.Sprintf("%s is set, for model provider %q", p.EnvKey, p.name)
 	}
 	return false, fmt.Sprintf("model provider %q needs %s in the environment", p.name, p.EnvKey)

@@ -189,7 +189,7 @@ func TestGeminiDefaults(t *testing.T) {
 		path := filepath.Join(dir, defaultsFile)
 		env := g.env(dir)
 		_, err := os.Lstat(path)
-		if told := agent.LookupEnv(env, envDefaults) == path; told != (err == nil) {
+		if told := task.LookupEnv(env, envDefaults) == path; told != (err == nil) {
 			t.Errorf("%q, and a file: %v", env, !told)
 		}
 		if err != nil {

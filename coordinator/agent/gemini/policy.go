@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"stint/coordinator/agent"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
@@ -30,7 +29,7 @@ func (g *Agent) policies(turn task.Turn) ([]string, error) {
 	if len(turn.Allow) == 0 {
 		return nil, nil
 	}
-	home := filepath.Join(cmp.Or(agent.LookupEnv(g.Env, "GEMINI_CLI_HOME"), agent.LookupEnv(g.Env, "HOME")), ".gemini")
+	home := filepath.Join(cmp.Or(task.LookupEnv(g.Env, "GEMINI_CLI_HOME"), task.LookupEnv(g.Env, "HOME")), ".gemini")
 	settings, err := readSettings(filepath.Join(home, "settings.json"))
 	if err != nil {
 		return nil, err

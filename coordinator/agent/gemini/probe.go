@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -74,7 +75,7 @@ func (g *Agent) needs(what string, names ...string) (ok bool, detail, fix string
 }
 
 func (g *Agent) has(name string) bool {
-	if agent.LookupEnv(g.Env, name) != "" {
+	if task.LookupEnv(g.Env, name) != "" {
 		return true
 	}
 	data, err := os.ReadFile(filepath.Join(g.home(), ".env"))
@@ -100,15 +101,15 @@ func (g *Agent) method() (string, error) {
 		return m, nil
 	}
 	switch {
-	case agent.LookupEnv(g.Env, "GOOGLE_GENAI_USE_GCA") == "true":
+	case task.LookupEnv(g.Env, "GOOGLE_GENAI_USE_GCA") == "true":
 		return "oauth-personal", nil
-	case agent.LookupEnv(g.Env, "GOOGLE_GENAI_USE_VERTEXAI") == "true":
+	case task.LookupEnv(g.Env, "GOOGLE_GENAI_USE_VERTEXAI") == "true":
 		return "vertex-ai", nil
-	case agent.LookupEnv(g.Env, "GOOGLE_GEMINI_BASE_URL") != "":
+	case task.LookupEnv(g.Env, "GOOGLE_GEMINI_BASE_URL") != "":
 		return "gateway", nil
 	case g.has("GEMINI_API_KEY"):
 		return "gemini-api-key", nil
-	case agent.LookupEnv(g.Env, "CLOUD_SHELL") == "true" || agent.LookupEnv(g.Env, "GEMINI_CLI_USE_COMPUTE_ADC") == "true":
+	case task.LookupEnv(g.Env, "CLOUD_SHELL") == "true" || task.LookupEnv(g.Env, "GEMINI_CLI_USE_COMPUTE_ADC") == "true":
 		return "compute-default-credentials", nil
 	}
 	return "", nil
@@ -116,7 +117,7 @@ func (g *Agent) method() (string, error) {
 
 // home is where gemini keeps its settings and sessions.
 func (g *Agent) home() string {
-	return filepath.Join(cmp.Or(agent.LookupEnv(g.Env, "GEMINI_CLI_HOME"), agent.LookupEnv(g.Env, "HOME")), ".gemini")
+	return filepath.Join(cmp.Or(task.LookupEnv(g.Env, "GEMINI_CLI_HOME"), task.LookupEnv(g.Env, "HOME")), ".gemini")
 }
 
 func (g *Agent) settingsPath() string { return filepath.Join(g.home(), "settings.json") }

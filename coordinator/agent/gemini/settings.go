@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -43,7 +44,7 @@ var untrusted = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJE
 // them have gemini send another file, or to another server. Other variables there are for
 // the programs of the workspace.
 func (g *Agent) unset(dir string) (env []string, err error) {
-	home, _ := filepath.EvalSymlinks(agent.LookupEnv(g.Env, "HOME"))
+	home, _ := filepath.EvalSymlinks(task.LookupEnv(g.Env, "HOME"))
 	dir, _ = filepath.EvalSymlinks(dir) // where gemini finds itself; if there is no such place, it does not start
 	for last := ""; dir != home && dir != last; last, dir = dir, filepath.Dir(dir) {
 		for _, file := range []string{filepath.Join(dir, ".gemini", ".env"), filepath.Join(dir, ".env")} {
@@ -108,14 +109,14 @@ func (g *Agent) defaults(dir string) map[string]any {
 
 // defaultsPath is where gemini looks for the machine's defaults.
 func (g *Agent) defaultsPath() string {
-	if path := agent.LookupEnv(g.Env, envDefaults); path != "" {
+	if path := task.LookupEnv(g.Env, envDefaults); path != "" {
 		return path
 	}
 	dir := "/etc/gemini-cli"
 	if runtime.GOOS == "darwin" {
 		dir = "/Library/Application Support/GeminiCli"
 	}
-	if path := agent.LookupEnv(g.Env, envSystem); path != "" {
+	if path := task.LookupEnv(g.Env, envSystem); path != "" {
 		dir = filepath.Dir(path)
 	}
 	return filepath.Join(dir, "system-defaults.json")
