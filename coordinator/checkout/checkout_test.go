@@ -290,6 +290,8 @@ func TestRunsNothing(t *testing.T) {
 		"excludes without end":             {"git config core.excludesFile /dev/zero", ""},
 		"excludes from a pipe":             {"mkfifo ../pipe; git config core.excludesFile \"$PWD/../pipe\"", ""},
 		"a pipe for an exclude":            {"rm -f .git/info/exclude; mkfifo .git/info/exclude", "is no file"},
+		"a pipe for a .gitignore":          {"mkfifo .gitignore", "is no file"},
+		"a pipe for a .gitattributes":      {"rm -f .gitattributes; mkfifo .gitattributes", "is no file"},
 		"a device for an index":            {"ln -sf /dev/zero .git/index", "is no file"},
 	} {
 		t.Run(name, func(t *testing.T) {
