@@ -93,7 +93,7 @@ func TestVerifyOfAnArchivedTask(t *testing.T) {
 		w.ended(id)
 		w.shell.do = func(context.Context, task.VerifyRun) task.VerifyResult {
 			time.Sleep(time.Second)
-			if r, err := w.c.Compact(w.t.Context(), 0, false); err != nil || r.Archived != 1 {
+			if r, err := w.c.Compact(w.t.Context(), 0, false, false); err != nil || r.Archived != 1 {
 				t.Errorf("%+v, %v", r, err)
 			}
 			return task.VerifyResult{ExitCode: 3, Error: "no"}

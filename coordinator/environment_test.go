@@ -66,7 +66,7 @@ func TestEnvironments(t *testing.T) {
 	for _, digest := range []string{unused, waits.Environment} {
 		check(t, os.Chtimes(filepath.Join(dir, digest), old, old))
 	}
-	_, err := w.c.Compact(t.Context(), 0, false)
+	_, err := w.c.Compact(t.Context(), 0, false, false)
 	check(t, err)
 	if list := files(); len(list) != 2 || slices.Contains(list, unused) {
 		t.Errorf("after a compaction env has %q", list)

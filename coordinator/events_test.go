@@ -157,7 +157,7 @@ func TestResync(t *testing.T) {
 	for name, do := range map[string]func(w *world){
 		"a compaction that moves tasks out": (*world).moveOut,
 		"a compaction that only merges": func(w *world) {
-			_, err := w.c.Compact(w.t.Context(), time.Hour, false)
+			_, err := w.c.Compact(w.t.Context(), time.Hour, false, false)
 			check(w.t, err)
 		},
 		"sections deleted by hand": func(w *world) {

@@ -233,7 +233,7 @@ func TestArchiveKnowsFollowUps(t *testing.T) {
 // moveOut moves all that has ended into the archive.
 func (w *world) moveOut() {
 	w.t.Helper()
-	_, err := w.c.Compact(w.t.Context(), 0, false)
+	_, err := w.c.Compact(w.t.Context(), 0, false, false)
 	check(w.t, err)
 }
 

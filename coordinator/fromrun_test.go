@@ -216,7 +216,7 @@ func TestARunHasNoRights(t *testing.T) {
 		w.expect(w.ended(let.ID), state.Done, "")
 		holds(task.TaskSpec{SessionKey: "web"}, notOwn) // that one alone was let in
 		asks(task.TaskSpec{SessionKey: "mine"}, "")
-		if r, err := w.c.Compact(w.t.Context(), time.Hour, false); err != nil || r.Archive == "" {
+		if r, err := w.c.Compact(w.t.Context(), time.Hour, false, false); err != nil || r.Archive == "" {
 			t.Errorf("compaction: %+v, %v", r, err)
 		}
 		asks(task.TaskSpec{SessionKey: "mine"}, "") // that it was not held is not forgotten

@@ -127,7 +127,7 @@ var handWorks = map[string]func(tb testing.TB, text string) func(){
 		tb.Cleanup(func() { fatal(tb, c.Close()) })
 		return func() {
 			var refused *task.Error
-			if _, err := c.Compact(context.Background(), time.Hour, false); err != nil && !errors.As(err, &refused) {
+			if _, err := c.Compact(context.Background(), time.Hour, false, false); err != nil && !errors.As(err, &refused) {
 				tb.Fatal(err)
 			}
 		}

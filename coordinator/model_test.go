@@ -550,7 +550,7 @@ func (h *history) compact() {
 		n, _ := strconv.ParseUint(m[1], 10, 64) // digits
 		through = max(through, n)
 	}
-	r, err := h.c.Compact(context.Background(), older, false)
+	r, err := h.c.Compact(context.Background(), older, false, false)
 	h.must(err)
 	if r.Archive != "" { // else there was nothing to do
 		h.ref.compacted(all, through)

@@ -116,7 +116,7 @@ func TestFilesAreGiven(t *testing.T) {
 	}
 	for _, when := range []string{"after the end", "in the archive"} {
 		if when == "in the archive" {
-			_, err := w.c.Compact(t.Context(), 0, false)
+			_, err := w.c.Compact(t.Context(), 0, false, false)
 			check(t, err)
 		}
 		want := task.TaskFiles{
@@ -256,6 +256,6 @@ func TestSessionPage(t *testing.T) {
 // compact moves out what has ended for so long.
 func (w *world) compact(age time.Duration) {
 	w.t.Helper()
-	_, err := w.c.Compact(w.t.Context(), age, false)
+	_, err := w.c.Compact(w.t.Context(), age, false, false)
 	check(w.t, err)
 }

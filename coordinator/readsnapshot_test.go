@@ -179,7 +179,7 @@ func TestReadSnapshotUpTo(t *testing.T) {
 	if got := readSnapshot(t, w.dir, 0); got.Seq() != newest || sameImages(all, images(t, got)) != "" {
 		t.Errorf("as it is: %d", got.Seq())
 	}
-	_, err := c.Compact(t.Context(), 0, false)
+	_, err := c.Compact(t.Context(), 0, false, false)
 	check(t, err)
 	before := readSnapshot(t, w.dir, newest) // of the archive alone
 	for id, i := range images(t, before) {
@@ -227,7 +227,7 @@ func TestReadSnapshotBesideCompactions(t *testing.T) {
 			queued, done := draft, draft // the first of an archived task, without a status, would be refused
 			err = c.Append(draft.Add("prompt", "p"), queued.Add("status", "queued"), done.Add("status", "done").Add("updatedAt", "2026-11-21T00:00:00Z"))
 			if err == nil {
-				_, err = c.Compact(context.Background(), time.Hour, false)
+				_, err = c.Compact(context.Background(), time.Hour, false, false)
 			}
 		}
 		stopped <- err
@@ -280,7 +280,7 @@ func TestCompaction(t *testing.T) {
 	later := w.submit(task.TaskSpec{Prompt: "later", NotBefore: time.Now().Add(time.Hour)})
 	changes, stop := w.c.Subscribe(10)
 	defer stop()
-	if r, err := w.c.Compact(t.Context(), 24*time.Hour, false); err != nil || r.Archived != 0 || r.Merged != 3 {
+	if r, err := w.c.Compact(t.Context(), 24*time.Hour, false, false); err != nil || r.Archived != 0 || r.Merged != 3 {
 		t.Errorf("what has just ended was archived: %+v, %v", r, err)
 	}
 	w.moveOut()

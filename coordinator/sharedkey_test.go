@@ -83,7 +83,7 @@ func TestKeyOfAList(t *testing.T) {
 			check(t, err)
 		}
 	}
-	if r, err := w.c.Compact(t.Context(), 0, false); err != nil || len(w.c.List(state.Filter{})) != 0 {
+	if r, err := w.c.Compact(t.Context(), 0, false, false); err != nil || len(w.c.List(state.Filter{})) != 0 {
 		t.Fatalf("%+v %v", r, err)
 	}
 	same("in the archive")

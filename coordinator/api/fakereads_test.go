@@ -81,11 +81,7 @@ func (f *fakeMaster) SessionPage(ref string, before int64, n int) (state.Session
 
 func (f *fakeMaster) Findings() []task.Finding { return slices.Clone(f.findings) }
 
-func (f *fakeMaster) Clean(context.Context, time.Duration, bool) (ledger.CompactReport, error) {
-	return ledger.CompactReport{}, f.err
-}
-
-func (f *fakeMaster) Compact(context.Context, time.Duration, bool) (ledger.CompactReport, error) {
+func (f *fakeMaster) Compact(context.Context, time.Duration, bool, bool) (ledger.CompactReport, error) {
 	return ledger.CompactReport{}, f.err
 }
 

@@ -23,10 +23,9 @@ type Ledger interface {
 	// of a formatter.
 	Reconcile(ctx context.Context, accept bool) (task.Reconciled, error)
 	// Compact merges records and moves tasks that ended more than olderThan ago to
-	// the archive; with dryRun it only says what it would do.
-	Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error)
-	// Clean is Compact, but failed and dead tasks stay.
-	Clean(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error)
+	// the archive; with dryRun it only says what it would do, with keepFailed failed and
+	// dead tasks stay.
+	Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (ledger.CompactReport, error)
 }
 
 type (
@@ -47,10 +46,7 @@ func (s *Server) ledgerRoutes(api huma.API) {
 		if err != nil {
 			return ledger.CompactReport{}, task.Invalid("write for example 720h", "olderThan is no duration")
 		}
-		if in.Body.KeepFailed {
-			return s.rooms.Ledger.Clean(ctx, olderThan, in.Body.DryRun)
-		}
-		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body.DryRun)
+		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body.DryRun, in.Body.KeepFailed)
 	}))
 	whole := op(http.MethodGet, "/v1/state", "state", "Dump the state of the master as text", "To compare it with what a fold of the journal gives. The format may change.")
 	whole.Responses = openapi.Content("The state", "text/plain", "task 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11 done\n", false)

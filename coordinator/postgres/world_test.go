@@ -135,7 +135,7 @@ func copied(t *testing.T, spec task.TaskSpec) (w *world, id string) {
 // compact archives all that has ended.
 func (w *world) compact() {
 	w.t.Helper()
-	_, err := w.c.Compact(w.t.Context(), 0, false)
+	_, err := w.c.Compact(w.t.Context(), 0, false, false)
 	must(w.t, err)
 }
 

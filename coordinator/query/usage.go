@@ -3,8 +3,6 @@ package query
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -47,9 +45,6 @@ var usageKeys = map[string]func(*state.Run, *time.Location) string{
 // an unknown By is an *Error.
 func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.UsageRow, error) {
 	st, err := queue.FoldDir(ctx, dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		st, err = fold.New(nil), nil // nothing was ever run here
-	}
 	if err != nil {
 		return nil, err
 	}

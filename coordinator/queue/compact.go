@@ -14,18 +14,13 @@ import (
 
 // Compact merges the records of each task into one, in both files, and moves the
 // tasks that ended more than olderThan ago into the archive; 0 moves all that have
-// ended. With dryRun it only says what it would do. The error is an *Error where a
-// user can do something about it.
-func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
-	return s.compact(ctx, olderThan, dryRun, false, 0)
+// ended, but with keepFailed no failed and no dead ones. With dryRun it only says what it
+// would do. The error is an *Error where a user can do something about it.
+func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (ledger.CompactReport, error) {
+	return s.compact(ctx, olderThan, dryRun, keepFailed, 0)
 }
 
-// Clean is Compact, but failed and dead tasks stay.
-func (s *Store) Clean(ctx context.Context, olderThan time.Duration, dryRun bool) (ledger.CompactReport, error) {
-	return s.compact(ctx, olderThan, dryRun, true, 0)
-}
-
-// compact is Compact or Clean if nobody else has saved tasks.md for so long.
+// compact is Compact if nobody else has saved tasks.md for so long.
 func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool, quiet time.Duration) (ledger.CompactReport, error) {
 	defer s.Call()()
 	if olderThan < 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -39,12 +40,17 @@ func FoldJournal(ctx context.Context, data []byte, entries []ledger.ArchiveEntry
 	return st, context.Cause(ctx)
 }
 
-// ReadJournal reads a journal and the index of the archive that belongs to it: when a
-// compaction has replaced the journal meanwhile, both are read again. It ends with ctx, whose cause the error is then.
+// ReadJournal reads a journal, nil if there is none, and the index of the archive that belongs to
+// it: when a compaction has replaced the journal meanwhile, both are read again. It ends with ctx,
+// whose cause the error is then.
 func ReadJournal(ctx context.Context, dir string) (data []byte, entries []ledger.ArchiveEntry, err error) {
 	path := filepath.Join(dir, ledger.JournalName)
 	for {
 		f, err := durable.Open(path, os.O_RDONLY, 0)
+		if errors.Is(err, fs.ErrNotExist) { // nothing was ever written
+			entries, err = archive.Read(nil, dir)
+			return nil, entries, err
+		}
 		if err != nil {
 			return nil, nil, err
 		}

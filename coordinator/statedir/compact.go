@@ -3,7 +3,6 @@ package statedir
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -13,18 +12,14 @@ import (
 	"stint/state"
 )
 
-// CompactOffline is Compact, or with keepFailed Clean, where no master runs: it locks the state directory,
+// CompactOffline is Compact where no master runs: it locks the state directory,
 // compacts and closes. The error has CodeBusy if a master does run.
 func CompactOffline(ctx context.Context, cfg queue.Config, olderThan time.Duration, dryRun, keepFailed bool) (ledger.CompactReport, error) {
 	s, err := queue.Open(cfg)
 	if err != nil {
 		return ledger.CompactReport{}, err
 	}
-	do := s.Compact
-	if keepFailed {
-		do = s.Clean
-	}
-	r, err := do(ctx, olderThan, dryRun)
+	r, err := s.Compact(ctx, olderThan, dryRun, keepFailed)
 	return r, errors.Join(err, s.Close())
 }
 
@@ -47,12 +42,10 @@ func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 		return nil, err
 	}
 	now, err := queue.FoldDir(context.Background(), dir)
-	switch {
-	case err == nil:
-		entries = slices.DeleteFunc(entries, func(e ledger.ArchiveEntry) bool { _, away := now.Archived(e.ID); return !away })
-	case !errors.Is(err, fs.ErrNotExist): // without a journal nothing was brought back
+	if err != nil {
 		return nil, err
 	}
+	entries = slices.DeleteFunc(entries, func(e ledger.ArchiveEntry) bool { _, away := now.Archived(e.ID); return !away })
 	slices.Reverse(entries)
 	slices.SortStableFunc(entries, func(a, b ledger.ArchiveEntry) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
 	var list []state.Task

@@ -79,8 +79,7 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 	}
 	snap, tasksErr := tasksfile.ReadSnapshot(ctx, durable.OS, dir) // before the journal, which then has all that it has
 	data, entries, err := queue.ReadJournal(ctx, dir)
-	isMissing := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !isMissing {
+	if err != nil {
 		return nil, nil, err
 	}
 	st, have := fold.New(queue.BytesReader(data)), map[uint64]bool{}
@@ -110,7 +109,7 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 	}
 	if isDamaged {
 		what := "damaged"
-		if isMissing {
+		if data == nil {
 			what = "missing"
 		}
 		d.Journal = fmt.Sprintf("journal.md is %s: %d records of tasks.md are not in it; this is what tasks.md has; to check: stint fsck", what, lost)
@@ -142,7 +141,7 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 	d.Paused, d.PauseWhy = st.Paused()
 	d.Accounts = slices.DeleteFunc(st.Accounts(), func(a state.AccountUse) bool { return !a.Hold && !a.CoolUntil.After(now) })
 	switch {
-	case isDamaged, isMissing && errors.Is(tasksErr, fs.ErrNotExist): // nothing was ever queued here
+	case isDamaged, data == nil && errors.Is(tasksErr, fs.ErrNotExist): // nothing was ever queued here
 		return d, st, nil
 	case tasksErr != nil:
 		d.Ledger = append(d.Ledger, task.Finding{File: ledger.TasksName, Message: tasksErr.Error()})

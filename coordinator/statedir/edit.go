@@ -2,8 +2,6 @@ package statedir
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -17,7 +15,7 @@ import (
 // The records are those that it would make of edits; they have no seq yet.
 func Preview(dir string, tasks []byte) (task.Reconciled, []ledger.Record, error) {
 	data, entries, err := queue.ReadJournal(context.Background(), dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return task.Reconciled{}, nil, err
 	}
 	st, err := queue.FoldJournal(context.Background(), data, entries, nil)
@@ -41,9 +39,6 @@ func preview(dir string, st *fold.State, records, tasks []byte) (task.Reconciled
 // lock. The errors are those of [fold.Save.Check].
 func EditCheck(dir string) (func(*ledger.Section) error, error) {
 	st, err := queue.FoldDir(context.Background(), dir)
-	if errors.Is(err, fs.ErrNotExist) { // nothing was ever written
-		st, err = fold.New(nil), nil
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -109,9 +109,6 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 		Gone: []state.Task{}, Changed: []state.Task{}, Back: []state.Task{}, Running: []string{}, // JSON has no null
 	}
 	st, err := queue.FoldDir(context.Background(), dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		st, err = fold.New(nil), nil
-	}
 	if err != nil {
 		return nil, err
 	}

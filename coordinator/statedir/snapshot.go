@@ -2,8 +2,6 @@ package statedir
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"sync"
 
 	"stint/coordinator/queue"
@@ -33,7 +31,7 @@ type Snapshot struct {
 // The error has CodeNotFound if there is no ledger; it is ctx's cause if that ends.
 func ReadSnapshot(ctx context.Context, dir string, upTo uint64) (*Snapshot, error) {
 	data, archive, err := queue.ReadJournal(ctx, dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if err == nil && data == nil {
 		return nil, &task.Error{Code: task.CodeNotFound, Message: "there is no ledger in " + dir, Hint: "stint doctor"}
 	}
 	if err != nil {
