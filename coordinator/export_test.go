@@ -51,3 +51,10 @@ func (c *Coordinator) Append(records ...*ledger.Record) error {
 
 // Dispatch starts what is ready, once, where Run is not at work.
 func (c *Coordinator) Dispatch() { c.StartReady() }
+
+// Why returns why a task is where it is, in one sentence.
+func (c *Coordinator) Why(ref string) (string, error) {
+	t, err := c.Task(context.Background(), ref)
+	_, why := c.Waits(t.ID)
+	return why, err
+}

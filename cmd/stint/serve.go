@@ -391,7 +391,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 			address, answer, err = listen(anyPort, pageUnused)
 		}
 		if err != nil {
-			return err
+			return task.Conflict("stint doctor", "the page needs a port of this machine, and none can be opened: %v", err)
 		}
 		m.log.Info("a port is open for the page, until an hour after it was used last", "http", address)
 		end := c.Call() // an idle master stays for it

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -50,17 +49,13 @@ func (s *Server) code(context.Context, *bareInput) (wire.PageAddress, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if s.port.Load() == nil && s.opts.OpenPage != nil {
-		err := s.opts.OpenPage()
-		if refused := new(task.Error); errors.As(err, &refused) {
-			return wire.PageAddress{}, refused
-		}
-		if err != nil {
-			return wire.PageAddress{}, &task.Error{Code: task.CodeConflict, Message: "the page needs a port of this machine, and none can be opened: " + err.Error(), Hint: "stint doctor"}
+		if err := s.opts.OpenPage(); err != nil {
+			return wire.PageAddress{}, err
 		}
 	}
 	p := s.port.Load()
 	if p == nil {
-		return wire.PageAddress{}, &task.Error{Code: task.CodeConflict, Message: "this master has no page: it opens no TCP port", Hint: "run one that does: stint serve (http = \"127.0.0.1:7433\")"}
+		return wire.PageAddress{}, task.Conflict("run one that does: stint serve (http = \"127.0.0.1:7433\")", "this master has no page: it opens no TCP port")
 	}
 	defer p.use()()
 	url, until, err := p.guard.NewBrowser()

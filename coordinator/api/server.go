@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -220,7 +221,12 @@ func ended(ctx context.Context, err error) error {
 // told the token. It also ends, with nil, when nobody who was let in has asked for anything
 // for the time unused; 0: never.
 func (s *Server) Loopback(lns []net.Listener, token *guard.Token, unused time.Duration) (serve func(context.Context) error) {
-	p := newPort(unused)
+	p := &port{limit: cmp.Or(unused, math.MaxInt64)}
+	expired, expire := context.WithCancel(context.Background())
+	p.timer = time.AfterFunc(p.limit, func() {
+		s.port.CompareAndSwap(p, nil) // no code is for it any more
+		expire()
+	})
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.isPublic(r) {
 			defer p.use()()
@@ -233,45 +239,23 @@ func (s *Server) Loopback(lns []net.Listener, token *guard.Token, unused time.Du
 		defer s.port.CompareAndSwap(p, nil)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		var watch sync.WaitGroup
-		defer watch.Wait()
-		watch.Go(func() {
-			select {
-			case <-p.unused:
-				s.port.CompareAndSwap(p, nil) // no code is for it any more
-				cancel()
-			case <-ctx.Done():
-			}
-		})
+		defer context.AfterFunc(expired, cancel)()
 		return s.serve(ctx, p.guard.Listen(lns), p.guard.Protect)
 	}
 }
 
 // A port is a listener on TCP, and how long nobody has used it.
 type port struct {
-	guard  *guard.Guard
-	limit  time.Duration
-	unused <-chan time.Time // receives once nobody has used it for the limit; nil: never
+	guard *guard.Guard
+	limit time.Duration
+	timer *time.Timer // closes the port once nobody has used it for the limit
 
-	mu    sync.Mutex // guards what follows
-	uses  int        // requests at work
-	timer *time.Timer
-}
-
-func newPort(limit time.Duration) *port {
-	p := &port{limit: limit}
-	if limit > 0 {
-		p.timer = time.NewTimer(limit)
-		p.unused = p.timer.C
-	}
-	return p
+	mu   sync.Mutex // guards uses, and that the timer fits it
+	uses int        // requests at work
 }
 
 // use notes that the port is in use until end is called.
 func (p *port) use() (end func()) {
-	if p.timer == nil {
-		return func() {}
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.uses++

@@ -173,16 +173,10 @@ type slowMaster struct {
 	takes time.Duration
 }
 
-// Why implements Tasks.
-func (m slowMaster) Why(string) (string, error) {
-	time.Sleep(m.takes)
-	return strings.Repeat("because ", 10_000), nil
-}
-
 // Waits implements Tasks.
-func (m slowMaster) Waits(id string) (short, why string) {
-	why, _ = m.Why(id)
-	return "", why
+func (m slowMaster) Waits(string) (short, why string) {
+	time.Sleep(m.takes)
+	return "", strings.Repeat("because ", 10_000)
 }
 
 // TestAnswersOverTCPAreWhole: one that the master takes long to find, one that its reader
