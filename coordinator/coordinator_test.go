@@ -200,7 +200,7 @@ func (w *world) close() {
 	w.live = false
 	check(w.t, <-w.ran)
 	var live, refold bytes.Buffer
-	check(w.t, errors.Join(w.c.Dump(&live), statedir.Refold(w.dir, &refold), w.c.Close()))
+	check(w.t, errors.Join(w.c.Dump(&live), coordinator.DumpJournal(w.dir, &refold), w.c.Close()))
 	if live.String() != refold.String() {
 		w.t.Errorf("the live state is\n%s\nand the fold of the journal\n%s", live.String(), refold.String())
 	}

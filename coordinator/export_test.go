@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"io"
 	"sync"
 
 	"stint/coordinator/queue"
@@ -57,4 +58,13 @@ func (c *Coordinator) Why(ref string) (string, error) {
 	t, err := c.Task(context.Background(), ref)
 	_, why := c.Waits(t.ID)
 	return why, err
+}
+
+// DumpJournal writes the state that the journal of a state directory gives, as Dump does.
+func DumpJournal(dir string, w io.Writer) error {
+	st, err := queue.FoldDir(context.Background(), dir)
+	if err != nil {
+		return err
+	}
+	return st.Dump(w)
 }

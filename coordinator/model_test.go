@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"stint/coordinator"
-	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -304,7 +303,7 @@ func (h *history) run() {
 		h.compare()
 	}
 	var live, refold bytes.Buffer
-	h.must(errors.Join(h.c.Dump(&live), statedir.Refold(h.dir, &refold), h.c.Close()))
+	h.must(errors.Join(h.c.Dump(&live), coordinator.DumpJournal(h.dir, &refold), h.c.Close()))
 	if live.String() != refold.String() {
 		h.fatal(fmt.Sprintf("the live state is\n%s\nand the fold of the journal\n%s", live.String(), refold.String()))
 	}

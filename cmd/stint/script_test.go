@@ -22,6 +22,7 @@ import (
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/ledger/journal"
 	"stint/state"
@@ -379,7 +380,11 @@ func (s *scriptState) liveState() (live []byte, settled bool) {
 // its beginning.
 func (s *scriptState) compareWithRefold(live []byte) {
 	var fold bytes.Buffer
-	if err := statedir.Refold(s.state, &fold); err != nil {
+	st, err := queue.FoldDir(context.Background(), s.state)
+	if err == nil {
+		err = st.Dump(&fold)
+	}
+	if err != nil {
 		s.tests.Errorf("refold: %v", err)
 	} else if !bytes.Equal(live, fold.Bytes()) {
 		s.tests.Errorf("the live state was\n%s\nand the fold of the journal is\n%s", live, fold.Bytes())

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/statedir"
@@ -197,11 +198,14 @@ func (a *app) submit(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 		return nil, err
 	}
 	tasks := make([]state.Task, 1)
-	if many {
-		tasks, err = statedir.SubmitAllOffline(ctx, cfg, specs)
-	} else {
-		tasks[0], err = statedir.SubmitOffline(ctx, cfg, specs[0])
-	}
+	err = statedir.Offline(cfg, func(adm *admission.Admission) (err error) {
+		if many {
+			tasks, err = adm.SubmitAll(ctx, specs)
+		} else {
+			tasks[0], err = adm.Submit(ctx, specs[0])
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

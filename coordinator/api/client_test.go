@@ -130,9 +130,6 @@ func TestClientGivesTheContextsCause(t *testing.T) {
 	for name, call := range map[string]func(context.Context) error{
 		"wait": func(ctx context.Context) error { _, err := s.client.Wait(ctx, "a"); return err },
 		"logs": func(ctx context.Context) error { return s.client.Logs(ctx, "a", "stdout", true, failingWriter{}) },
-		"events": func(ctx context.Context) error {
-			return s.client.Events(ctx, func(task.Change) error { return nil })
-		},
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)

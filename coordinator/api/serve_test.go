@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 )
 
 // How tests serve: in memory, unless it is the kernel that matters.
@@ -78,6 +80,30 @@ func serveAt(t testing.TB, m master, opts Options, socket string) *served {
 	s := &served{socket: socket, client: client.Dial(socket), stop: stop}
 	t.Cleanup(s.client.Close)
 	return s
+}
+
+// events calls f with every change that the server reports, until f returns an error.
+func (s *served) events(f func(task.Change) error) error {
+	dial := func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", s.socket) }
+	req, err := http.NewRequest(http.MethodGet, "http://stint/v1/events", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", wire.JSONLines)
+	resp, err := (&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	for dec := json.NewDecoder(resp.Body); ; {
+		var change task.Change
+		if err := dec.Decode(&change); err != nil {
+			return err
+		}
+		if err := f(change); err != nil {
+			return err
+		}
+	}
 }
 
 // A tcpServer is a server that answers as on a port of this machine.

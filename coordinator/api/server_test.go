@@ -18,7 +18,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -385,8 +384,8 @@ func TestStopAnswersWaits(t *testing.T) {
 	go func() { _, err := s.client.Wait(context.Background(), "aa-2"); errs <- err }()
 	go func() { errs <- s.client.Logs(context.Background(), "aa-2", "stdout", true, io.Discard) }()
 	go func() {
-		err := s.client.Events(context.Background(), func(task.Change) error { return nil })
-		if errors.Is(err, client.ErrStreamEnded) {
+		err := s.events(func(task.Change) error { return nil })
+		if errors.Is(err, io.EOF) {
 			err = wire.ErrStopping
 		}
 		errs <- err

@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -125,7 +124,7 @@ func TestEvents(t *testing.T) {
 	var got []string
 	done := make(chan error, 1)
 	go func() {
-		done <- s.client.Events(context.Background(), func(c task.Change) error {
+		done <- s.events(func(c task.Change) error {
 			if got = append(got, fmt.Sprint(c.Seq, " ", c.Task.ID)); len(got) == 3 {
 				return enough
 			}

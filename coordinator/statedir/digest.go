@@ -14,7 +14,6 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
@@ -115,7 +114,6 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 		d.Journal = fmt.Sprintf("journal.md is %s: %d records of tasks.md are not in it; this is what tasks.md has; to check: stint fsck", what, lost)
 		a := newAlone()
 		st, d.Gaps, d.LastRecord = a.state, []Gap{}, time.Time{}
-		entries, _ = archive.Read(nil, dir) // what is wrong with it is fsck's to tell
 		for _, e := range entries {
 			st.Archive(e)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/ledger"
 )
@@ -127,7 +128,9 @@ func TestRepairLedgerKeepsTheTasks(t *testing.T) {
 			t.Errorf("%v is left; done: %v", left, notes)
 		}
 		var dump strings.Builder
-		must(t, statedir.Refold(ledgerDir(t, "tasks.md", "", "journal.md", string(repaired), "format", "1\n"), &dump))
+		st, err := queue.FoldDir(t.Context(), ledgerDir(t, "tasks.md", "", "journal.md", string(repaired), "format", "1\n"))
+		must(t, err)
+		must(t, st.Dump(&dump))
 		if !strings.Contains(dump.String(), fmt.Sprintf(`"status":%q`, tt.want)) {
 			t.Errorf("want a task that is %s in\n%s", tt.want, dump.String())
 		}

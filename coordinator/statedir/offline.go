@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,34 +14,16 @@ import (
 
 	"stint/coordinator/admission"
 	"stint/coordinator/queue"
-	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/fold"
 )
 
-// SubmitOffline accepts a task where no master runs: it locks the state
-// directory, appends durably and closes. The error has CodeBusy if a master does run.
-func SubmitOffline(ctx context.Context, cfg queue.Config, spec task.TaskSpec) (t state.Task, err error) {
-	err = offline(cfg, func(a *admission.Admission) error {
-		t, err = a.Submit(ctx, spec)
-		return err
-	})
-	return t, err
-}
-
-// SubmitAllOffline is SubmitAll where no master runs; see [SubmitOffline].
-func SubmitAllOffline(ctx context.Context, cfg queue.Config, specs []task.TaskSpec) (tasks []state.Task, err error) {
-	err = offline(cfg, func(a *admission.Admission) error {
-		tasks, err = a.SubmitAll(ctx, specs)
-		return err
-	})
-	return tasks, err
-}
-
-// offline calls f where no master runs.
-func offline(cfg queue.Config, f func(*admission.Admission) error) error {
+// Offline calls f, which submits tasks, where no master runs: it locks the state directory and
+// closes it again. The error has CodeBusy if a master does run.
+func Offline(cfg queue.Config, f func(*admission.Admission) error) error {
 	s, err := queue.Open(cfg)
 	if err != nil {
 		return err
@@ -55,17 +36,6 @@ type nobody struct{}
 
 func (nobody) TaskOf(string) *state.Task { return nil }
 func (nobody) Cancel(string, error)      {}
-
-// Refold reads the journal of a state directory from its beginning and writes the
-// state that it gives, as Dump does. It changes nothing and needs no lock: a
-// master may be at work.
-func Refold(dir string, w io.Writer) error {
-	st, err := queue.FoldDir(context.Background(), dir)
-	if err != nil {
-		return err
-	}
-	return st.Dump(w)
-}
 
 // aloneDiffers returns the first task that tasks.md alone makes another than the journal
 // does, and how; "" if there is none. What is in the archive and no more in the journal is
@@ -85,7 +55,7 @@ func aloneDiffers(dir string, records, tasks []byte) (id, how string, err error)
 			archived[e.ID] = true
 		}
 	}
-	want, err := texts(records)
+	want, err := texts(st)
 	if err != nil {
 		return "", "", err
 	}
@@ -100,7 +70,7 @@ func aloneDiffers(dir string, records, tasks []byte) (id, how string, err error)
 	if err := reopen(queue.Config{StateDir: elsewhere, Unwatched: true}); err != nil {
 		return "", "", err
 	}
-	rebuilt, err := durable.ReadFile(durable.OS, filepath.Join(elsewhere, ledger.JournalName))
+	rebuilt, err := queue.FoldDir(context.Background(), elsewhere)
 	if err != nil {
 		return "", "", err
 	}
@@ -135,23 +105,15 @@ func firstDifference(id string, alone, journal []byte) string {
 	return fmt.Sprintf("task %s has more in tasks.md alone than in the journal", id)
 }
 
-// texts returns the tasks of a journal as JSON, by id.
-func texts(journal []byte) (map[string][]byte, error) {
-	st, err := queue.FoldJournal(context.Background(), journal, nil, nil)
+// texts returns the tasks of a state as JSON, by id.
+func texts(st *fold.State) (map[string][]byte, error) {
+	tasks, err := tasksOf(st)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := st.List(state.Filter{})
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[string][]byte, len(rows))
-	for _, row := range rows {
-		t, _, err := st.Task(row.ID)
-		if err != nil {
-			return nil, err
-		}
-		if all[row.ID], err = json.Marshal(t); err != nil {
+	all := make(map[string][]byte, len(tasks))
+	for id, t := range tasks {
+		if all[id], err = json.Marshal(t); err != nil {
 			return nil, err
 		}
 	}

@@ -64,15 +64,8 @@ func CaptureEnvironment(environ, patterns []string) []string {
 // IsCaptured reports whether a variable, KEY=VALUE, fits one of the patterns and holds no secret.
 func IsCaptured(kv string, patterns []string) bool {
 	name, value, ok := strings.Cut(kv, "=")
-	return ok && name != "" && MatchesName(name, patterns) && !IsSecret(name, value)
-}
-
-// MatchesName reports whether the name of a variable fits one of the patterns.
-func MatchesName(name string, patterns []string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		ok, err := path.Match(pattern, name)
-		return ok && err == nil
-	})
+	fits := slices.ContainsFunc(patterns, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok })
+	return ok && name != "" && fits && !IsSecret(name, value)
 }
 
 // secretNames are parts of names of variables that hold secrets, in capitals.
@@ -99,10 +92,7 @@ func EncodeEnvironment(env []string) (data []byte, digest string) {
 	if len(env) == 0 {
 		return nil, ""
 	}
-	data, err := json.Marshal(env)
-	if err != nil { // strings alone
-		return nil, ""
-	}
+	data, _ = json.Marshal(env) // strings always can be
 	return data, digestOf(data)
 }
 

@@ -29,11 +29,6 @@ import (
 // Nothing was sent then: the call can be made again once a master runs.
 var ErrNoMaster = errors.New("no master is running")
 
-// ErrStreamEnded is what [Client.Events] returns when the server ended the stream:
-// the reader was too slow, or the master went away. What was missed is found by
-// listing anew.
-var ErrStreamEnded = errors.New("the stream of events has ended")
-
 // ErrSilent is what a client's calls wrap when a master listens and does not answer,
 // not even to the question whether it is there: it was stopped, or hangs. What was
 // sent may be carried out once it goes on.
@@ -196,8 +191,7 @@ func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
 	return fetchTask[[]byte](ctx, c, http.MethodGet, ref, "/raw", nil)
 }
 
-// State returns the master's whole state as text, to compare it with the fold of
-// the journal (statedir.Refold).
+// State returns the master's whole state as text, to compare it with the fold of the journal.
 func (c *Client) State(ctx context.Context) ([]byte, error) {
 	return fetch[[]byte](ctx, c, http.MethodGet, "/v1/state", nil)
 }
@@ -493,30 +487,6 @@ func (n *noteError) Write(p []byte) (int, error) {
 		n.err = err
 	}
 	return k, err
-}
-
-// Events calls f with every change from now on, in order and in this goroutine,
-// until ctx ends (it returns ctx's cause), f returns an error (it returns that), or
-// the server ends the stream ([ErrStreamEnded]).
-func (c *Client) Events(ctx context.Context, f func(task.Change) error) error {
-	resp, err := c.do(ctx, http.MethodGet, "/v1/events", nil, wire.JSONLines)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
-	dec := json.NewDecoder(resp.Body)
-	for {
-		var change task.Change
-		if err := dec.Decode(&change); err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return fmt.Errorf("%w: %w", ErrStreamEnded, err)
-		}
-		if err := f(change); err != nil {
-			return err
-		}
-	}
 }
 
 // Notice returns what the last answer said about the master; nil if it said nothing,

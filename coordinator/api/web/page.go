@@ -13,11 +13,9 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html/template"
 	"io"
-	"io/fs"
 	"net/http"
 	"strings"
 	"sync"
@@ -224,25 +222,16 @@ func lastLog(runDir string, runs bool) (text, note string) {
 		return "", "There is none: it was removed, or not written yet."
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	unreadable := func(err error) string {
-		var p *fs.PathError
-		if errors.As(err, &p) {
-			err = p.Err // where the file is, is not the reader's business
-		}
-		return "It cannot be read: " + err.Error()
-	}
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return "", unreadable(err)
+		return "", "It cannot be read."
 	}
 	from := max(0, size-pageLog)
 	data, err := io.ReadAll(io.NewSectionReader(f, from, pageLog))
-	switch {
-	case err != nil:
-		return "", unreadable(err)
-	case len(data) == 0:
-		return "", "It is empty."
-	case from > 0:
+	if err != nil {
+		return "", "It cannot be read."
+	}
+	if from > 0 {
 		note = "The end of it; all of it: stint logs"
 	}
 	var lines []string
@@ -256,10 +245,10 @@ func lastLog(runDir string, runs bool) (text, note string) {
 			lines = append(lines, e.Lines(e.Time)...)
 		}
 	}
+	if !runs {
+		open = nil // it was cut off
+	}
 	for _, e := range open {
-		if !runs {
-			break // it was cut off
-		}
 		lines = append(lines, e.Lines(time.Now())...)
 	}
 	return strings.Join(append(lines, ""), "\n"), note
