@@ -73,10 +73,7 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamRespons
 	case text == "":
 		seq = s.rooms.Notices.Seq()
 	case err != nil:
-		return nil, &task.Error{
-			Code: task.CodeInvalid, Field: name, Message: fmt.Sprintf("%s must be the number of a record, not %q", name, wire.Clip(text)),
-			Hint: "use the id of the last event, or the Stint-Seq that answers have in their header",
-		}
+		return nil, task.Wrong(name, "use the id of the last event, or the Stint-Seq that answers have in their header", "%s must be the number of a record, not %q", name, wire.Clip(text))
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		ctx, release := long(hctx.Context())

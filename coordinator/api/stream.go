@@ -135,14 +135,11 @@ func (s *Server) openLogs(t *state.Task, in *logsInput, name string) (content *r
 		}
 	}
 	if len(paths) == 0 {
-		none := &task.Error{
-			Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, name),
-			Hint: "it was removed, or never written",
-		}
+		hint := "it was removed, or never written"
 		if in.Stream == "events" { // the run may be older than such files
-			none.Hint = "stint logs --raw " + t.ID
+			hint = "stint logs --raw " + t.ID
 		}
-		return nil, 0, none
+		return nil, 0, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, name), Hint: hint}
 	}
 	if in.Stream == "prompt" {
 		paths = paths[len(paths)-1:]
@@ -163,9 +160,7 @@ const textPlain = "text/plain; charset=utf-8"
 // rundir.FindRun.
 func chooseRuns(t *state.Task, run string) (ids []string, err error) {
 	if !rundir.IsRunID(t.RunID) {
-		return nil, &task.Error{
-			Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID,
-		}
+		return nil, &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
 	}
 	if run != "" {
 		s, err := rundir.FindRun(t, run)

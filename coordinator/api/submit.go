@@ -110,9 +110,7 @@ func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*s
 	if !isList {
 		spec := specs[0]
 		if key != "" && spec.IdempotencyKey != "" && key != spec.IdempotencyKey {
-			return nil, &task.Error{
-				Code: task.CodeInvalid, Message: "the header " + request.KeyHeader + " and idempotencyKey mean the same, and differ", Hint: "leave one of them out", Field: "idempotencyKey",
-			}
+			return nil, task.Wrong("idempotencyKey", "leave one of them out", "the header %s and idempotencyKey mean the same, and differ", request.KeyHeader)
 		}
 		spec.IdempotencyKey = cmp.Or(spec.IdempotencyKey, key)
 		t, err := s.rooms.Submits.Submit(ctx, spec)

@@ -190,10 +190,8 @@ func Restore(cfg queue.Config, plan *RestorePlan, confirm func(*Restoration) err
 
 // RunningError refuses to take a running task from its agent.
 func (r *Restoration) RunningError() error {
-	return &task.Error{
-		Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running, as far as the ledger knows; nobody has looked whether its agent is dead", r.Running[0]),
-		Hint: "stint cancel " + r.Running[0] + ", or start a master and stop it: stint serve",
-	}
+	return task.Conflict("stint cancel "+r.Running[0]+", or start a master and stop it: stint serve",
+		"task %s is running, as far as the ledger knows; nobody has looked whether its agent is dead", r.Running[0])
 }
 
 // reopen opens the ledger once: that takes over the sections in it which nobody had taken

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -100,32 +101,17 @@ func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (wire.TaskView,
 
 // checkText refuses what JSON cannot carry unchanged.
 func checkText(spec *task.TaskSpec) error {
-	for _, f := range [...]struct {
-		name  string
-		texts []string
-	}{
-		{"prompt", []string{spec.Prompt}},
-		{"workspace", []string{spec.Workspace}},
-		{"session key", []string{spec.SessionKey}},
-		{"label", []string{spec.Label}},
-		{"model", []string{spec.Model}},
-		{"agent", []string{spec.Agent}},
-		{"account", []string{spec.Account}},
-		{"agent session", []string{spec.AgentSession}},
-		{"idempotency key", []string{spec.IdempotencyKey}},
-		{"id", []string{spec.ID}},
-		{"tenant", []string{spec.TenantID}},
-		{"queue", []string{spec.Queue}},
-		{"verify command", []string{spec.VerifyCommand}},
-		{"prompts of follow-ups", []string{spec.OnFailure, spec.OnIssue}},
-		{"output policy", []string{spec.OutputPolicy}},
-		{"list of tasks to come after", spec.After},
-		{"list of fallbacks", spec.Fallback},
-		{"list of rules", spec.Allow},
-		{"list of output files", spec.OutputSpec},
-	} {
-		if slices.ContainsFunc(f.texts, func(s string) bool { return !utf8.ValidString(s) }) {
-			return notUTF8(f.name)
+	fields := task.Fields(spec)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		var texts []string
+		switch v := fields[name].(type) {
+		case *string:
+			texts = []string{*v}
+		case *[]string:
+			texts = *v
+		}
+		if slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) }) {
+			return notUTF8(name)
 		}
 	}
 	for _, f := range spec.InputFiles {
@@ -242,9 +228,7 @@ func refPath(prefix, ref, action string) (string, error) {
 	case "":
 		return "", task.Invalid("what there is: stint ls", "the reference is empty")
 	case ".", "..":
-		return "", &task.Error{
-			Code: task.CodeNotFound, Message: "nothing is called " + ref, Hint: "what there is: stint ls",
-		}
+		return "", &task.Error{Code: task.CodeNotFound, Message: "nothing is called " + ref, Hint: "what there is: stint ls"}
 	}
 	return prefix + url.PathEscape(ref) + action, nil
 }

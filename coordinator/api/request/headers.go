@@ -110,10 +110,7 @@ func (m *Match) Resolve(ctx huma.Context) []error {
 	case len(lines) == 0 || slices.Equal(tags, []string{"*"}):
 		return nil
 	case len(tags) == 0:
-		return []error{wire.ProblemOf(&task.Error{
-			Code: task.CodeInvalid, Message: "the header " + name + " is empty",
-			Hint: "send the ETag of the task as you last saw it, or leave the header out", Field: name,
-		})}
+		return []error{wire.ProblemOf(task.Wrong(name, "send the ETag of the task as you last saw it, or leave the header out", "the header %s is empty", name))}
 	}
 	for _, tag := range tags {
 		seq, err := strconv.ParseUint(strings.Trim(tag, `"`), 10, 64)
