@@ -385,7 +385,7 @@ func TestStopAnswersWaits(t *testing.T) {
 	go func() { errs <- s.client.Logs(context.Background(), "aa-2", "stdout", true, io.Discard) }()
 	go func() {
 		err := s.events(func(task.Change) error { return nil })
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = wire.ErrStopping
 		}
 		errs <- err

@@ -265,7 +265,7 @@ func (c *fsck) checkTasks() {
 		c.note("%s: %d records were taken out by hand; the journal has them", ledger.TasksName, tidied)
 		return
 	}
-	id, how, err := aloneDiffers(c.dir, c.journal, c.tasks)
+	id, how, err := aloneDiffers(c.dir, c.state, c.tasks)
 	if err != nil {
 		c.fault(KindDiffers, task.Finding{File: ledger.TasksName, Message: err.Error()})
 	} else if id != "" {

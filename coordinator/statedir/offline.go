@@ -3,20 +3,17 @@ package statedir
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"stint/coordinator/admission"
 	"stint/coordinator/queue"
 	"stint/ledger"
 	"stint/ledger/archive"
-	"stint/ledger/durable"
+	"stint/ledger/repair"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -40,12 +37,8 @@ func (nobody) Cancel(string, error)      {}
 // aloneDiffers returns the first task that tasks.md alone makes another than the journal
 // does, and how; "" if there is none. What is in the archive and no more in the journal is
 // passed over.
-func aloneDiffers(dir string, records, tasks []byte) (id, how string, err error) {
+func aloneDiffers(dir string, st *fold.State, tasks []byte) (id, how string, err error) {
 	entries, err := archive.Read(nil, dir)
-	if err != nil {
-		return "", "", err
-	}
-	st, err := queue.FoldJournal(context.Background(), records, nil, nil)
 	if err != nil {
 		return "", "", err
 	}
@@ -59,22 +52,9 @@ func aloneDiffers(dir string, records, tasks []byte) (id, how string, err error)
 	if err != nil {
 		return "", "", err
 	}
-	elsewhere, err := os.MkdirTemp("", "stint-check-")
-	if err != nil {
-		return "", "", err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(elsewhere)) }()
-	if err := durable.WriteFile(durable.OS, filepath.Join(elsewhere, ledger.TasksName), tasks); err != nil {
-		return "", "", err
-	}
-	if err := reopen(queue.Config{StateDir: elsewhere, Unwatched: true}); err != nil {
-		return "", "", err
-	}
-	rebuilt, err := queue.FoldDir(context.Background(), elsewhere)
-	if err != nil {
-		return "", "", err
-	}
-	got, err := texts(rebuilt)
+	alone := newAlone()
+	repair.CheckFile(ledger.TasksName, tasks, alone.check) // nothing in it is refused, or that was a finding
+	got, err := texts(alone.state)
 	if err != nil {
 		return "", "", err
 	}
