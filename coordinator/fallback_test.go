@@ -126,3 +126,26 @@ func TestFallbackInTurn(t *testing.T) {
 		})
 	}
 }
+
+// TestFallbackIsBusy: a task that does not wait for the limit waits for a fallback that can take
+// it and has no place yet.
+func TestFallbackIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, ran := fallbackWorld(t)
+		w.cfg.MaxWorkers = 1
+		w.script(map[string][]step{
+			taskID(0): {{time.Second, limitedUntil(time.Hour)}},
+			taskID(1): {{10 * time.Minute, task.Outcome{Result: "ok"}}},
+		})
+		w.openUnwatched()
+		w.submit(task.TaskSpec{ID: taskID(0), Prompt: "p", Agent: "codex", Parallel: true})
+		time.Sleep(2 * time.Second)
+		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Agent: "claude", Parallel: true})
+		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Agent: "codex", Parallel: true, NoWaitLimit: true, Fallback: []string{"claude"}})
+		w.endsAs(taskID(2), state.Done, "")
+		if got := strings.Join(ran(taskID(2)), " "); got != "codex claude" {
+			t.Errorf("it went to %q", got)
+		}
+		w.cancel(taskID(0))
+	})
+}

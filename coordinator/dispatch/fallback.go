@@ -31,16 +31,15 @@ func (d *Dispatcher) fallBack() {
 	d.tasks.TroubleUnlessStopped("tasks could not be handed to their fallback agents", err)
 }
 
-// ableKey is an agent in the environment of a task, as a key of what [Dispatcher.able] returns.
-func ableKey(agent string, t *state.Task) string { return agent + " " + t.Environment }
+// An agentIn is an agent in an environment of tasks, by its digest.
+type agentIn struct{ agent, environment string }
 
-// able reports of all fallback agents of tasks whether they are there and logged in, for a task
-// of that environment. It may be slow.
-func (d *Dispatcher) able(tasks []state.Task) map[string]bool {
-	able := map[string]bool{}
+// able reports of all fallback agents of tasks whether they are there and logged in. It may be slow.
+func (d *Dispatcher) able(tasks []state.Task) map[agentIn]bool {
+	able := map[agentIn]bool{}
 	for _, t := range tasks {
 		for _, agent := range t.Fallback {
-			key := ableKey(agent, &t)
+			key := agentIn{agent, t.Environment}
 			if _, asked := able[key]; !asked {
 				env, _ := d.tasks.Environment(t.Environment)
 				able[key] = d.tasks.Config.Agents[agent] != nil && (d.tasks.Config.AgentReady == nil || d.tasks.Config.AgentReady(agent, env))
@@ -52,7 +51,7 @@ func (d *Dispatcher) able(tasks []state.Task) map[string]bool {
 
 // handOvers returns a record for each task that an able agent takes over now, in a new
 // session there. An account that was limited itself takes one at a time, its own first.
-func (d *Dispatcher) handOvers(st *fold.State, able map[string]bool, lim lanes.Limits) (records []*ledger.Record) {
+func (d *Dispatcher) handOvers(st *fold.State, able map[agentIn]bool, lim lanes.Limits) (records []*ledger.Record) {
 	now := d.tasks.Config.Now()
 	full := map[string]bool{}
 	for _, t := range st.Ready(now, lim) {
@@ -61,7 +60,7 @@ func (d *Dispatcher) handOvers(st *fold.State, able map[string]bool, lim lanes.L
 	}
 	for _, t := range st.Stranded(now, lim) {
 		i := slices.IndexFunc(t.Fallback, func(agent string) bool {
-			return agent != t.Agent && able[ableKey(agent, &t)] && !full[agent] && st.Open(agent, now, lim)
+			return agent != t.Agent && able[agentIn{agent, t.Environment}] && !full[agent] && st.Open(agent, now, lim)
 		})
 		if i < 0 {
 			continue

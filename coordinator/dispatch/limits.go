@@ -55,12 +55,12 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 
 // limitWaitExceeded returns the queued tasks that do not wait for a rate limit as long as they
 // would have to, and that no able agent takes over, now or when it has a place for them.
-func (d *Dispatcher) limitWaitExceeded(st *fold.State, able map[string]bool) []state.Task {
+func (d *Dispatcher) limitWaitExceeded(st *fold.State, able map[agentIn]bool) []state.Task {
 	now := d.tasks.Config.Now()
 	return slices.DeleteFunc(st.LimitWaitExceeded(now, d.tasks.Config.MaxLimitWait), func(t state.Task) bool {
 		return slices.ContainsFunc(t.Fallback, func(agent string) bool {
 			a := st.Account(agent)
-			return agent != t.Agent && able[agent] && !a.Hold && !a.CoolUntil.After(now)
+			return agent != t.Agent && able[agentIn{agent, t.Environment}] && !a.Hold && !a.CoolUntil.After(now)
 		})
 	})
 }
