@@ -16,24 +16,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"stint/ledger/durable"
 )
 
-// validID reports whether id can name a session. Ids become file names, so they
-// have 1 to 64 letters, digits and hyphens of ASCII and nothing else.
-func validID(id string) bool {
-	for _, c := range []byte(id) {
-		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-') {
-			return false
-		}
-	}
-	return 0 < len(id) && len(id) <= 64
-}
-
-// checkID is validID as an error.
+// checkID returns an error unless id can name a session: ids become file names.
 func checkID(id string) error {
-	if !validID(id) {
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+	if id == "" || len(id) > 64 || strings.Trim(id, allowed) != "" {
 		return fmt.Errorf("session id %.80q is not 1 to 64 letters, digits and hyphens", id)
 	}
 	return nil

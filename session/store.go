@@ -21,7 +21,7 @@ type Entry struct {
 	Key       string // session key
 	Agent     string
 	Account   string // "" is the default account
-	SessionID string // stint's session; see validID
+	SessionID string // stint's session; see checkID
 	Native    string // the agent's own id of the session, "" while unknown
 	UpdatedAt time.Time
 }

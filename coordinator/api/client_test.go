@@ -37,9 +37,9 @@ func TestPromptArrivesAsItWasSent(t *testing.T) {
 		}
 	}
 	for name, spec := range map[string]task.TaskSpec{
-		"prompt":      {Prompt: "a\xffb"},
-		"workspace":   {Prompt: "x", Workspace: "/caf\xe9"},
-		"session key": {Prompt: "x", SessionKey: "\xed\xa0\x80"},
+		"prompt":     {Prompt: "a\xffb"},
+		"workspace":  {Prompt: "x", Workspace: "/caf\xe9"},
+		"sessionKey": {Prompt: "x", SessionKey: "\xed\xa0\x80"},
 	} {
 		_, err := s.client.Submit(t.Context(), spec)
 		if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), name) {

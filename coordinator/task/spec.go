@@ -199,7 +199,8 @@ func (r *specReader) value(key string, dst any) error {
 		err = fmt.Errorf("%s cannot be read", key)
 	}
 	if err != nil {
-		return r.fail(r.dec.InputOffset()-int64(len(raw)), "write it so", "%s must be %s, not %s", key, kind, shortened(raw))
+		short := state.Cut(strings.Join(strings.Fields(string(raw)), " "), 40)
+		return r.fail(r.dec.InputOffset()-int64(len(raw)), "write it so", "%s must be %s, not %s", key, kind, short)
 	}
 	return nil
 }
@@ -211,15 +212,6 @@ func readTime(raw []byte, t *time.Time) (err error) {
 	}
 	*t, err = state.ParseTime(s)
 	return err
-}
-
-// shortened returns the beginning of a value on one line.
-func shortened(raw []byte) string {
-	s := strings.Join(strings.Fields(string(raw)), " ")
-	if len(s) > 40 {
-		s = strings.ToValidUTF8(s[:40], "") + "…"
-	}
-	return s
 }
 
 // inputFiles reads the list of files that come with a task.

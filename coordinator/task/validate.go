@@ -142,20 +142,11 @@ func checkFileName(what, name string) (string, error) {
 // MaxPrompt is the largest prompt that is accepted, in bytes.
 const MaxPrompt = state.MaxPrompt
 
-// wordOf reports whether s has 1 to most characters: letters and digits of ASCII,
-// and those in more.
-func wordOf(s, more string, most int) bool {
-	for _, r := range s {
-		if !('0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') && !strings.ContainsRune(more, r) {
-			return false
-		}
-	}
-	return 0 < len(s) && len(s) <= most
-}
-
 // IsArgument reports whether s may stand on an agent's command line: it is one
 // word and no option.
-func IsArgument(s string) bool { return wordOf(s, "._:/@+-", 128) && s[0] != '-' }
+func IsArgument(s string) bool {
+	return s != "" && len(s) <= 128 && s[0] != '-' && strings.Trim(s, alnum+"._:/@+-") == ""
+}
 
 // CheckPrompt returns what is wrong with a prompt, as an *Error; nil if nothing is.
 func CheckPrompt(text string) error {
