@@ -105,12 +105,6 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	}
 	isFirst := a.isFirst()
 	views, err := a.submit(ctx, o, specs, many)
-	var refused *task.Error
-	if n := a.notice(); errors.As(err, &refused) && strings.HasSuffix(refused.Field, "allow") && n != nil && a.isStale(n) {
-		if h, herr := a.health(ctx); herr == nil {
-			return &cliError{code: exitUsage, message: fmt.Sprintf("%s; the master (pid %d) %s", refused.Message, h.PID, a.staleText(&h)), try: restart(&h)}
-		}
-	}
 	if err != nil {
 		return err
 	}

@@ -52,16 +52,7 @@ func (t Target) scrub(text string) string {
 	return state.Cut(oneLine(text), maxSaid+1)
 }
 
-// oneLine returns a text as valid UTF-8 on one line, without control characters.
-func oneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-	return strings.Join(strings.Fields(text), " ")
-}
+func oneLine(text string) string { return task.EscapeText(strings.Join(strings.Fields(text), " ")) }
 
 // Explain returns a *task.Error for any error of pgx: the database, what failed, and what
 // to do about it. nil stays nil, an error that has its sentence already is returned as it

@@ -46,7 +46,7 @@ func TestSentences(t *testing.T) {
 		{&pgconn.PgError{Code: "42501", Message: `permission denied to create temporary tables in database "cli_worker"`}, task.CodeForbidden, `GRANT TEMPORARY ON DATABASE "cli_worker" TO "ana"`},
 		{&pgconn.PgError{Code: "42501", Message: `permission denied for schema public`}, task.CodeForbidden, `GRANT USAGE, CREATE ON SCHEMA public TO "ana"`},
 		{&pgconn.PgError{Code: "42704", Message: `unrecognized configuration parameter "c4n4ry"`}, task.CodeUnavailable, "does not know a setting of the database URL"},
-		{&pgconn.PgError{Code: "XX001", Message: "invalid\npage\x1b[31m", Detail: "row"}, task.CodeUnavailable, "invalid page [31m (SQLSTATE XX001); look at the server's log"},
+		{&pgconn.PgError{Code: "XX001", Message: "invalid\npage\x1b[31m", Detail: "row"}, task.CodeUnavailable, "invalid page\\x1b[31m (SQLSTATE XX001); look at the server's log"},
 		{dial(syscall.ECONNREFUSED), task.CodeUnavailable, "connection refused; start PostgreSQL there"},
 		{dial(fs.ErrNotExist), task.CodeUnavailable, "start PostgreSQL there"},
 		{dial(syscall.EACCES), task.CodeForbidden, "look at the permissions of the socket's directory"},
