@@ -32,6 +32,7 @@ type lsOptions struct {
 	quiet  bool
 	tree   bool
 	watch  bool
+	rows   int // of --watch: as many fit on the terminal
 
 	archive bool // of the archive, not of the master
 }
@@ -103,16 +104,19 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	if !o.watch {
 		return a.list(c.Context(), o)
 	}
-	if !isTTY(a.stdout) {
-		return usage("watch stint ls, or stint history --follow", "--watch needs a terminal")
+	if !canDraw(a.stdout) {
+		return usage("stint history --follow", "--watch needs a terminal, and TERM set to its kind")
 	}
 	_, _ = io.WriteString(a.stdout, "\x1b[?1049h")                    // the other screen
 	defer func() { _, _ = io.WriteString(a.stdout, "\x1b[?1049l") }() // and back
 	most := cmp.Or(o.filter.Limit, math.MaxInt)
 	for {
-		if _, rows, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
-			o.filter.Limit = max(1, min(most, rows-4)) // the rest is for the heading and hints
+		_, rows, _ := term.GetSize(int(os.Stdout.Fd()))
+		if rows = cmp.Or(rows, 24); rows > 7 {
+			rows -= 2 // for hints, which are left out where there is no room
 		}
+		a.quiet, o.rows = rows < 6, max(1, rows-2) // without the heading and the line of the cursor
+		o.filter.Limit = min(most, o.rows)
 		err := a.list(c.Context(), o)
 		if err == nil {
 			err = pause(c.Context(), watchEvery)
@@ -174,6 +178,9 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 		shown = familyTree(views)
 	} else if !o.archive {
 		shown = first(views, isRunning)
+	}
+	if o.watch { // those that run are in a list whatever its limit is
+		shown = shown[:min(len(shown), o.rows)]
 	}
 	if err := a.printTasks(shown, time.Now()); err != nil {
 		return err

@@ -26,8 +26,11 @@ func isTTY(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// canDraw reports whether w is a terminal on which a line can be drawn again.
-func canDraw(w any) bool { return isTTY(w) && os.Getenv("TERM") != "dumb" }
+// canDraw reports whether w is a terminal that knows escape sequences.
+func canDraw(w any) bool {
+	kind := os.Getenv("TERM")
+	return isTTY(w) && kind != "" && kind != "dumb"
+}
 
 // escapeText shows what could harm a terminal as text: terminals believe every byte
 // that they get; see [task.EscapeText].
@@ -245,15 +248,13 @@ func writeTable(w io.Writer, rows [][]string, paint func(row, col int, cell stri
 	return err
 }
 
-// terminalWidth returns the columns of w: of the terminal, else $COLUMNS, which watch(1)
-// sets; 0 if nothing is known.
+// terminalWidth returns the columns of w: $COLUMNS, which watch(1) sets, else those of the terminal;
+// 0 if nothing is known.
 func terminalWidth(w any) int {
-	if f, ok := w.(*os.File); ok {
-		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return n
-		}
-	}
 	n, _ := strconv.Atoi(os.Getenv("COLUMNS")) // 0 if that is no number
+	if f, ok := w.(*os.File); ok && n <= 0 {
+		n, _, _ = term.GetSize(int(f.Fd())) // 0 if that is no terminal
+	}
 	return max(0, n)
 }
 

@@ -228,6 +228,7 @@ func setupScript(env *testscript.Env) error {
 		"NONCE":           strings.TrimPrefix(filepath.Base(run), "s"),
 		"TZ":              "UTC",
 		"NO_COLOR":        "1",
+		"TERM":            "xterm",
 		"STINT_HTTP":      "off", // scripts would take the port from each other
 		"GORACE":          os.Getenv("GORACE"),
 		"PATH":            withoutCLIs(env.Getenv("PATH")),
