@@ -187,7 +187,7 @@ func (a *app) putConfig(ctx context.Context, file string, text []byte) error {
 	}
 	a.settings = nil
 	if h, err := a.health(ctx); err == nil && a.notice() != nil && a.isStale(a.notice()) {
-		a.hint("stint: the master (pid %d) %s: %s\n", h.PID, a.staleText(&h), restart(&h))
+		a.hint("stint: the master (pid %d) %s: %s\n", h.PID, a.staleText(&h), restart(h.Background))
 	}
 	return nil
 }

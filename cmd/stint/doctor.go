@@ -165,14 +165,14 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 	}
 	list := []finding{{"master", healthOK, fmt.Sprintf("pid %d, %s, up %s", h.PID, kind, ago(time.Since(h.Start))), ""}}
 	if h.Version != versionName() {
-		list = append(list, finding{"master", healthWarn, "it has version " + h.Version, fmt.Sprintf("kill %d", h.PID)})
+		list = append(list, finding{"master", healthWarn, "it has version " + h.Version, restart(h.Background)})
 	}
 	if n := a.notice(); n != nil && a.isStale(n) {
-		list = append(list, finding{"master", healthWarn, "it " + a.staleText(&h), restart(&h)})
+		list = append(list, finding{"master", healthWarn, "it " + a.staleText(&h), restart(h.Background)})
 	}
 	if s := h.Shortage; s != nil {
 		text := fmt.Sprintf("since %s: %s; until that is over, one task at a time is tried", localTime(s.Since), oneLine(s.What))
-		list = append(list, finding{"dispatch", healthWarn, text, "free what is lacking, and tasks continue by themselves; or, if it is a ulimit, raise that here and " + restart(&h)})
+		list = append(list, finding{"dispatch", healthWarn, text, "free what is lacking, and tasks continue by themselves; or, if it is a ulimit, raise that here and " + restart(h.Background)})
 	}
 	if h.LastError != "" {
 		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})
@@ -474,13 +474,12 @@ func describeMirror(p *postgres.Position, seq uint64) string {
 // examineMirror looks at what a running master says of the mirror. What we have met ourselves
 // is not told again.
 func examineMirror(h *task.Health, ours string) (list []finding) {
-	restart := fmt.Sprintf("kill %d, once its tasks have ended; the next command starts another one", h.PID)
 	m := h.Postgres
 	switch {
 	case m == nil:
-		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) keeps no mirror: it was started with another configuration", h.PID), restart}}
+		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) keeps no mirror: it was started with another configuration", h.PID), restart(h.Background)}}
 	case m.State == task.MirrorFailing && m.LastError != ours:
-		list = append(list, finding{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart})
+		list = append(list, finding{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart(h.Background)})
 	case m.State != task.MirrorFailing && m.LastError != "":
 		list = append(list, finding{"postgres", healthOK, "the master's last failure, " + ago(time.Since(m.ErrorAt)) + " ago: " + oneLine(m.LastError), ""})
 	}

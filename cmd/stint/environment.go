@@ -145,7 +145,7 @@ func (a *app) lacksSecrets(ctx context.Context, name string, probe bool) *cliErr
 	return &cliError{
 		code:    exitAgent,
 		message: fmt.Sprintf("the master (pid %d) lacks %s of this shell: secrets are not recorded with a task", body.PID, strings.Join(names, ", ")),
-		try:     restart(&task.Health{PID: body.PID, Background: body.Background}) + ", once its tasks have ended, and call stint from this shell again",
+		try:     restart(body.Background) + ", and call stint from this shell again",
 	}
 }
 
@@ -184,7 +184,7 @@ func compareAgents(cfg *Config, looks []look, body *wire.AgentsBody) (found []fi
 			text += "; it lacks " + strings.Join(names, ", ") + " of this shell"
 		}
 		if text != "" {
-			found = append(found, finding{l.name, healthWarn, text, restart(&task.Health{PID: body.PID, Background: body.Background}) + ", once its tasks have ended, and call stint from this shell"})
+			found = append(found, finding{l.name, healthWarn, text, restart(body.Background) + ", and call stint from this shell"})
 		}
 	}
 	return found

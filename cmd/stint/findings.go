@@ -98,10 +98,10 @@ func (a *app) warnConfig(ctx context.Context) {
 		return // who is gone uses no configuration
 	}
 	if a.isStale(n) {
-		a.hint("stint: the master (pid %d) %s: %s\n", h.PID, a.staleText(&h), restart(&h))
+		a.hint("stint: the master (pid %d) %s: %s\n", h.PID, a.staleText(&h), restart(h.Background))
 	}
 	if len(unused) > 0 {
-		a.hint("stint: %s of this shell has no effect: the master (pid %d) was started without it; to use it: %s\n", strings.Join(unused, ", "), h.PID, restart(&h))
+		a.hint("stint: %s of this shell has no effect: the master (pid %d) was started without it; to use it: %s\n", strings.Join(unused, ", "), h.PID, restart(h.Background))
 	}
 }
 
@@ -125,13 +125,9 @@ func (a *app) staleText(h *task.Health) string {
 	return fmt.Sprintf("still uses the configuration of %s; to use %s as it is now", at, cfg.file)
 }
 
-// restart returns the command that ends a master so that the next one starts anew; tasks
-// are kept.
-func restart(h *task.Health) string {
-	if h.Background {
-		return fmt.Sprintf("kill %d", h.PID)
-	}
-	return fmt.Sprintf("kill %d, then stint serve", h.PID)
+// restart returns the command that ends a master after its runs; the next one starts anew.
+func restart(background bool) string {
+	return map[bool]string{true: "stint serve --stop", false: "stint serve --stop, then stint serve"}[background]
 }
 
 // warnAccounts prints on stderr which accounts keep some of these tasks from starting.

@@ -101,7 +101,7 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 	case err == nil && !h.Background:
 		return &cliError{
 			code: exitBusy, message: fmt.Sprintf("a master is running (pid %d), and it writes the ledger", h.PID),
-			try: fmt.Sprintf("end it with: kill %d, and then: stint restore %s", h.PID, r.From),
+			try: "stint serve --stop, then stint restore " + r.From,
 		}
 	case errors.Is(err, guard.ErrForeign):
 		return err

@@ -41,11 +41,15 @@ import (
 const serveHelp = `Run the master in the foreground. It replaces a master in the background, which other
 commands start when they need one.
 
+--stop asks the running master to end: it starts nothing more, and exits after its runs.
+The next command, or stint serve, continues with the queue. --stop waits for that; Ctrl-C
+does not take it back. Without a master it does nothing, and the exit code is 0.
+
 Ctrl-C or SIGTERM ends it. Runs then have the grace time to end; those that do not are
 ended and recorded as interrupted. A second signal ends them at once.`
 
 func (a *app) serveCommand() *cobra.Command {
-	var background bool
+	var background, stop bool
 	c := &cobra.Command{
 		Use:     "serve [OPTIONS]",
 		Short:   "run the master in the foreground",
@@ -53,16 +57,44 @@ func (a *app) serveCommand() *cobra.Command {
 		Example: "  stint serve\n  stint serve --max-workers 8 --log-format json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if stop {
+				return a.stopMaster(c.Context())
+			}
 			m := &master{app: a, flags: c.Flags(), background: background}
 			return m.serve(context.WithoutCancel(c.Context()))
 		},
 	}
+	c.Flags().BoolVar(&stop, "stop", false, "ask the running master to exit after its runs, and wait for that")
 	c.Flags().BoolVar(&background, "background", false, "")
 	_ = c.Flags().MarkHidden("background") // it exists
 	for i := range keys {
 		addKeyFlag(c.Flags(), &keys[i])
 	}
 	return c
+}
+
+// stopMaster asks the running master to end after its runs, as a new one would, and waits for that.
+func (a *app) stopMaster(ctx context.Context) error {
+	h, err := a.health(ctx)
+	if err == nil {
+		err = a.callRunning(func(c *client.Client) error { return c.Handover(ctx) })
+	}
+	if errors.Is(err, client.ErrNoMaster) {
+		a.hint("stint: no master is running\n")
+		return nil
+	}
+	if err == nil && len(h.Running) > 0 {
+		a.hint("stint: the master (pid %d) exits once its runs have ended (%d)\n", h.PID, len(h.Running))
+	}
+	for now := h; err == nil && now.PID == h.PID; { // not for another one, which a command has started meanwhile
+		if err = pause(ctx, masterPoll); err == nil {
+			now, err = a.health(ctx)
+		}
+	}
+	if isGone(err) {
+		return nil
+	}
+	return err
 }
 
 // addKeyFlag adds the option of a key.
@@ -250,7 +282,7 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 		case herr == nil && !holder.Background:
 			return &cliError{
 				code: exitBusy, message: fmt.Sprintf("another master is running (pid %d)", holder.PID),
-				try: fmt.Sprintf("stint ls, or end that one with: kill %d", holder.PID),
+				try: "stint ls, or end that one with: stint serve --stop",
 			}
 		case errors.Is(herr, client.ErrSilent):
 			return herr
