@@ -68,7 +68,11 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 		stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, stateOption: d.state, configOption: config,
 		warned: true, // it is meant to be in the temporary directory
 	}
-	defer func() { err = errors.Join(err, d.stopMaster()) }()
+	defer func() {
+		end, cancel := context.WithTimeout(context.Background(), masterWait)
+		defer cancel()
+		err = errors.Join(err, d.stopMaster(end))
+	}()
 	d.printf("Everything happens in %s; the agent is the built-in one.\n", filepath.Dir(d.state))
 	for _, step := range []func(context.Context) error{d.sideBySide, d.followUp, d.killed} {
 		if err := step(ctx); err != nil {
@@ -195,27 +199,6 @@ func (d *demonstration) untilRunning(ctx context.Context, id string) (view wire.
 		}
 		if err := pause(ctx, masterPoll/5); err != nil {
 			return view, 0, err
-		}
-	}
-}
-
-// stopMaster ends the demo's master and waits until it is gone.
-func (d *demonstration) stopMaster() error {
-	ctx, cancel := context.WithTimeout(context.Background(), masterWait)
-	defer cancel()
-	for asked := false; ; {
-		health, err := d.health(ctx)
-		if err != nil {
-			return nil // nobody answers: it is gone
-		}
-		if !asked {
-			asked = true
-			if err := syscall.Kill(health.PID, syscall.SIGTERM); err != nil {
-				return fmt.Errorf("cannot end the demo's master: %w", err)
-			}
-		}
-		if pause(ctx, masterPoll) != nil {
-			return fmt.Errorf("the demo's master (pid %d) does not end", health.PID)
 		}
 	}
 }
