@@ -42,7 +42,7 @@ filters=$(git config --name-only --get-regexp '^filter\.') || [ $? = 1 ] || exit
 n=0
 set_config() { eval "export GIT_CONFIG_KEY_$n=\"\$1\" GIT_CONFIG_VALUE_$n=\"\$2\""; n=$((n + 1)); export GIT_CONFIG_COUNT=$n; }
 set_config core.fsmonitor false; set_config core.splitIndex false; set_config index.skipHash true; set_config core.hooksPath /dev/null
-set_config core.logAllRefUpdates false; set_config core.quotePath false; set_config diff.relative false
+set_config core.logAllRefUpdates false; set_config core.quotePath false; set_config advice.graftFileDeprecated false; set_config diff.relative false
 IFS='
 '
 set -f
@@ -94,10 +94,11 @@ list_changes() {
 	done' sh <"$d/status" >"$d/there" 3>"$d/gone"
 }
 # list_ignored lets the private index have no ignored files but those that the user's index has, and with b those of b.
+# With 1, the ignore rules are those of the last snapshot.
 list_ignored() {
-	t= o=1
-	[ -n "$b" ] || git ls-files -ciz --exclude-standard | git update-index -z --force-remove --stdin || return
-	GIT_INDEX_FILE="$d/base" git ls-files -sciz --exclude-standard | git update-index -z --index-info
+	[ -n "$b$1" ] || { t= o=1 && git ls-files -ciz --exclude-standard | git update-index -z --force-remove --stdin; } || return
+	GIT_INDEX_FILE="$d/base" git ls-files -sciz --exclude-standard >"$d/ignored" || return
+	[ ! -s "$d/ignored" ] || { t= && git update-index -z --index-info <"$d/ignored"; }
 }
 # Continue with the private index of the last snapshot before an attempt. If there is none, begin with a copy of the
 # user's. Remove the flags that hide changes, and the files with a filter, which are then added as they are.
@@ -113,7 +114,7 @@ else
 	[ ! -s "$d/filtered" ] || git update-index -z --force-remove --stdin <"$d/filtered" || exit
 fi
 [ "$t" = "${b:-$t}" ] || { t= && git read-tree --reset --no-sparse-checkout "$b"; } || exit
-cmp -s "$d/base" "$k/base" && cmp -s "$d/excludes" "$k/excludes" || list_ignored || exit
+if ! cmp -s "$d/excludes" "$k/excludes"; then list_ignored; elif ! cmp -s "$d/base" "$k/base"; then list_ignored 1; fi || exit
 list_changes || exit
 [ -n "$b" ] || [ ! -e "$d/ignores" ] || { list_ignored && list_changes; } || exit
 # Files over 10 MiB are large. If the others come to more than 256 MiB, so are the largest of them.
