@@ -73,8 +73,9 @@ func (a *app) undoCommand() *cobra.Command {
 		Short: "reverse what a task's last attempt changed in its git checkout",
 		Long: `Reverse what a task's last attempt changed, on the files as they are now. Later
 changes to other lines stay. Where later changes overlap, nothing is changed, and the
-files are listed. Files too large for their content to be kept stay as they are. The index, HEAD and commits stay as they are: what the attempt has
-committed is reversed in the files alone.`,
+files are listed. Files too large for their content to be kept stay as they are, and so
+do new files that git ignores. The index, HEAD and commits do not change: what the
+attempt has committed is reversed in the files alone.`,
 		Example: `  stint diff @last
   stint undo @last`,
 		Args: cobra.ExactArgs(1),
@@ -112,7 +113,7 @@ func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
 		return lostTrees(err)
 	}
 	for _, name := range left {
-		a.hint("stint: left as it is: %s: it is too large, its content was not kept\n", escapeText(oneLine(name)))
+		a.hint("stint: left as it is: %s\n", escapeText(oneLine(name)))
 	}
 	if len(undone)+len(left) == 0 {
 		a.hint("stint: nothing is left to undo: the files that task %s changed are as they were before it\n", shortID(view.ID))

@@ -130,8 +130,8 @@ done
 # it, in a git directory that has no other, so that git sees by their stat data whether they change.
 [ ! -s "$d/large" ] || {
 	y=$(git rev-parse --path-format=absolute --git-path objects) && f=$(git rev-parse --show-object-format) &&
-	(unset GIT_DIR GIT_WORK_TREE && git init -q --bare --template= --object-format="$f" "$d/git") && mkdir "$d/git/info" && echo '* filter=large' >"$d/git/info/attributes" &&
-	GIT_DIR="$d/git" GIT_OBJECT_DIRECTORY="$y" git -c filter.large.clean="f='` + notKept + `'"'; stat -c "$f%s bytes, changed at %Y" ./%f 2>/dev/null || stat -f "$f%z bytes, changed at %m" ./%f' update-index -z --add --remove --replace --stdin <"$d/large" &&
+	(unset GIT_DIR GIT_WORK_TREE && git init -q --bare --template= --object-format="$f" "$d/git") && mkdir "$d/git/info" && echo '* filter=stint' >"$d/git/info/attributes" &&
+	GIT_DIR="$d/git" GIT_OBJECT_DIRECTORY="$y" git -c filter.stint.clean="f='` + notKept + `'"'; stat -c "$f%s bytes, changed at %Y" ./%f 2>/dev/null || stat -f "$f%z bytes, changed at %m" ./%f' update-index -z --add --remove --replace --stdin <"$d/large" &&
 	GIT_INDEX_FILE="$d/base" xargs -0 git ls-files -z -- <"$d/large" | with_filter '~' | tee -a "$d/gone" >>"$d/there"
 } || exit
 # Bring the private index up to date, and write its tree.

@@ -38,10 +38,13 @@ type change struct {
 }
 
 // stage is the script that writes the new files into s: files that come back into 3, merged files into 2. It
-// prints overlaps/PATH for each file that cannot be merged, and same/PATH for each that the merge leaves as it is.
+// prints overlaps/PATH for each file that cannot be merged, same/PATH for each that the merge leaves as it is, and
+// ignored/PATH for each that git ignores now, or will by the files that come back.
 const stage = `export GIT_INDEX_FILE="$d/result" s
 cp -p "$d/index" "$d/result" && git update-index -z --index-info && mkdir "$s/1" "$s/2" "$s/3" || exit
 for x in 1 2 3; do GIT_WORK_TREE="$s/$x" git checkout-index -a -q --stage=$x || exit; done
+set_config core.excludesFile "$d/excludes"
+for x in "$GIT_WORK_TREE" "$s/3"; do (cd "$x" && GIT_WORK_TREE="$x" GIT_INDEX_FILE="$d/index" git ls-files -ciz --exclude-standard) | xargs -0 printf 'ignored/%s\0' || exit; done
 cd "$s/2" && find . -type f -print0 | xargs -0 sh -c 'for x do
 	cp "$x" "$s/ours" || exit
 	git merge-file -q "$x" "$s/1/$x" "$s/3/$x" 2>/dev/null || printf "overlaps/%s\0" "${x#./}"
@@ -53,8 +56,8 @@ const displaced = `export GIT_INDEX_FILE="$d/index" GIT_WORK_TREE="$s/was"
 { git update-index -q --refresh || :; } >/dev/null; git diff-files -z --name-only --diff-filter=d`
 
 // Undo reverses what has changed from the tree before to the tree after onto the files as they are
-// now, and returns the paths of the files that it has changed, and of those that stay as they are since
-// their content was not kept. A file that has changed since is merged. If that is not possible for all
+// now, and returns the paths of the files that it has changed, and those that stay as they are, with the
+// reason each: their content was not kept, or they would be deleted and are ignored by git. A file that has changed since is merged. If that is not possible for all
 // files, no file is changed, and the error is an [OverlapError]. A file that somebody saves meanwhile counts as one. ready may still refuse, after
 // the files were compared. What git ignores or does not track is never overwritten, and links are not
 // followed. The user's index stays as it is.
@@ -121,6 +124,9 @@ func (p *Place) Undo(run Shell, before, after string, ready func() error) (undon
 		case c == nil:
 		case what == "overlaps":
 			c.wrong = "it has changed since, in the same lines"
+		case what == "ignored" && c.before.mode == "":
+			left = append(left, path+": git ignores it")
+			delete(list, path)
 		case what == "same" && (c.now.mode == c.before.mode || c.now.mode != c.after.mode):
 			delete(list, path)
 		}
@@ -157,7 +163,7 @@ func readChanges(output string) (list map[string]*change, left []string) {
 		switch {
 		case part == "large/":
 			if c := list[fields[i]]; c != nil && c.now != c.before {
-				left = append(left, fields[i])
+				left = append(left, fields[i]+": it is too large, its content was not kept")
 				delete(list, fields[i])
 			}
 		case !isRaw:
