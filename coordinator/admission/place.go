@@ -20,7 +20,6 @@ import (
 type Place struct {
 	path       string // without links
 	root       string // the directory whose lane is its own; "": nobody has asked yet
-	isCheckout bool   // root is the top of a git checkout
 	holdsState bool   // the state directory lies in it
 	err        error  // why no task can work there
 	agent      string // for a follow-up of a task that names none
@@ -47,20 +46,15 @@ func (in *intake) checkPlace(s *submission) error {
 		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.tasks.Config.StateDir, s.Workspace)
 	}
-	root := w.lane()
-	if w.isCheckout {
-		s.checkout = root
-	}
+	s.root = w.lane()
 	if s.asker != nil { // it may wait for the task, which needs its checkout
 		s.within = task.RepositoryRoot(s.asker.Place())
 		at := state.Task{Workspace: w.path, Within: s.within}
-		root = task.RepositoryRoot(at.Place())
+		s.root = task.RepositoryRoot(at.Place())
 		in.a.Checkout(at.Place())
 		in.a.LookUpCheckouts()
 	}
-	if s.Workspace = w.path; !task.IsNamedLane(s.SessionKey) { // else it is in the lane of its session
-		s.root = root
-	}
+	s.Workspace = w.path
 	return nil
 }
 
@@ -88,7 +82,6 @@ func (a *Admission) lookAt(dir string) *Place {
 func (w *Place) lane() string {
 	if w.root == "" && w.err == nil {
 		w.root = task.CheckoutAbove(w.path)
-		w.isCheckout = task.IsCheckout(w.root)
 	}
 	return w.root
 }
@@ -135,12 +128,12 @@ func (in *intake) noteBeside(tasks []state.Task) {
 	asked := map[string]bool{"": true}
 	for i := range tasks {
 		s := &in.list[i]
-		if in.old[i] != nil || s.parent != "" || s.Hold || asked[s.checkout] || in.a.tasks.Workspace(s.Workspace).Checkout == queue.CheckoutExclusive {
+		if in.old[i] != nil || s.parent != "" || s.Hold || asked[s.root] || in.a.tasks.Workspace(s.Workspace).Checkout == queue.CheckoutExclusive || !task.IsCheckout(s.root) {
 			continue
 		}
-		asked[s.checkout] = true
-		for dir, id := range queue.Read(in.a.tasks, func(st *fold.State) map[string]string { return st.Beside(s.checkout, tasks[i].SessionKey) }) {
-			if task.RepositoryRoot(dir) == s.checkout {
+		asked[s.root] = true
+		for dir, id := range queue.Read(in.a.tasks, func(st *fold.State) map[string]string { return st.Beside(s.root, tasks[i].SessionKey) }) {
+			if task.RepositoryRoot(dir) == s.root {
 				tasks[i].Note = strings.TrimPrefix(fmt.Sprintf("%s; task %s of another session is queued or running in this checkout; to run one at a time, set checkout = \"exclusive\" in the configuration", tasks[i].Note, state.ShortID(id)), "; ")
 				break
 			}

@@ -1,7 +1,6 @@
 package gemini
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -29,14 +28,13 @@ func (g *Agent) policies(turn task.Turn) ([]string, error) {
 	if len(turn.Allow) == 0 {
 		return nil, nil
 	}
-	home := filepath.Join(cmp.Or(task.LookupEnv(g.Env, "GEMINI_CLI_HOME"), task.LookupEnv(g.Env, "HOME")), ".gemini")
-	settings, err := readSettings(filepath.Join(home, "settings.json"))
+	settings, err := g.settings()
 	if err != nil {
 		return nil, err
 	}
 	paths, _ := settings["policyPaths"].([]any)
 	if len(paths) == 0 {
-		paths = []any{filepath.Join(home, "policies")}
+		paths = []any{filepath.Join(g.home(), "policies")}
 	}
 	var args []string
 	for _, path := range append(paths, filepath.Join(turn.RunDir, policyFile)) {
