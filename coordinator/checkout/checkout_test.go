@@ -421,7 +421,7 @@ func TestWorkspaceBelow(t *testing.T) {
 
 // BenchmarkSnapshot compares snapshots with git status, in a tree of 49,000 files and 1 GB in which 20 files have
 // changed and 20 are not tracked: where nothing has changed since the last snapshot, after an attempt that
-// changed 20 files more, and where the user's index has changed, so that all begins anew.
+// changed 20 files more, and where the user's index has changed.
 func BenchmarkSnapshot(b *testing.B) {
 	r := newRepo(b, "")
 	r.run("dd if=/dev/urandom of=x bs=1048576 count=1 2>/dev/null; for d in $(seq 500); do mkdir $d; (cd $d; seq 98 | split -l 1 - f; (echo $d; cat ../x ../x) >big); done; rm x; git -c core.bigFileThreshold=1m -c core.compression=0 add . && " + commit + " -m many; for d in $(seq 20); do echo 1 >>$d/big; echo 1 >$d/new; done; git status >/dev/null")
