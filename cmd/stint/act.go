@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -51,9 +50,9 @@ func (a *app) cancelCommand() *cobra.Command {
 func (a *app) rmCommand() *cobra.Command {
 	c := a.actCommand("rm", "remove tasks from the lists", (*client.Client).Remove)
 	c.Long = `Remove tasks from the lists. One that waits is canceled; one that runs is refused, and
-one that other tasks come after, unless these are removed with it. Its sections stay in
-tasks.md until the next compaction moves them to the archive, which keeps id, end and
-idempotency key. To archive what is done or canceled: stint clean.`
+one that other tasks come after: remove these before it. Its sections stay in tasks.md
+until the next compaction moves them to the archive, which keeps id, end and idempotency
+key. To archive what is done or canceled: stint clean.`
 	c.Example = "  stint rm 2b4f6c8e 91c0d3aa"
 	return c
 }
@@ -101,30 +100,20 @@ func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *
 			if name == "rm" && slices.Contains(refs, state.LastRef) {
 				return usage("stint ls, then stint rm ID", "rm takes no @last: the next time that is another task")
 			}
-			// What rm refuses is tried again from behind, until a round changes nothing: what comes after a task goes before it.
 			var failed error
-			several := len(refs) > 1
-			for before := 1; len(refs) > 0; {
-				var left []string
-				final := name != "rm" || len(refs) == before
-				before = len(refs)
-				for _, ref := range refs {
-					var view wire.TaskView
-					err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = do(cl, c.Context(), ref); return err })
-					switch {
-					case err == nil && name == "rm" && !asJSON && !quiet:
-						_, err = fmt.Fprintln(a.stdout, "removed", view.ID)
-					case err == nil:
-						err = a.printEnd(&waitOptions{json: asJSON, quiet: quiet}, &view)
-					case !final && errors.Is(err, &task.Error{Code: task.CodeConflict}):
-						left, err = slices.Insert(left, 0, ref), nil
-					case several:
-						printError(a.stderr, fmt.Errorf("%s: %w", ref, err))
-						err = &cliError{code: exitCode(err)}
-					}
-					failed = cmp.Or(failed, err)
+			for _, ref := range refs {
+				var view wire.TaskView
+				err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = do(cl, c.Context(), ref); return err })
+				switch {
+				case err == nil && name == "rm" && !asJSON && !quiet:
+					_, err = fmt.Fprintln(a.stdout, "removed", view.ID)
+				case err == nil:
+					err = a.printEnd(&waitOptions{json: asJSON, quiet: quiet}, &view)
+				case len(refs) > 1:
+					printError(a.stderr, fmt.Errorf("%s: %w", ref, err))
+					err = &cliError{code: exitCode(err)}
 				}
-				refs = left
+				failed = cmp.Or(failed, err)
 			}
 			return failed
 		},

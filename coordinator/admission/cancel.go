@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"stint/coordinator/queue"
@@ -90,10 +91,12 @@ func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, err
 			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
 		case !t.Status.Terminal():
 			if after := st.Dependants(id, maxNamed); len(after) > 0 {
-				ids := strings.Join(after[:min(len(after), maxNamed)], " ")
+				after = after[:min(len(after), maxNamed)]
+				slices.Reverse(after) // what comes after a task goes before it
+				ids := strings.Join(after, " ")
 				return &task.Error{
 					Code: task.CodeConflict, Message: fmt.Sprintf("tasks come after %s and would fail: %s", id, ids),
-					Hint: fmt.Sprintf("stint rm %s %s, or to let them fail: stint cancel %s", id, ids, id),
+					Hint: fmt.Sprintf("stint rm %s %s, or to let them fail: stint cancel %s", ids, id, id),
 				}
 			}
 			tx.Append(a.canceled(id, by))
