@@ -103,13 +103,16 @@ func parseStatus(b []byte) (Status, error) {
 }
 
 // Nearest returns the known word that a word was probably meant to be, or "": at most two
-// letters and half of the word are wrong.
+// letters, and about a third of the word, are wrong, or it is the beginning.
 func Nearest(word string, known []string) string {
 	best, dist := "", 3
 	for _, k := range known {
-		if d := distance(word, k); d < dist && 2*d <= len(word) {
+		if d := distance(word, k); d < dist && 3*d <= len(word)+1 {
 			best, dist = k, d
 		}
+	}
+	if i := slices.IndexFunc(known, func(k string) bool { return len(word) > 2 && strings.HasPrefix(k, word) }); best == "" && i >= 0 {
+		return known[i]
 	}
 	return best
 }

@@ -75,7 +75,7 @@ type Filter struct {
 	Agent    string   `json:"agent,omitempty"`
 	Before   uint64   `json:"before,omitempty"` // of a list, only what is older than the task with this fold.Row.First; 0: from the newest on
 	Limit    int      `json:"limit,omitempty"`  // at most so many; 0: no limit
-	Prompts  bool     `json:"-"`                // of Rows, all as tasks, to which the caller adds the prompts
+	Prompts  bool     `json:"-"`                // also prompts; to Rows, which are all tasks then, the caller adds them
 }
 
 // Match reports whether the filter lets a task through.

@@ -306,19 +306,22 @@ func (a *app) noteDemo(ctx context.Context, specs []task.TaskSpec, views []wire.
 // whyDemo returns why no CLI was taken, and what helps; without help it is the name of
 // one that is ready.
 func whyDemo(ctx context.Context, cfg *Config) (why, help string) {
-	why, help = noCLI()
-	for _, name := range slices.Backward(cliNames) { // the first one counts most
+	var whys, helps []string
+	for _, name := range cliNames {
 		c := adapterOf(cfg, name, "")
 		switch p := c.Probe(ctx); {
 		case p.Found && p.LoggedIn:
 			return name, ""
 		case p.Found && p.Fix == c.LoginCommand():
-			why, help = name+" is not logged in", p.Fix
+			whys, helps = append(whys, name+" is not logged in"), append(helps, p.Fix)
 		case p.Found:
-			why, help = name+" cannot be used: "+p.Detail, cmp.Or(p.Fix, "stint doctor")
+			whys, helps = append(whys, name+" cannot be used: "+p.Detail), append(helps, cmp.Or(p.Fix, "stint doctor"))
 		}
 	}
-	return why, help
+	if whys == nil {
+		return noCLI()
+	}
+	return strings.Join(whys, "; "), strings.Join(helps, ", or ")
 }
 
 // noCLI returns the sentence that no CLI is installed, and what installs the first one.

@@ -89,7 +89,11 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 
 // printf prints a part of the account.
 func (d *demonstration) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(d.stdout, format+"\n", args...) // without anyone to see it, there is nothing to show
+	text := fmt.Sprintf(format, args...)
+	if width := terminalWidth(d.stdout); width > 0 && !strings.HasPrefix(text, " ") { // a command stays in one line
+		text = strings.Join(wrap(text, width), "\n")
+	}
+	_, _ = fmt.Fprintln(d.stdout, text) // without anyone to see it, there is nothing to show
 }
 
 // add queues a task.

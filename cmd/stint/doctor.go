@@ -274,6 +274,17 @@ func (a *app) printFindings(list []finding, asJSON bool) error {
 	if asJSON {
 		return errors.Join(printEach(a.stdout, list), err)
 	}
+	if width := terminalWidth(a.stdout); width > 0 {
+		room, narrow := max(20, width-widthBefore(rows)), [][]string(nil)
+		for _, row := range escapeRows(rows) {
+			indent := row[2][:len(row[2])-len(strings.TrimLeft(row[2], " "))]
+			for _, line := range wrap(row[2], room-len(indent)) {
+				narrow = append(narrow, []string{row[0], row[1], indent + line})
+				row[0], row[1], indent = "", "", "    "[:max(2, len(indent))]
+			}
+		}
+		rows = narrow
+	}
 	return errors.Join(writeTable(a.stdout, escapeRows(rows), nil), err)
 }
 

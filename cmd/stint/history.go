@@ -207,8 +207,15 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 	if o.limit > 0 && len(events) > o.limit {
 		events = events[len(events)-o.limit:]
 	}
+	show := func(e *event) error {
+		line := e.line()
+		if width := terminalWidth(a.stdout); width > 0 {
+			line = clip(line, max(width, 80))
+		}
+		return a.printEither(o.json, e, line)
+	}
 	for i := range events {
-		if err := a.printEither(o.json, &events[i], events[i].line()); err != nil {
+		if err := show(&events[i]); err != nil {
 			return err
 		}
 	}
@@ -231,7 +238,7 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 		if last = eventOf(s, last.At); isOther(last) {
 			continue
 		}
-		if err := a.printEither(o.json, &last, last.line()); err != nil {
+		if err := show(&last); err != nil {
 			return err
 		}
 	}
@@ -270,6 +277,9 @@ func (e *event) word(key string) string {
 		return ""
 	case value == "":
 		return key + " unset"
+	}
+	if t, err := time.Parse(time.RFC3339, value); err == nil {
+		return key + ": " + localTime(t)
 	}
 	lines := strings.Split(strings.TrimSpace(value), "\n")
 	text := clip(lines[0], maxValue)

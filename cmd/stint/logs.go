@@ -187,6 +187,10 @@ func (l *logWriter) lines(e *task.LogEvent) (text string) {
 			ending = ""
 		}
 		line = clip(strings.TrimSuffix(line, ending), max(len(task.LogClock)+8, width-textWidth(ending))) + ending
+		if strings.TrimSpace(line) == "" { // of an answer
+			text += "\n"
+			continue
+		}
 		text += l.paint("2", line[:len(task.LogClock)]) + l.paint(eventColor(e), line[len(task.LogClock):]) + "\n"
 	}
 	return text

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -365,14 +364,10 @@ func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
 		})
 	}
 	hasChanged := slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Changes.String() != "" })
-	for _, name := range []string{"CHANGES", "AGE", "AGENT", "SESSION", "TIME"} {
-		if col := slices.Index(rows[0], name); width > 0 && width-widthBefore(rows) < 20 || name == "CHANGES" && !hasChanged {
-			for i := range rows {
-				rows[i] = slices.Delete(rows[i], col, col+1)
-			}
-		}
+	if !hasChanged {
+		drop(rows, "CHANGES")
 	}
-	fit(escapeRows(rows), width)
+	fit(escapeRows(rows), width, "CHANGES", "AGE", "AGENT", "SESSION", "TIME")
 	return writeTable(a.stdout, rows, func(row, col int, cell string) string {
 		if !isColoured(a.stdout) || row == 0 || col != 1 || sgr[views[row-1].Status] == "" {
 			return cell
@@ -441,13 +436,9 @@ func waitText(v *wire.TaskView, now time.Time) string {
 	return v.Waits + ", " + at
 }
 
-// laneName shows a lane as people know it: the name of a session, or the last
-// part of a directory.
+// laneName returns the name of a session, and "-" for a lane of a directory or of one task.
 func laneName(key string) string {
-	if dir, ok := strings.CutPrefix(key, "dir:"); ok {
-		return filepath.Base(dir) + "/"
-	}
-	if strings.HasPrefix(key, "task:") {
+	if strings.ContainsRune(key, ':') {
 		return "-"
 	}
 	return key
@@ -465,8 +456,22 @@ func widthBefore(rows [][]string) (used int) {
 	return used
 }
 
-// fit cuts the last cells so that rows fit into a terminal of that width; 0: any.
-func fit(rows [][]string, width int) {
+// drop removes a column.
+func drop(rows [][]string, name string) {
+	if col := slices.Index(rows[0], name); col >= 0 {
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], col, col+1)
+		}
+	}
+}
+
+// fit drops columns, and then cuts the last cells, so that rows fit into a terminal of that width; 0: any.
+func fit(rows [][]string, width int, optional ...string) {
+	for _, name := range optional {
+		if width > 0 && width-widthBefore(rows) < 20 {
+			drop(rows, name)
+		}
+	}
 	room, last := max(10, width-widthBefore(rows)), len(rows[0])-1
 	for _, row := range rows {
 		if width > 0 {

@@ -73,7 +73,7 @@ func TestShortIDs(t *testing.T) {
 }
 
 func TestLaneName(t *testing.T) {
-	for key, want := range map[string]string{"web": "web", "dir:/home/ana/shop": "shop/", "task:x": "-", "": ""} {
+	for key, want := range map[string]string{"web": "web", "dir:/home/ana/shop": "-", "task:x": "-", "": ""} {
 		if got := laneName(key); got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}

@@ -80,7 +80,8 @@ func (a *app) sessionLsCommand() *cobra.Command {
 				a.hint("stint: no sessions; begin one with: stint task --session NAME \"PROMPT\"\n")
 				return nil
 			}
-			return writeTable(a.stdout, escapeRows(rows), nil)
+			fit(escapeRows(rows), terminalWidth(a.stdout), "AGENT SESSION", "AGENT", "USED")
+			return writeTable(a.stdout, rows, nil)
 		},
 	}
 	quietFlag(c, &quiet)

@@ -17,6 +17,9 @@ func parseDuration(s string) (time.Duration, error) {
 			d = time.Duration(n) * 24 * time.Hour
 		}
 	}
+	if _, nerr := strconv.ParseFloat(s, 64); err != nil && nerr == nil {
+		return 0, fmt.Errorf("%q has no unit; write %[1]ss, %[1]sm, %[1]sh or %[1]sd", s)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a duration such as 90s, 10m, 2h or 3d", s)
 	}
@@ -50,5 +53,5 @@ func parseAt(s string, now time.Time) (time.Time, error) {
 		}
 		return t, nil
 	}
-	return time.Time{}, fmt.Errorf("%q is not a time; write 15:04, \"tomorrow 9:00\", \"2006-01-02 15:04\" or 2006-01-02T15:04:05Z", s)
+	return time.Time{}, fmt.Errorf("%q is not a time; write 15:04, \"tomorrow 9:00\", \"2006-01-02 15:04\" or 2006-01-02T15:04:05Z; two hours from now is --delay 2h", s)
 }

@@ -339,7 +339,11 @@ func findError(ref string, err error, name func(id string) string) error {
 }
 
 func notFound(ref string) error {
-	return &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: "stint ls"}
+	hint := "stint ls"
+	if "@"+ref == state.LastRef {
+		hint = "write " + state.LastRef
+	}
+	return &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: hint}
 }
 
 // PeekIn returns a task without its texts, by its id.

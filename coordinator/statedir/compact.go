@@ -30,11 +30,17 @@ func List(ctx context.Context, dir string, f state.Filter) ([]state.Task, error)
 	if err != nil {
 		return nil, err
 	}
-	return st.List(f)
+	list, err := st.List(f)
+	for i := 0; f.Prompts && i < len(list) && err == nil; i++ {
+		var t state.Task
+		t, _, err = st.Task(list[i].ID)
+		list[i].Prompt = t.Prompt
+	}
+	return list, err
 }
 
 // ListArchive returns the tasks in the archive of dir that a filter lets through, the
-// one that ended last first, without their texts. Those that were brought back are
+// one that ended last first, without their texts unless it asks for prompts. Those that were brought back are
 // not among them. It needs no master.
 func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 	entries, err := archive.Read(nil, dir)
@@ -63,7 +69,9 @@ func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 		if !f.Match(&t) {
 			continue
 		}
-		t.Prompt, t.Result, t.InputFiles, t.OutputFiles = "", "", nil, nil
+		if t.Result, t.InputFiles, t.OutputFiles = "", nil, nil; !f.Prompts {
+			t.Prompt = ""
+		}
 		list = append(list, t)
 	}
 	return list, nil
