@@ -208,22 +208,15 @@ func setKey(file string, text []byte, k *key, value string) ([]byte, error) {
 	}
 	at, isSet := 0, was.origins[k.name].layer == layerFile
 	_, _ = fmt.Sscanf(strings.TrimPrefix(was.origins[k.name].where, filepath.Base(file)), ":%d", &at)
-	switch i := head("[" + k.section); {
+	switch {
 	case isSet && at > 0 && at <= len(lines):
 		lines[at-1] = line + commentOf(lines[at-1])
 	case k.section != "" && head("["+k.section+"]") >= 0:
 		lines = slices.Insert(lines, head("["+k.section+"]")+1, line)
 	case k.section != "":
 		lines = append(lines, "", "["+k.section+"]", line)
-	case i >= 0: // above the first section, and what is said of it
-		for i > 0 && strings.HasPrefix(lines[i-1], "#") {
-			i--
-		}
-		if i > 0 && lines[i-1] == "" {
-			lines = slices.Insert(lines, i-1, line)
-		} else {
-			lines = slices.Insert(lines, i, line, "")
-		}
+	case head("[") >= 0: // above all sections
+		lines = slices.Insert(lines, 0, line)
 	default:
 		lines = append(lines, line)
 	}
