@@ -76,7 +76,6 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
 		stream = "stdout"
 	case terminalWidth(a.stdout) > 0:
 		out.width = lineWidth(a.stdout)
-		out.redraw = o.follow && !o.json && canDraw(a.stdout)
 	}
 	if stream != "events" {
 		out.raw = terminalSafe(a.stdout)
@@ -112,21 +111,19 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
 // countdown is what changes in a reason to wait with each second.
 var countdown = regexp.MustCompile(`,? in [0-9][0-9dhms]*`)
 
-// announceAfter is how long a step may take until it is printed that it runs, where no line can
-// be drawn again.
+// announceAfter is how long a step may take until it is printed that it runs.
 const announceAfter = 5 * time.Second
 
 // A logWriter prints events, which come as JSON, one a line. Its methods may be called by
 // several goroutines.
 type logWriter struct {
-	w      io.Writer
-	note   io.Writer   // for what is no event
-	raw    *runeWriter // not nil: what comes are no events
-	json   bool
-	color  bool
-	redraw bool // what goes on is drawn below the lines, again each second
-	width  int  // columns of a line that must not wrap; 0: any
-	now    func() time.Time
+	w     io.Writer
+	note  io.Writer   // for what is no event
+	raw   *runeWriter // not nil: what comes are no events
+	json  bool
+	color bool
+	width int // columns of a line that must not wrap; 0: any
+	now   func() time.Time
 
 	mu    sync.Mutex
 	rest  []byte // of a line that has no end yet
@@ -153,7 +150,8 @@ func (l *logWriter) Write(p []byte) (int, error) {
 		}
 		out += l.add(line)
 	}
-	return len(p), l.print(out)
+	_, err := io.WriteString(l.w, out)
+	return len(p), err
 }
 
 // add returns the lines of one event.
@@ -196,18 +194,6 @@ func (l *logWriter) lines(e *task.LogEvent) (text string) {
 	return text
 }
 
-// print writes lines in the place of what is drawn, and below them what goes on.
-func (l *logWriter) print(lines string) error {
-	if l.redraw {
-		lines = "\r\x1b[K" + lines
-		if n := len(l.open); n > 0 {
-			lines += strings.TrimSuffix(l.lines(&l.open[n-1]), "\n")
-		}
-	}
-	_, err := io.WriteString(l.w, lines)
-	return err
-}
-
 func (l *logWriter) paint(code, text string) string {
 	if !l.color || code == "" {
 		return text
@@ -234,12 +220,12 @@ func (l *logWriter) look(v *wire.TaskView, err error) {
 	defer l.mu.Unlock()
 	out, why := "", ""
 	for _, e := range l.open {
-		if !l.redraw && e.Time.After(l.since) && l.now().Sub(e.Time) >= announceAfter {
+		if e.Time.After(l.since) && l.now().Sub(e.Time) >= announceAfter {
 			l.since = e.Time
 			out += l.lines(&e)
 		}
 	}
-	_ = l.print(out) // Write reports what is wrong with it
+	_, _ = io.WriteString(l.w, out) // Write reports what is wrong with it
 	if err == nil && !v.Status.Terminal() && (v.Status != state.Running || v.Settling) {
 		why = v.Why
 	}
@@ -264,5 +250,6 @@ func (l *logWriter) flush() error {
 		out += l.lines(&e)
 	}
 	l.open = nil
-	return l.print(out)
+	_, err := io.WriteString(l.w, out)
+	return err
 }
