@@ -101,7 +101,7 @@ func TestKeptPromptIsContinuedOnce(t *testing.T) {
 		t.Errorf("the conversation:\n%s", diff)
 	}
 	w.open()
-	if s, _, err := w.c.Session("web"); err != nil || s.Native != "n9" {
+	if s, _, err := w.c.Session("web", 0, 0); err != nil || s.Native != "n9" {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

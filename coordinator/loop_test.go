@@ -193,7 +193,8 @@ func TestLoopPassesInRoundTwo(t *testing.T) {
 		if tasks := w.c.List(state.Filter{}); len(tasks) != 1 {
 			t.Errorf("%d tasks", len(tasks))
 		}
-		_, said, _ := w.c.Session(got.SessionKey)
+		_, page, _ := w.c.Session(got.SessionKey, 0, 0)
+		said := page.Messages
 		if len(said) != 4 || said[2].Text != prompt.FixIt || said[3].Text != "second" {
 			t.Errorf("the transcript is %v", said)
 		}

@@ -233,22 +233,22 @@ func TestSessionPage(t *testing.T) {
 	for _, prompt := range []string{"one", "two"} {
 		w.wait(w.submit(task.TaskSpec{Prompt: prompt, SessionKey: "web"}).ID)
 	}
-	s, p, err := w.c.SessionPage("web", 0, 2)
+	s, p, err := w.c.Session("web", 0, 2)
 	if err != nil || s.Key != "web" || len(p.Messages) != 2 || p.Messages[0].Text != "two" || p.Begin == 0 {
 		t.Fatalf("%+v, %+v, %v", s, p, err)
 	}
-	if _, p, err = w.c.SessionPage("web", p.Begin, 9); err != nil || len(p.Messages) != 2 || p.Messages[0].Text != "one" || p.Begin != 0 {
+	if _, p, err = w.c.Session("web", p.Begin, 9); err != nil || len(p.Messages) != 2 || p.Messages[0].Text != "one" || p.Begin != 0 {
 		t.Errorf("before that: %+v, %v", p, err)
 	}
 	var bad *task.Error
-	if _, _, err := w.c.SessionPage("web", 3, 1); !errors.As(err, &bad) || bad.Field != "cursor" {
+	if _, _, err := w.c.Session("web", 3, 1); !errors.As(err, &bad) || bad.Field != "cursor" {
 		t.Errorf("from no place: %v", err)
 	}
-	if _, _, err := w.c.SessionPage("nope", 0, 1); !errors.Is(err, notFound) {
+	if _, _, err := w.c.Session("nope", 0, 1); !errors.Is(err, notFound) {
 		t.Errorf("of no session: %v", err)
 	}
 	check(t, os.Remove(session.TranscriptPath(w.dir, w.c.Sessions()[0].ID)))
-	if _, p, err = w.c.SessionPage("web", 0, 9); err != nil || len(p.Messages) > 0 || p.Begin != 0 {
+	if _, p, err = w.c.Session("web", 0, 9); err != nil || len(p.Messages) > 0 || p.Begin != 0 {
 		t.Errorf("of a file that is gone: %+v, %v", p, err)
 	}
 }

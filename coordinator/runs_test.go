@@ -285,9 +285,9 @@ func TestLostSession(t *testing.T) {
 			if got.SessionID != first.SessionID || got.AgentSession != "of "+second || got.Attempt != 1 || !strings.Contains(got.Note, tc.note) || !strings.Contains(other.Note, tc.note) {
 				t.Errorf("session %s (native %s), attempt %d, notes %q, %q", got.SessionID, got.AgentSession, got.Attempt, got.Note, other.Note)
 			}
-			s, said, err := w.c.Session("web")
-			if err != nil || s.ID != first.SessionID || s.Native != "of "+second || len(said) != 8 {
-				t.Errorf("%+v with %d messages, %v", s, len(said), err)
+			s, said, err := w.c.Session("web", 0, 0)
+			if err != nil || s.ID != first.SessionID || s.Native != "of "+second || len(said.Messages) != 8 {
+				t.Errorf("%+v with %d messages, %v", s, len(said.Messages), err)
 			}
 			resumed := map[string][]string{}
 			for _, turn := range w.agent.turns {

@@ -25,8 +25,9 @@ var ErrNoPlace = errors.New("there is no such place in the transcript")
 const maxPage = 8 << 20
 
 // ReadPage returns the last n messages of a transcript, or with before the last n of those
-// that stand before that place, a Page.Begin. They may be fewer where they are large. It
-// reads no more of the file than it must. Lines that are no message are passed over.
+// that stand before that place, a Page.Begin. They may be fewer where they are large; with 0
+// it is all of them. It reads no more of the file than it must. Lines that are no message
+// are passed over: cut off, damaged, of another type, or longer than 64 MiB.
 func ReadPage(path string, before int64, n int) (p Page, err error) {
 	f, err := durable.Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -61,7 +62,7 @@ func beginsLine(r io.ReaderAt, off, size int64) bool {
 
 func readPage(b *backward, n int) (p Page, err error) {
 	end := b.begin + int64(len(b.buf))
-	for len(p.Messages) < n && (len(p.Messages) == 0 || end-p.Begin < maxPage) {
+	for n == 0 || len(p.Messages) < n && (len(p.Messages) == 0 || end-p.Begin < maxPage) {
 		line, begin, err := b.line()
 		if errors.Is(err, io.EOF) {
 			break
@@ -70,7 +71,7 @@ func readPage(b *backward, n int) (p Page, err error) {
 			return p, err
 		}
 		p.Begin = begin
-		if m, is := parseLine(line); is == messageLine {
+		if m, ok := parseLine(line); ok {
 			p.Messages = append(p.Messages, m)
 		}
 	}

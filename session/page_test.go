@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,6 +28,16 @@ func pages(t testing.TB, text string, n, limit int) (all []Message) {
 	}
 }
 
+// allMessages returns the messages in the lines of a text.
+func allMessages(text string, limit int) (all []Message) {
+	for line := range strings.Lines(text) {
+		if m, ok := parseLine([]byte(line)); ok && len(line) <= limit {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
 // TestPagesAreTheTranscript: page by page a transcript is the one that is read at once,
 // whatever its lines are and however long.
 func TestPagesAreTheTranscript(t *testing.T) {
@@ -47,9 +56,7 @@ func TestPagesAreTheTranscript(t *testing.T) {
 		if rnd.IntN(2) == 0 {
 			text.WriteString(line(20))
 		}
-		want, _, err := readMessages(strings.NewReader(text.String()), limit)
-		must(t, err)
-		if diff := cmp.Diff(want, pages(t, text.String(), 1+rnd.IntN(4), limit)); diff != "" {
+		if diff := cmp.Diff(allMessages(text.String(), limit), pages(t, text.String(), 1+rnd.IntN(4), limit)); diff != "" {
 			t.Fatal(diff[:min(len(diff), 2000)])
 		}
 	}
@@ -99,11 +106,7 @@ func FuzzReadPage(f *testing.F) {
 	f.Add([]byte("\n"+good+"\r\n"+good+good+"\n"), 2)
 	f.Fuzz(func(t *testing.T, data []byte, n int) {
 		const limit = 60
-		want, bad, err := readMessages(strings.NewReader(string(data)), limit)
-		if lines := bytes.Count(data, []byte("\n")) + 1; err != nil || len(want)+bad > lines {
-			t.Fatalf("%d messages and %d bad lines in %d lines, %v", len(want), bad, lines, err)
-		}
-		if diff := cmp.Diff(want, pages(t, string(data), 1+n&7, limit)); diff != "" {
+		if diff := cmp.Diff(allMessages(string(data), limit), pages(t, string(data), 1+n&7, limit)); diff != "" {
 			t.Error(diff)
 		}
 	})

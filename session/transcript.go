@@ -1,12 +1,10 @@
 package session
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -116,80 +114,11 @@ func endsTorn(f durable.File) (bool, error) {
 	return last[0] != '\n', nil
 }
 
-// maxLine bounds a line that is read; longer ones count as bad.
+// maxLine bounds a line that is read; longer ones are passed over.
 const maxLine = 64 << 20
 
-// ReadTranscript returns the messages of a transcript in order. bad counts the
-// lines that were skipped because they are no message: cut off, damaged, or
-// longer than 64 MiB. Lines of a type other than "message" are passed over.
-func ReadTranscript(path string) (messages []Message, bad int, err error) {
-	f, err := durable.Open(path, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, 0, fmt.Errorf("transcript: %w", err)
-	}
-	messages, bad, err = readMessages(f, maxLine)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, 0, fmt.Errorf("transcript: %w", err)
-	}
-	return messages, bad, nil
-}
-
-func readMessages(r io.Reader, limit int) (messages []Message, bad int, err error) {
-	br := bufio.NewReader(r)
-	for {
-		line, tooLong, err := readLine(br, limit)
-		if err != nil && err != io.EOF {
-			return nil, 0, err
-		}
-		switch m, is := parseLine(line); {
-		case tooLong || is == badLine:
-			bad++
-		case is == messageLine:
-			messages = append(messages, m)
-		}
-		if err == io.EOF {
-			return messages, bad, nil
-		}
-	}
-}
-
-// lineKind returns what a line of a transcript is.
-type lineKind int
-
-const (
-	otherLine   lineKind = iota // empty, or of another type
-	messageLine                 // a message
-	badLine                     // neither
-)
-
-// parseLine reads a line.
-func parseLine(line []byte) (m Message, is lineKind) {
-	switch {
-	case len(bytes.TrimSpace(line)) == 0:
-		return m, otherLine
-	case json.Unmarshal(line, &m) != nil || m.Type == "":
-		return m, badLine
-	case m.Type != typeMessage:
-		return m, otherLine
-	case m.Role != RoleUser && m.Role != RoleAssistant:
-		return m, badLine
-	}
-	return m, messageLine
-}
-
-// readLine returns the next line. Of a line longer than limit it keeps nothing.
-// The last line comes with io.EOF.
-func readLine(br *bufio.Reader, limit int) (line []byte, tooLong bool, err error) {
-	for {
-		part, err := br.ReadSlice('\n')
-		if len(line)+len(part) > limit {
-			line, tooLong = nil, true
-		}
-		if !tooLong {
-			line = append(line, part...)
-		}
-		if err != bufio.ErrBufferFull {
-			return line, tooLong, err
-		}
-	}
+// parseLine reads a line; ok is false if it is no message.
+func parseLine(line []byte) (m Message, ok bool) {
+	err := json.Unmarshal(line, &m)
+	return m, err == nil && m.Type == typeMessage && (m.Role == RoleUser || m.Role == RoleAssistant)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"stint/ledger/durable"
 )
@@ -43,12 +44,12 @@ func say(t *testing.T, tr *Transcript) []Message {
 	return want
 }
 
-func checkRead(t *testing.T, path string, want []Message, wantBad int) {
+func checkRead(t *testing.T, path string, want []Message) {
 	t.Helper()
-	got, bad, err := ReadTranscript(path)
+	got, err := ReadPage(path, 0, 0)
 	must(t, err)
-	if diff := cmp.Diff(want, got); diff != "" || bad != wantBad {
-		t.Errorf("bad lines: %d, want %d; messages (-want +got):\n%s", bad, wantBad, diff)
+	if diff := cmp.Diff(want, got.Messages, cmpopts.EquateEmpty()); diff != "" || got.Begin != 0 {
+		t.Errorf("from %d on; messages (-want +got):\n%s", got.Begin, diff)
 	}
 }
 
@@ -67,10 +68,10 @@ func writeFile(t *testing.T, path, data string) {
 func TestTranscriptRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	tr := openTest(t, dir)
-	checkRead(t, tr.path, nil, 0)
+	checkRead(t, tr.path, nil)
 	want := say(t, tr)
 	want = append(want, say(t, openTest(t, dir))...) // what is there stays
-	checkRead(t, tr.path, want, 0)
+	checkRead(t, tr.path, want)
 	checkModes(t, dir)
 	if got := strings.Count(readFile(t, tr.path), "\n"); got != len(want) {
 		t.Errorf("%d lines for %d messages", got, len(want))
@@ -108,15 +109,11 @@ func TestTranscriptCutAnywhere(t *testing.T) {
 	for cut := range len(whole) {
 		writeFile(t, tr.path, whole[:cut])
 		kept := strings.Count(whole[:cut], "\n")
-		bad := 0
-		switch rest := whole[strings.LastIndexByte(whole[:cut], '\n')+1 : cut]; {
-		case strings.HasPrefix(whole[cut:], "\n"):
+		if strings.HasPrefix(whole[cut:], "\n") {
 			kept++ // only the line break is missing
-		case rest != "":
-			bad = 1
 		}
 		expect := append(want[:kept:kept], say(t, tr)...)
-		checkRead(t, tr.path, expect, bad)
+		checkRead(t, tr.path, expect)
 		if t.Failed() {
 			t.Fatalf("cut at %d", cut)
 		}
@@ -130,30 +127,29 @@ func TestReadTranscriptDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		data string
 		want []Message
-		bad  int
 	}{
-		"empty":         {"", nil, 0},
-		"blank lines":   {"\n\r\n" + good + "\r\n \n", []Message{m}, 0},
-		"no line break": {good, []Message{m}, 0},
-		"half line":     {good[:20] + "\n" + good + "\n", []Message{m}, 1},
-		"half at end":   {good + "\n" + good[:20], []Message{m}, 1},
-		"two in one":    {good + good + "\n" + good, []Message{m}, 1},
-		"NUL bytes":     {good + "\n\x00\x00\x00\x00\n" + good + "\n", []Message{m, m}, 1},
-		"no object":     {"[]\n7\nnull\n\"x\"\n" + good, []Message{m}, 4},
-		"wrong types":   {`{"type":"message","role":7}` + "\n" + good, []Message{m}, 1},
-		"unknown role":  {`{"type":"message","role":"system"}` + "\n" + good, []Message{m}, 1},
-		"other type":    {`{"type":"note","x":1}` + "\n" + good, []Message{m}, 0},
-		"unknown field": {`{"x":1,` + good[1:], []Message{m}, 0},
+		"empty":         {"", nil},
+		"blank lines":   {"\n\r\n" + good + "\r\n \n", []Message{m}},
+		"no line break": {good, []Message{m}},
+		"half line":     {good[:20] + "\n" + good + "\n", []Message{m}},
+		"half at end":   {good + "\n" + good[:20], []Message{m}},
+		"two in one":    {good + good + "\n" + good, []Message{m}},
+		"NUL bytes":     {good + "\n\x00\x00\x00\x00\n" + good + "\n", []Message{m, m}},
+		"no object":     {"[]\n7\nnull\n\"x\"\n" + good, []Message{m}},
+		"wrong types":   {`{"type":"message","role":7}` + "\n" + good, []Message{m}},
+		"unknown role":  {`{"type":"message","role":"system"}` + "\n" + good, []Message{m}},
+		"other type":    {`{"type":"note","x":1}` + "\n" + good, []Message{m}},
+		"unknown field": {`{"x":1,` + good[1:], []Message{m}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			writeFile(t, path, c.data)
-			checkRead(t, path, c.want, c.bad)
+			checkRead(t, path, c.want)
 		})
 	}
-	if _, _, err := ReadTranscript(path + "-none"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadPage(path+"-none", 0, 0); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}
-	if _, _, err := ReadTranscript(filepath.Dir(path)); err == nil {
+	if _, err := ReadPage(filepath.Dir(path), 0, 0); err == nil {
 		t.Error("a directory was read")
 	}
 }
@@ -164,16 +160,14 @@ func TestReadTranscriptLongLines(t *testing.T) {
 		return strings.Replace(frame, `""`, `"`+strings.Repeat("x", n-len(frame))+`"`, 1)
 	}
 	data := line(10_000) + line(10_001) + line(100) + line(50_000)
-	got, bad, err := readMessages(strings.NewReader(data), 10_000)
-	if err != nil || bad != 2 || len(got) != 2 || len(line(10_000)) != 10_000 {
-		t.Errorf("%d messages, %d bad, %v", len(got), bad, err)
+	if got := pages(t, data, 9, 10_000); len(got) != 2 || len(line(10_000)) != 10_000 {
+		t.Errorf("%d messages", len(got))
 	}
 	tr := openTest(t, t.TempDir())
 	big := strings.Repeat("y", 20<<20)
 	must(t, tr.Append(Message{Role: RoleAssistant, Text: big}))
-	got, bad, err = ReadTranscript(tr.path)
-	if err != nil || bad != 0 || len(got) != 1 || got[0].Text != big {
-		t.Errorf("20 MiB: %d messages, %d bad, %v", len(got), bad, err)
+	if got, err := ReadPage(tr.path, 0, 0); err != nil || len(got.Messages) != 1 || got.Messages[0].Text != big {
+		t.Errorf("20 MiB: %d messages, %v", len(got.Messages), err)
 	}
 }
 
@@ -197,7 +191,7 @@ func TestTranscriptErrors(t *testing.T) {
 	if err := os.Remove(tr.path); err != nil { // somebody tidied up: a new file begins
 		t.Fatal(err)
 	}
-	checkRead(t, tr.path, say(t, tr), 0)
+	checkRead(t, tr.path, say(t, tr))
 }
 
 // A full disk leaves half a line; the next line is whole again.
@@ -209,7 +203,7 @@ func TestTranscriptShortWrite(t *testing.T) {
 	}
 	tr.fs = durable.OS
 	want := say(t, tr)
-	checkRead(t, tr.path, want, 1)
+	checkRead(t, tr.path, want)
 }
 
 var errFull = errors.New("no space left on device")
@@ -236,14 +230,4 @@ func BenchmarkAppend(b *testing.B) {
 	for b.Loop() {
 		must(b, tr.Append(m))
 	}
-}
-
-func FuzzReadTranscript(f *testing.F) {
-	f.Add([]byte(`{"type":"message","role":"user","text":"hello"}` + "\n{\n\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		messages, bad, err := readMessages(strings.NewReader(string(data)), 1<<20)
-		if lines := strings.Count(string(data), "\n") + 1; err != nil || len(messages)+bad > lines {
-			t.Errorf("%d messages and %d bad lines in %d lines, %v", len(messages), bad, lines, err)
-		}
-	})
 }

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 
 	"stint/coordinator/task"
-	"stint/session"
 	"stint/state"
 )
 
@@ -367,15 +366,6 @@ func (f *fakeMaster) Metrics() task.Metrics { return f.metrics }
 
 func (f *fakeMaster) Sessions() []state.Session {
 	return []state.Session{{Key: "web", ID: "s1"}, {Key: "dir:/home/ana/shop", ID: "s2"}}
-}
-
-func (f *fakeMaster) Session(ref string) (state.Session, []session.Message, error) {
-	for _, s := range f.Sessions() {
-		if s.Key == ref || s.ID == ref {
-			return s, []session.Message{{Role: "user", Text: "hello"}}, nil
-		}
-	}
-	return state.Session{}, nil, &task.Error{Code: task.CodeNotFound, Message: "no session " + ref}
 }
 
 func (f *fakeMaster) Handover(context.Context) error {

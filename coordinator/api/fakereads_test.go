@@ -66,11 +66,16 @@ func (f *fakeMaster) SearchMemory(_ context.Context, q task.MemoryQuery) (memory
 	return memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Text: q.Prompt}}, Notes: 1}, f.err
 }
 
-// SessionPage reads the transcript from a file beside the runs.
-func (f *fakeMaster) SessionPage(ref string, before int64, n int) (state.Session, session.Page, error) {
-	s, _, err := f.Session(ref)
-	if err != nil {
-		return s, session.Page{}, err
+// Session reads a page of a transcript from a file beside the runs.
+func (f *fakeMaster) Session(ref string, before int64, n int) (state.Session, session.Page, error) {
+	sessions := f.Sessions()
+	i := slices.IndexFunc(sessions, func(s state.Session) bool { return s.Key == ref || s.ID == ref })
+	if i < 0 {
+		return state.Session{}, session.Page{}, &task.Error{Code: task.CodeNotFound, Message: "no session " + ref}
+	}
+	s := sessions[i]
+	if n == 0 {
+		return s, session.Page{Messages: []session.Message{{Role: "user", Text: "hello"}}}, nil
 	}
 	p, err := session.ReadPage(filepath.Join(f.runs, s.ID+".jsonl"), before, n)
 	if err != nil && !os.IsNotExist(err) {

@@ -17,10 +17,9 @@ import (
 // Sessions reads sessions, by key or by id.
 type Sessions interface {
 	Sessions() []state.Session
-	// Session returns a session and its transcript.
-	Session(ref string) (state.Session, []session.Message, error)
-	// SessionPage is Session with some of the last messages alone, or of those before a place.
-	SessionPage(ref string, before int64, n int) (state.Session, session.Page, error)
+	// Session returns a session and the last n messages of its transcript, or of those before a
+	// place; 0: all of them.
+	Session(ref string, before int64, n int) (state.Session, session.Page, error)
 }
 
 type sessionInput struct {
@@ -46,12 +45,11 @@ func (s *Server) session(_ context.Context, in *sessionInput) (view wire.Session
 	if err != nil || before > math.MaxInt64 {
 		return view, task.BadCursor("it is none")
 	}
-	var page session.Page
-	if in.Limit == 0 && before == 0 {
-		view.Session, page.Messages, err = s.rooms.Sessions.Session(in.Key)
-	} else {
-		view.Session, page, err = s.rooms.Sessions.SessionPage(in.Key, int64(before), cmp.Or(in.Limit, pageLength))
+	if before > 0 {
+		in.Limit = cmp.Or(in.Limit, pageLength)
 	}
+	var page session.Page
+	view.Session, page, err = s.rooms.Sessions.Session(in.Key, int64(before), in.Limit)
 	if err != nil {
 		return view, err
 	}

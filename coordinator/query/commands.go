@@ -117,26 +117,17 @@ func (q *Query) Sessions() []state.Session {
 	return queue.Read(q.tasks, (*fold.State).Sessions)
 }
 
-// Session returns the session with that key or id, and what was said in it.
-func (q *Query) Session(ref string) (state.Session, []session.Message, error) {
-	s, err := q.findSession(ref)
-	if err != nil {
-		return s, nil, err
+// Session returns the session with that key or id, and what was said in it: the last n
+// messages, or with before those that stand before that place; see [session.ReadPage].
+func (q *Query) Session(ref string, before int64, n int) (state.Session, session.Page, error) {
+	sessions := q.Sessions()
+	i := slices.IndexFunc(sessions, func(s state.Session) bool {
+		return s.Key == ref || s.ID == ref || s.Native == ref || s.Key == state.LanePrefixDir+ref
+	})
+	if i < 0 {
+		return state.Session{}, session.Page{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no session %q", ref), Hint: "stint session ls"}
 	}
-	messages, _, err := session.ReadTranscript(session.TranscriptPath(q.tasks.Config.StateDir, s.ID))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // nothing was said yet
-	}
-	return s, messages, err
-}
-
-// SessionPage is Session with the last n messages alone, or with before those that stand
-// before that place; see [session.ReadPage].
-func (q *Query) SessionPage(ref string, before int64, n int) (state.Session, session.Page, error) {
-	s, err := q.findSession(ref)
-	if err != nil {
-		return s, session.Page{}, err
-	}
+	s := sessions[i]
 	p, err := session.ReadPage(session.TranscriptPath(q.tasks.Config.StateDir, s.ID), before, n)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && before == 0:
@@ -145,15 +136,6 @@ func (q *Query) SessionPage(ref string, before int64, n int) (state.Session, ses
 		err = task.BadCursor("the transcript has no such place")
 	}
 	return s, p, err
-}
-
-func (q *Query) findSession(ref string) (state.Session, error) {
-	for _, s := range q.Sessions() {
-		if s.Key == ref || s.ID == ref || s.Native == ref || s.Key == state.LanePrefixDir+ref {
-			return s, nil
-		}
-	}
-	return state.Session{}, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no session %q", ref), Hint: "stint session ls"}
 }
 
 // Queue returns the tasks that wait in the lane of that key, in the order in which
