@@ -26,23 +26,17 @@ func (a *Account) TooLong(since time.Time, most time.Duration) bool {
 	return most == 0 || a.Guessed && !since.IsZero() && a.CoolUntil.After(since.Add(most))
 }
 
-// MissingReason is the reason of a hold because an agent's program is missing; what says
-// how that shows. Such a hold ends by itself.
-func MissingReason(what string) string { return missingPrefix + what }
-
-const missingPrefix = string(ClassAgentMissing) + ": "
+// What the reason of a hold begins with that ends by itself.
+const (
+	MissingPrefix = string(ClassAgentMissing) + ": " // the agent's program is missing: when it is back
+	KeylessPrefix = "no key: "                       // the agent was not logged in, and the master had no key for it: with the first one that has
+)
 
 // IsMissing reports whether the account is on hold because its agent's program is missing.
-func (a *Account) IsMissing() bool { return a.Hold && strings.HasPrefix(a.Reason, missingPrefix) }
-
-// KeylessReason is the reason of a hold because an agent was not logged in for a master that had
-// no key for it. Such a hold ends with the first master that has one.
-func KeylessReason(what string) string { return keylessPrefix + what }
-
-const keylessPrefix = "no key: "
+func (a *Account) IsMissing() bool { return a.Hold && strings.HasPrefix(a.Reason, MissingPrefix) }
 
 // IsKeyless reports whether the account is on hold for want of a key.
-func (a *Account) IsKeyless() bool { return a.Hold && strings.HasPrefix(a.Reason, keylessPrefix) }
+func (a *Account) IsKeyless() bool { return a.Hold && strings.HasPrefix(a.Reason, KeylessPrefix) }
 
 // An AccountUse is an account, and the tasks that use it or want to.
 type AccountUse struct {

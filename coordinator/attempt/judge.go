@@ -72,7 +72,7 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 	case state.ClassAuth:
 		why := cmp.Or(out.Error, "not logged in") // the provider may want something else
 		if has := a.tasks.Config.HasKey; has != nil && !has(t.Agent) {
-			why = state.KeylessReason(why)
+			why = state.KeylessPrefix + why
 		}
 		v.account = task.HoldRecord(t, why)
 	case state.ClassAgentMissing:
@@ -81,7 +81,7 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		}
 		v.status, v.attempt, v.retries = a.Interrupted(t) // dead though the program seems to be there
 		if account := st.Account(t.AccountName()); !account.Hold {
-			v.account = task.AccountRecord(account.Name).Add(state.KeyHold, "true").Add(state.KeyReason, state.MissingReason(out.Error))
+			v.account = task.AccountRecord(account.Name).Add(state.KeyHold, "true").Add(state.KeyReason, state.MissingPrefix+out.Error)
 		}
 	case state.ClassSessionLost, state.ClassContextFull:
 		a.judgeSession(&v, t, out)

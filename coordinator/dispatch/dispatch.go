@@ -117,7 +117,7 @@ func (d *Dispatcher) StartReady() {
 	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		chosen = nil
 		for _, t := range st.Ready(now, lim) {
-			if r := reserved[t.ID]; r == nil || d.laneOf(st, &t) != r.Task.Lane() { // it comes next time
+			if r := reserved[t.ID]; r == nil || st.LaneOf(&t, lim.WorkspaceRoot) != r.Task.Lane() { // it comes next time
 			} else if wait := d.joinAccount(st, &t, agent, now); wait != nil {
 				tx.Append(wait)
 			} else {
@@ -152,22 +152,14 @@ func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) 
 	d.tasks.View(func(st *fold.State) {
 		list = st.Ready(now, lim)
 		for i := range list {
-			list[i].SessionKey = d.laneOf(st, &list[i])
 			list[i].Workspace, _ = st.HomeOf(&list[i], lim.WorkspaceRoot)
+			list[i].SessionKey = list[i].Lane()
 		}
 	})
 	if d.Admission.LookUpCheckouts() { // some may be ready after all
 		return d.ready(now, lim)
 	}
 	return list
-}
-
-// laneOf returns the lane in which a task will run. One that a person wrote without a workspace
-// takes that of its session, or the configured one.
-func (d *Dispatcher) laneOf(st *fold.State, t *state.Task) string {
-	at := *t
-	at.Workspace, _ = st.HomeOf(t, d.tasks.Config.WorkspaceRoot)
-	return at.Lane()
 }
 
 // joinAccount returns the record that makes a task without an agent, as people write

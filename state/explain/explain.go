@@ -61,7 +61,7 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 	if home, _ := q.HomeOf(t, lim.WorkspaceRoot); home == "" {
 		return "no workspace", NoWorkspace
 	}
-	if id, st, open := q.OpenAfter(t); open {
+	if id, st, open := q.OpenAfter(t.After, t.AfterPolicy == state.AfterAny); open {
 		return after(q, id, st)
 	}
 	o := q.Occupant(t, lim)

@@ -54,17 +54,14 @@ func (s *Queues) hasHome(t *state.Task, root string) bool {
 	return dir != ""
 }
 
-// laneAt returns the lane in which a queued task will run: with neither a session nor a
+// LaneOf returns the key of the lane in which a task will run: with neither a session nor a
 // workspace it waits in another one than that of the directory which it takes.
-func (s *Queues) laneAt(l *Item, lim Limits) *lane {
-	if !l.homeless || l.lane.key != state.LanePrefixDir {
-		return l.lane
+func (s *Queues) LaneOf(t *state.Task, root string) string {
+	if t.SessionKey != "" {
+		return t.SessionKey
 	}
-	key := state.LanePrefixDir + lim.WorkspaceRoot
-	if ln := s.lanes[key]; ln != nil {
-		return ln
-	}
-	return &lane{key: key} // nobody is there
+	home, _ := s.HomeOf(t, root)
+	return state.LanePrefixDir + home
 }
 
 // Homeless returns the ids of the queued tasks that have no workspace, oldest first.

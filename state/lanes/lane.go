@@ -363,7 +363,7 @@ func (s *Queues) waitOf(l *Item, now time.Time) wait {
 	if l.NotBefore.After(now) {
 		return wait{any: true, until: l.NotBefore, planned: !l.isTried}
 	}
-	if _, _, open := s.openAfter(s.afterOf(l), l.afterAny); open {
+	if _, _, open := s.OpenAfter(s.afterOf(l), l.afterAny); open {
 		return wait{any: true}
 	}
 	a := l.acct
@@ -376,15 +376,9 @@ func (s *Queues) waitOf(l *Item, now time.Time) wait {
 	return wait{}
 }
 
-// OpenAfter returns the first task that t comes after and that has not ended as t wants: its
-// id and its status, "" if no record names it.
-func (s *Queues) OpenAfter(t *state.Task) (id string, st state.Status, open bool) {
-	return s.openAfter(t.After, t.AfterPolicy == state.AfterAny)
-}
-
-// openAfter returns the first task of a list that a task comes after, and that is not done,
+// OpenAfter returns the first task of a list that a task comes after, and that is not done,
 // or, with whatever, has not ended: its id and its status, "" if no record names it.
-func (s *Queues) openAfter(list []string, whatever bool) (id string, st state.Status, open bool) {
+func (s *Queues) OpenAfter(list []string, whatever bool) (id string, st state.Status, open bool) {
 	for _, id := range list {
 		n := s.Number(id)
 		if n == 0 {

@@ -170,11 +170,11 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 		}
 		ln := heap.Pop(&in.ready).(*lane)
 		tried = append(tried, ln)
-		at := s.laneAt(ln.head, lim)
-		if at.busy > 0 || lim.Taken[at.key] != "" {
+		t := &s.Whole(ln.head).Task
+		key := s.LaneOf(t, lim.WorkspaceRoot)
+		if at := s.lanes[key]; at != nil && at.busy > 0 || lim.Taken[key] != "" {
 			continue
 		}
-		t := &s.Whole(ln.head).Task
 		names := s.sessionsOf(t)
 		taken := slices.ContainsFunc(names[:], func(name sessionName) bool { _, is := used[name]; return is && name.id != "" })
 		if taken || !s.hasHome(t, lim.WorkspaceRoot) {
@@ -296,10 +296,7 @@ type Occupant struct {
 // Occupant returns what takes the lane, the session or the checkout of t, which may be t
 // itself: nothing else is to run there. It is zero if all of them are free.
 func (s *Queues) Occupant(t *state.Task, lim Limits) Occupant {
-	key, n := t.Lane(), s.Number(t.ID)
-	if key == state.LanePrefixDir {
-		key += lim.WorkspaceRoot
-	}
+	key, n := s.LaneOf(t, lim.WorkspaceRoot), s.Number(t.ID)
 	for l := range s.occupants {
 		if l.lane.key == key || l.N == n {
 			return Occupant{Task: s.ID(l.N), Lane: key}
