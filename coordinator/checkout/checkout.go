@@ -42,6 +42,7 @@ filters=$(git config --name-only --get-regexp '^filter\.') || [ $? = 1 ] || exit
 n=0
 set_config() { eval "export GIT_CONFIG_KEY_$n=\"\$1\" GIT_CONFIG_VALUE_$n=\"\$2\""; n=$((n + 1)); export GIT_CONFIG_COUNT=$n; }
 set_config core.fsmonitor false; set_config core.splitIndex false; set_config index.skipHash true; set_config core.hooksPath /dev/null
+set_config core.ignoreStat false; set_config core.trustCtime true; set_config core.checkStat default
 set_config core.logAllRefUpdates false; set_config core.quotePath false; set_config advice.graftFileDeprecated false; set_config diff.relative false
 IFS='
 '

@@ -374,6 +374,18 @@ func TestHiddenFromGit(t *testing.T) {
 	}
 }
 
+// TestBadStatData: no configuration lets git overlook a change of a file.
+func TestBadStatData(t *testing.T) {
+	t.Parallel()
+	for _, setting := range []string{"core.ignoreStat true", "core.trustCtime false"} {
+		r := newRepo(t, "")
+		r.run("git config " + setting + "; git config core.checkStat minimal; echo 10 >>a; touch -t 202001010000 a")
+		if _, _, got := r.changed("sleep 1; sed s/1/7/ a >../x && cat ../x >a && touch -t 202001010000 a"); len(got) != 1 {
+			t.Errorf("%s: %+v", setting, got)
+		}
+	}
+}
+
 // TestRefs: git keeps the trees of the last attempts, through its garbage collection.
 func TestRefs(t *testing.T) {
 	t.Parallel()
