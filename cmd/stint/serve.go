@@ -75,12 +75,19 @@ func (a *app) serveCommand() *cobra.Command {
 
 // stopMaster asks the running master to end after its runs, as a new one would, and waits for that.
 func (a *app) stopMaster(ctx context.Context) error {
+	dir, none, err := a.stateMissing()
+	if err == nil && !none {
+		err = checkStateDir(dir, a.stderr) // another user's master is out of sight, which is not to say that there is none
+	}
+	if err != nil {
+		return err
+	}
 	h, err := a.health(ctx)
 	if err == nil {
 		err = a.callRunning(func(c *client.Client) error { return c.Handover(ctx) })
 	}
 	if errors.Is(err, client.ErrNoMaster) {
-		a.hint("stint: no master is running\n")
+		a.hint("stint: no master is running in %s\n", dir)
 		return nil
 	}
 	if err == nil && len(h.Running) > 0 {
