@@ -77,6 +77,18 @@ func Because(what, reason string) string {
 	return strings.TrimSuffix(what+": "+Cut(strings.Join(strings.Fields(reason), " "), 200), ": ")
 }
 
+// CameAfter begins the error of a task that failed because another one has.
+const CameAfter = "it comes after "
+
+// Cause returns the reason of a failure in a word for people: the error tells it apart from that
+// of the task that comes before.
+func Cause(reason Class, why string) string {
+	if strings.HasPrefix(why, CameAfter) {
+		return "dependency"
+	}
+	return string(reason)
+}
+
 // ParseSeq reads the number of a record; "" is 0.
 func ParseSeq(b []byte) (uint64, error) {
 	if len(b) == 0 {

@@ -116,7 +116,7 @@ func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
 		a.hint("stint: left as it is: %s\n", escapeText(oneLine(name)))
 	}
 	if len(undone)+len(left) == 0 {
-		a.hint("stint: nothing is left to undo: the files that task %s changed are as they were before it\n", shortID(view.ID))
+		a.hint("stint: nothing is left to undo: the files are as they were before task %s\n", shortID(view.ID))
 	}
 	if asJSON {
 		return printJSON(a.stdout, map[string][]string{"undone": append([]string{}, undone...), "left": append([]string{}, left...)})

@@ -29,6 +29,7 @@ func (a *app) completionCommand(root *cobra.Command) {
 	if err != nil {
 		return // a test looks for it
 	}
+	c.Short = "print a script with which a shell completes commands"
 	c.Long = "Print a script with which a shell completes commands, options and task ids.\nPaste the line of your shell, and open a new one:\n"
 	for _, shell := range slices.Sorted(maps.Keys(enableCompletion)) {
 		c.Long += "\n  " + enableCompletion[shell]

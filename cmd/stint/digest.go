@@ -92,7 +92,7 @@ func (a *app) printDigest(d *statedir.Digest) error {
 		for i, row := range rows {
 			why := tasks[i].Why
 			if t := &tasks[i]; t.Status == state.Failed || t.Status == state.Dead {
-				why = state.Because(fmt.Sprintf("%s (%s)", t.Status, cmp.Or(string(t.Reason), "no reason")), why)
+				why = state.Because(fmt.Sprintf("%s (%s)", t.Status, cmp.Or(state.Cause(t.Reason, why), "no reason")), why)
 			}
 			for _, text := range wrap(escapeText(why), max(20, cmp.Or(width, math.MaxInt32)-12)) {
 				row[1] += "\n" + strings.Repeat(" ", 12) + text
@@ -147,7 +147,7 @@ func endedText(d *statedir.Digest) string {
 	text := cmp.Or(strings.Join(parts, ", "), "no task ended")
 	if reasons := map[string]int{}; len(d.Failed) > 1 {
 		for _, t := range d.Failed {
-			reasons[cmp.Or(string(t.Reason), "no reason")]++
+			reasons[cmp.Or(state.Cause(t.Reason, t.Why), "no reason")]++
 		}
 		var why []string
 		for _, r := range slices.SortedFunc(maps.Keys(reasons), func(a, b string) int { return cmp.Or(reasons[b]-reasons[a], strings.Compare(a, b)) }) {

@@ -87,7 +87,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		}
 		st, err := state.ParseStatus(s)
 		if err != nil {
-			return usage("stint ls --help", "%v, or held", err)
+			return usage("stint ls --help", "%v", err)
 		}
 		o.filter.Status = append(o.filter.Status, st)
 	}
@@ -387,9 +387,6 @@ func runTime(v *wire.TaskView, now time.Time) string {
 	return ""
 }
 
-// cameAfter begins the error of a task that failed because another one has.
-const cameAfter = "it comes after "
-
 // statusText returns the status, and what is special about it.
 func statusText(v *wire.TaskView) string {
 	switch {
@@ -397,10 +394,8 @@ func statusText(v *wire.TaskView) string {
 		return string(v.Status) + " (held)"
 	case v.Status == state.Running && phaseOf(&v.Task) != "":
 		return string(v.Status) + " (" + phaseOf(&v.Task) + ")"
-	case v.Status == state.Failed && strings.HasPrefix(v.Error, cameAfter):
-		return string(v.Status) + " (dependency)"
 	case v.Status == state.Failed && v.Reason != "":
-		return string(v.Status) + " (" + string(v.Reason) + ")"
+		return string(v.Status) + " (" + state.Cause(v.Reason, v.Error) + ")"
 	default:
 		return string(v.Status)
 	}

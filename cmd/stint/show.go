@@ -98,7 +98,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	switch {
 	case o.answer:
 		if view.Status != state.Done && view.Answer() == "" {
-			return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has no answer: it is %s", shortID(view.ID), view.Status), try: "stint wait " + shortID(view.ID)}
+			return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has no answer: it is %s", shortID(view.ID), view.Status), try: "stint why " + shortID(view.ID)}
 		}
 		return a.writeAnswer(a.stdout, &view)
 	case o.json && o.withFiles:

@@ -25,8 +25,8 @@ const taskExample = `  stint task "Summarise this repository in one line"
   stint task --session web "Now add a test for it"   # resumes the same session
   stint task @review.md                              # or - for stdin
   stint task -d --after 2b4f6c8e "Now deploy it"     # once that one is done
-  stint task -d --spec tasks.json                      # queue all, or none
-  stint task --dry-run --session web "And now?"        # show what would run
+  stint task -d --spec tasks.json                    # queue all, or none
+  stint task --dry-run --session web "And now?"      # show what would run
   stint task -- "-v prints nothing: find out why"`
 
 func (a *app) taskCommand() *cobra.Command {
@@ -278,7 +278,7 @@ func taskEnd(view *wire.TaskView) error {
 	}
 	message := fmt.Sprintf("task %s %s", shortID(view.ID), ending[view.Status])
 	if view.Reason != "" && string(view.Reason) != string(view.Status) {
-		message += " (" + string(view.Reason) + ")"
+		message += " (" + state.Cause(view.Reason, view.Error) + ")"
 	}
 	if view.Error != "" && view.Error != string(view.Reason) {
 		message += ": " + view.Error
@@ -290,8 +290,8 @@ func taskEnd(view *wire.TaskView) error {
 func nextStep(view *wire.TaskView, code int) string {
 	id := shortID(view.ID)
 	switch {
-	case strings.HasPrefix(view.Error, cameAfter): // the last one that it names failed by itself
-		first, _, _ := strings.Cut(view.Error[strings.LastIndex(view.Error, cameAfter)+len(cameAfter):], ",")
+	case strings.HasPrefix(view.Error, state.CameAfter): // the last one that it names failed by itself
+		first, _, _ := strings.Cut(view.Error[strings.LastIndex(view.Error, state.CameAfter)+len(state.CameAfter):], ",")
 		return "stint retry " + first + ", then stint retry " + id
 	case view.Reason == state.ClassAgentMissing:
 		return "stint doctor"

@@ -66,7 +66,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringVar(&s.Model, "model", "", "`model`, as the agent's CLI knows it")
 	f.StringVar(&s.Timeout, "timeout", "", "longest run: a `duration` such as 30m")
 	f.IntVar(&s.Priority, "priority", 0, "which session or directory goes first: a `number` from 1 to 9, 9 first; within one, see stint move")
-	f.StringVar(&o.at, "at", "", "not before this `time`: 15:04, \"tomorrow 9:00\", \"2006-01-02 15:04\" or RFC 3339; a time that has passed is refused")
+	f.StringVar(&o.at, "at", "", "not before this `time`: 15:04 (the next one), \"tomorrow 9:00\", \"2006-01-02 15:04\" or RFC 3339; what has passed is refused")
 	f.StringVar(&o.delay, "delay", "", "not before this `duration` has passed, such as 2h")
 	f.StringSliceVar(&s.After, "after", nil, "not before these tasks are done: `ids`, separated by commas")
 	f.StringVar(&s.AfterPolicy, "after-policy", "", "`what` --after waits for: done, or any end")

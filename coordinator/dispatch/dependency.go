@@ -41,7 +41,7 @@ func (d *Dispatcher) failBlockedByDependency() {
 			if cause.Error != "" {
 				how += ": " + task.OneSentence(cause.Error, maxCause)
 			}
-			t.Status, t.Reason, t.Error = state.Failed, cause.Reason, "it comes after "+state.ShortID(id)+", which ended "+how
+			t.Status, t.Reason, t.Error = state.Failed, cause.Reason, state.CameAfter+state.ShortID(id)+", which ended "+how
 			switch {
 			case t.Reason != "":
 			case cause.Status == state.Canceled:

@@ -219,7 +219,7 @@ func Ended(t *state.Task, now time.Time) string {
 
 // failure returns how the last run of a task went wrong.
 func failure(t *state.Task) (why string) {
-	for _, more := range []string{string(t.Reason), t.Error} {
+	for _, more := range []string{state.Cause(t.Reason, t.Error), t.Error} {
 		if more != string(t.Status) {
 			why = state.Because(why, more)
 		}
