@@ -63,7 +63,7 @@ const displaced = `export GIT_INDEX_FILE="$d/index" GIT_WORK_TREE="$s/was"
 // followed. The user's index stays as it is.
 func (p *Place) Undo(run Shell, before, after string, ready func() error) (undone, left []string, err error) {
 	if left, _ := fs.Glob(os.DirFS(p.Root), ".stint-undo-*/was"); left != nil {
-		return nil, nil, fmt.Errorf("an undo was killed here: move the files in %s back, and remove %s", left[0], filepath.Dir(left[0]))
+		return nil, nil, fmt.Errorf("an undo broke off here: the files of before it are in %s; move back those that you miss, and remove %s", left[0], filepath.Dir(left[0]))
 	}
 	diff := func(options, to string) string {
 		return "git diff " + diffOptions + "-z --no-renames " + options + " --end-of-options " + state.ShellQuote(after) + " " + to + " -- ."
