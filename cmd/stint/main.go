@@ -43,6 +43,9 @@ func run(args []string) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(signals, syscall.SIGHUP) // what is half done is put back
+	}
 	go func() { // ends with the program
 		for s := range signals {
 			if s != os.Interrupt || !inEditor.Load() {

@@ -70,7 +70,7 @@ p=${i#*
 # Copy the user's index to base, and all ignore rules outside the tree to excludes.
 for y in "$i" "$x" .gitignore .gitattributes; do [ ! -e "$y" ] || { [ -f "$y" ] && [ -z "$(find -L "$y" -prune -size +1048576)" ]; } || { echo "$y is no file, or is over 512 MiB" >&2; exit 3; }; done
 [ ! -e "$i" ] || cp -p "$i" "$d/base" || exit
-echo '/.stint-undo-*/' >"$d/excludes"
+: >"$d/excludes"
 for y in "$x" "$(git config --type=path core.excludesFile || echo "${XDG_CONFIG_HOME:-$HOME/.config}/git/ignore")"; do
 	[ ! -f "$y" ] || { head -c 1048576 "$y" && echo; } >>"$d/excludes" || exit
 done

@@ -57,13 +57,14 @@ const displaced = `export GIT_INDEX_FILE="$d/index" GIT_WORK_TREE="$s/was"
 
 // Undo reverses what has changed from the tree before to the tree after onto the files as they are
 // now, and returns the paths of the files that it has changed, and those that stay as they are, with the
-// reason each: their content was not kept, or they would be deleted and are ignored by git. A file that has changed since is merged. If that is not possible for all
-// files, no file is changed, and the error is an [OverlapError]. A file that somebody saves meanwhile counts as one. ready may still refuse, after
+// reason each: their content was not kept, or they would be deleted and are ignored by git. A file that
+// has changed since is merged. If that is not possible for all files, no file is changed, and the error
+// is an [OverlapError]. A file that somebody saves meanwhile counts as one. ready may still refuse, after
 // the files were compared. What git ignores or does not track is never overwritten, and links are not
 // followed. The user's index stays as it is.
 func (p *Place) Undo(run Shell, before, after string, ready func() error) (undone, left []string, err error) {
-	if left, _ := fs.Glob(os.DirFS(p.Root), ".stint-undo-*/was"); left != nil {
-		return nil, nil, fmt.Errorf("an undo broke off here: the files of before it are in %s; move back those that you miss, and remove %s", left[0], filepath.Dir(left[0]))
+	if left, _ := fs.Glob(os.DirFS(p.Root), ".stint-undo-*"); left != nil {
+		return nil, nil, fmt.Errorf("an undo broke off here: the files of before it are in %s/was; move back those that you miss, and remove %[1]s", left[0])
 	}
 	diff := func(options, to string) string {
 		return "git diff " + diffOptions + "-z --no-renames " + options + " --end-of-options " + state.ShellQuote(after) + " " + to + " -- ."
