@@ -303,7 +303,7 @@ func lookAtCLIs(ctx context.Context, cfg *Config) []look {
 		wg.Go(func() {
 			c := adapterOf(cfg, name, "")
 			looks[i] = look{name: name, probe: c.Probe(ctx)}
-			if looks[i].probe.Found {
+			if looks[i].probe.Path != "" {
 				looks[i].problems = c.Examine(ctx)
 			}
 		})
@@ -321,7 +321,7 @@ func noteLogins(dir string, looks []look, views []wire.AgentView) {
 	names := []string{}
 	for _, l := range looks {
 		isIn := func(v wire.AgentView) bool { return v.Name == l.name && v.LoggedIn }
-		if l.probe.Found && !l.probe.LoggedIn && !slices.ContainsFunc(views, isIn) {
+		if l.probe.Path != "" && !l.probe.LoggedIn && !slices.ContainsFunc(views, isIn) {
 			names = append(names, l.name)
 		}
 	}
@@ -356,7 +356,7 @@ func examineAgents(cfg *Config, looks []look) (list []finding) {
 		needed := slices.Contains(chosen, l.name)
 		usable := l.probe.Found && l.probe.LoggedIn
 		demo = demo && !needed
-		if bin := l.name + "_bin"; !l.probe.Found && !cfg.isDefault(bin) {
+		if bin := l.name + "_bin"; l.probe.Path == "" && !cfg.isDefault(bin) {
 			l.probe.Fix = "correct " + bin + " in the configuration, or leave it out"
 		} else if !l.probe.Found && !needed {
 			if found {

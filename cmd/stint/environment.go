@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -169,14 +170,8 @@ func compareAgents(cfg *Config, looks []look, body *wire.AgentsBody) (found []fi
 		}
 		v, p, text := &body.Agents[i], &l.probe, ""
 		switch {
-		case p.Found != v.Found || p.Path != v.Path:
-			place := func(found bool, path string) string {
-				if !found {
-					return "nothing"
-				}
-				return path
-			}
-			text = fmt.Sprintf("the master (pid %d) finds %s, this shell %s", body.PID, place(v.Found, v.Path), place(p.Found, p.Path))
+		case p.Path != v.Path:
+			text = fmt.Sprintf("the master (pid %d) finds %s, this shell %s", body.PID, cmp.Or(v.Path, "nothing"), cmp.Or(p.Path, "nothing"))
 		case p.Found && p.LoggedIn != v.LoggedIn:
 			text = fmt.Sprintf("for the master (pid %d) it is otherwise: %s", body.PID, oneLine(v.Detail))
 		}

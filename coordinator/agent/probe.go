@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +14,7 @@ import (
 
 // A Probe is what can be known of an agent without spending a token.
 type Probe struct {
-	Found    bool   // the program is there
+	Found    bool   // the program is there, if only where runs may have written it: then without a path
 	Path     string // what would be executed
 	Version  string // as the program says it
 	LoggedIn bool   // it has credentials; whether they are good shows only in use
@@ -38,7 +40,7 @@ type Questions struct {
 func (q *Questions) Probe(ctx context.Context) Probe {
 	path, err := q.Find()
 	if err != nil {
-		return Probe{Detail: err.Error(), Fix: q.Tested.Install}
+		return Probe{Found: errors.Is(err, fs.ErrPermission), Detail: err.Error(), Fix: q.Tested.Install}
 	}
 	p := Probe{Found: true, Path: path}
 	if p.Version, err = q.Version(ctx, path); err != nil {
