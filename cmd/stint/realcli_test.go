@@ -169,13 +169,8 @@ func (s *scriptState) setupCLI(env *testscript.Env, c realCLI) error {
 		env.Setenv(k, v)
 	}
 	env.Setenv(c.secret, "a-secret-of-"+c.name)
-	bin, err := os.MkdirTemp("", "stint-bin-") // npm install -g makes such a link; node_modules/.bin is not trusted
-	if err != nil {
-		return err
-	}
-	env.Defer(func() { _ = os.RemoveAll(bin) })
-	env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
-	return os.Symlink(path, filepath.Join(bin, c.name))
+	env.Setenv("PATH", filepath.Dir(path)+string(filepath.ListSeparator)+env.Getenv("PATH"))
+	return nil
 }
 
 // startModel starts the script's model server, which writes down in $REQUESTS

@@ -34,12 +34,12 @@ func SafePath(env []string, root string) string {
 }
 
 // IsWritable reports whether runs can write to a program or a directory of PATH: where it is relative, in root, in
-// node_modules, in the active virtual environment or in a checkout, or a link there leads to it. The home, what is
-// hidden in it, such as nvm, and Homebrew may be checkouts in which no tasks run.
+// the active virtual environment or in a checkout, or a link there leads to it. The home, what is hidden in it, such
+// as nvm, and Homebrew may be checkouts in which no tasks run.
 func IsWritable(path string, env []string, root string) bool {
 	home := WithoutLinks(LookupEnv(env, "HOME"))
 	for _, path := range []string{path, WithoutLinks(path)} {
-		if !filepath.IsAbs(path) || strings.Contains(path+"/", "/node_modules/.bin/") {
+		if !filepath.IsAbs(path) {
 			return true
 		}
 		for _, dir := range []string{root, LookupEnv(env, "VIRTUAL_ENV")} {

@@ -17,7 +17,7 @@ func TestSafePath(t *testing.T) {
 	env := []string{"HOME=" + dir + "/home-link", "VIRTUAL_ENV=" + dir + "/venv"}
 	for at, safe := range map[string]bool{
 		"usr/bin": true, "home/.nvm/bin": true, "home/bin": true, "to-usr": true, "home-link/.nvm/bin": true,
-		"shop/bin": false, "shop/sub/bin": false, "venv/bin": false, "home/src/bin": false, "root/bin": false, "web/node_modules/.bin": false,
+		"shop/bin": false, "shop/sub/bin": false, "venv/bin": false, "home/src/bin": false, "root/bin": false,
 		"shop/link": false, // which a run may turn elsewhere
 		"to-shop":   false, "home-link/src/bin": false,
 	} {
