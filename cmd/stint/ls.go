@@ -367,7 +367,7 @@ func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
 	if !hasChanged {
 		drop(rows, "CHANGES")
 	}
-	fit(escapeRows(rows), width, "CHANGES", "AGE", "AGENT", "SESSION", "TIME")
+	fit(escapeRows(rows), width, "AGE", "AGENT", "CHANGES", "SESSION", "TIME")
 	return writeTable(a.stdout, rows, func(row, col int, cell string) string {
 		if !isColoured(a.stdout) || row == 0 || col != 1 || sgr[views[row-1].Status] == "" {
 			return cell
