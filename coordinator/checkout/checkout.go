@@ -58,7 +58,7 @@ set +f
 
 // snapshot is the script that makes a snapshot. It leaves the id of the tree in the variable t. A private
 // index has the stat data of all files, so that git hashes only those that have changed. The variables d
-// and k are [Place].Dir and Kept. What is in the tree b, if any, is in t too, even if git ignores it by now.
+// and keep are [Place].Dir and Kept. What is in the tree b, if any, is in t too, even if git ignores it by now.
 const snapshot = `# Paths: i is the user's index, x info/exclude, p the workspace relative to the top.
 i=$(git rev-parse --path-format=absolute --git-path index --git-path info/exclude --show-prefix && echo .) && cd "$GIT_WORK_TREE" || exit
 p=${i#*
@@ -77,7 +77,7 @@ done
 set_config core.excludesFile "$d/excludes"
 export d GIT_INDEX_FILE="$d/index"
 lines() { tr '\n\0' '\0\n'; } # between names that end with a NUL, and lines
-# with_filter prints the files that have a filter, or with !~ the others.
+# with_filter '!~' prints the files that have a filter, '~' the others.
 with_filter() { git check-attr -z --stdin filter | lines | awk 'NR%3 == 1 { n = $0 } NR%3 == 0 && $0 '$1' /^(unspecified|unset)$/ { print n }' | lines; }
 # list_changes lists the files that differ from the private index: those that exist in there, the others in gone.
 # It creates the file ignores if a .gitignore is one of them. With o=1, git may update its cache of untracked files.
@@ -101,8 +101,10 @@ list_ignored() {
 	GIT_INDEX_FILE="$d/base" git ls-files -sciz --exclude-standard >"$d/ignored" || return
 	[ ! -s "$d/ignored" ] || { t= && git update-index -z --index-info <"$d/ignored"; }
 }
-# Continue with the private index of the last snapshot before an attempt. If there is none, begin with a copy of the
-# user's. Remove the flags that hide changes, and the files with a filter, which are then added as they are.
+# Link what the last snapshot before an attempt has kept, unless another one is replacing it right now.
+k=$d/kept
+mkdir "$k" && ln "$keep/base" "$keep/excludes" "$keep/index" "$keep/tree" "$k" 2>/dev/null && [ "$keep/base" -ef "$k/base" ] || rm -f "$k"/*
+# Continue with its private index. If there is none, begin with a copy of the user's. Remove the flags that hide changes, and the files with a filter, which are then added as they are.
 o=0
 if t=$(cat "$k/tree" 2>/dev/null) && git cat-file -e "$t" 2>/dev/null; then
 	ln "$k/index" "$d/index" || exit
@@ -143,13 +145,13 @@ done
 }
 [ -n "$t" ] && [ ! -s "$d/gone" ] && [ ! -s "$d/there" ] && [ ! -s "$d/large" ] || t=$(git write-tree --missing-ok) || exit
 # Keep the index of a snapshot before an attempt for the next ones.
-[ -n "$b" ] || [ ! -d "$k" ] || { rm -rf "$k" "$d/new" && mkdir -m 700 "$d/new" && ln "$d/index" "$d/base" "$d/excludes" "$d/new" && echo "$t" >"$d/new/tree" && chmod 600 "$d/new"/* && mv "$d/new" "$k"; }
+[ -n "$b" ] || [ ! -d "$keep" ] || { rm -rf "$keep" "$d/new" && mkdir -m 700 "$d/new" && ln "$d/index" "$d/base" "$d/excludes" "$d/new" && echo "$t" >"$d/new/tree" && chmod 600 "$d/new"/* && mv "$d/new" "$keep"; }
 cd - >/dev/null
 `
 
 // command returns a snapshot that looks at all files of the tree base, if any, with what follows it.
 func (p *Place) command(base, then string) string {
-	return prelude(p.Root) + "d=" + state.ShellQuote(p.Dir) + " k=" + state.ShellQuote(p.Kept) + " b=" + state.ShellQuote(base) + "\n" + snapshot + then
+	return prelude(p.Root) + "d=" + state.ShellQuote(p.Dir) + " keep=" + state.ShellQuote(p.Kept) + " b=" + state.ShellQuote(base) + "\n" + snapshot + then
 }
 
 // Begin returns the command for sh that makes the snapshot before an attempt. It prints the tree, and git

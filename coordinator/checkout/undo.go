@@ -44,7 +44,9 @@ const stage = `export GIT_INDEX_FILE="$d/result" s
 cp -p "$d/index" "$d/result" && git update-index -z --index-info && mkdir "$s/1" "$s/2" "$s/3" || exit
 for x in 1 2 3; do GIT_WORK_TREE="$s/$x" git checkout-index -a -q --stage=$x || exit; done
 set_config core.excludesFile "$d/excludes"
-for x in "$GIT_WORK_TREE" "$s/3"; do (cd "$x" && GIT_WORK_TREE="$x" GIT_INDEX_FILE="$d/index" git ls-files -ciz --exclude-standard) | xargs -0 printf 'ignored/%s\0' || exit; done
+for x in "$GIT_WORK_TREE" "$s/3"; do
+	(cd "$x" && GIT_WORK_TREE="$x" GIT_INDEX_FILE="$d/index" git ls-files -ciz --exclude-standard) >"$d/ignored" && xargs -0 printf 'ignored/%s\0' <"$d/ignored" || exit
+done
 cd "$s/2" && find . -type f -print0 | xargs -0 sh -c 'for x do
 	cp "$x" "$s/ours" || exit
 	git merge-file -q "$x" "$s/1/$x" "$s/3/$x" 2>/dev/null || printf "overlaps/%s\0" "${x#./}"
@@ -64,13 +66,14 @@ const displaced = `export GIT_INDEX_FILE="$d/index" GIT_WORK_TREE="$s/was"
 // followed. The user's index stays as it is.
 func (p *Place) Undo(run Shell, before, after string, ready func() error) (undone, left []string, err error) {
 	if left, _ := fs.Glob(os.DirFS(p.Root), ".stint-undo-*"); left != nil {
-		return nil, nil, fmt.Errorf("an undo broke off here: the files of before it are in %s/was; move back those that you miss, and remove %[1]s", left[0])
+		return nil, nil, fmt.Errorf("an undo is at work here, or broke off; if none is, the files of before it are in %s/was: move back those that you miss, and remove %[1]s", filepath.Join(p.Root, left[0]))
 	}
 	diff := func(options, to string) string {
 		return "git diff " + diffOptions + "-z --no-renames " + options + " --end-of-options " + state.ShellQuote(after) + " " + to + " -- ."
 	}
-	out, err := run(p.command(after, `printf '%s\0' "$p" && `+diff("--raw --no-abbrev", state.ShellQuote(before))+` && printf 'now/\0' && `+
-		diff("--raw --no-abbrev", `"$t"`)+` && printf 'large/\0' && `+diff("--name-only --text -G '^"+notKept+"[0-9]+ bytes, changed at [0-9]+$'", state.ShellQuote(before))), "")
+	was, now, large := state.ShellQuote(before), `"$t"`, "--name-only --text -G '^"+notKept+"[0-9]+ bytes, changed at [0-9]+$'"
+	out, err := run(p.command(after, `printf '%s\0' "$p" && `+diff("--raw --no-abbrev", was)+` && printf 'now/\0' && `+
+		diff("--raw --no-abbrev", now)+` && printf 'large/\0' && `+diff(large, was)+` && `+diff(large, now)), "")
 	if err != nil {
 		return nil, nil, err
 	}
