@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"stint/coordinator/queue"
@@ -90,10 +89,9 @@ func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, err
 		case t.Status == state.Running:
 			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
 		case !t.Status.Terminal():
-			if after := st.Dependants(id, maxNamed); len(after) > 0 {
-				after = after[:min(len(after), maxNamed)]
-				slices.Reverse(after) // what comes after a task goes before it
-				ids := strings.Join(after, " ")
+			if after := st.Dependants(id); len(after) > maxNamed {
+				return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("%d tasks come after %s and would fail", len(after), id), Hint: "to let them fail: stint cancel " + id}
+			} else if ids := strings.Join(after, " "); ids != "" {
 				return &task.Error{
 					Code: task.CodeConflict, Message: fmt.Sprintf("tasks come after %s and would fail: %s", id, ids),
 					Hint: fmt.Sprintf("stint rm %s %s, or to let them fail: stint cancel %s", ids, id, id),

@@ -93,17 +93,23 @@ func (s *Queues) BlockedByDependency() []state.Task {
 	return s.views(list)
 }
 
-// Dependants returns the tasks that would fail if that one did, the nearest first: about as many as most.
-func (s *Queues) Dependants(id string, most int) []string {
-	list := []string{id}
-	for i := 0; i < len(list) && len(list) <= most; i++ {
-		for _, n := range s.after.of[list[i]] {
-			if l := s.live[n]; !state.Statuses[l.status].Terminal() && !l.afterAny && !slices.Contains(list, s.ID(n)) {
-				list = append(list, s.ID(n))
+// Dependants returns the tasks that would fail if that one did, the newest first: each stands before those
+// that it comes after.
+func (s *Queues) Dependants(id string) (ids []string) {
+	list := []uint32{s.Number(id)}
+	for i := 0; i < len(list); i++ {
+		for _, n := range s.after.of[s.ID(list[i])] {
+			if l := s.live[n]; !state.Statuses[l.status].Terminal() && !l.afterAny && !slices.Contains(list, n) {
+				list = append(list, n)
 			}
 		}
 	}
-	return list[1:]
+	list = list[1:]
+	slices.Sort(list)
+	for _, n := range slices.Backward(list) {
+		ids = append(ids, s.ID(n))
+	}
+	return ids
 }
 
 // EndedBadly returns the first task, and its status, that t must come after and that
