@@ -27,8 +27,10 @@ func WithoutLinks(path string) string {
 	return path
 }
 
-// SafePath returns the PATH of an environment without the directories in which runs can write.
+// SafePath returns the PATH of an environment without the directories in which runs can write, nor any in a checkout
+// of the home's: what is called by it belongs to the system.
 func SafePath(env []string, root string) string {
+	env = append(slices.Clone(env), "HOME=")
 	dirs := slices.DeleteFunc(filepath.SplitList(LookupEnv(env, "PATH")), func(dir string) bool { return IsWritable(dir, env, root) })
 	return cmp.Or(strings.Join(dirs, ":"), "/usr/bin:/bin")
 }

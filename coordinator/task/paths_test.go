@@ -16,7 +16,7 @@ func TestSafePath(t *testing.T) {
 	}
 	env := []string{"HOME=" + dir + "/home-link", "VIRTUAL_ENV=" + dir + "/venv"}
 	for at, safe := range map[string]bool{
-		"usr/bin": true, "home/.nvm/bin": true, "home/bin": true, "to-usr": true, "home-link/.nvm/bin": true,
+		"usr/bin": true, "home/.nvm/bin": false, "home/bin": false, "to-usr": true, "home-link/.nvm/bin": false,
 		"shop/bin": false, "shop/sub/bin": false, "venv/bin": false, "home/src/bin": false, "root/bin": false,
 		"shop/link": false, // which a run may turn elsewhere
 		"to-shop":   false, "home-link/src/bin": false,
