@@ -35,6 +35,7 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
+	"stint/ledger/journal"
 	"stint/memory"
 )
 
@@ -82,26 +83,35 @@ func (a *app) stopMaster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h, err := a.health(ctx)
-	if err == nil {
-		err = a.callRunning(func(c *client.Client) error { return c.Handover(ctx) })
-	}
-	if errors.Is(err, client.ErrNoMaster) {
-		a.hint("stint: no master is running in %s\n", dir)
-		return nil
-	}
-	if err == nil && len(h.Running) > 0 {
-		a.hint("stint: the master (pid %d) exits once its runs have ended (%d)\n", h.PID, len(h.Running))
-	}
-	for now := h; err == nil && now.PID == h.PID; { // not for another one, which a command has started meanwhile
-		if err = pause(ctx, masterPoll); err == nil {
-			now, err = a.health(ctx)
+	for pid, deadline := 0, time.Now().Add(masterWait); ; {
+		h, err := a.health(ctx)
+		switch {
+		case err == nil && pid == 0:
+			if err = a.callRunning(func(c *client.Client) error { return c.Handover(ctx) }); err == nil {
+				pid = h.PID
+			}
+			if err == nil && len(h.Running) > 0 {
+				a.hint("stint: the master (pid %d) exits once its runs have ended (%d)\n", pid, len(h.Running))
+			}
+		case err == nil && pid != h.PID: // another one, which a command has started meanwhile
+			return nil
+		}
+		if err == nil {
+			deadline = time.Now().Add(masterWait)
+		} else if !isGone(err) {
+			return err
+		} else if free, busy := journal.Lock(dir); busy == nil { // a master has it before it listens, and after
+			if pid == 0 {
+				a.hint("stint: no master is running in %s\n", dir)
+			}
+			return free()
+		} else if held := (*journal.BusyError)(nil); !errors.As(busy, &held) || time.Now().After(deadline) {
+			return busy
+		}
+		if err := pause(ctx, masterPoll); err != nil {
+			return err
 		}
 	}
-	if isGone(err) {
-		return nil
-	}
-	return err
 }
 
 // addKeyFlag adds the option of a key.

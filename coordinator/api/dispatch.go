@@ -38,7 +38,7 @@ func (s *Server) dispatchRoutes(api huma.API) {
 	register(api, bare("/v1/resume", "resume", "Resume dispatch", "Tasks start again."), func(ctx context.Context, _ *bareInput) (*struct{}, error) {
 		return &struct{}{}, s.rooms.Dispatch.Resume(ctx, ledger.ByClient)
 	})
-	register(api, bare("/v1/handover", "handover", "Start nothing more, and exit after the present runs", "The next master goes on with the queue. stint serve asks a master in the background for this."), func(ctx context.Context, _ *bareInput) (*struct{}, error) {
+	register(api, bare("/v1/handover", "handover", "Start nothing more, and exit after the present runs", "The next master goes on with the queue. stint serve asks a master in the background for this, and stint serve --stop any."), func(ctx context.Context, _ *bareInput) (*struct{}, error) {
 		return &struct{}{}, s.rooms.Dispatch.Handover(ctx)
 	})
 }
