@@ -277,10 +277,13 @@ func (a *app) printFindings(list []finding, asJSON bool) error {
 	if width := terminalWidth(a.stdout); width > 0 {
 		room, narrow := max(20, width-widthBefore(rows)), [][]string(nil)
 		for _, row := range escapeRows(rows) {
-			indent := row[2][:len(row[2])-len(strings.TrimLeft(row[2], " "))]
-			for _, line := range wrap(row[2], room-len(indent)) {
-				narrow = append(narrow, []string{row[0], row[1], indent + line})
-				row[0], row[1], indent = "", "", "    "[:max(2, len(indent))]
+			if strings.HasPrefix(row[2], "  try: ") { // a command stays in one line
+				narrow = append(narrow, row)
+				continue
+			}
+			for i, line := range wrap(strings.TrimSpace(row[2]), room-2) {
+				narrow = append(narrow, []string{row[0], row[1], strings.Repeat(" ", 2*min(i, 1)) + line})
+				row[0], row[1] = "", ""
 			}
 		}
 		rows = narrow

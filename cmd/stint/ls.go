@@ -87,7 +87,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		}
 		st, err := state.ParseStatus(s)
 		if err != nil {
-			return usage("stint ls --help", "%v", err)
+			return usage("stint ls --help", "%v; held tasks are --status held", err)
 		}
 		o.filter.Status = append(o.filter.Status, st)
 	}

@@ -54,13 +54,15 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 }
 
 // limitWaitExceeded returns the queued tasks that do not wait for a rate limit as long as they
-// would have to, and that no able agent takes over, now or when it has a place for them.
+// would have to, and that no able agent takes over, now or when it has a place for them. One of which that
+// is not known yet may be able; with nil none is.
 func (d *Dispatcher) limitWaitExceeded(st *fold.State, able map[agentIn]bool) []state.Task {
 	now := d.tasks.Config.Now()
 	return slices.DeleteFunc(st.LimitWaitExceeded(now, d.tasks.Config.MaxLimitWait), func(t state.Task) bool {
 		return slices.ContainsFunc(t.Fallback, func(agent string) bool {
-			a := st.Account(agent)
-			return agent != t.Agent && able[agentIn{agent, t.Environment}] && !a.Hold && !a.CoolUntil.After(now)
+			a, in := st.Account(agent), agentIn{agent, t.Environment}
+			isAble, asked := able[in]
+			return agent != t.Agent && (isAble || able != nil && !asked) && !a.Hold && !a.CoolUntil.After(now)
 		})
 	})
 }
