@@ -30,8 +30,10 @@ func (a *Admission) PlaceOf(id string) *Place {
 	}
 	w := &Place{}
 	if t.Workspace != "" {
-		w = a.lookAt(t.Workspace)
-		w.lane() // now: its end is recorded on the log's goroutine
+		if w = a.lookAt(t.Workspace); w.err == nil { // now: its end is recorded on the log's goroutine
+			at := state.Task{Workspace: w.path, Within: t.Within}
+			w.root = task.CheckoutAbove(at.Place())
+		}
 		if wrong := a.WorkspaceError(&t); wrong != "" {
 			w.err = errors.New(wrong)
 		}

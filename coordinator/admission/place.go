@@ -47,10 +47,8 @@ func (in *intake) checkPlace(s *submission) error {
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.tasks.Config.StateDir, s.Workspace)
 	}
 	s.root = w.lane()
-	if s.asker != nil {
+	if s.asker != nil { // its run may wait for the task, which needs its checkout
 		s.within = task.RepositoryRoot(s.asker.Place())
-	}
-	if s.within != "" { // its run may wait for the task, which needs its checkout
 		at := state.Task{Workspace: w.path, Within: s.within}
 		s.root = task.RepositoryRoot(at.Place())
 		in.a.Checkout(at.Place())
