@@ -523,6 +523,23 @@ func testOwnCheckout(t *testing.T, planted string) {
 	})
 }
 
+// TestAFollowUpHasTheLaneOfItsRun: what follows a child that failed in a directory with a .git, which the run may have
+// made, goes to the lane of the run's checkout.
+func TestAFollowUpHasTheLaneOfItsRun(t *testing.T) {
+	fromRun(t, func(w *world) { w.cfg.FollowUpDepth = 2 }, func(w *world, parent state.Task) {
+		planted := filepath.Join(w.work, "sub")
+		check(t, os.MkdirAll(filepath.Join(planted, ".git"), 0o700))
+		write(t, filepath.Join(planted, ".git", "HEAD"), "ref: refs/heads/main\n")
+		child := w.ended(w.submit(task.TaskSpec{Prompt: "fail", FromRun: parent.RunID, Parallel: true, Workspace: planted, OnFailure: "Look at it."}).ID)
+		if len(child.FollowUps) != 1 {
+			t.Fatalf("%s: %q, %q", child.Status, child.FollowUps, child.Note)
+		}
+		if got := w.task(child.FollowUps[0]); got.Lane() != parent.Lane() {
+			t.Errorf("its lane is %s, that of the run %s", got.Lane(), parent.Lane())
+		}
+	})
+}
+
 // mayWait lets a run begin to wait for a task, and end that at once.
 func (w *world) mayWait(run, id string) error {
 	done, err := w.c.BeginWait(run, id)
