@@ -381,8 +381,9 @@ func (w *world) together(n int, f func(i int)) {
 }
 
 // slowRecovery is more than a master may take from its start until a task whose
-// run was interrupted is queued again.
-const slowRecovery = 5 * time.Second
+// run was interrupted is queued again. It takes one or two seconds; this finds one
+// that waits for something, also on a machine that has much else to do.
+const slowRecovery = 20 * time.Second
 
 // killTree kills a master, which is stopped first, and before it the gates of its
 // runs: then the agents and what they have left behind are on their own. While
