@@ -503,8 +503,7 @@ func testOwnCheckout(t *testing.T, planted string) {
 	fromRun(t, func(w *world) { w.cfg.Checkout = "exclusive" }, func(w *world, parent state.Task) {
 		defer func(dir string) { w.work = dir }(w.work)
 		if w.work = filepath.Join(w.work, planted); planted != "" {
-			check(t, os.MkdirAll(filepath.Join(w.work, ".git"), 0o700))
-			write(t, filepath.Join(w.work, ".git", "HEAD"), "ref: refs/heads/main\n")
+			plantGit(t, w.work)
 		}
 		child := task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, Await: true}
 		const want = ": its agent session or its checkout is used by "
@@ -523,19 +522,61 @@ func testOwnCheckout(t *testing.T, planted string) {
 	})
 }
 
-// TestAFollowUpHasTheLaneOfItsRun: what follows a child that failed in a directory with a .git, which the run may have
-// made, goes to the lane of the run's checkout.
-func TestAFollowUpHasTheLaneOfItsRun(t *testing.T) {
+// plantGit makes a directory look like a checkout.
+func plantGit(t *testing.T, dir string) {
+	t.Helper()
+	check(t, os.MkdirAll(filepath.Join(dir, ".git"), 0o700))
+	write(t, filepath.Join(dir, ".git", "HEAD"), "ref: refs/heads/main\n")
+}
+
+// TestAFollowUpHasTheLaneOfItsTask: what follows a task that failed in a directory with a .git, which its run may have
+// made, goes to the lane of the checkout around it, whoever queued the task.
+func TestAFollowUpHasTheLaneOfItsTask(t *testing.T) {
 	fromRun(t, func(w *world) { w.cfg.FollowUpDepth = 2 }, func(w *world, parent state.Task) {
+		plantGit(t, w.work)
 		planted := filepath.Join(w.work, "sub")
-		check(t, os.MkdirAll(filepath.Join(planted, ".git"), 0o700))
-		write(t, filepath.Join(planted, ".git", "HEAD"), "ref: refs/heads/main\n")
-		child := w.ended(w.submit(task.TaskSpec{Prompt: "fail", FromRun: parent.RunID, Parallel: true, Workspace: planted, OnFailure: "Look at it."}).ID)
-		if len(child.FollowUps) != 1 {
-			t.Fatalf("%s: %q, %q", child.Status, child.FollowUps, child.Note)
+		check(t, os.Mkdir(planted, 0o700))
+		byPerson := w.submit(task.TaskSpec{Prompt: "fail", Workspace: planted, Parallel: true, OnFailure: "Look at it.", Hold: true}).ID
+		plantGit(t, planted)
+		byRun := w.submit(task.TaskSpec{Prompt: "fail", FromRun: parent.RunID, Parallel: true, Workspace: planted, OnFailure: "Look at it."}).ID
+		_, err := w.c.Release(t.Context(), byPerson, "client")
+		check(t, err)
+		for _, id := range []string{byPerson, byRun} {
+			child := w.ended(id)
+			if len(child.FollowUps) != 1 {
+				t.Fatalf("%s: %q, %q", child.Status, child.FollowUps, child.Note)
+			}
+			if got := w.task(child.FollowUps[0]); got.Lane() != parent.Lane() {
+				t.Errorf("its lane is %s, that of the checkout %s", got.Lane(), parent.Lane())
+			}
 		}
-		if got := w.task(child.FollowUps[0]); got.Lane() != parent.Lane() {
-			t.Errorf("its lane is %s, that of the run %s", got.Lane(), parent.Lane())
+	})
+}
+
+// TestPlaceOfARunsTasks: a run in a directory that is no checkout leaves the checkouts in it their lanes, and the
+// configuration of a task's own workspace says whether it runs alone.
+func TestPlaceOfARunsTasks(t *testing.T) {
+	fromRun(t, func(w *world) {
+		w.cfg.Exclusive = true
+		w.cfg.Workspace = func(path string) queue.WorkspaceSettings {
+			set := w.cfg.WorkspaceSettings
+			if filepath.Base(path) == "alone" {
+				set.Checkout = queue.CheckoutExclusive
+			}
+			return set
+		}
+	}, func(w *world, parent state.Task) {
+		dir := filepath.Join(w.work, "repo", "alone")
+		check(t, os.MkdirAll(dir, 0o700))
+		plantGit(t, filepath.Dir(dir))
+		child := w.submit(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Workspace: dir, Hold: true})
+		if want := state.LanePrefixDir + filepath.Dir(dir); child.Lane() != want {
+			t.Errorf("its lane is %s, not %s", child.Lane(), want)
+		}
+		child.Within = filepath.Dir(dir)
+		w.c.LookUpCheckouts()
+		if at, known := w.c.Checkout(&child); at != filepath.Dir(dir) || !known {
+			t.Errorf("it runs alone in %q, %v", at, known)
 		}
 	})
 }

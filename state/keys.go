@@ -88,7 +88,7 @@ const (
 	KeyTriggeredBy    = "triggeredByTaskId"
 	KeyTrigger        = "trigger"
 	KeyIntake         = "intake"
-	KeyWithin         = "within" // top of the checkout of the run that asked for the task
+	KeyWithin         = "within" // top of the checkout, if that is above the workspace
 )
 
 // Names and keys of control records. KeyHold, KeyReason and KeyLimitWaits are

@@ -250,7 +250,7 @@ type Task struct {
 
 	WorkspaceByHand bool `json:"-"` // a person's edit has named the workspace: nobody has checked it, and it may be a link
 
-	Within string `json:"-"` // top of the checkout of the run that asked for it; see Place
+	Within string `json:"-"` // top of the checkout when it was queued, if that is above the workspace; see Place
 
 	PromptChanged bool `json:"-"` // it runs, and its prompt was changed since its agent's last turn began
 
@@ -279,8 +279,8 @@ func (t *Task) Answer() string {
 	return t.Result
 }
 
-// Place returns the directory whose checkout the task is in. For one that a run asked for in its own checkout, that
-// is the run's, whatever .git there is below it: the run may have made that.
+// Place returns the directory whose checkout the task is in: whatever .git comes to be below it, a run may have made
+// that. A task that a run asks for in its own checkout is in that one.
 func (t *Task) Place() string {
 	if t.Within != "" && strings.HasPrefix(t.Workspace+"/", t.Within+"/") {
 		return t.Within

@@ -76,7 +76,7 @@ func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
 	case len(p.Seqs) > 0 && !slices.Contains(p.Seqs, t.Seq):
 		return nil, &task.Error{Code: task.CodeChanged, Message: fmt.Sprintf("task %s has changed since", id), Hint: "look at it again: stint show " + id}
 	}
-	e := &edit{in: a.emptyIntake(), was: t, now: submission{TaskSpec: specOf(&t)}, changes: ledger.Record{Kind: ledger.KindTask, ID: id}}
+	e := &edit{in: a.emptyIntake(), was: t, now: submission{TaskSpec: specOf(&t), within: t.Within}, changes: ledger.Record{Kind: ledger.KindTask, ID: id}}
 	if e.given, err = task.ReadPatch(p.Fields, &e.now.TaskSpec); err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (e *edit) fill() error {
 			return err
 		}
 	} else if s.Workspace != "" && (e.given[state.KeySessionKey] != "" || e.isChanged(state.KeyAgent)) {
-		s.root = a.lookAt(s.Workspace).lane()
+		s.root = a.lookAt(s.Workspace, s.within).root
 	}
 	// A task of no session goes with its workspace, and one that leaves its session goes to the
 	// lane of its directory.
@@ -179,6 +179,9 @@ func (e *edit) fill() error {
 		if field != state.KeyAfter && e.isChanged(field) {
 			e.changes.Add(field, task.FieldText(&s.TaskSpec, field))
 		}
+	}
+	if s.within != e.was.Within {
+		e.changes.Add(state.KeyWithin, s.within)
 	}
 	if e.was.Hold && !s.Hold && e.was.Note != "" {
 		e.changes.Add(state.KeyNote, "") // it says why the task was held

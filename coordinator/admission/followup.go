@@ -30,10 +30,7 @@ func (a *Admission) PlaceOf(id string) *Place {
 	}
 	w := &Place{}
 	if t.Workspace != "" {
-		if w = a.lookAt(t.Workspace); w.err == nil { // now: its end is recorded on the log's goroutine
-			at := state.Task{Workspace: w.path, Within: t.Within}
-			w.root = task.CheckoutAbove(at.Place())
-		}
+		w = a.lookAt(t.Workspace, t.Within)
 		if wrong := a.WorkspaceError(&t); wrong != "" {
 			w.err = errors.New(wrong)
 		}
@@ -105,7 +102,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 	if err != nil {
 		return err
 	}
-	s := submission{parent: t.ID, trigger: trigger, environment: t.Environment, within: t.Within, TaskSpec: task.TaskSpec{
+	s := submission{parent: t.ID, trigger: trigger, environment: t.Environment, TaskSpec: task.TaskSpec{
 		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
 		SessionKey: a.tasks.Workspace(t.Workspace).TriggerSession,
 	}}

@@ -33,7 +33,7 @@ type submission struct {
 
 	parent  string        // the task that queues it
 	asker   *state.Task   // that task, if its run asks, as the run knows it
-	within  string        // the checkout of that run
+	within  string        // see state.Task.Within
 	trigger state.Trigger // why that does; "": nobody but a client asks
 	held    string        // why it is held
 	note    string        // what else its user should know

@@ -19,7 +19,7 @@ import (
 // A Place is what is known of a workspace that a task names.
 type Place struct {
 	path       string // without links
-	root       string // the directory whose lane is its own; "": nobody has asked yet
+	root       string // the top of its checkout, or itself: the directory whose lane is its own
 	holdsState bool   // the state directory lies in it
 	err        error  // why no task can work there
 	agent      string // for a follow-up of a task that names none
@@ -34,9 +34,14 @@ func (in *intake) checkPlace(s *submission) error {
 	if s.Workspace = cmp.Or(s.Workspace, in.a.tasks.Config.WorkspaceRoot); s.Workspace == "" {
 		return task.Wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
 	}
+	if s.asker != nil {
+		if s.within = task.RepositoryRoot(s.asker.Place()); !task.IsCheckout(s.within) {
+			s.within = ""
+		}
+	}
 	w, checked := in.seen[s.Workspace]
 	if !checked {
-		w = in.a.lookAt(s.Workspace)
+		w = in.a.lookAt(s.Workspace, s.within)
 		in.seen[s.Workspace] = w
 	}
 	switch {
@@ -46,21 +51,20 @@ func (in *intake) checkPlace(s *submission) error {
 		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.tasks.Config.StateDir, s.Workspace)
 	}
-	s.root = w.lane()
+	s.Workspace, s.root, s.within = w.path, w.root, ""
+	if w.root != w.path {
+		s.within = w.root
+	}
 	if s.asker != nil { // its run may wait for the task, which needs its checkout
-		s.within = task.RepositoryRoot(s.asker.Place())
-		at := state.Task{Workspace: w.path, Within: s.within}
-		s.root = task.RepositoryRoot(at.Place())
-		in.a.Checkout(at.Place())
+		in.a.Checkout(&state.Task{Workspace: s.Workspace, Within: s.within})
 		in.a.LookUpCheckouts()
 	}
-	s.Workspace = w.path
 	return nil
 }
 
 // lookAt asks the file system about a workspace, which may take long: never on the
-// log's goroutine.
-func (a *Admission) lookAt(dir string) *Place {
+// log's goroutine. A checkout in which the workspace is already known to be is its checkout still.
+func (a *Admission) lookAt(dir, within string) *Place {
 	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00\r\n") {
 		return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)}
 	}
@@ -74,16 +78,8 @@ func (a *Admission) lookAt(dir string) *Place {
 		}
 		path = dir
 	}
-	return &Place{path: path, holdsState: task.IsWithin(a.tasks.Home, path)}
-}
-
-// lane returns the directory whose lane is the workspace's own; "" if no task can work
-// there. It asks the file system, but once.
-func (w *Place) lane() string {
-	if w.root == "" && w.err == nil {
-		w.root = task.CheckoutAbove(w.path)
-	}
-	return w.root
+	at := state.Task{Workspace: path, Within: within}
+	return &Place{path: path, root: task.CheckoutAbove(at.Place()), holdsState: task.IsWithin(a.tasks.Home, path)}
 }
 
 // checkouts has the directories of workspaces in which one task runs at a time.
@@ -92,10 +88,11 @@ type checkouts struct {
 	roots map[string]string // by place; "": somebody asks for it
 }
 
-// Checkout returns the checkout of a [state.Task.Place], or that place if it has none, if one task runs there at a
+// Checkout returns the checkout of a task, or its place if that is in none, if one task runs there at a
 // time. known is false if [Admission.LookUpCheckouts] is to find it. "" is none. It asks no file system.
-func (a *Admission) Checkout(place string) (dir string, known bool) {
-	if place == "" || a.tasks.Workspace(place).Checkout != queue.CheckoutExclusive {
+func (a *Admission) Checkout(t *state.Task) (dir string, known bool) {
+	place := t.Place()
+	if place == "" || a.tasks.Workspace(t.Workspace).Checkout != queue.CheckoutExclusive {
 		return "", true
 	}
 	a.checkouts.mu.Lock()
@@ -105,14 +102,13 @@ func (a *Admission) Checkout(place string) (dir string, known bool) {
 	return dir, dir != ""
 }
 
-// LookUpCheckouts finds the checkouts that were asked for, and reports whether any is another one now. A .git that
-// comes into one later, which a run may have made, is none as long as this master lives.
+// LookUpCheckouts finds the checkouts that were asked for, and reports whether any is another one now.
 func (a *Admission) LookUpCheckouts() (changed bool) {
 	a.checkouts.mu.Lock()
 	roots := maps.Clone(a.checkouts.roots)
 	a.checkouts.mu.Unlock()
 	for place, was := range roots {
-		if root := task.RepositoryRoot(place); root != was && !(task.IsWithin(root, was) && task.IsCheckout(was)) {
+		if root := task.RepositoryRoot(place); root != was {
 			changed = true
 			a.checkouts.mu.Lock()
 			a.checkouts.roots[place] = root
@@ -128,10 +124,12 @@ func (in *intake) noteBeside(tasks []state.Task) {
 	asked := map[string]bool{"": true}
 	for i := range tasks {
 		s := &in.list[i]
-		if in.old[i] != nil || s.parent != "" || s.Hold || asked[s.root] || in.a.tasks.Workspace(s.Workspace).Checkout == queue.CheckoutExclusive || !task.IsCheckout(s.root) {
+		if in.old[i] != nil || s.parent != "" || s.Hold || asked[s.root] || in.a.tasks.Workspace(s.Workspace).Checkout == queue.CheckoutExclusive {
 			continue
 		}
-		asked[s.root] = true
+		if asked[s.root] = true; !task.IsCheckout(s.root) {
+			continue
+		}
 		for dir, id := range queue.Read(in.a.tasks, func(st *fold.State) map[string]string { return st.Beside(s.root, tasks[i].SessionKey) }) {
 			if task.RepositoryRoot(dir) == s.root {
 				tasks[i].Note = strings.TrimPrefix(fmt.Sprintf("%s; task %s of another session is queued or running in this checkout; to run one at a time, set checkout = \"exclusive\" in the configuration", tasks[i].Note, state.ShortID(id)), "; ")

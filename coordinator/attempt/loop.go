@@ -99,9 +99,9 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 		return nil, err
 	}
 	// Whatever is not named here begins anew.
-	next := &Run{ID: id, Task: t, Begun: a.tasks.Config.Now(), Session: cmp.Or(out.Session, r.Session), home: r.home, top: r.top, checkout: r.checkout, Ctx: r.Ctx, Cancel: r.Cancel, Recorded: true}
+	next := &Run{ID: id, Task: t, Begun: a.tasks.Config.Now(), Session: cmp.Or(out.Session, r.Session), home: r.home, checkout: r.checkout, Ctx: r.Ctx, Cancel: r.Cancel, Recorded: true}
 	if t.Workspace != r.Task.Workspace {
-		next.home, next.top = homeOf(&t)
+		next.home = homeOf(&t)
 	}
 	return next, nil
 }

@@ -23,9 +23,8 @@ import (
 // chosen and then belong to its goroutine, but for Cancel, which anyone may call,
 // LastOutput and Settling, which anyone may read, and those that mu guards.
 type Run struct {
-	mu   sync.Mutex // guards home and top, and AgentSession and PromptInHistory of task; its goroutine reads the last two without
+	mu   sync.Mutex // guards home, and AgentSession and PromptInHistory of task; its goroutine reads the last two without
 	home string     // where its workspace led when it was begun
-	top  string     // of its checkout at that time
 
 	ID          string
 	Task        state.Task // as it is while the run is at work
@@ -58,21 +57,21 @@ type Run struct {
 	events      atomic.Pointer[rundir.EventLog]
 }
 
-// AsTask returns the task as its run knows it, whose workspace and checkout are where that led at first.
+// AsTask returns the task as its run knows it, whose workspace is where that led at first.
 func (r *Run) AsTask() state.Task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.Task
-	t.Workspace, t.Within = r.home, r.top
+	t.Workspace = r.home
 	return t
 }
 
 // Run runs a run that was started, and the runs that follow it in its attempt, and
 // records how each ended. replace is told of each that follows, before it begins.
 func (a *Attempts) Run(r *Run, replace func(next *Run)) {
-	home, top := homeOf(&r.Task)
+	home := homeOf(&r.Task)
 	r.mu.Lock()
-	r.home, r.top = home, top
+	r.home = home
 	r.mu.Unlock()
 	a.carrySnapshot(r.before, r.ID)
 	for r != nil {
@@ -246,13 +245,13 @@ func inWrongWorkspace(why string) task.Outcome {
 	return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: why + "; name the directory that you mean as its workspace in tasks.md, and retry"}
 }
 
-// homeOf returns the directory in which a run of a task begins, and the top of its checkout: what
-// is recorded has no links, and one that is there now came later.
-func homeOf(t *state.Task) (home, top string) {
-	if home = t.Workspace; t.WorkspaceByHand {
-		home = task.WithoutLinks(home)
+// homeOf returns the directory in which a run of a task begins: what is recorded has no
+// links, and one that is there now came later.
+func homeOf(t *state.Task) string {
+	if t.WorkspaceByHand {
+		return task.WithoutLinks(t.Workspace)
 	}
-	return home, task.RepositoryRoot(t.Place())
+	return t.Workspace
 }
 
 // hasMoved returns an error if the workspace of a run is another directory than its attempt has

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,7 +82,7 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 		return
 	}
 	isCurrent := has && s.Workspace == t.Workspace
-	shared := a.beside.enter(r.top, t.ID, !isCurrent)
+	shared := a.beside.enter(task.RepositoryRoot(t.Place()), t.ID, !isCurrent)
 	switch {
 	case isCurrent && shared:
 		s.Shared = true
@@ -177,7 +179,8 @@ func (b *beside) enter(root, id string, isFirst bool) (shared bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.last) > maxCheckouts {
-		clear(b.last)
+		open := slices.Collect(maps.Values(b.open))
+		maps.DeleteFunc(b.last, func(root, _ string) bool { return !slices.Contains(open, root) })
 	}
 	shared = !isFirst && b.last[root] != "" && b.last[root] != id
 	b.last[root], b.open[id] = id, root

@@ -12,6 +12,7 @@ import (
 	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
+	"stint/state/lanes"
 )
 
 // AgentFor returns the agent of a task that may name none: a session goes on with its
@@ -25,14 +26,14 @@ func (a *Attempts) AgentFor(st *fold.State, t *state.Task, defaultAgent string) 
 
 // InWayOf reports whether a run uses what next needs: its task, its lane, its session or its checkout.
 func (r *Run) InWayOf(next *Run) bool {
-	return r.Task.ID == next.Task.ID || r.checkout != "" && r.checkout == next.checkout || r.Task.SessionKey == next.Task.SessionKey || r.Task.SessionID != "" && r.Task.SessionID == next.Task.SessionID
+	return r.Task.ID == next.Task.ID || r.checkout != "" && next.checkout != "" && lanes.Overlap(r.checkout, next.checkout) || r.Task.SessionKey == next.Task.SessionKey || r.Task.SessionID != "" && r.Task.SessionID == next.Task.SessionID
 }
 
 // Reserve makes the run of a task, for which nothing is decided yet but its place.
 func (a *Attempts) Reserve(t *state.Task) *Run {
 	r := &Run{ID: a.tasks.Config.ID(), Task: *t, Begun: a.tasks.Config.Now()}
 	r.Task.SessionKey = t.Lane()
-	r.checkout, _ = a.admission.Checkout(t.Place())
+	r.checkout, _ = a.admission.Checkout(t)
 	r.Ctx, r.Cancel = context.WithCancelCause(context.Background())
 	return r
 }

@@ -18,9 +18,8 @@ type Limits struct {
 	Taken        map[string]string        // lanes that no task takes and where none may start, by key: with what is there
 	Settling     map[string]bool          // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
 
-	// Checkout returns the directory in which a task of that [state.Task.Place] runs alone, whatever its lane; "":
-	// none. known is false while that has not been looked up, and the task does not start. nil: none has any.
-	Checkout func(place string) (dir string, known bool)
+	// Checkout returns the directory in which a task runs alone, whatever its lane; "": none. known is false while that has not been looked up, and the task does not start. nil: none has any.
+	Checkout func(t *state.Task) (dir string, known bool)
 
 	Short string    // what the machine lacks: no task may start but one, from Again on, that finds out whether that is over; "": nothing
 	Again time.Time // zero: such a task is being started
@@ -43,7 +42,23 @@ func (s *Queues) checkoutOf(t *state.Task, lim Limits) (dir string, known bool) 
 	}
 	at := *t
 	at.Workspace, _ = s.HomeOf(t, lim.WorkspaceRoot)
-	return lim.Checkout(at.Place())
+	return lim.Checkout(&at)
+}
+
+// Overlap reports whether one directory is the other or lies in it. A checkout in another one counts with that: a
+// run can have made it, or can take the outer .git away.
+func Overlap(a, b string) bool {
+	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
+}
+
+// userOf returns the task that has a directory for itself, or one around it or in it; nil if none has.
+func userOf(dir string, used map[string]*Item) *Item {
+	for at, l := range used {
+		if Overlap(at, dir) {
+			return l
+		}
+	}
+	return nil
 }
 
 // usedCheckouts returns the directories that tasks have for themselves, and which tasks.
@@ -181,7 +196,7 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 			continue
 		}
 		dir, known := s.checkoutOf(t, lim)
-		if !known || dir != "" && alone[dir] != nil {
+		if !known || dir != "" && userOf(dir, alone) != nil {
 			continue
 		}
 		if dir != "" {
@@ -309,7 +324,7 @@ func (s *Queues) Occupant(t *state.Task, lim Limits) Occupant {
 		}
 	}
 	if dir, _ := s.checkoutOf(t, lim); dir != "" {
-		if l := s.usedCheckouts(lim)[dir]; l != nil {
+		if l := userOf(dir, s.usedCheckouts(lim)); l != nil {
 			return Occupant{Task: s.ID(l.N), Checkout: dir}
 		}
 	}
