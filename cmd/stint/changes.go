@@ -47,7 +47,7 @@ func (a *app) diffCommand() *cobra.Command {
 				return printJSON(a.stdout, struct {
 					*state.Changes
 					List []state.FileChange `json:"changedFiles"`
-				}{view.Changes, view.ChangedFiles})
+				}{view.Changes, append([]state.FileChange{}, view.ChangedFiles...)})
 			}
 			text, err := runGit(c.Context(), view.Workspace)(checkout.Diff(root, view.Changes.Before, view.Changes.After, stat), "")
 			if err != nil {
@@ -160,6 +160,9 @@ func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, 
 			why = "git could not be asked: see master.log"
 		}
 		return view, "", &cliError{code: exitFailure, message: fmt.Sprintf("what task %s has changed is not known: %s", shortID(view.ID), why), try: "stint show " + shortID(view.ID)}
+	}
+	if _, err := os.Stat(view.Workspace); err != nil {
+		return view, "", fmt.Errorf("the workspace of task %s cannot be used: %w", shortID(view.ID), err)
 	}
 	return view, root, nil
 }

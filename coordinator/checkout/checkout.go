@@ -43,7 +43,7 @@ n=0
 set_config() { eval "export GIT_CONFIG_KEY_$n=\"\$1\" GIT_CONFIG_VALUE_$n=\"\$2\""; n=$((n + 1)); export GIT_CONFIG_COUNT=$n; }
 set_config core.fsmonitor false; set_config core.splitIndex false; set_config index.skipHash true; set_config core.hooksPath /dev/null
 set_config core.ignoreStat false; set_config core.trustCtime true; set_config core.checkStat default
-set_config core.logAllRefUpdates false; set_config core.quotePath false; set_config advice.graftFileDeprecated false; set_config diff.relative false
+set_config core.logAllRefUpdates false; set_config core.quotePath false; set_config core.safecrlf false; set_config core.symlinks true; set_config advice.graftFileDeprecated false; set_config diff.relative false
 IFS='
 '
 set -f
@@ -79,7 +79,7 @@ export d GIT_INDEX_FILE="$d/index"
 lines() { tr '\n\0' '\0\n'; } # between names that end with a NUL, and lines
 # with_filter '!~' prints the files that have a filter, '~' the others.
 with_filter() { git check-attr -z --stdin filter | lines | awk 'NR%3 == 1 { n = $0 } NR%3 == 0 && $0 '$1' /^(unspecified|unset)$/ { print n }' | lines; }
-# list_changes lists the files that differ from the private index: those that exist in there, the others in gone.
+# list_changes lists the files that differ from the private index: those that are files or links in there, the others in gone.
 # It creates the file ignores if a .gitignore is one of them. With o=1, git may update its cache of untracked files.
 list_changes() {
 	rm -f "$d/gone" "$d/there" "$d/ignores"
@@ -90,14 +90,13 @@ list_changes() {
 		case $x in
 		?" "*|*/) ;;
 		[!UD]D*) printf "%s\0" "$n" >&3 ;;
-		*) if [ -e "$n" ] || [ -L "$n" ]; then printf "./%s\0" "$n"; else printf "%s\0" "$n" >&3; fi ;;
+		*) if [ -f "$n" ] || [ -L "$n" ]; then printf "./%s\0" "$n"; else printf "%s\0" "$n" >&3; fi ;;
 		esac
 	done' sh <"$d/status" >"$d/there" 3>"$d/gone"
 }
 # list_ignored lets the private index have no ignored files but those that the user's index has, and with b those of b.
-# With 1, the ignore rules are those of the last snapshot.
 list_ignored() {
-	[ -n "$b$1" ] || { t= o=1 && git ls-files -ciz --exclude-standard | git update-index -z --force-remove --stdin; } || return
+	[ -n "$b" ] || { t= o=1 && git ls-files -ciz --exclude-standard | git update-index -z --force-remove --stdin; } || return
 	GIT_INDEX_FILE="$d/base" git ls-files -sciz --exclude-standard >"$d/ignored" || return
 	[ ! -s "$d/ignored" ] || { t= && git update-index -z --index-info <"$d/ignored"; }
 }
@@ -117,7 +116,7 @@ else
 	[ ! -s "$d/filtered" ] || git update-index -z --force-remove --stdin <"$d/filtered" || exit
 fi
 [ "$t" = "${b:-$t}" ] || { t= && git read-tree --reset --no-sparse-checkout "$b"; } || exit
-if ! cmp -s "$d/excludes" "$k/excludes"; then list_ignored; elif ! cmp -s "$d/base" "$k/base"; then list_ignored 1; fi || exit
+{ cmp -s "$d/excludes" "$k/excludes" && cmp -s "$d/base" "$k/base"; } || list_ignored || exit
 list_changes || exit
 [ -n "$b" ] || [ ! -e "$d/ignores" ] || { list_ignored && list_changes; } || exit
 # Files over 10 MiB are large. If the others come to more than 256 MiB, so are the largest of them.
@@ -133,7 +132,7 @@ done
 # it, in a git directory that has no other, so that git sees by their stat data whether they change.
 [ ! -s "$d/large" ] || {
 	y=$(git rev-parse --path-format=absolute --git-path objects) && f=$(git rev-parse --show-object-format) &&
-	(unset GIT_DIR GIT_WORK_TREE && git init -q --bare --template= --object-format="$f" "$d/git") && mkdir "$d/git/info" && echo '* filter=stint' >"$d/git/info/attributes" &&
+	(unset GIT_DIR GIT_WORK_TREE && git init -q --bare --template= --object-format="$f" "$d/git") && mkdir "$d/git/info" && echo '* filter=stint -text -ident -working-tree-encoding' >"$d/git/info/attributes" &&
 	GIT_DIR="$d/git" GIT_OBJECT_DIRECTORY="$y" git -c filter.stint.clean="f='` + notKept + `'"'; stat -c "$f%s bytes, changed at %Y" ./%f 2>/dev/null || stat -f "$f%z bytes, changed at %m" ./%f' update-index -z --add --remove --replace --stdin <"$d/large" &&
 	GIT_INDEX_FILE="$d/base" xargs -0 git ls-files -z -- <"$d/large" | with_filter '~' | tee -a "$d/gone" >>"$d/there"
 } || exit

@@ -106,22 +106,23 @@ func TestChanges(t *testing.T) {
 		"new":                        {"", "mkdir d; echo 1 >d/b", one("d/b", "added", 1, 0), false, ""},
 		"a strange name":             {"", "mkdir 'x :(top)*'; echo 1 >\"x :(top)*/$(printf 'a\\nb \"é')\"; echo 1 >-n", []state.FileChange{{Path: "-n", Change: "added", Added: 1}, {Path: "x :(top)*/a\nb \"é", Change: "added", Added: 1}}, false, ""},
 		"untracked before":           {"printf '1\\n2\\n' >b", "echo 3 >>b", one("b", "modified", 1, 0), false, ""},
-		"untracked, gone":            {"printf '1\\n2\\n' >b", "rm b", one("b", "deleted", 0, 2), false, ""},
+		"untracked, gone":            {"umask 077; printf '1\\n2\\n' >b", "rm b", one("b", "deleted", 0, 2), false, ""},
 		"untracked, added":           {"printf '1\\n2\\n' >b", "git add b", nil, false, ""},
 		"untracked, ignored":         {"echo 1 >b", "echo b >>.git/info/exclude", nil, false, ""},
-		"ignored by the attempt":     {"echo 1 >b; echo 1 >e; mkdir d; echo 1 >d/f", "echo 2 >>b; rm e; printf 'b\\ne\\nd\\nn\\n' >.gitignore; git rm -q --cached a; echo a >>.gitignore; echo 10 >>a; echo 1 >d/n; echo 1 >n; rm n d/n", []state.FileChange{{Path: ".gitignore", Change: "added", Added: 5}, {Path: "a", Change: "modified", Added: 1}, {Path: "b", Change: "modified", Added: 1}, {Path: "e", Change: "deleted", Removed: 1}}, false, ""},
+		"ignored by the attempt":     {"umask 077; echo 1 >b; echo 1 >e; mkdir d; echo 1 >d/f", "echo 2 >>b; rm e; printf 'b\\ne\\nd\\nn\\n' >.gitignore; git rm -q --cached a; echo a >>.gitignore; echo 10 >>a; echo 1 >d/n; echo 1 >n; rm n d/n", []state.FileChange{{Path: ".gitignore", Change: "added", Added: 5}, {Path: "a", Change: "modified", Added: 1}, {Path: "b", Change: "modified", Added: 1}, {Path: "e", Change: "deleted", Removed: 1}}, false, ""},
 		"ignored, added":             {"echo b >.git/info/exclude", "echo 1 >b; git add -f b", one("b", "added", 1, 0), true, ""},
-		"ignored no more":            {"echo b >.gitignore; echo 1 >b", "rm .gitignore", []state.FileChange{{Path: ".gitignore", Change: "deleted", Removed: 1}, {Path: "b", Change: "added", Added: 1}}, true, ""},
+		"ignored no more":            {"umask 077; echo b >.gitignore; echo 1 >b", "rm .gitignore", []state.FileChange{{Path: ".gitignore", Change: "deleted", Removed: 1}, {Path: "b", Change: "added", Added: 1}}, true, ""},
 		"ignored":                    {"echo '*.log' >.git/info/exclude; echo 1 >x.log", "echo 2 >>x.log; echo 1 >y.log", nil, false, ""},
 		"ignored and tracked":        {"echo a >.git/info/exclude", "echo 10 >>a", one("a", "modified", 1, 0), false, ""},
 		"deleted":                    {"", "rm a", one("a", "deleted", 0, 9), false, ""},
 		"renamed":                    {"", "mv a b", []state.FileChange{{Path: "b", From: "a", Change: "renamed"}}, false, ""},
 		"mode":                       {"", "chmod +x a", one("a", "modified", 0, 0), false, ""},
+		"private":                    {"chmod 640 a; umask 077; echo 1 >b", "chmod ug+x a; echo 10 >>a; echo 2 >>b", []state.FileChange{{Path: "a", Change: "modified", Added: 1}, {Path: "b", Change: "modified", Added: 1}}, false, ""},
 		"a link":                     {"", "ln -s /etc/passwd b", one("b", "added", 1, 0), false, ""},
 		"a file becomes a link":      {"", "rm a; ln -s /etc/passwd a", one("a", "modified", 1, 9), false, ""},
-		"a file becomes a directory": {"echo 1 >b", "rm b; mkdir b; echo 1 >b/c", []state.FileChange{{Path: "b/c", From: "b", Change: "renamed"}}, false, ""},
-		"a directory becomes a file": {"mkdir b; echo 1 >b/c", "rm -r b; echo 1 >b", []state.FileChange{{Path: "b", From: "b/c", Change: "renamed"}}, false, ""},
-		"a directory becomes a link": {"mkdir b ../e; echo 1 >b/c; echo 1 >../e/c; echo 1 >b/t; cp b/t ../e; git add b/t", "mv b ../was; ln -s ../e b", []state.FileChange{{Path: "b", Change: "added", Added: 1}, {Path: "b/c", Change: "deleted", Removed: 1}, {Path: "b/t", Change: "deleted", Removed: 1}}, false, ""},
+		"a file becomes a directory": {"umask 077; echo 1 >b", "rm b; mkdir b; echo 1 >b/c", []state.FileChange{{Path: "b/c", From: "b", Change: "renamed"}}, false, ""},
+		"a directory becomes a file": {"umask 077; mkdir b; echo 1 >b/c", "rm -r b; echo 1 >b", []state.FileChange{{Path: "b", From: "b/c", Change: "renamed"}}, false, ""},
+		"a directory becomes a link": {"mkdir b ../e; (umask 077; echo 1 >b/c); echo 1 >../e/c; echo 1 >b/t; cp b/t ../e; git add b/t", "mv b ../was; ln -s ../e b", []state.FileChange{{Path: "b", Change: "added", Added: 1}, {Path: "b/c", Change: "deleted", Removed: 1}, {Path: "b/t", Change: "deleted", Removed: 1}}, false, ""},
 		"binary":                     {"", "printf 'a\\0b' >b", []state.FileChange{{Path: "b", Change: "added", Binary: true}}, false, ""},
 		"large and new":              {"", file12MiB("b"), one("b", "added", 1, 0), true, ""},
 		"large":                      {file12MiB("b"), "touch -t 202001010000 b", one("b", "modified", 1, 1), true, ""},
@@ -138,6 +139,9 @@ func TestChanges(t *testing.T) {
 		"line ends":                  {"echo '* text=auto eol=crlf' >.gitattributes; rm a; git checkout -q a; git add .", "printf '10\\r\\n' >>a", one("a", "modified", 1, 0), false, ""},
 		"a large file with a filter": {"git config filter.up.clean 'tr a-z A-Z'; echo '* filter=up' >.gitattributes; echo x >a; " + file12MiB("b") + "; git add .", "echo y >>a; git add a; echo >>b", []state.FileChange{{Path: "a", Change: "modified", Added: 1}, {Path: "b", Change: "modified", Added: 1, Removed: 1}}, true, ""},
 		"a filter":                   {"git config filter.up.clean 'tr a-z A-Z'; git config filter.up.smudge 'tr A-Z a-z'; echo '*.u filter=up' >.gitattributes; echo x >b.u; git add .", "echo y >>b.u", one("b.u", "modified", 1, 0), false, ""},
+		"core.safecrlf":              {"git config core.autocrlf input; git config core.safecrlf true; printf 'a\\r\\n' >b", "echo 10 >>a", one("a", "modified", 1, 0), false, ""},
+		"core.symlinks":              {"ln -s a b; git add b", "git config core.symlinks false; rm b; printf a >b", one("b", "modified", 0, 0), false, ""},
+		"large, with an encoding":    {"echo 'b text working-tree-encoding=UTF-16LE' >.gitattributes; " + file12MiB("b"), "touch -t 202001010000 b", one("b", "modified", 1, 1), true, ""},
 		"split index":                {"git config core.splitIndex true; git update-index --split-index", "echo 10 >>a", one("a", "modified", 1, 0), false, ""},
 		"sha256":                     {"", "echo 10 >>a; echo 1 >b", []state.FileChange{{Path: "a", Change: "modified", Added: 1}, {Path: "b", Change: "added", Added: 1}}, false, "--object-format=sha256"},
 	} {
@@ -166,6 +170,28 @@ func TestChanges(t *testing.T) {
 				t.Errorf("the user's own was touched: %s", cmp.Diff(private, now))
 			}
 		})
+	}
+}
+
+// TestSpecialFile: a FIFO in the place of a file counts as nothing, and the rest is recorded.
+func TestSpecialFile(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t, "")
+	_, _, got := r.changed("rm a; mkfifo a; echo 1 >b")
+	if want := []state.FileChange{{Path: "a", Change: "deleted", Removed: 9}, {Path: "b", Change: "added", Added: 1}}; !cmp.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestTrackedNoMore: a snapshot forgets what the user's index has forgotten and git ignores.
+func TestTrackedNoMore(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t, "")
+	r.run("echo a >.git/info/exclude; echo 10 >>a")
+	r.run(r.place().Begin("first"))
+	r.run("git rm -q --cached a")
+	if _, _, got := r.changed("echo 11 >>a"); got != nil {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -42,7 +42,12 @@ type change struct {
 // ignored/PATH for each that git ignores now, or will by the files that come back.
 const stage = `export GIT_INDEX_FILE="$d/result" s
 cp -p "$d/index" "$d/result" && git update-index -z --index-info && mkdir "$s/1" "$s/2" "$s/3" || exit
+umask=$(umask) && umask 077
 for x in 1 2 3; do GIT_WORK_TREE="$s/$x" git checkout-index -a -q --stage=$x || exit; done
+# What comes back is for the owner alone, as a secret may be, unless it is tracked.
+umask "$umask" && (cd "$s/3" && find . -type f -print0) >"$d/back" && : >"$d/tracked" || exit
+[ ! -s "$d/back" ] || (cd "$GIT_WORK_TREE" && GIT_INDEX_FILE="$d/base" xargs -0 git ls-files -z -- <"$d/back" >"$d/tracked") || exit
+[ ! -s "$d/tracked" ] || (cd "$s/3" && xargs -0 chmod =rwX <"$d/tracked") || exit
 set_config core.excludesFile "$d/excludes"
 for x in "$GIT_WORK_TREE" "$s/3"; do
 	(cd "$x" && GIT_WORK_TREE="$x" GIT_INDEX_FILE="$d/index" git ls-files -ciz --exclude-standard) >"$d/ignored" && xargs -0 printf 'ignored/%s\0' <"$d/ignored" || exit
@@ -63,7 +68,8 @@ const displaced = `export GIT_INDEX_FILE="$d/index" GIT_WORK_TREE="$s/was"
 // has changed since is merged. If that is not possible for all files, no file is changed, and the error
 // is an [OverlapError]. A file that somebody saves meanwhile counts as one. ready may still refuse, after
 // the files were compared. What git ignores or does not track is never overwritten, and links are not
-// followed. The user's index stays as it is.
+// followed. A file keeps its permissions, but for the execute bits where the attempt has changed them. The user's
+// index stays as it is.
 func (p *Place) Undo(run Shell, before, after string, ready func() error) (undone, left []string, err error) {
 	if left, _ := fs.Glob(os.DirFS(p.Root), ".stint-undo-*"); left != nil {
 		return nil, nil, fmt.Errorf("an undo is at work here, or broke off; if none is, the files of before it are in %s/was: move back those that you miss, and remove %[1]s", filepath.Join(p.Root, left[0]))
@@ -231,6 +237,23 @@ func (p *Place) inTheWay(list map[string]*change, path string, now file) (why st
 	return why
 }
 
+// takePermissions gives a file those of another one. Whoever may read it may execute it, if its owner may.
+func takePermissions(root *os.Root, file, other string) error {
+	now, err := root.Lstat(file)
+	if err != nil {
+		return err
+	}
+	was, err := root.Lstat(other)
+	if err != nil {
+		return err
+	}
+	mode := was.Mode().Perm() &^ 0o111
+	if now.Mode()&0o100 != 0 {
+		mode |= mode >> 2 & 0o111
+	}
+	return root.Chmod(file, mode)
+}
+
 // errNotBack is part of the error of a write that left files where they do not belong.
 var errNotBack = errors.New("could not be moved back to")
 
@@ -280,13 +303,17 @@ func (p *Place) write(list map[string]*change, paths []string, staged, workspace
 		if is(path) {
 			err = cmp.Or(err, errors.New("something new is at "+path))
 		}
-		switch c := list[path]; {
-		case c.before.mode == "":
-		case c.now == c.after:
-			move(staged+"/3/"+path, path)
-		default:
-			move(staged+"/2/"+path, path)
+		c, from := list[path], staged+"/2/"+path
+		if c.before.mode == "" {
+			continue
 		}
+		if c.now == c.after {
+			from = staged + "/3/" + path
+		}
+		if c.now.isText() && c.before.isText() && err == nil {
+			err = takePermissions(root, from, staged+"/was/"+path)
+		}
+		move(from, path)
 	}
 	if err != nil {
 		for _, m := range slices.Backward(done) {
