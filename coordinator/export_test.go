@@ -53,13 +53,6 @@ func (c *Coordinator) Append(records ...*ledger.Record) error {
 // Dispatch starts what is ready, once, where Run is not at work.
 func (c *Coordinator) Dispatch() { c.StartReady() }
 
-// Why returns why a task is where it is, in one sentence.
-func (c *Coordinator) Why(ref string) (string, error) {
-	t, err := c.Task(context.Background(), ref)
-	_, why := c.Waits(t.ID)
-	return why, err
-}
-
 // DumpJournal writes the state that the journal of a state directory gives, as Dump does.
 func DumpJournal(dir string, w io.Writer) error {
 	st, err := queue.FoldDir(context.Background(), dir)

@@ -50,9 +50,9 @@ func (a *app) cancelCommand() *cobra.Command {
 func (a *app) rmCommand() *cobra.Command {
 	c := a.actCommand("rm", "remove tasks from the lists", (*client.Client).Remove)
 	c.Long = `Remove tasks from the lists. One that waits is canceled; one that runs is refused, and
-one that other tasks come after: remove these before it. Its sections stay in tasks.md
-until the next compaction moves them to the archive, which keeps id, end and idempotency
-key. To archive what is done or canceled: stint clean.`
+one that others come after and would fail: name these before it. Its sections stay in
+tasks.md until the next compaction moves them to the archive, which keeps id, end and
+idempotency key. To archive what is done or canceled: stint clean.`
 	c.Example = "  stint rm 2b4f6c8e 91c0d3aa"
 	return c
 }

@@ -245,11 +245,19 @@ func (f *fakeMaster) Verify(_ context.Context, ref, by string) (task.CheckResult
 	return task.CheckResult{TaskID: t.ID, Command: "make", ExitCode: 1, Output: "bad\n"}, err
 }
 
-func (f *fakeMaster) Waits(id string) (short, why string) {
+func (f *fakeMaster) Why(ref string) (string, error) {
+	if f.err != nil {
+		return "", f.err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	t, _ := f.find(id)
-	return "", "it is " + string(t.Status)
+	t, err := f.find(ref)
+	return "it is " + string(t.Status), err
+}
+
+func (f *fakeMaster) Waits(id string) (short, why string) {
+	why, _ = f.Why(id)
+	return "", why
 }
 
 func (f *fakeMaster) BeginWait(run, ref string) (done func(), err error) {

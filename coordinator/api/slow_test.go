@@ -173,10 +173,16 @@ type slowMaster struct {
 	takes time.Duration
 }
 
-// Waits implements Tasks.
-func (m slowMaster) Waits(string) (short, why string) {
+// Why implements Tasks.
+func (m slowMaster) Why(string) (string, error) {
 	time.Sleep(m.takes)
-	return "", strings.Repeat("because ", 10_000)
+	return strings.Repeat("because ", 10_000), nil
+}
+
+// Waits implements Tasks.
+func (m slowMaster) Waits(id string) (short, why string) {
+	why, _ = m.Why(id)
+	return "", why
 }
 
 // TestAnswersOverTCPAreWhole: one that the master takes long to find, one that its reader

@@ -30,8 +30,10 @@ type Tasks interface {
 	Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error)
 	// Queue returns the tasks that wait in a lane, in the order in which they will run.
 	Queue(key string) []state.Task
+	// Why says in one sentence why a task is not running, or how it ended.
+	Why(ref string) (string, error)
 	// Waits returns what the task of that id waits for in a few words, "" if for nothing,
-	// and in one sentence why it is not running, or how it ended.
+	// and what Why returns.
 	Waits(id string) (short, why string)
 	// BeginWait notes that a run waits for a task, until done is called, or returns why it
 	// may not.
@@ -142,7 +144,7 @@ func (s *Server) taskRoutes(api huma.API) {
 		{"retry", "Queue an ended task again", "It starts with its first attempt. This also lifts the hold of its account.", func(ctx context.Context, ref string) (state.Task, error) {
 			return s.rooms.Changes.Retry(ctx, ref, ledger.ByClient)
 		}},
-		{"remove", "Remove a task from the lists", "A waiting task is canceled. A running one is a conflict: cancel it before. So is one that others come after which would fail: remove these before. Id, final status and idempotency key still count.", func(ctx context.Context, ref string) (state.Task, error) {
+		{"remove", "Remove a task from the lists", "A waiting task is canceled. A running one is a conflict: cancel it before. So is one that others come after and would fail: remove these before. Id, final status and idempotency key still count.", func(ctx context.Context, ref string) (state.Task, error) {
 			return s.rooms.Changes.Remove(ctx, ref, ledger.ByClient)
 		}},
 		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", func(ctx context.Context, ref string) (state.Task, error) {
@@ -166,9 +168,8 @@ func (s *Server) taskRoutes(api huma.API) {
 		return s.rooms.Changes.Verify(ctx, in.ID, ledger.ByClient)
 	}))
 	register(api, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Wait until a task has ended", "The answer comes when the task has ended, which may take days."), lasting(s.wait))
-	answers(api, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why a task does not run", "One sentence: what it waits for, what it does, or how it ended."), func(ctx context.Context, in *Ref) (wire.WhyBody, error) {
-		t, err := s.rooms.Tasks.Task(ctx, in.ID)
-		_, why := s.rooms.Tasks.Waits(t.ID)
+	answers(api, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why a task does not run", "One sentence: what it waits for, what it does, or how it ended."), func(_ context.Context, in *Ref) (wire.WhyBody, error) {
+		why, err := s.rooms.Tasks.Why(in.ID)
 		return wire.WhyBody{Why: why}, err
 	})
 	raw := op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "Show the records of a task in the ledger", "Its sections, in Markdown.")

@@ -65,8 +65,18 @@ func (q *Query) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (
 	return rows, err
 }
 
-// Waits returns what the task of that id waits for in a few words, "" if for nothing, and in one
-// sentence why it is where it is.
+// Why returns in one sentence why the task is where it is.
+func (q *Query) Why(ref string) (string, error) {
+	id, err := q.tasks.Find(ref)
+	if err != nil {
+		return "", err
+	}
+	_, why := q.Waits(id)
+	return why, nil
+}
+
+// Waits returns what the task of that id waits for in a few words, "" if for nothing, and what
+// Why returns.
 func (q *Query) Waits(id string) (short, why string) {
 	defer q.tasks.Call()()
 	now := q.tasks.Config.Now()

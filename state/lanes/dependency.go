@@ -93,22 +93,20 @@ func (s *Queues) BlockedByDependency() []state.Task {
 	return s.views(list)
 }
 
-// Dependants returns the tasks that would fail if that one did, the newest first: each stands before those
-// that it comes after.
+// Dependants returns the tasks that would fail if that one did: each stands before those that it comes after.
 func (s *Queues) Dependants(id string) (ids []string) {
-	list := []uint32{s.Number(id)}
-	for i := 0; i < len(list); i++ {
-		for _, n := range s.after.of[s.ID(list[i])] {
-			if l := s.live[n]; !state.Statuses[l.status].Terminal() && !l.afterAny && !slices.Contains(list, n) {
-				list = append(list, n)
+	seen := map[string]bool{}
+	var visit func(id string)
+	visit = func(id string) {
+		for _, n := range s.after.of[id] {
+			if next := s.ID(n); !seen[next] && !s.live[n].afterAny {
+				seen[next] = true
+				visit(next)
+				ids = append(ids, next)
 			}
 		}
 	}
-	list = list[1:]
-	slices.Sort(list)
-	for _, n := range slices.Backward(list) {
-		ids = append(ids, s.ID(n))
-	}
+	visit(id)
 	return ids
 }
 
