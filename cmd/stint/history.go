@@ -209,8 +209,8 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 	}
 	show := func(e *event) error {
 		line := e.line()
-		if width := terminalWidth(a.stdout); width > 0 {
-			line = clip(line, max(width, 80))
+		if isTTY(a.stdout) {
+			line = clip(line, max(terminalWidth(a.stdout), 80))
 		}
 		return a.printEither(o.json, e, line)
 	}

@@ -77,10 +77,14 @@ func (a *app) serveCommand() *cobra.Command {
 // stopMaster asks the running master to end after its runs, as a new one would, and waits for that.
 func (a *app) stopMaster(ctx context.Context) error {
 	dir, none, err := a.stateMissing()
-	if err == nil && !none {
-		err = checkStateDir(dir, a.stderr) // another user's master is out of sight, which is not to say that there is none
+	switch {
+	case err != nil:
+		return err
+	case none:
+		a.hint("stint: no master is running in %s\n", dir)
+		return nil
 	}
-	if err != nil {
+	if err := checkStateDir(dir, a.stderr); err != nil { // another user's master is out of sight, which is not to say that there is none
 		return err
 	}
 	for pid, deadline := 0, time.Now().Add(masterWait); ; {

@@ -17,7 +17,7 @@ func parseDuration(s string) (time.Duration, error) {
 			d = time.Duration(n) * 24 * time.Hour
 		}
 	}
-	if _, nerr := strconv.ParseFloat(s, 64); err != nil && nerr == nil {
+	if _, nerr := strconv.Atoi(s); err != nil && nerr == nil {
 		return 0, fmt.Errorf("%q has no unit; write %[1]ss, %[1]sm, %[1]sh or %[1]sd", s)
 	}
 	if err != nil {
