@@ -282,10 +282,16 @@ func (t *Task) Answer() string {
 // Place returns the directory whose checkout the task is in: whatever .git comes to be below it, a run may have made
 // that. A task that a run asks for in its own checkout is in that one.
 func (t *Task) Place() string {
-	if t.Within != "" && strings.HasPrefix(t.Workspace+"/", t.Within+"/") {
+	if !t.WorkspaceByHand && t.Within != "" && strings.HasPrefix(t.Workspace+"/", t.Within+"/") {
 		return t.Within
 	}
 	return t.Workspace
+}
+
+// Overlap reports whether one directory is the other or lies in it. A checkout in another one counts with that: a
+// run can have made it, or can take the outer .git away.
+func Overlap(a, b string) bool {
+	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
 }
 
 // Lane returns the name of the lane that the task waits in: its session key, or

@@ -133,6 +133,7 @@ func (e *edit) checkChanged() error {
 func (e *edit) fill() error {
 	s, a := &e.now, e.in.a
 	if e.isChanged(state.KeyWorkspace) {
+		s.within = "" // a person names the directory
 		if err := e.in.checkPlace(s); err != nil {
 			return err
 		}

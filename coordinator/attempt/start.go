@@ -12,7 +12,6 @@ import (
 	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
-	"stint/state/lanes"
 )
 
 // AgentFor returns the agent of a task that may name none: a session goes on with its
@@ -26,7 +25,7 @@ func (a *Attempts) AgentFor(st *fold.State, t *state.Task, defaultAgent string) 
 
 // InWayOf reports whether a run uses what next needs: its task, its lane, its session or its checkout.
 func (r *Run) InWayOf(next *Run) bool {
-	return r.Task.ID == next.Task.ID || r.checkout != "" && next.checkout != "" && lanes.Overlap(r.checkout, next.checkout) || r.Task.SessionKey == next.Task.SessionKey || r.Task.SessionID != "" && r.Task.SessionID == next.Task.SessionID
+	return r.Task.ID == next.Task.ID || r.checkout != "" && next.checkout != "" && state.Overlap(r.checkout, next.checkout) || r.Task.SessionKey == next.Task.SessionKey || r.Task.SessionID != "" && r.Task.SessionID == next.Task.SessionID
 }
 
 // Reserve makes the run of a task, for which nothing is decided yet but its place.

@@ -117,6 +117,7 @@ func TestChanges(t *testing.T) {
 		"deleted":                    {"", "rm a", one("a", "deleted", 0, 9), false, ""},
 		"renamed":                    {"", "mv a b", []state.FileChange{{Path: "b", From: "a", Change: "renamed"}}, false, ""},
 		"mode":                       {"", "chmod +x a", one("a", "modified", 0, 0), false, ""},
+		"a name like an option":      {"mkdir z; echo 1 >z/b; cp a ./-R; git add . && " + commit + " -m more; rm -r z; echo 1 >z; chmod 600 z", "rm ./-R z", []state.FileChange{{Path: "-R", Change: "deleted", Removed: 9}, {Path: "z", Change: "deleted", Removed: 1}}, false, ""},
 		"private":                    {"chmod 640 a; umask 077; echo 1 >b", "chmod ug+x a; echo 10 >>a; echo 2 >>b", []state.FileChange{{Path: "a", Change: "modified", Added: 1}, {Path: "b", Change: "modified", Added: 1}}, false, ""},
 		"a link":                     {"", "ln -s /etc/passwd b", one("b", "added", 1, 0), false, ""},
 		"a file becomes a link":      {"", "rm a; ln -s /etc/passwd a", one("a", "modified", 1, 9), false, ""},

@@ -47,7 +47,7 @@ for x in 1 2 3; do GIT_WORK_TREE="$s/$x" git checkout-index -a -q --stage=$x || 
 # What comes back is for the owner alone, as a secret may be, unless it is tracked.
 umask "$umask" && (cd "$s/3" && find . -type f -print0) >"$d/back" && : >"$d/tracked" || exit
 [ ! -s "$d/back" ] || (cd "$GIT_WORK_TREE" && GIT_INDEX_FILE="$d/base" xargs -0 git ls-files -z -- <"$d/back" >"$d/tracked") || exit
-[ ! -s "$d/tracked" ] || (cd "$s/3" && xargs -0 chmod =rwX <"$d/tracked") || exit
+[ ! -s "$d/tracked" ] || (cd "$s/3" && xargs -0 sh -c 'for x do [ ! -f "./$x" ] || chmod =rwX "./$x" || exit; done' sh <"$d/tracked") || exit
 set_config core.excludesFile "$d/excludes"
 for x in "$GIT_WORK_TREE" "$s/3"; do
 	(cd "$x" && GIT_WORK_TREE="$x" GIT_INDEX_FILE="$d/index" git ls-files -ciz --exclude-standard) >"$d/ignored" && xargs -0 printf 'ignored/%s\0' <"$d/ignored" || exit

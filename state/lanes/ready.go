@@ -45,16 +45,10 @@ func (s *Queues) checkoutOf(t *state.Task, lim Limits) (dir string, known bool) 
 	return lim.Checkout(&at)
 }
 
-// Overlap reports whether one directory is the other or lies in it. A checkout in another one counts with that: a
-// run can have made it, or can take the outer .git away.
-func Overlap(a, b string) bool {
-	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
-}
-
 // userOf returns the task that has a directory for itself, or one around it or in it; nil if none has.
 func userOf(dir string, used map[string]*Item) *Item {
 	for at, l := range used {
-		if Overlap(at, dir) {
+		if state.Overlap(at, dir) {
 			return l
 		}
 	}
