@@ -152,7 +152,7 @@ func (w *world) start(c *coordinator.Coordinator, err error) {
 	w.t.Helper()
 	fatal(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	w.c, w.stop, w.ran, w.live, w.patience = c, cancel, make(chan error, 1), true, 20*time.Second
+	w.c, w.stop, w.ran, w.live, w.patience = c, cancel, make(chan error, 1), true, 2*time.Minute
 	go func() { w.ran <- c.Run(ctx) }()
 }
 

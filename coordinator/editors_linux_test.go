@@ -298,7 +298,7 @@ func (w *editorWorld) save(e editor, edits []lineEdit, busy bool) {
 }
 
 // patience is how long something may take on a machine that is busy.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // await polls until is gives "", and fails with what it gave last.
 func (w *editorWorld) await(what string, is func() string) {

@@ -58,7 +58,7 @@ func (o *onlooker) see(c *task.Change) {
 // drain takes what comes, up to record seq or until it is cut off.
 func (o *onlooker) drain(seq uint64) {
 	o.t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(2 * time.Minute)
 	for o.seq < seq {
 		select {
 		case c, ok := <-o.live:

@@ -492,7 +492,7 @@ func (h *history) write(text string, inPlace bool) {
 // reconcile lets what was acknowledged come to tasks.md and what was saved into the
 // state, so that both sides talk of the same moment.
 func (h *history) reconcile() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	_, err := h.c.Reconcile(ctx, false)
 	h.must(err)

@@ -183,7 +183,7 @@ func TestKeptPromptIsNotSentAgain(t *testing.T) {
 // until waits for a state of a task that has not ended.
 func (w *world) until(id string, is func(*state.Task) bool) state.Task {
 	w.t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(2 * time.Minute)
 	for {
 		changes, stop := w.c.Subscribe(64)
 		t := w.task(id)

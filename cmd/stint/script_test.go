@@ -360,7 +360,7 @@ func (s *scriptState) liveState() (live []byte, settled bool) {
 	if h.PID == 0 || h.Socket == "" {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	client := client.Dial(h.Socket)
 	defer client.Close()

@@ -56,7 +56,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 }
 
 // scriptDeadline is how long a script waits for anything.
-const scriptDeadline = 30 * time.Second
+const scriptDeadline = 2 * time.Minute
 
 // poll calls done until it is true, and says whether that happened in time. It
 // is for other processes, which cannot tell us.

@@ -202,7 +202,7 @@ func (s *tcpServer) do(t testing.TB, method, path, body string, headers ...strin
 }
 
 // rawTimeout is after which a server has not answered. No test waits for it.
-const rawTimeout = 20 * time.Second
+const rawTimeout = time.Minute
 
 // raw sends bytes, see fill, says that there will be no more of them, and returns the answers.
 func (s *tcpServer) raw(t testing.TB, request string) []rawAnswer {
@@ -365,7 +365,7 @@ func (c *scripted) answered(t testing.TB) []byte {
 // eventually waits until cond holds, for what other processes or the kernel do.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {

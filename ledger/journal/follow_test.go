@@ -21,7 +21,7 @@ import (
 // next returns the number and id of the next record.
 func next(t *testing.T, f *follow.Follower) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := f.Next(ctx)
 	must(t, err)

@@ -148,7 +148,7 @@ func (b *bench) startMaster(job masterJob) (*exec.Cmd, <-chan string) {
 // await reads a master's lines up to one that begins so.
 func await(t testing.TB, lines <-chan string, prefix string) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case l, ok := <-lines:

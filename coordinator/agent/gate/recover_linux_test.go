@@ -20,7 +20,7 @@ import (
 
 func recoverSoon(t testing.TB, turn task.Turn) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return Recover(ctx, turn.RunDir, turn.RunID)
 }

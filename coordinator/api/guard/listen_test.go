@@ -41,7 +41,7 @@ func missing(t testing.TB, why string) {
 // eventually waits until cond holds, for what another goroutine does.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for tick := time.Tick(2 * time.Millisecond); !cond(); {
 		select {
 		case <-tick:
