@@ -82,7 +82,7 @@ func stateAbove(path string) string {
 }
 
 // noHang is how long anything may take.
-const noHang = time.Minute
+const noHang = 10 * time.Second
 
 // TestPromise1ForeignHands damages every name below the state directory in every way, with
 // a master that runs and one that does not, while one task runs and another waits. What

@@ -22,9 +22,9 @@ import (
 
 // Bounds of what an outage may cost.
 const (
-	healedWithin = time.Minute     // until the mirror has all of the ledger again
-	localWithin  = 5 * time.Second // a call of the master, at any time, on a machine with much to do
-	perWorld     = 50              // outages of one ledger
+	healedWithin = 30 * time.Second // until the mirror has all of the ledger again
+	localWithin  = 2 * time.Second  // a call of the master, at any time, on a machine with much to do
+	perWorld     = 50               // outages of one ledger
 )
 
 // TestPromise10Outages has a database go wrong at random moments, while tasks are
