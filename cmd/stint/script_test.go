@@ -320,8 +320,8 @@ func endOfScript(s *scriptState) {
 func endOtherMasters(s *scriptState, workDir string) {
 	s.tests.Helper()
 	_ = filepath.WalkDir(workDir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != "heartbeat.json" {
-			return nil // what cannot be read was closed by the script
+		if err != nil || d.Name() != "heartbeat.json" || !d.Type().IsRegular() {
+			return nil // what cannot be read was closed by the script, and a FIFO has no writer
 		}
 		other := &scriptState{state: filepath.Dir(path)}
 		if other.master().PID == 0 {
