@@ -29,6 +29,7 @@ import (
 // Everything else, such as the credentials of other programs, stays with the master.
 var envForAgents = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*", // what any program needs
+	"STINT_STATE_DIR",                                                            // which stint it belongs to
 	"*_PROXY", "*_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", // the way to the provider
 	"SSH_AUTH_SOCK",                                                   // git push and fetch
 	"GOPATH", "GOCACHE", "GOMODCACHE", "GOFLAGS", "GOPROXY", "GORACE", // building what they change

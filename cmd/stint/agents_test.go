@@ -20,7 +20,7 @@ import (
 func TestAgentEnv(t *testing.T) {
 	common := []string{
 		"PATH=/bin", "HOME=/h", "LC_ALL=C", "LANG=C", "XDG_CONFIG_HOME=/c", "HTTPS_PROXY=p", "https_proxy=p", "NO_PROXY=n",
-		"GOFLAGS=-v", "SSH_AUTH_SOCK=/s", "MY_TOKEN=t", "EMPTY=",
+		"GOFLAGS=-v", "SSH_AUTH_SOCK=/s", "MY_TOKEN=t", "EMPTY=", "STINT_STATE_DIR=/s",
 	}
 	own := map[string][]string{
 		"codex":  {"OPENAI_API_KEY=k", "CODEX_HOME=/x"},
@@ -29,7 +29,7 @@ func TestAgentEnv(t *testing.T) {
 		"demo":   nil,
 	}
 	nobodys := []string{
-		"AWS_SECRET_ACCESS_KEY=s", "GITHUB_TOKEN=t", "STINT_STATE_DIR=/s", "LD_PRELOAD=/x", "PATHX=1", "XPATH=1",
+		"AWS_SECRET_ACCESS_KEY=s", "GITHUB_TOKEN=t", "STINT_CONFIG=/s", "LD_PRELOAD=/x", "PATHX=1", "XPATH=1",
 		"CLAUDECODE=1", "CLAUDE_CODE_SESSION_ID=x", "CLAUDE_PID=1", "ANTHROPIC_SESSION_ID=x", "GEMINI_CLI=1", "GEMINI_SESSION_ID=x", "CLAUDE_CODE_SSE_PORT=1",
 	}
 	environ := slices.Concat(common, nobodys)
