@@ -77,7 +77,12 @@ const maxDigest = 20
 
 func (a *app) printDigest(d *statedir.Digest) error {
 	var b strings.Builder
-	line := func(format string, args ...any) { b.WriteString(escapeText(fmt.Sprintf(format, args...)) + "\n") }
+	width := cmp.Or(terminalWidth(a.stdout), math.MaxInt32)
+	line := func(format string, args ...any) {
+		for _, text := range wrap(escapeText(fmt.Sprintf(format, args...)), width) {
+			b.WriteString(text + "\n")
+		}
+	}
 	list := func(head string, tasks []statedir.DigestTask) {
 		if len(tasks) == 0 {
 			return
@@ -86,21 +91,21 @@ func (a *app) printDigest(d *statedir.Digest) error {
 		for _, t := range tasks[:min(len(tasks), maxDigest)] {
 			rows = append(rows, []string{"  " + shortID(t.ID), t.Title})
 		}
-		line("\n%s", head)
-		width := terminalWidth(a.stdout)
+		line("")
+		line("%s", head)
 		fit(escapeRows(rows), width)
 		for i, row := range rows {
 			why := tasks[i].Why
 			if t := &tasks[i]; t.Status == state.Failed || t.Status == state.Dead {
 				why = state.Because(fmt.Sprintf("%s (%s)", t.Status, cmp.Or(state.Cause(t.Reason, why), "no reason")), why)
 			}
-			for _, text := range wrap(escapeText(why), max(20, cmp.Or(width, math.MaxInt32)-12)) {
+			for _, text := range wrap(escapeText(why), max(20, width-12)) {
 				row[1] += "\n" + strings.Repeat(" ", 12) + text
 			}
 		}
 		_ = writeTable(&b, rows, nil) // a Builder takes everything
 		if more := len(tasks) - maxDigest; more > 0 {
-			line("  and %d more: stint digest --json", more)
+			fmt.Fprintf(&b, "  and %d more: stint digest --json\n", more)
 		}
 	}
 	if d.Journal != "" {

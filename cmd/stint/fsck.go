@@ -65,9 +65,12 @@ func (a *app) fsckCommand() *cobra.Command {
 
 // fsckState checks the state directory.
 func (a *app) fsckState(ctx context.Context, o *fsckOptions) error {
-	dir, err := a.state()
-	if err != nil {
+	dir, none, err := a.stateMissing()
+	switch {
+	case err != nil:
 		return err
+	case none:
+		return noState(dir)
 	}
 	r, err := interruptibly(ctx, interrupted, func() (*statedir.FsckReport, error) {
 		return statedir.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))

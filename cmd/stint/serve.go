@@ -59,6 +59,11 @@ func (a *app) serveCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if stop {
+				for i := range keys {
+					if c.Flags().Changed(keys[i].flag()) {
+						return usage("stint serve --help", "--stop and --%s exclude each other", keys[i].flag())
+					}
+				}
 				return a.stopMaster(c.Context())
 			}
 			m := &master{app: a, flags: c.Flags(), background: background}
