@@ -112,7 +112,7 @@ func TestScript(t *testing.T) {
 		Cmds:               scriptCommands,
 		Condition:          scriptCondition,
 		RequireUniqueNames: true,
-		Deadline:           time.Now().Add(15 * time.Minute), // of all scripts together: for what hangs
+		Deadline:           time.Now().Add(40 * time.Minute), // of all scripts together: for what hangs
 	})
 }
 
@@ -285,7 +285,7 @@ func TestTenTraps(t *testing.T) {
 		Cmds:               scriptCommands,
 		Condition:          scriptCondition,
 		RequireUniqueNames: true,
-		Deadline:           time.Now().Add(8 * time.Minute), // for what hangs
+		Deadline:           time.Now().Add(20 * time.Minute), // for what hangs
 	})
 }
 

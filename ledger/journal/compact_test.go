@@ -23,7 +23,7 @@ type shelf struct {
 	*world
 	archived []ledger.ArchiveEntry // guarded by mu
 	folds    int                   // how often the fold began anew; guarded by mu
-	anew     func()                // is called when it does
+	anew     func()                // is called when it does; guarded by mu
 }
 
 func newShelf(t testing.TB) *shelf { return &shelf{world: newWorld(t)} }
