@@ -526,7 +526,7 @@ func chromiumPath() (path string, found bool) {
 }
 
 // chromiumDeadline is how long a test waits for what a page is to become.
-const chromiumDeadline = 90 * time.Second
+const chromiumDeadline = 3 * time.Minute
 
 // A tab is one tab of a headless Chromium, and what went on in it.
 type tab struct {
