@@ -483,11 +483,6 @@ func TestARunWaitsForItsOwn(t *testing.T) {
 			}
 		}
 		w.cancel(held.ID)
-		synctest.Wait()                                           // other children have ended too, whose ends would lift the limit
-		w.reconcile("## Control account:demo\n- limitWaits: 1\n") // its run finds out whether the limit has passed, and no other one runs
-		if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, Await: true}); code(err) != task.CodeConflict || !strings.Contains(err.Error(), ": account demo has no slot left, and a run that waits has one") {
-			t.Errorf("an account that the run fills: %v", err)
-		}
 	})
 }
 
@@ -619,12 +614,12 @@ func TestAWaitingRunLendsItsWorker(t *testing.T) {
 		if why := w.why(other.ID); !strings.HasPrefix(why, "the only worker is busy") {
 			t.Errorf("a task that nobody waits for: %s", why)
 		}
-		if _, err := c.BeginWait(parent.RunID, other.ID); err != nil || c.Limits().Lent != 1 { // it never ends
-			t.Errorf("%d workers are lent, %v", c.Limits().Lent, err)
+		if _, err := c.BeginWait(parent.RunID, other.ID); err != nil || len(c.Limits().Lent) != 1 { // it never ends
+			t.Errorf("%d workers are lent, %v", len(c.Limits().Lent), err)
 		}
 	})
-	if lent := c.Limits().Lent; lent != 0 {
-		t.Errorf("a run that has ended lends %d workers", lent)
+	if lent := c.Limits().Lent; len(lent) != 0 {
+		t.Errorf("a run that has ended lends its worker: %v", lent)
 	}
 }
 

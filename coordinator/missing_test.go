@@ -156,7 +156,7 @@ func TestOtherHoldsStay(t *testing.T) {
 			check(t, w.c.Append(rec.Add(state.KeyHold, "true").Add(state.KeyReason, reason)))
 			id := w.submit(task.TaskSpec{Prompt: "p"}).ID
 			time.Sleep(time.Hour)
-			if why := w.why(id); !strings.HasPrefix(why, "account demo is on hold") || !strings.Contains(why, "stint retry") {
+			if why := w.why(id); !strings.HasPrefix(why, "account demo is on hold") || !strings.Contains(why, "stint account enable demo") {
 				t.Errorf("why: %s", why)
 			}
 			w.cancel(id)

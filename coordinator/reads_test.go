@@ -172,9 +172,10 @@ func TestAccounts(t *testing.T) {
 	w.cfg.Agents["claude"] = w.agent
 	w.open()
 	w.submit(task.TaskSpec{Prompt: "p", Hold: true})
+	configs := state.DefaultAccounts([]string{"claude", "demo"})
 	want := []state.AccountUse{
-		{Account: state.Account{Name: "claude"}, Agent: "claude"},
-		{Account: state.Account{Name: "demo"}, Agent: "demo", Waiting: 1},
+		{Account: state.Account{Name: "claude"}, AccountConfig: configs[0], Agent: "claude"},
+		{Account: state.Account{Name: "demo"}, AccountConfig: configs[1], Agent: "demo", Waiting: 1},
 	}
 	if diff := cmp.Diff(want, w.c.Accounts()); diff != "" {
 		t.Error(diff)

@@ -188,6 +188,7 @@ var fields = map[string]func(*Folded) any{
 	KeyAfterPolicy:    func(t *Folded) any { return &t.AfterPolicy },
 	KeyHold:           func(t *Folded) any { return &t.Hold },
 	KeyNotify:         func(t *Folded) any { return &t.Notify },
+	KeyPinned:         func(t *Folded) any { return &t.Pinned },
 	KeyNotBefore:      func(t *Folded) any { return &t.NotBefore },
 	KeyTimeout:        func(t *Folded) any { return (*duration)(&t.Timeout) },
 	KeyMaxAttempts:    func(t *Folded) any { return &t.MaxAttempts },

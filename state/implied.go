@@ -12,6 +12,7 @@ import (
 //   - With another session key or agent the task leaves its session, which stays where
 //     it is, with what a run has learned there, and the account of the old agent. Its
 //     next run finds those of its new place.
+//   - With another account it leaves the conversation that lies in the old one, and is pinned.
 //   - With another verify command it leaves what the old one has said.
 //   - Queued again after its end, or while it runs, it begins with the first iteration of
 //     its verify loop, and has no failure any more.
@@ -24,13 +25,17 @@ func (now *Folded) ImpliedChanges(r *ledger.Record) (fields []ledger.Pair) {
 	if now.Status == "" || now.Status == Queued {
 		fields = takenOver(r, *now)
 	}
-	if now.Status == "" {
-		return fields
-	}
 	put := func(key, value string, is bool) {
 		if _, named := r.Get(key); !named && is {
 			fields = append(fields, ledger.Pair{Key: key, Value: value})
 		}
+	}
+	account, named := r.Get(KeyAccount)
+	named = named && account != now.Account
+	put(KeyPinned, "true", named && account != "")
+	put(KeyPinned, "", named && account == "" && now.Pinned)
+	if now.Status == "" {
+		return fields
 	}
 	if command, named := r.Get(KeyVerifyCommand); named && command != now.VerifyCommand {
 		for _, key := range []string{KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput} {
@@ -55,9 +60,10 @@ func (now *Folded) ImpliedChanges(r *ledger.Record) (fields []ledger.Pair) {
 	if now.Status == Running && !again {
 		return fields
 	}
-	put(KeySessionID, "", (moved || given) && now.SessionID != "")
-	put(KeyAccount, "", given && now.Account == now.Agent && now.Account != "")
-	if moved && now.RunID != "" && !namesNative(r) {
+	put(KeySessionID, "", (moved || given || named) && now.SessionID != "")
+	put(KeyAccount, "", given && now.Account != "")
+	put(KeyPinned, "", given && now.Pinned)
+	if (moved || named) && now.RunID != "" && !namesNative(r) {
 		for _, n := range now.Natives {
 			put(NativeKey(n.Agent), "", true)
 		}

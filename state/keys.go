@@ -21,6 +21,7 @@ const (
 	KeyTool            = "tool" // read as agent, never written
 	KeyModel           = "model"
 	KeyAccount         = "account"
+	KeyPinned          = "pinned" // true: a person has named the account, and no other one will do
 	KeyResume          = "resume"
 	KeyPriority        = "priority"
 	KeyOrder           = "order"
@@ -99,12 +100,14 @@ const (
 	KeyPaused       = "paused"      // of ControlDispatch
 	KeyCoolUntil    = "coolUntil"   // of ControlAccount
 	KeyCoolGuessed  = "coolGuessed" // of ControlAccount: nobody has named coolUntil, it is a backoff
+	KeyLimitedAt    = "limitedAt"   // of ControlAccount: when it met its last rate limit
+	KeyDisabled     = "disabled"    // of ControlAccount: a person has taken it out of use
 )
 
 // copied has the keys that say what a task is to do, and where, and how.
 var copied = map[string]bool{
 	KeyPrompt: true, KeySessionKey: true, KeyWorkspace: true, KeyAgent: true, KeyTool: true, KeyModel: true,
-	KeyAccount: true, KeyResume: true, KeyPriority: true, KeyLabel: true, KeyAfter: true, KeyAfterPolicy: true,
+	KeyAccount: true, KeyPinned: true, KeyResume: true, KeyPriority: true, KeyLabel: true, KeyAfter: true, KeyAfterPolicy: true,
 	KeyTimeout: true, KeyMaxAttempts: true, KeyMaxLimitWait: true, KeyVerifyCommand: true,
 
 	KeyTenantID: true, KeyQueue: true, KeyFallback: true, KeyAllow: true, KeyInputFiles: true, KeyOutputSpec: true,
@@ -120,7 +123,7 @@ func Copied(key string) bool { return copied[key] }
 var otherKeys = []string{
 	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyWorkspaceBy, KeyAgent, KeyTool, KeyAccount, KeyResume, KeyPriority, KeyOrder,
 	KeyMaxIterations, KeyPhase, KeyPrompt, KeyInputFiles, KeyFindings, KeyChanges, KeyChangedFiles, KeyOutputFiles, KeyThreadTokens, KeyEndedRuns, KeySteps,
-	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, "budget", "isolation",
+	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, KeyLimitedAt, KeyDisabled, "budget", "isolation",
 }
 
 // otherWords maps what options of the command line are called to the keys that they set.

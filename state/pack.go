@@ -62,7 +62,7 @@ func (p *Packer) task(t *Folded) {
 	p.time(&t.UpdatedAt)
 	number(p, &t.Seq)
 	number(p, &t.PromptAt)
-	p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify)
+	p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify, &t.Pinned)
 	p.word(&t.VerifyCommand)
 	number(p, &t.MaxAttempts)
 	p.text((*string)(&t.IdempotencyKey))
@@ -157,7 +157,7 @@ func number[T int | int64 | uint64 | uint8](p *Packer, v *T) {
 }
 
 func (p *Packer) flags(list ...*bool) {
-	var bits uint8
+	var bits uint64
 	for i, b := range list {
 		if *b {
 			bits |= 1 << i

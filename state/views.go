@@ -17,6 +17,8 @@ type Account struct {
 	CoolUntil  time.Time `json:"coolUntil,omitzero" doc:"No task of the account starts before this instant" example:"2026-11-21T03:15:09.482Z"`
 	Guessed    bool      `json:"coolGuessed,omitempty" doc:"Nobody has named the end of the cool-down: it is a backoff" example:"false"`
 	LimitWaits int       `json:"limitWaits,omitempty" doc:"Rate limits in a row; while there are any, one task at a time starts" example:"1"`
+	LimitedAt  time.Time `json:"limitedAt,omitzero" doc:"When it met its last rate limit" example:"2026-11-21T02:15:09.482Z"`
+	Disabled   bool      `json:"disabled,omitempty" doc:"A person has taken it out of use" example:"false"`
 }
 
 // TooLong reports whether a task does not wait until the account has cooled down: it waits
@@ -38,25 +40,47 @@ func (a *Account) IsMissing() bool { return a.Hold && strings.HasPrefix(a.Reason
 // IsKeyless reports whether the account is on hold for want of a key.
 func (a *Account) IsKeyless() bool { return a.Hold && strings.HasPrefix(a.Reason, KeylessPrefix) }
 
+// An AccountConfig is an account as accounts.toml has it: credentials of an agent, and what bounds
+// their use. No secret is in it.
+type AccountConfig struct {
+	ID        string   `json:"-"`
+	Tool      string   `json:"-"` // its agent
+	Title     string   `json:"title,omitempty" doc:"What the user calls it: no other account of the agent is called so" example:"work"`
+	GroupName string   `json:"groupName,omitempty" doc:"Free text" example:"team"`
+	Max       int      `json:"max,omitempty" doc:"Tasks that may run with it at the same time; left out: any number" example:"5"`
+	Variables []string `json:"variables,omitempty" doc:"Names of the variables that it gives its agent" example:"OPENAI_BASE_URL"`
+	CredRef   string   `json:"credRef,omitempty" doc:"Path of the file that has its credentials" example:"/home/ana/.secrets/work.json"`
+	Dangerous bool     `json:"dangerous,omitempty" doc:"Its agent may run without a guard, where all else permits that too" example:"false"`
+}
+
 // An AccountUse is an account, and the tasks that use it or want to.
 type AccountUse struct {
 	Account
+	AccountConfig
 	Agent   string `json:"agent,omitempty" doc:"Agent of the tasks that use it" example:"codex"`
 	Running int    `json:"running" doc:"Tasks that run with it" example:"1"`
 	Waiting int    `json:"waiting" doc:"Queued tasks" example:"4"`
 }
 
-// WithDefaultAccounts returns a list of accounts, in the order of their names, with the
-// default ones of these agents, which have the agents' names.
-func WithDefaultAccounts(list []AccountUse, agents []string) []AccountUse {
-	for _, agent := range agents {
-		i, known := slices.BinarySearchFunc(list, agent, func(a AccountUse, name string) int { return cmp.Compare(a.Name, name) })
+// WithConfigured returns a list of accounts, in the order of their names, with those that are
+// configured, and with what is configured for each.
+func WithConfigured(list []AccountUse, configs []AccountConfig) []AccountUse {
+	for _, c := range configs {
+		i, known := slices.BinarySearchFunc(list, c.ID, func(a AccountUse, name string) int { return cmp.Compare(a.Name, name) })
 		if !known {
-			list = slices.Insert(list, i, AccountUse{Account: Account{Name: agent}})
+			list = slices.Insert(list, i, AccountUse{Account: Account{Name: c.ID}})
 		}
-		list[i].Agent = agent
+		list[i].Agent, list[i].AccountConfig = c.Tool, c
 	}
 	return list
+}
+
+// DefaultAccounts returns the accounts of agents of which nothing is configured.
+func DefaultAccounts(agents []string) (configs []AccountConfig) {
+	for _, agent := range agents {
+		configs = append(configs, AccountConfig{ID: agent, Tool: agent})
+	}
+	return configs
 }
 
 // A Filter says which tasks to list. Its zero value lists all.
@@ -119,6 +143,8 @@ type Control struct {
 	CoolUntil  time.Time
 	Guessed    bool // coolUntil is a backoff
 	LimitWaits int
+	LimitedAt  time.Time
+	Disabled   bool
 }
 
 // ReadControl folds a control record into c.
@@ -140,6 +166,10 @@ func ReadControl(sec *ledger.Section, c Control) (Control, error) {
 			c.Guessed, err = parseBool(f.Bytes())
 		case KeyLimitWaits:
 			c.LimitWaits, err = parseCount(f.Bytes())
+		case KeyLimitedAt:
+			c.LimitedAt, err = parseTime(f.Bytes())
+		case KeyDisabled:
+			c.Disabled, err = parseBool(f.Bytes())
 		}
 		if err != nil {
 			return c, NewRecordError(sec, f, err)

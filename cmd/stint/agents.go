@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,13 +74,7 @@ func agentEnv(environ []string, name string, more []string) []string {
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		return !slices.ContainsFunc(allowed, func(pattern string) bool {
-			ok, err := path.Match(pattern, name)
-			return ok && err == nil
-		})
-	})
+	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return !task.IsNamed(kv, allowed) })
 }
 
 // adapterOf returns the adapter of an agent as it is configured, nil if there is no such
@@ -92,12 +85,18 @@ func adapterOf(cfg *Config, name, stateDir string) agent.Adapter {
 
 // adapterIn is adapterOf for tasks with an environment of their own; nil: with the master's.
 func adapterIn(cfg *Config, name, stateDir string, env []string) agent.Adapter {
+	return adapterFor(cfg, name, stateDir, task.Turn{Env: env})
+}
+
+// adapterFor is adapterOf for turns that have the same environment and account.
+func adapterFor(cfg *Config, name, stateDir string, turn task.Turn) agent.Adapter {
 	kind := findKind(name)
 	if kind == nil {
 		return nil
 	}
 	runner := agentRunner(cfg, os.Environ(), name)
-	runner.Use(task.Turn{Env: env})
+	runner.Own = kind.Own()
+	runner.Use(turn)
 	return kind.New(agent.Config{
 		Runner: runner, Dir: filepath.Join(stateDir, name),
 		Value: func(setting string) any { return cfg.agents[name+"_"+setting] },
@@ -141,12 +140,22 @@ func findSession(name, runDir string) (session string, kept bool) {
 }
 
 // resumeCommand returns the command with which a person goes on with a task's session
-// in the agent's own CLI, "" where there is none.
-func resumeCommand(cfg *Config, t *state.Task) string {
-	if c := adapterOf(cfg, t.Agent, ""); c != nil && t.AgentSession != "" {
-		return c.ResumeCommand(t.AgentSession, t.Workspace)
+// in the agent's own CLI, and in the home of its account; "" where there is none.
+func resumeCommand(cfg *Config, accounts *accountsFile, t *state.Task) string {
+	c := adapterOf(cfg, t.Agent, "")
+	if c == nil || t.AgentSession == "" {
+		return ""
 	}
-	return ""
+	command := c.ResumeCommand(t.AgentSession, "")
+	if a := accounts.find(t.Account); a != nil && command != "" {
+		if home, _ := a.home(); home != "" { // else it is that of the user
+			command = findKind(a.Tool).HomeEnv + "=" + state.ShellQuote(home) + " " + command
+		}
+	}
+	if t.Workspace != "" && command != "" {
+		command = "cd " + state.ShellQuote(t.Workspace) + " && " + command
+	}
+	return command
 }
 
 // loginCommand returns what logs in to an agent's CLI, "" if there is none. A variable

@@ -194,6 +194,8 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 			err = f.workspaces(t[name])
 		case section == "" && s == nil && name == "notify":
 			err = f.notify(t[name])
+		case section == "" && s == nil && name == "queue":
+			err = f.queues(t[name])
 		case section == "" && s == nil && slices.ContainsFunc(keys, func(k key) bool { return k.section == name }):
 			var values map[string]toml.Primitive
 			if err := f.meta.PrimitiveDecode(t[name], &values); err != nil || values == nil {
@@ -253,6 +255,25 @@ func (f *fileReader) workspaces(p toml.Primitive) error {
 			return err
 		}
 		f.config.sections = append(f.config.sections, s)
+	}
+	return nil
+}
+
+// queues takes the [queue.NAME] sections.
+func (f *fileReader) queues(p toml.Primitive) error {
+	var all map[string]map[string]int
+	if err := f.meta.PrimitiveDecode(p, &all); err != nil {
+		return fmt.Errorf("%s:%d: queue has [queue.NAME] sections, with max = 2 below each", f.name, f.line(p))
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		most := all[name]["max"]
+		if len(all[name]) != 1 || most < 1 {
+			return fmt.Errorf("%s:%d: queue.%s has to have max, at least 1, and nothing else", f.name, f.line(p), name)
+		}
+		if f.config.QueueMax == nil {
+			f.config.QueueMax = map[string]int{}
+		}
+		f.config.QueueMax[name], f.config.inFile = most, append(f.config.inFile, fmt.Sprintf("queue %q %d", name, most))
 	}
 	return nil
 }

@@ -234,8 +234,11 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 	if r.Paused {
 		list = append(list, finding{"dispatch", healthWarn, state.Because("it is paused, no task is started", r.PauseWhy), "stint resume"})
 	}
+	if _, err := newAccountsFile(dir).read(); err != nil {
+		list = append(list, failed("account", err))
+	}
 	for _, acc := range r.Accounts {
-		f := finding{"account", healthWarn, state.Because(acc.Name+" is on hold", acc.Reason), "fix it, then: stint retry " + metBy(&acc)}
+		f := finding{"account", healthWarn, state.Because(acc.Name+" is on hold", acc.Reason), "fix it, then: stint account enable " + acc.Name}
 		switch {
 		case acc.IsMissing():
 			f.Try = "install it again; its tasks then start by themselves"
@@ -243,7 +246,7 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 			continue
 		case !acc.Hold:
 			f.Text = fmt.Sprintf("%s: %s is available again at %s", cmp.Or(oneLine(acc.Reason), "rate-limited"), acc.Name, localTime(acc.CoolUntil))
-			f.Try = "wait; if the limit is lifted before, append to tasks.md the lines: ## Control account:" + acc.Name + " and - coolUntil:"
+			f.Try = "wait; if the limit is lifted before: stint account enable " + acc.Name
 		}
 		list = append(list, f)
 	}

@@ -140,15 +140,41 @@ func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 	_ = a.callRunning(func(c *client.Client) error { // the list is what was asked for
 		list, err := c.Accounts(ctx)
 		for _, u := range list {
-			i := slices.IndexFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == u.Name })
-			if i < 0 {
-				continue
-			}
-			if text := accountText(&u.Account, time.Now(), shortID(views[i].ID)); text != "" {
-				a.hint("stint: %s\n", escapeText(oneLine(text)))
+			waits := func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == u.Name }
+			if text := accountText(&u.Account, time.Now()); text != "" && slices.ContainsFunc(views, waits) {
+				a.tellAccount(&u.Account, text)
 			}
 		}
 		return err
+	})
+}
+
+func (a *app) tellAccount(u *state.Account, text string) {
+	if a.told == nil {
+		a.told = map[string]bool{}
+	}
+	a.told[u.Name] = true
+	a.hint("stint: %s\n", escapeText(oneLine(text)))
+}
+
+// warnAccountsOf is warnAccounts for the first hundred of some tasks, and accounts of which nothing
+// was said yet.
+func (a *app) warnAccountsOf(ctx context.Context, refs []string) {
+	const most = 100
+	_ = a.callRunning(func(c *client.Client) error { // it is told the next time
+		list, err := c.Accounts(ctx)
+		news := slices.DeleteFunc(list, func(u state.AccountUse) bool { return u.Waiting == 0 || a.told[u.Name] || accountText(&u.Account, time.Now()) == "" })
+		if len(news) == 0 || err != nil {
+			return err
+		}
+		for _, ref := range refs[:min(len(refs), most)] {
+			v, err := c.Task(ctx, ref)
+			i := slices.IndexFunc(news, func(u state.AccountUse) bool { return v.Status == state.Queued && v.AccountName() == u.Name })
+			if err == nil && i >= 0 && !a.told[news[i].Name] {
+				a.tellAccount(&news[i].Account, accountText(&news[i].Account, time.Now()))
+			}
+		}
+		return nil
 	})
 }
 
@@ -173,23 +199,18 @@ func (a *app) warnOtherPlace(ctx context.Context, views []wire.TaskView) {
 }
 
 // accountText returns what keeps the tasks of an account from starting; "" if nothing does.
-// ref is one of them.
-func accountText(u *state.Account, now time.Time, ref string) string {
+func accountText(u *state.Account, now time.Time) string {
 	switch {
 	case u.IsMissing():
 		return state.Because("account "+u.Name+" is on hold", u.Reason) + "; its tasks start by themselves when the program is back"
 	case u.Hold:
-		return state.Because("account "+u.Name+" is on hold", u.Reason) + "; to lift it: stint retry " + ref
+		return state.Because("account "+u.Name+" is on hold", u.Reason) + "; to lift it: stint account enable " + u.Name
+	case u.Disabled:
+		return "account " + u.Name + " is disabled; to use it again: stint account enable " + u.Name
 	case u.CoolUntil.After(now):
 		return fmt.Sprintf("%s: account %s is available again at %s", cmp.Or(oneLine(u.Reason), "rate-limited"), u.Name, localTime(u.CoolUntil))
 	}
 	return ""
-}
-
-// metBy returns the task that a hold names.
-func metBy(u *state.Account) string {
-	_, id, _ := strings.Cut(u.Reason, "; met by task ")
-	return cmp.Or(shortID(id), "ID, of a task that waits for it")
 }
 
 // retryTask queues a task again, and says what that does to its account, or for how long
@@ -210,7 +231,7 @@ func (a *app) retryTask(c *client.Client, ctx context.Context, ref string) (wire
 	if len(view.Fallback) > 0 || view.MaxLimitWait != "" {
 		waits = "" // another agent may take it over, or it may end
 	}
-	if text := accountText(&u, time.Now(), shortID(view.ID)); text != "" {
+	if text := accountText(&u, time.Now()); text != "" {
 		a.hint("stint: %s%s\n", escapeText(oneLine(text)), waits)
 	}
 	return view, nil

@@ -160,12 +160,16 @@ func (a *app) silent(err error) error {
 const silencePace = 4 * time.Second
 
 // warnSilence prints on stderr, once, that the master does not answer any more while a command
-// waits for it, until the function that it returns is called.
-func (a *app) warnSilence(ctx context.Context) (stop func()) {
+// waits for it, until the function that it returns is called; and of each account that keeps one of
+// the tasks refs from starting, what ends that.
+func (a *app) warnSilence(ctx context.Context, refs ...string) (stop func()) {
 	one := a.another()
 	return inBackground(ctx, func(ctx context.Context) {
 		for pause(ctx, silencePace) == nil {
 			if _, err := one.health(ctx); !errors.Is(err, client.ErrSilent) {
+				if len(refs) > 0 {
+					one.warnAccountsOf(ctx, refs)
+				}
 				continue
 			}
 			dir, _ := one.state() // it is known: the master was asked

@@ -33,8 +33,9 @@ type app struct {
 	quiet    bool    // no hints and no progress
 	creates  bool    // the state directory, if there is none
 
-	warnedConfig bool   // that the master uses another configuration
-	atEnd        func() // prints what is to stand behind the command's error; nil: nothing
+	told         map[string]bool // accounts of which stderr has said what keeps their tasks from starting
+	warnedConfig bool            // that the master uses another configuration
+	atEnd        func()          // prints what is to stand behind the command's error; nil: nothing
 
 	last   *client.Client // of the master that was asked last
 	dialed string         // its socket
@@ -55,7 +56,7 @@ var commands = map[string]func(*app) *cobra.Command{
 	"rm": noRun((*app).rmCommand), "hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
 	"list": alias((*app).lsCommand, "list [OPTIONS]", "ls"), "get": alias((*app).showCommand, "get [OPTIONS] ID", "show"),
-	"session": (*app).sessionCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"session": (*app).sessionCommand, "account": (*app).accountCommand, "accounts": alias((*app).accountCommand, "accounts", "account"), "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
 	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
@@ -213,7 +214,7 @@ var otherNames = map[string]string{
 	"add": `stint task -d "PROMPT"`, "run": `stint task "PROMPT"`, "status": "stint, or stint ls", "watch": "stint ls --watch", "top": "stint ls --watch",
 	"queue": "stint ls --status queued", "log": "stint logs ID", "tail": "stint logs -f ID", "kill": "stint cancel ID", "stop": "stint cancel ID, or stint serve --stop", "quit": "stint serve --stop",
 	"config get": "stint config show", "config unset": "stint config edit", "restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID", "info": "stint show ID", "describe": "stint show ID",
-	"login": "stint doctor, which prints how to log in", "agents": "stint doctor", "accounts": "stint doctor", "cost": "stint usage", "stats": "stint usage", "submit": `stint task -d "PROMPT"`,
+	"login": "stint doctor, which prints how to log in", "agents": "stint doctor", "cost": "stint usage", "stats": "stint usage", "submit": `stint task -d "PROMPT"`,
 	"ps": "stint ls", "jobs": "stint ls", "new": `stint task "PROMPT"`, "create": `stint task -d "PROMPT"`, "exec": `stint task "PROMPT"`, "inspect": "stint show ID",
 	"fix": `stint task "PROMPT"`, "config agent": "stint config show", "config list": "stint config show", "session web": "stint session show web", "-V": "stint --version",
 	"ls --since": "stint digest --since 18:00", "ls --all": "stint ls -n 0", "ls -a": "stint ls -n 0", "init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,

@@ -223,6 +223,7 @@ func setupScript(env *testscript.Env) error {
 		"XDG_RUNTIME_DIR": run,
 		"STINT_STATE_DIR": s.state,
 		"STATE":           s.state,
+		"HOMES":           filepath.Join(env.WorkDir, "home/.local/share/stint/homes"), // of accounts
 		"EXAMPLES":        examples,
 		"CONFIG":          filepath.Join(env.WorkDir, "config/stint/config.toml"),
 		"NONCE":           strings.TrimPrefix(filepath.Base(run), "s"),

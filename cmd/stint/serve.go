@@ -162,7 +162,9 @@ type master struct {
 	socket string
 	log    *slog.Logger
 	mirror *postgres.Mirror // nil: no mirror is configured
-	ready  *os.File         // nil in the foreground
+
+	accounts *accountsFile
+	ready    *os.File // nil in the foreground
 
 	httpError string // why there is no HTTP interface, as it was logged; "": there is one
 }
@@ -208,6 +210,10 @@ func (m *master) run(ctx context.Context) (err error) {
 	}
 	if !m.background {
 		warnPlace(m.state, m.app.stderr)
+	}
+	m.accounts = newAccountsFile(m.state)
+	if _, err := m.accounts.read(); err != nil {
+		return err
 	}
 	m.socket = defaultSocket(m.state)
 	m.log = m.logger()
@@ -346,6 +352,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Version, config.Log = versionName(), m.log
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
+	config.Accounts, config.AccountEnv = m.accounts.configs, m.accounts.environment
 	config.HasKey = func(name string) bool { return missingSecrets(cfg, &wire.AgentView{Name: name}) != nil }
 	config.CannotAllow = func(name string, rule task.Rule) string {
 		if kind := findKind(name); kind != nil && kind.CannotAllow != nil {
@@ -580,7 +587,7 @@ func tokenFile(state string) string { return filepath.Join(state, "token") }
 // offlineMaster is a master that only opens the state directory for a moment,
 // where none is to run.
 func (a *app) offlineMaster(dir string, cfg *Config) *master {
-	m := &master{app: a, flags: pflag.NewFlagSet("", pflag.ContinueOnError), cfg: cfg, state: dir}
+	m := &master{app: a, flags: pflag.NewFlagSet("", pflag.ContinueOnError), cfg: cfg, state: dir, accounts: newAccountsFile(dir)}
 	m.log = slog.New(&hints{Handler: slog.DiscardHandler, app: a})
 	return m
 }

@@ -128,7 +128,11 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 			}
 			return err
 		})
-		text := describe(&view, resumeCommand(cfg, &view.Task), byHand(raw), chain, policy, time.Now(), terminalWidth(a.stdout))
+		dir, err := a.state()
+		if err != nil {
+			return err
+		}
+		text := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(raw), chain, policy, time.Now(), terminalWidth(a.stdout))
 		if o.withFiles {
 			text += fileTable(&view)
 		}

@@ -101,7 +101,8 @@ func syncError(ctx context.Context, err error) error {
 // any number of goroutines.
 type counter struct {
 	*statedir.Snapshot
-	tasks *atomic.Int64
+	accounts *accountsFile
+	tasks    *atomic.Int64
 }
 
 // TaskRecord implements postgres.Source.
@@ -112,7 +113,7 @@ func (t counter) TaskRecord(id string) (task.TaskRecord, error) {
 
 // Accounts implements postgres.Source.
 func (t counter) Accounts() []state.AccountUse {
-	return state.WithDefaultAccounts(t.Snapshot.Accounts(), agentNames)
+	return state.WithConfigured(t.Snapshot.Accounts(), t.accounts.configs())
 }
 
 // startCounter shows how many tasks have been looked at while a command works.
@@ -191,7 +192,7 @@ func (a *app) writeMirror(c *cobra.Command, doing string, asJSON bool, write mir
 	w := writtenMirror{}
 	w.Position, w.Records, err = write(ctx, o, func() (postgres.Source, error) {
 		l, err := statedir.ReadSnapshot(ctx, dir, 0)
-		return counter{l, tasks}, err
+		return counter{l, newAccountsFile(dir), tasks}, err
 	})
 	stop()
 	if err := syncError(ctx, err); err != nil {

@@ -173,7 +173,7 @@ fix differences: stint sync rebuild.`,
 		tasks, stop := a.startCounter(ctx, "comparing")
 		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) {
 			l, err := statedir.ReadSnapshot(ctx, dir, upTo)
-			return counter{l, tasks}, err
+			return counter{l, newAccountsFile(dir), tasks}, err
 		})
 		stop()
 		if err := syncError(ctx, err); err != nil {

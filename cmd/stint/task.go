@@ -181,7 +181,7 @@ func (a *app) hint(format string, args ...any) {
 // code. Ctrl-C lets the task continue.
 func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, submitted *wire.TaskView) error {
 	id := submitted.ID
-	defer a.warnSilence(ctx)()
+	defer a.warnSilence(ctx, id)()
 	stop := a.startProgress(ctx, id)
 	view, err := a.wait(ctx, id)
 	stop()

@@ -73,7 +73,7 @@ func (a *app) runWait(ctx context.Context, o *waitOptions, refs []string) error 
 	if len(refs) == 1 && !o.json {
 		stop = a.startProgress(ctx, refs[0])
 	}
-	defer a.warnSilence(ctx)()
+	defer a.warnSilence(ctx, refs...)()
 	err := a.waitAll(ctx, o, refs, stop)
 	stop()
 	switch {

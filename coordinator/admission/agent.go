@@ -28,10 +28,14 @@ func (in *intake) checkAgent(s *submission) error {
 		return err
 	}
 	lane := s.lane()
+	if known, ok := in.a.tasks.FindAccount(s.Account); ok && s.Agent == "" {
+		s.Agent = known.Tool
+	}
 	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
 	if s.Agent = cmp.Or(s.Agent, owner); s.Agent == "" && (s.SessionKey != "" || s.Continue) {
 		laneAgent := func(st *fold.State) string {
-			return st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents)))
+			agent, _ := st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents)))
+			return agent
 		}
 		if s.Agent = in.agents[lane]; s.Agent == "" && in.st != nil {
 			s.Agent = laneAgent(in.st)
@@ -54,13 +58,28 @@ func (in *intake) checkAgent(s *submission) error {
 	if err := in.a.checkAgentName(s.Agent); err != nil {
 		return err
 	}
-	if s.Account == "" {
-		s.Account = s.Agent
-	} else if s.Account != s.Agent {
-		return task.Wrong("account", "leave it out", "there is no account %q; known is %s", s.Account, s.Agent)
+	if err := in.a.checkAccount(s); err != nil {
+		return err
 	}
 	if owner != "" && owner != s.Agent {
 		return task.Wrong("agentSession", "use --agent "+owner+", or the id of a session of "+s.Agent, "the session %s belongs to %s, not to %s", s.AgentSession, owner, s.Agent)
+	}
+	return nil
+}
+
+// checkAccount refuses an account that a spec names and that its agent cannot use.
+func (a *Admission) checkAccount(s *submission) error {
+	if s.Account == "" {
+		return nil
+	}
+	known, ok := a.tasks.FindAccount(s.Account)
+	switch {
+	case !ok:
+		return task.Wrong("account", "stint account ls", "there is no account %q; %s has %s", s.Account, s.Agent, strings.Join(a.tasks.AccountsOf(s.Agent), ", "))
+	case known.Tool != s.Agent:
+		return task.Wrong("account", "use --agent "+known.Tool+", or an account of "+s.Agent+": "+strings.Join(a.tasks.AccountsOf(s.Agent), ", "), "%s is an account of %s, not of %s", s.Account, known.Tool, s.Agent)
+	case queue.Read(a.tasks, func(st *fold.State) bool { return st.Account(s.Account).Disabled }):
+		return task.Wrong("account", "stint account enable "+s.Account+", or leave it out", "the account %s is disabled", s.Account)
 	}
 	return nil
 }
@@ -73,7 +92,7 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 	}
 	var owner string
 	ok := false
-	in.a.tasks.View(func(st *fold.State) { owner, ok = st.NativeOwner(s.AgentSession) })
+	in.a.tasks.View(func(st *fold.State) { owner, _, ok = st.NativeOwner(s.AgentSession) })
 	if ok {
 		return owner, nil
 	}

@@ -89,7 +89,7 @@ func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
 // specOf returns the fields of a task that can be edited, as a spec has them.
 func specOf(t *state.Task) task.TaskSpec {
 	return task.TaskSpec{
-		ID: t.ID, Prompt: t.Prompt, Agent: t.Agent, Model: t.Model, Workspace: t.Workspace, SessionKey: t.SessionKey, Label: t.Label,
+		ID: t.ID, Prompt: t.Prompt, Agent: t.Agent, Account: t.Account, Model: t.Model, Workspace: t.Workspace, SessionKey: t.SessionKey, Label: t.Label,
 		Resume: t.Resume, Timeout: t.Timeout, Priority: t.Priority, MaxAttempts: t.MaxAttempts, NotBefore: t.NotBefore,
 		After: t.After, AfterPolicy: t.AfterPolicy, Hold: t.Hold, TenantID: t.TenantID, Queue: t.Queue, Fallback: t.Fallback, Allow: t.Allow,
 		VerifyCommand: t.VerifyCommand, MaxIterations: t.MaxIterations, VerifyTimeout: t.VerifyTimeout,
@@ -155,6 +155,12 @@ func (e *edit) fill() error {
 			return err
 		}
 		s.Agent = agent.Agent
+		if !e.isChanged(state.KeyAccount) {
+			s.Account = ""
+		}
+	}
+	if err := a.checkAccount(s); err != nil {
+		return err
 	}
 	if _, hasModel := e.given[state.KeyModel]; hasModel || e.isChanged(state.KeyAgent) {
 		if !hasModel { // that of another agent means nothing to it

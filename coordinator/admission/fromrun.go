@@ -104,6 +104,7 @@ func (in *intake) needsApproval(st *fold.State, s *submission, t *state.Task) st
 	hold(!isWithin, "outside of "+t.Workspace, "workspace and prompt")
 	hold(isWithin && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), in.a.tasks.Config.IsGuardedDir), "in a directory of git's or an agent's own", "workspace and prompt")
 	hold(!isOwn(s.Agent), "for another agent", "agent and prompt")
+	hold(isOwn(s.Agent) && s.Account != "" && s.Account != t.Account, "with another account", "account")
 	hold(isOwn(s.Agent) && s.Model != "" && s.Model != model, "with another model", "model")
 	hold(!s.open && slices.ContainsFunc(s.Fallback, func(agent string) bool { return !isOwn(agent) }), "with another fallback", "fallback")
 	hold(len(task.Beyond(s.Allow, t.Allow)) > 0, "with --allow rules that its own task lacks", "allow and prompt")
@@ -120,7 +121,7 @@ func (in *intake) needsApproval(st *fold.State, s *submission, t *state.Task) st
 func (in *intake) isForeignSession(st *fold.State, s *submission, t *state.Task) bool {
 	current := ""
 	if s.Continue {
-		current = in.currentSession(st, sessionPlace{s.lane(), s.Agent, s.Account})
+		current = in.currentSession(st, sessionPlace{s.lane(), s.Agent, in.accountFor(st, s)})
 	}
 	is := func(x *state.Task) bool {
 		return (s.SessionKey == "" || x.SessionKey == s.SessionKey) && (!s.Continue || x.SessionID == current) && (s.AgentSession == "" || x.AgentSession == s.AgentSession)
@@ -133,7 +134,8 @@ func (in *intake) isForeignSession(st *fold.State, s *submission, t *state.Task)
 			return false
 		}
 	}
-	return s.AgentSession != "" || s.Continue || st.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents))) != ""
+	agent, _ := st.LaneAgent(s.SessionKey, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents)))
+	return s.AgentSession != "" || s.Continue || agent != ""
 }
 
 // BeginWait notes that a run waits for a task until done is called, and lends its worker
@@ -170,8 +172,8 @@ func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
 
 // mayNotWait returns why the run of the task parent may not wait for the task t; "" if it
 // may. A task with a lane of its own that comes after no other one needs nothing that a
-// waiting run has, but an account with a free slot, its agent's session and, if that is exclusive, its checkout: so no run waits
-// for one that cannot start before it ends.
+// waiting run has, whose worker and slot are free meanwhile, but its agent's session and, if that is exclusive, its checkout: so no
+// run waits for one that cannot start before it ends.
 func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) string {
 	switch {
 	case t.TriggeredBy != parent || t.Trigger != state.ByAgent:
@@ -187,12 +189,6 @@ func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) str
 	}
 	if other := st.Occupant(t, lanes.Limits{Checkout: a.Checkout}).Task; other != "" {
 		return "its agent session or its checkout is used by " + other
-	}
-	waits := a.waits.all()
-	for _, id := range st.FilledBy(t.AccountName(), lanes.Limits{}) {
-		if other, _ := st.Peek(id); id == parent || waits[other.RunID] > 0 {
-			return "account " + t.AccountName() + " has no slot left, and a run that waits has one"
-		}
 	}
 	return ""
 }
@@ -217,13 +213,14 @@ func (w *waits) all() map[string]int {
 	return maps.Clone(w.byRun)
 }
 
-// Lent returns how many workers the runs that wait for tasks lend to others. A run that has
-// ended has no worker to lend, though a client that waits within it may not be gone yet.
-func (a *Admission) Lent(st *fold.State) (n int) {
+// Lent returns the running tasks, by id, that wait for others and lend them what they use. A run
+// that has ended has nothing to lend, though a client that waits within it may not be gone yet.
+func (a *Admission) Lent(st *fold.State) map[string]bool {
+	lent := map[string]bool{}
 	for run := range a.waits.all() {
-		if _, runs := st.RunningAs(run); runs {
-			n++
+		if id, runs := st.RunningAs(run); runs {
+			lent[id] = true
 		}
 	}
-	return n
+	return lent
 }

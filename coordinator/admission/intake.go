@@ -42,6 +42,7 @@ type submission struct {
 	environment string // digest of its environment
 
 	session string        // id of the session that it begins, if it does
+	account string        // with which it begins, set on the log's goroutine
 	resume  string        // its resume policy
 	fields  []ledger.Pair // of its record, as far as no other task matters; see prepare
 	files   string        // its input files as JSON
@@ -74,6 +75,8 @@ type intake struct {
 	fresh []state.Task
 	now   string
 	begun map[sessionPlace]string // sessions of the new tasks: the last one of each place
+
+	accounts map[sessionPlace]string // of the new tasks, by places without one
 }
 
 // Submit enqueues a task. When it returns nil, the task is on the disk. A spec
@@ -302,6 +305,7 @@ func (in *intake) checkNotPast(s *task.TaskSpec) error {
 func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 	n := len(in.list)
 	in.ids, in.old, in.fresh, in.begun = make([]string, n), make([]*state.Task, n), make([]state.Task, 0, n), map[sessionPlace]string{}
+	in.accounts = map[sessionPlace]string{}
 	in.now = state.FormatTime(in.a.tasks.Config.Now())
 	if in.key != "" {
 		if err := in.checkShared(st, tx); err != nil {
@@ -369,9 +373,10 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	if t.SessionKey, t.SessionID, err = in.sessionFor(st, s, tx); err != nil {
 		return err
 	}
+	t.Account = s.account
 	if s.FromRun != "" && s.Await && !t.Hold { // one that is held is accepted, so that a person sees it; BeginWait refuses the wait
 		child := *t
-		child.Account, child.Trigger, child.Workspace, child.Within = s.Account, state.ByAgent, s.Workspace, s.within
+		child.Trigger, child.Workspace, child.Within = state.ByAgent, s.Workspace, s.within
 		if why := in.a.mayNotWait(st, s.parent, &child); why != "" {
 			return &task.Error{Code: task.CodeConflict, Message: "this run cannot wait for a new task: " + why, Hint: "stint task --parallel, without --after and --agent-session, or stint task -d"}
 		}
@@ -421,7 +426,7 @@ func (a *Admission) prepare(s *submission) error {
 	s.session, s.resume = a.tasks.Config.ID(), a.resumeOf(s)
 	r := &ledger.Record{Fields: make([]ledger.Pair, 0, 16)} // more than most need
 	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, "").Add(state.KeySessionID, "").
-		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, s.Account).
+		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, "").
 		AddIf(state.KeyModel, cmp.Or(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, "").Add(state.KeyUpdatedAt, "").Add(state.KeyResume, s.resume).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
 		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger)).AddIf(state.KeyWithin, s.within).
@@ -433,6 +438,9 @@ func (a *Admission) prepare(s *submission) error {
 	}
 	addNumber(state.KeyPriority, s.Priority)
 	addNumber(state.KeyMaxAttempts, s.MaxAttempts)
+	if s.Account != "" {
+		r.Add(state.KeyPinned, "true")
+	}
 	if s.NoWaitLimit {
 		r.Add(state.KeyMaxLimitWait, noWait)
 	}
@@ -465,6 +473,8 @@ func (in *intake) newTask(s *submission, t *state.Task) *ledger.Record {
 			f.Value = t.SessionKey
 		case state.KeySessionID:
 			f.Value = t.SessionID
+		case state.KeyAccount:
+			f.Value = t.Account
 		case state.KeyCreatedAt, state.KeyUpdatedAt:
 			f.Value = in.now
 		}

@@ -9,6 +9,7 @@ import (
 	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
+	"stint/state/lanes"
 )
 
 // sessionPlace is what a session is the current one of.
@@ -28,10 +29,11 @@ func (a *Admission) resumeOf(s *submission) string {
 // its conversation and its lane. Without a name, the lane is the directory's and the
 // session is new, unless the task continues the last one.
 func (in *intake) sessionFor(st *fold.State, s *submission, tx *ledger.Tx) (lane, id string, err error) {
+	s.account = in.accountFor(st, s)
 	if s.Parallel {
 		return state.LanePrefixTask + s.ID, s.session, nil
 	}
-	at := sessionPlace{s.lane(), s.Agent, s.Account}
+	at := sessionPlace{s.lane(), s.Agent, s.account}
 	goesOn := s.SessionKey != "" || s.Continue
 	if goesOn && s.resume != "never" && s.AgentSession == "" {
 		id = in.currentSession(st, at)
@@ -47,8 +49,30 @@ func (in *intake) sessionFor(st *fold.State, s *submission, tx *ledger.Tx) (lane
 		}
 	}
 	id = cmp.Or(id, s.session)
-	in.begun[at] = id
+	in.begun[at], in.accounts[sessionPlace{lane: at.lane, agent: at.agent}] = id, at.account
 	return at.lane, id, nil
+}
+
+// accountFor returns the account with which a task begins: the one that its spec names, the one
+// that has the conversation that it goes on with, or one that can take it now.
+func (in *intake) accountFor(st *fold.State, s *submission) (account string) {
+	goesOn := !s.Parallel && (s.SessionKey != "" || s.Continue)
+	switch {
+	case s.Account != "":
+		return s.Account
+	case s.AgentSession != "":
+		_, account, _ = st.NativeOwner(s.AgentSession)
+		account = cmp.Or(account, s.Agent) // one of the user's own, which began elsewhere
+	case goesOn:
+		if account = in.accounts[sessionPlace{lane: s.lane(), agent: s.Agent}]; account == "" {
+			_, account = st.LaneAgent(s.lane(), []string{s.Agent})
+		}
+	}
+	if known, ok := in.a.tasks.FindAccount(account); ok && known.Tool == s.Agent {
+		return account
+	}
+	account, _ = in.a.tasks.ChooseAccount(st, s.Agent, in.a.tasks.Config.Now(), lanes.Limits{Account: in.a.tasks.AccountRule}, nil)
+	return account
 }
 
 // currentSession returns the session that the next task there goes on with, "" if
@@ -68,7 +92,7 @@ func (a *Admission) lookForNamed(s *submission) {
 	var current state.Session
 	var sessions []state.Session
 	a.tasks.View(func(st *fold.State) {
-		current, _ = st.CurrentSession(s.lane(), s.Agent, s.Account)
+		current, _ = st.CurrentSession(s.lane(), s.Agent, a.emptyIntake().accountFor(st, s))
 		sessions = st.Sessions()
 	})
 	for _, named := range sessions[:min(len(sessions), most)] {

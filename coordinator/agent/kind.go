@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 
 	"stint/coordinator/task"
 )
@@ -16,6 +17,11 @@ type Kind struct {
 	// stands for anything. What a CLI tells its own children, such as the id of the session
 	// that it is in, is not among them: stint may itself have been called by an agent.
 	Env []string
+	// HomeEnv is the variable that names the home of its CLI, with its login and its sessions, CredFile
+	// the file of a login in that home, and KeyEnv the variable for a key; "": there is none.
+	HomeEnv, CredFile, KeyEnv string
+	// Max is how many tasks run with one account at the same time where that is not configured; 0: any number.
+	Max int
 	// EnvIf names what it gets besides where a variable is switched on (1, true, yes, on):
 	// all of it, the switch too, or nothing.
 	EnvIf    map[string][]string
@@ -25,6 +31,15 @@ type Kind struct {
 	// if it can. nil: it can be told of any.
 	CannotAllow func(rule task.Rule) string
 	New         func(Config) Adapter
+}
+
+// Own returns patterns of all variables that only this agent gets.
+func (k *Kind) Own() []string {
+	own := slices.Clone(k.Env)
+	for name, more := range k.EnvIf {
+		own = append(append(own, name), more...)
+	}
+	return own
 }
 
 // A Setting is one key of the configuration: NAME_bin for the setting bin of the agent NAME.

@@ -31,6 +31,10 @@ type Runner struct {
 	Captured []string
 	// Root is what the run of a turn can write, "" without a turn: see [Runner.LookPath].
 	Root string
+	// Own are patterns of the variables that belong to the agent alone; see [Kind].
+	Own []string
+	// Account has the variables of the turn's account, which take the place of all others.
+	Account []string
 	// Patience is how long an agent may do nothing but wait for the network before its
 	// run is stopped, and half of how long it may do nothing but wait for a rate limit;
 	// the default is one minute.
@@ -40,18 +44,22 @@ type Runner struct {
 // Use prepares the runner, which is the caller's own copy, for a turn. If the turn has an
 // environment, that replaces all captured variables, also those that it does not have.
 func (r *Runner) Use(turn task.Turn) {
-	r.Root = turn.Root
+	r.Root, r.Account = turn.Root, turn.Account.Env
 	if turn.Env != nil {
 		own := slices.DeleteFunc(slices.Clone(r.Env), func(kv string) bool { return task.IsCaptured(kv, r.Captured) })
 		r.Env = append(own, task.CaptureEnvironment(turn.Env, r.Captured)...)
 	}
+	if turn.Account.IsWhole {
+		r.Env = slices.DeleteFunc(slices.Clone(r.Env), func(kv string) bool { return task.IsNamed(kv, r.Own) })
+	}
+	r.Env = append(slices.Clone(r.Env), r.Account...) // what asks for a home finds that of the account
 }
 
 // AgentEnv is the whole environment of the agent of a run: the filtered one,
 // what the adapter adds, and the variables of the run. A later entry replaces
 // an earlier one of the same name.
 func (r *Runner) AgentEnv(turn task.Turn, extra ...string) []string {
-	all := slices.Concat(r.Env, extra, []string{
+	all := slices.Concat(r.Env, extra, r.Account, []string{
 		EnvRunID + "=" + turn.RunID,
 		EnvTaskID + "=" + turn.TaskID,
 		EnvAttempt + "=" + strconv.Itoa(turn.Attempt),

@@ -49,6 +49,14 @@ func (f *fakeMaster) Move(_ context.Context, ref string, to task.Place, by strin
 	return f.change(ref, by, func(t *state.Task) { t.Note = fmt.Sprintf("%+v", to) })
 }
 
+func (f *fakeMaster) EnableAccount(_ context.Context, id, by string) (state.AccountUse, error) {
+	return state.AccountUse{Account: state.Account{Name: id, Reason: by}}, nil
+}
+
+func (f *fakeMaster) DisableAccount(_ context.Context, id, by string) (state.AccountUse, error) {
+	return state.AccountUse{Account: state.Account{Name: id, Disabled: true, Reason: by}}, nil
+}
+
 func (f *fakeMaster) Edit(_ context.Context, ref string, p task.Patch, by string) (state.Task, error) {
 	if len(p.Seqs) > 0 && !slices.Contains(p.Seqs, 42) {
 		return state.Task{}, &task.Error{Code: task.CodeChanged, Message: "it has changed"}

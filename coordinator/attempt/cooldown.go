@@ -37,9 +37,10 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 		if !isCooling {
 			account.LimitWaits++
 		}
-		account.Guessed = !isNamed
+		account.Guessed, account.LimitedAt = !isNamed, now
 		account.CoolUntil = until.Add(time.Millisecond - 1).Truncate(time.Millisecond) // the ledger has milliseconds, and nothing is to start too early
-		v.account = task.AccountRecord(account.Name).Add(state.KeyCoolUntil, state.FormatTime(account.CoolUntil)).Add(state.KeyLimitWaits, strconv.Itoa(account.LimitWaits))
+		v.account = task.AccountRecord(account.Name).Add(state.KeyCoolUntil, state.FormatTime(account.CoolUntil)).Add(state.KeyLimitWaits, strconv.Itoa(account.LimitWaits)).
+			Add(state.KeyLimitedAt, state.FormatTime(now))
 		if account.Guessed {
 			v.account.Add(state.KeyCoolGuessed, "true")
 		}
@@ -53,8 +54,13 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 			v.limitSince = now
 		}
 	}
+	// A conversation in which the agent has said nothing yet is not kept, so that another account can
+	// begin the task.
+	v.loseSession = out.Fresh && out.Usage == (state.Usage{}) && out.Thread == (state.Usage{}) && out.Result == "" && !t.Pinned && a.tasks.HasOther(st, t, now)
 	most := a.MaxLimitWait(t)
 	switch {
+	case v.loseSession:
+		v.status, v.attempt, v.limitWaits = state.Queued, t.Attempt-1, t.LimitWaits+1
 	case most == 0 && len(t.Fallback) == 0: // told not to wait
 	case account.TooLong(v.limitSince, most) && len(t.Fallback) == 0:
 		v.status, v.why = state.Dead, WaitedTooLong(most)

@@ -126,7 +126,7 @@ func (a *Attempts) ask(r *Run, t *state.Task, agent task.Agent, set *queue.Works
 		said = setupFailed(err)
 	} else {
 		a.log(r, task.LogEvent{Kind: task.LogRun, Text: t.Agent + ", evaluation of the answer"})
-		said = a.runTurn(ctx, t.Agent, agent, turn, func(e task.Event) {
+		said = a.runTurn(ctx, t, agent, turn, func(e task.Event) {
 			if a.noteLife(r, e.Started); e.Log != nil {
 				a.log(r, *e.Log)
 			}

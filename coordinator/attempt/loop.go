@@ -84,7 +84,7 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 		// workspace, or if the account takes no turn now.
 		account := st.Account(t.AccountName())
 		isElsewhere := t.Agent != r.Task.Agent || t.Lane() != r.Task.Lane() || t.Workspace == ""
-		goes = !a.tasks.IsLeaving() && !isElsewhere && !(isTurn && (account.Hold || account.CoolUntil.After(a.tasks.Config.Now())))
+		goes = !a.tasks.IsLeaving() && !isElsewhere && !(isTurn && (account.Hold || account.Disabled || account.CoolUntil.After(a.tasks.Config.Now())))
 		tx.Append(a.stepRecord(st, r, out, t, s, id, goes))
 	})
 	goes = goes && runs

@@ -54,7 +54,7 @@ func (a *Attempts) Begin(st *fold.State, reserved *Run, t *state.Task, defaultAg
 		Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))
 	a.complete(st, r, defaultAgent, rec)
 	r.Session = t.AgentSession
-	if s, ok := st.SessionByID(r.Task.SessionID); ok && t.Resume != "never" && s.Agent == r.Task.Agent && s.Native != "" && !r.named {
+	if s, ok := st.SessionByID(r.Task.SessionID); ok && t.Resume != "never" && s.Agent == r.Task.Agent && s.Account == r.Task.Account && s.Native != "" && !r.named {
 		r.Session = s.Native // it may have been forked since the task's last run
 	}
 	task.Unset(rec, state.KeyReason, t.Reason != "")

@@ -96,7 +96,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 		return setupFailed(err)
 	}
 	a.log(r, task.LogEvent{Kind: task.LogRun, Text: about(r)})
-	out := a.runTurn(ctx, r.Task.Agent, agent, turn, func(e task.Event) { a.onEvent(r, e) })
+	out := a.runTurn(ctx, &r.Task, agent, turn, func(e task.Event) { a.onEvent(r, e) })
 	out.Fresh = r.Session == ""
 	r.looked, r.flagged = true, len(t.Findings) > 0
 	if t.Iteration > 1 || r.kept { // what an earlier turn of the attempt was denied
@@ -144,9 +144,16 @@ func (a *Attempts) checkDenied(t *state.Task, out *task.Outcome) {
 
 const missingRetry = 2 * time.Second // before a run looks once more
 
-// runTurn lets the agent of that name run a turn. Where its program is missing, it
-// tries once more a moment later.
-func (a *Attempts) runTurn(ctx context.Context, name string, agent task.Agent, turn task.Turn, report func(task.Event)) task.Outcome {
+// runTurn lets the agent of a task run a turn, with the task's account. Where its program is
+// missing, it tries once more a moment later.
+func (a *Attempts) runTurn(ctx context.Context, t *state.Task, agent task.Agent, turn task.Turn, report func(task.Event)) task.Outcome {
+	name := t.Agent
+	if env := a.tasks.Config.AccountEnv; env != nil {
+		var err error
+		if turn.Account, err = env(t.AccountName()); err != nil {
+			return task.Outcome{Class: state.ClassAuth, ExitCode: -1, Error: err.Error()}
+		}
+	}
 	out := agent.Run(ctx, turn, report)
 	if out.Class != state.ClassAgentMissing || !queue.Read(a.tasks, func(st *fold.State) bool { return st.HasRun(name) }) {
 		return out

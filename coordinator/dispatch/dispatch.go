@@ -84,7 +84,10 @@ func (d *Dispatcher) Handover(context.Context) error {
 
 // Limits returns what bounds the tasks that run at the same time.
 func (d *Dispatcher) Limits() lanes.Limits {
-	lim := lanes.Limits{MaxWorkers: d.tasks.Config.MaxWorkers, Lent: queue.Read(d.tasks, d.Admission.Lent), WorkspaceRoot: d.tasks.Config.WorkspaceRoot}
+	lim := lanes.Limits{MaxWorkers: d.tasks.Config.MaxWorkers, Lent: queue.Read(d.tasks, d.Admission.Lent), WorkspaceRoot: d.tasks.Config.WorkspaceRoot, Account: d.tasks.AccountRule}
+	if len(d.tasks.Config.QueueMax) > 0 {
+		lim.Queue = func(name string) int { return d.tasks.Config.QueueMax[name] }
+	}
 	if d.tasks.Config.Exclusive {
 		lim.Checkout = d.Admission.Checkout
 	}
@@ -105,6 +108,7 @@ func (d *Dispatcher) StartReady() {
 		return
 	}
 	d.failBlockedByDependency()
+	d.moveToAccounts()
 	d.fallBack()
 	d.failLimitWaitExceeded()
 	if len(d.ready(d.tasks.Config.Now(), d.Limits())) == 0 {
@@ -112,13 +116,13 @@ func (d *Dispatcher) StartReady() {
 	}
 	agent := d.tasks.Config.DefaultAgent(nil) // asked here, because it may start a program
 	now, lim := d.tasks.Config.Now(), d.Limits()
-	reserved := d.runs.reserve(lim.MaxWorkers+lim.Lent, d.ready(now, lim), d.Attempts.Reserve)
+	reserved := d.runs.reserve(lim.MaxWorkers+len(lim.Lent), d.ready(now, lim), d.Attempts.Reserve)
 	var chosen []*attempt.Run
 	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
 		chosen = nil
 		for _, t := range st.Ready(now, lim) {
 			if r := reserved[t.ID]; r == nil || st.LaneOf(&t, lim.WorkspaceRoot) != r.Task.Lane() { // it comes next time
-			} else if wait := d.joinAccount(st, &t, agent, now); wait != nil {
+			} else if wait := d.joinAccount(st, &t, agent, now, lim); wait != nil {
 				tx.Append(wait)
 			} else {
 				r.Recorded = true
@@ -162,14 +166,22 @@ func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) 
 	return list
 }
 
-// joinAccount returns the record that makes a task without an agent, as people write
-// them, wait for the account of the default one; nil if there is nothing to wait for.
-func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent string, now time.Time) *ledger.Record {
+// joinAccount returns the record with which a task waits for another account than its own: that
+// of the conversation which another task has begun meanwhile, or, without an agent, as people
+// write them, one of the default agent. It is nil if there is nothing to wait for.
+func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent string, now time.Time, lim lanes.Limits) *ledger.Record {
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+	s, _ := st.SessionByID(t.SessionID)
+	if !t.Pinned && t.Agent != "" && s.Agent == t.Agent && s.Native != "" && s.Account != "" && s.Account != t.AccountName() {
+		return rec.Add(state.KeyAccount, s.Account).Add(state.KeyUpdatedAt, state.FormatTime(now))
+	}
 	agent := d.Attempts.AgentFor(st, t, defaultAgent)
-	a := st.Account(agent)
-	if agent == "" || t.AccountName() != "" || !a.Hold && a.LimitWaits == 0 && !a.CoolUntil.After(now) {
+	if agent == "" || t.AccountName() != "" {
 		return nil
 	}
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-	return rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeyUpdatedAt, state.FormatTime(now))
+	account, isFree := d.tasks.ChooseAccount(st, agent, now, lim, nil)
+	if isFree && account == agent && st.Account(agent).LimitWaits == 0 {
+		return nil
+	}
+	return rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, account).Add(state.KeyUpdatedAt, state.FormatTime(now))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -49,33 +50,81 @@ func (d *Dispatcher) able(tasks []state.Task) map[agentIn]bool {
 	return able
 }
 
+// taken returns how many tasks of each account start now.
+func taken(st *fold.State, now time.Time, lim lanes.Limits) map[string]int {
+	n := map[string]int{}
+	for _, t := range st.Ready(now, lim) {
+		n[t.AccountName()]++
+	}
+	return n
+}
+
+// moveToAccounts gives tasks that would start now, if their account took any, to another account
+// of the same agent that does. They have no conversation that would stay behind.
+func (d *Dispatcher) moveToAccounts() {
+	if d.tasks.Config.Accounts == nil {
+		return
+	}
+	lim := d.Limits()
+	moves := func(st *fold.State) (records []*ledger.Record) {
+		now := d.tasks.Config.Now()
+		taken := taken(st, now, lim)
+		for _, t := range st.Movable(now, lim) {
+			account, isFree := d.tasks.ChooseAccount(st, t.Agent, now, lim, taken)
+			if !isFree || account == t.AccountName() || t.Agent == "" {
+				continue
+			}
+			taken[account]++
+			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+			rec.Add(state.KeyAccount, account)
+			if t.RunID != "" {
+				rec.Add(state.KeyNote, "account "+t.AccountName()+" takes no task now; "+account+" carries it out")
+			}
+			task.Unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
+			records = append(records, rec.Add(state.KeyUpdatedAt, state.FormatTime(now)))
+		}
+		return records
+	}
+	if len(queue.Read(d.tasks, moves)) == 0 {
+		return
+	}
+	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+		for _, r := range moves(st) {
+			tx.Append(r)
+		}
+		return nil
+	})
+	d.tasks.TroubleUnlessStopped("tasks could not be given to another account", err)
+}
+
 // handOvers returns a record for each task that an able agent takes over now, in a new
 // session there. An account that was limited itself takes one at a time, its own first.
 func (d *Dispatcher) handOvers(st *fold.State, able map[agentIn]bool, lim lanes.Limits) (records []*ledger.Record) {
 	now := d.tasks.Config.Now()
-	full := map[string]bool{}
-	for _, t := range st.Ready(now, lim) {
-		name := t.AccountName()
-		full[name] = st.Account(name).LimitWaits > 0
-	}
+	taken := taken(st, now, lim)
 	for _, t := range st.Stranded(now, lim) {
-		i := slices.IndexFunc(t.Fallback, func(agent string) bool {
-			return agent != t.Agent && able[agentIn{agent, t.Environment}] && !full[agent] && st.Open(agent, now, lim)
+		var account string
+		i := slices.IndexFunc(t.Fallback, func(agent string) (isFree bool) {
+			if agent != t.Agent && able[agentIn{agent, t.Environment}] {
+				account, isFree = d.tasks.ChooseAccount(st, agent, now, lim, taken)
+			}
+			return isFree
 		})
 		if i < 0 {
 			continue
 		}
 		agent := t.Fallback[i]
-		full[agent] = st.Account(agent).LimitWaits > 0
+		taken[account]++
 		rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })
 		until := st.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-		rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, agent).Add(state.KeySessionID, d.tasks.Config.ID()).
+		rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, account).Add(state.KeySessionID, d.tasks.Config.ID()).
 			Add(state.KeyFallback, strings.Join(rest, ", ")).
 			Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s carries it out in a new session", t.Agent, until, agent))
 		if model := d.tasks.Workspace(t.Workspace).Models[agent]; model != t.Model {
 			rec.Add(state.KeyModel, model)
 		}
+		task.Unset(rec, state.KeyPinned, t.Pinned)
 		task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
 		task.Unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
 		task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")

@@ -59,10 +59,9 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 func (d *Dispatcher) limitWaitExceeded(st *fold.State, able map[agentIn]bool) []state.Task {
 	now := d.tasks.Config.Now()
 	return slices.DeleteFunc(st.LimitWaitExceeded(now, d.tasks.Config.MaxLimitWait), func(t state.Task) bool {
-		return slices.ContainsFunc(t.Fallback, func(agent string) bool {
-			a, in := st.Account(agent), agentIn{agent, t.Environment}
-			isAble, asked := able[in]
-			return agent != t.Agent && (isAble || able != nil && !asked) && !a.Hold && !a.CoolUntil.After(now)
+		return d.tasks.CanMove(st, &t, now) || slices.ContainsFunc(t.Fallback, func(agent string) bool {
+			isAble, asked := able[agentIn{agent, t.Environment}]
+			return agent != t.Agent && (isAble || able != nil && !asked) && d.tasks.HasOther(st, &state.Task{Agent: agent, Account: t.Account}, now)
 		})
 	})
 }

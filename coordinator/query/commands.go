@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 
@@ -177,12 +176,12 @@ func (q *Query) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 	return i.Runs, err
 }
 
-// Accounts returns the accounts that are known, in the order of their names: the default
-// one of each agent, those that control records name, and those of tasks that run or
+// Accounts returns the accounts that are known, in the order of their names: those that are
+// configured, with the default one of each agent, those that control records name, and those of tasks that run or
 // wait. What they log in with is not here, nor anywhere in the ledger. To ask does not
 // keep an idle master from ending.
 func (q *Query) Accounts() []state.AccountUse {
-	return state.WithDefaultAccounts(queue.Read(q.tasks, (*fold.State).Accounts), slices.Collect(maps.Keys(q.tasks.Config.Agents)))
+	return state.WithConfigured(queue.Read(q.tasks, (*fold.State).Accounts), q.tasks.ConfiguredAccounts())
 }
 
 // TaskIDs returns the next ids, at most n, behind the first done ones of all tasks that

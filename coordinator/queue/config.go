@@ -25,6 +25,15 @@ type Config struct {
 	Agents       map[string]task.Agent     // by name
 	DefaultAgent func(env []string) string // for tasks that name none, in that environment; asked each time, because one may be installed meanwhile
 
+	// Accounts returns the accounts as they are configured now, those of an agent together, its
+	// default one first. nil: each agent has that one alone.
+	Accounts func() []state.AccountConfig
+	// AccountEnv returns what an account gives its agent, for a run that begins. It reads
+	// files, and its error says what is wrong with them. nil: no account gives any.
+	AccountEnv func(id string) (task.AccountEnv, error)
+	// QueueMax has the number of tasks that may run at the same time, by queue.
+	QueueMax map[string]int
+
 	WorkspaceSettings // of tasks in directories for which nothing else is configured
 	// Workspace returns what is configured for tasks in a directory. nil: WorkspaceSettings.
 	Workspace func(path string) WorkspaceSettings

@@ -71,7 +71,14 @@ type Turn struct {
 	Allow     []string // rules of what it may use besides; see [ParseRule]
 	Files     string   // directory of the task's input files, which the agent must be able to read; "": none
 	Env       []string // of the user's call, KEY=VALUE: it takes the place of the master's own; nil: that counts
+	Account   AccountEnv
 	Limits    RunLimits
+}
+
+// An AccountEnv is what an account gives its agent. No other setting changes it.
+type AccountEnv struct {
+	Env     []string // KEY=VALUE
+	IsWhole bool     // its agent gets none of its own variables from anywhere else
 }
 
 // RunLimits bound one run. Zero means no limit.

@@ -64,8 +64,14 @@ func CaptureEnvironment(environ, patterns []string) []string {
 // IsCaptured reports whether a variable, KEY=VALUE, fits one of the patterns and holds no secret.
 func IsCaptured(kv string, patterns []string) bool {
 	name, value, ok := strings.Cut(kv, "=")
-	fits := slices.ContainsFunc(patterns, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok })
-	return ok && name != "" && fits && !IsSecret(name, value)
+	return ok && name != "" && IsNamed(kv, patterns) && !IsSecret(name, value)
+}
+
+// IsNamed reports whether one of the patterns, in which a star stands for anything, is that of a
+// variable's name; kv is NAME=VALUE.
+func IsNamed(kv string, patterns []string) bool {
+	name, _, _ := strings.Cut(kv, "=")
+	return slices.ContainsFunc(patterns, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok })
 }
 
 // secretNames are parts of names of variables that hold secrets, in capitals.

@@ -74,10 +74,12 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 	case before != "":
 		return behind(before, " in "+state.LaneName(t.Lane()))
 	}
-	if name := t.UsedAccount(); !q.Open(name, now, lim) {
+	if name := t.UsedAccount(); q.Free(name, now, lim) == 0 {
 		return account(q, name, state.ShortID(q.ID(n)), now, lim)
 	}
-	switch {
+	switch most := q.FullQueue(t.Queue, lim); {
+	case most > 0:
+		return "queue busy", fmt.Sprintf("%d tasks of queue %s run, and no more may", most, t.Queue)
 	case o.Checkout != "":
 		return occupied(q, o, lim, "in "+o.Checkout+", where one task runs at a time: checkout is exclusive")
 	case o.Task != "":
@@ -186,17 +188,25 @@ func does(q *lanes.Queues, id string, lim lanes.Limits) string {
 
 // account returns why no task of an account starts; id is one of them.
 func account(q *lanes.Queues, name, id string, now time.Time, lim lanes.Limits) (short, why string) {
-	a, slots := q.Account(name), lim.Slots(name)
-	wait := waitNumber(a.LimitWaits)
+	a := q.Account(name)
+	rule, wait := lim.RuleFor(&a), waitNumber(a.LimitWaits)
 	switch {
 	case a.IsMissing():
 		return "account held", state.Because("account "+name+" is on hold", a.Reason) + "; its tasks start by themselves when the program is back"
 	case a.Hold:
-		return "account held", state.Because("account "+name+" is on hold", a.Reason) + "; when that is fixed: stint retry " + id
+		return "account held", state.Because("account "+name+" is on hold", a.Reason) + "; when that is fixed: stint account enable " + name
 	case a.CoolUntil.After(now):
 		return "limit until " + minutes(a.CoolUntil, now), fmt.Sprintf("%s: account %s is available again at %s%s%s", strings.TrimPrefix(state.Because("", cmp.Or(a.Reason, "rate-limited")), ": "), name, clock(a.CoolUntil, now), in(a.CoolUntil, now), wait)
-	case slots > 0 && len(q.FilledBy(name, lim)) >= slots:
-		return "account busy", fmt.Sprintf("all %d slots of account %s are in use", slots, name)
+	case a.Disabled:
+		return "account disabled", "account " + name + " is disabled; to use it again: stint account enable " + name
+	case rule.Closed != "":
+		why = "account " + name + " " + rule.Closed
+		if rule.Until.After(now) {
+			return "account until " + minutes(rule.Until, now), why + " until " + clock(rule.Until, now)
+		}
+		return "account closed", why
+	case a.LimitWaits == 0:
+		return "account busy", fmt.Sprintf("all %d slots of account %s are in use", rule.Slots, name)
 	}
 	return "limit", fmt.Sprintf("account %s was rate-limited%s; one task at a time until one gets through", name, wait)
 }

@@ -200,7 +200,7 @@ func checkSameTasks(t *rapid.T, j, next *journal, out map[string]bool) {
 		}
 	}
 	for _, now := range []time.Time{noon, noon.Add(time.Minute), noon.Add(3 * time.Hour)} {
-		lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 5, AccountSlots: slotsOfTwo}
+		lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 5, Account: slotsOfTwo}
 		if diff := cmp.Diff(j.state.Ready(now, lim), next.state.Ready(now, lim), cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Title" }, cmp.Ignore()), ignoreSeq); diff != "" {
 			t.Fatalf("ready at %v: %s", now, diff)
 		}

@@ -123,7 +123,7 @@ func checkReadBack(t *rapid.T, j *journal) {
 // telling of the rules, and with Why.
 func checkReady(t *rapid.T, j *journal) {
 	now := noon.Add(time.Duration(rapid.IntRange(-1, 3601).Draw(t, "now")) * time.Second)
-	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: rapid.IntRange(0, 5).Draw(t, "workers"), AccountSlots: slotsOfTwo}
+	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: rapid.IntRange(0, 5).Draw(t, "workers"), Account: slotsOfTwo}
 	got, want := taskIDs(j.state.Ready(now, lim)), plainReady(j, now, lim)
 	if !slices.Equal(got, want) {
 		t.Fatalf("ready: %v, by the rules %v\n%s", got, want, dump(j.t, j.state))
@@ -213,7 +213,7 @@ func plainReady(j *journal, now time.Time, lim lanes.Limits) []string {
 	ids := []string{}
 	for _, t := range heads {
 		a := j.state.Account(accountFor(t))
-		slots := slotsOfTwo(accountFor(t))
+		slots := slotsOfTwo(&a).Slots
 		paused, _ := j.state.Paused()
 		switch {
 		case paused || running+len(ids) >= lim.MaxWorkers, a.Hold, a.CoolUntil.After(now), slots > 0 && accountFor(t) != "" && accounts[accountFor(t)] >= slots:
@@ -284,7 +284,7 @@ func plainHead(j *journal, queue []state.Task, byID map[string]state.Task, age m
 func TestDispatchKeepsTheRules(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		j := newJournal(t)
-		lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: rapid.IntRange(1, 4).Draw(rt, "workers"), AccountSlots: slotsOfTwo}
+		lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: rapid.IntRange(1, 4).Draw(rt, "workers"), Account: slotsOfTwo}
 		n := rapid.IntRange(1, 20).Draw(rt, "tasks")
 		for i := range n {
 			j.task(uuid(i), "status: queued", "sessionKey: "+pick(rt, "a", "b", "c", "d"), "account: "+pick(rt, "two", "one"),

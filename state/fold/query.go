@@ -217,9 +217,9 @@ func (s *State) Queue(key string) (tasks []state.Task, err error) {
 	return tasks, nil
 }
 
-// NativeOwner returns the agent whose native session has that id, as far as the
-// sessions that are known show. One that the agent did not know is not its own.
-func (s *State) NativeOwner(native string) (agent string, ok bool) {
+// NativeOwner returns the agent whose native session has that id, and the account, as far
+// as the sessions that are known show. One that the agent did not know is not its own.
+func (s *State) NativeOwner(native string) (agent, account string, ok bool) {
 	return s.OwnerOf(native, func(n uint32) bool { // its last task failed because the agent did not know it
 		var t state.Folded
 		return s.Entries.At(n).Status() == state.Failed && s.read(n, &t, state.KeepNone, nil) == nil && t.Reason == state.ClassSessionLost

@@ -47,7 +47,7 @@ func TestNativeOwner(t *testing.T) {
 		"b: status=queued; sessionKey=x; sessionId=s2; agent=claude", "b: status=running; claudeSessionId=n2", "b: status=done",
 		"c: status=queued; sessionKey=y; sessionId=s3; agent=codex; codexSessionId=n4", "c: status=failed; reason=session-lost")
 	for native, want := range map[string]string{"n1": "codex", "n2": "claude", "n3": "", "n4": "", "": ""} {
-		if got, ok := j.state.NativeOwner(native); got != want || ok != (want != "") {
+		if got, _, ok := j.state.NativeOwner(native); got != want || ok != (want != "") {
 			t.Errorf("%q belongs to %q, %v", native, got, ok)
 		}
 	}

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -89,7 +90,7 @@ func TestReady(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJournal(t)
 			records(j, tt.records...)
-			lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: tt.workers, AccountSlots: slotsOfTwo}
+			lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: tt.workers, Account: slotsOfTwo}
 			for range 2 { // it changes nothing
 				if got := strings.Join(taskIDs(j.state.Ready(noon, lim)), " "); got != tt.want {
 					t.Errorf("got %q, want %q", got, tt.want)
@@ -105,33 +106,36 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestFilledBy: an account without a free slot is filled by its running tasks; one that
-// waits for another one lends its worker, and not its slot.
-func TestFilledBy(t *testing.T) {
+// TestFree: the running tasks of an account fill its slots; one that waits for another one
+// lends its worker, and its slot.
+func TestFree(t *testing.T) {
 	j := newJournal(t)
-	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 2, AccountSlots: slotsOfTwo}
+	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 2, Account: slotsOfTwo}
 	records(j, "a: status=queued; sessionKey=1; account=two", "a: status=running", "b: status=queued; sessionKey=2; account=two")
-	if got := j.state.FilledBy("two", lim); got != nil {
-		t.Errorf("one slot is free, but filled by %q", got)
+	if got := j.state.Free("two", noon, lim); got != 1 {
+		t.Errorf("one slot is free, not %d", got)
 	}
 	records(j, "b: status=running", "c: status=queued; sessionKey=3; account=two", "d: status=queued; sessionKey=4")
-	if got := j.state.FilledBy("two", lim); len(got) != 2 || j.state.FilledBy("other", lim) != nil {
-		t.Errorf("it is filled by %q", got)
+	if got := j.state.Free("two", noon, lim); got != 0 || j.state.Free("other", noon, lim) != math.MaxInt {
+		t.Errorf("%d slots are free", got)
 	}
-	for lent, want := range []string{"", "d", "d"} {
-		lim.Lent = lent
+	for i, want := range []string{"", "c", "c d"} {
+		lim.Lent = map[string]bool{}
+		for _, id := range []string{"a", "b"}[:i] {
+			lim.Lent[id] = true
+		}
 		if got := strings.Join(taskIDs(j.state.Ready(noon, lim)), " "); got != want {
-			t.Errorf("%d workers lent: %q are ready, want %q", lent, got, want)
+			t.Errorf("%d workers lent: %q are ready, want %q", i, got, want)
 		}
 	}
 }
 
 // slotsOfTwo returns the account "two" two slots, and no limit to any other.
-func slotsOfTwo(account string) int {
-	if account == "two" {
-		return 2
+func slotsOfTwo(a *state.Account) lanes.AccountRule {
+	if a.Name == "two" {
+		return lanes.AccountRule{Slots: 2}
 	}
-	return 0
+	return lanes.AccountRule{}
 }
 
 func TestIdle(t *testing.T) {
@@ -232,7 +236,7 @@ func TestWhy(t *testing.T) {
 		{"nothing to wait for", []string{
 			"h: status=queued; sessionKey=web; hold=true", "l: status=queued; sessionKey=web; notBefore=" + at(time.Hour), "t: status=queued; sessionKey=web",
 		}, "ready: it starts next"},
-		{"account on hold", []string{"t: status=queued; agent=codex", "control account:codex: hold=true; reason=not logged in"}, "account codex is on hold: not logged in; when that is fixed: stint retry t"},
+		{"account on hold", []string{"t: status=queued; agent=codex", "control account:codex: hold=true; reason=not logged in"}, "account codex is on hold: not logged in; when that is fixed: stint account enable codex"},
 		{"account cools down", []string{"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(time.Minute)}, "rate-limited: account codex is available again at 12:01:00, in 1m0s"},
 		{"account cools down, with a reason", []string{
 			"t: status=queued; agent=codex", "control account:codex: coolUntil=" + at(252*time.Second-time.Millisecond) + "; reason=rate-limited; limitWaits=3",
@@ -252,7 +256,7 @@ func TestWhy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJournal(t)
 			records(j, tt.records...)
-			if got := j.why("t", noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 4, AccountSlots: slotsOfTwo}); got != tt.want {
+			if got := j.why("t", noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 4, Account: slotsOfTwo}); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

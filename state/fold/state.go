@@ -275,10 +275,10 @@ func (s *State) Counts() map[state.Status]int {
 // Queued returns the number of queued tasks, held ones included.
 func (s *State) Queued() int { return s.counts[state.Queued.Index()] }
 
-// Idle reports whether nothing is running and nothing waits to run. Drafts and
-// held tasks wait for a person and do not count.
+// Idle reports whether nothing is running and nothing waits to run. Drafts, held tasks and
+// those of held accounts wait for a person and do not count.
 func (s *State) Idle() bool {
-	return s.counts[state.Running.Index()] == 0 && s.counts[state.Queued.Index()] == s.Held()
+	return s.counts[state.Running.Index()] == 0 && s.counts[state.Queued.Index()] == s.ForPerson()
 }
 
 // A ref is one record of a task: where it stands, and the one before it, plus 1.

@@ -45,11 +45,17 @@ func (s *Queues) Paused() (paused bool, reason string) {
 // Account returns what is known of the account of that name ([state.Task.AccountName]).
 // One that no record names is free.
 func (s *Queues) Account(name string) state.Account {
-	v := state.Account{Name: name}
 	if a := s.accounts[name]; a != nil {
-		v.Hold, v.Reason, v.CoolUntil, v.Guessed, v.LimitWaits = a.Hold, a.Reason, a.CoolUntil, a.Guessed, a.LimitWaits
+		return a.view()
 	}
-	return v
+	return state.Account{Name: name}
+}
+
+func (a *account) view() state.Account {
+	return state.Account{
+		Name: a.name, Hold: a.Hold, Reason: a.Reason, CoolUntil: a.CoolUntil, Guessed: a.Guessed,
+		LimitWaits: a.LimitWaits, LimitedAt: a.LimitedAt, Disabled: a.Disabled,
+	}
 }
 
 // Missing returns the accounts that are on hold because their agents' programs or keys are missing.
@@ -142,6 +148,10 @@ func (s *Queues) ControlRecords() []ledger.Record {
 		}
 		if c.LimitWaits > 0 {
 			r.Add(state.KeyLimitWaits, strconv.Itoa(c.LimitWaits))
+		}
+		r.AddIf(state.KeyLimitedAt, state.ExactTime(c.LimitedAt))
+		if c.Disabled {
+			r.Add(state.KeyDisabled, "true")
 		}
 		list = append(list, r)
 	}

@@ -36,7 +36,8 @@ type account struct {
 	state.Control
 	name    string
 	running int
-	chosen  int               // by the round of Ready that is under way
+	waiting int               // queued tasks that are not on hold themselves
+	closed  bool              // by what is configured for it, as Ready has found it
 	ready   placedHeap[*lane] // the lanes whose head wants this account, higher priority first, then age
 	backed  placedHeap[*lane] // those of them whose head names a fallback
 }
@@ -127,6 +128,8 @@ func (s *Queues) leaveLane(l *Item) {
 	delete(s.bare, l.N)
 	if l.Hold {
 		s.held--
+	} else {
+		l.acct.waiting--
 	}
 	if l.orphaned {
 		ln.busy--
@@ -181,6 +184,8 @@ func (s *Queues) enqueue(l *Item) {
 	}
 	if l.Hold {
 		s.held++
+	} else {
+		l.acct.waiting++
 	}
 	if l.orphaned {
 		ln.busy++
@@ -368,7 +373,7 @@ func (s *Queues) waitOf(l *Item, now time.Time) wait {
 	}
 	a := l.acct
 	switch {
-	case a.Hold:
+	case a.Hold, a.Disabled, a.closed:
 		return wait{any: true, account: true}
 	case a.CoolUntil.After(now):
 		return wait{any: true, account: true, until: a.CoolUntil}

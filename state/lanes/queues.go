@@ -19,6 +19,18 @@ func (l *Item) waits() bool { return l.is(state.Queued) && !l.Hold }
 // Held returns the number of queued tasks that are on hold.
 func (s *Queues) Held() int { return s.held }
 
+// ForPerson returns the number of queued tasks that wait for a person: they are on hold, or
+// their account is, or it is disabled.
+func (s *Queues) ForPerson() int {
+	n := s.held
+	for _, a := range s.accounts {
+		if view := a.view(); a.Disabled || a.Hold && !view.IsMissing() {
+			n += a.waiting
+		}
+	}
+	return n
+}
+
 // RunningAs returns the id of the task whose present run that is; ok is false if no
 // task runs so.
 func (s *Queues) RunningAs(run string) (id string, ok bool) {
@@ -165,6 +177,9 @@ func (s *Queues) afterOf(l *Item) []string {
 	}
 	return s.Whole(l).After
 }
+
+// queueOf returns the queue that the task names.
+func (s *Queues) queueOf(l *Item) string { return s.Tags.List[s.Entries.At(l.N).Tags].Queue }
 
 // agent returns the agent that the task names.
 func (s *Queues) agent(l *Item) string { return s.Tags.List[s.Entries.At(l.N).Tags].Agent }

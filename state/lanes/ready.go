@@ -3,6 +3,7 @@ package lanes
 import (
 	"cmp"
 	"container/heap"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +13,13 @@ import (
 
 // Limits bound what runs at the same time.
 type Limits struct {
-	MaxWorkers   int                      // running tasks in all; at 0 none may start
-	Lent         int                      // running tasks that lend their worker, as they wait for others
-	AccountSlots func(account string) int // running tasks of one account; 0 or a nil func: no limit
-	Taken        map[string]string        // lanes that no task takes and where none may start, by key: with what is there
-	Settling     map[string]bool          // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
+	MaxWorkers int               // running tasks in all; at 0 none may start
+	Lent       map[string]bool   // running tasks, by id, that wait for others: meanwhile they count for nothing
+	Taken      map[string]string // lanes that no task takes and where none may start, by key: with what is there
+	Settling   map[string]bool   // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
+
+	Account func(a *state.Account) AccountRule // what is configured for an account; nil: nothing
+	Queue   func(name string) int              // running tasks of one queue; 0 or a nil func: no limit
 
 	// Checkout returns the directory in which a task runs alone, whatever its lane; "": none. known is false while that has not been looked up, and the task does not start. nil: none has any.
 	Checkout func(t *state.Task) (dir string, known bool)
@@ -27,12 +30,19 @@ type Limits struct {
 	WorkspaceRoot string // workspace of tasks that have none, nor their session; "": they wait
 }
 
-// Slots returns how many tasks of that account may run; 0: any number.
-func (m Limits) Slots(account string) int {
-	if m.AccountSlots == nil {
-		return 0
+// An AccountRule is what the configuration says of an account now.
+type AccountRule struct {
+	Slots  int       // tasks that may run at the same time; 0: any number
+	Closed string    // why none may start, to be said behind its name; "": they may
+	Until  time.Time // when that ends by itself; zero: nobody knows
+}
+
+// RuleFor returns what is configured for an account.
+func (m Limits) RuleFor(a *state.Account) AccountRule {
+	if m.Account == nil {
+		return AccountRule{}
 	}
-	return m.AccountSlots(account)
+	return m.Account(a)
 }
 
 // checkoutOf returns the directory that a task needs for itself; see Limits.Checkout.
@@ -97,7 +107,7 @@ func (s *Queues) Beside(dir, lane string) map[string]string {
 }
 
 // FreeWorkers returns how many more tasks the workers can run.
-func (s *Queues) FreeWorkers(lim Limits) int { return lim.MaxWorkers + lim.Lent - len(s.running) }
+func (s *Queues) FreeWorkers(lim Limits) int { return lim.MaxWorkers + len(lim.Lent) - len(s.running) }
 
 // room returns how many tasks may start now.
 func (s *Queues) room(now time.Time, lim Limits) int {
@@ -111,41 +121,80 @@ func (s *Queues) room(now time.Time, lim Limits) int {
 	return free
 }
 
-// full reports whether the account has no slot left. After a cool-down it has one
-// only, for a task that finds out whether the limit has passed: what was at work
-// before the limit was met does not take it.
-func (s *Queues) full(a *account, lim Limits) bool {
-	if slots := lim.Slots(a.name); slots > 0 && a.running+a.chosen >= slots {
-		return true
+// free returns how many more tasks of the account may start now. After a cool-down that is
+// one, which finds out whether the limit has passed: what was at work before the limit was
+// met does not count.
+func (s *Queues) free(a *account, now time.Time, lim Limits) int {
+	view := a.view()
+	rule := lim.RuleFor(&view)
+	if a.Hold || a.Disabled || a.CoolUntil.After(now) || rule.Closed != "" {
+		return 0
 	}
-	return a.LimitWaits > 0 && (a.chosen > 0 || slices.ContainsFunc(s.running, func(l *Item) bool {
-		return l.acct == a && !s.Whole(l).RunStartedAt.Before(a.CoolUntil)
-	}))
-}
-
-// FilledBy returns the running tasks of an account that has no slot left; nil if it has one.
-func (s *Queues) FilledBy(account string, lim Limits) (ids []string) {
-	a := s.accounts[account]
-	if a == nil || !s.full(a, lim) {
-		return nil
+	n := math.MaxInt
+	if rule.Slots > 0 {
+		n = rule.Slots - a.running
 	}
+	tries := 1
 	for _, l := range s.running {
-		if l.acct == a {
-			ids = append(ids, s.ID(l.N))
+		switch {
+		case l.acct != a:
+		case lim.Lent[s.ID(l.N)]:
+			n = max(n, n+1)
+		case !s.Whole(l).RunStartedAt.Before(a.CoolUntil):
+			tries = 0
 		}
 	}
-	return ids
+	if a.LimitWaits > 0 {
+		n = min(n, tries)
+	}
+	return max(n, 0)
 }
 
-// open reports whether a task of the account may start now.
-func (s *Queues) open(a *account, now time.Time, lim Limits) bool {
-	return !a.Hold && !a.CoolUntil.After(now) && !s.full(a, lim)
-}
-
-// Open reports whether a task of that account may start now, as far as the account goes.
-func (s *Queues) Open(name string, now time.Time, lim Limits) bool {
+// Free returns how many more tasks of the account of that name may start now, as far as the
+// account goes.
+func (s *Queues) Free(name string, now time.Time, lim Limits) int {
 	a := s.accounts[name]
-	return a == nil || s.open(a, now, lim)
+	if a == nil {
+		a = &account{name: name}
+	}
+	return s.free(a, now, lim)
+}
+
+// RunningOf returns how many tasks run with the account of that name.
+func (s *Queues) RunningOf(name string) int {
+	if a := s.accounts[name]; a != nil {
+		return a.running
+	}
+	return 0
+}
+
+// queueUse returns how many tasks of each queue run.
+func (s *Queues) queueUse(lim Limits) map[string]int {
+	use := map[string]int{}
+	for _, l := range s.running {
+		if !lim.Lent[s.ID(l.N)] {
+			use[s.queueOf(l)]++
+		}
+	}
+	return use
+}
+
+// FullQueue returns how many tasks of the queue of that name may run, if so many do; else 0.
+func (s *Queues) FullQueue(name string, lim Limits) int {
+	if lim.Queue == nil || lim.Queue(name) == 0 || s.queueUse(lim)[name] < lim.Queue(name) {
+		return 0
+	}
+	return lim.Queue(name)
+}
+
+// applyRules notes which accounts are closed by what is configured.
+func (s *Queues) applyRules(lim Limits) {
+	for _, a := range s.accounts {
+		view := a.view()
+		if is := lim.RuleFor(&view).Closed != ""; is != a.closed {
+			a.closed, s.plan.accounts = is, true
+		}
+	}
 }
 
 // Ready returns the tasks to start now, the most urgent first: at most one of each
@@ -163,14 +212,19 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 	if free <= 0 {
 		return nil
 	}
+	s.applyRules(lim)
 	s.refresh(now)
 	var list []*Item
 	var tried []*lane
-	used, alone := s.usedSessions(), s.usedCheckouts(lim)
+	used, alone, queues := s.usedSessions(), s.usedCheckouts(lim), s.queueUse(lim)
+	left := map[*account]int{}
+	for _, a := range s.accounts {
+		left[a] = s.free(a, now, lim)
+	}
 	for len(list) < free {
 		var in *account // the one with the most urgent head
-		for _, a := range s.accounts {
-			if len(a.ready.list) > 0 && (in == nil || a.ready.list[0].before(in.ready.list[0])) && s.open(a, now, lim) {
+		for a, n := range left {
+			if n > 0 && len(a.ready.list) > 0 && (in == nil || a.ready.list[0].before(in.ready.list[0])) {
 				in = a
 			}
 		}
@@ -193,21 +247,60 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 		if !known || dir != "" && userOf(dir, alone) != nil {
 			continue
 		}
+		queue := s.queueOf(ln.head)
+		if lim.Queue != nil && lim.Queue(queue) > 0 && queues[queue] >= lim.Queue(queue) {
+			continue
+		}
 		if dir != "" {
 			alone[dir] = ln.head
 		}
 		for _, name := range names {
 			used[name] = nil
 		}
-		ln.in.chosen++
+		left[in]--
+		queues[queue]++
 		list = append(list, ln.head)
 	}
 	for _, ln := range tried {
 		heap.Push(&ln.in.ready, ln)
-		ln.in.chosen = 0
 	}
 	return list
 }
+
+// Movable returns tasks that would start now, the most urgent first, if their accounts took any,
+// and that nothing binds to these: no person, and no conversation that goes on. It looks at some
+// of each account's, and changes nothing.
+func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
+	free := s.room(now, lim)
+	if free <= 0 {
+		return nil
+	}
+	s.applyRules(lim)
+	s.refresh(now)
+	var list []*Item
+	for _, a := range s.accounts {
+		if len(a.ready.list) == 0 || s.free(a, now, lim) > 0 {
+			continue
+		}
+		var tried []*lane
+		for found := 0; found < free && len(a.ready.list) > 0 && len(tried) < maxPassed; {
+			ln := heap.Pop(&a.ready).(*lane)
+			tried = append(tried, ln)
+			if t := &s.Whole(ln.head).Task; !t.Pinned && s.native(t) == "" && lim.Taken[ln.key] == "" {
+				list = append(list, ln.head)
+				found++
+			}
+		}
+		for _, ln := range tried {
+			heap.Push(&a.ready, ln)
+		}
+	}
+	slices.SortFunc(list, byRank)
+	return s.views(list[:min(free, len(list))])
+}
+
+// byRank compares two tasks of any lanes: the more urgent one is before the other.
+func byRank(a, b *Item) int { return cmp.Or(cmp.Compare(b.level, a.level), byAge(a, b)) }
 
 // Stranded returns the tasks that name a fallback and would start now, the most
 // urgent first, if their accounts did not cool down. It changes nothing, and costs as
@@ -233,7 +326,7 @@ func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b *Item) int { return cmp.Or(cmp.Compare(b.level, a.level), byAge(a, b)) })
+	slices.SortFunc(list, byRank)
 	list = list[:min(free, len(list))]
 	return s.views(slices.DeleteFunc(list, func(l *Item) bool { return !l.lane.in.CoolUntil.After(now) }))
 }

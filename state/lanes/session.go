@@ -194,6 +194,7 @@ func (s *Queues) useSession(l *Item, t *state.Folded, before string) {
 		if old != nil && old != x && old.agents().native == t.AgentSession {
 			counted = old.agents().counted // x takes its place, with the same native session
 		}
+		s.account(to.account) // for who asks where a conversation is
 		s.sessions.move(x, to, t.Binds)
 		if old != nil && old != x {
 			s.implyLast(old)
@@ -369,12 +370,13 @@ func (s *Queues) CurrentSession(key, agent, account string) (state.Session, bool
 }
 
 // LaneAgent returns the one of agents that the next task in the lane of that key goes
-// on with: that of the last task that waits there, else of the session that was used
-// last; "" if there is none.
-func (s *Queues) LaneAgent(key string, agents []string) string {
+// on with, and its account: those of the last task that waits there, else of the session
+// that was used last; "" if there is none.
+func (s *Queues) LaneAgent(key string, agents []string) (agent, account string) {
 	if ln := s.lanes[key]; ln != nil && len(ln.queue) > 0 {
-		if agent := s.agent(ln.queue[len(ln.queue)-1]); slices.Contains(agents, agent) {
-			return agent
+		last := ln.queue[len(ln.queue)-1]
+		if agent := s.agent(last); slices.Contains(agents, agent) {
+			return agent, s.Whole(last).Account
 		}
 	}
 	return s.lastUsed(key, agents, false)
@@ -385,18 +387,22 @@ func (s *Queues) LaneAgent(key string, agents []string) string {
 // agent has begun counts only where there is no other: it may be that of a task
 // further behind.
 func (s *Queues) SessionAgent(key string, agents []string) string {
-	return cmp.Or(s.lastUsed(key, agents, true), s.lastUsed(key, agents, false))
+	begun, _ := s.lastUsed(key, agents, true)
+	any, _ := s.lastUsed(key, agents, false)
+	return cmp.Or(begun, any)
 }
 
-func (s *Queues) lastUsed(key string, agents []string, begun bool) (last string) {
+func (s *Queues) lastUsed(key string, agents []string, begun bool) (last, account string) {
 	var at time.Time
 	for _, agent := range agents {
-		x := s.current(place{key, agent, agent})
-		if x != nil && !x.UpdatedAt.Before(at) && (x.agents().native != "" || !begun) {
-			last, at = agent, x.UpdatedAt
+		for _, name := range slices.Sorted(maps.Keys(s.accounts)) {
+			x := s.current(place{key, agent, name})
+			if x != nil && !x.UpdatedAt.Before(at) && (x.agents().native != "" || !begun) {
+				last, account, at = agent, name, x.UpdatedAt
+			}
 		}
 	}
-	return last
+	return last, account
 }
 
 // SessionByID returns the session with that id of stint's, if it is the current one
@@ -481,6 +487,7 @@ func (s *Queues) SetSessions(lines []map[string]string) {
 		}
 		x, at := s.named(m["sessionId"]), place{m["key"], m["agent"], m["account"]}
 		t.byID[x.ID] = x
+		s.account(at.account)
 		t.unseat(x) // it was named twice
 		if seats[at] == nil {
 			seats[at] = &seat{place: at}
@@ -503,13 +510,13 @@ func (s *Queues) SetSessions(lines []map[string]string) {
 	}
 }
 
-// OwnerOf returns the agent whose native session has that id, as far as the sessions that
-// are known show; those whose last task was lost, by its number, do not.
-func (s *Queues) OwnerOf(native string, lost func(n uint32) bool) (agent string, ok bool) {
+// OwnerOf returns the agent whose native session has that id, and the account, as far as the
+// sessions that are known show; those whose last task was lost, by its number, do not.
+func (s *Queues) OwnerOf(native string, lost func(n uint32) bool) (agent, account string, ok bool) {
 	for _, x := range s.sessions.byID {
 		if native != "" && x.agents().native == native && !lost(x.last) {
-			return x.at.agent, true
+			return x.at.agent, x.at.account, true
 		}
 	}
-	return "", false
+	return "", "", false
 }

@@ -7,6 +7,7 @@ import "stint/coordinator/agent"
 // Kind is how claude is registered.
 var Kind = agent.Kind{
 	Name: "claude", Tested: versions, Decoder: NewDecoder,
+	HomeEnv: "CLAUDE_CONFIG_DIR", CredFile: ".credentials.json", KeyEnv: "ANTHROPIC_API_KEY", Max: 3,
 	Env: []string{
 		"CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN",
 		"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_BETAS",

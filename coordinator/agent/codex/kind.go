@@ -13,6 +13,7 @@ var Kind = agent.Kind{
 	CannotAllow: func(task.Rule) string {
 		return "it has no rules for one task; codex_sandbox decides what it may do"
 	},
+	HomeEnv: "CODEX_HOME", CredFile: "auth.json", KeyEnv: "CODEX_API_KEY", Max: 5,
 	Env: []string{
 		"CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL",
 	},

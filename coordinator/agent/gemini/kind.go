@@ -7,6 +7,7 @@ import "stint/coordinator/agent"
 // Kind is how gemini is registered.
 var Kind = agent.Kind{
 	Name: "gemini", Tested: versions, Decoder: NewDecoder, CannotAllow: cannotAllow,
+	HomeEnv: "GEMINI_CLI_HOME", CredFile: ".gemini/oauth_creds.json", KeyEnv: "GEMINI_API_KEY", Max: 5,
 	Env: []string{
 		"GEMINI_CLI_HOME", "GEMINI_API_KEY", "GEMINI_API_KEY_AUTH_MECHANISM", "GEMINI_DEFAULT_AUTH_TYPE", "GEMINI_MODEL", "GEMINI_SYSTEM_MD",
 		"GEMINI_CLI_SYSTEM_SETTINGS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "GEMINI_CLI_TRUST*", "GEMINI_CLI_CUSTOM_HEADERS", "GEMINI_CLI_USE_COMPUTE_ADC",

@@ -90,6 +90,11 @@ func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
 	return out.Accounts, err
 }
 
+// ActOnAccount enables or disables an account: act is enable or disable.
+func (c *Client) ActOnAccount(ctx context.Context, id, act string) (state.AccountUse, error) {
+	return fetch[state.AccountUse](ctx, c, http.MethodPost, "/v1/accounts/"+url.PathEscape(id)+"/"+act, nil)
+}
+
 // SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong.
 // Specs without an id get one from the client. The answers are in the order of
 // specs and without the prompts.

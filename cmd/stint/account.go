@@ -1,0 +1,543 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/api/client"
+	"stint/coordinator/task"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+func (a *app) accountCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "account",
+		Short: "accounts of agents: logins, keys, and how many tasks use each",
+		Long: `Accounts of agents. Each agent has one of its own name, which is your own login in its CLI.
+Others have a home, and a login or a key, of their own. Queued tasks use whichever has room and
+is not rate-limited; a conversation stays with its account. They stand in accounts.toml in the
+state directory, which you may edit. More: stint help accounts.`,
+		Example: `  stint account add --tool codex --name work
+  stint account login codex-work
+  stint account ls`,
+	}
+	for _, build := range []func(*app) *cobra.Command{
+		noRun((*app).accountAddCommand), (*app).accountLsCommand, (*app).accountShowCommand, noRun((*app).accountLoginCommand),
+		noRun(accountAct("enable", "let tasks use an account: ends disable, hold and cool-down")),
+		noRun(accountAct("disable", "let no more tasks start with an account")),
+		noRun((*app).accountLimitsCommand), noRun((*app).accountRmCommand),
+	} {
+		c.AddCommand(build(a))
+	}
+	return c
+}
+
+// accountFlags are the options that set what accounts.toml has of an account.
+type accountFlags struct {
+	account
+	variables []string
+}
+
+func (f *accountFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.ID, "id", "", "`id` of the account; without it, TOOL-NAME")
+	c.Flags().StringVar(&f.Tool, "tool", "", "its `agent`: "+strings.Join(agentNames, ", "))
+	c.Flags().StringVar(&f.Title, "name", "", "its `name`, which no other account of the agent has")
+	c.Flags().StringVar(&f.GroupName, "group-name", "", "free `text`")
+	c.Flags().StringArrayVar(&f.variables, "env", nil, "`KEY=VALUE` for its agent; may be given again")
+	c.Flags().StringVar(&f.envFrom, "env-from", "", "`file` with lines of KEY=VALUE, which only you can read")
+	c.Flags().StringVar(&f.CredRef, "cred-ref", "", "`file` with its login (JSON) or its key (one line), which only you can read")
+	c.Flags().BoolVar(&f.Dangerous, "dangerous", false, "let its agent run without a guard, where allow_dangerous and a container permit that")
+	f.addLimits(c)
+}
+
+func (f *accountFlags) addLimits(c *cobra.Command) {
+	c.Flags().IntVar(&f.Max, "max", 0, "`number` of its tasks that may run at the same time")
+}
+
+// values returns the keys that options of a command have set, as TOML.
+func (f *accountFlags) values(c *cobra.Command) (values map[string]any, err error) {
+	values = map[string]any{}
+	for key, to := range f.fields() {
+		if flag := c.Flags().Lookup(strings.ReplaceAll(key, "_", "-")); flag != nil && flag.Changed && key != "env" {
+			switch v := to.(type) {
+			case *string:
+				values[key] = *v
+				if key == "env_from" || key == "cred_ref" {
+					path, err := expandHome(*v)
+					if err == nil {
+						path, err = filepath.Abs(path)
+					}
+					if err != nil {
+						return nil, err
+					}
+					values[key] = path
+				}
+			case *int:
+				values[key] = *v
+			case *bool:
+				values[key] = *v
+			}
+		}
+	}
+	env := map[string]string{}
+	for _, kv := range f.variables {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || !variableName.MatchString(name) {
+			return nil, usage("stint account add --env KEY=VALUE", "--env %s is not KEY=VALUE", clip(name, 40))
+		}
+		env[name] = value
+	}
+	if len(env) > 0 {
+		values["env"] = env
+	}
+	return values, nil
+}
+
+func (a *app) accountAddCommand() *cobra.Command {
+	var f accountFlags
+	c := &cobra.Command{
+		Use:   "add [OPTIONS] --tool AGENT --name NAME",
+		Short: "add an account of an agent",
+		Example: `  stint account add --tool codex --name work
+  stint account add --tool claude --name team --cred-ref ~/.secrets/key`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if f.Tool == "" || f.Title == "" && f.ID == "" {
+				return usage("stint account add --tool codex --name work", "stint account add needs --tool and --name")
+			}
+			id := cmp.Or(f.ID, f.Tool+"-"+f.Title)
+			values, err := f.values(c)
+			if err != nil {
+				return err
+			}
+			delete(values, "id")
+			dir, err := a.ownState()
+			if err != nil {
+				return err
+			}
+			file := newAccountsFile(dir)
+			if known := file.find(id); known != nil && file.isWritten(id) {
+				return usage("stint account set-limits "+id+", or edit "+file.path, "there is an account %s already", id)
+			}
+			if err := file.change(id, false, values); err != nil {
+				return err
+			}
+			added := file.find(id)
+			home, err := added.home()
+			if err != nil {
+				return err
+			}
+			if err := printText(a.stdout, "added "+id); err != nil || home == "" {
+				return err
+			}
+			a.hint("stint: its home is %s: settings of %s go there\n", home, added.Tool)
+			if added.CredRef == "" && added.envFrom == "" && len(added.env) == 0 {
+				a.hint("  try: stint account login %s\n", id)
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	completeBy(c, "tool", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return cliNames, cobra.ShellCompDirectiveNoFileComp
+	})
+	return c
+}
+
+func (a *app) accountLimitsCommand() *cobra.Command {
+	var f accountFlags
+	c := &cobra.Command{
+		Use:     "set-limits [OPTIONS] ID",
+		Short:   "change what bounds the use of an account",
+		Example: "  stint account set-limits codex-work --max 2",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			values, err := f.values(c)
+			if err != nil {
+				return err
+			}
+			if len(values) == 0 {
+				return usage("stint account set-limits --help", "stint account set-limits does not say what to change")
+			}
+			file, _, err := a.findAccount(args[0])
+			if err == nil {
+				err = file.change(args[0], false, values)
+			}
+			return err
+		},
+		ValidArgsFunction: a.completeAccounts,
+	}
+	f.addLimits(c)
+	return c
+}
+
+func (a *app) accountRmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm ID",
+		Short:   "remove an account; its home stays",
+		Example: "  stint account rm codex-work",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			id := args[0]
+			file, found, err := a.findAccount(id)
+			if err != nil {
+				return err
+			}
+			if !file.isWritten(id) {
+				return usage("stint account disable "+id, "%s is the account of your own login; it can only be disabled", id)
+			}
+			var use state.AccountUse
+			_ = a.callRunning(func(cl *client.Client) error { // without a master nothing runs
+				list, err := cl.Accounts(c.Context())
+				if i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == id }); i >= 0 {
+					use = list[i]
+				}
+				return err
+			})
+			if use.Running > 0 {
+				return &cliError{code: exitBusy, message: count(use.Running, "task") + " of account " + id + " run", try: "stint account disable " + id + ", and remove it when they have ended"}
+			}
+			if err := file.change(id, true, nil); err != nil {
+				return err
+			}
+			if use.Waiting > 0 {
+				a.hint("stint: %s of it move to other accounts of %s; those that are pinned wait for one of this name\n", count(use.Waiting, "waiting task"), found.Tool)
+			}
+			if home, err := found.home(); err == nil && home != "" {
+				a.hint("stint: its home stays: %s\n", home)
+			}
+			return printText(a.stdout, "removed "+id)
+		},
+		ValidArgsFunction: a.completeAccounts,
+	}
+}
+
+// accountAct builds a command that enables or disables an account.
+func accountAct(name, short string) func(*app) *cobra.Command {
+	return func(a *app) *cobra.Command {
+		return &cobra.Command{
+			Use: name + " ID", Short: short, Example: "  stint account " + name + " codex", Args: cobra.ExactArgs(1),
+			RunE: func(c *cobra.Command, args []string) error {
+				if _, _, err := a.findAccount(args[0]); err != nil {
+					return err
+				}
+				return a.call(c.Context(), func(cl *client.Client) error {
+					_, err := cl.ActOnAccount(c.Context(), args[0], name)
+					return err
+				})
+			},
+			ValidArgsFunction: a.completeAccounts,
+		}
+	}
+}
+
+func (a *app) accountLsCommand() *cobra.Command {
+	var asJSON, quiet bool
+	c := &cobra.Command{
+		Use: "ls [OPTIONS]", Short: "list accounts", Example: "  stint account ls --json", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			list, err := a.accounts(c.Context())
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printEach(a.stdout, list)
+			}
+			rows := [][]string{{"ACCOUNT", "AGENT", "NAME", "GROUP", "RUNNING", "WAITING", "STATE"}}
+			for _, u := range list {
+				if quiet {
+					if _, err := fmt.Fprintln(a.stdout, u.Name); err != nil {
+						return err
+					}
+					continue
+				}
+				running := strconv.Itoa(u.Running)
+				if u.Max > 0 {
+					running += "/" + strconv.Itoa(u.Max)
+				}
+				rows = append(rows, []string{u.Name, u.Agent, u.Title, u.GroupName, running, strconv.Itoa(u.Waiting), accountState(&u, time.Now())})
+			}
+			if quiet {
+				return nil
+			}
+			fit(escapeRows(rows), terminalWidth(a.stdout), "GROUP", "NAME", "AGENT")
+			return writeTable(a.stdout, rows, nil)
+		},
+	}
+	quietFlag(c, &quiet)
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// accountState says in a few words whether tasks can start with an account.
+func accountState(u *state.AccountUse, now time.Time) string {
+	switch {
+	case u.Disabled:
+		return "disabled"
+	case u.Hold:
+		return state.Because("on hold", oneLine(u.Reason))
+	case u.CoolUntil.After(now):
+		return "limit until " + localTime(u.CoolUntil)
+	}
+	return "ready"
+}
+
+func (a *app) accountShowCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "show [OPTIONS] ID", Short: "show an account", Example: "  stint account show codex-work", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			list, err := a.accounts(c.Context())
+			i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == args[0] })
+			switch {
+			case err != nil:
+				return err
+			case i < 0:
+				return noAccount(args[0])
+			case asJSON:
+				return printJSON(a.stdout, list[i])
+			}
+			u, d := &list[i], &description{}
+			d.line("account", u.Name)
+			d.line("agent", u.Agent)
+			d.line("name", u.Title)
+			d.line("group", u.GroupName)
+			d.line("state", accountState(u, time.Now()))
+			d.line("running", strconv.Itoa(u.Running)+map[bool]string{true: " of at most " + strconv.Itoa(u.Max)}[u.Max > 0])
+			d.line("waiting", strconv.Itoa(u.Waiting))
+			d.line("last limit", map[bool]string{false: localTime(u.LimitedAt)}[u.LimitedAt.IsZero()])
+			d.line("variables", strings.Join(u.Variables, ", "))
+			d.line("cred_ref", u.CredRef)
+			if file, found, err := a.findAccount(u.Name); err == nil {
+				home, _ := found.home() // "": where the CLI has it
+				d.line("home", home)
+				d.line("dangerous", map[bool]string{true: "yes, where all else permits that"}[found.Dangerous])
+				cfg, err := a.base()
+				if err != nil {
+					return err
+				}
+				adapter, err := found.adapter(cfg, file.path)
+				if err != nil {
+					d.line("login", err.Error())
+				} else if p := adapter.Probe(c.Context()); found.Tool != builtIn {
+					d.line("login", map[bool]string{true: cmp.Or(p.Detail, "logged in"), false: cmp.Or(p.Detail, "not logged in") + ": stint account login " + u.Name}[p.LoggedIn])
+				}
+			}
+			return printText(a.stdout, d.String())
+		},
+		ValidArgsFunction: a.completeAccounts,
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func (a *app) accountLoginCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "login ID", Short: "log in to an account, with its agent's own login, and enable it", Example: "  stint account login codex-work", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			file, found, err := a.findAccount(args[0])
+			if err != nil {
+				return err
+			}
+			cfg, err := a.base()
+			if err != nil {
+				return err
+			}
+			adapter, err := found.adapter(cfg, file.path)
+			if err != nil {
+				return err
+			}
+			command := adapter.LoginCommand()
+			if command == "" || strings.HasPrefix(command, "export ") {
+				return usage("give it a key: stint account add --cred-ref FILE, or env_from in "+file.path, "%s has no login of its own", found.Tool)
+			}
+			env, err := found.environment()
+			if err != nil {
+				return err
+			}
+			own := findKind(found.Tool).Own()
+			environ := slices.DeleteFunc(os.Environ(), func(kv string) bool { return env.IsWhole && task.IsNamed(kv, own) })
+			login := exec.CommandContext(c.Context(), "/bin/sh", "-c", "exec "+command)
+			login.Env, login.Stdin, login.Stdout, login.Stderr = append(environ, env.Env...), a.stdin, a.stdout, a.stderr
+			if err := login.Run(); err != nil {
+				return &cliError{code: exitAgent, message: command + " did not log in", err: err, try: "stint account show " + args[0]}
+			}
+			return a.call(c.Context(), func(cl *client.Client) error {
+				_, err := cl.ActOnAccount(c.Context(), args[0], "enable")
+				return err
+			})
+		},
+		ValidArgsFunction: a.completeAccounts,
+	}
+}
+
+// accounts asks the master for the accounts.
+func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error) {
+	dir, none, err := a.stateMissing()
+	if none || err != nil {
+		configs, _ := newAccountsFile("").read() // those of agents of which nothing is configured
+		for _, c := range configs {
+			list = state.WithConfigured(list, []state.AccountConfig{c.AccountConfig})
+		}
+		return list, err
+	}
+	if _, err := newAccountsFile(dir).read(); err != nil {
+		return nil, err
+	}
+	err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Accounts(ctx); return err })
+	return list, err
+}
+
+// findAccount returns an account of accounts.toml, and that file.
+func (a *app) findAccount(id string) (*accountsFile, *account, error) {
+	dir, err := a.state()
+	if err != nil {
+		return nil, nil, err
+	}
+	file := newAccountsFile(dir)
+	if _, err := file.read(); err != nil {
+		return nil, nil, err
+	}
+	found := file.find(id)
+	if found == nil {
+		return nil, nil, noAccount(id)
+	}
+	return file, found, nil
+}
+
+func noAccount(id string) error {
+	return &cliError{code: exitNotFound, message: "there is no account " + clip(id, 40), try: "stint account ls"}
+}
+
+// completeAccounts completes the id of an account.
+func (a *app) completeAccounts(_ *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
+	if dir, err := a.state(); err == nil && len(args) == 0 {
+		for _, c := range newAccountsFile(dir).configs() {
+			ids = append(ids, c.ID+"\t"+c.Tool+" "+c.Title)
+		}
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// isWritten reports whether the file itself has the account.
+func (f *accountsFile) isWritten(id string) bool {
+	text, err := accountsText(f.path)
+	lines := strings.Split(string(text), "\n")
+	from, _ := sectionOf(lines, id)
+	return err == nil && from >= 0
+}
+
+// sectionOf returns the lines of an account's section, from its head to before the next one; -1 if
+// there is none.
+func sectionOf(lines []string, id string) (from, to int) {
+	isHead := func(l string) bool { return strings.HasPrefix(strings.TrimSpace(l), "[") }
+	from = slices.IndexFunc(lines, func(l string) bool {
+		head, _, _ := strings.Cut(strings.TrimSpace(l), "]")
+		return isHead(l) && slices.Contains([]string{"account." + id, `account."` + id + `"`}, strings.TrimSpace(strings.Trim(head, "[]")))
+	})
+	if from < 0 {
+		return -1, -1
+	}
+	if next := slices.IndexFunc(lines[from+1:], isHead); next >= 0 {
+		return from, from + 1 + next
+	}
+	return from, len(lines)
+}
+
+// change sets keys in an account's section, which is made if need be, or removes it. What else stands
+// in the file, comments too, stays as it is. Nothing is written that could not be read again, or used.
+func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) error {
+	if _, err := f.read(); err != nil {
+		return err
+	}
+	text, err := accountsText(f.path)
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	var section []string
+	at := len(lines)
+	if from, to := sectionOf(lines, id); from >= 0 {
+		if !isRemoved {
+			section = slices.Clone(lines[from:to])
+		}
+		lines, at = slices.Delete(lines, from, to), from
+	}
+	if len(values) > 0 && section == nil {
+		section = []string{"[account." + tomlKey(id) + "]"}
+		if len(text) > 0 {
+			section = slices.Insert(section, 0, "")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		line := key + " = " + tomlText(values[key])
+		isKey := func(l string) bool { k, _, ok := strings.Cut(l, "="); return ok && strings.TrimSpace(k) == key }
+		if i := slices.IndexFunc(section, isKey); i >= 0 {
+			section[i] = line + commentOf(section[i])
+		} else {
+			end := len(section)
+			for end > 0 && strings.TrimSpace(section[end-1]) == "" && end > 1 {
+				end--
+			}
+			section = slices.Insert(section, end, line)
+		}
+	}
+	lines = slices.Insert(lines, at, section...)
+	now := []byte(strings.TrimLeft(strings.Join(lines, "\n"), "\n") + "\n")
+	list, err := parseAccounts(now)
+	if i := slices.IndexFunc(list, func(a account) bool { return a.ID == id }); i >= 0 && err == nil {
+		_, err = list[i].environment()
+	}
+	if err != nil {
+		_, wrong, isPlaced := strings.Cut(err.Error(), ": account ")
+		if !isPlaced {
+			wrong = id + ": " + err.Error()
+		}
+		return usage("stint account add --help, or edit "+f.path, "account %s", wrong)
+	}
+	if again, err := accountsText(f.path); err != nil || !bytes.Equal(again, text) {
+		return &cliError{code: exitBusy, message: f.path + " was changed by another program just now", try: "the same again"}
+	}
+	if err := durable.ReplaceFile(durable.OS, f.path, now); err != nil {
+		return &cliError{code: exitFailure, message: "cannot write the accounts", err: err}
+	}
+	return nil
+}
+
+// tomlKey writes an id as a part of a head.
+func tomlKey(id string) string {
+	if accountID.MatchString(id) && !strings.Contains(id, ".") {
+		return id
+	}
+	return tomlText(id)
+}
+
+// tomlText writes a value of an account as TOML, on one line.
+func tomlText(v any) string {
+	if env, ok := v.(map[string]string); ok {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(env)) {
+			parts = append(parts, name+" = "+tomlText(env[name]))
+		}
+		return "{ " + strings.Join(parts, ", ") + " }"
+	}
+	var b bytes.Buffer
+	if err := toml.NewEncoder(&b).Encode(map[string]any{"v": v}); err != nil {
+		return ""
+	}
+	return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(b.String()), "v ="))
+}

@@ -1,0 +1,353 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/BurntSushi/toml"
+
+	"stint/coordinator/agent"
+	"stint/coordinator/task"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// accountsName is the file in the state directory that has the accounts.
+const accountsName = "accounts.toml"
+
+// An account is one [account.ID] section of accounts.toml.
+type account struct {
+	state.AccountConfig
+	env     map[string]string
+	envFrom string // path of a file with lines of KEY=VALUE; "": none
+}
+
+// isDefault reports whether it is the user's own login, in the CLI's own home.
+func (a *account) isDefault() bool { return a.ID == a.Tool }
+
+// home returns the directory where its agent keeps settings and sessions; "" for that of the user.
+func (a *account) home() (string, error) {
+	if a.isDefault() || findKind(a.Tool).HomeEnv == "" {
+		return "", nil
+	}
+	base, err := xdg("XDG_DATA_HOME", ".local/share")
+	return filepath.Join(base, "stint", "homes", a.ID), err
+}
+
+// fields returns where the value of each key goes.
+func (a *account) fields() map[string]any {
+	return map[string]any{
+		"tool": &a.Tool, "name": &a.Title, "group_name": &a.GroupName, "max": &a.Max, "env": &a.env,
+		"env_from": &a.envFrom, "cred_ref": &a.CredRef, "dangerous": &a.Dangerous,
+	}
+}
+
+// accountID is what an account may be called: its home has this name, and its control record.
+var accountID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// variableName is what a program may find in its environment.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// check returns what is wrong with an account, and the key at fault.
+func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {
+	kind := findKind(a.Tool)
+	_, hasMax := given["max"]
+	switch {
+	case !accountID.MatchString(a.ID):
+		return "", fmt.Sprintf("%q cannot be the id of an account: use letters, digits, dots, dashes and underscores", a.ID)
+	case kind == nil:
+		return "tool", fmt.Sprintf("tool is %q; it has to be one of %s", a.Tool, strings.Join(agentNames, ", "))
+	case findKind(a.ID) != nil && !a.isDefault():
+		return "tool", fmt.Sprintf("%s is the id of %s's own account; give this one another", a.ID, a.ID)
+	case hasMax && a.Max < 1:
+		return "max", fmt.Sprintf("max is %d; at least one task has to be allowed (stint account disable %s lets none run)", a.Max, a.ID)
+	case a.isDefault() && a.CredRef != "":
+		return "cred_ref", a.ID + " is your own login and takes no cred_ref; add an account for it: stint account add"
+	case a.CredRef != "" && kind.KeyEnv == "":
+		return "cred_ref", a.Tool + " has no credentials"
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.env)) {
+		if !variableName.MatchString(name) || name == kind.HomeEnv || strings.ContainsRune(a.env[name], 0) {
+			return "env", fmt.Sprintf("env cannot set %q", name)
+		}
+	}
+	for key, path := range map[string]string{"env_from": a.envFrom, "cred_ref": a.CredRef} {
+		if path != "" && !filepath.IsAbs(path) {
+			return key, fmt.Sprintf("%s is %q; it has to be an absolute path", key, path)
+		}
+	}
+	return "", ""
+}
+
+// parseAccounts reads a text of accounts.toml: the accounts of each agent together, its default one
+// first. Errors begin with "accounts.toml:12: ".
+func parseAccounts(text []byte) ([]account, error) {
+	f := &fileReader{name: accountsName}
+	var top struct {
+		Account map[string]toml.Primitive `toml:"account"`
+	}
+	var err error
+	if f.meta, err = toml.Decode(string(text), &top); err != nil {
+		return nil, f.located(err)
+	}
+	for _, key := range f.meta.Keys() {
+		if key[0] != "account" {
+			return nil, fmt.Errorf("%s: unknown key %q; write [account.ID], and below that its settings", f.name, key[0])
+		}
+	}
+	var list []account
+	names := map[string]string{}
+	for _, id := range f.inOrder(top.Account) {
+		a := account{AccountConfig: state.AccountConfig{ID: id}}
+		if findKind(id) != nil {
+			a.Tool = id
+		}
+		var given map[string]toml.Primitive
+		if err := f.meta.PrimitiveDecode(top.Account[id], &given); err != nil || given == nil {
+			return nil, fmt.Errorf("%s:%d: account.%s is not a section; write [account.%s]", f.name, f.line(top.Account[id]), id, id)
+		}
+		fields := a.fields()
+		at := func(key, format string, args ...any) error {
+			p, has := given[key]
+			if !has {
+				p = top.Account[id]
+			}
+			line := f.line(p)
+			return fmt.Errorf("%s:%d: account %s: "+format, slices.Concat([]any{f.name, line, id}, args)...)
+		}
+		for _, key := range f.inOrder(given) {
+			if fields[key] == nil {
+				known := slices.Sorted(maps.Keys(fields))
+				return nil, at(key, "unknown key %q; did you mean %s?", key, cmp.Or(state.Nearest(key, known), known[0]))
+			}
+			if err := f.meta.PrimitiveDecode(given[key], fields[key]); err != nil {
+				return nil, at(key, "%s has a value of another type", key)
+			}
+		}
+		if key, wrong := a.check(given); wrong != "" {
+			return nil, at(key, "%s", wrong)
+		}
+		a.Title = cmp.Or(a.Title, id)
+		if other := names[a.Tool+" "+a.Title]; other != "" {
+			return nil, at("name", "%s has an account of that name, %q: %s", a.Tool, a.Title, other)
+		}
+		names[a.Tool+" "+a.Title] = id
+		a.Variables = slices.Sorted(maps.Keys(a.env))
+		list = append(list, a)
+	}
+	for _, kind := range agentKinds {
+		if !slices.ContainsFunc(list, func(a account) bool { return a.ID == kind.Name }) {
+			list = append(list, account{AccountConfig: state.AccountConfig{ID: kind.Name, Tool: kind.Name, Title: kind.Name}})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b account) int {
+		order := map[bool]int{true: -1}
+		return cmp.Or(slices.Index(agentNames, a.Tool)-slices.Index(agentNames, b.Tool), order[a.isDefault()]-order[b.isDefault()])
+	})
+	for i := range list {
+		list[i].Max = cmp.Or(list[i].Max, findKind(list[i].Tool).Max)
+	}
+	return list, nil
+}
+
+// An accountsFile is accounts.toml of a state directory, as it is from time to time. It may be used
+// by several goroutines.
+type accountsFile struct {
+	path string
+
+	mu    sync.Mutex
+	stamp string // of the text that was read last
+	list  []account
+	err   error // what is wrong with that text: list is the one before it
+}
+
+func newAccountsFile(stateDir string) *accountsFile {
+	return &accountsFile{path: filepath.Join(stateDir, accountsName), stamp: "unread"}
+}
+
+// read returns the accounts. With an error they are what the file had before the mistake in it; nil
+// if it was not read before.
+func (f *accountsFile) read() ([]account, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stamp := ""
+	if fi, err := os.Lstat(f.path); err == nil {
+		stamp = fmt.Sprint(fi.ModTime().UnixNano(), fi.Size(), fi.Mode())
+	}
+	if stamp == f.stamp {
+		return f.list, f.err
+	}
+	f.stamp = stamp
+	text, err := accountsText(f.path)
+	var list []account
+	if err == nil {
+		list, err = parseAccounts(text)
+	}
+	if f.err = nil; err != nil {
+		f.err = &cliError{code: exitUsage, message: strings.Replace(err.Error(), accountsName, f.path, 1), try: "correct it there; until then a running master uses what stood there before"}
+	} else {
+		f.list = list
+	}
+	return f.list, f.err
+}
+
+// accountsText returns the text of accounts.toml, "" if there is none.
+func accountsText(path string) ([]byte, error) {
+	text, err := durable.ReadFile(durable.OS, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the accounts: %w", err)
+	}
+	return text, nil
+}
+
+// configs returns the accounts as the master needs them.
+func (f *accountsFile) configs() []state.AccountConfig {
+	list, _ := f.read() // the mistake is told by who starts, and by doctor
+	configs := make([]state.AccountConfig, len(list))
+	for i := range list {
+		configs[i] = list[i].AccountConfig
+	}
+	return configs
+}
+
+// find returns the account of that id; nil if there is none.
+func (f *accountsFile) find(id string) *account {
+	list, _ := f.read()
+	if i := slices.IndexFunc(list, func(a account) bool { return a.ID == id }); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
+// environment returns what the agent of an account gets, for a run that begins now; and puts its
+// credentials into its home.
+func (f *accountsFile) environment(id string) (env task.AccountEnv, err error) {
+	a := f.find(id)
+	if a == nil {
+		return env, nil // it is not configured, and nothing starts with it
+	}
+	env, err = a.environment()
+	if err != nil {
+		err = fmt.Errorf("account %s: %w", id, err)
+	}
+	return env, err
+}
+
+func (a *account) environment() (env task.AccountEnv, err error) {
+	kind := findKind(a.Tool)
+	home, err := a.home()
+	if err != nil {
+		return env, err
+	}
+	if home != "" {
+		if err := durable.MkdirAll(durable.OS, home); err != nil {
+			return env, fmt.Errorf("cannot make its home: %w", err)
+		}
+		env.IsWhole, env.Env = true, []string{kind.HomeEnv + "=" + home}
+	}
+	if a.envFrom != "" {
+		more, err := readVariables(a.envFrom)
+		if err != nil {
+			return env, err
+		}
+		env.Env = append(env.Env, more...)
+	}
+	for _, name := range a.Variables {
+		env.Env = append(env.Env, name+"="+a.env[name])
+	}
+	if a.CredRef == "" {
+		return env, nil
+	}
+	text, err := readSecret(a.CredRef)
+	if err != nil {
+		return env, err
+	}
+	if text = strings.TrimSpace(text); !json.Valid([]byte(text)) || text[0] != '{' {
+		if text == "" || strings.ContainsAny(text, "\n\x00") {
+			return env, fmt.Errorf("%s has neither a JSON object nor a key on one line", a.CredRef)
+		}
+		env.Env = append(env.Env, kind.KeyEnv+"="+text)
+		return env, nil
+	}
+	return env, linkCredentials(a.CredRef, filepath.Join(home, kind.CredFile))
+}
+
+// linkCredentials lets a CLI find its credentials in its home. What a login has put there stays.
+func linkCredentials(file, link string) error {
+	if to, err := os.Readlink(link); err == nil && to == file {
+		return nil
+	} else if err == nil {
+		err = os.Remove(link)
+		if err != nil {
+			return err
+		}
+	}
+	if err := durable.MkdirAll(durable.OS, filepath.Dir(link)); err != nil {
+		return err
+	}
+	err := os.Symlink(file, link)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already; remove it, or leave cred_ref out", link)
+	}
+	return err
+}
+
+// readSecret reads a file of the user's that nobody else can read.
+func readSecret(path string) (string, error) {
+	fi, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", err
+	case !fi.Mode().IsRegular():
+		return "", fmt.Errorf("%s is no file", path)
+	case !ownedByUs(fi):
+		return "", fmt.Errorf("%s belongs to another user", path)
+	case fi.Mode().Perm()&0o077 != 0:
+		return "", fmt.Errorf("%s can be read by others (%s): chmod 600 %s", path, fi.Mode().Perm(), state.ShellQuote(path))
+	}
+	text, err := readNamed(path, maxSpecFile)
+	return string(text), err
+}
+
+// readVariables reads a file with lines of KEY=VALUE; blank lines and those with # are left out.
+func readVariables(path string) (env []string, err error) {
+	text, err := readSecret(path)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+		if !ok || !variableName.MatchString(name) || strings.ContainsRune(value, 0) {
+			return nil, fmt.Errorf("%s:%d is not KEY=VALUE", path, n)
+		}
+		if quoted := len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0]; quoted {
+			value = value[1 : len(value)-1]
+		}
+		env = append(env, name+"="+value)
+	}
+	return env, nil
+}
+
+// adapter returns the adapter of an account's agent, as it runs with that.
+func (a *account) adapter(cfg *Config, stateDir string) (agent.Adapter, error) {
+	env, err := a.environment()
+	return adapterFor(cfg, a.Tool, stateDir, task.Turn{Account: env}), err
+}
