@@ -84,14 +84,14 @@ claude_max_turns = 7
 gemini_approval_mode = "inherit"
 limit_cpu = "1h"
 limit_memory = "64GiB"
-nice = 5
+nice = 6
 `, nil, nil)
 	codex, claude, gemini := adapterOf(c, "codex", "").(*codex.Agent), adapterOf(c, "claude", "").(*claude.Agent), adapterOf(c, "gemini", "").(*gemini.Agent)
 	if !codex.FullAuto || codex.Sandbox != "workspace-write" || gemini.ApprovalMode != "inherit" ||
 		claude.Bin != "/opt/claude" || claude.MaxTurns != 7 || !slices.Equal(claude.AllowedTools, []string{"Edit", "Bash(git log:*, x)"}) {
 		t.Errorf("%+v, %+v, %+v", codex, claude, gemini)
 	}
-	want, demo := gate.Resources{CPU: time.Hour, Memory: 64 << 30, Nice: 5}, adapterOf(c, "demo", "/s").(*demo.Agent)
+	want, demo := gate.Resources{CPU: time.Hour, Files: 4096, Memory: 64 << 30, Nice: 6}, adapterOf(c, "demo", "/s").(*demo.Agent)
 	for name, got := range map[string]gate.Resources{"codex": codex.Resources, "claude": claude.Resources, "gemini": gemini.Resources, "demo": demo.Resources} {
 		if got != want {
 			t.Errorf("%s has the limits %+v, want %+v", name, got, want)

@@ -414,8 +414,8 @@ const limitMemoryLow = 64 << 30
 func examineLimits(cfg *Config) finding {
 	var set []string
 	for _, name := range []string{"limit_cpu", "limit_files", "limit_file_size", "limit_memory", "nice"} {
-		if !cfg.isDefault(name) {
-			set = append(set, fmt.Sprintf("%s %v", name, findKey(name).get(cfg)))
+		if value := fmt.Sprint(findKey(name).get(cfg)); value != "0" && value != "0s" {
+			set = append(set, name+" "+value)
 		}
 	}
 	f := finding{"limits of runs", healthOK, "none", ""}
