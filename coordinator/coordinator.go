@@ -68,6 +68,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	c.Recover(proving)
 	beside.Go(func() { c.CompactWhenLarge(besideCtx) })
 	beside.Go(func() { c.LookForMissing(besideCtx) })
+	beside.Go(func() { c.PruneByTime(besideCtx) })
 	c.DispatchUntil(ctx)
 	stopProving()
 	c.Shutdown()

@@ -25,8 +25,8 @@ const lockPoll = 25 * time.Millisecond
 // wraps [ErrBusy]; with a timeout of 0 or less it tries once. If ctx ends first
 // it returns the cause. The lock ends with unlock, or with the process.
 //
-// The lock file stays for ever: were it removed, two processes could each hold
-// the lock of a file of that name.
+// The lock file stays as long as a task may use the session: were it removed, two
+// processes could each hold the lock of a file of that name.
 func Lock(ctx context.Context, dir, id string, timeout time.Duration) (unlock func() error, err error) {
 	if err := checkID(id); err != nil {
 		return nil, err

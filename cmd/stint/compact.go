@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,6 +11,7 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
+	"stint/coordinator/task"
 	"stint/ledger"
 )
 
@@ -23,7 +26,7 @@ By default the master does this by itself when the journal is larger than compac
 
 // compactOptions are the options of `stint compact-tasks` and `stint clean`.
 type compactOptions struct {
-	clean        bool   // stint clean
+	clean, files bool   // stint clean, and that with --files
 	failed       bool   // also failed and dead tasks
 	olderThan    string // "": as configured
 	dryRun, json bool
@@ -51,13 +54,18 @@ func (a *app) cleanCommand() *cobra.Command {
 		Long: `Move tasks that are done or canceled to the archive. Failed and dead tasks stay until
 you have seen to them: --failed moves these too. Archived tasks are still known: tasks
 that come after them run, stint show and logs find them, stint ls --archive lists them,
-and stint retry brings one back.`,
-		Example: "  stint clean\n  stint clean --failed --older-than 7d",
+and stint retry brings one back.
+
+With --files nothing is archived. Instead the files of ended tasks are removed, as the
+master does by itself: those of their runs, and transcripts of sessions that cannot be
+resumed (see retention and retention_size). The records stay.`,
+		Example: "  stint clean\n  stint clean --failed --older-than 7d\n  stint clean --files --dry-run",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.compact(c, o) },
 	}
 	c.Flags().BoolVar(&o.failed, "failed", false, "also failed and dead tasks")
-	o.addFlags(c, "0", "all that have ended")
+	c.Flags().BoolVar(&o.files, "files", false, "remove files of ended tasks instead")
+	o.addFlags(c, "0", "all that have ended; with --files: retention")
 	return c
 }
 
@@ -74,6 +82,12 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 		return err
 	}
 	olderThan := cfg.CompactOlderThan
+	if o.files && o.failed {
+		return usage(c.CommandPath()+" --help", "--failed and --files exclude each other")
+	}
+	if o.files && !c.Flags().Changed("older-than") {
+		olderThan, o.olderThan = cmp.Or(cfg.Retention, math.MaxInt64), ""
+	}
 	if o.olderThan != "" || c.Flags().Changed("older-than") {
 		if olderThan, err = parseDuration(o.olderThan); err != nil {
 			return usage(c.CommandPath()+" --help", "--older-than: %v", err)
@@ -81,20 +95,43 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 	}
 	ctx := c.Context()
 	var r ledger.CompactReport
+	var pruned task.Pruned
 	err = a.call(ctx, func(cl *client.Client) (err error) {
+		if o.files {
+			pruned, err = cl.Prune(ctx, olderThan, o.dryRun)
+			return err
+		}
 		r, err = cl.Compact(ctx, olderThan, o.dryRun, !o.failed)
 		return err
 	})
 	if a.isOffline(err) {
 		var offline queue.Config
-		if offline, err = a.offline(ctx); err == nil {
+		if offline, err = a.offline(ctx); err == nil && o.files {
+			pruned, err = statedir.PruneOffline(ctx, offline, olderThan, o.dryRun)
+		} else if err == nil {
 			r, err = statedir.CompactOffline(ctx, offline, olderThan, o.dryRun, !o.failed)
 		}
 	}
 	if err != nil {
 		return err
 	}
+	if o.files {
+		return a.printEither(o.json, pruned, prunedText(&pruned, o.dryRun))
+	}
 	return a.printEither(o.json, r, compactText(&r, o))
+}
+
+// prunedText returns what was removed, or would be.
+func prunedText(r *task.Pruned, dryRun bool) string {
+	text := "removed "
+	if dryRun {
+		text = ""
+		for _, l := range r.Removed {
+			text += fmt.Sprintf("%s  %8d KiB  %s\n", localTime(l.At), l.Size>>10, l.Path)
+		}
+		text += "would remove "
+	}
+	return text + fmt.Sprintf("%s, %d KiB; %d KiB left", count(len(r.Removed), "place"), r.Bytes>>10, r.Left>>10)
 }
 
 // compactText returns what was done, or would be.

@@ -153,6 +153,8 @@ var keys = slices.Concat([]key{
 	numberKey("max_follow_ups", "10", 0, 100000, "how many follow-ups a task may have, and how many tasks its agent may queue", func(c *Config) *int { return &c.MaxFollowUps }),
 	sizeKey("compact_size", "64MiB", maxSize, "the master compacts the ledger when journal.md is larger, if half of it can go; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
 	durationKey("compact_older_than", "30d", "compaction archives tasks that ended longer ago", func(c *Config) *time.Duration { return &c.CompactOlderThan }),
+	durationKey("retention", "30d", "how long the files of a run and the transcript of a session stay after the task's end; 0: no limit", func(c *Config) *time.Duration { return &c.Retention }),
+	sizeKey("retention_size", "5GiB", maxSize, "room for all of them; when there is more, the oldest of ended tasks go; 0: no limit", func(c *Config) *int64 { return &c.RetentionSize }),
 	durationKey("heartbeat_interval", "10s", "time between two writes of heartbeat.json", func(c *Config) *time.Duration { return &c.HeartbeatInterval }),
 	pathKey("heartbeat_path", "heartbeat file; empty: heartbeat.json in the state directory", func(c *Config) *string { return &c.HeartbeatPath }),
 	checkedKey("http", "127.0.0.1:7433", "HTTP address of stint serve, on this machine only, such as localhost:7433; 127.0.0.1, [::1] and localhost each mean both; or off", func(c *Config) *string { return &c.HTTP }, checkHTTP),

@@ -207,7 +207,11 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("updated", localTime(v.UpdatedAt))
 	d.prose("changes", changesLine(v))
 	d.prose("tokens", tokens(v.Usage))
-	d.line("files", v.RunDir)
+	files := v.RunDir
+	if files != "" && rundir.Removed(&v.Task, files) != nil {
+		files = "none any more: removed, as retention says or by hand"
+	}
+	d.line("files", files)
 	if v.Archived != "" {
 		d.line("archived", "archive/"+v.Archived)
 	}

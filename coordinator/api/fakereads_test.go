@@ -90,6 +90,10 @@ func (f *fakeMaster) Compact(context.Context, time.Duration, bool, bool) (ledger
 	return ledger.CompactReport{}, f.err
 }
 
+func (f *fakeMaster) Prune(context.Context, time.Duration, bool) (task.Pruned, error) {
+	return task.Pruned{Removed: []task.Leftover{}}, f.err
+}
+
 func (f *fakeMaster) Reconcile(context.Context, bool) (task.Reconciled, error) {
 	return task.Reconciled{Notices: []string{}, Findings: f.Findings()}, f.err
 }

@@ -26,12 +26,17 @@ type Ledger interface {
 	// the archive; with dryRun it only says what it would do, with keepFailed failed and
 	// dead tasks stay.
 	Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (ledger.CompactReport, error)
+	// Prune removes files of tasks that ended more than olderThan ago, and those beyond retention_size;
+	// with dryRun it only says which.
+	Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (task.Pruned, error)
 }
 
 type (
 	reconcileInput struct{ Body wire.ReconcileBody }
 
 	compactInput struct{ Body wire.CompactBody }
+
+	pruneInput struct{ Body wire.PruneBody }
 )
 
 func (s *Server) ledgerRoutes(api huma.API) {
@@ -47,6 +52,13 @@ func (s *Server) ledgerRoutes(api huma.API) {
 			return ledger.CompactReport{}, task.Invalid("write for example 720h", "olderThan is no duration")
 		}
 		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body.DryRun, in.Body.KeepFailed)
+	}))
+	answers(api, op(http.MethodPost, "/v1/ledger/prune", "ledger-prune", "Remove the files of tasks that ended long ago", "Those of their runs, and the transcripts of sessions that cannot be resumed. The records stay. The master does so by itself every hour."), lasting(func(ctx context.Context, in *pruneInput) (task.Pruned, error) {
+		olderThan, err := time.ParseDuration(in.Body.OlderThan)
+		if err != nil || olderThan < 0 {
+			return task.Pruned{}, task.Invalid("write for example 720h", "olderThan is no duration")
+		}
+		return s.rooms.Ledger.Prune(ctx, olderThan, in.Body.DryRun)
 	}))
 	whole := op(http.MethodGet, "/v1/state", "state", "Dump the state of the master as text", "To compare it with what a fold of the journal gives. The format may change.")
 	whole.Responses = openapi.Content("The state", "text/plain", "task 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11 done\n", false)

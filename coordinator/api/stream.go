@@ -135,6 +135,9 @@ func (s *Server) openLogs(t *state.Task, in *logsInput, name string) (content *r
 		}
 	}
 	if len(paths) == 0 {
+		if err := rundir.Removed(t, s.rooms.Runs.RunDir(ids[len(ids)-1])); err != nil {
+			return nil, 0, err
+		}
 		hint := "it was removed, or never written"
 		if in.Stream == "events" { // the run may be older than such files
 			hint = "stint logs --raw " + t.ID

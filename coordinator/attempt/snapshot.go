@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"stint/coordinator/checkout"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -31,10 +32,6 @@ const (
 	mostChanges  = 32 << 20 // bytes of git's output that are read
 	maxFiles     = 100      // changed files that stand in the ledger
 	maxCheckouts = 1000     // of which it is known who came last
-
-	// KeptName is the directory, in the state directory, of the private indexes of git, one for each
-	// workspace. Any may be removed.
-	KeptName = "checkouts"
 )
 
 // A snapshot is what is known of the checkout of an attempt at its beginning. Each run of the
@@ -123,7 +120,7 @@ func (a *Attempts) noteChanges(r *Run, t *state.Task, shared bool) (c *state.Cha
 // returns the id on the first line of what that prints, and the rest.
 func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, root, name string, command func(*checkout.Place) string) (tree, rest string, err error) {
 	dir := filepath.Join(a.tasks.RunDir(r.ID), name)
-	kept := filepath.Join(a.tasks.Config.StateDir, KeptName, fmt.Sprintf("%x", sha256.Sum256([]byte(t.Workspace)))[:16])
+	kept := filepath.Join(a.tasks.Config.StateDir, queue.CheckoutsName, fmt.Sprintf("%x", sha256.Sum256([]byte(t.Workspace)))[:16])
 	defer func() {
 		if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
 			a.tasks.Config.Log.Info("the changes of a checkout are not known", "task", t.ID, "error", err)

@@ -30,7 +30,7 @@ func (q *Query) Files(ctx context.Context, ref, run string) (task.TaskFiles, err
 		}
 		keep := func(kept *[]task.TaskFile, names []string) {
 			for _, name := range names {
-				if f := q.lookAtCopy(step.RunID, name); f.Problem != rundir.ErrNotKept.Error() {
+				if f := q.lookAtCopy(step.RunID, name); !strings.HasPrefix(f.Problem, rundir.ErrNotKept.Error()) {
 					*kept = append(*kept, f)
 				}
 			}

@@ -42,6 +42,9 @@ func (q *Query) SentPrompt(ctx context.Context, ref, run string) (task.SentPromp
 	}
 	dir := q.tasks.RunDir(p.RunID)
 	text, err := rundir.ReadOutput(dir, rundir.PromptName)
+	if gone := rundir.Removed(&t, dir); gone != nil {
+		return p, gone
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("the prompt of run %s of task %s is not there: its file was removed", p.RunID, t.ID), Hint: "stint show " + t.ID}
 	}

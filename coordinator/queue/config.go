@@ -65,6 +65,9 @@ type Config struct {
 	CompactSize      int64         // bytes of the journal from which on the ledger is compacted by itself; 0: never
 	CompactOlderThan time.Duration // how long ago tasks ended that are then moved to the archive
 
+	Retention     time.Duration // how long what a task has left stays after its end; 0: it does not go by age
+	RetentionSize int64         // bytes of all that tasks have left, from which on the oldest goes; 0: no bound
+
 	HeartbeatInterval time.Duration
 	HeartbeatPath     string        // "": heartbeat.json in StateDir
 	IdleExit          time.Duration // Run returns after so long without work or clients; 0: never
@@ -141,6 +144,10 @@ type WorkspaceSettings struct {
 	OnIssue        string // prompt of the follow-up of a task whose answer has findings and that names none; "" or off: none
 	TriggerSession string // session of follow-ups; "": a new one, in the lane of the directory
 }
+
+// CheckoutsName is the directory of the state directory with the private indexes of git, one for each
+// workspace. Any may be removed.
+const CheckoutsName = "checkouts"
 
 // CheckoutExclusive lets one task at a time run in a git checkout, whatever its lane.
 const CheckoutExclusive = "exclusive"

@@ -15,6 +15,9 @@ import (
 // ErrNotKept means that the copy of a collected file is gone.
 var ErrNotKept = errors.New("the copy is not kept any more")
 
+// errRemoved is ErrNotKept of all copies of a run.
+var errRemoved = fmt.Errorf("%w: the files of its run were removed, as retention says or by hand", ErrNotKept)
+
 // OpenCollected opens a file in the directory files of a run. Whatever a person has
 // made of the path in the ledger, and whatever an agent has left there, it is a regular
 // file below that directory that has no other name. Errors are sentences for people;
@@ -25,7 +28,7 @@ func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, fmt.Errorf("the path %w", err)
 	}
 	if fi, err := os.Lstat(runDir); err != nil || !fi.IsDir() {
-		return nil, nil, ErrNotKept
+		return nil, nil, errRemoved
 	}
 	root, err := openRoot(runDir)
 	if err != nil {

@@ -1,7 +1,11 @@
 package rundir
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,4 +57,12 @@ func TurnsOf(t *state.Task) []state.Step {
 // NoRun returns the error for when a task has no such run, or no prompt of it.
 func NoRun(t *state.Task, format string, args ...any) error {
 	return &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + ": " + fmt.Sprintf(format, args...), Hint: "stint show " + t.ID}
+}
+
+// Removed returns the error for when a run of a task that has ended has no directory; nil if it has.
+func Removed(t *state.Task, runDir string) error {
+	if _, err := os.Lstat(runDir); !t.Status.Terminal() || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return NoRun(t, "run %s has no files any more: they were removed, as retention says or by hand, or it wrote none", filepath.Base(runDir))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"stint/coordinator/queue"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/state"
@@ -20,6 +21,16 @@ func CompactOffline(ctx context.Context, cfg queue.Config, olderThan time.Durati
 		return ledger.CompactReport{}, err
 	}
 	r, err := s.Compact(ctx, olderThan, dryRun, keepFailed)
+	return r, errors.Join(err, s.Close())
+}
+
+// PruneOffline is Prune where no master runs, as CompactOffline is Compact.
+func PruneOffline(ctx context.Context, cfg queue.Config, olderThan time.Duration, dryRun bool) (task.Pruned, error) {
+	s, err := queue.Open(cfg)
+	if err != nil {
+		return task.Pruned{}, err
+	}
+	r, err := s.Prune(ctx, olderThan, dryRun)
 	return r, errors.Join(err, s.Close())
 }
 

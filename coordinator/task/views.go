@@ -149,6 +149,21 @@ type UsageQuery struct {
 	Location *time.Location // whose days are meant; nil: UTC
 }
 
+// Pruned is what was removed of the files that tasks have left, or would be.
+type Pruned struct {
+	Removed []Leftover `json:"removed" doc:"What was removed, or would be, the oldest first"`
+	Bytes   int64      `json:"bytes" doc:"Room on the disk that all of it took" example:"188416"`
+	Left    int64      `json:"left" doc:"Room on the disk that what is left of such files takes" example:"52428800"`
+}
+
+// A Leftover is a directory or a file that tasks have left in the state directory.
+type Leftover struct {
+	Path   string    `json:"path" doc:"Relative to the state directory" example:"runs/019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	TaskID string    `json:"taskId,omitempty" doc:"Task whose run has left it, where that is known" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	Size   int64     `json:"size" doc:"Room on the disk, in bytes" example:"28672"`
+	At     time.Time `json:"at" doc:"When the task ended, or when it last changed if that is later" example:"2026-10-21T03:15:09.482Z"`
+}
+
 // A UsageRow is what the runs of one key have used together.
 type UsageRow struct {
 	Key         string `json:"key,omitempty" doc:"An id, a name, or a day such as 2026-11-21, as the parameter by asks; left out where the task does not say" example:"2026-11-21"`

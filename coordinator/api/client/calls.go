@@ -143,6 +143,12 @@ func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun, k
 	return fetch[ledger.CompactReport](ctx, c, http.MethodPost, "/v1/ledger/compact", wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun, KeepFailed: keepFailed})
 }
 
+// Prune makes the master remove files of tasks that ended more than olderThan ago, and those beyond
+// retention_size. With dryRun it only says which.
+func (c *Client) Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (task.Pruned, error) {
+	return fetch[task.Pruned](ctx, c, http.MethodPost, "/v1/ledger/prune", wire.PruneBody{OlderThan: olderThan.String(), DryRun: dryRun})
+}
+
 // Preview returns what would be run for tasks if they were submitted together. Nothing
 // is kept, and no agent is started.
 func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.TaskPreview, error) {

@@ -98,6 +98,12 @@ type CompactBody struct {
 	KeepFailed bool   `json:"keepFailed,omitempty" doc:"Failed and dead tasks stay" example:"true"`
 }
 
+// A PruneBody is the request to remove files of tasks that have ended.
+type PruneBody struct {
+	OlderThan string `json:"olderThan" doc:"Those of tasks that ended longer ago: a Go duration such as 720h; 0s: of all that have ended" example:"720h"`
+	DryRun    bool   `json:"dryRun,omitempty" doc:"Only say what would be removed" example:"true"`
+}
+
 // Sizes of a body, in bytes.
 const (
 	// MaxBody fits a prompt of 1 MiB in which JSON has to write every byte as

@@ -1,0 +1,186 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"stint/coordinator/rundir"
+	"stint/coordinator/task"
+	"stint/ledger/durable"
+	"stint/state/fold"
+)
+
+// Prune removes what tasks have left in the state directory: directories of runs, transcripts and locks of
+// sessions, private indexes of git. What tasks left that ended more than olderThan ago goes, and then the
+// oldest until all together is no larger than configured; but nothing of a task that has not ended, and no
+// session that can be resumed. With dryRun it only says what it would do. No record tells of it.
+func (s *Store) Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (r task.Pruned, err error) {
+	defer s.Call()()
+	now := s.Config.Now()
+	all, err := s.leftovers(ctx, now)
+	for _, l := range all {
+		r.Left += l.Size
+	}
+	r.Removed = []task.Leftover{}
+	for _, l := range toPrune(all, r.Left, s.Config.RetentionSize, now.Add(-olderThan)) {
+		if ctx.Err() != nil || s.IsGone() {
+			return r, errors.Join(err, context.Cause(ctx), s.Err())
+		}
+		if !dryRun {
+			gone, failed := s.remove(l, now)
+			if err = errors.Join(err, failed); !gone {
+				continue
+			}
+		}
+		r.Removed, r.Bytes, r.Left = append(r.Removed, l.Leftover), r.Bytes+l.Size, r.Left-l.Size
+	}
+	return r, err
+}
+
+// PruneByTime prunes as configured, at once and then every hour, until ctx ends.
+func (s *Store) PruneByTime(ctx context.Context) {
+	for s.Config.Retention > 0 || s.Config.RetentionSize > 0 {
+		r, err := s.Prune(ctx, cmp.Or(s.Config.Retention, math.MaxInt64), false)
+		if err != nil && ctx.Err() == nil {
+			s.Trouble("not all that ended tasks have left could be removed", err)
+		}
+		if len(r.Removed) > 0 {
+			s.Config.Log.Info("removed what ended tasks have left", "places", len(r.Removed), "bytes", r.Bytes, "left", r.Left)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Hour):
+		}
+	}
+}
+
+// A leftover is what tasks have left at one place.
+type leftover struct {
+	task.Leftover
+	kept bool // it may still be needed
+}
+
+const (
+	goneName = ".gone-"  // begins the name of what is being removed; what a crash leaves of it goes next time
+	minAge   = time.Hour // of what no task is known to have: its record may be still to come
+)
+
+// toPrune returns what is to go, the oldest first: what is older than before, and of the rest as much as
+// size, that of all, is more than most bytes; 0: no bound. It sorts the list.
+func toPrune(all []*leftover, size, most int64, before time.Time) (list []*leftover) {
+	slices.SortStableFunc(all, func(a, b *leftover) int { return a.At.Compare(b.At) })
+	for _, l := range all {
+		if !l.kept && (l.At.Before(before) || most > 0 && size > most) {
+			list = append(list, l)
+			size -= l.Size
+		}
+	}
+	return list
+}
+
+// leftovers returns all that there is. What cannot be looked at is told by the error.
+func (s *Store) leftovers(ctx context.Context, now time.Time) (all []*leftover, err error) {
+	for _, top := range []string{"runs", "sessions", CheckoutsName} {
+		dir := filepath.Join(s.Config.StateDir, top)
+		entries, lost := os.ReadDir(dir)
+		if fi, e := os.Lstat(dir); e == nil && !fi.IsDir() {
+			entries, lost = nil, fmt.Errorf("%s is no directory: nothing is removed there", dir)
+		}
+		if !errors.Is(lost, fs.ErrNotExist) {
+			err = errors.Join(err, lost)
+		}
+		for _, e := range entries {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			path := filepath.Join(dir, e.Name())
+			fi, lost := e.Info()
+			if lost != nil || top == "sessions" && filepath.Ext(path) != ".jsonl" { // the lock goes with the transcript
+				continue
+			}
+			l := &leftover{Leftover: task.Leftover{Path: filepath.Join(top, e.Name()), At: fi.ModTime(), Size: sizeOf(path)}}
+			if top == "runs" && fi.IsDir() {
+				var run struct{ TaskID string } // as the master wrote it; from then on the directory was the agent's
+				data, _ := rundir.ReadOutput(path, "run.json")
+				_ = json.Unmarshal(data, &run) // if it says nothing, no task has it
+				l.TaskID = run.TaskID
+			}
+			s.View(func(st *fold.State) { s.judge(st, l, now) })
+			all = append(all, l)
+		}
+	}
+	return all, err
+}
+
+// judge says when the task that has left it has ended, and whether it stays. A verify command that runs by
+// itself, perhaps for a task that has ended, is noted in checks before its run has a run.json.
+func (s *Store) judge(st *fold.State, l *leftover, now time.Time) {
+	name := filepath.Base(l.Path)
+	t, ok := st.Peek(l.TaskID)
+	_, isUsed := st.SessionByID(strings.TrimSuffix(name, ".jsonl"))
+	_, noCheck := os.Lstat(filepath.Join(s.Config.StateDir, "checks", name))
+	runs := slices.ContainsFunc(st.Running(), func(id string) bool { r, _ := st.Peek(id); return r.RunID == name })
+	switch {
+	case strings.HasPrefix(name, goneName):
+		l.At = time.Time{}
+	case isUsed || runs || noCheck == nil || ok && !t.Status.Terminal():
+		l.kept = true
+	case !ok:
+		l.kept = now.Sub(l.At) < minAge
+	case t.UpdatedAt.After(l.At):
+		l.At = t.UpdatedAt
+	}
+}
+
+// sizeOf returns the room that a file or a directory takes on the disk. It follows no link.
+func sizeOf(path string) (size int64) {
+	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // what cannot be read is not counted
+		}
+		if fi, err := d.Info(); err == nil {
+			if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+				size += st.Blocks * 512 // on every file system
+			}
+		}
+		return nil
+	})
+	return size
+}
+
+// remove removes what still is to go. It loses its name with the fold in view, so that it goes as a whole
+// or, because its task is to run again, not at all.
+func (s *Store) remove(l *leftover, now time.Time) (gone bool, err error) {
+	path := filepath.Join(s.Config.StateDir, l.Path)
+	aside := filepath.Join(filepath.Dir(path), goneName+strings.TrimPrefix(filepath.Base(path), goneName))
+	s.View(func(st *fold.State) {
+		if s.judge(st, l, now); l.kept || path == aside {
+			return
+		}
+		if err = os.Rename(path, aside); err == nil && filepath.Ext(path) == ".jsonl" {
+			_ = os.Remove(strings.TrimSuffix(path, ".jsonl") + ".lock") // nobody holds it, for no task uses the session
+		}
+	})
+	if l.kept || err != nil {
+		return false, err
+	}
+	_ = filepath.WalkDir(aside, func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			return os.Chmod(path, durable.DirMode) // an agent may have closed it
+		}
+		return nil
+	})
+	return true, os.RemoveAll(aside)
+}
