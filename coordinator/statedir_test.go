@@ -143,3 +143,27 @@ func TestOpenRemovesOldTemps(t *testing.T) {
 		}
 	}
 }
+
+// TestPrunesByItself: a master looks for what may go when it starts, and every hour.
+func TestPrunesByItself(t *testing.T) {
+	t.Parallel()
+	inLoop(t, func(w *loopWorld) {
+		w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+			write(w.t, filepath.Join(turn.RunDir, "run.json"), `{"taskId":"`+turn.TaskID+`"}`)
+			return task.Outcome{Result: "fine"}
+		}
+		w.cfg.RetentionSize = 1
+		w.reopen()
+		for when, wait := range map[string]func(){"at the start": w.reopen, "after an hour": func() { time.Sleep(time.Hour) }} {
+			dir := filepath.Join(w.dir, "runs", w.ended(w.submit(task.TaskSpec{Prompt: "p"}).ID).RunID)
+			if _, err := os.Lstat(dir); err != nil {
+				w.t.Errorf("before: %v", err)
+			}
+			wait()
+			synctest.Wait()
+			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+				w.t.Errorf("%s: %v", when, err)
+			}
+		}
+	})
+}

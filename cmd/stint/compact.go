@@ -66,6 +66,7 @@ resumed (see retention and retention_size). The records stay.`,
 	c.Flags().BoolVar(&o.failed, "failed", false, "also failed and dead tasks")
 	c.Flags().BoolVar(&o.files, "files", false, "remove files of ended tasks instead")
 	o.addFlags(c, "0", "all that have ended; with --files: retention")
+	exclusive(c, "failed", "files")
 	return c
 }
 
@@ -82,9 +83,6 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 		return err
 	}
 	olderThan := cfg.CompactOlderThan
-	if o.files && o.failed {
-		return usage(c.CommandPath()+" --help", "--failed and --files exclude each other")
-	}
 	if o.files && !c.Flags().Changed("older-than") {
 		olderThan, o.olderThan = cmp.Or(cfg.Retention, math.MaxInt64), ""
 	}

@@ -102,6 +102,7 @@ var apiCalls = []apiCall{
 	{operation: "ledger-reconcile", body: `{}`, status: 200},
 	{operation: "list-agents", body: `{"probe":false}`, status: 200},
 	{operation: "ledger-compact", body: `{"olderThan":"1h","dryRun":true}`, status: 200},
+	{operation: "ledger-prune", body: `{"olderThan":"0s","dryRun":true}`, status: 200},
 	{operation: "events", status: 200},
 	{operation: "health", status: 200},
 	{operation: "ready", status: 200},

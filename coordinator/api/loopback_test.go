@@ -354,7 +354,7 @@ func TestStreamsOverTCP(t *testing.T) {
 		})
 	}
 	eventually(t, "all streams are open", func() bool { return m.subscribers() == maxStreams })
-	for _, path := range append(paths, "/v1/tasks/aa-2/verify", "/v1/ledger/compact") {
+	for _, path := range append(paths, "/v1/tasks/aa-2/verify", "/v1/ledger/compact", "/v1/ledger/prune") {
 		method := map[bool]string{true: "GET", false: "POST"}[slices.Contains(paths, path)]
 		if code, body, _ := s.do(t, method, path, "", s.bearer()); code != 429 || decode[wire.Problem](t, []byte(body)).Code != task.CodeTooMany {
 			t.Errorf("one more %s: %d %s", path, code, body)

@@ -91,6 +91,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/events?after=99999999999999999999", "", "", 422, "invalid", "Stint-Seq"},
 		{"POST", "/v1/handover", "", "", 204, "", ""},
 		{"POST", "/v1/ledger/compact", jsonType, `{"olderThan":"30d"}`, 422, "invalid", ""},
+		{"POST", "/v1/ledger/prune", jsonType, `{"olderThan":"-1h"}`, 422, "invalid", ""},
 		{"GET", "/tasks/aa-1", "", "", 200, "", `"status":"done"`},
 		{"POST", "/tasks", jsonType, `{"prompt":"x"}`, 201, "", ""},
 		{"POST", "/v1/tasks/aa-2/cancel", "", "", 200, "", `"status":"canceled"`},
