@@ -163,7 +163,9 @@ func (a *app) warnAccountsOf(ctx context.Context, refs []string) {
 	const most = 100
 	_ = a.callRunning(func(c *client.Client) error { // it is told the next time
 		list, err := c.Accounts(ctx)
-		news := slices.DeleteFunc(list, func(u state.AccountUse) bool { return u.Waiting == 0 || a.told[u.Name] || accountText(&u.Account, time.Now()) == "" })
+		news := slices.DeleteFunc(list, func(u state.AccountUse) bool {
+			return u.Waiting == 0 || a.told[u.Name] || accountText(&u.Account, time.Now()) == ""
+		})
 		if len(news) == 0 || err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ type (
 	}
 
 	accountInput struct {
-		ID string `path:"id" doc:"Name of the account" example:"codex-work"`
+		ID   string `path:"id" doc:"Name of the account" example:"codex-work"`
 		Body *noBody
 	}
 

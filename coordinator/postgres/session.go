@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +16,7 @@ import (
 	"stint/coordinator/postgres/server"
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/state"
 )
 
 // A session is a time in which a mirror can be written: from a connect to the first
@@ -27,7 +30,8 @@ type session struct {
 	target server.Target
 	mirror *Mirror // is told how it goes
 
-	db *server.Database
+	db       *server.Database
+	accounts []state.AccountUse // as they were written last
 }
 
 // open connects, makes the schema in an empty database, and takes the mirror's row.
@@ -278,6 +282,11 @@ func (s *session) writeAll(ctx context.Context, p *packer, beat <-chan time.Time
 			if err := s.beat(ctx); err != nil {
 				return err
 			}
+			if list := s.src.Accounts(); !slices.EqualFunc(list, s.accounts, sameConfig) { // what no record tells of
+				if err := s.put(ctx, &batch{accounts: list}); err != nil {
+					return err
+				}
+			}
 		}
 	}
 }
@@ -294,8 +303,16 @@ func (s *session) put(ctx context.Context, b *batch) error {
 	}
 	if err == nil {
 		s.mirror.wrote(b, s.at.seq)
+		if b.accounts != nil {
+			s.accounts = b.accounts
+		}
 	}
 	return err
+}
+
+// sameConfig reports whether two accounts are configured alike.
+func sameConfig(a, b state.AccountUse) bool {
+	return reflect.DeepEqual(a.AccountConfig, b.AccountConfig)
 }
 
 // mostPatience bounds how many times the usual time a batch gets.

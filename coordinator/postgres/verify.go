@@ -295,20 +295,22 @@ func (c *comparison) accounts(ctx context.Context) error {
 	for _, a := range c.src.Accounts() {
 		known[c.o.accountID(a.Name)] = a
 	}
-	rows, err := c.tx.Query(ctx, "SELECT id, name, enabled, reason, cool_until FROM accounts WHERE host = $1 ORDER BY id", c.o.Host)
+	rows, err := c.tx.Query(ctx, "SELECT id, enabled, held, reason, cool_until FROM accounts WHERE host = $1 ORDER BY id", c.o.Host)
 	if err != nil {
 		return err
 	}
-	var id, name string
-	var enabled bool
+	var id string
+	var enabled, held bool
 	var reason *string
 	var until *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&id, &name, &enabled, &reason, &until}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &enabled, &held, &reason, &until}, func() error {
+		name := strings.TrimPrefix(id, c.o.accountID(""))
 		if c.src.ChangedLater(state.ControlAccount + name) {
 			return nil
 		}
 		a := known[id]
-		c.value("accounts", name, "enabled", jsonOf(!a.Hold), jsonOf(enabled))
+		c.value("accounts", name, "enabled", jsonOf(!a.Disabled), jsonOf(enabled))
+		c.value("accounts", name, "held", jsonOf(a.Hold), jsonOf(held))
 		c.value("accounts", name, "reason", jsonOf(orNull(a.Reason)), jsonOf(reason))
 		c.value("accounts", name, "cool_until", jsonTime(&a.CoolUntil), jsonTime(until))
 		return nil

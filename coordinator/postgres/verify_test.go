@@ -29,7 +29,8 @@ func TestVerifyAccounts(t *testing.T) {
 	stop()
 	w.same()
 	for sql, want := range map[string]string{
-		"UPDATE accounts SET enabled = TRUE":                   "accounts demo enabled: here false, there true",
+		"UPDATE accounts SET enabled = FALSE":                  "accounts demo enabled: here true, there false",
+		"UPDATE accounts SET held = FALSE":                     "accounts demo held: here true, there false",
 		"UPDATE accounts SET reason = NULL":                    `accounts demo reason: here "no money", there null`,
 		"UPDATE accounts SET cool_until = '2026-01-02 03:04Z'": `accounts demo cool_until: here null, there "2026-01-02T03:04:00Z"`,
 	} {

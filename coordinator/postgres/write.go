@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -268,9 +269,8 @@ func (w *writer) needAccounts(q *pgx.Batch, b *batch) {
 			continue
 		}
 		made[t.account] = true
-		name := strings.TrimPrefix(t.account, storable(w.o.Host+"/"))
-		q.Queue(`INSERT INTO accounts (id, group_name, tool, name, max_concurrency, host) VALUES ($1, $1, $2, $3, $4, $5)
-			ON CONFLICT (id) DO NOTHING`, t.account, t.agent, name, w.o.MaxConcurrency, w.o.Host)
+		q.Queue(`INSERT INTO accounts (id, tool, max_concurrency, host) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (id) DO NOTHING`, t.account, t.agent, w.o.MaxConcurrency, w.o.Host)
 	}
 }
 
@@ -282,17 +282,24 @@ func (w *writer) queueAccounts(q *pgx.Batch, list []state.AccountUse) {
 		return
 	}
 	ids := []string{}
+	q.Queue("UPDATE accounts SET name = NULL WHERE host = $1", w.o.Host) // else two could not swap theirs
 	for _, a := range list {
 		id := w.o.accountID(a.Name)
 		ids = append(ids, id)
 		if isTool(a.Agent) {
-			q.Queue(`INSERT INTO accounts (id, group_name, tool, name, max_concurrency, host) VALUES ($1, $1, $2, $3, $4, $5)
-				ON CONFLICT (id) DO UPDATE SET tool = excluded.tool, max_concurrency = excluded.max_concurrency`,
-				id, a.Agent, storable(a.Name), w.o.MaxConcurrency, w.o.Host)
+			names := map[string]any{}
+			for _, name := range a.Variables {
+				names[name] = nil
+			}
+			q.Queue(`INSERT INTO accounts (id, host, tool, name, group_name, env_vars, cred_ref, max_concurrency, dangerous) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+				ON CONFLICT (id) DO UPDATE SET tool = excluded.tool, name = excluded.name, group_name = excluded.group_name, env_vars = excluded.env_vars,
+					cred_ref = excluded.cred_ref, max_concurrency = excluded.max_concurrency, dangerous = excluded.dangerous`,
+				id, w.o.Host, a.Agent, orNull(storable(cmp.Or(a.Title, a.Name))), orNull(storable(a.GroupName)), jsonOf(names), orNull(storable(a.CredRef)),
+				cmp.Or(a.Max, w.o.MaxConcurrency), a.Dangerous)
 		}
-		q.Queue("UPDATE accounts SET enabled = $2, reason = $3, cool_until = $4 WHERE id = $1", id, !a.Hold, orNull(a.Reason), timeOrNull(a.CoolUntil))
+		q.Queue("UPDATE accounts SET enabled = $2, held = $3, reason = $4, cool_until = $5 WHERE id = $1", id, !a.Disabled, a.Hold, orNull(a.Reason), timeOrNull(a.CoolUntil))
 	}
-	q.Queue("UPDATE accounts SET enabled = TRUE, reason = NULL, cool_until = NULL WHERE host = $1 AND id <> ALL($2)", w.o.Host, ids)
+	q.Queue("UPDATE accounts SET enabled = TRUE, held = FALSE, reason = NULL, cool_until = NULL WHERE host = $1 AND id <> ALL($2)", w.o.Host, ids)
 }
 
 // isRefusal reports whether the database does not take some value of a batch, however
