@@ -114,7 +114,7 @@ func agentRunner(cfg *Config, environ []string, name string) agent.Runner {
 	}
 	return agent.Runner{
 		Env: env, Captured: patterns,
-		Supervisor: gate.Supervisor{Resources: gate.Resources{
+		Supervisor: gate.Supervisor{Redact: cfg.Redact, Resources: gate.Resources{
 			CPU: cfg.LimitCPU, Files: uint64(cfg.LimitFiles), FileSize: uint64(cfg.LimitFileSize),
 			Memory: uint64(cfg.LimitMemory), Nice: cfg.Nice,
 		}},

@@ -140,6 +140,7 @@ func postgresOptions(cfg *Config, state string, log *slog.Logger) (o postgres.Op
 		Version:         versionName(),
 		Worker:          uuid.New(),
 		PID:             os.Getpid(),
+		Redact:          cfg.Redact,
 		Log:             log,
 	}, true
 }

@@ -14,6 +14,7 @@ import (
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/postgres/dsn"
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -289,7 +290,12 @@ func (a *app) config(flags *pflag.FlagSet) (*Config, error) {
 			given[keys[i].name] = f.Value.String()
 		}
 	}
-	return loadConfig(configSource{file: file, required: named, lookup: os.LookupEnv, flags: given})
+	c, err := loadConfig(configSource{file: file, required: named, lookup: os.LookupEnv, flags: given})
+	if err == nil {
+		dir, _ := a.state() // without one there is no token
+		c.Redact = redact.New(secrets(c, dir))
+	}
+	return c, err
 }
 
 // base returns the configuration without the options of a command, which only serve

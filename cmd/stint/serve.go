@@ -273,10 +273,11 @@ func (m *master) logger() *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(m.cfg.LogLevel)) // the table of keys has checked it
 	options := &slog.HandlerOptions{Level: level}
+	out := m.cfg.Redact.Writer(m.app.stderr) // a handler writes whole lines, one after the other
 	if m.cfg.LogFormat == "json" || m.background && m.cfg.isDefault("log_format") {
-		return slog.New(slog.NewJSONHandler(m.app.stderr, options))
+		return slog.New(slog.NewJSONHandler(out, options))
 	}
-	return slog.New(slog.NewTextHandler(m.app.stderr, options))
+	return slog.New(slog.NewTextHandler(out, options))
 }
 
 // open opens the coordinator. Where a master in the background holds the lock, it
@@ -360,7 +361,14 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 		}
 		return ""
 	}
-	config.FindSession, config.Recover = findSession, gate.Recover
+	config.FindSession = findSession
+	config.Recover = func(ctx context.Context, runDir, runID string) error {
+		err := gate.Recover(ctx, runDir, runID)
+		if err == nil {
+			_ = gate.Redact(runDir, cfg.Redact) // readers mask what could not be rewritten
+		}
+		return err
+	}
 	config.Workspace = workspaceSettings(cfg)
 	config.Exclusive = slices.ContainsFunc(cfg.sections, func(s section) bool { return s.config.Checkout == queue.CheckoutExclusive })
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
@@ -422,6 +430,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		if err != nil {
 			return "", nil, err
 		}
+		m.cfg.Redact.Refresh()
 		lns, err := guard.ListenLoopback(addr)
 		if err != nil {
 			return "", nil, err
@@ -476,7 +485,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		return nil
 	}
 	given, _ := m.cfg.masterSettings()
-	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
+	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
 	var answer func(context.Context) error
 	if m.wantsHTTP() {
 		answer, err = openHTTP()

@@ -207,6 +207,10 @@ func (in *intake) add(s submission) error {
 		if s.asker = a.live.TaskOf(by.ID); s.asker == nil {
 			s.asker = &by
 		}
+		s.Prompt = a.tasks.Config.Redact.String(s.Prompt) // no person has typed it
+		for i := range s.InputFiles {
+			s.InputFiles[i].Content = a.tasks.Config.Redact.String(s.InputFiles[i].Content)
+		}
 		s.environment, s.Environment = by.Environment, nil // never one that an agent has made up: agents' programs are looked for there
 	} else if s.parent == "" {
 		_, s.environment = task.EncodeEnvironment(s.Environment)

@@ -123,7 +123,7 @@ func (r *Runner) Output(ctx context.Context, path string, args ...string) ([]byt
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("no answer: %w", ctx.Err())
 	}
-	return bytes.TrimSpace(out), err
+	return bytes.TrimSpace(r.Redact.Bytes(out)), err
 }
 
 // LastLine is where an answer stands that may have warnings above it.

@@ -26,11 +26,12 @@ var (
 
 // RunEvents runs a program whose events d reads, and says what came of it.
 func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report func(task.Event)) task.Outcome {
-	st := newStream(d, report)
+	st, h := newStream(d, report), d.State()
+	h.report = func(e task.Event) { report(r.masked(e)) }
 	st.patience = r.Patience
 	e := r.Supervise(ctx, s, st)
 	st.end()
-	h, v := d.State(), classify(e, d, r.Time())
+	v := classify(e, d, r.Time())
 	if v.Class == state.ClassExit && h.End == NoTerminal && e.Started && e.Cause == nil {
 		v.Msg += r.unfinished(ctx, s.Argv[0], h)
 	}
@@ -43,7 +44,25 @@ func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report f
 	if !e.Started || e.Lost || v.Class == "" && e.End.Exit != 0 {
 		out.ExitCode = -1
 	}
+	out.Error, out.Result, out.Note = r.Redact.String(out.Error), r.Redact.String(out.Result), r.Redact.String(out.Note)
+	for i := range out.Findings {
+		out.Findings[i].Message = r.Redact.String(out.Findings[i].Message)
+	}
 	return out
+}
+
+// masked returns an event without secrets: in the stream, from which most are gone, JSON has
+// many spellings of a text.
+func (r *Runner) masked(e task.Event) task.Event {
+	e.Text = r.Redact.String(e.Text)
+	if e.Log != nil {
+		log := *e.Log
+		for _, text := range []*string{&log.ID, &log.Tool, &log.Text, &log.Output} {
+			*text = r.Redact.String(*text)
+		}
+		e.Log = &log
+	}
+	return e
 }
 
 // unfinished returns the error of a program whose turn has ended in a way that is not known:

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"stint/coordinator/redact"
 	"stint/coordinator/rundir"
 	"stint/state"
 )
@@ -24,7 +25,7 @@ type follower struct {
 	id    string // of the task, whole
 	name  string // of the file in a run's directory
 	poll  time.Duration
-	out   io.Writer
+	out   *redact.Writer
 
 	runs   []string // ids of runs that are not copied to their end; the first is open
 	last   string   // the newest run seen
@@ -116,6 +117,11 @@ func (f *follower) copyRuns() error {
 	for len(f.runs) > 0 {
 		if err := f.copyFile(); err != nil {
 			return err
+		}
+		if len(f.runs) > 1 || !f.active { // what is held back stays as it is
+			if err := f.out.Flush(); err != nil {
+				return err
+			}
 		}
 		if len(f.runs) == 1 {
 			return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -79,7 +80,7 @@ func TestFollowALogThatChanges(t *testing.T) {
 		task := state.Task{ID: "t", Status: state.Running, RunID: "r1"}
 		m.write(t, "r1", "stdout", "a long beginning\n")
 		var out bytes.Buffer
-		f := &follower{rooms: roomsOf(m), id: "t", name: "stdout", out: &out}
+		f := &follower{rooms: roomsOf(m), id: "t", name: "stdout", out: (*redact.Filter)(nil).Writer(&out)}
 		f.begin(&task)
 		defer f.close()
 		first := f.copyRuns()

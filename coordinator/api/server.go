@@ -17,6 +17,7 @@ import (
 
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 )
 
@@ -58,6 +59,8 @@ type Options struct {
 	Heartbeat    time.Duration    // of silence in events until readers are shown that they are connected; 0: 15 s
 
 	Config string // for [wire.Notice]
+
+	Redact *redact.Filter // masks secrets in what the programs of runs wrote; nil: nothing is masked
 
 	// OpenPage calls [Server.Loopback] and serves, for a page that is asked for where no port
 	// is open; nil: nobody can.

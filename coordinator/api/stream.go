@@ -17,6 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"stint/coordinator/api/openapi"
+	"stint/coordinator/redact"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
@@ -79,7 +80,11 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	if in.Follow && in.Tail > 0 {
 		return nil, &task.Error{Code: task.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"}
 	}
-	content, begin, err := s.openLogs(&t, in, name)
+	filter := s.opts.Redact
+	if in.Stream != "stdout" && in.Stream != "stderr" { // stint wrote it, without secrets but those that its user has typed
+		filter = nil
+	}
+	content, begin, err := s.openLogs(&t, in, name, filter)
 	if in.Follow && !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		if err == nil {
 			_ = content.Close() // it was only looked at
@@ -94,7 +99,7 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 			defer release()
 			out := newStream(hctx, textPlain)
 			_ = out.rc.Flush() // the header goes at once; an error shows again with the first write
-			f := &follower{rooms: &s.rooms, id: t.ID, name: name, poll: s.opts.Poll, out: out}
+			f := &follower{rooms: &s.rooms, id: t.ID, name: name, poll: s.opts.Poll, out: filter.Writer(out)}
 			defer f.close()
 			if f.run(ctx) != nil {
 				breakOff()
@@ -122,7 +127,7 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 // openLogs opens the files of that name of a task's runs, and returns where what is asked for
 // begins: of one run, or of those of its last attempt, in their order. Of prompts, which
 // repeat themselves, it is the last.
-func (s *Server) openLogs(t *state.Task, in *logsInput, name string) (content *rundir.Outputs, begin int64, err error) {
+func (s *Server) openLogs(t *state.Task, in *logsInput, name string, filter *redact.Filter) (content *rundir.Outputs, begin int64, err error) {
 	ids, err := chooseRuns(t, in.Run)
 	if err != nil {
 		return nil, 0, err
@@ -147,7 +152,7 @@ func (s *Server) openLogs(t *state.Task, in *logsInput, name string) (content *r
 	if in.Stream == "prompt" {
 		paths = paths[len(paths)-1:]
 	}
-	content, err = rundir.OpenOutputs(paths)
+	content, err = rundir.OpenOutputs(paths, filter, t.Status == state.Running)
 	if err != nil || in.Tail == 0 {
 		return content, 0, err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -57,7 +58,8 @@ func TestFollow(t *testing.T) {
 		m := newFake(t)
 		m.add(state.Task{ID: "a", Status: state.Queued})
 		var out safeBuffer
-		f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", poll: 100 * time.Millisecond, out: &out}
+		filter := redact.New(func() []string { return []string{"a secret"} })
+		f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", poll: 100 * time.Millisecond, out: filter.Writer(&out)}
 		done := make(chan error, 1)
 		go func() { done <- f.run(t.Context()); f.close() }()
 		expect := func(want string) {
@@ -85,9 +87,14 @@ func TestFollow(t *testing.T) {
 		m.write(t, "r2", "stdout", "three ")
 		start("r2")
 		expect("one two three ")
-		m.write(t, "r2", "stdout", "last")
+		m.write(t, "r2", "stdout", "a sec")
+		time.Sleep(100 * time.Millisecond)
+		expect("one two three ")
+		m.write(t, "r2", "stdout", "ret, a")
+		time.Sleep(100 * time.Millisecond)
+		expect("one two three ********, ")
 		m.set("a", func(t *state.Task) { t.Status = state.Done })
-		expect("one two three last")
+		expect("one two three ********, a")
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -102,7 +109,7 @@ func TestFollow(t *testing.T) {
 func TestFollowAfterALag(t *testing.T) {
 	m := newFake(t)
 	var out bytes.Buffer
-	f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", out: &out}
+	f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", out: (*redact.Filter)(nil).Writer(&out)}
 	defer f.close()
 	task := state.Task{ID: "a", Status: state.Running}
 	for _, r := range []string{"r1", "r2", "r3", "r4"} {

@@ -165,7 +165,7 @@ func (a *Attempts) collectOutputs(r *Run, out *task.Outcome) {
 			err = a.hasMoved(r, &t)
 		}
 		if err == nil {
-			r.outputs, err = rundir.Collect(t.Workspace, a.tasks.RunDir(r.ID), t.OutputSpec, a.tasks.Config.IsGuardedDir)
+			r.outputs, err = rundir.Collect(t.Workspace, a.tasks.RunDir(r.ID), t.OutputSpec, a.tasks.Config.IsGuardedDir, a.tasks.Config.Redact)
 		}
 	}
 	switch short := task.ShortageOf(err); {

@@ -107,7 +107,7 @@ func (a *Attempts) noteChanges(r *Run, t *state.Task, shared bool) (c *state.Cha
 	if err != nil {
 		return nil, nil
 	}
-	files = checkout.ParseChanges(rest)
+	files = checkout.ParseChanges(a.tasks.Config.Redact.String(rest))
 	c = &state.Changes{Files: len(files), Uncertain: s.Shared || shared, Before: s.Before, After: found}
 	for _, f := range files {
 		c.Added += f.Added

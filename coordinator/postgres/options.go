@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/ledger/follow"
 	"stint/state"
@@ -25,6 +26,8 @@ type Options struct {
 	Version         string                 // of the program
 	Worker          uuid.UUID              // names this process in worker_registry
 	PID             int
+
+	Redact *redact.Filter // masks secrets in the output of runs; nil: nothing is masked
 
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now

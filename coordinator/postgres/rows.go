@@ -366,7 +366,7 @@ func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) e
 // output returns what a run's row has of an output, and its whole length in bytes; NULL if
 // there is none any more.
 func (w *rower) output(runDir, name string) (said, size any, err error) {
-	f, err := rundir.OpenOutputs([]string{filepath.Join(runDir, name)})
+	f, err := rundir.OpenOutputs([]string{filepath.Join(runDir, name)}, w.opts.Redact, false)
 	if err != nil {
 		return nil, nil, nil // gone, or no file any more
 	}

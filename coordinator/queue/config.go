@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/memory"
@@ -106,6 +107,8 @@ type Config struct {
 	// Mirror says how far a copy of the ledger in a database is, for Health and Metrics.
 	// It is not called with a lock held. nil: there is no copy.
 	Mirror func() task.MirrorStatus
+	// Redact masks secrets in what an agent has to do with. nil: nothing is masked.
+	Redact *redact.Filter
 
 	FS        durable.FS // where the ledger lies; nil: the machine's, and only a test has another
 	Unwatched bool       // edits are taken over at start only: a test with a clock of its own cannot wait for the kernel

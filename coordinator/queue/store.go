@@ -288,7 +288,7 @@ func (s *Store) Trouble(what string, err error) {
 		}
 		s.shortAt = now
 	}
-	s.lastErr = fmt.Sprintf("%s: %v", what, err)
+	s.lastErr = s.Config.Redact.String(fmt.Sprintf("%s: %v", what, err))
 	s.mu.Unlock()
 	s.Config.Log.Log(context.Background(), level, what, "error", err)
 }

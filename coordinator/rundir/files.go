@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -55,8 +56,8 @@ func WriteInputs(dir string, files []state.InputFile) (paths []string, err error
 // Collect copies the files of a workspace that a task names from there into the
 // run's directory files. It returns those that could be taken; the error has a
 // sentence for each of the others, and for what lies in a guarded directory. Nothing of the
-// run may be alive any more.
-func Collect(workspace, runDir string, spec []string, guarded func(name string) bool) (taken []state.OutputFile, err error) {
+// run may be alive any more. The copies are masked by a filter.
+func Collect(workspace, runDir string, spec []string, guarded func(name string) bool, filter *redact.Filter) (taken []state.OutputFile, err error) {
 	from, err := openRoot(workspace)
 	if err != nil {
 		return nil, fmt.Errorf("no output file could be collected: %w", err)
@@ -73,7 +74,7 @@ func Collect(workspace, runDir string, spec []string, guarded func(name string) 
 	defer func() { err = errors.Join(err, to.Close()) }()
 	var problems []string
 	for _, path := range spec {
-		f, err := take(from, to, path, guarded)
+		f, err := take(from, to, path, guarded, filter)
 		if task.ShortageOf(err) != 0 {
 			return nil, &task.FileError{What: "output file", Path: path, Err: err}
 		}
@@ -94,7 +95,7 @@ func Collect(workspace, runDir string, spec []string, guarded func(name string) 
 }
 
 // take copies one file.
-func take(from, to *os.Root, path string, guarded func(name string) bool) (out state.OutputFile, err error) {
+func take(from, to *os.Root, path string, guarded func(name string) bool, filter *redact.Filter) (out state.OutputFile, err error) {
 	clean, err := task.CleanPath(path)
 	if err != nil {
 		return out, err
@@ -115,7 +116,11 @@ func take(from, to *os.Root, path string, guarded func(name string) bool) (out s
 	}
 	defer func() { err = errors.Join(err, dst.Close()) }()
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(sum, dst), io.LimitReader(in, maxOutput+1))
+	w := filter.Writer(io.MultiWriter(sum, dst))
+	n, err := io.Copy(w, io.LimitReader(in, maxOutput+1))
+	if err == nil {
+		err = w.Flush()
+	}
 	switch {
 	case err != nil:
 		return out, fmt.Errorf("could not be copied: %w", err)

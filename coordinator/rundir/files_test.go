@@ -164,7 +164,7 @@ func TestBadOutputPaths(t *testing.T) {
 	}
 	begun := time.Now()
 	for _, path := range paths {
-		taken, err := Collect(p.work, p.run, []string{path}, guarded)
+		taken, err := Collect(p.work, p.run, []string{path}, guarded, nil)
 		if err == nil || len(taken) > 0 || !strings.Contains(err.Error(), "output file") {
 			t.Errorf("%.60q was taken: %+v, %v", path, taken, err)
 		}
@@ -186,7 +186,7 @@ func TestOutputsOfOtherFileSystems(t *testing.T) {
 		if _, err := os.Stat("/" + path); err != nil {
 			continue
 		}
-		if taken, err := Collect("/", p.run, []string{path}, guarded); err == nil {
+		if taken, err := Collect("/", p.run, []string{path}, guarded, nil); err == nil {
 			t.Errorf("/%s was taken: %v", path, taken)
 		}
 	}
@@ -205,7 +205,7 @@ func TestOutputsAreCollected(t *testing.T) {
 	}
 	good["spelled/long.txt"] = "s"
 	for range 2 { // a second time, over the first
-		taken, err := Collect(p.work, p.run, spec, guarded)
+		taken, err := Collect(p.work, p.run, spec, guarded, nil)
 		if err != nil || len(taken) != len(good) {
 			t.Errorf("%d taken, %v", len(taken), err)
 		}
@@ -220,7 +220,7 @@ func TestOutputsAreCollected(t *testing.T) {
 	}
 
 	// What is there is taken though something else is not.
-	taken, err := Collect(p.work, p.run, []string{"no-1", "results.txt", "no-2", "no-3", "no-4", "no-5", "no-6", "no-7"}, guarded)
+	taken, err := Collect(p.work, p.run, []string{"no-1", "results.txt", "no-2", "no-3", "no-4", "no-5", "no-6", "no-7"}, guarded, nil)
 	if err == nil || len(taken) != 1 || !strings.Contains(err.Error(), `the output file "no-2" is missing`) || !strings.HasSuffix(err.Error(), "; and 2 more") {
 		t.Errorf("%v, %v", taken, err)
 	}
@@ -235,12 +235,12 @@ func TestOutputsDoNotLeaveTheRun(t *testing.T) {
 	files := filepath.Join(p.run, FilesName)
 	victim := filepath.Join(p.outside, "victim")
 	p.must(os.WriteFile(victim, []byte("mine"), 0o600), os.Symlink(victim, filepath.Join(files, "victim")), os.Symlink(p.outside, filepath.Join(files, "a")))
-	_, err := Collect(p.work, p.run, []string{"a/victim", "victim"}, guarded)
+	_, err := Collect(p.work, p.run, []string{"a/victim", "victim"}, guarded, nil)
 	if err == nil || !strings.Contains(err.Error(), "could not be copied") {
 		t.Errorf("a directory outside was taken for the run's: %v", err)
 	}
 	p.must(os.RemoveAll(files), os.Symlink(p.outside, files))
-	if _, err := Collect(p.work, p.run, []string{"victim"}, guarded); err == nil {
+	if _, err := Collect(p.work, p.run, []string{"victim"}, guarded, nil); err == nil {
 		t.Error("the run's directory files was taken to be outside")
 	}
 	if data, err := os.ReadFile(victim); string(data) != "mine" {
@@ -271,7 +271,7 @@ func TestOutputSwappedWhileRead(t *testing.T) {
 	}()
 	got := 0
 	for range 10_000 {
-		taken, _ := Collect(p.work, p.run, []string{"d/secret", "f"}, guarded)
+		taken, _ := Collect(p.work, p.run, []string{"d/secret", "f"}, guarded, nil)
 		got += len(taken)
 		for _, f := range taken {
 			if f.Size != 4 {

@@ -12,15 +12,18 @@ import (
 	"path/filepath"
 	"sort"
 	"syscall"
+
+	"stint/coordinator/redact"
 )
 
 // Outputs are the files of some runs, one behind the other, as far as they went when
 // they were opened: what a reader of them gets has a length, and each byte a place. They
 // are safe for concurrent reading.
 type Outputs struct {
-	parts []part
-	size  int64
-	begin hash.Hash // of which files they are, and how they begin
+	redact *redact.Filter
+	parts  []part
+	size   int64
+	begin  hash.Hash // of which files they are, and how they begin
 }
 
 // A part is a file in the whole.
@@ -33,9 +36,10 @@ type part struct {
 // errCut means that a piece of a file is gone.
 var errCut = errors.New("a part of the output was removed while it was read")
 
-// OpenOutputs opens files as [OpenOutput] does. The caller closes them.
-func OpenOutputs(paths []string) (*Outputs, error) {
-	o := &Outputs{begin: sha256.New()}
+// OpenOutputs opens files as [OpenOutput] does, for a reader who gets them masked by a filter, which
+// may be nil. Of a last file that grows, what a secret may begin with is left out. The caller closes them.
+func OpenOutputs(paths []string, filter *redact.Filter, grows bool) (*Outputs, error) {
+	o := &Outputs{redact: filter, begin: sha256.New()}
 	for _, path := range paths {
 		f, err := OpenOutput(filepath.Split(path))
 		if err == nil {
@@ -44,6 +48,16 @@ func OpenOutputs(paths []string) (*Outputs, error) {
 		if err != nil {
 			return nil, errors.Join(err, o.Close())
 		}
+	}
+	if grows && len(o.parts) > 0 {
+		last := &o.parts[len(o.parts)-1]
+		end := make([]byte, min(last.size, firstBlock))
+		n, err := last.file.ReadAt(end, last.size-int64(len(end)))
+		if err != nil && !errors.Is(err, io.EOF) { // it may have been emptied
+			return nil, errors.Join(err, o.Close())
+		}
+		held := int64(filter.Open(end[:n]))
+		last.size, o.size = last.size-held, o.size-held
 	}
 	return o, nil
 }
@@ -67,7 +81,7 @@ func (o *Outputs) add(f *os.File) error {
 		n = k
 	}
 	b := make([]byte, n)
-	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) { // it may have been emptied
+	if _, err := o.redact.ReadAt(f, b, 0); err != nil && !errors.Is(err, io.EOF) { // it may have been emptied
 		return err
 	}
 	o.begin.Write(fmt.Appendf(nil, "%q %d %q\n", f.Name(), n, b))
@@ -99,7 +113,7 @@ func (o *Outputs) ReadAt(b []byte, off int64) (n int, err error) {
 	for ; i < len(o.parts) && n < len(b); i++ {
 		p, from := o.parts[i], off+int64(n)-o.parts[i].at
 		want := min(int64(len(b)-n), p.size-from)
-		k, err := p.file.ReadAt(b[n:n+int(want)], from)
+		k, err := o.redact.ReadAt(p.file, b[n:n+int(want)], from)
 		n += k
 		switch {
 		case int64(k) == want:

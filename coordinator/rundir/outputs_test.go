@@ -14,7 +14,7 @@ import (
 
 func openOutputs(t *testing.T, paths ...string) *Outputs {
 	t.Helper()
-	o, err := OpenOutputs(paths)
+	o, err := OpenOutputs(paths, nil, false)
 	must(t, err)
 	t.Cleanup(func() { must(t, o.Close()) })
 	return o
@@ -104,7 +104,7 @@ func TestShortOutputsGrow(t *testing.T) {
 	for range 600 {
 		_, err := f.WriteString("0123456789")
 		must(t, err)
-		o, err := OpenOutputs([]string{f.Name()})
+		o, err := OpenOutputs([]string{f.Name()}, nil, false)
 		must(t, err)
 		names[o.Begin()] = true
 		must(t, o.Close())
@@ -117,7 +117,7 @@ func TestShortOutputsGrow(t *testing.T) {
 func TestOutputsOfWhatIsNoFile(t *testing.T) {
 	good := newFile(t, "x").Name()
 	for _, path := range []string{filepath.Dir(good), good + ".gone"} {
-		if o, err := OpenOutputs([]string{good, path}); err == nil || o != nil {
+		if o, err := OpenOutputs([]string{good, path}, nil, false); err == nil || o != nil {
 			t.Errorf("%s was opened", path)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
@@ -62,6 +63,8 @@ type Supervisor struct {
 	Poll time.Duration
 	// Resources are the limits of the program and all that it starts.
 	Resources Resources
+	// Redact masks secrets in what the sinks get, and at the end of a run in its files.
+	Redact *redact.Filter
 	// NoCgroup leaves cgroups alone, as on a system where none can be made.
 	NoCgroup bool
 }
@@ -136,6 +139,7 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 	if ctx.Err() != nil {
 		return Result{Cause: context.Cause(ctx)}
 	}
+	v.Redact.Refresh()
 	tail, err := openTail(s.Turn.RunDir)
 	if err != nil {
 		return Result{Err: err, End: EndReport{Shortage: task.ShortageOf(err)}}
@@ -148,6 +152,7 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 	w := &watch{
 		limits: s.Turn.Limits, grace: s.start().Grace, short: s.Short, out: out, held: h, tail: tail,
 		poll: v.Poll, hang: v.HangGrace,
+		redact: v.Redact, feed: v.Redact.Writer(sinkWriter(out.Feed)), aside: v.Redact.Writer(sinkWriter(out.Aside)),
 	}
 	if w.poll <= 0 {
 		w.poll = defaultPoll
@@ -175,6 +180,9 @@ type watch struct {
 	tail   *tail
 	ended  Result
 	done   bool // the gate has said that nothing is left
+
+	redact      *redact.Filter
+	feed, aside *redact.Writer // to out
 
 	began   time.Time
 	last    time.Time // of the last byte
@@ -226,9 +234,9 @@ func (w *watch) readNew() {
 		if len(p) == 0 {
 			break
 		}
-		w.out.Feed(p)
+		_, _ = w.feed.Write(p) // a sink has no errors
 	}
-	w.out.Aside(w.tail.readErr())
+	_, _ = w.aside.Write(w.tail.readErr())
 	now := time.Now()
 	if total := w.tail.stdout.written() + w.tail.stderr.written(); total > w.total {
 		w.total, w.last = total, now
@@ -298,14 +306,78 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 	if tooLong {
 		w.readNew()
 	}
-	w.ended.Stderr = w.tail.stderrEnd()
+	w.redact.Refresh() // an account may have been edited since
+	_, _ = w.feed.Flush(), w.aside.Flush()
+	w.ended.Stderr = w.tail.stderrEnd(w.redact)
 	if short := w.tail.gateShort(); w.ended.Lost && !w.ended.Started && short != 0 {
 		w.ended.End = EndReport{Exit: -1, Err: short.Error(), Shortage: short}
 	}
 	w.ended.Cut = w.tail.stdout.gone > 0 || tooLong
 	if (w.short || tooLong) && w.tail.stdout.size() > MostOutput && !w.ended.Held { // one outside the run may go on writing
-		w.ended.Cut = w.tail.stdout.shorten() == nil || w.ended.Cut
+		w.ended.Cut = w.tail.stdout.shorten(w.redact) == nil || w.ended.Cut
 	}
+	if !w.ended.Held {
+		_ = Redact(runDir, w.redact) // readers mask what could not be rewritten
+	}
+}
+
+// A sinkWriter is a method of a [Sink] as a writer.
+type sinkWriter func(p []byte)
+
+func (f sinkWriter) Write(p []byte) (int, error) {
+	f(p)
+	return len(p), nil
+}
+
+// maxRewritten is the size in bytes of the largest output that is rewritten: a sparse file may
+// have more than anyone can read.
+const maxRewritten = 1 << 30
+
+// Redact rewrites the output files of a run that have secrets, of which nothing may be alive.
+// Each stays as long as it was.
+func Redact(runDir string, f *redact.Filter) error {
+	return errors.Join(redactFile(filepath.Join(runDir, stdoutName), f), redactFile(filepath.Join(runDir, stderrName), f))
+}
+
+func redactFile(name string, f *redact.Filter) error {
+	in, err := durable.Open(name, os.O_RDONLY, 0)
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // only read from
+	fi, err := in.Stat()
+	if err != nil || fi.Size() > maxRewritten {
+		return err
+	}
+	write := func(to io.Writer) (found bool, err error) {
+		w := f.Writer(to)
+		_, err = io.Copy(w, io.NewSectionReader(in, 0, fi.Size()))
+		return w.Found, errors.Join(err, w.Flush())
+	}
+	if found, err := write(io.Discard); !found {
+		return err
+	}
+	tmp := durable.TempName(name)
+	out, err := durable.Open(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	if err != nil {
+		return err
+	}
+	if err = out.Chmod(fi.Mode().Perm()); err == nil {
+		_, err = write(out)
+	}
+	if err == nil {
+		err = out.Sync()
+	}
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = os.Rename(tmp, name)
+	}
+	if err != nil {
+		_ = os.Remove(tmp) // the error that matters is err
+	}
+	return err
 }
 
 // A tail follows the two output files of a run from where they ended when it
@@ -346,9 +418,9 @@ func (t *tail) readErr() []byte {
 }
 
 // stderrEnd returns the last bytes that this run wrote to stderr.
-func (t *tail) stderrEnd() []byte {
+func (t *tail) stderrEnd(f *redact.Filter) []byte {
 	p := make([]byte, stderrTail)
-	n, _ := t.stderr.ReadAt(p, max(t.stderr.begin, t.stderr.size()-stderrTail)) // what could be read
+	n, _ := f.ReadAt(t.stderr, p, max(t.stderr.begin, t.stderr.size()-stderrTail)) // what could be read
 	return p[:n]
 }
 
@@ -421,10 +493,9 @@ func (o *output) skip(n int64) bool {
 
 // shorten keeps the last bytes of a long output alone, below a line that says so. Nobody
 // writes to it any more; who reads it goes on with the old file.
-func (o *output) shorten() error {
-	from := o.size() - KeptOutput
-	kept, err := io.ReadAll(io.NewSectionReader(o, from, KeptOutput))
-	if err != nil {
+func (o *output) shorten(f *redact.Filter) error {
+	from, kept := o.size()-KeptOutput, make([]byte, KeptOutput)
+	if _, err := f.ReadAt(o, kept, from); err != nil {
 		return err
 	}
 	text := fmt.Appendf(nil, "[the first %d bytes of this output were not kept]\n", from)
