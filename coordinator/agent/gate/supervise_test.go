@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate/gatetest"
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
@@ -64,6 +66,45 @@ func TestSparseOutput(t *testing.T) {
 	if r.End.Exit != 0 || !r.Cut || first != "first\n" || !out.over || len(kept) > KeptOutput+100 ||
 		!strings.HasPrefix(kept, "[the first 1099511562245 bytes of this output were not kept]\n") || !strings.HasSuffix(kept, "\x00over\n") {
 		t.Errorf("ended: %+v, read %q and over %v, kept %d bytes: %.100q", r, first, out.over, len(kept), kept)
+	}
+}
+
+// What a run prints is masked for its sink and, when it has ended, in its files, which keep their
+// size and mode; what is cut off a long one does not begin with half a secret.
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	const secret, masked = "a-secret-of-the-run", "*******************"
+	b := newBench(t)
+	b.Redact = redact.New(func() []string { return []string{secret} })
+	turn, out := b.Turn(""), &ears{}
+	said := ""
+	out.heard = func(p []byte) { said += string(p) }
+	const print = "printf 'one a-secret-'; sleep 0.2; echo of-the-run; chmod 640 /dev/stdout; echo err a-secret-of-the-run a-sec >&2"
+	r := b.Supervise(t.Context(), script(turn, print), out)
+	if want := "one " + masked + "\n"; r.End.Exit != 0 || said != want || string(r.Stderr) != "err "+masked+" a-sec\n" || gatetest.Read(t, turn.RunDir, stdoutName) != want || gatetest.Read(t, turn.RunDir, stderrName) != string(r.Stderr) {
+		t.Errorf("%+v: said %q, %q, files %q and %q", r, said, r.Stderr, gatetest.Read(t, turn.RunDir, stdoutName), gatetest.Read(t, turn.RunDir, stderrName))
+	}
+	before, err := os.Stat(filepath.Join(turn.RunDir, stdoutName))
+	must(t, err)
+	if before.Mode().Perm() != 0o640 {
+		t.Error(before.Mode())
+	}
+	must(t, Redact(turn.RunDir, b.Redact))
+	must(t, Redact(filepath.Join(b.Dir, "no-run"), b.Redact))
+	if after, err := os.Stat(filepath.Join(turn.RunDir, stdoutName)); err != nil || !os.SameFile(before, after) {
+		t.Errorf("a file without secrets was rewritten: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(turn.RunDir, "*.tmp")); len(left) > 0 || err != nil {
+		t.Errorf("left: %q, %v", left, err)
+	}
+
+	turn = b.Turn("")
+	s := script(turn, fmt.Sprintf("head -c %d /dev/zero; printf %s; head -c %d /dev/zero", MostOutput, secret, KeptOutput-5))
+	s.Short = true
+	b.Supervise(t.Context(), s, &ears{})
+	_, kept, _ := strings.Cut(gatetest.Read(t, turn.RunDir, stdoutName), "\n")
+	if len(kept) != KeptOutput || !strings.HasPrefix(kept, "*****\x00") {
+		t.Errorf("%d bytes: %.40q", len(kept), kept)
 	}
 }
 
