@@ -24,11 +24,13 @@ func secrets(cfg *Config, stateDir string) func() []string {
 		if database == "" && cfg.PostgresURLFile != "" {
 			database, _ = readURLFile(cfg.PostgresURLFile)
 		}
-		if database != "" && dsn.HasPassword(database) {
-			values = append(values, database)
-		}
-		if c, err := dsn.Parse(database); err == nil && database != "" {
-			values = append(values, c.ConnConfig.Password)
+		if database != "" {
+			if dsn.HasPassword(database) {
+				values = append(values, database)
+			}
+			if c, err := dsn.Parse(database); err == nil {
+				values = append(values, c.ConnConfig.Password)
+			}
 		}
 		if stateDir != "" {
 			token, _ := durable.ReadFile(durable.OS, tokenFile(stateDir))

@@ -1,6 +1,8 @@
 package rundir
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -310,5 +313,19 @@ func TestInputFiles(t *testing.T) {
 	}
 	if got := p.collected(); len(got) != 3 {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestCollectedCopiesAreMasked: the copy has no secret, and what is told of it is told of the copy.
+func TestCollectedCopiesAreMasked(t *testing.T) {
+	p := newPlace(t)
+	p.write("report", strings.Repeat("x", 32<<10-3)+"a secret")
+	taken, err := Collect(p.work, p.run, []string{"report"}, guarded, redact.New(func() []string { return []string{"a secret"} }))
+	p.must(err)
+	text, err := os.ReadFile(filepath.Join(p.run, FilesName, "report"))
+	p.must(err)
+	sum := sha256.Sum256(text)
+	if !strings.HasSuffix(string(text), "x********") || taken[0].Size != int64(len(text)) || taken[0].SHA256 != hex.EncodeToString(sum[:]) {
+		t.Errorf("%+v, %d bytes: %q", taken, len(text), text[len(text)-20:])
 	}
 }

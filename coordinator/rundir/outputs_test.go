@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"stint/coordinator/redact"
 	"stint/ledger/durable"
 )
 
@@ -154,4 +155,35 @@ func TestTail(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestOutputsAreMasked: what a reader gets has no secret, also of one that began in a piece before, and while
+// the file grows no beginning of one. It stays the same log.
+func TestOutputsAreMasked(t *testing.T) {
+	filter := redact.New(func() []string { return []string{"a secret"} })
+	f := newFile(t, "a secret, and a secr")
+	for _, c := range []struct {
+		grows bool
+		want  string
+	}{{true, "********, and "}, {false, "********, and a secr"}} {
+		o, err := OpenOutputs([]string{f.Name()}, filter, c.grows)
+		must(t, err)
+		b := make([]byte, 6)
+		n, rerr := o.ReadAt(b, 2)
+		if all, err := io.ReadAll(io.NewSectionReader(o, 0, o.Size())); string(all) != c.want || string(b[:n]) != c.want[2:8] || errors.Join(err, rerr) != nil {
+			t.Errorf("grows %v: %q and %q, %v, want %q", c.grows, all, b[:n], err, c.want)
+		}
+		must(t, o.Close())
+	}
+	before, err := OpenOutputs([]string{f.Name()}, filter, true)
+	must(t, err)
+	_, err = f.WriteString("et!")
+	must(t, err)
+	after, err := OpenOutputs([]string{f.Name()}, filter, true)
+	must(t, err)
+	all, err := io.ReadAll(io.NewSectionReader(after, before.Size(), 99))
+	if string(all) != "********!" || err != nil {
+		t.Errorf("went on with %q, %v", all, err)
+	}
+	must(t, errors.Join(before.Close(), after.Close()))
 }
