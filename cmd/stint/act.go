@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -270,13 +269,13 @@ func (a *app) copyCheck(res *task.CheckResult) error {
 	if res.Cut {
 		return printText(a.stdout, res.Output)
 	}
-	f, err := rundir.OpenOutputs([]string{filepath.Join(res.RunDir, "stdout")}, a.redact(), false)
+	f, err := rundir.OpenOutput(res.RunDir, "stdout")
 	if err != nil {
 		return printText(a.stdout, res.Output)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	out := terminalSafe(a.stdout)
-	if _, err := io.Copy(out, io.NewSectionReader(f, 0, f.Size())); err != nil {
+	if _, err := io.Copy(out, f); err != nil {
 		return err
 	}
 	return out.flush()

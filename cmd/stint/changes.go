@@ -54,7 +54,7 @@ func (a *app) diffCommand() *cobra.Command {
 				return lostTrees(err)
 			}
 			out := terminalSafe(a.stdout)
-			if _, err = out.Write(a.redact().Bytes([]byte(text))); err == nil {
+			if _, err = out.Write([]byte(text)); err == nil {
 				err = out.flush()
 			}
 			return err

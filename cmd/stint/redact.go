@@ -3,10 +3,10 @@ package main
 import (
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"stint/coordinator/postgres/dsn"
-	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
@@ -40,32 +40,18 @@ func secrets(cfg *Config, stateDir string) func() []string {
 	}
 }
 
-// redact returns what masks secrets in what this command prints of a run's own words.
-func (a *app) redact() *redact.Filter {
-	cfg, err := a.base()
-	if err != nil {
-		return nil // told before
-	}
-	return cfg.Redact
-}
-
-// secretsOf returns the values in a variable, KEY=VALUE, that are secret by its name or its form: it as a whole,
-// the password of a URL, and the last word of each line, as in headers. The path of a file is none.
+// secretsOf returns the values in a variable, KEY=VALUE, that are secret by its name or its form: it as a whole, its
+// words but for the names of headers, and the password of a URL. The path of a file is none.
 func secretsOf(kv string) (values []string) {
 	name, value, _ := strings.Cut(kv, "=")
 	_, err := os.Lstat(value)
 	if !task.IsSecret(name, value) || err == nil || strings.HasSuffix(name, "_MECHANISM") || strings.HasSuffix(name, "_TYPE") {
 		return nil
 	}
-	values = append(values, value)
+	values = slices.DeleteFunc(append(strings.Fields(value), value), func(word string) bool { return strings.HasSuffix(word, ":") })
 	if u, err := url.Parse(value); err == nil && u.User != nil {
 		password, _ := u.User.Password()
 		values = append(values, password)
-	}
-	for line := range strings.Lines(value) {
-		if words := strings.Fields(line); len(words) > 1 && strings.Contains(line, ":") {
-			values = append(values, words[len(words)-1])
-		}
 	}
 	return values
 }

@@ -36,12 +36,14 @@ func TestSecretsOf(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "credentials.json")
 	put(t, file, "{}")
 	for kv, want := range map[string]string{
-		"OPENAI_API_KEY=sk-1": "sk-1", "OPENAI_BASE_URL=https://example.org": "", "ANTHROPIC_BASE_URL=https://u:pass@host": "https://u:pass@host pass",
+		"OPENAI_API_KEY=sk-1": "sk-1", "OPENAI_BASE_URL=https://example.org": "", "ANTHROPIC_BASE_URL=https://u:pass@host": "https://u:pass@host, pass",
 		"GOOGLE_APPLICATION_CREDENTIALS=" + file: "", "GEMINI_API_KEY_AUTH_MECHANISM=x-goog-api-key": "", "GEMINI_DEFAULT_AUTH_TYPE=gemini-api-key": "",
-		"ANTHROPIC_CUSTOM_HEADERS=X-Api-Key: one\nAuthorization: Bearer two": "X-Api-Key: one\nAuthorization: Bearer two one two", "PATH=/bin": "", "HTTPS_PROXY=http://u:pass@proxy:1": "http://u:pass@proxy:1 pass",
+		"ANTHROPIC_CUSTOM_HEADERS=X-Api-Key: one\nAuthorization: Bearer two": "Bearer, X-Api-Key: one\nAuthorization: Bearer two, one, two", "PATH=/bin": "", "HTTPS_PROXY=http://u:pass@proxy:1": "http://u:pass@proxy:1, pass",
 	} {
-		if got := strings.Join(secretsOf(kv), " "); got != want {
-			t.Errorf("%s: %q, want %q", kv, got, want)
+		got := secretsOf(kv)
+		slices.Sort(got)
+		if text := strings.Join(slices.Compact(got), ", "); text != want {
+			t.Errorf("%s: %q, want %q", kv, text, want)
 		}
 	}
 }

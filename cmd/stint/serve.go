@@ -363,11 +363,11 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	}
 	config.FindSession = findSession
 	config.Recover = func(ctx context.Context, runDir, runID string) error {
-		err := gate.Recover(ctx, runDir, runID)
-		if err == nil {
-			_ = gate.Redact(runDir, cfg.Redact) // readers mask what could not be rewritten
+		if err := gate.Recover(ctx, runDir, runID); err != nil {
+			return err
 		}
-		return err
+		gate.Redact(runDir, cfg.Redact)
+		return nil
 	}
 	config.Workspace = workspaceSettings(cfg)
 	config.Exclusive = slices.ContainsFunc(cfg.sections, func(s section) bool { return s.config.Checkout == queue.CheckoutExclusive })

@@ -27,7 +27,14 @@ var (
 // RunEvents runs a program whose events d reads, and says what came of it.
 func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report func(task.Event)) task.Outcome {
 	st, h := newStream(d, report), d.State()
-	h.report = func(e task.Event) { report(r.masked(e)) }
+	h.report = func(e task.Event) { // in the stream, where most are masked, JSON has many spellings of a secret
+		if e.Text = r.Redact.String(e.Text); e.Log != nil {
+			for _, text := range []*string{&e.Log.ID, &e.Log.Tool, &e.Log.Text, &e.Log.Output} {
+				*text = r.Redact.String(*text)
+			}
+		}
+		report(e)
+	}
 	st.patience = r.Patience
 	e := r.Supervise(ctx, s, st)
 	st.end()
@@ -44,25 +51,13 @@ func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report f
 	if !e.Started || e.Lost || v.Class == "" && e.End.Exit != 0 {
 		out.ExitCode = -1
 	}
-	out.Error, out.Result, out.Note = r.Redact.String(out.Error), r.Redact.String(out.Result), r.Redact.String(out.Note)
+	for _, text := range []*string{&out.Error, &out.Result, &out.Note} {
+		*text = r.Redact.String(*text)
+	}
 	for i := range out.Findings {
 		out.Findings[i].Message = r.Redact.String(out.Findings[i].Message)
 	}
 	return out
-}
-
-// masked returns an event without secrets: in the stream, from which most are gone, JSON has
-// many spellings of a text.
-func (r *Runner) masked(e task.Event) task.Event {
-	e.Text = r.Redact.String(e.Text)
-	if e.Log != nil {
-		log := *e.Log
-		for _, text := range []*string{&log.ID, &log.Tool, &log.Text, &log.Output} {
-			*text = r.Redact.String(*text)
-		}
-		e.Log = &log
-	}
-	return e
 }
 
 // unfinished returns the error of a program whose turn has ended in a way that is not known:

@@ -8,9 +8,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"io"
-	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -30,8 +29,7 @@ type Filter struct {
 	current atomic.Pointer[matcher]
 }
 
-// New returns a filter of what values returns, which is asked when the filter is first used and by
-// Refresh.
+// New returns a filter of what values returns, which is asked at the first use and by Refresh.
 func New(values func() []string) *Filter { return &Filter{values: values} }
 
 // Refresh asks for the values anew. One that was known once stays known: what has printed it
@@ -42,15 +40,14 @@ func (f *Filter) Refresh() {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	known := slices.Clone(f.known)
+	before := len(f.known)
 	for _, v := range f.values() {
-		if v = strings.TrimSpace(v); len(v) >= MinLength && !slices.Contains(known, v) {
-			known = append(known, v)
+		if v = strings.TrimSpace(v); len(v) >= MinLength && !slices.Contains(f.known, v) {
+			f.known = append(f.known, v)
 		}
 	}
-	if len(known) != len(f.known) {
-		f.known = known
-		f.current.Store(newMatcher(known))
+	if len(f.known) > before {
+		f.current.Store(newMatcher(f.known))
 	}
 }
 
@@ -67,13 +64,7 @@ func (f *Filter) matcher() *matcher {
 func (f *Filter) Bytes(b []byte) []byte { return f.matcher().mask(b) }
 
 // String returns s masked.
-func (f *Filter) String(s string) string {
-	m := f.matcher()
-	if m == nil || len(s) < MinLength {
-		return s
-	}
-	return string(m.mask([]byte(s)))
-}
+func (f *Filter) String(s string) string { return string(f.matcher().mask([]byte(s))) }
 
 // ReadAt reads like r.ReadAt, and masks also a value that begins before off or ends behind p,
 // as far as r has it.
@@ -85,8 +76,7 @@ func (f *Filter) ReadAt(r io.ReaderAt, p []byte, off int64) (n int, err error) {
 	before := min(off, int64(m.longest))
 	b := make([]byte, before+int64(len(p)+m.longest))
 	read, err := r.ReadAt(b, off-before)
-	n = copy(p, m.mask(b[:read])[min(int64(read), before):])
-	if n == len(p) {
+	if n = copy(p, m.mask(b[:read])[min(int64(read), before):]); n == len(p) {
 		err = nil // of what is behind p
 	}
 	return n, err
@@ -105,54 +95,35 @@ type Writer struct {
 	Found  bool // something was masked
 	filter *Filter
 	w      io.Writer
-	held   []byte // as it came
-	masked []byte // the same, as far as it is known to be part of a value
+	last   []byte // of what came, as far as a value may still go on
+	sent   int    // bytes of last that were written
 }
 
 // Write implements [io.Writer].
 func (w *Writer) Write(p []byte) (int, error) {
-	m := w.filter.matcher()
-	if m == nil && len(w.held) == 0 {
-		return w.w.Write(p)
-	}
-	raw := p
-	if len(w.held) > 0 {
-		raw = slices.Concat(w.held, p)
-	}
-	out := m.mask(raw)
-	if !bytes.Equal(w.held, w.masked) {
-		out = slices.Clone(out)
-		for i := range w.masked {
-			if w.masked[i] != w.held[i] {
-				out[i] = mark
-			}
-		}
-	}
-	n := len(raw) - m.open(raw)
-	w.Found = w.Found || !bytes.Equal(out[:n], raw[:n])
-	w.held, w.masked = bytes.Clone(raw[n:]), bytes.Clone(out[n:])
-	if _, err := w.w.Write(out[:n]); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	w.last = append(w.last, p...)
+	return len(p), w.send(len(w.last) - w.filter.Open(w.last))
 }
 
 // Flush writes what is held back: nothing more comes.
-func (w *Writer) Flush() error {
-	if len(w.masked) == 0 {
+func (w *Writer) Flush() error { return w.send(len(w.last)) }
+
+func (w *Writer) send(end int) error {
+	if end = max(end, w.sent); end == w.sent {
 		return nil
 	}
-	w.Found = w.Found || !bytes.Equal(w.held, w.masked)
-	_, err := w.w.Write(w.masked)
-	w.held, w.masked = nil, nil
+	out, from := w.filter.Bytes(w.last)[w.sent:end], end
+	w.Found = w.Found || !bytes.Equal(out, w.last[w.sent:end])
+	_, err := w.w.Write(out)
+	if m := w.filter.matcher(); m != nil {
+		from = max(0, end-m.longest)
+	}
+	w.last, w.sent = append(w.last[:0], w.last[from:]...), end-from
 	return err
 }
 
-const mark = '*'
-
 // A matcher finds forms. The three bytes at the end of a window of MinLength bytes say how far the
-// window may move on: by 0 where they are the end of the beginning of a form, which then is one
-// of those with these first bytes.
+// window may move on; by 0, one of the forms that begin with its bytes may be there.
 type matcher struct {
 	shift   [1 << 16]uint8
 	begins  map[uint64][]string
@@ -175,36 +146,36 @@ func newMatcher(values []string) *matcher {
 		first := binary.LittleEndian.Uint64([]byte(form))
 		m.begins[first] = append(m.begins[first], form)
 		for end := 3; end <= MinLength; end++ {
-			at := &m.shift[hash(form[end-3], form[end-2], form[end-1])]
+			at := &m.shift[hash([]byte(form[:end]))]
 			*at = min(*at, uint8(MinLength-end))
 		}
 	}
 	return m
 }
 
-func hash(a, b, c byte) uint16 { return uint16(a)<<10 ^ uint16(b)<<5 ^ uint16(c) }
+// hash returns that of the last three bytes.
+func hash(b []byte) uint16 {
+	b = b[len(b)-3:]
+	return uint16(b[0])<<10 ^ uint16(b[1])<<5 ^ uint16(b[2])
+}
 
 // mask returns b itself if there is nothing in it to mask, else a copy.
 func (m *matcher) mask(b []byte) []byte {
-	if m == nil {
-		return b
-	}
 	out := b
-	for i := 0; i+MinLength <= len(b); {
-		if n := m.shift[hash(b[i+MinLength-3], b[i+MinLength-2], b[i+MinLength-1])]; n > 0 {
+	for i := 0; m != nil && i+MinLength <= len(b); {
+		window := b[i : i+MinLength]
+		if n := m.shift[hash(window)]; n > 0 {
 			i += int(n)
 			continue
 		}
-		for _, form := range m.begins[binary.LittleEndian.Uint64(b[i:])] {
+		for _, form := range m.begins[binary.LittleEndian.Uint64(window)] {
 			if len(form) > len(b)-i || string(b[i:i+len(form)]) != form {
 				continue
 			}
 			if &out[0] == &b[0] {
 				out = bytes.Clone(b)
 			}
-			for k := range len(form) {
-				out[i+k] = mark
-			}
+			copy(out[i:], strings.Repeat("*", len(form)))
 		}
 		i++
 	}
@@ -215,76 +186,59 @@ func (m *matcher) open(b []byte) int {
 	if m == nil {
 		return 0
 	}
-	for n := min(len(b), m.longest-1); n > 0; n-- {
+	n := min(len(b), m.longest-1)
+	for ; n > 0; n-- {
 		end := string(b[len(b)-n:])
-		i, _ := slices.BinarySearch(m.sorted, end)
-		for ; i < len(m.sorted) && strings.HasPrefix(m.sorted[i], end); i++ {
-			if len(m.sorted[i]) > n {
-				return n
-			}
+		if i, _ := slices.BinarySearch(m.sorted, end+"\x00"); i < len(m.sorted) && strings.HasPrefix(m.sorted[i], end) {
+			break
 		}
 	}
-	return 0
+	return n
 }
+
+// As other encoders than Go's write it.
+var (
+	jsonWithoutHTML = strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
+	uriComponent    = strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
+)
 
 // forms returns a value as it may be printed: as it is, in a string of JSON, percent-encoded, and
 // in base64, of which only those characters count that no byte beside the value has a part in.
 func forms(value string) []string {
-	list := []string{value}
-	for _, html := range []bool{true, false} {
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(html)
-		_ = enc.Encode(value) // a string always can be
-		list = append(list, b.String()[1:b.Len()-2])
-	}
-	for _, plain := range []string{"-_.~", "-_.!~*'()", "-_.~$&+=:@"} { // of RFC 3986, of JavaScript, and of a path
-		upper := percent(value, plain, "%%%02X")
-		for _, s := range []string{upper, percent(value, plain, "%%%02x")} {
-			list = append(list, s, strings.ReplaceAll(s, "%20", "+"))
-		}
-	}
-	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		for before := range 3 {
-			text := enc.EncodeToString(append(make([]byte, before), value...))
-			bits := 8 * (before + len(value))
-			list = append(list, text[(8*before+5)/6:bits/6])
+	quoted, _ := json.Marshal(value) // a string always can be
+	text, query := string(quoted[1:len(quoted)-1]), url.QueryEscape(value)
+	list := []string{value, text, jsonWithoutHTML.Replace(text), query, strings.ReplaceAll(query, "+", "%20"), uriComponent.Replace(query), url.PathEscape(value)}
+	for before := range 3 {
+		bytes := append(make([]byte, before), value...)
+		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			list = append(list, enc.EncodeToString(bytes)[(8*before+5)/6:8*len(bytes)/6])
 		}
 	}
 	return list
 }
 
-// FileValues returns the values in a file with credentials: each string in it that is long enough
-// if it is JSON, else its text.
+// FileValues returns the values in a file with credentials: each string in it if it is JSON, else
+// its text.
 func FileValues(data []byte) (values []string) {
 	var all any
 	if json.Unmarshal(data, &all) != nil {
 		return []string{string(data)}
 	}
-	for next := []any{all}; len(next) > 0; {
-		one := next[0]
-		next = next[1:]
+	var add func(any)
+	add = func(one any) {
 		switch v := one.(type) {
 		case string:
 			values = append(values, v)
 		case []any:
-			next = append(next, v...)
+			for _, item := range v {
+				add(item)
+			}
 		case map[string]any:
-			next = slices.AppendSeq(next, maps.Values(v))
+			for _, item := range v {
+				add(item)
+			}
 		}
 	}
+	add(all)
 	return values
-}
-
-// percent returns a value in which all bytes but ASCII letters, digits and plain ones have that format.
-func percent(value, plain, format string) string {
-	var b strings.Builder
-	for _, c := range []byte(value) {
-		if c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || strings.IndexByte(plain, c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, format, c)
-		}
-	}
-	return b.String()
 }

@@ -139,23 +139,27 @@ func WriteFile(fsys FS, name string, data []byte) error {
 // after one is the old one or the new one, never a mixture. Each call writes a temporary
 // file of its own, so calls at the same time do not disturb each other: the last rename wins.
 func ReplaceFile(fsys FS, name string, data []byte) error {
-	return replace(fsys, name, data, File.Sync)
+	return replace(fsys, name, func(w io.Writer) error { _, err := w.Write(data); return err }, File.Sync)
+}
+
+// RewriteFile is ReplaceFile of the machine's file by what write writes.
+func RewriteFile(name string, write func(io.Writer) error) error {
+	return replace(OS, name, write, File.Sync)
 }
 
 // PutFile is ReplaceFile for what a power cut may spoil: the ledger has the truth. What
 // stands at the name, a FIFO or a link too, is replaced and never written to.
 func PutFile(name string, data []byte) error {
-	return replace(OS, name, data, func(File) error { return nil })
+	return replace(OS, name, func(w io.Writer) error { _, err := w.Write(data); return err }, func(File) error { return nil })
 }
 
-func replace(fsys FS, name string, data []byte, sync func(File) error) (err error) {
+func replace(fsys FS, name string, write func(io.Writer) error, sync func(File) error) (err error) {
 	tmp := TempName(name)
 	f, err := fsys.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, FileMode)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err == nil {
+	if err = write(f); err == nil {
 		err = sync(f)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {

@@ -152,7 +152,7 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 	w := &watch{
 		limits: s.Turn.Limits, grace: s.start().Grace, short: s.Short, out: out, held: h, tail: tail,
 		poll: v.Poll, hang: v.HangGrace,
-		redact: v.Redact, feed: v.Redact.Writer(sinkWriter(out.Feed)), aside: v.Redact.Writer(sinkWriter(out.Aside)),
+		redact: v.Redact, feed: v.Redact.Writer(sinkWriter(out.Feed)),
 	}
 	if w.poll <= 0 {
 		w.poll = defaultPoll
@@ -181,8 +181,8 @@ type watch struct {
 	ended  Result
 	done   bool // the gate has said that nothing is left
 
-	redact      *redact.Filter
-	feed, aside *redact.Writer // to out
+	redact *redact.Filter
+	feed   *redact.Writer // to out
 
 	began   time.Time
 	last    time.Time // of the last byte
@@ -236,7 +236,7 @@ func (w *watch) readNew() {
 		}
 		_, _ = w.feed.Write(p) // a sink has no errors
 	}
-	_, _ = w.aside.Write(w.tail.readErr())
+	w.out.Aside(w.redact.Bytes(w.tail.readErr()))
 	now := time.Now()
 	if total := w.tail.stdout.written() + w.tail.stderr.written(); total > w.total {
 		w.total, w.last = total, now
@@ -307,7 +307,7 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 		w.readNew()
 	}
 	w.redact.Refresh() // an account may have been edited since
-	_, _ = w.feed.Flush(), w.aside.Flush()
+	_ = w.feed.Flush()
 	w.ended.Stderr = w.tail.stderrEnd(w.redact)
 	if short := w.tail.gateShort(); w.ended.Lost && !w.ended.Started && short != 0 {
 		w.ended.End = EndReport{Exit: -1, Err: short.Error(), Shortage: short}
@@ -317,7 +317,7 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 		w.ended.Cut = w.tail.stdout.shorten(w.redact) == nil || w.ended.Cut
 	}
 	if !w.ended.Held {
-		_ = Redact(runDir, w.redact) // readers mask what could not be rewritten
+		Redact(runDir, w.redact)
 	}
 }
 
@@ -333,51 +333,27 @@ func (f sinkWriter) Write(p []byte) (int, error) {
 // have more than anyone can read.
 const maxRewritten = 1 << 30
 
-// Redact rewrites the output files of a run that have secrets, of which nothing may be alive.
-// Each stays as long as it was.
-func Redact(runDir string, f *redact.Filter) error {
-	return errors.Join(redactFile(filepath.Join(runDir, stdoutName), f), redactFile(filepath.Join(runDir, stderrName), f))
-}
-
-func redactFile(name string, f *redact.Filter) error {
-	in, err := durable.Open(name, os.O_RDONLY, 0)
-	if isGone(err) {
-		return nil
+// Redact rewrites the output files of a run that have secrets, of which nothing may be alive. Each
+// stays as long as it was. Readers mask what could not be rewritten.
+func Redact(runDir string, f *redact.Filter) {
+	for _, name := range []string{stdoutName, stderrName} {
+		path := filepath.Join(runDir, name)
+		in, err := durable.Open(path, os.O_RDONLY, 0)
+		if err != nil {
+			continue
+		}
+		write := func(to io.Writer) (found bool, err error) {
+			w := f.Writer(to)
+			_, err = io.Copy(w, io.NewSectionReader(in, 0, maxRewritten))
+			return w.Found, errors.Join(err, w.Flush())
+		}
+		if fi, err := in.Stat(); err == nil && fi.Size() <= maxRewritten {
+			if found, _ := write(io.Discard); found {
+				_ = durable.RewriteFile(path, func(to io.Writer) error { _, err := write(to); return err })
+			}
+		}
+		_ = in.Close() // only read from
 	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }() // only read from
-	fi, err := in.Stat()
-	if err != nil || fi.Size() > maxRewritten {
-		return err
-	}
-	write := func(to io.Writer) (found bool, err error) {
-		w := f.Writer(to)
-		_, err = io.Copy(w, io.NewSectionReader(in, 0, fi.Size()))
-		return w.Found, errors.Join(err, w.Flush())
-	}
-	if found, err := write(io.Discard); !found {
-		return err
-	}
-	tmp := durable.TempName(name)
-	out, err := durable.Open(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
-	if err != nil {
-		return err
-	}
-	if err = out.Chmod(fi.Mode().Perm()); err == nil {
-		_, err = write(out)
-	}
-	if err == nil {
-		err = out.Sync()
-	}
-	if err = errors.Join(err, out.Close()); err == nil {
-		err = os.Rename(tmp, name)
-	}
-	if err != nil {
-		_ = os.Remove(tmp) // the error that matters is err
-	}
-	return err
 }
 
 // A tail follows the two output files of a run from where they ended when it
