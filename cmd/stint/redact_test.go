@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"stint/coordinator/redact"
 )
 
 // spellings returns a secret in all the ways in which it must not be printed, by their names.
@@ -44,6 +46,21 @@ func TestSecretsOf(t *testing.T) {
 		slices.Sort(got)
 		if text := strings.Join(slices.Compact(got), ", "); text != want {
 			t.Errorf("%s: %q, want %q", kv, text, want)
+		}
+	}
+}
+
+// TestLogIsMasked: nothing that is logged has a secret, in both formats.
+func TestLogIsMasked(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"text", "json"} {
+		var said bytes.Buffer
+		cfg := &Config{LogFormat: format, LogLevel: "info"}
+		cfg.Redact = redact.New(func() []string { return []string{`quote"back\slash`} })
+		m := &master{app: &app{stderr: &said}, cfg: cfg}
+		m.logger().Warn("it failed", "error", `with quote"back\slash`)
+		if !strings.Contains(said.String(), "with *****") || strings.Contains(said.String(), "slash") {
+			t.Errorf("%s: %s", format, &said)
 		}
 	}
 }
