@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -93,34 +94,33 @@ func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {
 // first. Errors begin with "accounts.toml:12: ".
 func parseAccounts(text []byte) ([]account, error) {
 	f := &fileReader{name: accountsName}
-	var top struct {
-		Account map[string]toml.Primitive `toml:"account"`
-	}
+	var top, all map[string]toml.Primitive
 	var err error
 	if f.meta, err = toml.Decode(string(text), &top); err != nil {
 		return nil, f.located(err)
 	}
-	for _, key := range f.meta.Keys() {
-		if key[0] != "account" {
-			return nil, fmt.Errorf("%s: unknown key %q; write [account.ID], and below that its settings", f.name, key[0])
+	for _, key := range f.inOrder(top) {
+		if err := f.meta.PrimitiveDecode(top[key], &all); err != nil || all == nil || key != "account" {
+			line := 1 + strings.Count(string(text[:max(0, bytes.Index(text, []byte(key)))]), "\n") // the decoder knows none of a section of sections
+			return nil, fmt.Errorf("%s:%d: %q is not known here; write [account.ID], and below that its settings", f.name, line, key)
 		}
 	}
 	var list []account
 	names := map[string]string{}
-	for _, id := range f.inOrder(top.Account) {
+	for _, id := range f.inOrder(all) {
 		a := account{AccountConfig: state.AccountConfig{ID: id}}
 		if findKind(id) != nil {
 			a.Tool = id
 		}
 		var given map[string]toml.Primitive
-		if err := f.meta.PrimitiveDecode(top.Account[id], &given); err != nil || given == nil {
-			return nil, fmt.Errorf("%s:%d: account.%s is not a section; write [account.%s]", f.name, f.line(top.Account[id]), id, id)
+		if err := f.meta.PrimitiveDecode(all[id], &given); err != nil || given == nil {
+			return nil, fmt.Errorf("%s:%d: account.%s is not a section; write [account.%s]", f.name, f.line(all[id]), id, id)
 		}
 		fields := a.fields()
 		at := func(key, format string, args ...any) error {
 			p, has := given[key]
 			if !has {
-				p = top.Account[id]
+				p = all[id]
 			}
 			line := f.line(p)
 			return fmt.Errorf("%s:%d: account %s: "+format, slices.Concat([]any{f.name, line, id}, args)...)

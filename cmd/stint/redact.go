@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/url"
 	"os"
 	"slices"
@@ -35,9 +36,53 @@ func secrets(cfg *Config, stateDir string) func() []string {
 		if stateDir != "" {
 			token, _ := durable.ReadFile(durable.OS, tokenFile(stateDir))
 			values = append(values, string(token))
+			accounts, _ := newAccountsFile(stateDir).read()
+			for i := range accounts {
+				values = append(values, accounts[i].secrets()...)
+			}
 		}
 		return values
 	}
+}
+
+// secrets returns the secret values of an account. All that stands in env_from is secret, whatever it is called.
+func (a *account) secrets() (values []string) {
+	for name, value := range a.env {
+		values = append(values, secretsOf(name+"="+value)...)
+	}
+	if a.envFrom != "" {
+		env, _ := readVariables(a.envFrom)
+		for _, kv := range env {
+			_, value, _ := strings.Cut(kv, "=")
+			values = append(values, value)
+		}
+	}
+	if a.CredRef != "" {
+		text, _ := readSecret(a.CredRef)
+		var login any
+		if json.Unmarshal([]byte(text), &login) != nil {
+			login = text
+		}
+		values = append(values, secretsIn("key", login)...)
+	}
+	return values
+}
+
+// secretsIn returns the secret values in a value of JSON that has that name.
+func secretsIn(name string, value any) (values []string) {
+	switch v := value.(type) {
+	case string:
+		return secretsOf(name + "=" + strings.TrimSpace(v))
+	case []any:
+		for _, item := range v {
+			values = append(values, secretsIn(name, item)...)
+		}
+	case map[string]any:
+		for key, item := range v {
+			values = append(values, secretsIn(key, item)...)
+		}
+	}
+	return values
 }
 
 // secretsOf returns the values in a variable, KEY=VALUE, that are secret by its name or its form: it as a whole, its

@@ -216,29 +216,3 @@ func forms(value string) []string {
 	}
 	return list
 }
-
-// FileValues returns the values in a file with credentials: each string in it if it is JSON, else
-// its text.
-func FileValues(data []byte) (values []string) {
-	var all any
-	if json.Unmarshal(data, &all) != nil {
-		return []string{string(data)}
-	}
-	var add func(any)
-	add = func(one any) {
-		switch v := one.(type) {
-		case string:
-			values = append(values, v)
-		case []any:
-			for _, item := range v {
-				add(item)
-			}
-		case map[string]any:
-			for _, item := range v {
-				add(item)
-			}
-		}
-	}
-	add(all)
-	return values
-}

@@ -185,19 +185,6 @@ func TestNoFilter(t *testing.T) {
 	}
 }
 
-func TestFileValues(t *testing.T) {
-	for text, want := range map[string][]string{
-		"sk-a-key-in-a-line\n": {"sk-a-key-in-a-line\n"},
-		`{"tokens":{"access":"eyJabc","ids":["one",["two"]]},"n":1,"none":null}`: {"eyJabc", "one", "two"},
-		`"a string"`: {"a string"}, "{}": nil,
-	} {
-		got := FileValues([]byte(text))
-		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
-	}
-}
-
 // FuzzStream: however a text with values is cut, the stream, its pieces and the whole are masked alike, and
 // no spelling of a value is left.
 func FuzzStream(f *testing.F) {
