@@ -49,6 +49,7 @@ type AccountConfig struct {
 	GroupName string   `json:"groupName,omitempty" doc:"Free text" example:"team"`
 	Max       int      `json:"max,omitempty" doc:"Tasks that may run with it at the same time; left out: any number" example:"5"`
 	Variables []string `json:"variables,omitempty" doc:"Names of the variables that it gives its agent" example:"OPENAI_BASE_URL"`
+	Hours     string   `json:"hours,omitempty" doc:"When queued tasks may start with it, by the clock of the master; left out: always" example:"22:00-07:00"`
 	CredRef   string   `json:"credRef,omitempty" doc:"Path of the file that has its credentials" example:"/home/ana/.secrets/work.json"`
 	Dangerous bool     `json:"dangerous,omitempty" doc:"Its agent may run without a guard, where all else permits that too" example:"false"`
 }

@@ -66,6 +66,7 @@ func (f *accountFlags) add(c *cobra.Command) {
 
 func (f *accountFlags) addLimits(c *cobra.Command) {
 	c.Flags().IntVar(&f.Max, "max", 0, "`number` of its tasks that may run at the same time")
+	c.Flags().StringVar(&f.Hours, "hours", "", "`times` when queued tasks may start: 22:00-07:00; empty: always")
 }
 
 // values returns the keys that options of a command have set, as TOML.
@@ -318,6 +319,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 			d.line("group", u.GroupName)
 			d.line("state", accountState(u, time.Now()))
 			d.line("running", strconv.Itoa(u.Running)+map[bool]string{true: " of at most " + strconv.Itoa(u.Max)}[u.Max > 0])
+			d.line("hours", u.Hours)
 			d.line("waiting", strconv.Itoa(u.Waiting))
 			d.line("last limit", map[bool]string{false: localTime(u.LimitedAt)}[u.LimitedAt.IsZero()])
 			d.line("variables", strings.Join(u.Variables, ", "))

@@ -58,6 +58,11 @@ func (d *Dispatcher) untilNext() time.Duration {
 	if d.tasks.HadNoRoom() || ready {
 		wait = queue.TryAgain
 	}
+	for _, a := range d.tasks.ConfiguredAccounts() { // of which no record tells when they open
+		if at := d.tasks.AccountRule(&state.Account{Name: a.ID}).Until; !idle && at.After(now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
 	if lim.Again.After(now) && (next.IsZero() || lim.Again.Before(next)) {
 		next = lim.Again
 	}

@@ -47,7 +47,13 @@ func (s *Store) AccountRule(a *state.Account) lanes.AccountRule {
 	if !ok {
 		return lanes.AccountRule{Closed: "is not in accounts.toml (stint account ls)"}
 	}
-	return lanes.AccountRule{Slots: known.Max}
+	rule := lanes.AccountRule{Slots: known.Max}
+	if h, err := state.ParseHours(known.Hours); err == nil {
+		if rule.Until = h.Opens(s.Config.Now()); !rule.Until.IsZero() {
+			rule.Closed = "starts queued tasks at " + known.Hours + " only"
+		}
+	}
+	return rule
 }
 
 // ChooseAccount returns the account of an agent with which a task that names none is to run:

@@ -202,7 +202,7 @@ func account(q *lanes.Queues, name, id string, now time.Time, lim lanes.Limits) 
 	case rule.Closed != "":
 		why = "account " + name + " " + rule.Closed
 		if rule.Until.After(now) {
-			return "account until " + minutes(rule.Until, now), why + " until " + clock(rule.Until, now)
+			return "account until " + minutes(rule.Until, now), why + "; next at " + clock(rule.Until, now)
 		}
 		return "account closed", why
 	case a.LimitWaits == 0:
