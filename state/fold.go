@@ -257,6 +257,14 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		if t.Resume = p.get(f.Bytes()); !slices.Contains([]string{"", "auto", "always", "never"}, t.Resume) {
 			err = fmt.Errorf("unknown value %q: resume is one of auto, always, never", f.Bytes())
 		}
+	case KeyIsolation:
+		switch t.Isolation = p.get(f.Bytes()); t.Isolation {
+		case "", IsolationTemp:
+		case IsolationInPlace:
+			t.Isolation = ""
+		default:
+			err = fmt.Errorf("unknown value %q: isolation is in-place or temp", f.Bytes())
+		}
 	case KeyPriority:
 		if t.Priority, err = parseInt[int](f.Bytes(), 1, 9); err != nil {
 			err = fmt.Errorf("%q is not within 1 to 9, where 9 goes first", f.Bytes())

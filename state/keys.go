@@ -23,6 +23,7 @@ const (
 	KeyAccount         = "account"
 	KeyPinned          = "pinned" // true: a person has named the account, and no other one will do
 	KeyResume          = "resume"
+	KeyIsolation       = "isolation"
 	KeyPriority        = "priority"
 	KeyOrder           = "order"
 	KeyLabel           = "label"
@@ -111,7 +112,7 @@ var copied = map[string]bool{
 	KeyTimeout: true, KeyMaxAttempts: true, KeyMaxLimitWait: true, KeyVerifyCommand: true,
 
 	KeyTenantID: true, KeyQueue: true, KeyFallback: true, KeyAllow: true, KeyInputFiles: true, KeyOutputSpec: true,
-	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, KeyOutputPolicy: true, KeyEnvironment: true, "budget": true, "isolation": true,
+	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, KeyOutputPolicy: true, KeyEnvironment: true, "budget": true, KeyIsolation: true,
 }
 
 // Copied reports whether a task that a person makes by copying the section of
@@ -123,11 +124,11 @@ func Copied(key string) bool { return copied[key] }
 var otherKeys = []string{
 	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyWorkspaceBy, KeyAgent, KeyTool, KeyAccount, KeyResume, KeyPriority, KeyOrder,
 	KeyMaxIterations, KeyPhase, KeyPrompt, KeyInputFiles, KeyFindings, KeyChanges, KeyChangedFiles, KeyOutputFiles, KeyThreadTokens, KeyEndedRuns, KeySteps,
-	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, KeyLimitedAt, KeyDisabled, "budget", "isolation",
+	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, KeyLimitedAt, KeyDisabled, "budget", KeyIsolation,
 }
 
 // otherWords maps what options of the command line are called to the keys that they set.
-var otherWords = map[string]string{"session": KeySessionKey, "verify": KeyVerifyCommand, "cwd": KeyWorkspace, "directory": KeyWorkspace, "policy": KeyOutputPolicy}
+var otherWords = map[string]string{"session": KeySessionKey, "verify": KeyVerifyCommand, "cwd": KeyWorkspace, "directory": KeyWorkspace, "workdir": KeyIsolation, "policy": KeyOutputPolicy}
 
 // MeantKey returns the key that a person who wrote key probably meant: key itself where it is
 // known, one that differs in upper and lower case, or in one letter, or in two of a long one; ""
@@ -158,6 +159,13 @@ func MeantKey(key string) string {
 const (
 	LanePrefixTask = "task:"
 	LanePrefixDir  = "dir:"
+)
+
+// The values of isolation: a task works in the workspace that it names, as without a value, or
+// in a directory of its own.
+const (
+	IsolationInPlace = "in-place"
+	IsolationTemp    = "temp"
 )
 
 // The values of afterPolicy: a task may run when those that it comes after have

@@ -62,7 +62,10 @@ func (p *Packer) task(t *Folded) {
 	p.time(&t.UpdatedAt)
 	number(p, &t.Seq)
 	number(p, &t.PromptAt)
-	p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify, &t.Pinned)
+	isTemp := t.Isolation == IsolationTemp
+	if p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify, &t.Pinned, &isTemp); isTemp {
+		t.Isolation = IsolationTemp
+	}
 	p.word(&t.VerifyCommand)
 	number(p, &t.MaxAttempts)
 	p.text((*string)(&t.IdempotencyKey))

@@ -184,6 +184,7 @@ type Task struct {
 	SessionKey     string    `json:"sessionKey,omitempty" doc:"The lane of the task: the name of a session, dir: and a directory, or task: and an id" example:"web"`
 	SessionID      string    `json:"sessionId,omitempty" doc:"Id of the conversation, which names its transcript" example:"019ab3f0-70aa-7b52-8f1e-5d0c3b9e4a10"`
 	Workspace      string    `json:"workspace,omitempty" doc:"Absolute path of the directory in which the agent works" example:"/home/ana/shop"`
+	Isolation      string    `json:"isolation,omitempty" enum:"temp" doc:"temp: the workspace is a directory of the task's own, which is removed after its end; left out: it is the one that was named" example:"temp"`
 	Agent          string    `json:"agent,omitempty" doc:"Name of the agent" example:"codex"`
 	Model          string    `json:"model,omitempty" doc:"Model, as the agent's CLI knows it; left out: the CLI's own choice" example:"gpt-5.5"`
 	Account        string    `json:"account,omitempty" doc:"Account whose credentials are used" example:"codex-main"`

@@ -154,6 +154,8 @@ func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, 
 		switch {
 		case view.StartedAt.IsZero():
 			why = "it has not run"
+		case view.Isolation != "":
+			why = "it worked in a directory of its own, which was empty when it began"
 		case view.Status.Terminal() && !task.IsCheckout(root):
 			why = "its workspace is not in a git checkout"
 		case view.Status.Terminal():

@@ -106,6 +106,8 @@ const (
 // keys is the table of all settings, in the order in which they are shown.
 var keys = slices.Concat([]key{
 	pathKey("workspace_root", "directory of tasks without -C; empty: the directory of the call", func(c *Config) *string { return &c.WorkspaceRoot }),
+	pathKey("work_dir", "directory below which tasks with --workdir temp have their own; empty: stint/work in $XDG_DATA_HOME", func(c *Config) *string { return &c.WorkDir }),
+	boolKey("cleanup", "true", "remove these directories after the end of their tasks", func(c *Config) *bool { return &c.Cleanup }),
 	numberKey("max_workers", "4", 1, 256, "runs at the same time", func(c *Config) *int { return &c.MaxWorkers }),
 	numberKey("max_queued", "100000", 0, 100_000_000, "tasks that may wait; more are refused; 0: no limit", func(c *Config) *int { return &c.MaxQueued }),
 	numberKey("max_attempts", "3", 1, 100, "tries of a task", func(c *Config) *int { return &c.MaxAttempts }).perWorkspace(),

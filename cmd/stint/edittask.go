@@ -82,7 +82,7 @@ func editableFields(t *state.Task) []ledger.Pair {
 	}
 	r := &ledger.Record{}
 	r.Add(state.KeyStatus, string(t.Status)).AddIf(state.KeySessionKey, t.SessionKey).AddIf(state.KeyAgent, t.Agent).
-		AddIf(state.KeyAccount, t.Account).AddIf(state.KeyModel, t.Model).AddIf(state.KeyWorkspace, t.Workspace).
+		AddIf(state.KeyAccount, t.Account).AddIf(state.KeyModel, t.Model).AddIf(state.KeyWorkspace, t.Workspace).AddIf(state.KeyIsolation, t.Isolation).
 		AddIf(state.KeyResume, t.Resume).AddIf(state.KeyLabel, t.Label).AddIf(state.KeyPriority, number(int64(t.Priority))).
 		AddIf(state.KeyOrder, number(t.Order)).AddIf(state.KeyAfter, strings.Join(t.After, " ")).AddIf(state.KeyAfterPolicy, t.AfterPolicy).
 		AddIf(state.KeyNotBefore, state.FormatTime(t.NotBefore)).AddIf(state.KeyTimeout, t.Timeout).

@@ -350,6 +350,10 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	adapters, clis := agents(cfg, m.state), newReadiness(ctx, cfg)
 	config := cfg.Config
 	config.StateDir, config.Socket, config.Background = m.state, m.socket, m.background
+	if data, err := xdg("XDG_DATA_HOME", ".local/share"); config.WorkDir == "" && err == nil {
+		config.WorkDir = resolved(filepath.Join(data, "stint", "work"))
+	}
+	config.WorkDir = strings.TrimSuffix(config.WorkDir, "/")
 	config.Version, config.Log = versionName(), m.log
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found

@@ -184,6 +184,7 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("resume with", resume)
 	d.line("account", v.Account)
 	d.line("workspace", v.Workspace)
+	d.line("isolation", v.Isolation)
 	d.line("label", v.Label)
 	d.line("priority", orNone(v.Priority))
 	d.line("attempt", orNone(v.Attempt))

@@ -12,6 +12,7 @@ import (
 
 	"stint/coordinator/admission"
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 // taskOptions are the options of `stint task` and of the commands that are made
@@ -45,6 +46,7 @@ func (o *taskOptions) addFlags(c *cobra.Command) {
 	f.StringSliceVar(&s.Fallback, "fallback", nil, "`agents` that take over when this one is rate-limited; none: no other")
 	f.StringVar(&s.Account, "account", "", "`name` of the account")
 	f.StringVarP(&o.dir, "directory", "C", "", "the agent's working `directory`")
+	f.StringVar(&s.Isolation, "workdir", "", "`where` the agent works: in-place, or temp: an empty directory of its own, removed after the end")
 	f.StringVar(&s.AgentSession, "agent-session", "", "`id` of the agent's own session to resume")
 	o.addCommonFlags(c)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be run, with the exact prompt, and run nothing")
@@ -122,7 +124,10 @@ func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
 	if s.Workspace == "" {
 		s.Workspace = o.dir
 	}
-	if s.Workspace, err = workspace(s.Workspace, base.WorkspaceRoot); err != nil {
+	if s.Isolation != state.IsolationTemp || s.Workspace != "" {
+		s.Workspace, err = workspace(s.Workspace, base.WorkspaceRoot)
+	}
+	if err != nil {
 		return err
 	}
 	if s.AllowStateInWorkspace = s.AllowStateInWorkspace || o.inside; !s.AllowStateInWorkspace {

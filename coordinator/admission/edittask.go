@@ -133,6 +133,9 @@ func (e *edit) checkChanged() error {
 func (e *edit) fill() error {
 	s, a := &e.now, e.in.a
 	if e.isChanged(state.KeyWorkspace) {
+		if e.was.Isolation != "" {
+			return task.Wrong("workspace", "stint cancel "+s.ID+", and submit another one", "task %s has a directory of its own", s.ID)
+		}
 		s.within = "" // a person names the directory
 		if err := e.in.checkPlace(s); err != nil {
 			return err

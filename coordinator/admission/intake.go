@@ -430,7 +430,7 @@ func (a *Admission) prepare(s *submission) error {
 	s.session, s.resume = a.tasks.Config.ID(), a.resumeOf(s)
 	r := &ledger.Record{Fields: make([]ledger.Pair, 0, 16)} // more than most need
 	r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeySessionKey, "").Add(state.KeySessionID, "").
-		AddIf(state.KeyWorkspace, s.Workspace).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, "").
+		AddIf(state.KeyWorkspace, s.Workspace).AddIf(state.KeyIsolation, s.Isolation).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, "").
 		AddIf(state.KeyModel, cmp.Or(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, "").Add(state.KeyUpdatedAt, "").Add(state.KeyResume, s.resume).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
 		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger)).AddIf(state.KeyWithin, s.within).

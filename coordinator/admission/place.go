@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"stint/coordinator/queue"
+	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 	"stint/state/fold"
@@ -30,6 +31,16 @@ type Place struct {
 func (in *intake) checkPlace(s *submission) error {
 	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
 		return nil
+	}
+	switch work := in.a.tasks.Config.WorkDir; {
+	case s.Isolation != state.IsolationTemp:
+		s.Isolation = strings.TrimSuffix(s.Isolation, state.IsolationInPlace)
+	case s.Workspace != "":
+		return task.Wrong("isolation", "leave one of them out; what the task is to read comes with it as input files", "the task names the workspace %s, and is to have a directory of its own", s.Workspace)
+	case work == "":
+		return task.Wrong("isolation", "set work_dir in the configuration", "there is no work_dir below which the task could have a directory of its own")
+	default:
+		s.Workspace = filepath.Join(work, s.ID)
 	}
 	if s.Workspace = cmp.Or(s.Workspace, in.a.tasks.Config.WorkspaceRoot); s.Workspace == "" {
 		return task.Wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")
@@ -67,6 +78,13 @@ func (in *intake) checkPlace(s *submission) error {
 func (a *Admission) lookAt(dir, within string) *Place {
 	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00\r\n") {
 		return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)}
+	}
+	if a.tasks.Config.IsTemp(dir) { // its run makes it
+		work, err := rundir.OpenWork(a.tasks.Config.WorkDir, a.tasks.Config.StateDir)
+		if err != nil {
+			return &Place{err: task.Wrong("isolation", "correct work_dir in the configuration", "%v", err)}
+		}
+		return &Place{path: dir, root: dir, err: work.Close()}
 	}
 	path, err := filepath.EvalSymlinks(dir + "/") // only a directory can have a slash behind it
 	if err != nil {

@@ -34,7 +34,7 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 		Workspace: t.Workspace, Root: task.RepositoryRoot(t.Place()), Model: t.Model, Session: r.Session, Fork: r.kept, Allow: t.Allow, Env: a.environment(r, t),
 		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
-	if len(t.InputFiles) > 0 {
+	if len(t.InputFiles) > 0 && t.Isolation == "" { // else they lie in the workspace
 		turn.Files = filepath.Join(dir, rundir.FilesName)
 	}
 	return turn

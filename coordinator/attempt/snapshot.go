@@ -75,7 +75,7 @@ func (a *Attempts) carrySnapshot(from, to string) {
 func (a *Attempts) noteTree(r *Run, t *state.Task) {
 	root := task.RepositoryRoot(t.Workspace)
 	s, has := a.snapshotOf(r.ID)
-	if a.tasks.Config.Shell == nil || !task.IsCheckout(root) {
+	if a.tasks.Config.Shell == nil || a.tasks.Config.IsTemp(t.Workspace) || !task.IsCheckout(root) {
 		return
 	}
 	isCurrent := has && s.Workspace == t.Workspace

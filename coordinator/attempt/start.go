@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -82,6 +83,10 @@ func (a *Attempts) complete(st *fold.State, r *Run, defaultAgent string, rec *le
 	if dir, by := st.HomeOf(t, a.tasks.Config.WorkspaceRoot); t.Workspace == "" && dir != "" {
 		t.Workspace, t.WorkspaceByHand = dir, by == ledger.ByHand
 		rec.Add(state.KeyWorkspace, dir).AddIf(state.KeyWorkspaceBy, by)
+	}
+	if dir := filepath.Join(a.tasks.Config.WorkDir, t.ID); t.Isolation != "" && a.tasks.Config.IsTemp(dir) && t.Workspace != dir { // a person's, or work_dir is another one now
+		t.Workspace, t.WorkspaceByHand, t.Within = dir, false, ""
+		rec.Add(state.KeyWorkspace, dir)
 	}
 	fill(&t.VerifyCommand, state.KeyVerifyCommand, a.tasks.Workspace(t.Workspace).VerifyCommand)
 	if t.MaxIterations == 0 && task.HasVerify(t) {

@@ -27,6 +27,11 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 	if t.Prompt == "" {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
+	if err := a.makeTemp(&t); task.ShortageOf(err) != 0 {
+		return setupFailed(err)
+	} else if err != nil {
+		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error()}
+	}
 	if wrong := a.admission.WorkspaceError(&t); wrong != "" {
 		return inWrongWorkspace(wrong)
 	}
@@ -71,6 +76,9 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	var inputs []string
 	told, turn := "", a.Turn(r, t)
 	files, err := a.makeFiles(r.ID)
+	if t.Isolation != "" {
+		files = t.Workspace
+	}
 	if err == nil {
 		inputs, err = rundir.WriteInputs(files, t.InputFiles)
 	}

@@ -23,6 +23,10 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 			return
 		}
 		d.StartReady()
+		select {
+		case d.looked <- struct{}{}:
+		default:
+		}
 		timer.Reset(d.untilNext())
 		select {
 		case <-ctx.Done():

@@ -27,6 +27,7 @@ type Dispatcher struct {
 	tasks     *queue.Store
 	runs      *runs
 	wake      chan struct{}  // capacity 1: the dispatcher must look
+	looked    chan struct{}  // capacity 1: it has
 	running   sync.WaitGroup // the runs' goroutines
 	noted     bool           // that this master has started a run; the goroutine of Run has it
 }
@@ -34,7 +35,7 @@ type Dispatcher struct {
 // New returns the dispatcher of a store, with its admission and its attempts.
 func New(s *queue.Store) *Dispatcher {
 	d := &Dispatcher{
-		tasks: s, Shortages: attempt.NewShortages(s), wake: make(chan struct{}, 1),
+		tasks: s, Shortages: attempt.NewShortages(s), wake: make(chan struct{}, 1), looked: make(chan struct{}, 1),
 		runs: &runs{ended: make(chan struct{}, 1), byTask: map[string]*attempt.Run{}, leftovers: map[string]state.Task{}},
 	}
 	d.Admission = admission.New(s, d.runs)

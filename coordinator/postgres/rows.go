@@ -230,6 +230,7 @@ func extraOf(t *state.Task) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(t.Extra)) {
 		put(storable(key), t.Extra[key])
 	}
+	put(state.KeyIsolation, t.Isolation)
 	put(state.KeyTimeout, t.Timeout)
 	put(state.KeyMaxLimitWait, t.MaxLimitWait)
 	put(state.KeyVerifyTimeout, t.VerifyTimeout)

@@ -101,8 +101,12 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admissio
 		p.Memory = &found
 	}
 	var inputs []string
+	dir := filepath.Join(q.tasks.RunDir(r.ID), rundir.FilesName)
+	if t.Isolation != "" {
+		dir = t.Workspace
+	}
 	for _, f := range t.InputFiles { // their names were checked
-		inputs = append(inputs, filepath.Join(q.tasks.RunDir(r.ID), rundir.FilesName, f.Name))
+		inputs = append(inputs, filepath.Join(dir, f.Name))
 	}
 	p.Prompt = q.attempts.EscapePrompt(r.Task.Agent, q.attempts.Prompt(r, t, inputs, found.Hits))
 	return nil

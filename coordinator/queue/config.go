@@ -56,6 +56,9 @@ type Config struct {
 
 	WorkspaceRoot string // directory of tasks that name none, an absolute path; "": they are refused
 
+	WorkDir string // an absolute path without links, below which tasks have directories of their own; "": none has
+	Cleanup bool   // these are removed once no task that has not ended works there
+
 	MaxQueued int // tasks that may wait: a submit beyond it is refused; 0: no bound
 
 	IdleTimeout        time.Duration // of one run, without output
@@ -192,6 +195,9 @@ func (s *Store) Workspace(path string) WorkspaceSettings {
 	}
 	return s.Config.Workspace(path)
 }
+
+// IsTemp reports whether a workspace is a directory of a task's own, which its run makes.
+func (c *Config) IsTemp(workspace string) bool { return c.WorkDir != "" && filepath.Dir(workspace) == c.WorkDir }
 
 // RecoverTimeout bounds how long the old processes of a run may take to die.
 const RecoverTimeout = 30 * time.Second

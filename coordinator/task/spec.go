@@ -232,7 +232,7 @@ func (r *specReader) inputFiles(files *[]state.InputFile) error {
 // Fields returns the fields of a spec by their names.
 func Fields(s *TaskSpec) map[string]any {
 	return map[string]any{
-		"id": &s.ID, "prompt": &s.Prompt, "agent": &s.Agent, "defaultAgent": &s.DefaultAgent, "model": &s.Model, "account": &s.Account, "workspace": &s.Workspace,
+		"id": &s.ID, "prompt": &s.Prompt, "agent": &s.Agent, "defaultAgent": &s.DefaultAgent, "model": &s.Model, "account": &s.Account, "workspace": &s.Workspace, "isolation": &s.Isolation,
 		"sessionKey": &s.SessionKey, "label": &s.Label, "continue": &s.Continue, "parallel": &s.Parallel, "resume": &s.Resume,
 		"agentSession": &s.AgentSession, "timeout": &s.Timeout, "priority": &s.Priority, "idempotencyKey": &s.IdempotencyKey,
 		"maxAttempts": &s.MaxAttempts, "notBefore": &s.NotBefore, "noWaitLimit": &s.NoWaitLimit, "after": &s.After,

@@ -209,6 +209,10 @@ func CheckSession(s *TaskSpec) error {
 		return Wrong("parallel", "leave one of them out", "a parallel task has no session to continue")
 	case s.Continue && s.SessionKey != "":
 		return Wrong("continue", "leave --continue out", "a named session is continued anyway")
+	case s.Isolation != "" && s.Isolation != state.IsolationInPlace && s.Isolation != state.IsolationTemp:
+		return Wrong("isolation", "use in-place or temp", "isolation %q is unknown", s.Isolation)
+	case s.Isolation == state.IsolationTemp && (s.SessionKey != "" || s.Continue || s.AgentSession != ""):
+		return Wrong("isolation", "leave the session out, or the isolation", "a task with a directory of its own has a conversation of its own: an agent may find one only where it began")
 	case s.AgentSession != "" && !IsArgument(s.AgentSession):
 		return Wrong("agentSession", "give the id that the agent's CLI shows", "%q cannot be an agent's session id", s.AgentSession)
 	case s.AgentSession != "" && s.Resume == "never":

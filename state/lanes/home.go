@@ -43,6 +43,9 @@ func (s *Queues) HomeOf(t *state.Task, root string) (dir, by string) {
 	if t.Workspace != "" {
 		return t.Workspace, ""
 	}
+	if t.Isolation == state.IsolationTemp { // a person's: its run names the directory, which no other task shares
+		return "/" + t.ID, ""
+	}
 	if h := s.home(t.SessionKey); h.n != 0 {
 		return s.Keys.List[h.dir], s.Keys.List[h.by]
 	}
