@@ -52,7 +52,7 @@ not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
 // commands holds how each command is built, in no order: help sorts them.
 var commands = map[string]func(*app) *cobra.Command{
 	"serve": (*app).serveCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
-	"ls": (*app).lsCommand, "show": (*app).showCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
+	"ls": (*app).lsCommand, "show": (*app).showCommand, "files": (*app).filesCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
 	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
 	"rm": noRun((*app).rmCommand), "hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,

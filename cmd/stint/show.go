@@ -406,17 +406,15 @@ func (c *collected) read(f io.Reader) error {
 
 // fileTable returns the collected files for people: name, size and path of each.
 func fileTable(v *wire.TaskView) string {
-	files := collectedFiles(v, false)
-	if len(files) == 0 {
-		return "\ncollected files:\n  none were collected\n"
-	}
-	text := "\ncollected files:\n"
-	for _, c := range files {
-		place := c.File
-		if c.Problem != "" {
-			place = c.Problem
-		}
-		text += fmt.Sprintf("  %s  %s  %s\n", oneLine(c.Path), count(int(c.Size), "byte"), oneLine(place))
+	d := &description{}
+	d.text("collected files", cmp.Or(fileList(v), "none were collected"))
+	return d.String()
+}
+
+// fileList has a line for each collected file.
+func fileList(v *wire.TaskView) (text string) {
+	for _, c := range collectedFiles(v, false) {
+		text += fmt.Sprintf("%s  %s  %s\n", oneLine(c.Path), count(int(c.Size), "byte"), oneLine(cmp.Or(c.Problem, c.File)))
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -40,6 +41,11 @@ func (in *intake) checkPlace(s *submission) error {
 	case work == "":
 		return task.Wrong("isolation", "set work_dir in the configuration", "there is no work_dir below which the task could have a directory of its own")
 	default:
+		for i, f := range s.InputFiles {
+			if slices.ContainsFunc(strings.Split(f.Name, "/"), in.a.tasks.Config.IsGuardedDir) {
+				return task.Wrong(fmt.Sprintf("inputFiles.%d.name", i), "give it another name", "the input file %q would lie in a directory of git's or an agent's own, which may say what is to be run", f.Name)
+			}
+		}
 		s.Workspace = filepath.Join(work, s.ID)
 	}
 	if s.Workspace = cmp.Or(s.Workspace, in.a.tasks.Config.WorkspaceRoot); s.Workspace == "" {

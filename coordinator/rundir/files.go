@@ -29,8 +29,8 @@ const maxOutput = 64 << 20
 func openRoot(dir string) (*os.Root, error) { return os.OpenRoot(dir + "/") }
 
 // WriteInputs writes the files that come with a task below dir, which is the
-// run's alone, and returns their paths. Those that are there from an earlier iteration
-// stay as they are.
+// run's or the task's alone, and returns their paths. Those that are there from an earlier
+// turn stay as they are.
 func WriteInputs(dir string, files []state.InputFile) (paths []string, err error) {
 	root, err := openRoot(dir)
 	if err != nil {
@@ -40,10 +40,7 @@ func WriteInputs(dir string, files []state.InputFile) (paths []string, err error
 	for _, f := range files {
 		path, err := task.CleanPath(f.Name)
 		if err == nil {
-			err = root.MkdirAll(filepath.Dir(path), durable.DirMode)
-		}
-		if fi, there := root.Lstat(path); err == nil && (there != nil || !fi.Mode().IsRegular()) {
-			err = writeNew(root, path, f.Content)
+			err = putNew(root, path, f.Content)
 		}
 		if err != nil {
 			return nil, &task.FileError{What: "input file", Path: f.Name, Err: err}
@@ -132,17 +129,39 @@ func take(from, to *os.Root, path string, guarded func(name string) bool, filter
 
 var errTooLarge = fmt.Errorf("is larger than %d MiB", maxOutput>>20)
 
-// writeNew writes a file in the place of whatever is there, but of a directory with files.
+// putNew writes a file, unless there is one that is nothing else's. It follows no link.
+func putNew(to *os.Root, path, text string) error {
+	if _, err := lookAt(to, path); err == nil {
+		return nil
+	}
+	dir := filepath.Dir(path)
+	if _, err := lookAt(to, dir); errors.Is(err, errLink) {
+		return err
+	}
+	if err := to.MkdirAll(dir, durable.DirMode); err != nil {
+		return err
+	}
+	return writeNew(to, path, text)
+}
+
+// halfWritten is the name of an input file until it is whole.
+const halfWritten = ".stint-new"
+
+// writeNew writes a file in the place of whatever is there, but of a directory with files. A crash
+// leaves all of it or nothing.
 func writeNew(to *os.Root, path, text string) error {
 	if err := to.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := to.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	f, err := createNew(to, halfWritten)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(text)
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return to.Rename(halfWritten, path)
 }
 
 // createNew makes a file in the place of whatever is there.
@@ -196,7 +215,7 @@ func lookAt(root *os.Root, path string) (fs.FileInfo, error) {
 		case err != nil:
 			return nil, readError(err)
 		case fi.Mode().Type() == fs.ModeSymlink:
-			return nil, errors.New("is or lies behind a symbolic link, which is not followed")
+			return nil, errLink
 		case i == len(parts)-1:
 			return fi, checkRegular(fi)
 		case !fi.IsDir():
@@ -208,7 +227,10 @@ func lookAt(root *os.Root, path string) (fs.FileInfo, error) {
 	return nil, errMissing
 }
 
-var errMissing = errors.New("is missing")
+var (
+	errMissing = errors.New("is missing")
+	errLink    = errors.New("is or lies behind a symbolic link, which is not followed")
+)
 
 func checkRegular(fi fs.FileInfo) error {
 	switch {

@@ -41,6 +41,19 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
+// newTemp is newPlace with a task's own directory as the workspace.
+func newTemp(t *testing.T) *place {
+	p := newPlace(t)
+	top := filepath.Dir(p.work)
+	work, err := OpenWork(filepath.Join(top, "data", "work"), filepath.Join(top, "state"))
+	p.must(err)
+	p.must(work.Mkdir("id", 0o700), work.Close())
+	p.work, p.outside = filepath.Join(top, "data", "work", "id"), filepath.Join(top, "data", "outside")
+	p.must(os.Rename(filepath.Join(top, "outside"), p.outside))
+	p.must(os.Symlink("../outside", filepath.Join(top, "data", "work", "outside"))) // for the paths that lead one up
+	return p
+}
+
 func (p *place) must(errs ...error) {
 	p.t.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -100,6 +113,7 @@ func (p *place) hostile() []string {
 		"link", "link-relative", "link-inside", "link-chain", "link-loop", "link-dangling", "link-environ", "link-zero", "outside", "outside/secret",
 		"up", "up/outside/secret", "up/work/results.txt", "dirlink/file", "root", "root/etc/passwd", "root/proc/self/environ", "root/proc/self/mem",
 		"dirlink/../results.txt", "hard", "dir/file", "dir/twin", "fifo", "dir/fifo", "sparse", "large", "dir", "dir/", "fifo/x", "results.txt/x", "link/", "link-inside/",
+		"link/x", "link-loop/x", "link-dangling/x", "dirlink", "dirlink/", "dirlink/missing", "up/x", "outside/x", "root/tmp/x", "hard/x", "sparse/x", "dir/fifo/x", "fifo/", "hard/",
 	}
 	return append(paths, p.specials()...)
 }
@@ -157,28 +171,82 @@ func badPaths(work, outside string) []string {
 	return paths
 }
 
-// TestBadOutputPaths: of all the paths that could lead out of a workspace, block,
-// or give more than a file of the agent's, none is collected.
-func TestBadOutputPaths(t *testing.T) {
-	p := newPlace(t)
-	paths := slices.Concat(p.hostile(), p.guarded(), badPaths(p.work, p.outside))
-	if len(paths) < 150 {
-		t.Errorf("%d paths, want 150", len(paths))
+// TestBadPaths: of all the paths that could lead out of a directory, block, or give more than a
+// file of the agent's, none is collected, and an input of that name is refused or becomes a
+// file of its own there, whatever stands in its place: in a workspace and in a directory below
+// work_dir. What lies outside is afterwards as it was, also when that directory is removed.
+func TestBadPaths(t *testing.T) {
+	for what, make := range map[string]func(*testing.T) *place{"in place": newPlace, "temp": newTemp} {
+		t.Run(what, func(t *testing.T) {
+			p := make(t)
+			paths := slices.Concat(p.hostile(), p.guarded(), badPaths(p.work, p.outside))
+			if len(paths) < 180 {
+				t.Errorf("%d paths, want 180", len(paths))
+			}
+			begun, refused := time.Now(), 0
+			for _, path := range paths {
+				taken, err := Collect(p.work, p.run, []string{path}, guarded, nil)
+				if err == nil || len(taken) > 0 || !strings.Contains(err.Error(), "output file") {
+					t.Errorf("%.60q was taken: %+v, %v", path, taken, err)
+				}
+			}
+			if got := p.collected(); len(got) > 0 {
+				t.Errorf("collected: %.300q", fmt.Sprint(got))
+			}
+			for _, path := range paths {
+				if !p.takesInput(path) {
+					refused++
+				}
+			}
+			if took := time.Since(begun); took > 20*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			t.Logf("bad paths: %d; outputs refused=%d, inputs refused=%d", len(paths), len(paths), refused)
+			root, err := openRoot(filepath.Dir(p.work))
+			p.must(err)
+			p.must(RemoveTree(root, filepath.Base(p.work)), root.Close())
+			p.wantOutside()
+		})
 	}
-	begun := time.Now()
-	for _, path := range paths {
-		taken, err := Collect(p.work, p.run, []string{path}, guarded, nil)
-		if err == nil || len(taken) > 0 || !strings.Contains(err.Error(), "output file") {
-			t.Errorf("%.60q was taken: %+v, %v", path, taken, err)
-		}
+}
+
+// takesInput writes an input file of that name in a directory with what an agent could put in
+// the place of files, and reports whether it was accepted: then it is a file of that directory, with that text or
+// that of the agent's own file.
+func (p *place) takesInput(path string) (accepted bool) {
+	p.t.Helper()
+	p.must(os.RemoveAll(p.work), os.Mkdir(p.work, 0o700))
+	p.hostile()
+	const text = "an input"
+	spec := task.TaskSpec{InputFiles: []state.InputFile{{Name: path, Content: text}}}
+	_, submitErr := task.CleanPath(path)
+	if err := task.CheckInputFiles(&spec); (err == nil) != (submitErr == nil) {
+		p.t.Errorf("%.60q is taken at submit: %v, and later: %v", path, err, submitErr)
 	}
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("it took %v", took)
+	written, err := WriteInputs(p.work, []state.InputFile{{Name: path, Content: text}})
+	p.wantOutside()
+	if err != nil {
+		return false
 	}
-	if got := p.collected(); len(got) > 0 {
-		t.Errorf("collected: %.300q", fmt.Sprint(got))
+	fi, err := os.Lstat(written[0])
+	p.must(err)
+	if !fi.Mode().IsRegular() || statOf(fi).Nlink != 1 || !task.IsBelow(written[0], p.work) || submitErr != nil {
+		p.t.Errorf("%.60q became %s: %v", path, written[0], fi.Mode())
 	}
-	t.Logf("bad paths: %d refused=%d", len(paths), len(paths))
+	if data, err := os.ReadFile(written[0]); err != nil || fi.Size() > 100 || !slices.Contains([]string{text, "x", "fine"}, string(data)) {
+		p.t.Errorf("%.60q is %.60q, %v", path, data, err)
+	}
+	return true
+}
+
+// wantOutside checks that nothing was written, made or removed outside of the agent's directory.
+func (p *place) wantOutside() {
+	p.t.Helper()
+	data, err := os.ReadFile(filepath.Join(p.outside, "secret"))
+	entries, listErr := os.ReadDir(p.outside)
+	if string(data) != secret || len(entries) != 1 {
+		p.t.Fatalf("outside: %q, %v, %v", data, entries, errors.Join(err, listErr))
+	}
 }
 
 // TestOutputsOfOtherFileSystems: a workspace that is the whole machine gives
