@@ -19,7 +19,10 @@ import (
 
 // makeTemp makes the directory in which a task works, if that is one below work_dir.
 func (a *Attempts) makeTemp(t *state.Task) error {
-	if !a.tasks.Config.IsTemp(t.Workspace) {
+	switch isTemp := a.tasks.Config.IsTemp(t.Workspace); {
+	case t.Isolation != "" && !isTemp:
+		return errors.New("the task cannot have a directory of its own: there is no work_dir, or its id cannot be the name of a directory")
+	case !isTemp:
 		return nil
 	}
 	a.temp.Lock() // it may be just being removed
