@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"stint/coordinator/queue"
-	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 	"stint/state/fold"
@@ -86,7 +85,7 @@ func (a *Admission) lookAt(dir, within string) *Place {
 		return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %q is no absolute path", dir)}
 	}
 	if a.tasks.Config.IsTemp(dir) { // its run makes it
-		work, err := rundir.OpenWork(a.tasks.Config.WorkDir, a.tasks.Config.StateDir)
+		work, err := a.tasks.OpenWork()
 		if err != nil {
 			return &Place{err: task.Wrong("isolation", "correct work_dir in the configuration", "%v", err)}
 		}

@@ -27,7 +27,7 @@ func (a *Attempts) makeTemp(t *state.Task) error {
 	}
 	a.temp.Lock() // it may be just being removed
 	defer a.temp.Unlock()
-	work, err := rundir.OpenWork(a.tasks.Config.WorkDir, a.tasks.Config.StateDir)
+	work, err := a.tasks.OpenWork()
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ const RemovedPrefix = ".removed-"
 
 // RemoveTemp removes a directory below work_dir. isUnused is asked last, while no run makes one.
 func (a *Attempts) RemoveTemp(name string, isUnused func() bool) (err error) {
-	work, err := rundir.OpenWork(a.tasks.Config.WorkDir, a.tasks.Config.StateDir)
+	work, err := a.tasks.OpenWork()
 	if err != nil {
 		return err
 	}

@@ -197,7 +197,9 @@ func (s *Store) Workspace(path string) WorkspaceSettings {
 }
 
 // IsTemp reports whether a workspace is a directory of a task's own, which its run makes.
-func (c *Config) IsTemp(workspace string) bool { return c.WorkDir != "" && filepath.Dir(workspace) == c.WorkDir }
+func (c *Config) IsTemp(workspace string) bool {
+	return c.WorkDir != "" && filepath.Dir(workspace) == c.WorkDir
+}
 
 // RecoverTimeout bounds how long the old processes of a run may take to die.
 const RecoverTimeout = 30 * time.Second

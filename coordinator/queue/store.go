@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -451,3 +452,8 @@ func (s *Store) Close(last ...func()) error {
 
 // RunDir returns the directory of a run's files.
 func (s *Store) RunDir(runID string) string { return rundir.Dir(s.Config.StateDir, runID) }
+
+// OpenWork is [rundir.OpenWork] of what is configured.
+func (s *Store) OpenWork() (*os.Root, error) {
+	return rundir.OpenWork(s.Config.WorkDir, s.Config.StateDir)
+}
