@@ -228,6 +228,10 @@ func (p *place) takesInput(path string) (accepted bool) {
 	if err != nil {
 		return false
 	}
+	dir := filepath.Dir(written[0])
+	if real := task.WithoutLinks(p.work) + strings.TrimPrefix(dir, p.work); task.WithoutLinks(dir) != real {
+		p.t.Errorf("%.60q was written to %s", path, task.WithoutLinks(dir))
+	}
 	fi, err := os.Lstat(written[0])
 	p.must(err)
 	if !fi.Mode().IsRegular() || statOf(fi).Nlink != 1 || !task.IsBelow(written[0], p.work) || submitErr != nil {
