@@ -55,6 +55,9 @@ func (a *Attempts) RemoveTemp(name string, isUnused func() bool) (err error) {
 	if isUnused() {
 		err = work.Rename(name, gone) // what takes long comes after the lock
 	}
+	if errors.Is(err, fs.ErrNotExist) { // a person was faster
+		err = nil
+	}
 	a.temp.Unlock()
 	return errors.Join(err, rundir.RemoveTree(work, gone))
 }
