@@ -19,16 +19,7 @@ func TestTempIsNotRemovedUnderARun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.cfg.WorkDir, w.cfg.Cleanup = filepath.Join(filepath.Dir(w.dir), "data", "work"), true
-	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
-		file := filepath.Join(turn.Workspace, "file")
-		write(t, file, turn.RunID)
-		for range 200 {
-			if text := read(t, file); text != turn.RunID {
-				t.Errorf("the file has %q", text)
-			}
-		}
-		return task.Outcome{Result: "fine"}
-	}
+	w.agent.do = keepsFile(t)
 	w.open()
 	ids := make([]string, 4)
 	for i := range ids {
@@ -63,6 +54,43 @@ func TestTempIsNotRemovedUnderARun(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "has a directory of its own") {
 		t.Errorf("its workspace was edited: %v", err)
 	}
+}
+
+// keepsFile is an agent that writes a file into its directory, where it must stay.
+func keepsFile(t *testing.T) func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+	return func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+		file := filepath.Join(turn.Workspace, "file")
+		check(t, os.WriteFile(file, []byte(turn.RunID), 0o600))
+		for range 200 {
+			if text, err := os.ReadFile(file); err != nil || string(text) != turn.RunID {
+				t.Errorf("the file has %q, %v", text, err)
+				break
+			}
+		}
+		return task.Outcome{Result: "fine"}
+	}
+}
+
+// TestTempWaitsForItsRemoval: a task that is tried again between the decision to remove its
+// directory and the removal begins in a new one.
+func TestTempWaitsForItsRemoval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cfg.WorkDir = filepath.Join(filepath.Dir(w.dir), "data", "work")
+	w.agent.do = keepsFile(t)
+	w.open()
+	made, err := w.c.Submit(t.Context(), task.TaskSpec{Prompt: "x", Isolation: state.IsolationTemp})
+	fatal(t, err)
+	w.endsAs(made.ID, state.Done, "")
+	check(t, w.c.Attempts.RemoveTemp(made.ID, func() bool { // just then
+		w.retry(made.ID)
+		w.until(made.ID, func(t *state.Task) bool { return t.Status == state.Running })
+		for range 10_000 {
+			runtime.Gosched()
+		}
+		return true
+	}))
+	w.endsAs(made.ID, state.Done, "")
 }
 
 // TestTempOfHand: a person may ask for a directory of its own in tasks.md, also in a copy of
