@@ -69,7 +69,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	beside.Go(func() { c.CompactWhenLarge(besideCtx) })
 	beside.Go(func() { c.LookForMissing(besideCtx) })
 	beside.Go(func() { c.PruneByTime(besideCtx) })
-	beside.Go(func() { c.CleanTemp(besideCtx) })
+	beside.Go(func() { c.Dispatcher.CleanTemp(besideCtx) })
 	c.DispatchUntil(ctx)
 	stopProving()
 	c.Shutdown()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -417,4 +418,48 @@ func fileList(v *wire.TaskView) (text string) {
 		text += fmt.Sprintf("%s  %s  %s\n", oneLine(c.Path), count(int(c.Size), "byte"), oneLine(cmp.Or(c.Problem, c.File)))
 	}
 	return text
+}
+
+func (a *app) filesCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "files [OPTIONS] ID [PATH]",
+		Short:   "list the files that were collected after a task, or print one",
+		Example: "  stint files @last\n  stint files @last out/report.pdf >report.pdf",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			view, err := a.task(c.Context(), args[0])
+			switch files := collectedFiles(&view, false); {
+			case err != nil:
+				return err
+			case len(args) == 2 && asJSON:
+				return usage("stint files --json ID", "--json is for the list; a file is printed as it is")
+			case len(args) == 2:
+				return a.printFile(&view, args[1])
+			case asJSON:
+				return printEach(a.stdout, files)
+			case len(files) == 0:
+				a.hint("stint: task %s has no collected files\n", shortID(view.ID))
+				return nil
+			}
+			return printText(a.stdout, fileList(&view))
+		},
+	}
+	jsonFlag(c, &asJSON)
+	c.ValidArgsFunction = a.completeIDs
+	return c
+}
+
+// printFile prints a collected file, byte for byte where stdout is no terminal.
+func (a *app) printFile(v *wire.TaskView, path string) error {
+	f, _, err := rundir.OpenCollected(v.RunDir, path)
+	if err != nil || !slices.ContainsFunc(v.OutputFiles, func(f state.OutputFile) bool { return f.Path == path }) {
+		return &cliError{code: exitNotFound, message: fmt.Sprintf("task %s has no collected file %q", shortID(v.ID), path), err: err, try: "stint files " + shortID(v.ID)}
+	}
+	defer func() { _ = f.Close() }() // only read from
+	out := terminalSafe(a.stdout)
+	if _, err = io.Copy(out, f); err == nil {
+		err = out.flush()
+	}
+	return err
 }

@@ -32,20 +32,18 @@ func (in *intake) checkPlace(s *submission) error {
 	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
 		return nil
 	}
-	switch work := in.a.tasks.Config.WorkDir; {
+	switch {
 	case s.Isolation != state.IsolationTemp:
 		s.Isolation = strings.TrimSuffix(s.Isolation, state.IsolationInPlace)
 	case s.Workspace != "":
 		return task.Wrong("isolation", "leave one of them out; what the task is to read comes with it as input files", "the task names the workspace %s, and is to have a directory of its own", s.Workspace)
-	case work == "":
-		return task.Wrong("isolation", "set work_dir in the configuration", "there is no work_dir below which the task could have a directory of its own")
 	default:
 		for i, f := range s.InputFiles {
 			if slices.ContainsFunc(strings.Split(f.Name, "/"), in.a.tasks.Config.IsGuardedDir) {
 				return task.Wrong(fmt.Sprintf("inputFiles.%d.name", i), "give it another name", "the input file %q would lie in a directory of git's or an agent's own, which may say what is to be run", f.Name)
 			}
 		}
-		s.Workspace = filepath.Join(work, s.ID)
+		s.Workspace = filepath.Join(in.a.tasks.Config.WorkDir, s.ID)
 	}
 	if s.Workspace = cmp.Or(s.Workspace, in.a.tasks.Config.WorkspaceRoot); s.Workspace == "" {
 		return task.Wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")

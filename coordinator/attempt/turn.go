@@ -27,9 +27,7 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 	if t.Prompt == "" {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
-	if err := a.makeTemp(&t); task.ShortageOf(err) != 0 {
-		return setupFailed(err)
-	} else if err != nil {
+	if err := a.makeTemp(&t); err != nil {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error()}
 	}
 	if wrong := a.admission.WorkspaceError(&t); wrong != "" {

@@ -8,6 +8,8 @@
 package dispatch
 
 import (
+	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +64,11 @@ func (d *Dispatcher) Wake() {
 	case d.wake <- struct{}{}:
 	default:
 	}
+}
+
+// CleanTemp is [attempt.Attempts.CleanTemp] after each look of the dispatcher.
+func (d *Dispatcher) CleanTemp(ctx context.Context) {
+	d.Attempts.CleanTemp(ctx, d.looked, func() []string { return strings.Fields(strings.Join(d.runs.ids(), " ")) }) // of checkPrefix too
 }
 
 // Shutdown ends what the dispatcher has started, once DispatchUntil has returned. It leaves the

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"stint/coordinator/attempt"
-	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -63,18 +62,6 @@ func (l *runs) ifNone(f func() bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.byTask) == 0 && f()
-}
-
-// isAnyIn reports whether a run works in a directory or below it.
-func (l *runs) isAnyIn(dir string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, r := range l.byTask {
-		if task.IsWithin(r.Task.Workspace, dir) {
-			return true
-		}
-	}
-	return false
 }
 
 // cancelAll ends all runs.

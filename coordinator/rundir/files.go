@@ -129,39 +129,28 @@ func take(from, to *os.Root, path string, guarded func(name string) bool, filter
 
 var errTooLarge = fmt.Errorf("is larger than %d MiB", maxOutput>>20)
 
-// putNew writes a file, unless there is one that is nothing else's. It follows no link.
+// putNew writes a file, unless there is one that is nothing else's, in the place of whatever is
+// there, but of a directory with files. It follows no link. A crash leaves all of it or nothing.
 func putNew(to *os.Root, path, text string) error {
 	if _, err := lookAt(to, path); err == nil {
 		return nil
 	}
-	dir := filepath.Dir(path)
+	dir, whole := filepath.Dir(path), ".stint-new"
 	if _, err := lookAt(to, dir); errors.Is(err, errLink) {
 		return err
 	}
-	if err := to.MkdirAll(dir, durable.DirMode); err != nil {
+	if err := errors.Join(to.MkdirAll(dir, durable.DirMode), to.Remove(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return writeNew(to, path, text)
-}
-
-// halfWritten is the name of an input file until it is whole.
-const halfWritten = ".stint-new"
-
-// writeNew writes a file in the place of whatever is there, but of a directory with files. A crash
-// leaves all of it or nothing.
-func writeNew(to *os.Root, path, text string) error {
-	if err := to.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	f, err := createNew(to, whole)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
 	}
-	f, err := createNew(to, halfWritten)
-	if err != nil {
-		return err
+	if err == nil {
+		err = to.Rename(whole, path)
 	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return to.Rename(halfWritten, path)
+	return err
 }
 
 // createNew makes a file in the place of whatever is there.

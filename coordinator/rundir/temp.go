@@ -11,37 +11,37 @@ import (
 	"stint/ledger/durable"
 )
 
-// OpenWork opens the directory below which tasks have directories of their own, and makes it if
-// it is missing. Agents write there, and what is removed there must be theirs: it is an absolute
-// path without links, apart from the state directory, and no other user can write to it. Errors
-// are sentences for people; the caller closes the root.
-func OpenWork(dir, stateDir string) (root *os.Root, err error) {
-	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
-		return nil, fmt.Errorf("work_dir %q is no absolute path in its shortest form", dir)
-	}
-	if task.IsBelow(dir, stateDir) || task.IsBelow(stateDir, dir) {
-		return nil, fmt.Errorf("work_dir %s and the state directory %s must lie apart: agents write to the one, and not to the other", dir, stateDir)
-	}
+// OpenWork opens work_dir, below which tasks have directories of their own, and makes it if it is
+// missing. What agents write and we remove there must be theirs: it lies apart from the state
+// directory, behind no link, and is the user's alone. Errors are sentences for people.
+func OpenWork(dir, stateDir string) (*os.Root, error) {
 	there := dir // as far as it is there
 	for _, err := os.Lstat(there); errors.Is(err, fs.ErrNotExist); _, err = os.Lstat(there) {
 		there = filepath.Dir(there)
 	}
-	if real := task.WithoutLinks(there); real != there {
-		return nil, fmt.Errorf("work_dir %s is or lies behind a symbolic link; name the directory itself: %s", dir, filepath.Join(real, dir[len(there):]))
+	real, why := task.WithoutLinks(there), ""
+	switch {
+	case !filepath.IsAbs(dir) || filepath.Clean(dir) != dir:
+		why = "is no absolute path in its shortest form"
+	case real != there:
+		why = "is or lies behind a symbolic link; name the directory itself: " + real + dir[len(there):]
+	case task.IsBelow(dir, stateDir) || task.IsBelow(stateDir, dir):
+		why = "and the state directory must lie apart: agents write to the one, and not to the other"
 	}
-	if err := durable.MkdirAll(durable.OS, dir); err != nil {
+	if why != "" {
+		return nil, fmt.Errorf("work_dir %q %s", dir, why)
+	}
+	err := durable.MkdirAll(durable.OS, dir)
+	if err != nil {
 		return nil, fmt.Errorf("work_dir cannot be made: %w", err)
 	}
-	if root, err = openRoot(dir); err != nil {
+	root, err := openRoot(dir)
+	if err != nil {
 		return nil, fmt.Errorf("work_dir cannot be used: %w", err)
 	}
 	fi, err := root.Stat(".")
-	switch {
-	case err != nil:
-	case int(statOf(fi).Uid) != os.Geteuid():
-		err = fmt.Errorf("work_dir %s belongs to another user", dir)
-	case fi.Mode().Perm()&0o022 != 0:
-		err = fmt.Errorf("work_dir %s can be written by other users (mode %04o): chmod 700 %[1]s", dir, fi.Mode().Perm())
+	if err == nil && (int(statOf(fi).Uid) != os.Geteuid() || fi.Mode().Perm()&0o022 != 0) {
+		err = fmt.Errorf("work_dir %q belongs to another user, or others can write to it (mode %04o): make it yours, and chmod 700", dir, fi.Mode().Perm())
 	}
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
@@ -49,8 +49,8 @@ func OpenWork(dir, stateDir string) (root *os.Root, err error) {
 	return root, nil
 }
 
-// RemoveTree removes what is at a path, as far as it is ours. It follows no link. Directories
-// that nobody may write to, such as those of Go's module cache, are made writable first.
+// RemoveTree removes what is at a path. It follows no link. Directories that nobody may write to,
+// such as those of Go's module cache, are made writable first.
 func RemoveTree(root *os.Root, path string) error {
 	if root.RemoveAll(path) == nil {
 		return nil
