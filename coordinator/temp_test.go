@@ -71,28 +71,6 @@ func keepsFile(t *testing.T) func(context.Context, task.Turn, func(task.Event)) 
 	}
 }
 
-// TestTempWaitsForItsRemoval: a task that is tried again between the decision to remove its
-// directory and the removal begins in a new one.
-func TestTempWaitsForItsRemoval(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.cfg.WorkDir = filepath.Join(filepath.Dir(w.dir), "data", "work")
-	w.agent.do = keepsFile(t)
-	w.open()
-	made, err := w.c.Submit(t.Context(), task.TaskSpec{Prompt: "x", Isolation: state.IsolationTemp})
-	fatal(t, err)
-	w.endsAs(made.ID, state.Done, "")
-	check(t, w.c.Attempts.RemoveTemp(made.ID, func() bool { // just then
-		w.retry(made.ID)
-		w.until(made.ID, func(t *state.Task) bool { return t.Status == state.Running })
-		for range 10_000 {
-			runtime.Gosched()
-		}
-		return true
-	}))
-	w.endsAs(made.ID, state.Done, "")
-}
-
 // TestTempOfHand: a person may ask for a directory of its own in tasks.md, also in a copy of
 // another task that has one. No id leads out of work_dir.
 func TestTempOfHand(t *testing.T) {
@@ -106,7 +84,7 @@ func TestTempOfHand(t *testing.T) {
 		w.reconcile("## Task %s\n- status: queued\n- isolation: temp\n%s- prompt: x\n", c.id, c.more)
 		got := w.wait(c.id)
 		if strings.Trim(c.id, ".") == "" {
-			if got.Status != state.Failed || !strings.Contains(got.Error, "its id cannot be the name of a directory") {
+			if got.Status != state.Dead || !strings.Contains(got.Error, "its id cannot be the name of a directory") {
 				t.Errorf("%s: %s, %s, in %s", c.id, got.Status, got.Error, got.Workspace)
 			}
 		} else if got.Status != state.Done || got.Workspace != filepath.Join(w.cfg.WorkDir, c.id) {

@@ -454,7 +454,7 @@ func (a *app) filesCommand() *cobra.Command {
 func (a *app) printFile(v *wire.TaskView, path string) error {
 	f, _, err := rundir.OpenCollected(v.RunDir, path)
 	if err != nil || !slices.ContainsFunc(v.OutputFiles, func(f state.OutputFile) bool { return f.Path == path }) {
-		return &cliError{code: exitNotFound, message: fmt.Sprintf("task %s has no collected file %q", shortID(v.ID), path), err: err, try: "stint files " + shortID(v.ID)}
+		return &cliError{code: exitNotFound, message: fmt.Sprintf("task %s has no collected file %q", shortID(v.ID), path), try: "stint files " + shortID(v.ID)}
 	}
 	defer func() { _ = f.Close() }() // only read from
 	out := terminalSafe(a.stdout)

@@ -9,8 +9,6 @@
 package attempt
 
 import (
-	"sync"
-
 	"stint/coordinator/admission"
 	"stint/coordinator/queue"
 )
@@ -22,7 +20,6 @@ type Attempts struct {
 	admission *admission.Admission
 	shortages *Shortages
 	beside    beside
-	temp      sync.Mutex // held while a directory below work_dir is made, or it is decided to remove one
 }
 
 // New returns the attempts at the tasks of a store. Their follow-ups go through the

@@ -69,7 +69,7 @@ func (r *Run) AsTask() state.Task {
 // Run runs a run that was started, and the runs that follow it in its attempt, and
 // records how each ended. replace is told of each that follows, before it begins.
 func (a *Attempts) Run(r *Run, replace func(next *Run)) {
-	home := homeOf(&r.Task)
+	home, lane := homeOf(&r.Task), r.Task.Lane()
 	r.mu.Lock()
 	r.home = home
 	r.mu.Unlock()
@@ -82,6 +82,9 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 		if r = next; r != nil {
 			replace(r)
 		}
+	}
+	if lane == state.LanePrefixDir+home { // which this run still has: nothing begins there
+		a.removeTemp(home)
 	}
 }
 

@@ -28,7 +28,7 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
 	if err := a.makeTemp(&t); err != nil {
-		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: err.Error()}
+		return setupFailed(err)
 	}
 	if wrong := a.admission.WorkspaceError(&t); wrong != "" {
 		return inWrongWorkspace(wrong)

@@ -23,10 +23,6 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 			return
 		}
 		d.StartReady()
-		select {
-		case d.looked <- struct{}{}:
-		default:
-		}
 		timer.Reset(d.untilNext())
 		select {
 		case <-ctx.Done():

@@ -8,8 +8,6 @@
 package dispatch
 
 import (
-	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,7 +27,6 @@ type Dispatcher struct {
 	tasks     *queue.Store
 	runs      *runs
 	wake      chan struct{}  // capacity 1: the dispatcher must look
-	looked    chan struct{}  // capacity 1: it has
 	running   sync.WaitGroup // the runs' goroutines
 	noted     bool           // that this master has started a run; the goroutine of Run has it
 }
@@ -37,7 +34,7 @@ type Dispatcher struct {
 // New returns the dispatcher of a store, with its admission and its attempts.
 func New(s *queue.Store) *Dispatcher {
 	d := &Dispatcher{
-		tasks: s, Shortages: attempt.NewShortages(s), wake: make(chan struct{}, 1), looked: make(chan struct{}, 1),
+		tasks: s, Shortages: attempt.NewShortages(s), wake: make(chan struct{}, 1),
 		runs: &runs{ended: make(chan struct{}, 1), byTask: map[string]*attempt.Run{}, leftovers: map[string]state.Task{}},
 	}
 	d.Admission = admission.New(s, d.runs)
@@ -64,11 +61,6 @@ func (d *Dispatcher) Wake() {
 	case d.wake <- struct{}{}:
 	default:
 	}
-}
-
-// CleanTemp is [attempt.Attempts.CleanTemp] after each look of the dispatcher.
-func (d *Dispatcher) CleanTemp(ctx context.Context) {
-	d.Attempts.CleanTemp(ctx, d.looked, func() []string { return strings.Fields(strings.Join(d.runs.ids(), " ")) }) // of checkPrefix too
 }
 
 // Shutdown ends what the dispatcher has started, once DispatchUntil has returned. It leaves the

@@ -31,11 +31,11 @@ func OpenWork(dir, stateDir string) (*os.Root, error) {
 	if why != "" {
 		return nil, fmt.Errorf("work_dir %q %s", dir, why)
 	}
+	var root *os.Root
 	err := durable.MkdirAll(durable.OS, dir)
-	if err != nil {
-		return nil, fmt.Errorf("work_dir cannot be made: %w", err)
+	if err == nil {
+		root, err = openRoot(dir)
 	}
-	root, err := openRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("work_dir cannot be used: %w", err)
 	}
