@@ -111,6 +111,8 @@ var apiCalls = []apiCall{
 	{operation: "ui-code", status: 200},
 	{operation: "ui-session", body: `{"code":"x"}`, status: 401},
 	{operation: "remove-task", status: 200},
+	{operation: "disable-account", set: []string{"id=demo"}, status: 200},
+	{operation: "enable-account", set: []string{"id=demo"}, status: 200},
 	{operation: "handover", status: 204},
 }
 

@@ -152,13 +152,20 @@ func TestIdle(t *testing.T) {
 		{"a: status=running", false},
 		{"a: status=queued; hold=true", true},
 		{"a: status=canceled", true},
+		{"b: status=queued; account=acct", false},
+		{"control account:acct: coolUntil=" + at(time.Hour), false},
+		{"control account:acct: hold=true", true}, // only a person ends that
+		{"control account:acct: reason=" + state.MissingPrefix + "x", false},
+		{"control account:acct: reason=; hold=; disabled=true", true},
+		{"control account:acct: disabled=", false},
+		{"b: status=canceled", true},
 	} {
 		records(j, step.record)
 		if got := j.state.Idle(); got != step.want {
 			t.Errorf("after %q: idle is %v", step.record, got)
 		}
 	}
-	if got := j.state.Counts(); len(got) != 2 || got[state.Draft] != 1 || got[state.Canceled] != 1 {
+	if got := j.state.Counts(); len(got) != 2 || got[state.Draft] != 1 || got[state.Canceled] != 2 {
 		t.Errorf("counts %v", got)
 	}
 }

@@ -1,0 +1,143 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"stint/coordinator/task"
+	"stint/state"
+)
+
+// accountsWorld has an agent with three accounts, of which the first two may run two tasks each.
+func accountsWorld(t *testing.T) *world {
+	w := limitedWorld(t)
+	w.cfg.MaxWorkers = 10
+	w.cfg.Accounts = func() []state.AccountConfig {
+		return []state.AccountConfig{{ID: "demo", Tool: "demo", Max: 2}, {ID: "two", Tool: "demo", Max: 2}, {ID: "three", Tool: "demo"}}
+	}
+	return w
+}
+
+// accountsOf returns with which accounts some tasks are, in order.
+func (w *world) accountsOf(tasks ...string) string {
+	w.t.Helper()
+	synctest.Wait()
+	var list []string
+	for _, id := range tasks {
+		t, err := w.c.Whole(id)
+		check(w.t, err)
+		list = append(list, t.Account)
+	}
+	return strings.Join(list, " ")
+}
+
+// TestAccountIsChosen: a task gets an account that has room, and of these the one whose last limit is
+// longest ago; what starts when its own account is full moves, unless it is pinned or goes on with
+// a conversation. No account runs more than it may.
+func TestAccountIsChosen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := accountsWorld(t)
+		steps := map[string][]step{taskID(0): {{time.Second, limitedUntil(time.Minute)}}}
+		for i := 1; i < 20; i++ {
+			steps[taskID(i)] = []step{{50 * time.Second, task.Outcome{Result: "ok", Session: "native-" + fmt.Sprint(i)}}}
+		}
+		w.script(steps)
+		w.openUnwatched()
+		w.submit(task.TaskSpec{ID: taskID(0), Prompt: "p", Account: "three"})
+		time.Sleep(2 * time.Minute) // "three" was limited, and its task got through
+		w.endsAs(taskID(0), state.Done, "")
+		var ids []string
+		for i := 1; i < 6; i++ {
+			ids = append(ids, taskID(i))
+			w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", SessionKey: "s" + fmt.Sprint(i)})
+			synctest.Wait()
+		}
+		if got := w.accountsOf(ids...); got != "demo two demo two three" {
+			t.Errorf("tasks are with %s", got)
+		}
+		w.submit(task.TaskSpec{ID: taskID(6), Prompt: "p", Parallel: true, Account: "two"})
+		if why := w.why(taskID(6)); why != "all 2 slots of account two are in use" {
+			t.Errorf("pinned to a full account: %s", why)
+		}
+		w.submit(task.TaskSpec{ID: taskID(7), Prompt: "p", SessionKey: "s2"}) // it goes on with "two"
+		time.Sleep(40 * time.Second)
+		if got := w.accountsOf(taskID(6), taskID(7)); got != "two two" {
+			t.Errorf("bound tasks are with %s", got)
+		}
+		time.Sleep(10 * time.Minute)
+		if i := slices.IndexFunc(w.agent.turns, func(turn task.Turn) bool { return turn.TaskID == taskID(7) }); w.agent.turns[i].Session != "native-2" {
+			t.Errorf("the conversation goes on with %q", w.agent.turns[i].Session)
+		}
+	})
+}
+
+// TestAccountIsLimited: what has met a limit before its agent said anything, and all that waits, goes to
+// another account, and spends no attempt; what had a conversation waits for its own.
+func TestAccountIsLimited(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		out  func(time.Duration) task.Outcome
+		want string
+	}{
+		{"at once", func(d time.Duration) task.Outcome { out := limitedUntil(d); out.Usage = state.Usage{}; return out }, "two two"},
+		{"after some work", limitedUntil, "demo two"},
+	} {
+		bubble(t, tc.name, func(t *testing.T) {
+			w := accountsWorld(t)
+			limited := tc.out(time.Hour)
+			limited.Fresh = true
+			w.script(map[string][]step{taskID(1): {{time.Second, limited}, {time.Second, task.Outcome{Result: "ok"}}}})
+			w.openUnwatched()
+			w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", SessionKey: "web", NoWaitLimit: tc.want == "two two"})
+			w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", SessionKey: "web"}) // which begins with its session
+			w.submit(task.TaskSpec{ID: taskID(3), Prompt: "p", NotBefore: time.Now().Add(10 * time.Second)})
+			time.Sleep(20 * time.Second)
+			if got := w.accountsOf(taskID(1), taskID(3)); got != tc.want {
+				t.Errorf("tasks are with %s, want %s", got, tc.want)
+			}
+			time.Sleep(2 * time.Hour)
+			if got := w.endsAs(taskID(1), state.Done, ""); got.Attempt != 1 || got.LimitWaits != 1 {
+				t.Errorf("after a limit: %+v", got)
+			}
+			first, _, _ := strings.Cut(tc.want, " ")
+			if got := w.accountsOf(taskID(1), taskID(2)); got != first+" "+first {
+				t.Errorf("the conversation is with %s", got)
+			}
+		})
+	}
+}
+
+// TestAccountIsOut: with a disabled account, one on hold and one out of its hours nothing starts; what
+// waits moves away.
+func TestAccountIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it begins at midnight
+		w := accountsWorld(t)
+		configs := w.cfg.Accounts()
+		configs[2].Hours = time.Now().Add(2*time.Hour).Format("15:04") + "-" + time.Now().Add(3*time.Hour).Format("15:04")
+		w.cfg.Accounts = func() []state.AccountConfig { return slices.Clone(configs) }
+		w.script(map[string][]step{})
+		w.openUnwatched()
+		_, err := w.c.DisableAccount(t.Context(), "demo", "client")
+		check(t, err)
+		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p"})
+		w.endsAs(taskID(1), state.Done, "")
+		if got := w.accountsOf(taskID(1)); got != "two" {
+			t.Errorf("a disabled account: with %s", got)
+		}
+		w.reconcile("## Control account:two\n- hold: true\n")
+		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p"})
+		begun := time.Now()
+		w.endsAs(taskID(2), state.Done, "")
+		if got, waited := w.accountsOf(taskID(2)), time.Since(begun); got != "three" || waited < time.Hour || waited > 3*time.Hour {
+			t.Errorf("out of hours: with %s after %s", got, waited)
+		}
+		time.Sleep(2 * time.Hour)
+		if _, err := w.c.EnableAccount(t.Context(), "none", "client"); code(err) != task.CodeNotFound {
+			t.Errorf("no such account: %v", err)
+		}
+	})
+}
