@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,7 +62,8 @@ func keepsFile(t *testing.T) func(context.Context, task.Turn, func(task.Event)) 
 	return func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		file := filepath.Join(turn.Workspace, "file")
 		check(t, os.WriteFile(file, []byte(turn.RunID), 0o600))
-		for range 200 {
+		for i := range 200 { // which take a while to be removed
+			check(t, os.WriteFile(file+strconv.Itoa(i), nil, 0o600))
 			if text, err := os.ReadFile(file); err != nil || string(text) != turn.RunID {
 				t.Errorf("the file has %q, %v", text, err)
 				break
