@@ -94,7 +94,7 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admissio
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err != nil { // no reason not to run
+	if err != nil && t.Isolation == "" { // no reason not to run; a directory that is not made yet has no notes
 		found.Partial = err.Error()
 	}
 	if found.Engine != "" || found.Partial != "" || len(found.Skipped) > 0 {
