@@ -194,13 +194,20 @@ func (p *Packer) exit(code **int) {
 	}
 }
 
+// usage takes one bit: most tasks that have not ended have used nothing.
 func (p *Packer) usage(u *Usage) {
-	for _, v := range []*int64{&u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens} {
-		number(p, v)
+	if !p.has(*u == Usage{}) {
+		return
 	}
-	cost := math.Float64bits(u.CostUSD)
-	number(p, &cost)
-	u.CostUSD = math.Float64frombits(cost)
+	cost := int64(math.Float64bits(u.CostUSD))
+	for _, v := range []*int64{&u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens, &cost} {
+		if p.writing {
+			p.put(uint64(*v))
+		} else {
+			*v = int64(p.uvarint())
+		}
+	}
+	u.CostUSD = math.Float64frombits(uint64(cost))
 }
 
 // list is for strings of which few tasks have any.
