@@ -483,6 +483,11 @@ func TestARunWaitsForItsOwn(t *testing.T) {
 			}
 		}
 		w.cancel(held.ID)
+		synctest.Wait()                                           // other children have ended too, whose ends would lift the limit
+		w.reconcile("## Control account:demo\n- limitWaits: 1\n") // its run finds out whether the limit has passed, and no other one runs
+		if _, err := w.try(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true, Await: true}); code(err) != task.CodeConflict || !strings.Contains(err.Error(), ": account demo has no slot left, and a run that waits has one") {
+			t.Errorf("an account that the run fills: %v", err)
+		}
 	})
 }
 

@@ -216,7 +216,7 @@ func (a *app) accountRmCommand() *cobra.Command {
 				return err
 			}
 			if use.Waiting > 0 {
-				a.hint("stint: %s of it move to other accounts of %s; those that are pinned wait for one of this name\n", count(use.Waiting, "waiting task"), found.Tool)
+				a.hint("stint: %s of it move to other accounts of %s; those that are pinned to it are held\n", count(use.Waiting, "waiting task"), found.Tool)
 			}
 			if home, err := found.home(); err == nil && home != "" {
 				a.hint("stint: its home stays: %s\n", home)

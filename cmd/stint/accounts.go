@@ -171,7 +171,8 @@ type accountsFile struct {
 	mu    sync.Mutex
 	stamp string // of the text that was read last
 	list  []account
-	err   error // what is wrong with that text: list is the one before it
+	known []state.AccountConfig // of list
+	err   error                 // what is wrong with that text: list is the one before it
 }
 
 func newAccountsFile(stateDir string) *accountsFile {
@@ -199,7 +200,10 @@ func (f *accountsFile) read() ([]account, error) {
 	if f.err = nil; err != nil {
 		f.err = &cliError{code: exitUsage, message: strings.Replace(err.Error(), accountsName, f.path, 1), try: "correct it there; until then a running master uses what stood there before"}
 	} else {
-		f.list = list
+		f.list, f.known = list, make([]state.AccountConfig, len(list))
+		for i := range list {
+			f.known[i] = list[i].AccountConfig
+		}
 	}
 	return f.list, f.err
 }
@@ -218,12 +222,10 @@ func accountsText(path string) ([]byte, error) {
 
 // configs returns the accounts as the master needs them.
 func (f *accountsFile) configs() []state.AccountConfig {
-	list, _ := f.read() // the mistake is told by who starts, and by doctor
-	configs := make([]state.AccountConfig, len(list))
-	for i := range list {
-		configs[i] = list[i].AccountConfig
-	}
-	return configs
+	_, _ = f.read() // the mistake is told by who starts, and by doctor
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known // never changed in place
 }
 
 // find returns the account of that id; nil if there is none.

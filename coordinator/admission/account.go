@@ -27,7 +27,7 @@ func (a *Admission) DisableAccount(ctx context.Context, id, by string) (state.Ac
 
 func (a *Admission) setAccount(ctx context.Context, id, by string, set func(*ledger.Record)) (use state.AccountUse, err error) {
 	defer a.tasks.Call()()
-	c, ok := a.tasks.FindAccount(id)
+	c, ok := a.tasks.AccountsNow().Find(id)
 	if !ok {
 		return use, &task.Error{Code: task.CodeNotFound, Message: "there is no account " + id, Hint: "stint account ls"}
 	}

@@ -28,7 +28,7 @@ func (in *intake) checkAgent(s *submission) error {
 		return err
 	}
 	lane := s.lane()
-	if known, ok := in.a.tasks.FindAccount(s.Account); ok && s.Agent == "" {
+	if known, ok := in.configured.Find(s.Account); ok && s.Agent == "" {
 		s.Agent = known.Tool
 	}
 	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
@@ -58,7 +58,7 @@ func (in *intake) checkAgent(s *submission) error {
 	if err := in.a.checkAgentName(s.Agent); err != nil {
 		return err
 	}
-	if err := in.a.checkAccount(s); err != nil {
+	if err := in.checkAccount(s); err != nil {
 		return err
 	}
 	if owner != "" && owner != s.Agent {
@@ -68,17 +68,18 @@ func (in *intake) checkAgent(s *submission) error {
 }
 
 // checkAccount refuses an account that a spec names and that its agent cannot use.
-func (a *Admission) checkAccount(s *submission) error {
+func (in *intake) checkAccount(s *submission) error {
 	if s.Account == "" {
 		return nil
 	}
-	known, ok := a.tasks.FindAccount(s.Account)
+	known, ok := in.configured.Find(s.Account)
+	of := strings.Join(in.configured.Of(s.Agent), ", ")
 	switch {
 	case !ok:
-		return task.Wrong("account", "stint account ls", "there is no account %q; %s has %s", s.Account, s.Agent, strings.Join(a.tasks.AccountsOf(s.Agent), ", "))
+		return task.Wrong("account", "stint account ls", "there is no account %q; %s has %s", s.Account, s.Agent, of)
 	case known.Tool != s.Agent:
-		return task.Wrong("account", "use --agent "+known.Tool+", or an account of "+s.Agent+": "+strings.Join(a.tasks.AccountsOf(s.Agent), ", "), "%s is an account of %s, not of %s", s.Account, known.Tool, s.Agent)
-	case queue.Read(a.tasks, func(st *fold.State) bool { return st.Account(s.Account).Disabled }):
+		return task.Wrong("account", "use --agent "+known.Tool+", or an account of "+s.Agent+": "+of, "%s is an account of %s, not of %s", s.Account, known.Tool, s.Agent)
+	case queue.Read(in.a.tasks, func(st *fold.State) bool { return st.Account(s.Account).Disabled }):
 		return task.Wrong("account", "stint account enable "+s.Account+", or leave it out", "the account %s is disabled", s.Account)
 	}
 	return nil

@@ -162,7 +162,7 @@ func (e *edit) fill() error {
 			s.Account = ""
 		}
 	}
-	if err := a.checkAccount(s); err != nil {
+	if err := e.in.checkAccount(s); err != nil {
 		return err
 	}
 	if _, hasModel := e.given[state.KeyModel]; hasModel || e.isChanged(state.KeyAgent) {

@@ -172,8 +172,8 @@ func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
 
 // mayNotWait returns why the run of the task parent may not wait for the task t; "" if it
 // may. A task with a lane of its own that comes after no other one needs nothing that a
-// waiting run has, whose worker and slot are free meanwhile, but its agent's session and, if that is exclusive, its checkout: so no
-// run waits for one that cannot start before it ends.
+// waiting run has, but an account with a free slot, its agent's session and, if that is exclusive, its checkout: so no run waits
+// for one that cannot start before it ends.
 func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) string {
 	switch {
 	case t.TriggeredBy != parent || t.Trigger != state.ByAgent:
@@ -189,6 +189,19 @@ func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) str
 	}
 	if other := st.Occupant(t, lanes.Limits{Checkout: a.Checkout}).Task; other != "" {
 		return "its agent session or its checkout is used by " + other
+	}
+	name, accounts := t.AccountName(), a.tasks.AccountsNow()
+	account, lim := st.Account(name), lanes.Limits{Account: accounts.Rule}
+	_, isFree := accounts.Choose(st, t.Agent, lim, nil)
+	now := a.tasks.Config.Now()
+	if isFree && !t.Pinned || st.Free(name, now, lim) > 0 || account.Hold || account.Disabled || account.CoolUntil.After(now) {
+		return "" // or what it waits for has nothing to do with a run that waits
+	}
+	waits := a.waits.all()
+	for _, id := range st.RunningWith(name) {
+		if other, _ := st.Peek(id); id == parent || waits[other.RunID] > 0 {
+			return "account " + name + " has no slot left, and a run that waits has one"
+		}
 	}
 	return ""
 }

@@ -60,12 +60,13 @@ type request struct {
 type intake struct {
 	a *Admission
 	request
-	list     []submission
-	index    map[string]int    // id to place in list
-	agent    string            // the default agent, asked at most once
-	runAgent string            // that of the task whose run asks
-	agents   map[string]string // by lane: that of the last spec
-	seen     map[string]*Place
+	list       []submission
+	index      map[string]int    // id to place in list
+	agent      string            // the default agent, asked at most once
+	runAgent   string            // that of the task whose run asks
+	agents     map[string]string // by lane: that of the last spec
+	seen       map[string]*Place
+	configured queue.Accounts
 
 	st      *fold.State     // the fold, for a follow-up, which is made where it is locked; else nil
 	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
@@ -188,7 +189,7 @@ func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error)
 }
 
 func (a *Admission) emptyIntake() *intake {
-	return &intake{a: a, agents: map[string]string{}, seen: map[string]*Place{}}
+	return &intake{a: a, agents: map[string]string{}, seen: map[string]*Place{}, configured: a.tasks.AccountsNow()}
 }
 
 // add checks a submission, fills in what it leaves to us, and adds it to the intake. What

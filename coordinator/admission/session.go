@@ -68,10 +68,10 @@ func (in *intake) accountFor(st *fold.State, s *submission) (account string) {
 			_, account = st.LaneAgent(s.lane(), []string{s.Agent})
 		}
 	}
-	if known, ok := in.a.tasks.FindAccount(account); ok && known.Tool == s.Agent {
+	if known, ok := in.configured.Find(account); ok && known.Tool == s.Agent {
 		return account
 	}
-	account, _ = in.a.tasks.ChooseAccount(st, s.Agent, in.a.tasks.Config.Now(), lanes.Limits{Account: in.a.tasks.AccountRule}, nil)
+	account, _ = in.configured.Choose(st, s.Agent, lanes.Limits{Account: in.configured.Rule}, nil)
 	return account
 }
 

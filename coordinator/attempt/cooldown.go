@@ -56,7 +56,7 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 	}
 	// A conversation in which the agent has said nothing yet is not kept, so that another account can
 	// begin the task.
-	v.loseSession = out.Fresh && out.Usage == (state.Usage{}) && out.Thread == (state.Usage{}) && out.Result == "" && !t.Pinned && a.tasks.HasOther(st, t, now)
+	v.loseSession = out.Fresh && out.Usage == (state.Usage{}) && out.Thread == (state.Usage{}) && out.Result == "" && !t.Pinned && a.tasks.AccountsNow().HasOther(st, t)
 	most := a.MaxLimitWait(t)
 	switch {
 	case v.loseSession:

@@ -37,6 +37,9 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 	if agent == nil {
 		return task.Outcome{Class: state.ClassAgentMissing, ExitCode: -1, Error: fmt.Sprintf("there is no agent %q here; stint doctor lists them", r.Task.Agent)}
 	}
+	if wrong := a.tasks.AccountsNow().Missing(r.Task.Agent, r.Task.AccountName()); wrong != "" { // any more
+		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: wrong, Final: true}
+	}
 	if err := a.admission.CheckAllow(r.Task.Agent, t.Workspace, t.Allow); err != nil { // of an edited task, or as configured now
 		return task.Outcome{Class: state.ClassDenied, ExitCode: -1, Error: strings.TrimPrefix(err.Error(), "allow: "), Final: true}
 	}

@@ -1,11 +1,13 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"stint/coordinator/attempt"
 	"stint/coordinator/queue"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
@@ -58,8 +60,8 @@ func (d *Dispatcher) untilNext() time.Duration {
 	if d.tasks.HadNoRoom() || ready {
 		wait = queue.TryAgain
 	}
-	for _, a := range d.tasks.ConfiguredAccounts() { // of which no record tells when they open
-		if at := d.tasks.AccountRule(&state.Account{Name: a.ID}).Until; !idle && at.After(now) && (next.IsZero() || at.Before(next)) {
+	for _, a := range d.tasks.AccountsNow().List() { // of which no record tells when they open
+		if at := lim.Account(&state.Account{Name: a.ID}).Until; !idle && at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
@@ -89,7 +91,7 @@ func (d *Dispatcher) Handover(context.Context) error {
 
 // Limits returns what bounds the tasks that run at the same time.
 func (d *Dispatcher) Limits() lanes.Limits {
-	lim := lanes.Limits{MaxWorkers: d.tasks.Config.MaxWorkers, Lent: queue.Read(d.tasks, d.Admission.Lent), WorkspaceRoot: d.tasks.Config.WorkspaceRoot, Account: d.tasks.AccountRule}
+	lim := lanes.Limits{MaxWorkers: d.tasks.Config.MaxWorkers, Lent: queue.Read(d.tasks, d.Admission.Lent), WorkspaceRoot: d.tasks.Config.WorkspaceRoot, Account: d.tasks.AccountsNow().Rule}
 	if len(d.tasks.Config.QueueMax) > 0 {
 		lim.Queue = func(name string) int { return d.tasks.Config.QueueMax[name] }
 	}
@@ -177,6 +179,21 @@ func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) 
 func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent string, now time.Time, lim lanes.Limits) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	s, _ := st.SessionByID(t.SessionID)
+	accounts := d.tasks.AccountsNow()
+	switch missing := accounts.Missing(t.Agent, t.AccountName()); {
+	case missing == "":
+	case t.Pinned:
+		rec.Add(state.KeyHold, "true").Add(state.KeyNote, missing+"; stint edit "+t.ID+" --set account=, then: stint release "+t.ID)
+		return rec.Add(state.KeyUpdatedAt, state.FormatTime(now))
+	default:
+		account, _ := accounts.Choose(st, t.Agent, lim, nil)
+		rec.Add(state.KeyAccount, account)
+		if native := cmp.Or(t.AgentSession, s.Native); native != "" { // which was in the home of that account
+			rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, missing+"; a new conversation was begun")
+			task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
+		}
+		return rec.Add(state.KeyUpdatedAt, state.FormatTime(now))
+	}
 	if !t.Pinned && t.Agent != "" && s.Agent == t.Agent && s.Native != "" && s.Account != "" && s.Account != t.AccountName() {
 		return rec.Add(state.KeyAccount, s.Account).Add(state.KeyUpdatedAt, state.FormatTime(now))
 	}
@@ -184,7 +201,7 @@ func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent str
 	if agent == "" || t.AccountName() != "" {
 		return nil
 	}
-	account, isFree := d.tasks.ChooseAccount(st, agent, now, lim, nil)
+	account, isFree := accounts.Choose(st, agent, lim, nil)
 	if isFree && account == agent && st.Account(agent).LimitWaits == 0 {
 		return nil
 	}

@@ -62,7 +62,8 @@ func taken(st *fold.State, now time.Time, lim lanes.Limits) map[string]int {
 // moveToAccounts gives tasks that would start now, if their account took any, to another account
 // of the same agent that does. They have no conversation that would stay behind.
 func (d *Dispatcher) moveToAccounts() {
-	if d.tasks.Config.Accounts == nil {
+	accounts := d.tasks.AccountsNow()
+	if !accounts.Several() {
 		return
 	}
 	lim := d.Limits()
@@ -70,7 +71,7 @@ func (d *Dispatcher) moveToAccounts() {
 		now := d.tasks.Config.Now()
 		taken := taken(st, now, lim)
 		for _, t := range st.Movable(now, lim) {
-			account, isFree := d.tasks.ChooseAccount(st, t.Agent, now, lim, taken)
+			account, isFree := accounts.Choose(st, t.Agent, lim, taken)
 			if !isFree || account == t.AccountName() || t.Agent == "" {
 				continue
 			}
@@ -101,12 +102,12 @@ func (d *Dispatcher) moveToAccounts() {
 // session there. An account that was limited itself takes one at a time, its own first.
 func (d *Dispatcher) handOvers(st *fold.State, able map[agentIn]bool, lim lanes.Limits) (records []*ledger.Record) {
 	now := d.tasks.Config.Now()
-	taken := taken(st, now, lim)
+	taken, accounts := taken(st, now, lim), d.tasks.AccountsNow()
 	for _, t := range st.Stranded(now, lim) {
 		var account string
 		i := slices.IndexFunc(t.Fallback, func(agent string) (isFree bool) {
 			if agent != t.Agent && able[agentIn{agent, t.Environment}] {
-				account, isFree = d.tasks.ChooseAccount(st, agent, now, lim, taken)
+				account, isFree = accounts.Choose(st, agent, lim, taken)
 			}
 			return isFree
 		})

@@ -57,11 +57,11 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 // would have to, and that no able agent takes over, now or when it has a place for them. One of which that
 // is not known yet may be able; with nil none is.
 func (d *Dispatcher) limitWaitExceeded(st *fold.State, able map[agentIn]bool) []state.Task {
-	now := d.tasks.Config.Now()
+	now, accounts := d.tasks.Config.Now(), d.tasks.AccountsNow()
 	return slices.DeleteFunc(st.LimitWaitExceeded(now, d.tasks.Config.MaxLimitWait), func(t state.Task) bool {
-		return d.tasks.CanMove(st, &t, now) || slices.ContainsFunc(t.Fallback, func(agent string) bool {
+		return accounts.CanMove(st, &t) || slices.ContainsFunc(t.Fallback, func(agent string) bool {
 			isAble, asked := able[agentIn{agent, t.Environment}]
-			return agent != t.Agent && (isAble || able != nil && !asked) && d.tasks.HasOther(st, &state.Task{Agent: agent, Account: t.Account}, now)
+			return agent != t.Agent && (isAble || able != nil && !asked) && accounts.HasOther(st, &state.Task{Agent: agent, Account: t.Account})
 		})
 	})
 }

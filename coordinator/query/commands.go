@@ -181,7 +181,7 @@ func (q *Query) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 // wait. What they log in with is not here, nor anywhere in the ledger. To ask does not
 // keep an idle master from ending.
 func (q *Query) Accounts() []state.AccountUse {
-	return state.WithConfigured(queue.Read(q.tasks, (*fold.State).Accounts), q.tasks.ConfiguredAccounts())
+	return state.WithConfigured(queue.Read(q.tasks, (*fold.State).Accounts), q.tasks.AccountsNow().List())
 }
 
 // TaskIDs returns the next ids, at most n, behind the first done ones of all tasks that

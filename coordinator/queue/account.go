@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"stint/state"
@@ -10,77 +12,97 @@ import (
 	"stint/state/lanes"
 )
 
-// ConfiguredAccounts returns the accounts of all agents, those of each together, its default one first.
-func (s *Store) ConfiguredAccounts() []state.AccountConfig {
+// Accounts are the accounts of all agents as they are configured at a time, those of each together,
+// its default one first.
+type Accounts struct {
+	list []state.AccountConfig
+	now  time.Time
+	any  bool // nothing is configured: whatever a task names is one
+}
+
+// AccountsNow returns them. It may read a file.
+func (s *Store) AccountsNow() Accounts {
 	if s.Config.Accounts == nil {
-		return state.DefaultAccounts(slices.Sorted(maps.Keys(s.Config.Agents)))
+		return Accounts{state.DefaultAccounts(slices.Sorted(maps.Keys(s.Config.Agents))), s.Config.Now(), true}
 	}
-	return s.Config.Accounts()
+	return Accounts{s.Config.Accounts(), s.Config.Now(), false}
 }
 
-// FindAccount returns the account of that id; ok is false if there is none.
-func (s *Store) FindAccount(id string) (a state.AccountConfig, ok bool) {
-	all := s.ConfiguredAccounts()
-	i := slices.IndexFunc(all, func(a state.AccountConfig) bool { return a.ID == id })
-	if i < 0 {
-		return a, false
+// List returns them all.
+func (a Accounts) List() []state.AccountConfig { return a.list }
+
+// Missing returns why no task of an agent can run with the account of that id, "" if one can.
+func (a Accounts) Missing(agent, id string) string {
+	if _, ok := a.Find(id); ok || a.any || len(a.Of(agent)) == 0 {
+		return "" // or else the agent itself is not there
 	}
-	return all[i], true
+	return fmt.Sprintf("there is no account %q; %s has %s", id, agent, strings.Join(a.Of(agent), ", "))
 }
 
-// AccountsOf returns the ids of an agent's accounts, the default one first.
-func (s *Store) AccountsOf(agent string) (ids []string) {
-	for _, a := range s.ConfiguredAccounts() {
-		if a.Tool == agent {
-			ids = append(ids, a.ID)
+// Find returns the account of that id; ok is false if there is none.
+func (a Accounts) Find(id string) (c state.AccountConfig, ok bool) {
+	for _, c := range a.list {
+		if c.ID == id {
+			return c, true
+		}
+	}
+	return c, false
+}
+
+// Of returns the ids of an agent's accounts, the default one first.
+func (a Accounts) Of(agent string) (ids []string) {
+	for _, c := range a.list {
+		if c.Tool == agent {
+			ids = append(ids, c.ID)
 		}
 	}
 	return ids
 }
 
-// AccountRule is the Account of [lanes.Limits].
-func (s *Store) AccountRule(a *state.Account) lanes.AccountRule {
-	if s.Config.Accounts == nil || a.Name == "" {
-		return lanes.AccountRule{}
+// Several reports whether any agent has more than one.
+func (a Accounts) Several() bool {
+	for i := range a.list {
+		if i > 0 && a.list[i].Tool == a.list[i-1].Tool {
+			return true
+		}
 	}
-	known, ok := s.FindAccount(a.Name)
-	if !ok {
-		return lanes.AccountRule{Closed: "is not in accounts.toml (stint account ls)"}
-	}
-	rule := lanes.AccountRule{Slots: known.Max}
-	if h, err := state.ParseHours(known.Hours); err == nil {
-		if rule.Until = h.Opens(s.Config.Now()); !rule.Until.IsZero() {
+	return false
+}
+
+// Rule is the Account of [lanes.Limits]. An account that is not configured has no bounds: what
+// needs it begins, and ends with a sentence.
+func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
+	known, _ := a.Find(of.Name)
+	rule.Slots = known.Max
+	if h, err := state.ParseHours(known.Hours); err == nil && known.Hours != "" {
+		if rule.Until = h.Opens(a.now); !rule.Until.IsZero() {
 			rule.Closed = "starts queued tasks at " + known.Hours + " only"
 		}
 	}
 	return rule
 }
 
-// ChooseAccount returns the account of an agent with which a task that names none is to run:
-// one that can take it now, and of these the one whose last rate limit is longest ago, and
-// then the one that is used least. taken are tasks by account that count as running. ok is
-// false if none can take it now.
-func (s *Store) ChooseAccount(st *fold.State, agent string, now time.Time, lim lanes.Limits, taken map[string]int) (id string, ok bool) {
-	ids := s.AccountsOf(agent)
-	if len(ids) < 2 {
-		id = agent
-		if len(ids) == 1 {
-			id = ids[0]
-		}
-		return id, st.Free(id, now, lim) > taken[id]
+// Choose returns the account of an agent with which a task that names none is to run: one that can
+// take it now, and of these the one whose last rate limit is longest ago, and then the one that is
+// used least. taken are tasks by account that count as running. ok is false if none can take it
+// now.
+func (a Accounts) Choose(st *fold.State, agent string, lim lanes.Limits, taken map[string]int) (id string, ok bool) {
+	ids := a.Of(agent)
+	if len(ids) == 0 {
+		ids = []string{agent} // which is not there: the run will say so
 	}
-	isWorse := func(a, b string) bool {
-		x, y := st.Account(a), st.Account(b)
-		freeX, freeY := st.Free(a, now, lim) > taken[a], st.Free(b, now, lim) > taken[b]
+	isFree := func(id string) bool { return st.Free(id, a.now, lim) > taken[id] }
+	isWorse := func(x, y string) bool {
+		was, is := st.Account(x), st.Account(y)
 		switch {
-		case freeX != freeY:
-			return freeY
-		case x.Disabled != y.Disabled:
-			return x.Disabled
-		case !x.LimitedAt.Equal(y.LimitedAt):
-			return x.LimitedAt.After(y.LimitedAt)
+		case isFree(x) != isFree(y):
+			return isFree(y)
+		case was.Disabled != is.Disabled:
+			return was.Disabled
+		case !was.LimitedAt.Equal(is.LimitedAt):
+			return was.LimitedAt.After(is.LimitedAt)
 		}
-		return st.RunningOf(a)+taken[a] > st.RunningOf(b)+taken[b]
+		return len(st.RunningWith(x))+taken[x] > len(st.RunningWith(y))+taken[y]
 	}
 	id = ids[0]
 	for _, other := range ids[1:] {
@@ -88,20 +110,20 @@ func (s *Store) ChooseAccount(st *fold.State, agent string, now time.Time, lim l
 			id = other
 		}
 	}
-	return id, st.Free(id, now, lim) > taken[id]
+	return id, isFree(id)
 }
 
 // CanMove reports whether a task that its account takes no more could begin with another one of
 // its agent: nothing binds it to its own, and no limit and no person closes that other one.
-func (s *Store) CanMove(st *fold.State, t *state.Task, now time.Time) bool {
+func (a Accounts) CanMove(st *fold.State, t *state.Task) bool {
 	session, _ := st.SessionByID(t.SessionID)
-	return !t.Pinned && t.AgentSession == "" && session.Native == "" && s.HasOther(st, t, now)
+	return !t.Pinned && t.AgentSession == "" && session.Native == "" && a.HasOther(st, t)
 }
 
 // HasOther reports whether the agent of a task has an account that may be used beside the task's own.
-func (s *Store) HasOther(st *fold.State, t *state.Task, now time.Time) bool {
-	return slices.ContainsFunc(s.AccountsOf(t.Agent), func(id string) bool {
-		a := st.Account(id)
-		return id != t.AccountName() && !a.Hold && !a.Disabled && !a.CoolUntil.After(now)
+func (a Accounts) HasOther(st *fold.State, t *state.Task) bool {
+	return slices.ContainsFunc(a.Of(t.Agent), func(id string) bool {
+		other := st.Account(id)
+		return id != t.AccountName() && !other.Hold && !other.Disabled && !other.CoolUntil.After(a.now)
 	})
 }

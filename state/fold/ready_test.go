@@ -107,7 +107,7 @@ func TestReady(t *testing.T) {
 }
 
 // TestFree: the running tasks of an account fill its slots; one that waits for another one
-// lends its worker, and its slot.
+// lends its worker, and not its slot.
 func TestFree(t *testing.T) {
 	j := newJournal(t)
 	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 2, Account: slotsOfTwo}
@@ -119,7 +119,7 @@ func TestFree(t *testing.T) {
 	if got := j.state.Free("two", noon, lim); got != 0 || j.state.Free("other", noon, lim) != math.MaxInt {
 		t.Errorf("%d slots are free", got)
 	}
-	for i, want := range []string{"", "c", "c d"} {
+	for i, want := range []string{"", "d", "d"} {
 		lim.Lent = map[string]bool{}
 		for _, id := range []string{"a", "b"}[:i] {
 			lim.Lent[id] = true

@@ -14,7 +14,7 @@ import (
 // Limits bound what runs at the same time.
 type Limits struct {
 	MaxWorkers int               // running tasks in all; at 0 none may start
-	Lent       map[string]bool   // running tasks, by id, that wait for others: meanwhile they count for nothing
+	Lent       map[string]bool   // running tasks, by id, that wait for others, and lend their worker and their place in a queue
 	Taken      map[string]string // lanes that no task takes and where none may start, by key: with what is there
 	Settling   map[string]bool   // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
 
@@ -136,11 +136,7 @@ func (s *Queues) free(a *account, now time.Time, lim Limits) int {
 	}
 	tries := 1
 	for _, l := range s.running {
-		switch {
-		case l.acct != a:
-		case lim.Lent[s.ID(l.N)]:
-			n = max(n, n+1)
-		case !s.Whole(l).RunStartedAt.Before(a.CoolUntil):
+		if l.acct == a && !s.Whole(l).RunStartedAt.Before(a.CoolUntil) {
 			tries = 0
 		}
 	}
@@ -160,12 +156,14 @@ func (s *Queues) Free(name string, now time.Time, lim Limits) int {
 	return s.free(a, now, lim)
 }
 
-// RunningOf returns how many tasks run with the account of that name.
-func (s *Queues) RunningOf(name string) int {
-	if a := s.accounts[name]; a != nil {
-		return a.running
+// RunningWith returns the running tasks of the account of that name.
+func (s *Queues) RunningWith(name string) (ids []string) {
+	for _, l := range s.running {
+		if l.acct.name == name {
+			ids = append(ids, s.ID(l.N))
+		}
 	}
-	return 0
+	return ids
 }
 
 // queueUse returns how many tasks of each queue run.
