@@ -243,7 +243,7 @@ func cmdNoAgents(ts *testscript.TestScript, neg bool, args []string) {
 func cmdRequests(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, args, 0, 0, "requests")
 	for i, r := range stateOf(ts).model.Requests() {
-		_, err := fmt.Fprintf(ts.Stdout(), "#%d model=%s prompts=%q answers=%q check=%q key=%q\n", i+1, r.Model, r.Prompts, r.Answers, r.Check, r.Key)
+		_, err := fmt.Fprintf(ts.Stdout(), "#%d model=%s prompts=%q answers=%q key=%q check=%q\n", i+1, r.Model, r.Prompts, r.Answers, r.Key, r.Check)
 		ts.Check(err)
 	}
 }
