@@ -141,3 +141,123 @@ func TestAccountIsOut(t *testing.T) {
 		}
 	})
 }
+
+// inTwo has two accounts, each for that many tasks.
+func inTwo(t *testing.T, most int, f func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := limitedWorld(t)
+		w.cfg.MaxWorkers = 4
+		w.cfg.Accounts = func() []state.AccountConfig {
+			return []state.AccountConfig{{ID: "demo", Tool: "demo", Max: most}, {ID: "two", Tool: "demo", Max: most}}
+		}
+		w.script(map[string][]step{taskID(1): {{time.Minute, task.Outcome{Result: "ok", Session: "native-1"}}}})
+		f(w)
+	})
+}
+
+// TestAccountsDoNotChurn: what could not start for another reason than its account stays where it is.
+func TestAccountsDoNotChurn(t *testing.T) {
+	inTwo(t, 1, func(w *world) {
+		w.cfg.QueueMax = map[string]int{"n": 1}
+		w.openUnwatched()
+		const n = 30
+		for i := range n {
+			w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", Parallel: true, Queue: "n"})
+		}
+		moves := 0
+		for i := range n {
+			w.endsAs(taskID(i), state.Done, "")
+			raw, err := w.c.Raw(t.Context(), taskID(i))
+			check(t, err)
+			moves += strings.Count(string(raw), "- account: ") - 1
+		}
+		if moves > n {
+			t.Errorf("%d tasks were moved %d times", n, moves)
+		}
+	})
+}
+
+// TestAccountOfASession: what goes on with a conversation follows it to the account that has it by then.
+func TestAccountOfASession(t *testing.T) {
+	inTwo(t, 1, func(w *world) {
+		w.openUnwatched()
+		for i := 1; i < 3; i++ {
+			w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", SessionKey: "web", Hold: true})
+		}
+		_, err := w.c.DisableAccount(t.Context(), "demo", "client")
+		check(t, err)
+		for i := 1; i < 3; i++ {
+			_, err := w.c.Release(t.Context(), taskID(i), "client")
+			check(t, err)
+			w.endsAs(taskID(i), state.Done, "")
+		}
+		if got := w.accountsOf(taskID(1), taskID(2)); got != "two two" || w.agent.turns[1].Session != "native-1" {
+			t.Errorf("the session is with %s, %+v", got, w.agent.turns[1])
+		}
+	})
+}
+
+// TestAccountWakes: a task whose account takes none starts as soon as another one does: when that has
+// cooled down, or when more tasks may run with its own. The master stays for it.
+func TestAccountWakes(t *testing.T) {
+	cool := func(account string, d time.Duration) string {
+		return fmt.Sprintf("## Control account:%s\n- coolUntil: %s\n- limitWaits: 1\n", account, state.FormatTime(time.Now().Add(d)))
+	}
+	for _, own := range []string{"cools down", "held", "full"} {
+		t.Run(own, func(t *testing.T) {
+			inTwo(t, 1, func(w *world) {
+				w.cfg.IdleExit = 30 * time.Second
+				w.cfg.IdleTimeout, w.cfg.Timeout = 10*time.Hour, 10*time.Hour
+				most := 1
+				w.cfg.Accounts = func() []state.AccountConfig {
+					return []state.AccountConfig{{ID: "demo", Tool: "demo", Max: most}, {ID: "two", Tool: "demo", Max: 1}}
+				}
+				w.script(map[string][]step{taskID(2): {{5 * time.Hour, task.Outcome{Result: "ok"}}}})
+				w.openUnwatched()
+				w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true, Hold: true})
+				w.reconcile("%s", cool("two", 10*time.Minute))
+				switch own {
+				case "cools down":
+					w.reconcile("%s", cool("demo", time.Hour))
+				case "held":
+					w.reconcile("## Control account:demo\n- hold: true\n")
+				default:
+					w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Parallel: true, Account: "demo"})
+				}
+				_, err := w.c.Release(t.Context(), taskID(1), "client")
+				check(t, err)
+				begun, most10 := time.Now(), 11*time.Minute
+				if own == "full" {
+					time.Sleep(time.Minute)
+					most, most10 = 2, 2*time.Minute
+				}
+				w.endsAs(taskID(1), state.Done, "")
+				if took := time.Since(begun); took > most10 {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestAccountsAndLimits: however many accounts there are, max_limit_wait ends the wait, and a task that
+// does not wait is not kept for one that is out of its hours; a fallback comes after all accounts.
+func TestAccountsAndLimits(t *testing.T) {
+	inTwo(t, 1, func(w *world) {
+		w.cfg.MaxLimitWait = 2 * time.Hour
+		configs := w.cfg.Accounts()
+		w.cfg.Accounts = func() []state.AccountConfig { return configs }
+		limited := step{time.Second, task.Outcome{Class: state.ClassRateLimited, ExitCode: 1}}
+		w.script(map[string][]step{taskID(1): slices.Repeat([]step{limited}, 400), taskID(2): {limited}})
+		w.openUnwatched()
+		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Parallel: true})
+		w.endsAs(taskID(1), state.Dead, state.ClassRateLimited)
+		if took := time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); took > 5*time.Hour {
+			t.Errorf("it waited %v", took)
+		}
+		time.Sleep(24 * time.Hour)
+		configs[1].Hours = "22:00-23:00"
+		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Parallel: true, NoWaitLimit: true})
+		w.endsAs(taskID(2), state.Failed, state.ClassRateLimited)
+	})
+}

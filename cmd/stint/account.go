@@ -332,7 +332,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				adapter, err := found.adapter(cfg, file.path)
+				adapter, err := found.adapter(cfg, filepath.Dir(file.path))
 				if err != nil {
 					d.line("login", err.Error())
 				} else if p := adapter.Probe(c.Context()); found.Tool != builtIn {
@@ -359,7 +359,7 @@ func (a *app) accountLoginCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			adapter, err := found.adapter(cfg, file.path)
+			adapter, err := found.adapter(cfg, filepath.Dir(file.path))
 			if err != nil {
 				return err
 			}

@@ -198,7 +198,7 @@ func (f *accountsFile) read() ([]account, error) {
 		list, err = parseAccounts(text)
 	}
 	if f.err = nil; err != nil {
-		f.err = &cliError{code: exitUsage, message: strings.Replace(err.Error(), accountsName, f.path, 1), try: "correct it there; until then a running master uses what stood there before"}
+		f.err = &cliError{code: exitUsage, message: f.located(err), try: "correct it there; until then a running master uses what stood there before"}
 	} else {
 		f.list, f.known = list, make([]state.AccountConfig, len(list))
 		for i := range list {
@@ -206,6 +206,14 @@ func (f *accountsFile) read() ([]account, error) {
 		}
 	}
 	return f.list, f.err
+}
+
+// located returns an error with the path of the file in place of its name.
+func (f *accountsFile) located(err error) string {
+	if rest, ok := strings.CutPrefix(err.Error(), accountsName); ok {
+		return f.path + rest
+	}
+	return err.Error()
 }
 
 // accountsText returns the text of accounts.toml, "" if there is none.
@@ -242,7 +250,7 @@ func (f *accountsFile) find(id string) *account {
 func (f *accountsFile) environment(id string) (env task.AccountEnv, err error) {
 	a := f.find(id)
 	if a == nil {
-		return env, nil // it is not configured, and nothing starts with it
+		return env, fmt.Errorf("there is no account %s any more", id)
 	}
 	env, err = a.environment()
 	if err != nil {

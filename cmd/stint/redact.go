@@ -15,6 +15,7 @@ import (
 // secrets returns the function that lists the secret values which nothing that stint writes or
 // prints may have; without a stateDir there is no token. What cannot be read is left out.
 func secrets(cfg *Config, stateDir string) func() []string {
+	file := newAccountsFile(stateDir) // with a mistake in it, it keeps what stood there before
 	return func() (values []string) {
 		for _, name := range agentNames {
 			for _, kv := range agentEnv(os.Environ(), name, cfg.Env) {
@@ -36,7 +37,7 @@ func secrets(cfg *Config, stateDir string) func() []string {
 		if stateDir != "" {
 			token, _ := durable.ReadFile(durable.OS, tokenFile(stateDir))
 			values = append(values, string(token))
-			accounts, _ := newAccountsFile(stateDir).read()
+			accounts, _ := file.read()
 			for i := range accounts {
 				values = append(values, accounts[i].secrets()...)
 			}

@@ -123,7 +123,8 @@ func (s *submission) isBodyOf(t *state.Task) bool {
 		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && s.comesAfter(t.After) &&
 		(s.VerifyCommand == "" || t.VerifyCommand == s.VerifyCommand) && (s.MaxIterations == 0 || t.MaxIterations == s.MaxIterations) && t.VerifyTimeout == s.VerifyTimeout &&
 		t.OnFailure == s.OnFailure && t.OnIssue == s.OnIssue && t.OutputPolicy == s.OutputPolicy && slices.Equal(t.Allow, s.Allow) &&
-		slices.Equal(t.InputFiles, s.InputFiles) && slices.Equal(t.OutputSpec, s.OutputSpec) && s.isCarriedOutBy(t)
+		slices.Equal(t.InputFiles, s.InputFiles) && slices.Equal(t.OutputSpec, s.OutputSpec) && s.isCarriedOutBy(t) &&
+		(s.Account == "" || t.Account == s.Account || t.Agent != s.Agent)
 }
 
 // comesAfter reports whether what the spec comes after can have meant these tasks: @last

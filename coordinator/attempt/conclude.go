@@ -152,8 +152,10 @@ func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdi
 	if !v.limitSince.Equal(t.LimitSince) {
 		rec.Add(state.KeyLimitSince, state.FormatTime(v.limitSince))
 	}
-	switch { // a stint session whose native one is lost keeps its own id, and so its transcript
-	case v.loseSession:
+	now, _ := st.Peek(t.ID)
+	moved := now.Agent == t.Agent && now.AccountName() != t.AccountName() // by a person: what it has begun lies in the old one's home
+	switch {                                                              // a stint session whose native one is lost keeps its own id, and so its transcript
+	case v.loseSession, moved && v.status == state.Queued:
 		rec.Add(state.NativeKey(t.Agent), "")
 	case out.Session != "" && out.Session != t.AgentSession:
 		rec.Add(state.NativeKey(t.Agent), out.Session)

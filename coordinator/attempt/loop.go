@@ -83,7 +83,7 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 		// The dispatcher begins the step if a person has given the task another agent or lane or no
 		// workspace, or if the account takes no turn now.
 		account := st.Account(t.AccountName())
-		isElsewhere := t.Agent != r.Task.Agent || t.Lane() != r.Task.Lane() || t.Workspace == ""
+		isElsewhere := t.Agent != r.Task.Agent || t.AccountName() != r.Task.AccountName() || t.Lane() != r.Task.Lane() || t.Workspace == ""
 		goes = !a.tasks.IsLeaving() && !isElsewhere && !(isTurn && (account.Hold || account.Disabled || account.CoolUntil.After(a.tasks.Config.Now())))
 		tx.Append(a.stepRecord(st, r, out, t, s, id, goes))
 	})

@@ -65,6 +65,9 @@ func (d *Dispatcher) untilNext() time.Duration {
 			next = at
 		}
 	}
+	if d.tasks.Config.Accounts != nil && !idle { // which may be configured otherwise at any time
+		wait = min(wait, clockCheck)
+	}
 	if lim.Again.After(now) && (next.IsZero() || lim.Again.Before(next)) {
 		next = lim.Again
 	}

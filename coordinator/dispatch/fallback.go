@@ -71,8 +71,8 @@ func (d *Dispatcher) moveToAccounts() {
 		now := d.tasks.Config.Now()
 		taken := taken(st, now, lim)
 		for _, t := range st.Movable(now, lim) {
-			account, isFree := accounts.Choose(st, t.Agent, lim, taken)
-			if !isFree || account == t.AccountName() || t.Agent == "" {
+			account := accounts.Elsewhere(st, &t, lim, taken)
+			if account == "" {
 				continue
 			}
 			taken[account]++
@@ -81,7 +81,6 @@ func (d *Dispatcher) moveToAccounts() {
 			if t.RunID != "" {
 				rec.Add(state.KeyNote, "account "+t.AccountName()+" takes no task now; "+account+" carries it out")
 			}
-			task.Unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
 			records = append(records, rec.Add(state.KeyUpdatedAt, state.FormatTime(now)))
 		}
 		return records
@@ -104,6 +103,9 @@ func (d *Dispatcher) handOvers(st *fold.State, able map[agentIn]bool, lim lanes.
 	now := d.tasks.Config.Now()
 	taken, accounts := taken(st, now, lim), d.tasks.AccountsNow()
 	for _, t := range st.Stranded(now, lim) {
+		if accounts.CanMove(st, &t) { // to another account of its agent, when that has room
+			continue
+		}
 		var account string
 		i := slices.IndexFunc(t.Fallback, func(agent string) (isFree bool) {
 			if agent != t.Agent && able[agentIn{agent, t.Environment}] {

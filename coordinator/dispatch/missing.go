@@ -30,7 +30,8 @@ func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		for _, a := range queue.Read(d.tasks, (*fold.State).Missing) {
-			if name := cmp.Or(a.Agent, a.Name); a.IsKeyless() && (d.tasks.Config.HasKey == nil || !d.tasks.Config.HasKey(name)) || a.IsMissing() && !d.Attempts.IsFound(name) {
+			known, _ := d.tasks.AccountsNow().Find(a.Name)
+			if name := cmp.Or(known.Tool, a.Agent, a.Name); a.IsKeyless() && (d.tasks.Config.HasKey == nil || !d.tasks.Config.HasKey(name)) || a.IsMissing() && !d.Attempts.IsFound(name) {
 				continue
 			}
 			err := d.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {

@@ -97,8 +97,8 @@ func (a Accounts) Choose(st *fold.State, agent string, lim lanes.Limits, taken m
 		switch {
 		case isFree(x) != isFree(y):
 			return isFree(y)
-		case was.Disabled != is.Disabled:
-			return was.Disabled
+		case isOut(&was) != isOut(&is):
+			return isOut(&was)
 		case !was.LimitedAt.Equal(is.LimitedAt):
 			return was.LimitedAt.After(is.LimitedAt)
 		}
@@ -113,17 +113,35 @@ func (a Accounts) Choose(st *fold.State, agent string, lim lanes.Limits, taken m
 	return id, isFree(id)
 }
 
+// isOut reports whether a person has to let tasks use an account again.
+func isOut(a *state.Account) bool { return a.Hold || a.Disabled }
+
+// Elsewhere returns the account to which a task goes that its own takes no more; "" if there is none. A
+// person who pinned it, and a conversation, decide. taken is that of Choose.
+func (a Accounts) Elsewhere(st *fold.State, t *state.Task, lim lanes.Limits, taken map[string]int) string {
+	own := st.Account(t.AccountName())
+	id, isFree := a.Choose(st, t.Agent, lim, taken)
+	if at := st.BoundTo(t); at != "" {
+		id, isFree = at, st.Free(at, a.now, lim) > taken[at]
+	}
+	other := st.Account(id)
+	if t.Pinned || t.Agent == "" || id == own.Name || !isFree && (!isOut(&own) || isOut(&other)) { // else nobody would come back to it
+		return ""
+	}
+	return id
+}
+
 // CanMove reports whether a task that its account takes no more could begin with another one of
-// its agent: nothing binds it to its own, and no limit and no person closes that other one.
+// its agent: nothing binds it to its own, and nothing but its slots closes that other one.
 func (a Accounts) CanMove(st *fold.State, t *state.Task) bool {
-	session, _ := st.SessionByID(t.SessionID)
-	return !t.Pinned && t.AgentSession == "" && session.Native == "" && a.HasOther(st, t)
+	at := st.BoundTo(t)
+	return !t.Pinned && (at == "" || at != t.AccountName()) && a.HasOther(st, t)
 }
 
 // HasOther reports whether the agent of a task has an account that may be used beside the task's own.
 func (a Accounts) HasOther(st *fold.State, t *state.Task) bool {
 	return slices.ContainsFunc(a.Of(t.Agent), func(id string) bool {
 		other := st.Account(id)
-		return id != t.AccountName() && !other.Hold && !other.Disabled && !other.CoolUntil.After(a.now)
+		return id != t.AccountName() && !isOut(&other) && !other.CoolUntil.After(a.now) && a.Rule(&other).Closed == ""
 	})
 }

@@ -95,7 +95,8 @@ func TestStrandedCostsLittle(t *testing.T) {
 	}
 }
 
-// TestStrandedWakes: the end of the fallback's own cool-down is a time to look.
+// TestStrandedWakes: while anything waits for an account, the end of any other's cool-down is a
+// time to look: that of a fallback, or of another account of the agent.
 func TestStrandedWakes(t *testing.T) {
 	j := newJournal(t)
 	records(j, "a: status=queued; agent=codex; fallback=claude",
@@ -103,9 +104,9 @@ func TestStrandedWakes(t *testing.T) {
 	if got := j.state.NextWake(noon); !got.Equal(noon.Add(time.Minute)) {
 		t.Errorf("wakes at %v", got)
 	}
-	records(j, "a: fallback=")
-	if got := j.state.NextWake(noon); !got.Equal(noon.Add(time.Hour)) {
-		t.Errorf("without a fallback it wakes at %v", got)
+	records(j, "a: status=canceled")
+	if got := j.state.NextWake(noon); !got.IsZero() {
+		t.Errorf("when nothing waits it wakes at %v", got)
 	}
 }
 

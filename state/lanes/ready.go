@@ -214,7 +214,7 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 	s.refresh(now)
 	var list []*Item
 	var tried []*lane
-	used, alone, queues := s.usedSessions(), s.usedCheckouts(lim), s.queueUse(lim)
+	use := s.use(lim)
 	left := map[*account]int{}
 	for _, a := range s.accounts {
 		left[a] = s.free(a, now, lim)
@@ -231,32 +231,10 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 		}
 		ln := heap.Pop(&in.ready).(*lane)
 		tried = append(tried, ln)
-		t := &s.Whole(ln.head).Task
-		key := s.LaneOf(t, lim.WorkspaceRoot)
-		if at := s.lanes[key]; at != nil && at.busy > 0 || lim.Taken[key] != "" {
+		if !s.startable(ln, use, lim) {
 			continue
-		}
-		names := s.sessionsOf(t)
-		taken := slices.ContainsFunc(names[:], func(name sessionName) bool { _, is := used[name]; return is && name.id != "" })
-		if taken || !s.hasHome(t, lim.WorkspaceRoot) {
-			continue
-		}
-		dir, known := s.checkoutOf(t, lim)
-		if !known || dir != "" && userOf(dir, alone) != nil {
-			continue
-		}
-		queue := s.queueOf(ln.head)
-		if lim.Queue != nil && lim.Queue(queue) > 0 && queues[queue] >= lim.Queue(queue) {
-			continue
-		}
-		if dir != "" {
-			alone[dir] = ln.head
-		}
-		for _, name := range names {
-			used[name] = nil
 		}
 		left[in]--
-		queues[queue]++
 		list = append(list, ln.head)
 	}
 	for _, ln := range tried {
@@ -265,9 +243,51 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 	return list
 }
 
+// A use is what running tasks, and those that are to start, have for themselves.
+type use struct {
+	sessions  map[sessionName]*Item
+	checkouts map[string]*Item
+	queues    map[string]int
+}
+
+func (s *Queues) use(lim Limits) use {
+	return use{s.usedSessions(), s.usedCheckouts(lim), s.queueUse(lim)}
+}
+
+// startable reports whether the head of a lane could start now as far as all but its account goes,
+// and then counts it as one that does.
+func (s *Queues) startable(ln *lane, u use, lim Limits) bool {
+	queue := s.queueOf(ln.head)
+	if lim.Queue != nil && lim.Queue(queue) > 0 && u.queues[queue] >= lim.Queue(queue) {
+		return false
+	}
+	t := &s.Whole(ln.head).Task
+	key := s.LaneOf(t, lim.WorkspaceRoot)
+	if at := s.lanes[key]; at != nil && at.busy > 0 || lim.Taken[key] != "" {
+		return false
+	}
+	names := s.sessionsOf(t)
+	taken := slices.ContainsFunc(names[:], func(name sessionName) bool { _, is := u.sessions[name]; return is && name.id != "" })
+	if taken || !s.hasHome(t, lim.WorkspaceRoot) {
+		return false
+	}
+	dir, known := s.checkoutOf(t, lim)
+	if !known || dir != "" && userOf(dir, u.checkouts) != nil {
+		return false
+	}
+	if dir != "" {
+		u.checkouts[dir] = ln.head
+	}
+	for _, name := range names {
+		u.sessions[name] = nil
+	}
+	u.queues[queue]++
+	return true
+}
+
 // Movable returns tasks that would start now, the most urgent first, if their accounts took any,
-// and that nothing binds to these: no person, and no conversation that goes on. It looks at some
-// of each account's, and changes nothing.
+// and that nothing binds to these: no person, and no conversation that goes on there. It looks at
+// some of each account's, and changes nothing.
 func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
 	free := s.room(now, lim)
 	if free <= 0 {
@@ -276,6 +296,7 @@ func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
 	s.applyRules(lim)
 	s.refresh(now)
 	var list []*Item
+	use := s.use(lim)
 	for _, a := range s.accounts {
 		if len(a.ready.list) == 0 || s.free(a, now, lim) > 0 {
 			continue
@@ -284,7 +305,7 @@ func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
 		for found := 0; found < free && len(a.ready.list) > 0 && len(tried) < maxPassed; {
 			ln := heap.Pop(&a.ready).(*lane)
 			tried = append(tried, ln)
-			if t := &s.Whole(ln.head).Task; !t.Pinned && s.native(t) == "" && lim.Taken[ln.key] == "" {
+			if t := &s.Whole(ln.head).Task; !t.Pinned && s.BoundTo(t) != a.name && s.startable(ln, use, lim) {
 				list = append(list, ln.head)
 				found++
 			}
@@ -295,6 +316,17 @@ func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
 	}
 	slices.SortFunc(list, byRank)
 	return s.views(list[:min(free, len(list))])
+}
+
+// BoundTo returns the account that has the conversation which a task goes on with; "" if it begins one.
+func (s *Queues) BoundTo(t *state.Task) string {
+	if t.AgentSession != "" {
+		return t.AccountName()
+	}
+	if x := s.sessions.byID[t.SessionID]; x != nil && x.at.agent == t.Agent && x.agents().native != "" {
+		return cmp.Or(x.at.account, t.AccountName())
+	}
+	return ""
 }
 
 // byRank compares two tasks of any lanes: the more urgent one is before the other.
@@ -442,12 +474,12 @@ func (s *Queues) NextWake(now time.Time) time.Time {
 	if w := s.plan.wakes.list; len(w) > 0 {
 		t = w[0].at
 	}
-	backed := false
+	waits := false // for an account: it may be any that takes the task over
 	for _, a := range s.accounts {
-		backed = backed || a.backed.Len() > 0
+		waits = waits || len(a.ready.list) > 0
 	}
 	for _, a := range s.accounts {
-		if (len(a.ready.list) > 0 || backed) && !a.Hold && a.CoolUntil.After(now) {
+		if waits && !a.Hold && a.CoolUntil.After(now) {
 			t = earlier(t, a.CoolUntil)
 		}
 	}
