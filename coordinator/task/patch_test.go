@@ -48,7 +48,7 @@ func TestReadPatchRefuses(t *testing.T) {
 		{`{"priority":"high"}`, "priority", "whole number"},
 		{`{"label":"x","priority":0.5}`, "priority", "whole number"},
 		{`{"id":"x"}`, "id", `unknown field "id"`},
-		{`{"inputFiles":[]}`, "inputFiles", "known are after"},
+		{`{"inputFiles":[]}`, "inputFiles", "known are account, after"},
 		{`{"status":"done"}`, "status", "unknown field"},
 		{`{"labl":"x"}`, "labl", "did you mean label?"},
 		{`{"tool":"codex","agent":"codex"}`, "agent", "mean the same"},
