@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,6 +70,7 @@ func TestAccountIsChosen(t *testing.T) {
 			t.Errorf("bound tasks are with %s", got)
 		}
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		if i := slices.IndexFunc(w.agent.turns, func(turn task.Turn) bool { return turn.TaskID == taskID(7) }); w.agent.turns[i].Session != "native-2" {
 			t.Errorf("the conversation goes on with %q", w.agent.turns[i].Session)
 		}
@@ -208,9 +210,10 @@ func TestAccountWakes(t *testing.T) {
 			inTwo(t, 1, func(w *world) {
 				w.cfg.IdleExit = 30 * time.Second
 				w.cfg.IdleTimeout, w.cfg.Timeout = 10*time.Hour, 10*time.Hour
-				most := 1
+				var most atomic.Int64
+				most.Store(1)
 				w.cfg.Accounts = func() []state.AccountConfig {
-					return []state.AccountConfig{{ID: "demo", Tool: "demo", Max: most}, {ID: "two", Tool: "demo", Max: 1}}
+					return []state.AccountConfig{{ID: "demo", Tool: "demo", Max: int(most.Load())}, {ID: "two", Tool: "demo", Max: 1}}
 				}
 				w.script(map[string][]step{taskID(2): {{5 * time.Hour, task.Outcome{Result: "ok"}}}})
 				w.openUnwatched()
@@ -229,7 +232,8 @@ func TestAccountWakes(t *testing.T) {
 				begun, most10 := time.Now(), 11*time.Minute
 				if own == "full" {
 					time.Sleep(time.Minute)
-					most, most10 = 2, 2*time.Minute
+					most.Store(2)
+					most10 = 2 * time.Minute
 				}
 				w.endsAs(taskID(1), state.Done, "")
 				if took := time.Since(begun); took > most10 {
@@ -246,7 +250,13 @@ func TestAccountsAndLimits(t *testing.T) {
 	inTwo(t, 1, func(w *world) {
 		w.cfg.MaxLimitWait = 2 * time.Hour
 		configs := w.cfg.Accounts()
-		w.cfg.Accounts = func() []state.AccountConfig { return configs }
+		var hours atomic.Value // of the second
+		hours.Store("")
+		w.cfg.Accounts = func() []state.AccountConfig {
+			now := slices.Clone(configs)
+			now[1].Hours = hours.Load().(string)
+			return now
+		}
 		limited := step{time.Second, task.Outcome{Class: state.ClassRateLimited, ExitCode: 1}}
 		w.script(map[string][]step{taskID(1): slices.Repeat([]step{limited}, 400), taskID(2): {limited}})
 		w.openUnwatched()
@@ -256,7 +266,7 @@ func TestAccountsAndLimits(t *testing.T) {
 			t.Errorf("it waited %v", took)
 		}
 		time.Sleep(24 * time.Hour)
-		configs[1].Hours = "22:00-23:00"
+		hours.Store("22:00-23:00")
 		w.submit(task.TaskSpec{ID: taskID(2), Prompt: "p", Parallel: true, NoWaitLimit: true})
 		w.endsAs(taskID(2), state.Failed, state.ClassRateLimited)
 	})

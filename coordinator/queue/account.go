@@ -2,7 +2,6 @@ package queue
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +22,7 @@ type Accounts struct {
 // AccountsNow returns them. It may read a file.
 func (s *Store) AccountsNow() Accounts {
 	if s.Config.Accounts == nil {
-		return Accounts{state.DefaultAccounts(slices.Sorted(maps.Keys(s.Config.Agents))), s.Config.Now(), true}
+		return Accounts{s.defaults, s.Config.Now(), true}
 	}
 	return Accounts{s.Config.Accounts(), s.Config.Now(), false}
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -71,6 +73,7 @@ func Lock(dir string) (unlock func() error, err error) {
 func OpenLocked(cfg Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
 	s := &Store{Config: cfg, Home: task.WithoutLinks(cfg.StateDir), orphans: map[string]string{}, life: life{lastCall: cfg.Now()}}
+	s.defaults = state.DefaultAccounts(slices.Sorted(maps.Keys(cfg.Agents)))
 	view := func(f func(*fold.State)) { s.View(f) }
 	s.Store = store.New(store.Options[*fold.State]{
 		Ledger: journal.Options{

@@ -48,6 +48,8 @@ type Store struct {
 	lastErr string
 	shortAt time.Time // when trouble was met last that is for want of something
 	isShort bool      // the machine lacks something now
+
+	defaults []state.AccountConfig // where none are configured: that of each agent
 }
 
 // Hooks are what a [Store] calls on the log's goroutine. Each must be set.
