@@ -51,7 +51,7 @@ type AccountConfig struct {
 	Variables []string `json:"variables,omitempty" doc:"Names of the variables that it gives its agent" example:"OPENAI_BASE_URL"`
 	Hours     string   `json:"hours,omitempty" doc:"When queued tasks may start with it, by the clock of the master; left out: always" example:"22:00-07:00"`
 	CredRef   string   `json:"credRef,omitempty" doc:"Path of the file that has its credentials" example:"/home/ana/.secrets/work.json"`
-	Dangerous bool     `json:"dangerous,omitempty" doc:"Its agent may run without a guard, where all else permits that too" example:"false"`
+	Dangerous bool     `json:"dangerous,omitempty" doc:"Kept for agents without a guard; it has no effect yet" example:"false"`
 }
 
 // An AccountUse is an account, and the tasks that use it or want to.

@@ -76,7 +76,7 @@ func FuzzParseAccounts(f *testing.F) {
 	})
 }
 
-// TestAccountsFile: a file with a mistake leaves the accounts as they were, until it is mended.
+// TestAccountsFile: a file with a mistake leaves the accounts as they were, until it is corrected.
 func TestAccountsFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -104,7 +104,7 @@ func TestAccountsFile(t *testing.T) {
 	}
 	put("[account.yy]\ntool = \"demo\"\n")
 	if _, err := f.read(); err != nil || f.find("x") != nil || f.find("yy") == nil {
-		t.Errorf("mended: %v", err)
+		t.Errorf("corrected: %v", err)
 	}
 }
 

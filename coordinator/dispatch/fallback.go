@@ -79,7 +79,7 @@ func (d *Dispatcher) moveToAccounts() {
 			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 			rec.Add(state.KeyAccount, account)
 			if t.RunID != "" {
-				rec.Add(state.KeyNote, "account "+t.AccountName()+" takes no task now; "+account+" carries it out")
+				rec.Add(state.KeyNote, "account "+t.AccountName()+" takes no task now; "+account+" runs it")
 			}
 			records = append(records, rec.Add(state.KeyUpdatedAt, state.FormatTime(now)))
 		}

@@ -391,7 +391,7 @@ func TestInputFiles(t *testing.T) {
 	}
 }
 
-// TestCollectedCopiesAreMasked: the copy has no secret, and what is told of it is told of the copy.
+// TestCollectedCopiesAreMasked: a collected file has no secret, and its size and digest are those of the masked text.
 func TestCollectedCopiesAreMasked(t *testing.T) {
 	p := newPlace(t)
 	p.write("report", strings.Repeat("x", 32<<10-3)+"a secret")

@@ -17,7 +17,7 @@ type TaskSpec struct {
 	Agent          string    `json:"agent,omitempty" doc:"Name of an adapter; left out: that of the session, else defaultAgent, else the master's default agent" example:"codex"`
 	DefaultAgent   string    `json:"defaultAgent,omitempty" doc:"Agent of a task that names none and goes on with no session, whose agent it would have" example:"codex"`
 	Model          string    `json:"model,omitempty" doc:"As the agent's CLI knows it; left out: the CLI's own choice" example:"gpt-5.5"`
-	Account        string    `json:"account,omitempty" doc:"Name of an account of that agent; left out: the default one" example:"codex-main"`
+	Account        string    `json:"account,omitempty" doc:"Account of that agent, and no other; left out: one that has room" example:"codex-main"`
 	Workspace      string    `json:"workspace,omitempty" doc:"Absolute path: the agent's working directory; left out: the master's workspace_root, where one is configured" example:"/home/ana/shop"`
 	Isolation      string    `json:"isolation,omitempty" enum:"in-place,temp" doc:"temp: the agent works in an empty directory of the task's own, which has the input files under their names; in-place, or left out: in the workspace" example:"temp"`
 	SessionKey     string    `json:"sessionKey,omitempty" doc:"Tasks with the same key share one conversation and run one after another; left out: the lane of the workspace" example:"web"`
