@@ -123,7 +123,7 @@ func TestAccountIsOut(t *testing.T) {
 		w.cfg.Accounts = func() []state.AccountConfig { return slices.Clone(configs) }
 		w.script(map[string][]step{})
 		w.openUnwatched()
-		_, err := w.c.DisableAccount(t.Context(), "demo", "client")
+		_, err := w.c.SetAccount(t.Context(), "demo", false, "client")
 		check(t, err)
 		w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p"})
 		w.endsAs(taskID(1), state.Done, "")
@@ -138,7 +138,7 @@ func TestAccountIsOut(t *testing.T) {
 			t.Errorf("out of hours: with %s after %s", got, waited)
 		}
 		time.Sleep(2 * time.Hour)
-		if _, err := w.c.EnableAccount(t.Context(), "none", "client"); code(err) != task.CodeNotFound {
+		if _, err := w.c.SetAccount(t.Context(), "none", true, "client"); code(err) != task.CodeNotFound {
 			t.Errorf("no such account: %v", err)
 		}
 	})
@@ -186,7 +186,7 @@ func TestAccountOfASession(t *testing.T) {
 		for i := 1; i < 3; i++ {
 			w.submit(task.TaskSpec{ID: taskID(i), Prompt: "p", SessionKey: "web", Hold: true})
 		}
-		_, err := w.c.DisableAccount(t.Context(), "demo", "client")
+		_, err := w.c.SetAccount(t.Context(), "demo", false, "client")
 		check(t, err)
 		for i := 1; i < 3; i++ {
 			_, err := w.c.Release(t.Context(), taskID(i), "client")

@@ -30,13 +30,13 @@ func (now *Folded) ImpliedChanges(r *ledger.Record) (fields []ledger.Pair) {
 			fields = append(fields, ledger.Pair{Key: key, Value: value})
 		}
 	}
+	if now.Status == "" {
+		return fields
+	}
 	account, named := r.Get(KeyAccount)
 	named = named && account != now.Account
 	put(KeyPinned, "true", named && account != "")
 	put(KeyPinned, "", named && account == "" && now.Pinned)
-	if now.Status == "" {
-		return fields
-	}
 	if command, named := r.Get(KeyVerifyCommand); named && command != now.VerifyCommand {
 		for _, key := range []string{KeyVerifyExitCode, KeyVerifyTime, KeyVerifyOutput} {
 			put(key, "", now.VerifyExitCode != nil)

@@ -60,6 +60,8 @@ type AccountUse struct {
 	AccountConfig
 	Agent   string `json:"agent,omitempty" doc:"Agent of the tasks that use it" example:"codex"`
 	Running int    `json:"running" doc:"Tasks that run with it" example:"1"`
+	Closed  string `json:"closed,omitempty" doc:"What keeps all its tasks from starting, in a few words; left out: nothing" example:"limit until 15:04"`
+	Why     string `json:"why,omitempty" doc:"The same as a sentence, with what ends it" example:"account codex-work is disabled; to use it again: stint account enable codex-work"`
 	Waiting int    `json:"waiting" doc:"Queued tasks" example:"4"`
 }
 

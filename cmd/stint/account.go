@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
@@ -131,7 +130,7 @@ func (a *app) accountAddCommand() *cobra.Command {
 				return err
 			}
 			file := newAccountsFile(dir)
-			if known := file.find(id); known != nil && file.isWritten(id) {
+			if known := file.find(id); known != nil && known.written {
 				return usage("stint account set-limits "+id+", or edit "+file.path, "there is an account %s already", id)
 			}
 			if err := file.change(id, false, values); err != nil {
@@ -198,7 +197,7 @@ func (a *app) accountRmCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !file.isWritten(id) {
+			if !found.written {
 				return usage("stint account disable "+id, "%s is the account of your own login; it can only be disabled", id)
 			}
 			var use state.AccountUse
@@ -270,7 +269,7 @@ func (a *app) accountLsCommand() *cobra.Command {
 				if u.Max > 0 {
 					running += "/" + strconv.Itoa(u.Max)
 				}
-				rows = append(rows, []string{u.Name, u.Agent, u.Title, u.GroupName, running, strconv.Itoa(u.Waiting), accountState(&u, time.Now())})
+				rows = append(rows, []string{u.Name, u.Agent, u.Title, u.GroupName, running, strconv.Itoa(u.Waiting), cmp.Or(u.Closed, "ready")})
 			}
 			if quiet {
 				return nil
@@ -282,19 +281,6 @@ func (a *app) accountLsCommand() *cobra.Command {
 	quietFlag(c, &quiet)
 	jsonFlag(c, &asJSON)
 	return c
-}
-
-// accountState says in a few words whether tasks can start with an account.
-func accountState(u *state.AccountUse, now time.Time) string {
-	switch {
-	case u.Disabled:
-		return "disabled"
-	case u.Hold:
-		return state.Because("on hold", oneLine(u.Reason))
-	case u.CoolUntil.After(now):
-		return "limit until " + localTime(u.CoolUntil)
-	}
-	return "ready"
 }
 
 func (a *app) accountShowCommand() *cobra.Command {
@@ -317,7 +303,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 			d.line("agent", u.Agent)
 			d.line("name", u.Title)
 			d.line("group", u.GroupName)
-			d.line("state", accountState(u, time.Now()))
+			d.line("state", cmp.Or(u.Why, "ready"))
 			d.line("running", strconv.Itoa(u.Running)+map[bool]string{true: " of at most " + strconv.Itoa(u.Max)}[u.Max > 0])
 			d.line("hours", u.Hours)
 			d.line("waiting", strconv.Itoa(u.Waiting))
@@ -435,14 +421,6 @@ func (a *app) completeAccounts(_ *cobra.Command, args []string, _ string) (ids [
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
-// isWritten reports whether the file itself has the account.
-func (f *accountsFile) isWritten(id string) bool {
-	text, err := accountsText(f.path)
-	lines := strings.Split(string(text), "\n")
-	from, _ := sectionOf(lines, id)
-	return err == nil && from >= 0
-}
-
 // sectionOf returns the lines of an account's section, from its head to before the next one; -1 if
 // there is none.
 func sectionOf(lines []string, id string) (from, to int) {
@@ -454,10 +432,14 @@ func sectionOf(lines []string, id string) (from, to int) {
 	if from < 0 {
 		return -1, -1
 	}
+	to = len(lines)
 	if next := slices.IndexFunc(lines[from+1:], isHead); next >= 0 {
-		return from, from + 1 + next
+		to = from + 1 + next
 	}
-	return from, len(lines)
+	for to > from+1 && (strings.TrimSpace(lines[to-1]) == "" || strings.HasPrefix(strings.TrimSpace(lines[to-1]), "#")) {
+		to-- // what stands above the next one is about that
+	}
+	return from, to
 }
 
 // change sets keys in an account's section, which is made if need be, or removes it. What else stands
@@ -480,7 +462,7 @@ func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) 
 		lines, at = slices.Delete(lines, from, to), from
 	}
 	if len(values) > 0 && section == nil {
-		section = []string{"[account." + tomlKey(id) + "]"}
+		section = []string{"[account." + tomlText(id) + "]"}
 		if len(text) > 0 {
 			section = slices.Insert(section, 0, "")
 		}
@@ -491,11 +473,7 @@ func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) 
 		if i := slices.IndexFunc(section, isKey); i >= 0 {
 			section[i] = line + commentOf(section[i])
 		} else {
-			end := len(section)
-			for end > 0 && strings.TrimSpace(section[end-1]) == "" && end > 1 {
-				end--
-			}
-			section = slices.Insert(section, end, line)
+			section = append(section, line)
 		}
 	}
 	lines = slices.Insert(lines, at, section...)
@@ -518,14 +496,6 @@ func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) 
 		return &cliError{code: exitFailure, message: "cannot write the accounts", err: err}
 	}
 	return nil
-}
-
-// tomlKey writes an id as a part of a head.
-func tomlKey(id string) string {
-	if accountID.MatchString(id) && !strings.Contains(id, ".") {
-		return id
-	}
-	return tomlText(id)
 }
 
 // tomlText writes a value of an account as TOML, on one line.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -30,6 +31,7 @@ const accountsName = "accounts.toml"
 type account struct {
 	state.AccountConfig
 	env     map[string]string
+	written bool   // it stands in the file
 	envFrom string // path of a file with lines of KEY=VALUE; "": none
 }
 
@@ -111,7 +113,7 @@ func parseAccounts(text []byte) ([]account, error) {
 	var list []account
 	names := map[string]string{}
 	for _, id := range f.inOrder(all) {
-		a := account{AccountConfig: state.AccountConfig{ID: id}}
+		a := account{AccountConfig: state.AccountConfig{ID: id}, written: true}
 		if findKind(id) != nil {
 			a.Tool = id
 		}
@@ -281,32 +283,74 @@ func (a *account) environment() (env task.AccountEnv, err error) {
 	for _, name := range a.Variables {
 		env.Env = append(env.Env, name+"="+a.env[name])
 	}
-	if a.CredRef == "" {
-		return env, nil
-	}
-	text, err := readSecret(a.CredRef)
-	if err != nil {
-		return env, err
-	}
-	if text = strings.TrimSpace(text); !json.Valid([]byte(text)) || text[0] != '{' {
-		if text == "" || strings.ContainsAny(text, "\n\x00") {
-			return env, fmt.Errorf("%s has neither a JSON object nor a key on one line", a.CredRef)
+	login := ""
+	if a.CredRef != "" {
+		text, err := readSecret(a.CredRef)
+		if err != nil {
+			return env, err
 		}
-		env.Env = append(env.Env, kind.KeyEnv+"="+text)
+		switch text = strings.TrimSpace(text); {
+		case json.Valid([]byte(text)) && text[0] == '{':
+			login = a.CredRef
+		case text == "" || strings.ContainsAny(text, "\n\x00"):
+			return env, fmt.Errorf("%s has neither a JSON object nor a key on one line", a.CredRef)
+		default:
+			env.Env = append(env.Env, kind.KeyEnv+"="+text)
+		}
+	}
+	if home == "" {
 		return env, nil
 	}
-	return env, linkCredentials(a.CredRef, filepath.Join(home, kind.CredFile))
+	return env, linkCredentials(login, filepath.Join(home, kind.CredFile))
 }
 
-// linkCredentials lets a CLI find its credentials in its home. What a login has put there stays.
+// danger is the Danger of a master's configuration.
+func (f *accountsFile) danger(cfg *Config, inContainer func() bool) func(id string) (effect string, err error) {
+	return func(id string) (effect string, err error) {
+		a := f.find(id)
+		i := slices.IndexFunc(dangers(), func(d danger) bool {
+			return a != nil && strings.HasPrefix(d.key, a.Tool+"_") && cfg.agents[d.key] == d.value
+		})
+		if i < 0 {
+			return "", nil
+		}
+		set, missing := dangers()[i].key+" = "+dangers()[i].value, ""
+		switch fi, err := os.Stat(a.CredRef); {
+		case !a.Dangerous:
+			missing = "dangerous = true for the account (stint help accounts)"
+		case a.CredRef == "" || err != nil || fi.Mode().Perm()&0o222 != 0:
+			missing = "a cred_ref of the account that nobody can write to (chmod 400)"
+		case !inContainer():
+			missing = "a container"
+		default:
+			return set + ": the agent can do whatever this user can in this container", nil
+		}
+		return "", fmt.Errorf("account %s: with %s its agent could do whatever you can; that needs %s", id, set, missing)
+	}
+}
+
+// inContainer reports whether this machine is a container, as Docker, Podman or systemd tell.
+func inContainer() bool {
+	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
+		if _, err := os.Lstat(mark); err == nil {
+			return true
+		}
+	}
+	return exec.Command("systemd-detect-virt", "--container", "--quiet").Run() == nil
+}
+
+// linkCredentials lets a CLI find its login in its home, or, without a file, none that was linked there
+// before. What a login of its own has put there stays.
 func linkCredentials(file, link string) error {
-	if to, err := os.Readlink(link); err == nil && to == file {
-		return nil
-	} else if err == nil {
-		err = os.Remove(link)
-		if err != nil {
+	if to, err := os.Readlink(link); err == nil && to != file {
+		if err := os.Remove(link); err != nil {
 			return err
 		}
+	} else if err == nil || file == "" {
+		return nil
+	}
+	if file == "" {
+		return nil
 	}
 	if err := durable.MkdirAll(durable.OS, filepath.Dir(link)); err != nil {
 		return err

@@ -178,3 +178,33 @@ func accountConfig(cred string) (c state.AccountConfig) {
 	c.ID, c.Tool, c.CredRef = "x", "codex", cred
 	return c
 }
+
+// TestDanger: an agent may run without a guard only if its account, its login and a container permit
+// that; as it is configured by default it has one.
+func TestDanger(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key := filepath.Join(dir, "key")
+	check(t, os.WriteFile(key, []byte("k"), 0o600))
+	for i := range 16 {
+		isSet, dangerous, readOnly, inContainer := i&1 > 0, i&2 > 0, i&4 > 0, i&8 > 0
+		cfg := &Config{agents: map[string]any{"codex_sandbox": "workspace-write"}}
+		if isSet {
+			cfg.agents["codex_sandbox"] = "danger-full-access"
+		}
+		text := "[account.x]\ntool = \"codex\"\ncred_ref = \"" + key + "\"\n"
+		if dangerous {
+			text += "dangerous = true\n"
+		}
+		check(t, os.Chmod(key, map[bool]os.FileMode{false: 0o600, true: 0o400}[readOnly]))
+		check(t, os.WriteFile(filepath.Join(dir, accountsName), []byte(text), 0o600))
+		may := newAccountsFile(dir).danger(cfg, func() bool { return inContainer })
+		effect, err := may("x")
+		if all := dangerous && readOnly && inContainer; (err == nil) != (all || !isSet) || (effect != "") != (all && isSet) {
+			t.Errorf("set %v, dangerous %v, read-only %v, container %v: %q, %v", isSet, dangerous, readOnly, inContainer, effect, err)
+		}
+		if _, err := may("codex"); (err == nil) == isSet {
+			t.Errorf("the user's own login: %v", err)
+		}
+	}
+}

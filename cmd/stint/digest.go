@@ -129,7 +129,7 @@ func (a *app) printDigest(d *statedir.Digest) error {
 	}
 	for i := range d.Accounts {
 		u := &d.Accounts[i]
-		line("%s; %s", oneLine(accountText(&u.Account, d.Until)), count(u.Waiting, "waiting task"))
+		line("%s; %s", oneLine(u.Why), count(u.Waiting, "waiting task"))
 	}
 	if d.Paused {
 		line("%s; to start tasks again: stint resume", state.Because("dispatch is paused", d.PauseWhy))

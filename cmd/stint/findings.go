@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -141,39 +140,45 @@ func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 		list, err := c.Accounts(ctx)
 		for _, u := range list {
 			waits := func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == u.Name }
-			if text := accountText(&u.Account, time.Now()); text != "" && slices.ContainsFunc(views, waits) {
-				a.tellAccount(&u.Account, text)
+			if u.Why != "" && slices.ContainsFunc(views, waits) {
+				a.tell(&u)
 			}
 		}
 		return err
 	})
 }
 
-func (a *app) tellAccount(u *state.Account, text string) {
+// tell prints on stderr, once, what keeps the tasks of an account from starting.
+func (a *app) tell(u *state.AccountUse) {
+	if !a.told[u.Name] {
+		a.hint("stint: %s\n", escapeText(oneLine(u.Why)))
+	}
 	if a.told == nil {
 		a.told = map[string]bool{}
 	}
 	a.told[u.Name] = true
-	a.hint("stint: %s\n", escapeText(oneLine(text)))
 }
 
-// warnAccountsOf is warnAccounts for the first hundred of some tasks, and accounts of which nothing
-// was said yet.
-func (a *app) warnAccountsOf(ctx context.Context, refs []string) {
+// warnAccountsOf is warnAccounts for the first hundred of some tasks. It looks at these only where
+// something has become of an account since the last time, for which looked is kept.
+func (a *app) warnAccountsOf(ctx context.Context, refs []string, looked map[string]bool) {
 	const most = 100
 	_ = a.callRunning(func(c *client.Client) error { // it is told the next time
 		list, err := c.Accounts(ctx)
 		news := slices.DeleteFunc(list, func(u state.AccountUse) bool {
-			return u.Waiting == 0 || a.told[u.Name] || accountText(&u.Account, time.Now()) == ""
+			key := u.Name + u.Closed
+			seen := looked[key]
+			looked[key] = true
+			return seen || u.Why == "" || u.Waiting == 0 || a.told[u.Name]
 		})
-		if len(news) == 0 || err != nil {
-			return err
-		}
 		for _, ref := range refs[:min(len(refs), most)] {
+			if len(news) == 0 || err != nil {
+				return err
+			}
 			v, err := c.Task(ctx, ref)
-			i := slices.IndexFunc(news, func(u state.AccountUse) bool { return v.Status == state.Queued && v.AccountName() == u.Name })
-			if err == nil && i >= 0 && !a.told[news[i].Name] {
-				a.tellAccount(&news[i].Account, accountText(&news[i].Account, time.Now()))
+			if i := slices.IndexFunc(news, func(u state.AccountUse) bool { return v.AccountName() == u.Name }); err == nil && i >= 0 && v.Status == state.Queued {
+				a.tell(&news[i])
+				news = slices.Delete(news, i, i+1)
 			}
 		}
 		return nil
@@ -200,41 +205,25 @@ func (a *app) warnOtherPlace(ctx context.Context, views []wire.TaskView) {
 	})
 }
 
-// accountText returns what keeps the tasks of an account from starting; "" if nothing does.
-func accountText(u *state.Account, now time.Time) string {
-	switch {
-	case u.IsMissing():
-		return state.Because("account "+u.Name+" is on hold", u.Reason) + "; its tasks start by themselves when the program is back"
-	case u.Hold:
-		return state.Because("account "+u.Name+" is on hold", u.Reason) + "; to lift it: stint account enable " + u.Name
-	case u.Disabled:
-		return "account " + u.Name + " is disabled; to use it again: stint account enable " + u.Name
-	case u.CoolUntil.After(now):
-		return fmt.Sprintf("%s: account %s is available again at %s", cmp.Or(oneLine(u.Reason), "rate-limited"), u.Name, localTime(u.CoolUntil))
-	}
-	return ""
-}
-
 // retryTask queues a task again, and says what that does to its account, or for how long
 // the account lets it wait.
 func (a *app) retryTask(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
-	before, _ := c.Accounts(ctx) // for the message alone
+	before, _ := c.Accounts(ctx) // for the messages alone
 	view, err := c.Retry(ctx, ref)
-	i := slices.IndexFunc(before, func(u state.AccountUse) bool { return u.Name == view.AccountName() })
-	if err != nil || i < 0 {
+	if err != nil {
 		return view, err
 	}
-	u := before[i].Account
-	if u.Hold {
-		a.hint("stint: the hold of account %s is lifted (%s)\n", u.Name, escapeText(oneLine(u.Reason)))
-		u.Hold, u.Reason = false, ""
+	isOf := func(u state.AccountUse) bool { return u.Name == view.AccountName() }
+	if i := slices.IndexFunc(before, isOf); i >= 0 && before[i].Hold {
+		a.hint("stint: the hold of account %s is lifted (%s)\n", before[i].Name, escapeText(oneLine(before[i].Reason)))
 	}
 	waits := "; the task waits until then"
 	if len(view.Fallback) > 0 || view.MaxLimitWait != "" {
 		waits = "" // another agent may take it over, or it may end
 	}
-	if text := accountText(&u, time.Now()); text != "" {
-		a.hint("stint: %s%s\n", escapeText(oneLine(text)), waits)
+	after, _ := c.Accounts(ctx)
+	if i := slices.IndexFunc(after, isOf); i >= 0 && after[i].Why != "" {
+		a.hint("stint: %s%s\n", escapeText(oneLine(after[i].Why)), waits)
 	}
 	return view, nil
 }

@@ -357,7 +357,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Version, config.Log = versionName(), m.log
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
-	config.Accounts, config.AccountEnv = m.accounts.configs, m.accounts.environment
+	config.Accounts, config.AccountEnv, config.Danger = m.accounts.configs, m.accounts.environment, m.accounts.danger(cfg, inContainer)
 	config.HasKey = func(name string) bool { return missingSecrets(cfg, &wire.AgentView{Name: name}) != nil }
 	config.CannotAllow = func(name string, rule task.Rule) string {
 		if kind := findKind(name); kind != nil && kind.CannotAllow != nil {

@@ -106,6 +106,9 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
 		SessionKey: a.tasks.Workspace(t.Workspace).TriggerSession,
 	}}
+	if t.Pinned {
+		s.Account = t.Account
+	}
 	if !own && t.Status != state.Done { // it is to look at what has failed: the command cannot be expected to pass
 		s.VerifyCommand = task.NoVerify
 	}

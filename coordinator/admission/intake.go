@@ -204,7 +204,9 @@ func (in *intake) add(s submission) error {
 		if err != nil {
 			return err
 		}
-		in.runAgent = by.Agent
+		if in.runAgent = by.Agent; by.Pinned && s.Account == "" && (s.Agent == "" || s.Agent == by.Agent) {
+			s.Account = by.Account
+		}
 		if s.asker = a.live.TaskOf(by.ID); s.asker == nil {
 			s.asker = &by
 		}

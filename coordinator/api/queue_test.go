@@ -49,12 +49,8 @@ func (f *fakeMaster) Move(_ context.Context, ref string, to task.Place, by strin
 	return f.change(ref, by, func(t *state.Task) { t.Note = fmt.Sprintf("%+v", to) })
 }
 
-func (f *fakeMaster) EnableAccount(_ context.Context, id, by string) (state.AccountUse, error) {
-	return state.AccountUse{Account: state.Account{Name: id, Reason: by}}, nil
-}
-
-func (f *fakeMaster) DisableAccount(_ context.Context, id, by string) (state.AccountUse, error) {
-	return state.AccountUse{Account: state.Account{Name: id, Disabled: true, Reason: by}}, nil
+func (f *fakeMaster) SetAccount(_ context.Context, id string, enabled bool, by string) (state.AccountUse, error) {
+	return state.AccountUse{Account: state.Account{Name: id, Disabled: !enabled, Reason: by}}, nil
 }
 
 func (f *fakeMaster) Edit(_ context.Context, ref string, p task.Patch, by string) (state.Task, error) {

@@ -51,17 +51,13 @@ func (s *Server) reportRoutes(api huma.API) {
 	answers(api, op(http.MethodGet, "/v1/accounts", "list-accounts", "List accounts", "What is known of each account, and which tasks use it. Nothing of its credentials."), func(context.Context, *struct{}) (wire.AccountsBody, error) {
 		return wire.AccountsBody{Accounts: notNull(s.rooms.Reports.Accounts())}, nil
 	})
-	for _, act := range []struct {
-		name, summary, about string
-		do                   func(ctx context.Context, id, by string) (state.AccountUse, error)
-	}{
-		{"enable", "Let tasks use an account", "This ends that it is disabled, its hold, and its cool-down.", s.rooms.Changes.EnableAccount},
-		{"disable", "Let no task start with an account", "Those that run go on. Those that wait move to another account of the agent, unless they are pinned or go on with a conversation.", s.rooms.Changes.DisableAccount},
-	} {
-		answers(api, op(http.MethodPost, "/v1/accounts/{id}/"+act.name, act.name+"-account", act.summary, act.about), func(ctx context.Context, in *accountInput) (state.AccountUse, error) {
-			return act.do(ctx, in.ID, ledger.ByClient)
+	setAccount := func(name, summary, about string, enabled bool) {
+		answers(api, op(http.MethodPost, "/v1/accounts/{id}/"+name, name+"-account", summary, about), func(ctx context.Context, in *accountInput) (state.AccountUse, error) {
+			return s.rooms.Changes.SetAccount(ctx, in.ID, enabled, ledger.ByClient)
 		})
 	}
+	setAccount("enable", "Let tasks use an account", "This ends that it is disabled, its hold, and its cool-down.", true)
+	setAccount("disable", "Let no task start with an account", "Those that run go on. Those that wait move to another account of the agent, unless they are pinned or go on with a conversation.", false)
 	answers(api, op(http.MethodGet, "/v1/usage", "usage", "Add up what runs have used", "Tokens and cost, a row for each value of by. The whole ledger is read for it."), lasting(s.usage))
 	answers(api, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace", "As a task with that prompt would. Nothing is kept.", http.StatusTooManyRequests), lasting(func(ctx context.Context, in *searchInput) (task.MemoryResult, error) {
 		q := in.Body

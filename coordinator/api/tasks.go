@@ -66,9 +66,8 @@ type Changes interface {
 	Release(ctx context.Context, ref, by string) (state.Task, error)
 	// Move changes a queued task's place in its lane.
 	Move(ctx context.Context, ref string, to task.Place, by string) (state.Task, error)
-	// EnableAccount lets tasks use an account, and DisableAccount lets none start with it.
-	EnableAccount(ctx context.Context, id, by string) (state.AccountUse, error)
-	DisableAccount(ctx context.Context, id, by string) (state.AccountUse, error)
+	// SetAccount lets tasks use an account, or lets none start with it.
+	SetAccount(ctx context.Context, id string, enabled bool, by string) (state.AccountUse, error)
 }
 
 type (

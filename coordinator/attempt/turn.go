@@ -157,6 +157,17 @@ const missingRetry = 2 * time.Second // before a run looks once more
 // missing, it tries once more a moment later.
 func (a *Attempts) runTurn(ctx context.Context, t *state.Task, agent task.Agent, turn task.Turn, report func(task.Event)) task.Outcome {
 	name := t.Agent
+	if danger := a.tasks.Config.Danger; danger != nil && !turn.ReadOnly {
+		effect, err := danger(t.AccountName())
+		if err != nil {
+			return task.Outcome{Class: state.ClassDenied, ExitCode: -1, Error: err.Error(), Final: true}
+		}
+		if effect != "" {
+			if err := a.noteDanger(t, effect); err != nil {
+				return setupFailed(err)
+			}
+		}
+	}
 	if env := a.tasks.Config.AccountEnv; env != nil {
 		var err error
 		if turn.Account, err = env(t.AccountName()); err != nil {
@@ -186,6 +197,22 @@ func (a *Attempts) runTurn(ctx context.Context, t *state.Task, agent task.Agent,
 		out.Class = state.ClassInterrupted
 	}
 	return out
+}
+
+// noteDanger records, before a run without a guard, what its agent can do, and that it may do it twice.
+func (a *Attempts) noteDanger(t *state.Task, effect string) error {
+	policy := "; idempotency: at least once, an interrupted run is repeated"
+	if t.IdempotencyKey != "" {
+		policy += "; no other task has the key " + t.IdempotencyKey.Given()
+	}
+	return a.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+		if now, _ := st.Peek(t.ID); now.Status != state.Running {
+			return nil // a person has ended it
+		}
+		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+		tx.Append(rec.Add(state.KeyNote, effect+policy).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
+		return nil
+	})
 }
 
 // IsFound reports whether an agent's program is there, for the master or for a task that has

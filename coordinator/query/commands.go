@@ -14,6 +14,7 @@ import (
 	"stint/ledger/archive"
 	"stint/session"
 	"stint/state"
+	"stint/state/explain"
 	"stint/state/fold"
 )
 
@@ -181,7 +182,13 @@ func (q *Query) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 // wait. What they log in with is not here, nor anywhere in the ledger. To ask does not
 // keep an idle master from ending.
 func (q *Query) Accounts() []state.AccountUse {
-	return state.WithConfigured(queue.Read(q.tasks, (*fold.State).Accounts), q.tasks.AccountsNow().List())
+	accounts := q.tasks.AccountsNow()
+	list := state.WithConfigured(queue.Read(q.tasks, (*fold.State).Accounts), accounts.List())
+	for i := range list {
+		a := &list[i]
+		a.Closed, a.Why = explain.Account(&a.Account, accounts.Rule(&a.Account), q.tasks.Config.Now())
+	}
+	return list
 }
 
 // TaskIDs returns the next ids, at most n, behind the first done ones of all tasks that

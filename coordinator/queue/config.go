@@ -32,6 +32,9 @@ type Config struct {
 	// AccountEnv returns what an account gives its agent, for a run that begins. It reads
 	// files, and its error says what is wrong with them. nil: no account gives any.
 	AccountEnv func(id string) (task.AccountEnv, error)
+	// Danger returns what the agent of an account can do without a guard, as it is configured; "" if it
+	// has one. The error says why it may not. nil: every agent has one.
+	Danger func(account string) (effect string, err error)
 	// QueueMax has the number of tasks that may run at the same time, by queue.
 	QueueMax map[string]int
 

@@ -17,7 +17,6 @@ import (
 
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
-	"stint/ledger/durable"
 	"stint/state/fold"
 )
 
@@ -176,11 +175,9 @@ func (s *Store) remove(l *leftover, now time.Time) (gone bool, err error) {
 	if l.kept || err != nil {
 		return false, err
 	}
-	_ = filepath.WalkDir(aside, func(path string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			return os.Chmod(path, durable.DirMode) // an agent may have closed it
-		}
-		return nil
-	})
-	return true, os.RemoveAll(aside)
+	root, err := os.OpenRoot(filepath.Dir(aside))
+	if err != nil {
+		return true, err
+	}
+	return true, errors.Join(rundir.RemoveTree(root, filepath.Base(aside)), root.Close())
 }

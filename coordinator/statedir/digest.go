@@ -18,6 +18,7 @@ import (
 	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
+	"stint/state/explain"
 	"stint/state/fold"
 	"stint/state/lanes"
 )
@@ -137,7 +138,11 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 		slices.SortStableFunc(list, func(a, b DigestTask) int { return a.at.Compare(b.at) })
 	}
 	d.Paused, d.PauseWhy = st.Paused()
-	d.Accounts = slices.DeleteFunc(st.Accounts(), func(a state.AccountUse) bool { return !a.Hold && !a.CoolUntil.After(now) })
+	for _, a := range st.Accounts() {
+		if a.Closed, a.Why = explain.Account(&a.Account, lanes.AccountRule{}, now); a.Why != "" {
+			d.Accounts = append(d.Accounts, a)
+		}
+	}
 	switch {
 	case isDamaged, data == nil && errors.Is(tasksErr, fs.ErrNotExist): // nothing was ever queued here
 		return d, st, nil

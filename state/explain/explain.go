@@ -75,7 +75,7 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 		return behind(before, " in "+state.LaneName(t.Lane()))
 	}
 	if name := t.UsedAccount(); q.Free(name, now, lim) == 0 {
-		return account(q, name, state.ShortID(q.ID(n)), now, lim)
+		return account(q, name, now, lim)
 	}
 	switch most := q.FullQueue(t.Queue, lim); {
 	case most > 0:
@@ -186,29 +186,38 @@ func does(q *lanes.Queues, id string, lim lanes.Limits) string {
 	return "is running"
 }
 
-// account returns why no task of an account starts; id is one of them.
-func account(q *lanes.Queues, name, id string, now time.Time, lim lanes.Limits) (short, why string) {
+// account returns why no task of the account of that name starts.
+func account(q *lanes.Queues, name string, now time.Time, lim lanes.Limits) (short, why string) {
 	a := q.Account(name)
-	rule, wait := lim.RuleFor(&a), waitNumber(a.LimitWaits)
-	switch {
-	case a.IsMissing():
-		return "account held", state.Because("account "+name+" is on hold", a.Reason) + "; its tasks start by themselves when the program is back"
-	case a.Hold:
-		return "account held", state.Because("account "+name+" is on hold", a.Reason) + "; when that is fixed: stint account enable " + name
-	case a.CoolUntil.After(now):
-		return "limit until " + minutes(a.CoolUntil, now), fmt.Sprintf("%s: account %s is available again at %s%s%s", strings.TrimPrefix(state.Because("", cmp.Or(a.Reason, "rate-limited")), ": "), name, clock(a.CoolUntil, now), in(a.CoolUntil, now), wait)
-	case a.Disabled:
-		return "account disabled", "account " + name + " is disabled; to use it again: stint account enable " + name
-	case rule.Closed != "":
-		why = "account " + name + " " + rule.Closed
-		if rule.Until.After(now) {
-			return "account until " + minutes(rule.Until, now), why + "; next at " + clock(rule.Until, now)
-		}
-		return "account closed", why
-	case a.LimitWaits == 0:
+	rule := lim.RuleFor(&a)
+	if short, why = Account(&a, rule, now); why != "" {
+		return short, why
+	}
+	if a.LimitWaits == 0 {
 		return "account busy", fmt.Sprintf("all %d slots of account %s are in use", rule.Slots, name)
 	}
-	return "limit", fmt.Sprintf("account %s was rate-limited%s; one task at a time until one gets through", name, wait)
+	return "limit", fmt.Sprintf("account %s was rate-limited%s; one task at a time until one gets through", name, waitNumber(a.LimitWaits))
+}
+
+// Account returns what keeps all tasks of an account from starting, in a few words, and in one sentence
+// with what ends that; "" if nothing does but those that run.
+func Account(a *state.Account, rule lanes.AccountRule, now time.Time) (short, why string) {
+	held := state.Because("account "+a.Name+" is on hold", a.Reason)
+	switch {
+	case a.Disabled:
+		return "disabled", "account " + a.Name + " is disabled; to use it again: stint account enable " + a.Name
+	case a.IsMissing():
+		return "account held", held + "; its tasks start by themselves when the program is back"
+	case a.Hold:
+		return "account held", held + "; when that is fixed: stint account enable " + a.Name
+	case a.CoolUntil.After(now):
+		return "limit until " + minutes(a.CoolUntil, now), fmt.Sprintf("%s: account %s is available again at %s%s%s", strings.TrimPrefix(state.Because("", cmp.Or(a.Reason, "rate-limited")), ": "), a.Name, clock(a.CoolUntil, now), in(a.CoolUntil, now), waitNumber(a.LimitWaits))
+	case rule.Closed != "" && rule.Until.After(now):
+		return "closed until " + minutes(rule.Until, now), "account " + a.Name + " " + rule.Closed + "; next at " + clock(rule.Until, now)
+	case rule.Closed != "":
+		return "closed", "account " + a.Name + " " + rule.Closed
+	}
+	return "", ""
 }
 
 // Ended returns how a task ended.
