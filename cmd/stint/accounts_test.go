@@ -155,10 +155,13 @@ func TestAccountEnvironment(t *testing.T) {
 			t.Errorf("%s: %v\n%s", tt.name, err, diff)
 		}
 	}
-	if to, err := os.Readlink(link); to != login || err != nil {
-		t.Errorf("the login is %q, %v", to, err)
+	for _, file := range []string{login, key, login, ""} { // one that is not named any more goes
+		_, err := (&account{AccountConfig: accountConfig(file)}).environment()
+		to, _ := os.Readlink(link)
+		if is := to == login; err != nil || is != (file == login) {
+			t.Errorf("with %q the login is %q, %v", file, to, err)
+		}
 	}
-	check(t, os.Remove(link))
 	check(t, os.WriteFile(link, nil, 0o600))
 	if _, err := (&account{AccountConfig: accountConfig(login)}).environment(); err == nil || !strings.Contains(err.Error(), "auth.json is there already") {
 		t.Errorf("a login that is there: %v", err)
