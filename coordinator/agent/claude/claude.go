@@ -47,7 +47,11 @@ func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 	if err := writeInput(s.Stdin, turn.Prompt); err != nil {
 		return task.Outcome{Class: state.ClassInterrupted, Error: err.Error(), ExitCode: -1, Shortage: task.ShortageOf(err)}
 	}
-	return c.RunEvents(ctx, s, NewDecoder(turn, report), report)
+	end := c.RunEvents(ctx, s, NewDecoder(turn, report), report)
+	if slices.Contains(s.Argv, userSettings[0]) {
+		end.Note = cmp.Or(end.Note, "the settings in .claude name a server, a home or an account, and were left out")
+	}
+	return end
 }
 
 // Plan returns what Run would start; see task.Planner.
@@ -111,6 +115,9 @@ func (c *Agent) args(turn task.Turn) []string {
 	}
 	if c.MaxTurns > 0 {
 		args = append(args, "--max-turns", strconv.Itoa(c.MaxTurns))
+	}
+	if misleads(turn.Workspace) || misleads(turn.Root) {
+		args = append(args, userSettings...)
 	}
 	if turn.Session != "" {
 		args = append(args, "--resume", turn.Session)

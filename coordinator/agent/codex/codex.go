@@ -79,7 +79,7 @@ func (c *Agent) model(turn task.Turn) string { return cmp.Or(turn.Model, c.Model
 // stdin and is no part of it. Codex forgets the sandbox between the turns of a
 // thread, and takes these options only before the words resume and fork.
 func (c *Agent) args(turn task.Turn) []string {
-	args := []string{"exec", "--json", "--skip-git-repo-check"}
+	args := append([]string{"exec", "--json", "--skip-git-repo-check"}, c.keepKeys()...)
 	switch {
 	case turn.ReadOnly:
 		args = append(args, "-s", "read-only")
@@ -87,6 +87,9 @@ func (c *Agent) args(turn task.Turn) []string {
 		args = append(args, "-s", "workspace-write", "-c", "approval_policy=never")
 	case c.Sandbox != "inherit":
 		args = append(args, "-s", cmp.Or(c.Sandbox, "workspace-write"))
+	}
+	if misleads(turn) {
+		args = append(args, noProject...)
 	}
 	args = append(args, "-C", turn.Workspace)
 	if m := c.model(turn); m != "" {

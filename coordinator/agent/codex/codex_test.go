@@ -28,16 +28,16 @@ func TestCodexArgs(t *testing.T) {
 		turn  task.Turn
 		want  string
 	}{
-		{Agent{}, task.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -"},
-		{Agent{}, task.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR resume UUID -"},
-		{Agent{}, task.Turn{Session: someUUID, Fork: true}, "exec --json --skip-git-repo-check -s workspace-write -C DIR fork UUID -"},
-		{Agent{Model: "gpt-5.5", Profile: "work"}, task.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-5.5 -p work resume UUID -"},
-		{Agent{Model: "gpt-5.5"}, task.Turn{Model: "gpt-6-sol"}, "exec --json --skip-git-repo-check -s workspace-write -C DIR -m gpt-6-sol -"},
-		{Agent{Sandbox: "read-only"}, task.Turn{}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
-		{Agent{Sandbox: "inherit"}, task.Turn{}, "exec --json --skip-git-repo-check -C DIR -"},
-		{Agent{Sandbox: "inherit", FullAuto: true}, task.Turn{}, "exec --json --skip-git-repo-check -s workspace-write -c approval_policy=never -C DIR -"},
-		{Agent{Sandbox: "danger-full-access"}, task.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "exec --json --skip-git-repo-check -s read-only -C DIR --output-schema /runs/r/schema.json -"},
-		{Agent{FullAuto: true}, task.Turn{ReadOnly: true}, "exec --json --skip-git-repo-check -s read-only -C DIR -"},
+		{Agent{}, task.Turn{}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -C DIR -"},
+		{Agent{}, task.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -C DIR resume UUID -"},
+		{Agent{}, task.Turn{Session: someUUID, Fork: true}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -C DIR fork UUID -"},
+		{Agent{Model: "gpt-5.5", Profile: "work"}, task.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -C DIR -m gpt-5.5 -p work resume UUID -"},
+		{Agent{Model: "gpt-5.5"}, task.Turn{Model: "gpt-6-sol"}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -C DIR -m gpt-6-sol -"},
+		{Agent{Sandbox: "read-only"}, task.Turn{}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s read-only -C DIR -"},
+		{Agent{Sandbox: "inherit"}, task.Turn{}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -C DIR -"},
+		{Agent{Sandbox: "inherit", FullAuto: true}, task.Turn{}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -c approval_policy=never -C DIR -"},
+		{Agent{Sandbox: "danger-full-access"}, task.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s read-only -C DIR --output-schema /runs/r/schema.json -"},
+		{Agent{FullAuto: true}, task.Turn{ReadOnly: true}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s read-only -C DIR -"},
 	} {
 		c.turn.Workspace = dir
 		got := strings.NewReplacer(dir, "DIR", someUUID, "UUID").Replace(strings.Join(c.codex.args(c.turn), " "))

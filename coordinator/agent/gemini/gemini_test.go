@@ -240,7 +240,7 @@ func TestWithoutComments(t *testing.T) {
 	}
 }
 
-// TestGeminiUnset: what a .env file says of gemini is empty for it, but its keys, and what
+// TestGeminiUnset: what a .env file says of gemini is empty for it, its keys too, but for what
 // the user passes; what is for the workspace's own programs is left to them.
 func TestGeminiUnset(t *testing.T) {
 	b := agenttest.NewBench(t)
@@ -253,7 +253,7 @@ func TestGeminiUnset(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
 	must(t, os.Symlink(filepath.Join(dir, "sub"), link))
 	got, err := g.unset(link)
-	if want := []string{"GEMINI_SYSTEM_MD=", "https_proxy=", "NODE_TLS_REJECT_UNAUTHORIZED=", "GOOGLE_GEMINI_BASE_URL="}; err != nil || !slices.Equal(got, want) {
+	if want := []string{"GEMINI_SYSTEM_MD=", "https_proxy=", "NODE_TLS_REJECT_UNAUTHORIZED=", "GEMINI_API_KEY=", "GOOGLE_GEMINI_BASE_URL="}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 	must(t, os.Truncate(filepath.Join(dir, ".env"), 1<<20+1))

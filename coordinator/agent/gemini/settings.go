@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"strings"
 
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
@@ -36,13 +36,10 @@ func (g *Agent) env(runDir string) []string {
 // that leads its requests through another server; gemini takes fewer for one.
 var dotenvName = agent.LazyRegexp(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+|(?i:https?_proxy)|NODE_TLS_REJECT_UNAUTHORIZED)[\s\p{Z}\x{FEFF}]*[=:]`)
 
-// untrusted are the variables that gemini takes from a .env file even where it trusts nothing.
-var untrusted = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
-
 // unset returns gemini's variables in .env files of a directory and those above it, up to
 // the home, as empty ones, which gemini leaves so: a run may have written them, and some of
-// them have gemini send another file, or to another server. Other variables there are for
-// the programs of the workspace.
+// them have gemini send another file, or to another server, or with another key. Other
+// variables there are for the programs of the workspace.
 func (g *Agent) unset(dir string) (env []string, err error) {
 	home, _ := filepath.EvalSymlinks(task.LookupEnv(g.Env, "HOME"))
 	dir, _ = filepath.EvalSymlinks(dir) // where gemini finds itself; if there is no such place, it does not start
@@ -58,7 +55,7 @@ func (g *Agent) unset(dir string) (env []string, err error) {
 			text, _ := os.ReadFile(file) // what we may not read, gemini may not either
 			for _, m := range dotenvName().FindAllSubmatch(text, -1) {
 				name := string(m[1])
-				if !slices.Contains(untrusted, name) && !agent.HasEnv(g.Env, name) {
+				if !agent.HasEnv(g.Env, name) {
 					env = append(env, name+"=")
 				}
 			}
@@ -103,6 +100,20 @@ func (g *Agent) defaults(dir string) map[string]any {
 	}
 	if _, ok := general["sessionRetention"]; !ok {
 		general["sessionRetention"] = map[string]any{"enabled": false}
+	}
+	security, ok := settings["security"].(map[string]any)
+	if !ok {
+		security = map[string]any{}
+	}
+	settings["security"] = security
+	if _, ok := security["environmentVariableRedaction"]; !ok { // keys of its own are not for the model's shell
+		var allowed []string
+		for _, kv := range g.Env {
+			if name, _, _ := strings.Cut(kv, "="); !task.IsNamed(kv, Kind.Own()) && !agent.HasEnv(g.Account, name) {
+				allowed = append(allowed, name)
+			}
+		}
+		security["environmentVariableRedaction"] = map[string]any{"enabled": true, "allowed": allowed}
 	}
 	return settings
 }
