@@ -189,6 +189,7 @@ var fields = map[string]func(*Folded) any{
 	KeyHold:           func(t *Folded) any { return &t.Hold },
 	KeyNotify:         func(t *Folded) any { return &t.Notify },
 	KeyPinned:         func(t *Folded) any { return &t.Pinned },
+	KeySpare:          func(t *Folded) any { return &t.Spare },
 	KeyNotBefore:      func(t *Folded) any { return &t.NotBefore },
 	KeyTimeout:        func(t *Folded) any { return (*duration)(&t.Timeout) },
 	KeyMaxAttempts:    func(t *Folded) any { return &t.MaxAttempts },

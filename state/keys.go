@@ -21,6 +21,7 @@ const (
 	KeyTool            = "tool" // read as agent, never written
 	KeyModel           = "model"
 	KeyAccount         = "account"
+	KeySpare           = "spare"  // true: only quota that would otherwise lapse is for it
 	KeyPinned          = "pinned" // true: a person has named the account, and no other one will do
 	KeyResume          = "resume"
 	KeyIsolation       = "isolation"
@@ -102,13 +103,14 @@ const (
 	KeyCoolUntil    = "coolUntil"   // of ControlAccount
 	KeyCoolGuessed  = "coolGuessed" // of ControlAccount: nobody has named coolUntil, it is a backoff
 	KeyLimitedAt    = "limitedAt"   // of ControlAccount: when it met its last rate limit
+	KeyQuota        = "quota"       // of ControlAccount: what its CLI told of it last; see FormatQuota
 	KeyDisabled     = "disabled"    // of ControlAccount: a person has taken it out of use
 )
 
 // copied has the keys that say what a task is to do, and where, and how.
 var copied = map[string]bool{
 	KeyPrompt: true, KeySessionKey: true, KeyWorkspace: true, KeyAgent: true, KeyTool: true, KeyModel: true,
-	KeyAccount: true, KeyPinned: true, KeyResume: true, KeyPriority: true, KeyLabel: true, KeyAfter: true, KeyAfterPolicy: true,
+	KeyAccount: true, KeyPinned: true, KeySpare: true, KeyResume: true, KeyPriority: true, KeyLabel: true, KeyAfter: true, KeyAfterPolicy: true,
 	KeyTimeout: true, KeyMaxAttempts: true, KeyMaxLimitWait: true, KeyVerifyCommand: true,
 
 	KeyTenantID: true, KeyQueue: true, KeyFallback: true, KeyAllow: true, KeyInputFiles: true, KeyOutputSpec: true,
@@ -124,7 +126,7 @@ func Copied(key string) bool { return copied[key] }
 var otherKeys = []string{
 	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyWorkspaceBy, KeyAgent, KeyTool, KeyAccount, KeyResume, KeyPriority, KeyOrder,
 	KeyMaxIterations, KeyPhase, KeyPrompt, KeyInputFiles, KeyFindings, KeyChanges, KeyChangedFiles, KeyOutputFiles, KeyThreadTokens, KeyEndedRuns, KeySteps,
-	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, KeyLimitedAt, KeyDisabled, "budget", KeyIsolation,
+	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, KeyLimitedAt, KeyDisabled, KeyQuota, "budget", KeyIsolation,
 }
 
 // otherWords maps what options of the command line are called to the keys that they set.

@@ -63,7 +63,7 @@ func (p *Packer) task(t *Folded) {
 	number(p, &t.Seq)
 	number(p, &t.PromptAt)
 	isTemp := t.Isolation == IsolationTemp
-	if p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify, &t.Pinned, &isTemp); isTemp {
+	if p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify, &t.Pinned, &t.Spare, &isTemp); isTemp {
 		t.Isolation = IsolationTemp
 	}
 	p.word(&t.VerifyCommand)

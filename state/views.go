@@ -19,6 +19,7 @@ type Account struct {
 	LimitWaits int       `json:"limitWaits,omitempty" doc:"Rate limits in a row; while there are any, one task at a time starts" example:"1"`
 	LimitedAt  time.Time `json:"limitedAt,omitzero" doc:"When it met its last rate limit" example:"2026-11-21T02:15:09.482Z"`
 	Disabled   bool      `json:"disabled,omitempty" doc:"A person has taken it out of use" example:"false"`
+	Quota      []Window  `json:"quota,omitempty" doc:"How much of its provider's quota was used, as its CLI told last; left out: unknown"`
 }
 
 // TooLong reports whether a task does not wait until the account has cooled down: it waits
@@ -49,6 +50,7 @@ type AccountConfig struct {
 	GroupName string   `json:"groupName,omitempty" doc:"Free text" example:"team"`
 	Max       int      `json:"max,omitempty" doc:"Tasks that may run with it at the same time; left out: any number" example:"5"`
 	Variables []string `json:"variables,omitempty" doc:"Names of the variables that it gives its agent" example:"OPENAI_BASE_URL"`
+	Reserve   string   `json:"reserve,omitempty" doc:"Share of each window of its quota that is kept for the user; left out: none" example:"20%"`
 	Hours     string   `json:"hours,omitempty" doc:"When queued tasks may start with it, by the clock of the master; left out: always" example:"22:00-07:00"`
 	CredRef   string   `json:"credRef,omitempty" doc:"Path of the file that has its credentials" example:"/home/ana/.secrets/work.json"`
 	Dangerous bool     `json:"dangerous,omitempty" doc:"Kept for agents without a guard; it has no effect yet" example:"false"`
@@ -148,6 +150,7 @@ type Control struct {
 	LimitWaits int
 	LimitedAt  time.Time
 	Disabled   bool
+	Quota      string // see FormatQuota
 }
 
 // ReadControl folds a control record into c.
@@ -171,6 +174,9 @@ func ReadControl(sec *ledger.Section, c Control) (Control, error) {
 			c.LimitWaits, err = parseCount(f.Bytes())
 		case KeyLimitedAt:
 			c.LimitedAt, err = parseTime(f.Bytes())
+		case KeyQuota:
+			c.Quota = f.String()
+			_, err = ParseQuota(c.Quota)
 		case KeyDisabled:
 			c.Disabled, err = parseBool(f.Bytes())
 		}

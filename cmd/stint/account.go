@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
@@ -65,6 +66,7 @@ func (f *accountFlags) add(c *cobra.Command) {
 
 func (f *accountFlags) addLimits(c *cobra.Command) {
 	c.Flags().IntVar(&f.Max, "max", 0, "`number` of its tasks that may run at the same time")
+	c.Flags().StringVar(&f.Reserve, "reserve", "", "`share` of each window of its quota that is kept for you: 20%")
 	c.Flags().StringVar(&f.Hours, "hours", "", "`times` when queued tasks may start: 22:00-07:00; empty: always")
 }
 
@@ -306,6 +308,13 @@ func (a *app) accountShowCommand() *cobra.Command {
 			d.line("state", cmp.Or(u.Why, "ready"))
 			d.line("running", strconv.Itoa(u.Running)+map[bool]string{true: " of at most " + strconv.Itoa(u.Max)}[u.Max > 0])
 			d.line("hours", u.Hours)
+			d.line("reserve", u.Reserve)
+			for _, w := range u.Quota {
+				d.line(w.Name, quotaText(&w, time.Now()))
+			}
+			if u.Quota == nil && u.Agent != builtIn {
+				d.line("quota", "unknown: its CLI has told nothing")
+			}
 			d.line("waiting", strconv.Itoa(u.Waiting))
 			d.line("last limit", map[bool]string{false: localTime(u.LimitedAt)}[u.LimitedAt.IsZero()])
 			d.line("variables", strings.Join(u.Variables, ", "))
@@ -331,6 +340,14 @@ func (a *app) accountShowCommand() *cobra.Command {
 	}
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+// quotaText says how much of a window is used, and how old that is.
+func quotaText(w *state.Window, now time.Time) string {
+	if w.Lapsed(now) {
+		return "unknown: the window has ended at " + localTime(w.ResetsAt)
+	}
+	return fmt.Sprintf("%.4g%% used, resets at %s (told %s ago)", w.Used, localTime(w.ResetsAt), ago(now.Sub(w.At)))
 }
 
 func (a *app) accountLoginCommand() *cobra.Command {

@@ -69,6 +69,7 @@ func (a *Admission) capBy(s *submission, t *state.Task) {
 		s.MaxIterations = most
 		lower(state.KeyMaxIterations, strconv.Itoa(most))
 	}
+	s.Spare = s.Spare || t.Spare
 	if t.MaxLimitWait == noWait && !s.NoWaitLimit {
 		s.NoWaitLimit = true
 		lower(state.KeyMaxLimitWait, noWait)

@@ -448,6 +448,9 @@ func (a *Admission) prepare(s *submission) error {
 	if s.Account != "" {
 		r.Add(state.KeyPinned, "true")
 	}
+	if s.Spare {
+		r.Add(state.KeySpare, "true")
+	}
 	if s.NoWaitLimit {
 		r.Add(state.KeyMaxLimitWait, noWait)
 	}

@@ -64,6 +64,7 @@ type TurnState struct {
 	Usage           state.Usage
 	tokens          int64 // of input and output so far, where the agent reports that meanwhile
 	Thread          state.Usage
+	Quota           []state.Window // of its account, where the agent tells it
 	End             Terminal
 	PromptInHistory bool     // the session's history surely has the prompt
 	Retrying        bool     // the last thing that the agent has reported is an error, and it tries again

@@ -87,6 +87,16 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 	now := a.tasks.Config.Now()
 	v := a.judge(st, &r.Task, out, now, a.tasks.IsShut())
 	v.account = cmp.Or(r.account, v.account)
+	if len(out.Quota) > 0 {
+		account := st.Account(r.Task.AccountName())
+		for i := range out.Quota {
+			out.Quota[i].At = now
+		}
+		if v.account == nil {
+			v.account = task.AccountRecord(account.Name)
+		}
+		v.account.Add(state.KeyQuota, state.FormatQuota(state.MergeQuota(account.Quota, out.Quota)))
+	}
 	rec := a.endRecord(st, r, &out, &v)
 	if r.Task.Phase != state.PhaseEvaluate || v.reason != state.ClassInterrupted { // else the task keeps the error of what is judged
 		rec.AddIf(state.KeyError, joined(out.Error, v.why))

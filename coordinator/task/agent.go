@@ -100,17 +100,18 @@ type Event struct {
 
 // An Outcome is how a run ended.
 type Outcome struct {
-	Class    state.Class // "" is success
-	Result   string      // the agent's final answer, whole
-	Error    string      // one sentence for people, "" on success
-	ExitCode int         // of the agent; -1 when it was ended by a signal or never started
-	Session  string      // native session id, "" if none was seen, or if a fork got nowhere
-	Forked   bool        // Session is a fork of the turn's
-	Usage    state.Usage // of this run alone, where the CLI counts so; else zero
-	Thread   state.Usage // of the whole native session up to now, where the CLI counts so; a field of 0 is not counted so
-	Kept     bool        // the turn did not end well, but the native session has the prompt in its history: it must not be sent again
-	RetryAt  time.Time   // rate-limited: when the agent said that it may go on; zero if it did not
-	Env      []string    // names of the environment variables that were passed
+	Class    state.Class    // "" is success
+	Result   string         // the agent's final answer, whole
+	Error    string         // one sentence for people, "" on success
+	ExitCode int            // of the agent; -1 when it was ended by a signal or never started
+	Session  string         // native session id, "" if none was seen, or if a fork got nowhere
+	Forked   bool           // Session is a fork of the turn's
+	Quota    []state.Window // of its account, where the CLI told it; without the time
+	Usage    state.Usage    // of this run alone, where the CLI counts so; else zero
+	Thread   state.Usage    // of the whole native session up to now, where the CLI counts so; a field of 0 is not counted so
+	Kept     bool           // the turn did not end well, but the native session has the prompt in its history: it must not be sent again
+	RetryAt  time.Time      // rate-limited: when the agent said that it may go on; zero if it did not
+	Env      []string       // names of the environment variables that were passed
 
 	Shortage syscall.Errno  // interrupted before the agent was at work, because the machine lacked something that comes back ([ShortageOf]); else 0
 	Signal   syscall.Signal // that ended the agent; 0: none

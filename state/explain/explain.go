@@ -77,6 +77,10 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 	if name := t.UsedAccount(); q.Free(name, now, lim) == 0 {
 		return account(q, name, now, lim)
 	}
+	a := q.Account(t.UsedAccount())
+	if rule := lim.RuleFor(&a); t.Spare && !rule.SpareFrom.IsZero() {
+		return "spare from " + minutes(rule.SpareFrom, now), "waits for quota of account " + a.Name + " that would lapse: from " + clock(rule.SpareFrom, now) + " on, if no more is used before"
+	}
 	switch most := q.FullQueue(t.Queue, lim); {
 	case most > 0:
 		return "queue busy", fmt.Sprintf("%d tasks of queue %s run, and no more may", most, t.Queue)

@@ -51,10 +51,19 @@ func (s *Queues) Account(name string) state.Account {
 	return state.Account{Name: name}
 }
 
+// quota returns the windows that the controls tell of, which are read once.
+func (a *account) quota() []state.Window {
+	if a.quotaText != a.Control.Quota {
+		a.quotaText = a.Control.Quota
+		a.windows, _ = state.ParseQuota(a.quotaText) // it was checked when it was folded
+	}
+	return a.windows
+}
+
 func (a *account) view() state.Account {
 	return state.Account{
 		Name: a.name, Hold: a.Hold, Reason: a.Reason, CoolUntil: a.CoolUntil, Guessed: a.Guessed,
-		LimitWaits: a.LimitWaits, LimitedAt: a.LimitedAt, Disabled: a.Disabled,
+		LimitWaits: a.LimitWaits, LimitedAt: a.LimitedAt, Disabled: a.Disabled, Quota: a.quota(),
 	}
 }
 
@@ -150,6 +159,7 @@ func (s *Queues) ControlRecords() []ledger.Record {
 			r.Add(state.KeyLimitWaits, strconv.Itoa(c.LimitWaits))
 		}
 		r.AddIf(state.KeyLimitedAt, state.ExactTime(c.LimitedAt))
+		r.AddIf(state.KeyQuota, c.Quota)
 		if c.Disabled {
 			r.Add(state.KeyDisabled, "true")
 		}

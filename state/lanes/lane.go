@@ -36,10 +36,14 @@ type account struct {
 	state.Control
 	name    string
 	running int
-	waiting int               // queued tasks that are not on hold themselves
-	closed  bool              // by what is configured for it, as Ready has found it
-	ready   placedHeap[*lane] // the lanes whose head wants this account, higher priority first, then age
-	backed  placedHeap[*lane] // those of them whose head names a fallback
+	waiting int  // queued tasks that are not on hold themselves
+	closed  bool // by what is configured for it, as Ready has found it
+	noSpare bool // for spare tasks, likewise
+
+	quotaText string // of which windows was made
+	windows   []state.Window
+	ready     placedHeap[*lane] // the lanes whose head wants this account, higher priority first, then age
+	backed    placedHeap[*lane] // those of them whose head names a fallback
 }
 
 // plan holds what Ready and NextWake know from the last time. Records only touch
@@ -373,7 +377,7 @@ func (s *Queues) waitOf(l *Item, now time.Time) wait {
 	}
 	a := l.acct
 	switch {
-	case a.Hold, a.Disabled, a.closed:
+	case a.Hold, a.Disabled, a.closed, l.spare && a.noSpare:
 		return wait{any: true, account: true}
 	case a.CoolUntil.After(now):
 		return wait{any: true, account: true, until: a.CoolUntil}

@@ -35,6 +35,8 @@ type AccountRule struct {
 	Slots  int       // tasks that may run at the same time; 0: any number
 	Closed string    // why none may start, to be said behind its name; "": they may
 	Until  time.Time // when that ends by itself; zero: nobody knows
+
+	SpareFrom time.Time // before which no spare task may start; zero: one may
 }
 
 // RuleFor returns what is configured for an account.
@@ -189,8 +191,10 @@ func (s *Queues) FullQueue(name string, lim Limits) int {
 func (s *Queues) applyRules(lim Limits) {
 	for _, a := range s.accounts {
 		view := a.view()
-		if is := lim.RuleFor(&view).Closed != ""; is != a.closed {
-			a.closed, s.plan.accounts = is, true
+		rule := lim.RuleFor(&view)
+		closed, noSpare := rule.Closed != "", !rule.SpareFrom.IsZero()
+		if closed != a.closed || noSpare != a.noSpare {
+			a.closed, a.noSpare, s.plan.accounts = closed, noSpare, true
 		}
 	}
 }
@@ -258,6 +262,9 @@ func (s *Queues) use(lim Limits) use {
 // and then counts it as one that does.
 func (s *Queues) startable(ln *lane, u use, lim Limits) bool {
 	queue := s.queueOf(ln.head)
+	if ln.head.spare && ln.in.noSpare {
+		return false
+	}
 	if lim.Queue != nil && lim.Queue(queue) > 0 && u.queues[queue] >= lim.Queue(queue) {
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,7 +79,14 @@ type event struct {
 type limit struct {
 	Status   string `json:"status"`
 	ResetsAt int64  `json:"resetsAt"` // Unix seconds
+	Windows  map[string]struct {
+		Utilization float64 `json:"utilization"` // 0 to 1
+		ResetsAt    int64   `json:"resetsAt"`
+	} `json:"unifiedWindows"`
 }
+
+// windowMinutes has the lengths of the windows that claude has names for.
+var windowMinutes = map[string]int{"five_hour": 5 * 60, "seven_day": 7 * 24 * 60, "seven_day_opus": 7 * 24 * 60, "seven_day_sonnet": 7 * 24 * 60}
 
 func (d *decoder) Line(b []byte) {
 	var e event
@@ -174,6 +182,10 @@ func (d *decoder) assistant(e *event) {
 }
 
 func (d *decoder) limit(l limit) {
+	for _, name := range slices.Sorted(maps.Keys(l.Windows)) {
+		w := l.Windows[name]
+		d.Quota = state.MergeQuota(d.Quota, []state.Window{{Name: name, Used: 100 * w.Utilization, Minutes: windowMinutes[name], ResetsAt: time.Unix(w.ResetsAt, 0)}})
+	}
 	if l.Status == "rejected" && l.ResetsAt > 0 {
 		d.resetsAt = time.Unix(l.ResetsAt, 0)
 	}

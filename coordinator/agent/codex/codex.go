@@ -38,7 +38,11 @@ func (c *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 	}
 	d := NewDecoder(turn, report)
 	d.(*decoder).sandbox = c.sandbox(turn)
-	return c.RunEvents(ctx, s, d, report)
+	end := c.RunEvents(ctx, s, d, report)
+	own := *c
+	own.Use(turn) // whose home is that of the turn's account
+	end.Quota = own.quota(end.Session)
+	return end
 }
 
 // Plan returns what Run would start; see task.Planner.
@@ -121,6 +125,11 @@ func (c *Agent) find() (string, error) {
 	return nativeBinary(path), nil
 }
 
+// escapeGlob returns the pattern that a path alone matches.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
 // nativeBinary returns the native binary that belongs to npm's bin/codex.js: in the
 // platform's package, which npm puts beside or below the main one, or in older
 // versions in the main one. Anything else is given back as it is.
@@ -130,13 +139,12 @@ func nativeBinary(path string) string {
 		return path
 	}
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
-	literal := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 	for dir := filepath.Dir(target); ; dir = filepath.Dir(dir) {
 		for _, pattern := range []string{
 			filepath.Join("node_modules", "@openai", "codex-"+runtime.GOOS+"-"+arch, "vendor", "*", "bin", "codex"),
 			filepath.Join("vendor", "*"+runtime.GOOS+"*", "bin", "codex"),
 		} {
-			found, _ := filepath.Glob(filepath.Join(literal.Replace(dir), pattern)) // the pattern is well formed
+			found, _ := filepath.Glob(filepath.Join(escapeGlob(dir), pattern)) // the pattern is well formed
 			if len(found) == 1 && agent.Executable(found[0]) == nil {
 				return found[0]
 			}

@@ -1,0 +1,76 @@
+package state
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestSpareFrom: quota is spare once more of it is left, beside the reserve, than of the window's time,
+// by five points.
+func TestSpareFrom(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		used, reserve float64
+		left          time.Duration // of a window of ten hours
+		from          time.Duration // until then; 0: now
+	}{
+		{0, 0, 10 * time.Hour, 30 * time.Minute},  // 100 % of 100 %
+		{0, 0, 9*time.Hour + 30*time.Minute, 0},   // 100 % of 95 %
+		{50, 0, 5 * time.Hour, 30 * time.Minute},  // half of each
+		{50, 0, 4 * time.Hour, 0},                 // 50 % of 40 %
+		{50, 20, 4 * time.Hour, 90 * time.Minute}, // 30 % of 40 %
+		{100, 0, time.Hour, time.Hour},
+		{90, 20, time.Hour, time.Hour},
+		{100, 0, -time.Hour, 0}, // it is over
+	} {
+		w := Window{Used: tt.used, Minutes: 600, ResetsAt: now.Add(tt.left)}
+		got := time.Duration(0)
+		if from := w.SpareFrom(now, tt.reserve); !from.IsZero() {
+			got = from.Sub(now)
+		}
+		if got.Round(time.Second) != tt.from {
+			t.Errorf("%+v: from %v on", tt, got)
+		}
+	}
+	if w := (Window{Used: 100, ResetsAt: now.Add(time.Hour)}); !w.SpareFrom(now, 0).IsZero() {
+		t.Error("a window of unknown length has a rule")
+	}
+}
+
+// FuzzParseQuota: what is read is what was written, and nothing that is read is beyond all bounds.
+func FuzzParseQuota(f *testing.F) {
+	f.Add(`window="five_hour" used="35.5" minutes="300" resetsAt="2026-01-05T12:00:00.000Z" at="2026-01-05T10:00:00.000Z"`)
+	f.Add(`window="x" used="NaN"`)
+	f.Add(`window="x" used="1" minutes="99999999999"`)
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := ParseQuota(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseQuota(FormatQuota(list))
+		for i := range list { // four digits are kept
+			again[i].Used = list[i].Used
+		}
+		if diff := cmp.Diff(list, again); diff != "" || err != nil {
+			t.Errorf("%q: %v\n%s", text, err, diff)
+		}
+	})
+}
+
+// TestParsePercent reads what reserve may be.
+func TestParsePercent(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]float64{"": 0, "0%": 0, "20%": 20, "12.5%": 12.5, "100%": 100} {
+		if got, err := ParsePercent(text); got != want || err != nil {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	for _, wrong := range []string{"20", "%", "-1%", "101%", "NaN%", "20 %", "x%"} {
+		if got, err := ParsePercent(wrong); err == nil {
+			t.Errorf("%q is read as %v", wrong, got)
+		}
+	}
+}
