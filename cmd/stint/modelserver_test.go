@@ -28,6 +28,8 @@ import (
 //	[[loop:PATH]]         asks for the same file again and again
 //	[[429:ra=2,n=3,kind=usage|quota|day|min]]  rejects (n times, with a time), then answers
 //	[[401]] [[403]] [[500]] and so on: rejects; n= as above, msg= is the provider's text
+//	[[quota:35,12]]       tells, as the provider does, that so many per cent of five hours
+//	                      and of seven days are used, of which four and one are left
 //	[[empty:n=1]]         ends the stream without a word (n times)
 //	[[slow:30]]           streams its answer over 30 s
 //	[[hang:30]]           begins a stream and then says nothing for 30 s
@@ -326,6 +328,9 @@ func (m *modelServer) answer(w http.ResponseWriter, r *http.Request, d dialect, 
 			return
 		}
 	}
+	if arg, ok := marks["quota"]; ok {
+		tellQuota(w.Header(), arg)
+	}
 	out := d.begin(w, number, req)
 	out.start()
 	if arg, ok := marks["hang"]; ok && !m.pause(r, seconds(arg)) {
@@ -425,6 +430,29 @@ func answerText(req *modelRequest, marks map[string]string) string {
 		return fmt.Sprintf("TOOL DONE result=%q %s", strings.Join(strings.Fields(req.Output), " "), req.echo())
 	}
 	return req.echo()
+}
+
+// tellQuota sets what OpenAI and Anthropic tell in the headers of each answer to a subscriber.
+func tellQuota(h http.Header, arg string) {
+	short, long, _ := strings.Cut(arg, ",")
+	for _, w := range []struct {
+		codex, claude, used string
+		minutes             int
+		left                time.Duration
+	}{{"Primary", "5h", short, 300, 4 * time.Hour}, {"Secondary", "7d", long, 7 * 24 * 60, 24 * time.Hour}} {
+		reset, used := strconv.FormatInt(time.Now().Add(w.left).Unix(), 10), seconds(w.used).Seconds()
+		h.Set("X-Codex-"+w.codex+"-Used-Percent", w.used)
+		h.Set("X-Codex-"+w.codex+"-Window-Minutes", strconv.Itoa(w.minutes))
+		h.Set("X-Codex-"+w.codex+"-Reset-At", reset)
+		h.Set("Anthropic-Ratelimit-Unified-"+w.claude+"-Utilization", strconv.FormatFloat(used/100, 'f', 3, 64))
+		h.Set("Anthropic-Ratelimit-Unified-"+w.claude+"-Reset", reset)
+		h.Set("Anthropic-Ratelimit-Unified-"+w.claude+"-Status", "allowed")
+		if w.claude == "5h" {
+			h.Set("Anthropic-Ratelimit-Unified-Reset", reset)
+		}
+	}
+	h.Set("Anthropic-Ratelimit-Unified-Status", "allowed")
+	h.Set("Anthropic-Ratelimit-Unified-Representative-Claim", "five_hour")
 }
 
 // An eventStream writes server-sent events.
