@@ -11,6 +11,7 @@ import (
 	"stint/coordinator/query"
 	"stint/coordinator/queue"
 	"stint/ledger/journal"
+	"stint/state"
 )
 
 // A Coordinator is the master of one state directory. Its methods may be called
@@ -44,11 +45,15 @@ func Open(cfg queue.Config) (*Coordinator, error) {
 // hooks are what the store calls.
 func (c *Coordinator) hooks() queue.Hooks {
 	return queue.Hooks{
+		Changed: func(before, after *state.Task) {
+			c.Counters.Change(before, after)
+			c.Spend(before, after)
+		},
 		Committed: func(w *journal.Commit) {
 			c.Counters.Commit(w, c.Config.Now())
 			c.Shortages.Written(w.Err)
 		},
-		Applied: c.EndChanged, Changed: c.Counters.Change, Wake: c.Dispatcher.Wake,
+		Applied: c.EndChanged, Wake: c.Dispatcher.Wake,
 	}
 }
 

@@ -270,6 +270,9 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		if t.Priority, err = parseInt[int](f.Bytes(), 1, 9); err != nil {
 			err = fmt.Errorf("%q is not within 1 to 9, where 9 goes first", f.Bytes())
 		}
+	case KeyBudget:
+		t.Budget = p.get(f.Bytes())
+		_, err = ParseBudget(t.Budget)
 	case KeyOrder:
 		t.Order, err = parseInt[int64](f.Bytes(), math.MinInt64, math.MaxInt64)
 	case KeyMaxIterations:

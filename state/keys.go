@@ -21,6 +21,7 @@ const (
 	KeyTool            = "tool" // read as agent, never written
 	KeyModel           = "model"
 	KeyAccount         = "account"
+	KeyBudget          = "budget" // what its runs may spend in all; see ParseBudget
 	KeySpare           = "spare"  // true: only quota that would otherwise lapse is for it
 	KeyPinned          = "pinned" // true: a person has named the account, and no other one will do
 	KeyResume          = "resume"
@@ -114,7 +115,7 @@ var copied = map[string]bool{
 	KeyTimeout: true, KeyMaxAttempts: true, KeyMaxLimitWait: true, KeyVerifyCommand: true,
 
 	KeyTenantID: true, KeyQueue: true, KeyFallback: true, KeyAllow: true, KeyInputFiles: true, KeyOutputSpec: true,
-	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, KeyOutputPolicy: true, KeyEnvironment: true, "budget": true, KeyIsolation: true,
+	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, KeyOutputPolicy: true, KeyEnvironment: true, KeyBudget: true, KeyIsolation: true,
 }
 
 // Copied reports whether a task that a person makes by copying the section of
@@ -126,7 +127,7 @@ func Copied(key string) bool { return copied[key] }
 var otherKeys = []string{
 	KeyStatus, KeySessionKey, KeySessionID, KeyWorkspace, KeyWorkspaceBy, KeyAgent, KeyTool, KeyAccount, KeyResume, KeyPriority, KeyOrder,
 	KeyMaxIterations, KeyPhase, KeyPrompt, KeyInputFiles, KeyFindings, KeyChanges, KeyChangedFiles, KeyOutputFiles, KeyThreadTokens, KeyEndedRuns, KeySteps,
-	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, KeyLimitedAt, KeyDisabled, KeyQuota, "budget", KeyIsolation,
+	KeyFirstSeq, KeyPaused, KeyCoolUntil, KeyCoolGuessed, KeyLimitedAt, KeyDisabled, KeyQuota, KeyBudget, KeyIsolation,
 }
 
 // otherWords maps what options of the command line are called to the keys that they set.

@@ -84,6 +84,7 @@ func (p *Packer) task(t *Folded) {
 	p.word(&t.VerifyTimeout)
 	p.text(&t.TriggeredBy)
 	p.word(&t.Within)
+	p.word(&t.Budget)
 	p.word((*string)(&t.Trigger))
 	p.word(&t.Intake)
 	p.word(&t.Environment)

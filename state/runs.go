@@ -18,6 +18,7 @@ type Run struct {
 	Account    string    // as Task.AccountName returns it
 	Ended      time.Time // zero if the records do not say
 	Usage      Usage     // of this run alone
+	Took       time.Duration
 }
 
 // RunsAfter returns the runs of a task that have ended with a record of it, sec, which
@@ -33,7 +34,7 @@ func RunsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
 	if before.Status == "" {
 		return MergedRun(after)
 	}
-	if r, ended := endedRun(before, after); ended {
+	if r, ended := EndedRun(before, after); ended {
 		return append(runs, r)
 	}
 	if last := len(runs) - 1; last >= 0 && lateUsage(before, after) {
@@ -47,7 +48,7 @@ func FormatRuns(runs []Run) string {
 	lines := make([]string, len(runs))
 	for i, r := range runs {
 		lines[i] = FormatWords("run", r.ID, "session", r.SessionKey, "agent", r.Agent, "model", r.Model, "account", r.Account,
-			"ended", ExactTime(r.Ended), "used", FormatThread(r.Usage))
+			"ended", ExactTime(r.Ended), "used", FormatThread(r.Usage), "took", formatTook(r.Took))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -66,9 +67,22 @@ func parseRuns(text string) (runs []Run, err error) {
 		if r.Usage, err = ParseThread([]byte(m["used"])); err != nil {
 			return nil, err
 		}
+		if m["took"] != "" {
+			if r.Took, err = time.ParseDuration(m["took"]); err != nil {
+				return nil, err
+			}
+		}
 		runs = append(runs, r)
 	}
 	return runs, nil
+}
+
+// formatTook returns how long a run took, with milliseconds; "" if that is not known.
+func formatTook(d time.Duration) string {
+	if d = d.Round(time.Millisecond); d <= 0 {
+		return ""
+	}
+	return d.String()
 }
 
 // lateUsage reports whether a record has what the last run used: a person had
@@ -86,9 +100,9 @@ func MergedRun(t *Task) []Run {
 	return []Run{runOf(t, t.UpdatedAt, t.Usage)}
 }
 
-// endedRun returns the run that a record ends. What it used is what the task's totals
+// EndedRun returns the run that a record ends. What it used is what the task's totals
 // have grown by; where they went down, they were begun anew.
-func endedRun(before, after *Task) (r Run, ended bool) {
+func EndedRun(before, after *Task) (r Run, ended bool) {
 	if before.Status != Running || before.Phase == PhaseVerify || after.Status == Running && after.RunID == before.RunID {
 		return Run{}, false
 	}
@@ -96,7 +110,11 @@ func endedRun(before, after *Task) (r Run, ended bool) {
 }
 
 func runOf(t *Task, ended time.Time, u Usage) Run {
-	return Run{ID: t.RunID, TaskID: t.ID, SessionKey: t.SessionKey, Agent: t.Agent, Model: t.Model, Account: t.AccountName(), Ended: ended, Usage: u}
+	r := Run{ID: t.RunID, TaskID: t.ID, SessionKey: t.SessionKey, Agent: t.Agent, Model: t.Model, Account: t.AccountName(), Ended: ended, Usage: u}
+	if !t.RunStartedAt.IsZero() && ended.After(t.RunStartedAt) {
+		r.Took = ended.Sub(t.RunStartedAt)
+	}
+	return r
 }
 
 // since returns what was added to old to make u.

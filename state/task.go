@@ -189,6 +189,7 @@ type Task struct {
 	Model          string    `json:"model,omitempty" doc:"Model, as the agent's CLI knows it; left out: the CLI's own choice" example:"gpt-5.5"`
 	Account        string    `json:"account,omitempty" doc:"Account whose credentials are used" example:"codex-main"`
 	Pinned         bool      `json:"pinned,omitempty" doc:"A person has named the account, and no other one will do" example:"false"`
+	Budget         string    `json:"budget,omitempty" doc:"What its runs may spend in all; left out: as configured" example:"5usd"`
 	Spare          bool      `json:"spare,omitempty" doc:"It runs only on quota that would otherwise lapse" example:"false"`
 	Resume         string    `json:"resume,omitempty" enum:"auto,always,never" doc:"Whether the agent resumes its conversation" example:"auto"`
 	AgentSession   string    `json:"agentSession,omitempty" doc:"Id of the conversation as the agent's CLI knows it" example:"01999d1c-5f0b-7c11-b1c4-2a8d0e7c9b31"`

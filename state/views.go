@@ -51,6 +51,7 @@ type AccountConfig struct {
 	Max       int      `json:"max,omitempty" doc:"Tasks that may run with it at the same time; left out: any number" example:"5"`
 	Variables []string `json:"variables,omitempty" doc:"Names of the variables that it gives its agent" example:"OPENAI_BASE_URL"`
 	Reserve   string   `json:"reserve,omitempty" doc:"Share of each window of its quota that is kept for the user; left out: none" example:"20%"`
+	Budget    string   `json:"budget,omitempty" doc:"What its runs may spend in a day, by the clock of the master; left out: any amount" example:"10usd"`
 	Hours     string   `json:"hours,omitempty" doc:"When queued tasks may start with it, by the clock of the master; left out: always" example:"22:00-07:00"`
 	CredRef   string   `json:"credRef,omitempty" doc:"Path of the file that has its credentials" example:"/home/ana/.secrets/work.json"`
 	Dangerous bool     `json:"dangerous,omitempty" doc:"Kept for agents without a guard; it has no effect yet" example:"false"`

@@ -67,6 +67,7 @@ func (f *accountFlags) add(c *cobra.Command) {
 func (f *accountFlags) addLimits(c *cobra.Command) {
 	c.Flags().IntVar(&f.Max, "max", 0, "`number` of its tasks that may run at the same time")
 	c.Flags().StringVar(&f.Reserve, "reserve", "", "`share` of each window of its quota that is kept for you: 20%")
+	c.Flags().StringVar(&f.Budget, "budget", "", "`amount` that it may spend in a day: 10usd, 2Mtok, 3h, or several")
 	c.Flags().StringVar(&f.Hours, "hours", "", "`times` when queued tasks may start: 22:00-07:00; empty: always")
 }
 
@@ -309,6 +310,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 			d.line("running", strconv.Itoa(u.Running)+map[bool]string{true: " of at most " + strconv.Itoa(u.Max)}[u.Max > 0])
 			d.line("hours", u.Hours)
 			d.line("reserve", u.Reserve)
+			d.line("budget", u.Budget)
 			for _, w := range u.Quota {
 				d.line(w.Name, quotaText(&w, time.Now()))
 			}

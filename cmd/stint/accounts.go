@@ -51,7 +51,7 @@ func (a *account) home() (string, error) {
 func (a *account) fields() map[string]any {
 	return map[string]any{
 		"tool": &a.Tool, "name": &a.Title, "group_name": &a.GroupName, "max": &a.Max, "env": &a.env,
-		"env_from": &a.envFrom, "hours": &a.Hours, "reserve": &a.Reserve, "cred_ref": &a.CredRef, "dangerous": &a.Dangerous,
+		"env_from": &a.envFrom, "hours": &a.Hours, "reserve": &a.Reserve, "budget": &a.Budget, "cred_ref": &a.CredRef, "dangerous": &a.Dangerous,
 	}
 }
 
@@ -78,6 +78,9 @@ func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {
 		return "cred_ref", a.ID + " is your own login and takes no cred_ref; add an account for it: stint account add"
 	case a.CredRef != "" && kind.KeyEnv == "":
 		return "cred_ref", a.Tool + " has no credentials"
+	}
+	if _, err := state.ParseBudget(a.Budget); err != nil {
+		return "budget", "budget: " + err.Error()
 	}
 	if _, err := state.ParsePercent(a.Reserve); err != nil {
 		return "reserve", "reserve: " + err.Error()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,7 +71,50 @@ func (a *app) holdCommand() *cobra.Command {
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	return a.actCommand("release", "let held tasks run", a.startsTasks((*client.Client).Release), state.Queued)
+	var budget string
+	c := a.actCommand("release", "let held tasks run", a.startsTasks(func(cl *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
+		if budget != "" {
+			if err := a.raiseBudget(ctx, cl, ref, budget); err != nil {
+				return wire.TaskView{}, err
+			}
+		}
+		return cl.Release(ctx, ref)
+	}), state.Queued)
+	c.Flags().StringVar(&budget, "budget", "", "what they may spend then: 5usd in all, or +5usd more than they have spent")
+	return c
+}
+
+// raiseBudget gives a task another budget: an amount in all, or, with a plus, more than it has spent.
+func (a *app) raiseBudget(ctx context.Context, cl *client.Client, ref, text string) error {
+	more, isMore := strings.CutPrefix(text, "+")
+	b, err := state.ParseBudget(more)
+	if err != nil || b == (state.Budget{}) {
+		return usage("stint release "+ref+" --budget +5usd", "--budget: %q is no budget such as 5usd, +200ktok or +90m", text)
+	}
+	if isMore {
+		cfg, err := a.base()
+		if err != nil {
+			return err
+		}
+		v, err := cl.Task(ctx, ref)
+		if err != nil {
+			return err
+		}
+		had, _ := state.ParseBudget(cmp.Or(v.Budget, cfg.BudgetTask)) // it was checked
+		spent := state.SpendingOf(v.Usage, 0)
+		if b.USD > 0 {
+			had.USD = max(had.USD, spent.USD) + b.USD
+		}
+		if b.Tokens > 0 {
+			had.Tokens = max(had.Tokens, spent.Tokens) + b.Tokens
+		}
+		if b.Time > 0 {
+			had.Time += b.Time
+		}
+		b = had
+	}
+	_, err = cl.Edit(ctx, ref, []byte(`{"budget":`+strconv.Quote(b.String())+`}`))
+	return err
 }
 
 // An act does one thing to a task.

@@ -20,6 +20,7 @@ import (
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
+	"stint/state"
 )
 
 // splitNames reads names of environment variables.
@@ -379,6 +380,14 @@ func numberKey(name, def string, low, high int, help string, field func(*Config)
 
 func durationKey(name, def, help string, field func(*Config) *time.Duration) key {
 	return valueKey(kindDuration, name, def, help, field, parseDuration, task.FormatLimit)
+}
+
+// budgetKey is what may be spent; without it any amount.
+func budgetKey(name, help string, field func(*Config) *string) key {
+	return checkedKey(name, "", help, field, func(s string) (string, error) {
+		_, err := state.ParseBudget(s)
+		return s, err
+	})
 }
 
 // sizeKey is a number of bytes, with a unit or without.

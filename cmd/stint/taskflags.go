@@ -88,6 +88,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.StringVar(&s.OnFailure, "on-failure", "", "`prompt`, a template or @FILE, of a task to queue if this one fails; none: not the configured one")
 	f.StringVar(&s.OnIssue, "on-issue", "", "`prompt`, a template or @FILE, of a task to queue if there are findings about the answer")
 	f.StringVar(&s.OutputPolicy, "policy", "", "`how` the answer is to look: brief (at most six lines), final (as long as it takes), none, or @FILE; by default output_policy (brief)")
+	f.StringVar(&s.Budget, "budget", "", "`amount` that its runs may spend in all: 5usd, 200ktok, 90m, or several")
 	f.BoolVar(&s.Spare, "spare", false, "run only on quota that would otherwise lapse")
 	f.BoolVar(&s.NoWaitLimit, "no-wait-limit", false, "fail (exit 75) instead of waiting for a rate limit to pass")
 	f.BoolVar(&o.edit, "edit", false, "write the prompt with $VISUAL or $EDITOR")

@@ -35,6 +35,7 @@ func (a *app) usageCommand() *cobra.Command {
 		Long:  usageHelp,
 		Example: `  stint usage --since 7d
   stint usage --by task --since 2026-11-01 --until 2026-11-30
+  stint usage --by account,day --since 30d
   stint usage --by agent --json | jq .costUsd`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -63,7 +64,7 @@ func (a *app) usageCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.by, "by", "day", "one row for each `key`: "+strings.Join(usageBy, ", "))
+	f.StringVar(&o.by, "by", "day", "one row for each `key`, or for each of several with commas: "+strings.Join(usageBy, ", "))
 	f.StringVar(&o.since, "since", "", "runs that ended at this `time` or later: 7d, 2026-11-21, \"2026-11-21 15:04\"")
 	f.StringVar(&o.until, "until", "", "runs that ended before this `time`, or on this day or before it")
 	jsonFlag(c, &o.json)
@@ -74,8 +75,10 @@ func (a *app) usageCommand() *cobra.Command {
 // query translates the options.
 func (o *usageOptions) query(now time.Time) (q task.UsageQuery, err error) {
 	const try = "stint usage --help"
-	if !slices.Contains(usageBy, o.by) {
-		return q, usage(try, "--by: %q is not one of %s", o.by, strings.Join(usageBy, ", "))
+	for name := range strings.SplitSeq(o.by, ",") {
+		if !slices.Contains(usageBy, name) || name == "total" && o.by != name {
+			return q, usage(try, "--by: %q is not one of %s", name, strings.Join(usageBy, ", "))
+		}
 	}
 	q = task.UsageQuery{By: o.by, Location: now.Location()}
 	if o.by == "total" {

@@ -89,7 +89,7 @@ func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
 // specOf returns the fields of a task that can be edited, as a spec has them.
 func specOf(t *state.Task) task.TaskSpec {
 	return task.TaskSpec{
-		ID: t.ID, Prompt: t.Prompt, Agent: t.Agent, Account: t.Account, Model: t.Model, Workspace: t.Workspace, SessionKey: t.SessionKey, Label: t.Label,
+		ID: t.ID, Prompt: t.Prompt, Agent: t.Agent, Account: t.Account, Budget: t.Budget, Model: t.Model, Workspace: t.Workspace, SessionKey: t.SessionKey, Label: t.Label,
 		Resume: t.Resume, Timeout: t.Timeout, Priority: t.Priority, MaxAttempts: t.MaxAttempts, NotBefore: t.NotBefore,
 		After: t.After, AfterPolicy: t.AfterPolicy, Hold: t.Hold, TenantID: t.TenantID, Queue: t.Queue, Fallback: t.Fallback, Allow: t.Allow,
 		VerifyCommand: t.VerifyCommand, MaxIterations: t.MaxIterations, VerifyTimeout: t.VerifyTimeout,

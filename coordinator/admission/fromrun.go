@@ -69,7 +69,11 @@ func (a *Admission) capBy(s *submission, t *state.Task) {
 		s.MaxIterations = most
 		lower(state.KeyMaxIterations, strconv.Itoa(most))
 	}
-	s.Spare = s.Spare || t.Spare
+	if s.Spare = s.Spare || t.Spare; t.Budget != "" { // what its own task may spend at most
+		own, _ := state.ParseBudget(s.Budget)
+		most, _ := state.ParseBudget(t.Budget)
+		s.Budget = most.Rest(state.SpendingOf(t.Usage, 0), own).String()
+	}
 	if t.MaxLimitWait == noWait && !s.NoWaitLimit {
 		s.NoWaitLimit = true
 		lower(state.KeyMaxLimitWait, noWait)

@@ -448,6 +448,7 @@ func (a *Admission) prepare(s *submission) error {
 	if s.Account != "" {
 		r.Add(state.KeyPinned, "true")
 	}
+	r.AddIf(state.KeyBudget, s.Budget)
 	if s.Spare {
 		r.Add(state.KeySpare, "true")
 	}

@@ -75,7 +75,7 @@ func (a *Attempts) writeAnswer(r *Run, out *task.Outcome) error {
 // loop: the agent never came to an end of its own.
 var retriesIteration = []state.Class{
 	state.ClassInterrupted, state.ClassRateLimited, state.ClassSessionLost, state.ClassContextFull,
-	state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy, state.ClassAgentMissing,
+	state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy, state.ClassAgentMissing, state.ClassBudget,
 }
 
 // conclude appends the records with which a run and its attempt end, and returns what the task

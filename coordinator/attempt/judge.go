@@ -39,6 +39,7 @@ type verdict struct {
 //	                                                     named, however far, else by its backoff, and then dead after
 //	                                                     max_limit_wait. Failed if the task does not wait. Neither
 //	                                                     before its fallbacks
+//	budget                           no                  queued: it is held, or waits for the next day, when its turn comes
 //	auth                             yes                 failed, and the account goes on hold
 //	agent-missing                    no, a retry         queued, and the account goes on hold until the program is back; dead after
 //	                                                     max retries. Failed if no task here has run with that agent,
@@ -67,6 +68,8 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		if v.status == state.Queued && !closing { // what was in the way (a killed gate) may still be there
 			v.notBefore = now.Add(backoff(&a.tasks.Config, t.Retries, a.tasks.Config.BackoffMax))
 		}
+	case state.ClassBudget: // it waits, or is held, when its turn comes
+		v.status, v.attempt = state.Queued, t.Attempt-1
 	case state.ClassRateLimited:
 		a.judgeLimit(st, &v, t, out, now)
 	case state.ClassAuth:

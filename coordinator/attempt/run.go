@@ -49,6 +49,7 @@ type Run struct {
 	Recorded    bool               // its `running` record is in the ledger, or just being written; the log's goroutine uses it
 	Probe       bool               // it finds out whether a shortage is over
 	note        string             // what its user should know of how it was begun
+	most        int64              // tokens that it may use; 0: any number
 	check       *task.VerifyResult // how the verify command ended; nil: it was not run, or was cut off
 	Ctx         context.Context
 	Cancel      context.CancelCauseFunc

@@ -100,6 +100,13 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 		ctx, stop = context.WithTimeoutCause(ctx, limit, task.ErrTimeout)
 		defer stop()
 	}
+	rest := a.tasks.Rest(t)
+	if r.most = rest.Tokens; rest.Time > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, rest.Time, errBudget)
+		defer stop()
+	}
+	turn.Budget = rest.USD
 	a.noteTree(r, t)
 	if err := a.appendTranscript(r, session.RoleUser, prompt.UserMessage(told), ""); task.ShortageOf(err) != 0 {
 		return setupFailed(err)
@@ -113,6 +120,9 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	}
 	if cause := context.Cause(r.Ctx); out.Class == state.ClassTimeout && errors.Is(cause, task.ErrCanceled) && !errors.Is(cause, errStrayed) {
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled) // by a person, while the agent had its grace
+	}
+	if errors.Is(context.Cause(ctx), errBudget) && out.Class != "" {
+		out.Class, out.Error = state.ClassBudget, "it was ended because a budget is spent"
 	}
 	if out.Class == state.ClassTimeout {
 		out.Error = strings.TrimPrefix(fmt.Sprintf("it ran longer than its limit of %s; %s", a.tasks.Timeout(t), strings.TrimPrefix(out.Error, "timeout")), "; ")
@@ -230,6 +240,9 @@ func (a *Attempts) IsFound(agent string) bool {
 	return false
 }
 
+// errBudget ends a run that has spent what it may.
+var errBudget = fmt.Errorf("%w: a budget is spent", task.ErrCanceled)
+
 // errStrayed ends a run that goes on in another session than it must.
 var errStrayed = fmt.Errorf("%w: the session was not resumed", task.ErrCanceled)
 
@@ -272,6 +285,9 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 	}
 	if e.Log != nil {
 		a.log(r, *e.Log)
+		if r.most > 0 && e.Log.Tokens >= r.most {
+			r.Cancel(errBudget)
+		}
 	}
 	if e.Text != "" {
 		a.noteAnswer(&r.Task)

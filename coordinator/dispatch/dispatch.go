@@ -117,6 +117,7 @@ func (d *Dispatcher) StartReady() {
 	if d.tasks.IsLeaving() {
 		return
 	}
+	d.tasks.TroubleUnlessStopped("what was spent so far could not be read", d.tasks.LoadSpending(d.tasks.AccountsNow()))
 	d.failBlockedByDependency()
 	d.moveToAccounts()
 	d.fallBack()
@@ -176,11 +177,30 @@ func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) 
 	return list
 }
 
+// holdOverBudget returns the record with which a task waits for a person, because it has spent what it may;
+// nil if it has not.
+func (d *Dispatcher) holdOverBudget(st *fold.State, t *state.Task, now time.Time) *ledger.Record {
+	if t.Budget == "" && d.tasks.Config.BudgetTask == "" && d.tasks.Config.BudgetSession == "" {
+		return nil
+	}
+	whole, err := d.tasks.WholeIn(st, t.ID)
+	spent := d.tasks.OverBudget(&whole)
+	if err != nil || spent == "" {
+		return nil
+	}
+	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+	return rec.Add(state.KeyHold, "true").Add(state.KeyReason, string(state.ClassBudget)).
+		Add(state.KeyNote, spent+"; to go on: stint release "+state.ShortID(t.ID)+" --budget +5usd").Add(state.KeyUpdatedAt, state.FormatTime(now))
+}
+
 // joinAccount returns the record with which a task waits for another account than its own: that
 // of the conversation which another task has begun meanwhile, or, without an agent, as people
 // write them, one of the default agent. It is nil if there is nothing to wait for.
 func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent string, now time.Time, lim lanes.Limits) *ledger.Record {
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+	if held := d.holdOverBudget(st, t, now); held != nil {
+		return held
+	}
 	s, _ := st.SessionByID(t.SessionID)
 	accounts := d.tasks.AccountsNow()
 	switch missing := accounts.Missing(t.Agent, t.AccountName()); {

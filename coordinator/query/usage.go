@@ -53,10 +53,19 @@ func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.Usage
 
 // UsageOf is ReadUsage with the journal as it was folded.
 func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery) ([]task.UsageRow, error) {
-	key := usageKeys[q.By]
-	if key == nil {
-		known := slices.DeleteFunc(slices.Sorted(maps.Keys(usageKeys)), func(s string) bool { return s == "" })
-		return nil, task.Invalid("use one of "+strings.Join(known, ", "), "usage cannot be put together by %q", q.By)
+	names := strings.Split(q.By, ",")
+	for _, name := range names {
+		if usageKeys[name] == nil {
+			known := slices.DeleteFunc(slices.Sorted(maps.Keys(usageKeys)), func(s string) bool { return s == "" })
+			return nil, task.Invalid("use some of "+strings.Join(known, ", ")+", with commas between them", "usage cannot be put together by %q", name)
+		}
+	}
+	key := func(r *state.Run, in *time.Location) string {
+		var parts []string
+		for _, name := range names {
+			parts = append(parts, usageKeys[name](r, in))
+		}
+		return strings.Join(parts, ", ")
 	}
 	if q.Location == nil {
 		q.Location = time.UTC
@@ -74,8 +83,11 @@ func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery)
 		rows = append(rows, r.UsageRow)
 	}
 	slices.SortFunc(rows, func(a, b task.UsageRow) int {
-		if q.By == "day" {
+		switch {
+		case q.By == "day":
 			return cmp.Compare(b.Key, a.Key)
+		case len(names) > 1:
+			return cmp.Compare(a.Key, b.Key)
 		}
 		tokens := cmp.Compare(b.InputTokens+b.OutputTokens, a.InputTokens+a.OutputTokens)
 		return cmp.Or(tokens, cmp.Compare(b.CostUSD, a.CostUSD), cmp.Compare(b.Runs, a.Runs), cmp.Compare(a.Key, b.Key))

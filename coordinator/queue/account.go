@@ -17,14 +17,15 @@ type Accounts struct {
 	list []state.AccountConfig
 	now  time.Time
 	any  bool // nothing is configured: whatever a task names is one
+	of   *Store
 }
 
 // AccountsNow returns them. It may read a file.
 func (s *Store) AccountsNow() Accounts {
 	if s.Config.Accounts == nil {
-		return Accounts{s.defaults, s.Config.Now(), true}
+		return Accounts{s.defaults, s.Config.Now(), true, s}
 	}
-	return Accounts{s.Config.Accounts(), s.Config.Now(), false}
+	return Accounts{s.Config.Accounts(), s.Config.Now(), false, s}
 }
 
 // List returns them all.
@@ -68,6 +69,10 @@ func (a Accounts) Several() bool {
 	return false
 }
 
+func (a Accounts) haveBudget() bool {
+	return slices.ContainsFunc(a.list, func(c state.AccountConfig) bool { return c.Budget != "" })
+}
+
 // Rule is the Account of [lanes.Limits]. An account that is not configured has no bounds: what
 // needs it begins, and ends with a sentence.
 func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
@@ -77,6 +82,9 @@ func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
 		if rule.Until = h.Opens(a.now); !rule.Until.IsZero() {
 			rule.Closed = "starts queued tasks at " + known.Hours + " only"
 		}
+	}
+	if text := over(a.of.dayLimits(&known, a.now)); text != "" && rule.Closed == "" {
+		rule.Closed, rule.Until = text, nextDay(a.now)
 	}
 	reserve, _ := state.ParsePercent(known.Reserve) // it was checked
 	for _, w := range of.Quota {

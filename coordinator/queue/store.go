@@ -50,6 +50,8 @@ type Store struct {
 	isShort bool      // the machine lacks something now
 
 	defaults []state.AccountConfig // where none are configured: that of each agent
+
+	spending spending
 }
 
 // Hooks are what a [Store] calls on the log's goroutine. Each must be set.

@@ -72,6 +72,7 @@ type Turn struct {
 	Files     string   // directory of the task's input files, which the agent must be able to read; "": none
 	Env       []string // of the user's call, KEY=VALUE: it takes the place of the master's own; nil: that counts
 	Account   AccountEnv
+	Budget    float64 // USD that the turn may cost, where the CLI can be told so; 0: any amount
 	Limits    RunLimits
 }
 

@@ -235,7 +235,7 @@ func Fields(s *TaskSpec) map[string]any {
 		"id": &s.ID, "prompt": &s.Prompt, "agent": &s.Agent, "defaultAgent": &s.DefaultAgent, "model": &s.Model, "account": &s.Account, "workspace": &s.Workspace, "isolation": &s.Isolation,
 		"sessionKey": &s.SessionKey, "label": &s.Label, "continue": &s.Continue, "parallel": &s.Parallel, "resume": &s.Resume,
 		"agentSession": &s.AgentSession, "timeout": &s.Timeout, "priority": &s.Priority, "idempotencyKey": &s.IdempotencyKey,
-		"maxAttempts": &s.MaxAttempts, "notBefore": &s.NotBefore, "noWaitLimit": &s.NoWaitLimit, "spare": &s.Spare, "after": &s.After,
+		"maxAttempts": &s.MaxAttempts, "notBefore": &s.NotBefore, "noWaitLimit": &s.NoWaitLimit, "spare": &s.Spare, "budget": &s.Budget, "after": &s.After,
 		"afterPolicy": &s.AfterPolicy, "hold": &s.Hold, "notify": &s.Notify, "tenantId": &s.TenantID, "queue": &s.Queue, "fallback": &s.Fallback, "allow": &s.Allow,
 		"verifyCommand": &s.VerifyCommand, "maxIterations": &s.MaxIterations, "verifyTimeout": &s.VerifyTimeout,
 		"onFailure": &s.OnFailure, "onIssue": &s.OnIssue, "outputPolicy": &s.OutputPolicy, "await": &s.Await,

@@ -32,6 +32,7 @@ type TaskSpec struct {
 	MaxAttempts    int       `json:"maxAttempts,omitempty" doc:"Counted tries; left out: the master's max_attempts" example:"3"`
 	NotBefore      time.Time `json:"notBefore,omitzero" doc:"Not run before this instant" example:"2026-11-21T03:15:09.482Z"`
 	NoWaitLimit    bool      `json:"noWaitLimit,omitempty" doc:"Fail instead of waiting for a rate limit to pass" example:"false"`
+	Budget         string    `json:"budget,omitempty" doc:"What its runs may spend in all: USD, tokens or time; left out: as configured" example:"5usd 90m"`
 	Spare          bool      `json:"spare,omitempty" doc:"Run only on quota of its account that would otherwise lapse" example:"false"`
 	After          []string  `json:"after,omitempty" doc:"Tasks that must be done first: ids, unique pieces of them, @last, or ids of the same batch" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	AfterPolicy    string    `json:"afterPolicy,omitempty" enum:"any,done" doc:"any: it is enough that they have ended; done, or left out: they must be done" example:"done"`

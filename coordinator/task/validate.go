@@ -239,6 +239,9 @@ func CheckLimits(s *TaskSpec) error {
 			return Wrong("timeout", "write for example 30m or 1h15m", "the timeout %q is no duration", s.Timeout)
 		}
 	}
+	if _, err := state.ParseBudget(s.Budget); err != nil {
+		return Wrong("budget", "write for example 5usd, 200ktok, 90m, or several of these", "%v", err)
+	}
 	switch {
 	case s.Priority < 0 || s.Priority > 9:
 		return Wrong("priority", "9 is first, 5 is usual", "the priority %d is not within 1 to 9", s.Priority)

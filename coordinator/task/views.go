@@ -143,7 +143,7 @@ type TaskRun struct {
 
 // A UsageQuery chooses runs that have ended, and says how to put them together.
 type UsageQuery struct {
-	By       string         // run, task, session, agent, model, account or day; "": all in one row
+	By       string         // run, task, session, agent, model, account or day, or some of these with commas; "": all in one row
 	Since    time.Time      // runs that ended then or later; zero: from the first
 	Until    time.Time      // runs that ended before; zero: to the last
 	Location *time.Location // whose days are meant; nil: UTC

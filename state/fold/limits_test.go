@@ -166,7 +166,7 @@ func TestRuns(t *testing.T) {
 	must(t, j.state.EachTask(func(runs []state.Run) error { got = append(got, runs...); return nil }))
 	want := []state.Run{
 		{ID: "r1", TaskID: "a", SessionKey: "web", Agent: "codex", Model: "m1", Account: "codex", Ended: noon.Add(time.Minute), Usage: state.Usage{InputTokens: 100, OutputTokens: 10, CostUSD: 0.5}},
-		{ID: "r2", TaskID: "a", SessionKey: "web", Agent: "claude", Model: "", Account: "work", Ended: noon.Add(2 * time.Minute), Usage: state.Usage{InputTokens: 50, OutputTokens: 5, CostUSD: 0.25}},
+		{ID: "r2", TaskID: "a", SessionKey: "web", Agent: "claude", Model: "", Account: "work", Ended: noon.Add(2 * time.Minute), Usage: state.Usage{InputTokens: 50, OutputTokens: 5, CostUSD: 0.25}, Took: time.Minute},
 		{ID: "r3", TaskID: "a", SessionKey: "web", Agent: "claude", Model: "", Account: "work", Ended: noon.Add(2 * time.Minute), Usage: state.Usage{InputTokens: 40, OutputTokens: 15, CostUSD: 0.75}},
 		{ID: "r4", TaskID: "c", SessionKey: "", Agent: "", Model: "", Account: "", Ended: time.Time{}, Usage: state.Usage{}},
 		{ID: "r5", TaskID: "m", SessionKey: "", Agent: "", Model: "", Account: "", Ended: noon, Usage: state.Usage{InputTokens: 7}},

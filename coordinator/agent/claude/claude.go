@@ -113,6 +113,9 @@ func (c *Agent) args(turn task.Turn) []string {
 	if m := cmp.Or(turn.Model, c.Model); m != "" {
 		args = append(args, "--model", m)
 	}
+	if turn.Budget > 0 {
+		args = append(args, "--max-budget-usd", strconv.FormatFloat(turn.Budget, 'f', -1, 64))
+	}
 	if c.MaxTurns > 0 {
 		args = append(args, "--max-turns", strconv.Itoa(c.MaxTurns))
 	}

@@ -216,6 +216,8 @@ func (d *decoder) result(e *event) {
 	switch {
 	case slices.ContainsFunc(e.Errors, func(s string) bool { return strings.HasPrefix(s, "No conversation found with session ID") }):
 		d.trouble = agent.Verdict{Class: state.ClassSessionLost, Msg: said}
+	case e.Subtype == "error_max_budget_usd":
+		d.trouble = agent.Verdict{Class: state.ClassBudget, Msg: "claude has spent what it may"}
 	case e.Reason == "prompt_too_long" || strings.HasPrefix(e.Result, "Prompt is too long"):
 		d.trouble = agent.Verdict{Class: state.ClassContextFull, Msg: said}
 	case strings.HasPrefix(e.Reason, "aborted"):

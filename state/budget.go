@@ -1,0 +1,117 @@
+package state
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Budget is how much may be spent, of three things; 0 of one: any amount.
+type Budget struct {
+	USD    float64
+	Tokens int64 // of input and output
+	Time   time.Duration
+}
+
+// A Spending is what runs have spent.
+type Spending = Budget
+
+// SpendingOf returns what was spent in runs that used that and took so long.
+func SpendingOf(u Usage, took time.Duration) Spending {
+	return Spending{USD: u.CostUSD, Tokens: u.InputTokens + u.OutputTokens, Time: took}
+}
+
+// Plus returns the sum of two amounts.
+func (b Budget) Plus(c Budget) Budget {
+	return Budget{b.USD + c.USD, b.Tokens + c.Tokens, b.Time + c.Time}
+}
+
+// tokenUnits has what tokens may be counted in, the longest names first.
+var tokenUnits = []struct {
+	name string
+	of   float64
+}{{"mtok", 1e6}, {"ktok", 1e3}, {"tok", 1}}
+
+// ParseBudget reads a budget such as 5usd, 200ktok, 90m or "5usd 2h": amounts with a unit, with blanks
+// or commas between them; "" is none.
+func ParseBudget(s string) (b Budget, err error) {
+	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ',' }) {
+		low := strings.ToLower(word)
+		var ok bool
+		if text, is := strings.CutSuffix(low, "usd"); is {
+			b.USD, ok = amount(text)
+			ok = ok && b.USD >= 0.0001
+		} else if i := unitOf(low); i >= 0 {
+			n, is := amount(strings.TrimSuffix(low, tokenUnits[i].name))
+			b.Tokens = int64(min(n*tokenUnits[i].of, 1e15))
+			ok = is && b.Tokens > 0
+		} else if d, err := time.ParseDuration(low); err == nil {
+			b.Time, ok = d, d >= time.Second
+		}
+		if !ok {
+			return Budget{}, fmt.Errorf("%q is no budget such as 5usd, 200ktok or 90m", word)
+		}
+	}
+	return b, nil
+}
+
+func unitOf(word string) int {
+	for i, u := range tokenUnits {
+		if strings.HasSuffix(word, u.name) {
+			return i
+		}
+	}
+	return -1
+}
+
+func amount(s string) (float64, bool) {
+	v, err := strconv.ParseFloat(s, 64)
+	return v, err == nil && v > 0 && !math.IsInf(v, 0)
+}
+
+// String returns a budget as ParseBudget reads it.
+func (b Budget) String() string {
+	var words []string
+	if b.USD > 0 {
+		words = append(words, strconv.FormatFloat(math.Round(b.USD*1e4)/1e4, 'f', -1, 64)+"usd")
+	}
+	if b.Tokens > 0 {
+		words = append(words, strconv.FormatInt(b.Tokens, 10)+"tok")
+	}
+	if b.Time > 0 {
+		words = append(words, b.Time.Round(time.Second).String())
+	}
+	return strings.Join(words, " ")
+}
+
+// Over returns what of a budget is spent, such as "5.02usd of 5usd"; "" if nothing is.
+func (b Budget) Over(spent Spending) string {
+	switch {
+	case b.USD > 0 && spent.USD >= b.USD:
+		return Budget{USD: spent.USD}.String() + " of " + Budget{USD: b.USD}.String()
+	case b.Tokens > 0 && spent.Tokens >= b.Tokens:
+		return Budget{Tokens: spent.Tokens}.String() + " of " + Budget{Tokens: b.Tokens}.String()
+	case b.Time > 0 && spent.Time >= b.Time:
+		return Budget{Time: spent.Time}.String() + " of " + Budget{Time: b.Time}.String()
+	}
+	return ""
+}
+
+// Rest returns what is left of two budgets, of which the first has spent that: the lesser of each amount.
+func (b Budget) Rest(spent Spending, other Budget) Budget {
+	left := func(most, used, other float64) float64 {
+		if most > 0 {
+			most = max(most-used, 1e-6)
+		}
+		if most > 0 && other > 0 {
+			return min(most, other)
+		}
+		return most + other
+	}
+	return Budget{
+		USD: left(b.USD, spent.USD, other.USD), Tokens: int64(math.Ceil(left(float64(b.Tokens), float64(spent.Tokens), float64(other.Tokens)))),
+		Time: time.Duration(left(float64(b.Time), float64(spent.Time), float64(other.Time))),
+	}
+}
