@@ -46,14 +46,10 @@ func TestBusyMaster(t *testing.T) {
 			<-time.After(time.Minute)
 			_, _ = w.Write([]byte(`{"why": "at last"}`)) // the client's end is checked below
 		})}
-		ln := pipeListener(make(chan net.Conn))
+		ln := newPipeListener()
 		done := make(chan error, 1)
 		go func() { done <- srv.Serve(ln) }()
-		c := New("/run/s", func(context.Context, string, string) (net.Conn, error) {
-			own, peer := net.Pipe()
-			ln <- peer
-			return own, nil
-		})
+		c := New("/run/s", ln.dial)
 		if why, err := c.Why(t.Context(), "x"); err != nil || why != "at last" {
 			t.Errorf("%q %v", why, err)
 		}
@@ -67,15 +63,34 @@ func TestBusyMaster(t *testing.T) {
 	})
 }
 
-// A pipeListener accepts what is sent to it.
-type pipeListener chan net.Conn
+// A pipeListener accepts what dial makes, until it is closed.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
 
-func (l pipeListener) Accept() (net.Conn, error) {
-	c, ok := <-l
-	if !ok {
+func newPipeListener() pipeListener {
+	return pipeListener{make(chan net.Conn), make(chan struct{})}
+}
+
+// dial may come late: a client may want a connection that nobody needs any more.
+func (l pipeListener) dial(context.Context, string, string) (net.Conn, error) {
+	own, peer := net.Pipe()
+	select {
+	case l.conns <- peer:
+		return own, nil
+	case <-l.closed:
 		return nil, net.ErrClosed
 	}
-	return c, nil
 }
-func (l pipeListener) Close() error { close(l); return nil }
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (l pipeListener) Close() error { close(l.closed); return nil }
 func (pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "/run/s", Net: "unix"} }
