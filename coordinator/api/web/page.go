@@ -17,6 +17,7 @@ import (
 	"html/template"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,6 +62,7 @@ type (
 		Rows       []pageRow
 		Cursor     string // of this list; "" if it is the newest
 		Older      string // of the next one; "" if there is none
+		Accounts   []state.AccountUse // that are used, are closed, or have told their quota
 		Agents     []string
 		Priorities []int
 		Workspace  string // of the task that was queued last
@@ -94,6 +96,8 @@ type Site struct {
 	Rows   func(f state.Filter) (rows [][]byte, next uint64, err error) // of a list, as the API has them in JSON, and where the next begins
 	Task   func(ctx context.Context, ref string) (wire.TaskView, error)
 	Topics []wire.Topic // of the manual
+
+	Accounts func() []state.AccountUse
 }
 
 // ServeHTTP shows the list of tasks, the task that ?task= names, or the topic of the manual
@@ -168,6 +172,9 @@ func (s *Site) fillList(p *page, cursor string) error {
 		}
 		p.Rows = append(p.Rows, pageRow{v, stateOf(&v.Task)})
 	}
+	p.Accounts = slices.DeleteFunc(s.Accounts(), func(a state.AccountUse) bool {
+		return a.Running+a.Waiting == 0 && a.Why == "" && a.Quota == nil
+	})
 	if p.Cursor = cursor; next > 0 {
 		p.Older = wire.FormatCursor(next)
 	}
