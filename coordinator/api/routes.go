@@ -50,7 +50,7 @@ func (s *Server) routes() {
 	s.browserRoutes(api)
 	s.mux.Handle("GET /{$}", &web.Site{
 		Agents: s.opts.Agents, Topics: s.opts.Topics, Rows: s.page, Task: s.shown,
-		Health: func() task.Health { return s.rooms.Monitor.Health() }, List: func(f state.Filter) []state.Task { return s.rooms.Tasks.List(f) }, Accounts: s.rooms.Reports.Accounts,
+		Health: func() task.Health { return s.rooms.Monitor.Health() }, List: func(f state.Filter) []state.Task { return s.rooms.Tasks.List(f) }, Accounts: func() []state.AccountUse { return s.rooms.Reports.Accounts() },
 	})
 	s.mux.HandleFunc("GET /ui/{file}", web.ServeAsset)
 	description := openapi.Complete(api.OpenAPI(), openapi.Routes{Public: publicRoutes, Long: longRoutes})

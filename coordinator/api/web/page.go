@@ -60,8 +60,8 @@ type (
 		Task       *pageTask     // instead of the list
 		Help       *pageHelp     // likewise
 		Rows       []pageRow
-		Cursor     string // of this list; "" if it is the newest
-		Older      string // of the next one; "" if there is none
+		Cursor     string             // of this list; "" if it is the newest
+		Older      string             // of the next one; "" if there is none
 		Accounts   []state.AccountUse // that are used, are closed, or have told their quota
 		Agents     []string
 		Priorities []int
