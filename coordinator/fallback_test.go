@@ -52,7 +52,7 @@ func TestFallback(t *testing.T) {
 		if got.Account != "claude" || got.Model != "opus" || got.SessionID == before.SessionID || !slices.Equal(got.Fallback, []string{"gemini", "demo"}) || strings.Join(ran(taskID(1)), " ") != "codex claude" {
 			t.Errorf("it went to %q: %+v", ran(taskID(1)), got)
 		}
-		if !strings.HasPrefix(got.Note, "codex is rate-limited until ") || !strings.HasSuffix(got.Note, "; claude carries it out in a new session") {
+		if !strings.HasPrefix(got.Note, "codex is rate-limited until ") || !strings.HasSuffix(got.Note, "; claude runs it in a new session") {
 			t.Errorf("the note is %q", got.Note)
 		}
 		spec.ID = ""

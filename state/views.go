@@ -54,7 +54,7 @@ type AccountConfig struct {
 	Budget    string   `json:"budget,omitempty" doc:"What its runs may spend in a day, by the clock of the master; left out: any amount" example:"10usd"`
 	Hours     string   `json:"hours,omitempty" doc:"When queued tasks may start with it, by the clock of the master; left out: always" example:"22:00-07:00"`
 	CredRef   string   `json:"credRef,omitempty" doc:"Path of the file that has its credentials" example:"/home/ana/.secrets/work.json"`
-	Dangerous bool     `json:"dangerous,omitempty" doc:"Kept for agents without a guard; it has no effect yet" example:"false"`
+	Dangerous bool     `json:"dangerous,omitempty" doc:"An agent of it may run without a guard" example:"false"`
 }
 
 // An AccountUse is an account, and the tasks that use it or want to.

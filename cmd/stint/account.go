@@ -60,7 +60,7 @@ func (f *accountFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.variables, "env", nil, "`KEY=VALUE` for its agent; may be given again")
 	c.Flags().StringVar(&f.envFrom, "env-from", "", "`file` with lines of KEY=VALUE, which only you can read")
 	c.Flags().StringVar(&f.CredRef, "cred-ref", "", "`file` with its login (JSON) or its key (one line), which only you can read")
-	c.Flags().BoolVar(&f.Dangerous, "dangerous", false, "kept for agents without a guard; it has no effect yet")
+	c.Flags().BoolVar(&f.Dangerous, "dangerous", false, "an agent of it may run without a guard")
 	f.addLimits(c)
 }
 
@@ -324,7 +324,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 			if file, found, err := a.findAccount(u.Name); err == nil {
 				home, _ := found.home() // "": where the CLI has it
 				d.line("home", home)
-				d.line("dangerous", map[bool]string{true: "yes, without effect yet"}[found.Dangerous])
+				d.line("dangerous", map[bool]string{true: "yes, where all else permits that"}[found.Dangerous])
 				cfg, err := a.base()
 				if err != nil {
 					return err

@@ -123,7 +123,7 @@ func (d *Dispatcher) handOvers(st *fold.State, able map[agentIn]bool, lim lanes.
 		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 		rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, account).Add(state.KeySessionID, d.tasks.Config.ID()).
 			Add(state.KeyFallback, strings.Join(rest, ", ")).
-			Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s carries it out in a new session", t.Agent, until, agent))
+			Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s runs it in a new session", t.Agent, until, agent))
 		if model := d.tasks.Workspace(t.Workspace).Models[agent]; model != t.Model {
 			rec.Add(state.KeyModel, model)
 		}
