@@ -481,7 +481,10 @@ func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) 
 		lines, at = slices.Delete(lines, from, to), from
 	}
 	if len(values) > 0 && section == nil {
-		section = []string{"[account." + tomlText(id) + "]"}
+		section = []string{"[account." + id + "]"}
+		if !accountID.MatchString(id) { // which is said when this is read
+			section[0] = "[account." + tomlText(id) + "]"
+		}
 		if len(text) > 0 {
 			section = slices.Insert(section, 0, "")
 		}

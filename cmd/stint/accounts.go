@@ -56,7 +56,7 @@ func (a *account) fields() map[string]any {
 }
 
 // accountID is what an account may be called: its home has this name, and its control record.
-var accountID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var accountID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // variableName is what a program may find in its environment.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -67,7 +67,7 @@ func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {
 	_, hasMax := given["max"]
 	switch {
 	case !accountID.MatchString(a.ID):
-		return "", fmt.Sprintf("%q cannot be the id of an account: use letters, digits, dots, dashes and underscores", a.ID)
+		return "", fmt.Sprintf("%q cannot be the id of an account: use letters, digits, dashes and underscores", a.ID)
 	case kind == nil:
 		return "tool", fmt.Sprintf("tool is %q; it has to be one of %s", a.Tool, strings.Join(agentNames, ", "))
 	case findKind(a.ID) != nil && !a.isDefault():

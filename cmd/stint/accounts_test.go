@@ -18,12 +18,12 @@ import (
 // agent's limit; a mistake is named with its line.
 func TestParseAccounts(t *testing.T) {
 	t.Parallel()
-	list, err := parseAccounts([]byte("[account.zeta]\ntool = \"codex\"\nmax = 2\n[account.codex]\nmax = 1\n[account.\"a.b\"]\ntool = \"claude\"\nenv = { B = \"1\", A = \"2\" }\n"))
+	list, err := parseAccounts([]byte("[account.zeta]\ntool = \"codex\"\nmax = 2\n[account.codex]\nmax = 1\n[account.\"a-b\"]\ntool = \"claude\"\nenv = { B = \"1\", A = \"2\" }\n"))
 	var got []string
 	for _, a := range list {
 		got = append(got, strings.Join(append([]string{a.ID, a.Tool, a.Title, strings.Repeat("i", a.Max)}, a.Variables...), " "))
 	}
-	want := []string{"codex codex codex i", "zeta codex zeta ii", "claude claude claude iii", "a.b claude a.b iii A B", "gemini gemini gemini iiiii", "demo demo demo "}
+	want := []string{"codex codex codex i", "zeta codex zeta ii", "claude claude claude iii", "a-b claude a-b iii A B", "gemini gemini gemini iiiii", "demo demo demo "}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
 	}

@@ -62,7 +62,7 @@ type TurnState struct {
 	Answer          string // the last message
 	cut             bool   // a message was longer than MaxAnswer
 	Usage           state.Usage
-	tokens          int64 // of input and output so far, where the agent reports that meanwhile
+	soFar           state.Usage // of requests that ended, where the agent reports that meanwhile
 	Thread          state.Usage
 	Quota           []state.Window // of its account, where the agent tells it
 	End             Terminal
@@ -168,13 +168,21 @@ func (h *TurnState) LogTool(id string, completed bool, e task.LogEvent) {
 }
 
 func (h *TurnState) bounded(e task.LogEvent) *task.LogEvent {
-	e.Tokens = h.tokens
+	e.Tokens = h.soFar.InputTokens + h.soFar.OutputTokens
 	e.Bound()
 	return &e
 }
 
-// CountTokens adds what one request of the agent has used, which its end reports anew.
-func (h *TurnState) CountTokens(n int64) { h.tokens = Tokens(h.tokens + Tokens(n)) }
+// Count adds what one request of the agent has used, which its end reports anew.
+func (h *TurnState) Count(u state.Usage) { h.soFar = h.soFar.Plus(u) }
+
+// Used returns what the turn has used: what its end reports, or, where it was cut off, its requests.
+func (h *TurnState) Used() state.Usage {
+	if h.Usage == (state.Usage{}) && h.Thread == (state.Usage{}) {
+		return h.soFar
+	}
+	return h.Usage
+}
 
 // WaitingForNetwork is what an agent reports that cannot reach its provider and tries again.
 const WaitingForNetwork = "waiting for the network"

@@ -44,7 +44,7 @@ func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report f
 	}
 	out := task.Outcome{
 		Class: v.Class, Error: CutText(v.Msg, MaxError), RetryAt: v.RetryAt, Result: h.Answer, ExitCode: e.End.Exit,
-		Session: h.Session, Forked: h.Session != "" && h.forked(), Usage: h.Usage, Thread: h.Thread, Quota: h.Quota, Kept: v.Class != "" && h.PromptInHistory && h.Session != "",
+		Session: h.Session, Forked: h.Session != "" && h.forked(), Usage: h.Used(), Thread: h.Thread, Quota: h.Quota, Kept: v.Class != "" && h.PromptInHistory && h.Session != "",
 		Env: gate.EnvNames(s.Env), Note: CutText(note(e, st, s.Turn), MaxError), Findings: h.Denied,
 		Shortage: e.End.Shortage, Signal: syscall.Signal(e.End.Signal),
 	}

@@ -102,6 +102,9 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 		rec.AddIf(state.KeyError, joined(out.Error, v.why))
 	}
 	rec.AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore))
+	if v.hold {
+		rec.Add(state.KeyHold, "true")
+	}
 	if out.Class == "" || out.ExitCode >= 0 {
 		rec.Add(state.KeyExitCode, strconv.Itoa(out.ExitCode))
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -21,6 +22,7 @@ type verdict struct {
 	limitWaits  int
 	limitSince  time.Time      // when the present wait for a rate limit without a named end began
 	why         string         // what the user should know beside the run's error
+	hold        bool           // a person has to let it go on
 	loseSession bool           // the agent's session is gone: begin a new one
 	note        string         // what the user should know about that
 	account     *ledger.Record // what the run says about the account; nil if nothing
@@ -39,7 +41,8 @@ type verdict struct {
 //	                                                     named, however far, else by its backoff, and then dead after
 //	                                                     max_limit_wait. Failed if the task does not wait. Neither
 //	                                                     before its fallbacks
-//	budget                           no                  queued: it is held, or waits for the next day, when its turn comes
+//	budget                           no                  queued: held where it or its session has a budget, else not before
+//	                                                     the next day
 //	auth                             yes                 failed, and the account goes on hold
 //	agent-missing                    no, a retry         queued, and the account goes on hold until the program is back; dead after
 //	                                                     max retries. Failed if no task here has run with that agent,
@@ -68,8 +71,15 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		if v.status == state.Queued && !closing { // what was in the way (a killed gate) may still be there
 			v.notBefore = now.Add(backoff(&a.tasks.Config, t.Retries, a.tasks.Config.BackoffMax))
 		}
-	case state.ClassBudget: // it waits, or is held, when its turn comes
+	case state.ClassBudget: // whatever was counted: what a guard of the agent counts may be counted by nothing else
 		v.status, v.attempt = state.Queued, t.Attempt-1
+		if v.hold = a.tasks.HasBudget(t); !v.hold {
+			v.notBefore = queue.NextDay(now)
+			break
+		}
+		after := *t
+		after.Usage = t.Usage.Plus(out.Usage)
+		v.note = queue.SpentNote(t.ID, cmp.Or(a.tasks.OverBudget(&after), "its budget is spent"))
 	case state.ClassRateLimited:
 		a.judgeLimit(st, &v, t, out, now)
 	case state.ClassAuth:

@@ -31,7 +31,7 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 	dir := a.tasks.RunDir(r.ID)
 	turn := task.Turn{
 		TaskID: t.ID, RunID: r.ID, Attempt: r.Task.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName),
-		Workspace: t.Workspace, Root: task.RepositoryRoot(t.Place()), Model: t.Model, Session: r.Session, Fork: r.kept, Allow: t.Allow, Env: a.environment(r, t),
+		Workspace: t.Workspace, Root: task.RepositoryRoot(t.Place()), Model: t.Model, Session: r.Session, Fork: r.kept, Allow: t.Allow, Env: a.environment(r, t), Budget: a.tasks.Rest(t).USD,
 		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
 	if len(t.InputFiles) > 0 && t.Isolation == "" { // else they lie in the workspace

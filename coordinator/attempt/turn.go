@@ -106,7 +106,6 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 		ctx, stop = context.WithTimeoutCause(ctx, rest.Time, errBudget)
 		defer stop()
 	}
-	turn.Budget = rest.USD
 	a.noteTree(r, t)
 	if err := a.appendTranscript(r, session.RoleUser, prompt.UserMessage(told), ""); task.ShortageOf(err) != 0 {
 		return setupFailed(err)

@@ -180,7 +180,7 @@ func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) 
 // holdOverBudget returns the record with which a task waits for a person, because it has spent what it may;
 // nil if it has not.
 func (d *Dispatcher) holdOverBudget(st *fold.State, t *state.Task, now time.Time) *ledger.Record {
-	if t.Budget == "" && d.tasks.Config.BudgetTask == "" && d.tasks.Config.BudgetSession == "" {
+	if !d.tasks.HasBudget(t) {
 		return nil
 	}
 	whole, err := d.tasks.WholeIn(st, t.ID)
@@ -190,7 +190,7 @@ func (d *Dispatcher) holdOverBudget(st *fold.State, t *state.Task, now time.Time
 	}
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	return rec.Add(state.KeyHold, "true").Add(state.KeyReason, string(state.ClassBudget)).
-		Add(state.KeyNote, spent+"; to go on: stint release "+state.ShortID(t.ID)+" --budget +5usd").Add(state.KeyUpdatedAt, state.FormatTime(now))
+		Add(state.KeyNote, queue.SpentNote(t.ID, spent)).Add(state.KeyUpdatedAt, state.FormatTime(now))
 }
 
 // joinAccount returns the record with which a task waits for another account than its own: that

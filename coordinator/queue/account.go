@@ -84,7 +84,7 @@ func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
 		}
 	}
 	if text := over(a.of.dayLimits(&known, a.now)); text != "" && rule.Closed == "" {
-		rule.Closed, rule.Until = text, nextDay(a.now)
+		rule.Closed, rule.Until = text, NextDay(a.now)
 	}
 	reserve, _ := state.ParsePercent(known.Reserve) // it was checked
 	for _, w := range of.Quota {

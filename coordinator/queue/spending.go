@@ -116,6 +116,16 @@ func over(limits []limit) string {
 	return ""
 }
 
+// HasBudget reports whether a task, or its session, has a budget.
+func (s *Store) HasBudget(t *state.Task) bool {
+	return t.Budget != "" || s.Config.BudgetTask != "" || s.Config.BudgetSession != ""
+}
+
+// SpentNote returns what the person is told whose task is held because that is spent.
+func SpentNote(id, spent string) string {
+	return spent + "; to go on: stint release " + state.ShortID(id) + " --budget +5usd"
+}
+
 // OverBudget returns what a task, whole, has spent that it may not; "" if it may go on.
 func (s *Store) OverBudget(t *state.Task) string { return over(s.taskLimits(t)) }
 
@@ -131,7 +141,7 @@ func (s *Store) Rest(t *state.Task) (rest state.Budget) {
 	return rest
 }
 
-// nextDay returns when the next day begins by the clock on the wall.
-func nextDay(now time.Time) time.Time {
+// NextDay returns when the next day begins by the clock on the wall.
+func NextDay(now time.Time) time.Time {
 	return time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, now.Location())
 }

@@ -150,7 +150,7 @@ func (d *decoder) assistant(e *event) {
 	d.End, d.Retrying = agent.NoTerminal, e.Error != ""
 	if u := e.Message.Usage; e.Message.ID != d.counted { // which each part of a message repeats
 		d.counted = agent.Brief(e.Message.ID)
-		d.CountTokens(u.Input + u.Creation + u.Read + u.Output)
+		d.Count(u.tokens())
 	}
 	var text []string
 	for _, c := range e.Message.Content {
@@ -268,11 +268,10 @@ type modelUsage struct {
 // whole cost is that of the session, and is taken only by older versions.
 func (d *decoder) count(e *event) {
 	if len(e.SinceLast) == 0 {
-		u := e.Usage
-		d.add(modelUsage{Input: u.Input, Creation: u.Creation, Read: u.Read, Output: u.Output, Thinking: u.Details.Thinking})
+		d.Usage = d.Usage.Plus(e.Usage.tokens())
 	}
 	for _, u := range e.SinceLast {
-		d.add(u)
+		d.Usage = d.Usage.Plus(u.tokens())
 		if d.priced(u.Provider) {
 			d.Usage.CostUSD += agent.Dollars(u.Cost)
 		}
@@ -282,11 +281,15 @@ func (d *decoder) count(e *event) {
 	}
 }
 
-func (d *decoder) add(u modelUsage) {
-	d.Usage.InputTokens += agent.Tokens(u.Input) + agent.Tokens(u.Creation) + agent.Tokens(u.Read)
-	d.Usage.CachedInputTokens += agent.Tokens(u.Read)
-	d.Usage.OutputTokens += agent.Tokens(u.Output)
-	d.Usage.ReasoningTokens += agent.Tokens(u.Thinking)
+func (u usage) tokens() state.Usage {
+	return modelUsage{Input: u.Input, Creation: u.Creation, Read: u.Read, Output: u.Output, Thinking: u.Details.Thinking}.tokens()
+}
+
+func (u modelUsage) tokens() state.Usage {
+	return state.Usage{
+		InputTokens: agent.Tokens(u.Input) + agent.Tokens(u.Creation) + agent.Tokens(u.Read), CachedInputTokens: agent.Tokens(u.Read),
+		OutputTokens: agent.Tokens(u.Output), ReasoningTokens: agent.Tokens(u.Thinking),
+	}
 }
 
 // priced reports whether claude's prices are what is paid: they are not where a
