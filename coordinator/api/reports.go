@@ -26,7 +26,7 @@ type Reports interface {
 
 type (
 	usageInput struct {
-		By       string `query:"by" default:"day" maxLength:"60" doc:"One row for each: day, agent, model, account, session, task, run, total, or some of these with commas" example:"account,day"`
+		By       string `query:"by" default:"day" maxLength:"60" pattern:"^(total|(day|agent|model|account|session|task|run)(,(day|agent|model|account|session|task|run))*)$" doc:"One row for each: day, agent, model, account, session, task, run, total, or some of these with commas" example:"account,day"`
 		Since    string `query:"since" format:"date-time" doc:"Runs that ended then or later" example:"2026-11-01T00:00:00Z"`
 		Until    string `query:"until" format:"date-time" doc:"Runs that ended before" example:"2026-12-01T00:00:00Z"`
 		Location string `query:"location" default:"UTC" doc:"Whose days are meant: a zone of the IANA database, such as Europe/Berlin" example:"Europe/Berlin"`

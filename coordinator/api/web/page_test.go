@@ -29,6 +29,7 @@ type fakeMaster struct {
 	runs   string // directory of the runs
 	tasks  []state.Task
 	health task.Health
+	says   string // of accounts
 }
 
 func newFake(t testing.TB) *fakeMaster { return &fakeMaster{runs: t.TempDir()} }
@@ -100,9 +101,17 @@ func (m *fakeMaster) task(_ context.Context, ref string) (wire.TaskView, error) 
 // ask returns what the page at a path is.
 func (m *fakeMaster) ask(path string, agents ...string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	site := Site{Agents: agents, Health: func() task.Health { return m.health }, List: m.list, Rows: m.rows, Task: m.task, Topics: testTopics}
+	site := Site{Agents: agents, Health: func() task.Health { return m.health }, List: m.list, Rows: m.rows, Task: m.task, Topics: testTopics, Accounts: m.accounts}
 	site.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	return w
+}
+
+// accounts returns one that is held, for that reason, and one that is not shown.
+func (m *fakeMaster) accounts() []state.AccountUse {
+	return []state.AccountUse{
+		{Account: state.Account{Name: m.says, Quota: []state.Window{{Name: m.says, Used: 35}}}, Why: m.says, Running: 1},
+		{Account: state.Account{Name: "unused"}},
+	}
 }
 
 // xssCorpus returns the texts of testdata/xss.txt, in which each line is a Go string.
@@ -232,7 +241,7 @@ func (m *fakeMaster) pages(t testing.TB, text string) map[string]string {
 	t.Helper()
 	m.tasks = []state.Task{taskSaying(text)}
 	m.write(t, "run-1", task.LogEvent{Kind: task.LogMessage, Text: text})
-	m.health = healthSaying(text)
+	m.health, m.says = healthSaying(text), text
 	pages := map[string]string{}
 	for name, path := range map[string]string{
 		"list": "/", "task": "/?task=" + url.QueryEscape(text), "unknown": "/?task=no" + url.QueryEscape(text), "cursor": "/?cursor=" + url.QueryEscape(text),
@@ -267,6 +276,9 @@ func TestPromise6NoTextBecomesMarkup(t *testing.T) {
 			case "list":
 				if got := textOfNode(byID(t, doc, "tasks")); strings.Count(got, shown) < 4 && utf8.ValidString(text) { // JSON has none that is not
 					t.Errorf("%q is not in the list: %q", text, got)
+				}
+				if got := textOfNode(byID(t, doc, "accounts")); strings.Count(got, shown) < 3 || !strings.Contains(got, ": 35 % used") || strings.Contains(got, "unused") {
+					t.Errorf("%q is not in the accounts: %q", text, got)
 				}
 			case "task":
 				logged := strings.ReplaceAll(strings.Trim(strings.ToValidUTF8(text, "\ufffd"), "\r\n"), "\n", "\n         ")
