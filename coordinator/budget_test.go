@@ -2,11 +2,13 @@ package coordinator_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -68,7 +70,10 @@ func TestBudgetEndsARun(t *testing.T) {
 					case <-time.After(time.Minute):
 					}
 				}
-				return task.Outcome{Class: state.ClassCanceled, ExitCode: -1, Session: "native-1", Kept: true, Usage: state.Usage{InputTokens: 100}}
+				if !errors.Is(context.Cause(ctx), task.ErrTimeout) {
+					return task.Outcome{Class: state.ClassCanceled, ExitCode: -1}
+				}
+				return task.Outcome{Class: state.ClassTimeout, ExitCode: -1, Session: "native-1", Kept: true, Usage: state.Usage{InputTokens: 100}}
 			}
 			w.openUnwatched()
 			w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Budget: budget, SessionKey: "web"})
@@ -104,12 +109,96 @@ func TestBudgetOfADay(t *testing.T) {
 			if why := w.why(taskID(2)); !strings.Contains(why, "5usd of 5usd; next at 2000-01-02 00:00:00") {
 				t.Errorf("why: %s", why)
 			}
-			check(t, w.quit()) // what was spent is in the records
+			if _, err := w.c.Compact(t.Context(), 0, false, false); err != nil { // what was spent is in the archive then
+				t.Error(err)
+			}
+			check(t, w.quit())
 			w.openUnwatched()
 			w.endsAs(taskID(2), state.Done, "")
 			if next := begun.Truncate(24 * time.Hour).Add(24 * time.Hour); time.Now().Before(next) || time.Since(next) > time.Minute {
 				t.Errorf("it ended at %v", time.Now())
 			}
+		})
+	}
+}
+
+// TestBudgetOfIterations: each iteration looks at the budgets; one that is spent at the end of a turn
+// takes nothing from its answer, nor from the verify command.
+func TestBudgetOfIterations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newJudgeWorld(t)
+		w.cfg.MaxIterations, w.cfg.IdleTimeout = 5, time.Hour
+		w.checks = []int{1}
+		w.settings(queue.WorkspaceSettings{})
+		w.agent.do = func(_ context.Context, _ task.Turn, report func(task.Event)) task.Outcome {
+			report(task.Event{Session: "native-1", Log: &task.LogEvent{Kind: task.LogMessage, Text: "…", Tokens: 60}})
+			return task.Outcome{Result: "the answer", Session: "native-1", Usage: state.Usage{InputTokens: 60, CostUSD: 3}}
+		}
+		w.openUnwatched()
+		for budget, runs := range map[string]int{"5usd": 2, "100tok": 2, "50tok": 1} {
+			w.agent.turns = nil
+			id := w.submit(task.TaskSpec{Prompt: "p", VerifyCommand: "make", Parallel: true, Budget: budget}).ID
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if got, err := w.c.Whole(id); err != nil || len(w.agent.turns) != runs || !got.Hold || got.Reason != state.ClassBudget || got.VerifyExitCode == nil {
+				t.Errorf("%s: %d turns, %+v, %v", budget, len(w.agent.turns), got, err)
+			}
+			w.cancel(id)
+		}
+	})
+}
+
+// TestBudgetThatStopsARun: it is held if its own is spent, or nobody knows what; it waits for the next day if
+// that of the day is spent.
+func TestBudgetThatStopsARun(t *testing.T) {
+	for _, c := range []struct {
+		own, day string
+		usage    state.Usage
+		held     bool
+	}{
+		{own: "5usd", usage: state.Usage{CostUSD: 5}, held: true},
+		{own: "5usd", held: true},
+		{own: "50usd", day: "5usd", usage: state.Usage{CostUSD: 5}},
+		{day: "5usd", usage: state.Usage{CostUSD: 5}},
+		{day: "5usd", held: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := limitedWorld(t)
+			w.cfg.BudgetDay = c.day
+			w.script(map[string][]step{taskID(1): {{time.Minute, task.Outcome{Class: state.ClassBudget, Error: "spent", Usage: c.usage}}}})
+			w.openUnwatched()
+			w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Budget: c.own})
+			time.Sleep(time.Hour)
+			got, err := w.c.Whole(taskID(1))
+			if check(t, err); got.Status != state.Queued || got.Hold != c.held || got.NotBefore.IsZero() != c.held || got.Attempt != 0 {
+				t.Errorf("%+v: %+v", c, got)
+			}
+		})
+	}
+}
+
+// TestARunGivesNoBudget: what a run queues may spend what is left of its own task's, and a smallest
+// amount where nothing is.
+func TestARunGivesNoBudget(t *testing.T) {
+	for _, c := range []struct{ task, session, parent, asks, gets string }{
+		{parent: "5usd", asks: "100usd", gets: "5usd"},
+		{parent: "5usd", gets: "5usd"},
+		{parent: "5usd 7tok", asks: "1usd", gets: "1usd 7tok"},
+		{task: "300tok", asks: "900Mtok", gets: "300tok"},
+		{session: "300tok", asks: "900Mtok", gets: ""},
+		{asks: "5usd", gets: "5usd"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := followWorld(t)
+			w.cfg.BudgetTask, w.cfg.BudgetSession = c.task, c.session
+			w.during(taskID(1), func(run string) {
+				got, err := w.try(task.TaskSpec{Prompt: "child", FromRun: run, Parallel: true, Budget: c.asks})
+				if check(t, err); got.Budget != c.gets {
+					t.Errorf("%+v: %s", c, got.Budget)
+				}
+			})
+			w.openUnwatched()
+			w.ended(w.submit(task.TaskSpec{ID: taskID(1), Prompt: "p", Budget: c.parent}).ID)
 		})
 	}
 }

@@ -23,6 +23,17 @@ func SpendingOf(u Usage, took time.Duration) Spending {
 	return Spending{USD: u.CostUSD, Tokens: u.InputTokens + u.OutputTokens, Time: took}
 }
 
+// SpentBy returns what the runs of a task, whole, have spent that have ended.
+func SpentBy(t *Task) Spending {
+	spent := SpendingOf(t.Usage, 0)
+	for _, step := range t.Steps {
+		if step.Ended.After(step.Started) && !step.Started.IsZero() && step.Phase != PhaseVerify {
+			spent.Time += step.Ended.Sub(step.Started)
+		}
+	}
+	return spent
+}
+
 // Plus returns the sum of two amounts.
 func (b Budget) Plus(c Budget) Budget {
 	return Budget{b.USD + c.USD, b.Tokens + c.Tokens, b.Time + c.Time}
@@ -37,21 +48,28 @@ var tokenUnits = []struct {
 // ParseBudget reads a budget such as 5usd, 200ktok, 90m or "5usd 2h": amounts with a unit, with blanks
 // or commas between them; "" is none.
 func ParseBudget(s string) (b Budget, err error) {
+	var twice Budget
 	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ',' }) {
 		low := strings.ToLower(word)
 		var ok bool
 		if text, is := strings.CutSuffix(low, "usd"); is {
+			twice.USD = b.USD
 			b.USD, ok = amount(text)
-			ok = ok && b.USD >= 0.0001
+			ok = ok && b.USD >= smallest.USD
 		} else if i := unitOf(low); i >= 0 {
 			n, is := amount(strings.TrimSuffix(low, tokenUnits[i].name))
+			twice.Tokens = b.Tokens
 			b.Tokens = int64(min(n*tokenUnits[i].of, 1e15))
 			ok = is && b.Tokens > 0
 		} else if d, err := time.ParseDuration(low); err == nil {
-			b.Time, ok = d, d >= time.Second
+			twice.Time = b.Time
+			b.Time, ok = d, d >= smallest.Time
 		}
 		if !ok {
 			return Budget{}, fmt.Errorf("%q is no budget such as 5usd, 200ktok or 90m", word)
+		}
+		if twice != (Budget{}) {
+			return Budget{}, fmt.Errorf("%q is the second amount of its kind; write one, such as 1h30m", word)
 		}
 	}
 	return b, nil
@@ -86,24 +104,29 @@ func (b Budget) String() string {
 	return strings.Join(words, " ")
 }
 
-// Over returns what of a budget is spent, such as "5.02usd of 5usd"; "" if nothing is.
-func (b Budget) Over(spent Spending) string {
+// Over returns what of a budget is spent, such as "5.02usd of 5usd", and what more of it could be; "" if
+// nothing is.
+func (b Budget) Over(spent Spending) (text, more string) {
 	switch {
 	case b.USD > 0 && spent.USD >= b.USD:
-		return Budget{USD: spent.USD}.String() + " of " + Budget{USD: b.USD}.String()
+		return Budget{USD: spent.USD}.String() + " of " + Budget{USD: b.USD}.String(), "+5usd"
 	case b.Tokens > 0 && spent.Tokens >= b.Tokens:
-		return Budget{Tokens: spent.Tokens}.String() + " of " + Budget{Tokens: b.Tokens}.String()
+		return Budget{Tokens: spent.Tokens}.String() + " of " + Budget{Tokens: b.Tokens}.String(), "+200ktok"
 	case b.Time > 0 && spent.Time >= b.Time:
-		return Budget{Time: spent.Time}.String() + " of " + Budget{Time: b.Time}.String()
+		return Budget{Time: spent.Time}.String() + " of " + Budget{Time: b.Time}.String(), "+30m"
 	}
-	return ""
+	return "", ""
 }
 
-// Rest returns what is left of two budgets, of which the first has spent that: the lesser of each amount.
+// smallest is the least budget that ParseBudget reads. Nothing of an amount would be any amount.
+var smallest = Budget{USD: 0.0001, Tokens: 1, Time: time.Second}
+
+// Rest returns what is left of a budget of which that is spent, and at most the other one: the lesser of
+// each amount, and the smallest where nothing is left.
 func (b Budget) Rest(spent Spending, other Budget) Budget {
-	left := func(most, used, other float64) float64 {
+	left := func(most, used, other, smallest float64) float64 {
 		if most > 0 {
-			most = max(most-used, 1e-6)
+			most = max(most-used, smallest)
 		}
 		if most > 0 && other > 0 {
 			return min(most, other)
@@ -111,7 +134,8 @@ func (b Budget) Rest(spent Spending, other Budget) Budget {
 		return most + other
 	}
 	return Budget{
-		USD: left(b.USD, spent.USD, other.USD), Tokens: int64(math.Ceil(left(float64(b.Tokens), float64(spent.Tokens), float64(other.Tokens)))),
-		Time: time.Duration(left(float64(b.Time), float64(spent.Time), float64(other.Time))),
+		USD:    left(b.USD, spent.USD, other.USD, smallest.USD),
+		Tokens: int64(left(float64(b.Tokens), float64(spent.Tokens), float64(other.Tokens), float64(smallest.Tokens))),
+		Time:   time.Duration(left(float64(b.Time), float64(spent.Time), float64(other.Time), float64(smallest.Time))),
 	}
 }

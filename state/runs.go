@@ -109,6 +109,17 @@ func EndedRun(before, after *Task) (r Run, ended bool) {
 	return runOf(before, after.UpdatedAt, after.Usage.since(before.Usage)), true
 }
 
+// Spent returns the run of which a record tells that it spent something: of one that it ends all, and
+// of one that a person had taken the task out of, when that ends, what it used.
+func Spent(before, after *Task) (r Run, ok bool) {
+	if r, ok = EndedRun(before, after); ok || before.Status == "" || !lateUsage(before, after) {
+		return r, ok
+	}
+	r = runOf(before, after.UpdatedAt, after.Usage.since(before.Usage))
+	r.Took = 0 // until it was taken out
+	return r, true
+}
+
 func runOf(t *Task, ended time.Time, u Usage) Run {
 	r := Run{ID: t.RunID, TaskID: t.ID, SessionKey: t.SessionKey, Agent: t.Agent, Model: t.Model, Account: t.AccountName(), Ended: ended, Usage: u}
 	if !t.RunStartedAt.IsZero() && ended.After(t.RunStartedAt) {

@@ -101,7 +101,7 @@ func (a *app) raiseBudget(ctx context.Context, cl *client.Client, ref, text stri
 			return err
 		}
 		had, _ := state.ParseBudget(cmp.Or(v.Budget, cfg.BudgetTask)) // it was checked
-		spent := state.SpendingOf(v.Usage, 0)
+		spent := state.SpentBy(&v.Task)
 		if b.USD > 0 {
 			had.USD = max(had.USD, spent.USD) + b.USD
 		}
@@ -109,7 +109,7 @@ func (a *app) raiseBudget(ctx context.Context, cl *client.Client, ref, text stri
 			had.Tokens = max(had.Tokens, spent.Tokens) + b.Tokens
 		}
 		if b.Time > 0 {
-			had.Time += b.Time
+			had.Time = max(had.Time, spent.Time) + b.Time
 		}
 		b = had
 	}

@@ -104,7 +104,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 	}
 	s := submission{parent: t.ID, trigger: trigger, environment: t.Environment, TaskSpec: task.TaskSpec{
 		Prompt: prompt, Workspace: t.Workspace, Agent: t.Agent, TenantID: t.TenantID, Queue: t.Queue, Priority: t.Priority,
-		SessionKey: a.tasks.Workspace(t.Workspace).TriggerSession,
+		SessionKey: a.tasks.Workspace(t.Workspace).TriggerSession, Budget: t.Budget, Spare: t.Spare,
 	}}
 	if t.Pinned {
 		s.Account = t.Account

@@ -69,10 +69,16 @@ func (a *Admission) capBy(s *submission, t *state.Task) {
 		s.MaxIterations = most
 		lower(state.KeyMaxIterations, strconv.Itoa(most))
 	}
-	if s.Spare = s.Spare || t.Spare; t.Budget != "" { // what its own task may spend at most
-		own, _ := state.ParseBudget(s.Budget)
-		most, _ := state.ParseBudget(t.Budget)
-		s.Budget = most.Rest(state.SpendingOf(t.Usage, 0), own).String()
+	s.Spare = s.Spare || t.Spare
+	own, _ := state.ParseBudget(s.Budget)
+	most, _ := state.ParseBudget(cmp.Or(t.Budget, a.tasks.Config.BudgetTask))
+	switch rest := most.Rest(state.SpendingOf(t.Usage, 0), own); {
+	case most == state.Budget{} && s.Budget != "" && a.tasks.Config.BudgetSession != "": // for which its own would stand in
+		s.Budget = ""
+		lower(state.KeyBudget, "as configured")
+	case rest != own:
+		s.Budget = rest.String()
+		lower(state.KeyBudget, s.Budget)
 	}
 	if t.MaxLimitWait == noWait && !s.NoWaitLimit {
 		s.NoWaitLimit = true

@@ -117,7 +117,8 @@ func (s *submission) isBodyOf(t *state.Task) bool {
 	}
 	policy := strings.TrimPrefix(s.AfterPolicy, state.AfterDone)
 	return t.Prompt == s.Prompt && t.Isolation == s.Isolation && (t.Workspace == s.Workspace || s.Isolation != "") && key == s.SessionKey &&
-		s.Parallel == strings.HasPrefix(t.SessionKey, state.LanePrefixTask) && (s.Resume == "" || t.Resume == s.Resume) && s.NoWaitLimit == (t.MaxLimitWait == noWait) && t.Spare == s.Spare && t.Budget == s.Budget &&
+		s.Parallel == strings.HasPrefix(t.SessionKey, state.LanePrefixTask) && (s.Resume == "" || t.Resume == s.Resume) && s.NoWaitLimit == (t.MaxLimitWait == noWait) && t.Spare == s.Spare && (t.Budget == s.Budget || s.FromRun != "") && // what is left of its own passes
+
 		(s.AgentSession == "" || t.RunID != "" || t.AgentSession == s.AgentSession) &&
 		t.Label == s.Label && t.Priority == s.Priority && t.Timeout == s.Timeout && t.MaxAttempts == s.MaxAttempts &&
 		t.TenantID == s.TenantID && t.Queue == s.Queue && t.AfterPolicy == policy && s.comesAfter(t.After) &&

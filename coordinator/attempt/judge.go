@@ -41,8 +41,8 @@ type verdict struct {
 //	                                                     named, however far, else by its backoff, and then dead after
 //	                                                     max_limit_wait. Failed if the task does not wait. Neither
 //	                                                     before its fallbacks
-//	budget                           no                  queued: held where it or its session has a budget, else not before
-//	                                                     the next day
+//	budget                           no                  queued: not before the next day if the budget of a day is spent,
+//	                                                     else held
 //	auth                             yes                 failed, and the account goes on hold
 //	agent-missing                    no, a retry         queued, and the account goes on hold until the program is back; dead after
 //	                                                     max retries. Failed if no task here has run with that agent,
@@ -73,13 +73,13 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		}
 	case state.ClassBudget: // whatever was counted: what a guard of the agent counts may be counted by nothing else
 		v.status, v.attempt = state.Queued, t.Attempt-1
-		if v.hold = a.tasks.HasBudget(t); !v.hold {
+		whole, _ := a.tasks.WholeIn(st, t.ID)
+		uncounted := state.SpendingOf(out.Usage, now.Sub(t.RunStartedAt))
+		if v.note = a.tasks.Overspent(&whole, uncounted); v.note == "" && a.tasks.DayIsSpent(t, now, uncounted) {
 			v.notBefore = queue.NextDay(now)
 			break
 		}
-		after := *t
-		after.Usage = t.Usage.Plus(out.Usage)
-		v.note = queue.SpentNote(t.ID, cmp.Or(a.tasks.OverBudget(&after), "its budget is spent"))
+		v.hold, v.note = true, cmp.Or(v.note, queue.Release(t.ID, "its agent says that a budget is spent", "+5usd"))
 	case state.ClassRateLimited:
 		a.judgeLimit(st, &v, t, out, now)
 	case state.ClassAuth:

@@ -81,10 +81,10 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 	goes, isTurn := false, s.phase == "" // which looks at its account
 	runs, err := a.recordEnd(r, out, a.admission.PlaceOf(r.Task.ID), "an iteration", isTurn, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
 		// The dispatcher begins the step if a person has given the task another agent or lane or no
-		// workspace, or if the account takes no turn now.
+		// workspace, if the account takes no turn now, or if a budget has to be looked at.
 		account := st.Account(t.AccountName())
 		isElsewhere := t.Agent != r.Task.Agent || t.AccountName() != r.Task.AccountName() || t.Lane() != r.Task.Lane() || t.Workspace == ""
-		goes = !a.tasks.IsLeaving() && !isElsewhere && !(isTurn && (account.Hold || account.Disabled || account.CoolUntil.After(a.tasks.Config.Now())))
+		goes = !a.tasks.IsLeaving() && !isElsewhere && !(isTurn && (account.Hold || account.Disabled || account.CoolUntil.After(a.tasks.Config.Now()) || a.tasks.HasBudget(t)))
 		tx.Append(a.stepRecord(st, r, out, t, s, id, goes))
 	})
 	goes = goes && runs

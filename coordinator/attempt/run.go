@@ -53,6 +53,7 @@ type Run struct {
 	check       *task.VerifyResult // how the verify command ended; nil: it was not run, or was cut off
 	Ctx         context.Context
 	Cancel      context.CancelCauseFunc
+	endTurn     context.CancelCauseFunc   // of the agent alone
 	LastOutput  atomic.Pointer[time.Time] // nil: the agent has put nothing out yet
 	Settling    atomic.Bool               // it has ended, and its result waits until a save of tasks.md is settled
 	events      atomic.Pointer[rundir.EventLog]

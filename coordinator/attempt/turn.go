@@ -94,14 +94,15 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	if err != nil {
 		return setupFailed(err)
 	}
-	ctx := r.Ctx
+	ctx, endTurn := context.WithCancelCause(r.Ctx)
+	defer endTurn(nil)
 	if limit := a.tasks.Timeout(t); limit > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, limit, task.ErrTimeout)
 		defer stop()
 	}
 	rest := a.tasks.Rest(t)
-	if r.most = rest.Tokens; rest.Time > 0 {
+	if r.most, r.endTurn = rest.Tokens, endTurn; rest.Time > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, rest.Time, errBudget)
 		defer stop()
@@ -120,7 +121,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	if cause := context.Cause(r.Ctx); out.Class == state.ClassTimeout && errors.Is(cause, task.ErrCanceled) && !errors.Is(cause, errStrayed) {
 		out.Class, out.Error = state.ClassCanceled, string(state.ClassCanceled) // by a person, while the agent had its grace
 	}
-	if errors.Is(context.Cause(ctx), errBudget) && out.Class != "" {
+	if errors.Is(context.Cause(ctx), errBudget) && out.Class == state.ClassTimeout {
 		out.Class, out.Error = state.ClassBudget, "it was ended because a budget is spent"
 	}
 	if out.Class == state.ClassTimeout {
@@ -240,7 +241,7 @@ func (a *Attempts) IsFound(agent string) bool {
 }
 
 // errBudget ends a run that has spent what it may.
-var errBudget = fmt.Errorf("%w: a budget is spent", task.ErrCanceled)
+var errBudget = fmt.Errorf("%w: a budget is spent", task.ErrTimeout)
 
 // errStrayed ends a run that goes on in another session than it must.
 var errStrayed = fmt.Errorf("%w: the session was not resumed", task.ErrCanceled)
@@ -285,7 +286,7 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 	if e.Log != nil {
 		a.log(r, *e.Log)
 		if r.most > 0 && e.Log.Tokens >= r.most {
-			r.Cancel(errBudget)
+			r.endTurn(errBudget)
 		}
 	}
 	if e.Text != "" {

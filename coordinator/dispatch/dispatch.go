@@ -184,13 +184,13 @@ func (d *Dispatcher) holdOverBudget(st *fold.State, t *state.Task, now time.Time
 		return nil
 	}
 	whole, err := d.tasks.WholeIn(st, t.ID)
-	spent := d.tasks.OverBudget(&whole)
+	spent := d.tasks.Overspent(&whole, state.Spending{})
 	if err != nil || spent == "" {
 		return nil
 	}
 	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
 	return rec.Add(state.KeyHold, "true").Add(state.KeyReason, string(state.ClassBudget)).
-		Add(state.KeyNote, queue.SpentNote(t.ID, spent)).Add(state.KeyUpdatedAt, state.FormatTime(now))
+		Add(state.KeyNote, spent).Add(state.KeyUpdatedAt, state.FormatTime(now))
 }
 
 // joinAccount returns the record with which a task waits for another account than its own: that

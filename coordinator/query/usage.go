@@ -11,7 +11,6 @@ import (
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
-	"stint/ledger/archive"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -74,7 +73,8 @@ func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery)
 	if q.By == "" {
 		sum.row("")
 	}
-	if err := sum.addAll(ctx, st, dir); err != nil {
+	// It ends with ctx: a journal may be large, and whoever asked may be gone.
+	if err := queue.EachRuns(st, dir, func(runs []state.Run) error { return sum.add(ctx, runs) }); err != nil {
 		return nil, err
 	}
 	rows := []task.UsageRow{}
@@ -120,37 +120,6 @@ func (s *usageSum) row(key string) *usageRow {
 		s.rows[key] = r
 	}
 	return r
-}
-
-// addAll adds the runs in the journal and in the archive of a state directory. It ends with
-// ctx: a journal may be large, and whoever asked may be gone.
-func (s *usageSum) addAll(ctx context.Context, st *fold.State, dir string) error {
-	if err := st.EachTask(func(runs []state.Run) error { return s.add(ctx, runs) }); err != nil {
-		return err
-	}
-	entries, err := archive.Read(nil, dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if _, inJournal := st.Peek(e.ID); inJournal {
-			if _, away := st.Archived(e.ID); !away {
-				continue // brought back, or moved out since the journal was read
-			}
-		}
-		sec, err := archive.ReadRecord(nil, dir, e)
-		if err != nil {
-			return err
-		}
-		runs, err := fold.RunsOf(sec)
-		if err == nil {
-			err = s.add(ctx, runs)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // add adds the runs of a task.

@@ -83,7 +83,7 @@ func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
 			rule.Closed = "starts queued tasks at " + known.Hours + " only"
 		}
 	}
-	if text := over(a.of.dayLimits(&known, a.now)); text != "" && rule.Closed == "" {
+	if text, _ := over(a.of.dayLimits(&known, a.now), state.Spending{}); text != "" && rule.Closed == "" {
 		rule.Closed, rule.Until = text, NextDay(a.now)
 	}
 	reserve, _ := state.ParsePercent(known.Reserve) // it was checked

@@ -1,9 +1,12 @@
 package queue
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
+	"stint/coordinator/task"
+	"stint/ledger/archive"
 	"stint/state"
 	"stint/state/fold"
 )
@@ -11,57 +14,90 @@ import (
 // spending adds up what ended runs have spent, by what budgets are for: a session, or a day, with all
 // accounts or one. It knows of nothing until it is loaded, and is never stored: the records are.
 type spending struct {
-	mu     sync.Mutex // guards what follows
-	loaded bool
-	of     map[spender]state.Spending
+	mu sync.Mutex                 // guards what follows
+	of map[spender]state.Spending // nil: not loaded
 }
 
 // A spender is what a budget is for: a session, or a day (as 2006-01-02), with an account or with all.
 type spender struct{ session, account, day string }
 
 // LoadSpending reads what was spent so far, once, if any budget needs it. It may take a while.
-func (s *Store) LoadSpending(accounts Accounts) error {
+func (s *Store) LoadSpending(accounts Accounts) (err error) {
 	if s.spending.isLoaded() || s.Config.BudgetSession == "" && s.Config.BudgetDay == "" && !accounts.haveBudget() {
 		return nil
 	}
-	var err error
-	s.View(func(st *fold.State) {
-		s.spending.begin()
-		err = st.EachTask(func(runs []state.Run) error {
+	s.View(func(st *fold.State) { // so that no run ends meanwhile
+		of := map[spender]state.Spending{}
+		err = EachRuns(st, s.Config.StateDir, func(runs []state.Run) error {
 			for i := range runs {
-				s.spending.add(&runs[i], s.Config.Now().Location())
+				add(of, &runs[i], s.Config.Now().Location())
 			}
 			return nil
 		})
+		if err == nil {
+			s.spending.set(of)
+		}
 	})
 	return err
 }
 
-// Spend notes the run that a record has ended, if it has ended one. It is for the store's hook.
+// EachRuns passes on the runs of each task that has any in the journal, or in the archive of a state
+// directory. The error is that of reading, or f's, which ends it.
+func EachRuns(st *fold.State, dir string, f func(runs []state.Run) error) error {
+	if err := st.EachTask(f); err != nil {
+		return err
+	}
+	entries, err := archive.Read(nil, dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, inJournal := st.Peek(e.ID); inJournal {
+			if _, away := st.Archived(e.ID); !away {
+				continue // brought back, or moved out since the journal was read
+			}
+		}
+		sec, err := archive.ReadRecord(nil, dir, e)
+		if err != nil {
+			return err
+		}
+		runs, err := fold.RunsOf(sec)
+		if err == nil {
+			err = f(runs)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Spend notes what a record tells that was spent. It is for the store's hook.
 func (s *Store) Spend(before, after *state.Task) {
-	if r, ended := state.EndedRun(before, after); ended && s.spending.isLoaded() {
-		s.spending.add(&r, s.Config.Now().Location())
+	r, ok := state.Spent(before, after)
+	s.spending.mu.Lock()
+	defer s.spending.mu.Unlock()
+	if ok && s.spending.of != nil {
+		add(s.spending.of, &r, s.Config.Now().Location())
 	}
 }
 
 func (p *spending) isLoaded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.loaded
+	return p.of != nil
 }
 
-func (p *spending) begin() {
+func (p *spending) set(of map[spender]state.Spending) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.loaded, p.of = true, map[spender]state.Spending{}
+	p.of = of
 }
 
-func (p *spending) add(r *state.Run, in *time.Location) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func add(to map[spender]state.Spending, r *state.Run, in *time.Location) {
 	spent, day := state.SpendingOf(r.Usage, r.Took), r.Ended.In(in).Format(time.DateOnly)
 	for _, of := range []spender{{session: r.SessionKey}, {account: r.Account, day: day}, {day: day}} {
-		p.of[of] = p.of[of].Plus(spent)
+		to[of] = to[of].Plus(spent)
 	}
 }
 
@@ -78,21 +114,21 @@ type limit struct {
 	spent  state.Spending
 }
 
-// taskLimits returns the budgets of a task and its session. Its own stands in for what is configured.
+// taskLimits returns the budgets of a task, whole, and of its session. Its own stands in for what is
+// configured.
 func (s *Store) taskLimits(t *state.Task) []limit {
 	own, _ := state.ParseBudget(t.Budget) // both were checked
-	used := state.SpendingOf(t.Usage, 0)
-	for _, step := range t.Steps {
-		if step.Ended.After(step.Started) && !step.Started.IsZero() && step.Phase != state.PhaseVerify {
-			used.Time += step.Ended.Sub(step.Started)
-		}
-	}
+	spent := state.SpentBy(t)
 	if own != (state.Budget{}) {
-		return []limit{{"its budget is spent", own, used}}
+		return []limit{{"its budget is spent", own, spent}}
 	}
-	task, _ := state.ParseBudget(s.Config.BudgetTask)
-	session, _ := state.ParseBudget(s.Config.BudgetSession)
-	return []limit{{"the budget of a task is spent", task, used}, {"the budget of its session is spent", session, s.spending.by(spender{session: t.SessionKey})}}
+	all, _ := state.ParseBudget(s.Config.BudgetTask)
+	limits := []limit{{"the budget of a task is spent", all, spent}}
+	if task.IsNamedLane(t.SessionKey) { // else it has the lane, and no session, in common with others
+		session, _ := state.ParseBudget(s.Config.BudgetSession)
+		limits = append(limits, limit{"the budget of its session is spent", session, s.spending.by(spender{session: t.SessionKey})})
+	}
+	return limits
 }
 
 // dayLimits returns the budgets of an account and of all for the day of now.
@@ -102,32 +138,53 @@ func (s *Store) dayLimits(account *state.AccountConfig, now time.Time) []limit {
 	day := now.Format(time.DateOnly)
 	return []limit{
 		{"has spent its budget of today", own, s.spending.by(spender{account: account.ID, day: day})},
-		{"may spend no more today, with all accounts", all, s.spending.by(spender{day: day})},
+		{"waits, for budget_day is spent", all, s.spending.by(spender{day: day})},
 	}
 }
 
-// over returns which of some budgets is spent, and how much of it; "" if none is.
-func over(limits []limit) string {
+// over returns which of some budgets is spent, with more than was counted, and how much more it could be;
+// "" if none is.
+func over(limits []limit, uncounted state.Spending) (what, more string) {
 	for _, l := range limits {
-		if text := l.budget.Over(l.spent); text != "" {
-			return l.what + ": " + text
+		if text, more := l.budget.Over(l.spent.Plus(uncounted)); text != "" {
+			return l.what + ": " + text, more
 		}
 	}
-	return ""
+	return "", ""
 }
 
-// HasBudget reports whether a task, or its session, has a budget.
+// HasBudget reports whether any budget bounds a task.
 func (s *Store) HasBudget(t *state.Task) bool {
-	return t.Budget != "" || s.Config.BudgetTask != "" || s.Config.BudgetSession != ""
+	account, _ := s.AccountsNow().Find(t.AccountName())
+	return cmp.Or(t.Budget, account.Budget, s.Config.BudgetTask, s.Config.BudgetSession, s.Config.BudgetDay) != ""
 }
 
-// SpentNote returns what the person is told whose task is held because that is spent.
-func SpentNote(id, spent string) string {
-	return spent + "; to go on: stint release " + state.ShortID(id) + " --budget +5usd"
+// Overspent returns what a task, whole, has spent that it may not, with more than was counted, and how it
+// goes on; "" if it may go on.
+func (s *Store) Overspent(t *state.Task, uncounted state.Spending) string {
+	what, more := over(s.taskLimits(t), uncounted)
+	if what == "" {
+		return ""
+	}
+	return Release(t.ID, what, more)
 }
 
-// OverBudget returns what a task, whole, has spent that it may not; "" if it may go on.
-func (s *Store) OverBudget(t *state.Task) string { return over(s.taskLimits(t)) }
+// Release returns that sentence with the command that gives a task so much more.
+func Release(id, why, more string) string {
+	return why + "; to go on: stint release " + state.ShortID(id) + " --budget " + more
+}
+
+// DayIsSpent reports whether a task may spend no more today, with more than was counted.
+func (s *Store) DayIsSpent(t *state.Task, now time.Time, uncounted state.Spending) bool {
+	account, _ := s.AccountsNow().Find(t.AccountName())
+	what, _ := over(s.dayLimits(&account, now), uncounted)
+	return what != ""
+}
+
+// SpentToday returns what an account has spent today; nothing if no budget needs that.
+func (s *Store) SpentToday(account string) state.Spending {
+	return s.spending.by(spender{account: account, day: s.Config.Now().Format(time.DateOnly)})
+}
 
 // Rest returns what the next run of a task, whole, may spend; zero: any amount.
 func (s *Store) Rest(t *state.Task) (rest state.Budget) {
