@@ -122,7 +122,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, err := peerUID(c)
+		uid, _, err := peerOf(c)
 		if err == nil && mayCall(uid, l.uid) {
 			return c, nil
 		}
@@ -144,7 +144,7 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	uid, err := peerUID(c.(*net.UnixConn))
+	uid, _, err := peerOf(c.(*net.UnixConn))
 	if err == nil {
 		err = checkOwner(path, uid, os.Geteuid())
 	}

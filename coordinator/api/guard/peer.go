@@ -32,7 +32,7 @@ type peer struct {
 func Peers(find func(pid int) func() (run string, err error)) func(context.Context, net.Conn) context.Context {
 	return func(ctx context.Context, c net.Conn) context.Context {
 		if c, ok := c.(*net.UnixConn); ok && find != nil {
-			if pid, err := peerPID(c); err == nil && pid > 0 {
+			if _, pid, err := peerOf(c); err == nil && pid > 0 {
 				return context.WithValue(ctx, peerKey{}, &peer{find: find(pid)})
 			}
 		}

@@ -1,30 +1,24 @@
 package guard
 
 import (
+	"errors"
 	"net"
 
 	"golang.org/x/sys/unix"
 )
 
-// peerUID returns the user whose process made the connection, as the kernel
-// recorded it at connect.
-func peerUID(c *net.UnixConn) (int, error) {
+// peerOf returns the user whose process made the connection, as the kernel recorded it at
+// connect. For the pid it is not asked here: agents are not found by their gates.
+func peerOf(c *net.UnixConn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var cred *unix.Xucred
-	var serr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, serr = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
-	}); err != nil {
-		return 0, err
+	if cerr := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
+	}); cerr != nil || err != nil {
+		return 0, 0, errors.Join(cerr, err)
 	}
-	if serr != nil {
-		return 0, serr
-	}
-	return int(cred.Uid), nil
+	return int(cred.Uid), 0, nil
 }
-
-// peerPID is not asked for here: agents are not found by their gates.
-func peerPID(*net.UnixConn) (int, error) { return 0, nil }

@@ -1,42 +1,24 @@
 package guard
 
 import (
+	"errors"
 	"net"
 
 	"golang.org/x/sys/unix"
 )
 
-// peerUID returns the user whose process made the connection, as the kernel
-// recorded it at connect.
-func peerUID(c *net.UnixConn) (int, error) {
-	cred, err := peerOf(c)
-	if err != nil {
-		return 0, err
-	}
-	return int(cred.Uid), nil
-}
-
-// peerPID returns the process that made the connection; 0 if it cannot be seen from
-// here.
-func peerPID(c *net.UnixConn) (int, error) {
-	cred, err := peerOf(c)
-	if err != nil {
-		return 0, err
-	}
-	return int(cred.Pid), nil
-}
-
-func peerOf(c *net.UnixConn) (*unix.Ucred, error) {
+// peerOf returns user and process that made the connection, as the kernel recorded them at
+// connect; pid is 0 if it cannot be seen from here.
+func peerOf(c *net.UnixConn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	var cred *unix.Ucred
-	var serr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, serr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return nil, err
+	if cerr := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); cerr != nil || err != nil {
+		return 0, 0, errors.Join(cerr, err)
 	}
-	return cred, serr
+	return int(cred.Uid), int(cred.Pid), nil
 }
