@@ -140,24 +140,16 @@ func (s *Server) taskRoutes(api huma.API) {
 
 	for _, act := range []struct {
 		name, summary, about string
-		do                   func(ctx context.Context, ref string) (state.Task, error)
+		do                   func(c Changes, ctx context.Context, ref, by string) (state.Task, error)
 	}{
 		{"cancel", "Cancel a task", "A waiting task ends at once. A running one ends when its agent and all descendants of that have ended.", s.cancel},
-		{"retry", "Queue an ended task again", "It starts with its first attempt. This also lifts the hold of its account.", func(ctx context.Context, ref string) (state.Task, error) {
-			return s.rooms.Changes.Retry(ctx, ref, ledger.ByClient)
-		}},
-		{"remove", "Remove a task from the lists", "A waiting task is canceled. A running one is a conflict: cancel it before. So is one that others come after and would fail: remove these before. Id, final status and idempotency key still count.", func(ctx context.Context, ref string) (state.Task, error) {
-			return s.rooms.Changes.Remove(ctx, ref, ledger.ByClient)
-		}},
-		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", func(ctx context.Context, ref string) (state.Task, error) {
-			return s.rooms.Changes.Hold(ctx, ref, ledger.ByClient)
-		}},
-		{"release", "Release a held task", "It runs when its turn comes. This also ends a hold because an old agent may still be alive.", func(ctx context.Context, ref string) (state.Task, error) {
-			return s.rooms.Changes.Release(ctx, ref, ledger.ByClient)
-		}},
+		{"retry", "Queue an ended task again", "It starts with its first attempt. This also lifts the hold of its account.", Changes.Retry},
+		{"remove", "Remove a task from the lists", "A waiting task is canceled. A running one is a conflict: cancel it before. So is one that others come after and would fail: remove these before. Id, final status and idempotency key still count.", Changes.Remove},
+		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", Changes.Hold},
+		{"release", "Release a held task", "It runs when its turn comes. This also ends a hold because an old agent may still be alive.", Changes.Release},
 	} {
 		register(api, op(http.MethodPost, "/v1/tasks/{id}/"+act.name, act.name+"-task", act.summary, act.about), func(ctx context.Context, in *actInput) (*taskOutput, error) {
-			return s.answer(act.do(ctx, in.ID))
+			return s.answer(act.do(s.rooms.Changes, ctx, in.ID, ledger.ByClient))
 		})
 	}
 	register(api, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Move a queued task in its lane", "To the front, or before another task of the lane. One of first and before is needed."), func(ctx context.Context, in *moveInput) (*taskOutput, error) {
@@ -219,10 +211,10 @@ func (in *readInput) answer(t *taskOutput, err error) (*readOutput, error) {
 }
 
 // cancel ends a task. A run may cancel only what its own task's agent has asked for.
-func (s *Server) cancel(ctx context.Context, ref string) (state.Task, error) {
+func (s *Server) cancel(c Changes, ctx context.Context, ref, by string) (state.Task, error) {
 	run := guard.Run(ctx)
 	if run == "" {
-		return s.rooms.Changes.Cancel(ctx, ref, ledger.ByClient)
+		return c.Cancel(ctx, ref, by)
 	}
 	t, err := s.rooms.Tasks.Task(ctx, ref)
 	if err != nil {
@@ -232,5 +224,5 @@ func (s *Server) cancel(ctx context.Context, ref string) (state.Task, error) {
 	if t.Trigger != state.ByAgent || err != nil || parent.RunID != run || parent.Status != state.Running {
 		return t, task.ErrFromRun
 	}
-	return s.rooms.Changes.Cancel(ctx, t.ID, ledger.ByAgent) // what ref means may be another task a moment later
+	return c.Cancel(ctx, t.ID, ledger.ByAgent) // what ref means may be another task a moment later
 }
