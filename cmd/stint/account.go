@@ -249,46 +249,31 @@ func accountAct(name, short string) func(*app) *cobra.Command {
 }
 
 func (a *app) accountLsCommand() *cobra.Command {
-	var asJSON, quiet bool
-	c := &cobra.Command{
+	return a.withJSON(a.withIDs(&cobra.Command{
 		Use: "ls [OPTIONS]", Short: "list accounts", Example: "  stint account ls --json", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			list, err := a.accounts(c.Context())
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case asJSON:
-				return printEach(a.stdout, list)
 			}
-			rows := [][]string{{"ACCOUNT", "AGENT", "NAME", "GROUP", "RUNNING", "WAITING", "STATE"}}
-			for _, u := range list {
-				if quiet {
-					if _, err := fmt.Fprintln(a.stdout, u.Name); err != nil {
-						return err
-					}
-					continue
-				}
+			rows, err := tableOf(a, list, []string{"ACCOUNT", "AGENT", "NAME", "GROUP", "RUNNING", "WAITING", "STATE"}, func(u state.AccountUse) (string, []string) {
 				running := strconv.Itoa(u.Running)
 				if u.Max > 0 {
 					running += "/" + strconv.Itoa(u.Max)
 				}
-				rows = append(rows, []string{u.Name, u.Agent, u.Title, u.GroupName, running, strconv.Itoa(u.Waiting), cmp.Or(u.Closed, "ready")})
-			}
-			if quiet {
-				return nil
+				return u.Name, []string{u.Name, u.Agent, u.Title, u.GroupName, running, strconv.Itoa(u.Waiting), cmp.Or(u.Closed, "ready")}
+			})
+			if rows == nil {
+				return err
 			}
 			fit(escapeRows(rows), terminalWidth(a.stdout), "GROUP", "NAME", "AGENT")
 			return writeTable(a.stdout, rows, nil)
 		},
-	}
-	quietFlag(c, &quiet)
-	jsonFlag(c, &asJSON)
-	return c
+	}))
 }
 
 func (a *app) accountShowCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return a.withJSON(&cobra.Command{
 		Use: "show [OPTIONS] ID", Short: "show an account", Example: "  stint account show codex-work", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			list, err := a.accounts(c.Context())
@@ -298,7 +283,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 				return err
 			case i < 0:
 				return noAccount(args[0])
-			case asJSON:
+			case a.json:
 				return printJSON(a.stdout, list[i])
 			}
 			u, d := &list[i], &description{}
@@ -339,9 +324,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 			return printText(a.stdout, d.String())
 		},
 		ValidArgsFunction: a.completeAccounts,
-	}
-	jsonFlag(c, &asJSON)
-	return c
+	})
 }
 
 // quotaText says how much of a window is used, and how old that is.
@@ -520,7 +503,7 @@ func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) 
 	return nil
 }
 
-// tomlText writes a value of an account as TOML, on one line.
+// tomlText writes a value as TOML, on one line.
 func tomlText(v any) string {
 	if env, ok := v.(map[string]string); ok {
 		var parts []string
@@ -530,8 +513,6 @@ func tomlText(v any) string {
 		return "{ " + strings.Join(parts, ", ") + " }"
 	}
 	var b bytes.Buffer
-	if err := toml.NewEncoder(&b).Encode(map[string]any{"v": v}); err != nil {
-		return ""
-	}
-	return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(b.String()), "v ="))
+	_ = toml.NewEncoder(&b).Encode(map[string]any{"v": v}) // of texts, lists of these and numbers it can write all
+	return strings.ToValidUTF8(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(b.String()), "v =")), "\uFFFD")
 }

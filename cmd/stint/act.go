@@ -21,8 +21,7 @@ import (
 )
 
 func (a *app) whyCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return a.withJSON(&cobra.Command{
 		Use:     "why ID",
 		Short:   "print in one sentence why a task waits, or how it ended",
 		Example: `  stint why 2b4f6c8e`,
@@ -33,23 +32,18 @@ func (a *app) whyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(a.stdout, map[string]string{"why": why})
-			}
-			return printText(a.stdout, why)
+			return a.print(map[string]string{"why": why}, why)
 		},
-	}
-	jsonFlag(c, &asJSON)
-	c.ValidArgsFunction = a.completeIDs
-	return c
+		ValidArgsFunction: a.completeIDs,
+	})
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	return a.actCommand("cancel", "end tasks that are queued or running", (*client.Client).Cancel, state.Draft, state.Queued, state.Running)
+	return a.actCommand("cancel", "end tasks that are queued or running", acts("cancel"), state.Draft, state.Queued, state.Running)
 }
 
 func (a *app) rmCommand() *cobra.Command {
-	c := a.actCommand("rm", "remove tasks from the lists", (*client.Client).Remove)
+	c := a.actCommand("rm", "remove tasks from the lists", acts("remove"))
 	c.Long = `Remove tasks from the lists. One that waits is canceled; one that runs is refused, and
 one that others come after and would fail: name these before it. Its sections stay in
 tasks.md until the next compaction moves them to the archive, which keeps id, end and
@@ -67,7 +61,7 @@ A hold on its account is lifted.`
 }
 
 func (a *app) holdCommand() *cobra.Command {
-	return a.actCommand("hold", "let queued tasks wait until they are released", (*client.Client).Hold, state.Queued)
+	return a.actCommand("hold", "let queued tasks wait until they are released", acts("hold"), state.Queued)
 }
 
 func (a *app) releaseCommand() *cobra.Command {
@@ -78,7 +72,7 @@ func (a *app) releaseCommand() *cobra.Command {
 				return wire.TaskView{}, err
 			}
 		}
-		return cl.Release(ctx, ref)
+		return cl.Act(ctx, ref, "release")
 	}), state.Queued)
 	c.Flags().StringVar(&budget, "budget", "", "what they may spend then: 5usd in all, or +5usd more than they have spent")
 	return c
@@ -120,6 +114,13 @@ func (a *app) raiseBudget(ctx context.Context, cl *client.Client, ref, text stri
 // An act does one thing to a task.
 type act = func(*client.Client, context.Context, string) (wire.TaskView, error)
 
+// acts returns the act of that name.
+func acts(name string) act {
+	return func(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
+		return c.Act(ctx, ref, name)
+	}
+}
+
 // startsTasks returns an act that lets a task run, with what the user should know then.
 func (a *app) startsTasks(do act) act {
 	return func(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
@@ -134,8 +135,7 @@ func (a *app) startsTasks(do act) act {
 // actCommand builds a command that does one thing to each of several tasks, and completes ids
 // of tasks with these statuses.
 func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *cobra.Command {
-	var asJSON, quiet bool
-	c := &cobra.Command{
+	return a.withIDs(a.withJSON(&cobra.Command{
 		Use:     name + " [OPTIONS] ID...",
 		Short:   short,
 		Example: "  stint " + name + " 2b4f6c8e\n  stint " + name + " @last",
@@ -149,10 +149,10 @@ func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *
 				var view wire.TaskView
 				err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = do(cl, c.Context(), ref); return err })
 				switch {
-				case err == nil && name == "rm" && !asJSON && !quiet:
+				case err == nil && name == "rm" && !a.json && !a.ids:
 					_, err = fmt.Fprintln(a.stdout, "removed", view.ID)
 				case err == nil:
-					err = a.printEnd(&waitOptions{json: asJSON, quiet: quiet}, &view)
+					err = a.printEnd(&view)
 				case len(refs) > 1:
 					printError(a.stderr, fmt.Errorf("%s: %w", ref, err))
 					err = &cliError{code: exitCode(err)}
@@ -161,16 +161,12 @@ func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *
 			}
 			return failed
 		},
-	}
-	jsonFlag(c, &asJSON)
-	quietFlag(c, &quiet)
-	c.ValidArgsFunction = a.completeWith(statuses...)
-	return c
+		ValidArgsFunction: a.completeWith(statuses...),
+	}))
 }
 
 func (a *app) moveCommand() *cobra.Command {
 	var to task.Place
-	var asJSON, quiet bool
 	c := &cobra.Command{
 		Use:   "move [OPTIONS] ID --first | --before ID",
 		Short: "change a queued task's place in its session or directory",
@@ -187,13 +183,12 @@ func (a *app) moveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printEnd(&waitOptions{json: asJSON, quiet: quiet}, &view)
+			return a.printEnd(&view)
 		},
 	}
 	c.Flags().BoolVar(&to.First, "first", false, "before all others that wait there")
 	c.Flags().StringVar(&to.Before, "before", "", "before the task with this `id`")
-	jsonFlag(c, &asJSON)
-	quietFlag(c, &quiet)
+	a.withIDs(a.withJSON(c))
 	exclusive(c, "first", "before")
 	c.ValidArgsFunction = a.completeWith(state.Queued)
 	completeBy(c, "before", a.completeWith(state.Queued))
@@ -223,7 +218,6 @@ func (a *app) resumeCommand() *cobra.Command {
 // dispatchCommand completes a command that pauses or resumes dispatch, by a master or in
 // its state directory where none is to run.
 func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
-	var asJSON bool
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ctx, reason, text := c.Context(), strings.Join(args, " "), "paused: no task is started until stint resume"
 		ask := func(cl *client.Client) error { return cl.Pause(ctx, reason) }
@@ -239,10 +233,9 @@ func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
 		if !paused {
 			a.warnConfig(ctx)
 		}
-		return a.printEither(asJSON, map[string]bool{"paused": paused}, text)
+		return a.print(map[string]bool{"paused": paused}, text)
 	}
-	jsonFlag(c, &asJSON)
-	return c
+	return a.withJSON(c)
 }
 
 // warnPaused warns on stderr that nothing is started, or next to nothing, if the last
@@ -273,8 +266,7 @@ commands run already; 2 the task has no verify command or no directory; 1 the ta
 archived or on hold because an agent queued it, or the command could not be started.`
 
 func (a *app) verifyCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return a.withJSON(&cobra.Command{
 		Use:     "verify [OPTIONS] ID",
 		Short:   "run the verify command of a task again",
 		Long:    verifyHelp,
@@ -291,7 +283,7 @@ func (a *app) verifyCommand() *cobra.Command {
 				return err
 			}
 			a.warnConfig(ctx)
-			if asJSON {
+			if a.json {
 				err = printJSON(a.stdout, res)
 			} else {
 				err = a.copyCheck(&res)
@@ -301,10 +293,8 @@ func (a *app) verifyCommand() *cobra.Command {
 			}
 			return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
 		},
-	}
-	jsonFlag(c, &asJSON)
-	c.ValidArgsFunction = a.completeIDs
-	return c
+		ValidArgsFunction: a.completeIDs,
+	})
 }
 
 // copyCheck prints what a verify command has printed: what its file has, if that is

@@ -49,7 +49,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 			return a.runTask(c, o, args)
 		},
 	}
-	o.addFlags(c)
+	o.addFlags(a, c)
 	for _, name := range []string{"tool", "prompt"} {
 		c.Flags().Lookup(name).Hidden = false
 	}

@@ -25,13 +25,14 @@ import (
 const uncertain = "another task ran in this checkout at the time, so some of it may be its work"
 
 func (a *app) diffCommand() *cobra.Command {
-	var stat, asJSON bool
+	var stat bool
 	c := &cobra.Command{
 		Use:   "diff [OPTIONS] ID",
 		Short: "show what a task's last attempt changed in its git checkout",
 		Example: `  stint diff @last
   stint diff --stat 2b4f6c8e`,
-		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeIDs,
+		Args:              cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			view, root, err := a.changedTask(c.Context(), args[0])
 			if err != nil {
@@ -43,7 +44,7 @@ func (a *app) diffCommand() *cobra.Command {
 			if view.Changes.Files == 0 {
 				a.hint("stint: task %s changed no files\n", shortID(view.ID))
 			}
-			if asJSON {
+			if a.json {
 				return printJSON(a.stdout, struct {
 					*state.Changes
 					List []state.FileChange `json:"changedFiles"`
@@ -61,14 +62,11 @@ func (a *app) diffCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&stat, "stat", false, "only the files, and how many lines of each")
-	jsonFlag(c, &asJSON)
-	c.ValidArgsFunction = a.completeIDs
-	return c
+	return a.withJSON(c)
 }
 
 func (a *app) undoCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return a.withJSON(&cobra.Command{
 		Use:   "undo [OPTIONS] ID",
 		Short: "reverse what a task's last attempt changed in its git checkout",
 		Long: `Reverse what a task's last attempt changed, on the files as they are now. Later
@@ -79,14 +77,13 @@ attempt has committed is reversed in the files alone.`,
 		Example: `  stint diff @last
   stint undo @last`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.runUndo(c.Context(), args[0], asJSON) },
-	}
-	jsonFlag(c, &asJSON)
-	c.ValidArgsFunction = a.completeIDs
-	return c
+		RunE: func(c *cobra.Command, args []string) error { return a.runUndo(c.Context(), args[0]) },
+
+		ValidArgsFunction: a.completeIDs,
+	})
 }
 
-func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
+func (a *app) runUndo(ctx context.Context, ref string) error {
 	view, root, err := a.changedTask(ctx, ref)
 	if err != nil {
 		return err
@@ -118,7 +115,7 @@ func (a *app) runUndo(ctx context.Context, ref string, asJSON bool) error {
 	if len(undone)+len(left) == 0 {
 		a.hint("stint: nothing is left to undo: the files are as they were before task %s\n", shortID(view.ID))
 	}
-	if asJSON {
+	if a.json {
 		return printJSON(a.stdout, map[string][]string{"undone": append([]string{}, undone...), "left": append([]string{}, left...)})
 	}
 	if len(undone) == 0 {

@@ -29,7 +29,7 @@ type compactOptions struct {
 	clean, files bool   // stint clean, and that with --files
 	failed       bool   // also failed and dead tasks
 	olderThan    string // "": as configured
-	dryRun, json bool
+	dryRun       bool
 }
 
 func (a *app) compactCommand() *cobra.Command {
@@ -42,7 +42,7 @@ func (a *app) compactCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.compact(c, o) },
 	}
-	o.addFlags(c, "", "compact_older_than")
+	a.compactFlags(c, o, "", "compact_older_than")
 	return c
 }
 
@@ -65,16 +65,16 @@ resumed (see retention and retention_size). The records stay.`,
 	}
 	c.Flags().BoolVar(&o.failed, "failed", false, "also failed and dead tasks")
 	c.Flags().BoolVar(&o.files, "files", false, "remove files of ended tasks instead")
-	o.addFlags(c, "0", "all that have ended; with --files: retention")
+	a.compactFlags(c, o, "0", "all that have ended; with --files: retention")
 	exclusive(c, "failed", "files")
 	return c
 }
 
-func (o *compactOptions) addFlags(c *cobra.Command, olderThan, text string) {
+func (a *app) compactFlags(c *cobra.Command, o *compactOptions, olderThan, text string) {
 	c.Flags().StringVar(&o.olderThan, "older-than", olderThan, "archive tasks that ended longer ago than this `duration`, such as 30d or 12h (default: "+text+")")
 	c.Flags().Lookup("older-than").DefValue = "" // the text has it
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be done, and do nothing")
-	jsonFlag(c, &o.json)
+	a.withJSON(c)
 }
 
 func (a *app) compact(c *cobra.Command, o *compactOptions) error {
@@ -114,9 +114,9 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 		return err
 	}
 	if o.files {
-		return a.printEither(o.json, pruned, prunedText(&pruned, o.dryRun))
+		return a.print(pruned, prunedText(&pruned, o.dryRun))
 	}
-	return a.printEither(o.json, r, compactText(&r, o))
+	return a.print(r, compactText(&r, o))
 }
 
 // prunedText returns what was removed, or would be.

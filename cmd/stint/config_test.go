@@ -194,7 +194,7 @@ func TestConfigShowRoundTrip(t *testing.T) {
 	c := mustLoad(t, "output_policy = \"a \\\"b\\\"\\n\\tc\\u0001\\U0001F600\"\nenv = [\"A\", \"B\"]\nagent = \"demo\"\nfallback = [\"claude\", \"gemini\"]\nclaude_allowed_tools = [\"Edit\", \"Bash(a, \\\"b c\\\")\"]\nlimit_memory = \"64GiB\"\n", nil, nil)
 	var b strings.Builder
 	for _, k := range c.shown() {
-		b.WriteString(k.Key + " = " + tomlValue(k.Value) + "\n")
+		b.WriteString(k.Key + " = " + tomlText(k.Value) + "\n")
 	}
 	again := mustLoad(t, b.String(), nil, nil)
 	for i := range keys {
@@ -209,7 +209,7 @@ func FuzzTomlString(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		s = strings.ToValidUTF8(s, "")
 		var got struct{ V string }
-		if _, err := toml.Decode("V = "+tomlString(s), &got); err != nil {
+		if _, err := toml.Decode("V = "+tomlText(s), &got); err != nil {
 			t.Fatal(err)
 		}
 		if got.V != s {
@@ -261,7 +261,7 @@ func TestDocument(t *testing.T) {
 func TestPromptTemplate(t *testing.T) {
 	dir := t.TempDir()
 	good, bad := put(t, dir+"/good.tmpl", "Be kind.\n{{.Memory}}\n"), put(t, dir+"/bad.tmpl", "Be kind.\n{{.Memry}}\n")
-	set := func(value string) string { return "# x\nprompt_template = " + tomlString(value) + "\n" }
+	set := func(value string) string { return "# x\nprompt_template = " + tomlText(value) + "\n" }
 	for name, tc := range map[string]struct{ file, want string }{
 		"field":           {set("{{.Memry}}"), "config.toml:2: prompt_template: line 1: there is no field .Memry; there are .Session, .Memory"},
 		"field in a file": {set("@" + bad), "config.toml:2: prompt_template: " + bad + ": line 2: there is no field .Memry; there are "},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +10,7 @@ import (
 )
 
 func (a *app) configCommand() *cobra.Command {
-	var origins, asJSON bool
+	var origins bool
 	var dir string
 	show := &cobra.Command{
 		Use:   "show [OPTIONS]",
@@ -33,7 +32,7 @@ is shown as ***.`,
 				return err
 			}
 			cfg = cfg.forWorkspace(where)
-			if asJSON {
+			if a.json {
 				list := cfg.shown()
 				for i := range cfg.Notify {
 					for _, k := range shownBlock(cfg.Notify[i]) {
@@ -45,7 +44,7 @@ is shown as ***.`,
 			}
 			var b strings.Builder
 			for _, k := range cfg.shown() {
-				line := k.Key + " = " + tomlValue(k.Value)
+				line := k.Key + " = " + tomlText(k.Value)
 				if origins {
 					line = pad(line, 36) + "  # " + k.Origin
 				}
@@ -54,7 +53,7 @@ is shown as ***.`,
 			for i := range cfg.Notify {
 				b.WriteString("[[notify]]\n")
 				for _, k := range shownBlock(cfg.Notify[i]) {
-					b.WriteString(k.Key + " = " + tomlValue(k.Value) + "\n")
+					b.WriteString(k.Key + " = " + tomlText(k.Value) + "\n")
 				}
 			}
 			if origins {
@@ -65,7 +64,7 @@ is shown as ***.`,
 	}
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
 	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
-	jsonFlag(show, &asJSON)
+	a.withJSON(show)
 	c := &cobra.Command{Use: "config", Short: "show and change the configuration", Example: "  stint config show --origin\n  stint config set max_workers 2\n  stint config edit"}
 	c.AddCommand(show, a.configPathCommand(), noRun((*app).configSetCommand)(a), noRun((*app).configEditCommand)(a))
 	return c
@@ -101,42 +100,4 @@ func shownBlock(b notify.Block) (list []shownKey) {
 		}
 	}
 	return list
-}
-
-// tomlValue writes a value as TOML.
-func tomlValue(v any) string {
-	switch v := v.(type) {
-	case string:
-		return tomlString(v)
-	case []string:
-		parts := make([]string, len(v))
-		for i, s := range v {
-			parts[i] = tomlString(s)
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
-	default:
-		return fmt.Sprint(v)
-	}
-}
-
-// tomlString quotes a string as TOML has it, which knows fewer escapes than Go.
-func tomlString(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteString(`\` + string(r))
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r < ' ' || r == 0x7f:
-			b.WriteString(`\u` + fmt.Sprintf("%04X", r))
-		case strconv.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			b.WriteString(fmt.Sprintf(`\U%08X`, r))
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
 }

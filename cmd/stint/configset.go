@@ -61,7 +61,7 @@ func (a *app) configSetCommand() *cobra.Command {
 			}
 			file, text, err := a.configText()
 			if err == nil {
-				text, err = setKey(file, text, k, tomlValue(k.get(&scratch)))
+				text, err = setKey(file, text, k, tomlText(k.get(&scratch)))
 			}
 			if err == nil {
 				err = a.putConfig(c.Context(), file, text)
@@ -228,7 +228,7 @@ func setKey(file string, text []byte, k *key, value string) ([]byte, error) {
 		mine := fmt.Sprintf("%q %q ", "", k.inFile())
 		return slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(c.inFile), func(s string) bool { return strings.HasPrefix(s, mine) })))
 	}
-	if broken || err == nil && (tomlValue(k.get(c)) != value || !slices.Equal(others(c), others(was))) {
+	if broken || err == nil && (tomlText(k.get(c)) != value || !slices.Equal(others(c), others(was))) {
 		err = usage("stint config edit", "%s has a value of several lines in the file; edit that yourself", k.inFile())
 	}
 	return text, err

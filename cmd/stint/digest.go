@@ -30,7 +30,6 @@ The files are read directly. No master is needed, and none is started.`
 
 func (a *app) digestCommand() *cobra.Command {
 	var since string
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "digest [OPTIONS]",
 		Short: "print what happened overnight, and what waits for you",
@@ -61,15 +60,14 @@ func (a *app) digestCommand() *cobra.Command {
 				return err
 			}
 			d.Usage = rows[0]
-			if asJSON {
+			if a.json {
 				return printJSON(a.stdout, d)
 			}
 			return a.printDigest(d)
 		},
 	}
 	c.Flags().StringVar(&since, "since", "12h", "from this `time` on: 18:00, 12h, 7d, 2026-11-21, \"2026-11-21 15:04\"")
-	jsonFlag(c, &asJSON)
-	return c
+	return a.withJSON(c)
 }
 
 // maxDigest is how many tasks a list of the digest shows.

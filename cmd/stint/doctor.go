@@ -61,8 +61,7 @@ const (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return a.withJSON(&cobra.Command{
 		Use:     "doctor",
 		Short:   "check everything that stint needs, and print how to fix it",
 		Example: "  stint doctor\n  stint doctor --json | jq 'select(.status!=\"ok\")'",
@@ -70,11 +69,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 			defer cancel()
-			return a.printFindings(a.examine(ctx), asJSON)
+			return a.printFindings(a.examine(ctx))
 		},
-	}
-	jsonFlag(c, &asJSON)
-	return c
+	})
 }
 
 // examine makes all checks that are possible.
@@ -262,7 +259,7 @@ func examineTool(name, without, install string) finding {
 }
 
 // printFindings prints the list; a problem makes the exit code 1.
-func (a *app) printFindings(list []finding, asJSON bool) error {
+func (a *app) printFindings(list []finding) error {
 	var err error
 	var rows [][]string
 	for _, f := range list {
@@ -274,7 +271,7 @@ func (a *app) printFindings(list []finding, asJSON bool) error {
 			rows = append(rows, []string{"", "", "  try: " + f.Try})
 		}
 	}
-	if asJSON {
+	if a.json {
 		return errors.Join(printEach(a.stdout, list), err)
 	}
 	if width := terminalWidth(a.stdout); width > 0 {

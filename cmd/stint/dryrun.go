@@ -15,7 +15,7 @@ import (
 )
 
 // dryRun prints what would be run for tasks, and starts no master. many says that they came as a list.
-func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []task.TaskSpec, many bool) error {
+func (a *app) dryRun(ctx context.Context, specs []task.TaskSpec, many bool) error {
 	if base, err := a.base(); err == nil {
 		base.AutoStart = false // a master goes on with what is queued
 	}
@@ -40,7 +40,7 @@ func (a *app) dryRun(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 	a.warnPaused()
 	a.warnConfig(ctx)
 	switch {
-	case o.json:
+	case a.json:
 		err = printEach(a.stdout, list)
 	default:
 		texts := make([]string, len(list))

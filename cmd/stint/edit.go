@@ -38,8 +38,8 @@ section, nothing is saved, and your copy is kept.`
 
 // An editOptions is what stint edit was asked for.
 type editOptions struct {
-	accept, json bool
-	set          []string // KEY=VALUE
+	accept bool
+	set    []string // KEY=VALUE
 }
 
 func (a *app) editCommand() *cobra.Command {
@@ -50,13 +50,13 @@ func (a *app) editCommand() *cobra.Command {
 		Long:    editHelp,
 		Example: "  stint edit\n  stint edit @last\n  EDITOR='code --wait' stint edit 2b4f6c8e\n  stint edit 2b4f6c8e --set priority=9 --set after=",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    func(c *cobra.Command, args []string) error { return a.edit(c.Context(), &o, args) },
+
+		ValidArgsFunction: a.completeIDs,
+		RunE:              func(c *cobra.Command, args []string) error { return a.edit(c.Context(), &o, args) },
 	}
 	c.Flags().BoolVar(&o.accept, "accept", false, "apply edits that are quarantined because a formatter seems to have made them")
 	c.Flags().StringArrayVar(&o.set, "set", nil, "change a field of a task that waits, without an editor: `KEY=VALUE`, or KEY= to unset it; may be repeated")
-	jsonFlag(c, &o.json)
-	c.ValidArgsFunction = a.completeIDs
-	return c
+	return a.withJSON(c)
 }
 
 func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
@@ -64,7 +64,7 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 	case o.accept && (len(args) > 0 || len(o.set) > 0):
 		return usage("stint edit --accept", "--accept concerns the whole ledger")
 	case o.accept:
-		return a.acceptEdits(ctx, o.json)
+		return a.acceptEdits(ctx)
 	case len(o.set) > 0 && len(args) == 0:
 		return usage("stint edit ID --set KEY=VALUE", "--set changes one task, and none is named")
 	case len(o.set) > 0:
@@ -81,8 +81,8 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 			}); err != nil {
 			return err
 		}
-		return a.printEnd(&waitOptions{json: o.json}, &view)
-	case o.json:
+		return a.printEnd(&view)
+	case a.json:
 		return usage("stint edit --accept --json", "--json is for --accept and --set; an editor is for a person")
 	case len(args) == 1:
 		return a.editTask(ctx, args[0])
@@ -108,12 +108,12 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 }
 
 // acceptEdits applies what is quarantined as the work of a formatter.
-func (a *app) acceptEdits(ctx context.Context, asJSON bool) error {
+func (a *app) acceptEdits(ctx context.Context) error {
 	t, err := a.reconcile(ctx, true)
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if a.json {
 		return errors.Join(printJSON(a.stdout, t), a.reportReconciled(t))
 	}
 	if _, err := fmt.Fprintf(a.stdout, "%s applied\n", count(t.Adopted, "edit")); err != nil {
@@ -371,7 +371,7 @@ func deletedTasks(base, text []byte) (gone, back []string) {
 // cancelNewest ends a task that a person has deleted, and whose section is back.
 func (a *app) cancelNewest(ctx context.Context, id string) error {
 	err := a.withCoordinator(ctx,
-		func(c *client.Client) error { _, err := c.Cancel(ctx, id); return err },
+		func(c *client.Client) error { _, err := c.Act(ctx, id, "cancel"); return err },
 		func(c *coordinator.Coordinator) error { _, err := c.Cancel(ctx, id, ledger.ByClient); return err })
 	if errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has ended, and its section is there again: it is among the newest, and the save could be an old buffer", id), try: "delete it when there is a newer record below it"}

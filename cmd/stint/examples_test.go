@@ -27,7 +27,7 @@ func TestExampleConfig(t *testing.T) {
 		if !strings.Contains("\n"+string(text), "\n"+short+" = ") {
 			t.Errorf("examples/config.toml lacks %s", k.inFile())
 		}
-		if got, want := tomlValue(k.get(c)), tomlValue(k.get(without)); got != want {
+		if got, want := tomlText(k.get(c)), tomlText(k.get(without)); got != want {
 			t.Errorf("%s is %s in the example, and by default %s", k.name, got, want)
 		}
 	}

@@ -209,7 +209,7 @@ func (a *app) warnOtherPlace(ctx context.Context, views []wire.TaskView) {
 // the account lets it wait.
 func (a *app) retryTask(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
 	before, _ := c.Accounts(ctx) // for the messages alone
-	view, err := c.Retry(ctx, ref)
+	view, err := c.Act(ctx, ref, "retry")
 	if err != nil {
 		return view, err
 	}

@@ -236,7 +236,7 @@ func (w *foreignWorld) try(name string, damage func(string) error, live bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*noHang)
 	defer cancel()
-	_, _ = w.client.Cancel(ctx, w.runs) // it may have ended
+	_, _ = w.client.Act(ctx, w.runs, "cancel") // it may have ended
 	if !w.settle(ctx, w.l) {
 		w.t.Fatalf("the tasks do not come to rest:\n%s", w.l.said())
 	}
@@ -269,7 +269,7 @@ func (w *foreignWorld) use(name string, live bool) {
 		}
 	})
 	w.within("show", func() { _, _ = w.client.Task(ctx, w.finished) })
-	w.within("cancel", func() { _, _ = w.client.Cancel(ctx, w.runs) })
+	w.within("cancel", func() { _, _ = w.client.Act(ctx, w.runs, "cancel") })
 	if !w.l.alive() {
 		w.explained(w.l, name)
 	}

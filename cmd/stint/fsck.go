@@ -29,8 +29,8 @@ them; what cannot be repaired is kept as text.`
 
 // fsckOptions are the options of `stint fsck`.
 type fsckOptions struct {
-	json, repair bool
-	output       string
+	repair bool
+	output string
 }
 
 func (a *app) fsckCommand() *cobra.Command {
@@ -50,13 +50,13 @@ func (a *app) fsckCommand() *cobra.Command {
 			case o.repair:
 				return a.repair(c.Context(), o, args)
 			case len(args) == 1:
-				return a.fsckFile(c.Context(), o, args[0])
+				return a.fsckFile(c.Context(), args[0])
 			default:
-				return a.fsckState(c.Context(), o)
+				return a.fsckState(c.Context())
 			}
 		},
 	}
-	jsonFlag(c, &o.json)
+	a.withJSON(c)
 	c.Flags().BoolVar(&o.repair, "repair", false, "write a ledger without findings to --output")
 	c.Flags().StringVar(&o.output, "output", "", "the `file` that --repair makes; it must not exist")
 	exclusive(c, "json", "repair")
@@ -64,7 +64,7 @@ func (a *app) fsckCommand() *cobra.Command {
 }
 
 // fsckState checks the state directory.
-func (a *app) fsckState(ctx context.Context, o *fsckOptions) error {
+func (a *app) fsckState(ctx context.Context) error {
 	dir, none, err := a.stateMissing()
 	switch {
 	case err != nil:
@@ -78,12 +78,12 @@ func (a *app) fsckState(ctx context.Context, o *fsckOptions) error {
 	if err != nil {
 		return err
 	}
-	if !o.json {
+	if !a.json {
 		for _, n := range r.Notes {
 			a.hint("stint: note: %s\n", n)
 		}
 	}
-	return a.printFaults(o, r.Faults, fmt.Sprintf("%s in %s", count(r.Records, "record"), dir))
+	return a.printFaults(r.Faults, fmt.Sprintf("%s in %s", count(r.Records, "record"), dir))
 }
 
 // workspaceRoot returns the configuration's, "" if there is none to be read.
@@ -102,7 +102,7 @@ func (a *app) isLive(ctx context.Context) func() bool {
 const interrupted = "interrupted; nothing was changed"
 
 // fsckFile checks one file by itself.
-func (a *app) fsckFile(ctx context.Context, o *fsckOptions, path string) error {
+func (a *app) fsckFile(ctx context.Context, path string) error {
 	var faults []statedir.Fault
 	var doc *ledger.Document
 	data, err := interruptibly(ctx, interrupted, func() ([]byte, error) {
@@ -120,7 +120,7 @@ func (a *app) fsckFile(ctx context.Context, o *fsckOptions, path string) error {
 		none := task.Finding{File: path, Message: fmt.Sprintf("this is no ledger: it has neither the line %s nor a section such as \"## Task <id>\"", ledger.VersionLine)}
 		faults = append(faults, statedir.Fault{Finding: none, Kind: statedir.KindFile})
 	}
-	return a.printFaults(o, faults, fmt.Sprintf("%s in %s", count(len(doc.Sections), "section"), path))
+	return a.printFaults(faults, fmt.Sprintf("%s in %s", count(len(doc.Sections), "section"), path))
 }
 
 // readFile reads a ledger file that the user named.
@@ -137,15 +137,9 @@ func readFile(path string) ([]byte, error) {
 
 // printFaults prints the findings and how many there are; what was looked at is
 // said if there are none.
-func (a *app) printFaults(o *fsckOptions, faults []statedir.Fault, what string) error {
+func (a *app) printFaults(faults []statedir.Fault, what string) error {
 	for _, f := range faults {
-		var err error
-		if o.json {
-			err = printJSON(a.stdout, f)
-		} else {
-			err = printText(a.stdout, f.String())
-		}
-		if err != nil {
+		if err := a.print(f, f.String()); err != nil {
 			return err
 		}
 	}

@@ -27,8 +27,8 @@ A record without a time of its own gets that of the record before.`
 
 // historyOptions are the options of `stint history`.
 type historyOptions struct {
-	json, archive, follow bool
-	limit                 int
+	archive, follow bool
+	limit           int
 }
 
 func (a *app) historyCommand() *cobra.Command {
@@ -52,9 +52,8 @@ func (a *app) historyCommand() *cobra.Command {
 	f.IntVarP(&o.limit, "limit", "n", 0, "the newest `number` of records; 0: all")
 	f.BoolVarP(&o.follow, "follow", "f", false, "also print what follows, until Ctrl-C")
 	f.BoolVar(&o.archive, "archive", false, "also what compaction has moved to archive/")
-	jsonFlag(c, &o.json)
 	c.ValidArgsFunction = a.completeIDs
-	return c
+	return a.withJSON(c)
 }
 
 // An event is one record as history tells it.
@@ -212,7 +211,7 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 		if isTTY(a.stdout) {
 			line = clip(line, max(terminalWidth(a.stdout), 80))
 		}
-		return a.printEither(o.json, e, line)
+		return a.print(e, line)
 	}
 	for i := range events {
 		if err := show(&events[i]); err != nil {

@@ -24,7 +24,7 @@ import (
 
 // logsOptions are the options of `stint logs`.
 type logsOptions struct {
-	follow, raw, stderr, json bool
+	follow, raw, stderr bool
 
 	run string // --run
 }
@@ -58,7 +58,7 @@ attempt's, and tokens are the task's.`,
 	f.BoolVarP(&o.follow, "follow", "f", false, "follow the log until the task has ended")
 	f.BoolVar(&o.raw, "raw", false, "what the agent and the verify command wrote, as it is")
 	f.BoolVar(&o.stderr, "stderr", false, "what the agent wrote to stderr, as it is")
-	f.BoolVar(&o.json, "json", false, "print each event as JSON")
+	f.BoolVar(&a.json, "json", false, "print each event as JSON")
 	f.StringVar(&o.run, "run", "", "only this `run`, by id or number of the agent's from 1; else all of the last attempt")
 	exclusive(c, "raw", "stderr", "json")
 	exclusive(c, "follow", "run")
@@ -67,7 +67,7 @@ attempt's, and tokens are the task's.`,
 }
 
 func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
-	out := &logWriter{w: a.stdout, note: a.stderr, json: o.json, color: isColoured(a.stdout), now: time.Now}
+	out := &logWriter{w: a.stdout, note: a.stderr, json: a.json, color: isColoured(a.stdout), now: time.Now}
 	stream := "events"
 	switch {
 	case o.stderr:

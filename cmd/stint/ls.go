@@ -27,8 +27,6 @@ type lsOptions struct {
 	filter state.Filter
 	status []string
 	held   bool // of those that are queued, only the held ones
-	json   bool
-	quiet  bool
 	tree   bool
 	watch  bool
 	rows   int // of --watch: as many fit on the terminal
@@ -67,8 +65,7 @@ func (a *app) lsCommand() *cobra.Command {
 	f.BoolVar(&o.archive, "archive", false, "tasks that compaction has moved to the archive, the one that ended last first")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show the list again every two seconds, until Ctrl-C")
 	f.BoolVar(&o.tree, "tree", false, "show tasks below those that they wait for or that have queued them")
-	quietFlag(c, &o.quiet)
-	jsonFlag(c, &o.json)
+	a.withJSON(a.withIDs(c))
 	exclusive(c, "watch", "json", "quiet")
 	exclusive(c, "tree", "json", "quiet")
 	complete(c, "status", func() []string {
@@ -131,8 +128,8 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 
 // list prints a list of tasks once.
 func (a *app) list(ctx context.Context, o *lsOptions) error {
-	o.filter.Prompts = o.json
-	if _, none, _ := a.stateMissing(); o.json && !o.archive && !o.held && !none {
+	o.filter.Prompts = a.json
+	if _, none, _ := a.stateMissing(); a.json && !o.archive && !o.held && !none {
 		if err := a.listJSON(ctx, o); !isReadOnly(err) {
 			return err
 		}
@@ -150,14 +147,14 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 	if !o.archive {
 		defer a.warnFindings(ctx)
 	}
-	if !o.archive && !o.quiet {
+	if !o.archive && !a.ids {
 		defer a.warnPaused()
 		defer a.warnAccounts(ctx, views)
 	}
 	switch {
-	case o.json:
+	case a.json:
 		return printEach(a.stdout, views)
-	case o.quiet:
+	case a.ids:
 		return printIDs(a.stdout, views)
 	}
 	switch {
@@ -209,7 +206,7 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 		f.Limit = 0 // the master does not filter by it
 	}
 	err = a.call(ctx, func(cl *client.Client) error {
-		if views, err = cl.List(ctx, f); err != nil || o.json || o.quiet || len(views) < limit {
+		if views, err = cl.List(ctx, f); err != nil || a.json || a.ids || len(views) < limit {
 			return err
 		}
 		if f.Status = []state.Status{state.Running}; len(o.filter.Status) > 0 && !slices.Contains(o.filter.Status, state.Running) {
@@ -328,6 +325,28 @@ func printEach[T any](w io.Writer, list []T) error {
 		}
 	}
 	return nil
+}
+
+// tableOf returns the rows of a table below its head; nil where only JSON or ids were asked for, which
+// it prints. row returns the id of an item, and its cells.
+func tableOf[T any](a *app, list []T, head []string, row func(T) (id string, cells []string)) ([][]string, error) {
+	if a.json {
+		return nil, printEach(a.stdout, list)
+	}
+	rows := [][]string{head}
+	for _, item := range list {
+		id, cells := row(item)
+		if a.ids {
+			if err := printText(a.stdout, id); err != nil {
+				return nil, err
+			}
+		}
+		rows = append(rows, cells)
+	}
+	if a.ids {
+		return nil, nil
+	}
+	return rows, nil
 }
 
 func idsOf(views []wire.TaskView) []string {

@@ -109,21 +109,15 @@ func versionName() string {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return a.withJSON(&cobra.Command{
 		Use:     "version",
 		Short:   "print the version",
 		Example: "  stint version --json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			platform := runtime.GOOS + "/" + runtime.GOARCH
-			if asJSON {
-				return printJSON(a.stdout, map[string]string{"version": versionName(), "go": runtime.Version(), "platform": platform})
-			}
-			_, err := fmt.Fprintf(a.stdout, "stint %s (%s, %s)\n", versionName(), runtime.Version(), platform)
-			return err
+			text := fmt.Sprintf("stint %s (%s, %s)", versionName(), runtime.Version(), platform)
+			return a.print(map[string]string{"version": versionName(), "go": runtime.Version(), "platform": platform}, text)
 		},
-	}
-	jsonFlag(c, &asJSON)
-	return c
+	})
 }

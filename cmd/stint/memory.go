@@ -29,7 +29,6 @@ func (a *app) memoryCommand() *cobra.Command {
 // noteOptions are the options of the commands that read or write notes.
 type noteOptions struct {
 	dir, file string
-	json      bool
 }
 
 // directory returns the workspace and the configuration that holds in it.
@@ -79,15 +78,14 @@ func (a *app) memorySearchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(found.Hits) == 0 && !o.json {
+			if len(found.Hits) == 0 && !a.json {
 				a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
 			}
-			return a.printEither(o.json, found, describeMemory(&found))
+			return a.print(found, describeMemory(&found))
 		},
 	}
 	o.directoryFlag(c)
-	jsonFlag(c, &o.json)
-	return c
+	return a.withJSON(c)
 }
 
 // noteText returns the text of a command line: an argument, stdin or a file.
@@ -145,8 +143,7 @@ func (a *app) memoryAddCommand() *cobra.Command {
 	}
 	o.directoryFlag(c)
 	c.Flags().StringVar(&o.file, "file", "", "the note, a `path` below the workspace")
-	jsonFlag(c, &o.json)
-	return c
+	return a.withJSON(c)
 }
 
 func (a *app) addMemory(ctx context.Context, o *noteOptions, text string) error {
@@ -171,7 +168,7 @@ func (a *app) addMemory(ctx context.Context, o *noteOptions, text string) error 
 	if !searcher(cfg, dir).Has(ctx, dir, name) {
 		a.hint("stint: warning: %s is not searched for tasks; name it in memory_paths\n", escapeText(oneLine(name)))
 	}
-	return a.printEither(o.json, shownNote{name, l}, name+" "+l.String())
+	return a.print(shownNote{name, l}, name+" "+l.String())
 }
 
 // noteFor returns the note that a line is added to.
@@ -254,7 +251,6 @@ func (a *app) lessons(o *noteOptions) (dir, name string, list []memory.Lesson, e
 
 func (a *app) lessonsLsCommand() *cobra.Command {
 	o := &noteOptions{}
-	var quiet bool
 	c := &cobra.Command{
 		Use:     "ls [OPTIONS]",
 		Short:   "list the lessons",
@@ -265,33 +261,24 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := [][]string{{"ID", "DATE", "SOURCE", "LESSON"}}
-			for _, l := range list {
-				switch {
-				case o.json:
-					err = printJSON(a.stdout, shownNote{name, l})
-				case quiet:
-					err = printText(a.stdout, l.ID)
-				}
-				if err != nil {
-					return err
-				}
-				rows = append(rows, []string{l.ID, l.Date, l.Source, l.Text})
+			notes := make([]shownNote, len(list))
+			for i, l := range list {
+				notes[i] = shownNote{name, l}
 			}
-			switch {
-			case o.json || quiet:
-				return nil
-			case len(list) == 0:
+			rows, err := tableOf(a, notes, []string{"ID", "DATE", "SOURCE", "LESSON"}, func(l shownNote) (string, []string) {
+				return l.ID, []string{l.ID, l.Date, l.Source, l.Text}
+			})
+			if len(rows) == 1 {
 				a.hint("stint: there are no lessons in %s\n", escapeText(name))
-				return nil
+			}
+			if len(rows) < 2 || err != nil {
+				return err
 			}
 			return writeTable(a.stdout, escapeRows(rows), nil)
 		},
 	}
 	o.directoryFlag(c)
-	quietFlag(c, &quiet)
-	jsonFlag(c, &o.json)
-	return c
+	return a.withJSON(a.withIDs(c))
 }
 
 func (a *app) lessonsShowCommand() *cobra.Command {
@@ -335,12 +322,11 @@ func (a *app) lessonCommand(c *cobra.Command, get func(dir, name, id string) (me
 		d.line("date", l.Date)
 		d.line("source", l.Source)
 		d.line("lesson", l.Text)
-		return a.printEither(o.json, shownNote{name, l}, d.String())
+		return a.print(shownNote{name, l}, d.String())
 	}
 	o.directoryFlag(c)
-	jsonFlag(c, &o.json)
 	c.ValidArgsFunction = a.completeLessons(o)
-	return c
+	return a.withJSON(c)
 }
 
 // completeLessons offers the ids of the lessons.

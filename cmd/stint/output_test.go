@@ -415,8 +415,8 @@ func TestDifferencesAreBounded(t *testing.T) {
 		{true, true, 131, `{"seq":7,"tasks":150,"runs":1,"files":0,"differences":150,"inFlight":2}` + "\n"},
 	} {
 		var out bytes.Buffer
-		a := &app{stdout: &out}
-		must(t, a.printDifferences(&r, c.all, c.json))
+		a := &app{stdout: &out, json: c.json}
+		must(t, a.printDifferences(&r, c.all))
 		if lines := strings.Count(out.String(), "\n"); lines != c.lines || !strings.HasSuffix(out.String(), c.end) {
 			t.Errorf("all %v, JSON %v: %d lines, want %d that end with %q:\n%.200s", c.all, c.json, lines, c.lines, c.end, out.String())
 		}

@@ -26,7 +26,7 @@ asked to make room; one that you started with stint serve has to be stopped.`
 
 // restoreOptions are the options of `stint restore`.
 type restoreOptions struct {
-	dryRun, yes, force, json bool
+	dryRun, yes, force bool
 }
 
 func (a *app) restoreCommand() *cobra.Command {
@@ -42,8 +42,7 @@ func (a *app) restoreCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
 	c.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
 	c.Flags().BoolVar(&o.force, "force", false, "leave out what is wrong in FILE instead of refusing it")
-	jsonFlag(c, &o.json)
-	return c
+	return a.withJSON(c)
 }
 
 func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error {
@@ -77,7 +76,7 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 			}
 		}
 	}
-	if o.dryRun && o.json {
+	if o.dryRun && a.json {
 		return printJSON(a.stdout, r)
 	}
 	if o.dryRun {
@@ -132,7 +131,7 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 	}); err != nil {
 		return err
 	}
-	if o.json {
+	if a.json {
 		return printJSON(a.stdout, r)
 	}
 	a.hint("stint: %s is the ledger now, with %s; what it was before is kept\n  undo: stint restore %s\n", r.From, count(r.Tasks, "task"), filepath.Join(r.Backup, "tasks.md"))

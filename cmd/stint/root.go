@@ -31,6 +31,8 @@ type app struct {
 	settings *Config // without options; see base
 	socket   string  // of the master that we started ourselves
 	warned   bool    // of a state directory below /tmp
+	json     bool    // --json
+	ids      bool    // -q: print ids alone
 	quiet    bool    // no hints and no progress
 	creates  bool    // the state directory, if there is none
 
@@ -321,13 +323,15 @@ func (a *app) ownState() (string, error) {
 	return state, checkStateDir(state, a.stderr)
 }
 
-// jsonFlag adds --json, quietFlag -q; they are the same everywhere.
-func jsonFlag(c *cobra.Command, v *bool) {
-	c.Flags().BoolVar(v, "json", false, "print JSON; lists print one object a line")
+// withJSON adds --json to a command, withIDs -q; they are the same everywhere.
+func (a *app) withJSON(c *cobra.Command) *cobra.Command {
+	c.Flags().BoolVar(&a.json, "json", false, "print JSON; lists print one object a line")
+	return c
 }
 
-func quietFlag(c *cobra.Command, v *bool) {
-	c.Flags().BoolVarP(v, "quiet", "q", false, "print ids only")
+func (a *app) withIDs(c *cobra.Command) *cobra.Command {
+	c.Flags().BoolVarP(&a.ids, "quiet", "q", false, "print ids only")
+	return c
 }
 
 // ownRun returns the run that this command is part of; "" if no agent has started it.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -44,8 +43,7 @@ func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionVie
 }
 
 func (a *app) sessionLsCommand() *cobra.Command {
-	var asJSON, quiet bool
-	c := &cobra.Command{
+	return a.withJSON(a.withIDs(&cobra.Command{
 		Use:     "ls [OPTIONS]",
 		Short:   "list sessions",
 		Example: "  stint session ls --json",
@@ -57,41 +55,26 @@ func (a *app) sessionLsCommand() *cobra.Command {
 			if !none && err == nil {
 				err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Sessions(ctx); return err })
 			}
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case asJSON:
-				return printEach(a.stdout, list)
 			}
-			rows := [][]string{{"SESSION", "AGENT", "AGENT SESSION", "USED", "LAST TASK"}}
-			for _, s := range list {
-				if quiet {
-					if _, err := fmt.Fprintln(a.stdout, s.ID); err != nil {
-						return err
-					}
-					continue
-				}
-				rows = append(rows, []string{s.Key, s.Agent, s.Native, ago(time.Since(s.UpdatedAt)) + " ago", shortID(s.LastTask)})
-			}
-			if quiet {
-				return nil
-			}
-			if len(list) == 0 {
+			rows, err := tableOf(a, list, []string{"SESSION", "AGENT", "AGENT SESSION", "USED", "LAST TASK"}, func(s state.Session) (string, []string) {
+				return s.ID, []string{s.Key, s.Agent, s.Native, ago(time.Since(s.UpdatedAt)) + " ago", shortID(s.LastTask)}
+			})
+			if len(rows) == 1 {
 				a.hint("stint: no sessions; begin one with: stint task --session NAME \"PROMPT\"\n")
-				return nil
+			}
+			if len(rows) < 2 || err != nil {
+				return err
 			}
 			fit(escapeRows(rows), terminalWidth(a.stdout), "AGENT SESSION", "AGENT", "USED")
 			return writeTable(a.stdout, rows, nil)
 		},
-	}
-	quietFlag(c, &quiet)
-	jsonFlag(c, &asJSON)
-	return c
+	}))
 }
 
 func (a *app) sessionShowCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return a.withJSON(&cobra.Command{
 		Use:     "show [OPTIONS] SESSION",
 		Short:   "print the transcript of a session",
 		Example: "  stint session show web",
@@ -101,7 +84,7 @@ func (a *app) sessionShowCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case asJSON:
+			case a.json:
 				return printEach(a.stdout, view.Transcript)
 			}
 			d := &description{}
@@ -119,15 +102,12 @@ func (a *app) sessionShowCommand() *cobra.Command {
 			}
 			return printText(a.stdout, d.String())
 		},
-	}
-	jsonFlag(c, &asJSON)
-	c.ValidArgsFunction = a.completeSessions
-	return c
+		ValidArgsFunction: a.completeSessions,
+	})
 }
 
 func (a *app) sessionQueueCommand() *cobra.Command {
-	var asJSON, quiet bool
-	c := &cobra.Command{
+	return a.withJSON(a.withIDs(&cobra.Command{
 		Use:   "queue [OPTIONS] SESSION",
 		Short: "list what waits in a session, in the order in which it will run",
 		Example: `  stint session queue web
@@ -137,16 +117,16 @@ func (a *app) sessionQueueCommand() *cobra.Command {
   stint cancel 2b4f6c8e            # take it out`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			a.quiet = quiet
+			a.quiet = a.ids
 			view, err := a.findSession(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			defer a.warnPaused()
 			switch {
-			case asJSON:
+			case a.json:
 				return printEach(a.stdout, view.Queue)
-			case quiet:
+			case a.ids:
 				return printIDs(a.stdout, view.Queue)
 			case len(view.Queue) == 0:
 				a.hint("stint: nothing waits in %s; add a message with: stint send %s \"PROMPT\"\n", view.Key, args[0])
@@ -160,11 +140,8 @@ func (a *app) sessionQueueCommand() *cobra.Command {
 			fit(rows, terminalWidth(a.stdout))
 			return writeTable(a.stdout, escapeRows(rows), nil)
 		},
-	}
-	quietFlag(c, &quiet)
-	jsonFlag(c, &asJSON)
-	c.ValidArgsFunction = a.completeSessions
-	return c
+		ValidArgsFunction: a.completeSessions,
+	}))
 }
 
 func (a *app) sendCommand() *cobra.Command {
@@ -183,7 +160,7 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
   stint session queue web`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.detach = !wait
-			a.quiet = o.quiet
+			a.quiet = a.ids
 			atDash := c.ArgsLenAtDash()
 			if len(args) == 0 || atDash == 0 {
 				return usage(`stint send SESSION "PROMPT"; the sessions: stint session ls`, "stint send names no session")
@@ -208,9 +185,9 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
 			return a.runTasks(c.Context(), o, []task.TaskSpec{o.spec}, false)
 		},
 	}
-	quietFlag(c, &o.quiet)
+	a.withIDs(c)
 	c.Flags().BoolVar(&wait, "wait", false, "wait for the answer and print it")
-	o.addCommonFlags(c)
+	o.addCommonFlags(a, c)
 	completeBy(c, "after", a.completeIDs)
 	c.ValidArgsFunction = a.completeSessions
 	return c

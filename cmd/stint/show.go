@@ -24,7 +24,7 @@ import (
 
 // showOptions are the options of `stint show`.
 type showOptions struct {
-	prompt, answer, raw, json, quiet, withFiles bool
+	prompt, answer, raw, withFiles bool
 
 	run string // --run
 }
@@ -49,8 +49,7 @@ func (a *app) showCommand() *cobra.Command {
 	f.BoolVar(&o.answer, "answer", false, "print the answer alone")
 	f.BoolVar(&o.raw, "raw", false, "print the task's sections of the ledger")
 	f.BoolVar(&o.withFiles, "with-files", false, "also the files that were collected: names, sizes, paths; with --json their contents")
-	jsonFlag(c, &o.json)
-	quietFlag(c, &o.quiet)
+	a.withIDs(a.withJSON(c))
 	exclusive(c, "prompt", "answer", "raw", "quiet")
 	exclusive(c, "json", "answer", "raw", "quiet")
 	exclusive(c, "with-files", "prompt", "answer", "raw", "quiet")
@@ -66,7 +65,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		if err != nil {
 			return err
 		}
-		if o.json {
+		if a.json {
 			return printJSON(a.stdout, p)
 		}
 		out := terminalSafe(a.stdout)
@@ -102,11 +101,11 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 			return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has no answer: it is %s", shortID(view.ID), view.Status), try: "stint why " + shortID(view.ID)}
 		}
 		return a.writeAnswer(a.stdout, &view)
-	case o.json && o.withFiles:
+	case a.json && o.withFiles:
 		return printJSON(a.stdout, taskWithFiles{&view, collectedFiles(&view, true)})
-	case o.json:
+	case a.json:
 		return printJSON(a.stdout, view)
-	case o.quiet:
+	case a.ids:
 		return printIDs(a.stdout, []wire.TaskView{view})
 	default:
 		var raw []byte
@@ -421,8 +420,7 @@ func fileList(v *wire.TaskView) (text string) {
 }
 
 func (a *app) filesCommand() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
+	return a.withJSON(&cobra.Command{
 		Use:     "files [OPTIONS] ID [PATH]",
 		Short:   "list the files that were collected after a task, or print one",
 		Example: "  stint files @last\n  stint files @last out/report.pdf >report.pdf",
@@ -432,11 +430,11 @@ func (a *app) filesCommand() *cobra.Command {
 			switch files := collectedFiles(&view, false); {
 			case err != nil:
 				return err
-			case len(args) == 2 && asJSON:
+			case len(args) == 2 && a.json:
 				return usage("stint files --json ID", "--json is for the list; a file is printed as it is")
 			case len(args) == 2:
 				return a.printFile(&view, args[1])
-			case asJSON:
+			case a.json:
 				return printEach(a.stdout, files)
 			case len(files) == 0:
 				a.hint("stint: task %s has no collected files\n", shortID(view.ID))
@@ -444,10 +442,8 @@ func (a *app) filesCommand() *cobra.Command {
 			}
 			return printText(a.stdout, fileList(&view))
 		},
-	}
-	jsonFlag(c, &asJSON)
-	c.ValidArgsFunction = a.completeIDs
-	return c
+		ValidArgsFunction: a.completeIDs,
+	})
 }
 
 // printFile prints a collected file, byte for byte where stdout is no terminal.

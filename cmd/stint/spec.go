@@ -90,7 +90,7 @@ func fillIn(spec, options *task.TaskSpec) {
 // are detached.
 func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpec, many bool) error {
 	if o.dryRun {
-		return a.dryRun(ctx, o, specs, many)
+		return a.dryRun(ctx, specs, many)
 	}
 	for i := range specs {
 		if err := a.checkReady(ctx, o, &specs[i]); err != nil {
@@ -108,7 +108,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	if err != nil {
 		return err
 	}
-	if isFirst && !o.json {
+	if isFirst && !a.json {
 		a.atEnd = func() { a.printFirstSteps(&specs[0]) }
 	}
 	a.noteDemo(ctx, specs, views)
@@ -123,17 +123,17 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	defer a.warnFindings(ctx)
 	first, ids := &views[0], idsOf(views)
 	for i := range views {
-		if note := views[i].Note; note != "" && !(o.detach && o.json) {
+		if note := views[i].Note; note != "" && !(o.detach && a.json) {
 			a.hint("stint: note: %s\n", escapeText(oneLine(note)))
 		}
 	}
 	switch {
-	case o.detach && o.json:
+	case o.detach && a.json:
 		return printEach(a.stdout, views)
 	case o.detach:
 		return printIDs(a.stdout, views)
 	case many:
-		return a.runWait(ctx, &waitOptions{json: o.json, quiet: o.quiet}, ids)
+		return a.runWait(ctx, &waitOptions{}, ids)
 	}
 	if first.Hold {
 		a.hint("stint: held; it runs after: stint release %s\n", shortID(first.ID))
@@ -143,7 +143,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	}
 	a.warnPaused()
 	a.warnAccounts(ctx, views)
-	return a.awaitAnswer(ctx, o, first)
+	return a.awaitAnswer(ctx, first)
 }
 
 // isFirst reports whether the state directory has no task yet, as far as its size shows.

@@ -274,7 +274,7 @@ func playRetry(ctx context.Context, w *world, l *life) {
 	if id := w.ask(ctx, "s1", "demo:sleep=40ms", state.Done); id != "" {
 		w.cancel(ctx, id)
 		w.expect(id, state.Done, state.Canceled)
-		if _, err := w.client.Retry(ctx, id); err == nil {
+		if _, err := w.client.Act(ctx, id, "retry"); err == nil {
 			w.expect(id, state.Done)
 		}
 	}
@@ -294,7 +294,7 @@ func (w *world) cancel(ctx context.Context, id string) {
 		return // its submit was not confirmed
 	}
 	w.expect(id, state.Done, state.Canceled)
-	if v, err := w.client.Cancel(ctx, id); err == nil {
+	if v, err := w.client.Act(ctx, id, "cancel"); err == nil {
 		w.expect(id, v.Status)
 	}
 }

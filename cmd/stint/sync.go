@@ -41,12 +41,11 @@ func (a *app) syncCommand() *cobra.Command {
 
 // onMirror completes one of these commands: it gets the options of serve that say where the
 // mirror is and what it holds, and does run.
-func onMirror(c *cobra.Command, run func(c *cobra.Command, asJSON bool) error) *cobra.Command {
-	var asJSON bool
+func (a *app) onMirror(c *cobra.Command, run func(c *cobra.Command) error) *cobra.Command {
 	c.Use += " [OPTIONS]"
 	c.Args = cobra.NoArgs
-	c.RunE = func(c *cobra.Command, _ []string) error { return run(c, asJSON) }
-	jsonFlag(c, &asJSON)
+	c.RunE = func(c *cobra.Command, _ []string) error { return run(c) }
+	a.withJSON(c)
 	for i := range keys {
 		if keys[i].section == "postgres" {
 			addKeyFlag(c.Flags(), &keys[i])
@@ -129,13 +128,13 @@ func (a *app) startCounter(ctx context.Context, doing string) (tasks *atomic.Int
 }
 
 func (a *app) syncOnceCommand() *cobra.Command {
-	return onMirror(&cobra.Command{
+	return a.onMirror(&cobra.Command{
 		Use: "once", Short: "bring the mirror up to date, and exit",
 		Long: `Bring the mirror up to date with the ledger, and exit. In an empty database the tables
 are created first. A master may keep the same mirror meanwhile.`,
 		Example: "  stint sync once\n  stint sync once --postgres postgres://db.example/cli_worker",
-	}, func(c *cobra.Command, asJSON bool) error {
-		return a.writeMirror(c, "copying", asJSON, func(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (p postgres.Position, records uint64, err error) {
+	}, func(c *cobra.Command) error {
+		return a.writeMirror(c, "copying", func(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (p postgres.Position, records uint64, err error) {
 			before, err := postgres.Look(ctx, o)
 			if err != nil {
 				return before, 0, err
@@ -152,14 +151,14 @@ are created first. A master may keep the same mirror meanwhile.`,
 }
 
 func (a *app) syncRebuildCommand() *cobra.Command {
-	return onMirror(&cobra.Command{
+	return a.onMirror(&cobra.Command{
 		Use: "rebuild", Short: "write the whole mirror again",
 		Long: `Write the whole mirror of this ledger again. Rows of other hosts are left alone. A
 mirror of another state directory under the same host name is replaced, as is needed
 after the directory was moved. You can interrupt it and run it again.`,
 		Example: "  stint sync rebuild && stint sync verify",
-	}, func(c *cobra.Command, asJSON bool) error {
-		return a.writeMirror(c, "rebuilding", asJSON, func(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (postgres.Position, uint64, error) {
+	}, func(c *cobra.Command) error {
+		return a.writeMirror(c, "rebuilding", func(ctx context.Context, o postgres.Options, read func() (postgres.Source, error)) (postgres.Position, uint64, error) {
 			p, err := postgres.Rebuild(ctx, o, read)
 			return p, p.Seq, err
 		})
@@ -177,7 +176,7 @@ type writtenMirror struct {
 type mirrorWriter func(context.Context, postgres.Options, func() (postgres.Source, error)) (p postgres.Position, records uint64, err error)
 
 // writeMirror writes to the database and says how much that was.
-func (a *app) writeMirror(c *cobra.Command, doing string, asJSON bool, write mirrorWriter) error {
+func (a *app) writeMirror(c *cobra.Command, doing string, write mirrorWriter) error {
 	ctx, begin := c.Context(), time.Now()
 	dir, o, err := a.mirrorOptions(c)
 	if err != nil {
@@ -200,7 +199,7 @@ func (a *app) writeMirror(c *cobra.Command, doing string, asJSON bool, write mir
 	}
 	w.Seconds = time.Since(begin).Seconds()
 	a.warn(append(w.Skipped, w.Warning)...)
-	return a.printEither(asJSON, w, w.String())
+	return a.print(w, w.String())
 }
 
 // String returns the line for people.
@@ -219,13 +218,13 @@ func (a *app) warn(texts ...string) {
 }
 
 func (a *app) syncMigrateCommand() *cobra.Command {
-	return onMirror(&cobra.Command{
+	return a.onMirror(&cobra.Command{
 		Use: "migrate", Short: "upgrade the database's tables to the schema of this stint",
 		Long: `Upgrade the database's tables to the schema of this stint. Other commands, and a master,
 create tables in an empty database only; if they find an older schema they change
 nothing and tell you.`,
 		Example: "  stint sync migrate",
-	}, func(c *cobra.Command, asJSON bool) error {
+	}, func(c *cobra.Command) error {
 		_, o, err := a.mirrorOptions(c)
 		if err != nil {
 			return err
@@ -242,6 +241,6 @@ nothing and tell you.`,
 		if m.From == m.To {
 			text = fmt.Sprintf("schema %d, nothing to do", m.To)
 		}
-		return a.printEither(asJSON, m, text)
+		return a.print(m, text)
 	})
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) syncStatusCommand() *cobra.Command {
-	return onMirror(&cobra.Command{
+	return a.onMirror(&cobra.Command{
 		Use: "status", Short: "show how far the mirror is behind",
 		Long: `Show the last record of the mirror and of the journal, how many records the mirror is
 behind, and how old the oldest of them is; what a running master reports of it, with
@@ -45,7 +45,7 @@ type mirrorStatus struct {
 	Master      *task.MirrorStatus `json:"master,omitempty"`
 }
 
-func (a *app) mirrorStatus(c *cobra.Command, asJSON bool) error {
+func (a *app) mirrorStatus(c *cobra.Command) error {
 	ctx := c.Context()
 	dir, o, failed := a.mirrorOptions(c)
 	if dir == "" {
@@ -84,7 +84,7 @@ func (a *app) mirrorStatus(c *cobra.Command, asJSON bool) error {
 		s.setLag(ctx, l, m.Seq)
 	}
 	a.warn(s.Warning)
-	return errors.Join(a.printEither(asJSON, s, s.String()), failed)
+	return errors.Join(a.print(s, s.String()), failed)
 }
 
 // setLag sets how far a mirror up to seq is behind the ledger. Where it seems to be ahead,
@@ -157,14 +157,14 @@ const shownDifferences = 100
 
 func (a *app) syncVerifyCommand() *cobra.Command {
 	var all bool
-	c := onMirror(&cobra.Command{
+	c := a.onMirror(&cobra.Command{
 		Use: "verify", Short: "compare the mirror with the ledger",
 		Long: `Compare the mirror with the ledger up to the mirror's last record. Each difference is a
 line, followed by a summary. A master may be running: tasks that it changes meanwhile
 are counted and not compared. The exit code is 0 if there is no difference, else 1. To
 fix differences: stint sync rebuild.`,
 		Example: "  stint sync verify\n  stint sync verify --all --json | jq -r 'select(.id) | .id' | sort -u",
-	}, func(c *cobra.Command, asJSON bool) error {
+	}, func(c *cobra.Command) error {
 		ctx := c.Context()
 		dir, o, err := a.mirrorOptions(c)
 		if err != nil {
@@ -179,7 +179,7 @@ fix differences: stint sync rebuild.`,
 		if err := syncError(ctx, err); err != nil {
 			return err
 		}
-		if err := a.printDifferences(&r, all, asJSON); err != nil {
+		if err := a.printDifferences(&r, all); err != nil {
 			return err
 		}
 		if len(r.Differences)+r.More > 0 {
@@ -202,18 +202,18 @@ type mirrorSummary struct {
 }
 
 // printDifferences prints the differences that are to be shown, and the summary.
-func (a *app) printDifferences(r *postgres.Report, all, asJSON bool) error {
+func (a *app) printDifferences(r *postgres.Report, all bool) error {
 	shown := r.Differences
 	if !all {
 		shown = shown[:min(len(shown), shownDifferences)]
 	}
 	sum := mirrorSummary{r.Seq, r.Tasks, r.Runs, r.Files, len(r.Differences) + r.More, r.InFlight}
 	for _, d := range shown {
-		if err := a.printEither(asJSON, d, oneLine(d.Text)); err != nil {
+		if err := a.print(d, oneLine(d.Text)); err != nil {
 			return err
 		}
 	}
-	if more := sum.Differences - len(shown); more > 0 && !asJSON {
+	if more := sum.Differences - len(shown); more > 0 && !a.json {
 		text := fmt.Sprintf("and %d more", more)
 		if !all {
 			text += "; with --all they are listed"
@@ -222,12 +222,12 @@ func (a *app) printDifferences(r *postgres.Report, all, asJSON bool) error {
 			return err
 		}
 	}
-	return a.printEither(asJSON, sum, sum.String())
+	return a.print(sum, sum.String())
 }
 
-// printEither prints what a program, or a person, is to see.
-func (a *app) printEither(asJSON bool, v any, text string) error {
-	if asJSON {
+// print prints what a program, or a person, is to see.
+func (a *app) print(v any, text string) error {
+	if a.json {
 		return printJSON(a.stdout, v)
 	}
 	return printText(a.stdout, text)

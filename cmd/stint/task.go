@@ -39,7 +39,7 @@ func (a *app) taskCommand() *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return a.runTask(c, o, args) },
 	}
 	c.Flags().BoolVarP(&o.detach, "detach", "d", false, "queue the task, print its id and go")
-	o.addFlags(c)
+	o.addFlags(a, c)
 	a.completeTask(c)
 	return c
 }
@@ -76,7 +76,7 @@ may use the fields {{.ID}} {{.Status}} {{.Reason}} {{.Error}} {{.Prompt}} {{.Res
 Write {{"{{"}} for two braces.`
 
 func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
-	a.quiet = o.quiet
+	a.quiet = a.ids
 	if c.Flags().Changed("spec") {
 		if len(args) > 0 {
 			return usage(c.CommandPath()+" --help", "--spec has the prompts; %q is one too many", clip(args[0], 40))
@@ -179,7 +179,7 @@ func (a *app) hint(format string, args ...any) {
 
 // awaitAnswer waits for the end of a task, prints the answer and returns its exit
 // code. Ctrl-C lets the task continue.
-func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, submitted *wire.TaskView) error {
+func (a *app) awaitAnswer(ctx context.Context, submitted *wire.TaskView) error {
 	id := submitted.ID
 	defer a.warnSilence(ctx, id)()
 	stop := a.startProgress(ctx, id)
@@ -199,9 +199,9 @@ func (a *app) awaitAnswer(ctx context.Context, o *taskOptions, submitted *wire.T
 		a.hint("stint: note: %s\n", escapeText(oneLine(view.Note)))
 	}
 	switch {
-	case o.json:
+	case a.json:
 		err = printJSON(a.stdout, &view)
-	case o.quiet:
+	case a.ids:
 		err = printIDs(a.stdout, []wire.TaskView{view})
 	case isAnswered(&view): // what an agent that failed has said is for `stint show`
 		err = a.writeAnswer(a.stdout, &view)

@@ -29,7 +29,7 @@ func tree(out *bytes.Buffer, args ...string) error {
 func TestEmptyBrackets(t *testing.T) {
 	var o taskOptions
 	c := &cobra.Command{}
-	o.addFlags(c)
+	o.addFlags(&app{}, c)
 	must(t, c.ParseFlags([]string{"--label", "[]", "--verify=[]"}))
 	check(t, o.check(c, time.Now()))
 }

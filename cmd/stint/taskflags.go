@@ -21,8 +21,6 @@ type taskOptions struct {
 	spec   task.TaskSpec
 	detach bool
 	dryRun bool
-	quiet  bool
-	json   bool
 	edit   bool
 	inside bool // --allow-state-in-workspace
 	dir    string
@@ -34,9 +32,9 @@ type taskOptions struct {
 }
 
 // addFlags adds the options of a new task.
-func (o *taskOptions) addFlags(c *cobra.Command) {
+func (o *taskOptions) addFlags(a *app, c *cobra.Command) {
 	f, s := c.Flags(), &o.spec
-	quietFlag(c, &o.quiet)
+	a.withIDs(c)
 	f.StringVar(&s.SessionKey, "session", "", "`name` of a session: its tasks run in order, and each resumes the last")
 	f.BoolVarP(&s.Continue, "continue", "c", false, "continue the last session of this directory")
 	f.BoolVar(&s.Parallel, "parallel", false, "run beside other tasks of this directory")
@@ -48,7 +46,7 @@ func (o *taskOptions) addFlags(c *cobra.Command) {
 	f.StringVarP(&o.dir, "directory", "C", "", "the agent's working `directory`")
 	f.StringVar(&s.Isolation, "workdir", "", "`where` the agent works: in-place, or temp: an empty directory of its own, removed after the end")
 	f.StringVar(&s.AgentSession, "agent-session", "", "`id` of the agent's own session to resume")
-	o.addCommonFlags(c)
+	o.addCommonFlags(a, c)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be run, with the exact prompt, and run nothing")
 	f.StringVar(&o.file, "spec", "", "`file` with tasks as JSON, an object or an array; - for stdin")
 	f.StringVar(&o.prompt, "prompt", "", "the `prompt`, as an option")
@@ -63,7 +61,7 @@ func (o *taskOptions) addFlags(c *cobra.Command) {
 }
 
 // addCommonFlags adds the options that `stint send` has, too.
-func (o *taskOptions) addCommonFlags(c *cobra.Command) {
+func (o *taskOptions) addCommonFlags(a *app, c *cobra.Command) {
 	f, s := c.Flags(), &o.spec
 	f.StringVar(&s.Model, "model", "", "`model`, as the agent's CLI knows it")
 	f.StringVar(&s.Timeout, "timeout", "", "longest run: a `duration` such as 30m")
@@ -93,7 +91,7 @@ func (o *taskOptions) addCommonFlags(c *cobra.Command) {
 	f.BoolVar(&s.NoWaitLimit, "no-wait-limit", false, "fail (exit 75) instead of waiting for a rate limit to pass")
 	f.BoolVar(&o.edit, "edit", false, "write the prompt with $VISUAL or $EDITOR")
 	f.BoolVar(&o.inside, "allow-state-in-workspace", false, "run although the agent can write the state directory")
-	jsonFlag(c, &o.json)
+	a.withJSON(c)
 	exclusive(c, "at", "delay")
 }
 

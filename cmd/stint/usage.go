@@ -24,7 +24,6 @@ var usageBy = []string{"day", "agent", "model", "account", "session", "task", "r
 // usageOptions are the options of `stint usage`.
 type usageOptions struct {
 	by, since, until string
-	json             bool
 }
 
 func (a *app) usageCommand() *cobra.Command {
@@ -54,7 +53,7 @@ func (a *app) usageCommand() *cobra.Command {
 				}
 			}
 			switch {
-			case o.json:
+			case a.json:
 				return printEach(a.stdout, rows)
 			case len(rows) == 0:
 				a.hint("stint: no runs\n")
@@ -67,7 +66,7 @@ func (a *app) usageCommand() *cobra.Command {
 	f.StringVar(&o.by, "by", "day", "one row for each `key`, or for each of several with commas: "+strings.Join(usageBy, ", "))
 	f.StringVar(&o.since, "since", "", "runs that ended at this `time` or later: 7d, 2026-11-21, \"2026-11-21 15:04\"")
 	f.StringVar(&o.until, "until", "", "runs that ended before this `time`, or on this day or before it")
-	jsonFlag(c, &o.json)
+	a.withJSON(c)
 	complete(c, "by", func() []string { return usageBy })
 	return c
 }

@@ -15,8 +15,8 @@ import (
 
 // waitOptions are the options of `stint wait`.
 type waitOptions struct {
-	any, all, json, quiet bool
-	timeout               string
+	any, all bool
+	timeout  string
 }
 
 func (a *app) waitCommand() *cobra.Command {
@@ -38,8 +38,7 @@ the arguments, that is not 0. With --timeout it is 124 if they have not ended by
 	f.BoolVar(&o.all, "all", false, "until all have ended (the default)")
 	f.BoolVar(&o.any, "any", false, "until one has ended")
 	f.StringVar(&o.timeout, "timeout", "", "wait no longer than this `duration`")
-	quietFlag(c, &o.quiet)
-	jsonFlag(c, &o.json)
+	a.withJSON(a.withIDs(c))
 	exclusive(c, "any", "all")
 	c.ValidArgsFunction = a.completeIDs
 	return c
@@ -59,7 +58,7 @@ type waited struct {
 }
 
 func (a *app) runWait(ctx context.Context, o *waitOptions, refs []string) error {
-	a.quiet = o.quiet
+	a.quiet = a.ids
 	if o.timeout != "" {
 		d, err := parseDuration(o.timeout)
 		if err != nil {
@@ -70,7 +69,7 @@ func (a *app) runWait(ctx context.Context, o *waitOptions, refs []string) error 
 		ctx = timed
 	}
 	stop := func() {}
-	if len(refs) == 1 && !o.json {
+	if len(refs) == 1 && !a.json {
 		stop = a.startProgress(ctx, refs[0])
 	}
 	defer a.warnSilence(ctx, refs...)()
@@ -121,7 +120,7 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 			return context.Cause(ctx)
 		}
 		if end.err == nil {
-			if err := a.printEnd(o, &end.view); err != nil {
+			if err := a.printEnd(&end.view); err != nil {
 				return err
 			}
 			who := ""
@@ -139,12 +138,12 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 	return cmp.Or(errs...) // of the others nothing is said: their tasks were printed
 }
 
-func (a *app) printEnd(o *waitOptions, v *wire.TaskView) (err error) {
+func (a *app) printEnd(v *wire.TaskView) (err error) {
 	a.ring(&v.Task)
 	switch {
-	case o.json:
+	case a.json:
 		return printJSON(a.stdout, v)
-	case o.quiet:
+	case a.ids:
 		_, err = fmt.Fprintln(a.stdout, v.ID)
 	default:
 		_, err = fmt.Fprintln(a.stdout, v.ID, statusText(v))

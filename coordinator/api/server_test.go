@@ -241,8 +241,8 @@ func TestErrorsOfTheMaster(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"submit": func() error { _, err := s.client.Submit(ctx, task.TaskSpec{Prompt: "x"}); return err },
 			"task":   func() error { _, err := s.client.Task(ctx, "aa-1"); return err },
-			"cancel": func() error { _, err := s.client.Cancel(ctx, "aa-1"); return err },
-			"retry":  func() error { _, err := s.client.Retry(ctx, "aa-1"); return err },
+			"cancel": func() error { _, err := s.client.Act(ctx, "aa-1", "cancel"); return err },
+			"retry":  func() error { _, err := s.client.Act(ctx, "aa-1", "retry"); return err },
 			"wait":   func() error { _, err := s.client.Wait(ctx, "aa-1"); return err },
 			"why":    func() error { _, err := s.client.Why(ctx, "aa-1"); return err },
 			"raw":    func() error { _, err := s.client.Raw(ctx, "aa-1"); return err },

@@ -107,14 +107,9 @@ func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.T
 	return out.Tasks, err
 }
 
-// Hold lets a queued task wait until it is released.
-func (c *Client) Hold(ctx context.Context, ref string) (wire.TaskView, error) {
-	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/hold", nil)
-}
-
-// Release lets a held task run.
-func (c *Client) Release(ctx context.Context, ref string) (wire.TaskView, error) {
-	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/release", nil)
+// Act does one thing to a task: act is cancel, hold, release, remove or retry.
+func (c *Client) Act(ctx context.Context, ref, act string) (wire.TaskView, error) {
+	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/"+act, nil)
 }
 
 // Move changes a queued task's place in its lane.

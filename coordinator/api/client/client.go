@@ -131,21 +131,6 @@ func (c *Client) Task(ctx context.Context, ref string) (wire.TaskView, error) {
 	return fetchTask[wire.TaskView](ctx, c, http.MethodGet, ref, "", nil)
 }
 
-// Cancel ends a task.
-func (c *Client) Cancel(ctx context.Context, ref string) (wire.TaskView, error) {
-	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/cancel", nil)
-}
-
-// Remove takes a task that does not run out of all lists.
-func (c *Client) Remove(ctx context.Context, ref string) (wire.TaskView, error) {
-	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/remove", nil)
-}
-
-// Retry queues an ended task again.
-func (c *Client) Retry(ctx context.Context, ref string) (wire.TaskView, error) {
-	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/retry", nil)
-}
-
 // Verify runs the verify command of a task by itself, which may take as long as its
 // limit allows. When ctx ends, so does the command.
 func (c *Client) Verify(ctx context.Context, ref string) (res task.CheckResult, err error) {
