@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -308,9 +307,5 @@ func (a *app) copyCheck(res *task.CheckResult) error {
 		return printText(a.stdout, res.Output)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	out := terminalSafe(a.stdout)
-	if _, err := io.Copy(out, f); err != nil {
-		return err
-	}
-	return out.flush()
+	return copySafe(a.stdout, f)
 }

@@ -10,16 +10,13 @@ import (
 
 // tasksCommand returns the names that other tools and schedulers use.
 func (a *app) tasksCommand() *cobra.Command {
-	c := &cobra.Command{
+	get, requeue := a.showCommand(), a.retryCommand()
+	get.Use, requeue.Use = "get [OPTIONS] ID", "requeue [OPTIONS] ID..."
+	return group(&cobra.Command{
 		Use:     "tasks",
 		Short:   "the same as ls, show, retry and cancel",
 		Example: "  stint tasks ls\n  stint tasks get --with-files 2b4f6c8e\n  stint tasks requeue 2b4f6c8e",
-	}
-	get, requeue := a.showCommand(), a.retryCommand()
-	get.Use = "get [OPTIONS] ID"
-	requeue.Use = "requeue [OPTIONS] ID..."
-	c.AddCommand(a.lsCommand(), get, requeue, a.cancelCommand())
-	return c
+	}, a.lsCommand(), get, requeue, a.cancelCommand())
 }
 
 // alias returns a command under a further name, which the help does not list.

@@ -54,11 +54,7 @@ func (a *app) diffCommand() *cobra.Command {
 			if err != nil {
 				return lostTrees(err)
 			}
-			out := terminalSafe(a.stdout)
-			if _, err = out.Write([]byte(text)); err == nil {
-				err = out.flush()
-			}
-			return err
+			return copySafe(a.stdout, strings.NewReader(text))
 		},
 	}
 	c.Flags().BoolVar(&stat, "stat", false, "only the files, and how many lines of each")

@@ -65,9 +65,8 @@ is shown as ***.`,
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
 	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
 	a.withJSON(show)
-	c := &cobra.Command{Use: "config", Short: "show and change the configuration", Example: "  stint config show --origin\n  stint config set max_workers 2\n  stint config edit"}
-	c.AddCommand(show, a.configPathCommand(), noRun((*app).configSetCommand)(a), noRun((*app).configEditCommand)(a))
-	return c
+	return group(&cobra.Command{Use: "config", Short: "show and change the configuration", Example: "  stint config show --origin\n  stint config set max_workers 2\n  stint config edit"},
+		show, a.configPathCommand(), noRun((*app).configSetCommand)(a), noRun((*app).configEditCommand)(a))
 }
 
 // A shownKey is one line of `config show --json`.

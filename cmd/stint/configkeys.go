@@ -136,7 +136,7 @@ func agentKey(name string, s agent.Setting) (k key) {
 	case int:
 		k = numberKey(name, strconv.Itoa(def), 0, s.Most, s.Help, func(c *Config) *int { return &c.MaxWorkers })
 	case []string:
-		k = listKey(name, s.Help, func(c *Config) *[]string { return &c.Env }, splitRules)
+		k = listKey(name, "", s.Help, func(c *Config) *[]string { return &c.Env }, splitRules)
 	case string:
 		k = textKey(name, def, s.Help, func(c *Config) *string { return &c.Agent })
 		if len(s.Choices) > 0 {
@@ -448,6 +448,6 @@ func boolKey(name, def, help string, field func(*Config) *bool) key {
 
 // listKey is a list of texts. split takes one text apart, in which they stand
 // with commas between them, and checks them.
-func listKey(name, help string, field func(*Config) *[]string, split func(string) ([]string, error)) key {
-	return valueKey(kindList, name, "", help, field, split, same)
+func listKey(name, def, help string, field func(*Config) *[]string, split func(string) ([]string, error)) key {
+	return valueKey(kindList, name, def, help, field, split, same)
 }

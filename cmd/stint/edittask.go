@@ -6,7 +6,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -74,22 +73,16 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 
 // editableFields returns what a person may change of a task, without what is unset.
 func editableFields(t *state.Task) []ledger.Pair {
-	number := func(n int64) string {
-		if n == 0 {
-			return ""
-		}
-		return strconv.FormatInt(n, 10)
-	}
 	r := &ledger.Record{}
 	r.Add(state.KeyStatus, string(t.Status)).AddIf(state.KeySessionKey, t.SessionKey).AddIf(state.KeyAgent, t.Agent).
 		AddIf(state.KeyAccount, t.Account).AddIf(state.KeyModel, t.Model).AddIf(state.KeyWorkspace, t.Workspace).AddIf(state.KeyIsolation, t.Isolation).
-		AddIf(state.KeyResume, t.Resume).AddIf(state.KeyLabel, t.Label).AddIf(state.KeyPriority, number(int64(t.Priority))).
-		AddIf(state.KeyOrder, number(t.Order)).AddIf(state.KeyAfter, strings.Join(t.After, " ")).AddIf(state.KeyAfterPolicy, t.AfterPolicy).
+		AddIf(state.KeyResume, t.Resume).AddIf(state.KeyLabel, t.Label).AddIf(state.KeyPriority, orNone(t.Priority)).
+		AddIf(state.KeyOrder, orNone(t.Order)).AddIf(state.KeyAfter, strings.Join(t.After, " ")).AddIf(state.KeyAfterPolicy, t.AfterPolicy).
 		AddIf(state.KeyNotBefore, state.FormatTime(t.NotBefore)).AddIf(state.KeyTimeout, t.Timeout).
-		AddIf(state.KeyMaxAttempts, number(int64(t.MaxAttempts))).AddIf(state.KeyMaxLimitWait, t.MaxLimitWait).
+		AddIf(state.KeyMaxAttempts, orNone(t.MaxAttempts)).AddIf(state.KeyMaxLimitWait, t.MaxLimitWait).
 		AddIf(state.NativeKey(t.Agent), t.AgentSession).AddIf(state.KeyFallback, strings.Join(t.Fallback, " ")).AddIf(state.KeyAllow, strings.Join(t.Allow, "\n")).
 		AddIf(state.KeyOutputSpec, strings.Join(t.OutputSpec, "\n")).AddIf(state.KeyTenantID, t.TenantID).AddIf(state.KeyQueue, t.Queue).
-		AddIf(state.KeyVerifyCommand, t.VerifyCommand).AddIf(state.KeyMaxIterations, number(int64(t.MaxIterations))).AddIf(state.KeyVerifyTimeout, t.VerifyTimeout).
+		AddIf(state.KeyVerifyCommand, t.VerifyCommand).AddIf(state.KeyMaxIterations, orNone(t.MaxIterations)).AddIf(state.KeyVerifyTimeout, t.VerifyTimeout).
 		AddIf(state.KeyOnFailure, t.OnFailure).AddIf(state.KeyOnIssue, t.OnIssue).AddIf(state.KeyOutputPolicy, t.OutputPolicy)
 	if t.Hold {
 		r.Add(state.KeyHold, "true")

@@ -37,12 +37,6 @@ const (
 	captureNone    = "none"
 )
 
-func captureKey() key {
-	k := listKey("capture_env", "variables of your shell, by name or as NAME*, that a task's programs get, but never secrets: default, none, more names", func(c *Config) *[]string { return &c.CaptureEnv }, splitNames)
-	k.def = captureDefault
-	return k
-}
-
 // capturePatterns returns the names that are captured.
 func (c *Config) capturePatterns() (patterns []string) {
 	for _, name := range c.CaptureEnv {

@@ -85,12 +85,8 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
 		defer inBackground(ctx, func(ctx context.Context) { one.look(ctx, ref, firstProgress, time.Second, out.look) })()
 		defer a.warnSilence(ctx)()
 	}
-	err := a.call(ctx, func(cl *client.Client) (err error) {
-		if o.run != "" {
-			err = cl.RunLogs(ctx, ref, o.run, stream, out)
-		} else {
-			err = cl.Logs(ctx, ref, stream, o.follow, out)
-		}
+	err := a.call(ctx, func(cl *client.Client) error {
+		err := cl.Logs(ctx, ref, o.run, stream, o.follow, out)
 		if out.wrote && isGone(err) { // to begin again would repeat what was printed
 			return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint logs " + ref}
 		}

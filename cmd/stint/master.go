@@ -298,7 +298,10 @@ func (a *app) startBackground(ctx context.Context) error {
 // what it says about itself.
 func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	closeOnExec()
-	self, err := selfPath()
+	self, err := "/proc/self/exe", error(nil) // also when it was deleted after its start, as with `go run`
+	if runtime.GOOS != "linux" {
+		self, err = os.Executable()
+	}
 	if err != nil {
 		return ready{}, fmt.Errorf("cannot start a master: %w", err)
 	}
@@ -357,15 +360,6 @@ func closeOnExec() {
 			unix.CloseOnExec(fd)
 		}
 	}
-}
-
-// selfPath returns the path of this program, also when it was deleted after its
-// start, as with `go run`.
-func selfPath() (string, error) {
-	if runtime.GOOS == "linux" {
-		return "/proc/self/exe", nil
-	}
-	return os.Executable()
 }
 
 // awaitReady reads what the master says. The end of the pipe without a word means

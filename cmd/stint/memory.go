@@ -17,13 +17,11 @@ import (
 )
 
 func (a *app) memoryCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "memory",
 		Short:   "search a workspace's notes as for a task, or add a line",
 		Example: "  stint memory search \"Rotate the deploy key\"\n  stint memory add \"The deploy key is in the vault.\"",
-	}
-	c.AddCommand(a.memorySearchCommand(), a.memoryAddCommand())
-	return c
+	}, a.memorySearchCommand(), a.memoryAddCommand())
 }
 
 // noteOptions are the options of the commands that read or write notes.
@@ -214,22 +212,12 @@ const lessonsHelp = `Lessons are dated lines that earlier tasks left in a note o
 edit the note.`
 
 func (a *app) lessonsCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "lessons",
 		Short:   "list, show or remove the lessons of earlier tasks",
 		Long:    lessonsHelp,
 		Example: "  stint lessons ls\n  stint lessons rm 5f2c81aa",
-	}
-	c.AddCommand(a.lessonsLsCommand(), a.lessonsShowCommand(), a.lessonsRmCommand())
-	return c
-}
-
-// lessonsPath returns the note with the lessons.
-func lessonsPath(c *Config) string {
-	if c.LessonsPath == "" {
-		return memory.DefaultLessons // where they stood before lessons were turned off
-	}
-	return c.LessonsPath
+	}, a.lessonsLsCommand(), a.lessonsShowCommand(), a.lessonsRmCommand())
 }
 
 // A shownNote is a line of a note as --json prints it.
@@ -244,7 +232,7 @@ func (a *app) lessons(o *noteOptions) (dir, name string, list []memory.Lesson, e
 	if err != nil {
 		return "", "", nil, err
 	}
-	name = lessonsPath(cfg)
+	name = cmp.Or(cfg.LessonsPath, memory.DefaultLessons) // where they stood before lessons were turned off
 	list, err = memory.Lessons(dir, name)
 	return dir, name, list, err
 }
@@ -308,7 +296,7 @@ func (a *app) lessonCommand(c *cobra.Command, get func(dir, name, id string) (me
 		if err != nil {
 			return err
 		}
-		name := lessonsPath(cfg)
+		name := cmp.Or(cfg.LessonsPath, memory.DefaultLessons)
 		l, err := get(dir, name, args[0])
 		switch {
 		case errors.Is(err, memory.ErrNoLesson):

@@ -71,9 +71,7 @@ func (a *app) notifyCommand() *cobra.Command {
 	}
 	test.Flags().StringVar(&kind, "event", notify.Done, "`kind` of the event: "+strings.Join(notify.Kinds, ", "))
 	complete(test, "event", func() []string { return notify.Kinds })
-	c := &cobra.Command{Use: "notify", Short: "try the notifications", Example: "  stint notify test"}
-	c.AddCommand(noRun(func(*app) *cobra.Command { return test })(a))
-	return c
+	return group(&cobra.Command{Use: "notify", Short: "try the notifications", Example: "  stint notify test"}, noRun(func(*app) *cobra.Command { return test })(a))
 }
 
 // ring notifies whoever waits at the terminal that a task has ended.

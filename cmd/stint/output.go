@@ -54,6 +54,15 @@ func terminalSafe(w io.Writer) *runeWriter {
 	return &runeWriter{w: w, escape: same[string]}
 }
 
+// copySafe copies what r has to w, as terminalSafe does.
+func copySafe(w io.Writer, r io.Reader) error {
+	out := terminalSafe(w)
+	if _, err := io.Copy(out, r); err != nil {
+		return err
+	}
+	return out.flush()
+}
+
 func (r *runeWriter) Write(p []byte) (int, error) {
 	r.wrote = true
 	data := append(r.rest, p...)

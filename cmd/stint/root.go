@@ -356,6 +356,12 @@ func noState(dir string) error {
 	return &cliError{code: exitNotFound, message: "there is no state directory at " + dir, try: `stint task "PROMPT", which creates it`}
 }
 
+// group returns a command that has others below it.
+func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
+	c.AddCommand(below...)
+	return c
+}
+
 // noRun makes a command one that no run may use: it changes the state directory also
 // where no master looks.
 func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {

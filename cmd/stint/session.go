@@ -18,13 +18,11 @@ import (
 )
 
 func (a *app) sessionCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "session",
 		Short:   "list sessions, show a transcript or what waits",
 		Example: "  stint session ls\n  stint session show web\n  stint session queue web",
-	}
-	c.AddCommand(a.sessionLsCommand(), a.sessionShowCommand(), a.sessionQueueCommand())
-	return c
+	}, a.sessionLsCommand(), a.sessionShowCommand(), a.sessionQueueCommand())
 }
 
 // findSession asks for a session by its key, its id, or the path of a directory: no

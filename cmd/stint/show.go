@@ -1,13 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -68,11 +68,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		if a.json {
 			return printJSON(a.stdout, p)
 		}
-		out := terminalSafe(a.stdout)
-		if _, err = out.Write(p.Bytes()); err == nil {
-			err = out.flush()
-		}
-		if err != nil {
+		if err := copySafe(a.stdout, bytes.NewReader(p.Bytes())); err != nil {
 			return err
 		}
 		if isTTY(a.stdout) {
@@ -250,11 +246,11 @@ func statusLine(v *wire.TaskView, now time.Time) string {
 }
 
 // orNone returns a number, "" for 0.
-func orNone(n int) string {
+func orNone[T int | int64](n T) string {
 	if n == 0 {
 		return ""
 	}
-	return strconv.Itoa(n)
+	return fmt.Sprint(n)
 }
 
 func tokens(u state.Usage) string {
@@ -453,9 +449,5 @@ func (a *app) printFile(v *wire.TaskView, path string) error {
 		return &cliError{code: exitNotFound, message: fmt.Sprintf("task %s has no collected file %q", shortID(v.ID), path), try: "stint files " + shortID(v.ID)}
 	}
 	defer func() { _ = f.Close() }() // only read from
-	out := terminalSafe(a.stdout)
-	if _, err = io.Copy(out, f); err == nil {
-		err = out.flush()
-	}
-	return err
+	return copySafe(a.stdout, f)
 }

@@ -103,13 +103,20 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 			return inSpecs(lack, i, len(specs), many)
 		}
 	}
-	isFirst := a.isFirst()
+	dir, err := a.state()
+	journal, jerr := os.Stat(filepath.Join(dir, ledger.JournalName))
+	isFirst := err == nil && (jerr != nil || journal.Size() < 200) // there is no task yet, but a heading
 	views, err := a.submit(ctx, o, specs, many)
 	if err != nil {
 		return err
 	}
 	if isFirst && !a.json {
-		a.atEnd = func() { a.printFirstSteps(&specs[0]) }
+		a.atEnd = func() {
+			if base, err := a.base(); err == nil {
+				policy := clip(oneLine(cmp.Or(specs[0].OutputPolicy, base.forWorkspace(specs[0].Workspace).outputPolicy)), 40)
+				a.hint("stint: your first task (output policy %s; see --policy); next: stint show @last, stint ls, stint help\n", escapeText(policy))
+			}
+		}
 	}
 	a.noteDemo(ctx, specs, views)
 	a.warnConfig(ctx)
@@ -144,24 +151,6 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	a.warnPaused()
 	a.warnAccounts(ctx, views)
 	return a.awaitAnswer(ctx, first)
-}
-
-// isFirst reports whether the state directory has no task yet, as far as its size shows.
-func (a *app) isFirst() bool {
-	dir, err := a.state()
-	if err != nil {
-		return false
-	}
-	fi, err := os.Stat(filepath.Join(dir, ledger.JournalName))
-	return err != nil || fi.Size() < 200 // a heading
-}
-
-// printFirstSteps prints on stderr what to try after the first task.
-func (a *app) printFirstSteps(s *task.TaskSpec) {
-	if base, err := a.base(); err == nil {
-		policy := clip(oneLine(cmp.Or(s.OutputPolicy, base.forWorkspace(s.Workspace).outputPolicy)), 40)
-		a.hint("stint: your first task (output policy %s; see --policy); next: stint show @last, stint ls, stint help\n", escapeText(policy))
-	}
 }
 
 // submit makes tasks durable, all or none: by a master, or without one where none is to

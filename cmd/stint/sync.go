@@ -25,7 +25,7 @@ up to date by itself (stint serve --postgres URL, or [postgres] in config.toml).
 commands work with and without a master. They change the database, never the ledger.`
 
 func (a *app) syncCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "sync",
 		Short: "compare or update the mirror of the ledger in PostgreSQL",
 		Long:  syncHelp,
@@ -33,10 +33,8 @@ func (a *app) syncCommand() *cobra.Command {
   stint sync once --postgres postgres:///cli_worker
   stint sync status
   stint sync verify && echo "the mirror is complete"`,
-	}
-	c.AddCommand(noRun((*app).syncOnceCommand)(a), a.syncStatusCommand(), a.syncVerifyCommand(),
+	}, noRun((*app).syncOnceCommand)(a), a.syncStatusCommand(), a.syncVerifyCommand(),
 		noRun((*app).syncRebuildCommand)(a), noRun((*app).syncMigrateCommand)(a))
-	return c
 }
 
 // onMirror completes one of these commands: it gets the options of serve that say where the

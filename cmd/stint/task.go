@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,13 +141,7 @@ func interruptibly[T any](ctx context.Context, message string, f func() (T, erro
 // workspace returns the absolute path of the agent's directory, without links: two
 // names of one directory are one lane.
 func workspace(option, root string) (string, error) {
-	dir := option
-	if dir == "" {
-		dir = root
-	}
-	if dir == "" {
-		dir = "."
-	}
+	dir := cmp.Or(option, root, ".")
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)

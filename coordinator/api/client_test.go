@@ -129,7 +129,7 @@ func TestClientGivesTheContextsCause(t *testing.T) {
 	enough := errors.New("enough")
 	for name, call := range map[string]func(context.Context) error{
 		"wait": func(ctx context.Context) error { _, err := s.client.Wait(ctx, "a"); return err },
-		"logs": func(ctx context.Context) error { return s.client.Logs(ctx, "a", "stdout", true, failingWriter{}) },
+		"logs": func(ctx context.Context) error { return s.client.Logs(ctx, "a", "", "stdout", true, failingWriter{}) },
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)

@@ -50,16 +50,16 @@ func TestLogsOfALoop(t *testing.T) {
 		{"r1", "prompt", "prompt of r1"},
 	} {
 		var out bytes.Buffer
-		if err := s.client.RunLogs(t.Context(), "t", tc.run, tc.stream, &out); err != nil || out.String() != tc.want {
+		if err := s.client.Logs(t.Context(), "t", tc.run, tc.stream, false, &out); err != nil || out.String() != tc.want {
 			t.Errorf("%s of %q: %q, %v", tc.stream, tc.run, out.String(), err)
 		}
 	}
 	var out bytes.Buffer
-	if err := s.client.Logs(t.Context(), "t", "stdout", true, &out); err != nil || out.String() != "agent 1\nbad\xff\nagent 2\ngood\n" {
+	if err := s.client.Logs(t.Context(), "t", "", "stdout", true, &out); err != nil || out.String() != "agent 1\nbad\xff\nagent 2\ngood\n" {
 		t.Errorf("followed: %q, %v", out.String(), err)
 	}
 	for run, want := range map[string]task.Code{"nothing": task.CodeNotFound, "4": task.CodeNotFound, "r": task.CodeAmbiguous} {
-		if err := s.client.RunLogs(t.Context(), "t", run, "stdout", &out); !errors.Is(err, &task.Error{Code: want}) {
+		if err := s.client.Logs(t.Context(), "t", run, "stdout", false, &out); !errors.Is(err, &task.Error{Code: want}) {
 			t.Errorf("run %q: %v", run, err)
 		}
 	}

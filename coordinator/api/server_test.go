@@ -246,7 +246,7 @@ func TestErrorsOfTheMaster(t *testing.T) {
 			"wait":   func() error { _, err := s.client.Wait(ctx, "aa-1"); return err },
 			"why":    func() error { _, err := s.client.Why(ctx, "aa-1"); return err },
 			"raw":    func() error { _, err := s.client.Raw(ctx, "aa-1"); return err },
-			"logs":   func() error { return s.client.Logs(ctx, "aa-1", "stdout", true, io.Discard) },
+			"logs":   func() error { return s.client.Logs(ctx, "aa-1", "", "stdout", true, io.Discard) },
 			"over":   func() error { return s.client.Handover(ctx) },
 			"pause":  func() error { return s.client.Pause(ctx, "") },
 			"resume": func() error { return s.client.Resume(ctx) },
@@ -373,7 +373,7 @@ func TestDetail(t *testing.T) {
 	if err != nil || v.RunDir != "" || v.Env != nil || v.Why != "" {
 		t.Errorf("a run id of a person's: %+v %v", v, err)
 	}
-	if err := s.client.Logs(t.Context(), "b", "stdout", false, io.Discard); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
+	if err := s.client.Logs(t.Context(), "b", "", "stdout", false, io.Discard); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		t.Errorf("logs outside of the runs: %v", err)
 	}
 }
@@ -383,7 +383,7 @@ func TestStopAnswersWaits(t *testing.T) {
 	s := serve(t, m, Options{Grace: 10 * time.Second})
 	errs := make(chan error, 3)
 	go func() { _, err := s.client.Wait(context.Background(), "aa-2"); errs <- err }()
-	go func() { errs <- s.client.Logs(context.Background(), "aa-2", "stdout", true, io.Discard) }()
+	go func() { errs <- s.client.Logs(context.Background(), "aa-2", "", "stdout", true, io.Discard) }()
 	go func() {
 		err := s.events(func(task.Change) error { return nil })
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -27,7 +27,7 @@ func TestLogsGiveTheWritersError(t *testing.T) {
 	s := serve(t, m, Options{})
 	full := errors.New("full")
 	for _, follow := range []bool{false, true} {
-		if err := s.client.Logs(t.Context(), "a", "stdout", follow, failingWriter{full}); !errors.Is(err, full) {
+		if err := s.client.Logs(t.Context(), "a", "", "stdout", follow, failingWriter{full}); !errors.Is(err, full) {
 			t.Errorf("follow %v: %v", follow, err)
 		}
 	}

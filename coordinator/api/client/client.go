@@ -395,18 +395,11 @@ func readError(resp *http.Response) error {
 	return &task.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint, Field: p.Field}
 }
 
-// RunLogs copies what one run of a task wrote to w; run is its id, a
-// unique piece of it, or the number of one of the agent's.
-func (c *Client) RunLogs(ctx context.Context, ref, run, stream string, w io.Writer) error {
-	ctx, release := c.watch(ctx)
-	defer release()
-	return c.copyLogs(ctx, ref, url.Values{"stream": {stream}, "run": {run}}, w)
-}
-
-// Logs copies what the runs of a task's last attempt wrote to w. A stream is "stdout", "stderr"
+// Logs copies to w what the runs of a task's last attempt wrote, or one of all runs: its id, a
+// unique piece of it, or the number of one of the agent's. A stream is "events", "stdout", "stderr"
 // or "prompt". With follow it goes on, over later runs too, until the task has ended.
 // An error of w is returned as it is.
-func (c *Client) Logs(ctx context.Context, ref, stream string, follow bool, w io.Writer) error {
+func (c *Client) Logs(ctx context.Context, ref, run, stream string, follow bool, w io.Writer) error {
 	if follow {
 		if err := c.ask(ctx); err != nil {
 			return err
@@ -416,14 +409,11 @@ func (c *Client) Logs(ctx context.Context, ref, stream string, follow bool, w io
 		ctx, release = c.watch(ctx)
 		defer release()
 	}
-	return c.copyLogs(ctx, ref, url.Values{"stream": {stream}, "follow": {strconv.FormatBool(follow)}}, w)
-}
-
-func (c *Client) copyLogs(ctx context.Context, ref string, q url.Values, w io.Writer) error {
 	path, err := refPath("/v1/tasks/", ref, "/logs")
 	if err != nil {
 		return err
 	}
+	q := url.Values{"stream": {stream}, "run": {run}, "follow": {strconv.FormatBool(follow)}}
 	resp, err := c.do(ctx, http.MethodGet, path+"?"+q.Encode(), nil, "")
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ func TestSilentMaster(t *testing.T) {
 			t.Errorf("%v after %s", err, took)
 		}
 		begun = time.Now()
-		err = c.Logs(t.Context(), "x", "stdout", true, io.Discard)
+		err = c.Logs(t.Context(), "x", "", "stdout", true, io.Discard)
 		if took := time.Since(begun); !errors.Is(err, ErrSilent) || took != answerWithin {
 			t.Errorf("logs that follow: %v after %s", err, took)
 		}
