@@ -155,9 +155,7 @@ func (a *app) accountAddCommand() *cobra.Command {
 		},
 	}
 	f.add(c)
-	completeBy(c, "tool", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return cliNames, cobra.ShellCompDirectiveNoFileComp
-	})
+	complete(c, "tool", func() []string { return cliNames })
 	return c
 }
 

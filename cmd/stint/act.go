@@ -33,7 +33,7 @@ func (a *app) whyCommand() *cobra.Command {
 			}
 			return a.print(map[string]string{"why": why}, why)
 		},
-		ValidArgsFunction: a.completeIDs,
+		ValidArgsFunction: a.completeIDs(),
 	})
 }
 
@@ -160,7 +160,7 @@ func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *
 			}
 			return failed
 		},
-		ValidArgsFunction: a.completeWith(statuses...),
+		ValidArgsFunction: a.completeIDs(statuses...),
 	}))
 }
 
@@ -189,8 +189,8 @@ func (a *app) moveCommand() *cobra.Command {
 	c.Flags().StringVar(&to.Before, "before", "", "before the task with this `id`")
 	a.withIDs(a.withJSON(c))
 	exclusive(c, "first", "before")
-	c.ValidArgsFunction = a.completeWith(state.Queued)
-	completeBy(c, "before", a.completeWith(state.Queued))
+	c.ValidArgsFunction = a.completeIDs(state.Queued)
+	completeBy(c, "before", a.completeIDs(state.Queued))
 	return c
 }
 
@@ -292,7 +292,7 @@ func (a *app) verifyCommand() *cobra.Command {
 			}
 			return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
 		},
-		ValidArgsFunction: a.completeIDs,
+		ValidArgsFunction: a.completeIDs(),
 	})
 }
 

@@ -31,7 +31,7 @@ func (a *app) diffCommand() *cobra.Command {
 		Short: "show what a task's last attempt changed in its git checkout",
 		Example: `  stint diff @last
   stint diff --stat 2b4f6c8e`,
-		ValidArgsFunction: a.completeIDs,
+		ValidArgsFunction: a.completeIDs(),
 		Args:              cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			view, root, err := a.changedTask(c.Context(), args[0])
@@ -75,7 +75,7 @@ attempt has committed is reversed in the files alone.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.runUndo(c.Context(), args[0]) },
 
-		ValidArgsFunction: a.completeIDs,
+		ValidArgsFunction: a.completeIDs(),
 	})
 }
 

@@ -39,35 +39,25 @@ func (a *app) completionCommand(root *cobra.Command) {
 // completionTime bounds what a press of the tab key may take.
 const completionTime = time.Second
 
-// completeIDs offers the ids of the newest tasks with their prompts. It asks a
-// running master only.
-func (a *app) completeIDs(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.offerIDs(c)
-}
-
-// completeWith offers only ids of tasks with one of these statuses.
-func (a *app) completeWith(statuses ...state.Status) cobra.CompletionFunc {
-	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return a.offerIDs(c, statuses...)
+// completeIDs offers the ids of the newest tasks with their prompts, only of those with one of these
+// statuses if any are named. It asks a running master only.
+func (a *app) completeIDs(statuses ...state.Status) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
+		defer cancel()
+		var views []wire.TaskView
+		err := a.callRunning(func(cl *client.Client) (err error) {
+			views, err = cl.List(ctx, state.Filter{Limit: 50, Status: statuses})
+			return err
+		})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		for i, short := range shortIDs(idsOf(views)) {
+			out = append(out, short+"\t"+string(views[i].Status)+" "+escapeText(views[i].Title))
+		}
+		return append(out, "@last\tthe newest task"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
-}
-
-func (a *app) offerIDs(c *cobra.Command, statuses ...state.Status) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(contextOf(c), completionTime)
-	defer cancel()
-	var views []wire.TaskView
-	err := a.callRunning(func(cl *client.Client) (err error) {
-		views, err = cl.List(ctx, state.Filter{Limit: 50, Status: statuses})
-		return err
-	})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var out []string
-	for i, short := range shortIDs(idsOf(views)) {
-		out = append(out, short+"\t"+string(views[i].Status)+" "+escapeText(views[i].Title))
-	}
-	return append(out, "@last\tthe newest task"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
 // sessionNames returns the keys of the sessions of a running master, each once.
@@ -92,13 +82,13 @@ func (a *app) sessionNames(ctx context.Context) (names []string) {
 // completeTask offers values for the options of a new task.
 func (a *app) completeTask(c *cobra.Command) {
 	complete(c, "session", func() []string {
-		return slices.DeleteFunc(a.sessionNames(contextOf(c)), func(key string) bool { return strings.Contains(key, ":") }) // lanes without a name
+		return slices.DeleteFunc(a.sessionNames(c.Context()), func(key string) bool { return strings.Contains(key, ":") }) // lanes without a name
 	})
 	complete(c, "agent", func() []string { return agentNames })
 	complete(c, "tool", func() []string { return agentNames })
 	complete(c, "fallback", func() []string { return agentNames })
 	complete(c, "after-policy", func() []string { return []string{"done", "any"} })
-	completeBy(c, "after", a.completeIDs)
+	completeBy(c, "after", a.completeIDs())
 	complete(c, "policy", func() []string { return []string{"brief", "final", "none"} })
 	complete(c, "resume", func() []string { return []string{"auto", "always", "never"} })
 }
@@ -108,7 +98,7 @@ func (a *app) completeSessions(c *cobra.Command, args []string, _ string) ([]str
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault // a file for @FILE, say
 	}
-	return a.sessionNames(contextOf(c)), cobra.ShellCompDirectiveNoFileComp
+	return a.sessionNames(c.Context()), cobra.ShellCompDirectiveNoFileComp
 }
 
 // complete registers the values of an option.
@@ -122,12 +112,4 @@ func completeBy(c *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := c.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err) // the option does not exist: a mistake of ours
 	}
-}
-
-// contextOf returns the command's context; while completing there may be none.
-func contextOf(c *cobra.Command) context.Context {
-	if ctx := c.Context(); ctx != nil {
-		return ctx
-	}
-	return context.Background()
 }

@@ -191,13 +191,8 @@ func (a *app) examineSocket() finding {
 	if err != nil {
 		return none
 	}
-	data, err := durable.ReadFile(durable.OS, cmp.Or(cfg.HeartbeatPath, filepath.Join(dir, "heartbeat.json")))
-	var beat struct {
-		PID    int       `json:"pid"`
-		Socket string    `json:"socket"`
-		Time   time.Time `json:"time"`
-	}
-	if err != nil || json.Unmarshal(data, &beat) != nil || time.Since(beat.Time) > 3*cfg.HeartbeatInterval || syscall.Kill(beat.PID, 0) != nil {
+	beat, err := readBeat(dir, cfg.HeartbeatPath)
+	if err != nil || time.Since(beat.Time) > 3*cfg.HeartbeatInterval || syscall.Kill(beat.PID, 0) != nil {
 		return none
 	}
 	return finding{

@@ -51,7 +51,7 @@ func (a *app) editCommand() *cobra.Command {
 		Example: "  stint edit\n  stint edit @last\n  EDITOR='code --wait' stint edit 2b4f6c8e\n  stint edit 2b4f6c8e --set priority=9 --set after=",
 		Args:    cobra.MaximumNArgs(1),
 
-		ValidArgsFunction: a.completeIDs,
+		ValidArgsFunction: a.completeIDs(),
 		RunE:              func(c *cobra.Command, args []string) error { return a.edit(c.Context(), &o, args) },
 	}
 	c.Flags().BoolVar(&o.accept, "accept", false, "apply edits that are quarantined because a formatter seems to have made them")

@@ -52,7 +52,7 @@ func (a *app) historyCommand() *cobra.Command {
 	f.IntVarP(&o.limit, "limit", "n", 0, "the newest `number` of records; 0: all")
 	f.BoolVarP(&o.follow, "follow", "f", false, "also print what follows, until Ctrl-C")
 	f.BoolVar(&o.archive, "archive", false, "also what compaction has moved to archive/")
-	c.ValidArgsFunction = a.completeIDs
+	c.ValidArgsFunction = a.completeIDs()
 	return a.withJSON(c)
 }
 

@@ -62,7 +62,7 @@ attempt's, and tokens are the task's.`,
 	f.StringVar(&o.run, "run", "", "only this `run`, by id or number of the agent's from 1; else all of the last attempt")
 	exclusive(c, "raw", "stderr", "json")
 	exclusive(c, "follow", "run")
-	c.ValidArgsFunction = a.completeIDs
+	c.ValidArgsFunction = a.completeIDs()
 	return c
 }
 

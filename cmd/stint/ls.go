@@ -71,7 +71,7 @@ func (a *app) lsCommand() *cobra.Command {
 	complete(c, "status", func() []string {
 		return strings.Split(statuses, ", ")
 	})
-	complete(c, "session", func() []string { return a.sessionNames(contextOf(c)) })
+	complete(c, "session", func() []string { return a.sessionNames(c.Context()) })
 	complete(c, "agent", func() []string { return agentNames })
 	return c
 }

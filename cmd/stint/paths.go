@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -99,16 +101,22 @@ func ownedByUs(fi fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
+// readBeat returns what heartbeat.json says, or the file that is configured in its place.
+func readBeat(state, heartbeat string) (beat struct {
+	PID    int
+	Socket string
+	Time   time.Time
+}, err error) {
+	data, err := durable.ReadFile(durable.OS, cmp.Or(heartbeat, filepath.Join(state, "heartbeat.json")))
+	if err == nil {
+		err = json.Unmarshal(data, &beat)
+	}
+	return beat, err
+}
+
 // findSocket returns the socket that heartbeat.json names, else the default one.
 func findSocket(state, heartbeat string) string {
-	if heartbeat == "" {
-		heartbeat = filepath.Join(state, "heartbeat.json")
-	}
-	var beat struct {
-		Socket string `json:"socket"`
-	}
-	data, err := durable.ReadFile(durable.OS, heartbeat)
-	if err == nil && json.Unmarshal(data, &beat) == nil && filepath.IsAbs(beat.Socket) {
+	if beat, err := readBeat(state, heartbeat); err == nil && filepath.IsAbs(beat.Socket) {
 		return beat.Socket
 	}
 	return defaultSocket(state)

@@ -186,7 +186,7 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
 	a.withIDs(c)
 	c.Flags().BoolVar(&wait, "wait", false, "wait for the answer and print it")
 	o.addCommonFlags(a, c)
-	completeBy(c, "after", a.completeIDs)
+	completeBy(c, "after", a.completeIDs())
 	c.ValidArgsFunction = a.completeSessions
 	return c
 }

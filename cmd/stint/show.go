@@ -53,7 +53,7 @@ func (a *app) showCommand() *cobra.Command {
 	exclusive(c, "prompt", "answer", "raw", "quiet")
 	exclusive(c, "json", "answer", "raw", "quiet")
 	exclusive(c, "with-files", "prompt", "answer", "raw", "quiet")
-	c.ValidArgsFunction = a.completeIDs
+	c.ValidArgsFunction = a.completeIDs()
 	return c
 }
 
@@ -438,7 +438,7 @@ func (a *app) filesCommand() *cobra.Command {
 			}
 			return printText(a.stdout, fileList(&view))
 		},
-		ValidArgsFunction: a.completeIDs,
+		ValidArgsFunction: a.completeIDs(),
 	})
 }
 

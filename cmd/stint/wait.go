@@ -40,7 +40,7 @@ the arguments, that is not 0. With --timeout it is 124 if they have not ended by
 	f.StringVar(&o.timeout, "timeout", "", "wait no longer than this `duration`")
 	a.withJSON(a.withIDs(c))
 	exclusive(c, "any", "all")
-	c.ValidArgsFunction = a.completeIDs
+	c.ValidArgsFunction = a.completeIDs()
 	return c
 }
 
