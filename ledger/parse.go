@@ -457,9 +457,7 @@ func (p *parser) closeSection(end int) {
 // begins (in line at), or that hides a heading up to the end of the file (at 0).
 func (p *parser) reportOpen(at int) {
 	b := &p.blocks
-	if at == 0 {
-		at = b.hidden
-	}
+	at = cmp.Or(at, b.hidden)
 	if b.what == "" || at == 0 {
 		return
 	}

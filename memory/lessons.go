@@ -110,10 +110,7 @@ func parseLesson(line string) (l Lesson, ok bool) {
 // Lessons returns the lessons in a note, in its order; none if there is no such file.
 func Lessons(workspace, name string) ([]Lesson, error) {
 	text, err := readLessons(workspace, name)
-	if err != nil {
-		return nil, err
-	}
-	return parseLessons(text), nil
+	return parseLessons(text), err
 }
 
 func parseLessons(text []byte) (list []Lesson) {
@@ -174,26 +171,19 @@ func notOfGit(workspace, name string) error {
 // lockPatience is how long a change of a note waits for that of another.
 const lockPatience = 10 * time.Second
 
-// makeLessonsDir makes the directory of a note, and locks it.
-func makeLessonsDir(workspace, name string) (unlock func(), err error) {
-	root, err := openRoot(workspace)
-	if err == nil {
-		err = errors.Join(root.MkdirAll(path.Dir(name), 0o755), root.Close())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("add a line: %w", err)
-	}
-	return lockLessons(workspace, name)
-}
-
 // lockLessons keeps others from changing a note, also in another process, until
-// unlock: by its directory, since the note itself may be replaced.
-func lockLessons(workspace, name string) (unlock func(), err error) {
+// unlock: by its directory, since the note itself may be replaced. With create, it makes the directory.
+func lockLessons(workspace, name string, create bool) (unlock func(), err error) {
 	root, err := openRoot(workspace)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // the directory stays open
+	if create {
+		if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := root.Open(path.Dir(name))
 	if err != nil {
 		return nil, err
@@ -231,9 +221,9 @@ func readLessons(workspace, name string) ([]byte, error) {
 // most room characters in all (0: any number), and returns them; left are those for
 // which there was no room.
 func AddLessons(workspace, name string, list []Lesson, room int) (added, left []Lesson, err error) {
-	unlock, err := makeLessonsDir(workspace, name)
+	unlock, err := lockLessons(workspace, name, true)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("add a line: %w", err)
 	}
 	defer unlock()
 	text, err := readLessons(workspace, name)
@@ -244,12 +234,9 @@ func AddLessons(workspace, name string, list []Lesson, room int) (added, left []
 	for _, l := range parseLessons(text) {
 		known[l.ID] = true
 	}
-	var b bytes.Buffer
-	switch {
-	case len(text) == 0:
+	var b strings.Builder
+	if len(text) == 0 {
 		b.WriteString("# Lessons\n\n")
-	case text[len(text)-1] != '\n':
-		b.WriteByte('\n')
 	}
 	used := 0
 	for _, l := range list {
@@ -272,35 +259,35 @@ func AddLessons(workspace, name string, list []Lesson, room int) (added, left []
 	case len(text)+b.Len() > maxLessons:
 		return nil, nil, fmt.Errorf("%w: %s has %d bytes; remove some with stint lessons rm", ErrFull, name, len(text))
 	}
-	f, err := openLessons(workspace, name, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
-	if err != nil {
-		return nil, nil, fmt.Errorf("add a line: %w", err)
-	}
-	_, err = f.Write(b.Bytes())
-	return added, left, errors.Join(err, f.Close())
+	return added, left, addLines(workspace, name, b.String())
 }
 
 // AddNote adds a line to a note of a workspace, which is made if it is missing.
 func AddNote(workspace, name string, l Lesson) error {
-	unlock, err := makeLessonsDir(workspace, name)
+	unlock, err := lockLessons(workspace, name, true)
 	if err != nil {
-		return err
+		return fmt.Errorf("add a line: %w", err)
 	}
 	defer unlock()
+	return addLines(workspace, name, l.String()+"\n")
+}
+
+// addLines adds lines to a note whose lock is held, which is made if it is missing.
+func addLines(workspace, name, lines string) error {
 	f, err := openLessons(workspace, name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return fmt.Errorf("add a line: %w", err)
 	}
-	line, last := l.String()+"\n", []byte{'\n'}
+	last := []byte{'\n'}
 	fi, err := f.Stat()
 	if err == nil && fi.Size() > 0 {
 		_, err = f.ReadAt(last, fi.Size()-1)
 	}
 	if last[0] != '\n' {
-		line = "\n" + line
+		lines = "\n" + lines
 	}
 	if err == nil {
-		_, err = f.WriteString(line)
+		_, err = f.WriteString(lines)
 	}
 	return errors.Join(err, f.Close())
 }
@@ -327,7 +314,7 @@ func Find(list []Lesson, id string) (l Lesson, err error) {
 // deeper: further lines, and bullets that say nothing without it. Those stand below its
 // text: one that is indented by a blank less is a lesson beside it.
 func RemoveLesson(workspace, name, id string) (Lesson, error) {
-	switch unlock, err := lockLessons(workspace, name); {
+	switch unlock, err := lockLessons(workspace, name, false); {
 	case err == nil:
 		defer unlock()
 	case !errors.Is(err, fs.ErrNotExist):

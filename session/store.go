@@ -63,9 +63,7 @@ type Store struct {
 
 // Open returns an empty store. The caller calls Close.
 func Open(o Options) *Store {
-	if o.FS == nil {
-		o.FS = durable.OS
-	}
+	o.FS = cmp.Or(o.FS, durable.OS)
 	s := &Store{
 		opts:    o,
 		file:    filepath.Join(o.Dir, "sessions.json"),

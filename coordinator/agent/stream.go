@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,10 +144,7 @@ func (st *stream) Progress(n int64) { st.report(task.Event{Bytes: n}) }
 // one of those the next request may have been accepted and the model may be thinking,
 // of which an agent does not always tell. After other errors CLIs try again soon.
 func (st *stream) Stuck(now time.Time) error {
-	patience := st.patience
-	if patience <= 0 {
-		patience = defaultPatience
-	}
+	patience := cmp.Or(st.patience, defaultPatience)
 	h := st.decoder.State()
 	switch {
 	case !h.Retrying:

@@ -92,9 +92,7 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 		for i := range out.Quota {
 			out.Quota[i].At = now
 		}
-		if v.account == nil {
-			v.account = task.AccountRecord(account.Name)
-		}
+		v.account = cmp.Or(v.account, task.AccountRecord(account.Name))
 		v.account.Add(state.KeyQuota, state.FormatQuota(state.MergeQuota(account.Quota, out.Quota)))
 	}
 	rec := a.endRecord(st, r, &out, &v)

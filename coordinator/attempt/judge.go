@@ -105,9 +105,7 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 			a.judgeFailure(&v, t, now)
 		}
 	}
-	if v.account == nil {
-		v.account = gotThrough(st, t, out.Class)
-	}
+	v.account = cmp.Or(v.account, gotThrough(st, t, out.Class))
 	return v
 }
 

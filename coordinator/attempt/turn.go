@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -265,9 +266,7 @@ func (a *Attempts) checkSession(r *Run, t *state.Task, out *task.Outcome) {
 			out.Error = fmt.Sprintf("session %s was not resumed: the agent began %s instead", r.Session, r.strayed)
 		}
 	}
-	if out.Session == "" {
-		out.Session = r.Task.AgentSession
-	}
+	out.Session = cmp.Or(out.Session, r.Task.AgentSession)
 	switch {
 	case out.Note != "" || out.Class == state.ClassSessionLost || r.kept:
 	case r.Session == "" && t.Resume == "always":

@@ -66,9 +66,7 @@ func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery)
 		}
 		return strings.Join(parts, ", ")
 	}
-	if q.Location == nil {
-		q.Location = time.UTC
-	}
+	q.Location = cmp.Or(q.Location, time.UTC)
 	sum := usageSum{query: q, key: key, rows: map[string]*usageRow{}}
 	if q.By == "" {
 		sum.row("")

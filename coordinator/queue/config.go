@@ -176,13 +176,9 @@ func (c Config) WithDefaults() Config {
 	if c.ID == nil {
 		c.ID = func() string { return uuid.Must(uuid.NewV7()).String() }
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Exclusive = c.Exclusive || c.Checkout == CheckoutExclusive
-	if c.HeartbeatPath == "" {
-		c.HeartbeatPath = filepath.Join(c.StateDir, "heartbeat.json")
-	}
+	c.HeartbeatPath = cmp.Or(c.HeartbeatPath, filepath.Join(c.StateDir, "heartbeat.json"))
 	return c
 }
 

@@ -187,9 +187,7 @@ func (p *planner) match() {
 		p.at[i] = m
 		switch {
 		case m.as == foreign:
-			if p.owner[k] == 0 {
-				p.owner[k] = -1
-			}
+			p.owner[k] = cmp.Or(p.owner[k], -1)
 			continue
 		case p.owner[k] <= 0:
 			p.owner[k] = i + 1
@@ -206,9 +204,7 @@ func (p *planner) match() {
 		if d.IsLine || d.Seq == 0 || !known || !isWhole || d.Name != string(p.h.nameOf(p.h.records[i])) {
 			continue
 		}
-		if p.owner[i] == 0 {
-			p.owner[i] = -1
-		}
+		p.owner[i] = cmp.Or(p.owner[i], -1)
 		if p.Raced == 0 || d.Seq < p.Raced {
 			p.Newest = max(p.Newest, d.Seq)
 		}

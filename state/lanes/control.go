@@ -1,6 +1,7 @@
 package lanes
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -86,9 +87,7 @@ func (s *Queues) HasRun(agent string) bool { return s.ran[agent] }
 func (s *Queues) Accounts() []state.AccountUse {
 	uses := map[string]*state.AccountUse{}
 	use := func(name string) *state.AccountUse {
-		if uses[name] == nil {
-			uses[name] = &state.AccountUse{Account: s.Account(name)}
-		}
+		uses[name] = cmp.Or(uses[name], &state.AccountUse{Account: s.Account(name)})
 		return uses[name]
 	}
 	for name, a := range s.accounts {

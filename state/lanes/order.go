@@ -102,9 +102,7 @@ func (o *ordering) isLast(t *state.Task) bool {
 		return false
 	}
 	last := (*Item)(nil)
-	if n == 0 {
-		n = s.Entries.Len()
-	}
+	n = cmp.Or(n, s.Entries.Len())
 	if ln := s.lanes[t.Lane()]; ln != nil && chainOf(t.Lane(), t.SessionID, t.ID) != t.ID {
 		if ln.excludes() {
 			return false // others of its session are anywhere in it

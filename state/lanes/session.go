@@ -269,10 +269,7 @@ func (t *sessions) move(x *session, to place, named bool) {
 	if x.seated() {
 		return
 	}
-	at := t.seats[to]
-	if at == nil {
-		at = &seat{place: to}
-	}
+	at := cmp.Or(t.seats[to], &seat{place: to})
 	x.at = at
 	old := at.taken
 	if old != nil && !named {
@@ -489,9 +486,7 @@ func (s *Queues) SetSessions(lines []map[string]string) {
 		t.byID[x.ID] = x
 		s.account(at.account)
 		t.unseat(x) // it was named twice
-		if seats[at] == nil {
-			seats[at] = &seat{place: at}
-		}
+		seats[at] = cmp.Or(seats[at], &seat{place: at})
 		x.at, x.last = seats[at], n
 		x.UpdatedAt, _ = state.ParseTime(m["updatedAt"]) // zero if it cannot be read
 		counted, _ := state.ParseThread([]byte(m["thread"]))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -30,29 +31,18 @@ func descendants(all []proc, root int) []proc {
 			children[p.ppid] = append(children[p.ppid], p)
 		}
 	}
-	var found []proc
-	next := children[root]
-	for len(next) > 0 {
-		found = append(found, next...)
-		var below []proc
-		for _, p := range next {
-			below = append(below, children[p.pid]...)
-			delete(children, p.pid)
-		}
-		next = below
+	found := children[root]
+	for i := 0; i < len(found); i++ {
+		pid := found[i].pid
+		found = append(found, children[pid]...)
+		delete(children, pid)
 	}
 	return found
 }
 
-// alive keeps the processes that have not ended yet.
+// alive keeps the processes that have not ended yet. The list is no more used.
 func alive(procs []proc) []proc {
-	kept := procs[:0:0]
-	for _, p := range procs {
-		if !p.dead {
-			kept = append(kept, p)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(procs, func(p proc) bool { return p.dead })
 }
 
 // signalChecked sends a signal to a process if that pid is still its own. A process

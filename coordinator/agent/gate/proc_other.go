@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,10 +19,8 @@ func readProc(pid int) (proc, error) {
 	if err != nil {
 		return proc{}, err
 	}
-	for _, p := range all {
-		if p.pid == pid {
-			return p, nil
-		}
+	if i := slices.IndexFunc(all, func(p proc) bool { return p.pid == pid }); i >= 0 {
+		return all[i], nil
 	}
 	return proc{}, errGone
 }

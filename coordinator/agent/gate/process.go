@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,11 +174,7 @@ func (v *Supervisor) record(s Spec, pid int) (*runRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	fsys := v.FS
-	if fsys == nil {
-		fsys = durable.OS
-	}
-	return rec, durable.ReplaceFile(fsys, filepath.Join(s.Turn.RunDir, recordName), append(data, '\n'))
+	return rec, durable.ReplaceFile(cmp.Or(v.FS, durable.OS), filepath.Join(s.Turn.RunDir, recordName), append(data, '\n'))
 }
 
 // read passes the gate's reports on. It owns the pipe and ends when the gate does.

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,9 +96,7 @@ func (t *tree) endAll(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			if reason == "" {
-				reason = "there was no time to look twice"
-			}
+			reason = cmp.Or(reason, "there was no time to look twice")
 			return fmt.Errorf("%s: %w", reason, context.Cause(ctx))
 		case <-time.After(pause):
 		}

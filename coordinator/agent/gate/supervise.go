@@ -94,10 +94,6 @@ type Spec struct {
 // start is what the gate is told.
 func (s Spec) start() *startCommand {
 	dir := s.Turn.RunDir
-	grace := s.Turn.Limits.Grace
-	if grace <= 0 {
-		grace = defaultGrace
-	}
 	stderr := stderrName
 	if s.Merged {
 		stderr = stdoutName
@@ -105,7 +101,7 @@ func (s Spec) start() *startCommand {
 	return &startCommand{
 		Argv: s.Argv, Env: s.Env, Dir: s.Turn.Workspace, Stdin: cmp.Or(s.Stdin, s.Turn.Prompt),
 		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderr), Lock: filepath.Join(dir, lockName),
-		Grace: grace, Cgroup: s.cgroup, Limits: s.limits,
+		Grace: cmp.Or(s.Turn.Limits.Grace, defaultGrace), Cgroup: s.cgroup, Limits: s.limits,
 	}
 }
 
@@ -151,14 +147,8 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 	}
 	w := &watch{
 		limits: s.Turn.Limits, grace: s.start().Grace, short: s.Short, out: out, held: h, tail: tail,
-		poll: v.Poll, hang: v.HangGrace,
+		poll: cmp.Or(v.Poll, defaultPoll), hang: cmp.Or(v.HangGrace, defaultHangGrace),
 		redact: v.Redact, feed: v.Redact.Writer(sinkWriter(out.Feed)),
-	}
-	if w.poll <= 0 {
-		w.poll = defaultPoll
-	}
-	if w.hang <= 0 {
-		w.hang = defaultHangGrace
 	}
 	w.run(ctx)
 	w.finish(ctx, s.Turn.RunDir)

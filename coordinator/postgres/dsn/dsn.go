@@ -5,6 +5,7 @@
 package dsn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -97,9 +98,7 @@ func Parse(text string) (*pgxpool.Config, error) {
 	cfg.MinConns, cfg.MinIdleConns = 0, 0
 	params := cfg.ConnConfig.RuntimeParams
 	params["client_encoding"] = "UTF8"
-	if params["application_name"] == "" {
-		params["application_name"] = "stint"
-	}
+	params["application_name"] = cmp.Or(params["application_name"], "stint")
 	return cfg, nil
 }
 
