@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,11 +40,13 @@ func (b Budget) Plus(c Budget) Budget {
 	return Budget{b.USD + c.USD, b.Tokens + c.Tokens, b.Time + c.Time}
 }
 
-// tokenUnits has what tokens may be counted in, the longest names first.
-var tokenUnits = []struct {
+type tokenUnit struct {
 	name string
 	of   float64
-}{{"mtok", 1e6}, {"ktok", 1e3}, {"tok", 1}}
+}
+
+// tokenUnits has what tokens may be counted in, the longest names first.
+var tokenUnits = []tokenUnit{{"mtok", 1e6}, {"ktok", 1e3}, {"tok", 1}}
 
 // ParseBudget reads a budget such as 5usd, 200ktok, 90m or "5usd 2h": amounts with a unit, with blanks
 // or commas between them; "" is none.
@@ -56,7 +59,7 @@ func ParseBudget(s string) (b Budget, err error) {
 			twice.USD = b.USD
 			b.USD, ok = amount(text)
 			ok = ok && b.USD >= smallest.USD
-		} else if i := unitOf(low); i >= 0 {
+		} else if i := slices.IndexFunc(tokenUnits, func(u tokenUnit) bool { return strings.HasSuffix(low, u.name) }); i >= 0 {
 			n, is := amount(strings.TrimSuffix(low, tokenUnits[i].name))
 			twice.Tokens = b.Tokens
 			b.Tokens = int64(min(n*tokenUnits[i].of, 1e15))
@@ -73,15 +76,6 @@ func ParseBudget(s string) (b Budget, err error) {
 		}
 	}
 	return b, nil
-}
-
-func unitOf(word string) int {
-	for i, u := range tokenUnits {
-		if strings.HasSuffix(word, u.name) {
-			return i
-		}
-	}
-	return -1
 }
 
 func amount(s string) (float64, bool) {

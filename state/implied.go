@@ -115,6 +115,14 @@ func OrNone(n int) string {
 	return strconv.Itoa(n)
 }
 
+// Flag returns the value of a field that says yes or nothing: "true" or "".
+func Flag(is bool) string {
+	if is {
+		return "true"
+	}
+	return ""
+}
+
 func namesNative(r *ledger.Record) bool {
 	return slices.ContainsFunc(r.Fields, func(p ledger.Pair) bool { _, native := nativeAgent(p.Key); return native })
 }

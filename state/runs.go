@@ -130,22 +130,26 @@ func runOf(t *Task, ended time.Time, u Usage) Run {
 
 // since returns what was added to old to make u.
 func (u Usage) since(old Usage) Usage {
-	if u.InputTokens < old.InputTokens || u.CachedInputTokens < old.CachedInputTokens || u.OutputTokens < old.OutputTokens ||
-		u.ReasoningTokens < old.ReasoningTokens || u.CostUSD < old.CostUSD {
+	if old.Grown(u) != (Usage{}) { // some amount went down
 		return u
 	}
+	return u.Grown(old)
+}
+
+// Combine returns the amounts that tokens and usd make of those of u and v.
+func (u Usage) Combine(v Usage, tokens func(u, v int64) int64, usd func(u, v float64) float64) Usage {
 	return Usage{
-		InputTokens: u.InputTokens - old.InputTokens, CachedInputTokens: u.CachedInputTokens - old.CachedInputTokens,
-		OutputTokens: u.OutputTokens - old.OutputTokens, ReasoningTokens: u.ReasoningTokens - old.ReasoningTokens,
-		CostUSD: u.CostUSD - old.CostUSD,
+		InputTokens: tokens(u.InputTokens, v.InputTokens), CachedInputTokens: tokens(u.CachedInputTokens, v.CachedInputTokens),
+		OutputTokens: tokens(u.OutputTokens, v.OutputTokens), ReasoningTokens: tokens(u.ReasoningTokens, v.ReasoningTokens),
+		CostUSD: usd(u.CostUSD, v.CostUSD),
 	}
 }
 
+func sum[T int64 | float64](u, v T) T   { return u + v }
+func grown[T int64 | float64](u, v T) T { return max(0, u-v) }
+
 // Plus returns the sum of two amounts.
-func (u Usage) Plus(v Usage) Usage {
-	return Usage{
-		InputTokens: u.InputTokens + v.InputTokens, CachedInputTokens: u.CachedInputTokens + v.CachedInputTokens,
-		OutputTokens: u.OutputTokens + v.OutputTokens, ReasoningTokens: u.ReasoningTokens + v.ReasoningTokens,
-		CostUSD: u.CostUSD + v.CostUSD,
-	}
-}
+func (u Usage) Plus(v Usage) Usage { return u.Combine(v, sum, sum) }
+
+// Grown returns by how much each amount is more than that of old.
+func (u Usage) Grown(old Usage) Usage { return u.Combine(old, grown, grown) }

@@ -19,12 +19,8 @@ func (a *Admission) SetAccount(ctx context.Context, id string, enabled bool, by 
 		return use, &task.Error{Code: task.CodeNotFound, Message: "there is no account " + id, Hint: "stint account ls"}
 	}
 	r := task.AccountRecord(id)
-	if enabled {
-		for _, key := range []string{state.KeyDisabled, state.KeyHold, state.KeyReason, state.KeyCoolUntil, state.KeyLimitWaits} {
-			r.Add(key, "")
-		}
-	} else {
-		r.Add(state.KeyDisabled, "true")
+	if r.Add(state.KeyDisabled, state.Flag(!enabled)); enabled {
+		r.Add(state.KeyHold, "").Add(state.KeyReason, "").Add(state.KeyCoolUntil, "").Add(state.KeyLimitWaits, "")
 	}
 	r.Add(state.KeyBy, by)
 	err = a.tasks.Exclusive(ctx, func(_ *fold.State, tx *ledger.Tx) error { tx.Append(r); return nil })

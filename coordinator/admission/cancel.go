@@ -92,10 +92,7 @@ func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, err
 			if after := st.Dependants(id); len(after) > maxNamed {
 				return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("%d tasks come after %s and would fail", len(after), id), Hint: "to let them fail: stint cancel " + id}
 			} else if ids := strings.Join(after, " "); ids != "" {
-				return &task.Error{
-					Code: task.CodeConflict, Message: fmt.Sprintf("tasks come after %s and would fail: %s", id, ids),
-					Hint: fmt.Sprintf("stint rm %s %s, or to let them fail: stint cancel %s", ids, id, id),
-				}
+				return task.Conflict(fmt.Sprintf("stint rm %s %s, or to let them fail: stint cancel %s", ids, id, id), "tasks come after %s and would fail: %s", id, ids)
 			}
 			tx.Append(a.canceled(id, by))
 		}

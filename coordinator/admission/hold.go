@@ -42,11 +42,7 @@ func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (sta
 			return nil
 		}
 		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
-		value := ""
-		if hold {
-			value = "true"
-		}
-		r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyHold, value)
+		r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyHold, state.Flag(hold))
 		if !hold && t.Note != "" {
 			r.Add(state.KeyNote, "") // it says why the task was held
 		}
@@ -79,11 +75,7 @@ func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by strin
 			return nil
 		}
 		r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
-		value := ""
-		if paused {
-			value = "true"
-		}
-		tx.Append(r.Add(state.KeyPaused, value).Add(state.KeyReason, reason).Add(state.KeyBy, by).
+		tx.Append(r.Add(state.KeyPaused, state.Flag(paused)).Add(state.KeyReason, reason).Add(state.KeyBy, by).
 			Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 		return nil
 	})

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -438,20 +437,8 @@ func (a *Admission) prepare(s *submission) error {
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
 		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger)).AddIf(state.KeyWithin, s.within).
 		AddIf(state.KeyEnvironment, s.environment)
-	addNumber := func(key string, n int) {
-		if n > 0 {
-			r.Add(key, strconv.Itoa(n))
-		}
-	}
-	addNumber(state.KeyPriority, s.Priority)
-	addNumber(state.KeyMaxAttempts, s.MaxAttempts)
-	if s.Account != "" {
-		r.Add(state.KeyPinned, "true")
-	}
-	r.AddIf(state.KeyBudget, s.Budget)
-	if s.Spare {
-		r.Add(state.KeySpare, "true")
-	}
+	r.AddIf(state.KeyPriority, state.OrNone(s.Priority)).AddIf(state.KeyMaxAttempts, state.OrNone(s.MaxAttempts)).
+		AddIf(state.KeyPinned, state.Flag(s.Account != "")).AddIf(state.KeyBudget, s.Budget).AddIf(state.KeySpare, state.Flag(s.Spare))
 	if s.NoWaitLimit {
 		r.Add(state.KeyMaxLimitWait, noWait)
 	}
@@ -460,9 +447,8 @@ func (a *Admission) prepare(s *submission) error {
 		r.Add(state.KeyAfterPolicy, state.AfterAny)
 	}
 	r.AddIf(state.KeyVerifyCommand, s.VerifyCommand).AddIf(state.KeyVerifyTimeout, s.VerifyTimeout).
-		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue).AddIf(state.KeyOutputPolicy, s.OutputPolicy)
-	addNumber(state.KeyMaxIterations, s.MaxIterations)
-	r.AddIf(state.KeyTenantID, s.TenantID).AddIf(state.KeyQueue, s.Queue).
+		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue).AddIf(state.KeyOutputPolicy, s.OutputPolicy).
+		AddIf(state.KeyMaxIterations, state.OrNone(s.MaxIterations)).AddIf(state.KeyTenantID, s.TenantID).AddIf(state.KeyQueue, s.Queue).
 		AddIf(state.KeyFallback, strings.Join(s.Fallback, " ")).AddIf(state.KeyAllow, strings.Join(s.Allow, "\n")).AddIf(state.KeyOutputSpec, strings.Join(s.OutputSpec, "\n"))
 	if len(s.InputFiles) > 0 {
 		files, err := json.Marshal(s.InputFiles)
@@ -490,13 +476,7 @@ func (in *intake) newTask(s *submission, t *state.Task) *ledger.Record {
 			f.Value = in.now
 		}
 	}
-	r.AddIf(state.KeyAfter, strings.Join(s.after, " "))
-	if s.Hold {
-		r.Add(state.KeyHold, "true")
-	}
-	if s.Notify {
-		r.Add(state.KeyNotify, "true")
-	}
+	r.AddIf(state.KeyAfter, strings.Join(s.after, " ")).AddIf(state.KeyHold, state.Flag(s.Hold)).AddIf(state.KeyNotify, state.Flag(s.Notify))
 	if r.AddIf(state.KeyNote, s.held); s.note != "" {
 		addNote(r, s.note)
 	}

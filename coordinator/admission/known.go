@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -68,15 +69,11 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 		}
 		tasks[i] = *old
 	}
-	if in.key == "" {
-		return tasks, nil
-	}
 	var err error
-	in.a.tasks.View(func(st *fold.State) { err = in.checkShared(st, &ledger.Tx{}) })
-	if err != nil { // another list may have got the key while this one was looked for
-		return nil, err
+	if in.key != "" { // another list may have got the key while this one was looked for
+		err = queue.Read(in.a.tasks, func(st *fold.State) error { return in.checkShared(st, &ledger.Tx{}) })
 	}
-	return tasks, nil
+	return tasks, err
 }
 
 // known returns the task that the spec asks for again; nil if it is new.

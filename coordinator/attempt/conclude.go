@@ -99,10 +99,7 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 	if r.Task.Phase != state.PhaseEvaluate || v.reason != state.ClassInterrupted { // else the task keeps the error of what is judged
 		rec.AddIf(state.KeyError, joined(out.Error, v.why))
 	}
-	rec.AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore))
-	if v.hold {
-		rec.Add(state.KeyHold, "true")
-	}
+	rec.AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore)).AddIf(state.KeyHold, state.Flag(v.hold))
 	if out.Class == "" || out.ExitCode >= 0 {
 		rec.Add(state.KeyExitCode, strconv.Itoa(out.ExitCode))
 	}

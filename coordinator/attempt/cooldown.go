@@ -40,10 +40,7 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 		account.Guessed, account.LimitedAt = !isNamed, now
 		account.CoolUntil = until.Add(time.Millisecond - 1).Truncate(time.Millisecond) // the ledger has milliseconds, and nothing is to start too early
 		v.account = task.AccountRecord(account.Name).Add(state.KeyCoolUntil, state.FormatTime(account.CoolUntil)).Add(state.KeyLimitWaits, strconv.Itoa(account.LimitWaits)).
-			Add(state.KeyLimitedAt, state.FormatTime(now))
-		if account.Guessed {
-			v.account.Add(state.KeyCoolGuessed, "true")
-		}
+			Add(state.KeyLimitedAt, state.FormatTime(now)).AddIf(state.KeyCoolGuessed, state.Flag(account.Guessed))
 		if !account.Hold { // a hold's reason stays
 			v.account.Add(state.KeyReason, string(state.ClassRateLimited))
 		}

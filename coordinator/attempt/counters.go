@@ -25,13 +25,7 @@ func addUsage(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome) {
 			used = used.Plus(since(now, before))
 		}
 		if r.strayed == "" { // a field of 0 was not counted this time
-			thread = state.Usage{
-				InputTokens:       cmp.Or(now.InputTokens, before.InputTokens),
-				CachedInputTokens: cmp.Or(now.CachedInputTokens, before.CachedInputTokens),
-				OutputTokens:      cmp.Or(now.OutputTokens, before.OutputTokens),
-				ReasoningTokens:   cmp.Or(now.ReasoningTokens, before.ReasoningTokens),
-				CostUSD:           cmp.Or(now.CostUSD, before.CostUSD),
-			}
+			thread = now.Combine(before, newer, newer)
 		}
 	}
 	was, is := r.Task.Usage, r.Task.Usage.Plus(used)
@@ -64,14 +58,10 @@ func since(now, before state.Usage) state.Usage {
 	if fell(now.InputTokens, before.InputTokens) || fell(now.OutputTokens, before.OutputTokens) || 0 < now.CostUSD && now.CostUSD < before.CostUSD {
 		return now
 	}
-	return state.Usage{
-		InputTokens:       max(0, now.InputTokens-before.InputTokens),
-		CachedInputTokens: max(0, now.CachedInputTokens-before.CachedInputTokens),
-		OutputTokens:      max(0, now.OutputTokens-before.OutputTokens),
-		ReasoningTokens:   max(0, now.ReasoningTokens-before.ReasoningTokens),
-		CostUSD:           max(0, now.CostUSD-before.CostUSD),
-	}
+	return now.Grown(before)
 }
+
+func newer[T int64 | float64](now, before T) T { return cmp.Or(now, before) }
 
 // tally records what a run has used whose task a person took out of it, and counts
 // that where the task is back in the queue, by whatever edits: it goes on, unless

@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -350,13 +351,7 @@ func (n *Notifier) poll() {
 	if h.Shortage != nil {
 		attention(was.Shortage == nil, "tasks wait: "+h.Shortage.What)
 	}
-	waits := false
-	for _, l := range n.live {
-		if waits = l.waits; waits {
-			break
-		}
-	}
-	if !n.isEmpty && !waits {
+	if waits := func(l live) bool { return l.waits }; !n.isEmpty && !slices.ContainsFunc(slices.Collect(maps.Values(n.live)), waits) {
 		n.isEmpty = true
 		n.send(&Event{Event: QueueEmpty, Time: time.Now().UTC(), Text: "no task is queued or running any more"})
 	}

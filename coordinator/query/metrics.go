@@ -100,13 +100,7 @@ func (c *Counters) Change(before, after *state.Task) {
 		c.models[model] = true
 	}
 	who := task.Spender{Agent: c.name(cmp.Or(before.Agent, after.Agent)), Model: model}
-	used, was, is := c.n.Usage[who], before.Usage, after.Usage
-	used.InputTokens += max(0, is.InputTokens-was.InputTokens)
-	used.CachedInputTokens += max(0, is.CachedInputTokens-was.CachedInputTokens)
-	used.OutputTokens += max(0, is.OutputTokens-was.OutputTokens)
-	used.ReasoningTokens += max(0, is.ReasoningTokens-was.ReasoningTokens)
-	used.CostUSD += max(0, is.CostUSD-was.CostUSD)
-	c.n.Usage[who] = used
+	c.n.Usage[who] = c.n.Usage[who].Plus(after.Usage.Grown(before.Usage))
 }
 
 // endingOf returns how a task ended.

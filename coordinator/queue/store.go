@@ -162,14 +162,11 @@ func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*task.Change,
 		if !st.Covers(after) {
 			missed = []*task.Change{{Seq: st.Seq(), Resync: true}}
 		} else {
-			list := st.Since(after, maxMissed)
-			missed = make([]*task.Change, len(list))
-			for i := range list {
-				missed[i] = &task.Change{Seq: list[i].Seq, Task: list[i].Task}
-			}
-			if len(missed) == maxMissed {
-				cancel = func() {}
-				return
+			for newest, t := range st.Since(after) {
+				if missed = append(missed, &task.Change{Seq: newest, Task: t}); len(missed) == maxMissed {
+					cancel = func() {}
+					return
+				}
 			}
 		}
 		changes, cancel = s.Changes.Subscribe(buffer)

@@ -57,13 +57,9 @@ func FieldText(s *TaskSpec, field string) string {
 		}
 		return *v
 	case *int:
-		if *v != 0 {
-			return strconv.Itoa(*v)
-		}
+		return state.OrNone(*v)
 	case *bool:
-		if *v {
-			return "true"
-		}
+		return state.Flag(*v)
 	case *time.Time:
 		return state.FormatTime(*v)
 	case *[]string:

@@ -51,7 +51,7 @@ func TestIdempotencyKeysAreAMap(t *testing.T) {
 		keys = append(keys, state.PartKey("k", n), state.PartKey("l", n), state.PartKey(state.PartKey("k", 1), n))
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		got, want := newIdempotencyKeys(), map[string]uint32{}
+		got, want := New(nil).byKey, map[string]uint32{}
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			key := rapid.SampledFrom(keys).Draw(t, "key")
 			if n := rapid.Uint32Range(0, 5).Draw(t, "task"); n == 0 {

@@ -13,10 +13,6 @@ type idempotencyKeys struct {
 	lists map[string][]uint32 // the tasks of a list's first parts; 0 is none
 }
 
-func newIdempotencyKeys() idempotencyKeys {
-	return idempotencyKeys{whole: map[string]uint32{}, lists: map[string][]uint32{}}
-}
-
 // task returns the task that has the key; 0 if none has.
 func (x *idempotencyKeys) task(key string) uint32 {
 	if place := x.place(key); place != nil && *place != 0 {

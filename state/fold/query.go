@@ -110,9 +110,6 @@ func (c *rowCache) get(n, last uint32) ([]byte, bool) {
 // put keeps a row. What is full lets go of any others: of a list that is longer than
 // the cache a part is there the next time, whichever way it is read.
 func (c *rowCache) put(n, last uint32, data []byte) {
-	if c.rows == nil {
-		c.rows = map[uint32]cachedRow{}
-	}
 	if old, known := c.rows[n]; known {
 		c.size -= rowCost(old.data)
 	}

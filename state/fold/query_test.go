@@ -130,7 +130,7 @@ func TestRows(t *testing.T) {
 // TestRowsAreBounded: a cache that is full lets go of what it must, and a list that
 // is longer than it still finds a part of its rows there.
 func TestRowsAreBounded(t *testing.T) {
-	c := rowCache{most: maxRows}
+	c := rowCache{most: maxRows, rows: map[uint32]cachedRow{}}
 	const n = 4000
 	row := make([]byte, 2*maxRows/n)
 	found := 0
@@ -144,7 +144,7 @@ func TestRowsAreBounded(t *testing.T) {
 	if c.size > maxRows || c.size != len(c.rows)*rowCost(row) || found == 0 {
 		t.Errorf("%d rows of %d bytes; %d were there the second time", len(c.rows), c.size, found)
 	}
-	c = rowCache{most: maxRows}
+	c = rowCache{most: maxRows, rows: map[uint32]cachedRow{}}
 	c.put(2, 1, row)
 	c.put(2, 2, row[:1])
 	if _, old := c.get(2, 1); old || c.size != rowCost(row[:1]) {

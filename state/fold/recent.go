@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"iter"
 	"sort"
 
 	"stint/state"
@@ -58,13 +59,6 @@ func (x *recent) add(n, ref uint32) {
 // at returns the i-th oldest mark.
 func (x *recent) at(i int) *mark { return x.ring.At((x.next + uint32(i)) % x.ring.Len()) }
 
-// A Changed is a task as it is in memory (see [State.Peek]) and the number of its
-// newest record.
-type Changed struct {
-	Seq  uint64
-	Task state.Task
-}
-
 // Seq returns the highest number of a record so far, of any kind; 0 if there was none.
 func (s *State) Seq() uint64 { return s.recent.seq }
 
@@ -74,17 +68,18 @@ func (s *State) Seq() uint64 { return s.recent.seq }
 // restore, or because a person has deleted their sections.
 func (s *State) Covers(seq uint64) bool { return s.recent.since <= seq && seq <= s.recent.seq }
 
-// Since returns the tasks that have changed since record seq, in the order of their
-// newest records, each once and as it is now: the first most of them. It is only to be
-// asked where Covers says so.
-func (s *State) Since(seq uint64, most int) (list []Changed) {
-	x := &s.recent
-	first := sort.Search(int(x.ring.Len()), func(i int) bool { return x.at(i).seq > seq })
-	for i := first; i < int(x.ring.Len()) && len(list) < most; i++ {
-		m := x.at(i)
-		if s.Entries.At(m.n).Last == m.ref {
-			list = append(list, Changed{Seq: m.seq, Task: s.PeekAt(m.n)})
+// Since returns the tasks that have changed since record seq, with the numbers of their newest records,
+// in the order of these, each once and as it is in memory now (see [State.Peek]). It is only to be asked
+// where Covers says so.
+func (s *State) Since(seq uint64) iter.Seq2[uint64, state.Task] {
+	return func(yield func(uint64, state.Task) bool) {
+		x := &s.recent
+		first := sort.Search(int(x.ring.Len()), func(i int) bool { return x.at(i).seq > seq })
+		for i := first; i < int(x.ring.Len()); i++ {
+			m := x.at(i)
+			if s.Entries.At(m.n).Last == m.ref && !yield(m.seq, s.PeekAt(m.n)) {
+				return
+			}
 		}
 	}
-	return list
 }

@@ -49,12 +49,12 @@ func New(r Reader) *State {
 		Queues:  lanes.NewQueues(),
 		reader:  r,
 		files:   state.NewNumbering[string](),
-		byKey:   newIdempotencyKeys(),
+		byKey:   idempotencyKeys{whole: map[string]uint32{}, lists: map[string][]uint32{}},
 		deleted: map[uint32]bool{},
 		family:  family{parents: map[uint32]parent{}, children: map[string][]string{}},
 		pool:    state.NewPool(),
-		rows:    rowCache{most: maxRows},
-		titles:  rowCache{most: maxTitles},
+		rows:    rowCache{most: maxRows, rows: map[uint32]cachedRow{}},
+		titles:  rowCache{most: maxTitles, rows: map[uint32]cachedRow{}},
 	}
 	s.TitleOf = func(n uint32) string {
 		title, _ := s.titles.get(n, s.Entries.At(n).Last)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"stint/ledger"
@@ -144,24 +143,10 @@ func (s *Queues) ControlRecords() []ledger.Record {
 			return
 		}
 		r := ledger.Record{Kind: ledger.KindControl, ID: id}
-		if c.Paused {
-			r.Add(state.KeyPaused, "true")
-		}
-		if c.Hold {
-			r.Add(state.KeyHold, "true")
-		}
-		r.AddIf(state.KeyReason, c.Reason).AddIf(state.KeyCoolUntil, state.ExactTime(c.CoolUntil))
-		if c.Guessed {
-			r.Add(state.KeyCoolGuessed, "true")
-		}
-		if c.LimitWaits > 0 {
-			r.Add(state.KeyLimitWaits, strconv.Itoa(c.LimitWaits))
-		}
-		r.AddIf(state.KeyLimitedAt, state.ExactTime(c.LimitedAt))
-		r.AddIf(state.KeyQuota, c.Quota)
-		if c.Disabled {
-			r.Add(state.KeyDisabled, "true")
-		}
+		r.AddIf(state.KeyPaused, state.Flag(c.Paused)).AddIf(state.KeyHold, state.Flag(c.Hold)).AddIf(state.KeyReason, c.Reason).
+			AddIf(state.KeyCoolUntil, state.ExactTime(c.CoolUntil)).AddIf(state.KeyCoolGuessed, state.Flag(c.Guessed)).
+			AddIf(state.KeyLimitWaits, state.OrNone(c.LimitWaits)).AddIf(state.KeyLimitedAt, state.ExactTime(c.LimitedAt)).
+			AddIf(state.KeyQuota, c.Quota).AddIf(state.KeyDisabled, state.Flag(c.Disabled))
 		list = append(list, r)
 	}
 	add(state.ControlDispatch, s.dispatch)

@@ -27,10 +27,8 @@ func (e *CycleError) Error() string { return "it would wait for itself: " + e.Te
 // tasks and those of a later time are taken as if they waited in their places. The
 // error is a [*CycleError].
 func (s *Queues) CheckOrder(tasks []state.Task) error {
-	o := ordering{queues: s}
-	o.check(tasks)
-	if len(o.cycles) > 0 {
-		return o.cycles[0]
+	if cycles := s.RefuseCycles(tasks, nil); len(cycles) > 0 {
+		return cycles[0]
 	}
 	return nil
 }

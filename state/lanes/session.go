@@ -336,16 +336,12 @@ func (s *Queues) ThreadOf(agent, native string) (counted state.Usage, ok bool) {
 		if native == "" || now.native != native || x.at.agent != agent || now.counted == (state.Usage{}) {
 			continue
 		}
-		counted, ok = state.Usage{
-			InputTokens:       max(counted.InputTokens, now.counted.InputTokens),
-			CachedInputTokens: max(counted.CachedInputTokens, now.counted.CachedInputTokens),
-			OutputTokens:      max(counted.OutputTokens, now.counted.OutputTokens),
-			ReasoningTokens:   max(counted.ReasoningTokens, now.counted.ReasoningTokens),
-			CostUSD:           max(counted.CostUSD, now.counted.CostUSD),
-		}, true
+		counted, ok = counted.Combine(now.counted, highest, highest), true
 	}
 	return counted, ok
 }
+
+func highest[T int64 | float64](a, b T) T { return max(a, b) }
 
 // Naming returns the queued tasks, oldest first, that themselves name a native
 // session of an agent, without their texts.

@@ -140,7 +140,7 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 	if err != nil {
 		return Result{Err: err, End: EndReport{Shortage: task.ShortageOf(err)}}
 	}
-	defer tail.close()
+	defer func() { _, _ = tail.stdout.Close(), tail.stderr.Close() }() // what was written to them is no loss
 	h, err := v.begin(s, tail.stderr.File)
 	if err != nil {
 		return Result{Err: err, End: EndReport{Shortage: cmp.Or(task.ShortageOf(err), tail.gateShort())}}
@@ -364,11 +364,6 @@ func openTail(dir string) (*tail, error) {
 		return nil, errors.Join(err, stdout.Close())
 	}
 	return &tail{stdout, stderr, make([]byte, readSize)}, nil
-}
-
-func (t *tail) close() {
-	_ = t.stdout.Close() // what was written to it is no loss
-	_ = t.stderr.Close()
 }
 
 // readErr returns what is new on stderr, of much only the end.
