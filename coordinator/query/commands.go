@@ -36,10 +36,13 @@ func (q *Query) Task(ctx context.Context, ref string) (state.Task, error) {
 // List returns tasks, newest first, without prompts and results.
 func (q *Query) List(f state.Filter) []state.Task {
 	defer q.tasks.Call()()
-	var tasks []state.Task
+	return q.list(func(st *fold.State) ([]state.Task, error) { return st.List(f) })
+}
+
+// list returns what read reads; what it cannot read is left out.
+func (q *Query) list(read func(*fold.State) ([]state.Task, error)) (tasks []state.Task) {
 	var err error
-	q.tasks.View(func(st *fold.State) { tasks, err = st.List(f) })
-	if err != nil {
+	if q.tasks.View(func(st *fold.State) { tasks, err = read(st) }); err != nil {
 		q.tasks.Trouble("the list is not whole", err)
 	}
 	return tasks
@@ -153,17 +156,12 @@ func (q *Query) Session(ref string, before int64, n int) (state.Session, session
 // directory is also found by its path alone.
 func (q *Query) Queue(key string) []state.Task {
 	defer q.tasks.Call()()
-	var tasks []state.Task
-	var err error
-	q.tasks.View(func(st *fold.State) {
-		if tasks, err = st.Queue(key); len(tasks) == 0 && err == nil {
-			tasks, err = st.Queue(state.LanePrefixDir + key)
+	return q.list(func(st *fold.State) ([]state.Task, error) {
+		if tasks, err := st.Queue(key); len(tasks) > 0 || err != nil {
+			return tasks, err
 		}
+		return st.Queue(state.LanePrefixDir + key)
 	})
-	if err != nil {
-		q.tasks.Trouble("the list is not whole", err)
-	}
-	return tasks
 }
 
 // Runs returns all runs of a task, the oldest first, as far as its records tell of them.

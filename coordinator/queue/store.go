@@ -188,15 +188,13 @@ func (s *Store) Seq() uint64 { return Read(s, (*fold.State).Seq) }
 
 // Orphans returns the runs that a person's edit took from their tasks while no master ran, by
 // task: they must be proved dead.
-func (s *Store) Orphans() (orphans map[string]string) {
-	s.View(func(*fold.State) { orphans = maps.Clone(s.orphans) })
-	return orphans
+func (s *Store) Orphans() map[string]string {
+	return Read(s, func(*fold.State) map[string]string { return maps.Clone(s.orphans) })
 }
 
 // Rejected returns a sentence for each record that has no effect, and why.
-func (s *Store) Rejected() (list []string) {
-	s.View(func(*fold.State) { list = slices.Clone(s.rejected) })
-	return list
+func (s *Store) Rejected() []string {
+	return Read(s, func(*fold.State) []string { return slices.Clone(s.rejected) })
 }
 
 // Update is [store.Store.Update] with the errors of this package: CodeFull where the disk

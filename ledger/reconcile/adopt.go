@@ -227,21 +227,18 @@ func (p *planner) compare(a *adoption, seen ...map[string]string) {
 // were last seen in it and are gone.
 func keysIn(a *adoption) []string {
 	var keys []string
-	seen := map[string]bool{}
 	for _, f := range fieldList(a.section) {
-		if !seen[f.Key] {
-			keys, seen[f.Key] = append(keys, f.Key), true
-		}
+		keys = append(keys, f.Key)
 	}
-	if a.origin == nil {
-		return keys
+	if a.origin != nil {
+		keys = append(keys, slices.Sorted(maps.Keys(a.origin.fields))...)
 	}
-	for _, key := range slices.Sorted(maps.Keys(a.origin.fields)) {
-		if !seen[key] {
-			keys = append(keys, key)
-		}
-	}
-	return keys
+	seen := map[string]bool{}
+	return slices.DeleteFunc(keys, func(key string) bool {
+		twice := seen[key]
+		seen[key] = true
+		return twice
+	})
 }
 
 // draft makes a section with the seq of another record a draft of its own, with the
