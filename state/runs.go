@@ -79,7 +79,7 @@ func parseRuns(text string) (runs []Run, err error) {
 
 // formatTook returns how long a run took, with milliseconds; "" if that is not known.
 func formatTook(d time.Duration) string {
-	if d = d.Round(time.Millisecond); d <= 0 {
+	if d == 0 {
 		return ""
 	}
 	return d.String()
@@ -123,7 +123,7 @@ func Spent(before, after *Task) (r Run, ok bool) {
 func runOf(t *Task, ended time.Time, u Usage) Run {
 	r := Run{ID: t.RunID, TaskID: t.ID, SessionKey: t.SessionKey, Agent: t.Agent, Model: t.Model, Account: t.AccountName(), Ended: ended, Usage: u}
 	if !t.RunStartedAt.IsZero() && ended.After(t.RunStartedAt) {
-		r.Took = ended.Sub(t.RunStartedAt)
+		r.Took = ended.Sub(t.RunStartedAt).Round(time.Millisecond)
 	}
 	return r
 }

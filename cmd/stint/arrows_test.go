@@ -38,7 +38,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/store":                 {"stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/reconcile"},
 	"stint/coordinator/task":                  {"stint/ledger", "stint/memory", "stint/prompt", "stint/state"},
 	"stint/coordinator/queue":                 {"stint/coordinator/redact", "stint/coordinator/rundir", "stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/explain", "stint/state/fold", "stint/state/lanes"},
-	"stint/coordinator/query":                 {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/memory", "stint/session", "stint/state", "stint/state/fold", "stint/state/lanes"},
+	"stint/coordinator/query":                 {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/memory", "stint/session", "stint/state", "stint/state/explain", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/statedir":              {"stint/ledger/tasksfile", "stint/coordinator/admission", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/repair", "stint/ledger/journal", "stint/ledger/durable", "stint/state", "stint/state/explain", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/dispatch":              {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/attempt":               {"stint/coordinator/admission", "stint/coordinator/answer", "stint/coordinator/checkout", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold"},
@@ -47,7 +47,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/answer":                {"stint/state"},
 	"stint/coordinator/redact":                {},
 	"stint/coordinator/checkout":              {"stint/state"},
-	"stint/coordinator":                       {"stint/coordinator/admission", "stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger/journal", "stint/ledger/durable", "stint/state/fold"},
+	"stint/coordinator":                       {"stint/coordinator/admission", "stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger/journal", "stint/ledger/durable", "stint/state", "stint/state/fold"},
 	"stint/coordinator/agent/gate":            {"stint/coordinator/redact", "stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/agent/gate/gatetest":   {"stint/coordinator/task", "stint/ledger/durable"}, // only tests import it
 	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
