@@ -66,6 +66,7 @@ type AccountUse struct {
 	Closed  string `json:"closed,omitempty" doc:"What keeps all its tasks from starting, in a few words; left out: nothing" example:"limit until 15:04"`
 	Why     string `json:"why,omitempty" doc:"The same as a sentence, with what ends it" example:"account codex-work is disabled; to use it again: stint account enable codex-work"`
 	Waiting int    `json:"waiting" doc:"Queued tasks" example:"4"`
+	Spent   string `json:"spentToday,omitempty" doc:"What its ended runs have spent today, if any budget needs that" example:"2.25usd 48213tok 12m30s"`
 }
 
 // WithConfigured returns a list of accounts, in the order of their names, with those that are

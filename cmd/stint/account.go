@@ -294,6 +294,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 			d.line("hours", u.Hours)
 			d.line("reserve", u.Reserve)
 			d.line("budget", u.Budget)
+			d.line("spent today", u.Spent)
 			for _, w := range u.Quota {
 				d.line(w.Name, quotaText(&w, time.Now()))
 			}

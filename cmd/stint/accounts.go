@@ -342,7 +342,12 @@ func inContainer() bool {
 			return true
 		}
 	}
-	return exec.Command("systemd-detect-virt", "--container", "--quiet").Run() == nil
+	for _, dir := range filepath.SplitList(task.SafePath(os.Environ(), "")) {
+		if exec.Command(filepath.Join(dir, "systemd-detect-virt"), "--container", "--quiet").Run() == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // linkCredentials lets a CLI find its login in its home, or, without a file, none that was linked there

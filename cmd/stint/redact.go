@@ -61,7 +61,8 @@ func (a *account) secrets() (values []string) {
 	if a.CredRef != "" {
 		text, _ := readSecret(a.CredRef)
 		var login any
-		if json.Unmarshal([]byte(text), &login) != nil {
+		err := json.Unmarshal([]byte(text), &login)
+		if _, isNumber := login.(float64); err != nil || isNumber { // a key may look like one
 			login = text
 		}
 		values = append(values, secretsIn("key", login)...)

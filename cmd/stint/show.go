@@ -179,6 +179,9 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("agent session", v.AgentSession)
 	d.line("resume with", resume)
 	d.line("account", v.Account)
+	if v.Budget != "" {
+		d.line("budget", v.Budget+"; spent: "+cmp.Or(state.SpentBy(&v.Task).String(), "nothing"))
+	}
 	d.line("workspace", v.Workspace)
 	d.line("isolation", v.Isolation)
 	d.line("label", v.Label)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"stint/coordinator/admission"
+	"stint/coordinator/agent/claude"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/statedir"
@@ -132,6 +133,9 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	for i := range views {
 		if note := views[i].Note; note != "" && !(o.detach && a.json) {
 			a.hint("stint: note: %s\n", escapeText(oneLine(note)))
+		}
+		if b, _ := state.ParseBudget(views[i].Budget); b.USD > 0 && views[i].Agent != claude.Kind.Name {
+			a.hint("stint: note: %s tells no price: only tokens and time bound what it spends\n", views[i].Agent)
 		}
 	}
 	switch {

@@ -185,6 +185,7 @@ func (q *Query) Accounts() []state.AccountUse {
 	for i := range list {
 		a := &list[i]
 		a.Closed, a.Why = explain.Account(&a.Account, accounts.Rule(&a.Account), q.tasks.Config.Now())
+		a.Spent = q.tasks.SpentToday(a.Name).String()
 	}
 	return list
 }

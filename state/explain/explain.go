@@ -50,6 +50,9 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 		if !strings.Contains(why, "stint release") {
 			why += release + state.ShortID(q.ID(n))
 		}
+		if t.Reason == state.ClassBudget {
+			return string(state.ClassBudget), why
+		}
 		return "held", why
 	case paused:
 		return "paused", state.Because("dispatch is paused", reason) + "; to continue: stint resume"

@@ -34,7 +34,7 @@ func (g *Agent) env(runDir string) []string {
 
 // dotenvName is what may be the name of one of gemini's variables in a .env file, or of one
 // that leads its requests through another server; gemini takes fewer for one.
-var dotenvName = agent.LazyRegexp(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+|(?i:https?_proxy)|NODE_TLS_REJECT_UNAUTHORIZED)[\s\p{Z}\x{FEFF}]*[=:]`)
+var dotenvName = agent.LazyRegexp(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+|(?i:https?_proxy)|NODE_TLS_REJECT_UNAUTHORIZED)[\s\v\p{Z}\x{FEFF}]*[=:]`)
 
 // unset returns gemini's variables in .env files of a directory and those above it, up to
 // the home, as empty ones, which gemini leaves so: a run may have written them, and some of
