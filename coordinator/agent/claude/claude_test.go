@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +52,51 @@ func TestClaudeArgs(t *testing.T) {
 			t.Errorf("%s\nwant %s", got, c.want)
 		}
 	}
+}
+
+// TestMisleads: what could lead claude elsewhere does, and so does what cannot be read as claude reads it.
+func TestMisleads(t *testing.T) {
+	planted := `"ANTHROPIC_BASE_URL":"http://127.0.0.1:1"`
+	deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
+	for text, want := range map[string]bool{
+		`{}`: false, `null`: false, `{"model":"opus","env":null}`: false, `{"ENV":{` + planted + `},"env":{"GREETING":"hello","HOUSE":1}}`: false,
+		`{"env":{` + planted + `},"ENV":null}`: true, "\xef\xbb\xbf{}": true, "\xff\xfe{\x00}\x00": true, `{"env":{},"x":` + deep + `}`: true,
+		``: true, `[]`: true, `{"env":[]}`: true, `{} // a comment`: true, `{"apiKeyHelper":"x"}`: true, `{"proxyAuthHelper":"x"}`: true,
+		`{"awsAuthRefresh":"x"}`: true, `{"forceLoginMethod":"console"}`: true, `{"__proto__":{"env":{` + planted + `}}}`: true,
+	} {
+		if got := misleadsWith(t, text); got != want {
+			t.Errorf("%.80q misleads: %v", text, got)
+		}
+	}
+	for _, name := range strings.Fields(`CLAUDE_CONFIG_DIR CLAUDE_CODE_USE_ANTHROPIC_AWS CLAUDE_CODE_USE_MANTLE CLAUDE_CODE_CUSTOM_OAUTH_URL
+		_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL ANTHROPIC_AWS_BASE_URL ANTHROPIC_UNIX_SOCKET USE_LOCAL_OAUTH HTTPS_PROXY http_proxy NODE_OPTIONS
+		NODE_EXTRA_CA_CERTS SSL_CERT_FILE AWS_PROFILE AZURE_AUTHORITY_HOST CLOUD_ML_REGION GCE_METADATA_HOST BETA_TRACING_ENDPOINT OTEL_EXPORTER_OTLP_HEADERS HOME`) {
+		if !misleadsWith(t, `{"env":{"`+name+`":"x"}}`) {
+			t.Errorf("%s misleads nobody", name)
+		}
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, ".claude", "settings.local.json")
+	must(t, os.MkdirAll(path, 0o700))
+	if !misleads(dir) {
+		t.Error("a directory in the place of settings misleads nobody")
+	}
+	must(t, os.Remove(path))
+	must(t, os.WriteFile(path, nil, 0o600))
+	must(t, os.Truncate(path, 64<<20))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	does := misleads(dir)
+	if runtime.ReadMemStats(&after); !does || after.TotalAlloc-before.TotalAlloc > 1<<20 {
+		t.Errorf("a large file: %v, %d bytes were allocated", does, after.TotalAlloc-before.TotalAlloc)
+	}
+}
+
+func misleadsWith(t *testing.T, settings string) bool {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, ".claude"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, ".claude", "settings.json"), []byte(settings), 0o600))
+	return misleads(dir)
 }
 
 // The user's own environment wins, but it cannot turn the expansion of files on again.

@@ -6,17 +6,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
-// theWay are variables that say how a program comes to its server, and where its home is.
-var theWay = []string{"HOME", "XDG_*", "*_PROXY", "*_proxy", "SSL_CERT_*", "NODE_*"}
+// theWay are variables, in capitals, that say how a program comes to its server and its account, where its
+// home is, and where it tells what it does.
+var theWay = []string{
+	"*ANTHROPIC*", "*CLAUDE*", "AWS_*", "AZURE_*", "GOOGLE_*", "GCLOUD_*", "GCE_*", "CLOUD*", "VERTEX_*", "METADATA_*", "USE_*",
+	"HOME*", "XDG_*", "*_PROXY*", "*_BASE_URL*", "*_ENDPOINT*", "SESSION_INGRESS_*", "SSL_*", "GRPC_*", "NODE_*", "BUN_*", "OTEL_*",
+}
 
-// helpers are settings that name programs which give claude a key, or its account.
-var helpers = []string{"apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "gcpAuthRefresh", "forceLoginMethod", "forceLoginOrgUUID"}
+// keys are settings that name programs which give claude a key, or its account.
+var keys = []string{"*Helper", "aws*", "gcp*", "forceLogin*", "__proto__"}
 
 // userSettings makes claude pass over the settings of a workspace.
 var userSettings = []string{"--setting-sources", "user"}
@@ -24,26 +28,29 @@ var userSettings = []string{"--setting-sources", "user"}
 // misleads reports whether settings in a directory would have claude use another home, account or
 // server than its turn's: a run may have written them. What cannot be read here may do so.
 func misleads(dir string) bool {
-	names := slices.Concat(Kind.Own(), theWay)
 	for _, file := range []string{"settings.json", "settings.local.json"} {
 		path := filepath.Join(dir, ".claude", file)
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		fi, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		data, err := durable.ReadFile(durable.OS, path)
-		if err != nil || len(data) > 1<<20 {
+		if err != nil || !fi.Mode().IsRegular() || fi.Size() > 1<<20 {
 			return true
 		}
-		var all map[string]json.RawMessage
-		var set struct{ Env map[string]any }
-		_, _ = json.Unmarshal(data, &all), json.Unmarshal(data, &set) // what is no JSON claude passes over
-		for name := range set.Env {
-			if task.IsNamed(name, names) {
+		data, _ := durable.ReadFile(durable.OS, path)
+		var all, env map[string]json.RawMessage // claude tells capitals from small letters, as no struct does
+		if json.Unmarshal(data, &all) != nil || all["env"] != nil && json.Unmarshal(all["env"], &env) != nil {
+			return true
+		}
+		for name := range all {
+			if task.IsNamed(name, keys) {
 				return true
 			}
 		}
-		if slices.ContainsFunc(helpers, func(name string) bool { return all[name] != nil }) {
-			return true
+		for name := range env {
+			if task.IsNamed(strings.ToUpper(name), theWay) {
+				return true
+			}
 		}
 	}
 	return false
