@@ -23,27 +23,44 @@ const someUUID = agenttest.UUID
 
 func TestCodexArgs(t *testing.T) {
 	dir := "/home/ana/shop"
+	const begin = `exec --json --skip-git-repo-check -c shell_environment_policy.set.CODEX_API_KEY="" -c shell_environment_policy.set.OPENAI_API_KEY="" `
 	for _, c := range []struct {
 		codex Agent
 		turn  task.Turn
 		want  string
 	}{
-		{Agent{}, task.Turn{}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -C DIR -"},
-		{Agent{}, task.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -C DIR resume UUID -"},
-		{Agent{}, task.Turn{Session: someUUID, Fork: true}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -C DIR fork UUID -"},
-		{Agent{Model: "gpt-5.5", Profile: "work"}, task.Turn{Session: someUUID}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -C DIR -m gpt-5.5 -p work resume UUID -"},
-		{Agent{Model: "gpt-5.5"}, task.Turn{Model: "gpt-6-sol"}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -C DIR -m gpt-6-sol -"},
-		{Agent{Sandbox: "read-only"}, task.Turn{}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s read-only -C DIR -"},
-		{Agent{Sandbox: "inherit"}, task.Turn{}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -C DIR -"},
-		{Agent{Sandbox: "inherit", FullAuto: true}, task.Turn{}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s workspace-write -c approval_policy=never -C DIR -"},
-		{Agent{Sandbox: "danger-full-access"}, task.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s read-only -C DIR --output-schema /runs/r/schema.json -"},
-		{Agent{FullAuto: true}, task.Turn{ReadOnly: true}, "exec --json --skip-git-repo-check -c shell_environment_policy.exclude=[\"CODEX_API_KEY\",\"OPENAI_API_KEY\"] -s read-only -C DIR -"},
+		{Agent{}, task.Turn{}, begin + "-s workspace-write -C DIR -"},
+		{Agent{}, task.Turn{Session: someUUID}, begin + "-s workspace-write -C DIR resume UUID -"},
+		{Agent{}, task.Turn{Session: someUUID, Fork: true}, begin + "-s workspace-write -C DIR fork UUID -"},
+		{Agent{Model: "gpt-5.5", Profile: "work"}, task.Turn{Session: someUUID}, begin + "-s workspace-write -C DIR -m gpt-5.5 -p work resume UUID -"},
+		{Agent{Model: "gpt-5.5"}, task.Turn{Model: "gpt-6-sol"}, begin + "-s workspace-write -C DIR -m gpt-6-sol -"},
+		{Agent{Sandbox: "read-only"}, task.Turn{}, begin + "-s read-only -C DIR -"},
+		{Agent{Sandbox: "inherit"}, task.Turn{}, begin + "-C DIR -"},
+		{Agent{Sandbox: "inherit", FullAuto: true}, task.Turn{}, begin + "-s workspace-write -c approval_policy=never -C DIR -"},
+		{Agent{Sandbox: "danger-full-access"}, task.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, begin + "-s read-only -C DIR --output-schema /runs/r/schema.json -"},
+		{Agent{FullAuto: true}, task.Turn{ReadOnly: true}, begin + "-s read-only -C DIR -"},
 	} {
 		c.turn.Workspace = dir
 		got := strings.NewReplacer(dir, "DIR", someUUID, "UUID").Replace(strings.Join(c.codex.args(c.turn), " "))
 		if got != c.want {
 			t.Errorf("%s\nwant %s", got, c.want)
 		}
+	}
+}
+
+// TestKeepKeys: the model's shell has no key of codex, its account and its providers; nothing else of the
+// user's own policy is set.
+func TestKeepKeys(t *testing.T) {
+	home := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(home, "config.toml"), []byte("[model_providers.one]\nenv_key = \"ONE_KEY\"\n[model_providers.two]\n"), 0o600))
+	c := Agent{}
+	c.Env, c.Account = []string{"CODEX_HOME=" + home, "GH_TOKEN=mine"}, []string{"A_TOKEN=x", "GREETING=hello"}
+	var want []string
+	for _, name := range []string{"A_TOKEN", "CODEX_API_KEY", "ONE_KEY", "OPENAI_API_KEY"} {
+		want = append(want, "-c", "shell_environment_policy.set."+name+`=""`)
+	}
+	if got := c.keepKeys(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -1,11 +1,11 @@
 package codex
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -45,15 +45,30 @@ func misleads(turn task.Turn) bool {
 	}
 }
 
-// keepKeys returns the option that keeps codex's keys, and those of its account, from the programs that
-// the model has it start.
-func (c *Agent) keepKeys() []string {
+// keepKeys returns the options that keep codex's keys, also those of the providers in its configuration,
+// and those of its account, from the programs that the model has it start: there they are empty. A list
+// of what is left out would replace the user's own.
+func (c *Agent) keepKeys() (args []string) {
 	names := []string{"CODEX_API_KEY", "OPENAI_API_KEY"}
 	for _, kv := range c.Account {
 		if name, value, _ := strings.Cut(kv, "="); task.IsSecret(name, value) {
 			names = append(names, name)
 		}
 	}
-	list, _ := json.Marshal(names) // which is TOML, too
-	return []string{"-c", "shell_environment_policy.exclude=" + string(list)}
+	var config struct {
+		Providers map[string]struct {
+			Key string `toml:"env_key"`
+		} `toml:"model_providers"`
+	}
+	_, _ = toml.DecodeFile(filepath.Join(c.home(), "config.toml"), &config) // what is no configuration codex does not start with
+	for _, p := range config.Providers {
+		names = append(names, p.Key)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if name != "" {
+			args = append(args, "-c", "shell_environment_policy.set."+name+`=""`)
+		}
+	}
+	return args
 }
