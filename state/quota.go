@@ -39,11 +39,16 @@ func (w *Window) SpareFrom(now time.Time, reserve float64) time.Time {
 	return at
 }
 
-// MergeQuota returns the windows of before with those that were told later in their places.
+// MergeQuota returns the windows of before with those that were told at no earlier time in their places.
+// It drops what [ParseQuota] would not read: a CLI may tell anything.
 func MergeQuota(before, later []Window) []Window {
 	all := slices.Clone(before)
 	for _, w := range later {
-		if i := slices.IndexFunc(all, func(old Window) bool { return old.Name == w.Name }); i >= 0 {
+		i := slices.IndexFunc(all, func(old Window) bool { return old.Name == w.Name })
+		if _, err := ParseQuota(FormatQuota([]Window{w})); err != nil || i >= 0 && w.At.Before(all[i].At) {
+			continue
+		}
+		if i >= 0 {
 			all[i] = w
 		} else {
 			all = append(all, w)

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -37,6 +38,37 @@ func TestSpareFrom(t *testing.T) {
 	}
 	if w := (Window{Used: 100, ResetsAt: now.Add(time.Hour)}); !w.SpareFrom(now, 0).IsZero() {
 		t.Error("a window of unknown length has a rule")
+	}
+}
+
+// TestMergeQuota: the newer window counts, and none that could not be read back.
+func TestMergeQuota(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	good := Window{Name: "w", Used: 1, At: now, ResetsAt: now}
+	for _, tt := range []struct {
+		change func(w *Window)
+		is     bool
+	}{
+		{func(w *Window) { w.Used = 100 }, true},
+		{func(w *Window) { w.Used = 1e6 }, true},
+		{func(w *Window) { w.Used, w.At = 100, now.Add(-time.Hour) }, false},
+		{func(w *Window) { w.Used = -1 }, false},
+		{func(w *Window) { w.Used = 1e7 }, false},
+		{func(w *Window) { w.Used = math.NaN() }, false},
+		{func(w *Window) { w.Name = "" }, false},
+		{func(w *Window) { w.Minutes = maxWindow + 1 }, false},
+		{func(w *Window) { w.ResetsAt = time.Unix(-1<<60, 0) }, false},
+	} {
+		w := good
+		tt.change(&w)
+		want := good
+		if tt.is {
+			want = w
+		}
+		if diff := cmp.Diff([]Window{want}, MergeQuota([]Window{good}, []Window{w})); diff != "" {
+			t.Errorf("%+v: %s", w, diff)
+		}
 	}
 }
 

@@ -89,8 +89,10 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 	v.account = cmp.Or(r.account, v.account)
 	if len(out.Quota) > 0 {
 		account := st.Account(r.Task.AccountName())
-		for i := range out.Quota {
-			out.Quota[i].At = now
+		for i, w := range out.Quota {
+			if w.At.IsZero() || w.At.After(now) {
+				out.Quota[i].At = now
+			}
 		}
 		v.account = cmp.Or(v.account, task.AccountRecord(account.Name))
 		v.account.Add(state.KeyQuota, state.FormatQuota(state.MergeQuota(account.Quota, out.Quota)))

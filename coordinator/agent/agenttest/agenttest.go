@@ -202,6 +202,9 @@ func FuzzEvents(f *testing.F, newDecoder New) {
 		if u := h.Usage; u.InputTokens < 0 || u.OutputTokens < 0 || !(u.CostUSD >= 0) {
 			t.Fatalf("usage %+v", u)
 		}
+		if _, err := state.ParseQuota(state.FormatQuota(h.Quota)); err != nil {
+			t.Fatal(err)
+		}
 		success := exit == 0 && h.End == agent.TurnCompleted && strings.TrimSpace(h.Answer) != ""
 		if (v.Class == "") != success || v.Class != "" && v.Msg == "" {
 			t.Fatalf("%+v with exit %d, %v, answer %q", v, exit, h.End, h.Answer)

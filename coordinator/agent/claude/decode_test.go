@@ -200,6 +200,7 @@ func FuzzClaudeEvents(f *testing.F) {
 	f.Add([]byte(`{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"MultiEdit","input":{"file_path":"a","edits":[{"old_string":"x","new_string":"y\nz"}]}}]}}
 {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","is_error":true,"content":[{"type":"text","text":"Exit code 1\nno"}]}]}}`), 0, "")
 	f.Add([]byte(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":9223372036854775807}}`), 1, "")
+	f.Add([]byte(`{"type":"rate_limit_event","rate_limit_info":{"unifiedWindows":{"":{"utilization":0.5},"x":{"utilization":-1},"y":{"utilization":1e306},"z":{"resetsAt":-99999999999}}}}`), 1, "")
 	f.Add([]byte(`{"type":"result","subtype":"success","model_usage_since_last_result":{"a":null,"b":7},"permission_denials":[7,null]}`), 0, "")
 	agenttest.FuzzEvents(f, NewDecoder)
 }

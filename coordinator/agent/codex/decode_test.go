@@ -2,6 +2,8 @@ package codex
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,6 +137,24 @@ func TestDecoder(t *testing.T) {
 func FuzzCodexEvents(f *testing.F) {
 	f.Add([]byte(`{"type":"error","message":"usage limit, try again in 99999999999999999999 days at 99:99 PM"}`), 1, "")
 	agenttest.FuzzEvents(f, NewDecoder)
+}
+
+// FuzzWindows: what a line of a thread's file tells can be read back, with the time at which it told it.
+func FuzzWindows(f *testing.F) {
+	const line = `{"timestamp":"2026-01-05T12:00:00.5Z","payload":{"rate_limits":{"primary":{"used_percent":35,"window_minutes":300,"resets_at":1767700000}%s}}}`
+	f.Add(fmt.Sprintf(line, ""))
+	for _, other := range []string{`"used_percent":-1`, `"used_percent":1e7`, `"window_minutes":576001`, `"used_percent":7`} {
+		f.Add(fmt.Sprintf(line, `,"secondary":{"resets_at":1767700000,`+other+`}`))
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		list := windowsOf([]byte(line))
+		if _, err := state.ParseQuota(state.FormatQuota(list)); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(line, `{"timestamp":"2026-01-05T12:00:00.5Z","payload":{"rate_limits":{"primary":{"used_percent":35,`) && len(list) > 0 && list[0].At.UnixMilli() != 1767614400500 {
+			t.Errorf("told at %v", list[0].At)
+		}
+	})
 }
 
 // An agent that writes about errors has none.

@@ -59,7 +59,8 @@ func windowsOf(line []byte) (list []state.Window) {
 		ResetsAt int64   `json:"resets_at"` // Unix seconds
 	}
 	var e struct {
-		Payload struct {
+		Timestamp time.Time `json:"timestamp"` // which may be long past: a turn may end before it is told anything
+		Payload   struct {
 			Limits struct {
 				Primary   *window `json:"primary"`
 				Secondary *window `json:"secondary"`
@@ -71,7 +72,7 @@ func windowsOf(line []byte) (list []state.Window) {
 	}
 	for name, w := range map[string]*window{"primary": e.Payload.Limits.Primary, "secondary": e.Payload.Limits.Secondary} {
 		if w != nil && w.ResetsAt > 0 {
-			list = state.MergeQuota(list, []state.Window{{Name: name, Used: w.Used, Minutes: max(w.Minutes, 0), ResetsAt: time.Unix(w.ResetsAt, 0)}})
+			list = state.MergeQuota(list, []state.Window{{Name: name, Used: w.Used, Minutes: max(w.Minutes, 0), ResetsAt: time.Unix(w.ResetsAt, 0), At: e.Timestamp}})
 		}
 	}
 	return list
