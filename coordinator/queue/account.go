@@ -88,7 +88,7 @@ func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
 	}
 	reserve, _ := state.ParsePercent(known.Reserve) // it was checked
 	for _, w := range of.Quota {
-		if reserve > 0 && 100-w.Used < reserve && !w.Lapsed(a.now) && rule.Closed == "" {
+		if reserve > 0 && 100-w.Used <= reserve && !w.Lapsed(a.now) && rule.Closed == "" {
 			rule.Closed, rule.Until = fmt.Sprintf("keeps %s of its quota for you, and %.4g%% of %s is used", known.Reserve, w.Used, w.Name), w.ResetsAt
 		}
 		if from := w.SpareFrom(a.now, reserve); from.After(rule.SpareFrom) {

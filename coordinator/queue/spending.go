@@ -198,7 +198,11 @@ func (s *Store) Rest(t *state.Task) (rest state.Budget) {
 	return rest
 }
 
-// NextDay returns when the next day begins by the clock on the wall.
+// NextDay returns when the next day begins by the clock on the wall, which may have no midnight.
 func NextDay(now time.Time) time.Time {
-	return time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, now.Location())
+	t := time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, now.Location())
+	for t.Day() == now.Day() {
+		t = t.Add(time.Hour)
+	}
+	return t
 }
