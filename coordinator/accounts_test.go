@@ -157,6 +157,32 @@ func inTwo(t *testing.T, most int, f func(w *world)) {
 	})
 }
 
+// TestSpareTaskMoves: a spare task goes to an account that has spare quota as soon as one has. What an account tells late of an earlier time does not count.
+func TestSpareTaskMoves(t *testing.T) {
+	inTwo(t, 1, func(w *world) {
+		told := func(used float64, left, age time.Duration) step {
+			now := time.Now()
+			return step{time.Second, task.Outcome{Result: "ok", Quota: []state.Window{{Name: "w", Used: used, Minutes: 600, ResetsAt: now.Add(left), At: now.Add(-age)}}}}
+		}
+		w.script(map[string][]step{
+			taskID(1): {told(99, 10*time.Hour, 0)}, taskID(2): {told(50, 5*time.Hour, 0)}, taskID(3): {told(0, time.Hour, time.Hour)},
+		})
+		w.openUnwatched()
+		for i, account := range []string{"demo", "two", "demo"} {
+			w.submit(task.TaskSpec{ID: taskID(i + 1), Prompt: "p", Parallel: true, Account: account})
+			w.endsAs(taskID(i+1), state.Done, "")
+		}
+		begun := time.Now()
+		w.reconcile("## Task %s\n- status: queued\n- spare: true\n- prompt: p\n", taskID(4)) // for whatever agent
+		w.submit(task.TaskSpec{ID: taskID(5), Prompt: "p", Parallel: true, Spare: true})
+		w.endsAs(taskID(4), state.Done, "")
+		w.endsAs(taskID(5), state.Done, "")
+		if got, waited := w.accountsOf(taskID(4), taskID(5)), time.Since(begun); got != "two two" || waited < 25*time.Minute || waited > 40*time.Minute {
+			t.Errorf("with %s after %v", got, waited)
+		}
+	})
+}
+
 // TestAccountsDoNotChurn: what could not start for another reason than its account stays where it is.
 func TestAccountsDoNotChurn(t *testing.T) {
 	inTwo(t, 1, func(w *world) {

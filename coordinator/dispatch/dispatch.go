@@ -60,12 +60,7 @@ func (d *Dispatcher) untilNext() time.Duration {
 	if d.tasks.HadNoRoom() || ready {
 		wait = queue.TryAgain
 	}
-	for _, a := range d.tasks.AccountsNow().List() { // of which no record tells when they open
-		if at := lim.Account(&state.Account{Name: a.ID}).Until; !idle && at.After(now) && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
-	}
-	if d.tasks.Config.Accounts != nil && !idle { // which may be configured otherwise at any time
+	if d.tasks.Config.Accounts != nil && !idle { // which open, and may be configured otherwise, at any time
 		wait = min(wait, clockCheck)
 	}
 	if lim.Again.After(now) && (next.IsZero() || lim.Again.Before(next)) {
@@ -209,7 +204,7 @@ func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent str
 		rec.Add(state.KeyHold, "true").Add(state.KeyNote, missing+"; stint edit "+t.ID+" --set account=, then: stint release "+t.ID)
 		return rec.Add(state.KeyUpdatedAt, state.FormatTime(now))
 	default:
-		account, _ := accounts.Choose(st, t.Agent, lim, nil)
+		account, _ := accounts.Choose(st, t.Agent, lim.For(t.Spare), nil)
 		rec.Add(state.KeyAccount, account)
 		if native := cmp.Or(t.AgentSession, s.Native); native != "" { // which was in the home of that account
 			rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, missing+"; a new conversation was begun")
@@ -224,7 +219,7 @@ func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent str
 	if agent == "" || t.AccountName() != "" {
 		return nil
 	}
-	account, isFree := accounts.Choose(st, agent, lim, nil)
+	account, isFree := accounts.Choose(st, agent, lim.For(t.Spare), nil)
 	if isFree && account == agent && st.Account(agent).LimitWaits == 0 {
 		return nil
 	}

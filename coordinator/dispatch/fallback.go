@@ -109,7 +109,7 @@ func (d *Dispatcher) handOvers(st *fold.State, able map[agentIn]bool, lim lanes.
 		var account string
 		i := slices.IndexFunc(t.Fallback, func(agent string) (isFree bool) {
 			if agent != t.Agent && able[agentIn{agent, t.Environment}] {
-				account, isFree = accounts.Choose(st, agent, lim, taken)
+				account, isFree = accounts.Choose(st, agent, lim.For(t.Spare), taken)
 			}
 			return isFree
 		})

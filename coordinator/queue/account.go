@@ -100,8 +100,8 @@ func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
 
 // Choose returns the account of an agent with which a task that names none is to run: one that can
 // take it now, and of these the one whose last rate limit is longest ago, and then the one that is
-// used least. taken are tasks by account that count as running. ok is false if none can take it
-// now.
+// used least. lim is [lanes.Limits.For] it, and taken are tasks by account that count as running.
+// ok is false if none can take it now.
 func (a Accounts) Choose(st *fold.State, agent string, lim lanes.Limits, taken map[string]int) (id string, ok bool) {
 	ids := a.Of(agent)
 	if len(ids) == 0 {
@@ -136,6 +136,7 @@ func isOut(a *state.Account) bool { return a.Hold || a.Disabled }
 // person who pinned it, and a conversation, decide. taken is that of Choose.
 func (a Accounts) Elsewhere(st *fold.State, t *state.Task, lim lanes.Limits, taken map[string]int) string {
 	own := st.Account(t.AccountName())
+	lim = lim.For(t.Spare)
 	id, isFree := a.Choose(st, t.Agent, lim, taken)
 	if at := st.BoundTo(t); at != "" {
 		id, isFree = at, st.Free(at, a.now, lim) > taken[at]
@@ -156,8 +157,9 @@ func (a Accounts) CanMove(st *fold.State, t *state.Task) bool {
 
 // HasOther reports whether the agent of a task has an account that may be used beside the task's own.
 func (a Accounts) HasOther(st *fold.State, t *state.Task) bool {
+	lim := lanes.Limits{Account: a.Rule}.For(t.Spare)
 	return slices.ContainsFunc(a.Of(t.Agent), func(id string) bool {
 		other := st.Account(id)
-		return id != t.AccountName() && !isOut(&other) && !other.CoolUntil.After(a.now) && a.Rule(&other).Closed == ""
+		return id != t.AccountName() && !isOut(&other) && !other.CoolUntil.After(a.now) && lim.RuleFor(&other).Closed == ""
 	})
 }

@@ -130,6 +130,24 @@ func TestFree(t *testing.T) {
 	}
 }
 
+// TestSpare: a spare task waits where there is no spare quota, and could move away, while others start.
+func TestSpare(t *testing.T) {
+	j := newJournal(t)
+	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9, Account: func(a *state.Account) (rule lanes.AccountRule) {
+		if a.Name == "two" {
+			rule.SpareFrom = noon.Add(time.Hour)
+		}
+		return rule
+	}}
+	records(j, "a: status=queued; sessionKey=1; account=two; spare=true", "b: status=queued; sessionKey=2; account=two", "c: status=queued; sessionKey=3; account=two; spare=true; pinned=true")
+	if ready, movable := ready(j, 9), taskIDs(j.state.Movable(noon, lim)); strings.Join(taskIDs(j.state.Ready(noon, lim)), " ") != "b" || strings.Join(movable, " ") != "a" {
+		t.Errorf("%s are ready without rules; with them %q may move", ready, movable)
+	}
+	if j.state.Free("two", noon, lim) == 0 || j.state.Free("two", noon, lim.For(true)) != 0 || j.state.Free("one", noon, lim.For(true)) == 0 {
+		t.Error("the accounts are not as free as they are")
+	}
+}
+
 // slotsOfTwo returns the account "two" two slots, and no limit to any other.
 func slotsOfTwo(a *state.Account) lanes.AccountRule {
 	if a.Name == "two" {

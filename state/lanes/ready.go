@@ -47,6 +47,20 @@ func (m Limits) RuleFor(a *state.Account) AccountRule {
 	return m.Account(a)
 }
 
+// For returns the limits for a task: a spare one finds an account without spare quota closed.
+func (m Limits) For(isSpare bool) Limits {
+	if all := m; isSpare {
+		m.Account = func(a *state.Account) AccountRule {
+			rule := all.RuleFor(a)
+			if rule.Closed == "" && !rule.SpareFrom.IsZero() {
+				rule.Closed, rule.Until = "has no spare quota", rule.SpareFrom
+			}
+			return rule
+		}
+	}
+	return m
+}
+
 // checkoutOf returns the directory that a task needs for itself; see Limits.Checkout.
 func (s *Queues) checkoutOf(t *state.Task, lim Limits) (dir string, known bool) {
 	if lim.Checkout == nil {
@@ -231,7 +245,7 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 		}
 		ln := heap.Pop(&in.ready).(*lane)
 		tried = append(tried, ln)
-		if !s.startable(ln, use, lim) {
+		if ln.head.spare && in.noSpare || !s.startable(ln, use, lim) {
 			continue
 		}
 		left[in]--
@@ -258,9 +272,6 @@ func (s *Queues) use(lim Limits) use {
 // and then counts it as one that does.
 func (s *Queues) startable(ln *lane, u use, lim Limits) bool {
 	queue := s.queueOf(ln.head)
-	if ln.head.spare && ln.in.noSpare {
-		return false
-	}
 	if lim.Queue != nil && lim.Queue(queue) > 0 && u.queues[queue] >= lim.Queue(queue) {
 		return false
 	}
@@ -301,14 +312,15 @@ func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
 	var list []*Item
 	use := s.use(lim)
 	for _, a := range s.accounts {
-		if len(a.ready.list) == 0 || s.free(a, now, lim) > 0 {
+		isFull := s.free(a, now, lim) == 0
+		if len(a.ready.list) == 0 || !isFull && !a.noSpare {
 			continue
 		}
 		var tried []*lane
 		for found := 0; found < free && len(a.ready.list) > 0 && len(tried) < maxPassed; {
 			ln := heap.Pop(&a.ready).(*lane)
 			tried = append(tried, ln)
-			if t := &s.Whole(ln.head).Task; !t.Pinned && s.BoundTo(t) != a.name && s.startable(ln, use, lim) {
+			if t := &s.Whole(ln.head).Task; !t.Pinned && (isFull || t.Spare) && s.BoundTo(t) != a.name && s.startable(ln, use, lim) {
 				list = append(list, ln.head)
 				found++
 			}
