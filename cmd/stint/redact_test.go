@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"stint/coordinator/redact"
+	"stint/state"
 )
 
 // spellings returns a secret in all the ways in which it must not be printed, by their names.
@@ -46,6 +47,19 @@ func TestSecretsOf(t *testing.T) {
 		slices.Sort(got)
 		if text := strings.Join(slices.Compact(got), ", "); text != want {
 			t.Errorf("%s: %q, want %q", kv, text, want)
+		}
+	}
+}
+
+// TestSecretsOfALogin: a key may look like a number, or stand in an object.
+func TestSecretsOfALogin(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"48151623420815162342": "48151623420815162342", `{"api_key":"sk-1","n":12}`: "sk-1", "sk-2\n": "sk-2"} {
+		file := filepath.Join(t.TempDir(), "login")
+		put(t, file, text)
+		must(t, os.Chmod(file, 0o600))
+		if got := (&account{AccountConfig: state.AccountConfig{CredRef: file}}).secrets(); !slices.Contains(got, want) {
+			t.Errorf("%q: %q", text, got)
 		}
 	}
 }

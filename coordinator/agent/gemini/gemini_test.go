@@ -247,7 +247,7 @@ func TestGeminiUnset(t *testing.T) {
 	g := &Agent{Runner: agent.Runner{Env: []string{"HOME=" + b.Dir, "GEMINI_MODEL=mine"}}}
 	dir := filepath.Join(b.Dir, "shop")
 	must(t, os.MkdirAll(filepath.Join(dir, ".gemini"), 0o700))
-	must(t, os.WriteFile(filepath.Join(dir, ".env"), []byte("DATABASE_URL=x\nhttps_proxy=p\nNODE_TLS_REJECT_UNAUTHORIZED=0\nNODE_ENV=test\nGEMINI_MODEL=y\nGEMINI_API_KEY=k\n export GOOGLE_GEMINI_BASE_URL = z\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, ".env"), []byte("DATABASE_URL=x\nhttps_proxy=p\nNODE_TLS_REJECT_UNAUTHORIZED=0\nNODE_ENV=test\nGEMINI_MODEL=y\nGEMINI_API_KEY=k\n export GOOGLE_GEMINI_BASE_URL\v = z\n"), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, ".gemini", ".env"), []byte("GEMINI_SYSTEM_MD: /x"), 0o600))
 	link := filepath.Join(t.TempDir(), "link")
 	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
