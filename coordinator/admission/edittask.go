@@ -93,7 +93,7 @@ func specOf(t *state.Task) task.TaskSpec {
 		Resume: t.Resume, Timeout: t.Timeout, Priority: t.Priority, MaxAttempts: t.MaxAttempts, NotBefore: t.NotBefore,
 		After: t.After, AfterPolicy: t.AfterPolicy, Hold: t.Hold, TenantID: t.TenantID, Queue: t.Queue, Fallback: t.Fallback, Allow: t.Allow,
 		VerifyCommand: t.VerifyCommand, MaxIterations: t.MaxIterations, VerifyTimeout: t.VerifyTimeout,
-		OnFailure: t.OnFailure, OnIssue: t.OnIssue, OutputPolicy: t.OutputPolicy, OutputSpec: t.OutputSpec,
+		OnFailure: t.OnFailure, OnIssue: t.OnIssue, OutputPolicy: t.OutputPolicy, OutputSpec: t.OutputSpec, Spare: t.Spare,
 	}
 }
 
@@ -162,8 +162,10 @@ func (e *edit) fill() error {
 			s.Account = ""
 		}
 	}
-	if err := e.in.checkAccount(s); err != nil {
-		return err
+	if e.isChanged(state.KeyAccount) || e.isChanged(state.KeyAgent) {
+		if err := e.in.checkAccount(s); err != nil {
+			return err
+		}
 	}
 	if _, hasModel := e.given[state.KeyModel]; hasModel || e.isChanged(state.KeyAgent) {
 		if !hasModel { // that of another agent means nothing to it

@@ -25,7 +25,7 @@ func EditableFields() []string { return slices.Clone(editable[:]) }
 
 var editable = [...]string{
 	state.KeySessionKey, state.KeyWorkspace, state.KeyAgent, state.KeyAccount, state.KeyBudget, state.KeyModel, state.KeyLabel, state.KeyPriority, state.KeyTimeout,
-	state.KeyMaxAttempts, state.KeyResume, state.KeyNotBefore, state.KeyAfter, state.KeyAfterPolicy, state.KeyHold,
+	state.KeyMaxAttempts, state.KeyResume, state.KeyNotBefore, state.KeyAfter, state.KeyAfterPolicy, state.KeyHold, state.KeySpare,
 	state.KeyVerifyCommand, state.KeyMaxIterations, state.KeyVerifyTimeout, state.KeyOnFailure, state.KeyOnIssue, state.KeyOutputPolicy,
 	state.KeyTenantID, state.KeyQueue, state.KeyFallback, state.KeyAllow, state.KeyOutputSpec, state.KeyPrompt,
 }
