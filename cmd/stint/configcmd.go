@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,6 +42,9 @@ is shown as ***.`,
 						list = append(list, k)
 					}
 				}
+				for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
+					list = append(list, shownKey{"queue." + name + ".max", cfg.QueueMax[name], "file"})
+				}
 				return printEach(a.stdout, list)
 			}
 			var b strings.Builder
@@ -49,6 +54,9 @@ is shown as ***.`,
 					line = pad(line, 36) + "  # " + k.Origin
 				}
 				b.WriteString(line + "\n")
+			}
+			for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
+				fmt.Fprintf(&b, "[queue.%s]\nmax = %d\n", tomlText(name), cfg.QueueMax[name])
 			}
 			for i := range cfg.Notify {
 				b.WriteString("[[notify]]\n")

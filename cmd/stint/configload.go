@@ -261,14 +261,18 @@ func (f *fileReader) workspaces(p toml.Primitive) error {
 
 // queues takes the [queue.NAME] sections.
 func (f *fileReader) queues(p toml.Primitive) error {
-	var all map[string]map[string]int
-	if err := f.meta.PrimitiveDecode(p, &all); err != nil {
+	var all map[string]map[string]toml.Primitive
+	if err := f.meta.PrimitiveDecode(p, &all); err != nil || all == nil {
 		return fmt.Errorf("%s:%d: queue has [queue.NAME] sections, with max = 2 below each", f.name, f.line(p))
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		most := all[name]["max"]
-		if len(all[name]) != 1 || most < 1 {
-			return fmt.Errorf("%s:%d: queue.%s has to have max, at least 1, and nothing else", f.name, f.line(p), name)
+		most := 0
+		if err := f.meta.PrimitiveDecode(all[name]["max"], &most); err != nil || len(all[name]) != 1 || most < 1 {
+			line := 0
+			for _, at := range all[name] {
+				line = max(line, f.line(at))
+			}
+			return fmt.Errorf("%s:%d: queue.%s has to have max, at least 1, and nothing else", f.name, line, name)
 		}
 		if f.config.QueueMax == nil {
 			f.config.QueueMax = map[string]int{}

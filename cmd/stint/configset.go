@@ -155,7 +155,7 @@ func (a *app) configText() (file string, text []byte, err error) {
 	}
 	text, err = readNamed(file, maxSpecFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return file, []byte("# Configuration of stint; all keys: stint help configuration\n"), nil
+		return file, []byte("# Configuration of stint; all keys: stint config show\n"), nil
 	}
 	return file, text, err
 }

@@ -77,7 +77,7 @@ func (o *taskOptions) addCommonFlags(a *app, c *cobra.Command) {
 	f.StringVar(&s.Label, "label", "", "free `text` to filter lists by")
 	f.BoolVar(&s.Notify, "notify", false, "notify you how it ends, through every [[notify]] of the configuration")
 	f.StringVar(&s.TenantID, "tenant", "", "`name` of whom the task is for, to filter lists by")
-	f.StringVar(&s.Queue, "queue", "", "`name` of a queue, to filter lists by")
+	f.StringVar(&s.Queue, "queue", "", "`name` of a queue: lists can be filtered by it, and [queue.NAME] bounds how many of its tasks run")
 	f.StringVar(&s.IdempotencyKey, "idempotency-key", "", "`key` under which this task is made once only")
 	f.IntVar(&s.MaxAttempts, "max-attempts", 0, "`number` of tries before the task is given up")
 	f.StringVar(&s.VerifyCommand, "verify", "", "`command` for the shell that must pass after the run; none: not the configured one")

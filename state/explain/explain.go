@@ -86,7 +86,7 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 	}
 	switch most := q.FullQueue(t.Queue, lim); {
 	case most > 0:
-		return "queue busy", fmt.Sprintf("%d tasks of queue %s run, and no more may", most, t.Queue)
+		return "queue busy", fmt.Sprintf("queue %s is full: of its tasks %d may run at once", t.Queue, most)
 	case o.Checkout != "":
 		return occupied(q, o, lim, "in "+o.Checkout+", where one task runs at a time: checkout is exclusive")
 	case o.Task != "":
