@@ -98,7 +98,7 @@ func ParsePercent(s string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if !ok || err != nil || !(v >= 0 && v <= 100) {
-		return 0, fmt.Errorf("%q is not within 0%% and 100%%", s)
+		return 0, fmt.Errorf("%q is not within 0%% and 100%%; write for example 20%%", s)
 	}
 	return v, nil
 }

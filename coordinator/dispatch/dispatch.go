@@ -201,7 +201,7 @@ func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent str
 	switch missing := accounts.Missing(t.Agent, t.AccountName()); {
 	case missing == "":
 	case t.Pinned:
-		rec.Add(state.KeyHold, "true").Add(state.KeyNote, missing+"; stint edit "+t.ID+" --set account=, then: stint release "+t.ID)
+		rec.Add(state.KeyHold, "true").Add(state.KeyNote, missing+"; stint edit "+t.ID+" --set account= && stint release "+t.ID)
 		return rec.Add(state.KeyUpdatedAt, state.FormatTime(now))
 	default:
 		account, _ := accounts.Choose(st, t.Agent, lim.For(t.Spare), nil)

@@ -210,7 +210,7 @@ func CheckSession(s *TaskSpec) error {
 	case s.Continue && s.SessionKey != "":
 		return Wrong("continue", "leave --continue out", "a named session is continued anyway")
 	case s.Isolation != "" && s.Isolation != state.IsolationInPlace && s.Isolation != state.IsolationTemp:
-		return Wrong("isolation", "use in-place or temp", "isolation %q is unknown", s.Isolation)
+		return Wrong("isolation", "use in-place or temp", "the isolation (--workdir) %q is unknown", s.Isolation)
 	case s.Isolation == state.IsolationTemp && (s.SessionKey != "" || s.Continue || s.AgentSession != ""):
 		return Wrong("isolation", "leave the session out, or the isolation", "a task with a directory of its own has a conversation of its own: an agent may find one only where it began")
 	case s.AgentSession != "" && !IsArgument(s.AgentSession):
