@@ -15,7 +15,7 @@ import (
 func (a *Admission) SetAccount(ctx context.Context, id string, enabled bool, by string) (use state.AccountUse, err error) {
 	defer a.tasks.Call()()
 	c, ok := a.tasks.AccountsNow().Find(id)
-	if !ok {
+	if !ok && !queue.Read(a.tasks, func(st *fold.State) bool { return st.Account(id).Hold }) {
 		return use, &task.Error{Code: task.CodeNotFound, Message: "there is no account " + id, Hint: "stint account ls"}
 	}
 	r := task.AccountRecord(id)

@@ -86,6 +86,11 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admissio
 		plan := planner.Plan(turn)
 		p.Argv, p.Env, p.Reason, p.Error = plan.Argv, plan.Env, plan.Class, plan.Error
 	}
+	if danger := q.tasks.Config.Danger; danger != nil && p.Reason == "" {
+		if _, err := danger(t.AccountName()); err != nil {
+			p.Reason, p.Error = state.ClassDenied, err.Error()
+		}
+	}
 	var found memory.Result
 	var err error = errForeignNotes
 	if f.FromRun == "" || q.isOfRun(f.FromRun, t.Workspace) {

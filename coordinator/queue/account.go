@@ -78,6 +78,9 @@ func (a Accounts) haveBudget() bool {
 func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
 	known, _ := a.Find(of.Name)
 	rule.Slots = known.Max
+	if len(a.list) == 0 {
+		rule.Closed = "is not known while accounts.toml has a mistake, which stint doctor names"
+	}
 	if h, err := state.ParseHours(known.Hours); err == nil && known.Hours != "" {
 		if rule.Until = h.Opens(a.now); !rule.Until.IsZero() {
 			rule.Closed = "starts queued tasks at " + known.Hours + " only"

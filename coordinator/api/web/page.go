@@ -173,7 +173,7 @@ func (s *Site) fillList(p *page, cursor string) error {
 		p.Rows = append(p.Rows, pageRow{v, stateOf(&v.Task)})
 	}
 	p.Accounts = slices.DeleteFunc(s.Accounts(), func(a state.AccountUse) bool {
-		return a.Running+a.Waiting == 0 && a.Why == "" && a.Quota == nil
+		return a.Running+a.Waiting == 0 && (a.Why == "" && a.Quota == nil || a.Title == "" && !a.Hold) // or it is not configured
 	})
 	if p.Cursor = cursor; next > 0 {
 		p.Older = wire.FormatCursor(next)
