@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -99,8 +100,11 @@ func (f *accountFlags) values(c *cobra.Command) (values map[string]any, err erro
 	env := map[string]string{}
 	for _, kv := range f.variables {
 		name, value, ok := strings.Cut(kv, "=")
-		if !ok || !variableName.MatchString(name) {
+		switch {
+		case !ok:
 			return nil, usage("stint account add --env KEY=VALUE", "--env %s is not KEY=VALUE", clip(name, 40))
+		case !variableName.MatchString(name):
+			return nil, usage("stint account add --env KEY=VALUE", "--env: %q cannot be the name of a variable", clip(name, 40))
 		}
 		env[name] = value
 	}
@@ -133,7 +137,7 @@ func (a *app) accountAddCommand() *cobra.Command {
 				return err
 			}
 			file := newAccountsFile(dir)
-			if known := file.find(id); known != nil && known.written {
+			if file.find(id) != nil {
 				return usage("stint account set-limits "+id+", or edit "+file.path, "there is an account %s already", id)
 			}
 			if err := file.change(id, false, values); err != nil {
@@ -202,13 +206,16 @@ func (a *app) accountRmCommand() *cobra.Command {
 				return usage("stint account disable "+id, "%s is the account of your own login; it can only be disabled", id)
 			}
 			var use state.AccountUse
-			_ = a.callRunning(func(cl *client.Client) error { // without a master nothing runs
+			err = a.callRunning(func(cl *client.Client) error {
 				list, err := cl.Accounts(c.Context())
 				if i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == id }); i >= 0 {
 					use = list[i]
 				}
 				return err
 			})
+			if err != nil && !errors.Is(err, client.ErrNoMaster) { // without one nothing runs
+				return err
+			}
 			if use.Running > 0 {
 				return &cliError{code: exitBusy, message: count(use.Running, "task") + " of account " + id + " run", try: "stint account disable " + id + ", and remove it when they have ended"}
 			}
@@ -216,10 +223,13 @@ func (a *app) accountRmCommand() *cobra.Command {
 				return err
 			}
 			if use.Waiting > 0 {
-				a.hint("stint: %s of it move to other accounts of %s; those that are pinned to it are held\n", count(use.Waiting, "waiting task"), found.Tool)
+				a.hint("stint: %s: what is not pinned to it moves to another account of %s, and all else is held\n", count(use.Waiting, "waiting task"), found.Tool)
 			}
 			if home, err := found.home(); err == nil && home != "" {
 				a.hint("stint: its home stays: %s\n", home)
+			}
+			if found.isDefault() {
+				return printText(a.stdout, "removed the settings of "+id+"; the account stays, as it is your own login")
 			}
 			return printText(a.stdout, "removed "+id)
 		},
@@ -233,7 +243,11 @@ func accountAct(name, short string) func(*app) *cobra.Command {
 		return &cobra.Command{
 			Use: name + " ID", Short: short, Example: "  stint account " + name + " codex", Args: cobra.ExactArgs(1),
 			RunE: func(c *cobra.Command, args []string) error {
-				if _, _, err := a.findAccount(args[0]); err != nil {
+				list, err := a.accounts(c.Context())
+				if err == nil && !slices.ContainsFunc(list, func(u state.AccountUse) bool { return u.Name == args[0] }) {
+					err = noAccount(args[0])
+				}
+				if err != nil {
 					return err
 				}
 				return a.call(c.Context(), func(cl *client.Client) error {
@@ -351,7 +365,12 @@ func (a *app) accountLoginCommand() *cobra.Command {
 				return err
 			}
 			command := adapter.LoginCommand()
-			if command == "" || strings.HasPrefix(command, "export ") {
+			switch p := adapter.Probe(c.Context()); {
+			case findKind(found.Tool).KeyEnv == "":
+				return usage("stint task --account "+args[0]+" ...", "%s needs no login", found.Tool)
+			case p.Path == "":
+				return &cliError{code: exitAgent, message: p.Detail, try: p.Fix}
+			case command == "" || strings.HasPrefix(command, "export "):
 				return usage("give it a key: stint account add --cred-ref FILE, or env_from in "+file.path, "%s has no login of its own", found.Tool)
 			}
 			env, err := found.environment()
@@ -374,7 +393,8 @@ func (a *app) accountLoginCommand() *cobra.Command {
 	}
 }
 
-// accounts asks the master for the accounts.
+// accounts asks the master for the accounts, and adds what this shell knows of their programs and logins
+// without starting any. One that is not configured counts while it has tasks or a hold.
 func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error) {
 	dir, none, err := a.stateMissing()
 	if none || err != nil {
@@ -384,10 +404,28 @@ func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error)
 		}
 		return list, err
 	}
-	if _, err := newAccountsFile(dir).read(); err != nil {
+	file := newAccountsFile(dir)
+	if _, err := file.read(); err != nil {
+		return nil, err
+	}
+	cfg, err := a.base()
+	if err != nil {
 		return nil, err
 	}
 	err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Accounts(ctx); return err })
+	list = slices.DeleteFunc(list, func(u state.AccountUse) bool { return file.find(u.Name) == nil && u.Running+u.Waiting == 0 && !u.Hold })
+	for i := range list {
+		u := &list[i]
+		switch missing, isOut := a.lastLook(cfg, u.Agent); {
+		case file.find(u.Name) == nil && !u.Hold:
+			u.Closed, u.Why = "not configured", "not configured"
+		case u.Closed != "" || u.Agent == builtIn:
+		case missing != nil:
+			u.Closed, u.Why = "not installed", missing.Error()
+		case isOut && u.Name == u.Agent:
+			u.Closed, u.Why = "not logged in", "not logged in when stint doctor last looked"
+		}
+	}
 	return list, err
 }
 
@@ -491,7 +529,7 @@ func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) 
 		if !isPlaced {
 			wrong = id + ": " + err.Error()
 		}
-		return usage("stint account add --help, or edit "+f.path, "account %s", wrong)
+		return usage("stint help accounts, or edit "+f.path, "account %s", wrong)
 	}
 	if again, err := accountsText(f.path); err != nil || !bytes.Equal(again, text) {
 		return &cliError{code: exitBusy, message: f.path + " was changed by another program just now", try: "the same again"}

@@ -68,6 +68,8 @@ func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {
 	switch {
 	case !accountID.MatchString(a.ID):
 		return "", fmt.Sprintf("%q cannot be the id of an account: use letters, digits, dashes and underscores", a.ID)
+	case a.Tool == "":
+		return "tool", "tool is missing; it has to be one of " + strings.Join(agentNames, ", ")
 	case kind == nil:
 		return "tool", fmt.Sprintf("tool is %q; it has to be one of %s", a.Tool, strings.Join(agentNames, ", "))
 	case findKind(a.ID) != nil && !a.isDefault():
@@ -141,7 +143,7 @@ func parseAccounts(text []byte) ([]account, error) {
 				known := slices.Sorted(maps.Keys(fields))
 				return nil, at(key, "unknown key %q; did you mean %s?", key, cmp.Or(state.Nearest(key, known), known[0]))
 			}
-			if err := f.meta.PrimitiveDecode(given[key], fields[key]); err != nil {
+			if err := f.meta.PrimitiveDecode(given[key], fields[key]); err != nil || key == "env" && a.env == nil { // the decoder lets a text pass
 				return nil, at(key, "%s has a value of another type", key)
 			}
 		}
@@ -181,6 +183,7 @@ type accountsFile struct {
 	list  []account
 	known []state.AccountConfig // of list
 	err   error                 // what is wrong with that text: list is the one before it
+	tell  func(error)           // gets each mistake once; nil: nobody does
 }
 
 func newAccountsFile(stateDir string) *accountsFile {
@@ -206,7 +209,10 @@ func (f *accountsFile) read() ([]account, error) {
 		list, err = parseAccounts(text)
 	}
 	if f.err = nil; err != nil {
-		f.err = &cliError{code: exitUsage, message: f.located(err), try: "correct it there; until then a running master uses what stood there before"}
+		f.err = &cliError{code: exitUsage, message: f.located(err), try: "correct it there; until then a master that has read it before uses that, and any other starts no task"}
+		if f.tell != nil {
+			f.tell(f.err)
+		}
 	} else {
 		f.list, f.known = list, make([]state.AccountConfig, len(list))
 		for i := range list {
@@ -253,6 +259,19 @@ func (f *accountsFile) find(id string) *account {
 	return nil
 }
 
+// hasOther reports whether an agent has an account beside the default one that can work, as far as files tell.
+func (f *accountsFile) hasOther(tool string) bool {
+	list, _ := f.read()
+	return slices.ContainsFunc(list, func(a account) bool {
+		home, err := a.home()
+		if a.Tool != tool || a.isDefault() || err != nil {
+			return false
+		}
+		_, err = os.Stat(filepath.Join(home, findKind(tool).CredFile))
+		return err == nil || a.CredRef != "" || a.envFrom != "" || len(a.env) > 0
+	})
+}
+
 // environment returns what the agent of an account gets, for a run that begins now; and puts its
 // credentials into its home.
 func (f *accountsFile) environment(id string) (env task.AccountEnv, err error) {
@@ -281,6 +300,9 @@ func (a *account) environment() (env task.AccountEnv, err error) {
 	}
 	if a.envFrom != "" {
 		more, err := readVariables(a.envFrom)
+		if err == nil && slices.ContainsFunc(more, func(kv string) bool { return strings.HasPrefix(kv, kind.HomeEnv+"=") }) {
+			err = fmt.Errorf("%s cannot set %s, which is the account's home", a.envFrom, kind.HomeEnv)
+		}
 		if err != nil {
 			return env, err
 		}
@@ -320,18 +342,22 @@ func (f *accountsFile) danger(cfg *Config, inContainer func() bool) func(id stri
 		if i < 0 {
 			return "", nil
 		}
-		set, missing := dangers()[i].key+" = "+dangers()[i].value, ""
-		switch fi, err := os.Stat(a.CredRef); {
-		case !a.Dangerous:
-			missing = "dangerous = true for the account (stint help accounts)"
-		case a.CredRef == "" || err != nil || fi.Mode().Perm()&0o222 != 0:
-			missing = "a cred_ref of the account that nobody can write to (chmod 400)"
-		case !inContainer():
-			missing = "a container"
-		default:
+		set, missing := dangers()[i].key+" = "+dangers()[i].value, []string(nil)
+		if !a.Dangerous {
+			missing = append(missing, "dangerous = true for the account")
+		}
+		if fi, err := os.Stat(a.CredRef); a.CredRef == "" {
+			missing = append(missing, "an account with a cred_ref (stint account add --dangerous --cred-ref FILE)")
+		} else if err != nil || fi.Mode().Perm()&0o222 != 0 {
+			missing = append(missing, "a cred_ref that nobody can write to (chmod 400 "+state.ShellQuote(a.CredRef)+")")
+		}
+		if !inContainer() {
+			missing = append(missing, "a container")
+		}
+		if missing == nil {
 			return set + ": the agent can do whatever this user can in this container", nil
 		}
-		return "", fmt.Errorf("account %s: with %s its agent could do whatever you can; that needs %s", id, set, missing)
+		return "", fmt.Errorf("account %s: with %s its agent could do whatever you can; that needs %s; see stint help security", id, set, strings.Join(missing, ", "))
 	}
 }
 

@@ -182,8 +182,9 @@ const (
 // or two of each, so it is not done for every task. It may be used by several
 // goroutines at once.
 type readiness struct {
-	ctx context.Context
-	cfg *Config
+	ctx      context.Context
+	cfg      *Config
+	accounts *accountsFile
 
 	mu     sync.Mutex
 	seen   map[string]seen   // by agent and environment
@@ -196,12 +197,12 @@ type seen struct {
 	at    time.Time
 }
 
-func newReadiness(ctx context.Context, cfg *Config) *readiness {
-	return &readiness{ctx: ctx, cfg: cfg, seen: map[string]seen{}, chosen: map[string]string{}}
+func newReadiness(ctx context.Context, cfg *Config, accounts *accountsFile) *readiness {
+	return &readiness{ctx: ctx, cfg: cfg, accounts: accounts, seen: map[string]seen{}, chosen: map[string]string{}}
 }
 
 // ready reports whether an agent's program is there and logged in, for a task with that
-// environment.
+// environment, or with another account of that agent.
 func (r *readiness) ready(name string, env []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +222,7 @@ func (r *readiness) readyLocked(name string, env []string) bool {
 		return s.ready
 	}
 	p := c.Probe(r.ctx)
-	s = seen{ready: p.Found && p.LoggedIn, at: time.Now()}
+	s = seen{ready: p.Found && (p.LoggedIn || p.Version != "" && r.accounts.hasOther(name)), at: time.Now()}
 	r.seen[key] = s
 	return s.ready
 }
@@ -262,9 +263,9 @@ func (a *app) checkReady(ctx context.Context, o *taskOptions, s *task.TaskSpec) 
 	if err != nil || !slices.Contains(cliNames, name) {
 		return err
 	}
-	bin, _ := base.agents[name+"_bin"].(string)
 	why, try := name+" was not logged in when stint doctor last looked", "stint doctor, which looks again"
-	if _, missing := exec.LookPath(cmp.Or(bin, name)); missing != nil {
+	missing, isOut := a.lastLook(base, name)
+	if missing != nil {
 		var done []wire.TaskView
 		err = a.callRunning(func(c *client.Client) (err error) {
 			done, err = c.List(ctx, state.Filter{Agent: name, Status: []state.Status{state.Done}, Limit: 1})
@@ -274,14 +275,22 @@ func (a *app) checkReady(ctx context.Context, o *taskOptions, s *task.TaskSpec) 
 			return nil
 		}
 		why, try = missing.Error(), findKind(name).Tested.Install
-	} else if !a.loggedOut(name) {
-		return nil
+	} else if dir, err := a.state(); err != nil || !isOut || newAccountsFile(dir).hasOther(name) {
+		return err
 	}
 	if o.detach {
 		a.hint("stint: warning: %s is not ready: %s; %s\n", name, escapeText(why), try)
 		return nil
 	}
 	return &cliError{code: exitAgent, message: name + " cannot work, nothing was queued: " + why, try: try}
+}
+
+// lastLook returns why this shell does not find the program of an agent, and whether doctor last found
+// that it was not logged in.
+func (a *app) lastLook(base *Config, name string) (missing error, isOut bool) {
+	bin, _ := base.agents[name+"_bin"].(string)
+	_, missing = exec.LookPath(cmp.Or(bin, name))
+	return missing, a.loggedOut(name)
 }
 
 // noteDemo prints on stderr that the demo agent answers one of the tasks, and how to get a real one,

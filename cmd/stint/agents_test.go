@@ -130,17 +130,22 @@ func fakeCLIs(t *testing.T, settings string) (c *Config, dir string) {
 
 func TestDefaultAgent(t *testing.T) {
 	c := mustLoad(t, "codex_bin = \"/none\"\nclaude_bin = \"/none\"\ngemini_bin = \"/none\"\n", nil, nil)
-	if got := newReadiness(t.Context(), c).defaultAgent(nil); got != "demo" {
+	if got := newReadiness(t.Context(), c, newAccountsFile(t.TempDir())).defaultAgent(nil); got != "demo" {
 		t.Errorf("without any CLI: %q", got)
 	}
 	c, dir := fakeCLIs(t, "agent = \"gemini\"\n")
-	if got := newReadiness(t.Context(), c).defaultAgent(nil); got != "gemini" {
+	if got := newReadiness(t.Context(), c, newAccountsFile(t.TempDir())).defaultAgent(nil); got != "gemini" {
 		t.Errorf("as configured: %q", got)
 	}
 	c.Agent = ""
-	r := newReadiness(t.Context(), c)
+	r := newReadiness(t.Context(), c, newAccountsFile(t.TempDir()))
 	if got := r.defaultAgent(nil); got != "demo" || r.ready("codex", nil) || !r.ready("demo", nil) || r.ready("nobody", nil) {
 		t.Errorf("codex is not logged in: %q", got)
+	}
+	other := newAccountsFile(t.TempDir())
+	put(t, other.path, "[account.two]\ntool = \"codex\"\nenv = { A = \"b\" }\n")
+	if got := newReadiness(t.Context(), c, other).defaultAgent(nil); got != "codex" {
+		t.Errorf("codex has another account: %q", got)
 	}
 	put(t, filepath.Join(dir, "login"), "")
 	if got := r.defaultAgent(nil); got != "demo" {
@@ -180,7 +185,7 @@ func TestOrderOfAgents(t *testing.T) {
 		{[]string{"gemini", "claude"}, "claude"},
 		{[]string{"gemini", "claude", "codex"}, "codex"},
 	} {
-		r := newReadiness(t.Context(), c)
+		r := newReadiness(t.Context(), c, newAccountsFile(t.TempDir()))
 		for _, name := range cliNames {
 			r.seen[name+" "] = seen{ready: slices.Contains(test.ready, name), at: time.Now()}
 		}

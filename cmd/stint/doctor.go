@@ -226,8 +226,16 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 	if r.Paused {
 		list = append(list, finding{"dispatch", healthWarn, state.Because("it is paused, no task is started", r.PauseWhy), "stint resume"})
 	}
-	if _, err := newAccountsFile(dir).read(); err != nil {
+	file := newAccountsFile(dir)
+	if _, err := file.read(); err != nil {
 		list = append(list, failed("account", err))
+	}
+	for _, acc := range file.configs() {
+		if cfg, err := a.base(); err == nil {
+			if _, err := file.danger(cfg, inContainer)(acc.ID); err != nil {
+				list = append(list, finding{"account", healthWarn, err.Error(), "stint help security"})
+			}
+		}
 	}
 	for _, acc := range r.Accounts {
 		f := finding{"account", healthWarn, state.Because(acc.Name+" is on hold", acc.Reason), "fix it, then: stint account enable " + acc.Name}

@@ -211,12 +211,10 @@ func (m *master) run(ctx context.Context) (err error) {
 	if !m.background {
 		warnPlace(m.state, m.app.stderr)
 	}
-	m.accounts = newAccountsFile(m.state)
-	if _, err := m.accounts.read(); err != nil {
-		return err
-	}
 	m.socket = defaultSocket(m.state)
 	m.log = m.logger()
+	m.accounts = newAccountsFile(m.state)
+	m.accounts.tell = func(err error) { m.log.Warn("a mistake in the accounts", "error", err) }
 	if o, on := postgresOptions(m.cfg, m.state, m.log); on {
 		m.mirror = postgres.New(o)
 	}
@@ -347,7 +345,7 @@ func (m *master) takeOver(ctx context.Context, h task.Health) {
 // coordinatorConfig adds to the configuration what is made from it.
 func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	cfg := m.cfg
-	adapters, clis := agents(cfg, m.state), newReadiness(ctx, cfg)
+	adapters, clis := agents(cfg, m.state), newReadiness(ctx, cfg, m.accounts)
 	config := cfg.Config
 	config.StateDir, config.Socket, config.Background = m.state, m.socket, m.background
 	if data, err := xdg("XDG_DATA_HOME", ".local/share"); config.WorkDir == "" && err == nil {

@@ -126,6 +126,15 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 		names[i] = views[i].Agent
 	}
 	a.warnSecrets(ctx, names...)
+	if base, err := a.base(); err == nil && o.detach {
+		dir, _ := a.state() // it is known: the tasks are there
+		may := newAccountsFile(dir).danger(base, inContainer)
+		for i := range views {
+			if _, err := may(views[i].AccountName()); err != nil {
+				a.hint("stint: warning: task %s will be refused: %v\n", shortID(views[i].ID), err)
+			}
+		}
+	}
 	a.warnLimits(ctx, views)
 	a.warnOtherPlace(ctx, views)
 	defer a.warnFindings(ctx)
