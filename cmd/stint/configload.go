@@ -268,11 +268,11 @@ func (f *fileReader) queues(p toml.Primitive) error {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		most := 0
 		if err := f.meta.PrimitiveDecode(all[name]["max"], &most); err != nil || len(all[name]) != 1 || most < 1 {
-			line := 0
+			where := f.name // of a section without keys the decoder knows no line
 			for _, at := range all[name] {
-				line = max(line, f.line(at))
+				where = fmt.Sprintf("%s:%d", f.name, f.line(at))
 			}
-			return fmt.Errorf("%s:%d: queue.%s has to have max, at least 1, and nothing else", f.name, line, name)
+			return fmt.Errorf("%s: queue.%s has to have max, at least 1, and nothing else", where, name)
 		}
 		if f.config.QueueMax == nil {
 			f.config.QueueMax = map[string]int{}
