@@ -51,9 +51,7 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 			v.limitSince = now
 		}
 	}
-	// A conversation in which the agent has said nothing yet is not kept, so that another account can
-	// begin the task.
-	v.loseSession = out.Fresh && out.Usage == (state.Usage{}) && out.Thread == (state.Usage{}) && out.Result == "" && !t.Pinned && a.tasks.AccountsNow().HasOther(st, t)
+	v.loseSession = a.canMove(st, t, out)
 	most := a.MaxLimitWait(t)
 	switch {
 	case v.loseSession:
@@ -64,6 +62,12 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 	default: // one with a fallback is handed to it by the dispatcher, or ended as above
 		v.status, v.attempt, v.limitWaits = state.Queued, t.Attempt-1, t.LimitWaits+1
 	}
+}
+
+// canMove reports whether another account can begin the task anew: the agent has said nothing yet in a
+// new conversation, which is not kept then.
+func (a *Attempts) canMove(st *fold.State, t *state.Task, out task.Outcome) bool {
+	return out.Fresh && out.Usage == (state.Usage{}) && out.Thread == (state.Usage{}) && out.Result == "" && !t.Pinned && a.tasks.AccountsNow().HasOther(st, t)
 }
 
 // MaxLimitWait is how long a task waits for limits without a named end.

@@ -43,7 +43,8 @@ type verdict struct {
 //	                                                     before its fallbacks
 //	budget                           no                  queued: not before the next day if the budget of a day is spent,
 //	                                                     else held
-//	auth                             yes                 failed, and the account goes on hold
+//	auth                             yes                 failed, and the account goes on hold; queued, without spending
+//	                                                     an attempt, if another account can begin the task
 //	agent-missing                    no, a retry         queued, and the account goes on hold until the program is back; dead after
 //	                                                     max retries. Failed if no task here has run with that agent,
 //	                                                     or if only this task does not find the program
@@ -88,6 +89,9 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 			why = state.KeylessPrefix + why
 		}
 		v.account = task.HoldRecord(t, why)
+		if v.loseSession = a.canMove(st, t, out); v.loseSession {
+			v.status, v.attempt = state.Queued, t.Attempt-1
+		}
 	case state.ClassAgentMissing:
 		if out.Final || !st.HasRun(t.Agent) {
 			break
