@@ -186,6 +186,9 @@ type accountsFile struct {
 	tell  func(error)           // gets each mistake once; nil: nobody does
 }
 
+// maxAccounts is how long accounts.toml may be: it is read before each start of a task.
+const maxAccounts = 256 << 10
+
 func newAccountsFile(stateDir string) *accountsFile {
 	return &accountsFile{path: filepath.Join(stateDir, accountsName), stamp: "unread"}
 }
@@ -205,7 +208,13 @@ func (f *accountsFile) read() ([]account, error) {
 	f.stamp = stamp
 	text, err := accountsText(f.path)
 	var list []account
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(text) > maxAccounts:
+		err = fmt.Errorf("%s has more than %d bytes", accountsName, maxAccounts)
+	case len(text) == 0 && stamp != "" && len(f.known) > 0: // an editor may be about to write it
+		err = errors.New(accountsName + " is empty; to have none of the accounts that stood there, remove it")
+	default:
 		list, err = parseAccounts(text)
 	}
 	if f.err = nil; err != nil {

@@ -103,6 +103,14 @@ func TestAccountsFile(t *testing.T) {
 	if f.find("x") == nil || f.find("y") != nil {
 		t.Error("with a mistake in the file, the accounts are other ones")
 	}
+	put("") // as while it is written
+	if _, err := f.read(); err == nil || f.find("x") == nil {
+		t.Errorf("empty: %v", err)
+	}
+	put("#" + strings.Repeat("x", maxAccounts))
+	if _, err := f.read(); err == nil || f.find("x") == nil {
+		t.Errorf("too long: %v", err)
+	}
 	put("[account.yy]\ntool = \"demo\"\n")
 	if _, err := f.read(); err != nil || f.find("x") != nil || f.find("yy") == nil {
 		t.Errorf("corrected: %v", err)

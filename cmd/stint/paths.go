@@ -106,7 +106,8 @@ func readBeat(state, heartbeat string) (beat struct {
 	PID    int
 	Socket string
 	Time   time.Time
-}, err error) {
+}, err error,
+) {
 	data, err := durable.ReadFile(durable.OS, cmp.Or(heartbeat, filepath.Join(state, "heartbeat.json")))
 	if err == nil {
 		err = json.Unmarshal(data, &beat)
