@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/queue"
+	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/memory"
@@ -722,6 +724,32 @@ func TestARunsKeysAreItsOwn(t *testing.T) {
 			if got := w.task(agents); got.IdempotencyKey.Given() != key {
 				t.Errorf("the key %q is shown as %q", key, got.IdempotencyKey.Given())
 			}
+		}
+	})
+}
+
+// TestARunQueuesNoSecrets: what a run asks for is masked in all its texts, since no person has typed them.
+func TestARunQueuesNoSecrets(t *testing.T) {
+	const secret = "a-secret-of-nobody"
+	fromRun(t, func(w *world) { w.cfg.Redact = redact.New(func() []string { return []string{secret} }) }, func(w *world, parent state.Task) {
+		spec := task.TaskSpec{FromRun: parent.RunID, Parallel: true}
+		for name, field := range task.Fields(&spec) {
+			switch text := field.(type) {
+			case *string:
+				if slices.Contains([]string{"prompt", "label", "queue", "tenantId", "onFailure", "onIssue", "outputPolicy", "verifyCommand", "idempotencyKey"}, name) {
+					*text = "say " + secret
+				}
+			case *[]string:
+				if name == "outputSpec" {
+					*text = []string{secret}
+				}
+			}
+		}
+		spec.InputFiles = []state.InputFile{{Name: "in", Content: secret}}
+		id := w.submit(spec).ID
+		raw, err := w.c.Raw(w.t.Context(), id)
+		if check(t, err); strings.Contains(string(raw), secret) || strings.Count(string(raw), strings.Repeat("*", len(secret))) < 10 {
+			t.Errorf("%s", raw)
 		}
 	})
 }

@@ -21,6 +21,11 @@ type Window struct {
 // maxWindow is the longest window that anybody has, and more, in minutes.
 const maxWindow = 400 * 24 * 60
 
+// Told returns how much of it is used, and how long ago that was told.
+func (w *Window) Told(now time.Time) string {
+	return fmt.Sprintf("%.4g%% of %s is used, as told %s ago", w.Used, w.Name, now.Sub(w.At).Round(time.Second))
+}
+
 // Lapsed reports whether the window is over: of the present one nothing is known.
 func (w *Window) Lapsed(now time.Time) bool { return !w.ResetsAt.After(now) }
 

@@ -209,10 +209,7 @@ func (in *intake) add(s submission) error {
 		if s.asker = a.live.TaskOf(by.ID); s.asker == nil {
 			s.asker = &by
 		}
-		s.Prompt = a.tasks.Config.Redact.String(s.Prompt) // no person has typed it
-		for i := range s.InputFiles {
-			s.InputFiles[i].Content = a.tasks.Config.Redact.String(s.InputFiles[i].Content)
-		}
+		a.mask(&s.TaskSpec)
 		s.environment, s.Environment = by.Environment, nil // never one that an agent has made up: agents' programs are looked for there
 	} else if s.parent == "" {
 		_, s.environment = task.EncodeEnvironment(s.Environment)
@@ -252,6 +249,25 @@ func (in *intake) add(s submission) error {
 	}
 	in.list = append(in.list, s)
 	return nil
+}
+
+// mask masks known secrets in all texts of a spec that no person has typed.
+func (a *Admission) mask(s *task.TaskSpec) {
+	hide := a.tasks.Config.Redact.String
+	for _, field := range task.Fields(s) {
+		switch text := field.(type) {
+		case *string:
+			*text = hide(*text)
+		case *[]string:
+			*text = slices.Clone(*text)
+			for i, line := range *text {
+				(*text)[i] = hide(line)
+			}
+		}
+	}
+	for i := range s.InputFiles {
+		s.InputFiles[i].Content = hide(s.InputFiles[i].Content)
+	}
 }
 
 // at adds to an error which spec it is about.

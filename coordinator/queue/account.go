@@ -92,10 +92,10 @@ func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
 	reserve, _ := state.ParsePercent(known.Reserve) // it was checked
 	for _, w := range of.Quota {
 		if reserve > 0 && 100-w.Used <= reserve && !w.Lapsed(a.now) && rule.Closed == "" {
-			rule.Closed, rule.Until = fmt.Sprintf("keeps %s of its quota for you, and %.4g%% of %s is used", known.Reserve, w.Used, w.Name), w.ResetsAt
+			rule.Closed, rule.Until = "keeps "+known.Reserve+" of its quota for you, and "+w.Told(a.now), w.ResetsAt
 		}
 		if from := w.SpareFrom(a.now, reserve); from.After(rule.SpareFrom) {
-			rule.SpareFrom = from
+			rule.SpareFrom, rule.Told = from, w.Told(a.now)
 		}
 	}
 	return rule

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,8 @@ func spellings(value string) map[string]string {
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(value)
 	all["JSON without HTML"] = plain.String()[1 : plain.Len()-2]
+	all["JSON with solidus"] = strings.ReplaceAll(all["JSON"], "/", `\/`)
+	all["lower-case query"] = regexp.MustCompile("%..").ReplaceAllStringFunc(all["query"], strings.ToLower)
 	for before := range 3 {
 		for name, enc := range map[string]*base64.Encoding{"std": base64.StdEncoding, "URL": base64.URLEncoding} {
 			encoded := enc.EncodeToString([]byte("<<"[:min(before, 2)] + value + ">>>"))

@@ -82,7 +82,7 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 	}
 	a := q.Account(t.UsedAccount())
 	if rule := lim.RuleFor(&a); t.Spare && !rule.SpareFrom.IsZero() {
-		return "spare from " + minutes(rule.SpareFrom, now), "waits for quota of account " + a.Name + " that would lapse: from " + clock(rule.SpareFrom, now) + " on, if no more is used before"
+		return "spare from " + minutes(rule.SpareFrom, now), "waits for quota of account " + a.Name + " that would lapse: " + rule.Told + "; from " + clock(rule.SpareFrom, now) + " on, if no more is used before"
 	}
 	switch most := q.FullQueue(t.Queue, lim); {
 	case most > 0:

@@ -37,6 +37,7 @@ type AccountRule struct {
 	Until  time.Time // when that ends by itself; zero: nobody knows
 
 	SpareFrom time.Time // before which no spare task may start; zero: one may
+	Told      string    // of the window that says so
 }
 
 // RuleFor returns what is configured for an account.
