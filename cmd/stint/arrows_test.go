@@ -245,6 +245,7 @@ var opens = map[string]string{
 	"program.go lookAround":   "the workspace, in a process of the run",
 	"files.go openRoot":       "a directory: with a slash behind it nothing else is opened",
 	"memory.go openRoot":      "a directory: with a slash behind it nothing else is opened",
+	"prune.go remove":         "a directory: with a slash behind it nothing else is opened",
 	"durable.go SyncDir":      "a directory that a file was just made in",
 	"open.go Open":            "it is what the others use",
 	"restore.go ReadLedger":   "a file that a person names",

@@ -175,7 +175,7 @@ func (s *Store) remove(l *leftover, now time.Time) (gone bool, err error) {
 	if l.kept || err != nil {
 		return false, err
 	}
-	root, err := os.OpenRoot(filepath.Dir(aside))
+	root, err := os.OpenRoot(filepath.Dir(aside) + "/")
 	if err != nil {
 		return true, err
 	}
