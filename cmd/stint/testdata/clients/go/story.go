@@ -79,7 +79,7 @@ func main() {
 	shown, err := client.GetSessionWithResponse(ctx, session, nil)
 	check(err)
 	expect(shown.JSON200 != nil && shown.JSON200.Tasks[0].Id == id && len(shown.JSON200.Transcript) == 2, "session", shown.Body)
-	used, err := client.UsageWithResponse(ctx, &UsageParams{By: pointer(UsageParamsByTask)})
+	used, err := client.UsageWithResponse(ctx, &UsageParams{By: pointer("task")})
 	check(err)
 	expect(used.JSON200 != nil && len(used.JSON200.Rows) > 0, "usage", used.Body)
 
