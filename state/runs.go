@@ -34,7 +34,7 @@ func RunsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
 	if before.Status == "" {
 		return MergedRun(after)
 	}
-	if r, ended := EndedRun(before, after); ended {
+	if r, ended := endedRun(before, after); ended {
 		return append(runs, r)
 	}
 	if last := len(runs) - 1; last >= 0 && lateUsage(before, after) {
@@ -100,9 +100,9 @@ func MergedRun(t *Task) []Run {
 	return []Run{runOf(t, t.UpdatedAt, t.Usage)}
 }
 
-// EndedRun returns the run that a record ends. What it used is what the task's totals
+// endedRun returns the run that a record ends. What it used is what the task's totals
 // have grown by; where they went down, they were begun anew.
-func EndedRun(before, after *Task) (r Run, ended bool) {
+func endedRun(before, after *Task) (r Run, ended bool) {
 	if before.Status != Running || before.Phase == PhaseVerify || after.Status == Running && after.RunID == before.RunID {
 		return Run{}, false
 	}
@@ -112,7 +112,7 @@ func EndedRun(before, after *Task) (r Run, ended bool) {
 // Spent returns the run of which a record tells that it spent something: of one that it ends all, and
 // of one that a person had taken the task out of, when that ends, what it used.
 func Spent(before, after *Task) (r Run, ok bool) {
-	if r, ok = EndedRun(before, after); ok || before.Status == "" || !lateUsage(before, after) {
+	if r, ok = endedRun(before, after); ok || before.Status == "" || !lateUsage(before, after) {
 		return r, ok
 	}
 	r = runOf(before, after.UpdatedAt, after.Usage.since(before.Usage))

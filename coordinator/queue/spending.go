@@ -75,9 +75,12 @@ func EachRuns(st *fold.State, dir string, f func(runs []state.Run) error) error 
 // Spend notes what a record tells that was spent. It is for the store's hook.
 func (s *Store) Spend(before, after *state.Task) {
 	r, ok := state.Spent(before, after)
+	if !ok {
+		return
+	}
 	s.spending.mu.Lock()
 	defer s.spending.mu.Unlock()
-	if ok && s.spending.of != nil {
+	if s.spending.of != nil {
 		add(s.spending.of, &r, s.Config.Now().Location())
 	}
 }

@@ -1,7 +1,6 @@
 package lanes
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -86,7 +85,9 @@ func (s *Queues) HasRun(agent string) bool { return s.ran[agent] }
 func (s *Queues) Accounts() []state.AccountUse {
 	uses := map[string]*state.AccountUse{}
 	use := func(name string) *state.AccountUse {
-		uses[name] = cmp.Or(uses[name], &state.AccountUse{Account: s.Account(name)})
+		if uses[name] == nil {
+			uses[name] = &state.AccountUse{Account: s.Account(name)}
+		}
 		return uses[name]
 	}
 	for name, a := range s.accounts {

@@ -269,7 +269,10 @@ func (t *sessions) move(x *session, to place, named bool) {
 	if x.seated() {
 		return
 	}
-	at := cmp.Or(t.seats[to], &seat{place: to})
+	at := t.seats[to]
+	if at == nil {
+		at = &seat{place: to}
+	}
 	x.at = at
 	old := at.taken
 	if old != nil && !named {
@@ -482,7 +485,9 @@ func (s *Queues) SetSessions(lines []map[string]string) {
 		t.byID[x.ID] = x
 		s.account(at.account)
 		t.unseat(x) // it was named twice
-		seats[at] = cmp.Or(seats[at], &seat{place: at})
+		if seats[at] == nil {
+			seats[at] = &seat{place: at}
+		}
 		x.at, x.last = seats[at], n
 		x.UpdatedAt, _ = state.ParseTime(m["updatedAt"]) // zero if it cannot be read
 		counted, _ := state.ParseThread([]byte(m["thread"]))
