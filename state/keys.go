@@ -98,14 +98,18 @@ const (
 // Names and keys of control records. KeyHold, KeyReason and KeyLimitWaits are
 // theirs too.
 const (
-	ControlDispatch = "dispatch"    // the record that pauses dispatch
-	ControlAccount  = "account:"    // with the account's name behind it
-	KeyPaused       = "paused"      // of ControlDispatch
-	KeyCoolUntil    = "coolUntil"   // of ControlAccount
-	KeyCoolGuessed  = "coolGuessed" // of ControlAccount: nobody has named coolUntil, it is a backoff
-	KeyLimitedAt    = "limitedAt"   // of ControlAccount: when it met its last rate limit
-	KeyQuota        = "quota"       // of ControlAccount: what its CLI told of it last; see FormatQuota
-	KeyDisabled     = "disabled"    // of ControlAccount: a person has taken it out of use
+	ControlDispatch = "dispatch"     // the record that pauses dispatch
+	ControlAccount  = "account:"     // with the account's name behind it
+	ControlSchedule = "schedule:"    // with the schedule's name behind it
+	KeyPaused       = "paused"       // of ControlDispatch and ControlSchedule
+	KeyCoolUntil    = "coolUntil"    // of ControlAccount
+	KeyCoolGuessed  = "coolGuessed"  // of ControlAccount: nobody has named coolUntil, it is a backoff
+	KeyLimitedAt    = "limitedAt"    // of ControlAccount: when it met its last rate limit
+	KeyQuota        = "quota"        // of ControlAccount: what its CLI told of it last; see FormatQuota
+	KeyDisabled     = "disabled"     // of ControlAccount: a person has taken it out of use
+	KeyCron         = "cron"         // of ControlSchedule: the expression and zone to which the next key belongs
+	KeyFiredThrough = "firedThrough" // of ControlSchedule: up to that instant each firing was made or skipped
+	KeyOpenFirings  = "openFirings"  // of ControlSchedule: instants of the firings that have not ended, separated by blanks
 )
 
 // copied has the keys that say what a task is to do, and where, and how.

@@ -142,7 +142,7 @@ func (v Tags) Match(want Tags) bool {
 		(want.Queue == "" || want.Queue == v.Queue) && (want.Agent == "" || want.Agent == v.Agent)
 }
 
-// Control is what a control record can say: of dispatch, or of an account.
+// Control is what a control record can say: of dispatch, of an account, or of a schedule.
 type Control struct {
 	Paused     bool
 	Hold       bool
@@ -153,6 +153,10 @@ type Control struct {
 	LimitedAt  time.Time
 	Disabled   bool
 	Quota      string // see FormatQuota
+
+	Cron         string
+	FiredThrough time.Time
+	OpenFirings  string
 }
 
 // ReadControl folds a control record into c.
@@ -181,6 +185,17 @@ func ReadControl(sec *ledger.Section, c Control) (Control, error) {
 			_, err = ParseQuota(c.Quota)
 		case KeyDisabled:
 			c.Disabled, err = parseBool(f.Bytes())
+		case KeyCron:
+			c.Cron = f.String()
+		case KeyFiredThrough:
+			c.FiredThrough, err = parseTime(f.Bytes())
+		case KeyOpenFirings:
+			c.OpenFirings = f.String()
+			for open := range strings.FieldsSeq(c.OpenFirings) {
+				if _, bad := parseTime([]byte(open)); bad != nil {
+					err = bad
+				}
+			}
 		}
 		if err != nil {
 			return c, NewRecordError(sec, f, err)

@@ -20,7 +20,6 @@ import (
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/task"
-	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -487,7 +486,7 @@ func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) 
 	if _, err := f.read(); err != nil {
 		return err
 	}
-	text, err := accountsText(f.path)
+	text, err := stateText(f.path)
 	if err != nil {
 		return err
 	}
@@ -531,13 +530,7 @@ func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) 
 		}
 		return usage("stint help accounts, or edit "+f.path, "account %s", wrong)
 	}
-	if again, err := accountsText(f.path); err != nil || !bytes.Equal(again, text) {
-		return &cliError{code: exitBusy, message: f.path + " was changed by another program just now", try: "the same again"}
-	}
-	if err := durable.ReplaceFile(durable.OS, f.path, now); err != nil {
-		return &cliError{code: exitFailure, message: "cannot write the accounts", err: err}
-	}
-	return nil
+	return replaceText(f.path, text, now)
 }
 
 // tomlText writes a value as TOML, on one line.

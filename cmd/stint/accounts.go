@@ -206,7 +206,7 @@ func (f *accountsFile) read() ([]account, error) {
 		return f.list, f.err
 	}
 	f.stamp = stamp
-	text, err := accountsText(f.path)
+	text, err := stateText(f.path)
 	var list []account
 	switch {
 	case err != nil:
@@ -239,16 +239,27 @@ func (f *accountsFile) located(err error) string {
 	return err.Error()
 }
 
-// accountsText returns the text of accounts.toml, "" if there is none.
-func accountsText(path string) ([]byte, error) {
+// stateText returns the text of a file of the state directory, "" if there is none.
+func stateText(path string) ([]byte, error) {
 	text, err := durable.ReadFile(durable.OS, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the accounts: %w", err)
+		return nil, fmt.Errorf("cannot read %s: %w", filepath.Base(path), err)
 	}
 	return text, nil
+}
+
+// replaceText gives a file of the state directory another text, if it still has the one that was read.
+func replaceText(path string, was, now []byte) error {
+	if again, err := stateText(path); err != nil || !bytes.Equal(again, was) {
+		return &cliError{code: exitBusy, message: path + " was changed by another program just now", try: "the same again"}
+	}
+	if err := durable.ReplaceFile(durable.OS, path, now); err != nil {
+		return &cliError{code: exitFailure, message: "cannot write " + filepath.Base(path), err: err}
+	}
+	return nil
 }
 
 // configs returns the accounts as the master needs them.

@@ -63,6 +63,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/api/web":               {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api":                   {"stint/coordinator/redact", "stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/openapi", "stint/coordinator/api/request", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/session", "stint/state"},
 	"stint/coordinator/notify":                {"stint/coordinator/task", "stint/ledger", "stint/state"},
+	"stint/coordinator/schedule":              {"stint/coordinator/task", "stint/ledger/durable", "stint/state"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
 	"stint/coordinator/postgres/schema":       {"stint/coordinator/task"},
 	"stint/coordinator/postgres/server":       {"stint/coordinator/postgres/dsn", "stint/coordinator/postgres/schema", "stint/coordinator/task", "stint/state"},
@@ -70,7 +71,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
 		"stint/coordinator", "stint/coordinator/checkout", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
-		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/notify", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/redact",
+		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/notify", "stint/coordinator/schedule", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/redact",
 		"stint/state", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory",
 	},
 	"stint/examples": {}, // its tests may import anything
@@ -90,7 +91,7 @@ func rowOf(path string) string {
 // adapters begin the paths of the packages that are handed what they need as small interfaces,
 // and that no room of the master, nor what keeps its ledger, comes with.
 var (
-	adapters   = []string{"stint/coordinator/agent", "stint/coordinator/api", "stint/coordinator/notify", "stint/coordinator/postgres"}
+	adapters   = []string{"stint/coordinator/agent", "stint/coordinator/api", "stint/coordinator/notify", "stint/coordinator/postgres", "stint/coordinator/schedule"}
 	ofTheRooms = []string{
 		"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/statedir", "stint/coordinator/store",
 		"stint/ledger/archive", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/salvage", "stint/ledger/tasksfile", "stint/state/fold",

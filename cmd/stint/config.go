@@ -10,6 +10,7 @@ import (
 	"stint/coordinator/attempt"
 	"stint/coordinator/notify"
 	"stint/coordinator/queue"
+	"stint/coordinator/schedule"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
@@ -44,6 +45,8 @@ type Config struct {
 	PostgresOutput   int   // characters
 	PostgresHost     string
 	Notify           []notify.Block
+	Schedules        []schedule.Schedule
+	MaxScheduled     int
 
 	// The texts of these are as they were set: a word for one, or @FILE.
 	outputPolicy, promptTemplate, evalPrompt, onFailure, onIssue string
@@ -109,6 +112,7 @@ var keys = slices.Concat([]key{
 	pathKey("work_dir", "directory below which tasks with --workdir temp have their own; empty: stint/work in $XDG_DATA_HOME", func(c *Config) *string { return &c.WorkDir }),
 	boolKey("cleanup", "true", "remove these directories after the end of their tasks", func(c *Config) *bool { return &c.Cleanup }),
 	numberKey("max_workers", "4", 1, 256, "runs at the same time", func(c *Config) *int { return &c.MaxWorkers }),
+	numberKey("max_scheduled", "2", 1, 256, "tasks of schedules, and jobs of schedules, that run at the same time", func(c *Config) *int { return &c.MaxScheduled }),
 	numberKey("max_queued", "100000", 0, 100_000_000, "tasks that may wait; more are refused; 0: no limit", func(c *Config) *int { return &c.MaxQueued }),
 	numberKey("max_attempts", "3", 1, 100, "tries of a task", func(c *Config) *int { return &c.MaxAttempts }).perWorkspace(),
 	numberKey("max_retries", "5", 0, 1000, "interruptions of a task before it is dead, and edits that may restart it while it runs", func(c *Config) *int { return &c.MaxRetries }),

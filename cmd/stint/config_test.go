@@ -114,7 +114,7 @@ func TestConfigErrors(t *testing.T) {
 		{"notify is one block", "[notify]\ncommand = \"x\"\n", "config.toml:1: notify is not a list of blocks; write [[notify]]"},
 		{"a destination that is none", "[[notify]]\ndesktop = true\n[[notify]]\nwebhok = \"x\"\n", `config.toml:4: unknown key "notify.webhok"; did you mean notify.webhook?`},
 		{"a key of the top level in a block", "[[notify]]\ndesktop = true\ntimeout = \"1h\"\n", `config.toml:3: unknown key "notify.timeout"; to set timeout for all tasks, move it above the first section`},
-		{"no destination", "[[notify]]\non = [\"done\"]\n[[notify]]\ndesktop = true\n", "config.toml:2: a [[notify]] block needs one of command,"},
+		{"no destination", "[[notify]]\non = [\"done\"]\n[[notify]]\ndesktop = true\n", "config.toml:1: a [[notify]] block needs one of command,"},
 		{"an unknown event", "[[notify]]\non = [\"fail\"]\n", `config.toml:2: notify.on: "fail" is not one of done, failed,`},
 		{"a destination that is a list", "[[notify]]\ncommand = [\"a\", \"b\"]\n", "config.toml:2: notify.command has a value of another type; write command = \"…\", one string"},
 		{"a bad URL, which may be a secret", "[[notify]]\nntfy = \"ftp://secret\"\n", "config.toml:2: notify.ntfy: this is not a URL such as"},

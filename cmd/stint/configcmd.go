@@ -100,7 +100,7 @@ func (c *Config) shown() []shownKey {
 // shownBlock returns the settings of a [[notify]] block, as they may be seen by anybody.
 func shownBlock(b notify.Block) (list []shownKey) {
 	b.Webhook, b.Ntfy = notify.Redact(b.Webhook), notify.Redact(b.Ntfy)
-	names, fields := notifyFields(&b)
+	names, fields := blockFields(&b)
 	for _, name := range names {
 		if v := fields[name]; !v.IsZero() {
 			list = append(list, shownKey{name, v.Interface(), "file"})

@@ -17,6 +17,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"stint/coordinator/notify"
+	"stint/coordinator/schedule"
 	"stint/state"
 )
 
@@ -169,7 +170,7 @@ func (c *Config) loadFile(src configSource) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the configuration: %w", err)
 	}
-	f := &fileReader{name: filepath.Base(src.file), config: c}
+	f := &fileReader{name: filepath.Base(src.file), text: string(data), config: c}
 	var top map[string]toml.Primitive
 	if f.meta, err = toml.Decode(string(data), &top); err != nil {
 		return f.located(err)
@@ -180,6 +181,7 @@ func (c *Config) loadFile(src configSource) error {
 // A fileReader decodes one file, strictly.
 type fileReader struct {
 	name   string
+	text   string
 	meta   toml.MetaData
 	config *Config
 }
@@ -194,6 +196,15 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 			err = f.workspaces(t[name])
 		case section == "" && s == nil && name == "notify":
 			err = f.notify(t[name])
+		case section == "" && s == nil && name == "schedule":
+			var list []schedule.Schedule
+			if list, err = f.schedules(t[name]); err == nil {
+				err = noTwins(list)
+			}
+			f.config.Schedules = list
+			for i := range list {
+				f.config.inFile = append(f.config.inFile, fmt.Sprintf("schedule %+v", list[i]))
+			}
 		case section == "" && s == nil && name == "queue":
 			err = f.queues(t[name])
 		case section == "" && s == nil && slices.ContainsFunc(keys, func(k key) bool { return k.section == name }):
@@ -282,25 +293,16 @@ func (f *fileReader) queues(p toml.Primitive) error {
 	return nil
 }
 
-// notifyFields returns the keys of a [[notify]] block, in order, and its fields.
-func notifyFields(b *notify.Block) (names []string, fields map[string]reflect.Value) {
-	fields = map[string]reflect.Value{}
-	for f, v := range reflect.ValueOf(b).Elem().Fields() {
-		name := f.Tag.Get("toml")
-		names, fields[name] = append(names, name), v
-	}
-	return names, fields
-}
-
 // notify takes the [[notify]] blocks.
 func (f *fileReader) notify(p toml.Primitive) error {
 	var blocks []map[string]toml.Primitive
 	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
 		return fmt.Errorf("%s:%d: notify is not a list of blocks; write [[notify]], and its settings below that", f.name, f.line(p))
 	}
-	for _, values := range blocks {
+	for i, values := range blocks {
+		at := func(key string) int { return f.blockLine("notify", i, len(blocks), key) }
 		b := notify.Block{On: notify.Usual()}
-		known, fields := notifyFields(&b)
+		known, fields := blockFields(&b)
 		for _, name := range f.inOrder(values) {
 			field, wrong := fields[name], ""
 			switch {
@@ -313,17 +315,15 @@ func (f *fileReader) notify(p toml.Primitive) error {
 				wrong = fmt.Sprintf("notify.%s has a value of another type; write %s = %s", name, name, want[field.Kind()])
 			}
 			if wrong != "" {
-				return fmt.Errorf("%s:%d: %s", f.name, f.line(values[name]), wrong)
+				return fmt.Errorf("%s:%d: %s", f.name, at(name), wrong)
 			}
 		}
 		if key, err := b.Check(); err != nil {
-			at, where := p, ""
+			where := ""
 			if key != "" {
-				at, where = values[key], "notify."+key+": "
-			} else if names := f.inOrder(values); len(names) > 0 { // the decoder knows the line of the last block alone
-				at = values[names[0]]
+				where = "notify." + key + ": "
 			}
-			return fmt.Errorf("%s:%d: %s%w", f.name, f.line(at), where, err)
+			return fmt.Errorf("%s:%d: %s%w", f.name, at(key), where, err)
 		}
 		f.config.Notify, f.config.inFile = append(f.config.Notify, b), append(f.config.inFile, fmt.Sprintf("notify %+v", b))
 	}
@@ -336,6 +336,33 @@ func (f *fileReader) inOrder(t map[string]toml.Primitive) []string {
 	return slices.SortedFunc(maps.Keys(t), func(a, b string) int {
 		return cmp.Or(f.line(t[a])-f.line(t[b]), strings.Compare(a, b))
 	})
+}
+
+// blockLine returns the line of a key of the i-th of n [[name]] blocks, or of its head. The decoder knows
+// only where the keys of the last block are.
+func (f *fileReader) blockLine(name string, i, n int, key string) int {
+	lines := strings.Split(f.text, "\n")
+	var heads []int
+	for at, line := range lines {
+		if isBlockHead(line, name) {
+			heads = append(heads, at)
+		}
+	}
+	if len(heads) != n { // one of them stands within a text
+		return 1
+	}
+	for at := heads[i] + 1; key != "" && at < len(lines) && !isBlockHead(lines[at], name); at++ {
+		if left, _, ok := strings.Cut(lines[at], "="); ok && strings.TrimSpace(left) == key {
+			return at + 1
+		}
+	}
+	return heads[i] + 1
+}
+
+// isBlockHead reports whether a line is [[name]].
+func isBlockHead(line, name string) bool {
+	head, _, _ := strings.Cut(line, "#")
+	return strings.Join(strings.Fields(head), "") == "[["+name+"]]"
 }
 
 // line returns the line of a value: an Unmarshaler's error carries it.

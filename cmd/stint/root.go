@@ -59,7 +59,7 @@ var commands = map[string]func(*app) *cobra.Command{
 	"rm": noRun((*app).rmCommand), "hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
 	"list": alias((*app).lsCommand, "list [OPTIONS]", "ls"), "get": alias((*app).showCommand, "get [OPTIONS] ID", "show"),
-	"session": (*app).sessionCommand, "account": (*app).accountCommand, "accounts": alias((*app).accountCommand, "accounts", "account"), "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"session": (*app).sessionCommand, "cron": (*app).cronCommand, "account": (*app).accountCommand, "accounts": alias((*app).accountCommand, "accounts", "account"), "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
 	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -34,6 +36,8 @@ import (
 	"stint/coordinator/postgres"
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
+	"stint/coordinator/schedule"
+	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger/journal"
 	"stint/memory"
@@ -371,6 +375,8 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 		gate.Redact(runDir, cfg.Redact)
 		return nil
 	}
+	config.QueueMax = map[string]int{schedule.Queue: cfg.MaxScheduled}
+	maps.Copy(config.QueueMax, cfg.QueueMax)
 	config.Workspace = workspaceSettings(cfg)
 	config.Exclusive = slices.ContainsFunc(cfg.sections, func(s section) bool { return s.config.Checkout == queue.CheckoutExclusive })
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
@@ -405,9 +411,35 @@ func workspaceSettings(cfg *Config) func(string) queue.WorkspaceSettings {
 	}
 }
 
-// roomsOf returns a coordinator as what the API needs of it.
-func roomsOf(c *coordinator.Coordinator) api.Rooms {
-	return api.Rooms{Notices: c, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: c.Store, Dispatch: c, Monitor: c}
+// scheduler returns what fires the schedules of a master.
+func (m *master) scheduler(c *coordinator.Coordinator, tell func(kind, name, text string)) *schedule.Runner {
+	cfg := m.cfg
+	jobs := map[string]schedule.Job{
+		"clean": func(ctx context.Context) (string, error) {
+			r, err := c.Prune(ctx, cmp.Or(cfg.Retention, math.MaxInt64), false)
+			return fmt.Sprintf("removed %s, %d KiB", count(len(r.Removed), "place"), r.Bytes>>10), err
+		},
+		"compact-tasks": func(ctx context.Context) (string, error) {
+			r, err := c.Compact(ctx, cfg.CompactOlderThan, false, false)
+			return fmt.Sprintf("moved %s to the archive; the journal has %d KiB", count(r.Archived, "task"), r.After>>10), err
+		},
+		"fsck": func(ctx context.Context) (string, error) {
+			r, err := statedir.Fsck(ctx, m.state, cfg.WorkspaceRoot, func() bool { return true })
+			if err == nil && len(r.Faults) > 0 {
+				err = fmt.Errorf("%s: stint fsck", count(len(r.Faults), "finding"))
+			}
+			return "no findings", err
+		},
+	}
+	return schedule.New(c, schedule.Options{
+		List: newSchedulesFile(m.state, cfg).list, Jobs: jobs, Max: cfg.MaxScheduled, Path: filepath.Join(m.state, "job_runs.jsonl"),
+		Keep: cfg.Retention, Tell: tell, Now: time.Now, Log: m.log,
+	})
+}
+
+// roomsOf returns a coordinator, and what fires its schedules, as what the API needs of them.
+func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner) api.Rooms {
+	return api.Rooms{Schedules: schedules, Notices: c, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: c.Store, Dispatch: c, Monitor: c}
 }
 
 // runOf returns the function that looks for the run of a state directory that a process is part of.
@@ -426,6 +458,11 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	var notifier *notify.Notifier
+	if len(m.cfg.Notify) > 0 {
+		notifier = notify.New(c, m.cfg.Notify, os.Environ(), m.log)
+	}
+	schedules := m.scheduler(c, nil)
 	var server *api.Server
 	listen := func(addr string, unused time.Duration) (address string, answer func(context.Context) error, err error) {
 		token, err := guard.OpenToken(tokenFile(m.state)) // it is made if it is missing
@@ -487,7 +524,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		return nil
 	}
 	given, _ := m.cfg.masterSettings()
-	server = api.NewServer(roomsOf(c), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
+	server = api.NewServer(roomsOf(c, schedules), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
 	var answer func(context.Context) error
 	if m.wantsHTTP() {
 		answer, err = openHTTP()
@@ -524,10 +561,10 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	if m.mirror != nil {
 		followers.Go(func() { m.mirror.Run(following, c) })
 	}
-	if len(m.cfg.Notify) > 0 {
-		n := notify.New(c, m.cfg.Notify, os.Environ(), m.log)
-		followers.Go(func() { n.Run(following) })
+	if notifier != nil {
+		followers.Go(func() { notifier.Run(following) })
 	}
+	followers.Go(func() { schedules.Run(following) })
 	err = c.Run(running)
 	endFollowers()
 	followers.Wait()

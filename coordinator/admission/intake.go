@@ -52,6 +52,9 @@ type request struct {
 	specs  []task.TaskSpec
 	isList bool   // else it is a single one
 	key    string // idempotency key of the list as a whole; "": it has none
+
+	schedule string               // whose firing it is; "": of none
+	fired    func(*state.Control) // changes the schedule's control record
 }
 
 // An intake is one or more specs that are enqueued together. It belongs to one
@@ -347,6 +350,9 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 			Code: task.CodeTooMany, Message: fmt.Sprintf("the queue is full: %d tasks wait, %d more would come, and max_queued is %d", waiting, more, most),
 			Hint: "try again when some have run (stint ls --status queued), or set max_queued in the configuration",
 		}
+	}
+	if in.schedule != "" {
+		changeSchedule(st, tx, in.schedule, in.fired)
 	}
 	err := st.CheckOrder(in.fresh)
 	var cycle *lanes.CycleError

@@ -35,13 +35,14 @@ type master interface {
 	Ledger
 	Dispatch
 	Monitor
+	Schedules
 }
 
 func newServer(m master, opts Options) *Server {
 	return NewServer(*roomsOf(m), opts)
 }
 
-func roomsOf(m master) *Rooms { return &Rooms{m, m, m, m, m, m, m, m, m, m, m} }
+func roomsOf(m master) *Rooms { return &Rooms{m, m, m, m, m, m, m, m, m, m, m, m} }
 
 // fakeMaster is a master in memory. Only what the server can see of a
 // coordinator is real.

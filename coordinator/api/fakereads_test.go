@@ -97,3 +97,13 @@ func (f *fakeMaster) Prune(context.Context, time.Duration, bool) (task.Pruned, e
 func (f *fakeMaster) Reconcile(context.Context, bool) (task.Reconciled, error) {
 	return task.Reconciled{Notices: []string{}, Findings: f.Findings()}, f.err
 }
+
+func (f *fakeMaster) Schedules(context.Context) ([]task.Schedule, error) {
+	return []task.Schedule{{Name: "nightly", Cron: "@daily", Next: []time.Time{}, Open: []time.Time{}}}, f.err
+}
+
+func (f *fakeMaster) JobRuns(context.Context, string, int) ([]task.JobRun, error) { return nil, f.err }
+
+func (f *fakeMaster) ActOnSchedule(_ context.Context, name, act string) (task.Schedule, error) {
+	return task.Schedule{Name: name, Paused: act == "pause"}, f.err
+}

@@ -46,6 +46,7 @@ func (s *Server) routes() {
 	s.reportRoutes(api)
 	s.ledgerRoutes(api)
 	s.dispatchRoutes(api)
+	s.scheduleRoutes(api)
 	s.monitorRoutes(api)
 	s.browserRoutes(api)
 	s.mux.Handle("GET /{$}", &web.Site{

@@ -44,6 +44,8 @@ type Rooms struct {
 	Ledger   Ledger
 	Dispatch Dispatch
 	Monitor  Monitor
+
+	Schedules Schedules
 }
 
 // Options are what a [Server] can be told. The zero value is good for a master.

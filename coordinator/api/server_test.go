@@ -119,6 +119,10 @@ func TestRequests(t *testing.T) {
 		{"POST", "/v1/tasks/aa-2/move", jsonType, `{"first":true,"before":"aa-1"}`, 422, "invalid", "exclude each other"},
 		{"POST", "/v1/pause", jsonType, `{"reason":"lunch"}`, 204, "", ""},
 		{"POST", "/v1/pause", "", "", 204, "", ""},
+		{"GET", "/v1/schedules", "", "", 200, "nightly", ""},
+		{"GET", "/v1/schedules/nightly/runs?limit=5", "", "", 200, `"runs":[]`, ""},
+		{"POST", "/v1/schedules/nightly/pause", "", "", 200, `"paused":true`, ""},
+		{"POST", "/v1/schedules/nightly/run", "", "", 200, "nightly", ""},
 
 		{"GET", "/v1/nothing", "", "", 404, "not-found", "nothing at /v1/nothing"},
 		{"DELETE", "/v1/tasks/aa-1", "", "", 405, "invalid", "DELETE is not possible"},

@@ -9,9 +9,19 @@ import (
 	"stint/state"
 )
 
-// ApplyControl folds a control record of dispatch or of an account; one with another name
-// is passed over.
+// ApplyControl folds a control record of dispatch, of an account or of a schedule; one with another
+// name is passed over.
 func (s *Queues) ApplyControl(sec *ledger.Section) error {
+	if name, isSchedule := strings.CutPrefix(string(sec.ID), state.ControlSchedule); isSchedule {
+		next, err := state.ReadControl(sec, s.schedules[name])
+		if err == nil {
+			s.schedules[name] = next
+		}
+		if next == (state.Control{}) {
+			delete(s.schedules, name)
+		}
+		return err
+	}
 	name, isAccount := strings.CutPrefix(string(sec.ID), state.ControlAccount)
 	if !isAccount && name != state.ControlDispatch {
 		return nil
@@ -40,6 +50,9 @@ func (s *Queues) ApplyControl(sec *ledger.Section) error {
 func (s *Queues) Paused() (paused bool, reason string) {
 	return s.dispatch.Paused, s.dispatch.Reason
 }
+
+// Schedules returns what is known of each schedule, by its name.
+func (s *Queues) Schedules() map[string]state.Control { return maps.Clone(s.schedules) }
 
 // Account returns what is known of the account of that name ([state.Task.AccountName]).
 // One that no record names is free.
@@ -147,12 +160,16 @@ func (s *Queues) ControlRecords() []ledger.Record {
 		r.AddIf(state.KeyPaused, state.Flag(c.Paused)).AddIf(state.KeyHold, state.Flag(c.Hold)).AddIf(state.KeyReason, c.Reason).
 			AddIf(state.KeyCoolUntil, state.ExactTime(c.CoolUntil)).AddIf(state.KeyCoolGuessed, state.Flag(c.Guessed)).
 			AddIf(state.KeyLimitWaits, state.OrNone(c.LimitWaits)).AddIf(state.KeyLimitedAt, state.ExactTime(c.LimitedAt)).
-			AddIf(state.KeyQuota, c.Quota).AddIf(state.KeyDisabled, state.Flag(c.Disabled))
+			AddIf(state.KeyQuota, c.Quota).AddIf(state.KeyDisabled, state.Flag(c.Disabled)).
+			AddIf(state.KeyCron, c.Cron).AddIf(state.KeyFiredThrough, state.ExactTime(c.FiredThrough)).AddIf(state.KeyOpenFirings, c.OpenFirings)
 		list = append(list, r)
 	}
 	add(state.ControlDispatch, s.dispatch)
 	for _, name := range slices.Sorted(maps.Keys(s.accounts)) {
 		add(state.ControlAccount+name, s.accounts[name].Control)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.schedules)) {
+		add(state.ControlSchedule+name, s.schedules[name])
 	}
 	return list
 }

@@ -312,13 +312,14 @@ type Queues struct {
 	after   dependants
 	hasty   map[uint32]*Item // queued ones that may not wait for a cool-down to end
 
-	dispatch state.Control
-	accounts map[string]*account
-	ran      map[string]bool // agents of which a run has begun a session
-	sessions sessions
-	homes    map[uint32]home  // by session key, as in Entry.Key
-	bare     map[uint32]*Item // queued ones without a workspace of their own
-	plan     plan
+	dispatch  state.Control
+	accounts  map[string]*account
+	schedules map[string]state.Control
+	ran       map[string]bool // agents of which a run has begun a session
+	sessions  sessions
+	homes     map[uint32]home  // by session key, as in Entry.Key
+	bare      map[uint32]*Item // queued ones without a workspace of their own
+	plan      plan
 
 	TitleOf func(n uint32) string // of a live task, as far as it is known
 
@@ -338,7 +339,7 @@ func NewQueues() Queues {
 		after:    dependants{of: map[string][]uint32{}, maybe: map[uint32]bool{}},
 		hasty:    map[uint32]*Item{},
 		lanes:    map[string]*lane{},
-		accounts: map[string]*account{},
+		accounts: map[string]*account{}, schedules: map[string]state.Control{},
 		ran:      map[string]bool{},
 		sessions: sessions{byID: map[string]*session{}, seats: map[place]*seat{}, implied: map[[16]byte]uint32{}},
 		homes:    map[uint32]home{},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -93,6 +94,23 @@ func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
 // ActOnAccount enables or disables an account: act is enable or disable.
 func (c *Client) ActOnAccount(ctx context.Context, id, act string) (state.AccountUse, error) {
 	return fetch[state.AccountUse](ctx, c, http.MethodPost, "/v1/accounts/"+url.PathEscape(id)+"/"+act, nil)
+}
+
+// Schedules returns all schedules.
+func (c *Client) Schedules(ctx context.Context) ([]task.Schedule, error) {
+	out, err := fetch[wire.SchedulesBody](ctx, c, http.MethodGet, "/v1/schedules", nil)
+	return out.Schedules, err
+}
+
+// JobRuns returns how firings of a schedule went, the newest first, at most so many.
+func (c *Client) JobRuns(ctx context.Context, name string, most int) ([]task.JobRun, error) {
+	out, err := fetch[wire.JobRunsBody](ctx, c, http.MethodGet, "/v1/schedules/"+url.PathEscape(name)+"/runs?limit="+strconv.Itoa(most), nil)
+	return out.Runs, err
+}
+
+// ActOnSchedule fires a schedule now, pauses or resumes it: act is run, pause or resume.
+func (c *Client) ActOnSchedule(ctx context.Context, name, act string) (task.Schedule, error) {
+	return fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, nil)
 }
 
 // SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong.

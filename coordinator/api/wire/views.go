@@ -70,6 +70,16 @@ type (
 		Accounts []state.AccountUse `json:"accounts" doc:"The accounts, by name"`
 	}
 
+	// SchedulesBody has the schedules.
+	SchedulesBody struct {
+		Schedules []task.Schedule `json:"schedules" doc:"The schedules, in the order of the configuration"`
+	}
+
+	// JobRunsBody has firings of a schedule.
+	JobRunsBody struct {
+		Runs []task.JobRun `json:"runs" doc:"The firings, the newest first"`
+	}
+
 	// PreviewBody has what would be run for tasks.
 	PreviewBody struct {
 		Previews []task.TaskPreview `json:"previews" doc:"A preview of each task, in the order in which they were sent"`

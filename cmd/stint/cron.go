@@ -1,0 +1,464 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/api/client"
+	"stint/coordinator/schedule"
+	"stint/coordinator/task"
+)
+
+func (a *app) cronCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cron",
+		Short: "schedules: tasks and jobs at set times",
+		Long: `Schedules queue a task, or run a job of the master's own, at set times. They stand in
+schedules.toml in the state directory, which you may edit, and in [[schedule]] blocks of the
+configuration. They fire while a master runs, and one stays while any schedule is active;
+stint service install starts one after a reboot. More: stint help schedules.`,
+		Example: `  stint cron add nightly --cron "0 3 * * *" "Update the dependencies"
+  stint cron ls
+  stint cron next nightly`,
+	}
+	for _, build := range []func(*app) *cobra.Command{
+		noRun((*app).cronAddCommand), (*app).cronLsCommand, (*app).cronShowCommand, (*app).cronNextCommand, (*app).cronRunsCommand,
+		noRun(cronAct("run", "fire a schedule now, besides its other firings")),
+		noRun(cronAct("pause", "let a schedule fire no more until it is resumed")),
+		noRun(cronAct("resume", "let a schedule fire again, from now on")),
+		noRun((*app).cronRmCommand),
+	} {
+		c.AddCommand(build(a))
+	}
+	return c
+}
+
+func (a *app) cronAddCommand() *cobra.Command {
+	o, s := &taskOptions{}, &schedule.Schedule{}
+	c := &cobra.Command{
+		Use:   "add NAME --cron EXPRESSION [OPTIONS] PROMPT",
+		Short: "add a schedule",
+		Long: `Add a schedule to schedules.toml. --cron is a cron expression of five fields (minute, hour,
+day of the month, month, day of the week: 0 or SUN to 6 or SAT), one of @hourly, @daily,
+@weekly, @monthly and @yearly, or "@every 90m". At each firing the prompt is queued as a
+new task, with the options of stint task; or, with --job, a job of the master's own runs.`,
+		Example: `  stint cron add nightly --cron "0 3 * * *" "Update the dependencies"
+  stint cron add triage --cron "0 9 * * MON-FRI" --session triage @triage.md
+  stint cron add tidy --cron @weekly --job compact-tasks`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s.Name = args[0]
+			if err := a.cronSpec(c, o, s, args[1:]); err != nil {
+				return err
+			}
+			file, err := a.schedulesFile(true)
+			if err != nil {
+				return err
+			}
+			text, err := stateText(file.path)
+			if err != nil {
+				return err
+			}
+			block, err := scheduleBlock(s)
+			if err != nil {
+				return err
+			}
+			now := text
+			if len(text) > 0 {
+				now = append(bytes.TrimRight(text, "\n"), "\n\n"...)
+			}
+			now = append(now, block...)
+			if _, err := file.parse(now); err != nil {
+				return usage("stint cron add --help", "%s", strings.Replace(err.Error(), schedulesName, file.path, 1))
+			}
+			if err := replaceText(file.path, text, now); err != nil {
+				return err
+			}
+			return a.cronAdded(c.Context(), s.Name)
+		},
+	}
+	o.addFlags(a, c)
+	for _, name := range []string{"at", "delay", "after", "after-policy", "idempotency-key", "spec", "dry-run", "input-file"} { // of one task, and not of each firing
+		c.Flags().Lookup(name).Hidden = true
+	}
+	f := c.Flags()
+	f.StringVar(&s.Cron, "cron", "", "`expression` that says when")
+	f.StringVar(&s.Zone, "zone", "", "time `zone` of the expression, such as Europe/Berlin; by default this machine's")
+	f.StringVar(&s.Job, "job", "", "`name` of a job, in place of a prompt: "+strings.Join(jobNames, ", "))
+	f.StringVar(&s.Overlap, "overlap", "", "`what` becomes of a firing while the one before goes on: skip (default), queue or parallel")
+	f.StringVar(&s.Missed, "missed", "", "`which` firings are made up for that no master was there for: once (default: the last one), skip or all")
+	f.IntVar(&s.Most, "missed-max", 0, "`number` of firings that are made up for with --missed all, by default 10")
+	f.StringVar(&s.Jitter, "jitter", "", "each firing is late by a part of this `duration`")
+	_ = c.MarkFlagRequired("cron") // it exists
+	complete(c, "job", func() []string { return jobNames })
+	return c
+}
+
+// cronSpec fills in the task of a new schedule.
+func (a *app) cronSpec(c *cobra.Command, o *taskOptions, s *schedule.Schedule, args []string) (err error) {
+	for _, name := range []string{"at", "delay", "after", "idempotency-key", "spec", "dry-run", "input-file"} {
+		if c.Flags().Changed(name) {
+			return usage("stint cron add --help", "--%s means nothing for a schedule: each firing is a new task", name)
+		}
+	}
+	if err := o.check(c, time.Now()); err != nil {
+		return err
+	}
+	if s.Job != "" {
+		if len(args) > 0 {
+			return usage("stint cron add --help", "a schedule has a job or a prompt, and not both")
+		}
+		s.Spec = o.spec
+		return nil
+	}
+	source, err := a.promptSource(c, o, args)
+	if err == nil {
+		err = a.place(o, &o.spec)
+	}
+	if err != nil {
+		return err
+	}
+	o.spec.Prompt, err = interruptibly(c.Context(), "interrupted; nothing was added", source.read)
+	s.Spec = o.spec
+	s.Spec.ID, s.Spec.DefaultAgent = "", ""
+	return err
+}
+
+// scheduleBlock writes a schedule as a [[schedule]] block.
+func scheduleBlock(s *schedule.Schedule) (string, error) {
+	text, err := json.Marshal(s.Spec)
+	if err != nil {
+		return "", err
+	}
+	var spec map[string]any
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&spec); err != nil {
+		return "", err
+	}
+	if s.Spec.Prompt == "" {
+		delete(spec, "prompt") // which JSON has in any case
+	}
+	lines := []string{"[[schedule]]"}
+	names, fields := blockFields(s)
+	for _, name := range names {
+		if v := fields[name]; !v.IsZero() {
+			lines = append(lines, name+" = "+tomlText(v.Interface()))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		snake := capital.ReplaceAllStringFunc(name, func(c string) string { return "_" + strings.ToLower(c) })
+		lines = append(lines, snake+" = "+tomlText(spec[name]))
+	}
+	return strings.Join(lines, "\n") + "\n", nil
+}
+
+var capital = regexp.MustCompile("[A-Z]")
+
+// cronAdded lets a master know of a new schedule, and says when it fires, or that nothing will.
+func (a *app) cronAdded(ctx context.Context, name string) error {
+	list, err := a.schedules(ctx)
+	if a.isOffline(err) {
+		a.hint("stint: nothing fires: no master is running, and auto_start is off\n  try: stint serve\n")
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range list {
+		if s.Name == name && len(s.Next) > 0 {
+			a.hint("stint: it fires at %s first\n", localTime(s.Next[0]))
+		}
+	}
+	return printText(a.stdout, "added "+name)
+}
+
+// schedules asks the master for the schedules; it notices then what has changed in them.
+func (a *app) schedules(ctx context.Context) (list []task.Schedule, err error) {
+	a.creates = true
+	err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Schedules(ctx); return err })
+	return list, err
+}
+
+// schedulesFile returns schedules.toml, of a state directory that is made if need be.
+func (a *app) schedulesFile(make bool) (*schedulesFile, error) {
+	cfg, err := a.base()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := a.state()
+	if make && err == nil {
+		dir, err = a.ownState()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newSchedulesFile(dir, cfg), nil
+}
+
+func (a *app) cronRmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME", Short: "remove a schedule; tasks that it has queued stay", Example: "  stint cron rm nightly", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			file, err := a.schedulesFile(false)
+			if err != nil {
+				return err
+			}
+			s, err := file.named(args[0])
+			if err != nil {
+				return err
+			}
+			name, line, _ := strings.Cut(s.Origin, ":")
+			if name != schedulesName {
+				return usage("stint config edit", "schedule %s stands in the configuration, at %s; remove it there", s.Name, s.Origin)
+			}
+			text, err := stateText(file.path)
+			if err != nil {
+				return err
+			}
+			from, _ := strconv.Atoi(line)
+			lines := bytes.SplitAfter(text, []byte("\n"))
+			to := len(lines)
+			if next := slices.IndexFunc(lines[from:], func(l []byte) bool { return isBlockHead(string(l), "schedule") }); next >= 0 {
+				to = from + next
+			}
+			from--
+			rest := bytes.Join(slices.Delete(lines, from, to), nil)
+			list, err := file.parse(rest)
+			if slices.ContainsFunc(list, func(left schedule.Schedule) bool { return left.Name == s.Name }) {
+				err = errors.New("it would still be there")
+			}
+			if err != nil {
+				return usage("edit "+file.path, "schedule %s cannot be taken out of the file as it is written: %v", s.Name, err)
+			}
+			if err := replaceText(file.path, text, rest); err != nil {
+				return err
+			}
+			_ = a.callRunning(func(cl *client.Client) error { _, err := cl.Schedules(c.Context()); return err }) // without a master nothing fires
+			return printText(a.stdout, "removed "+s.Name)
+		},
+		ValidArgsFunction: a.completeSchedules,
+	}
+}
+
+// named returns the schedule of that name.
+func (f *schedulesFile) named(name string) (s schedule.Schedule, err error) {
+	list, err := f.list()
+	if i := slices.IndexFunc(list, func(s schedule.Schedule) bool { return s.Name == name }); i >= 0 && err == nil {
+		return list[i], nil
+	}
+	return s, cmp.Or[error](err, &cliError{code: exitNotFound, message: "there is no schedule " + clip(name, 40), try: "stint cron ls"})
+}
+
+// cronAct builds a command that acts on a schedule.
+func cronAct(name, short string) func(*app) *cobra.Command {
+	return func(a *app) *cobra.Command {
+		return &cobra.Command{
+			Use: name + " NAME", Short: short, Example: "  stint cron " + name + " nightly", Args: cobra.ExactArgs(1),
+			RunE: func(c *cobra.Command, args []string) error {
+				file, err := a.schedulesFile(false)
+				if err == nil {
+					_, err = file.named(args[0])
+				}
+				if err != nil {
+					return err
+				}
+				return a.call(c.Context(), func(cl *client.Client) error {
+					_, err := cl.ActOnSchedule(c.Context(), args[0], name)
+					return err
+				})
+			},
+			ValidArgsFunction: a.completeSchedules,
+		}
+	}
+}
+
+func (a *app) cronLsCommand() *cobra.Command {
+	return a.withJSON(a.withIDs(&cobra.Command{
+		Use: "ls [OPTIONS]", Short: "list schedules", Example: "  stint cron ls --json", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			list, err := a.schedules(c.Context())
+			if err != nil {
+				return err
+			}
+			rows, err := tableOf(a, list, []string{"SCHEDULE", "CRON", "NEXT", "LAST", "WHAT"}, func(s task.Schedule) (string, []string) {
+				next, last := "paused", ""
+				if !s.Paused && len(s.Next) > 0 {
+					next = localTime(s.Next[0])
+				}
+				if s.Last != nil {
+					last = s.Last.Outcome + " " + localTime(s.Last.Scheduled)
+				}
+				if len(s.Open) > 0 {
+					last = "running"
+				}
+				return s.Name, []string{s.Name, s.Cron, next, last, cmp.Or(s.Title, "job "+s.Job)}
+			})
+			if rows == nil {
+				return err
+			}
+			fit(escapeRows(rows), terminalWidth(a.stdout), "WHAT", "LAST")
+			return writeTable(a.stdout, rows, nil)
+		},
+	}))
+}
+
+func (a *app) cronShowCommand() *cobra.Command {
+	return a.withJSON(&cobra.Command{
+		Use: "show [OPTIONS] NAME", Short: "show a schedule", Example: "  stint cron show nightly", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			file, err := a.schedulesFile(false)
+			if err != nil {
+				return err
+			}
+			found, err := file.named(args[0])
+			if err != nil {
+				return err
+			}
+			list, err := a.schedules(c.Context())
+			i := slices.IndexFunc(list, func(s task.Schedule) bool { return s.Name == args[0] })
+			switch {
+			case err != nil:
+				return err
+			case i < 0:
+				return &cliError{code: exitNotFound, message: "the master does not know this schedule: it stands in the configuration since", try: "stint serve --stop"}
+			case a.json:
+				return printJSON(a.stdout, list[i])
+			}
+			s, d := &list[i], &description{}
+			d.line("schedule", s.Name)
+			d.line("cron", strings.TrimSpace(s.Cron+" "+s.Zone))
+			d.line("job", s.Job)
+			d.line("overlap", s.Overlap)
+			d.line("missed", s.Missed+map[bool]string{true: fmt.Sprintf(", %d at most", s.Most)}[s.Missed == "all"])
+			d.line("jitter", s.Jitter)
+			d.line("configured", s.Origin)
+			d.line("state", map[bool]string{true: "paused: stint cron resume " + s.Name, false: "active"}[s.Paused])
+			for _, at := range s.Next {
+				d.line("next", localTime(at))
+			}
+			for _, at := range s.Open {
+				d.line("running", "since the firing of "+localTime(at))
+			}
+			if s.Last != nil {
+				d.line("last", jobRunText(s.Last))
+			}
+			if s.Job == "" {
+				block, err := scheduleBlock(&schedule.Schedule{Spec: found.Spec})
+				if err != nil {
+					return err
+				}
+				_, text, _ := strings.Cut(block, "\n")
+				return printText(a.stdout, d.String()+"\n"+escapeText(strings.TrimSuffix(text, "\n")))
+			}
+			return printText(a.stdout, d.String())
+		},
+		ValidArgsFunction: a.completeSchedules,
+	})
+}
+
+// jobRunText says how a firing went.
+func jobRunText(r *task.JobRun) string {
+	text := localTime(r.Scheduled) + " " + r.Outcome
+	if r.Reason != "" {
+		text += " (" + r.Reason + ")"
+	}
+	if r.Count > 1 {
+		text += fmt.Sprintf(", %d firings", r.Count)
+	}
+	if r.Detail != "" {
+		text += ": " + r.Detail
+	}
+	return text
+}
+
+func (a *app) cronRunsCommand() *cobra.Command {
+	most := 0
+	c := a.withJSON(&cobra.Command{
+		Use: "runs [OPTIONS] NAME", Short: "list how the firings of a schedule went, the newest first", Example: "  stint cron runs nightly", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var list []task.JobRun
+			err := a.call(c.Context(), func(cl *client.Client) (err error) { list, err = cl.JobRuns(c.Context(), args[0], most); return err })
+			if err != nil {
+				return err
+			}
+			rows, err := tableOf(a, list, []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, func(r task.JobRun) (string, []string) {
+				took := ""
+				if r.Duration > 0 {
+					took = time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond).String()
+				}
+				outcome := strings.TrimSuffix(r.Outcome+" ("+r.Reason+")", " ()")
+				if r.Count > 1 {
+					outcome += fmt.Sprintf(" ×%d", r.Count)
+				}
+				return r.Task, []string{localTime(r.Scheduled), outcome, took, shortID(r.Task), r.Detail}
+			})
+			if rows == nil {
+				return err
+			}
+			fit(escapeRows(rows), terminalWidth(a.stdout), "DETAIL")
+			return writeTable(a.stdout, rows, nil)
+		},
+		ValidArgsFunction: a.completeSchedules,
+	})
+	c.Flags().IntVarP(&most, "limit", "n", 100, "`number` of firings at most")
+	return c
+}
+
+func (a *app) cronNextCommand() *cobra.Command {
+	n, zone := 0, ""
+	c := &cobra.Command{
+		Use: "next [OPTIONS] NAME|EXPRESSION", Short: "print when a schedule, or a cron expression, fires next",
+		Example: "  stint cron next nightly --count 5\n  stint cron next \"0 2 * * *\" --zone Europe/Berlin",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s := schedule.Schedule{Name: "next", Cron: args[0], Zone: zone, Job: jobNames[0]}
+			if strings.ContainsAny(args[0], " @") {
+				if _, err := s.Check(jobNames); err != nil {
+					return usage("stint cron next --help", "%v", err)
+				}
+			} else {
+				file, err := a.schedulesFile(false)
+				if err == nil {
+					s, err = file.named(args[0])
+				}
+				if err != nil {
+					return err
+				}
+			}
+			for _, at := range s.Next(time.Now(), n) {
+				if err := printText(a.stdout, at.Format(time.RFC3339)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeSchedules,
+	}
+	c.Flags().IntVar(&n, "count", 1, "`number` of instants")
+	c.Flags().StringVar(&zone, "zone", "", "time `zone` of an expression")
+	return c
+}
+
+// completeSchedules completes the name of a schedule.
+func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if file, err := a.schedulesFile(false); err == nil && len(args) == 0 {
+		list, _ := file.list()
+		for _, s := range list {
+			names = append(names, s.Name+"\t"+s.Cron)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/BurntSushi/toml"
+
+	"stint/coordinator/admission"
+	"stint/coordinator/schedule"
+	"stint/coordinator/task"
+	"stint/state"
+)
+
+// schedulesName is the file in the state directory that has the schedules of `stint cron add`.
+const schedulesName = "schedules.toml"
+
+// jobNames are the jobs of the master's own that schedules can run; see [master.jobs].
+var jobNames = []string{"clean", "compact-tasks", "fsck"}
+
+// notScheduled are the fields of a task that mean nothing for the tasks of a schedule, each of which is
+// a new one.
+var notScheduled = []string{"id", "idempotencyKey", "notBefore", "environment", "await"}
+
+// schedules reads [[schedule]] blocks. Every key that is not the schedule's own is a field of its task.
+func (f *fileReader) schedules(p toml.Primitive) (list []schedule.Schedule, err error) {
+	var blocks []map[string]toml.Primitive
+	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
+		return nil, fmt.Errorf("%s:%d: schedule is not a list of blocks; write [[schedule]], and its settings below that", f.name, f.line(p))
+	}
+	for i, values := range blocks {
+		var s schedule.Schedule
+		own, fields := blockFields(&s)
+		names, spec := append([]string{"name"}, slices.Sorted(maps.Keys(values))...), map[string]any{}
+		wrong := func(key string, err error) error {
+			for name := range values { // as the task has it: maxAttempts for max_attempts
+				if key != "" && strings.EqualFold(strings.ReplaceAll(name, "_", ""), key) {
+					key = name
+				}
+			}
+			return fmt.Errorf("%s:%d: schedule %s: %w", f.name, f.blockLine("schedule", i, len(blocks), key), s.Name, err)
+		}
+		for _, name := range names {
+			var value any
+			if _, has := values[name]; !has {
+				continue
+			}
+			if fields[name].IsValid() {
+				err = f.meta.PrimitiveDecode(values[name], fields[name].Addr().Interface())
+			} else if err = f.meta.PrimitiveDecode(values[name], &value); err == nil {
+				spec[name] = value
+			}
+			if err != nil {
+				return nil, wrong(name, fmt.Errorf("%s has a value of another type", name))
+			}
+		}
+		s.Origin = fmt.Sprintf("%s:%d", f.name, f.blockLine("schedule", i, len(blocks), ""))
+		text, err := json.Marshal(spec)
+		if err != nil {
+			return nil, wrong("", err)
+		}
+		specs, err := task.ParseSpecs("", text)
+		var bad *task.Error
+		if errors.As(err, &bad) {
+			if near := state.Nearest(bad.Field, own); near != "" && !slices.Contains(names, near) {
+				bad.Message = fmt.Sprintf("unknown field %q; did you mean %s?", bad.Field, near)
+			}
+			return nil, wrong(bad.Field, errors.New(bad.Message))
+		}
+		s.Spec = specs[0]
+		key, err := s.Check(jobNames)
+		if err == nil && s.Job == "" {
+			if err = cmp.Or(task.CheckPrompt(s.Spec.Prompt), admission.CheckFields(&s.Spec)); errors.As(err, &bad) {
+				key, err = bad.Field, errors.New(bad.Message)
+			}
+			if err == nil && s.Spec.Workspace != "" && !filepath.IsAbs(s.Spec.Workspace) {
+				key, err = "workspace", fmt.Errorf("workspace is %q; it has to be an absolute path", s.Spec.Workspace)
+			}
+		}
+		for _, name := range notScheduled {
+			if value, has := spec[name]; has && err == nil {
+				key, err = name, fmt.Errorf("%s = %v has no meaning for a schedule: each firing is a new task", name, value)
+			}
+		}
+		if err != nil {
+			return nil, wrong(key, err)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// blockFields returns the keys of a block that is read into a struct, in order, and its fields.
+func blockFields(block any) (names []string, fields map[string]reflect.Value) {
+	fields = map[string]reflect.Value{}
+	for f, v := range reflect.ValueOf(block).Elem().Fields() {
+		if name := f.Tag.Get("toml"); name != "" && name != "-" {
+			names, fields[name] = append(names, name), v
+		}
+	}
+	return names, fields
+}
+
+// A schedulesFile is schedules.toml of a state directory, with the schedules of the configuration beside
+// it. It may be used by several goroutines.
+type schedulesFile struct {
+	path       string
+	configured []schedule.Schedule
+
+	mu   sync.Mutex
+	last []schedule.Schedule // what list has returned without an error
+}
+
+func newSchedulesFile(stateDir string, cfg *Config) *schedulesFile {
+	return &schedulesFile{path: filepath.Join(stateDir, schedulesName), configured: cfg.Schedules, last: cfg.Schedules}
+}
+
+// list returns all schedules as they are configured now. With an error, a *task.Error, they are those of
+// before.
+func (f *schedulesFile) list() ([]schedule.Schedule, error) {
+	text, err := stateText(f.path)
+	var list []schedule.Schedule
+	if err == nil {
+		list, err = f.parse(text)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		return f.last, task.Invalid("correct it there; until then what it said before holds", "%s", strings.Replace(err.Error(), schedulesName, f.path, 1))
+	}
+	f.last = list
+	return list, nil
+}
+
+// parse reads a text of schedules.toml, and adds the schedules of the configuration.
+func (f *schedulesFile) parse(text []byte) ([]schedule.Schedule, error) {
+	r := &fileReader{name: schedulesName, text: string(text)}
+	var top map[string]toml.Primitive
+	var err error
+	if r.meta, err = toml.Decode(string(text), &top); err != nil {
+		return nil, r.located(err)
+	}
+	list := slices.Clone(f.configured)
+	for _, key := range r.inOrder(top) {
+		if key != "schedule" {
+			return nil, fmt.Errorf("%s:%d: %q is not known here; write [[schedule]], and below that its settings", r.name, r.line(top[key]), key)
+		}
+		more, err := r.schedules(top[key])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, more...)
+	}
+	return list, noTwins(list)
+}
+
+// noTwins refuses two schedules of one name.
+func noTwins(list []schedule.Schedule) error {
+	for i, s := range list {
+		if j := slices.IndexFunc(list[:i], func(other schedule.Schedule) bool { return other.Name == s.Name }); j >= 0 {
+			return fmt.Errorf("%s: there is a schedule %s already, at %s", s.Origin, s.Name, list[j].Origin)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// An Expr says when something is due: at minutes of a clock on a wall, or at intervals.
+type Expr struct {
+	cron  *cron.SpecSchedule // its bits are the values that match; nil: every counts
+	every time.Duration
+	zone  *time.Location
+}
+
+// yearsAhead bounds the search for an instant. From one 29 February to the next it can be
+// eight years, and that may have to be a Sunday.
+const yearsAhead = 40
+
+// anyValue marks a field of a cron expression that does not restrict anything.
+const anyValue = 1 << 63
+
+// ParseExpr reads a cron expression of five fields, one of @hourly, @daily, @midnight, @weekly,
+// @monthly, @yearly and @annually, or @every and a duration, which counts from midnight in UTC
+// where it divides a day. zone is an IANA name; "": that of the machine. The
+// grammar is that of github.com/robfig/cron, whose own walk through the calendar is not used: where
+// clocks are put forward it skips a day, and where they are put back it fires twice. An expression
+// that no day matches is refused.
+func ParseExpr(text, zone string) (*Expr, error) {
+	e := &Expr{zone: time.Local}
+	var err error
+	if zone != "" {
+		if e.zone, err = time.LoadLocation(zone); err != nil {
+			return nil, fmt.Errorf("there is no time zone %q; write one such as Europe/Berlin", zone)
+		}
+	}
+	if every, isEvery := strings.CutPrefix(text, "@every "); isEvery {
+		e.every, err = time.ParseDuration(strings.TrimSpace(every))
+		if err != nil || e.every < time.Second || e.every%time.Second != 0 {
+			return nil, fmt.Errorf("%q is no interval of whole seconds, such as @every 90m", text)
+		}
+		return e, nil
+	}
+	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
+		return nil, fmt.Errorf("%q has a time zone in it; set zone beside it", text)
+	}
+	if fields := strings.Fields(text); !strings.HasPrefix(text, "@") && len(fields) != 5 {
+		return nil, fmt.Errorf("%q has %d fields, and a cron expression has five: minute, hour, day of the month, month, day of the week (or @daily, @every 90m, …)", text, len(fields))
+	}
+	parsed, err := cron.ParseStandard(text)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no cron expression: %w (days of the week are 0 to 6, or SUN to SAT)", text, err)
+	}
+	e.cron = parsed.(*cron.SpecSchedule) // but for @every it returns nothing else
+	if e.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+		return nil, fmt.Errorf("%q is never due: no day matches it", text)
+	}
+	return e, nil
+}
+
+// Next returns the first instant after t; zero if there is none in the next 40 years. What is due
+// at a time that the clocks skip is due at the first minute after that, and at a time that they
+// show twice, at the first one. So each minute on the wall is due once at most.
+func (e *Expr) Next(t time.Time) time.Time {
+	if e.cron == nil {
+		return t.Truncate(e.every).Add(e.every)
+	}
+	// The minutes on the wall are walked through in their order, which is also that of their
+	// instants. Those up to the one that is shown at t have passed.
+	shown := onWall(t.In(e.zone))
+	day := shown.Truncate(24 * time.Hour)
+	for end := day.AddDate(yearsAhead, 0, 0); day.Before(end); day = day.AddDate(0, 0, 1) {
+		if !e.matchesDay(day) {
+			continue
+		}
+		for hour := range 24 {
+			if e.cron.Hour>>hour&1 == 0 || !day.Add(time.Duration(hour+1)*time.Hour).After(shown) {
+				continue
+			}
+			for minute := range 60 {
+				if at := day.Add(time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute); e.cron.Minute>>minute&1 == 1 && at.After(shown) {
+					if due := instantOf(at, e.zone); due.After(t) {
+						return due
+					}
+				}
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// matchesDay reports whether a date matches: where both its day of the month and its day of the week
+// are restricted, one of them is enough, as everywhere since cron of 1987.
+func (e *Expr) matchesDay(d time.Time) bool {
+	byMonth, byWeek := e.cron.Dom>>d.Day()&1 == 1, e.cron.Dow>>int(d.Weekday())&1 == 1
+	if e.cron.Dom&anyValue == 0 && e.cron.Dow&anyValue == 0 {
+		byMonth = byMonth || byWeek
+		byWeek = byMonth
+	}
+	return e.cron.Month>>int(d.Month())&1 == 1 && byMonth && byWeek
+}
+
+// onWall returns what a clock shows, as if it were UTC.
+func onWall(t time.Time) time.Time {
+	_, offset := t.Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// instantOf returns when the clocks of a zone show that first, or what comes after it where they
+// never do.
+func instantOf(wall time.Time, zone *time.Location) time.Time {
+	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
+	begins, ends := t.ZoneBounds()
+	switch shown := onWall(t); {
+	case shown.After(wall): // it is skipped when this offset begins
+		return begins
+	case shown.Before(wall):
+		return ends
+	case begins.IsZero():
+		return t
+	}
+	_, before := begins.Add(-time.Second).Zone()
+	if first := wall.Add(-time.Duration(before) * time.Second).In(zone); first.Before(begins) {
+		return first
+	}
+	return t
+}

@@ -1,0 +1,545 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"stint/coordinator/task"
+	"stint/state"
+)
+
+func isZero(v any) bool { return reflect.ValueOf(v).IsZero() }
+
+// A Room is what a Runner asks the master.
+type Room interface {
+	// Schedules returns the control records of schedules by their names.
+	Schedules() map[string]state.Control
+	// ChangeSchedule changes the control record of a schedule.
+	ChangeSchedule(ctx context.Context, name string, change func(*state.Control)) error
+	// Fire submits a task and changes the control record of a schedule, in one durable change.
+	Fire(ctx context.Context, spec task.TaskSpec, name string, change func(*state.Control)) (state.Task, error)
+	// Fired returns the task with that idempotency key; ok is false if there is none any more.
+	Fired(key string) (t state.Task, ok bool)
+	// Call keeps an idle master from ending, until end is called.
+	Call() (end func())
+	// IsLeaving reports whether the master starts nothing more.
+	IsLeaving() bool
+}
+
+// A Job is something that the master itself does. detail says in one sentence what it has done.
+type Job func(ctx context.Context) (detail string, err error)
+
+// Options are what a Runner needs besides the master.
+type Options struct {
+	List func() ([]Schedule, error)    // what is configured now, each checked; with an error what was before
+	Jobs map[string]Job                // by name
+	Max  int                           // jobs that run at the same time
+	Path string                        // of job_runs.jsonl
+	Keep time.Duration                 // how long its lines stay; 0: for ever
+	Tell func(kind, name, text string) // hears of what a person should know: schedule-missed, schedule-failed
+	Now  func() time.Time
+	Log  *slog.Logger
+}
+
+// A Runner fires schedules. Its methods may be called by any goroutine.
+type Runner struct {
+	room    Room
+	opts    Options
+	slots   chan struct{} // jobs at work
+	wake    chan struct{}
+	history history
+
+	mu      sync.Mutex // guards what follows, and lets one pass or act be at work at a time
+	jobs    sync.WaitGroup
+	running map[string]bool // jobs at work, by the keys of their firings
+	paused  map[string]bool // schedules, when they were looked at last
+	told    string          // the mistake in the configuration that was logged last
+}
+
+// New returns a runner. It does nothing before [Runner.Run].
+func New(room Room, opts Options) *Runner {
+	return &Runner{
+		room: room, opts: opts, slots: make(chan struct{}, opts.Max), wake: make(chan struct{}, 1), history: history{path: opts.Path},
+		running: map[string]bool{}, paused: map[string]bool{},
+	}
+}
+
+const (
+	lookEvery = 30 * time.Second // also where nothing is due: a clock may have been set, or the machine have slept
+	onTime    = time.Minute      // how late a firing can be and was not missed
+	aheadMost = 24 * time.Hour   // what is settled further in the future than that, a clock was wrong
+)
+
+// Run fires schedules until ctx ends, and the jobs at work have returned.
+func (r *Runner) Run(ctx context.Context) {
+	stay := func() {}
+	defer func() { stay() }()
+	defer r.jobs.Wait()
+	pruned := time.Time{}
+	for isStaying := false; ; {
+		if now := r.opts.Now(); now.Sub(pruned).Abs() > 24*time.Hour {
+			pruned = now
+			if err := r.history.prune(r.opts.Keep, now); err != nil {
+				r.opts.Log.Warn("the history of schedules could not be shortened", "error", err)
+			}
+		}
+		next, isActive := r.look(ctx)
+		if isActive != isStaying { // a master in the background stays while any schedule is active
+			stay()
+			if stay = func() {}; isActive {
+				stay = r.room.Call()
+			}
+			isStaying = isActive
+		}
+		timer := time.NewTimer(max(0, min(lookEvery, next.Sub(r.opts.Now()))))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-r.wake:
+		}
+		timer.Stop()
+	}
+}
+
+// look fires what is due, and returns when the next firing is, and whether any schedule is active.
+func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next = r.opts.Now().Add(lookEvery)
+	list, err := r.opts.List()
+	if err != nil && err.Error() != r.told {
+		r.told = err.Error()
+		r.opts.Log.Warn("a mistake in the schedules", "error", err)
+	}
+	controls := r.room.Schedules()
+	for i := range list {
+		s, c := &list[i], controls[list[i].Name]
+		delete(controls, s.Name)
+		if r.room.IsLeaving() || ctx.Err() != nil {
+			continue // the next master fires it
+		}
+		if err := r.lookAt(ctx, s, c); err != nil {
+			r.opts.Log.Warn("a schedule is looked at again soon", "schedule", s.Name, "error", err)
+			delete(r.paused, s.Name) // as after a crash
+			continue
+		}
+		if !r.paused[s.Name] {
+			isActive = true
+			for _, at := range s.Next(r.room.Schedules()[s.Name].FiredThrough, 1) {
+				if due := s.due(at); due.Before(next) {
+					next = due
+				}
+			}
+		}
+	}
+	for name := range controls { // of schedules that are not there any more
+		if err == nil {
+			_ = r.change(ctx, name, func(c *state.Control) { *c = state.Control{} }) // it is tried again
+			delete(r.paused, name)
+		}
+	}
+	return next, isActive
+}
+
+func (r *Runner) change(ctx context.Context, name string, change func(*state.Control)) error {
+	return r.room.ChangeSchedule(ctx, name, change)
+}
+
+// lookAt does for one schedule what is to be done now. c is its control record.
+func (r *Runner) lookAt(ctx context.Context, s *Schedule, c state.Control) error {
+	now := r.opts.Now()
+	if err := r.settle(ctx, s, &c); err != nil {
+		return err
+	}
+	text := strings.TrimSpace(s.Cron + " " + s.Zone)
+	was, isKnown := r.paused[s.Name]
+	if !isKnown { // a master that was killed may have written the line of what it did not fire, and no more
+		line, err := r.history.last(s.Name, func(run *task.JobRun) bool { return run.Started.IsZero() && !run.Scheduled.After(now.Add(aheadMost)) })
+		if err != nil {
+			return err
+		}
+		if line != nil && line.Scheduled.After(c.FiredThrough) && c.Cron == text {
+			if err := r.change(ctx, s.Name, through(line.Scheduled)); err != nil {
+				return err
+			}
+			c.FiredThrough = line.Scheduled
+		}
+	}
+	r.paused[s.Name] = c.Paused
+	switch {
+	case c.Cron != text || c.FiredThrough.After(now.Add(aheadMost)) || was && !c.Paused: // what was due before it was so was not missed
+		return r.change(ctx, s.Name, func(c *state.Control) { c.Cron, c.FiredThrough = text, now })
+	case c.Paused:
+		return nil
+	}
+	return r.fireDue(ctx, s, &c, now)
+}
+
+// fireDue fires what was due since the last firing, and makes up for what was missed as the schedule says.
+func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now time.Time) error {
+	var missed, fired []time.Time // of missed the last ones alone
+	count := 0
+	for at := s.expr.Next(c.FiredThrough); !at.IsZero() && !s.due(at).After(now); at = s.expr.Next(at) {
+		if now.Sub(s.due(at)) <= onTime {
+			fired = append(fired, at)
+			continue
+		}
+		count++
+		if missed = append(missed, at); len(missed) > s.Most {
+			missed = missed[1:]
+		}
+	}
+	if count > 0 {
+		last := missed[len(missed)-1]
+		switch {
+		case s.Missed == "skip" || s.Missed == "once" && len(fired) > 0:
+			missed = nil
+		case s.Missed == "once":
+			missed = missed[len(missed)-1:]
+		}
+		if lost := count - len(missed); lost > 0 {
+			if len(missed) > 0 {
+				last = missed[0].Add(-time.Second)
+			}
+			if err := r.skip(ctx, s, last, "missed", lost); err != nil {
+				return err
+			}
+		}
+		r.tell("schedule-missed", s.Name, fmt.Sprintf("schedule %s: %d of its firings had nobody there, the last one at %s; %d of them made up for", s.Name, count, last.Local().Format(time.DateTime), len(missed)))
+	}
+	for _, at := range slices.Concat(missed, fired) {
+		if err := r.fire(ctx, s, at, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fire makes one firing, and notes it. With now it is none of those that are scheduled.
+func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) error {
+	c := r.room.Schedules()[s.Name]
+	if c.OpenFirings != "" && s.Overlap == "skip" && !now {
+		return r.skip(ctx, s, at, "overlap", 1)
+	}
+	instant := state.FormatTime(at)
+	note := func(c *state.Control) {
+		c.OpenFirings = strings.TrimSpace(c.OpenFirings + " " + instant)
+		if !now {
+			through(at)(c)
+		}
+	}
+	if s.Job != "" {
+		if err := r.change(ctx, s.Name, note); err != nil {
+			return err
+		}
+		c = r.room.Schedules()[s.Name]
+		return r.settle(ctx, s, &c) // starts it
+	}
+	spec := s.Spec
+	spec.IdempotencyKey = s.key(instant)
+	if spec.Label == "" {
+		spec.Label = s.Name
+	}
+	if spec.Queue == "" {
+		spec.Queue = Queue
+	}
+	switch {
+	case s.Overlap == "queue":
+		for open := range strings.FieldsSeq(c.OpenFirings) {
+			if t, ok := r.room.Fired(s.key(open)); ok {
+				spec.After, spec.AfterPolicy = append(spec.After, t.ID), state.AfterAny
+			}
+		}
+	case s.Overlap == "parallel" && spec.SessionKey == "" && !spec.Continue:
+		spec.Parallel = true
+	}
+	if _, known := r.room.Fired(spec.IdempotencyKey); known { // before the clock was put back
+		return r.change(ctx, s.Name, through(at))
+	}
+	_, err := r.room.Fire(ctx, spec, s.Name, note)
+	var refused *task.Error
+	if !errors.As(err, &refused) || refused.Code == task.CodeFull || refused.Code == task.CodeStopped || refused.Code == task.CodeShortage {
+		return err // or none
+	}
+	run := task.JobRun{Schedule: s.Name, Scheduled: at, Outcome: task.RunError, Reason: string(refused.Code), Ended: r.opts.Now(), Detail: task.OneSentence(refused.Error(), maxDetail)}
+	if now {
+		return err
+	}
+	return errors.Join(r.ended(run), r.change(ctx, s.Name, through(at)))
+}
+
+// through notes that all is settled up to an instant. A firing with a jitter may come after a later one.
+func through(at time.Time) func(*state.Control) {
+	return func(c *state.Control) {
+		if at.After(c.FiredThrough) {
+			c.FiredThrough = at
+		}
+	}
+}
+
+// Queue is the queue of tasks of schedules that name none.
+const Queue = "scheduled"
+
+// maxDetail bounds what a line of the history has of an error, in bytes.
+const maxDetail = 500
+
+// skip notes firings that are not made, up to one at an instant.
+func (r *Runner) skip(ctx context.Context, s *Schedule, at time.Time, why string, count int) error {
+	run := task.JobRun{Schedule: s.Name, Scheduled: at, Outcome: task.RunSkipped, Reason: why, Ended: r.opts.Now()}
+	if count > 1 {
+		run.Count = count
+	}
+	return errors.Join(r.history.add(run), r.change(ctx, s.Name, through(at)))
+}
+
+// ended notes how a firing went.
+func (r *Runner) ended(run task.JobRun) error {
+	if run.Outcome == task.RunError {
+		r.tell("schedule-failed", run.Schedule, fmt.Sprintf("schedule %s: the firing of %s failed: stint cron runs %s", run.Schedule, run.Scheduled.Local().Format(time.DateTime), run.Schedule))
+	}
+	return r.history.add(run)
+}
+
+func (r *Runner) tell(kind, name, text string) {
+	r.opts.Log.Warn(text)
+	if r.opts.Tell != nil {
+		r.opts.Tell(kind, name, text)
+	}
+}
+
+// settle notes which firings of a schedule have ended, and starts those of jobs that do not run.
+func (r *Runner) settle(ctx context.Context, s *Schedule, c *state.Control) error {
+	for i, instant := range strings.Fields(c.OpenFirings) {
+		at, _ := time.Parse(time.RFC3339, instant) // it was checked when it was folded
+		run := task.JobRun{Schedule: s.Name, Scheduled: at, Outcome: task.RunError, Reason: "lost", Ended: r.opts.Now(), Detail: "its task is not there any more"}
+		if s.Job != "" {
+			if !r.running[s.key(instant)] && (i == 0 || s.Overlap == "parallel") {
+				r.start(ctx, s, at, instant)
+			}
+			continue
+		}
+		if t, ok := r.room.Fired(s.key(instant)); ok && !t.Status.Terminal() {
+			continue
+		} else if ok {
+			run.Task, run.Started, run.Ended, run.Reason, run.Detail = t.ID, t.CreatedAt, t.UpdatedAt, string(t.Reason), task.OneSentence(t.Error, maxDetail)
+			run.Duration = t.UpdatedAt.Sub(t.CreatedAt).Seconds()
+			if t.Status == state.Done {
+				run.Outcome, run.Reason, run.Detail = task.RunOK, "", ""
+			}
+		}
+		if err := r.close(ctx, run, instant); err != nil {
+			return err
+		}
+		c.OpenFirings = without(c.OpenFirings, instant)
+	}
+	return nil
+}
+
+func without(open, instant string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(open), func(s string) bool { return s == instant }), " ")
+}
+
+// close notes the end of an open firing, the line of its history first: a crash between the two
+// leaves it open, and it is known by that line.
+func (r *Runner) close(ctx context.Context, run task.JobRun, instant string) error {
+	isKnown := false
+	_, err := r.history.last(run.Schedule, func(old *task.JobRun) bool {
+		isKnown = old.Scheduled.Equal(run.Scheduled) && old.Outcome != task.RunSkipped
+		return isKnown || old.Ended.Before(run.Scheduled)
+	})
+	if err == nil && !isKnown {
+		err = r.ended(run)
+	}
+	if err != nil {
+		return err
+	}
+	return r.change(ctx, run.Schedule, func(c *state.Control) { c.OpenFirings = without(c.OpenFirings, instant) })
+}
+
+// Bounds of a job that its schedule does not set, and the wait before it is tried again, which is
+// doubled each time.
+const (
+	jobTimeout = 10 * time.Minute
+	jobAgain   = 30 * time.Second
+)
+
+// start runs a job for a firing. What ctx ends stays open, and the next master runs it again.
+func (r *Runner) start(ctx context.Context, s *Schedule, at time.Time, instant string) {
+	key, name, do, tries := s.key(instant), s.Name, r.opts.Jobs[s.Job], max(1, s.Spec.MaxAttempts)
+	limit, err := time.ParseDuration(s.Spec.Timeout)
+	if err != nil || limit <= 0 {
+		limit = jobTimeout
+	}
+	r.running[key] = true
+	r.jobs.Go(func() {
+		defer func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.running, key)
+			r.Wake()
+		}()
+		select {
+		case r.slots <- struct{}{}:
+			defer func() { <-r.slots }()
+		case <-ctx.Done():
+			return
+		}
+		run := task.JobRun{Schedule: name, Scheduled: at, Outcome: task.RunOK, Started: r.opts.Now()}
+		for try, wait := 1, jobAgain; ; try, wait = try+1, 2*wait {
+			bounded, cancel := context.WithTimeout(ctx, limit)
+			detail, err := do(bounded)
+			cancel()
+			if ctx.Err() != nil {
+				return
+			}
+			if run.Detail = task.OneSentence(detail, maxDetail); err == nil {
+				break
+			}
+			if run.Detail = task.OneSentence(err.Error(), maxDetail); try == tries {
+				run.Outcome, run.Reason = task.RunError, "exit"
+				if errors.Is(err, context.DeadlineExceeded) {
+					run.Reason = "timeout"
+				}
+				break
+			}
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return
+			}
+		}
+		run.Ended = r.opts.Now()
+		run.Duration = run.Ended.Sub(run.Started).Seconds()
+		if err := r.close(ctx, run, instant); err != nil {
+			r.opts.Log.Warn("the end of a job could not be noted, and it is run again", "schedule", name, "error", err)
+		}
+	})
+}
+
+// Wake makes the runner look now: the configuration may have changed.
+func (r *Runner) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// named returns the schedule of that name.
+func (r *Runner) named(name string) (s Schedule, err error) {
+	list, err := r.opts.List()
+	if i := slices.IndexFunc(list, func(s Schedule) bool { return s.Name == name }); i >= 0 {
+		return list[i], nil
+	}
+	if err == nil {
+		err = &task.Error{Code: task.CodeNotFound, Message: "there is no schedule " + task.OneSentence(name, 64), Hint: "stint cron ls"}
+	}
+	return s, err
+}
+
+// ActOnSchedule does what a person asks of a schedule: run fires it now, pause keeps it from firing, and resume lets
+// it, from now on. It returns the schedule as it is then.
+func (r *Runner) ActOnSchedule(ctx context.Context, name, act string) (task.Schedule, error) {
+	defer r.room.Call()()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, err := r.named(name)
+	if err != nil {
+		return task.Schedule{}, err
+	}
+	now := r.opts.Now().Truncate(time.Millisecond)
+	switch act {
+	case "run":
+		err = r.fire(ctx, &s, now, true)
+	default:
+		err = r.change(ctx, name, func(c *state.Control) { c.Paused, c.FiredThrough = act == "pause", now })
+		r.paused[name] = act == "pause"
+		r.Wake()
+	}
+	if err != nil {
+		return task.Schedule{}, err
+	}
+	return r.view(&s, r.room.Schedules()[name]), nil
+}
+
+// Schedules returns all schedules. With an error, which says what is wrong in the configuration, they are
+// those of before.
+func (r *Runner) Schedules(ctx context.Context) ([]task.Schedule, error) {
+	defer r.room.Call()()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list, err := r.opts.List()
+	views, controls := []task.Schedule{}, r.room.Schedules()
+	known := 0
+	for i := range list {
+		c, has := controls[list[i].Name]
+		if failed := r.settle(ctx, &list[i], &c); failed != nil {
+			return nil, failed
+		}
+		if views = append(views, r.view(&list[i], c)); has {
+			known++
+		}
+	}
+	if known < max(len(list), len(controls)) { // the configuration has changed, and nobody has looked yet
+		r.Wake()
+	}
+	return views, err
+}
+
+// JobRuns returns the firings of a schedule that have ended or were skipped, the newest first.
+func (r *Runner) JobRuns(ctx context.Context, name string, most int) ([]task.JobRun, error) {
+	defer r.room.Call()()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, err := r.named(name)
+	if err != nil {
+		return nil, err
+	}
+	c := r.room.Schedules()[name]
+	if err := r.settle(ctx, &s, &c); err != nil {
+		return nil, err
+	}
+	list := []task.JobRun{}
+	_, err = r.history.last(name, func(run *task.JobRun) bool {
+		list = append(list, *run)
+		return len(list) == most
+	})
+	return list, err
+}
+
+// DueBefore reports whether any schedule fires before an instant.
+func (r *Runner) DueBefore(t time.Time) bool {
+	list, _ := r.opts.List()
+	controls := r.room.Schedules()
+	return slices.ContainsFunc(list, func(s Schedule) bool {
+		next := s.Next(r.opts.Now(), 1)
+		return !controls[s.Name].Paused && len(next) > 0 && next[0].Before(t)
+	})
+}
+
+// view returns what clients see of a schedule.
+func (r *Runner) view(s *Schedule, c state.Control) task.Schedule {
+	v := task.Schedule{
+		Name: s.Name, Cron: s.Cron, Zone: s.Zone, Job: s.Job, Title: state.TitleOf(s.Spec.Prompt), Overlap: s.Overlap, Missed: s.Missed, Most: s.Most,
+		Jitter: s.Jitter, Paused: c.Paused, Origin: s.Origin, Next: []time.Time{}, Open: []time.Time{},
+	}
+	if !c.Paused {
+		for _, at := range s.Next(r.opts.Now(), 3) {
+			v.Next = append(v.Next, at.UTC())
+		}
+	}
+	for open := range strings.FieldsSeq(c.OpenFirings) {
+		at, _ := time.Parse(time.RFC3339, open)
+		v.Open = append(v.Open, at)
+	}
+	v.Last, _ = r.history.last(s.Name, func(*task.JobRun) bool { return true })
+	return v
+}
