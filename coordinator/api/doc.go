@@ -5,7 +5,7 @@
 // # Runs
 //
 // Over TCP the token decides, and no request belongs to a run. On the socket a run is known by
-// its process (guard.RunOf), and may queue tasks and read (fromrun.go).
+// its process (guard.RunOf), and may queue tasks and read ([Server.ServeHTTP]).
 //
 // # Requests
 //

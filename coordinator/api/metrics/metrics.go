@@ -6,9 +6,18 @@ package metrics
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"math"
+	"os"
 	"runtime"
+	"runtime/metrics"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"stint/coordinator/task"
 	"stint/state"
@@ -118,4 +127,122 @@ func (e *exposition) mirror(m *task.MirrorStatus) {
 	e.one("stint_postgres_lag_seconds", gauge, "How long the oldest of them has waited.", m.LagSeconds)
 	e.one("stint_postgres_rows_total", counter, "Rows written to the mirror.", float64(m.Rows))
 	e.one("stint_postgres_failures_total", counter, "Batches and connections of the mirror that failed.", float64(m.Failures))
+}
+
+// An exposition is metrics as text in the format of Prometheus, version 0.0.4.
+type exposition struct{ text []byte }
+
+// ContentType is the content type of that format.
+const ContentType = "text/plain; version=0.0.4; charset=utf-8"
+
+// The kinds of metrics.
+const (
+	gauge     = "gauge"
+	counter   = "counter"
+	histogram = "histogram"
+)
+
+// Escapes of the format.
+var (
+	helpEscapes  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)
+
+// family begins the metrics of a name. All of them follow it.
+func (e *exposition) family(name, kind, help string) {
+	e.text = fmt.Appendf(e.text, "# HELP %s %s\n# TYPE %s %s\n", name, helpEscapes.Replace(help), name, kind)
+}
+
+// sample adds a value; labels are names and values in turn.
+func (e *exposition) sample(name string, value float64, labels ...string) {
+	e.text = append(e.text, name...)
+	for i := 0; i < len(labels); i += 2 {
+		e.text = append(e.text, "{,"[min(i, 1)])
+		e.text = append(append(append(append(e.text, labels[i]...), `="`...), labelEscapes.Replace(strings.ToValidUTF8(labels[i+1], "\uFFFD"))...), '"')
+	}
+	if len(labels) > 0 {
+		e.text = append(e.text, '}')
+	}
+	e.text = append(e.text, ' ')
+	if value == math.Trunc(value) && math.Abs(value) < 1<<53 { // without exponent, for those who read it
+		e.text = strconv.AppendInt(e.text, int64(value), 10)
+	} else {
+		e.text = strconv.AppendFloat(e.text, value, 'g', -1, 64)
+	}
+	e.text = append(e.text, '\n')
+}
+
+// one adds a family of one value.
+func (e *exposition) one(name, kind, help string, value float64) {
+	e.family(name, kind, help)
+	e.sample(name, value)
+}
+
+// histogram adds the values of a histogram.
+func (e *exposition) histogram(name string, h *task.Histogram, labels ...string) {
+	total := uint64(0)
+	for i, n := range h.Counts {
+		total += n
+		bound := "+Inf"
+		if i < len(h.Bounds) {
+			bound = strconv.FormatFloat(h.Bounds[i], 'g', -1, 64)
+		}
+		e.sample(name+"_bucket", float64(total), append(labels[:len(labels):len(labels)], "le", bound)...)
+	}
+	e.sample(name+"_sum", h.Sum, labels...)
+	e.sample(name+"_count", float64(total), labels...)
+}
+
+// truth is 1 for true and 0 for false.
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// process adds what is known of the process that began then, by the names that
+// Prometheus' own libraries use. What a system does not tell is left out.
+func (e *exposition) process(start time.Time) {
+	e.one("process_start_time_seconds", gauge, "When the master began, as Unix time.", float64(start.UnixMilli())/1e3)
+	var used unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
+		cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
+		e.one("process_cpu_seconds_total", counter, "CPU time of the master, without its agents.", cpu.Seconds())
+	}
+	var virtual, resident float64 // pages
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if _, err := fmt.Sscan(string(text), &virtual, &resident); err == nil {
+			page := float64(os.Getpagesize())
+			e.one("process_virtual_memory_bytes", gauge, "Virtual memory of the master.", virtual*page)
+			e.one("process_resident_memory_bytes", gauge, "Memory of the master.", resident*page)
+		}
+	}
+	if open, err := os.ReadDir("/dev/fd"); err == nil {
+		e.one("process_open_fds", gauge, "Files that the master has open.", float64(len(open)-1)) // one was to read that
+	}
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
+		e.one("process_max_fds", gauge, "Files that the master may have open.", float64(files.Cur))
+	}
+	e.family("go_info", gauge, "The version of Go that the master was built with.")
+	e.sample("go_info", 1, "version", runtime.Version())
+	e.one("go_goroutines", gauge, "Goroutines.", float64(runtime.NumGoroutine()))
+	// What the runtime tells of its memory without stopping the program.
+	families := []struct{ source, name, kind, help string }{
+		{"/memory/classes/heap/objects:bytes", "go_memstats_heap_alloc_bytes", gauge, "Memory of objects on the heap."},
+		{"/memory/classes/total:bytes", "go_memstats_sys_bytes", gauge, "Memory that the runtime has from the system."},
+		{"/gc/heap/allocs:bytes", "go_memstats_alloc_bytes_total", counter, "Memory that was allocated on the heap, freed or not."},
+		{"/gc/cycles/total:gc-cycles", "go_gc_cycles_total", counter, "Garbage collections."},
+	}
+	samples := make([]metrics.Sample, len(families))
+	for i, f := range families {
+		samples[i].Name = f.source
+	}
+	metrics.Read(samples)
+	for i, f := range families {
+		if v := samples[i].Value; v.Kind() == metrics.KindUint64 {
+			e.one(f.name, f.kind, f.help, float64(v.Uint64()))
+		}
+	}
 }

@@ -213,14 +213,10 @@ async function act(event) {
 	refresh();
 }
 
-// letIn signs in if the address has a code, and says whether it does.
-function letIn() {
-	const code = new URLSearchParams(location.hash.slice(1)).get("code");
-	if (code) signIn(code);
-	return Boolean(code);
-}
-
-if (!letIn() && live) {
+const code = new URLSearchParams(location.hash.slice(1)).get("code");
+if (code) {
+	signIn(code);
+} else if (live) {
 	form.addEventListener("submit", submit);
 	form.addEventListener("input", (event) => {
 		key = undefined;

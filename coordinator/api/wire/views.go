@@ -178,3 +178,10 @@ func Clip(s string) string {
 	}
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
+
+// A Topic is a part of the manual, which the page shows too.
+type Topic struct {
+	Name     string // as in stint help NAME
+	Title    string // what it is about
+	Markdown []byte
+}
