@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -32,18 +33,8 @@ type fileEntry struct {
 
 // native returns the field that holds the native id of the entry's agent.
 func (f *fileEntry) native() *string {
-	switch f.Agent {
-	case "codex":
-		return &f.Codex
-	case "claude":
-		return &f.Claude
-	case "gemini":
-		return &f.Gemini
-	case "demo":
-		return &f.Demo
-	default:
-		return &f.Native
-	}
+	own := map[string]*string{"codex": &f.Codex, "claude": &f.Claude, "gemini": &f.Gemini, "demo": &f.Demo}
+	return cmp.Or(own[f.Agent], &f.Native)
 }
 
 // encode returns the bytes of sessions.json, one key a line. Entries are in the

@@ -72,7 +72,11 @@ func Open(o Options) *Store {
 		stop:    make(chan struct{}),
 		done:    make(chan struct{}),
 	}
-	s.close = sync.OnceValue(s.shutdown)
+	s.close = sync.OnceValue(func() error {
+		close(s.stop)
+		<-s.done
+		return s.flush()
+	})
 	data, err := durable.ReadFile(o.FS, s.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		data, err = encode(o.Dir, nil) // no file says the same as one without sessions
@@ -160,12 +164,6 @@ func (s *Store) list() []Entry {
 // Close writes what is not yet written and ends the store's goroutine. It returns
 // the error of that last write. A second Close does nothing and returns the same.
 func (s *Store) Close() error { return s.close() }
-
-func (s *Store) shutdown() error {
-	close(s.stop)
-	<-s.done
-	return s.flush()
-}
 
 // maxBackoff bounds, in intervals, the time between two tries while writes fail.
 const maxBackoff = 64

@@ -107,7 +107,7 @@ func (p *Packer) task(t *Folded) {
 	p.text(&t.PromptInHistory)
 	p.exit(&t.VerifyExitCode)
 	p.text(&t.VerifyTime)
-	p.natives(&t.Natives)
+	items(p, &t.Natives, func(n Native) { p.write(n.Agent, true); p.write(n.ID, false) }, func() Native { return Native{p.read(), p.read()} })
 	p.usage(&t.Thread)
 	p.changes(&t.Changes)
 }
@@ -211,39 +211,24 @@ func (p *Packer) usage(u *Usage) {
 	u.CostUSD = math.Float64frombits(uint64(cost))
 }
 
-// list is for strings of which few tasks have any.
-func (p *Packer) list(list *[]string) {
+// items is for a list, which few tasks have.
+func items[T any](p *Packer, list *[]T, write func(T), read func() T) {
 	switch {
 	case !p.has(len(*list) == 0):
 	case p.writing:
 		p.put(uint64(len(*list)))
-		for _, s := range *list {
-			p.write(s, false)
+		for _, x := range *list {
+			write(x)
 		}
 	default:
-		*list = make([]string, p.uvarint())
+		*list = make([]T, p.uvarint())
 		for i := range *list {
-			(*list)[i] = p.read()
+			(*list)[i] = read()
 		}
 	}
 }
 
-func (p *Packer) natives(list *[]Native) {
-	switch {
-	case !p.has(len(*list) == 0):
-	case p.writing:
-		p.put(uint64(len(*list)))
-		for _, n := range *list {
-			p.write(n.Agent, true)
-			p.write(n.ID, false)
-		}
-	default:
-		*list = make([]Native, p.uvarint())
-		for i := range *list {
-			(*list)[i] = Native{p.read(), p.read()}
-		}
-	}
-}
+func (p *Packer) list(list *[]string) { items(p, list, func(s string) { p.write(s, false) }, p.read) }
 
 // word is for a string that many tasks share, text for one of this task alone.
 func (p *Packer) word(s *string) { p.string(s, true) }

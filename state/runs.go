@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -61,16 +62,14 @@ func parseRuns(text string) (runs []Run, err error) {
 			return nil, err
 		}
 		r := Run{ID: m["run"], SessionKey: m["session"], Agent: m["agent"], Model: m["model"], Account: m["account"]}
-		if r.Ended, err = ParseTime(m["ended"]); err != nil {
-			return nil, err
-		}
-		if r.Usage, err = ParseThread([]byte(m["used"])); err != nil {
-			return nil, err
-		}
+		var errs [3]error
+		r.Ended, errs[0] = ParseTime(m["ended"])
+		r.Usage, errs[1] = ParseThread([]byte(m["used"]))
 		if m["took"] != "" {
-			if r.Took, err = time.ParseDuration(m["took"]); err != nil {
-				return nil, err
-			}
+			r.Took, errs[2] = time.ParseDuration(m["took"])
+		}
+		if err := cmp.Or(errs[:]...); err != nil {
+			return nil, err
 		}
 		runs = append(runs, r)
 	}

@@ -64,10 +64,7 @@ func (s *State) Asked(id string) (count int) {
 // Depth counts the tasks that led to this one, each having queued the next, but no
 // more than most: a person may have written a circle.
 func (s *State) Depth(id string, most int) (n int) {
-	for n < most {
-		if id = s.parentOf(id); id == "" {
-			break
-		}
+	for id = s.parentOf(id); id != "" && n < most; id = s.parentOf(id) {
 		n++
 	}
 	return n
