@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -261,21 +263,5 @@ func Tokens(n int64) int64 { return min(max(n, 0), 1e15) }
 // Dollars bounds a cost that an agent reports, so that no sum can overflow.
 func Dollars(sum float64) float64 { return min(max(sum, 0), 1e9) }
 
-// IsUUID accepts the 36 characters of a UUID and nothing else: no braces, no
-// "urn:uuid:".
-func IsUUID(s string) bool {
-	if len(s) != 36 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			if c != '-' {
-				return false
-			}
-		} else if (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') {
-			return false
-		}
-	}
-	return true
-}
+// IsUUID accepts the 36 characters of a UUID and nothing else: no braces, no "urn:uuid:".
+func IsUUID(s string) bool { return len(s) == 36 && uuid.Validate(s) == nil }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -64,21 +65,13 @@ func (r *Runner) AgentEnv(turn task.Turn, extra ...string) []string {
 		EnvTaskID + "=" + turn.TaskID,
 		EnvAttempt + "=" + strconv.Itoa(turn.Attempt),
 	})
-	at := make(map[string]int, len(all))
-	var env []string
+	env := make(map[string]string, len(all))
 	for _, kv := range all {
-		name, _, ok := strings.Cut(kv, "=")
-		if !ok || name == "" || strings.ContainsRune(kv, 0) {
-			continue // cannot be passed to a program
+		if name, _, ok := strings.Cut(kv, "="); ok && name != "" && !strings.ContainsRune(kv, 0) { // else no program can be given it
+			env[name] = kv
 		}
-		if i, twice := at[name]; twice {
-			env[i] = kv
-			continue
-		}
-		at[name] = len(env)
-		env = append(env, kv)
 	}
-	return env
+	return slices.Sorted(maps.Values(env))
 }
 
 // HomeOf returns where a CLI keeps its settings and sessions: the directory that a variable of

@@ -139,16 +139,13 @@ const inputFile = "stdin"
 // begins with; client_composed makes it send the text as it is written.
 func writeInput(path, prompt string) error {
 	text, err := durable.ReadFile(durable.OS, prompt)
-	if err != nil {
-		return fmt.Errorf("input for claude: %w", err)
+	if err == nil {
+		line, _ := json.Marshal(map[string]any{ // strings always can be
+			"type": "user", "message": map[string]string{"role": "user", "content": string(text)}, "client_composed": true,
+		})
+		err = durable.PutFile(path, append(line, '\n'))
 	}
-	line, err := json.Marshal(map[string]any{
-		"type": "user", "message": map[string]string{"role": "user", "content": string(text)}, "client_composed": true,
-	})
 	if err != nil {
-		return fmt.Errorf("input for claude: %w", err)
-	}
-	if err := durable.PutFile(path, append(line, '\n')); err != nil {
 		return fmt.Errorf("input for claude: %w", err)
 	}
 	return nil

@@ -70,10 +70,7 @@ func (g *Agent) writeDefaults(dir string) error {
 	if settings == nil {
 		return nil
 	}
-	data, err := json.MarshalIndent(settings, "", "  ")
-	if err != nil {
-		return err
-	}
+	data, _ := json.MarshalIndent(settings, "", "  ") // it was JSON before
 	if err := durable.PutFile(filepath.Join(dir, defaultsFile), append(data, '\n')); err != nil {
 		return fmt.Errorf("settings for gemini: %w", err)
 	}
@@ -90,31 +87,25 @@ func (g *Agent) defaults(dir string) map[string]any {
 	if err != nil || !agent.RootOwned(dir) {
 		return nil
 	}
-	general, ok := settings["general"].(map[string]any)
-	if !ok {
-		general = map[string]any{}
-	}
-	settings["general"] = general
-	if _, ok := general["maxAttempts"]; !ok {
-		general["maxAttempts"] = maxAttempts
-	}
-	if _, ok := general["sessionRetention"]; !ok {
-		general["sessionRetention"] = map[string]any{"enabled": false}
-	}
-	security, ok := settings["security"].(map[string]any)
-	if !ok {
-		security = map[string]any{}
-	}
-	settings["security"] = security
-	if _, ok := security["environmentVariableRedaction"]; !ok { // keys of its own are not for the model's shell
-		var allowed []string
-		for _, kv := range g.Env {
-			if name, _, _ := strings.Cut(kv, "="); !task.IsNamed(kv, Kind.Own()) && !agent.HasEnv(g.Account, name) {
-				allowed = append(allowed, name)
-			}
+	put := func(section, key string, value any) { // what is there stays
+		in, ok := settings[section].(map[string]any)
+		if !ok {
+			in = map[string]any{}
+			settings[section] = in
 		}
-		security["environmentVariableRedaction"] = map[string]any{"enabled": true, "allowed": allowed}
+		if _, ok := in[key]; !ok {
+			in[key] = value
+		}
 	}
+	put("general", "maxAttempts", maxAttempts)
+	put("general", "sessionRetention", map[string]any{"enabled": false})
+	var allowed []string // in the model's shell, for which keys of its own are not
+	for _, kv := range g.Env {
+		if name, _, _ := strings.Cut(kv, "="); !task.IsNamed(kv, Kind.Own()) && !agent.HasEnv(g.Account, name) {
+			allowed = append(allowed, name)
+		}
+	}
+	put("security", "environmentVariableRedaction", map[string]any{"enabled": true, "allowed": allowed})
 	return settings
 }
 
