@@ -161,7 +161,7 @@ func (w *rower) rows(im *task.TaskRecord) (*taskRows, error) {
 		resultOf(t), orNull(t.Error), timeOrNull(t.StartedAt), finishedAt(im), created, updated,
 		orNull(t.SessionKey), orNull(t.Workspace), orNull(t.AccountName()), orNull(t.Resume), orNull(t.AgentSession), orNull(t.Label),
 		jsonOf(texts(t.After)), t.Hold, orNull(string(t.Reason)), orNull(t.Note), orNull(t.RunID),
-		int32(t.Retries), int32(t.LimitWaits), int32(t.Iteration), orNull(t.VerifyCommand), intOrNull(t.VerifyExitCode), millis(t.VerifyTime),
+		int32(t.Retries), int32(t.LimitWaits), int32(t.Iteration), orNull(t.VerifyCommand), t.VerifyExitCode, millis(t.VerifyTime),
 		orNull(t.TriggeredBy), orNull(string(t.Trigger)), orNull(t.Result),
 		jsonOf(findings), jsonOf(extraOf(t)), t.Usage.InputTokens, t.Usage.CachedInputTokens, t.Usage.OutputTokens,
 		t.Usage.ReasoningTokens, cost(t.Usage),
@@ -346,7 +346,7 @@ func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) e
 	row := []any{
 		id, out.uuid, w.opts.Host, ref, int32(number), int32(r.Attempt), int32(r.Iteration), orNull(string(r.Phase)), runStatus(t, r),
 		orNull(string(r.Reason)), timeOrNull(r.StartedAt), timeOrNull(r.EndedAt),
-		intOrNull(r.ExitCode), nil, nil, nil, nil, files, r.Usage.InputTokens + r.Usage.OutputTokens, took, orNull(r.Agent), orNull(r.Model),
+		r.ExitCode, nil, nil, nil, nil, files, r.Usage.InputTokens + r.Usage.OutputTokens, took, orNull(r.Agent), orNull(r.Model),
 		orNull(r.Account), orNull(r.RunDir), r.Usage.InputTokens, r.Usage.CachedInputTokens, r.Usage.OutputTokens, r.Usage.ReasoningTokens,
 		cost(r.Usage),
 	}

@@ -282,7 +282,8 @@ func (s *session) writeAll(ctx context.Context, p *packer, beat <-chan time.Time
 			if err := s.beat(ctx); err != nil {
 				return err
 			}
-			if list := s.src.Accounts(); !slices.EqualFunc(list, s.accounts, sameConfig) { // what no record tells of
+			alike := func(a, b state.AccountUse) bool { return reflect.DeepEqual(a.AccountConfig, b.AccountConfig) }
+			if list := s.src.Accounts(); !slices.EqualFunc(list, s.accounts, alike) { // what no record tells of
 				if err := s.put(ctx, &batch{accounts: list}); err != nil {
 					return err
 				}
@@ -308,11 +309,6 @@ func (s *session) put(ctx context.Context, b *batch) error {
 		}
 	}
 	return err
-}
-
-// sameConfig reports whether two accounts are configured alike.
-func sameConfig(a, b state.AccountUse) bool {
-	return reflect.DeepEqual(a.AccountConfig, b.AccountConfig)
 }
 
 // mostPatience bounds how many times the usual time a batch gets.

@@ -35,14 +35,6 @@ func timeOrNull(t time.Time) any {
 	return t
 }
 
-// intOrNull returns a number, or NULL where there is none.
-func intOrNull(n *int) any {
-	if n == nil {
-		return nil
-	}
-	return int32(*n)
-}
-
 // jsonOf returns a value for a column of JSON. Strings in it have been through storable.
 func jsonOf(v any) []byte {
 	b, err := json.Marshal(v)
