@@ -99,16 +99,16 @@ func (a *Admission) Submit(ctx context.Context, s task.TaskSpec) (state.Task, er
 // by their ids. Specs whose id or idempotency key is known give the tasks that are
 // there already. The error names the first spec that is wrong: "task 3 of 7: …".
 func (a *Admission) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error) {
-	return a.submit(ctx, request{specs: specs, isList: true})
+	return a.SubmitOnce(ctx, "", specs)
 }
 
-// SubmitOnce is SubmitAll for a list that has an idempotency key as a whole; its specs
-// have none. The same list under the same key returns the tasks that are there already,
+// SubmitOnce is SubmitAll for a list that has an idempotency key as a whole, if it is not "";
+// its specs have none then. The same list under the same key returns the tasks that are there already,
 // and anything else under it is a conflict: another list, a longer or a shorter one,
 // one in another order, or a single task.
 func (a *Admission) SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error) {
-	if err := task.CheckKey(key); err != nil {
-		return nil, err
+	if key != "" && task.CheckKey(key) != nil {
+		return nil, task.CheckKey(key)
 	}
 	return a.submit(ctx, request{specs: specs, isList: true, key: key})
 }

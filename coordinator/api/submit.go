@@ -22,9 +22,8 @@ type Submits interface {
 	// Submit makes a task durable. A spec whose id or idempotency key exists already
 	// returns the existing task.
 	Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error)
-	// SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong.
-	SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error)
-	// SubmitOnce is SubmitAll for a list with an idempotency key as a whole.
+	// SubmitOnce makes tasks durable in one batch: all of them, or none if one is wrong. key is
+	// the idempotency key of the list as a whole; "": it has none.
 	SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error)
 	// Preview returns what would be accepted and run for specs, and keeps nothing.
 	Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error)
@@ -116,13 +115,7 @@ func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*s
 		t, err := s.rooms.Submits.Submit(ctx, spec)
 		return &submitOutput{Status: numbers[0].status(&t), Location: "/v1/tasks/" + url.PathEscape(t.ID), Body: s.submitted(t)}, err
 	}
-	var tasks []state.Task
-	var err error
-	if key == "" {
-		tasks, err = s.rooms.Submits.SubmitAll(ctx, specs)
-	} else {
-		tasks, err = s.rooms.Submits.SubmitOnce(ctx, key, specs)
-	}
+	tasks, err := s.rooms.Submits.SubmitOnce(ctx, key, specs)
 	if err != nil {
 		return nil, err
 	}

@@ -136,22 +136,14 @@ func (c *Client) Task(ctx context.Context, ref string) (wire.TaskView, error) {
 
 // Verify runs the verify command of a task by itself, which may take as long as its
 // limit allows. When ctx ends, so does the command.
-func (c *Client) Verify(ctx context.Context, ref string) (res task.CheckResult, err error) {
-	path, err := refPath("/v1/tasks/", ref, "/verify")
-	if err == nil {
-		err = c.callLong(ctx, http.MethodPost, path, nil, &res)
-	}
-	return res, err
+func (c *Client) Verify(ctx context.Context, ref string) (task.CheckResult, error) {
+	return fetchAt[task.CheckResult](ctx, c.callLong, http.MethodPost, "/v1/tasks/", ref, "/verify", nil)
 }
 
 // Wait returns the task when it has ended, which may take days.
-func (c *Client) Wait(ctx context.Context, ref string) (v wire.TaskView, err error) {
-	path, err := refPath("/v1/tasks/", ref, "/wait")
-	if err == nil {
-		err = c.callLong(ctx, http.MethodGet, path, nil, &v)
-		c.notice.Store(nil) // it is from when the wait began
-	}
-	return v, err
+func (c *Client) Wait(ctx context.Context, ref string) (wire.TaskView, error) {
+	defer c.notice.Store(nil) // it is from when the wait began
+	return fetchAt[wire.TaskView](ctx, c.callLong, http.MethodGet, "/v1/tasks/", ref, "/wait", nil)
 }
 
 // Why returns in one sentence why a task is not running, or how it ended.
@@ -183,11 +175,7 @@ func (c *Client) Sessions(ctx context.Context) ([]state.Session, error) {
 
 // Session returns a session by its key or its id, with tasks and transcript.
 func (c *Client) Session(ctx context.Context, ref string) (wire.SessionView, error) {
-	path, err := refPath("/v1/sessions/", ref, "")
-	if err != nil {
-		return wire.SessionView{}, err
-	}
-	return fetch[wire.SessionView](ctx, c, http.MethodGet, path, nil)
+	return fetchAt[wire.SessionView](ctx, c.call, http.MethodGet, "/v1/sessions/", ref, "", nil)
 }
 
 // Handover makes the master start nothing more and end after the runs at work.
@@ -202,10 +190,15 @@ func fetch[T any](ctx context.Context, c *Client, method, path string, in any) (
 }
 
 // fetchTask is fetch below the path of a task.
-func fetchTask[T any](ctx context.Context, c *Client, method, ref, action string, in any) (out T, err error) {
-	path, err := refPath("/v1/tasks/", ref, action)
+func fetchTask[T any](ctx context.Context, c *Client, method, ref, action string, in any) (T, error) {
+	return fetchAt[T](ctx, c.call, method, "/v1/tasks/", ref, action, in)
+}
+
+// fetchAt is fetch of a path with a reference in it, by call or callLong.
+func fetchAt[T any](ctx context.Context, call func(ctx context.Context, method, path string, in, out any) error, method, prefix, ref, action string, in any) (out T, err error) {
+	path, err := refPath(prefix, ref, action)
 	if err == nil {
-		err = c.call(ctx, method, path, in, &out)
+		err = call(ctx, method, path, in, &out)
 	}
 	return out, err
 }
