@@ -65,8 +65,7 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 
 // canceled returns the record of a waiting task that is canceled.
 func (a *Admission) canceled(id, by string) *ledger.Record {
-	r := &ledger.Record{Kind: ledger.KindTask, ID: id}
-	return r.Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
+	return task.RecordOf(id).Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
 		Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
 }
 

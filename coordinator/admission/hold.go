@@ -41,8 +41,7 @@ func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (sta
 		case t.Hold == hold:
 			return nil
 		}
-		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
-		r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyHold, state.Flag(hold))
+		r := task.RecordOf(id).Add(state.KeyStatus, string(state.Queued)).Add(state.KeyHold, state.Flag(hold))
 		if !hold && t.Note != "" {
 			r.Add(state.KeyNote, "") // it says why the task was held
 		}

@@ -36,8 +36,7 @@ func (a *Admission) Move(ctx context.Context, ref string, to task.Place, by stri
 			return err
 		}
 		for _, t := range moved {
-			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-			tx.Append(r.Add(state.KeyOrder, strconv.FormatInt(t.Order, 10)).Add(state.KeyBy, by).
+			tx.Append(task.RecordOf(t.ID).Add(state.KeyOrder, strconv.FormatInt(t.Order, 10)).Add(state.KeyBy, by).
 				Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 		}
 		return nil

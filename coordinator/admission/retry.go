@@ -39,7 +39,7 @@ func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, erro
 			return err
 		}
 		now := a.tasks.Config.Now()
-		r := &ledger.Record{Kind: ledger.KindTask, ID: id}
+		r := task.RecordOf(id)
 		task.Unset(r, state.KeyOutputFiles, len(t.OutputFiles) > 0)
 		task.Unset(r, state.KeyPhase, t.Phase != "")
 		task.Unset(r, state.KeyIteration, t.Iteration > 0)

@@ -126,7 +126,7 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 			if t.ID == r.Task.ID {
 				continue
 			}
-			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+			rec := task.RecordOf(t.ID)
 			task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
 			tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, v.note).Add(state.KeyUpdatedAt, state.FormatTime(now)))
 		}
@@ -144,21 +144,11 @@ func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 // the end of its attempt follows.
 func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdict) *ledger.Record {
 	t := &r.Task
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-	rec.Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, joined(cmp.Or(out.Note, v.note), r.note))
-	for _, c := range []struct {
-		key     string
-		was, is int
-	}{
-		{state.KeyAttempt, t.Attempt, v.attempt},
-		{state.KeyRetries, t.Retries, v.retries},
-		{state.KeyRequeues, t.Requeues, v.requeues},
-		{state.KeyLimitWaits, t.LimitWaits, v.limitWaits},
-	} {
-		if c.is != c.was {
-			rec.Add(c.key, strconv.Itoa(c.is))
-		}
-	}
+	rec := task.RecordOf(t.ID).Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, joined(cmp.Or(out.Note, v.note), r.note))
+	addCount(rec, state.KeyAttempt, t.Attempt, v.attempt)
+	addCount(rec, state.KeyRetries, t.Retries, v.retries)
+	addCount(rec, state.KeyRequeues, t.Requeues, v.requeues)
+	addCount(rec, state.KeyLimitWaits, t.LimitWaits, v.limitWaits)
 	if !v.limitSince.Equal(t.LimitSince) {
 		rec.Add(state.KeyLimitSince, state.FormatTime(v.limitSince))
 	}

@@ -30,25 +30,23 @@ func addUsage(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome) {
 	}
 	was, is := r.Task.Usage, r.Task.Usage.Plus(used)
 	r.used = is
-	for _, f := range []struct {
-		key     string
-		was, is int64
-	}{
-		{state.KeyInputTokens, was.InputTokens, is.InputTokens},
-		{state.KeyCachedInputTokens, was.CachedInputTokens, is.CachedInputTokens},
-		{state.KeyOutputTokens, was.OutputTokens, is.OutputTokens},
-		{state.KeyReasoningTokens, was.ReasoningTokens, is.ReasoningTokens},
-	} {
-		if f.is != f.was {
-			rec.Add(f.key, strconv.FormatInt(f.is, 10))
-		}
-	}
+	addCount(rec, state.KeyInputTokens, was.InputTokens, is.InputTokens)
+	addCount(rec, state.KeyCachedInputTokens, was.CachedInputTokens, is.CachedInputTokens)
+	addCount(rec, state.KeyOutputTokens, was.OutputTokens, is.OutputTokens)
+	addCount(rec, state.KeyReasoningTokens, was.ReasoningTokens, is.ReasoningTokens)
 	if is.CostUSD != was.CostUSD {
 		nano := math.Round(is.CostUSD*1e9) / 1e9 // sums of floats have odd ends
 		rec.Add(state.KeyCostUSD, strconv.FormatFloat(nano, 'f', -1, 64))
 	}
 	if thread != (state.Usage{}) {
 		rec.Add(state.KeyThreadTokens, state.FormatThread(thread))
+	}
+}
+
+// addCount sets a field to a number that was another one before.
+func addCount[T int | int64](rec *ledger.Record, key string, was, is T) {
+	if is != was {
+		rec.Add(key, strconv.FormatInt(int64(is), 10))
 	}
 }
 
@@ -71,7 +69,7 @@ func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, place *admis
 	if !InJournal(st, r.Task.ID) {
 		return
 	}
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: r.Task.ID}
+	rec := task.RecordOf(r.Task.ID)
 	addUsage(st, rec, r, out)
 	t, err := queue.PeekIn(st, r.Task.ID)
 	again, requeues := err == nil && t.Status == state.Queued && t.Attempt > 0, r.Task.Requeues+1
@@ -82,8 +80,7 @@ func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, place *admis
 		tx.Append(rec)
 	}
 	if again && requeues > a.tasks.Config.MaxRetries {
-		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-		rec.Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted))
+		rec := task.RecordOf(t.ID).Add(state.KeyStatus, string(state.Dead)).Add(state.KeyReason, string(state.ClassInterrupted))
 		admission.AddError(rec, &t, "it was queued again by hand while it ran, time and again; to begin anew: stint retry "+t.ID).
 			Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
 		a.admission.End(st, tx, rec, nil, place)

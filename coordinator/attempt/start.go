@@ -50,8 +50,7 @@ func (a *Attempts) Begin(st *fold.State, reserved *Run, t *state.Task, defaultAg
 	r.Task.Attempt++
 	r.Task.RunID = r.ID
 	r.Task.RunStartedAt = now
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-	rec.Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, r.ID).Add(state.KeyAttempt, strconv.Itoa(r.Task.Attempt)).
+	rec := task.RecordOf(t.ID).Add(state.KeyStatus, string(state.Running)).Add(state.KeyRunID, r.ID).Add(state.KeyAttempt, strconv.Itoa(r.Task.Attempt)).
 		Add(state.KeyStartedAt, state.FormatTime(now)).Add(state.KeyUpdatedAt, state.FormatTime(now))
 	a.complete(st, r, defaultAgent, rec)
 	r.Session = t.AgentSession

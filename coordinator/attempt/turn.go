@@ -220,8 +220,7 @@ func (a *Attempts) noteDanger(t *state.Task, effect string) error {
 		if now, _ := st.Peek(t.ID); now.Status != state.Running {
 			return nil // a person has ended it
 		}
-		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-		tx.Append(rec.Add(state.KeyNote, effect+policy).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
+		tx.Append(task.RecordOf(t.ID).Add(state.KeyNote, effect+policy).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 		return nil
 	})
 }
@@ -304,7 +303,7 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 		if !runs {
 			return nil
 		}
-		rec := &ledger.Record{Kind: ledger.KindTask, ID: r.Task.ID}
+		rec := task.RecordOf(r.Task.ID)
 		// No status: that of a person who ends the task just now is to count.
 		rec.Add(state.NativeKey(r.Task.Agent), e.Session)
 		if e.Forked { // it has the prompt too, unless a person has changed that, and goes on counting

@@ -151,7 +151,7 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 		if !attempt.InJournal(st, t.ID) {
 			return nil
 		}
-		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+		rec := task.RecordOf(t.ID)
 		attempt.AddCheck(rec, &res)
 		if !kept {
 			rec.Add(state.KeyNote, attempt.EnvironmentLost)

@@ -50,8 +50,7 @@ func (d *Dispatcher) failBlockedByDependency() {
 				t.Reason = state.ClassExit
 			}
 			causes[t.ID] = t
-			r := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-			r.Add(state.KeyStatus, string(t.Status)).Add(state.KeyReason, string(t.Reason))
+			r := task.RecordOf(t.ID).Add(state.KeyStatus, string(t.Status)).Add(state.KeyReason, string(t.Reason))
 			tx.Append(admission.AddError(r, &t, t.Error).Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now())))
 		}
 		return nil

@@ -183,8 +183,7 @@ func (d *Dispatcher) holdOverBudget(st *fold.State, t *state.Task, now time.Time
 	if err != nil || spent == "" {
 		return nil
 	}
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-	return rec.Add(state.KeyHold, "true").Add(state.KeyReason, string(state.ClassBudget)).
+	return task.RecordOf(t.ID).Add(state.KeyHold, "true").Add(state.KeyReason, string(state.ClassBudget)).
 		Add(state.KeyNote, spent).Add(state.KeyUpdatedAt, state.FormatTime(now))
 }
 
@@ -192,7 +191,7 @@ func (d *Dispatcher) holdOverBudget(st *fold.State, t *state.Task, now time.Time
 // of the conversation which another task has begun meanwhile, or, without an agent, as people
 // write them, one of the default agent. It is nil if there is nothing to wait for.
 func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent string, now time.Time, lim lanes.Limits) *ledger.Record {
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+	rec := task.RecordOf(t.ID)
 	if held := d.holdOverBudget(st, t, now); held != nil {
 		return held
 	}

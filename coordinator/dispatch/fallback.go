@@ -20,16 +20,23 @@ import (
 func (d *Dispatcher) fallBack() {
 	lim := d.Limits()
 	able := d.able(queue.Read(d.tasks, func(st *fold.State) []state.Task { return st.Stranded(d.tasks.Config.Now(), lim) }))
-	if len(able) == 0 || len(queue.Read(d.tasks, func(st *fold.State) []*ledger.Record { return d.handOvers(st, able, lim) })) == 0 {
+	if len(able) > 0 {
+		d.appendAll("tasks could not be handed to their fallback agents", func(st *fold.State) []*ledger.Record { return d.handOvers(st, able, lim) })
+	}
+}
+
+// appendAll appends the records of tasks that are due, if any are. trouble is what is logged if that fails.
+func (d *Dispatcher) appendAll(trouble string, due func(*fold.State) []*ledger.Record) {
+	if len(queue.Read(d.tasks, due)) == 0 {
 		return
 	}
 	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
-		for _, r := range d.handOvers(st, able, lim) {
+		for _, r := range due(st) {
 			tx.Append(r)
 		}
 		return nil
 	})
-	d.tasks.TroubleUnlessStopped("tasks could not be handed to their fallback agents", err)
+	d.tasks.TroubleUnlessStopped(trouble, err)
 }
 
 // An agentIn is an agent in an environment of tasks, by its digest.
@@ -67,7 +74,7 @@ func (d *Dispatcher) moveToAccounts() {
 		return
 	}
 	lim := d.Limits()
-	moves := func(st *fold.State) (records []*ledger.Record) {
+	d.appendAll("tasks could not be given to another account", func(st *fold.State) (records []*ledger.Record) {
 		now := d.tasks.Config.Now()
 		taken := taken(st, now, lim)
 		for _, t := range st.Movable(now, lim) {
@@ -76,25 +83,14 @@ func (d *Dispatcher) moveToAccounts() {
 				continue
 			}
 			taken[account]++
-			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-			rec.Add(state.KeyAccount, account)
+			rec := task.RecordOf(t.ID).Add(state.KeyAccount, account)
 			if t.RunID != "" {
 				rec.Add(state.KeyNote, "account "+t.AccountName()+" takes no task now; "+account+" runs it")
 			}
 			records = append(records, rec.Add(state.KeyUpdatedAt, state.FormatTime(now)))
 		}
 		return records
-	}
-	if len(queue.Read(d.tasks, moves)) == 0 {
-		return
-	}
-	err := d.tasks.Exclusive(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
-		for _, r := range moves(st) {
-			tx.Append(r)
-		}
-		return nil
 	})
-	d.tasks.TroubleUnlessStopped("tasks could not be given to another account", err)
 }
 
 // handOvers returns a record for each task that an able agent takes over now, in a new
@@ -120,8 +116,7 @@ func (d *Dispatcher) handOvers(st *fold.State, able map[agentIn]bool, lim lanes.
 		taken[account]++
 		rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })
 		until := st.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
-		rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-		rec.Add(state.KeyAgent, agent).Add(state.KeyAccount, account).Add(state.KeySessionID, d.tasks.Config.ID()).
+		rec := task.RecordOf(t.ID).Add(state.KeyAgent, agent).Add(state.KeyAccount, account).Add(state.KeySessionID, d.tasks.Config.ID()).
 			Add(state.KeyFallback, strings.Join(rest, ", ")).
 			Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s runs it in a new session", t.Agent, until, agent))
 		if model := d.tasks.Workspace(t.Workspace).Models[agent]; model != t.Model {

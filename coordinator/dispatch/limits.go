@@ -7,6 +7,7 @@ import (
 	"stint/coordinator/admission"
 	"stint/coordinator/attempt"
 	"stint/coordinator/queue"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
@@ -42,8 +43,7 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 			if d.Attempts.MaxLimitWait(&t) == 0 {
 				status, what = state.Failed, "waits for a rate limit to pass"
 			}
-			rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
-			rec.Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited))
+			rec := task.RecordOf(t.ID).Add(state.KeyStatus, string(status)).Add(state.KeyReason, string(state.ClassRateLimited))
 			admission.AddError(rec, &t, "account "+t.AccountName()+" "+what).
 				Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now()))
 			d.Admission.End(st, tx, rec, nil, place)

@@ -8,6 +8,7 @@ import (
 
 	"stint/coordinator/admission"
 	"stint/coordinator/queue"
+	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
@@ -87,7 +88,7 @@ func (d *Dispatcher) recoverTask(ctx context.Context, id string, old *oldRun) {
 // recovered returns the record for a task whose old run was looked after; nil if
 // there is nothing to say. A person may have changed its status: that stays.
 func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledger.Record {
-	rec := &ledger.Record{Kind: ledger.KindTask, ID: t.ID}
+	rec := task.RecordOf(t.ID)
 	switch {
 	case t.Status == state.Running && t.RunID == old.id:
 		status, attempt, retries := d.Attempts.Interrupted(t)

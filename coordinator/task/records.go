@@ -25,6 +25,9 @@ func OneSentence(text string, most int) string {
 	return line
 }
 
+// RecordOf returns a record of the task of that id, without fields yet.
+func RecordOf(id string) *ledger.Record { return &ledger.Record{Kind: ledger.KindTask, ID: id} }
+
 // AccountRecord returns a record of the account of that name, without fields yet.
 func AccountRecord(name string) *ledger.Record {
 	return &ledger.Record{Kind: ledger.KindControl, ID: state.ControlAccount + name}
