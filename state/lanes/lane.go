@@ -174,9 +174,7 @@ func (s *Queues) joinLane(l *Item, t *state.Folded, old *lane) {
 		// The lane is touched: the next refresh takes it out of the heaps, whoever uses it by then.
 		delete(s.lanes, old.key)
 		old.key = ""
-		if len(s.idle) < maxSpare {
-			s.idle = append(s.idle, old)
-		}
+		s.idle.give(old)
 	}
 }
 
@@ -211,11 +209,7 @@ func (s *Queues) lane(key string) *lane {
 	if ln != nil {
 		return ln
 	}
-	if i := len(s.idle) - 1; i >= 0 {
-		ln, s.idle = s.idle[i], s.idle[:i]
-	} else {
-		ln = new(lane)
-	}
+	ln = s.idle.take()
 	ln.key = key
 	s.lanes[key] = ln
 	return ln

@@ -187,12 +187,7 @@ func (s *Queues) agent(l *Item) string { return s.Tags.List[s.Entries.At(l.N).Ta
 
 // Revive returns task n a place among the living; what it is comes with commit.
 func (s *Queues) Revive(n uint32) *Item {
-	var l *Item
-	if i := len(s.spare) - 1; i >= 0 {
-		l, s.spare = s.spare[i], s.spare[:i]
-	} else {
-		l = new(Item)
-	}
+	l := s.spare.take()
 	l.N = n
 	s.live[n] = l
 	return l
@@ -201,6 +196,26 @@ func (s *Queues) Revive(n uint32) *Item {
 // maxSpare bounds the memory that is kept for tasks to come.
 const maxSpare = 256
 
+// A spares keeps the memory of some values that are not used any more.
+type spares[T any] []*T
+
+// take returns such a value as it was given, or a new one.
+func (p *spares[T]) take() *T {
+	i := len(*p) - 1
+	if i < 0 {
+		return new(T)
+	}
+	x := (*p)[i]
+	*p = (*p)[:i]
+	return x
+}
+
+func (p *spares[T]) give(x *T) {
+	if len(*p) < maxSpare {
+		*p = append(*p, x)
+	}
+}
+
 // freeze lets go of what was held of a task that has ended.
 func (s *Queues) freeze(l *Item) {
 	s.leaveSession(l, true)
@@ -208,9 +223,7 @@ func (s *Queues) freeze(l *Item) {
 	delete(s.live, l.N)
 	s.letGo(l)
 	*l = Item{}
-	if len(s.spare) < maxSpare {
-		s.spare = append(s.spare, l)
-	}
+	s.spare.give(l)
 }
 
 // manyAfter is how many tasks one may come after, and still be packed: who looks for circles
@@ -224,21 +237,17 @@ func (s *Queues) put(l *Item, t *state.Folded) {
 		s.letGo(l)
 		l.packed = s.packer.Pack(t)
 		return
-	case l.run != nil:
-	case len(s.runs) > 0:
-		last := len(s.runs) - 1
-		l.run, s.runs = s.runs[last], s.runs[:last]
-	default:
-		l.run = new(state.Folded)
+	case l.run == nil:
+		l.run = s.runs.take()
 	}
 	*l.run, l.packed = *t, ""
 }
 
 // letGo ends that the task is held as a whole.
 func (s *Queues) letGo(l *Item) {
-	if l.run != nil && len(s.runs) < maxSpare {
+	if l.run != nil {
 		*l.run = state.Folded{}
-		s.runs = append(s.runs, l.run)
+		s.runs.give(l.run)
 	}
 	l.run = nil
 }
@@ -325,9 +334,9 @@ type Queues struct {
 
 	// For speed alone.
 	packer state.Packer
-	spare  []*Item
-	runs   []*state.Folded // as spare
-	idle   []*lane
+	spare  spares[Item]
+	runs   spares[state.Folded]
+	idle   spares[lane]
 }
 
 // NewQueues returns queues without a task. Their TitleOf is to be set.

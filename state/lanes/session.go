@@ -17,7 +17,7 @@ type sessions struct {
 	byID    map[string]*session
 	seats   map[place]*seat // of places that have a current session
 	implied map[[16]byte]uint32
-	spare   []*session
+	spare   spares[session]
 }
 
 // place is what a session is the current one of.
@@ -118,7 +118,7 @@ func (s *Queues) hold(l *Item, t *state.Folded) {
 	if t == nil {
 		t = s.Whole(l)
 	}
-	x := s.implied(s.sessions.unused(), l, t)
+	x := s.implied(s.sessions.spare.take(), l, t)
 	if l.current {
 		s.sessions.seats[x.at.place] = x.at
 	}
@@ -240,20 +240,9 @@ func (s *Queues) named(id string) *session {
 	s.hold(s.implying(id), nil)
 	x := s.sessions.byID[id]
 	if x == nil {
-		x = s.sessions.unused()
+		x = s.sessions.spare.take()
 		x.ID, x.at = id, noSeat
 	}
-	return x
-}
-
-// unused returns the memory of a session.
-func (t *sessions) unused() *session {
-	i := len(t.spare) - 1
-	if i < 0 {
-		return new(session)
-	}
-	x := t.spare[i]
-	t.spare = t.spare[:i]
 	return x
 }
 
@@ -314,9 +303,7 @@ func (t *sessions) dropUnused(x *session) {
 	}
 	delete(t.byID, x.ID)
 	*x = session{}
-	if len(t.spare) < maxSpare {
-		t.spare = append(t.spare, x)
-	}
+	t.spare.give(x)
 }
 
 // native returns the native session id that a task will continue, or "".
