@@ -1,3 +1,5 @@
+// Package demo has the built-in agent, which thinks nothing and needs nobody: the adapter
+// ([Agent]) and the program that it runs ([Main]). It speaks codex's events.
 package demo
 
 import (
@@ -70,3 +72,9 @@ func (d *Agent) Probe(context.Context) agent.Probe {
 
 // Examine finds nothing.
 func (d *Agent) Examine(context.Context) []agent.Problem { return nil }
+
+// Kind is how the demo agent is registered.
+var Kind = agent.Kind{
+	Name: "demo", Decoder: codex.NewDecoder,
+	New: func(c agent.Config) agent.Adapter { return &Agent{Runner: c.Runner, Home: c.Dir} },
+}
