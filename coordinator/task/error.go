@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // A Code is the kind of an [Error], for programs. The set is closed; HTTP
@@ -109,4 +110,21 @@ func InOption(name string, err error) error {
 		return err
 	}
 	return &Error{Code: e.Code, Message: name + ": " + e.Message, Hint: e.Hint, Field: name}
+}
+
+// shortages are the errors of a machine that has used up something which comes back:
+// room on the disk, open files, processes, memory.
+var shortages = []syscall.Errno{
+	syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM,
+}
+
+// ShortageOf returns the error of the system by which err says that the machine lacks
+// something that comes back, so that the same may succeed a while later; 0 if it does not.
+func ShortageOf(err error) syscall.Errno {
+	for _, s := range shortages {
+		if errors.Is(err, s) {
+			return s
+		}
+	}
+	return 0
 }

@@ -1,0 +1,273 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"stint/coordinator/queue"
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/ledger/archive"
+	"stint/state"
+	"stint/state/fold"
+)
+
+// Hold keeps a queued task from being run until it is released. One that is held
+// already stays as it is. The error has CodeConflict if the task is not queued. by
+// is who asks.
+func (a *Admission) Hold(ctx context.Context, ref, by string) (state.Task, error) {
+	return a.setHold(ctx, ref, by, true)
+}
+
+// Release ends the hold of a queued task; one that is not held stays as it is. The
+// error has CodeConflict if the task is not queued. by is who asks.
+func (a *Admission) Release(ctx context.Context, ref, by string) (state.Task, error) {
+	return a.setHold(ctx, ref, by, false)
+}
+
+func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (state.Task, error) {
+	return a.change(ctx, ref, a.tasks.Update, func(st *fold.State, tx *ledger.Tx, id string) error {
+		t, err := queue.PeekIn(st, id)
+		switch {
+		case !hold && a.tasks.IsShut():
+			return a.tasks.StoppedError()
+		case err != nil:
+			return err
+		case t.Status != state.Queued:
+			hint := "stint show " + id
+			if t.Status == state.Draft && !hold {
+				hint = "stint retry " + id
+			}
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is %s; only a queued task can be held or released", id, t.Status), Hint: hint}
+		case t.Hold == hold:
+			return nil
+		}
+		r := task.RecordOf(id).Add(state.KeyStatus, string(state.Queued)).Add(state.KeyHold, state.Flag(hold))
+		if !hold && t.Note != "" {
+			r.Add(state.KeyNote, "") // it says why the task was held
+		}
+		tx.Append(r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
+		return nil
+	})
+}
+
+// Pause stops dispatch: nothing is started until Resume, over restarts too. What
+// runs goes on. reason is for people, and may be "". by is who asks.
+func (a *Admission) Pause(ctx context.Context, reason, by string) error {
+	return a.setPaused(ctx, true, reason, by)
+}
+
+// Resume lets dispatch go on after a Pause. by is who asks.
+func (a *Admission) Resume(ctx context.Context, by string) error {
+	return a.setPaused(ctx, false, "", by)
+}
+
+// Paused reports whether dispatch is stopped, and why.
+func (a *Admission) Paused() (paused bool, reason string) {
+	a.tasks.View(func(st *fold.State) { paused, reason = st.Paused() })
+	return paused, reason
+}
+
+func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by string) error {
+	defer a.tasks.Call()()
+	return a.tasks.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error {
+		if was, why := st.Paused(); was == paused && why == reason {
+			return nil
+		}
+		r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlDispatch}
+		tx.Append(r.Add(state.KeyPaused, state.Flag(paused)).Add(state.KeyReason, reason).Add(state.KeyBy, by).
+			Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
+		return nil
+	})
+}
+
+// Cancel ends a task: a waiting one at once; of a running one the agent is ended
+// first, with all its descendants, and then Cancel returns. by is who asks. The error has
+// CodeBusy if that does not come to an end; the task is canceled when it does.
+func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, error) {
+	defer a.tasks.Call()()
+	id, err := a.tasks.Find(ref)
+	if err != nil {
+		return state.Task{}, err
+	}
+	for again := false; ; again = true {
+		run := "" // of one that is running
+		err := a.tasks.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
+			t, err := queue.PeekIn(st, id)
+			if err != nil {
+				return err
+			}
+			switch {
+			case t.Status == state.Running:
+				run = t.RunID
+			case t.Status.Terminal():
+				return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s has ended already: %s", id, t.Status), Hint: "stint show " + id}
+			default:
+				tx.Append(a.canceled(id, by))
+			}
+			return nil
+		})
+		if again && errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+			return a.tasks.Whole(id) // it has ended meanwhile
+		}
+		if err == nil && run != "" {
+			a.live.Cancel(id, cancelBy(by))
+			limit := queue.EndLimit(a.tasks.Config.Grace)
+			limited, stop := context.WithTimeoutCause(ctx, limit, &task.Error{
+				Code: task.CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
+			})
+			_, err = a.tasks.Until(limited, id, func(t *state.Task) bool { return t.Status != state.Running || t.RunID != run })
+			stop()
+		}
+		if err != nil {
+			return state.Task{}, err
+		}
+		t, err := a.tasks.Whole(id)
+		if err != nil || t.Status.Terminal() {
+			return t, err
+		}
+		// The run ended and left the task in the queue, or at its next step: it was
+		// interrupted just then, or belonged to a master before this one, and another has begun.
+	}
+}
+
+// canceled returns the record of a waiting task that is canceled.
+func (a *Admission) canceled(id, by string) *ledger.Record {
+	return task.RecordOf(id).Add(state.KeyStatus, string(state.Canceled)).Add(state.KeyReason, string(state.ClassCanceled)).
+		Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
+}
+
+// maxNamed is how many tasks an error names.
+const maxNamed = 20
+
+// Remove takes a task out of all lists; one that waits is canceled. Its sections stay in
+// the ledger until the next compaction moves them to the archive; its id, end and
+// idempotency key still count. by is who asks. The error has CodeConflict if the task
+// runs, or is in the archive, or if others come after it and would fail.
+func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, error) {
+	return a.change(ctx, ref, a.tasks.Update, func(st *fold.State, tx *ledger.Tx, id string) error {
+		t, err := queue.PeekIn(st, id)
+		_, archived := st.Archived(id)
+		switch {
+		case err != nil:
+			return err
+		case archived:
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is in the archive, which keeps it", id), Hint: "stint ls --archive"}
+		case t.Status == state.Running:
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
+		case !t.Status.Terminal():
+			if after := st.Dependants(id); len(after) > maxNamed {
+				return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("%d tasks come after %s and would fail", len(after), id), Hint: "to let them fail: stint cancel " + id}
+			} else if ids := strings.Join(after, " "); ids != "" {
+				return task.Conflict(fmt.Sprintf("stint rm %s %s, or to let them fail: stint cancel %s", ids, id, id), "tasks come after %s and would fail: %s", id, ids)
+			}
+			tx.Append(a.canceled(id, by))
+		}
+		r := &ledger.Record{Kind: ledger.KindControl, ID: fold.ControlDeleted}
+		tx.Append(r.Add(fold.KeyRemoved, id).Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
+		return nil
+	})
+}
+
+// cancelBy is ErrCanceled with who asked for it.
+type cancelBy string
+
+func (cancelBy) Error() string { return task.ErrCanceled.Error() }
+
+func (cancelBy) Unwrap() error { return task.ErrCanceled }
+
+// CanceledBy returns who has canceled a run.
+func CanceledBy(ctx context.Context) string {
+	var by cancelBy
+	if errors.As(context.Cause(ctx), &by) {
+		return string(by)
+	}
+	return ledger.ByClient
+}
+
+// Retry queues a task again that has ended or waits, with its counters at zero.
+// A hold of its account is lifted: whoever retries has repaired it. by is who asks.
+func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, error) {
+	return a.change(ctx, ref, a.tasks.Exclusive, func(st *fold.State, tx *ledger.Tx, id string) error { // others may come after it, or be behind it
+		if a.tasks.IsShut() {
+			return a.tasks.StoppedError()
+		}
+		t, err := a.tasks.WholeIn(st, id) // of an ended task only the journal knows the account
+		if err != nil {
+			return err
+		}
+		if t.Status == state.Running {
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
+		}
+		// It must not fail at once, or never run.
+		if before, status, bad := st.EndedBadly(&t); bad {
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s comes after %s, which is %s", id, before, status), Hint: "first: stint retry " + before}
+		}
+		again := t
+		again.Status = state.Queued
+		if err := st.CheckOrder([]state.Task{again}); err != nil {
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s cannot be queued: %v", id, err), Hint: "stint show " + id}
+		}
+		if err := a.revive(st, tx, id); err != nil {
+			return err
+		}
+		now := a.tasks.Config.Now()
+		r := task.RecordOf(id)
+		task.Unset(r, state.KeyOutputFiles, len(t.OutputFiles) > 0)
+		task.Unset(r, state.KeyPhase, t.Phase != "")
+		task.Unset(r, state.KeyIteration, t.Iteration > 0)
+		task.Unset(r, state.KeyRequeues, t.Requeues > 0)
+		if t.VerifyExitCode != nil { // the command may be another one now
+			r.Add(state.KeyVerifyExitCode, "").Add(state.KeyVerifyTime, "").Add(state.KeyVerifyOutput, "")
+		}
+		task.Unset(r, state.KeyFindings, len(t.Findings) > 0)
+		if !t.Hold || t.Trigger != state.ByAgent || t.Orphaned() { // else nobody has released yet what an agent asked for
+			r.Add(state.KeyHold, "").Add(state.KeyNote, "")
+		}
+		tx.Append(r.Add(state.KeyStatus, string(state.Queued)).Add(state.KeyReason, "").Add(state.KeyError, "").
+			Add(state.KeyResult, "").Add(state.KeyNotBefore, "").
+			Add(state.KeyAttempt, "0").Add(state.KeyRetries, "0").Add(state.KeyLimitWaits, "0").Add(state.KeyLimitSince, "").
+			Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(now)))
+		if st.Account(t.AccountName()).Hold {
+			tx.Append(task.AccountRecord(t.AccountName()).Add(state.KeyHold, "").Add(state.KeyReason, "").Add(state.KeyBy, by))
+		}
+		return nil
+	})
+}
+
+// revive appends the whole record of a task that is in the archive, before what
+// changes it: so it comes back. Of other tasks it does nothing.
+func (a *Admission) revive(st *fold.State, tx *ledger.Tx, id string) error {
+	e, ok := st.Archived(id)
+	if !ok {
+		return nil
+	}
+	s, err := archive.ReadRecord(nil, a.tasks.Config.StateDir, e)
+	if err != nil {
+		return err
+	}
+	r := s.Record()
+	r.Fields = slices.DeleteFunc(r.Fields, func(f ledger.Pair) bool { return f.Key == ledger.KeyArchived })
+	tx.Append(&r)
+	return nil
+}
+
+// SetAccount lets tasks use an account, or lets none start with it. To enable it also ends a hold and a
+// cool-down. by is who asks.
+func (a *Admission) SetAccount(ctx context.Context, id string, enabled bool, by string) (use state.AccountUse, err error) {
+	defer a.tasks.Call()()
+	c, ok := a.tasks.AccountsNow().Find(id)
+	if !ok && !queue.Read(a.tasks, func(st *fold.State) bool { return st.Account(id).Hold }) {
+		return use, &task.Error{Code: task.CodeNotFound, Message: "there is no account " + id, Hint: "stint account ls"}
+	}
+	r := task.AccountRecord(id)
+	if r.Add(state.KeyDisabled, state.Flag(!enabled)); enabled {
+		r.Add(state.KeyHold, "").Add(state.KeyReason, "").Add(state.KeyCoolUntil, "").Add(state.KeyLimitWaits, "")
+	}
+	r.Add(state.KeyBy, by)
+	err = a.tasks.Exclusive(ctx, func(_ *fold.State, tx *ledger.Tx) error { tx.Append(r); return nil })
+	return state.AccountUse{Account: queue.Read(a.tasks, func(st *fold.State) state.Account { return st.Account(id) }), AccountConfig: c, Agent: c.Tool}, err
+}
