@@ -13,10 +13,15 @@
 package session
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
 
 	"stint/ledger/durable"
 )
@@ -39,4 +44,62 @@ func makeDir(dir string) error {
 		return err
 	}
 	return durable.MkdirAll(durable.OS, filepath.Join(dir, "sessions"))
+}
+
+// ErrBusy is what Lock's error wraps when somebody else has held the lock all
+// the time.
+var ErrBusy = errors.New("session busy")
+
+// lockPoll is the time between two tries; flock cannot wait with a deadline.
+const lockPoll = 25 * time.Millisecond
+
+// Lock takes the lock of a session, which keeps out other goroutines as well as
+// other processes. It waits for at most timeout and then returns an error that
+// wraps [ErrBusy]; with a timeout of 0 or less it tries once. If ctx ends first
+// it returns the cause. The lock ends with unlock, or with the process.
+//
+// The lock file stays as long as a task may use the session: were it removed, two
+// processes could each hold the lock of a file of that name.
+func Lock(ctx context.Context, dir, id string, timeout time.Duration) (unlock func() error, err error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("session lock: %w", context.Cause(ctx))
+	}
+	if err := makeDir(dir); err != nil {
+		return nil, fmt.Errorf("session lock: %w", err)
+	}
+	path := filepath.Join(dir, "sessions", id+".lock")
+	if err := durable.Make(path); err != nil {
+		return nil, fmt.Errorf("session lock: %w", err)
+	}
+	// A lock of its own, with its own descriptor, for every caller: flock keeps
+	// two descriptors apart, also within a process.
+	l := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
+	held, err := l.TryLock()
+	if !held && err == nil && timeout > 0 {
+		held, err = waitLock(ctx, l, timeout)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("session lock: %w", err)
+	case !held:
+		return nil, fmt.Errorf("%w: %s is in use by another run, waited %v", ErrBusy, id, max(timeout, 0))
+	}
+	return l.Unlock, nil
+}
+
+// waitLock tries until timeout (false, nil) or the end of ctx (its cause).
+func waitLock(ctx context.Context, l *flock.Flock, timeout time.Duration) (bool, error) {
+	limit, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	held, err := l.TryLockContext(limit, lockPoll)
+	switch {
+	case ctx.Err() != nil && !held:
+		return false, context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		return false, nil
+	}
+	return held, err
 }
