@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -73,26 +74,20 @@ func FormatQuota(list []Window) string {
 }
 
 // ParseQuota is the inverse of FormatQuota.
-func ParseQuota(text string) (list []Window, err error) {
-	for line := range strings.Lines(text) {
-		m, err := ParseWords(line)
-		if err != nil {
-			return nil, err
-		}
-		w := Window{Name: m["window"]}
-		var errs [4]error
+func ParseQuota(text string) ([]Window, error) {
+	return ParseLines("window of a quota", text, func(m map[string]string) (Window, error) {
+		w, errs := Window{Name: m["window"]}, [4]error{}
 		w.Used, errs[0] = strconv.ParseFloat(m["used"], 64)
 		w.ResetsAt, errs[1] = ParseTime(m["resetsAt"])
 		w.At, errs[2] = ParseTime(m["at"])
 		if m["minutes"] != "" {
 			w.Minutes, errs[3] = strconv.Atoi(m["minutes"])
 		}
-		if err := errors.Join(errs[:]...); err != nil || w.Name == "" || !(w.Used >= 0 && w.Used <= 1e6) || w.Minutes < 0 || w.Minutes > maxWindow {
-			return nil, fmt.Errorf("%q is no window of a quota", strings.TrimSpace(line))
+		if w.Name == "" || !(w.Used >= 0 && w.Used <= 1e6) || w.Minutes < 0 || w.Minutes > maxWindow {
+			return w, errors.New("a name is missing, or a number is out of range")
 		}
-		list = append(list, w)
-	}
-	return list, nil
+		return w, cmp.Or(errs[:]...)
+	})
 }
 
 // ParsePercent reads a percentage from 0 to 100, such as 20%; "" is 0.

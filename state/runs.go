@@ -2,7 +2,6 @@ package state
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -146,31 +145,18 @@ func FormatSteps(steps []Step) string {
 }
 
 // ParseSteps is the inverse of formatSteps.
-func ParseSteps(text string) (steps []Step, err error) {
-	for line := range strings.Lines(text) {
-		s, err := parseStep(line)
-		if err != nil {
-			return nil, fmt.Errorf("the step %q: %w", Cut(strings.TrimSpace(line), 40), err)
-		}
-		steps = append(steps, s)
-	}
-	return steps, nil
-}
-
-func parseStep(line string) (s Step, err error) {
-	m, err := ParseWords(line)
-	if err != nil {
-		return s, err
-	}
-	var errs [6]error
-	s.RunID, s.Took, s.Reason = m["run"], m["took"], Class(m["reason"])
-	s.Phase, errs[0] = parsePhase([]byte(m["phase"]))
-	s.Attempt, errs[1] = parseCount([]byte(m["attempt"]))
-	s.Iteration, errs[2] = parseCount([]byte(m["iteration"]))
-	s.Started, errs[3] = ParseTime(m["started"])
-	s.Ended, errs[4] = ParseTime(m["ended"])
-	s.ExitCode, errs[5] = parseExit([]byte(m["exit"]))
-	return s, cmp.Or(errs[:]...)
+func ParseSteps(text string) ([]Step, error) {
+	return ParseLines("step", text, func(m map[string]string) (s Step, err error) {
+		var errs [6]error
+		s.RunID, s.Took, s.Reason = m["run"], m["took"], Class(m["reason"])
+		s.Phase, errs[0] = parsePhase([]byte(m["phase"]))
+		s.Attempt, errs[1] = parseCount([]byte(m["attempt"]))
+		s.Iteration, errs[2] = parseCount([]byte(m["iteration"]))
+		s.Started, errs[3] = ParseTime(m["started"])
+		s.Ended, errs[4] = ParseTime(m["ended"])
+		s.ExitCode, errs[5] = parseExit([]byte(m["exit"]))
+		return s, cmp.Or(errs[:]...)
+	})
 }
 
 // A Run is one execution of an agent for a task that has ended, as the task's
@@ -220,12 +206,8 @@ func FormatRuns(runs []Run) string {
 }
 
 // parseRuns is the inverse of formatRuns, but for the task's id.
-func parseRuns(text string) (runs []Run, err error) {
-	for line := range strings.Lines(text) {
-		m, err := ParseWords(line)
-		if err != nil {
-			return nil, err
-		}
+func parseRuns(text string) ([]Run, error) {
+	return ParseLines("run", text, func(m map[string]string) (Run, error) {
 		r := Run{ID: m["run"], SessionKey: m["session"], Agent: m["agent"], Model: m["model"], Account: m["account"]}
 		var errs [3]error
 		r.Ended, errs[0] = ParseTime(m["ended"])
@@ -233,12 +215,8 @@ func parseRuns(text string) (runs []Run, err error) {
 		if m["took"] != "" {
 			r.Took, errs[2] = time.ParseDuration(m["took"])
 		}
-		if err := cmp.Or(errs[:]...); err != nil {
-			return nil, err
-		}
-		runs = append(runs, r)
-	}
-	return runs, nil
+		return r, cmp.Or(errs[:]...)
+	})
 }
 
 // formatTook returns how long a run took, with milliseconds; "" if that is not known.

@@ -54,6 +54,23 @@ func ParseWords(line string) (map[string]string, error) {
 	return m, nil
 }
 
+// ParseLines reads a list that stands in the ledger as a line of words for each thing, which read
+// makes of them. what is such a thing, for the error.
+func ParseLines[T any](what, text string, read func(words map[string]string) (T, error)) (list []T, err error) {
+	for line := range strings.Lines(text) {
+		words, err := ParseWords(line)
+		var x T
+		if err == nil {
+			x, err = read(words)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%q is no %s: %w", Cut(strings.TrimSpace(line), 40), what, err)
+		}
+		list = append(list, x)
+	}
+	return list, nil
+}
+
 // UUIDOf is parseUUID without an allocation.
 func UUIDOf(s string) (u [16]byte, ok bool) {
 	var b [36]byte

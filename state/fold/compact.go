@@ -267,13 +267,9 @@ func readLines(sec *ledger.Section, key string) ([]map[string]string, error) {
 	if f == nil {
 		return nil, nil
 	}
-	var list []map[string]string
-	for line := range strings.Lines(f.String()) {
-		m, err := state.ParseWords(line)
-		if err != nil {
-			return nil, state.NewRecordError(sec, f, err)
-		}
-		list = append(list, m)
+	list, err := state.ParseLines("list of words", f.String(), func(m map[string]string) (map[string]string, error) { return m, nil })
+	if err != nil {
+		return nil, state.NewRecordError(sec, f, err)
 	}
 	return list, nil
 }

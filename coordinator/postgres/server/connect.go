@@ -16,6 +16,7 @@ import (
 
 	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 const oldest = 13 // PostgreSQL, that can be used
@@ -67,7 +68,7 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool, t Target, limit time.D
 		return Explain(err, t)
 	}
 	if encoding != "UTF8" {
-		return task.Invalid("createdb -T template0 -E UTF8 "+shellName(t.cfg.Database)+", once the present one is out of the way",
+		return task.Invalid("createdb -T template0 -E UTF8 "+state.ShellQuote(oneLine(t.cfg.Database))+", once the present one is out of the way",
 			"%v has the encoding %s, and a mirror needs UTF8", t, t.scrub(encoding))
 	}
 	if n, err := strconv.Atoi(version); err != nil || n < oldest*10000 {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -107,9 +106,9 @@ func advice(err error, t Target) (code task.Code, hint string) {
 	case server.Code == "28P01":
 		return task.CodeUnauthorized, "look at the password in url_file, STINT_POSTGRES_URL or ~/.pgpass"
 	case server.Code == "28000":
-		return task.CodeUnauthorized, "look at the user in the database URL and at pg_hba.conf on the server; for a new role: createuser " + shellName(t.cfg.User)
+		return task.CodeUnauthorized, "look at the user in the database URL and at pg_hba.conf on the server; for a new role: createuser " + state.ShellQuote(oneLine(t.cfg.User))
 	case server.Code == "3D000":
-		return task.CodeInvalid, "createdb " + shellName(t.cfg.Database)
+		return task.CodeInvalid, "createdb " + state.ShellQuote(oneLine(t.cfg.Database))
 	case server.Code == "42501" && strings.Contains(server.Message, " schema "):
 		return task.CodeForbidden, "GRANT USAGE, CREATE ON SCHEMA " + t.scrub(server.Message[strings.LastIndexByte(server.Message, ' ')+1:]) + " TO " + role
 	case server.Code == "42501" && strings.Contains(server.Message, "temporary"):
@@ -135,12 +134,4 @@ func advice(err error, t Target) (code task.Code, hint string) {
 func isTimeout(err error) bool {
 	var network net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
-}
-
-// shellName returns a name as a word of the shell.
-func shellName(name string) string {
-	if !strings.ContainsFunc(name, func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		return name
-	}
-	return "'" + strings.ReplaceAll(oneLine(name), "'", `'\''`) + "'"
 }

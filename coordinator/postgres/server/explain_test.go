@@ -115,9 +115,6 @@ func TestTargetsAreNamed(t *testing.T) {
 	if got := (Target{}).String(); got != "the database" {
 		t.Error(got)
 	}
-	if got := shellName("it's"); got != `'it'\''s'` {
-		t.Error(got)
-	}
 }
 
 func TestSkewWarning(t *testing.T) {
