@@ -14,8 +14,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"stint/coordinator/admission"
-	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -182,10 +180,8 @@ func TestBatchAgain(t *testing.T) {
 	w.cfg.MaxWorkers = 0
 	specs := []task.TaskSpec{{Prompt: "a", IdempotencyKey: "ka", Workspace: w.work}, {Prompt: "b", ID: newID(), Workspace: w.work}}
 	specs = append(specs, task.TaskSpec{Prompt: "c", After: []string{specs[1].ID}, IdempotencyKey: "kc", Workspace: w.work})
-	var first []state.Task
-	submit := func(adm *admission.Admission) (err error) { first, err = adm.SubmitAll(t.Context(), specs); return err }
-	fatal(t, statedir.Offline(w.cfg, submit))
 	w.open()
+	first := w.submitted(specs...)
 	var journal [2]bytes.Buffer
 	check(t, w.c.Dump(&journal[0]))
 	again := w.submitted(specs...)
@@ -196,9 +192,6 @@ func TestBatchAgain(t *testing.T) {
 	}
 	if err := w.c.Dump(&journal[1]); err != nil || journal[0].String() != journal[1].String() {
 		t.Errorf("something has changed: %v", err)
-	}
-	if err := statedir.Offline(w.cfg, submit); code(err) != task.CodeBusy {
-		t.Errorf("beside a master: %v", err)
 	}
 }
 

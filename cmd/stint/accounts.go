@@ -419,6 +419,9 @@ func linkCredentials(file, link string) error {
 	return err
 }
 
+// maxSecret is how many bytes a file with a login, a key or a URL may have.
+const maxSecret = 1 << 20
+
 // readSecret reads a file of the user's that nobody else can read.
 func readSecret(path string) (string, error) {
 	fi, err := os.Stat(path)
@@ -426,13 +429,13 @@ func readSecret(path string) (string, error) {
 	case err != nil:
 		return "", err
 	case !fi.Mode().IsRegular():
-		return "", fmt.Errorf("%s is no file", path)
+		return "", fmt.Errorf("%s is not a file", path)
 	case !ownedByUs(fi):
 		return "", fmt.Errorf("%s belongs to another user", path)
 	case fi.Mode().Perm()&0o077 != 0:
-		return "", fmt.Errorf("%s can be read by others (%s): chmod 600 %s", path, fi.Mode().Perm(), state.ShellQuote(path))
+		return "", task.Invalid("chmod 600 "+state.ShellQuote(path), "%s can be read by others (mode %04o)", path, fi.Mode().Perm())
 	}
-	text, err := readNamed(path, maxSpecFile)
+	text, err := readNamed(path, maxSecret)
 	return string(text), err
 }
 

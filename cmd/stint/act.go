@@ -10,12 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
-	"stint/ledger"
 	"stint/state"
 )
 
@@ -220,13 +218,11 @@ func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ctx, reason, text := c.Context(), strings.Join(args, " "), "paused: no task is started until stint resume"
 		ask := func(cl *client.Client) error { return cl.Pause(ctx, reason) }
-		do := func(m *coordinator.Coordinator) error { return m.Pause(ctx, reason, ledger.ByClient) }
 		if !paused {
-			text = "tasks start again"
-			ask = func(cl *client.Client) error { return cl.Resume(ctx) }
-			do = func(m *coordinator.Coordinator) error { return m.Resume(ctx, ledger.ByClient) }
+			text, ask = "tasks start again", func(cl *client.Client) error { return cl.Resume(ctx) }
 		}
-		if err := a.withCoordinator(ctx, ask, do); err != nil {
+		a.creates = true
+		if err := a.callOrOpen(ctx, ask); err != nil {
 			return err
 		}
 		if !paused {
@@ -241,16 +237,12 @@ func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
 // answer said so.
 func (a *app) warnPaused() {
 	if n := a.notice(); n != nil {
-		a.warnPause(n.Paused, n.PauseWhy)
+		if n.Paused {
+			a.hint("stint: %s; to continue: stint resume\n", escapeText(state.Because("dispatch is paused", n.PauseWhy)))
+		}
 		if n.Shortage != "" {
 			a.hint("stint: %s; until that is over, one task at a time is tried\n", escapeText(oneLine(n.Shortage)))
 		}
-	}
-}
-
-func (a *app) warnPause(paused bool, why string) {
-	if paused {
-		a.hint("stint: %s; to continue: stint resume\n", escapeText(state.Because("dispatch is paused", why)))
 	}
 }
 

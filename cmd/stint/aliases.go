@@ -8,24 +8,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// aliases has further names of commands, which the help does not list.
+var aliases = map[string][]string{
+	"account": {"accounts"}, "compact-tasks": {"compact"}, "ls": {"list"}, "retry": {"requeue"}, "show": {"get"},
+}
+
 // tasksCommand returns the names that other tools and schedulers use.
 func (a *app) tasksCommand() *cobra.Command {
-	get, requeue := a.showCommand(), a.retryCommand()
-	get.Use, requeue.Use = "get [OPTIONS] ID", "requeue [OPTIONS] ID..."
 	return group(&cobra.Command{
 		Use:     "tasks",
 		Short:   "the same as ls, show, retry and cancel",
 		Example: "  stint tasks ls\n  stint tasks get --with-files 2b4f6c8e\n  stint tasks requeue 2b4f6c8e",
-	}, a.lsCommand(), get, requeue, a.cancelCommand())
-}
-
-// alias returns a command under a further name, which the help does not list.
-func alias(build func(*app) *cobra.Command, use, of string) func(*app) *cobra.Command {
-	return func(a *app) *cobra.Command {
-		c := build(a)
-		c.Use, c.Short, c.Hidden = use, "the same as "+of, true
-		return c
-	}
+	}, a.lsCommand(), a.showCommand(), a.retryCommand(), a.cancelCommand())
 }
 
 // enqueueCommand is `task -d` under the name that schedulers use, and with their
@@ -46,11 +40,12 @@ func (a *app) enqueueCommand() *cobra.Command {
 			return a.runTask(c, o, args)
 		},
 	}
+	c.Flags().StringVar(&o.spec.Agent, "tool", "", "`name` of the agent: the same as --agent")
+	c.Flags().StringVar(&o.prompt, "prompt", "", "the `prompt`, as an option")
 	o.addFlags(a, c)
-	for _, name := range []string{"tool", "prompt"} {
-		c.Flags().Lookup(name).Hidden = false
-	}
-	a.completeTask(c)
+	complete(c, "tool", func() []string { return agentNames })
+	exclusive(c, "agent", "tool")
+	exclusive(c, "spec", "prompt", "edit")
 	return c
 }
 

@@ -9,8 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/client"
-	"stint/coordinator/queue"
-	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 )
@@ -94,7 +92,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 	ctx := c.Context()
 	var r ledger.CompactReport
 	var pruned task.Pruned
-	err = a.call(ctx, func(cl *client.Client) (err error) {
+	err = a.callOrOpen(ctx, func(cl *client.Client) (err error) {
 		if o.files {
 			pruned, err = cl.Prune(ctx, olderThan, o.dryRun)
 			return err
@@ -102,14 +100,6 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 		r, err = cl.Compact(ctx, olderThan, o.dryRun, !o.failed)
 		return err
 	})
-	if a.isOffline(err) {
-		var offline queue.Config
-		if offline, err = a.offline(ctx); err == nil && o.files {
-			pruned, err = statedir.PruneOffline(ctx, offline, olderThan, o.dryRun)
-		} else if err == nil {
-			r, err = statedir.CompactOffline(ctx, offline, olderThan, o.dryRun, !o.failed)
-		}
-	}
 	if err != nil {
 		return err
 	}

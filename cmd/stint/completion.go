@@ -85,7 +85,6 @@ func (a *app) completeTask(c *cobra.Command) {
 		return slices.DeleteFunc(a.sessionNames(c.Context()), func(key string) bool { return strings.Contains(key, ":") }) // lanes without a name
 	})
 	complete(c, "agent", func() []string { return agentNames })
-	complete(c, "tool", func() []string { return agentNames })
 	complete(c, "fallback", func() []string { return agentNames })
 	complete(c, "after-policy", func() []string { return []string{"done", "any"} })
 	completeBy(c, "after", a.completeIDs())

@@ -170,12 +170,11 @@ var capital = regexp.MustCompile("[A-Z]")
 // cronAdded lets a master know of a new schedule, and says when it fires, or that nothing will.
 func (a *app) cronAdded(ctx context.Context, name string) error {
 	list, err := a.schedules(ctx)
-	if a.isOffline(err) {
-		a.hint("stint: nothing fires: no master is running, and auto_start is off\n  try: stint serve\n")
-		err = nil
-	}
 	if err != nil {
 		return err
+	}
+	if a.opened {
+		a.hint("stint: nothing fires: no master is running, and auto_start is off\n  try: stint serve\n")
 	}
 	for _, s := range list {
 		if s.Name == name && len(s.Next) > 0 {
@@ -188,7 +187,7 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 // schedules asks the master for the schedules; it notices then what has changed in them.
 func (a *app) schedules(ctx context.Context) (list []task.Schedule, err error) {
 	a.creates = true
-	err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Schedules(ctx); return err })
+	err = a.callOrOpen(ctx, func(c *client.Client) (err error) { list, err = c.Schedules(ctx); return err })
 	return list, err
 }
 

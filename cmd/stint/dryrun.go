@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
@@ -21,14 +20,8 @@ func (a *app) dryRun(ctx context.Context, specs []task.TaskSpec, many bool) erro
 	}
 	a.addEnvironment(specs)
 	var list []task.TaskPreview
-	err := a.withCoordinator(ctx,
-		func(c *client.Client) (err error) { list, err = c.Preview(ctx, specs); return err },
-		func(c *coordinator.Coordinator) (err error) {
-			if list, err = c.Preview(ctx, specs, many); err == nil {
-				a.warnPause(c.Paused())
-			}
-			return err
-		})
+	a.creates = true
+	err := a.callOrOpen(ctx, func(c *client.Client) (err error) { list, err = c.Preview(ctx, specs); return err })
 	if err != nil {
 		return err
 	}

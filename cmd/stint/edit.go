@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,9 +19,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
+	"stint/coordinator/api"
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
-	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -73,12 +75,7 @@ func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
 			return err
 		}
 		var view wire.TaskView
-		if err := a.withCoordinator(ctx,
-			func(c *client.Client) (err error) { view, err = c.Edit(ctx, args[0], patch); return err },
-			func(c *coordinator.Coordinator) (err error) {
-				view.Task, err = c.Edit(ctx, args[0], task.Patch{Fields: patch}, ledger.ByClient)
-				return err
-			}); err != nil {
+		if err := a.callOrOpen(ctx, func(c *client.Client) (err error) { view, err = c.Edit(ctx, args[0], patch); return err }); err != nil {
 			return err
 		}
 		return a.printEnd(&view)
@@ -127,53 +124,38 @@ func (a *app) acceptEdits(ctx context.Context) error {
 
 // reconcile lets a master take over tasks.md, or does it where none is to run.
 func (a *app) reconcile(ctx context.Context, accept bool) (t task.Reconciled, err error) {
-	err = a.withCoordinator(ctx,
-		func(c *client.Client) (err error) { t, err = c.Reconcile(ctx, accept); return err },
-		func(c *coordinator.Coordinator) (err error) { t, err = c.Reconcile(ctx, accept); return err })
+	a.creates = true
+	err = a.callOrOpen(ctx, func(c *client.Client) (err error) { t, err = c.Reconcile(ctx, accept); return err })
 	return t, err
 }
 
-// withCoordinator asks a master, which is started if need be; where none is to be
-// started and none runs, it opens the state directory itself, under its lock, but for
-// a run, whose master may only be out of reach.
-func (a *app) withCoordinator(ctx context.Context, ask func(*client.Client) error, do func(*coordinator.Coordinator) error) error {
-	a.creates = true
-	err := a.call(ctx, ask)
-	if !a.isOffline(err) {
-		return err
-	}
-	if ownRun() != "" {
-		return &cliError{code: exitNoMaster, message: "no master can be reached from this run", try: "the same outside of the run"}
-	}
-	cfg, err := a.offline(ctx)
-	if err != nil {
-		return err
-	}
-	c, err := coordinator.Open(cfg)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(c), c.Close())
-}
-
-// isOffline reports whether a request failed because no master runs and none is to be
-// started: then a command opens the state directory itself.
-func (a *app) isOffline(err error) bool {
+// callOrOpen is call. Where no master runs and none is to be started, it opens the state directory
+// itself, under its lock, and answers the request as a master would that starts no task.
+func (a *app) callOrOpen(ctx context.Context, request func(*client.Client) error) error {
+	err := a.call(ctx, request)
 	base, cerr := a.base()
-	return cerr == nil && !base.AutoStart && exitCode(err) == exitNoMaster
-}
-
-// offline returns what a coordinator is opened with where no master is to run.
-func (a *app) offline(ctx context.Context) (queue.Config, error) {
-	base, err := a.base()
-	if err != nil {
-		return queue.Config{}, err
+	if cerr != nil || base.AutoStart || exitCode(err) != exitNoMaster {
+		return err
 	}
 	dir, err := a.ownState()
 	if err != nil {
-		return queue.Config{}, err
+		return err
 	}
-	return a.offlineMaster(dir, base).coordinatorConfig(ctx), nil
+	m := a.offlineMaster(dir, base)
+	c, err := coordinator.Open(m.coordinatorConfig(ctx))
+	if err != nil {
+		return err
+	}
+	ln, err := guard.Listen(defaultSocket(dir))
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	a.opened = true
+	server := api.NewServer(roomsOf(c, m.scheduler(c, nil)), api.Options{Redact: base.Redact, RunOf: func(pid int) func() (string, error) { return runOf(dir, pid) }})
+	stop := inBackground(ctx, func(ctx context.Context) { err = server.Serve(ctx, ln) })
+	asked := request(a.client(defaultSocket(dir)))
+	stop()
+	return cmp.Or(asked, errors.Join(err, c.Close()))
 }
 
 // reportReconciled prints what is wrong in tasks.md; the error is not nil if anything
@@ -370,9 +352,7 @@ func deletedTasks(base, text []byte) (gone, back []string) {
 
 // cancelNewest ends a task that a person has deleted, and whose section is back.
 func (a *app) cancelNewest(ctx context.Context, id string) error {
-	err := a.withCoordinator(ctx,
-		func(c *client.Client) error { _, err := c.Act(ctx, id, "cancel"); return err },
-		func(c *coordinator.Coordinator) error { _, err := c.Cancel(ctx, id, ledger.ByClient); return err })
+	err := a.callOrOpen(ctx, func(c *client.Client) error { _, err := c.Act(ctx, id, "cancel"); return err })
 	if errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has ended, and its section is there again: it is among the newest, and the save could be an old buffer", id), try: "delete it when there is a newer record below it"}
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"stint/coordinator"
 	"stint/coordinator/api/client"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
@@ -50,9 +49,7 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 		return err
 	}
 	var task state.Task
-	err = a.withCoordinator(ctx,
-		func(c *client.Client) error { v, err := c.Task(ctx, ref); task = v.Task; return err },
-		func(c *coordinator.Coordinator) (err error) { task, err = c.Task(ctx, ref); return err })
+	err = a.callOrOpen(ctx, func(c *client.Client) error { v, err := c.Task(ctx, ref); task = v.Task; return err })
 	if err != nil {
 		return err
 	}

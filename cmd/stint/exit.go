@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,12 @@ func usage(try, format string, args ...any) error {
 // errDetached is the cause with which Ctrl-C ends what a command waits for.
 var errDetached = errors.New("interrupted")
 
+// remoteExit are the exit codes of what a master refuses.
+var remoteExit = map[task.Code]int{
+	task.CodeInvalid: exitUsage, task.CodeNotFound: exitNotFound, task.CodeAmbiguous: exitNotFound, task.CodeBusy: exitBusy,
+	task.CodeShortage: exitBusy, task.CodeStopped: exitNoMaster, task.CodeAgentMissing: exitAgent,
+}
+
 // exitCode returns the exit code of what a command returned.
 func exitCode(err error) int {
 	var cli *cliError
@@ -68,20 +75,7 @@ func exitCode(err error) int {
 	case errors.As(err, &cli):
 		return cli.code
 	case errors.As(err, &remote):
-		switch remote.Code {
-		case task.CodeInvalid:
-			return exitUsage
-		case task.CodeNotFound, task.CodeAmbiguous:
-			return exitNotFound
-		case task.CodeBusy, task.CodeShortage:
-			return exitBusy
-		case task.CodeStopped:
-			return exitNoMaster
-		case task.CodeAgentMissing:
-			return exitAgent
-		default:
-			return exitFailure
-		}
+		return cmp.Or(remoteExit[remote.Code], exitFailure)
 	case errors.Is(err, client.ErrNoMaster):
 		return exitNoMaster
 	case errors.Is(err, errDetached), errors.Is(err, context.Canceled):

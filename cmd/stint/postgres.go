@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"syscall"
 	"unicode"
 
 	"github.com/google/uuid"
@@ -19,9 +18,8 @@ import (
 )
 
 const (
-	maxInline  = 256 << 20 // bytes of a file that is copied whole
-	maxURLFile = 16 << 10  // bytes of a file that has a URL
-	maxHost    = 255       // bytes of a machine's name
+	maxInline = 256 << 20 // bytes of a file that is copied whole
+	maxHost   = 255       // bytes of a machine's name
 )
 
 // postgresURLKey is the URL of the database that has the mirror. What is wrong with it
@@ -81,38 +79,20 @@ func checkHost(s string) (string, error) {
 
 // readURLFile reads a file that has a URL, and nobody but its owner may read it.
 func readURLFile(path string) (string, error) {
-	wrong := func(hint, format string, args ...any) (string, error) {
-		return "", &task.Error{Code: task.CodeInvalid, Message: fmt.Sprintf("postgres.url_file: "+format, args...), Hint: hint}
+	text, err := readSecret(path)
+	switch text = strings.TrimSpace(text); {
+	case errors.Is(err, fs.ErrNotExist):
+		err = task.Invalid("write the URL of the database into it, then: chmod 600 "+path, "%s does not exist", path)
+	case err == nil && text == "":
+		err = task.Invalid("write the URL of the database into it", "%s is empty", path)
+	case err == nil && strings.ContainsAny(text, "\r\n"):
+		err = task.Invalid("write the URL alone into it", "%s has more than one line", path)
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would not be opened
-	if errors.Is(err, fs.ErrNotExist) {
-		return wrong("write the URL of the database into it, then: chmod 600 "+path, "%s does not exist", path)
+	if err == nil {
+		return text, nil
 	}
-	if err != nil {
-		return wrong("", "%v", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	fi, err := f.Stat()
-	if err != nil {
-		return wrong("", "%v", err)
-	}
-	if !fi.Mode().IsRegular() {
-		return wrong("", "%s is not a file", path)
-	}
-	if fi.Mode().Perm()&0o077 != 0 {
-		return wrong("chmod 600 "+path, "%s can be read by others (mode %04o)", path, fi.Mode().Perm())
-	}
-	data, err := readAtMost(f, maxURLFile)
-	text := strings.TrimSpace(string(data))
-	switch {
-	case err != nil:
-		return wrong("", "%s: %v", path, err)
-	case text == "":
-		return wrong("write the URL of the database into it", "%s is empty", path)
-	case strings.ContainsAny(text, "\r\n"):
-		return wrong("write the URL alone into it", "%s has more than one line", path)
-	}
-	return text, nil
+	message, hint := explain(err)
+	return "", task.Invalid(hint, "postgres.url_file: %s", message)
 }
 
 // postgresOptions returns where the mirror of a state directory is and what it holds; on is

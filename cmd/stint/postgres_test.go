@@ -149,7 +149,7 @@ func TestURLFile(t *testing.T) {
 		{write("group", url, 0o640), "can be read by others (mode 0640)", "chmod 600 "},
 		{write("empty", "\n \n", 0o600), "is empty", "write the URL"},
 		{write("two", url+"\n"+url, 0o600), "has more than one line", "write the URL alone"},
-		{write("big", strings.Repeat("x", maxURLFile+1), 0o600), "it has more than 16384 bytes", ""},
+		{write("big", strings.Repeat("x", maxSecret+1), 0o600), "it has more than 1048576 bytes", ""},
 		{dir, "is not a file", ""},
 		{pipe, "is not a file", ""},
 	} {

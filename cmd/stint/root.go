@@ -35,6 +35,7 @@ type app struct {
 	ids      bool    // -q: print ids alone
 	quiet    bool    // no hints and no progress
 	creates  bool    // the state directory, if there is none
+	opened   bool    // it opened the state directory itself; see callOrOpen
 
 	told         map[string]bool // accounts of which stderr has said what keeps their tasks from starting
 	warnedConfig bool            // that the master uses another configuration
@@ -58,11 +59,10 @@ var commands = map[string]func(*app) *cobra.Command{
 	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
 	"rm": noRun((*app).rmCommand), "hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
-	"list": alias((*app).lsCommand, "list [OPTIONS]", "ls"), "get": alias((*app).showCommand, "get [OPTIONS] ID", "show"),
-	"session": (*app).sessionCommand, "cron": (*app).cronCommand, "account": (*app).accountCommand, "accounts": alias((*app).accountCommand, "accounts", "account"), "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"session": (*app).sessionCommand, "cron": (*app).cronCommand, "account": (*app).accountCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
-	"compact-tasks": noRun((*app).compactCommand), "compact": noRun(alias((*app).compactCommand, "compact [OPTIONS]", "compact-tasks")), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
+	"compact-tasks": noRun((*app).compactCommand), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
 	"diff": (*app).diffCommand, "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": (*app).digestCommand, "notify": (*app).notifyCommand, "usage": (*app).usageCommand, "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
 }
 
@@ -168,6 +168,7 @@ func prepare(c *cobra.Command) {
 		}
 		return usage(try, "%v", err)
 	})
+	c.Aliases = aliases[c.Name()]
 	c.Flags().SortFlags = false
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2

@@ -14,11 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"stint/coordinator/admission"
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
-	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -174,7 +172,11 @@ func (a *app) submit(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 	}
 	a.addEnvironment(specs)
 	a.creates = true
-	err = a.call(ctx, func(c *client.Client) (err error) {
+	call := a.call
+	if o.detach {
+		call = a.callOrOpen
+	}
+	err = call(ctx, func(c *client.Client) (err error) {
 		if many {
 			views, err = c.SubmitAll(ctx, specs)
 			return err
@@ -186,27 +188,11 @@ func (a *app) submit(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 	if err != nil && isDetached(ctx) { // a request may be on its way
 		return nil, &cliError{code: exitInterrupted, message: "interrupted; it may have been queued", try: "stint ls"}
 	}
-	if !o.detach || !a.isOffline(err) {
-		return views, err
+	if err == nil && a.opened {
+		dir, _ := a.state() // it is known: the tasks are there
+		a.hint("stint: kept in %s; no master is running, and auto_start is off\n  try: stint serve\n", filepath.Join(dir, ledger.TasksName))
 	}
-	cfg, err := a.offline(ctx)
-	if err != nil {
-		return nil, err
-	}
-	tasks := make([]state.Task, 1)
-	err = statedir.Offline(cfg, func(adm *admission.Admission) (err error) {
-		if many {
-			tasks, err = adm.SubmitAll(ctx, specs)
-		} else {
-			tasks[0], err = adm.Submit(ctx, specs[0])
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	a.hint("stint: kept in %s; no master is running, and auto_start is off\n  try: stint serve\n", filepath.Join(cfg.StateDir, "tasks.md"))
-	return viewsOf(tasks), nil
+	return views, err
 }
 
 // viewsOf returns tasks as a master would show them that knows no more of them.

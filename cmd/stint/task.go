@@ -41,7 +41,6 @@ func (a *app) taskCommand() *cobra.Command {
 	}
 	c.Flags().BoolVarP(&o.detach, "detach", "d", false, "queue the task, print its id and go")
 	o.addFlags(a, c)
-	a.completeTask(c)
 	return c
 }
 

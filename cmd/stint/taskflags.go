@@ -40,7 +40,6 @@ func (o *taskOptions) addFlags(a *app, c *cobra.Command) {
 	f.BoolVar(&s.Parallel, "parallel", false, "run beside other tasks of this directory")
 	f.StringVar(&s.Resume, "resume", "", "`when` to resume the agent's session: auto, always or never")
 	f.StringVar(&s.Agent, "agent", "", "`name` of the agent: "+strings.Join(cliNames, ", ")+" or "+builtIn)
-	f.StringVar(&s.Agent, "tool", "", "`name` of the agent: the same as --agent")
 	f.StringSliceVar(&s.Fallback, "fallback", nil, "`agents` that take over when this one is rate-limited; none: no other")
 	f.StringVar(&s.Account, "account", "", "`name` of the account")
 	f.StringVarP(&o.dir, "directory", "C", "", "the agent's working `directory`")
@@ -49,15 +48,11 @@ func (o *taskOptions) addFlags(a *app, c *cobra.Command) {
 	o.addCommonFlags(a, c)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be run, with the exact prompt, and run nothing")
 	f.StringVar(&o.file, "spec", "", "`file` with tasks as JSON, an object or an array; - for stdin")
-	f.StringVar(&o.prompt, "prompt", "", "the `prompt`, as an option")
-	for _, name := range []string{"tool", "prompt"} {
-		f.Lookup(name).Hidden = true // names of other schedulers
-	}
-	exclusive(c, "agent", "tool")
 	exclusive(c, "dry-run", "quiet")
 	exclusive(c, "parallel", "session")
 	exclusive(c, "parallel", "continue")
-	exclusive(c, "spec", "prompt", "edit")
+	exclusive(c, "spec", "edit")
+	a.completeTask(c)
 }
 
 // addCommonFlags adds the options that `stint send` has, too.

@@ -2,37 +2,13 @@ package statedir
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"time"
 
 	"stint/coordinator/queue"
-	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/state"
 )
-
-// CompactOffline is Compact where no master runs: it locks the state directory,
-// compacts and closes. The error has CodeBusy if a master does run.
-func CompactOffline(ctx context.Context, cfg queue.Config, olderThan time.Duration, dryRun, keepFailed bool) (ledger.CompactReport, error) {
-	s, err := queue.Open(cfg)
-	if err != nil {
-		return ledger.CompactReport{}, err
-	}
-	r, err := s.Compact(ctx, olderThan, dryRun, keepFailed)
-	return r, errors.Join(err, s.Close())
-}
-
-// PruneOffline is Prune where no master runs, as CompactOffline is Compact.
-func PruneOffline(ctx context.Context, cfg queue.Config, olderThan time.Duration, dryRun bool) (task.Pruned, error) {
-	s, err := queue.Open(cfg)
-	if err != nil {
-		return task.Pruned{}, err
-	}
-	r, err := s.Prune(ctx, olderThan, dryRun)
-	return r, errors.Join(err, s.Close())
-}
 
 // List returns the tasks of dir that a filter lets through, the newest first, as far as its
 // journal has them. It needs no master and writes nothing.

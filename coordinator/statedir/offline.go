@@ -9,30 +9,11 @@ import (
 	"maps"
 	"slices"
 
-	"stint/coordinator/admission"
-	"stint/coordinator/queue"
 	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/ledger/repair"
-	"stint/state"
 	"stint/state/fold"
 )
-
-// Offline calls f, which submits tasks, where no master runs: it locks the state directory and
-// closes it again. The error has CodeBusy if a master does run.
-func Offline(cfg queue.Config, f func(*admission.Admission) error) error {
-	s, err := queue.Open(cfg)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f(admission.New(s, nobody{})), s.Close())
-}
-
-// nobody runs where there is no master.
-type nobody struct{}
-
-func (nobody) TaskOf(string) *state.Task { return nil }
-func (nobody) Cancel(string, error)      {}
 
 // aloneDiffers returns the first task that tasks.md alone makes another than the journal
 // does, and how; "" if there is none. What is in the archive and no more in the journal is
