@@ -181,9 +181,8 @@ type accountsFile struct {
 	mu    sync.Mutex
 	stamp string // of the text that was read last
 	list  []account
-	known []state.AccountConfig // of list
-	err   error                 // what is wrong with that text: list is the one before it
-	tell  func(error)           // gets each mistake once; nil: nobody does
+	err   error       // what is wrong with that text: list is the one before it
+	tell  func(error) // gets each mistake once; nil: nobody does
 }
 
 // maxAccounts is how long accounts.toml may be: it is read before each start of a task.
@@ -212,7 +211,7 @@ func (f *accountsFile) read() ([]account, error) {
 	case err != nil:
 	case len(text) > maxAccounts:
 		err = fmt.Errorf("%s has more than %d bytes", accountsName, maxAccounts)
-	case len(text) == 0 && stamp != "" && len(f.known) > 0: // an editor may be about to write it
+	case len(text) == 0 && stamp != "" && len(f.list) > 0: // an editor may be about to write it
 		err = errors.New(accountsName + " is empty; to have none of the accounts that stood there, remove it")
 	default:
 		list, err = parseAccounts(text)
@@ -223,10 +222,7 @@ func (f *accountsFile) read() ([]account, error) {
 			f.tell(f.err)
 		}
 	} else {
-		f.list, f.known = list, make([]state.AccountConfig, len(list))
-		for i := range list {
-			f.known[i] = list[i].AccountConfig
-		}
+		f.list = list
 	}
 	return f.list, f.err
 }
@@ -263,11 +259,12 @@ func replaceText(path string, was, now []byte) error {
 }
 
 // configs returns the accounts as the master needs them.
-func (f *accountsFile) configs() []state.AccountConfig {
-	_, _ = f.read() // the mistake is told by who starts, and by doctor
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.known // never changed in place
+func (f *accountsFile) configs() (configs []state.AccountConfig) {
+	list, _ := f.read() // the mistake is told by who starts, and by doctor
+	for i := range list {
+		configs = append(configs, list[i].AccountConfig)
+	}
+	return configs
 }
 
 // find returns the account of that id; nil if there is none.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,9 +18,9 @@ import (
 	"stint/coordinator/agent/demo"
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/agent/gemini"
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
+	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -80,15 +81,10 @@ func agentEnv(environ []string, name string, more []string) []string {
 // adapterOf returns the adapter of an agent as it is configured, nil if there is no such
 // agent. stateDir may be "" where nothing is to be run.
 func adapterOf(cfg *Config, name, stateDir string) agent.Adapter {
-	return adapterIn(cfg, name, stateDir, nil)
+	return adapterFor(cfg, name, stateDir, task.Turn{})
 }
 
-// adapterIn is adapterOf for tasks with an environment of their own; nil: with the master's.
-func adapterIn(cfg *Config, name, stateDir string, env []string) agent.Adapter {
-	return adapterFor(cfg, name, stateDir, task.Turn{Env: env})
-}
-
-// adapterFor is adapterOf for turns that have the same environment and account.
+// adapterFor is adapterOf for turns that have the same environment (nil: the master's) and account.
 func adapterFor(cfg *Config, name, stateDir string, turn task.Turn) agent.Adapter {
 	kind := findKind(name)
 	if kind == nil {
@@ -186,9 +182,9 @@ type readiness struct {
 	cfg      *Config
 	accounts *accountsFile
 
+	chosen sync.Map // the default agent by environment, once a CLI was ready
 	mu     sync.Mutex
-	seen   map[string]seen   // by agent and environment
-	chosen map[string]string // the default agent by environment, once a CLI was ready
+	seen   map[string]seen // by agent and environment
 }
 
 // seen is what the last look at a CLI has shown.
@@ -198,7 +194,7 @@ type seen struct {
 }
 
 func newReadiness(ctx context.Context, cfg *Config, accounts *accountsFile) *readiness {
-	return &readiness{ctx: ctx, cfg: cfg, accounts: accounts, seen: map[string]seen{}, chosen: map[string]string{}}
+	return &readiness{ctx: ctx, cfg: cfg, accounts: accounts, seen: map[string]seen{}}
 }
 
 // ready reports whether an agent's program is there and logged in, for a task with that
@@ -206,12 +202,7 @@ func newReadiness(ctx context.Context, cfg *Config, accounts *accountsFile) *rea
 func (r *readiness) ready(name string, env []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.readyLocked(name, env)
-}
-
-// readyLocked is ready, with the lock held.
-func (r *readiness) readyLocked(name string, env []string) bool {
-	c := adapterIn(r.cfg, name, "", env)
+	c := adapterFor(r.cfg, name, "", task.Turn{Env: env})
 	if c == nil {
 		return false
 	}
@@ -229,7 +220,7 @@ func (r *readiness) readyLocked(name string, env []string) bool {
 
 // found reports whether an agent's program can be started now, for a task with that environment.
 func (r *readiness) found(name string, env []string) bool {
-	c := adapterIn(r.cfg, name, "", env)
+	c := adapterFor(r.cfg, name, "", task.Turn{Env: env})
 	if c == nil {
 		return true
 	}
@@ -243,15 +234,16 @@ func (r *readiness) defaultAgent(env []string) string {
 	if r.cfg.Agent != "" {
 		return r.cfg.Agent
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	_, key := task.EncodeEnvironment(env)
 	for _, name := range cliNames {
-		if r.chosen[key] == "" && r.readyLocked(name, env) {
-			r.chosen[key] = name
+		if _, known := r.chosen.Load(key); !known && r.ready(name, env) {
+			r.chosen.LoadOrStore(key, name)
 		}
 	}
-	return cmp.Or(r.chosen[key], builtIn)
+	if name, known := r.chosen.Load(key); known {
+		return name.(string)
+	}
+	return builtIn
 }
 
 // checkReady refuses a task whose agent is not installed, or was not logged in when doctor looked,
@@ -266,11 +258,7 @@ func (a *app) checkReady(ctx context.Context, o *taskOptions, s *task.TaskSpec) 
 	why, try := name+" was not logged in when stint doctor last looked", "stint doctor, which looks again"
 	missing, isOut := a.lastLook(base, name)
 	if missing != nil {
-		var done []wire.TaskView
-		err = a.callRunning(func(c *client.Client) (err error) {
-			done, err = c.List(ctx, state.Filter{Agent: name, Status: []state.Status{state.Done}, Limit: 1})
-			return err
-		})
+		done, err := a.listRunning(ctx, state.Filter{Agent: name, Status: []state.Status{state.Done}, Limit: 1})
 		if err == nil && len(done) > 0 {
 			return nil
 		}
@@ -290,7 +278,13 @@ func (a *app) checkReady(ctx context.Context, o *taskOptions, s *task.TaskSpec) 
 func (a *app) lastLook(base *Config, name string) (missing error, isOut bool) {
 	bin, _ := base.agents[name+"_bin"].(string)
 	_, missing = exec.LookPath(cmp.Or(bin, name))
-	return missing, a.loggedOut(name)
+	var cached struct{ NotLoggedIn []string }
+	dir, err := a.state()
+	if err != nil {
+		return missing, false
+	}
+	data, err := durable.ReadFile(durable.OS, filepath.Join(dir, loginsName))
+	return missing, err == nil && json.Unmarshal(data, &cached) == nil && slices.Contains(cached.NotLoggedIn, name)
 }
 
 // noteDemo prints on stderr that the demo agent answers one of the tasks, and how to get a real one,
@@ -352,11 +346,7 @@ func noCLI() (text, help string) {
 // isNew reports whether an agent has tasks among views, and had none before.
 func (a *app) isNew(ctx context.Context, name string, views []wire.TaskView) bool {
 	own := len(slices.DeleteFunc(slices.Clone(views), func(v wire.TaskView) bool { return v.Agent != name }))
-	var all []wire.TaskView
-	err := a.callRunning(func(c *client.Client) (err error) {
-		all, err = c.List(ctx, state.Filter{Agent: name, Limit: own + 1})
-		return err
-	})
+	all, err := a.listRunning(ctx, state.Filter{Agent: name, Limit: own + 1})
 	return err == nil && own > 0 && len(all) <= own
 }
 

@@ -10,7 +10,8 @@ import (
 
 // aliases has further names of commands, which the help does not list.
 var aliases = map[string][]string{
-	"account": {"accounts"}, "compact-tasks": {"compact"}, "ls": {"list"}, "retry": {"requeue"}, "show": {"get"},
+	"stint account": {"accounts"}, "stint compact-tasks": {"compact"}, "stint ls": {"list"}, "stint show": {"get"},
+	"stint tasks retry": {"requeue"}, "stint tasks show": {"get"},
 }
 
 // tasksCommand returns the names that other tools and schedulers use.

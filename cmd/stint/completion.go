@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/client"
-	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -45,11 +44,7 @@ func (a *app) completeIDs(statuses ...state.Status) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
 		defer cancel()
-		var views []wire.TaskView
-		err := a.callRunning(func(cl *client.Client) (err error) {
-			views, err = cl.List(ctx, state.Filter{Limit: 50, Status: statuses})
-			return err
-		})
+		views, err := a.listRunning(ctx, state.Filter{Limit: 50, Status: statuses})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

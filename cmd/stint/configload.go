@@ -18,6 +18,7 @@ import (
 
 	"stint/coordinator/notify"
 	"stint/coordinator/schedule"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -138,7 +139,7 @@ func (c *Config) masterSettings() (list, same []string) {
 func (c *Config) forWorkspace(dir string) *Config {
 	out, longest := *c, -1
 	for _, s := range c.sections {
-		if within(s.path, dir) && len(s.path) > longest {
+		if task.IsWithin(dir, s.path) && len(s.path) > longest {
 			out, longest = *s.config, len(s.path)
 		}
 	}
@@ -225,21 +226,24 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 
 // value takes one setting.
 func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
-	v := &fileValue{name: name, section: s != nil}
+	var data any
+	err := f.meta.PrimitiveDecode(p, &data)
+	set, path := setting{where: fmt.Sprintf("%s:%d", f.name, f.line(p))}, ""
 	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
-		v.key = &keys[i]
+		set.key = &keys[i]
 	}
-	if err := f.meta.PrimitiveDecode(p, v); err != nil {
-		return f.located(err)
+	if err == nil {
+		set.text, err = checkValue(set.key, name, s != nil, data)
 	}
-	set := setting{v.key, v.text, fmt.Sprintf("%s:%d", f.name, f.line(p))}
-	path := ""
-	if s != nil {
+	if err == nil && s != nil {
 		path, s.values = s.path, append(s.values, set)
-	} else if err := f.config.put(set.key, set.text, origin{layerFile, set.where}); err != nil {
-		return fmt.Errorf("%s: %s: %w", set.where, name, err)
+	} else if err == nil {
+		err = f.config.put(set.key, set.text, origin{layerFile, set.where})
 	}
-	f.config.inFile = append(f.config.inFile, fmt.Sprintf("%q %q %q", path, name, v.text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", set.where, err)
+	}
+	f.config.inFile = append(f.config.inFile, fmt.Sprintf("%q %q %q", path, name, set.text))
 	return nil
 }
 
@@ -388,42 +392,32 @@ func (f *fileReader) located(err error) error {
 	return fmt.Errorf("%s: %w", f.name, err)
 }
 
-// A fileValue takes one value of the file and checks name, type and text.
-type fileValue struct {
-	key     *key
-	name    string
-	section bool
-	text    string
-}
-
-// UnmarshalTOML is called by the decoder, which adds the line to the error.
-func (v *fileValue) UnmarshalTOML(data any) error {
+// checkValue returns the text of a value of the file. It checks name, type and text.
+func checkValue(key *key, name string, inWorkspace bool, data any) (string, error) {
 	switch {
-	case v.key == nil:
-		if k := findKey(v.name); k != nil {
+	case key == nil:
+		if k := findKey(name); k != nil {
 			_, short := cutSection(k.inFile())
-			return fmt.Errorf("unknown key %q; write [%s], and below that %s", v.name, k.section, short)
+			return "", fmt.Errorf("unknown key %q; write [%s], and below that %s", name, k.section, short)
 		}
-		if meansStateDir(v.name) {
-			return fmt.Errorf("%s is not set here; use --state-dir, or export STINT_STATE_DIR", v.name)
+		if meansStateDir(name) {
+			return "", fmt.Errorf("%s is not set here; use --state-dir, or export STINT_STATE_DIR", name)
 		}
-		if near := nearestKey(v.name); near != "" {
-			return fmt.Errorf("unknown key %q; did you mean %s?", v.name, near)
+		if near := nearestKey(name); near != "" {
+			return "", fmt.Errorf("unknown key %q; did you mean %s?", name, near)
 		}
-		return fmt.Errorf("unknown key %q", v.name)
-	case v.section && !v.key.workspace:
-		return fmt.Errorf("%s cannot be set for one workspace; move it above the first section", v.name)
+		return "", fmt.Errorf("unknown key %q", name)
+	case inWorkspace && !key.workspace:
+		return "", fmt.Errorf("%s cannot be set for one workspace; move it above the first section", name)
 	}
-	text, ok := v.key.kind.text(data)
+	text, ok := key.kind.text(data)
 	if !ok {
-		return fmt.Errorf("%s must be %s", v.name, v.key.kind)
+		return "", fmt.Errorf("%s must be %s", name, key.kind)
 	}
-	v.text = text
-	var scratch Config
-	if err := v.key.set(&scratch, text); err != nil {
-		return fmt.Errorf("%s: %w", v.name, err)
+	if err := key.set(&Config{}, text); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	return nil
+	return text, nil
 }
 
 // text returns a value of the file as text if it has the right type.
@@ -436,26 +430,19 @@ func (k kind) text(data any) (string, bool) {
 	case bool:
 		return strconv.FormatBool(v), k == kindBool
 	case []any:
+		between, end := ",", ""
 		if k == kindPaths {
-			text, ok := joinStrings(v, "\n")
-			return text + "\n", ok
+			between, end = "\n", "\n"
 		}
-		text, ok := joinStrings(v, ",")
-		return text, ok && k == kindList
-	default:
-		return "", false
-	}
-}
-
-// joinStrings joins a list if it holds nothing but strings.
-func joinStrings(list []any, between string) (string, bool) {
-	var parts []string
-	for _, e := range list {
-		s, ok := e.(string)
-		if !ok {
-			return "", false
+		var parts []string
+		for _, e := range v {
+			s, ok := e.(string)
+			if !ok {
+				return "", false
+			}
+			parts = append(parts, s)
 		}
-		parts = append(parts, s)
+		return strings.Join(parts, between) + end, k == kindList || k == kindPaths
 	}
-	return strings.Join(parts, between), true
+	return "", false
 }

@@ -322,7 +322,7 @@ func lookAtCLIs(ctx context.Context, cfg *Config) []look {
 const loginsName = "doctor.json"
 
 // noteLogins keeps which agents are logged in neither here nor for the master, for the next submit;
-// see loggedOut.
+// see lastLook.
 func noteLogins(dir string, looks []look, views []wire.AgentView) {
 	names := []string{}
 	for _, l := range looks {
@@ -335,17 +335,6 @@ func noteLogins(dir string, looks []look, views []wire.AgentView) {
 		data, _ := json.Marshal(map[string][]string{"notLoggedIn": names})      // strings alone
 		_ = durable.WriteFile(durable.OS, filepath.Join(dir, loginsName), data) // else the task's run says it
 	}
-}
-
-// loggedOut reports whether doctor last found that an agent is not logged in.
-func (a *app) loggedOut(name string) bool {
-	var cached struct{ NotLoggedIn []string }
-	dir, err := a.state()
-	if err != nil {
-		return false
-	}
-	data, err := durable.ReadFile(durable.OS, filepath.Join(dir, loginsName))
-	return err == nil && json.Unmarshal(data, &cached) == nil && slices.Contains(cached.NotLoggedIn, name)
 }
 
 // examineAgents says what the look at the CLIs has shown. Only those that the user has chosen

@@ -38,14 +38,9 @@ written meanwhile; nothing is applied before. If something is wrong, you can edi
 discard your changes, or keep the good part of them. If somebody else changed the same
 section, nothing is saved, and your copy is kept.`
 
-// An editOptions is what stint edit was asked for.
-type editOptions struct {
-	accept bool
-	set    []string // KEY=VALUE
-}
-
 func (a *app) editCommand() *cobra.Command {
-	var o editOptions
+	var accept bool
+	var set []string // KEY=VALUE
 	c := &cobra.Command{
 		Use:     "edit [ID]",
 		Short:   "edit the ledger, or one task, with a check and a merge",
@@ -54,23 +49,23 @@ func (a *app) editCommand() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 
 		ValidArgsFunction: a.completeIDs(),
-		RunE:              func(c *cobra.Command, args []string) error { return a.edit(c.Context(), &o, args) },
+		RunE:              func(c *cobra.Command, args []string) error { return a.edit(c.Context(), accept, set, args) },
 	}
-	c.Flags().BoolVar(&o.accept, "accept", false, "apply edits that are quarantined because a formatter seems to have made them")
-	c.Flags().StringArrayVar(&o.set, "set", nil, "change a field of a task that waits, without an editor: `KEY=VALUE`, or KEY= to unset it; may be repeated")
+	c.Flags().BoolVar(&accept, "accept", false, "apply edits that are quarantined because a formatter seems to have made them")
+	c.Flags().StringArrayVar(&set, "set", nil, "change a field of a task that waits, without an editor: `KEY=VALUE`, or KEY= to unset it; may be repeated")
 	return a.withJSON(c)
 }
 
-func (a *app) edit(ctx context.Context, o *editOptions, args []string) error {
+func (a *app) edit(ctx context.Context, accept bool, set, args []string) error {
 	switch {
-	case o.accept && (len(args) > 0 || len(o.set) > 0):
+	case accept && len(args)+len(set) > 0:
 		return usage("stint edit --accept", "--accept concerns the whole ledger")
-	case o.accept:
+	case accept:
 		return a.acceptEdits(ctx)
-	case len(o.set) > 0 && len(args) == 0:
+	case len(set) > 0 && len(args) == 0:
 		return usage("stint edit ID --set KEY=VALUE", "--set changes one task, and none is named")
-	case len(o.set) > 0:
-		patch, err := task.PatchOf(o.set)
+	case len(set) > 0:
+		patch, err := task.PatchOf(set)
 		if err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func lookAtAgents(cfg *Config) func(context.Context, []string, bool) []wire.Agen
 			}
 			if slices.Sort(v.Variables); probe {
 				probes.Go(func() {
-					p := adapterIn(cfg, name, "", env).Probe(ctx)
+					p := adapterFor(cfg, name, "", task.Turn{Env: env}).Probe(ctx)
 					v.Found, v.LoggedIn, v.Path, v.Version, v.Detail = p.Found, p.LoggedIn, p.Path, p.Version, p.Detail
 				})
 			}

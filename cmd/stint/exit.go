@@ -65,27 +65,32 @@ var remoteExit = map[task.Code]int{
 	task.CodeShortage: exitBusy, task.CodeStopped: exitNoMaster, task.CodeAgentMissing: exitAgent,
 }
 
-// exitCode returns the exit code of what a command returned.
-func exitCode(err error) int {
+// verdict returns the exit code of what a command returned, with message and next command.
+func verdict(err error) (code int, message, try string) {
 	var cli *cliError
 	var remote *task.Error
 	switch {
 	case err == nil:
-		return exitOK
+		return exitOK, "", ""
 	case errors.As(err, &cli):
-		return cli.code
+		return cli.code, oneLine(cli.Error()), cli.try
 	case errors.As(err, &remote):
-		return cmp.Or(remoteExit[remote.Code], exitFailure)
+		return cmp.Or(remoteExit[remote.Code], exitFailure), oneLine(remote.Message), remote.Hint
 	case errors.Is(err, client.ErrNoMaster):
-		return exitNoMaster
+		return exitNoMaster, "no master is running", "stint serve"
 	case errors.Is(err, errDetached), errors.Is(err, context.Canceled):
-		return exitInterrupted
+		return exitInterrupted, "interrupted", ""
 	case errors.Is(err, context.DeadlineExceeded):
-		return exitTimeout
-	default:
-		return exitFailure
+		return exitTimeout, oneLine(err.Error()), ""
 	}
+	return exitFailure, oneLine(err.Error()), ""
 }
+
+// exitCode returns the exit code of what a command returned.
+func exitCode(err error) int { code, _, _ := verdict(err); return code }
+
+// explain returns message and next command of an error.
+func explain(err error) (message, try string) { _, message, try = verdict(err); return message, try }
 
 // taskCode maps how a task ended. The reasons that a person has to fix come
 // before the status: they say more.
@@ -114,9 +119,6 @@ func taskCode(t *state.Task) int {
 
 // printError writes the two lines of an error: what and why, and what to do.
 func printError(w io.Writer, err error) {
-	if err == nil {
-		return
-	}
 	message, try := explain(err)
 	if message == "" {
 		return
@@ -136,27 +138,6 @@ func shortIDIn(word string) string {
 		return word
 	}
 	return longWord.ReplaceAllStringFunc(word, shortID)
-}
-
-// explain returns message and next command of an error.
-func explain(err error) (message, try string) {
-	var cli *cliError
-	var remote *task.Error
-	switch {
-	case errors.As(err, &cli):
-		if cli.message == "" && cli.err == nil {
-			return "", ""
-		}
-		return oneLine(cli.Error()), cli.try
-	case errors.As(err, &remote):
-		return oneLine(remote.Message), remote.Hint
-	case errors.Is(err, client.ErrNoMaster):
-		return "no master is running", "stint serve"
-	case errors.Is(err, errDetached), errors.Is(err, context.Canceled):
-		return "interrupted", ""
-	default:
-		return oneLine(err.Error()), ""
-	}
 }
 
 // oneLine makes one line of a message that came with several.

@@ -171,22 +171,21 @@ func (a *app) warnAccountsOf(ctx context.Context, refs []string, looked map[stri
 	const most = 100
 	_ = a.callRunning(func(c *client.Client) error { // it is told the next time
 		list, err := c.Accounts(ctx)
-		news := slices.DeleteFunc(list, func(u state.AccountUse) bool {
-			key := u.Name + u.Closed
-			seen := looked[key]
-			looked[key] = true
-			return seen || u.Why == "" || u.Waiting == 0 || a.told[u.Name]
-		})
-		for _, ref := range refs[:min(len(refs), most)] {
-			if len(news) == 0 || err != nil {
-				return err
-			}
-			v, err := c.Task(ctx, ref)
-			if i := slices.IndexFunc(news, func(u state.AccountUse) bool { return v.AccountName() == u.Name }); err == nil && i >= 0 && v.Status == state.Queued {
-				a.tell(&news[i])
-				news = slices.Delete(news, i, i+1)
+		known := len(looked)
+		for _, u := range list {
+			if u.Why != "" && u.Waiting > 0 && !a.told[u.Name] {
+				looked[u.Name+u.Closed] = true
 			}
 		}
+		if len(looked) == known || err != nil {
+			return err
+		}
+		var views []wire.TaskView
+		for _, ref := range refs[:min(len(refs), most)] {
+			v, _ := c.Task(ctx, ref) // one that has gone waits for nothing
+			views = append(views, v)
+		}
+		a.warnAccounts(ctx, views)
 		return nil
 	})
 }
@@ -198,17 +197,14 @@ func (a *app) warnOtherPlace(ctx context.Context, views []wire.TaskView) {
 	if a.quiet || v.SessionKey == "" || strings.Contains(v.SessionKey, ":") {
 		return
 	}
-	_ = a.callRunning(func(c *client.Client) error { // the tasks are queued, whatever it answers
-		list, err := c.List(ctx, state.Filter{Session: v.SessionKey, Limit: len(views) + 1})
-		n := len(list)
-		if n > 0 && list[n-1].Agent != v.Agent {
-			a.hint("stint: session %s had %s as its agent so far; %s does not know that conversation\n", escapeText(v.SessionKey), escapeText(list[n-1].Agent), escapeText(v.Agent))
-		}
-		if n > 0 && list[n-1].Workspace != v.Workspace && list[n-1].Workspace != "" {
-			a.hint("stint: session %s has worked in %s so far; this task runs in %s\n", escapeText(v.SessionKey), escapeText(list[n-1].Workspace), escapeText(v.Workspace))
-		}
-		return err
-	})
+	list, _ := a.listRunning(ctx, state.Filter{Session: v.SessionKey, Limit: len(views) + 1}) // the tasks are queued, whatever it answers
+	n := len(list)
+	if n > 0 && list[n-1].Agent != v.Agent {
+		a.hint("stint: session %s had %s as its agent so far; %s does not know that conversation\n", escapeText(v.SessionKey), escapeText(list[n-1].Agent), escapeText(v.Agent))
+	}
+	if n > 0 && list[n-1].Workspace != v.Workspace && list[n-1].Workspace != "" {
+		a.hint("stint: session %s has worked in %s so far; this task runs in %s\n", escapeText(v.SessionKey), escapeText(list[n-1].Workspace), escapeText(v.Workspace))
+	}
 }
 
 // retryTask queues a task again, and says what that does to its account, or for how long

@@ -27,14 +27,9 @@ is. Findings go to stdout as file:line: message; the exit code is 1 if there are
 file itself is never changed. Damaged records come from the journal where it has
 them; what cannot be repaired is kept as text.`
 
-// fsckOptions are the options of `stint fsck`.
-type fsckOptions struct {
-	repair bool
-	output string
-}
-
 func (a *app) fsckCommand() *cobra.Command {
-	o := &fsckOptions{}
+	var repair bool
+	var output string
 	c := &cobra.Command{
 		Use:   "fsck [OPTIONS] [FILE]",
 		Short: "check the ledger and print what is wrong as file:line: message",
@@ -45,10 +40,10 @@ func (a *app) fsckCommand() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
-			case o.repair != (o.output != ""):
+			case repair != (output != ""):
 				return usage("stint fsck --repair --output NEW", "--repair and --output need each other: the file itself is never changed")
-			case o.repair:
-				return a.repair(c.Context(), o, args)
+			case repair:
+				return a.repair(c.Context(), output, args)
 			case len(args) == 1:
 				return a.fsckFile(c.Context(), args[0])
 			default:
@@ -57,8 +52,8 @@ func (a *app) fsckCommand() *cobra.Command {
 		},
 	}
 	a.withJSON(c)
-	c.Flags().BoolVar(&o.repair, "repair", false, "write a ledger without findings to --output")
-	c.Flags().StringVar(&o.output, "output", "", "the `file` that --repair makes; it must not exist")
+	c.Flags().BoolVar(&repair, "repair", false, "write a ledger without findings to --output")
+	c.Flags().StringVar(&output, "output", "", "the `file` that --repair makes; it must not exist")
 	exclusive(c, "json", "repair")
 	return c
 }
@@ -151,8 +146,8 @@ func (a *app) printFaults(faults []statedir.Fault, what string) error {
 	return &cliError{code: exitFailure} // the list says it
 }
 
-// repair writes a repaired copy of a ledger file to a new file.
-func (a *app) repair(ctx context.Context, o *fsckOptions, args []string) error {
+// repair writes a repaired copy of a ledger file to the new file output.
+func (a *app) repair(ctx context.Context, output string, args []string) error {
 	dir, err := a.state()
 	if err != nil {
 		return err
@@ -161,8 +156,8 @@ func (a *app) repair(ctx context.Context, o *fsckOptions, args []string) error {
 	if len(args) == 1 {
 		path = args[0]
 	}
-	if _, err := os.Lstat(o.output); err == nil {
-		return usage("name a file that does not exist yet", "%s is there already; a repair overwrites nothing", o.output)
+	if _, err := os.Lstat(output); err == nil {
+		return usage("name a file that does not exist yet", "%s is there already; a repair overwrites nothing", output)
 	}
 	var data []byte
 	var done []task.Finding
@@ -179,17 +174,17 @@ func (a *app) repair(ctx context.Context, o *fsckOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeNew(o.output, repaired); err != nil {
-		return &cliError{code: exitFailure, message: "cannot write " + o.output, err: err, try: "name another file with --output"}
+	if err := writeNew(output, repaired); err != nil {
+		return &cliError{code: exitFailure, message: "cannot write " + output, err: err, try: "name another file with --output"}
 	}
 	for _, f := range done {
 		if err := printText(a.stdout, f.String()); err != nil {
 			return err
 		}
 	}
-	a.hint("stint: %s; the whole ledger is in %s\n", count(len(done), "repair"), o.output)
+	a.hint("stint: %s; the whole ledger is in %s\n", count(len(done), "repair"), output)
 	if !bytes.Equal(data, repaired) {
-		a.hint("stint: look at it, then: stint restore %s\n", o.output)
+		a.hint("stint: look at it, then: stint restore %s\n", output)
 	}
 	return nil
 }

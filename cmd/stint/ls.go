@@ -187,6 +187,12 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 	return nil
 }
 
+// listRunning asks a running master for a list of tasks.
+func (a *app) listRunning(ctx context.Context, f state.Filter) (views []wire.TaskView, err error) {
+	err = a.callRunning(func(c *client.Client) (err error) { views, err = c.List(ctx, f); return err })
+	return views, err
+}
+
 // listed returns the tasks of a list, newest first, and in any case those that run: of the
 // archive, of a master, or of a state directory that no master can use.
 func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, err error) {
@@ -347,6 +353,20 @@ func tableOf[T any](a *app, list []T, head []string, row func(T) (id string, cel
 		return nil, nil
 	}
 	return rows, nil
+}
+
+// printTable prints a list as tableOf has it. none is told of an empty one; the columns optional are left
+// out on a narrow terminal.
+func printTable[T any](a *app, list []T, none string, head, optional []string, row func(T) (id string, cells []string)) error {
+	rows, err := tableOf(a, list, head, row)
+	if len(rows) == 1 {
+		a.hint("stint: %s\n", escapeText(none))
+	}
+	if len(rows) < 2 || err != nil {
+		return err
+	}
+	fit(escapeRows(rows), terminalWidth(a.stdout), optional...)
+	return writeTable(a.stdout, rows, nil)
 }
 
 func idsOf(views []wire.TaskView) []string {

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,24 +89,16 @@ func (h *helpWriter) Write(p []byte) (int, error) {
 // version is set by a release build with -ldflags "-X main.version=v1.2.3".
 var version string
 
-// versionName returns the version: of the release, of the module, or the commit.
+// versionName returns the version: of the release, or what Go has made of module and commit.
 func versionName() string {
-	if version != "" {
-		return version
-	}
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
+	switch {
+	case version != "":
+		return version
+	case !ok:
 		return "unknown"
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
-	}
-	return "devel"
+	return strings.Trim(cmp.Or(info.Main.Version, "devel"), "()")
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -229,11 +229,10 @@ type shownNote struct {
 // lessons returns a workspace, its note with the lessons, and what is in it.
 func (a *app) lessons(o *noteOptions) (dir, name string, list []memory.Lesson, err error) {
 	dir, cfg, err := o.directory(a)
-	if err != nil {
-		return "", "", nil, err
+	if err == nil {
+		name = cmp.Or(cfg.LessonsPath, memory.DefaultLessons) // where they stood before lessons were turned off
+		list, err = memory.Lessons(dir, name)
 	}
-	name = cmp.Or(cfg.LessonsPath, memory.DefaultLessons) // where they stood before lessons were turned off
-	list, err = memory.Lessons(dir, name)
 	return dir, name, list, err
 }
 
@@ -253,16 +252,9 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 			for i, l := range list {
 				notes[i] = shownNote{name, l}
 			}
-			rows, err := tableOf(a, notes, []string{"ID", "DATE", "SOURCE", "LESSON"}, func(l shownNote) (string, []string) {
+			return printTable(a, notes, "there are no lessons in "+name, []string{"ID", "DATE", "SOURCE", "LESSON"}, nil, func(l shownNote) (string, []string) {
 				return l.ID, []string{l.ID, l.Date, l.Source, l.Text}
 			})
-			if len(rows) == 1 {
-				a.hint("stint: there are no lessons in %s\n", escapeText(name))
-			}
-			if len(rows) < 2 || err != nil {
-				return err
-			}
-			return writeTable(a.stdout, escapeRows(rows), nil)
 		},
 	}
 	o.directoryFlag(c)
@@ -272,13 +264,7 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 func (a *app) lessonsShowCommand() *cobra.Command {
 	return a.lessonCommand(&cobra.Command{
 		Use: "show [OPTIONS] ID", Short: "print a lesson, and where it stands", Example: "  stint lessons show 5f2c81aa",
-	}, func(dir, name, id string) (l memory.Lesson, err error) {
-		list, err := memory.Lessons(dir, name)
-		if err != nil {
-			return l, err
-		}
-		return memory.Find(list, id)
-	})
+	}, nil)
 }
 
 func (a *app) lessonsRmCommand() *cobra.Command {
@@ -287,17 +273,19 @@ func (a *app) lessonsRmCommand() *cobra.Command {
 	}, memory.RemoveLesson)
 }
 
-// lessonCommand completes a command that prints the lesson that get returns.
-func (a *app) lessonCommand(c *cobra.Command, get func(dir, name, id string) (memory.Lesson, error)) *cobra.Command {
+// lessonCommand completes a command that prints a lesson, after it did something to it; nil: nothing.
+func (a *app) lessonCommand(c *cobra.Command, do func(dir, name, id string) (memory.Lesson, error)) *cobra.Command {
 	o := &noteOptions{}
 	c.Args = cobra.ExactArgs(1)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		dir, cfg, err := o.directory(a)
+		dir, name, list, err := a.lessons(o)
 		if err != nil {
 			return err
 		}
-		name := cmp.Or(cfg.LessonsPath, memory.DefaultLessons)
-		l, err := get(dir, name, args[0])
+		l, err := memory.Find(list, args[0])
+		if err == nil && do != nil {
+			l, err = do(dir, name, l.ID)
+		}
 		switch {
 		case errors.Is(err, memory.ErrNoLesson):
 			return &cliError{code: exitNotFound, err: err, message: "the lesson is not known", try: "stint lessons ls"}

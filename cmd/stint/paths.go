@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
 )
@@ -175,7 +176,7 @@ func isStateDir(dir string) bool {
 // agents can write, or where locks may not hold.
 func warnPlace(dir string, warn io.Writer) {
 	for _, tmp := range []string{"/tmp", os.TempDir()} {
-		if within(resolved(tmp), resolved(dir)) {
+		if task.IsWithin(resolved(dir), resolved(tmp)) {
 			_, _ = fmt.Fprintf(warn, "stint: warning: the state directory %s is below %s, which codex's sandbox may write\n", dir, tmp)
 			break
 		}
@@ -198,16 +199,10 @@ func resolved(path string) string {
 	return filepath.Join(resolved(parent), filepath.Base(path))
 }
 
-// within reports whether path is dir or below it. Both are clean and absolute.
-func within(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
-}
-
 // checkOutside refuses a workspace that holds the state directory: its agent
 // could write tasks and configuration.
 func checkOutside(state, workspace string) error {
-	if !within(resolved(workspace), resolved(state)) {
+	if !task.IsWithin(resolved(state), resolved(workspace)) {
 		return nil
 	}
 	try := "stint task -C ANOTHER ..., or --allow-state-in-workspace"

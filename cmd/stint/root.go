@@ -168,7 +168,7 @@ func prepare(c *cobra.Command) {
 		}
 		return usage(try, "%v", err)
 	})
-	c.Aliases = aliases[c.Name()]
+	c.Aliases = aliases[c.CommandPath()]
 	c.Flags().SortFlags = false
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2

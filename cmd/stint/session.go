@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -56,17 +57,10 @@ func (a *app) sessionLsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows, err := tableOf(a, list, []string{"SESSION", "AGENT", "AGENT SESSION", "USED", "LAST TASK"}, func(s state.Session) (string, []string) {
+			head, optional := []string{"SESSION", "AGENT", "AGENT SESSION", "USED", "LAST TASK"}, []string{"AGENT SESSION", "AGENT", "USED"}
+			return printTable(a, list, `no sessions; begin one with: stint task --session NAME "PROMPT"`, head, optional, func(s state.Session) (string, []string) {
 				return s.ID, []string{s.Key, s.Agent, s.Native, ago(time.Since(s.UpdatedAt)) + " ago", shortID(s.LastTask)}
 			})
-			if len(rows) == 1 {
-				a.hint("stint: no sessions; begin one with: stint task --session NAME \"PROMPT\"\n")
-			}
-			if len(rows) < 2 || err != nil {
-				return err
-			}
-			fit(escapeRows(rows), terminalWidth(a.stdout), "AGENT SESSION", "AGENT", "USED")
-			return writeTable(a.stdout, rows, nil)
 		},
 	}))
 }
@@ -121,22 +115,12 @@ func (a *app) sessionQueueCommand() *cobra.Command {
 				return err
 			}
 			defer a.warnPaused()
-			switch {
-			case a.json:
-				return printEach(a.stdout, view.Queue)
-			case a.ids:
-				return printIDs(a.stdout, view.Queue)
-			case len(view.Queue) == 0:
-				a.hint("stint: nothing waits in %s; add a message with: stint send %s \"PROMPT\"\n", view.Key, args[0])
-				return nil
-			}
-			rows := [][]string{{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}}
-			for i, short := range shortIDs(idsOf(view.Queue)) {
-				v := &view.Queue[i]
-				rows = append(rows, []string{strconv.Itoa(i + 1), short, statusText(v), v.Why, v.Title})
-			}
-			fit(rows, terminalWidth(a.stdout))
-			return writeTable(a.stdout, escapeRows(rows), nil)
+			place, short := 0, shortIDs(idsOf(view.Queue))
+			none := fmt.Sprintf("nothing waits in %s; add a message with: stint send %s \"PROMPT\"", view.Key, args[0])
+			return printTable(a, view.Queue, none, []string{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}, nil, func(v wire.TaskView) (string, []string) {
+				place++
+				return v.ID, []string{strconv.Itoa(place), short[place-1], statusText(&v), v.Why, v.Title}
+			})
 		},
 		ValidArgsFunction: a.completeSessions,
 	}))

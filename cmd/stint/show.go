@@ -128,11 +128,11 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		if err != nil {
 			return err
 		}
-		text := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(raw), chain, policy, time.Now(), terminalWidth(a.stdout))
+		d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(raw), chain, policy, time.Now(), terminalWidth(a.stdout))
 		if o.withFiles {
-			text += fileTable(&view)
+			d.text("collected files", cmp.Or(fileList(&view), "none were collected"))
 		}
-		return printText(a.stdout, text)
+		return printText(a.stdout, d.String())
 	}
 }
 
@@ -167,7 +167,7 @@ func (d *description) text(name, value string) {
 // describe returns the view for people. resume is the command that continues the
 // agent's session by hand; edits names what was set by hand; chain has the tasks
 // before and behind this one; policy is what its agent was told about the look of the answer.
-func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time, width int) string {
+func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time, width int) *description {
 	d := &description{width: width}
 	d.line("task", v.ID)
 	d.prose("status", statusLine(v, now))
@@ -231,7 +231,7 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.text("findings", findings)
 	d.text("prompt", v.Prompt)
 	d.text("answer", v.Answer())
-	return d.String()
+	return d
 }
 
 func statusLine(v *wire.TaskView, now time.Time) string {
@@ -368,7 +368,7 @@ func collectedFiles(v *wire.TaskView, content bool) []collected {
 	return files
 }
 
-// find looks for the copy in the directory of the run.
+// find looks for the copy in the directory of the run, and reads it.
 func (c *collected) find(runDir string, content bool) error {
 	if runDir == "" {
 		return rundir.ErrNotKept
@@ -385,29 +385,14 @@ func (c *collected) find(runDir string, content bool) error {
 	case fi.Size() > maxContent:
 		return fmt.Errorf("it has more than %d bytes", maxContent)
 	}
-	return c.read(f)
-}
-
-// read reads the content of the copy.
-func (c *collected) read(f io.Reader) error {
 	data, err := io.ReadAll(io.LimitReader(f, maxContent))
 	if err != nil {
 		return plainError(err)
 	}
-	if utf8.Valid(data) {
-		text := string(data)
-		c.Text = &text
-	} else {
-		c.Base64 = data
+	if c.Base64 = data; utf8.Valid(data) {
+		c.Base64, c.Text = nil, new(string(data))
 	}
 	return nil
-}
-
-// fileTable returns the collected files for people: name, size and path of each.
-func fileTable(v *wire.TaskView) string {
-	d := &description{}
-	d.text("collected files", cmp.Or(fileList(v), "none were collected"))
-	return d.String()
 }
 
 // fileList has a line for each collected file.

@@ -197,13 +197,8 @@ func (a *app) writeMirror(c *cobra.Command, doing string, write mirrorWriter) er
 	}
 	w.Seconds = time.Since(begin).Seconds()
 	a.warn(append(w.Skipped, w.Warning)...)
-	return a.print(w, w.String())
-}
-
-// String returns the line for people.
-func (w *writtenMirror) String() string {
-	return fmt.Sprintf("%s, %s in %.1f s; %s has all up to record %d",
-		count(int(w.Records), "record"), count(int(w.Rows), "row"), w.Seconds, w.Target, w.Seq)
+	return a.print(w, fmt.Sprintf("%s, %s in %.1f s; %s has all up to record %d",
+		count(int(w.Records), "record"), count(int(w.Rows), "row"), w.Seconds, w.Target, w.Seq))
 }
 
 // warn prints what a person should look at though the command did its work.

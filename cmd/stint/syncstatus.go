@@ -222,7 +222,15 @@ func (a *app) printDifferences(r *postgres.Report, all bool) error {
 			return err
 		}
 	}
-	return a.print(sum, sum.String())
+	what := "no difference"
+	if sum.Differences > 0 {
+		what = count(sum.Differences, "difference")
+	}
+	text := fmt.Sprintf("%s in %s, %s and %s, up to record %d", what, count(sum.Tasks, "task"), count(sum.Runs, "run"), count(sum.Files, "file"), sum.Seq)
+	if sum.InFlight > 0 {
+		text += fmt.Sprintf("; %s changed meanwhile, not compared", count(sum.InFlight, "task"))
+	}
+	return a.print(sum, text)
 }
 
 // print prints what a program, or a person, is to see.
@@ -231,17 +239,4 @@ func (a *app) print(v any, text string) error {
 		return printJSON(a.stdout, v)
 	}
 	return printText(a.stdout, text)
-}
-
-// String returns the summary for people.
-func (s *mirrorSummary) String() string {
-	what := "no difference"
-	if s.Differences > 0 {
-		what = count(s.Differences, "difference")
-	}
-	text := fmt.Sprintf("%s in %s, %s and %s, up to record %d", what, count(s.Tasks, "task"), count(s.Runs, "run"), count(s.Files, "file"), s.Seq)
-	if s.InFlight > 0 {
-		text += fmt.Sprintf("; %s changed meanwhile, not compared", count(s.InFlight, "task"))
-	}
-	return text
 }

@@ -94,7 +94,7 @@ func TestUsageErrors(t *testing.T) {
 		{"task x --fallback=", "--fallback is empty", ""},
 		{"task x --after-policy any", "--after names none", ""},
 		{"task x --after y --after-policy all", `after-policy "all"`, ""},
-		{"task x --agent codex --tool claude", "--agent and --tool exclude each other", ""},
+		{"enqueue x --agent codex --tool claude", "--agent and --tool exclude each other", ""},
 		{"task x --parallel --session y", "--parallel and --session exclude each other", ""},
 		{"task x --parallel -c", "--parallel and --continue exclude each other", ""},
 		{"task x --at 12:00 --delay 1h", "--at and --delay exclude each other", ""},
