@@ -137,6 +137,7 @@ func (a *app) callOrOpen(ctx context.Context, request func(*client.Client) error
 		return err
 	}
 	m := a.offlineMaster(dir, base)
+	m.background = true // stint serve does not refuse to start beside it, but waits for its end
 	c, err := coordinator.Open(m.coordinatorConfig(ctx))
 	if err != nil {
 		return err
