@@ -118,6 +118,8 @@ func TestConfigErrors(t *testing.T) {
 		{"an unknown event", "[[notify]]\non = [\"fail\"]\n", `config.toml:2: notify.on: "fail" is not one of done, failed,`},
 		{"a destination that is a list", "[[notify]]\ncommand = [\"a\", \"b\"]\n", "config.toml:2: notify.command has a value of another type; write command = \"…\", one string"},
 		{"a bad URL, which may be a secret", "[[notify]]\nntfy = \"ftp://secret\"\n", "config.toml:2: notify.ntfy: this is not a URL such as"},
+		{"a chat that is none", "[[notify]]\ntelegram = \"a/b\"\n", `config.toml:2: notify.telegram: "a/b" is not the id of a chat`},
+		{"a chat without a bot", "[[notify]]\ntelegram = \"42\"\n", "config.toml:2: notify.telegram: the bot's token is missing"},
 		{"an empty address", "http = \"\"\n", "config.toml:1: http: "},
 		{"of a layer that another one overrules", "idle_timeout = \"x\"", "config.toml:1: idle_timeout: "},
 	} {

@@ -99,7 +99,7 @@ func (c *Config) shown() []shownKey {
 
 // shownBlock returns the settings of a [[notify]] block, as they may be seen by anybody.
 func shownBlock(b notify.Block) (list []shownKey) {
-	b.Webhook, b.Ntfy = notify.Redact(b.Webhook), notify.Redact(b.Ntfy)
+	b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
 	names, fields := blockFields(&b)
 	for _, name := range names {
 		if v := fields[name]; !v.IsZero() {

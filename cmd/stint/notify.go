@@ -43,7 +43,7 @@ func (a *app) notifyCommand() *cobra.Command {
 			for i := range cfg.Notify {
 				b := &cfg.Notify[i]
 				var lines []string
-				for _, to := range b.Destinations(os.Environ()) {
+				for _, to := range b.Destinations(os.Environ(), readSecret) {
 					result := "ok"
 					if err := to.Deliver(c.Context(), e, 1); err != nil {
 						result, failed = "failed: "+err.Error(), failed+1

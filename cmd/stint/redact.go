@@ -34,6 +34,10 @@ func secrets(cfg *Config, stateDir string) func() []string {
 				values = append(values, c.ConnConfig.Password)
 			}
 		}
+		for i := range cfg.Notify {
+			token, _ := cfg.Notify[i].Token(os.Environ(), readSecret)
+			values = append(values, token)
+		}
 		if stateDir != "" {
 			token, _ := durable.ReadFile(durable.OS, tokenFile(stateDir))
 			values = append(values, string(token))

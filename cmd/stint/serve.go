@@ -460,9 +460,13 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	defer stop()
 	var notifier *notify.Notifier
 	if len(m.cfg.Notify) > 0 {
-		notifier = notify.New(c, m.cfg.Notify, os.Environ(), m.log)
+		notifier = notify.New(c, m.cfg.Notify, os.Environ(), readSecret, m.log)
 	}
-	schedules := m.scheduler(c, nil)
+	schedules := m.scheduler(c, func(kind, name, text string) {
+		if notifier != nil {
+			notifier.Tell(&notify.Event{Event: kind, Time: time.Now().UTC(), Text: text, Label: name})
+		}
+	})
 	var server *api.Server
 	listen := func(addr string, unused time.Duration) (address string, answer func(context.Context) error, err error) {
 		token, err := guard.OpenToken(tokenFile(m.state)) // it is made if it is missing

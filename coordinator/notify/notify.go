@@ -1,5 +1,5 @@
 // Package notify sends messages about what has ended or waits for a person: by a command, on the
-// desktop, by a webhook or by ntfy. A [Notifier] follows the changes of tasks, as any reader does;
+// desktop, by a webhook, by ntfy or by Telegram. A [Notifier] follows the changes of tasks, as any reader does;
 // it never holds up a run or the ledger. Each destination has a goroutine of its own, which sends
 // one message in ten seconds at most: what happens meanwhile is summed up in the next one.
 //
@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -30,16 +31,19 @@ const (
 	Failed         = "failed"
 	Dead           = "dead"
 	NeedsAttention = "needs-attention"
+	ScheduleMissed = "schedule-missed" // a schedule did not fire at its time
+	ScheduleFailed = "schedule-failed"
+	JobDeadLetter  = "job-dead-letter" // a due job has used its attempts up
 	QueueEmpty     = "queue-empty"
 	AccountLimited = "account-limited"
 	AccountBack    = "account-back"
 )
 
 // Kinds are all kinds of events; those of a block without a list of its own come first.
-var Kinds = []string{Done, Failed, Dead, NeedsAttention, QueueEmpty, AccountLimited, AccountBack}
+var Kinds = []string{Done, Failed, Dead, NeedsAttention, ScheduleMissed, ScheduleFailed, JobDeadLetter, QueueEmpty, AccountLimited, AccountBack}
 
 // Usual returns the kinds of a block without a list of its own.
-func Usual() []string { return slices.Clone(Kinds[:4]) }
+func Usual() []string { return slices.Clone(Kinds[:7]) }
 
 // An Event is what a message is about. Commands and webhooks receive it as JSON.
 type Event struct {
@@ -74,6 +78,11 @@ type Block struct {
 	Ntfy     string `toml:"ntfy"`     // a URL
 	Terminal string `toml:"terminal"` // bell or osc9: of a command that waits for the task
 
+	Telegram          string `toml:"telegram"`            // id of a chat, or @channel
+	TelegramTokenEnv  string `toml:"telegram_token_env"`  // variable that has the bot's token
+	TelegramTokenFile string `toml:"telegram_token_file"` // or a file that has it
+	TelegramURL       string `toml:"telegram_url"`        // "": that of Telegram
+
 	On          []string `toml:"on"`      // of Kinds
 	Session     string   `toml:"session"` // "": any
 	Label       string   `toml:"label"`
@@ -90,7 +99,7 @@ func (b *Block) Check() (key string, err error) {
 			return "on", fmt.Errorf("%q is not one of %s", kind, strings.Join(Kinds, ", "))
 		}
 	}
-	for key, text := range map[string]string{"webhook": b.Webhook, "ntfy": b.Ntfy} {
+	for key, text := range map[string]string{"webhook": b.Webhook, "ntfy": b.Ntfy, "telegram_url": b.TelegramURL} {
 		if u, err := url.Parse(text); text != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
 			return key, fmt.Errorf("this is not a URL such as https://ntfy.sh/my-topic")
 		}
@@ -102,10 +111,42 @@ func (b *Block) Check() (key string, err error) {
 		return "priority", fmt.Errorf("%d is not a whole number from 1 to 9", b.Priority)
 	case err != nil || took < 0:
 		return "min_duration", fmt.Errorf("%q is not a duration such as 90s, 10m or 2h", b.MinDuration)
-	case !b.Desktop && b.Command+b.Webhook+b.Ntfy+b.Terminal == "":
-		return "", fmt.Errorf("a [[notify]] block needs one of command, desktop, webhook, ntfy and terminal")
+	case b.Telegram != "" && !chat.MatchString(b.Telegram):
+		return "telegram", fmt.Errorf("%q is not the id of a chat such as 123456789, -1001234567890 or @channel", b.Telegram)
+	case b.Telegram != "" && (b.TelegramTokenEnv == "") == (b.TelegramTokenFile == ""):
+		return "telegram", fmt.Errorf("the bot's token is missing or named twice; write telegram_token_env = \"VARIABLE\" or telegram_token_file = \"/path\"")
+	case !b.Desktop && b.Command+b.Webhook+b.Ntfy+b.Telegram+b.Terminal == "":
+		return "", fmt.Errorf("a [[notify]] block needs one of command, desktop, webhook, ntfy, telegram and terminal")
 	}
 	return "", nil
+}
+
+// chat is what Telegram calls a chat, or a public channel.
+var chat = regexp.MustCompile(`^(-?[0-9]{1,20}|@[A-Za-z0-9_]{1,64})$`)
+
+// botToken is how the token of a bot looks.
+var botToken = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
+
+// Token returns the token of the block's bot, which is a secret; "" if the block names none. env
+// has its variable, and read reads its file. The error has nothing of it.
+func (b *Block) Token(env []string, read func(path string) (string, error)) (token string, err error) {
+	from := b.TelegramTokenEnv
+	switch {
+	case b.TelegramTokenFile != "":
+		from = b.TelegramTokenFile
+		token, err = read(from)
+	case from == "":
+		return "", nil
+	}
+	for _, kv := range env {
+		if value, ok := strings.CutPrefix(kv, from+"="); ok && b.TelegramTokenFile == "" {
+			token = value
+		}
+	}
+	if token = strings.TrimSpace(token); err == nil && !botToken.MatchString(token) {
+		return "", fmt.Errorf("%s has no token of a bot such as 123456:ABC-DEF; in this environment it may be missing", from)
+	}
+	return token, err
 }
 
 // Redact returns a URL without what may be a secret in it.
@@ -204,11 +245,11 @@ type Notifier struct {
 type live struct{ held, waits bool }
 
 // New returns a notifier of what happens from now on. It starts nothing: see [Notifier.Run]. env
-// is the environment of commands.
-func New(room Room, blocks []Block, env []string, log *slog.Logger) *Notifier {
+// is the environment of commands, read what reads a file with a secret.
+func New(room Room, blocks []Block, env []string, read func(path string) (string, error), log *slog.Logger) *Notifier {
 	n := &Notifier{room: room, log: log, seq: room.Seq(), isEmpty: true, health: room.Health(), accounts: map[string]state.Account{}}
 	for i := range blocks {
-		n.destinations = append(n.destinations, blocks[i].Destinations(env)...)
+		n.destinations = append(n.destinations, blocks[i].Destinations(env, read)...)
 	}
 	n.list()
 	for _, a := range room.Accounts() {
@@ -241,7 +282,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 	n.poll()
 	for _, d := range n.destinations {
-		close(d.wake)
+		d.end()
 	}
 	defer time.AfterFunc(drainTime, cancel).Stop()
 	all.Wait()
@@ -329,7 +370,7 @@ func (n *Notifier) sendTask(id string, t *state.Task) {
 		whole = *t
 	}
 	if e := EventOf(&whole); e != nil {
-		n.send(e)
+		n.Tell(e)
 	}
 }
 
@@ -342,7 +383,7 @@ func (n *Notifier) poll() {
 	n.health = h
 	attention := func(isNew bool, text string) {
 		if isNew {
-			n.send(&Event{Event: NeedsAttention, Time: time.Now().UTC(), Text: text})
+			n.Tell(&Event{Event: NeedsAttention, Time: time.Now().UTC(), Text: text})
 		}
 	}
 	attention(len(h.Findings) > len(was.Findings), "tasks.md has "+ledger.Plural(len(h.Findings), "finding", "findings")+": stint fsck")
@@ -353,7 +394,7 @@ func (n *Notifier) poll() {
 	}
 	if waits := func(l live) bool { return l.waits }; !n.isEmpty && !slices.ContainsFunc(slices.Collect(maps.Values(n.live)), waits) {
 		n.isEmpty = true
-		n.send(&Event{Event: QueueEmpty, Time: time.Now().UTC(), Text: "no task is queued or running any more"})
+		n.Tell(&Event{Event: QueueEmpty, Time: time.Now().UTC(), Text: "no task is queued or running any more"})
 	}
 	for _, a := range n.room.Accounts() {
 		was := n.accounts[a.Name]
@@ -370,12 +411,13 @@ func (n *Notifier) poll() {
 		default:
 			continue
 		}
-		n.send(e)
+		n.Tell(e)
 	}
 }
 
-// send hands an event to all who want it. It never waits.
-func (n *Notifier) send(e *Event) {
+// Tell hands an event to all who want it: one of the kinds that no task is, or one of our own. It
+// never waits, and any goroutine may call it. After the end of Run nothing is sent.
+func (n *Notifier) Tell(e *Event) {
 	for _, d := range n.destinations {
 		if kind := d.Block.Kind(e); kind != "" {
 			sent := *e

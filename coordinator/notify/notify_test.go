@@ -2,8 +2,12 @@ package notify
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -96,8 +100,11 @@ func (r *room) publish(c *task.Change) {
 // A world is a notifier at work, with one destination, in fake time.
 type world struct {
 	*room
-	t    *testing.T
-	end  func()
+	t   *testing.T
+	end func()
+
+	notifier *Notifier
+
 	hold chan struct{} // a delivery waits for it to be closed, if it is there
 	fail int           // so many tries from now on fail
 
@@ -114,7 +121,7 @@ func inWorld(t *testing.T, b Block, test func(w *world)) {
 		if b.On == nil {
 			b.On = Kinds
 		}
-		n := New(w, nil, nil, slog.New(slog.DiscardHandler))
+		n := New(w, nil, nil, nil, slog.New(slog.DiscardHandler))
 		n.destinations = []*Destination{{Block: &b, wake: make(chan struct{}, 1), send: func(ctx context.Context, e *Event) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -133,6 +140,7 @@ func inWorld(t *testing.T, b Block, test func(w *world)) {
 			w.got = append(w.got, time.Since(w.begin).Truncate(time.Second).String()+" "+e.Line())
 			return ctx.Err()
 		}}}
+		w.notifier = n
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { n.Run(ctx) })
@@ -370,5 +378,66 @@ func TestEnd(t *testing.T) {
 		if took := time.Since(begin); took > drainTime {
 			t.Errorf("the end took %s", took)
 		}
+	})
+}
+
+// TestTelegram: what a bot is asked to send; its token is in no error. How long a server asks us to
+// wait is honoured, within a bound.
+func TestTelegram(t *testing.T) {
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, r.URL.Path+" "+string(body))
+		if len(got) == 1 {
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, `{"ok":false,"error_code":429,"parameters":{"retry_after":7}}`)
+		}
+	}))
+	b := Block{Telegram: "42", TelegramTokenEnv: "BOT", TelegramURL: server.URL + "/"}
+	to := b.Destinations([]string{"BOT=1:secret"}, nil)[0]
+	var busy *busyError
+	if err := to.Deliver(t.Context(), Event{Text: "<b>*_"}, 1); !errors.As(err, &busy) || busy.after != 7*time.Second {
+		t.Errorf("too many requests: %v", err)
+	}
+	for _, text := range []string{strings.Repeat("é", 4096), strings.Repeat("x", 4095) + "yz", strings.Repeat("x", 4094) + "😀z"} {
+		if err := to.Deliver(t.Context(), Event{Text: text}, 1); err != nil {
+			t.Error(err)
+		}
+	}
+	server.Close()
+	for i, want := range []string{"<b>*_", strings.Repeat("é", 4096), strings.Repeat("x", 4095) + "…", strings.Repeat("x", 4094) + "…"} {
+		body, _ := json.Marshal(map[string]string{"chat_id": "42", "text": want})
+		if want := "/bot1:secret/sendMessage " + string(body); got[i] != want {
+			t.Errorf("%.80q, want %.80q", got[i], want)
+		}
+	}
+	read := func(string) (string, error) { return "2:secret/../x", nil }
+	for _, to := range []*Destination{
+		to, (&Block{Telegram: "42", TelegramTokenFile: "f"}).Destinations(nil, read)[0],
+		(&Block{Telegram: "42", TelegramTokenEnv: "BOT", TelegramURL: "http://a b"}).Destinations([]string{"BOT=1:secret"}, nil)[0],
+	} {
+		if err := to.Deliver(t.Context(), Event{}, 1); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v", err)
+		}
+	}
+	for asked, want := range map[time.Duration]time.Duration{0: time.Second, 40 * time.Second: 40 * time.Second, time.Hour: mostWait} {
+		synctest.Test(t, func(t *testing.T) {
+			begin, answers := time.Now(), []error{&busyError{"429", asked}, nil}
+			to := Destination{Block: &Block{}, send: func(context.Context, *Event) error { err := answers[0]; answers = answers[1:]; return err }}
+			if err := to.Deliver(t.Context(), Event{}, tries); err != nil || time.Since(begin) != want {
+				t.Errorf("asked for %s: %v after %s", asked, err, time.Since(begin))
+			}
+		})
+	}
+}
+
+// TestTell: another room's event is sent as any other, and after the end it is dropped.
+func TestTell(t *testing.T) {
+	inWorld(t, Block{On: Usual(), Session: "web"}, func(w *world) {
+		w.notifier.Tell(&Event{Event: ScheduleMissed, Text: "nightly was missed"})
+		w.expect(time.Second, "0s nightly was missed")
+		w.end()
+		w.notifier.Tell(&Event{Event: JobDeadLetter, Text: "late"})
+		w.expect(time.Minute, "0s nightly was missed")
 	})
 }

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf16"
 
 	"stint/coordinator/task"
 )
@@ -29,13 +31,14 @@ type Destination struct {
 	send  func(ctx context.Context, e *Event) error
 	wake  chan struct{} // has a value if events wait
 
-	mu     sync.Mutex
-	events []Event
+	mu      sync.Mutex
+	events  []Event
+	isEnded bool // wake is closed
 }
 
 // Destinations returns where the messages of a block go, but for its terminal. env is the
-// environment of commands.
-func (b *Block) Destinations(env []string) (list []*Destination) {
+// environment of commands, read what reads a file with a secret.
+func (b *Block) Destinations(env []string, read func(path string) (string, error)) (list []*Destination) {
 	add := func(isSet bool, name string, send func(ctx context.Context, e *Event) error) {
 		if isSet {
 			list = append(list, &Destination{Name: name, Block: b, send: send, wake: make(chan struct{}, 1)})
@@ -48,27 +51,65 @@ func (b *Block) Destinations(env []string) (list []*Destination) {
 		if err != nil {
 			return err
 		}
-		return post(ctx, b.Webhook, body, http.Header{"Content-Type": {"application/json"}})
+		return post(ctx, b.Webhook, body, jsonBody)
 	})
 	add(b.Ntfy != "", "ntfy "+Redact(b.Ntfy), func(ctx context.Context, e *Event) error {
 		priority := "default"
-		if e.Event == Failed || e.Event == Dead || e.Event == NeedsAttention {
+		if e.Event != Done && slices.Contains(Usual(), e.Event) {
 			priority = "high"
 		}
 		return post(ctx, b.Ntfy, []byte(e.Line()), http.Header{"Title": {"stint: " + e.Event}, "Priority": {priority}})
 	})
+	add(b.Telegram != "", "telegram "+b.Telegram, func(ctx context.Context, e *Event) error {
+		token, err := b.Token(env, read) // each time: it may have been replaced
+		if err != nil {
+			return err
+		}
+		body, err := json.Marshal(map[string]string{"chat_id": b.Telegram, "text": clip(e.Line())})
+		if err != nil {
+			return err
+		}
+		return post(ctx, strings.TrimSuffix(cmp.Or(b.TelegramURL, "https://api.telegram.org"), "/")+"/bot"+token+"/sendMessage", body, jsonBody)
+	})
 	return list
+}
+
+var jsonBody = http.Header{"Content-Type": {"application/json"}}
+
+// clip cuts a text to what Telegram takes: 4096 UTF-16 units.
+func clip(text string) string {
+	units, cut := 0, 0
+	for i, r := range text {
+		if units < 4096 { // what is before it, and one more
+			cut = i
+		}
+		if units += utf16.RuneLen(r); units > 4096 {
+			return text[:cut] + "…"
+		}
+	}
+	return text
 }
 
 // add has an event sent.
 func (d *Destination) add(e Event) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isEnded {
+		return
+	}
 	d.events = append(d.events, e)
-	d.mu.Unlock()
 	select {
 	case d.wake <- struct{}{}:
 	default:
 	}
+}
+
+// end has run return once nothing waits.
+func (d *Destination) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.isEnded = true
+	close(d.wake)
 }
 
 // run sends what comes until wake is closed and nothing waits, or sending has ended. Once ctx has
@@ -104,8 +145,13 @@ func (d *Destination) Deliver(ctx context.Context, e Event, tries int) error {
 		if tries--; err == nil || tries == 0 || errors.As(err, new(refusedError)) {
 			return err
 		}
+		var busy *busyError
+		after := wait
+		if errors.As(err, &busy) {
+			after = max(wait, min(busy.after, mostWait))
+		}
 		select {
-		case <-time.After(wait):
+		case <-time.After(after):
 		case <-ctx.Done():
 			return err
 		}
@@ -126,6 +172,32 @@ type refusedError string
 
 func (e refusedError) Error() string { return "the answer is " + string(e) }
 
+// A busyError is the answer of a server that is to be asked again later.
+type busyError struct {
+	status string
+	after  time.Duration
+}
+
+func (e *busyError) Error() string {
+	return fmt.Sprintf("the answer is %s, try again after %s", e.status, e.after)
+}
+
+// mostWait is how long we wait at most because a server says so.
+const mostWait = 15 * time.Minute
+
+// busy returns what an answer says about when to ask again: in its header, or, as Telegram
+// does, in its body.
+func busy(resp *http.Response, body []byte) error {
+	var said struct {
+		Parameters struct {
+			After int `json:"retry_after"`
+		} `json:"parameters"`
+	}
+	_ = json.Unmarshal(body, &said) // it may be anything
+	after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	return &busyError{resp.Status, time.Duration(max(after, said.Parameters.After, 0)) * time.Second}
+}
+
 // client follows no redirects.
 var client = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
@@ -142,12 +214,14 @@ func post(ctx context.Context, to string, body []byte, h http.Header) error {
 	if err != nil {
 		return err
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // also so that the connection can be used again
 	_ = resp.Body.Close()
 	switch {
 	case resp.StatusCode < 300:
 		return nil
-	case resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout:
+	case resp.StatusCode == http.StatusTooManyRequests:
+		return busy(resp, answer)
+	case resp.StatusCode < 500 && resp.StatusCode != http.StatusRequestTimeout:
 		return refusedError(resp.Status)
 	}
 	return fmt.Errorf("the answer is %s", resp.Status)
