@@ -12,6 +12,7 @@ import (
 	"stint/coordinator/queue"
 	"stint/ledger/journal"
 	"stint/state"
+	"stint/state/fold"
 )
 
 // A Coordinator is the master of one state directory. Its methods may be called
@@ -79,6 +80,16 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	stopProving()
 	c.Shutdown()
 	return c.Err()
+}
+
+// IsBusy reports whether a task runs, or may start within that time.
+func (c *Coordinator) IsBusy(within time.Duration) (busy bool) {
+	now := c.Config.Now()
+	c.View(func(st *fold.State) {
+		next := st.NextWake(now)
+		busy = len(st.Running()) > 0 || !next.IsZero() && next.Sub(now) <= within
+	})
+	return busy
 }
 
 // Close ends what Open began. Run must have returned.

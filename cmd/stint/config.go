@@ -30,6 +30,7 @@ type Config struct {
 	LimitMemory      int64 // bytes
 	Nice             int
 	AutoStart        bool
+	KeepAwake        bool
 	MemoryPaths      []string
 	MaxMemoryHits    int
 	MaxMemoryChars   int
@@ -139,6 +140,7 @@ var keys = slices.Concat([]key{
 	numberKey("nice", "5", 0, 19, "niceness of runs, as with nice(1): added to that of the master", func(c *Config) *int { return &c.Nice }),
 	boolKey("auto_start", "true", "start a master in the background when there is none", func(c *Config) *bool { return &c.AutoStart }),
 	durationKey("idle_exit", "30s", "a background master exits after this time without work", func(c *Config) *time.Duration { return &c.IdleExit }),
+	boolKey("keep_awake", "false", "hold the machine awake while a task runs, or may start within 5 minutes", func(c *Config) *bool { return &c.KeepAwake }),
 	choiceKey("resume_policy", "auto", "whether a session's tasks resume the agent's session", func(c *Config) *string { return &c.ResumePolicy }, "auto", "always", "never").perWorkspace(),
 	choiceKey("resume_missing", "new", "if the agent's session is gone: a new session, or an error", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
 	documentKey("output_policy", "brief", "how answers are to look: brief (six lines), final (as long as it takes), none, the text", prompt.Policies, func(_ *Config, text string) error { return admission.CheckPolicy(text) }, func(c *Config) (value, text *string) { return &c.outputPolicy, &c.OutputPolicy }).perWorkspace(),

@@ -103,6 +103,12 @@ func (a *app) examine(ctx context.Context) []finding {
 	} else if files.Text = fmt.Sprintf("limit %d", limit.Cur); limit.Cur < filesLow {
 		files.Status, files.Try = healthWarn, "ulimit -n 4096"
 	}
+	if s, err := serviceOf(serviceFormat); err == nil {
+		list = append(list, s.examine(ctx)...)
+	}
+	if cfg.KeepAwake {
+		list = append(list, examineTool(strings.Fields(awakeCommand)[0], "keep_awake has no effect", "install systemd, or stint config set keep_awake false"))
+	}
 	return append(list, examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
 		examineTool("git", "agents often need it", "apt install git, or brew install git"), files, examineLimits(cfg))
 }

@@ -59,7 +59,7 @@ var commands = map[string]func(*app) *cobra.Command{
 	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
 	"rm": noRun((*app).rmCommand), "hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
-	"session": (*app).sessionCommand, "cron": (*app).cronCommand, "account": (*app).accountCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"service": (*app).serviceCommand, "session": (*app).sessionCommand, "cron": (*app).cronCommand, "account": (*app).accountCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
 	"compact-tasks": noRun((*app).compactCommand), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,

@@ -77,6 +77,7 @@ func reportLeftOut() {
 	has("ripgrep", "", "rg")
 	has("nano", "", "nano")
 	has("vim", "", "vim")
+	has("systemd-analyze", "", "systemd-analyze")
 	has("OpenAPI generators", "STINT_TEST_REDOCLY")
 	has("formatters of Markdown", "STINT_TEST_PRETTIER")
 	if os.Geteuid() != 0 {

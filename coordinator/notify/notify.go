@@ -130,20 +130,11 @@ var botToken = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
 // Token returns the token of the block's bot, which is a secret; "" if the block names none. env
 // has its variable, and read reads its file. The error has nothing of it.
 func (b *Block) Token(env []string, read func(path string) (string, error)) (token string, err error) {
-	from := b.TelegramTokenEnv
-	switch {
-	case b.TelegramTokenFile != "":
-		from = b.TelegramTokenFile
+	from := b.TelegramTokenEnv + b.TelegramTokenFile // one of them is empty
+	if token = task.LookupEnv(env, from); b.TelegramTokenFile != "" {
 		token, err = read(from)
-	case from == "":
-		return "", nil
 	}
-	for _, kv := range env {
-		if value, ok := strings.CutPrefix(kv, from+"="); ok && b.TelegramTokenFile == "" {
-			token = value
-		}
-	}
-	if token = strings.TrimSpace(token); err == nil && !botToken.MatchString(token) {
+	if token = strings.TrimSpace(token); err == nil && from != "" && !botToken.MatchString(token) {
 		return "", fmt.Errorf("%s has no token of a bot such as 123456:ABC-DEF; in this environment it may be missing", from)
 	}
 	return token, err
@@ -274,16 +265,15 @@ func (n *Notifier) Run(ctx context.Context) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var all sync.WaitGroup
+	ended := make(chan struct{}) // nothing more comes
 	for _, d := range n.destinations {
-		all.Go(func() { d.run(ctx, sending, n.log) })
+		all.Go(func() { d.run(ctx, sending, ended, n.log) })
 	}
 	for ctx.Err() == nil {
 		n.follow(ctx)
 	}
 	n.poll()
-	for _, d := range n.destinations {
-		d.end()
-	}
+	close(ended)
 	defer time.AfterFunc(drainTime, cancel).Stop()
 	all.Wait()
 }

@@ -19,7 +19,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode/utf16"
 
 	"stint/coordinator/task"
 )
@@ -31,9 +30,8 @@ type Destination struct {
 	send  func(ctx context.Context, e *Event) error
 	wake  chan struct{} // has a value if events wait
 
-	mu      sync.Mutex
-	events  []Event
-	isEnded bool // wake is closed
+	mu     sync.Mutex
+	events []Event
 }
 
 // Destinations returns where the messages of a block go, but for its terminal. env is the
@@ -76,16 +74,10 @@ func (b *Block) Destinations(env []string, read func(path string) (string, error
 
 var jsonBody = http.Header{"Content-Type": {"application/json"}}
 
-// clip cuts a text to what Telegram takes: 4096 UTF-16 units.
+// clip cuts a text to what Telegram takes: 4096 units of UTF-16, of which a rune has two at most.
 func clip(text string) string {
-	units, cut := 0, 0
-	for i, r := range text {
-		if units < 4096 { // what is before it, and one more
-			cut = i
-		}
-		if units += utf16.RuneLen(r); units > 4096 {
-			return text[:cut] + "…"
-		}
+	if runes := []rune(text); len(runes) > 2048 {
+		return string(runes[:2047]) + "…"
 	}
 	return text
 }
@@ -93,33 +85,31 @@ func clip(text string) string {
 // add has an event sent.
 func (d *Destination) add(e Event) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.isEnded {
-		return
-	}
 	d.events = append(d.events, e)
+	d.mu.Unlock()
 	select {
 	case d.wake <- struct{}{}:
 	default:
 	}
 }
 
-// end has run return once nothing waits.
-func (d *Destination) end() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.isEnded = true
-	close(d.wake)
-}
-
-// run sends what comes until wake is closed and nothing waits, or sending has ended. Once ctx has
+// run sends what comes until ended is closed and nothing waits, or sending has ended. Once ctx has
 // ended, it does so without a gap.
-func (d *Destination) run(ctx, sending context.Context, log *slog.Logger) {
-	for range d.wake {
+func (d *Destination) run(ctx, sending context.Context, ended <-chan struct{}, log *slog.Logger) {
+	for isLast := false; !isLast; {
+		select {
+		case <-d.wake:
+		case <-ended:
+			isLast = true
+		}
 		d.mu.Lock()
-		e := summary(d.events)
+		events := d.events
 		d.events = nil
 		d.mu.Unlock()
+		if len(events) == 0 {
+			continue
+		}
+		e := summary(events)
 		if err := d.Deliver(sending, e, tries); err != nil {
 			log.Warn("a notification could not be delivered", "to", d.Name, "event", e.Event, "error", err)
 		}
@@ -142,16 +132,12 @@ func (d *Destination) Deliver(ctx context.Context, e Event, tries int) error {
 		try, cancel := context.WithTimeout(ctx, tryTime)
 		err := d.send(try, &e)
 		cancel()
-		if tries--; err == nil || tries == 0 || errors.As(err, new(refusedError)) {
+		answer := new(answerError)
+		if tries--; err == nil || tries == 0 || errors.As(err, &answer) && answer.isRefusal {
 			return err
 		}
-		var busy *busyError
-		after := wait
-		if errors.As(err, &busy) {
-			after = max(wait, min(busy.after, mostWait))
-		}
 		select {
-		case <-time.After(after):
+		case <-time.After(max(wait, answer.after)):
 		case <-ctx.Done():
 			return err
 		}
@@ -167,27 +153,20 @@ func (e *Event) Line() string {
 	return task.EscapeText(e.Text + ": " + e.Title)
 }
 
-// A refusedError is the status of an answer that another try would get as well.
-type refusedError string
-
-func (e refusedError) Error() string { return "the answer is " + string(e) }
-
-// A busyError is the answer of a server that is to be asked again later.
-type busyError struct {
-	status string
-	after  time.Duration
+// An answerError is an answer that is not what was asked for.
+type answerError struct {
+	status    string
+	isRefusal bool          // another try would get it as well
+	after     time.Duration // when to try again, if it says so
 }
 
-func (e *busyError) Error() string {
-	return fmt.Sprintf("the answer is %s, try again after %s", e.status, e.after)
-}
+func (e *answerError) Error() string { return "the answer is " + e.status }
 
 // mostWait is how long we wait at most because a server says so.
 const mostWait = 15 * time.Minute
 
-// busy returns what an answer says about when to ask again: in its header, or, as Telegram
-// does, in its body.
-func busy(resp *http.Response, body []byte) error {
+// retryAfter returns when a server wants to be asked again: by its header, or, as Telegram says it, its body.
+func retryAfter(resp *http.Response, body []byte) time.Duration {
 	var said struct {
 		Parameters struct {
 			After int `json:"retry_after"`
@@ -195,7 +174,7 @@ func busy(resp *http.Response, body []byte) error {
 	}
 	_ = json.Unmarshal(body, &said) // it may be anything
 	after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-	return &busyError{resp.Status, time.Duration(max(after, said.Parameters.After, 0)) * time.Second}
+	return time.Duration(min(max(after, said.Parameters.After, 0), int(mostWait.Seconds()))) * time.Second
 }
 
 // client follows no redirects.
@@ -219,12 +198,10 @@ func post(ctx context.Context, to string, body []byte, h http.Header) error {
 	switch {
 	case resp.StatusCode < 300:
 		return nil
-	case resp.StatusCode == http.StatusTooManyRequests:
-		return busy(resp, answer)
-	case resp.StatusCode < 500 && resp.StatusCode != http.StatusRequestTimeout:
-		return refusedError(resp.Status)
+	case resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout:
+		return &answerError{status: resp.Status, isRefusal: true}
 	}
-	return fmt.Errorf("the answer is %s", resp.Status)
+	return &answerError{status: resp.Status, after: retryAfter(resp, answer)}
 }
 
 // desktop shows a message with the program of the system. It is an argument there, which
