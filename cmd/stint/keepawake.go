@@ -11,12 +11,8 @@ import (
 	"stint/coordinator/task"
 )
 
-// Bounds of keep_awake.
-const (
-	awakeAhead = 5 * time.Minute  // how long before something is due the machine is held awake
-	awakePace  = 10 * time.Second // between two looks whether it is to be
-	awakeCheck = time.Minute      // the same where no task changes: a time may have come
-)
+// How long before something is due the machine is held awake, and the time between two looks whether it is to be.
+const awakeAhead, awakePace = 5 * time.Minute, 10 * time.Second
 
 // awakeCommand is what holds this machine awake while another program runs.
 var awakeCommand = map[bool]string{true: "caffeinate -i", false: `systemd-inhibit --what=idle:sleep --who=stint --why="tasks run or are due" --mode=block`}[isMac]
@@ -50,7 +46,7 @@ func keepAwake(ctx context.Context, pace time.Duration, subscribe func(buffer in
 			}
 			_ = pause(ctx, 6*pace) // it will hardly work at once
 		case <-changes:
-		case <-time.After(awakeCheck):
+		case <-time.After(time.Minute): // a time may have come
 		case <-ctx.Done():
 		}
 		cancel()

@@ -178,55 +178,42 @@ func systemCommand(ctx context.Context, command string) *exec.Cmd {
 }
 
 func (a *app) serviceCommand() *cobra.Command {
-	leaf := func(use, short string, do func(context.Context, *service) error) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Example: "  stint service " + use, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-			s, err := serviceOf(serviceFormat)
-			if err != nil {
-				return err
-			}
-			return do(c.Context(), s)
-		}}
-	}
-	status := func(ctx context.Context, s *service) error { return a.printFindings(s.examine(ctx)) }
-	uninstall := func(a *app) *cobra.Command {
-		return leaf("uninstall", "stop the service and remove its file", a.uninstallService)
-	}
-	return group(&cobra.Command{Use: "service", Short: "have the system run the master, also after a reboot", Example: "  stint service install --linger\n  stint service status"},
-		noRun((*app).serviceInstallCommand)(a), a.withJSON(leaf("status", "print whether the service is installed and runs", status)), noRun(uninstall)(a))
-}
-
-func (a *app) serviceInstallCommand() *cobra.Command {
 	var print, force, linger bool
 	format := serviceFormat
-	c := &cobra.Command{
-		Use: "install [OPTIONS]", Short: "write the file of the service, and start it", Long: serviceHelp, Args: cobra.NoArgs,
-		Example: "  stint service install --linger\n  stint service install --print\n  stint service install --print --format launchd",
-		RunE: func(c *cobra.Command, _ []string) error {
-			if serviceFiles.Lookup(format) == nil || !print && format != serviceFormat {
-				return usage("stint service install --help", "--format %s is neither systemd nor launchd, or is another system's and needs --print", format)
-			}
+	leaf := func(use, short string, do func(context.Context, *service) error) *cobra.Command {
+		return &cobra.Command{Use: use, Short: short, Example: "  stint service " + use, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 			s, err := serviceOf(format)
-			if err != nil {
-				return err
+			if err == nil {
+				err = do(c.Context(), s)
 			}
-			text, err := s.textHere(a)
-			if err != nil {
-				return err
-			}
-			if print {
-				return printText(a.stdout, text)
-			}
-			if linger {
-				s.start = enableLinger + " && " + s.start
-			}
-			return a.installService(c.Context(), s, text, force)
-		},
+			return err
+		}}
 	}
-	c.Flags().BoolVar(&print, "print", false, "print the file, and do nothing else")
-	c.Flags().StringVar(&format, "format", format, "systemd or launchd, with --print")
-	c.Flags().BoolVar(&force, "force", false, "replace a file that stint has not written")
-	c.Flags().BoolVar(&linger, "linger", false, "on Linux: run it from boot on, without a session of yours")
-	return c
+	install := leaf("install [OPTIONS]", "write the file of the service, and start it", func(ctx context.Context, s *service) error {
+		if serviceFiles.Lookup(format) == nil || !print && format != serviceFormat {
+			return usage("stint service install --help", "--format %s is neither systemd nor launchd, or is another system's and needs --print", format)
+		}
+		text, err := s.textHere(a)
+		switch {
+		case err != nil:
+			return err
+		case print:
+			return printText(a.stdout, text)
+		case linger:
+			s.start = enableLinger + " && " + s.start
+		}
+		return a.installService(ctx, s, text, force)
+	})
+	install.Long, install.Example = serviceHelp, "  stint service install --linger\n  stint service install --print\n  stint service install --print --format launchd"
+	install.Flags().BoolVar(&print, "print", false, "print the file, and do nothing else")
+	install.Flags().StringVar(&format, "format", format, "systemd or launchd, with --print")
+	install.Flags().BoolVar(&force, "force", false, "replace a file that stint has not written")
+	install.Flags().BoolVar(&linger, "linger", false, "on Linux: run it from boot on, without a session of yours")
+	forUser := func(c *cobra.Command) *cobra.Command { return noRun(func(*app) *cobra.Command { return c })(a) }
+	status := leaf("status", "print whether the service is installed and runs", func(ctx context.Context, s *service) error { return a.printFindings(s.examine(ctx)) })
+	uninstall := leaf("uninstall", "stop the service and remove its file", a.uninstallService)
+	return group(&cobra.Command{Use: "service", Short: "have the system run the master, also after a reboot", Example: "  stint service install --linger\n  stint service status"},
+		forUser(install), a.withJSON(status), forUser(uninstall))
 }
 
 // installService writes the file of the service and starts that.
