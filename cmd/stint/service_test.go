@@ -126,6 +126,11 @@ func TestServiceRefuses(t *testing.T) {
 	}
 }
 
+// awakeScript is a program that does what those do that hold a machine awake, and writes that down.
+func awakeScript(said string) string {
+	return "#!/bin/sh\necho held >>" + said + "\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\n\"$@\"\necho freed >>" + said + "\n"
+}
+
 // TestKeepAwake: the machine is held awake while it is needed, from the change that makes it
 // needed on, and no longer; a program that fails or is missing is logged once.
 func TestKeepAwake(t *testing.T) {
@@ -133,7 +138,7 @@ func TestKeepAwake(t *testing.T) {
 	said := filepath.Join(dir, "said")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	program := filepath.Join(dir, strings.Fields(awakeCommand)[0])
-	must(t, os.WriteFile(program, []byte("#!/bin/sh\necho held >>"+said+"\ncat\necho freed >>"+said+"\n"), 0o700))
+	must(t, os.WriteFile(program, []byte(awakeScript(said)), 0o700))
 	logged, err := os.Create(filepath.Join(dir, "log"))
 	must(t, err)
 	var needed atomic.Bool
@@ -179,7 +184,7 @@ func TestAwakeEndsWithMaster(t *testing.T) {
 	}
 	dir := t.TempDir()
 	said := filepath.Join(dir, "said")
-	must(t, os.WriteFile(filepath.Join(dir, strings.Fields(awakeCommand)[0]), []byte("#!/bin/sh\necho held >>"+said+"\ncat\necho freed >>"+said+"\n"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, strings.Fields(awakeCommand)[0]), []byte(awakeScript(said)), 0o700))
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.Command(self, "-test.run=^TestAwakeEndsWithMaster$")
