@@ -36,9 +36,9 @@ is shown as ***.`,
 			cfg = cfg.forWorkspace(where)
 			if a.json {
 				list := cfg.shown()
-				for i := range cfg.Notify {
-					for _, k := range shownBlock(cfg.Notify[i]) {
-						k.Key = fmt.Sprintf("notify.%d.%s", i, k.Key)
+				for _, b := range cfg.blocks() {
+					for _, k := range b.keys {
+						k.Key = fmt.Sprintf("%s.%d.%s", b.section, b.number, k.Key)
 						list = append(list, k)
 					}
 				}
@@ -58,9 +58,9 @@ is shown as ***.`,
 			for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
 				fmt.Fprintf(&b, "[queue.%s]\nmax = %d\n", tomlText(name), cfg.QueueMax[name])
 			}
-			for i := range cfg.Notify {
-				b.WriteString("[[notify]]\n")
-				for _, k := range shownBlock(cfg.Notify[i]) {
+			for _, block := range cfg.blocks() {
+				b.WriteString("[[" + block.section + "]]\n")
+				for _, k := range block.keys {
 					b.WriteString(k.Key + " = " + tomlText(k.Value) + "\n")
 				}
 			}
@@ -97,14 +97,31 @@ func (c *Config) shown() []shownKey {
 	return list
 }
 
-// shownBlock returns the settings of a [[notify]] block, as they may be seen by anybody.
-func shownBlock(b notify.Block) (list []shownKey) {
-	b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
-	names, fields := blockFields(&b)
-	for _, name := range names {
-		if v := fields[name]; !v.IsZero() {
-			list = append(list, shownKey{name, v.Interface(), "file"})
+// A shownBlock is a block of a section that may have several, as it may be seen by anybody.
+type shownBlock struct {
+	section string
+	number  int // from 0
+	keys    []shownKey
+}
+
+// blocks returns those of the file.
+func (c *Config) blocks() (list []shownBlock) {
+	add := func(section string, number int, b any) {
+		names, fields := blockFields(b)
+		shown := shownBlock{section, number, nil}
+		for _, name := range names {
+			if v := fields[name]; !v.IsZero() {
+				shown.keys = append(shown.keys, shownKey{name, v.Interface(), "file"})
+			}
 		}
+		list = append(list, shown)
+	}
+	for i, b := range c.Notify {
+		b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
+		add("notify", i, &b)
+	}
+	for i := range c.Governed {
+		add("governed", i, &c.Governed[i])
 	}
 	return list
 }

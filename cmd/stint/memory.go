@@ -49,7 +49,8 @@ func (o *noteOptions) directoryFlag(c *cobra.Command) {
 const memorySearchHelp = `Print the lines of the workspace's notes that an agent would get with this prompt, as
 path:line text, best first. Below each line stands why: its score, the terms that the
 line, its heading or a line nearby has, with their weights, and the hashes of file and
-text. At the end: what was searched for, and which notes were left out.
+text. At the end: what was searched for, which notes were left out, and what fits in the
+archive (memory/archive), which no agent gets.
 
 memory_paths names the notes; max_memory_hits and max_memory_chars limit what is added.
 PROMPT is an argument, - for stdin, or @FILE. No master is needed.`
@@ -72,18 +73,34 @@ func (a *app) memorySearchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := searcher(cfg, dir).Search(c.Context(), dir, text)
-			if err != nil {
+			s := searcher(cfg, dir)
+			var found struct {
+				memory.Result
+				Archived []memory.Hit `json:"archived,omitempty"` // which no agent gets
+			}
+			if found.Result, err = s.Search(c.Context(), dir, text); err != nil {
 				return err
 			}
 			if len(found.Hits) == 0 && !a.json {
 				a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
 			}
-			return a.print(found, describeMemory(&found))
+			s.Archived = true
+			archived, err := s.Search(c.Context(), dir, text)
+			found.Archived = archived.Hits
+			return errors.Join(err, a.print(found, describeMemory(&found.Result)+describeArchived(archived.Hits)))
 		},
 	}
 	o.directoryFlag(c)
 	return a.withJSON(c)
+}
+
+// describeArchived returns what the archive has, a line each.
+func describeArchived(hits []memory.Hit) string {
+	d := &description{}
+	for _, h := range hits {
+		d.line("archived", oneLine(h.String()))
+	}
+	return d.String()
 }
 
 // noteText returns the text of a command line: an argument, stdin or a file.

@@ -70,14 +70,14 @@ func Parse(text []byte) (list []Entry) {
 	return list
 }
 
-// write returns the text with another state of an entry, and with another wording if that is not "".
-func (e Entry) write(text []byte, s State, wording string) []byte {
+// line returns the first line of the entry with another state, and with another wording if that is
+// not "".
+func (e Entry) line(text []byte, s State, wording string) []byte {
 	said, _, _ := Cut(string(text[e.begin:e.head]))
-	end := e.rest
 	if wording != "" {
-		said, end = said[:strings.Index(said, "- ")+2]+wording, e.end
+		said = said[:strings.Index(said, "- ")+2] + wording
 	}
-	return slices.Concat(text[:e.begin], []byte(strings.TrimRight(said, " \t")+" "+s.comment()), text[e.head:e.rest], text[end:])
+	return []byte(strings.TrimRight(said, " \t") + " " + s.comment())
 }
 
 // Errors of a change that is not made. The entry stays as it is.
@@ -93,11 +93,14 @@ type Files [2][]byte
 // Entries returns the entries of both. Those of the archive are archived, whatever their comment
 // says; one that stands in both, as a crash may leave it, is that of the file.
 func (f Files) Entries() []Entry {
-	list := Parse(f[0])
+	seen, list := map[string]bool{"": true}, Parse(f[0])
+	for _, e := range list {
+		seen[e.ID] = true
+	}
 	for _, e := range Parse(f[1]) {
-		if _, ok := find(list, e.ID); !ok && e.ID != "" {
+		if !seen[e.ID] {
 			e.Status, e.InArchive = Archived, true
-			list = append(list, e)
+			seen[e.ID], list = true, append(list, e)
 		}
 	}
 	return list
@@ -113,19 +116,23 @@ func find(list []Entry, id string) (e Entry, ok bool) {
 // Adopt gives an id to each entry of the file that has none, or the same as one above it. newID
 // returns another one each time.
 func (f Files) Adopt(newID func() string) Files {
-	seen, list, fresh := map[string]bool{}, f.Entries(), []Entry{}
+	taken, seen, list := map[string]bool{}, map[string]bool{"": true}, f.Entries()
 	for _, e := range list {
-		if e.Wrong == "" && (e.ID == "" || seen[e.ID]) {
-			for taken := true; taken; _, taken = find(list, e.ID) {
+		taken[e.ID] = true
+	}
+	var out []byte
+	at := 0
+	for _, e := range list {
+		if e.Wrong == "" && seen[e.ID] {
+			for taken[e.ID] {
 				e.ID = newID()
 			}
-			fresh = append(fresh, e)
+			out = append(append(out, f[0][at:e.begin]...), e.line(f[0], e.State, "")...)
+			at, taken[e.ID] = e.head, true
 		}
 		seen[e.ID] = true
 	}
-	for _, e := range slices.Backward(fresh) { // the offsets of those above stay right
-		f[0] = e.write(f[0], e.State, "")
-	}
+	f[0] = append(out, f[0][at:]...)
 	return f
 }
 
@@ -158,7 +165,11 @@ func (f Files) Apply(asked Entry, c Change) (out Files, before, after Entry, err
 	if state.Status == Archived {
 		to = max(from, 1)
 	}
-	out[from] = before.write(f[from], state, c.Text)
+	text, end := f[from], before.rest
+	if c.Text != "" {
+		end = before.end
+	}
+	out[from] = slices.Concat(text[:before.begin], before.line(text, state, c.Text), text[before.head:before.rest], text[end:])
 	if from != to {
 		e, _ := find(Parse(out[from]), state.ID)
 		block := out[from][e.begin:e.end]
