@@ -328,7 +328,7 @@ func readBlocks[T any](f *fileReader, section string, p toml.Primitive, usual fu
 			}
 		}
 		if key, err := check(&b); err != nil {
-			return nil, fmt.Errorf("%s:%d: %s: %w", f.name, at(key), strings.TrimSuffix(section+"."+key, "."), err)
+			return nil, fmt.Errorf("%s:%d: %s%w", f.name, at(key), strings.TrimPrefix(section+"."+key+": ", section+".: "), err)
 		}
 		list, f.config.inFile = append(list, b), append(f.config.inFile, fmt.Sprintf("%s %+v", section, b))
 	}
