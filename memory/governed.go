@@ -2,7 +2,6 @@ package memory
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -53,14 +52,11 @@ func (g Governed) Entries(newID func() string) (list []care.Entry, err error) {
 	return list, err
 }
 
-// Apply is [care.Files.Apply] to the files as they are now. A new text becomes one line, and keeps
-// the date of the old one. The error may also wrap ErrGate or ErrFull.
+// Apply is [care.Files.Apply] to the files as they are now. A new text becomes one line. The
+// error may also wrap ErrGate or ErrFull.
 func (g Governed) Apply(asked care.Entry, c care.Change) (before, after care.Entry, err error) {
 	if c.Text != "" {
-		old, _ := parseLesson("- " + asked.Text)
-		l, _ := parseLesson("- " + strings.NewReplacer("<!--", "‹!--", "-->", "--›").Replace(NewLesson(c.Text, "", c.Now).Text))
-		l.Date = cmp.Or(l.Date, old.Date)
-		c.Text = strings.TrimPrefix(l.String(), "- ")
+		c.Text = strings.NewReplacer("<!--", "‹!--", "-->", "--›").Replace(NewLesson(c.Text, "", c.Now).Text)
 	}
 	err = g.change(func(f care.Files) (out care.Files, err error) {
 		if out, before, after, err = f.Apply(asked, c); err == nil && before.Risk == care.High {

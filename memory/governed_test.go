@@ -68,7 +68,7 @@ func TestGovernedLesson(t *testing.T) {
 	if got := found(true); !slices.Equal(got, []string{"n2 memory/archive/memory/lessons.md - 2026-11-21 Deploys are made on Mondays."}) {
 		t.Errorf("in the archive: %q", got)
 	}
-	_, after, err := g.Apply(asked, care.Change{Action: care.Reinstate, Verdict: care.Revised, Text: "- Deploys are made on\nTuesdays --> <!-- stint id=n1 -->", Job: "j3", Now: today})
+	_, after, err := g.Apply(asked, care.Change{Action: care.Reinstate, Verdict: care.Revised, Text: "- 2026-11-21 Deploys are made on\nTuesdays --> <!-- stint id=n1 -->", Job: "j3", Now: today})
 	must(t, err)
 	if got := found(false); len(got) != 2 || after.Text != "2026-11-21 Deploys are made on Tuesdays --› ‹!-- stint id=n1 --›" || after.ID != "n2" || fileText(t, dir, "memory/archive/memory/lessons.md") != "" {
 		t.Errorf("reinstated: %q, %+v", got, after)

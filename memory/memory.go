@@ -78,12 +78,13 @@ type Searcher struct {
 
 // A Result is what a search found, and why.
 type Result struct {
-	Hits    []Hit     `json:"hits" doc:"The lines that fit, best first"`
-	Terms   []Term    `json:"terms" doc:"What was searched for"`
-	Skipped []Skipped `json:"skipped,omitempty" doc:"What was not searched"`
-	Notes   int       `json:"notes" doc:"Number of files that were searched" example:"3"`
-	Engine  string    `json:"engine,omitempty" doc:"What searched: rg or scan; left out: there was nothing to search" example:"rg"`
-	Partial string    `json:"partial,omitempty" doc:"Why some lines may not have been looked at" example:"it took longer than 2s"`
+	Hits     []Hit     `json:"hits" doc:"The lines that fit, best first"`
+	Terms    []Term    `json:"terms" doc:"What was searched for"`
+	Archived []Hit     `json:"archived,omitempty" doc:"What fits in the archive, which no agent gets; only stint memory search looks there"`
+	Skipped  []Skipped `json:"skipped,omitempty" doc:"What was not searched"`
+	Notes    int       `json:"notes" doc:"Number of files that were searched" example:"3"`
+	Engine   string    `json:"engine,omitempty" doc:"What searched: rg or scan; left out: there was nothing to search" example:"rg"`
+	Partial  string    `json:"partial,omitempty" doc:"Why some lines may not have been looked at" example:"it took longer than 2s"`
 
 	Files map[string]string `json:"files,omitempty" doc:"SHA-256 of the notes that have hits, in hex, by path; none for very large ones" example:"{\"MEMORY.md\":\"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824\"}"`
 }

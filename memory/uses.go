@@ -27,8 +27,9 @@ type Uses struct {
 
 // OpenUses returns the counts that a file of the state directory has.
 func OpenUses(path string) *Uses {
-	u := &Uses{path: path, of: map[string]Use{}}
-	if data, err := durable.ReadFile(durable.OS, path); err != nil || json.Unmarshal(data, &u.of) != nil || u.of == nil {
+	u := &Uses{path: path}
+	data, err := durable.ReadFile(durable.OS, path)
+	if err != nil || json.Unmarshal(data, &u.of) != nil || u.of == nil {
 		u.of = map[string]Use{}
 	}
 	return u

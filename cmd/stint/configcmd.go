@@ -36,12 +36,7 @@ is shown as ***.`,
 			cfg = cfg.forWorkspace(where)
 			if a.json {
 				list := cfg.shown()
-				for _, b := range cfg.blocks() {
-					for _, k := range b.keys {
-						k.Key = fmt.Sprintf("%s.%d.%s", b.section, b.number, k.Key)
-						list = append(list, k)
-					}
-				}
+				list = append(list, cfg.blocks()...)
 				for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
 					list = append(list, shownKey{"queue." + name + ".max", cfg.QueueMax[name], "file"})
 				}
@@ -58,11 +53,14 @@ is shown as ***.`,
 			for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
 				fmt.Fprintf(&b, "[queue.%s]\nmax = %d\n", tomlText(name), cfg.QueueMax[name])
 			}
-			for _, block := range cfg.blocks() {
-				b.WriteString("[[" + block.section + "]]\n")
-				for _, k := range block.keys {
-					b.WriteString(k.Key + " = " + tomlText(k.Value) + "\n")
+			block := ""
+			for _, k := range cfg.blocks() {
+				i := strings.LastIndex(k.Key, ".")
+				if k.Key[:i] != block {
+					block = k.Key[:i]
+					b.WriteString("[[" + strings.TrimRight(block, ".0123456789") + "]]\n")
 				}
+				b.WriteString(k.Key[i+1:] + " = " + tomlText(k.Value) + "\n")
 			}
 			if origins {
 				a.hint("stint: the file is %s\n", cfg.file)
@@ -97,24 +95,15 @@ func (c *Config) shown() []shownKey {
 	return list
 }
 
-// A shownBlock is a block of a section that may have several, as it may be seen by anybody.
-type shownBlock struct {
-	section string
-	number  int // from 0
-	keys    []shownKey
-}
-
-// blocks returns those of the file.
-func (c *Config) blocks() (list []shownBlock) {
-	add := func(section string, number int, b any) {
+// blocks returns the settings of those sections that may have several blocks, such as notify.0.on.
+func (c *Config) blocks() (list []shownKey) {
+	add := func(section string, i int, b any) {
 		names, fields := blockFields(b)
-		shown := shownBlock{section, number, nil}
 		for _, name := range names {
 			if v := fields[name]; !v.IsZero() {
-				shown.keys = append(shown.keys, shownKey{name, v.Interface(), "file"})
+				list = append(list, shownKey{fmt.Sprintf("%s.%d.%s", section, i, name), v.Interface(), "file"})
 			}
 		}
-		list = append(list, shown)
 	}
 	for i, b := range c.Notify {
 		b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)

@@ -74,11 +74,8 @@ func (a *app) memorySearchCommand() *cobra.Command {
 				return err
 			}
 			s := searcher(cfg, dir)
-			var found struct {
-				memory.Result
-				Archived []memory.Hit `json:"archived,omitempty"` // which no agent gets
-			}
-			if found.Result, err = s.Search(c.Context(), dir, text); err != nil {
+			found, err := s.Search(c.Context(), dir, text)
+			if err != nil {
 				return err
 			}
 			if len(found.Hits) == 0 && !a.json {
@@ -87,20 +84,11 @@ func (a *app) memorySearchCommand() *cobra.Command {
 			s.Archived = true
 			archived, err := s.Search(c.Context(), dir, text)
 			found.Archived = archived.Hits
-			return errors.Join(err, a.print(found, describeMemory(&found.Result)+describeArchived(archived.Hits)))
+			return errors.Join(err, a.print(found, describeMemory(&found)))
 		},
 	}
 	o.directoryFlag(c)
 	return a.withJSON(c)
-}
-
-// describeArchived returns what the archive has, a line each.
-func describeArchived(hits []memory.Hit) string {
-	d := &description{}
-	for _, h := range hits {
-		d.line("archived", oneLine(h.String()))
-	}
-	return d.String()
 }
 
 // noteText returns the text of a command line: an argument, stdin or a file.
@@ -131,6 +119,9 @@ func describeMemory(found *memory.Result) string {
 	d.line("partial", found.Partial)
 	for _, s := range found.Skipped {
 		d.line("skipped", s.Path+": "+s.Why)
+	}
+	for _, h := range found.Archived {
+		d.line("archived", oneLine(h.String()))
 	}
 	return b.String() + d.String()
 }

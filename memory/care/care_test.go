@@ -23,13 +23,13 @@ const behind = "status=active confidence=1.00 risk=low -->"
 // Every action with every verdict in every status, and where it leads.
 func TestTransitions(t *testing.T) {
 	leads := map[string]string{
-		"active verify holds": "active +20 30d", "active verify fails": "uncertain -30 1d", "active verify revised": "active +0 7d", "active verify unknowable": "ontic_unknowable -10 30d",
-		"uncertain verify holds": "active +20 7d", "uncertain verify fails": "archived +0 30d", "uncertain verify revised": "active +0 7d", "uncertain verify unknowable": "ontic_unknowable -10 30d",
-		"ontic_unknowable verify holds": "active +20 7d", "ontic_unknowable verify fails": "uncertain -30 1d", "ontic_unknowable verify revised": "active +0 7d", "ontic_unknowable verify unknowable": "ontic_unknowable -10 30d",
-		"active decay holds": "active +0 0d", "active decay fails": "active -10 0d", "uncertain decay holds": "uncertain +0 0d", "uncertain decay fails": "uncertain -10 0d",
-		"ontic_unknowable decay holds": "ontic_unknowable +0 0d", "ontic_unknowable decay fails": "ontic_unknowable -10 0d",
+		"active verify holds": "active +20 30d", "active verify fails": "uncertain -30 1d", "active verify revised": "active +0 30d", "active verify unknowable": "ontic_unknowable -10 30d",
+		"uncertain verify holds": "active +20 30d", "uncertain verify fails": "archived -30 30d", "uncertain verify revised": "active +0 30d", "uncertain verify unknowable": "ontic_unknowable -10 30d",
+		"ontic_unknowable verify holds": "active +20 30d", "ontic_unknowable verify fails": "uncertain -30 1d", "ontic_unknowable verify revised": "active +0 30d", "ontic_unknowable verify unknowable": "ontic_unknowable -10 30d",
+		"active decay ": "active +0 0d", "active decay fails": "active -10 0d", "uncertain decay ": "uncertain +0 0d", "uncertain decay fails": "uncertain -10 0d",
+		"ontic_unknowable decay ": "ontic_unknowable +0 0d", "ontic_unknowable decay fails": "ontic_unknowable -10 0d",
 		"active archive ": "archived +0 30d", "uncertain archive ": "archived +0 30d", "ontic_unknowable archive ": "archived +0 30d",
-		"archived reinstate-check holds": "active +0 7d", "archived reinstate-check revised": "active +0 7d", "archived reinstate-check fails": "archived +0 90d", "archived reinstate-check unknowable": "archived +0 90d",
+		"archived reinstate-check holds": "active +20 30d", "archived reinstate-check revised": "active +0 30d", "archived reinstate-check fails": "archived -30 30d", "archived reinstate-check unknowable": "archived -10 30d",
 	}
 	for _, status := range []Status{Active, Uncertain, Archived, Unknowable} {
 		for _, action := range []Action{Verify, Revalidate, Decay, Archive, Reinstate, "x"} {
@@ -74,9 +74,14 @@ func TestBoundsOfConfidence(t *testing.T) {
 		{Active, Decay, Fails, 0.05, 0.05},
 		{Uncertain, Verify, Holds, 0.1, 0.5},
 		{Archived, Reinstate, Holds, 0.1, 0.5},
-		{Archived, Reinstate, Holds, 0.9, 0.9},
+		{Archived, Reinstate, Revised, 0.9, 0.9},
+		{Active, Decay, "", 0.3, 0.3},
 	} {
-		if got, err := (State{Status: c.status, Confidence: c.from}).after(Change{Action: c.action, Verdict: c.verdict}); got.Confidence != c.want || err != nil {
+		ch := Change{Action: c.action, Verdict: c.verdict}
+		if c.verdict == Revised {
+			ch.Text = "a"
+		}
+		if got, err := (State{Status: c.status, Confidence: c.from}).after(ch); got.Confidence != c.want || err != nil {
 			t.Errorf("%+v: %v, %v", c, got.Confidence, err)
 		}
 	}
@@ -154,7 +159,7 @@ func TestAdopt(t *testing.T) {
 func TestRevise(t *testing.T) {
 	f := Files{[]byte("# A\r\n- one <!-- stint id=a " + behind + "\r\n  more\r\n\r\n- two\r\n")}
 	out, before, after, err := f.Apply(Entry{State: State{ID: "a"}, Text: "one more"}, Change{Action: Verify, Verdict: Revised, Text: "three", Job: "j", Now: now})
-	want := "# A\r\n- three <!-- stint id=a status=active confidence=1.00 risk=low next=2026-12-05T14:04:05Z job=j -->\r\n\r\n- two\r\n"
+	want := "# A\r\n- three <!-- stint id=a status=active confidence=1.00 risk=low next=2026-12-28T14:04:05Z job=j -->\r\n\r\n- two\r\n"
 	if string(out[0]) != want || len(out[1]) > 0 || before.Text != "one more" || after.Text != "three" || err != nil {
 		t.Errorf("%q, %+v, %+v, %v", out, before, after, err)
 	}
@@ -169,7 +174,7 @@ func TestArchiveAndReinstate(t *testing.T) {
 	asked := f.Entries()[1]
 	out, _, after, err := f.Apply(asked, Change{Action: Verify, Verdict: Fails, Now: now})
 	if string(out[0]) != "- one\n\n# B\n- three" || err != nil || !after.InArchive || after.Status != Archived ||
-		string(out[1]) != "- old <!-- stint id=b status=archived -->\n- two <!-- stint id=a status=archived confidence=0.30 risk=low next=2026-12-28T14:04:05Z -->\n\n  more\n" {
+		string(out[1]) != "- old <!-- stint id=b status=archived -->\n- two <!-- stint id=a status=archived confidence=0.10 risk=low next=2026-12-28T14:04:05Z -->\n\n  more\n" {
 		t.Fatalf("%q, %+v, %v", out, after, err)
 	}
 	// A crash between the two writes leaves it in both. It is not archived yet.
@@ -182,7 +187,7 @@ func TestArchiveAndReinstate(t *testing.T) {
 	}
 	back, _, after, err := out.Apply(after, Change{Action: Reinstate, Verdict: Holds, Now: now})
 	if string(back[1]) != "- old <!-- stint id=b status=archived -->\n" || err != nil || after.InArchive ||
-		string(back[0]) != "- one\n\n# B\n- three\n- two <!-- stint id=a status=active confidence=0.50 risk=low next=2026-12-05T14:04:05Z -->\n\n  more\n" {
+		string(back[0]) != "- one\n\n# B\n- three\n- two <!-- stint id=a status=active confidence=0.50 risk=low next=2026-12-28T14:04:05Z -->\n\n  more\n" {
 		t.Errorf("%q, %+v, %v", back, after, err)
 	}
 	// What a person has put in the archive is archived, whatever its comment says.

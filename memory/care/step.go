@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -23,7 +22,7 @@ const (
 // A Verdict is what was found out about an entry.
 type Verdict string
 
-// The verdicts. For decay, an entry holds if it was used. Archive needs none: "".
+// The verdicts. Archive has none: "". Nor has decay if the entry was used, else it fails.
 const (
 	Holds     Verdict = "holds"
 	Revised   Verdict = "revised" // it holds with the text of the change
@@ -44,41 +43,31 @@ const (
 	// MaxTries is how often in a row nobody can say whether an entry holds. Then no job asks again.
 	MaxTries = 3
 	// DecayEvery is the time without a use after which an entry decays.
-	DecayEvery      = 30 * 24 * time.Hour
-	leastConfidence = 0.1 // lower it does not fall
+	DecayEvery = 30 * 24 * time.Hour
 )
+
+// steps says where an action with a verdict leads from a status.
+var steps = func() map[Action]map[Verdict]map[Status]Status {
+	same := map[Status]Status{Active: Active, Uncertain: Uncertain, Unknowable: Unknowable}
+	back, stay := map[Status]Status{Archived: Active}, map[Status]Status{Archived: Archived}
+	asked := map[Verdict]map[Status]Status{
+		Holds:     {Active: Active, Uncertain: Active, Unknowable: Active},
+		Revised:   {Active: Active, Uncertain: Active, Unknowable: Active},
+		Fails:     {Active: Uncertain, Uncertain: Archived, Unknowable: Uncertain},
+		CannotSay: {Active: Unknowable, Uncertain: Unknowable, Unknowable: Unknowable},
+	}
+	return map[Action]map[Verdict]map[Status]Status{
+		Verify: asked, Revalidate: asked,
+		Decay:     {"": same, Fails: same},
+		Archive:   {"": {Active: Archived, Uncertain: Archived, Unknowable: Archived}},
+		Reinstate: {Holds: back, Revised: back, Fails: stay, CannotSay: stay},
+	}
+}()
 
 var (
-	present = []Status{Active, Uncertain, Unknowable}
-	asking  = []Action{Verify, Revalidate}
+	added = map[Verdict]float64{Holds: 0.2, Fails: -0.3, CannotSay: -0.1}          // to the confidence; of decay a third
+	days  = map[Status]int{Active: 30, Uncertain: 1, Unknowable: 30, Archived: 30} // until it is due again
 )
-
-// A step is a row of the table of transitions.
-type step struct {
-	actions []Action
-	verdict Verdict
-	from    []Status
-	to      Status  // "": as it is
-	add     float64 // to the confidence
-	least   float64 // of it, afterwards
-	days    int     // until it is due again; 0: as it was
-}
-
-var steps = []step{
-	{asking, Holds, []Status{Active}, Active, 0.2, 0, 30},
-	{asking, Holds, []Status{Uncertain, Unknowable}, Active, 0.2, 0.5, 7},
-	{asking, Revised, present, Active, 0, 0.5, 7},
-	{asking, Fails, []Status{Active, Unknowable}, Uncertain, -0.3, 0, 1},
-	{asking, Fails, []Status{Uncertain}, Archived, 0, 0, 30},
-	{asking, CannotSay, present, Unknowable, -0.1, 0, 30},
-	{[]Action{Decay}, Holds, present, "", 0, 0, 0},
-	{[]Action{Decay}, Fails, present, "", -0.1, 0, 0},
-	{[]Action{Archive}, "", present, Archived, 0, 0, 30},
-	{[]Action{Reinstate}, Holds, []Status{Archived}, Active, 0, 0.5, 7},
-	{[]Action{Reinstate}, Revised, []Status{Archived}, Active, 0, 0.5, 7},
-	{[]Action{Reinstate}, Fails, []Status{Archived}, Archived, 0, 0, 90},
-	{[]Action{Reinstate}, CannotSay, []Status{Archived}, Archived, 0, 0, 90},
-}
 
 // ErrStep is the error for an action or a verdict that leads nowhere from the entry's status.
 var ErrStep = errors.New("the entry has no such step")
@@ -89,40 +78,39 @@ func (s State) May(a Action) error {
 	if s.Tries >= MaxTries && a != Decay && a != Archive {
 		return fmt.Errorf("%w: %d times nobody could say whether %s holds; take tries= out of its comment to ask again", ErrStep, s.Tries, s.ID)
 	}
-	if !slices.ContainsFunc(steps, func(t step) bool { return slices.Contains(t.actions, a) && slices.Contains(t.from, s.Status) }) {
-		return fmt.Errorf("%w: %s of %s, which is %s", ErrStep, a, s.ID, s.Status)
+	for _, leads := range steps[a] {
+		if leads[s.Status] != "" {
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("%w: %s of %s, which is %s", ErrStep, a, s.ID, s.Status)
 }
 
-// after returns the state that a change leads to.
+// after returns the state that a change leads to. Confidence ends at 0.1, unless a person has
+// written less, and at 1; decay leaves the time when the entry is due.
 func (s State) after(c Change) (State, error) {
 	if err := s.May(c.Action); err != nil {
 		return s, err
 	}
-	i := slices.IndexFunc(steps, func(t step) bool {
-		return slices.Contains(t.actions, c.Action) && slices.Contains(t.from, s.Status) && t.verdict == c.Verdict
-	})
-	if i < 0 || (c.Verdict == Revised) != (c.Text != "") {
+	to, add, least := steps[c.Action][c.Verdict][s.Status], added[c.Verdict], min(s.Confidence, 0.1)
+	switch {
+	case to == "" || (c.Verdict == Revised) != (c.Text != ""):
 		return s, fmt.Errorf("%w: %s of %s with the verdict %q and %d bytes of text", ErrStep, c.Action, s.ID, c.Verdict, len(c.Text))
+	case c.Action == Decay:
+		add /= 3
+	case c.Verdict != CannotSay:
+		s.Tries = 0
+	default:
+		s.Tries++
 	}
-	t := steps[i]
-	if t.add < 0 {
-		t.least = min(s.Confidence, leastConfidence) // a person may have written less
-	}
-	s.Confidence = math.Round(100*min(1, max(t.least, s.Confidence+t.add))) / 100
-	if s.Job = c.Job; t.to != "" {
-		s.Status = t.to
-	}
-	if t.days > 0 {
-		s.Next = c.Now.UTC().Truncate(time.Second).AddDate(0, 0, t.days)
-	}
-	if c.Verdict == CannotSay {
-		if s.Tries++; s.Tries == MaxTries {
+	if s.Job = c.Job; c.Action != Decay {
+		if s.Next = c.Now.UTC().Truncate(time.Second).AddDate(0, 0, days[to]); s.Tries == MaxTries {
 			s.Next = time.Time{}
 		}
-	} else if c.Action != Decay {
-		s.Tries = 0
+		if to == Active {
+			least = 0.5
+		}
 	}
+	s.Status, s.Confidence = to, math.Round(100*min(1, max(least, s.Confidence+add)))/100
 	return s, nil
 }
