@@ -143,6 +143,9 @@ func TestGovernedStaysInTheWorkspace(t *testing.T) {
 		if _, after, err := g.Apply(secret, care.Change{Action: care.Archive, Now: today}); err == nil {
 			t.Errorf("%s: %+v", name, after)
 		}
+		if strings.Contains(name, "archive") && fileText(t, dir, DefaultLessons) != "- secret <!-- stint id=a -->\n" {
+			t.Errorf("%s: the entry is in neither file", name)
+		}
 		must(t, filepath.WalkDir(outside, func(path string, e os.DirEntry, err error) error {
 			if !e.IsDir() && (filepath.Base(path) != "l.md" || fileText(t, outside, "l.md") != "- secret <!-- stint id=a -->\n") {
 				t.Errorf("%s: outside is %s", name, path)

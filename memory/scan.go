@@ -319,7 +319,7 @@ func (c *collector) match(text []byte) (f found) {
 			f.starts |= 1 << i
 		}
 	}
-	if f.terms == 0 || f.weight == 0 || bytes.IndexByte(text, 0) >= 0 {
+	if f.terms == 0 || bytes.IndexByte(text, 0) >= 0 {
 		return found{}
 	}
 	if len(text) > maxText && len(low) != len(text) {

@@ -222,7 +222,7 @@ func TestHandEditsWin(t *testing.T) {
 // No text breaks out of its entry: it is refused, and nothing is changed.
 func TestNoTextBreaksOut(t *testing.T) {
 	for _, text := range []string{
-		"a\n- b", "a\n\n- b", "a\r\n- b", "a <!-- b", "<!--", "a <!-- stint id=b status=active --> b", "a -->\n<!-- b", "a\n```", "a\n  <!--", " ", "- ", "a\n# b",
+		"a\n- b", "a\n\n- b", "a\r\n- b", "a <!-- b", "<!--", "a <!-- stint id=b status=active --> b", "a -->\n<!-- b", "a <!-- stint id=a status=active confidence=1.00 risk=low next=2026-12-28T14:04:05Z --> b", "a\n```", "a\n  <!--", " ", "- ", "a\n# b",
 	} {
 		f := Files{[]byte("- one <!-- stint id=a -->\n- two <!-- stint id=c -->\n")}
 		if out, _, _, err := f.Apply(f.Entries()[0], Change{Action: Verify, Verdict: Revised, Text: text, Now: now}); err == nil || !bytes.Equal(out[0], f[0]) {
