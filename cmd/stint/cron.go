@@ -181,6 +181,9 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 			a.hint("stint: it fires at %s first\n", localTime(s.Next[0]))
 		}
 	}
+	if why := afterReboot(); why != "" && !a.opened {
+		a.hint("stint: %s\n  try: stint service install\n", why)
+	}
 	return printText(a.stdout, "added "+name)
 }
 

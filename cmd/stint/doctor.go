@@ -106,11 +106,40 @@ func (a *app) examine(ctx context.Context) []finding {
 	if s, err := serviceOf(serviceFormat); err == nil {
 		list = append(list, s.examine(ctx)...)
 	}
+	list = append(list, a.examineSchedules(ctx, dir, cfg)...)
 	if cfg.KeepAwake {
 		list = append(list, examineTool(strings.Fields(awakeCommand)[0], "keep_awake has no effect", "install systemd, or stint config set keep_awake false"))
 	}
 	return append(list, examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
 		examineTool("git", "agents often need it", "apt install git, or brew install git"), files, examineLimits(cfg))
+}
+
+// examineSchedules looks whether the schedules can be read, and whether anything fires them.
+func (a *app) examineSchedules(ctx context.Context, dir string, cfg *Config) []finding {
+	list, err := newSchedulesFile(dir, cfg).list()
+	switch {
+	case err != nil:
+		return []finding{failed("schedules", err)}
+	case len(list) == 0:
+		return nil
+	}
+	f := finding{"schedules", healthOK, count(len(list), "schedule"), ""}
+	if _, err := a.health(ctx); err != nil {
+		f.Status, f.Text, f.Try = healthWarn, f.Text+", and nothing fires: no master is running", "stint serve"
+	} else if afterReboot() != "" {
+		f.Status, f.Text, f.Try = healthWarn, f.Text+"; "+afterReboot(), "stint service install"
+	}
+	return []finding{f}
+}
+
+// afterReboot says that nothing starts a master after a reboot; "" if the service does.
+func afterReboot() string {
+	if s, err := serviceOf(serviceFormat); err == nil {
+		if isThere, err := s.installed(); isThere && err == nil {
+			return ""
+		}
+	}
+	return "after a reboot nothing fires until a command starts a master"
 }
 
 // examineState looks at the state directory, its place and its disk.
