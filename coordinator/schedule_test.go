@@ -241,3 +241,126 @@ func hundredDays(t *testing.T, random *rand.Rand) {
 	}
 	s.down()
 }
+
+// TestOverlap: while a firing goes on, the next one is skipped, comes after it, or runs beside it.
+func TestOverlap(t *testing.T) {
+	for overlap, want := range map[string]string{"skip": "skipped(overlap) ok", "queue": "ok ok", "parallel": "ok ok"} {
+		bubble(t, overlap, func(t *testing.T) {
+			s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 1h", Overlap: overlap})
+			s.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+				time.Sleep(90 * time.Minute)
+				return task.Outcome{Result: "fine"}
+			}
+			s.cfg.Timeout = 0
+			s.up()
+			time.Sleep(2*time.Hour + 10*time.Minute)
+			if most := map[string]int{"skip": 1, "queue": 1, "parallel": 2}[overlap]; s.agent.most != most {
+				t.Errorf("%d at the same time", s.agent.most)
+			}
+			_, err := s.r.ActOnSchedule(t.Context(), "s", "pause")
+			check(t, err)
+			time.Sleep(10 * time.Hour)
+			if got := s.outcomesOf("s"); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			_, err = s.r.ActOnSchedule(t.Context(), "s", "resume") // what was due meanwhile is not made up for
+			check(t, err)
+			time.Sleep(time.Minute)
+			if got := s.outcomesOf("s"); strings.Contains(got, "missed") {
+				t.Error(got)
+			}
+			s.down()
+		})
+	}
+}
+
+// TestMissed: what nobody was there for is made up for as the schedule says, and a person hears of it.
+func TestMissed(t *testing.T) {
+	for missed, want := range map[string]string{"skip": "ok skipped(missed)5", "once": "ok skipped(missed)4 ok", "all": "ok skipped(missed)2 ok ok ok"} {
+		bubble(t, missed, func(t *testing.T) {
+			s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 1h", Overlap: "queue", Missed: missed, Most: 3})
+			s.up()
+			time.Sleep(time.Hour + time.Minute)
+			s.ahead += 5*time.Hour + 2*time.Minute
+			time.Sleep(10 * time.Minute)
+			_, err := s.r.JobRuns(t.Context(), "s", 1)
+			check(t, err)
+			if got := s.outcomesOf("s"); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			if len(s.told) != 1 || !strings.HasPrefix(s.told[0], "schedule-missed: schedule s: 5 of its firings had nobody there") {
+				t.Errorf("told %q", s.told)
+			}
+			s.down()
+		})
+	}
+}
+
+// TestScheduleChanges: another expression, a removal and a clock that was wrong make nothing due that was not.
+func TestScheduleChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 1h"})
+		s.up()
+		time.Sleep(90 * time.Minute)
+		later := schedule.Schedule{Name: "s", Cron: "@every 7m"}
+		later.Spec.Prompt = "p"
+		_, err := later.Check(nil)
+		check(t, err)
+		s.list[0] = later
+		time.Sleep(time.Minute) // 01:24 has passed
+		if runs := s.agent.now + len(s.agent.turns); runs != 1 {
+			t.Errorf("%d runs after a change", runs)
+		}
+		s.ahead += 1000 * time.Hour // and back: what is settled is far in the future
+		time.Sleep(time.Minute)
+		s.ahead -= 1000 * time.Hour
+		before := len(s.agent.turns)
+		time.Sleep(8 * time.Minute)
+		if got := len(s.agent.turns) - before; got != 1 {
+			t.Errorf("%d runs after the clock was put right", got)
+		}
+		s.list = nil
+		time.Sleep(time.Minute)
+		if c := s.c.Schedules(); len(c) > 0 {
+			t.Errorf("of a schedule that was removed there is still %+v", c)
+		}
+		s.down()
+	})
+}
+
+// TestJobFails: a job is tried again as its schedule says, its failure is told, and one that its master's end
+// interrupts runs again.
+func TestJobFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := schedule.Schedule{Name: "s", Cron: "@every 24h", Job: "job"}
+		one.Spec.Timeout, one.Spec.MaxAttempts = "1h", 2
+		s := newScheduling(t, one)
+		s.up()
+		time.Sleep(24*time.Hour + 5*time.Minute)
+		s.down()
+		s.up()
+		time.Sleep(3 * time.Hour)
+		if got := s.outcomesOf("s"); got != "error(timeout)" || len(s.told) != 1 || !strings.HasPrefix(s.told[0], "schedule-failed: ") {
+			t.Errorf("%s, %q", got, s.told)
+		}
+		if run := s.runs("s")[0]; run.Duration < 7200 || run.Duration > 7300 {
+			t.Errorf("two tries of an hour took %v", run.Duration)
+		}
+		s.down()
+	})
+}
+
+// TestFiringIsRefused: a task that cannot be queued is an error of its firing, and the next one is made.
+func TestFiringIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := schedule.Schedule{Name: "s", Cron: "@every 1h"}
+		one.Spec.Agent = "nobody"
+		s := newScheduling(t, one)
+		s.up()
+		time.Sleep(2*time.Hour + time.Minute)
+		if got := s.outcomesOf("s"); got != "error(invalid) error(invalid)" || len(s.told) != 2 {
+			t.Errorf("%s, %q", got, s.told)
+		}
+		s.down()
+	})
+}
