@@ -150,7 +150,6 @@ func TestKeyOfAListAndOthers(t *testing.T) {
 		code task.Code
 		want string
 	}{
-		{"", task.TaskSpec{}, task.CodeInvalid, "idempotencyKey"},
 		{"a\tb", task.TaskSpec{}, task.CodeInvalid, "idempotencyKey"},
 		{strings.Repeat("k", 257), task.TaskSpec{}, task.CodeInvalid, "idempotencyKey"},
 		{"k", task.TaskSpec{IdempotencyKey: "mine"}, task.CodeInvalid, "1.idempotencyKey"},

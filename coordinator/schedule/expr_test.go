@@ -2,6 +2,8 @@ package schedule
 
 import (
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +30,9 @@ var expressions = []string{
 func TestNextAgainstAClock(t *testing.T) {
 	begin, end := time.Date(2009, 12, 31, 22, 0, 0, 0, time.UTC), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	texts := expressions
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		end = begin.AddDate(1, 0, 0) // it is ten times slower, and one goroutine for each zone has nothing to race about
+	}
 	for _, name := range zones {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +97,7 @@ func TestNextAgainstAClock(t *testing.T) {
 					t.Errorf("%s: Next says %v, and it is not due then", texts[i], want[i])
 				}
 			}
-			if fired < 10_000 {
+			if fired < 5_000 {
 				t.Errorf("only %d instants were looked at", fired)
 			}
 		})

@@ -460,7 +460,12 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string) (task.Sche
 	case "run":
 		err = r.fire(ctx, &s, now, true)
 	default:
-		err = r.change(ctx, name, func(c *state.Control) { c.Paused, c.FiredThrough = act == "pause", now })
+		if act == "pause" { // what is due by now is not lost
+			err = r.lookAt(ctx, &s, r.room.Schedules()[name])
+		}
+		if err == nil {
+			err = r.change(ctx, name, func(c *state.Control) { c.Paused, c.FiredThrough = act == "pause", now })
+		}
 		r.paused[name] = act == "pause"
 		r.Wake()
 	}
