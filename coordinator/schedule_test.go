@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,7 +67,6 @@ type scheduling struct {
 	r      *schedule.Runner
 	cancel func()
 	ended  chan struct{}
-	jobs   sync.Map // runs of the job, by the start
 	told   []string
 }
 
