@@ -113,6 +113,12 @@ var apiCalls = []apiCall{
 	{operation: "remove-task", status: 200},
 	{operation: "disable-account", set: []string{"id=demo"}, status: 200},
 	{operation: "enable-account", set: []string{"id=demo"}, status: 200},
+	{operation: "run-schedule", set: []string{"name=tidy"}, status: 200},
+	{operation: "pause-schedule", set: []string{"name=tidy"}, status: 200},
+	{operation: "resume-schedule", set: []string{"name=tidy"}, status: 200},
+	{operation: "resume-schedule", set: []string{"name=nothing"}, status: 404},
+	{operation: "list-schedules", status: 200},
+	{operation: "list-job-runs", set: []string{"name=tidy"}, query: "limit=2", status: 200},
 	{operation: "handover", status: 204},
 }
 
@@ -168,6 +174,7 @@ func newAPIWorld(t *testing.T) *apiWorld {
 	w.token = strings.TrimSpace(strings.TrimPrefix(w.run("token", "header"), "Authorization: Bearer "))
 	w.id = w.run("task", "-d", "--session", "web", "--verify", "true", "--output-spec", "out.txt", "demo:write=out.txt|hello demo:say=done")
 	w.run("wait", w.id)
+	w.run("cron", "add", "tidy", "--cron", "@yearly", "--job", "fsck")
 	health, err := w.client.Health(t.Context())
 	must(t, err)
 	w.base = "http://" + health.HTTP
