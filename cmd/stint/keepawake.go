@@ -34,7 +34,7 @@ func keepAwake(ctx context.Context, pace time.Duration, subscribe func(buffer in
 			holding.Go(func() { failed <- holdAwake(hold); end() })
 		case !need && ended != nil:
 			stop()
-			<-ended
+			holding.Wait()
 			ended = nil
 		}
 		_ = pause(ctx, pace)

@@ -113,7 +113,7 @@ func (s *Schedule) due(at time.Time) time.Time {
 		return at
 	}
 	h := fnv.New64a()
-	fmt.Fprint(h, s.Name, at.Unix())
+	_, _ = fmt.Fprint(h, s.Name, at.Unix()) // a hash takes all
 	return at.Add(time.Duration(h.Sum64() % uint64(s.jitter)))
 }
 
