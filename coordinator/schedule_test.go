@@ -366,3 +366,25 @@ func TestFiringIsRefused(t *testing.T) {
 		s.down()
 	})
 }
+
+// TestJobByHand: a job that a person starts goes on when the request has ended, and is not started twice.
+func TestJobByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := schedule.Schedule{Name: "s", Cron: "@yearly", Job: "job"}
+		one.Spec.Timeout = "5h"
+		s := newScheduling(t, one)
+		s.up()
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := s.r.ActOnSchedule(ctx, "s", "run")
+		check(t, err)
+		cancel()
+		time.Sleep(2 * time.Hour)
+		_, err = s.r.Schedules(ctx)
+		check(t, err)
+		time.Sleep(2 * time.Hour)
+		if runs := s.runs("s"); s.outcomesOf("s") != "ok" || runs[0].Duration != 3*3600 {
+			t.Errorf("%+v", runs)
+		}
+		s.down()
+	})
+}

@@ -132,6 +132,11 @@ func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
 			delete(r.paused, s.Name) // as after a crash
 			continue
 		}
+		for i, instant := range strings.Fields(r.room.Schedules()[s.Name].OpenFirings) { // also what the end of a master has interrupted
+			if at, err := time.Parse(time.RFC3339, instant); err == nil && s.Job != "" && !r.running[s.key(instant)] && (i == 0 || s.Overlap == "parallel") {
+				r.start(ctx, s, at, instant)
+			}
+		}
 		if !r.paused[s.Name] {
 			isActive = true
 			for _, at := range s.Next(r.room.Schedules()[s.Name].FiredThrough, 1) {
@@ -176,7 +181,7 @@ func (r *Runner) lookAt(ctx context.Context, s *Schedule, c state.Control) error
 	}
 	r.paused[s.Name] = c.Paused
 	switch {
-	case c.Cron != text || c.FiredThrough.After(now.Add(aheadMost)) || was && !c.Paused: // what was due before it was so was not missed
+	case c.Cron != text || c.FiredThrough.IsZero() || c.FiredThrough.After(now.Add(aheadMost)) || was && !c.Paused: // what was due before it was so was not missed
 		return r.change(ctx, s.Name, func(c *state.Control) { c.Cron, c.FiredThrough = text, now })
 	case c.Paused:
 		return nil
@@ -187,8 +192,11 @@ func (r *Runner) lookAt(ctx context.Context, s *Schedule, c state.Control) error
 // fireDue fires what was due since the last firing, and makes up for what was missed as the schedule says.
 func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now time.Time) error {
 	var missed, fired []time.Time // of missed the last ones alone
-	count := 0
-	for at := s.expr.Next(c.FiredThrough); !at.IsZero() && !s.due(at).After(now); at = s.expr.Next(at) {
+	count, from := 0, c.FiredThrough
+	if most := now.AddDate(-1, 0, 0); from.Before(most) { // what was missed before that is not even counted
+		from = most
+	}
+	for at := s.expr.Next(from); !at.IsZero() && !s.due(at).After(now); at = s.expr.Next(at) {
 		if now.Sub(s.due(at)) <= onTime {
 			fired = append(fired, at)
 			continue
@@ -241,8 +249,8 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 		if err := r.change(ctx, s.Name, note); err != nil {
 			return err
 		}
-		c = r.room.Schedules()[s.Name]
-		return r.settle(ctx, s, &c) // starts it
+		r.Wake() // look starts it
+		return nil
 	}
 	spec := s.Spec
 	spec.IdempotencyKey = s.key(instant)
@@ -316,17 +324,14 @@ func (r *Runner) tell(kind, name, text string) {
 	}
 }
 
-// settle notes which firings of a schedule have ended, and starts those of jobs that do not run.
+// settle notes which firings of a schedule have ended. Those of jobs do it themselves.
 func (r *Runner) settle(ctx context.Context, s *Schedule, c *state.Control) error {
-	for i, instant := range strings.Fields(c.OpenFirings) {
+	if s.Job != "" {
+		return nil
+	}
+	for instant := range strings.FieldsSeq(c.OpenFirings) {
 		at, _ := time.Parse(time.RFC3339, instant) // it was checked when it was folded
 		run := task.JobRun{Schedule: s.Name, Scheduled: at, Outcome: task.RunError, Reason: "lost", Ended: r.opts.Now(), Detail: "its task is not there any more"}
-		if s.Job != "" {
-			if !r.running[s.key(instant)] && (i == 0 || s.Overlap == "parallel") {
-				r.start(ctx, s, at, instant)
-			}
-			continue
-		}
 		if t, ok := r.room.Fired(s.key(instant)); ok && !t.Status.Terminal() {
 			continue
 		} else if ok {
@@ -372,7 +377,7 @@ const (
 	jobAgain   = 30 * time.Second
 )
 
-// start runs a job for a firing. What ctx ends stays open, and the next master runs it again.
+// start runs a job for a firing. ctx is that of Run: what it ends stays open, and the next master runs it again.
 func (r *Runner) start(ctx context.Context, s *Schedule, at time.Time, instant string) {
 	key, name, do, tries := s.key(instant), s.Name, r.opts.Jobs[s.Job], max(1, s.Spec.MaxAttempts)
 	limit, err := time.ParseDuration(s.Spec.Timeout)
