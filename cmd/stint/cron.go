@@ -77,7 +77,7 @@ new task, with the options of stint task; or, with --job, a job of the master's 
 			}
 			now := text
 			if len(text) > 0 {
-				now = append(bytes.TrimRight(text, "\n"), "\n\n"...)
+				now = slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"))
 			}
 			now = append(now, block...)
 			if _, err := file.parse(now); err != nil {
