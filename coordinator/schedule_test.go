@@ -11,7 +11,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +26,7 @@ import (
 // A dyingRoom is a master that dies at one of its schedules' changes: before it, or just after it.
 type dyingRoom struct {
 	schedule.Room
-	left *int // steps until then; negative: it does not die
+	left *atomic.Int64 // steps until then; negative: it does not die
 	die  func()
 }
 
@@ -32,12 +34,10 @@ var errDied = errors.New("killed")
 
 // step reports whether the master is dead.
 func (d dyingRoom) step() error {
-	if *d.left > 0 {
-		if *d.left--; *d.left == 0 {
-			d.die()
-		}
+	if d.left.Load() > 0 && d.left.Add(-1) == 0 {
+		d.die()
 	}
-	if *d.left == 0 {
+	if d.left.Load() == 0 {
 		return errDied
 	}
 	return nil
@@ -61,18 +61,19 @@ func (d dyingRoom) Fire(ctx context.Context, spec task.TaskSpec, name string, ch
 // A scheduling is a world with schedules, whose clock can be set.
 type scheduling struct {
 	*world
-	list   []schedule.Schedule
-	ahead  time.Duration // of the bubble's clock
-	left   int           // see dyingRoom
+	list   atomic.Pointer[[]schedule.Schedule]
+	ahead  atomic.Int64 // of the bubble's clock, in nanoseconds
+	left   atomic.Int64 // see dyingRoom
 	r      *schedule.Runner
 	cancel func()
 	ended  chan struct{}
-	told   []string
+	told   lines
 }
 
 func newScheduling(t *testing.T, list ...schedule.Schedule) *scheduling {
-	s := &scheduling{world: newWorld(t), left: -1}
-	s.cfg.Now = func() time.Time { return time.Now().Add(s.ahead) }
+	s := &scheduling{world: newWorld(t)}
+	s.left.Store(-1)
+	s.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 	s.cfg.QueueMax = map[string]int{schedule.Queue: 2}
 	for i := range list {
 		if list[i].Job == "" {
@@ -81,7 +82,7 @@ func newScheduling(t *testing.T, list ...schedule.Schedule) *scheduling {
 		_, err := list[i].Check([]string{"job"})
 		fatal(t, err)
 	}
-	s.list = list
+	s.list.Store(&list)
 	return s
 }
 
@@ -93,7 +94,7 @@ func (s *scheduling) up() {
 
 func (s *scheduling) schedules() {
 	s.r = schedule.New(dyingRoom{s.c, &s.left, func() { s.cancel() }}, schedule.Options{
-		List: func() ([]schedule.Schedule, error) { return s.list, nil }, Max: 2, Path: filepath.Join(s.dir, "job_runs.jsonl"),
+		List: func() ([]schedule.Schedule, error) { return slices.Clone(*s.list.Load()), nil }, Max: 2, Path: filepath.Join(s.dir, "job_runs.jsonl"),
 		Jobs: map[string]schedule.Job{"job": func(ctx context.Context) (string, error) {
 			select {
 			case <-time.After(3 * time.Hour):
@@ -102,7 +103,7 @@ func (s *scheduling) schedules() {
 				return "", ctx.Err()
 			}
 		}},
-		Tell: func(kind, _, text string) { s.told = append(s.told, kind+": "+text) }, Now: s.cfg.Now, Log: slog.New(slog.DiscardHandler),
+		Tell: func(kind, _, text string) { _, _ = fmt.Fprintln(&s.told, kind+": "+text) }, Now: s.cfg.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.ended = cancel, make(chan struct{})
@@ -114,6 +115,13 @@ func (s *scheduling) down() {
 	s.cancel()
 	<-s.ended
 	s.close()
+}
+
+// turns returns how many runs have begun.
+func (s *scheduling) turns() int {
+	s.agent.mu.Lock()
+	defer s.agent.mu.Unlock()
+	return len(s.agent.turns)
 }
 
 // runs returns the lines of job_runs.jsonl of a schedule.
@@ -165,7 +173,7 @@ func hundredDays(t *testing.T, random *rand.Rand) {
 	)
 	s.agent.do = func(ctx context.Context, _ task.Turn, _ func(task.Event)) task.Outcome {
 		select {
-		case <-time.After(time.Duration(random.Int64N(int64(3 * time.Hour)))):
+		case <-time.After(time.Duration(rand.Int64N(int64(3 * time.Hour)))):
 			return task.Outcome{Result: "fine"}
 		case <-ctx.Done():
 			return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1}
@@ -183,36 +191,37 @@ func hundredDays(t *testing.T, random *rand.Rand) {
 			time.Sleep(time.Duration(random.Int64N(int64(60 * time.Hour))))
 			s.up()
 		case 1: // suspend, or a clock that is put forward
-			s.ahead += time.Duration(random.Int64N(int64(40 * time.Hour)))
+			s.ahead.Add(random.Int64N(int64(40 * time.Hour)))
 		case 2: // put back
-			s.ahead -= time.Duration(random.Int64N(int64(3 * time.Hour)))
+			s.ahead.Add(-random.Int64N(int64(3 * time.Hour)))
 		case 3: // kill
-			s.left = 1 + random.IntN(8)
+			s.left.Store(1 + random.Int64N(8))
 		case 4:
 			_, err := s.r.JobRuns(t.Context(), "often", 5) // which settles, too
-			if err != nil && s.left != 0 {
+			if err != nil && s.left.Load() != 0 {
 				t.Error(err)
 			}
 		}
-		if s.left == 0 {
+		if s.left.Load() == 0 {
 			crashes++
 			s.cancel() // it may have died while it was going down
 			<-s.ended
-			s.left = -1
+			s.left.Store(-1)
 			check(t, s.quit())
 			s.up()
 		}
 	}
-	s.left = -1
-	for _, sc := range s.list {
+	s.left.Store(-1)
+	list := *s.list.Load()
+	for _, sc := range list {
 		_, err := s.r.ActOnSchedule(t.Context(), sc.Name, "pause")
 		check(t, err)
 	}
 	time.Sleep(48 * time.Hour) // what is queued ends
 	synctest.Wait()
 	controls := s.c.Schedules()
-	for i := range s.list {
-		sc := &s.list[i]
+	for i := range list {
+		sc := &list[i]
 		fired, skipped, instants := map[string]bool{}, 0, 0
 		for _, run := range s.runs(sc.Name) {
 			key := state.FormatTime(run.Scheduled)
@@ -256,6 +265,7 @@ func TestOverlap(t *testing.T) {
 			s.cfg.Timeout = 0
 			s.up()
 			time.Sleep(2*time.Hour + 10*time.Minute)
+			synctest.Wait()
 			if most := map[string]int{"skip": 1, "queue": 1, "parallel": 2}[overlap]; s.agent.most != most {
 				t.Errorf("%d at the same time", s.agent.most)
 			}
@@ -283,15 +293,15 @@ func TestMissed(t *testing.T) {
 			s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 1h", Overlap: "queue", Missed: missed, Most: 3})
 			s.up()
 			time.Sleep(time.Hour + time.Minute)
-			s.ahead += 5*time.Hour + 2*time.Minute
+			s.ahead.Add(int64(5*time.Hour + 2*time.Minute))
 			time.Sleep(10 * time.Minute)
 			_, err := s.r.JobRuns(t.Context(), "s", 1)
 			check(t, err)
 			if got := s.outcomesOf("s"); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
-			if len(s.told) != 1 || !strings.HasPrefix(s.told[0], "schedule-missed: schedule s: 5 of its firings had nobody there") {
-				t.Errorf("told %q", s.told)
+			if !strings.HasPrefix(s.told.String(), "schedule-missed: schedule s: 5 of its firings had nobody there") {
+				t.Errorf("told %q", s.told.String())
 			}
 			s.down()
 		})
@@ -308,20 +318,23 @@ func TestScheduleChanges(t *testing.T) {
 		later.Spec.Prompt = "p"
 		_, err := later.Check(nil)
 		check(t, err)
-		s.list[0] = later
+		s.list.Store(&[]schedule.Schedule{later})
 		time.Sleep(time.Minute) // 01:24 has passed
-		if runs := s.agent.now + len(s.agent.turns); runs != 1 {
+		synctest.Wait()
+		if runs := s.turns(); runs != 1 {
 			t.Errorf("%d runs after a change", runs)
 		}
-		s.ahead += 1000 * time.Hour // and back: what is settled is far in the future
+		s.ahead.Add(int64(1000 * time.Hour)) // and back: what is settled is far in the future
 		time.Sleep(time.Minute)
-		s.ahead -= 1000 * time.Hour
-		before := len(s.agent.turns)
+		s.ahead.Add(-int64(1000 * time.Hour))
+		synctest.Wait()
+		before := s.turns()
 		time.Sleep(8 * time.Minute)
-		if got := len(s.agent.turns) - before; got != 1 {
+		synctest.Wait()
+		if got := s.turns() - before; got != 1 {
 			t.Errorf("%d runs after the clock was put right", got)
 		}
-		s.list = nil
+		s.list.Store(&[]schedule.Schedule{})
 		time.Sleep(time.Minute)
 		if c := s.c.Schedules(); len(c) > 0 {
 			t.Errorf("of a schedule that was removed there is still %+v", c)
@@ -342,8 +355,8 @@ func TestJobFails(t *testing.T) {
 		s.down()
 		s.up()
 		time.Sleep(3 * time.Hour)
-		if got := s.outcomesOf("s"); got != "error(timeout)" || len(s.told) != 1 || !strings.HasPrefix(s.told[0], "schedule-failed: ") {
-			t.Errorf("%s, %q", got, s.told)
+		if got := s.outcomesOf("s"); got != "error(timeout)" || !strings.HasPrefix(s.told.String(), "schedule-failed: ") {
+			t.Errorf("%s, %q", got, s.told.String())
 		}
 		if run := s.runs("s")[0]; run.Duration < 7200 || run.Duration > 7300 {
 			t.Errorf("two tries of an hour took %v", run.Duration)
@@ -360,8 +373,8 @@ func TestFiringIsRefused(t *testing.T) {
 		s := newScheduling(t, one)
 		s.up()
 		time.Sleep(2*time.Hour + time.Minute)
-		if got := s.outcomesOf("s"); got != "error(invalid) error(invalid)" || len(s.told) != 2 {
-			t.Errorf("%s, %q", got, s.told)
+		if got := s.outcomesOf("s"); got != "error(invalid) error(invalid)" || strings.Count(s.told.String(), "\n") != 2 {
+			t.Errorf("%s, %q", got, s.told.String())
 		}
 		s.down()
 	})
