@@ -33,8 +33,7 @@ var arrows = map[string][]string{
 	"stint/state/explain":                     {"stint/state/lanes", "stint/state"},
 	"stint/state/fold":                        {"stint/state/explain", "stint/state/lanes", "stint/state/table", "stint/state", "stint/ledger"},
 	"stint/session":                           {"stint/ledger/durable"},
-	"stint/memory":                            {"stint/memory/care", "stint/ledger/durable"},
-	"stint/memory/care":                       {},
+	"stint/memory":                            {},
 	"stint/prompt":                            {"stint/memory"},
 	"stint/coordinator/store":                 {"stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/reconcile"},
 	"stint/coordinator/task":                  {"stint/ledger", "stint/memory", "stint/prompt", "stint/state"},
@@ -108,7 +107,6 @@ var withoutIO = map[string][]string{
 	"stint/state/explain": {"os", "net", "os/exec", "syscall", "sync"},
 	"stint/state/fold":    {"os", "net", "os/exec", "syscall", "sync"},
 	"stint/prompt":        {"os", "net", "os/exec", "syscall", "sync"},
-	"stint/memory/care":   {"os", "net", "os/exec", "syscall", "sync"},
 }
 
 // A goPackage is what go list says of a package.

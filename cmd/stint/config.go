@@ -48,7 +48,6 @@ type Config struct {
 	Notify           []notify.Block
 	Schedules        []schedule.Schedule
 	MaxScheduled     int
-	Governed         []memory.Governed // files of notes that jobs take care of
 
 	// The texts of these are as they were set: a word for one, or @FILE.
 	outputPolicy, promptTemplate, evalPrompt, onFailure, onIssue string

@@ -36,7 +36,12 @@ is shown as ***.`,
 			cfg = cfg.forWorkspace(where)
 			if a.json {
 				list := cfg.shown()
-				list = append(list, cfg.blocks()...)
+				for i := range cfg.Notify {
+					for _, k := range shownBlock(cfg.Notify[i]) {
+						k.Key = fmt.Sprintf("notify.%d.%s", i, k.Key)
+						list = append(list, k)
+					}
+				}
 				for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
 					list = append(list, shownKey{"queue." + name + ".max", cfg.QueueMax[name], "file"})
 				}
@@ -53,14 +58,11 @@ is shown as ***.`,
 			for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
 				fmt.Fprintf(&b, "[queue.%s]\nmax = %d\n", tomlText(name), cfg.QueueMax[name])
 			}
-			block := ""
-			for _, k := range cfg.blocks() {
-				i := strings.LastIndex(k.Key, ".")
-				if k.Key[:i] != block {
-					block = k.Key[:i]
-					b.WriteString("[[" + strings.TrimRight(block, ".0123456789") + "]]\n")
+			for i := range cfg.Notify {
+				b.WriteString("[[notify]]\n")
+				for _, k := range shownBlock(cfg.Notify[i]) {
+					b.WriteString(k.Key + " = " + tomlText(k.Value) + "\n")
 				}
-				b.WriteString(k.Key[i+1:] + " = " + tomlText(k.Value) + "\n")
 			}
 			if origins {
 				a.hint("stint: the file is %s\n", cfg.file)
@@ -95,22 +97,14 @@ func (c *Config) shown() []shownKey {
 	return list
 }
 
-// blocks returns the settings of those sections that may have several blocks, such as notify.0.on.
-func (c *Config) blocks() (list []shownKey) {
-	add := func(section string, i int, b any) {
-		names, fields := blockFields(b)
-		for _, name := range names {
-			if v := fields[name]; !v.IsZero() {
-				list = append(list, shownKey{fmt.Sprintf("%s.%d.%s", section, i, name), v.Interface(), "file"})
-			}
+// shownBlock returns the settings of a [[notify]] block, as they may be seen by anybody.
+func shownBlock(b notify.Block) (list []shownKey) {
+	b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
+	names, fields := blockFields(&b)
+	for _, name := range names {
+		if v := fields[name]; !v.IsZero() {
+			list = append(list, shownKey{name, v.Interface(), "file"})
 		}
-	}
-	for i, b := range c.Notify {
-		b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
-		add("notify", i, &b)
-	}
-	for i := range c.Governed {
-		add("governed", i, &c.Governed[i])
 	}
 	return list
 }

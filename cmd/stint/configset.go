@@ -90,8 +90,8 @@ func namedKey(name, try string) (*key, error) {
 	if meansStateDir(name) {
 		return nil, usage("stint ls --state-dir /PATH", "the state directory is no setting of the file; export STINT_STATE_DIR, or use --state-dir")
 	}
-	if section, _, _ := strings.Cut(name, "."); section == "notify" || section == "governed" { // a file has several blocks of it
-		return nil, usage("stint config edit", "%q is set in a [[%s]] block; edit the file", clip(name, 40), section)
+	if strings.HasPrefix(name, "notify") { // a file has several blocks of it
+		return nil, usage("stint config edit", "%q is set in a [[notify]] block; edit the file", clip(name, 40))
 	}
 	if near := nearestKey(name); near != "" {
 		return nil, usage(fmt.Sprintf(try, near), "there is no key %q", clip(name, 40))

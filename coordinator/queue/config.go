@@ -89,9 +89,6 @@ type Config struct {
 	// is not called with a lock held.
 	Memory func(ctx context.Context, workspace, prompt string) (memory.Result, error)
 
-	// Injected is told what of that a prompt got. nil: nobody counts.
-	Injected func(hits []memory.Hit) error
-
 	Socket     string // told in Health and the heartbeat
 	Version    string // told in Health and the heartbeat
 	Background bool   // told in Health and the heartbeat
