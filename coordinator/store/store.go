@@ -20,9 +20,7 @@ import (
 	"sync"
 
 	"stint/ledger"
-	"stint/ledger/follow"
 	"stint/ledger/journal"
-	"stint/ledger/reconcile"
 )
 
 // Options say which ledger a store opens, and how its records are folded into an S. New, Apply
@@ -53,10 +51,11 @@ type Reader interface {
 	SectionAt(off int64) (*ledger.Section, error)
 }
 
-// A Store is a ledger with its fold. Its methods may be called by any goroutine.
+// A Store is a log with its fold. Its methods may be called by any goroutine; but those below
+// they are the log's.
 type Store[S Fold] struct {
-	opts Options[S]
-	log  *journal.Log // set by Open
+	*journal.Log // set by Open
+	opts         Options[S]
 
 	mu     sync.Mutex // guards fold and isNews
 	fold   S
@@ -70,31 +69,20 @@ func New[S Fold](opts Options[S]) *Store[S] { return &Store[S]{opts: opts} }
 // the log. The caller holds the lock of the state directory until Close has returned.
 func (s *Store[S]) Open() error {
 	opts := &s.opts
-	s.fold = opts.New(s.reader())
+	s.fold = opts.New(s)
 	l := opts.Ledger
 	l.Locker = &s.mu
-	l.Started = func(log *journal.Log) { s.log = log }
+	l.Started = func(log *journal.Log) { s.Log = log }
 	l.Apply = func(sec *ledger.Section) error { return s.opts.Apply(s.fold, sec, s.isNews) }
 	l.Archived = func(e ledger.ArchiveEntry) { s.fold.Archive(e) }
-	l.OnRefoldStart = func() { s.fold, s.isNews = s.opts.New(s.reader()), false }
+	l.OnRefoldStart = func() { s.fold, s.isNews = s.opts.New(s), false }
 	l.OnRefoldEnd = func() { s.ready(true) }
-	log, err := journal.Open(l)
-	if err != nil {
+	if _, err := journal.Open(l); err != nil {
 		return err
 	}
-	s.View(func(S) {
-		s.log = log
-		s.ready(false)
-	})
+	s.View(func(S) { s.ready(false) })
 	return nil
 }
-
-// A reader reads from the log of a store, which is opened after its fold is made.
-type reader func() *journal.Log
-
-func (r reader) SectionAt(off int64) (*ledger.Section, error) { return r().SectionAt(off) }
-
-func (s *Store[S]) reader() Reader { return reader(func() *journal.Log { return s.log }) }
 
 // ready notes that what is folded from here on is news. The lock is held.
 func (s *Store[S]) ready(isCompacted bool) {
@@ -121,12 +109,12 @@ func Read[S Fold, T any](s *Store[S], f func(fold S) T) (v T) {
 // they are folded, or with f's error. f may be called more than once, so it begins anew each
 // time. The errors are those of [journal.Log.Update].
 func (s *Store[S]) Update(ctx context.Context, f func(fold S, tx *ledger.Tx) error) error {
-	return s.log.Update(ctx, s.locked(f))
+	return s.Log.Update(ctx, s.locked(f))
 }
 
 // Exclusive is Update for a decision over the whole fold: no other change shares its batch.
 func (s *Store[S]) Exclusive(ctx context.Context, f func(fold S, tx *ledger.Tx) error) error {
-	return s.log.Exclusive(ctx, s.locked(f))
+	return s.Log.Exclusive(ctx, s.locked(f))
 }
 
 func (s *Store[S]) locked(f func(fold S, tx *ledger.Tx) error) func(*ledger.Tx) error {
@@ -140,42 +128,8 @@ func (s *Store[S]) locked(f func(fold S, tx *ledger.Tx) error) func(*ledger.Tx) 
 // Compact merges the records of each task, as plan says, which is called with the fold. See
 // [journal.Log.Compact].
 func (s *Store[S]) Compact(ctx context.Context, plan func(fold S) (ledger.Keep, error)) (ledger.CompactReport, error) {
-	return s.log.Compact(ctx, func() (keep ledger.Keep, err error) {
+	return s.Log.Compact(ctx, func() (keep ledger.Keep, err error) {
 		s.View(func(fold S) { keep, err = plan(fold) })
 		return keep, err
 	})
 }
-
-// Follow returns the records of the journal after that seq, as they come; see
-// [journal.Log.Follow].
-func (s *Store[S]) Follow(after uint64) *follow.Follower { return s.log.Follow(after) }
-
-// SectionAt reads a record of the journal by its offset, within View or Update: an offset
-// holds until the next compaction.
-func (s *Store[S]) SectionAt(off int64) (*ledger.Section, error) { return s.log.SectionAt(off) }
-
-// Reconcile takes over tasks.md now; see [journal.Log.Reconcile].
-func (s *Store[S]) Reconcile(ctx context.Context, accept bool) (reconcile.Report, error) {
-	return s.log.Reconcile(ctx, accept)
-}
-
-// ReconcileNow takes over what was written into tasks.md until now; see [journal.Log.ReconcileNow].
-func (s *Store[S]) ReconcileNow(ctx context.Context) error { return s.log.ReconcileNow(ctx) }
-
-// Rebuilt is [journal.Log.Rebuilt].
-func (s *Store[S]) Rebuilt() bool { return s.log.Rebuilt() }
-
-// Findings returns what is wrong in the ledger's files at present.
-func (s *Store[S]) Findings() []*ledger.SyntaxError { return s.log.Findings() }
-
-// Size returns the bytes of the journal that are durable.
-func (s *Store[S]) Size() int64 { return s.log.Size() }
-
-// Done is closed when the store takes no more updates: it was closed, or its disk failed.
-func (s *Store[S]) Done() <-chan struct{} { return s.log.Done() }
-
-// Err returns why the log has stopped; nil if it was closed or is at work.
-func (s *Store[S]) Err() error { return s.log.Err() }
-
-// Close answers what waits and closes the files.
-func (s *Store[S]) Close() error { return s.log.Close() }
