@@ -226,9 +226,6 @@ func parseTime(b []byte) (time.Time, error) {
 	if len(b) == 0 {
 		return t, nil
 	}
-	if ms, ok := parseOwnTime(b); ok {
-		return time.UnixMilli(ms).UTC(), nil
-	}
 	if err := t.UnmarshalText(b); err != nil {
 		return time.Time{}, fmt.Errorf("%q is not a time such as 2026-11-21T03:12:45Z", b)
 	}
@@ -236,37 +233,4 @@ func parseTime(b []byte) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%q is outside the years 1 to 9999", b)
 	}
 	return t, nil
-}
-
-// parseOwnTime reads just what FormatTime writes, as Unix time in milliseconds:
-// times are a good part of a replay. It leaves the last days of a month and what
-// is odd to the library.
-func parseOwnTime(b []byte) (ms int64, ok bool) {
-	if len(b) != len(timeFormat) || b[4] != '-' || b[7] != '-' || b[10] != 'T' || b[13] != ':' || b[16] != ':' || b[19] != '.' || b[23] != 'Z' {
-		return 0, false
-	}
-	year, month, day := two(b)*100+two(b[2:]), two(b[5:]), two(b[8:])
-	hour, minute, second, milli := two(b[11:]), two(b[14:]), two(b[17:]), two(b[20:])*10+two(b[21:])%10
-	if year < 1970 || year > 9999 || month < 1 || month > 12 || day < 1 || day > 28 || hour > 23 || minute > 59 || second > 59 || milli > 999 || two(b[21:]) > 99 {
-		return 0, false
-	}
-	days := daysBefore(year, month) + day - 1
-	return (((days*24+hour)*60+minute)*60+second)*1000 + milli, true
-}
-
-// two reads two digits; what are none become a number beyond all bounds.
-func two(b []byte) int64 {
-	d, u := b[0]-'0', b[1]-'0'
-	if d > 9 || u > 9 {
-		return 1 << 32
-	}
-	return int64(d)*10 + int64(u)
-}
-
-// daysBefore counts the days from 1970 to the first of a month.
-func daysBefore(year, month int64) int64 {
-	if month <= 2 { // count years from March: the leap day is the last of a year
-		year, month = year-1, month+12
-	}
-	return year*365 + year/4 - year/100 + year/400 + (153*(month-3)+2)/5 - 719468
 }

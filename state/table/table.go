@@ -6,7 +6,6 @@ package table
 
 import (
 	"bytes"
-	"encoding/binary"
 	"slices"
 	"strings"
 	"time"
@@ -171,10 +170,9 @@ func (s *Tasks) Containing(ref string, where Keeping) (found []string) {
 		return nil
 	}
 	piece, buf := []byte(ref), make([]byte, 0, 128)
-	first, second, digits := firstBytes(ref)
 	for n := s.Entries.Len() - 1; n > 0 && len(found) < 5; n-- {
 		e := s.Entries.At(n)
-		if e.Deleted || e.Kept != where || digits && !e.named && !e.hasByte(first) && !e.hasByte(second) {
+		if e.Deleted || e.Kept != where {
 			continue
 		}
 		buf = s.ids.appendTo(buf[:0], n, e)
@@ -183,36 +181,6 @@ func (s *Tasks) Containing(ref string, where Keeping) (found []string) {
 		}
 	}
 	return found
-}
-
-// hexDigits are those of a UUID.
-const hexDigits = "0123456789abcdef"
-
-// firstBytes returns two bytes of which a UUID must have one to contain ref: what it
-// begins with if its first digit is the first of a byte, and if it is the second. ok
-// is false if that is unknown. Almost no id has to be written down then to find
-// the one that is meant.
-func firstBytes(ref string) (first, second byte, ok bool) {
-	var d []byte
-	for _, c := range []byte(ref) {
-		if v := strings.IndexByte(hexDigits, c); v >= 0 {
-			d = append(d, byte(v))
-		} else if c != '-' {
-			return 0, 0, false
-		}
-	}
-	if len(d) < 3 {
-		return 0, 0, false
-	}
-	return d[0]<<4 | d[1], d[1]<<4 | d[2], true
-}
-
-// hasByte reports whether b is one of the bytes of the entry's UUID, eight at a time.
-func (e *Entry) hasByte(b byte) bool {
-	const low, high = 0x0101010101010101, 0x8080808080808080
-	x := binary.NativeEndian.Uint64(e.id[:8]) ^ low*uint64(b) // a byte that is b is 0 now
-	y := binary.NativeEndian.Uint64(e.id[8:]) ^ low*uint64(b)
-	return ((x-low)&^x|(y-low)&^y)&high != 0
 }
 
 // KeyOf returns the session key of an entry.
