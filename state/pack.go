@@ -48,67 +48,30 @@ func (p *Packer) open(packed string) {
 // SessionID returns the session id of a task, which is its first field.
 func (p *Packer) SessionID(packed string) (id string) {
 	p.open(packed)
-	p.text(&id)
+	p.texts(&id)
 	return id
 }
 
 // task has the fields, those that tasks often have first.
 func (p *Packer) task(t *Folded) {
-	p.text(&t.SessionID)
-	p.word(&t.Workspace)
-	p.word(&t.Account)
-	p.word(&t.Resume)
-	p.time(&t.CreatedAt)
-	p.time(&t.UpdatedAt)
-	number(p, &t.Seq)
-	number(p, &t.PromptAt)
+	p.texts(&t.SessionID)
+	p.words(&t.Workspace, &t.Account, &t.Resume)
+	p.times(&t.CreatedAt, &t.UpdatedAt)
+	numbers(p, &t.Seq)
+	numbers(p, &t.PromptAt, &t.Order)
 	isTemp := t.Isolation == IsolationTemp
 	if p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify, &t.Pinned, &t.Spare, &isTemp); isTemp {
 		t.Isolation = IsolationTemp
 	}
-	p.word(&t.VerifyCommand)
-	number(p, &t.MaxAttempts)
-	p.text((*string)(&t.IdempotencyKey))
-	p.word(&t.Model)
-	number(p, &t.Priority)
-	p.word(&t.Timeout)
-	number(p, &t.Order)
-	p.word(&t.AfterPolicy)
-	p.time(&t.NotBefore)
-	p.word(&t.MaxLimitWait)
-	p.list(&t.After)
-	p.list(&t.Fallback)
-	p.list(&t.OutputSpec)
-	p.list(&t.Allow)
-	number(p, &t.MaxIterations)
-	p.word(&t.VerifyTimeout)
-	p.text(&t.TriggeredBy)
-	p.word(&t.Within)
-	p.word(&t.Budget)
-	p.word((*string)(&t.Trigger))
-	p.word(&t.Intake)
-	p.word(&t.Environment)
-	p.text(&t.RunID)
-	number(p, &t.Attempt)
-	number(p, &t.Retries)
-	number(p, &t.Requeues)
-	number(p, &t.LimitWaits)
-	number(p, &t.Iteration)
-	p.word((*string)(&t.Phase))
-	p.word((*string)(&t.Reason))
-	p.text(&t.Error)
-	p.exit(&t.ExitCode)
-	p.text(&t.Note)
-	p.word(&t.By)
-	p.time(&t.StartedAt)
-	p.time(&t.RunStartedAt)
-	p.time(&t.LimitSince)
-	p.usage(&t.Usage)
-	p.text(&t.PromptInHistory)
-	p.exit(&t.VerifyExitCode)
-	p.text(&t.VerifyTime)
+	numbers(p, &t.MaxAttempts, &t.Priority, &t.MaxIterations, &t.Attempt, &t.Retries, &t.Requeues, &t.LimitWaits, &t.Iteration)
+	p.words(&t.VerifyCommand, &t.Model, &t.By, (*string)(&t.Reason), (*string)(&t.Phase), &t.Timeout, &t.VerifyTimeout, &t.MaxLimitWait, &t.AfterPolicy,
+		&t.Within, &t.Budget, (*string)(&t.Trigger), &t.Intake, &t.Environment)
+	p.texts((*string)(&t.IdempotencyKey), &t.TriggeredBy, &t.RunID, &t.Error, &t.Note, &t.PromptInHistory, &t.VerifyTime)
+	p.lists(&t.After, &t.Fallback, &t.OutputSpec, &t.Allow)
+	p.times(&t.NotBefore, &t.StartedAt, &t.RunStartedAt, &t.LimitSince)
+	p.exits(&t.ExitCode, &t.VerifyExitCode)
+	p.usages(&t.Usage, &t.Thread)
 	items(p, &t.Natives, func(n Native) { p.write(n.Agent, true); p.write(n.ID, false) }, func() Native { return Native{p.read(), p.read()} })
-	p.usage(&t.Thread)
 	p.changes(&t.Changes)
 }
 
@@ -119,12 +82,9 @@ func (p *Packer) changes(c **Changes) {
 	case !p.writing:
 		*c = new(Changes)
 	}
-	for _, n := range []*int{&(*c).Files, &(*c).Added, &(*c).Removed} {
-		number(p, n)
-	}
+	numbers(p, &(*c).Files, &(*c).Added, &(*c).Removed)
 	p.flags(&(*c).Uncertain)
-	p.text(&(*c).Before)
-	p.text(&(*c).After)
+	p.texts(&(*c).Before, &(*c).After)
 }
 
 // has moves on to the next field, and reports whether it is written or read.
@@ -149,14 +109,16 @@ func (p *Packer) uvarint() (v uint64) {
 	}
 }
 
-// number is for whole numbers: seldom below zero.
-func number[T int | int64 | uint64 | uint8](p *Packer, v *T) {
-	switch {
-	case !p.has(*v == 0):
-	case p.writing:
-		p.put(uint64(*v))
-	default:
-		*v = T(p.uvarint())
+// numbers is for whole numbers: seldom below zero.
+func numbers[T int | int64 | uint64](p *Packer, list ...*T) {
+	for _, v := range list {
+		switch {
+		case !p.has(*v == 0):
+		case p.writing:
+			p.put(uint64(*v))
+		default:
+			*v = T(p.uvarint())
+		}
 	}
 }
 
@@ -167,48 +129,55 @@ func (p *Packer) flags(list ...*bool) {
 			bits |= 1 << i
 		}
 	}
-	number(p, &bits)
+	numbers(p, &bits)
 	for i, b := range list {
 		*b = bits&(1<<i) != 0
 	}
 }
 
-func (p *Packer) time(t *time.Time) {
-	switch {
-	case !p.has(t.IsZero()):
-	case p.writing:
-		p.put(uint64(t.Unix()))
-		p.put(uint64(t.Nanosecond()))
-	default:
-		sec := int64(p.uvarint())
-		*t = time.Unix(sec, int64(p.uvarint())).UTC()
-	}
-}
-
-func (p *Packer) exit(code **int) {
-	switch {
-	case !p.has(*code == nil):
-	case p.writing:
-		p.put(uint64(**code))
-	default:
-		*code = exitCode(int(p.uvarint()))
-	}
-}
-
-// usage takes one bit: most tasks that have not ended have used nothing.
-func (p *Packer) usage(u *Usage) {
-	if !p.has(*u == Usage{}) {
-		return
-	}
-	cost := int64(math.Float64bits(u.CostUSD))
-	for _, v := range []*int64{&u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens, &cost} {
-		if p.writing {
-			p.put(uint64(*v))
-		} else {
-			*v = int64(p.uvarint())
+func (p *Packer) times(list ...*time.Time) {
+	for _, t := range list {
+		switch {
+		case !p.has(t.IsZero()):
+		case p.writing:
+			p.put(uint64(t.Unix()))
+			p.put(uint64(t.Nanosecond()))
+		default:
+			sec := int64(p.uvarint())
+			*t = time.Unix(sec, int64(p.uvarint())).UTC()
 		}
 	}
-	u.CostUSD = math.Float64frombits(uint64(cost))
+}
+
+func (p *Packer) exits(list ...**int) {
+	for _, code := range list {
+		switch {
+		case !p.has(*code == nil):
+		case p.writing:
+			p.put(uint64(**code))
+		default:
+			n := int(p.uvarint())
+			*code = &n
+		}
+	}
+}
+
+// usages takes one bit for each: most tasks that have not ended have used nothing.
+func (p *Packer) usages(list ...*Usage) {
+	for _, u := range list {
+		if !p.has(*u == Usage{}) {
+			continue
+		}
+		cost := int64(math.Float64bits(u.CostUSD))
+		for _, v := range []*int64{&u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens, &cost} {
+			if p.writing {
+				p.put(uint64(*v))
+			} else {
+				*v = int64(p.uvarint())
+			}
+		}
+		u.CostUSD = math.Float64frombits(uint64(cost))
+	}
 }
 
 // items is for a list, which few tasks have.
@@ -228,19 +197,25 @@ func items[T any](p *Packer, list *[]T, write func(T), read func() T) {
 	}
 }
 
-func (p *Packer) list(list *[]string) { items(p, list, func(s string) { p.write(s, false) }, p.read) }
+func (p *Packer) lists(lists ...*[]string) {
+	for _, list := range lists {
+		items(p, list, func(s string) { p.write(s, false) }, p.read)
+	}
+}
 
-// word is for a string that many tasks share, text for one of this task alone.
-func (p *Packer) word(s *string) { p.string(s, true) }
-func (p *Packer) text(s *string) { p.string(s, false) }
+// words is for strings that many tasks share, texts for those of this task alone.
+func (p *Packer) words(list ...*string) { p.strings(list, true) }
+func (p *Packer) texts(list ...*string) { p.strings(list, false) }
 
-func (p *Packer) string(s *string, shared bool) {
-	switch {
-	case !p.has(*s == ""):
-	case p.writing:
-		p.write(*s, shared)
-	default:
-		*s = p.read()
+func (p *Packer) strings(list []*string, shared bool) {
+	for _, s := range list {
+		switch {
+		case !p.has(*s == ""):
+		case p.writing:
+			p.write(*s, shared)
+		default:
+			*s = p.read()
+		}
 	}
 }
 
