@@ -236,7 +236,6 @@ var opens = map[string]string{
 	"proc.go":               "the kernel's files",
 	"proc_linux.go":         "the kernel's files",
 	"metrics.go process":    "the kernel's files",
-	"rlimit_linux.go":       "the kernel's files",
 	"tcp.go readTables":     "the kernel's files",
 	"gate.go open":          "/dev/null",
 	"server.go Accept":      "/dev/null",

@@ -1,10 +1,13 @@
 package codex
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,12 +15,15 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/google/uuid"
 
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
+	"stint/ledger/durable"
 	"stint/state"
-
-	"github.com/BurntSushi/toml"
 )
 
 // Probe looks whether codex is installed and logged in. It starts codex twice,
@@ -152,4 +158,126 @@ func (c *Agent) sandboxProblem(ctx context.Context, path string) []agent.Problem
 		p.Fix = "sudo sysctl -e -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 user.max_user_namespaces=15000"
 	}
 	return []agent.Problem{p}
+}
+
+// noProject makes codex trust no directory, so that it passes over what .codex in a workspace says.
+var noProject = []string{"-c", "projects={}"}
+
+// theWay finds the settings that say which server, login or profile codex uses.
+var theWay = agent.LazyRegexp(`provider|base_url|login|auth|profile|forced`)
+
+// misleads reports whether a .codex/config.toml in a workspace, or above it in its checkout, would have
+// codex use another account or server than its turn's, where the user trusts that directory: a run
+// may have written it. What cannot be read here may do so.
+func misleads(turn task.Turn) bool {
+	for dir := turn.Workspace; ; dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, ".codex", "config.toml")
+		if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			data, err := durable.ReadFile(durable.OS, path)
+			var set map[string]any
+			if err != nil || len(data) > 1<<20 || toml.Unmarshal(data, &set) != nil {
+				return true
+			}
+			for key := range set {
+				if theWay().MatchString(key) {
+					return true
+				}
+			}
+		}
+		if turn.Root == "" || dir == turn.Root || dir == filepath.Dir(dir) {
+			return false
+		}
+	}
+}
+
+// keepKeys returns the options that keep codex's keys, also those of the providers in its configuration,
+// and those of its account, from the programs that the model has it start: there they are empty. A list
+// of what is left out would replace the user's own.
+func (c *Agent) keepKeys() (args []string) {
+	names := []string{"CODEX_API_KEY", "OPENAI_API_KEY"}
+	for _, kv := range c.Account {
+		if name, value, _ := strings.Cut(kv, "="); task.IsSecret(name, value) {
+			names = append(names, name)
+		}
+	}
+	var config struct {
+		Providers map[string]struct {
+			Key string `toml:"env_key"`
+		} `toml:"model_providers"`
+	}
+	_, _ = toml.DecodeFile(filepath.Join(c.home(), "config.toml"), &config) // what is no configuration codex does not start with
+	for _, p := range config.Providers {
+		names = append(names, p.Key)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if name != "" {
+			args = append(args, "-c", "shell_environment_policy.set."+name+`=""`)
+		}
+	}
+	return args
+}
+
+// quotaTail is how much of the end of a thread's file is looked at: a line with an answer may be long.
+const quotaTail = 1 << 20
+
+// quota returns how much of its account's windows is used, as the file of a thread in codex's home has it
+// last: `codex exec --json` does not tell it. nil if it is not there.
+func (c *Agent) quota(thread string) []state.Window {
+	if _, err := uuid.Parse(thread); err != nil {
+		return nil
+	}
+	found, _ := filepath.Glob(filepath.Join(escapeGlob(c.home()), "sessions", "*", "*", "*", "rollout-*-"+thread+".jsonl")) // the pattern is well formed
+	if len(found) == 0 {
+		return nil
+	}
+	f, err := durable.Open(found[len(found)-1], os.O_RDONLY, 0)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }() // only read from
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil
+	} else if fi.Size() > quotaTail {
+		_, _ = f.Seek(-quotaTail, io.SeekEnd) // else it begins at its beginning
+	}
+	data, _ := io.ReadAll(io.LimitReader(f, quotaTail)) // what could be read
+	for data = bytes.TrimSpace(data); len(data) > 0; {
+		i := bytes.LastIndexByte(data, '\n')
+		if list := windowsOf(data[i+1:]); list != nil {
+			return list
+		}
+		data = data[:max(i, 0)]
+	}
+	return nil
+}
+
+// windowsOf returns the windows that a line of a thread's file tells of.
+func windowsOf(line []byte) (list []state.Window) {
+	if !bytes.Contains(line, []byte(`"rate_limits"`)) {
+		return nil
+	}
+	type window struct {
+		Used     float64 `json:"used_percent"`
+		Minutes  int     `json:"window_minutes"`
+		ResetsAt int64   `json:"resets_at"` // Unix seconds
+	}
+	var e struct {
+		Timestamp time.Time `json:"timestamp"` // which may be long past: a turn may end before it is told anything
+		Payload   struct {
+			Limits struct {
+				Primary   *window `json:"primary"`
+				Secondary *window `json:"secondary"`
+			} `json:"rate_limits"`
+		} `json:"payload"`
+	}
+	if json.Unmarshal(line, &e) != nil {
+		return nil
+	}
+	for name, w := range map[string]*window{"primary": e.Payload.Limits.Primary, "secondary": e.Payload.Limits.Secondary} {
+		if w != nil && w.ResetsAt > 0 {
+			list = state.MergeQuota(list, []state.Window{{Name: name, Used: w.Used, Minutes: max(w.Minutes, 0), ResetsAt: time.Unix(w.ResetsAt, 0), At: e.Timestamp}})
+		}
+	}
+	return list
 }

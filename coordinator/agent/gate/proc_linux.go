@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -122,3 +123,114 @@ func bootID() (string, error) {
 }
 
 var bootFile = readOnce("/proc/sys/kernel/random/boot_id")
+
+// SelfCommand starts this program again. The link works also when the binary
+// itself is gone, as that of go run is.
+func SelfCommand() ([]string, error) { return []string{"/proc/self/exe"}, nil }
+
+// becomeReaper makes orphans among the descendants children of this process.
+func becomeReaper() error {
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+}
+
+// closeOnExec keeps descriptors from first on out of the agent: those that the
+// master itself had inherited without the flag.
+func closeOnExec(first int) {
+	if unix.CloseRange(uint(first), math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	closeListed("/proc/self/fd", first) // a kernel before 5.11
+}
+
+// agentAttr puts the agent into a session and group of its own, and into a cgroup
+// if dir is not nil. It is killed when the gate is, whatever ended the gate.
+func agentAttr(dir *os.File) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if dir != nil {
+		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+	}
+	return attr
+}
+
+// endGroup has nothing to do: what is left of the agent's group is now below the gate.
+func endGroup(int) {}
+
+// awaitChild blocks until a child has ended and leaves it unreaped. It fails
+// with ECHILD when there is no child, which here is the proof that there is no
+// descendant either: orphans become children.
+func awaitChild() error {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// spareSpace is how much address space the gate may need while it starts its agent.
+const spareSpace = 256 << 20
+
+// startSmall starts a process with a limit of memory. It is born with it if the
+// gate can have it for that moment without harm, and else gets it right after.
+func startSmall(memory uint64, fork func() (pid int, err error)) (pid int, err error) {
+	restore := func() error { return nil }
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &old); err != nil {
+		return 0, err
+	}
+	if memory > ownSpace()+spareSpace {
+		if err := set(syscall.RLIMIT_AS, memory, old.Max); err != nil {
+			return 0, err
+		}
+		restore = func() error { return syscall.Setrlimit(syscall.RLIMIT_AS, &old) }
+	}
+	pid, err = fork()
+	if err = errors.Join(err, restore()); err != nil {
+		return pid, err
+	}
+	hard := min(memory, old.Max)
+	err = unix.Prlimit(pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: hard, Max: hard}, nil)
+	if errors.Is(err, unix.ESRCH) {
+		return pid, nil // it has ended already
+	}
+	return pid, err
+}
+
+// ownSpace returns the size of this process's address space in bytes.
+func ownSpace() uint64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	pages, _, _ := strings.Cut(string(text), " ")
+	n, err2 := strconv.ParseUint(pages, 10, 64)
+	if errors.Join(err, err2) != nil {
+		return math.MaxUint64 - spareSpace // not known: rather too much
+	}
+	return n * uint64(os.Getpagesize())
+}
+
+// beNice changes the priority of the calling thread, which is the one that starts
+// the agent: the gate's other threads must come to their turn when it is killed.
+func beNice(n int) error {
+	now, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Setpriority(unix.PRIO_PROCESS, 0, min(20-now+n, 19)) // the system call counts from 40 down to 1
+}
+
+// asVictim starts a process that the kernel ends rather than others when memory
+// runs out: rather its run is lost than the master, or somebody's editor.
+func asVictim(start func() (pid int, err error)) (pid int, err error) {
+	const name, more, most = "/proc/self/oom_score_adj", 500, 1000
+	text, err := os.ReadFile(name)
+	own, err2 := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err = errors.Join(err, err2); err == nil {
+		err = os.WriteFile(name, []byte(strconv.Itoa(min(own+more, most))), 0)
+	}
+	if err != nil {
+		return start() // without: it is only a hint
+	}
+	pid, err = start()
+	_ = os.WriteFile(name, text, 0) // without: it is only a hint
+	return pid, err
+}

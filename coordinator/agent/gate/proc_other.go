@@ -5,12 +5,14 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // readProc looks a process up; errGone when there is none of that pid.
@@ -72,3 +74,48 @@ var bootID = sync.OnceValues(func() (string, error) {
 	}
 	return strings.TrimSpace(string(out)), nil
 })
+
+// SelfCommand starts this program again.
+func SelfCommand() ([]string, error) {
+	exe, err := os.Executable()
+	return []string{exe}, err
+}
+
+// becomeReaper does nothing: only Linux knows subreapers.
+func becomeReaper() error { return nil }
+
+// closeOnExec keeps descriptors from first on out of the agent.
+func closeOnExec(first int) { closeListed("/dev/fd", first) }
+
+// agentAttr puts the agent into a session and group of its own.
+func agentAttr(*os.File) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// endGroup kills what is left of the group of a leader that was reaped just now. As
+// long as there is a member, the group's number is given to nobody else.
+func endGroup(leader int) { _ = syscall.Kill(-leader, syscall.SIGKILL) }
+
+// awaitChild is a short pause: the caller then looks without waiting.
+func awaitChild() error {
+	time.Sleep(5 * time.Millisecond)
+	return nil
+}
+
+// startSmall starts a process with a limit of memory, which the gate keeps.
+func startSmall(memory uint64, fork func() (pid int, err error)) (pid int, err error) {
+	if err := set(syscall.RLIMIT_AS, memory, memory); err != nil {
+		return 0, err
+	}
+	return fork()
+}
+
+// beNice changes the priority of this process, the gate, which its agent inherits.
+func beNice(n int) error {
+	now, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+	if err != nil {
+		return err
+	}
+	return syscall.Setpriority(syscall.PRIO_PROCESS, 0, min(now+n, 19))
+}
+
+// asVictim only starts the process: no other system knows such a hint.
+func asVictim(start func() (pid int, err error)) (pid int, err error) { return start() }
