@@ -2,9 +2,9 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -97,17 +97,7 @@ func (s *Server) file(ctx context.Context, in *fileInput) (*huma.StreamResponse,
 
 // extValue writes a text as a value of RFC 8187: all but letters, digits and what cannot
 // end anything is escaped.
-func extValue(text string) string {
-	var b strings.Builder
-	for _, c := range []byte(text) {
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
-}
+func extValue(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 // serveContent answers with a content, or with the parts of it that a header Range names.
 // What has changed while it was read ends the answer before its length is reached, which

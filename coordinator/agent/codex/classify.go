@@ -2,6 +2,7 @@ package codex
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,40 +18,27 @@ var httpStatus = agent.LazyRegexp(`^(?:Reconnecting\.\.\. \d+/\d+ \()?(?:unexpec
 
 // phrases maps what codex says about itself to a class; the first match counts.
 var phrases = []struct {
-	text  string
 	class state.Class
+	texts []string
 }{
-	{"already has an active writer", state.ClassSessionBusy},
-	{"no rollout found", state.ClassSessionLost},
-	{"missing source rollout", state.ClassSessionLost}, // of a thread that was forked from it
-	{"failed to read session metadata", state.ClassSessionLost},
-	{"does not start with session metadata", state.ClassSessionLost},
-	{"is empty (code ", state.ClassSessionLost},
-	{"did not contain valid utf-8", state.ClassSessionLost},
-	{"context window", state.ClassContextFull},
-	{"usage limit", state.ClassRateLimited},
-	{"check your plan", state.ClassAuth},
-	{"rate limit", state.ClassRateLimited}, // which a payment would raise
-	{"billing", state.ClassAuth},
-	{"quota exceeded", state.ClassRateLimited},
-	{"too many requests", state.ClassRateLimited},
-	{"missing environment variable", state.ClassAuth},
-	{"not logged in", state.ClassAuth},
-	{"codex login", state.ClassAuth},
-	{"log out and sign in", state.ClassAuth},
-	{"sign in again", state.ClassAuth},
-	{"unauthorized", state.ClassAuth},
-	{"high demand", state.ClassNetwork},
-	{"at capacity", state.ClassNetwork},
-	{"content_filter", state.ClassExit}, // codex says so in a message about a cut stream
-	{"stream disconnected", state.ClassNetwork},
-	{"reconnecting...", state.ClassNetwork},
-	{"error sending request", state.ClassNetwork},
-	{"network error", state.ClassNetwork},
-	{"connection failed", state.ClassNetwork},
-	{"connection refused", state.ClassNetwork},
-	{"timed out", state.ClassNetwork},
-	{"timeout waiting", state.ClassNetwork},
+	{state.ClassSessionBusy, []string{"already has an active writer"}},
+	{state.ClassSessionLost, []string{
+		"no rollout found", "missing source rollout", // of a thread that was forked from it
+		"failed to read session metadata", "does not start with session metadata", "is empty (code ", "did not contain valid utf-8",
+	}},
+	{state.ClassContextFull, []string{"context window"}},
+	{state.ClassRateLimited, []string{"usage limit"}},
+	{state.ClassAuth, []string{"check your plan"}},
+	{state.ClassRateLimited, []string{"rate limit"}}, // which a payment would raise
+	{state.ClassAuth, []string{"billing"}},
+	{state.ClassRateLimited, []string{"quota exceeded", "too many requests"}},
+	{state.ClassAuth, []string{"missing environment variable", "not logged in", "codex login", "log out and sign in", "sign in again", "unauthorized"}},
+	{state.ClassNetwork, []string{"high demand", "at capacity"}},
+	{state.ClassExit, []string{"content_filter"}}, // codex says so in a message about a cut stream
+	{state.ClassNetwork, []string{
+		"stream disconnected", "reconnecting...", "error sending request", "network error", "connection failed", "connection refused",
+		"timed out", "timeout waiting",
+	}},
 }
 
 // verdict returns the class of an error that codex itself reported.
@@ -71,7 +59,7 @@ func classOf(msg string) state.Class {
 		return bodyClass(msg) // the raw body of a refused request: not codex's words
 	}
 	for _, p := range phrases {
-		if strings.Contains(low, p.text) {
+		if slices.ContainsFunc(p.texts, func(text string) bool { return strings.Contains(low, text) }) {
 			return p.class
 		}
 	}

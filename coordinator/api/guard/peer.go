@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -38,6 +39,17 @@ func Peers(find func(pid int) func() (run string, err error)) func(context.Conte
 		}
 		return ctx
 	}
+}
+
+// peerOf returns user and process that made the connection, as the kernel recorded them at
+// connect; pid is 0 if it cannot be told.
+func peerOf(c *net.UnixConn) (uid, pid int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	cerr := raw.Control(func(fd uintptr) { uid, pid, err = credOf(int(fd)) })
+	return uid, pid, errors.Join(cerr, err)
 }
 
 // partOf returns the run that the peer is part of; "" if none. It looks once, which takes

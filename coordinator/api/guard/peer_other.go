@@ -2,11 +2,8 @@
 
 package guard
 
-import (
-	"net"
-	"os"
-)
+import "os"
 
-// peerOf cannot ask the kernel here: the modes of socket and directory are what keeps others
+// credOf cannot ask the kernel here: the modes of socket and directory are what keeps others
 // out, and agents are not found by their gates.
-func peerOf(*net.UnixConn) (uid, pid int, err error) { return os.Getuid(), 0, nil }
+func credOf(int) (uid, pid int, err error) { return os.Getuid(), 0, nil }
