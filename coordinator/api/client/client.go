@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -102,59 +103,38 @@ func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (wire.TaskView,
 	return fetch[wire.TaskView](ctx, c, http.MethodPost, "/v1/tasks", spec)
 }
 
-// checkText refuses what JSON cannot carry unchanged.
-func checkText(spec *task.TaskSpec) error {
-	fields := task.Fields(spec)
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		var texts []string
-		switch v := fields[name].(type) {
-		case *string:
-			texts = []string{*v}
-		case *[]string:
-			texts = *v
-		}
-		if slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) }) {
-			return notUTF8(name)
-		}
-	}
-	for _, f := range spec.InputFiles {
-		if !utf8.ValidString(f.Name) || !utf8.ValidString(f.Content) {
-			return notUTF8("input file " + strconv.QuoteToASCII(f.Name))
-		}
-	}
-	return nil
-}
-
 func notUTF8(what string) error {
 	return task.Invalid("convert it first, for example with iconv -t UTF-8", "%s", "the "+what+" is not valid UTF-8")
 }
 
 // Task returns a whole task. A ref is an id, any unique piece of it, or @last.
 func (c *Client) Task(ctx context.Context, ref string) (wire.TaskView, error) {
-	return fetchTask[wire.TaskView](ctx, c, http.MethodGet, ref, "", nil)
+	return fetch[wire.TaskView](ctx, c, http.MethodGet, taskPath(ref, ""), nil)
 }
 
 // Verify runs the verify command of a task by itself, which may take as long as its
 // limit allows. When ctx ends, so does the command.
-func (c *Client) Verify(ctx context.Context, ref string) (task.CheckResult, error) {
-	return fetchAt[task.CheckResult](ctx, c.callLong, http.MethodPost, "/v1/tasks/", ref, "/verify", nil)
+func (c *Client) Verify(ctx context.Context, ref string) (out task.CheckResult, err error) {
+	err = c.callLong(ctx, http.MethodPost, taskPath(ref, "/verify"), nil, &out)
+	return out, err
 }
 
 // Wait returns the task when it has ended, which may take days.
-func (c *Client) Wait(ctx context.Context, ref string) (wire.TaskView, error) {
+func (c *Client) Wait(ctx context.Context, ref string) (out wire.TaskView, err error) {
 	defer c.notice.Store(nil) // it is from when the wait began
-	return fetchAt[wire.TaskView](ctx, c.callLong, http.MethodGet, "/v1/tasks/", ref, "/wait", nil)
+	err = c.callLong(ctx, http.MethodGet, taskPath(ref, "/wait"), nil, &out)
+	return out, err
 }
 
 // Why returns in one sentence why a task is not running, or how it ended.
 func (c *Client) Why(ctx context.Context, ref string) (string, error) {
-	out, err := fetchTask[wire.WhyBody](ctx, c, http.MethodGet, ref, "/why", nil)
+	out, err := fetch[wire.WhyBody](ctx, c, http.MethodGet, taskPath(ref, "/why"), nil)
 	return out.Why, err
 }
 
 // Raw returns the ledger's sections of a task, in Markdown.
 func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
-	return fetchTask[[]byte](ctx, c, http.MethodGet, ref, "/raw", nil)
+	return fetch[[]byte](ctx, c, http.MethodGet, taskPath(ref, "/raw"), nil)
 }
 
 // State returns the master's whole state as text, to compare it with the fold of the journal.
@@ -175,7 +155,7 @@ func (c *Client) Sessions(ctx context.Context) ([]state.Session, error) {
 
 // Session returns a session by its key or its id, with tasks and transcript.
 func (c *Client) Session(ctx context.Context, ref string) (wire.SessionView, error) {
-	return fetchAt[wire.SessionView](ctx, c.call, http.MethodGet, "/v1/sessions/", ref, "", nil)
+	return fetch[wire.SessionView](ctx, c, http.MethodGet, "/v1/sessions/"+url.PathEscape(ref), nil)
 }
 
 // Handover makes the master start nothing more and end after the runs at work.
@@ -189,29 +169,21 @@ func fetch[T any](ctx context.Context, c *Client, method, path string, in any) (
 	return out, err
 }
 
-// fetchTask is fetch below the path of a task.
-func fetchTask[T any](ctx context.Context, c *Client, method, ref, action string, in any) (T, error) {
-	return fetchAt[T](ctx, c.call, method, "/v1/tasks/", ref, action, in)
-}
+// taskPath returns the path of a task, or of something about it.
+func taskPath(ref, action string) string { return "/v1/tasks/" + url.PathEscape(ref) + action }
 
-// fetchAt is fetch of a path with a reference in it, by call or callLong.
-func fetchAt[T any](ctx context.Context, call func(ctx context.Context, method, path string, in, out any) error, method, prefix, ref, action string, in any) (out T, err error) {
-	path, err := refPath(prefix, ref, action)
-	if err == nil {
-		err = call(ctx, method, path, in, &out)
+// checkPath refuses a path with a reference that names nothing: a path cannot hold it.
+func checkPath(path string) error {
+	path, _, _ = strings.Cut(path, "?")
+	for part := range strings.SplitSeq(path[1:], "/") {
+		switch part {
+		case "":
+			return task.Invalid("what there is: stint ls", "the reference is empty")
+		case ".", "..":
+			return &task.Error{Code: task.CodeNotFound, Message: "nothing is called " + part, Hint: "what there is: stint ls"}
+		}
 	}
-	return out, err
-}
-
-// refPath puts a reference into a path. What a path cannot hold names nothing.
-func refPath(prefix, ref, action string) (string, error) {
-	switch ref {
-	case "":
-		return "", task.Invalid("what there is: stint ls", "the reference is empty")
-	case ".", "..":
-		return "", &task.Error{Code: task.CodeNotFound, Message: "nothing is called " + ref, Hint: "what there is: stint ls"}
-	}
-	return prefix + url.PathEscape(ref) + action, nil
+	return nil
 }
 
 // call makes one request to a master that answers soon, or is busy and says so. The
@@ -325,6 +297,9 @@ func (c *Client) do(ctx context.Context, method, path string, in any, accept str
 }
 
 func (c *Client) request(ctx context.Context, method, path string, in any) (*http.Request, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
 	var body bytes.Buffer
 	if in != nil {
 		if err := wire.WriteJSON(&body, in); err != nil {
@@ -405,29 +380,22 @@ func (c *Client) Logs(ctx context.Context, ref, run, stream string, follow bool,
 		ctx, release = c.watch(ctx)
 		defer release()
 	}
-	path, err := refPath("/v1/tasks/", ref, "/logs")
-	if err != nil {
-		return err
-	}
 	q := url.Values{"stream": {stream}, "run": {run}, "follow": {strconv.FormatBool(follow)}}
-	resp, err := c.do(ctx, http.MethodGet, path+"?"+q.Encode(), nil, "")
-	if err != nil {
-		return err
-	}
-	return c.copyBody(ctx, w, resp)
+	return c.copyTo(ctx, w, taskPath(ref, "/logs?"+q.Encode()), "")
 }
 
-// copyBody copies an answer as it comes.
-func (c *Client) copyBody(ctx context.Context, w io.Writer, resp *http.Response) error {
+// copyTo copies an answer as it comes. An error of w is returned as it is.
+func (c *Client) copyTo(ctx context.Context, w io.Writer, path, accept string) error {
+	resp, err := c.do(ctx, http.MethodGet, path, nil, accept)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	out := &noteError{w: w}
-	if _, err := io.Copy(out, resp.Body); err != nil {
-		if out.err != nil {
-			return out.err
-		}
+	if _, err := io.Copy(out, resp.Body); err != nil && out.err == nil {
 		return c.explainNoAnswer(ctx, err)
 	}
-	return nil
+	return out.err
 }
 
 // A noteError remembers the error of its writer, to tell it from the reader's.
@@ -436,30 +404,44 @@ type noteError struct {
 	err error
 }
 
-func (n *noteError) Write(p []byte) (int, error) {
-	k, err := n.w.Write(p)
-	if err != nil {
-		n.err = err
-	}
-	return k, err
+func (n *noteError) Write(p []byte) (k int, err error) {
+	k, n.err = n.w.Write(p)
+	return k, n.err
 }
 
 // Notice returns what the last answer said about the master; nil if it said nothing,
 // or is too old to count, as after a Wait.
 func (c *Client) Notice() *wire.Notice { return c.notice.Load() }
 
-// checkSpec returns a spec as it can be sent, with an id.
+// checkSpec returns a spec as it can be sent, with an id. It refuses what JSON cannot carry
+// unchanged.
 func checkSpec(spec task.TaskSpec) (task.TaskSpec, error) {
-	if err := checkText(&spec); err != nil {
-		return spec, err
-	}
-	if spec.ID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return spec, fmt.Errorf("id of a task: %w", err)
+	fields := task.Fields(&spec)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		var texts []string
+		switch v := fields[name].(type) {
+		case *string:
+			texts = []string{*v}
+		case *[]string:
+			texts = *v
 		}
-		spec.ID = id.String()
+		if slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) }) {
+			return spec, notUTF8(name)
+		}
 	}
+	for _, f := range spec.InputFiles {
+		if !utf8.ValidString(f.Name) || !utf8.ValidString(f.Content) {
+			return spec, notUTF8("input file " + strconv.QuoteToASCII(f.Name))
+		}
+	}
+	if spec.ID != "" {
+		return spec, nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return spec, fmt.Errorf("id of a task: %w", err)
+	}
+	spec.ID = id.String()
 	return spec, nil
 }
 
@@ -485,11 +467,7 @@ func (c *Client) List(ctx context.Context, f state.Filter) ([]wire.TaskView, err
 func (c *Client) ListJSON(ctx context.Context, f state.Filter, w io.Writer) error {
 	ctx, release := c.watch(ctx)
 	defer release()
-	resp, err := c.do(ctx, http.MethodGet, wire.ListPath(f), nil, wire.JSONLines)
-	if err != nil {
-		return err
-	}
-	return c.copyBody(ctx, w, resp)
+	return c.copyTo(ctx, w, wire.ListPath(f), wire.JSONLines)
 }
 
 // PageAddress returns the address of the page, with a code that lets one browser in.
@@ -511,7 +489,7 @@ func (c *Client) Reconcile(ctx context.Context, accept bool) (task.Reconciled, e
 
 // Edit changes fields of a task that waits, by a JSON merge patch of a TaskSpec.
 func (c *Client) Edit(ctx context.Context, ref string, patch []byte) (wire.TaskView, error) {
-	return fetchTask[wire.TaskView](ctx, c, http.MethodPatch, ref, "", json.RawMessage(patch))
+	return fetch[wire.TaskView](ctx, c, http.MethodPatch, taskPath(ref, ""), json.RawMessage(patch))
 }
 
 // Accounts returns the accounts that are known to the master.
@@ -556,12 +534,12 @@ func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.T
 
 // Act does one thing to a task: act is cancel, hold, release, remove or retry.
 func (c *Client) Act(ctx context.Context, ref, act string) (wire.TaskView, error) {
-	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/"+act, nil)
+	return fetch[wire.TaskView](ctx, c, http.MethodPost, taskPath(ref, "/"+act), nil)
 }
 
 // Move changes a queued task's place in its lane.
 func (c *Client) Move(ctx context.Context, ref string, to task.Place) (wire.TaskView, error) {
-	return fetchTask[wire.TaskView](ctx, c, http.MethodPost, ref, "/move", to)
+	return fetch[wire.TaskView](ctx, c, http.MethodPost, taskPath(ref, "/move"), to)
 }
 
 // Pause makes the master start no more tasks, now and after a restart; those at
@@ -605,5 +583,5 @@ func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.Tas
 // Prompt returns what the agent was sent in a run of a task: by the run's id, a unique
 // piece of it, or its number; "" is the last one.
 func (c *Client) Prompt(ctx context.Context, ref, run string) (task.SentPrompt, error) {
-	return fetchTask[task.SentPrompt](ctx, c, http.MethodGet, ref, "/prompt?run="+url.QueryEscape(run), nil)
+	return fetch[task.SentPrompt](ctx, c, http.MethodGet, taskPath(ref, "/prompt?run="+url.QueryEscape(run)), nil)
 }
