@@ -147,21 +147,30 @@ func (r *specReader) object(kind string, fields map[string]any, names map[string
 		}
 		key, _ := tok.(string)
 		name, known := names[key]
-		switch before, twice := given[name]; {
-		case !known:
+		if !known {
 			return nil, InField(key, r.fail(r.dec.InputOffset(), "", "%s", unknownText(key, names)))
-		case twice && before == key:
-			return nil, InField(name, r.fail(r.dec.InputOffset(), "leave one of them out", "%s is given twice", key))
-		case twice:
-			return nil, InField(name, r.fail(r.dec.InputOffset(), "leave one of them out", "%s and %s mean the same", before, key))
 		}
-		given[name] = key
+		if twice := noteGiven(given, name, key); twice != "" {
+			return nil, InField(name, r.fail(r.dec.InputOffset(), "leave one of them out", "%s", twice))
+		}
 		if err := r.value(key, fields[name]); err != nil {
 			return nil, InField(name, err)
 		}
 	}
 	_, err = r.next()
 	return given, err
+}
+
+// noteGiven notes by which name a field is given. It returns what is wrong if it was given before.
+func noteGiven(given map[string]string, field, key string) (twice string) {
+	before, isGiven := given[field]
+	switch given[field] = key; {
+	case isGiven && before == key:
+		return key + " is given twice"
+	case isGiven:
+		return before + " and " + key + " mean the same"
+	}
+	return ""
 }
 
 func unknownText(key string, names map[string]string) string {
@@ -267,4 +276,76 @@ func withUnderscores(name string) string {
 		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()
+}
+
+// RenameSpecs returns the JSON of a task, or of a list of tasks, with the names of
+// TaskSpec's JSON where it has others that [ParseSpecs] knows, in any capitals, as encoding/json
+// reads them. What is no task, or no JSON, stays as it is. A field that is given twice, in
+// two spellings, is an *Error that names both.
+func RenameSpecs(data []byte) ([]byte, error) {
+	if !json.Valid(data) { // from here on no decoder fails
+		return data, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if tok, _ := dec.Token(); tok != json.Delim('[') {
+		return renameSpec(data)
+	}
+	var list [][]byte
+	for ; dec.More(); list = append(list, nextValue(dec)) {
+		if len(list) == MaxBatch { // the rest would take many times its memory
+			return nil, ErrLongList
+		}
+	}
+	for i := range list {
+		var err error
+		if list[i], err = renameSpec(list[i]); err != nil {
+			return nil, AtTask(err, i, len(list))
+		}
+	}
+	return slices.Concat([]byte("["), bytes.Join(list, []byte(",")), []byte("]")), nil
+}
+
+func nextValue(dec *json.Decoder) (value json.RawMessage) {
+	_ = dec.Decode(&value)
+	return value
+}
+
+// renameSpec is RenameSpecs for one task.
+func renameSpec(data []byte) ([]byte, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if tok, _ := dec.Token(); tok != json.Delim('{') || !dec.More() {
+		return data, nil
+	}
+	given, isCodex := map[string]string{}, false
+	var out bytes.Buffer
+	for before := "{"; dec.More(); before = "," {
+		tok, _ := dec.Token()
+		key, _ := tok.(string)
+		field, value := fieldOf(key), nextValue(dec)
+		if twice := noteGiven(given, field, key); twice != "" {
+			return nil, Wrong(field, "leave one of them out", "%s", twice)
+		}
+		name, _ := json.Marshal(field) // a string always can be
+		fmt.Fprintf(&out, "%s%s:%s", before, name, value)
+		isCodex = isCodex || field == "agentSession" && isCodexSession(key) && string(value) != "null"
+	}
+	if isCodex && given["agent"] == "" {
+		out.WriteString(`,"agent":"codex"`)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// fieldOf returns the field of a spec that a name means without regard to capitals; the name
+// itself if there is none.
+func fieldOf(name string) string {
+	if field, known := specNames()[name]; known {
+		return field
+	}
+	for other, field := range specNames() {
+		if strings.EqualFold(other, name) {
+			return field
+		}
+	}
+	return name
 }
