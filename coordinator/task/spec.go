@@ -50,7 +50,7 @@ func ParseSpecs(name string, data []byte) ([]TaskSpec, error) {
 	return specs, err
 }
 
-// A specReader reads a JSON text, whose syntax was checked, piece by piece.
+// A specReader reads a JSON text, whose syntax was checked, piece by piece: dec does not fail.
 type specReader struct {
 	name string // of the file, for errors; "": it is none
 	data []byte
@@ -93,22 +93,9 @@ func (r *specReader) checkSyntax() error {
 	return r.fail(min(bad.Offset, int64(len(r.data))), hint, "%v", bad)
 }
 
-// next reads a token. None can fail: the syntax was checked.
-func (r *specReader) next() (json.Token, error) {
-	tok, err := r.dec.Token()
-	if err != nil {
-		return nil, r.fail(r.dec.InputOffset(), "fix it", "it is not JSON: %v", err)
-	}
-	return tok, nil
-}
-
 // list reads an array of what item reads; kind says what is expected in its place.
 func (r *specReader) list(kind string, item func() error) error {
-	tok, err := r.next()
-	if err != nil {
-		return err
-	}
-	if tok != json.Delim('[') {
+	if tok, _ := r.dec.Token(); tok != json.Delim('[') {
 		return r.fail(r.dec.InputOffset(), "write it as JSON has it", "here must be %s", kind)
 	}
 	for r.dec.More() {
@@ -116,8 +103,8 @@ func (r *specReader) list(kind string, item func() error) error {
 			return err
 		}
 	}
-	_, err = r.next()
-	return err
+	_, _ = r.dec.Token()
+	return nil
 }
 
 // spec reads one task.
@@ -132,19 +119,12 @@ func (r *specReader) spec() (s TaskSpec, err error) {
 // object reads an object into what fields point to. names has all names that a field
 // may have. given has those that it has, by the fields' own.
 func (r *specReader) object(kind string, fields map[string]any, names map[string]string) (given map[string]string, err error) {
-	tok, err := r.next()
-	if err != nil {
-		return nil, err
-	}
-	if tok != json.Delim('{') {
+	if tok, _ := r.dec.Token(); tok != json.Delim('{') {
 		return nil, r.fail(r.dec.InputOffset(), "write it as JSON has it", "here must be %s", kind)
 	}
 	given = map[string]string{}
 	for r.dec.More() {
-		tok, err := r.next()
-		if err != nil {
-			return nil, err
-		}
+		tok, _ := r.dec.Token()
 		key, _ := tok.(string)
 		name, known := names[key]
 		if !known {
@@ -157,8 +137,8 @@ func (r *specReader) object(kind string, fields map[string]any, names map[string
 			return nil, InField(name, err)
 		}
 	}
-	_, err = r.next()
-	return given, err
+	_, _ = r.dec.Token()
+	return given, nil
 }
 
 // noteGiven notes by which name a field is given. It returns what is wrong if it was given before.
@@ -187,10 +167,7 @@ func (r *specReader) value(key string, dst any) error {
 	if files, ok := dst.(*[]state.InputFile); ok {
 		return r.inputFiles(files)
 	}
-	var raw json.RawMessage
-	if err := r.dec.Decode(&raw); err != nil {
-		return r.fail(r.dec.InputOffset(), "fix it", "it is not JSON: %v", err)
-	}
+	raw := nextValue(r.dec)
 	reflect.ValueOf(dst).Elem().SetZero()
 	kind, err := "", error(nil)
 	switch dst := dst.(type) {
@@ -226,8 +203,8 @@ func readTime(raw []byte, t *time.Time) (err error) {
 // inputFiles reads the list of files that come with a task.
 func (r *specReader) inputFiles(files *[]state.InputFile) error {
 	if rest := bytes.TrimLeft(r.data[r.dec.InputOffset():], ": \t\r\n"); bytes.HasPrefix(rest, []byte("null")) {
-		_, err := r.next()
-		return err
+		_, _ = r.dec.Token()
+		return nil
 	}
 	names := map[string]string{"name": "name", "content": "content"}
 	return r.list("a list such as [{\"name\": \"notes.txt\", \"content\": \"…\"}]", func() error {
