@@ -10,6 +10,7 @@ package admission
 
 import (
 	"context"
+	"sync"
 
 	"stint/coordinator/queue"
 	"stint/ledger"
@@ -24,7 +25,7 @@ type Admission struct {
 	live  Live
 	waits waits
 
-	checkouts checkouts
+	checkouts sync.Map // directories in which one task runs at a time, by the places in them; "": somebody asks for it
 }
 
 // Live is what is asked of the runs at work. The dispatcher has them.
@@ -38,7 +39,7 @@ type Live interface {
 
 // New returns the admission to a store.
 func New(s *queue.Store, live Live) *Admission {
-	return &Admission{tasks: s, live: live, waits: waits{byRun: map[string]int{}}, checkouts: checkouts{roots: map[string]string{}}}
+	return &Admission{tasks: s, live: live, waits: waits{byRun: map[string]int{}}}
 }
 
 // change makes a change of the task that ref names, by Update or Exclusive, and returns the

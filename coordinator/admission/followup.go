@@ -144,23 +144,11 @@ func (a *Admission) followUpText(t *state.Task, trigger state.Trigger) (text str
 	return text, own
 }
 
-// maxNote bounds a sentence in a note, in bytes: it may tell of a text that a person
-// wrote.
-const maxNote = 600
-
 // addNote adds a sentence to a record's note.
 func addNote(rec *ledger.Record, text string) {
-	text = task.OneSentence(text, maxNote)
-	for i := range rec.Fields {
-		if f := &rec.Fields[i]; f.Key == state.KeyNote && f.Value != "" {
-			f.Value += "; " + text
-			return
-		} else if f.Key == state.KeyNote {
-			f.Value = text
-			return
-		}
-	}
-	rec.Add(state.KeyNote, text)
+	const most = 600 // bytes: it may tell of a text that a person wrote
+	note, _ := rec.Get(state.KeyNote)
+	rec.Set(ledger.Pair{Key: state.KeyNote, Value: strings.TrimPrefix(note+"; "+task.OneSentence(text, most), "; ")})
 }
 
 // checkFamily reports whether a task may queue one more, beside those that it has

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -103,12 +101,6 @@ func (a *Admission) lookAt(dir, within string) *Place {
 	return &Place{path: path, root: task.CheckoutAbove(at.Place()), holdsState: task.IsWithin(a.tasks.Home, path)}
 }
 
-// checkouts has the directories of workspaces in which one task runs at a time.
-type checkouts struct {
-	mu    sync.Mutex        // guards roots
-	roots map[string]string // by place; "": somebody asks for it
-}
-
 // Checkout returns the checkout of a task, or its place if that is in none, if one task runs there at a
 // time. known is false if [Admission.LookUpCheckouts] is to find it. "" is none. It asks no file system.
 func (a *Admission) Checkout(t *state.Task) (dir string, known bool) {
@@ -116,26 +108,19 @@ func (a *Admission) Checkout(t *state.Task) (dir string, known bool) {
 	if place == "" || a.tasks.Workspace(t.Workspace).Checkout != queue.CheckoutExclusive {
 		return "", true
 	}
-	a.checkouts.mu.Lock()
-	defer a.checkouts.mu.Unlock()
-	dir = a.checkouts.roots[place]
-	a.checkouts.roots[place] = dir
-	return dir, dir != ""
+	root, _ := a.checkouts.LoadOrStore(place, "")
+	return root.(string), root != ""
 }
 
 // LookUpCheckouts finds the checkouts that were asked for, and reports whether any is another one now.
 func (a *Admission) LookUpCheckouts() (changed bool) {
-	a.checkouts.mu.Lock()
-	roots := maps.Clone(a.checkouts.roots)
-	a.checkouts.mu.Unlock()
-	for place, was := range roots {
-		if root := task.RepositoryRoot(place); root != was {
+	a.checkouts.Range(func(place, was any) bool {
+		if root := task.RepositoryRoot(place.(string)); root != was {
+			a.checkouts.Store(place, root)
 			changed = true
-			a.checkouts.mu.Lock()
-			a.checkouts.roots[place] = root
-			a.checkouts.mu.Unlock()
 		}
-	}
+		return true
+	})
 	return changed
 }
 
