@@ -59,24 +59,45 @@ func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery)
 			return nil, task.Invalid("use some of "+strings.Join(known, ", ")+", with commas between them", "usage cannot be put together by %q", name)
 		}
 	}
-	key := func(r *state.Run, in *time.Location) string {
-		var parts []string
-		for _, name := range names {
-			parts = append(parts, usageKeys[name](r, in))
-		}
-		return strings.Join(parts, ", ")
-	}
 	q.Location = cmp.Or(q.Location, time.UTC)
-	sum := usageSum{query: q, key: key, rows: map[string]*usageRow{}}
+	type sum struct {
+		task.UsageRow
+		task string // the last one that was counted
+	}
+	sums := map[string]*sum{}
 	if q.By == "" {
-		sum.row("")
+		sums[""] = &sum{}
 	}
 	// It ends with ctx: a journal may be large, and whoever asked may be gone.
-	if err := queue.EachRuns(st, dir, func(runs []state.Run) error { return sum.add(ctx, runs) }); err != nil {
+	err := queue.EachRuns(st, dir, func(runs []state.Run) error {
+		for i := range runs {
+			r := &runs[i]
+			if r.Ended.Before(q.Since) || !q.Until.IsZero() && !r.Ended.Before(q.Until) {
+				continue
+			}
+			var parts []string
+			for _, name := range names {
+				parts = append(parts, usageKeys[name](r, q.Location))
+			}
+			key := strings.Join(parts, ", ")
+			if sums[key] == nil {
+				sums[key] = &sum{UsageRow: task.UsageRow{Key: key}}
+			}
+			row := sums[key]
+			row.Runs++
+			row.Usage = row.Plus(r.Usage)
+			if row.task != r.TaskID {
+				row.task = r.TaskID
+				row.Tasks++
+			}
+		}
+		return context.Cause(ctx)
+	})
+	if err != nil {
 		return nil, err
 	}
 	rows := []task.UsageRow{}
-	for r := range maps.Values(sum.rows) {
+	for _, r := range sums {
 		r.CostUSD = math.Round(r.CostUSD*1e9) / 1e9 // sums of decimal fractions
 		rows = append(rows, r.UsageRow)
 	}
@@ -97,43 +118,4 @@ func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery)
 func (q *Query) Usage(ctx context.Context, by task.UsageQuery) ([]task.UsageRow, error) {
 	defer q.tasks.Call()()
 	return ReadUsage(ctx, q.tasks.Config.StateDir, by)
-}
-
-// A usageSum adds up runs that come task by task.
-type usageSum struct {
-	query task.UsageQuery
-	key   func(*state.Run, *time.Location) string
-	rows  map[string]*usageRow
-}
-
-type usageRow struct {
-	task.UsageRow
-	task string // the last one that was counted
-}
-
-func (s *usageSum) row(key string) *usageRow {
-	r := s.rows[key]
-	if r == nil {
-		r = &usageRow{UsageRow: task.UsageRow{Key: key}}
-		s.rows[key] = r
-	}
-	return r
-}
-
-// add adds the runs of a task.
-func (s *usageSum) add(ctx context.Context, runs []state.Run) error {
-	for i := range runs {
-		r := &runs[i]
-		if r.Ended.Before(s.query.Since) || !s.query.Until.IsZero() && !r.Ended.Before(s.query.Until) {
-			continue
-		}
-		row := s.row(s.key(r, s.query.Location))
-		row.Runs++
-		row.Usage = row.Plus(r.Usage)
-		if row.task != r.TaskID {
-			row.task = r.TaskID
-			row.Tasks++
-		}
-	}
-	return context.Cause(ctx)
 }
