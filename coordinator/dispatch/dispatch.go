@@ -204,7 +204,7 @@ func (d *Dispatcher) StartReady() {
 		return
 	}
 	d.tasks.TroubleUnlessStopped("what was spent so far could not be read", d.tasks.LoadSpending(d.tasks.AccountsNow()))
-	d.failBlockedByDependency()
+	d.appendAll("tasks that come after a failed one could not be ended", d.blockedByDependency)
 	d.moveToAccounts()
 	d.fallBack()
 	d.failLimitWaitExceeded()
