@@ -31,11 +31,7 @@ func (s *Store) Call() (end func()) {
 }
 
 // NoteUse notes that the master was of use until now: its idle time begins.
-func (s *Store) NoteUse() {
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	s.life.lastCall = s.Config.Now()
-}
+func (s *Store) NoteUse() { s.Call()() }
 
 // IdleSince returns since when no client was served; ok is false if one is just being served.
 func (s *Store) IdleSince() (since time.Time, ok bool) {

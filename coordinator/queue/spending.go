@@ -35,7 +35,9 @@ func (s *Store) LoadSpending(accounts Accounts) (err error) {
 			return nil
 		})
 		if err == nil {
-			s.spending.set(of)
+			s.spending.mu.Lock()
+			s.spending.of = of
+			s.spending.mu.Unlock()
 		}
 	})
 	return err
@@ -89,12 +91,6 @@ func (p *spending) isLoaded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.of != nil
-}
-
-func (p *spending) set(of map[spender]state.Spending) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.of = of
 }
 
 func add(to map[spender]state.Spending, r *state.Run, in *time.Location) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +13,6 @@ import (
 	"stint/coordinator/task"
 	"stint/state"
 )
-
-func isZero(v any) bool { return reflect.ValueOf(v).IsZero() }
 
 // A Room is what a Runner asks the master.
 type Room interface {
@@ -148,15 +145,11 @@ func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
 	}
 	for name := range controls { // of schedules that are not there any more
 		if err == nil {
-			_ = r.change(ctx, name, func(c *state.Control) { *c = state.Control{} }) // it is tried again
+			_ = r.room.ChangeSchedule(ctx, name, func(c *state.Control) { *c = state.Control{} }) // it is tried again
 			delete(r.paused, name)
 		}
 	}
 	return next, isActive
-}
-
-func (r *Runner) change(ctx context.Context, name string, change func(*state.Control)) error {
-	return r.room.ChangeSchedule(ctx, name, change)
 }
 
 // lookAt does for one schedule what is to be done now. c is its control record.
@@ -173,7 +166,7 @@ func (r *Runner) lookAt(ctx context.Context, s *Schedule, c state.Control) error
 			return err
 		}
 		if line != nil && line.Scheduled.After(c.FiredThrough) && c.Cron == text {
-			if err := r.change(ctx, s.Name, through(line.Scheduled)); err != nil {
+			if err := r.room.ChangeSchedule(ctx, s.Name, through(line.Scheduled)); err != nil {
 				return err
 			}
 			c.FiredThrough = line.Scheduled
@@ -182,7 +175,7 @@ func (r *Runner) lookAt(ctx context.Context, s *Schedule, c state.Control) error
 	r.paused[s.Name] = c.Paused
 	switch {
 	case c.Cron != text || c.FiredThrough.IsZero() || c.FiredThrough.After(now.Add(aheadMost)) || was && !c.Paused: // what was due before it was so was not missed
-		return r.change(ctx, s.Name, func(c *state.Control) { c.Cron, c.FiredThrough = text, now })
+		return r.room.ChangeSchedule(ctx, s.Name, func(c *state.Control) { c.Cron, c.FiredThrough = text, now })
 	case c.Paused:
 		return nil
 	}
@@ -246,7 +239,7 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 		}
 	}
 	if s.Job != "" {
-		if err := r.change(ctx, s.Name, note); err != nil {
+		if err := r.room.ChangeSchedule(ctx, s.Name, note); err != nil {
 			return err
 		}
 		r.Wake() // look starts it
@@ -271,7 +264,7 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 		spec.Parallel = true
 	}
 	if _, known := r.room.Fired(spec.IdempotencyKey); known { // before the clock was put back
-		return r.change(ctx, s.Name, through(at))
+		return r.room.ChangeSchedule(ctx, s.Name, through(at))
 	}
 	_, err := r.room.Fire(ctx, spec, s.Name, note)
 	var refused *task.Error
@@ -282,7 +275,7 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 	if now {
 		return err
 	}
-	return errors.Join(r.ended(run), r.change(ctx, s.Name, through(at)))
+	return errors.Join(r.ended(run), r.room.ChangeSchedule(ctx, s.Name, through(at)))
 }
 
 // through notes that all is settled up to an instant. A firing with a jitter may come after a later one.
@@ -306,7 +299,7 @@ func (r *Runner) skip(ctx context.Context, s *Schedule, at time.Time, why string
 	if count > 1 {
 		run.Count = count
 	}
-	return errors.Join(r.history.add(run), r.change(ctx, s.Name, through(at)))
+	return errors.Join(r.history.add(run), r.room.ChangeSchedule(ctx, s.Name, through(at)))
 }
 
 // ended notes how a firing went.
@@ -367,7 +360,7 @@ func (r *Runner) close(ctx context.Context, run task.JobRun, instant string) err
 	if err != nil {
 		return err
 	}
-	return r.change(ctx, run.Schedule, func(c *state.Control) { c.OpenFirings = without(c.OpenFirings, instant) })
+	return r.room.ChangeSchedule(ctx, run.Schedule, func(c *state.Control) { c.OpenFirings = without(c.OpenFirings, instant) })
 }
 
 // Bounds of a job that its schedule does not set, and the wait before it is tried again, which is
@@ -469,7 +462,7 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string) (task.Sche
 			err = r.lookAt(ctx, &s, r.room.Schedules()[name])
 		}
 		if err == nil {
-			err = r.change(ctx, name, func(c *state.Control) { c.Paused, c.FiredThrough = act == "pause", now })
+			err = r.room.ChangeSchedule(ctx, name, func(c *state.Control) { c.Paused, c.FiredThrough = act == "pause", now })
 		}
 		r.paused[name] = act == "pause"
 		r.Wake()

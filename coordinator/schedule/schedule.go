@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,7 +91,7 @@ func (s *Schedule) Check(jobs []string) (key string, err error) {
 		return "", nil
 	case !slices.Contains(jobs, s.Job):
 		return "job", fmt.Errorf("there is no job %q; there are %s", s.Job, strings.Join(jobs, ", "))
-	case !isZero(own):
+	case !reflect.ValueOf(own).IsZero():
 		return "job", fmt.Errorf("the job %s takes timeout and max_attempts, and nothing else of a task", s.Job)
 	}
 	return "", nil
