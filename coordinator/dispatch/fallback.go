@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -184,4 +185,83 @@ func (d *Dispatcher) limitWaitExceeded(st *fold.State, able map[agentIn]bool) []
 			return agent != t.Agent && (isAble || able != nil && !asked) && accounts.HasOther(st, &state.Task{Agent: agent, Account: t.Account})
 		})
 	})
+}
+
+// blockedByDependency returns the records that end the queued tasks which come after one that has
+// ended otherwise than done, and those that come after them: they could never run.
+func (d *Dispatcher) blockedByDependency(st *fold.State) (records []*ledger.Record) {
+	const most = 200                  // bytes of another task's error that are told
+	causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
+	for _, t := range st.BlockedByDependency() {
+		id, status, _ := st.EndedBadly(&t)
+		if i := slices.IndexFunc(t.After, func(id string) bool { return causes[id].Status != "" }); i >= 0 {
+			id = t.After[i]
+		}
+		cause, isKnown := causes[id]
+		if !isKnown {
+			cause, _ = d.tasks.WholeIn(st, id) // without: its status is enough
+			cause.Status, cause.Prompt, cause.Result = status, "", ""
+			causes[id] = cause // a task may have thousands after it
+		}
+		how := string(cause.Status) // a few words such as "failed (exit): no such file"
+		if cause.Reason != "" && string(cause.Reason) != how {
+			how += " (" + string(cause.Reason) + ")"
+		}
+		if cause.Error != "" {
+			how += ": " + task.OneSentence(cause.Error, most)
+		}
+		t.Status, t.Reason, t.Error = state.Failed, cause.Reason, state.CameAfter+state.ShortID(id)+", which ended "+how
+		switch {
+		case t.Reason != "":
+		case cause.Status == state.Canceled:
+			t.Reason = state.ClassCanceled
+		default:
+			t.Reason = state.ClassExit
+		}
+		causes[t.ID] = t
+		r := task.RecordOf(t.ID).Add(state.KeyStatus, string(t.Status)).Add(state.KeyReason, string(t.Reason))
+		records = append(records, admission.AddError(r, &t, t.Error).Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now())))
+	}
+	return records
+}
+
+// A program that is missing. An upgrade takes an agent's program away for a few seconds,
+// and whoever removes it brings it back at some time. Its tasks need not fail for that:
+// the run looks once more a moment later, then the account goes on hold, which ends when
+// the program is back. A program that no task here has ever run with is another matter: the
+// user has not installed it. Nor does the account wait for a program that only one task's PATH
+// lacks: that task fails.
+
+// lookForAgent is how often it is looked whether a program is back.
+const lookForAgent = 5 * time.Second
+
+// LookForMissing ends the holds of accounts whose agent's program is back, or for whose agent
+// this master has a key and the one before had none, until ctx ends.
+// It has a goroutine of its own: a program that is there may not answer for long.
+func (d *Dispatcher) LookForMissing(ctx context.Context) {
+	tick := time.NewTicker(lookForAgent)
+	defer tick.Stop()
+	for {
+		for _, a := range queue.Read(d.tasks, (*fold.State).Missing) {
+			known, _ := d.tasks.AccountsNow().Find(a.Name)
+			if name := cmp.Or(known.Tool, a.Agent, a.Name); a.IsKeyless() && (d.tasks.Config.HasKey == nil || !d.tasks.Config.HasKey(name)) || a.IsMissing() && !d.Attempts.IsFound(name) {
+				continue
+			}
+			err := d.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+				if now := st.Account(a.Name); now.IsMissing() || now.IsKeyless() { // else it is another hold by now
+					tx.Append(task.AccountRecord(a.Name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
+				}
+				return nil
+			})
+			if err == nil {
+				d.tasks.Config.Log.Info("what an agent lacked is back", "account", a.Name)
+			}
+			d.tasks.TroubleUnlessStopped("the hold of an account could not be ended", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
