@@ -20,11 +20,6 @@ import (
 	"stint/state"
 )
 
-const historyHelp = `Print the records of all tasks or of one, oldest first: when, number, by whom
-(hand: edited in tasks.md, client: a command, master: stint itself), and what
-changed. It reads the journal itself; no master is needed and none is started.
-A record without a time of its own gets that of the record before.`
-
 // historyOptions are the options of `stint history`.
 type historyOptions struct {
 	archive, follow bool
@@ -36,7 +31,10 @@ func (a *app) historyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history [OPTIONS] [ID]",
 		Short: "print what happened to tasks, and by whom",
-		Long:  historyHelp,
+		Long: `Print the records of all tasks or of one, oldest first: when, number, by whom
+(hand: edited in tasks.md, client: a command, master: stint itself), and what
+changed. It reads the journal itself; no master is needed and none is started.
+A record without a time of its own gets that of the record before.`,
 		Example: `  stint history -n 20
   stint history 2b4f6c8e
   stint history --json --follow | jq 'select(.by=="hand")'`,

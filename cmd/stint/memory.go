@@ -46,20 +46,18 @@ func (o *noteOptions) directoryFlag(c *cobra.Command) {
 	c.Flags().StringVarP(&o.dir, "directory", "C", "", "the workspace's `directory`")
 }
 
-const memorySearchHelp = `Print the lines of the workspace's notes that an agent would get with this prompt, as
-path:line text, best first. Below each line stands why: its score, the terms that the
-line, its heading or a line nearby has, with their weights, and the hashes of file and
-text. At the end: what was searched for, and which notes were left out.
-
-memory_paths names the notes; max_memory_hits and max_memory_chars limit what is added.
-PROMPT is an argument, - for stdin, or @FILE. No master is needed.`
-
 func (a *app) memorySearchCommand() *cobra.Command {
 	o := &noteOptions{}
 	c := &cobra.Command{
 		Use:   "search [OPTIONS] PROMPT",
 		Short: "print what an agent would get from the notes, and why",
-		Long:  memorySearchHelp,
+		Long: `Print the lines of the workspace's notes that an agent would get with this prompt, as
+path:line text, best first. Below each line stands why: its score, the terms that the
+line, its heading or a line nearby has, with their weights, and the hashes of file and
+text. At the end: what was searched for, and which notes were left out.
+
+memory_paths names the notes; max_memory_hits and max_memory_chars limit what is added.
+PROMPT is an argument, - for stdin, or @FILE. No master is needed.`,
 		Example: `  stint memory search "Rotate the deploy key"
   stint memory search --json @prompt.md | jq '.hits[].path'`,
 		Args: cobra.MinimumNArgs(1),
@@ -118,17 +116,15 @@ func describeMemory(found *memory.Result) string {
 	return b.String() + d.String()
 }
 
-const memoryAddHelp = `Add TEXT as a dated line at the end of a note, where the search for later tasks finds
-it. By default the note is the first path of memory_paths that is no pattern
-(MEMORY.md); --file names another Markdown or text file. The note is created if it is
-missing. Line breaks become blanks. TEXT is an argument, - for stdin, or @FILE.`
-
 func (a *app) memoryAddCommand() *cobra.Command {
 	o := &noteOptions{}
 	c := &cobra.Command{
-		Use:     "add [OPTIONS] TEXT",
-		Short:   "add a dated line to a note",
-		Long:    memoryAddHelp,
+		Use:   "add [OPTIONS] TEXT",
+		Short: "add a dated line to a note",
+		Long: `Add TEXT as a dated line at the end of a note, where the search for later tasks finds
+it. By default the note is the first path of memory_paths that is no pattern
+(MEMORY.md); --file names another Markdown or text file. The note is created if it is
+missing. Line breaks become blanks. TEXT is an argument, - for stdin, or @FILE.`,
 		Example: "  stint memory add \"Run make gen before the tests.\"\n  stint memory add --file memory/db.md \"Migrations run by hand.\"",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -207,15 +203,13 @@ func notePaths(c *Config) []string {
 	return c.MemoryPaths
 }
 
-const lessonsHelp = `Lessons are dated lines that earlier tasks left in a note of the workspace
-(self_eval_memory_path), where the memory search of later tasks finds them. You may
-edit the note.`
-
 func (a *app) lessonsCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use:     "lessons",
-		Short:   "list, show or remove the lessons of earlier tasks",
-		Long:    lessonsHelp,
+		Use:   "lessons",
+		Short: "list, show or remove the lessons of earlier tasks",
+		Long: `Lessons are dated lines that earlier tasks left in a note of the workspace
+(self_eval_memory_path), where the memory search of later tasks finds them. You may
+edit the note.`,
 		Example: "  stint lessons ls\n  stint lessons rm 5f2c81aa",
 	}, a.lessonsLsCommand(), a.lessonsShowCommand(), a.lessonsRmCommand())
 }

@@ -20,15 +20,13 @@ import (
 	"stint/state"
 )
 
-const syncHelp = `Work with the mirror of the ledger in PostgreSQL, which is for audit. A master keeps it
-up to date by itself (stint serve --postgres URL, or [postgres] in config.toml). These
-commands work with and without a master. They change the database, never the ledger.`
-
 func (a *app) syncCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "sync",
 		Short: "compare or update the mirror of the ledger in PostgreSQL",
-		Long:  syncHelp,
+		Long: `Work with the mirror of the ledger in PostgreSQL, which is for audit. A master keeps it
+up to date by itself (stint serve --postgres URL, or [postgres] in config.toml). These
+commands work with and without a master. They change the database, never the ledger.`,
 		Example: `  createdb cli_worker
   stint sync once --postgres postgres:///cli_worker
   stint sync status

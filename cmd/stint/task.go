@@ -21,30 +21,12 @@ import (
 	"stint/state"
 )
 
-const taskExample = `  stint task "Summarise this repository in one line"
-  stint task -d --session web "Fix the login test"   # queue it, print its id
-  stint task --session web "Now add a test for it"   # resumes the same session
-  stint task @review.md                              # or - for stdin
-  stint task -d --after 2b4f6c8e "Now deploy it"     # once that one is done
-  stint task -d --spec tasks.json                    # queue all, or none
-  stint task --dry-run --session web "And now?"      # show what would run
-  stint task -- "-v prints nothing: find out why"`
-
 func (a *app) taskCommand() *cobra.Command {
 	o := &taskOptions{}
 	c := &cobra.Command{
-		Use:     "task [OPTIONS] PROMPT",
-		Short:   "run a task and print the agent's answer",
-		Long:    taskHelp,
-		Example: taskExample,
-		RunE:    func(c *cobra.Command, args []string) error { return a.runTask(c, o, args) },
-	}
-	c.Flags().BoolVarP(&o.detach, "detach", "d", false, "queue the task, print its id and go")
-	o.addFlags(a, c)
-	return c
-}
-
-const taskHelp = `Run a task and print the agent's answer on stdout.
+		Use:   "task [OPTIONS] PROMPT",
+		Short: "run a task and print the agent's answer",
+		Long: `Run a task and print the agent's answer on stdout.
 
 PROMPT is one or more arguments, - for stdin, @FILE for a file (@@ for a prompt
 that begins with @), or whatever follows --. The agent gets it as text: @PATH and
@@ -73,7 +55,21 @@ summary first (--policy brief). For a review or a report, use --policy final.
 may use the fields {{.ID}} {{.Status}} {{.Reason}} {{.Error}} {{.Prompt}} {{.Result}}
 {{.Findings}} {{.VerifyCommand}} {{.VerifyOutput}} {{.Agent}} {{.Workspace}} {{.SessionKey}}, and
 {{if .Error}}...{{else}}...{{end}}. If it uses none of them, they are appended, quoted.
-Write {{"{{"}} for two braces.`
+Write {{"{{"}} for two braces.`,
+		Example: `  stint task "Summarise this repository in one line"
+  stint task -d --session web "Fix the login test"   # queue it, print its id
+  stint task --session web "Now add a test for it"   # resumes the same session
+  stint task @review.md                              # or - for stdin
+  stint task -d --after 2b4f6c8e "Now deploy it"     # once that one is done
+  stint task -d --spec tasks.json                    # queue all, or none
+  stint task --dry-run --session web "And now?"      # show what would run
+  stint task -- "-v prints nothing: find out why"`,
+		RunE: func(c *cobra.Command, args []string) error { return a.runTask(c, o, args) },
+	}
+	c.Flags().BoolVarP(&o.detach, "detach", "d", false, "queue the task, print its id and go")
+	o.addFlags(a, c)
+	return c
+}
 
 func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 	a.quiet = a.ids

@@ -14,10 +14,6 @@ import (
 	"stint/coordinator/task"
 )
 
-const usageHelp = `Print what runs have used: tokens, and money where the agent's CLI reports a price.
-With a flat plan it reports none. Tasks of --parallel share one row, "-", by session.
-The files are read directly; no master is needed and none is started.`
-
 // usageBy are what runs can be put together by.
 var usageBy = []string{"day", "agent", "model", "account", "session", "task", "run", "total"}
 
@@ -31,7 +27,9 @@ func (a *app) usageCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "usage [OPTIONS]",
 		Short: "print what runs have used, by day, agent, session or task",
-		Long:  usageHelp,
+		Long: `Print what runs have used: tokens, and money where the agent's CLI reports a price.
+With a flat plan it reports none. Tasks of --parallel share one row, "-", by session.
+The files are read directly; no master is needed and none is started.`,
 		Example: `  stint usage --since 7d
   stint usage --by task --since 2026-11-01 --until 2026-11-30
   stint usage --by account,day --since 30d
