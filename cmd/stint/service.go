@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/xml"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -64,49 +64,15 @@ const enableLinger = "loginctl enable-linger"
 // serviceFormat is the format of this system.
 var serviceFormat = map[bool]string{true: "launchd", false: "systemd"}[isMac]
 
-// serviceFiles are the files by their formats. They harden nothing: agents build, install and
+//go:embed service/*.tmpl
+var serviceTexts embed.FS
+
+// serviceFiles are the files of service/, by their formats. They harden nothing: agents build, install and
 // start what their tasks need. stint ends its runs by itself, and one that the kernel ends for
 // its memory is no reason to end the others. Between the quotes of the unit, $ is no variable.
 var serviceFiles = template.Must(template.New("").Funcs(template.FuncMap{
 	"unit": strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "%", "%%").Replace,
-	"xml": func(s string) (string, error) {
-		var b strings.Builder
-		err := xml.EscapeText(&b, []byte(s))
-		return b.String(), err
-	},
-}).Parse(`{{define "systemd"}}# {{.Mark}}
-[Unit]
-Description=stint, which runs queued tasks of coding agents
-
-[Service]
-Type=exec
-ExecStart="{{unit .Program}}" serve
-{{range $name, $value := .Env}}Environment="{{$name}}={{unit $value}}"
-{{end}}Restart=on-failure
-RestartSec=10
-KillMode=mixed
-TimeoutStopSec={{.StopSeconds}}
-OOMPolicy=continue
-
-[Install]
-WantedBy=default.target
-{{end}}{{define "launchd"}}<?xml version="1.0" encoding="UTF-8"?>
-<!-- {{.Mark}} -->
-<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
-<plist version="1.0">
-<dict>
-	<key>Label</key><string>stint</string>
-	<key>ProgramArguments</key><array><string>{{xml .Program}}</string><string>serve</string></array>
-	<key>EnvironmentVariables</key><dict>{{range $name, $value := .Env}}
-		<key>{{$name}}</key><string>{{xml $value}}</string>{{end}}
-	</dict>
-	<key>RunAtLoad</key><true/>
-	<key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>
-	<key>ThrottleInterval</key><integer>10</integer>
-	<key>ExitTimeOut</key><integer>{{.StopSeconds}}</integer>
-</dict>
-</plist>
-{{end}}`))
+}).ParseFS(serviceTexts, "service/*.tmpl"))
 
 // text returns the file of the service, by which it runs that program with that environment.
 func (s *service) text(program string, env map[string]string, stopTime time.Duration) (string, error) {
@@ -120,7 +86,7 @@ func (s *service) text(program string, env map[string]string, stopTime time.Dura
 		return "", usage("install stint in another directory", "%s runs no program with such a path: %q", s.format, program)
 	}
 	var b strings.Builder
-	err := serviceFiles.ExecuteTemplate(&b, s.format, map[string]any{"Mark": serviceMark, "Program": program, "Env": env, "StopSeconds": int(stopTime.Seconds())})
+	err := serviceFiles.ExecuteTemplate(&b, s.format+".tmpl", map[string]any{"Mark": serviceMark, "Program": program, "Env": env, "StopSeconds": int(stopTime.Seconds())})
 	return b.String(), err
 }
 
@@ -193,7 +159,7 @@ func (a *app) serviceCommand() *cobra.Command {
 		}}
 	}
 	install := leaf("install [OPTIONS]", "write the file of the service, and start it", func(ctx context.Context, s *service) error {
-		if serviceFiles.Lookup(format) == nil || !print && format != serviceFormat {
+		if serviceFiles.Lookup(format+".tmpl") == nil || !print && format != serviceFormat {
 			return usage("stint service install --help", "--format %s is neither systemd nor launchd, or is another system's and needs --print", format)
 		}
 		text, err := s.textHere(a)
