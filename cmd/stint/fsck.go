@@ -22,8 +22,7 @@ func (a *app) fsckCommand() *cobra.Command {
 	var repair bool
 	var output string
 	c := &cobra.Command{
-		Use:   "fsck [OPTIONS] [FILE]",
-		Short: "check the ledger and print what is wrong as file:line: message",
+		Use: "fsck [OPTIONS] [FILE]", Short: "check the ledger and print what is wrong as file:line: message",
 		Long: `Check the ledger: every section of tasks.md, every record of the journal, whether
 both give the same tasks, and the archive. Nothing is changed, and a master may be
 at work. With FILE, check that one ledger file by itself, as if it were all there

@@ -29,8 +29,7 @@ type historyOptions struct {
 func (a *app) historyCommand() *cobra.Command {
 	o := &historyOptions{}
 	c := &cobra.Command{
-		Use:   "history [OPTIONS] [ID]",
-		Short: "print what happened to tasks, and by whom",
+		Use: "history [OPTIONS] [ID]", Short: "print what happened to tasks, and by whom",
 		Long: `Print the records of all tasks or of one, oldest first: when, number, by whom
 (hand: edited in tasks.md, client: a command, master: stint itself), and what
 changed. It reads the journal itself; no master is needed and none is started.

@@ -32,8 +32,7 @@ type logsOptions struct {
 func (a *app) logsCommand() *cobra.Command {
 	o := &logsOptions{}
 	c := &cobra.Command{
-		Use:   "logs [OPTIONS] ID",
-		Short: "print what a task's agent and its verify command did",
+		Use: "logs [OPTIONS] ID", Short: "print what a task's agent and its verify command did",
 		Long: `Print what a task's agent and its verify command did, in their order: what the
 agent says, the commands that it runs and how they end, the files that it reads and
 changes. It looks the same for all agents. codex does not report how many lines an edit

@@ -42,8 +42,7 @@ const watchEvery = 2 * time.Second
 func (a *app) lsCommand() *cobra.Command {
 	o := &lsOptions{}
 	c := &cobra.Command{
-		Use:   "ls [OPTIONS]",
-		Short: "list tasks: those that run, then the newest first",
+		Use: "ls [OPTIONS]", Short: "list tasks: those that run, then the newest first",
 		Example: `  stint ls
   stint ls --watch
   stint ls --tree --session web      # with what waits for what

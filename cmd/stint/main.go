@@ -103,10 +103,8 @@ func versionName() string {
 
 func (a *app) versionCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
-		Use:     "version",
-		Short:   "print the version",
-		Example: "  stint version --json",
-		Args:    cobra.NoArgs,
+		Use: "version", Short: "print the version",
+		Example: "  stint version --json", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			platform := runtime.GOOS + "/" + runtime.GOARCH
 			text := fmt.Sprintf("stint %s (%s, %s)", versionName(), runtime.Version(), platform)

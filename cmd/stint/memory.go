@@ -18,8 +18,7 @@ import (
 
 func (a *app) memoryCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use:     "memory",
-		Short:   "search a workspace's notes as for a task, or add a line",
+		Use: "memory", Short: "search a workspace's notes as for a task, or add a line",
 		Example: "  stint memory search \"Rotate the deploy key\"\n  stint memory add \"The deploy key is in the vault.\"",
 	}, a.memorySearchCommand(), a.memoryAddCommand())
 }
@@ -49,8 +48,7 @@ func (o *noteOptions) directoryFlag(c *cobra.Command) {
 func (a *app) memorySearchCommand() *cobra.Command {
 	o := &noteOptions{}
 	c := &cobra.Command{
-		Use:   "search [OPTIONS] PROMPT",
-		Short: "print what an agent would get from the notes, and why",
+		Use: "search [OPTIONS] PROMPT", Short: "print what an agent would get from the notes, and why",
 		Long: `Print the lines of the workspace's notes that an agent would get with this prompt, as
 path:line text, best first. Below each line stands why: its score, the terms that the
 line, its heading or a line nearby has, with their weights, and the hashes of file and
@@ -119,8 +117,7 @@ func describeMemory(found *memory.Result) string {
 func (a *app) memoryAddCommand() *cobra.Command {
 	o := &noteOptions{}
 	c := &cobra.Command{
-		Use:   "add [OPTIONS] TEXT",
-		Short: "add a dated line to a note",
+		Use: "add [OPTIONS] TEXT", Short: "add a dated line to a note",
 		Long: `Add TEXT as a dated line at the end of a note, where the search for later tasks finds
 it. By default the note is the first path of memory_paths that is no pattern
 (MEMORY.md); --file names another Markdown or text file. The note is created if it is
@@ -205,8 +202,7 @@ func notePaths(c *Config) []string {
 
 func (a *app) lessonsCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use:   "lessons",
-		Short: "list, show or remove the lessons of earlier tasks",
+		Use: "lessons", Short: "list, show or remove the lessons of earlier tasks",
 		Long: `Lessons are dated lines that earlier tasks left in a note of the workspace
 (self_eval_memory_path), where the memory search of later tasks finds them. You may
 edit the note.`,
@@ -233,10 +229,8 @@ func (a *app) lessons(o *noteOptions) (dir, name string, list []memory.Lesson, e
 func (a *app) lessonsLsCommand() *cobra.Command {
 	o := &noteOptions{}
 	c := &cobra.Command{
-		Use:     "ls [OPTIONS]",
-		Short:   "list the lessons",
-		Example: "  stint lessons ls --json",
-		Args:    cobra.NoArgs,
+		Use: "ls [OPTIONS]", Short: "list the lessons",
+		Example: "  stint lessons ls --json", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, name, list, err := a.lessons(o)
 			if err != nil {

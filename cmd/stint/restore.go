@@ -23,8 +23,7 @@ type restoreOptions struct {
 func (a *app) restoreCommand() *cobra.Command {
 	o := &restoreOptions{}
 	c := &cobra.Command{
-		Use:   "restore [OPTIONS] FILE",
-		Short: "go back to an earlier copy of tasks.md",
+		Use: "restore [OPTIONS] FILE", Short: "go back to an earlier copy of tasks.md",
 		Long: `Go back to an earlier copy of tasks.md, on purpose: tasks that are newer than the
 copy are gone afterwards, and the others are as they were then. (A copy that is
 merely put in the place of tasks.md counts as a stale save: what is missing in it

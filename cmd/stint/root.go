@@ -74,9 +74,8 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 		args = append([]string{"version"}, args[1:]...)
 	}
 	root := &cobra.Command{
-		Use:   "stint",
-		Short: "queue tasks for coding agents and keep their answers",
-		Long:  rootHelp,
+		Use: "stint", Short: "queue tasks for coding agents and keep their answers",
+		Long: rootHelp,
 		Example: `  stint task "Summarise this repository in one line"
   stint task -d --session web "Fix the login test"
   stint ls

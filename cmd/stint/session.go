@@ -20,8 +20,7 @@ import (
 
 func (a *app) sessionCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use:     "session",
-		Short:   "list sessions, show a transcript or what waits",
+		Use: "session", Short: "list sessions, show a transcript or what waits",
 		Example: "  stint session ls\n  stint session show web\n  stint session queue web",
 	}, a.sessionLsCommand(), a.sessionShowCommand(), a.sessionQueueCommand())
 }
@@ -43,10 +42,8 @@ func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionVie
 
 func (a *app) sessionLsCommand() *cobra.Command {
 	return a.withJSON(a.withIDs(&cobra.Command{
-		Use:     "ls [OPTIONS]",
-		Short:   "list sessions",
-		Example: "  stint session ls --json",
-		Args:    cobra.NoArgs,
+		Use: "ls [OPTIONS]", Short: "list sessions",
+		Example: "  stint session ls --json", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
 			var list []state.Session
@@ -67,10 +64,8 @@ func (a *app) sessionLsCommand() *cobra.Command {
 
 func (a *app) sessionShowCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
-		Use:     "show [OPTIONS] SESSION",
-		Short:   "print the transcript of a session",
-		Example: "  stint session show web",
-		Args:    cobra.ExactArgs(1),
+		Use: "show [OPTIONS] SESSION", Short: "print the transcript of a session",
+		Example: "  stint session show web", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			view, err := a.findSession(c.Context(), args[0])
 			switch {
@@ -100,8 +95,7 @@ func (a *app) sessionShowCommand() *cobra.Command {
 
 func (a *app) sessionQueueCommand() *cobra.Command {
 	return a.withJSON(a.withIDs(&cobra.Command{
-		Use:   "queue [OPTIONS] SESSION",
-		Short: "list what waits in a session, in the order in which it will run",
+		Use: "queue [OPTIONS] SESSION", Short: "list what waits in a session, in the order in which it will run",
 		Example: `  stint session queue web
   stint move 2b4f6c8e --first      # reorder it
   stint hold 2b4f6c8e              # let the others pass
@@ -130,8 +124,7 @@ func (a *app) sendCommand() *cobra.Command {
 	o := &taskOptions{}
 	var wait bool
 	c := &cobra.Command{
-		Use:   "send [OPTIONS] SESSION PROMPT",
-		Short: "queue the next message of a session, and print its id",
+		Use: "send [OPTIONS] SESSION PROMPT", Short: "queue the next message of a session, and print its id",
 		Long: `Queue the next message of a session and print its id. It runs after what waits there
 already, with the agent, account, model and directory of the session's last task.
 

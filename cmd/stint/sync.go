@@ -22,8 +22,7 @@ import (
 
 func (a *app) syncCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use:   "sync",
-		Short: "compare or update the mirror of the ledger in PostgreSQL",
+		Use: "sync", Short: "compare or update the mirror of the ledger in PostgreSQL",
 		Long: `Work with the mirror of the ledger in PostgreSQL, which is for audit. A master keeps it
 up to date by itself (stint serve --postgres URL, or [postgres] in config.toml). These
 commands work with and without a master. They change the database, never the ledger.`,

@@ -24,8 +24,7 @@ import (
 func (a *app) taskCommand() *cobra.Command {
 	o := &taskOptions{}
 	c := &cobra.Command{
-		Use:   "task [OPTIONS] PROMPT",
-		Short: "run a task and print the agent's answer",
+		Use: "task [OPTIONS] PROMPT", Short: "run a task and print the agent's answer",
 		Long: `Run a task and print the agent's answer on stdout.
 
 PROMPT is one or more arguments, - for stdin, @FILE for a file (@@ for a prompt

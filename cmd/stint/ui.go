@@ -47,9 +47,8 @@ you forward another port, put that into the address.`
 func (a *app) uiCommand() *cobra.Command {
 	var print bool
 	c := &cobra.Command{
-		Use:   "ui [OPTIONS]",
-		Short: "open the page in your browser",
-		Long:  uiHelp,
+		Use: "ui [OPTIONS]", Short: "open the page in your browser",
+		Long: uiHelp,
 		Example: `  stint ui
   stint ui --print    # the address alone, on stdout`,
 		Args: cobra.NoArgs,
@@ -153,8 +152,7 @@ func open(ctx context.Context, browser *exec.Cmd) error {
 
 func (a *app) tokenCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "token",
-		Short: "the token of the HTTP interface: a new one, or for curl",
+		Use: "token", Short: "the token of the HTTP interface: a new one, or for curl",
 		Example: `  stint token header | curl -sS -H @- http://127.0.0.1:7433/v1/tasks
   stint token rotate`,
 	}
@@ -162,8 +160,7 @@ func (a *app) tokenCommand() *cobra.Command {
 		Use: "header", Short: "print the Authorization header",
 		Long: `Print the header that requests over TCP need. Pass it by stdin or a file, as curl -H @-
 does: other users of the machine can see command lines.`,
-		Example: "  stint token header | curl -sS -H @- http://127.0.0.1:7433/v1/health",
-		Args:    cobra.NoArgs,
+		Example: "  stint token header | curl -sS -H @- http://127.0.0.1:7433/v1/health", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			state, err := a.ownState()
 			if err != nil {
@@ -184,8 +181,7 @@ does: other users of the machine can see command lines.`,
 		Use: "rotate", Short: "replace the token; the old one is no longer valid",
 		Long: `Replace the token. The old one is no longer valid, and browsers are signed out: open the
 page again with stint ui. A running master uses the new token at once.`,
-		Example: "  stint token rotate",
-		Args:    cobra.NoArgs,
+		Example: "  stint token rotate", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			state, err := a.ownState()
 			if err != nil {

@@ -25,8 +25,7 @@ type usageOptions struct {
 func (a *app) usageCommand() *cobra.Command {
 	o := &usageOptions{}
 	c := &cobra.Command{
-		Use:   "usage [OPTIONS]",
-		Short: "print what runs have used, by day, agent, session or task",
+		Use: "usage [OPTIONS]", Short: "print what runs have used, by day, agent, session or task",
 		Long: `Print what runs have used: tokens, and money where the agent's CLI reports a price.
 With a flat plan it reports none. Tasks of --parallel share one row, "-", by session.
 The files are read directly; no master is needed and none is started.`,

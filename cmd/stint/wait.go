@@ -26,8 +26,7 @@ type waitOptions struct {
 func (a *app) waitCommand() *cobra.Command {
 	o := &waitOptions{}
 	c := &cobra.Command{
-		Use:   "wait [OPTIONS] ID...",
-		Short: "wait until tasks have ended; the exit code is theirs",
+		Use: "wait [OPTIONS] ID...", Short: "wait until tasks have ended; the exit code is theirs",
 		Long: `Wait until tasks have ended, and print id and status of each as it ends.
 
 The exit code is the task's own; of several tasks the first one, in the order of
