@@ -135,7 +135,7 @@ func restart(background bool) string {
 	return map[bool]string{true: "stint serve --stop", false: "stint serve --stop, then stint serve"}[background]
 }
 
-// warnAccounts prints on stderr which accounts keep some of these tasks from starting.
+// warnAccounts prints on stderr, once, which accounts keep some of these tasks from starting.
 func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 	if !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued }) {
 		return
@@ -146,38 +146,22 @@ func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 		list, err := c.Accounts(ctx)
 		for _, u := range list {
 			waits := func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == u.Name }
-			if u.Why != "" && slices.ContainsFunc(views, waits) {
-				a.tell(&u)
+			if u.Why != "" && !slices.Contains(a.told, u.Name) && slices.ContainsFunc(views, waits) {
+				a.hint("stint: %s\n", escapeText(oneLine(u.Why)))
+				a.told = append(a.told, u.Name)
 			}
 		}
 		return err
 	})
 }
 
-// tell prints on stderr, once, what keeps the tasks of an account from starting.
-func (a *app) tell(u *state.AccountUse) {
-	if !a.told[u.Name] {
-		a.hint("stint: %s\n", escapeText(oneLine(u.Why)))
-	}
-	if a.told == nil {
-		a.told = map[string]bool{}
-	}
-	a.told[u.Name] = true
-}
-
-// warnAccountsOf is warnAccounts for the first hundred of some tasks. It looks at these only where
-// something has become of an account since the last time, for which looked is kept.
-func (a *app) warnAccountsOf(ctx context.Context, refs []string, looked map[string]bool) {
+// warnAccountsOf is warnAccounts for the first hundred of some tasks, at which it looks only where
+// an account that was not told of keeps any task from starting.
+func (a *app) warnAccountsOf(ctx context.Context, refs []string) {
 	const most = 100
 	_ = a.callRunning(func(c *client.Client) error { // it is told the next time
 		list, err := c.Accounts(ctx)
-		known := len(looked)
-		for _, u := range list {
-			if u.Why != "" && u.Waiting > 0 && !a.told[u.Name] {
-				looked[u.Name+u.Closed] = true
-			}
-		}
-		if len(looked) == known || err != nil {
+		if !slices.ContainsFunc(list, func(u state.AccountUse) bool { return u.Why != "" && u.Waiting > 0 && !slices.Contains(a.told, u.Name) }) {
 			return err
 		}
 		var views []wire.TaskView

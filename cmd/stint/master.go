@@ -163,12 +163,12 @@ const silencePace = 4 * time.Second
 // waits for it, until the function that it returns is called; and of each account that keeps one of
 // the tasks refs from starting, what ends that.
 func (a *app) warnSilence(ctx context.Context, refs ...string) (stop func()) {
-	one, looked := a.another(), map[string]bool{}
+	one := a.another()
 	return inBackground(ctx, func(ctx context.Context) {
 		for pause(ctx, silencePace) == nil {
 			if _, err := one.health(ctx); !errors.Is(err, client.ErrSilent) {
 				if len(refs) > 0 {
-					one.warnAccountsOf(ctx, refs, looked)
+					one.warnAccountsOf(ctx, refs)
 				}
 				continue
 			}

@@ -24,9 +24,7 @@ func (a *app) memoryCommand() *cobra.Command {
 }
 
 // noteOptions are the options of the commands that read or write notes.
-type noteOptions struct {
-	dir, file string
-}
+type noteOptions struct{ dir string }
 
 // directory returns the workspace and the configuration that holds in it.
 func (o *noteOptions) directory(a *app) (string, *Config, error) {
@@ -45,9 +43,28 @@ func (o *noteOptions) directoryFlag(c *cobra.Command) {
 	c.Flags().StringVarP(&o.dir, "directory", "C", "", "the workspace's `directory`")
 }
 
-func (a *app) memorySearchCommand() *cobra.Command {
+// takesText completes a command with a text, which is an argument, stdin or a file: do gets it,
+// with the workspace and the configuration that holds there.
+func (a *app) takesText(c *cobra.Command, do func(ctx context.Context, dir string, cfg *Config, text string) error) *cobra.Command {
 	o := &noteOptions{}
-	c := &cobra.Command{
+	c.Args = cobra.MinimumNArgs(1)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		text, err := promptSource{args: args, literal: c.ArgsLenAtDash() == 0, stdin: a.stdin}.read()
+		if err != nil {
+			return err
+		}
+		dir, cfg, err := o.directory(a)
+		if err != nil {
+			return err
+		}
+		return do(c.Context(), dir, cfg, text)
+	}
+	o.directoryFlag(c)
+	return c
+}
+
+func (a *app) memorySearchCommand() *cobra.Command {
+	return a.withJSON(a.takesText(&cobra.Command{
 		Use: "search [OPTIONS] PROMPT", Short: "print what an agent would get from the notes, and why",
 		Long: `Print the lines of the workspace's notes that an agent would get with this prompt, as
 path:line text, best first. Below each line stands why: its score, the terms that the
@@ -58,33 +75,16 @@ memory_paths names the notes; max_memory_hits and max_memory_chars limit what is
 PROMPT is an argument, - for stdin, or @FILE. No master is needed.`,
 		Example: `  stint memory search "Rotate the deploy key"
   stint memory search --json @prompt.md | jq '.hits[].path'`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			text, err := a.noteText(c, args)
-			if err != nil {
-				return err
-			}
-			dir, cfg, err := o.directory(a)
-			if err != nil {
-				return err
-			}
-			found, err := searcher(cfg, dir).Search(c.Context(), dir, text)
-			if err != nil {
-				return err
-			}
-			if len(found.Hits) == 0 && !a.json {
-				a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
-			}
-			return a.print(found, describeMemory(&found))
-		},
-	}
-	o.directoryFlag(c)
-	return a.withJSON(c)
-}
-
-// noteText returns the text of a command line: an argument, stdin or a file.
-func (a *app) noteText(c *cobra.Command, args []string) (string, error) {
-	return promptSource{args: args, literal: c.ArgsLenAtDash() == 0, stdin: a.stdin}.read()
+	}, func(ctx context.Context, dir string, cfg *Config, text string) error {
+		found, err := searcher(cfg, dir).Search(ctx, dir, text)
+		if err != nil {
+			return err
+		}
+		if len(found.Hits) == 0 && !a.json {
+			a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
+		}
+		return a.print(found, describeMemory(&found))
+	}))
 }
 
 // describeMemory returns what was found and why.
@@ -115,51 +115,36 @@ func describeMemory(found *memory.Result) string {
 }
 
 func (a *app) memoryAddCommand() *cobra.Command {
-	o := &noteOptions{}
-	c := &cobra.Command{
+	var file string
+	c := a.takesText(&cobra.Command{
 		Use: "add [OPTIONS] TEXT", Short: "add a dated line to a note",
 		Long: `Add TEXT as a dated line at the end of a note, where the search for later tasks finds
 it. By default the note is the first path of memory_paths that is no pattern
 (MEMORY.md); --file names another Markdown or text file. The note is created if it is
 missing. Line breaks become blanks. TEXT is an argument, - for stdin, or @FILE.`,
 		Example: "  stint memory add \"Run make gen before the tests.\"\n  stint memory add --file memory/db.md \"Migrations run by hand.\"",
-		Args:    cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			text, err := a.noteText(c, args)
-			if err != nil {
-				return err
-			}
-			return a.addMemory(c.Context(), o, text)
-		},
-	}
-	o.directoryFlag(c)
-	c.Flags().StringVar(&o.file, "file", "", "the note, a `path` below the workspace")
+	}, func(ctx context.Context, dir string, cfg *Config, text string) error {
+		name, err := noteFor(cfg, file)
+		if err != nil {
+			return err
+		}
+		l := memory.NewLesson(text, "", time.Now())
+		switch n := utf8.RuneCountInString(strings.TrimSpace(text)); {
+		case l.Text == "":
+			return usage("stint memory add \"TEXT\"", "there is no text to add")
+		case n > memory.MaxLesson:
+			return usage("stint memory add, once for each thing to know", "the text has %d characters; a line of a note has at most %d", n, memory.MaxLesson)
+		}
+		if err := memory.AddNote(dir, name, l); err != nil {
+			return err
+		}
+		if !searcher(cfg, dir).Has(ctx, dir, name) {
+			a.hint("stint: warning: %s is not searched for tasks; name it in memory_paths\n", escapeText(oneLine(name)))
+		}
+		return a.print(shownNote{name, l}, name+" "+l.String())
+	})
+	c.Flags().StringVar(&file, "file", "", "the note, a `path` below the workspace")
 	return a.withJSON(c)
-}
-
-func (a *app) addMemory(ctx context.Context, o *noteOptions, text string) error {
-	dir, cfg, err := o.directory(a)
-	if err != nil {
-		return err
-	}
-	name, err := noteFor(cfg, o.file)
-	if err != nil {
-		return err
-	}
-	l := memory.NewLesson(text, "", time.Now())
-	switch n := utf8.RuneCountInString(strings.TrimSpace(text)); {
-	case l.Text == "":
-		return usage("stint memory add \"TEXT\"", "there is no text to add")
-	case n > memory.MaxLesson:
-		return usage("stint memory add, once for each thing to know", "the text has %d characters; a line of a note has at most %d", n, memory.MaxLesson)
-	}
-	if err := memory.AddNote(dir, name, l); err != nil {
-		return err
-	}
-	if !searcher(cfg, dir).Has(ctx, dir, name) {
-		a.hint("stint: warning: %s is not searched for tasks; name it in memory_paths\n", escapeText(oneLine(name)))
-	}
-	return a.print(shownNote{name, l}, name+" "+l.String())
 }
 
 // noteFor returns the note that a line is added to.
@@ -207,7 +192,11 @@ func (a *app) lessonsCommand() *cobra.Command {
 (self_eval_memory_path), where the memory search of later tasks finds them. You may
 edit the note.`,
 		Example: "  stint lessons ls\n  stint lessons rm 5f2c81aa",
-	}, a.lessonsLsCommand(), a.lessonsShowCommand(), a.lessonsRmCommand())
+	}, a.lessonsLsCommand(), a.lessonCommand(&cobra.Command{
+		Use: "show [OPTIONS] ID", Short: "print a lesson, and where it stands", Example: "  stint lessons show 5f2c81aa",
+	}, nil), a.lessonCommand(&cobra.Command{
+		Use: "rm [OPTIONS] ID", Short: "take a lesson out of the note, and print it", Example: "  stint lessons rm 5f2c81aa",
+	}, memory.RemoveLesson))
 }
 
 // A shownNote is a line of a note as --json prints it.
@@ -247,18 +236,6 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 	}
 	o.directoryFlag(c)
 	return a.withJSON(a.withIDs(c))
-}
-
-func (a *app) lessonsShowCommand() *cobra.Command {
-	return a.lessonCommand(&cobra.Command{
-		Use: "show [OPTIONS] ID", Short: "print a lesson, and where it stands", Example: "  stint lessons show 5f2c81aa",
-	}, nil)
-}
-
-func (a *app) lessonsRmCommand() *cobra.Command {
-	return a.lessonCommand(&cobra.Command{
-		Use: "rm [OPTIONS] ID", Short: "take a lesson out of the note, and print it", Example: "  stint lessons rm 5f2c81aa",
-	}, memory.RemoveLesson)
 }
 
 // lessonCommand completes a command that prints a lesson, after it did something to it; nil: nothing.

@@ -37,9 +37,9 @@ type app struct {
 	creates  bool    // the state directory, if there is none
 	opened   bool    // it opened the state directory itself; see callOrOpen
 
-	told         map[string]bool // accounts of which stderr has said what keeps their tasks from starting
-	warnedConfig bool            // that the master uses another configuration
-	atEnd        func()          // prints what is to stand behind the command's error; nil: nothing
+	told         []string // accounts of which stderr has said what keeps their tasks from starting
+	warnedConfig bool     // that the master uses another configuration
+	atEnd        func()   // prints what is to stand behind the command's error; nil: nothing
 
 	last   *client.Client // of the master that was asked last
 	dialed string         // its socket

@@ -59,11 +59,6 @@ ended and recorded as interrupted. A second signal ends them at once.`,
 		Example: "  stint serve\n  stint serve --max-workers 8 --log-format json", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if stop {
-				for i := range keys {
-					if c.Flags().Changed(keys[i].flag()) {
-						return usage("stint serve --help", "--stop and --%s exclude each other", keys[i].flag())
-					}
-				}
 				return a.stopMaster(c.Context())
 			}
 			m := &master{app: a, flags: c.Flags(), background: background}
@@ -75,6 +70,7 @@ ended and recorded as interrupted. A second signal ends them at once.`,
 	_ = c.Flags().MarkHidden("background") // it exists
 	for i := range keys {
 		addKeyFlag(c.Flags(), &keys[i])
+		exclusive(c, "stop", keys[i].flag())
 	}
 	return c
 }
