@@ -155,17 +155,14 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 		return printEach(a.stdout, views)
 	case a.ids:
 		return printIDs(a.stdout, views)
-	}
-	switch {
-	case len(views) > 0:
-	case o.archive:
-		a.hint("stint: no such task in the archive; stint clean and stint compact-tasks move tasks there\n")
-	case !o.filter.Match(&state.Task{}):
-		a.hint("stint: no such tasks; all of them: stint ls -n 0\n")
-	default:
-		a.hint("stint: no tasks; add one with: stint task -d \"PROMPT\"\n")
-	}
-	if len(views) == 0 {
+	case len(views) == 0:
+		none := "no tasks; add one with: stint task -d \"PROMPT\""
+		if o.archive {
+			none = "no such task in the archive; stint clean and stint compact-tasks move tasks there"
+		} else if !o.filter.Match(&state.Task{}) {
+			none = "no such tasks; all of them: stint ls -n 0"
+		}
+		a.hint("stint: %s\n", none)
 		return nil
 	}
 	shown := views
@@ -377,12 +374,8 @@ func idsOf(views []wire.TaskView) []string {
 }
 
 func printIDs(w io.Writer, views []wire.TaskView) error {
-	for _, v := range views {
-		if _, err := fmt.Fprintln(w, v.ID); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := io.WriteString(w, strings.Join(append(idsOf(views), ""), "\n")) // each with a line end
+	return err
 }
 
 // printTasks prints the table for people. On a narrow terminal it leaves out columns.

@@ -77,12 +77,9 @@ func (a *app) call(ctx context.Context, request func(*client.Client) error) erro
 // isPassing reports an error of the moment between two masters: one holds the
 // lock and does not answer yet, or does not take anything any more.
 func isPassing(err error) bool {
-	var busy *cliError
-	var remote *task.Error
-	if errors.Is(err, client.ErrSilent) {
-		return false
-	}
-	return errors.As(err, &busy) && busy.code == exitBusy || errors.As(err, &remote) && remote.Code == task.CodeStopped
+	var local *cliError
+	isBusy := errors.As(err, &local) && local.code == exitBusy && !errors.Is(err, client.ErrSilent)
+	return isBusy || errors.Is(err, &task.Error{Code: task.CodeStopped})
 }
 
 // callRunning makes a request to a running master, and returns client.ErrNoMaster if

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/term"
 	"golang.org/x/text/width"
 
-	"stint/coordinator/agent"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -80,14 +79,10 @@ func (r *runeWriter) flush() error {
 	return err
 }
 
-// partialRune returns the number of bytes at the end of p that begin a rune
-// without ending it.
+// partialRune returns how many bytes at the end of p begin a rune without ending it.
 func partialRune(p []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
-		if utf8.RuneStart(p[len(p)-n]) {
-			if utf8.FullRune(p[len(p)-n:]) {
-				return 0
-			}
+		if !utf8.FullRune(p[len(p)-n:]) {
 			return n
 		}
 	}
@@ -135,41 +130,28 @@ func escapeJSON(text string) string {
 	return b.String()
 }
 
-// shortIDs returns for each id a tail of at least eight hex digits, as long as is
-// needed to tell the ids apart. The front of a UUIDv7 is its time, which
-// neighbours share; its tail is random. An id that a person has made stays whole.
+// shortIDs returns ids as [state.ShortID] does, with as many more digits as tell them apart. Where
+// all digits behind the last hyphen do not, they stay whole.
 func shortIDs(ids []string) []string {
-	short := make([]string, len(ids))
-	for n := 8; ; n++ {
-		seen := make(map[string]string, len(ids))
-		clash := false
+	for n := 8; n <= 12; n++ {
+		short, clash, whole := make([]string, len(ids)), false, map[string]string{}
 		for i, id := range ids {
-			short[i] = tail(id, n)
-			if other, ok := seen[short[i]]; ok && other != id {
-				clash = true
+			if short[i] = shortID(id); short[i] != id {
+				short[i] = id[len(id)-n:]
 			}
-			seen[short[i]] = id
+			other, isTwice := whole[short[i]]
+			clash = clash || isTwice && other != id
+			whole[short[i]] = id
 		}
 		if !clash {
 			return short
 		}
 	}
+	return ids
 }
 
 // shortID returns the tail of one id.
 func shortID(id string) string { return state.ShortID(id) }
-
-// tail returns the last n bytes, one more if that begins with a hyphen.
-func tail(id string, n int) string {
-	if len(id) <= n || !agent.IsUUID(id) {
-		return id
-	}
-	t := id[len(id)-n:]
-	if t[0] == '-' {
-		return id[max(0, len(id)-n-1):]
-	}
-	return t
-}
 
 // ago returns a duration in whole seconds, such as 4s, 2m14s, 3h05m or 2d4h.
 func ago(d time.Duration) string { return task.FormatElapsed(d.Truncate(time.Second)) }
@@ -271,11 +253,5 @@ func terminalWidth(w any) int {
 // set, or anything with CLICOLOR_FORCE.
 func isColoured(w any) bool {
 	force := os.Getenv("CLICOLOR_FORCE")
-	switch {
-	case os.Getenv("NO_COLOR") != "":
-		return false
-	case force != "" && force != "0":
-		return true
-	}
-	return canDraw(w)
+	return os.Getenv("NO_COLOR") == "" && (force != "" && force != "0" || canDraw(w))
 }

@@ -276,13 +276,11 @@ func (m *master) logger() *slog.Logger {
 
 // open opens the coordinator. Where a master in the background holds the lock, it
 // is asked to make room; one in the foreground stays.
-func (m *master) open(ctx context.Context) (*coordinator.Coordinator, error) {
-	var c *coordinator.Coordinator
+func (m *master) open(ctx context.Context) (c *coordinator.Coordinator, err error) {
 	config := m.coordinatorConfig(ctx)
-	err := m.claim(ctx, func() error {
-		open := func() (*coordinator.Coordinator, error) { return coordinator.Open(config) }
-		opened, err := interruptibly(lateBy(ctx, openGrace), "interrupted while the ledger was read", open)
-		c = opened
+	open := func() (*coordinator.Coordinator, error) { return coordinator.Open(config) }
+	err = m.claim(ctx, func() (err error) {
+		c, err = interruptibly(lateBy(ctx, openGrace), "interrupted while the ledger was read", open)
 		return err
 	})
 	return c, err

@@ -114,19 +114,17 @@ const nothingQueued = "interrupted; nothing was queued"
 // interruptibly lets Ctrl-C end a command that reads or computes and changes nothing by
 // that. What is at work ends with the program.
 func interruptibly[T any](ctx context.Context, message string, f func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
+	var value T
+	var err error
+	done := make(chan struct{})
 	go func() {
-		value, err := f()
-		done <- result{value, err}
+		defer close(done)
+		value, err = f()
 	}()
 	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
+	case <-done:
+		return value, err
+	case <-ctx.Done(): // f may still write to value
 		var none T
 		return none, &cliError{code: exitInterrupted, message: message}
 	}
