@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/task"
@@ -72,30 +71,24 @@ func (f *accountFlags) addLimits(c *cobra.Command) {
 }
 
 // values returns the keys that options of a command have set, as TOML.
-func (f *accountFlags) values(c *cobra.Command) (values map[string]any, err error) {
-	values = map[string]any{}
-	for key, to := range f.fields() {
-		if flag := c.Flags().Lookup(strings.ReplaceAll(key, "_", "-")); flag != nil && flag.Changed && key != "env" {
-			switch v := to.(type) {
-			case *string:
-				values[key] = *v
-				if key == "env_from" || key == "cred_ref" {
-					path, err := expandHome(*v)
-					if err == nil {
-						path, err = filepath.Abs(path)
-					}
-					if err != nil {
-						return nil, err
-					}
-					values[key] = path
-				}
-			case *int:
-				values[key] = *v
-			case *bool:
-				values[key] = *v
+func (f *accountFlags) values(c *cobra.Command) (values map[string]string, err error) {
+	values = map[string]string{}
+	c.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		key := strings.ReplaceAll(flag.Name, "-", "_")
+		switch text := flag.Value.String(); {
+		case !flag.Changed || flag.Name == "id" || flag.Name == "env":
+		case flag.Name == "env-from" || flag.Name == "cred-ref":
+			path, perr := expandHome(text)
+			if perr == nil {
+				path, perr = filepath.Abs(path)
 			}
+			values[key], err = tomlText(path), cmp.Or(err, perr)
+		case flag.Value.Type() == "string":
+			values[key] = tomlText(text)
+		default:
+			values[key] = text
 		}
-	}
+	})
 	env := map[string]string{}
 	for _, kv := range f.variables {
 		name, value, ok := strings.Cut(kv, "=")
@@ -108,9 +101,9 @@ func (f *accountFlags) values(c *cobra.Command) (values map[string]any, err erro
 		env[name] = value
 	}
 	if len(env) > 0 {
-		values["env"] = env
+		values["env"] = tomlText(env)
 	}
-	return values, nil
+	return values, err
 }
 
 func (a *app) accountAddCommand() *cobra.Command {
@@ -130,7 +123,6 @@ func (a *app) accountAddCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			delete(values, "id")
 			dir, err := a.ownState()
 			if err != nil {
 				return err
@@ -139,7 +131,7 @@ func (a *app) accountAddCommand() *cobra.Command {
 			if file.find(id) != nil {
 				return usage("stint account set-limits "+id+", or edit "+file.path, "there is an account %s already", id)
 			}
-			if err := file.change(id, false, values); err != nil {
+			if err := file.change(id, values); err != nil {
 				return err
 			}
 			added := file.find(id)
@@ -179,7 +171,7 @@ func (a *app) accountLimitsCommand() *cobra.Command {
 			}
 			file, _, err := a.findAccount(args[0])
 			if err == nil {
-				err = file.change(args[0], false, values)
+				err = file.change(args[0], values)
 			}
 			return err
 		},
@@ -218,7 +210,7 @@ func (a *app) accountRmCommand() *cobra.Command {
 			if use.Running > 0 {
 				return &cliError{code: exitBusy, message: count(use.Running, "task") + " of account " + id + " run", try: "stint account disable " + id + ", and remove it when they have ended"}
 			}
-			if err := file.change(id, true, nil); err != nil {
+			if err := file.change(id, nil); err != nil {
 				return err
 			}
 			if use.Waiting > 0 {
@@ -459,30 +451,9 @@ func (a *app) completeAccounts(_ *cobra.Command, args []string, _ string) (ids [
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
-// sectionOf returns the lines of an account's section, from its head to before the next one; -1 if
-// there is none.
-func sectionOf(lines []string, id string) (from, to int) {
-	isHead := func(l string) bool { return strings.HasPrefix(strings.TrimSpace(l), "[") }
-	from = slices.IndexFunc(lines, func(l string) bool {
-		head, _, _ := strings.Cut(strings.TrimSpace(l), "]")
-		return isHead(l) && slices.Contains([]string{"account." + id, `account."` + id + `"`}, strings.TrimSpace(strings.Trim(head, "[]")))
-	})
-	if from < 0 {
-		return -1, -1
-	}
-	to = len(lines)
-	if next := slices.IndexFunc(lines[from+1:], isHead); next >= 0 {
-		to = from + 1 + next
-	}
-	for to > from+1 && (strings.TrimSpace(lines[to-1]) == "" || strings.HasPrefix(strings.TrimSpace(lines[to-1]), "#")) {
-		to-- // what stands above the next one is about that
-	}
-	return from, to
-}
-
-// change sets keys in an account's section, which is made if need be, or removes it. What else stands
-// in the file, comments too, stays as it is. Nothing is written that could not be read again, or used.
-func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) error {
+// change sets keys in an account's section, which is made if need be, or removes it if there are none.
+// Nothing is written that could not be read again, or used.
+func (f *accountsFile) change(id string, values map[string]string) error {
 	if _, err := f.read(); err != nil {
 		return err
 	}
@@ -490,37 +461,16 @@ func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) 
 	if err != nil {
 		return err
 	}
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	var section []string
-	at := len(lines)
-	if from, to := sectionOf(lines, id); from >= 0 {
-		if !isRemoved {
-			section = slices.Clone(lines[from:to])
-		}
-		lines, at = slices.Delete(lines, from, to), from
+	name := toml.Key{"account", id}.String()
+	now := setLines(text, name, values)
+	if values == nil {
+		now = withoutSection(text, slices.Index(headsOf(text), name))
 	}
-	if len(values) > 0 && section == nil {
-		section = []string{"[account." + id + "]"}
-		if !accountID.MatchString(id) { // which is said when this is read
-			section[0] = "[account." + tomlText(id) + "]"
-		}
-		if len(text) > 0 {
-			section = slices.Insert(section, 0, "")
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		line := key + " = " + tomlText(values[key])
-		isKey := func(l string) bool { k, _, ok := strings.Cut(l, "="); return ok && strings.TrimSpace(k) == key }
-		if i := slices.IndexFunc(section, isKey); i >= 0 {
-			section[i] = line + commentOf(section[i])
-		} else {
-			section = append(section, line)
-		}
-	}
-	lines = slices.Insert(lines, at, section...)
-	now := []byte(strings.TrimLeft(strings.Join(lines, "\n"), "\n") + "\n")
 	list, err := parseAccounts(now)
-	if i := slices.IndexFunc(list, func(a account) bool { return a.ID == id }); i >= 0 && err == nil {
+	if i := slices.IndexFunc(list, func(a account) bool { return a.ID == id && a.written }); err == nil && i >= 0 {
+		if values == nil {
+			return usage("edit "+f.path, "account %s cannot be taken out of the file as it is written", id)
+		}
 		_, err = list[i].environment()
 	}
 	if err != nil {
@@ -531,18 +481,4 @@ func (f *accountsFile) change(id string, isRemoved bool, values map[string]any) 
 		return usage("stint help accounts, or edit "+f.path, "account %s", wrong)
 	}
 	return replaceText(f.path, text, now)
-}
-
-// tomlText writes a value as TOML, on one line.
-func tomlText(v any) string {
-	if env, ok := v.(map[string]string); ok {
-		var parts []string
-		for _, name := range slices.Sorted(maps.Keys(env)) {
-			parts = append(parts, name+" = "+tomlText(env[name]))
-		}
-		return "{ " + strings.Join(parts, ", ") + " }"
-	}
-	var b bytes.Buffer
-	_ = toml.NewEncoder(&b).Encode(map[string]any{"v": v}) // of texts, lists of these and numbers it can write all
-	return strings.ToValidUTF8(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(b.String()), "v =")), "\uFFFD")
 }

@@ -173,66 +173,72 @@ func parseAccounts(text []byte) ([]account, error) {
 	return list, nil
 }
 
-// An accountsFile is accounts.toml of a state directory, as it is from time to time. It may be used
-// by several goroutines.
-type accountsFile struct {
-	path string
+// A stateFile is a TOML file of the state directory with a list, which people edit too, as it is from
+// time to time. It may be used by several goroutines.
+type stateFile[T any] struct {
+	path  string
+	parse func(text []byte) ([]T, error) // its errors begin with the name of the file
+	try   string                         // what helps after a mistake
+	tell  func(error)                    // gets each mistake once; nil: nobody does
 
 	mu    sync.Mutex
 	stamp string // of the text that was read last
-	list  []account
-	err   error       // what is wrong with that text: list is the one before it
-	tell  func(error) // gets each mistake once; nil: nobody does
+	list  []T
+	err   error // what is wrong with that text: list is the one before it
 }
 
-// maxAccounts is how long accounts.toml may be: it is read before each start of a task.
-const maxAccounts = 256 << 10
-
-func newAccountsFile(stateDir string) *accountsFile {
-	return &accountsFile{path: filepath.Join(stateDir, accountsName), stamp: "unread"}
-}
-
-// read returns the accounts. With an error they are what the file had before the mistake in it; nil
-// if it was not read before.
-func (f *accountsFile) read() ([]account, error) {
+// read returns the list. With an error, a *task.Error, it is what the file had before the mistake in it.
+func (f *stateFile[T]) read() ([]T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	stamp := ""
+	stamp := "none"
 	if fi, err := os.Lstat(f.path); err == nil {
 		stamp = fmt.Sprint(fi.ModTime().UnixNano(), fi.Size(), fi.Mode())
 	}
 	if stamp == f.stamp {
 		return f.list, f.err
 	}
-	f.stamp = stamp
+	f.stamp, f.err = stamp, nil
 	text, err := stateText(f.path)
-	var list []account
-	switch {
-	case err != nil:
-	case len(text) > maxAccounts:
-		err = fmt.Errorf("%s has more than %d bytes", accountsName, maxAccounts)
-	case len(text) == 0 && stamp != "" && len(f.list) > 0: // an editor may be about to write it
-		err = errors.New(accountsName + " is empty; to have none of the accounts that stood there, remove it")
-	default:
-		list, err = parseAccounts(text)
+	var list []T
+	if err == nil {
+		list, err = f.parse(text)
 	}
-	if f.err = nil; err != nil {
-		f.err = &cliError{code: exitUsage, message: f.located(err), try: "correct it there; until then a master that has read it before uses that, and any other starts no task"}
-		if f.tell != nil {
-			f.tell(f.err)
-		}
-	} else {
+	if err == nil {
 		f.list = list
+		return list, nil
+	}
+	if f.err = task.Invalid(f.try, "%s", f.located(err)); f.tell != nil {
+		f.tell(f.err)
 	}
 	return f.list, f.err
 }
 
 // located returns an error with the path of the file in place of its name.
-func (f *accountsFile) located(err error) string {
-	if rest, ok := strings.CutPrefix(err.Error(), accountsName); ok {
-		return f.path + rest
+func (f *stateFile[T]) located(err error) string {
+	return strings.Replace(err.Error(), filepath.Base(f.path), f.path, 1)
+}
+
+// An accountsFile is accounts.toml of a state directory.
+type accountsFile struct{ stateFile[account] }
+
+// maxAccounts is how long accounts.toml may be: it is read before each start of a task.
+const maxAccounts = 256 << 10
+
+func newAccountsFile(stateDir string) *accountsFile {
+	f := &accountsFile{}
+	f.path = filepath.Join(stateDir, accountsName)
+	f.try = "correct it there; until then a master that has read it before uses that, and any other starts no task"
+	f.parse = func(text []byte) ([]account, error) {
+		switch {
+		case len(text) > maxAccounts:
+			return nil, fmt.Errorf("%s has more than %d bytes", accountsName, maxAccounts)
+		case text != nil && len(text) == 0 && len(f.list) > 0: // an editor may be about to write it
+			return nil, errors.New(accountsName + " is empty; to have none of the accounts that stood there, remove it")
+		}
+		return parseAccounts(text)
 	}
-	return err.Error()
+	return f
 }
 
 // stateText returns the text of a file of the state directory, "" if there is none.

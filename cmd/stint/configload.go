@@ -304,7 +304,7 @@ func (f *fileReader) notify(p toml.Primitive) error {
 		return fmt.Errorf("%s:%d: notify is not a list of blocks; write [[notify]], and its settings below that", f.name, f.line(p))
 	}
 	for i, values := range blocks {
-		at := func(key string) int { return f.blockLine("notify", i, len(blocks), key) }
+		at := func(key string) int { return f.blockLine("notify", i, key) }
 		b := notify.Block{On: notify.Usual()}
 		known, fields := blockFields(&b)
 		for _, name := range f.inOrder(values) {
@@ -342,31 +342,25 @@ func (f *fileReader) inOrder(t map[string]toml.Primitive) []string {
 	})
 }
 
-// blockLine returns the line of a key of the i-th of n [[name]] blocks, or of its head. The decoder knows
-// only where the keys of the last block are.
-func (f *fileReader) blockLine(name string, i, n int, key string) int {
-	lines := strings.Split(f.text, "\n")
-	var heads []int
-	for at, line := range lines {
-		if isBlockHead(line, name) {
-			heads = append(heads, at)
+// blockLine returns the line of a key of the i-th [[name]] block, or of its head. The decoder knows only
+// where the keys of the last block are.
+func (f *fileReader) blockLine(name string, i int, key string) int {
+	lines, heads := tomlLines([]byte(f.text)), headsOf([]byte(f.text))
+	var starts []int
+	for at, head := range heads {
+		if head == name {
+			starts = append(starts, at)
 		}
 	}
-	if len(heads) != n { // one of them stands within a text
+	if i >= len(starts) { // they stand in a list on one line
 		return 1
 	}
-	for at := heads[i] + 1; key != "" && at < len(lines) && !isBlockHead(lines[at], name); at++ {
+	for at := starts[i] + 1; key != "" && at < len(lines) && heads[at] != name; at++ {
 		if left, _, ok := strings.Cut(lines[at], "="); ok && strings.TrimSpace(left) == key {
 			return at + 1
 		}
 	}
-	return heads[i] + 1
-}
-
-// isBlockHead reports whether a line is [[name]].
-func isBlockHead(line, name string) bool {
-	head, _, _ := strings.Cut(line, "#")
-	return strings.Join(strings.Fields(head), "") == "[["+name+"]]"
+	return starts[i] + 1
 }
 
 // line returns the line of a value: an Unmarshaler's error carries it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -192,35 +193,16 @@ func (a *app) putConfig(ctx context.Context, file string, text []byte) error {
 	return nil
 }
 
-// setKey returns a text of the file in which a key has that value, written as TOML. It changes
-// the key's line, or adds one. What comes out has to be a file with this setting and no other
-// change; where it is not, as with a value of several lines, a person has to edit the file.
+// setKey returns a text of the file in which a key has that value, written as TOML. What comes out has to
+// be a file with this setting and no other change; where it is not, as with a value of several lines, a
+// person has to edit the file.
 func setKey(file string, text []byte, k *key, value string) ([]byte, error) {
 	was, err := readConfig(file, text)
 	if err != nil {
 		return nil, err
 	}
-	_, short := cutSection(k.inFile())
-	line := short + " = " + value
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	head := func(begin string) int {
-		return slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(strings.TrimSpace(l), begin) })
-	}
-	at, isSet := 0, was.origins[k.name].layer == layerFile
-	_, _ = fmt.Sscanf(strings.TrimPrefix(was.origins[k.name].where, filepath.Base(file)), ":%d", &at)
-	switch {
-	case isSet && at > 0 && at <= len(lines):
-		lines[at-1] = line + commentOf(lines[at-1])
-	case k.section != "" && head("["+k.section+"]") >= 0:
-		lines = slices.Insert(lines, head("["+k.section+"]")+1, line)
-	case k.section != "":
-		lines = append(lines, "", "["+k.section+"]", line)
-	case head("[") >= 0: // above all sections
-		lines = slices.Insert(lines, 0, line)
-	default:
-		lines = append(lines, line)
-	}
-	text = []byte(strings.Join(lines, "\n") + "\n")
+	section, short := cutSection(k.inFile())
+	text = setLines(text, section, map[string]string{short: value})
 	var any map[string]any
 	broken := toml.Unmarshal(text, &any) != nil
 	c, err := readConfig(file, text)
@@ -234,6 +216,78 @@ func setKey(file string, text []byte, k *key, value string) ([]byte, error) {
 	return text, err
 }
 
+// setLines sets keys to values, written as TOML, in a section, "" for the top level. It changes the line of a
+// key, or adds one, and the section, if there is none. What else stands there, comments too, stays as it is.
+func setLines(text []byte, section string, values map[string]string) []byte {
+	lines, heads := tomlLines(text), headsOf(text)
+	from := 0
+	if section != "" {
+		if from = slices.Index(heads, section) + 1; from == 0 {
+			lines, heads = append(lines, "", "["+section+"]"), append(heads, "", section)
+			from = len(lines)
+		}
+	}
+	to, at := len(lines), from
+	if next := slices.IndexFunc(heads[from:], func(name string) bool { return name != "" }); next >= 0 {
+		to = from + next
+	} else if section == "" {
+		at = to // below the comment with which a file begins
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		line := key + " = " + values[key]
+		isKey := func(l string) bool { k, _, ok := strings.Cut(l, "="); return ok && strings.TrimSpace(k) == key }
+		if i := slices.IndexFunc(lines[from:to], isKey); i >= 0 {
+			lines[from+i] = line + commentOf(lines[from+i])
+			continue
+		}
+		lines = slices.Insert(lines, at, line)
+		at, to = at+1, to+1
+	}
+	return joinLines(lines)
+}
+
+// withoutSection returns TOML without the section or block that begins at a line, and those below it.
+// The comment above the next one stays.
+func withoutSection(text []byte, at int) []byte {
+	lines, heads := tomlLines(text), headsOf(text)
+	if at < 0 {
+		return text
+	}
+	to := at + 1
+	for to < len(lines) && (heads[to] == "" || strings.HasPrefix(heads[to], heads[at]+".")) {
+		to++
+	}
+	for to > at+1 && (strings.TrimSpace(lines[to-1]) == "" || strings.HasPrefix(strings.TrimSpace(lines[to-1]), "#")) {
+		to--
+	}
+	return joinLines(slices.Delete(lines, at, to))
+}
+
+func tomlLines(text []byte) []string {
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+func joinLines(lines []string) []byte {
+	return []byte(strings.TrimLeft(strings.Join(lines, "\n"), "\n") + "\n")
+}
+
+// headsOf returns for each line of TOML the name of the section or block that begins there; "" if none does.
+func headsOf(text []byte) (heads []string) {
+	inText := false
+	for _, line := range tomlLines(text) {
+		var any map[string]any
+		name := ""
+		if line = strings.TrimSpace(line); !inText && strings.HasPrefix(line, "[") {
+			if meta, err := toml.Decode(line, &any); err == nil {
+				name = meta.Keys()[0].String()
+			}
+		}
+		heads = append(heads, name)
+		inText = inText != ((strings.Count(line, `"""`)+strings.Count(line, "'''"))%2 == 1)
+	}
+	return heads
+}
+
 // commentOf returns the comment at the end of a line of TOML, with the blanks before it.
 func commentOf(line string) string {
 	line = strings.TrimRight(line, "\r\n")
@@ -244,4 +298,18 @@ func commentOf(line string) string {
 		}
 	}
 	return ""
+}
+
+// tomlText writes a value as TOML, on one line.
+func tomlText(v any) string {
+	if env, ok := v.(map[string]string); ok {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(env)) {
+			parts = append(parts, name+" = "+tomlText(env[name]))
+		}
+		return "{ " + strings.Join(parts, ", ") + " }"
+	}
+	var b bytes.Buffer
+	_ = toml.NewEncoder(&b).Encode(map[string]any{"v": v}) // of texts, lists of these and numbers it can write all
+	return strings.ToValidUTF8(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(b.String()), "v =")), "\uFFFD")
 }

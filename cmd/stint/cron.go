@@ -81,7 +81,7 @@ new task, with the options of stint task; or, with --job, a job of the master's 
 			}
 			now = append(now, block...)
 			if _, err := file.parse(now); err != nil {
-				return usage("stint cron add --help", "%s", strings.Replace(err.Error(), schedulesName, file.path, 1))
+				return usage("stint cron add --help", "%s", file.located(err))
 			}
 			if err := replaceText(file.path, text, now); err != nil {
 				return err
@@ -230,14 +230,8 @@ func (a *app) cronRmCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			from, _ := strconv.Atoi(line)
-			lines := bytes.SplitAfter(text, []byte("\n"))
-			to := len(lines)
-			if next := slices.IndexFunc(lines[from:], func(l []byte) bool { return isBlockHead(string(l), "schedule") }); next >= 0 {
-				to = from + next
-			}
-			from--
-			rest := bytes.Join(slices.Delete(lines, from, to), nil)
+			at, _ := strconv.Atoi(line)
+			rest := withoutSection(text, at-1)
 			list, err := file.parse(rest)
 			if slices.ContainsFunc(list, func(left schedule.Schedule) bool { return left.Name == s.Name }) {
 				err = errors.New("it would still be there")
@@ -257,7 +251,7 @@ func (a *app) cronRmCommand() *cobra.Command {
 
 // named returns the schedule of that name.
 func (f *schedulesFile) named(name string) (s schedule.Schedule, err error) {
-	list, err := f.list()
+	list, err := f.read()
 	if i := slices.IndexFunc(list, func(s schedule.Schedule) bool { return s.Name == name }); i >= 0 && err == nil {
 		return list[i], nil
 	}
@@ -457,7 +451,7 @@ func (a *app) cronNextCommand() *cobra.Command {
 // completeSchedules completes the name of a schedule.
 func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 	if file, err := a.schedulesFile(false); err == nil && len(args) == 0 {
-		list, _ := file.list()
+		list, _ := file.read()
 		for _, s := range list {
 			names = append(names, s.Name+"\t"+s.Cron)
 		}

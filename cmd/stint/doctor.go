@@ -116,7 +116,7 @@ func (a *app) examine(ctx context.Context) []finding {
 
 // examineSchedules looks whether the schedules can be read, and whether anything fires them.
 func (a *app) examineSchedules(ctx context.Context, dir string, cfg *Config) []finding {
-	list, err := newSchedulesFile(dir, cfg).list()
+	list, err := newSchedulesFile(dir, cfg).read()
 	switch {
 	case err != nil:
 		return []finding{failed("schedules", err)}

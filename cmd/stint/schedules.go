@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/BurntSushi/toml"
 
@@ -46,7 +45,7 @@ func (f *fileReader) schedules(p toml.Primitive) (list []schedule.Schedule, err 
 					key = name
 				}
 			}
-			return fmt.Errorf("%s:%d: schedule %s: %w", f.name, f.blockLine("schedule", i, len(blocks), key), s.Name, err)
+			return fmt.Errorf("%s:%d: schedule %s: %w", f.name, f.blockLine("schedule", i, key), s.Name, err)
 		}
 		for _, name := range names {
 			var value any
@@ -62,7 +61,7 @@ func (f *fileReader) schedules(p toml.Primitive) (list []schedule.Schedule, err 
 				return nil, wrong(name, fmt.Errorf("%s has a value of another type", name))
 			}
 		}
-		s.Origin = fmt.Sprintf("%s:%d", f.name, f.blockLine("schedule", i, len(blocks), ""))
+		s.Origin = fmt.Sprintf("%s:%d", f.name, f.blockLine("schedule", i, ""))
 		text, err := json.Marshal(spec)
 		if err != nil {
 			return nil, wrong("", err)
@@ -110,45 +109,26 @@ func blockFields(block any) (names []string, fields map[string]reflect.Value) {
 }
 
 // A schedulesFile is schedules.toml of a state directory, with the schedules of the configuration beside
-// it. It may be used by several goroutines.
-type schedulesFile struct {
-	path       string
-	configured []schedule.Schedule
-
-	mu   sync.Mutex
-	last []schedule.Schedule // what list has returned without an error
-}
+// it.
+type schedulesFile struct{ stateFile[schedule.Schedule] }
 
 func newSchedulesFile(stateDir string, cfg *Config) *schedulesFile {
-	return &schedulesFile{path: filepath.Join(stateDir, schedulesName), configured: cfg.Schedules, last: cfg.Schedules}
+	f := &schedulesFile{}
+	f.path, f.list = filepath.Join(stateDir, schedulesName), cfg.Schedules
+	f.try = "correct it there; until then what it said before holds"
+	f.parse = func(text []byte) ([]schedule.Schedule, error) { return parseSchedules(text, cfg.Schedules) }
+	return f
 }
 
-// list returns all schedules as they are configured now. With an error, a *task.Error, they are those of
-// before.
-func (f *schedulesFile) list() ([]schedule.Schedule, error) {
-	text, err := stateText(f.path)
-	var list []schedule.Schedule
-	if err == nil {
-		list, err = f.parse(text)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err != nil {
-		return f.last, task.Invalid("correct it there; until then what it said before holds", "%s", strings.Replace(err.Error(), schedulesName, f.path, 1))
-	}
-	f.last = list
-	return list, nil
-}
-
-// parse reads a text of schedules.toml, and adds the schedules of the configuration.
-func (f *schedulesFile) parse(text []byte) ([]schedule.Schedule, error) {
+// parseSchedules reads a text of schedules.toml, and puts the schedules of the configuration before those.
+func parseSchedules(text []byte, configured []schedule.Schedule) ([]schedule.Schedule, error) {
 	r := &fileReader{name: schedulesName, text: string(text)}
 	var top map[string]toml.Primitive
 	var err error
 	if r.meta, err = toml.Decode(string(text), &top); err != nil {
 		return nil, r.located(err)
 	}
-	list := slices.Clone(f.configured)
+	list := slices.Clone(configured)
 	for _, key := range r.inOrder(top) {
 		if key != "schedule" {
 			return nil, fmt.Errorf("%s:%d: %q is not known here; write [[schedule]], and below that its settings", r.name, r.line(top[key]), key)

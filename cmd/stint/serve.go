@@ -422,7 +422,7 @@ func (m *master) scheduler(c *coordinator.Coordinator, tell func(kind, name, tex
 		},
 	}
 	return schedule.New(c, schedule.Options{
-		List: newSchedulesFile(m.state, cfg).list, Jobs: jobs, Max: cfg.MaxScheduled, Path: filepath.Join(m.state, "job_runs.jsonl"),
+		List: newSchedulesFile(m.state, cfg).read, Jobs: jobs, Max: cfg.MaxScheduled, Path: filepath.Join(m.state, "job_runs.jsonl"),
 		Keep: cfg.Retention, Tell: tell, Now: time.Now, Log: m.log,
 	})
 }
