@@ -234,11 +234,7 @@ func accountAct(name, short string) func(*app) *cobra.Command {
 		return &cobra.Command{
 			Use: name + " ID", Short: short, Example: "  stint account " + name + " codex", Args: cobra.ExactArgs(1),
 			RunE: func(c *cobra.Command, args []string) error {
-				list, err := a.accounts(c.Context())
-				if err == nil && !slices.ContainsFunc(list, func(u state.AccountUse) bool { return u.Name == args[0] }) {
-					err = noAccount(args[0])
-				}
-				if err != nil {
+				if _, err := a.accountUse(c.Context(), args[0]); err != nil {
 					return err
 				}
 				return a.call(c.Context(), func(cl *client.Client) error {
@@ -259,18 +255,13 @@ func (a *app) accountLsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows, err := tableOf(a, list, []string{"ACCOUNT", "AGENT", "NAME", "GROUP", "RUNNING", "WAITING", "STATE"}, func(u state.AccountUse) (string, []string) {
+			return printTable(a, list, "no accounts", []string{"ACCOUNT", "AGENT", "NAME", "GROUP", "RUNNING", "WAITING", "STATE"}, []string{"GROUP", "NAME", "AGENT"}, func(u state.AccountUse) (string, []string) {
 				running := strconv.Itoa(u.Running)
 				if u.Max > 0 {
 					running += "/" + strconv.Itoa(u.Max)
 				}
 				return u.Name, []string{u.Name, u.Agent, u.Title, u.GroupName, running, strconv.Itoa(u.Waiting), cmp.Or(u.Closed, "ready")}
 			})
-			if rows == nil {
-				return err
-			}
-			fit(escapeRows(rows), terminalWidth(a.stdout), "GROUP", "NAME", "AGENT")
-			return writeTable(a.stdout, rows, nil)
 		},
 	}))
 }
@@ -279,17 +270,14 @@ func (a *app) accountShowCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
 		Use: "show [OPTIONS] ID", Short: "show an account", Example: "  stint account show codex-work", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			list, err := a.accounts(c.Context())
-			i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == args[0] })
-			switch {
-			case err != nil:
+			u, err := a.accountUse(c.Context(), args[0])
+			if err != nil {
 				return err
-			case i < 0:
-				return noAccount(args[0])
-			case a.json:
-				return printJSON(a.stdout, list[i])
 			}
-			u, d := &list[i], &description{}
+			if a.json {
+				return printJSON(a.stdout, u)
+			}
+			d := &description{}
 			d.line("account", u.Name)
 			d.line("agent", u.Agent)
 			d.line("name", u.Title)
@@ -418,6 +406,15 @@ func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error)
 		}
 	}
 	return list, err
+}
+
+// accountUse returns what the master knows of an account.
+func (a *app) accountUse(ctx context.Context, id string) (*state.AccountUse, error) {
+	list, err := a.accounts(ctx)
+	if i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == id }); i >= 0 && err == nil {
+		return &list[i], nil
+	}
+	return nil, cmp.Or(err, noAccount(id))
 }
 
 // findAccount returns an account of accounts.toml, and that file.

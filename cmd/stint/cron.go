@@ -214,11 +214,7 @@ func (a *app) cronRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME", Short: "remove a schedule; tasks that it has queued stay", Example: "  stint cron rm nightly", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, err := a.schedulesFile(false)
-			if err != nil {
-				return err
-			}
-			s, err := file.named(args[0])
+			file, s, err := a.findSchedule(args[0])
 			if err != nil {
 				return err
 			}
@@ -249,13 +245,16 @@ func (a *app) cronRmCommand() *cobra.Command {
 	}
 }
 
-// named returns the schedule of that name.
-func (f *schedulesFile) named(name string) (s schedule.Schedule, err error) {
-	list, err := f.read()
-	if i := slices.IndexFunc(list, func(s schedule.Schedule) bool { return s.Name == name }); i >= 0 && err == nil {
-		return list[i], nil
+// findSchedule returns the schedule of that name, and the file in which it may stand.
+func (a *app) findSchedule(name string) (file *schedulesFile, s schedule.Schedule, err error) {
+	if file, err = a.schedulesFile(false); err != nil {
+		return nil, s, err
 	}
-	return s, cmp.Or[error](err, &cliError{code: exitNotFound, message: "there is no schedule " + clip(name, 40), try: "stint cron ls"})
+	list, err := file.read()
+	if i := slices.IndexFunc(list, func(s schedule.Schedule) bool { return s.Name == name }); i >= 0 && err == nil {
+		return file, list[i], nil
+	}
+	return nil, s, cmp.Or[error](err, &cliError{code: exitNotFound, message: "there is no schedule " + clip(name, 40), try: "stint cron ls"})
 }
 
 // cronAct builds a command that acts on a schedule.
@@ -264,11 +263,7 @@ func cronAct(name, short string) func(*app) *cobra.Command {
 		return &cobra.Command{
 			Use: name + " NAME", Short: short, Example: "  stint cron " + name + " nightly", Args: cobra.ExactArgs(1),
 			RunE: func(c *cobra.Command, args []string) error {
-				file, err := a.schedulesFile(false)
-				if err == nil {
-					_, err = file.named(args[0])
-				}
-				if err != nil {
+				if _, _, err := a.findSchedule(args[0]); err != nil {
 					return err
 				}
 				return a.call(c.Context(), func(cl *client.Client) error {
@@ -289,7 +284,7 @@ func (a *app) cronLsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows, err := tableOf(a, list, []string{"SCHEDULE", "CRON", "NEXT", "LAST", "WHAT"}, func(s task.Schedule) (string, []string) {
+			return printTable(a, list, "no schedules; add one with: stint cron add", []string{"SCHEDULE", "CRON", "NEXT", "LAST", "WHAT"}, []string{"WHAT", "LAST"}, func(s task.Schedule) (string, []string) {
 				next, last := "paused", ""
 				if !s.Paused && len(s.Next) > 0 {
 					next = localTime(s.Next[0])
@@ -302,11 +297,6 @@ func (a *app) cronLsCommand() *cobra.Command {
 				}
 				return s.Name, []string{s.Name, s.Cron, next, last, cmp.Or(s.Title, "job "+s.Job)}
 			})
-			if rows == nil {
-				return err
-			}
-			fit(escapeRows(rows), terminalWidth(a.stdout), "WHAT", "LAST")
-			return writeTable(a.stdout, rows, nil)
 		},
 	}))
 }
@@ -315,11 +305,7 @@ func (a *app) cronShowCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
 		Use: "show [OPTIONS] NAME", Short: "show a schedule", Example: "  stint cron show nightly", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, err := a.schedulesFile(false)
-			if err != nil {
-				return err
-			}
-			found, err := file.named(args[0])
+			_, found, err := a.findSchedule(args[0])
 			if err != nil {
 				return err
 			}
@@ -390,7 +376,7 @@ func (a *app) cronRunsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows, err := tableOf(a, list, []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, func(r task.JobRun) (string, []string) {
+			return printTable(a, list, "it has not fired yet", []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, []string{"DETAIL"}, func(r task.JobRun) (string, []string) {
 				took := ""
 				if r.Duration > 0 {
 					took = time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond).String()
@@ -401,11 +387,6 @@ func (a *app) cronRunsCommand() *cobra.Command {
 				}
 				return r.Task, []string{localTime(r.Scheduled), outcome, took, shortID(r.Task), r.Detail}
 			})
-			if rows == nil {
-				return err
-			}
-			fit(escapeRows(rows), terminalWidth(a.stdout), "DETAIL")
-			return writeTable(a.stdout, rows, nil)
 		},
 		ValidArgsFunction: a.completeSchedules,
 	})
@@ -425,14 +406,10 @@ func (a *app) cronNextCommand() *cobra.Command {
 				if _, err := s.Check(jobNames); err != nil {
 					return usage("stint cron next --help", "%v", err)
 				}
+			} else if _, found, err := a.findSchedule(args[0]); err != nil {
+				return err
 			} else {
-				file, err := a.schedulesFile(false)
-				if err == nil {
-					s, err = file.named(args[0])
-				}
-				if err != nil {
-					return err
-				}
+				s = found
 			}
 			for _, at := range s.Next(time.Now(), n) {
 				if err := printText(a.stdout, at.Format(time.RFC3339)); err != nil {

@@ -329,37 +329,25 @@ func printEach[T any](w io.Writer, list []T) error {
 	return nil
 }
 
-// tableOf returns the rows of a table below its head; nil where only JSON or ids were asked for, which
-// it prints. row returns the id of an item, and its cells.
-func tableOf[T any](a *app, list []T, head []string, row func(T) (id string, cells []string)) ([][]string, error) {
+// printTable prints a list: as JSON, the ids alone, or a table below its head. row returns the id of an item,
+// and its cells; none is told of an empty list; the columns optional are left out on a narrow terminal.
+func printTable[T any](a *app, list []T, none string, head, optional []string, row func(T) (id string, cells []string)) error {
 	if a.json {
-		return nil, printEach(a.stdout, list)
+		return printEach(a.stdout, list)
 	}
-	rows := [][]string{head}
+	ids, rows := "", [][]string{head}
 	for _, item := range list {
 		id, cells := row(item)
-		if a.ids {
-			if err := printText(a.stdout, id); err != nil {
-				return nil, err
-			}
-		}
-		rows = append(rows, cells)
+		ids, rows = ids+id+"\n", append(rows, cells)
 	}
-	if a.ids {
-		return nil, nil
-	}
-	return rows, nil
-}
-
-// printTable prints a list as tableOf has it. none is told of an empty one; the columns optional are left
-// out on a narrow terminal.
-func printTable[T any](a *app, list []T, none string, head, optional []string, row func(T) (id string, cells []string)) error {
-	rows, err := tableOf(a, list, head, row)
-	if len(rows) == 1 {
+	switch {
+	case len(list) == 0 && !a.ids:
 		a.hint("stint: %s\n", escapeText(none))
-	}
-	if len(rows) < 2 || err != nil {
-		return err
+		return nil
+	case len(list) == 0:
+		return nil
+	case a.ids:
+		return printText(a.stdout, ids)
 	}
 	fit(escapeRows(rows), terminalWidth(a.stdout), optional...)
 	return writeTable(a.stdout, rows, nil)
