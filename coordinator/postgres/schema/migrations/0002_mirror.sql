@@ -15,61 +15,29 @@ CREATE TABLE mirrors (
 );
 
 ALTER TABLE accounts
-    ADD COLUMN host TEXT,
-    ADD COLUMN reason TEXT,
-    ADD COLUMN cool_until TIMESTAMPTZ;
+    ADD COLUMN host TEXT, ADD COLUMN reason TEXT, ADD COLUMN cool_until TIMESTAMPTZ;
 
 ALTER TABLE tasks
-    ADD COLUMN host TEXT,
-    ADD COLUMN ref TEXT,
-    ADD COLUMN generation BIGINT,
-    ADD COLUMN session_key TEXT,
-    ADD COLUMN workspace TEXT,
-    ADD COLUMN account TEXT,
-    ADD COLUMN agent TEXT,
-    ADD COLUMN resume TEXT,
-    ADD COLUMN agent_session TEXT,
-    ADD COLUMN label TEXT,
-    ADD COLUMN after JSONB NOT NULL DEFAULT '[]',
-    ADD COLUMN held BOOLEAN NOT NULL DEFAULT FALSE,
-    ADD COLUMN reason TEXT,
-    ADD COLUMN note TEXT,
-    ADD COLUMN run_id TEXT,
-    ADD COLUMN retries INT NOT NULL DEFAULT 0,
-    ADD COLUMN limit_waits INT NOT NULL DEFAULT 0,
-    ADD COLUMN iteration INT NOT NULL DEFAULT 0,
-    ADD COLUMN verify_command TEXT,
-    ADD COLUMN verify_exit_code INT,
-    ADD COLUMN verify_ms BIGINT,
-    ADD COLUMN triggered_by TEXT,
-    ADD COLUMN trigger TEXT,
-    ADD COLUMN answer TEXT,
-    ADD COLUMN findings JSONB NOT NULL DEFAULT '[]',
-    ADD COLUMN extra JSONB NOT NULL DEFAULT '{}',
-    ADD COLUMN input_tokens BIGINT NOT NULL DEFAULT 0,
-    ADD COLUMN cached_input_tokens BIGINT NOT NULL DEFAULT 0,
-    ADD COLUMN output_tokens BIGINT NOT NULL DEFAULT 0,
-    ADD COLUMN reasoning_tokens BIGINT NOT NULL DEFAULT 0,
-    ADD COLUMN cost_usd DOUBLE PRECISION NOT NULL DEFAULT 0;
+    ADD COLUMN host TEXT, ADD COLUMN ref TEXT, ADD COLUMN generation BIGINT,
+    ADD COLUMN session_key TEXT, ADD COLUMN workspace TEXT, ADD COLUMN account TEXT,
+    ADD COLUMN agent TEXT, ADD COLUMN resume TEXT, ADD COLUMN agent_session TEXT,
+    ADD COLUMN label TEXT, ADD COLUMN after JSONB NOT NULL DEFAULT '[]', ADD COLUMN held BOOLEAN NOT NULL DEFAULT FALSE,
+    ADD COLUMN reason TEXT, ADD COLUMN note TEXT, ADD COLUMN run_id TEXT,
+    ADD COLUMN retries INT NOT NULL DEFAULT 0, ADD COLUMN limit_waits INT NOT NULL DEFAULT 0, ADD COLUMN iteration INT NOT NULL DEFAULT 0,
+    ADD COLUMN verify_command TEXT, ADD COLUMN verify_exit_code INT, ADD COLUMN verify_ms BIGINT,
+    ADD COLUMN triggered_by TEXT, ADD COLUMN trigger TEXT, ADD COLUMN answer TEXT,
+    ADD COLUMN findings JSONB NOT NULL DEFAULT '[]', ADD COLUMN extra JSONB NOT NULL DEFAULT '{}',
+    ADD COLUMN input_tokens BIGINT NOT NULL DEFAULT 0, ADD COLUMN cached_input_tokens BIGINT NOT NULL DEFAULT 0, ADD COLUMN output_tokens BIGINT NOT NULL DEFAULT 0,
+    ADD COLUMN reasoning_tokens BIGINT NOT NULL DEFAULT 0, ADD COLUMN cost_usd DOUBLE PRECISION NOT NULL DEFAULT 0;
 
 ALTER TABLE task_runs
-    ADD COLUMN host TEXT,
-    ADD COLUMN ref TEXT,
-    ADD COLUMN number INT,
-    ADD COLUMN phase TEXT,
-    ADD COLUMN iteration INT,
-    ADD COLUMN agent TEXT,
-    ADD COLUMN model TEXT,
-    ADD COLUMN account TEXT,
-    ADD COLUMN reason TEXT,
-    ADD COLUMN run_dir TEXT,
-    ADD COLUMN stdout_bytes BIGINT,
-    ADD COLUMN stderr_bytes BIGINT,
-    ADD COLUMN input_tokens BIGINT,
-    ADD COLUMN cached_input_tokens BIGINT,
-    ADD COLUMN output_tokens BIGINT,
-    ADD COLUMN reasoning_tokens BIGINT,
-    ADD COLUMN cost_usd DOUBLE PRECISION;
+    ADD COLUMN host TEXT, ADD COLUMN ref TEXT, ADD COLUMN number INT,
+    ADD COLUMN phase TEXT, ADD COLUMN iteration INT,
+    ADD COLUMN agent TEXT, ADD COLUMN model TEXT, ADD COLUMN account TEXT,
+    ADD COLUMN reason TEXT, ADD COLUMN run_dir TEXT,
+    ADD COLUMN stdout_bytes BIGINT, ADD COLUMN stderr_bytes BIGINT,
+    ADD COLUMN input_tokens BIGINT, ADD COLUMN cached_input_tokens BIGINT, ADD COLUMN output_tokens BIGINT,
+    ADD COLUMN reasoning_tokens BIGINT, ADD COLUMN cost_usd DOUBLE PRECISION;
 
 ALTER TABLE task_files
     ADD COLUMN host TEXT,
