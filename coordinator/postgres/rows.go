@@ -102,20 +102,14 @@ type taskRows struct {
 	size    int // bytes of its longest columns
 }
 
-// A rower makes rows of images.
-type rower struct {
-	opts *Options
-	dir  func(runID string) string
-}
-
 // rows returns what the tables have of a task.
-func (w *rower) rows(im *task.TaskRecord) (*taskRows, error) {
+func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 	t := &im.Task
-	id, ref := rowID(t.ID, w.opts.Host)
+	id, ref := rowID(t.ID, w.o.Host)
 	out := &taskRows{id: t.ID, uuid: id, size: len(t.Prompt) + len(t.Result) + 1024}
 	files := w.inputs(out, t)
 	if t.Status == state.Running && isTool(t.Agent) {
-		out.account, out.agent = w.opts.accountID(t.AccountName()), t.Agent
+		out.account, out.agent = w.o.accountID(t.AccountName()), t.Agent
 	}
 	key := ""
 	if im.HoldsKey {
@@ -159,9 +153,9 @@ func (w *rower) rows(im *task.TaskRecord) (*taskRows, error) {
 		findings[i] = state.Issue{Kind: storable(f.Kind), Message: storable(f.Message)}
 	}
 	out.task = []any{
-		id, w.opts.Host, ref, int64(0), storable(cmp.Or(t.TenantID, "default")), storable(cmp.Or(t.Queue, "default")), tool, orNull(t.Agent), orNull(t.Model),
+		id, w.o.Host, ref, int64(0), storable(cmp.Or(t.TenantID, "default")), storable(cmp.Or(t.Queue, "default")), tool, orNull(t.Agent), orNull(t.Model),
 		statuses[t.Status], int32(priority), orNull(t.Prompt),
-		jsonOf(files), jsonOf(texts(t.OutputSpec)), orNull(key), int32(t.Attempt), int32(cmp.Or(max(t.MaxAttempts, 0), w.opts.MaxAttempts)), orNull(out.account),
+		jsonOf(files), jsonOf(texts(t.OutputSpec)), orNull(key), int32(t.Attempt), int32(cmp.Or(max(t.MaxAttempts, 0), w.o.MaxAttempts)), orNull(out.account),
 		scheduled, next,
 		resultOf(t), orNull(t.Error), timeOrNull(t.StartedAt), finishedAt(im), created, updated,
 		orNull(t.SessionKey), orNull(t.Workspace), orNull(t.AccountName()), orNull(t.Resume), orNull(t.AgentSession), orNull(t.Label),
@@ -261,13 +255,13 @@ type fileEntry struct {
 }
 
 // inputs adds the files that came with a task, and returns what its row says of them.
-func (w *rower) inputs(out *taskRows, t *state.Task) []fileEntry {
+func (w *writer) inputs(out *taskRows, t *state.Task) []fileEntry {
 	list := []fileEntry{}
 	for _, f := range t.InputFiles {
 		sum := sha256.Sum256([]byte(f.Content))
 		e := fileEntry{storable(f.Name), int64(len(f.Content)), hex.EncodeToString(sum[:])}
 		var content any
-		if e.Size <= w.opts.InlineThreshold {
+		if e.Size <= w.o.InlineThreshold {
 			content = []byte(f.Content)
 			out.size += len(f.Content)
 		}
@@ -278,7 +272,7 @@ func (w *rower) inputs(out *taskRows, t *state.Task) []fileEntry {
 }
 
 // outputs adds the files that were collected after the last run of a task.
-func (w *rower) outputs(out *taskRows, t *state.Task) error {
+func (w *writer) outputs(out *taskRows, t *state.Task) error {
 	for _, f := range t.OutputFiles {
 		content, err := w.collected(t.RunID, f)
 		if err != nil {
@@ -296,8 +290,8 @@ func (w *rower) outputs(out *taskRows, t *state.Task) error {
 
 // collected returns the content of a small file that was collected after a run; nil if it
 // is large, gone, or not what was collected any more.
-func (w *rower) collected(runID string, f state.OutputFile) ([]byte, error) {
-	if f.Size > w.opts.InlineThreshold || !rundir.IsRunID(runID) {
+func (w *writer) collected(runID string, f state.OutputFile) ([]byte, error) {
+	if f.Size > w.o.InlineThreshold || !rundir.IsRunID(runID) {
 		return nil, nil
 	}
 	file, fi, err := rundir.OpenCollected(w.dir(runID), f.Path)
@@ -319,24 +313,24 @@ func (w *rower) collected(runID string, f state.OutputFile) ([]byte, error) {
 }
 
 // file adds the row of a file. runID is "" of one that came with the task.
-func (w *rower) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content any) {
-	id, _ := rowID("file", w.opts.Host, t.ID, runID, path, strconv.FormatBool(input))
+func (w *writer) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content any) {
+	id, _ := rowID("file", w.o.Host, t.ID, runID, path, strconv.FormatBool(input))
 	var run, where any
-	if rundir.IsRunID(t.RunID) && e.Size > w.opts.InlineThreshold {
-		where = (&url.URL{Scheme: "file", Host: w.opts.Host, Path: filepath.Join(w.dir(t.RunID), "files", path)}).String()
+	if rundir.IsRunID(t.RunID) && e.Size > w.o.InlineThreshold {
+		where = (&url.URL{Scheme: "file", Host: w.o.Host, Path: filepath.Join(w.dir(t.RunID), "files", path)}).String()
 	}
 	if rundir.IsRunID(runID) {
-		run, _ = rowID(runID, w.opts.Host, t.ID)
+		run, _ = rowID(runID, w.o.Host, t.ID)
 	}
 	if slices.ContainsFunc(out.files, func(row []any) bool { return row[0] == id }) {
 		return // a person has named it twice
 	}
-	out.files = append(out.files, []any{id, out.uuid, run, w.opts.Host, e.Name, input, content, e.Size, where, orNull(e.SHA256)})
+	out.files = append(out.files, []any{id, out.uuid, run, w.o.Host, e.Name, input, content, e.Size, where, orNull(e.SHA256)})
 }
 
 // run adds the row of a run, the number-th of its task.
-func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) error {
-	id, ref := rowID(r.RunID, w.opts.Host, t.ID)
+func (w *writer) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) error {
+	id, ref := rowID(r.RunID, w.o.Host, t.ID)
 	var files, took any
 	if r.RunID == t.RunID && len(t.OutputFiles) > 0 {
 		list := make([]fileEntry, len(t.OutputFiles))
@@ -349,7 +343,7 @@ func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) e
 		took = max(0, r.EndedAt.Sub(r.StartedAt).Milliseconds())
 	}
 	row := []any{
-		id, out.uuid, w.opts.Host, ref, int32(number), int32(r.Attempt), int32(r.Iteration), orNull(string(r.Phase)), runStatus(t, r),
+		id, out.uuid, w.o.Host, ref, int32(number), int32(r.Attempt), int32(r.Iteration), orNull(string(r.Phase)), runStatus(t, r),
 		orNull(string(r.Reason)), timeOrNull(r.StartedAt), timeOrNull(r.EndedAt),
 		r.ExitCode, nil, nil, nil, nil, files, r.Usage.InputTokens + r.Usage.OutputTokens, took, orNull(r.Agent), orNull(r.Model),
 		orNull(r.Account), orNull(r.RunDir), r.Usage.InputTokens, r.Usage.CachedInputTokens, r.Usage.OutputTokens, r.Usage.ReasoningTokens,
@@ -362,7 +356,7 @@ func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) e
 				return err
 			}
 			row[13+i], row[15+i] = said, size
-			out.size += w.opts.OutputLimit
+			out.size += w.o.OutputLimit
 		}
 	}
 	out.runs = append(out.runs, row)
@@ -371,13 +365,13 @@ func (w *rower) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) e
 
 // output returns what a run's row has of an output, and its whole length in bytes; NULL if
 // there is none any more.
-func (w *rower) output(runDir, name string) (said, size any, err error) {
-	f, err := rundir.OpenOutputs([]string{filepath.Join(runDir, name)}, w.opts.Redact, false)
+func (w *writer) output(runDir, name string) (said, size any, err error) {
+	f, err := rundir.OpenOutputs([]string{filepath.Join(runDir, name)}, w.o.Redact, false)
 	if err != nil {
 		return nil, nil, nil // gone, or no file any more
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if said, err = excerpt(f, f.Size(), w.opts.OutputLimit); err != nil {
+	if said, err = excerpt(f, f.Size(), w.o.OutputLimit); err != nil {
 		return nil, nil, err
 	}
 	return said, f.Size(), nil
@@ -441,24 +435,19 @@ func rowID(id string, parts ...string) (row [16]byte, ref any) {
 // than that the head and the tail, and between them how much was left out.
 func excerpt(r io.ReaderAt, size int64, limit int) (string, error) {
 	most := 4 * int64(limit) // bytes of so many characters
-	if size <= most {
-		s, err := readText(r, 0, size)
-		if n := utf8.RuneCountInString(s); err != nil || n <= limit {
-			return s, err
-		}
+	text, err := readText(r, 0, min(size, most))
+	head := []rune(text)
+	if err != nil || size <= most && len(head) <= limit {
+		return text, err
 	}
 	mark := fmt.Sprintf("\n[… of %d bytes, the middle is left out …]\n", size)
 	room := limit - utf8.RuneCountInString(mark)
 	if room < 2 {
-		s, err := readText(r, 0, min(size, most))
-		return firstRunes(s, limit), err
+		return string(head[:min(limit, len(head))]), nil
 	}
-	head, err := readText(r, 0, min(size, most))
-	if err != nil {
-		return "", err
-	}
-	tail, err := readText(r, max(0, size-most), size)
-	return firstRunes(head, room/2) + mark + lastRunes(tail, room-room/2), err
+	text, err = readText(r, max(0, size-most), size)
+	tail := []rune(text)
+	return string(head[:min(room/2, len(head))]) + mark + string(tail[max(0, len(tail)-room+room/2):]), err
 }
 
 // readText reads the bytes from one offset to another, as text.
@@ -469,22 +458,4 @@ func readText(r io.ReaderAt, from, to int64) (string, error) {
 		err = nil // it was cut meanwhile
 	}
 	return storable(string(b[:n])), err
-}
-
-func firstRunes(s string, n int) string {
-	for i := range s {
-		if n--; n < 0 {
-			return s[:i]
-		}
-	}
-	return s
-}
-
-func lastRunes(s string, n int) string {
-	i := len(s)
-	for ; n > 0 && i > 0; n-- {
-		_, size := utf8.DecodeLastRuneInString(s[:i])
-		i -= size
-	}
-	return s[i:]
 }

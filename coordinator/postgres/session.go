@@ -24,7 +24,6 @@ import (
 // makes rows.
 type session struct {
 	writer
-	rower
 	src    Source // see use
 	live   bool   // src is as the ledger is now, not as it was once
 	target server.Target
@@ -49,10 +48,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	if err := prepareSchema(ctx, db.Pool); err != nil {
 		return nil, err
 	}
-	s = &session{
-		writer: writer{o: &m.o, pool: db.Pool}, rower: rower{opts: &m.o},
-		target: t, mirror: m, db: db,
-	}
+	s = &session{writer: writer{o: &m.o, pool: db.Pool}, target: t, mirror: m, db: db}
 	if err := s.claim(ctx); err != nil {
 		return nil, err
 	}

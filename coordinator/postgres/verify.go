@@ -54,7 +54,6 @@ type VerifySource interface {
 // A comparison compares one snapshot of the database with the ledger as it was then.
 type comparison struct {
 	writer
-	rower
 	tx     pgx.Tx
 	src    VerifySource
 	report Report
@@ -104,7 +103,7 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t server.Target, read fu
 		return Report{}, err
 	}
 	c := &comparison{
-		writer: writer{o: o, at: place{generation: p.Generation}}, rower: rower{opts: o, dir: src.RunDir},
+		writer: writer{o: o, dir: src.RunDir, at: place{generation: p.Generation}},
 		tx: tx, src: src, report: Report{Seq: p.Seq, Differences: []Difference{}}, here: map[[16]byte]bool{},
 	}
 	err = c.run(ctx)

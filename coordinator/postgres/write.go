@@ -103,10 +103,11 @@ var (
 	})
 )
 
-// A writer writes batches into the mirror of one host.
+// A writer makes the rows of tasks, and writes batches of them into the mirror of one host.
 type writer struct {
 	o    *Options
 	pool *pgxpool.Pool
+	dir  func(runID string) string // of a run's files
 	at   place
 }
 
