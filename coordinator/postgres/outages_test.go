@@ -83,7 +83,7 @@ type outageWorld struct {
 	sum     *outageFigures
 	servers [2]*postgrestest.Server
 	now     int // which of them
-	proxy   *postgrestest.Proxy
+	proxy   *proxy
 	m       *Mirror
 	leave   func() // ends m
 	kinds   []string
@@ -100,7 +100,7 @@ func newOutageWorld(t *testing.T, seed uint64, sum *outageFigures) *outageWorld 
 		w.servers[i] = postgrestest.StartOnSmallDisk(t, "autovacuum=on")
 		w.servers[i].CreateDatabase(t, outageDatabase)
 	}
-	w.proxy = postgrestest.NewProxy(t, w.servers[0])
+	w.proxy = newProxy(t, w.servers[0])
 	w.world = newWorld(t, w.proxy.URL(outageDatabase))
 	w.m, w.leave = w.mirror()
 	w.load = load{w: w.world, rand: rand.New(rand.NewPCG(seed, 1))}

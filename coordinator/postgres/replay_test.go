@@ -20,12 +20,12 @@ import (
 // answer. The mirror cannot know which, asks how far the mirror goes, and goes on there.
 func TestPromise10CommitUnknown(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(*postgrestest.Proxy){
-		"commit lost": (*postgrestest.Proxy).LoseCommit, "answer lost": (*postgrestest.Proxy).LoseAnswerOfCommit,
+	for name, lose := range map[string]func(*proxy){
+		"commit lost": (*proxy).LoseCommit, "answer lost": (*proxy).LoseAnswerOfCommit,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := postgrestest.Shared(t)
-			p := postgrestest.NewProxy(t, s)
+			p := newProxy(t, s)
 			w := newWorld(t, p.URL(s.NewDatabase(t)))
 			hit := func(do func()) {
 				before := p.Faults()
@@ -60,7 +60,7 @@ func TestLostConnections(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	s := postgrestest.Shared(t)
-	p := postgrestest.NewProxy(t, s)
+	p := newProxy(t, s)
 	w := newWorld(t, p.URL(s.NewDatabase(t)))
 	m, _ := w.mirror()
 	w.submit(task.TaskSpec{Prompt: "before"})

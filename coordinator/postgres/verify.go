@@ -104,7 +104,7 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t server.Target, read fu
 	}
 	c := &comparison{
 		writer: writer{o: o, dir: src.RunDir, at: place{generation: p.Generation}},
-		tx: tx, src: src, report: Report{Seq: p.Seq, Differences: []Difference{}}, here: map[[16]byte]bool{},
+		tx:     tx, src: src, report: Report{Seq: p.Seq, Differences: []Difference{}}, here: map[[16]byte]bool{},
 	}
 	err = c.run(ctx)
 	return c.report, err

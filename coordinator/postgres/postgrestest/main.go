@@ -1,5 +1,5 @@
 // Package postgrestest starts for tests a real PostgreSQL of their own, and the means to let
-// it go wrong: it is killed, paused, its disk fills up, connections break. Only tests
+// it go wrong: it is killed, paused, its disk fills up. Only tests
 // import it.
 //
 // A server lies in a temporary directory and listens at a Unix socket there. A small
