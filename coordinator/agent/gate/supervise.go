@@ -136,22 +136,26 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 		return Result{Cause: context.Cause(ctx)}
 	}
 	v.Redact.Refresh()
-	tail, err := openTail(s.Turn.RunDir)
+	stdout, err := openOutput(filepath.Join(s.Turn.RunDir, stdoutName))
 	if err != nil {
 		return Result{Err: err, End: EndReport{Shortage: task.ShortageOf(err)}}
 	}
-	defer func() { _, _ = tail.stdout.Close(), tail.stderr.Close() }() // what was written to them is no loss
-	h, err := v.begin(s, tail.stderr.File)
+	defer func() { _ = stdout.Close() }() // what was written to it is no loss
+	stderr, err := openOutput(filepath.Join(s.Turn.RunDir, stderrName))
 	if err != nil {
-		return Result{Err: err, End: EndReport{Shortage: cmp.Or(task.ShortageOf(err), tail.gateShort())}}
+		return Result{Err: err, End: EndReport{Shortage: task.ShortageOf(err)}}
+	}
+	defer func() { _ = stderr.Close() }() // likewise
+	h, err := v.begin(s, stderr.File)
+	if err != nil {
+		return Result{Err: err, End: EndReport{Shortage: cmp.Or(task.ShortageOf(err), gateShort(stderr))}}
 	}
 	w := &watch{
-		limits: s.Turn.Limits, grace: s.start().Grace, short: s.Short, out: out, held: h, tail: tail,
-		poll: cmp.Or(v.Poll, defaultPoll), hang: cmp.Or(v.HangGrace, defaultHangGrace),
+		spec: &s, hang: cmp.Or(v.HangGrace, defaultHangGrace), out: out, held: h, stdout: stdout, stderr: stderr, buf: make([]byte, readSize),
 		redact: v.Redact, feed: v.Redact.Writer(sinkWriter(out.Feed)),
 	}
-	w.run(ctx)
-	w.finish(ctx, s.Turn.RunDir)
+	w.run(ctx, cmp.Or(v.Poll, defaultPoll))
+	w.finish(ctx)
 	if cause := context.Cause(ctx); w.ended.Cause != nil && errors.Is(cause, task.ErrCanceled) {
 		w.ended.Cause = cause // a person's word counts, also when it came second
 	}
@@ -160,14 +164,13 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 
 // A watch follows one run.
 type watch struct {
-	limits task.RunLimits
-	grace  time.Duration
-	poll   time.Duration
-	hang   time.Duration
-	short  bool
+	spec   *Spec
+	hang   time.Duration // that it may live on after its turn is over
 	out    Sink
 	held   *gateProc
-	tail   *tail
+	stdout *output
+	stderr *output
+	buf    []byte // for what is read of stdout
 	ended  Result
 	done   bool // the gate has said that nothing is left
 
@@ -183,8 +186,8 @@ type watch struct {
 }
 
 // run returns when the gate has reported the end or is no use any more.
-func (w *watch) run(ctx context.Context) {
-	tick := time.NewTicker(w.poll)
+func (w *watch) run(ctx context.Context, poll time.Duration) {
+	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	w.began, w.stopped = time.Now(), ctx.Done()
 	for !w.done {
@@ -220,15 +223,18 @@ func (w *watch) onReport(rep report) {
 // readNew reads what is new and notes when something was.
 func (w *watch) readNew() {
 	for range readBurst / readSize {
-		p := w.tail.stdout.read(w.tail.buf)
+		p := w.stdout.read(w.buf)
 		if len(p) == 0 {
 			break
 		}
 		_, _ = w.feed.Write(p) // a sink has no errors
 	}
-	w.out.Aside(w.redact.Bytes(w.tail.readErr()))
+	if size := w.stderr.size(); size != w.stderr.off {
+		w.stderr.skip(stderrTail)
+		w.out.Aside(w.redact.Bytes(w.stderr.read(make([]byte, stderrTail))))
+	}
 	now := time.Now()
-	if total := w.tail.stdout.written() + w.tail.stderr.written(); total > w.total {
+	if total := w.stdout.written() + w.stderr.written(); total > w.total {
 		w.total, w.last = total, now
 		w.out.Progress(total)
 	}
@@ -248,10 +254,10 @@ func (w *watch) checkLimits() {
 			w.stop(ErrHung)
 		}
 	case w.total == 0:
-		if w.limits.Startup > 0 && time.Since(w.began) >= w.limits.Startup {
+		if limit := w.spec.Turn.Limits.Startup; limit > 0 && time.Since(w.began) >= limit {
 			w.stop(ErrStartup)
 		}
-	case w.limits.Idle > 0 && time.Since(w.last) >= w.limits.Idle:
+	case w.spec.Turn.Limits.Idle > 0 && time.Since(w.last) >= w.spec.Turn.Limits.Idle:
 		w.stop(ErrIdle)
 	default:
 		if err := w.out.Stuck(time.Now()); err != nil {
@@ -267,16 +273,16 @@ func (w *watch) stop(cause error) {
 	}
 	w.ended.Cause = cause
 	w.stopped = nil
-	w.hard = time.After(w.grace + hardExtra)
+	w.hard = time.After(w.spec.start().Grace + hardExtra)
 	_ = w.held.cmd.Process.Signal(syscall.SIGCONT) // an agent may have stopped its gate
 	_ = w.held.send(command{Stop: true})           // a gate that is gone shows at once, one that hangs at hard
 }
 
 // finish makes sure that nothing is left, and reads what is still unread. It
 // waits for that without a limit, because nobody may start the task again before.
-func (w *watch) finish(ctx context.Context, runDir string) {
+func (w *watch) finish(ctx context.Context) {
 	w.held.release()
-	ctx = context.WithoutCancel(ctx)
+	ctx, runDir := context.WithoutCancel(ctx), w.spec.Turn.RunDir
 	if w.ended.Lost {
 		for w.held.record.end(ctx, runDir) != nil {
 			time.Sleep(time.Second)
@@ -288,23 +294,25 @@ func (w *watch) finish(ctx context.Context, runDir string) {
 	w.ended.Lost = !w.done
 	w.held.wait()
 	w.ended.Held = !awaitFree(ctx, runDir, 2*time.Second)
-	for before, n := int64(-1), 0; before != w.tail.stdout.off && n < lastBursts; n++ {
-		before = w.tail.stdout.off
+	for before, n := int64(-1), 0; before != w.stdout.off && n < lastBursts; n++ {
+		before = w.stdout.off
 		w.readNew()
 	}
-	tooLong := w.tail.stdout.skip(readBurst) // a sparse file may have more than anyone can read
+	tooLong := w.stdout.skip(readBurst) // a sparse file may have more than anyone can read
 	if tooLong {
 		w.readNew()
 	}
 	w.redact.Refresh() // an account may have been edited since
 	_ = w.feed.Flush()
-	w.ended.Stderr = w.tail.stderrEnd(w.redact)
-	if short := w.tail.gateShort(); w.ended.Lost && !w.ended.Started && short != 0 {
+	last := make([]byte, stderrTail)
+	n, _ := w.redact.ReadAt(w.stderr, last, max(w.stderr.begin, w.stderr.size()-stderrTail)) // what could be read
+	w.ended.Stderr = last[:n]
+	if short := gateShort(w.stderr); w.ended.Lost && !w.ended.Started && short != 0 {
 		w.ended.End = EndReport{Exit: -1, Err: short.Error(), Shortage: short}
 	}
-	w.ended.Cut = w.tail.stdout.gone > 0 || tooLong
-	if (w.short || tooLong) && w.tail.stdout.size() > MostOutput && !w.ended.Held { // one outside the run may go on writing
-		w.ended.Cut = w.tail.stdout.shorten(w.redact) == nil || w.ended.Cut
+	w.ended.Cut = w.stdout.gone > 0 || tooLong
+	if (w.spec.Short || tooLong) && w.stdout.size() > MostOutput && !w.ended.Held { // one outside the run may go on writing
+		w.ended.Cut = w.stdout.shorten(w.redact) == nil || w.ended.Cut
 	}
 	if !w.ended.Held {
 		Redact(runDir, w.redact)
@@ -346,50 +354,11 @@ func Redact(runDir string, f *redact.Filter) {
 	}
 }
 
-// A tail follows the two output files of a run from where they ended when it
-// began: a run's directory may have served before.
-type tail struct {
-	stdout, stderr *output
-	buf            []byte
-}
-
-// openTail opens the files, which it makes if need be.
-func openTail(dir string) (*tail, error) {
-	stdout, err := openOutput(filepath.Join(dir, stdoutName))
-	if err != nil {
-		return nil, err
-	}
-	stderr, err := openOutput(filepath.Join(dir, stderrName))
-	if err != nil {
-		return nil, errors.Join(err, stdout.Close())
-	}
-	return &tail{stdout, stderr, make([]byte, readSize)}, nil
-}
-
-// readErr returns what is new on stderr, of much only the end.
-func (t *tail) readErr() []byte {
-	size := t.stderr.size()
-	if size == t.stderr.off {
-		return nil
-	}
-	if from := size - stderrTail; from > t.stderr.off {
-		t.stderr.off = from
-	}
-	return t.stderr.read(make([]byte, stderrTail))
-}
-
-// stderrEnd returns the last bytes that this run wrote to stderr.
-func (t *tail) stderrEnd(f *redact.Filter) []byte {
-	p := make([]byte, stderrTail)
-	n, _ := f.ReadAt(t.stderr, p, max(t.stderr.begin, t.stderr.size()-stderrTail)) // what could be read
-	return p[:n]
-}
-
 // gateShort returns what Go's runtime lacked in a gate that it has ended, which has written
 // nothing else; 0 if it does not say so.
-func (t *tail) gateShort() syscall.Errno {
+func gateShort(stderr *output) syscall.Errno {
 	p := make([]byte, 4<<10)
-	n, _ := t.stderr.ReadAt(p, t.stderr.begin) // what could be read
+	n, _ := stderr.ReadAt(p, stderr.begin) // what could be read
 	switch text := string(p[:n]); {
 	case strings.Contains(text, "pthread_create failed"), strings.Contains(text, "failed to create new OS thread"):
 		return syscall.EAGAIN
@@ -399,7 +368,8 @@ func (t *tail) gateShort() syscall.Errno {
 	return 0
 }
 
-// An output is a file that a run appends to.
+// An output is a file that a run appends to. It is followed from where it ended when the run
+// began: a run's directory may have served before.
 type output struct {
 	*os.File
 	begin int64 // its size before the run
