@@ -47,14 +47,13 @@ func (p *packer) all(to place) {
 	for done := 0; ; {
 		ids := p.s.src.TaskIDs(done, maxTasks)
 		if len(ids) == 0 {
-			var digest []byte
-			if to.seq > 0 {
-				digest, p.err = digestAt(p.ctx, p.s.src, to.seq)
-			}
-			if p.err == nil && to.seq > 0 && (digest == nil || !bytes.Equal(digest, to.digest)) {
+			digest, err := digestAt(p.ctx, p.s.src, to.seq)
+			switch {
+			case err != nil:
+				p.err = err
+			case to.seq > 0 && (digest == nil || !bytes.Equal(digest, to.digest)):
 				p.err = errCompacted
-			}
-			if p.err == nil {
+			default:
 				p.send(&batch{to: &to, sweep: true})
 			}
 			return

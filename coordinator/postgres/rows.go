@@ -260,7 +260,7 @@ func (w *writer) inputs(out *taskRows, t *state.Task) []fileEntry {
 	for _, f := range t.InputFiles {
 		sum := sha256.Sum256([]byte(f.Content))
 		e := fileEntry{storable(f.Name), int64(len(f.Content)), hex.EncodeToString(sum[:])}
-		var content any
+		var content []byte
 		if e.Size <= w.o.InlineThreshold {
 			content = []byte(f.Content)
 			out.size += len(f.Content)
@@ -278,12 +278,8 @@ func (w *writer) outputs(out *taskRows, t *state.Task) error {
 		if err != nil {
 			return err
 		}
-		var value any
-		if content != nil {
-			value = content
-			out.size += len(content)
-		}
-		w.file(out, t, t.RunID, f.Path, false, fileEntry{storable(f.Path), f.Size, f.SHA256}, value)
+		out.size += len(content)
+		w.file(out, t, t.RunID, f.Path, false, fileEntry{storable(f.Path), f.Size, f.SHA256}, content)
 	}
 	return nil
 }
@@ -312,8 +308,9 @@ func (w *writer) collected(runID string, f state.OutputFile) ([]byte, error) {
 	return content, nil
 }
 
-// file adds the row of a file. runID is "" of one that came with the task.
-func (w *writer) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content any) {
+// file adds the row of a file. runID is "" of one that came with the task, content nil (NULL) of a
+// large one.
+func (w *writer) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content []byte) {
 	id, _ := rowID("file", w.o.Host, t.ID, runID, path, strconv.FormatBool(input))
 	var run, where any
 	if rundir.IsRunID(t.RunID) && e.Size > w.o.InlineThreshold {

@@ -45,7 +45,16 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 			err = explainOurs(err, t)
 		}
 	}()
-	if err := prepareSchema(ctx, db.Pool); err != nil {
+	// The schema is made in an empty database. One that is older or newer than this program is
+	// refused: other hosts may need it as it is.
+	err = db.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		_, err := schema.Check(ctx, c.Conn())
+		if errors.Is(err, schema.ErrNone) {
+			_, _, err = schema.Migrate(ctx, c.Conn())
+		}
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	s = &session{writer: writer{o: &m.o, pool: db.Pool}, target: t, mirror: m, db: db}
@@ -62,18 +71,6 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 
 // use returns what the session copies. It is called once, before anything is written.
 func (s *session) use(src Source, live bool) { s.src, s.live, s.dir = src, live, src.RunDir }
-
-// prepareSchema makes the schema in an empty database, and refuses one that is older or
-// newer than this program: other hosts may need it as it is.
-func prepareSchema(ctx context.Context, pool *pgxpool.Pool) error {
-	return pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		_, err := schema.Check(ctx, c.Conn())
-		if errors.Is(err, schema.ErrNone) {
-			_, _, err = schema.Migrate(ctx, c.Conn())
-		}
-		return err
-	})
-}
 
 // rebuilderGone is how long nothing was heard of who rebuilds a mirror until another one
 // begins anew.
@@ -148,6 +145,9 @@ func (s *session) isPlace(ctx context.Context) (bool, error) {
 // than the newest; nil if there is none. It begins with the first record: a follower that
 // begins amid merged records is not told of them.
 func digestAt(ctx context.Context, src Source, seq uint64) ([]byte, error) {
+	if seq == 0 {
+		return nil, nil // an empty journal has no first record either
+	}
 	f := src.Follow(0)
 	defer func() { _ = f.Close() }() // only read from
 	for {
@@ -208,18 +208,16 @@ func (s *session) writeAllTasks(ctx context.Context) error {
 	if err := s.newGeneration(ctx); err != nil {
 		return err
 	}
-	to := place{seq: s.src.Seq(), generation: s.at.generation}
-	if to.seq > 0 {
-		var err error
-		if to.digest, err = digestAt(ctx, s.src, to.seq); err != nil {
-			return err
-		}
+	seq := s.src.Seq()
+	digest, err := digestAt(ctx, s.src, seq)
+	if err != nil {
+		return err
 	}
 	if err := s.put(ctx, &batch{accounts: s.src.Accounts()}); err != nil {
 		return err
 	}
 	p := s.newPacker(ctx)
-	go p.all(to)
+	go p.all(place{seq: seq, digest: digest, generation: s.at.generation})
 	return s.writeAll(ctx, p, nil)
 }
 

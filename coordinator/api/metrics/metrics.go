@@ -104,17 +104,9 @@ func (e *exposition) journal(m *task.Metrics) {
 	e.one("stint_journal_size_bytes", gauge, "Size of journal.md.", float64(m.JournalSize))
 	e.one("stint_ledger_findings", gauge, "What is wrong in the ledger: see stint fsck.", float64(m.Findings))
 	e.one("stint_journal_failures_total", counter, "Writes to the journal of which nothing was kept.", float64(m.Failures))
-	for _, h := range []struct {
-		name, help string
-		values     *task.Histogram
-	}{
-		{"stint_journal_append_seconds", "How long a change waits until it is durable.", &m.Append},
-		{"stint_journal_sync_seconds", "How long an fdatasync of the journal takes.", &m.Sync},
-		{"stint_journal_records_per_sync", "Records that share an fdatasync.", &m.Commits},
-	} {
-		e.family(h.name, histogram, h.help)
-		e.histogram(h.name, h.values)
-	}
+	e.histogram("stint_journal_append_seconds", "How long a change waits until it is durable.", &m.Append)
+	e.histogram("stint_journal_sync_seconds", "How long an fdatasync of the journal takes.", &m.Sync)
+	e.histogram("stint_journal_records_per_sync", "Records that share an fdatasync.", &m.Commits)
 }
 
 // mirror adds how far the mirror in a database is, if there is one.
@@ -178,8 +170,9 @@ func (e *exposition) one(name, kind, help string, value float64) {
 	e.sample(name, value)
 }
 
-// histogram adds the values of a histogram.
-func (e *exposition) histogram(name string, h *task.Histogram, labels ...string) {
+// histogram adds a family of a histogram's values.
+func (e *exposition) histogram(name, help string, h *task.Histogram) {
+	e.family(name, histogram, help)
 	total := uint64(0)
 	for i, n := range h.Counts {
 		total += n
@@ -187,10 +180,10 @@ func (e *exposition) histogram(name string, h *task.Histogram, labels ...string)
 		if i < len(h.Bounds) {
 			bound = strconv.FormatFloat(h.Bounds[i], 'g', -1, 64)
 		}
-		e.sample(name+"_bucket", float64(total), append(labels[:len(labels):len(labels)], "le", bound)...)
+		e.sample(name+"_bucket", float64(total), "le", bound)
 	}
-	e.sample(name+"_sum", h.Sum, labels...)
-	e.sample(name+"_count", float64(total), labels...)
+	e.sample(name+"_sum", h.Sum)
+	e.sample(name+"_count", float64(total))
 }
 
 // truth is 1 for true and 0 for false.
