@@ -140,14 +140,12 @@ func (a *Admission) canceled(id, by string) *ledger.Record {
 		Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
 }
 
-// maxNamed is how many tasks an error names.
-const maxNamed = 20
-
 // Remove takes a task out of all lists; one that waits is canceled. Its sections stay in
 // the ledger until the next compaction moves them to the archive; its id, end and
 // idempotency key still count. by is who asks. The error has CodeConflict if the task
 // runs, or is in the archive, or if others come after it and would fail.
 func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, error) {
+	const maxNamed = 20 // tasks that an error names
 	return a.change(ctx, ref, a.tasks.Update, func(st *fold.State, tx *ledger.Tx, id string) error {
 		t, err := queue.PeekIn(st, id)
 		_, archived := st.Archived(id)

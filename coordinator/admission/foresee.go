@@ -10,9 +10,6 @@ import (
 	"stint/state/fold"
 )
 
-// maxPreviews is how many tasks a preview tells of: each has a search and a prompt.
-const maxPreviews = 100
-
 // A Foreseen is what a submit would make of a spec.
 type Foreseen struct {
 	task.TaskPreview          // with Task, Known and Ahead alone
@@ -24,6 +21,7 @@ type Foreseen struct {
 // Foresee returns what Submit would make of specs, or why it would not. isList says that the
 // specs came as a list, so that errors name the field of one with its place. Nothing is kept.
 func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList bool) ([]Foreseen, error) {
+	const maxPreviews = 100 // each has a search and a prompt
 	if len(specs) > maxPreviews {
 		return nil, task.Invalid("give it some of them", "%d tasks are too many for a preview; at most %d are taken", len(specs), maxPreviews)
 	}

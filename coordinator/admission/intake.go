@@ -312,11 +312,9 @@ func CheckPolicy(p string) error {
 	return nil
 }
 
-// clockDifference is how much the clock of a client may be behind ours.
-const clockDifference = time.Minute
-
 // checkNotPast refuses a time that has passed.
 func (in *intake) checkNotPast(s *task.TaskSpec) error {
+	const clockDifference = time.Minute // how much the clock of a client may be behind ours
 	now := in.a.tasks.Config.Now()
 	if s.NotBefore.IsZero() || !s.NotBefore.Before(now.Add(-clockDifference)) {
 		return nil
@@ -416,12 +414,10 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	return nil
 }
 
-// maxAfter is how many tasks one may come after.
-const maxAfter = 1000
-
 // resolveAfter finds the tasks that a spec comes after: of those that are given
 // together, or of those that are there.
 func (in *intake) resolveAfter(st *fold.State, s *submission) error {
+	const maxAfter = 1000
 	s.after = nil
 	if len(s.After) > maxAfter {
 		return task.Wrong("after", "let it come after the last of them", "a task can come after %d others, not %d", maxAfter, len(s.After))

@@ -163,17 +163,12 @@ func (a *Attempts) judgeFailure(v *verdict, t *state.Task, now time.Time) {
 	}
 }
 
-// maxLimitBackoff is the longest wait for a limit whose end nobody has named.
-const maxLimitBackoff = 30 * time.Minute
-
-// maxNamedLimit is how far away the end of a limit may be: the longest window of a provider
-// is a month. A later one is an error, such as milliseconds that stand where seconds belong.
-const maxNamedLimit = 32 * 24 * time.Hour
-
 // judgeLimit lets a task wait for its account, which cools down. The wait stands in the
 // account's record alone: whoever takes it away there lets all tasks go on. Without a named
 // time it grows with the limits that the account has met in a row.
 func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out task.Outcome, now time.Time) {
+	const maxNamedLimit = 32 * 24 * time.Hour // the longest window of a provider is a month; a later end is an error, such as milliseconds for seconds
+	const maxLimitBackoff = 30 * time.Minute  // of a limit whose end nobody has named
 	account := st.Account(t.AccountName())
 	isCooling, isNamed := account.CoolUntil.After(now), out.RetryAt.After(now) && out.RetryAt.Before(now.Add(maxNamedLimit))
 	// A run that met the limit while the account cools down already began before it: it does not

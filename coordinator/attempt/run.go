@@ -214,6 +214,7 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 // round does what a run's phase says, and records how it ended. It returns
 // the run that follows in the same attempt; nil if none does.
 func (a *Attempts) round(r *Run) (*Run, error) {
+	const settleLimit = 10 * time.Second // longer than the ledger waits for the rest of a file that seems to be cut off
 	var out task.Outcome
 	r.events.Store(rundir.NewEventLog(a.tasks.RunDir(r.ID)))
 	defer func() { r.events.Load().Close(a.tasks.Config.Now()) }()
@@ -275,10 +276,6 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	}
 	return nil, err
 }
-
-// settleLimit bounds how long the end of a run waits for tasks.md: for longer than the
-// ledger waits for the rest of a file that seems to be cut off.
-const settleLimit = 10 * time.Second
 
 // collectOutputs collects the files that a task is to leave, when all else went well.
 func (a *Attempts) collectOutputs(r *Run, out *task.Outcome) {

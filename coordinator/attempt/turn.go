@@ -166,11 +166,10 @@ func (a *Attempts) checkDenied(t *state.Task, out *task.Outcome) {
 	}
 }
 
-const missingRetry = 2 * time.Second // before a run looks once more
-
 // runTurn lets the agent of a task run a turn, with the task's account. Where its program is
 // missing, it tries once more a moment later.
 func (a *Attempts) runTurn(ctx context.Context, t *state.Task, agent task.Agent, turn task.Turn, report func(task.Event)) task.Outcome {
+	const missingRetry = 2 * time.Second // before a run looks once more
 	name := t.Agent
 	if danger := a.tasks.Config.Danger; danger != nil && !turn.ReadOnly {
 		effect, err := danger(t.AccountName())

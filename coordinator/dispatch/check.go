@@ -76,12 +76,10 @@ func (d *Dispatcher) checkable(t *state.Task) error {
 	return nil
 }
 
-// laneCheck is how often it is looked whether a run that has ended is off the list.
-const laneCheck = 5 * time.Millisecond
-
 // takeLane registers a run that no record tells of. While it is on the list nothing
 // else is started in its lane. A run there whose end is recorded is waited for.
 func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run, error) {
+	const laneCheck = 5 * time.Millisecond // how often it is looked whether a run that has ended is off the list
 	r, most := d.Attempts.Reserve(t), max(1, d.tasks.Config.MaxWorkers)
 	busy := func(format string, args ...any) error {
 		return &task.Error{Code: task.CodeBusy, Message: fmt.Sprintf(format, args...), Hint: "once that has ended: stint verify " + t.ID}

@@ -232,13 +232,11 @@ func (d *Dispatcher) blockedByDependency(st *fold.State) (records []*ledger.Reco
 // user has not installed it. Nor does the account wait for a program that only one task's PATH
 // lacks: that task fails.
 
-// lookForAgent is how often it is looked whether a program is back.
-const lookForAgent = 5 * time.Second
-
 // LookForMissing ends the holds of accounts whose agent's program is back, or for whose agent
 // this master has a key and the one before had none, until ctx ends.
 // It has a goroutine of its own: a program that is there may not answer for long.
 func (d *Dispatcher) LookForMissing(ctx context.Context) {
+	const lookForAgent = 5 * time.Second // how often it is looked whether a program is back
 	tick := time.NewTicker(lookForAgent)
 	defer tick.Stop()
 	for {

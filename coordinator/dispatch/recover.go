@@ -135,9 +135,6 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 // in a file that a clean end removes. One that finds too many such notes pauses
 // dispatch in the ledger, where resume, why and doctor know it.
 
-// crashWindow is the time in which queue.Config.CrashLoop masters must have died.
-const crashWindow = time.Minute
-
 // startsPath is the file with the times at which masters that had no clean end first
 // started a run, a line each.
 func (d *Dispatcher) startsPath() string { return filepath.Join(d.tasks.Config.StateDir, "starts") }
@@ -172,8 +169,9 @@ func (d *Dispatcher) enterSafeMode(ctx context.Context) {
 	d.forgetStarts()
 }
 
-// recentStarts returns the lines of the file that are of the last crashWindow.
+// recentStarts returns the lines of the file that are of the last minute.
 func (d *Dispatcher) recentStarts() (lines []string) {
+	const crashWindow = time.Minute // in which queue.Config.CrashLoop masters must have died
 	data, err := durable.ReadFile(durable.OS, d.startsPath())
 	if err != nil {
 		return nil // there is none, or nobody can tell

@@ -364,11 +364,9 @@ func (n *Notifier) sendTask(id string, t *state.Task) {
 	}
 }
 
-// safeMode is how the reason begins for which a master itself pauses dispatch.
-const safeMode = "safe mode: "
-
 // poll sends what has become of the master, its queue and its accounts since the last time.
 func (n *Notifier) poll() {
+	const safeMode = "safe mode: " // how the reason begins for which a master itself pauses dispatch
 	h, was := n.room.Health(), n.health
 	n.health = h
 	attention := func(isNew bool, text string) {

@@ -14,9 +14,6 @@ import (
 	"stint/state/fold"
 )
 
-// maxModels is how many models are told apart.
-const maxModels = 50
-
 var (
 	secondsBounds = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
 	recordsBounds = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}
@@ -72,6 +69,7 @@ func (c *Counters) LastWrite() (at time.Time, err error) {
 
 // Change counts what the record of a task has changed.
 func (c *Counters) Change(before, after *state.Task) {
+	const maxModels = 50 // that are told apart
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -260,13 +260,10 @@ func (q *Query) runOf(id string) *attempt.Run {
 	return q.live.RunOf(id)
 }
 
-// silentAfter is how long an agent may be silent before that is told, if its idle
-// limit is not so short that it is told earlier.
-const silentAfter = time.Minute
-
 // silence returns for how long a running task has put nothing out, and when that ends it; ""
 // if there is nothing remarkable.
 func (q *Query) silence(id string, now time.Time) string {
+	const silentAfter = time.Minute // of an agent, if its idle limit is not so short that it is told earlier
 	r := q.runOf(id)
 	if r == nil || r.Settling.Load() {
 		return ""

@@ -14,10 +14,6 @@ import (
 // The environment of the call that submitted a task is kept outside of the ledger, once for all
 // tasks that have the same: env/<digest>. The task's record has the digest.
 
-// environmentUnused is how long an environment is kept that no submit and no run uses. A task that
-// has ended may be retried until then; a submit that is under way is not in the ledger yet.
-const environmentUnused = 30 * 24 * time.Hour
-
 func (s *Store) environmentPath(digest string) string {
 	return filepath.Join(s.Config.StateDir, "env", digest)
 }
@@ -73,6 +69,7 @@ func (s *Store) OpenEnvironments(agent string) map[string]bool {
 // dropEnvironments removes the environments that were not used for long and that no task names
 // which has not ended.
 func (s *Store) dropEnvironments() error {
+	const environmentUnused = 30 * 24 * time.Hour // until then a task that has ended may be retried, and a submit that is under way is in the ledger
 	entries, err := os.ReadDir(s.environmentPath(""))
 	if err != nil {
 		return nil // there is none to remove

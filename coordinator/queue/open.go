@@ -24,12 +24,10 @@ import (
 	"stint/state/fold"
 )
 
-// tempAge is the age from which a temporary file is what a killed writer has left.
-const tempAge = time.Hour
-
 // Open locks the state directory, replays the journal and takes over what was edited
 // meanwhile. The error is an *Error where a user can do something about it.
 func Open(cfg Config) (*Store, error) {
+	const tempAge = time.Hour // from then on a temporary file is what a killed writer has left
 	cfg = cfg.WithDefaults()
 	unlock, err := Lock(cfg.StateDir)
 	if err != nil {

@@ -151,10 +151,6 @@ func (s *Store) publishResync(st *fold.State) {
 	s.Changes.Publish(func() *task.Change { return task.Change{Seq: st.Seq(), Resync: true}.Shared() })
 }
 
-// maxMissed bounds what one call of SubscribeAfter returns: a task has 1 KB, and all readers
-// of a master that was away come back at once.
-const maxMissed = 256
-
 // SubscribeAfter returns the changes of tasks for a reader who knows all up to record after,
 // and is to miss nothing that came since, nor to get it twice. missed has the tasks that have
 // changed, in the order of their newest records, each once and as it is now; it is a Resync
@@ -162,6 +158,7 @@ const maxMissed = 256
 // nil: the reader asks again, with the number of the last one. A reader who lags behind by more
 // than buffer is cut off: the channel is closed.
 func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func()) {
+	const maxMissed = 256 // a task has 1 KB, and all readers of a master that was away come back at once
 	s.View(func(st *fold.State) {
 		if !st.Covers(after) {
 			missed = []*task.Change{{Seq: st.Seq(), Resync: true}}

@@ -15,10 +15,6 @@ type Expr struct {
 	zone  *time.Location
 }
 
-// yearsAhead bounds the search for an instant. From one 29 February to the next it can be
-// eight years, and that may have to be a Sunday.
-const yearsAhead = 40
-
 // anyValue marks a field of a cron expression that does not restrict anything.
 const anyValue = 1 << 63
 
@@ -64,6 +60,7 @@ func ParseExpr(text, zone string) (*Expr, error) {
 // at a time that the clocks skip is due at the first minute after that, and at a time that they
 // show twice, at the first one. So each minute on the wall is due once at most.
 func (e *Expr) Next(t time.Time) time.Time {
+	const yearsAhead = 40 // from one 29 February to the next it can be eight, and that may have to be a Sunday
 	if e.cron == nil {
 		return t.Truncate(e.every).Add(e.every)
 	}

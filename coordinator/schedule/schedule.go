@@ -46,9 +46,6 @@ var (
 	misses   = []string{"once", "skip", "all"}
 )
 
-// defaultMost is how many missed firings are made up for with missed = "all".
-const defaultMost = 10
-
 // nameRule is what a schedule may be called: the name is part of the control record's.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
@@ -56,6 +53,7 @@ var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 // ready for use. jobs are the names of jobs that there are. The task itself is checked by whoever
 // submits it.
 func (s *Schedule) Check(jobs []string) (key string, err error) {
+	const defaultMost = 10 // with missed = "all"
 	oneOf := func(key string, value *string, list []string) error {
 		*value = cmp.Or(*value, list[0])
 		if !slices.Contains(list, *value) {

@@ -149,10 +149,9 @@ func (e *LogEvent) Lines(now time.Time) []string {
 // OpenEvents are the events of a run that have started and are not completed.
 type OpenEvents []LogEvent
 
-const maxOpenEvents = 1000
-
 // Note takes an event. If it completes another, it returns that.
 func (g *OpenEvents) Note(e *LogEvent) (started LogEvent) {
+	const maxOpenEvents = 1000
 	if len(*g) > 0 && (*g)[0].Run != e.Run { // that run was cut off
 		*g = nil
 	}

@@ -31,12 +31,10 @@ func (e *FileError) Error() string { return fmt.Sprintf("the %s %q %v", e.What, 
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// maxFileName is the length of the path of a file that goes with a task, in bytes.
-const maxFileName = 1024
-
 // CleanPath returns a relative path in its shortest form, or says why it is none
 // that stays below its directory.
 func CleanPath(path string) (string, error) {
+	const maxFileName = 1024 // bytes of the path
 	switch {
 	case path == "":
 		return "", errors.New("has no name")
