@@ -218,18 +218,15 @@ func (r *specReader) inputFiles(files *[]state.InputFile) error {
 	})
 }
 
-// Fields returns the fields of a spec by their names.
+// Fields returns pointers to the fields of a spec that a client may set, by their names in JSON.
 func Fields(s *TaskSpec) map[string]any {
-	return map[string]any{
-		"id": &s.ID, "prompt": &s.Prompt, "agent": &s.Agent, "defaultAgent": &s.DefaultAgent, "model": &s.Model, "account": &s.Account, "workspace": &s.Workspace, "isolation": &s.Isolation,
-		"sessionKey": &s.SessionKey, "label": &s.Label, "continue": &s.Continue, "parallel": &s.Parallel, "resume": &s.Resume,
-		"agentSession": &s.AgentSession, "timeout": &s.Timeout, "priority": &s.Priority, "idempotencyKey": &s.IdempotencyKey,
-		"maxAttempts": &s.MaxAttempts, "notBefore": &s.NotBefore, "noWaitLimit": &s.NoWaitLimit, "spare": &s.Spare, "budget": &s.Budget, "after": &s.After,
-		"afterPolicy": &s.AfterPolicy, "hold": &s.Hold, "notify": &s.Notify, "tenantId": &s.TenantID, "queue": &s.Queue, "fallback": &s.Fallback, "allow": &s.Allow,
-		"verifyCommand": &s.VerifyCommand, "maxIterations": &s.MaxIterations, "verifyTimeout": &s.VerifyTimeout,
-		"onFailure": &s.OnFailure, "onIssue": &s.OnIssue, "outputPolicy": &s.OutputPolicy, "await": &s.Await,
-		"inputFiles": &s.InputFiles, "outputSpec": &s.OutputSpec, "environment": &s.Environment, "allowStateInWorkspace": &s.AllowStateInWorkspace,
+	fields, v := map[string]any{}, reflect.ValueOf(s).Elem()
+	for i := range v.NumField() {
+		if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); name != "-" {
+			fields[name] = v.Field(i).Addr().Interface()
+		}
 	}
+	return fields
 }
 
 // specNames returns every name that a field of a spec may have, with the field's own.

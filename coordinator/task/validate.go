@@ -92,13 +92,6 @@ func CheckInputFiles(s *TaskSpec) error {
 		}
 	}
 	s.InputFiles = files
-	return checkNested(names)
-}
-
-func fileField(i int, name string) string { return fmt.Sprintf("inputFiles.%d.%s", i, name) }
-
-// checkNested refuses names of which one is a directory of another.
-func checkNested(names map[string]bool) error {
 	for name := range names {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			if names[dir] {
@@ -108,6 +101,8 @@ func checkNested(names map[string]bool) error {
 	}
 	return nil
 }
+
+func fileField(i int, name string) string { return fmt.Sprintf("inputFiles.%d.%s", i, name) }
 
 // CheckOutputSpec checks the names of the files that are collected after a run.
 func CheckOutputSpec(s *TaskSpec) error {
