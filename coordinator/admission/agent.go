@@ -163,9 +163,6 @@ func (a *Admission) checkAgentName(name string) error {
 	return task.Wrong("agent", "stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
 }
 
-// noFallback is the word for no fallback at all, where one is configured.
-const noFallback = "none"
-
 // fillFallback checks the agents that may take over, and fills in those of the
 // configuration where the spec leaves everything open.
 func (a *Admission) fillFallback(s *submission) error {
@@ -177,7 +174,7 @@ func (a *Admission) fillFallback(s *submission) error {
 			}
 		}
 	}
-	if len(named) == 1 && named[0] == noFallback {
+	if len(named) == 1 && named[0] == "none" { // whatever is configured
 		named = nil
 	}
 	var list []string

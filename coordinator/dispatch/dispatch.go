@@ -129,9 +129,6 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 	}
 }
 
-// farAway is how long the dispatcher sleeps when nothing is due.
-const farAway = time.Hour
-
 // clockCheck is how long the dispatcher sleeps at most while a task waits for a time.
 // Its timer stands still while the machine is suspended, and knows nothing of a clock
 // that is set: the time may come much earlier than the timer says.
@@ -147,7 +144,7 @@ func (d *Dispatcher) untilNext() time.Duration {
 		ready = len(st.Ready(now, lim)) > 0
 		next, idle = st.NextWake(now), st.Idle()
 	})
-	wait := farAway
+	wait := time.Hour // nothing is due
 	if d.tasks.HadNoRoom() || ready {
 		wait = queue.TryAgain
 	}

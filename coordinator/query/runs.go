@@ -108,34 +108,28 @@ func (q *Query) OpenFile(ctx context.Context, ref, run, name string) (task.Conte
 	if err != nil {
 		return task.Content{}, err
 	}
-	inputs, outputs := namesOf(&t)
+	runID, isCopy := t.RunID, slices.ContainsFunc(t.OutputFiles, func(f state.OutputFile) bool { return f.Path == name })
 	if run != "" {
 		step, err := rundir.FindRun(&t, run)
-		if err == nil && !slices.Contains(append(inputs, outputs...), name) {
-			err = noFile(&t, name, "it has no such file")
-		}
 		if err != nil {
 			return task.Content{}, err
 		}
-		return q.contentOf(&t, step.RunID, name)
+		inputs, outputs := namesOf(&t)
+		runID, isCopy = step.RunID, slices.Contains(append(inputs, outputs...), name)
 	}
-	if slices.ContainsFunc(t.OutputFiles, func(f state.OutputFile) bool { return f.Path == name }) {
-		return q.contentOf(&t, t.RunID, name)
+	if isCopy {
+		f, fi, err := q.openCopy(runID, name)
+		if err != nil {
+			return task.Content{}, noFile(&t, name, err.Error())
+		}
+		return task.Content{ReadSeeker: f, Modified: fi.ModTime(), Close: f.Close}, nil
 	}
 	for _, f := range t.InputFiles {
-		if shortest(f.Name) == name {
+		if run == "" && shortest(f.Name) == name {
 			return task.Content{ReadSeeker: strings.NewReader(f.Content), Close: func() error { return nil }}, nil
 		}
 	}
 	return task.Content{}, noFile(&t, name, "it has no such file")
-}
-
-func (q *Query) contentOf(t *state.Task, runID, name string) (task.Content, error) {
-	f, fi, err := q.openCopy(runID, name)
-	if err != nil {
-		return task.Content{}, noFile(t, name, err.Error())
-	}
-	return task.Content{ReadSeeker: f, Modified: fi.ModTime(), Close: f.Close}, nil
 }
 
 // noFile returns the error for when a file of a task cannot be had.

@@ -243,9 +243,4 @@ func readError(err error) error {
 	return fmt.Errorf("cannot be read: %w", err)
 }
 
-func statOf(fi fs.FileInfo) syscall.Stat_t {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return *st
-	}
-	return syscall.Stat_t{}
-}
+func statOf(fi fs.FileInfo) *syscall.Stat_t { return fi.Sys().(*syscall.Stat_t) }

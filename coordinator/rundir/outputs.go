@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
-	"syscall"
 
 	"stint/coordinator/redact"
 	"stint/coordinator/task"
@@ -87,9 +86,7 @@ func (o *Outputs) add(f *os.File) error {
 		return err
 	}
 	o.begin.Write(fmt.Appendf(nil, "%q %d %q\n", f.Name(), n, b))
-	if id, ok := fi.Sys().(*syscall.Stat_t); ok {
-		o.begin.Write(fmt.Appendf(nil, "%d %d\n", id.Dev, id.Ino))
-	}
+	o.begin.Write(fmt.Appendf(nil, "%d %d\n", statOf(fi).Dev, statOf(fi).Ino))
 	return nil
 }
 
