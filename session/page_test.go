@@ -11,13 +11,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"stint/ledger/durable"
 )
 
 // pages reads a text from its end to its beginning, n messages at a time.
 func pages(t testing.TB, text string, n, limit int) (all []Message) {
 	t.Helper()
 	for end := int64(len(text)); ; {
-		p, err := readPage(&backward{r: strings.NewReader(text), begin: end, limit: limit}, n)
+		p, err := readPage(&durable.Backward{R: strings.NewReader(text), Begin: end, Limit: limit}, n)
 		if err != nil || len(p.Messages) > n || p.Begin >= end && end > 0 {
 			t.Fatalf("before %d: %d messages from %d on, %v", end, len(p.Messages), p.Begin, err)
 		}

@@ -54,7 +54,7 @@ func OpenTranscript(dir, sessionID string) (*Transcript, error) {
 	if _, err := t.fs.Stat(t.path); err == nil {
 		return t, nil
 	}
-	f, err := t.open()
+	f, err := t.fs.OpenFile(t.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, durable.FileMode)
 	if err == nil {
 		err = f.Close() // no sync: the name need not outlive the lines
 	}
@@ -65,9 +65,7 @@ func OpenTranscript(dir, sessionID string) (*Transcript, error) {
 }
 
 // Append adds a message with one write of one line; Type and SessionID are set
-// by it. A line cut short before, by a crash or a full disk, is first closed
-// with a line break, so that it cannot spoil this one. Append does not sync:
-// the ledger has what must be kept. The caller holds the session's lock or is
+// by it. Append does not sync: the ledger has what must be kept. The caller holds the session's lock or is
 // otherwise the only one to append.
 func (t *Transcript) Append(m Message) (err error) {
 	if m.Role != RoleUser && m.Role != RoleAssistant {
@@ -75,45 +73,15 @@ func (t *Transcript) Append(m Message) (err error) {
 	}
 	m.Type, m.SessionID, m.TS = typeMessage, t.id, m.TS.UTC()
 	var line bytes.Buffer
-	line.WriteByte('\n')
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false) // people grep these files
 	if err := enc.Encode(&m); err != nil {
 		return fmt.Errorf("transcript: %w", err)
 	}
-	f, err := t.open()
-	if err != nil {
-		return fmt.Errorf("transcript: %w", err)
-	}
-	torn, err := endsTorn(f)
-	if err == nil {
-		data := line.Bytes()
-		if !torn {
-			data = data[1:]
-		}
-		_, err = f.Write(data)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := durable.AppendLine(t.fs, t.path, line.Bytes(), false); err != nil {
 		return fmt.Errorf("transcript: %w", err)
 	}
 	return nil
-}
-
-func (t *Transcript) open() (durable.File, error) {
-	return t.fs.OpenFile(t.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, durable.FileMode)
-}
-
-// endsTorn reports whether f ends without a line break.
-func endsTorn(f durable.File) (bool, error) {
-	fi, err := f.Stat()
-	if err != nil || fi.Size() == 0 {
-		return false, err
-	}
-	var last [1]byte
-	if _, err := f.ReadAt(last[:], fi.Size()-1); err != nil {
-		return false, err
-	}
-	return last[0] != '\n', nil
 }
 
 // maxLine bounds a line that is read; longer ones are passed over.
@@ -157,7 +125,7 @@ func ReadPage(path string, before int64, n int) (p Page, err error) {
 	} else if !beginsLine(f, before, fi.Size()) {
 		return p, ErrNoPlace
 	}
-	p, err = readPage(&backward{r: f, begin: before, limit: maxLine}, n)
+	p, err = readPage(&durable.Backward{R: f, Begin: before, Limit: maxLine}, n)
 	if err != nil {
 		return Page{}, fmt.Errorf("transcript: %w", err)
 	}
@@ -174,10 +142,10 @@ func beginsLine(r io.ReaderAt, off, size int64) bool {
 	return err == nil && last[0] == '\n'
 }
 
-func readPage(b *backward, n int) (p Page, err error) {
-	end := b.begin + int64(len(b.buf))
+func readPage(b *durable.Backward, n int) (p Page, err error) {
+	end := b.Begin
 	for n == 0 || len(p.Messages) < n && (len(p.Messages) == 0 || end-p.Begin < maxPage) {
-		line, begin, err := b.line()
+		line, begin, err := b.Line()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -191,56 +159,4 @@ func readPage(b *backward, n int) (p Page, err error) {
 	}
 	slices.Reverse(p.Messages)
 	return p, nil
-}
-
-// backward reads the lines of a file from the last to the first.
-type backward struct {
-	r     io.ReaderAt
-	begin int64  // of buf in the file
-	buf   []byte // what was read and not yet returned
-	limit int    // of a longer line nothing is returned
-}
-
-// firstChunk is how much is read at once; of a line that is longer, as much again as is
-// known of it.
-const firstChunk = 64 << 10
-
-// line returns the next line and where it begins, or io.EOF before the first one.
-func (b *backward) line() (line []byte, begin int64, err error) {
-	if len(b.buf) == 0 && b.begin == 0 {
-		return nil, 0, io.EOF
-	}
-	tooLong := false
-	for searched := 0; ; {
-		end := len(b.buf) - searched
-		if searched == 0 && end > 0 && b.buf[end-1] == '\n' {
-			end-- // its own line break
-		}
-		i := bytes.LastIndexByte(b.buf[:end], '\n')
-		if i >= 0 || b.begin == 0 {
-			line, b.buf = b.buf[i+1:], b.buf[:i+1]
-			if tooLong || len(line) > b.limit {
-				line = nil
-			}
-			return line, b.begin + int64(i) + 1, nil
-		}
-		if searched = len(b.buf); searched > b.limit {
-			tooLong, searched, b.buf = true, 1, []byte{' '} // no more than that there is something
-		}
-		if err := b.more(); err != nil {
-			return nil, 0, err
-		}
-	}
-}
-
-// more reads what stands before buf.
-func (b *backward) more() error {
-	n := min(b.begin, int64(max(firstChunk, len(b.buf))))
-	buf := make([]byte, int(n)+len(b.buf))
-	if _, err := b.r.ReadAt(buf[:n], b.begin-n); err != nil {
-		return err
-	}
-	copy(buf[n:], b.buf)
-	b.begin, b.buf = b.begin-n, buf
-	return nil
 }

@@ -1,7 +1,6 @@
 package rundir
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -130,28 +129,11 @@ func (o *Outputs) ReadAt(b []byte, off int64) (n int, err error) {
 
 // Tail returns where the last so many lines begin; 0 is none. A line without its end counts.
 func (o *Outputs) Tail(lines int) (off int64, err error) {
-	const most = 64 << 10
-	buf := make([]byte, most)
-	for end := o.size; lines > 0 && end > 0; {
-		b := buf[:min(most, end)]
-		begin := end - int64(len(b))
-		if n, err := o.ReadAt(b, begin); n < len(b) {
-			return 0, err
-		}
-		if end == o.size && b[len(b)-1] == '\n' {
-			b = b[:len(b)-1] // the end of the last line
-		}
-		for i := bytes.LastIndexByte(b, '\n'); i >= 0; i = bytes.LastIndexByte(b[:i], '\n') {
-			if lines--; lines == 0 {
-				return begin + int64(i) + 1, nil
-			}
-		}
-		end = begin
+	b := durable.Backward{R: o, Begin: o.size, Limit: 64 << 10}
+	for off = o.size; lines > 0 && off > 0 && err == nil; lines-- {
+		_, off, err = b.Line()
 	}
-	if lines == 0 {
-		return o.size, nil
-	}
-	return 0, nil
+	return off, err
 }
 
 // OpenOutput opens a file of a run's directory for reading. A command may have put

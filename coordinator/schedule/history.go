@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,20 +28,7 @@ func (h *history) add(run task.JobRun) error {
 	if err != nil {
 		return err
 	}
-	f, err := durable.Open(h.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	end := make([]byte, 1)
-	if size, err := f.Seek(0, io.SeekEnd); err == nil && size > 0 {
-		if _, err := f.ReadAt(end, size-1); err == nil && end[0] != '\n' {
-			line = append([]byte("\n"), line...)
-		}
-	}
-	if _, err = f.Write(append(line, '\n')); err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return durable.AppendLine(durable.OS, h.path, append(line, '\n'), true)
 }
 
 // last passes on the runs of a schedule, the newest first, until is returns true, and returns that
@@ -56,30 +42,21 @@ func (h *history) last(schedule string, is func(*task.JobRun) bool) (*task.JobRu
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read from
-	off, err := f.Seek(0, io.SeekEnd)
+	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, err
 	}
-	var rest []byte // of a line whose beginning is still to be read
-	for off > 0 {
-		block := make([]byte, min(off, 64<<10))
-		off -= int64(len(block))
-		if _, err := f.ReadAt(block, off); err != nil && !errors.Is(err, io.EOF) { // it was made shorter meanwhile
+	for lines := (durable.Backward{R: f, Begin: end, Limit: 1 << 20}); ; {
+		var run task.JobRun
+		switch line, _, err := lines.Line(); {
+		case errors.Is(err, io.EOF):
+			return nil, nil
+		case err != nil:
 			return nil, err
-		}
-		lines := bytes.Split(append(block, rest...), []byte("\n"))
-		first := 1
-		if rest = lines[0]; off == 0 {
-			first = 0
-		}
-		for _, line := range slices.Backward(lines[first:]) {
-			var run task.JobRun
-			if json.Unmarshal(line, &run) == nil && run.Schedule == schedule && is(&run) {
-				return &run, nil
-			}
+		case json.Unmarshal(line, &run) == nil && run.Schedule == schedule && is(&run):
+			return &run, nil
 		}
 	}
-	return nil, nil
 }
 
 // prune removes the lines of what has ended more than keep ago, and what is no run; 0 removes none.
