@@ -209,20 +209,13 @@ type beat struct {
 // heartbeat writes heartbeat.json at once and then in each interval until ctx
 // ends. It is information, never a truth.
 func (c *Coordinator) heartbeat(ctx context.Context) {
-	tick := time.NewTicker(c.Config.HeartbeatInterval)
-	defer tick.Stop()
-	for seq := 1; ; seq++ {
+	for seq, on := 1, true; on; seq, on = seq+1, queue.Sleep(ctx, c.Config.HeartbeatInterval) {
 		data, err := json.MarshalIndent(beat{c.Health(), c.Config.Now().UTC(), seq}, "", "  ")
 		if err == nil && !c.IsGone() {
 			err = durable.WriteFile(durable.OS, c.Config.HeartbeatPath, append(data, '\n'))
 		}
 		if err != nil {
 			c.Trouble("the heartbeat could not be written", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (in *intake) checkAccount(s *submission) error {
 	known, ok := in.configured.Find(s.Account)
 	of := strings.Join(in.configured.Of(s.Agent), ", ")
 	switch {
-	case len(in.configured.List()) == 0:
+	case len(in.configured.List) == 0:
 		return task.Wrong("account", "stint doctor", "no account is known while accounts.toml has a mistake")
 	case !ok:
 		return task.Wrong("account", "stint account ls", "there is no account %q; %s has %s", s.Account, s.Agent, of)

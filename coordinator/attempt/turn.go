@@ -243,11 +243,11 @@ func (a *Attempts) IsFound(agent string) bool {
 	return false
 }
 
-// errBudget ends a run that has spent what it may.
-var errBudget = fmt.Errorf("%w: a budget is spent", task.ErrTimeout)
-
-// errStrayed ends a run that goes on in another session than it must.
-var errStrayed = fmt.Errorf("%w: the session was not resumed", task.ErrCanceled)
+// What ends a run that has spent what it may, or goes on in another session than it must.
+var (
+	errBudget  = fmt.Errorf("%w: a budget is spent", task.ErrTimeout)
+	errStrayed = fmt.Errorf("%w: the session was not resumed", task.ErrCanceled)
+)
 
 // mayNotStray reports whether the run makes no sense in another session than the
 // one to resume: its user wants an error, or it does not have the prompt.

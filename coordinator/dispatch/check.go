@@ -103,10 +103,8 @@ func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run,
 		if taken || err != nil {
 			return r, err
 		}
-		select {
-		case <-ctx.Done():
+		if !queue.Sleep(ctx, laneCheck) {
 			return nil, context.Cause(ctx)
-		case <-time.After(laneCheck):
 		}
 	}
 }
@@ -193,10 +191,8 @@ func (d *Dispatcher) recoverChecks(ctx context.Context) {
 			done := d.runs.addLeftover(e.Name(), state.Task{ID: id, SessionKey: lane})
 			d.running.Go(func() {
 				for !d.recoverCheck(ctx, e.Name()) {
-					select {
-					case <-ctx.Done():
+					if !queue.Sleep(ctx, queue.RecoverTimeout) {
 						return // its lane stays taken until we have ended
-					case <-time.After(queue.RecoverTimeout):
 					}
 				}
 				done()

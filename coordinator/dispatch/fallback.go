@@ -237,9 +237,7 @@ func (d *Dispatcher) blockedByDependency(st *fold.State) (records []*ledger.Reco
 // It has a goroutine of its own: a program that is there may not answer for long.
 func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	const lookForAgent = 5 * time.Second // how often it is looked whether a program is back
-	tick := time.NewTicker(lookForAgent)
-	defer tick.Stop()
-	for {
+	for on := true; on; on = queue.Sleep(ctx, lookForAgent) {
 		for _, a := range queue.Read(d.tasks, (*fold.State).Missing) {
 			known, _ := d.tasks.AccountsNow().Find(a.Name)
 			if name := cmp.Or(known.Tool, a.Agent, a.Name); a.IsKeyless() && (d.tasks.Config.HasKey == nil || !d.tasks.Config.HasKey(name)) || a.IsMissing() && !d.Attempts.IsFound(name) {
@@ -255,11 +253,6 @@ func (d *Dispatcher) LookForMissing(ctx context.Context) {
 				d.tasks.Config.Log.Info("what an agent lacked is back", "account", a.Name)
 			}
 			d.tasks.TroubleUnlessStopped("the hold of an account could not be ended", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
 		}
 	}
 }

@@ -215,7 +215,7 @@ func (q *Query) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 // keep an idle master from ending.
 func (q *Query) Accounts() []state.AccountUse {
 	accounts := q.tasks.AccountsNow()
-	list := state.WithConfigured(queue.Read(q.tasks, (*fold.State).Accounts), accounts.List())
+	list := state.WithConfigured(queue.Read(q.tasks, (*fold.State).Accounts), accounts.List)
 	for i := range list {
 		a := &list[i]
 		a.Closed, a.Why = explain.Account(&a.Account, accounts.Rule(&a.Account), q.tasks.Config.Now())

@@ -18,7 +18,7 @@ import (
 // Accounts are the accounts of all agents as they are configured at a time, those of each together,
 // its default one first.
 type Accounts struct {
-	list []state.AccountConfig
+	List []state.AccountConfig
 	now  time.Time
 	any  bool // nothing is configured: whatever a task names is one
 	of   *Store
@@ -32,9 +32,6 @@ func (s *Store) AccountsNow() Accounts {
 	return Accounts{s.Config.Accounts(), s.Config.Now(), false, s}
 }
 
-// List returns them all.
-func (a Accounts) List() []state.AccountConfig { return a.list }
-
 // Missing returns why no task of an agent can run with the account of that id, "" if one can.
 func (a Accounts) Missing(agent, id string) string {
 	if _, ok := a.Find(id); ok || a.any || len(a.Of(agent)) == 0 {
@@ -45,7 +42,7 @@ func (a Accounts) Missing(agent, id string) string {
 
 // Find returns the account of that id; ok is false if there is none.
 func (a Accounts) Find(id string) (c state.AccountConfig, ok bool) {
-	for _, c := range a.list {
+	for _, c := range a.List {
 		if c.ID == id {
 			return c, true
 		}
@@ -55,7 +52,7 @@ func (a Accounts) Find(id string) (c state.AccountConfig, ok bool) {
 
 // Of returns the ids of an agent's accounts, the default one first.
 func (a Accounts) Of(agent string) (ids []string) {
-	for _, c := range a.list {
+	for _, c := range a.List {
 		if c.Tool == agent {
 			ids = append(ids, c.ID)
 		}
@@ -65,8 +62,8 @@ func (a Accounts) Of(agent string) (ids []string) {
 
 // Several reports whether any agent has more than one.
 func (a Accounts) Several() bool {
-	for i := range a.list {
-		if i > 0 && a.list[i].Tool == a.list[i-1].Tool {
+	for i := range a.List {
+		if i > 0 && a.List[i].Tool == a.List[i-1].Tool {
 			return true
 		}
 	}
@@ -74,7 +71,7 @@ func (a Accounts) Several() bool {
 }
 
 func (a Accounts) haveBudget() bool {
-	return slices.ContainsFunc(a.list, func(c state.AccountConfig) bool { return c.Budget != "" })
+	return slices.ContainsFunc(a.List, func(c state.AccountConfig) bool { return c.Budget != "" })
 }
 
 // Rule is the Account of [lanes.Limits]. An account that is not configured has no bounds: what
@@ -82,7 +79,7 @@ func (a Accounts) haveBudget() bool {
 func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
 	known, _ := a.Find(of.Name)
 	rule.Slots = known.Max
-	if len(a.list) == 0 {
+	if len(a.List) == 0 {
 		rule.Closed = "is not known while accounts.toml has a mistake, which stint doctor names"
 	}
 	if h, err := state.ParseHours(known.Hours); err == nil && known.Hours != "" {

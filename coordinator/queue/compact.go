@@ -60,12 +60,7 @@ func (s *Store) CompactWhenLarge(ctx context.Context) {
 		return
 	}
 	limit := s.Config.CompactSize // looked at again when the journal is larger than that
-	for wait := time.Duration(0); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
+	for wait := time.Duration(0); Sleep(ctx, wait); {
 		wait = compactEvery
 		size := s.Size()
 		if size <= limit {

@@ -49,18 +49,13 @@ func (s *Store) Prune(ctx context.Context, olderThan time.Duration, dryRun bool)
 
 // PruneByTime prunes as configured, at once and then every hour, until ctx ends.
 func (s *Store) PruneByTime(ctx context.Context) {
-	for s.Config.Retention > 0 || s.Config.RetentionSize > 0 {
+	for on := s.Config.Retention > 0 || s.Config.RetentionSize > 0; on; on = Sleep(ctx, time.Hour) {
 		r, err := s.Prune(ctx, cmp.Or(s.Config.Retention, math.MaxInt64), false)
 		if err != nil && ctx.Err() == nil {
 			s.Trouble("not all that ended tasks have left could be removed", err)
 		}
 		if len(r.Removed) > 0 {
 			s.Config.Log.Info("removed what ended tasks have left", "places", len(r.Removed), "bytes", r.Bytes, "left", r.Left)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Hour):
 		}
 	}
 }

@@ -14,11 +14,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// EventsName is the file in a run's directory with what happened in the run, one
-// [task.LogEvent] a line.
-const EventsName = "events.jsonl"
-
-const maxEvents = 8 << 20 // bytes of that file, the last event not counted
+const maxEvents = 8 << 20 // bytes of the file of events, the last one not counted
 
 // An EventLog writes what happens in one run. Nothing depends on it: what cannot be written is
 // left out. Its methods are for one goroutine at a time, but for Current.

@@ -18,10 +18,6 @@ import (
 	"stint/state"
 )
 
-// FilesName is the directory in a run's directory with the files that came with
-// the task and those that were collected after the run.
-const FilesName = "files"
-
 // maxOutput is the size of the largest file that is collected, in bytes.
 const maxOutput = 64 << 20
 

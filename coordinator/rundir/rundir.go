@@ -59,14 +59,14 @@ func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
 	return f, fi, nil
 }
 
-// AnswerName is the file in a run's directory with the whole answer of the task.
-const AnswerName = "answer"
-
-// PromptName is the file in a run's directory with what the agent was told.
-const PromptName = "prompt.md"
-
-// MemoryName is the file in a run's directory with what was found in the notes.
-const MemoryName = "memory.json"
+// What lies in a run's directory.
+const (
+	AnswerName = "answer"       // the whole answer of the task
+	PromptName = "prompt.md"    // what the agent was told
+	MemoryName = "memory.json"  // what was found in the notes
+	EventsName = "events.jsonl" // what happened in the run, one [task.LogEvent] a line
+	FilesName  = "files"        // directory of the files that came with the task and those that were collected after the run
+)
 
 // ReadMemory reads what was found in the notes for a run; nil if nothing was written
 // down, or it is not to be read any more.

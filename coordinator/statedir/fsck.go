@@ -71,17 +71,12 @@ func (r *FsckReport) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Bounds of how long Fsck waits for a master to finish what it is just doing.
-const (
-	fsckLooks = 20
-	fsckPause = 100 * time.Millisecond
-)
-
 // Fsck checks the ledger of a state directory. It changes nothing and takes no
 // lock. live says whether a master is at work: then what looks unfinished is
 // looked at again until it has settled. root is the configuration's workspace_root. The
 // error says that the directory cannot be read at all, or is ctx's.
 func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport, error) {
+	const fsckLooks, fsckPause = 20, 100 * time.Millisecond // for a master to finish what it is just doing
 	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
 		return nil, task.Invalid("stint doctor", "there is no state directory %s", dir)
 	}
@@ -103,10 +98,8 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 			})
 			return r, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !queue.Sleep(ctx, fsckPause) {
 			return nil, context.Cause(ctx)
-		case <-time.After(fsckPause):
 		}
 	}
 }
