@@ -129,13 +129,11 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 	}
 }
 
-// clockCheck is how long the dispatcher sleeps at most while a task waits for a time.
-// Its timer stands still while the machine is suspended, and knows nothing of a clock
-// that is set: the time may come much earlier than the timer says.
-const clockCheck = 30 * time.Second
-
 // untilNext is how long nothing becomes ready by time alone, and no idle time ends.
 func (d *Dispatcher) untilNext() time.Duration {
+	// While a task waits for a time: the timer stands still while the machine is suspended, and knows
+	// nothing of a clock that is set.
+	const clockCheck = 30 * time.Second
 	now := d.tasks.Config.Now()
 	lim := d.Limits()
 	var ready, idle bool

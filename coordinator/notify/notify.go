@@ -121,11 +121,11 @@ func (b *Block) Check() (key string, err error) {
 	return "", nil
 }
 
-// chat is what Telegram calls a chat, or a public channel.
-var chat = regexp.MustCompile(`^(-?[0-9]{1,20}|@[A-Za-z0-9_]{1,64})$`)
-
-// botToken is how the token of a bot looks.
-var botToken = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
+// What Telegram calls a chat or a public channel, and how the token of a bot looks.
+var (
+	chat     = regexp.MustCompile(`^(-?[0-9]{1,20}|@[A-Za-z0-9_]{1,64})$`)
+	botToken = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
+)
 
 // Token returns the token of the block's bot, which is a secret; "" if the block names none. env
 // has its variable, and read reads its file. The error has nothing of it.

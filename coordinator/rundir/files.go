@@ -123,8 +123,6 @@ func take(from, to *os.Root, path string, guarded func(name string) bool, filter
 	return state.OutputFile{Path: clean, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-var errTooLarge = fmt.Errorf("is larger than %d MiB", maxOutput>>20)
-
 // putNew writes a file, unless there is one that is nothing else's, in the place of whatever is
 // there, but of a directory with files. It follows no link. A crash leaves all of it or nothing.
 func putNew(to *os.Root, path, text string) error {
@@ -213,8 +211,9 @@ func lookAt(root *os.Root, path string) (fs.FileInfo, error) {
 }
 
 var (
-	errMissing = errors.New("is missing")
-	errLink    = errors.New("is or lies behind a symbolic link, which is not followed")
+	errMissing  = errors.New("is missing")
+	errTooLarge = fmt.Errorf("is larger than %d MiB", maxOutput>>20)
+	errLink     = errors.New("is or lies behind a symbolic link, which is not followed")
 )
 
 func checkRegular(fi fs.FileInfo) error {

@@ -22,11 +22,11 @@ import (
 	"stint/state"
 )
 
-// ErrNotKept means that the copy of a collected file is gone.
-var ErrNotKept = errors.New("the copy is not kept any more")
-
-// errRemoved is ErrNotKept of all copies of a run.
-var errRemoved = fmt.Errorf("%w: the files of its run were removed, as retention says or by hand", ErrNotKept)
+// ErrNotKept means that the copy of a collected file is gone, and errRemoved that all of its run are.
+var (
+	ErrNotKept = errors.New("the copy is not kept any more")
+	errRemoved = fmt.Errorf("%w: the files of its run were removed, as retention says or by hand", ErrNotKept)
+)
 
 // OpenCollected opens a file in the directory files of a run. Whatever a person has
 // made of the path in the ledger, and whatever an agent has left there, it is a regular

@@ -74,9 +74,6 @@ func IsNamed(kv string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok })
 }
 
-// secretNames are parts of names of variables that hold secrets, in capitals.
-var secretNames = []string{"TOKEN", "KEY", "SECRET", "PASS", "CREDENTIAL", "AUTH", "COOKIE"}
-
 // secretValue finds secrets in values: the user of a URL, also without a scheme, private keys, the
 // tokens of well-known services (conda's stand in a path), and settings that are called so.
 var secretValue = sync.OnceValue(func() *regexp.Regexp {
@@ -88,8 +85,9 @@ var secretValue = sync.OnceValue(func() *regexp.Regexp {
 // IsSecret reports whether a variable looks as if it held a secret, by its name or its value:
 // of a proxy, also one without a scheme, the user. Such a one is never recorded. PATH is none.
 func IsSecret(name, value string) bool {
+	parts := []string{"TOKEN", "KEY", "SECRET", "PASS", "CREDENTIAL", "AUTH", "COOKIE"}
 	upper := strings.ReplaceAll(strings.ToUpper(name), "AUTHOR", "")
-	return upper != "PATH" && (slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(upper, part) }) || strings.HasSuffix(upper, "_PAT") || strings.HasSuffix(upper, "_PWD") || strings.HasSuffix(upper, "_PROXY") && strings.Contains(value, "@") || secretValue().MatchString(value))
+	return upper != "PATH" && (slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(upper, part) }) || strings.HasSuffix(upper, "_PAT") || strings.HasSuffix(upper, "_PWD") || strings.HasSuffix(upper, "_PROXY") && strings.Contains(value, "@") || secretValue().MatchString(value))
 }
 
 // EncodeEnvironment returns a captured environment in the form in which it is kept, and its

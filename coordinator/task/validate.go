@@ -63,9 +63,16 @@ func CheckKey(key string) error {
 
 // Bounds of what comes and goes with a task.
 const (
-	MaxInputFiles = 1 << 20 // bytes of all input files of a task together
-	maxFiles      = 100     // files in or out
+	MaxPrompt     = state.MaxPrompt     // bytes
+	MaxIterations = state.MaxIterations // of a verify loop
+	MaxInputFiles = 1 << 20             // bytes of all input files of a task together
+	maxFiles      = 100                 // files in or out
+	maxCommand    = 16 << 10            // bytes of a verify command
+	maxWords      = 256                 // bytes of free text on one line
 )
+
+// NoVerify as a verify command says that there is to be none, whatever is configured.
+const NoVerify = "none"
 
 // CheckInputFiles checks the files that come with a task.
 func CheckInputFiles(s *TaskSpec) error {
@@ -131,9 +138,6 @@ func checkFileName(what, name string) (string, error) {
 	}
 	return clean, nil
 }
-
-// MaxPrompt is the largest prompt that is accepted, in bytes.
-const MaxPrompt = state.MaxPrompt
 
 // IsArgument reports whether s may stand on an agent's command line: it is one
 // word and no option.
@@ -248,9 +252,6 @@ func CheckLimits(s *TaskSpec) error {
 	return checkWords(s)
 }
 
-// maxCommand is the length of a verify command, in bytes.
-const maxCommand = 16 << 10
-
 // CheckVerify checks what stands around a verify command.
 func CheckVerify(s *TaskSpec) error {
 	if s.VerifyTimeout != "" {
@@ -271,9 +272,6 @@ func CheckVerify(s *TaskSpec) error {
 	return nil
 }
 
-// MaxIterations is the most iterations that a task may have.
-const MaxIterations = state.MaxIterations
-
 // checkWords checks what is free text on one line.
 func checkWords(s *TaskSpec) error {
 	if s.IdempotencyKey != "" {
@@ -293,9 +291,6 @@ func checkWords(s *TaskSpec) error {
 	return nil
 }
 
-// maxWords is the length of free text on one line, in bytes.
-const maxWords = 256
-
 // areWords reports whether s is free text on one line; "" is none.
 func areWords(s string) bool { return len(s) <= maxWords && IsPrintable(s) }
 
@@ -303,6 +298,3 @@ func areWords(s string) bool { return len(s) <= maxWords && IsPrintable(s) }
 func IsPrintable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
-
-// NoVerify as a verify command says that there is to be none, whatever is configured.
-const NoVerify = "none"
