@@ -162,9 +162,10 @@ type answerError struct {
 
 func (e *answerError) Error() string { return "the answer is " + e.status }
 
+const mostWait = 15 * time.Minute // whatever a server says
+
 // retryAfter returns when a server wants to be asked again: by its header, or, as Telegram says it, its body.
 func retryAfter(resp *http.Response, body []byte) time.Duration {
-	const mostWait = 15 * time.Minute // at most, whatever a server says
 	var said struct {
 		Parameters struct {
 			After int `json:"retry_after"`
