@@ -17,8 +17,7 @@ import (
 // maxWarn bounds how long a command that was asked for something else looks for findings.
 const maxWarn = 2 * time.Second
 
-// warnFindings prints on stderr what is wrong in the ledger of a running master: a
-// section that waits for its repair looks like a task that was forgotten.
+// warnFindings prints on stderr what is wrong in the ledger: a section that waits for its repair looks forgotten.
 func (a *app) warnFindings(ctx context.Context) {
 	if n := a.notice(); a.quiet || n != nil && n.Findings == 0 {
 		return
@@ -37,9 +36,8 @@ func (a *app) warnFindings(ctx context.Context) {
 	})
 }
 
-// byHand returns which fields of a task a person has set last, from the task's
-// records: "priority, prompt (seq 12)"; "" if there are none, or if a compaction
-// has merged the edit with what others wrote.
+// byHand returns which fields of a task a person has set last, from its records: "priority, prompt (seq 12)".
+// An edit that a compaction has merged with what others wrote is not known any more.
 func byHand(raw []byte) string {
 	doc := ledger.Parse(raw)
 	last := map[string]*ledger.Section{} // by key

@@ -127,8 +127,7 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// printFaults prints the findings and how many there are; what was looked at is
-// said if there are none.
+// printFaults prints the findings and how many there are, or what was looked at if there are none.
 func (a *app) printFaults(faults []statedir.Fault, what string) error {
 	for _, f := range faults {
 		if err := a.print(f, f.String()); err != nil {

@@ -121,8 +121,7 @@ func (w *textWriter) text() string {
 	return strings.Join(w.lines, "\n") + "\n"
 }
 
-// blocks writes the blocks within n, with an empty line between two of them unless n is an
-// item of a list.
+// blocks writes the blocks within n, with an empty line between two of them unless n is an item of a list.
 func (w *textWriter) blocks(n ast.Node, indent string) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
 		if c != n.FirstChild() && n.Kind() != ast.KindListItem {
@@ -290,8 +289,7 @@ stint-COMMAND.1 for the commands, stint-TOPIC.7 for the topics of stint help.`,
 	}
 }
 
-// manPage returns a topic as a manual page of section 7. Its tables are lists: go-md2man makes
-// them wider than any terminal.
+// manPage returns a topic as a manual page. Its tables are lists: go-md2man makes them wider than a terminal.
 func manPage(t *wire.Topic) []byte {
 	_, text, _ := bytes.Cut(t.Markdown, []byte("\n"))
 	w := &textWriter{src: text, width: 80, plain: true}

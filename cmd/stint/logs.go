@@ -109,8 +109,7 @@ var countdown = regexp.MustCompile(`,? in [0-9][0-9dhms]*`)
 // announceAfter is how long a step may take until it is printed that it runs.
 const announceAfter = 5 * time.Second
 
-// A logWriter prints events, which come as JSON, one a line. Its methods may be called by
-// several goroutines.
+// A logWriter prints events, which come as JSON, one a line. Several goroutines may call its methods.
 type logWriter struct {
 	w     io.Writer
 	note  io.Writer   // for what is no event

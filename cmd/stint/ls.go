@@ -423,8 +423,7 @@ func statusText(v *wire.TaskView) string {
 // silentAfter is how long an agent writes nothing until its task is marked.
 const silentAfter = time.Minute
 
-// statusNow is statusText, with what the task waits for, and a mark at a running task whose
-// agent is silent.
+// statusNow is statusText, with what the task waits for, or that its agent is silent.
 func statusNow(v *wire.TaskView, now time.Time) string {
 	if waits := waitText(v, now); waits != "" {
 		return string(v.Status) + " (" + waits + ")"
@@ -436,8 +435,7 @@ func statusNow(v *wire.TaskView, now time.Time) string {
 	return string(v.Status) + " (silent " + ago(silent) + ")"
 }
 
-// waitText returns what a task waits for in a few words, and the time that its user has named,
-// also where something else keeps it from starting.
+// waitText returns in a few words what a task waits for, and in any case the time that its user has named.
 func waitText(v *wire.TaskView, now time.Time) string {
 	due := v.NotBefore.In(now.Location())
 	at := due.Format("2006-01-02 15:04")
@@ -504,8 +502,7 @@ func escapeRows(rows [][]string) [][]string {
 	return rows
 }
 
-// age returns how long ago a task was made; one that was written by hand says so
-// only once it has run.
+// age returns how long ago a task was made. One that was written by hand knows that only once it has run.
 func age(created, now time.Time) string {
 	if created.IsZero() {
 		return "-"

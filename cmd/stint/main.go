@@ -29,8 +29,7 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 // run runs one command line and returns the exit code.
 func run(args []string) int {
-	// The two programs that a master starts for each run come first: they need
-	// nothing of what follows.
+	// The two programs that a master starts for each run come first: they need nothing of what follows.
 	if len(args) > 0 {
 		switch args[0] {
 		case "gate":

@@ -37,8 +37,7 @@ const (
 	readyFD      = 3                     // of a master in the background: where it says that it is ready
 )
 
-// A ready is what a master in the background tells the one who started it: the
-// socket, or why there is none.
+// A ready is what a master in the background tells the one who started it: the socket, or why there is none.
 type ready struct {
 	Socket  string `json:"socket,omitempty"`
 	Exit    int    `json:"exit,omitempty"`
@@ -46,9 +45,8 @@ type ready struct {
 	Try     string `json:"try,omitempty"`
 }
 
-// call makes a request to the master, which is started in the background if there
-// is none. The request is made again if the master went away meanwhile, so it
-// must be one that may be repeated.
+// call makes a request to the master, which is started in the background if there is none. The request is made
+// again if the master went away meanwhile, so it must be one that may be repeated.
 func (a *app) call(ctx context.Context, request func(*client.Client) error) error {
 	deadline := time.Now().Add(masterWait)
 	for starts := 0; ; {
@@ -120,8 +118,7 @@ func (a *app) another() *app {
 	return &one
 }
 
-// client returns a client for the master at socket, the same one for the same master:
-// what a command asks goes over one connection.
+// client returns the client for the master at socket: what a command asks goes over one connection.
 func (a *app) client(socket string) *client.Client {
 	if a.dialed != socket {
 		a.dialed, a.last = socket, client.Dial(socket)
@@ -130,8 +127,7 @@ func (a *app) client(socket string) *client.Client {
 	return a.last
 }
 
-// notice returns what the master that was asked last said about itself; nil if
-// nothing is known.
+// notice returns what the master that was asked last said about itself; nil if nothing is known.
 func (a *app) notice() *wire.Notice {
 	if a.last == nil {
 		return nil
@@ -156,9 +152,8 @@ func (a *app) silent(err error) error {
 // silencePace is the time between two looks whether a master that is waited for answers.
 const silencePace = 4 * time.Second
 
-// warnSilence prints on stderr, once, that the master does not answer any more while a command
-// waits for it, until the function that it returns is called; and of each account that keeps one of
-// the tasks refs from starting, what ends that.
+// warnSilence prints on stderr, until stop is called, that the master does not answer any more, and of each account
+// that keeps one of the tasks refs from starting, what ends that; all of it once.
 func (a *app) warnSilence(ctx context.Context, refs ...string) (stop func()) {
 	one := a.another()
 	return inBackground(ctx, func(ctx context.Context) {
@@ -253,9 +248,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// startBackground starts a master that ends when it is idle, and returns when it
-// answers. An error with exitBusy says that there is one that holds the lock: it
-// was faster, or does not answer any more.
+// startBackground starts a master that ends when it is idle, and returns when it answers. An error with exitBusy
+// says that another one holds the lock: it was faster, or does not answer any more.
 func (a *app) startBackground(ctx context.Context) error {
 	cfg, err := a.base()
 	if err != nil {
@@ -291,8 +285,7 @@ func (a *app) startBackground(ctx context.Context) error {
 	return nil
 }
 
-// spawnMaster starts `stint serve --background` in a session of its own and returns
-// what it says about itself.
+// spawnMaster starts `stint serve --background` in a session of its own, and returns what it says about itself.
 func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	closeOnExec()
 	self, err := "/proc/self/exe", error(nil) // also when it was deleted after its start, as with `go run`
@@ -345,8 +338,7 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	return awaitReady(ctx, readEnd, logFile)
 }
 
-// closeOnExec keeps descriptors that we were started with, such as a script's
-// lock, from the programs that we start and that outlive it.
+// closeOnExec keeps descriptors that we were given, such as a script's lock, from programs that outlive us.
 func closeOnExec() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
@@ -359,8 +351,7 @@ func closeOnExec() {
 	}
 }
 
-// awaitReady reads what the master says. The end of the pipe without a word means
-// that it ended.
+// awaitReady reads what the master says. The end of the pipe without a word means that it ended.
 func awaitReady(ctx context.Context, pipe *os.File, log string) (r ready, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = pipe.SetReadDeadline(time.Now()) }) // wakes the reader
 	defer stop()

@@ -31,8 +31,7 @@ func canDraw(w any) bool {
 	return isTTY(w) && kind != "" && kind != "dumb"
 }
 
-// escapeText shows what could harm a terminal as text: terminals believe every byte
-// that they get; see [task.EscapeText].
+// escapeText shows as text what could harm a terminal, which believes every byte; see [task.EscapeText].
 func escapeText(s string) string { return task.EscapeText(s) }
 
 // A runeWriter escapes what goes to w. Bytes of a rune that is cut between two writes wait
@@ -44,8 +43,7 @@ type runeWriter struct {
 	wrote  bool
 }
 
-// terminalSafe returns a writer to w that escapes what could harm a terminal, if w is one.
-// What is piped stays as it is. It is to be flushed at the end.
+// terminalSafe returns a writer, to be flushed at the end, that escapes what could harm a terminal if w is one.
 func terminalSafe(w io.Writer) *runeWriter {
 	if isTTY(w) {
 		return &runeWriter{w: w, escape: escapeText}
@@ -101,8 +99,7 @@ func printText(w io.Writer, s string) error {
 	return err
 }
 
-// printJSON writes v as one line. What could harm a terminal stands only within
-// strings, where it can be written as \u009b and the like.
+// printJSON writes v as one line. What could harm a terminal stands within strings, where \u009b and the like do.
 func printJSON(w io.Writer, v any) error {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -210,8 +207,7 @@ func clip(s string, n int) string {
 // pad fills s with blanks to n columns.
 func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-textWidth(s))) }
 
-// writeTable writes rows in columns that fit; the last one is not padded. paint
-// may colour a padded cell, nil leaves all plain.
+// writeTable writes rows in columns that fit; the last one is not padded. paint may colour a padded cell.
 func writeTable(w io.Writer, rows [][]string, paint func(row, col int, cell string) string) error {
 	var widths []int
 	for _, row := range rows {
@@ -239,8 +235,7 @@ func writeTable(w io.Writer, rows [][]string, paint func(row, col int, cell stri
 	return err
 }
 
-// terminalWidth returns the columns of w: $COLUMNS, which watch(1) sets, else those of the terminal;
-// 0 if nothing is known.
+// terminalWidth returns the columns of w: $COLUMNS, which watch(1) sets, else the terminal's; 0: not known.
 func terminalWidth(w any) int {
 	n, _ := strconv.Atoi(os.Getenv("COLUMNS")) // 0 if that is no number
 	if f, ok := w.(*os.File); ok && n <= 0 {
@@ -249,8 +244,7 @@ func terminalWidth(w any) int {
 	return max(0, n)
 }
 
-// isColoured reports whether w gets colours: a terminal that can show them, unless NO_COLOR is
-// set, or anything with CLICOLOR_FORCE.
+// isColoured reports whether w gets colours: a terminal without NO_COLOR, or anything with CLICOLOR_FORCE.
 func isColoured(w any) bool {
 	force := os.Getenv("CLICOLOR_FORCE")
 	return os.Getenv("NO_COLOR") == "" && (force != "" && force != "0" || canDraw(w))

@@ -24,8 +24,7 @@ import (
 	"stint/ledger/journal"
 )
 
-// xdg returns a directory of the XDG specification: the variable if it holds an
-// absolute path, else home/fallback.
+// xdg returns a directory of the XDG specification: the variable if that is an absolute path, else home/fallback.
 func xdg(variable, fallback string) (string, error) {
 	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
 		return dir, nil
@@ -83,8 +82,7 @@ func configFile(option string) (path string, named bool, err error) {
 	return filepath.Join(base, "stint", "config.toml"), false, err
 }
 
-// defaultSocket returns the path of the unix socket for a state directory. It is
-// not in that directory because such a path has only about 100 bytes.
+// defaultSocket returns the socket of a state directory. It lies elsewhere: its path has only about 100 bytes.
 func defaultSocket(state string) string {
 	sum := sha256.Sum256([]byte(resolved(state)))
 	name := hex.EncodeToString(sum[:8]) + ".sock"
@@ -124,8 +122,7 @@ func findSocket(state, heartbeat string) string {
 	return defaultSocket(state)
 }
 
-// checkStateDir makes the state directory if it is missing and refuses one that
-// cannot be trusted or written. It says on warn what it had to fix.
+// checkStateDir makes the state directory if it is missing, and refuses one that cannot be trusted or written.
 func checkStateDir(dir string, warn io.Writer) error {
 	try := "stint --state-dir ANOTHER ..., or export STINT_STATE_DIR=ANOTHER"
 	fi, err := os.Stat(dir)
@@ -172,8 +169,7 @@ func isStateDir(dir string) bool {
 	return err == nil && ledger
 }
 
-// warnPlace warns of a state directory that lies where it is not safe: where sandboxed
-// agents can write, or where locks may not hold.
+// warnPlace warns of a state directory where sandboxed agents can write, or where locks may not hold.
 func warnPlace(dir string, warn io.Writer) {
 	for _, tmp := range []string{"/tmp", os.TempDir()} {
 		if task.IsWithin(resolved(dir), resolved(tmp)) {
@@ -199,8 +195,7 @@ func resolved(path string) string {
 	return filepath.Join(resolved(parent), filepath.Base(path))
 }
 
-// checkOutside refuses a workspace that holds the state directory: its agent
-// could write tasks and configuration.
+// checkOutside refuses a workspace that holds the state directory: its agent could write tasks of its own.
 func checkOutside(state, workspace string) error {
 	if !task.IsWithin(resolved(state), resolved(workspace)) {
 		return nil

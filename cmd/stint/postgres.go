@@ -38,8 +38,7 @@ func postgresURLKey() key {
 	return k
 }
 
-// checkTypedURL refuses a URL on a command line that is broken or has a password, which
-// everybody on the machine could read there.
+// checkTypedURL refuses a URL on a command line that is broken, or has a password for everybody to read.
 func checkTypedURL(text string) error {
 	if text == "" {
 		return nil
@@ -55,8 +54,7 @@ func checkTypedURL(text string) error {
 	return nil
 }
 
-// urlFileKey is the path of a file that has a URL. What is no path may be the URL itself,
-// so the error does not show it.
+// urlFileKey is the path of a file that has a URL. What is no path may be that URL, so no error shows it.
 func urlFileKey(name, help string, field func(*Config) *string) key {
 	k := pathKey(name, help, field)
 	set := k.set
@@ -95,8 +93,7 @@ func readURLFile(path string) (string, error) {
 	return "", task.Invalid(hint, "postgres.url_file: %s", message)
 }
 
-// postgresOptions returns where the mirror of a state directory is and what it holds; on is
-// whether there is to be one.
+// postgresOptions returns where the mirror of a state directory is and what it holds; on: there is to be one.
 func postgresOptions(cfg *Config, state string, log *slog.Logger) (o postgres.Options, on bool) {
 	if cfg.PostgresURL == "" && cfg.PostgresURLFile == "" {
 		return o, false

@@ -66,9 +66,8 @@ var commands = map[string]func(*app) *cobra.Command{
 	"diff": (*app).diffCommand, "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": (*app).digestCommand, "notify": (*app).notifyCommand, "usage": (*app).usageCommand, "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
 }
 
-// rootCommand builds the command tree for a command line: the one command that
-// it begins with, or all of them. A script that queues a thousand tasks does not
-// want to wait for the others.
+// rootCommand builds the command tree for a command line: the one command that it begins with, or all of them.
+// A script that queues a thousand tasks does not want to wait for the others.
 func (a *app) rootCommand(args []string) *cobra.Command {
 	if len(args) > 0 && (args[0] == "--version" || args[0] == "-v") {
 		args = append([]string{"version"}, args[1:]...)
@@ -198,8 +197,7 @@ func prepare(c *cobra.Command) {
 	}
 }
 
-// shown returns an argument as an error may show it: a database URL that was put where none
-// belongs can have a password.
+// shown returns an argument as an error may show it: a database URL in the wrong place can have a password.
 func shown(arg string) string {
 	if dsn.HasPassword(arg) || strings.HasPrefix(arg, "postgres://") || strings.HasPrefix(arg, "postgresql://") {
 		return dsn.Redact(arg)
@@ -276,8 +274,7 @@ func exclusive(c *cobra.Command, names ...string) {
 	}
 }
 
-// config loads the configuration; flags are the options of the command, nil for
-// none.
+// config loads the configuration; flags are the options of the command, nil for none.
 func (a *app) config(flags *pflag.FlagSet) (*Config, error) {
 	file, named, err := configFile(a.configOption)
 	if err != nil {
@@ -300,8 +297,7 @@ func (a *app) config(flags *pflag.FlagSet) (*Config, error) {
 	return c, err
 }
 
-// base returns the configuration without the options of a command, which only serve
-// has. It is read once.
+// base returns the configuration, read once, without the options of a command, which only serve has.
 func (a *app) base() (*Config, error) {
 	if a.settings != nil {
 		return a.settings, nil
@@ -334,8 +330,7 @@ func (a *app) withIDs(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// ownRun returns the run that this command is part of; "" if no agent has started it.
-// A master looks by itself, too.
+// ownRun returns the run that this command is part of; "" for none. A master looks by itself, too.
 func ownRun() string { return os.Getenv("STINT_RUN_ID") }
 
 // stateMissing returns the state directory, and whether it does not exist yet: then lists are empty. One
@@ -362,8 +357,7 @@ func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// noRun makes a command one that no run may use: it changes the state directory also
-// where no master looks.
+// noRun makes a command one that no run may use: it changes the state directory also where no master looks.
 func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {
 	return func(a *app) *cobra.Command {
 		c := build(a)

@@ -25,8 +25,7 @@ const schedulesName = "schedules.toml"
 // jobNames are the jobs of the master's own that schedules can run; see [master.jobs].
 var jobNames = []string{"clean", "compact-tasks", "fsck"}
 
-// notScheduled are the fields of a task that mean nothing for the tasks of a schedule, each of which is
-// a new one.
+// notScheduled are the fields of a task that mean nothing for a schedule, of which each task is a new one.
 var notScheduled = []string{"id", "idempotencyKey", "notBefore", "environment", "await"}
 
 // schedules reads [[schedule]] blocks. Every key that is not the schedule's own is a field of its task.

@@ -165,8 +165,7 @@ type master struct {
 	httpError string // why there is no HTTP interface, as it was logged; "": there is one
 }
 
-// serve runs the master until it is ended. In the background it tells the one
-// who started it how it went.
+// serve runs the master until it is ended. In the background it tells the one who started it how it went.
 func (m *master) serve(ctx context.Context) error {
 	closeOnExec()      // the agents are not to hold anything of ours open
 	var st unix.Stat_t // any other one, under a master that somebody started by hand, is not ours to write to
@@ -261,8 +260,7 @@ func (m *master) signals(ctx context.Context, hurry func()) (context.Context, fu
 	return ctx, func() { cancel(nil) }
 }
 
-// logger logs to stderr, which is master.log in the background. Nothing that is
-// logged holds a prompt, an answer or a secret.
+// logger logs to stderr, in the background to master.log. Nothing there holds a prompt, an answer or a secret.
 func (m *master) logger() *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(m.cfg.LogLevel)) // the table of keys has checked it
@@ -274,8 +272,7 @@ func (m *master) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, options))
 }
 
-// open opens the coordinator. Where a master in the background holds the lock, it
-// is asked to make room; one in the foreground stays.
+// open opens the coordinator. A master in the background that holds the lock makes room; another one stays.
 func (m *master) open(ctx context.Context) (c *coordinator.Coordinator, err error) {
 	config := m.coordinatorConfig(ctx)
 	open := func() (*coordinator.Coordinator, error) { return coordinator.Open(config) }
@@ -286,8 +283,7 @@ func (m *master) open(ctx context.Context) (c *coordinator.Coordinator, err erro
 	return c, err
 }
 
-// openGrace is how long a master that is opening the ledger goes on after a signal. Then
-// it ends as if it had been killed, which a ledger stands.
+// openGrace is how long a master may go on opening the ledger after a signal. Then it ends as if killed.
 const openGrace = time.Second
 
 // lateBy returns a context that ends a while after ctx.
@@ -543,8 +539,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	defer freeing.Wait()
 	freeing.Go(func() { giveMemoryBack(serving) })
 
-	// A master that nobody can call has to end; one that ends goes on answering
-	// until its runs have ended.
+	// A master that nobody can call has to end; one that ends goes on answering until its runs have ended.
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	release := context.AfterFunc(serving, func() { cancel(task.ErrShutdown) })
@@ -583,12 +578,10 @@ const (
 	anyPort    = "127.0.0.1:0"
 )
 
-// wantsHTTP reports whether there is to be an HTTP interface over TCP. A master in the
-// background has none, but for the page.
+// wantsHTTP reports whether to serve HTTP over TCP. A master in the background does that for the page alone.
 func (m *master) wantsHTTP() bool { return !m.background && m.cfg.HTTP != httpOff }
 
-// The HTTP interface that could not be opened is tried again after httpAgain, and then
-// less and less often, but at least once in httpAgainMost.
+// The HTTP interface that could not be opened is tried again after httpAgain, and then less and less often.
 const (
 	httpAgain     = time.Second
 	httpAgainMost = 30 * time.Second
@@ -631,16 +624,14 @@ func (m *master) noteHTTP(err error) {
 // tokenFile is where the token of the HTTP interface lies.
 func tokenFile(state string) string { return filepath.Join(state, "token") }
 
-// offlineMaster is a master that only opens the state directory for a moment,
-// where none is to run.
+// offlineMaster is a master that only opens the state directory for a moment, where none is to run.
 func (a *app) offlineMaster(dir string, cfg *Config) *master {
 	m := &master{app: a, flags: pflag.NewFlagSet("", pflag.ContinueOnError), cfg: cfg, state: dir, accounts: newAccountsFile(dir)}
 	m.log = slog.New(&hints{Handler: slog.DiscardHandler, app: a})
 	return m
 }
 
-// hints shows a person at the terminal what a master that only opens the state
-// directory for a moment has to say, such as which edits it took over.
+// hints shows a person at the terminal what an offlineMaster has to say, such as which edits it took over.
 type hints struct {
 	slog.Handler
 	app *app
@@ -658,10 +649,9 @@ func (h *hints) Handle(_ context.Context, r slog.Record) error {
 // giveBackEvery is how often a master looks whether it may have memory to give back.
 const giveBackEvery = 10 * time.Second
 
-// giveMemoryBack returns to the system the memory that is no longer in use, until ctx ends,
-// where more than 16 MB were allocated since it did. To start, to compact, to take a large
-// save or specification over, or to list all tasks takes many times the size of the
-// ledger, and the runtime itself keeps that for minutes.
+// giveMemoryBack returns memory that is no longer in use to the system, until ctx ends, where more than 16 MB
+// were allocated since it did. To start, to compact, to take a large save over, or to list all tasks takes many
+// times the size of the ledger, and the runtime itself keeps that for minutes.
 func giveMemoryBack(ctx context.Context) {
 	tick := time.NewTicker(giveBackEvery)
 	defer tick.Stop()

@@ -25,8 +25,7 @@ func (a *app) sessionCommand() *cobra.Command {
 	}, a.sessionLsCommand(), a.sessionShowCommand(), a.sessionQueueCommand())
 }
 
-// findSession asks for a session by its key, its id, or the path of a directory: no
-// other name has a slash.
+// findSession asks for a session by its key, its id, or the path of a directory: no other name has a slash.
 func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionView, err error) {
 	if ref == "." || ref == ".." || strings.Contains(ref, "/") && !strings.HasPrefix(ref, state.LanePrefixDir) {
 		if ref, err = filepath.Abs(ref); err != nil {
@@ -168,8 +167,7 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
 	return c
 }
 
-// putInto puts a task into the session that ref means, with what the session's
-// last task had.
+// putInto puts a task into the session that ref means, with what the session's last task had.
 func (a *app) putInto(ctx context.Context, s *task.TaskSpec, ref string) error {
 	ses, err := a.findSession(ctx, ref)
 	if errors.Is(err, &task.Error{Code: task.CodeNotFound}) {

@@ -163,9 +163,8 @@ func (d *description) text(name, value string) {
 	}
 }
 
-// describe returns the view for people. resume is the command that continues the
-// agent's session by hand; edits names what was set by hand; chain has the tasks
-// before and behind this one; policy is what its agent was told about the look of the answer.
+// describe returns the view for people. resume continues the agent's session by hand, edits is what was set by hand,
+// chain has the tasks before and behind, policy is what the agent was told about the look of the answer.
 func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time, width int) *description {
 	d := &description{width: width}
 	d.line("task", v.ID)
@@ -283,8 +282,7 @@ func describeSent(p *task.SentPrompt) string {
 	return text + describeMemory(p.Memory)
 }
 
-// iterationOf returns in which iteration of the loop a task is or has ended: "2 of 3"; "" if
-// there is no loop.
+// iterationOf returns in which iteration of the loop a task is or has ended: "2 of 3"; "" without a loop.
 func iterationOf(t *state.Task) string {
 	switch {
 	case t.Iteration == 0 || t.VerifyCommand == "":
@@ -295,8 +293,7 @@ func iterationOf(t *state.Task) string {
 	return fmt.Sprintf("%d of %d", t.Iteration, t.MaxIterations)
 }
 
-// phaseOf returns what the run of a task that is running does, if that is more than an
-// agent's first turn: "verify 2/3".
+// phaseOf returns what a running task does, if that is more than an agent's first turn: "verify 2/3".
 func phaseOf(t *state.Task) string {
 	iteration := strings.ReplaceAll(iterationOf(t), " of ", "/")
 	switch {
@@ -320,8 +317,7 @@ func checkEnd(code int) string {
 	return fmt.Sprintf("exit code %d", code)
 }
 
-// iterationList has a line for each iteration whose verify command has ended. Each attempt
-// counts its iterations from 1.
+// iterationList has a line for each iteration whose verify command has ended. Each attempt counts from 1.
 func iterationList(list []state.Iteration) string {
 	lines := make([]string, len(list))
 	for i, r := range list {
@@ -334,8 +330,7 @@ func iterationList(list []state.Iteration) string {
 	return strings.Join(lines, "\n")
 }
 
-// maxContent is how large a collected file may be, in bytes, for its content to
-// be printed as JSON.
+// maxContent is how many bytes a collected file may have for its content to be printed as JSON.
 const maxContent = 1 << 20
 
 // A taskWithFiles is a task as `show --json --with-files` prints it.
@@ -353,8 +348,7 @@ type collected struct {
 	Problem string  `json:"problem,omitempty"` // why there is none
 }
 
-// collectedFiles returns the collected files of a task's last run; with content what
-// is in them, too.
+// collectedFiles returns the collected files of a task's last run, and with content what is in them.
 func collectedFiles(v *wire.TaskView, content bool) []collected {
 	files := []collected{}
 	for _, out := range v.OutputFiles {

@@ -34,8 +34,7 @@ func inSpecs(err error, i, n int, many bool) error {
 	return &cliError{code: exitCode(err), message: fmt.Sprintf("task %d of %d: %s", i+1, n, message), try: try}
 }
 
-// readSpecs reads the tasks of a file, or of stdin if it is called -. many says
-// that it is a list, which may have one task only.
+// readSpecs reads the tasks of a file, or of stdin if it is called -. many: they are a list, perhaps of one.
 func (a *app) readSpecs(ctx context.Context, file string) (specs []task.TaskSpec, many bool, err error) {
 	name, read := file, func() ([]byte, error) { return readNamed(file, maxSpecFile) }
 	if file == "-" {
@@ -85,8 +84,7 @@ func fillIn(spec, options *task.TaskSpec) {
 	}
 }
 
-// runTasks submits tasks, many if they come as a list, and waits for them unless they
-// are detached.
+// runTasks submits tasks, many if they come as a list, and waits for them unless they are detached.
 func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpec, many bool) error {
 	if o.dryRun {
 		return a.dryRun(ctx, specs, many)
@@ -164,8 +162,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	return a.awaitAnswer(ctx, first)
 }
 
-// submit makes tasks durable, all or none: by a master, or without one where none is to
-// be started and nobody waits for them.
+// submit makes tasks durable, all or none: by a master, or without one where none is to be started.
 func (a *app) submit(ctx context.Context, o *taskOptions, specs []task.TaskSpec, many bool) (views []wire.TaskView, err error) {
 	for i := range specs {
 		specs[i].Await, specs[i].FromRun = !o.detach, ownRun()
@@ -233,8 +230,7 @@ type promptSource struct {
 	stdin   io.Reader
 }
 
-// read returns the prompt, checked. Newlines at the end of a file, of stdin and of
-// an edited text are not part of it.
+// read returns the prompt, checked, without newlines at the end of a file, of stdin and of an edited text.
 func (p promptSource) read() (text string, err error) {
 	text = strings.Join(p.args, " ")
 	switch {
@@ -274,8 +270,7 @@ func readPrompt(r io.Reader, name string) (string, error) {
 	return strings.TrimRight(string(data), "\r\n"), nil
 }
 
-// runEditor lets the user write a text with an editor. Its output goes to stderr:
-// stdout is for the answer.
+// runEditor lets the user write a text with an editor. Its output goes to stderr: stdout is for the answer.
 func runEditor(text string) (string, error) {
 	dir, err := os.MkdirTemp("", "stint-edit-")
 	if err != nil {

@@ -91,8 +91,7 @@ func syncError(ctx context.Context, err error) error {
 	return err
 }
 
-// A counter is a ledger that counts what is asked of it, for the progress line. It is for
-// any number of goroutines.
+// A counter is a ledger that counts what is asked of it, by any number of goroutines, for the progress line.
 type counter struct {
 	*statedir.Snapshot
 	accounts *accountsFile
@@ -231,8 +230,7 @@ be used, the exit code is 1, and what the master knows is printed.`,
 	}, a.mirrorStatus)
 }
 
-// A mirrorStatus is what sync status tells. What needs an answer of the database is left
-// out where there is none.
+// A mirrorStatus is what sync status tells. What needs an answer of the database may be left out.
 type mirrorStatus struct {
 	Target      string             `json:"target"`
 	Schema      int                `json:"schema,omitempty"`

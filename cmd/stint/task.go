@@ -111,8 +111,7 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 // nothingQueued is what Ctrl-C leaves behind while a prompt is read.
 const nothingQueued = "interrupted; nothing was queued"
 
-// interruptibly lets Ctrl-C end a command that reads or computes and changes nothing by
-// that. What is at work ends with the program.
+// interruptibly lets Ctrl-C end a command that changes nothing yet. What is at work ends with the program.
 func interruptibly[T any](ctx context.Context, message string, f func() (T, error)) (T, error) {
 	var value T
 	var err error
@@ -130,8 +129,7 @@ func interruptibly[T any](ctx context.Context, message string, f func() (T, erro
 	}
 }
 
-// workspace returns the absolute path of the agent's directory, without links: two
-// names of one directory are one lane.
+// workspace returns the absolute path of a directory, without links: two names of it are one lane.
 func workspace(option, root string) (string, error) {
 	dir := cmp.Or(option, root, ".")
 	abs, err := filepath.Abs(dir)
@@ -164,8 +162,7 @@ func (a *app) hint(format string, args ...any) {
 	}
 }
 
-// awaitAnswer waits for the end of a task, prints the answer and returns its exit
-// code. Ctrl-C lets the task continue.
+// awaitAnswer waits for the end of a task, unless Ctrl-C, prints the answer and returns its exit code.
 func (a *app) awaitAnswer(ctx context.Context, submitted *wire.TaskView) error {
 	id := submitted.ID
 	defer a.warnSilence(ctx, id)()
@@ -228,8 +225,7 @@ func (a *app) printCheck(view *wire.TaskView) {
 // isDetached reports that Ctrl-C ended the wait.
 func isDetached(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errDetached) }
 
-// isAnswered reports whether an agent has answered the task to the end: it is done,
-// or what failed is the check of it.
+// isAnswered reports whether an agent has answered to the end: it is done, or what failed is the check of it.
 func isAnswered(view *wire.TaskView) bool {
 	switch view.Reason {
 	case state.ClassVerify, state.ClassOutputMissing, state.ClassDenied:
@@ -256,8 +252,7 @@ var ending = map[state.Status]string{
 	state.Failed: "failed", state.Canceled: "was canceled", state.Dead: "is dead",
 }
 
-// taskEnd returns the error of a task that did not end well: nil, or the exit code
-// with what and why.
+// taskEnd returns nil for a task that ended well, else the exit code with what and why.
 func taskEnd(view *wire.TaskView) error {
 	code := taskCode(&view.Task)
 	if code == exitOK {

@@ -15,8 +15,7 @@ import (
 	"stint/state"
 )
 
-// taskOptions are the options of `stint task` and of the commands that are made
-// of it.
+// taskOptions are the options of `stint task` and of the commands that are made of it.
 type taskOptions struct {
 	spec   task.TaskSpec
 	detach bool
@@ -103,8 +102,7 @@ func (a *app) promptSource(c *cobra.Command, o *taskOptions, args []string) (pro
 	return p, nil
 }
 
-// place fills in a task's directory, agent and id: what neither the options nor its
-// spec have named comes from the configuration.
+// place fills in a task's directory, agent and id, where neither options nor spec name them.
 func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
 	base, err := a.base()
 	if err != nil {

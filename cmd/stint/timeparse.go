@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// parseDuration reads a Go duration, or whole days such as "3d". Negative ones
-// are refused.
+// parseDuration reads a Go duration, or whole days such as "3d". Negative ones are refused.
 func parseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if days, ok := strings.CutSuffix(s, "d"); ok && err != nil {

@@ -107,8 +107,7 @@ const wayTo = `<!doctype html>
 <p><a href="%s">Open the page of stint</a>. This counts once, for a minute.</p>
 `
 
-// browserCommand returns the command that opens a file in the user's browser; nil if
-// there is none, or no display.
+// browserCommand returns the command that opens a file in the user's browser; nil without one, or a display.
 func browserCommand(file string) *exec.Cmd {
 	first, _, _ := strings.Cut(os.Getenv("BROWSER"), ":") // the others are for when it is missing
 	if first != "" {

@@ -92,9 +92,8 @@ func (o *usageOptions) query(now time.Time) (q task.UsageQuery, err error) {
 	return q, nil
 }
 
-// parsePast reads an instant that lies behind: a duration before now, a time as
-// [parseAt] knows it, or a day. A day means its midnight, after is added to it in
-// days. "" is no instant.
+// parsePast reads an instant that lies behind: how long ago, a time as [parseAt] knows it, or a day, which means its
+// midnight, and so many days after it. "" is no instant.
 func parsePast(s string, now time.Time, after int) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -114,8 +113,7 @@ func parsePast(s string, now time.Time, after int) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a time such as 18:00, 2026-11-21 or \"2026-11-21 15:04\" nor how long ago it was, such as 12h or 7d", s)
 }
 
-// usageTable returns the rows for people, with a sum below. Money has a column only
-// where some was spent.
+// usageTable returns the rows for people, with a sum below. Money has a column if any was spent.
 func usageTable(by string, rows []task.UsageRow) [][]string {
 	var sum task.UsageRow
 	for _, r := range rows {

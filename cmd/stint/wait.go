@@ -87,8 +87,7 @@ func (a *app) runWait(ctx context.Context, o *waitOptions, refs []string) error 
 	return err
 }
 
-// waitAll waits for the tasks side by side, prints each end, and returns the error
-// that decides the exit code. before is called before anything is printed.
+// waitAll waits for tasks side by side, calls before and prints each end, and returns what decides the exit code.
 func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before func()) error {
 	if _, err := a.base(); err != nil {
 		return err
@@ -154,8 +153,7 @@ func (a *app) printEnd(v *wire.TaskView) (err error) {
 	return err
 }
 
-// drawWhile lets draw write to a terminal, in a goroutine that the function that it
-// returns ends; where stderr is none, nothing is drawn.
+// drawWhile lets draw write to a terminal, if stderr is one, in a goroutine that stop ends.
 func (a *app) drawWhile(ctx context.Context, draw func(context.Context)) (stop func()) {
 	if a.quiet || !canDraw(a.stderr) {
 		return func() {}
@@ -202,9 +200,8 @@ func (a *app) look(ctx context.Context, id string, first, pace time.Duration, se
 	}
 }
 
-// startProgress shows on stderr what a task does while it is waited for: on a terminal one line
-// that is drawn again each second, elsewhere a line now and then. The function that it
-// returns removes the line and ends it.
+// startProgress shows on stderr what a task does, until stop is called: on a terminal in one line that is drawn again
+// each second, elsewhere in a line now and then.
 func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 	one, told := a.another(), "" // while a finds its way to another master
 	switch {
@@ -294,8 +291,7 @@ func progressLine(v *wire.TaskView, now time.Time, width int) string {
 	return clip(who+clip(step, width-textWidth(who+end))+end, width)
 }
 
-// outcomeLine returns how a task ended, on one line: the outcome, how long it took, what it has
-// changed, used and found.
+// outcomeLine returns in a line how a task ended, how long it took, what it has changed, used and found.
 func outcomeLine(v *wire.TaskView) string {
 	parts := []string{string(v.Status)}
 	if !v.StartedAt.IsZero() && v.UpdatedAt.After(v.StartedAt) {
