@@ -251,9 +251,8 @@ var opens = map[string]string{
 	"restore.go ReadLedger": "a file that a person names",
 	"configload.go":         "the configuration",
 	"demo.go":               "a new directory in the temporary one",
-	"fsck.go writeNew":      "a file that a person names",
 	"undo.go":               "the checkout, in a process of the user's, and a new directory in the temporary one",
-	"man.go":                "a directory that a person names",
+	"help.go manCommand":    "a directory that a person names",
 	"spec.go":               "a file that a person names, or a new directory in the temporary one",
 }
 

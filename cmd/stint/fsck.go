@@ -152,9 +152,6 @@ func (a *app) repair(ctx context.Context, output string, args []string) error {
 	if len(args) == 1 {
 		path = args[0]
 	}
-	if _, err := os.Lstat(output); err == nil {
-		return usage("name a file that does not exist yet", "%s is there already; a repair overwrites nothing", output)
-	}
 	var data []byte
 	var done []task.Finding
 	repaired, err := interruptibly(ctx, interrupted, func() (repaired []byte, err error) {
@@ -170,7 +167,10 @@ func (a *app) repair(ctx context.Context, output string, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeNew(output, repaired); err != nil {
+	if _, err := os.Lstat(output); err == nil {
+		return usage("name a file that does not exist yet", "%s is there already; a repair overwrites nothing", output)
+	}
+	if err := durable.WriteFile(durable.OS, output, repaired); err != nil {
 		return &cliError{code: exitFailure, message: "cannot write " + output, err: err, try: "name another file with --output"}
 	}
 	for _, f := range done {
@@ -199,20 +199,4 @@ func (a *app) journalOf(dir, path string) []byte {
 		return nil // then nothing can be taken from it
 	}
 	return data
-}
-
-// writeNew writes a file that did not exist, durably.
-func writeNew(path string, data []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(path)) // half a ledger is worse than none
-	}
-	return durable.OS.SyncDir(filepath.Dir(path))
 }

@@ -65,12 +65,9 @@ type event struct {
 	keys []string // of Fields, as they stand in the record
 }
 
-// byMaster is who wrote a record that names nobody.
-const byMaster = "master"
-
 // eventOf returns the event of a record; before is the time of the one before it.
 func eventOf(s *ledger.Section, before time.Time) event {
-	e := event{Seq: s.Seq, At: before, By: byMaster, Kind: s.Kind, ID: string(s.ID), Fields: map[string]string{}}
+	e := event{Seq: s.Seq, At: before, By: "master", Kind: s.Kind, ID: string(s.ID), Fields: map[string]string{}}
 	for i := range s.Fields {
 		key, value := string(s.Fields[i].Key), s.Fields[i].String()
 		if key == ledger.KeyBy && value != "" {

@@ -187,8 +187,8 @@ func (a *app) wait(ctx context.Context, ref string) (wire.TaskView, error) {
 		health, err = c.Health(ctx)
 		return err
 	}
-	for {
-		if err := a.call(ctx, look); err != nil {
+	for find := a.call; ; {
+		if err := find(ctx, look); err != nil {
 			return view, err
 		}
 		var end wire.TaskView
@@ -196,10 +196,8 @@ func (a *app) wait(ctx context.Context, ref string) (wire.TaskView, error) {
 		if !isGone(err) {
 			return end, err
 		}
-		if !health.Background {
-			if err := a.awaitMaster(ctx, look); err != nil {
-				return view, err
-			}
+		if find = a.awaitMaster; health.Background {
+			find = a.call
 		}
 	}
 }

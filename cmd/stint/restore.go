@@ -78,15 +78,14 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 	}
 	if o.dryRun {
 		var rows [][]string
-		for _, part := range []struct {
-			what  string
-			tasks []state.Task
-		}{{"gone", r.Gone}, {"changed", r.Changed}, {"back", r.Back}} {
-			for i := range part.tasks {
-				t := &part.tasks[i]
-				rows = append(rows, []string{part.what, t.ID, string(t.Status), t.Title})
+		add := func(what string, tasks []state.Task) {
+			for _, t := range tasks {
+				rows = append(rows, []string{what, t.ID, string(t.Status), t.Title})
 			}
 		}
+		add("gone", r.Gone)
+		add("changed", r.Changed)
+		add("back", r.Back)
 		if err := writeTable(a.stdout, escapeRows(rows), nil); err != nil {
 			return err
 		}

@@ -101,18 +101,20 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 		}
 	}
 	dir, err := a.state()
-	journal, jerr := os.Stat(filepath.Join(dir, ledger.JournalName))
-	isFirst := err == nil && (jerr != nil || journal.Size() < 200) // there is no task yet, but a heading
+	base, baseErr := a.base()
+	if err = cmp.Or(err, baseErr); err != nil {
+		return err
+	}
+	journal, err := os.Stat(filepath.Join(dir, ledger.JournalName))
+	isFirst := err != nil || journal.Size() < 200 // there is no task yet, but a heading
 	views, err := a.submit(ctx, o, specs, many)
 	if err != nil {
 		return err
 	}
 	if isFirst && !a.json {
 		a.atEnd = func() {
-			if base, err := a.base(); err == nil {
-				policy := clip(oneLine(cmp.Or(specs[0].OutputPolicy, base.forWorkspace(specs[0].Workspace).outputPolicy)), 40)
-				a.hint("stint: your first task (output policy %s; see --policy); next: stint show @last, stint ls, stint help\n", escapeText(policy))
-			}
+			policy := clip(oneLine(cmp.Or(specs[0].OutputPolicy, base.forWorkspace(specs[0].Workspace).outputPolicy)), 40)
+			a.hint("stint: your first task (output policy %s; see --policy); next: stint show @last, stint ls, stint help\n", escapeText(policy))
 		}
 	}
 	a.noteDemo(ctx, specs, views)
@@ -122,8 +124,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 		names[i] = views[i].Agent
 	}
 	a.warnSecrets(ctx, names...)
-	if base, err := a.base(); err == nil && o.detach {
-		dir, _ := a.state() // it is known: the tasks are there
+	if o.detach {
 		may := newAccountsFile(dir).danger(base, inContainer)
 		for i := range views {
 			if _, err := may(views[i].AccountName()); err != nil {

@@ -41,15 +41,12 @@ The files are read directly; no master is needed and none is started.`,
 			}
 			var rows []task.UsageRow
 			dir, none, err := a.stateMissing()
-			if err != nil {
-				return err
-			}
-			if !none {
-				if rows, err = query.ReadUsage(c.Context(), dir, q); err != nil {
-					return err
-				}
+			if err == nil && !none {
+				rows, err = query.ReadUsage(c.Context(), dir, q)
 			}
 			switch {
+			case err != nil:
+				return err
 			case a.json:
 				return printEach(a.stdout, rows)
 			case len(rows) == 0:
