@@ -116,16 +116,8 @@ func (a *app) isStale(n *wire.Notice) bool {
 }
 
 func (a *app) staleText(h *task.Health) string {
-	cfg, err := a.base()
-	if err != nil {
-		return ""
-	}
-	start := h.Start.Local()
-	at := start.Format(time.TimeOnly)
-	if start.Format(time.DateOnly) != time.Now().Format(time.DateOnly) {
-		at = start.Format(time.DateTime)
-	}
-	return fmt.Sprintf("still uses the configuration of %s; to use %s as it is now", at, cfg.file)
+	cfg, _ := a.base() // it is known: isStale has it
+	return fmt.Sprintf("still uses the configuration of %s; to use %s as it is now", localTime(h.Start), cfg.file)
 }
 
 // restart returns the command that ends a master after its runs; the next one starts anew.

@@ -20,7 +20,6 @@ import (
 	"stint/state"
 )
 
-// historyOptions are the options of `stint history`.
 type historyOptions struct {
 	archive, follow bool
 	limit           int

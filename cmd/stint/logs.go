@@ -22,11 +22,9 @@ import (
 	"stint/state"
 )
 
-// logsOptions are the options of `stint logs`.
 type logsOptions struct {
 	follow, raw, stderr bool
-
-	run string // --run
+	run                 string // --run
 }
 
 func (a *app) logsCommand() *cobra.Command {

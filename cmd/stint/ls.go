@@ -22,15 +22,13 @@ import (
 	"stint/state"
 )
 
-// lsOptions are the options of `stint ls`.
 type lsOptions struct {
-	filter state.Filter
-	status []string
-	held   bool // of those that are queued, only the held ones
-	tree   bool
-	watch  bool
-	rows   int // of --watch: as many fit on the terminal
-
+	filter  state.Filter
+	status  []string
+	held    bool // of those that are queued, only the held ones
+	tree    bool
+	watch   bool
+	rows    int  // of --watch: as many fit on the terminal
 	archive bool // of the archive, not of the master
 }
 

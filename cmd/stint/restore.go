@@ -15,7 +15,6 @@ import (
 	"stint/state"
 )
 
-// restoreOptions are the options of `stint restore`.
 type restoreOptions struct {
 	dryRun, yes, force bool
 }

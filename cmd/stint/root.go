@@ -45,13 +45,6 @@ type app struct {
 	dialed string         // its socket
 }
 
-const rootHelp = `stint queues tasks for coding agents on this machine, runs them one at a time
-per session, and keeps every step in a Markdown file that you can read and edit.
-
-Exit codes: 0 done, 1 other failure, 2 usage, 3 no master, 4 agent missing or
-not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
-9 canceled, 10 dead letter, 75 rate-limited, 124 wait timed out, 130 Ctrl-C.`
-
 // commands holds how each command is built, in no order: help sorts them.
 var commands = map[string]func(*app) *cobra.Command{
 	"serve": (*app).serveCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
@@ -74,7 +67,12 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use: "stint", Short: "queue tasks for coding agents and keep their answers",
-		Long: rootHelp,
+		Long: `stint queues tasks for coding agents on this machine, runs them one at a time
+per session, and keeps every step in a Markdown file that you can read and edit.
+
+Exit codes: 0 done, 1 other failure, 2 usage, 3 no master, 4 agent missing or
+not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
+9 canceled, 10 dead letter, 75 rate-limited, 124 wait timed out, 130 Ctrl-C.`,
 		Example: `  stint task "Summarise this repository in one line"
   stint task -d --session web "Fix the login test"
   stint ls

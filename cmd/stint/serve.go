@@ -556,7 +556,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	followers.Go(func() { schedules.Run(following) })
 	if m.cfg.KeepAwake {
 		followers.Go(func() {
-			keepAwake(following, awakePace, c.Subscribe, func() bool { return c.IsBusy(awakeAhead) || schedules.DueBefore(time.Now().Add(awakeAhead)) }, m.log)
+			keepAwake(following, awakePace, func() bool { return c.IsBusy(awakeAhead) || schedules.DueBefore(time.Now().Add(awakeAhead)) }, m.log)
 		})
 	}
 	err = c.Run(running)

@@ -239,21 +239,19 @@ func (s *service) examine(ctx context.Context) []finding {
 	return []finding{f, {"linger", healthWarn, "the service ends with your last session and starts with the next one", enableLinger}}
 }
 
-// How long before something is due the machine is held awake, and the time between two looks whether it is to be.
+// How long before something is due the machine is held awake, and how often it is asked whether it is to be.
 const awakeAhead, awakePace = 5 * time.Minute, 10 * time.Second
 
 // awakeCommand is what holds this machine awake while another program runs.
 var awakeCommand = map[bool]string{true: "caffeinate -i", false: `systemd-inhibit --what=idle:sleep --who=stint --why="tasks run or are due" --mode=block`}[isMac]
 
-// keepAwake holds the machine awake while isNeeded says so, until ctx ends. It asks after a change
-// of a task, and from time to time. That it cannot is logged once.
-func keepAwake(ctx context.Context, pace time.Duration, subscribe func(buffer int) (<-chan *task.Change, func()), isNeeded func() bool, log *slog.Logger) {
+// keepAwake holds the machine awake while isNeeded says so, until ctx ends. That it cannot is logged once.
+func keepAwake(ctx context.Context, pace time.Duration, isNeeded func() bool, log *slog.Logger) {
 	var holding sync.WaitGroup
 	defer holding.Wait()
 	var ended chan error // nil: nothing holds it
 	var stop func()
 	for told := false; ctx.Err() == nil; {
-		changes, cancel := subscribe(1) // before we ask, so that no change is missed
 		switch need := isNeeded(); {
 		case need && ended == nil:
 			hold, end := context.WithCancel(ctx)
@@ -265,7 +263,6 @@ func keepAwake(ctx context.Context, pace time.Duration, subscribe func(buffer in
 			holding.Wait()
 			ended = nil
 		}
-		_ = pause(ctx, pace)
 		select {
 		case err := <-ended:
 			if ended = nil; ctx.Err() == nil && !told {
@@ -273,11 +270,9 @@ func keepAwake(ctx context.Context, pace time.Duration, subscribe func(buffer in
 				log.Warn("keep_awake has no effect", "error", err)
 			}
 			_ = pause(ctx, 6*pace) // it will hardly work at once
-		case <-changes:
-		case <-time.After(time.Minute): // a time may have come
+		case <-time.After(pace):
 		case <-ctx.Done():
 		}
-		cancel()
 	}
 }
 

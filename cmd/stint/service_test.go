@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/task"
 )
 
 // hostile are values that a format may read otherwise than they are.
@@ -142,20 +141,18 @@ func TestKeepAwake(t *testing.T) {
 	logged, err := os.Create(filepath.Join(dir, "log"))
 	must(t, err)
 	var needed atomic.Bool
-	changes := make(chan *task.Change, 1)
 	begin := func() (end func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			keepAwake(ctx, time.Millisecond, func(int) (<-chan *task.Change, func()) { return changes, func() {} }, needed.Load, slog.New(slog.NewTextHandler(logged, nil)))
+			keepAwake(ctx, time.Millisecond, needed.Load, slog.New(slog.NewTextHandler(logged, nil)))
 		}()
 		return func() { cancel(); <-done }
 	}
 	end := begin()
 	for i, want := range []string{"held\n", "held\nfreed\n", "held\nfreed\nheld\n"} {
 		needed.Store(i%2 == 0)
-		changes <- nil
 		if !poll(scriptDeadline, func() bool { text, _ := os.ReadFile(said); return string(text) == want }) {
 			t.Fatalf("%q, want %q", get(t, said), want)
 		}

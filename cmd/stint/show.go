@@ -22,11 +22,9 @@ import (
 	"stint/state"
 )
 
-// showOptions are the options of `stint show`.
 type showOptions struct {
 	prompt, answer, raw, withFiles bool
-
-	run string // --run
+	run                            string // --run
 }
 
 func (a *app) showCommand() *cobra.Command {

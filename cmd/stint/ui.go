@@ -150,51 +150,46 @@ func open(ctx context.Context, browser *exec.Cmd) error {
 }
 
 func (a *app) tokenCommand() *cobra.Command {
-	c := &cobra.Command{
+	leaf := func(c *cobra.Command, do func(file string) error) *cobra.Command {
+		c.Args = cobra.NoArgs
+		c.RunE = func(*cobra.Command, []string) error {
+			state, err := a.ownState()
+			if err != nil {
+				return err
+			}
+			return do(tokenFile(state))
+		}
+		return noRun(func(*app) *cobra.Command { return c })(a)
+	}
+	return group(&cobra.Command{
 		Use: "token", Short: "the token of the HTTP interface: a new one, or for curl",
 		Example: `  stint token header | curl -sS -H @- http://127.0.0.1:7433/v1/tasks
   stint token rotate`,
-	}
-	header := &cobra.Command{
+	}, leaf(&cobra.Command{
 		Use: "header", Short: "print the Authorization header",
 		Long: `Print the header that requests over TCP need. Pass it by stdin or a file, as curl -H @-
 does: other users of the machine can see command lines.`,
-		Example: "  stint token header | curl -sS -H @- http://127.0.0.1:7433/v1/health", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			state, err := a.ownState()
-			if err != nil {
-				return err
-			}
-			t, err := guard.OpenToken(tokenFile(state))
-			if err != nil {
-				return err
-			}
-			text, err := t.Text()
-			if err != nil {
-				return err
-			}
-			return printText(a.stdout, "Authorization: Bearer "+text)
-		},
-	}
-	rotate := &cobra.Command{
+		Example: "  stint token header | curl -sS -H @- http://127.0.0.1:7433/v1/health",
+	}, func(file string) error {
+		t, err := guard.OpenToken(file)
+		if err != nil {
+			return err
+		}
+		text, err := t.Text()
+		if err != nil {
+			return err
+		}
+		return printText(a.stdout, "Authorization: Bearer "+text)
+	}), leaf(&cobra.Command{
 		Use: "rotate", Short: "replace the token; the old one is no longer valid",
 		Long: `Replace the token. The old one is no longer valid, and browsers are signed out: open the
 page again with stint ui. A running master uses the new token at once.`,
-		Example: "  stint token rotate", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			state, err := a.ownState()
-			if err != nil {
-				return err
-			}
-			if err := guard.RotateToken(tokenFile(state)); err != nil {
-				return err
-			}
-			a.hint("stint: the token is a new one; open the page with: stint ui\n")
-			return nil
-		},
-	}
-	for _, sub := range []*cobra.Command{header, rotate} {
-		c.AddCommand(noRun(func(*app) *cobra.Command { return sub })(a))
-	}
-	return c
+		Example: "  stint token rotate",
+	}, func(file string) error {
+		if err := guard.RotateToken(file); err != nil {
+			return err
+		}
+		a.hint("stint: the token is a new one; open the page with: stint ui\n")
+		return nil
+	}))
 }

@@ -17,7 +17,6 @@ import (
 // usageBy are what runs can be put together by.
 var usageBy = []string{"day", "agent", "model", "account", "session", "task", "run", "total"}
 
-// usageOptions are the options of `stint usage`.
 type usageOptions struct {
 	by, since, until string
 }

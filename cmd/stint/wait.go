@@ -17,10 +17,9 @@ import (
 	"stint/state"
 )
 
-// waitOptions are the options of `stint wait`.
 type waitOptions struct {
-	any, all bool
-	timeout  string
+	any     bool
+	timeout string
 }
 
 func (a *app) waitCommand() *cobra.Command {
@@ -38,7 +37,7 @@ the arguments, that is not 0. With --timeout it is 124 if they have not ended by
 		RunE: func(c *cobra.Command, args []string) error { return a.runWait(c.Context(), o, args) },
 	}
 	f := c.Flags()
-	f.BoolVar(&o.all, "all", false, "until all have ended (the default)")
+	f.Bool("all", false, "until all have ended (the default)")
 	f.BoolVar(&o.any, "any", false, "until one has ended")
 	f.StringVar(&o.timeout, "timeout", "", "wait no longer than this `duration`")
 	a.withJSON(a.withIDs(c))
