@@ -143,23 +143,20 @@ func readChronicle(dir string, archive bool) (*chronicle, error) {
 
 // find returns the id of the task that ref means: whole, a unique piece, or @last.
 func (h *chronicle) find(ref string) (string, error) {
-	var found []string
-	last := ""
+	var ids []string // each once, in the order in which they were made
 	known := map[string]bool{}
 	for _, e := range h.events {
-		switch {
-		case e.Kind != ledger.KindTask || known[e.ID]:
-			continue
-		case e.ID == ref:
-			return ref, nil
-		case strings.Contains(e.ID, ref):
-			found = append(found, e.ID)
+		if e.Kind == ledger.KindTask && !known[e.ID] {
+			known[e.ID] = true
+			ids = append(ids, e.ID)
 		}
-		known[e.ID], last = true, e.ID
 	}
+	found := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.Contains(id, ref) })
 	switch {
-	case ref == state.LastRef && last != "":
-		return last, nil
+	case known[ref]:
+		return ref, nil
+	case ref == state.LastRef && len(ids) > 0:
+		return ids[len(ids)-1], nil
 	case ref == "" || len(found) == 0:
 		hint := "stint history --archive " + ref
 		if h.whole {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"io"
 	"io/fs"
@@ -106,24 +107,9 @@ not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
 }
 
 // helpTemplate shows what a command is for, then examples, then the options.
-const helpTemplate = `{{with or .Long .Short}}{{helpText .}}
-
-{{end}}{{if .HasExample}}Examples:
-{{.Example}}
-
-{{end}}Usage:
-{{if and .Runnable (not .HasAvailableSubCommands)}}  {{.UseLine}}
-{{end}}{{if .HasAvailableSubCommands}}  {{.CommandPath}} COMMAND
-
-Commands:{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
-{{end}}{{if .HasAvailableLocalFlags}}
-Options:
-{{.LocalFlags.FlagUsagesWrapped columns | trimTrailingWhitespaces}}
-{{end}}{{if .HasAvailableInheritedFlags}}
-Options of all commands:
-{{.InheritedFlags.FlagUsagesWrapped columns | trimTrailingWhitespaces}}
-{{end}}`
+//
+//go:embed help/command.tmpl
+var helpTemplate string
 
 // wrapParagraphs wraps what is no list.
 func wrapParagraphs(text string, width int) string {
