@@ -156,8 +156,7 @@ func (p *Packer) exits(list ...**int) {
 		case p.writing:
 			p.put(uint64(**code))
 		default:
-			n := int(p.uvarint())
-			*code = &n
+			*code = exitCode(int(p.uvarint()))
 		}
 	}
 }
