@@ -20,15 +20,8 @@ import (
 // Task returns a whole task, with prompt, result and unknown keys, read from its
 // records. The error is that of the Reader.
 func (s *State) Task(id string) (t state.Task, ok bool, err error) {
-	n := s.Number(id)
-	if n == 0 {
-		return state.Task{}, false, nil
-	}
-	var whole state.Folded
-	if err := s.read(n, &whole, state.KeepAll, nil); err != nil {
-		return state.Task{}, true, err
-	}
-	return whole.Task, true, nil
+	t, _, ok, err = s.TaskAndRuns(id)
+	return t, ok, err
 }
 
 // Offsets returns where the records of a task stand in the journal, in order; nil if

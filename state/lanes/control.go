@@ -12,47 +12,41 @@ import (
 // ApplyControl folds a control record of dispatch, of an account or of a schedule; one with another
 // name is passed over.
 func (s *Queues) ApplyControl(sec *ledger.Section) error {
-	if name, isSchedule := strings.CutPrefix(string(sec.ID), state.ControlSchedule); isSchedule {
-		next, err := state.ReadControl(sec, s.schedules[name])
-		if err == nil {
-			s.schedules[name] = next
-		}
-		if next == (state.Control{}) {
-			delete(s.schedules, name)
-		}
-		return err
-	}
-	name, isAccount := strings.CutPrefix(string(sec.ID), state.ControlAccount)
-	if !isAccount && name != state.ControlDispatch {
+	id := string(sec.ID)
+	name, isAccount := strings.CutPrefix(id, state.ControlAccount)
+	if !isAccount && id != state.ControlDispatch && !strings.HasPrefix(id, state.ControlSchedule) {
 		return nil
 	}
-	now := s.dispatch
-	if a := s.accounts[name]; isAccount {
-		now = state.Control{}
-		if a != nil {
-			now = a.Control
-		}
-	}
-	next, err := state.ReadControl(sec, now)
-	switch {
-	case err != nil:
+	next, err := state.ReadControl(sec, s.controls[id])
+	if err != nil {
 		return err
-	case isAccount:
+	}
+	if s.controls[id] = next; next == (state.Control{}) {
+		delete(s.controls, id)
+	}
+	if isAccount {
 		s.account(name).Control = next
 		s.plan.accounts = true
-	default:
-		s.dispatch = next
 	}
 	return nil
 }
 
 // Paused reports whether dispatch is paused, and why.
 func (s *Queues) Paused() (paused bool, reason string) {
-	return s.dispatch.Paused, s.dispatch.Reason
+	c := s.controls[state.ControlDispatch]
+	return c.Paused, c.Reason
 }
 
 // Schedules returns what is known of each schedule, by its name.
-func (s *Queues) Schedules() map[string]state.Control { return maps.Clone(s.schedules) }
+func (s *Queues) Schedules() map[string]state.Control {
+	known := map[string]state.Control{}
+	for id, c := range s.controls {
+		if name, isSchedule := strings.CutPrefix(id, state.ControlSchedule); isSchedule {
+			known[name] = c
+		}
+	}
+	return known
+}
 
 // Account returns what is known of the account of that name ([state.Task.AccountName]).
 // One that no record names is free.
@@ -150,26 +144,15 @@ func (s *Queues) account(name string) *account {
 }
 
 // ControlRecords returns a record of each control that says anything.
-func (s *Queues) ControlRecords() []ledger.Record {
-	var list []ledger.Record
-	add := func(id string, c state.Control) {
-		if c == (state.Control{}) {
-			return
-		}
-		r := ledger.Record{Kind: ledger.KindControl, ID: id}
+func (s *Queues) ControlRecords() (list []ledger.Record) {
+	for _, id := range slices.Sorted(maps.Keys(s.controls)) {
+		c, r := s.controls[id], ledger.Record{Kind: ledger.KindControl, ID: id}
 		r.AddIf(state.KeyPaused, state.Flag(c.Paused)).AddIf(state.KeyHold, state.Flag(c.Hold)).AddIf(state.KeyReason, c.Reason).
 			AddIf(state.KeyCoolUntil, state.ExactTime(c.CoolUntil)).AddIf(state.KeyCoolGuessed, state.Flag(c.Guessed)).
 			AddIf(state.KeyLimitWaits, state.OrNone(c.LimitWaits)).AddIf(state.KeyLimitedAt, state.ExactTime(c.LimitedAt)).
 			AddIf(state.KeyQuota, c.Quota).AddIf(state.KeyDisabled, state.Flag(c.Disabled)).
 			AddIf(state.KeyCron, c.Cron).AddIf(state.KeyFiredThrough, state.ExactTime(c.FiredThrough)).AddIf(state.KeyOpenFirings, c.OpenFirings)
 		list = append(list, r)
-	}
-	add(state.ControlDispatch, s.dispatch)
-	for _, name := range slices.Sorted(maps.Keys(s.accounts)) {
-		add(state.ControlAccount+name, s.accounts[name].Control)
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.schedules)) {
-		add(state.ControlSchedule+name, s.schedules[name])
 	}
 	return list
 }

@@ -321,14 +321,13 @@ type Queues struct {
 	after   dependants
 	hasty   map[uint32]*Item // queued ones that may not wait for a cool-down to end
 
-	dispatch  state.Control
-	accounts  map[string]*account
-	schedules map[string]state.Control
-	ran       map[string]bool // agents of which a run has begun a session
-	sessions  sessions
-	homes     map[uint32]home  // by session key, as in Entry.Key
-	bare      map[uint32]*Item // queued ones without a workspace of their own
-	plan      plan
+	controls map[string]state.Control // that say anything, by the ids of their records
+	accounts map[string]*account
+	ran      map[string]bool // agents of which a run has begun a session
+	sessions sessions
+	homes    map[uint32]home  // by session key, as in Entry.Key
+	bare     map[uint32]*Item // queued ones without a workspace of their own
+	plan     plan
 
 	TitleOf func(n uint32) string // of a live task, as far as it is known
 
@@ -348,7 +347,8 @@ func NewQueues() Queues {
 		after:    dependants{of: map[string][]uint32{}, maybe: map[uint32]bool{}},
 		hasty:    map[uint32]*Item{},
 		lanes:    map[string]*lane{},
-		accounts: map[string]*account{}, schedules: map[string]state.Control{},
+		controls: map[string]state.Control{},
+		accounts: map[string]*account{},
 		ran:      map[string]bool{},
 		sessions: sessions{byID: map[string]*session{}, seats: map[place]*seat{}, implied: map[[16]byte]uint32{}},
 		homes:    map[uint32]home{},
@@ -395,8 +395,7 @@ func (s *Queues) Dumped() map[string]any {
 			lanes[key] = append(lanes[key], s.ID(l.N))
 		}
 	}
-	known := map[string]state.Session{}
-	current := map[string]string{}
+	known, current := map[string]state.Session{}, map[string]string{}
 	for x := range s.allSessions {
 		known[x.ID], _ = s.sessionView(x)
 		if p := x.at.place; x.seated() {
@@ -411,7 +410,7 @@ func (s *Queues) Dumped() map[string]any {
 	}
 	return map[string]any{
 		"lanes": lanes, "sessions": known, "current": current, "accounts": accounts,
-		"paused": s.dispatch.Paused, "pauseReason": s.dispatch.Reason, "held": s.held,
+		"paused": s.controls[state.ControlDispatch].Paused, "pauseReason": s.controls[state.ControlDispatch].Reason, "held": s.held,
 	}
 }
 

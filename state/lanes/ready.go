@@ -130,7 +130,7 @@ func (s *Queues) FreeWorkers(lim Limits) int { return lim.MaxWorkers + len(lim.L
 func (s *Queues) room(now time.Time, lim Limits) int {
 	free := s.FreeWorkers(lim)
 	switch {
-	case s.dispatch.Paused, lim.Short != "" && (lim.Again.IsZero() || lim.Again.After(now)):
+	case s.controls[state.ControlDispatch].Paused, lim.Short != "" && (lim.Again.IsZero() || lim.Again.After(now)):
 		return 0
 	case lim.Short != "":
 		return min(free, 1)
@@ -487,7 +487,7 @@ func (s *Queues) usedSessions() map[sessionName]*Item {
 // an account that tasks can fall back to. Zero means never.
 func (s *Queues) NextWake(now time.Time) time.Time {
 	var t time.Time
-	if s.dispatch.Paused {
+	if s.controls[state.ControlDispatch].Paused {
 		return t
 	}
 	s.refresh(now)
