@@ -342,18 +342,16 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 
 // setNative makes n the task's native session with its agent; an empty id unsets it.
 func (t *Folded) setNative(n Native) {
-	i, found := slices.BinarySearchFunc(t.Natives, n.Agent, func(n Native, agent string) int { return strings.Compare(n.Agent, agent) })
-	switch {
-	case !found && n.ID == "", found && t.Natives[i] == n:
-	case !found:
-		t.Natives = slices.Insert(slices.Clone(t.Natives), i, n)
-	case n.ID == "" && len(t.Natives) == 1:
+	if t.Native(n.Agent) == n.ID {
+		return
+	}
+	list := slices.DeleteFunc(slices.Clone(t.Natives), func(old Native) bool { return old.Agent == n.Agent })
+	if n.ID != "" {
+		list = append(list, n)
+		slices.SortFunc(list, func(a, b Native) int { return strings.Compare(a.Agent, b.Agent) })
+	}
+	if t.Natives = list; len(list) == 0 {
 		t.Natives = nil // as of a task that never had any
-	case n.ID == "":
-		t.Natives = slices.Delete(slices.Clone(t.Natives), i, i+1)
-	default:
-		t.Natives = slices.Clone(t.Natives)
-		t.Natives[i] = n
 	}
 }
 

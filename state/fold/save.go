@@ -169,12 +169,7 @@ func checkKeys(sec *ledger.Section) error {
 
 // nowOf returns the task of that id as it is now; zero if there is none.
 func (s *State) nowOf(id string) (now state.Folded, err error) {
-	n := s.Number(id)
-	if l := s.Live(n); l != nil {
-		s.WholeInto(l, &now)
-	} else if n != 0 {
-		err = s.readEnded(n, &now)
-	}
+	err = s.readNow(s.Number(id), &now)
 	return now, err
 }
 

@@ -103,15 +103,8 @@ func (s *State) applyTask(sec *ledger.Section) error {
 		back, n = n, 0 // a whole record brings it back
 	}
 	before, next, cur := &s.before, &s.scratch, s.Live(n)
-	switch {
-	case cur != nil:
-		s.WholeInto(cur, before)
-	case n != 0:
-		if err := s.readEnded(n, before); err != nil {
-			return state.NewRecordError(sec, nil, err)
-		}
-	default:
-		*before = state.Folded{}
+	if err := s.readNow(n, before); err != nil {
+		return state.NewRecordError(sec, nil, err)
 	}
 	*next = *before
 	if err := next.Apply(sec, s.pool, state.KeepNone); err != nil {
@@ -148,8 +141,15 @@ type ended struct {
 // asked for once more, when as many follow.
 const maxEnded = 256
 
-// readEnded is read for a task that has ended, without what the state needs no more.
-func (s *State) readEnded(n uint32, t *state.Folded) error {
+// readNow makes t task n as it is now, without its texts; nothing if n is 0.
+func (s *State) readNow(n uint32, t *state.Folded) error {
+	if l := s.Live(n); l != nil {
+		s.WholeInto(l, t)
+		return nil
+	}
+	if *t = (state.Folded{}); n == 0 {
+		return nil
+	}
 	if e := s.ended[n]; e != nil && e.last == s.Entries.At(n).Last && s.Entries.At(n).Kept == table.InJournal {
 		*t = e.Folded
 		return nil

@@ -82,17 +82,6 @@ func userOf(dir string, used map[string]*Item) *Item {
 	return nil
 }
 
-// usedCheckouts returns the directories that tasks have for themselves, and which tasks.
-func (s *Queues) usedCheckouts(lim Limits) map[string]*Item {
-	used := map[string]*Item{}
-	for l := range s.occupants {
-		if dir, _ := s.checkoutOf(&s.Whole(l).Task, lim); dir != "" {
-			used[dir] = l
-		}
-	}
-	return used
-}
-
 // Beside returns the workspaces in or below a directory with a task of another lane than that one
 // which runs, or comes next in its lane and waits for nothing that may take long; with the id of one
 // each. It looks at a few hundred lanes at most.
@@ -270,7 +259,17 @@ type use struct {
 }
 
 func (s *Queues) use(lim Limits) use {
-	return use{s.usedSessions(), s.usedCheckouts(lim), s.queueUse(lim)}
+	u := use{map[sessionName]*Item{}, map[string]*Item{}, s.queueUse(lim)}
+	for l := range s.occupants {
+		t := &s.Whole(l).Task
+		for _, name := range s.sessionsOf(t) {
+			u.sessions[name] = l
+		}
+		if dir, _ := s.checkoutOf(t, lim); dir != "" {
+			u.checkouts[dir] = l
+		}
+	}
+	return u
 }
 
 // startable reports whether the head of a lane could start now as far as all but its account goes,
@@ -281,24 +280,15 @@ func (s *Queues) startable(ln *lane, u use, lim Limits) bool {
 		return false
 	}
 	t := &s.Whole(ln.head).Task
-	key := s.LaneOf(t, lim.WorkspaceRoot)
-	if at := s.lanes[key]; at != nil && at.busy > 0 || lim.Taken[key] != "" {
-		return false
-	}
-	names := s.sessionsOf(t)
-	taken := slices.ContainsFunc(names[:], func(name sessionName) bool { _, is := u.sessions[name]; return is && name.id != "" })
-	if taken || !s.hasHome(t, lim.WorkspaceRoot) {
-		return false
-	}
 	dir, known := s.checkoutOf(t, lim)
-	if !known || dir != "" && userOf(dir, u.checkouts) != nil {
+	if !known || !s.hasHome(t, lim.WorkspaceRoot) || s.occupant(t, lim, u) != (Occupant{}) {
 		return false
 	}
 	if dir != "" {
 		u.checkouts[dir] = ln.head
 	}
-	for _, name := range names {
-		u.sessions[name] = nil
+	for _, name := range s.sessionsOf(t) {
+		u.sessions[name] = ln.head
 	}
 	u.queues[queue]++
 	return true
@@ -447,21 +437,22 @@ type Occupant struct {
 
 // Occupant returns what takes the lane, the session or the checkout of t, which may be t
 // itself: nothing else is to run there. It is zero if all of them are free.
-func (s *Queues) Occupant(t *state.Task, lim Limits) Occupant {
+func (s *Queues) Occupant(t *state.Task, lim Limits) Occupant { return s.occupant(t, lim, s.use(lim)) }
+
+func (s *Queues) occupant(t *state.Task, lim Limits, u use) Occupant {
 	key, n := s.LaneOf(t, lim.WorkspaceRoot), s.Number(t.ID)
 	for l := range s.occupants {
 		if l.lane.key == key || l.N == n {
 			return Occupant{Task: s.ID(l.N), Lane: key}
 		}
 	}
-	used := s.usedSessions()
 	for _, name := range s.sessionsOf(t) {
-		if l := used[name]; l != nil && name.id != "" {
+		if l := u.sessions[name]; l != nil && name.id != "" {
 			return Occupant{Task: s.ID(l.N)}
 		}
 	}
 	if dir, _ := s.checkoutOf(t, lim); dir != "" {
-		if l := userOf(dir, s.usedCheckouts(lim)); l != nil {
+		if l := userOf(dir, u.checkouts); l != nil {
 			return Occupant{Task: s.ID(l.N), Checkout: dir}
 		}
 	}
@@ -469,17 +460,6 @@ func (s *Queues) Occupant(t *state.Task, lim Limits) Occupant {
 		return Occupant{Lane: key}
 	}
 	return Occupant{}
-}
-
-// usedSessions returns the conversations that are taken, and by whom.
-func (s *Queues) usedSessions() map[sessionName]*Item {
-	used := map[sessionName]*Item{}
-	for l := range s.occupants {
-		for _, name := range s.sessionsOf(&s.Whole(l).Task) {
-			used[name] = l
-		}
-	}
-	return used
 }
 
 // NextWake returns the earliest time after now at which Ready may return more by time
