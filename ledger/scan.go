@@ -291,7 +291,7 @@ func ReadJournal(r io.ReaderAt, size int64, apply func(*Section) (more bool)) (g
 			n = -1
 		}
 		if n < 0 { // more must be read
-			if need := max(chunk, 2*len(rest)); cap(buf) < need {
+			if need := max(int(min(chunk, size-at)), 2*len(rest)); cap(buf) < need {
 				buf = make([]byte, need)
 			}
 			k := copy(buf[:cap(buf)], rest)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,8 +23,8 @@ const followEvery = 200 * time.Millisecond
 // ErrClosed is the error of a follower that was closed, or whose log was.
 var ErrClosed = errors.New("the ledger is closed")
 
-// chunk is how much of a file is read at a time.
-const chunk = 1 << 20
+// window is how much of a file is read at a time, unless a change is larger.
+const window = 1 << 20
 
 // A Log is what a follower of a log in this process knows of it.
 type Log struct {
@@ -60,11 +59,8 @@ type Follower struct {
 	stale  bool   // the file is not the journal any more
 	closed bool
 
-	buf    []byte // bytes of the file from off on
-	off    int64
-	pos    int // in buf: the next record
-	end    int // in buf: the end of the change of several records that is being given
-	record ledger.Section
+	off  int64             // the changes before it were read
+	next []*ledger.Section // the records of these that were not given yet
 }
 
 // New returns the records of the log in dir after that seq, as soon as they are durable. The
@@ -105,14 +101,14 @@ func (f *Follower) letGo() (err error) {
 	if f.file != nil {
 		err = f.file.Close()
 	}
-	f.file, f.buf, f.off, f.pos, f.end, f.read, f.stale = nil, f.buf[:0], 0, 0, 0, 0, false
+	f.file, f.off, f.next, f.read, f.stale = nil, 0, nil, 0, false
 	return err
 }
 
 // Next returns the next record. It waits until there is one, or until ctx ends; its
-// error is ctx's cause then. The section is a view that is valid until the next
-// call, which also says that the reader has done with it: a log is not compacted
-// before. The error is ErrClosed when the follower or its log was closed.
+// error is ctx's cause then. The next call says that the reader has done with the
+// record: a log is not compacted before. The error is ErrClosed when the follower or
+// its log was closed.
 func (f *Follower) Next(ctx context.Context) (*ledger.Section, error) {
 	var logDone <-chan struct{}
 	if f.log != nil {
@@ -154,45 +150,55 @@ func (f *Follower) step() (*ledger.Section, error) {
 	if f.closed {
 		return nil, ErrClosed
 	}
-	f.read = f.off + int64(f.pos)
 	for {
 		if f.file == nil {
-			file, err := f.fs.OpenFile(f.path, os.O_RDONLY, 0)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := f.open(); err != nil {
 				return nil, err
 			}
-			if err == nil && f.log != nil {
-				fi, err := file.Stat()
-				if err != nil || !f.log.Is(durable.IDOf(fi)) { // it was renamed this moment; the log wakes us when it uses it
-					if err = errors.Join(err, file.Close()); err != nil {
-						return nil, err
-					}
-					file = nil
+		}
+		if f.file != nil {
+			for len(f.next) > 0 {
+				s := f.next[0]
+				f.next, f.read = f.next[1:], s.Off
+				if f.wanted(s) {
+					return s, nil
 				}
 			}
-			f.file = file
-		}
-		n := 0
-		if f.file != nil {
-			if f.scan() {
-				if f.wanted(&f.record) {
-					return &f.record, nil
-				}
+			if err := f.fill(); err != nil {
+				return nil, err
+			}
+			if len(f.next) > 0 {
 				continue
 			}
-			var err error
-			if n, err = f.fill(); err != nil {
-				return nil, err
-			}
 		}
-		if n > 0 {
-			continue
-		}
-		f.read = f.off + int64(len(f.buf))
 		if again, err := f.refresh(); err != nil || !again {
 			return nil, err
 		}
 	}
+}
+
+// open opens the journal, if it is there.
+func (f *Follower) open() error {
+	file, err := f.fs.OpenFile(f.path, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fi, err := file.Stat()
+	if err != nil || f.log != nil && !f.log.Is(durable.IDOf(fi)) { // it was renamed this moment; the log wakes us when it uses it
+		return errors.Join(err, file.Close())
+	}
+	head, err := io.ReadAll(io.NewSectionReader(file, 0, 4<<10))
+	if v := ledger.VersionOf(head); err == nil && v > ledger.FormatVersion {
+		err = ledger.NewerFormat(f.path, v)
+	}
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	f.file = file
+	return nil
 }
 
 // Place returns the seq from which a new follower goes on where this one is: behind the
@@ -221,71 +227,36 @@ func (f *Follower) wanted(s *ledger.Section) bool {
 	return true
 }
 
-// scan scans the next record in buf whose change is whole into f.record.
-func (f *Follower) scan() bool {
-	for f.pos < len(f.buf) {
-		n, more, err := ledger.ScanPiece(f.buf[f.pos:], &f.record)
-		switch {
-		case errors.Is(err, ledger.ErrCut):
-			return false
-		case err != nil:
-			next := ledger.NextRecord(f.buf[f.pos:])
-			if next < 0 {
-				return false
-			}
-			f.pos += next
-			continue
-		case more < 0:
-			f.pos += n
-			continue
-		case more > 0 && f.pos >= f.end: // is the change whole? damage ends one, as it does on replay
-			at := f.pos + n
-			for more != 0 && err == nil {
-				if at >= len(f.buf) {
-					return false
-				}
-				if n, more, err = ledger.ScanPiece(f.buf[at:], &f.record); errors.Is(err, ledger.ErrCut) {
-					return false
-				}
-				at += n
-			}
-			f.end = at
-			continue // scanned again: the memory of the section served to look ahead
-		}
-		f.record.Off = f.off + int64(f.pos)
-		f.pos += n
-		return true
+// fill reads the next changes that are whole.
+func (f *Follower) fill() error {
+	fi, err := f.file.Stat()
+	if err != nil {
+		return err
 	}
-	return false
-}
-
-// fill reads more behind what is left in buf, and returns how much.
-func (f *Follower) fill() (int, error) {
-	f.off += int64(f.pos)
-	f.end -= f.pos
-	f.buf, f.pos = f.buf[:copy(f.buf, f.buf[f.pos:])], 0
-	room := int64(math.MaxInt64)
+	size := fi.Size()
 	if f.log != nil {
-		room = f.log.Size() - f.off - int64(len(f.buf))
+		size = min(size, f.log.Size())
 	}
-	if room <= 0 {
-		return 0, nil
+	for most := int64(window); f.off < size; most *= 2 {
+		part := min(most, size-f.off)
+		n, _, err := ledger.ReadJournal(io.NewSectionReader(f.file, f.off, part), part, func(s *ledger.Section) bool {
+			s = s.Clone()
+			s.Off += f.off
+			f.next = append(f.next, s)
+			return true
+		})
+		if f.off += n; err != nil {
+			return err
+		}
+		if len(f.next) > 0 {
+			return nil
+		}
+		if part < most {
+			break
+		}
 	}
-	if need := max(chunk, 2*len(f.buf)); cap(f.buf) < need {
-		f.buf = append(make([]byte, 0, need), f.buf...)
-	}
-	into := f.buf[len(f.buf):cap(f.buf)]
-	into = into[:min(int64(len(into)), room)]
-	n, err := f.file.ReadAt(into, f.off+int64(len(f.buf)))
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	first := f.off == 0 && len(f.buf) == 0
-	f.buf = f.buf[:len(f.buf)+n]
-	if v := ledger.VersionOf(f.buf); first && v > ledger.FormatVersion {
-		return 0, ledger.NewerFormat(f.path, v)
-	}
-	return n, err
+	f.read = size // what is left is no change, or none yet
+	return nil
 }
 
 // refresh looks at a journal that gave nothing more, and reports whether that may
@@ -313,11 +284,11 @@ func (f *Follower) refresh() (again bool, err error) {
 	}
 	switch n, id := durable.IDOf(now), durable.IDOf(ours); {
 	case !n.SameFile(id):
-		if id.Size > f.off+int64(len(f.buf)) {
+		if id.Size > f.read {
 			return true, nil // what was written before it was replaced
 		}
 		return true, f.reopen(f.last)
-	case id.Size < f.off+int64(f.pos): // its writer took back what it had not acknowledged (its disk was full): these numbers are given again
+	case id.Size < f.off: // its writer took back what it had not acknowledged (its disk was full): these numbers are given again
 		data := make([]byte, id.Size)
 		n, err := f.file.ReadAt(data, 0)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -327,7 +298,6 @@ func (f *Follower) refresh() (again bool, err error) {
 		ledger.EachRecord(data[:n], func(s *ledger.Section) { last = max(last, s.Seq) })
 		return true, f.reopen(min(f.last, last))
 	}
-	f.buf, f.end = f.buf[:f.pos], 0 // half a change may be cut back and written anew: it is read again
 	return false, nil
 }
 
