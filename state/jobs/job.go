@@ -1,0 +1,269 @@
+// Package jobs says what due jobs are: what stands in the records of jobs.md, which of them are
+// due, and what may become of each.
+//
+// A [Job] asks for one action on one object of memory, once its time has come. [State] is the fold
+// of the records. The package does no I/O and reads no clock.
+package jobs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"stint/state"
+)
+
+// The statuses of a job.
+const (
+	Queued     = "queued"      // waits for its time, or to be pulled
+	Running    = "running"     // a worker has it, until its lease ends
+	Succeeded  = "succeeded"   // acknowledged
+	Failed     = "failed"      // ended by a person, who wrote so
+	DeadLetter = "dead_letter" // attempts used up
+)
+
+// The closed sets of a job's words; of priorities the highest is first.
+var (
+	Statuses    = []string{Queued, Running, Succeeded, Failed, DeadLetter}
+	ObjectTypes = []string{"memory", "experience", "cognition"}
+	Actions     = []string{"verify", "revalidate", "decay", "archive", "reinstate-check"}
+	Priorities  = []string{"high", "medium", "low"}
+)
+
+// What a job has that names nothing else, and the bounds of what a request can ask for.
+const (
+	DefaultPriority    = "medium"
+	DefaultMaxAttempts = 3
+	DefaultRetryDelay  = 300 // seconds
+	DefaultLimit       = 100
+	MaxLimit           = 1000
+
+	mostAttempts = 1000
+	mostDelay    = 365 * 24 * 3600 // seconds
+	mostID       = 1024            // bytes of an id or a key
+	mostText     = 64 << 10        // bytes of any other text
+	pastMost     = 10 * time.Second
+	aheadMost    = time.Minute
+)
+
+// A Job is a due job as clients see it.
+type Job struct {
+	ID             string    `json:"job_id" doc:"Its id" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	ObjectType     string    `json:"object_type" enum:"memory,experience,cognition" doc:"What kind of object it is about" example:"cognition"`
+	ObjectID       string    `json:"object_id" doc:"Id of that object" example:"cg_123"`
+	Action         string    `json:"action" enum:"verify,revalidate,decay,archive,reinstate-check" doc:"What is to be done with it" example:"revalidate"`
+	RunAt          time.Time `json:"run_at" doc:"From when on it can be pulled" example:"2026-12-01T00:00:00Z"`
+	Priority       string    `json:"priority" enum:"low,medium,high" doc:"Of jobs with the same run_at, high is pulled first" example:"medium"`
+	Attempt        int       `json:"attempt" doc:"Attempts that failed or were lost" example:"0"`
+	MaxAttempts    int       `json:"max_attempts" doc:"With so many of them it is a dead letter" example:"3"`
+	RetryDelaySec  int       `json:"retry_delay_sec" doc:"Seconds from a failure until it can be pulled again" example:"300"`
+	IdempotencyKey string    `json:"idempotency_key" doc:"No second job has it. It keeps the first run_at" example:"cg_123:revalidate:2026-12-01T00:00:00Z"`
+	Status         string    `json:"status" enum:"queued,running,succeeded,failed,dead_letter" doc:"What has become of it" example:"queued"`
+	LastError      *string   `json:"last_error" doc:"Why its last attempt failed; null: none has" example:"timeout while verifying evidence"`
+	WorkerID       string    `json:"worker_id,omitempty" doc:"Who has it, or had it last" example:"worker-1"`
+	LeaseUntil     time.Time `json:"lease_until,omitzero" doc:"Of a running job: when it is taken from its worker" example:"2026-12-01T00:05:10Z"`
+	NextActionAt   time.Time `json:"next_action_at,omitzero" doc:"When the worker wanted the next such job; it is queued" example:"2026-12-08T00:00:00Z"`
+	AuditEventID   string    `json:"audit_event_id,omitempty" doc:"Audit event that the worker has named" example:"aud_789"`
+	CreatedAt      time.Time `json:"created_at" doc:"When it was queued first" example:"2026-11-28T09:00:00Z"`
+	UpdatedAt      time.Time `json:"updated_at" doc:"When it changed last" example:"2026-11-28T09:00:00Z"`
+}
+
+// A Spec asks for a job.
+type Spec struct {
+	ObjectType     string    `json:"object_type" enum:"memory,experience,cognition" doc:"What kind of object it is about" example:"cognition"`
+	ObjectID       string    `json:"object_id" doc:"Id of that object" example:"cg_123"`
+	Action         string    `json:"action" enum:"verify,revalidate,decay,archive,reinstate-check" doc:"What is to be done with it" example:"revalidate"`
+	RunAt          time.Time `json:"run_at" doc:"From when on it can be pulled; not in the past" example:"2026-12-01T00:00:00Z"`
+	Priority       string    `json:"priority,omitempty" enum:"low,medium,high" doc:"Left out: medium" example:"medium"`
+	MaxAttempts    int       `json:"max_attempts,omitempty" doc:"Left out: 3" example:"3"`
+	RetryDelaySec  int       `json:"retry_delay_sec,omitempty" doc:"Seconds from a failure until it can be pulled again; left out: 300" example:"300"`
+	IdempotencyKey string    `json:"idempotency_key,omitempty" doc:"If a job has this key already, that job is the answer; left out: object_id:action:run_at" example:"cg_123:revalidate:2026-12-01T00:00:00Z"`
+}
+
+// A Pull asks for jobs that are due.
+type Pull struct {
+	Now      time.Time `json:"now,omitzero" doc:"Jobs that are due then; at most a minute ahead of the master's clock. Left out: now" example:"2026-12-01T00:00:10Z"`
+	Limit    int       `json:"limit,omitempty" doc:"How many at most, 1 to 1000; left out: 100" example:"100"`
+	WorkerID string    `json:"worker_id" doc:"Who takes them" example:"worker-1"`
+}
+
+// An Ack says that a job was carried out.
+type Ack struct {
+	Result       string    `json:"result,omitempty" enum:"succeeded" doc:"Left out: succeeded" example:"succeeded"`
+	AuditEventID string    `json:"audit_event_id,omitempty" doc:"Audit event of the worker's" example:"aud_789"`
+	NextActionAt time.Time `json:"next_action_at,omitzero" doc:"When the same is to be done again: such a job is queued" example:"2026-12-08T00:00:00Z"`
+	WorkerID     string    `json:"worker_id,omitempty" doc:"Who has carried it out; left out: whoever has it" example:"worker-1"`
+	Before       string    `json:"before,omitempty" doc:"The object as it was, for audit.jsonl" example:"status=active confidence=0.8"`
+	After        string    `json:"after,omitempty" doc:"The object as it is now" example:"status=active confidence=0.9"`
+	Evidence     string    `json:"evidence,omitempty" doc:"Why" example:"go.mod still names that version"`
+}
+
+// A Fail says that an attempt has failed.
+type Fail struct {
+	Error         string `json:"error" doc:"What went wrong" example:"timeout while verifying evidence"`
+	RetryDelaySec *int   `json:"retry_delay_sec,omitempty" doc:"Seconds until it can be pulled again; left out: those of the job" example:"300"`
+	WorkerID      string `json:"worker_id,omitempty" doc:"Who has tried; left out: whoever has it" example:"worker-1"`
+}
+
+// A Filter says which jobs are listed.
+type Filter struct {
+	Status   string `query:"status" enum:"queued,running,succeeded,failed,dead_letter" doc:"Jobs of this status" example:"queued"`
+	ObjectID string `query:"object_id" doc:"Jobs about this object" example:"cg_123"`
+	Newest   bool   `query:"newest" doc:"The ones that were queued last come first, not those that are due first" example:"true"`
+	Limit    int    `query:"limit" doc:"How many at most, 1 to 1000; left out: 100" example:"100"`
+}
+
+// Metrics are figures about the jobs that the ledger has: those that ended long ago are no part of them.
+type Metrics struct {
+	Due         int            `json:"jobs_due_count" doc:"Queued jobs whose time has come" example:"2"`
+	LagSeconds  float64        `json:"jobs_lag_seconds" doc:"For how long the first of them has been due" example:"1.5"`
+	SuccessRate float64        `json:"job_success_rate" doc:"Part of the jobs that have ended which succeeded; 1 if none has ended" example:"0.98"`
+	RetryRate   float64        `json:"job_retry_rate" doc:"Part of the jobs that were tried of which an attempt failed or was lost" example:"0.1"`
+	DeadLetters int            `json:"dead_letter_count" doc:"Jobs whose attempts are used up" example:"0"`
+	Counts      map[string]int `json:"counts" doc:"Jobs by status" example:"{\"queued\":12}"`
+}
+
+// Check returns what is wrong with a spec, and with which field, and sets what was left out. now
+// is the present time.
+func (s *Spec) Check(now time.Time) (field string, err error) {
+	s.RunAt = s.RunAt.Round(0).UTC().Truncate(time.Millisecond) // as it stands in the ledger
+	s.Priority = cmp.Or(s.Priority, DefaultPriority)
+	s.MaxAttempts = cmp.Or(s.MaxAttempts, DefaultMaxAttempts)
+	s.RetryDelaySec = cmp.Or(s.RetryDelaySec, DefaultRetryDelay)
+	s.IdempotencyKey = cmp.Or(s.IdempotencyKey, KeyOf(s.ObjectID, s.Action, s.RunAt))
+	if field, err := s.check(); err != nil {
+		return field, err
+	}
+	if now.Sub(s.RunAt) > pastMost {
+		return "run_at", fmt.Errorf("run_at is %s, which is past: it is %s now", state.ExactTime(s.RunAt), state.FormatTime(now))
+	}
+	return "", nil
+}
+
+// check is Check without the defaults, and of whatever time.
+func (s *Spec) check() (field string, err error) {
+	for _, c := range []struct {
+		field, value string
+		list         []string
+	}{{"object_type", s.ObjectType, ObjectTypes}, {"action", s.Action, Actions}, {"priority", s.Priority, Priorities}} {
+		if err := oneOf(c.field, c.value, c.list); err != nil {
+			return c.field, err
+		}
+	}
+	if err := checkID("object_id", s.ObjectID, true); err != nil {
+		return "object_id", err
+	}
+	if s.RunAt.IsZero() || s.RunAt.Year() < 1970 || s.RunAt.Year() > 9999 {
+		return "run_at", fmt.Errorf("run_at has to be a time such as 2026-12-01T00:00:00Z")
+	}
+	if s.MaxAttempts < 1 || s.MaxAttempts > mostAttempts {
+		return "max_attempts", fmt.Errorf("max_attempts is %d; it has to be from 1 to %d", s.MaxAttempts, mostAttempts)
+	}
+	if err := checkDelay(s.RetryDelaySec); err != nil {
+		return "retry_delay_sec", err
+	}
+	return "idempotency_key", checkID("idempotency_key", s.IdempotencyKey, true)
+}
+
+// Check returns what is wrong with a request to pull, and with which field, and sets what was left
+// out. now is the present time.
+func (p *Pull) Check(now time.Time) (field string, err error) {
+	if p.Limit = cmp.Or(p.Limit, DefaultLimit); p.Limit < 1 || p.Limit > MaxLimit {
+		return "limit", fmt.Errorf("limit is %d; it has to be from 1 to %d", p.Limit, MaxLimit)
+	}
+	if p.Now.IsZero() {
+		p.Now = now
+	}
+	if p.Now.Sub(now) > aheadMost {
+		return "now", fmt.Errorf("now is %s, and here it is %s: a clock is wrong", state.FormatTime(p.Now), state.FormatTime(now))
+	}
+	return "worker_id", checkID("worker_id", p.WorkerID, true)
+}
+
+// Check returns what is wrong with an ack, and with which field.
+func (a *Ack) Check(now time.Time) (field string, err error) {
+	a.NextActionAt = a.NextActionAt.Round(0).UTC().Truncate(time.Millisecond)
+	if a.Result = cmp.Or(a.Result, Succeeded); a.Result != Succeeded {
+		return "result", fmt.Errorf("result is %q; it has to be %s: a job that was not carried out is failed", a.Result, Succeeded)
+	}
+	if !a.NextActionAt.IsZero() && (now.Sub(a.NextActionAt) > pastMost || a.NextActionAt.Year() > 9999) {
+		return "next_action_at", fmt.Errorf("next_action_at is %s; it has to be in the future", state.ExactTime(a.NextActionAt))
+	}
+	for field, text := range map[string]string{"before": a.Before, "after": a.After, "evidence": a.Evidence} {
+		if len(text) > mostText {
+			return field, fmt.Errorf("%s has %d bytes; it can have %d", field, len(text), mostText)
+		}
+	}
+	if err := checkID("worker_id", a.WorkerID, false); err != nil {
+		return "worker_id", err
+	}
+	return "audit_event_id", checkID("audit_event_id", a.AuditEventID, false)
+}
+
+// Check returns what is wrong with a failure, and with which field.
+func (f *Fail) Check() (field string, err error) {
+	switch f.Error = strings.ToValidUTF8(strings.TrimSpace(f.Error), "�"); {
+	case f.Error == "":
+		return "error", fmt.Errorf("error is missing: say what went wrong")
+	case len(f.Error) > mostText:
+		return "error", fmt.Errorf("error has %d bytes; it can have %d", len(f.Error), mostText)
+	case f.RetryDelaySec != nil:
+		if err := checkDelay(*f.RetryDelaySec); err != nil {
+			return "retry_delay_sec", err
+		}
+	}
+	return "worker_id", checkID("worker_id", f.WorkerID, false)
+}
+
+// Check returns what is wrong with a filter, and with which field, and sets what was left out.
+func (f *Filter) Check() (field string, err error) {
+	if f.Limit = cmp.Or(f.Limit, DefaultLimit); f.Limit < 1 || f.Limit > MaxLimit {
+		return "limit", fmt.Errorf("limit is %d; it has to be from 1 to %d", f.Limit, MaxLimit)
+	}
+	if f.Status != "" {
+		return "status", oneOf("status", f.Status, Statuses)
+	}
+	return "", nil
+}
+
+// KeyOf returns the idempotency key of a job that was given none.
+func KeyOf(objectID, action string, runAt time.Time) string {
+	return objectID + ":" + action + ":" + runAt.UTC().Format(time.RFC3339Nano)
+}
+
+// oneOf returns an error unless value is one of a closed set; it names the nearest.
+func oneOf(field, value string, list []string) error {
+	switch near := state.Nearest(strings.ToLower(value), list); {
+	case slices.Contains(list, value):
+		return nil
+	case value == "":
+		return fmt.Errorf("%s is missing; it is one of %s", field, strings.Join(list, ", "))
+	case near != "":
+		return fmt.Errorf("unknown %s %q; did you mean %s?", field, state.Cut(value, 40), near)
+	}
+	return fmt.Errorf("unknown %s %q; it is one of %s", field, state.Cut(value, 40), strings.Join(list, ", "))
+}
+
+func checkDelay(seconds int) error {
+	if seconds < 0 || seconds > mostDelay {
+		return fmt.Errorf("retry_delay_sec is %d; it has to be from 0 to %d", seconds, mostDelay)
+	}
+	return nil
+}
+
+// checkID returns what is wrong with an id or a key, which have one line and no blanks around.
+func checkID(field, value string, isNeeded bool) error {
+	switch {
+	case value == "" && isNeeded:
+		return fmt.Errorf("%s is missing", field)
+	case len(value) > mostID:
+		return fmt.Errorf("%s has %d bytes; it can have %d", field, len(value), mostID)
+	case !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) || strings.TrimSpace(value) != value:
+		return fmt.Errorf("%s %q has characters that cannot be seen", field, state.Cut(value, 40))
+	}
+	return nil
+}
