@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,6 +16,65 @@ const TasksName = "tasks.md"
 
 // JournalName is the name of the journal, which no person writes.
 const JournalName = "journal.md"
+
+// Files says which of the ledgers of a state directory: it is the name of the file without .md.
+type Files string
+
+// The ledgers. That of tasks is the zero value.
+const (
+	TaskFiles Files = ""
+	JobFiles  Files = "jobs"
+)
+
+// Ledger returns the name of the file that people edit.
+func (f Files) Ledger() string { return cmp.Or(string(f), "tasks") + ".md" }
+
+// Journal returns the name of the journal.
+func (f Files) Journal() string { return f.prefix() + JournalName }
+
+// Index returns the name of the index of the archive.
+func (f Files) Index() string { return f.prefix() + "index" }
+
+func (f Files) prefix() string {
+	if f == TaskFiles {
+		return ""
+	}
+	return string(f) + "."
+}
+
+// Archive returns the name of the file into which a compaction moves records at t.
+func (f Files) Archive(t time.Time) string {
+	return cmp.Or(string(f), "tasks") + t.UTC().Format("-2006-01.md")
+}
+
+// Kind returns the kind of the records that it is about.
+func (f Files) Kind() Kind {
+	if f == JobFiles {
+		return KindJob
+	}
+	return KindTask
+}
+
+// Preamble returns what begins a new file.
+func (f Files) Preamble() string {
+	if f == JobFiles {
+		return jobsPreamble
+	}
+	return Preamble
+}
+
+const jobsPreamble = VersionLine + `
+# Jobs
+
+Anything a person writes here is kept. To queue a job by hand, append a section:
+
+    ## Job some-name
+    - status: queued
+    - objectType: memory
+    - objectId: id of the entry
+    - action: verify
+    - runAt: 2026-12-01T03:00:00Z
+`
 
 // Preamble begins a new tasks.md.
 const Preamble = VersionLine + `

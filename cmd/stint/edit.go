@@ -83,7 +83,7 @@ func (a *app) edit(ctx context.Context, accept bool, set, args []string) error {
 	if err != nil {
 		return err
 	}
-	base, err := tasksfile.ReadCopy(ctx, nil, dir)
+	base, err := tasksfile.ReadCopy(ctx, nil, dir, ledger.TaskFiles)
 	if err != nil {
 		return err
 	}
@@ -403,7 +403,7 @@ func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
 // rebase merges the text into tasks.md as it is now, which becomes the base. The copy gets
 // the outcome. After an error the text and the copy are as they were.
 func (e *editing) rebase(ctx context.Context) error {
-	now, err := tasksfile.ReadCopy(ctx, nil, e.dir)
+	now, err := tasksfile.ReadCopy(ctx, nil, e.dir, ledger.TaskFiles)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/ledger/tasksfile"
 )
 
@@ -77,7 +78,7 @@ func TestRebaseTwice(t *testing.T) {
 		put(t, filepath.Join(dir, "tasks.md"), text)
 	}
 	write("## Task a\n## Task b\n")
-	base, err := tasksfile.ReadCopy(t.Context(), nil, dir)
+	base, err := tasksfile.ReadCopy(t.Context(), nil, dir, ledger.TaskFiles)
 	must(t, err)
 	e := &editing{dir: dir, file: filepath.Join(dir, "copy.md"), base: base, text: []byte("## Task a\n- label: mine\n## Task b\n")}
 	for _, now := range []string{"## Task a\n## Task b\n- label: theirs\n", "## Task a\n## Task b\n- label: theirs\n\nadded\n"} {

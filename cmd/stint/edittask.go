@@ -200,7 +200,7 @@ func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 	// As every change has it; and a section of equal text, in a buffer of old, is another one.
 	r.Add(state.KeyUpdatedAt, state.FormatTime(time.Now()))
 	for {
-		now, err := tasksfile.ReadCopy(ctx, nil, t.dir)
+		now, err := tasksfile.ReadCopy(ctx, nil, t.dir, ledger.TaskFiles)
 		if err != nil {
 			return t.kept(err)
 		}

@@ -194,7 +194,7 @@ func (a *app) journalOf(dir, path string) []byte {
 		}
 		dir = filepath.Dir(path)
 	}
-	data, err := journal.ReadJournal(dir)
+	data, err := journal.ReadJournal(dir, ledger.TaskFiles)
 	if err != nil {
 		return nil // then nothing can be taken from it
 	}

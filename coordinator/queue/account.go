@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/state"
 	"stint/state/fold"
@@ -206,7 +207,7 @@ func EachRuns(st *fold.State, dir string, f func(runs []state.Run) error) error 
 	if err := st.EachTask(f); err != nil {
 		return err
 	}
-	entries, err := archive.Read(nil, dir)
+	entries, err := archive.Read(nil, dir, ledger.TaskFiles)
 	if err != nil {
 		return err
 	}

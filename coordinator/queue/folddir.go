@@ -53,7 +53,7 @@ func ReadJournal(ctx context.Context, dir string) (data []byte, entries []ledger
 	for {
 		f, err := durable.Open(path, os.O_RDONLY, 0)
 		if errors.Is(err, fs.ErrNotExist) { // nothing was ever written
-			entries, err = archive.Read(nil, dir)
+			entries, err = archive.Read(nil, dir, ledger.TaskFiles)
 			return nil, entries, err
 		}
 		if err != nil {
@@ -64,7 +64,7 @@ func ReadJournal(ctx context.Context, dir string) (data []byte, entries []ledger
 			data, err = readUntil(ctx, f, fi.Size()) // what comes later is of later changes
 		}
 		if err == nil {
-			entries, err = archive.Read(nil, dir)
+			entries, err = archive.Read(nil, dir, ledger.TaskFiles)
 		}
 		now, statErr := os.Stat(path) // while f is open: no other file has its number
 		if err = errors.Join(err, statErr, f.Close()); err != nil || os.SameFile(fi, now) {

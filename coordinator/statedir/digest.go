@@ -77,7 +77,7 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 		Since: since, Until: now, Ended: map[state.Status]int{}, Master: isUp, Failed: []DigestTask{}, Findings: []DigestTask{}, Held: []DigestTask{},
 		Gaps: []Gap{}, Accounts: []state.AccountUse{}, Ledger: []task.Finding{},
 	}
-	snap, tasksErr := tasksfile.ReadSnapshot(ctx, durable.OS, dir) // before the journal, which then has all that it has
+	snap, tasksErr := tasksfile.ReadSnapshot(ctx, durable.OS, dir, ledger.TaskFiles) // before the journal, which then has all that it has
 	data, entries, err := queue.ReadJournal(ctx, dir)
 	if err != nil {
 		return nil, nil, err

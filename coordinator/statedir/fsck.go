@@ -83,7 +83,7 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 	for look := 1; ; look++ {
 		r, settled := fsckOnce(dir, root)
 		if settled || look == fsckLooks || !live() {
-			r.faults(KindArchive, queue.FindingsOf(archive.Check(dir)))
+			r.faults(KindArchive, queue.FindingsOf(archive.Check(dir, ledger.TaskFiles)))
 			for _, pattern := range []string{"*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*"} {
 				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
 				for _, p := range paths {
@@ -120,9 +120,9 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	path := filepath.Join(dir, ledger.TasksName)
 	before, _ := os.Stat(path) // what is wrong with it comes out below
 	var tasksErr, journalErr error
-	snap, tasksErr := tasksfile.ReadSnapshot(context.Background(), durable.OS, dir)
+	snap, tasksErr := tasksfile.ReadSnapshot(context.Background(), durable.OS, dir, ledger.TaskFiles)
 	c.tasks = snap.Data
-	c.journal, journalErr = journal.ReadJournal(dir)
+	c.journal, journalErr = journal.ReadJournal(dir, ledger.TaskFiles)
 	var bad *tasksfile.Error
 	if errors.As(tasksErr, &bad) {
 		bad.Lost = errors.Is(journalErr, fs.ErrNotExist)
@@ -151,7 +151,7 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	}
 	if c.state != nil {
 		c.faults(KindWaits, queue.Homeless(c.state, root))
-		entries, _ := archive.Read(nil, dir) // what is wrong with it is told by archive.Check
+		entries, _ := archive.Read(nil, dir, ledger.TaskFiles) // what is wrong with it is told by archive.Check
 		for _, e := range entries {
 			if c.state.Number(e.ID) == 0 {
 				c.state.Archive(e)

@@ -19,7 +19,7 @@ import (
 // does, and how; "" if there is none. What is in the archive and no more in the journal is
 // passed over.
 func aloneDiffers(dir string, st *fold.State, tasks []byte) (id, how string, err error) {
-	entries, err := archive.Read(nil, dir)
+	entries, err := archive.Read(nil, dir, ledger.TaskFiles)
 	if err != nil {
 		return "", "", err
 	}

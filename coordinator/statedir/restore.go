@@ -179,7 +179,7 @@ func Restore(cfg queue.Config, plan *RestorePlan, confirm func(*Restoration) err
 	}
 	note := ledger.Record{Kind: ledger.KindControl, ID: ledger.ControlRestored}
 	note.Add("from", r.From).Add(state.KeyUpdatedAt, state.FormatTime(now))
-	if err := journal.Restore(durable.OS, cfg.StateDir, plan.data, note, r.Backup); err != nil {
+	if err := journal.Restore(durable.OS, cfg.StateDir, ledger.TaskFiles, plan.data, note, r.Backup); err != nil {
 		return nil, err
 	}
 	if err := reopen(cfg); err != nil {

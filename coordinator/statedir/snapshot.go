@@ -111,7 +111,7 @@ func List(ctx context.Context, dir string, f state.Filter) ([]state.Task, error)
 // one that ended last first, without their texts unless it asks for prompts. Those that were brought back are
 // not among them. It needs no master.
 func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
-	entries, err := archive.Read(nil, dir)
+	entries, err := archive.Read(nil, dir, ledger.TaskFiles)
 	if err != nil {
 		return nil, err
 	}

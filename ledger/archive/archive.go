@@ -19,11 +19,8 @@ import (
 	"stint/ledger/durable"
 )
 
-// Names of the archive, below the state directory.
-const (
-	Dir   = "archive"
-	Index = "index"
-)
+// Dir is where the archive is, below the state directory.
+const Dir = "archive"
 
 // An indexLine is one line of archive/index. One with Through begins a compaction; the
 // Lines behind it say what that did.
@@ -40,15 +37,15 @@ type indexLine struct {
 // The index is a cache. It counts up to the compaction that the journal begins with: what
 // is behind that in it was written by one that did not come to its end, and the next one
 // cuts it off. If the index does not have all of that, the archive's files have.
-func Load(fsys durable.FS, dir string) (entries []ledger.ArchiveEntry, end int64, err error) {
-	start, err := durable.Head(fsys, filepath.Join(dir, ledger.JournalName))
+func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.ArchiveEntry, end int64, err error) {
+	start, err := durable.Head(fsys, filepath.Join(dir, files.Journal()))
 	if err != nil {
 		return nil, 0, err
 	}
 	mark, _ := ledger.MarkOf(start) // which is short
 	var data []byte
 	if mark.Through > 0 {
-		data, err = durable.ReadFile(fsys, filepath.Join(dir, Dir, Index))
+		data, err = durable.ReadFile(fsys, filepath.Join(dir, Dir, files.Index()))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, 0, err
 		}
@@ -69,13 +66,13 @@ func Load(fsys durable.FS, dir string) (entries []ledger.ArchiveEntry, end int64
 			return entries, end, nil
 		}
 	}
-	entries, err = rebuild(fsys, dir)
+	entries, err = rebuild(fsys, dir, files)
 	return entries, 0, err
 }
 
 // WriteIndex writes the entries of a compaction behind that end of the index, and makes it
 // durable.
-func WriteIndex(fsys durable.FS, dir string, through uint64, end int64, entries []ledger.ArchiveEntry) error {
+func WriteIndex(fsys durable.FS, dir string, files ledger.Files, through uint64, end int64, entries []ledger.ArchiveEntry) error {
 	lines := []indexLine{{Through: through, Lines: len(entries)}}
 	for _, e := range entries {
 		lines = append(lines, indexLine{ArchiveEntry: e})
@@ -88,7 +85,7 @@ func WriteIndex(fsys durable.FS, dir string, through uint64, end int64, entries 
 			return err
 		}
 	}
-	return WriteBehind(fsys, filepath.Join(dir, Dir, Index), end, out.Bytes())
+	return WriteBehind(fsys, filepath.Join(dir, Dir, files.Index()), end, out.Bytes())
 }
 
 // WriteBehind makes data what stands behind offset end of a file, durable but for the name
@@ -117,8 +114,8 @@ func WriteBehind(fsys durable.FS, name string, end int64, data []byte) (err erro
 
 // Read returns the entries of the archive in dir, in the order in which they
 // were moved out, each id once. It needs no lock. A nil fsys is the machine's.
-func Read(fsys durable.FS, dir string) ([]ledger.ArchiveEntry, error) {
-	entries, _, err := Load(cmp.Or(fsys, durable.OS), dir)
+func Read(fsys durable.FS, dir string, files ledger.Files) ([]ledger.ArchiveEntry, error) {
+	entries, _, err := Load(cmp.Or(fsys, durable.OS), dir, files)
 	if err != nil {
 		return nil, err
 	}
@@ -144,20 +141,20 @@ func ReadRecord(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger.S
 	}
 	f, err := cmp.Or(fsys, durable.OS).OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
-		return nil, fmt.Errorf("task %s was archived: %w", e.ID, err)
+		return nil, fmt.Errorf("%s was archived: %w", e.ID, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	s, err = ledger.ReadSection(f, name, e.Off)
 	if err == nil && (string(s.ID) != e.ID || s.Get(ledger.KeyArchived) == nil) {
-		err = fmt.Errorf("%s does not have task %s at offset %d, where the index says; remove %s, it is made anew", name, e.ID, e.Off, filepath.Join(Dir, Index))
+		err = fmt.Errorf("%s does not have %s at offset %d, where the index says; remove the index, it is made anew", name, e.ID, e.Off)
 	}
 	return s, err
 }
 
 // rebuild puts the index together from the archive's files. A task that the journal
 // has is not in the archive: the compaction that moved it was cut off, or it was brought back.
-func rebuild(fsys durable.FS, dir string) (entries []ledger.ArchiveEntry, err error) {
-	err = each(fsys, dir, func(name string, data []byte, err error) error {
+func rebuild(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.ArchiveEntry, err error) {
+	err = each(fsys, dir, files, func(name string, data []byte, err error) error {
 		ledger.EachRecord(data, func(s *ledger.Section) {
 			if s.Get(ledger.KeyArchived) == nil {
 				return
@@ -173,7 +170,7 @@ func rebuild(fsys durable.FS, dir string) (entries []ledger.ArchiveEntry, err er
 	if err != nil || len(entries) == 0 {
 		return nil, err
 	}
-	data, err := durable.ReadFile(fsys, filepath.Join(dir, ledger.JournalName))
+	data, err := durable.ReadFile(fsys, filepath.Join(dir, files.Journal()))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -183,14 +180,14 @@ func rebuild(fsys durable.FS, dir string) (entries []ledger.ArchiveEntry, err er
 			present[s.Name()] = true
 		}
 	})
-	return slices.DeleteFunc(entries, func(e ledger.ArchiveEntry) bool { return present[string(ledger.KindTask)+" "+e.ID] }), nil
+	return slices.DeleteFunc(entries, func(e ledger.ArchiveEntry) bool { return present[string(files.Kind())+" "+e.ID] }), nil
 }
 
 // Adopted returns how often sections without seq of each digest were adopted, as the records say
 // that compactions have moved out.
-func Adopted(fsys durable.FS, dir string) (map[string]int, error) {
+func Adopted(fsys durable.FS, dir string, files ledger.Files) (map[string]int, error) {
 	n := map[string]int{}
-	return n, each(fsys, dir, func(_ string, data []byte, err error) error {
+	return n, each(fsys, dir, files, func(_ string, data []byte, err error) error {
 		ledger.EachRecord(data, func(s *ledger.Section) {
 			if s.Get(ledger.KeyAdopts) != nil {
 				n[s.Value(ledger.KeyAdopts)]++
@@ -200,19 +197,16 @@ func Adopted(fsys durable.FS, dir string) (map[string]int, error) {
 	})
 }
 
-// Name returns the file into which a compaction moves records at t.
-func Name(t time.Time) string { return t.UTC().Format("tasks-2006-01.md") }
-
 // each calls f with the name and the bytes of each file of the archive, in order, or with the
 // error. It tries all names from the first that there can be to those of the year after now: a
 // file system of the ledger lists no directories.
-func each(fsys durable.FS, dir string, f func(name string, data []byte, err error) error) error {
+func each(fsys durable.FS, dir string, files ledger.Files, f func(name string, data []byte, err error) error) error {
 	for t := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC); t.Year() <= time.Now().UTC().Year()+1; t = t.AddDate(0, 1, 0) {
-		data, err := durable.ReadFile(fsys, filepath.Join(dir, Dir, Name(t)))
+		data, err := durable.ReadFile(fsys, filepath.Join(dir, Dir, files.Archive(t)))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := f(Name(t), data, err); err != nil {
+		if err := f(files.Archive(t), data, err); err != nil {
 			return err
 		}
 	}
@@ -222,8 +216,8 @@ func each(fsys durable.FS, dir string, f func(name string, data []byte, err erro
 // Check returns everything that is wrong in the archive of a state directory:
 // files that are damaged, and tasks that the index names and that are not where it
 // says. The File of a finding is relative to dir.
-func Check(dir string) (found []*ledger.SyntaxError) {
-	_ = each(durable.OS, dir, func(name string, data []byte, err error) error {
+func Check(dir string, files ledger.Files) (found []*ledger.SyntaxError) {
+	_ = each(durable.OS, dir, files, func(name string, data []byte, err error) error {
 		file := filepath.Join(Dir, name)
 		if err != nil {
 			found = append(found, &ledger.SyntaxError{File: file, Msg: err.Error()})
@@ -237,9 +231,9 @@ func Check(dir string) (found []*ledger.SyntaxError) {
 		return nil
 	})
 	wrong := func(err error) {
-		found = append(found, &ledger.SyntaxError{File: filepath.Join(Dir, Index), Msg: err.Error()})
+		found = append(found, &ledger.SyntaxError{File: filepath.Join(Dir, files.Index()), Msg: err.Error()})
 	}
-	entries, err := Read(durable.OS, dir)
+	entries, err := Read(durable.OS, dir, files)
 	if err != nil {
 		wrong(err)
 	}

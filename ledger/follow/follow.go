@@ -63,22 +63,20 @@ type Follower struct {
 	next []*ledger.Section // the records of these that were not given yet
 }
 
-// New returns the records of the log in dir after that seq, as soon as they are durable. The
-// log calls Poke when there is more, and Replaced when its journal is another file.
-func New(fsys durable.FS, dir string, after uint64, log *Log) *Follower {
-	f := Dir(fsys, dir, after)
-	f.log = log
-	return f
+// New returns the records of the log with that journal after that seq, as soon as they are durable.
+// The log calls Poke when there is more, and Replaced when its journal is another file.
+func New(fsys durable.FS, journal string, after uint64, log *Log) *Follower {
+	return &Follower{
+		fs: cmp.Or(fsys, durable.OS), path: journal, after: after, last: after, place: after, log: log,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 }
 
 // Dir returns the records of the journal in dir after that seq, which a master
 // in another process may be writing. A change of several records is given whole. A
 // record may be seen a moment before it is durable. A nil fsys is the machine's.
 func Dir(fsys durable.FS, dir string, after uint64) *Follower {
-	return &Follower{
-		fs: cmp.Or(fsys, durable.OS), path: filepath.Join(dir, ledger.JournalName), after: after, last: after, place: after,
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
-	}
+	return New(fsys, filepath.Join(dir, ledger.JournalName), after, nil)
 }
 
 // Close ends the follower; a Next that waits returns ErrClosed.

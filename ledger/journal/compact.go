@@ -70,12 +70,12 @@ func (l *Log) Compact(ctx context.Context, plan func() (ledger.Keep, error)) (le
 			return c.report, c.refused
 		}
 	}
-	return ledger.CompactReport{}, notNow("try again", "%s is being changed all the time", ledger.TasksName)
+	return ledger.CompactReport{}, notNow("try again", "%s is being changed all the time", l.opts.Files.Ledger())
 }
 
 // readyToCompact takes over what people changed, and waits for the followers.
 func (l *Log) readyToCompact(ctx context.Context) error {
-	rest, stop := untilRest(ctx)
+	rest, stop := l.untilRest(ctx)
 	defer stop()
 	l.tasks.DoubtAppended()
 	if _, err := l.reconcile(ctx, rest, false, false); err != nil { // it waits for an editor that is at work
@@ -85,7 +85,7 @@ func (l *Log) readyToCompact(ctx context.Context) error {
 	quarantined := l.quarantined
 	l.looking.Unlock()
 	if quarantined > 0 {
-		return notNow("stint edit --accept, or undo the change", "%d sections of %s are quarantined because a formatter seems to have changed them", quarantined, ledger.TasksName)
+		return notNow("stint edit --accept, or undo the change", "%d sections of %s are quarantined because a formatter seems to have changed them", quarantined, l.opts.Files.Ledger())
 	}
 	size := l.journal.durable.Load()
 	read, cancel := context.WithTimeoutCause(ctx, followWait, notNow("", "a reader of the journal has not read everything yet; what it misses must not be moved away"))
@@ -171,7 +171,7 @@ func (c *compactor) run() error {
 	// is then a buffer from before the compaction, and what a person has saved in this moment is
 	// taken over by the next look.
 	if err := l.tasks.Swap(c.snap, c.tasks, l.seq); err != nil && !errors.Is(err, tasksfile.ErrChanged) {
-		l.note(ledger.Notice{Text: fmt.Sprintf("%s could not be written anew after the compaction (%v); the merged records are appended to it instead", ledger.TasksName, err)})
+		l.note(ledger.Notice{Text: fmt.Sprintf("%s could not be written anew after the compaction (%v); the merged records are appended to it instead", l.opts.Files.Ledger(), err)})
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (c *compactor) prepare() error {
 	}
 	c.doc = ledger.Parse(c.snap.Data)
 	for _, f := range c.doc.Findings {
-		f.File = ledger.TasksName
+		f.File = l.opts.Files.Ledger()
 	}
 	if list := append(l.Findings(), c.doc.Findings...); len(list) > 0 {
 		return notNow("repair it first: stint fsck", "%v", list[0])
@@ -207,7 +207,7 @@ func (c *compactor) prepare() error {
 		return err
 	}
 	if c.keep.Quiet > 0 && l.opts.now().Sub(l.byHand) < c.keep.Quiet {
-		return notNow("", "%s was saved by another hand less than %s ago", ledger.TasksName, c.keep.Quiet)
+		return notNow("", "%s was saved by another hand less than %s ago", l.opts.Files.Ledger(), c.keep.Quiet)
 	}
 	c.report = ledger.CompactReport{Before: l.journal.size, After: l.journal.size, Merged: len(c.keep.Records)}
 	m, end := ledger.MarkOf(c.data)
@@ -232,14 +232,14 @@ func (c *compactor) prepare() error {
 	if err := c.encode(); err != nil {
 		return err
 	}
-	c.report.After, c.report.Archived, c.report.Archive = int64(len(c.journal)), len(c.keep.Out), archive.Name(c.at)
+	c.report.After, c.report.Archived, c.report.Archive = int64(len(c.journal)), len(c.keep.Out), l.opts.Files.Archive(c.at)
 	c.tasks = rewrite(c.doc, c.keep.Records, c.texts)
 	return c.verify()
 }
 
 // encode makes the new records and the new journal of them.
 func (c *compactor) encode() error {
-	mark := ledger.MarkRecord(c.log.seq, len(c.keep.Records), archive.Name(c.at), c.at)
+	mark := ledger.MarkRecord(c.log.seq, len(c.keep.Records), c.log.opts.Files.Archive(c.at), c.at)
 	c.journal = []byte(ledger.EmptyJournal)
 	for i := -1; i < len(c.keep.Records); i++ {
 		r := &mark
@@ -261,14 +261,14 @@ func (c *compactor) encode() error {
 func (c *compactor) verify() error {
 	doc := ledger.Parse(c.tasks)
 	for _, f := range doc.Findings {
-		return notNow("repair it first: stint fsck", "%s cannot be written anew without touching your text: line %d of it would read: %s", ledger.TasksName, f.Line, f.Msg)
+		return notNow("repair it first: stint fsck", "%s cannot be written anew without touching your text: line %d of it would read: %s", c.log.opts.Files.Ledger(), f.Line, f.Msg)
 	}
 	same := len(doc.Sections) == len(c.texts)
 	for i := 0; same && i < len(c.texts); i++ {
 		same = bytes.Equal(bytes.TrimSpace(doc.Sections[i].Raw), bytes.TrimSpace(c.texts[i]))
 	}
 	if !same {
-		return notNow("repair it first: stint fsck", "%s cannot be written anew without touching your text: it would have %d records, not %d", ledger.TasksName, len(doc.Sections), len(c.texts))
+		return notNow("repair it first: stint fsck", "%s cannot be written anew without touching your text: it would have %d records, not %d", c.log.opts.Files.Ledger(), len(doc.Sections), len(c.texts))
 	}
 	return nil
 }
@@ -322,8 +322,8 @@ func (c *compactor) archiveAll() error {
 		return err
 	}
 	entries, indexEnd := []ledger.ArchiveEntry(nil), l.indexEnd
-	if fi, err := fsys.Stat(filepath.Join(dir, archive.Index)); err != nil || fi.Size() < indexEnd || indexEnd == 0 { // it is not whole, and is written anew
-		if entries, indexEnd, err = archive.Load(fsys, l.opts.Dir); err != nil {
+	if fi, err := fsys.Stat(filepath.Join(dir, l.opts.Files.Index())); err != nil || fi.Size() < indexEnd || indexEnd == 0 { // it is not whole, and is written anew
+		if entries, indexEnd, err = archive.Load(fsys, l.opts.Dir, l.opts.Files); err != nil {
 			return err
 		}
 	}
@@ -349,7 +349,7 @@ func (c *compactor) archiveAll() error {
 	if err := archive.WriteBehind(fsys, file, end, data); err != nil {
 		return err
 	}
-	if err := archive.WriteIndex(fsys, l.opts.Dir, l.seq, indexEnd, entries); err != nil {
+	if err := archive.WriteIndex(fsys, l.opts.Dir, l.opts.Files, l.seq, indexEnd, entries); err != nil {
 		return err
 	}
 	return fsys.SyncDir(dir)
@@ -358,7 +358,7 @@ func (c *compactor) archiveAll() error {
 // refold goes on with another file that has the journal's name, and makes the fold anew
 // from data, which was written there, while nobody can look. Damage that stays goes to report.
 func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxError)) (err error) {
-	entries, end, err := archive.Load(l.opts.FS, l.opts.Dir)
+	entries, end, err := archive.Load(l.opts.FS, l.opts.Dir, l.opts.Files)
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
@@ -366,7 +366,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	l.damage = nil
 	l.mu.Unlock()
 	for _, f := range ledger.CheckJournal(data, func(*ledger.Section) bool { return true }) {
-		if f.Torn == 0 {
+		if f.File = l.journal.name; f.Torn == 0 {
 			report(f)
 		}
 	}

@@ -265,7 +265,7 @@ func (w *shelf) reopened() {
 // checkArchived: the archive has that task, whole.
 func (w *shelf) checkArchived(id, status, key, result string) {
 	w.t.Helper()
-	list, err := archive.Read(nil, w.dir)
+	list, err := archive.Read(nil, w.dir, ledger.TaskFiles)
 	must(w.t, err)
 	i := slices.IndexFunc(list, func(e ledger.ArchiveEntry) bool { return e.ID == id })
 	if i < 0 || list[i].Status != status || list[i].Key != key || !slices.Contains(w.archived, list[i]) {
@@ -543,12 +543,12 @@ func TestCompactionIsCutOff(t *testing.T) {
 		records, tasks := w.read("journal.md"), w.read("tasks.md")
 		w.compact(out)
 		w.close()
-		if entries, err := archive.Read(nil, w.dir); err != nil || len(entries) != before+1 {
+		if entries, err := archive.Read(nil, w.dir, ledger.TaskFiles); err != nil || len(entries) != before+1 {
 			t.Fatalf("the archive has %v, %v", entries, err)
 		}
 		w.write("journal.md", records)
 		w.write("tasks.md", tasks)
-		if entries, err := archive.Read(nil, w.dir); err != nil || len(entries) != before {
+		if entries, err := archive.Read(nil, w.dir, ledger.TaskFiles); err != nil || len(entries) != before {
 			t.Errorf("cut off: the archive has %v, %v", entries, err)
 		}
 		if !first {

@@ -88,7 +88,7 @@ func (l *Log) putBackJournal() error {
 	isForeign := func(p ledger.Piece) bool { return p.Seq == 0 || p.Seq > l.seq }
 	switch {
 	case size < l.journal.size || l.stale || slices.ContainsFunc(pieces, isForeign):
-		snap, terr := tasksfile.ReadSnapshot(context.Background(), l.opts.FS, l.opts.Dir)
+		snap, terr := tasksfile.ReadSnapshot(context.Background(), l.opts.FS, l.opts.Dir, l.opts.Files)
 		if errors.Is(terr, fs.ErrNotExist) || ledger.IsJournal(snap.Data) { // one of those has the same records
 			terr = nil
 		} else if terr != nil {
@@ -110,7 +110,7 @@ func (l *Log) putBackJournal() error {
 		data, _ = salvage.Merge(pieces, known, l.seq)
 		extra = append(foreign, extra...)
 		if lost = l.lacks.New(data, l.seq); lost != "" && terr != nil {
-			return fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", ledger.TasksName, terr)
+			return fmt.Errorf("what it lacks may be in %s, which cannot be read: %w", l.opts.Files.Ledger(), terr)
 		}
 	case l.journal.holdsPlace():
 		return nil // who doubted it was wrong
@@ -176,9 +176,9 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 	if len(known)+len(damaged) == 0 {
 		return nil
 	}
-	what := fmt.Sprintf("was damaged, or another hand has changed it or put an older copy in its place: %s put back from %s", ledger.Plural(len(known), "record was", "records were"), ledger.TasksName)
+	what := fmt.Sprintf("was damaged, or another hand has changed it or put an older copy in its place: %s put back from %s", ledger.Plural(len(known), "record was", "records were"), l.opts.Files.Ledger())
 	if err := l.install(data, append(extra, damaged...), what, ""); err != nil {
-		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, ledger.TasksName, err)
+		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, l.opts.Files.Ledger(), err)
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (l *Log) install(data, extra []byte, what, lost string) error {
 		aside += "; the other one is now " + filepath.Base(name)
 	}
 	if err = errors.Join(err, fsys.SyncDir(l.opts.Dir)); err == nil {
-		l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s %s%s%s", ledger.JournalName, what, aside, lost)})
+		l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s %s%s%s", l.opts.Files.Journal(), what, aside, lost)})
 		if lost != "" { // it was acknowledged, so to go on as if nothing had happened would be a lie
 			err = errors.New(strings.TrimPrefix(lost, "; "))
 		}
@@ -256,7 +256,7 @@ func swapNames(fsys durable.FS, a, b string) error {
 // swapBack gives the two files their own names back where the beginning of one says that
 // it is the other. What is wrong with a file that cannot be read is said where that is done.
 func (l *Log) swapBack() (swapped bool, err error) {
-	from, to := l.tasks.Path(), filepath.Join(l.opts.Dir, ledger.JournalName)
+	from, to := l.tasks.Path(), filepath.Join(l.opts.Dir, l.opts.Files.Journal())
 	t, terr := durable.Head(l.opts.FS, from)
 	j, jerr := durable.Head(l.opts.FS, to)
 	switch {
@@ -271,7 +271,7 @@ func (l *Log) swapBack() (swapped bool, err error) {
 	if err := swapNames(l.opts.FS, from, to); err != nil {
 		return false, fmt.Errorf("%s and %s have each other's name and cannot be put back: %w", from, to, err)
 	}
-	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", ledger.JournalName, ledger.TasksName)})
+	l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s and %s had each other's name; they have their own again", l.opts.Files.Journal(), l.opts.Files.Ledger())})
 	return true, l.opts.FS.SyncDir(l.opts.Dir)
 }
 
@@ -286,13 +286,13 @@ func (l *Log) ensureJournal() error {
 	if _, err := l.swapBack(); err != nil {
 		return err
 	}
-	fsys, path := l.opts.FS, filepath.Join(l.opts.Dir, ledger.JournalName)
+	fsys, path := l.opts.FS, filepath.Join(l.opts.Dir, l.opts.Files.Journal())
 	if head, err := durable.Head(fsys, path); err == nil && ledger.IsTasks(head) {
 		name := l.asideName(path)
 		if err := fsys.Rename(path, name); err != nil {
 			return err
 		}
-		l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", ledger.JournalName, filepath.Base(name))})
+		l.note(ledger.Notice{Damage: true, Text: fmt.Sprintf("%s was no journal of this ledger; it is now %s", l.opts.Files.Journal(), filepath.Base(name))})
 	}
 	fi, err := fsys.Stat(path)
 	empty := err == nil && fi.Size() <= int64(len(ledger.EmptyJournal))
@@ -317,7 +317,7 @@ func (l *Log) ensureJournal() error {
 	}
 	if n > 0 {
 		l.rebuilt = true
-		l.note(ledger.Notice{Text: fmt.Sprintf("there was no journal: it was rebuilt with %d records from %s", n, ledger.TasksName)})
+		l.note(ledger.Notice{Text: fmt.Sprintf("there was no journal: it was rebuilt with %d records from %s", n, l.opts.Files.Ledger())})
 	}
 	return durable.WriteFile(fsys, path, out)
 }

@@ -18,6 +18,7 @@ import (
 // is owned by the log's goroutine, but for readAt.
 type journal struct {
 	fs   durable.FS
+	name string // of the file, for findings
 	path string
 	file durable.File // other goroutines hold mu
 	size int64        // bytes that are durable
@@ -54,7 +55,7 @@ func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.Syntax
 		return 0, fmt.Errorf("%s %w", j.path, err)
 	}
 	for _, f := range found {
-		if f.Torn == 0 {
+		if f.File = j.name; f.Torn == 0 {
 			report(f)
 		}
 	}
@@ -70,9 +71,9 @@ func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.Syntax
 				return 0, err
 			}
 			name := filepath.Base(path)
-			n := ledger.Notice{Text: fmt.Sprintf("%s: the last %d bytes are of a change that was cut off before it was acknowledged; they are now in %s", ledger.JournalName, len(tail), name)}
+			n := ledger.Notice{Text: fmt.Sprintf("%s: the last %d bytes are of a change that was cut off before it was acknowledged; they are now in %s", j.name, len(tail), name)}
 			if first := bytes.TrimLeft(tail, " \t\r\n")[0]; first != '#' && first != 0 { // a record, or what a power cut has left of one
-				n = ledger.Notice{Damage: true, Text: fmt.Sprintf("%s: another hand has written the last %d bytes; they are now in %s", ledger.JournalName, len(tail), name)}
+				n = ledger.Notice{Damage: true, Text: fmt.Sprintf("%s: another hand has written the last %d bytes; they are now in %s", j.name, len(tail), name)}
 			}
 			note(n)
 		}

@@ -50,8 +50,9 @@ var (
 
 // Options say where a log lies and who folds its records.
 type Options struct {
-	Dir string     // state directory; it exists, and the caller holds its Lock
-	FS  durable.FS // nil: the machine's
+	Dir   string       // state directory; it exists, and the caller holds its Lock
+	Files ledger.Files // which of its ledgers
+	FS    durable.FS   // nil: the machine's
 
 	// Started is given the log before anything else is called, so that Apply can
 	// read older records by [Log.SectionAt]. nil: nobody asks.
@@ -172,10 +173,10 @@ func (l *Log) openFiles() error {
 	if err := l.checkLayout(); err != nil {
 		return err
 	}
-	if err := finishRestore(l.opts.FS, l.opts.Dir); err != nil {
+	if err := finishRestore(l.opts.FS, l.opts.Dir, l.opts.Files); err != nil {
 		return err
 	}
-	l.tasks = tasksfile.New(l.opts.FS, l.opts.Dir)
+	l.tasks = tasksfile.New(l.opts.FS, l.opts.Dir, l.opts.Files)
 	if err := l.ensureJournal(); err != nil {
 		return err
 	}
@@ -187,19 +188,19 @@ func (l *Log) openFiles() error {
 	if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil { // whoever made the journal may have come to an end before its name was durable
 		return err
 	}
-	l.journal = &journal{fs: l.opts.FS, path: filepath.Join(l.opts.Dir, ledger.JournalName)}
+	l.journal = &journal{fs: l.opts.FS, name: l.opts.Files.Journal(), path: filepath.Join(l.opts.Dir, l.opts.Files.Journal())}
 	if l.journal.file, err = tasksfile.Open(l.opts.FS, l.journal.path, os.O_RDWR|os.O_APPEND); err != nil {
 		return err
 	}
 	if l.opts.Started != nil {
 		l.opts.Started(l)
 	}
-	entries, end, err := archive.Load(l.opts.FS, l.opts.Dir)
+	entries, end, err := archive.Load(l.opts.FS, l.opts.Dir, l.opts.Files)
 	if err != nil {
 		return err
 	}
 	if end == 0 && len(entries) > 0 {
-		l.note(ledger.Notice{Text: fmt.Sprintf("%s is not whole: the archive's files have %d tasks, and the next compaction writes it anew", filepath.Join(archive.Dir, archive.Index), len(entries))})
+		l.note(ledger.Notice{Text: fmt.Sprintf("%s is not whole: the archive's files have %d tasks, and the next compaction writes it anew", filepath.Join(archive.Dir, l.opts.Files.Index()), len(entries))})
 	}
 	l.opts.Locker.Lock()
 	l.giveArchive(entries, end)
@@ -624,7 +625,7 @@ func (l *Log) giveArchive(entries []ledger.ArchiveEntry, end int64) {
 // Follow returns the records of the log after that seq, as soon as they are durable.
 // Close ends it.
 func (l *Log) Follow(after uint64) *follow.Follower {
-	f := follow.New(l.opts.FS, l.opts.Dir, after, &follow.Log{
+	f := follow.New(l.opts.FS, l.journal.path, after, &follow.Log{
 		Done: l.done,
 		Size: l.Size,
 		Is: func(id durable.ID) bool {

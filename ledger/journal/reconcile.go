@@ -59,7 +59,7 @@ func (l *Log) reconcileAtStart() error {
 		}
 	}
 	ctx := context.Background()
-	rest, stop := untilRest(ctx) // an editor may be at work just now
+	rest, stop := l.untilRest(ctx) // an editor may be at work just now
 	defer stop()
 	var snap tasksfile.Snapshot
 	var p *planned
@@ -93,7 +93,7 @@ func (l *Log) reconcileAtStart() error {
 	}
 	if res.trouble != nil {
 		l.tasks.SetForeign()
-		l.note(ledger.Notice{Text: fmt.Sprintf("%s was not taken over: %v", ledger.TasksName, res.trouble)})
+		l.note(ledger.Notice{Text: fmt.Sprintf("%s was not taken over: %v", l.opts.Files.Ledger(), res.trouble)})
 	}
 	return err
 }
@@ -102,8 +102,8 @@ func (l *Log) reconcileAtStart() error {
 const restLimit = 8 * time.Second
 
 // untilRest ends with ctx, or when restLimit is over, with the error that says so.
-func untilRest(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, restLimit, notNow("try again", "%s is being changed all the time", ledger.TasksName))
+func (l *Log) untilRest(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, restLimit, notNow("try again", "%s is being changed all the time", l.opts.Files.Ledger()))
 }
 
 // parse reads the sections of a state of tasks.md.
@@ -135,8 +135,8 @@ func (l *Log) planFor(ctx context.Context, snap tasksfile.Snapshot, doc *ledger.
 // planInput returns what a plan needs to know beside the files and the plan before.
 func (o *Options) planInput() reconcile.Input {
 	return reconcile.Input{
-		Rules: o.Rules, Now: o.now(), Deletes: o.OnDelete != nil, Seen: math.MaxUint64,
-		Adopted: sync.OnceValues(func() (map[string]int, error) { return archive.Adopted(o.FS, o.Dir) }),
+		Rules: o.Rules, Files: o.Files, Now: o.now(), Deletes: o.OnDelete != nil, Seen: math.MaxUint64,
+		Adopted: sync.OnceValues(func() (map[string]int, error) { return archive.Adopted(o.FS, o.Dir, o.Files) }),
 	}
 }
 
@@ -176,11 +176,11 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 			data = nil
 		}
 		if res.done, res.trouble = l.tasks.AppendTo(snap, p.InFile > 0, data, p.Newest+1, l.seq, p.Rest); res.done && res.trouble == nil && p.Dropped > 0 {
-			id, isTask := strings.CutPrefix(p.Last, string(ledger.KindTask)+" ")
-			if !isTask {
-				id = "ID"
+			text := fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again", p.File, p.Dropped)
+			if id, isTask := strings.CutPrefix(p.Last, string(ledger.KindTask)+" "); isTask {
+				text += "; to delete the task added last: stint cancel " + id
 			}
-			p.Notices = slices.Insert(p.Notices, 0, ledger.Notice{Text: fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again; to delete the task added last: stint cancel %s", ledger.TasksName, p.Dropped, id)})
+			p.Notices = slices.Insert(p.Notices, 0, ledger.Notice{Text: text})
 		}
 	}
 	if !res.done && !res.committed {
@@ -196,7 +196,7 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 	l.mu.Unlock()
 	if p.Old > 0 && p.Old != l.old {
 		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s from before the compaction or the restore; what is there has no effect",
-			ledger.TasksName, p.OldLine, ledger.Plural(p.Old, "section is", "sections are"))})
+			l.opts.Files.Ledger(), p.OldLine, ledger.Plural(p.Old, "section is", "sections are"))})
 	}
 	l.quarantined, l.old = p.Quarantined, p.Old
 	for _, n := range p.Notices {
@@ -237,7 +237,7 @@ func (l *Log) commitPlan(p *planned) (committed bool, trouble, err error) {
 		p.Records = append(p.Records, deleted...)
 		for i := range deleted {
 			if r := &deleted[i]; r.Kind != ledger.KindControl {
-				p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s: %s: deleted by hand", ledger.TasksName, r.Name())})
+				p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s: %s: deleted by hand", l.opts.Files.Ledger(), r.Name())})
 			}
 		}
 	}
@@ -248,7 +248,7 @@ func (l *Log) commitPlan(p *planned) (committed bool, trouble, err error) {
 // soon as the file rests, and returns what it did. With accept it also takes what is
 // quarantined as the work of a formatter. It may be called by any goroutine but the log's own.
 func (l *Log) Reconcile(ctx context.Context, accept bool) (reconcile.Report, error) {
-	rest, stop := untilRest(ctx)
+	rest, stop := l.untilRest(ctx)
 	defer stop()
 	return l.reconcile(ctx, rest, true, accept)
 }
@@ -326,14 +326,14 @@ func Preview(opts Options, records, tasks []byte) (r reconcile.Report, err error
 	doc := ledger.Parse(tasks)
 	switch {
 	case records == nil:
-		p := &reconcile.Plan{}
+		p := &reconcile.Plan{File: opts.Files.Ledger()}
 		p.Parsed(doc.Findings)
 		r.Add(p)
 		return r, nil
 	case doc.Version > ledger.FormatVersion:
-		return r, ledger.NewerFormat(filepath.Join(opts.Dir, ledger.TasksName), doc.Version)
+		return r, ledger.NewerFormat(filepath.Join(opts.Dir, opts.Files.Ledger()), doc.Version)
 	case ledger.VersionOf(records) > ledger.FormatVersion:
-		return r, ledger.NewerFormat(filepath.Join(opts.Dir, ledger.JournalName), ledger.VersionOf(records))
+		return r, ledger.NewerFormat(filepath.Join(opts.Dir, opts.Files.Journal()), ledger.VersionOf(records))
 	}
 	p, err := reconcile.Compare(context.Background(), doc, records, opts.planInput())
 	if err != nil {
@@ -375,10 +375,10 @@ func (l *Log) watch(ctx context.Context) {
 				events = nil
 			}
 			switch name := filepath.Base(e.Name); {
-			case name == ledger.TasksName, e.Name == l.opts.Dir:
-			case name == ledger.JournalName && !e.Has(fsnotify.Write): // it was moved, removed or replaced
+			case name == l.opts.Files.Ledger(), e.Name == l.opts.Dir:
+			case name == l.opts.Files.Journal() && !e.Has(fsnotify.Write): // it was moved, removed or replaced
 			default: // unless another hand has made the journal shorter
-				if fi, err := l.opts.FS.Stat(l.journal.path); name != ledger.JournalName || err != nil || fi.Size() >= l.Size() {
+				if fi, err := l.opts.FS.Stat(l.journal.path); name != l.opts.Files.Journal() || err != nil || fi.Size() >= l.Size() {
 					continue
 				}
 			}
@@ -393,14 +393,14 @@ func (l *Log) watch(ctx context.Context) {
 		}
 		var now *ledger.SyntaxError
 		if err := l.ReconcileNow(ctx); err != nil && ctx.Err() == nil {
-			now = &ledger.SyntaxError{File: ledger.TasksName, Msg: err.Error()}
+			now = &ledger.SyntaxError{File: l.opts.Files.Ledger(), Msg: err.Error()}
 		}
 		l.mu.Lock()
 		before := l.unread
 		l.unread = now
 		l.mu.Unlock()
 		if now != nil && (before == nil || *before != *now) {
-			l.note(ledger.Notice{Finding: now, Text: fmt.Sprintf("%s was not taken over: %s", ledger.TasksName, now.Msg)})
+			l.note(ledger.Notice{Finding: now, Text: fmt.Sprintf("%s was not taken over: %s", l.opts.Files.Ledger(), now.Msg)})
 		}
 	}
 }

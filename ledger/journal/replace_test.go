@@ -47,7 +47,7 @@ func TestReplace(t *testing.T) {
 					return save(path)
 				}}
 			}
-			c, err := tasksfile.ReadCopy(t.Context(), fsys, dir)
+			c, err := tasksfile.ReadCopy(t.Context(), fsys, dir, ledger.TaskFiles)
 			if err != nil || string(c.Data) != "old\n" {
 				t.Fatalf("%q %v", c.Data, err)
 			}
@@ -80,7 +80,7 @@ func TestReplaceCrash(t *testing.T) {
 	m := newMemFS()
 	m.put("tasks.md", "old\n")
 	d := diskOf(m)
-	c, err := tasksfile.ReadCopy(t.Context(), m, memDir)
+	c, err := tasksfile.ReadCopy(t.Context(), m, memDir, ledger.TaskFiles)
 	must(t, err)
 	must(t, c.Replace([]byte("new\n")))
 	end := len(m.trace)

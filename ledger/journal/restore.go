@@ -16,9 +16,9 @@ import (
 	"stint/ledger/tasksfile"
 )
 
-// restoredName is the tasks.md of a restore until it has its place. That it is there is
+// restored ends the name of the tasks.md of a restore until it has its place. That it is there is
 // the point of no return.
-const restoredName = ledger.TasksName + ".restored"
+const restored = ".restored"
 
 // Restore makes tasks the ledger of dir: tasks.md is these bytes and the record
 // note, and the journal is made from them. The note's seq is above all that were
@@ -26,26 +26,26 @@ const restoredName = ledger.TasksName + ".restored"
 // are copied to the new directory backup, in the directory archive. A crash leaves
 // the ledger as it was or as it is to be. The caller holds the Lock, and no Log is
 // open.
-func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, backup string) error {
-	if err := finishRestore(fsys, dir); err != nil {
+func Restore(fsys durable.FS, dir string, files ledger.Files, tasks []byte, note ledger.Record, backup string) error {
+	if err := finishRestore(fsys, dir, files); err != nil {
 		return err
 	}
 	var old tasksfile.Snapshot
 	var records []byte
 	err := durable.MkdirAll(fsys, backup)
 	if err == nil {
-		if old, err = tasksfile.New(fsys, dir).Read(context.Background()); ledger.IsJournal(old.Data) {
+		if old, err = tasksfile.New(fsys, dir, files).Read(context.Background()); ledger.IsJournal(old.Data) {
 			err = nil // it is kept as it is
 		}
 	}
 	if err == nil {
-		if records, err = durable.ReadFile(fsys, filepath.Join(dir, ledger.JournalName)); errors.Is(err, fs.ErrNotExist) {
+		if records, err = durable.ReadFile(fsys, filepath.Join(dir, files.Journal())); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 	}
 	for i, data := range [][]byte{old.Data, records} {
 		if err == nil {
-			err = durable.WriteFile(fsys, filepath.Join(backup, []string{ledger.TasksName, ledger.JournalName}[i]), data)
+			err = durable.WriteFile(fsys, filepath.Join(backup, []string{files.Ledger(), files.Journal()}[i]), data)
 		}
 	}
 	if err != nil {
@@ -70,10 +70,10 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 	if tasks, err = ledger.AppendRecord(tasks, &note); err != nil {
 		return err
 	}
-	path := filepath.Join(dir, restoredName)
+	path := filepath.Join(dir, files.Ledger()+restored)
 	f, err := durable.WriteNew(fsys, path+".tmp", bytes.TrimSuffix(tasks, []byte("\n")), durable.FileMode)
 	if err == nil {
-		now, ierr := durable.IDAt(fsys, filepath.Join(dir, ledger.TasksName))
+		now, ierr := durable.IDAt(fsys, filepath.Join(dir, files.Ledger()))
 		if err = errors.Join(ierr, f.Close()); err == nil && now != old.ID {
 			err = tasksfile.ErrChanged
 		}
@@ -85,17 +85,17 @@ func Restore(fsys durable.FS, dir string, tasks []byte, note ledger.Record, back
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s was not restored: %w", ledger.TasksName, err)
+		return fmt.Errorf("%s was not restored: %w", files.Ledger(), err)
 	}
-	return finishRestore(fsys, dir)
+	return finishRestore(fsys, dir, files)
 }
 
 // finishRestore makes the journal of what a restore has written aside, and puts that in its
 // place, if one has got that far. It is the first thing that is done to a ledger, because
 // until then its files may belong to two different ones; and it can be done again at any
 // point.
-func finishRestore(fsys durable.FS, dir string) error {
-	path := filepath.Join(dir, restoredName)
+func finishRestore(fsys durable.FS, dir string, files ledger.Files) error {
+	path := filepath.Join(dir, files.Ledger()+restored)
 	tasks, err := durable.ReadFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -106,8 +106,8 @@ func finishRestore(fsys durable.FS, dir string) error {
 	}
 	for _, step := range []func() error{
 		func() error { return fsys.SyncDir(dir) }, // what decides that there is no way back must last longer than what follows
-		func() error { return durable.WriteFile(fsys, filepath.Join(dir, ledger.JournalName), journal) },
-		func() error { return fsys.Rename(path, filepath.Join(dir, ledger.TasksName)) },
+		func() error { return durable.WriteFile(fsys, filepath.Join(dir, files.Journal()), journal) },
+		func() error { return fsys.Rename(path, filepath.Join(dir, files.Ledger())) },
 		func() error { return fsys.SyncDir(dir) },
 	} {
 		if err == nil {
@@ -122,8 +122,8 @@ func finishRestore(fsys durable.FS, dir string) error {
 
 // ReadJournal reads the journal of a state directory. The error wraps fs.ErrNotExist if
 // there is none.
-func ReadJournal(dir string) ([]byte, error) {
-	return durable.ReadFile(durable.OS, filepath.Join(dir, ledger.JournalName))
+func ReadJournal(dir string, files ledger.Files) ([]byte, error) {
+	return durable.ReadFile(durable.OS, filepath.Join(dir, files.Journal()))
 }
 
 // ReadLedger reads any other ledger file that a person may name, also by a link. It does

@@ -108,7 +108,7 @@ func TestRestoreCrash(t *testing.T) {
 	first := uint64(intFromEnv(t, "STINT_TEST_SEED", int(time.Now().UnixNano())))
 	r := newRestoring(t)
 	d := diskOf(r.fs)
-	must(t, journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir))
+	must(t, journal.Restore(r.fs, memDir, ledger.TaskFiles, r.copy, restoredNote, backupDir))
 	end, images, seeds := len(r.fs.trace), 0, uint64(intFromEnv(t, "STINT_TEST_RESTORES", 5))
 	for op := 0; op <= end; op++ {
 		for _, m := range modes {
@@ -162,7 +162,7 @@ func TestRestoreFaults(t *testing.T) {
 		for at := 1; ; at++ {
 			r := newRestoring(t)
 			faulty := (&faultyFS{at: at, errno: syscall.EIO, forever: forever}).on(r.fs)
-			err := journal.Restore(faulty, memDir, r.copy, restoredNote, backupDir)
+			err := journal.Restore(faulty, memDir, ledger.TaskFiles, r.copy, restoredNote, backupDir)
 			if ferr := r.oldOrFresh(r.fs, err == nil); ferr != nil {
 				t.Fatalf("call %d failed (%s), and Restore said %v: %v", at, faulty.did, err, ferr)
 			}
@@ -177,7 +177,7 @@ func TestRestoreKeepsWhatWasBefore(t *testing.T) {
 	r := newRestoring(t)
 	tasks, _ := r.fs.content("tasks.md")
 	records, _ := r.fs.content("journal.md")
-	must(t, journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir))
+	must(t, journal.Restore(r.fs, memDir, ledger.TaskFiles, r.copy, restoredNote, backupDir))
 	for name, want := range map[string]string{"tasks.md": tasks, "journal.md": records} {
 		if got, _ := r.fs.content("archive/before/" + name); got != want {
 			t.Errorf("%s is kept as\n%s\nwant\n%s", name, got, want)
@@ -191,7 +191,7 @@ func TestRestoreKeepsWhatWasBefore(t *testing.T) {
 		t.Errorf("the restore has number %d, and %d was given before", after, before)
 	}
 	// Restoring what was kept undoes it, and gives no number twice.
-	must(t, journal.Restore(r.fs, memDir, []byte(tasks), restoredNote, backupDir+"2"))
+	must(t, journal.Restore(r.fs, memDir, ledger.TaskFiles, []byte(tasks), restoredNote, backupDir+"2"))
 	got, err := applies(r.fs)
 	if err != nil || !strings.HasPrefix(got, r.old) {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, r.old)
@@ -218,7 +218,7 @@ func lastOf(text string) uint64 {
 func TestRestoredBufferOfBefore(t *testing.T) {
 	r := newRestoring(t)
 	buffer, _ := r.fs.content("tasks.md")
-	must(t, journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir))
+	must(t, journal.Restore(r.fs, memDir, ledger.TaskFiles, r.copy, restoredNote, backupDir))
 	r.save(t, buffer)
 	f := folding{fs: r.fs}
 	must(t, errors.Join(f.open(), f.log.Close()))
@@ -229,7 +229,7 @@ func TestRestoredBufferOfBefore(t *testing.T) {
 	if got, err := applies(r.fs); err != nil || strings.Contains(got, "three") || strings.Contains(got, "done") {
 		t.Errorf("without the journal: %v\n%s", err, got)
 	}
-	must(t, journal.Restore(r.fs, memDir, []byte(buffer), restoredNote, backupDir+"2"))
+	must(t, journal.Restore(r.fs, memDir, ledger.TaskFiles, []byte(buffer), restoredNote, backupDir+"2"))
 	must(t, r.fs.Remove(memDir+"/journal.md"))
 	if got, err := applies(r.fs); err != nil || !strings.Contains(got, "three") {
 		t.Errorf("after the second restore: %v\n%s", err, got)
@@ -241,7 +241,7 @@ func TestRestoredBufferOfBefore(t *testing.T) {
 func TestPromise1RecordsOfARestoredLedger(t *testing.T) {
 	r := newRestoring(t)
 	before, _ := r.fs.content("journal.md")
-	must(t, journal.Restore(r.fs, memDir, r.copy, restoredNote, backupDir))
+	must(t, journal.Restore(r.fs, memDir, ledger.TaskFiles, r.copy, restoredNote, backupDir))
 	want, err := applies(r.fs)
 	must(t, err)
 	restored, _ := r.fs.content("journal.md")
@@ -266,7 +266,7 @@ func TestRestoreSeesASave(t *testing.T) {
 		}
 		return nil
 	}}
-	if err := journal.Restore(hooked, memDir, r.copy, restoredNote, backupDir); !errors.Is(err, tasksfile.ErrChanged) {
+	if err := journal.Restore(hooked, memDir, ledger.TaskFiles, r.copy, restoredNote, backupDir); !errors.Is(err, tasksfile.ErrChanged) {
 		t.Fatal(err)
 	}
 	if now, _ := r.fs.content("tasks.md"); now != "saved meanwhile\n" {
@@ -277,7 +277,7 @@ func TestRestoreSeesASave(t *testing.T) {
 func TestRestoreRefusesTheLastNumber(t *testing.T) {
 	r := newRestoring(t)
 	copied := append(bytes.Clone(r.copy), fmt.Sprintf("## Task z\n- seq: %d\n- status: draft\n<!-- end %d -->\n", uint64(1)<<53, uint64(1)<<53)...)
-	if err := journal.Restore(r.fs, memDir, copied, restoredNote, backupDir); err == nil || !strings.Contains(err.Error(), "last number") {
+	if err := journal.Restore(r.fs, memDir, ledger.TaskFiles, copied, restoredNote, backupDir); err == nil || !strings.Contains(err.Error(), "last number") {
 		t.Fatal(err)
 	}
 	if err := r.oldOrFresh(r.fs, false); err != nil {

@@ -93,7 +93,7 @@ func TestStaleSaveFromBeforeARestore(t *testing.T) {
 	w.close()
 	late := w.read("tasks.md")
 	note := ledger.Record{Kind: ledger.KindControl, ID: ledger.ControlRestored}
-	must(t, journal.Restore(w.fs, w.dir, []byte(early), note, w.path("before")))
+	must(t, journal.Restore(w.fs, w.dir, ledger.TaskFiles, []byte(early), note, w.path("before")))
 	w.open(false)
 	w.add("c", "status", "queued")
 	want := w.lines()

@@ -38,12 +38,12 @@ func newAdoption(c change, s *ledger.Section) *adoption {
 
 // makeRecord makes the record but for what is ignored. It reports whether there is one: not if there is nothing to take over:
 // only blanks or line ends differ.
-func (a *adoption) makeRecord() bool {
+func (a *adoption) makeRecord(file string) bool {
 	if a.origin != nil && a.real == 0 && len(a.ignored) == 0 {
 		if a.unedited == nil {
 			return false
 		}
-		a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: what was changed in %s has no effect: those lines are stint's, or a later one of the same key counts", ledger.TasksName, a.section.Line, a.name)})
+		a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: what was changed in %s has no effect: those lines are stint's, or a later one of the same key counts", file, a.section.Line, a.name)})
 	}
 	fields := a.record.Fields
 	a.record = ledger.Record{Kind: a.section.Kind, ID: a.name[len(a.section.Kind)+1:]}
@@ -74,7 +74,7 @@ func (p *planner) decide() {
 		switch {
 		case c.isOld:
 			a.ignored = fieldList(a.section)
-			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s was taken over before the compaction (an old buffer was saved?) and has no effect again", ledger.TasksName, a.section.Line, a.name)})
+			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s was taken over before the compaction (an old buffer was saved?) and has no effect again", p.File, a.section.Line, a.name)})
 		case c.copyOf > 0:
 			if !p.draft(a) {
 				continue
@@ -87,7 +87,7 @@ func (p *planner) decide() {
 		if p.isCutOff(c.index, c.origin) {
 			a.ignored = append(a.ignored, a.record.Fields...)
 			a.record, a.real, a.guarded = ledger.Record{}, 0, false
-			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is cut off here, as a power cut leaves it; it stays as it was", ledger.TasksName, a.section.Line, a.name)})
+			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is cut off here, as a power cut leaves it; it stays as it was", p.File, a.section.Line, a.name)})
 		}
 		if o := a.origin; o != nil && o.first == "" && o.digest == "" {
 			seq, _ := ledger.ParseUint([]byte(o.name)) // it was formatted before
@@ -95,7 +95,7 @@ func (p *planner) decide() {
 				a.unedited = &r
 			}
 		}
-		if a.makeRecord() {
+		if a.makeRecord(p.File) {
 			list = append(list, a)
 		}
 	}
@@ -218,7 +218,7 @@ func (p *planner) compare(a *adoption, seen ...map[string]string) {
 				continue
 			}
 			a.ignored = append(a.ignored, ledger.Pair{Key: key, Value: value})
-			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: this %s has no effect: the section in line %d names it later", ledger.TasksName, a.section.Line, key, later.Line)})
+			a.notices = append(a.notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: this %s has no effect: the section in line %d names it later", p.File, a.section.Line, key, later.Line)})
 		}
 	}
 }
@@ -306,7 +306,7 @@ func (p *planner) overriddenBy(a *adoption, key string) *ledger.Section {
 func (p *planner) take(a *adoption) {
 	p.Notices = append(p.Notices, a.notices...)
 	if a.stale {
-		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is as it was before a later edit of it, which stays in force (an old buffer was saved?)", ledger.TasksName, a.section.Line, a.name)})
+		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is as it was before a later edit of it, which stays in force (an old buffer was saved?)", p.File, a.section.Line, a.name)})
 	}
 	if a.isOld || a.origin != nil && a.real == 0 {
 		p.accepted = append(p.accepted, a)
@@ -379,7 +379,7 @@ func (p *planner) adopt(a *adoption) {
 		if text := fmt.Sprintf("%s: %s", a.name, a.text); a.copyOf > 0 {
 			p.findingAt(a.section.Line, "%s", text)
 		} else {
-			p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s", ledger.TasksName, a.section.Line, text)})
+			p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s", p.File, a.section.Line, text)})
 		}
 	}
 	p.Records = append(p.Records, a.record)
@@ -390,6 +390,8 @@ func (a *adoption) what() string {
 	switch {
 	case a.origin != nil:
 		return "edited by hand: " + strings.Join(a.keys(), ", ")
+	case a.copyOf > 0 && a.section.Kind != ledger.KindTask:
+		return fmt.Sprintf("copied by hand from record %d", a.copyOf)
 	case a.copyOf > 0:
 		return fmt.Sprintf("copied by hand from record %d, as a draft; to run it, add \"## %s\" and \"- status: queued\" at the end", a.copyOf, a.name)
 	}

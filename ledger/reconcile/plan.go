@@ -24,6 +24,7 @@ import (
 
 // A Plan is what is to be done about one state of tasks.md.
 type Plan struct {
+	File        string // the name of the file, for findings and notices
 	Missing     int64  // offset in the journal from which on the records are missing in tasks.md; -1 if none are
 	InFile      int    // bytes of the record at missing that are in the file already: its end was cut off
 	lost        int    // records that are missing
@@ -79,6 +80,7 @@ func (r *Rules) begin() (check func(*ledger.Section) error, implied func(*ledger
 type Input struct {
 	Rules
 
+	Files     ledger.Files
 	Now       time.Time
 	Deletes   bool                           // somebody wants to know what was deleted
 	Accept    bool                           // hold nothing
@@ -92,7 +94,7 @@ type Input struct {
 // Compare compares tasks.md with what the journal knows.
 func Compare(ctx context.Context, doc *ledger.Document, journal []byte, t Input) (*Plan, error) {
 	h := newHistory(journal)
-	p := planner{ctx: ctx, Plan: &Plan{Missing: -1, End: h.end}, Input: t, doc: doc, h: h}
+	p := planner{ctx: ctx, Plan: &Plan{File: t.Files.Ledger(), Missing: -1, End: h.end}, Input: t, doc: doc, h: h}
 	p.check, p.implied = t.begin()
 	p.match()
 	p.old = p.h.through > 0 && p.Newest == 0
@@ -159,7 +161,7 @@ func (p *Plan) finding(f *ledger.SyntaxError) {
 }
 
 func (p *Plan) findingAt(line int, format string, args ...any) {
-	p.finding(&ledger.SyntaxError{File: ledger.TasksName, Line: line, Msg: fmt.Sprintf(format, args...)})
+	p.finding(&ledger.SyntaxError{File: p.File, Line: line, Msg: fmt.Sprintf(format, args...)})
 }
 
 // match finds the record of each section.
@@ -283,7 +285,7 @@ func (p *planner) keepEdits() {
 		if digest := p.h.pristine(r.seq); digest != o.digest {
 			a := newAdoption(change{origin: o, digest: digest}, p.h.section(r.seq))
 			p.compare(a, fieldsOf(a.section), o.fields)
-			if a.makeRecord() {
+			if a.makeRecord(p.File) {
 				p.adopt(a)
 			}
 		}
@@ -311,7 +313,7 @@ func (p *planner) findTorn() {
 // Parsed reports what the parser found.
 func (p *Plan) Parsed(findings []*ledger.SyntaxError) {
 	for _, f := range findings {
-		f.File = ledger.TasksName
+		f.File = p.File
 		p.finding(f)
 	}
 }
@@ -477,7 +479,7 @@ func (p *planner) findGone() {
 // refuse reports why the reader of the fold cannot take what a section says.
 func (p *planner) refuse(s *ledger.Section, err error) {
 	f := ledger.RefusedAt(s, err)
-	f.File = ledger.TasksName
+	f.File = p.File
 	p.finding(f)
 }
 

@@ -97,15 +97,15 @@ type Copy struct {
 // ReadCopy reads tasks.md in dir when it has rested for a moment, because some
 // editors write a file in pieces, or after a second: a busy master appends all the time. A nil
 // fsys is the machine's. The error wraps fs.ErrNotExist if there is no such file.
-func ReadCopy(ctx context.Context, fsys durable.FS, dir string) (*Copy, error) {
+func ReadCopy(ctx context.Context, fsys durable.FS, dir string, files ledger.Files) (*Copy, error) {
 	fsys = cmp.Or(fsys, durable.OS)
-	t := New(fsys, dir)
+	t := New(fsys, dir, files)
 	rest, stop := context.WithTimeout(ctx, time.Second)
 	defer stop()
 	if !t.Rest(rest) && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	snap, err := ReadSnapshot(ctx, fsys, dir)
+	snap, err := ReadSnapshot(ctx, fsys, dir, files)
 	return &Copy{Data: snap.Data, fs: fsys, path: t.path, id: snap.ID}, err
 }
 

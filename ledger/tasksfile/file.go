@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 type File struct {
 	fs    durable.FS
 	path  string
+	files ledger.Files
 	wrote chan struct{} // something was written that is not synced; holds one word of it
 
 	mu      sync.Mutex // guards what follows; held while the file is written
@@ -49,9 +51,9 @@ type State struct {
 	Raced    uint64 // the first record that was appended to a file which another hand was just saving; 0: none
 }
 
-// New returns the tasks.md of dir.
-func New(fsys durable.FS, dir string) *File {
-	return &File{fs: fsys, path: filepath.Join(dir, ledger.TasksName), wrote: make(chan struct{}, 1)}
+// New returns the tasks.md of dir, or what is its like in another ledger.
+func New(fsys durable.FS, dir string, files ledger.Files) *File {
+	return &File{fs: fsys, path: filepath.Join(dir, files.Ledger()), files: files, wrote: make(chan struct{}, 1)}
 }
 
 // Path returns the name of the file.
@@ -69,7 +71,7 @@ func (t *File) Append(data []byte, first, last uint64, note func(ledger.Notice))
 	if err := t.write(data, first, last); err != nil {
 		t.foreign = true
 		if bad := (*Error)(nil); !errors.As(err, &bad) { // whoever watches the file reports that
-			note(ledger.Notice{Text: fmt.Sprintf("tasks.md could not be written: %v; it is brought up to date when it can be", err)})
+			note(ledger.Notice{Text: fmt.Sprintf("%s could not be written: %v; it is brought up to date when it can be", t.files.Ledger(), err)})
 		}
 	}
 }
@@ -293,13 +295,13 @@ type Snapshot struct {
 // Read returns the file as it is now, and makes it if it is not there. It never replaces one:
 // an editor that has moved the old file away may write the new one in this moment.
 func (t *File) Read(ctx context.Context) (Snapshot, error) {
-	snap, err := ReadSnapshot(ctx, t.fs, filepath.Dir(t.path))
+	snap, err := ReadSnapshot(ctx, t.fs, filepath.Dir(t.path), t.files)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return snap, err
 	}
 	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
 	if err == nil {
-		if _, err = f.Write([]byte(ledger.Preamble)); err == nil {
+		if _, err = f.Write([]byte(t.files.Preamble())); err == nil {
 			err = f.Sync()
 		}
 		err = errors.Join(err, f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
@@ -312,8 +314,8 @@ func (t *File) Read(ctx context.Context) (Snapshot, error) {
 
 // ReadSnapshot reads the tasks.md of dir. The error is an [*Error] if something else is in its
 // place, and wraps fs.ErrNotExist if nothing is.
-func ReadSnapshot(ctx context.Context, fsys durable.FS, dir string) (s Snapshot, err error) {
-	path := filepath.Join(dir, ledger.TasksName)
+func ReadSnapshot(ctx context.Context, fsys durable.FS, dir string, files ledger.Files) (s Snapshot, err error) {
+	path := filepath.Join(dir, files.Ledger())
 	f, err := Open(fsys, path, os.O_RDONLY)
 	if err != nil {
 		return s, err
@@ -377,7 +379,7 @@ func (t *File) SyncEverySecond(ctx context.Context, note func(ledger.Notice)) {
 			due = nil
 			bad := (*Error)(nil) // whoever watches the file reports that
 			if err := t.Sync(); err != nil && !errors.As(err, &bad) {
-				note(ledger.Notice{Text: fmt.Sprintf("tasks.md could not be synced: %v", err)})
+				note(ledger.Notice{Text: fmt.Sprintf("%s could not be synced: %v", t.files.Ledger(), err)})
 			}
 		}
 	}
@@ -451,9 +453,10 @@ type Error struct {
 // Error returns what is wrong and what to do.
 func (e *Error) Error() string {
 	then := "start again: the journal has every record"
+	files, isJournal := strings.CutSuffix(filepath.Base(e.Path), ledger.JournalName)
 	switch {
-	case filepath.Base(e.Path) == ledger.JournalName:
-		then = "start again: " + ledger.TasksName + " has every record"
+	case isJournal:
+		then = "start again: " + ledger.Files(strings.TrimSuffix(files, ".")).Ledger() + " has every record"
 	case e.Lost:
 		then = "put a good copy there; there is no journal that has its records"
 	}

@@ -37,7 +37,7 @@ func (f syncsFile) Datasync() error {
 func TestTasksFileIsSyncedASecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := &syncsFS{FS: durable.OS}
-		tasks := New(fsys, t.TempDir())
+		tasks := New(fsys, t.TempDir(), "")
 		snap, err := tasks.Read(t.Context())
 		if done, aerr := tasks.AppendTo(snap, false, nil, 1, 0, ""); err != nil || aerr != nil || !done {
 			t.Fatal(err, aerr, done)
