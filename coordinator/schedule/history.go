@@ -20,7 +20,7 @@ type history struct {
 	mu   sync.Mutex // lets one change of the file be at work at a time
 }
 
-// add appends a line and makes it durable. A line that a crash has cut off stays alone.
+// add appends a line and makes it durable.
 func (h *history) add(run task.JobRun) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

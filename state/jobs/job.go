@@ -7,6 +7,7 @@ package jobs
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,7 +45,8 @@ const (
 
 	mostAttempts = 1000
 	mostDelay    = 365 * 24 * 3600 // seconds
-	mostID       = 1024            // bytes of an id or a key
+	mostID       = 512             // bytes of an id
+	mostKey      = 1024            // and of a key, which has one
 	mostText     = 64 << 10        // bytes of any other text
 	pastMost     = 10 * time.Second
 	aheadMost    = time.Minute
@@ -70,6 +72,21 @@ type Job struct {
 	AuditEventID   string    `json:"audit_event_id,omitempty" doc:"Audit event that the worker has named" example:"aud_789"`
 	CreatedAt      time.Time `json:"created_at" doc:"When it was queued first" example:"2026-11-28T09:00:00Z"`
 	UpdatedAt      time.Time `json:"updated_at" doc:"When it changed last" example:"2026-11-28T09:00:00Z"`
+}
+
+// Reason returns why the last attempt failed; "" if none has.
+func (j *Job) Reason() string {
+	if j.LastError == nil {
+		return ""
+	}
+	return *j.LastError
+}
+
+// Is reports whether a job is what a spec asks for. When it was to run first is known as long as nothing
+// has become of it.
+func (j *Job) Is(s *Spec) bool {
+	return j.ObjectType == s.ObjectType && j.ObjectID == s.ObjectID && j.Action == s.Action && j.Priority == s.Priority &&
+		j.MaxAttempts == s.MaxAttempts && j.RetryDelaySec == s.RetryDelaySec && (j.RunAt.Equal(s.RunAt) || !j.CreatedAt.Equal(j.UpdatedAt))
 }
 
 // A Spec asks for a job.
@@ -127,24 +144,26 @@ type Metrics struct {
 	Counts      map[string]int `json:"counts" doc:"Jobs by status" example:"{\"queued\":12}"`
 }
 
-// Check returns what is wrong with a spec, and with which field, and sets what was left out. now
-// is the present time.
-func (s *Spec) Check(now time.Time) (field string, err error) {
-	s.RunAt = s.RunAt.Round(0).UTC().Truncate(time.Millisecond) // as it stands in the ledger
+// Check returns what is wrong with a spec, and with which field, and sets what was left out. Whether
+// its time is past [Spec.CheckTime] says.
+func (s *Spec) Check() (field string, err error) {
+	s.RunAt = s.RunAt.UTC().Truncate(time.Millisecond) // as it stands in the ledger
 	s.Priority = cmp.Or(s.Priority, DefaultPriority)
 	s.MaxAttempts = cmp.Or(s.MaxAttempts, DefaultMaxAttempts)
 	s.RetryDelaySec = cmp.Or(s.RetryDelaySec, DefaultRetryDelay)
 	s.IdempotencyKey = cmp.Or(s.IdempotencyKey, KeyOf(s.ObjectID, s.Action, s.RunAt))
-	if field, err := s.check(); err != nil {
-		return field, err
-	}
-	if now.Sub(s.RunAt) > pastMost {
-		return "run_at", fmt.Errorf("run_at is %s, which is past: it is %s now", state.ExactTime(s.RunAt), state.FormatTime(now))
-	}
-	return "", nil
+	return s.check()
 }
 
-// check is Check without the defaults, and of whatever time.
+// CheckTime returns an error if the time of a spec is past.
+func (s *Spec) CheckTime(now time.Time) error {
+	if now.Sub(s.RunAt) > pastMost {
+		return fmt.Errorf("%s is past: it is %s now", state.ExactTime(s.RunAt), state.FormatTime(now))
+	}
+	return nil
+}
+
+// check is Check without the defaults.
 func (s *Spec) check() (field string, err error) {
 	for _, c := range []struct {
 		field, value string
@@ -154,11 +173,14 @@ func (s *Spec) check() (field string, err error) {
 			return c.field, err
 		}
 	}
-	if err := checkID("object_id", s.ObjectID, true); err != nil {
+	if s.ObjectID == "" {
+		return "object_id", errors.New("object_id is missing")
+	}
+	if err := checkID("object_id", s.ObjectID, mostID); err != nil {
 		return "object_id", err
 	}
-	if s.RunAt.IsZero() || s.RunAt.Year() < 1970 || s.RunAt.Year() > 9999 {
-		return "run_at", fmt.Errorf("run_at has to be a time such as 2026-12-01T00:00:00Z")
+	if s.RunAt.Year() < 1970 || s.RunAt.Year() > 9999 {
+		return "run_at", errors.New("run_at has to be a time such as 2026-12-01T00:00:00Z")
 	}
 	if s.MaxAttempts < 1 || s.MaxAttempts > mostAttempts {
 		return "max_attempts", fmt.Errorf("max_attempts is %d; it has to be from 1 to %d", s.MaxAttempts, mostAttempts)
@@ -166,7 +188,7 @@ func (s *Spec) check() (field string, err error) {
 	if err := checkDelay(s.RetryDelaySec); err != nil {
 		return "retry_delay_sec", err
 	}
-	return "idempotency_key", checkID("idempotency_key", s.IdempotencyKey, true)
+	return "idempotency_key", checkID("idempotency_key", s.IdempotencyKey, mostKey)
 }
 
 // Check returns what is wrong with a request to pull, and with which field, and sets what was left
@@ -181,34 +203,34 @@ func (p *Pull) Check(now time.Time) (field string, err error) {
 	if p.Now.Sub(now) > aheadMost {
 		return "now", fmt.Errorf("now is %s, and here it is %s: a clock is wrong", state.FormatTime(p.Now), state.FormatTime(now))
 	}
-	return "worker_id", checkID("worker_id", p.WorkerID, true)
+	if p.WorkerID == "" {
+		return "worker_id", errors.New("worker_id is missing: it says whose the jobs are")
+	}
+	return "worker_id", checkID("worker_id", p.WorkerID, mostID)
 }
 
 // Check returns what is wrong with an ack, and with which field.
-func (a *Ack) Check(now time.Time) (field string, err error) {
-	a.NextActionAt = a.NextActionAt.Round(0).UTC().Truncate(time.Millisecond)
+func (a *Ack) Check() (field string, err error) {
+	a.NextActionAt = a.NextActionAt.UTC().Truncate(time.Millisecond)
 	if a.Result = cmp.Or(a.Result, Succeeded); a.Result != Succeeded {
 		return "result", fmt.Errorf("result is %q; it has to be %s: a job that was not carried out is failed", a.Result, Succeeded)
-	}
-	if !a.NextActionAt.IsZero() && (now.Sub(a.NextActionAt) > pastMost || a.NextActionAt.Year() > 9999) {
-		return "next_action_at", fmt.Errorf("next_action_at is %s; it has to be in the future", state.ExactTime(a.NextActionAt))
 	}
 	for field, text := range map[string]string{"before": a.Before, "after": a.After, "evidence": a.Evidence} {
 		if len(text) > mostText {
 			return field, fmt.Errorf("%s has %d bytes; it can have %d", field, len(text), mostText)
 		}
 	}
-	if err := checkID("worker_id", a.WorkerID, false); err != nil {
+	if err := checkID("worker_id", a.WorkerID, mostID); err != nil {
 		return "worker_id", err
 	}
-	return "audit_event_id", checkID("audit_event_id", a.AuditEventID, false)
+	return "audit_event_id", checkID("audit_event_id", a.AuditEventID, mostID)
 }
 
 // Check returns what is wrong with a failure, and with which field.
 func (f *Fail) Check() (field string, err error) {
 	switch f.Error = strings.ToValidUTF8(strings.TrimSpace(f.Error), "�"); {
 	case f.Error == "":
-		return "error", fmt.Errorf("error is missing: say what went wrong")
+		return "error", errors.New("error is missing: say what went wrong")
 	case len(f.Error) > mostText:
 		return "error", fmt.Errorf("error has %d bytes; it can have %d", len(f.Error), mostText)
 	case f.RetryDelaySec != nil:
@@ -216,7 +238,7 @@ func (f *Fail) Check() (field string, err error) {
 			return "retry_delay_sec", err
 		}
 	}
-	return "worker_id", checkID("worker_id", f.WorkerID, false)
+	return "worker_id", checkID("worker_id", f.WorkerID, mostID)
 }
 
 // Check returns what is wrong with a filter, and with which field, and sets what was left out.
@@ -255,14 +277,12 @@ func checkDelay(seconds int) error {
 	return nil
 }
 
-// checkID returns what is wrong with an id or a key, which have one line and no blanks around.
-func checkID(field, value string, isNeeded bool) error {
-	switch {
-	case value == "" && isNeeded:
-		return fmt.Errorf("%s is missing", field)
-	case len(value) > mostID:
-		return fmt.Errorf("%s has %d bytes; it can have %d", field, len(value), mostID)
-	case !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) || strings.TrimSpace(value) != value:
+// checkID returns what is wrong with an id or a key, which is one line without blanks around it.
+func checkID(field, value string, most int) error {
+	if len(value) > most {
+		return fmt.Errorf("%s has %d bytes; it can have %d", field, len(value), most)
+	}
+	if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) || strings.TrimSpace(value) != value {
 		return fmt.Errorf("%s %q has characters that cannot be seen", field, state.Cut(value, 40))
 	}
 	return nil

@@ -1,14 +1,29 @@
 // Package due keeps the queue of due jobs: who wants something done with an object of memory at
 // some time enqueues a job, and workers pull those that are due.
+//
+// The jobs are records of jobs.md, which is kept as tasks.md is. A worker has a job until its lease
+// ends; then the job returns, and an attempt is spent. Each end of a job is a line of audit.jsonl.
 package due
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"stint/coordinator/store"
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
+	"stint/ledger/reconcile"
+	"stint/state"
 	"stint/state/jobs"
 )
 
@@ -27,49 +42,433 @@ type Options struct {
 
 // A Room keeps the due jobs of a state directory. Its methods may be called by any goroutine. Their
 // errors are those of package task where a client can do something about it.
-type Room struct{}
+type Room struct {
+	opts  Options
+	store *store.Store[*jobs.State]
+}
 
-var errTodo = errors.New("due jobs are not built yet")
+const (
+	lookEvery    = 5 * time.Second
+	compactEvery = 10 * time.Minute // also how long nobody must have saved jobs.md by hand
+	spareMost    = 10_000           // records that a compaction would do without, before there is one
+)
 
 // Open reads jobs.md and takes over what was edited meanwhile.
-func Open(opts Options) (*Room, error) { return &Room{}, nil }
+func Open(opts Options) (*Room, error) {
+	opts.Lease, opts.Keep = cmp.Or(opts.Lease, 5*time.Minute), cmp.Or(opts.Keep, 30*24*time.Hour)
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	r := &Room{opts: opts}
+	r.store = store.New(store.Options[*jobs.State]{
+		Ledger: journal.Options{
+			Dir: opts.Dir, Files: ledger.JobFiles, FS: opts.FS, Watch: opts.Watch, Now: opts.Now,
+			Rules: EditRules(func(f func(*jobs.State)) { r.store.View(f) }),
+			OnDelete: func(gone map[string]bool) []ledger.Record {
+				return store.Read(r.store, func(st *jobs.State) []ledger.Record { return st.Deleted(gone, r.now()) })
+			},
+			Notify: func(n ledger.Notice) {
+				level := slog.LevelInfo
+				if n.Damage || n.Finding != nil {
+					level = slog.LevelWarn
+				}
+				opts.Log.Log(context.Background(), level, n.Text)
+			},
+		},
+		New: func(store.Reader) *jobs.State { return jobs.New() },
+		Apply: func(st *jobs.State, s *ledger.Section, isNews bool) error {
+			err := st.Apply(s)
+			if err != nil && isNews {
+				opts.Log.Warn("a record of jobs.md was not folded", "record", s.Seq, "error", err)
+			}
+			return err
+		},
+	})
+	return r, r.store.Open()
+}
+
+// EditRules decide about what a person has written in jobs.md. view calls its argument with the fold.
+func EditRules(view func(func(*jobs.State))) reconcile.Rules {
+	return reconcile.Rules{
+		Begin: func() (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair) {
+			var save *jobs.Save
+			view(func(st *jobs.State) { save = st.NewSave() })
+			return func(sec *ledger.Section) (err error) {
+				view(func(*jobs.State) { err = save.Check(sec) })
+				return err
+			}, nil
+		},
+		IsBusy: func(name string) (is bool) {
+			id, _ := strings.CutPrefix(name, string(ledger.KindJob)+" ")
+			view(func(st *jobs.State) {
+				j, _ := st.Job(id)
+				is = j.Status == jobs.Running
+			})
+			return is
+		},
+		KeepOnCopy: jobs.Copied,
+	}
+}
+
+// now returns the time as it stands in the ledger.
+func (r *Room) now() time.Time { return r.opts.Now().UTC().Truncate(time.Millisecond) }
+
+// change makes a change durable.
+func (r *Room) change(ctx context.Context, f func(*jobs.State, *ledger.Tx) error) error {
+	err := r.store.Update(ctx, f)
+	switch {
+	case errors.Is(err, journal.ErrFull):
+		return &task.Error{Code: task.CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", r.opts.Dir), Hint: "make room and try again"}
+	case errors.Is(err, journal.ErrClosed):
+		return &task.Error{Code: task.CodeStopped, Message: "the queue of due jobs takes no more changes: " + err.Error(), Hint: "try again; stint doctor says more"}
+	}
+	return err
+}
+
+// wrong returns the error for a field that [jobs] has checked; nil where nothing is wrong.
+func wrong(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return task.Wrong(field, "stint help jobs", "%v", err)
+}
 
 // Enqueue adds a job. Where a job has its key already, that one is the answer and isNew false, or a
 // conflict if it asks for something else.
 func (r *Room) Enqueue(ctx context.Context, spec jobs.Spec) (job jobs.Job, isNew bool, err error) {
-	return jobs.Job{}, false, errTodo
+	if err := wrong(spec.Check()); err != nil {
+		return job, false, err
+	}
+	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) (err error) {
+		job, isNew, err = r.enqueue(st, tx, spec)
+		return err
+	})
+	return job, isNew, err
+}
+
+func (r *Room) enqueue(st *jobs.State, tx *ledger.Tx, spec jobs.Spec) (job jobs.Job, isNew bool, err error) {
+	now := r.now()
+	tx.Claim("key " + spec.IdempotencyKey)
+	if id := st.ByKey(spec.IdempotencyKey); id != "" {
+		if job, err = r.find(st, id); err == nil && !job.Is(&spec) {
+			err = task.Conflict("stint job show "+id, "job %s has the idempotency key %s and asks for something else", id, spec.IdempotencyKey)
+		}
+		return job, false, err
+	}
+	if err := wrong("run_at", spec.CheckTime(now)); err != nil {
+		return job, false, err
+	}
+	job = jobs.Job{
+		ID: r.opts.NewID(), ObjectType: spec.ObjectType, ObjectID: spec.ObjectID, Action: spec.Action, RunAt: spec.RunAt, Priority: spec.Priority,
+		MaxAttempts: spec.MaxAttempts, RetryDelaySec: spec.RetryDelaySec, IdempotencyKey: spec.IdempotencyKey, Status: jobs.Queued, CreatedAt: now, UpdatedAt: now,
+	}
+	tx.Append(jobs.Record(nil, &job))
+	return job, true, nil
 }
 
 // Pull hands out jobs that are due to a worker, who has them until their lease ends: by run_at, then
 // priority.
-func (r *Room) Pull(ctx context.Context, p jobs.Pull) ([]jobs.Job, error) { return nil, errTodo }
+func (r *Room) Pull(ctx context.Context, p jobs.Pull) (list []jobs.Job, err error) {
+	if err := wrong(p.Check(r.now())); err != nil {
+		return nil, err
+	}
+	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
+		now := r.now()
+		list = st.Due(p.Now, p.Limit)
+		for i := range list {
+			was := list[i]
+			j := &list[i]
+			j.Status, j.WorkerID, j.LeaseUntil, j.UpdatedAt = jobs.Running, p.WorkerID, now.Add(r.opts.Lease), now
+			tx.Append(jobs.Record(&was, j))
+		}
+		return nil
+	})
+	return list, err
+}
 
 // Ack ends a job that was carried out, and queues the next one if the worker names a time for it.
-func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (jobs.Job, error) {
-	return jobs.Job{}, errTodo
+func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (job jobs.Job, err error) {
+	if err := wrong(a.Check()); err != nil {
+		return job, err
+	}
+	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
+		was, err := r.find(st, id)
+		job = was
+		isAgain := job.Status == jobs.Succeeded && (a.WorkerID == "" || a.WorkerID == job.WorkerID) && a.AuditEventID == job.AuditEventID && a.NextActionAt.Equal(job.NextActionAt)
+		if err != nil || isAgain { // the answer to the first request was lost
+			return err
+		}
+		now := r.now()
+		if err := checkOwner(&was, a.WorkerID, now); err != nil {
+			return err
+		}
+		job.Status, job.NextActionAt, job.AuditEventID, job.LeaseUntil, job.UpdatedAt = jobs.Succeeded, a.NextActionAt, a.AuditEventID, time.Time{}, now
+		tx.Append(jobs.Record(&was, &job))
+		if a.NextActionAt.IsZero() {
+			return nil
+		}
+		spec := jobs.Spec{ObjectType: job.ObjectType, ObjectID: job.ObjectID, Action: job.Action, RunAt: a.NextActionAt, Priority: job.Priority, MaxAttempts: job.MaxAttempts, RetryDelaySec: job.RetryDelaySec}
+		if err = wrong(spec.Check()); err == nil {
+			_, _, err = r.enqueue(st, tx, spec)
+		}
+		if errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+			err = nil // such a job is queued, with another priority
+		}
+		return renamed("next_action_at", err)
+	})
+	if err == nil {
+		err = r.audit(&job, a.Before, a.After, a.Evidence)
+	}
+	return job, err
+}
+
+// renamed returns an error that is about another field than the one it names.
+func renamed(field string, err error) error {
+	var e *task.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return &task.Error{Code: e.Code, Message: field + ": " + e.Message, Hint: e.Hint, Field: field}
 }
 
 // Fail ends an attempt: the job is queued again a while later, or is a dead letter.
-func (r *Room) Fail(ctx context.Context, id string, f jobs.Fail) (jobs.Job, error) {
-	return jobs.Job{}, errTodo
+func (r *Room) Fail(ctx context.Context, id string, f jobs.Fail) (job jobs.Job, err error) {
+	if err := wrong(f.Check()); err != nil {
+		return job, err
+	}
+	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
+		was, err := r.find(st, id)
+		now := r.now()
+		if err == nil {
+			err = checkOwner(&was, f.WorkerID, now)
+		}
+		if err != nil {
+			return err
+		}
+		delay := was.RetryDelaySec
+		if f.RetryDelaySec != nil {
+			delay = *f.RetryDelaySec
+		}
+		job = failed(was, f.Error, now, now.Add(time.Duration(delay)*time.Second))
+		tx.Append(jobs.Record(&was, &job))
+		return nil
+	})
+	if err == nil && job.Status == jobs.DeadLetter {
+		err = r.bury(ctx)
+	}
+	return job, err
 }
 
-// Retry queues a dead letter again, now and with all its attempts.
-func (r *Room) Retry(ctx context.Context, id string) (jobs.Job, error) { return jobs.Job{}, errTodo }
+// failed returns a job behind an attempt that has failed or was lost; again is when the next one may be.
+func failed(j jobs.Job, why string, now, again time.Time) jobs.Job {
+	j.Attempt++
+	j.Status, j.LastError, j.LeaseUntil, j.UpdatedAt = jobs.DeadLetter, &why, time.Time{}, now
+	if j.Attempt < j.MaxAttempts {
+		j.Status, j.RunAt = jobs.Queued, again
+	}
+	return j
+}
+
+// checkOwner returns why a worker may not end an attempt at a job.
+func checkOwner(j *jobs.Job, worker string, now time.Time) error {
+	const hint = "pull again"
+	switch {
+	case j.Status != jobs.Running:
+		return task.Conflict(hint, "job %s is not running, it is %s", j.ID, j.Status)
+	case worker != "" && worker != j.WorkerID:
+		return task.Conflict(hint, "job %s is not yours: %s has it until %s", j.ID, j.WorkerID, state.FormatTime(j.LeaseUntil))
+	case !now.Before(j.LeaseUntil):
+		return task.Conflict(hint, "the lease of job %s ended at %s, and another worker may have it soon", j.ID, state.FormatTime(j.LeaseUntil))
+	}
+	return nil
+}
+
+// Retry queues a job that has ended otherwise than well again, now and with all its attempts.
+func (r *Room) Retry(ctx context.Context, id string) (job jobs.Job, err error) {
+	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
+		was, err := r.find(st, id)
+		if err == nil && was.Status != jobs.DeadLetter && was.Status != jobs.Failed {
+			err = task.Conflict("stint job ls --status "+jobs.DeadLetter, "job %s is %s; only a dead letter is queued again", was.ID, was.Status)
+		}
+		if err != nil {
+			return err
+		}
+		job = was
+		job.Status, job.RunAt, job.UpdatedAt, job.Attempt, job.AuditEventID = jobs.Queued, r.now(), r.now(), 0, ""
+		if _, isArchived := st.Archived(job.ID); isArchived {
+			tx.Append(jobs.Record(nil, &job)) // all of it
+		} else {
+			tx.Append(jobs.Record(&was, &job))
+		}
+		return nil
+	})
+	return job, err
+}
 
 // Job returns a job by its id, or a unique piece of it.
-func (r *Room) Job(id string) (jobs.Job, error) { return jobs.Job{}, errTodo }
+func (r *Room) Job(id string) (job jobs.Job, err error) {
+	r.store.View(func(st *jobs.State) { job, err = r.find(st, id) })
+	return job, err
+}
+
+// find returns the job that ref stands for, also an archived one.
+func (r *Room) find(st *jobs.State, ref string) (job jobs.Job, err error) {
+	ids := st.Find(ref)
+	if len(ids) > 1 {
+		return job, &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits %d jobs, such as %s and %s", ref, len(ids), ids[0], ids[1]), Hint: "give more of the id"}
+	}
+	if len(ids) == 1 {
+		if e, isArchived := st.Archived(ids[0]); isArchived {
+			s, err := archive.ReadRecord(r.opts.FS, r.opts.Dir, e)
+			if err != nil {
+				return job, err
+			}
+			return jobs.ReadArchived(s)
+		}
+		if job, ok := st.Job(ids[0]); ok {
+			return job, nil
+		}
+	}
+	return job, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no job %q", ref), Hint: "stint job ls"}
+}
 
 // List returns jobs that are in jobs.md, those first that are due first. Who lets a client choose
 // asks [jobs.Filter.Check] before.
-func (r *Room) List(f jobs.Filter) []jobs.Job { return nil }
+func (r *Room) List(f jobs.Filter) []jobs.Job {
+	return store.Read(r.store, func(st *jobs.State) []jobs.Job { return st.List(f) })
+}
 
 // Metrics returns the figures of now.
-func (r *Room) Metrics() jobs.Metrics { return jobs.Metrics{} }
+func (r *Room) Metrics() jobs.Metrics {
+	return store.Read(r.store, func(st *jobs.State) jobs.Metrics { return st.Metrics(r.now()) })
+}
+
+// Findings returns what is wrong in jobs.md and its journal at present.
+func (r *Room) Findings() []*ledger.SyntaxError { return r.store.Findings() }
+
+// Reconcile takes over jobs.md now; see [journal.Log.Reconcile].
+func (r *Room) Reconcile(ctx context.Context, accept bool) (reconcile.Report, error) {
+	return r.store.Reconcile(ctx, accept)
+}
 
 // Run takes jobs from workers whose lease has ended, tells of dead letters and keeps jobs.md short,
 // until ctx ends.
-func (r *Room) Run(ctx context.Context) { <-ctx.Done() }
+func (r *Room) Run(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var compacted time.Time
+	for {
+		if err := r.look(ctx); err != nil && ctx.Err() == nil {
+			r.opts.Log.Warn("due jobs are looked at again soon", "error", err)
+		}
+		if now := r.now(); now.Sub(compacted).Abs() >= compactEvery {
+			compacted = now
+			if store.Read(r.store, func(st *jobs.State) int { return st.Spare(now.Add(-r.opts.Keep)) }) > spareMost {
+				if _, err := r.Compact(ctx, r.opts.Keep, false, compactEvery); err != nil && ctx.Err() == nil {
+					r.opts.Log.Info("jobs.md could not be compacted yet", "error", err)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.store.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// look takes back what was lost, and tells of dead letters.
+func (r *Room) look(ctx context.Context) error {
+	isLost := func(st *jobs.State) bool { return len(st.Lost(r.now())) > 0 }
+	if store.Read(r.store, isLost) {
+		err := r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
+			now := r.now()
+			for _, was := range st.Lost(now) {
+				j := failed(was, fmt.Sprintf("the lease of worker %s ended at %s without an answer", was.WorkerID, state.FormatTime(was.LeaseUntil)), now, was.RunAt)
+				tx.Append(jobs.Record(&was, &j))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return r.bury(ctx)
+}
+
+// bury tells of dead letters that nobody was told of: each has a line of audit.jsonl, whose id is its
+// audit event from then on.
+func (r *Room) bury(ctx context.Context) error {
+	list := store.Read(r.store, (*jobs.State).Untold)
+	for i := range list {
+		if err := r.audit(&list[i], "", "", ""); err != nil {
+			return err
+		}
+		if j := &list[i]; r.opts.Tell != nil {
+			r.opts.Tell("job-dead-letter", j.ID, fmt.Sprintf("job %s (%s of %s) has used up its %d attempts: %s", j.ID, j.Action, j.ObjectID, j.Attempt, j.Reason()))
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
+		for i := range list {
+			was := list[i]
+			if now, ok := st.Job(was.ID); ok && now.UpdatedAt.Equal(was.UpdatedAt) {
+				j := was
+				j.AuditEventID = auditID(&j)
+				tx.Append(jobs.Record(&was, &j))
+			}
+		}
+		return nil
+	})
+}
+
+// auditID names the end of a job: who reads a line twice, because a crash or a lost answer came in
+// between, knows it by that.
+func auditID(j *jobs.Job) string { return j.ID + "@" + state.ExactTime(j.UpdatedAt) }
+
+// audit appends the line of a job that has ended to audit.jsonl.
+func (r *Room) audit(j *jobs.Job, before, after, evidence string) error {
+	line, err := json.Marshal(struct {
+		ID         string    `json:"id"`
+		Time       time.Time `json:"time"`
+		Job        string    `json:"job_id"`
+		ObjectType string    `json:"object_type"`
+		ObjectID   string    `json:"object_id"`
+		Action     string    `json:"action"`
+		Status     string    `json:"status"`
+		Worker     string    `json:"worker_id,omitempty"`
+		Event      string    `json:"audit_event_id,omitempty"`
+		Before     string    `json:"before,omitempty"`
+		After      string    `json:"after,omitempty"`
+		Evidence   string    `json:"evidence,omitempty"`
+		Error      string    `json:"error,omitempty"`
+	}{auditID(j), j.UpdatedAt, j.ID, j.ObjectType, j.ObjectID, j.Action, j.Status, j.WorkerID, j.AuditEventID, before, after, evidence, j.Reason()})
+	if err != nil {
+		return err
+	}
+	if err := durable.AppendLine(durable.OS, filepath.Join(r.opts.Dir, "audit.jsonl"), append(line, '\n'), true); err != nil {
+		return fmt.Errorf("job %s is %s, and audit.jsonl could not be written: %w", j.ID, j.Status, err)
+	}
+	return nil
+}
+
+// Compact merges the records of each job, and moves those that ended longer than olderThan ago to the
+// archive; with dry it only says what it would do. It is refused if somebody has saved jobs.md by hand
+// for less than quiet.
+func (r *Room) Compact(ctx context.Context, olderThan time.Duration, dry bool, quiet time.Duration) (ledger.CompactReport, error) {
+	report, err := r.store.Compact(ctx, func(st *jobs.State) (ledger.Keep, error) {
+		keep := st.Compact(r.now().Add(-olderThan))
+		keep.Dry, keep.Quiet = dry, quiet
+		return keep, nil
+	})
+	var refused *journal.RefusedError
+	if errors.As(err, &refused) {
+		err = &task.Error{Code: task.CodeConflict, Message: "jobs.md was not compacted: " + refused.Why, Hint: cmp.Or(refused.Hint, "try again")}
+	}
+	return report, err
+}
 
 // Close writes what waits and closes the files.
-func (r *Room) Close() error { return nil }
+func (r *Room) Close() error { return r.store.Close() }

@@ -1,0 +1,347 @@
+package jobs
+
+import (
+	"cmp"
+	"container/heap"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// A State is the fold of jobs.md: all jobs that are not in the archive.
+type State struct {
+	jobs     map[string]*entry
+	byKey    map[string]string // ids by idempotency keys, also of archived jobs
+	archived map[string]ledger.ArchiveEntry
+	queue    queue             // those that are queued
+	running  map[string]*entry // those that are running
+	untold   map[string]*entry // dead letters that have no audit event yet
+	records  int               // of the journal
+}
+
+// An entry is a job with what else its records say.
+type entry struct {
+	Job
+	extra []ledger.Pair // fields of a person's own
+	first uint64        // number of its first record
+	place int           // in the queue; -1: it is not there
+}
+
+// New returns a state without jobs.
+func New() *State {
+	return &State{jobs: map[string]*entry{}, byKey: map[string]string{}, archived: map[string]ledger.ArchiveEntry{}, running: map[string]*entry{}, untold: map[string]*entry{}}
+}
+
+// Apply folds one record, live and on replay. The error of one that has no effect is a
+// [*state.RecordError], the same on every replay.
+func (s *State) Apply(sec *ledger.Section) error {
+	s.records++
+	if sec.Kind != ledger.KindJob || sec.IsNote() {
+		return nil
+	}
+	e := s.jobs[string(sec.ID)]
+	var was *Job
+	if e != nil {
+		was = &e.Job
+	}
+	j, err := after(was, sec)
+	if err == nil {
+		err = keyTaken(sec, &j, s.byKey[j.IdempotencyKey])
+	}
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		e = &entry{first: sec.Seq, place: -1}
+		s.jobs[j.ID] = e
+		delete(s.archived, j.ID) // a whole record brings it back
+	}
+	for i := range sec.Fields {
+		if key := string(sec.Fields[i].Key); fieldOf[key] == nil && key != ledger.KeyBy && !ledger.IsEngineKey(key) {
+			e.extra = append(slices.DeleteFunc(e.extra, func(p ledger.Pair) bool { return p.Key == key }), ledger.Pair{Key: key, Value: sec.Fields[i].String()})
+		}
+	}
+	s.put(e, j)
+	return nil
+}
+
+// put makes j what a job is from now on.
+func (s *State) put(e *entry, j Job) {
+	if e.place >= 0 {
+		heap.Remove(&s.queue, e.place)
+	}
+	if e.IdempotencyKey != j.IdempotencyKey {
+		delete(s.byKey, e.IdempotencyKey)
+	}
+	s.byKey[j.IdempotencyKey] = j.ID
+	delete(s.running, j.ID)
+	delete(s.untold, j.ID)
+	switch e.Job = j; {
+	case j.Status == Queued:
+		heap.Push(&s.queue, e)
+	case j.Status == Running:
+		s.running[j.ID] = e
+	case j.Status == DeadLetter && j.AuditEventID == "":
+		s.untold[j.ID] = e
+	}
+}
+
+// keyTaken returns an error if the key of a job belongs to another one, owner.
+func keyTaken(sec *ledger.Section, j *Job, owner string) error {
+	if owner == "" || owner == j.ID {
+		return nil
+	}
+	return state.NewRecordError(sec, sec.Get("idempotencyKey"), fmt.Errorf("job %s has the idempotency key %s already", owner, j.IdempotencyKey))
+}
+
+// Archive notes a job that compaction has moved out of the journal.
+func (s *State) Archive(a ledger.ArchiveEntry) {
+	s.archived[a.ID] = a
+	if a.Key != "" {
+		s.byKey[a.Key] = a.ID
+	}
+}
+
+// Archived returns where a job stands that was moved out; ok is false of any other.
+func (s *State) Archived(id string) (a ledger.ArchiveEntry, ok bool) {
+	a, ok = s.archived[id]
+	return a, ok
+}
+
+// ReadArchived reads the record of a job that was moved out.
+func ReadArchived(sec *ledger.Section) (Job, error) { return after(nil, sec) }
+
+// Job returns the job of that id; ok is false if there is none, or it is archived.
+func (s *State) Job(id string) (j Job, ok bool) {
+	e, ok := s.jobs[id]
+	if ok {
+		j = e.Job
+	}
+	return j, ok
+}
+
+// ByKey returns the id of the job that has an idempotency key; "" if none has.
+func (s *State) ByKey(key string) string { return s.byKey[key] }
+
+// Find returns the ids that ref can stand for: one if it is a whole id.
+func (s *State) Find(ref string) []string {
+	if s.jobs[ref] != nil || s.archived[ref].ID != "" || ref == "" {
+		return []string{ref}
+	}
+	var ids []string
+	for id := range s.jobs {
+		if strings.Contains(id, ref) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// A queue is a heap of queued jobs, the one that is pulled next on top.
+type queue []*entry
+
+func compare(a, b *entry) int {
+	return cmp.Or(a.RunAt.Compare(b.RunAt), cmp.Compare(slices.Index(Priorities, a.Priority), slices.Index(Priorities, b.Priority)), strings.Compare(a.ID, b.ID))
+}
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return compare(q[i], q[j]) < 0 }
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+
+// Push is for package heap.
+func (q *queue) Push(x any) {
+	e := x.(*entry)
+	e.place = len(*q)
+	*q = append(*q, e)
+}
+
+// Pop is for package heap.
+func (q *queue) Pop() any {
+	old := *q
+	e := old[len(old)-1]
+	e.place, old[len(old)-1] = -1, nil
+	*q = old[:len(old)-1]
+	return e
+}
+
+// Due returns the first n queued jobs whose time has come, in the order in which they are pulled. It
+// takes as long as they are many, however long the queue is.
+func (s *State) Due(now time.Time, n int) []Job {
+	var list []Job
+	var next []int // places in the queue, in order: what stands above them is in the list
+	add := func(i int) {
+		if i >= len(s.queue) || s.queue[i].RunAt.After(now) {
+			return
+		}
+		at, _ := slices.BinarySearchFunc(next, s.queue[i], func(i int, e *entry) int { return compare(s.queue[i], e) })
+		next = slices.Insert(next, at, i)
+	}
+	for add(0); len(next) > 0 && len(list) < n; {
+		i := next[0]
+		next = slices.Delete(next, 0, 1)
+		list = append(list, s.queue[i].Job)
+		add(2*i + 1)
+		add(2*i + 2)
+	}
+	return list
+}
+
+// Lost returns the running jobs whose lease has ended.
+func (s *State) Lost(now time.Time) []Job {
+	var list []Job
+	for _, e := range s.running {
+		if !e.LeaseUntil.After(now) {
+			list = append(list, e.Job)
+		}
+	}
+	slices.SortFunc(list, func(a, b Job) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Untold returns the dead letters that have no audit event yet.
+func (s *State) Untold() []Job {
+	var list []Job
+	for _, id := range slices.Sorted(maps.Keys(s.untold)) {
+		list = append(list, s.untold[id].Job)
+	}
+	return list
+}
+
+// List returns the jobs that a filter lets pass.
+func (s *State) List(f Filter) []Job {
+	all := slices.DeleteFunc(slices.Collect(maps.Values(s.jobs)), func(e *entry) bool {
+		return f.Status != "" && e.Status != f.Status || f.ObjectID != "" && e.ObjectID != f.ObjectID
+	})
+	slices.SortFunc(all, func(a, b *entry) int {
+		if f.Newest {
+			return cmp.Compare(b.first, a.first)
+		}
+		return compare(a, b)
+	})
+	list := []Job{} // JSON has no null
+	for _, e := range all[:min(len(all), cmp.Or(f.Limit, len(all)))] {
+		list = append(list, e.Job)
+	}
+	return list
+}
+
+// Metrics returns the figures of that instant.
+func (s *State) Metrics(now time.Time) Metrics {
+	m := Metrics{SuccessRate: 1, Counts: map[string]int{}}
+	tried, retried := 0, 0
+	for _, e := range s.jobs {
+		m.Counts[e.Status]++
+		if e.Status == Queued && !e.RunAt.After(now) {
+			m.Due++
+		}
+		if e.Attempt > 0 {
+			retried++
+		}
+		if e.Attempt > 0 || e.Status != Queued {
+			tried++
+		}
+	}
+	if m.Due > 0 {
+		m.LagSeconds = now.Sub(s.queue[0].RunAt).Seconds()
+	}
+	m.DeadLetters = m.Counts[DeadLetter]
+	if n := m.Counts[Succeeded] + m.Counts[Failed] + m.DeadLetters; n > 0 {
+		m.SuccessRate = float64(m.Counts[Succeeded]) / float64(n)
+	}
+	if tried > 0 {
+		m.RetryRate = float64(retried) / float64(tried)
+	}
+	return m
+}
+
+// Compact returns what a journal must hold for this state: one record of each job, the oldest first.
+// Jobs that ended before that instant are to be moved out.
+func (s *State) Compact(before time.Time) (keep ledger.Keep) {
+	for _, e := range slices.SortedFunc(maps.Values(s.jobs), func(a, b *entry) int { return cmp.Compare(a.first, b.first) }) {
+		r := *Record(nil, &e.Job)
+		r.Fields = append(r.Fields, e.extra...)
+		if !movesOut(e, before) {
+			keep.Records = append(keep.Records, r)
+			continue
+		}
+		keep.Out = append(keep.Out, ledger.Moved{Record: r, Entry: ledger.ArchiveEntry{ID: e.ID, Status: e.Status, Key: e.IdempotencyKey, UpdatedAt: e.UpdatedAt}})
+	}
+	return keep
+}
+
+func movesOut(e *entry, before time.Time) bool { return ended(e.Status) && e.UpdatedAt.Before(before) }
+
+// Spare returns how many records of the journal Compact would do without.
+func (s *State) Spare(before time.Time) int {
+	n := s.records
+	for _, e := range s.jobs {
+		if !movesOut(e, before) {
+			n--
+		}
+	}
+	return n
+}
+
+// Deleted returns the records for jobs whose sections a person has deleted: those that had not ended
+// have failed. gone has "Job id" of all that have none left.
+func (s *State) Deleted(gone map[string]bool, now time.Time) (records []ledger.Record) {
+	why := "its section was deleted by hand"
+	for _, name := range slices.Sorted(maps.Keys(gone)) {
+		id, _ := strings.CutPrefix(name, string(ledger.KindJob)+" ")
+		if was, ok := s.Job(id); ok && !ended(was.Status) {
+			j := was
+			j.Status, j.LastError, j.UpdatedAt, j.LeaseUntil = Failed, &why, now, time.Time{}
+			records = append(records, *Record(&was, &j).Add(ledger.KeyBy, ledger.ByHand))
+		}
+	}
+	return records
+}
+
+// A Save is what a person wrote in one save, looked at section by section: each one is a step behind
+// those before it that have passed.
+type Save struct {
+	state *State
+	next  map[string]Job
+	keys  map[string]string
+}
+
+// NewSave begins a save: no section has passed yet.
+func (s *State) NewSave() *Save { return &Save{s, map[string]Job{}, map[string]string{}} }
+
+// Check returns why the next section that a person wrote cannot be accepted. The error is a
+// [*state.RecordError].
+func (v *Save) Check(sec *ledger.Section) error {
+	id := string(sec.ID)
+	if sec.Kind != ledger.KindJob {
+		return state.NewRecordError(sec, nil, fmt.Errorf("a %s has no meaning here; write ## Job ID", sec.Kind))
+	}
+	was, ok := v.next[id]
+	if !ok {
+		was, ok = v.state.Job(id)
+	}
+	if _, isArchived := v.state.Archived(id); isArchived && !ok {
+		return state.NewRecordError(sec, nil, errors.New("that job was archived; give yours another name"))
+	}
+	now := &was
+	if !ok {
+		now = nil
+	}
+	j, err := after(now, sec)
+	if err == nil {
+		err = keyTaken(sec, &j, cmp.Or(v.keys[j.IdempotencyKey], v.state.byKey[j.IdempotencyKey]))
+	}
+	if err == nil {
+		v.next[id], v.keys[j.IdempotencyKey] = j, id
+	}
+	return err
+}
