@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"cmp"
-	"container/heap"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,7 +29,6 @@ type entry struct {
 	Job
 	extra []ledger.Pair // fields of a person's own
 	first uint64        // number of its first record
-	place int           // in the queue; -1: it is not there
 }
 
 // New returns a state without jobs.
@@ -58,7 +56,7 @@ func (s *State) Apply(sec *ledger.Section) error {
 		return err
 	}
 	if e == nil {
-		e = &entry{first: sec.Seq, place: -1}
+		e = &entry{first: sec.Seq}
 		s.jobs[j.ID] = e
 		delete(s.archived, j.ID) // a whole record brings it back
 	}
@@ -73,8 +71,8 @@ func (s *State) Apply(sec *ledger.Section) error {
 
 // put makes j what a job is from now on.
 func (s *State) put(e *entry, j Job) {
-	if e.place >= 0 {
-		heap.Remove(&s.queue, e.place)
+	if e.Status == Queued {
+		s.queue.remove(placeOf(e))
 	}
 	if e.IdempotencyKey != j.IdempotencyKey {
 		delete(s.byKey, e.IdempotencyKey)
@@ -84,7 +82,7 @@ func (s *State) put(e *entry, j Job) {
 	delete(s.untold, j.ID)
 	switch e.Job = j; {
 	case j.Status == Queued:
-		heap.Push(&s.queue, e)
+		s.queue.add(placeOf(e))
 	case j.Status == Running:
 		s.running[j.ID] = e
 	case j.Status == DeadLetter && j.AuditEventID == "":
@@ -144,54 +142,71 @@ func (s *State) Find(ref string) []string {
 	return ids
 }
 
-// A queue is a heap of queued jobs, the one that is pulled next on top.
-type queue []*entry
-
-func compare(a, b *entry) int {
-	return cmp.Or(a.RunAt.Compare(b.RunAt), cmp.Compare(slices.Index(Priorities, a.Priority), slices.Index(Priorities, b.Priority)), strings.Compare(a.ID, b.ID))
+// A place is where a queued job stands in the order in which they are pulled.
+type place struct {
+	*entry
+	at   int64 // Unix time in nanoseconds
+	rank int   // of its priority; 0: the highest
 }
 
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return compare(q[i], q[j]) < 0 }
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
+func placeOf(e *entry) place {
+	return place{e, e.RunAt.UnixNano(), slices.Index(Priorities, e.Priority)}
 }
 
-// Push is for package heap.
-func (q *queue) Push(x any) {
-	e := x.(*entry)
-	e.place = len(*q)
-	*q = append(*q, e)
-}
-
-// Pop is for package heap.
-func (q *queue) Pop() any {
-	old := *q
-	e := old[len(old)-1]
-	e.place, old[len(old)-1] = -1, nil
-	*q = old[:len(old)-1]
-	return e
-}
-
-// Due returns the first n queued jobs whose time has come, in the order in which they are pulled. It
-// takes as long as they are many, however long the queue is.
-func (s *State) Due(now time.Time, n int) []Job {
-	var list []Job
-	var next []int // places in the queue, in order: what stands above them is in the list
-	add := func(i int) {
-		if i >= len(s.queue) || s.queue[i].RunAt.After(now) {
-			return
-		}
-		at, _ := slices.BinarySearchFunc(next, s.queue[i], func(i int, e *entry) int { return compare(s.queue[i], e) })
-		next = slices.Insert(next, at, i)
+func compare(a, b place) int {
+	if a.at != b.at {
+		return cmp.Compare(a.at, b.at)
 	}
-	for add(0); len(next) > 0 && len(list) < n; {
-		i := next[0]
-		next = slices.Delete(next, 0, 1)
-		list = append(list, s.queue[i].Job)
-		add(2*i + 1)
-		add(2*i + 2)
+	return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.ID, b.ID))
+}
+
+// A queue has the queued jobs in that order, in pieces: to add or to remove one moves no more than a piece.
+type queue [][]place
+
+const pieceSize = 128 // of half a piece at most
+
+// find returns the piece where p is or belongs, and the index in it.
+func (q queue) find(p place) (piece, i int, found bool) {
+	piece, _ = slices.BinarySearchFunc(q, p, func(piece []place, p place) int { return compare(piece[len(piece)-1], p) })
+	if piece < len(q) {
+		i, found = slices.BinarySearchFunc(q[piece], p, compare)
+	}
+	return piece, i, found
+}
+
+func (q *queue) add(p place) {
+	n, i, _ := q.find(p)
+	switch {
+	case len(*q) == 0:
+		*q = queue{nil}
+	case n == len(*q): // behind all others
+		n--
+		i = len((*q)[n])
+	}
+	piece := slices.Insert((*q)[n], i, p)
+	if half := len(piece) / 2; half >= pieceSize {
+		*q = slices.Insert(*q, n+1, slices.Clone(piece[half:]))
+		piece = slices.Delete(piece, half, len(piece))
+	}
+	(*q)[n] = piece
+}
+
+func (q *queue) remove(p place) {
+	n, i, _ := q.find(p)
+	if (*q)[n] = slices.Delete((*q)[n], i, i+1); len((*q)[n]) == 0 {
+		*q = slices.Delete(*q, n, n+1)
+	}
+}
+
+// Due returns the first n queued jobs whose time has come, in the order in which they are pulled.
+func (s *State) Due(now time.Time, n int) (list []Job) {
+	for _, piece := range s.queue {
+		for _, p := range piece {
+			if len(list) == n || p.RunAt.After(now) {
+				return list
+			}
+			list = append(list, p.Job)
+		}
 	}
 	return list
 }
@@ -226,7 +241,7 @@ func (s *State) List(f Filter) []Job {
 		if f.Newest {
 			return cmp.Compare(b.first, a.first)
 		}
-		return compare(a, b)
+		return compare(placeOf(a), placeOf(b))
 	})
 	list := []Job{} // JSON has no null
 	for _, e := range all[:min(len(all), cmp.Or(f.Limit, len(all)))] {
@@ -252,7 +267,7 @@ func (s *State) Metrics(now time.Time) Metrics {
 		}
 	}
 	if m.Due > 0 {
-		m.LagSeconds = now.Sub(s.queue[0].RunAt).Seconds()
+		m.LagSeconds = now.Sub(s.queue[0][0].RunAt).Seconds()
 	}
 	m.DeadLetters = m.Counts[DeadLetter]
 	if n := m.Counts[Succeeded] + m.Counts[Failed] + m.DeadLetters; n > 0 {

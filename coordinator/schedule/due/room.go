@@ -206,7 +206,7 @@ func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (job jobs.Job, er
 			return nil
 		}
 		spec := jobs.Spec{ObjectType: job.ObjectType, ObjectID: job.ObjectID, Action: job.Action, RunAt: a.NextActionAt, Priority: job.Priority, MaxAttempts: job.MaxAttempts, RetryDelaySec: job.RetryDelaySec}
-		if err = wrong(spec.Check()); err == nil {
+		if err = cmp.Or(wrong(spec.Check()), wrong("run_at", spec.CheckTime(now))); err == nil {
 			_, _, err = r.enqueue(st, tx, spec)
 		}
 		if errors.Is(err, &task.Error{Code: task.CodeConflict}) {
