@@ -224,38 +224,42 @@ func TestCrashAfterEachStep(t *testing.T) {
 func TestLeaseThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { w.Run(ctx) })
+		w.opts.Now = time.Now
 		s := spec("a", 0)
-		s.MaxAttempts = 2
+		s.RunAt, s.MaxAttempts = time.Now(), 2
 		id := w.enqueue(s).ID
 		w.pull("w1")
-		w.now = start.Add(5*time.Minute - time.Second)
-		time.Sleep(lookEvery)
-		synctest.Wait()
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		time.Sleep(2 * time.Second)
+		wg.Go(func() { w.Run(ctx) })
+		wait := func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+		}
+		wait(5*time.Minute - 3*time.Second)
 		if j := w.job(id); j.Status != jobs.Running {
 			t.Errorf("too early: %+v", j)
 		}
-		w.now = start.Add(5 * time.Minute)
+		wait(time.Second)
 		_, err := w.Ack(ctx, id, jobs.Ack{WorkerID: "w1"})
-		refused(t, err, task.CodeConflict, "the lease of job "+id+" ended at 2026-12-01T00:05:00.000Z")
-		time.Sleep(lookEvery)
-		synctest.Wait()
-		if j := w.job(id); j.Status != jobs.Queued || j.Attempt != 1 || !j.RunAt.Equal(start) || !strings.Contains(j.Reason(), "worker w1") {
+		refused(t, err, task.CodeConflict, "the lease of job "+id+" ended at 2000-01-01T00:05:00.000Z")
+		wait(lookEvery)
+		if j := w.job(id); j.Status != jobs.Queued || j.Attempt != 1 || !j.RunAt.Equal(s.RunAt) || !strings.Contains(j.Reason(), "worker w1") {
 			t.Errorf("%+v", j)
 		}
 		w.pull("w2")
 		_, err = w.Ack(ctx, id, jobs.Ack{WorkerID: "w1"})
 		refused(t, err, task.CodeConflict, "is not yours: w2 has it until")
-		w.now = start.Add(11 * time.Minute)
-		time.Sleep(lookEvery)
-		synctest.Wait()
-		if j := w.job(id); j.Status != jobs.DeadLetter || j.Attempt != 2 || len(w.told) != 1 {
-			t.Errorf("%+v, %q", j, w.told)
+		wait(6 * time.Minute)
+		if j := w.job(id); j.Status != jobs.DeadLetter || j.Attempt != 2 {
+			t.Errorf("%+v", j)
 		}
 		stop()
 		wg.Wait()
+		if len(w.told) != 1 {
+			t.Errorf("told %q", w.told)
+		}
 	})
 }
 
