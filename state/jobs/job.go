@@ -35,7 +35,7 @@ var (
 	Priorities  = []string{"high", "medium", "low"}
 )
 
-// What a job has that names nothing else, and the bounds of what a request can ask for.
+// What a job has that names nothing else, and the bounds of what can be asked for.
 const (
 	DefaultPriority    = "medium"
 	DefaultMaxAttempts = 3
@@ -47,8 +47,8 @@ const (
 	mostDelay    = 365 * 24 * 3600 // seconds
 	mostID       = 512             // bytes of an id
 	mostKey      = 1024            // and of a key, which has one
-	mostText     = 64 << 10        // bytes of any other text
-	pastMost     = 10 * time.Second
+	mostText     = 64 << 10        // and of any other text
+	lateMost     = 10 * time.Second
 	aheadMost    = time.Minute
 )
 
@@ -82,11 +82,9 @@ func (j *Job) Reason() string {
 	return *j.LastError
 }
 
-// Is reports whether a job is what a spec asks for. When it was to run first is known as long as nothing
-// has become of it.
-func (j *Job) Is(s *Spec) bool {
-	return j.ObjectType == s.ObjectType && j.ObjectID == s.ObjectID && j.Action == s.Action && j.Priority == s.Priority &&
-		j.MaxAttempts == s.MaxAttempts && j.RetryDelaySec == s.RetryDelaySec && (j.RunAt.Equal(s.RunAt) || !j.CreatedAt.Equal(j.UpdatedAt))
+// Spec returns what was asked for, but with the time of the next attempt.
+func (j *Job) Spec() Spec {
+	return Spec{j.ObjectType, j.ObjectID, j.Action, j.RunAt, j.Priority, j.MaxAttempts, j.RetryDelaySec, j.IdempotencyKey}
 }
 
 // A Spec asks for a job.
@@ -151,139 +149,117 @@ func (s *Spec) Check() (field string, err error) {
 	s.Priority = cmp.Or(s.Priority, DefaultPriority)
 	s.MaxAttempts = cmp.Or(s.MaxAttempts, DefaultMaxAttempts)
 	s.RetryDelaySec = cmp.Or(s.RetryDelaySec, DefaultRetryDelay)
-	s.IdempotencyKey = cmp.Or(s.IdempotencyKey, KeyOf(s.ObjectID, s.Action, s.RunAt))
 	return s.check()
+}
+
+// check is Check without defaults but for the key.
+func (s *Spec) check() (field string, err error) {
+	if s.IdempotencyKey == "" {
+		s.IdempotencyKey = s.ObjectID + ":" + s.Action + ":" + s.RunAt.UTC().Format(time.RFC3339Nano)
+	}
+	var when error
+	if s.RunAt.Year() < 1970 || s.RunAt.Year() > 9999 {
+		when = errors.New("write a time such as 2026-12-01T00:00:00Z")
+	}
+	return first(
+		check{"object_type", oneOf(s.ObjectType, ObjectTypes)},
+		check{"object_id", length(s.ObjectID, 1, mostID)},
+		check{"action", oneOf(s.Action, Actions)},
+		check{"run_at", when},
+		check{"priority", oneOf(s.Priority, Priorities)},
+		check{"max_attempts", within(s.MaxAttempts, 1, mostAttempts)},
+		check{"retry_delay_sec", within(s.RetryDelaySec, 0, mostDelay)},
+		check{"idempotency_key", length(s.IdempotencyKey, 1, mostKey)},
+	)
 }
 
 // CheckTime returns an error if the time of a spec is past.
 func (s *Spec) CheckTime(now time.Time) error {
-	if now.Sub(s.RunAt) > pastMost {
-		return fmt.Errorf("%s is past: it is %s now", state.ExactTime(s.RunAt), state.FormatTime(now))
+	if now.Sub(s.RunAt) > lateMost {
+		return fmt.Errorf("%s is past, it is %s now", state.ExactTime(s.RunAt), state.FormatTime(now))
 	}
 	return nil
-}
-
-// check is Check without the defaults.
-func (s *Spec) check() (field string, err error) {
-	for _, c := range []struct {
-		field, value string
-		list         []string
-	}{{"object_type", s.ObjectType, ObjectTypes}, {"action", s.Action, Actions}, {"priority", s.Priority, Priorities}} {
-		if err := oneOf(c.field, c.value, c.list); err != nil {
-			return c.field, err
-		}
-	}
-	if s.ObjectID == "" {
-		return "object_id", errors.New("object_id is missing")
-	}
-	if err := checkID("object_id", s.ObjectID, mostID); err != nil {
-		return "object_id", err
-	}
-	if s.RunAt.Year() < 1970 || s.RunAt.Year() > 9999 {
-		return "run_at", errors.New("run_at has to be a time such as 2026-12-01T00:00:00Z")
-	}
-	if s.MaxAttempts < 1 || s.MaxAttempts > mostAttempts {
-		return "max_attempts", fmt.Errorf("max_attempts is %d; it has to be from 1 to %d", s.MaxAttempts, mostAttempts)
-	}
-	if err := checkDelay(s.RetryDelaySec); err != nil {
-		return "retry_delay_sec", err
-	}
-	return "idempotency_key", checkID("idempotency_key", s.IdempotencyKey, mostKey)
 }
 
 // Check returns what is wrong with a request to pull, and with which field, and sets what was left
 // out. now is the present time.
 func (p *Pull) Check(now time.Time) (field string, err error) {
-	if p.Limit = cmp.Or(p.Limit, DefaultLimit); p.Limit < 1 || p.Limit > MaxLimit {
-		return "limit", fmt.Errorf("limit is %d; it has to be from 1 to %d", p.Limit, MaxLimit)
-	}
-	if p.Now.IsZero() {
+	if p.Limit = cmp.Or(p.Limit, DefaultLimit); p.Now.IsZero() {
 		p.Now = now
 	}
+	var ahead error
 	if p.Now.Sub(now) > aheadMost {
-		return "now", fmt.Errorf("now is %s, and here it is %s: a clock is wrong", state.FormatTime(p.Now), state.FormatTime(now))
+		ahead = fmt.Errorf("%s is ahead of %s, which it is here: a clock is wrong", state.FormatTime(p.Now), state.FormatTime(now))
 	}
-	if p.WorkerID == "" {
-		return "worker_id", errors.New("worker_id is missing: it says whose the jobs are")
-	}
-	return "worker_id", checkID("worker_id", p.WorkerID, mostID)
+	return first(check{"worker_id", length(p.WorkerID, 1, mostID)}, check{"limit", within(p.Limit, 1, MaxLimit)}, check{"now", ahead})
 }
 
 // Check returns what is wrong with an ack, and with which field.
 func (a *Ack) Check() (field string, err error) {
 	a.NextActionAt = a.NextActionAt.UTC().Truncate(time.Millisecond)
-	if a.Result = cmp.Or(a.Result, Succeeded); a.Result != Succeeded {
-		return "result", fmt.Errorf("result is %q; it has to be %s: a job that was not carried out is failed", a.Result, Succeeded)
-	}
-	for field, text := range map[string]string{"before": a.Before, "after": a.After, "evidence": a.Evidence} {
-		if len(text) > mostText {
-			return field, fmt.Errorf("%s has %d bytes; it can have %d", field, len(text), mostText)
-		}
-	}
-	if err := checkID("worker_id", a.WorkerID, mostID); err != nil {
-		return "worker_id", err
-	}
-	return "audit_event_id", checkID("audit_event_id", a.AuditEventID, mostID)
+	return first(
+		check{"result", oneOf(cmp.Or(a.Result, Succeeded), []string{Succeeded})},
+		check{"worker_id", length(a.WorkerID, 0, mostID)}, check{"audit_event_id", length(a.AuditEventID, 0, mostID)},
+		check{"before", length(a.Before, 0, mostText)}, check{"after", length(a.After, 0, mostText)}, check{"evidence", length(a.Evidence, 0, mostText)},
+	)
 }
 
 // Check returns what is wrong with a failure, and with which field.
 func (f *Fail) Check() (field string, err error) {
-	switch f.Error = strings.ToValidUTF8(strings.TrimSpace(f.Error), "�"); {
-	case f.Error == "":
-		return "error", errors.New("error is missing: say what went wrong")
-	case len(f.Error) > mostText:
-		return "error", fmt.Errorf("error has %d bytes; it can have %d", len(f.Error), mostText)
-	case f.RetryDelaySec != nil:
-		if err := checkDelay(*f.RetryDelaySec); err != nil {
-			return "retry_delay_sec", err
-		}
+	delay := 0
+	if f.RetryDelaySec != nil {
+		delay = *f.RetryDelaySec
 	}
-	return "worker_id", checkID("worker_id", f.WorkerID, mostID)
+	return first(check{"error", length(f.Error, 1, mostText)}, check{"retry_delay_sec", within(delay, 0, mostDelay)}, check{"worker_id", length(f.WorkerID, 0, mostID)})
 }
 
-// Check returns what is wrong with a filter, and with which field, and sets what was left out.
-func (f *Filter) Check() (field string, err error) {
-	if f.Limit = cmp.Or(f.Limit, DefaultLimit); f.Limit < 1 || f.Limit > MaxLimit {
-		return "limit", fmt.Errorf("limit is %d; it has to be from 1 to %d", f.Limit, MaxLimit)
-	}
-	if f.Status != "" {
-		return "status", oneOf("status", f.Status, Statuses)
+// A check is what is wrong with a field.
+type check struct {
+	field string
+	err   error
+}
+
+// first returns the first that is not nil.
+func first(list ...check) (field string, err error) {
+	for _, c := range list {
+		if c.err != nil {
+			return c.field, fmt.Errorf("%s: %w", c.field, c.err)
+		}
 	}
 	return "", nil
 }
 
-// KeyOf returns the idempotency key of a job that was given none.
-func KeyOf(objectID, action string, runAt time.Time) string {
-	return objectID + ":" + action + ":" + runAt.UTC().Format(time.RFC3339Nano)
-}
-
-// oneOf returns an error unless value is one of a closed set; it names the nearest.
-func oneOf(field, value string, list []string) error {
-	switch near := state.Nearest(strings.ToLower(value), list); {
-	case slices.Contains(list, value):
-		return nil
-	case value == "":
-		return fmt.Errorf("%s is missing; it is one of %s", field, strings.Join(list, ", "))
-	case near != "":
-		return fmt.Errorf("unknown %s %q; did you mean %s?", field, state.Cut(value, 40), near)
+// oneOf returns an error unless a word is one of a closed set; it names the nearest.
+func oneOf(word string, list []string) error {
+	hint := "it is one of " + strings.Join(list, ", ")
+	if near := state.Nearest(strings.ToLower(word), list); near != "" {
+		hint = "did you mean " + near + "?"
 	}
-	return fmt.Errorf("unknown %s %q; it is one of %s", field, state.Cut(value, 40), strings.Join(list, ", "))
+	switch {
+	case slices.Contains(list, word):
+		return nil
+	case word == "":
+		return errors.New("it is missing; " + hint)
+	}
+	return fmt.Errorf("unknown word %q; %s", state.Cut(word, 40), hint)
 }
 
-func checkDelay(seconds int) error {
-	if seconds < 0 || seconds > mostDelay {
-		return fmt.Errorf("retry_delay_sec is %d; it has to be from 0 to %d", seconds, mostDelay)
+func within(n, least, most int) error {
+	if n < least || n > most {
+		return fmt.Errorf("%d is not from %d to %d", n, least, most)
 	}
 	return nil
 }
 
-// checkID returns what is wrong with an id or a key, which is one line without blanks around it.
-func checkID(field, value string, most int) error {
-	if len(value) > most {
-		return fmt.Errorf("%s has %d bytes; it can have %d", field, len(value), most)
-	}
-	if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) || strings.TrimSpace(value) != value {
-		return fmt.Errorf("%s %q has characters that cannot be seen", field, state.Cut(value, 40))
+// length returns an error unless a text has so many bytes. Ids are one line without blanks around it.
+func length(text string, least, most int) error {
+	switch {
+	case len(text) < least:
+		return errors.New("it is missing")
+	case len(text) > most:
+		return fmt.Errorf("it has %d bytes; it can have %d", len(text), most)
+	case !utf8.ValidString(text), most < mostText && (strings.ContainsFunc(text, unicode.IsControl) || strings.TrimSpace(text) != text):
+		return fmt.Errorf("%q has characters that cannot be seen", state.Cut(text, 40))
 	}
 	return nil
 }

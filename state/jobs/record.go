@@ -60,7 +60,7 @@ func word(key string, list []string, at func(*Job) *string) field {
 		if *at(j) = v; list == nil || v == "" {
 			return nil
 		}
-		return oneOf(key, v, list)
+		return oneOf(v, list)
 	}}
 }
 
@@ -97,112 +97,73 @@ func Record(was, now *Job) *ledger.Record {
 	return r
 }
 
-// steps says who may take a job from the status of the row to that of the column, in the order of
-// Statuses: + anyone, ! stint alone, * a person alone, - nobody. The last row is that of a new job.
-var steps = [...]string{
-	"+!+++", // queued
-	"+++++", // running
-	"*-+--", // succeeded
-	"+--+-", // failed
-	"+---+", // dead_letter
-	"+!+++",
-}
-
-// checkStep returns an error if a record may not change the status so.
-func checkStep(from, to string, byHand bool) error {
-	switch steps[statusIndex(from)][statusIndex(to)] {
-	case '+':
-		return nil
-	case '*':
-		if byHand {
-			return nil
-		}
-	case '!':
-		if !byHand {
-			return nil
-		}
-		return errors.New("running cannot be set by hand; set queued, and a worker pulls it when it is due")
-	}
-	return fmt.Errorf("a job that is %s cannot become %s", from, to)
-}
-
-// statusIndex returns the place of a status in Statuses; behind the last one is that of "".
-func statusIndex(status string) int {
-	for i, s := range Statuses {
-		if s == status {
-			return i
-		}
-	}
-	return len(Statuses)
-}
-
 // ended reports whether a job of that status waits for nobody.
-func ended(status string) bool { return statusIndex(status) >= statusIndex(Succeeded) }
+func ended(status string) bool {
+	return status == Succeeded || status == Failed || status == DeadLetter
+}
+
+// checkStep returns an error if a record may not change the status of a job so; from is "" for a new one.
+func checkStep(from, to string, byHand bool) error {
+	switch {
+	case to == "":
+		return errors.New("a job without a status has no effect; add - status: queued")
+	case to == Running && from != Running && byHand:
+		return errors.New("running cannot be set by hand; set queued, and a worker pulls it when it is due")
+	case ended(from) && to != from && to != Queued && !byHand, from != Queued && from != "" && to == Running && from != to:
+		return fmt.Errorf("a job that is %s cannot become %s", from, to)
+	}
+	return nil
+}
 
 // after returns a job as it is behind a record; was is nil if there was none. The error is a
 // [*state.RecordError].
-func after(was *Job, sec *ledger.Section) (Job, error) {
+func after(was *entry, sec *ledger.Section) (Job, error) {
 	byHand := sec.Seq == 0 || sec.Value(ledger.KeyBy) == ledger.ByHand
 	j, from := Job{ID: string(sec.ID), Priority: DefaultPriority, MaxAttempts: DefaultMaxAttempts, RetryDelaySec: DefaultRetryDelay}, ""
 	if was != nil {
-		j, from = *was, was.Status
+		j, from = was.Job, was.Status
+	}
+	status, again := sec.Get("status"), ended(from) && sec.Value("status") == Queued
+	if again { // all begins anew
+		j.Attempt, j.AuditEventID, j.NextActionAt = 0, "", time.Time{}
 	}
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
-		known := fieldOf[string(f.Key)]
-		if known == nil {
-			if meant := meantKey(string(f.Key)); byHand && meant != "" {
-				return j, state.NewRecordError(sec, f, fmt.Errorf("unknown key; did you mean %s? (one of your own needs a name that is less like it)", meant))
+		key := string(f.Key)
+		if known := fieldOf[key]; known != nil {
+			if err := known.set(&j, f.String()); err != nil {
+				return j, state.NewRecordError(sec, f, err)
 			}
-			continue
+		} else if meant := meantKey(key); byHand && meant != "" {
+			return j, state.NewRecordError(sec, f, fmt.Errorf("unknown key; did you mean %s?", meant))
 		}
-		if err := known.set(&j, f.String()); err != nil {
-			return j, state.NewRecordError(sec, f, err)
-		}
-	}
-	if j.Status == "" {
-		return j, state.NewRecordError(sec, sec.Get("status"), errors.New("a job without a status has no effect; add - status: queued"))
 	}
 	if err := checkStep(from, j.Status, byHand); err != nil {
-		return j, state.NewRecordError(sec, sec.Get("status"), err)
+		return j, state.NewRecordError(sec, status, err)
 	}
 	if j.Status != Running {
 		j.LeaseUntil = time.Time{}
 	}
-	if was != nil && ended(from) && j.Status == Queued { // all begins anew
-		for key, none := range map[string]string{"attempt": "0", "auditEventId": "", "nextActionAt": ""} {
-			if sec.Get(key) == nil {
-				_ = fieldOf[key].set(&j, none) // it can be read
-			}
-		}
-	}
 	if j.CreatedAt.IsZero() {
 		j.CreatedAt = j.UpdatedAt
 	}
-	spec := Spec{j.ObjectType, j.ObjectID, j.Action, j.RunAt, j.Priority, j.MaxAttempts, j.RetryDelaySec, j.IdempotencyKey}
-	if spec.IdempotencyKey == "" {
-		spec.IdempotencyKey = KeyOf(j.ObjectID, j.Action, j.RunAt)
-	}
-	j.IdempotencyKey = spec.IdempotencyKey
-	if name, err := spec.check(); err != nil {
+	spec := j.Spec()
+	name, err := spec.check()
+	if err != nil {
 		return j, state.NewRecordError(sec, sec.Get(meantKey(name)), err)
 	}
+	j.IdempotencyKey = spec.IdempotencyKey
 	return j, nil
 }
 
-// meantKey returns the key that a person who wrote another one probably meant; "" if none is like it.
+// meantKey returns the key that is the same but for underscores and upper case; "" if none is.
 func meantKey(key string) string {
-	plain := strings.ToLower(strings.ReplaceAll(key, "_", ""))
-	known := make([]string, len(fields))
 	for i := range fields {
-		if known[i] = fields[i].key; strings.ToLower(known[i]) == plain {
-			return known[i]
+		if strings.EqualFold(fields[i].key, strings.ReplaceAll(key, "_", "")) {
+			return fields[i].key
 		}
 	}
-	if len(key) < 4 || ledger.IsEngineKey(key) {
-		return ""
-	}
-	return state.Nearest(key, known)
+	return ""
 }
 
 // Copied reports whether a job that a person makes by copying the section of another keeps that field.

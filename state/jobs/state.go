@@ -18,10 +18,7 @@ type State struct {
 	jobs     map[string]*entry
 	byKey    map[string]string // ids by idempotency keys, also of archived jobs
 	archived map[string]ledger.ArchiveEntry
-	queue    queue             // those that are queued
-	running  map[string]*entry // those that are running
-	untold   map[string]*entry // dead letters that have no audit event yet
-	records  int               // of the journal
+	queue    queue
 }
 
 // An entry is a job with what else its records say.
@@ -33,22 +30,17 @@ type entry struct {
 
 // New returns a state without jobs.
 func New() *State {
-	return &State{jobs: map[string]*entry{}, byKey: map[string]string{}, archived: map[string]ledger.ArchiveEntry{}, running: map[string]*entry{}, untold: map[string]*entry{}}
+	return &State{jobs: map[string]*entry{}, byKey: map[string]string{}, archived: map[string]ledger.ArchiveEntry{}}
 }
 
 // Apply folds one record, live and on replay. The error of one that has no effect is a
 // [*state.RecordError], the same on every replay.
 func (s *State) Apply(sec *ledger.Section) error {
-	s.records++
 	if sec.Kind != ledger.KindJob || sec.IsNote() {
 		return nil
 	}
 	e := s.jobs[string(sec.ID)]
-	var was *Job
-	if e != nil {
-		was = &e.Job
-	}
-	j, err := after(was, sec)
+	j, err := after(e, sec)
 	if err == nil {
 		err = keyTaken(sec, &j, s.byKey[j.IdempotencyKey])
 	}
@@ -65,12 +57,6 @@ func (s *State) Apply(sec *ledger.Section) error {
 			e.extra = append(slices.DeleteFunc(e.extra, func(p ledger.Pair) bool { return p.Key == key }), ledger.Pair{Key: key, Value: sec.Fields[i].String()})
 		}
 	}
-	s.put(e, j)
-	return nil
-}
-
-// put makes j what a job is from now on.
-func (s *State) put(e *entry, j Job) {
 	if e.Status == Queued {
 		s.queue.remove(placeOf(e))
 	}
@@ -78,16 +64,10 @@ func (s *State) put(e *entry, j Job) {
 		delete(s.byKey, e.IdempotencyKey)
 	}
 	s.byKey[j.IdempotencyKey] = j.ID
-	delete(s.running, j.ID)
-	delete(s.untold, j.ID)
-	switch e.Job = j; {
-	case j.Status == Queued:
+	if e.Job = j; j.Status == Queued {
 		s.queue.add(placeOf(e))
-	case j.Status == Running:
-		s.running[j.ID] = e
-	case j.Status == DeadLetter && j.AuditEventID == "":
-		s.untold[j.ID] = e
 	}
+	return nil
 }
 
 // keyTaken returns an error if the key of a job belongs to another one, owner.
@@ -117,11 +97,10 @@ func ReadArchived(sec *ledger.Section) (Job, error) { return after(nil, sec) }
 
 // Job returns the job of that id; ok is false if there is none, or it is archived.
 func (s *State) Job(id string) (j Job, ok bool) {
-	e, ok := s.jobs[id]
-	if ok {
-		j = e.Job
+	if e := s.jobs[id]; e != nil {
+		return e.Job, true
 	}
-	return j, ok
+	return j, false
 }
 
 // ByKey returns the id of the job that has an idempotency key; "" if none has.
@@ -129,17 +108,16 @@ func (s *State) ByKey(key string) string { return s.byKey[key] }
 
 // Find returns the ids that ref can stand for: one if it is a whole id.
 func (s *State) Find(ref string) []string {
-	if s.jobs[ref] != nil || s.archived[ref].ID != "" || ref == "" {
+	if s.jobs[ref] != nil || s.archived[ref].ID != "" {
 		return []string{ref}
 	}
-	var ids []string
-	for id := range s.jobs {
-		if strings.Contains(id, ref) {
-			ids = append(ids, id)
+	return slices.Sorted(func(yield func(string) bool) {
+		for id := range s.jobs {
+			if ref != "" && strings.Contains(id, ref) && !yield(id) {
+				return
+			}
 		}
-	}
-	slices.Sort(ids)
-	return ids
+	})
 }
 
 // A place is where a queued job stands in the order in which they are pulled.
@@ -211,41 +189,24 @@ func (s *State) Due(now time.Time, n int) (list []Job) {
 	return list
 }
 
-// Lost returns the running jobs whose lease has ended.
-func (s *State) Lost(now time.Time) []Job {
-	var list []Job
-	for _, e := range s.running {
-		if !e.LeaseUntil.After(now) {
-			list = append(list, e.Job)
+// Where returns the jobs for which is holds, in the order in which they are pulled, or with newest
+// those first that were queued last.
+func (s *State) Where(is func(*Job) bool, newest bool) []Job {
+	var all []*entry
+	for _, e := range s.jobs {
+		if is(&e.Job) {
+			all = append(all, e)
 		}
 	}
-	slices.SortFunc(list, func(a, b Job) int { return strings.Compare(a.ID, b.ID) })
-	return list
-}
-
-// Untold returns the dead letters that have no audit event yet.
-func (s *State) Untold() []Job {
-	var list []Job
-	for _, id := range slices.Sorted(maps.Keys(s.untold)) {
-		list = append(list, s.untold[id].Job)
-	}
-	return list
-}
-
-// List returns the jobs that a filter lets pass.
-func (s *State) List(f Filter) []Job {
-	all := slices.DeleteFunc(slices.Collect(maps.Values(s.jobs)), func(e *entry) bool {
-		return f.Status != "" && e.Status != f.Status || f.ObjectID != "" && e.ObjectID != f.ObjectID
-	})
 	slices.SortFunc(all, func(a, b *entry) int {
-		if f.Newest {
+		if newest {
 			return cmp.Compare(b.first, a.first)
 		}
 		return compare(placeOf(a), placeOf(b))
 	})
-	list := []Job{} // JSON has no null
-	for _, e := range all[:min(len(all), cmp.Or(f.Limit, len(all)))] {
-		list = append(list, e.Job)
+	list := make([]Job, len(all))
+	for i, e := range all {
+		list[i] = e.Job
 	}
 	return list
 }
@@ -258,6 +219,7 @@ func (s *State) Metrics(now time.Time) Metrics {
 		m.Counts[e.Status]++
 		if e.Status == Queued && !e.RunAt.After(now) {
 			m.Due++
+			m.LagSeconds = max(m.LagSeconds, now.Sub(e.RunAt).Seconds())
 		}
 		if e.Attempt > 0 {
 			retried++
@@ -266,16 +228,11 @@ func (s *State) Metrics(now time.Time) Metrics {
 			tried++
 		}
 	}
-	if m.Due > 0 {
-		m.LagSeconds = now.Sub(s.queue[0][0].RunAt).Seconds()
-	}
 	m.DeadLetters = m.Counts[DeadLetter]
 	if n := m.Counts[Succeeded] + m.Counts[Failed] + m.DeadLetters; n > 0 {
 		m.SuccessRate = float64(m.Counts[Succeeded]) / float64(n)
 	}
-	if tried > 0 {
-		m.RetryRate = float64(retried) / float64(tried)
-	}
+	m.RetryRate = float64(retried) / float64(max(1, tried))
 	return m
 }
 
@@ -285,78 +242,51 @@ func (s *State) Compact(before time.Time) (keep ledger.Keep) {
 	for _, e := range slices.SortedFunc(maps.Values(s.jobs), func(a, b *entry) int { return cmp.Compare(a.first, b.first) }) {
 		r := *Record(nil, &e.Job)
 		r.Fields = append(r.Fields, e.extra...)
-		if !movesOut(e, before) {
+		if ended(e.Status) && e.UpdatedAt.Before(before) {
+			keep.Out = append(keep.Out, ledger.Moved{Record: r, Entry: ledger.ArchiveEntry{ID: e.ID, Status: e.Status, Key: e.IdempotencyKey, UpdatedAt: e.UpdatedAt}})
+		} else {
 			keep.Records = append(keep.Records, r)
-			continue
 		}
-		keep.Out = append(keep.Out, ledger.Moved{Record: r, Entry: ledger.ArchiveEntry{ID: e.ID, Status: e.Status, Key: e.IdempotencyKey, UpdatedAt: e.UpdatedAt}})
 	}
 	return keep
-}
-
-func movesOut(e *entry, before time.Time) bool { return ended(e.Status) && e.UpdatedAt.Before(before) }
-
-// Spare returns how many records of the journal Compact would do without.
-func (s *State) Spare(before time.Time) int {
-	n := s.records
-	for _, e := range s.jobs {
-		if !movesOut(e, before) {
-			n--
-		}
-	}
-	return n
 }
 
 // Deleted returns the records for jobs whose sections a person has deleted: those that had not ended
 // have failed. gone has "Job id" of all that have none left.
 func (s *State) Deleted(gone map[string]bool, now time.Time) (records []ledger.Record) {
 	why := "its section was deleted by hand"
-	for _, name := range slices.Sorted(maps.Keys(gone)) {
-		id, _ := strings.CutPrefix(name, string(ledger.KindJob)+" ")
-		if was, ok := s.Job(id); ok && !ended(was.Status) {
-			j := was
-			j.Status, j.LastError, j.UpdatedAt, j.LeaseUntil = Failed, &why, now, time.Time{}
-			records = append(records, *Record(&was, &j).Add(ledger.KeyBy, ledger.ByHand))
-		}
+	for _, was := range s.Where(func(j *Job) bool { return gone[string(ledger.KindJob)+" "+j.ID] && !ended(j.Status) }, false) {
+		j := was
+		j.Status, j.LastError, j.UpdatedAt, j.LeaseUntil = Failed, &why, now, time.Time{}
+		records = append(records, *Record(&was, &j).Add(ledger.KeyBy, ledger.ByHand))
 	}
 	return records
 }
 
 // A Save is what a person wrote in one save, looked at section by section: each one is a step behind
 // those before it that have passed.
-type Save struct {
-	state *State
-	next  map[string]Job
-	keys  map[string]string
-}
+type Save struct{ state, passed *State }
 
 // NewSave begins a save: no section has passed yet.
-func (s *State) NewSave() *Save { return &Save{s, map[string]Job{}, map[string]string{}} }
+func (s *State) NewSave() *Save { return &Save{s, New()} }
 
 // Check returns why the next section that a person wrote cannot be accepted. The error is a
 // [*state.RecordError].
 func (v *Save) Check(sec *ledger.Section) error {
 	id := string(sec.ID)
-	if sec.Kind != ledger.KindJob {
+	was := cmp.Or(v.passed.jobs[id], v.state.jobs[id])
+	switch _, isArchived := v.state.Archived(id); {
+	case sec.Kind != ledger.KindJob:
 		return state.NewRecordError(sec, nil, fmt.Errorf("a %s has no meaning here; write ## Job ID", sec.Kind))
-	}
-	was, ok := v.next[id]
-	if !ok {
-		was, ok = v.state.Job(id)
-	}
-	if _, isArchived := v.state.Archived(id); isArchived && !ok {
+	case isArchived && was == nil:
 		return state.NewRecordError(sec, nil, errors.New("that job was archived; give yours another name"))
 	}
-	now := &was
-	if !ok {
-		now = nil
-	}
-	j, err := after(now, sec)
+	j, err := after(was, sec)
 	if err == nil {
-		err = keyTaken(sec, &j, cmp.Or(v.keys[j.IdempotencyKey], v.state.byKey[j.IdempotencyKey]))
+		err = keyTaken(sec, &j, cmp.Or(v.passed.byKey[j.IdempotencyKey], v.state.byKey[j.IdempotencyKey]))
 	}
 	if err == nil {
-		v.next[id], v.keys[j.IdempotencyKey] = j, id
+		v.passed.jobs[id], v.passed.byKey[j.IdempotencyKey] = &entry{Job: j}, id
 	}
 	return err
 }

@@ -30,7 +30,6 @@ import (
 // Options are what a [Room] needs. Dir, Now and NewID must be set.
 type Options struct {
 	Dir   string                        // the state directory, whose lock the caller holds
-	FS    durable.FS                    // nil: that of the system
 	Watch bool                          // jobs.md is watched for what people write
 	Lease time.Duration                 // how long a worker has a job; 0: 5 minutes
 	Keep  time.Duration                 // how long jobs that ended stay in jobs.md; 0: 30 days
@@ -43,27 +42,28 @@ type Options struct {
 // A Room keeps the due jobs of a state directory. Its methods may be called by any goroutine. Their
 // errors are those of package task where a client can do something about it.
 type Room struct {
+	*store.Store[*jobs.State]
 	opts  Options
-	store *store.Store[*jobs.State]
+	limit int64 // the size of the journal from which on it is compacted
 }
 
 const (
 	lookEvery    = 5 * time.Second
-	compactEvery = 10 * time.Minute // also how long nobody must have saved jobs.md by hand
-	spareMost    = 10_000           // records that a compaction would do without, before there is one
+	compactQuiet = 10 * time.Minute // how long nobody must have saved jobs.md by hand
+	compactSize  = 8 << 20
 )
 
 // Open reads jobs.md and takes over what was edited meanwhile.
 func Open(opts Options) (*Room, error) {
 	opts.Lease, opts.Keep = cmp.Or(opts.Lease, 5*time.Minute), cmp.Or(opts.Keep, 30*24*time.Hour)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	r := &Room{opts: opts}
-	r.store = store.New(store.Options[*jobs.State]{
+	r := &Room{opts: opts, limit: compactSize}
+	r.Store = store.New(store.Options[*jobs.State]{
 		Ledger: journal.Options{
-			Dir: opts.Dir, Files: ledger.JobFiles, FS: opts.FS, Watch: opts.Watch, Now: opts.Now,
-			Rules: EditRules(func(f func(*jobs.State)) { r.store.View(f) }),
+			Dir: opts.Dir, Files: ledger.JobFiles, Watch: opts.Watch, Now: opts.Now,
+			Rules: EditRules(func(f func(*jobs.State)) { r.View(f) }),
 			OnDelete: func(gone map[string]bool) []ledger.Record {
-				return store.Read(r.store, func(st *jobs.State) []ledger.Record { return st.Deleted(gone, r.now()) })
+				return store.Read(r.Store, func(st *jobs.State) []ledger.Record { return st.Deleted(gone, r.now()) })
 			},
 			Notify: func(n ledger.Notice) {
 				level := slog.LevelInfo
@@ -82,7 +82,7 @@ func Open(opts Options) (*Room, error) {
 			return err
 		},
 	})
-	return r, r.store.Open()
+	return r, r.Store.Open()
 }
 
 // EditRules decide about what a person has written in jobs.md. view calls its argument with the fold.
@@ -113,7 +113,7 @@ func (r *Room) now() time.Time { return r.opts.Now().UTC().Truncate(time.Millise
 
 // change makes a change durable.
 func (r *Room) change(ctx context.Context, f func(*jobs.State, *ledger.Tx) error) error {
-	err := r.store.Update(ctx, f)
+	err := r.Update(ctx, f)
 	switch {
 	case errors.Is(err, journal.ErrFull):
 		return &task.Error{Code: task.CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", r.opts.Dir), Hint: "make room and try again"}
@@ -148,7 +148,12 @@ func (r *Room) enqueue(st *jobs.State, tx *ledger.Tx, spec jobs.Spec) (job jobs.
 	now := r.now()
 	tx.Claim("key " + spec.IdempotencyKey)
 	if id := st.ByKey(spec.IdempotencyKey); id != "" {
-		if job, err = r.find(st, id); err == nil && !job.Is(&spec) {
+		job, err = r.find(st, id)
+		was := job.Spec()
+		if !job.CreatedAt.Equal(job.UpdatedAt) {
+			was.RunAt = spec.RunAt // it may have another one by now
+		}
+		if err == nil && was != spec {
 			err = task.Conflict("stint job show "+id, "job %s has the idempotency key %s and asks for something else", id, spec.IdempotencyKey)
 		}
 		return job, false, err
@@ -205,28 +210,23 @@ func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (job jobs.Job, er
 		if a.NextActionAt.IsZero() {
 			return nil
 		}
-		spec := jobs.Spec{ObjectType: job.ObjectType, ObjectID: job.ObjectID, Action: job.Action, RunAt: a.NextActionAt, Priority: job.Priority, MaxAttempts: job.MaxAttempts, RetryDelaySec: job.RetryDelaySec}
-		if err = cmp.Or(wrong(spec.Check()), wrong("run_at", spec.CheckTime(now))); err == nil {
-			_, _, err = r.enqueue(st, tx, spec)
+		spec := job.Spec()
+		spec.RunAt, spec.IdempotencyKey = a.NextActionAt, ""
+		if _, err := spec.Check(); err != nil {
+			return wrong("next_action_at", err)
 		}
-		if errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+		if err := spec.CheckTime(now); err != nil {
+			return wrong("next_action_at", err)
+		}
+		if _, _, err = r.enqueue(st, tx, spec); errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 			err = nil // such a job is queued, with another priority
 		}
-		return renamed("next_action_at", err)
+		return err
 	})
 	if err == nil {
 		err = r.audit(&job, a.Before, a.After, a.Evidence)
 	}
 	return job, err
-}
-
-// renamed returns an error that is about another field than the one it names.
-func renamed(field string, err error) error {
-	var e *task.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	return &task.Error{Code: e.Code, Message: field + ": " + e.Message, Hint: e.Hint, Field: field}
 }
 
 // Fail ends an attempt: the job is queued again a while later, or is a dead letter.
@@ -305,7 +305,7 @@ func (r *Room) Retry(ctx context.Context, id string) (job jobs.Job, err error) {
 
 // Job returns a job by its id, or a unique piece of it.
 func (r *Room) Job(id string) (job jobs.Job, err error) {
-	r.store.View(func(st *jobs.State) { job, err = r.find(st, id) })
+	r.View(func(st *jobs.State) { job, err = r.find(st, id) })
 	return job, err
 }
 
@@ -317,7 +317,7 @@ func (r *Room) find(st *jobs.State, ref string) (job jobs.Job, err error) {
 	}
 	if len(ids) == 1 {
 		if e, isArchived := st.Archived(ids[0]); isArchived {
-			s, err := archive.ReadRecord(r.opts.FS, r.opts.Dir, e)
+			s, err := archive.ReadRecord(nil, r.opts.Dir, e)
 			if err != nil {
 				return job, err
 			}
@@ -330,23 +330,21 @@ func (r *Room) find(st *jobs.State, ref string) (job jobs.Job, err error) {
 	return job, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no job %q", ref), Hint: "stint job ls"}
 }
 
-// List returns jobs that are in jobs.md, those first that are due first. Who lets a client choose
-// asks [jobs.Filter.Check] before.
+// List returns jobs that are in jobs.md, those first that are due first.
 func (r *Room) List(f jobs.Filter) []jobs.Job {
-	return store.Read(r.store, func(st *jobs.State) []jobs.Job { return st.List(f) })
+	list := r.where(func(j *jobs.Job) bool {
+		return (f.Status == "" || j.Status == f.Status) && (f.ObjectID == "" || j.ObjectID == f.ObjectID)
+	}, f.Newest)
+	return list[:min(len(list), cmp.Or(f.Limit, jobs.DefaultLimit))]
+}
+
+func (r *Room) where(is func(*jobs.Job) bool, newest bool) []jobs.Job {
+	return store.Read(r.Store, func(st *jobs.State) []jobs.Job { return st.Where(is, newest) })
 }
 
 // Metrics returns the figures of now.
 func (r *Room) Metrics() jobs.Metrics {
-	return store.Read(r.store, func(st *jobs.State) jobs.Metrics { return st.Metrics(r.now()) })
-}
-
-// Findings returns what is wrong in jobs.md and its journal at present.
-func (r *Room) Findings() []*ledger.SyntaxError { return r.store.Findings() }
-
-// Reconcile takes over jobs.md now; see [journal.Log.Reconcile].
-func (r *Room) Reconcile(ctx context.Context, accept bool) (reconcile.Report, error) {
-	return r.store.Reconcile(ctx, accept)
+	return store.Read(r.Store, func(st *jobs.State) jobs.Metrics { return st.Metrics(r.now()) })
 }
 
 // Run takes jobs from workers whose lease has ended, tells of dead letters and keeps jobs.md short,
@@ -354,52 +352,46 @@ func (r *Room) Reconcile(ctx context.Context, accept bool) (reconcile.Report, er
 func (r *Room) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	var compacted time.Time
 	for {
-		if err := r.look(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(r.reclaim(ctx), r.bury(ctx), r.shorten(ctx)); err != nil && ctx.Err() == nil {
 			r.opts.Log.Warn("due jobs are looked at again soon", "error", err)
-		}
-		if now := r.now(); now.Sub(compacted).Abs() >= compactEvery {
-			compacted = now
-			if store.Read(r.store, func(st *jobs.State) int { return st.Spare(now.Add(-r.opts.Keep)) }) > spareMost {
-				if _, err := r.Compact(ctx, r.opts.Keep, false, compactEvery); err != nil && ctx.Err() == nil {
-					r.opts.Log.Info("jobs.md could not be compacted yet", "error", err)
-				}
-			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.store.Done():
+		case <-r.Done():
 			return
 		case <-tick.C:
 		}
 	}
 }
 
-// look takes back what was lost, and tells of dead letters.
-func (r *Room) look(ctx context.Context) error {
-	isLost := func(st *jobs.State) bool { return len(st.Lost(r.now())) > 0 }
-	if store.Read(r.store, isLost) {
-		err := r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
-			now := r.now()
-			for _, was := range st.Lost(now) {
-				j := failed(was, fmt.Sprintf("the lease of worker %s ended at %s without an answer", was.WorkerID, state.FormatTime(was.LeaseUntil)), now, was.RunAt)
-				tx.Append(jobs.Record(&was, &j))
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+// reclaim takes back what was lost.
+func (r *Room) reclaim(ctx context.Context) error {
+	return r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
+		now := r.now()
+		for _, was := range st.Where(func(j *jobs.Job) bool { return j.Status == jobs.Running && !j.LeaseUntil.After(now) }, false) {
+			j := failed(was, fmt.Sprintf("the lease of worker %s ended at %s without an answer", was.WorkerID, state.FormatTime(was.LeaseUntil)), now, was.RunAt)
+			tx.Append(jobs.Record(&was, &j))
 		}
+		return nil
+	})
+}
+
+// shorten compacts when the journal has grown to twice its size.
+func (r *Room) shorten(ctx context.Context) error {
+	if r.Size() < r.limit {
+		return nil
 	}
-	return r.bury(ctx)
+	_, err := r.Compact(ctx, r.opts.Keep, false, compactQuiet)
+	r.limit = max(compactSize, 2*r.Size())
+	return err
 }
 
 // bury tells of dead letters that nobody was told of: each has a line of audit.jsonl, whose id is its
 // audit event from then on.
 func (r *Room) bury(ctx context.Context) error {
-	list := store.Read(r.store, (*jobs.State).Untold)
+	list := r.where(func(j *jobs.Job) bool { return j.Status == jobs.DeadLetter && j.AuditEventID == "" }, false)
 	for i := range list {
 		if err := r.audit(&list[i], "", "", ""); err != nil {
 			return err
@@ -431,20 +423,13 @@ func auditID(j *jobs.Job) string { return j.ID + "@" + state.ExactTime(j.Updated
 // audit appends the line of a job that has ended to audit.jsonl.
 func (r *Room) audit(j *jobs.Job, before, after, evidence string) error {
 	line, err := json.Marshal(struct {
-		ID         string    `json:"id"`
-		Time       time.Time `json:"time"`
-		Job        string    `json:"job_id"`
-		ObjectType string    `json:"object_type"`
-		ObjectID   string    `json:"object_id"`
-		Action     string    `json:"action"`
-		Status     string    `json:"status"`
-		Worker     string    `json:"worker_id,omitempty"`
-		Event      string    `json:"audit_event_id,omitempty"`
-		Before     string    `json:"before,omitempty"`
-		After      string    `json:"after,omitempty"`
-		Evidence   string    `json:"evidence,omitempty"`
-		Error      string    `json:"error,omitempty"`
-	}{auditID(j), j.UpdatedAt, j.ID, j.ObjectType, j.ObjectID, j.Action, j.Status, j.WorkerID, j.AuditEventID, before, after, evidence, j.Reason()})
+		ID   string    `json:"id"`
+		Time time.Time `json:"time"`
+		*jobs.Job
+		Before   string `json:"before,omitempty"`
+		After    string `json:"after,omitempty"`
+		Evidence string `json:"evidence,omitempty"`
+	}{auditID(j), j.UpdatedAt, j, before, after, evidence})
 	if err != nil {
 		return err
 	}
@@ -458,7 +443,7 @@ func (r *Room) audit(j *jobs.Job, before, after, evidence string) error {
 // archive; with dry it only says what it would do. It is refused if somebody has saved jobs.md by hand
 // for less than quiet.
 func (r *Room) Compact(ctx context.Context, olderThan time.Duration, dry bool, quiet time.Duration) (ledger.CompactReport, error) {
-	report, err := r.store.Compact(ctx, func(st *jobs.State) (ledger.Keep, error) {
+	report, err := r.Store.Compact(ctx, func(st *jobs.State) (ledger.Keep, error) {
 		keep := st.Compact(r.now().Add(-olderThan))
 		keep.Dry, keep.Quiet = dry, quiet
 		return keep, nil
@@ -469,6 +454,3 @@ func (r *Room) Compact(ctx context.Context, olderThan time.Duration, dry bool, q
 	}
 	return report, err
 }
-
-// Close writes what waits and closes the files.
-func (r *Room) Close() error { return r.store.Close() }

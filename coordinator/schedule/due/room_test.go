@@ -287,10 +287,10 @@ func TestFailWaitsFromNow(t *testing.T) {
 }
 
 // auditLines returns audit.jsonl.
-func (w *world) auditLines() (lines []map[string]string) {
+func (w *world) auditLines() (lines []map[string]any) {
 	w.t.Helper()
 	for line := range strings.Lines(w.read("audit.jsonl")) {
-		m := map[string]string{}
+		m := map[string]any{}
 		must(w.t, json.Unmarshal([]byte(line), &m))
 		lines = append(lines, m)
 	}
@@ -308,11 +308,11 @@ func TestDeadLetter(t *testing.T) {
 		t.Fatalf("%+v, %v", job, err)
 	}
 	w.reopen()
-	must(t, w.look(t.Context()))
+	must(t, w.bury(t.Context()))
 	if want := "job-dead-letter " + id + ": job job-001 (verify of a) has used up its 1 attempts: no such entry"; len(w.told) != 1 || w.told[0] != want {
 		t.Errorf("told %q", w.told)
 	}
-	if lines := w.auditLines(); len(lines) != 1 || lines[0]["error"] != "no such entry" || lines[0]["id"] != w.job(id).AuditEventID {
+	if lines := w.auditLines(); len(lines) != 1 || lines[0]["last_error"] != "no such entry" || lines[0]["id"] != w.job(id).AuditEventID {
 		t.Errorf("%v", lines)
 	}
 	w.now = start.Add(time.Hour)
@@ -361,7 +361,7 @@ func TestAck(t *testing.T) {
 	w.pull("w1")
 	ack.NextActionAt = start
 	_, err = w.Ack(t.Context(), list[0].ID, ack)
-	refused(t, err, task.CodeInvalid, "next_action_at: 2026-12-01T00:00:00.000Z is past")
+	refused(t, err, task.CodeInvalid, "2026-12-01T00:00:00.000Z is past")
 }
 
 // TestKeyReuse: the same job is not queued twice, and another one under its key is a conflict; both
@@ -423,7 +423,7 @@ func TestArchivedDeadLetter(t *testing.T) {
 func TestClocks(t *testing.T) {
 	w := newWorld(t)
 	_, _, err := w.Enqueue(t.Context(), spec("a", -1))
-	refused(t, err, task.CodeInvalid, "2026-11-30T23:59:00.000Z is past: it is 2026-12-01T00:00:00.000Z now")
+	refused(t, err, task.CodeInvalid, "2026-11-30T23:59:00.000Z is past, it is 2026-12-01T00:00:00.000Z now")
 	w.enqueue(spec("a", 1))
 	for ahead, want := range map[time.Duration]int{time.Minute + time.Second: -1, time.Minute: 1} {
 		list, err := w.Pull(t.Context(), jobs.Pull{WorkerID: "w1", Now: start.Add(ahead)})
@@ -434,9 +434,9 @@ func TestClocks(t *testing.T) {
 		}
 	}
 	_, err = w.Pull(t.Context(), jobs.Pull{})
-	refused(t, err, task.CodeInvalid, "worker_id is missing")
+	refused(t, err, task.CodeInvalid, "worker_id: it is missing")
 	_, err = w.Pull(t.Context(), jobs.Pull{WorkerID: "w", Limit: 1001})
-	refused(t, err, task.CodeInvalid, "limit is 1001")
+	refused(t, err, task.CodeInvalid, "limit: 1001 is not from 1 to 1000")
 }
 
 // TestHandEdits: what a person writes into jobs.md is taken over, a wrong enum is a finding with its
@@ -461,7 +461,7 @@ func TestHandEdits(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	found := w.Findings()
-	if len(found) != 1 || !strings.HasPrefix(found[0].Error(), "jobs.md:") || !strings.HasSuffix(found[0].Error(), `unknown action "dekay"; did you mean decay?`) {
+	if len(found) != 1 || !strings.HasPrefix(found[0].Error(), "jobs.md:") || !strings.HasSuffix(found[0].Error(), `unknown word "dekay"; did you mean decay?`) {
 		t.Fatalf("%v", found)
 	}
 	if line := strings.Split(w.read("jobs.md"), "\n")[found[0].Line-1]; line != "- action: dekay" {
@@ -546,7 +546,7 @@ func BenchmarkPull(b *testing.B) {
 			}
 			*sum += time.Since(begun)
 			w.now = w.now.Add(6 * time.Minute) // the lease ends, and they return
-			must(b, w.look(b.Context()))
+			must(b, w.reclaim(b.Context()))
 		}
 	}
 	b.ReportMetric(float64(few.Microseconds())/float64(b.N), "µs/1k")
