@@ -17,11 +17,7 @@ const (
 
 // breaksLine reports whether some line editor takes r for a line break, or cannot keep it.
 func breaksLine(r rune) bool {
-	switch r {
-	case '\r', '\v', '\f', 0, 0x1c, 0x1d, 0x1e, 0x85, 0x2028, 0x2029:
-		return true
-	}
-	return false
+	return (r < ' ' || r > '~') && (r == 0 || strings.ContainsRune(lineBreaks, r))
 }
 
 // formOf chooses how a value that is not empty is written.

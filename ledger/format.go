@@ -3,7 +3,6 @@ package ledger
 import (
 	"bytes"
 	"fmt"
-	"strconv"
 )
 
 // FormatVersion is the version of the grammar that this package writes. A file
@@ -64,22 +63,13 @@ func AppendPart(dst []byte, r *Record, more int) ([]byte, error) {
 			return dst, fmt.Errorf("%s %s: %q cannot be the key of a field", r.Kind, r.ID, f.Key)
 		}
 	}
-	dst = append(dst, "## "...)
-	dst = append(dst, r.Kind...)
-	dst = append(dst, ' ')
-	dst = append(dst, r.ID...)
-	dst = append(dst, "\n- seq: "...)
-	dst = strconv.AppendUint(dst, r.Seq, 10)
-	dst = append(dst, '\n')
+	dst = fmt.Appendf(dst, "## %s %s\n- seq: %d\n", r.Kind, r.ID, r.Seq)
 	for _, f := range r.Fields {
 		dst = appendField(dst, f)
 	}
-	dst = append(dst, "<!-- end "...)
-	dst = strconv.AppendUint(dst, r.Seq, 10)
+	dst = fmt.Appendf(dst, "<!-- end %d", r.Seq)
 	if more > 0 {
-		dst = append(dst, ", "...)
-		dst = strconv.AppendInt(dst, int64(more), 10)
-		dst = append(dst, " more"...)
+		dst = fmt.Appendf(dst, ", %d more", more)
 	}
 	return append(dst, " -->\n\n"...), nil
 }

@@ -101,8 +101,7 @@ type parser struct {
 	line   int
 	blocks blockState
 
-	spare  []Field // memory for the fields of one record
-	fields []Field // memory for those of many; see keep
+	spare []Field // memory for the fields of one record
 
 	open    *Section // a section being read by lines, or nil
 	body    bool     // the last field of open takes indented lines
@@ -167,7 +166,7 @@ func (p *parser) strict() bool {
 	if err != nil || p.goesOn(p.pos+n) != nil {
 		return false
 	}
-	s.Fields = p.keep(s.Fields)
+	p.spare, s.Fields = s.Fields[:0], slices.Clone(s.Fields)
 	p.closeSection(p.pos)
 	p.reportOpen(p.line)
 	p.blocks.afterRecord()
@@ -177,18 +176,6 @@ func (p *parser) strict() bool {
 	p.line += s.lines
 	p.ended = true
 	return true
-}
-
-// keep copies fields to where they stay: those of many sections share one piece of
-// memory, because a large ledger has a million.
-func (p *parser) keep(fields []Field) []Field {
-	p.spare = fields[:0]
-	if cap(p.fields)-len(p.fields) < len(fields) {
-		p.fields = make([]Field, 0, max(len(fields), min(len(p.data)/64, 4096)))
-	}
-	n := len(p.fields)
-	p.fields = append(p.fields, fields...)
-	return p.fields[n:len(p.fields):len(p.fields)]
 }
 
 // takeLine does what one line asks for: begin a section, add to it, close it,

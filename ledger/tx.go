@@ -3,23 +3,23 @@ package ledger
 // A Tx collects the records of one change. They become durable together: after a
 // crash all of them are there or none.
 type Tx struct {
-	records []Record
-	claims  []string
-	ahead   int // sum of what the changes before it in the batch count
-	count   int
+	Records []Record // what was appended, to be numbered and written
+	Claims  []string // what was claimed
+	Counted int      // what this change has counted
+	ahead   int      // sum of what the changes before it in the batch count
 }
 
 // Append adds a record. Its Seq is given by the log.
 func (tx *Tx) Append(r *Record) {
-	tx.records = append(tx.records, *r)
+	tx.Records = append(tx.Records, *r)
 	tx.Claim(string(r.Kind) + " " + r.ID)
 }
 
 // Size returns about how many bytes the records have when they are written.
 func (tx *Tx) Size() (n int) {
-	for i := range tx.records {
-		n += 100 + len(tx.records[i].ID)
-		for _, f := range tx.records[i].Fields {
+	for i := range tx.Records {
+		n += 100 + len(tx.Records[i].ID)
+		for _, f := range tx.Records[i].Fields {
 			n += len(f.Key) + len(f.Value) + len("- : \n")
 		}
 	}
@@ -28,14 +28,14 @@ func (tx *Tx) Size() (n int) {
 
 // Merge adds all that another change has collected.
 func (tx *Tx) Merge(other *Tx) {
-	tx.records = append(tx.records, other.records...)
-	tx.claims = append(tx.claims, other.claims...)
-	tx.count += other.count
+	tx.Records = append(tx.Records, other.Records...)
+	tx.Claims = append(tx.Claims, other.Claims...)
+	tx.Counted += other.Counted
 }
 
 // Count adds n to what the changes that follow in the same batch are told by
 // [Tx.Ahead]: the fold does not know of this one when they are made.
-func (tx *Tx) Count(n int) { tx.count += n }
+func (tx *Tx) Count(n int) { tx.Counted += n }
 
 // Ahead returns the sum of what the changes before this one in its batch have counted.
 func (tx *Tx) Ahead() int { return tx.ahead }
@@ -43,20 +43,11 @@ func (tx *Tx) Ahead() int { return tx.ahead }
 // Claim names something that this change decided upon, such as an idempotency
 // key. Two changes that claim the same never share a batch: the second is asked
 // again when the first has been applied. Each record claims its own id.
-func (tx *Tx) Claim(what string) { tx.claims = append(tx.claims, what) }
+func (tx *Tx) Claim(what string) { tx.Claims = append(tx.Claims, what) }
 
 // Reset makes tx empty, for a change that is asked for its records anew behind others of its
 // batch that have counted ahead.
 func (tx *Tx) Reset(ahead int) {
-	tx.records, tx.claims = tx.records[:0], tx.claims[:0]
-	tx.ahead, tx.count = ahead, 0
+	tx.Records, tx.Claims = tx.Records[:0], tx.Claims[:0]
+	tx.ahead, tx.Counted = ahead, 0
 }
-
-// Records returns what was appended, to be numbered and written.
-func (tx *Tx) Records() []Record { return tx.records }
-
-// Claims returns what was claimed.
-func (tx *Tx) Claims() []string { return tx.claims }
-
-// Counted returns what this change has counted.
-func (tx *Tx) Counted() int { return tx.count }

@@ -7,18 +7,7 @@ import (
 )
 
 func datasync(f *os.File) error {
-	c, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var serr error
-	err = c.Control(func(fd uintptr) {
-		serr = again(func() error { return unix.Fdatasync(int(fd)) })
-	})
-	if err != nil {
-		return err
-	}
-	return os.NewSyscallError("fdatasync", serr)
+	return os.NewSyscallError("fdatasync", again(func() error { return unix.Fdatasync(int(f.Fd())) }))
 }
 
 // exchangeAtOnce lets two files change places in one step.

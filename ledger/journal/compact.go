@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"stint/ledger"
@@ -189,8 +189,7 @@ func (c *compactor) prepare() error {
 	if c.snap, err = l.tasks.Read(c.ctx); err != nil {
 		return err
 	}
-	c.data = make([]byte, l.journal.size)
-	if _, err := l.journal.file.ReadAt(c.data, 0); err != nil && !errors.Is(err, io.EOF) {
+	if c.data, _, err = l.journal.read(); err != nil {
 		return err
 	}
 	c.doc = ledger.Parse(c.snap.Data)
@@ -241,15 +240,11 @@ func (c *compactor) prepare() error {
 func (c *compactor) encode() error {
 	mark := ledger.MarkRecord(c.log.seq, len(c.keep.Records), c.log.opts.Files.Archive(c.at), c.at)
 	c.journal = []byte(ledger.EmptyJournal)
-	for i := -1; i < len(c.keep.Records); i++ {
-		r := &mark
-		if i >= 0 {
-			r = &c.keep.Records[i]
-			r.Seq = mark.Seq + uint64(i) + 1
-		}
+	for i, r := range slices.Concat([]ledger.Record{mark}, c.keep.Records) {
+		r.Seq = mark.Seq + uint64(i)
 		from := len(c.journal)
 		var err error
-		if c.journal, err = ledger.AppendRecord(c.journal, r); err != nil {
+		if c.journal, err = ledger.AppendRecord(c.journal, &r); err != nil {
 			return fmt.Errorf("merge %s %s: %w", r.Kind, r.ID, err)
 		}
 		c.texts = append(c.texts, c.journal[from:len(c.journal):len(c.journal)])

@@ -149,7 +149,7 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 		s := &doc.Sections[i]
 		newest = max(newest, s.Seq)
 		lacked := !superseded(s.Seq) && (s.Seq > l.seq || l.lacks.Has(s.Seq)) && !ledger.SeqOutOfRange(s.Seq, l.seq)
-		if (lacked || refused[s.Seq]) && !written[ledger.Digest(s.Raw)] {
+		if (lacked || refused[s.Seq]) && written[ledger.Digest(s.Raw)] == 0 {
 			missing = append(missing, *s)
 		}
 	}

@@ -468,10 +468,10 @@ func (b *batch) take(u *update) bool {
 		u.done <- err
 		return true
 	}
-	if slices.ContainsFunc(u.tx.Claims(), func(c string) bool { return b.claimed[c] }) {
+	if slices.ContainsFunc(u.tx.Claims, func(c string) bool { return b.claimed[c] }) {
 		return false
 	}
-	size, seq, records := len(b.bytes), b.seq, u.tx.Records()
+	size, seq, records := len(b.bytes), b.seq, u.tx.Records
 	b.bytes = slices.Grow(b.bytes, u.tx.Size())
 	for i := range records {
 		seq++
@@ -483,11 +483,11 @@ func (b *batch) take(u *update) bool {
 			return true
 		}
 	}
-	for _, c := range u.tx.Claims() {
+	for _, c := range u.tx.Claims {
 		b.claimed[c] = true
 	}
 	b.seq = seq
-	b.count += u.tx.Counted()
+	b.count += u.tx.Counted
 	b.taken = append(b.taken, u)
 	return true
 }

@@ -241,13 +241,7 @@ func refusals(doc *ledger.Document, check func(*ledger.Section) error) (list []r
 			list = append(list, refusal{s, ledger.RefusedAt(s, err)})
 		}
 	}
-	adopted := map[string]int{} // how often, by digest: of equal ones each once
-	for i := range doc.Sections {
-		s := &doc.Sections[i]
-		if _, isSeq := ledger.ParseUint([]byte(s.Value(ledger.KeyEdits))); s.Seq > 0 && s.Get(ledger.KeyAdopts) != nil && !isSeq {
-			adopted[s.Value(ledger.KeyAdopts)]++
-		}
-	}
+	adopted := salvage.Written(doc) // of equal ones each once
 	for _, s := range salvage.Records(doc) {
 		ask(s)
 	}

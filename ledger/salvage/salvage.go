@@ -94,17 +94,17 @@ func Merge(pieces []ledger.Piece, known map[uint64][]byte, newest uint64) (journ
 	return journal, out
 }
 
-// Written returns the digests of the sections that a person wrote or copied, as records
+// Written returns how often sections of that digest were written or copied by a person, as records
 // say: if they have a seq, he made it up, or it is another record's.
-func Written(doc *ledger.Document) map[string]bool {
-	written := map[string]bool{}
+func Written(doc *ledger.Document) map[string]int {
+	written := map[string]int{}
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		if s.Get(ledger.KeyAdopts) == nil {
 			continue
 		}
 		if _, isSeq := ledger.ParseUint([]byte(s.Value(ledger.KeyEdits))); !isSeq {
-			written[s.Value(ledger.KeyAdopts)] = true
+			written[s.Value(ledger.KeyAdopts)]++
 		}
 	}
 	return written
@@ -120,7 +120,7 @@ func Records(doc *ledger.Document) []*ledger.Section {
 	records := map[uint64]*ledger.Section{}
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
-		if s.Seq > 0 && !superseded(s.Seq) && records[s.Seq] == nil && (len(written) == 0 || !written[ledger.Digest(s.Raw)]) {
+		if s.Seq > 0 && !superseded(s.Seq) && records[s.Seq] == nil && (len(written) == 0 || written[ledger.Digest(s.Raw)] == 0) {
 			records[s.Seq] = s
 		}
 	}
