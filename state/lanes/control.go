@@ -25,8 +25,9 @@ func (s *Queues) ApplyControl(sec *ledger.Section) error {
 		delete(s.controls, id)
 	}
 	if isAccount {
-		s.account(name).Control = next
-		s.plan.accounts = true
+		a := s.account(name)
+		a.Control, s.plan.accounts = next, true
+		a.windows, _ = state.ParseQuota(next.Quota) // it was checked just now
 	}
 	return nil
 }
@@ -57,19 +58,10 @@ func (s *Queues) Account(name string) state.Account {
 	return state.Account{Name: name}
 }
 
-// quota returns the windows that the controls tell of, which are read once.
-func (a *account) quota() []state.Window {
-	if a.quotaText != a.Control.Quota {
-		a.quotaText = a.Control.Quota
-		a.windows, _ = state.ParseQuota(a.quotaText) // it was checked when it was folded
-	}
-	return a.windows
-}
-
 func (a *account) view() state.Account {
 	return state.Account{
 		Name: a.name, Hold: a.Hold, Reason: a.Reason, CoolUntil: a.CoolUntil, Guessed: a.Guessed,
-		LimitWaits: a.LimitWaits, LimitedAt: a.LimitedAt, Disabled: a.Disabled, Quota: a.quota(),
+		LimitWaits: a.LimitWaits, LimitedAt: a.LimitedAt, Disabled: a.Disabled, Quota: a.windows,
 	}
 }
 

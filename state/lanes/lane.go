@@ -40,10 +40,9 @@ type account struct {
 	closed  bool // by what is configured for it, as Ready has found it
 	noSpare bool // for spare tasks, likewise
 
-	quotaText string // of which windows was made
-	windows   []state.Window
-	ready     placedHeap[*lane] // the lanes whose head wants this account, higher priority first, then age
-	backed    placedHeap[*lane] // those of them whose head names a fallback
+	windows []state.Window    // of the controls' quota
+	ready   placedHeap[*lane] // the lanes whose head wants this account, higher priority first, then age
+	backed  placedHeap[*lane] // those of them whose head names a fallback
 }
 
 // plan holds what Ready and NextWake know from the last time. Records only touch

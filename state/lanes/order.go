@@ -37,8 +37,21 @@ func (s *Queues) CheckOrder(tasks []state.Task) error {
 // (see [Queues.CheckOrder]). Of each cycle the task of the highest rank is refused, with
 // which the error begins: the search continues without it.
 func (s *Queues) RefuseCycles(tasks []state.Task, rank func(id string) int) []*CycleError {
-	o := ordering{queues: s, rank: rank}
-	o.check(tasks)
+	o := ordering{queues: s, rank: rank, given: map[string]*state.Task{}, seen: map[string]int{}}
+	for i := range tasks {
+		o.given[tasks[i].ID] = &tasks[i]
+	}
+	if !o.mayCycle(tasks) || len(tasks) == 1 && o.isLast(&tasks[0]) {
+		return nil
+	}
+	if o.before == nil {
+		o.place(tasks)
+	}
+	for i := range tasks {
+		if o.search(tasks[i].ID); rank == nil && len(o.cycles) > 0 {
+			break
+		}
+	}
 	return o.cycles
 }
 
@@ -51,24 +64,6 @@ type ordering struct {
 	seen   map[string]int      // places on the path; -1: searched already
 	rank   func(id string) int // of a given task, at least 0; nil: the first cycle ends the search
 	cycles []*CycleError
-}
-
-func (o *ordering) check(tasks []state.Task) {
-	o.given, o.seen = map[string]*state.Task{}, map[string]int{}
-	for i := range tasks {
-		o.given[tasks[i].ID] = &tasks[i]
-	}
-	if !o.mayCycle(tasks) || len(tasks) == 1 && o.isLast(&tasks[0]) {
-		return
-	}
-	if o.before == nil {
-		o.place(tasks)
-	}
-	for i := range tasks {
-		if o.search(tasks[i].ID); o.rank == nil && len(o.cycles) > 0 {
-			return
-		}
-	}
 }
 
 // mayCycle reports whether there can be a cycle at all. Behind a new task without

@@ -201,11 +201,7 @@ func (s *Tasks) Add(id []byte, first uint64) uint32 {
 // isOwnLane reports whether key is the one of the lane that task n has for itself.
 func (s *Tasks) isOwnLane(key string, n uint32) bool {
 	id, ok := strings.CutPrefix(key, state.LanePrefixTask)
-	if !ok {
-		return false
-	}
-	var buf [128]byte
-	return string(s.ids.appendTo(buf[:0], n, s.Entries.At(n))) == id
+	return ok && s.ID(n) == id
 }
 
 // ID returns the id of task n.
