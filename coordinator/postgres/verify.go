@@ -186,7 +186,14 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 		return err
 	}
 	for _, t := range []*table{&tasksTable, &runsTable, &filesTable} {
-		if err := c.compare(ctx, t); err != nil {
+		rows, _ := c.tx.Query(ctx, t.difference()) // ForEachRow returns the error
+		var here, there map[string]json.RawMessage
+		_, err := pgx.ForEachRow(rows, []any{&here, &there}, func() error {
+			c.differ(t, here, there)
+			here, there = nil, nil
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -212,21 +219,6 @@ func (t *table) difference() string {
 		FULL JOIN (SELECT %[2]s FROM %[3]s WHERE %[4]s IN (SELECT id FROM copy_tasks)) c ON c.id = h.id
 		WHERE (%[5]s) IS DISTINCT FROM (%[6]s)`,
 		t.staging(), strings.Join(t.columns, ", "), t.name, of, strings.Join(here, ", "), strings.Join(there, ", "))
-}
-
-// compare compares one table.
-func (c *comparison) compare(ctx context.Context, t *table) error {
-	rows, err := c.tx.Query(ctx, t.difference())
-	if err != nil {
-		return err
-	}
-	var here, there map[string]json.RawMessage
-	_, err = pgx.ForEachRow(rows, []any{&here, &there}, func() error {
-		c.differ(t, here, there)
-		here, there = nil, nil
-		return nil
-	})
-	return err
 }
 
 // differ notes how a row differs; nil is a side that does not have it.
@@ -272,13 +264,10 @@ func (c *comparison) note(d Difference) {
 // surplus finds the tasks of this host that the ledger does not have. One that came
 // later may be in the mirror already.
 func (c *comparison) surplus(ctx context.Context) error {
-	rows, err := c.tx.Query(ctx, "SELECT id, coalesce(ref, id::text) FROM tasks WHERE host = $1 AND generation IS NOT NULL", c.o.Host)
-	if err != nil {
-		return err
-	}
+	rows, _ := c.tx.Query(ctx, "SELECT id, coalesce(ref, id::text) FROM tasks WHERE host = $1 AND generation IS NOT NULL", c.o.Host) // ForEachRow returns the error
 	var id [16]byte
 	var name string
-	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
 		if !c.here[id] && !c.src.ChangedLater(name) {
 			c.note(Difference{Table: tasksTable.name, ID: name, Text: "the row is in the mirror and not in the ledger"})
 		}
@@ -294,15 +283,12 @@ func (c *comparison) accounts(ctx context.Context) error {
 	for _, a := range c.src.Accounts() {
 		known[c.o.accountID(a.Name)] = a
 	}
-	rows, err := c.tx.Query(ctx, "SELECT id, enabled, held, reason, cool_until FROM accounts WHERE host = $1 ORDER BY id", c.o.Host)
-	if err != nil {
-		return err
-	}
+	rows, _ := c.tx.Query(ctx, "SELECT id, enabled, held, reason, cool_until FROM accounts WHERE host = $1 ORDER BY id", c.o.Host) // ForEachRow returns the error
 	var id string
 	var enabled, held bool
 	var reason *string
 	var until *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&id, &enabled, &held, &reason, &until}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &enabled, &held, &reason, &until}, func() error {
 		name := strings.TrimPrefix(id, c.o.accountID(""))
 		if c.src.ChangedLater(state.ControlAccount + name) {
 			return nil

@@ -115,19 +115,14 @@ type writer struct {
 // database is found out by patience.
 const slowest = 1 << 20
 
-// timeout returns the time that a batch may take.
-func (b *batch) timeout(patience int) time.Duration {
+// write writes a batch and moves the cursor, or does nothing. patience is how many times
+// the usual time it gets.
+func (w *writer) write(ctx context.Context, b *batch, patience int) error {
 	size := 0
 	for _, t := range b.tasks {
 		size += t.size
 	}
-	return time.Duration(patience) * (writeTimeout + time.Duration(size)*time.Second/slowest)
-}
-
-// write writes a batch and moves the cursor, or does nothing. patience is how many times
-// the usual time it gets.
-func (w *writer) write(ctx context.Context, b *batch, patience int) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout(patience))
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(patience)*(writeTimeout+time.Duration(size)*time.Second/slowest))
 	defer cancel()
 	err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
 		if err := w.begin(ctx, tx); err != nil {
@@ -212,7 +207,15 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 	var q pgx.Batch
 	w.queueAccounts(&q, b.accounts)
 	if len(b.tasks) > 0 {
-		w.needAccounts(&q, b)
+		agents := map[string]string{} // of the accounts that rows refer to
+		for _, t := range b.tasks {
+			agents[t.account] = t.agent
+		}
+		delete(agents, "")
+		for account, agent := range agents {
+			q.Queue("INSERT INTO accounts (id, tool, max_concurrency, host) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING",
+				account, agent, w.o.MaxConcurrency, w.o.Host)
+		}
 		if slices.ContainsFunc(b.tasks, func(t *taskRows) bool { return t.hasKey }) {
 			q.Queue(freeKeys)
 		}
@@ -260,19 +263,6 @@ func (w *writer) notice(b *batch) string {
 	}
 	data, _ := json.Marshal(n) // it has nothing that JSON cannot hold
 	return string(data)
-}
-
-// needAccounts makes the accounts that rows of the batch refer to.
-func (w *writer) needAccounts(q *pgx.Batch, b *batch) {
-	made := map[string]bool{}
-	for _, t := range b.tasks {
-		if t.account == "" || made[t.account] {
-			continue
-		}
-		made[t.account] = true
-		q.Queue(`INSERT INTO accounts (id, tool, max_concurrency, host) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (id) DO NOTHING`, t.account, t.agent, w.o.MaxConcurrency, w.o.Host)
-	}
 }
 
 // queueAccounts makes table accounts say what is known of the accounts of this host; nil

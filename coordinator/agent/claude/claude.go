@@ -159,7 +159,11 @@ func writeInput(path, prompt string) error {
 // of their text; and an older claude, to which client_composed means nothing, goes
 // without all that it attaches to a prompt.
 func (c *Agent) env(bin string) []string {
-	env := append(unset(c.Env, "CLAUDE_CODE_MAX_RETRIES=2", "DISABLE_AUTOUPDATER=1"), "CLAUDE_CODE_DISABLE_FILE_MENTIONS=1")
+	env := slices.DeleteFunc([]string{"CLAUDE_CODE_MAX_RETRIES=2", "DISABLE_AUTOUPDATER=1"}, func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return agent.HasEnv(c.Env, name)
+	})
+	env = append(env, "CLAUDE_CODE_DISABLE_FILE_MENTIONS=1")
 	if versions.IsOlder(installedVersion(bin)) {
 		env = append(env, "CLAUDE_CODE_DISABLE_ATTACHMENTS=1")
 	}
@@ -174,14 +178,6 @@ func installedVersion(bin string) string {
 		return ""
 	}
 	return cmp.Or(agent.PackageVersion(target, "claude-code"), filepath.Base(target))
-}
-
-// unset returns the entries whose variables an environment does not have.
-func unset(env []string, entries ...string) []string {
-	return slices.DeleteFunc(entries, func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		return agent.HasEnv(env, name)
-	})
 }
 
 // Kind is how claude is registered.

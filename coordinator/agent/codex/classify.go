@@ -56,21 +56,17 @@ func classOf(msg string) state.Class {
 	}
 	low := strings.ToLower(msg)
 	if strings.HasPrefix(low, "{") {
-		return bodyClass(msg) // the raw body of a refused request: not codex's words
+		// The raw body of a refused request: not codex's words. One of a provider's errors is not put into any.
+		var e struct{ Error struct{ Code string } }
+		if json.Unmarshal([]byte(msg), &e) == nil && e.Error.Code == "context_length_exceeded" {
+			return state.ClassContextFull
+		}
+		return state.ClassExit
 	}
 	for _, p := range phrases {
 		if slices.ContainsFunc(p.texts, func(text string) bool { return strings.Contains(low, text) }) {
 			return p.class
 		}
-	}
-	return state.ClassExit
-}
-
-// bodyClass reads the one error of a provider that codex does not put into words.
-func bodyClass(body string) state.Class {
-	var e struct{ Error struct{ Code string } }
-	if json.Unmarshal([]byte(body), &e) == nil && e.Error.Code == "context_length_exceeded" {
-		return state.ClassContextFull
 	}
 	return state.ClassExit
 }

@@ -99,28 +99,28 @@ func (p provider) ready(env []string) (bool, string) {
 	return false, fmt.Sprintf("model provider %q needs %s in the environment", p.name, p.EnvKey)
 }
 
+// A config is what matters here of codex's own configuration.
+type config struct {
+	Provider  string              `toml:"model_provider"`
+	Providers map[string]provider `toml:"model_providers"`
+}
+
+// config reads the configuration, with that of the profile.
+func (c *Agent) config() (conf config, err error) {
+	for _, name := range []string{"config.toml", c.Profile + ".config.toml"} {
+		if _, err := toml.DecodeFile(filepath.Join(c.home(), name), &conf); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return conf, fmt.Errorf(ownConfig+"%w", err)
+		}
+	}
+	return conf, nil
+}
+
 // provider returns the configured model provider if it is one with a login of its own.
 func (c *Agent) provider() (p provider, found bool, err error) {
-	home := c.home()
-	var conf struct {
-		Provider  string              `toml:"model_provider"`
-		Providers map[string]provider `toml:"model_providers"`
-	}
-	for _, name := range []string{"config.toml", c.Profile + ".config.toml"} {
-		data, err := os.ReadFile(filepath.Join(home, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = toml.Unmarshal(data, &conf)
-		}
-		if err != nil {
-			return provider{}, false, fmt.Errorf(ownConfig+"%w", err)
-		}
-	}
+	conf, err := c.config()
 	p, found = conf.Providers[conf.Provider]
 	p.name = conf.Provider
-	return p, found && !p.NeedAuth, nil
+	return p, found && !p.NeedAuth, err
 }
 
 // home is where codex keeps its configuration and its threads.
@@ -200,14 +200,9 @@ func (c *Agent) keepKeys() (args []string) {
 			names = append(names, name)
 		}
 	}
-	var config struct {
-		Providers map[string]struct {
-			Key string `toml:"env_key"`
-		} `toml:"model_providers"`
-	}
-	_, _ = toml.DecodeFile(filepath.Join(c.home(), "config.toml"), &config) // what is no configuration codex does not start with
-	for _, p := range config.Providers {
-		names = append(names, p.Key)
+	conf, _ := c.config() // what is no configuration codex does not start with
+	for _, p := range conf.Providers {
+		names = append(names, p.EnvKey)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {

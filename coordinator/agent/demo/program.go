@@ -122,7 +122,11 @@ func (d *demo) main(args []string, stdin io.Reader) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	d.message = userMessage(string(prompt))
+	text := string(prompt)
+	if _, own, ok := strings.Cut("\n"+text, "\n## User message\n"); ok { // the user's own words
+		text = own
+	}
+	d.message = strings.TrimSpace(text)
 	id, err := d.open()
 	if err != nil {
 		return 0, err
@@ -153,15 +157,6 @@ func (d *demo) parse(args []string) error {
 		return errors.New(envHome + " is not set")
 	}
 	return nil
-}
-
-// userMessage cuts the user's own words out of a prompt: what follows the
-// heading, or everything if there is none.
-func userMessage(prompt string) string {
-	if _, msg, ok := strings.Cut("\n"+prompt, "\n## User message\n"); ok {
-		prompt = msg
-	}
-	return strings.TrimSpace(prompt)
 }
 
 // open opens the session's memory, a new one or the one to resume, and notes the
