@@ -219,7 +219,6 @@ type scan struct {
 	drop    bool // the last byte was left out
 }
 
-// feed takes the next bytes of the stream.
 func (l *lines) feed(p []byte) {
 	for len(p) > 0 {
 		i := bytes.IndexByte(p, '\n')

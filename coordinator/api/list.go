@@ -137,7 +137,6 @@ func (s *Server) page(f state.Filter) (rows [][]byte, next uint64, err error) {
 	return rows, next, nil
 }
 
-// row returns one task of a list in JSON.
 func (s *Server) row(t *state.Task) ([]byte, error) {
 	var buf bytes.Buffer
 	err := wire.WriteJSON(&buf, s.listed(*t))
@@ -190,7 +189,6 @@ func (s *Server) shown(ctx context.Context, ref string) (wire.TaskView, error) {
 	return s.detail(t), nil
 }
 
-// listAll shows tasks of a list, in their order.
 func (s *Server) listAll(tasks []state.Task) []wire.TaskView {
 	views := make([]wire.TaskView, len(tasks))
 	for i, t := range tasks {

@@ -81,7 +81,6 @@ var (
 
 const routeLogs = "GET /v1/tasks/{id}/logs"
 
-// pattern returns the pattern of the route that a request takes.
 func (s *Server) pattern(r *http.Request) string {
 	_, pattern := s.mux.Handler(r)
 	return pattern
@@ -89,7 +88,6 @@ func (s *Server) pattern(r *http.Request) string {
 
 func (s *Server) isPublic(r *http.Request) bool { return publicRoutes[s.pattern(r)] }
 
-// isLong reports whether a request may last for long.
 func (s *Server) isLong(r *http.Request) bool {
 	pattern := s.pattern(r)
 	return longRoutes[pattern] && (pattern != routeLogs || r.URL.Query().Has("follow"))

@@ -274,7 +274,6 @@ func (f *follower) add(run string) {
 	}
 }
 
-// see takes note of the task's state.
 func (f *follower) see(t state.Task) {
 	f.ended = t.Status.Terminal()
 	f.active = t.Status == state.Running

@@ -51,7 +51,6 @@ type (
 	}
 )
 
-// submitRoutes registers what accepts tasks.
 func (s *Server) submitRoutes(api huma.API) {
 	const spellings = "A property may also be spelled with underscores (session_key), agent as tool, sessionKey as session, tenantId as tenant, " +
 		"outputSpec as output_files, notBefore as scheduled_at, verifyCommand as verify."

@@ -29,7 +29,6 @@ func (s *session) newPacker(ctx context.Context) *packer {
 	return p
 }
 
-// end ends the packer and waits for it.
 func (p *packer) end() {
 	p.cancel()
 	for range p.batches { // until it is closed
@@ -65,7 +64,6 @@ func (p *packer) all(to place) {
 	}
 }
 
-// send hands a batch over.
 func (p *packer) send(b *batch) {
 	select {
 	case p.batches <- b:

@@ -390,7 +390,6 @@ func orNull(s string) any {
 	return storable(s)
 }
 
-// timeOrNull returns a time, or NULL for the zero one.
 func timeOrNull(t time.Time) any {
 	if t.IsZero() {
 		return nil

@@ -152,7 +152,6 @@ func (c *comparison) run(ctx context.Context) error {
 	return c.accounts(ctx)
 }
 
-// page compares some tasks with their rows.
 func (c *comparison) page(ctx context.Context, ids []string) error {
 	b := &batch{}
 	for _, id := range ids {
@@ -311,7 +310,6 @@ func jsonTime(t *time.Time) json.RawMessage {
 	return jsonOf(t.UTC().Truncate(time.Microsecond))
 }
 
-// value notes how a value differs, if it does.
 func (c *comparison) value(table, id, column string, here, there json.RawMessage) {
 	if bytes.Equal(here, there) {
 		return

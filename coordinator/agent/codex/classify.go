@@ -114,7 +114,6 @@ func clockTime(m []string, now time.Time) time.Time {
 	return at
 }
 
-// number reads digits.
 func number(s string) int {
 	n, _ := strconv.Atoi(s) // the pattern has only few of them
 	return n

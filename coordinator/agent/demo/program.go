@@ -247,7 +247,6 @@ func (d *demo) finish() error {
 	return err
 }
 
-// text is the answer.
 func (d *demo) text() string {
 	if len(d.answer) > 0 {
 		return strings.Join(d.answer, "\n")
@@ -306,14 +305,12 @@ func (d *demo) emit(kind string, e event) error {
 	return d.out.Encode(e)
 }
 
-// item prints one completed item.
 func (d *demo) item(kind string, e event) error {
 	e["id"], e["type"] = fmt.Sprintf("item_%d", d.items), kind
 	d.items++
 	return d.emit("item.completed", event{"item": e})
 }
 
-// log notes that this execution begins or ends.
 func (d *demo) log(what string) error {
 	f, err := durable.Open(filepath.Join(d.home, "log.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"time"
 )
 
-// readProc looks a process up; errGone when there is none of that pid.
 func readProc(pid int) (proc, error) {
 	all, err := listProcs()
 	if err != nil {
@@ -84,7 +83,6 @@ func SelfCommand() ([]string, error) {
 // becomeReaper does nothing: only Linux knows subreapers.
 func becomeReaper() error { return nil }
 
-// closeOnExec keeps descriptors from first on out of the agent.
 func closeOnExec(first int) { closeListed("/dev/fd", first) }
 
 // agentAttr puts the agent into a session and group of its own.

@@ -389,7 +389,6 @@ func openOutput(name string) (*output, error) {
 	return &output{File: f, begin: fi.Size(), off: fi.Size()}, nil
 }
 
-// size returns the size of the file.
 func (o *output) size() int64 {
 	fi, err := o.Stat()
 	if err != nil {
@@ -398,10 +397,8 @@ func (o *output) size() int64 {
 	return fi.Size()
 }
 
-// written returns how many bytes the run has written.
 func (o *output) written() int64 { return o.size() + o.gone - o.begin }
 
-// read reads what comes next into p, and returns it.
 func (o *output) read(p []byte) []byte {
 	if o.size() < o.off { // the run itself has cut it off, as "echo x > /dev/stderr" does
 		o.gone, o.off = o.gone+o.off, 0

@@ -153,7 +153,6 @@ func (d *decoder) Close() {
 	}
 }
 
-// flush ends a message.
 func (d *decoder) flush() {
 	if text := d.text.String(); strings.TrimSpace(text) != "" {
 		d.Message(text)

@@ -329,7 +329,6 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	return req, nil
 }
 
-// explainNoAnswer explains why there was no whole answer.
 func (c *Client) explainNoAnswer(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -445,7 +444,6 @@ func checkSpec(spec task.TaskSpec) (task.TaskSpec, error) {
 	return spec, nil
 }
 
-// checkBatch is checkSpec for a list.
 func checkBatch(specs []task.TaskSpec) (sent []task.TaskSpec, err error) {
 	sent = make([]task.TaskSpec, len(specs))
 	for i, spec := range specs {

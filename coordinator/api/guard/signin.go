@@ -59,7 +59,6 @@ func (b *browsers) find(name string) *browser {
 	return &b.all[i]
 }
 
-// get returns the one with a name.
 func (b *browsers) get(name string) (one browser, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -217,7 +217,6 @@ func (p *places) set(c *tcpConn, since time.Time) (ok, full bool) {
 	return ok, len(p.conns) >= p.most
 }
 
-// leave frees the place of c.
 func (p *places) leave(c *tcpConn) {
 	p.mu.Lock()
 	delete(p.conns, c)

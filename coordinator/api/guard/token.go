@@ -124,7 +124,6 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// isToken reports whether given is the present token.
 func (t *Token) isToken(given string) bool {
 	text, err := t.Text()
 	return err == nil && equalText(given, text)

@@ -78,7 +78,6 @@ func (e *exposition) ends(m *task.Metrics) {
 	}
 }
 
-// usage adds what agents have used.
 func (e *exposition) usage(m *task.Metrics) {
 	spenders := slices.SortedFunc(maps.Keys(m.Usage), func(a, b task.Spender) int {
 		return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Model, b.Model))
@@ -99,7 +98,6 @@ func (e *exposition) usage(m *task.Metrics) {
 	}
 }
 
-// journal adds what the ledger does.
 func (e *exposition) journal(m *task.Metrics) {
 	e.one("stint_journal_size_bytes", gauge, "Size of journal.md.", float64(m.JournalSize))
 	e.one("stint_ledger_findings", gauge, "What is wrong in the ledger: see stint fsck.", float64(m.Findings))
@@ -164,7 +162,6 @@ func (e *exposition) sample(name string, value float64, labels ...string) {
 	e.text = append(e.text, '\n')
 }
 
-// one adds a family of one value.
 func (e *exposition) one(name, kind, help string, value float64) {
 	e.family(name, kind, help)
 	e.sample(name, value)
@@ -186,7 +183,6 @@ func (e *exposition) histogram(name, help string, h *task.Histogram) {
 	e.sample(name+"_count", float64(total))
 }
 
-// truth is 1 for true and 0 for false.
 func truth(is bool) float64 {
 	if is {
 		return 1

@@ -131,7 +131,6 @@ func (d *describer) describeRefusals() {
 	}
 }
 
-// responseName returns the name of the description of a status.
 func responseName(status int) string { return strings.ReplaceAll(http.StatusText(status), " ", "") }
 
 // operation adds a tag, the answers that are errors, and examples.

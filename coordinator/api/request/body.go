@@ -221,7 +221,6 @@ func isOver(data []byte, dec *json.Decoder) error {
 	return nil
 }
 
-// checkJSON returns an error if a body is not JSON.
 func checkJSON(data []byte) error {
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
 		return fmt.Errorf(NotJSON+"%w", err)

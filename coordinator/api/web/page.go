@@ -157,7 +157,6 @@ func writePage(w http.ResponseWriter, status int, p *page) {
 	_, _ = io.WriteString(w, task.EscapeText(buf.String())) // the client may be gone
 }
 
-// fillList puts a list of tasks into the page.
 func (s *Site) fillList(p *page, cursor string) error {
 	before, err := wire.ParseCursor(cursor)
 	if err != nil {
@@ -198,7 +197,6 @@ func stateOf(t *state.Task) string {
 	}
 }
 
-// fillTask puts one task into the page.
 func (s *Site) fillTask(ctx context.Context, p *page, ref string) error {
 	v, err := s.Task(ctx, ref)
 	if err != nil {

@@ -159,7 +159,6 @@ func (s *Server) mount(size string) error {
 	return s.giveAway(disk)
 }
 
-// ballast returns the file that takes up the room of a small disk.
 func (s *Server) ballast() string { return filepath.Join(s.dir, "disk", "ballast") }
 
 // Fill leaves no room on a small disk. The server finds out when it needs some: it may

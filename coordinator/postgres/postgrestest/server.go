@@ -191,7 +191,6 @@ for again in 1 2 3 4 5 6 7 8 9 10; do
 done
 `
 
-// watch starts the watchdog.
 func (s *Server) watch() error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -311,7 +310,6 @@ func (s *Server) ended() bool {
 	return true
 }
 
-// gone forgets the postmaster.
 func (s *Server) gone() {
 	_ = s.process.Release() // it was waited for
 	s.process = nil
@@ -354,7 +352,6 @@ func (s *Server) CreateDatabase(t testing.TB, name string) {
 	}
 }
 
-// exec runs a statement in the database postgres.
 func (s *Server) exec(statement string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -367,10 +364,8 @@ func (s *Server) exec(statement string) (err error) {
 	return err
 }
 
-// log returns the path of the log.
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
-// logTail returns the last lines of the log.
 func (s *Server) logTail() string {
 	data, _ := os.ReadFile(s.log()) // it is for people
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")

@@ -284,7 +284,6 @@ func advice(err error, t Target) (code task.Code, hint string) {
 	}
 }
 
-// isTimeout reports whether something has taken too long.
 func isTimeout(err error) bool {
 	var network net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
