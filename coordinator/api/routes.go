@@ -41,7 +41,6 @@ func (s *Server) routes() {
 	s.taskRoutes(api)
 	s.listRoute(api)
 	s.runRoutes(api)
-	s.logRoute(api)
 	s.eventRoute(api)
 	s.sessionRoutes(api)
 	s.reportRoutes(api)

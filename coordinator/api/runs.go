@@ -67,6 +67,9 @@ func (s *Server) runRoutes(api huma.API) {
 	file.Responses = openapi.Content("The content, to be saved and not shown", "application/octet-stream", "# Report\n", true)
 	register(api, file, s.file)
 	register(api, alias(file, "/v1/tasks/{id}/files/{name...}"), s.file) // a name with slashes
+	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. Of stream=events each line is a LogEvent, and stint logs shows it. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable)
+	logs.Responses = openapi.Content("What was written so far, or a stream that goes on", "text/plain", "ok  \tshop/login\t0.4s\n", true)
+	register(api, logs, s.logs)
 }
 
 // Resolve refuses a name that needs another reading than ours to be understood.

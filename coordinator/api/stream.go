@@ -18,7 +18,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"stint/coordinator/api/openapi"
 	"stint/coordinator/redact"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
@@ -37,12 +36,6 @@ type logsInput struct {
 
 // streamFile names the file of a run that holds a stream.
 var streamFile = map[string]string{"events": rundir.EventsName, "stdout": "stdout", "stderr": "stderr", "prompt": rundir.PromptName}
-
-func (s *Server) logRoute(api huma.API) {
-	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. Of stream=events each line is a LogEvent, and stint logs shows it. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable)
-	logs.Responses = openapi.Content("What was written so far, or a stream that goes on", "text/plain", "ok  \tshop/login\t0.4s\n", true)
-	register(api, logs, s.logs)
-}
 
 // newStream returns what to write a stream to; its header is sent with the first write.
 func newStream(hctx huma.Context, contentType string) *streamWriter {
