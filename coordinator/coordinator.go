@@ -172,8 +172,7 @@ func (c *Coordinator) status() task.HealthStatus {
 	return task.HealthOK
 }
 
-// diskTrouble says, as an *Error, why the journal cannot be written; nil if it can, or
-// nobody has tried of late.
+// diskTrouble says, as an *Error, why the journal cannot be written; nil if it can, or nobody knows.
 func (c *Coordinator) diskTrouble() error {
 	at, err := c.Counters.LastWrite()
 	switch {
@@ -187,8 +186,7 @@ func (c *Coordinator) diskTrouble() error {
 	return &task.Error{Code: task.CodeStopped, Message: fmt.Sprintf("the journal could not be written: %v", err), Hint: "check the disk"}
 }
 
-// Unready says, as an *Error, why no task is accepted just now; nil if tasks are. A
-// master whose dispatch is paused accepts them.
+// Unready says, as an *Error, why no task is accepted; nil if tasks are, also while dispatch is paused.
 func (c *Coordinator) Unready() error {
 	if err := c.diskTrouble(); err != nil {
 		return err
@@ -206,8 +204,7 @@ type beat struct {
 	Seq  int       `json:"seq"`  // counts up while the master lives
 }
 
-// heartbeat writes heartbeat.json at once and then in each interval until ctx
-// ends. It is information, never a truth.
+// heartbeat writes heartbeat.json at once and in each interval until ctx ends: information, never a truth.
 func (c *Coordinator) heartbeat(ctx context.Context) {
 	for seq, on := 1, true; on; seq, on = seq+1, queue.Sleep(ctx, c.Config.HeartbeatInterval) {
 		data, err := json.MarshalIndent(beat{c.Health(), c.Config.Now().UTC(), seq}, "", "  ")

@@ -18,8 +18,7 @@ import (
 	"stint/state/fold"
 )
 
-// An Admission decides about what clients ask for, and appends it to the ledger. Its methods
-// may be called by any goroutine.
+// An Admission decides about what clients ask for. Its methods may be called by any goroutine.
 type Admission struct {
 	tasks *queue.Store
 	live  Live
@@ -30,8 +29,7 @@ type Admission struct {
 
 // Live is what is asked of the runs at work. The dispatcher has them.
 type Live interface {
-	// TaskOf returns a task as the run that it has knows it, whose workspace is without
-	// links; nil if none is at work.
+	// TaskOf returns a task as its run knows it, with a workspace without links; nil if none is at work.
 	TaskOf(id string) *state.Task
 	// Cancel ends the run of a task with a cause, if there is one.
 	Cancel(id string, cause error)
@@ -42,8 +40,7 @@ func New(s *queue.Store, live Live) *Admission {
 	return &Admission{tasks: s, live: live, waits: waits{byRun: map[string]int{}}}
 }
 
-// change makes a change of the task that ref names, by Update or Exclusive, and returns the
-// whole task as it is then.
+// change changes the task that ref names, by Update or Exclusive, and returns it whole.
 func (a *Admission) change(ctx context.Context, ref string, update func(context.Context, func(*fold.State, *ledger.Tx) error) error, f func(st *fold.State, tx *ledger.Tx, id string) error) (state.Task, error) {
 	defer a.tasks.Call()()
 	id, err := a.tasks.Find(ref)

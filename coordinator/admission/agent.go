@@ -163,8 +163,7 @@ func (a *Admission) checkAgentName(name string) error {
 	return task.Wrong("agent", "stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
 }
 
-// fillFallback checks the agents that may take over, and fills in those of the
-// configuration where the spec leaves everything open.
+// fillFallback checks the agents that may take over, or fills in those of the configuration.
 func (a *Admission) fillFallback(s *submission) error {
 	named := s.Fallback
 	if s.open = len(named) == 0 && !s.named && s.SessionKey == "" && !s.Continue && s.AgentSession == ""; s.open {

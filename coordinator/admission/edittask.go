@@ -103,8 +103,7 @@ func (e *edit) isChanged(field string) bool {
 	return task.FieldText(&was, field) != task.FieldText(&e.now.TaskSpec, field)
 }
 
-// checkChanged checks the fields that are changed as those of a new task. What the
-// task has already is no concern of the patch.
+// checkChanged checks the fields that are changed, and no others, as those of a new task.
 func (e *edit) checkChanged() error {
 	var changed task.TaskSpec
 	from, to := task.Fields(&e.now.TaskSpec), task.Fields(&changed)
@@ -128,8 +127,7 @@ func (e *edit) checkChanged() error {
 	return e.in.checkNotPast(&changed)
 }
 
-// fill completes the task as for a new one where the patch leaves something open, and notes
-// what differs from the task as it was.
+// fill completes the task as a new one, and notes what differs from the task as it was.
 func (e *edit) fill() error {
 	s, a := &e.now, e.in.a
 	if e.isChanged(state.KeyWorkspace) {

@@ -45,8 +45,7 @@ func (a *Admission) PlaceOf(id string) *Place {
 	return w
 }
 
-// AddError adds the error with which a task ends. As long as its attempt has no answer, that is
-// its result too.
+// AddError adds the error with which a task ends: also as its result, while its attempt has no answer.
 func AddError(rec *ledger.Record, t *state.Task, text string) *ledger.Record {
 	rec.AddIf(state.KeyError, text)
 	if t.Phase == "" && t.Iteration <= 1 {
@@ -129,8 +128,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 	return in.record(st, tx)
 }
 
-// followUpText returns the template of a task's follow-up, and whether it is the task's
-// own; "" if there is to be none.
+// followUpText returns the template of a task's follow-up, "" for none, and whether it is the task's own.
 func (a *Admission) followUpText(t *state.Task, trigger state.Trigger) (text string, own bool) {
 	set := a.tasks.Workspace(t.Workspace)
 	text, configured := t.OnFailure, set.OnFailure
@@ -212,9 +210,8 @@ func findingsText(t *state.Task) string {
 	return strings.Join(list, "\n")
 }
 
-// CheckTemplate returns what is wrong with the prompt of a follow-up, as an *Error; nil
-// if nothing is. It is text, fields such as {{.Error}}, and {{if .Error}} … {{else}} …
-// {{end}}. The words off and none are good, and so is "".
+// CheckTemplate returns what is wrong with the prompt of a follow-up, as an *Error; nil if nothing is. It is
+// text, fields such as {{.Error}}, and {{if .Error}} … {{else}} … {{end}}; off, none or "".
 func CheckTemplate(text string) error {
 	if isNoFollowUp(text) || text == "" {
 		return nil
@@ -242,8 +239,7 @@ func parseTemplate(text string) (*prompt.Template, error) {
 	return t, nil
 }
 
-// fillTemplate returns the prompt of a task's follow-up. One that names no field gets
-// what is to be known at its end.
+// fillTemplate returns the prompt of a follow-up. One that names no field gets a summary at its end.
 func fillTemplate(text string, t *state.Task) (string, error) {
 	tmpl, err := parseTemplate(text)
 	if err != nil {

@@ -414,8 +414,7 @@ func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
 	return nil
 }
 
-// resolveAfter finds the tasks that a spec comes after: of those that are given
-// together, or of those that are there.
+// resolveAfter finds the tasks that a spec comes after, in the same list or among those that are there.
 func (in *intake) resolveAfter(st *fold.State, s *submission) error {
 	const maxAfter = 1000
 	s.after = nil

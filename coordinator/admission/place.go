@@ -124,8 +124,7 @@ func (a *Admission) LookUpCheckouts() (changed bool) {
 	return changed
 }
 
-// noteBeside adds to the answer about the first new task in each checkout, and not to its records,
-// what another session has there.
+// noteBeside adds to the answer about the first new task in each checkout what another session has there.
 func (in *intake) noteBeside(tasks []state.Task) {
 	asked := map[string]bool{"": true}
 	for i := range tasks {

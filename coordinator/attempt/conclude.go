@@ -59,8 +59,7 @@ func (a *Attempts) recordEnd(r *Run, out *task.Outcome, place *admission.Place, 
 	return runs, err
 }
 
-// writeAnswer puts the whole answer into the run's directory, or nothing: a part of
-// it would be taken for all.
+// writeAnswer puts the answer into the run's directory: all of it or nothing.
 func (a *Attempts) writeAnswer(r *Run, out *task.Outcome) error {
 	if out.Result == "" || r.cut {
 		return nil
@@ -142,8 +141,7 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 // joined puts two sentences, either of which may be empty, on one line.
 func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
-// endRecord begins the record of a run's end: what is to be said whether a step or
-// the end of its attempt follows.
+// endRecord begins the record of a run's end, with what is said whatever follows.
 func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdict) *ledger.Record {
 	t := &r.Task
 	rec := task.RecordOf(t.ID).Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, joined(cmp.Or(out.Note, v.note), r.note))
@@ -197,8 +195,7 @@ func addList[T any](rec *ledger.Record, key string, list []T, has bool) {
 	}
 }
 
-// addAnswer ends that record with the answer, which comes with the agent's turn. One
-// that ended well has one, though it may be empty.
+// addAnswer ends that record with the answer of an agent's turn, which may be empty.
 func (a *Attempts) addAnswer(rec *ledger.Record, r *Run, out *task.Outcome) {
 	rec.Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
 	switch {
@@ -297,8 +294,7 @@ func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, place *admis
 	}
 }
 
-// InJournal reports whether a task is there and was not archived: a record of one that
-// was would be taken for the first of a new task.
+// InJournal reports whether a task is there and was not archived: a record would begin a new task.
 func InJournal(st *fold.State, id string) bool {
 	_, archived := st.Archived(id)
 	_, known := st.Peek(id)

@@ -171,8 +171,7 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 	const maxLimitBackoff = 30 * time.Minute  // of a limit whose end nobody has named
 	account := st.Account(t.AccountName())
 	isCooling, isNamed := account.CoolUntil.After(now), out.RetryAt.After(now) && out.RetryAt.Before(now.Add(maxNamedLimit))
-	// A run that met the limit while the account cools down already began before it: it does not
-	// count, but may know of a later end.
+	// A run that met the limit during the cool-down does not count, but may know of a later end.
 	if !isCooling || isNamed && out.RetryAt.After(account.CoolUntil) {
 		until := out.RetryAt
 		if !isNamed {

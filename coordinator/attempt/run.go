@@ -115,8 +115,7 @@ func (a *Attempts) Reserve(t *state.Task) *Run {
 	return r
 }
 
-// Begin returns the run of t, as the ledger has it, in the place of a reserved one, with its
-// `running` record.
+// Begin returns the run of t, as the ledger has it, for a reserved one, with its `running` record.
 func (a *Attempts) Begin(st *fold.State, reserved *Run, t *state.Task, defaultAgent string, now time.Time) *Run {
 	r := &Run{ID: reserved.ID, Task: *t, Begun: now, checkout: reserved.checkout, Ctx: reserved.Ctx, Cancel: reserved.Cancel, Recorded: true}
 	r.interrupted = t.Reason == state.ClassInterrupted
@@ -211,8 +210,7 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 	}
 }
 
-// round does what a run's phase says, and records how it ended. It returns
-// the run that follows in the same attempt; nil if none does.
+// round runs a run's phase and records how it ended. It returns the next run of the attempt, or nil.
 func (a *Attempts) round(r *Run) (*Run, error) {
 	const settleLimit = 10 * time.Second // longer than the ledger waits for the rest of a file that seems to be cut off
 	var out task.Outcome
@@ -368,8 +366,7 @@ func inWrongWorkspace(why string) task.Outcome {
 	return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: why + "; name the directory that you mean as its workspace in tasks.md, and retry"}
 }
 
-// homeOf returns the directory in which a run of a task begins: what is recorded has no
-// links, and one that is there now came later.
+// homeOf returns the directory in which a run begins. What is recorded has no links: one came later.
 func homeOf(t *state.Task) string {
 	if t.WorkspaceByHand {
 		return task.WithoutLinks(t.Workspace)
@@ -429,8 +426,8 @@ func (a *Attempts) removeTemp(dir string) {
 	}
 }
 
-// CleanTemp removes the directories of tasks that have ended that an earlier master has left.
-// It is called before anything is started.
+// CleanTemp removes, before anything is started, the directories that ended tasks of an earlier master have
+// left.
 func (a *Attempts) CleanTemp() {
 	entries, _ := os.ReadDir(a.tasks.Config.WorkDir) // most often there is none
 	for _, e := range entries {

@@ -34,8 +34,7 @@ const (
 	maxCheckouts = 1000     // of which it is known who came last
 )
 
-// A snapshot is what is known of the checkout of an attempt at its beginning. Each run of the
-// attempt has it in its directory.
+// A snapshot is an attempt's checkout at its beginning. Each run of the attempt has it in its directory.
 type snapshot struct {
 	Name      string `json:"name"` // under which git keeps the trees
 	Workspace string `json:"workspace"`
@@ -70,8 +69,7 @@ func (a *Attempts) carrySnapshot(from, to string) {
 	}
 }
 
-// noteTree makes the snapshot before the first turn of an attempt, or before the next one if the
-// task has moved to another workspace.
+// noteTree makes the snapshot before the first turn of an attempt, or of a task that has moved elsewhere.
 func (a *Attempts) noteTree(r *Run, t *state.Task) {
 	root := task.RepositoryRoot(t.Workspace)
 	s, has := a.snapshotOf(r.ID)
@@ -187,8 +185,7 @@ func (b *beside) enter(root, id string, isFirst bool) (shared bool) {
 	return shared
 }
 
-// leave notes that an attempt is not at work any more, and reports whether another task has come since its
-// last turn began.
+// leave notes the end of an attempt, and reports whether another task has come since its last turn began.
 func (b *beside) leave(id string) (shared bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

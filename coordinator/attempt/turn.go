@@ -157,8 +157,7 @@ func about(r *Run) string {
 // DeniedFails is the value of the setting denied with which a denied tool is a failure.
 const DeniedFails = "fail"
 
-// checkDenied makes a failure of a turn that ended well without a tool that it was denied, where
-// that is configured.
+// checkDenied makes a failure of a turn that was denied a tool, where that is configured.
 func (a *Attempts) checkDenied(t *state.Task, out *task.Outcome) {
 	i := slices.IndexFunc(out.Findings, func(f state.Issue) bool { return f.Kind == string(state.ClassDenied) })
 	if out.Class == "" && i >= 0 && a.tasks.Workspace(t.Workspace).Denied == DeniedFails {
@@ -255,8 +254,7 @@ func (a *Attempts) mayNotStray(r *Run, now string) bool {
 	return r.Session != "" && now != "" && !strings.EqualFold(now, r.Session) && (r.kept || a.tasks.Config.ResumeMissing == "error")
 }
 
-// checkSession makes sure that the outcome is one of the session that was to be
-// resumed, and completes what it says about sessions.
+// checkSession completes what the outcome says about sessions, and refuses one of another session.
 func (a *Attempts) checkSession(r *Run, t *state.Task, out *task.Outcome) {
 	if r.strayed == "" && !out.Forked && a.mayNotStray(r, out.Session) {
 		r.strayed = out.Session
@@ -278,8 +276,7 @@ func (a *Attempts) checkSession(r *Run, t *state.Task, out *task.Outcome) {
 	}
 }
 
-// onEvent takes what a running agent tells. Its session id is recorded the moment
-// it is known, so that a crash can resume it.
+// onEvent takes what a running agent tells. Its session id is recorded at once, so that a crash can resume it.
 func (a *Attempts) onEvent(r *Run, e task.Event) {
 	if a.noteLife(r, e.Started); e.Started {
 		return
@@ -416,8 +413,7 @@ func iterationOf(t *state.Task) int {
 	return max(1, t.Iteration)
 }
 
-// Recall searches the notes for a turn, unless it was told already, or its template has
-// no place for what is found.
+// Recall searches the notes for a turn, unless it was told already, or its template has no place for them.
 func (a *Attempts) Recall(ctx context.Context, r *Run, t *state.Task) (found memory.Result, err error) {
 	if a.tasks.Config.Memory == nil || r.kept || t.Iteration > 1 && r.Session != "" || !a.tasks.Workspace(t.Workspace).PromptTemplate.Names("Memory") {
 		return found, nil

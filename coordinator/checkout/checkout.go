@@ -153,8 +153,7 @@ func (p *Place) command(base, then string) string {
 	return prelude(p.Root) + "d=" + state.ShellQuote(p.Dir) + " keep=" + state.ShellQuote(p.Kept) + " b=" + state.ShellQuote(base) + "\n" + snapshot + then
 }
 
-// Begin returns the command for sh that makes the snapshot before an attempt. It prints the tree, and git
-// keeps it under that name.
+// Begin returns the command that makes the snapshot before an attempt under that name, and prints the tree.
 func (p *Place) Begin(name string) string {
 	return p.command("", "git update-ref --no-deref "+state.ShellQuote(refs+name)+` "$t" && echo "$t"`)
 }
@@ -183,8 +182,7 @@ func Diff(root, before, after string, stat bool) string {
 // kinds are git's letters for what has become of a file.
 var kinds = map[byte]string{'A': state.FileAdded, 'D': state.FileDeleted, 'R': state.FileRenamed}
 
-// ParseChanges reads the output of git diff -z --raw --numstat. One that breaks off is read
-// as far as it goes.
+// ParseChanges reads the output of git diff -z --raw --numstat, as far as it goes.
 func ParseChanges(output string) (list []state.FileChange) {
 	fields := strings.Split(output, "\x00")
 	next := func() (s string) {

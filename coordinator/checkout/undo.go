@@ -14,8 +14,7 @@ import (
 	"stint/state"
 )
 
-// A Shell runs a command of sh in the workspace, with that text on stdin, and returns what it
-// prints on stdout.
+// A Shell runs a command of sh in the workspace with that stdin, and returns what it prints on stdout.
 type Shell func(command, stdin string) (string, error)
 
 // An OverlapError lists the changes that cannot be reversed, as their files have changed since.

@@ -105,8 +105,7 @@ func (d *Dispatcher) StopNow() { d.runs.cancelAll(task.ErrShutdown) }
 // RunOf returns the run of a task, which may be just being started or ended; nil if it has none.
 func (d *Dispatcher) RunOf(id string) *attempt.Run { return d.runs.get(id) }
 
-// DispatchUntil starts what is ready whenever something has changed or a time has
-// come, until the coordinator is to end.
+// DispatchUntil starts what is ready whenever something has changed or is due, until the coordinator ends.
 func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -131,8 +130,7 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 
 // untilNext is how long nothing becomes ready by time alone, and no idle time ends.
 func (d *Dispatcher) untilNext() time.Duration {
-	// While a task waits for a time: the timer stands still while the machine is suspended, and knows
-	// nothing of a clock that is set.
+	// While a task waits for a time: the timer knows nothing of a suspended machine or a clock that is set.
 	const clockCheck = 30 * time.Second
 	now := d.tasks.Config.Now()
 	lim := d.Limits()
@@ -165,8 +163,7 @@ func (d *Dispatcher) untilNext() time.Duration {
 	return wait
 }
 
-// Handover makes Run return as soon as the runs at work have ended; nothing more
-// is started. Another master takes over then.
+// Handover makes Run return, for another master, as soon as the runs at work have ended.
 func (d *Dispatcher) Handover(context.Context) error {
 	d.tasks.Leave()
 	d.Wake()
@@ -258,8 +255,7 @@ func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) 
 	return list
 }
 
-// holdOverBudget returns the record with which a task waits for a person, because it has spent what it may;
-// nil if it has not.
+// holdOverBudget returns the record that holds a task which has spent what it may; nil if it has not.
 func (d *Dispatcher) holdOverBudget(st *fold.State, t *state.Task, now time.Time) *ledger.Record {
 	if !d.tasks.HasBudget(t) {
 		return nil

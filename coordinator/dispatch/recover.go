@@ -106,8 +106,7 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 		if status == state.Dead {
 			admission.AddError(rec, t, fmt.Sprintf("it was interrupted more often than max_retries (%d) permits; to begin anew: stint retry %s", retries-1, t.ID))
 		}
-		// What its output tells of its session, if the master had no time to record it. A person
-		// may have named another one.
+		// What its output tells of its session, if the master had no time to record that.
 		if t.AgentSession == "" {
 			rec.AddIf(state.NativeKey(t.Agent), old.session)
 		}
@@ -135,8 +134,7 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 // in a file that a clean end removes. One that finds too many such notes pauses
 // dispatch in the ledger, where resume, why and doctor know it.
 
-// startsPath is the file with the times at which masters that had no clean end first
-// started a run, a line each.
+// startsPath is the file with the times, one a line, at which masters without a clean end first started a run.
 func (d *Dispatcher) startsPath() string { return filepath.Join(d.tasks.Config.StateDir, "starts") }
 
 // enterSafeMode pauses dispatch if the masters before this one died one after the

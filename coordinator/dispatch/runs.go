@@ -169,8 +169,7 @@ func (l *runs) limits() (taken map[string]string, settling map[string]bool, isPr
 // A list has the runs that are registered, as byTask has them.
 type list map[string]*attempt.Run
 
-// inUse reports whether a run that is still being ended (its task was edited meanwhile) holds
-// the task, its lane or its session.
+// inUse reports whether a run that is still being ended holds the task, its lane or its session.
 func (l list) inUse(r *attempt.Run) bool {
 	for _, other := range l {
 		if other.InWayOf(r) {
@@ -180,8 +179,7 @@ func (l list) inUse(r *attempt.Run) bool {
 	return false
 }
 
-// checks counts the verify commands that run by themselves: they take no worker, and are
-// bounded by the same number.
+// checks counts the verify commands that run by themselves: they take no worker, but are as many at most.
 func (l list) checks() (n int) {
 	for key := range l {
 		if strings.HasPrefix(key, checkPrefix) {
@@ -191,8 +189,7 @@ func (l list) checks() (n int) {
 	return n
 }
 
-// lanes returns the lanes in which a verify command runs by itself, or one of leftovers may run
-// still, and what is there.
+// lanes returns the lanes in which a verify command or a leftover may be at work, and what that is.
 func (l list) lanes(leftovers map[string]state.Task) map[string]string {
 	lanes := map[string]string{}
 	for key, r := range l {

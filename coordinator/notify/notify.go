@@ -352,8 +352,7 @@ func (n *Notifier) changed(c *task.Change) {
 	}
 }
 
-// sendTask sends the event that a task is now; t is the task as its change has it, without its
-// error, or nil.
+// sendTask sends the event that a task is now; t is the task without its error, or nil.
 func (n *Notifier) sendTask(id string, t *state.Task) {
 	whole, err := n.room.Task(context.Background(), id)
 	if t != nil && (err != nil || whole.Status != t.Status) { // it is already further

@@ -93,8 +93,7 @@ func (d *Destination) add(e Event) {
 	}
 }
 
-// run sends what comes until ended is closed and nothing waits, or sending has ended. Once ctx has
-// ended, it does so without a gap.
+// run sends what comes until ended is closed or sending has ended; once ctx has ended, without a gap.
 func (d *Destination) run(ctx, sending context.Context, ended <-chan struct{}, log *slog.Logger) {
 	for isLast := false; !isLast; {
 		select {
@@ -144,8 +143,7 @@ func (d *Destination) Deliver(ctx context.Context, e Event, tries int) error {
 	}
 }
 
-// Line returns the sentence, and the first line of the prompt where the event has it, as text
-// that is safe to show.
+// Line returns the sentence and, where the event has it, the title, as text that is safe to show.
 func (e *Event) Line() string {
 	if e.Title == "" {
 		return task.EscapeText(e.Text)

@@ -26,8 +26,7 @@ import (
 	"stint/state/lanes"
 )
 
-// A Query answers what is asked of a master's tasks, and changes nothing. Its methods may be
-// called by any goroutine.
+// A Query answers what is asked of a master's tasks. Its methods may be called by any goroutine.
 type Query struct {
 	Counters *Counters
 
@@ -251,8 +250,7 @@ func (q *Query) Live(id string) (last time.Time, event *task.LogEvent, settling 
 	return last, r.Event(), r.Settling.Load()
 }
 
-// runOf returns the run of a running task; nil if it is not running, though its run
-// may still be on the list.
+// runOf returns the run of a running task; nil if it is not running, also if its run is still listed.
 func (q *Query) runOf(id string) *attempt.Run {
 	if t, _ := q.tasks.Peek(id); t.Status != state.Running {
 		return nil
@@ -260,8 +258,7 @@ func (q *Query) runOf(id string) *attempt.Run {
 	return q.live.RunOf(id)
 }
 
-// silence returns for how long a running task has put nothing out, and when that ends it; ""
-// if there is nothing remarkable.
+// silence returns for how long a running task has put nothing out; "" if that is not remarkable.
 func (q *Query) silence(id string, now time.Time) string {
 	const silentAfter = time.Minute // of an agent, if its idle limit is not so short that it is told earlier
 	r := q.runOf(id)

@@ -55,8 +55,7 @@ func (q *Query) Files(ctx context.Context, ref, run string) (task.TaskFiles, err
 	return list, nil
 }
 
-// namesOf returns the names of the files that came with a task, and of those that it is to
-// leave or has left.
+// namesOf returns the names of the files that came with a task, and of those that it leaves.
 func namesOf(t *state.Task) (inputs, outputs []string) {
 	for _, f := range t.InputFiles {
 		inputs = append(inputs, shortest(f.Name))

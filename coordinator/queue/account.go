@@ -16,8 +16,8 @@ import (
 	"stint/state/lanes"
 )
 
-// Accounts are the accounts of all agents as they are configured at a time, those of each together,
-// its default one first.
+// Accounts are the accounts as they are configured at a time, those of each agent together, its default one
+// first.
 type Accounts struct {
 	List []state.AccountConfig
 	now  time.Time
@@ -271,8 +271,7 @@ type limit struct {
 	spent  state.Spending
 }
 
-// taskLimits returns the budgets of a task, whole, and of its session. Its own stands in for what is
-// configured.
+// taskLimits returns the budgets of a task, whole, and of its session, or its own alone.
 func (s *Store) taskLimits(t *state.Task) []limit {
 	own, _ := state.ParseBudget(t.Budget) // both were checked
 	spent := state.SpentBy(t)
@@ -299,8 +298,7 @@ func (s *Store) dayLimits(account *state.AccountConfig, now time.Time) []limit {
 	}
 }
 
-// over returns which of some budgets is spent, with more than was counted, and how much more it could be;
-// "" if none is.
+// over returns which budget is spent, with what was not counted, and how much more it could be; "" for none.
 func over(limits []limit, uncounted state.Spending) (what, more string) {
 	for _, l := range limits {
 		if text, more := l.budget.Over(l.spent.Plus(uncounted)); text != "" {
@@ -316,8 +314,7 @@ func (s *Store) HasBudget(t *state.Task) bool {
 	return cmp.Or(t.Budget, account.Budget, s.Config.BudgetTask, s.Config.BudgetSession, s.Config.BudgetDay) != ""
 }
 
-// Overspent returns what a task, whole, has spent that it may not, with more than was counted, and how it
-// goes on; "" if it may go on.
+// Overspent returns which budget a task, whole, has spent, and how it goes on; "" if it may go on.
 func (s *Store) Overspent(t *state.Task, uncounted state.Spending) string {
 	what, more := over(s.taskLimits(t), uncounted)
 	if what == "" {

@@ -53,8 +53,7 @@ const (
 	compactAgain = 10 * time.Minute
 )
 
-// CompactWhenLarge compacts by itself when the journal is larger than configured
-// and at least half of it can go, until ctx ends.
+// CompactWhenLarge compacts, until ctx ends, when the journal is too large and at least half of it can go.
 func (s *Store) CompactWhenLarge(ctx context.Context) {
 	if s.Config.CompactSize <= 0 {
 		return

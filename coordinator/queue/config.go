@@ -85,8 +85,7 @@ type Config struct {
 
 	ResumeMissing string // new or error: when there is no session to resume although there must be
 
-	// Memory returns what the notes of a workspace have for a prompt. nil: nothing. It
-	// is not called with a lock held.
+	// Memory returns what the notes of a workspace have for a prompt, without a lock held. nil: nothing.
 	Memory func(ctx context.Context, workspace, prompt string) (memory.Result, error)
 
 	Socket     string // told in Health and the heartbeat
@@ -96,8 +95,7 @@ type Config struct {
 	// Fallback names the agents, in order, that take over the tasks of a rate-limited
 	// one, for tasks that name neither an agent nor a session nor a fallback.
 	Fallback []string
-	// Recover proves the processes of an old run dead, ending them if need be. An
-	// error returns why that cannot be proved.
+	// Recover proves the processes of an old run dead, or ends them. An error says why it cannot.
 	Recover func(ctx context.Context, runDir, runID string) error
 	// FindSession reads from what an old run has written the agent's session id, ""
 	// if it got no further, and whether that session has kept the prompt. nil: never.
@@ -111,8 +109,7 @@ type Config struct {
 	AgentFound func(agent string, env []string) bool
 	// HasKey reports whether this master's environment has a key for an agent. nil: not known.
 	HasKey func(agent string) bool
-	// CannotAllow returns why an agent cannot be told of a rule of what it may use besides; ""
-	// if it can. nil: all can.
+	// CannotAllow returns why an agent cannot be told of a rule; "" if it can. nil: all can.
 	CannotAllow func(agent string, rule task.Rule) string
 	// Mirror says how far a copy of the ledger in a database is, for Health and Metrics.
 	// It is not called with a lock held. nil: there is no copy.
@@ -158,8 +155,7 @@ type WorkspaceSettings struct {
 	TriggerSession string // session of follow-ups; "": a new one, in the lane of the directory
 }
 
-// CheckoutsName is the directory of the state directory with the private indexes of git, one for each
-// workspace. Any may be removed.
+// CheckoutsName is the directory with the private indexes of git, one a workspace. Any may be removed.
 const CheckoutsName = "checkouts"
 
 // CheckoutExclusive lets one task at a time run in a git checkout, whatever its lane.

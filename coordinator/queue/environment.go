@@ -66,8 +66,7 @@ func (s *Store) OpenEnvironments(agent string) map[string]bool {
 	return digests
 }
 
-// dropEnvironments removes the environments that were not used for long and that no task names
-// which has not ended.
+// dropEnvironments removes environments that were not used for long and that no open task names.
 func (s *Store) dropEnvironments() error {
 	const environmentUnused = 30 * 24 * time.Hour // until then a task that has ended may be retried, and a submit that is under way is in the ledger
 	entries, err := os.ReadDir(s.environmentPath(""))

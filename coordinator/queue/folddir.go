@@ -73,8 +73,7 @@ func ReadJournal(ctx context.Context, dir string) (data []byte, entries []ledger
 	}
 }
 
-// readUntil reads size bytes, or as many as there are, until ctx ends: a journal may be large,
-// and whoever asked may be gone.
+// readUntil reads size bytes, or as many as there are, until ctx ends: whoever asked may be gone.
 func readUntil(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
 	const block = 4 << 20
 	data := make([]byte, size)
@@ -129,8 +128,7 @@ func TaskRecord(dir, id string, with func(func(*fold.State))) (i task.TaskRecord
 	return i, nil
 }
 
-// ReadArchived returns a task of the archive of a state directory, with its texts, and what its
-// agents' runs have used.
+// ReadArchived returns a task of the archive, with its texts, and what its agents' runs have used.
 func ReadArchived(dir string, e ledger.ArchiveEntry) (t state.Task, ended []state.Run, err error) {
 	s, err := archive.ReadRecord(nil, dir, e)
 	if err != nil {

@@ -163,8 +163,7 @@ func (s *Store) MakeDir(path string) error {
 	return os.MkdirAll(path, durable.DirMode)
 }
 
-// openSessions opens sessions.json and makes it hold the sessions of the fold, which
-// costs nothing where it does.
+// openSessions opens sessions.json and makes it hold the sessions of the fold.
 func (s *Store) openSessions() {
 	s.sessions = session.Open(session.Options{
 		Dir: s.Config.StateDir, Interval: time.Second, Gone: s.IsGone,

@@ -183,12 +183,10 @@ func (s *Store) Subscribe(buffer int) (changes <-chan *task.Change, cancel func(
 	return s.Changes.Subscribe(buffer)
 }
 
-// Seq returns the number of the newest record: who lists afterwards and then follows from
-// there misses nothing.
+// Seq returns the number of the newest record: who lists then and follows from there misses nothing.
 func (s *Store) Seq() uint64 { return Read(s, (*fold.State).Seq) }
 
-// Orphans returns the runs that a person's edit took from their tasks while no master ran, by
-// task: they must be proved dead.
+// Orphans returns, by task, the runs that an edit took from it while no master ran: they may be alive.
 func (s *Store) Orphans() map[string]string {
 	return Read(s, func(*fold.State) map[string]string { return maps.Clone(s.orphans) })
 }
@@ -284,8 +282,7 @@ func (s *Store) UpdateWhenRoom(ctx context.Context, what string, isExclusive boo
 	}
 }
 
-// FailedFor is how long an error of the disk says something about the next write: there may be
-// room again, and nobody has tried.
+// FailedFor is how long an error of the disk says something about the next write.
 const FailedFor = 30 * time.Second
 
 // Trouble notes an error that is no task's own: it goes to the log and to LastError. While the
@@ -332,8 +329,7 @@ func FindIn(st *fold.State, ref string) (string, error) {
 	return id, findError(ref, err, state.ShortID)
 }
 
-// findError returns the error for a reference that is none to one task; name is how it names
-// each that was meant.
+// findError returns the error for a reference that is none to one task; name names those that fit.
 func findError(ref string, err error, name func(id string) string) error {
 	var many *fold.AmbiguousError
 	switch {
@@ -508,8 +504,7 @@ func (s *Store) Leave() {
 	s.life.leaving = true
 }
 
-// Shut makes the master accept nothing more that is to be run: what comes from here on is for
-// the next master.
+// Shut makes the master accept nothing more that is to be run: that is for the next one.
 func (s *Store) Shut() {
 	s.life.mu.Lock()
 	defer s.life.mu.Unlock()

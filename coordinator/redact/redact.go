@@ -17,8 +17,7 @@ import (
 	"sync/atomic"
 )
 
-// MinLength is the length in bytes of the shortest value that is masked: a shorter one is
-// part of ordinary text.
+// MinLength is that of the shortest value that is masked, in bytes: a shorter one is part of ordinary text.
 const MinLength = 8
 
 // A Filter masks values. It may be used by several goroutines at once; a nil one masks nothing.
@@ -33,8 +32,7 @@ type Filter struct {
 // New returns a filter of what values returns, which is asked at the first use and by Refresh.
 func New(values func() []string) *Filter { return &Filter{values: values} }
 
-// Refresh asks for the values anew. One that was known once stays known: what has printed it
-// may be read later.
+// Refresh asks for the values anew. One that was known stays known: what has printed it may be read later.
 func (f *Filter) Refresh() {
 	if f == nil {
 		return
@@ -67,8 +65,7 @@ func (f *Filter) Bytes(b []byte) []byte { return f.matcher().mask(b) }
 // String returns s masked.
 func (f *Filter) String(s string) string { return string(f.matcher().mask([]byte(s))) }
 
-// ReadAt reads like r.ReadAt, and masks also a value that begins before off or ends behind p,
-// as far as r has it.
+// ReadAt reads like r.ReadAt, and masks also a value that begins before off or ends behind p.
 func (f *Filter) ReadAt(r io.ReaderAt, p []byte, off int64) (n int, err error) {
 	m := f.matcher()
 	if m == nil {
@@ -83,15 +80,13 @@ func (f *Filter) ReadAt(r io.ReaderAt, p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// Open returns the number of bytes at the end of b that a value may begin with, of which the
-// rest is still to come.
+// Open returns how many bytes at the end of b a value may begin with whose rest is still to come.
 func (f *Filter) Open(b []byte) int { return f.matcher().open(b) }
 
 // Writer returns a writer that masks what is written to w.
 func (f *Filter) Writer(w io.Writer) *Writer { return &Writer{filter: f, w: w} }
 
-// A Writer masks values in a stream, however it is cut. It holds back what a value may begin with.
-// It belongs to one goroutine.
+// A Writer masks values in a stream, however it is cut, for one goroutine. It holds back what may begin one.
 type Writer struct {
 	Found  bool // something was masked
 	filter *Filter

@@ -68,8 +68,7 @@ const (
 	FilesName  = "files"        // directory of the files that came with the task and those that were collected after the run
 )
 
-// ReadMemory reads what was found in the notes for a run; nil if nothing was written
-// down, or it is not to be read any more.
+// ReadMemory reads what was found in the notes for a run; nil if there is nothing, or no longer.
 func ReadMemory(runDir string) *memory.Result {
 	var found memory.Result
 	data, err := ReadOutput(runDir, MemoryName)
@@ -107,8 +106,7 @@ func outputSize(runDir, name string) int64 {
 	return fi.Size()
 }
 
-// FindRun returns a run of a task: by its id, a unique piece of that, or its number among
-// the runs of the task's agent, from 1.
+// FindRun returns a run of a task by its id, a unique piece of that, or its number among the agent's, from 1.
 func FindRun(t *state.Task, run string) (state.Step, error) {
 	if n, err := strconv.Atoi(run); err == nil && len(run) < 5 { // no piece of an id
 		turns := TurnsOf(t)
@@ -130,8 +128,7 @@ func FindRun(t *state.Task, run string) (state.Step, error) {
 	}
 }
 
-// RunsOf returns the runs of a task, in their order. An older stint has merged records
-// that tell of the last one alone.
+// RunsOf returns the runs of a task, in their order; of a record that an older stint has merged, the last.
 func RunsOf(t *state.Task) (runs []state.Step) {
 	for _, s := range append(slices.Clip(t.Steps), state.Step{RunID: t.RunID, Attempt: t.Attempt}) {
 		known := slices.ContainsFunc(runs, func(r state.Step) bool { return r.RunID == s.RunID })

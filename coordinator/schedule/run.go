@@ -363,8 +363,7 @@ func (r *Runner) close(ctx context.Context, run task.JobRun, instant string) err
 	return r.room.ChangeSchedule(ctx, run.Schedule, func(c *state.Control) { c.OpenFirings = without(c.OpenFirings, instant) })
 }
 
-// Bounds of a job that its schedule does not set, and the wait before it is tried again, which is
-// doubled each time.
+// Bounds of a job that sets none, and the wait before it is tried again, which doubles each time.
 const (
 	jobTimeout = 10 * time.Minute
 	jobAgain   = 30 * time.Second

@@ -215,8 +215,7 @@ func (c *fsck) checkJournal() {
 	}
 }
 
-// checkTasks asks what a master would take over from tasks.md, and whether it
-// gives the same tasks as the journal.
+// checkTasks asks what a master would take over, and whether tasks.md has the same tasks as the journal.
 func (c *fsck) checkTasks() {
 	t, records, err := Preview(c.dir, c.tasks)
 	if err != nil {
@@ -276,8 +275,7 @@ func CheckLedger(name string, data []byte) []task.Finding {
 	return queue.FindingsOf(repair.CheckFile(name, data, newAlone().check))
 }
 
-// RepairLedger returns a ledger file without findings, and what was done to make it,
-// as [repair.Repair] does. journal may be nil.
+// RepairLedger returns a ledger file without findings, and what [repair.Repair] did. journal may be nil.
 func RepairLedger(name string, data, journal []byte) ([]byte, []task.Finding) {
 	repaired, notes := repair.Repair(data, journal, newAlone().check)
 	for _, n := range notes {

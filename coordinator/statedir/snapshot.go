@@ -76,8 +76,7 @@ func (c *Snapshot) TaskRecord(id string) (task.TaskRecord, error) {
 	})
 }
 
-// Accounts returns the accounts that the records tell of: without the default one of an
-// agent that none of them names.
+// Accounts returns the accounts that the records tell of, no others.
 func (c *Snapshot) Accounts() []state.AccountUse {
 	c.mu.Lock()
 	defer c.mu.Unlock()

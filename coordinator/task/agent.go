@@ -27,8 +27,7 @@ type Agent interface {
 // A PromptEscaper is an Agent whose CLI would expand parts of a prompt and has no
 // option not to.
 type PromptEscaper interface {
-	// EscapePrompt returns the prompt in the form that the CLI sends on unchanged. It is
-	// what prompt.md holds.
+	// EscapePrompt returns the prompt in the form that the CLI sends on unchanged; prompt.md holds it.
 	EscapePrompt(prompt string) string
 }
 

@@ -67,8 +67,8 @@ func IsCaptured(kv string, patterns []string) bool {
 	return ok && name != "" && IsNamed(kv, patterns) && !IsSecret(name, value)
 }
 
-// IsNamed reports whether one of the patterns, in which a star stands for anything, is that of a
-// variable's name; kv is NAME=VALUE.
+// IsNamed reports whether the name in NAME=VALUE fits one of the patterns, in which a star stands for
+// anything.
 func IsNamed(kv string, patterns []string) bool {
 	name, _, _ := strings.Cut(kv, "=")
 	return slices.ContainsFunc(patterns, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok })
@@ -90,8 +90,7 @@ func IsSecret(name, value string) bool {
 	return upper != "PATH" && (slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(upper, part) }) || strings.HasSuffix(upper, "_PAT") || strings.HasSuffix(upper, "_PWD") || strings.HasSuffix(upper, "_PROXY") && strings.Contains(value, "@") || secretValue().MatchString(value))
 }
 
-// EncodeEnvironment returns a captured environment in the form in which it is kept, and its
-// digest; both are empty if there is none.
+// EncodeEnvironment returns a captured environment as it is kept, and its digest; both are empty for none.
 func EncodeEnvironment(env []string) (data []byte, digest string) {
 	if len(env) == 0 {
 		return nil, ""
@@ -100,8 +99,7 @@ func EncodeEnvironment(env []string) (data []byte, digest string) {
 	return data, digestOf(data)
 }
 
-// DecodeEnvironment reads what EncodeEnvironment wrote under that digest. ok is false if it is
-// not that any more.
+// DecodeEnvironment reads what EncodeEnvironment wrote under that digest; ok is false if it has changed.
 func DecodeEnvironment(data []byte, digest string) (env []string, ok bool) {
 	return env, digestOf(data) == digest && json.Unmarshal(data, &env) == nil
 }

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// A Code is the kind of an [Error], for programs. The set is closed; HTTP
-// statuses and exit codes are derived from it.
+// A Code is the kind of an [Error]. The set is closed; HTTP statuses and exit codes are derived from it.
 type Code string
 
 // The codes.
@@ -30,8 +29,7 @@ const (
 	CodeUnavailable  Code = "unavailable"   // something outside that it needs, such as a database, does not answer or refuses
 )
 
-// An Error is an error for people and programs alike: a sentence that says what
-// and why, and the next command.
+// An Error is an error for people and programs: a sentence that says what and why, and the next command.
 type Error struct {
 	Code    Code
 	Message string // what and why, without a final period
@@ -112,8 +110,7 @@ func InOption(name string, err error) error {
 	return &Error{Code: e.Code, Message: name + ": " + e.Message, Hint: e.Hint, Field: name}
 }
 
-// shortages are the errors of a machine that has used up something which comes back:
-// room on the disk, open files, processes, memory.
+// shortages are the errors of a machine that lacks something which comes back, such as room on the disk.
 var shortages = []syscall.Errno{
 	syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM,
 }

@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// FormatElapsed returns a time that something took: 3.2s, 12s, 2m14s, 1h05m, 2d4h. What is
-// whole seconds has no tenths.
+// FormatElapsed returns a time that something took: 3.2s, 12s, 2m14s, 1h05m, 2d4h.
 func FormatElapsed(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

@@ -104,8 +104,7 @@ type AccountMetrics struct {
 	Cooling bool // it has met a rate limit, and nothing of it starts
 }
 
-// Counted is what a master has counted since it began. What was there before, and is
-// read again at the start, is not in it.
+// Counted is what a master has counted since it began, without what it has read again at the start.
 type Counted struct {
 	Added      uint64                  // tasks that came in
 	Outcomes   map[Ending]uint64       // tasks that ended

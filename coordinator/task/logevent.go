@@ -79,8 +79,7 @@ var logPrefix = map[string]string{
 	LogPlan: "plan: ", LogRetry: "retry: ", LogWarning: "warning: ",
 }
 
-// Title returns what happens in an event on one line, such as "$ go test ./..."; how that
-// went is left out. It is not escaped.
+// Title returns what happens in an event on one line, such as "$ go test ./...". It is not escaped.
 func (e *LogEvent) Title() string {
 	prefix, known := logPrefix[e.Kind]
 	if !known {

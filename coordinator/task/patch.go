@@ -19,8 +19,7 @@ type Patch struct {
 	Seqs   []uint64 // the number of the task's last record must be one of these; none: it may be any
 }
 
-// EditableFields returns the fields of a TaskSpec that an edit can change, by their names
-// in JSON, which are the keys of the ledger.
+// EditableFields returns the fields of a TaskSpec that an edit can change, by their keys in the ledger.
 func EditableFields() []string { return slices.Clone(editable[:]) }
 
 var editable = [...]string{
@@ -37,8 +36,7 @@ var editableNames = sync.OnceValue(func() map[string]string {
 	return names
 })
 
-// ReadPatch puts a patch into a spec, and returns for each field that it has the name by
-// which the patch calls it.
+// ReadPatch puts a patch into a spec, and returns the name by which it calls each of its fields.
 func ReadPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
 	r := &specReader{data: data}
 	if err := r.checkSyntax(); err != nil {

@@ -38,8 +38,7 @@ func HoldRecord(t *state.Task, why string) *ledger.Record {
 	return AccountRecord(t.AccountName()).Add(state.KeyHold, "true").Add(state.KeyReason, why+"; met by task "+state.ShortID(t.ID))
 }
 
-// HeadAndTail returns a text, of a long one the beginning and the end, marked as cut.
-// where says where the whole one is.
+// HeadAndTail returns a text, of a long one only both ends. where says where the whole one is.
 func HeadAndTail(text string, most int, where string) string {
 	if len(text) <= most {
 		return text

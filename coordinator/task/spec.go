@@ -313,8 +313,7 @@ func renameSpec(data []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// fieldOf returns the field of a spec that a name means without regard to capitals; the name
-// itself if there is none.
+// fieldOf returns the field that a name means without regard to capitals; the name itself for none.
 func fieldOf(name string) string {
 	if field, known := specNames()[name]; known {
 		return field
@@ -327,9 +326,8 @@ func fieldOf(name string) string {
 	return name
 }
 
-// LoneSurrogate returns the place of the first escape in JSON text that is one half of a
-// surrogate pair without the other, such as \ud800; -1 if there is none. No Unicode text
-// has such a thing, and encoding/json reads it as U+FFFD.
+// LoneSurrogate returns the place of the first escape in JSON text that is half of a surrogate pair, such as
+// \ud800; -1 if there is none. It is no Unicode, and encoding/json reads it as U+FFFD.
 func LoneSurrogate(data []byte) int {
 	for i := 0; ; {
 		n := bytes.IndexByte(data[i:], '\\')

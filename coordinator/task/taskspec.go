@@ -65,11 +65,9 @@ type TaskSpec struct {
 	// AllowStateInWorkspace takes the task although the agent can write the state directory.
 	AllowStateInWorkspace bool `json:"allowStateInWorkspace,omitempty" doc:"Take the task although its agent can write the state directory" example:"false"`
 
-	// Await says that the client waits for the task's end; one from a run may do so only
-	// for a parallel task without After.
+	// Await: the client waits for the task's end; a run may do so only for a parallel task without After.
 	Await bool `json:"await,omitempty" doc:"The client waits for the task's end" example:"false"`
-	// FromRun is the run that the client is part of; "": none. It is the server's
-	// finding, never the client's word.
+	// FromRun is the run that the client is part of, as the server has found; "": none.
 	FromRun     string   `json:"-"`
 	Environment []string `json:"environment,omitempty" doc:"Environment of the user's call, KEY=VALUE, that the task's programs get in place of the master's, without secrets and at most 16 KiB beside PATH; left out: in a list that of its first task, else the master's. Ignored over TCP and from a run" example:"PATH=/usr/bin:/bin"`
 }

@@ -16,8 +16,7 @@ import (
 	"stint/state"
 )
 
-// IsNamedLane reports whether a session key is a name that somebody gave, and not a
-// lane that the task was given.
+// IsNamedLane reports whether a session key is a name that somebody chose, and not a lane's own.
 func IsNamedLane(key string) bool { return key != "" && !strings.Contains(key, ":") }
 
 // A FileError reports why a file of a task cannot be taken or given.
@@ -31,8 +30,7 @@ func (e *FileError) Error() string { return fmt.Sprintf("the %s %q %v", e.What, 
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// CleanPath returns a relative path in its shortest form, or says why it is none
-// that stays below its directory.
+// CleanPath returns a relative path in its shortest form, or why it does not stay below its directory.
 func CleanPath(path string) (string, error) {
 	const maxFileName = 1024 // bytes of the path
 	switch {

@@ -121,8 +121,7 @@ func (p *SentPrompt) Bytes() []byte {
 	return []byte(p.Prompt)
 }
 
-// A TaskRun is one run of a task, at work or ended, with what its agent has used and
-// what is left of its files.
+// A TaskRun is one run of a task, with what its agent has used and what is left of its files.
 type TaskRun struct {
 	RunID     string      `json:"runId" doc:"Id of the run" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
 	Phase     state.Phase `json:"phase,omitempty" enum:"verify,evaluate" doc:"Left out of an agent's turn" example:"verify"`
@@ -231,8 +230,7 @@ func (c Change) Shared() *Change {
 	return &c
 }
 
-// Line returns the change as JSON, in one line with its end. It is made once for all
-// subscribers, who must not change it.
+// Line returns the change as JSON, in one line with its end, which subscribers share and must not change.
 func (c *Change) Line() ([]byte, error) {
 	if c.line != nil {
 		return c.line()
