@@ -466,11 +466,11 @@ func (s *Store) OpenWork() (*os.Root, error) {
 
 // A life is what a master knows about its own end.
 type life struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards calls and lastCall, also while the others are set because of them
 	calls    int        // that are at work
 	lastCall time.Time
-	leaving  bool
-	closing  bool
+	leaving  atomic.Bool // nothing more is started
+	closing  atomic.Bool // nothing more is accepted that is to be run
 }
 
 // Call notes that a client is being served, until end is called: an idle master does not exit
@@ -498,17 +498,12 @@ func (s *Store) IdleSince() (since time.Time, ok bool) {
 }
 
 // Leave makes the master start nothing more: it exits when the runs at work have ended.
-func (s *Store) Leave() {
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	s.life.leaving = true
-}
+func (s *Store) Leave() { s.life.leaving.Store(true) }
 
 // Shut makes the master accept nothing more that is to be run: that is for the next one.
 func (s *Store) Shut() {
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	s.life.leaving, s.life.closing = true, true
+	s.life.leaving.Store(true)
+	s.life.closing.Store(true)
 }
 
 // ShutIfDone is Shut if there is nothing to stay for, and reports whether it was: Leave was
@@ -518,26 +513,18 @@ func (s *Store) ShutIfDone(isIdle bool) bool {
 	s.life.mu.Lock()
 	defer s.life.mu.Unlock()
 	quiet := s.life.calls == 0 && s.Config.Now().Sub(s.life.lastCall) >= s.Config.IdleExit
-	if s.life.leaving || s.Config.IdleExit > 0 && isIdle && quiet {
-		s.life.leaving, s.life.closing = true, true
-		return true
+	isDone := s.IsLeaving() || s.Config.IdleExit > 0 && isIdle && quiet
+	if isDone {
+		s.Shut()
 	}
-	return false
+	return isDone
 }
 
 // IsLeaving reports whether nothing more is started.
-func (s *Store) IsLeaving() bool {
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	return s.life.leaving
-}
+func (s *Store) IsLeaving() bool { return s.life.leaving.Load() }
 
 // IsShut reports whether nothing more is accepted that is to be run.
-func (s *Store) IsShut() bool {
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	return s.life.closing
-}
+func (s *Store) IsShut() bool { return s.life.closing.Load() }
 
 // Wake makes the dispatcher look again.
 func (s *Store) Wake() { s.View(func(*fold.State) { s.wake() }) }
