@@ -474,7 +474,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		c.ServesHTTP(address, err)
 		return answer, err
 	}
-	var pages sync.WaitGroup
+	var ports sync.WaitGroup // what is served over TCP
 	openPage := func() error {
 		if m.cfg.HTTP == httpOff {
 			where, try := m.cfg.origins["http"].where, "stint config set http "+findKey("http").def
@@ -501,7 +501,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		}
 		m.log.Info("a port is open for the page, until an hour after it was used last", "http", address)
 		end := c.Call() // an idle master stays for it
-		pages.Go(func() {
+		ports.Go(func() {
 			defer end()
 			if !m.wantsHTTP() {
 				c.ServesHTTP(address, nil)
@@ -515,29 +515,18 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	}
 	given, _ := m.cfg.masterSettings()
 	server = api.NewServer(roomsOf(c, schedules), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
-	var answer func(context.Context) error
 	if m.wantsHTTP() {
-		answer, err = openHTTP()
+		answer, err := openHTTP()
 		m.noteHTTP(err)
+		ports.Go(func() { m.serveHTTP(serving, answer, openHTTP, func(err error) { c.ServesHTTP("", err) }) })
 	}
-	served := make(chan error, 2)
-	serve := func(listen func() error) {
-		served <- listen()
+	served := make(chan error, 1)
+	go func() { // its end is waited for below
+		served <- server.Serve(serving, ln)
 		stop()
-	}
-	go serve(func() error { return server.Serve(serving, ln) })
-	go serve(func() error {
-		if m.wantsHTTP() {
-			m.serveHTTP(serving, answer, openHTTP, func(err error) { c.ServesHTTP("", err) })
-		}
-		<-serving.Done()
-		return nil
-	})
+	}()
 	m.log.Info("master is ready", "pid", os.Getpid(), "stateDir", m.state, "socket", m.socket, "http", cmp.Or(c.Health().HTTP, httpOff))
 	m.report(ready{Socket: m.socket})
-	var freeing sync.WaitGroup
-	defer freeing.Wait()
-	freeing.Go(func() { giveMemoryBack(serving) })
 
 	// A master that nobody can call has to end; one that ends goes on answering until its runs have ended.
 	running, cancel := context.WithCancelCause(ctx)
@@ -547,6 +536,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	following, endFollowers := context.WithCancel(context.Background())
 	defer endFollowers()
 	var followers sync.WaitGroup
+	followers.Go(func() { giveMemoryBack(following) })
 	if m.mirror != nil {
 		followers.Go(func() { m.mirror.Run(following, c) })
 	}
@@ -563,8 +553,8 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 	endFollowers()
 	followers.Wait()
 	stop()
-	err = errors.Join(err, <-served, <-served)
-	pages.Wait() // nobody can ask for one any more
+	err = errors.Join(err, <-served)
+	ports.Wait() // nobody can ask for one any more
 	if err == nil {
 		m.log.Info("master has ended")
 	}

@@ -101,10 +101,6 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	case a.ids:
 		return printIDs(a.stdout, []wire.TaskView{view})
 	default:
-		var raw []byte
-		if err := a.call(ctx, func(c *client.Client) (err error) { raw, err = c.Raw(ctx, view.ID); return err }); err != nil {
-			return err
-		}
 		cfg, err := a.base()
 		if err != nil {
 			return err
@@ -114,13 +110,17 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 			return err
 		}
 		policy := cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).outputPolicy)
-		_ = a.call(ctx, func(c *client.Client) error { // a task that has not run has no prompt, and the files of a run may be gone
-			sent, err := c.Prompt(ctx, view.ID, "")
-			if err == nil {
+		var raw []byte
+		err = a.call(ctx, func(c *client.Client) (err error) {
+			if sent, err := c.Prompt(ctx, view.ID, ""); err == nil { // else it has not run, or the files of its run are gone
 				policy = cmp.Or(prompt.SentPolicy(sent.Prompt), policy)
 			}
+			raw, err = c.Raw(ctx, view.ID)
 			return err
 		})
+		if err != nil {
+			return err
+		}
 		dir, err := a.state()
 		if err != nil {
 			return err
