@@ -143,20 +143,7 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
 			if len(prompt.args) == 0 && !o.edit {
 				return usage(`stint send `+args[0]+` "PROMPT", @FILE, or - for stdin`, "there is no prompt for the session %s", args[0])
 			}
-			if err := o.check(c, time.Now()); err != nil {
-				return err
-			}
-			if err := a.putInto(c.Context(), &o.spec, args[0]); err != nil {
-				return err
-			}
-			if err := a.place(o, &o.spec); err != nil {
-				return err
-			}
-			var err error
-			if o.spec.Prompt, err = interruptibly(c.Context(), nothingQueued, prompt.read); err != nil {
-				return err
-			}
-			return a.runTasks(c.Context(), o, []task.TaskSpec{o.spec}, false)
+			return a.runPrompt(c, o, prompt, args[0])
 		},
 	}
 	a.withIDs(c)

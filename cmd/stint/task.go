@@ -95,17 +95,26 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = interruptibly(c.Context(), nothingQueued, func() (bool, error) { return true, o.check(c, time.Now()) }) // @FILE may be a pipe
+	return a.runPrompt(c, o, prompt, "")
+}
+
+// runPrompt runs the task of a command line, with the prompt of p, in that session if one is named.
+func (a *app) runPrompt(c *cobra.Command, o *taskOptions, p promptSource, session string) error {
+	ctx := c.Context()
+	_, err := interruptibly(ctx, nothingQueued, func() (bool, error) { return true, o.check(c, time.Now()) }) // @FILE may be a pipe
+	if err == nil && session != "" {
+		err = a.putInto(ctx, &o.spec, session)
+	}
+	if err == nil {
+		err = a.place(o, &o.spec)
+	}
+	if err == nil {
+		o.spec.Prompt, err = interruptibly(ctx, nothingQueued, p.read)
+	}
 	if err != nil {
 		return err
 	}
-	if err := a.place(o, &o.spec); err != nil {
-		return err
-	}
-	if o.spec.Prompt, err = interruptibly(c.Context(), nothingQueued, prompt.read); err != nil {
-		return err
-	}
-	return a.runTasks(c.Context(), o, []task.TaskSpec{o.spec}, false)
+	return a.runTasks(ctx, o, []task.TaskSpec{o.spec}, false)
 }
 
 // nothingQueued is what Ctrl-C leaves behind while a prompt is read.
