@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -242,11 +243,7 @@ func (e *event) line() string {
 	if len(id) == 36 && e.Kind == ledger.KindTask {
 		id = shortID(id)
 	}
-	when := localTime(e.At)
-	if when == "" {
-		when = "-"
-	}
-	words := []string{fmt.Sprintf("%-19s %6d  %-6s  %-8s", when, e.Seq, e.By, id)}
+	words := []string{fmt.Sprintf("%-19s %6d  %-6s  %-8s", cmp.Or(localTime(e.At), "-"), e.Seq, e.By, id)}
 	if status := e.Fields[state.KeyStatus]; status != "" {
 		words = append(words, status)
 	}

@@ -300,10 +300,7 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 		return slices.Contains([]string{"STINT_RUN_ID", "STINT_TASK_ID", "STINT_ATTEMPT"}, name)
 	})
 	// A relative path would mean another file in the master's directory.
-	switch file, named, err := configFile(a.configOption); {
-	case err != nil && a.configOption != "":
-		return ready{}, fmt.Errorf("cannot start a master: %w", err)
-	case err == nil && named:
+	if file, named, err := configFile(a.configOption); err == nil && named {
 		env = append(env, "STINT_CONFIG="+file)
 	}
 	logFile := filepath.Join(state, "master.log")

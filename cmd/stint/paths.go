@@ -71,10 +71,7 @@ func stateDir(option string) (string, error) {
 
 // configFile returns the path of config.toml and whether the user named it.
 func configFile(option string) (path string, named bool, err error) {
-	if option == "" {
-		option = os.Getenv("STINT_CONFIG")
-	}
-	if option != "" {
+	if option = cmp.Or(option, os.Getenv("STINT_CONFIG")); option != "" {
 		path, err = filepath.Abs(option)
 		return path, true, err
 	}

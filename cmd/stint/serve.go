@@ -369,9 +369,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
 	}
 	config.Shell = agent.Shell{Runner: agentRunner(cfg, os.Environ(), "")}
-	if config.HeartbeatPath == "" {
-		config.HeartbeatPath = filepath.Join(m.state, "heartbeat.json")
-	}
+	config.HeartbeatPath = cmp.Or(config.HeartbeatPath, filepath.Join(m.state, "heartbeat.json"))
 	if !m.background {
 		config.IdleExit = 0
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,10 +173,7 @@ func (a *app) putInto(ctx context.Context, s *task.TaskSpec, ref string) error {
 	} else if !errors.Is(err, &task.Error{Code: task.CodeNotFound}) { // else deleted by hand: then the directory is that of any new task
 		return err
 	}
-	s.Agent, s.Account, s.Workspace = ses.Agent, ses.Account, last.Workspace
-	if s.Model == "" {
-		s.Model = last.Model
-	}
+	s.Agent, s.Account, s.Workspace, s.Model = ses.Agent, ses.Account, last.Workspace, cmp.Or(s.Model, last.Model)
 	if strings.HasPrefix(ses.Key, state.LanePrefixDir) {
 		s.Continue = true // the session has no name
 	} else {

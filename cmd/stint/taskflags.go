@@ -114,9 +114,7 @@ func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
 	if s.MaxIterations > 0 && s.VerifyCommand == "" {
 		a.hint("stint: --max-iterations has no effect without --verify\n")
 	}
-	if s.Workspace == "" {
-		s.Workspace = o.dir
-	}
+	s.Workspace = cmp.Or(s.Workspace, o.dir)
 	if s.Isolation != state.IsolationTemp || s.Workspace != "" {
 		s.Workspace, err = workspace(s.Workspace, base.WorkspaceRoot)
 	}

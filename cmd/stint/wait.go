@@ -203,10 +203,7 @@ func (a *app) look(ctx context.Context, id string, first, pace time.Duration, se
 // each second, elsewhere in a line now and then.
 func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 	one, told := a.another(), "" // while a finds its way to another master
-	switch {
-	case a.quiet:
-		return func() {}
-	case !canDraw(a.stderr):
+	if !a.quiet && !canDraw(a.stderr) {
 		return inBackground(ctx, func(ctx context.Context) {
 			one.look(ctx, id, progressPace, progressPace, func(v *wire.TaskView, err error) {
 				if err == nil && !v.Status.Terminal() && doing(v) != told {
