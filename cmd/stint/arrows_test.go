@@ -36,7 +36,7 @@ var arrows = map[string][]string{
 	"stint/session":                           {"stint/ledger/durable"},
 	"stint/memory":                            {},
 	"stint/prompt":                            {"stint/memory"},
-	"stint/coordinator/store":                 {"stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/reconcile"},
+	"stint/coordinator/store":                 {"stint/ledger", "stint/ledger/journal"},
 	"stint/coordinator/task":                  {"stint/ledger", "stint/memory", "stint/prompt", "stint/state"},
 	"stint/coordinator/queue":                 {"stint/coordinator/redact", "stint/coordinator/rundir", "stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/ledger/reconcile", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/explain", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/query":                 {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/journal", "stint/memory", "stint/session", "stint/state", "stint/state/explain", "stint/state/fold", "stint/state/lanes"},
