@@ -104,7 +104,8 @@ func TestListenAnew(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "stint", "s.sock")
 	ln, err := Listen(socket)
 	must(t, err)
-	ln.(*listener).look = 5 * time.Millisecond
+	l := ln.(*listener)
+	l.look = 5 * time.Millisecond
 	ended := make(chan error)
 	go func() {
 		for {
@@ -134,7 +135,10 @@ func TestListenAnew(t *testing.T) {
 		},
 		"a directory": func() error { return errors.Join(away(socket), os.MkdirAll(socket+"/x", 0o700)) },
 	} {
-		if err := do(); err != nil {
+		l.mu.Lock() // not between the moments when its socket is made and when it is known
+		err := do()
+		l.mu.Unlock()
+		if err != nil {
 			t.Fatal(what, err)
 		}
 		eventually(t, "it listens again: "+what, func() bool { return connected(socket) })
