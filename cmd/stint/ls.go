@@ -65,9 +65,7 @@ func (a *app) lsCommand() *cobra.Command {
 	a.withJSON(a.withIDs(c))
 	exclusive(c, "watch", "json", "quiet")
 	exclusive(c, "tree", "json", "quiet")
-	complete(c, "status", func() []string {
-		return strings.Split(statuses, ", ")
-	})
+	complete(c, "status", func() []string { return strings.Split(statuses, ", ") })
 	complete(c, "session", func() []string { return a.sessionNames(c.Context()) })
 	complete(c, "agent", func() []string { return agentNames })
 	return c
@@ -273,24 +271,22 @@ func familyTree(views []wire.TaskView) []wire.TaskView {
 			}
 		}
 	}
-	var out []wire.TaskView
-	var add func(i, depth int)
-	add = func(i, depth int) {
+	var family func(i, depth int) []wire.TaskView
+	family = func(i, depth int) []wire.TaskView {
 		v := views[i]
 		if depth > 0 {
 			v.Title = strings.Repeat("   ", depth-1) + "└─ " + v.Title
 		}
-		out = append(out, v)
+		list := []wire.TaskView{v}
 		for _, child := range below[v.ID] {
-			add(child, depth+1)
+			list = append(list, family(child, depth+1)...)
 		}
+		return list
 	}
 	var families [][]wire.TaskView
 	for i := range views {
 		if !isBelow[i] {
-			out = nil
-			add(i, 0)
-			families = append(families, out)
+			families = append(families, family(i, 0))
 		}
 	}
 	return slices.Concat(first(families, func(f []wire.TaskView) bool { return slices.ContainsFunc(f, isRunning) })...)

@@ -293,7 +293,7 @@ func lateBy(ctx context.Context, while time.Duration) context.Context {
 	return late
 }
 
-// claim does what needs the lock, once that is free.
+// claim does what needs the lock, once that is free: a master in the background is asked to end after its runs.
 func (m *master) claim(ctx context.Context, do func() error) error {
 	deadline := time.Now().Add(masterWait)
 	for asked := 0; ; { // the pid of the master that was asked last: a client may start another one meanwhile
@@ -312,7 +312,11 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 			return herr
 		case herr == nil && asked != holder.PID:
 			asked = holder.PID
-			m.takeOver(ctx, holder)
+			if err := m.app.callRunning(func(c *client.Client) error { return c.Handover(ctx) }); err != nil {
+				m.log.Warn("the master in the background was asked to make room and refused", "pid", asked, "error", err)
+				break
+			}
+			m.app.hint("stint: taking over from the master in the background (pid %d), once its runs have ended (%d)\n", asked, len(holder.Running))
 		case herr != nil && asked == 0 && time.Now().After(deadline):
 			return err // somebody holds the lock who is no master
 		}
@@ -320,16 +324,6 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 			return &cliError{code: exitInterrupted}
 		}
 	}
-}
-
-// takeOver asks the master in the background to end after its runs.
-func (m *master) takeOver(ctx context.Context, h task.Health) {
-	err := m.app.callRunning(func(c *client.Client) error { return c.Handover(ctx) })
-	if err != nil {
-		m.log.Warn("the master in the background was asked to make room and refused", "pid", h.PID, "error", err)
-		return
-	}
-	m.app.hint("stint: taking over from the master in the background (pid %d), once its runs have ended (%d)\n", h.PID, len(h.Running))
 }
 
 // coordinatorConfig adds to the configuration what is made from it.
@@ -614,9 +608,7 @@ func tokenFile(state string) string { return filepath.Join(state, "token") }
 
 // offlineMaster is a master that only opens the state directory for a moment, where none is to run.
 func (a *app) offlineMaster(dir string, cfg *Config) *master {
-	m := &master{app: a, flags: pflag.NewFlagSet("", pflag.ContinueOnError), cfg: cfg, state: dir, accounts: newAccountsFile(dir)}
-	m.log = slog.New(&hints{Handler: slog.DiscardHandler, app: a})
-	return m
+	return &master{app: a, cfg: cfg, state: dir, accounts: newAccountsFile(dir), log: slog.New(&hints{slog.DiscardHandler, a})}
 }
 
 // hints shows a person at the terminal what an offlineMaster has to say, such as which edits it took over.
