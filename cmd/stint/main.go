@@ -6,11 +6,11 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -56,12 +56,10 @@ func run(args []string) int {
 		cancel(errDetached)
 	}()
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	root, help := a.rootCommand(args), &helpWriter{w: os.Stdout}
+	root, help := a.rootCommand(args), bufio.NewWriter(os.Stdout)
 	root.SetOut(help)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		err = help.err
-	}
+	err = cmp.Or(err, help.Flush()) // which cobra would only print
 	var cli *cliError
 	if errors.As(err, &cli) && a.configOption != "" {
 		cli.try = strings.Replace(cli.try, "stint config ", "stint --config "+state.ShellQuote(a.configOption)+" config ", 1)
@@ -71,18 +69,6 @@ func run(args []string) int {
 		a.atEnd()
 	}
 	return exitCode(err)
-}
-
-// A helpWriter is where help goes. It keeps the error, which cobra would only print.
-type helpWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (h *helpWriter) Write(p []byte) (int, error) {
-	_, err := h.w.Write(p)
-	h.err = errors.Join(h.err, err)
-	return len(p), nil
 }
 
 // version is set by a release build with -ldflags "-X main.version=v1.2.3".

@@ -136,15 +136,13 @@ one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.detach = !wait
 			a.quiet = a.ids
-			atDash := c.ArgsLenAtDash()
-			if len(args) == 0 || atDash == 0 {
+			if len(args) == 0 || c.ArgsLenAtDash() == 0 {
 				return usage(`stint send SESSION "PROMPT"; the sessions: stint session ls`, "stint send names no session")
 			}
-			prompt := promptSource{args: args[1:], literal: atDash > 0, edit: o.edit, stdin: a.stdin}
-			if len(prompt.args) == 0 && !o.edit {
+			if len(args) == 1 && !o.edit {
 				return usage(`stint send `+args[0]+` "PROMPT", @FILE, or - for stdin`, "there is no prompt for the session %s", args[0])
 			}
-			return a.runPrompt(c, o, prompt, args[0])
+			return a.runPrompt(c, o, args[1:], args[0])
 		},
 	}
 	a.withIDs(c)

@@ -91,17 +91,16 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 		}
 		return a.runTasks(c.Context(), o, specs, many)
 	}
-	prompt, err := a.promptSource(c, o, args)
-	if err != nil {
-		return err
-	}
-	return a.runPrompt(c, o, prompt, "")
+	return a.runPrompt(c, o, args, "")
 }
 
-// runPrompt runs the task of a command line, with the prompt of p, in that session if one is named.
-func (a *app) runPrompt(c *cobra.Command, o *taskOptions, p promptSource, session string) error {
+// runPrompt runs the task of a command line, with the prompt of args, in that session if one is named.
+func (a *app) runPrompt(c *cobra.Command, o *taskOptions, args []string, session string) error {
 	ctx := c.Context()
-	_, err := interruptibly(ctx, nothingQueued, func() (bool, error) { return true, o.check(c, time.Now()) }) // @FILE may be a pipe
+	prompt, err := a.promptSource(c, o, args)
+	if err == nil {
+		_, err = interruptibly(ctx, nothingQueued, func() (bool, error) { return true, o.check(c, time.Now()) }) // @FILE may be a pipe
+	}
 	if err == nil && session != "" {
 		err = a.putInto(ctx, &o.spec, session)
 	}
@@ -109,7 +108,7 @@ func (a *app) runPrompt(c *cobra.Command, o *taskOptions, p promptSource, sessio
 		err = a.place(o, &o.spec)
 	}
 	if err == nil {
-		o.spec.Prompt, err = interruptibly(ctx, nothingQueued, p.read)
+		o.spec.Prompt, err = interruptibly(ctx, nothingQueued, prompt.read)
 	}
 	if err != nil {
 		return err

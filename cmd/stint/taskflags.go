@@ -91,15 +91,13 @@ func (o *taskOptions) addCommonFlags(a *app, c *cobra.Command) {
 
 // promptSource returns where the prompt comes from.
 func (a *app) promptSource(c *cobra.Command, o *taskOptions, args []string) (promptSource, error) {
-	p := promptSource{args: args, literal: c.ArgsLenAtDash() >= 0, edit: o.edit, stdin: a.stdin}
-	if !c.Flags().Changed("prompt") {
-		return p, nil
+	if c.Flags().Changed("prompt") {
+		if len(args) > 0 {
+			return promptSource{}, usage(c.CommandPath()+" --help", "the prompt is given twice: by --prompt, and as %q", clip(args[0], 40))
+		}
+		args = []string{o.prompt}
 	}
-	if len(args) > 0 {
-		return p, usage(c.CommandPath()+" --help", "the prompt is given twice: by --prompt, and as %q", clip(args[0], 40))
-	}
-	p.args = []string{o.prompt}
-	return p, nil
+	return promptSource{args: args, literal: c.ArgsLenAtDash() >= 0, edit: o.edit, stdin: a.stdin}, nil
 }
 
 // place fills in a task's directory, agent and id, where neither options nor spec name them.
