@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -353,12 +352,9 @@ func awaitReady(ctx context.Context, pipe *os.File, log string) (r ready, err er
 	if err := pipe.SetReadDeadline(time.Now().Add(readyTimeout)); err != nil {
 		return r, err
 	}
-	data, err := io.ReadAll(pipe)
+	err = json.NewDecoder(pipe).Decode(&r)
 	if ctx.Err() != nil {
 		return r, context.Cause(ctx)
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &r)
 	}
 	if err != nil {
 		return r, &cliError{code: exitNoMaster, message: "the master did not start", try: "see " + log}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -54,10 +55,8 @@ func terminalSafe(w io.Writer) *runeWriter {
 // copySafe copies what r has to w, as terminalSafe does.
 func copySafe(w io.Writer, r io.Reader) error {
 	out := terminalSafe(w)
-	if _, err := io.Copy(out, r); err != nil {
-		return err
-	}
-	return out.flush()
+	_, err := io.Copy(out, r)
+	return cmp.Or(err, out.flush())
 }
 
 func (r *runeWriter) Write(p []byte) (int, error) {

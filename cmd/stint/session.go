@@ -32,9 +32,7 @@ func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionVie
 		if ref, err = filepath.Abs(ref); err != nil {
 			return view, err
 		}
-		if real, err := filepath.EvalSymlinks(ref); err == nil {
-			ref = real // else there may still be a session of it
-		}
+		ref = resolved(ref) // of one that is gone there may still be a session
 	}
 	err = a.call(ctx, func(c *client.Client) (err error) { view, err = c.Session(ctx, ref); return err })
 	return view, err
