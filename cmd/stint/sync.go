@@ -114,11 +114,14 @@ func (t counter) Accounts() []state.AccountUse {
 	return state.WithConfigured(t.Snapshot.Accounts(), t.accounts.configs())
 }
 
-// startCounter shows how many tasks have been looked at while a command works.
-func (a *app) startCounter(ctx context.Context, doing string) (tasks *atomic.Int64, stop func()) {
-	tasks = new(atomic.Int64)
-	begin := time.Now()
-	return tasks, a.drawWhile(ctx, func(ctx context.Context) {
+// startCounter shows how many tasks of what read has returned have been looked at while a command works.
+func (a *app) startCounter(ctx context.Context, dir, doing string) (read func(upTo uint64) (counter, error), stop func()) {
+	tasks, begin := new(atomic.Int64), time.Now()
+	read = func(upTo uint64) (counter, error) {
+		l, err := statedir.ReadSnapshot(ctx, dir, upTo)
+		return counter{l, newAccountsFile(dir), tasks}, err
+	}
+	return read, a.drawWhile(ctx, func(ctx context.Context) {
 		for next := firstProgress; pause(ctx, next) == nil; next = time.Second {
 			line := fmt.Sprintf("%s %s · %s", doing, ago(time.Since(begin)), count(int(tasks.Load()), "task"))
 			_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K%s", clip(line, lineWidth(a.stderr)))
@@ -164,16 +167,13 @@ func (a *app) writeMirror(c *cobra.Command, anew bool) error {
 			return syncError(ctx, err)
 		}
 	}
-	tasks, stop := a.startCounter(ctx, doing)
+	read, stop := a.startCounter(ctx, dir, doing)
 	var w struct {
 		postgres.Position
 		Records uint64  `json:"records"` // that the mirror did not have
 		Seconds float64 `json:"seconds"`
 	}
-	w.Position, err = write(ctx, o, func() (postgres.Source, error) {
-		l, err := statedir.ReadSnapshot(ctx, dir, 0)
-		return counter{l, newAccountsFile(dir), tasks}, err
-	})
+	w.Position, err = write(ctx, o, func() (postgres.Source, error) { return read(0) })
 	stop()
 	if err := syncError(ctx, err); err != nil {
 		return err
@@ -379,11 +379,8 @@ fix differences: stint sync rebuild.`,
 		if err != nil {
 			return err
 		}
-		tasks, stop := a.startCounter(ctx, "comparing")
-		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) {
-			l, err := statedir.ReadSnapshot(ctx, dir, upTo)
-			return counter{l, newAccountsFile(dir), tasks}, err
-		})
+		read, stop := a.startCounter(ctx, dir, "comparing")
+		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) { return read(upTo) })
 		stop()
 		if err := syncError(ctx, err); err != nil {
 			return err
