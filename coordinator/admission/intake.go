@@ -225,23 +225,15 @@ func (in *intake) add(s submission) error {
 	} else if _, err := uuid.Parse(s.ID); err != nil || len(s.ID) != 36 {
 		return task.Wrong("id", "leave it out, or write one as uuidgen gives it", "the id %q is no UUID", s.ID)
 	}
-	if err := in.checkPlace(&s); err != nil {
-		return err
-	}
-	if err := in.checkAgent(&s); err != nil {
-		return err
-	}
-	if err := CheckFields(&s.TaskSpec); err != nil {
-		return err
+	checkFields := func(s *submission) error { return CheckFields(&s.TaskSpec) }
+	checkAllow := func(s *submission) error { return a.CheckAllow(s.Agent, s.Workspace, s.Allow) }
+	for _, check := range []func(*submission) error{in.checkPlace, in.checkAgent, checkFields, checkAllow, a.fillFallback} {
+		if err := check(&s); err != nil {
+			return err
+		}
 	}
 	if s.Continue {
 		a.lookForNamed(&s)
-	}
-	if err := a.CheckAllow(s.Agent, s.Workspace, s.Allow); err != nil {
-		return err
-	}
-	if err := a.fillFallback(&s); err != nil {
-		return err
 	}
 	if by.ID != "" {
 		s.parent, s.trigger = by.ID, state.ByAgent
