@@ -22,8 +22,7 @@ func (a *Admission) Hold(ctx context.Context, ref, by string) (state.Task, error
 	return a.setHold(ctx, ref, by, true)
 }
 
-// Release ends the hold of a queued task; one that is not held stays as it is. The
-// error has CodeConflict if the task is not queued. by is who asks.
+// Release ends what Hold has begun, with the same rules.
 func (a *Admission) Release(ctx context.Context, ref, by string) (state.Task, error) {
 	return a.setHold(ctx, ref, by, false)
 }
@@ -54,8 +53,7 @@ func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (sta
 	})
 }
 
-// Pause stops dispatch: nothing is started until Resume, over restarts too. What
-// runs goes on. reason is for people, and may be "". by is who asks.
+// Pause stops dispatch until Resume, over restarts too; what runs goes on. reason may be "". by is who asks.
 func (a *Admission) Pause(ctx context.Context, reason, by string) error {
 	return a.setPaused(ctx, true, reason, by)
 }
@@ -236,8 +234,7 @@ func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, erro
 	})
 }
 
-// revive appends the whole record of a task that is in the archive, before what
-// changes it: so it comes back. Of other tasks it does nothing.
+// revive appends the whole record of a task in the archive, before what changes it: so it comes back.
 func (a *Admission) revive(st *fold.State, tx *ledger.Tx, id string) error {
 	e, ok := st.Archived(id)
 	if !ok {

@@ -61,8 +61,7 @@ type edit struct {
 	changes ledger.Record     // of all fields but after
 }
 
-// newEdit checks all of a patch that does not depend on other tasks. It may ask the
-// file system, so it is not called on the log's goroutine.
+// newEdit checks what does not depend on other tasks. It may ask the file system: not on the log's goroutine.
 func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
 	t, err := a.tasks.Whole(id)
 	if err != nil {

@@ -178,8 +178,7 @@ func (in *intake) checkFamily(st *fold.State, s *submission) error {
 	return nil
 }
 
-// followFields are what the prompt of a follow-up may name of the task that ended. What
-// somebody has said there is not to read as the user's own words.
+// followFields are what a follow-up's prompt may name. What somebody has said there is not the user's word.
 var followFields = []struct {
 	name string
 	said bool

@@ -93,8 +93,7 @@ func (a *Admission) capBy(s *submission, t *state.Task) {
 	}
 }
 
-// needsApproval returns what a submission asks for that the task t, whose run asks, does not
-// have itself, and where to look at it; "" if nothing.
+// needsApproval returns what a submission has that the asking task t has not, and where to look; "" if nothing.
 func (in *intake) needsApproval(st *fold.State, s *submission, t *state.Task) string {
 	var what, where []string
 	hold := func(is bool, why, field string) {

@@ -332,8 +332,7 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 			return in.at(i, err)
 		}
 	}
-	// A client cannot put more into a queue that is full. What the master queues itself, to follow
-	// a task that has ended, has a bound of its own.
+	// A client cannot put more into a queue that is full. Follow-ups have a bound of their own.
 	most, more, waiting := in.a.tasks.Config.MaxQueued, len(in.fresh), st.Queued()+tx.Ahead()
 	if tx.Count(more); most > 0 && more > 0 && in.list[0].by() != "" && waiting+more > most {
 		return &task.Error{

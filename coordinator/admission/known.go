@@ -33,8 +33,7 @@ func (in *intake) shareKey() error {
 	return nil
 }
 
-// checkShared refuses a list whose key stands for a single task or for a list of
-// another length. Whether the tasks are the same is asked for each of them.
+// checkShared refuses a list whose key stands for a single task or for a list of another length.
 func (in *intake) checkShared(st *fold.State, tx *ledger.Tx) error {
 	tx.Claim("key " + in.key)
 	has := func(key string) bool { _, ok := st.ByIdempotencyKey(key); return ok }
@@ -125,8 +124,8 @@ func (s *submission) isBodyOf(t *state.Task) bool {
 		(s.Account == "" || t.Account == s.Account || t.Agent != s.Agent)
 }
 
-// comesAfter reports whether what the spec comes after can have meant these tasks: @last
-// or a piece of an id need not mean the same now.
+// comesAfter reports whether the spec can have meant these tasks: @last or a piece of an id need not mean the same
+// now.
 func (s *submission) comesAfter(ids []string) bool {
 	means := func(ref, id string) bool { return ref == state.LastRef || strings.Contains(id, ref) }
 	return !slices.ContainsFunc(s.After, func(ref string) bool {

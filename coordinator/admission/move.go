@@ -96,8 +96,7 @@ const (
 	maxOrder  = 1 << 60 // bounds the orders to which others are added: a person can write any
 )
 
-// reorder returns the tasks of a lane whose order must change so that they come as
-// they stand there, with their new orders: the one at a place is new in it.
+// reorder returns the tasks of a lane whose order must change, with it, so that the one at a place comes there.
 func reorder(lane []state.Task, at int) []state.Task {
 	var left, right int64
 	if at > 0 {

@@ -75,8 +75,7 @@ func (in *intake) accountFor(st *fold.State, s *submission) (account string) {
 	return account
 }
 
-// currentSession returns the session that the next task there goes on with, "" if
-// there is none yet. Those of the tasks that are enqueued just now count.
+// currentSession returns the session that the next task there goes on with, also one of this intake; "": none.
 func (in *intake) currentSession(st *fold.State, at sessionPlace) string {
 	if id, ok := in.begun[at]; ok {
 		return id

@@ -72,8 +72,7 @@ func (a *Attempts) writeAnswer(r *Run, out *task.Outcome) error {
 	return err
 }
 
-// retriesIteration are the reasons of runs that are made again in the same iteration of the verify
-// loop: the agent never came to an end of its own.
+// retriesIteration are the reasons of runs that are made again in the same iteration: the agent came to no end.
 var retriesIteration = []state.Class{
 	state.ClassInterrupted, state.ClassRateLimited, state.ClassSessionLost, state.ClassContextFull,
 	state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy, state.ClassAgentMissing, state.ClassBudget,
@@ -207,8 +206,7 @@ func (a *Attempts) addAnswer(rec *ledger.Record, r *Run, out *task.Outcome) {
 	}
 }
 
-// HasSent reports whether the task's run has sent the prompt that the task has now:
-// a person may have changed it since, and that one is still to be sent.
+// HasSent reports whether the task's run has sent the prompt that the task has now, whatever was changed.
 func (a *Attempts) HasSent(st *fold.State, t *state.Task) bool {
 	sent, err := durable.ReadFile(durable.OS, filepath.Join(a.tasks.RunDir(t.RunID), rundir.PromptName))
 	if err != nil {

@@ -151,8 +151,7 @@ func verdictOf(t *state.Task, status state.Status) verdict {
 	return verdict{status: status, attempt: t.Attempt, retries: t.Retries, requeues: t.Requeues, limitWaits: t.LimitWaits}
 }
 
-// judgeFailure queues a task again until its attempts are used up. A task that has
-// only one attempt has no retries to use up: it failed.
+// judgeFailure queues a task again until its attempts are used up. A task with a single one has failed.
 func (a *Attempts) judgeFailure(v *verdict, t *state.Task, now time.Time) {
 	limit := cmp.Or(t.MaxAttempts, a.tasks.Workspace(t.Workspace).MaxAttempts)
 	switch {
@@ -207,8 +206,7 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 	}
 }
 
-// canMove reports whether another account can begin the task anew: the agent has said nothing yet in a
-// new conversation, which is not kept then.
+// canMove reports whether another account can begin the task: its new conversation has no answer yet.
 func (a *Attempts) canMove(st *fold.State, t *state.Task, out task.Outcome) bool {
 	return out.Fresh && out.Usage == (state.Usage{}) && out.Thread == (state.Usage{}) && out.Result == "" && !t.Pinned && a.tasks.AccountsNow().HasOther(st, t)
 }

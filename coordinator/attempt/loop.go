@@ -73,8 +73,7 @@ func (a *Attempts) asEdited(t *state.Task) *state.Task {
 	return t
 }
 
-// nextStep records a step and returns the run that it begins; nil if none does: the step
-// waits in the queue, or the task was taken out of its run meanwhile.
+// nextStep records a step and returns its run; nil if the step waits in the queue, or a person has ended the run.
 func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 	id := a.tasks.Config.ID()
 	a.carrySnapshot(r.ID, id)
@@ -185,8 +184,7 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 	return failed
 }
 
-// answer returns the answer of a task that is being verified: that of the last turn of
-// its agent. cut says that only its head and tail are left.
+// answer returns the last answer of a task's agent. cut says that only its head and tail are left.
 func (a *Attempts) answer(t *state.Task) (text string, cut bool) {
 	if len(t.Result) <= MaxResult {
 		return t.Result, false

@@ -405,8 +405,7 @@ func (a *Attempts) makeTemp(t *state.Task) error {
 	return errors.Join(err, work.Close())
 }
 
-// removeTemp removes the directory of a task that has ended, unless another one waits or runs
-// there. Nothing may begin there meanwhile.
+// removeTemp removes the directory of a task that has ended, unless another open task works there.
 func (a *Attempts) removeTemp(dir string) {
 	id := filepath.Base(dir)
 	if t, err := a.tasks.Peek(id); !a.tasks.Config.Cleanup || !a.tasks.Config.IsTemp(dir) || err != nil || !t.Status.Terminal() {

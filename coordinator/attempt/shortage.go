@@ -55,8 +55,7 @@ type lacking struct {
 // NewShortages returns the shortages of the machine that a store is on. There are none yet.
 func NewShortages(s *queue.Store) *Shortages { return &Shortages{store: s} }
 
-// Present returns the present shortage: what is lacking, since when, and when a task finds out
-// whether it is over. ok is false if nothing is lacking.
+// Present returns what is lacking, since when, and when a task tries it; ok is false if nothing is.
 func (l *Shortages) Present() (s task.Shortage, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,8 +131,7 @@ func (l *Shortages) blame(begun time.Time, out *task.Outcome) {
 	}
 }
 
-// started notes that the agent or the command of a run is at work. A run that had begun before
-// the shortage says nothing about what is lacking since.
+// started notes that a run is at work. One that had begun before the shortage says nothing about it.
 func (l *Shortages) started(begun time.Time) {
 	l.ends(func(s *lacking) bool { return !s.journal && begun.After(s.Since) })
 }

@@ -165,8 +165,7 @@ func (a *Attempts) checkDenied(t *state.Task, out *task.Outcome) {
 	}
 }
 
-// runTurn lets the agent of a task run a turn, with the task's account. Where its program is
-// missing, it tries once more a moment later.
+// runTurn runs a turn with the task's account. Where the program is missing, it tries again a moment later.
 func (a *Attempts) runTurn(ctx context.Context, t *state.Task, agent task.Agent, turn task.Turn, report func(task.Event)) task.Outcome {
 	const missingRetry = 2 * time.Second // before a run looks once more
 	name := t.Agent
@@ -377,8 +376,7 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 // EnvironmentLost is the note about a run in the environment of the master instead of its task's.
 const EnvironmentLost = "the environment of its call is no longer in env/: the master's was used"
 
-// environment returns the environment that a task's programs run in, and has the run's end tell
-// if it is lost; nil: that of the master counts.
+// environment returns that of a task's programs, nil for the master's, and notes for the run's end if it is lost.
 func (a *Attempts) environment(r *Run, t *state.Task) []string {
 	env, ok := a.tasks.Environment(t.Environment)
 	if !ok {
@@ -421,8 +419,7 @@ func (a *Attempts) Recall(ctx context.Context, r *Run, t *state.Task) (found mem
 	return a.tasks.Config.Memory(ctx, t.Workspace, t.Prompt)
 }
 
-// remember searches the notes for a turn, and leaves in its directory what was found
-// and why. A search that fails is no reason not to run.
+// remember searches the notes for a turn, and leaves in its directory what was found. It cannot fail the run.
 func (a *Attempts) remember(r *Run, t *state.Task) []memory.Hit {
 	found, err := a.Recall(r.Ctx, r, t)
 	if found.Partial != "" {

@@ -211,8 +211,7 @@ func overlaps(list map[string]*change) error {
 	return nil
 }
 
-// inTheWay returns why nothing can be written at a path: something is there, or above it, that
-// no snapshot has. What goes away itself is in nobody's way.
+// inTheWay returns what, besides files that go away, is at a path or above it that no snapshot has.
 func (p *Place) inTheWay(list map[string]*change, path string, now file) (why string) {
 	goes := func(at string) bool { c := list[at]; return c != nil && c.before.mode == "" }
 	for at := filepath.Dir(path); at != "."; at = filepath.Dir(at) {

@@ -23,8 +23,7 @@ import (
 	"stint/state/lanes"
 )
 
-// A Dispatcher starts what is ready, and looks after what an earlier master has left. Its
-// exported methods may be called by any goroutine.
+// A Dispatcher starts what is ready. Its exported methods may be called by any goroutine.
 type Dispatcher struct {
 	Admission *admission.Admission
 	Attempts  *attempt.Attempts
@@ -189,8 +188,7 @@ func (d *Dispatcher) Limits() lanes.Limits {
 	return lim
 }
 
-// StartReady starts all tasks that are ready: it appends `running` for them in one
-// change, and only when that is durable anything is spawned.
+// StartReady starts what is ready. It appends `running` in one change, and spawns once that is durable.
 func (d *Dispatcher) StartReady() {
 	if d.tasks.IsLeaving() {
 		return

@@ -18,8 +18,7 @@ import (
 	"stint/state/lanes"
 )
 
-// fallBack hands tasks that would start now, if their account did not cool down, to
-// the first of their fallback agents that can take them.
+// fallBack hands tasks whose account cools down to the first of their fallback agents that can take them now.
 func (d *Dispatcher) fallBack() {
 	lim := d.Limits()
 	able := d.able(queue.Read(d.tasks, func(st *fold.State) []state.Task { return st.Stranded(d.tasks.Config.Now(), lim) }))

@@ -60,8 +60,7 @@ type oldRun struct {
 	kept    bool   // that session has the prompt
 }
 
-// recoverTask proves the old run of a task dead and records what follows. If the
-// master is to end meanwhile, the task is left as it is for the next one.
+// recoverTask proves the old run of a task dead and records what follows, unless the master ends meanwhile.
 func (d *Dispatcher) recoverTask(ctx context.Context, id string, old *oldRun) {
 	if d.tasks.Config.Recover != nil {
 		limited, stop := context.WithTimeout(ctx, queue.RecoverTimeout)
@@ -183,8 +182,7 @@ func (d *Dispatcher) recentStarts() (lines []string) {
 	return lines
 }
 
-// noteStart notes that this master starts its first run now. It need not be durable:
-// a machine that goes down is not a master that dies.
+// noteStart notes this master's first run. It need not be durable: a machine that goes down is no crash of ours.
 func (d *Dispatcher) noteStart() {
 	if d.noted || d.tasks.Config.CrashLoop == 0 {
 		return

@@ -91,8 +91,7 @@ type Block struct {
 	Prompt      bool     `toml:"prompt"` // messages may have the first line of the prompt, and the error
 }
 
-// Check returns what is wrong with a block, and with which key; "" is the block as a whole. The
-// error has no URL, which may be a secret.
+// Check returns what is wrong with a block, and with which key ("": the whole), without a URL, which may be secret.
 func (b *Block) Check() (key string, err error) {
 	for _, kind := range b.On {
 		if !slices.Contains(Kinds, kind) {

@@ -37,8 +37,7 @@ func (q *Query) Preview(ctx context.Context, specs []task.TaskSpec, isList bool)
 	return list, nil
 }
 
-// previewRun fills in what is known of the first run of a task.
-// A run that asks is shown no other notes than a search of its own would find.
+// previewRun fills in what is known of a task's first run. One that asks sees no notes but its own.
 func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admission.Foreseen) error {
 	r, known := q.attempts.Reserve(&p.Task), false
 	r.Cancel(nil)

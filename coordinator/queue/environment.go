@@ -18,8 +18,7 @@ func (s *Store) environmentPath(digest string) string {
 	return filepath.Join(s.Config.StateDir, "env", digest)
 }
 
-// KeepEnvironment makes a captured environment durable, if it is not there yet or is damaged, and returns its
-// digest; "" if there is none to keep.
+// KeepEnvironment makes a captured environment durable, where it is not, and returns its digest; "" for none.
 func (s *Store) KeepEnvironment(env []string) (digest string, err error) {
 	data, digest := task.EncodeEnvironment(env)
 	if digest == "" {
@@ -54,8 +53,7 @@ func (s *Store) Environment(digest string) (env []string, ok bool) {
 	return task.DecodeEnvironment(data, digest)
 }
 
-// OpenEnvironments returns the digests of the environments of the tasks of an agent that have not
-// ended; "": of any agent. It holds no lock for long.
+// OpenEnvironments returns the digests of environments of an agent's open tasks; "": of any agent's.
 func (s *Store) OpenEnvironments(agent string) map[string]bool {
 	digests := map[string]bool{}
 	for _, id := range Read(s, (*fold.State).OpenIDs) {

@@ -175,8 +175,7 @@ func findRun(list []task.TaskRun, id string) *task.TaskRun {
 	return nil
 }
 
-// stepRuns returns the runs of which the steps of a task tell. The agent's turns have the
-// numbers by which [rundir.FindRun] knows them.
+// stepRuns returns the runs of a task's steps. The agent's have the numbers by which [rundir.FindRun] knows them.
 func stepRuns(t *state.Task) []task.TaskRun {
 	list, turns := []task.TaskRun{}, 0
 	loop := task.HasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })

@@ -413,8 +413,7 @@ func (s *Store) Until(ctx context.Context, id string, is func(*state.Task) bool)
 	}
 }
 
-// await reads changes until one may be the one that is waited for, or until they end because
-// we were too slow: then the caller looks again.
+// await reads changes until one may be what is waited for, or they end because we were too slow.
 func (s *Store) await(ctx context.Context, id string, changes <-chan *task.Change, is func(*state.Task) bool) error {
 	for {
 		select {

@@ -78,8 +78,7 @@ func ReadMemory(runDir string) *memory.Result {
 	return &found
 }
 
-// IsRunID reports whether id can be the name of a run's directory. It may come from a
-// ledger that was edited by hand, and must not lead elsewhere.
+// IsRunID reports whether id, from a ledger that people edit, can be the name of a run's directory.
 func IsRunID(id string) bool {
 	return id != "" && filepath.IsLocal(id) && filepath.Base(id) == id && id != "."
 }

@@ -64,8 +64,7 @@ func (e *Expr) Next(t time.Time) time.Time {
 	if e.cron == nil {
 		return t.Truncate(e.every).Add(e.every)
 	}
-	// The minutes on the wall are walked through in their order, which is also that of their
-	// instants. Those up to the one that is shown at t have passed.
+	// The minutes on the wall are walked through in their order, as their instants; those up to t have passed.
 	shown := onWall(t.In(e.zone))
 	day := shown.Truncate(24 * time.Hour)
 	for end := day.AddDate(yearsAhead, 0, 0); day.Before(end); day = day.AddDate(0, 0, 1) {

@@ -31,8 +31,7 @@ func (h *history) add(run task.JobRun) error {
 	return durable.AppendLine(durable.OS, h.path, append(line, '\n'), true)
 }
 
-// last passes on the runs of a schedule, the newest first, until is returns true, and returns that
-// one; nil if there is none. What is no run is left out.
+// last passes on the runs of a schedule, the newest first, and returns the one for which is returns true, or nil.
 func (h *history) last(schedule string, is func(*task.JobRun) bool) (*task.JobRun, error) {
 	f, err := durable.Open(h.path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {

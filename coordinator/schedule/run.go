@@ -346,8 +346,7 @@ func without(open, instant string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(open), func(s string) bool { return s == instant }), " ")
 }
 
-// close notes the end of an open firing, the line of its history first: a crash between the two
-// leaves it open, and it is known by that line.
+// close notes the end of an open firing, its line of the history first: after a crash that line tells of it.
 func (r *Runner) close(ctx context.Context, run task.JobRun, instant string) error {
 	isKnown := false
 	_, err := r.history.last(run.Schedule, func(old *task.JobRun) bool {

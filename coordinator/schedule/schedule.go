@@ -105,8 +105,7 @@ func (s *Schedule) Next(t time.Time, n int) (list []time.Time) {
 	return list
 }
 
-// due returns when the firing that is scheduled for an instant is made: a part of the jitter later,
-// which is the same each time that it is asked for.
+// due returns when the firing for an instant is made: later by a part of the jitter, always the same.
 func (s *Schedule) due(at time.Time) time.Time {
 	if s.jitter == 0 {
 		return at

@@ -57,8 +57,7 @@ type DigestTask struct {
 	at time.Time
 }
 
-// A Gap is a time in which nothing happened, though there was something to do: no master was
-// at work, or the machine was asleep or lacked something.
+// A Gap is a time in which nothing happened, for want of a master or the machine, though there was work.
 type Gap struct {
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`

@@ -101,8 +101,7 @@ func tasksOf(st *fold.State) (map[string]state.Task, error) {
 	return tasks, nil
 }
 
-// Compare returns what restoring the copy would change in the ledger of dir, as its
-// journal is now. It changes nothing and needs no lock.
+// Compare returns what restoring the copy would change in the ledger of dir now. It needs no lock.
 func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	r := &Restoration{
 		From: p.path, Tasks: len(p.tasks), Findings: p.found,
@@ -194,8 +193,7 @@ func (r *Restoration) RunningError() error {
 		"task %s is running, as far as the ledger knows; nobody has looked whether its agent is dead", r.Running[0])
 }
 
-// reopen opens the ledger once: that takes over the sections in it which nobody had taken
-// over when it was copied, and rebuilds sessions.json.
+// reopen opens the ledger once: that takes over what nobody had taken over in the copy, and the sessions.
 func reopen(cfg queue.Config) error {
 	s, err := queue.OpenLocked(cfg)
 	if err != nil {

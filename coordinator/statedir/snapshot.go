@@ -90,8 +90,7 @@ func (c *Snapshot) RunDir(runID string) string { return rundir.Dir(c.dir, runID)
 // TaskRecord tells what it was, or of a control section such as "account:NAME".
 func (c *Snapshot) ChangedLater(id string) bool { return c.later[id] }
 
-// List returns the tasks of dir that a filter lets through, the newest first, as far as its
-// journal has them. It needs no master and writes nothing.
+// List returns the tasks in the journal of dir that a filter lets through, newest first. It needs no master.
 func List(ctx context.Context, dir string, f state.Filter) ([]state.Task, error) {
 	st, err := queue.FoldDir(ctx, dir)
 	if err != nil {

@@ -124,8 +124,7 @@ type Outcome struct {
 
 // A Shell runs verify commands. coordinator/agent fills it.
 type Shell interface {
-	// Verify runs a command and returns when nothing of it is left alive, as
-	// [Agent].Run does. It does not fail: what went wrong is in the result.
+	// Verify runs a command, and leaves nothing of it alive, as [Agent].Run does. Its result says what went wrong.
 	Verify(ctx context.Context, v VerifyRun) VerifyResult
 }
 
@@ -161,8 +160,7 @@ type VerifyResult struct {
 // Passed reports whether the command says that all is well.
 func (v *VerifyResult) Passed() bool { return v.Class == "" && v.ExitCode == 0 }
 
-// CannotRun reports whether the shell said that a program of the command is not there or cannot
-// be executed: nothing that an agent does to its answer helps.
+// CannotRun reports whether the shell could not run the command: no answer of an agent helps there.
 func (v *VerifyResult) CannotRun() bool {
 	return v.Class == "" && (v.ExitCode == 126 || v.ExitCode == 127)
 }

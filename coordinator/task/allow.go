@@ -53,8 +53,7 @@ func (r Rule) Covers(other Rule) bool {
 	return r.Prefix && found && isPlain && (behind == "" || behind[0] == ' ')
 }
 
-// Beyond returns those of some rules that none of the permitted ones covers. What is no rule
-// is covered by nothing, and covers nothing.
+// Beyond returns the rules that no permitted one covers. What is no rule neither covers nor is covered.
 func Beyond(rules, permitted []string) []string {
 	return slices.DeleteFunc(slices.Clone(rules), func(s string) bool {
 		rule, err := ParseRule(s)

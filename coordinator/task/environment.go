@@ -35,8 +35,7 @@ func EnvironmentSize(env []string) (size int) {
 	return size
 }
 
-// FitEnvironment removes the longest variables but PATH from an environment until it is no longer
-// than [MaxEnvironment], and returns their names.
+// FitEnvironment removes the longest variables but PATH until [MaxEnvironment] is kept, and returns their names.
 func FitEnvironment(env []string) (fits, removed []string) {
 	for EnvironmentSize(env) > MaxEnvironment {
 		longest := slices.MaxFunc(env, func(a, b string) int { return EnvironmentSize([]string{a}) - EnvironmentSize([]string{b}) })

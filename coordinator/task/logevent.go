@@ -95,8 +95,7 @@ func (e *LogEvent) Title() string {
 	return text
 }
 
-// Ending returns how what happened in an event went, such as "  exit 1 · 3.2s", or how long it
-// has been running; "" if there is nothing to say.
+// Ending returns how an event went, such as "  exit 1 · 3.2s", or for how long it runs; "" if that says nothing.
 func (e *LogEvent) Ending(now time.Time) string {
 	var ends []string
 	switch {
@@ -123,8 +122,7 @@ func (e *LogEvent) Ending(now time.Time) string {
 // LogClock is the layout of the time with which an event is shown.
 const LogClock = "15:04:05 "
 
-// Lines returns an event as people read it: its time and its title with its ending, and
-// indented the lines that belong below it. They are not escaped.
+// Lines returns an event as people read it, unescaped: time, title and ending, and indented what is below them.
 func (e *LogEvent) Lines(now time.Time) []string {
 	lines := []string{e.Title() + e.Ending(now)}
 	if e.Kind == LogMessage {

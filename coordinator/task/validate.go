@@ -226,8 +226,7 @@ func CheckTime(s *TaskSpec) error {
 	return nil
 }
 
-// CheckLimits returns what is wrong with the timeout, priority, attempts, model, after-policy
-// or labels of a task, as an *Error; nil if nothing is.
+// CheckLimits returns what is wrong with the numbers, names and labels of a task, as an *Error; nil if nothing.
 func CheckLimits(s *TaskSpec) error {
 	if s.Timeout != "" {
 		if d, err := time.ParseDuration(s.Timeout); err != nil || d <= 0 {
