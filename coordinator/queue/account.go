@@ -63,12 +63,7 @@ func (a Accounts) Of(agent string) (ids []string) {
 
 // Several reports whether any agent has more than one.
 func (a Accounts) Several() bool {
-	for i := range a.List {
-		if i > 0 && a.List[i].Tool == a.List[i-1].Tool {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.List, func(c state.AccountConfig) bool { return len(a.Of(c.Tool)) > 1 })
 }
 
 func (a Accounts) haveBudget() bool {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -76,20 +77,15 @@ func ReadJournal(ctx context.Context, dir string) (data []byte, entries []ledger
 // readUntil reads size bytes, or as many as there are, until ctx ends: whoever asked may be gone.
 func readUntil(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
 	const block = 4 << 20
-	data := make([]byte, size)
-	for n := 0; n < len(data); {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		more, err := io.ReadFull(r, data[n:min(n+block, len(data))])
-		if n += more; errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return data[:n], nil // it was cut meanwhile
-		}
-		if err != nil {
+	data := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	for rest := io.LimitReader(r, size); ctx.Err() == nil; {
+		if _, err := io.CopyN(data, rest, block); errors.Is(err, io.EOF) {
+			return data.Bytes(), nil
+		} else if err != nil {
 			return nil, err
 		}
 	}
-	return data, nil
+	return nil, context.Cause(ctx)
 }
 
 // BytesReader reads records from a journal in memory.

@@ -145,9 +145,7 @@ func sizeOf(path string) (size int64) {
 			return nil // what cannot be read is not counted
 		}
 		if fi, err := d.Info(); err == nil {
-			if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-				size += st.Blocks * 512 // on every file system
-			}
+			size += fi.Sys().(*syscall.Stat_t).Blocks * 512 // on every file system
 		}
 		return nil
 	})

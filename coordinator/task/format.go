@@ -73,24 +73,11 @@ func EscapeText(s string) string {
 }
 
 // NeedsEscape reports whether EscapeText would change a text.
-func NeedsEscape(s string) bool {
-	for i := 0; i < len(s); {
-		if c := s[i]; c >= ' ' && c < 0x7f { // most of what is ever written
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && size == 1 || IsHarmful(r) {
-			return true
-		}
-		i += size
-	}
-	return false
-}
+func NeedsEscape(s string) bool { return !utf8.ValidString(s) || strings.ContainsFunc(s, IsHarmful) }
 
 // IsHarmful reports control characters and the marks that reorder text.
 func IsHarmful(r rune) bool {
-	if r == '\n' || r == '\t' {
+	if r >= ' ' && r < 0x7f || r == '\n' || r == '\t' { // most of what is ever written
 		return false
 	}
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)

@@ -158,10 +158,8 @@ func CheckPrompt(text string) error {
 
 func firstInvalid(text string) int {
 	for i, r := range text {
-		if r == utf8.RuneError {
-			if _, n := utf8.DecodeRuneInString(text[i:]); n == 1 {
-				return i
-			}
+		if r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)) {
+			return i
 		}
 	}
 	return len(text)
