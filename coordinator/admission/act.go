@@ -82,9 +82,8 @@ func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by strin
 	})
 }
 
-// Cancel ends a task: a waiting one at once; of a running one the agent is ended
-// first, with all its descendants, and then Cancel returns. by is who asks. The error has
-// CodeBusy if that does not come to an end; the task is canceled when it does.
+// Cancel ends a task: a waiting one at once, a running one when its agent and all descendants have ended. by is
+// who asks. The error has CodeBusy if that takes too long; the task is canceled when it does.
 func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, error) {
 	defer a.tasks.Call()()
 	id, err := a.tasks.Find(ref)
@@ -138,10 +137,9 @@ func (a *Admission) canceled(id, by string) *ledger.Record {
 		Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
 }
 
-// Remove takes a task out of all lists; one that waits is canceled. Its sections stay in
-// the ledger until the next compaction moves them to the archive; its id, end and
-// idempotency key still count. by is who asks. The error has CodeConflict if the task
-// runs, or is in the archive, or if others come after it and would fail.
+// Remove takes a task out of all lists; one that waits is canceled. Its sections stay until the next compaction
+// moves them to the archive; its id, end and idempotency key still count. by is who asks. The error has
+// CodeConflict if the task runs, or is archived, or if others come after it and would fail.
 func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, error) {
 	const maxNamed = 20 // tasks that an error names
 	return a.change(ctx, ref, a.tasks.Update, func(st *fold.State, tx *ledger.Tx, id string) error {

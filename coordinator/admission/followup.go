@@ -14,10 +14,9 @@ import (
 	"stint/state/fold"
 )
 
-// Follow-ups. A task that ends failed or dead, or done with findings, queues another
-// one, in the same change as its own end: no crash can come between them. It is a
-// submission like any other, with a place and a prompt and without the rights of the
-// task that it follows. What stands in its way is noted at that task's end.
+// Follow-ups. A task that ends failed or dead, or done with findings, queues another one in the change that ends
+// it: no crash can come between them. It is a submission like any other, with a place and a prompt and without
+// the rights of its task. What stands in its way is noted at that task's end.
 
 // PlaceOf looks at the directory in which a follow-up of a task may be queued: before
 // the end is recorded, because a file system may keep us waiting. nil: it has none.

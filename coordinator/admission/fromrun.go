@@ -125,9 +125,8 @@ func (in *intake) needsApproval(st *fold.State, s *submission, t *state.Task) st
 	return strings.Join(what, ", ") + ": look at " + strings.Join(where, ", ")
 }
 
-// isForeignSession reports whether a submission goes on with a conversation that
-// neither the task t is in nor one that its agent has queued and that nobody had to
-// release or has moved: a person who does lets that one in.
+// isForeignSession reports whether a submission goes on with a conversation that neither the task t is in nor one
+// that its agent has queued and that nobody had to release or has moved.
 func (in *intake) isForeignSession(st *fold.State, s *submission, t *state.Task) bool {
 	current := ""
 	if s.Continue {
@@ -180,10 +179,9 @@ func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
 	return func() { a.waits.add(run, -1) }, nil
 }
 
-// mayNotWait returns why the run of the task parent may not wait for the task t; "" if it
-// may. A task with a lane of its own that comes after no other one needs nothing that a
-// waiting run has, but an account with a free slot, its agent's session and, if that is exclusive, its checkout: so no run waits
-// for one that cannot start before it ends.
+// mayNotWait returns why the run of the task parent may not wait for the task t; "" if it may. One with a lane of
+// its own that comes after no other needs nothing that a waiting run has, but an account with a free slot, its
+// agent's session and, if that is exclusive, its checkout.
 func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) string {
 	switch {
 	case t.TriggeredBy != parent || t.Trigger != state.ByAgent:

@@ -94,10 +94,9 @@ func (a *Admission) Submit(ctx context.Context, s task.TaskSpec) (state.Task, er
 	return tasks[0], nil
 }
 
-// SubmitAll enqueues many tasks, all or none of them, in one durable change, and
-// returns them in the order of their specs. A spec may come after others of the batch
-// by their ids. Specs whose id or idempotency key is known give the tasks that are
-// there already. The error names the first spec that is wrong: "task 3 of 7: …".
+// SubmitAll enqueues many tasks, all or none, in one durable change, and returns them in the order of their
+// specs. A spec may come after others of the batch by their ids. Specs whose id or idempotency key is known give
+// the tasks that are there. The error names the first spec that is wrong: "task 3 of 7: …".
 func (a *Admission) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error) {
 	return a.SubmitOnce(ctx, "", specs)
 }
@@ -506,9 +505,8 @@ func (s *submission) by() string {
 	return ""
 }
 
-// tasks returns the tasks of all specs once they are durable. It takes the place of fresh
-// for them where it can. The texts of one that has not run are those of its spec: to read
-// thousands back takes longer than all the rest.
+// tasks returns the tasks of all specs once they are durable, in the place of fresh where it can. The texts of
+// one that has not run are those of its spec: to read thousands back takes long.
 func (in *intake) tasks() (tasks []state.Task, err error) {
 	if tasks = in.fresh; len(in.fresh) < len(in.list) {
 		tasks = make([]state.Task, len(in.list))

@@ -102,9 +102,8 @@ func keyTaken(key, by, hint string) error {
 	return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("the idempotency key %q belongs to %s", state.GivenKey(key).Given(), by), Hint: hint, Field: "idempotencyKey"}
 }
 
-// isBodyOf reports whether a task is what the spec asks for. What the spec leaves
-// to the configuration does not count, nor do times and holds, which pass, nor whether it
-// is to continue a session: the task has one in either case. The agent's session that the
+// isBodyOf reports whether a task is what the spec asks for. What the spec leaves to the configuration does not
+// count, nor do times and holds, which pass, nor whether it continues a session. The agent's session that the
 // spec names counts until there is a run, which may have come to another one.
 func (s *submission) isBodyOf(t *state.Task) bool {
 	key := t.SessionKey

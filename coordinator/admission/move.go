@@ -16,9 +16,8 @@ import (
 	"stint/state/lanes"
 )
 
-// Move puts a queued task into another place among those that wait in its lane. The
-// error has CodeConflict if one of them does not wait there, or if the order would
-// contradict what a task is to come after. by is who asks.
+// Move puts a queued task into another place in its lane. The error has CodeConflict if one of the two does not
+// wait there, or if it would come before what it has to come after. by is who asks.
 func (a *Admission) Move(ctx context.Context, ref string, to task.Place, by string) (state.Task, error) {
 	if to.First == (to.Before != "") {
 		return state.Task{}, task.Invalid("say either that it is to be the first, or before which task", "it is not clear where the task is to go")

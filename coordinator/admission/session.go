@@ -25,9 +25,8 @@ func (a *Admission) resumeOf(s *submission) string {
 	return cmp.Or(s.Resume, a.tasks.Workspace(s.Workspace).ResumePolicy, "auto")
 }
 
-// sessionFor decides about lane and session of a new task. Tasks of a named session share
-// its conversation and its lane. Without a name, the lane is the directory's and the
-// session is new, unless the task continues the last one.
+// sessionFor decides about lane and session of a new task. Tasks of a named session share both. Without a name,
+// the lane is the directory's, and the session is new unless the task continues the last one.
 func (in *intake) sessionFor(st *fold.State, s *submission, tx *ledger.Tx) (lane, id string, err error) {
 	s.account = in.accountFor(st, s)
 	if s.Parallel {

@@ -71,9 +71,8 @@ var (
 	testDirs       = strings.Fields("test tests spec specs __tests__ t")
 )
 
-// IsTest reports whether a file is a test by its path, as the usual test tools find
-// theirs: code whose name says so (calc_test.go, test_calc.py, calc.spec.ts,
-// CalcTest.java) or that lies below a directory of tests, and *.bats.
+// IsTest reports whether a file is a test by its path: code whose name says so (calc_test.go, test_calc.py,
+// calc.spec.ts, CalcTest.java) or that lies below a directory of tests, and *.bats.
 func IsTest(file string) bool {
 	dir, base := path.Split(file)
 	ext := path.Ext(base)

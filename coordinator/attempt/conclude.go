@@ -218,9 +218,8 @@ func (a *Attempts) HasSent(st *fold.State, t *state.Task) bool {
 	return err == nil && (message == theirs || now.Iteration > 1 && (message == prompt.FixIt || message == prompt.FixOn))
 }
 
-// addUsage adds what the task has used over all its runs with this one, and what the CLI has
-// now counted over the native session. What a session that was begun outside of stint had used
-// before cannot be known: then nothing is made up.
+// addUsage adds what the task has used with this run, and what the CLI has counted over the native session. What
+// one that began outside of stint had used before cannot be known: nothing is made up.
 func addUsage(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome) {
 	used, thread := out.Usage, state.Usage{}
 	if now := out.Thread; now != (state.Usage{}) {
@@ -266,10 +265,9 @@ func since(now, before state.Usage) state.Usage {
 
 func newer[T int64 | float64](now, before T) T { return cmp.Or(now, before) }
 
-// tally records what a run has used whose task a person took out of it, and counts
-// that where the task is back in the queue, by whatever edits: it goes on, unless
-// that came about too often, for it may be its own doing. A stint retry has begun it
-// anew, with no attempt counted. A task that was archived meanwhile keeps the figures that it has.
+// tally records what a run has used whose task a person took out of it. A task that is back in the queue goes on,
+// unless that came about too often, for it may be its own doing. A stint retry has begun it anew. A task that was
+// archived meanwhile keeps the figures that it has.
 func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, place *admission.Place, tx *ledger.Tx) {
 	if !InJournal(st, r.Task.ID) {
 		return

@@ -24,10 +24,9 @@ import (
 	"stint/state/fold"
 )
 
-// Self-evaluation. When an attempt has its final answer, its form is checked (package
-// answer), and, if the configuration wants it, an agent judges it: a run of its own, in
-// a new session and an empty directory. The answer is recorded before that run begins, and
-// whatever becomes of it, the task ends as it would have ended without it.
+// Self-evaluation. When an attempt has its final answer, its form is checked (package answer), and, if that is
+// configured, an agent judges it: a run of its own, in a new session and an empty directory. The answer is
+// recorded before, and the task ends as it would have ended without the judgement.
 
 // Bounds of a judgement.
 const (

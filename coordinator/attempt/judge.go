@@ -117,9 +117,8 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 	return v
 }
 
-// Interrupted returns what becomes of a task whose run was cut off by us: that spends a retry
-// and no attempt. When its retries are used up it is dead, unless only its evaluator was at
-// work: its answer stands, and is not judged then.
+// Interrupted returns what becomes of a task whose run we have cut off: that spends a retry and no attempt.
+// Without retries it is dead, unless only its evaluator was at work: its answer stands then.
 func (a *Attempts) Interrupted(t *state.Task) (status state.Status, attempt, retries int) {
 	status, attempt, retries = state.Queued, max(0, t.Attempt-1), t.Retries+1
 	if retries > a.tasks.Config.MaxRetries && t.Phase != state.PhaseEvaluate {
@@ -162,9 +161,8 @@ func (a *Attempts) judgeFailure(v *verdict, t *state.Task, now time.Time) {
 	}
 }
 
-// judgeLimit lets a task wait for its account, which cools down. The wait stands in the
-// account's record alone: whoever takes it away there lets all tasks go on. Without a named
-// time it grows with the limits that the account has met in a row.
+// judgeLimit lets a task wait for its account, which cools down. The wait stands in the account's record alone.
+// Without a named time it grows with the limits that the account has met in a row.
 func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out task.Outcome, now time.Time) {
 	const maxNamedLimit = 32 * 24 * time.Hour // the longest window of a provider is a month; a later end is an error, such as milliseconds for seconds
 	const maxLimitBackoff = 30 * time.Minute  // of a limit whose end nobody has named

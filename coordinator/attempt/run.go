@@ -52,9 +52,8 @@ func New(s *queue.Store, a *admission.Admission, short *Shortages) *Attempts {
 	}
 }
 
-// A Run is one execution of an agent for a task. Its fields are set when it is
-// chosen and then belong to its goroutine, but for Cancel, which anyone may call,
-// LastOutput and Settling, which anyone may read, and those that mu guards.
+// A Run is one execution of an agent for a task. Its fields belong to its goroutine, but for Cancel, which anyone
+// may call, LastOutput and Settling, which anyone may read, and those that mu guards.
 type Run struct {
 	mu   sync.Mutex // guards home, and AgentSession and PromptInHistory of task; its goroutine reads the last two without
 	home string     // where its workspace led when it was begun
@@ -302,9 +301,8 @@ func setupFailed(err error) task.Outcome {
 	return task.Outcome{Class: state.ClassInterrupted, ExitCode: -1, Error: err.Error(), Shortage: task.ShortageOf(err)}
 }
 
-// stillRuns returns the task as it is now, and reports whether it is still in this run: a
-// person may have ended or requeued it meanwhile, and then the run has no say any more. No
-// other run of the task is started while this one is on the list.
+// stillRuns returns the task as it is now, and reports whether it is still in this run: a person may have ended
+// or requeued it. No other run of the task starts while this one is on the list.
 func stillRuns(st *fold.State, r *Run) (t state.Task, runs bool) {
 	t, runs = st.Peek(r.Task.ID)
 	return t, runs && t.Status == state.Running

@@ -15,9 +15,8 @@ import (
 	"stint/state"
 )
 
-// A shortage is the machine's and not a task's: what keeps one run from beginning keeps
-// all others from it. So a run that meets one is queued again as it was, no more tasks
-// are started, and at growing intervals one finds out whether that is over.
+// A shortage is the machine's and not a task's: it keeps all runs from beginning. So a run that meets one is
+// queued again as it was, and at growing intervals one finds out whether that is over.
 
 // The first and the longest wait until a task finds out whether a shortage is over.
 const (

@@ -22,9 +22,8 @@ import (
 	"stint/state"
 )
 
-// What an attempt changes in a git checkout is seen by two snapshots of package checkout: one
-// from before the agent's first turn, one from after its last. Without git, or if it takes
-// too long, nothing is known of the changes.
+// What an attempt changes in a git checkout is seen by two snapshots, from before the agent's first turn and
+// after its last. Without git, or if it takes too long, nothing is known of the changes.
 
 const (
 	snapshotName = "snapshot" // in a run's directory: see snapshot

@@ -23,10 +23,9 @@ import (
 	"stint/state/fold"
 )
 
-// Verify runs the verify command of a task now, by itself, and records how it ended;
-// the task's status stays. Its lane is taken meanwhile. One that waits for an iteration and
-// passes ends without it. The error has CodeBusy if a run is at work there, CodeInvalid
-// if there is no command. When ctx ends, so does the command. by is who asks.
+// Verify runs the verify command of a task now, by itself, and records how it ended. Its lane is taken meanwhile.
+// A task that waits for an iteration and passes ends without it. The error has CodeBusy if a run is at work
+// there, CodeInvalid if there is no command. When ctx ends, so does the command. by is who asks.
 func (d *Dispatcher) Verify(ctx context.Context, ref, by string) (task.CheckResult, error) {
 	defer d.tasks.Call()()
 	if d.tasks.IsShut() {

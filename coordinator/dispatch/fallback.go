@@ -173,9 +173,8 @@ func (d *Dispatcher) failLimitWaitExceeded() {
 	d.tasks.TroubleUnlessStopped("tasks that do not wait for a rate limit could not be ended", err)
 }
 
-// limitWaitExceeded returns the queued tasks that do not wait for a rate limit as long as they
-// would have to, and that no able agent takes over, now or when it has a place for them. One of which that
-// is not known yet may be able; with nil none is.
+// limitWaitExceeded returns the queued tasks that do not wait for a rate limit as long as they would have to, and
+// that no able agent can take over. One that is not known yet may be able; with nil none is.
 func (d *Dispatcher) limitWaitExceeded(st *fold.State, able map[agentIn]bool) []state.Task {
 	now, accounts := d.tasks.Config.Now(), d.tasks.AccountsNow()
 	return slices.DeleteFunc(st.LimitWaitExceeded(now, d.tasks.Config.MaxLimitWait), func(t state.Task) bool {
@@ -231,9 +230,8 @@ func (d *Dispatcher) blockedByDependency(st *fold.State) (records []*ledger.Reco
 // user has not installed it. Nor does the account wait for a program that only one task's PATH
 // lacks: that task fails.
 
-// LookForMissing ends the holds of accounts whose agent's program is back, or for whose agent
-// this master has a key and the one before had none, until ctx ends.
-// It has a goroutine of its own: a program that is there may not answer for long.
+// LookForMissing ends, until ctx ends, the holds of accounts whose agent's program or key is back. It has a
+// goroutine of its own: a program that is there may not answer for long.
 func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	const lookForAgent = 5 * time.Second // how often it is looked whether a program is back
 	for on := true; on; on = queue.Sleep(ctx, lookForAgent) {

@@ -21,9 +21,8 @@ import (
 	"stint/state/fold"
 )
 
-// Recover looks after what the last master has left: its runs, verify commands that ran by
-// themselves, and, if it and those before it died soon after they had started something, what
-// that was. It returns when nothing is in the way of a start.
+// Recover looks after what the last master has left: its runs, verify commands that ran by themselves, and the
+// notes of masters that died. It returns when nothing is in the way of a start.
 //
 // The old processes are proved dead first, then their tasks go back into the queue. A task for
 // which that cannot be done is held and shown, never started again by itself. Those that an
@@ -136,9 +135,8 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 // startsPath is the file with the times, one a line, at which masters without a clean end first started a run.
 func (d *Dispatcher) startsPath() string { return filepath.Join(d.tasks.Config.StateDir, "starts") }
 
-// enterSafeMode pauses dispatch if the masters before this one died one after the
-// other, soon after they had started runs, or if what is known of the tasks may be older than
-// they are: the journal was lost, and not all of tasks.md can be read.
+// enterSafeMode pauses dispatch if the masters before this one died soon after they had started runs, or if tasks
+// may be further than is known: the journal was lost, and not all of tasks.md can be read.
 func (d *Dispatcher) enterSafeMode(ctx context.Context) {
 	n, why := len(d.recentStarts()), ""
 	switch {

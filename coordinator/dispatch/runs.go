@@ -90,9 +90,8 @@ func (l *runs) Cancel(id string, cause error) {
 	}
 }
 
-// reserve registers a run for each of the tasks that are ready, as far as there is room: so a
-// cancel that comes right behind the record of its start finds it, and nothing else takes its lane
-// meanwhile. most is how many runs there may be.
+// reserve registers runs for tasks that are ready, most with the others: so a cancel that comes right behind the
+// record of a start finds its run, and nothing else takes the lane meanwhile.
 func (l *runs) reserve(most int, ready []state.Task, newRun func(*state.Task) *attempt.Run) map[string]*attempt.Run {
 	reserved := map[string]*attempt.Run{}
 	l.mu.Lock()

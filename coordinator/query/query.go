@@ -208,10 +208,9 @@ func (q *Query) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 	return i.Runs, err
 }
 
-// Accounts returns the accounts that are known, in the order of their names: those that are
-// configured, with the default one of each agent, those that control records name, and those of tasks that run or
-// wait. What they log in with is not here, nor anywhere in the ledger. To ask does not
-// keep an idle master from ending.
+// Accounts returns the accounts that are known, by name: those that are configured, with the default one of each
+// agent, and those of control records and of tasks that run or wait. What they log in with is nowhere in the
+// ledger. To ask does not keep an idle master from ending.
 func (q *Query) Accounts() []state.AccountUse {
 	accounts := q.tasks.AccountsNow()
 	list := state.WithConfigured(queue.Read(q.tasks, (*fold.State).Accounts), accounts.List)
@@ -223,9 +222,8 @@ func (q *Query) Accounts() []state.AccountUse {
 	return list
 }
 
-// TaskIDs returns the next ids, at most n, behind the first done ones of all tasks that
-// are known, in the order of age, those of the archive first. With a compaction other
-// places count: who goes through all begins anew then.
+// TaskIDs returns the next n ids at most, behind the first done ones, of all tasks, in the order of age, those of
+// the archive first. After a compaction who goes through all begins anew.
 func (q *Query) TaskIDs(done, n int) []string {
 	return queue.Read(q.tasks, func(st *fold.State) []string { return st.IDs(done, n) })
 }

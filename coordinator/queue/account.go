@@ -98,10 +98,9 @@ func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
 	return rule
 }
 
-// Choose returns the account of an agent with which a task that names none is to run: one that can
-// take it now, and of these the one whose last rate limit is longest ago, and then the one that is
-// used least. lim is [lanes.Limits.For] it, and taken are tasks by account that count as running.
-// ok is false if none can take it now.
+// Choose returns the account with which a task of an agent is to run: one that can take it now, of these the one
+// whose last rate limit is longest ago, and then the one that is used least. lim is [lanes.Limits.For] it, and
+// taken are tasks by account that count as running. ok is false if none can take it now.
 func (a Accounts) Choose(st *fold.State, agent string, lim lanes.Limits, taken map[string]int) (id string, ok bool) {
 	ids := a.Of(agent)
 	if len(ids) == 0 {

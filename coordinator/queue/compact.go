@@ -12,10 +12,9 @@ import (
 	"stint/state/fold"
 )
 
-// Compact merges the records of each task into one, in both files, and moves the
-// tasks that ended more than olderThan ago into the archive; 0 moves all that have
-// ended, but with keepFailed no failed and no dead ones. With dryRun it only says what it
-// would do. The error is an *Error where a user can do something about it.
+// Compact merges the records of each task into one, in both files, and moves tasks that ended more than olderThan
+// ago into the archive; 0 moves all that have ended, with keepFailed no failed and no dead ones. With dryRun it
+// only says what it would do. The error is an *Error where a user can do something.
 func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (ledger.CompactReport, error) {
 	return s.compact(ctx, olderThan, dryRun, keepFailed, 0)
 }
@@ -45,9 +44,8 @@ func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, ke
 	return r, nil
 }
 
-// How often the size of the journal is looked at, and how soon a compaction is tried
-// again that something stood in the way of: also how long nobody must have saved tasks.md,
-// because who did that may save it once more from the same buffer.
+// How often the size of the journal is looked at, and how soon a compaction is tried again: also how long nobody
+// must have saved tasks.md, because they may save it once more from the same buffer.
 const (
 	compactEvery = time.Minute
 	compactAgain = 10 * time.Minute

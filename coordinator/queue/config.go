@@ -178,9 +178,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// IsGuardedDir reports whether a directory of that name holds what belongs to other programs,
-// and their secrets: git's own, and for each agent that of a dot and its name. Nothing in it is
-// collected, and a run may have no task work there.
+// IsGuardedDir reports whether a directory of that name, such as .git or .claude, holds what belongs to git or an
+// agent, and secrets. Nothing in it is collected, and no run may have a task work there.
 func (c *Config) IsGuardedDir(name string) bool {
 	owner, hidden := strings.CutPrefix(strings.ToLower(name), ".")
 	_, known := c.Agents[owner]

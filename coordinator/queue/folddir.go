@@ -46,9 +46,8 @@ func FoldJournal(ctx context.Context, data []byte, entries []ledger.ArchiveEntry
 	return st, context.Cause(ctx)
 }
 
-// ReadJournal reads a journal, nil if there is none, and the index of the archive that belongs to
-// it: when a compaction has replaced the journal meanwhile, both are read again. It ends with ctx,
-// whose cause the error is then.
+// ReadJournal reads a journal, nil if there is none, and the index of its archive, anew when a compaction has
+// replaced the journal meanwhile. It ends with ctx, whose cause the error is then.
 func ReadJournal(ctx context.Context, dir string) (data []byte, entries []ledger.ArchiveEntry, err error) {
 	path := filepath.Join(dir, ledger.JournalName)
 	for {

@@ -133,9 +133,8 @@ func prepareDir(dir string) error {
 	return nil
 }
 
-// MakeDir makes a directory below runs or checks. What only another hand can have done to
-// these two is undone, because no task could begin: another thing in their place is moved
-// aside, and their permissions are given back.
+// MakeDir makes a directory below runs or checks. Because no task could begin, another thing in the place of
+// these two is moved aside, and their permissions are given back.
 func (s *Store) MakeDir(path string) error {
 	if _, err := os.Stat(s.Config.StateDir); err != nil || s.IsGone() {
 		return cmp.Or(err, s.Err()) // it is never made anew

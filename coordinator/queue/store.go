@@ -27,9 +27,8 @@ import (
 	"stint/state/fold"
 )
 
-// A Store is the tasks of a state directory: their ledger, its fold, and what everybody
-// needs who works on them. Its methods may be called by any goroutine; those that are not
-// given a fold must not be called within View, Update or Exclusive.
+// A Store is the tasks of a state directory: their ledger, its fold, and what everybody needs who works on them.
+// Any goroutine may call its methods, but within View, Update or Exclusive only those with a fold.
 type Store struct {
 	*store.Store[*fold.State]
 	Config   Config                   // with all defaults; never changed
@@ -134,9 +133,8 @@ func (s *Store) wake() {
 	}
 }
 
-// ready begins to report changes: what was read until now is old. After a compaction who
-// follows lists anew, also where nothing has gone to the archive: the records have other
-// numbers, and those that readers know mean nothing any more.
+// ready begins to report changes: what was read until now is old. After a compaction who follows lists anew: the
+// records have other numbers, and those that readers know mean nothing any more.
 func (s *Store) ready(st *fold.State, isCompacted bool) {
 	if s.hooks != nil {
 		st.OnChange(s.hooks.Changed)

@@ -68,9 +68,8 @@ type Gap struct {
 // minGap is how long nothing is recorded until that is a [Gap].
 const minGap = 10 * time.Minute
 
-// ReadDigest reads what has become of tasks from since to now, and returns the fold of the journal
-// with it. It changes nothing and takes no lock. root is the configuration's workspace_root, and
-// isUp reports whether a master is at work.
+// ReadDigest reads what has become of tasks from since to now, and returns the fold of the journal with it. It
+// takes no lock. root is the configuration's workspace_root, isUp: a master is at work.
 func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isUp bool) (*Digest, *fold.State, error) {
 	d := &Digest{
 		Since: since, Until: now, Ended: map[state.Status]int{}, Master: isUp, Failed: []DigestTask{}, Findings: []DigestTask{}, Held: []DigestTask{},

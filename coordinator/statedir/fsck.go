@@ -320,9 +320,8 @@ func (a *alone) check(s *ledger.Section) error {
 	return a.state.Apply(&own)
 }
 
-// Preview returns what a master of this state directory would do if tasks.md were
-// these bytes. It reads the journal and changes nothing; a master may be at work.
-// The records are those that it would make of edits; they have no seq yet.
+// Preview returns what a master would do if tasks.md were these bytes. It changes nothing; a master may be at
+// work. The records are those that it would make of edits; they have no seq yet.
 func Preview(dir string, tasks []byte) (task.Reconciled, []ledger.Record, error) {
 	data, entries, err := queue.ReadJournal(context.Background(), dir)
 	if err != nil {
@@ -344,9 +343,8 @@ func preview(dir string, st *fold.State, records, tasks []byte) (task.Reconciled
 	return queue.ReconciledOf(r), r.Records, nil
 }
 
-// EditCheck returns a function that says whether a record that a person wrote can be taken over,
-// as the journal of a state directory stands now. It reads the journal and needs no
-// lock. The errors are those of [fold.Save.Check].
+// EditCheck returns a function that says whether a record that a person wrote can be taken over, as the journal
+// stands now. It needs no lock. The errors are those of [fold.Save.Check].
 func EditCheck(dir string) (func(*ledger.Section) error, error) {
 	st, err := queue.FoldDir(context.Background(), dir)
 	if err != nil {

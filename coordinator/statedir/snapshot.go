@@ -15,9 +15,8 @@ import (
 	"stint/state/fold"
 )
 
-// A Snapshot is a state directory as its journal had it up to some record. It was read once
-// and does not change; only a TaskRecord looks at the files of its runs and of the archive.
-// Its methods may be called by any goroutine.
+// A Snapshot is a state directory as its journal had it up to some record. It does not change; only a TaskRecord
+// looks at the files of its runs and of the archive. Any goroutine may call its methods.
 type Snapshot struct {
 	dir   string
 	seq   uint64
@@ -27,10 +26,9 @@ type Snapshot struct {
 	state *fold.State
 }
 
-// ReadSnapshot reads the state directory dir, an absolute path, as it was after the record
-// with the number upTo; 0: as it is. It needs no lock, for a master may be at work, and
-// changes nothing. Of what a compaction behind upTo has merged nothing is known any more.
-// The error has CodeNotFound if there is no ledger; it is ctx's cause if that ends.
+// ReadSnapshot reads the state directory dir, an absolute path, as it was after the record with the number upTo;
+// 0: as it is. It needs no lock and changes nothing. Of what a compaction behind upTo has merged nothing is known
+// any more. The error has CodeNotFound if there is no ledger; it is ctx's cause if that ends.
 func ReadSnapshot(ctx context.Context, dir string, upTo uint64) (*Snapshot, error) {
 	data, archive, err := queue.ReadJournal(ctx, dir)
 	if err == nil && data == nil {
@@ -105,9 +103,8 @@ func List(ctx context.Context, dir string, f state.Filter) ([]state.Task, error)
 	return list, err
 }
 
-// ListArchive returns the tasks in the archive of dir that a filter lets through, the
-// one that ended last first, without their texts unless it asks for prompts. Those that were brought back are
-// not among them. It needs no master.
+// ListArchive returns the tasks in the archive of dir that a filter lets through and that were not brought back,
+// the one that ended last first, without texts but the prompts that it asks for. It needs no master.
 func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 	entries, err := archive.Read(nil, dir, ledger.TaskFiles)
 	if err != nil {

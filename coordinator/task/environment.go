@@ -46,9 +46,8 @@ func FitEnvironment(env []string) (fits, removed []string) {
 	return env, removed
 }
 
-// CaptureEnvironment returns the variables of an environment, KEY=VALUE, that are recorded
-// with a task, sorted: those whose names fit a pattern, in which a star stands for anything,
-// and that hold no secret. What JSON cannot carry is left out.
+// CaptureEnvironment returns the variables, KEY=VALUE, that are recorded with a task, sorted: those whose names
+// fit a pattern, that hold no secret, and that JSON can carry.
 func CaptureEnvironment(environ, patterns []string) []string {
 	var list []string
 	for _, kv := range environ {
