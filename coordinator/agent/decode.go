@@ -240,12 +240,7 @@ func RuleFor(tool, command string) string {
 
 // Brief returns the beginning of a text on one line.
 func Brief(text string) string {
-	const most = 100
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(CutText(text, MaxError), "\uFFFD")), " ")
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most-1]) + "…"
-	}
-	return text
+	return state.Cut(strings.Join(strings.Fields(strings.ToValidUTF8(CutText(text, MaxError), "\uFFFD")), " "), 100)
 }
 
 // CutText returns the first n bytes of a text, without half a character.

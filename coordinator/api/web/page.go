@@ -13,6 +13,7 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -233,12 +234,9 @@ func lastLog(runDir string, runs bool) (text, note string) {
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return "", "It cannot be read."
-	}
 	from := max(0, size-pageLog)
-	data, err := io.ReadAll(io.NewSectionReader(f, from, pageLog))
-	if err != nil {
+	data, err2 := io.ReadAll(io.NewSectionReader(f, from, pageLog))
+	if errors.Join(err, err2) != nil {
 		return "", "It cannot be read."
 	}
 	if from > 0 {

@@ -177,13 +177,7 @@ func (d deaf) Write(p []byte) (int, error) {
 }
 
 // Clip shortens a name that a client made up.
-func Clip(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
-}
+func Clip(s string) string { return state.Cut(strings.ToValidUTF8(s, "\uFFFD"), 100) }
 
 // A Topic is a part of the manual, which the page shows too.
 type Topic struct {

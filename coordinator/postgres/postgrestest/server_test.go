@@ -72,7 +72,7 @@ func wantNumber(t *testing.T, url, statement string, want int) {
 func TestNothingIsLeftBehind(t *testing.T) {
 	s := &Server{}
 	if err := s.find(); errors.Is(err, errMissing) {
-		missing(t, err.Error())
+		s.forTest(t, err)
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env, cmd.Stderr = append(os.Environ(), "POSTGRESTEST_WAIT=1"), os.Stderr
