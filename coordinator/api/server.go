@@ -201,20 +201,13 @@ func lasting[I, T any](handler func(context.Context, *I) (T, error)) func(contex
 		ctx, release := long(ctx)
 		defer release()
 		v, err := handler(ctx, in)
-		return v, ended(ctx, err)
+		if err != nil && ctx.Err() != nil {
+			if err = context.Cause(ctx); !errors.As(err, new(*task.Error)) {
+				err = wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "the client did not wait for the answer", "") // it is not there to read it
+			}
+		}
+		return v, err
 	}
-}
-
-// ended returns err, or why the long context of the call that gave it has ended.
-func ended(ctx context.Context, err error) error {
-	var why *task.Error
-	switch {
-	case err == nil || ctx.Err() == nil:
-		return err
-	case errors.As(context.Cause(ctx), &why):
-		return why
-	}
-	return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "the client did not wait for the answer", "") // it is not there to read it
 }
 
 // Loopback issues sign-in codes for lns from now on, until the function that it returns

@@ -21,11 +21,7 @@ func (s *Server) Kill(t testing.TB) {
 		return
 	}
 	children := s.freeze(t)
-	for _, pid := range append(children, s.process.Pid) {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			t.Fatalf("kill %d: %v", pid, err)
-		}
-	}
+	signal(t, syscall.SIGKILL, append(children, s.process.Pid))
 	if _, err := s.process.Wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +55,7 @@ func (s *Server) Restart(t testing.TB) {
 // open, and nothing answers.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
-	for _, pid := range s.freeze(t) {
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
-			t.Fatalf("stop %d: %v", pid, err)
-		}
-	}
+	signal(t, syscall.SIGSTOP, s.freeze(t))
 }
 
 // Resume lets all processes go on.
@@ -72,9 +64,15 @@ func (s *Server) Resume(t testing.TB) {
 	if s.process == nil {
 		return
 	}
-	for _, pid := range append(s.children(t), s.process.Pid) {
-		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
-			t.Fatalf("continue %d: %v", pid, err)
+	signal(t, syscall.SIGCONT, append(s.children(t), s.process.Pid))
+}
+
+// signal sends a signal to processes; some may have ended.
+func signal(t testing.TB, sig syscall.Signal, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatalf("%v to process %d: %v", sig, pid, err)
 		}
 	}
 }
@@ -141,9 +139,7 @@ func until(t testing.TB, what string, true func() bool) {
 func StartOnSmallDisk(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := start("100m", append([]string{"min_wal_size=2MB", "max_wal_size=8MB"}, settings...))
-	s = s.forTest(t, err)
-	t.Cleanup(s.end)
-	return s
+	return s.forTest(t, err)
 }
 
 // mount mounts a disk in memory for the cluster. The watchdog unmounts it.

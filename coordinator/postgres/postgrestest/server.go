@@ -60,22 +60,23 @@ func Shared(t testing.TB) *Server {
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := start("", settings)
-	s = s.forTest(t, err)
-	t.Cleanup(s.end)
-	return s
+	return s.forTest(t, err)
 }
 
 // errMissing means that a server cannot be had on this machine.
 var errMissing = errors.New("a test server of PostgreSQL is not to be had")
 
-// forTest returns a server that has been started, and shows its log if the test fails. Without
-// one the test is skipped, which must not happen in CI.
+// forTest returns a server that has been started, shows its log if the test fails, and ends it
+// then. Without one the test is skipped, which must not happen in CI.
 func (s *Server) forTest(t testing.TB, err error) *Server {
 	t.Helper()
 	if errors.Is(err, errMissing) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
+	}
+	if !s.lasts {
+		t.Cleanup(s.end)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
