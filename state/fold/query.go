@@ -37,9 +37,10 @@ func (s *State) Offsets(id string) []int64 {
 // List returns tasks without their texts but with titles, newest first by first
 // appearance. What is not in memory of the tasks that it returns is read; the error
 // is that of the Reader.
-func (s *State) List(f state.Filter) ([]state.Task, error) {
-	var list []state.Task
-	for _, n := range s.matching(f) {
+func (s *State) List(f state.Filter) ([]state.Task, error) { return s.rowsOf(s.matching(f)) }
+
+func (s *State) rowsOf(numbers []uint32) (list []state.Task, err error) {
+	for _, n := range numbers {
 		t, err := s.row(n)
 		if err != nil {
 			return nil, err
@@ -197,16 +198,7 @@ func (s *State) HoldsKey(t *state.Task) bool {
 // Queue returns the tasks that wait in the lane of that key, in the order in which
 // they will run, without their texts but with titles. Running ones are not among
 // them. The error is that of the Reader.
-func (s *State) Queue(key string) (tasks []state.Task, err error) {
-	for _, n := range s.QueueOf(key) {
-		t, err := s.row(n)
-		if err != nil {
-			return nil, err
-		}
-		tasks = append(tasks, t)
-	}
-	return tasks, nil
-}
+func (s *State) Queue(key string) ([]state.Task, error) { return s.rowsOf(s.QueueOf(key)) }
 
 // NativeOwner returns the agent whose native session has that id, and the account, as far
 // as the sessions that are known show. One that the agent did not know is not its own.

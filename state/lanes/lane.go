@@ -95,6 +95,18 @@ func (h *placedHeap[T]) Pop() any {
 	return x
 }
 
+// inOrder yields the elements, the first one first. When it ends, all are in the heap again.
+func (h *placedHeap[T]) inOrder(yield func(T) bool) {
+	var taken []T
+	for more := true; more && h.Len() > 0; {
+		taken = append(taken, heap.Pop(h).(T))
+		more = yield(taken[len(taken)-1])
+	}
+	for _, x := range taken {
+		heap.Push(h, x)
+	}
+}
+
 // inLane compares two tasks of a lane: explicit order first, then age.
 func inLane(a, b *Item) int { return byOrder(a.Order, b.Order, a.N, b.N) }
 

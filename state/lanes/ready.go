@@ -311,17 +311,14 @@ func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
 		if len(a.ready.list) == 0 || !isFull && !a.noSpare {
 			continue
 		}
-		var tried []*lane
-		for found := 0; found < free && len(a.ready.list) > 0 && len(tried) < maxPassed; {
-			ln := heap.Pop(&a.ready).(*lane)
-			tried = append(tried, ln)
+		most, looked := len(list)+free, 0
+		for ln := range a.ready.inOrder {
 			if t := &s.Whole(ln.head).Task; !t.Pinned && (isFull || t.Spare) && s.BoundTo(t) != a.name && s.startable(ln, use, lim) {
 				list = append(list, ln.head)
-				found++
 			}
-		}
-		for _, ln := range tried {
-			heap.Push(&a.ready, ln)
+			if looked++; len(list) == most || looked == maxPassed {
+				break
+			}
 		}
 	}
 	slices.SortFunc(list, byRank)
@@ -352,17 +349,13 @@ func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 	}
 	list := s.urgent(now, lim)
 	for _, a := range s.accounts {
-		if !a.Hold && a.CoolUntil.After(now) {
-			var tried []*lane
-			for found := 0; found < free && a.backed.Len() > 0; {
-				ln := heap.Pop(&a.backed).(*lane)
-				if tried = append(tried, ln); lim.Taken[ln.key] == "" {
-					list = append(list, ln.head)
-					found++
-				}
+		most := len(list) + free
+		for ln := range a.backed.inOrder {
+			if a.Hold || !a.CoolUntil.After(now) || len(list) == most {
+				break
 			}
-			for _, ln := range tried {
-				heap.Push(&a.backed, ln)
+			if lim.Taken[ln.key] == "" {
+				list = append(list, ln.head)
 			}
 		}
 	}
@@ -385,7 +378,7 @@ func (s *Queues) cooling(now time.Time) bool {
 // longer than they wait for rate limits: most, if they do not say themselves; see
 // [state.Account.TooLong].
 func (s *Queues) LimitWaitExceeded(now time.Time, most time.Duration) []state.Task {
-	if len(s.hasty) == 0 || !s.cooling(now) {
+	if !s.cooling(now) {
 		return nil
 	}
 	var found []*Item
