@@ -2,23 +2,22 @@ package fold
 
 import (
 	"iter"
+	"slices"
 	"sort"
 
 	"stint/state"
-	"stint/state/table"
 )
 
-// maxRecent is how many of the newest records of tasks are remembered, in 256 KB. The
+// maxRecent is how many of the newest records of tasks are remembered, in 256 KB at most. The
 // largest batch of tasks has more: whoever follows then lists anew.
-const maxRecent = 16 << 10
+const maxRecent = 8 << 10
 
 // recent remembers the newest records of tasks, so that a reader who knows all up to
 // some record can learn what has changed since.
 type recent struct {
-	seq   uint64           // highest number of a record of any kind
-	since uint64           // who knows all up to this record, or a later one, can learn the rest
-	ring  table.Rows[mark] // in the order of seq from next on, round and round
-	next  uint32           // in ring: the oldest one once it is full
+	seq   uint64 // highest number of a record of any kind
+	since uint64 // who knows all up to this record, or a later one, can learn the rest
+	marks []mark // in the order of seq; those up to since are not needed any more
 }
 
 // A mark is one record of a task. Like an entry it has no pointers.
@@ -40,24 +39,19 @@ func (x *recent) begin(seq uint64) {
 
 // forget lets nobody learn what has changed since a record before this one.
 func (x *recent) forget() {
-	x.since, x.next = x.seq, 0
-	x.ring.Clear()
+	x.since, x.marks = x.seq, x.marks[:0]
 }
 
 // add remembers that the present record is record ref of task n.
 func (x *recent) add(n, ref uint32) {
-	m := mark{x.seq, n, ref}
-	if x.ring.Len() < maxRecent {
-		x.ring.Add(m)
-		return
+	if len(x.marks) == 2*maxRecent {
+		x.marks = slices.Delete(x.marks, 0, maxRecent)
 	}
-	oldest := x.ring.At(x.next)
-	x.since, *oldest = oldest.seq, m
-	x.next = (x.next + 1) % maxRecent
+	x.marks = append(x.marks, mark{x.seq, n, ref})
+	if old := len(x.marks) - maxRecent; old > 0 {
+		x.since = x.marks[old-1].seq
+	}
 }
-
-// at returns the i-th oldest mark.
-func (x *recent) at(i int) *mark { return x.ring.At((x.next + uint32(i)) % x.ring.Len()) }
 
 // Seq returns the highest number of a record so far, of any kind; 0 if there was none.
 func (s *State) Seq() uint64 { return s.recent.seq }
@@ -73,10 +67,9 @@ func (s *State) Covers(seq uint64) bool { return s.recent.since <= seq && seq <=
 // where Covers says so.
 func (s *State) Since(seq uint64) iter.Seq2[uint64, state.Task] {
 	return func(yield func(uint64, state.Task) bool) {
-		x := &s.recent
-		first := sort.Search(int(x.ring.Len()), func(i int) bool { return x.at(i).seq > seq })
-		for i := first; i < int(x.ring.Len()); i++ {
-			m := x.at(i)
+		marks := s.recent.marks
+		first := sort.Search(len(marks), func(i int) bool { return marks[i].seq > seq })
+		for _, m := range marks[first:] {
 			if s.Entries.At(m.n).Last == m.ref && !yield(m.seq, s.PeekAt(m.n)) {
 				return
 			}

@@ -28,9 +28,6 @@ func (t *Rows[T]) Len() uint32 { return t.n }
 // At returns row i.
 func (t *Rows[T]) At(i uint32) *T { return &t.chunks[i/tableChunk][i%tableChunk] }
 
-// Clear makes the table empty. Its memory serves what comes next.
-func (t *Rows[T]) Clear() { t.n = 0 }
-
 // Add appends v and returns its place.
 func (t *Rows[T]) Add(v T) uint32 {
 	if int(t.n/tableChunk) == len(t.chunks) {
