@@ -23,7 +23,7 @@ import (
 )
 
 func (a *app) accountCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "account",
 		Short: "accounts of agents: logins, keys, and how many tasks use each",
 		Long: `Accounts of agents. Each agent has one of its own name, which is your own login in its CLI.
@@ -33,16 +33,11 @@ state directory, which you may edit. More: stint help accounts.`,
 		Example: `  stint account add --tool codex --name work
   stint account login codex-work
   stint account ls`,
-	}
-	for _, build := range []func(*app) *cobra.Command{
-		noRun((*app).accountAddCommand), (*app).accountLsCommand, (*app).accountShowCommand, noRun((*app).accountLoginCommand),
-		noRun(accountAct("enable", "let tasks use an account: ends disable, hold and cool-down")),
-		noRun(accountAct("disable", "let no more tasks start with an account")),
-		noRun((*app).accountLimitsCommand), noRun((*app).accountRmCommand),
-	} {
-		c.AddCommand(build(a))
-	}
-	return c
+	},
+		a.noRun(a.accountAddCommand()), a.accountLsCommand(), a.accountShowCommand(), a.noRun(a.accountLoginCommand()),
+		a.accountAct("enable", "let tasks use an account: ends disable, hold and cool-down"),
+		a.accountAct("disable", "let no more tasks start with an account"),
+		a.noRun(a.accountLimitsCommand()), a.noRun(a.accountRmCommand()))
 }
 
 // accountFlags are the options that set what accounts.toml has of an account.
@@ -228,23 +223,20 @@ func (a *app) accountRmCommand() *cobra.Command {
 	}
 }
 
-// accountAct builds a command that enables or disables an account.
-func accountAct(name, short string) func(*app) *cobra.Command {
-	return func(a *app) *cobra.Command {
-		return &cobra.Command{
-			Use: name + " ID", Short: short, Example: "  stint account " + name + " codex", Args: cobra.ExactArgs(1),
-			RunE: func(c *cobra.Command, args []string) error {
-				if _, err := a.accountUse(c.Context(), args[0]); err != nil {
-					return err
-				}
-				return a.call(c.Context(), func(cl *client.Client) error {
-					_, err := cl.ActOnAccount(c.Context(), args[0], name)
-					return err
-				})
-			},
-			ValidArgsFunction: a.completeAccounts,
-		}
-	}
+func (a *app) accountAct(name, short string) *cobra.Command {
+	return a.noRun(&cobra.Command{
+		Use: name + " ID", Short: short, Example: "  stint account " + name + " codex", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := a.accountUse(c.Context(), args[0]); err != nil {
+				return err
+			}
+			return a.call(c.Context(), func(cl *client.Client) error {
+				_, err := cl.ActOnAccount(c.Context(), args[0], name)
+				return err
+			})
+		},
+		ValidArgsFunction: a.completeAccounts,
+	})
 }
 
 func (a *app) accountLsCommand() *cobra.Command {

@@ -74,7 +74,7 @@ is shown as ***.`,
 	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
 	a.withJSON(show)
 	return group(&cobra.Command{Use: "config", Short: "show and change the configuration", Example: "  stint config show --origin\n  stint config set max_workers 2\n  stint config edit"},
-		show, a.configPathCommand(), noRun((*app).configSetCommand)(a), noRun((*app).configEditCommand)(a))
+		show, a.configPathCommand(), a.noRun(a.configSetCommand()), a.noRun(a.configEditCommand()))
 }
 
 // A shownKey is one line of `config show --json`.

@@ -22,7 +22,7 @@ import (
 )
 
 func (a *app) cronCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "cron",
 		Short: "schedules: tasks and jobs at set times",
 		Long: `Schedules queue a task, or run a job of the master's own, at set times. They stand in
@@ -32,17 +32,12 @@ stint service install starts one after a reboot. More: stint help schedules.`,
 		Example: `  stint cron add nightly --cron "0 3 * * *" "Update the dependencies"
   stint cron ls
   stint cron next nightly`,
-	}
-	for _, build := range []func(*app) *cobra.Command{
-		noRun((*app).cronAddCommand), (*app).cronLsCommand, (*app).cronShowCommand, (*app).cronNextCommand, (*app).cronRunsCommand,
-		noRun(cronAct("run", "fire a schedule now, besides its other firings")),
-		noRun(cronAct("pause", "let a schedule fire no more until it is resumed")),
-		noRun(cronAct("resume", "let a schedule fire again, from now on")),
-		noRun((*app).cronRmCommand),
-	} {
-		c.AddCommand(build(a))
-	}
-	return c
+	},
+		a.noRun(a.cronAddCommand()), a.cronLsCommand(), a.cronShowCommand(), a.cronNextCommand(), a.cronRunsCommand(),
+		a.cronAct("run", "fire a schedule now, besides its other firings"),
+		a.cronAct("pause", "let a schedule fire no more until it is resumed"),
+		a.cronAct("resume", "let a schedule fire again, from now on"),
+		a.noRun(a.cronRmCommand()))
 }
 
 func (a *app) cronAddCommand() *cobra.Command {
@@ -257,23 +252,20 @@ func (a *app) findSchedule(name string) (file *schedulesFile, s schedule.Schedul
 	return nil, s, cmp.Or[error](err, &cliError{code: exitNotFound, message: "there is no schedule " + clip(name, 40), try: "stint cron ls"})
 }
 
-// cronAct builds a command that acts on a schedule.
-func cronAct(name, short string) func(*app) *cobra.Command {
-	return func(a *app) *cobra.Command {
-		return &cobra.Command{
-			Use: name + " NAME", Short: short, Example: "  stint cron " + name + " nightly", Args: cobra.ExactArgs(1),
-			RunE: func(c *cobra.Command, args []string) error {
-				if _, _, err := a.findSchedule(args[0]); err != nil {
-					return err
-				}
-				return a.call(c.Context(), func(cl *client.Client) error {
-					_, err := cl.ActOnSchedule(c.Context(), args[0], name)
-					return err
-				})
-			},
-			ValidArgsFunction: a.completeSchedules,
-		}
-	}
+func (a *app) cronAct(name, short string) *cobra.Command {
+	return a.noRun(&cobra.Command{
+		Use: name + " NAME", Short: short, Example: "  stint cron " + name + " nightly", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if _, _, err := a.findSchedule(args[0]); err != nil {
+				return err
+			}
+			return a.call(c.Context(), func(cl *client.Client) error {
+				_, err := cl.ActOnSchedule(c.Context(), args[0], name)
+				return err
+			})
+		},
+		ValidArgsFunction: a.completeSchedules,
+	})
 }
 
 func (a *app) cronLsCommand() *cobra.Command {

@@ -86,11 +86,9 @@ func (a *app) examine(ctx context.Context) []finding {
 	if err != nil {
 		return append(list, failed("state directory", err))
 	}
-	list = append(list, examineState(dir)...)
-	list = append(list, a.examineMaster(ctx)...)
-	found, seq := a.examineLedger(ctx, dir)
-	list = append(list, found...)
-	list = append(list, a.examinePostgres(ctx, cfg, dir, seq)...)
+	list = append(list, slices.Concat(examineState(dir), a.examineMaster(ctx, cfg, dir))...)
+	found, seq := a.examineLedger(ctx, cfg, dir)
+	list = append(list, slices.Concat(found, a.examinePostgres(ctx, cfg, dir, seq))...)
 	looks := lookAtCLIs(ctx, cfg)
 	body, _ := a.askAgents(ctx, ownRun() == "") // none: the finding about the master says why
 	noteLogins(dir, looks, body.Agents)
@@ -180,14 +178,13 @@ func examineDisk(dir string) finding {
 	return f
 }
 
-// examineMaster asks a running master about itself. None is no problem: it is
-// started when it is needed.
-func (a *app) examineMaster(ctx context.Context) []finding {
+// examineMaster asks a running master about itself. None is no problem: it is started when it is needed.
+func (a *app) examineMaster(ctx context.Context, cfg *Config, dir string) []finding {
 	h, err := a.health(ctx)
 	switch {
 	case err == nil:
 	case isGone(err):
-		return []finding{a.examineSocket()}
+		return []finding{examineSocket(cfg, dir)}
 	default:
 		return []finding{failed("master", err)}
 	}
@@ -213,18 +210,10 @@ func (a *app) examineMaster(ctx context.Context) []finding {
 }
 
 // examineSocket looks whether no master runs, as it seems, or one that cannot be reached.
-func (a *app) examineSocket() finding {
+func examineSocket(cfg *Config, dir string) finding {
 	none := finding{"master", healthOK, "none is running; commands that need one start it", ""}
-	cfg, err := a.base()
-	if err != nil {
-		return none
-	}
 	if !cfg.AutoStart {
 		none = finding{"master", healthWarn, "none is running, and auto_start is off: tasks wait", "stint serve"}
-	}
-	dir, err := a.state()
-	if err != nil {
-		return none
 	}
 	beat, err := readBeat(dir, cfg.HeartbeatPath)
 	if err != nil || time.Since(beat.Time) > 3*cfg.HeartbeatInterval || syscall.Kill(beat.PID, 0) != nil {
@@ -236,9 +225,8 @@ func (a *app) examineSocket() finding {
 	}
 }
 
-// examineLedger looks at the ledger as fsck does, and at what stops tasks in it. seq is
-// the newest record.
-func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, seq uint64) {
+// examineLedger looks at the ledger as fsck does, and at what stops tasks in it. seq is the newest record.
+func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list []finding, seq uint64) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, 0 // there is none yet
 	}
@@ -266,10 +254,8 @@ func (a *app) examineLedger(ctx context.Context, dir string) (list []finding, se
 		list = append(list, failed("account", err))
 	}
 	for _, acc := range file.configs() {
-		if cfg, err := a.base(); err == nil {
-			if _, err := file.danger(cfg, inContainer)(acc.ID); err != nil {
-				list = append(list, finding{"account", healthWarn, err.Error(), "stint help security"})
-			}
+		if _, err := file.danger(cfg, inContainer)(acc.ID); err != nil {
+			list = append(list, finding{"account", healthWarn, err.Error(), "stint help security"})
 		}
 	}
 	for _, acc := range r.Accounts {

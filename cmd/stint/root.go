@@ -341,21 +341,23 @@ func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// noRun makes a command one that no run may use: it changes the state directory also where no master looks.
-func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {
-	return func(a *app) *cobra.Command {
-		c := build(a)
-		do := c.RunE
-		c.RunE = func(c *cobra.Command, args []string) error {
-			run := ownRun()
-			if dir, err := a.state(); run == "" && err == nil {
-				run, _ = runOf(dir, os.Getpid())() // whatever its environment says; where nobody can tell, the master decides
-			}
-			if run != "" {
-				return task.ErrFromRun
-			}
-			return do(c, args)
+// noRun makes a command one that no run may use: it changes the state directory also
+// where no master looks.
+func (a *app) noRun(c *cobra.Command) *cobra.Command {
+	do := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		run := ownRun()
+		if dir, err := a.state(); run == "" && err == nil {
+			run, _ = runOf(dir, os.Getpid())() // whatever its environment says; where nobody can tell, the master decides
 		}
-		return c
+		if run != "" {
+			return task.ErrFromRun
+		}
+		return do(c, args)
 	}
+	return c
+}
+
+func noRun(build func(*app) *cobra.Command) func(*app) *cobra.Command {
+	return func(a *app) *cobra.Command { return a.noRun(build(a)) }
 }
