@@ -188,13 +188,17 @@ func (a *app) repair(ctx context.Context, output string, args []string) error {
 // journalOf returns the journal that belongs to a ledger file: of the state directory
 // that was named, else the one beside the file; nil if there is none.
 func (a *app) journalOf(dir, path string) []byte {
+	files := ledger.TaskFiles
+	if filepath.Base(path) == ledger.JobFiles.Ledger() {
+		files = ledger.JobFiles
+	}
 	if a.stateOption == "" {
-		if filepath.Base(path) != ledger.TasksName {
+		if filepath.Base(path) != files.Ledger() {
 			return nil
 		}
 		dir = filepath.Dir(path)
 	}
-	data, err := journal.ReadJournal(dir, ledger.TaskFiles)
+	data, err := journal.ReadJournal(dir, files)
 	if err != nil {
 		return nil // then nothing can be taken from it
 	}

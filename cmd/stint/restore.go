@@ -129,14 +129,14 @@ func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error
 	if a.json {
 		return printJSON(a.stdout, r)
 	}
-	a.hint("stint: %s is the ledger now, with %s; what it was before is kept\n  undo: stint restore %s\n", r.From, count(r.Tasks, "task"), filepath.Join(r.Backup, "tasks.md"))
+	a.hint("stint: %s is the ledger now, with %s; what it was before is kept\n  undo: stint restore %s\n", r.From, count(r.Tasks, strings.TrimSuffix(r.File, "s.md")), filepath.Join(r.Backup, r.File))
 	return nil
 }
 
 // summary returns in a sentence what a restore changes.
 func summary(r *statedir.Restoration) string {
 	parts := []string{
-		count(len(r.Gone), "task") + " newer than " + filepath.Base(r.From) + " will be gone",
+		count(len(r.Gone), strings.TrimSuffix(r.File, "s.md")) + " newer than " + filepath.Base(r.From) + " will be gone",
 		fmt.Sprintf("%d will be as they were", len(r.Changed)),
 	}
 	if n := len(r.Back); n > 0 {

@@ -82,9 +82,9 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 	}
 	for look := 1; ; look++ {
 		r, settled := fsckOnce(dir, root)
-		if settled || look == fsckLooks || !live() {
-			r.faults(KindArchive, queue.FindingsOf(archive.Check(dir, ledger.TaskFiles)))
-			for _, pattern := range []string{"*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*"} {
+		if settled = r.checkJobs(dir) && settled; settled || look == fsckLooks || !live() {
+			r.faults(KindArchive, queue.FindingsOf(append(archive.Check(dir, ledger.TaskFiles), archive.Check(dir, ledger.JobFiles)...)))
+			for _, pattern := range []string{"*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*", "jobs.md.before*"} {
 				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
 				for _, p := range paths {
 					r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))
@@ -165,9 +165,9 @@ func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 }
 
 // unreadable makes a fault of a file that is there and cannot be read.
-func (c *fsck) unreadable(name string, err error) {
+func (r *FsckReport) unreadable(name string, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.fault(KindFile, task.Finding{File: name, Message: err.Error()})
+		r.fault(KindFile, task.Finding{File: name, Message: err.Error()})
 	}
 }
 
@@ -272,12 +272,14 @@ func (c *fsck) checkTasks() {
 // CheckLedger returns what is wrong in one ledger file by itself: what cannot be
 // read, and what a new state directory with this file alone would not take over.
 func CheckLedger(name string, data []byte) []task.Finding {
-	return queue.FindingsOf(repair.CheckFile(name, data, newAlone().check))
+	check, _ := checkOf(data)
+	return queue.FindingsOf(repair.CheckFile(name, data, check))
 }
 
 // RepairLedger returns a ledger file without findings, and what [repair.Repair] did. journal may be nil.
 func RepairLedger(name string, data, journal []byte) ([]byte, []task.Finding) {
-	repaired, notes := repair.Repair(data, journal, newAlone().check)
+	check, _ := checkOf(data)
+	repaired, notes := repair.Repair(data, journal, check)
 	for _, n := range notes {
 		n.File = name
 	}

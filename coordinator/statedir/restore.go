@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"stint/coordinator/queue"
+	"stint/coordinator/schedule/due"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -27,6 +28,7 @@ import (
 // A Restoration is what going back to an earlier copy of tasks.md means.
 type Restoration struct {
 	From     string         `json:"from"`             // absolute path of the copy
+	File     string         `json:"-"`                // name of the ledger: tasks.md, or jobs.md, whose jobs are tasks here
 	Tasks    int            `json:"tasks"`            // in the copy
 	Gone     []state.Task   `json:"gone"`             // that the copy does not have
 	Changed  []state.Task   `json:"changed"`          // as they are in the copy
@@ -39,6 +41,7 @@ type Restoration struct {
 // A RestorePlan is a copy of tasks.md that was read, for [RestorePlan.Compare].
 type RestorePlan struct {
 	path  string
+	files ledger.Files
 	data  []byte
 	tasks map[string]state.Task
 	found []task.Finding
@@ -57,8 +60,10 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	if !fi.Mode().IsRegular() {
 		return refuse("name a copy of "+ledger.TasksName, "is not a regular file")
 	}
-	if own, err := os.Stat(filepath.Join(dir, ledger.TasksName)); err == nil && os.SameFile(fi, own) {
-		return refuse("name a copy of it; what is in tasks.md itself counts already", "is the ledger itself")
+	for _, files := range []ledger.Files{ledger.TaskFiles, ledger.JobFiles} {
+		if own, err := os.Stat(filepath.Join(dir, files.Ledger())); err == nil && os.SameFile(fi, own) {
+			return refuse("name a copy of it; what is in "+files.Ledger()+" itself counts already", "is the ledger itself")
+		}
 	}
 	data, err := journal.ReadLedger(path)
 	switch {
@@ -70,13 +75,19 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	if ledger.IsJournal(data) {
 		return refuse("name a copy of "+ledger.TasksName, "is a journal and not a ledger, as its first line says")
 	}
-	p := &RestorePlan{path: path, data: data}
+	p := &RestorePlan{path: path, files: filesOf(data), data: data}
 	doc := ledger.Parse(data)
 	if doc.Version > ledger.FormatVersion {
 		return refuse("use the newer stint that wrote it", "has format %d, this stint knows formats up to %d", doc.Version, ledger.FormatVersion)
 	}
 	if len(doc.Sections) == 0 {
 		return refuse("name a copy of "+ledger.TasksName, "has no record that can be read")
+	}
+	if p.files == ledger.JobFiles {
+		check, st := checkOf(data)
+		p.found = queue.FindingsOf(repair.CheckFile(filepath.Base(path), data, check))
+		p.tasks, err = jobsOf(st)
+		return p, err
 	}
 	alone := newAlone()
 	p.found = queue.FindingsOf(repair.CheckFile(filepath.Base(path), data, alone.check))
@@ -104,17 +115,27 @@ func tasksOf(st *fold.State) (map[string]state.Task, error) {
 // Compare returns what restoring the copy would change in the ledger of dir now. It needs no lock.
 func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	r := &Restoration{
-		From: p.path, Tasks: len(p.tasks), Findings: p.found,
+		From: p.path, File: p.files.Ledger(), Tasks: len(p.tasks), Findings: p.found,
 		Gone: []state.Task{}, Changed: []state.Task{}, Back: []state.Task{}, Running: []string{}, // JSON has no null
 	}
-	st, err := queue.FoldDir(context.Background(), dir)
-	if err != nil {
-		return nil, err
-	}
-	r.Running = append(r.Running, st.Running()...)
-	now, err := tasksOf(st)
-	if err != nil {
-		return nil, err
+	var now map[string]state.Task
+	if p.files == ledger.JobFiles {
+		st, _, _, err := readJobs(dir, func(*ledger.Section, error) {})
+		if err == nil {
+			now, err = jobsOf(st)
+		}
+		if err != nil {
+			return nil, err
+		}
+	} else {
+		st, err := queue.FoldDir(context.Background(), dir)
+		if err == nil {
+			r.Running = append(r.Running, st.Running()...)
+			now, err = tasksOf(st)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	for id, t := range now {
 		then, ok := p.tasks[id]
@@ -154,7 +175,7 @@ func Restore(cfg queue.Config, plan *RestorePlan, confirm func(*Restoration) err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	var bad *tasksfile.Error // a tasks.md that is none has no edits, and is what a restore is for
-	if err := reopen(cfg); err != nil && (!errors.As(err, &bad) || filepath.Base(bad.Path) != ledger.TasksName) {
+	if err := reopen(cfg, plan.files); err != nil && (!errors.As(err, &bad) || filepath.Base(bad.Path) != plan.files.Ledger()) {
 		return nil, err
 	}
 	if r, err = plan.Compare(cfg.StateDir); err != nil {
@@ -178,10 +199,10 @@ func Restore(cfg queue.Config, plan *RestorePlan, confirm func(*Restoration) err
 	}
 	note := ledger.Record{Kind: ledger.KindControl, ID: ledger.ControlRestored}
 	note.Add("from", r.From).Add(state.KeyUpdatedAt, state.FormatTime(now))
-	if err := journal.Restore(durable.OS, cfg.StateDir, ledger.TaskFiles, plan.data, note, r.Backup); err != nil {
+	if err := journal.Restore(durable.OS, cfg.StateDir, plan.files, plan.data, note, r.Backup); err != nil {
 		return nil, err
 	}
-	if err := reopen(cfg); err != nil {
+	if err := reopen(cfg, plan.files); err != nil {
 		return nil, fmt.Errorf("the ledger was restored and cannot be opened: %w", err)
 	}
 	return r, nil
@@ -194,7 +215,14 @@ func (r *Restoration) RunningError() error {
 }
 
 // reopen opens the ledger once: that takes over what nobody had taken over in the copy, and the sessions.
-func reopen(cfg queue.Config) error {
+func reopen(cfg queue.Config, files ledger.Files) error {
+	if files == ledger.JobFiles {
+		r, err := due.Open(due.Options{Dir: cfg.StateDir, Now: cfg.Now})
+		if err != nil {
+			return err
+		}
+		return r.Close()
+	}
 	s, err := queue.OpenLocked(cfg)
 	if err != nil {
 		return err
