@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
+	"sync"
 	"time"
 
 	"stint/coordinator/store"
@@ -44,7 +44,8 @@ type Options struct {
 type Room struct {
 	*store.Store[*jobs.State]
 	opts  Options
-	limit int64 // the size of the journal from which on it is compacted
+	limit int64      // the size of the journal from which on it is compacted
+	tell  sync.Mutex // held while dead letters are told of, each once
 }
 
 const (
@@ -95,14 +96,6 @@ func EditRules(view func(func(*jobs.State))) reconcile.Rules {
 				view(func(*jobs.State) { err = save.Check(sec) })
 				return err
 			}, nil
-		},
-		IsBusy: func(name string) (is bool) {
-			id, _ := strings.CutPrefix(name, string(ledger.KindJob)+" ")
-			view(func(st *jobs.State) {
-				j, _ := st.Job(id)
-				is = j.Status == jobs.Running
-			})
-			return is
 		},
 		KeepOnCopy: jobs.Copied,
 	}
@@ -293,11 +286,7 @@ func (r *Room) Retry(ctx context.Context, id string) (job jobs.Job, err error) {
 		}
 		job = was
 		job.Status, job.RunAt, job.UpdatedAt, job.Attempt, job.AuditEventID = jobs.Queued, r.now(), r.now(), 0, ""
-		if _, isArchived := st.Archived(job.ID); isArchived {
-			tx.Append(jobs.Record(nil, &job)) // all of it
-		} else {
-			tx.Append(jobs.Record(&was, &job))
-		}
+		tx.Append(jobs.Record(nil, &job)) // all of it, which brings it back from the archive too
 		return nil
 	})
 	return job, err
@@ -391,6 +380,8 @@ func (r *Room) shorten(ctx context.Context) error {
 // bury tells of dead letters that nobody was told of: each has a line of audit.jsonl, whose id is its
 // audit event from then on.
 func (r *Room) bury(ctx context.Context) error {
+	r.tell.Lock()
+	defer r.tell.Unlock()
 	list := r.where(func(j *jobs.Job) bool { return j.Status == jobs.DeadLetter && j.AuditEventID == "" }, false)
 	for i := range list {
 		if err := r.audit(&list[i], "", "", ""); err != nil {
