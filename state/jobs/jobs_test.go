@@ -56,6 +56,9 @@ func TestDueIsTheHeadOfTheSortedQueue(t *testing.T) {
 			id := fmt.Sprintf("j%d", rapid.IntRange(0, 15).Draw(t, "id"))
 			was, known := all[id]
 			at := day.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "at")) * time.Hour)
+			if rapid.IntRange(0, 9).Draw(t, "far") == 0 {
+				at = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+			}
 			if !known {
 				j := newJob(id, at, rapid.SampledFrom(Priorities).Draw(t, "priority"))
 				if err := f.add(t, Record(nil, &j)); err != nil {

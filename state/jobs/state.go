@@ -123,12 +123,12 @@ func (s *State) Find(ref string) []string {
 // A place is where a queued job stands in the order in which they are pulled.
 type place struct {
 	*entry
-	at   int64 // Unix time in nanoseconds
+	at   int64 // Unix time in microseconds
 	rank int   // of its priority; 0: the highest
 }
 
 func placeOf(e *entry) place {
-	return place{e, e.RunAt.UnixNano(), slices.Index(Priorities, e.Priority)}
+	return place{e, e.RunAt.UnixMicro(), slices.Index(Priorities, e.Priority)}
 }
 
 func compare(a, b place) int {

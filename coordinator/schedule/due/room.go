@@ -324,7 +324,7 @@ func (r *Room) List(f jobs.Filter) []jobs.Job {
 	list := r.where(func(j *jobs.Job) bool {
 		return (f.Status == "" || j.Status == f.Status) && (f.ObjectID == "" || j.ObjectID == f.ObjectID)
 	}, f.Newest)
-	return list[:min(len(list), cmp.Or(f.Limit, jobs.DefaultLimit))]
+	return list[:min(len(list), cmp.Or(max(f.Limit, 0), jobs.DefaultLimit), jobs.MaxLimit)]
 }
 
 func (r *Room) where(is func(*jobs.Job) bool, newest bool) []jobs.Job {
