@@ -55,14 +55,14 @@ var arrows = map[string][]string{
 	anyAgent:                                  {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
 	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/task", "stint/ledger/durable"},                                                   // it speaks codex's events
 	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/gatetest", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"}, // only tests import it
-	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/session", "stint/state"},
-	"stint/coordinator/api/client":            {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger", "stint/state"},
-	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state"},
+	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/session", "stint/state", "stint/state/jobs"},
+	"stint/coordinator/api/client":            {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger", "stint/state", "stint/state/jobs"},
+	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/guard":             {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/api/request":           {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task"},
 	"stint/coordinator/api/openapi":           {"stint/coordinator/api/guard", "stint/coordinator/api/request", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/state"},
-	"stint/coordinator/api/web":               {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
-	"stint/coordinator/api":                   {"stint/coordinator/redact", "stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/openapi", "stint/coordinator/api/request", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/session", "stint/state"},
+	"stint/coordinator/api/web":               {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state", "stint/state/jobs"},
+	"stint/coordinator/api":                   {"stint/coordinator/redact", "stint/coordinator/api/guard", "stint/coordinator/api/metrics", "stint/coordinator/api/openapi", "stint/coordinator/api/request", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/session", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/notify":                {"stint/coordinator/task", "stint/ledger", "stint/state"},
 	"stint/coordinator/schedule":              {"stint/coordinator/task", "stint/ledger/durable", "stint/state"},
 	"stint/coordinator/schedule/due":          {"stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/ledger/journal", "stint/ledger/reconcile", "stint/state", "stint/state/jobs"},
@@ -73,8 +73,8 @@ var arrows = map[string][]string{
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
 		"stint/coordinator", "stint/coordinator/checkout", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
-		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/notify", "stint/coordinator/schedule", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/redact",
-		"stint/state", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory",
+		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/notify", "stint/coordinator/schedule", "stint/coordinator/schedule/due", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/redact",
+		"stint/state", "stint/state/jobs", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory",
 	},
 	"stint/examples": {}, // its tests may import anything
 }

@@ -277,20 +277,26 @@ func (a *app) cronLsCommand() *cobra.Command {
 				return err
 			}
 			return printTable(a, list, "no schedules; add one with: stint cron add", []string{"SCHEDULE", "CRON", "NEXT", "LAST", "WHAT"}, []string{"WHAT", "LAST"}, func(s task.Schedule) (string, []string) {
-				next, last := "paused", ""
-				if !s.Paused && len(s.Next) > 0 {
-					next = localTime(s.Next[0])
-				}
-				if s.Last != nil {
-					last = s.Last.Outcome + " " + localTime(s.Last.Scheduled)
-				}
-				if len(s.Open) > 0 {
-					last = "running"
-				}
+				next, last := scheduleTimes(&s)
 				return s.Name, []string{s.Name, s.Cron, next, last, cmp.Or(s.Title, "job "+s.Job)}
 			})
 		},
 	}))
+}
+
+// scheduleTimes returns when a schedule fires next, and how it went last.
+func scheduleTimes(s *task.Schedule) (next, last string) {
+	next = "paused"
+	if !s.Paused && len(s.Next) > 0 {
+		next = localTime(s.Next[0])
+	}
+	if s.Last != nil {
+		last = s.Last.Outcome + " " + localTime(s.Last.Scheduled)
+	}
+	if len(s.Open) > 0 {
+		last = "running"
+	}
+	return next, last
 }
 
 func (a *app) cronShowCommand() *cobra.Command {

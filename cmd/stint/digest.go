@@ -5,17 +5,21 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"stint/coordinator/api"
 	"stint/coordinator/query"
+	"stint/coordinator/schedule"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 const digestHelp = `Print what happened to your tasks in the last 12 hours, or since a time:
@@ -23,7 +27,7 @@ const digestHelp = `Print what happened to your tasks in the last 12 hours, or s
   - how many tasks ended, and what their runs used
   - what failed, and why
   - what waits for you
-  - what is still to come
+  - what is still to come: also of schedules and due jobs
   - when nothing happened although tasks were ready
 
 The files are read directly. No master is needed, and none is started.`
@@ -51,7 +55,7 @@ func (a *app) digestCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, st, err := statedir.ReadDigest(c.Context(), dir, a.workspaceRoot(), from, now, a.isLive(c.Context())())
+			read, st, err := statedir.ReadDigest(c.Context(), dir, a.workspaceRoot(), from, now, a.isLive(c.Context())())
 			if err != nil {
 				return err
 			}
@@ -59,7 +63,9 @@ func (a *app) digestCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d.Usage = rows[0]
+			read.Usage = rows[0]
+			d := &digest{Digest: read}
+			d.due(a, dir, st.Schedules(), now)
 			if a.json {
 				return printJSON(a.stdout, d)
 			}
@@ -70,10 +76,34 @@ func (a *app) digestCommand() *cobra.Command {
 	return a.withJSON(c)
 }
 
+// A digest has what happens at set times too.
+type digest struct {
+	*statedir.Digest
+	Schedules []task.Schedule `json:"schedules"`
+	Jobs      []jobs.Job      `json:"jobs"` // that are due or at work, and dead letters
+}
+
+// due fills in schedules and jobs as their files have them. What is wrong there is a finding.
+func (d *digest) due(a *app, dir string, controls map[string]state.Control, now time.Time) {
+	var list []schedule.Schedule
+	cfg, wrong := a.base()
+	if wrong == nil {
+		list, wrong = newSchedulesFile(dir, cfg).read()
+	}
+	st, err := statedir.ReadJobs(dir)
+	d.Schedules = schedule.Views(list, controls, filepath.Join(dir, "job_runs.jsonl"), now)
+	d.Jobs = append([]jobs.Job{}, api.DueJobs(st, now, jobs.MaxLimit)...) // JSON has no null
+	for i, err := range []error{wrong, err} {
+		if err != nil {
+			d.Ledger = append(d.Ledger, task.Finding{File: [...]string{schedulesName, ledger.JobFiles.Ledger()}[i], Message: err.Error()})
+		}
+	}
+}
+
 // maxDigest is how many tasks a list of the digest shows.
 const maxDigest = 20
 
-func (a *app) printDigest(d *statedir.Digest) error {
+func (a *app) printDigest(d *digest) error {
 	var b strings.Builder
 	width := cmp.Or(terminalWidth(a.stdout), math.MaxInt32)
 	line := func(format string, args ...any) {
@@ -98,7 +128,7 @@ func (a *app) printDigest(d *statedir.Digest) error {
 				why = state.Because(fmt.Sprintf("%s (%s)", t.Status, cmp.Or(state.Cause(t.Reason, why), "no reason")), why)
 			}
 			for _, text := range wrap(escapeText(why), max(20, width-12)) {
-				row[1] += "\n" + strings.Repeat(" ", 12) + text
+				row[1] = strings.TrimRight(row[1]+"\n"+strings.Repeat(" ", 12)+text, " \n") // it may be ""
 			}
 		}
 		_ = writeTable(&b, rows, nil) // a Builder takes everything
@@ -110,7 +140,7 @@ func (a *app) printDigest(d *statedir.Digest) error {
 		line("%s", d.Journal)
 	}
 	line("since %s (%s)", localTime(d.Since), ago(d.Until.Sub(d.Since)))
-	line("%s", endedText(d))
+	line("%s", endedText(d.Digest))
 	for _, g := range d.Gaps {
 		what := fmt.Sprintf("%s waited", count(g.Ready, "ready task"))
 		if g.Running > 0 {
@@ -121,6 +151,16 @@ func (a *app) printDigest(d *statedir.Digest) error {
 	list("failed:", d.Failed)
 	list("waits for you, to release or cancel:", d.Held)
 	list("findings, to check:", d.Findings)
+	var schedules, due []statedir.DigestTask
+	for i := range d.Schedules {
+		next, last := scheduleTimes(&d.Schedules[i])
+		schedules = append(schedules, statedir.DigestTask{ID: d.Schedules[i].Name, Title: strings.TrimSuffix("next "+next+", last "+last, ", last ")})
+	}
+	list("schedules:", schedules)
+	for _, j := range d.Jobs {
+		due = append(due, statedir.DigestTask{ID: j.ID, Title: j.Action + " " + j.ObjectID + ", due " + localTime(j.RunAt) + ": " + jobStatus(&j), Why: j.Reason()})
+	}
+	list("jobs that are due, and dead letters:", due)
 	line("")
 	for _, f := range d.Ledger {
 		line("waits for you: %s", oneLine(f.String()))
@@ -132,7 +172,7 @@ func (a *app) printDigest(d *statedir.Digest) error {
 	if d.Paused {
 		line("%s; to start tasks again: stint resume", state.Because("dispatch is paused", d.PauseWhy))
 	}
-	line("%s", nowText(d))
+	line("%s", nowText(d.Digest))
 	return printText(a.stdout, b.String())
 }
 

@@ -142,16 +142,20 @@ func (a *app) callOrOpen(ctx context.Context, request func(*client.Client) error
 	if err != nil {
 		return err
 	}
-	ln, err := guard.Listen(defaultSocket(dir))
+	room, err := m.dueJobs(nil)
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
+	ln, err := guard.Listen(defaultSocket(dir))
+	if err != nil {
+		return errors.Join(err, room.Close(), c.Close())
+	}
 	a.opened = true
-	server := api.NewServer(roomsOf(c, m.scheduler(c, nil)), api.Options{Redact: base.Redact, RunOf: func(pid int) func() (string, error) { return runOf(dir, pid) }})
+	server := api.NewServer(roomsOf(c, m.scheduler(c, nil), room), api.Options{Redact: base.Redact, RunOf: func(pid int) func() (string, error) { return runOf(dir, pid) }})
 	stop := inBackground(ctx, func(ctx context.Context) { err = server.Serve(ctx, ln) })
 	asked := request(a.client(defaultSocket(dir)))
 	stop()
-	return cmp.Or(asked, errors.Join(err, c.Close()))
+	return cmp.Or(asked, errors.Join(err, room.Close(), c.Close()))
 }
 
 // reportReconciled prints what is wrong in tasks.md; the error is not nil if anything

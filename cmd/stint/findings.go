@@ -30,7 +30,7 @@ func (a *app) warnFindings(ctx context.Context) {
 		case len(list) == 1:
 			a.hint("stint: %s\n", escapeText(oneLine(list[0].String())))
 		case len(list) > 1:
-			a.hint("stint: tasks.md has %s; to check all files: stint fsck\n", count(len(list), "finding"))
+			a.hint("stint: the ledger has %s; to check all files: stint fsck\n", count(len(list), "finding"))
 		}
 		return err
 	})

@@ -119,6 +119,24 @@ var apiCalls = []apiCall{
 	{operation: "resume-schedule", set: []string{"name=nothing"}, status: 404},
 	{operation: "list-schedules", status: 200},
 	{operation: "list-job-runs", set: []string{"name=tidy"}, query: "limit=2", status: 200},
+	{operation: "enqueue-job", body: `{"object_type":"cognition","object_id":"cg_123","action":"revalidate","run_at":"2099-02-21T00:00:00Z","priority":"medium"}`, status: 201},
+	{operation: "enqueue-job", body: `{"object_type":"cognition","object_id":"cg_123","action":"revalidate","run_at":"2099-02-21T00:00:00Z"}`, status: 200},
+	{operation: "enqueue-job", body: `{"object_type":"cognition","object_id":"cg_123","action":"revalidate","run_at":"2099-02-21T00:00:00Z","priority":"high"}`, status: 409},
+	{operation: "enqueue-job", body: `{"object_type":"opinion","object_id":"cg_123","action":"revalidate","run_at":"2099-02-21T00:00:00Z"}`, status: 422},
+	{operation: "enqueue-job", body: `{"object_type":"cognition","object_id":"cg_123","action":"revalidate","run_at":"2020-02-21T00:00:00Z"}`, status: 422},
+	{operation: "list-jobs", status: 200},
+	{operation: "list-jobs", query: "status=queued&limit=1&object_id=cg_123&newest=true", status: 200},
+	{operation: "list-jobs", query: "limit=1001", status: 422},
+	{operation: "ack-job", set: []string{"id=$JOB0"}, body: `{"result":"succeeded"}`, status: 409},
+	{operation: "pull-jobs", body: `{"worker_id":"worker-1","limit":100}`, status: 200},
+	{operation: "pull-jobs", body: `{"worker_id":"worker-1","now":"2099-02-21T00:00:10Z"}`, status: 422},
+	{operation: "ack-job", set: []string{"id=$JOB0"}, body: `{"worker_id":"worker-2"}`, status: 409},
+	{operation: "ack-job", set: []string{"id=$JOB0"}, body: `{"result":"succeeded","audit_event_id":"aud_789","next_action_at":"2099-02-28T00:00:00Z"}`, status: 200},
+	{operation: "fail-job", set: []string{"id=$JOB1"}, body: `{"error":"timeout while verifying evidence","retry_delay_sec":300}`, status: 200},
+	{operation: "fail-job", set: []string{"id=nothing"}, body: `{"error":"x"}`, status: 404},
+	{operation: "get-job", set: []string{"id=$JOB1"}, status: 200},
+	{operation: "retry-job", set: []string{"id=$JOB0"}, status: 409},
+	{operation: "retry-job", set: []string{"id=$JOB1"}, status: 200},
 	{operation: "handover", status: 204},
 }
 
@@ -157,6 +175,7 @@ type apiWorld struct {
 	base       string // of URLs over TCP
 	token      string
 	id         string
+	jobs       []string // ids of two due jobs; the second one has one attempt
 	operations map[string]apiOperation
 	document   map[string]any
 	schemas    *jsonschema.Compiler
@@ -175,6 +194,7 @@ func newAPIWorld(t *testing.T) *apiWorld {
 	w.id = w.run("task", "-d", "--session", "web", "--verify", "true", "--output-spec", "out.txt", "demo:write=out.txt|hello demo:say=done")
 	w.run("wait", w.id)
 	w.run("cron", "add", "tidy", "--cron", "@yearly", "--job", "fsck")
+	w.jobs = []string{w.run("job", "add", "memory", "notes#1", "verify", "--at", "0s"), w.run("job", "add", "memory", "notes#2", "verify", "--at", "0s", "--max-attempts", "1")}
 	health, err := w.client.Health(t.Context())
 	must(t, err)
 	w.base = "http://" + health.HTTP
@@ -277,7 +297,7 @@ func (w *apiWorld) do(t testing.TB, op apiOperation, c apiCall, tcp bool) (int, 
 	}
 	target := op.path
 	for _, value := range append(c.set, "id="+w.id, "key=web", "name=out.txt") {
-		name, value, _ := strings.Cut(value, "=")
+		name, value, _ := strings.Cut(strings.NewReplacer("$JOB0", w.jobs[0], "$JOB1", w.jobs[1]).Replace(value), "=")
 		target = strings.ReplaceAll(target, "{"+name+"}", value)
 	}
 	if c.query != "" {

@@ -53,7 +53,7 @@ var commands = map[string]func(*app) *cobra.Command{
 	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
 	"rm": noRun((*app).rmCommand), "hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
-	"service": (*app).serviceCommand, "session": (*app).sessionCommand, "cron": (*app).cronCommand, "account": (*app).accountCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
+	"service": (*app).serviceCommand, "session": (*app).sessionCommand, "cron": (*app).cronCommand, "job": (*app).jobCommand, "account": (*app).accountCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
 	"compact-tasks": noRun((*app).compactCommand), "clean": noRun((*app).cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
@@ -200,7 +200,7 @@ var otherNames = map[string]string{
 	"queue": "stint ls --status queued", "log": "stint logs ID", "tail": "stint logs -f ID", "kill": "stint cancel ID", "stop": "stint cancel ID, or stint serve --stop", "quit": "stint serve --stop",
 	"config get": "stint config show", "config unset": "stint config edit", "restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID", "info": "stint show ID", "describe": "stint show ID",
 	"login": "stint doctor, which prints how to log in", "agents": "stint doctor", "cost": "stint usage", "stats": "stint usage", "submit": `stint task -d "PROMPT"`,
-	"ps": "stint ls", "jobs": "stint ls", "new": `stint task "PROMPT"`, "create": `stint task -d "PROMPT"`, "exec": `stint task "PROMPT"`, "inspect": "stint show ID",
+	"ps": "stint ls", "jobs": "stint job ls, or stint ls", "new": `stint task "PROMPT"`, "create": `stint task -d "PROMPT"`, "exec": `stint task "PROMPT"`, "inspect": "stint show ID",
 	"fix": `stint task "PROMPT"`, "config agent": "stint config show", "config list": "stint config show", "session web": "stint session show web", "-V": "stint --version",
 	"ls --since": "stint digest --since 18:00", "ls --all": "stint ls -n 0", "ls -a": "stint ls -n 0", "init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,
 }

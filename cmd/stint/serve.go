@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
@@ -37,10 +38,12 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/schedule"
+	"stint/coordinator/schedule/due"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger/journal"
 	"stint/memory"
+	"stint/state/jobs"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -415,9 +418,42 @@ func (m *master) scheduler(c *coordinator.Coordinator, tell func(kind, name, tex
 	})
 }
 
-// roomsOf returns a coordinator, and what fires its schedules, as what the API needs of them.
-func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner) api.Rooms {
-	return api.Rooms{Schedules: schedules, Notices: c, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: c.Store, Dispatch: c, Monitor: c}
+// dueJobs opens the due jobs of a master.
+func (m *master) dueJobs(tell func(kind, name, text string)) (*due.Room, error) {
+	return due.Open(due.Options{
+		Dir: m.state, Watch: tell != nil, Keep: m.cfg.Retention, Now: time.Now, NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
+		Tell: tell, Log: m.log,
+	})
+}
+
+// stayForJobs keeps a master from being idle while jobs are at work, or due soon, until ctx ends.
+func stayForJobs(ctx context.Context, c *coordinator.Coordinator, room *due.Room) {
+	const pace, ahead = 5 * time.Second, time.Hour
+	for ctx.Err() == nil {
+		room.View(func(st *jobs.State) {
+			if len(st.Due(time.Now().Add(ahead), 1))+len(st.Where(func(j *jobs.Job) bool { return j.Status == jobs.Running }, false)) > 0 {
+				c.Call()()
+			}
+		})
+		_ = pause(ctx, pace)
+	}
+}
+
+// notices adds to what a master says of its ledger what is wrong in jobs.md.
+type notices struct {
+	*coordinator.Coordinator
+	room *due.Room
+}
+
+// Findings implements [api.Notices].
+func (n notices) Findings() []task.Finding {
+	return append(n.Coordinator.Findings(), queue.FindingsOf(n.room.Findings())...)
+}
+
+// roomsOf returns a coordinator, and what fires its schedules and keeps its due jobs, as what the API
+// needs of them.
+func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner, room *due.Room) api.Rooms {
+	return api.Rooms{Schedules: schedules, Jobs: room, Notices: notices{c, room}, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: c.Store, Dispatch: c, Monitor: c}
 }
 
 // runOf returns the function that looks for the run of a state directory that a process is part of.
@@ -429,22 +465,28 @@ func runOf(stateDir string, pid int) func() (string, error) {
 }
 
 // work listens, dispatches, and returns when both have ended.
-func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
-	ln, err := guard.Listen(m.socket)
-	if err != nil {
-		return err
-	}
+func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err error) {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var notifier *notify.Notifier
 	if len(m.cfg.Notify) > 0 {
 		notifier = notify.New(c, m.cfg.Notify, os.Environ(), readSecret, m.log)
 	}
-	schedules := m.scheduler(c, func(kind, name, text string) {
+	tell := func(kind, name, text string) {
 		if notifier != nil {
 			notifier.Tell(&notify.Event{Event: kind, Time: time.Now().UTC(), Text: text, Label: name})
 		}
-	})
+	}
+	schedules := m.scheduler(c, tell)
+	room, err := m.dueJobs(tell)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, room.Close()) }()
+	ln, err := guard.Listen(m.socket)
+	if err != nil {
+		return err
+	}
 	var server *api.Server
 	listen := func(addr string, unused time.Duration) (address string, answer func(context.Context) error, err error) {
 		token, err := guard.OpenToken(tokenFile(m.state)) // it is made if it is missing
@@ -506,7 +548,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		return nil
 	}
 	given, _ := m.cfg.masterSettings()
-	server = api.NewServer(roomsOf(c, schedules), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
+	server = api.NewServer(roomsOf(c, schedules, room), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
 	if m.wantsHTTP() {
 		answer, err := openHTTP()
 		m.noteHTTP(err)
@@ -536,6 +578,8 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) error {
 		followers.Go(func() { notifier.Run(following) })
 	}
 	followers.Go(func() { schedules.Run(following) })
+	followers.Go(func() { room.Run(following) })
+	followers.Go(func() { stayForJobs(following, c, room) })
 	if m.cfg.KeepAwake {
 		followers.Go(func() {
 			keepAwake(following, awakePace, func() bool { return c.IsBusy(awakeAhead) || schedules.DueBefore(time.Now().Add(awakeAhead)) }, m.log)

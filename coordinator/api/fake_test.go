@@ -42,7 +42,7 @@ func newServer(m master, opts Options) *Server {
 	return NewServer(*roomsOf(m), opts)
 }
 
-func roomsOf(m master) *Rooms { return &Rooms{m, m, m, m, m, m, m, m, m, m, m, m} }
+func roomsOf(m master) *Rooms { return &Rooms{m, m, m, m, m, m, m, m, m, m, m, m, fakeJobs{}} }
 
 // fakeMaster is a master in memory. Only what the server can see of a
 // coordinator is real.

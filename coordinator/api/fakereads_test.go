@@ -14,6 +14,7 @@ import (
 	"stint/memory"
 	"stint/session"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // The fake master's answers to who only reads.
@@ -107,3 +108,43 @@ func (f *fakeMaster) JobRuns(context.Context, string, int) ([]task.JobRun, error
 func (f *fakeMaster) ActOnSchedule(_ context.Context, name, act string) (task.Schedule, error) {
 	return task.Schedule{Name: name, Paused: act == "pause"}, f.err
 }
+
+func (f *fakeMaster) Call() (end func()) { return func() {} }
+
+// fakeJobs has one due job, j1.
+type fakeJobs struct{}
+
+func (fakeJobs) Enqueue(_ context.Context, spec jobs.Spec) (jobs.Job, bool, error) {
+	return jobs.Job{ID: "j1", ObjectID: spec.ObjectID, Status: jobs.Queued}, spec.IdempotencyKey == "", nil
+}
+
+func (fakeJobs) Pull(_ context.Context, p jobs.Pull) ([]jobs.Job, error) {
+	return []jobs.Job{{ID: "j1", Status: jobs.Running, WorkerID: p.WorkerID}}, nil
+}
+
+func (fakeJobs) Ack(_ context.Context, id string, a jobs.Ack) (jobs.Job, error) {
+	return jobs.Job{ID: id, Status: jobs.Succeeded, AuditEventID: a.AuditEventID}, nil
+}
+
+func (fakeJobs) Fail(_ context.Context, id string, f jobs.Fail) (jobs.Job, error) {
+	return jobs.Job{ID: id, Status: jobs.DeadLetter, LastError: &f.Error}, nil
+}
+
+func (fakeJobs) Retry(_ context.Context, id string) (jobs.Job, error) {
+	return jobs.Job{ID: id, Status: jobs.Queued}, nil
+}
+
+func (fakeJobs) Job(ref string) (jobs.Job, error) {
+	if ref != "j1" && ref != "1" {
+		return jobs.Job{}, &task.Error{Code: task.CodeNotFound, Message: "there is no job " + ref}
+	}
+	return jobs.Job{ID: "j1", Status: jobs.Queued}, nil
+}
+
+func (fakeJobs) List(f jobs.Filter) []jobs.Job {
+	return slices.Repeat([]jobs.Job{{ID: "j1", Status: f.Status}}, min(1, f.Limit))
+}
+
+func (fakeJobs) Metrics() jobs.Metrics { return jobs.Metrics{Due: 2, DeadLetters: 1} }
+
+func (fakeJobs) View(f func(*jobs.State)) { f(jobs.New()) }

@@ -237,8 +237,11 @@ func (d *description) wrongBodies(s schema) (all []wrongBody) {
 // objectWith returns an object of a schema with a certain value of one property.
 func (d *description) objectWith(s schema, name, value string) string {
 	object := map[string]json.RawMessage{}
-	for _, required := range s.Required { // all are texts
+	for _, required := range s.Required {
 		object[required] = json.RawMessage(`"x"`)
+		if examples := s.Properties[required].Examples; len(examples) > 0 {
+			object[required] = examples[0]
+		}
 	}
 	object[name] = json.RawMessage(value)
 	text, _ := json.Marshal(object) // of plain values

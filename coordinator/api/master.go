@@ -64,8 +64,8 @@ func (s *Server) monitorRoutes(api huma.API) {
 			return readyBody{Ready: true, Paused: paused}, nil
 		})
 		register(api, o[1], func(context.Context, *struct{}) (*textOutput, error) {
-			m := s.rooms.Monitor.Metrics()
-			return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m)}, nil
+			m, due := s.rooms.Monitor.Metrics(), s.rooms.Jobs.Metrics()
+			return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m, &due)}, nil
 		})
 	}
 }
@@ -78,6 +78,8 @@ type Dispatch interface {
 	Resume(ctx context.Context, by string) error
 	// Handover makes the master start nothing more, and end after its runs.
 	Handover(ctx context.Context) error
+	// Call keeps an idle master from ending, until end is called.
+	Call() (end func())
 }
 
 type pauseInput struct{ Body *wire.PauseBody }

@@ -21,6 +21,7 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // routes registers every path. What huma would add by itself is turned off: a
@@ -47,11 +48,17 @@ func (s *Server) routes() {
 	s.ledgerRoutes(api)
 	s.dispatchRoutes(api)
 	s.scheduleRoutes(api)
+	s.jobRoutes(api)
 	s.monitorRoutes(api)
 	s.browserRoutes(api)
 	s.mux.Handle("GET /{$}", &web.Site{
 		Agents: s.opts.Agents, Topics: s.opts.Topics, Rows: s.page, Task: s.shown,
 		Health: func() task.Health { return s.rooms.Monitor.Health() }, List: func(f state.Filter) []state.Task { return s.rooms.Tasks.List(f) }, Accounts: func() []state.AccountUse { return s.rooms.Reports.Accounts() },
+		Due: func(ctx context.Context) (due web.Due) {
+			due.Schedules, _ = s.rooms.Schedules.Schedules(ctx) // with a mistake in them, those of before
+			s.rooms.Jobs.View(func(st *jobs.State) { due.Jobs = DueJobs(st, s.opts.Now(), 20) })
+			return due
+		},
 	})
 	s.mux.HandleFunc("GET /ui/{file}", web.ServeAsset)
 	description := openapi.Complete(api.OpenAPI(), openapi.Routes{Public: publicRoutes, Long: longRoutes})

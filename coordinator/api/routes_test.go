@@ -24,6 +24,7 @@ type schema struct {
 	OneOf      []schema          `json:"oneOf"`
 	Required   []string          `json:"required"`
 	Enum       []any             `json:"enum"`
+	Examples   []json.RawMessage `json:"examples"`
 }
 
 // is reports whether a value may be of a type.

@@ -47,6 +47,7 @@ type Rooms struct {
 	Monitor  Monitor
 
 	Schedules Schedules
+	Jobs      Jobs
 }
 
 // Options are what a [Server] can be told. The zero value is good for a master.

@@ -468,7 +468,7 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string) (task.Sche
 	if err != nil {
 		return task.Schedule{}, err
 	}
-	return r.view(&s, r.room.Schedules()[name]), nil
+	return view(&s, r.room.Schedules()[name], &r.history, now), nil
 }
 
 // Schedules returns all schedules. With an error, which says what is wrong in the configuration, they are
@@ -485,7 +485,7 @@ func (r *Runner) Schedules(ctx context.Context) ([]task.Schedule, error) {
 		if failed := r.settle(ctx, &list[i], &c); failed != nil {
 			return nil, failed
 		}
-		if views = append(views, r.view(&list[i], c)); has {
+		if views = append(views, view(&list[i], c, &r.history, r.opts.Now())); has {
 			known++
 		}
 	}
@@ -526,14 +526,24 @@ func (r *Runner) DueBefore(t time.Time) bool {
 	})
 }
 
+// Views returns what clients see of schedules where no master is: from their control records, by name,
+// and the history at path.
+func Views(list []Schedule, controls map[string]state.Control, path string, now time.Time) []task.Schedule {
+	views, h := []task.Schedule{}, &history{path: path}
+	for i := range list {
+		views = append(views, view(&list[i], controls[list[i].Name], h, now))
+	}
+	return views
+}
+
 // view returns what clients see of a schedule.
-func (r *Runner) view(s *Schedule, c state.Control) task.Schedule {
+func view(s *Schedule, c state.Control, h *history, now time.Time) task.Schedule {
 	v := task.Schedule{
 		Name: s.Name, Cron: s.Cron, Zone: s.Zone, Job: s.Job, Title: state.TitleOf(s.Spec.Prompt), Overlap: s.Overlap, Missed: s.Missed, Most: s.Most,
 		Jitter: s.Jitter, Paused: c.Paused, Origin: s.Origin, Next: []time.Time{}, Open: []time.Time{},
 	}
 	if !c.Paused {
-		for _, at := range s.Next(r.opts.Now(), 3) {
+		for _, at := range s.Next(now, 3) {
 			v.Next = append(v.Next, at.UTC())
 		}
 	}
@@ -541,6 +551,6 @@ func (r *Runner) view(s *Schedule, c state.Control) task.Schedule {
 		at, _ := time.Parse(time.RFC3339, open)
 		v.Open = append(v.Open, at)
 	}
-	v.Last, _ = r.history.last(s.Name, func(*task.JobRun) bool { return true })
+	v.Last, _ = h.last(s.Name, func(*task.JobRun) bool { return true })
 	return v
 }

@@ -28,6 +28,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // ErrNoMaster is what a client's calls wrap when nobody listens at the socket.
@@ -516,6 +517,38 @@ func (c *Client) JobRuns(ctx context.Context, name string, most int) ([]task.Job
 // ActOnSchedule fires a schedule now, pauses or resumes it: act is run, pause or resume.
 func (c *Client) ActOnSchedule(ctx context.Context, name, act string) (task.Schedule, error) {
 	return fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, nil)
+}
+
+// jobsPath is where due jobs are.
+const jobsPath = "/v1/scheduler/jobs"
+
+// EnqueueJob adds a due job. Where a job has its key already, that one is the answer.
+func (c *Client) EnqueueJob(ctx context.Context, spec jobs.Spec) (jobs.Job, error) {
+	return fetch[jobs.Job](ctx, c, http.MethodPost, jobsPath, spec)
+}
+
+// Jobs returns the due jobs that f lets through.
+func (c *Client) Jobs(ctx context.Context, f jobs.Filter) ([]jobs.Job, error) {
+	q := url.Values{"status": {f.Status}, "object_id": {f.ObjectID}, "newest": {strconv.FormatBool(f.Newest)}, "limit": {strconv.Itoa(f.Limit)}}
+	maps.DeleteFunc(q, func(_ string, v []string) bool { return v[0] == "" })
+	out, err := fetch[wire.JobsBody](ctx, c, http.MethodGet, jobsPath+"?"+q.Encode(), nil)
+	return out.Jobs, err
+}
+
+// Job returns a due job by its id, or a unique piece of it.
+func (c *Client) Job(ctx context.Context, ref string) (jobs.Job, error) {
+	return fetch[jobs.Job](ctx, c, http.MethodGet, jobsPath+"/"+url.PathEscape(ref), nil)
+}
+
+// PullJobs hands jobs that are due out to a worker.
+func (c *Client) PullJobs(ctx context.Context, p jobs.Pull) ([]jobs.Job, error) {
+	out, err := fetch[wire.JobsBody](ctx, c, http.MethodPost, jobsPath+"/pull", p)
+	return out.Jobs, err
+}
+
+// ActOnJob does one thing to a due job: act is ack, fail or retry; in is a [jobs.Ack], a [jobs.Fail] or nil.
+func (c *Client) ActOnJob(ctx context.Context, ref, act string, in any) (jobs.Job, error) {
+	return fetch[jobs.Job](ctx, c, http.MethodPost, jobsPath+"/"+url.PathEscape(ref)+"/"+act, in)
 }
 
 // SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong.

@@ -21,10 +21,11 @@ import (
 
 	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/jobs"
 )
 
-// Text returns m and the figures of this process, in the format that [ContentType] names.
-func Text(m *task.Metrics) []byte {
+// Text returns m, the figures of due jobs and those of this process, in the format that [ContentType] names.
+func Text(m *task.Metrics, due *jobs.Metrics) []byte {
 	e := &exposition{}
 	e.family("stint_build_info", gauge, "The version of stint, as a label.")
 	e.sample("stint_build_info", 1, "version", m.Version, "goversion", runtime.Version())
@@ -33,6 +34,7 @@ func Text(m *task.Metrics) []byte {
 	e.usage(m)
 	e.journal(m)
 	e.mirror(m.Mirror)
+	e.due(due)
 	e.process(m.Start)
 	return e.text
 }
@@ -117,6 +119,15 @@ func (e *exposition) mirror(m *task.MirrorStatus) {
 	e.one("stint_postgres_lag_seconds", gauge, "How long the oldest of them has waited.", m.LagSeconds)
 	e.one("stint_postgres_rows_total", counter, "Rows written to the mirror.", float64(m.Rows))
 	e.one("stint_postgres_failures_total", counter, "Batches and connections of the mirror that failed.", float64(m.Failures))
+}
+
+// due adds the figures of due jobs. The help texts have the names that document 003 has for them.
+func (e *exposition) due(m *jobs.Metrics) {
+	e.one("stint_jobs_due_count", gauge, "Due jobs that nobody has pulled yet (jobs_due_count).", float64(m.Due))
+	e.one("stint_jobs_lag_seconds", gauge, "For how long the first of them has been due (jobs_lag_seconds).", m.LagSeconds)
+	e.one("stint_job_success_rate", gauge, "Part of the jobs that ended which succeeded; 1 if none has ended (job_success_rate).", m.SuccessRate)
+	e.one("stint_job_retry_rate", gauge, "Part of the jobs that were tried of which an attempt failed or was lost (job_retry_rate).", m.RetryRate)
+	e.one("stint_dead_letter_count", gauge, "Jobs that have used their attempts up (dead_letter_count).", float64(m.DeadLetters))
 }
 
 // An exposition is metrics as text in the format of Prometheus, version 0.0.4.

@@ -14,6 +14,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // someMetrics are metrics of a master that has done something of everything.
@@ -42,12 +43,14 @@ func someMetrics() task.Metrics {
 	}
 }
 
+var someJobs = jobs.Metrics{Due: 2, LagSeconds: 1.5, SuccessRate: 0.75, RetryRate: 0.5, DeadLetters: 3}
+
 var update = flag.Bool("update", false, "write the golden file anew")
 
 // TestExpositionIsAsBefore pins names, labels, help texts and the escaping of labels.
 func TestExpositionIsAsBefore(t *testing.T) {
 	m := someMetrics()
-	got, _, _ := strings.Cut(string(Text(&m)), "# HELP process_start_time_seconds") // what follows differs from machine to machine
+	got, _, _ := strings.Cut(string(Text(&m, &someJobs)), "# HELP process_start_time_seconds") // what follows differs from machine to machine
 	got = strings.ReplaceAll(got, runtime.Version(), "goX")
 	golden := filepath.Join("testdata", "metrics.txt")
 	if *update {
@@ -68,7 +71,7 @@ func TestExpositionIsAsBefore(t *testing.T) {
 func valuesOf(t *testing.T, m *task.Metrics) map[string]float64 {
 	t.Helper()
 	values := map[string]float64{}
-	for line := range strings.Lines(string(Text(m))) {
+	for line := range strings.Lines(string(Text(m, &someJobs))) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -111,7 +114,7 @@ func TestMetricsOfACopy(t *testing.T) {
 		}
 	}
 	m.Mirror = nil
-	if strings.Contains(string(Text(&m)), "stint_postgres") {
+	if strings.Contains(string(Text(&m, &someJobs)), "stint_postgres") {
 		t.Error("there are metrics of a copy that nobody wants")
 	}
 }

@@ -35,6 +35,7 @@ var tags = []struct{ name, about, prefixes string }{
 	{"sessions", "Conversations with an agent that several tasks share.", "/v1/sessions"},
 	{"events", "Each change, as it happens.", "/v1/events"},
 	{"reports", "Accounts, usage and notes.", "/v1/accounts /v1/usage /v1/memory"},
+	{"schedules", "What happens at set times: schedules, and due jobs.", "/v1/schedules /v1/scheduler"},
 	{"ledger", "The files that hold all tasks, which people edit too.", "/v1/ledger /v1/state"},
 	{"master", "The master itself: dispatch, health, metrics.", "/"},
 	{"browser", "How stint ui signs a browser in.", "/ui /v1/ui"},
@@ -45,7 +46,7 @@ var errorAnswers = map[int]struct{ when, example, hint string }{
 	http.StatusBadRequest:                   {"The body is missing, cut off or not JSON, or there is one where none belongs.", request.NotJSON + "unexpected end of JSON input", ""},
 	http.StatusUnauthorized:                 {"The token or the cookie is missing or no longer valid. Only over TCP.", "the token is missing or is not the present one", "stint token header"},
 	http.StatusForbidden:                    {"A run of an agent, or the page of another site, may not do this.", task.ErrFromRun.Message, task.ErrFromRun.Hint},
-	http.StatusNotFound:                     {"There is no such task, session, run or file.", `there is no task "x"`, "stint ls"},
+	http.StatusNotFound:                     {"There is no such task, session, run, file, schedule or job.", `there is no task "x"`, "stint ls"},
 	http.StatusConflict:                     {"The reference fits more than one task, or the request contradicts what is already so.", `"019a" fits several tasks`, "give more of the id"},
 	http.StatusPreconditionFailed:           {"The task has changed since it was read.", "the task has changed", "read it again"},
 	http.StatusRequestEntityTooLarge:        {"The body is larger than is accepted.", guard.ErrTooLarge.Error(), "send it over the unix socket, or in several parts"},
@@ -266,6 +267,7 @@ func NewRegistry() huma.Registry {
 	names := map[string]string{
 		"TaskView": "Task", "ListBody": "TaskList", "NoBody": "Empty", "UsageBody": "UsageReport", "CookieOutputBody": "PageKey",
 		"SignInInputBody": "SignIn", "Result": "MemoryResult", "Term": "MemoryTerm",
+		"Spec": "JobSpec", "Pull": "JobPull", "Ack": "JobAck", "Fail": "JobFailure",
 	}
 	r := huma.NewMapRegistry("#/components/schemas/", func(t reflect.Type, hint string) string {
 		name := huma.DefaultSchemaNamer(t, hint)

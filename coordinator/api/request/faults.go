@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -37,6 +38,10 @@ func problemOf(status int, message string, errs ...error) huma.StatusError {
 	}
 	if message == "cannot read request body" { // which is the client's doing and not ours
 		return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "the body could not be read to its end", "send it as its Content-Length or its chunks say")
+	}
+	most := 0
+	if _, err := fmt.Sscanf(message, "request body is too large limit=%d bytes", &most); err == nil {
+		message = fmt.Sprintf("the body is too large: it has more than %d bytes", most-1) // op adds one, which huma refuses too
 	}
 	details := detailsOf(errs)
 	var fields []string // what each fault is about

@@ -33,6 +33,7 @@ import (
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // files are the template of the page, and what GET /ui/ returns.
@@ -69,6 +70,7 @@ type (
 		Cursor     string             // of this list; "" if it is the newest
 		Older      string             // of the next one; "" if there is none
 		Accounts   []state.AccountUse // that are used, are closed, or have told their quota
+		Due        *Due               // nil: there is nothing of it
 		Agents     []string
 		Priorities []int
 		Workspace  string // of the task that was queued last
@@ -104,6 +106,13 @@ type Site struct {
 	Topics []wire.Topic // of the manual
 
 	Accounts func() []state.AccountUse
+	Due      func(ctx context.Context) Due
+}
+
+// Due is what happens at set times.
+type Due struct {
+	Schedules []task.Schedule
+	Jobs      []jobs.Job // that are due or at work, and dead letters
 }
 
 // ServeHTTP shows the list of tasks, the task that ?task= names, or the topic of the manual
@@ -134,7 +143,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else if q.Has("help") {
 		err = s.fillHelp(p, q.Get("help"))
 	} else {
-		err = s.fillList(p, q.Get("cursor"))
+		err = s.fillList(r.Context(), p, q.Get("cursor"))
 	}
 	status := http.StatusOK
 	if err != nil {
@@ -158,7 +167,7 @@ func writePage(w http.ResponseWriter, status int, p *page) {
 	_, _ = io.WriteString(w, task.EscapeText(buf.String())) // the client may be gone
 }
 
-func (s *Site) fillList(p *page, cursor string) error {
+func (s *Site) fillList(ctx context.Context, p *page, cursor string) error {
 	before, err := wire.ParseCursor(cursor)
 	if err != nil {
 		return err
@@ -180,6 +189,9 @@ func (s *Site) fillList(p *page, cursor string) error {
 	p.Accounts = slices.DeleteFunc(s.Accounts(), func(a state.AccountUse) bool {
 		return a.Running+a.Waiting == 0 && (a.Why == "" && a.Quota == nil || a.Title == "" && !a.Hold) // or it is not configured
 	})
+	if due := s.Due(ctx); len(due.Schedules)+len(due.Jobs) > 0 {
+		p.Due = &due
+	}
 	if p.Cursor = cursor; next > 0 {
 		p.Older = wire.FormatCursor(next)
 	}

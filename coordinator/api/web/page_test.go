@@ -22,6 +22,7 @@ import (
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // A fakeMaster is what the pages of tests show.
@@ -101,7 +102,7 @@ func (m *fakeMaster) task(_ context.Context, ref string) (wire.TaskView, error) 
 // ask returns what the page at a path is.
 func (m *fakeMaster) ask(path string, agents ...string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	site := Site{Agents: agents, Health: func() task.Health { return m.health }, List: m.list, Rows: m.rows, Task: m.task, Topics: testTopics, Accounts: m.accounts}
+	site := Site{Agents: agents, Health: func() task.Health { return m.health }, List: m.list, Rows: m.rows, Task: m.task, Topics: testTopics, Accounts: m.accounts, Due: m.due}
 	site.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	return w
 }
@@ -111,6 +112,14 @@ func (m *fakeMaster) accounts() []state.AccountUse {
 	return []state.AccountUse{
 		{Account: state.Account{Name: m.says, Quota: []state.Window{{Name: m.says, Used: 35}}}, Why: m.says, Running: 1},
 		{Account: state.Account{Name: "unused"}},
+	}
+}
+
+// due returns a schedule and a dead letter that say that.
+func (m *fakeMaster) due(context.Context) Due {
+	return Due{
+		Schedules: []task.Schedule{{Name: m.says, Next: []time.Time{time.Unix(1_800_000_000, 0)}, Last: &task.JobRun{Outcome: task.RunError, Reason: m.says, Detail: m.says}}},
+		Jobs:      []jobs.Job{{ID: m.says, Action: "verify", ObjectID: m.says, Status: jobs.DeadLetter, Attempt: 3, LastError: &m.says}},
 	}
 }
 

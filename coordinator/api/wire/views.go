@@ -15,6 +15,7 @@ import (
 	"stint/coordinator/task"
 	"stint/session"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // A TaskView is a task as the API shows it: its fields, and what is around it.
@@ -84,6 +85,11 @@ type (
 	// JobRunsBody has firings of a schedule.
 	JobRunsBody struct {
 		Runs []task.JobRun `json:"runs" doc:"The firings, the newest first"`
+	}
+
+	// JobsBody has due jobs.
+	JobsBody struct {
+		Jobs []jobs.Job `json:"jobs" doc:"The jobs, those that are due first before the others"`
 	}
 
 	// PreviewBody has what would be run for tasks.

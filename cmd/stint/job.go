@@ -1,0 +1,235 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/api/client"
+	"stint/state/jobs"
+)
+
+func (a *app) jobCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "job",
+		Short: "due jobs: what is to be done with objects of memory, and when",
+		Long: `A due job asks for one action on one object of memory, once its time has come. Workers pull
+the jobs that are due, and acknowledge each or report that it failed. The jobs stand in jobs.md
+in the state directory, which you may edit. More: stint help jobs.`,
+		Example: `  stint job add cognition cg_123 revalidate --at "tomorrow 9:00"
+  stint job pull --worker worker-1
+  stint job ack 2b4f6c8e --next 7d`,
+	}
+	for _, build := range []func(*app) *cobra.Command{
+		noRun((*app).jobAddCommand), (*app).jobLsCommand, (*app).jobShowCommand, noRun((*app).jobPullCommand),
+		noRun((*app).jobAckCommand), noRun((*app).jobFailCommand), noRun((*app).jobRetryCommand),
+	} {
+		c.AddCommand(build(a))
+	}
+	return c
+}
+
+func (a *app) jobAddCommand() *cobra.Command {
+	var s jobs.Spec
+	at, delay := "", time.Duration(0)
+	c := &cobra.Command{
+		Use: "add TYPE OBJECT ACTION --at TIME [OPTIONS]", Short: "add a due job, and print its id",
+		Long: "Add a due job. TYPE is one of " + strings.Join(jobs.ObjectTypes, ", ") + `; OBJECT is the id
+of the object; ACTION is one of ` + strings.Join(jobs.Actions, ", ") + `.
+The same object, action and time make one job, however often you add it.`,
+		Example: "  stint job add memory notes#7 verify --at 2h\n  stint job add cognition cg_123 revalidate --at 7d --priority high",
+		Args:    cobra.ExactArgs(3),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			s.ObjectType, s.ObjectID, s.Action, s.RetryDelaySec = args[0], args[1], args[2], int(delay/time.Second)
+			if s.RunAt, err = laterTime("at", at); err != nil {
+				return err
+			}
+			a.creates, a.ids = true, true
+			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.EnqueueJob(c.Context(), s) })
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&at, "at", "", "`time` from when on it can be pulled: 15:04 (the next one), \"tomorrow 9:00\", RFC 3339, or from now: 2h")
+	f.StringVar(&s.Priority, "priority", "", "`which` of the jobs of one time is pulled first: high, medium (default) or low")
+	f.IntVar(&s.MaxAttempts, "max-attempts", 0, "`number` of attempts that may fail, by default 3")
+	f.DurationVar(&delay, "retry-delay", 0, "`duration` from a failure until it can be pulled again, by default 5m")
+	f.StringVar(&s.IdempotencyKey, "idempotency-key", "", "`key` that no second job has, by default OBJECT:ACTION:TIME")
+	complete(c, "priority", func() []string { return jobs.Priorities })
+	return a.withJSON(c)
+}
+
+// laterTime reads the value of an option: a time, or a duration from now on.
+func laterTime(option, text string) (time.Time, error) {
+	now := time.Now()
+	if d, err := parseDuration(text); err == nil {
+		return now.Add(d), nil
+	}
+	at, err := parseAt(text, now)
+	if err != nil {
+		return at, usage("--"+option+" 2h", "--%s: %s", option, strings.Replace(err.Error(), "--delay 2h", "2h", 1))
+	}
+	return at, nil
+}
+
+// onJob makes a request, and prints the job that it returns.
+func (a *app) onJob(c *cobra.Command, request func(*client.Client) (jobs.Job, error)) error {
+	var job jobs.Job
+	err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { job, err = request(cl); return err })
+	switch {
+	case err != nil:
+		return err
+	case a.json:
+		return printJSON(a.stdout, job)
+	case a.ids:
+		return printText(a.stdout, job.ID)
+	}
+	return printText(a.stdout, job.ID+" "+jobStatus(&job))
+}
+
+// jobStatus returns the status of a job and what is special about it.
+func jobStatus(j *jobs.Job) string {
+	text := j.Status
+	if j.Status == jobs.Running {
+		text += " until " + localTime(j.LeaseUntil)
+	}
+	if j.Attempt > 0 {
+		text += fmt.Sprintf(" (%d of %d failed)", j.Attempt, j.MaxAttempts)
+	}
+	return text
+}
+
+// listJobs makes a request, and prints the jobs that it returns: as JSON, ids or a table.
+func (a *app) listJobs(c *cobra.Command, none string, request func(*client.Client) ([]jobs.Job, error)) error {
+	var list []jobs.Job
+	if err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { list, err = request(cl); return err }); err != nil {
+		return err
+	}
+	defer a.warnFindings(c.Context())
+	head := []string{"JOB", "OBJECT", "ACTION", "DUE", "PRIORITY", "STATUS", "ERROR"}
+	return printTable(a, list, none, head, []string{"ERROR", "PRIORITY", "OBJECT"}, func(j jobs.Job) (string, []string) {
+		return j.ID, []string{shortID(j.ID), j.ObjectID, j.Action, localTime(j.RunAt), j.Priority, jobStatus(&j), oneLine(j.Reason())}
+	})
+}
+
+func (a *app) jobLsCommand() *cobra.Command {
+	var f jobs.Filter
+	c := a.withJSON(a.withIDs(&cobra.Command{
+		Use: "ls [OPTIONS]", Short: "list due jobs, the first ones first", Example: "  stint job ls --status dead_letter\n  stint job ls --object cg_123 --json", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			const try = "no such jobs; add one with: stint job add TYPE OBJECT ACTION --at TIME"
+			if _, none, err := a.stateMissing(); none || err != nil {
+				a.hint("stint: %s\n", try)
+				return err
+			}
+			return a.listJobs(c, try, func(cl *client.Client) ([]jobs.Job, error) { return cl.Jobs(c.Context(), f) })
+		},
+	}))
+	c.Flags().StringVar(&f.Status, "status", "", "those of this `status`: "+strings.Join(jobs.Statuses, ", "))
+	c.Flags().StringVar(&f.ObjectID, "object", "", "those about the object with this `id`")
+	c.Flags().BoolVar(&f.Newest, "newest", false, "the ones that were added last come first")
+	c.Flags().IntVarP(&f.Limit, "limit", "n", jobs.DefaultLimit, "`number` of jobs at most")
+	complete(c, "status", func() []string { return jobs.Statuses })
+	return c
+}
+
+func (a *app) jobShowCommand() *cobra.Command {
+	return a.withJSON(&cobra.Command{
+		Use: "show [OPTIONS] ID", Short: "show a due job", Example: "  stint job show 2b4f6c8e", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var j jobs.Job
+			err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { j, err = cl.Job(c.Context(), args[0]); return err })
+			switch {
+			case err != nil:
+				return err
+			case a.json:
+				return printJSON(a.stdout, j)
+			}
+			d := &description{}
+			for _, l := range [][2]string{
+				{"job", j.ID}, {"object", j.ObjectType + " " + j.ObjectID}, {"action", j.Action}, {"status", jobStatus(&j)}, {"due", localTime(j.RunAt)}, {"priority", j.Priority},
+				{"retry delay", (time.Duration(j.RetryDelaySec) * time.Second).String()}, {"key", j.IdempotencyKey}, {"worker", j.WorkerID}, {"next action", localTime(j.NextActionAt)},
+				{"audit event", j.AuditEventID}, {"created", localTime(j.CreatedAt)}, {"changed", localTime(j.UpdatedAt)},
+			} {
+				d.line(l[0], l[1])
+			}
+			d.text("last error", j.Reason())
+			return printText(a.stdout, d.String())
+		},
+	})
+}
+
+func (a *app) jobPullCommand() *cobra.Command {
+	var p jobs.Pull
+	c := a.withJSON(a.withIDs(&cobra.Command{
+		Use: "pull --worker NAME [OPTIONS]", Short: "take jobs that are due, for 5 minutes",
+		Long: `Take jobs that are due, the first ones first, and of one time those of high priority. They are
+the worker's for 5 minutes. A job that is neither acknowledged nor failed by then has lost an
+attempt, and can be pulled again.`,
+		Example: "  stint job pull --worker worker-1 --limit 10 --json", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.listJobs(c, "no job is due", func(cl *client.Client) ([]jobs.Job, error) { return cl.PullJobs(c.Context(), p) })
+		},
+	}))
+	c.Flags().StringVar(&p.WorkerID, "worker", "", "`name` of the worker")
+	c.Flags().IntVarP(&p.Limit, "limit", "n", jobs.DefaultLimit, fmt.Sprintf("`number` of jobs at most, up to %d", jobs.MaxLimit))
+	return c
+}
+
+func (a *app) jobAckCommand() *cobra.Command {
+	var k jobs.Ack
+	next := ""
+	c := a.withJSON(a.withIDs(&cobra.Command{
+		Use: "ack [OPTIONS] ID", Short: "acknowledge a pulled job: it has been done",
+		Long: `Acknowledge a pulled job. With --next, the same action on the same object is queued for then.
+--before, --after and --evidence go to audit.jsonl in the state directory.`,
+		Example: "  stint job ack 2b4f6c8e --worker worker-1 --next 7d --audit-event aud_789", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if next != "" {
+				if k.NextActionAt, err = laterTime("next", next); err != nil {
+					return err
+				}
+			}
+			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], "ack", k) })
+		},
+	}))
+	f := c.Flags()
+	f.StringVar(&k.WorkerID, "worker", "", "`name` of the worker; another one's job is refused")
+	f.StringVar(&next, "next", "", "`time` at which the same is to be done again, or a duration from now")
+	f.StringVar(&k.AuditEventID, "audit-event", "", "`id` of an audit event of yours")
+	f.StringVar(&k.Before, "before", "", "`text`: the object as it was")
+	f.StringVar(&k.After, "after", "", "`text`: the object as it is now")
+	f.StringVar(&k.Evidence, "evidence", "", "`text`: why")
+	return c
+}
+
+func (a *app) jobFailCommand() *cobra.Command {
+	var f jobs.Fail
+	var delay time.Duration
+	c := a.withJSON(a.withIDs(&cobra.Command{
+		Use: "fail [OPTIONS] ID ERROR", Short: "report that an attempt at a pulled job failed",
+		Long: `Report that an attempt at a pulled job failed, and why. It can be pulled again after its retry
+delay. Once its attempts are used up it is a dead letter, and you are notified.`,
+		Example: `  stint job fail 2b4f6c8e "timeout while verifying evidence"`, Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			f.Error = args[1]
+			if seconds := int(delay / time.Second); c.Flags().Changed("retry-delay") {
+				f.RetryDelaySec = &seconds
+			}
+			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], "fail", f) })
+		},
+	}))
+	c.Flags().StringVar(&f.WorkerID, "worker", "", "`name` of the worker; another one's job is refused")
+	c.Flags().DurationVar(&delay, "retry-delay", 0, "`duration` until it can be pulled again, in place of the job's own")
+	return c
+}
+
+func (a *app) jobRetryCommand() *cobra.Command {
+	return a.withJSON(a.withIDs(&cobra.Command{
+		Use: "retry [OPTIONS] ID", Short: "queue a dead letter again, with all its attempts", Example: "  stint job retry 2b4f6c8e", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], "retry", nil) })
+		},
+	}))
+}
