@@ -262,10 +262,10 @@ func failed(j jobs.Job, why string, now, again time.Time) jobs.Job {
 
 // checkOwner returns why a worker may not end an attempt at a job.
 func checkOwner(j *jobs.Job, worker string, now time.Time) error {
-	const hint = "pull again"
+	hint := "stint job show " + j.ID
 	switch {
 	case j.Status != jobs.Running:
-		return task.Conflict(hint, "job %s is not running, it is %s", j.ID, j.Status)
+		return task.Conflict(hint, "%s", state.Because(fmt.Sprintf("job %s is not running, it is %s", j.ID, j.Status), j.Reason()))
 	case worker != "" && worker != j.WorkerID:
 		return task.Conflict(hint, "job %s is not yours: %s has it until %s", j.ID, j.WorkerID, state.FormatTime(j.LeaseUntil))
 	case !now.Before(j.LeaseUntil):
