@@ -119,10 +119,13 @@ func parseAccounts(text []byte) ([]account, error) {
 		}
 	}
 	var list []account
+	for _, name := range agentNames {
+		list = append(list, account{AccountConfig: state.AccountConfig{ID: name, Tool: name, Title: name}})
+	}
 	names := map[string]string{}
 	for _, id := range f.inOrder(all) {
-		a := account{AccountConfig: state.AccountConfig{ID: id}, written: true}
-		if findKind(id) != nil {
+		a, own := account{AccountConfig: state.AccountConfig{ID: id}, written: true}, slices.Index(agentNames, id)
+		if own >= 0 {
 			a.Tool = id
 		}
 		var given map[string]toml.Primitive
@@ -135,8 +138,7 @@ func parseAccounts(text []byte) ([]account, error) {
 			if !has {
 				p = all[id]
 			}
-			line := f.line(p)
-			return fmt.Errorf("%s:%d: account %s: "+format, slices.Concat([]any{f.name, line, id}, args)...)
+			return fmt.Errorf("%s:%d: account %s: %s", f.name, f.line(p), id, fmt.Sprintf(format, args...))
 		}
 		for _, key := range f.inOrder(given) {
 			if fields[key] == nil {
@@ -156,17 +158,13 @@ func parseAccounts(text []byte) ([]account, error) {
 		}
 		names[a.Tool+" "+a.Title] = id
 		a.Variables = slices.Sorted(maps.Keys(a.env))
-		list = append(list, a)
-	}
-	for _, kind := range agentKinds {
-		if !slices.ContainsFunc(list, func(a account) bool { return a.ID == kind.Name }) {
-			list = append(list, account{AccountConfig: state.AccountConfig{ID: kind.Name, Tool: kind.Name, Title: kind.Name}})
+		if own >= 0 {
+			list[own] = a
+		} else {
+			list = append(list, a)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b account) int {
-		order := map[bool]int{true: -1}
-		return cmp.Or(slices.Index(agentNames, a.Tool)-slices.Index(agentNames, b.Tool), order[a.isDefault()]-order[b.isDefault()])
-	})
+	slices.SortStableFunc(list, func(a, b account) int { return slices.Index(agentNames, a.Tool) - slices.Index(agentNames, b.Tool) })
 	for i := range list {
 		list[i].Max = cmp.Or(list[i].Max, findKind(list[i].Tool).Max)
 	}

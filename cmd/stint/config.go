@@ -57,7 +57,7 @@ type Config struct {
 	file     string // the configuration file; it need not exist
 	origins  map[string]origin
 	sections []section
-	inFile   []string // the settings of the file, a line each
+	values   map[string]any // of the file
 }
 
 // A layer is a place where a value can come from; a higher one wins.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,7 +48,7 @@ type setting struct {
 
 // loadConfig reads all layers. Tasks of a workspace see [Config.forWorkspace].
 func loadConfig(src configSource) (*Config, error) {
-	c := &Config{file: src.file, origins: make(map[string]origin, len(keys))}
+	c := &Config{file: src.file, values: map[string]any{}, origins: make(map[string]origin, len(keys))}
 	for i := range keys {
 		if err := c.put(&keys[i], keys[i].def, origin{layerDefault, "default"}); err != nil {
 			return nil, fmt.Errorf("default of %s: %w", keys[i].name, err)
@@ -111,8 +112,8 @@ func badConfig(file string, err error) error {
 
 // digest is one of the settings of the file, whatever their order, and without its comments.
 func (c *Config) digest() string {
-	lines := slices.Sorted(slices.Values(c.inFile))
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(lines, "\n"))))[:16]
+	values, _ := json.Marshal(c.values) // of what TOML has
+	return fmt.Sprintf("%x", sha256.Sum256(values))[:16]
 }
 
 // forClients are the settings that the master does not read.
@@ -176,6 +177,7 @@ func (c *Config) loadFile(src configSource) error {
 	if f.meta, err = toml.Decode(string(data), &top); err != nil {
 		return f.located(err)
 	}
+	_ = toml.Unmarshal(data, &c.values) // as it was decoded above
 	return f.table(top, "", nil)
 }
 
@@ -203,9 +205,6 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 				err = noTwins(list)
 			}
 			f.config.Schedules = list
-			for i := range list {
-				f.config.inFile = append(f.config.inFile, fmt.Sprintf("schedule %+v", list[i]))
-			}
 		case section == "" && s == nil && name == "queue":
 			err = f.queues(t[name])
 		case section == "" && s == nil && slices.ContainsFunc(keys, func(k key) bool { return k.section == name }):
@@ -228,7 +227,7 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
 	var data any
 	err := f.meta.PrimitiveDecode(p, &data)
-	set, path := setting{where: fmt.Sprintf("%s:%d", f.name, f.line(p))}, ""
+	set := setting{where: fmt.Sprintf("%s:%d", f.name, f.line(p))}
 	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
 		set.key = &keys[i]
 	}
@@ -236,14 +235,13 @@ func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
 		set.text, err = checkValue(set.key, name, s != nil, data)
 	}
 	if err == nil && s != nil {
-		path, s.values = s.path, append(s.values, set)
+		s.values = append(s.values, set)
 	} else if err == nil {
 		err = f.config.put(set.key, set.text, origin{layerFile, set.where})
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", set.where, err)
 	}
-	f.config.inFile = append(f.config.inFile, fmt.Sprintf("%q %q %q", path, name, set.text))
 	return nil
 }
 
@@ -292,7 +290,7 @@ func (f *fileReader) queues(p toml.Primitive) error {
 		if f.config.QueueMax == nil {
 			f.config.QueueMax = map[string]int{}
 		}
-		f.config.QueueMax[name], f.config.inFile = most, append(f.config.inFile, fmt.Sprintf("queue %q %d", name, most))
+		f.config.QueueMax[name] = most
 	}
 	return nil
 }
@@ -329,7 +327,7 @@ func (f *fileReader) notify(p toml.Primitive) error {
 			}
 			return fmt.Errorf("%s:%d: %s%w", f.name, at(key), where, err)
 		}
-		f.config.Notify, f.config.inFile = append(f.config.Notify, b), append(f.config.inFile, fmt.Sprintf("notify %+v", b))
+		f.config.Notify = append(f.config.Notify, b)
 	}
 	return nil
 }

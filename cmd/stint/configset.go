@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -197,23 +198,24 @@ func (a *app) putConfig(ctx context.Context, file string, text []byte) error {
 // be a file with this setting and no other change; where it is not, as with a value of several lines, a
 // person has to edit the file.
 func setKey(file string, text []byte, k *key, value string) ([]byte, error) {
-	was, err := readConfig(file, text)
+	c, err := readConfig(file, text)
 	if err != nil {
 		return nil, err
 	}
 	section, short := cutSection(k.inFile())
+	values := c.values
+	if section != "" {
+		if c.values[section] == nil {
+			c.values[section] = map[string]any{}
+		}
+		values = c.values[section].(map[string]any)
+	}
+	var now map[string]any
 	text = setLines(text, section, map[string]string{short: value})
-	var any map[string]any
-	broken := toml.Unmarshal(text, &any) != nil
-	c, err := readConfig(file, text)
-	others := func(c *Config) []string {
-		mine := fmt.Sprintf("%q %q ", "", k.inFile())
-		return slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(c.inFile), func(s string) bool { return strings.HasPrefix(s, mine) })))
+	if toml.Unmarshal([]byte(short+" = "+value), &values) != nil || toml.Unmarshal(text, &now) != nil || !reflect.DeepEqual(now, c.values) {
+		return nil, usage("stint config edit", "%s has a value of several lines in the file; edit that yourself", k.inFile())
 	}
-	if broken || err == nil && (tomlText(k.get(c)) != value || !slices.Equal(others(c), others(was))) {
-		err = usage("stint config edit", "%s has a value of several lines in the file; edit that yourself", k.inFile())
-	}
-	return text, err
+	return text, nil
 }
 
 // setLines sets keys to values, written as TOML, in a section, "" for the top level. It changes the line of a
