@@ -117,32 +117,25 @@ func (a *app) configEditCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			tmp := filepath.Join(os.TempDir(), "stint-"+filepath.Base(durable.TempName(file))+".toml")
-			if err := durable.PutFile(tmp, text); err != nil {
+			e, err := a.newEditing(os.TempDir(), ".toml", text)
+			if err != nil {
 				return err
 			}
-			defer func() { _ = os.Remove(tmp) }() // in the temporary directory
-			for {
-				if err := openEditor(tmp, os.Stdout); err != nil {
-					return editorError("nothing was changed", err)
-				}
-				now, err := durable.ReadFile(durable.OS, tmp)
-				switch {
-				case err != nil:
-					return err
-				case bytes.Equal(now, text):
-					a.hint("stint: unchanged\n")
-					return nil
+			e.command = "stint config edit"
+			return e.run(c.Context(), func(ctx context.Context, now []byte) (again bool, err error) {
+				if bytes.Equal(now, text) {
+					return false, e.unchanged()
 				}
 				if _, err = readConfig(file, now); err == nil {
-					return a.putConfig(c.Context(), file, now)
+					return false, errors.Join(a.putConfig(ctx, file, now), e.drop())
 				}
 				message, _ := explain(err)
 				a.hint("stint: %s\n", escapeText(message))
-				if answer, _ := a.ask(c.Context(), "edit again (e), or discard (d)?", "ed"); answer != 'e' {
-					return usage("stint config edit", "nothing was changed")
+				if answer, _ := a.ask(ctx, "edit again (e), or discard (d)?", "ed"); answer == 'e' {
+					return true, nil
 				}
-			}
+				return false, errors.Join(usage("stint config edit", "nothing was changed"), e.drop())
+			})
 		},
 	}
 }

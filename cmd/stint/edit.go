@@ -91,7 +91,7 @@ func (a *app) edit(ctx context.Context, accept bool, set, args []string) error {
 	if err != nil {
 		return err
 	}
-	e, err := a.newEditing(dir, base.Data)
+	e, err := a.newEditing(dir, ".md", base.Data)
 	if err != nil {
 		return err
 	}
@@ -205,8 +205,8 @@ type editing struct {
 }
 
 // newEditing makes a copy with that text.
-func (a *app) newEditing(dir string, text []byte) (*editing, error) {
-	f, err := os.CreateTemp(dir, "stint-edit-copy-*.md") // of mode 0600, and the state directory is closed to others
+func (a *app) newEditing(dir, ext string, text []byte) (*editing, error) {
+	f, err := os.CreateTemp(dir, "stint-edit-copy-*"+ext) // of mode 0600
 	if err != nil {
 		return nil, err
 	}

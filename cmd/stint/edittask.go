@@ -61,7 +61,7 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	if t.editing, err = a.newEditing(dir, text); err != nil {
+	if t.editing, err = a.newEditing(dir, ".md", text); err != nil {
 		return err
 	}
 	t.command += " " + task.ID
