@@ -233,8 +233,7 @@ func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
 	return a.withJSON(c)
 }
 
-// warnPaused warns on stderr that nothing is started, or next to nothing, if the last
-// answer said so.
+// warnPaused warns on stderr that nothing is started, or next to nothing, if the last answer said so.
 func (a *app) warnPaused() {
 	if n := a.notice(); n != nil {
 		if n.Paused {

@@ -62,8 +62,7 @@ func findKind(name string) *agent.Kind {
 	return nil
 }
 
-// agentEnv filters an environment by what all agents get, what the one of that name
-// gets, and more names.
+// agentEnv filters an environment by what all agents get, what the one of that name gets, and more names.
 func agentEnv(environ []string, name string, more []string) []string {
 	allowed := slices.Concat(envForAgents, more)
 	if kind := findKind(name); kind != nil {
@@ -174,9 +173,8 @@ const (
 	missingFor = 5 * time.Second
 )
 
-// A readiness knows which CLIs are installed and logged in. Looking costs a start
-// or two of each, so it is not done for every task. It may be used by several
-// goroutines at once.
+// A readiness knows which CLIs are installed and logged in. Looking costs a start or two of each, so it is
+// not done for every task. It may be used by several goroutines at once.
 type readiness struct {
 	ctx      context.Context
 	cfg      *Config
@@ -316,8 +314,7 @@ func (a *app) noteDemo(ctx context.Context, specs []task.TaskSpec, views []wire.
 	a.hint("stint: using the built-in demo agent (%s); with a real one: %s\n", why, help)
 }
 
-// whyDemo returns why no CLI was taken, and what helps; without help it is the name of
-// one that is ready.
+// whyDemo returns why no CLI was taken, and what helps; without help it is the name of one that is ready.
 func whyDemo(ctx context.Context, cfg *Config) (why, help string) {
 	var whys, helps []string
 	for _, name := range cliNames {

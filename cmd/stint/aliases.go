@@ -50,9 +50,8 @@ func (a *app) enqueueCommand() *cobra.Command {
 	return c
 }
 
-// takeAgent takes the name of an agent off the arguments, if the first one is one
-// and no option names another. What looks like AGENT PROMPT and is not, is refused:
-// it would otherwise be a prompt for any agent.
+// takeAgent takes the name of an agent off the arguments, if the first one is one and no option names
+// another. What looks like AGENT PROMPT and is not, is refused: it would otherwise be a prompt for any agent.
 func (o *taskOptions) takeAgent(c *cobra.Command, args []string) ([]string, error) {
 	if o.spec.Agent != "" || len(args) == 0 || c.ArgsLenAtDash() == 0 { // what follows -- is the prompt
 		return args, nil

@@ -12,8 +12,7 @@ import (
 	"stint/state"
 )
 
-// maxChain bounds the tasks that a chain shows above one, and those beside and below
-// these.
+// maxChain bounds the tasks that a chain shows above one, and those beside and below these.
 const maxChain = 50
 
 // A chain is the drawing of tasks that have queued one another.

@@ -189,8 +189,7 @@ type fileReader struct {
 	config *Config
 }
 
-// table takes the settings of the top level, of the section of that name, or of a
-// workspace.
+// table takes the settings of the top level, of the section of that name, or of a workspace.
 func (f *fileReader) table(t map[string]toml.Primitive, section string, s *section) error {
 	for _, name := range f.inOrder(t) {
 		var err error

@@ -442,9 +442,8 @@ func examineLimits(cfg *Config) finding {
 // lookTime bounds how long doctor waits for the database of the mirror.
 const lookTime = 5 * time.Second
 
-// examinePostgres looks at the Postgres mirror, if one is configured. seq is the newest
-// record of the journal. Nothing that is wrong with the mirror is a problem: local work
-// goes on.
+// examinePostgres looks at the Postgres mirror, if one is configured. seq is the newest record of the
+// journal. Nothing that is wrong with the mirror is a problem: local work goes on.
 func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq uint64) []finding {
 	o, on := postgresOptions(cfg, dir, nil)
 	if !on {

@@ -290,8 +290,7 @@ func (e *editing) choose(ctx context.Context, fresh, before []task.Finding, good
 	}
 }
 
-// save merges the text with what was written meanwhile, checks it, and puts it in
-// the place of tasks.md.
+// save merges the text with what was written meanwhile, checks it, and puts it in the place of tasks.md.
 func (e *editing) save(ctx context.Context, text []byte) (again bool, err error) {
 	if e.text = text; bytes.Equal(text, e.base.Data) {
 		return false, e.unchanged()
@@ -365,9 +364,8 @@ func (a *app) cancelNewest(ctx context.Context, id string) error {
 // saveTries is how often a save is made that another program undoes.
 const saveTries = 4
 
-// put puts text in the place of base and has it taken over, which ends an editing. changed
-// says that another program has saved meanwhile: then it is to be made anew. records and
-// plan are what it is to bring about.
+// put puts text in the place of base and has it taken over, which ends an editing. changed says that another
+// program has saved meanwhile: then it is to be made anew. records and plan are what it is to bring about.
 func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, records []ledger.Record, plan task.Reconciled) (changed bool, err error) {
 	err = base.Replace(text)
 	if errors.Is(err, tasksfile.ErrChanged) {
@@ -439,8 +437,7 @@ func (a *app) ask(ctx context.Context, question, letters string) (byte, bool) {
 	}
 }
 
-// readLine reads to the end of a line and no further: what follows may be for an
-// editor.
+// readLine reads to the end of a line and no further: what follows may be for an editor.
 func readLine(r io.Reader) (string, error) {
 	var line []byte
 	for b := make([]byte, 1); ; {
@@ -456,8 +453,7 @@ func readLine(r io.Reader) (string, error) {
 	}
 }
 
-// taken prints what a save has brought about: what it was to bring about, and what
-// came of taking it over.
+// taken prints what a save has brought about: what it was to bring about, and what came of taking it over.
 func (a *app) taken(t task.Reconciled, err error, plan task.Reconciled) error {
 	if err != nil {
 		return fmt.Errorf("tasks.md is saved, and the next master takes it over: %w", err)
@@ -484,8 +480,7 @@ func (a *app) taken(t task.Reconciled, err error, plan task.Reconciled) error {
 // lineNumber is what an edit above changes in the message of a finding.
 var lineNumber = regexp.MustCompile(`line [0-9]+`)
 
-// splitFindings separates findings that are new from those that were there before,
-// on whichever line.
+// splitFindings separates findings that are new from those that were there before, on whichever line.
 func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
 	known := map[string]int{}
 	name := func(f task.Finding) string { return lineNumber.ReplaceAllLiteralString(f.Message, "line") }
@@ -505,8 +500,7 @@ func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
 // editors are tried in this order where neither $VISUAL nor $EDITOR is set.
 var editors = []string{"sensible-editor", "nano", "vi"}
 
-// chooseEditor returns the user's editor as a piece of shell: it may have options,
-// as in "code --wait".
+// chooseEditor returns the user's editor as a piece of shell: it may have options, as in "code --wait".
 func chooseEditor() (string, error) {
 	for _, name := range []string{"VISUAL", "EDITOR"} {
 		if editor := os.Getenv(name); editor != "" {
@@ -565,11 +559,10 @@ func editorError(message string, failed error) error {
 	return err
 }
 
-// mergeLedgers returns what a person made of base together with what tasks.md has become
-// meanwhile. What was only appended there comes after the person's text. Otherwise it is
-// that file with each section, and each text between two, that the person changed, and at
-// its end those that the person added. The error names what both have changed, or what the
-// person moved, which only the person's text has a place for.
+// mergeLedgers returns what a person made of base together with what tasks.md has become meanwhile. What was
+// only appended there comes after the person's text. Otherwise it is that file with each section, and each
+// text between two, that the person changed, and at its end those that the person added. The error names what
+// both have changed, or what the person moved, which only the person's text has a place for.
 func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 	if bytes.Equal(current, base) || bytes.Equal(current, edited) {
 		return edited, nil

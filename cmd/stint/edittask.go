@@ -115,8 +115,7 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 	return false, t.append(ctx, &r)
 }
 
-// parse returns the section of the copy, or what is wrong with it. Lines are those
-// of the copy.
+// parse returns the section of the copy, or what is wrong with it. Lines are those of the copy.
 func (t *taskEdit) parse(text []byte) (*ledger.Section, []task.Finding) {
 	doc := ledger.Parse(text)
 	var list []task.Finding

@@ -14,10 +14,9 @@ import (
 	"stint/coordinator/task"
 )
 
-// A master in the background keeps the environment of the shell that happened to start it. So a
-// task records what the tools of its own shell need, as its user's call has it: PATH, and
-// variables without secrets. Agents' programs are looked for in that PATH too, which is why
-// nothing of the kind is accepted from a run.
+// A master in the background keeps the environment of the shell that happened to start it. So a task records
+// what the tools of its own shell need, as its user's call has it: PATH, and variables without secrets.
+// Agents' programs are looked for in that PATH too, which is why nothing of the kind is accepted from a run.
 
 // defaultCapture are the variables that are recorded with a task unless the configuration says
 // otherwise. Direnv's and mise's records of what they have changed are not among them: they have
@@ -154,8 +153,7 @@ func (a *app) warnSecrets(ctx context.Context, agents ...string) {
 	}
 }
 
-// compareAgents returns where a master would run an agent otherwise than this shell would. A run
-// is not told.
+// compareAgents returns where a master would run an agent otherwise than this shell would. A run is not told.
 func compareAgents(cfg *Config, looks []look, body *wire.AgentsBody) (found []finding) {
 	for _, l := range looks {
 		i := slices.IndexFunc(body.Agents, func(v wire.AgentView) bool { return v.Name == l.name })

@@ -92,8 +92,7 @@ func exitCode(err error) int { code, _, _ := verdict(err); return code }
 // explain returns message and next command of an error.
 func explain(err error) (message, try string) { _, message, try = verdict(err); return message, try }
 
-// taskCode maps how a task ended. The reasons that a person has to fix come
-// before the status: they say more.
+// taskCode maps how a task ended. The reasons that a person has to fix come before the status: they say more.
 func taskCode(t *state.Task) int {
 	switch {
 	case t.Status == state.Done:
