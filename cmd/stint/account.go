@@ -409,7 +409,6 @@ func (a *app) accountUse(ctx context.Context, id string) (*state.AccountUse, err
 	return nil, cmp.Or(err, noAccount(id))
 }
 
-// findAccount returns an account of accounts.toml, and that file.
 func (a *app) findAccount(id string) (*accountsFile, *account, error) {
 	dir, err := a.state()
 	if err != nil {
@@ -430,7 +429,6 @@ func noAccount(id string) error {
 	return &cliError{code: exitNotFound, message: "there is no account " + clip(id, 40), try: "stint account ls"}
 }
 
-// completeAccounts completes the id of an account.
 func (a *app) completeAccounts(_ *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
 	if dir, err := a.state(); err == nil && len(args) == 0 {
 		for _, c := range newAccountsFile(dir).configs() {

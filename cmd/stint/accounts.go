@@ -217,7 +217,6 @@ func (f *stateFile[T]) located(err error) string {
 	return strings.Replace(err.Error(), filepath.Base(f.path), f.path, 1)
 }
 
-// An accountsFile is accounts.toml of a state directory.
 type accountsFile struct{ stateFile[account] }
 
 // maxAccounts is how long accounts.toml may be: it is read before each start of a task.
@@ -271,7 +270,6 @@ func (f *accountsFile) configs() (configs []state.AccountConfig) {
 	return configs
 }
 
-// find returns the account of that id; nil if there is none.
 func (f *accountsFile) find(id string) *account {
 	list, _ := f.read()
 	if i := slices.IndexFunc(list, func(a account) bool { return a.ID == id }); i >= 0 {

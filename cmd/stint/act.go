@@ -108,10 +108,8 @@ func (a *app) raiseBudget(ctx context.Context, cl *client.Client, ref, text stri
 	return err
 }
 
-// An act does one thing to a task.
 type act = func(*client.Client, context.Context, string) (wire.TaskView, error)
 
-// acts returns the act of that name.
 func acts(name string) act {
 	return func(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
 		return c.Act(ctx, ref, name)

@@ -185,7 +185,6 @@ type readiness struct {
 	seen   map[string]seen // by agent and environment
 }
 
-// seen is what the last look at a CLI has shown.
 type seen struct {
 	ready bool
 	at    time.Time

@@ -55,7 +55,6 @@ func drawChain(v *wire.TaskView, task func(id string) (wire.TaskView, error)) (s
 	return c.String(), err
 }
 
-// draw draws a task, and below it those that it has queued.
 func (c *chain) draw(v *wire.TaskView, level int) error {
 	mark := ""
 	if level > 0 {

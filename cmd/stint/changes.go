@@ -210,7 +210,6 @@ func changesLine(v *wire.TaskView) string {
 	return text
 }
 
-// changedFiles returns the files that an attempt has changed, a line each.
 func changedFiles(v *wire.TaskView) string {
 	text := ""
 	for _, f := range v.ChangedFiles {

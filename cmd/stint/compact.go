@@ -109,7 +109,6 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 	return a.print(r, compactText(&r, o))
 }
 
-// prunedText returns what was removed, or would be.
 func prunedText(r *task.Pruned, dryRun bool) string {
 	text := "removed "
 	if dryRun {
@@ -122,7 +121,6 @@ func prunedText(r *task.Pruned, dryRun bool) string {
 	return text + fmt.Sprintf("%s, %d KiB; %d KiB left", count(len(r.Removed), "place"), r.Bytes>>10, r.Left>>10)
 }
 
-// compactText returns what was done, or would be.
 func compactText(r *ledger.CompactReport, o *compactOptions) string {
 	switch {
 	case r.Archive == "" && !o.failed:

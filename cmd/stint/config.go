@@ -187,10 +187,8 @@ func (k key) perWorkspace() key {
 	return k
 }
 
-// env returns the key's environment variable.
 func (k key) env() string { return "STINT_" + strings.ToUpper(k.name) }
 
-// flag returns the key's long option.
 func (k key) flag() string { return strings.ReplaceAll(cmp.Or(k.option, k.name), "_", "-") }
 
 // in has the key stand in a section of the file.
@@ -221,7 +219,6 @@ func (c *Config) put(k *key, text string, o origin) error {
 	return nil
 }
 
-// isDefault reports whether nobody has set the key.
 func (c *Config) isDefault(name string) bool { return c.origins[name].layer == layerDefault }
 
 // findKey returns the key of that name, nil if there is none.
@@ -251,7 +248,6 @@ func nearestKey(name string) string {
 	return state.Nearest(name, known)
 }
 
-// cutSection takes a name such as postgres.url apart.
 func cutSection(name string) (section, short string) {
 	if section, short, ok := strings.Cut(name, "."); ok {
 		return section, short

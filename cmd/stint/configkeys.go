@@ -23,7 +23,6 @@ import (
 	"stint/state"
 )
 
-// splitNames reads names of environment variables.
 func splitNames(s string) ([]string, error) {
 	list := words(s)
 	for _, v := range list {
@@ -34,7 +33,6 @@ func splitNames(s string) ([]string, error) {
 	return list, nil
 }
 
-// splitAgents reads names of agents, each at most once.
 func splitAgents(s string) ([]string, error) {
 	list := words(s)
 	for i, v := range list {
@@ -107,7 +105,6 @@ func splitRules(s string) ([]string, error) {
 	return list, nil
 }
 
-// splitAllow reads rules that tasks may have.
 func splitAllow(s string) ([]string, error) {
 	list, err := splitRules(s)
 	for _, rule := range list {
@@ -118,7 +115,6 @@ func splitAllow(s string) ([]string, error) {
 	return list, err
 }
 
-// agentKeys returns the settings of all agents.
 func agentKeys() (list []key) {
 	for _, kind := range agentKinds {
 		for _, setting := range kind.Settings {
@@ -176,7 +172,6 @@ func dangers() (list []danger) {
 	return list
 }
 
-// dangerous names the settings that need allow_dangerous.
 func dangerous() (list []string) {
 	for _, d := range dangers() {
 		list = append(list, d.key+" "+d.value)
@@ -255,10 +250,8 @@ func templateKey(name, help string) key {
 	return documentKey(name, "default", help, map[string]string{"default": "", "": ""}, parse, func(c *Config) (value, text *string) { return &c.promptTemplate, new(string) })
 }
 
-// checkFollowUp returns what is wrong with a setting that is the prompt of a follow-up.
 func checkFollowUp(_ *Config, text string) error { return admission.CheckTemplate(text) }
 
-// readDocument reads the file of a setting.
 func readDocument(path string) (string, error) {
 	path, err := expandHome(path)
 	if err != nil {
@@ -292,7 +285,6 @@ func parseTrigger(s string) (string, error) {
 	return s, task.CheckSessionKey(s)
 }
 
-// evaluations are the prompts of an evaluator that have a name.
 var evaluations = map[string]string{"off": "", "none": "", "": "", "default": attempt.DefaultEvaluation}
 
 // valueKey is a setting whose text parse checks and reads, and show writes.
@@ -310,7 +302,6 @@ func valueKey[T, S any](kind kind, name, def, help string, field func(*Config) *
 	}
 }
 
-// same shows a value as it is.
 func same[T any](v T) T { return v }
 
 // checkedKey is a text that check returns as it is to be, or refuses.
@@ -347,7 +338,6 @@ func checkNote(s string) (string, error) {
 	}
 }
 
-// httpOff is the word for no HTTP interface.
 const httpOff = "off"
 
 // checkHTTP returns an address of this machine alone, or off.
@@ -401,7 +391,6 @@ func sizeKey(name, def string, most int64, help string, field func(*Config) *int
 	}, shortSize)
 }
 
-// maxSize is the largest size that can be written.
 const maxSize = 1 << 50
 
 // sizeUnits are the units of sizes, the largest first.

@@ -222,7 +222,6 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 	return nil
 }
 
-// value takes one setting.
 func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
 	var data any
 	err := f.meta.PrimitiveDecode(p, &data)

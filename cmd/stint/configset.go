@@ -74,7 +74,6 @@ func (a *app) configSetCommand() *cobra.Command {
 	}
 }
 
-// completeKeys completes the name of a key.
 func completeKeys(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 	for i := range keys {
 		if len(args) == 0 {
@@ -161,7 +160,6 @@ func readConfig(file string, text []byte) (*Config, error) {
 	return loadConfig(configSource{file: file, text: text, lookup: none})
 }
 
-// putConfig replaces the configuration file.
 func (a *app) putConfig(ctx context.Context, file string, text []byte) error {
 	if _, err := readConfig(file, text); err != nil {
 		return err

@@ -349,7 +349,6 @@ func (a *app) cronShowCommand() *cobra.Command {
 	})
 }
 
-// jobRunText says how a firing went.
 func jobRunText(r *task.JobRun) string {
 	text := localTime(r.Scheduled) + " " + r.Outcome
 	if r.Reason != "" {
@@ -423,7 +422,6 @@ func (a *app) cronNextCommand() *cobra.Command {
 	return c
 }
 
-// completeSchedules completes the name of a schedule.
 func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 	if file, err := a.schedulesFile(false); err == nil && len(args) == 0 {
 		list, _ := file.read()

@@ -19,7 +19,6 @@ import (
 	"stint/ledger/durable"
 )
 
-// demoBudget is how long the whole demo may take.
 const demoBudget = time.Minute
 
 func (a *app) demoCommand() *cobra.Command {
@@ -35,7 +34,6 @@ temporary directory and a master of its own, and touches nothing else.`,
 	}
 }
 
-// A demonstration is one run of `stint demo`.
 type demonstration struct {
 	*app
 	state     string
@@ -87,7 +85,6 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 	return nil
 }
 
-// printf prints a part of the account.
 func (d *demonstration) printf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if width := terminalWidth(d.stdout); width > 0 && !strings.HasPrefix(text, " ") { // a command stays in one line
@@ -96,7 +93,6 @@ func (d *demonstration) printf(format string, args ...any) {
 	_, _ = fmt.Fprintln(d.stdout, text) // without anyone to see it, there is nothing to show
 }
 
-// add queues a task.
 func (d *demonstration) add(ctx context.Context, session, prompt string) (view wire.TaskView, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -108,7 +104,6 @@ func (d *demonstration) add(ctx context.Context, session, prompt string) (view w
 	return view, err
 }
 
-// await waits for a task that is to end well.
 func (d *demonstration) await(ctx context.Context, id string) (wire.TaskView, error) {
 	view, err := d.wait(ctx, id)
 	if err == nil {

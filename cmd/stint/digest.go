@@ -176,7 +176,6 @@ func (a *app) printDigest(d *digest) error {
 	return printText(a.stdout, b.String())
 }
 
-// endedText returns how many tasks ended, and what that has used.
 func endedText(d *statedir.Digest) string {
 	if len(d.Ended)+d.Usage.Runs == 0 {
 		return "nothing ran and nothing ended"
@@ -206,7 +205,6 @@ func endedText(d *statedir.Digest) string {
 	return text
 }
 
-// nowText returns what is still to come.
 func nowText(d *statedir.Digest) string {
 	text := fmt.Sprintf("now: %d running, %d queued", d.Running, d.Queued)
 	if d.Running+d.Queued == 0 {

@@ -74,7 +74,6 @@ func (a *app) doctorCommand() *cobra.Command {
 	})
 }
 
-// examine makes all checks that are possible.
 func (a *app) examine(ctx context.Context) []finding {
 	list := []finding{{"stint", healthOK, versionName(), ""}}
 	cfg, err := a.base()
@@ -315,7 +314,6 @@ func (a *app) printFindings(list []finding) error {
 	return errors.Join(writeTable(a.stdout, escapeRows(rows), nil), err)
 }
 
-// A look is what the look at one CLI has shown.
 type look struct {
 	name     string
 	probe    agent.Probe
@@ -420,7 +418,6 @@ func (l *look) findings(needed bool) []finding {
 // limitMemoryLow is the address space, of which it uses little, that Node reserves.
 const limitMemoryLow = 64 << 30
 
-// examineLimits looks at the limits that the configuration sets for runs.
 func examineLimits(cfg *Config) finding {
 	var set []string
 	for _, name := range []string{"limit_cpu", "limit_files", "limit_file_size", "limit_memory", "nice"} {

@@ -183,7 +183,6 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// showFindings prints findings, a line each.
 func (a *app) showFindings(list []task.Finding, note string) {
 	for _, f := range list {
 		_, _ = fmt.Fprintf(a.stderr, "%s%s\n", escapeText(f.String()), note) // nothing is left to do about a broken stderr
@@ -255,7 +254,6 @@ func (e *editing) run(ctx context.Context, take func(context.Context, []byte) (a
 	}
 }
 
-// drop removes the copy.
 func (e *editing) drop() error { return os.Remove(e.file) }
 
 // unchanged ends an editing without a change.

@@ -137,7 +137,6 @@ func (t *taskEdit) parse(text []byte) (*ledger.Section, []task.Finding) {
 	return &doc.Sections[0], nil
 }
 
-// finding returns what is wrong in a line of the copy.
 func (t *taskEdit) finding(line int, message string) task.Finding {
 	return task.Finding{File: filepath.Base(t.file), Line: line, Message: message}
 }
