@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/client"
@@ -36,7 +35,6 @@ temporary directory and a master of its own, and touches nothing else.`,
 
 type demonstration struct {
 	*app
-	state     string
 	workspace string
 	start     time.Time
 }
@@ -48,10 +46,10 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d := &demonstration{state: filepath.Join(base, "state"), workspace: filepath.Join(base, "workspace"), start: time.Now()}
-	config := filepath.Join(base, "config.toml")
+	dir, config := filepath.Join(base, "state"), filepath.Join(base, "config.toml")
+	d := &demonstration{workspace: filepath.Join(base, "workspace"), start: time.Now()}
 	err = errors.Join(
-		os.Mkdir(d.state, durable.DirMode), os.Mkdir(d.workspace, durable.DirMode),
+		os.Mkdir(dir, durable.DirMode), os.Mkdir(d.workspace, durable.DirMode),
 		os.WriteFile(config, []byte("agent = \"demo\"\ngrace = \"1s\"\nidle_exit = \"1m\"\n"), durable.FileMode),
 	)
 	for _, kv := range os.Environ() { // this process, and the master that it will start, are to have none of the user's settings
@@ -63,7 +61,7 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 		return err
 	}
 	d.app = &app{
-		stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, stateOption: d.state, configOption: config,
+		stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, stateOption: dir, configOption: config,
 		warned: true, // it is meant to be in the temporary directory
 	}
 	defer func() {
@@ -71,17 +69,17 @@ func (a *app) runDemo(ctx context.Context) (err error) {
 		defer cancel()
 		err = errors.Join(err, d.stopMaster(end))
 	}()
-	d.printf("Everything happens in %s; the agent is the built-in one.\n", filepath.Dir(d.state))
+	d.printf("Everything happens in %s; the agent is the built-in one.\n", base)
 	for _, step := range []func(context.Context) error{d.sideBySide, d.followUp, d.killed} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	d.printf("Done in %.1f s. What is left to look at:", time.Since(d.start).Seconds())
-	d.printf("   %s    every step, in Markdown", filepath.Join(d.state, "tasks.md"))
-	d.printf("   %s        what the agent was sent and wrote", filepath.Join(d.state, "runs"))
-	d.printf("   stint --state-dir %s ls", d.state)
-	d.printf("Remove it with: rm -r %s", filepath.Dir(d.state))
+	d.printf("   %s    every step, in Markdown", filepath.Join(dir, "tasks.md"))
+	d.printf("   %s        what the agent was sent and wrote", filepath.Join(dir, "runs"))
+	d.printf("   stint --state-dir %s ls", dir)
+	d.printf("Remove it with: rm -r %s", base)
 	return nil
 }
 
@@ -94,11 +92,7 @@ func (d *demonstration) printf(format string, args ...any) {
 }
 
 func (d *demonstration) add(ctx context.Context, session, prompt string) (view wire.TaskView, err error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return view, err
-	}
-	spec := task.TaskSpec{ID: id.String(), SessionKey: session, Workspace: d.workspace, Prompt: prompt}
+	spec := task.TaskSpec{SessionKey: session, Workspace: d.workspace, Prompt: prompt}
 	d.printf("   $ stint task -d --session %s %q", session, prompt)
 	err = d.call(ctx, func(c *client.Client) (err error) { view, err = c.Submit(ctx, spec); return err })
 	return view, err
@@ -155,14 +149,18 @@ func (d *demonstration) killed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	running, pid, err := d.untilRunning(ctx, view.ID)
+	running, err := d.untilRunning(ctx, view.ID)
 	if err != nil {
 		return err
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	h, err := d.health(ctx)
+	if err == nil {
+		err = syscall.Kill(h.PID, syscall.SIGKILL)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot kill the demo's master: %w", err)
 	}
-	d.printf("   $ kill -9 %d", pid)
+	d.printf("   $ kill -9 %d", h.PID)
 	d.printf("   $ stint wait %s          (starts a new master)", shortID(view.ID))
 	after, err := d.await(ctx, view.ID)
 	if err != nil {
@@ -176,28 +174,20 @@ func (d *demonstration) killed(ctx context.Context) error {
 	return nil
 }
 
-// untilRunning waits until the agent works and its session is known. It returns the
-// task and the pid of its master.
-func (d *demonstration) untilRunning(ctx context.Context, id string) (view wire.TaskView, pid int, err error) {
+// untilRunning returns a task once the agent works and its session is known.
+func (d *demonstration) untilRunning(ctx context.Context, id string) (wire.TaskView, error) {
 	for {
-		err = d.callRunning(func(c *client.Client) error {
-			var health task.Health
-			if health, err = c.Health(ctx); err == nil {
-				pid = health.PID
-				view, err = c.Task(ctx, id)
-			}
-			return err
-		})
+		view, err := d.task(ctx, id)
 		switch {
 		case err != nil:
-			return view, 0, err
+			return view, err
 		case view.Status.Terminal():
-			return view, 0, errors.New("the task ended before its master could be killed; the machine is too busy for the demo")
+			return view, errors.New("the task ended before its master could be killed; the machine is too busy for the demo")
 		case view.AgentSession != "" && view.LastOutput.After(d.start):
-			return view, pid, nil
+			return view, nil
 		}
 		if err := pause(ctx, masterPoll/5); err != nil {
-			return view, 0, err
+			return view, err
 		}
 	}
 }
