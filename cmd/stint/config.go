@@ -22,32 +22,26 @@ import (
 type Config struct {
 	queue.Config // what a coordinator needs as it is configured
 
-	Agent            string
-	AllowDangerous   bool
-	LimitCPU         time.Duration
-	LimitFiles       int
-	LimitFileSize    int64 // bytes
-	LimitMemory      int64 // bytes
-	Nice             int
-	AutoStart        bool
-	KeepAwake        bool
-	MemoryPaths      []string
-	MaxMemoryHits    int
-	MaxMemoryChars   int
-	HTTP             string // an address of this machine, or off
-	LogLevel         string
-	LogFormat        string
-	Env              []string
-	CaptureEnv       []string
-	PostgresURL      string // of the mirror; may have a password
-	PostgresURLFile  string // a file that has it instead
-	PostgresPoolSize int
-	PostgresInline   int64 // bytes
-	PostgresOutput   int   // characters
-	PostgresHost     string
-	Notify           []notify.Block
-	Schedules        []schedule.Schedule
-	MaxScheduled     int
+	Agent                         string
+	AllowDangerous                bool
+	LimitCPU                      time.Duration
+	LimitFiles, Nice              int
+	LimitFileSize, LimitMemory    int64 // bytes
+	AutoStart, KeepAwake          bool
+	MemoryPaths                   []string
+	MaxMemoryHits, MaxMemoryChars int
+	HTTP                          string // an address of this machine, or off
+	LogLevel, LogFormat           string
+	Env, CaptureEnv               []string
+	PostgresURL                   string // of the mirror; may have a password
+	PostgresURLFile               string // a file that has it instead
+	PostgresPoolSize              int
+	PostgresInline                int64 // bytes
+	PostgresOutput                int   // characters
+	PostgresHost                  string
+	Notify                        []notify.Block
+	Schedules                     []schedule.Schedule
+	MaxScheduled                  int
 
 	// The texts of these are as they were set: a word for one, or @FILE.
 	outputPolicy, promptTemplate, evalPrompt, onFailure, onIssue string

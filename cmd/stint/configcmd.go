@@ -1,14 +1,24 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/notify"
+	"stint/ledger/durable"
+	"stint/state"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -34,40 +44,34 @@ is shown as ***.`,
 				return err
 			}
 			cfg = cfg.forWorkspace(where)
-			if a.json {
-				list := cfg.shown()
-				for i := range cfg.Notify {
-					for _, k := range shownBlock(cfg.Notify[i]) {
-						k.Key = fmt.Sprintf("notify.%d.%s", i, k.Key)
-						list = append(list, k)
-					}
-				}
-				for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
-					list = append(list, shownKey{"queue." + name + ".max", cfg.QueueMax[name], "file"})
-				}
-				return printEach(a.stdout, list)
-			}
-			var b strings.Builder
-			for _, k := range cfg.shown() {
-				line := k.Key + " = " + tomlText(k.Value)
-				if origins {
-					line = pad(line, 36) + "  # " + k.Origin
-				}
-				b.WriteString(line + "\n")
-			}
+			tables := []shownTable{{keys: cfg.shown()}}
 			for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
-				fmt.Fprintf(&b, "[queue.%s]\nmax = %d\n", tomlText(name), cfg.QueueMax[name])
+				tables = append(tables, shownTable{"[queue." + tomlText(name) + "]", "queue." + name + ".", []shownKey{{"max", cfg.QueueMax[name], "file"}}})
 			}
 			for i := range cfg.Notify {
-				b.WriteString("[[notify]]\n")
-				for _, k := range shownBlock(cfg.Notify[i]) {
-					b.WriteString(k.Key + " = " + tomlText(k.Value) + "\n")
+				tables = append(tables, shownTable{"[[notify]]", fmt.Sprintf("notify.%d.", i), shownBlock(cfg.Notify[i])})
+			}
+			var list []shownKey
+			text := ""
+			for _, t := range tables {
+				text += strings.TrimPrefix(t.head+"\n", "\n")
+				for _, k := range t.keys {
+					line := k.Key + " = " + tomlText(k.Value)
+					if origins && t.head == "" {
+						line = pad(line, 36) + "  # " + k.Origin
+					}
+					text += line + "\n"
+					k.Key = t.prefix + k.Key
+					list = append(list, k)
 				}
+			}
+			if a.json {
+				return printEach(a.stdout, list)
 			}
 			if origins {
 				a.hint("stint: the file is %s\n", cfg.file)
 			}
-			return printText(a.stdout, b.String())
+			return printText(a.stdout, text)
 		},
 	}
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
@@ -75,6 +79,12 @@ is shown as ***.`,
 	a.withJSON(show)
 	return group(&cobra.Command{Use: "config", Short: "show and change the configuration", Example: "  stint config show --origin\n  stint config set max_workers 2\n  stint config edit"},
 		show, a.configPathCommand(), a.noRun(a.configSetCommand()), a.noRun(a.configEditCommand()))
+}
+
+// A shownTable is a section or block of `config show`: its head, what its keys have before them in JSON, and they.
+type shownTable struct {
+	head, prefix string
+	keys         []shownKey
 }
 
 // A shownKey is one line of `config show --json`.
@@ -107,4 +117,291 @@ func shownBlock(b notify.Block) (list []shownKey) {
 		}
 	}
 	return list
+}
+
+func (a *app) configPathCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "path",
+		Short:   "print the path of the configuration file, which need not exist",
+		Example: "  stint config path",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			file, _, err := configFile(a.configOption)
+			if err != nil {
+				return err
+			}
+			return printText(a.stdout, file)
+		},
+	}
+}
+
+func (a *app) configSetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "set KEY VALUE",
+		Short:   "set a key in the configuration file",
+		Long:    "Set a key in the configuration file. What else stands there, comments too, stays as it is.\nA list has commas between its members.",
+		Example: "  stint config set max_workers 2\n  stint config set agent claude\n  stint config set postgres.pool_size 4",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			k, err := namedKey(args[0], "stint config set %s "+state.ShellQuote(args[1]))
+			if err != nil {
+				return err
+			}
+			value := args[1]
+			if (k.kind == kindList || k.kind == kindPaths) && strings.HasPrefix(value, "[") {
+				return usage("stint config set "+args[0]+" 'A,B'", "%s: %s is no list: its members have commas between them, and nothing else", args[0], clip(value, 40))
+			}
+			var scratch Config
+			if err := k.set(&scratch, value); err != nil {
+				return usage("stint config set --help", "%s: %v", args[0], err)
+			}
+			if k.typed != nil {
+				if err := k.typed(value); err != nil {
+					return err
+				}
+			}
+			file, text, err := a.configText()
+			if err == nil {
+				text, err = setKey(file, text, k, tomlText(k.get(&scratch)))
+			}
+			if err == nil {
+				err = a.putConfig(c.Context(), file, text)
+			}
+			return err
+		},
+		ValidArgsFunction: completeKeys,
+	}
+}
+
+func completeKeys(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	for i := range keys {
+		if len(args) == 0 {
+			names = append(names, keys[i].inFile()+"\t"+keys[i].help)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// namedKey returns the key of that name in the file, or what to try instead, with %s for a key.
+func namedKey(name, try string) (*key, error) {
+	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
+		return &keys[i], nil
+	}
+	if meansStateDir(name) {
+		return nil, usage("stint ls --state-dir /PATH", "the state directory is no setting of the file; export STINT_STATE_DIR, or use --state-dir")
+	}
+	if strings.HasPrefix(name, "notify") { // a file has several blocks of it
+		return nil, usage("stint config edit", "%q is set in a [[notify]] block; edit the file", clip(name, 40))
+	}
+	if near := nearestKey(name); near != "" {
+		return nil, usage(fmt.Sprintf(try, near), "there is no key %q", clip(name, 40))
+	}
+	return nil, usage("stint config show", "there is no key %q", clip(name, 40))
+}
+
+// meansStateDir reports whether a key is meant to be the state directory.
+func meansStateDir(name string) bool {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name)) == "statedir"
+}
+
+func (a *app) configEditCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "edit",
+		Short:   "edit the configuration file; it is checked before it counts",
+		Example: "  stint config edit",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			file, text, err := a.configText()
+			if err != nil {
+				return err
+			}
+			e, err := a.newEditing(os.TempDir(), ".toml", text)
+			if err != nil {
+				return err
+			}
+			e.command = "stint config edit"
+			return e.run(c.Context(), func(ctx context.Context, now []byte) (again bool, err error) {
+				if bytes.Equal(now, text) {
+					return false, e.unchanged()
+				}
+				if _, err = readConfig(file, now); err == nil {
+					return false, errors.Join(a.putConfig(ctx, file, now), e.drop())
+				}
+				message, _ := explain(err)
+				a.hint("stint: %s\n", escapeText(message))
+				if answer, _ := a.ask(ctx, "edit again (e), or discard (d)?", "ed"); answer == 'e' {
+					return true, nil
+				}
+				return false, errors.Join(usage("stint config edit", "nothing was changed"), e.drop())
+			})
+		},
+	}
+}
+
+// configText returns the path of the configuration file, behind any link, and what it has.
+func (a *app) configText() (file string, text []byte, err error) {
+	if file, _, err = configFile(a.configOption); err != nil {
+		return "", nil, err
+	}
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
+	text, err = readNamed(file, maxSpecFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return file, []byte("# Configuration of stint; all keys: stint config show\n"), nil
+	}
+	return file, text, err
+}
+
+// readConfig reads a configuration from a text alone.
+func readConfig(file string, text []byte) (*Config, error) {
+	none := func(string) (string, bool) { return "", false }
+	return loadConfig(configSource{file: file, text: text, lookup: none})
+}
+
+func (a *app) putConfig(ctx context.Context, file string, text []byte) error {
+	if _, err := readConfig(file, text); err != nil {
+		return err
+	}
+	mode := fs.FileMode(durable.FileMode)
+	if fi, err := os.Stat(file); err == nil {
+		mode = fi.Mode().Perm()
+	}
+	err := durable.MkdirAll(durable.OS, filepath.Dir(file))
+	if err == nil {
+		err = durable.ReplaceFile(durable.OS, file, text)
+	}
+	if err == nil {
+		err = os.Chmod(file, mode)
+	}
+	if err != nil {
+		return &cliError{code: exitFailure, message: "cannot write the configuration", err: err}
+	}
+	a.settings = nil
+	if h, err := a.health(ctx); err == nil && a.notice() != nil && a.isStale(a.notice()) {
+		a.hint("stint: the master (pid %d) %s: %s\n", h.PID, a.staleText(&h), restart(h.Background))
+	}
+	return nil
+}
+
+// setKey returns a text of the file in which a key has that value, written as TOML. What comes out has to
+// be a file with this setting and no other change; where it is not, as with a value of several lines, a
+// person has to edit the file.
+func setKey(file string, text []byte, k *key, value string) ([]byte, error) {
+	c, err := readConfig(file, text)
+	if err != nil {
+		return nil, err
+	}
+	section, short := cutSection(k.inFile())
+	values := c.values
+	if section != "" {
+		if c.values[section] == nil {
+			c.values[section] = map[string]any{}
+		}
+		values = c.values[section].(map[string]any)
+	}
+	var now map[string]any
+	text = setLines(text, section, map[string]string{short: value})
+	if toml.Unmarshal([]byte(short+" = "+value), &values) != nil || toml.Unmarshal(text, &now) != nil || !reflect.DeepEqual(now, c.values) {
+		return nil, usage("stint config edit", "%s has a value of several lines in the file; edit that yourself", k.inFile())
+	}
+	return text, nil
+}
+
+// setLines sets keys to values, written as TOML, in a section, "" for the top level. It changes the line of a
+// key, or adds one, and the section, if there is none. What else stands there, comments too, stays as it is.
+func setLines(text []byte, section string, values map[string]string) []byte {
+	lines, heads := tomlLines(text), headsOf(text)
+	from := 0
+	if section != "" {
+		if from = slices.Index(heads, section) + 1; from == 0 {
+			lines, heads = append(lines, "", "["+section+"]"), append(heads, "", section)
+			from = len(lines)
+		}
+	}
+	to, at := len(lines), from
+	if next := slices.IndexFunc(heads[from:], func(name string) bool { return name != "" }); next >= 0 {
+		to = from + next
+	} else if section == "" {
+		at = to // below the comment with which a file begins
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		line := key + " = " + values[key]
+		isKey := func(l string) bool { k, _, ok := strings.Cut(l, "="); return ok && strings.TrimSpace(k) == key }
+		if i := slices.IndexFunc(lines[from:to], isKey); i >= 0 {
+			lines[from+i] = line + commentOf(lines[from+i])
+			continue
+		}
+		lines = slices.Insert(lines, at, line)
+		at, to = at+1, to+1
+	}
+	return joinLines(lines)
+}
+
+// withoutSection returns TOML without the section or block that begins at a line, and those below it.
+// The comment above the next one stays.
+func withoutSection(text []byte, at int) []byte {
+	lines, heads := tomlLines(text), headsOf(text)
+	if at < 0 {
+		return text
+	}
+	to := at + 1
+	for to < len(lines) && (heads[to] == "" || strings.HasPrefix(heads[to], heads[at]+".")) {
+		to++
+	}
+	for to > at+1 && (strings.TrimSpace(lines[to-1]) == "" || strings.HasPrefix(strings.TrimSpace(lines[to-1]), "#")) {
+		to--
+	}
+	return joinLines(slices.Delete(lines, at, to))
+}
+
+func tomlLines(text []byte) []string {
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+func joinLines(lines []string) []byte {
+	return []byte(strings.TrimLeft(strings.Join(lines, "\n"), "\n") + "\n")
+}
+
+// headsOf returns for each line of TOML the name of the section or block that begins there; "" if none does.
+func headsOf(text []byte) (heads []string) {
+	inText := false
+	for _, line := range tomlLines(text) {
+		var any map[string]any
+		name := ""
+		if line = strings.TrimSpace(line); !inText && strings.HasPrefix(line, "[") {
+			if meta, err := toml.Decode(line, &any); err == nil {
+				name = meta.Keys()[0].String()
+			}
+		}
+		heads = append(heads, name)
+		inText = inText != ((strings.Count(line, `"""`)+strings.Count(line, "'''"))%2 == 1)
+	}
+	return heads
+}
+
+// commentOf returns the comment at the end of a line of TOML, with the blanks before it.
+func commentOf(line string) string {
+	line = strings.TrimRight(line, "\r\n")
+	for i, r := range line {
+		var any map[string]any
+		if r == '#' && toml.Unmarshal([]byte(line[:i]), &any) == nil {
+			return line[len(strings.TrimRight(line[:i], " \t")):]
+		}
+	}
+	return ""
+}
+
+// tomlText writes a value as TOML, on one line.
+func tomlText(v any) string {
+	if env, ok := v.(map[string]string); ok {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(env)) {
+			parts = append(parts, name+" = "+tomlText(env[name]))
+		}
+		return "{ " + strings.Join(parts, ", ") + " }"
+	}
+	var b bytes.Buffer
+	_ = toml.NewEncoder(&b).Encode(map[string]any{"v": v}) // of texts, lists of these and numbers it can write all
+	return strings.ToValidUTF8(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(b.String()), "v =")), "\uFFFD")
 }

@@ -91,8 +91,7 @@ func (a *app) examine(ctx context.Context) []finding {
 	looks := lookAtCLIs(ctx, cfg)
 	body, _ := a.askAgents(ctx, ownRun() == "") // none: the finding about the master says why
 	noteLogins(dir, looks, body.Agents)
-	list = append(list, examineAgents(cfg, looks)...)
-	list = append(list, compareAgents(cfg, looks, &body)...)
+	list = append(list, slices.Concat(examineAgents(cfg, looks), compareAgents(cfg, looks, &body))...)
 	files := finding{"open files", healthOK, "", ""} // every run needs some
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -462,13 +462,11 @@ func (a *app) taken(t task.Reconciled, err error, plan task.Reconciled) error {
 			notices = append(notices, n)
 		}
 	}
+	if len(notices) == 0 {
+		notices = []string{"saved; no task is changed by it"}
+	}
 	for _, n := range notices {
 		if _, err := fmt.Fprintln(a.stdout, escapeText(n)); err != nil {
-			return err
-		}
-	}
-	if len(notices) == 0 {
-		if _, err := fmt.Fprintln(a.stdout, "saved; no task is changed by it"); err != nil {
 			return err
 		}
 	}
