@@ -43,9 +43,6 @@ type Config struct {
 	Schedules                     []schedule.Schedule
 	MaxScheduled                  int
 
-	// The texts of these are as they were set: a word for one, or @FILE.
-	outputPolicy, promptTemplate, evalPrompt, onFailure, onIssue string
-
 	agents map[string]any // the settings of agents by their keys, each of the type of its default; never changed
 
 	file     string // the configuration file; it need not exist
@@ -65,8 +62,9 @@ const (
 	layerFlag
 )
 
-// An origin is where a value came from.
+// An origin is where a value came from, and the text of it: that of a document may be a word, or @FILE.
 type origin struct {
+	text  string
 	layer layer
 	where string // "default", "config.toml:12", "STINT_MAX_WORKERS", "--max-workers"
 }
@@ -137,12 +135,12 @@ var keys = slices.Concat([]key{
 	boolKey("keep_awake", "false", "hold the machine awake while a task runs, or may start within 5 minutes", func(c *Config) *bool { return &c.KeepAwake }),
 	choiceKey("resume_policy", "auto", "whether a session's tasks resume the agent's session", func(c *Config) *string { return &c.ResumePolicy }, "auto", "always", "never").perWorkspace(),
 	choiceKey("resume_missing", "new", "if the agent's session is gone: a new session, or an error", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
-	documentKey("output_policy", "brief", "how answers are to look: brief (six lines), final (as long as it takes), none, the text", prompt.Policies, func(_ *Config, text string) error { return admission.CheckPolicy(text) }, func(c *Config) (value, text *string) { return &c.outputPolicy, &c.OutputPolicy }).perWorkspace(),
-	templateKey("prompt_template", "what stands before the user's message: default, a text with fields such as {{.Memory}} (stint help prompts)").perWorkspace(),
+	documentKey("output_policy", "brief", "how answers are to look: brief (six lines), final (as long as it takes), none, the text", prompt.Policies, checked(admission.CheckPolicy), func(c *Config) *string { return &c.OutputPolicy }).perWorkspace(),
+	documentKey("prompt_template", "default", "what stands before the user's message: default, a text with fields such as {{.Memory}} (stint help prompts)", map[string]string{"default": "", "": ""}, prompt.ParseTemplate, func(c *Config) **prompt.Template { return &c.WorkspaceSettings.PromptTemplate }).perWorkspace(),
 	valueKey(kindPaths, "memory_paths", "", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths, same).perWorkspace(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
-	documentKey("self_eval_prompt", "off", "prompt of the agent that judges each answer: off, default, the text", evaluations, nil, func(c *Config) (value, text *string) { return &c.evalPrompt, &c.EvalPrompt }).perWorkspace(),
+	documentKey("self_eval_prompt", "off", "prompt of the agent that judges each answer: off, default, the text", evaluations, asIs, func(c *Config) *string { return &c.EvalPrompt }).perWorkspace(),
 	numberKey("self_eval_max_chars", "2000", 0, 1000000, "characters of the lessons that one judgement leaves; 0: no limit", func(c *Config) *int { return &c.EvalMaxChars }).perWorkspace(),
 	checkedKey("self_eval_memory_path", memory.DefaultLessons, "file of the workspace to which lessons are added; empty: none", func(c *Config) *string { return &c.LessonsPath }, checkNote).perWorkspace(),
 	choiceKey("checkout", "shared", "shared: tasks of several sessions may run in one git checkout at a time; exclusive: one task at a time", func(c *Config) *string { return &c.Checkout }, "shared", queue.CheckoutExclusive).perWorkspace(),
@@ -151,8 +149,8 @@ var keys = slices.Concat([]key{
 	numberKey("max_iterations", "3", 1, task.MaxIterations, "iterations of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
 	listKey("allow", "", "what tasks may permit their agents with --allow: rules such as \"Bash(go test *)\"; empty: nothing", func(c *Config) *[]string { return &c.Allow }, splitAllow).perWorkspace(),
 	choiceKey("denied", "finding", "what becomes of a task whose agent was denied a tool: finding: it gets a finding; fail: it fails", func(c *Config) *string { return &c.Denied }, "finding", attempt.DeniedFails).perWorkspace(),
-	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, checkFollowUp, func(c *Config) (value, text *string) { return &c.onFailure, &c.OnFailure }).perWorkspace(),
-	documentKey("trigger_on_issue_prompt", "off", "prompt of the task that is queued when there are findings about an answer: off, or a template", noFollowUp, checkFollowUp, func(c *Config) (value, text *string) { return &c.onIssue, &c.OnIssue }).perWorkspace(),
+	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, checked(admission.CheckTemplate), func(c *Config) *string { return &c.OnFailure }).perWorkspace(),
+	documentKey("trigger_on_issue_prompt", "off", "prompt of the task that is queued when there are findings about an answer: off, or a template", noFollowUp, checked(admission.CheckTemplate), func(c *Config) *string { return &c.OnIssue }).perWorkspace(),
 	valueKey(kindText, "trigger_session_key", "off", "session of follow-ups; off: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }, parseTrigger, func(s string) string { return cmp.Or(s, "off") }).perWorkspace(),
 	numberKey("follow_up_depth", "1", 0, 100, "longest chain of follow-ups; 0: no task queues another", func(c *Config) *int { return &c.FollowUpDepth }),
 	numberKey("max_follow_ups", "10", 0, 100000, "how many follow-ups a task may have, and how many tasks its agent may queue", func(c *Config) *int { return &c.MaxFollowUps }),
@@ -209,6 +207,7 @@ func (c *Config) put(k *key, text string, o origin) error {
 	if err := k.set(c, text); err != nil {
 		return err
 	}
+	o.text = text
 	c.origins[k.name] = o
 	return nil
 }

@@ -151,8 +151,8 @@ func (a *app) configSetCommand() *cobra.Command {
 			if (k.kind == kindList || k.kind == kindPaths) && strings.HasPrefix(value, "[") {
 				return usage("stint config set "+args[0]+" 'A,B'", "%s: %s is no list: its members have commas between them, and nothing else", args[0], clip(value, 40))
 			}
-			var scratch Config
-			if err := k.set(&scratch, value); err != nil {
+			scratch := Config{origins: map[string]origin{}}
+			if err := scratch.put(k, value, origin{}); err != nil {
 				return usage("stint config set --help", "%s: %v", args[0], err)
 			}
 			if k.typed != nil {

@@ -13,13 +13,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"stint/coordinator/admission"
 	"stint/coordinator/agent"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/attempt"
 	"stint/coordinator/task"
 	"stint/memory"
-	"stint/prompt"
 	"stint/state"
 )
 
@@ -204,53 +202,33 @@ func (c *Config) check() error {
 const maxDocument = 64 << 10
 
 // documentKey is a text, a word that stands for one, or @FILE, which is read at once.
-// take returns what is wrong with the text, or sets what follows from it; it may be nil.
-func documentKey(name, def, help string, words map[string]string, take func(c *Config, text string) error, field func(*Config) (value, text *string)) key {
-	k := textKey(name, def, help+", or @FILE", nil)
-	k.set = func(c *Config, value string) error {
+func documentKey[T any](name, def, help string, words map[string]string, parse func(text string) (T, error), field func(*Config) *T) key {
+	k := valueKey(kindText, name, def, help+", or @FILE", field, func(value string) (v T, err error) {
+		path, isFile := strings.CutPrefix(value, "@")
 		text, isWord := words[value]
-		if path, isFile := strings.CutPrefix(value, "@"); isFile {
-			var err error
-			if text, err = readDocument(path); err != nil {
-				return err
-			}
+		if isFile {
+			text, err = readDocument(path)
 		} else if !isWord {
 			text = value
 		}
-		if take != nil {
-			if err := take(c, text); err != nil {
-				return inFile(value, err)
-			}
+		if err != nil {
+			return v, err
 		}
-		asSet, full := field(c)
-		*asSet, *full = value, text
-		return nil
-	}
-	k.get = func(c *Config) any { value, _ := field(c); return *value }
+		if v, err = parse(text); err != nil && isFile {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+		return v, err
+	}, same)
+	k.get = func(c *Config) any { return c.origins[name].text }
 	return k
 }
 
-// inFile adds to an error the file in which something is wrong, if the setting names one.
-func inFile(value string, err error) error {
-	if path, isFile := strings.CutPrefix(value, "@"); isFile {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return err
+// checked returns a parser that takes a text as it is if it passes a check.
+func checked(check func(string) error) func(string) (string, error) {
+	return func(text string) (string, error) { return text, check(text) }
 }
 
-// templateKey is a document that is a template of prompts.
-func templateKey(name, help string) key {
-	parse := func(c *Config, text string) error {
-		t, err := prompt.ParseTemplate(text)
-		if err == nil {
-			c.WorkspaceSettings.PromptTemplate = t
-		}
-		return err
-	}
-	return documentKey(name, "default", help, map[string]string{"default": "", "": ""}, parse, func(c *Config) (value, text *string) { return &c.promptTemplate, new(string) })
-}
-
-func checkFollowUp(_ *Config, text string) error { return admission.CheckTemplate(text) }
+func asIs(text string) (string, error) { return text, nil }
 
 func readDocument(path string) (string, error) {
 	path, err := expandHome(path)
@@ -310,7 +288,7 @@ func checkedKey(name, def, help string, field func(*Config) *string, check func(
 }
 
 func textKey(name, def, help string, field func(*Config) *string) key {
-	return checkedKey(name, def, help, field, func(s string) (string, error) { return s, nil })
+	return checkedKey(name, def, help, field, asIs)
 }
 
 // pathKey is a text that must be an absolute path or empty; ~/ is the home.
@@ -374,10 +352,7 @@ func durationKey(name, def, help string, field func(*Config) *time.Duration) key
 
 // budgetKey is what may be spent; without it any amount.
 func budgetKey(name, help string, field func(*Config) *string) key {
-	return checkedKey(name, "", help, field, func(s string) (string, error) {
-		_, err := state.ParseBudget(s)
-		return s, err
-	})
+	return checkedKey(name, "", help, field, checked(func(s string) error { _, err := state.ParseBudget(s); return err }))
 }
 
 // sizeKey is a number of bytes, with a unit or without.

@@ -50,7 +50,7 @@ type setting struct {
 func loadConfig(src configSource) (*Config, error) {
 	c := &Config{file: src.file, values: map[string]any{}, origins: make(map[string]origin, len(keys))}
 	for i := range keys {
-		if err := c.put(&keys[i], keys[i].def, origin{layerDefault, "default"}); err != nil {
+		if err := c.put(&keys[i], keys[i].def, origin{layer: layerDefault, where: "default"}); err != nil {
 			return nil, fmt.Errorf("default of %s: %w", keys[i].name, err)
 		}
 	}
@@ -60,12 +60,12 @@ func loadConfig(src configSource) (*Config, error) {
 	for i := range keys {
 		k := &keys[i]
 		if text, ok := src.lookup(k.env()); ok {
-			if err := c.put(k, text, origin{layerEnv, k.env()}); err != nil {
+			if err := c.put(k, text, origin{layer: layerEnv, where: k.env()}); err != nil {
 				return nil, usage("unset "+k.env(), "%s: %v", k.env(), err)
 			}
 		}
 		if text, ok := src.flags[k.name]; ok {
-			if err := c.put(k, text, origin{layerFlag, "--" + k.flag()}); err != nil {
+			if err := c.put(k, text, origin{layer: layerFlag, where: "--" + k.flag()}); err != nil {
 				return nil, usage("stint serve --help", "--%s: %v", k.flag(), err)
 			}
 			if k.typed != nil {
@@ -153,7 +153,7 @@ func (c *Config) under(s *section) (*Config, error) {
 	out := *c
 	out.origins = maps.Clone(c.origins)
 	for _, v := range s.values {
-		if err := out.put(v.key, v.text, origin{layerWorkspace, v.where}); err != nil {
+		if err := out.put(v.key, v.text, origin{layer: layerWorkspace, where: v.where}); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", v.where, v.key.name, err)
 		}
 	}
@@ -235,7 +235,7 @@ func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
 	if err == nil && s != nil {
 		s.values = append(s.values, set)
 	} else if err == nil {
-		err = f.config.put(set.key, set.text, origin{layerFile, set.where})
+		err = f.config.put(set.key, set.text, origin{layer: layerFile, where: set.where})
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", set.where, err)

@@ -109,7 +109,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 		if err != nil {
 			return err
 		}
-		policy := cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).outputPolicy)
+		policy := cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).origins["output_policy"].text)
 		var raw []byte
 		err = a.call(ctx, func(c *client.Client) (err error) {
 			if sent, err := c.Prompt(ctx, view.ID, ""); err == nil { // else it has not run, or the files of its run are gone

@@ -113,7 +113,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	}
 	if isFirst && !a.json {
 		a.atEnd = func() {
-			policy := clip(oneLine(cmp.Or(specs[0].OutputPolicy, base.forWorkspace(specs[0].Workspace).outputPolicy)), 40)
+			policy := clip(oneLine(cmp.Or(specs[0].OutputPolicy, base.forWorkspace(specs[0].Workspace).origins["output_policy"].text)), 40)
 			a.hint("stint: your first task (output policy %s; see --policy); next: stint show @last, stint ls, stint help\n", escapeText(policy))
 		}
 	}
