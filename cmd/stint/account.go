@@ -178,10 +178,7 @@ func (a *app) accountLimitsCommand() *cobra.Command {
 
 func (a *app) accountRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "rm ID",
-		Short:   "remove an account; its home stays",
-		Example: "  stint account rm codex-work",
-		Args:    cobra.ExactArgs(1),
+		Use: "rm ID", Short: "remove an account; its home stays", Example: "  stint account rm codex-work", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id := args[0]
 			file, found, err := a.findAccount(id)

@@ -19,10 +19,7 @@ import (
 
 func (a *app) whyCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
-		Use:     "why ID",
-		Short:   "print in one sentence why a task waits, or how it ended",
-		Example: `  stint why 2b4f6c8e`,
-		Args:    cobra.ExactArgs(1),
+		Use: "why ID", Short: "print in one sentence why a task waits, or how it ended", Example: `  stint why 2b4f6c8e`, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var why string
 			err := a.call(c.Context(), func(cl *client.Client) (err error) { why, err = cl.Why(c.Context(), args[0]); return err })
@@ -131,10 +128,7 @@ func (a *app) startsTasks(do act) act {
 // of tasks with these statuses.
 func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *cobra.Command {
 	return a.withIDs(a.withJSON(&cobra.Command{
-		Use:     name + " [OPTIONS] ID...",
-		Short:   short,
-		Example: "  stint " + name + " 2b4f6c8e\n  stint " + name + " @last",
-		Args:    cobra.MinimumNArgs(1),
+		Use: name + " [OPTIONS] ID...", Short: short, Example: "  stint " + name + " 2b4f6c8e\n  stint " + name + " @last", Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, refs []string) error {
 			if name == "rm" && slices.Contains(refs, state.LastRef) {
 				return usage("stint ls, then stint rm ID", "rm takes no @last: the next time that is another task")
@@ -203,10 +197,7 @@ new tasks are queued. The reason is shown with the tasks that wait.`,
 
 func (a *app) resumeCommand() *cobra.Command {
 	return a.dispatchCommand(&cobra.Command{
-		Use:     "resume [OPTIONS]",
-		Short:   "start tasks again after pause",
-		Example: "  stint resume",
-		Args:    cobra.NoArgs,
+		Use: "resume [OPTIONS]", Short: "start tasks again after pause", Example: "  stint resume", Args: cobra.NoArgs,
 	}, false)
 }
 

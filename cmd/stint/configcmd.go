@@ -121,10 +121,7 @@ func shownBlock(b notify.Block) (list []shownKey) {
 
 func (a *app) configPathCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "path",
-		Short:   "print the path of the configuration file, which need not exist",
-		Example: "  stint config path",
-		Args:    cobra.NoArgs,
+		Use: "path", Short: "print the path of the configuration file, which need not exist", Example: "  stint config path", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			file, _, err := configFile(a.configOption)
 			if err != nil {
@@ -206,10 +203,7 @@ func meansStateDir(name string) bool {
 
 func (a *app) configEditCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "edit",
-		Short:   "edit the configuration file; it is checked before it counts",
-		Example: "  stint config edit",
-		Args:    cobra.NoArgs,
+		Use: "edit", Short: "edit the configuration file; it is checked before it counts", Example: "  stint config edit", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			file, text, err := a.configText()
 			if err != nil {
