@@ -234,7 +234,11 @@ func (a *app) warnPaused() {
 	}
 }
 
-const verifyHelp = `Run the verify command of a task now, in the task's directory and with its time limit.
+func (a *app) verifyCommand() *cobra.Command {
+	return a.withJSON(&cobra.Command{
+		Use:   "verify [OPTIONS] ID",
+		Short: "run the verify command of a task again",
+		Long: `Run the verify command of a task now, in the task's directory and with its time limit.
 Its output goes to stdout; of more than 8 MiB, only the first and the last lines. The
 result is recorded with the task, whose status does not change. If the task waits for
 another iteration of its verify loop and the command passes, no iteration follows. Until the
@@ -242,13 +246,7 @@ command ends, nothing else starts in the task's lane. Ctrl-C ends the command.
 
 Exit codes: 0 passed; 8 not passed; 5 a run is active in that lane, or max_workers
 commands run already; 2 the task has no verify command or no directory; 1 the task is
-archived or on hold because an agent queued it, or the command could not be started.`
-
-func (a *app) verifyCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use:     "verify [OPTIONS] ID",
-		Short:   "run the verify command of a task again",
-		Long:    verifyHelp,
+archived or on hold because an agent queued it, or the command could not be started.`,
 		Example: "  stint verify 2b4f6c8e\n  stint verify @last",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

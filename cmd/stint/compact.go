@@ -13,15 +13,6 @@ import (
 	"stint/ledger"
 )
 
-const compactHelp = `Make the ledger smaller: the records of each task are merged into one, in tasks.md and
-in the journal, and tasks that ended long ago move to archive/. What you wrote around
-the tasks stays where it is.
-
-Archived tasks keep their ids: tasks that wait for them run, stint show and logs find
-them, stint ls --archive lists them, and stint retry brings one back.
-
-By default the master does this by itself when the journal is larger than compact_size.`
-
 // compactOptions are the options of `stint compact-tasks` and `stint clean`.
 type compactOptions struct {
 	clean, files bool   // stint clean, and that with --files
@@ -33,9 +24,16 @@ type compactOptions struct {
 func (a *app) compactCommand() *cobra.Command {
 	o := &compactOptions{failed: true}
 	c := &cobra.Command{
-		Use:     "compact-tasks [OPTIONS]",
-		Short:   "merge the records of each task, and archive old tasks",
-		Long:    compactHelp,
+		Use:   "compact-tasks [OPTIONS]",
+		Short: "merge the records of each task, and archive old tasks",
+		Long: `Make the ledger smaller: the records of each task are merged into one, in tasks.md and
+in the journal, and tasks that ended long ago move to archive/. What you wrote around
+the tasks stays where it is.
+
+Archived tasks keep their ids: tasks that wait for them run, stint show and logs find
+them, stint ls --archive lists them, and stint retry brings one back.
+
+By default the master does this by itself when the journal is larger than compact_size.`,
 		Example: "  stint compact-tasks --dry-run\n  stint compact-tasks --older-than 12h\n  stint compact-tasks --older-than 0   # all that have ended",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.compact(c, o) },

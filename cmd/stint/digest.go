@@ -22,7 +22,12 @@ import (
 	"stint/state/jobs"
 )
 
-const digestHelp = `Print what happened to your tasks in the last 12 hours, or since a time:
+func (a *app) digestCommand() *cobra.Command {
+	var since string
+	c := &cobra.Command{
+		Use:   "digest [OPTIONS]",
+		Short: "print what happened overnight, and what waits for you",
+		Long: `Print what happened to your tasks in the last 12 hours, or since a time:
 
   - how many tasks ended, and what their runs used
   - what failed, and why
@@ -30,14 +35,7 @@ const digestHelp = `Print what happened to your tasks in the last 12 hours, or s
   - what is still to come: also of schedules and due jobs
   - when nothing happened although tasks were ready
 
-The files are read directly. No master is needed, and none is started.`
-
-func (a *app) digestCommand() *cobra.Command {
-	var since string
-	c := &cobra.Command{
-		Use:   "digest [OPTIONS]",
-		Short: "print what happened overnight, and what waits for you",
-		Long:  digestHelp,
+The files are read directly. No master is needed, and none is started.`,
 		Example: `  stint digest
   stint digest --since 18:00    # the last time that it was 18:00
   stint digest --since 7d --json | jq -r '.failed[].id'`,
