@@ -103,8 +103,7 @@ func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {
 	return "", ""
 }
 
-// parseAccounts reads a text of accounts.toml: the accounts of each agent together, its default one
-// first. Errors begin with "accounts.toml:12: ".
+// parseAccounts reads accounts.toml, the default account of each agent first. Errors begin with "accounts.toml:12: ".
 func parseAccounts(text []byte) ([]account, error) {
 	f := &fileReader{name: accountsName}
 	var top, all map[string]toml.Primitive
@@ -395,8 +394,7 @@ func inContainer() bool {
 	return false
 }
 
-// linkCredentials lets a CLI find its login in its home, or, without a file, none that was linked there
-// before. What a login of its own has put there stays.
+// linkCredentials links the login file into a home, or removes such a link. A login that the CLI made stays.
 func linkCredentials(file, link string) error {
 	if to, err := os.Readlink(link); err == nil && to != file {
 		if err := os.Remove(link); err != nil {

@@ -124,8 +124,7 @@ func (a *app) startsTasks(do act) act {
 	}
 }
 
-// actCommand builds a command that does one thing to each of several tasks, and completes ids
-// of tasks with these statuses.
+// actCommand builds a command for several tasks; it completes ids of tasks with these statuses.
 func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *cobra.Command {
 	return a.withIDs(a.withJSON(&cobra.Command{
 		Use: name + " [OPTIONS] ID...", Short: short, Example: "  stint " + name + " 2b4f6c8e\n  stint " + name + " @last", Args: cobra.MinimumNArgs(1),
@@ -201,8 +200,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	}, false)
 }
 
-// dispatchCommand completes a command that pauses or resumes dispatch, by a master or in
-// its state directory where none is to run.
+// dispatchCommand completes a command that pauses or resumes dispatch, also where no master is to run.
 func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ctx, reason, text := c.Context(), strings.Join(args, " "), "paused: no task is started until stint resume"
@@ -274,8 +272,7 @@ archived or on hold because an agent queued it, or the command could not be star
 	})
 }
 
-// copyCheck prints what a verify command has printed: what its file has, if that is
-// all, or else head and tail.
+// copyCheck prints all that a verify command has printed, or head and tail where its file was cut.
 func (a *app) copyCheck(res *task.CheckResult) error {
 	if res.Cut {
 		return printText(a.stdout, res.Output)

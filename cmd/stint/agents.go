@@ -35,12 +35,10 @@ var envForAgents = []string{
 	"GOPATH", "GOCACHE", "GOMODCACHE", "GOFLAGS", "GOPROXY", "GORACE", // building what they change
 }
 
-// agentKinds are the agents that stint knows, in the order in which a task that names none
-// gets the first that is ready. The last one is built in.
+// agentKinds are the known agents, in the order in which one is chosen. The last one is built in.
 var agentKinds = []agent.Kind{codex.Kind, claude.Kind, gemini.Kind, demo.Kind}
 
-// agentNames are the agents that a task can name; cliNames are those that are CLIs, which
-// the user has to install and log in to. builtIn is the one that is always ready.
+// agentNames are all agents, cliNames those that have to be installed; builtIn is always ready.
 var (
 	agentNames = namesOf(agentKinds)
 	cliNames   = namesOf(agentKinds[:len(agentKinds)-1])
@@ -77,8 +75,7 @@ func agentEnv(environ []string, name string, more []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(kv string) bool { return !task.IsNamed(kv, allowed) })
 }
 
-// adapterOf returns the adapter of an agent as it is configured, nil if there is no such
-// agent. stateDir may be "" where nothing is to be run.
+// adapterOf returns an agent's adapter, nil if there is none. stateDir may be "" where nothing is run.
 func adapterOf(cfg *Config, name, stateDir string) agent.Adapter {
 	return adapterFor(cfg, name, stateDir, task.Turn{})
 }
@@ -98,8 +95,7 @@ func adapterFor(cfg *Config, name, stateDir string, turn task.Turn) agent.Adapte
 	})
 }
 
-// agentRunner returns what runs an agent, or, without a name, verify commands: with what the
-// master lets it have of its own environment, and with what is captured.
+// agentRunner returns what runs an agent, or verify commands if there is no name, and their environment.
 func agentRunner(cfg *Config, environ []string, name string) agent.Runner {
 	env, patterns := agentEnv(environ, name, cfg.Env), cfg.capturePatterns()
 	for _, kv := range environ {
@@ -116,8 +112,7 @@ func agentRunner(cfg *Config, environ []string, name string) agent.Runner {
 	}
 }
 
-// agents returns all adapters by name. The CLIs are there even if their programs are
-// not: their tasks then say what is missing.
+// agents returns all adapters by name, also of CLIs that are missing: their tasks say so.
 func agents(cfg *Config, state string) map[string]task.Agent {
 	all := map[string]task.Agent{}
 	for _, name := range agentNames {
@@ -153,8 +148,7 @@ func resumeCommand(cfg *Config, accounts *accountsFile, t *state.Task) string {
 	return command
 }
 
-// loginCommand returns what logs in to an agent's CLI, "" if there is none. A variable
-// that is set in a shell does not reach a master that runs already.
+// loginCommand returns what logs in to an agent's CLI, "" if there is none. A running master lacks what a shell sets.
 func loginCommand(name string) string {
 	c := adapterOf(&Config{}, name, "")
 	if c == nil {
@@ -194,8 +188,7 @@ func newReadiness(ctx context.Context, cfg *Config, accounts *accountsFile) *rea
 	return &readiness{ctx: ctx, cfg: cfg, accounts: accounts, seen: map[string]seen{}}
 }
 
-// ready reports whether an agent's program is there and logged in, for a task with that
-// environment, or with another account of that agent.
+// ready reports whether a task with that environment could run with an agent, in any of its accounts.
 func (r *readiness) ready(name string, env []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,8 +263,7 @@ func (a *app) checkReady(ctx context.Context, o *taskOptions, s *task.TaskSpec) 
 	return &cliError{code: exitAgent, message: name + " cannot work, nothing was queued: " + why, try: try}
 }
 
-// lastLook returns why this shell does not find the program of an agent, and whether doctor last found
-// that it was not logged in.
+// lastLook returns why the program of an agent is not found, and whether doctor found it logged out.
 func (a *app) lastLook(base *Config, name string) (missing error, isOut bool) {
 	bin, _ := base.agents[name+"_bin"].(string)
 	_, missing = exec.LookPath(cmp.Or(bin, name))
@@ -346,8 +338,7 @@ func (a *app) isNew(ctx context.Context, name string, views []wire.TaskView) boo
 	return err == nil && own > 0 && len(all) <= own
 }
 
-// warnLimits prints on stderr what the agents of tasks lack as they are configured, before the
-// first task of each.
+// warnLimits prints what agents lack as they are configured, before the first task of each.
 func (a *app) warnLimits(ctx context.Context, views []wire.TaskView) {
 	cfg, err := a.base()
 	if err != nil {

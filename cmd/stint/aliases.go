@@ -23,8 +23,7 @@ func (a *app) tasksCommand() *cobra.Command {
 	}, a.lsCommand(), a.showCommand(), a.retryCommand(), a.cancelCommand())
 }
 
-// enqueueCommand is `task -d` under the name that schedulers use, and with their
-// way to name the agent: as the first of several arguments.
+// enqueueCommand is `task -d` as schedulers use it, which name the agent as the first argument.
 func (a *app) enqueueCommand() *cobra.Command {
 	o := &taskOptions{detach: true}
 	c := &cobra.Command{

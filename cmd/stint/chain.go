@@ -95,8 +95,7 @@ func (c *chain) draw(v *wire.TaskView, level int) error {
 	return nil
 }
 
-// chainTask returns a task of a chain. A person may have written the id of none, or what
-// would mean a task elsewhere.
+// chainTask returns a task of a chain. A person may have written an id that means no task.
 func (a *app) chainTask(ctx context.Context, id string) (v wire.TaskView, err error) {
 	v, err = a.task(ctx, id)
 	var wrong *task.Error

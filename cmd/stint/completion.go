@@ -38,8 +38,7 @@ func (a *app) completionCommand(root *cobra.Command) {
 // completionTime bounds what a press of the tab key may take.
 const completionTime = time.Second
 
-// completeIDs offers the ids of the newest tasks with their prompts, only of those with one of these
-// statuses if any are named. It asks a running master only.
+// completeIDs offers the newest tasks with these statuses, or all. It asks a running master only.
 func (a *app) completeIDs(statuses ...state.Status) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionTime)

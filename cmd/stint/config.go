@@ -17,8 +17,7 @@ import (
 	"stint/state"
 )
 
-// A Config is every setting of stint, after all layers: flag, environment,
-// workspace section, file, default. The table [keys] describes each.
+// A Config is every setting, after all layers. The table [keys] describes each.
 type Config struct {
 	queue.Config // what a coordinator needs as it is configured
 
@@ -69,8 +68,7 @@ type origin struct {
 	where string // "default", "config.toml:12", "STINT_MAX_WORKERS", "--max-workers"
 }
 
-// A key is one setting. Defaults, environment, file, flags and `config show` are
-// all made from the table of keys.
+// A key is one setting. Defaults, environment, file, flags and `config show` come from the table of keys.
 type key struct {
 	name      string
 	def       string
@@ -222,8 +220,7 @@ func findKey(name string) *key {
 	return nil
 }
 
-// nearestKey returns the known key of the file that name was probably meant to be and that
-// is in the same section, "" if there is none. A section looks like a key of the top level.
+// nearestKey returns the key that name was probably meant to be, in the same section; "" if there is none.
 func nearestKey(name string) string {
 	section, _ := cutSection(name)
 	bare := func(s string) string { return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s)) }

@@ -333,7 +333,6 @@ func setLines(text []byte, section string, values map[string]string) []byte {
 }
 
 // withoutSection returns TOML without the section or block that begins at a line, and those below it.
-// The comment above the next one stays.
 func withoutSection(text []byte, at int) []byte {
 	lines, heads := tomlLines(text), headsOf(text)
 	if at < 0 {

@@ -410,8 +410,7 @@ func boolKey(name, def, help string, field func(*Config) *bool) key {
 	}, same)
 }
 
-// listKey is a list of texts. split takes one text apart, in which they stand
-// with commas between them, and checks them.
+// listKey is a list of texts; split takes them apart where commas stand between them, and checks them.
 func listKey(name, def, help string, field func(*Config) *[]string, split func(string) ([]string, error)) key {
 	return valueKey(kindList, name, def, help, field, split, same)
 }

@@ -96,8 +96,7 @@ func loadConfig(src configSource) (*Config, error) {
 	return c, nil
 }
 
-// badConfig returns an error of the configuration, with the whole path of its file, and a
-// command that works nevertheless.
+// badConfig returns an error of the configuration with the path of its file, and a command that helps.
 func badConfig(file string, err error) error {
 	message := err.Error()
 	if rest, found := strings.CutPrefix(message, filepath.Base(file)+":"); found {
@@ -135,8 +134,7 @@ func (c *Config) masterSettings() (list, same []string) {
 	return list, same
 }
 
-// forWorkspace returns the configuration of tasks in dir: the section with the
-// longest path that holds dir lies over the file.
+// forWorkspace returns the configuration of tasks in dir, with the section of the longest path around it.
 func (c *Config) forWorkspace(dir string) *Config {
 	out, longest := *c, -1
 	for _, s := range c.sections {
@@ -147,8 +145,7 @@ func (c *Config) forWorkspace(dir string) *Config {
 	return &out
 }
 
-// under returns the configuration with the values of a section. It is made once: a
-// file that a value names is read with the configuration, and not for each task.
+// under returns the configuration with the values of a section. It is made once, for the files they name.
 func (c *Config) under(s *section) (*Config, error) {
 	out := *c
 	out.origins = maps.Clone(c.origins)
@@ -330,16 +327,14 @@ func (f *fileReader) notify(p toml.Primitive) error {
 	return nil
 }
 
-// inOrder returns the names of a table in the order of the file, so that the first
-// mistake is the one that is reported.
+// inOrder returns the names of a table in the order of the file, so that the first mistake is reported.
 func (f *fileReader) inOrder(t map[string]toml.Primitive) []string {
 	return slices.SortedFunc(maps.Keys(t), func(a, b string) int {
 		return cmp.Or(f.line(t[a])-f.line(t[b]), strings.Compare(a, b))
 	})
 }
 
-// blockLine returns the line of a key of the i-th [[name]] block, or of its head. The decoder knows only
-// where the keys of the last block are.
+// blockLine returns the line of a key of the i-th [[name]] block, or of its head: the decoder does not know it.
 func (f *fileReader) blockLine(name string, i int, key string) int {
 	lines, heads := tomlLines([]byte(f.text)), headsOf([]byte(f.text))
 	var starts []int

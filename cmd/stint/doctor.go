@@ -339,8 +339,7 @@ func lookAtCLIs(ctx context.Context, cfg *Config) []look {
 // loginsName is the file of the state directory with the agents that doctor found not logged in.
 const loginsName = "doctor.json"
 
-// noteLogins keeps which agents are logged in neither here nor for the master, for the next submit;
-// see lastLook.
+// noteLogins keeps for lastLook which agents are logged in neither here nor for the master.
 func noteLogins(dir string, looks []look, views []wire.AgentView) {
 	names := []string{}
 	for _, l := range looks {
@@ -493,8 +492,7 @@ func describeMirror(p *postgres.Position, seq uint64) string {
 	return text + ", complete"
 }
 
-// examineMirror looks at what a running master says of the mirror. What we have met ourselves
-// is not told again.
+// examineMirror looks at what a master says of the mirror, apart from what we have met ourselves.
 func examineMirror(h *task.Health, ours string) (list []finding) {
 	m := h.Postgres
 	switch {

@@ -156,8 +156,7 @@ func (a *app) callOrOpen(ctx context.Context, request func(*client.Client) error
 	return cmp.Or(asked, errors.Join(err, room.Close(), c.Close()))
 }
 
-// reportReconciled prints what is wrong in tasks.md; the error is not nil if anything
-// is. What is quarantined as the work of a formatter is a finding, too.
+// reportReconciled prints what is wrong in tasks.md, which is an error, as are quarantined edits.
 func (a *app) reportReconciled(t task.Reconciled) error {
 	if t.Missing > 0 {
 		a.hint("stint: tasks.md lacked %s; added again (to delete the newest task, use stint cancel)\n", count(t.Missing, "newest record"))
@@ -211,8 +210,7 @@ func (a *app) newEditing(dir, ext string, text []byte) (*editing, error) {
 	return &editing{app: a, dir: dir, file: f.Name(), command: "stint edit"}, errors.Join(err, f.Close())
 }
 
-// editDir returns the state directory, if there is an editor. Its tasks.md is there
-// then and has everything that was acknowledged.
+// editDir returns the state directory with an up-to-date tasks.md, if there is an editor.
 func (a *app) editDir(ctx context.Context) (string, error) {
 	if _, err := chooseEditor(); err != nil {
 		return "", err
@@ -360,8 +358,7 @@ func (a *app) cancelNewest(ctx context.Context, id string) error {
 // saveTries is how often a save is made that another program undoes.
 const saveTries = 4
 
-// put puts text in the place of base and has it taken over, which ends an editing. changed says that another
-// program has saved meanwhile: then it is to be made anew. records and plan are what it is to bring about.
+// put sets a key from a layer and remembers that. A value from a lower layer is only checked.
 func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, records []ledger.Record, plan task.Reconciled) (changed bool, err error) {
 	err = base.Replace(text)
 	if errors.Is(err, tasksfile.ErrChanged) {
@@ -383,8 +380,7 @@ func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, re
 	return false, errors.Join(e.drop(), e.app.taken(t, err, plan))
 }
 
-// overwritten reports whether records that a save was to bring about have not come
-// of it: somebody else has saved a buffer of before over it, in the same moment.
+// overwritten reports whether somebody has saved an older buffer over records of a save, in the same moment.
 func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
 	_, left, err := statedir.Preview(e.dir, text)
 	adopts := func(r *ledger.Record) [2]string {
@@ -398,8 +394,7 @@ func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
 	return err == nil && slices.ContainsFunc(left, func(r ledger.Record) bool { return asked[adopts(&r)] })
 }
 
-// rebase merges the text into tasks.md as it is now, which becomes the base. The copy gets
-// the outcome. After an error the text and the copy are as they were.
+// rebase merges the text into tasks.md as it is now, the new base. After an error all is as it was.
 func (e *editing) rebase(ctx context.Context) error {
 	now, err := tasksfile.ReadCopy(ctx, nil, e.dir, ledger.TaskFiles)
 	if err != nil {
@@ -509,8 +504,7 @@ func chooseEditor() (string, error) {
 	return "", usage("export EDITOR=...", "there is no editor: neither $VISUAL nor $EDITOR is set, and nano and vi are not installed")
 }
 
-// openEditor lets the user edit a file. stdout is where the editor's own output
-// goes, often the terminal. The error says that the editor did not end well.
+// openEditor lets the user edit a file. The editor's own output goes to stdout.
 func openEditor(file string, stdout *os.File) error {
 	editor, err := chooseEditor()
 	if err != nil {

@@ -91,8 +91,7 @@ func editableFields(t *state.Task) []ledger.Pair {
 	return r.AddIf(state.KeyPrompt, t.Prompt).Fields
 }
 
-// take checks what the copy has become and saves what differs. again says that
-// the user wants to edit once more.
+// take checks what the copy has become and saves what differs; again asks for another edit.
 func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error) {
 	section, findings := t.parse(text)
 	var r ledger.Record

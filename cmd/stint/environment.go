@@ -50,8 +50,7 @@ func (c *Config) capturePatterns() (patterns []string) {
 	return patterns
 }
 
-// environment returns what is recorded of this command's environment with its tasks; nil within
-// a run, whose tasks have that of its own task. removed has the names of what is too large.
+// environment returns what an account's agent gets for a run, and puts its credentials into its home.
 func (a *app) environment() (env, removed []string) {
 	cfg, err := a.base()
 	if err != nil || ownRun() != "" {
@@ -105,8 +104,7 @@ func lookAtAgents(cfg *Config) func(context.Context, []string, bool) []wire.Agen
 	}
 }
 
-// missingSecrets returns the names of variables with secrets that this command has for an agent,
-// and the master has not.
+// missingSecrets returns the names of secret variables that we have for an agent, and the master has not.
 func missingSecrets(cfg *Config, v *wire.AgentView) (names []string) {
 	for _, kv := range agentEnv(os.Environ(), v.Name, cfg.Env) {
 		name, value, _ := strings.Cut(kv, "=")
