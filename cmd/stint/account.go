@@ -366,11 +366,7 @@ func (a *app) accountLoginCommand() *cobra.Command {
 func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error) {
 	dir, none, err := a.stateMissing()
 	if none || err != nil {
-		configs, _ := newAccountsFile("").read() // those of agents of which nothing is configured
-		for _, c := range configs {
-			list = state.WithConfigured(list, []state.AccountConfig{c.AccountConfig})
-		}
-		return list, err
+		return state.WithConfigured(nil, newAccountsFile("").configs()), err // those of agents of which nothing is configured
 	}
 	file := newAccountsFile(dir)
 	if _, err := file.read(); err != nil {

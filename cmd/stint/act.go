@@ -47,7 +47,7 @@ idempotency key. To archive what is done or canceled: stint clean.`
 }
 
 func (a *app) retryCommand() *cobra.Command {
-	c := a.actCommand("retry", "queue tasks that have ended again", a.startsTasks(a.retryTask), state.Draft, state.Done, state.Failed, state.Canceled, state.Dead)
+	c := a.actCommand("retry", "queue tasks that have ended again", a.retryTask, state.Draft, state.Done, state.Failed, state.Canceled, state.Dead)
 	c.Long = `Queue tasks again that have ended, with all their tries. A task that waits for its
 time (--at, --delay) or for its next try starts as soon as it can; a draft is queued.
 A hold on its account is lifted.`
@@ -60,14 +60,14 @@ func (a *app) holdCommand() *cobra.Command {
 
 func (a *app) releaseCommand() *cobra.Command {
 	var budget string
-	c := a.actCommand("release", "let held tasks run", a.startsTasks(func(cl *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
+	c := a.actCommand("release", "let held tasks run", func(cl *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
 		if budget != "" {
 			if err := a.raiseBudget(ctx, cl, ref, budget); err != nil {
 				return wire.TaskView{}, err
 			}
 		}
 		return cl.Act(ctx, ref, "release")
-	}), state.Queued)
+	}, state.Queued)
 	c.Flags().StringVar(&budget, "budget", "", "what they may spend then: 5usd in all, or +5usd more than they have spent")
 	return c
 }
@@ -113,17 +113,6 @@ func acts(name string) act {
 	}
 }
 
-// startsTasks returns an act that lets a task run, with what the user should know then.
-func (a *app) startsTasks(do act) act {
-	return func(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
-		view, err := do(c, ctx, ref)
-		if err == nil {
-			a.warnConfig(ctx)
-		}
-		return view, err
-	}
-}
-
 // actCommand builds a command for several tasks; it completes ids of tasks with these statuses.
 func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *cobra.Command {
 	return a.withIDs(a.withJSON(&cobra.Command{
@@ -136,6 +125,9 @@ func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *
 			for _, ref := range refs {
 				var view wire.TaskView
 				err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = do(cl, c.Context(), ref); return err })
+				if err == nil && (name == "retry" || name == "release") { // it lets the task run
+					a.warnConfig(c.Context())
+				}
 				switch {
 				case err == nil && name == "rm" && !a.json && !a.ids:
 					_, err = fmt.Fprintln(a.stdout, "removed", view.ID)

@@ -431,16 +431,13 @@ func (a *app) ask(ctx context.Context, question, letters string) (byte, bool) {
 // readLine reads to the end of a line and no further: what follows may be for an editor.
 func readLine(r io.Reader) (string, error) {
 	var line []byte
-	for b := make([]byte, 1); ; {
-		if n, err := r.Read(b); n == 0 && err != nil {
+	for b := make([]byte, 1); ; line = append(line, b[0]) {
+		if _, err := io.ReadFull(r, b); err != nil {
 			return "", err
-		} else if n == 0 {
-			continue
 		}
 		if b[0] == '\n' {
 			return string(line), nil
 		}
-		line = append(line, b[0])
 	}
 }
 
