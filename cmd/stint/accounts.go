@@ -442,15 +442,13 @@ func readVariables(path string) (env []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
+	for i, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
 		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		if !ok || !variableName.MatchString(name) || strings.ContainsRune(value, 0) {
-			return nil, fmt.Errorf("%s:%d is not KEY=VALUE", path, n)
+			return nil, fmt.Errorf("%s:%d is not KEY=VALUE", path, i+1)
 		}
 		if quoted := len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0]; quoted {
 			value = value[1 : len(value)-1]

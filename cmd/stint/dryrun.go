@@ -55,12 +55,11 @@ func previewEnd(p *task.TaskPreview) error {
 	if p.Reason == "" {
 		return nil
 	}
-	view := &wire.TaskView{Task: state.Task{ID: p.Task.ID, Agent: p.Task.Agent, Status: state.Failed, Reason: p.Reason}}
-	try := ""
+	end := &cliError{code: taskCode(&state.Task{Status: state.Failed, Reason: p.Reason}), message: fmt.Sprintf("the task could not be run (%s): %s", p.Reason, p.Error)}
 	if p.Reason == state.ClassAgentMissing {
-		try = "stint doctor"
+		end.try = "stint doctor"
 	}
-	return &cliError{code: taskCode(&view.Task), message: fmt.Sprintf("the task could not be run (%s): %s", p.Reason, p.Error), try: try}
+	return end
 }
 
 // describePreview returns a preview for people, with the exact prompt at the end.
