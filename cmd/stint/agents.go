@@ -378,11 +378,9 @@ const (
 // capturePatterns returns the names that are captured.
 func (c *Config) capturePatterns() (patterns []string) {
 	for _, name := range c.CaptureEnv {
-		switch name {
-		case captureDefault:
+		if name == captureDefault {
 			patterns = append(patterns, defaultCapture...)
-		case captureNone:
-		default:
+		} else if name != captureNone {
 			patterns = append(patterns, name)
 		}
 	}

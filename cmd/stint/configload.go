@@ -273,6 +273,7 @@ func (f *fileReader) queues(p toml.Primitive) error {
 	if err := f.meta.PrimitiveDecode(p, &all); err != nil || all == nil {
 		return fmt.Errorf("%s:%d: queue has [queue.NAME] sections, with max = 2 below each", f.name, f.line(p))
 	}
+	f.config.QueueMax = map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		most := 0
 		if err := f.meta.PrimitiveDecode(all[name]["max"], &most); err != nil || len(all[name]) != 1 || most < 1 {
@@ -281,9 +282,6 @@ func (f *fileReader) queues(p toml.Primitive) error {
 				where = fmt.Sprintf("%s:%d", f.name, f.line(at))
 			}
 			return fmt.Errorf("%s: queue.%s has to have max, at least 1, and nothing else", where, name)
-		}
-		if f.config.QueueMax == nil {
-			f.config.QueueMax = map[string]int{}
 		}
 		f.config.QueueMax[name] = most
 	}

@@ -488,10 +488,8 @@ var editors = []string{"sensible-editor", "nano", "vi"}
 
 // chooseEditor returns the user's editor as a piece of shell: it may have options, as in "code --wait".
 func chooseEditor() (string, error) {
-	for _, name := range []string{"VISUAL", "EDITOR"} {
-		if editor := os.Getenv(name); editor != "" {
-			return editor, nil
-		}
+	if editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")); editor != "" {
+		return editor, nil
 	}
 	for _, name := range editors {
 		if _, err := exec.LookPath(name); err == nil {
