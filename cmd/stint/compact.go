@@ -35,10 +35,8 @@ them, stint ls --archive lists them, and stint retry brings one back.
 
 By default the master does this by itself when the journal is larger than compact_size.`,
 		Example: "  stint compact-tasks --dry-run\n  stint compact-tasks --older-than 12h\n  stint compact-tasks --older-than 0   # all that have ended",
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.compact(c, o) },
 	}
-	a.compactFlags(c, o, "", "compact_older_than")
+	a.runsCompact(c, o, "", "compact_older_than")
 	return c
 }
 
@@ -56,17 +54,17 @@ With --files nothing is archived. Instead the files of ended tasks are removed, 
 master does by itself: those of their runs, and transcripts of sessions that cannot be
 resumed (see retention and retention_size). The records stay.`,
 		Example: "  stint clean\n  stint clean --failed --older-than 7d\n  stint clean --files --dry-run",
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.compact(c, o) },
 	}
 	c.Flags().BoolVar(&o.failed, "failed", false, "also failed and dead tasks")
 	c.Flags().BoolVar(&o.files, "files", false, "remove files of ended tasks instead")
-	a.compactFlags(c, o, "0", "all that have ended; with --files: retention")
+	a.runsCompact(c, o, "0", "all that have ended; with --files: retention")
 	exclusive(c, "failed", "files")
 	return c
 }
 
-func (a *app) compactFlags(c *cobra.Command, o *compactOptions, olderThan, text string) {
+// runsCompact completes a command that runs compact.
+func (a *app) runsCompact(c *cobra.Command, o *compactOptions, olderThan, text string) {
+	c.Args, c.RunE = cobra.NoArgs, func(c *cobra.Command, _ []string) error { return a.compact(c, o) }
 	c.Flags().StringVar(&o.olderThan, "older-than", olderThan, "archive tasks that ended longer ago than this `duration`, such as 30d or 12h (default: "+text+")")
 	c.Flags().Lookup("older-than").DefValue = "" // the text has it
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be done, and do nothing")

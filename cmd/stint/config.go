@@ -90,7 +90,7 @@ type key struct {
 	word      string // what its help shows for the value; "": what the kind has
 	set       func(c *Config, text string) error
 	get       func(c *Config) any      // string, int, bool or []string
-	typed     func(text string) error  // what is asked of it besides on a command line; nil: nothing
+	typed     func(text string) error  // what is asked of it besides on a command line
 	redact    func(text string) string // makes it fit to be shown; nil: it is
 }
 
@@ -510,7 +510,8 @@ func valueKey[T, S any](kind kind, name, def, help string, field func(*Config) *
 			}
 			return err
 		},
-		get: func(c *Config) any { return show(*field(c)) },
+		get:   func(c *Config) any { return show(*field(c)) },
+		typed: func(string) error { return nil },
 	}
 }
 

@@ -152,10 +152,8 @@ func (a *app) configSetCommand() *cobra.Command {
 			if err := scratch.put(k, value, origin{}); err != nil {
 				return usage("stint config set --help", "%s: %v", args[0], err)
 			}
-			if k.typed != nil {
-				if err := k.typed(value); err != nil {
-					return err
-				}
+			if err := k.typed(value); err != nil {
+				return err
 			}
 			file, text, err := a.configText()
 			if err == nil {

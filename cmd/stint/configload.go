@@ -68,20 +68,16 @@ func loadConfig(src configSource) (*Config, error) {
 			if err := c.put(k, text, origin{layer: layerFlag, where: "--" + k.flag()}); err != nil {
 				return nil, usage("stint serve --help", "--%s: %v", k.flag(), err)
 			}
-			if k.typed != nil {
-				if err := k.typed(text); err != nil {
-					return nil, err
-				}
+			if err := k.typed(text); err != nil {
+				return nil, err
 			}
 		}
 	}
 	// The URL and the file that has it overrule each other as the layers do.
-	url, file := c.origins["postgres_url"].layer, c.origins["postgres_url_file"].layer
-	switch {
-	case c.PostgresURL == "" || c.PostgresURLFile == "":
-	case url > file:
+	switch url, file := c.origins["postgres_url"].layer, c.origins["postgres_url_file"].layer; {
+	case url > file && c.PostgresURL != "":
 		c.PostgresURLFile = ""
-	case file > url:
+	case file > url && c.PostgresURLFile != "":
 		c.PostgresURL = ""
 	}
 	err := c.check()
