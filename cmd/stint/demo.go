@@ -166,10 +166,7 @@ func (d *demonstration) killed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	same := "another one"
-	if after.AgentSession == running.AgentSession {
-		same = "the same one"
-	}
+	same := map[bool]string{true: "the same one", false: "another one"}[after.AgentSession == running.AgentSession]
 	d.printf("   The task is %s: run again with retries %d, in the agent's session %s (%s).\n", after.Status, after.Retries, after.AgentSession, same)
 	return nil
 }

@@ -186,10 +186,7 @@ func (a *app) examineMaster(ctx context.Context, cfg *Config, dir string) []find
 	default:
 		return []finding{failed("master", err)}
 	}
-	kind := "in the foreground"
-	if h.Background {
-		kind = "in the background"
-	}
+	kind := map[bool]string{true: "in the background", false: "in the foreground"}[h.Background]
 	list := []finding{{"master", healthOK, fmt.Sprintf("pid %d, %s, up %s", h.PID, kind, ago(time.Since(h.Start))), ""}}
 	if h.Version != versionName() {
 		list = append(list, finding{"master", healthWarn, "it has version " + h.Version, restart(h.Background)})
@@ -390,10 +387,7 @@ func examineAgents(cfg *Config, looks []look) (list []finding) {
 
 // findings returns what is to be said about one CLI. What stops it is a problem only if it is needed.
 func (l *look) findings(needed bool) []finding {
-	p, bad := l.probe, healthWarn
-	if needed {
-		bad = healthFail
-	}
+	p, bad := l.probe, map[bool]string{true: healthFail, false: healthWarn}[needed]
 	f := finding{l.name, healthOK, oneLine(p.Detail), p.Fix}
 	if p.Found {
 		parts := slices.DeleteFunc([]string{p.Version, oneLine(p.Detail), p.Path}, func(s string) bool { return s == "" })
@@ -423,10 +417,7 @@ func examineLimits(cfg *Config) finding {
 			set = append(set, name+" "+value)
 		}
 	}
-	f := finding{"limits of runs", healthOK, "none", ""}
-	if len(set) > 0 {
-		f.Text = strings.Join(set, ", ")
-	}
+	f := finding{"limits of runs", healthOK, cmp.Or(strings.Join(set, ", "), "none"), ""}
 	if cfg.LimitMemory > 0 && cfg.LimitMemory < limitMemoryLow {
 		f.Status, f.Try = healthWarn, "limit_memory = 0, or a limit of 64GiB or more"
 		f.Text += "; limit_memory bounds address space, and programs that run on Node or Bun do not start with so little"

@@ -81,10 +81,7 @@ func editableFields(t *state.Task) []ledger.Pair {
 		AddIf(state.KeyOutputSpec, strings.Join(t.OutputSpec, "\n")).AddIf(state.KeyTenantID, t.TenantID).AddIf(state.KeyQueue, t.Queue).
 		AddIf(state.KeyVerifyCommand, t.VerifyCommand).AddIf(state.KeyMaxIterations, orNone(t.MaxIterations)).AddIf(state.KeyVerifyTimeout, t.VerifyTimeout).
 		AddIf(state.KeyOnFailure, t.OnFailure).AddIf(state.KeyOnIssue, t.OnIssue).AddIf(state.KeyOutputPolicy, t.OutputPolicy).
-		AddIf(state.KeyBudget, t.Budget).AddIf(state.KeySpare, state.Flag(t.Spare))
-	if t.Hold {
-		r.Add(state.KeyHold, "true")
-	}
+		AddIf(state.KeyBudget, t.Budget).AddIf(state.KeySpare, state.Flag(t.Spare)).AddIf(state.KeyHold, state.Flag(t.Hold))
 	for _, key := range slices.Sorted(maps.Keys(t.Extra)) {
 		r.AddIf(key, t.Extra[key])
 	}
