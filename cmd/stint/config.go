@@ -378,10 +378,8 @@ func agentKey(name string, s agent.Setting) (k key) {
 		if err := set(&scratch, text); err != nil {
 			return err
 		}
-		values := maps.Clone(c.agents) // c may be a copy of a Config that is in use
-		if values == nil {
-			values = map[string]any{}
-		}
+		values := map[string]any{} // c may be a copy of a Config that is in use
+		maps.Copy(values, c.agents)
 		values[name] = get(&scratch)
 		c.agents = values
 		return nil

@@ -310,10 +310,7 @@ func (f *fileReader) notify(p toml.Primitive) error {
 			}
 		}
 		if key, err := b.Check(); err != nil {
-			where := ""
-			if key != "" {
-				where = "notify." + key + ": "
-			}
+			where := map[bool]string{true: "notify." + key + ": "}[key != ""]
 			return fmt.Errorf("%s:%d: %s%w", f.name, at(key), where, err)
 		}
 		f.config.Notify = append(f.config.Notify, b)

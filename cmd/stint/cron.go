@@ -333,7 +333,7 @@ func (a *app) cronShowCommand() *cobra.Command {
 				d.line("running", "since the firing of "+localTime(at))
 			}
 			if s.Last != nil {
-				d.line("last", jobRunText(s.Last))
+				d.line("last", strings.TrimSuffix(localTime(s.Last.Scheduled)+" "+outcomeText(s.Last)+": "+s.Last.Detail, ": "))
 			}
 			if s.Job == "" {
 				block, err := scheduleBlock(&schedule.Schedule{Spec: found.Spec})
@@ -349,16 +349,11 @@ func (a *app) cronShowCommand() *cobra.Command {
 	})
 }
 
-func jobRunText(r *task.JobRun) string {
-	text := localTime(r.Scheduled) + " " + r.Outcome
-	if r.Reason != "" {
-		text += " (" + r.Reason + ")"
-	}
+// outcomeText returns how a firing went, and for how many it stands.
+func outcomeText(r *task.JobRun) string {
+	text := strings.TrimSuffix(r.Outcome+" ("+r.Reason+")", " ()")
 	if r.Count > 1 {
-		text += fmt.Sprintf(", %d firings", r.Count)
-	}
-	if r.Detail != "" {
-		text += ": " + r.Detail
+		text += fmt.Sprintf(" ×%d", r.Count)
 	}
 	return text
 }
@@ -378,11 +373,7 @@ func (a *app) cronRunsCommand() *cobra.Command {
 				if r.Duration > 0 {
 					took = time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond).String()
 				}
-				outcome := strings.TrimSuffix(r.Outcome+" ("+r.Reason+")", " ()")
-				if r.Count > 1 {
-					outcome += fmt.Sprintf(" ×%d", r.Count)
-				}
-				return r.Task, []string{localTime(r.Scheduled), outcome, took, shortID(r.Task), r.Detail}
+				return r.Task, []string{localTime(r.Scheduled), outcomeText(&r), took, shortID(r.Task), r.Detail}
 			})
 		},
 		ValidArgsFunction: a.completeSchedules,

@@ -86,10 +86,7 @@ func describePreview(p *task.TaskPreview) string {
 	}
 	d.line("timeout", p.Timeout)
 	if p.MaxIterations > 0 {
-		each := ""
-		if p.VerifyTimeout != "" {
-			each = " at most, " + p.VerifyTimeout + " each time"
-		}
+		each := map[bool]string{true: " at most, " + p.VerifyTimeout + " each time"}[p.VerifyTimeout != ""]
 		d.line("verify", fmt.Sprintf("%s (%s%s)", t.VerifyCommand, count(p.MaxIterations, "iteration"), each))
 	}
 	d.line("to collect", strings.Join(t.OutputSpec, ", "))
