@@ -103,10 +103,7 @@ func (a *app) acceptEdits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return errors.Join(printJSON(a.stdout, t), a.reportReconciled(t))
-	}
-	if _, err := fmt.Fprintf(a.stdout, "%s applied\n", count(t.Adopted, "edit")); err != nil {
+	if err := a.print(t, count(t.Adopted, "edit")+" applied"); err != nil {
 		return err
 	}
 	for _, n := range t.Notices {
