@@ -66,10 +66,6 @@ func (a Accounts) Several() bool {
 	return slices.ContainsFunc(a.List, func(c state.AccountConfig) bool { return len(a.Of(c.Tool)) > 1 })
 }
 
-func (a Accounts) haveBudget() bool {
-	return slices.ContainsFunc(a.List, func(c state.AccountConfig) bool { return c.Budget != "" })
-}
-
 // Rule is the Account of [lanes.Limits]. An account that is not configured has no bounds: what
 // needs it begins, and ends with a sentence.
 func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
@@ -175,7 +171,11 @@ type spender struct{ session, account, day string }
 
 // LoadSpending reads what was spent so far, once, if any budget needs it. It may take a while.
 func (s *Store) LoadSpending(accounts Accounts) (err error) {
-	if s.spending.isLoaded() || s.Config.BudgetSession == "" && s.Config.BudgetDay == "" && !accounts.haveBudget() {
+	s.spending.mu.Lock()
+	isLoaded := s.spending.of != nil
+	s.spending.mu.Unlock()
+	haveBudget := slices.ContainsFunc(accounts.List, func(c state.AccountConfig) bool { return c.Budget != "" })
+	if isLoaded || s.Config.BudgetSession == "" && s.Config.BudgetDay == "" && !haveBudget {
 		return nil
 	}
 	s.View(func(st *fold.State) { // so that no run ends meanwhile
@@ -237,12 +237,6 @@ func (s *Store) Spend(before, after *state.Task) {
 	if s.spending.of != nil {
 		add(s.spending.of, &r, s.Config.Now().Location())
 	}
-}
-
-func (p *spending) isLoaded() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.of != nil
 }
 
 func add(to map[spender]state.Spending, r *state.Run, in *time.Location) {

@@ -452,10 +452,9 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string) (task.Sche
 		return task.Schedule{}, err
 	}
 	now := r.opts.Now().Truncate(time.Millisecond)
-	switch act {
-	case "run":
+	if act == "run" {
 		err = r.fire(ctx, &s, now, true)
-	default:
+	} else {
 		if act == "pause" { // what is due by now is not lost
 			err = r.lookAt(ctx, &s, r.room.Schedules()[name])
 		}
