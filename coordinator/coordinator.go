@@ -1,13 +1,12 @@
 // Package coordinator runs tasks: it accepts them, decides which may run,
 // starts agents for them, and writes every step into the ledger.
 //
-// One goroutine owns the fold and the files: the log's. Everything that changes
-// something (a submit, a cancel, the start or end of a run) is a function that
-// runs there, looks at the state and appends records; many that wait at the same
-// moment share one write and one fdatasync. What was appended is applied to the
-// state by the same code that replays the journal after a restart, and only then
-// answered. So the order of events is the order of the records, and nothing is
-// ever told that is not on the disk.
+// One goroutine owns the fold and the files: the log's. Everything that changes something (a
+// submit, a cancel, the start or end of a run) is a function that runs there, looks at the state
+// and appends records; many that wait at the same moment share one write and one fdatasync. What
+// was appended is applied to the state by the same code that replays the journal after a restart,
+// and only then answered. So the order of events is the order of the records, and nothing is ever
+// told that is not on the disk.
 //
 // Around it are: the dispatcher, which asks the state what is ready whenever
 // something changed or a time has come; one goroutine for each run; and the
@@ -39,8 +38,7 @@ import (
 	"stint/state/fold"
 )
 
-// A Coordinator is the master of one state directory. Its methods may be called
-// by any goroutine.
+// A Coordinator is the master of one state directory. Its methods may be called by any goroutine.
 type Coordinator struct {
 	*queue.Store
 	*admission.Admission
@@ -82,9 +80,8 @@ func (c *Coordinator) hooks() queue.Hooks {
 	}
 }
 
-// Run recovers what was running, then dispatches until ctx ends, a handover was
-// asked for and the runs have ended, or nothing was to be done for IdleExit. The
-// error is not nil if the disk failed.
+// Run recovers what was running, then dispatches until ctx ends, a handover was asked for and the
+// runs have ended, or nothing was to be done for IdleExit. The error is not nil if the disk failed.
 func (c *Coordinator) Run(ctx context.Context) error {
 	besideCtx, stop := context.WithCancel(context.Background())
 	var beside sync.WaitGroup
@@ -149,9 +146,8 @@ func (c *Coordinator) Health() task.Health {
 	return h
 }
 
-// ServesHTTP notes at which address, such as 127.0.0.1:7433, the master can be called by
-// HTTP, for Health and the heartbeat; "" is none. err says why there is none though there
-// should be.
+// ServesHTTP notes at which address, such as 127.0.0.1:7433, the master can be called by HTTP, for
+// Health and the heartbeat; "" is none. err says why there is none though there should be.
 func (c *Coordinator) ServesHTTP(addr string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

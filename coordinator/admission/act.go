@@ -15,9 +15,8 @@ import (
 	"stint/state/fold"
 )
 
-// Hold keeps a queued task from being run until it is released. One that is held
-// already stays as it is. The error has CodeConflict if the task is not queued. by
-// is who asks.
+// Hold keeps a queued task from being run until it is released. One that is held already stays as
+// it is. The error has CodeConflict if the task is not queued. by is who asks.
 func (a *Admission) Hold(ctx context.Context, ref, by string) (state.Task, error) {
 	return a.setHold(ctx, ref, by, true)
 }

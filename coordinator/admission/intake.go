@@ -272,8 +272,7 @@ func (in *intake) at(i int, err error) error {
 	return task.AtTask(err, i, len(in.specs))
 }
 
-// CheckFields returns what is wrong with fields of a spec that can be looked at by
-// themselves.
+// CheckFields returns what is wrong with fields of a spec that can be looked at by themselves.
 func CheckFields(s *task.TaskSpec) error {
 	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, task.CheckInputFiles, task.CheckOutputSpec, task.CheckAllow} {
 		if err := check(s); err != nil {

@@ -144,10 +144,9 @@ func (in *intake) noteBeside(tasks []state.Task) {
 	}
 }
 
-// WorkspaceError returns why a task must not begin in its workspace, which may be another
-// directory than it was when the task was accepted: an agent can put a link in its place, and
-// what is recorded has none. What a person wrote since has not been checked at all, and
-// may be a link.
+// WorkspaceError returns why a task must not begin in its workspace, which may be another directory
+// than it was when the task was accepted: an agent can put a link in its place, and what is
+// recorded has none. What a person wrote since has not been checked at all, and may be a link.
 func (a *Admission) WorkspaceError(t *state.Task) string {
 	if t.Workspace == "" { // a person has taken it out
 		return "the task has no workspace"

@@ -24,9 +24,8 @@ const (
 	KindTestsDeleted = "tests-deleted" // test files are gone
 )
 
-// CheckMessage returns what is wrong with the final message of an agent: at most one
-// finding. A message is empty if all of it is blanks, punctuation and code fences, such
-// as "…" or "---".
+// CheckMessage returns what is wrong with the final message of an agent: at most one finding. A
+// message is empty if all of it is blanks, punctuation and code fences, such as "…" or "---".
 func CheckMessage(message string) []state.Issue {
 	isContent := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsSymbol(r) && r != '`' || strings.ContainsRune(`[]{}"`, r)
@@ -41,9 +40,8 @@ func CheckMessage(message string) []state.Issue {
 	return []state.Issue{found}
 }
 
-// CheckChanges returns what is wrong with the changes of an attempt: at most one
-// finding, which names the test files that were deleted or renamed to something that is
-// no test.
+// CheckChanges returns what is wrong with the changes of an attempt: at most one finding, which
+// names the test files that were deleted or renamed to something that is no test.
 func CheckChanges(changes []state.FileChange) []state.Issue {
 	const most = 3
 	var gone []string

@@ -36,8 +36,7 @@ const (
 	maxJudgedLessons = 10
 )
 
-// DefaultEvaluation is what an evaluator is told unless the configuration has another
-// text.
+// DefaultEvaluation is what an evaluator is told unless the configuration has another text.
 const DefaultEvaluation = `You judge the answer of another agent to a task. You have seen neither its session nor its files.
 Say what a careful person would want to know before relying on the answer: what of the task it leaves out, and what in it
 contradicts itself, the verify command or the changed files, where these are shown. It had to keep to the output policy: that it
@@ -50,8 +49,7 @@ const judgementSchema = `{"type":"object","additionalProperties":false,"required
 	`"message":{"type":"string","description":"one sentence: what is wrong with the answer"}}}},` +
 	`"lessons":{"type":"array","items":{"type":"string"},"description":"facts about this workspace that later tasks should know; mostly there are none"}}}`
 
-// isFinal reports whether an attempt that has come to this outcome has an answer that
-// is its last.
+// isFinal reports whether an attempt that has come to this outcome has an answer that is its last.
 func isFinal(out *task.Outcome) bool { return out.Class == "" || out.Class == state.ClassVerify }
 
 // inspect notes what the attempt has changed, however it has come to this outcome, and adds

@@ -222,10 +222,9 @@ func WaitedTooLong(most time.Duration) string {
 	return fmt.Sprintf("the provider names no end of this limit, and the next try would come after max_limit_wait (%s): raise it, or name agents to take over with --fallback", most)
 }
 
-// gotThrough returns the record that ends an account's time of one task after the
-// other: a run that began after the cool-down has shown that the provider answers
-// again. nil if the run does not show it. A run in which the task's agent is not
-// asked shows nothing.
+// gotThrough returns the record that ends an account's time of one task after the other: a run that
+// began after the cool-down has shown that the provider answers again. nil if the run does not show
+// it. A run in which the task's agent is not asked shows nothing.
 func gotThrough(st *fold.State, t *state.Task, class state.Class) *ledger.Record {
 	if t.Phase != "" {
 		return nil

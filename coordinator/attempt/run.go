@@ -34,8 +34,7 @@ import (
 	"stint/state/fold"
 )
 
-// Attempts run what the dispatcher has started. Their methods may be called by any
-// goroutine.
+// Attempts run what the dispatcher has started. Their methods may be called by any goroutine.
 type Attempts struct {
 	tasks     *queue.Store
 	admission *admission.Admission
@@ -91,8 +90,7 @@ type Run struct {
 	events      atomic.Pointer[rundir.EventLog]
 }
 
-// AgentFor returns the agent of a task that may name none: a session goes on with its
-// own.
+// AgentFor returns the agent of a task that may name none: a session goes on with its own.
 func (a *Attempts) AgentFor(st *fold.State, t *state.Task, defaultAgent string) string {
 	if t.Agent != "" || !task.IsNamedLane(t.SessionKey) {
 		return cmp.Or(t.Agent, defaultAgent)

@@ -108,9 +108,8 @@ func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run,
 	}
 }
 
-// checksName is the directory with a file for each verify command that runs by
-// itself: it is named by the run, and has the task and its lane, one a line. No record
-// tells the next master of it.
+// checksName is the directory with a file for each verify command that runs by itself: it is named
+// by the run, and has the task and its lane, one a line. No record tells the next master of it.
 const checksName = "checks"
 
 // check runs the command, which is noted meanwhile, and records how it ended.

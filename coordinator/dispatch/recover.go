@@ -25,9 +25,8 @@ import (
 // notes of masters that died. It returns when nothing is in the way of a start.
 //
 // The old processes are proved dead first, then their tasks go back into the queue. A task for
-// which that cannot be done is held and shown, never started again by itself. Those that an
-// earlier master has held are looked at beside all else: their lanes are taken, and nobody has
-// to wait.
+// which that cannot be done is held and shown, never started again by itself. Those that an earlier
+// master has held are looked at beside all else: their lanes are taken, and nobody has to wait.
 func (d *Dispatcher) Recover(ctx context.Context) {
 	d.enterSafeMode(ctx)
 	runs := d.tasks.Orphans()

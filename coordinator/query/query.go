@@ -81,9 +81,8 @@ func (q *Query) list(read func(*fold.State) ([]state.Task, error)) (tasks []stat
 	return tasks
 }
 
-// Rows is List for who writes the tasks down; see [fold.State.Rows]. encode must
-// not call the coordinator. The error has CodeInvalid if f.Before is no place in this
-// list.
+// Rows is List for who writes the tasks down; see [fold.State.Rows]. encode must not call the
+// coordinator. The error has CodeInvalid if f.Before is no place in this list.
 func (q *Query) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (rows []state.Row, err error) {
 	defer q.tasks.Call()()
 	q.tasks.View(func(st *fold.State) {

@@ -99,9 +99,8 @@ func (q *Query) openCopy(runID, name string) (*os.File, fs.FileInfo, error) {
 	return rundir.OpenCollected(q.tasks.RunDir(runID), name)
 }
 
-// OpenFile returns the content of a file of a task by its name, which is one that Files
-// gives. A name that came with the task and that nothing was collected under is what
-// came.
+// OpenFile returns the content of a file of a task by its name, which is one that Files gives. A
+// name that came with the task and that nothing was collected under is what came.
 func (q *Query) OpenFile(ctx context.Context, ref, run, name string) (task.Content, error) {
 	t, err := q.Task(ctx, ref)
 	if err != nil {

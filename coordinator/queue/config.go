@@ -19,8 +19,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// A Config is what a coordinator is opened with. All durations must be set; cmd
-// has their defaults.
+// A Config is what a coordinator is opened with. All durations must be set; cmd has their defaults.
 type Config struct {
 	StateDir     string                    // absolute path; made if missing
 	Agents       map[string]task.Agent     // by name

@@ -24,9 +24,8 @@ const maxOutput = 64 << 20
 // openRoot opens a directory, and does not wait where a FIFO has taken its place.
 func openRoot(dir string) (*os.Root, error) { return os.OpenRoot(dir + "/") }
 
-// WriteInputs writes the files that come with a task below dir, which is the
-// run's or the task's alone, and returns their paths. Those that are there from an earlier
-// turn stay as they are.
+// WriteInputs writes the files that come with a task below dir, which is the run's or the task's
+// alone, and returns their paths. Those that are there from an earlier turn stay as they are.
 func WriteInputs(dir string, files []state.InputFile) (paths []string, err error) {
 	root, err := openRoot(dir)
 	if err != nil {
@@ -158,11 +157,10 @@ func createNew(to *os.Root, path string) (*os.File, error) {
 	return to.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
 }
 
-// openRegular opens a file that an agent may have chosen to our harm. It follows
-// no link, opens nothing that could block or do something when it is opened, and
-// takes no file that has another name, because that may lie anywhere. Should the
-// path change meanwhile, the root still keeps everything below it, and what was
-// opened is compared with what was looked at.
+// openRegular opens a file that an agent may have chosen to our harm. It follows no link, opens
+// nothing that could block or do something when it is opened, and takes no file that has another
+// name, because that may lie anywhere. Should the path change meanwhile, the root still keeps
+// everything below it, and what was opened is compared with what was looked at.
 func openRegular(root *os.Root, path string) (*os.File, error) {
 	seen, err := lookAt(root, path)
 	if err != nil {

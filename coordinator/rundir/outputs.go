@@ -136,9 +136,8 @@ func (o *Outputs) Tail(lines int) (off int64, err error) {
 	return off, err
 }
 
-// OpenOutput opens a file of a run's directory for reading. A command may have put
-// another thing there: it follows no link and waits for no pipe, which is an error with
-// [task.CodeConflict].
+// OpenOutput opens a file of a run's directory for reading. A command may have put another thing
+// there: it follows no link and waits for no pipe, which is an error with [task.CodeConflict].
 func OpenOutput(runDir, name string) (*os.File, error) {
 	path := filepath.Join(runDir, name)
 	f, err := durable.Open(path, os.O_RDONLY, 0)

@@ -28,10 +28,9 @@ var (
 	errRemoved = fmt.Errorf("%w: the files of its run were removed, as retention says or by hand", ErrNotKept)
 )
 
-// OpenCollected opens a file in the directory files of a run. Whatever a person has
-// made of the path in the ledger, and whatever an agent has left there, it is a regular
-// file below that directory that has no other name. Errors are sentences for people;
-// [ErrNotKept] is one of them.
+// OpenCollected opens a file in the directory files of a run. Whatever a person has made of the
+// path in the ledger, and whatever an agent has left there, it is a regular file below that
+// directory that has no other name. Errors are sentences for people; [ErrNotKept] is one of them.
 func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
 	clean, err := task.CleanPath(path)
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 	"stint/state/fold"
 )
 
-// aloneDiffers returns the first task that tasks.md alone makes another than the journal
-// does, and how; "" if there is none. What is in the archive and no more in the journal is
-// passed over.
+// aloneDiffers returns the first task that tasks.md alone makes another than the journal does, and
+// how; "" if there is none. What is in the archive and no more in the journal is passed over.
 func aloneDiffers(dir string, st *fold.State, tasks []byte) (id, how string, err error) {
 	entries, err := archive.Read(nil, dir, ledger.TaskFiles)
 	if err != nil {

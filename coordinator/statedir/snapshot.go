@@ -54,8 +54,7 @@ func ReadSnapshot(ctx context.Context, dir string, upTo uint64) (*Snapshot, erro
 // Seq returns the number of the last record that is in the copy.
 func (c *Snapshot) Seq() uint64 { return c.seq }
 
-// Follow returns the records of the journal after that seq, as they are written; see
-// [follow.Dir].
+// Follow returns the records of the journal after that seq, as they are written; see [follow.Dir].
 func (c *Snapshot) Follow(after uint64) *follow.Follower { return follow.Dir(nil, c.dir, after) }
 
 // TaskIDs is [query.Query.TaskIDs].

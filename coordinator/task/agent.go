@@ -10,22 +10,19 @@ import (
 	"stint/state"
 )
 
-// GoOn is the user's message in a turn whose session has the real one already; see
-// [Outcome].Kept.
+// GoOn is the user's message in a turn whose session has the real one already; see [Outcome].Kept.
 const GoOn = prompt.GoOn
 
 // An Agent runs one CLI. The adapters in coordinator/agent fill it.
 type Agent interface {
-	// Run runs one turn and returns when nothing of it is left alive: no
-	// process, no descendant. It calls report from one goroutine at a time,
-	// never after it has returned. ctx ends the run early; context.Cause(ctx)
-	// says why (ErrCanceled, ErrTimeout, ErrShutdown). Run does not fail: what
-	// went wrong is in the outcome's Class and Error.
+	// Run runs one turn and returns when nothing of it is left alive: no process, no descendant. It
+	// calls report from one goroutine at a time, never after it has returned. ctx ends the run
+	// early; context.Cause(ctx) says why (ErrCanceled, ErrTimeout, ErrShutdown). Run does not fail:
+	// what went wrong is in the outcome's Class and Error.
 	Run(ctx context.Context, turn Turn, report func(Event)) Outcome
 }
 
-// A PromptEscaper is an Agent whose CLI would expand parts of a prompt and has no
-// option not to.
+// A PromptEscaper is an Agent whose CLI would expand parts of a prompt and has no option not to.
 type PromptEscaper interface {
 	// EscapePrompt returns the prompt in the form that the CLI sends on unchanged; prompt.md holds it.
 	EscapePrompt(prompt string) string
@@ -52,8 +49,7 @@ var (
 	ErrShutdown = errors.New("the master is shutting down")
 )
 
-// A Turn is one run of an agent: everything that the adapter needs to build a
-// command line.
+// A Turn is one run of an agent: everything that the adapter needs to build a command line.
 type Turn struct {
 	TaskID    string
 	RunID     string

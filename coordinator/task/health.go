@@ -7,9 +7,8 @@ import (
 	"stint/state"
 )
 
-// Health is what a master says about itself. The coordinator sets all of it but
-// Socket and Background, which it is given when it is opened, and HTTP and HTTPError, which
-// it is told.
+// Health is what a master says about itself. The coordinator sets all of it but Socket and
+// Background, which it is given when it is opened, and HTTP and HTTPError, which it is told.
 type Health struct {
 	Status     HealthStatus         `json:"status" enum:"failing,ending,paused,ok" doc:"How the master is, in one word" example:"ok"`
 	PID        int                  `json:"pid" doc:"Process id of the master" example:"4711"`

@@ -137,8 +137,7 @@ func checkFileName(what, name string) (string, error) {
 	return clean, nil
 }
 
-// IsArgument reports whether s may stand on an agent's command line: it is one
-// word and no option.
+// IsArgument reports whether s may stand on an agent's command line: it is one word and no option.
 func IsArgument(s string) bool {
 	return s != "" && len(s) <= 128 && s[0] != '-' && strings.Trim(s, alnum+"._:/@+-") == ""
 }

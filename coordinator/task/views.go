@@ -34,10 +34,9 @@ type Content struct {
 	Close    func() error
 }
 
-// A TaskRecord is one task as a mirror of the ledger has it: what its records say,
-// and what is left of its runs' files. A compaction changes nothing of it but state.Task.Seq,
-// nor does a move into the archive. What changes without a record of the task, FollowUps
-// and Archived, is left empty.
+// A TaskRecord is one task as a mirror of the ledger has it: what its records say, and what is left
+// of its runs' files. A compaction changes nothing of it but state.Task.Seq, nor does a move into
+// the archive. What changes without a record of the task, FollowUps and Archived, is left empty.
 type TaskRecord struct {
 	Task     state.Task // whole
 	Runs     []TaskRun  // the oldest first
@@ -210,15 +209,13 @@ var ErrFromRun = &Error{
 	Hint: "leave it to the user, who can do it outside of the run",
 }
 
-// A Change tells a subscriber that a record of a task was applied. Subscribers
-// get them in the order of the ledger, without gaps. All of them share one: it is
-// only to be read.
+// A Change tells a subscriber that a record of a task was applied. Subscribers get them in the
+// order of the ledger, without gaps. All of them share one: it is only to be read.
 type Change struct {
 	Seq  uint64     `json:"seq" doc:"Number of the record" example:"1042"`
 	Task state.Task `json:"task,omitzero" doc:"The task after it. Of a task that has ended it has only the fields by which lists are filtered"`
-	// Resync says that tasks may have come to lists or gone from them, or changed,
-	// without a record of their own, or with one that was missed: who follows must list
-	// anew. There is no Task then.
+	// Resync says that tasks may have come to lists or gone from them, or changed, without a record
+	// of their own, or with one that was missed: who follows must list anew. There is no Task then.
 	Resync bool `json:"resync,omitempty" doc:"It cannot be told what has changed: list anew. There is no task then" example:"false"`
 
 	line func() ([]byte, error) // JSON, made once; nil: made each time
