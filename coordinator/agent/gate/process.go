@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -130,27 +131,26 @@ func (v *Supervisor) startGate(s Spec, lock, stderr *os.File) (*gateProc, error)
 	if err != nil {
 		return nil, err
 	}
-	statusR, statusW, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, controlR.Close(), controlW.Close())
-	}
 	cmd := &exec.Cmd{
 		Path: argv[0], Args: append([]string{"stint"}, argv[1:]...), Dir: "/",
 		// The mark is for a sweep to find it. It needs no more than these processors,
 		// and the runtime need not look how many there are. Built with -race, it would
 		// wait a second at its end.
 		Env:   []string{EnvRunID + "=" + s.Turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
-		Stdin: controlR, Stdout: statusW, Stderr: stderr, ExtraFiles: []*os.File{lock},
+		Stdin: controlR, Stderr: stderr, ExtraFiles: []*os.File{lock},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
 	}
-	err = cmd.Start()
-	err = errors.Join(err, controlR.Close(), statusW.Close())
+	status, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	err = errors.Join(err, controlR.Close())
 	if cmd.Process == nil {
-		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close(), statusR.Close()))
+		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close()))
 	}
 	h := &gateProc{cmd: cmd, control: controlW, lock: lock, reports: make(chan report, 4), reader: make(chan struct{})}
 	liveGates.Store(cmd.Process.Pid, s.Turn.RunID)
-	go h.read(statusR)
+	go h.read(status)
 	return h, nil
 }
 
@@ -177,15 +177,14 @@ func (v *Supervisor) record(s Spec, pid int) (*runRecord, error) {
 	return rec, durable.ReplaceFile(cmp.Or(v.FS, durable.OS), filepath.Join(s.Turn.RunDir, recordName), append(data, '\n'))
 }
 
-// read passes the gate's reports on. It owns the pipe and ends when the gate does.
-func (h *gateProc) read(status *os.File) {
+// read passes the gate's reports on, and ends when the gate does.
+func (h *gateProc) read(status io.Reader) {
 	defer close(h.reader)
 	defer close(h.reports)
 	dec := json.NewDecoder(status)
 	for {
 		var rep report
 		if dec.Decode(&rep) != nil {
-			_ = status.Close() // only read from
 			return
 		}
 		h.reports <- rep
