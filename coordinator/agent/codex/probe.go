@@ -237,12 +237,10 @@ func (c *Agent) quota(thread string) []state.Window {
 		_, _ = f.Seek(-quotaTail, io.SeekEnd) // else it begins at its beginning
 	}
 	data, _ := io.ReadAll(io.LimitReader(f, quotaTail)) // what could be read
-	for data = bytes.TrimSpace(data); len(data) > 0; {
-		i := bytes.LastIndexByte(data, '\n')
-		if list := windowsOf(data[i+1:]); list != nil {
+	for _, line := range slices.Backward(bytes.Split(data, []byte("\n"))) {
+		if list := windowsOf(line); list != nil {
 			return list
 		}
-		data = data[:max(i, 0)]
 	}
 	return nil
 }

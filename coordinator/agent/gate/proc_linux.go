@@ -46,17 +46,13 @@ func parseStat(pid int, data []byte) (proc, error) {
 
 // listProcs returns every process that this one can see.
 func listProcs() ([]proc, error) {
-	dir, err := os.Open("/proc")
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
-	names, err := dir.Readdirnames(-1)
-	if err = errors.Join(err, dir.Close()); err != nil {
-		return nil, err
-	}
-	all := make([]proc, 0, len(names))
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
+	all := make([]proc, 0, len(entries))
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue // not a process
 		}
