@@ -66,10 +66,10 @@ const (
 // with a [*task.Error]: nothing but this machine may connect. An error that wraps
 // [syscall.EADDRINUSE] says that someone else listens at one of them.
 func ListenLoopback(addr string) (lns []net.Listener, err error) {
-	port, err := splitLoopback(addr)
-	if err != nil {
+	if err := CheckLoopback(addr); err != nil {
 		return nil, err
 	}
+	_, port, _ := net.SplitHostPort(addr) // it was looked at
 	for range 10 {
 		var four, six net.Listener
 		if four, err = net.Listen("tcp4", net.JoinHostPort("127.0.0.1", port)); err != nil {
@@ -91,19 +91,13 @@ func ListenLoopback(addr string) (lns []net.Listener, err error) {
 
 // CheckLoopback returns what is wrong with an address for [ListenLoopback]; nil if nothing is.
 func CheckLoopback(addr string) error {
-	_, err := splitLoopback(addr)
-	return err
-}
-
-// splitLoopback returns the port of an address that means this machine, written in one of three ways.
-func splitLoopback(addr string) (port string, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil && (host == "127.0.0.1" || host == "::1" || host == "localhost") {
 		if p, perr := netip.ParseAddrPort("127.0.0.1:" + port); perr == nil && fmt.Sprint(p.Port()) == port {
-			return port, nil
+			return nil
 		}
 	}
-	return "", task.Invalid("use 127.0.0.1:7433, and from another machine: ssh -L 7433:127.0.0.1:7433 HOST", "%q is not an address of this machine alone: 127.0.0.1, [::1] or localhost, and a port", addr)
+	return task.Invalid("use 127.0.0.1:7433, and from another machine: ssh -L 7433:127.0.0.1:7433 HOST", "%q is not an address of this machine alone: 127.0.0.1, [::1] or localhost, and a port", addr)
 }
 
 // An Options is what a [Guard] needs of the server behind it.
@@ -348,13 +342,15 @@ func (g *Guard) sameOrigin(r *http.Request) bool {
 // The token is for programs: a page that another user left in a browser may have it from
 // one that sent it to him, while no master ran, and would ask as our own user.
 func (g *Guard) Authenticated(r *http.Request) bool {
-	token := g.opts.Token
+	token, err := g.opts.Token.Text()
+	if err != nil {
+		return false
+	}
 	if auth := r.Header.Values("Authorization"); len(auth) > 0 {
 		scheme, given, _ := strings.Cut(auth[0], " ")
-		return len(auth) == 1 && strings.EqualFold(scheme, "Bearer") && token.isToken(given) && r.Header["Sec-Fetch-Site"] == nil
+		return len(auth) == 1 && strings.EqualFold(scheme, "Bearer") && equalText(given, token) && r.Header["Sec-Fetch-Site"] == nil
 	}
-	text, err := token.Text()
-	return err == nil && g.browsers.shows(r, text, g.opts.Now())
+	return g.browsers.shows(r, token, g.opts.Now())
 }
 
 // lookAgain is how often it is looked whether the token of a request that lasts still counts.

@@ -163,3 +163,8 @@ func TestRotationsAtOnce(t *testing.T) {
 		t.Errorf("left behind: %v %v", names, err)
 	}
 }
+
+func (t *Token) isToken(given string) bool {
+	text, err := t.Text()
+	return err == nil && equalText(given, text)
+}
