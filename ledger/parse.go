@@ -121,11 +121,8 @@ func (p *parser) step() {
 	if p.data[p.pos] == '#' && p.strict() {
 		return
 	}
-	start, next := p.pos, len(p.data)
-	if i := bytes.IndexByte(p.data[p.pos:], '\n'); i >= 0 {
-		next = p.pos + i + 1
-	}
-	line := bytes.TrimSuffix(p.data[start:next], newline)
+	start := p.pos
+	line, next := lineAt(p.data, start)
 	was := p.inRecord()
 	p.takeLine(TrimRight(line), start, next)
 	if isGood := p.inRecord() && p.bad == nil; !isGood && !(was && p.sealed) { // else Markdown's blocks do not matter
@@ -257,10 +254,7 @@ func isIndented(line []byte) bool {
 // nextLine returns the next line from pos on that is not blank.
 func (p *parser) nextLine(pos int) []byte {
 	for pos < len(p.data) {
-		line, next, ok := CutLine(p.data, pos)
-		if !ok {
-			return p.data[pos:]
-		}
+		line, next := lineAt(p.data, pos)
 		if len(TrimRight(line)) > 0 {
 			return line
 		}

@@ -204,6 +204,12 @@ func CutLine(data []byte, pos int) (line []byte, next int, ok bool) {
 	return data[pos : pos+i], pos + i + 1, true
 }
 
+// lineAt is CutLine for text whose last line may have no newline.
+func lineAt(data []byte, pos int) (line []byte, next int) {
+	line, _, _ = bytes.Cut(data[pos:], newline)
+	return line, min(len(data), pos+len(line)+1)
+}
+
 // parseEnd reads "<!-- end 12 -->" or "<!-- end 12, 3 more -->".
 func parseEnd(line []byte) (seq uint64, more int, ok bool) {
 	line, ok1 := bytes.CutPrefix(line, endOpen)

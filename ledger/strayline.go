@@ -74,10 +74,7 @@ func (p *parser) goesOn(pos int) []byte {
 	if pos == len(p.data) || p.data[pos] == '\n' || p.data[pos] == '#' {
 		return nil
 	}
-	line, _, ok := CutLine(p.data, pos)
-	if !ok {
-		line = p.data[pos:]
-	}
+	line, _ := lineAt(p.data, pos)
 	if line = TrimRight(line); len(line) > 0 && (isIndented(line) || isTellingField(line) && !isSeqLine(line)) {
 		return line
 	}

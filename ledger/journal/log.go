@@ -372,28 +372,20 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 	}
 	b := &batch{seq: l.seq, claimed: map[string]bool{}}
 	for i, u := range waiting {
-		if u.side != nil {
-			if len(b.bytes) > 0 || i > 0 {
-				again = append(again, waiting[i:]...)
-				break
-			}
-			err := u.side()
-			waiting[0] = nil // a compaction has hold of several times the ledger
-			u.done <- err
-			return waiting[1:], err
-		}
-		if u.alone && len(b.taken) > 0 { // it comes next, whatever else waits
+		if (u.alone || u.side != nil) && len(b.taken) > 0 { // it comes next, whatever else waits
 			again = slices.Concat(waiting[i:i+1], again, waiting[i+1:])
 			break
 		}
-		if len(b.bytes) > maxBatch {
-			again = append(again, waiting[i:]...)
-			break
+		if u.side != nil {
+			err := u.side()
+			waiting[i] = nil // a compaction has hold of several times the ledger
+			u.done <- err
+			return waiting[i+1:], err
 		}
 		if !b.take(u) {
 			again = append(again, u)
 		}
-		if u.alone {
+		if u.alone || len(b.bytes) > maxBatch {
 			again = append(again, waiting[i+1:]...)
 			break
 		}
