@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// A blockState follows, line by line, the blocks of CommonMark (version 0.31,
-// chapters 4 and 5) as far as they decide what is a heading at the top level:
-// code, HTML blocks, paragraphs, list items and block quotes.
+// A blockState follows, line by line, the blocks of CommonMark (version 0.31, chapters 4 and 5) as far as
+// they decide what is a heading at the top level: code, HTML blocks, paragraphs, list items and block quotes.
 type blockState struct {
 	what     string // "code fence", "comment" or "HTML block" that is open at the top level; "" if none
 	line     int    // where it was opened
@@ -281,8 +280,7 @@ func fenceOf(text []byte) (byte, int) {
 	return text[0], n
 }
 
-// closesHTML reports whether the line has what ends an HTML block; it need not
-// be the tag that began it.
+// closesHTML reports whether the line has what ends an HTML block; it need not be the tag that began it.
 func closesHTML(line []byte, end string) bool {
 	if strings.HasPrefix(end, "</") {
 		return htmlRawEnd().Match(line)

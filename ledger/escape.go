@@ -66,8 +66,7 @@ func appendBlock(dst []byte, text string) []byte {
 	return dst
 }
 
-// decodeBlock takes the indentation from the lines of a body, and what an
-// editor may have put at their ends.
+// decodeBlock takes the indentation from the lines of a body, and what an editor may have put at their ends.
 func decodeBlock(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for line := range bytes.Lines(raw) {

@@ -66,9 +66,8 @@ func Restored(note *Record, through uint64) {
 	note.Set(Pair{keyThrough, strconv.FormatUint(through, 10)})
 }
 
-// Superseded returns a function that reports whether the record of that number counts no more:
-// a compaction has merged it or moved it out, or a restore has taken it back. The text of an
-// old buffer may still have it.
+// Superseded returns a function that reports whether the record of that number counts no more: a compaction
+// has merged it or moved it out, or a restore has taken it back. The text of an old buffer may still have it.
 func (d *Document) Superseded() (is func(seq uint64) bool) {
 	var spans [][2]uint64 // the newest first: what is superseded itself says nothing of others
 	is = func(seq uint64) bool {

@@ -307,8 +307,7 @@ func (p *parser) extend(line []byte, next int) {
 	}
 }
 
-// seal ends the open section behind its end line. No block outlives a record that
-// began in it.
+// seal ends the open section behind its end line. No block outlives a record that began in it.
 func (p *parser) seal(next int) {
 	if p.inRecord() {
 		p.blocks = p.outer

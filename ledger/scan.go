@@ -11,8 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// A SyntaxError says where a file does not follow the grammar. It is reported
-// as file:line: message.
+// A SyntaxError says where a file does not follow the grammar. It is reported as file:line: message.
 type SyntaxError struct {
 	File string // base name; "" if the bytes came from no file
 	Line int    // from 1; 0: the file as a whole
@@ -267,12 +266,11 @@ func CheckJournal(data []byte, apply func(*Section) (more bool)) []*SyntaxError 
 // chunk is how much of a journal is read at a time.
 const chunk = 1 << 20
 
-// ReadJournal reads size bytes of a journal, a part at a time. It calls apply with each record
-// that counts, in order, until it wants no more; the section is valid during the call. It
-// returns where the last change that counts ends, and everything that is wrong, in the order of
-// lines. The last finding is Torn if the bytes end within a change, as they may when they
-// were read while it was being written, or after a crash: nothing of that was acknowledged.
-// The error is r's.
+// ReadJournal reads size bytes of a journal, a part at a time. It calls apply with each record that counts,
+// in order, until it wants no more; the section is valid during the call. It returns where the last change
+// that counts ends, and everything that is wrong, in the order of lines. The last finding is Torn if the
+// bytes end within a change, as they may when they were read while it was being written, or after a crash:
+// nothing of that was acknowledged. The error is r's.
 func ReadJournal(r io.ReaderAt, size int64, apply func(*Section) (more bool)) (good int64, found []*SyntaxError, err error) {
 	s, group := new(Section), make([]*Section, 0, 8) // of a change that is not complete yet
 	goodLine, kept := 1, 0                           // the line at good, and the findings before it

@@ -25,8 +25,7 @@ type Field struct {
 // Empty reports whether the field has no value, which unsets its key.
 func (f *Field) Empty() bool { return f.form == formLine && len(f.raw) == 0 }
 
-// Bytes returns the value. A one-line value is a view and costs nothing; a block
-// is decoded into new memory.
+// Bytes returns the value. A one-line value is a view and costs nothing; a block is decoded into new memory.
 func (f *Field) Bytes() []byte {
 	switch f.form {
 	case formBlock:

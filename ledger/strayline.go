@@ -110,8 +110,7 @@ func (p *parser) unreadable(line []byte, start, next int) bool {
 	return true
 }
 
-// report notes a finding about a line: the open section is set aside, or, where
-// none is open, the line alone.
+// report notes a finding about a line: the open section is set aside, or, where none is open, the line alone.
 func (p *parser) report(line []byte, start, next int) {
 	if p.open != nil && !p.sealed {
 		p.fail(line)
@@ -143,8 +142,7 @@ func Plain(line []byte) []byte {
 	})
 }
 
-// endLine takes an end line. One that closes nothing shows that something above
-// it is missing.
+// endLine takes an end line. One that closes nothing shows that something above it is missing.
 func (p *parser) endLine(line []byte, start, next int) bool {
 	seq, _, ok := parseEnd(line)
 	switch {

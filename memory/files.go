@@ -27,8 +27,7 @@ const maxEntries = 200_000
 // maxSkipped bounds how many of those that are left out are listed one by one.
 const maxSkipped = 20
 
-// maxLooked is how many files are opened before the search; of more, those that have
-// a line that is found.
+// maxLooked is how many files are opened before the search; of more, those that have a line that is found.
 const maxLooked = 200
 
 // A note is a file that is searched.
@@ -72,8 +71,7 @@ func findNotes(ctx context.Context, root *os.Root, paths []string, lessons strin
 	return f.notes, f.skipped
 }
 
-// unseen reports whether a character breaks a line, drives a terminal or reorders what
-// is shown.
+// unseen reports whether a character breaks a line, drives a terminal or reorders what is shown.
 func unseen(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
@@ -217,8 +215,7 @@ func look(root *os.Root, name string) (note, error) {
 	return note{name, fi.Size(), true}, nil
 }
 
-// openNote opens a file of the workspace to be read. It does not wait for the other
-// end of a pipe.
+// openNote opens a file of the workspace to be read. It does not wait for the other end of a pipe.
 func openNote(root *os.Root, name string) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	switch {

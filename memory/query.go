@@ -12,8 +12,7 @@ import (
 // maxTerms is how many terms a search has: a line's terms are the bits of a word.
 const maxTerms = 64
 
-// maxQuery is how much of a prompt is looked at, in bytes: its beginning and end say
-// what it is about.
+// maxQuery is how much of a prompt is looked at, in bytes: its beginning and end say what it is about.
 const maxQuery = 64 << 10
 
 // How much the kinds of terms count.
@@ -157,8 +156,7 @@ func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// splitToken splits at marks, at the humps of camelCase, and where a script with
-// blanks meets one without.
+// splitToken splits at marks, at the humps of camelCase, and where a script with blanks meets one without.
 func splitToken(token string) (parts []string) {
 	begin, runes := 0, []rune(token)
 	cut := func(i int) {

@@ -11,16 +11,14 @@
 //	## Note              the run before this one was interrupted
 //	## User message      the user's words, byte for byte, up to the end
 //
-// Where the agent's own session has the user's words already, because a run that
-// sent them did not end well, the last section has [GoOn] in their place, and what
-// was said with them is left out. Where the session goes on because the verify
-// command did not pass, it has [FixIt] or [FixOn] in their place.
+// Where the agent's own session has the user's words already, because a run that sent them did not end well,
+// the last section has [GoOn] in their place, and what was said with them is left out. Where the session goes
+// on because the verify command did not pass, it has [FixIt] or [FixOn] in their place.
 //
-// Nothing comes after the message, so no text in it can pose as a section of
-// ours. Nothing that stands before it can pose as the message: header values
-// are one line each, notes are quoted line by line, and a heading in the policy
-// is escaped. The first line "## User message" is therefore the one that Build
-// wrote, whatever else the message contains; [UserMessage] takes that one.
+// Nothing comes after the message, so no text in it can pose as a section of ours. Nothing that stands before
+// it can pose as the message: header values are one line each, notes are quoted line by line, and a heading
+// in the policy is escaped. The first line "## User message" is therefore the one that Build wrote, whatever
+// else the message contains; [UserMessage] takes that one.
 package prompt
 
 import (
@@ -95,8 +93,7 @@ type Input struct {
 	Template    *Template    // arranges all of this; nil: in the order of the package's comment
 }
 
-// Build returns the prompt. It depends on in alone; the same input makes the same
-// bytes.
+// Build returns the prompt. It depends on in alone; the same input makes the same bytes.
 func Build(in Input) string {
 	return in.before() + "\n" + messageHeading + in.message()
 }
@@ -287,11 +284,10 @@ func Quote(text string) string {
 	return b.String()
 }
 
-// oneLine returns s with everything escaped that breaks a line, drives a terminal
-// or reorders what is shown: control characters except tab, the Unicode line
-// and paragraph separators, bidirectional controls, and bytes that are not
-// UTF-8. They become visible, as in \n or \u2028, so that a path with a line
-// break in it is still told apart from one without.
+// oneLine returns s with everything escaped that breaks a line, drives a terminal or reorders what is shown:
+// control characters except tab, the Unicode line and paragraph separators, bidirectional controls, and bytes
+// that are not UTF-8. They become visible, as in \n or \u2028, so that a path with a line break in it is
+// still told apart from one without.
 func oneLine(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, breaksLine) {
 		return s

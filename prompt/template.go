@@ -12,11 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// A Template is text, fields such as {{.Memory}}, texts in quotes such as {{"{{"}},
-// and {{if .Memory}}…{{else}}…{{end}}. It has no loops and calls nothing, so that its
-// work is bounded by its length. What is filled in is inserted as it is: it is never
-// read as a template. One of [ParseTemplate] arranges what stands before the user's
-// message: it cannot put anything behind the message or in its place.
+// A Template is text, fields such as {{.Memory}}, texts in quotes such as {{"{{"}}, and
+// {{if .Memory}}…{{else}}…{{end}}. It has no loops and calls nothing, so that its work is bounded by its
+// length. What is filled in is inserted as it is: it is never read as a template. One of [ParseTemplate]
+// arranges what stands before the user's message: it cannot put anything behind the message or in its place.
 type Template struct {
 	text  *template.Template
 	names map[string]bool // the fields in it
@@ -118,8 +117,7 @@ var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 // tame is what a template may have.
 const tame = `a template has text, {{.Field}}, {{if .Field}}, {{else}}, {{end}}, {{"text"}} and {{/* comments */}}`
 
-// Names reports whether a template has a field; the arrangement of Build itself, nil,
-// has all.
+// Names reports whether a template has a field; the arrangement of Build itself, nil, has all.
 func (t *Template) Names(field string) bool { return t == nil || t.names[field] }
 
 // A templateParser checks what the parser of text/template has read.
@@ -193,9 +191,8 @@ func (p *templateParser) field(at parse.Node, name string) error {
 	return nil
 }
 
-// arrange returns what stands before the message. What the verify command has said of
-// the answer before is there also where the template has no place for it: the turn is
-// to fix that.
+// arrange returns what stands before the message. What the verify command has said of the answer before is
+// there also where the template has no place for it: the turn is to fix that.
 func (t *Template) arrange(in *Input) string {
 	values := map[string]string{}
 	for _, f := range templateFields {

@@ -1,6 +1,5 @@
-// Package session keeps what belongs to conversations with agents: which
-// session is the current one of a session key, what was said in it, and the
-// lock that lets one run at a time use it.
+// Package session keeps what belongs to conversations with agents: which session is the current one of a
+// session key, what was said in it, and the lock that lets one run at a time use it.
 //
 // Everything lies in the state directory, which is the dir of all functions here:
 //
@@ -46,17 +45,15 @@ func makeDir(dir string) error {
 	return durable.MkdirAll(durable.OS, filepath.Join(dir, "sessions"))
 }
 
-// ErrBusy is what Lock's error wraps when somebody else has held the lock all
-// the time.
+// ErrBusy is what Lock's error wraps when somebody else has held the lock all the time.
 var ErrBusy = errors.New("session busy")
 
 // lockPoll is the time between two tries; flock cannot wait with a deadline.
 const lockPoll = 25 * time.Millisecond
 
-// Lock takes the lock of a session, which keeps out other goroutines as well as
-// other processes. It waits for at most timeout and then returns an error that
-// wraps [ErrBusy]; with a timeout of 0 or less it tries once. If ctx ends first
-// it returns the cause. The lock ends with unlock, or with the process.
+// Lock takes the lock of a session, which keeps out other goroutines as well as other processes. It waits for
+// at most timeout and then returns an error that wraps [ErrBusy]; with a timeout of 0 or less it tries once.
+// If ctx ends first it returns the cause. The lock ends with unlock, or with the process.
 //
 // The lock file stays as long as a task may use the session: were it removed, two
 // processes could each hold the lock of a file of that name.

@@ -17,8 +17,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// An Entry says which session is the current one of a session key with an agent
-// and account.
+// An Entry says which session is the current one of a session key with an agent and account.
 type Entry struct {
 	Key       string // session key
 	Agent     string
@@ -42,12 +41,11 @@ type Options struct {
 	OnAside  func(string)  // called with the new name of what stood in the file's place and was no file; may be nil
 }
 
-// A Store is sessions.json in memory. Its methods may be called by any
-// goroutine. The file is replaced as a whole by a goroutine of the store's own,
-// at most once in an interval and only after a change: writing 10,000 sessions
-// takes 24 ms, which is too much to do for every run. After a crash the file
-// may thus be one interval old, or missing: whoever opens a store calls Reset with the
-// sessions of the fold. Nothing is written where the file says the same.
+// A Store is sessions.json in memory. Its methods may be called by any goroutine. The file is replaced as a
+// whole by a goroutine of the store's own, at most once in an interval and only after a change: writing
+// 10,000 sessions takes 24 ms, which is too much to do for every run. After a crash the file may thus be one
+// interval old, or missing: whoever opens a store calls Reset with the sessions of the fold. Nothing is
+// written where the file says the same.
 type Store struct {
 	opts Options
 	file string
@@ -90,9 +88,8 @@ func Open(o Options) *Store {
 	return s
 }
 
-// Put makes e the current session of its key, agent and account. It does not
-// wait for the file. Its error says that e cannot stand in the file: its session
-// id is not valid, or its year has not four digits.
+// Put makes e the current session of its key, agent and account. It does not wait for the file. Its error
+// says that e cannot stand in the file: its session id is not valid, or its year has not four digits.
 func (s *Store) Put(e Entry) error {
 	e, err := normal(e)
 	if err != nil {
@@ -107,9 +104,8 @@ func (s *Store) Put(e Entry) error {
 	return nil
 }
 
-// Reset makes entries all that the store has: a session that is not among them
-// is forgotten. Entries that cannot stand in the file are left out, and the
-// error names them.
+// Reset makes entries all that the store has: a session that is not among them is forgotten. Entries that
+// cannot stand in the file are left out, and the error names them.
 func (s *Store) Reset(entries []Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,9 +255,8 @@ func (s *Store) clearPlace() error {
 //	"web":{"sessionId":"…","updatedAt":"…","transcriptPath":"…","agent":"codex","codexSessionId":"…"}
 //	}
 //
-// A key that was used with several agents or accounts has its newest session
-// here and the rest, newest first, in "others". The file is for other programs: stint
-// never reads it back.
+// A key that was used with several agents or accounts has its newest session here and the rest, newest first,
+// in "others". The file is for other programs: stint never reads it back.
 type fileEntry struct {
 	SessionID      string      `json:"sessionId"`
 	UpdatedAt      time.Time   `json:"updatedAt"`
@@ -282,8 +277,7 @@ func (f *fileEntry) native() *string {
 	return cmp.Or(own[f.Agent], &f.Native)
 }
 
-// encode returns the bytes of sessions.json, one key a line. Entries are in the
-// order of Store.list.
+// encode returns the bytes of sessions.json, one key a line. Entries are in the order of Store.list.
 func encode(dir string, entries []Entry) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

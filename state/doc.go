@@ -1,11 +1,9 @@
-// Package state is the vocabulary of tasks: what a task is, which status can follow
-// which, under which keys its fields stand in the ledger, and what one record makes of
-// it ([Folded.Apply]).
+// Package state is the vocabulary of tasks: what a task is, which status can follow which, under which keys
+// its fields stand in the ledger, and what one record makes of it ([Folded.Apply]).
 //
-// A task has many records; each changes only the fields that it names, and an
-// empty value unsets. The status moves along one table ([CanFollow]). A record
-// that the table forbids, or with a value that cannot be read, is refused with
-// a [*RecordError] and has no effect at all.
+// A task has many records; each changes only the fields that it names, and an empty value unsets. The status
+// moves along one table ([CanFollow]). A record that the table forbids, or with a value that cannot be read,
+// is refused with a [*RecordError] and has no effect at all.
 //
 // Four packages stand on it:
 //   - state/table keeps a few words of every task in little memory.
@@ -14,6 +12,5 @@
 //   - state/explain says in words why the others may not.
 //   - state/fold folds all records of a journal into one State.
 //
-// None of them does I/O, starts anything or reads a clock: the time comes in as an
-// argument.
+// None of them does I/O, starts anything or reads a clock: the time comes in as an argument.
 package state

@@ -25,8 +25,7 @@ type RecordError struct {
 	Err  error
 }
 
-// Error returns the sentence, without the line, which only means something beside
-// a file's name.
+// Error returns the sentence, without the line, which only means something beside a file's name.
 func (e *RecordError) Error() string {
 	where := fmt.Sprintf("%s %s", e.Kind, e.ID)
 	if e.Seq > 0 {
@@ -41,8 +40,7 @@ func (e *RecordError) Error() string {
 // Unwrap returns the reason.
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// FieldKey returns Key; by it the ledger finds the line in the file of a person's
-// section.
+// FieldKey returns Key; by it the ledger finds the line in the file of a person's section.
 func (e *RecordError) FieldKey() string { return e.Key }
 
 // NewRecordError puts err into its place; f is the field concerned, or nil.

@@ -13,8 +13,7 @@ const beforePart = "\x1f"
 // key is a user's. It ends in no number, as a part of a list does.
 const beforeRun = "\x1frun "
 
-// RunKey returns the idempotency key of a task for which the agent of another task, by,
-// has asked under key.
+// RunKey returns the idempotency key of a task for which the agent of another task, by, has asked under key.
 func RunKey(key, by string) string { return key + beforeRun + by }
 
 // PartKey returns the idempotency key of the n-th task, from 1, of a list that has key.

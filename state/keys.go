@@ -95,8 +95,7 @@ const (
 	KeyWithin         = "within" // top of the checkout, if that is above the workspace
 )
 
-// Names and keys of control records. KeyHold, KeyReason and KeyLimitWaits are
-// theirs too.
+// Names and keys of control records. KeyHold, KeyReason and KeyLimitWaits are theirs too.
 const (
 	ControlDispatch = "dispatch"     // the record that pauses dispatch
 	ControlAccount  = "account:"     // with the account's name behind it
@@ -122,9 +121,8 @@ var copied = map[string]bool{
 	KeyMaxIterations: true, KeyVerifyTimeout: true, KeyOnFailure: true, KeyOnIssue: true, KeyOutputPolicy: true, KeyEnvironment: true, KeyBudget: true, KeyIsolation: true,
 }
 
-// Copied reports whether a task that a person makes by copying the section of
-// another keeps that field. What belongs to the other's runs is never kept, nor is
-// its idempotency key.
+// Copied reports whether a task that a person makes by copying the section of another keeps that field. What
+// belongs to the other's runs is never kept, nor is its idempotency key.
 func Copied(key string) bool { return copied[key] }
 
 // otherKeys are those that mean something and are not in fields.

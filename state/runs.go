@@ -94,9 +94,8 @@ func beginStep(t *Task) Step {
 	return Step{RunID: t.RunID, Phase: t.Phase, Attempt: t.Attempt, Iteration: max(1, t.Iteration), Started: t.RunStartedAt}
 }
 
-// end notes that the step has ended with a record that made t of its task, and with what:
-// coded and checked say whether that record has an exit code of the task, and one of its
-// verify command.
+// end notes that the step has ended with a record that made t of its task, and with what: coded and checked
+// say whether that record has an exit code of the task, and one of its verify command.
 func (s *Step) end(t *Task, coded, checked bool) {
 	s.Ended = t.UpdatedAt
 	switch {
@@ -159,8 +158,7 @@ func ParseSteps(text string) ([]Step, error) {
 	})
 }
 
-// A Run is one execution of an agent for a task that has ended, as the task's
-// records show it.
+// A Run is one execution of an agent for a task that has ended, as the task's records show it.
 type Run struct {
 	ID         string // "" if the records do not say
 	TaskID     string
@@ -233,8 +231,7 @@ func lateUsage(before, after *Task) bool {
 	return before.Status != Running && after.Status != Running && after.By == ""
 }
 
-// MergedRun returns the run that the first record of a task shows, which is
-// one at most.
+// MergedRun returns the run that the first record of a task shows, which is one at most.
 func MergedRun(t *Task) []Run {
 	if t.RunID == "" || t.Status == Running && t.Usage == (Usage{}) {
 		return nil

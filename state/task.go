@@ -9,8 +9,7 @@ import (
 	"unicode"
 )
 
-// A Status is the state of a task. The set is closed; transition.go says which
-// may follow which.
+// A Status is the state of a task. The set is closed; transition.go says which may follow which.
 type Status string
 
 // The Statuses of a task.
@@ -29,8 +28,7 @@ func (s Status) Terminal() bool {
 	return s == Done || s == Failed || s == Canceled || s == Dead
 }
 
-// A Class is the way in which a run failed; "" is success. It becomes the
-// task's reason.
+// A Class is the way in which a run failed; "" is success. It becomes the task's reason.
 type Class string
 
 // The failure classes (closed set).
@@ -63,8 +61,7 @@ var classes = [...]Class{
 // Classes returns the closed set.
 func Classes() []Class { return slices.Clone(classes[:]) }
 
-// Known reports whether a class is one of the set: a person may have written another
-// reason into the ledger.
+// Known reports whether a class is one of the set: a person may have written another reason into the ledger.
 func (c Class) Known() bool { return slices.Contains(classes[:], c) }
 
 // A Phase says what a run of a task does; "" is an agent's turn.
@@ -163,9 +160,8 @@ func (c *Changes) String() string {
 	return text
 }
 
-// Usage is an amount of tokens and money. Input tokens include the cached ones,
-// output tokens those of reasoning. CostUSD is 0 where the CLI does not know a
-// price, as with a flat plan.
+// Usage is an amount of tokens and money. Input tokens include the cached ones, output tokens those of
+// reasoning. CostUSD is 0 where the CLI does not know a price, as with a flat plan.
 type Usage struct {
 	InputTokens       int64   `json:"inputTokens,omitempty" doc:"Input tokens, those from the cache included" example:"48213"`
 	CachedInputTokens int64   `json:"cachedInputTokens,omitempty" doc:"Input tokens that came from the cache" example:"39104"`
@@ -174,10 +170,9 @@ type Usage struct {
 	CostUSD           float64 `json:"costUsd,omitempty" doc:"Cost in US dollars as the agent reports it; left out where it knows no price, as with a flat plan" example:"0.31"`
 }
 
-// A Task is the folded view of one task. The names of its JSON are the keys of
-// the ledger, but for Title, AgentSession and Extra, which are put together from
-// several. Prompt and Result are empty where the text was left in the file. What
-// ExitCode, After and Changes point to must not be changed.
+// A Task is the folded view of one task. The names of its JSON are the keys of the ledger, but for Title,
+// AgentSession and Extra, which are put together from several. Prompt and Result are empty where the text was
+// left in the file. What ExitCode, After and Changes point to must not be changed.
 type Task struct {
 	ID             string    `json:"id" doc:"Id of the task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	Status         Status    `json:"status" doc:"What the task does now" example:"done"`
@@ -315,9 +310,8 @@ func LaneName(key string) string {
 	return "session " + key
 }
 
-// AccountName returns the name under which the task's account is held, cooled
-// down and counted: its account, or the name of its agent if it has none, which
-// is the name of that agent's default account.
+// AccountName returns the name under which the task's account is held, cooled down and counted: its account,
+// or the name of its agent if it has none, which is the name of that agent's default account.
 func (t *Task) AccountName() string {
 	if t.Account == "" {
 		return t.Agent
@@ -335,8 +329,7 @@ func (t *Task) UsedAccount() string {
 	return t.AccountName()
 }
 
-// Tried reports whether the task ran before, so that a time to wait for is a
-// retry's and not the user's.
+// Tried reports whether the task ran before, so that a time to wait for is a retry's and not the user's.
 func (t *Task) Tried() bool {
 	return t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 || t.Reason == ClassInterrupted
 }
@@ -347,9 +340,8 @@ func (t *Task) Passed(now time.Time) bool {
 	return t.Hold || t.NotBefore.After(now) && !t.Tried()
 }
 
-// Orphaned reports whether the task is held because the agent of its last run may
-// still be alive. Until a person says that it is not, or a master proves it, its lane
-// and its session are taken.
+// Orphaned reports whether the task is held because the agent of its last run may still be alive. Until a
+// person says that it is not, or a master proves it, its lane and its session are taken.
 func (t *Task) Orphaned() bool { return t.Status == Queued && t.Hold && t.Reason == ClassOrphaned }
 
 // Rank is the task's priority with the default filled in.
@@ -399,8 +391,7 @@ func Cut(s string, n int) string {
 // LastRef is the reference that stint takes for the task created last.
 const LastRef = "@last"
 
-// The largest texts that a task is given, in bytes. What is in the journal is read whatever
-// its size.
+// The largest texts that a task is given, in bytes. What is in the journal is read whatever its size.
 const (
 	MaxPrompt = 1 << 20
 	MaxPolicy = 64 << 10

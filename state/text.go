@@ -132,8 +132,7 @@ var nibble = func() (t [256]byte) {
 // uuidDigits is where the two digits of each byte of a UUID stand.
 var uuidDigits = [16]int{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
 
-// ParseUUID reads the one form of a UUID that appendUUID writes: an id must
-// come back as it was.
+// ParseUUID reads the one form of a UUID that appendUUID writes: an id must come back as it was.
 func ParseUUID(b []byte) (u [16]byte, ok bool) {
 	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
 		return u, false
@@ -158,8 +157,7 @@ func AppendUUID(b []byte, u [16]byte) []byte {
 	return b
 }
 
-// A Numbering numbers values that many tasks share, for good. The zero value is 0; 1 is
-// left free.
+// A Numbering numbers values that many tasks share, for good. The zero value is 0; 1 is left free.
 type Numbering[T comparable] struct {
 	Numbers map[T]uint32
 	List    []T
@@ -181,9 +179,8 @@ func (x *Numbering[T]) Number(v T) uint32 {
 	return n
 }
 
-// A Pool returns one string for equal bytes that come often, so that most fields
-// of a record need no memory of their own. It forgets, and never grows. A nil
-// pool copies.
+// A Pool returns one string for equal bytes that come often, so that most fields of a record need no memory
+// of their own. It forgets, and never grows. A nil pool copies.
 type Pool struct {
 	seed  maphash.Seed
 	slots [512]string

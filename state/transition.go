@@ -20,11 +20,10 @@ func (s Status) Index() uint8 {
 	return 0 // a task never has a status out of the set
 }
 
-// transitions is the one table: who may take a task from the status of the row to that of
-// the column, both in the order of Statuses. + is anyone, ! stint alone, * a person's
-// record alone, and - nobody. The same status again is a step that changes only other
-// fields. The last row is that of a task's first record; it may carry any status, because
-// a journal that was rebuilt from a tidied ledger may begin anywhere.
+// transitions is the one table: who may take a task from the status of the row to that of the column, both in
+// the order of Statuses. + is anyone, ! stint alone, * a person's record alone, and - nobody. The same status
+// again is a step that changes only other fields. The last row is that of a task's first record; it may carry
+// any status, because a journal that was rebuilt from a tidied ledger may begin anywhere.
 var transitions = [len(Statuses) + 1]string{
 	"++---+-", // draft
 	"*+!++++", // queued
@@ -36,9 +35,8 @@ var transitions = [len(Statuses) + 1]string{
 	"++!++++",
 }
 
-// CanFollow reports whether a task may go from one status to another: from is ""
-// for a task's first record, byHand is true for a record that was adopted from
-// a person's edit.
+// CanFollow reports whether a task may go from one status to another: from is "" for a task's first record,
+// byHand is true for a record that was adopted from a person's edit.
 func CanFollow(from, to Status, byHand bool) bool {
 	row := len(Statuses)
 	if from != "" {
@@ -88,8 +86,7 @@ func ParseStatus(s string) (Status, error) {
 	return "", fmt.Errorf("unknown status %q; it is one of draft, queued, running, done, failed, canceled, dead", s)
 }
 
-// parseStatus is ParseStatus without a copy of a known status. Nothing at all is
-// a draft.
+// parseStatus is ParseStatus without a copy of a known status. Nothing at all is a draft.
 func parseStatus(b []byte) (Status, error) {
 	for _, st := range Statuses {
 		if string(b) == string(st) {
@@ -120,8 +117,7 @@ func Nearest(word string, known []string) string {
 // maxWord bounds the words that distance compares.
 const maxWord = 32
 
-// distance is the number of letters to insert, delete, change or swap with their
-// neighbour that makes b of a.
+// distance is the number of letters to insert, delete, change or swap with their neighbour that makes b of a.
 func distance(a, b string) int {
 	if len(a) > maxWord || len(b) > maxWord {
 		return max(len(a), len(b))

@@ -117,8 +117,7 @@ type Row struct {
 	First   uint64 // number of the task's first record, by which lists are ordered: it stays, whatever becomes of the task
 }
 
-// A Session is a conversation with an agent, kept over tasks, as the task records
-// name it.
+// A Session is a conversation with an agent, kept over tasks, as the task records name it.
 type Session struct {
 	Key       string    `json:"key" doc:"Name of the session, or its lane" example:"web"`
 	ID        string    `json:"sessionId" doc:"Id of the conversation, which names its transcript" example:"019ab3f0-70aa-7b52-8f1e-5d0c3b9e4a10"`

@@ -9,9 +9,8 @@ type Feed[T any] struct {
 	subs map[chan T]bool
 }
 
-// Subscribe returns the values that are published from now on. A reader who lags behind by more
-// than buffer is cut off: the channel is closed. cancel ends the subscription; it may be called
-// more than once.
+// Subscribe returns the values that are published from now on. A reader who lags behind by more than buffer
+// is cut off: the channel is closed. cancel ends the subscription; it may be called more than once.
 func (f *Feed[T]) Subscribe(buffer int) (values <-chan T, cancel func()) {
 	ch := make(chan T, buffer)
 	f.mu.Lock()

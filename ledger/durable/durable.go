@@ -1,11 +1,9 @@
-// Package durable writes files and directories so that they are still there
-// after a power cut.
+// Package durable writes files and directories so that they are still there after a power cut.
 //
-// Three rules, measured on ext4 and xfs, are kept here so that nobody else needs
-// to know them. Bytes are durable after fdatasync of their file. A name (a new
-// file, a rename) is durable after fsync of its directory. A file is replaced by
-// writing a new one beside it, fsync, rename, fsync of the directory: the reader
-// sees the old one or the new one, never a mixture.
+// Three rules, measured on ext4 and xfs, are kept here so that nobody else needs to know them. Bytes are
+// durable after fdatasync of their file. A name (a new file, a rename) is durable after fsync of its
+// directory. A file is replaced by writing a new one beside it, fsync, rename, fsync of the directory: the
+// reader sees the old one or the new one, never a mixture.
 //
 // [FS] is what the ledger needs of a file system. [OS] is the real one; tests
 // put one in its place that fails or forgets on demand.
@@ -124,10 +122,9 @@ func again(call func() error) error {
 	}
 }
 
-// WriteFile replaces the file name by one with the given bytes. After it
-// returns nil the new file survives a power cut. After an error the old one is
-// there, but where only the last step failed: then the new one is there and a
-// power cut may bring the old one back. There is never a mixture.
+// WriteFile replaces the file name by one with the given bytes. After it returns nil the new file survives a
+// power cut. After an error the old one is there, but where only the last step failed: then the new one is
+// there and a power cut may bring the old one back. There is never a mixture.
 func WriteFile(fsys FS, name string, data []byte) error {
 	if err := ReplaceFile(fsys, name, data); err != nil {
 		return err
@@ -229,9 +226,8 @@ func MkdirAll(fsys FS, name string) error {
 	return fsys.SyncDir(parent)
 }
 
-// WriteNew writes a file that nobody else has open, durable but for its name, and returns it
-// open for reading and appending. A file that has the name is removed. Nothing is left of one
-// that has no room.
+// WriteNew writes a file that nobody else has open, durable but for its name, and returns it open for reading
+// and appending. A file that has the name is removed. Nothing is left of one that has no room.
 func WriteNew(fsys FS, name string, data []byte, mode fs.FileMode) (f File, err error) {
 	if err := Drop(fsys, name); err != nil {
 		return nil, err

@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// datasync is a full sync; on darwin os.File.Sync is F_FULLFSYNC, which is what reaches
-// the disk there.
+// datasync is a full sync; on darwin os.File.Sync is F_FULLFSYNC, which is what reaches the disk there.
 func datasync(f *os.File) error { return f.Sync() }
 
 func exchangeAtOnce(string, string) error { return syscall.ENOSYS }

@@ -13,9 +13,8 @@ import (
 // errArchived means that a task's records are not in the journal any more.
 var errArchived = errors.New("the task was archived")
 
-// Archive notes a task that compaction has moved out of the journal. It is for the
-// entries of the archive's index, in their order, before any record: a task that
-// has records after that was brought back.
+// Archive notes a task that compaction has moved out of the journal. It is for the entries of the archive's
+// index, in their order, before any record: a task that has records after that was brought back.
 func (s *State) Archive(a ledger.ArchiveEntry) {
 	n := s.Number(a.ID)
 	if n == 0 {
@@ -31,8 +30,7 @@ func (s *State) Archive(a ledger.ArchiveEntry) {
 	s.noteParent(n, a.Parent, state.Trigger(a.Trigger))
 }
 
-// Archived returns where a task stands that was moved out; ok is false of any other.
-// Its Key is left empty.
+// Archived returns where a task stands that was moved out; ok is false of any other. Its Key is left empty.
 func (s *State) Archived(id string) (a ledger.ArchiveEntry, ok bool) {
 	n := s.Number(id)
 	if n == 0 || s.Entries.At(n).Kept != table.InArchive {
@@ -43,10 +41,9 @@ func (s *State) Archived(id string) (a ledger.ArchiveEntry, ok bool) {
 	return ledger.ArchiveEntry{ID: id, Status: string(e.Status()), UpdatedAt: e.UpdatedAt(), File: s.files.List[r.prev], Off: r.off}, true
 }
 
-// ControlDeleted is the control record that hides finished tasks whose sections a
-// person has deleted, and shows those again whose sections are back. KeyTasks and
-// KeyBack are its lists of ids, one a line; those in KeyRemoved were removed by a command
-// and stay hidden although their sections are there.
+// ControlDeleted is the control record that hides finished tasks whose sections a person has deleted, and
+// shows those again whose sections are back. KeyTasks and KeyBack are its lists of ids, one a line; those in
+// KeyRemoved were removed by a command and stay hidden although their sections are there.
 const (
 	ControlDeleted = "deleted"
 	KeyTasks       = "tasks"
@@ -54,10 +51,9 @@ const (
 	KeyRemoved     = "removed"
 )
 
-// Gone returns what becomes of tasks whose sections a person has deleted from the
-// ledger: gone has "Task id" of all that have none left. Those in canceled have
-// not ended; those in hidden have, and are not hidden yet; those in back are
-// hidden and no longer gone. Each list is sorted.
+// Gone returns what becomes of tasks whose sections a person has deleted from the ledger: gone has "Task id"
+// of all that have none left. Those in canceled have not ended; those in hidden have, and are not hidden yet;
+// those in back are hidden and no longer gone. Each list is sorted.
 func (s *State) Gone(gone map[string]bool) (canceled, hidden, back []string) {
 	for name := range gone {
 		id, isTask := strings.CutPrefix(name, string(ledger.KindTask)+" ")

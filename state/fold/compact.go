@@ -13,11 +13,10 @@ import (
 	"stint/state/table"
 )
 
-// Compact returns what a journal must hold for this state: one record of
-// each task, in the order of age, then what cannot be said that way, then the
-// controls. Tasks that ended before that instant, and those that a person has
-// deleted, are to be moved out; so are those of which no record says when they
-// ended. With keepFailed, failed and dead ones stay. The error is the Reader's.
+// Compact returns what a journal must hold for this state: one record of each task, in the order of age, then
+// what cannot be said that way, then the controls. Tasks that ended before that instant, and those that a
+// person has deleted, are to be moved out; so are those of which no record says when they ended. With
+// keepFailed, failed and dead ones stay. The error is the Reader's.
 func (s *State) Compact(before time.Time, keepFailed bool) (ledger.Keep, error) {
 	c := compaction{state: s, holder: map[string]string{}}
 	for n := uint32(1); n < s.Entries.Len(); n++ {
@@ -40,9 +39,8 @@ func (s *State) Compact(before time.Time, keepFailed bool) (ledger.Keep, error) 
 	return c.keep, nil
 }
 
-// CompactedSize estimates, without reading anything, how many bytes of a journal of
-// that size Compact would leave: of a task that stays about its first and its newest
-// record, which have the prompt and the answer.
+// CompactedSize estimates, without reading anything, how many bytes of a journal of that size Compact would
+// leave: of a task that stays about its first and its newest record, which have the prompt and the answer.
 func (s *State) CompactedSize(before time.Time, size int64) (left int64) {
 	for n := uint32(1); n < s.Entries.Len(); n++ {
 		e := s.Entries.At(n)
@@ -252,10 +250,9 @@ func (s *State) applyCarried(sec *ledger.Section) error {
 	return nil
 }
 
-// controlCarried is the control record that compaction writes behind the merged
-// ones. It has what the fold knows and no merged record says: the sessions, and
-// idempotency keys that belong to another task than the oldest that names them.
-// Each line of its lists is made of name="value" words, quoted as Go does it.
+// controlCarried is the control record that compaction writes behind the merged ones. It has what the fold
+// knows and no merged record says: the sessions, and idempotency keys that belong to another task than the
+// oldest that names them. Each line of its lists is made of name="value" words, quoted as Go does it.
 const (
 	controlCarried = "carried"
 	keySessions    = "sessions"

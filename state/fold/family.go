@@ -6,8 +6,7 @@ import (
 	"stint/state"
 )
 
-// A family knows which tasks were queued by others, for as long as they are known,
-// the archived ones too.
+// A family knows which tasks were queued by others, for as long as they are known, the archived ones too.
 type family struct {
 	parents  map[uint32]parent   // in State.Entries; of tasks that have one
 	children map[string][]string // by the parent's id; sorted, for they come up in another order after a restart

@@ -24,8 +24,7 @@ func (s *State) Task(id string) (t state.Task, ok bool, err error) {
 	return t, ok, err
 }
 
-// Offsets returns where the records of a task stand in the journal, in order; nil if
-// there is no such task.
+// Offsets returns where the records of a task stand in the journal, in order; nil if there is no such task.
 func (s *State) Offsets(id string) []int64 {
 	n := s.Number(id)
 	if n == 0 || s.Entries.At(n).Kept != table.InJournal {
@@ -34,9 +33,8 @@ func (s *State) Offsets(id string) []int64 {
 	return s.offsets(n)
 }
 
-// List returns tasks without their texts but with titles, newest first by first
-// appearance. What is not in memory of the tasks that it returns is read; the error
-// is that of the Reader.
+// List returns tasks without their texts but with titles, newest first by first appearance. What is not in
+// memory of the tasks that it returns is read; the error is that of the Reader.
 func (s *State) List(f state.Filter) ([]state.Task, error) { return s.rowsOf(s.matching(f)) }
 
 func (s *State) rowsOf(numbers []uint32) (list []state.Task, err error) {
@@ -50,9 +48,8 @@ func (s *State) rowsOf(numbers []uint32) (list []state.Task, err error) {
 	return list, nil
 }
 
-// Rows is List for who writes the tasks down: encode is called for those that have
-// ended, and what it makes is kept for the next time. It must depend on the task
-// alone, and must not call the state.
+// Rows is List for who writes the tasks down: encode is called for those that have ended, and what it makes
+// is kept for the next time. It must depend on the task alone, and must not call the state.
 func (s *State) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error) {
 	numbers := s.matching(f)
 	rows := make([]state.Row, len(numbers))
@@ -195,9 +192,8 @@ func (s *State) HoldsKey(t *state.Task) bool {
 	return ok && id == t.ID
 }
 
-// Queue returns the tasks that wait in the lane of that key, in the order in which
-// they will run, without their texts but with titles. Running ones are not among
-// them. The error is that of the Reader.
+// Queue returns the tasks that wait in the lane of that key, in the order in which they will run, without
+// their texts but with titles. Running ones are not among them. The error is that of the Reader.
 func (s *State) Queue(key string) ([]state.Task, error) { return s.rowsOf(s.QueueOf(key)) }
 
 // NativeOwner returns the agent whose native session has that id, and the account, as far
@@ -209,9 +205,8 @@ func (s *State) NativeOwner(native string) (agent, account string, ok bool) {
 	})
 }
 
-// Waits returns what a task waits for in a few words, "" if for nothing, and in one sentence
-// why it does not run now, or how it ended, and, of one that another task has queued, why
-// that did.
+// Waits returns what a task waits for in a few words, "" if for nothing, and in one sentence why it does not
+// run now, or how it ended, and, of one that another task has queued, why that did.
 func (s *State) Waits(id string, now time.Time, lim lanes.Limits) (short, why string) {
 	n := s.Number(id)
 	if n == 0 {
@@ -254,9 +249,8 @@ func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("%q is a piece of several ids, such as %s and %s", e.Ref, e.IDs[0], e.IDs[1])
 }
 
-// Find returns the id of the task that ref means: a whole id, a piece that only one
-// id has, or @last for the task created last. The error wraps ErrNotFound or is
-// an [*AmbiguousError].
+// Find returns the id of the task that ref means: a whole id, a piece that only one id has, or @last for the
+// task created last. The error wraps ErrNotFound or is an [*AmbiguousError].
 func (s *State) Find(ref string) (id string, err error) {
 	if n := s.Number(ref); n != 0 {
 		return ref, nil
@@ -323,8 +317,7 @@ func (s *State) Dump(w io.Writer) error {
 	return d.Encode(rest)
 }
 
-// TaskOf returns the task that one record says, with its texts: the whole record of
-// a task in the archive.
+// TaskOf returns the task that one record says, with its texts: the whole record of a task in the archive.
 func TaskOf(sec *ledger.Section) (state.Task, error) {
 	var t state.Folded
 	if err := t.Apply(sec, nil, state.KeepAll); err != nil {

@@ -56,10 +56,9 @@ func (x *recent) add(n, ref uint32) {
 // Seq returns the highest number of a record so far, of any kind; 0 if there was none.
 func (s *State) Seq() uint64 { return s.recent.seq }
 
-// Covers reports whether Since returns all that has changed since record seq. It
-// cannot if that was too long ago, if it is no record of this ledger, or if tasks have
-// come to lists or gone from them without a record of their own: by a compaction, a
-// restore, or because a person has deleted their sections.
+// Covers reports whether Since returns all that has changed since record seq. It cannot if that was too long
+// ago, if it is no record of this ledger, or if tasks have come to lists or gone from them without a record
+// of their own: by a compaction, a restore, or because a person has deleted their sections.
 func (s *State) Covers(seq uint64) bool { return s.recent.since <= seq && seq <= s.recent.seq }
 
 // Since returns the tasks that have changed since record seq, with the numbers of their newest records,

@@ -67,11 +67,10 @@ func (s *State) CheckNext(sec *ledger.Section) error {
 	return s.CheckTogether([]*ledger.Section{sec})[0]
 }
 
-// Check reports whether the next section that a person wrote can be accepted: [Check]
-// passes it, the status that it sets can follow the one that the task has now, and a task
-// that is to be queued can run at all: it has a prompt. Whether it waits for itself
-// [State.CheckTogether] says. What follows is a step behind one that passes. The error is a
-// [*state.RecordError].
+// Check reports whether the next section that a person wrote can be accepted: [Check] passes it, the status
+// that it sets can follow the one that the task has now, and a task that is to be queued can run at all: it
+// has a prompt. Whether it waits for itself [State.CheckTogether] says. What follows is a step behind one
+// that passes. The error is a [*state.RecordError].
 func (v *Save) Check(sec *ledger.Section) error {
 	if err := Check(sec); err != nil {
 		return err
@@ -105,10 +104,9 @@ func (v *Save) Check(sec *ledger.Section) error {
 	return nil
 }
 
-// Check reports whether a section that a person wrote can be accepted: every value
-// can be read and is within its bounds, and the status is one that a person may
-// set. It looks at the section alone, so that a step which the task's present
-// status forbids is only found by Apply. For an edited section it is to be given
+// Check reports whether a section that a person wrote can be accepted: every value can be read and is within
+// its bounds, and the status is one that a person may set. It looks at the section alone, so that a step
+// which the task's present status forbids is only found by Apply. For an edited section it is to be given
 // what was changed, not the whole. The error is a [*state.RecordError].
 func Check(sec *ledger.Section) error {
 	switch sec.Kind {
@@ -152,8 +150,7 @@ func Check(sec *ledger.Section) error {
 	return nil
 }
 
-// checkKeys looks for keys that a person has misspelled: as unknown keys they would be
-// kept, and do nothing.
+// checkKeys looks for keys that a person has misspelled: as unknown keys they would be kept, and do nothing.
 func checkKeys(sec *ledger.Section) error {
 	if sec.Seq > 0 && sec.Value(state.KeyBy) != ledger.ByHand {
 		return nil
@@ -218,8 +215,7 @@ func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 	return bad
 }
 
-// orderField returns the field of a section that most likely makes a task wait for
-// another; nil if none can.
+// orderField returns the field of a section that most likely makes a task wait for another; nil if none can.
 func orderField(sec *ledger.Section) *ledger.Field {
 	for _, key := range []string{state.KeyAfter, state.KeyOrder, state.KeySessionKey, state.KeyWorkspace, state.KeyStatus} {
 		if f := sec.Get(key); f != nil {

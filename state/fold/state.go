@@ -64,11 +64,10 @@ func New(r Reader) *State {
 	return s
 }
 
-// Apply folds one record, live and on replay. It keeps nothing of the section's
-// bytes. The error of a record that has no effect is a [*state.RecordError]; it is the
-// same on every replay, but for one that says that an earlier record of a task
-// that had ended could not be read. Records of other kinds than Task and Control
-// are passed over.
+// Apply folds one record, live and on replay. It keeps nothing of the section's bytes. The error of a record
+// that has no effect is a [*state.RecordError]; it is the same on every replay, but for one that says that an
+// earlier record of a task that had ended could not be read. Records of other kinds than Task and Control are
+// passed over.
 func (s *State) Apply(sec *ledger.Section) error {
 	s.recent.begin(sec.Seq)
 	switch {
@@ -181,8 +180,7 @@ func (s *State) firstSeq(sec *ledger.Section) uint64 {
 	return max(n, s.Entries.At(s.Entries.Len()-1).First+1)
 }
 
-// commit makes next the task's new content, which was old, after a record at off.
-// Nothing here can fail.
+// commit makes next the task's new content, which was old, after a record at off. Nothing here can fail.
 func (s *State) commit(l *lanes.Item, old, next *state.Folded, off int64) {
 	e := s.Entries.At(l.N)
 	changed := e.Last == 0 || e.Status() != next.Status
@@ -260,8 +258,7 @@ func (s *State) ByIdempotencyKey(key string) (id string, ok bool) {
 	return s.ID(n), true
 }
 
-// Counts returns the number of tasks of each status; a status that no task has is
-// left out.
+// Counts returns the number of tasks of each status; a status that no task has is left out.
 func (s *State) Counts() map[state.Status]int {
 	m := make(map[state.Status]int, len(state.Statuses))
 	for i, n := range s.counts {

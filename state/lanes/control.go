@@ -78,9 +78,8 @@ func (s *Queues) Missing() []state.AccountUse {
 // shows: its program was there once.
 func (s *Queues) HasRun(agent string) bool { return s.ran[agent] }
 
-// Accounts returns the accounts that control records say something of, and those of
-// tasks that run or wait, in the order of their names. It costs as much as there are
-// tasks that have not ended.
+// Accounts returns the accounts that control records say something of, and those of tasks that run or wait,
+// in the order of their names. It costs as much as there are tasks that have not ended.
 func (s *Queues) Accounts() []state.AccountUse {
 	uses := map[string]*state.AccountUse{}
 	use := func(name string) *state.AccountUse {

@@ -11,8 +11,7 @@ import (
 	"stint/state"
 )
 
-// A lane is the serial queue of one session key. It exists while a task is queued
-// or running in it.
+// A lane is the serial queue of one session key. It exists while a task is queued or running in it.
 type lane struct {
 	key   string
 	queue []*Item // the queued tasks, in order
@@ -64,8 +63,7 @@ func (x *lane) before(y *lane) bool {
 	return x.rank > y.rank || x.rank == y.rank && x.age < y.age
 }
 
-// A placedHeap is a heap whose elements know their places in it, plus 1, so that each can
-// be taken out.
+// A placedHeap is a heap whose elements know their places in it, plus 1, so that each can be taken out.
 type placedHeap[T any] struct {
 	list   []T
 	before func(a, b T) bool
@@ -161,8 +159,7 @@ func (s *Queues) leaveLane(l *Item) {
 // of a longer one the beginning is cut off.
 const shortQueue = 64
 
-// joinLane puts l where its status, lane and order say; old is the lane that it
-// was in before.
+// joinLane puts l where its status, lane and order say; old is the lane that it was in before.
 func (s *Queues) joinLane(l *Item, t *state.Folded, old *lane) {
 	l.acct = nil
 	if waits(t.Status) {
@@ -293,14 +290,12 @@ func (s *Queues) look(ln *lane, now time.Time) {
 // start: a long queue that waits for one account must not cost its length each time.
 const maxPassed = 256
 
-// excludes reports whether the lane only keeps its tasks from running at the same
-// time, as that of a directory does: one that waits is passed over. In any other
-// lane it blocks those behind it.
+// excludes reports whether the lane only keeps its tasks from running at the same time, as that of a
+// directory does: one that waits is passed over. In any other lane it blocks those behind it.
 func (x *lane) excludes() bool { return strings.HasPrefix(x.key, state.LanePrefixDir) }
 
-// headOf returns the task of a lane that may start, and when that may change by time
-// alone. If all that a lane of a directory has waits for accounts, it is the first one of
-// these.
+// headOf returns the task of a lane that may start, and when that may change by time alone. If all that a
+// lane of a directory has waits for accounts, it is the first one of these.
 func (s *Queues) headOf(ln *lane, now time.Time) (head *Item, wake time.Time) {
 	if ln.busy > 0 {
 		return nil, wake

@@ -20,12 +20,11 @@ type CycleError struct {
 // Error returns the sentence.
 func (e *CycleError) Error() string { return "it would wait for itself: " + e.Text }
 
-// CheckOrder reports whether tasks can be as they are given here, new ones or others
-// than now: nothing that waits may come, by after and by the order of lanes, behind
-// itself. Of the tasks their ids, Statuses, lanes, sessions, orders and what they
-// come after count; those that are new are the youngest, in the order given. Held
-// tasks and those of a later time are taken as if they waited in their places. The
-// error is a [*CycleError].
+// CheckOrder reports whether tasks can be as they are given here, new ones or others than now: nothing that
+// waits may come, by after and by the order of lanes, behind itself. Of the tasks their ids, Statuses, lanes,
+// sessions, orders and what they come after count; those that are new are the youngest, in the order given.
+// Held tasks and those of a later time are taken as if they waited in their places. The error is a
+// [*CycleError].
 func (s *Queues) CheckOrder(tasks []state.Task) error {
 	if cycles := s.RefuseCycles(tasks, nil); len(cycles) > 0 {
 		return cycles[0]
@@ -181,13 +180,11 @@ func (o *ordering) place(tasks []state.Task) {
 	}
 }
 
-// waits reports whether a task of that status has a place in its lane. A running
-// one may come back to it.
+// waits reports whether a task of that status has a place in its lane. A running one may come back to it.
 func waits(st state.Status) bool { return st == state.Queued || st == state.Running }
 
-// visit puts a task on the path, with the tasks that it waits for: those that it comes
-// after, then the one before it in its lane. What has ended, or is not there, waits for
-// nothing.
+// visit puts a task on the path, with the tasks that it waits for: those that it comes after, then the one
+// before it in its lane. What has ended, or is not there, waits for nothing.
 func (o *ordering) visit(id string) {
 	o.seen[id] = len(o.path)
 	v := visit{id: id, rank: -1, higher: len(o.path) - 1}

@@ -31,8 +31,7 @@ func (s *Queues) ForPerson() int {
 	return n
 }
 
-// RunningAs returns the id of the task whose present run that is; ok is false if no
-// task runs so.
+// RunningAs returns the id of the task whose present run that is; ok is false if no task runs so.
 func (s *Queues) RunningAs(run string) (id string, ok bool) {
 	for _, l := range s.running {
 		if run != "" && s.Whole(l).RunID == run {

@@ -127,9 +127,8 @@ func (s *Queues) room(now time.Time, lim Limits) int {
 	return free
 }
 
-// free returns how many more tasks of the account may start now. After a cool-down that is
-// one, which finds out whether the limit has passed: what was at work before the limit was
-// met does not count.
+// free returns how many more tasks of the account may start now. After a cool-down that is one, which finds
+// out whether the limit has passed: what was at work before the limit was met does not count.
 func (s *Queues) free(a *account, now time.Time, lim Limits) int {
 	view := a.view()
 	rule := lim.RuleFor(&view)
@@ -152,8 +151,7 @@ func (s *Queues) free(a *account, now time.Time, lim Limits) int {
 	return max(n, 0)
 }
 
-// Free returns how many more tasks of the account of that name may start now, as far as the
-// account goes.
+// Free returns how many more tasks of the account of that name may start now, as far as the account goes.
 func (s *Queues) Free(name string, now time.Time, lim Limits) int {
 	a := s.accounts[name]
 	if a == nil {
@@ -203,11 +201,9 @@ func (s *Queues) applyRules(lim Limits) {
 	}
 }
 
-// Ready returns the tasks to start now, the most urgent first: at most one of each
-// lane, and no more than the limits leave room for. It changes nothing; until the
-// caller has appended that they run, it returns the same ones again. A call costs
-// as much as has changed since the last one, and nothing while all workers are
-// busy.
+// Ready returns the tasks to start now, the most urgent first: at most one of each lane, and no more than the
+// limits leave room for. It changes nothing; until the caller has appended that they run, it returns the same
+// ones again. A call costs as much as has changed since the last one, and nothing while all workers are busy.
 func (s *Queues) Ready(now time.Time, lim Limits) []state.Task {
 	return s.views(s.urgent(now, lim))
 }
@@ -339,9 +335,8 @@ func (s *Queues) BoundTo(t *state.Task) string {
 // byRank compares two tasks of any lanes: the more urgent one is before the other.
 func byRank(a, b *Item) int { return cmp.Or(cmp.Compare(b.level, a.level), byAge(a, b)) }
 
-// Stranded returns the tasks that name a fallback and would start now, the most
-// urgent first, if their accounts did not cool down. It changes nothing, and costs as
-// much as Ready.
+// Stranded returns the tasks that name a fallback and would start now, the most urgent first, if their
+// accounts did not cool down. It changes nothing, and costs as much as Ready.
 func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 	free := s.room(now, lim)
 	if free <= 0 || !s.cooling(now) {
@@ -374,9 +369,8 @@ func (s *Queues) cooling(now time.Time) bool {
 	return false
 }
 
-// LimitWaitExceeded returns the queued tasks, oldest first, whose account cools down for
-// longer than they wait for rate limits: most, if they do not say themselves; see
-// [state.Account.TooLong].
+// LimitWaitExceeded returns the queued tasks, oldest first, whose account cools down for longer than they
+// wait for rate limits: most, if they do not say themselves; see [state.Account.TooLong].
 func (s *Queues) LimitWaitExceeded(now time.Time, most time.Duration) []state.Task {
 	if !s.cooling(now) {
 		return nil
@@ -489,11 +483,10 @@ func (l *Item) due() time.Time {
 	return since
 }
 
-// WaitingSince returns since when the task waits for its turn that waits longest; ok is
-// false if none does. Held tasks, and those whose notBefore is still to come, do not
-// wait for their turn. It costs the same however many tasks there are. A compaction
-// forgets it where a task was changed while it waited: the merged record has the time of
-// the newest one alone, from which the task waits then.
+// WaitingSince returns since when the task waits for its turn that waits longest; ok is false if none does.
+// Held tasks, and those whose notBefore is still to come, do not wait for their turn. It costs the same
+// however many tasks there are. A compaction forgets it where a task was changed while it waited: the merged
+// record has the time of the newest one alone, from which the task waits then.
 func (s *Queues) WaitingSince(now time.Time) (since time.Time, ok bool) {
 	if len(s.due.list) == 0 || s.due.list[0].due().After(now) {
 		return time.Time{}, false

@@ -25,8 +25,7 @@ type place struct{ key, agent, account string }
 
 func placeOf(t *state.Folded) place { return place{t.SessionKey, t.Agent, t.Account} }
 
-// A seat is a place and its current session, if it has one. All sessions of the place
-// share it.
+// A seat is a place and its current session, if it has one. All sessions of the place share it.
 type seat struct {
 	place
 	taken *session
@@ -92,8 +91,7 @@ func (s *Queues) implyLast(x *session) {
 	}
 }
 
-// impliedBy reports whether the last task of a session says all of it, but for whether it
-// is the current one.
+// impliedBy reports whether the last task of a session says all of it, but for whether it is the current one.
 func (x *session) impliedBy(t *state.Folded) bool {
 	return x.ID == t.SessionID && x.uses == 1 && x.thread == nil && x.at.place == placeOf(t) && x.UpdatedAt.Equal(t.UpdatedAt)
 }
@@ -210,9 +208,8 @@ func (s *Queues) useSession(l *Item, t *state.Folded, before string) {
 	}
 }
 
-// learn notes the native session that a task names and what was counted in
-// it. An empty one, in a record that names it, says that the agent has lost the
-// session, unless it was another one that the task had to itself.
+// learn notes the native session that a task names and what was counted in it. An empty one, in a record that
+// names it, says that the agent has lost the session, unless it was another one that the task had to itself.
 func (x *session) learn(t *state.Folded, before string) {
 	own, now := t.AgentSession, x.agents()
 	switch {
@@ -281,8 +278,7 @@ func (t *sessions) unseat(x *session) {
 	}
 }
 
-// leaveSession ends a task's use of its session. The session of a lane that ends
-// with its task goes with it.
+// leaveSession ends a task's use of its session. The session of a lane that ends with its task goes with it.
 func (s *Queues) leaveSession(l *Item, ended bool) {
 	x := l.sess
 	if x == nil {
@@ -365,10 +361,9 @@ func (s *Queues) LaneAgent(key string, agents []string) (agent, account string) 
 	return s.lastUsed(key, agents, false)
 }
 
-// SessionAgent returns the one of agents that a task goes on with which is the next to
-// start in the lane of that key: that of the session that was used last. One that no
-// agent has begun counts only where there is no other: it may be that of a task
-// further behind.
+// SessionAgent returns the one of agents that a task goes on with which is the next to start in the lane of
+// that key: that of the session that was used last. One that no agent has begun counts only where there is no
+// other: it may be that of a task further behind.
 func (s *Queues) SessionAgent(key string, agents []string) string {
 	begun, _ := s.lastUsed(key, agents, true)
 	any, _ := s.lastUsed(key, agents, false)

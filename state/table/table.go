@@ -1,7 +1,6 @@
-// Package table keeps a few words of every task, also of those that have ended, well
-// below 200 bytes each, so that a million of them fit in memory: id, status, the time of
-// the newest record, session key and what lists are filtered by. Strings that many tasks
-// share are kept once; ids are 16 bytes where they are UUIDs.
+// Package table keeps a few words of every task, also of those that have ended, well below 200 bytes each, so
+// that a million of them fit in memory: id, status, the time of the newest record, session key and what lists
+// are filtered by. Strings that many tasks share are kept once; ids are 16 bytes where they are UUIDs.
 package table
 
 import (
@@ -13,8 +12,7 @@ import (
 	"stint/state"
 )
 
-// A Rows is a list that grows by pieces: nothing moves when it grows, and
-// little is left over.
+// A Rows is a list that grows by pieces: nothing moves when it grows, and little is left over.
 type Rows[T any] struct {
 	chunks []*[tableChunk]T
 	n      uint32
@@ -82,8 +80,7 @@ const (
 	BroughtBack         // it was in the archive, and another entry has its id now
 )
 
-// ids finds the entry of an id. Almost all ids are UUIDs, which need 16 bytes
-// each and no string.
+// ids finds the entry of an id. Almost all ids are UUIDs, which need 16 bytes each and no string.
 type ids struct {
 	uuids  map[[16]byte]uint32
 	others map[string]uint32
