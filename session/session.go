@@ -76,7 +76,14 @@ func Lock(ctx context.Context, dir, id string, timeout time.Duration) (unlock fu
 	l := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
 	held, err := l.TryLock()
 	if !held && err == nil && timeout > 0 {
-		held, err = waitLock(ctx, l, timeout)
+		limit, cancel := context.WithTimeout(ctx, timeout)
+		held, err = l.TryLockContext(limit, lockPoll)
+		cancel()
+		if !held && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			err = nil // somebody has held it all the time
+		}
 	}
 	switch {
 	case err != nil:
@@ -85,18 +92,4 @@ func Lock(ctx context.Context, dir, id string, timeout time.Duration) (unlock fu
 		return nil, fmt.Errorf("%w: %s is in use by another run, waited %v", ErrBusy, id, max(timeout, 0))
 	}
 	return l.Unlock, nil
-}
-
-// waitLock tries until timeout (false, nil) or the end of ctx (its cause).
-func waitLock(ctx context.Context, l *flock.Flock, timeout time.Duration) (bool, error) {
-	limit, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	held, err := l.TryLockContext(limit, lockPoll)
-	switch {
-	case ctx.Err() != nil && !held:
-		return false, context.Cause(ctx)
-	case errors.Is(err, context.DeadlineExceeded):
-		return false, nil
-	}
-	return held, err
 }

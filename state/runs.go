@@ -197,8 +197,12 @@ func RunsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
 func FormatRuns(runs []Run) string {
 	lines := make([]string, len(runs))
 	for i, r := range runs {
+		took := "" // not known
+		if r.Took != 0 {
+			took = r.Took.String()
+		}
 		lines[i] = FormatWords("run", r.ID, "session", r.SessionKey, "agent", r.Agent, "model", r.Model, "account", r.Account,
-			"ended", ExactTime(r.Ended), "used", FormatThread(r.Usage), "took", formatTook(r.Took))
+			"ended", ExactTime(r.Ended), "used", FormatThread(r.Usage), "took", took)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -215,14 +219,6 @@ func parseRuns(text string) ([]Run, error) {
 		}
 		return r, cmp.Or(errs[:]...)
 	})
-}
-
-// formatTook returns how long a run took, with milliseconds; "" if that is not known.
-func formatTook(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
 }
 
 // lateUsage reports whether a record has what the last run used: a person had

@@ -115,15 +115,25 @@ func (s *Queues) Beside(dir, lane string) map[string]string {
 // FreeWorkers returns how many more tasks the workers can run.
 func (s *Queues) FreeWorkers(lim Limits) int { return lim.MaxWorkers + len(lim.Lent) - len(s.running) }
 
-// room returns how many tasks may start now.
-func (s *Queues) room(now time.Time, lim Limits) int {
+// round returns how many tasks may start now. If any may, it looks again at what is configured for accounts,
+// and at the lanes that have changed.
+func (s *Queues) round(now time.Time, lim Limits) int {
 	free := s.FreeWorkers(lim)
-	switch {
-	case s.controls[state.ControlDispatch].Paused, lim.Short != "" && (lim.Again.IsZero() || lim.Again.After(now)):
-		return 0
-	case lim.Short != "":
-		return min(free, 1)
+	if lim.Short != "" {
+		free = min(free, 1)
 	}
+	if free <= 0 || s.controls[state.ControlDispatch].Paused || lim.Short != "" && (lim.Again.IsZero() || lim.Again.After(now)) {
+		return 0
+	}
+	for _, a := range s.accounts {
+		view := a.view()
+		rule := lim.RuleFor(&view)
+		closed, noSpare := rule.Closed != "", !rule.SpareFrom.IsZero()
+		if closed != a.closed || noSpare != a.noSpare {
+			a.closed, a.noSpare, s.plan.accounts = closed, noSpare, true
+		}
+	}
+	s.refresh(now)
 	return free
 }
 
@@ -189,18 +199,6 @@ func (s *Queues) FullQueue(name string, lim Limits) int {
 	return lim.Queue(name)
 }
 
-// applyRules notes which accounts are closed by what is configured.
-func (s *Queues) applyRules(lim Limits) {
-	for _, a := range s.accounts {
-		view := a.view()
-		rule := lim.RuleFor(&view)
-		closed, noSpare := rule.Closed != "", !rule.SpareFrom.IsZero()
-		if closed != a.closed || noSpare != a.noSpare {
-			a.closed, a.noSpare, s.plan.accounts = closed, noSpare, true
-		}
-	}
-}
-
 // Ready returns the tasks to start now, the most urgent first: at most one of each lane, and no more than the
 // limits leave room for. It changes nothing; until the caller has appended that they run, it returns the same
 // ones again. A call costs as much as has changed since the last one, and nothing while all workers are busy.
@@ -210,12 +208,10 @@ func (s *Queues) Ready(now time.Time, lim Limits) []state.Task {
 
 // urgent is Ready, without copies.
 func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
-	free := s.room(now, lim)
-	if free <= 0 {
+	free := s.round(now, lim)
+	if free == 0 {
 		return nil
 	}
-	s.applyRules(lim)
-	s.refresh(now)
 	var list []*Item
 	var tried []*lane
 	use := s.use(lim)
@@ -294,12 +290,10 @@ func (s *Queues) startable(ln *lane, u use, lim Limits) bool {
 // and that nothing binds to these: no person, and no conversation that goes on there. It looks at
 // some of each account's, and changes nothing.
 func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
-	free := s.room(now, lim)
-	if free <= 0 {
+	free := s.round(now, lim)
+	if free == 0 {
 		return nil
 	}
-	s.applyRules(lim)
-	s.refresh(now)
 	var list []*Item
 	use := s.use(lim)
 	for _, a := range s.accounts {
@@ -338,11 +332,13 @@ func byRank(a, b *Item) int { return cmp.Or(cmp.Compare(b.level, a.level), byAge
 // Stranded returns the tasks that name a fallback and would start now, the most urgent first, if their
 // accounts did not cool down. It changes nothing, and costs as much as Ready.
 func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
-	free := s.room(now, lim)
-	if free <= 0 || !s.cooling(now) {
+	if !s.cooling(now) {
 		return nil
 	}
-	list := s.urgent(now, lim)
+	free, list := s.round(now, lim), s.urgent(now, lim)
+	if free == 0 {
+		return nil
+	}
 	for _, a := range s.accounts {
 		most := len(list) + free
 		for ln := range a.backed.inOrder {
