@@ -148,9 +148,19 @@ func (a *app) jobShowCommand() *cobra.Command {
 			}
 			d := &description{}
 			for _, l := range [][2]string{
-				{"job", j.ID}, {"object", j.ObjectType + " " + j.ObjectID}, {"action", j.Action}, {"status", jobStatus(&j)}, {"due", localTime(j.RunAt)}, {"priority", j.Priority},
-				{"retry delay", (time.Duration(j.RetryDelaySec) * time.Second).String()}, {"key", j.IdempotencyKey}, {"worker", j.WorkerID}, {"next action", localTime(j.NextActionAt)},
-				{"audit event", j.AuditEventID}, {"created", localTime(j.CreatedAt)}, {"changed", localTime(j.UpdatedAt)},
+				{"job", j.ID},
+				{"object", j.ObjectType + " " + j.ObjectID},
+				{"action", j.Action},
+				{"status", jobStatus(&j)},
+				{"due", localTime(j.RunAt)},
+				{"priority", j.Priority},
+				{"retry delay", (time.Duration(j.RetryDelaySec) * time.Second).String()},
+				{"key", j.IdempotencyKey},
+				{"worker", j.WorkerID},
+				{"next action", localTime(j.NextActionAt)},
+				{"audit event", j.AuditEventID},
+				{"created", localTime(j.CreatedAt)},
+				{"changed", localTime(j.UpdatedAt)},
 			} {
 				d.line(l[0], l[1])
 			}

@@ -429,14 +429,19 @@ func (m *master) dueJobs(tell func(kind, name, text string)) (*due.Room, error) 
 // stayForJobs keeps a master from being idle while jobs are at work, or due soon, until ctx ends.
 func stayForJobs(ctx context.Context, c *coordinator.Coordinator, room *due.Room) {
 	const pace, ahead = 5 * time.Second, time.Hour
+	stay := func() {}
 	for ctx.Err() == nil {
+		before := stay
+		stay = func() {}
 		room.View(func(st *jobs.State) {
 			if len(st.Due(time.Now().Add(ahead), 1))+len(st.Where(func(j *jobs.Job) bool { return j.Status == jobs.Running }, false)) > 0 {
-				c.Call()()
+				stay = c.Call()
 			}
 		})
+		before()
 		_ = pause(ctx, pace)
 	}
+	stay()
 }
 
 // notices adds to what a master says of its ledger what is wrong in jobs.md.
