@@ -18,8 +18,6 @@ import (
 	"stint/ledger/durable"
 )
 
-const demoBudget = time.Minute
-
 func (a *app) demoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
@@ -40,7 +38,7 @@ type demonstration struct {
 }
 
 func (a *app) runDemo(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, demoBudget)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	base, err := os.MkdirTemp("", "stint-demo-")
 	if err != nil {

@@ -425,45 +425,39 @@ func examineLimits(cfg *Config) finding {
 	return f
 }
 
-// lookTime bounds how long doctor waits for the database of the mirror.
-const lookTime = 5 * time.Second
-
 // examinePostgres looks at the Postgres mirror, if one is configured. seq is the newest record of the
 // journal. Nothing that is wrong with the mirror is a problem: local work goes on.
-func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq uint64) []finding {
+func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq uint64) (list []finding) {
 	o, on := postgresOptions(cfg, dir, nil)
 	if !on {
 		return nil
 	}
-	found, failure := lookAtMirror(ctx, o, seq)
-	var list []finding
 	fi, err := os.Stat(cfg.file)
 	if cfg.origins["postgres_url"].layer == layerFile && dsn.HasPassword(cfg.PostgresURL) && err == nil && fi.Mode().Perm()&0o077 != 0 {
 		text := fmt.Sprintf("%s has the password of the database, and can be read by others (mode %04o)", cfg.file, fi.Mode().Perm())
 		list = append(list, finding{"postgres", healthWarn, text, "chmod 600 " + cfg.file})
 	}
-	list = append(list, found...)
+	look, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	p, failure := postgres.Look(look, o)
+	if failure != nil {
+		message, try := explain(failure)
+		list = append(list, finding{"postgres", healthWarn, message, try})
+	} else {
+		list = append(list, finding{"postgres", healthOK, describeMirror(&p, seq), ""})
+	}
+	if p.Warning != "" {
+		list = append(list, finding{"postgres", healthWarn, p.Warning, ""})
+	}
 	h, err := a.health(ctx)
 	if err != nil {
 		return list // the finding about the master says why
 	}
-	return append(list, examineMirror(&h, failure)...)
-}
-
-// lookAtMirror looks into the database. failure says why it could not, "" if it could.
-func lookAtMirror(ctx context.Context, o postgres.Options, seq uint64) (list []finding, failure string) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	p, err := postgres.Look(ctx, o)
-	if err != nil {
-		message, try := explain(err)
-		return []finding{{"postgres", healthWarn, message, try}}, err.Error()
+	ours := ""
+	if failure != nil {
+		ours = failure.Error()
 	}
-	list = append(list, finding{"postgres", healthOK, describeMirror(&p, seq), ""})
-	if p.Warning != "" {
-		list = append(list, finding{"postgres", healthWarn, p.Warning, ""})
-	}
-	return list, ""
+	return append(list, examineMirror(&h, ours)...)
 }
 
 // describeMirror returns where the mirror is and how far.
