@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"stint/memory/care"
 )
 
 // DefaultLessons is the note of a workspace that lessons are added to.
@@ -91,6 +93,7 @@ func (l Lesson) String() string {
 
 // parseLesson reads a line of a note; ok is false if it is no lesson.
 func parseLesson(line string) (l Lesson, ok bool) {
+	line, _, _ = care.Cut(line)
 	text, ok := strings.CutPrefix(strings.TrimSpace(line), "- ")
 	if !ok {
 		return l, false
@@ -363,23 +366,30 @@ func indent(line []byte) (column int) {
 	return column
 }
 
-// replaceLessons puts a new file in the place of a note that had the text before.
+// replaceLessons puts a new file, durable, in the place of a note that had the text before, or that
+// was not there.
 func replaceLessons(workspace, name string, before, text []byte) error {
 	root, err := openRoot(workspace)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }() // nothing is written to it
+	mode := fs.FileMode(0o644)
 	fi, err := root.Lstat(name)
+	switch {
+	case err == nil && !fi.Mode().IsRegular():
+		return fmt.Errorf("%s is a link: take the line out by hand", name)
+	case err == nil:
+		mode = fi.Mode().Perm()
+	case before == nil && errors.Is(err, fs.ErrNotExist):
+		err = root.MkdirAll(path.Dir(name), 0o755)
+	}
 	if err != nil {
 		return err
 	}
-	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s is a link: take the line out by hand", name)
-	}
 	fresh := name + ".stint-tmp"
 	_ = root.Remove(fresh) // what a crash has left
-	f, err := root.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fi.Mode().Perm())
+	f, err := root.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
@@ -394,5 +404,9 @@ func replaceLessons(workspace, name string, before, text []byte) error {
 	if err != nil {
 		return errors.Join(err, root.Remove(fresh))
 	}
-	return nil
+	dir, err := root.Open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -18,7 +18,8 @@
 //	           them, come first; then newer lessons
 //
 // files.go says which files are notes; lessons.go adds lines to them. A lesson is a
-// dated bullet, told apart by a hash of what it says.
+// dated bullet, told apart by a hash of what it says. governed.go changes the entries of the
+// files that a user lists, as package care has it; uses.go counts how often prompts had them.
 //
 // Nothing outside the workspace is returned, whatever the paths or links in it say: files
 // are opened below an os.Root, and each line that another program has found is read
@@ -55,6 +56,7 @@ type Hit struct {
 	Hash  string   `json:"hash" doc:"First 16 digits of the SHA-256 of the text, in hex" example:"2cf24dba5fb0a30e"`
 	Score float64  `json:"score" doc:"How well it fits: more is better" example:"3.2"`
 	Terms []string `json:"terms" doc:"Terms that the line, its heading or a line close by has" example:"rotate,deploy,key"`
+	Entry string   `json:"entry,omitempty" doc:"Id of the line's entry; left out: it has none" example:"7f3a9c12"`
 }
 
 // String returns the hit as "path:line text". Those of a search are one line each.
@@ -66,6 +68,7 @@ func (h Hit) String() string {
 type Searcher struct {
 	Paths    []string // below the workspace: files, directories, or patterns with * ? [] and ** for any directories
 	Lessons  string   // a note that is searched too if it exists; "": none
+	Archived bool     // only the archive is searched; else it is left out, with the entries that are archived
 	MaxHits  int
 	MaxChars int           // of all hits as they stand in a prompt
 	Ripgrep  string        // path of rg; "": there is none
@@ -75,12 +78,13 @@ type Searcher struct {
 
 // A Result is what a search found, and why.
 type Result struct {
-	Hits    []Hit     `json:"hits" doc:"The lines that fit, best first"`
-	Terms   []Term    `json:"terms" doc:"What was searched for"`
-	Skipped []Skipped `json:"skipped,omitempty" doc:"What was not searched"`
-	Notes   int       `json:"notes" doc:"Number of files that were searched" example:"3"`
-	Engine  string    `json:"engine,omitempty" doc:"What searched: rg or scan; left out: there was nothing to search" example:"rg"`
-	Partial string    `json:"partial,omitempty" doc:"Why some lines may not have been looked at" example:"it took longer than 2s"`
+	Hits     []Hit     `json:"hits" doc:"The lines that fit, best first"`
+	Terms    []Term    `json:"terms" doc:"What was searched for"`
+	Archived []Hit     `json:"archived,omitempty" doc:"What fits in the archive, which no agent gets; only stint memory search looks there"`
+	Skipped  []Skipped `json:"skipped,omitempty" doc:"What was not searched"`
+	Notes    int       `json:"notes" doc:"Number of files that were searched" example:"3"`
+	Engine   string    `json:"engine,omitempty" doc:"What searched: rg or scan; left out: there was nothing to search" example:"rg"`
+	Partial  string    `json:"partial,omitempty" doc:"Why some lines may not have been looked at" example:"it took longer than 2s"`
 
 	Files map[string]string `json:"files,omitempty" doc:"SHA-256 of the notes that have hits, in hex, by path; none for very large ones" example:"{\"MEMORY.md\":\"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824\"}"`
 }
@@ -119,7 +123,7 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	if s.MaxHits <= 0 {
 		return r, nil
 	}
-	c := &collector{terms: r.Terms}
+	c := &collector{terms: r.Terms, archived: s.Archived}
 	c.notes, r.Skipped = s.find(limited, root, limit/2)
 	if len(c.notes) == 0 || len(r.Terms) == 0 {
 		return r, ctx.Err()
@@ -152,7 +156,12 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 func (s *Searcher) find(ctx context.Context, root *os.Root, limit time.Duration) ([]note, []Skipped) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return findNotes(ctx, root, s.Paths, s.Lessons)
+	paths, lessons := s.Paths, s.Lessons
+	if s.Archived {
+		paths, lessons = []string{Archive}, ""
+	}
+	notes, skipped := findNotes(ctx, root, paths, lessons)
+	return slices.DeleteFunc(notes, func(n note) bool { return strings.HasPrefix(n.path, Archive+"/") != s.Archived }), skipped
 }
 
 // Has reports whether a file is among the notes that are searched.

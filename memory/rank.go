@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"stint/memory/care"
 )
 
 // How much a term counts, by where it stands; found by measuring, see
@@ -67,7 +69,7 @@ func (r *ranking) best(n int) []Hit {
 		text := OneLine(h.text, 0)
 		list = append(list, Hit{
 			Path: r.notes[h.note].path, Line: h.line, Text: text, Hash: hashOf(text),
-			Score: math.Round(h.score*100) / 100, Terms: r.names(h.terms | h.near | h.above),
+			Score: math.Round(h.score*100) / 100, Terms: r.names(h.terms | h.near | h.above), Entry: h.entry,
 		})
 	}
 	return list
@@ -79,6 +81,7 @@ type ranked struct {
 	near  uint64 // terms of lines close by
 	above uint64 // terms of its headings
 	code  bool   // it stands in a block of code: a # begins a comment
+	entry string // id of its entry; "": it has none
 	score float64
 }
 
@@ -132,7 +135,7 @@ func (r *ranking) score(h *ranked) float64 {
 	if headingLevel(h.text) > 0 && !h.code {
 		sum *= bonusHeading
 	}
-	return sum * (1 + bonusNew*r.newness(h.text))
+	return sum * (1 + bonusNew*r.newness(h.text)) * h.weight
 }
 
 func (r *ranking) sum(terms uint64) (sum float64) {
@@ -208,6 +211,13 @@ func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 		}
 		var above string
 		above, h.code = headings(before)
+		state := care.At(before, line)
+		if h.entry = state.ID; !r.archived {
+			h.found.weight = state.Weight()
+		}
+		if h.found.weight == 0 {
+			continue
+		}
 		h.above = r.termsIn(above) &^ h.terms
 		h.score = r.score(&h)
 		still = append(still, h)

@@ -18,6 +18,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"stint/memory/care"
 )
 
 // Bounds of a search.
@@ -48,6 +50,7 @@ type found struct {
 	text   string
 	terms  uint64 // bit n is the n-th term
 	starts uint64 // those that begin a word
+	weight float64
 }
 
 // A collector takes the lines of a scan. It belongs to one search.
@@ -59,6 +62,8 @@ type collector struct {
 	common uint64 // terms that are searched for no more: too many lines have them
 	room   int    // lines that this pass still takes
 	sorted bool   // rg is to read the notes one after the other
+
+	archived bool // of entries that are archived
 }
 
 // scan fills c by rg, or if there is none or it fails, by our own scan, and names what
@@ -294,6 +299,13 @@ func (c *collector) add(n, no int, off int64, text []byte) bool {
 // match returns what a line has of the terms.
 func (c *collector) match(text []byte) (f found) {
 	text = text[:min(len(text), maxLine)]
+	f.weight = 1
+	if bytes.Contains(text, []byte("<!-- stint ")) {
+		line, state, _ := care.Cut(string(text)) // what is wrong with a state is not for a search
+		if text = []byte(line); !c.archived {
+			f.weight = state.Weight()
+		}
+	}
 	low := strings.ToLower(string(text))
 	var places [maxTerms]int
 	for i := range c.terms {

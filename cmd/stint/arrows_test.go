@@ -34,7 +34,8 @@ var arrows = map[string][]string{
 	"stint/state/fold":                        {"stint/state/explain", "stint/state/lanes", "stint/state/table", "stint/state", "stint/ledger"},
 	"stint/state/jobs":                        {"stint/state", "stint/ledger"},
 	"stint/session":                           {"stint/ledger/durable"},
-	"stint/memory":                            {},
+	"stint/memory":                            {"stint/memory/care", "stint/ledger/durable"},
+	"stint/memory/care":                       {},
 	"stint/prompt":                            {"stint/memory"},
 	"stint/coordinator/store":                 {"stint/ledger", "stint/ledger/journal"},
 	"stint/coordinator/task":                  {"stint/ledger", "stint/memory", "stint/prompt", "stint/state"},
@@ -110,6 +111,7 @@ var withoutIO = map[string][]string{
 	"stint/state/fold":    {"os", "net", "os/exec", "syscall", "sync"},
 	"stint/state/jobs":    {"os", "net", "os/exec", "syscall", "sync"},
 	"stint/prompt":        {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/memory/care":   {"os", "net", "os/exec", "syscall", "sync"},
 }
 
 // A goPackage is what go list says of a package.

@@ -51,6 +51,7 @@ type Config struct {
 	Notify                        []notify.Block
 	Schedules                     []schedule.Schedule
 	MaxScheduled                  int
+	Governed                      []memory.Governed // files of notes that jobs take care of
 
 	agents map[string]any // the settings of agents by their keys, each of the type of its default; never changed
 

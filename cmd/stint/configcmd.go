@@ -48,8 +48,12 @@ is shown as ***.`,
 			for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
 				tables = append(tables, shownTable{"[queue." + tomlText(name) + "]", "queue." + name + ".", []shownKey{{"max", cfg.QueueMax[name], "file"}}})
 			}
-			for i := range cfg.Notify {
-				tables = append(tables, shownTable{"[[notify]]", fmt.Sprintf("notify.%d.", i), shownBlock(cfg.Notify[i])})
+			for i, b := range cfg.Notify {
+				b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
+				tables = append(tables, shownTable{"[[notify]]", fmt.Sprintf("notify.%d.", i), shownBlock(&b)})
+			}
+			for i := range cfg.Governed {
+				tables = append(tables, shownTable{"[[governed]]", fmt.Sprintf("governed.%d.", i), shownBlock(&cfg.Governed[i])})
 			}
 			var list []shownKey
 			text := ""
@@ -107,10 +111,9 @@ func (c *Config) shown() []shownKey {
 	return list
 }
 
-// shownBlock returns the settings of a [[notify]] block, as they may be seen by anybody.
-func shownBlock(b notify.Block) (list []shownKey) {
-	b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
-	names, fields := blockFields(&b)
+// shownBlock returns the settings of a block.
+func shownBlock(b any) (list []shownKey) {
+	names, fields := blockFields(b)
 	for _, name := range names {
 		if v := fields[name]; !v.IsZero() {
 			list = append(list, shownKey{name, v.Interface(), "file"})
@@ -185,8 +188,8 @@ func namedKey(name, try string) (*key, error) {
 	if meansStateDir(name) {
 		return nil, usage("stint ls --state-dir /PATH", "the state directory is no setting of the file; export STINT_STATE_DIR, or use --state-dir")
 	}
-	if strings.HasPrefix(name, "notify") { // a file has several blocks of it
-		return nil, usage("stint config edit", "%q is set in a [[notify]] block; edit the file", clip(name, 40))
+	if section, _, _ := strings.Cut(name, "."); section == "notify" || section == "governed" { // a file has several blocks of it
+		return nil, usage("stint config edit", "%q is set in a [[%s]] block; edit the file", clip(name, 40), section)
 	}
 	if near := nearestKey(name); near != "" {
 		return nil, usage(fmt.Sprintf(try, near), "there is no key %q", clip(name, 40))

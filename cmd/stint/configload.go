@@ -20,6 +20,7 @@ import (
 	"stint/coordinator/notify"
 	"stint/coordinator/schedule"
 	"stint/coordinator/task"
+	"stint/memory"
 	"stint/state"
 )
 
@@ -165,7 +166,7 @@ func (c *Config) loadFile(src configSource) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the configuration: %w", err)
 	}
-	f := &fileReader{name: filepath.Base(src.file), text: string(data), config: c}
+	f := &fileReader{name: filepath.Base(src.file), text: string(data), config: c, src: src}
 	var top map[string]toml.Primitive
 	if f.meta, err = toml.Decode(string(data), &top); err != nil {
 		return f.located(err)
@@ -180,6 +181,7 @@ type fileReader struct {
 	text   string
 	meta   toml.MetaData
 	config *Config
+	src    configSource
 }
 
 // table takes the settings of the top level, of the section of that name, or of a workspace.
@@ -190,7 +192,9 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 		case section == "" && s == nil && name == "workspace":
 			err = f.workspaces(t[name])
 		case section == "" && s == nil && name == "notify":
-			err = f.notify(t[name])
+			f.config.Notify, err = readBlocks(f, name, t[name], func() notify.Block { return notify.Block{On: notify.Usual()} }, (*notify.Block).Check)
+		case section == "" && s == nil && name == "governed":
+			f.config.Governed, err = readBlocks(f, name, t[name], func() memory.Governed { return memory.Governed{Gate: memory.DefaultGate} }, f.checkGoverned)
 		case section == "" && s == nil && name == "schedule":
 			var list []schedule.Schedule
 			if list, err = f.schedules(t[name]); err == nil {
@@ -284,38 +288,68 @@ func (f *fileReader) queues(p toml.Primitive) error {
 	return nil
 }
 
-// notify takes the [[notify]] blocks.
-func (f *fileReader) notify(p toml.Primitive) error {
+// readBlocks reads the blocks of a section. check returns what is wrong with one, and with which
+// key; "" is the block as a whole.
+func readBlocks[T any](f *fileReader, section string, p toml.Primitive, usual func() T, check func(*T) (key string, err error)) (list []T, err error) {
 	var blocks []map[string]toml.Primitive
 	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
-		return fmt.Errorf("%s:%d: notify is not a list of blocks; write [[notify]], and its settings below that", f.name, f.line(p))
+		return nil, fmt.Errorf("%s:%d: %s is not a list of blocks; write [[%s]], and its settings below that", f.name, f.line(p), section, section)
 	}
 	for i, values := range blocks {
-		at := func(key string) int { return f.blockLine("notify", i, key) }
-		b := notify.Block{On: notify.Usual()}
+		at := func(key string) int { return f.blockLine(section, i, key) }
+		b := usual()
 		known, fields := blockFields(&b)
 		for _, name := range f.inOrder(values) {
 			field, wrong := fields[name], ""
 			switch {
 			case !field.IsValid() && findKey(name) != nil && findKey(name).inFile() == name:
-				wrong = fmt.Sprintf("unknown key %q; to set %s for all tasks, move it above the first section", "notify."+name, name)
+				wrong = fmt.Sprintf("unknown key %q; to set %s for all tasks, move it above the first section", section+"."+name, name)
 			case !field.IsValid():
-				wrong = fmt.Sprintf("unknown key %q; did you mean %s?", "notify."+name, "notify."+cmp.Or(state.Nearest(name, known), known[0]))
+				wrong = fmt.Sprintf("unknown key %q; did you mean %s?", section+"."+name, section+"."+cmp.Or(state.Nearest(name, known), known[0]))
 			case f.meta.PrimitiveDecode(values[name], field.Addr().Interface()) != nil:
 				want := map[reflect.Kind]string{reflect.Bool: "true", reflect.Int: "8", reflect.Slice: `["done", "failed"]`, reflect.String: `"…", one string`}
-				wrong = fmt.Sprintf("notify.%s has a value of another type; write %s = %s", name, name, want[field.Kind()])
+				wrong = fmt.Sprintf("%s.%s has a value of another type; write %s = %s", section, name, name, want[field.Kind()])
 			}
 			if wrong != "" {
-				return fmt.Errorf("%s:%d: %s", f.name, at(name), wrong)
+				return nil, fmt.Errorf("%s:%d: %s", f.name, at(name), wrong)
 			}
 		}
-		if key, err := b.Check(); err != nil {
-			where := map[bool]string{true: "notify." + key + ": "}[key != ""]
-			return fmt.Errorf("%s:%d: %s%w", f.name, at(key), where, err)
+		if key, err := check(&b); err != nil {
+			return nil, fmt.Errorf("%s:%d: %s%w", f.name, at(key), strings.TrimPrefix(section+"."+key+": ", section+".: "), err)
 		}
-		f.config.Notify = append(f.config.Notify, b)
+		list = append(list, b)
 	}
-	return nil
+	return list, nil
+}
+
+// checkGoverned returns what is wrong with a [[governed]] block, whose workspace is by default
+// workspace_root. What an agent may have made of the workspace makes no configuration wrong: a link
+// that leads out of it is refused whenever the file is used.
+func (f *fileReader) checkGoverned(g *memory.Governed) (key string, err error) {
+	root := f.config.WorkspaceRoot
+	if v, ok := f.src.lookup("STINT_WORKSPACE_ROOT"); ok {
+		root = v
+	}
+	g.Workspace = cmp.Or(g.Workspace, f.src.flags["workspace_root"], root)
+	if g.Workspace, err = expandHome(g.Workspace); err != nil || !filepath.IsAbs(g.Workspace) {
+		return "workspace", fmt.Errorf("%q is not an absolute path; name one here, or in workspace_root", g.Workspace)
+	}
+	g.Workspace = resolved(g.Workspace)
+	for key, path := range map[string]*string{"path": &g.Path, "gate": &g.Gate} {
+		if *path, err = checkNote(*path); err != nil {
+			return key, err
+		}
+		if *path == "" || strings.ContainsAny(*path, ":#\n") || strings.HasPrefix(*path, memory.Archive+"/") {
+			return key, fmt.Errorf("%q cannot be governed; write a path such as %s, without : and #, and not in %s", *path, memory.DefaultLessons, memory.Archive)
+		}
+	}
+	if kinds := []string{"memory", "experience", "cognition"}; !slices.Contains(kinds, g.Kind) {
+		return "kind", fmt.Errorf("%q is not one of %s", g.Kind, strings.Join(kinds, ", "))
+	}
+	if g.Path == g.Gate {
+		return "path", fmt.Errorf("%s is the gate, which is yours alone", g.Path)
+	}
+	return "", nil
 }
 
 // inOrder returns the names of a table in the order of the file, so that the first mistake is reported.

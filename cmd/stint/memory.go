@@ -69,21 +69,26 @@ func (a *app) memorySearchCommand() *cobra.Command {
 		Long: `Print the lines of the workspace's notes that an agent would get with this prompt, as
 path:line text, best first. Below each line stands why: its score, the terms that the
 line, its heading or a line nearby has, with their weights, and the hashes of file and
-text. At the end: what was searched for, and which notes were left out.
+text. At the end: what was searched for, which notes were left out, and what fits in the
+archive (memory/archive), which no agent gets.
 
 memory_paths names the notes; max_memory_hits and max_memory_chars limit what is added.
 PROMPT is an argument, - for stdin, or @FILE. No master is needed.`,
 		Example: `  stint memory search "Rotate the deploy key"
   stint memory search --json @prompt.md | jq '.hits[].path'`,
 	}, func(ctx context.Context, dir string, cfg *Config, text string) error {
-		found, err := searcher(cfg, dir).Search(ctx, dir, text)
+		s := searcher(cfg, dir)
+		found, err := s.Search(ctx, dir, text)
 		if err != nil {
 			return err
 		}
 		if len(found.Hits) == 0 && !a.json {
 			a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
 		}
-		return a.print(found, describeMemory(&found))
+		s.Archived = true
+		archived, err := s.Search(ctx, dir, text)
+		found.Archived = archived.Hits
+		return errors.Join(err, a.print(found, describeMemory(&found)))
 	}))
 }
 
@@ -110,6 +115,9 @@ func describeMemory(found *memory.Result) string {
 	d.line("partial", found.Partial)
 	for _, s := range found.Skipped {
 		d.line("skipped", s.Path+": "+s.Why)
+	}
+	for _, h := range found.Archived {
+		d.line("archived", oneLine(h.String()))
 	}
 	return b.String() + d.String()
 }

@@ -365,6 +365,8 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
 	}
+	uses := memory.OpenUses(filepath.Join(m.state, "memory_uses.json"))
+	config.Injected = func(hits []memory.Hit) error { return uses.Count(hits, time.Now()) }
 	config.Shell = agent.Shell{Runner: agentRunner(cfg, os.Environ(), "")}
 	config.HeartbeatPath = cmp.Or(config.HeartbeatPath, filepath.Join(m.state, "heartbeat.json"))
 	if !m.background {

@@ -431,8 +431,11 @@ func (a *Attempts) remember(r *Run, t *state.Task) []memory.Hit {
 			err = durable.PutFile(filepath.Join(a.tasks.RunDir(r.ID), rundir.MemoryName), append(text, '\n'))
 		}
 	}
+	if err == nil && a.tasks.Config.Injected != nil {
+		err = a.tasks.Config.Injected(found.Hits)
+	}
 	if err != nil {
-		a.tasks.Trouble("the notes of a workspace could not be searched", err)
+		a.tasks.Trouble("the notes of a workspace could not be searched, or their uses counted", err)
 	}
 	return found.Hits
 }

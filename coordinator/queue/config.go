@@ -87,6 +87,9 @@ type Config struct {
 	// Memory returns what the notes of a workspace have for a prompt, without a lock held. nil: nothing.
 	Memory func(ctx context.Context, workspace, prompt string) (memory.Result, error)
 
+	// Injected is told what of that a prompt got. nil: nobody counts.
+	Injected func(hits []memory.Hit) error
+
 	Socket     string // told in Health and the heartbeat
 	Version    string // told in Health and the heartbeat
 	Background bool   // told in Health and the heartbeat

@@ -1,0 +1,100 @@
+package memory
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"stint/memory/care"
+)
+
+// Archive is the directory of a workspace with the entries that were archived, below it by the
+// path of their file. No prompt has them.
+const Archive = "memory/archive"
+
+// DefaultGate is the file that says whether jobs may change entries of high risk.
+const DefaultGate = "memory/gate.md"
+
+// ErrGate is the error for an entry of high risk while the gate is closed.
+var ErrGate = errors.New("the gate is closed for entries of high risk")
+
+// A Governed is a file of notes whose entries jobs take care of, as configured: the only files of
+// a user's that they write, with its archive.
+type Governed struct {
+	Path      string `toml:"path"` // below the workspace
+	Kind      string `toml:"kind"` // object type of its jobs: memory, experience or cognition
+	Workspace string `toml:"workspace"`
+	Gate      string `toml:"gate"` // below the workspace
+}
+
+// Open returns nil, or while the gate is closed an error that wraps ErrGate and says why.
+func (g Governed) Open() error {
+	text, err := readLessons(g.Workspace, g.Gate)
+	if err == nil && !care.Gate(text) {
+		err = fmt.Errorf("%s needs the line state: open, and no other state", path.Join(g.Workspace, g.Gate))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrGate, err)
+	}
+	return nil
+}
+
+// Entries returns the entries of the file and of its archive, and first gives each one an id that
+// has none. newID returns another one each time: up to 32 letters and digits.
+func (g Governed) Entries(newID func() string) (list []care.Entry, err error) {
+	err = g.change(func(f care.Files) (care.Files, error) {
+		f = f.Adopt(newID)
+		list = f.Entries()
+		return f, nil
+	})
+	return list, err
+}
+
+// Apply is [care.Files.Apply] to the files as they are now. A new text becomes one line. The
+// error may also wrap ErrGate or ErrFull.
+func (g Governed) Apply(asked care.Entry, c care.Change) (before, after care.Entry, err error) {
+	if c.Text != "" {
+		c.Text = strings.NewReplacer("<!--", "‹!--", "-->", "--›").Replace(NewLesson(c.Text, "", c.Now).Text)
+	}
+	err = g.change(func(f care.Files) (out care.Files, err error) {
+		if out, before, after, err = f.Apply(asked, c); err == nil && before.Risk == care.High {
+			err = g.Open()
+		}
+		return out, err
+	})
+	return before, after, err
+}
+
+// change replaces the file and its archive by what do returns; first the one that an entry moves
+// to, so that a crash leaves it in both and never in none.
+func (g Governed) change(do func(care.Files) (care.Files, error)) error {
+	unlock, err := lockLessons(g.Workspace, g.Path, true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var f care.Files
+	names := []string{g.Path, path.Join(Archive, g.Path)}
+	for i, name := range names {
+		if f[i], err = readLessons(g.Workspace, name); err != nil {
+			return err
+		}
+	}
+	out, err := do(f)
+	order := []int{0, 1}
+	if len(out[0]) <= len(f[0]) {
+		order = []int{1, 0}
+	}
+	for _, i := range order {
+		switch {
+		case err != nil || bytes.Equal(f[i], out[i]):
+		case len(out[i]) > maxLessons:
+			err = fmt.Errorf("%w: %s", ErrFull, names[i])
+		default:
+			err = replaceLessons(g.Workspace, names[i], f[i], out[i])
+		}
+	}
+	return err
+}

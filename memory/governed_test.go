@@ -1,0 +1,209 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"stint/memory/care"
+)
+
+// newIDs returns a function that returns n1, n2 …
+func newIDs() func() string {
+	n := 0
+	return func() string { n++; return fmt.Sprintf("n%d", n) }
+}
+
+func governed(dir string) Governed {
+	return Governed{Path: DefaultLessons, Kind: "experience", Workspace: dir, Gate: DefaultGate}
+}
+
+// An outdated lesson is doubted, archived, no longer injected, found in the archive, and reinstated.
+func TestGovernedLesson(t *testing.T) {
+	dir := workspace(t, map[string]string{DefaultLessons: "# Lessons\n\n- 2026-11-20 Deploys need the vault. (task 0198)\n- 2026-11-21 Deploys are made on Mondays.\n"})
+	g, s := governed(dir), ownScan()
+	found := func(archived bool) (texts []string) {
+		t.Helper()
+		s.Archived = archived
+		r, err := s.Search(t.Context(), dir, "deploys")
+		must(t, err)
+		for _, h := range r.Hits {
+			texts = append(texts, h.Entry+" "+h.Path+" "+h.Text)
+		}
+		return texts
+	}
+	list, err := g.Entries(newIDs())
+	must(t, err)
+	if got := fileText(t, dir, DefaultLessons); !strings.Contains(got, "(task 0198) <!-- stint id=n1 status=active confidence=1.00 risk=low -->\n") || len(list) != 2 {
+		t.Fatalf("%s\n%+v", got, list)
+	}
+	lessons, err := Lessons(dir, DefaultLessons)
+	must(t, err)
+	if l := lessons[0]; l.Text != "Deploys need the vault." || l.Source != "task 0198" || l.ID != lessonID(l.Text) {
+		t.Errorf("a lesson is %+v", l)
+	}
+	const first, second = "n1 memory/lessons.md - 2026-11-20 Deploys need the vault. (task 0198)", "n2 memory/lessons.md - 2026-11-21 Deploys are made on Mondays."
+	if got := found(false); len(got) != 2 || !slices.Contains(got, first) || !slices.Contains(got, second) {
+		t.Errorf("found %q", got)
+	}
+	_, asked, err := g.Apply(list[1], care.Change{Action: care.Verify, Verdict: care.Fails, Job: "j1", Now: today})
+	must(t, err)
+	if got := found(false); len(got) != 2 || got[1] != second { // by its date it was the first
+		t.Errorf("with one that is uncertain: %q", got)
+	}
+	_, asked, err = g.Apply(asked, care.Change{Action: care.Verify, Verdict: care.Fails, Job: "j2", Now: today})
+	must(t, err)
+	if got := found(false); !slices.Equal(got, []string{first}) {
+		t.Errorf("with one that is archived: %q", got)
+	}
+	s.Paths = []string{"memory"}
+	if got := found(false); !slices.Equal(got, []string{first}) {
+		t.Errorf("by a path that has the archive: %q", got)
+	}
+	if got := found(true); !slices.Equal(got, []string{"n2 memory/archive/memory/lessons.md - 2026-11-21 Deploys are made on Mondays."}) {
+		t.Errorf("in the archive: %q", got)
+	}
+	_, after, err := g.Apply(asked, care.Change{Action: care.Reinstate, Verdict: care.Revised, Text: "- 2026-11-21 Deploys are made on\nTuesdays --> <!-- stint id=n1 -->", Job: "j3", Now: today})
+	must(t, err)
+	if got := found(false); len(got) != 2 || after.Text != "2026-11-21 Deploys are made on Tuesdays --› ‹!-- stint id=n1 --›" || after.ID != "n2" || fileText(t, dir, "memory/archive/memory/lessons.md") != "" {
+		t.Errorf("reinstated: %q, %+v", got, after)
+	}
+}
+
+// Neither the state of an entry nor what is archived is found, in whatever way it is searched.
+func TestSearchHidesStates(t *testing.T) {
+	dir := workspace(t, map[string]string{
+		"MEMORY.md": "- The cat sleeps <!-- stint id=a status=active confidence=1.00 risk=low -->\n- A dog sleeps <!-- stint id=b status=archived -->\n  sleeps outside\n" +
+			"- A cow sleeps <!-- stint id=c status=uncertain confidence=0.9 -->\n- A hen sleeps <!-- stint id=d status=nonsense -->\n",
+		"memory/archive/x.md": "- The archive sleeps\n",
+	})
+	for _, engine := range []string{"rg", "scan"} {
+		s := withEngine(t, engine)
+		s.Paths = []string{"MEMORY.md", "memory", "memory/archive/x.md"}
+		for query, want := range map[string]string{"sleeps": "- The cat sleeps,- A cow sleeps,- A hen sleeps", "stint confidence risk status": "", "dog": "", "archive": "", "outside": ""} {
+			r, err := s.Search(t.Context(), dir, query)
+			must(t, err)
+			var got []string
+			for _, h := range r.Hits {
+				got = append(got, h.Text)
+			}
+			slices.SortFunc(got, func(a, b string) int { return strings.Index(want, a) - strings.Index(want, b) })
+			if r.Engine != engine || strings.Join(got, ",") != want {
+				t.Errorf("%s: %s: %q, want %s", r.Engine, query, got, want)
+			}
+		}
+	}
+}
+
+// Entries of high risk change only while the gate is open.
+func TestGateOfGoverned(t *testing.T) {
+	dir := workspace(t, map[string]string{DefaultLessons: "- one <!-- stint id=a risk=high -->\n- two <!-- stint id=b risk=medium -->\n"})
+	g := governed(dir)
+	apply := func(id string) error {
+		text := map[string]string{"a": "one", "b": "two"}[id]
+		_, _, err := g.Apply(care.Entry{State: care.State{ID: id}, Text: text}, care.Change{Action: care.Decay, Verdict: care.Fails, Now: today})
+		return err
+	}
+	before := fileText(t, dir, DefaultLessons)
+	for _, text := range []string{"", "state: closed\n", "state: ajar\n"} {
+		if text != "" {
+			must(t, os.WriteFile(filepath.Join(dir, DefaultGate), []byte(text), 0o600))
+		}
+		if err := apply("a"); !errors.Is(err, ErrGate) || fileText(t, dir, DefaultLessons) != before {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	must(t, apply("b"))
+	must(t, os.WriteFile(filepath.Join(dir, DefaultGate), []byte("state: open\n"), 0o600))
+	must(t, apply("a"))
+}
+
+// No path and no link leads out of the workspace, or to git's files, nor does the archive.
+func TestGovernedStaysInTheWorkspace(t *testing.T) {
+	outside := workspace(t, map[string]string{"l.md": "- secret <!-- stint id=a -->\n"})
+	secret := care.Entry{State: care.State{ID: "a"}, Text: "secret"}
+	for name, link := range map[string]func(dir string) error{
+		"the file":             func(dir string) error { return os.Symlink(outside+"/l.md", dir+"/"+DefaultLessons) },
+		"its archive":          func(dir string) error { return os.Symlink(outside, dir+"/memory/archive") },
+		"an archive for git":   func(dir string) error { return os.Symlink("../.git/hooks", dir+"/memory/archive") },
+		"the file within":      func(dir string) error { return os.Symlink("../MEMORY.md", dir+"/"+DefaultLessons) },
+		"the file a directory": func(dir string) error { return os.Mkdir(dir+"/"+DefaultLessons, 0o700) },
+	} {
+		dir := workspace(t, map[string]string{"MEMORY.md": "- secret <!-- stint id=a -->\n", ".git/hooks/x": "", "memory/x": ""})
+		must(t, link(dir))
+		g := governed(dir)
+		if strings.Contains(name, "archive") {
+			must(t, os.WriteFile(dir+"/"+DefaultLessons, []byte("- secret <!-- stint id=a -->\n"), 0o600))
+		}
+		if _, after, err := g.Apply(secret, care.Change{Action: care.Archive, Now: today}); err == nil {
+			t.Errorf("%s: %+v", name, after)
+		}
+		if strings.Contains(name, "archive") && fileText(t, dir, DefaultLessons) != "- secret <!-- stint id=a -->\n" {
+			t.Errorf("%s: the entry is in neither file", name)
+		}
+		must(t, filepath.WalkDir(outside, func(path string, e os.DirEntry, err error) error {
+			if !e.IsDir() && (filepath.Base(path) != "l.md" || fileText(t, outside, "l.md") != "- secret <!-- stint id=a -->\n") {
+				t.Errorf("%s: outside is %s", name, path)
+			}
+			return err
+		}))
+		must(t, filepath.WalkDir(dir+"/.git", func(path string, e os.DirEntry, err error) error {
+			if !e.IsDir() && filepath.Base(path) != "x" {
+				t.Errorf("%s: git has %s", name, path)
+			}
+			return err
+		}))
+		if text := fileText(t, dir, "MEMORY.md"); text != "- secret <!-- stint id=a -->\n" {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+}
+
+// What is saved while a change is made is not overwritten, and a file that is full is left as it is.
+func TestGovernedLosesNoSave(t *testing.T) {
+	dir := workspace(t, map[string]string{DefaultLessons: "- one\n"})
+	g := governed(dir)
+	if _, err := g.Entries(func() string {
+		must(t, os.WriteFile(filepath.Join(dir, DefaultLessons), []byte("- saved\n"), 0o600))
+		return "a"
+	}); err == nil || fileText(t, dir, DefaultLessons) != "- saved\n" {
+		t.Errorf("%v: %q", err, fileText(t, dir, DefaultLessons))
+	}
+	full := strings.Repeat("- one\n", maxLessons/6)
+	must(t, os.WriteFile(filepath.Join(dir, DefaultLessons), []byte(full), 0o600))
+	if _, err := g.Entries(newIDs()); !errors.Is(err, ErrFull) || fileText(t, dir, DefaultLessons) != full {
+		t.Errorf("full: %v", err)
+	}
+}
+
+func TestUses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "uses.json")
+	u := OpenUses(path)
+	must(t, u.Count([]Hit{{Entry: "a"}, {Text: "no entry"}}, aDay))
+	must(t, u.Count([]Hit{{Entry: "a"}, {Entry: "b"}}, today))
+	must(t, u.Count([]Hit{{}}, today.Add(time.Hour)))
+	u = OpenUses(path)
+	if a, b, c := u.Of("a"), u.Of("b"), u.Of("c"); a != (Use{2, today}) || b != (Use{1, today}) || c != (Use{}) {
+		t.Errorf("%+v, %+v, %+v", a, b, c)
+	}
+	for _, text := range []string{"null", "[]", `{"a":{"count":1`} {
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		u = OpenUses(path)
+		must(t, u.Count([]Hit{{Entry: "b"}}, today))
+		if u.Of("b").Count != 1 {
+			t.Errorf("%s: %+v", text, u.of)
+		}
+	}
+	for i := range maxUses {
+		u.of[fmt.Sprint(i)] = Use{1, today}
+	}
+	must(t, u.Count([]Hit{{Entry: "a"}}, today))
+	if len(u.of) > maxUses {
+		t.Errorf("%d are counted", len(u.of))
+	}
+}

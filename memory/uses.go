@@ -1,0 +1,66 @@
+package memory
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"stint/ledger/durable"
+)
+
+// maxUses bounds how many entries are counted; of more, the counts begin anew.
+const maxUses = 10_000
+
+// A Use is how often prompts have had an entry, and when the last one had it.
+type Use struct {
+	Count int       `json:"count"`
+	Last  time.Time `json:"last"`
+}
+
+// Uses counts them by the ids of the entries, in a file: when that is lost, it begins anew. Its
+// methods may be called by any goroutine.
+type Uses struct {
+	path string
+	mu   sync.Mutex
+	of   map[string]Use
+}
+
+// OpenUses returns the counts that a file of the state directory has.
+func OpenUses(path string) *Uses {
+	u := &Uses{path: path}
+	data, err := durable.ReadFile(durable.OS, path)
+	if err != nil || json.Unmarshal(data, &u.of) != nil || u.of == nil {
+		u.of = map[string]Use{}
+	}
+	return u
+}
+
+// Count counts the entries of the hits that a prompt has, and writes the file.
+func (u *Uses) Count(hits []Hit, now time.Time) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	counted := false
+	for _, h := range hits {
+		if h.Entry != "" {
+			u.of[h.Entry], counted = Use{u.of[h.Entry].Count + 1, now.UTC()}, true
+		}
+	}
+	if !counted {
+		return nil
+	}
+	if len(u.of) > maxUses {
+		clear(u.of)
+	}
+	data, err := json.Marshal(u.of)
+	if err != nil {
+		return err
+	}
+	return durable.PutFile(u.path, data)
+}
+
+// Of returns how often an entry was used.
+func (u *Uses) Of(id string) Use {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.of[id]
+}
