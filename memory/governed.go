@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"stint/memory/care"
 )
@@ -41,11 +42,27 @@ func (g Governed) Open() error {
 	return nil
 }
 
-// Entries returns the entries of the file and of its archive, and first gives each one an id that
-// has none. newID returns another one each time: up to 32 letters and digits.
-func (g Governed) Entries(newID func() string) (list []care.Entry, err error) {
+// ObjectID returns the object_id of the jobs of the entry with that id. It stays the same when the
+// entry's text or status changes.
+func (g Governed) ObjectID(id string) string { return g.Workspace + ":" + g.Path + "#" + id }
+
+// Read returns the file and its archive. A file that is not there is empty.
+func (g Governed) Read() (f care.Files, err error) {
+	for i, name := range g.names() {
+		if f[i], err = readLessons(g.Workspace, name); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func (g Governed) names() [2]string { return [2]string{g.Path, path.Join(Archive, g.Path)} }
+
+// Entries returns the entries of the file and of its archive. Those that have none first get an id and
+// a time when they are due, as [care.Files.Adopt] has it.
+func (g Governed) Entries(newID func() string, next time.Time) (list []care.Entry, err error) {
 	err = g.change(func(f care.Files) (care.Files, error) {
-		f = f.Adopt(newID)
+		f = f.Adopt(newID, next)
 		list = f.Entries()
 		return f, nil
 	})
@@ -75,12 +92,9 @@ func (g Governed) change(do func(care.Files) (care.Files, error)) error {
 		return err
 	}
 	defer unlock()
-	var f care.Files
-	names := []string{g.Path, path.Join(Archive, g.Path)}
-	for i, name := range names {
-		if f[i], err = readLessons(g.Workspace, name); err != nil {
-			return err
-		}
+	f, err := g.Read()
+	if err != nil {
+		return err
 	}
 	out, err := do(f)
 	order := []int{0, 1}
@@ -88,12 +102,13 @@ func (g Governed) change(do func(care.Files) (care.Files, error)) error {
 		order = []int{1, 0}
 	}
 	for _, i := range order {
+		name := g.names()[i]
 		switch {
 		case err != nil || bytes.Equal(f[i], out[i]):
 		case len(out[i]) > maxLessons:
-			err = fmt.Errorf("%w: %s", ErrFull, names[i])
+			err = fmt.Errorf("%w: %s", ErrFull, name)
 		default:
-			err = replaceLessons(g.Workspace, names[i], f[i], out[i])
+			err = replaceLessons(g.Workspace, name, f[i], out[i])
 		}
 	}
 	return err

@@ -37,9 +37,9 @@ func TestGovernedLesson(t *testing.T) {
 		}
 		return texts
 	}
-	list, err := g.Entries(newIDs())
+	list, err := g.Entries(newIDs(), today)
 	must(t, err)
-	if got := fileText(t, dir, DefaultLessons); !strings.Contains(got, "(task 0198) <!-- stint id=n1 status=active confidence=1.00 risk=low -->\n") || len(list) != 2 {
+	if got := fileText(t, dir, DefaultLessons); !strings.Contains(got, "(task 0198) <!-- stint id=n1 status=active confidence=1.00 risk=low next=2026-11-22T12:00:00Z -->\n") || len(list) != 2 {
 		t.Fatalf("%s\n%+v", got, list)
 	}
 	lessons, err := Lessons(dir, DefaultLessons)
@@ -171,12 +171,12 @@ func TestGovernedLosesNoSave(t *testing.T) {
 	if _, err := g.Entries(func() string {
 		must(t, os.WriteFile(filepath.Join(dir, DefaultLessons), []byte("- saved\n"), 0o600))
 		return "a"
-	}); err == nil || fileText(t, dir, DefaultLessons) != "- saved\n" {
+	}, today); err == nil || fileText(t, dir, DefaultLessons) != "- saved\n" {
 		t.Errorf("%v: %q", err, fileText(t, dir, DefaultLessons))
 	}
 	full := strings.Repeat("- one\n", maxLessons/6)
 	must(t, os.WriteFile(filepath.Join(dir, DefaultLessons), []byte(full), 0o600))
-	if _, err := g.Entries(newIDs()); !errors.Is(err, ErrFull) || fileText(t, dir, DefaultLessons) != full {
+	if _, err := g.Entries(newIDs(), today); !errors.Is(err, ErrFull) || fileText(t, dir, DefaultLessons) != full {
 		t.Errorf("full: %v", err)
 	}
 }

@@ -18,7 +18,12 @@ func ids() func() string {
 	return func() string { n++; return fmt.Sprintf("n%d", n) }
 }
 
-const behind = "status=active confidence=1.00 risk=low -->"
+var due = time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
+
+const (
+	behind  = "status=active confidence=1.00 risk=low -->"
+	adopted = "status=active confidence=1.00 risk=low next=2027-01-02T03:04:05Z -->"
+)
 
 // Every action with every verdict in every status, and where it leads.
 func TestTransitions(t *testing.T) {
@@ -26,8 +31,8 @@ func TestTransitions(t *testing.T) {
 		"active verify holds": "active +20 30d", "active verify fails": "uncertain -30 1d", "active verify revised": "active +0 30d", "active verify unknowable": "ontic_unknowable -10 30d",
 		"uncertain verify holds": "active +20 30d", "uncertain verify fails": "archived -30 30d", "uncertain verify revised": "active +0 30d", "uncertain verify unknowable": "ontic_unknowable -10 30d",
 		"ontic_unknowable verify holds": "active +20 30d", "ontic_unknowable verify fails": "uncertain -30 1d", "ontic_unknowable verify revised": "active +0 30d", "ontic_unknowable verify unknowable": "ontic_unknowable -10 30d",
-		"active decay ": "active +0 0d", "active decay fails": "active -10 0d", "uncertain decay ": "uncertain +0 0d", "uncertain decay fails": "uncertain -10 0d",
-		"ontic_unknowable decay ": "ontic_unknowable +0 0d", "ontic_unknowable decay fails": "ontic_unknowable -10 0d",
+		"active decay ": "active +0 30d", "active decay fails": "active -10 30d", "uncertain decay ": "uncertain +0 1d", "uncertain decay fails": "uncertain -10 1d",
+		"ontic_unknowable decay ": "ontic_unknowable +0 30d", "ontic_unknowable decay fails": "ontic_unknowable -10 30d",
 		"active archive ": "archived +0 30d", "uncertain archive ": "archived +0 30d", "ontic_unknowable archive ": "archived +0 30d",
 		"archived reinstate-check holds": "active +20 30d", "archived reinstate-check revised": "active +0 30d", "archived reinstate-check fails": "archived -30 30d", "archived reinstate-check unknowable": "archived -10 30d",
 	}
@@ -144,14 +149,18 @@ func TestParse(t *testing.T) {
 
 func TestAdopt(t *testing.T) {
 	f := Files{[]byte("\ufeff- one  \r\n\r\n- two <!-- stint id=n1 status=uncertain confidence=0.5 -->\r\n  more\r\n- three <!-- stint id=n1 risk=high -->\r\n- four <!-- stint id=a b -->\r\n- five"), []byte("- six <!-- stint id=n2 -->\n- seven\n")}
-	want := "\ufeff- one <!-- stint id=n3 " + behind + "\r\n\r\n- two <!-- stint id=n1 status=uncertain confidence=0.5 -->\r\n  more\r\n" +
-		"- three <!-- stint id=n4 status=active confidence=1.00 risk=high -->\r\n- four <!-- stint id=a b -->\r\n- five <!-- stint id=n5 " + behind
-	got := f.Adopt(ids())
+	const next = " next=2027-01-02T03:04:05Z -->"
+	want := "\ufeff- one <!-- stint id=n3 " + adopted + "\r\n\r\n- two <!-- stint id=n1 status=uncertain confidence=0.50 risk=low" + next + "\r\n  more\r\n" +
+		"- three <!-- stint id=n4 status=active confidence=1.00 risk=high" + next + "\r\n- four <!-- stint id=a b -->\r\n- five <!-- stint id=n5 " + adopted
+	got := f.Adopt(ids(), due)
 	if string(got[0]) != want || !bytes.Equal(got[1], f[1]) {
 		t.Errorf("%q, want\n%q", got[0], want)
 	}
-	if again := got.Adopt(ids()); !bytes.Equal(again[0], got[0]) {
-		t.Errorf("the second time: %q", again[0])
+	never := Files{[]byte("- six <!-- stint id=a status=ontic_unknowable confidence=0.50 risk=low tries=3 -->\n")}
+	for _, f := range []Files{got, never} {
+		if again := f.Adopt(ids(), now); !bytes.Equal(again[0], f[0]) {
+			t.Errorf("of what needs nothing: %q", again[0])
+		}
 	}
 }
 
@@ -250,20 +259,6 @@ func TestAt(t *testing.T) {
 	}
 }
 
-func TestObjectID(t *testing.T) {
-	for _, c := range [][3]string{{"/w", "MEMORY.md", "a"}, {"/a:b#c", "d/e f.md", "7f3a-_Z"}} {
-		text := ObjectID(c[0], c[1], c[2])
-		if w, f, id, err := ParseObjectID(text); [3]string{w, f, id} != c || err != nil {
-			t.Errorf("%s: %s, %s, %s, %v", text, w, f, id, err)
-		}
-	}
-	for _, text := range []string{"", "/w:a.md", "/w#a", "w:a.md#b", "/w:#a", "/w:a.md#", "/w:a.md#b c", "/w:a\n.md#b"} {
-		if w, f, id, err := ParseObjectID(text); err == nil {
-			t.Errorf("%q: %s, %s, %s", text, w, f, id)
-		}
-	}
-}
-
 func TestGate(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": false, "open\n": false, "state:\n": false, "the state: open\n": false, "state: opened\n": false, "state: open\nstate: closed\n": false, "state: closed\nstate: open\n": false,
@@ -286,9 +281,9 @@ func FuzzEntries(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, main, archive []byte, text string, n byte) {
 		files := Files{main, archive}
-		adopted := files.Adopt(ids())
+		adopted := files.Adopt(ids(), due)
 		before, after := Parse(main), Parse(adopted[0])
-		if len(before) != len(after) || !bytes.Equal(adopted.Adopt(ids())[0], adopted[0]) {
+		if len(before) != len(after) || !bytes.Equal(adopted.Adopt(ids(), due)[0], adopted[0]) {
 			t.Fatalf("%q became %q", main, adopted[0])
 		}
 		plain := func(text []byte) string {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // An Entry is an entry of a governed file.
@@ -113,9 +114,9 @@ func find(list []Entry, id string) (e Entry, ok bool) {
 	return e, false
 }
 
-// Adopt gives an id to each entry of the file that has none, or the same as one above it. newID
-// returns another one each time.
-func (f Files) Adopt(newID func() string) Files {
+// Adopt gives an id to each entry of the file that has none, or the same as one above it, and a time
+// when it is due to those that have none. newID returns another one each time.
+func (f Files) Adopt(newID func() string, next time.Time) Files {
 	taken, seen, list := map[string]bool{}, map[string]bool{"": true}, f.Entries()
 	for _, e := range list {
 		taken[e.ID] = true
@@ -123,9 +124,15 @@ func (f Files) Adopt(newID func() string) Files {
 	var out []byte
 	at := 0
 	for _, e := range list {
-		if e.Wrong == "" && seen[e.ID] {
-			for taken[e.ID] {
-				e.ID = newID()
+		isUndated := e.Next.IsZero() && e.Tries < MaxTries
+		if e.Wrong == "" && !e.InArchive && (seen[e.ID] || isUndated) {
+			if seen[e.ID] {
+				for taken[e.ID] {
+					e.ID = newID()
+				}
+			}
+			if isUndated {
+				e.Next = next
 			}
 			out = append(append(out, f[0][at:e.begin]...), e.line(f[0], e.State, "")...)
 			at, taken[e.ID] = e.head, true

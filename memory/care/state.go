@@ -105,21 +105,6 @@ func At(before, line []byte) State {
 	return s
 }
 
-var object = regexp.MustCompile(`^(/[^\n]*):([^:#\n]+)#([\w-]{1,32})$`)
-
-// ObjectID returns the object_id of an entry's jobs. It stays the same when the entry's text or status
-// changes. The file is below the workspace.
-func ObjectID(workspace, file, id string) string { return workspace + ":" + file + "#" + id }
-
-// ParseObjectID reads what ObjectID returns.
-func ParseObjectID(text string) (workspace, file, id string, err error) {
-	f := object.FindStringSubmatch(text)
-	if f == nil {
-		return "", "", "", fmt.Errorf("%.200q names no entry; write WORKSPACE:FILE#ID, such as /home/ana/shop:memory/lessons.md#7f3a9c12", text)
-	}
-	return f[1], f[2], f[3], nil
-}
-
 var gate = regexp.MustCompile(`(?mi)^[-* \t]*state:[ \t]*(.*?)[ \t\r]*$`)
 
 // Gate reports whether the text of a gate.md lets jobs change entries of high risk: it has the line

@@ -87,7 +87,7 @@ func (s State) May(a Action) error {
 }
 
 // after returns the state that a change leads to. Confidence ends at 0.1, unless a person has
-// written less, and at 1; decay leaves the time when the entry is due.
+// written less, and at 1.
 func (s State) after(c Change) (State, error) {
 	if err := s.May(c.Action); err != nil {
 		return s, err
@@ -103,14 +103,12 @@ func (s State) after(c Change) (State, error) {
 	default:
 		s.Tries++
 	}
-	if s.Job = c.Job; c.Action != Decay {
-		if s.Next = c.Now.UTC().Truncate(time.Second).AddDate(0, 0, days[to]); s.Tries == MaxTries {
-			s.Next = time.Time{}
-		}
-		if to == Active {
-			least = 0.5
-		}
+	if s.Next = c.Now.UTC().Truncate(time.Second).AddDate(0, 0, days[to]); s.Tries >= MaxTries {
+		s.Next = time.Time{}
 	}
-	s.Status, s.Confidence = to, math.Round(100*min(1, max(least, s.Confidence+add)))/100
+	if to == Active && c.Action != Decay {
+		least = 0.5
+	}
+	s.Status, s.Job, s.Confidence = to, c.Job, math.Round(100*min(1, max(least, s.Confidence+add)))/100
 	return s, nil
 }
