@@ -115,6 +115,7 @@ type Ack struct {
 	Before       string    `json:"before,omitempty" doc:"The object as it was, for audit.jsonl" example:"status=active confidence=0.8"`
 	After        string    `json:"after,omitempty" doc:"The object as it is now" example:"status=active confidence=0.9"`
 	Evidence     string    `json:"evidence,omitempty" doc:"Why" example:"go.mod still names that version"`
+	NoNext       bool      `json:"-"` // NextActionAt is kept, and no job is queued for it
 }
 
 // A Fail says that an attempt has failed.

@@ -177,13 +177,20 @@ func (q *queue) remove(p place) {
 }
 
 // Due returns the first n queued jobs whose time has come, in the order in which they are pulled.
-func (s *State) Due(now time.Time, n int) (list []Job) {
+func (s *State) Due(now time.Time, n int) []Job {
+	return s.DueWhere(now, n, func(*Job) bool { return true })
+}
+
+// DueWhere is Due of the jobs for which is holds.
+func (s *State) DueWhere(now time.Time, n int, is func(*Job) bool) (list []Job) {
 	for _, piece := range s.queue {
 		for _, p := range piece {
 			if len(list) == n || p.RunAt.After(now) {
 				return list
 			}
-			list = append(list, p.Job)
+			if is(&p.Job) {
+				list = append(list, p.Job)
+			}
 		}
 	}
 	return list

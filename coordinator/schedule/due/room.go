@@ -165,12 +165,17 @@ func (r *Room) enqueue(st *jobs.State, tx *ledger.Tx, spec jobs.Spec) (job jobs.
 // Pull hands out jobs that are due to a worker, who has them until their lease ends: by run_at, then
 // priority.
 func (r *Room) Pull(ctx context.Context, p jobs.Pull) (list []jobs.Job, err error) {
+	return r.PullWhere(ctx, p, func(*jobs.Job) bool { return true })
+}
+
+// PullWhere is Pull of the jobs for which is holds.
+func (r *Room) PullWhere(ctx context.Context, p jobs.Pull, is func(*jobs.Job) bool) (list []jobs.Job, err error) {
 	if err := wrong(p.Check(r.now())); err != nil {
 		return nil, err
 	}
 	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
 		now := r.now()
-		list = st.Due(p.Now, p.Limit)
+		list = st.DueWhere(p.Now, p.Limit, is)
 		for i := range list {
 			was := list[i]
 			j := &list[i]
@@ -200,7 +205,7 @@ func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (job jobs.Job, er
 		}
 		job.Status, job.NextActionAt, job.AuditEventID, job.LeaseUntil, job.UpdatedAt = jobs.Succeeded, a.NextActionAt, a.AuditEventID, time.Time{}, now
 		tx.Append(jobs.Record(&was, &job))
-		if a.NextActionAt.IsZero() {
+		if a.NextActionAt.IsZero() || a.NoNext {
 			return nil
 		}
 		spec := job.Spec()
@@ -321,13 +326,15 @@ func (r *Room) find(st *jobs.State, ref string) (job jobs.Job, err error) {
 
 // List returns jobs that are in jobs.md, those first that are due first.
 func (r *Room) List(f jobs.Filter) []jobs.Job {
-	list := r.where(func(j *jobs.Job) bool {
+	list := r.Where(func(j *jobs.Job) bool {
 		return (f.Status == "" || j.Status == f.Status) && (f.ObjectID == "" || j.ObjectID == f.ObjectID)
 	}, f.Newest)
 	return list[:min(len(list), cmp.Or(max(f.Limit, 0), jobs.DefaultLimit), jobs.MaxLimit)]
 }
 
-func (r *Room) where(is func(*jobs.Job) bool, newest bool) []jobs.Job {
+// Where returns the jobs for which is holds, those first that are due first, or with newest those first that
+// were queued last.
+func (r *Room) Where(is func(*jobs.Job) bool, newest bool) []jobs.Job {
 	return store.Read(r.Store, func(st *jobs.State) []jobs.Job { return st.Where(is, newest) })
 }
 
@@ -382,7 +389,7 @@ func (r *Room) shorten(ctx context.Context) error {
 func (r *Room) bury(ctx context.Context) error {
 	r.tell.Lock()
 	defer r.tell.Unlock()
-	list := r.where(func(j *jobs.Job) bool { return j.Status == jobs.DeadLetter && j.AuditEventID == "" }, false)
+	list := r.Where(func(j *jobs.Job) bool { return j.Status == jobs.DeadLetter && j.AuditEventID == "" }, false)
 	for i := range list {
 		if err := r.audit(&list[i], "", "", ""); err != nil {
 			return err
