@@ -67,6 +67,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/notify":                {"stint/coordinator/task", "stint/ledger", "stint/state"},
 	"stint/coordinator/schedule":              {"stint/coordinator/task", "stint/ledger/durable", "stint/state"},
 	"stint/coordinator/schedule/due":          {"stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/ledger/journal", "stint/ledger/reconcile", "stint/state", "stint/state/jobs"},
+	"stint/coordinator/schedule/govern":       {"stint/coordinator/task", "stint/memory", "stint/memory/care", "stint/prompt", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
 	"stint/coordinator/postgres/schema":       {"stint/coordinator/task"},
 	"stint/coordinator/postgres/server":       {"stint/coordinator/postgres/dsn", "stint/coordinator/postgres/schema", "stint/coordinator/task", "stint/state"},
@@ -74,8 +75,8 @@ var arrows = map[string][]string{
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
 		"stint/coordinator", "stint/coordinator/checkout", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
-		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/notify", "stint/coordinator/schedule", "stint/coordinator/schedule/due", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/redact",
-		"stint/state", "stint/state/jobs", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory",
+		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/notify", "stint/coordinator/schedule", "stint/coordinator/schedule/due", "stint/coordinator/schedule/govern", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/redact",
+		"stint/state", "stint/state/jobs", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory", "stint/memory/care",
 	},
 	"stint/examples": {}, // its tests may import anything
 }

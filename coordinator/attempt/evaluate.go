@@ -263,22 +263,12 @@ type judgement struct {
 	lessons  []string
 }
 
-// readJudgement finds the JSON object in an answer, which may stand between fences or
-// in a text, behind the schema, or behind the judged answer: the last counts that has a
-// list or a text of findings or lessons.
+// readJudgement finds the JSON object in an answer, which may stand behind the schema or the judged
+// answer: the last counts that has a list or a text of findings or lessons.
 func readJudgement(text string) (j judgement, err error) {
-	const mostTries, mostText = 500, 512 << 10
-	text = text[max(0, len(text)-mostText):]
-	var raw map[string]json.RawMessage
-	isSaid := func(key string) bool { return len(raw[key]) > 0 && (raw[key][0] == '[' || raw[key][0] == '"') }
-	for tries, end := 0, len(text); !isSaid("findings") && !isSaid("lessons"); tries++ {
-		if end = strings.LastIndexByte(text[:end], '{'); end < 0 || tries == mostTries {
-			return j, errors.New("there is no JSON object of the schema in it")
-		}
-		raw = nil
-		if json.NewDecoder(strings.NewReader(text[end:])).Decode(&raw) != nil {
-			raw = nil
-		}
+	raw := task.LastObject(text, "findings", "lessons")
+	if raw == nil {
+		return j, errors.New("there is no JSON object of the schema in it")
 	}
 	var findings []json.RawMessage                 // or sentences
 	_ = json.Unmarshal(raw["findings"], &findings) // what is no list has none

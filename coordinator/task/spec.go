@@ -370,3 +370,21 @@ func EmptyKey(data []byte) int {
 	}
 	return -1
 }
+
+// LastObject returns the last JSON object in an answer that has a text or a list under one of the keys;
+// nil if there is none. It may stand between fences or in a text.
+func LastObject(text string, keys ...string) map[string]json.RawMessage {
+	const mostTries, mostText = 500, 512 << 10
+	text = text[max(0, len(text)-mostText):]
+	for tries, end := 0, len(text); tries < mostTries; tries++ {
+		if end = strings.LastIndexByte(text[:end], '{'); end < 0 {
+			break
+		}
+		var raw map[string]json.RawMessage
+		isSaid := func(key string) bool { return len(raw[key]) > 0 && (raw[key][0] == '[' || raw[key][0] == '"') }
+		if json.NewDecoder(strings.NewReader(text[end:])).Decode(&raw) == nil && slices.ContainsFunc(keys, isSaid) {
+			return raw
+		}
+	}
+	return nil
+}

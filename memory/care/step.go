@@ -44,6 +44,8 @@ const (
 	MaxTries = 3
 	// DecayEvery is the time without a use after which an entry decays.
 	DecayEvery = 30 * 24 * time.Hour
+	// Least is where confidence ends, unless a person has written less.
+	Least = 0.1
 )
 
 // steps says where an action with a verdict leads from a status.
@@ -86,13 +88,12 @@ func (s State) May(a Action) error {
 	return fmt.Errorf("%w: %s of %s, which is %s", ErrStep, a, s.ID, s.Status)
 }
 
-// after returns the state that a change leads to. Confidence ends at 0.1, unless a person has
-// written less, and at 1.
+// after returns the state that a change leads to. Confidence ends at Least and at 1.
 func (s State) after(c Change) (State, error) {
 	if err := s.May(c.Action); err != nil {
 		return s, err
 	}
-	to, add, least := steps[c.Action][c.Verdict][s.Status], added[c.Verdict], min(s.Confidence, 0.1)
+	to, add, least := steps[c.Action][c.Verdict][s.Status], added[c.Verdict], min(s.Confidence, Least)
 	switch {
 	case to == "" || (c.Verdict == Revised) != (c.Text != ""):
 		return s, fmt.Errorf("%w: %s of %s with the verdict %q and %d bytes of text", ErrStep, c.Action, s.ID, c.Verdict, len(c.Text))

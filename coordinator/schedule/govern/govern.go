@@ -1,0 +1,253 @@
+// Package govern is the built-in worker, which has the entries of governed notes looked after.
+//
+// The file says when an entry is due. A job is enqueued only then, so that what a person writes there
+// until then counts. It stays queued until it can be carried out at once: while the gate is closed, and
+// while the agent that was asked has not answered. So its lease never ends while an agent works. The
+// agent's task is known by the job and the text that it was asked about: after a crash nobody is asked
+// again, and an answer about another text is of no use. The entry names the job that changed it last, so
+// a job that was carried out, and whose end was not noted, changes nothing a second time.
+package govern
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"stint/coordinator/task"
+	"stint/memory"
+	"stint/memory/care"
+	"stint/state"
+	"stint/state/jobs"
+)
+
+// Jobs is what a [Worker] asks the room of due jobs.
+type Jobs interface {
+	Enqueue(ctx context.Context, spec jobs.Spec) (job jobs.Job, isNew bool, err error)
+	// Where returns the jobs for which is holds, those first that are due first.
+	Where(is func(*jobs.Job) bool, newest bool) []jobs.Job
+	// PullWhere is Pull of the jobs for which is holds.
+	PullWhere(ctx context.Context, p jobs.Pull, is func(*jobs.Job) bool) ([]jobs.Job, error)
+	Ack(ctx context.Context, id string, a jobs.Ack) (jobs.Job, error)
+	Fail(ctx context.Context, id string, f jobs.Fail) (jobs.Job, error)
+}
+
+// Tasks is what a [Worker] asks the master.
+type Tasks interface {
+	Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error)
+	// Fired returns the task with that idempotency key, with its answer if it has ended.
+	Fired(key string) (t state.Task, ok bool)
+	// IsLeaving reports whether the master starts nothing more.
+	IsLeaving() bool
+}
+
+// A Worker enqueues and carries out the jobs of governed notes.
+type Worker struct {
+	Jobs   Jobs
+	Tasks  Tasks
+	Files  []memory.Governed
+	Budget int                        // entries that are uncertain and verified, per day (UTC) and workspace
+	Queue  string                     // of the tasks that ask agents
+	Uses   func(id string) memory.Use // of an entry
+	Now    func() time.Time
+	NewID  func() string // another one each time; at most 32 letters and digits
+	Log    *slog.Logger
+
+	told string // the trouble that was logged last
+}
+
+const (
+	workerID  = "stint"
+	lookEvery = 5 * time.Second
+	most      = 10  // jobs that are pulled at once, and agents that are asked at the same time
+	mostNew   = 100 // jobs that are enqueued at once
+)
+
+// Run looks every 5 seconds what is to be done, until ctx ends.
+func (w *Worker) Run(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		w.look(context.WithoutCancel(ctx)) // it takes no time, and what was pulled is not left behind
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *Worker) look(ctx context.Context) {
+	asked, why := 0, ""
+	for _, g := range w.Files {
+		if w.Tasks.IsLeaving() {
+			return // the next master goes on
+		}
+		if err := w.lookAt(ctx, g, &asked); err != nil {
+			why += fmt.Sprintf("%s: %v\n", filepath.Join(g.Workspace, g.Path), err)
+		}
+	}
+	if why != w.told && why != "" {
+		w.Log.Warn("governed notes wait, and are looked at again soon", "error", why)
+	}
+	w.told = why
+}
+
+// lookAt does for one file what is to be done now. asked counts the agents at work.
+func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) error {
+	now := w.Now()
+	f, err := g.Read()
+	var entries []care.Entry
+	if err == nil && len(f[0])+len(f[1]) > 0 { // else Entries would make the directory
+		entries, err = g.Entries(w.NewID, now.Add(care.DecayEvery))
+	}
+	if err != nil {
+		return err
+	}
+	known := w.Jobs.Where(func(j *jobs.Job) bool { return strings.HasPrefix(j.ObjectID, g.Workspace+":") }, false)
+	known, trouble := w.enqueue(ctx, g, entries, known, now)
+	byID, plans := map[string]care.Entry{}, map[string]*plan{}
+	for _, e := range entries {
+		byID[e.ID] = e
+	}
+	for _, j := range known {
+		id, isOurs := strings.CutPrefix(j.ObjectID, g.ObjectID(""))
+		if !isOurs || j.Status != jobs.Queued || j.RunAt.After(now) {
+			continue
+		}
+		p := &plan{entry: byID[id], change: care.Change{Action: care.Action(j.Action), Job: j.ID, Now: now}}
+		isReady, err := w.prepare(ctx, g, j, p, asked)
+		if trouble = errors.Join(trouble, err); isReady && len(plans) < most {
+			plans[j.ID] = p
+		}
+	}
+	if len(plans) == 0 {
+		return trouble
+	}
+	pulled, err := w.Jobs.PullWhere(ctx, jobs.Pull{Limit: most, WorkerID: workerID}, func(j *jobs.Job) bool { return plans[j.ID] != nil })
+	trouble = errors.Join(trouble, err)
+	for _, j := range pulled {
+		trouble = errors.Join(trouble, w.carryOut(ctx, g, j.ID, plans[j.ID]))
+	}
+	return trouble
+}
+
+// enqueue adds the jobs of the entries that are due, unless they are there, or may not be today, and
+// returns the known ones with them.
+func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.Entry, known []jobs.Job, now time.Time) (all []jobs.Job, trouble error) {
+	keys, open, verified := map[string]bool{}, map[string]bool{}, 0
+	for _, j := range known {
+		keys[j.IdempotencyKey] = true
+		if j.Status == jobs.Running || j.Status == jobs.Queued && !j.RunAt.After(now) {
+			open[j.ObjectID] = true
+		}
+		if j.Action == string(care.Verify) && !j.CreatedAt.Before(now.UTC().Truncate(24*time.Hour)) {
+			verified++
+		}
+	}
+	all = known
+	for i := range entries {
+		e := &entries[i]
+		if e.ID == "" || e.Next.IsZero() || e.Next.After(now) || len(all)-len(known) == mostNew {
+			continue
+		}
+		action, object := w.action(e), g.ObjectID(e.ID)
+		spec := jobs.Spec{ObjectType: g.Kind, ObjectID: object, Action: string(action), RunAt: now, Priority: e.Risk}
+		spec.IdempotencyKey = fmt.Sprintf("%s:%s:%s", object, action, e.Next.UTC().Format(time.RFC3339))
+		if e.Job != "" { // a person may write the same time again
+			spec.IdempotencyKey += ":" + e.Job
+		}
+		if keys[spec.IdempotencyKey] || open[object] || e.May(action) != nil || action == care.Verify && verified >= w.Budget {
+			continue
+		}
+		job, _, err := w.Jobs.Enqueue(ctx, spec)
+		if err != nil {
+			trouble = errors.Join(trouble, err)
+			continue
+		}
+		if all = append(all, job); action == care.Verify {
+			verified++
+		}
+	}
+	return all, trouble
+}
+
+// action returns what is to be done with an entry that is due. Only those that are uncertain are
+// verified, so that the jobs themselves say how much of the budget is used.
+func (w *Worker) action(e *care.Entry) care.Action {
+	switch {
+	case e.Status == care.Archived:
+		return care.Reinstate
+	case e.Status == care.Uncertain:
+		return care.Verify
+	case !w.isUnused(e):
+		return care.Revalidate
+	case e.Confidence > care.Least:
+		return care.Decay
+	}
+	return care.Archive
+}
+
+func (w *Worker) isUnused(e *care.Entry) bool {
+	return w.Now().Sub(w.Uses(e.ID).Last) >= care.DecayEvery
+}
+
+// A plan is what is done with a job once it is pulled.
+type plan struct {
+	entry    care.Entry // as it was when its verdict was found
+	change   care.Change
+	evidence string
+	err      error // why the attempt fails
+}
+
+// prepare completes the plan of a job that is due. isReady is false while the job has to wait; the error says
+// what keeps it waiting that should not.
+func (w *Worker) prepare(ctx context.Context, g memory.Governed, j jobs.Job, p *plan, asked *int) (isReady bool, err error) {
+	e, use := &p.entry, w.Uses(p.entry.ID)
+	switch {
+	case e.Job == j.ID:
+		p.evidence = "it was carried out before, and that could not be noted"
+	case e.ID == "":
+		p.err = care.ErrGone
+	case e.Risk == care.High && g.Open() != nil:
+		return false, nil
+	case e.May(p.change.Action) != nil:
+		p.err = e.May(p.change.Action)
+	case p.change.Action == care.Archive, p.change.Action == care.Decay:
+		p.evidence = fmt.Sprintf("%d prompts had it, the last one at %s", use.Count, use.Last.UTC().Format(time.RFC3339))
+		if use.Count == 0 {
+			p.evidence = "no prompt had it"
+		}
+		if p.change.Action == care.Decay && w.isUnused(e) {
+			p.change.Verdict = care.Fails
+		}
+	default:
+		return w.ask(ctx, g, j, p, asked)
+	}
+	return true, nil
+}
+
+// carryOut makes the change of a job that was pulled, and notes its end.
+func (w *Worker) carryOut(ctx context.Context, g memory.Governed, id string, p *plan) error {
+	var before, after care.Entry
+	if p.err == nil {
+		before, after, p.err = g.Apply(p.entry, p.change)
+	}
+	if p.err != nil {
+		_, err := w.Jobs.Fail(ctx, id, jobs.Fail{Error: p.err.Error(), WorkerID: workerID})
+		return err
+	}
+	_, err := w.Jobs.Ack(ctx, id, jobs.Ack{WorkerID: workerID, NextActionAt: after.Next, NoNext: true, Before: describe(before), After: describe(after), Evidence: p.evidence})
+	return err
+}
+
+// describe returns an entry as the audit has it.
+func describe(e care.Entry) string {
+	e.Text = memory.OneLine(e.Text, 4000)
+	text, _ := json.Marshal(e) // it has texts and numbers
+	return string(text)
+}

@@ -1,0 +1,467 @@
+package govern
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"stint/coordinator/task"
+	"stint/memory"
+	"stint/memory/care"
+	"stint/state"
+	"stint/state/jobs"
+)
+
+var start = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+
+// A bench is a worker with a room of due jobs and a master that do as little as they can.
+type bench struct {
+	*testing.T
+	*Worker
+	dir     string
+	file    memory.Governed
+	now     time.Time
+	list    []jobs.Job
+	acks    []jobs.Ack
+	tasks   map[string]*state.Task // by their keys
+	specs   []task.TaskSpec
+	uses    map[string]memory.Use
+	leaving bool
+	refuse  error // of the next Submit
+	lost    bool  // the next Ack does not arrive
+}
+
+func newBench(t *testing.T, notes string) *bench {
+	b := &bench{T: t, dir: t.TempDir(), now: start, tasks: map[string]*state.Task{}, uses: map[string]memory.Use{}}
+	b.file = memory.Governed{Path: memory.DefaultLessons, Kind: "experience", Workspace: b.dir, Gate: memory.DefaultGate}
+	b.write(memory.DefaultLessons, notes)
+	ids := 0
+	b.Worker = &Worker{
+		Jobs: b, Tasks: b, Files: []memory.Governed{b.file}, Budget: 20, Queue: "scheduled", Uses: func(id string) memory.Use { return b.uses[id] }, Now: func() time.Time { return b.now },
+		NewID: func() string { ids++; return fmt.Sprintf("n%d", ids) }, Log: slog.New(slog.DiscardHandler),
+	}
+	return b
+}
+
+func (b *bench) write(name, text string) {
+	b.Helper()
+	path := filepath.Join(b.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(b.dir, name)) // a file that is not there is empty
+	return string(text)
+}
+
+func (b *bench) Enqueue(_ context.Context, spec jobs.Spec) (jobs.Job, bool, error) {
+	if field, err := spec.Check(); err != nil {
+		b.Errorf("%s: %v", field, err)
+	}
+	j := jobs.Job{
+		ID: fmt.Sprintf("job%d", len(b.list)+1), ObjectType: spec.ObjectType, ObjectID: spec.ObjectID, Action: spec.Action, RunAt: spec.RunAt, Priority: spec.Priority,
+		MaxAttempts: spec.MaxAttempts, IdempotencyKey: spec.IdempotencyKey, Status: jobs.Queued, CreatedAt: b.now, UpdatedAt: b.now,
+	}
+	if slices.ContainsFunc(b.list, func(o jobs.Job) bool { return o.IdempotencyKey == j.IdempotencyKey }) {
+		b.Errorf("a second job %s", j.IdempotencyKey)
+	}
+	b.list = append(b.list, j)
+	return j, true, nil
+}
+
+func (b *bench) Where(is func(*jobs.Job) bool, _ bool) []jobs.Job {
+	list := slices.DeleteFunc(slices.Clone(b.list), func(j jobs.Job) bool { return !is(&j) })
+	slices.SortStableFunc(list, func(x, y jobs.Job) int { return x.RunAt.Compare(y.RunAt) })
+	return list
+}
+
+func (b *bench) PullWhere(_ context.Context, p jobs.Pull, is func(*jobs.Job) bool) (pulled []jobs.Job, err error) {
+	if p.WorkerID != "stint" || p.Limit != 10 {
+		b.Errorf("%+v", p)
+	}
+	for i := range b.list {
+		if j := &b.list[i]; j.Status == jobs.Queued && !j.RunAt.After(b.now) && is(j) && len(pulled) < p.Limit {
+			j.Status, j.UpdatedAt, j.LeaseUntil = jobs.Running, b.now, b.now.Add(5*time.Minute)
+			pulled = append(pulled, *j)
+		}
+	}
+	return pulled, nil
+}
+
+func (b *bench) job(id string) *jobs.Job {
+	b.Helper()
+	i := slices.IndexFunc(b.list, func(j jobs.Job) bool { return j.ID == id })
+	if i < 0 {
+		b.Fatalf("there is no job %s in %+v", id, b.list)
+	}
+	return &b.list[i]
+}
+
+func (b *bench) Ack(_ context.Context, id string, a jobs.Ack) (jobs.Job, error) {
+	if b.lost {
+		b.lost = false
+		return jobs.Job{}, errors.New("lost")
+	}
+	if field, err := a.Check(); err != nil || !a.NoNext || a.WorkerID != "stint" {
+		b.Errorf("%s: %v: %+v", field, err, a)
+	}
+	j := b.job(id)
+	if j.Status != jobs.Running {
+		b.Errorf("%s is %s", id, j.Status)
+	}
+	j.Status, j.UpdatedAt, j.NextActionAt = jobs.Succeeded, b.now, a.NextActionAt
+	b.acks = append(b.acks, a)
+	return *j, nil
+}
+
+func (b *bench) Fail(_ context.Context, id string, f jobs.Fail) (jobs.Job, error) {
+	j := b.job(id)
+	j.LastError = &f.Error
+	b.back(j, b.now.Add(5*time.Minute))
+	return *j, nil
+}
+
+// back ends an attempt of a job that is running.
+func (b *bench) back(j *jobs.Job, at time.Time) {
+	j.Attempt, j.Status, j.RunAt, j.UpdatedAt = j.Attempt+1, jobs.Queued, at, b.now
+	if j.Attempt == 3 {
+		j.Status = jobs.DeadLetter
+	}
+}
+
+func (b *bench) Submit(_ context.Context, spec task.TaskSpec) (state.Task, error) {
+	if b.refuse != nil {
+		return state.Task{}, b.refuse
+	}
+	if b.tasks[spec.IdempotencyKey] != nil {
+		b.Errorf("asked twice: %s", spec.IdempotencyKey)
+	}
+	t := &state.Task{ID: fmt.Sprintf("t%d", len(b.tasks)+1), Status: state.Queued}
+	b.tasks[spec.IdempotencyKey], b.specs = t, append(b.specs, spec)
+	return *t, nil
+}
+
+func (b *bench) Fired(key string) (state.Task, bool) {
+	if t := b.tasks[key]; t != nil {
+		return *t, true
+	}
+	return state.Task{}, false
+}
+
+func (b *bench) IsLeaving() bool { return b.leaving }
+
+// answer ends the tasks that go on.
+func (b *bench) answer(status state.Status, text string) {
+	b.now = b.now.Add(time.Minute)
+	for _, t := range b.tasks {
+		if !t.Status.Terminal() {
+			t.Status, t.Result, t.UpdatedAt = status, text, b.now
+		}
+	}
+}
+
+// pass is one look.
+func (b *bench) pass() { b.now = b.now.Add(5 * time.Second); b.look(b.Context()) }
+
+func (b *bench) wantJobs(want ...string) {
+	b.Helper()
+	var got []string
+	for _, j := range b.list {
+		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %d", j.ObjectID[len(b.dir)+1+len(memory.DefaultLessons):], j.Action, j.Status, j.Attempt)))
+	}
+	if !slices.Equal(got, want) {
+		b.Fatalf("jobs:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (b *bench) wantFile(name, want string) {
+	b.Helper()
+	if got := b.read(name); got != want {
+		b.Fatalf("%s:\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+const (
+	past    = " next=2026-11-28T11:00:00Z -->\n"
+	lessons = "# Lessons\n- Deploys need the vault. <!-- stint id=a status=uncertain confidence=0.70 risk=low" + past
+	archive = memory.Archive + "/" + memory.DefaultLessons
+)
+
+// An entry that fails is archived, and is back when it holds again. Each is written in the file and in the audit.
+func TestArchivesAndReinstates(t *testing.T) {
+	b := newBench(t, lessons)
+	b.pass()
+	b.wantJobs("#a verify queued 0") // an agent works, and nobody has a lease
+	if len(b.specs) != 1 || b.specs[0].Workspace != b.dir || b.specs[0].Priority != 2 || !strings.HasPrefix(b.specs[0].Prompt, Question) || !strings.HasSuffix(b.specs[0].Prompt, "\n> Deploys need the vault.\n") {
+		t.Fatalf("%+v", b.specs)
+	}
+	b.pass()
+	b.answer(state.Done, "It is gone:\n```json\n{\"verdict\":\"fails\",\"text\":\"\",\"evidence\":\"No file names a vault.\"}\n```")
+	b.pass()
+	b.wantJobs("#a verify succeeded 0")
+	b.wantFile(memory.DefaultLessons, "# Lessons\n")
+	b.wantFile(archive, "- Deploys need the vault. <!-- stint id=a status=archived confidence=0.40 risk=low next=2026-12-28T12:01:15Z job=job1 -->\n")
+	if a := b.acks[0]; a.Evidence != "No file names a vault. (task t1)" || !strings.Contains(a.Before, `"status":"uncertain","confidence":0.7`) || !strings.Contains(a.After, `"status":"archived"`) || !a.NextActionAt.Equal(b.now.AddDate(0, 0, 30)) {
+		t.Errorf("%+v", a)
+	}
+	b.pass()
+	b.wantJobs("#a verify succeeded 0")
+	b.now = b.now.AddDate(0, 0, 30)
+	b.pass()
+	b.answer(state.Done, `{"verdict":"holds","text":"","evidence":"vault.sh"}`)
+	b.pass()
+	b.wantJobs("#a verify succeeded 0", "#a reinstate-check succeeded 0")
+	if got := b.read(memory.DefaultLessons); !strings.Contains(got, "vault. <!-- stint id=a status=active confidence=0.60 ") || b.read(archive) != "" {
+		t.Error(got)
+	}
+}
+
+// What is to be done with each entry that is due; the others, and those that never are, are left alone.
+func TestActions(t *testing.T) {
+	b := newBench(t, "- one\n"+
+		"- two <!-- stint id=b status=active confidence=1.00 risk=low next=2026-11-28T12:30:00Z -->\n"+
+		"- three <!-- stint id=c status=ontic_unknowable confidence=0.50 risk=low tries=3 -->\n"+
+		"- four <!-- stint id=d status=active confidence=1.00 risk=low"+past+
+		"- five <!-- stint id=e status=active confidence=1.00 risk=low"+past+
+		"- six <!-- stint id=f status=active confidence=0.10 risk=low"+past+
+		"- seven <!-- stint id=g status=new"+past+
+		"- eight <!-- stint id=h status=ontic_unknowable confidence=0.50 risk=high next=2026-11-28T11:00:00Z tries=2 -->\n")
+	b.uses["d"] = memory.Use{Count: 2, Last: start.AddDate(0, 0, -29)}
+	b.uses["e"] = memory.Use{Count: 1, Last: start.AddDate(0, 0, -31)}
+	b.write(archive, "- nine <!-- stint id=i status=archived confidence=0.50 risk=low"+past)
+	b.pass()
+	b.wantJobs("#d revalidate queued 0", "#e decay succeeded 0", "#f archive succeeded 0", "#h decay queued 0", "#i reinstate-check queued 0")
+	if got := b.read(memory.DefaultLessons); !strings.HasPrefix(got, "- one <!-- stint id=n1 status=active confidence=1.00 risk=low next=2026-12-28T12:00:05Z -->\n- two <!--") ||
+		!strings.Contains(got, "- five <!-- stint id=e status=active confidence=0.90 risk=low next=2026-12-28T12:00:05Z job=job2 -->") || strings.Contains(got, "six") {
+		t.Error(got)
+	}
+	if a := b.acks; len(a) != 2 || a[0].Evidence != "1 prompts had it, the last one at 2026-10-28T12:00:00Z" || a[1].Evidence != "no prompt had it" {
+		t.Errorf("%+v", a)
+	}
+	b.answer(state.Done, `{"verdict":"revised","text":"4 and\nmore","evidence":"x"}`)
+	b.pass()
+	if got := b.read(memory.DefaultLessons); !strings.Contains(got, "- 4 and more <!-- stint id=d status=active ") {
+		t.Error(got)
+	}
+}
+
+// The same time written again is another job.
+func TestDueAgain(t *testing.T) {
+	b := newBench(t, strings.Replace(lessons, "uncertain", "active", 1))
+	for range 2 {
+		b.pass()
+		text := b.read(memory.DefaultLessons)
+		b.write(memory.DefaultLessons, strings.Replace(text, " next=2026-12-28", " next=2020-12-28", 1))
+		b.now = b.now.Truncate(time.Minute) // so that both times are the same
+	}
+	b.pass()
+	b.wantJobs("#a decay succeeded 0", "#a decay succeeded 0", "#a decay succeeded 0")
+	b.write(memory.DefaultLessons, "")
+	if _, _, err := b.Enqueue(t.Context(), jobs.Spec{ObjectType: "memory", ObjectID: b.file.ObjectID("a"), Action: "archive", RunAt: b.now}); err != nil {
+		t.Fatal(err)
+	}
+	b.pass()
+	b.wantJobs("#a decay succeeded 0", "#a decay succeeded 0", "#a decay succeeded 0", "#a archive queued 1")
+}
+
+// Entries of high risk wait until the gate is open; nobody is asked before.
+func TestGate(t *testing.T) {
+	b := newBench(t, strings.Replace(lessons, "risk=low", "risk=high", 1))
+	b.pass()
+	b.write(memory.DefaultGate, "state: closed\n")
+	b.pass()
+	b.wantJobs("#a verify queued 0")
+	if len(b.specs) > 0 {
+		t.Fatalf("%+v", b.specs)
+	}
+	b.write(memory.DefaultGate, "state: open\n")
+	b.pass()
+	b.write(memory.DefaultGate, "state: closed\n") // while the agent works
+	b.answer(state.Done, `{"verdict":"holds"}`)
+	b.pass()
+	b.wantJobs("#a verify queued 0")
+	b.write(memory.DefaultGate, "state: open\n")
+	b.pass()
+	b.wantJobs("#a verify succeeded 0")
+}
+
+// No more than the budget of entries that are uncertain are verified in a day, also after a restart.
+func TestBudget(t *testing.T) {
+	var notes strings.Builder
+	for i := range 5 {
+		fmt.Fprintf(&notes, "- note %d <!-- stint id=u%d status=uncertain confidence=0.50 risk=low%s", i, i, past)
+	}
+	b := newBench(t, notes.String())
+	b.Budget = 2
+	for range 3 {
+		b.pass()
+		b.answer(state.Done, `{"verdict":"holds"}`)
+	}
+	b.wantJobs("#u0 verify succeeded 0", "#u1 verify succeeded 0")
+	b.now = start.Add(12 * time.Hour) // the next day
+	b.pass()
+	b.pass()
+	if len(b.list) != 4 || len(b.specs) != 4 {
+		t.Errorf("%d jobs, %d tasks", len(b.list), len(b.specs))
+	}
+}
+
+// At most 10 agents are asked at the same time, and only as many jobs are pulled at once.
+func TestTenAtOnce(t *testing.T) {
+	var notes strings.Builder
+	for i := range 25 {
+		fmt.Fprintf(&notes, "- note %d <!-- stint id=u%d status=archived confidence=0.50 risk=low%s", i, i, past)
+	}
+	b := newBench(t, notes.String())
+	for i, want := range []int{10, 10, 20, 20, 25} {
+		if b.pass(); len(b.specs) != want {
+			t.Fatalf("after pass %d %d were asked, want %d", i+1, len(b.specs), want)
+		}
+		if i%2 == 1 {
+			b.answer(state.Done, `{"verdict":"fails"}`)
+		}
+	}
+}
+
+// An attempt whose task has failed, or has answered nothing of use, fails, and the next one asks anew; a dead
+// letter that is tried again, too.
+func TestAsksAnew(t *testing.T) {
+	b := newBench(t, lessons)
+	for i, a := range []struct {
+		status state.Status
+		text   string
+		want   string
+	}{{state.Failed, "", "is failed"}, {state.Done, "I cannot", `answered no JSON of the schema: "I cannot"`}, {state.Done, `{"verdict":"revised","text":" "}`, "no JSON"}} {
+		b.pass()
+		b.pass()
+		b.answer(a.status, a.text)
+		b.pass()
+		if j := b.job("job1"); j.Attempt != i+1 || j.LastError == nil || !strings.Contains(*j.LastError, a.want) || len(b.specs) != i+1 {
+			t.Fatalf("%d tasks, %+v: %s", len(b.specs), *j, *cmp.Or(j.LastError, new(string)))
+		}
+		b.pass()
+		b.now = b.now.Add(5 * time.Minute)
+	}
+	b.pass()
+	b.wantJobs("#a verify dead_letter 3")
+	b.wantFile(memory.DefaultLessons, lessons)
+	j := b.job("job1")
+	j.Status, j.Attempt, j.RunAt, j.UpdatedAt = jobs.Queued, 0, b.now, b.now
+	b.pass()
+	b.answer(state.Done, `{"verdict":"holds"}`)
+	b.pass()
+	b.wantJobs("#a verify succeeded 0")
+	if len(b.specs) != 4 {
+		t.Errorf("%d tasks", len(b.specs))
+	}
+}
+
+// A crash at any point asks nobody twice and changes nothing twice.
+func TestCrash(t *testing.T) {
+	for _, answer := range []string{`{"verdict":"fails"}`, `{"verdict":"revised","text":"Deploys need the key."}`} {
+		b := newBench(t, lessons)
+		b.pass()
+		b.answer(state.Done, answer)
+		// The job was pulled, and no more.
+		j := b.job("job1")
+		b.back(j, b.now)
+		b.lost = true
+		b.pass() // it was carried out, and that was not noted
+		after := b.read(memory.DefaultLessons) + b.read(archive)
+		if j.Status != jobs.Running || b.lost || !strings.Contains(after, "job=job1 ") {
+			t.Fatalf("%+v\n%s", *j, after)
+		}
+		b.pass()
+		b.back(j, b.now)
+		b.pass()
+		b.wantJobs("#a verify succeeded 2")
+		if again := b.read(memory.DefaultLessons) + b.read(archive); again != after || len(b.specs) != 1 {
+			t.Errorf("%d tasks, %s", len(b.specs), again)
+		}
+	}
+}
+
+// A verdict on a text that somebody has changed meanwhile is of no use, and a deleted entry has none.
+func TestChangedMeanwhile(t *testing.T) {
+	b := newBench(t, lessons)
+	b.pass()
+	b.write(memory.DefaultLessons, strings.Replace(lessons, "vault", "key", 1))
+	b.answer(state.Done, `{"verdict":"fails"}`)
+	b.pass()
+	b.wantJobs("#a verify queued 0")
+	if len(b.specs) != 2 || !strings.Contains(b.specs[1].Prompt, "need the key") {
+		t.Fatalf("%+v", b.specs)
+	}
+	b.write(memory.DefaultLessons, "# Lessons\n")
+	b.pass()
+	if j := b.job("job1"); j.LastError == nil || !strings.Contains(*j.LastError, care.ErrGone.Error()) {
+		t.Errorf("%+v", j)
+	}
+}
+
+// Jobs about other objects, and those that a person queues for an entry.
+func TestOtherJobs(t *testing.T) {
+	b := newBench(t, strings.Replace(lessons, past, " next=2027-01-01T00:00:00Z -->\n", 1))
+	for _, object := range []string{"cg_123", b.dir + ":MEMORY.md#a", b.file.ObjectID("a"), b.file.ObjectID("a")} {
+		spec := jobs.Spec{ObjectType: "memory", ObjectID: object, Action: "archive", RunAt: b.now, IdempotencyKey: fmt.Sprint(len(b.list))}
+		if _, _, err := b.Enqueue(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.leaving = true
+	b.pass()
+	if b.job("job3").Status != jobs.Queued {
+		t.Error("a master that leaves does something")
+	}
+	b.leaving = false
+	b.pass()
+	for i, want := range []string{jobs.Queued, jobs.Queued, jobs.Succeeded, jobs.Queued} {
+		if j := b.list[i]; j.Status != want || (i == 3) != (j.LastError != nil) {
+			t.Errorf("%+v", j)
+		}
+	}
+}
+
+// A refusal that passes keeps the job waiting; another one fails the attempt.
+func TestRefused(t *testing.T) {
+	b := newBench(t, lessons)
+	for _, b.refuse = range []error{&task.Error{Code: task.CodeFull, Message: "full"}, errors.New("broken")} {
+		b.pass()
+		b.wantJobs("#a verify queued 0")
+	}
+	b.refuse = &task.Error{Code: task.CodeInvalid, Message: "there is no agent"}
+	b.pass()
+	b.wantJobs("#a verify queued 1")
+	if why := *b.job("job1").LastError; why != "no agent could be asked: there is no agent" {
+		t.Error(why)
+	}
+}
+
+// Run looks at once and every five seconds, and ends with its context.
+func TestRun(t *testing.T) {
+	b := newBench(t, lessons)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { b.Worker.Run(ctx); close(done) }()
+		synctest.Wait()
+		b.wantJobs("#a verify queued 0")
+		b.answer(state.Done, `{"verdict":"holds"}`)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		b.wantJobs("#a verify succeeded 0")
+		cancel()
+		<-done
+	})
+}
