@@ -52,6 +52,7 @@ type Config struct {
 	Schedules                     []schedule.Schedule
 	MaxScheduled                  int
 	Governed                      []memory.Governed // files of notes that jobs take care of
+	AutoVerifyBudget              int
 
 	agents map[string]any // the settings of agents by their keys, each of the type of its default; never changed
 
@@ -152,6 +153,7 @@ var keys = slices.Concat([]key{
 	documentKey("self_eval_prompt", "off", "prompt of the agent that judges each answer: off, default, the text", evaluations, asIs, func(c *Config) *string { return &c.EvalPrompt }).perWorkspace(),
 	numberKey("self_eval_max_chars", "2000", 0, 1000000, "characters of the lessons that one judgement leaves; 0: no limit", func(c *Config) *int { return &c.EvalMaxChars }).perWorkspace(),
 	checkedKey("self_eval_memory_path", memory.DefaultLessons, "file of the workspace to which lessons are added; empty: none", func(c *Config) *string { return &c.LessonsPath }, checkNote).perWorkspace(),
+	numberKey("auto_verify_budget", "20", 0, 100_000, "uncertain entries of governed notes that are verified by themselves, per day and workspace", func(c *Config) *int { return &c.AutoVerifyBudget }),
 	choiceKey("checkout", "shared", "shared: tasks of several sessions may run in one git checkout at a time; exclusive: one task at a time", func(c *Config) *string { return &c.Checkout }, "shared", queue.CheckoutExclusive).perWorkspace(),
 	textKey("verify_command", "", "shell command that must pass after each run of a task", func(c *Config) *string { return &c.VerifyCommand }).perWorkspace(),
 	durationKey("verify_timeout", "10m", "longest run of a verify command; 0: no limit", func(c *Config) *time.Duration { return &c.VerifyTimeout }).perWorkspace(),

@@ -22,6 +22,7 @@ import (
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // A configSource is where the layers of a configuration come from.
@@ -343,8 +344,8 @@ func (f *fileReader) checkGoverned(g *memory.Governed) (key string, err error) {
 			return key, fmt.Errorf("%q cannot be governed; write a path such as %s, without : and #, and not in %s", *path, memory.DefaultLessons, memory.Archive)
 		}
 	}
-	if kinds := []string{"memory", "experience", "cognition"}; !slices.Contains(kinds, g.Kind) {
-		return "kind", fmt.Errorf("%q is not one of %s", g.Kind, strings.Join(kinds, ", "))
+	if !slices.Contains(jobs.ObjectTypes, g.Kind) {
+		return "kind", fmt.Errorf("%q is not one of %s", g.Kind, strings.Join(jobs.ObjectTypes, ", "))
 	}
 	if g.Path == g.Gate {
 		return "path", fmt.Errorf("%s is the gate, which is yours alone", g.Path)

@@ -26,6 +26,8 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/ledger/tasksfile"
+	"stint/memory"
+	"stint/memory/care"
 	"stint/state"
 )
 
@@ -103,6 +105,9 @@ func (a *app) examine(ctx context.Context) []finding {
 		list = append(list, s.examine(ctx)...)
 	}
 	list = append(list, a.examineSchedules(ctx, dir, cfg)...)
+	for _, g := range cfg.Governed {
+		list = append(list, examineGoverned(g)...)
+	}
 	if cfg.KeepAwake {
 		list = append(list, examineTool(strings.Fields(awakeCommand)[0], "keep_awake has no effect", "install systemd, or stint config set keep_awake false"))
 	}
@@ -126,6 +131,27 @@ func (a *app) examineSchedules(ctx context.Context, dir string, cfg *Config) []f
 		f.Status, f.Text, f.Try = healthWarn, f.Text+"; "+afterReboot(), "stint service install"
 	}
 	return []finding{f}
+}
+
+// examineGoverned looks whether jobs can take care of a file of notes and of each entry in it.
+func examineGoverned(g memory.Governed) []finding {
+	const check, try = "governed notes", "stint help memory"
+	path := filepath.Join(g.Workspace, g.Path)
+	f, err := g.Read()
+	if err != nil {
+		return []finding{{check, healthFail, fmt.Sprintf("%s cannot be used: %v", path, err), try}}
+	}
+	entries := f.Entries()
+	list := []finding{{check, healthOK, fmt.Sprintf("%s: %d entries", path, len(entries)), ""}}
+	for _, e := range entries {
+		if e.Wrong != "" {
+			list = append(list, finding{check, healthWarn, fmt.Sprintf("%s:%d: the entry is left alone: %s", path, e.Line, e.Wrong), try})
+		}
+	}
+	if closed := g.Open(); closed != nil && slices.ContainsFunc(entries, func(e care.Entry) bool { return e.Risk == care.High }) {
+		list = append(list, finding{check, healthWarn, path + ": jobs wait: " + closed.Error(), try})
+	}
+	return list
 }
 
 // afterReboot says that nothing starts a master after a reboot; "" if the service does.

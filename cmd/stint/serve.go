@@ -39,6 +39,7 @@ import (
 	"stint/coordinator/rundir"
 	"stint/coordinator/schedule"
 	"stint/coordinator/schedule/due"
+	"stint/coordinator/schedule/govern"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger/journal"
@@ -161,6 +162,7 @@ type master struct {
 	socket string
 	log    *slog.Logger
 	mirror *postgres.Mirror // nil: no mirror is configured
+	uses   *memory.Uses     // of the entries of governed notes
 
 	accounts *accountsFile
 	ready    *os.File // nil in the foreground
@@ -363,10 +365,13 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Workspace = workspaceSettings(cfg)
 	config.Exclusive = slices.ContainsFunc(cfg.sections, func(s section) bool { return s.config.Checkout == queue.CheckoutExclusive })
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
+		if strings.HasPrefix(prompt, govern.Question) {
+			return memory.Result{}, nil
+		}
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
 	}
-	uses := memory.OpenUses(filepath.Join(m.state, "memory_uses.json"))
-	config.Injected = func(hits []memory.Hit) error { return uses.Count(hits, time.Now()) }
+	m.uses = memory.OpenUses(filepath.Join(m.state, "memory_uses.json"))
+	config.Injected = func(hits []memory.Hit) error { return m.uses.Count(hits, time.Now()) }
 	config.Shell = agent.Shell{Runner: agentRunner(cfg, os.Environ(), "")}
 	config.HeartbeatPath = cmp.Or(config.HeartbeatPath, filepath.Join(m.state, "heartbeat.json"))
 	if !m.background {
@@ -425,6 +430,20 @@ func (m *master) dueJobs(tell func(kind, name, text string)) (*due.Room, error) 
 	return due.Open(due.Options{
 		Dir: m.state, Watch: tell != nil, Keep: m.cfg.Retention, Now: time.Now, NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
 		Tell: tell, Log: m.log,
+	})
+}
+
+// othersJobs are the due jobs as the API has them: other workers are not handed those of governed notes,
+// since what they acknowledge stands in no file.
+type othersJobs struct {
+	*due.Room
+	governed []memory.Governed
+}
+
+// Pull implements [api.Jobs].
+func (o *othersJobs) Pull(ctx context.Context, p jobs.Pull) ([]jobs.Job, error) {
+	return o.PullWhere(ctx, p, func(j *jobs.Job) bool {
+		return !slices.ContainsFunc(o.governed, func(g memory.Governed) bool { return strings.HasPrefix(j.ObjectID, g.ObjectID("")) })
 	})
 }
 
@@ -555,7 +574,9 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 		return nil
 	}
 	given, _ := m.cfg.masterSettings()
-	server = api.NewServer(roomsOf(c, schedules, room), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
+	rooms := roomsOf(c, schedules, room)
+	rooms.Jobs = &othersJobs{room, m.cfg.Governed}
+	server = api.NewServer(rooms, api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
 	if m.wantsHTTP() {
 		answer, err := openHTTP()
 		m.noteHTTP(err)
@@ -586,6 +607,11 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 	}
 	followers.Go(func() { schedules.Run(following) })
 	followers.Go(func() { room.Run(following) })
+	worker := &govern.Worker{
+		Jobs: room, Tasks: c, Files: m.cfg.Governed, Budget: m.cfg.AutoVerifyBudget, Queue: schedule.Queue, Uses: m.uses.Of, Now: time.Now,
+		NewID: func() string { return uuid.NewString()[:8] }, Log: m.log,
+	}
+	followers.Go(func() { worker.Run(following) })
 	followers.Go(func() { stayForJobs(following, c, room) })
 	if m.cfg.KeepAwake {
 		followers.Go(func() {
