@@ -43,6 +43,9 @@ The same object, action and time make one job, however often you add it.`,
 		Args:    cobra.ExactArgs(3),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			s.ObjectType, s.ObjectID, s.Action, s.RetryDelaySec = args[0], args[1], args[2], int(delay/time.Second)
+			if c.Flags().Changed("retry-delay") && s.RetryDelaySec == 0 {
+				return usage("--retry-delay 1s", "--retry-delay: the least is 1s")
+			}
 			if s.RunAt, err = laterTime("at", at); err != nil {
 				return err
 			}

@@ -428,7 +428,7 @@ func (m *master) scheduler(c *coordinator.Coordinator, tell func(kind, name, tex
 // dueJobs opens the due jobs of a master.
 func (m *master) dueJobs(tell func(kind, name, text string)) (*due.Room, error) {
 	return due.Open(due.Options{
-		Dir: m.state, Watch: tell != nil, Keep: m.cfg.Retention, Now: time.Now, NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
+		Dir: m.state, Watch: tell != nil, Keep: m.cfg.CompactOlderThan, Now: time.Now, NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
 		Tell: tell, Log: m.log,
 	})
 }
@@ -455,7 +455,7 @@ func stayForJobs(ctx context.Context, c *coordinator.Coordinator, room *due.Room
 		before := stay
 		stay = func() {}
 		room.View(func(st *jobs.State) {
-			if len(st.Due(time.Now().Add(ahead), 1))+len(st.Where(func(j *jobs.Job) bool { return j.Status == jobs.Running }, false)) > 0 {
+			if len(st.Due(time.Now().Add(ahead), 1))+len(st.List(jobs.Filter{Status: jobs.Running, Limit: 1})) > 0 {
 				stay = c.Call()
 			}
 		})

@@ -115,7 +115,7 @@ func (f *fakeMaster) Call() (end func()) { return func() {} }
 type fakeJobs struct{}
 
 func (fakeJobs) Enqueue(_ context.Context, spec jobs.Spec) (jobs.Job, bool, error) {
-	return jobs.Job{ID: "j1", ObjectID: spec.ObjectID, Status: jobs.Queued}, spec.IdempotencyKey == "", nil
+	return jobs.Job{ID: "j1", Spec: spec, Status: jobs.Queued}, spec.IdempotencyKey == "", nil
 }
 
 func (fakeJobs) Pull(_ context.Context, p jobs.Pull) ([]jobs.Job, error) {

@@ -118,8 +118,7 @@ func twice[I, T any](s *Server, api huma.API, o huma.Operation, handler func(con
 // most that many.
 func DueJobs(st *jobs.State, now time.Time, most int) []jobs.Job {
 	newest := func(status string) []jobs.Job {
-		list := st.Where(func(j *jobs.Job) bool { return j.Status == status }, true)
-		return list[:min(len(list), most)]
+		return st.List(jobs.Filter{Status: status, Newest: true, Limit: most})
 	}
 	return slices.Concat(newest(jobs.Running), st.Due(now, most), newest(jobs.DeadLetter))
 }

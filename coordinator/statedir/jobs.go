@@ -53,7 +53,7 @@ func checkOf(data []byte) (func(*ledger.Section) error, *jobs.State) {
 // jobsOf returns the jobs of a state by id, as tasks whose prompt has all that is known of them.
 func jobsOf(st *jobs.State) (map[string]state.Task, error) {
 	all := map[string]state.Task{}
-	for _, j := range st.Where(func(*jobs.Job) bool { return true }, false) {
+	for _, j := range st.List(jobs.Filter{}) {
 		text, err := json.Marshal(j)
 		if err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"cmp"
+	"container/heap"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,21 +17,27 @@ import (
 // A State is the fold of jobs.md: all jobs that are not in the archive.
 type State struct {
 	jobs     map[string]*entry
+	all      []*entry // the oldest first
+	queue    queue    // those that are queued
+	byStatus map[string]map[*entry]bool
 	byKey    map[string]string // ids by idempotency keys, also of archived jobs
 	archived map[string]ledger.ArchiveEntry
-	queue    queue
 }
 
-// An entry is a job with what else its records say.
+// An entry is a job with the fields of a person's own, and its places in lists.
 type entry struct {
 	Job
-	extra []ledger.Pair // fields of a person's own
-	first uint64        // number of its first record
+	extra     []ledger.Pair
+	inAll, at int // in State.all, and in the queue
 }
 
 // New returns a state without jobs.
 func New() *State {
-	return &State{jobs: map[string]*entry{}, byKey: map[string]string{}, archived: map[string]ledger.ArchiveEntry{}}
+	s := &State{jobs: map[string]*entry{}, byStatus: map[string]map[*entry]bool{}, byKey: map[string]string{}, archived: map[string]ledger.ArchiveEntry{}}
+	for _, status := range Statuses {
+		s.byStatus[status] = map[*entry]bool{}
+	}
+	return s
 }
 
 // Apply folds one record, live and on replay. The error of one that has no effect is a
@@ -40,42 +47,30 @@ func (s *State) Apply(sec *ledger.Section) error {
 		return nil
 	}
 	e := s.jobs[string(sec.ID)]
-	j, err := after(e, sec)
-	if err == nil {
-		err = keyTaken(sec, &j, s.byKey[j.IdempotencyKey])
-	}
+	j, err := after(e, sec, s.ByKey)
 	if err != nil {
 		return err
 	}
 	if e == nil {
-		e = &entry{first: sec.Seq}
-		s.jobs[j.ID] = e
+		e = &entry{inAll: len(s.all)}
+		s.jobs[j.ID], s.all = e, append(s.all, e)
 		delete(s.archived, j.ID) // a whole record brings it back
+	} else if delete(s.byStatus[e.Status], e); e.Status == Queued {
+		heap.Remove(&s.queue, e.at)
 	}
 	for i := range sec.Fields {
-		if key := string(sec.Fields[i].Key); fieldOf[key] == nil && key != ledger.KeyBy && !ledger.IsEngineKey(key) {
+		if key := string(sec.Fields[i].Key); fieldOf(key) == nil && key != ledger.KeyBy && !ledger.IsEngineKey(key) {
 			e.extra = append(slices.DeleteFunc(e.extra, func(p ledger.Pair) bool { return p.Key == key }), ledger.Pair{Key: key, Value: sec.Fields[i].String()})
 		}
-	}
-	if e.Status == Queued {
-		s.queue.remove(placeOf(e))
 	}
 	if e.IdempotencyKey != j.IdempotencyKey {
 		delete(s.byKey, e.IdempotencyKey)
 	}
-	s.byKey[j.IdempotencyKey] = j.ID
-	if e.Job = j; j.Status == Queued {
-		s.queue.add(placeOf(e))
+	e.Job, s.byKey[j.IdempotencyKey], s.byStatus[j.Status][e] = j, j.ID, true
+	if j.Status == Queued {
+		heap.Push(&s.queue, e)
 	}
 	return nil
-}
-
-// keyTaken returns an error if the key of a job belongs to another one, owner.
-func keyTaken(sec *ledger.Section, j *Job, owner string) error {
-	if owner == "" || owner == j.ID {
-		return nil
-	}
-	return state.NewRecordError(sec, sec.Get("idempotencyKey"), fmt.Errorf("job %s has the idempotency key %s already", owner, j.IdempotencyKey))
 }
 
 // Archive notes a job that compaction has moved out of the journal.
@@ -93,7 +88,7 @@ func (s *State) Archived(id string) (a ledger.ArchiveEntry, ok bool) {
 }
 
 // ReadArchived reads the record of a job that was moved out.
-func ReadArchived(sec *ledger.Section) (Job, error) { return after(nil, sec) }
+func ReadArchived(sec *ledger.Section) (Job, error) { return after(nil, sec, New().ByKey) }
 
 // Job returns the job of that id; ok is false if there is none, or it is archived.
 func (s *State) Job(id string) (j Job, ok bool) {
@@ -106,74 +101,48 @@ func (s *State) Job(id string) (j Job, ok bool) {
 // ByKey returns the id of the job that has an idempotency key; "" if none has.
 func (s *State) ByKey(key string) string { return s.byKey[key] }
 
-// Find returns the ids that ref can stand for: one if it is a whole id.
-func (s *State) Find(ref string) []string {
+// Find returns the ids that ref can stand for: one if it is a whole id, else those of which it is a piece.
+func (s *State) Find(ref string) (ids []string) {
 	if s.jobs[ref] != nil || s.archived[ref].ID != "" {
 		return []string{ref}
 	}
-	return slices.Sorted(func(yield func(string) bool) {
-		for id := range s.jobs {
-			if ref != "" && strings.Contains(id, ref) && !yield(id) {
-				return
-			}
+	for id := range s.jobs {
+		if ref != "" && strings.Contains(id, ref) {
+			ids = append(ids, id)
 		}
-	})
-}
-
-// A place is where a queued job stands in the order in which they are pulled.
-type place struct {
-	*entry
-	at   int64 // Unix time in microseconds
-	rank int   // of its priority; 0: the highest
-}
-
-func placeOf(e *entry) place {
-	return place{e, e.RunAt.UnixMicro(), slices.Index(Priorities, e.Priority)}
-}
-
-func compare(a, b place) int {
-	if a.at != b.at {
-		return cmp.Compare(a.at, b.at)
 	}
-	return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.ID, b.ID))
+	slices.Sort(ids)
+	return ids
 }
 
-// A queue has the queued jobs in that order, in pieces: to add or to remove one moves no more than a piece.
-type queue [][]place
-
-const pieceSize = 128 // of half a piece at most
-
-// find returns the piece where p is or belongs, and the index in it.
-func (q queue) find(p place) (piece, i int, found bool) {
-	piece, _ = slices.BinarySearchFunc(q, p, func(piece []place, p place) int { return compare(piece[len(piece)-1], p) })
-	if piece < len(q) {
-		i, found = slices.BinarySearchFunc(q[piece], p, compare)
+// compare says which of two jobs is pulled first.
+func compare(a, b *entry) int {
+	if c := a.RunAt.Compare(b.RunAt); c != 0 {
+		return c
 	}
-	return piece, i, found
+	return cmp.Or(cmp.Compare(slices.Index(Priorities, a.Priority), slices.Index(Priorities, b.Priority)), strings.Compare(a.ID, b.ID))
 }
 
-func (q *queue) add(p place) {
-	n, i, _ := q.find(p)
-	switch {
-	case len(*q) == 0:
-		*q = queue{nil}
-	case n == len(*q): // behind all others
-		n--
-		i = len((*q)[n])
-	}
-	piece := slices.Insert((*q)[n], i, p)
-	if half := len(piece) / 2; half >= pieceSize {
-		*q = slices.Insert(*q, n+1, slices.Clone(piece[half:]))
-		piece = slices.Delete(piece, half, len(piece))
-	}
-	(*q)[n] = piece
+// A queue is a heap of the queued jobs, for container/heap.
+type queue []*entry
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return compare(q[i], q[j]) < 0 }
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].at, q[j].at = i, j
 }
 
-func (q *queue) remove(p place) {
-	n, i, _ := q.find(p)
-	if (*q)[n] = slices.Delete((*q)[n], i, i+1); len((*q)[n]) == 0 {
-		*q = slices.Delete(*q, n, n+1)
-	}
+func (q *queue) Push(x any) {
+	x.(*entry).at = len(*q)
+	*q = append(*q, x.(*entry))
+}
+
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	*q = slices.Delete(*q, last, last+1)
+	return e
 }
 
 // Due returns the first n queued jobs whose time has come, in the order in which they are pulled.
@@ -183,61 +152,69 @@ func (s *State) Due(now time.Time, n int) []Job {
 
 // DueWhere is Due of the jobs for which is holds.
 func (s *State) DueWhere(now time.Time, n int, is func(*Job) bool) (list []Job) {
-	for _, piece := range s.queue {
-		for _, p := range piece {
-			if len(list) == n || p.RunAt.After(now) {
-				return list
-			}
-			if is(&p.Job) {
-				list = append(list, p.Job)
-			}
+	var taken []*entry
+	for len(list) < n && len(s.queue) > 0 && !s.queue[0].RunAt.After(now) {
+		e := heap.Pop(&s.queue).(*entry)
+		if taken = append(taken, e); is(&e.Job) {
+			list = append(list, e.Job)
 		}
+	}
+	for _, e := range taken {
+		heap.Push(&s.queue, e)
 	}
 	return list
 }
 
-// Where returns the jobs for which is holds, in the order in which they are pulled, or with newest
-// those first that were queued last.
-func (s *State) Where(is func(*Job) bool, newest bool) []Job {
-	var all []*entry
-	for _, e := range s.jobs {
-		if is(&e.Job) {
-			all = append(all, e)
+// List returns the jobs that a filter names, in the order in which they are pulled or the newest
+// first; without a limit all of them.
+func (s *State) List(f Filter) []Job { return s.Where(f, func(*Job) bool { return true }) }
+
+// Where is List of the jobs for which is holds too.
+func (s *State) Where(f Filter, is func(*Job) bool) []Job {
+	var list []*entry
+	from := slices.Values(s.all)
+	if f.Status != "" {
+		from = maps.Keys(s.byStatus[f.Status])
+	}
+	for e := range from {
+		if (f.ObjectID == "" || e.ObjectID == f.ObjectID) && is(&e.Job) {
+			list = append(list, e)
 		}
 	}
-	slices.SortFunc(all, func(a, b *entry) int {
-		if newest {
-			return cmp.Compare(b.first, a.first)
+	slices.SortFunc(list, func(a, b *entry) int {
+		if f.Newest {
+			return b.inAll - a.inAll
 		}
-		return compare(placeOf(a), placeOf(b))
+		return compare(a, b)
 	})
-	list := make([]Job, len(all))
-	for i, e := range all {
-		list[i] = e.Job
+	jobs := make([]Job, min(len(list), cmp.Or(f.Limit, len(list))))
+	for i := range jobs {
+		jobs[i] = list[i].Job
 	}
-	return list
+	return jobs
 }
 
 // Metrics returns the figures of that instant.
 func (s *State) Metrics(now time.Time) Metrics {
-	m := Metrics{SuccessRate: 1, Counts: map[string]int{}}
-	tried, retried := 0, 0
-	for _, e := range s.jobs {
-		m.Counts[e.Status]++
+	m := Metrics{SuccessRate: 1, DeadLetters: len(s.byStatus[DeadLetter])}
+	succeeded := len(s.byStatus[Succeeded])
+	if n := succeeded + len(s.byStatus[Failed]) + m.DeadLetters; n > 0 {
+		m.SuccessRate = float64(succeeded) / float64(n)
+	}
+	if len(s.queue) > 0 {
+		m.LagSeconds = max(0, now.Sub(s.queue[0].RunAt).Seconds())
+	}
+	retried, tried := 0, len(s.all)-len(s.queue)
+	for _, e := range s.all {
 		if e.Status == Queued && !e.RunAt.After(now) {
 			m.Due++
-			m.LagSeconds = max(m.LagSeconds, now.Sub(e.RunAt).Seconds())
 		}
 		if e.Attempt > 0 {
 			retried++
+			if e.Status == Queued {
+				tried++
+			}
 		}
-		if e.Attempt > 0 || e.Status != Queued {
-			tried++
-		}
-	}
-	m.DeadLetters = m.Counts[DeadLetter]
-	if n := m.Counts[Succeeded] + m.Counts[Failed] + m.DeadLetters; n > 0 {
-		m.SuccessRate = float64(m.Counts[Succeeded]) / float64(n)
 	}
 	m.RetryRate = float64(retried) / float64(max(1, tried))
 	return m
@@ -246,7 +223,7 @@ func (s *State) Metrics(now time.Time) Metrics {
 // Compact returns what a journal must hold for this state: one record of each job, the oldest first.
 // Jobs that ended before that instant are to be moved out.
 func (s *State) Compact(before time.Time) (keep ledger.Keep) {
-	for _, e := range slices.SortedFunc(maps.Values(s.jobs), func(a, b *entry) int { return cmp.Compare(a.first, b.first) }) {
+	for _, e := range s.all {
 		r := *Record(nil, &e.Job)
 		r.Fields = append(r.Fields, e.extra...)
 		if ended(e.Status) && e.UpdatedAt.Before(before) {
@@ -262,10 +239,12 @@ func (s *State) Compact(before time.Time) (keep ledger.Keep) {
 // have failed. gone has "Job id" of all that have none left.
 func (s *State) Deleted(gone map[string]bool, now time.Time) (records []ledger.Record) {
 	why := "its section was deleted by hand"
-	for _, was := range s.Where(func(j *Job) bool { return gone[string(ledger.KindJob)+" "+j.ID] && !ended(j.Status) }, false) {
-		j := was
-		j.Status, j.LastError, j.UpdatedAt, j.LeaseUntil = Failed, &why, now, time.Time{}
-		records = append(records, *Record(&was, &j).Add(ledger.KeyBy, ledger.ByHand))
+	for _, e := range s.all {
+		if gone[string(ledger.KindJob)+" "+e.ID] && !ended(e.Status) {
+			j := e.Job
+			j.Status, j.LastError, j.UpdatedAt, j.LeaseUntil = Failed, &why, now, time.Time{}
+			records = append(records, *Record(&e.Job, &j).Add(ledger.KeyBy, ledger.ByHand))
+		}
 	}
 	return records
 }
@@ -288,10 +267,7 @@ func (v *Save) Check(sec *ledger.Section) error {
 	case isArchived && was == nil:
 		return state.NewRecordError(sec, nil, errors.New("that job was archived; give yours another name"))
 	}
-	j, err := after(was, sec)
-	if err == nil {
-		err = keyTaken(sec, &j, cmp.Or(v.passed.byKey[j.IdempotencyKey], v.state.byKey[j.IdempotencyKey]))
-	}
+	j, err := after(was, sec, func(key string) string { return cmp.Or(v.passed.ByKey(key), v.state.ByKey(key)) })
 	if err == nil {
 		v.passed.jobs[id], v.passed.byKey[j.IdempotencyKey] = &entry{Job: j}, id
 	}

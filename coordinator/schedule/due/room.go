@@ -131,18 +131,17 @@ func (r *Room) Enqueue(ctx context.Context, spec jobs.Spec) (job jobs.Job, isNew
 		return job, false, err
 	}
 	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) (err error) {
-		job, isNew, err = r.enqueue(st, tx, spec)
+		job, isNew, err = r.enqueue(st, tx, spec, r.now())
 		return err
 	})
 	return job, isNew, err
 }
 
-func (r *Room) enqueue(st *jobs.State, tx *ledger.Tx, spec jobs.Spec) (job jobs.Job, isNew bool, err error) {
-	now := r.now()
+func (r *Room) enqueue(st *jobs.State, tx *ledger.Tx, spec jobs.Spec, now time.Time) (job jobs.Job, isNew bool, err error) {
 	tx.Claim("key " + spec.IdempotencyKey)
 	if id := st.ByKey(spec.IdempotencyKey); id != "" {
 		job, err = r.find(st, id)
-		was := job.Spec()
+		was := job.Spec
 		if !job.CreatedAt.Equal(job.UpdatedAt) {
 			was.RunAt = spec.RunAt // it may have another one by now
 		}
@@ -151,13 +150,10 @@ func (r *Room) enqueue(st *jobs.State, tx *ledger.Tx, spec jobs.Spec) (job jobs.
 		}
 		return job, false, err
 	}
-	if err := wrong("run_at", spec.CheckTime(now)); err != nil {
+	if err := wrong("run_at", jobs.CheckTime(spec.RunAt, now)); err != nil {
 		return job, false, err
 	}
-	job = jobs.Job{
-		ID: r.opts.NewID(), ObjectType: spec.ObjectType, ObjectID: spec.ObjectID, Action: spec.Action, RunAt: spec.RunAt, Priority: spec.Priority,
-		MaxAttempts: spec.MaxAttempts, RetryDelaySec: spec.RetryDelaySec, IdempotencyKey: spec.IdempotencyKey, Status: jobs.Queued, CreatedAt: now, UpdatedAt: now,
-	}
+	job = jobs.Job{ID: r.opts.NewID(), Spec: spec, Status: jobs.Queued, CreatedAt: now, UpdatedAt: now}
 	tx.Append(jobs.Record(nil, &job))
 	return job, true, nil
 }
@@ -187,44 +183,77 @@ func (r *Room) PullWhere(ctx context.Context, p jobs.Pull, is func(*jobs.Job) bo
 	return list, err
 }
 
+// act makes a change to one job, and returns the job behind it. Where f changes nothing, nothing is kept.
+func (r *Room) act(ctx context.Context, id string, f func(st *jobs.State, tx *ledger.Tx, j *jobs.Job) error) (job jobs.Job, err error) {
+	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
+		was, err := r.find(st, id)
+		if job = was; err == nil {
+			err = f(st, tx, &job)
+		}
+		if err != nil || job == was {
+			return err
+		}
+		if _, isArchived := st.Archived(job.ID); isArchived {
+			tx.Append(jobs.Record(nil, &job)) // all of it brings it back
+		} else {
+			tx.Append(jobs.Record(&was, &job))
+		}
+		return nil
+	})
+	return job, err
+}
+
 // Ack ends a job that was carried out, and queues the next one if the worker names a time for it.
+//
+// Its line of audit.jsonl is written before the job ends, as that of a dead letter is before it is
+// marked: a crash in between can leave a line too many, but no end without a line.
 func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (job jobs.Job, err error) {
 	if err := wrong(a.Check()); err != nil {
 		return job, err
 	}
-	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
-		was, err := r.find(st, id)
-		job = was
-		isAgain := job.Status == jobs.Succeeded && (a.WorkerID == "" || a.WorkerID == job.WorkerID) && a.AuditEventID == job.AuditEventID && a.NextActionAt.Equal(job.NextActionAt)
-		if err != nil || isAgain { // the answer to the first request was lost
+	now := r.now()
+	if job, err = r.Job(id); err != nil {
+		return job, err
+	}
+	if isAgain, err := acknowledge(&job, &a, now); err != nil || isAgain {
+		return job, err
+	}
+	if err := r.audit(&job, a.Before, a.After, a.Evidence); err != nil {
+		return job, err
+	}
+	return r.act(ctx, job.ID, func(st *jobs.State, tx *ledger.Tx, j *jobs.Job) error {
+		isAgain, err := acknowledge(j, &a, now)
+		if err != nil || isAgain || a.NextActionAt.IsZero() || a.NoNext {
 			return err
 		}
-		now := r.now()
-		if err := checkOwner(&was, a.WorkerID, now); err != nil {
-			return err
+		next := j.Spec
+		next.RunAt, next.IdempotencyKey = a.NextActionAt, ""
+		if err = wrong(next.Check()); err == nil {
+			_, _, err = r.enqueue(st, tx, next, now)
 		}
-		job.Status, job.NextActionAt, job.AuditEventID, job.LeaseUntil, job.UpdatedAt = jobs.Succeeded, a.NextActionAt, a.AuditEventID, time.Time{}, now
-		tx.Append(jobs.Record(&was, &job))
-		if a.NextActionAt.IsZero() || a.NoNext {
-			return nil
-		}
-		spec := job.Spec()
-		spec.RunAt, spec.IdempotencyKey = a.NextActionAt, ""
-		if _, err := spec.Check(); err != nil {
-			return wrong("next_action_at", err)
-		}
-		if err := spec.CheckTime(now); err != nil {
-			return wrong("next_action_at", err)
-		}
-		if _, _, err = r.enqueue(st, tx, spec); errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+		if errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 			err = nil // such a job is queued, with another priority
 		}
 		return err
 	})
-	if err == nil {
-		err = r.audit(&job, a.Before, a.After, a.Evidence)
+}
+
+// acknowledge makes a job that was carried out of j. isAgain says that it is one already, because the
+// answer to the first request was lost.
+func acknowledge(j *jobs.Job, a *jobs.Ack, now time.Time) (isAgain bool, err error) {
+	if j.Status == jobs.Succeeded && (a.WorkerID == "" || a.WorkerID == j.WorkerID) && a.AuditEventID == j.AuditEventID && a.NextActionAt.Equal(j.NextActionAt) {
+		return true, nil
 	}
-	return job, err
+	if err := checkOwner(j, a.WorkerID, now); err != nil {
+		return false, err
+	}
+	if !a.NextActionAt.IsZero() {
+		if err := wrong("next_action_at", jobs.CheckTime(a.NextActionAt, now)); err != nil {
+			return false, err
+		}
+	}
+	j.Status, j.NextActionAt, j.AuditEventID, j.LeaseUntil, j.UpdatedAt = jobs.Succeeded, a.NextActionAt, a.AuditEventID, time.Time{}, now
+	return false, nil
 }
 
 // Fail ends an attempt: the job is queued again a while later, or is a dead letter.
@@ -232,37 +261,32 @@ func (r *Room) Fail(ctx context.Context, id string, f jobs.Fail) (job jobs.Job, 
 	if err := wrong(f.Check()); err != nil {
 		return job, err
 	}
-	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
-		was, err := r.find(st, id)
-		now := r.now()
-		if err == nil {
-			err = checkOwner(&was, f.WorkerID, now)
-		}
-		if err != nil {
-			return err
-		}
-		delay := was.RetryDelaySec
+	job, err = r.act(ctx, id, func(_ *jobs.State, _ *ledger.Tx, j *jobs.Job) error {
+		now, delay := r.now(), j.RetryDelaySec
 		if f.RetryDelaySec != nil {
 			delay = *f.RetryDelaySec
 		}
-		job = failed(was, f.Error, now, now.Add(time.Duration(delay)*time.Second))
-		tx.Append(jobs.Record(&was, &job))
-		return nil
+		err := checkOwner(j, f.WorkerID, now)
+		if err == nil {
+			spend(j, f.Error, now, now.Add(time.Duration(delay)*time.Second))
+		}
+		return err
 	})
 	if err == nil && job.Status == jobs.DeadLetter {
-		err = r.bury(ctx)
+		if err := r.bury(ctx); err != nil {
+			r.opts.Log.Warn("a dead letter is told of later", "job", job.ID, "error", err)
+		}
 	}
 	return job, err
 }
 
-// failed returns a job behind an attempt that has failed or was lost; again is when the next one may be.
-func failed(j jobs.Job, why string, now, again time.Time) jobs.Job {
+// spend takes an attempt that has failed or was lost from a job; again is when the next one may be.
+func spend(j *jobs.Job, why string, now, again time.Time) {
 	j.Attempt++
 	j.Status, j.LastError, j.LeaseUntil, j.UpdatedAt = jobs.DeadLetter, &why, time.Time{}, now
 	if j.Attempt < j.MaxAttempts {
 		j.Status, j.RunAt = jobs.Queued, again
 	}
-	return j
 }
 
 // checkOwner returns why a worker may not end an attempt at a job.
@@ -280,21 +304,15 @@ func checkOwner(j *jobs.Job, worker string, now time.Time) error {
 }
 
 // Retry queues a job that has ended otherwise than well again, now and with all its attempts.
-func (r *Room) Retry(ctx context.Context, id string) (job jobs.Job, err error) {
-	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
-		was, err := r.find(st, id)
-		if err == nil && was.Status != jobs.DeadLetter && was.Status != jobs.Failed {
-			err = task.Conflict("stint job ls --status "+jobs.DeadLetter, "job %s is %s; only a dead letter is queued again", was.ID, was.Status)
+func (r *Room) Retry(ctx context.Context, id string) (jobs.Job, error) {
+	return r.act(ctx, id, func(_ *jobs.State, _ *ledger.Tx, j *jobs.Job) error {
+		if j.Status != jobs.DeadLetter && j.Status != jobs.Failed {
+			return task.Conflict("stint job ls --status "+jobs.DeadLetter, "job %s is %s; only a dead letter is queued again", j.ID, j.Status)
 		}
-		if err != nil {
-			return err
-		}
-		job = was
-		job.Status, job.RunAt, job.UpdatedAt, job.Attempt, job.AuditEventID = jobs.Queued, r.now(), r.now(), 0, ""
-		tx.Append(jobs.Record(nil, &job)) // all of it, which brings it back from the archive too
+		now := r.now()
+		j.Status, j.RunAt, j.UpdatedAt, j.Attempt, j.AuditEventID = jobs.Queued, now, now, 0, ""
 		return nil
 	})
-	return job, err
 }
 
 // Job returns a job by its id, or a unique piece of it.
@@ -306,36 +324,34 @@ func (r *Room) Job(id string) (job jobs.Job, err error) {
 // find returns the job that ref stands for, also an archived one.
 func (r *Room) find(st *jobs.State, ref string) (job jobs.Job, err error) {
 	ids := st.Find(ref)
-	if len(ids) > 1 {
+	switch len(ids) {
+	case 0:
+		return job, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no job %q", ref), Hint: "stint job ls"}
+	case 1:
+	default:
 		return job, &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits %d jobs, such as %s and %s", ref, len(ids), ids[0], ids[1]), Hint: "give more of the id"}
 	}
-	if len(ids) == 1 {
-		if e, isArchived := st.Archived(ids[0]); isArchived {
-			s, err := archive.ReadRecord(nil, r.opts.Dir, e)
-			if err != nil {
-				return job, err
-			}
-			return jobs.ReadArchived(s)
-		}
-		if job, ok := st.Job(ids[0]); ok {
-			return job, nil
-		}
+	e, isArchived := st.Archived(ids[0])
+	if !isArchived {
+		job, _ = st.Job(ids[0])
+		return job, nil
 	}
-	return job, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no job %q", ref), Hint: "stint job ls"}
+	s, err := archive.ReadRecord(nil, r.opts.Dir, e)
+	if err != nil {
+		return job, err
+	}
+	return jobs.ReadArchived(s)
 }
 
 // List returns jobs that are in jobs.md, those first that are due first.
 func (r *Room) List(f jobs.Filter) []jobs.Job {
-	list := r.Where(func(j *jobs.Job) bool {
-		return (f.Status == "" || j.Status == f.Status) && (f.ObjectID == "" || j.ObjectID == f.ObjectID)
-	}, f.Newest)
-	return list[:min(len(list), cmp.Or(max(f.Limit, 0), jobs.DefaultLimit), jobs.MaxLimit)]
+	f.Limit = min(cmp.Or(max(f.Limit, 0), jobs.DefaultLimit), jobs.MaxLimit)
+	return store.Read(r.Store, func(st *jobs.State) []jobs.Job { return st.List(f) })
 }
 
-// Where returns the jobs for which is holds, those first that are due first, or with newest those first that
-// were queued last.
-func (r *Room) Where(is func(*jobs.Job) bool, newest bool) []jobs.Job {
-	return store.Read(r.Store, func(st *jobs.State) []jobs.Job { return st.Where(is, newest) })
+// Where returns the jobs for which is holds, those first that are due first.
+func (r *Room) Where(is func(*jobs.Job) bool) []jobs.Job {
+	return store.Read(r.Store, func(st *jobs.State) []jobs.Job { return st.Where(jobs.Filter{}, is) })
 }
 
 // Metrics returns the figures of now.
@@ -366,8 +382,12 @@ func (r *Room) Run(ctx context.Context) {
 func (r *Room) reclaim(ctx context.Context) error {
 	return r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
 		now := r.now()
-		for _, was := range st.Where(func(j *jobs.Job) bool { return j.Status == jobs.Running && !j.LeaseUntil.After(now) }, false) {
-			j := failed(was, fmt.Sprintf("the lease of worker %s ended at %s without an answer", was.WorkerID, state.FormatTime(was.LeaseUntil)), now, was.RunAt)
+		for _, was := range st.List(jobs.Filter{Status: jobs.Running}) {
+			if was.LeaseUntil.After(now) {
+				continue
+			}
+			j := was
+			spend(&j, fmt.Sprintf("the lease of worker %s ended at %s without an answer", was.WorkerID, state.FormatTime(was.LeaseUntil)), now, was.RunAt)
 			tx.Append(jobs.Record(&was, &j))
 		}
 		return nil
@@ -380,7 +400,9 @@ func (r *Room) shorten(ctx context.Context) error {
 		return nil
 	}
 	_, err := r.Compact(ctx, r.opts.Keep, false, compactQuiet)
-	r.limit = max(compactSize, 2*r.Size())
+	if r.limit = max(compactSize, 2*r.Size()); err != nil {
+		r.limit = r.Size() + compactSize/8 // soon again
+	}
 	return err
 }
 
@@ -389,29 +411,26 @@ func (r *Room) shorten(ctx context.Context) error {
 func (r *Room) bury(ctx context.Context) error {
 	r.tell.Lock()
 	defer r.tell.Unlock()
-	list := r.Where(func(j *jobs.Job) bool { return j.Status == jobs.DeadLetter && j.AuditEventID == "" }, false)
-	for i := range list {
-		if err := r.audit(&list[i], "", "", ""); err != nil {
+	for _, j := range store.Read(r.Store, func(st *jobs.State) []jobs.Job { return st.List(jobs.Filter{Status: jobs.DeadLetter}) }) {
+		if j.AuditEventID != "" {
+			continue
+		}
+		if err := r.audit(&j, "", "", ""); err != nil {
 			return err
 		}
-		if j := &list[i]; r.opts.Tell != nil {
+		if r.opts.Tell != nil {
 			r.opts.Tell("job-dead-letter", j.ID, fmt.Sprintf("job %s (%s of %s) has used up its %d attempts: %s", j.ID, j.Action, j.ObjectID, j.Attempt, j.Reason()))
 		}
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	return r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
-		for i := range list {
-			was := list[i]
-			if now, ok := st.Job(was.ID); ok && now.UpdatedAt.Equal(was.UpdatedAt) {
-				j := was
-				j.AuditEventID = auditID(&j)
-				tx.Append(jobs.Record(&was, &j))
+		if _, err := r.act(ctx, j.ID, func(_ *jobs.State, _ *ledger.Tx, now *jobs.Job) error {
+			if now.UpdatedAt.Equal(j.UpdatedAt) {
+				now.AuditEventID = auditID(&j)
 			}
+			return nil
+		}); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // auditID names the end of a job: who reads a line twice, because a crash or a lost answer came in
@@ -432,7 +451,7 @@ func (r *Room) audit(j *jobs.Job, before, after, evidence string) error {
 		return err
 	}
 	if err := durable.AppendLine(durable.OS, filepath.Join(r.opts.Dir, "audit.jsonl"), append(line, '\n'), true); err != nil {
-		return fmt.Errorf("job %s is %s, and audit.jsonl could not be written: %w", j.ID, j.Status, err)
+		return fmt.Errorf("audit.jsonl in %s could not be written, which comes before job %s is %s: %w", r.opts.Dir, j.ID, j.Status, err)
 	}
 	return nil
 }

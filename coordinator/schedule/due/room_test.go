@@ -349,8 +349,8 @@ func TestAck(t *testing.T) {
 	if line := lines[0]; line["before"] != ack.Before || line["after"] != ack.After || line["evidence"] != ack.Evidence || line["audit_event_id"] != "aud_789" || line["job_id"] != id || line["object_id"] != "a" || line["action"] != "verify" {
 		t.Errorf("%v", line)
 	}
-	if len(lines) != 2 || lines[0]["id"] != lines[1]["id"] {
-		t.Errorf("a line that was written twice has another id: %v", lines)
+	if len(lines) != 1 || lines[0]["id"] != id+"@2026-12-01T00:00:00.000Z" {
+		t.Errorf("%v", lines)
 	}
 	ack.AuditEventID = "aud_790"
 	_, err = w.Ack(t.Context(), id, ack)
@@ -362,6 +362,44 @@ func TestAck(t *testing.T) {
 	ack.NextActionAt = start
 	_, err = w.Ack(t.Context(), list[0].ID, ack)
 	refused(t, err, task.CodeInvalid, "2026-12-01T00:00:00.000Z is past")
+	ack.NextActionAt = start.AddDate(9000, 0, 0)
+	_, err = w.Ack(t.Context(), list[0].ID, ack)
+	refused(t, err, task.CodeInvalid, "next_action_at: write a time")
+}
+
+// TestAckWithoutAuditLine: an end whose line cannot be written is not kept, and the worker can ask again.
+func TestAckWithoutAuditLine(t *testing.T) {
+	w := newWorld(t)
+	id := w.enqueue(spec("a", 0)).ID
+	w.pull("w1")
+	audit := filepath.Join(w.dir, "audit.jsonl")
+	must(t, os.Mkdir(audit, 0o700))
+	if _, err := w.Ack(t.Context(), id, jobs.Ack{WorkerID: "w1"}); err == nil || !strings.Contains(err.Error(), "audit.jsonl") || w.job(id).Status != jobs.Running {
+		t.Errorf("%v: %+v", err, w.job(id))
+	}
+	must(t, os.Remove(audit))
+	if _, err := w.Ack(t.Context(), id, jobs.Ack{WorkerID: "w1"}); err != nil || len(w.auditLines()) != 1 {
+		t.Errorf("%v: %v", err, w.auditLines())
+	}
+}
+
+// TestDeadLetterWithoutAuditLine: the failure is kept all the same, and told of once the line can be written.
+func TestDeadLetterWithoutAuditLine(t *testing.T) {
+	w := newWorld(t)
+	s := spec("a", 0)
+	s.MaxAttempts = 1
+	id := w.enqueue(s).ID
+	w.pull("w1")
+	audit := filepath.Join(w.dir, "audit.jsonl")
+	must(t, os.Mkdir(audit, 0o700))
+	if job, err := w.Fail(t.Context(), id, jobs.Fail{Error: "no"}); err != nil || job.Status != jobs.DeadLetter || len(w.told) > 0 {
+		t.Errorf("%+v, %v, told %q", job, err, w.told)
+	}
+	must(t, os.Remove(audit))
+	must(t, w.bury(t.Context()))
+	if len(w.told) != 1 || len(w.auditLines()) != 1 {
+		t.Errorf("told %q", w.told)
+	}
 }
 
 // TestKeyReuse: the same job is not queued twice, and another one under its key is a conflict; both
@@ -561,9 +599,10 @@ func roomOf(b *testing.B, n int) *world {
 	text := []byte(ledger.JobFiles.Preamble())
 	for i := range n {
 		s := spec(fmt.Sprint(i), i%1000)
+		s.MaxAttempts = 1000
 		_, err := s.Check()
 		must(b, err)
-		j := jobs.Job{ID: fmt.Sprintf("j%06d", i*7919%n), ObjectType: s.ObjectType, ObjectID: s.ObjectID, Action: s.Action, RunAt: s.RunAt, Priority: s.Priority, MaxAttempts: 1000, RetryDelaySec: 300, IdempotencyKey: s.IdempotencyKey, Status: jobs.Queued, CreatedAt: start, UpdatedAt: start}
+		j := jobs.Job{ID: fmt.Sprintf("j%06d", i*7919%n), Spec: s, Status: jobs.Queued, CreatedAt: start, UpdatedAt: start}
 		r := jobs.Record(nil, &j)
 		r.Seq = uint64(i + 1)
 		text, err = ledger.AppendRecord(text, r)

@@ -29,7 +29,7 @@ import (
 type Jobs interface {
 	Enqueue(ctx context.Context, spec jobs.Spec) (job jobs.Job, isNew bool, err error)
 	// Where returns the jobs for which is holds, those first that are due first.
-	Where(is func(*jobs.Job) bool, newest bool) []jobs.Job
+	Where(is func(*jobs.Job) bool) []jobs.Job
 	// PullWhere is Pull of the jobs for which is holds.
 	PullWhere(ctx context.Context, p jobs.Pull, is func(*jobs.Job) bool) ([]jobs.Job, error)
 	Ack(ctx context.Context, id string, a jobs.Ack) (jobs.Job, error)
@@ -108,7 +108,7 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 	if err != nil {
 		return err
 	}
-	known := w.Jobs.Where(func(j *jobs.Job) bool { return strings.HasPrefix(j.ObjectID, g.Workspace+":") }, false)
+	known := w.Jobs.Where(func(j *jobs.Job) bool { return strings.HasPrefix(j.ObjectID, g.Workspace+":") })
 	known, trouble := w.enqueue(ctx, g, entries, known, now)
 	byID, plans := map[string]care.Entry{}, map[string]*plan{}
 	for _, e := range entries {

@@ -70,10 +70,7 @@ func (b *bench) Enqueue(_ context.Context, spec jobs.Spec) (jobs.Job, bool, erro
 	if field, err := spec.Check(); err != nil {
 		b.Errorf("%s: %v", field, err)
 	}
-	j := jobs.Job{
-		ID: fmt.Sprintf("job%d", len(b.list)+1), ObjectType: spec.ObjectType, ObjectID: spec.ObjectID, Action: spec.Action, RunAt: spec.RunAt, Priority: spec.Priority,
-		MaxAttempts: spec.MaxAttempts, IdempotencyKey: spec.IdempotencyKey, Status: jobs.Queued, CreatedAt: b.now, UpdatedAt: b.now,
-	}
+	j := jobs.Job{ID: fmt.Sprintf("job%d", len(b.list)+1), Spec: spec, Status: jobs.Queued, CreatedAt: b.now, UpdatedAt: b.now}
 	if slices.ContainsFunc(b.list, func(o jobs.Job) bool { return o.IdempotencyKey == j.IdempotencyKey }) {
 		b.Errorf("a second job %s", j.IdempotencyKey)
 	}
@@ -81,7 +78,7 @@ func (b *bench) Enqueue(_ context.Context, spec jobs.Spec) (jobs.Job, bool, erro
 	return j, true, nil
 }
 
-func (b *bench) Where(is func(*jobs.Job) bool, _ bool) []jobs.Job {
+func (b *bench) Where(is func(*jobs.Job) bool) []jobs.Job {
 	list := slices.DeleteFunc(slices.Clone(b.list), func(j jobs.Job) bool { return !is(&j) })
 	slices.SortStableFunc(list, func(x, y jobs.Job) int { return x.RunAt.Compare(y.RunAt) })
 	return list
