@@ -56,8 +56,8 @@ var arrows = map[string][]string{
 	anyAgent:                                  {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
 	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/task", "stint/ledger/durable"},                                                   // it speaks codex's events
 	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/gatetest", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"}, // only tests import it
-	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/session", "stint/state", "stint/state/jobs"},
-	"stint/coordinator/api/client":            {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger", "stint/state", "stint/state/jobs"},
+	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/ledger", "stint/session", "stint/state", "stint/state/jobs"},
+	"stint/coordinator/api/client":            {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/guard":             {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/api/request":           {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task"},

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/ledger"
 )
 
 // compactOptions are the options of `stint compact-tasks` and `stint clean`.
@@ -28,7 +28,7 @@ func (a *app) compactCommand() *cobra.Command {
 		Short: "merge the records of each task, and archive old tasks",
 		Long: `Make the ledger smaller: the records of each task are merged into one, in tasks.md and
 in the journal, and tasks that ended long ago move to archive/. What you wrote around
-the tasks stays where it is.
+the tasks stays where it is. The same is done with the due jobs in jobs.md.
 
 Archived tasks keep their ids: tasks that wait for them run, stint show and logs find
 them, stint ls --archive lists them, and stint retry brings one back.
@@ -86,7 +86,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 		}
 	}
 	ctx := c.Context()
-	var r ledger.CompactReport
+	var r wire.Compacted
 	var pruned task.Pruned
 	err = a.callOrOpen(ctx, func(cl *client.Client) (err error) {
 		if o.files {
@@ -102,7 +102,11 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 	if o.files {
 		return a.print(pruned, prunedText(&pruned, o.dryRun))
 	}
-	return a.print(r, compactText(&r, o))
+	text := compactText(&r, o)
+	if j := r.Jobs; j != nil {
+		text = fmt.Sprintf("%s\njobs.md:  %d bytes of journal before, %d after; %s left, %d archived", strings.TrimSuffix(text, "\n"), j.Before, j.After, count(j.Merged, "record"), j.Archived)
+	}
+	return a.print(r, text)
 }
 
 func prunedText(r *task.Pruned, dryRun bool) string {
@@ -117,7 +121,7 @@ func prunedText(r *task.Pruned, dryRun bool) string {
 	return text + fmt.Sprintf("%s, %d KiB; %d KiB left", count(len(r.Removed), "place"), r.Bytes>>10, r.Left>>10)
 }
 
-func compactText(r *ledger.CompactReport, o *compactOptions) string {
+func compactText(r *wire.Compacted, o *compactOptions) string {
 	switch {
 	case r.Archive == "" && !o.failed:
 		return "nothing to archive; failed and dead tasks stay unless you use --failed"

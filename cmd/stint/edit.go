@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -31,13 +32,13 @@ import (
 )
 
 func (a *app) editCommand() *cobra.Command {
-	var accept bool
+	var accept, ofJobs bool
 	var set []string // KEY=VALUE
 	c := &cobra.Command{
 		Use:   "edit [ID]",
 		Short: "edit the ledger, or one task, with a check and a merge",
 		Long: `Edit the ledger with $VISUAL or $EDITOR. With an ID, edit only the fields of that task
-that you may change.
+that you may change; with --jobs, edit the due jobs, jobs.md.
 
 You edit a copy. When you leave the editor, the copy is checked and merged with what was
 written meanwhile; nothing is applied before. If something is wrong, you can edit again,
@@ -47,8 +48,17 @@ section, nothing is saved, and your copy is kept.`,
 		Args:    cobra.MaximumNArgs(1),
 
 		ValidArgsFunction: a.completeIDs(),
-		RunE:              func(c *cobra.Command, args []string) error { return a.edit(c.Context(), accept, set, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case ofJobs && accept || ofJobs && len(set)+len(args) > 0:
+				return usage("stint edit --jobs", "--jobs concerns all of jobs.md; to change a task, leave it out")
+			case ofJobs && !a.json:
+				return a.editLedger(c.Context(), ledger.JobFiles)
+			}
+			return a.edit(c.Context(), accept, set, args)
+		},
 	}
+	c.Flags().BoolVar(&ofJobs, "jobs", false, "edit jobs.md, the due jobs")
 	c.Flags().BoolVar(&accept, "accept", false, "apply edits that are quarantined because a formatter seems to have made them")
 	c.Flags().StringArrayVar(&set, "set", nil, "change a field of a task that waits, without an editor: `KEY=VALUE`, or KEY= to unset it; may be repeated")
 	return a.withJSON(c)
@@ -77,15 +87,23 @@ func (a *app) edit(ctx context.Context, accept bool, set, args []string) error {
 	case len(args) == 1:
 		return a.editTask(ctx, args[0])
 	}
+	return a.editLedger(ctx, ledger.TaskFiles)
+}
+
+// editLedger lets the user edit one of the ledgers.
+func (a *app) editLedger(ctx context.Context, files ledger.Files) error {
 	dir, err := a.editDir(ctx)
 	if err != nil {
 		return err
 	}
-	base, err := tasksfile.ReadCopy(ctx, nil, dir, ledger.TaskFiles)
+	base, err := tasksfile.ReadCopy(ctx, nil, dir, files)
+	if files == ledger.JobFiles && errors.Is(err, fs.ErrNotExist) {
+		return &cliError{code: exitFailure, message: "there are no due jobs yet", try: "stint help jobs, and stint job add"}
+	}
 	if err != nil {
 		return err
 	}
-	before, _, err := statedir.Preview(dir, base.Data)
+	before, _, err := statedir.Preview(dir, files, base.Data)
 	if err != nil {
 		return err
 	}
@@ -93,7 +111,10 @@ func (a *app) edit(ctx context.Context, accept bool, set, args []string) error {
 	if err != nil {
 		return err
 	}
-	e.base, e.old = base, before.Findings
+	e.files, e.base, e.old = files, base, before.Findings
+	if files != ledger.TaskFiles {
+		e.command += " --jobs"
+	}
 	return e.run(ctx, e.save)
 }
 
@@ -162,7 +183,11 @@ func (a *app) reportReconciled(t task.Reconciled) error {
 	if len(t.Findings) == 0 {
 		return nil
 	}
-	err := &cliError{code: exitFailure, message: fmt.Sprintf("tasks.md has %s; the sections concerned wait", count(len(t.Findings), "finding")), try: "stint edit"}
+	file := t.Findings[0].File
+	err := &cliError{code: exitFailure, message: fmt.Sprintf("%s has %s; the sections concerned wait", file, count(len(t.Findings), "finding")), try: "stint edit"}
+	if file == ledger.JobFiles.Ledger() {
+		err.try += " --jobs"
+	}
 	if t.Quarantined > 0 {
 		err.try = "stint edit --accept, if the texts are meant so; else stint edit"
 	}
@@ -188,7 +213,9 @@ type editing struct {
 	app  *app
 	dir  string // the state directory
 	file string // the copy
-	old  []task.Finding
+
+	files ledger.Files // of which ledger
+	old   []task.Finding
 
 	command string // that began it
 	undone  int    // saves that another program has undone
@@ -290,7 +317,7 @@ func (e *editing) save(ctx context.Context, text []byte) (again bool, err error)
 		if err := e.rebase(ctx); err != nil {
 			return false, e.kept(err)
 		}
-		plan, records, err := statedir.Preview(e.dir, e.text)
+		plan, records, err := statedir.Preview(e.dir, e.files, e.text)
 		if err != nil {
 			return false, e.kept(err)
 		}
@@ -305,13 +332,17 @@ func (e *editing) save(ctx context.Context, text []byte) (again bool, err error)
 		var back []string
 		if len(plan.Findings) == 0 { // else nothing counts as deleted
 			var gone []string
-			gone, back = deletedTasks(e.base.Data, e.text)
+			gone, back = deleted(e.files.Kind(), e.base.Data, e.text)
 			for _, id := range gone {
-				plan.Notices = append(plan.Notices, fmt.Sprintf("%s: %s %s: deleted by hand", ledger.TasksName, ledger.KindTask, id))
+				plan.Notices = append(plan.Notices, fmt.Sprintf("%s: %s %s: deleted by hand", e.files.Ledger(), e.files.Kind(), id))
 			}
 		}
 		if changed, err := e.put(ctx, e.base, e.text, records, plan); !changed {
 			for _, id := range back {
+				if e.files == ledger.JobFiles {
+					err = errors.Join(err, stillThere("job "+id))
+					continue
+				}
 				err = errors.Join(err, e.app.cancelNewest(ctx, id))
 			}
 			return false, err
@@ -319,16 +350,16 @@ func (e *editing) save(ctx context.Context, text []byte) (again bool, err error)
 	}
 }
 
-// deletedTasks returns the tasks of base that have no section in text, those apart that are newer
+// deleted returns the tasks of base, or the jobs, that have no section in text, those apart that are newer
 // than all that text has: they come back, as it could be an old buffer.
-func deletedTasks(base, text []byte) (gone, back []string) {
+func deleted(kind ledger.Kind, base, text []byte) (gone, back []string) {
 	has, newest := map[string]bool{}, uint64(0)
 	for _, s := range ledger.Parse(text).Sections {
 		has[s.Name()], newest = true, max(newest, s.Seq)
 	}
 	for _, s := range slices.Backward(ledger.Parse(base).Sections) { // the newest record decides
 		switch id := string(s.ID); {
-		case s.Kind != ledger.KindTask || has[s.Name()]:
+		case s.Kind != kind || has[s.Name()]:
 			continue
 		case s.Seq > newest:
 			back = append(back, id)
@@ -344,12 +375,17 @@ func deletedTasks(base, text []byte) (gone, back []string) {
 func (a *app) cancelNewest(ctx context.Context, id string) error {
 	err := a.callOrOpen(ctx, func(c *client.Client) error { _, err := c.Act(ctx, id, "cancel"); return err })
 	if errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-		return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has ended, and its section is there again: it is among the newest, and the save could be an old buffer", id), try: "delete it when there is a newer record below it"}
+		return stillThere("task " + id + " has ended, and")
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(a.stdout, "%s %s: canceled; its section was among the newest and is there again\n", ledger.KindTask, id)
 	}
 	return err
+}
+
+// stillThere is the error for a section that was deleted in vain.
+func stillThere(what string) error {
+	return &cliError{code: exitFailure, message: what + " its section is there again: it is among the newest, and the save could be an old buffer", try: "delete it when there is a newer record below it"}
 }
 
 // saveTries is how often a save is made that another program undoes.
@@ -367,19 +403,21 @@ func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, re
 	t, err := e.app.reconcile(ctx, false)
 	if err == nil && e.overwritten(text, records) {
 		if e.undone++; e.undone == saveTries {
-			return false, e.kept(errors.New("another program saves an older tasks.md over it each time"))
+			return false, e.kept(errors.New("another program saves an older " + e.files.Ledger() + " over it each time"))
 		}
 		return true, nil
 	}
 	if e.base == nil { // what is wrong elsewhere in tasks.md is not about this task
 		t.Findings, _ = splitFindings(t.Findings, e.old)
 	}
-	return false, errors.Join(e.drop(), e.app.taken(t, err, plan))
+	other := func(f task.Finding) bool { return f.File != e.files.Ledger() }
+	t.Findings = slices.DeleteFunc(t.Findings, other)
+	return false, errors.Join(e.drop(), e.taken(t, err, plan))
 }
 
 // overwritten reports whether somebody has saved an older buffer over records of a save, in the same moment.
 func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
-	_, left, err := statedir.Preview(e.dir, text)
+	_, left, err := statedir.Preview(e.dir, e.files, text)
 	adopts := func(r *ledger.Record) [2]string {
 		digest, _ := r.Get(ledger.KeyAdopts)
 		return [2]string{r.ID, digest}
@@ -393,7 +431,7 @@ func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
 
 // rebase merges the text into tasks.md as it is now, the new base. After an error all is as it was.
 func (e *editing) rebase(ctx context.Context) error {
-	now, err := tasksfile.ReadCopy(ctx, nil, e.dir, ledger.TaskFiles)
+	now, err := tasksfile.ReadCopy(ctx, nil, e.dir, e.files)
 	if err != nil {
 		return err
 	}
@@ -439,9 +477,9 @@ func readLine(r io.Reader) (string, error) {
 }
 
 // taken prints what a save has brought about: what it was to bring about, and what came of taking it over.
-func (a *app) taken(t task.Reconciled, err error, plan task.Reconciled) error {
+func (e *editing) taken(t task.Reconciled, err error, plan task.Reconciled) error {
 	if err != nil {
-		return fmt.Errorf("tasks.md is saved, and the next master takes it over: %w", err)
+		return fmt.Errorf("%s is saved, and the next master takes it over: %w", e.files.Ledger(), err)
 	}
 	notices := t.Notices
 	for _, n := range plan.Notices {
@@ -450,14 +488,14 @@ func (a *app) taken(t task.Reconciled, err error, plan task.Reconciled) error {
 		}
 	}
 	if len(notices) == 0 {
-		notices = []string{"saved; no task is changed by it"}
+		notices = []string{"saved; no " + strings.ToLower(string(e.files.Kind())) + " is changed by it"}
 	}
 	for _, n := range notices {
-		if _, err := fmt.Fprintln(a.stdout, escapeText(n)); err != nil {
+		if _, err := fmt.Fprintln(e.app.stdout, escapeText(n)); err != nil {
 			return err
 		}
 	}
-	return a.reportReconciled(t)
+	return e.app.reportReconciled(t)
 }
 
 // lineNumber is what an edit above changes in the message of a finding.
@@ -557,7 +595,7 @@ func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 	kept := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return was[name] == "" })
 	for i, name := range kept {
 		if name != order[i] {
-			return nil, fmt.Errorf("somebody else has changed tasks.md meanwhile, and you have moved %s above %s", name, order[i])
+			return nil, fmt.Errorf("somebody else has changed the file meanwhile, and you have moved %s above %s", name, order[i])
 		}
 	}
 	var merged []byte

@@ -203,12 +203,12 @@ func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 			return t.kept(err)
 		}
 		text = append(text, '\n')
-		before, _, err := statedir.Preview(t.dir, now.Data)
+		before, _, err := statedir.Preview(t.dir, t.files, now.Data)
 		if err != nil {
 			return t.kept(err)
 		}
 		t.old = before.Findings
-		plan, records, err := statedir.Preview(t.dir, text)
+		plan, records, err := statedir.Preview(t.dir, t.files, text)
 		if err != nil {
 			return t.kept(err)
 		}

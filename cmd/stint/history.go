@@ -30,8 +30,8 @@ func (a *app) historyCommand() *cobra.Command {
 	o := &historyOptions{}
 	c := &cobra.Command{
 		Use: "history [OPTIONS] [ID]", Short: "print what happened to tasks, and by whom",
-		Long: `Print the records of all tasks or of one, oldest first: when, number, by whom
-(hand: edited in tasks.md, client: a command, master: stint itself), and what
+		Long: `Print the records of all tasks, or of one task or due job, oldest first: when, number, by whom
+(hand: edited in tasks.md or jobs.md, client: a command, master: stint itself), and what
 changed. It reads the journal itself; no master is needed and none is started.
 A record without a time of its own gets that of the record before.`,
 		Example: `  stint history -n 20
@@ -87,6 +87,7 @@ func eventOf(s *ledger.Section, before time.Time) event {
 
 // A chronicle is what the files of a state directory tell, in order.
 type chronicle struct {
+	files  ledger.Files // of which ledger
 	events []event
 	faults []*ledger.SyntaxError
 	whole  bool            // the archive is in it: what compaction merged has been told
@@ -118,13 +119,13 @@ func (h *chronicle) add(s *ledger.Section) (more bool) {
 }
 
 // readChronicle reads the journal, and the archive before it if that is wanted.
-func readChronicle(dir string, archive bool) (*chronicle, error) {
-	h := &chronicle{whole: archive, told: map[uint64]bool{}}
+func readChronicle(dir string, files ledger.Files, archive bool) (*chronicle, error) {
+	h := &chronicle{files: files, whole: archive, told: map[uint64]bool{}}
 	var paths []string
 	if archive {
-		paths, _ = filepath.Glob(filepath.Join(dir, "archive", "tasks-*.md")) // the pattern is good; names sort by month
+		paths, _ = filepath.Glob(filepath.Join(dir, "archive", strings.TrimSuffix(files.Ledger(), ".md")+"-*.md")) // the pattern is good; names sort by month
 	}
-	for _, path := range append(paths, filepath.Join(dir, ledger.JournalName)) {
+	for _, path := range append(paths, filepath.Join(dir, files.Journal())) {
 		data, err := journal.ReadLedger(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -142,12 +143,12 @@ func readChronicle(dir string, archive bool) (*chronicle, error) {
 	return h, nil
 }
 
-// find returns the id of the task that ref means: whole, a unique piece, or @last.
+// find returns the id of the task or job that ref means: whole, a unique piece, or @last.
 func (h *chronicle) find(ref string) (string, error) {
 	var ids []string // each once, in the order in which they were made
 	known := map[string]bool{}
 	for _, e := range h.events {
-		if e.Kind == ledger.KindTask && !known[e.ID] {
+		if e.Kind == h.files.Kind() && !known[e.ID] {
 			known[e.ID] = true
 			ids = append(ids, e.ID)
 		}
@@ -165,7 +166,7 @@ func (h *chronicle) find(ref string) (string, error) {
 		}
 		return "", &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("the history has no task %q", ref), Hint: hint}
 	case len(found) > 1:
-		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks, such as %s and %s", ref, found[0], found[1]), Hint: "use more of the id"}
+		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several, such as %s and %s", ref, found[0], found[1]), Hint: "use more of the id"}
 	}
 	return found[0], nil
 }
@@ -175,13 +176,23 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 	if err != nil {
 		return err
 	}
-	h, err := readChronicle(dir, o.archive)
+	h, err := readChronicle(dir, ledger.TaskFiles, o.archive)
 	if err != nil {
 		return err
 	}
 	id := ""
 	if len(args) == 1 {
-		if id, err = h.find(args[0]); err != nil {
+		none := &task.Error{Code: task.CodeNotFound}
+		if id, err = h.find(args[0]); errors.Is(err, none) { // then it may be a job's
+			jobs, jerr := readChronicle(dir, ledger.JobFiles, true)
+			if jerr != nil {
+				return jerr
+			}
+			if job, jerr := jobs.find(args[0]); !errors.Is(jerr, none) {
+				h, id, err = jobs, job, jerr
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -192,7 +203,7 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 	if n := len(h.events); n > 0 {
 		last = h.events[n-1]
 	}
-	isOther := func(e event) bool { return id != "" && (e.Kind != ledger.KindTask || e.ID != id) }
+	isOther := func(e event) bool { return id != "" && (e.Kind != h.files.Kind() || e.ID != id) }
 	events := slices.DeleteFunc(h.events, isOther)
 	if o.limit > 0 && len(events) > o.limit {
 		events = events[len(events)-o.limit:]
@@ -215,7 +226,7 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 	if !o.follow {
 		return nil
 	}
-	f := follow.Dir(durable.OS, dir, last.Seq)
+	f := follow.New(durable.OS, filepath.Join(dir, h.files.Journal()), last.Seq, nil)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	for {
 		s, err := f.Next(ctx)
@@ -240,7 +251,7 @@ const maxValue = 60
 // line returns the event for people: status first, then what else changed.
 func (e *event) line() string {
 	id := e.ID
-	if len(id) == 36 && e.Kind == ledger.KindTask {
+	if len(id) == 36 && e.Kind != ledger.KindControl {
 		id = shortID(id)
 	}
 	words := []string{fmt.Sprintf("%-19s %6d  %-6s  %-8s", cmp.Or(localTime(e.At), "-"), e.Seq, e.By, id)}

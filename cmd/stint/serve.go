@@ -465,21 +465,47 @@ func stayForJobs(ctx context.Context, c *coordinator.Coordinator, room *due.Room
 	stay()
 }
 
-// notices adds to what a master says of its ledger what is wrong in jobs.md.
-type notices struct {
+// ledgers are those of a master: what is said of that of tasks, or done with it, concerns jobs.md too.
+type ledgers struct {
 	*coordinator.Coordinator
 	room *due.Room
 }
 
 // Findings implements [api.Notices].
-func (n notices) Findings() []task.Finding {
-	return append(n.Coordinator.Findings(), queue.FindingsOf(n.room.Findings())...)
+func (l ledgers) Findings() []task.Finding {
+	return append(l.Coordinator.Findings(), queue.FindingsOf(l.room.Findings())...)
+}
+
+// Reconcile implements [api.Ledger].
+func (l ledgers) Reconcile(ctx context.Context, accept bool) (t task.Reconciled, err error) {
+	if t, err = l.Coordinator.Reconcile(ctx, accept); err != nil {
+		return t, err
+	}
+	report, err := l.room.Reconcile(ctx, accept)
+	jobs := queue.ReconciledOf(report)
+	t.Notices, t.Findings = append(t.Notices, jobs.Notices...), l.Findings()
+	t.Adopted, t.Missing, t.Quarantined = t.Adopted+jobs.Adopted, t.Missing+jobs.Missing, t.Quarantined+jobs.Quarantined
+	return t, err
+}
+
+// Compact implements [api.Ledger]. Where failed tasks stay, so do all jobs.
+func (l ledgers) Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (r wire.Compacted, err error) {
+	r.CompactReport, err = l.Coordinator.Compact(ctx, olderThan, dryRun, keepFailed)
+	if err != nil || keepFailed {
+		return r, err
+	}
+	jobs, err := l.room.Compact(ctx, olderThan, dryRun, 0)
+	if jobs.Archive != "" {
+		r.Jobs = &jobs
+	}
+	return r, err
 }
 
 // roomsOf returns a coordinator, and what fires its schedules and keeps its due jobs, as what the API
 // needs of them.
 func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner, room *due.Room) api.Rooms {
-	return api.Rooms{Schedules: schedules, Jobs: room, Notices: notices{c, room}, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: c.Store, Dispatch: c, Monitor: c}
+	both := ledgers{c, room}
+	return api.Rooms{Schedules: schedules, Jobs: room, Notices: both, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: both, Dispatch: c, Monitor: c}
 }
 
 // runOf returns the function that looks for the run of a state directory that a process is part of.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
-	"stint/ledger"
 	"stint/memory"
 	"stint/session"
 	"stint/state"
@@ -87,8 +87,8 @@ func (f *fakeMaster) Session(ref string, before int64, n int) (state.Session, se
 
 func (f *fakeMaster) Findings() []task.Finding { return slices.Clone(f.findings) }
 
-func (f *fakeMaster) Compact(context.Context, time.Duration, bool, bool) (ledger.CompactReport, error) {
-	return ledger.CompactReport{}, f.err
+func (f *fakeMaster) Compact(context.Context, time.Duration, bool, bool) (wire.Compacted, error) {
+	return wire.Compacted{}, f.err
 }
 
 func (f *fakeMaster) Prune(context.Context, time.Duration, bool) (task.Pruned, error) {

@@ -115,7 +115,7 @@ type Ledger interface {
 	// Compact merges records and moves tasks that ended more than olderThan ago to
 	// the archive; with dryRun it only says what it would do, with keepFailed failed and
 	// dead tasks stay.
-	Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (ledger.CompactReport, error)
+	Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (wire.Compacted, error)
 	// Prune removes files of tasks that ended more than olderThan ago, and those beyond retention_size;
 	// with dryRun it only says which.
 	Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (task.Pruned, error)
@@ -136,10 +136,10 @@ func (s *Server) ledgerRoutes(api huma.API) {
 	answers(api, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are quarantined because a formatter may have made them are adopted too."), func(ctx context.Context, in *reconcileInput) (task.Reconciled, error) {
 		return s.rooms.Ledger.Reconcile(ctx, in.Body.Accept)
 	})
-	answers(api, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *compactInput) (ledger.CompactReport, error) {
+	answers(api, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *compactInput) (wire.Compacted, error) {
 		olderThan, err := time.ParseDuration(in.Body.OlderThan)
 		if err != nil {
-			return ledger.CompactReport{}, task.Invalid("write for example 720h", "olderThan is no duration")
+			return wire.Compacted{}, task.Invalid("write for example 720h", "olderThan is no duration")
 		}
 		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body.DryRun, in.Body.KeepFailed)
 	}))

@@ -15,6 +15,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/journal"
 	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
@@ -149,7 +150,7 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 		d.Ledger = append(d.Ledger, task.Finding{File: ledger.TasksName, Message: tasksErr.Error()})
 		return d, st, nil
 	}
-	r, _, err := preview(dir, st, data, snap.Data)
+	r, _, err := preview(journal.Options{Dir: dir, Rules: queue.EditRules(func(f func(*fold.State)) { f(st) })}, data, snap.Data)
 	d.Ledger = append(r.Findings, queue.Homeless(st, root)...) // one of them has the quarantined edits
 	return d, st, err
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"stint/coordinator/queue"
+	"stint/coordinator/schedule/due"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/archive"
@@ -27,6 +28,7 @@ import (
 	"stint/state"
 	"stint/state/explain"
 	"stint/state/fold"
+	"stint/state/jobs"
 )
 
 // Kinds of what fsck finds, for programs. More may be added.
@@ -91,7 +93,7 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 				}
 			}
 			for _, name := range tasksfile.OtherCopies(dir) {
-				r.note("%s is not read, only tasks.md is; a sync program may have made this copy of a conflict", name)
+				r.note("%s is not read, only tasks.md and jobs.md are; a sync program may have made this copy of a conflict", name)
 			}
 			slices.SortStableFunc(r.Faults, func(a, b Fault) int {
 				return cmp.Or(-cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) // tasks.md before journal.md
@@ -217,7 +219,7 @@ func (c *fsck) checkJournal() {
 
 // checkTasks asks what a master would take over, and whether tasks.md has the same tasks as the journal.
 func (c *fsck) checkTasks() {
-	t, records, err := Preview(c.dir, c.tasks)
+	t, records, err := Preview(c.dir, ledger.TaskFiles, c.tasks)
 	if err != nil {
 		c.fault(KindFile, task.Finding{File: ledger.TasksName, Message: err.Error()})
 		return
@@ -242,30 +244,42 @@ func (c *fsck) checkTasks() {
 	if len(c.Faults) > 0 || t.Missing > 0 || t.Adopted > 0 {
 		return
 	}
+	alone := newAlone()
+	repair.CheckFile(ledger.TasksName, c.tasks, alone.check) // nothing in it is refused, or that was a finding
+	got, err := texts(tasksOf(alone.state))
+	want, werr := texts(tasksOf(c.state))
+	c.compare(c.dir, ledger.TaskFiles, c.tasks, c.journal, got, want, errors.Join(err, werr))
+}
+
+// compare asks whether a file alone gives what its journal gives, got and want.
+func (r *FsckReport) compare(dir string, files ledger.Files, text, journal []byte, got, want map[string][]byte, err error) {
 	have, tidied := map[uint64]bool{}, 0
-	doc := ledger.Parse(c.tasks)
+	doc := ledger.Parse(text)
 	for i := range doc.Sections {
 		have[doc.Sections[i].Seq] = true
 	}
-	ledger.CheckJournal(c.journal, func(s *ledger.Section) (more bool) {
+	ledger.CheckJournal(journal, func(s *ledger.Section) (more bool) {
 		if !have[s.Seq] {
 			tidied++
 		}
 		return true
 	})
 	if tidied > 0 { // it has fewer records, and gives what it has
-		c.note("%s: %d records were taken out by hand; the journal has them", ledger.TasksName, tidied)
+		r.note("%s: %d records were taken out by hand; the journal has them", files.Ledger(), tidied)
 		return
 	}
-	id, how, err := aloneDiffers(c.dir, c.state, c.tasks)
+	id, how := "", ""
+	if err == nil {
+		id, how, err = aloneDiffers(dir, files, got, want)
+	}
 	if err != nil {
-		c.fault(KindDiffers, task.Finding{File: ledger.TasksName, Message: err.Error()})
+		r.fault(KindDiffers, task.Finding{File: files.Ledger(), Message: err.Error()})
 	} else if id != "" {
 		line := 0
-		if k := slices.IndexFunc(doc.Sections, func(s ledger.Section) bool { return s.Name() == "Task "+id }); k >= 0 {
+		if k := slices.IndexFunc(doc.Sections, func(s ledger.Section) bool { return s.Name() == string(files.Kind())+" "+id }); k >= 0 {
 			line = doc.Sections[k].Line
 		}
-		c.fault(KindDiffers, task.Finding{File: ledger.TasksName, Line: line, Message: how + "; the journal counts, and stint compact-tasks writes the section anew from it"})
+		r.fault(KindDiffers, task.Finding{File: files.Ledger(), Line: line, Message: how + "; the journal counts, and stint compact-tasks writes the section anew from it"})
 	}
 }
 
@@ -322,9 +336,16 @@ func (a *alone) check(s *ledger.Section) error {
 	return a.state.Apply(&own)
 }
 
-// Preview returns what a master would do if tasks.md were these bytes. It changes nothing; a master may be at
-// work. The records are those that it would make of edits; they have no seq yet.
-func Preview(dir string, tasks []byte) (task.Reconciled, []ledger.Record, error) {
+// Preview returns what a master would do if tasks.md or jobs.md were these bytes. It changes nothing; a master may be
+// at work. The records are those that it would make of edits; they have no seq yet.
+func Preview(dir string, files ledger.Files, tasks []byte) (task.Reconciled, []ledger.Record, error) {
+	if files == ledger.JobFiles {
+		st, data, _, err := readJobs(dir, func(*ledger.Section, error) {})
+		if err != nil {
+			return task.Reconciled{}, nil, err
+		}
+		return preview(journal.Options{Dir: dir, Files: files, Rules: due.EditRules(func(f func(*jobs.State)) { f(st) })}, data, tasks)
+	}
 	data, entries, err := queue.ReadJournal(context.Background(), dir)
 	if err != nil {
 		return task.Reconciled{}, nil, err
@@ -333,12 +354,12 @@ func Preview(dir string, tasks []byte) (task.Reconciled, []ledger.Record, error)
 	if err != nil {
 		return task.Reconciled{}, nil, err
 	}
-	return preview(dir, st, data, tasks)
+	return preview(journal.Options{Dir: dir, Rules: queue.EditRules(func(f func(*fold.State)) { f(st) })}, data, tasks)
 }
 
-// preview is Preview with the journal, which is nil if there is none, and its fold.
-func preview(dir string, st *fold.State, records, tasks []byte) (task.Reconciled, []ledger.Record, error) {
-	r, err := journal.Preview(journal.Options{Dir: dir, Rules: queue.EditRules(func(f func(*fold.State)) { f(st) })}, records, tasks)
+// preview is Preview with the journal, which is nil if there is none, and the rules of its fold.
+func preview(opts journal.Options, records, tasks []byte) (task.Reconciled, []ledger.Record, error) {
+	r, err := journal.Preview(opts, records, tasks)
 	if err != nil {
 		return task.Reconciled{}, nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
 	"stint/state/jobs"
@@ -112,12 +113,18 @@ func (r *FsckReport) checkJobs(dir string) (settled bool) {
 		r.faults(KindSection, CheckLedger(files.Ledger(), snap.Data))
 	default:
 		rules := due.EditRules(func(f func(*jobs.State)) { f(st) })
-		report, err := journal.Preview(journal.Options{Dir: dir, Files: files, Rules: rules}, data, snap.Data)
+		report, _, err := preview(journal.Options{Dir: dir, Files: files, Rules: rules}, data, snap.Data)
 		r.unreadable(files.Ledger(), err)
-		r.faults(KindSection, queue.FindingsOf(report.Findings))
-		if n := len(report.Records) + report.Missing; n > 0 {
+		r.faults(KindSection, report.Findings)
+		if n := report.Adopted + report.Missing; n > 0 {
 			settled = false
 			r.note("%s: %d edits are not taken over, or records are missing; a master does that", files.Ledger(), n)
+		} else if err == nil && len(report.Findings)+len(found) == 0 {
+			check, alone := checkOf(snap.Data)
+			repair.CheckFile(files.Ledger(), snap.Data, check)
+			got, err := texts(jobsOf(alone))
+			want, werr := texts(jobsOf(st))
+			r.compare(dir, files, snap.Data, data, got, want, errors.Join(err, werr))
 		}
 	}
 	return settled

@@ -72,6 +72,29 @@ func TestFsckOfJobs(t *testing.T) {
 	}
 }
 
+// TestJobsMoved: the order of sections says nothing, and a record of the journal that is another one is noted.
+func TestJobsMoved(t *testing.T) {
+	dir := jobsDir(t, 2)
+	withJobs(t, dir, func(r *due.Room) {
+		_, err := r.Pull(t.Context(), jobs.Pull{WorkerID: "w", Now: time.Now()})
+		must(t, err)
+	})
+	text := readText(t, dir, "jobs.md")
+	head, rest, _ := strings.Cut(text, "\n## Job job-1\n")
+	first, second, _ := strings.Cut(rest, "\n## Job job-2\n")
+	write(t, dir, "jobs.md", head+"\n## Job job-2\n"+second+"\n## Job job-1\n"+first)
+	if got := fsckText(t, dir, dead); got != "" {
+		t.Errorf("moved: %s", got)
+	}
+	write(t, dir, "jobs.md", text)
+	journal := readText(t, dir, "jobs.journal.md")
+	head, rest, _ = strings.Cut(journal, "objectId: m1\n")
+	write(t, dir, "jobs.journal.md", head+"objectId: mm\n"+rest)
+	if got := fsckText(t, dir, dead); got != "note jobs.md: 1 edits are not taken over, or records are missing; a master does that" {
+		t.Errorf("changed: %s", got)
+	}
+}
+
 // TestRepairOfJobs: a jobs.md by itself is checked by the rules of jobs.
 func TestRepairOfJobs(t *testing.T) {
 	dir := jobsDir(t, 2)

@@ -63,13 +63,20 @@ type Store[S Fold] struct {
 }
 
 // New returns a store that is yet to be opened, and is not used before.
-func New[S Fold](opts Options[S]) *Store[S] { return &Store[S]{opts: opts} }
+// What is read of it until then is an empty fold.
+func New[S Fold](opts Options[S]) *Store[S] {
+	s := &Store[S]{opts: opts}
+	s.fold = opts.New(s)
+	return s
+}
 
 // Open reads the ledger, folds it, takes over what was edited by hand meanwhile, and starts
 // the log. The caller holds the lock of the state directory until Close has returned.
 func (s *Store[S]) Open() error {
 	opts := &s.opts
+	s.mu.Lock()
 	s.fold = opts.New(s)
+	s.mu.Unlock()
 	l := opts.Ledger
 	l.Locker = &s.mu
 	l.Started = func(log *journal.Log) { s.Log = log }

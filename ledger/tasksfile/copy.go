@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"stint/ledger"
@@ -119,9 +120,10 @@ func (c *Copy) Replace(data []byte) error {
 	return c.fs.Remove(tmp)
 }
 
-// OtherCopies returns the names of files like tasks.md beside it, which stint does not read:
+// OtherCopies returns the names of files like tasks.md and jobs.md beside them, which stint does not read:
 // sync programs make them of a conflict.
 func OtherCopies(dir string) []string {
 	names, _ := fs.Glob(os.DirFS(dir), "tasks?*.md") // that the directory cannot be read is said elsewhere
-	return names
+	ofJobs, _ := fs.Glob(os.DirFS(dir), "jobs?*.md")
+	return append(names, slices.DeleteFunc(ofJobs, func(name string) bool { return name == ledger.JobFiles.Journal() })...)
 }

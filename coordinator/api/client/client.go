@@ -26,7 +26,6 @@ import (
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/ledger"
 	"stint/state"
 	"stint/state/jobs"
 )
@@ -590,8 +589,8 @@ func (c *Client) Resume(ctx context.Context) error {
 // Compact makes the master merge records and move tasks that ended more than
 // olderThan ago to the archive; with dryRun it only says what it would do, with
 // keepFailed failed and dead tasks stay.
-func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (ledger.CompactReport, error) {
-	return fetch[ledger.CompactReport](ctx, c, http.MethodPost, "/v1/ledger/compact", wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun, KeepFailed: keepFailed})
+func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (wire.Compacted, error) {
+	return fetch[wire.Compacted](ctx, c, http.MethodPost, "/v1/ledger/compact", wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun, KeepFailed: keepFailed})
 }
 
 // Prune makes the master remove files of tasks that ended more than olderThan ago, and those beyond

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/session"
 	"stint/state"
 	"stint/state/jobs"
@@ -118,6 +119,12 @@ type CompactBody struct {
 	OlderThan  string `json:"olderThan" doc:"Tasks that ended longer ago go to the archive: a Go duration such as 720h; 0s: all that have ended" example:"720h"`
 	DryRun     bool   `json:"dryRun,omitempty" doc:"Only say what would be done" example:"true"`
 	KeepFailed bool   `json:"keepFailed,omitempty" doc:"Failed and dead tasks stay" example:"true"`
+}
+
+// A Compacted says what was done with the ledger of tasks, and with that of due jobs.
+type Compacted struct {
+	ledger.CompactReport
+	Jobs *ledger.CompactReport `json:"jobs,omitempty" doc:"The same of jobs.md; left out: there was nothing to do"`
 }
 
 // A PruneBody is the request to remove files of tasks that have ended.

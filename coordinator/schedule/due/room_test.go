@@ -556,6 +556,60 @@ func TestNextToTasks(t *testing.T) {
 	}
 }
 
+// TestNoFileBeforeTheFirstJob: a directory without jobs stays as it is, whatever it is asked.
+func TestNoFileBeforeTheFirstJob(t *testing.T) {
+	w := newWorld(t)
+	_, missing := w.Ack(t.Context(), "a", jobs.Ack{})
+	_, err := w.Reconcile(t.Context(), false)
+	report, cerr := w.Compact(t.Context(), 0, false, 0)
+	if len(w.pull("w1"))+len(w.List(jobs.Filter{}))+len(w.Findings()) > 0 || !errors.Is(missing, &task.Error{Code: task.CodeNotFound}) || report.Archive != "" {
+		t.Error(missing, report)
+	}
+	must(t, errors.Join(err, cerr, w.reclaim(t.Context()), w.bury(t.Context()), w.shorten(t.Context())))
+	w.reopen()
+	if names, err := os.ReadDir(w.dir); len(names) > 0 {
+		t.Error(names, err)
+	}
+	w.write("jobs.md", "## Job mine\n- status: queued\n- objectType: memory\n- objectId: a\n- action: verify\n- runAt: 2026-12-01T00:00:00Z\n")
+	must(t, w.reclaim(t.Context()))
+	if w.job("mine").Status != jobs.Queued {
+		t.Error(w.read("jobs.md"))
+	}
+	must(t, w.Close())
+	if _, _, err := w.Enqueue(t.Context(), spec("b", 1)); !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
+		t.Error(err)
+	}
+	w.open()
+}
+
+// TestIDTwice: a new id that is that of another job, also of an archived one, changes nothing.
+func TestIDTwice(t *testing.T) {
+	w := newWorld(t)
+	w.enqueue(spec("a", 0))
+	w.pull("w1")
+	for range 2 {
+		was := w.job("job-001")
+		w.ids = 0
+		if _, _, err := w.Enqueue(t.Context(), spec("b", 1)); err == nil || !strings.Contains(err.Error(), "the new id job-001 is that of another job") {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(was, w.job("job-001")); diff != "" {
+			t.Error(diff)
+		}
+		if was.Status == jobs.Running {
+			_, err := w.Ack(t.Context(), "job-001", jobs.Ack{})
+			must(t, err)
+			w.now = start.Add(time.Hour)
+			_, err = w.Compact(t.Context(), 0, false, 0)
+			must(t, err)
+			w.now = start
+		}
+	}
+	if w.enqueue(spec("b", 1)).ID != "job-002" {
+		t.Error("the key of a job that was refused is taken")
+	}
+}
+
 // TestReferences: a unique piece of an id is enough.
 func TestReferences(t *testing.T) {
 	w := newWorld(t)
