@@ -11,9 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -48,10 +46,6 @@ type Room struct {
 	opts  Options
 	limit int64      // the size of the journal from which on it is compacted
 	tell  sync.Mutex // held while dead letters are told of, each once
-
-	opening sync.Mutex // guards the next two, and the store's Log until that is set
-	isOpen  bool       // there is a ledger; until there is, no file is made
-	closed  bool
 }
 
 const (
@@ -60,7 +54,7 @@ const (
 	compactSize  = 8 << 20
 )
 
-// Open reads jobs.md and takes over what was edited meanwhile. Where there is none, the first job makes it.
+// Open reads jobs.md and takes over what was edited meanwhile.
 func Open(opts Options) (*Room, error) {
 	opts.Lease, opts.Keep = cmp.Or(opts.Lease, 5*time.Minute), cmp.Or(opts.Keep, 30*24*time.Hour)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
@@ -89,58 +83,13 @@ func Open(opts Options) (*Room, error) {
 			return err
 		},
 	})
-	_, err := r.open(false)
-	return r, err
-}
-
-// open opens the ledger if there is one, or with create in any case, and reports whether it is open.
-func (r *Room) open(create bool) (bool, error) {
-	r.opening.Lock()
-	defer r.opening.Unlock()
-	switch {
-	case r.isOpen:
-		return true, nil
-	case r.closed:
-		return false, journal.ErrClosed
-	case !create:
-		names, err := fs.Glob(os.DirFS(r.opts.Dir), "jobs.*") // jobs.md, or what is left of it
-		old, _ := fs.Glob(os.DirFS(filepath.Join(r.opts.Dir, archive.Dir)), "jobs*")
-		if len(names)+len(old) == 0 || err != nil {
-			return false, err
-		}
-	}
-	err := r.Store.Open()
-	r.isOpen = err == nil
-	return r.isOpen, err
-}
-
-// Findings returns what is wrong in jobs.md and its journal.
-func (r *Room) Findings() []*ledger.SyntaxError {
-	if ok, err := r.open(false); !ok || err != nil {
-		return nil
-	}
-	return r.Store.Findings()
+	return r, r.Store.Open()
 }
 
 // Reconcile takes over what people changed in jobs.md now.
 func (r *Room) Reconcile(ctx context.Context, accept bool) (report reconcile.Report, err error) {
-	if ok, err := r.open(false); !ok || err != nil {
-		return report, err
-	}
 	report, err = r.Store.Reconcile(ctx, accept)
 	return report, refusal(err, "jobs.md was not taken over: ")
-}
-
-// Close ends the room, which takes no change from then on.
-func (r *Room) Close() error {
-	r.opening.Lock()
-	r.closed = true
-	ok := r.isOpen
-	r.opening.Unlock()
-	if !ok {
-		return nil
-	}
-	return r.Store.Close()
 }
 
 // EditRules decide about what a person has written in jobs.md. view calls its argument with the fold.
@@ -163,18 +112,7 @@ func (r *Room) now() time.Time { return r.opts.Now().UTC().Truncate(time.Millise
 
 // change makes a change durable.
 func (r *Room) change(ctx context.Context, f func(*jobs.State, *ledger.Tx) error) error {
-	ok, err := r.open(false)
-	if err == nil && !ok {
-		var tx ledger.Tx
-		r.View(func(st *jobs.State) { err = f(st, &tx) })
-		if err != nil || len(tx.Records) == 0 {
-			return err
-		}
-		_, err = r.open(true)
-	}
-	if err == nil {
-		err = r.Update(ctx, f)
-	}
+	err := r.Update(ctx, f)
 	switch {
 	case errors.Is(err, journal.ErrFull):
 		return &task.Error{Code: task.CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", r.opts.Dir), Hint: "make room and try again"}
@@ -438,17 +376,13 @@ func (r *Room) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		var done <-chan struct{}        // nil: the ledger is not there yet
-		if ok, _ := r.open(false); ok { // why not, reclaim says
-			done = r.Done()
-		}
 		if err := errors.Join(r.reclaim(ctx), r.bury(ctx), r.shorten(ctx)); err != nil && ctx.Err() == nil {
 			r.opts.Log.Warn("due jobs are looked at again soon", "error", err)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-done:
+		case <-r.Done():
 			return
 		case <-tick.C:
 		}
@@ -473,8 +407,8 @@ func (r *Room) reclaim(ctx context.Context) error {
 
 // shorten compacts when the journal has grown to twice its size.
 func (r *Room) shorten(ctx context.Context) error {
-	if ok, err := r.open(false); !ok || err != nil || r.Size() < r.limit {
-		return err
+	if r.Size() < r.limit {
+		return nil
 	}
 	_, err := r.Compact(ctx, r.opts.Keep, false, compactQuiet)
 	if r.limit = max(compactSize, 2*r.Size()); err != nil {
@@ -537,9 +471,6 @@ func (r *Room) audit(j *jobs.Job, before, after, evidence string) error {
 // archive; with dry it only says what it would do. It is refused if somebody has saved jobs.md by hand
 // for less than quiet.
 func (r *Room) Compact(ctx context.Context, olderThan time.Duration, dry bool, quiet time.Duration) (ledger.CompactReport, error) {
-	if ok, err := r.open(false); !ok || err != nil {
-		return ledger.CompactReport{}, err
-	}
 	report, err := r.Store.Compact(ctx, func(st *jobs.State) (ledger.Keep, error) {
 		keep := st.Compact(r.now().Add(-olderThan))
 		keep.Dry, keep.Quiet = dry, quiet

@@ -556,32 +556,6 @@ func TestNextToTasks(t *testing.T) {
 	}
 }
 
-// TestNoFileBeforeTheFirstJob: a directory without jobs stays as it is, whatever it is asked.
-func TestNoFileBeforeTheFirstJob(t *testing.T) {
-	w := newWorld(t)
-	_, missing := w.Ack(t.Context(), "a", jobs.Ack{})
-	_, err := w.Reconcile(t.Context(), false)
-	report, cerr := w.Compact(t.Context(), 0, false, 0)
-	if len(w.pull("w1"))+len(w.List(jobs.Filter{}))+len(w.Findings()) > 0 || !errors.Is(missing, &task.Error{Code: task.CodeNotFound}) || report.Archive != "" {
-		t.Error(missing, report)
-	}
-	must(t, errors.Join(err, cerr, w.reclaim(t.Context()), w.bury(t.Context()), w.shorten(t.Context())))
-	w.reopen()
-	if names, err := os.ReadDir(w.dir); len(names) > 0 {
-		t.Error(names, err)
-	}
-	w.write("jobs.md", "## Job mine\n- status: queued\n- objectType: memory\n- objectId: a\n- action: verify\n- runAt: 2026-12-01T00:00:00Z\n")
-	must(t, w.reclaim(t.Context()))
-	if w.job("mine").Status != jobs.Queued {
-		t.Error(w.read("jobs.md"))
-	}
-	must(t, w.Close())
-	if _, _, err := w.Enqueue(t.Context(), spec("b", 1)); !errors.Is(err, &task.Error{Code: task.CodeStopped}) {
-		t.Error(err)
-	}
-	w.open()
-}
-
 // TestIDTwice: a new id that is that of another job, also of an archived one, changes nothing.
 func TestIDTwice(t *testing.T) {
 	w := newWorld(t)
