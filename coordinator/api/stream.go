@@ -134,7 +134,7 @@ func (s *Server) openLogs(t *state.Task, in *logsInput, name string, filter *red
 			paths = append(paths, path)
 		}
 	}
-	if len(paths) == 0 {
+	if len(paths) == 0 && t.Status != state.Running { // one that runs may still write it
 		if err := rundir.Removed(t, s.rooms.Runs.RunDir(ids[len(ids)-1])); err != nil {
 			return nil, 0, err
 		}
@@ -145,7 +145,7 @@ func (s *Server) openLogs(t *state.Task, in *logsInput, name string, filter *red
 		return nil, 0, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, name), Hint: hint}
 	}
 	if in.Stream == "prompt" {
-		paths = paths[len(paths)-1:]
+		paths = paths[max(0, len(paths)-1):]
 	}
 	content, err = rundir.OpenOutputs(paths, filter, t.Status == state.Running)
 	if err != nil || in.Tail == 0 {
