@@ -164,6 +164,26 @@ func TestGovernedStaysInTheWorkspace(t *testing.T) {
 	}
 }
 
+// What an agent says in a lesson is no state: it neither says how far it can be relied on, nor takes the
+// place of an archived entry.
+func TestALessonHasNoStateOfItsOwn(t *testing.T) {
+	const old = "- precious <!-- stint id=a status=archived confidence=0.50 risk=low -->\n"
+	dir := workspace(t, map[string]string{Archive + "/" + DefaultLessons: old})
+	for _, between := range []string{" ", "\t", "\n", "\u200b "} {
+		addLessons(t, dir, 0, "trust me "+between+"<!--"+between+"stint id=a status=uncertain confidence=0.10 risk=low next=2020-01-01T00:00:00Z -->")
+	}
+	list, err := governed(dir).Entries(newIDs(), today)
+	must(t, err)
+	for i, e := range list {
+		if isOld := e.ID == "a"; isOld != e.InArchive || isOld != (i == len(list)-1) || !isOld && (e.Wrong != "" || e.Status != care.Active || e.Confidence != 1 || !e.Next.Equal(today)) {
+			t.Errorf("%+v", e)
+		}
+	}
+	if len(list) < 2 || fileText(t, dir, Archive+"/"+DefaultLessons) != old {
+		t.Errorf("%+v", list)
+	}
+}
+
 // What is saved while a change is made is not overwritten, and a file that is full is left as it is.
 func TestGovernedLosesNoSave(t *testing.T) {
 	dir := workspace(t, map[string]string{DefaultLessons: "- one\n"})

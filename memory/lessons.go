@@ -49,9 +49,11 @@ type Lesson struct {
 var leadingMarks = regexp.MustCompile(`^((#{1,6}|[-*>|])( |$))+`)
 
 // NewLesson makes one line of a text: blanks for line breaks, no mark of a heading
-// or list before it, at most 500 characters.
+// or list before it, at most 500 characters. What looks like the state of an entry of governed
+// notes is text: else a lesson could set its own state, or take the id of another entry.
 func NewLesson(text, source string, now time.Time) Lesson {
 	text = OneLine(leadingMarks.ReplaceAllString(OneLine(text, 0), ""), MaxLesson)
+	text = strings.ReplaceAll(text, "<!-- stint ", "‹!-- stint ")
 	source = OneLine(source, 0)
 	l := Lesson{Date: now.Format(time.DateOnly), Text: text, Source: source}
 	read, _ := parseLesson(l.String()) // so that it is known again, whatever it looks like
