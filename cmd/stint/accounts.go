@@ -195,14 +195,17 @@ func (f *stateFile[T]) read() ([]T, error) {
 	if stamp == f.stamp {
 		return f.list, f.err
 	}
+	isFirst := f.stamp == ""
 	f.stamp, f.err = stamp, nil
 	text, err := stateText(f.path)
 	var list []T
 	if err == nil {
 		list, err = f.parse(text)
 	}
-	if err == nil {
+	if err == nil || isFirst && len(list) > 0 { // there is nothing before it: what can be read counts
 		f.list = list
+	}
+	if err == nil {
 		return list, nil
 	}
 	if f.err = task.Invalid(f.try, "%s", f.located(err)); f.tell != nil {

@@ -28,72 +28,79 @@ var jobNames = []string{"clean", "compact-tasks", "fsck"}
 // notScheduled are the fields of a task that mean nothing for a schedule, of which each task is a new one.
 var notScheduled = []string{"id", "idempotencyKey", "notBefore", "environment", "await"}
 
-// schedules reads [[schedule]] blocks. Every key that is not the schedule's own is a field of its task.
+// schedules reads [[schedule]] blocks. The error is that of the first block with a mistake; the list has the others.
 func (f *fileReader) schedules(p toml.Primitive) (list []schedule.Schedule, err error) {
 	var blocks []map[string]toml.Primitive
 	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
 		return nil, fmt.Errorf("%s:%d: schedule is not a list of blocks; write [[schedule]], and its settings below that", f.name, f.line(p))
 	}
 	for i, values := range blocks {
-		var s schedule.Schedule
-		own, fields := blockFields(&s)
-		names, spec := append([]string{"name"}, slices.Sorted(maps.Keys(values))...), map[string]any{}
-		wrong := func(key string, err error) error {
-			for name := range values { // as the task has it: maxAttempts for max_attempts
-				if key != "" && strings.EqualFold(strings.ReplaceAll(name, "_", ""), key) {
-					key = name
-				}
-			}
-			return fmt.Errorf("%s:%d: schedule %s: %w", f.name, f.blockLine("schedule", i, key), s.Name, err)
+		s, wrong := f.schedule(i, values)
+		if err = cmp.Or(err, wrong); wrong == nil {
+			list = append(list, s)
 		}
-		for _, name := range names {
-			var value any
-			if _, has := values[name]; !has {
-				continue
-			}
-			if fields[name].IsValid() {
-				err = f.meta.PrimitiveDecode(values[name], fields[name].Addr().Interface())
-			} else if err = f.meta.PrimitiveDecode(values[name], &value); err == nil {
-				spec[name] = value
-			}
-			if err != nil {
-				return nil, wrong(name, fmt.Errorf("%s has a value of another type", name))
-			}
-		}
-		s.Origin = fmt.Sprintf("%s:%d", f.name, f.blockLine("schedule", i, ""))
-		text, err := json.Marshal(spec)
-		if err != nil {
-			return nil, wrong("", err)
-		}
-		specs, err := task.ParseSpecs("", text)
-		var bad *task.Error
-		if errors.As(err, &bad) {
-			if near := state.Nearest(bad.Field, own); near != "" && !slices.Contains(names, near) {
-				bad.Message = fmt.Sprintf("unknown field %q; did you mean %s?", bad.Field, near)
-			}
-			return nil, wrong(bad.Field, errors.New(bad.Message))
-		}
-		s.Spec = specs[0]
-		key, err := s.Check(jobNames)
-		if err == nil && s.Job == "" {
-			if err = cmp.Or(task.CheckPrompt(s.Spec.Prompt), admission.CheckFields(&s.Spec)); errors.As(err, &bad) {
-				key, err = bad.Field, errors.New(bad.Message)
-			}
-			if err == nil && s.Spec.Workspace != "" && !filepath.IsAbs(s.Spec.Workspace) {
-				key, err = "workspace", fmt.Errorf("workspace is %q; it has to be an absolute path", s.Spec.Workspace)
-			}
-		}
-		for _, name := range notScheduled {
-			if value, has := spec[name]; has && err == nil {
-				key, err = name, fmt.Errorf("%s = %v has no meaning for a schedule: each firing is a new task", name, value)
-			}
-		}
-		if err != nil {
-			return nil, wrong(key, err)
-		}
-		list = append(list, s)
 	}
-	return list, nil
+	return list, err
+}
+
+// schedule reads the block with that index. Every key that is not the schedule's own is a field of its task.
+func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedule.Schedule, err error) {
+	own, fields := blockFields(&s)
+	names, spec := append([]string{"name"}, slices.Sorted(maps.Keys(values))...), map[string]any{}
+	wrong := func(key string, err error) error {
+		for name := range values { // as the task has it: maxAttempts for max_attempts
+			if key != "" && strings.EqualFold(strings.ReplaceAll(name, "_", ""), key) {
+				key = name
+			}
+		}
+		return fmt.Errorf("%s:%d: schedule %s: %w", f.name, f.blockLine("schedule", i, key), s.Name, err)
+	}
+	for _, name := range names {
+		var value any
+		if _, has := values[name]; !has {
+			continue
+		}
+		if fields[name].IsValid() {
+			err = f.meta.PrimitiveDecode(values[name], fields[name].Addr().Interface())
+		} else if err = f.meta.PrimitiveDecode(values[name], &value); err == nil {
+			spec[name] = value
+		}
+		if err != nil {
+			return s, wrong(name, fmt.Errorf("%s has a value of another type", name))
+		}
+	}
+	s.Origin = fmt.Sprintf("%s:%d", f.name, f.blockLine("schedule", i, ""))
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return s, wrong("", err)
+	}
+	specs, err := task.ParseSpecs("", text)
+	var bad *task.Error
+	if errors.As(err, &bad) {
+		if near := state.Nearest(bad.Field, own); near != "" && !slices.Contains(names, near) {
+			bad.Message = fmt.Sprintf("unknown field %q; did you mean %s?", bad.Field, near)
+		}
+		return s, wrong(bad.Field, errors.New(bad.Message))
+	}
+	s.Spec = specs[0]
+	key, err := s.Check(jobNames)
+	if err == nil && s.Job == "" {
+		if err = cmp.Or(task.CheckPrompt(s.Spec.Prompt), admission.CheckFields(&s.Spec)); errors.As(err, &bad) {
+			key, err = bad.Field, errors.New(bad.Message)
+		}
+		if err == nil && s.Spec.Workspace != "" && !filepath.IsAbs(s.Spec.Workspace) {
+			key, err = "workspace", fmt.Errorf("workspace is %q; it has to be an absolute path", s.Spec.Workspace)
+		}
+	}
+	for _, name := range notScheduled {
+		if value, has := spec[name]; has && err == nil {
+			key, err = name, fmt.Errorf("%s = %v has no meaning for a schedule: each firing is a new task", name, value)
+		}
+	}
+	if err != nil {
+		return s, wrong(key, err)
+	}
+	return s, nil
 }
 
 // blockFields returns the keys of a block that is read into a struct, in order, and its fields.
@@ -119,7 +126,8 @@ func newSchedulesFile(stateDir string, cfg *Config) *schedulesFile {
 	return f
 }
 
-// parseSchedules reads a text of schedules.toml, and puts the schedules of the configuration before those.
+// parseSchedules reads a text of schedules.toml, and puts the schedules of the configuration before those. With an
+// error, the list has what can be read all the same.
 func parseSchedules(text []byte, configured []schedule.Schedule) ([]schedule.Schedule, error) {
 	r := &fileReader{name: schedulesName, text: string(text)}
 	var top map[string]toml.Primitive
@@ -132,13 +140,15 @@ func parseSchedules(text []byte, configured []schedule.Schedule) ([]schedule.Sch
 		if key != "schedule" {
 			return nil, fmt.Errorf("%s:%d: %q is not known here; write [[schedule]], and below that its settings", r.name, r.line(top[key]), key)
 		}
-		more, err := r.schedules(top[key])
-		if err != nil {
-			return nil, err
-		}
+		var more []schedule.Schedule
+		more, err = r.schedules(top[key])
 		list = append(list, more...)
 	}
-	return list, noTwins(list)
+	twin := noTwins(list)
+	if twin != nil { // which of them is meant?
+		list = configured
+	}
+	return list, cmp.Or(err, twin)
 }
 
 // noTwins refuses two schedules of one name.
