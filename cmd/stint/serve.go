@@ -365,7 +365,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Workspace = workspaceSettings(cfg)
 	config.Exclusive = slices.ContainsFunc(cfg.sections, func(s section) bool { return s.config.Checkout == queue.CheckoutExclusive })
 	config.Memory = func(ctx context.Context, workspace, prompt string) (memory.Result, error) {
-		if strings.HasPrefix(prompt, govern.Question) {
+		if strings.HasPrefix(prompt, task.NoteQuestion) {
 			return memory.Result{}, nil
 		}
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)

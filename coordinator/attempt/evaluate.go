@@ -99,6 +99,7 @@ func (a *Attempts) evaluate(r *Run) task.Outcome {
 	}
 	switch agent := a.tasks.Config.Agents[t.Agent]; {
 	case set.EvalPrompt == "": // somebody has taken it out meanwhile
+	case strings.HasPrefix(t.Prompt, task.NoteQuestion):
 	case t.Retries > a.tasks.Config.MaxRetries:
 		out.Note = "the answer was not evaluated: that was interrupted too often"
 	case agent == nil:

@@ -367,6 +367,9 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 		Workspace: t.Workspace, Root: task.RepositoryRoot(t.Place()), Model: t.Model, Session: r.Session, Fork: r.kept, Allow: t.Allow, Env: a.environment(r, t), Budget: a.tasks.Rest(t).USD,
 		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
+	if strings.HasPrefix(t.Prompt, task.NoteQuestion) {
+		turn.ReadOnly, turn.Looks, turn.Allow = true, true, nil
+	}
 	if len(t.InputFiles) > 0 && t.Isolation == "" { // else they lie in the workspace
 		turn.Files = filepath.Join(dir, rundir.FilesName)
 	}

@@ -63,6 +63,7 @@ type Turn struct {
 	Fork      bool     // begin a new session with the history of Session, which stays as it is; an agent that cannot resumes it
 	Schema    string   // path of a JSON schema that the answer must follow, as far as the CLI can be told so; "": any text
 	ReadOnly  bool     // the agent is only to answer: it needs no right to change anything
+	Looks     bool     // with ReadOnly: it is to read the workspace for that
 	Allow     []string // rules of what it may use besides; see [ParseRule]
 	Files     string   // directory of the task's input files, which the agent must be able to read; "": none
 	Env       []string // of the user's call, KEY=VALUE: it takes the place of the master's own; nil: that counts

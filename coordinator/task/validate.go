@@ -69,6 +69,11 @@ const (
 	maxWords      = 256                 // bytes of free text on one line
 )
 
+// NoteQuestion is how the prompt of an agent begins that is asked about an entry of governed notes. Such a task
+// changes nothing: it can only read the workspace, and gets no notes, which would be no evidence; its answer is
+// not judged, since lessons about it would be notes to ask about.
+const NoteQuestion = "Does this note about the workspace still hold? "
+
 // NoVerify as a verify command says that there is to be none, whatever is configured.
 const NoVerify = "none"
 

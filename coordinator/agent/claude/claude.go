@@ -99,8 +99,12 @@ func (c *Agent) args(turn task.Turn) []string {
 	args = append(args, "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 	switch {
 	case turn.ReadOnly:
-		// What the user's settings allow is not for it: it has no tools, and no MCP servers.
-		args = append(args, "--permission-mode", "default", "--tools", "", "--strict-mcp-config")
+		// What the user's settings allow is not for it: it has no tools but those that read, and no MCP servers.
+		tools := ""
+		if turn.Looks {
+			tools = "Read,Glob,Grep"
+		}
+		args = append(args, "--permission-mode", "default", "--tools", tools, "--strict-mcp-config")
 	case c.PermissionMode != "inherit":
 		args = append(args, "--permission-mode", cmp.Or(c.PermissionMode, "acceptEdits"))
 	}

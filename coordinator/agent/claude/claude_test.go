@@ -46,6 +46,7 @@ func TestClaudeArgs(t *testing.T) {
 			task.Turn{ReadOnly: true, Schema: schema},
 			"-p " + tail + ` --permission-mode default --tools  --strict-mcp-config --json-schema {"type":"object"}`,
 		},
+		{Agent{AllowedTools: []string{"Bash"}}, task.Turn{ReadOnly: true, Looks: true}, "-p " + tail + " --permission-mode default --tools Read,Glob,Grep --strict-mcp-config"},
 	} {
 		got := strings.ReplaceAll(strings.Join(c.claude.args(c.turn), " "), someUUID, "UUID")
 		if got != c.want {

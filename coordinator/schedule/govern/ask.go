@@ -17,10 +17,6 @@ import (
 	"stint/state/jobs"
 )
 
-// Question is how the prompt of an agent begins that is asked about an entry. Such a prompt gets no
-// notes: they would be no evidence, and to be checked is no use.
-const Question = "Does this note about the workspace still hold? "
-
 // schema is what an answer must be.
 const schema = `{"type":"object","additionalProperties":false,"required":["verdict","text","evidence"],"properties":{` +
 	`"verdict":{"type":"string","enum":["holds","revised","fails","unknowable"]},` +
@@ -64,8 +60,8 @@ func (w *Worker) ask(ctx context.Context, g memory.Governed, j jobs.Job, p *plan
 	}
 	p.err = nil
 	_, err = w.Tasks.Submit(ctx, task.TaskSpec{
-		Prompt: Question + instructions + prompt.Quote(p.entry.Text), Workspace: g.Workspace, IdempotencyKey: key(n), OutputPolicy: "none",
-		Label: "notes", Queue: w.Queue, Priority: priorities[j.Priority], Parallel: true,
+		Prompt: task.NoteQuestion + instructions + prompt.Quote(p.entry.Text), Workspace: g.Workspace, IdempotencyKey: key(n), OutputPolicy: "none",
+		Label: "notes", Queue: w.Queue, Priority: priorities[j.Priority], Parallel: true, VerifyCommand: task.NoVerify,
 	})
 	var refused *task.Error
 	switch {

@@ -204,7 +204,7 @@ func TestArchivesAndReinstates(t *testing.T) {
 	b := newBench(t, lessons)
 	b.pass()
 	b.wantJobs("#a verify queued 0") // an agent works, and nobody has a lease
-	if len(b.specs) != 1 || b.specs[0].Workspace != b.dir || b.specs[0].Priority != 2 || !strings.HasPrefix(b.specs[0].Prompt, Question) || !strings.HasSuffix(b.specs[0].Prompt, "\n> Deploys need the vault.\n") {
+	if len(b.specs) != 1 || b.specs[0].Workspace != b.dir || b.specs[0].Priority != 2 || !strings.HasPrefix(b.specs[0].Prompt, task.NoteQuestion) || b.specs[0].VerifyCommand != task.NoVerify || !strings.HasSuffix(b.specs[0].Prompt, "\n> Deploys need the vault.\n") {
 		t.Fatalf("%+v", b.specs)
 	}
 	b.pass()
