@@ -157,7 +157,7 @@ func (f Files) Apply(asked Entry, c Change) (out Files, before, after Entry, err
 		err = fmt.Errorf("%w: %s", ErrGone, asked.ID)
 	case c.Job != "" && c.Job == before.Job:
 		return f, before, before, nil
-	case before.Text != asked.Text:
+	case before.Text != asked.Text || before.Job != asked.Job:
 		err = fmt.Errorf("%w: %s", ErrChanged, asked.ID)
 	default:
 		state, err = before.State.after(c)
@@ -170,7 +170,7 @@ func (f Files) Apply(asked Entry, c Change) (out Files, before, after Entry, err
 		from = 1
 	}
 	if state.Status == Archived {
-		to = max(from, 1)
+		to = 1
 	}
 	text, end := f[from], before.rest
 	if c.Text != "" {

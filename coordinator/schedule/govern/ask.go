@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"stint/coordinator/task"
 	"stint/memory"
@@ -37,10 +38,16 @@ var verdicts = []care.Verdict{care.Holds, care.Revised, care.Fails, care.CannotS
 // priorities are those of tasks by those of jobs.
 var priorities = map[string]int{"low": 2, "medium": 5, "high": 8}
 
-// ask submits the task that finds the verdict, or reads its answer. Of one that has failed since the job
-// changed last, the attempt fails; the next attempt asks anew.
+// fresh is how old an answer may be that counts: the gate, or a full file, may have kept its job waiting.
+const fresh = 24 * time.Hour
+
+// ask submits the task that finds the verdict, or reads its answer, which counts for the text and the state
+// that it was asked about. Of one that has failed since the job changed last, the attempt fails; the next
+// attempt asks anew.
 func (w *Worker) ask(ctx context.Context, g memory.Governed, j jobs.Job, p *plan, asked *int) (isReady bool, err error) {
-	key := func(n int) string { return fmt.Sprintf("job:%s:%.8x:%d", j.ID, sha256.Sum256([]byte(p.entry.Text)), n) }
+	key := func(n int) string {
+		return fmt.Sprintf("job:%s:%.8x:%d", j.ID, sha256.Sum256([]byte(p.entry.Text+p.entry.Job)), n)
+	}
 	var last state.Task
 	n := 0
 	for t, ok := w.Tasks.Fired(key(0)); ok; t, ok = w.Tasks.Fired(key(n)) {
@@ -51,14 +58,14 @@ func (w *Worker) ask(ctx context.Context, g memory.Governed, j jobs.Job, p *plan
 		return false, nil
 	}
 	if n > 0 {
-		if p.err = p.read(&last); p.err == nil || last.UpdatedAt.After(j.UpdatedAt) {
+		if p.err = p.read(&last); p.err == nil && p.change.Now.Sub(last.UpdatedAt) < fresh || p.err != nil && last.UpdatedAt.After(j.UpdatedAt) {
 			return true, nil
 		}
 	}
 	if *asked >= most {
 		return false, nil
 	}
-	p.err = nil
+	p.err, p.change.Verdict, p.change.Text = nil, "", ""
 	_, err = w.Tasks.Submit(ctx, task.TaskSpec{
 		Prompt: task.NoteQuestion + instructions + prompt.Quote(p.entry.Text), Workspace: g.Workspace, IdempotencyKey: key(n), OutputPolicy: "none",
 		Label: "notes", Queue: w.Queue, Priority: priorities[j.Priority], Parallel: true, VerifyCommand: task.NoVerify,

@@ -139,38 +139,38 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 // enqueue adds the jobs of the entries that are due, unless they are there, or may not be today, and
 // returns the known ones with them.
 func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.Entry, known []jobs.Job, now time.Time) (all []jobs.Job, trouble error) {
-	keys, open, verified := map[string]bool{}, map[string]bool{}, 0
+	statuses, open, today := map[string]string{}, map[string]bool{}, map[care.Action]int{}
 	for _, j := range known {
-		keys[j.IdempotencyKey] = true
-		if j.Status == jobs.Running || j.Status == jobs.Queued && !j.RunAt.After(now) {
+		statuses[j.IdempotencyKey] = j.Status
+		if j.Status == jobs.Running || j.Status == jobs.Queued && (j.Attempt > 0 || !j.RunAt.After(now)) {
 			open[j.ObjectID] = true
 		}
-		if j.Action == string(care.Verify) && !j.CreatedAt.Before(now.UTC().Truncate(24*time.Hour)) {
-			verified++
+		if !j.CreatedAt.Before(now.UTC().Truncate(24 * time.Hour)) {
+			today[care.Action(j.Action)]++
 		}
 	}
 	all = known
 	for i := range entries {
 		e := &entries[i]
-		if e.ID == "" || e.Next.IsZero() || e.Next.After(now) || len(all)-len(known) == mostNew {
-			continue
-		}
 		action, object := w.action(e), g.ObjectID(e.ID)
-		spec := jobs.Spec{ObjectType: g.Kind, ObjectID: object, Action: string(action), RunAt: now, Priority: e.Risk}
-		spec.IdempotencyKey = fmt.Sprintf("%s:%s:%s", object, action, e.Next.UTC().Format(time.RFC3339))
+		isOver := today[action] >= w.Budget && (action == care.Verify || action == care.Reinstate)
+		if e.ID == "" || e.Next.IsZero() || e.Next.After(now) || open[object] || isOver || e.May(action) != nil || len(all)-len(known) == mostNew {
+			continue
+		}
+		key := fmt.Sprintf("%s:%s:%s", object, action, e.Next.UTC().Format(time.RFC3339))
 		if e.Job != "" { // a person may write the same time again
-			spec.IdempotencyKey += ":" + e.Job
+			key += ":" + e.Job
 		}
-		if keys[spec.IdempotencyKey] || open[object] || e.May(action) != nil || action == care.Verify && verified >= w.Budget {
+		if statuses[key] == jobs.Succeeded { // the file was put back since, as git does: once a day, lest something always does
+			key += now.UTC().Format(":" + time.DateOnly)
+		}
+		if statuses[key] != "" {
 			continue
 		}
-		job, _, err := w.Jobs.Enqueue(ctx, spec)
-		if err != nil {
-			trouble = errors.Join(trouble, err)
-			continue
-		}
-		if all = append(all, job); action == care.Verify {
-			verified++
+		job, isNew, err := w.Jobs.Enqueue(ctx, jobs.Spec{ObjectType: g.Kind, ObjectID: object, Action: string(action), RunAt: now, Priority: e.Risk, IdempotencyKey: key})
+		if trouble = errors.Join(trouble, err); err == nil && isNew {
+			all = append(all, job)
+			today[action]++
 		}
 	}
 	return all, trouble

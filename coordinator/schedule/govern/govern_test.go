@@ -147,7 +147,7 @@ func (b *bench) Submit(_ context.Context, spec task.TaskSpec) (state.Task, error
 	}
 	t := &state.Task{ID: fmt.Sprintf("t%d", len(b.tasks)+1), Status: state.Queued}
 	if b.auto != "" {
-		t.Status, t.Result = state.Done, b.auto
+		t.Status, t.Result, t.UpdatedAt = state.Done, b.auto, b.now
 	}
 	b.tasks[spec.IdempotencyKey], b.specs = t, append(b.specs, spec)
 	return *t, nil
@@ -325,6 +325,7 @@ func TestTenAtOnce(t *testing.T) {
 		fmt.Fprintf(&notes, "- note %d <!-- stint id=u%d status=archived confidence=0.50 risk=low%s", i, i, past)
 	}
 	b := newBench(t, notes.String())
+	b.Budget = 25
 	for i, want := range []int{10, 10, 20, 20, 25} {
 		if b.pass(); len(b.specs) != want {
 			t.Fatalf("after pass %d %d were asked, want %d", i+1, len(b.specs), want)
@@ -408,6 +409,52 @@ func TestChangedMeanwhile(t *testing.T) {
 	b.pass()
 	if j := b.job("job1"); j.LastError == nil || !strings.Contains(*j.LastError, care.ErrGone.Error()) {
 		t.Errorf("%+v", j)
+	}
+}
+
+// A file that was put back, as git does, is looked after again, once a day.
+func TestPutBack(t *testing.T) {
+	b := newBench(t, strings.Replace(lessons, "uncertain", "active", 1))
+	before := b.read(memory.DefaultLessons)
+	for range 3 {
+		b.pass()
+		b.write(memory.DefaultLessons, before)
+	}
+	b.wantJobs("#a decay succeeded 0", "#a decay succeeded 0")
+	b.now = b.now.AddDate(0, 0, 1)
+	b.pass()
+	b.wantJobs("#a decay succeeded 0", "#a decay succeeded 0", "#a decay succeeded 0")
+}
+
+// While an attempt is to be tried again, no other job is queued for the entry.
+func TestOneJobAtATime(t *testing.T) {
+	b := newBench(t, lessons)
+	b.pass()
+	b.answer(state.Failed, "")
+	b.pass()
+	b.write(memory.DefaultLessons, strings.Replace(lessons, "11:00", "10:00", 1))
+	b.pass()
+	b.wantJobs("#a verify queued 1")
+}
+
+// A verdict counts for a day, and only until another job has changed the entry.
+func TestStaleVerdict(t *testing.T) {
+	b := newBench(t, strings.Replace(lessons, "risk=low", "risk=high", 1))
+	b.write(memory.DefaultGate, "state: open\n")
+	b.pass()
+	b.write(memory.DefaultGate, "state: closed\n")
+	b.answer(state.Done, `{"verdict":"fails"}`)
+	b.now = b.now.AddDate(0, 0, 2)
+	b.pass()
+	b.write(memory.DefaultGate, "state: open\n")
+	b.pass()
+	b.wantJobs("#a verify queued 0")
+	b.write(memory.DefaultLessons, strings.Replace(b.read(memory.DefaultLessons), " -->", " job=other -->", 1))
+	b.answer(state.Done, `{"verdict":"fails"}`)
+	b.pass()
+	b.wantJobs("#a verify queued 0")
+	if len(b.specs) != 3 {
+		t.Errorf("%d were asked", len(b.specs))
 	}
 }
 
