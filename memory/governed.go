@@ -73,7 +73,7 @@ func (g Governed) Entries(newID func() string, next time.Time) (list []care.Entr
 // error may also wrap ErrGate or ErrFull.
 func (g Governed) Apply(asked care.Entry, c care.Change) (before, after care.Entry, err error) {
 	if c.Text != "" {
-		c.Text = strings.NewReplacer("<!--", "‹!--", "-->", "--›").Replace(NewLesson(c.Text, "", c.Now).Text)
+		c.Text = strings.NewReplacer("<!--", "‹!--", "-->", "--›").Replace(OneLine(leadingMarks.ReplaceAllString(OneLine(c.Text, 0), ""), max(MaxLesson, 2*len(asked.Text)))) // none loses its end
 	}
 	err = g.change(func(f care.Files) (out care.Files, err error) {
 		if out, before, after, err = f.Apply(asked, c); err == nil && before.Risk == care.High {

@@ -184,6 +184,18 @@ func TestALessonHasNoStateOfItsOwn(t *testing.T) {
 	}
 }
 
+// An entry that is longer than a lesson may be keeps its end when it is revised.
+func TestALongEntryIsRevised(t *testing.T) {
+	long := strings.Repeat("word ", 200)
+	dir := workspace(t, map[string]string{DefaultLessons: "- " + long + "old <!-- stint id=a -->\n"})
+	list, err := governed(dir).Entries(newIDs(), today)
+	must(t, err)
+	_, after, err := governed(dir).Apply(list[0], care.Change{Action: care.Verify, Verdict: care.Revised, Text: "- " + long + "new", Job: "j", Now: today})
+	if err != nil || after.Text != long+"new" {
+		t.Errorf("%v: %q", err, after.Text)
+	}
+}
+
 // What is saved while a change is made is not overwritten, and a file that is full is left as it is.
 func TestGovernedLosesNoSave(t *testing.T) {
 	dir := workspace(t, map[string]string{DefaultLessons: "- one\n"})
