@@ -157,7 +157,7 @@ func notOfGit(workspace, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{path.Dir(name), name} {
+	for ; name != "." && name != "/"; name = path.Dir(name) { // each of its directories too: they are made
 		real, err := filepath.EvalSymlinks(filepath.Join(workspace, name))
 		if _, missing := os.Lstat(filepath.Join(workspace, name)); errors.Is(missing, fs.ErrNotExist) {
 			continue

@@ -336,7 +336,8 @@ func (f *fileReader) checkGoverned(g *memory.Governed) (key string, err error) {
 		return "workspace", fmt.Errorf("%q is not an absolute path; name one here, or in workspace_root", g.Workspace)
 	}
 	g.Workspace = resolved(g.Workspace)
-	for key, path := range map[string]*string{"path": &g.Path, "gate": &g.Gate} {
+	for i, path := range []*string{&g.Path, &g.Gate} {
+		key = []string{"path", "gate"}[i]
 		if *path, err = checkNote(*path); err != nil {
 			return key, err
 		}
