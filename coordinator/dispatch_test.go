@@ -13,9 +13,8 @@ import (
 	"stint/state"
 )
 
-// TestATimeThatComesWhileTheDispatcherLooks: the clock goes on between the look at
-// what is ready and the one at what comes next. A retry whose time comes just then
-// is not left for the next change.
+// TestATimeThatComesWhileTheDispatcherLooks: the clock goes on between the look at what is ready and the one
+// at what comes next. A retry whose time comes just then is not left for the next change.
 func TestATimeThatComesWhileTheDispatcherLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -141,8 +140,7 @@ func TestDependantsFailWithTheReason(t *testing.T) {
 	w.expect(w.wait(add(byHand)), state.Failed, state.ClassExit)
 }
 
-// TestHandEditsMakeNoCycle: nor do two sections of the same save; it is told as long as it
-// stands there.
+// TestHandEditsMakeNoCycle: nor do two sections of the same save; it is told as long as it stands there.
 func TestHandEditsMakeNoCycle(t *testing.T) {
 	t.Parallel()
 	w := idleWorld(t)

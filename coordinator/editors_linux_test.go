@@ -27,8 +27,7 @@ import (
 // moments are when the master appends to tasks.md, as the editor sees it.
 var moments = []string{"before-load", "load-to-save", "during-save", "after-save"}
 
-// An editorCase is one save of one program while the master is at work. Its seed
-// chooses what is edited.
+// An editorCase is one save of one program while the master is at work. Its seed chooses what is edited.
 type editorCase struct {
 	saver, moment string
 	seed          uint64
@@ -36,10 +35,9 @@ type editorCase struct {
 
 func (c editorCase) String() string { return fmt.Sprintf("%s:%s:%d", c.saver, c.moment, c.seed) }
 
-// TestPromise4EditorsLoseNothing saves tasks.md with real editors and with the
-// ways in which others save, while the master submits tasks and ends runs: no
-// acknowledged task is lost, each edit takes effect, none is applied twice, and
-// no task runs more often than was asked for.
+// TestPromise4EditorsLoseNothing saves tasks.md with real editors and with the ways in which others save,
+// while the master submits tasks and ends runs: no acknowledged task is lost, each edit takes effect, none is
+// applied twice, and no task runs more often than was asked for.
 //
 // STINT_TEST_EDITOR_CASES says how many cases, STINT_TEST_SEED where the seeds
 // begin, and STINT_TEST_EDITOR=saver:moment:seed repeats one case.
@@ -319,9 +317,8 @@ func (w *editorWorld) tail(name string) string {
 	return text[max(0, len(text)-8000):]
 }
 
-// awaitWants waits until each task is what it must be and tasks.md has every
-// record again that the save has dropped. Where a record landed behind the last
-// line, that is told, and the person mends it.
+// awaitWants waits until each task is what it must be and tasks.md has every record again that the save has
+// dropped. Where a record landed behind the last line, that is told, and the person mends it.
 func (w *editorWorld) awaitWants() {
 	w.t.Helper()
 	w.await("all edits have taken effect", func() string {
@@ -375,8 +372,7 @@ func (w *editorWorld) runs() map[string]int {
 	return runs
 }
 
-// inTasks names a record of the journal that is not in tasks.md, or a note; "" if
-// all are.
+// inTasks names a record of the journal that is not in tasks.md, or a note; "" if all are.
 func (w *editorWorld) inTasks() string {
 	text := w.readTasks()
 	have := map[uint64]bool{}
@@ -436,8 +432,7 @@ func (w *editorWorld) reopensTheSame() {
 	}
 }
 
-// countRuns expects that each task ran as often as was asked for, and that each
-// edit was taken over once.
+// countRuns expects that each task ran as often as was asked for, and that each edit was taken over once.
 func (w *editorWorld) countRuns() {
 	w.t.Helper()
 	runs, hands := w.runs(), map[string]int{}
@@ -456,8 +451,7 @@ func (w *editorWorld) countRuns() {
 	}
 }
 
-// A lineEdit puts lines in the place of others: from line at on (counted from 1)
-// cut lines go and add comes.
+// A lineEdit puts lines in the place of others: from line at on (counted from 1) cut lines go and add comes.
 type lineEdit struct {
 	at, cut int
 	add     []string

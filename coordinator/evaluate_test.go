@@ -297,8 +297,7 @@ func (w *world) controls() (list []string) {
 	return list
 }
 
-// TestEvaluationOfWhatNeverPassed: the task has failed as it would have, and is tried
-// again if it says so.
+// TestEvaluationOfWhatNeverPassed: the task has failed as it would have, and is tried again if it says so.
 func TestEvaluationOfWhatNeverPassed(t *testing.T) {
 	w := newJudgeWorld(t)
 	w.checks = []int{1, 2, 1, 0}
@@ -379,9 +378,8 @@ func TestEndsWhileEvaluated(t *testing.T) {
 	}
 }
 
-// TestCrashWhileEvaluated: after the old evaluator was proved dead there is another,
-// and the agent itself does not run again; when that happens too often, the task ends
-// with its answer, unjudged.
+// TestCrashWhileEvaluated: after the old evaluator was proved dead there is another, and the agent itself
+// does not run again; when that happens too often, the task ends with its answer, unjudged.
 func TestCrashWhileEvaluated(t *testing.T) {
 	for _, patience := range []int{5, 0} {
 		_, next, id := killed(t, task.TaskSpec{Prompt: "p", VerifyCommand: "make"}, 1)

@@ -18,8 +18,7 @@ import (
 	"stint/state"
 )
 
-// An onlooker follows a master as a client of its events does. It belongs to one
-// goroutine.
+// An onlooker follows a master as a client of its events does. It belongs to one goroutine.
 type onlooker struct {
 	t       *testing.T
 	seq     uint64                  // up to which it knows all

@@ -35,9 +35,8 @@ func limitedUntil(d time.Duration) task.Outcome {
 	return task.Outcome{Class: state.ClassRateLimited, ExitCode: 1, Session: "native-1", Usage: state.Usage{InputTokens: 5}, RetryAt: time.Now().Add(d)}
 }
 
-// TestFallback: while its agent is rate-limited, a task goes to the next one that it
-// names, in a new session there, and to no other. Later tasks of its session go on
-// with the first agent.
+// TestFallback: while its agent is rate-limited, a task goes to the next one that it names, in a new session
+// there, and to no other. Later tasks of its session go on with the first agent.
 func TestFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, ran := fallbackWorld(t)

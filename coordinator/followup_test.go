@@ -167,8 +167,7 @@ func TestFollowUpsVerified(t *testing.T) {
 	}
 }
 
-// TestNoFollowUp: what stands in the way of a follow-up is noted, and the end of the
-// task is what it was.
+// TestNoFollowUp: what stands in the way of a follow-up is noted, and the end of the task is what it was.
 func TestNoFollowUp(t *testing.T) {
 	far := strings.Repeat("{{.Prompt}}", 200)
 	for _, tc := range []struct {
@@ -344,8 +343,7 @@ func TestTriggerSession(t *testing.T) {
 	}
 }
 
-// TestHandWrittenTemplate: a template that a person wrote into tasks.md is not
-// checked before it is used.
+// TestHandWrittenTemplate: a template that a person wrote into tasks.md is not checked before it is used.
 func TestHandWrittenTemplate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := followWorld(t)

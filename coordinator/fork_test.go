@@ -14,9 +14,8 @@ import (
 	"stint/state"
 )
 
-// A forker is an agent that begins a new session from an older one where it is told to.
-// What happens in its turns is played from the list: each turn says whether it gets
-// anywhere before it ends.
+// A forker is an agent that begins a new session from an older one where it is told to. What happens in its
+// turns is played from the list: each turn says whether it gets anywhere before it ends.
 type forker struct {
 	turns []forkedTurn
 	next  int
@@ -59,9 +58,8 @@ func (f *forker) run(w *world) func(context.Context, task.Turn, func(task.Event)
 	}
 }
 
-// TestKeptPromptIsContinuedOnce: however often a turn that goes on with a kept prompt is
-// refused, the conversation has the prompt once, and one word to go on for each turn that
-// got anywhere.
+// TestKeptPromptIsContinuedOnce: however often a turn that goes on with a kept prompt is refused, the
+// conversation has the prompt once, and one word to go on for each turn that got anywhere.
 func TestKeptPromptIsContinuedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -196,9 +194,8 @@ func (escaper) EscapePrompt(text string) string {
 	return "escaped\n" + strings.ReplaceAll(text, "@", `\@`)
 }
 
-// TestPromptIsEscaped: prompt.md and the preview hold what is sent, for an evaluator too;
-// the transcript has the user's own words; and a prompt that the session has already is
-// known again.
+// TestPromptIsEscaped: prompt.md and the preview hold what is sent, for an evaluator too; the transcript has
+// the user's own words; and a prompt that the session has already is known again.
 func TestPromptIsEscaped(t *testing.T) {
 	w := newJudgeWorld(t)
 	w.cfg.Agents = map[string]task.Agent{"demo": escaper{w.agent}}

@@ -234,8 +234,7 @@ func TestARunHasNoRights(t *testing.T) {
 	})
 }
 
-// TestARunForeseesItsOwnNotes: a preview for a run shows it no notes that it may not
-// search.
+// TestARunForeseesItsOwnNotes: a preview for a run shows it no notes that it may not search.
 func TestARunForeseesItsOwnNotes(t *testing.T) {
 	other := t.TempDir()
 	configure := func(w *world) {
@@ -630,9 +629,8 @@ func TestAWaitingRunLendsItsWorker(t *testing.T) {
 	}
 }
 
-// TestARunGetsNoMoreThanItsTask: numbers beyond those of its own task are capped, also
-// where it leaves them to the configuration, and a note tells; another model is held; and
-// so it is with what follows its tasks.
+// TestARunGetsNoMoreThanItsTask: numbers beyond those of its own task are capped, also where it leaves them
+// to the configuration, and a note tells; another model is held; and so it is with what follows its tasks.
 func TestARunGetsNoMoreThanItsTask(t *testing.T) {
 	t.Parallel()
 	parent := task.TaskSpec{

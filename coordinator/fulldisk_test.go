@@ -126,9 +126,8 @@ func TestDiskIsFullForAWhile(t *testing.T) {
 	}
 }
 
-// TestAnswerIsWrittenLater: a file of which there was no room for all has the whole
-// answer in the end, and never a part of it; also where the answer is verified before the
-// task ends.
+// TestAnswerIsWrittenLater: a file of which there was no room for all has the whole answer in the end, and
+// never a part of it; also where the answer is verified before the task ends.
 func TestAnswerIsWrittenLater(t *testing.T) {
 	for _, command := range []string{"", "make test"} {
 		t.Run(command, func(t *testing.T) {

@@ -11,9 +11,8 @@ import (
 	"stint/state/explain"
 )
 
-// TestHandWrittenTaskTakesTheWorkspaceOfItsSession that the latest task there has, which a
-// compaction does not forget, else workspace_root; written while a master is at work or
-// while there is none.
+// TestHandWrittenTaskTakesTheWorkspaceOfItsSession that the latest task there has, which a compaction does
+// not forget, else workspace_root; written while a master is at work or while there is none.
 func TestHandWrittenTaskTakesTheWorkspaceOfItsSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -60,9 +59,8 @@ func TestSessionGetsAWorkspaceLater(t *testing.T) {
 	}
 }
 
-// TestHandWrittenTasksOfOneDirectory: two that take workspace_root do not run there at
-// the same time, nor beside a task that was submitted for it, also where all become ready at
-// once.
+// TestHandWrittenTasksOfOneDirectory: two that take workspace_root do not run there at the same time, nor
+// beside a task that was submitted for it, also where all become ready at once.
 func TestHandWrittenTasksOfOneDirectory(t *testing.T) {
 	t.Parallel()
 	for _, atOnce := range []bool{false, true} {

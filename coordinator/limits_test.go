@@ -85,8 +85,7 @@ func TestRateLimitStorm(t *testing.T) {
 		w.close()
 		w.cfg.MaxWorkers = 4
 		p.busyUntil = time.Now().Add(length)
-		// All workers at once, then one after each wait, the shortest of which is half of
-		// what it grows to.
+		// All workers at once, then one after each wait, the shortest of which is half of what it grows to.
 		most, left := w.cfg.MaxWorkers, length
 		for wait := w.cfg.BackoffBase; left > 0; wait = min(2*wait, 30*time.Minute) {
 			left -= wait/2 + time.Second

@@ -42,8 +42,7 @@ func (f *fakeShell) count() int {
 	return len(f.runs)
 }
 
-// exits makes verify commands end with these codes, one after the other, each after
-// two seconds.
+// exits makes verify commands end with these codes, one after the other, each after two seconds.
 func exits(codes ...int) func(context.Context, task.VerifyRun) task.VerifyResult {
 	return func(context.Context, task.VerifyRun) task.VerifyResult {
 		time.Sleep(2 * time.Second)
@@ -207,9 +206,8 @@ func TestLoopPassesInRoundTwo(t *testing.T) {
 	})
 }
 
-// TestLoopAttempts: with maxAttempts a failed loop is tried again from its first iteration,
-// and knows what the command said; an error of the agent's own in iteration 2 spends the
-// attempt, too.
+// TestLoopAttempts: with maxAttempts a failed loop is tried again from its first iteration, and knows what
+// the command said; an error of the agent's own in iteration 2 spends the attempt, too.
 func TestLoopAttempts(t *testing.T) {
 	t.Parallel()
 	inLoop(t, func(w *loopWorld) {
@@ -397,8 +395,7 @@ func TestLoopCanceled(t *testing.T) {
 	}
 }
 
-// TestLoopIsEditedByHand: a person's edit of a command, or of the prompt, counts from
-// the next step on.
+// TestLoopIsEditedByHand: a person's edit of a command, or of the prompt, counts from the next step on.
 func TestLoopIsEditedByHand(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -467,9 +464,8 @@ func TestLoopIsEditedByHand(t *testing.T) {
 	}
 }
 
-// TestLoopTakenOut: a person who cancels the task by hand, or queues it again, ends the
-// command; queued again, it begins with its first iteration, though it was interrupted before
-// as often as it may be.
+// TestLoopTakenOut: a person who cancels the task by hand, or queues it again, ends the command; queued
+// again, it begins with its first iteration, though it was interrupted before as often as it may be.
 func TestLoopTakenOut(t *testing.T) {
 	t.Parallel()
 	for first, requeues := range map[string]int{"canceled": 0, "queued": 1} { // the run of a canceled one has ended when it is queued
@@ -700,9 +696,8 @@ func TestLoopFiles(t *testing.T) {
 	})
 }
 
-// TestLoopCrash: a master that ended behind any record of a loop is followed by one
-// that goes on there: an answer that was to be verified is verified, not asked for
-// again, and no attempt is spent.
+// TestLoopCrash: a master that ended behind any record of a loop is followed by one that goes on there: an
+// answer that was to be verified is verified, not asked for again, and no attempt is spent.
 func TestLoopCrash(t *testing.T) {
 	t.Parallel()
 	secondRound := func(_ context.Context, v task.VerifyRun) task.VerifyResult {

@@ -111,8 +111,7 @@ usage demo "o9" 201 80 40 10 1`
 	})
 }
 
-// TestMetricsCountInterruptions: what the last master was killed in counts for the one
-// that queues it again.
+// TestMetricsCountInterruptions: what the last master was killed in counts for the one that queues it again.
 func TestMetricsCountInterruptions(t *testing.T) {
 	t.Parallel()
 	next, id := interrupted(t)
@@ -124,8 +123,7 @@ func TestMetricsCountInterruptions(t *testing.T) {
 	next.close()
 }
 
-// TestMetricsNamesAreBounded: no name that a user may choose freely is shown, and only
-// so many models are.
+// TestMetricsNamesAreBounded: no name that a user may choose freely is shown, and only so many models are.
 func TestMetricsNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,8 +183,7 @@ func sum(h task.Histogram) (n uint64) {
 	return n
 }
 
-// TestHealthStatus: one word says whether tasks are taken in and started, and readiness
-// is about the first.
+// TestHealthStatus: one word says whether tasks are taken in and started, and readiness is about the first.
 func TestHealthStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

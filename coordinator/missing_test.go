@@ -57,9 +57,8 @@ func TestMissingForAMoment(t *testing.T) {
 	})
 }
 
-// TestMissingProgramHoldsItsAccount: while the program is away, over a restart too, few
-// runs look for it; its tasks wait and say why, those of others run, and all goes on soon
-// after it is back, with no attempt spent.
+// TestMissingProgramHoldsItsAccount: while the program is away, over a restart too, few runs look for it; its
+// tasks wait and say why, those of others run, and all goes on soon after it is back, with no attempt spent.
 func TestMissingProgramHoldsItsAccount(t *testing.T) {
 	t.Parallel()
 	inMissing(t, func(w *missingWorld) {
@@ -146,8 +145,7 @@ func TestMissingAgainAndAgain(t *testing.T) {
 	})
 }
 
-// TestOtherHoldsStay: a hold by a person or for a login is not ended because the program
-// is there.
+// TestOtherHoldsStay: a hold by a person or for a login is not ended because the program is there.
 func TestOtherHoldsStay(t *testing.T) {
 	t.Parallel()
 	inMissing(t, func(w *missingWorld) {

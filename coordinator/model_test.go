@@ -24,11 +24,10 @@ import (
 	"stint/state"
 )
 
-// TestPromise4RandomHistories lets clients and two editors with buffers of their
-// own work on one ledger, kills the master at random, compacts, and compares what
-// is there with a reference after every step. STINT_TEST_MODEL sets the number of
-// histories, STINT_TEST_SEED the first seed, so that each run checks the same ones and
-// .ci/deep looks for new ones; a failure prints the seed to repeat.
+// TestPromise4RandomHistories lets clients and two editors with buffers of their own work on one ledger,
+// kills the master at random, compacts, and compares what is there with a reference after every step.
+// STINT_TEST_MODEL sets the number of histories, STINT_TEST_SEED the first seed, so that each run checks the
+// same ones and .ci/deep looks for new ones; a failure prints the seed to repeat.
 func TestPromise4RandomHistories(t *testing.T) {
 	t.Parallel()
 	notShort(t)
@@ -226,9 +225,8 @@ func (r *reference) isNew() func(*sectionText) bool {
 	}
 }
 
-// knowsMore reports whether more sections that read like that were taken over than
-// are in the buffer. Whether one more of them is new depends on what has become of
-// those, which is another test's matter.
+// knowsMore reports whether more sections that read like that were taken over than are in the buffer. Whether
+// one more of them is new depends on what has become of those, which is another test's matter.
 func (r *reference) knowsMore(reads, buffer string) bool {
 	n := r.since[reads] + r.before[reads]
 	for _, s := range sectionsOf(buffer) {
@@ -407,9 +405,8 @@ func (h *history) edit(editor int) {
 	h.open[editor] = text
 }
 
-// withPriority changes the priority in the section of a task that names it, if it
-// is no older than the last compaction, and no record below it tells of an edit from
-// before that: such a one has the last word.
+// withPriority changes the priority in the section of a task that names it, if it is no older than the last
+// compaction, and no record below it tells of an edit from before that: such a one has the last word.
 func withPriority(text, id, priority string, through uint64) string {
 	if slices.ContainsFunc(sectionsOf(text), func(s sectionText) bool {
 		return s.id == id && s.seq > through && s.edits > 0 && s.edits <= through && s.priority != ""
@@ -498,8 +495,7 @@ func (h *history) reconcile() {
 	h.must(err)
 }
 
-// kill goes on with a copy of the files as they are at this moment, which is what
-// kill -9 leaves.
+// kill goes on with a copy of the files as they are at this moment, which is what kill -9 leaves.
 func (h *history) kill() {
 	h.said("kill")
 	dir := filepath.Join(h.t.TempDir(), "state")

@@ -45,8 +45,7 @@ func (n *nano) load() error {
 	return err
 }
 
-// openTerminal returns both ends of a new terminal that is large enough for nano to
-// say all it has to say.
+// openTerminal returns both ends of a new terminal that is large enough for nano to say all it has to say.
 func openTerminal() (tty, terminal *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

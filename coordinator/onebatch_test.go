@@ -13,8 +13,7 @@ import (
 	"stint/state"
 )
 
-// inOneBatch makes changes that the log's goroutine finds waiting at the same time, in
-// that order.
+// inOneBatch makes changes that the log's goroutine finds waiting at the same time, in that order.
 func (w *world) inOneBatch(changes ...func()) {
 	w.t.Helper()
 	var wg sync.WaitGroup

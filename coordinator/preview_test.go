@@ -67,8 +67,7 @@ func (w *world) files() []string {
 	return found
 }
 
-// What a preview says is what the run is, but for ids; it leaves no trace, and no agent
-// is started.
+// What a preview says is what the run is, but for ids; it leaves no trace, and no agent is started.
 func TestPreviewIsTheRun(t *testing.T) {
 	t.Parallel()
 	w := previewWorld(t)

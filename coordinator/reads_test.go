@@ -182,8 +182,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestSearchMemory: what a task would get can be asked for by everyone, by a run for
-// its own workspace alone.
+// TestSearchMemory: what a task would get can be asked for by everyone, by a run for its own workspace alone.
 func TestSearchMemory(t *testing.T) {
 	t.Parallel()
 	other := t.TempDir()

@@ -271,8 +271,7 @@ func TestACopyKeepsNobodyAwake(t *testing.T) {
 	})
 }
 
-// TestCompaction: archived tasks are still known, nobody is told of them again, and
-// a retry brings one back.
+// TestCompaction: archived tasks are still known, nobody is told of them again, and a retry brings one back.
 func TestCompaction(t *testing.T) {
 	w := openWorld(t)
 	spec := task.TaskSpec{Prompt: "once", IdempotencyKey: "k", SessionKey: "web"}

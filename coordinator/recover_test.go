@@ -91,8 +91,7 @@ func TestEditedWhileItsMasterWasDead(t *testing.T) {
 	}
 }
 
-// TestEditWhileRecovering: what a person says while the old run is being proved
-// dead counts.
+// TestEditWhileRecovering: what a person says while the old run is being proved dead counts.
 func TestEditWhileRecovering(t *testing.T) {
 	t.Parallel()
 	next, id := interrupted(t)

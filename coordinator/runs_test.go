@@ -156,8 +156,7 @@ func TestRetryOfATaskThatWasTakenOut(t *testing.T) {
 	})
 }
 
-// TestKeptPromptIsNotSentAgain: what the session has already is not sent twice,
-// whatever ended the turn.
+// TestKeptPromptIsNotSentAgain: what the session has already is not sent twice, whatever ended the turn.
 func TestKeptPromptIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -301,8 +300,7 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
-// TestAgentStrays: an agent that quietly begins another session than the one to
-// resume.
+// TestAgentStrays: an agent that quietly begins another session than the one to resume.
 func TestAgentStrays(t *testing.T) {
 	t.Parallel()
 	stray := func(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {

@@ -18,8 +18,7 @@ type editedFile struct {
 	aside string // a directory of the editor's own
 }
 
-// An editor is one way to save a file. Its methods are called by one goroutine,
-// in this order.
+// An editor is one way to save a file. Its methods are called by one goroutine, in this order.
 type editor interface {
 	// load makes the program read the file.
 	load() error
@@ -119,8 +118,7 @@ func byRename(f editedFile, text string, mid func()) error {
 	return os.Rename(tmp, f.path)
 }
 
-// bySync puts a file of another machine in the place: its time is older than that
-// of what was there.
+// bySync puts a file of another machine in the place: its time is older than that of what was there.
 func bySync(f editedFile, text string, mid func()) error {
 	tmp := filepath.Join(filepath.Dir(f.path), ".syncthing.tasks.md.tmp")
 	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
@@ -131,10 +129,9 @@ func bySync(f editedFile, text string, mid func()) error {
 	return errors.Join(os.Chtimes(tmp, old, old), os.Rename(tmp, f.path))
 }
 
-// slowly truncates, waits for longer than a save may rest, and writes in small pieces.
-// They are few, because a machine that is busy may stop it between any two of them for so
-// long that the master takes the save for finished and appends; what is written over
-// that later is damaged.
+// slowly truncates, waits for longer than a save may rest, and writes in small pieces. They are few, because
+// a machine that is busy may stop it between any two of them for so long that the master takes the save for
+// finished and appends; what is written over that later is damaged.
 func slowly(f editedFile, text string, _ func()) error {
 	piece := len(text)/20 + 1
 	return rewrite(f.path, func(file *os.File) error {

@@ -37,9 +37,8 @@ func idsOf(tasks []state.Task) (ids []string) {
 	return ids
 }
 
-// TestKeyOfAList: whatever a key was used for first, the same again gives the same
-// tasks, and all else under it is a conflict and makes none; so it stays over a restart
-// and in the archive, whose index keeps the keys.
+// TestKeyOfAList: whatever a key was used for first, the same again gives the same tasks, and all else under
+// it is a conflict and makes none; so it stays over a restart and in the archive, whose index keeps the keys.
 func TestKeyOfAList(t *testing.T) {
 	t.Parallel()
 	bodies := []string{"a", "ab", "abc", "abcd", "bac", "acb", "abx", "xbc", "abcx", "xyz", "=a", "=b"}
@@ -111,8 +110,7 @@ func TestKeyOfAListInAnEditor(t *testing.T) {
 	}
 }
 
-// TestRepeatAfterTheLast: what @last or a piece of an id meant, it need not mean when the
-// same is sent again.
+// TestRepeatAfterTheLast: what @last or a piece of an id meant, it need not mean when the same is sent again.
 func TestRepeatAfterTheLast(t *testing.T) {
 	t.Parallel()
 	w := idleWorld(t)

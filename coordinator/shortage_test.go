@@ -46,9 +46,8 @@ func (w *world) logs() *lines {
 	return l
 }
 
-// TestShortage: while the machine lacks something, a queue of tasks costs one start now
-// and then, which spends nothing. It is logged once, why and Health tell of it, and all
-// goes on when it is over.
+// TestShortage: while the machine lacks something, a queue of tasks costs one start now and then, which
+// spends nothing. It is logged once, why and Health tell of it, and all goes on when it is over.
 func TestShortage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,9 +145,8 @@ func TestShortageEndsWhenAnAgentIsAtWork(t *testing.T) {
 	})
 }
 
-// TestAgentMeetsAShortage: an agent that ends with an error while the machine lacks
-// something, or just after that, may have met that itself: its task is tried again, but
-// not for ever.
+// TestAgentMeetsAShortage: an agent that ends with an error while the machine lacks something, or just after
+// that, may have met that itself: its task is tried again, but not for ever.
 func TestAgentMeetsAShortage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,7 @@ import (
 	"stint/state"
 )
 
-// A gitWorld has a checkout with a test in it, runs the commands of git, and answers
-// for verify commands.
+// A gitWorld has a checkout with a test in it, runs the commands of git, and answers for verify commands.
 type gitWorld struct {
 	*world
 	checks   []task.VerifyResult
@@ -144,8 +143,7 @@ func TestDeletedTestsAreFound(t *testing.T) {
 	}
 }
 
-// TestSnapshotSurvivesACrash: the attempt that goes on is looked at from where it
-// began.
+// TestSnapshotSurvivesACrash: the attempt that goes on is looked at from where it began.
 func TestSnapshotSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	w := newGitWorld(t)
@@ -293,9 +291,8 @@ func TestUnknownChangesAreNoted(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfALaterIteration: a turn that had to wait goes on from the snapshot of the
-// first one, also with another prompt, and a run that never began leaves nothing. In
-// another checkout it has one of its own.
+// TestSnapshotOfALaterIteration: a turn that had to wait goes on from the snapshot of the first one, also
+// with another prompt, and a run that never began leaves nothing. In another checkout it has one of its own.
 func TestSnapshotOfALaterIteration(t *testing.T) {
 	t.Parallel()
 	for why, deletes := range map[string]int{"first turn limited": 1, "cools down": 2, "limited": 2, "reworded": 1, "moved": 2, "moved and reworded": 2} {

@@ -79,8 +79,7 @@ func TestReadUsage(t *testing.T) {
 	expect(task.UsageQuery{}, " 6/4 1150+23 $0.3")
 }
 
-// TestReadUsageOfDays: a day is that of the zone that is asked for, and of the end
-// of a run.
+// TestReadUsageOfDays: a day is that of the zone that is asked for, and of the end of a run.
 func TestReadUsageOfDays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

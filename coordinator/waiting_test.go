@@ -10,9 +10,8 @@ import (
 	"stint/coordinator/task"
 )
 
-// TestWaitingTasksAreSmall keeps the bound of 600 bytes for a task that waits, with a
-// prompt of 1.5 KB: in the master that it was submitted to, in the next one, and after a
-// compaction.
+// TestWaitingTasksAreSmall keeps the bound of 600 bytes for a task that waits, with a prompt of 1.5 KB: in
+// the master that it was submitted to, in the next one, and after a compaction.
 func TestWaitingTasksAreSmall(t *testing.T) {
 	notShort(t)
 	const tasks, most = 10_000, 600

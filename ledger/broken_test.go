@@ -15,10 +15,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// brokenLedgers reads testdata/broken. In an archive, x.md is a ledger and x.want
-// what is expected of it. x.crlf.md is read with CRLF line ends, and x.raw has what
-// no text file can hold: escapes as in |escaped, and a backslash at the end of a
-// line that takes the line break away.
+// brokenLedgers reads testdata/broken. In an archive, x.md is a ledger and x.want what is expected of it.
+// x.crlf.md is read with CRLF line ends, and x.raw has what no text file can hold: escapes as in |escaped,
+// and a backslash at the end of a line that takes the line break away.
 func brokenLedgers(tb testing.TB, each func(file, name string, data []byte)) {
 	tb.Helper()
 	for file, a := range brokenArchives(tb) {
@@ -79,8 +78,7 @@ func summaryOf(doc *Document) string {
 // wrote (okhand) are text where a block is open that hides them.
 var sound = regexp.MustCompile(`(?m)^## Task (ok\w*)[ \r]*$`)
 
-// updateBroken writes the expectations anew. Read them: a message that does not
-// say what to do is a defect.
+// updateBroken writes the expectations anew. Read them: a message that does not say what to do is a defect.
 var updateBroken = flag.Bool("update-broken", false, "write the findings expected in testdata/broken anew")
 
 // TestPromise5BrokenLedgersLoseOnlyWhatIsBroken reads what editors, merges,

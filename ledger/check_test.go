@@ -43,8 +43,7 @@ func TestCheckJournal(t *testing.T) {
 	}
 }
 
-// TestCheckJournalEnds: it ends with the record that is the last one wanted, which may
-// stand within a change.
+// TestCheckJournalEnds: it ends with the record that is the last one wanted, which may stand within a change.
 func TestCheckJournalEnds(t *testing.T) {
 	data := []byte(VersionLine + "\n\n")
 	for i, more := range []int{0, 2, 1, 0, 0} {

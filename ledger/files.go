@@ -126,8 +126,7 @@ func NextRecord(data []byte) int {
 	}
 }
 
-// SectionIn reads the record that begins at off in the bytes of a journal. It is a view
-// into them.
+// SectionIn reads the record that begins at off in the bytes of a journal. It is a view into them.
 func SectionIn(journal []byte, off int64) (*Section, error) {
 	s := new(Section)
 	if off < 0 || off >= int64(len(journal)) {
@@ -222,8 +221,7 @@ type Piece struct {
 	More int    // records of the same change that follow
 }
 
-// Pieces returns the pieces of a journal, or of the end of one, without the lines between
-// them.
+// Pieces returns the pieces of a journal, or of the end of one, without the lines between them.
 func Pieces(data []byte) (all []Piece) {
 	eachPiece(data, func(p Piece, _ *Section) { all = append(all, p) })
 	return all

@@ -2,8 +2,7 @@ package ledger
 
 import "testing"
 
-// TestEndsOpen: an editor that writes a file in pieces may go on behind these, and not behind
-// those.
+// TestEndsOpen: an editor that writes a file in pieces may go on behind these, and not behind those.
 func TestEndsOpen(t *testing.T) {
 	const record = "## Task a\n- seq: 1\n- status: done\n"
 	for text, want := range map[string]bool{

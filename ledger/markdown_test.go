@@ -42,10 +42,9 @@ func headingsOf(doc *Document) (list []string) {
 	return list
 }
 
-// otherwise are the lines where goldmark does not follow CommonMark 0.31: a
-// declaration with a small letter, a tab in a tag, and an empty item, for which see
-// TestEmptyItem. Control characters are white space for it nearly everywhere; in
-// CommonMark a lone CR ends a line, for us it does not, and the others are text.
+// otherwise are the lines where goldmark does not follow CommonMark 0.31: a declaration with a small letter,
+// a tab in a tag, and an empty item, for which see TestEmptyItem. Control characters are white space for it
+// nearly everywhere; in CommonMark a lone CR ends a line, for us it does not, and the others are text.
 var otherwise = regexp.MustCompile(`<![a-z]|<[^\n]*\t|(?m:^(?:[ \t>]|(?:[-+*]|\d{1,9}[.)])[ \t])*(?:[-+*]|\d{1,9}[.)])[ \t]*$)` +
 	`|[\x00-\x08\v-\x1f\x7f]`)
 
@@ -151,8 +150,7 @@ var words = []string{
 	"[a]: /b", "[a]:", "\"title\"", "status: queued", "- status: queued", "- prompt: |", "  body", "`x`", "\\", "&amp;", "|", "\r\n", "\u00a0",
 }
 
-// documentOf makes a document of one word a byte: most byte strings are no Markdown
-// worth the name.
+// documentOf makes a document of one word a byte: most byte strings are no Markdown worth the name.
 func documentOf(choices []byte) []byte {
 	var doc []byte
 	for _, c := range choices {

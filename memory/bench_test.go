@@ -49,10 +49,9 @@ func writeNotes(b *testing.B, files int) string {
 
 func noteName(f int) string { return fmt.Sprintf("memory/%05d.md", f) }
 
-// BenchmarkSearch measures a search of 100 MB beside bare rg of the same terms, in
-// turns: row 12 of the targets. Ours is all that a run waits for: finding the notes,
-// ranking and the hashes of the files. Both get the names of the files; rg's lines
-// are read and counted, and nothing else.
+// BenchmarkSearch measures a search of 100 MB beside bare rg of the same terms, in turns: row 12 of the
+// targets. Ours is all that a run waits for: finding the notes, ranking and the hashes of the files. Both get
+// the names of the files; rg's lines are read and counted, and nothing else.
 func BenchmarkSearch(b *testing.B) {
 	rg := program(b, "rg")
 	for _, files := range []int{1, 100, 1000} {

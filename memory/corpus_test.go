@@ -13,10 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// The corpus of the retrieval test: the notes of an invented shop, as people and
-// agents write them, and prompts to which one line of them is the answer. All of it is
-// made here from a seed. A note and the prompt for it are written apart, so they share
-// some words, some word forms and some names, and no more.
+// The corpus of the retrieval test: the notes of an invented shop, as people and agents write them, and
+// prompts to which one line of them is the answer. All of it is made here from a seed. A note and the prompt
+// for it are written apart, so they share some words, some word forms and some names, and no more.
 
 // A question is a prompt with the place of its answer.
 type question struct {
@@ -38,14 +37,12 @@ var strata = []string{"prose en", "prose zh", "code en", "code zh", "short en", 
 
 const questionsEach = 50 // of a stratum; of the last four, half are about code
 
-// An aspect is something that notes say of a part of the shop, or of its code. In the
-// texts about a part, {C} is the part, {P} a person, {T} a time, {N} a number, {H} a
-// host; in a prompt {Q} is the part, as another person calls it. In those about code, {I}
-// is an identifier, {F} a file, {K} a command, {E} an error message, {S} a setting; in a
-// prompt {J} is the identifier as another one writes it, {G} the end of the file's path,
-// {L} a line of a log with the error. All aspects are in the notes; those that are held
-// out are asked about in another run than the others, and no weight was ever chosen by
-// them.
+// An aspect is something that notes say of a part of the shop, or of its code. In the texts about a part, {C}
+// is the part, {P} a person, {T} a time, {N} a number, {H} a host; in a prompt {Q} is the part, as another
+// person calls it. In those about code, {I} is an identifier, {F} a file, {K} a command, {E} an error
+// message, {S} a setting; in a prompt {J} is the identifier as another one writes it, {G} the end of the
+// file's path, {L} a line of a log with the error. All aspects are in the notes; those that are held out are
+// asked about in another run than the others, and no weight was ever chosen by them.
 type aspect struct{ Notes, Prompts, Short []string }
 
 // A part has the name that the notes use, and those that prompts use.
@@ -91,8 +88,7 @@ type writer struct {
 	out     corpus
 }
 
-// newCorpus makes notes, and questions either about the aspects that are held out or
-// about the others.
+// newCorpus makes notes, and questions either about the aspects that are held out or about the others.
 func newCorpus(seed uint64, heldOut bool) corpus {
 	w := &writer{Rand: rand.New(rand.NewPCG(seed, 5)), words: languages(), lines: map[string][]string{}, heldOut: heldOut}
 	w.out.files = map[string]string{}

@@ -19,8 +19,7 @@ func rootOf(t *testing.T, dir string) *os.Root {
 	return root
 }
 
-// notesOf returns the names of the notes that the paths name in a directory, and why
-// others are left out.
+// notesOf returns the names of the notes that the paths name in a directory, and why others are left out.
 func notesOf(t *testing.T, dir string, paths ...string) (names, skipped []string) {
 	t.Helper()
 	notes, left := findNotes(t.Context(), rootOf(t, dir), paths, "")
@@ -157,8 +156,7 @@ func TestManySkippedFilesAreTold(t *testing.T) {
 	}
 }
 
-// TestOfManyFilesThoseWithFindsAreLookedAt: a binary file among many is told when it
-// would have been a find.
+// TestOfManyFilesThoseWithFindsAreLookedAt: a binary file among many is told when it would have been a find.
 func TestOfManyFilesThoseWithFindsAreLookedAt(t *testing.T) {
 	files := map[string]string{"memory/z1.md": "\x00\ndeploy key one\n", "memory/z2.md": "deploy key two\n", "memory/z3.md": "\x00\n"}
 	for i := range maxLooked + 10 {

@@ -25,8 +25,7 @@ const DefaultLessons = "memory/lessons.md"
 // MaxLesson is how many characters a lesson has at most.
 const MaxLesson = 500
 
-// maxLessons is how many bytes their file has at most; then some must be removed
-// before one is added.
+// maxLessons is how many bytes their file has at most; then some must be removed before one is added.
 const maxLessons = 256 << 10
 
 // ErrFull means that there is no room for another lesson.
@@ -222,9 +221,8 @@ func readLessons(workspace, name string) ([]byte, error) {
 	return text, err
 }
 
-// AddLessons adds those that the note does not have yet, as long as they have at
-// most room characters in all (0: any number), and returns them; left are those for
-// which there was no room.
+// AddLessons adds those that the note does not have yet, as long as they have at most room characters in all
+// (0: any number), and returns them; left are those for which there was no room.
 func AddLessons(workspace, name string, list []Lesson, room int) (added, left []Lesson, err error) {
 	unlock, err := lockLessons(workspace, name, true)
 	if err != nil {
@@ -314,10 +312,9 @@ func Find(list []Lesson, id string) (l Lesson, err error) {
 	return l, nil
 }
 
-// RemoveLesson takes the lesson with that id, or with an id that begins so, out of a
-// note, as often as it stands there, with what a person has written below it, indented
-// deeper: further lines, and bullets that say nothing without it. Those stand below its
-// text: one that is indented by a blank less is a lesson beside it.
+// RemoveLesson takes the lesson with that id, or with an id that begins so, out of a note, as often as it
+// stands there, with what a person has written below it, indented deeper: further lines, and bullets that say
+// nothing without it. Those stand below its text: one that is indented by a blank less is a lesson beside it.
 func RemoveLesson(workspace, name, id string) (Lesson, error) {
 	switch unlock, err := lockLessons(workspace, name, false); {
 	case err == nil:

@@ -211,8 +211,7 @@ func TestAnAmbiguousIDRemovesNothing(t *testing.T) {
 	}
 }
 
-// TestLessonsStayInTheWorkspace: no link or name leads outside, and nothing but a
-// file is written to.
+// TestLessonsStayInTheWorkspace: no link or name leads outside, and nothing but a file is written to.
 func TestLessonsStayInTheWorkspace(t *testing.T) {
 	outside := workspace(t, map[string]string{"l.md": "- secret\n"})
 	for name, make := range map[string]func(dir string) (string, error){
@@ -297,8 +296,7 @@ func TestLessonsThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestATornLineIsNotContinued: a write that a full disk has cut off stays a line of
-// its own.
+// TestATornLineIsNotContinued: a write that a full disk has cut off stays a line of its own.
 func TestATornLineIsNotContinued(t *testing.T) {
 	dir := workspace(t, map[string]string{DefaultLessons: "- 2026-01-01 half a les"})
 	addLessons(t, dir, 0, "whole")

@@ -1,9 +1,8 @@
 // Package memory searches a workspace's notes for what fits a task, and keeps the
 // lessons that earlier tasks have left there.
 //
-// The notes are Markdown files that people and agents keep beside the code:
-// MEMORY.md and memory/*.md. A find is one line of one of them. It is somebody's
-// text, so whoever shows it to an agent shows it as quoted data.
+// The notes are Markdown files that people and agents keep beside the code: MEMORY.md and memory/*.md. A find
+// is one line of one of them. It is somebody's text, so whoever shows it to an agent shows it as quoted data.
 //
 // A search has three steps, each in a file of its own:
 //
@@ -21,10 +20,9 @@
 // dated bullet, told apart by a hash of what it says. governed.go changes the entries of the
 // files that a user lists, as package care has it; uses.go counts how often prompts had them.
 //
-// Nothing outside the workspace is returned, whatever the paths or links in it say: files
-// are opened below an os.Root, and each line that another program has found is read
-// again there. A search has a time limit; a run does not wait for it any longer.
-// [Result] has what was left out, and why.
+// Nothing outside the workspace is returned, whatever the paths or links in it say: files are opened below an
+// os.Root, and each line that another program has found is read again there. A search has a time limit; a run
+// does not wait for it any longer. [Result] has what was left out, and why.
 package memory
 
 import (

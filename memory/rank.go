@@ -15,8 +15,7 @@ import (
 	"stint/memory/care"
 )
 
-// How much a term counts, by where it stands; found by measuring, see
-// TestRetrieval.
+// How much a term counts, by where it stands; found by measuring, see TestRetrieval.
 const (
 	weightInside  = 0.4  // within a word
 	weightNear    = 0.15 // in one of the three lines before or after it
@@ -162,8 +161,7 @@ func headingLevel(line string) int {
 	return n
 }
 
-// newness is 1 for a line that begins with today's date, and less the older it is; 0
-// without one.
+// newness is 1 for a line that begins with today's date, and less the older it is; 0 without one.
 func (r *ranking) newness(text string) float64 {
 	day, _ := undated(text)
 	age := r.now.Sub(day)
@@ -173,8 +171,7 @@ func (r *ranking) newness(text string) float64 {
 	return math.Exp2(-float64(max(0, age)) / float64(halfLife))
 }
 
-// undated takes the mark of a list or heading off a line, and the date behind it, as
-// a lesson has one.
+// undated takes the mark of a list or heading off a line, and the date behind it, as a lesson has one.
 func undated(line string) (day time.Time, rest string) {
 	mark, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	if strings.Trim(mark, "#-*+>") != "" {

@@ -35,8 +35,7 @@ const (
 	bufferSize = maxLine + 1<<10 // with what stands before a line in an answer
 )
 
-// DefaultTimeout is how long a search may take that has no limit of its own. A run
-// waits for it.
+// DefaultTimeout is how long a search may take that has no limit of its own. A run waits for it.
 const DefaultTimeout = 5 * time.Second
 
 // errFull ends a pass that has found more than enough.
@@ -117,8 +116,7 @@ func (c *collector) passes(ctx context.Context, scan func() error) error {
 	return nil
 }
 
-// narrow leaves the commonest terms out of the next pass; false: there is nothing
-// left to search for.
+// narrow leaves the commonest terms out of the next pass; false: there is nothing left to search for.
 func (c *collector) narrow() bool {
 	total := 0
 	var order []int

@@ -143,8 +143,7 @@ func fakeRg(t *testing.T, script string) (path string, args func() []string) {
 	}
 }
 
-// TestABrokenProgramIsNoHarm: the next engine is asked, and nothing that the broken
-// one said is believed.
+// TestABrokenProgramIsNoHarm: the next engine is asked, and nothing that the broken one said is believed.
 func TestABrokenProgramIsNoHarm(t *testing.T) {
 	dir := workspace(t, map[string]string{"MEMORY.md": "the deploy key\n"})
 	for name, script := range map[string]string{

@@ -94,8 +94,7 @@ func checkEntries(t *testing.T, s *Store, want []Entry) {
 	}
 }
 
-// Whoever reads the file as document 002 has it finds the newest session of a
-// key under the key.
+// Whoever reads the file as document 002 has it finds the newest session of a key under the key.
 func TestStoreFile(t *testing.T) {
 	dir := t.TempDir()
 	data := sampleFile(t, dir)

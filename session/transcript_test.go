@@ -100,8 +100,7 @@ func TestTranscriptLine(t *testing.T) {
 	}
 }
 
-// A crash may cut the file at any byte; whole lines before it and everything
-// appended after it are kept.
+// A crash may cut the file at any byte; whole lines before it and everything appended after it are kept.
 func TestTranscriptCutAnywhere(t *testing.T) {
 	tr := openTest(t, t.TempDir())
 	want := say(t, tr)

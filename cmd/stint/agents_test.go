@@ -99,8 +99,7 @@ nice = 6
 	}
 }
 
-// Every name that the configuration takes for an agent has an adapter, and every
-// CLI says how to log in.
+// Every name that the configuration takes for an agent has an adapter, and every CLI says how to log in.
 func TestEveryAgentHasAnAdapter(t *testing.T) {
 	all := agents(mustLoad(t, "", nil, nil), t.TempDir())
 	for _, name := range agentNames {

@@ -203,8 +203,7 @@ func TestDurableIsStandard(t *testing.T) {
 	}
 }
 
-// TestOnlyCmdReadsTheEnvironment keeps environment, flags and configuration in
-// cmd/stint.
+// TestOnlyCmdReadsTheEnvironment keeps environment, flags and configuration in cmd/stint.
 func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 	for path, p := range listPackages(t) {
 		for _, imported := range p.Imports {
@@ -222,8 +221,7 @@ func TestOnlyCmdReadsTheEnvironment(t *testing.T) {
 
 var readsEnvironment = regexp.MustCompile(`\bos\.(Getenv|LookupEnv|Environ|Args)\b`)
 
-// TestTopLevel keeps the repository's first level as it is meant to be; names
-// that begin with a dot are free.
+// TestTopLevel keeps the repository's first level as it is meant to be; names that begin with a dot are free.
 func TestTopLevel(t *testing.T) {
 	known := strings.Fields("cmd coordinator ledger session memory prompt state examples go.mod go.sum README.md LICENSE")
 	entries, err := os.ReadDir("../..")
@@ -235,8 +233,7 @@ func TestTopLevel(t *testing.T) {
 	}
 }
 
-// opens has the files, or where that is not enough the functions, that use one of them,
-// and why they may.
+// opens has the files, or where that is not enough the functions, that use one of them, and why they may.
 var opens = map[string]string{
 	"cgroup.go":             "the kernel's files",
 	"proc.go":               "the kernel's files",

@@ -190,10 +190,9 @@ func (w *benchWorld) sideBySide(bare, stint func(begin time.Time) time.Duration)
 	w.ReportMetric(0, "ns/op") // both together say nothing
 }
 
-// BenchmarkCommands runs commands as a person does, each as a process of its own,
-// beside a Go program that prints one line and does nothing else: with a master that
-// runs and knows no task, 10,000 and 100,000 that have ended. x-hello is the ratio
-// of the medians.
+// BenchmarkCommands runs commands as a person does, each as a process of its own, beside a Go program that
+// prints one line and does nothing else: with a master that runs and knows no task, 10,000 and 100,000 that
+// have ended. x-hello is the ratio of the medians.
 func BenchmarkCommands(b *testing.B) {
 	for _, tasks := range []int{0, 10_000, 100_000} {
 		w := newBenchWorld(b)

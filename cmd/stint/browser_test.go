@@ -102,8 +102,7 @@ func (w *pageWorld) signIn(b *tab) (address string) {
 	return address
 }
 
-// TestPageInChromium is what a person does with the page, with the keyboard where
-// that is harder.
+// TestPageInChromium is what a person does with the page, with the keyboard where that is harder.
 func TestPageInChromium(t *testing.T) {
 	t.Parallel()
 	browser := newBrowser(t)
@@ -376,8 +375,7 @@ func newAttacker(t *testing.T, victim, task string) *attacker {
 	return a
 }
 
-// attack lets a browser open the attacking page under a name, and gives what the page
-// could read.
+// attack lets a browser open the attacking page under a name, and gives what the page could read.
 func (a *attacker) attack(t *testing.T, browser context.Context, host string) (read map[string]int) {
 	t.Helper()
 	_, port, _ := strings.Cut(a.Listener.Addr().String(), ":")
@@ -390,8 +388,7 @@ func (a *attacker) attack(t *testing.T, browser context.Context, host string) (r
 	return eval[map[string]int](b, "read")
 }
 
-// TestAttackIsOne: against a server that trusts everybody the attacking page reads and
-// changes what it wants.
+// TestAttackIsOne: against a server that trusts everybody the attacking page reads and changes what it wants.
 func TestAttackIsOne(t *testing.T) {
 	t.Parallel()
 	browser := newBrowser(t)
@@ -434,9 +431,8 @@ func TestAttackIsOne(t *testing.T) {
 	}
 }
 
-// TestPromise11OtherSites: a page of another site, or of another port of this machine,
-// changes nothing and reads nothing, while the browser has the cookie. Nor does one whose
-// name leads here.
+// TestPromise11OtherSites: a page of another site, or of another port of this machine, changes nothing and
+// reads nothing, while the browser has the cookie. Nor does one whose name leads here.
 func TestPromise11OtherSites(t *testing.T) {
 	t.Parallel()
 	browser := newBrowser(t)

@@ -19,8 +19,7 @@ import (
 	"stint/coordinator/task"
 )
 
-// letIn signs in as the page's script does, and gives the code, the cookie's value and
-// the page's key.
+// letIn signs in as the page's script does, and gives the code, the cookie's value and the page's key.
 func (w *pageWorld) letIn() (code, cookie, key string) {
 	w.t.Helper()
 	address := w.address()
@@ -54,9 +53,8 @@ func (w *pageWorld) request(line, body string, headers ...string) (*http.Respons
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// TestPromise11NoSecretIsWritten: what lets somebody in over TCP is in no file, command
-// line or environment, but the token in its own file; neither while it is used nor when
-// it is refused.
+// TestPromise11NoSecretIsWritten: what lets somebody in over TCP is in no file, command line or environment,
+// but the token in its own file; neither while it is used nor when it is refused.
 func TestPromise11NoSecretIsWritten(t *testing.T) {
 	t.Parallel()
 	if !hasProc() {

@@ -232,8 +232,7 @@ func FuzzTomlString(f *testing.F) {
 	})
 }
 
-// TestPathsMayHaveCommas: in the file, where they are a list; elsewhere a comma
-// separates them.
+// TestPathsMayHaveCommas: in the file, where they are a list; elsewhere a comma separates them.
 func TestPathsMayHaveCommas(t *testing.T) {
 	c := mustLoad(t, "memory_paths = [\"notes/a,b.md\"]\n", nil, nil)
 	if want := []string{"notes/a,b.md"}; !slices.Equal(c.MemoryPaths, want) {

@@ -128,8 +128,7 @@ func consoleForm(lines []string) *regexp.Regexp {
 	return regexp.MustCompile(form + "$")
 }
 
-// commandsExist returns an error if a command line calls stint with a command or an option
-// that there is not.
+// commandsExist returns an error if a command line calls stint with a command or an option that there is not.
 func commandsExist(line string) error {
 	line = strings.ReplaceAll(line, "go run ./cmd/stint", "stint")
 	for _, words := range shellCommands(line) {

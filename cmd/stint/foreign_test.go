@@ -152,8 +152,7 @@ func newForeignWorld(t *testing.T) *foreignWorld {
 	return w
 }
 
-// anyEnd is how a task may end whose agent, or whose session, finds its own files damaged:
-// it says so.
+// anyEnd is how a task may end whose agent, or whose session, finds its own files damaged: it says so.
 var anyEnd = []state.Status{state.Done, state.Failed, state.Canceled, state.Dead}
 
 // mayFail says so of all tasks but the one that has ended.
@@ -171,8 +170,7 @@ func (w *foreignWorld) mayFail(name string) {
 // idsIn are ids in the names of files.
 var idsIn = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
 
-// names returns the names below the state directory, with ID for what differs from run to
-// run, each once.
+// names returns the names below the state directory, with ID for what differs from run to run, each once.
 func (w *foreignWorld) names() (list []string) {
 	w.t.Helper()
 	err := filepath.WalkDir(w.state, func(path string, d fs.DirEntry, err error) error {

@@ -18,14 +18,12 @@ import (
 	"stint/state"
 )
 
-// TestPromise1IdempotencyKeys: 64 clients send the same keys, each in an order of its
-// own, half of them over the socket and half over TCP, and send each again until it is
-// answered, while the master is killed with SIGKILL and started again. For one key in
-// ten, half of the clients send another body. In the end each key has one task; whoever
-// sent that task's body was told its id, one of them at most that it was new; whoever
-// sent the other body was told that it conflicts. The live state is the fold of the
-// journal, and fsck finds nothing. STINT_TEST_KEYS sets the number of keys,
-// STINT_TEST_SEED repeats a run.
+// TestPromise1IdempotencyKeys: 64 clients send the same keys, each in an order of its own, half of them over
+// the socket and half over TCP, and send each again until it is answered, while the master is killed with
+// SIGKILL and started again. For one key in ten, half of the clients send another body. In the end each key
+// has one task; whoever sent that task's body was told its id, one of them at most that it was new; whoever
+// sent the other body was told that it conflicts. The live state is the fold of the journal, and fsck finds
+// nothing. STINT_TEST_KEYS sets the number of keys, STINT_TEST_SEED repeats a run.
 func TestPromise1IdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	seed := envInt(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))

@@ -1,8 +1,7 @@
 // Command stint queues tasks for coding agents, runs them and keeps their answers.
 //
-// This package is the only one that reads the command line, the environment and
-// the configuration, and it wires the others together. Results go to stdout,
-// everything else to stderr; exit.go has the exit codes.
+// This package is the only one that reads the command line, the environment and the configuration, and it
+// wires the others together. Results go to stdout, everything else to stderr; exit.go has the exit codes.
 package main
 
 import (

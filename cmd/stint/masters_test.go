@@ -20,10 +20,9 @@ import (
 	"stint/state"
 )
 
-// TestPromise2OneMaster starts 50 masters at once, again and again: exactly one
-// stays. In every second round somebody removes or replaces the lock file
-// meanwhile; then there may be none, but never two. STINT_TEST_STARTS sets the
-// number of rounds.
+// TestPromise2OneMaster starts 50 masters at once, again and again: exactly one stays. In every second round
+// somebody removes or replaces the lock file meanwhile; then there may be none, but never two.
+// STINT_TEST_STARTS sets the number of rounds.
 func TestPromise2OneMaster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -150,9 +149,8 @@ func (w *world) expectOnce(ids []string) {
 	}
 }
 
-// TestPromise7NothingIsAcknowledgedAfterAFailedSync lets an fdatasync of the
-// journal fail with EIO: the master acknowledges nothing from then on, says why
-// and ends; a new one finds what was acknowledged before.
+// TestPromise7NothingIsAcknowledgedAfterAFailedSync lets an fdatasync of the journal fail with EIO: the
+// master acknowledges nothing from then on, says why and ends; a new one finds what was acknowledged before.
 func TestPromise7NothingIsAcknowledgedAfterAFailedSync(t *testing.T) {
 	t.Parallel()
 	needProgram(t, "strace")
@@ -185,13 +183,11 @@ func TestPromise7NothingIsAcknowledgedAfterAFailedSync(t *testing.T) {
 	w.audit()
 }
 
-// TestPromise1And2KillsAtRandomTimes kills the master with SIGKILL at random
-// moments, sometimes together with the gates of its runs, while clients submit and
-// agents work that leave processes behind. In the end every acknowledged task is
-// there, unchanged, once, and done; nobody else's is; no task has had two agents at
-// once, nothing of any of them lives, and no master took longer than slowRecovery
-// to queue again what was interrupted. STINT_TEST_KILLS sets the number of kills,
-// STINT_TEST_SEED repeats a run.
+// TestPromise1And2KillsAtRandomTimes kills the master with SIGKILL at random moments, sometimes together with
+// the gates of its runs, while clients submit and agents work that leave processes behind. In the end every
+// acknowledged task is there, unchanged, once, and done; nobody else's is; no task has had two agents at
+// once, nothing of any of them lives, and no master took longer than slowRecovery to queue again what was
+// interrupted. STINT_TEST_KILLS sets the number of kills, STINT_TEST_SEED repeats a run.
 func TestPromise1And2KillsAtRandomTimes(t *testing.T) {
 	t.Parallel()
 	kills := envInt(t, "STINT_TEST_KILLS", 6)
@@ -245,8 +241,7 @@ func (w *world) marks() int {
 	return strings.Count(string(data), "x")
 }
 
-// killWhileVerifying kills the master as soon as the command is at work, with its gates
-// or without them.
+// killWhileVerifying kills the master as soon as the command is at work, with its gates or without them.
 func (w *world) killWhileVerifying(l *life, gates bool) {
 	w.t.Helper()
 	if !poll(scriptDeadline, func() bool { return w.marks() == 1 }) {

@@ -188,8 +188,7 @@ func (s *responsesAnswer) completed() {
 	}})
 }
 
-// anthropic is Anthropic's Messages API, as a stream or as one document, as claude
-// speaks it.
+// anthropic is Anthropic's Messages API, as a stream or as one document, as claude speaks it.
 type anthropic struct{}
 
 // An anthropicBlock is a part of a message.
@@ -402,8 +401,7 @@ func (a *anthropicAnswer) completed() {
 	a.event("message_stop", map[string]any{})
 }
 
-// gemini is Google's generateContent and streamGenerateContent, as gemini speaks
-// them.
+// gemini is Google's generateContent and streamGenerateContent, as gemini speaks them.
 type geminiAPI struct{}
 
 var geminiPath = regexp.MustCompile(`/models/([^/:]+):(generateContent|streamGenerateContent)$`)

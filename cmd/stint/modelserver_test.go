@@ -40,9 +40,8 @@ import (
 //	[[reason:TEXT]]       thinks TEXT before it answers
 //	[[bigout:KIB]]        answers with so many KiB
 //
-// Without one of the last it answers `ECHO #<prompts> last="…" all=[p1 ;; p2]`,
-// which proves what context the request carried. A request without a key is
-// rejected with 401.
+// Without one of the last it answers `ECHO #<prompts> last="…" all=[p1 ;; p2]`, which proves what context the
+// request carried. A request without a key is rejected with 401.
 type modelServer struct {
 	*httptest.Server
 	stopped chan struct{} // closed by Close: ends every slow answer

@@ -372,8 +372,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestChainIsBounded: whatever there is, some tasks of it are drawn, and always the
-// one that is looked at.
+// TestChainIsBounded: whatever there is, some tasks of it are drawn, and always the one that is looked at.
 func TestChainIsBounded(t *testing.T) {
 	k := kin{}
 	k.add("t0", "")
@@ -426,8 +425,7 @@ func TestDifferencesAreBounded(t *testing.T) {
 	}
 }
 
-// What a database or a ledger has to say has exit code 1, whatever its kind; Ctrl-C has its
-// own.
+// What a database or a ledger has to say has exit code 1, whatever its kind; Ctrl-C has its own.
 func TestSyncExitCodes(t *testing.T) {
 	detached, cancel := context.WithCancelCause(t.Context())
 	cancel(errDetached)

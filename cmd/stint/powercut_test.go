@@ -36,12 +36,11 @@ var disks = []disk{
 // perDisk is how many power cuts one file system goes through.
 const perDisk = 6
 
-// TestPromise1PowerCuts cuts the power of real file systems while masters,
-// clients, agents and editors write: all writers are stopped, the image is copied
-// as it is at that moment, without what the kernel has not written yet, and a new
-// master must find everything in the copy that was acknowledged. Then work goes
-// on in the copy. STINT_TEST_POWERCUTS sets the number of cuts, over all kinds of
-// file system; STINT_TEST_SEED repeats their moments.
+// TestPromise1PowerCuts cuts the power of real file systems while masters, clients, agents and editors write:
+// all writers are stopped, the image is copied as it is at that moment, without what the kernel has not
+// written yet, and a new master must find everything in the copy that was acknowledged. Then work goes on in
+// the copy. STINT_TEST_POWERCUTS sets the number of cuts, over all kinds of file system; STINT_TEST_SEED
+// repeats their moments.
 func TestPromise1PowerCuts(t *testing.T) {
 	t.Parallel()
 	cuts := (envInt(t, "STINT_TEST_POWERCUTS", 3) + len(disks) - 1) / len(disks)
@@ -187,8 +186,7 @@ func (w *cutWorld) cut(editors bool) {
 // mend does what a person can do when a power cut has left NUL bytes in tasks.md,
 // where neither we nor an editor had synced yet what was written: stint fsck
 // --repair, which has the journal's records for those that are damaged. ext4 has such a tail after one cut in three, because the sync of the
-// journal makes the length of the other file durable, too. Until then all tasks
-// must be there as well.
+// journal makes the length of the other file durable, too. Until then all tasks must be there as well.
 func (w *cutWorld) mend() {
 	w.t.Helper()
 	path := filepath.Join(w.state, "tasks.md")
@@ -256,10 +254,9 @@ func (w *cutWorld) editor(ctx context.Context, l *life) {
 	}
 }
 
-// freeze stops the master and all that its runs have started, and waits until
-// the master has stopped: threads that are inside a system call end that first.
-// (A gate may not stop, if it waits for a process that was stopped while it was
-// being made.) thaw lets what is left of the runs go on.
+// freeze stops the master and all that its runs have started, and waits until the master has stopped: threads
+// that are inside a system call end that first. (A gate may not stop, if it waits for a process that was
+// stopped while it was being made.) thaw lets what is left of the runs go on.
 func (w *cutWorld) freeze(l *life) (thaw func()) {
 	w.t.Helper()
 	pids := []int{l.cmd.Process.Pid}

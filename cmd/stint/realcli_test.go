@@ -30,8 +30,7 @@ var realCLIs = []realCLI{
 	{"gemini", "@google/gemini-cli", "GEMINI_API_KEY", configureGemini},
 }
 
-// find returns the path of the real program. CI must have it; elsewhere its
-// tests are skipped without it.
+// find returns the path of the real program. CI must have it; elsewhere its tests are skipped without it.
 func (c *realCLI) find(t skipper) string {
 	variable := "STINT_TEST_" + strings.ToUpper(c.name)
 	path := os.Getenv(variable)
@@ -44,8 +43,7 @@ func (c *realCLI) find(t skipper) string {
 	return path
 }
 
-// configureCodex writes a CODEX_HOME; codex's own retries are off, so that each
-// error is seen at once.
+// configureCodex writes a CODEX_HOME; codex's own retries are off, so that each error is seen at once.
 func configureCodex(home, baseURL string) (map[string]string, error) {
 	env := map[string]string{
 		"CODEX_HOME": home,
@@ -69,8 +67,7 @@ enabled = false
 `, baseURL))
 }
 
-// configureClaude writes a CLAUDE_CONFIG_DIR, which is empty, as for one who only
-// has a key.
+// configureClaude writes a CLAUDE_CONFIG_DIR, which is empty, as for one who only has a key.
 func configureClaude(home, baseURL string) (map[string]string, error) {
 	return map[string]string{
 		"CLAUDE_CONFIG_DIR":                        home,
@@ -80,9 +77,8 @@ func configureClaude(home, baseURL string) (map[string]string, error) {
 	}, os.MkdirAll(home, 0o700)
 }
 
-// configureGemini writes a GEMINI_CLI_HOME in which gemini does not try again by
-// itself. It names a model: without one gemini asks another model first which to
-// take.
+// configureGemini writes a GEMINI_CLI_HOME in which gemini does not try again by itself. It names a model:
+// without one gemini asks another model first which to take.
 func configureGemini(home, baseURL string) (map[string]string, error) {
 	env := map[string]string{
 		"GEMINI_CLI_HOME":          home,
@@ -152,8 +148,7 @@ func (s *scriptState) moveState(env *testscript.Env, clis []realCLI) error {
 	return err
 }
 
-// setupCLI puts a real program first on the script's PATH, with a home that
-// points to the model server.
+// setupCLI puts a real program first on the script's PATH, with a home that points to the model server.
 func (s *scriptState) setupCLI(env *testscript.Env, c realCLI) error {
 	path := c.find(env.T())
 	if s.model == nil {
@@ -173,8 +168,7 @@ func (s *scriptState) setupCLI(env *testscript.Env, c realCLI) error {
 	return nil
 }
 
-// startModel starts the script's model server, which writes down in $REQUESTS
-// what it is asked.
+// startModel starts the script's model server, which writes down in $REQUESTS what it is asked.
 func (s *scriptState) startModel(env *testscript.Env) error {
 	path := filepath.Join(env.WorkDir, "requests.jsonl")
 	log, err := os.Create(path)
@@ -226,8 +220,7 @@ func (s *scriptState) agentOf(ts *testscript.TestScript, task string) int {
 	return pid
 }
 
-// cmdStopModel: stopmodel ends the model server: from then on, connections to it
-// are refused.
+// cmdStopModel: stopmodel ends the model server: from then on, connections to it are refused.
 func cmdStopModel(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, args, 0, 0, "stopmodel")
 	stateOf(ts).model.Close()

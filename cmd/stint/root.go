@@ -341,8 +341,7 @@ func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// noRun makes a command one that no run may use: it changes the state directory also
-// where no master looks.
+// noRun makes a command one that no run may use: it changes the state directory also where no master looks.
 func (a *app) noRun(c *cobra.Command) *cobra.Command {
 	do := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {

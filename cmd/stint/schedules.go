@@ -114,8 +114,7 @@ func blockFields(block any) (names []string, fields map[string]reflect.Value) {
 	return names, fields
 }
 
-// A schedulesFile is schedules.toml of a state directory, with the schedules of the configuration beside
-// it.
+// A schedulesFile is schedules.toml of a state directory, with the schedules of the configuration beside it.
 type schedulesFile struct{ stateFile[schedule.Schedule] }
 
 func newSchedulesFile(stateDir string, cfg *Config) *schedulesFile {

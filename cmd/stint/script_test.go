@@ -28,9 +28,8 @@ import (
 	"stint/state"
 )
 
-// TestMain makes the test binary the program too: it is stint when it is called
-// by that name, and when it is called through /proc/self/exe, as a master calls
-// itself for gates and demo agents.
+// TestMain makes the test binary the program too: it is stint when it is called by that name, and when it is
+// called through /proc/self/exe, as a master calls itself for gates and demo agents.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "exe" {
 		main()
@@ -99,13 +98,12 @@ func reportLeftOut() {
 
 // TestScript runs testdata/script: each file documents one thing by showing it.
 //
-// A script begins in the empty directory $WORK/ws, which is the workspace of its
-// tasks. The state directory is $STATE, $EXAMPLES that of the examples; $NONCE is a number that no other script has,
-// by which it knows its processes. The agent is the built-in demo, unless the
-// script's name begins with codex_, claude_ or gemini_ (or with several, joined by +):
-// then it is the real one, in front of a model server of ours (see modelServer).
-// After every script its master is stopped, nothing may be left of its runs, and the
-// ledger must give the same tasks as the journal; see endOfScript.
+// A script begins in the empty directory $WORK/ws, which is the workspace of its tasks. The state directory
+// is $STATE, $EXAMPLES that of the examples; $NONCE is a number that no other script has, by which it knows
+// its processes. The agent is the built-in demo, unless the script's name begins with codex_, claude_ or
+// gemini_ (or with several, joined by +): then it is the real one, in front of a model server of ours (see
+// modelServer). After every script its master is stopped, nothing may be left of its runs, and the ledger
+// must give the same tasks as the journal; see endOfScript.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
@@ -273,9 +271,8 @@ func missing(t skipper, why string) {
 	t.Skip(why)
 }
 
-// TestTenTraps runs testdata/traps: in each of its scripts the real codex, claude or
-// gemini does what is most likely to bite those who run it, and stint is not
-// bitten. They are scripts like those of [TestScript].
+// TestTenTraps runs testdata/traps: in each of its scripts the real codex, claude or gemini does what is most
+// likely to bite those who run it, and stint is not bitten. They are scripts like those of [TestScript].
 func TestTenTraps(t *testing.T) {
 	const dir = "testdata/traps"
 	if files, err := filepath.Glob(filepath.Join(dir, "*.txtar")); err != nil || len(files) != 10 {
@@ -291,8 +288,7 @@ func TestTenTraps(t *testing.T) {
 	})
 }
 
-// endOfScript stops the script's master and checks what must hold after every
-// script.
+// endOfScript stops the script's master and checks what must hold after every script.
 func endOfScript(s *scriptState) {
 	s.tests.Helper()
 	live, settled := s.liveState()
@@ -354,9 +350,8 @@ func fsckIsClean(dir string) error {
 	return err
 }
 
-// liveState asks the running master for its whole state. settled says that all
-// tasks have ended: only then nothing changes between this question and the
-// master's end.
+// liveState asks the running master for its whole state. settled says that all tasks have ended: only then
+// nothing changes between this question and the master's end.
 func (s *scriptState) liveState() (live []byte, settled bool) {
 	h := s.master()
 	if h.PID == 0 || h.Socket == "" {
@@ -379,8 +374,7 @@ func (s *scriptState) liveState() (live []byte, settled bool) {
 	return live, err == nil
 }
 
-// compareWithRefold compares the master's state with the fold of the journal from
-// its beginning.
+// compareWithRefold compares the master's state with the fold of the journal from its beginning.
 func (s *scriptState) compareWithRefold(live []byte) {
 	var fold bytes.Buffer
 	st, err := queue.FoldDir(context.Background(), s.state)

@@ -267,8 +267,7 @@ func cmdEdit(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Rename(path+".new~", path))
 }
 
-// cmdMakeFile: makefile FILE TEXT COUNT writes TEXT, COUNT times, into a file;
-// TEXT may have Go's escapes.
+// cmdMakeFile: makefile FILE TEXT COUNT writes TEXT, COUNT times, into a file; TEXT may have Go's escapes.
 func cmdMakeFile(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, args, 3, 3, "makefile FILE TEXT COUNT")
 	text, err := strconv.Unquote(`"` + args[1] + `"`)
@@ -285,9 +284,8 @@ func cmdNoCompare(ts *testscript.TestScript, neg bool, args []string) {
 	stateOf(ts).unlike = args[0]
 }
 
-// cmdCheckOverlap: checkoverlap checks from the demo agent's log that no lane ran
-// two tasks at once, and each its tasks in the order in which they were made. It
-// prints how many runs there were and how many at once.
+// cmdCheckOverlap: checkoverlap checks from the demo agent's log that no lane ran two tasks at once, and each
+// its tasks in the order in which they were made. It prints how many runs there were and how many at once.
 func cmdCheckOverlap(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, args, 0, 0, "checkoverlap")
 	ts.Check(ts.Exec("stint", "ls", "--json", "-n", "0"))
@@ -356,11 +354,10 @@ func readDemoLog(ts *testscript.TestScript) (runs []demoRun) {
 // headerForm is how a header stands on the line of a script.
 var headerForm = regexp.MustCompile(`^([A-Za-z][A-Za-z-]*): *(.*)$`)
 
-// cmdHTTP: http [-socket|-tcp] METHOD PATH [BODY] [HEADER...] makes a request of the
-// running master, over its socket or its port. The body of the answer goes to stdout, its
-// status and header to stderr. BODY is JSON, or @FILE. A HEADER is 'Name: value', and one
-// without a value is left out. Over the port the token is sent, unless a HEADER is
-// Authorization or Cookie.
+// cmdHTTP: http [-socket|-tcp] METHOD PATH [BODY] [HEADER...] makes a request of the running master, over its
+// socket or its port. The body of the answer goes to stdout, its status and header to stderr. BODY is JSON,
+// or @FILE. A HEADER is 'Name: value', and one without a value is left out. Over the port the token is sent,
+// unless a HEADER is Authorization or Cookie.
 func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	tcp := len(args) > 0 && args[0] == "-tcp"
 	if tcp || len(args) > 0 && args[0] == "-socket" {
@@ -424,9 +421,8 @@ func dialSocket(socket string) *http.Transport {
 	}}
 }
 
-// cmdListen: listen VAR FILE puts the URL of a server into a variable. It appends method, path,
-// some headers and body of each request to a file, a line each, and answers 200, or the number
-// that the path ends with.
+// cmdListen: listen VAR FILE puts the URL of a server into a variable. It appends method, path, some headers
+// and body of each request to a file, a line each, and answers 200, or the number that the path ends with.
 func cmdListen(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, args, 2, 2, "listen VAR FILE")
 	var mu sync.Mutex

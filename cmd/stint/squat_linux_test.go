@@ -18,8 +18,7 @@ import (
 	"stint/coordinator/api/guard"
 )
 
-// A squatter is another user who listens at our port while no master does. It notes what
-// browsers send there.
+// A squatter is another user who listens at our port while no master does. It notes what browsers send there.
 type squatter struct {
 	servers []*http.Server
 	ended   sync.WaitGroup
@@ -34,8 +33,7 @@ type squatter struct {
 	sent    map[string]int // requests by path, with their query
 }
 
-// listenAsNobody listens at an address as another user. The thread that was made that user
-// is thrown away.
+// listenAsNobody listens at an address as another user. The thread that was made that user is thrown away.
 func listenAsNobody(network, address string) (ln net.Listener, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -120,9 +118,8 @@ func (s *squatter) has(path string) bool {
 	return s.sent[path] > 0
 }
 
-// TestPromise11SquattedSocket: another user listens at a socket where the master may be.
-// What heartbeat.json names from earlier is passed over; at the one of the next master, no
-// other is started.
+// TestPromise11SquattedSocket: another user listens at a socket where the master may be. What heartbeat.json
+// names from earlier is passed over; at the one of the next master, no other is started.
 func TestPromise11SquattedSocket(t *testing.T) {
 	if os.Getuid() != 0 {
 		missing(t, "only root can be somebody else")
@@ -159,10 +156,9 @@ func TestPromise11SquattedSocket(t *testing.T) {
 	}
 }
 
-// TestPromise11SquattedPort: another user takes the port while the page is open and no
-// master runs. The open page shows nothing of his and tells him nothing more; and whatever
-// he got, also from who opens his page, is worth nothing when a master is back. No task is
-// made, and no service worker of his stays.
+// TestPromise11SquattedPort: another user takes the port while the page is open and no master runs. The open
+// page shows nothing of his and tells him nothing more; and whatever he got, also from who opens his page, is
+// worth nothing when a master is back. No task is made, and no service worker of his stays.
 func TestPromise11SquattedPort(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

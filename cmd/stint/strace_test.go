@@ -69,12 +69,11 @@ func compactCalls() string {
 // file, which has a random name and which nobody reads.
 func replaces(file string) string { return "renameat " + file + ", openat ., fsync ., " }
 
-// TestPromise1And2KillsAtSystemCalls kills the master with SIGKILL at the N-th
-// write, fsync, rename and so on of each file of the state directory, N = 1, 2 and
-// so on until it is not reached any more, while clients and a person work with it
-// and agents run. After each kill a new master must find everything that was
-// acknowledged. STINT_TEST_STRACE sets the number of kills, STINT_TEST_SCENARIO
-// takes one scenario only, STINT_TEST_SEED repeats the choice of the moments.
+// TestPromise1And2KillsAtSystemCalls kills the master with SIGKILL at the N-th write, fsync, rename and so on
+// of each file of the state directory, N = 1, 2 and so on until it is not reached any more, while clients and
+// a person work with it and agents run. After each kill a new master must find everything that was
+// acknowledged. STINT_TEST_STRACE sets the number of kills, STINT_TEST_SCENARIO takes one scenario only,
+// STINT_TEST_SEED repeats the choice of the moments.
 func TestPromise1And2KillsAtSystemCalls(t *testing.T) {
 	t.Parallel()
 	notShort(t)
@@ -217,9 +216,8 @@ func (w *world) answers(l *life) bool {
 	return false
 }
 
-// strace returns the command line that injects a fault. It traces from a process of
-// its own (-D), so that the master is our child. With --seccomp-bpf it would be
-// faster, but strace 6.1 then forgets to inject.
+// strace returns the command line that injects a fault. It traces from a process of its own (-D), so that the
+// master is our child. With --seccomp-bpf it would be faster, but strace 6.1 then forgets to inject.
 func (w *world) strace(log string, k target, inject string) []string {
 	argv := []string{"strace", "-D", "-f", "-qq", "-y", "-e", "signal=none", "-e", "trace=" + k.call, "-o", log, "-e", "inject=" + inject}
 	if k.file != anyFile {

@@ -95,8 +95,7 @@ func stopwatch(call func()) time.Duration {
 	return time.Since(begun)
 }
 
-// report returns the medians, and how many times as fast as another each side is that
-// one.
+// report returns the medians, and how many times as fast as another each side is that one.
 func (r rounds) report(b *testing.B, one string) {
 	median := map[string]float64{}
 	for side, rates := range r {
@@ -114,8 +113,7 @@ func (r rounds) report(b *testing.B, one string) {
 
 func millis(d time.Duration) float64 { return float64(d) / 1e6 }
 
-// A submitWorld is a benchWorld whose master is in this process, as are the others that
-// it is compared with.
+// A submitWorld is a benchWorld whose master is in this process, as are the others that it is compared with.
 type submitWorld struct {
 	*benchWorld
 	c *coordinator.Coordinator

@@ -232,8 +232,7 @@ func (l *life) during() (context.Context, func()) {
 	return ctx, cancel
 }
 
-// ask submits a task that may end in one of the ways of ends, and gives its id;
-// "" if nobody confirmed it.
+// ask submits a task that may end in one of the ways of ends, and gives its id; "" if nobody confirmed it.
 func (w *world) ask(ctx context.Context, session, text string, ends ...state.Status) string {
 	w.mu.Lock()
 	n := len(w.wishes)
@@ -341,8 +340,7 @@ func (w *world) recover() {
 	}
 }
 
-// compare: acknowledged tasks are there, once, unchanged, and have ended as they
-// may; and nobody else's are.
+// compare: acknowledged tasks are there, once, unchanged, and have ended as they may; and nobody else's are.
 func (w *world) compare(ctx context.Context) {
 	w.t.Helper()
 	tasks, err := w.client.List(ctx, state.Filter{})

@@ -16,11 +16,10 @@ import (
 	"stint/state/lanes"
 )
 
-// Edit changes fields of a task that waits, a draft or a queued one, all or none of
-// them, with the checks of Submit. The task stays in its place, with its attempts. As
-// after an edit by hand it leaves its session where it gets another session key or
-// agent; a task of no session goes with its workspace to the lane of that directory. A
-// field that is unset is chosen as for a new task. What is as it was is not written.
+// Edit changes fields of a task that waits, a draft or a queued one, all or none of them, with the checks of
+// Submit. The task stays in its place, with its attempts. As after an edit by hand it leaves its session
+// where it gets another session key or agent; a task of no session goes with its workspace to the lane of
+// that directory. A field that is unset is chosen as for a new task. What is as it was is not written.
 //
 // The error has CodeConflict if the task does not wait, and CodeChanged if p is for an
 // earlier state of it. by is who asks.

@@ -148,10 +148,9 @@ func addNote(rec *ledger.Record, text string) {
 	rec.Set(ledger.Pair{Key: state.KeyNote, Value: strings.TrimPrefix(note+"; "+task.OneSentence(text, most), "; ")})
 }
 
-// checkFamily reports whether a task may queue one more, beside those that it has
-// queued and those that it queues just now: chains and families are bounded, so that
-// tasks that queue tasks come to an end. What its agent asks for and what is queued
-// at its ends are counted apart: neither takes the other's place.
+// checkFamily reports whether a task may queue one more, beside those that it has queued and those that it
+// queues just now: chains and families are bounded, so that tasks that queue tasks come to an end. What its
+// agent asks for and what is queued at its ends are counted apart: neither takes the other's place.
 func (in *intake) checkFamily(st *fold.State, s *submission) error {
 	a, now := in.a, 0
 	for i := range in.fresh {
@@ -218,8 +217,7 @@ func CheckTemplate(text string) error {
 	return err
 }
 
-// isNoFollowUp reports whether a prompt says that there is to be no follow-up,
-// whatever is configured.
+// isNoFollowUp reports whether a prompt says that there is to be no follow-up, whatever is configured.
 func isNoFollowUp(text string) bool { return text == "none" || text == "off" }
 
 func parseTemplate(text string) (*prompt.Template, error) {

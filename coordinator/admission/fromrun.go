@@ -18,9 +18,8 @@ import (
 	"stint/state/lanes"
 )
 
-// What a run asks for. An agent can call stint; what it queues is the work of its
-// task's run, and no user's: it is bounded like follow-ups, and what would give it
-// more than its own task has waits for a person.
+// What a run asks for. An agent can call stint; what it queues is the work of its task's run, and no user's:
+// it is bounded like follow-ups, and what would give it more than its own task has waits for a person.
 
 // taskOfRun returns the task that a run runs, which asks for something.
 func taskOfRun(st *fold.State, run string) (state.Task, error) {
@@ -35,9 +34,8 @@ func taskOfRun(st *fold.State, run string) (state.Task, error) {
 	return t, nil
 }
 
-// capBy lowers what a submission has to what the task t has, which queues it: no task gets
-// more through another one than its user allowed. What the submission leaves to the
-// configuration is lowered too.
+// capBy lowers what a submission has to what the task t has, which queues it: no task gets more through
+// another one than its user allowed. What the submission leaves to the configuration is lowered too.
 func (a *Admission) capBy(s *submission, t *state.Task) {
 	var capped []string
 	lower := func(field, to string) { capped = append(capped, strings.TrimSpace(field+" "+to)) }

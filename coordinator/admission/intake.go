@@ -82,10 +82,9 @@ type intake struct {
 	accounts map[sessionPlace]string // of the new tasks, by places without one
 }
 
-// Submit enqueues a task. When it returns nil, the task is on the disk. A spec
-// whose ID or idempotency key is known returns the task that is there already; the
-// same key with another body is a conflict. The spec is checked first: where its workspace
-// has gone meanwhile, it is refused although its key is known.
+// Submit enqueues a task. When it returns nil, the task is on the disk. A spec whose ID or idempotency key is
+// known returns the task that is there already; the same key with another body is a conflict. The spec is
+// checked first: where its workspace has gone meanwhile, it is refused although its key is known.
 func (a *Admission) Submit(ctx context.Context, s task.TaskSpec) (state.Task, error) {
 	tasks, err := a.submit(ctx, request{specs: []task.TaskSpec{s}})
 	if err != nil {
@@ -101,10 +100,9 @@ func (a *Admission) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]sta
 	return a.SubmitOnce(ctx, "", specs)
 }
 
-// SubmitOnce is SubmitAll for a list that has an idempotency key as a whole, if it is not "";
-// its specs have none then. The same list under the same key returns the tasks that are there already,
-// and anything else under it is a conflict: another list, a longer or a shorter one,
-// one in another order, or a single task.
+// SubmitOnce is SubmitAll for a list that has an idempotency key as a whole, if it is not ""; its specs have
+// none then. The same list under the same key returns the tasks that are there already, and anything else
+// under it is a conflict: another list, a longer or a shorter one, one in another order, or a single task.
 func (a *Admission) SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error) {
 	if key != "" && task.CheckKey(key) != nil {
 		return nil, task.CheckKey(key)
@@ -313,8 +311,7 @@ func (in *intake) checkNotPast(s *task.TaskSpec) error {
 		s.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 }
 
-// record appends the records of all specs that ask for something new. The log may
-// call it more than once.
+// record appends the records of all specs that ask for something new. The log may call it more than once.
 func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 	n := len(in.list)
 	in.ids, in.old, in.fresh, in.begun = make([]string, n), make([]*state.Task, n), make([]state.Task, 0, n), map[sessionPlace]string{}

@@ -42,9 +42,8 @@ func (a *Admission) Move(ctx context.Context, ref string, to task.Place, by stri
 	})
 }
 
-// moved returns the tasks whose order must change, with the new one, so that a task
-// comes before another, or before all that wait if that is "". Running ones keep
-// their places, to which they may come back.
+// moved returns the tasks whose order must change, with the new one, so that a task comes before another, or
+// before all that wait if that is "". Running ones keep their places, to which they may come back.
 func moved(st *fold.State, id, before string) ([]state.Task, error) {
 	t, err := waiting(st, id)
 	if err != nil {

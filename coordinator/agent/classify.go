@@ -120,10 +120,9 @@ func killedBy(end gate.EndReport) syscall.Signal {
 // sentence puts what was said behind what happened.
 func sentence(how, said string) string { return strings.TrimSuffix(how+": "+said, ": ") }
 
-// LastError returns the reason that a program gives on stderr, and whether it is its own
-// last "Error:" line. Otherwise it is the first line that begins with "error", together
-// with the line below if that line ends in a colon, or else the last line, which tells a
-// person more than nothing.
+// LastError returns the reason that a program gives on stderr, and whether it is its own last "Error:" line.
+// Otherwise it is the first line that begins with "error", together with the line below if that line ends in
+// a colon, or else the last line, which tells a person more than nothing.
 func LastError(stderr []byte) (line string, own bool) {
 	reason := ""
 	for l := range strings.Lines(strings.ToValidUTF8(string(stderr), "\uFFFD")) {

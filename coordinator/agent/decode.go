@@ -23,9 +23,8 @@ const (
 	MaxError  = 4 << 10
 )
 
-// A Decoder reads the events of one CLI, one a line. It does no I/O. Lines that
-// are no event are counted and passed over, and so is what it does not know: new
-// versions bring new events.
+// A Decoder reads the events of one CLI, one a line. It does no I/O. Lines that are no event are counted and
+// passed over, and so is what it does not know: new versions bring new events.
 type Decoder interface {
 	// Line takes one line of the stream; b is reused.
 	Line(b []byte)
@@ -102,9 +101,8 @@ func (h *TurnState) Read(b []byte, e any, kind *string) bool {
 	return true
 }
 
-// NameSession notes what the agent calls its session: the first name, because those of
-// sub-agents may follow, and only a UUID, because it becomes an argument of a
-// command.
+// NameSession notes what the agent calls its session: the first name, because those of sub-agents may follow,
+// and only a UUID, because it becomes an argument of a command.
 func (h *TurnState) NameSession(id string) {
 	if h.named == "" && IsUUID(id) {
 		h.named = id
@@ -288,8 +286,7 @@ type replacement struct {
 	New string `json:"new_string"`
 }
 
-// LogUse reports that the agent uses a tool, which is of a kind of [task.LogEvent]; "" is any
-// other tool.
+// LogUse reports that the agent uses a tool, which is of a kind of [task.LogEvent]; "" is any other tool.
 func (h *TurnState) LogUse(id, tool, kind string, u *ToolUse) {
 	e := task.LogEvent{Kind: kind}
 	switch kind {
@@ -329,8 +326,7 @@ func (p Plan) String() string {
 	return fmt.Sprintf("%d of %d done%s", done, len(p), next)
 }
 
-// changedLines returns how many lines are added and removed where one text takes the place
-// of another.
+// changedLines returns how many lines are added and removed where one text takes the place of another.
 func changedLines(before, after string) (added, removed int) {
 	split := func(s string) []string {
 		if s = strings.TrimSuffix(s, "\n"); s == "" {

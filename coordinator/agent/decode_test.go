@@ -99,8 +99,7 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// Long lines arrive whole wherever the pieces are cut, and those that do not
-// matter are not kept.
+// Long lines arrive whole wherever the pieces are cut, and those that do not matter are not kept.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	answer := strings.Repeat("é", 3<<19) // 3 MiB

@@ -1,8 +1,7 @@
-// Package agent runs coding agents: argv out, events in. An agent is a folder below with a
-// [Kind], an [Adapter] for its CLI, and a [Decoder] for the CLI's events and for what it says
-// of its errors. What all of them share is here: how a turn ends, by the table below, how a
-// CLI is asked about itself, and the shell of verify commands ([Shell]). Package gate starts
-// the programs and ends all that is left of them.
+// Package agent runs coding agents: argv out, events in. An agent is a folder below with a [Kind], an
+// [Adapter] for its CLI, and a [Decoder] for the CLI's events and for what it says of its errors. What all of
+// them share is here: how a turn ends, by the table below, how a CLI is asked about itself, and the shell of
+// verify commands ([Shell]). Package gate starts the programs and ends all that is left of them.
 //
 // # Text is text
 //
@@ -21,16 +20,14 @@
 //	        content and change the text; a slash     it ([task.PromptEscaper])
 //	        at the start is a command
 //
-// CLAUDE_CODE_DISABLE_ATTACHMENTS alone would do for claude, but it takes the lists of
-// skills and of deferred tools (all those of MCP servers) from the model, and nested
-// CLAUDE.md files.
+// CLAUDE_CODE_DISABLE_ATTACHMENTS alone would do for claude, but it takes the lists of skills and of deferred
+// tools (all those of MCP servers) from the model, and nested CLAUDE.md files.
 //
 // # What counts as success
 //
-// The exit code alone says little: codex ends with 0 after a turn that failed, and
-// may hang after one that went well; claude ends with 0 when it is interrupted,
-// gemini when it is told to end. So the class of a run comes from this table, read
-// from the top; "stopped" means that we ended the run.
+// The exit code alone says little: codex ends with 0 after a turn that failed, and may hang after one that
+// went well; claude ends with 0 when it is interrupted, gemini when it is told to end. So the class of a run
+// comes from this table, read from the top; "stopped" means that we ended the run.
 //
 //	how it ended                            terminal event   answer  class
 //	--------------------------------------  ---------------  ------  --------------
@@ -60,11 +57,10 @@
 //	exit 126 or 127                         no event at all  -       agent-missing
 //	exit not 0                              no event at all  -       by its stderr
 //
-// A CLI may report an error, such as a 429, and then sleep before it tries again. While it
-// has reported nothing else since (no message, no tool, no step of its thinking), that
-// error decides: without a network the run is stopped after a minute, with a rate limit
-// after two, and when the idle limit stops it, its class is that of the error. gemini
-// reports these errors on stderr ("Attempt 1 failed with status 429").
+// A CLI may report an error, such as a 429, and then sleep before it tries again. While it has reported
+// nothing else since (no message, no tool, no step of its thinking), that error decides: without a network
+// the run is stopped after a minute, with a rate limit after two, and when the idle limit stops it, its class
+// is that of the error. gemini reports these errors on stderr ("Attempt 1 failed with status 429").
 //
 // A signal is one that we have not sent, also below a shell that ends with 128 and its
 // number: the kernel wanted memory, the agent had a bug, or somebody killed it. One that
@@ -87,36 +83,30 @@
 //	                                                                without an error in the result
 //	                                                                the last error event
 //
-// The answer is the last message of the agent. Warnings of gemini are notes of a
-// success. Tools that the agent was denied are findings, whatever the class: claude's
-// permission_denials; gemini's tool results of type tool_not_registered or
-// policy_violation, or outside of its workspace; codex's commands that it declines or has no
-// sandbox for, changes that failed, and the patches that it rejects on stderr, unless it runs
-// without a sandbox. What its sandbox keeps a command from, only the command's output tells.
+// The answer is the last message of the agent. Warnings of gemini are notes of a success. Tools that the
+// agent was denied are findings, whatever the class: claude's permission_denials; gemini's tool results of
+// type tool_not_registered or policy_violation, or outside of its workspace; codex's commands that it
+// declines or has no sandbox for, changes that failed, and the patches that it rejects on stderr, unless it
+// runs without a sandbox. What its sandbox keeps a command from, only the command's output tells.
 //
-// By its report means [state.ClassRateLimited], [state.ClassAuth] (also where the
-// provider wants to be paid), [state.ClassNetwork], [state.ClassSessionLost],
-// [state.ClassSessionBusy], [state.ClassContextFull] or [state.ClassExit]. Only what the CLI
-// itself reports as an error is looked at, never the agent's answer: a program about rate
-// limits is not rate-limited.
+// By its report means [state.ClassRateLimited], [state.ClassAuth] (also where the provider wants to be paid),
+// [state.ClassNetwork], [state.ClassSessionLost], [state.ClassSessionBusy], [state.ClassContextFull] or
+// [state.ClassExit]. Only what the CLI itself reports as an error is looked at, never the agent's answer: a
+// program about rate limits is not rate-limited.
 //
 // # Sessions
 //
-// A session is told of when it can be resumed, not when it is first named: codex
-// from turn.started, claude once a request was on its way, gemini once a tool was
-// called or the turn is over. A turn that did not end well may have left its
-// prompt in the session (task.Outcome.Kept): with codex and claude as soon
-// as a request was on its way; gemini takes it out again when the first request of
-// the turn fails, and keeps it when a tool was called or it was killed while the
-// model spoke.
+// A session is told of when it can be resumed, not when it is first named: codex from turn.started, claude
+// once a request was on its way, gemini once a tool was called or the turn is over. A turn that did not end
+// well may have left its prompt in the session (task.Outcome.Kept): with codex and claude as soon as a
+// request was on its way; gemini takes it out again when the first request of the turn fails, and keeps it
+// when a tool was called or it was killed while the model spoke.
 //
-// A turn that goes on with a kept prompt forks the session (task.Turn.Fork), as
-// codex and claude can, and is told of its fork only once the agent has said something
-// or used a tool. If it is refused before that, the next turn forks the same session
-// again, so that tries leave no trace in the conversation. A fork of codex's reads the
-// thread that it comes from: both files are needed to resume it.
+// A turn that goes on with a kept prompt forks the session (task.Turn.Fork), as codex and claude can, and is
+// told of its fork only once the agent has said something or used a tool. If it is refused before that, the
+// next turn forks the same session again, so that tries leave no trace in the conversation. A fork of codex's
+// reads the thread that it comes from: both files are needed to resume it.
 //
-// Codex counts the tokens of the whole thread (task.Outcome.Thread); claude
-// and gemini count those of the run. Claude's dollars are taken only where an API
-// key or a cloud pays by them.
+// Codex counts the tokens of the whole thread (task.Outcome.Thread); claude and gemini count those of the
+// run. Claude's dollars are taken only where an API key or a cloud pays by them.
 package agent

@@ -43,9 +43,8 @@ type Runner struct {
 	Own []string
 	// Account has the variables of the turn's account, which take the place of all others.
 	Account []string
-	// Patience is how long an agent may do nothing but wait for the network before its
-	// run is stopped, and half of how long it may do nothing but wait for a rate limit;
-	// the default is one minute.
+	// Patience is how long an agent may do nothing but wait for the network before its run is stopped, and
+	// half of how long it may do nothing but wait for a rate limit; the default is one minute.
 	Patience time.Duration
 }
 
@@ -63,9 +62,8 @@ func (r *Runner) Use(turn task.Turn) {
 	r.Env = append(slices.Clone(r.Env), r.Account...) // what asks for a home finds that of the account
 }
 
-// AgentEnv is the whole environment of the agent of a run: the filtered one,
-// what the adapter adds, and the variables of the run. A later entry replaces
-// an earlier one of the same name.
+// AgentEnv is the whole environment of the agent of a run: the filtered one, what the adapter adds, and the
+// variables of the run. A later entry replaces an earlier one of the same name.
 func (r *Runner) AgentEnv(turn task.Turn, extra ...string) []string {
 	all := slices.Concat(r.Env, extra, r.Account, []string{
 		EnvRunID + "=" + turn.RunID,
@@ -133,8 +131,7 @@ func CommandLine(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// CommandIn returns a line for a person's shell that runs a command in a workspace; "": in
-// any.
+// CommandIn returns a line for a person's shell that runs a command in a workspace; "": in any.
 func CommandIn(workspace string, words ...string) string {
 	if workspace == "" {
 		return CommandLine(words...)
@@ -185,9 +182,8 @@ func Executable(path string) error {
 	return nil
 }
 
-// Output runs a program for a question about itself, with the agents'
-// environment. It returns all that the program wrote. One that does not answer
-// within 10 s is killed with what it has started.
+// Output runs a program for a question about itself, with the agents' environment. It returns all that the
+// program wrote. One that does not answer within 10 s is killed with what it has started.
 func (r *Runner) Output(ctx context.Context, path string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

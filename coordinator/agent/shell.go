@@ -34,9 +34,8 @@ const (
 	outputTail = 4 << 10
 )
 
-// Verify runs one command; see task.Shell. Its output stands in the run's
-// file stdout; of one that has more than 8 MiB only the last 64 KiB are kept,
-// below a line that says so.
+// Verify runs one command; see task.Shell. Its output stands in the run's file stdout; of one that has more
+// than 8 MiB only the last 64 KiB are kept, below a line that says so.
 func (s Shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 	turn := task.Turn{
 		TaskID: v.TaskID, RunID: v.RunID, Attempt: v.Attempt, RunDir: v.RunDir, Prompt: os.DevNull,
@@ -100,8 +99,7 @@ func result(e *gate.Result, limit time.Duration) task.VerifyResult {
 // shellCodes are the exit codes with which a shell says something of its own.
 var shellCodes = map[int]string{126: "a program of it cannot be executed", 127: "a program of it was not found"}
 
-// A window keeps the head and the tail of an output. It belongs to the goroutine
-// that supervises the run.
+// A window keeps the head and the tail of an output. It belongs to the goroutine that supervises the run.
 type window struct {
 	head, tail []byte
 	size       int64
@@ -154,9 +152,8 @@ var terminalCodes = LazyRegexp("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\
 // StripTerminalCodes returns a text without what colours it and moves the cursor.
 func StripTerminalCodes(text string) string { return terminalCodes().ReplaceAllString(text, "") }
 
-// plainText returns what a person would read of it: of a line that was written over
-// again and again, as bars of progress are, the last state; no codes for terminals;
-// and a mark for each thing that is no text.
+// plainText returns what a person would read of it: of a line that was written over again and again, as bars
+// of progress are, the last state; no codes for terminals; and a mark for each thing that is no text.
 func plainText(text string) string {
 	text = StripTerminalCodes(strings.ReplaceAll(text, "\r\n", "\n"))
 	var b strings.Builder

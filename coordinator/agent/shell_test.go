@@ -33,8 +33,7 @@ func (b *bench) verify(ctx context.Context, command string, change func(*task.Ve
 	return s.Verify(ctx, v), turn
 }
 
-// TestVerifyCommand: how a command ends, what is told of it, and that nothing of it
-// lives on.
+// TestVerifyCommand: how a command ends, what is told of it, and that nothing of it lives on.
 func TestVerifyCommand(t *testing.T) {
 	limit := func(v *task.VerifyRun) { v.Timeout = 300 * time.Millisecond }
 	later := func(v *task.VerifyRun) { v.Timeout = 3 * time.Second } // time enough to begin

@@ -172,10 +172,9 @@ func Judge(d Decoder, stdout, stderr []byte, exit int, now time.Time) Verdict {
 	return classify(gate.Result{Started: true, Stderr: stderr, End: end}, d, now)
 }
 
-// FindSession returns the native session id that the run in runDir began or resumed, as the
-// beginning of its output tells, and "" if it got no further; kept reports whether the session
-// has the run's prompt in its history. It is for a master that died between the first event and
-// its record.
+// FindSession returns the native session id that the run in runDir began or resumed, as the beginning of its
+// output tells, and "" if it got no further; kept reports whether the session has the run's prompt in its
+// history. It is for a master that died between the first event and its record.
 func FindSession(runDir string, newDecoder NewDecoder) (session string, kept bool) {
 	f, err := rundir.OpenOutput(runDir, "stdout")
 	if err != nil {

@@ -36,8 +36,7 @@ func twoRuns(t *testing.T, text string) (*fakeMaster, *Server) {
 	return m, newServer(m, Options{})
 }
 
-// TestLogRanges: a range of a log is that piece of the whole, which several runs have
-// written.
+// TestLogRanges: a range of a log is that piece of the whole, which several runs have written.
 func TestLogRanges(t *testing.T) {
 	const text = "one\ntwo\nthree\nfour\nfive\n"
 	_, s := twoRuns(t, text)
@@ -246,8 +245,7 @@ func TestTurnstile(t *testing.T) {
 	})
 }
 
-// TestCutWhileItIsServed: an answer that cannot be ended as it was begun is not taken
-// for a whole one.
+// TestCutWhileItIsServed: an answer that cannot be ended as it was begun is not taken for a whole one.
 func TestCutWhileItIsServed(t *testing.T) {
 	m := newFake(t)
 	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r"})

@@ -9,13 +9,12 @@
 //
 // # Requests
 //
-// What programs use is below /v1; /openapi.json there describes it. huma generates the
-// description from the types of requests and answers, the tags of their fields and the
-// arguments of op; package openapi completes it. The file openapi.json here is what the server
-// answers: go test ./coordinator/api -run TestDescription -update writes it. Beside it there are
-// the page (/ and /ui) and, for who expects them there, /tasks, /health, /ready and /metrics.
-// Bodies are JSON. What is not understood is refused (package request). Where a path has {id},
-// any reference to a task will do: its id, a unique piece of it, @last.
+// What programs use is below /v1; /openapi.json there describes it. huma generates the description from the
+// types of requests and answers, the tags of their fields and the arguments of op; package openapi completes
+// it. The file openapi.json here is what the server answers: go test ./coordinator/api -run TestDescription
+// -update writes it. Beside it there are the page (/ and /ui) and, for who expects them there, /tasks,
+// /health, /ready and /metrics. Bodies are JSON. What is not understood is refused (package request). Where a
+// path has {id}, any reference to a task will do: its id, a unique piece of it, @last.
 //
 // # Rooms
 //
@@ -28,9 +27,8 @@
 // [task.Code]; message, which is detail; hint, the next command; and field, what
 // of the request is wrong. The client turns it back into the same [*task.Error].
 //
-// Every answer says in its header how many findings there are, whether dispatch is
-// paused, the number of the newest record, and with which configuration the master was
-// started ([wire.Notice]).
+// Every answer says in its header how many findings there are, whether dispatch is paused, the number of the
+// newest record, and with which configuration the master was started ([wire.Notice]).
 //
 // # Pages and pieces
 //
@@ -48,20 +46,18 @@
 //
 // # Long requests
 //
-// Wait, logs that follow and events last as long as they need to. They end when
-// the client goes, and when the server is stopped: then a wait is answered with
-// the code stopped, and a stream is broken off rather than closed, so that nobody
-// takes its end for the end of the task.
+// Wait, logs that follow and events last as long as they need to. They end when the client goes, and when the
+// server is stopped: then a wait is answered with the code stopped, and a stream is broken off rather than
+// closed, so that nobody takes its end for the end of the task.
 //
 // # Events
 //
-// GET /v1/events are Server-Sent Events, or JSON lines for who accepts those. The id of
-// an event is the number of a record of the ledger, so any master of that ledger can go
-// on where another one was left: Last-Event-ID, or the query after, names the last record
-// that the reader knows of. What has changed since comes first, each task once and as it
-// is now; then what comes. Where that cannot be told (too long ago, a number
-// that this ledger has not got to, a compaction, tasks that a person has deleted) the event is resync: list anew. The header
-// Stint-Seq of a list's answer is where who has listed goes on.
+// GET /v1/events are Server-Sent Events, or JSON lines for who accepts those. The id of an event is the
+// number of a record of the ledger, so any master of that ledger can go on where another one was left:
+// Last-Event-ID, or the query after, names the last record that the reader knows of. What has changed since
+// comes first, each task once and as it is now; then what comes. Where that cannot be told (too long ago, a
+// number that this ledger has not got to, a compaction, tasks that a person has deleted) the event is resync:
+// list anew. The header Stint-Seq of a list's answer is where who has listed goes on.
 //
 // A reader who takes nothing is cut off, and nobody waits for it.
 package api

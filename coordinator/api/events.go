@@ -195,8 +195,7 @@ func (e *eventStream) add(c *task.Change) bool {
 	return len(e.buf) < maxEvents || e.flush()
 }
 
-// flush sends what waits, if anything. It returns false if the reader does not take it in
-// time, or has gone.
+// flush sends what waits, if anything. It returns false if the reader does not take it in time, or has gone.
 func (e *eventStream) flush() bool {
 	_, err := e.out.Write(e.buf)
 	e.buf = e.buf[:0]

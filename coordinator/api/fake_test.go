@@ -44,8 +44,7 @@ func newServer(m master, opts Options) *Server {
 
 func roomsOf(m master) *Rooms { return &Rooms{m, m, m, m, m, m, m, m, m, m, m, m, fakeJobs{}} }
 
-// fakeMaster is a master in memory. Only what the server can see of a
-// coordinator is real.
+// fakeMaster is a master in memory. Only what the server can see of a coordinator is real.
 type fakeMaster struct {
 	runs string        // directory of the runs
 	held chan struct{} // Submit sends to it and then waits, if it is there,

@@ -12,8 +12,7 @@ import (
 	"stint/coordinator/api/wire"
 )
 
-// badHosts are what may stand after "Host:" and is not ours. PORT is the port, NEXT
-// another one.
+// badHosts are what may stand after "Host:" and is not ours. PORT is the port, NEXT another one.
 var badHosts = []string{
 	// Without our port.
 	"", "127.0.0.1", "localhost", "[::1]", "127.0.0.1:", "[::1]:", "localhost:", "127.0.0.1:80", "localhost:NEXT", "127.0.0.1:0PORT", "127.0.0.1:+PORT", "127.0.0.1:-PORT",
@@ -91,9 +90,8 @@ func (s *tcpServer) hostRequest(form string, r apiOperation) string {
 
 const withHost = "METHOD PATH HTTP/1.1\r\nHost: BAD\r\nAUTH\r\nConnection: close\r\n\r\n"
 
-// TestPromise11Host: a request that does not name our host is refused before anything
-// is looked at, on every path, whatever else it has. A page of another site whose name
-// was made to mean this machine names its own.
+// TestPromise11Host: a request that does not name our host is refused before anything is looked at, on every
+// path, whatever else it has. A page of another site whose name was made to mean this machine names its own.
 func TestPromise11Host(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

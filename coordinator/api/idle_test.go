@@ -48,9 +48,8 @@ func (s *tcpServer) quiet(t testing.TB, n int, begin ...string) (end func()) {
 	}
 }
 
-// TestIdleConnectionsYield: beside 1,000 connections that are kept alive, or have sent no
-// whole request yet, and some that wait for an answer, a new client is answered in less than
-// a second. In fake time.
+// TestIdleConnectionsYield: beside 1,000 connections that are kept alive, or have sent no whole request yet,
+// and some that wait for an answer, a new client is answered in less than a second. In fake time.
 func TestIdleConnectionsYield(t *testing.T) {
 	t.Parallel()
 	quietClients := maps.Clone(quietClients)
@@ -75,9 +74,8 @@ func TestIdleConnectionsYield(t *testing.T) {
 	}
 }
 
-// TestActiveRequestsAreNotCut: who waits for an answer gets it whole, whoever else wants
-// the place; and where all places are taken by such, a new client gets the first that is
-// free. In fake time.
+// TestActiveRequestsAreNotCut: who waits for an answer gets it whole, whoever else wants the place; and where
+// all places are taken by such, a new client gets the first that is free. In fake time.
 func TestActiveRequestsAreNotCut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

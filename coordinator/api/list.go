@@ -61,8 +61,7 @@ func (in *listInput) Resolve(ctx huma.Context) (errs []error) {
 	return errs
 }
 
-// list writes the rows one by one: there may be many, and most of them have been
-// encoded before.
+// list writes the rows one by one: there may be many, and most of them have been encoded before.
 func (s *Server) list(_ context.Context, in *listInput) (*huma.StreamResponse, error) {
 	before, err := wire.ParseCursor(in.Cursor)
 	if err != nil {

@@ -187,9 +187,8 @@ func TestPortOfThePage(t *testing.T) {
 	})
 }
 
-// TestBrowsersForget: who is not signed in is told to forget what a page at our address has
-// left behind, and nobody gets a service worker's script from us; but who is signed in
-// keeps the key.
+// TestBrowsersForget: who is not signed in is told to forget what a page at our address has left behind, and
+// nobody gets a service worker's script from us; but who is signed in keeps the key.
 func TestBrowsersForget(t *testing.T) {
 	s := serveTCP(t, twoTasks(t), Options{})
 	host, cookie, key := s.signIn(t)
@@ -224,9 +223,8 @@ func TestBrowsersForget(t *testing.T) {
 	}
 }
 
-// TestStolenCookieChangesNothing: browsers send our cookie to every port of this
-// machine, so who has it alone can read, and change nothing. And what another port
-// sets in its place does not lock the user out.
+// TestStolenCookieChangesNothing: browsers send our cookie to every port of this machine, so who has it alone
+// can read, and change nothing. And what another port sets in its place does not lock the user out.
 func TestStolenCookieChangesNothing(t *testing.T) {
 	m := twoTasks(t)
 	s := serveTCP(t, m, Options{})

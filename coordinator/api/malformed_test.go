@@ -18,8 +18,7 @@ import (
 	"stint/state"
 )
 
-// A malformed request is one that no good client sends. HOST stands for our host, TOKEN
-// for the token.
+// A malformed request is one that no good client sends. HOST stands for our host, TOKEN for the token.
 type malformed struct {
 	name, request string
 	field         string // that the answer must name; "": none has to
@@ -446,9 +445,8 @@ func TestMalformedRequests(t *testing.T) {
 	})
 }
 
-// TestMalformedFramingOverTheSocket: where a body ends is known on the socket as well as
-// over TCP, and what is left of one that was refused is no request. There nobody has to
-// show a token with each.
+// TestMalformedFramingOverTheSocket: where a body ends is known on the socket as well as over TCP, and what
+// is left of one that was refused is no request. There nobody has to show a token with each.
 func TestMalformedFramingOverTheSocket(t *testing.T) {
 	if testing.Short() && os.Getenv("CI") != "true" {
 		t.Skip("takes seconds")
@@ -476,8 +474,7 @@ func TestMalformedFramingOverTheSocket(t *testing.T) {
 	}
 }
 
-// refusedHalfway are bodies of which no more than the beginning is read, and which go on
-// like a request.
+// refusedHalfway are bodies of which no more than the beginning is read, and which go on like a request.
 func refusedHalfway() (all []malformed) {
 	rest := strings.Repeat(another, 3000)
 	for read := maxSignIn; read < maxSignIn+4; read++ { // whichever the server reads

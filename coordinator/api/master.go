@@ -109,12 +109,10 @@ func (s *Server) dispatchRoutes(api huma.API) {
 type Ledger interface {
 	// Dump writes the whole state as text, the same for the same state.
 	Dump(w io.Writer) error
-	// Reconcile takes over tasks.md now; with accept also what is quarantined as the work
-	// of a formatter.
+	// Reconcile takes over tasks.md now; with accept also what is quarantined as the work of a formatter.
 	Reconcile(ctx context.Context, accept bool) (task.Reconciled, error)
-	// Compact merges records and moves tasks that ended more than olderThan ago to
-	// the archive; with dryRun it only says what it would do, with keepFailed failed and
-	// dead tasks stay.
+	// Compact merges records and moves tasks that ended more than olderThan ago to the archive; with dryRun
+	// it only says what it would do, with keepFailed failed and dead tasks stay.
 	Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (wire.Compacted, error)
 	// Prune removes files of tasks that ended more than olderThan ago, and those beyond retention_size;
 	// with dryRun it only says which.

@@ -7,8 +7,7 @@ import (
 	"stint/coordinator/task"
 )
 
-// TestReady: 200 while tasks are taken in, also while none is started, else 503 with the
-// code of the reason.
+// TestReady: 200 while tasks are taken in, also while none is started, else 503 with the code of the reason.
 func TestReady(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

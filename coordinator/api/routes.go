@@ -24,9 +24,8 @@ import (
 	"stint/state/jobs"
 )
 
-// routes registers every path. What huma would add by itself is turned off: a
-// page with scripts from elsewhere, $schema in answers, and its way to serve the
-// description, which is not safe for concurrent use.
+// routes registers every path. What huma would add by itself is turned off: a page with scripts from
+// elsewhere, $schema in answers, and its way to serve the description, which is not safe for concurrent use.
 func (s *Server) routes() {
 	cfg := huma.DefaultConfig("stint", s.opts.Version)
 	cfg.DocsPath, cfg.SchemasPath, cfg.OpenAPIPath = "", "", ""
@@ -175,9 +174,8 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 	return r, true
 }
 
-// checkBody returns an error if a request has a body which cannot be JSON, or should have none; nil
-// if that is not so. Unread, a body would hide from net/http that the client of a long
-// request has gone.
+// checkBody returns an error if a request has a body which cannot be JSON, or should have none; nil if that
+// is not so. Unread, a body would hide from net/http that the client of a long request has gone.
 func checkBody(r *http.Request, reads bool) *wire.Problem {
 	if r.ContentLength == 0 {
 		return nil
@@ -263,9 +261,8 @@ func (s *Server) notice() wire.Notice {
 // forRuns are the paths at which a run may POST; beside that it may read.
 var forRuns = []string{"/v1/tasks", "/tasks", "/v1/tasks/batch", "/v1/tasks/preview", "/v1/tasks/*/cancel", "/v1/memory/search", "/v1/agents"}
 
-// admit lets a request pass that changes something, with the run that it comes from,
-// unless that run may not make it. Where nobody can tell, the connection ends: who has it
-// is looked up anew only for another one.
+// admit lets a request pass that changes something, with the run that it comes from, unless that run may not
+// make it. Where nobody can tell, the connection ends: who has it is looked up anew only for another one.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) (*http.Request, *wire.Problem) {
 	run, err := guard.RunOf(r)
 	if err != nil {

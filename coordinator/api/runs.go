@@ -102,16 +102,14 @@ func (s *Server) file(ctx context.Context, in *fileInput) (*huma.StreamResponse,
 // end anything is escaped.
 func extValue(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-// serveContent answers with a content, or with the parts of it that a header Range names.
-// What has changed while it was read ends the answer before its length is reached, which
-// the client sees.
+// serveContent answers with a content, or with the parts of it that a header Range names. What has changed
+// while it was read ends the answer before its length is reached, which the client sees.
 func serveContent(hctx huma.Context, content io.ReadSeeker, modified time.Time) {
 	r, w := humago.Unwrap(hctx)
 	http.ServeContent(&rangeWriter{ResponseWriter: w, cacheControl: w.Header().Get("Cache-Control")}, r, "", modified, content)
 }
 
-// A rangeWriter makes a problem of a range that cannot be had, which net/http tells as
-// plain text.
+// A rangeWriter makes a problem of a range that cannot be had, which net/http tells as plain text.
 type rangeWriter struct {
 	http.ResponseWriter
 	cacheControl string // net/http takes it away

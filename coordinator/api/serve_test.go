@@ -37,8 +37,7 @@ const (
 	writeTimeout = time.Minute
 )
 
-// start calls serve, and ends it with the test, or when stop is called, which returns what
-// serve returned.
+// start calls serve, and ends it with the test, or when stop is called, which returns what serve returned.
 func start(t testing.TB, serve func(context.Context) error) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -238,9 +237,8 @@ type rawAnswer struct {
 // what it does not take for a request.
 func (a *rawAnswer) ours() bool { return a.Header.Get("Content-Security-Policy") != "" }
 
-// parseAnswers takes apart what was answered to a request, or to several with one method.
-// What breaks off is no answer. No answer of any route, good or bad, may let the page of
-// another site read it.
+// parseAnswers takes apart what was answered to a request, or to several with one method. What breaks off is
+// no answer. No answer of any route, good or bad, may let the page of another site read it.
 func parseAnswers(t testing.TB, method string, data []byte) (all []rawAnswer) {
 	t.Helper()
 	r := bufio.NewReader(bytes.NewReader(data))
@@ -302,8 +300,7 @@ func (l *memoryListener) dial() net.Conn {
 	return own
 }
 
-// A scripted connection is one whose client has sent everything at once, and keeps what
-// comes back.
+// A scripted connection is one whose client has sent everything at once, and keeps what comes back.
 type scripted struct {
 	net.Conn // none
 	in       *bytes.Reader

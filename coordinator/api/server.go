@@ -76,9 +76,8 @@ type Options struct {
 	LookAtAgents func(ctx context.Context, env []string, probe bool) []wire.AgentView
 	Topics       []wire.Topic // of the manual, for the page
 
-	// RunOf notes which process has pid now, and returns a function that looks for the run
-	// that it is part of, "" if none. An error says that nobody can tell. nil: requests say
-	// it themselves.
+	// RunOf notes which process has pid now, and returns a function that looks for the run that it is part
+	// of, "" if none. An error says that nobody can tell. nil: requests say it themselves.
 	RunOf func(pid int) func() (run string, err error)
 }
 
@@ -211,13 +210,12 @@ func lasting[I, T any](handler func(context.Context, *I) (T, error)) func(contex
 	}
 }
 
-// Loopback issues sign-in codes for lns from now on, until the function that it returns
-// has ended. That one answers the connections of lns like [Server.Serve], once each request
-// has shown that it is for us (Host), from no other page (Origin), and from who has the
-// token. Where the system tells whose a connection is, nothing is read from other users than
-// ours and root: while no master ran, one of them may have listened in its place, and been
-// told the token. It also ends, with nil, when nobody who was let in has asked for anything
-// for the time unused; 0: never.
+// Loopback issues sign-in codes for lns from now on, until the function that it returns has ended. That one
+// answers the connections of lns like [Server.Serve], once each request has shown that it is for us (Host),
+// from no other page (Origin), and from who has the token. Where the system tells whose a connection is,
+// nothing is read from other users than ours and root: while no master ran, one of them may have listened in
+// its place, and been told the token. It also ends, with nil, when nobody who was let in has asked for
+// anything for the time unused; 0: never.
 func (s *Server) Loopback(lns []net.Listener, token *guard.Token, unused time.Duration) (serve func(context.Context) error) {
 	p := &port{limit: cmp.Or(unused, math.MaxInt64)}
 	expired, expire := context.WithCancel(context.Background())

@@ -58,9 +58,8 @@ func (s *scarce) Accept() (net.Conn, error) {
 	return one, other.Close()
 }
 
-// TestSpareDescriptor: a client that calls when there is no descriptor for it gets the
-// spare one at once. Where that is gone too, the next try costs nothing, and neither is
-// told again and again.
+// TestSpareDescriptor: a client that calls when there is no descriptor for it gets the spare one at once.
+// Where that is gone too, the next try costs nothing, and neither is told again and again.
 func TestSpareDescriptor(t *testing.T) {
 	for failures, wait := range map[int]time.Duration{0: 0, 1: 0, 2: acceptAgain, 20: 10 * acceptAgain} {
 		synctest.Test(t, func(t *testing.T) {

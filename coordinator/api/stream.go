@@ -119,9 +119,8 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	}}, nil
 }
 
-// openLogs opens the files of that name of a task's runs, and returns where what is asked for
-// begins: of one run, or of those of its last attempt, in their order. Of prompts, which
-// repeat themselves, it is the last.
+// openLogs opens the files of that name of a task's runs, and returns where what is asked for begins: of one
+// run, or of those of its last attempt, in their order. Of prompts, which repeat themselves, it is the last.
 func (s *Server) openLogs(t *state.Task, in *logsInput, name string, filter *redact.Filter) (content *rundir.Outputs, begin int64, err error) {
 	ids, err := chooseRuns(t, in.Run)
 	if err != nil {
@@ -159,8 +158,7 @@ func (s *Server) openLogs(t *state.Task, in *logsInput, name string, filter *red
 
 const textPlain = "text/plain; charset=utf-8"
 
-// chooseRuns returns the runs of a task's last attempt; or one of all its runs, see
-// rundir.FindRun.
+// chooseRuns returns the runs of a task's last attempt; or one of all its runs, see rundir.FindRun.
 func chooseRuns(t *state.Task, run string) (ids []string, err error) {
 	if !rundir.IsRunID(t.RunID) {
 		return nil, &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
@@ -200,8 +198,7 @@ type follower struct {
 // errLagged means that a subscription was closed because it was too slow.
 var errLagged = errors.New("subscription closed")
 
-// run copies until the task has ended and everything is out (nil), ctx ends, or
-// a file or the output fails.
+// run copies until the task has ended and everything is out (nil), ctx ends, or a file or the output fails.
 func (f *follower) run(ctx context.Context) error {
 	for {
 		if err := f.subscription(ctx); !errors.Is(err, errLagged) {

@@ -42,8 +42,7 @@ type (
 
 	previewInput struct{ Body request.Tasks }
 
-	// submitOutput has a field Status, which huma takes for the HTTP status. No
-	// other output may have one.
+	// submitOutput has a field Status, which huma takes for the HTTP status. No other output may have one.
 	submitOutput struct {
 		Status   int
 		Location string `header:"Location"`

@@ -10,8 +10,7 @@ import (
 	"stint/coordinator/task"
 )
 
-// TestSubmitRequests: one task or a list, in the spellings that there are, and what the
-// answer to each says.
+// TestSubmitRequests: one task or a list, in the spellings that there are, and what the answer to each says.
 func TestSubmitRequests(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", wire.MaxBody/2)
@@ -118,8 +117,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	}
 }
 
-// TestNamesTwice: a field that is there twice is refused by its name in every body, and
-// nothing is done.
+// TestNamesTwice: a field that is there twice is refused by its name in every body, and nothing is done.
 func TestNamesTwice(t *testing.T) {
 	for _, c := range []struct{ method, path, body, field string }{
 		{"POST", "/v1/tasks", `{"prompt":"x","prompt":"x"}`, "prompt"},

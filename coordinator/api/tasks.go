@@ -24,9 +24,8 @@ type Tasks interface {
 	Task(ctx context.Context, ref string) (state.Task, error)
 	// List returns tasks without their texts, newest first.
 	List(f state.Filter) []state.Task
-	// Rows is List for who writes the tasks down: encode is called for those that have
-	// ended, and what it makes is kept. It depends on the task alone, and must not call the
-	// master.
+	// Rows is List for who writes the tasks down: encode is called for those that have ended, and what it
+	// makes is kept. It depends on the task alone, and must not call the master.
 	Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error)
 	// Queue returns the tasks that wait in a lane, in the order in which they will run.
 	Queue(key string) []state.Task
@@ -35,8 +34,7 @@ type Tasks interface {
 	// Waits returns what the task of that id waits for in a few words, "" if for nothing,
 	// and what Why returns.
 	Waits(id string) (short, why string)
-	// BeginWait notes that a run waits for a task, until done is called, or returns why it
-	// may not.
+	// BeginWait notes that a run waits for a task, until done is called, or returns why it may not.
 	BeginWait(run, ref string) (done func(), err error)
 	// Wait returns when the task has ended, or ctx has.
 	Wait(ctx context.Context, ref string) (state.Task, error)

@@ -22,8 +22,7 @@ import (
 	"stint/state/fold"
 )
 
-// MaxResult is how much of an answer stands in the ledger; the whole answer is
-// in runs/<runId>/answer.
+// MaxResult is how much of an answer stands in the ledger; the whole answer is in runs/<runId>/answer.
 const MaxResult = 64 << 10
 
 // bounded returns head and tail of a long answer, marked as cut.
@@ -31,10 +30,9 @@ func bounded(answer string) string {
 	return task.HeadAndTail(answer, MaxResult, "; the whole answer is in the run's file answer")
 }
 
-// recordEnd puts a run's answer into its file and appends what end decides. If a person has
-// taken the task out of its run meanwhile, runs is false, and only what the run has used is
-// recorded. Where the disk is full it waits until there is room, so that a result is not lost;
-// the lane stays taken meanwhile.
+// recordEnd puts a run's answer into its file and appends what end decides. If a person has taken the task
+// out of its run meanwhile, runs is false, and only what the run has used is recorded. Where the disk is full
+// it waits until there is room, so that a result is not lost; the lane stays taken meanwhile.
 func (a *Attempts) recordEnd(r *Run, out *task.Outcome, place *admission.Place, what string, isExclusive bool, end func(*fold.State, *ledger.Tx, *state.Task)) (runs bool, err error) {
 	unwritten := a.writeAnswer(r, out)
 	for len(out.Result) > MaxResult && task.ShortageOf(unwritten) != 0 && a.tasks.WaitForRoom(r.Ctx, "an answer", unwritten) {
@@ -78,8 +76,7 @@ var retriesIteration = []state.Class{
 	state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy, state.ClassAgentMissing, state.ClassBudget,
 }
 
-// conclude appends the records with which a run and its attempt end, and returns what the task
-// is then.
+// conclude appends the records with which a run and its attempt end, and returns what the task is then.
 func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outcome, place *admission.Place) state.Status {
 	if out.Class == state.ClassSessionLost && r.Session == "" && a.tasks.Config.ResumeMissing != "error" {
 		out.Class = state.ClassExit // it cannot have lost what it was not asked for; asking again would go on for ever

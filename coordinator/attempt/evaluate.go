@@ -172,8 +172,7 @@ func together(list, more []state.Issue) []state.Issue {
 	return list
 }
 
-// learn adds lessons to the workspace's notes. It returns a note about what went wrong, "" for
-// nothing.
+// learn adds lessons to the workspace's notes. It returns a note about what went wrong, "" for nothing.
 func (a *Attempts) learn(r *Run, t *state.Task, set *queue.WorkspaceSettings, texts []string) string {
 	if set.LessonsPath == "" || len(texts) == 0 {
 		return ""

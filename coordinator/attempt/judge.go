@@ -144,8 +144,7 @@ func (a *Attempts) judgeSession(v *verdict, t *state.Task, out task.Outcome) {
 	}
 }
 
-// verdictOf returns a verdict that leaves a task's counters as they are, and ends its
-// wait for a rate limit.
+// verdictOf returns a verdict that leaves a task's counters as they are, and ends its wait for a rate limit.
 func verdictOf(t *state.Task, status state.Status) verdict {
 	return verdict{status: status, attempt: t.Attempt, retries: t.Retries, requeues: t.Requeues, limitWaits: t.LimitWaits}
 }

@@ -57,9 +57,8 @@ func (a *Attempts) next(r *Run, out *task.Outcome) (s step, ok bool) {
 	return s, false
 }
 
-// restartsLoop reports whether a task's next turn gets the prompt that a person has
-// changed meanwhile, in a first iteration. It may be the verify command that does it:
-// there is an end to it.
+// restartsLoop reports whether a task's next turn gets the prompt that a person has changed meanwhile, in a
+// first iteration. It may be the verify command that does it: there is an end to it.
 func (a *Attempts) restartsLoop(t *state.Task) bool {
 	return t.PromptChanged && t.Requeues < a.tasks.Config.MaxRetries
 }

@@ -1,8 +1,7 @@
-// Package attempt runs one attempt at a task: a chain of runs, which are an agent's
-// turn, the verify command and the turn after it, as long as that does not pass, and, where it
-// is configured, an evaluator's look at the answer. It builds the prompt, locks the session,
-// is notified of what the agent reports, decides by one table ([Attempts.judge]) what becomes of the
-// task, and records that with its follow-up in one change.
+// Package attempt runs one attempt at a task: a chain of runs, which are an agent's turn, the verify command
+// and the turn after it, as long as that does not pass, and, where it is configured, an evaluator's look at
+// the answer. It builds the prompt, locks the session, is notified of what the agent reports, decides by one
+// table ([Attempts.judge]) what becomes of the task, and records that with its follow-up in one change.
 //
 // It knows nothing of other runs at work: the dispatcher above starts an attempt and waits for
 // its end. What keeps every run of the machine from beginning is noted in [Shortages].
@@ -42,8 +41,7 @@ type Attempts struct {
 	beside    beside
 }
 
-// New returns the attempts at the tasks of a store. Their follow-ups go through the
-// admission to it.
+// New returns the attempts at the tasks of a store. Their follow-ups go through the admission to it.
 func New(s *queue.Store, a *admission.Admission, short *Shortages) *Attempts {
 	return &Attempts{
 		tasks: s, admission: a, shortages: short,
@@ -140,8 +138,7 @@ func (a *Attempts) Begin(st *fold.State, reserved *Run, t *state.Task, defaultAg
 	return r
 }
 
-// complete fills in what a task written by hand has left out. One of a named session
-// goes on with that.
+// complete fills in what a task written by hand has left out. One of a named session goes on with that.
 func (a *Attempts) complete(st *fold.State, r *Run, defaultAgent string, rec *ledger.Record) {
 	t := &r.Task
 	fill := func(field *string, key, value string) {

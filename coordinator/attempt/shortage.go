@@ -109,10 +109,9 @@ func (l *Shortages) ends(isOver func(*lacking) bool) {
 	}
 }
 
-// blame makes an interruption of it that an agent has ended with an error while the
-// machine lacked something, or just after that: it may have met that itself, which its
-// exit code does not say. begun is when its run did. The task uses up one of its retries, of
-// which there is an end, and nothing else.
+// blame makes an interruption of it that an agent has ended with an error while the machine lacked something,
+// or just after that: it may have met that itself, which its exit code does not say. begun is when its run
+// did. The task uses up one of its retries, of which there is an end, and nothing else.
 func (l *Shortages) blame(begun time.Time, out *task.Outcome) {
 	const shortLasts = 2 * time.Second // all tasks that have waited start at once, and each needs more than its start
 	l.mu.Lock()

@@ -329,9 +329,8 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 	a.tasks.KeepSession(r.Task.SessionID)
 }
 
-// appendTranscript adds a message to the session's transcript. The transcript is for people;
-// the ledger has what counts, so an error goes to the log, and matters only to a turn that
-// has not begun.
+// appendTranscript adds a message to the session's transcript. The transcript is for people; the ledger has
+// what counts, so an error goes to the log, and matters only to a turn that has not begun.
 func (a *Attempts) appendTranscript(r *Run, role, text, problem string) error {
 	if a.tasks.IsGone() {
 		return a.tasks.Err()

@@ -14,8 +14,7 @@ import (
 	"stint/state"
 )
 
-// A Place is where a snapshot is made. The commands run in the workspace, and what they see is
-// below it.
+// A Place is where a snapshot is made. The commands run in the workspace, and what they see is below it.
 type Place struct {
 	Root string // top of the checkout
 	Dir  string // private directory of the command's files, which exists

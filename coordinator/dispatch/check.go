@@ -54,8 +54,7 @@ func (d *Dispatcher) Verify(ctx context.Context, ref, by string) (task.CheckResu
 	return d.check(r, &t, by)
 }
 
-// checkable returns why there is nothing to run for a task, and completes its command
-// and where it runs.
+// checkable returns why there is nothing to run for a task, and completes its command and where it runs.
 func (d *Dispatcher) checkable(t *state.Task) error {
 	t.VerifyCommand = cmp.Or(t.VerifyCommand, d.tasks.Workspace(t.Workspace).VerifyCommand)
 	switch {
@@ -167,9 +166,8 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 	}, err
 }
 
-// recoverChecks ends what is left of verify commands that ran by themselves when the
-// last master ended. Where that cannot be proved, nothing is started in the lane until
-// it is, or until ctx ends.
+// recoverChecks ends what is left of verify commands that ran by themselves when the last master ended. Where
+// that cannot be proved, nothing is started in the lane until it is, or until ctx ends.
 func (d *Dispatcher) recoverChecks(ctx context.Context) {
 	list, err := os.ReadDir(filepath.Join(d.tasks.Config.StateDir, checksName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -133,10 +133,9 @@ func (d *Dispatcher) handOvers(st *fold.State, able map[agentIn]bool, lim lanes.
 	return records
 }
 
-// A rate limit is the account's, not the task's. The account has one cool-down for
-// all of its tasks; it is in the ledger, so it holds over restarts. When it ends,
-// one task at a time is tried until one gets through ([fold.State.Ready] sees to
-// that), so that what has waited does not start all at once.
+// A rate limit is the account's, not the task's. The account has one cool-down for all of its tasks; it is in
+// the ledger, so it holds over restarts. When it ends, one task at a time is tried until one gets through
+// ([fold.State.Ready] sees to that), so that what has waited does not start all at once.
 
 // failLimitWaitExceeded ends the tasks that do not wait for a rate limit as long as they
 // would have to: what was told not to wait has failed, the others are dead.

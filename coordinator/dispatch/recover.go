@@ -125,11 +125,10 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 	return rec.Add(state.KeyUpdatedAt, state.FormatTime(d.tasks.Config.Now()))
 }
 
-// Safe mode. A task, or a fault of ours, may bring down the master each time that it
-// is started; clients and service managers start the next master at once, and each
-// time every running task loses a retry. So a master notes when it first starts a run,
-// in a file that a clean end removes. One that finds too many such notes pauses
-// dispatch in the ledger, where resume, why and doctor know it.
+// Safe mode. A task, or a fault of ours, may bring down the master each time that it is started; clients and
+// service managers start the next master at once, and each time every running task loses a retry. So a master
+// notes when it first starts a run, in a file that a clean end removes. One that finds too many such notes
+// pauses dispatch in the ledger, where resume, why and doctor know it.
 
 // startsPath is the file with the times, one a line, at which masters without a clean end first started a run.
 func (d *Dispatcher) startsPath() string { return filepath.Join(d.tasks.Config.StateDir, "starts") }

@@ -111,8 +111,7 @@ func (l *runs) reserve(most int, ready []state.Task, newRun func(*state.Task) *a
 	return reserved
 }
 
-// replace puts the runs that were started into the places that were reserved, and gives the
-// others back.
+// replace puts the runs that were started into the places that were reserved, and gives the others back.
 func (l *runs) replace(reserved map[string]*attempt.Run, started []*attempt.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,9 +125,8 @@ func (l *runs) replace(reserved map[string]*attempt.Run, started []*attempt.Run)
 	}
 }
 
-// takeLane registers a verify command that runs by itself. taken is false where a run is just
-// being ended there. busy returns why it cannot be, by what has the lane and how many verify
-// commands there are.
+// takeLane registers a verify command that runs by itself. taken is false where a run is just being ended
+// there. busy returns why it cannot be, by what has the lane and how many verify commands there are.
 func (l *runs) takeLane(r *attempt.Run, busy func(lane string, checks int) error) (taken bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,8 +137,7 @@ func (l *runs) takeLane(r *attempt.Run, busy func(lane string, checks int) error
 	return true, nil
 }
 
-// addLeftover notes that a run of the last master may still be alive in its lane, until done
-// is called.
+// addLeftover notes that a run of the last master may still be alive in its lane, until done is called.
 func (l *runs) addLeftover(id string, t state.Task) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -258,8 +258,7 @@ const (
 	maxTasks  = 100              // ids in a summary
 )
 
-// Run follows the changes, and returns once ctx has ended and what waits was sent, or that has
-// taken 5 s.
+// Run follows the changes, and returns once ctx has ended and what waits was sent, or that has taken 5 s.
 func (n *Notifier) Run(ctx context.Context) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -221,9 +221,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// run runs a program that reads the event as JSON, and finds short texts in its environment. It
-// and what it has started in its process group are ended with ctx. The error has the last line
-// of its stderr.
+// run runs a program that reads the event as JSON, and finds short texts in its environment. It and what it
+// has started in its process group are ended with ctx. The error has the last line of its stderr.
 func run(ctx context.Context, env []string, e *Event, program string, args ...string) error {
 	data, err := json.Marshal(e)
 	if err != nil {

@@ -264,8 +264,7 @@ func (m *Mirror) wrote(b *batch, seq uint64) {
 	}
 }
 
-// unreadable notes that a task could not be read, and reports whether the mirror is to go
-// on without it.
+// unreadable notes that a task could not be read, and reports whether the mirror is to go on without it.
 func (m *Mirror) unreadable(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -313,8 +312,7 @@ type Source interface {
 	// TaskIDs returns the next ids, at most n, behind the first done ones of all tasks
 	// that are known, in the order of age, those of the archive too.
 	TaskIDs(done, n int) []string
-	// TaskRecord returns a task as it is now. The error is task.CodeNotFound where
-	// there is none of that id.
+	// TaskRecord returns a task as it is now. The error is task.CodeNotFound where there is none of that id.
 	TaskRecord(id string) (task.TaskRecord, error)
 	// Accounts returns the accounts that are known.
 	Accounts() []state.AccountUse

@@ -127,8 +127,7 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// TestMirrorSeesCompaction compacts under a mirror, which goes on from there without a
-// rebuild.
+// TestMirrorSeesCompaction compacts under a mirror, which goes on from there without a rebuild.
 func TestMirrorSeesCompaction(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	m, stop := w.mirror()
@@ -214,8 +213,7 @@ func TestHosts(t *testing.T) {
 	b.same()
 }
 
-// TestRefusedTask has a task that no index can hold: it is told, and all others are
-// copied.
+// TestRefusedTask has a task that no index can hold: it is told, and all others are copied.
 func TestRefusedTask(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	r, long := rand.New(rand.NewPCG(1, 2)), make([]byte, 12_000)
@@ -461,8 +459,7 @@ func (b *broken) TaskRecord(id string) (task.TaskRecord, error) {
 	return b.Source.TaskRecord(id)
 }
 
-// TestUnreadableTask has a task that cannot be read here: it is told, and all others are
-// copied.
+// TestUnreadableTask has a task that cannot be read here: it is told, and all others are copied.
 func TestUnreadableTask(t *testing.T) {
 	w := newWorld(t, postgrestest.Shared(t).Database(t))
 	bad, good := w.submit(task.TaskSpec{Prompt: "one"}), w.submit(task.TaskSpec{Prompt: "two"})

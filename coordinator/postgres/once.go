@@ -126,9 +126,8 @@ func finish(ctx context.Context, m *Mirror, read func() (Source, error), do func
 	}
 }
 
-// round is one session of finish. The ledger is read when the place of the mirror is known:
-// read before, it could lack what the mirror has already. end becomes the end of what was
-// read first.
+// round is one session of finish. The ledger is read when the place of the mirror is known: read before, it
+// could lack what the mirror has already. end becomes the end of what was read first.
 func (m *Mirror) round(ctx context.Context, read func() (Source, error), end *uint64, do func(s *session, end uint64) error) (p Position, err error) {
 	s, err := m.open(ctx)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"stint/coordinator/task"
 )
 
-// TestMigrateForbidden: a role that may not make tables changes nothing, and is told
-// what it lacks.
+// TestMigrateForbidden: a role that may not make tables changes nothing, and is told what it lacks.
 func TestMigrateForbidden(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.Shared(t).Database(t)

@@ -75,8 +75,7 @@ type outageFigures struct {
 	worst                            time.Duration // time from the end of an outage until the mirror was the ledger's
 }
 
-// An outageWorld is a world with load, whose mirror writes through a proxy to one of two
-// servers.
+// An outageWorld is a world with load, whose mirror writes through a proxy to one of two servers.
 type outageWorld struct {
 	*world
 	rand    *rand.Rand
@@ -210,8 +209,7 @@ func (w *outageWorld) full() string {
 	return "full" + what
 }
 
-// empty fails over to a server that has nothing of the mirror; the rebuild may be broken
-// off.
+// empty fails over to a server that has nothing of the mirror; the rebuild may be broken off.
 func (w *outageWorld) empty() (what string) {
 	w.sum.failovers++
 	w.proxy.Cut()

@@ -38,9 +38,8 @@ func (p *packer) end() {
 // errCompacted means that tasks have other places than when a rebuild began.
 var errCompacted = errors.New("the ledger was compacted")
 
-// all packs all tasks that are known. The last batch moves the cursor and ends the
-// rebuild, if the ledger was not compacted meanwhile: tasks may have changed places then,
-// and been passed over.
+// all packs all tasks that are known. The last batch moves the cursor and ends the rebuild, if the ledger was
+// not compacted meanwhile: tasks may have changed places then, and been passed over.
 func (p *packer) all(to place) {
 	defer close(p.batches)
 	for done := 0; ; {
@@ -243,9 +242,8 @@ const (
 	foldWait = 5 * time.Second
 )
 
-// folded waits until the source has folded a record. A follower may get one a moment
-// before, and a source that was read once may be older than the journal now: then it is
-// to be read again.
+// folded waits until the source has folded a record. A follower may get one a moment before, and a source
+// that was read once may be older than the journal now: then it is to be read again.
 func (p *packer) folded(seq uint64) error {
 	for end := time.Now().Add(foldWait); p.s.src.Seq() < seq; pause(p.ctx, foldPoll) {
 		if p.ctx.Err() != nil {

@@ -73,8 +73,7 @@ func (p *proxy) URL(database string) string {
 	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", p.listener.Addr(), url.PathEscape(database))
 }
 
-// ResetAfter resets all connections, once, when that many more bytes have come through
-// in both directions.
+// ResetAfter resets all connections, once, when that many more bytes have come through in both directions.
 func (p *proxy) ResetAfter(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,8 +83,7 @@ func (p *proxy) ResetAfter(bytes int64) {
 // LoseCommit resets the next connection that sends a COMMIT, which the server does not get.
 func (p *proxy) LoseCommit() { p.setCommit(commitIsLost) }
 
-// LoseAnswerOfCommit resets the next connection that sends a COMMIT when the server has
-// carried it out.
+// LoseAnswerOfCommit resets the next connection that sends a COMMIT when the server has carried it out.
 func (p *proxy) LoseAnswerOfCommit() { p.setCommit(commitIsUnsaid) }
 
 func (p *proxy) setCommit(fault commitFault) {
@@ -94,8 +92,7 @@ func (p *proxy) setCommit(fault commitFault) {
 	p.commit = fault
 }
 
-// Faults returns how often connections were reset by ResetAfter, LoseCommit and
-// LoseAnswerOfCommit.
+// Faults returns how often connections were reset by ResetAfter, LoseCommit and LoseAnswerOfCommit.
 func (p *proxy) Faults() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,8 +177,7 @@ func (p *proxy) join(client net.Conn) {
 	p.all.Go(func() { p.carry(l, l.server, l.client, p.answered) })
 }
 
-// carry passes on what comes from one side, as far as a fault lets it, until the link
-// is closed.
+// carry passes on what comes from one side, as far as a fault lets it, until the link is closed.
 func (p *proxy) carry(l *link, from, to net.Conn, faulty func(l *link, chunk []byte) (reset bool)) {
 	buffer := make([]byte, 16<<10)
 	for {
@@ -200,8 +196,7 @@ func (p *proxy) carry(l *link, from, to net.Conn, faulty func(l *link, chunk []b
 	}
 }
 
-// admit returns as much of a chunk as is to be passed on. What is less than all of it is
-// the last.
+// admit returns as much of a chunk as is to be passed on. What is less than all of it is the last.
 func (p *proxy) admit(l *link, chunk []byte, faulty func(l *link, chunk []byte) (reset bool)) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

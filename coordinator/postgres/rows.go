@@ -25,9 +25,8 @@ import (
 	"stint/state"
 )
 
-// statuses has the name that each status of the ledger has in the tables. There, leased
-// is the status of a task that a worker has taken from the shared queue, and that no
-// ledger has begun.
+// statuses has the name that each status of the ledger has in the tables. There, leased is the status of a
+// task that a worker has taken from the shared queue, and that no ledger has begun.
 var statuses = map[state.Status]string{
 	state.Draft:    "draft",
 	state.Queued:   "queued",
@@ -88,8 +87,7 @@ var (
 	}, kept: []string{"content"}}
 )
 
-// A taskRows is what the tables have of one task. Each row has the values of its table's
-// columns.
+// A taskRows is what the tables have of one task. Each row has the values of its table's columns.
 type taskRows struct {
 	id      string // in the ledger
 	uuid    [16]byte
@@ -308,8 +306,7 @@ func (w *writer) collected(runID string, f state.OutputFile) ([]byte, error) {
 	return content, nil
 }
 
-// file adds the row of a file. runID is "" of one that came with the task, content nil (NULL) of a
-// large one.
+// file adds the row of a file. runID is "" of one that came with the task, content nil (NULL) of a large one.
 func (w *writer) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content []byte) {
 	id, _ := rowID("file", w.o.Host, t.ID, runID, path, strconv.FormatBool(input))
 	var run, where any

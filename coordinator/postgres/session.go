@@ -19,9 +19,8 @@ import (
 	"stint/state"
 )
 
-// A session is a time in which a mirror can be written: from a connect to the first
-// failure. The goroutine that writes owns at; a packer's goroutine reads o and src, and
-// makes rows.
+// A session is a time in which a mirror can be written: from a connect to the first failure. The goroutine
+// that writes owns at; a packer's goroutine reads o and src, and makes rows.
 type session struct {
 	writer
 	src    Source // see use
@@ -72,8 +71,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 // use returns what the session copies. It is called once, before anything is written.
 func (s *session) use(src Source, live bool) { s.src, s.live, s.dir = src, live, src.RunDir }
 
-// rebuilderGone is how long nothing was heard of who rebuilds a mirror until another one
-// begins anew.
+// rebuilderGone is how long nothing was heard of who rebuilds a mirror until another one begins anew.
 const rebuilderGone = 15 * time.Second
 
 // claim takes the mirror's row, and reads how far the mirror goes. A row of another state

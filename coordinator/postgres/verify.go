@@ -60,10 +60,9 @@ type comparison struct {
 	here   map[[16]byte]bool // rows that table tasks must have
 }
 
-// Verify compares the mirror with the ledger as it was at the mirror's cursor, row by row and
-// column by column; read returns it as it was. Both may go on meanwhile: nothing is locked
-// and nothing changed. What the ledger no longer has, because files of a run were
-// deleted, is not compared. Errors are *task.Error.
+// Verify compares the mirror with the ledger as it was at the mirror's cursor, row by row and column by
+// column; read returns it as it was. Both may go on meanwhile: nothing is locked and nothing changed. What
+// the ledger no longer has, because files of a run were deleted, is not compared. Errors are *task.Error.
 func Verify(ctx context.Context, o Options, read func(upTo uint64) (VerifySource, error)) (r Report, err error) {
 	pool, t, err := server.Connect(ctx, o.URL, o.PoolSize)
 	if err != nil {
@@ -199,8 +198,7 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// difference is the statement that selects the rows of a page in which the two sides
-// differ.
+// difference is the statement that selects the rows of a page in which the two sides differ.
 func (t *table) difference() string {
 	var here, there []string
 	for _, col := range t.columns {

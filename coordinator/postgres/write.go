@@ -81,8 +81,7 @@ func (t *table) upsert() string {
 		t.name, list, t.staging(), strings.Join(sets, ", "), strings.Join(olds, ", "), strings.Join(news, ", "))
 }
 
-// freeKeys is for a key that has gone from one task to another: the one that had it loses
-// it first.
+// freeKeys is for a key that has gone from one task to another: the one that had it loses it first.
 const freeKeys = `UPDATE tasks t SET idempotency_key = NULL FROM copy_tasks c
 	WHERE t.host = c.host AND t.idempotency_key = c.idempotency_key AND t.id <> c.id`
 

@@ -59,8 +59,7 @@ func (c *Counters) Commit(w *journal.Commit, at time.Time) {
 	}
 }
 
-// LastWrite returns when the journal was last written, and why nothing of that was kept; nil if
-// it was.
+// LastWrite returns when the journal was last written, and why nothing of that was kept; nil if it was.
 func (c *Counters) LastWrite() (at time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

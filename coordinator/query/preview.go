@@ -121,9 +121,8 @@ var errForeignNotes = &task.Error{
 	Code: task.CodeForbidden, Field: "workspace", Message: "a run may search the notes of its own workspace only", Hint: "leave it to the user",
 }
 
-// SearchMemory searches the notes of a workspace as for a task, and changes nothing. A
-// run may ask for what its own task's workspace has, and what is below it. The error is
-// an *Error where the query is wrong.
+// SearchMemory searches the notes of a workspace as for a task, and changes nothing. A run may ask for what
+// its own task's workspace has, and what is below it. The error is an *Error where the query is wrong.
 func (q *Query) SearchMemory(ctx context.Context, m task.MemoryQuery) (task.MemoryResult, error) {
 	defer q.tasks.Call()()
 	if err := task.CheckPrompt(m.Prompt); err != nil {

@@ -1,7 +1,6 @@
-// Package query is the read side of a master: lists and single tasks, why one waits, its runs,
-// prompts and files, sessions, usage, metrics, a search of the notes, and a preview of what a
-// submit would do. It changes nothing. What it asks of the runs at work, the dispatcher answers
-// ([Live]).
+// Package query is the read side of a master: lists and single tasks, why one waits, its runs, prompts and
+// files, sessions, usage, metrics, a search of the notes, and a preview of what a submit would do. It changes
+// nothing. What it asks of the runs at work, the dispatcher answers ([Live]).
 package query
 
 import (
@@ -41,8 +40,7 @@ type Query struct {
 type Live interface {
 	// Limits returns what bounds the tasks that run at the same time.
 	Limits() lanes.Limits
-	// RunOf returns the run of a task, which may be just being started or ended; nil if it
-	// has none.
+	// RunOf returns the run of a task, which may be just being started or ended; nil if it has none.
 	RunOf(id string) *attempt.Run
 }
 
@@ -110,8 +108,7 @@ func (q *Query) Why(ref string) (string, error) {
 	return why, nil
 }
 
-// Waits returns what the task of that id waits for in a few words, "" if for nothing, and what
-// Why returns.
+// Waits returns what the task of that id waits for in a few words, "" if for nothing, and what Why returns.
 func (q *Query) Waits(id string) (short, why string) {
 	defer q.tasks.Call()()
 	now := q.tasks.Config.Now()
@@ -183,9 +180,8 @@ func (q *Query) Session(ref string, before int64, n int) (state.Session, session
 	return s, p, err
 }
 
-// Queue returns the tasks that wait in the lane of that key, in the order in which
-// they will run, without prompts and results but with titles. The lane of a
-// directory is also found by its path alone.
+// Queue returns the tasks that wait in the lane of that key, in the order in which they will run, without
+// prompts and results but with titles. The lane of a directory is also found by its path alone.
 func (q *Query) Queue(key string) []state.Task {
 	defer q.tasks.Call()()
 	return q.list(func(st *fold.State) ([]state.Task, error) {
@@ -227,8 +223,7 @@ func (q *Query) TaskIDs(done, n int) []string {
 	return queue.Read(q.tasks, func(st *fold.State) []string { return st.IDs(done, n) })
 }
 
-// TaskRecord returns a task as it is now, by its whole id. The error has CodeNotFound if there
-// is none.
+// TaskRecord returns a task as it is now, by its whole id. The error has CodeNotFound if there is none.
 func (q *Query) TaskRecord(id string) (task.TaskRecord, error) {
 	return queue.TaskRecord(q.tasks.Config.StateDir, id, q.tasks.View)
 }

@@ -17,10 +17,9 @@ import (
 	"stint/state"
 )
 
-// Files returns the files of a task: those that came with it, and those that were
-// collected after its last run. run, if not "", chooses one by its id, a unique piece of
-// it, or its number among the agent's runs: then it is what lies in the directory of
-// that one, of the files that the task names.
+// Files returns the files of a task: those that came with it, and those that were collected after its last
+// run. run, if not "", chooses one by its id, a unique piece of it, or its number among the agent's runs:
+// then it is what lies in the directory of that one, of the files that the task names.
 func (q *Query) Files(ctx context.Context, ref, run string) (task.TaskFiles, error) {
 	t, err := q.Task(ctx, ref)
 	if err != nil {

@@ -105,9 +105,8 @@ type Config struct {
 	// AgentReady reports whether an agent's program is there and logged in, in the
 	// environment of a task, for a fallback. It may be slow, and is not called with a lock held. nil: all are.
 	AgentReady func(agent string, env []string) bool
-	// AgentFound reports whether an agent's program can be started, and looks anew each
-	// time: nobody knows how long what is missing stays away. It may be slow, and is not
-	// called with a lock held. nil: all can.
+	// AgentFound reports whether an agent's program can be started, and looks anew each time: nobody knows
+	// how long what is missing stays away. It may be slow, and is not called with a lock held. nil: all can.
 	AgentFound func(agent string, env []string) bool
 	// HasKey reports whether this master's environment has a key for an agent. nil: not known.
 	HasKey func(agent string) bool
@@ -128,8 +127,7 @@ type Config struct {
 	ID   func() string    // nil: UUIDv7
 }
 
-// WorkspaceSettings are what may be configured for one workspace: what holds for tasks that do
-// not say.
+// WorkspaceSettings are what may be configured for one workspace: what holds for tasks that do not say.
 type WorkspaceSettings struct {
 	Timeout      time.Duration     // of one run; 0: no limit
 	MaxAttempts  int               // counted tries of a task

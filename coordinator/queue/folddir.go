@@ -137,9 +137,8 @@ func ReadArchived(dir string, e ledger.ArchiveEntry) (t state.Task, ended []stat
 	return t, ended, err
 }
 
-// joinRuns puts together what the steps of a task tell and what the agents' runs have
-// used. An older stint has merged records without steps: the runs of which only the
-// second tells were before all others.
+// joinRuns puts together what the steps of a task tell and what the agents' runs have used. An older stint
+// has merged records without steps: the runs of which only the second tells were before all others.
 func joinRuns(t *state.Task, ended []state.Run) []task.TaskRun {
 	list := stepRuns(t)
 	var before []task.TaskRun

@@ -63,9 +63,8 @@ type Hooks struct {
 	Committed func(*journal.Commit)
 	// Applied is told which tasks have records in a write that was folded. No lock is held.
 	Applied func(ids []string)
-	// Changed is told how a record has changed a task, except while the ledger is
-	// compacted, and Wake that anything has changed. They are called while the fold is
-	// locked: they must not call the store, nor wait.
+	// Changed is told how a record has changed a task, except while the ledger is compacted, and Wake that
+	// anything has changed. They are called while the fold is locked: they must not call the store, nor wait.
 	Changed func(before, after *state.Task)
 	Wake    func()
 }
@@ -149,12 +148,11 @@ func (s *Store) publishResync(st *fold.State) {
 	s.Changes.Publish(func() *task.Change { return task.Change{Seq: st.Seq(), Resync: true}.Shared() })
 }
 
-// SubscribeAfter returns the changes of tasks for a reader who knows all up to record after,
-// and is to miss nothing that came since, nor to get it twice. missed has the tasks that have
-// changed, in the order of their newest records, each once and as it is now; it is a Resync
-// alone if that cannot be told. If there are too many it has the first of them, and changes is
-// nil: the reader asks again, with the number of the last one. A reader who lags behind by more
-// than buffer is cut off: the channel is closed.
+// SubscribeAfter returns the changes of tasks for a reader who knows all up to record after, and is to miss
+// nothing that came since, nor to get it twice. missed has the tasks that have changed, in the order of their
+// newest records, each once and as it is now; it is a Resync alone if that cannot be told. If there are too
+// many it has the first of them, and changes is nil: the reader asks again, with the number of the last one.
+// A reader who lags behind by more than buffer is cut off: the channel is closed.
 func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func()) {
 	const maxMissed = 256 // a task has 1 KB, and all readers of a master that was away come back at once
 	s.View(func(st *fold.State) {
@@ -470,8 +468,7 @@ type life struct {
 	closing  atomic.Bool // nothing more is accepted that is to be run
 }
 
-// Call notes that a client is being served, until end is called: an idle master does not exit
-// meanwhile.
+// Call notes that a client is being served, until end is called: an idle master does not exit meanwhile.
 func (s *Store) Call() (end func()) {
 	s.life.mu.Lock()
 	defer s.life.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// TestBadCollectedPaths: whatever stands in the ledger, and whatever an agent has put
-// into the directory of its run, nothing but a file of that directory is opened, and
-// nothing is waited for.
+// TestBadCollectedPaths: whatever stands in the ledger, and whatever an agent has put into the directory of
+// its run, nothing but a file of that directory is opened, and nothing is waited for.
 func TestBadCollectedPaths(t *testing.T) {
 	p := newPlace(t)
 	run := p.run

@@ -45,10 +45,9 @@ func WriteInputs(dir string, files []state.InputFile) (paths []string, err error
 	return paths, nil
 }
 
-// Collect copies the files of a workspace that a task names from there into the
-// run's directory files. It returns those that could be taken; the error has a
-// sentence for each of the others, and for what lies in a guarded directory. Nothing of the
-// run may be alive any more. The copies are masked by a filter.
+// Collect copies the files of a workspace that a task names from there into the run's directory files. It
+// returns those that could be taken; the error has a sentence for each of the others, and for what lies in a
+// guarded directory. Nothing of the run may be alive any more. The copies are masked by a filter.
 func Collect(workspace, runDir string, spec []string, guarded func(name string) bool, filter *redact.Filter) (taken []state.OutputFile, err error) {
 	from, err := openRoot(workspace)
 	if err != nil {

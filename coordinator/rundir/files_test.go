@@ -85,8 +85,7 @@ func (p *place) collected() map[string]string {
 	return found
 }
 
-// hostile fills the workspace with what an agent could put in place of a file, and
-// gives the paths.
+// hostile fills the workspace with what an agent could put in place of a file, and gives the paths.
 func (p *place) hostile() []string {
 	p.write("dir/file", "x")
 	p.write("results.txt", "fine")
@@ -256,8 +255,7 @@ func (p *place) wantOutside() {
 	}
 }
 
-// TestOutputsOfOtherFileSystems: a workspace that is the whole machine gives
-// nothing of the kernel's.
+// TestOutputsOfOtherFileSystems: a workspace that is the whole machine gives nothing of the kernel's.
 func TestOutputsOfOtherFileSystems(t *testing.T) {
 	p := newPlace(t)
 	for _, path := range []string{"proc/self/environ", "proc/self/mem", "proc/kmsg", "proc/version", "dev/null", "dev/zero", "dev/tty"} {
@@ -304,8 +302,7 @@ func TestOutputsAreCollected(t *testing.T) {
 	}
 }
 
-// TestOutputsDoNotLeaveTheRun: links that an agent has laid in the run's own
-// directory lead nowhere.
+// TestOutputsDoNotLeaveTheRun: links that an agent has laid in the run's own directory lead nowhere.
 func TestOutputsDoNotLeaveTheRun(t *testing.T) {
 	p := newPlace(t)
 	p.write("a/victim", "overwritten")

@@ -16,9 +16,8 @@ import (
 	"stint/ledger/durable"
 )
 
-// Outputs are the files of some runs, one behind the other, as far as they went when
-// they were opened: what a reader of them gets has a length, and each byte a place. They
-// are safe for concurrent reading.
+// Outputs are the files of some runs, one behind the other, as far as they went when they were opened: what a
+// reader of them gets has a length, and each byte a place. They are safe for concurrent reading.
 type Outputs struct {
 	redact *redact.Filter
 	parts  []part

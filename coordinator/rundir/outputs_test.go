@@ -47,8 +47,7 @@ func TestOutputsAreWhatAReaderGets(t *testing.T) {
 	}
 }
 
-// TestOutputsStayAsTheyWere: what is written later is no part of them, and what is
-// removed later is an error.
+// TestOutputsStayAsTheyWere: what is written later is no part of them, and what is removed later is an error.
 func TestOutputsStayAsTheyWere(t *testing.T) {
 	f := newFile(t, strings.Repeat("x", 8192))
 	before := openOutputs(t, f.Name())

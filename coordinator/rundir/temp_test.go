@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestBadWorkDirs: a work_dir that is not ours alone is refused with a sentence, before
-// anything is made.
+// TestBadWorkDirs: a work_dir that is not ours alone is refused with a sentence, before anything is made.
 func TestBadWorkDirs(t *testing.T) {
 	p := newPlace(t)
 	top := filepath.Dir(p.work)

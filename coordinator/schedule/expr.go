@@ -18,12 +18,11 @@ type Expr struct {
 // anyValue marks a field of a cron expression that does not restrict anything.
 const anyValue = 1 << 63
 
-// ParseExpr reads a cron expression of five fields, one of @hourly, @daily, @midnight, @weekly,
-// @monthly, @yearly and @annually, or @every and a duration, which counts from midnight in UTC
-// where it divides a day. zone is an IANA name; "": that of the machine. The
-// grammar is that of github.com/robfig/cron, whose own walk through the calendar is not used: where
-// clocks are put forward it skips a day, and where they are put back it fires twice. An expression
-// that no day matches is refused.
+// ParseExpr reads a cron expression of five fields, one of @hourly, @daily, @midnight, @weekly, @monthly,
+// @yearly and @annually, or @every and a duration, which counts from midnight in UTC where it divides a day.
+// zone is an IANA name; "": that of the machine. The grammar is that of github.com/robfig/cron, whose own
+// walk through the calendar is not used: where clocks are put forward it skips a day, and where they are put
+// back it fires twice. An expression that no day matches is refused.
 func ParseExpr(text, zone string) (*Expr, error) {
 	e := &Expr{zone: time.Local}
 	var err error
@@ -104,8 +103,7 @@ func onWall(t time.Time) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// instantOf returns when the clocks of a zone show that first, or what comes after it where they
-// never do.
+// instantOf returns when the clocks of a zone show that first, or what comes after it where they never do.
 func instantOf(wall time.Time, zone *time.Location) time.Time {
 	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
 	begins, ends := t.ZoneBounds()

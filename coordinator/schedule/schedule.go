@@ -1,12 +1,11 @@
 // Package schedule starts tasks and jobs of the master's own at set times.
 //
-// A [Schedule] is configured: when, and what. A [Runner] looks every half minute, and when the next
-// one is due, which have fired. Each firing is known by its schedule and the instant for which it
-// was scheduled. What is settled stands in the ledger, in the schedule's control record: up to which
-// instant everything was fired or skipped, and which firings have not ended. The task of a firing is
-// made durable in the same change, so a crash can neither lose nor double it; a job that a crash
-// interrupts is run again. Each firing that has ended, and each one that was skipped, is a line of
-// job_runs.jsonl.
+// A [Schedule] is configured: when, and what. A [Runner] looks every half minute, and when the next one is
+// due, which have fired. Each firing is known by its schedule and the instant for which it was scheduled.
+// What is settled stands in the ledger, in the schedule's control record: up to which instant everything was
+// fired or skipped, and which firings have not ended. The task of a firing is made durable in the same
+// change, so a crash can neither lose nor double it; a job that a crash interrupts is run again. Each firing
+// that has ended, and each one that was skipped, is a line of job_runs.jsonl.
 package schedule
 
 import (
@@ -49,9 +48,8 @@ var (
 // nameRule is what a schedule may be called: the name is part of the control record's.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// Check returns what is wrong with a schedule, and with which key ("": it as a whole), and makes it
-// ready for use. jobs are the names of jobs that there are. The task itself is checked by whoever
-// submits it.
+// Check returns what is wrong with a schedule, and with which key ("": it as a whole), and makes it ready for
+// use. jobs are the names of jobs that there are. The task itself is checked by whoever submits it.
 func (s *Schedule) Check(jobs []string) (key string, err error) {
 	const defaultMost = 10 // with missed = "all"
 	oneOf := func(key string, value *string, list []string) error {

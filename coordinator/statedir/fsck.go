@@ -73,10 +73,9 @@ func (r *FsckReport) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Fsck checks the ledger of a state directory. It changes nothing and takes no
-// lock. live says whether a master is at work: then what looks unfinished is
-// looked at again until it has settled. root is the configuration's workspace_root. The
-// error says that the directory cannot be read at all, or is ctx's.
+// Fsck checks the ledger of a state directory. It changes nothing and takes no lock. live says whether a
+// master is at work: then what looks unfinished is looked at again until it has settled. root is the
+// configuration's workspace_root. The error says that the directory cannot be read at all, or is ctx's.
 func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport, error) {
 	const fsckLooks, fsckPause = 20, 100 * time.Millisecond // for a master to finish what it is just doing
 	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
@@ -115,8 +114,7 @@ type fsck struct {
 	settled        bool        // nothing is under way, as far as can be seen
 }
 
-// fsckOnce makes one look. tasks.md is read before the journal, which then has
-// all that tasks.md has.
+// fsckOnce makes one look. tasks.md is read before the journal, which then has all that tasks.md has.
 func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
 	c := &fsck{FsckReport: &FsckReport{}, dir: dir}
 	path := filepath.Join(dir, ledger.TasksName)

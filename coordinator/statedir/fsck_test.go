@@ -114,8 +114,7 @@ func TestFsckNotesWhatLiesAbout(t *testing.T) {
 	}
 }
 
-// TestRepairLedgerKeepsTheTasks repairs a copy, with and without its journal, and
-// folds what came out.
+// TestRepairLedgerKeepsTheTasks repairs a copy, with and without its journal, and folds what came out.
 func TestRepairLedgerKeepsTheTasks(t *testing.T) {
 	good := records(t, "a status=queued prompt=x", "a status=running", "a status=done", "b status=queued prompt=y")
 	bad := strings.Replace(good, "- status: done\n", "- status: finishd\n", 1) + "## Task c\n- status: queued\n"
@@ -137,8 +136,7 @@ func TestRepairLedgerKeepsTheTasks(t *testing.T) {
 	}
 }
 
-// TestFsckPromisesNoJournalThatIsNotThere: "the journal has every record" is not
-// said where there is none.
+// TestFsckPromisesNoJournalThatIsNotThere: "the journal has every record" is not said where there is none.
 func TestFsckPromisesNoJournalThatIsNotThere(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "tasks.md"), 0o700))

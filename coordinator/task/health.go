@@ -37,8 +37,7 @@ type Shortage struct {
 	Next  time.Time `json:"next,omitzero" doc:"When one task finds out whether it is over; left out: one is doing so" example:"2026-11-21T03:13:17.123Z"`
 }
 
-// A HealthStatus says in one word how a master is. The set is closed; of several that
-// fit, it is the first.
+// A HealthStatus says in one word how a master is. The set is closed; of several that fit, it is the first.
 type HealthStatus string
 
 // The statuses of a master.

@@ -254,10 +254,9 @@ func withUnderscores(name string) string {
 	return b.String()
 }
 
-// RenameSpecs returns the JSON of a task, or of a list of tasks, with the names of
-// TaskSpec's JSON where it has others that [ParseSpecs] knows, in any capitals, as encoding/json
-// reads them. What is no task, or no JSON, stays as it is. A field that is given twice, in
-// two spellings, is an *Error that names both.
+// RenameSpecs returns the JSON of a task, or of a list of tasks, with the names of TaskSpec's JSON where it
+// has others that [ParseSpecs] knows, in any capitals, as encoding/json reads them. What is no task, or no
+// JSON, stays as it is. A field that is given twice, in two spellings, is an *Error that names both.
 func RenameSpecs(data []byte) ([]byte, error) {
 	if !json.Valid(data) { // from here on no decoder fails
 		return data, nil
@@ -345,8 +344,7 @@ func LoneSurrogate(data []byte) int {
 	}
 }
 
-// escapedRune returns what the escape \uXXXX that data begins with stands for; 0 if it
-// begins with none.
+// escapedRune returns what the escape \uXXXX that data begins with stands for; 0 if it begins with none.
 func escapedRune(data []byte) rune {
 	if len(data) < 6 || !bytes.HasPrefix(data, []byte(`\u`)) {
 		return 0

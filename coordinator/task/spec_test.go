@@ -98,8 +98,7 @@ func TestEveryFieldCanBeSpecified(t *testing.T) {
 	}
 }
 
-// FuzzParseSpecs: whatever the bytes are, there are tasks or an error that says
-// where.
+// FuzzParseSpecs: whatever the bytes are, there are tasks or an error that says where.
 func FuzzParseSpecs(f *testing.F) {
 	for _, text := range []string{`{"prompt": "p"}`, `[{"tool": "x", "input_files": [{"name": "a", "content": "b"}]}]`, `[{"after": null}`, `{"notBefore": "x"}`, "[[", "\xff"} {
 		f.Add([]byte(text))

@@ -3,10 +3,9 @@
 // what a master reports ([Health], [Metrics], [TaskRun]), its configuration ([Config]), and
 // the one error type that people and programs both understand ([Error]).
 //
-// It holds types, their JSON and the checks that need nothing but the value itself. What
-// depends on other tasks or on the file system is checked by the rooms above. An HTTP server, a
-// database mirror or an agent is written against this package and what lies below it, never
-// against the coordinator.
+// It holds types, their JSON and the checks that need nothing but the value itself. What depends on other
+// tasks or on the file system is checked by the rooms above. An HTTP server, a database mirror or an agent is
+// written against this package and what lies below it, never against the coordinator.
 package task
 
 import (
@@ -16,10 +15,9 @@ import (
 	"stint/state"
 )
 
-// A TaskSpec is what a client asks for. The names of its JSON are the keys of
-// the ledger. The client sets every field; a zero field leaves the choice to the
-// master's configuration. Submit checks all of them. What a field means is said in its
-// tag, from which the API's description has it.
+// A TaskSpec is what a client asks for. The names of its JSON are the keys of the ledger. The client sets
+// every field; a zero field leaves the choice to the master's configuration. Submit checks all of them. What
+// a field means is said in its tag, from which the API's description has it.
 type TaskSpec struct {
 	ID             string    `json:"id,omitempty" doc:"UUIDv7 chosen by the client, so that a resend is harmless; left out: the master chooses" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	Prompt         string    `json:"prompt" doc:"UTF-8, not empty, at most 1 MiB" example:"Fix the flaky login test."`

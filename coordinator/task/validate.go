@@ -189,8 +189,7 @@ func isSessionName(key string) bool {
 	return key != "" && utf8.RuneCountInString(key) <= 64 && !strings.ContainsFunc(key, bad) && norm.NFC.IsNormalString(key)
 }
 
-// CheckSession returns what is wrong with the session that a task names, as an *Error; nil if
-// nothing is.
+// CheckSession returns what is wrong with the session that a task names, as an *Error; nil if nothing is.
 func CheckSession(s *TaskSpec) error {
 	if s.SessionKey != "" {
 		if err := CheckSessionKey(s.SessionKey); err != nil {
@@ -218,8 +217,7 @@ func CheckSession(s *TaskSpec) error {
 	return nil
 }
 
-// CheckTime puts the time into UTC: it can be given with offsets and years that cannot
-// be written again.
+// CheckTime puts the time into UTC: it can be given with offsets and years that cannot be written again.
 func CheckTime(s *TaskSpec) error {
 	s.NotBefore = s.NotBefore.UTC()
 	if y := s.NotBefore.Year(); y < 1 || y > 9999 {

@@ -96,8 +96,7 @@ const (
 	SessionLater  = "later"  // it goes on with that of the tasks before it, which have not run yet
 )
 
-// A SentPrompt is what an agent was sent in one run of a task, and what was found in
-// the notes for it.
+// A SentPrompt is what an agent was sent in one run of a task, and what was found in the notes for it.
 type SentPrompt struct {
 	TaskID    string         `json:"taskId" doc:"Id of the task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	RunID     string         `json:"runId" doc:"Id of the run" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`

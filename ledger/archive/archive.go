@@ -70,8 +70,7 @@ func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.Arc
 	return entries, 0, err
 }
 
-// WriteIndex writes the entries of a compaction behind that end of the index, and makes it
-// durable.
+// WriteIndex writes the entries of a compaction behind that end of the index, and makes it durable.
 func WriteIndex(fsys durable.FS, dir string, files ledger.Files, through uint64, end int64, entries []ledger.ArchiveEntry) error {
 	lines := []indexLine{{Through: through, Lines: len(entries)}}
 	for _, e := range entries {
@@ -213,9 +212,8 @@ func each(fsys durable.FS, dir string, files ledger.Files, f func(name string, d
 	return nil
 }
 
-// Check returns everything that is wrong in the archive of a state directory:
-// files that are damaged, and tasks that the index names and that are not where it
-// says. The File of a finding is relative to dir.
+// Check returns everything that is wrong in the archive of a state directory: files that are damaged, and
+// tasks that the index names and that are not where it says. The File of a finding is relative to dir.
 func Check(dir string, files ledger.Files) (found []*ledger.SyntaxError) {
 	_ = each(durable.OS, dir, files, func(name string, data []byte, err error) error {
 		file := filepath.Join(Dir, name)

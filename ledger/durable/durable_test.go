@@ -100,9 +100,8 @@ func (f *faultFile) Close() error {
 	return errors.Join(f.fs.do(nothing, "close"), f.File.Close())
 }
 
-// Whichever operation fails, WriteFile says so and a reader sees the whole old
-// content, except when only the directory could not be synced: then the new
-// content stands there, whole, but may be gone after a power cut.
+// Whichever operation fails, WriteFile says so and a reader sees the whole old content, except when only the
+// directory could not be synced: then the new content stands there, whole, but may be gone after a power cut.
 func TestWriteFileFaults(t *testing.T) {
 	for _, old := range []string{"", "old content"} {
 		ops := []string{"open a.tmp", "write", "sync", "close", "rename a.tmp a", "syncdir"} // so a reader always sees a whole file

@@ -42,8 +42,7 @@ type Backward struct {
 	buf   []byte // what was read and not yet returned
 }
 
-// firstChunk is how much is read at once; of a line that is longer, as much again as is
-// known of it.
+// firstChunk is how much is read at once; of a line that is longer, as much again as is known of it.
 const firstChunk = 64 << 10
 
 // Line returns the next line and where it begins, or io.EOF before the first one.

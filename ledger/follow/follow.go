@@ -34,14 +34,12 @@ type Log struct {
 	Closed func(*Follower)       // is called by Close; it may come twice
 }
 
-// A Follower returns the records of a journal in their order, from one seq on, and
-// misses none, however slow its reader is. It has one reader; Close may come from
-// any goroutine.
+// A Follower returns the records of a journal in their order, from one seq on, and misses none, however slow
+// its reader is. It has one reader; Close may come from any goroutine.
 //
-// What compaction merged is told once: a reader that had read all records gets the
-// mark of the compaction ("Control compaction") and then what is new; one that had
-// not gets the merged records instead of those that it missed. A new follower knows of
-// that what its seq tells: see Place.
+// What compaction merged is told once: a reader that had read all records gets the mark of the compaction
+// ("Control compaction") and then what is new; one that had not gets the merged records instead of those that
+// it missed. A new follower knows of that what its seq tells: see Place.
 type Follower struct {
 	fs   durable.FS
 	path string
@@ -103,10 +101,9 @@ func (f *Follower) letGo() (err error) {
 	return err
 }
 
-// Next returns the next record. It waits until there is one, or until ctx ends; its
-// error is ctx's cause then. The next call says that the reader has done with the
-// record: a log is not compacted before. The error is ErrClosed when the follower or
-// its log was closed.
+// Next returns the next record. It waits until there is one, or until ctx ends; its error is ctx's cause
+// then. The next call says that the reader has done with the record: a log is not compacted before. The error
+// is ErrClosed when the follower or its log was closed.
 func (f *Follower) Next(ctx context.Context) (*ledger.Section, error) {
 	var logDone <-chan struct{}
 	if f.log != nil {

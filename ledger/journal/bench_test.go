@@ -197,9 +197,8 @@ func countLines(b *testing.B, name string) int {
 	}
 }
 
-// BenchmarkHandEdit100k is a hand edit of one task in 100,000 records, while one
-// client submits all the time: how long after the save it is taken over, and the
-// longest that a submit took meanwhile.
+// BenchmarkHandEdit100k is a hand edit of one task in 100,000 records, while one client submits all the time:
+// how long after the save it is taken over, and the longest that a submit took meanwhile.
 func BenchmarkHandEdit100k(b *testing.B) {
 	edits := make(chan struct{}, 1)
 	var mu sync.Mutex

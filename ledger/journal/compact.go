@@ -42,10 +42,9 @@ const (
 	followWait   = 5 * time.Second // for followers that have not read everything
 )
 
-// Compact writes both files anew with the records that the fold wants to keep, and
-// moves everything else into the archive. plan is called on the log's goroutine,
-// where nothing changes meanwhile, and perhaps more than once; it must not call the
-// log but for SectionAt. The fold is then made anew ([Options.OnRefoldStart]).
+// Compact writes both files anew with the records that the fold wants to keep, and moves everything else into
+// the archive. plan is called on the log's goroutine, where nothing changes meanwhile, and perhaps more than
+// once; it must not call the log but for SectionAt. The fold is then made anew ([Options.OnRefoldStart]).
 //
 // It is refused, with a *RefusedError, while something in tasks.md waits for its
 // repair or a follower has not read everything. Any other error is plan's or the
@@ -129,8 +128,7 @@ type compactor struct {
 	tasks   []byte
 }
 
-// run is the whole of it. An error means that the disk failed at a moment when
-// nobody knows what is there.
+// run is the whole of it. An error means that the disk failed at a moment when nobody knows what is there.
 func (c *compactor) run() error {
 	c.refused = c.prepare()
 	if c.refused != nil || c.keep.Dry || c.report.Archive == "" {
@@ -268,11 +266,10 @@ func (c *compactor) verify() error {
 	return nil
 }
 
-// rewrite returns what tasks.md becomes: the text outside of sections as it stands,
-// and the merged records in the places where the sections of their tasks began. The
-// first of texts is the mark; the others belong to records. Places are filled in the
-// order of the records, so that the order of the file is that of the journal; the
-// records for which there is no place stand at the end.
+// rewrite returns what tasks.md becomes: the text outside of sections as it stands, and the merged records in
+// the places where the sections of their tasks began. The first of texts is the mark; the others belong to
+// records. Places are filled in the order of the records, so that the order of the file is that of the
+// journal; the records for which there is no place stand at the end.
 func rewrite(doc *ledger.Document, records []ledger.Record, texts [][]byte) []byte {
 	stays := map[string]bool{} // tasks that have no place yet
 	for i := range records {
@@ -307,9 +304,8 @@ func rewrite(doc *ledger.Document, records []ledger.Record, texts [][]byte) []by
 	return bytes.TrimSuffix(out, []byte("\n")) // it stands before what is appended
 }
 
-// archiveAll writes what is gone into the archive, and then into its index what is
-// needed of that every day, all of it durable. An error has changed nothing that
-// counts.
+// archiveAll writes what is gone into the archive, and then into its index what is needed of that every day,
+// all of it durable. An error has changed nothing that counts.
 func (c *compactor) archiveAll() error {
 	l, fsys := c.log, c.log.opts.FS
 	dir := filepath.Join(l.opts.Dir, archive.Dir)

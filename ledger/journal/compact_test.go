@@ -344,8 +344,7 @@ func TestLostIndex(t *testing.T) {
 	w.close()
 }
 
-// TestTextStaysInPlace: of a tasks.md that a person lives in only sections are
-// touched.
+// TestTextStaysInPlace: of a tasks.md that a person lives in only sections are touched.
 func TestTextStaysInPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,10 +19,9 @@ import (
 	"stint/ledger"
 )
 
-// TestPromise1CrashImages plays scenes on a file system in memory, cuts the power
-// after every operation, and lets a log recover what is left. Whatever that is:
-// all that was acknowledged is there, unchanged, once and in order; of what was in
-// flight whole changes are there or nothing; nothing else is.
+// TestPromise1CrashImages plays scenes on a file system in memory, cuts the power after every operation, and
+// lets a log recover what is left. Whatever that is: all that was acknowledged is there, unchanged, once and
+// in order; of what was in flight whole changes are there or nothing; nothing else is.
 //
 //	STINT_TEST_IMAGES=1000000                how many crashes
 //	STINT_TEST_SEED=7                        repeats a run
@@ -51,8 +50,7 @@ func TestPromise1CrashImages(t *testing.T) {
 	}
 }
 
-// intFromEnv returns the number in a variable, or, without it, otherwise, of which -short
-// takes a fortieth.
+// intFromEnv returns the number in a variable, or, without it, otherwise, of which -short takes a fortieth.
 func intFromEnv(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -378,8 +376,7 @@ func inFlight(got, sent []applied) error {
 	return nil
 }
 
-// compareEdits: each edit that was durable was taken over, none twice, and
-// nothing else was.
+// compareEdits: each edit that was durable was taken over, none twice, and nothing else was.
 func (s *scene) compareEdits(all []applied, from, told, cut int) error {
 	taken := make([]int, len(s.edits))
 	for i, a := range all {
@@ -405,8 +402,7 @@ func (s *scene) compareEdits(all []applied, from, told, cut int) error {
 	return nil
 }
 
-// isForTheRecord reports whether a record changes nothing, but says that a
-// section has been seen.
+// isForTheRecord reports whether a record changes nothing, but says that a section has been seen.
 func isForTheRecord(r *ledger.Record) bool {
 	_, ignored := r.Get(ledger.KeyIgnored)
 	return ignored && !slices.ContainsFunc(r.Fields, func(f ledger.Pair) bool { return !isEngines(f.Key) })
@@ -424,8 +420,7 @@ func (s *scene) isStub(r *ledger.Record) bool {
 	})
 }
 
-// isTorn reports whether tasks.md may be cut off anywhere, because a person's
-// program has not synced it.
+// isTorn reports whether tasks.md may be cut off anywhere, because a person's program has not synced it.
 func (s *scene) isTorn(cut int) bool {
 	return slices.ContainsFunc(s.edits, func(e handEdit) bool { return e.begun <= cut && cut < e.safe })
 }

@@ -50,8 +50,7 @@ func (s *scene) compactSome() {
 	s.change(s.task())
 }
 
-// compact lets the log compact its files. What was acknowledged before is there
-// in one form or the other.
+// compact lets the log compact its files. What was acknowledged before is there in one form or the other.
 func (s *scene) compact() {
 	s.t.Helper()
 	if s.log == nil {

@@ -42,9 +42,8 @@ type memOp struct {
 	data []byte
 }
 
-// A memFS is a file system in memory. A clone shares the bytes of its files, so
-// it costs next to nothing. It records what is done to it, for a disk to say what
-// a crash leaves of that.
+// A memFS is a file system in memory. A clone shares the bytes of its files, so it costs next to nothing. It
+// records what is done to it, for a disk to say what a crash leaves of that.
 type memFS struct {
 	mu    sync.Mutex // guards what follows
 	names []memName

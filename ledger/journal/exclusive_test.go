@@ -91,8 +91,7 @@ func checkTogether(t *testing.T, changes []change) {
 	}
 }
 
-// together makes changes that wait for the log at the same time, in their order, and
-// gives what happened.
+// together makes changes that wait for the log at the same time, in their order, and gives what happened.
 func (w *world) together(changes []change) (events []event) {
 	w.t.Helper()
 	opts := w.options(false)

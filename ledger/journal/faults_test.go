@@ -89,11 +89,10 @@ func (a *answers) note(records []*ledger.Record, err error, faults *faultyFS) {
 
 var errnos = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EMFILE, syscall.EROFS, syscall.EINTR}
 
-// TestPromise7EveryCallFails plays the scenes and lets each call of the file
-// system fail, once or with all that follow. Nobody is told that something was
-// kept that was not: when the disk is well again, or after a power cut, all that
-// was acknowledged is there, once. STINT_TEST_FAULTS=all lets each call fail with
-// each error, else with one of them; STINT_TEST_SEED repeats a run.
+// TestPromise7EveryCallFails plays the scenes and lets each call of the file system fail, once or with all
+// that follow. Nobody is told that something was kept that was not: when the disk is well again, or after a
+// power cut, all that was acknowledged is there, once. STINT_TEST_FAULTS=all lets each call fail with each
+// error, else with one of them; STINT_TEST_SEED repeats a run.
 func TestPromise7EveryCallFails(t *testing.T) {
 	t.Parallel()
 	seed := uint64(intFromEnv(t, "STINT_TEST_SEED", 1))

@@ -129,8 +129,7 @@ func TestPlaceOfAFollower(t *testing.T) {
 	w.close()
 }
 
-// TestFollowerThatLagsHoldsBackCompaction: a record counts as read when the reader
-// asks for the next one.
+// TestFollowerThatLagsHoldsBackCompaction: a record counts as read when the reader asks for the next one.
 func TestFollowerThatLagsHoldsBackCompaction(t *testing.T) {
 	t.Parallel()
 	w := filled(t)
@@ -264,8 +263,7 @@ func TestFollowMissesNothing(t *testing.T) {
 	w.reopened()
 }
 
-// TestFollowDamage: what is damaged is passed over, as on replay; a journal of a
-// newer format is refused.
+// TestFollowDamage: what is damaged is passed over, as on replay; a journal of a newer format is refused.
 func TestFollowDamage(t *testing.T) {
 	w := openWorld(t, false)
 	for i := range 3 {

@@ -14,8 +14,7 @@ import (
 	"stint/ledger"
 )
 
-// formatters go over a file. held says whether they change texts of ours so much
-// that it must be held.
+// formatters go over a file. held says whether they change texts of ours so much that it must be held.
 var formatters = []struct {
 	name string
 	run  func(t *testing.T, path string)
@@ -65,8 +64,7 @@ func format(t *testing.T, path, name string, args ...string) {
 	}
 }
 
-// autocrlf takes the file into a repository and checks it out again with the line
-// ends of Windows.
+// autocrlf takes the file into a repository and checks it out again with the line ends of Windows.
 func autocrlf(t *testing.T, path string) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {

@@ -19,16 +19,14 @@ import (
 	"stint/ledger/tasksfile"
 )
 
-// This file keeps the name journal.md with what the log has written. Whatever another
-// hand does to that name, to the file behind it or to the directory: nothing is
-// acknowledged that the next start would not find.
+// This file keeps the name journal.md with what the log has written. Whatever another hand does to that name,
+// to the file behind it or to the directory: nothing is acknowledged that the next start would not find.
 
 // ErrGone ends a log whose directory was removed, moved away or unmounted: what it
 // acknowledged from then on would be kept in files that nobody finds.
 var ErrGone = errors.New("the state directory is gone")
 
-// guardTries bounds how often the journal is put back for one batch where another hand
-// changes it each time.
+// guardTries bounds how often the journal is put back for one batch where another hand changes it each time.
 const guardTries = 5
 
 // maxExtra bounds how much is kept of what another hand has written behind the journal.
@@ -135,11 +133,10 @@ func (r *recent) add(batch []byte) {
 	}
 }
 
-// restoreMissing puts into the journal the records of tasks.md that it lacks, or has
-// otherwise and without an effect: nobody was ever told of a record that has none. Another
-// hand has cut them out or changed them, or has put an older copy in its place, while no
-// log was open, or the disk has damaged them. It is called at start, where no section of tasks.md can be newer than the
-// journal.
+// restoreMissing puts into the journal the records of tasks.md that it lacks, or has otherwise and without an
+// effect: nobody was ever told of a record that has none. Another hand has cut them out or changed them, or
+// has put an older copy in its place, while no log was open, or the disk has damaged them. It is called at
+// start, where no section of tasks.md can be newer than the journal.
 func (l *Log) restoreMissing(doc *ledger.Document) error {
 	refused := l.refused
 	l.refused = nil
@@ -243,8 +240,7 @@ func freeName(fsys durable.FS, name string) string {
 	}
 }
 
-// swapNames lets two files change places, or gives the first one the other name if there
-// is no other.
+// swapNames lets two files change places, or gives the first one the other name if there is no other.
 func swapNames(fsys durable.FS, a, b string) error {
 	err := fsys.Exchange(a, b)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -275,8 +271,7 @@ func (l *Log) swapBack() (swapped bool, err error) {
 	return true, l.opts.FS.SyncDir(l.opts.Dir)
 }
 
-// Rebuilt reports whether the journal was lost when the log was opened, and tasks.md was all
-// there was.
+// Rebuilt reports whether the journal was lost when the log was opened, and tasks.md was all there was.
 func (l *Log) Rebuilt() bool { return l.rebuilt }
 
 // ensureJournal gives the two files their own names back at a start. Where there are two files like

@@ -111,10 +111,9 @@ func (w *shelf) spoil(do func(w *world, older string) error, live bool) (want st
 	return want
 }
 
-// TestPromise1ForeignHands: whatever another hand does to the journal while a log is open,
-// what was acknowledged before and is acknowledged afterwards is there after a restart,
-// once, and nothing of it is taken for a person's. If no log is open, the next one finds
-// all records, or returns what to do.
+// TestPromise1ForeignHands: whatever another hand does to the journal while a log is open, what was
+// acknowledged before and is acknowledged afterwards is there after a restart, once, and nothing of it is
+// taken for a person's. If no log is open, the next one finds all records, or returns what to do.
 func TestPromise1ForeignHands(t *testing.T) {
 	t.Parallel()
 	for _, hand := range foreignHands {

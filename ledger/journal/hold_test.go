@@ -7,9 +7,8 @@ import (
 	"stint/ledger/journal"
 )
 
-// TestPromise4FormatterIsHeld: what a formatter did is not taken over until a person accepts
-// it, or so little of it is left that it looks like a person's work, whether a log was open
-// all the time or not.
+// TestPromise4FormatterIsHeld: what a formatter did is not taken over until a person accepts it, or so little
+// of it is left that it looks like a person's work, whether a log was open all the time or not.
 func TestPromise4FormatterIsHeld(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t, true)
@@ -53,8 +52,7 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// TestJournalFindingsStay: what is wrong in the journal is not forgotten when
-// tasks.md is looked at.
+// TestJournalFindingsStay: what is wrong in the journal is not forgotten when tasks.md is looked at.
 func TestJournalFindingsStay(t *testing.T) {
 	w := openWorld(t, false, "a")
 	w.add("b", "status", "queued", "prompt", "a prompt that is damaged below")

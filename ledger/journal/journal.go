@@ -148,8 +148,7 @@ func (j *journal) sectionAt(off int64) (s *ledger.Section, err error) {
 	return ledger.ReadSection(j.file, j.path, off)
 }
 
-// read returns what is durable, and the file that it stands in. It may be called by any
-// goroutine.
+// read returns what is durable, and the file that it stands in. It may be called by any goroutine.
 func (j *journal) read() (data []byte, file durable.File, err error) {
 	j.mu.RLock()
 	defer j.mu.RUnlock()

@@ -26,10 +26,9 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("%s is in use by the master with pid %d", e.Dir, e.PID)
 }
 
-// Lock takes the right to write the state directory dir, without waiting. The
-// lock file is never renamed or removed by us; should somebody else do that, the
-// lock of the directory itself, which is taken too, still keeps others out. The
-// kernel frees both when the process ends, however it ends. The error is a
+// Lock takes the right to write the state directory dir, without waiting. The lock file is never renamed or
+// removed by us; should somebody else do that, the lock of the directory itself, which is taken too, still
+// keeps others out. The kernel frees both when the process ends, however it ends. The error is a
 // *BusyError if another process holds them.
 func Lock(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")

@@ -1,16 +1,14 @@
 // Package journal is the log of a state directory: the only writer of journal.md, and the one
 // that appends to tasks.md.
 //
-// [Open] replays journal.md into a fold and takes over what people changed in tasks.md
-// meanwhile. After that one goroutine owns the journal: it takes all updates that wait
-// ([Log.Update], [Log.Exclusive]), makes one write and one fdatasync for them, folds their
-// records, answers, and appends the same bytes to tasks.md. Beside it, [Log.Reconcile] and the
-// watch compare tasks.md with the journal (package reconcile) and apply the plan on that goroutine.
-// [Log.Compact] writes both files anew and moves what has ended into archive/. A [follow.Follower] reads
-// the journal by seq, also that of another process.
+// [Open] replays journal.md into a fold and takes over what people changed in tasks.md meanwhile. After that
+// one goroutine owns the journal: it takes all updates that wait ([Log.Update], [Log.Exclusive]), makes one
+// write and one fdatasync for them, folds their records, answers, and appends the same bytes to tasks.md.
+// Beside it, [Log.Reconcile] and the watch compare tasks.md with the journal (package reconcile) and apply
+// the plan on that goroutine. [Log.Compact] writes both files anew and moves what has ended into archive/. A
+// [follow.Follower] reads the journal by seq, also that of another process.
 //
-// What another hand does to journal.md is undone before anything more is acknowledged, and
-// kept aside.
+// What another hand does to journal.md is undone before anything more is acknowledged, and kept aside.
 package journal
 
 import (
@@ -66,9 +64,8 @@ type Options struct {
 	// Archived is given each entry of the archive's index, in order, before any Apply:
 	// on Open and after OnRefoldStart. Locker is held.
 	Archived func(ledger.ArchiveEntry)
-	// OnRefoldStart says that the journal was compacted or put back: the fold begins anew,
-	// Archived and Apply of all records follow, and OnRefoldEnd ends it. Locker is held from
-	// OnRefoldStart to OnRefoldEnd.
+	// OnRefoldStart says that the journal was compacted or put back: the fold begins anew, Archived and Apply
+	// of all records follow, and OnRefoldEnd ends it. Locker is held from OnRefoldStart to OnRefoldEnd.
 	OnRefoldStart func()
 	OnRefoldEnd   func()
 	// Now returns the time of an edit that is taken over, and of a compaction, and the
@@ -77,18 +74,16 @@ type Options struct {
 
 	reconcile.Rules // which edits by hand are taken over
 
-	// OnDelete is asked for the records that say what becomes of records whose sections
-	// a person has deleted: gone has "Kind id" of all records that have no section in
-	// tasks.md any more, those that were deleted earlier too. It is called on the log's
-	// goroutine without Locker, and when nothing is gone but something was before.
-	// nil: deleting a section means nothing.
+	// OnDelete is asked for the records that say what becomes of records whose sections a person has deleted:
+	// gone has "Kind id" of all records that have no section in tasks.md any more, those that were deleted
+	// earlier too. It is called on the log's goroutine without Locker, and when nothing is gone but something
+	// was before. nil: deleting a section means nothing.
 	OnDelete func(gone map[string]bool) []ledger.Record
 	// Notify hears of edits that were taken over and of findings. It is called by
 	// Open and by the log's own goroutines, and must not call the log. nil: nobody.
 	Notify func(ledger.Notice)
-	// Observe hears what each write to the journal has taken, just before its waiters are
-	// answered. It is called by Open and on the log's goroutine, without Locker, and must
-	// not call the log. nil: nobody.
+	// Observe hears what each write to the journal has taken, just before its waiters are answered. It is
+	// called by Open and on the log's goroutine, without Locker, and must not call the log. nil: nobody.
 	Observe func(*Commit)
 	// Watch makes the log take over edits while it is open.
 	Watch bool
@@ -137,8 +132,7 @@ type Log struct {
 	side sync.WaitGroup // the watcher and the syncer
 }
 
-// An update is a change that waits for its batch, or something else that must
-// happen on the log's goroutine.
+// An update is a change that waits for its batch, or something else that must happen on the log's goroutine.
 type update struct {
 	f     func(*ledger.Tx) error
 	alone bool         // f decides on all of the fold: nothing shares its batch
@@ -252,19 +246,17 @@ func (l *Log) apply(s *ledger.Section) error {
 	return l.opts.Apply(s)
 }
 
-// Update calls f on the log's goroutine, where nothing changes the fold
-// meanwhile, and makes the records that f appends durable. It returns when they
-// have been applied, or with f's error. f may be called more than once, so it
-// must begin anew each time. After ErrFull nothing was kept; after any other
-// error of the disk the log has stopped ([Log.Err]).
+// Update calls f on the log's goroutine, where nothing changes the fold meanwhile, and makes the records that
+// f appends durable. It returns when they have been applied, or with f's error. f may be called more than
+// once, so it must begin anew each time. After ErrFull nothing was kept; after any other error of the disk
+// the log has stopped ([Log.Err]).
 func (l *Log) Update(ctx context.Context, f func(*ledger.Tx) error) error {
 	return l.update(ctx, f, false)
 }
 
-// Exclusive is [Log.Update] for a decision over the whole fold, such as what to start
-// next. Updates of one batch decide on the fold as it was before the batch, so f has a
-// batch of its own: what was acknowledged before it is in the fold, and what decides
-// after it sees its records.
+// Exclusive is [Log.Update] for a decision over the whole fold, such as what to start next. Updates of one
+// batch decide on the fold as it was before the batch, so f has a batch of its own: what was acknowledged
+// before it is in the fold, and what decides after it sees its records.
 func (l *Log) Exclusive(ctx context.Context, f func(*ledger.Tx) error) error {
 	return l.update(ctx, f, true)
 }
@@ -292,8 +284,7 @@ func (l *Log) aside(f func() error) error {
 	return l.enqueue(&update{side: f, done: make(chan error, 1)})
 }
 
-// enqueue waits for the answer whatever happens to the caller: once an update
-// was taken, the disk decides.
+// enqueue waits for the answer whatever happens to the caller: once an update was taken, the disk decides.
 func (l *Log) enqueue(u *update) error {
 	l.mu.Lock()
 	if l.closed {
@@ -343,9 +334,8 @@ func (l *Log) run() {
 // time for one more must not keep those waiting that have asked.
 const maxYields = 4
 
-// waitForMore lets goroutines that can run go first, by yield, a few times as long as that
-// brings more updates: these share one fdatasync then. Where nobody else is at work it
-// costs nothing.
+// waitForMore lets goroutines that can run go first, by yield, a few times as long as that brings more
+// updates: these share one fdatasync then. Where nobody else is at work it costs nothing.
 func (l *Log) waitForMore(yield func()) {
 	before := 0
 	for range maxYields {
@@ -363,9 +353,8 @@ func (l *Log) waitForMore(yield func()) {
 // maxBatch bounds the bytes of one write.
 const maxBatch = 8 << 20
 
-// commit makes one batch of as many updates as go together, and returns the
-// others. An error means that the disk failed and the log must stop; then the
-// updates that were in the batch have been answered.
+// commit makes one batch of as many updates as go together, and returns the others. An error means that the
+// disk failed and the log must stop; then the updates that were in the batch have been answered.
 func (l *Log) commit(waiting []*update) (again []*update, err error) {
 	if err := l.guard(); err != nil { // before anybody decides by what cannot be read
 		return waiting, err
@@ -527,8 +516,7 @@ func (l *Log) applyBatch(data []byte, off int64) (all bool) {
 	return all
 }
 
-// fail stops the log for good: what is on the disk is not known any more, and
-// only a restart reads it anew.
+// fail stops the log for good: what is on the disk is not known any more, and only a restart reads it anew.
 func (l *Log) fail(err error, waiting []*update) {
 	l.mu.Lock()
 	l.closed, l.err = true, err
@@ -540,8 +528,7 @@ func (l *Log) fail(err error, waiting []*update) {
 	}
 }
 
-// Done is closed when the log takes no more updates: after Close, or because
-// the disk failed ([Log.Err]).
+// Done is closed when the log takes no more updates: after Close, or because the disk failed ([Log.Err]).
 func (l *Log) Done() <-chan struct{} { return l.done }
 
 // Err returns why the log stopped; nil if it was closed or still runs.
@@ -554,14 +541,12 @@ func (l *Log) Err() error {
 // Size returns the bytes of the journal that are durable.
 func (l *Log) Size() int64 { return l.journal.durable.Load() }
 
-// SectionAt reads one record of the journal by its offset ([ledger.Section].Off). An
-// offset holds until a compaction: who takes one from the fold holds Locker until
-// the record was read.
+// SectionAt reads one record of the journal by its offset ([ledger.Section].Off). An offset holds until a
+// compaction: who takes one from the fold holds Locker until the record was read.
 func (l *Log) SectionAt(off int64) (*ledger.Section, error) { return l.journal.sectionAt(off) }
 
-// Close answers what waits and closes the files. What tasks.md lacks then because
-// another hand has changed it, the next Open brings. Close does not free the Lock,
-// which is the caller's.
+// Close answers what waits and closes the files. What tasks.md lacks then because another hand has changed
+// it, the next Open brings. Close does not free the Lock, which is the caller's.
 func (l *Log) Close() error {
 	l.stop()
 	l.side.Wait()
@@ -614,8 +599,7 @@ func (l *Log) giveArchive(entries []ledger.ArchiveEntry, end int64) {
 	}
 }
 
-// Follow returns the records of the log after that seq, as soon as they are durable.
-// Close ends it.
+// Follow returns the records of the log after that seq, as soon as they are durable. Close ends it.
 func (l *Log) Follow(after uint64) *follow.Follower {
 	f := follow.New(l.opts.FS, l.journal.path, after, &follow.Log{
 		Done: l.done,

@@ -228,8 +228,7 @@ func (w *world) await(text string) {
 	}
 }
 
-// reopened closes the log, opens it again and expects the same fold: what is
-// live is what is on the disk.
+// reopened closes the log, opens it again and expects the same fold: what is live is what is on the disk.
 func (w *world) reopened() {
 	w.t.Helper()
 	live := w.lines()
@@ -311,8 +310,7 @@ func (w *world) until(what string, is func() bool) {
 	}
 }
 
-// caughtUp waits until tasks.md has what was acknowledged last: that is appended a moment
-// after the answer.
+// caughtUp waits until tasks.md has what was acknowledged last: that is appended a moment after the answer.
 func (w *world) caughtUp() {
 	w.t.Helper()
 	records := strings.TrimRight(w.read("journal.md"), "\n")
@@ -442,8 +440,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	}
 }
 
-// queued makes n calls that wait for the log at the same time, in their order: it is busy
-// until they do.
+// queued makes n calls that wait for the log at the same time, in their order: it is busy until they do.
 func (w *world) queued(n int, call func(i int)) {
 	var wg sync.WaitGroup
 	busy := make(chan struct{})
@@ -557,8 +554,7 @@ func TestSectionAtFarApart(t *testing.T) {
 	w.close()
 }
 
-// TestWritersWithoutEnd: those who always come with one more change do not keep the
-// others waiting.
+// TestWritersWithoutEnd: those who always come with one more change do not keep the others waiting.
 func TestWritersWithoutEnd(t *testing.T) {
 	const enough = 100
 	if n := journal.Gather(enough); n == enough {

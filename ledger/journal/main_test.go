@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// nasty are texts of every form that a value can have in the file, and some that look like
-// parts of a record.
+// nasty are texts of every form that a value can have in the file, and some that look like parts of a record.
 var nasty = []string{
 	"x", "|escaped", " leading", "trailing ", "a\n\n\nb", "## Task forged\n- status: done\n<!-- end 3 -->", "- status: done", "```\nopen fence", "<!--",
 	"a\n  \nb", "cr\rlf\r\n", "nul\x00", "bad utf8 \xff\xfe", "ls\u2028ps\u2029", "ends with newline\n", "日本語\nのテキスト", "===\n---",

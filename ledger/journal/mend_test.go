@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// rotten is a world whose journal has five records, two of them of one change,
-// and is then damaged.
+// rotten is a world whose journal has five records, two of them of one change, and is then damaged.
 func rotten(t *testing.T, damage func(records string) string) *world {
 	t.Helper()
 	w := openWorld(t, false, "t0")

@@ -9,8 +9,7 @@ import (
 	"stint/ledger/journal"
 )
 
-// observed is a log whose clock goes on by a second with each fdatasync, and what its
-// observer was told.
+// observed is a log whose clock goes on by a second with each fdatasync, and what its observer was told.
 type observed struct {
 	*world
 	disk    *failingFS

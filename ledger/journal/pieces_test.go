@@ -19,8 +19,7 @@ import (
 	"stint/ledger/tasksfile"
 )
 
-// TestTooLarge: a file with more bytes than a ledger can have is refused with a sentence, and
-// not read.
+// TestTooLarge: a file with more bytes than a ledger can have is refused with a sentence, and not read.
 func TestTooLarge(t *testing.T) {
 	for name, text := range map[string]string{ledger.TasksName: ledger.Preamble, ledger.JournalName: ledger.EmptyJournal} {
 		dir := t.TempDir()
@@ -37,8 +36,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestVoidBehindBothFiles: zero bytes that nobody has written are cut off at a start, however
-// many there are.
+// TestVoidBehindBothFiles: zero bytes that nobody has written are cut off at a start, however many there are.
 func TestVoidBehindBothFiles(t *testing.T) {
 	dir := t.TempDir()
 	must(t, errors.Join(os.WriteFile(filepath.Join(dir, ledger.TasksName), []byte(ledger.Preamble), 0o600),

@@ -22,8 +22,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// planned is a plan with the journal that it was made of: in another one records have
-// other places.
+// planned is a plan with the journal that it was made of: in another one records have other places.
 type planned struct {
 	*reconcile.Plan
 	file durable.File
@@ -140,8 +139,7 @@ func (o *Options) planInput() reconcile.Input {
 	}
 }
 
-// secure makes the save durable that the plan takes over. It is slow, and no
-// business of the log's goroutine.
+// secure makes the save durable that the plan takes over. It is slow, and no business of the log's goroutine.
 func (l *Log) secure(p *planned) error {
 	if len(p.Records)+len(p.Gone) == 0 {
 		return nil
@@ -318,9 +316,8 @@ func (l *Log) nudge() error {
 	return l.aside(func() error { return nil })
 }
 
-// Preview returns what Reconcile would do if these were journal.md and tasks.md. It writes
-// nothing, and of opts only Dir and Rules count. Without a journal, which is nil then, it
-// returns the findings alone.
+// Preview returns what Reconcile would do if these were journal.md and tasks.md. It writes nothing, and of
+// opts only Dir and Rules count. Without a journal, which is nil then, it returns the findings alone.
 func Preview(opts Options, records, tasks []byte) (r reconcile.Report, err error) {
 	opts.OnDelete = nil
 	doc := ledger.Parse(tasks)
@@ -344,10 +341,9 @@ func Preview(opts Options, records, tasks []byte) (r reconcile.Report, err error
 	return r, nil
 }
 
-// lookEvery is how often tasks.md is looked at when nothing tells of a change:
-// watches fail on some file systems, and their number is limited. It is also how long
-// the file must have rested before it is read to see whether it is what was written: no
-// file system's clock has longer ticks.
+// lookEvery is how often tasks.md is looked at when nothing tells of a change: watches fail on some file
+// systems, and their number is limited. It is also how long the file must have rested before it is read to
+// see whether it is what was written: no file system's clock has longer ticks.
 const lookEvery = 2 * time.Second
 
 // watch takes over what others change in tasks.md until ctx ends. It watches the

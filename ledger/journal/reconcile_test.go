@@ -340,8 +340,7 @@ func (w *world) reconcile() {
 	must(w.t, err)
 }
 
-// again looks at tasks.md once more, when the look before has ended: there must be
-// nothing to do.
+// again looks at tasks.md once more, when the look before has ended: there must be nothing to do.
 func (w *world) again() {
 	w.t.Helper()
 	report, err := w.log.Reconcile(w.t.Context(), false)
@@ -494,9 +493,8 @@ func TestPromise4TwoEditorsOneTask(t *testing.T) {
 	w.expect("1 a status=done\n2 a by=hand status=queued\n3 a by=hand label=y\n")
 }
 
-// TestPromise4OldEdits: two editors, neither of whom has in his buffer what the other
-// one saved. An edit that another one came after is not taken over again when its
-// buffer is saved a second time, and is noted once.
+// TestPromise4OldEdits: two editors, neither of whom has in his buffer what the other one saved. An edit that
+// another one came after is not taken over again when its buffer is saved a second time, and is noted once.
 func TestPromise4OldEdits(t *testing.T) {
 	t.Parallel()
 	const field = "\n- priority: "

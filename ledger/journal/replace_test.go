@@ -14,8 +14,7 @@ import (
 	"stint/ledger/tasksfile"
 )
 
-// TestReplace saves a text for tasks.md while others save theirs, each just before the
-// files change places.
+// TestReplace saves a text for tasks.md while others save theirs, each just before the files change places.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	rename := func(path, text string) error {
@@ -74,8 +73,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplaceCrash cuts the power after every operation: tasks.md is the old text
-// or the new one.
+// TestReplaceCrash cuts the power after every operation: tasks.md is the old text or the new one.
 func TestReplaceCrash(t *testing.T) {
 	m := newMemFS()
 	m.put("tasks.md", "old\n")

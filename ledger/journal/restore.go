@@ -20,12 +20,11 @@ import (
 // the point of no return.
 const restored = ".restored"
 
-// Restore makes tasks the ledger of dir: tasks.md is these bytes and the record
-// note, and the journal is made from them. The note's seq is above all that were
-// ever given, so that no number is given twice, and it says which are taken back. Before, tasks.md and journal.md
-// are copied to the new directory backup, in the directory archive. A crash leaves
-// the ledger as it was or as it is to be. The caller holds the Lock, and no Log is
-// open.
+// Restore makes tasks the ledger of dir: tasks.md is these bytes and the record note, and the journal is made
+// from them. The note's seq is above all that were ever given, so that no number is given twice, and it says
+// which are taken back. Before, tasks.md and journal.md are copied to the new directory backup, in the
+// directory archive. A crash leaves the ledger as it was or as it is to be. The caller holds the Lock, and no
+// Log is open.
 func Restore(fsys durable.FS, dir string, files ledger.Files, tasks []byte, note ledger.Record, backup string) error {
 	if err := finishRestore(fsys, dir, files); err != nil {
 		return err
@@ -90,10 +89,9 @@ func Restore(fsys durable.FS, dir string, files ledger.Files, tasks []byte, note
 	return finishRestore(fsys, dir, files)
 }
 
-// finishRestore makes the journal of what a restore has written aside, and puts that in its
-// place, if one has got that far. It is the first thing that is done to a ledger, because
-// until then its files may belong to two different ones; and it can be done again at any
-// point.
+// finishRestore makes the journal of what a restore has written aside, and puts that in its place, if one has
+// got that far. It is the first thing that is done to a ledger, because until then its files may belong to
+// two different ones; and it can be done again at any point.
 func finishRestore(fsys durable.FS, dir string, files ledger.Files) error {
 	path := filepath.Join(dir, files.Ledger()+restored)
 	tasks, err := durable.ReadFile(fsys, path)
@@ -120,8 +118,7 @@ func finishRestore(fsys durable.FS, dir string, files ledger.Files) error {
 	return nil
 }
 
-// ReadJournal reads the journal of a state directory. The error wraps fs.ErrNotExist if
-// there is none.
+// ReadJournal reads the journal of a state directory. The error wraps fs.ErrNotExist if there is none.
 func ReadJournal(dir string, files ledger.Files) ([]byte, error) {
 	return durable.ReadFile(durable.OS, filepath.Join(dir, files.Journal()))
 }

@@ -155,8 +155,7 @@ func (r *restoring) crashAgain(d *disk, m mode, rng *rand.Rand, mustBeFresh bool
 	return images, nil
 }
 
-// TestRestoreFaults lets each call fail, once or from there on. Where Restore says
-// that all is well, it is.
+// TestRestoreFaults lets each call fail, once or from there on. Where Restore says that all is well, it is.
 func TestRestoreFaults(t *testing.T) {
 	for _, forever := range []bool{false, true} {
 		for at := 1; ; at++ {

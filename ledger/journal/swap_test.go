@@ -78,9 +78,8 @@ func TestCrashAtEveryStepOfACompaction(t *testing.T) {
 	}
 }
 
-// TestSaveInTheMomentOfTheSwap: a person saves between the last look at tasks.md
-// and the exchange. Text and new sections of that are not lost; to edit a section that
-// the compaction merged is what an old buffer does.
+// TestSaveInTheMomentOfTheSwap: a person saves between the last look at tasks.md and the exchange. Text and
+// new sections of that are not lost; to edit a section that the compaction merged is what an old buffer does.
 func TestSaveInTheMomentOfTheSwap(t *testing.T) {
 	t.Parallel()
 	w := filled(t)

@@ -43,8 +43,7 @@ var badFiles = []struct {
 	}},
 }
 
-// TestBadTasksFileAtStart: a sentence that says what is wrong and what to do, and
-// nothing changes.
+// TestBadTasksFileAtStart: a sentence that says what is wrong and what to do, and nothing changes.
 func TestBadTasksFileAtStart(t *testing.T) {
 	t.Parallel()
 	for _, bad := range badFiles {
@@ -120,8 +119,7 @@ func TestTasksFileOfAnother(t *testing.T) {
 	}
 }
 
-// TestBadTasksFileWithoutAJournal: then nobody else has the records, and the
-// sentence does not say so.
+// TestBadTasksFileWithoutAJournal: then nobody else has the records, and the sentence does not say so.
 func TestBadTasksFileWithoutAJournal(t *testing.T) {
 	w := newWorld(t)
 	must(t, os.Mkdir(w.path("tasks.md"), 0o700))
@@ -149,9 +147,8 @@ func TestFullDiskIsToldOnce(t *testing.T) {
 	w.reopened()
 }
 
-// TestNothingIsAppendedToAnothersText: when another hand has changed the file in
-// any way, a record waits until that has been taken over. An editor may be about to
-// write the rest.
+// TestNothingIsAppendedToAnothersText: when another hand has changed the file in any way, a record waits
+// until that has been taken over. An editor may be about to write the rest.
 func TestNothingIsAppendedToAnothersText(t *testing.T) {
 	for name, save := range map[string]func(path, text string) error{
 		"another file": func(path, text string) error {

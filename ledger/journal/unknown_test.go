@@ -54,9 +54,8 @@ func TestPromise5TypedSeq(t *testing.T) {
 	}
 }
 
-// TestPromise4ForeignSectionEdited: a section with a number that the journal lacks, beyond
-// its last or between, is a record that it has lost, if it was there at the start. It can be
-// edited later.
+// TestPromise4ForeignSectionEdited: a section with a number that the journal lacks, beyond its last or
+// between, is a record that it has lost, if it was there at the start. It can be edited later.
 func TestPromise4ForeignSectionEdited(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t, false, "a")
@@ -84,8 +83,7 @@ func TestPromise5DamagedWhenRebuilt(t *testing.T) {
 	w.reopened()
 }
 
-// TestStaleSaveFromBeforeARestore: what a restore has taken back does not come back
-// with an old buffer.
+// TestStaleSaveFromBeforeARestore: what a restore has taken back does not come back with an old buffer.
 func TestStaleSaveFromBeforeARestore(t *testing.T) {
 	w := openWorld(t, false, "a")
 	early := w.read("tasks.md")

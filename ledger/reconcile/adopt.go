@@ -11,8 +11,7 @@ import (
 	"stint/ledger"
 )
 
-// An adoption is the record that takes over how a section differs from what was
-// last seen of it.
+// An adoption is the record that takes over how a section differs from what was last seen of it.
 type adoption struct {
 	change
 	section *ledger.Section
@@ -241,9 +240,8 @@ func keysIn(a *adoption) []string {
 	})
 }
 
-// draft makes a section with the seq of another record a draft of its own, with the
-// fields that say what is to be done. It reports whether it can: the section has such
-// fields, and its id is new.
+// draft makes a section with the seq of another record a draft of its own, with the fields that say what is
+// to be done. It reports whether it can: the section has such fields, and its id is new.
 func (p *planner) draft(a *adoption) bool {
 	i, _ := p.h.find(a.copyOf)
 	owner := string(p.h.nameOf(p.h.records[i]))
@@ -270,11 +268,10 @@ func copyName(s *ledger.Section) string {
 	return string(s.Kind) + " " + string(s.ID[:min(len(s.ID), ledger.MaxID-len(suffix))]) + suffix
 }
 
-// overriddenBy returns the later section that names key for the same record, so
-// that the changed section has no say about it; nil if there is none. Records that
-// were taken over from that section itself do not count, nor do, for a section
-// that is new, others that people wrote: those below are taken over after it, and
-// what was taken over from one above is older, wherever it stands.
+// overriddenBy returns the later section that names key for the same record, so that the changed section has
+// no say about it; nil if there is none. Records that were taken over from that section itself do not count,
+// nor do, for a section that is new, others that people wrote: those below are taken over after it, and what
+// was taken over from one above is older, wherever it stands.
 func (p *planner) overriddenBy(a *adoption, key string) *ledger.Section {
 	list, o := p.named(a.name), a.origin
 	for _, j := range slices.Backward(list) {
@@ -336,8 +333,7 @@ func (p *planner) take(a *adoption) {
 	p.accepted = append(p.accepted, a)
 }
 
-// checkTogether refuses what the reader of the fold cannot take over with the rest of
-// this save.
+// checkTogether refuses what the reader of the fold cannot take over with the rest of this save.
 func (p *planner) checkTogether() {
 	if p.CheckBatch == nil {
 		return

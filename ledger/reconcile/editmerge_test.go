@@ -10,9 +10,8 @@ import (
 	"stint/ledger"
 )
 
-// FuzzEditMerge: whatever is done to tasks.md, a record of stint's own that still
-// stands in it as it was is not taken for edited, and all that is taken over can be
-// written.
+// FuzzEditMerge: whatever is done to tasks.md, a record of stint's own that still stands in it as it was is
+// not taken for edited, and all that is taken over can be written.
 func FuzzEditMerge(f *testing.F) {
 	f.Add([]byte{0, 3, 3, 1, 5, 40, 2, 9, 0})
 	f.Add([]byte{3, 12, 19, 3, 14, 27})

@@ -11,9 +11,8 @@ import (
 	"stint/ledger"
 )
 
-// An origin is a section as it first came into the ledger, with the fields that
-// were last seen of it: the record with that seq, or a section that a person
-// wrote or copied.
+// An origin is a section as it first came into the ledger, with the fields that were last seen of it: the
+// record with that seq, or a section that a person wrote or copied.
 type origin struct {
 	id     string // kind and id of the record
 	name   string // what a record that adopts an edit of it has in KeyEdits: its seq, or a digest

@@ -1,9 +1,8 @@
 // Package reconcile finds what a person changed in tasks.md.
 //
-// [Compare] takes a parsed tasks.md and the bytes of the journal and returns a [Plan]: the
-// records that take edits over ("by: hand"), the records that a stale buffer has dropped, the
-// tasks whose sections a person has deleted, and what cannot be taken over. It reads no file and
-// writes none; package journal applies the plan.
+// [Compare] takes a parsed tasks.md and the bytes of the journal and returns a [Plan]: the records that take
+// edits over ("by: hand"), the records that a stale buffer has dropped, the tasks whose sections a person has
+// deleted, and what cannot be taken over. It reads no file and writes none; package journal applies the plan.
 //
 // Each section is matched with a record of the journal by its seq, or by the digest under which
 // it was adopted before (history.go). What differs from what was last seen becomes an adoption
@@ -46,19 +45,17 @@ type Plan struct {
 
 // Rules decide which edits by hand are taken over, and what becomes of them.
 type Rules struct {
-	// Begin is called for each save of tasks.md. It returns two functions, which are called
-	// for the save's records in their order: check reports why a record cannot be accepted,
-	// implied returns the fields that are written with it beside, or in place of, its own.
-	// Each counts the records before it that passed as accepted. Where Begin or check is nil,
-	// every record passes; where implied is nil, no fields are added.
+	// Begin is called for each save of tasks.md. It returns two functions, which are called for the save's
+	// records in their order: check reports why a record cannot be accepted, implied returns the fields that
+	// are written with it beside, or in place of, its own. Each counts the records before it that passed as
+	// accepted. Where Begin or check is nil, every record passes; where implied is nil, no fields are added.
 	Begin func() (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair)
 	// CheckBatch reports whether records that people wrote in one save, and each of which
 	// Begin's check has passed, can be taken over together; if not, which of them cannot, by
 	// their indexes, and why. It is asked again about the others. nil: all can.
 	CheckBatch func([]*ledger.Section) (bad map[int]error)
-	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may
-	// spoil: a save that changes them in more than three records is quarantined until
-	// an explicit reconcile accepts it.
+	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may spoil: a save that
+	// changes them in more than three records is quarantined until an explicit reconcile accepts it.
 	Guarded []string
 	// IsBusy reports whether that kind and id is at work: then it does not count as deleted where
 	// its newest records are missing. nil: nothing is.
@@ -254,8 +251,7 @@ func (p *planner) deletesLast() bool {
 	return !slices.ContainsFunc(last, func(r place) bool { return string(p.h.nameOf(r)) != p.Last }) && (p.IsBusy == nil || !p.IsBusy(p.Last))
 }
 
-// restOf returns the digest of the text without the sections of that kind and id, and without blank
-// lines.
+// restOf returns the digest of the text without the sections of that kind and id, and without blank lines.
 func (p *planner) restOf(name string) string {
 	h, pos := sha256.New(), 0
 	add := func(to int) {
@@ -273,9 +269,8 @@ func (p *planner) restOf(name string) string {
 	return string(h.Sum(nil))
 }
 
-// keepEdits sees to it that a record which is put back as stint wrote it is not
-// taken for an edit that was taken back: the journal gets to know that its text
-// has no effect.
+// keepEdits sees to it that a record which is put back as stint wrote it is not taken for an edit that was
+// taken back: the journal gets to know that its text has no effect.
 func (p *planner) keepEdits() {
 	for _, r := range p.h.records[len(p.h.records)-p.lost:] {
 		o := p.h.edited[r.seq]
@@ -292,9 +287,8 @@ func (p *planner) keepEdits() {
 	}
 }
 
-// findTorn looks at a record that is cut off at the end of the file. If its
-// beginning is ours, the rest is put behind it: nothing is rewritten. All other
-// findings are reported.
+// findTorn looks at a record that is cut off at the end of the file. If its beginning is ours, the rest is
+// put behind it: nothing is rewritten. All other findings are reported.
 func (p *planner) findTorn() {
 	from := bytes.LastIndex(p.doc.Data, []byte("\n#")) + 1
 	tail, line := p.doc.Data[from:], 1+bytes.Count(p.doc.Data[:from], []byte("\n"))
@@ -450,9 +444,8 @@ func (p *planner) named(name string) []int {
 	return p.byName[name]
 }
 
-// findGone lists the records that have no section in the file any more, though
-// a newer one of another has: a person has deleted them. Of an empty file, which an
-// editor may be about to write, nothing is said.
+// findGone lists the records that have no section in the file any more, though a newer one of another has: a
+// person has deleted them. Of an empty file, which an editor may be about to write, nothing is said.
 func (p *planner) findGone() {
 	if !p.Deletes || p.hurt || !ledger.HasText(p.doc.Data) {
 		return

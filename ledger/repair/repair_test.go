@@ -20,8 +20,7 @@ func refuseBad(s *ledger.Section) error {
 	return nil
 }
 
-// ledgerOf makes a ledger of n records with text and hand-written sections between
-// them, and its journal.
+// ledgerOf makes a ledger of n records with text and hand-written sections between them, and its journal.
 func ledgerOf(r *rand.Rand, n int) (tasks, journal []byte) {
 	journal = []byte(ledger.VersionLine + "\n\n")
 	tasks = []byte(ledger.Preamble)

@@ -15,9 +15,8 @@ import (
 	"stint/ledger"
 )
 
-// Known returns the records of sections, by seq, as stint wrote them, as far as originals
-// knows that of those that a person has edited. Each is a change of its own: what belonged to
-// it may be lost.
+// Known returns the records of sections, by seq, as stint wrote them, as far as originals knows that of those
+// that a person has edited. Each is a change of its own: what belonged to it may be lost.
 func Known(sections []ledger.Section, originals Originals) map[uint64][]byte {
 	known := map[uint64][]byte{}
 	for i := range sections {
@@ -110,11 +109,10 @@ func Written(doc *ledger.Document) map[string]int {
 	return written
 }
 
-// Records returns the sections of a tasks.md that are records, in the order of their
-// seqs, each seq once. Their order in the file is not always that one: a record may have
-// landed behind an old buffer, and those before it were put back below. What a person
-// wrote or copied is no record, and what a later compaction or restore has superseded is of
-// an old buffer.
+// Records returns the sections of a tasks.md that are records, in the order of their seqs, each seq once.
+// Their order in the file is not always that one: a record may have landed behind an old buffer, and those
+// before it were put back below. What a person wrote or copied is no record, and what a later compaction or
+// restore has superseded is of an old buffer.
 func Records(doc *ledger.Document) []*ledger.Section {
 	written, superseded := Written(doc), doc.Superseded()
 	records := map[uint64]*ledger.Section{}
@@ -166,8 +164,7 @@ func (g *Gaps) Has(seq uint64) bool {
 	return slices.ContainsFunc(g.spans, func(span [2]uint64) bool { return span[0] <= seq && seq <= span[1] })
 }
 
-// New says which numbers up to last a journal lacks that the one that was read did not; ""
-// if none.
+// New says which numbers up to last a journal lacks that the one that was read did not; "" if none.
 func (g *Gaps) New(journal []byte, last uint64) (text string) {
 	now := Gaps{}
 	for _, p := range ledger.Pieces(journal) {

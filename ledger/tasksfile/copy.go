@@ -16,8 +16,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// ErrChanged is the error for a tasks.md that is not as it was read any more, and was left
-// as it is.
+// ErrChanged is the error for a tasks.md that is not as it was read any more, and was left as it is.
 var ErrChanged = errors.New(ledger.TasksName + " was changed meanwhile")
 
 // replace puts data in the place of the file path, with its mode, if that is still
@@ -66,9 +65,8 @@ func replace(fsys durable.FS, path, fresh string, old durable.ID, data []byte) (
 	}
 }
 
-// Swap puts data in the place of the file if that is as the snapshot has it, which becomes
-// tasks.md.before; newest is the newest record in data. The error is ErrChanged if another hand
-// has saved there.
+// Swap puts data in the place of the file if that is as the snapshot has it, which becomes tasks.md.before;
+// newest is the newest record in data. The error is ErrChanged if another hand has saved there.
 func (t *File) Swap(snap Snapshot, data []byte, newest uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,9 +82,8 @@ func (t *File) Swap(snap Snapshot, data []byte, newest uint64) error {
 	return nil
 }
 
-// A Copy is tasks.md as it was at one moment, for a program that puts another
-// text in its place as an editor does: beside a master, or without one, and
-// without the lock. It has one user at a time.
+// A Copy is tasks.md as it was at one moment, for a program that puts another text in its place as an editor
+// does: beside a master, or without one, and without the lock. It has one user at a time.
 type Copy struct {
 	Data []byte // as it was read
 

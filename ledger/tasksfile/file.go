@@ -76,10 +76,9 @@ func (t *File) Append(data []byte, first, last uint64, note func(ledger.Notice))
 	}
 }
 
-// write appends data if the file is as it was seen, and looks again afterwards:
-// an editor may have replaced the file meanwhile, and then the bytes went to the
-// old one. The empty line behind each record is written before the next one, because an editor
-// may save a text without a line break at its end in this very moment.
+// write appends data if the file is as it was seen, and looks again afterwards: an editor may have replaced
+// the file meanwhile, and then the bytes went to the old one. The empty line behind each record is written
+// before the next one, because an editor may save a text without a line break at its end in this very moment.
 func (t *File) write(data []byte, first, last uint64) (err error) {
 	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -362,9 +361,8 @@ func (t *File) Secure() error {
 	return errors.Join(f.Sync(), f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
 }
 
-// SyncEverySecond keeps what a power cut can take from tasks.md small, until ctx ends. It takes
-// nothing of value: the journal is synced before anything is acknowledged. It sleeps
-// as long as nothing is written.
+// SyncEverySecond keeps what a power cut can take from tasks.md small, until ctx ends. It takes nothing of
+// value: the journal is synced before anything is acknowledged. It sleeps as long as nothing is written.
 func (t *File) SyncEverySecond(ctx context.Context, note func(ledger.Notice)) {
 	var due <-chan time.Time
 	for {
@@ -472,8 +470,7 @@ func explain(path string, err error) error {
 	return &Error{Path: path, What: bad.What, Hint: bad.Hint}
 }
 
-// Open opens one of the two files of the ledger. The error is an
-// [*Error] where that is known.
+// Open opens one of the two files of the ledger. The error is an [*Error] where that is known.
 func Open(fsys durable.FS, path string, flag int) (durable.File, error) {
 	f, err := fsys.OpenFile(path, flag, 0)
 	if err != nil {

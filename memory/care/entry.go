@@ -71,8 +71,7 @@ func Parse(text []byte) (list []Entry) {
 	return list
 }
 
-// line returns the first line of the entry with another state, and with another wording if that is
-// not "".
+// line returns the first line of the entry with another state, and with another wording if that is not "".
 func (e Entry) line(text []byte, s State, wording string) []byte {
 	said, _, _ := Cut(string(text[e.begin:e.head]))
 	if wording != "" {
@@ -143,11 +142,10 @@ func (f Files) Adopt(newID func() string, next time.Time) Files {
 	return f
 }
 
-// Apply makes a change of the entry that asked was when its verdict was asked for, and moves it
-// between the file and its archive with its status. before is the entry as it stands there now,
-// with what a person changed in its comment meanwhile, and after what becomes of it: the same, if
-// its job has changed it already. The error wraps ErrGone, ErrChanged, ErrStep or ErrText; then
-// nothing is changed.
+// Apply makes a change of the entry that asked was when its verdict was asked for, and moves it between the
+// file and its archive with its status. before is the entry as it stands there now, with what a person
+// changed in its comment meanwhile, and after what becomes of it: the same, if its job has changed it
+// already. The error wraps ErrGone, ErrChanged, ErrStep or ErrText; then nothing is changed.
 func (f Files) Apply(asked Entry, c Change) (out Files, before, after Entry, err error) {
 	list := f.Entries()
 	before, ok := find(list, asked.ID)

@@ -9,8 +9,7 @@ import (
 	"stint/state"
 )
 
-// TestAccounts: an account is known by what the records say of it, and by the tasks
-// that want it.
+// TestAccounts: an account is known by what the records say of it, and by the tasks that want it.
 func TestAccounts(t *testing.T) {
 	j := newJournal(t)
 	if got := j.state.Accounts(); got != nil {

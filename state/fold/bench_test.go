@@ -49,8 +49,7 @@ func history(t testing.TB, n int, further func(i int) []ledger.Pair) (secs []*le
 	return secs, size
 }
 
-// BenchmarkApply is the fold alone, without the scanner. Allocations are per task
-// of three records.
+// BenchmarkApply is the fold alone, without the scanner. Allocations are per task of three records.
 func BenchmarkApply(b *testing.B) {
 	const tasks = 20_000
 	secs, size := history(b, tasks, nil)
@@ -149,8 +148,7 @@ func BenchmarkFinishedTaskMemory(b *testing.B) {
 	}
 }
 
-// TestFinishedTaskIsSmall keeps the bound of 200 bytes a finished task, and of what the
-// key of a list adds.
+// TestFinishedTaskIsSmall keeps the bound of 200 bytes a finished task, and of what the key of a list adds.
 func TestFinishedTaskIsSmall(t *testing.T) {
 	if testing.Short() && os.Getenv("CI") != "true" {
 		t.Skip("takes seconds")

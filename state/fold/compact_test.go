@@ -95,8 +95,7 @@ func facts(t testing.TB, s *State, out map[string]bool) string {
 	return b.String()
 }
 
-// drawHistory appends good and bad records of all kinds, with texts that must come
-// back byte for byte.
+// drawHistory appends good and bad records of all kinds, with texts that must come back byte for byte.
 func drawHistory(t *rapid.T, j *journal, most int) {
 	for range rapid.IntRange(0, most).Draw(t, "records") {
 		switch rapid.IntRange(0, 9).Draw(t, "what") {
@@ -117,9 +116,8 @@ func drawHistory(t *rapid.T, j *journal, most int) {
 	}
 }
 
-// TestCompactedJournalGivesTheSameState: whatever happened, the fold of what a
-// compaction keeps is the fold of the whole history, but for what was moved out.
-// So it stays when the same records follow.
+// TestCompactedJournalGivesTheSameState: whatever happened, the fold of what a compaction keeps is the fold
+// of the whole history, but for what was moved out. So it stays when the same records follow.
 func TestCompactedJournalGivesTheSameState(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		j := newJournal(t)
@@ -228,8 +226,7 @@ func checkArchived(t *rapid.T, j, next *journal, id string) {
 	}
 }
 
-// TestArchivedTaskComesBack: a whole record brings an archived task back, as the
-// newest, with its key.
+// TestArchivedTaskComesBack: a whole record brings an archived task back, as the newest, with its key.
 func TestArchivedTaskComesBack(t *testing.T) {
 	j := newJournal(t)
 	j.task(uuid(1), "status: done", "prompt: one", "idempotencyKey: k", "updatedAt: "+at(0))
@@ -284,8 +281,7 @@ func TestCarriedIsStintsOwn(t *testing.T) {
 	}
 }
 
-// TestCompactedSize: tasks that go leave nothing, the others their first and newest
-// records.
+// TestCompactedSize: tasks that go leave nothing, the others their first and newest records.
 func TestCompactedSize(t *testing.T) {
 	j := newJournal(t)
 	j.task("old", "status: queued", "prompt: x")                                         // at 0
@@ -367,9 +363,8 @@ func TestCompactionCarriesOver(t *testing.T) {
 	}
 }
 
-// TestCompactionCarriesFewSessions: the session of a task that waits behind others in a
-// directory is in its own record alone, however many there are; not so one that an agent
-// has begun for a task that ended.
+// TestCompactionCarriesFewSessions: the session of a task that waits behind others in a directory is in its
+// own record alone, however many there are; not so one that an agent has begun for a task that ended.
 func TestCompactionCarriesFewSessions(t *testing.T) {
 	j := newJournal(t)
 	j.task(uuid(9), "status: done", "sessionKey: dir:/w", "sessionId: s1", "agent: codex", "codexSessionId: n")

@@ -8,9 +8,8 @@ import (
 	"stint/state"
 )
 
-// handSteps returns what comes of a status that a person writes, from every status
-// ("-": the task does not exist yet) to every other, in the order of Statuses:
-// draft, queued, running, done, failed, canceled, dead.
+// handSteps returns what comes of a status that a person writes, from every status ("-": the task does not
+// exist yet) to every other, in the order of Statuses: draft, queued, running, done, failed, canceled, dead.
 var handSteps = map[string]string{
 	"-":        "ok ok no ok ok ok ok",
 	"draft":    "ok ok no no no ok no",

@@ -64,8 +64,7 @@ func encode(t testing.TB, kind ledger.Kind, id string, seq uint64, fields ...str
 	return sec
 }
 
-// append adds a record and applies it; afterwards its bytes are overwritten, as a
-// scanner's buffer is.
+// append adds a record and applies it; afterwards its bytes are overwritten, as a scanner's buffer is.
 func (j *journal) append(kind ledger.Kind, id string, fields ...string) error {
 	j.t.Helper()
 	j.seq++

@@ -21,8 +21,7 @@ func TestHomeIsAUsersChoice(t *testing.T) {
 	}
 }
 
-// TestNoSessionNoWorkspace: a task that takes workspace_root waits for what runs there, or
-// may do so still.
+// TestNoSessionNoWorkspace: a task that takes workspace_root waits for what runs there, or may do so still.
 func TestNoSessionNoWorkspace(t *testing.T) {
 	for name, tt := range map[string]struct{ there, why string }{
 		"running": {"a: status=running; sessionKey=dir:/w; workspace=/w", "behind a, which is running, in the lane of /w"},

@@ -43,8 +43,7 @@ func TestGivenKey(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeysAreAMap: keys of lists and others, in any order, are found like
-// those of a map.
+// TestIdempotencyKeysAreAMap: keys of lists and others, in any order, are found like those of a map.
 func TestIdempotencyKeysAreAMap(t *testing.T) {
 	keys := []string{"k", "l", "k\x1f0", "k\x1f01", state.PartKey("", 1), state.PartKey("k", math.MaxInt)}
 	for n := 1; n <= 4; n++ {

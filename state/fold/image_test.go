@@ -155,8 +155,7 @@ func TestHowStepsFailed(t *testing.T) {
 	}
 }
 
-// TestOlderStepsAreRead: an older stint has written no reasons, and no step where there
-// was one run alone.
+// TestOlderStepsAreRead: an older stint has written no reasons, and no step where there was one run alone.
 func TestOlderStepsAreRead(t *testing.T) {
 	steps, err := state.ParseSteps(`run="r1" phase="verify" attempt="1" iteration="2" ended="2026-11-21T12:00:00.5Z" exit="1" took="1s"`)
 	if err != nil || len(steps) != 1 || steps[0].RunID != "r1" || *steps[0].ExitCode != 1 || steps[0].Reason != "" {

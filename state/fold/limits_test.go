@@ -56,8 +56,7 @@ func TestStranded(t *testing.T) {
 	}
 }
 
-// TestWhySettling: what has run, and waits for a save of tasks.md to be settled, is not
-// told as if it ran.
+// TestWhySettling: what has run, and waits for a save of tasks.md to be settled, is not told as if it ran.
 func TestWhySettling(t *testing.T) {
 	j := newJournal(t)
 	records(j, "a: status=running; sessionKey=web; sessionId=s", "b: status=queued; sessionKey=web", "c: status=queued; sessionKey=api; sessionId=s",
@@ -74,8 +73,7 @@ func TestWhySettling(t *testing.T) {
 	}
 }
 
-// TestStrandedCostsLittle: the dispatcher asks after every record, however much
-// there is in the queue.
+// TestStrandedCostsLittle: the dispatcher asks after every record, however much there is in the queue.
 func TestStrandedCostsLittle(t *testing.T) {
 	j := newJournal(t)
 	for i := range 5000 {

@@ -137,8 +137,7 @@ func TestPagesHaveNoGapsAndNoDuplicates(t *testing.T) {
 	})
 }
 
-// TestFirstSeqByHand: what a person makes of the number of a first record changes the
-// order of no list.
+// TestFirstSeqByHand: what a person makes of the number of a first record changes the order of no list.
 func TestFirstSeqByHand(t *testing.T) {
 	j := newJournal(t)
 	for i, first := range []string{"7", "0", "18446744073709551615", "1", ""} {

@@ -340,9 +340,8 @@ func BenchmarkReady(b *testing.B) {
 	})
 }
 
-// TestDirectoryOnlyExcludes: in the lane of a directory a task that waits for its
-// account, for other tasks or for a retry lets the others go first, but not those
-// of its own session. In a named session it blocks them.
+// TestDirectoryOnlyExcludes: in the lane of a directory a task that waits for its account, for other tasks or
+// for a retry lets the others go first, but not those of its own session. In a named session it blocks them.
 func TestDirectoryOnlyExcludes(t *testing.T) {
 	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9}
 	for _, tt := range []struct {

@@ -51,8 +51,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestSinceForgets: nobody is told half of what has happened, after any number of
-// records.
+// TestSinceForgets: nobody is told half of what has happened, after any number of records.
 func TestSinceForgets(t *testing.T) {
 	j := newJournal(t)
 	for i := range maxRecent + 10 {

@@ -50,8 +50,7 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// TestCheckTogether: of each circle the last section is refused, in one call, and what
-// is left has none.
+// TestCheckTogether: of each circle the last section is refused, in one call, and what is left has none.
 func TestCheckTogether(t *testing.T) {
 	tests := []struct {
 		sections []string

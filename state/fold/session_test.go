@@ -189,8 +189,7 @@ func TestControls(t *testing.T) {
 	j.checkRefold()
 }
 
-// TestThreadOfASession: what the CLI has counted belongs to the native session,
-// and goes when that goes.
+// TestThreadOfASession: what the CLI has counted belongs to the native session, and goes when that goes.
 func TestThreadOfASession(t *testing.T) {
 	j := newJournal(t)
 	check := func(id string, want state.Usage) {

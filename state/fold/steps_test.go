@@ -66,8 +66,7 @@ func stepNames(steps []state.Step) (names []string) {
 	return names
 }
 
-// TestStepsAreCompacted: one record tells of all of them, also of a task that is in
-// the middle of its loop.
+// TestStepsAreCompacted: one record tells of all of them, also of a task that is in the middle of its loop.
 func TestStepsAreCompacted(t *testing.T) {
 	whole := newJournal(t)
 	loopRecords(whole)
@@ -164,8 +163,7 @@ func TestPhaseInterrupted(t *testing.T) {
 	}
 }
 
-// TestVerifiedByHand: a check of a task that has ended changes nothing about how it
-// ended.
+// TestVerifiedByHand: a check of a task that has ended changes nothing about how it ended.
 func TestVerifiedByHand(t *testing.T) {
 	j := newJournal(t)
 	loopRecords(j)

@@ -176,8 +176,7 @@ func CheckFork(t *testing.T, newDecoder New, begin []string, lines map[string]bo
 	}
 }
 
-// FuzzEvents checks what must hold for whatever a CLI writes, beginning with what the real
-// one has written.
+// FuzzEvents checks what must hold for whatever a CLI writes, beginning with what the real one has written.
 func FuzzEvents(f *testing.F, newDecoder New) {
 	names, err := filepath.Glob("testdata/*.jsonl")
 	gatetest.Must(f, err)

@@ -108,8 +108,7 @@ var hostilePlaces = map[string]func(in *prompt.Input, texts []string){
 	},
 }
 
-// instructionFiles are what each CLI reads by itself in a workspace, where a run may have
-// written it.
+// instructionFiles are what each CLI reads by itself in a workspace, where a run may have written it.
 var instructionFiles = map[string][]string{
 	"codex":  {"AGENTS.md"},
 	"claude": {"CLAUDE.md", "CLAUDE.local.md", ".claude/rules/a.md"},
@@ -135,8 +134,7 @@ type sender struct {
 	body     string   // of the last request that is to be looked at
 }
 
-// newSender makes a home and a workspace with secrets and with what a run may have
-// planted for the next one.
+// newSender makes a home and a workspace with secrets and with what a run may have planted for the next one.
 func newSender(t *testing.T, name string) *sender {
 	s := &sender{t: t, name: name, b: agenttest.NewBench(t)}
 	s.cli, s.provider = realAgent(t, s.b, name)
@@ -334,8 +332,7 @@ func (s *sender) checkInstructions(texts []hostileText) {
 	}
 }
 
-// TestRealResources: a text that names a resource of the user's own MCP server does not
-// have it read.
+// TestRealResources: a text that names a resource of the user's own MCP server does not have it read.
 func TestRealResources(t *testing.T) {
 	for _, name := range []string{"claude", "gemini"} {
 		t.Run(name, func(t *testing.T) {

@@ -12,9 +12,8 @@ import (
 	"testing"
 )
 
-// A fakeProvider speaks as much of the Responses, Messages and Gemini APIs as the
-// CLIs need: it answers with all that the user has said so far, or with what the
-// last message asks for: "fail CODE" or "hang".
+// A fakeProvider speaks as much of the Responses, Messages and Gemini APIs as the CLIs need: it answers with
+// all that the user has said so far, or with what the last message asks for: "fail CODE" or "hang".
 type fakeProvider struct {
 	*httptest.Server
 	asked atomic.Int64  // requests for an answer so far
@@ -82,8 +81,7 @@ func (p *fakeProvider) serve(w http.ResponseWriter, r *http.Request) {
 	answer(w, strings.Join(said, " ;; "))
 }
 
-// userTexts returns the user's messages in a request, whatever its protocol: each
-// text behind our heading.
+// userTexts returns the user's messages in a request, whatever its protocol: each text behind our heading.
 func userTexts(body []byte) []string {
 	var said []string
 	var walk func(v any)

@@ -147,8 +147,7 @@ func TestRealUnreachable(t *testing.T) {
 	})
 }
 
-// Where gemini reads them, stint's defaults shorten its retries, and the user's
-// own settings win over them.
+// Where gemini reads them, stint's defaults shorten its retries, and the user's own settings win over them.
 func TestRealGeminiDefaults(t *testing.T) {
 	b := agenttest.NewBench(t)
 	c, p := realAgent(t, b, "gemini")

@@ -157,11 +157,10 @@ func writeInput(path, prompt string) error {
 	return nil
 }
 
-// env returns what shortens claude's own retries, some three minutes of them, and
-// keeps it from changing under a run: there the user's values win. They do not where
-// claude is told to expand nothing: skills, which a run may have written, keep the @
-// of their text; and an older claude, to which client_composed means nothing, goes
-// without all that it attaches to a prompt.
+// env returns what shortens claude's own retries, some three minutes of them, and keeps it from changing
+// under a run: there the user's values win. They do not where claude is told to expand nothing: skills, which
+// a run may have written, keep the @ of their text; and an older claude, to which client_composed means
+// nothing, goes without all that it attaches to a prompt.
 func (c *Agent) env(bin string) []string {
 	env := slices.DeleteFunc([]string{"CLAUDE_CODE_MAX_RETRIES=2", "DISABLE_AUTOUPDATER=1"}, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

@@ -143,8 +143,7 @@ func (d *decoder) system(e *event) {
 	}
 }
 
-// assistant takes a message of the model, or of claude itself in its place when
-// a request has failed.
+// assistant takes a message of the model, or of claude itself in its place when a request has failed.
 func (d *decoder) assistant(e *event) {
 	d.NotePrompt()
 	d.End, d.Retrying = agent.NoTerminal, e.Error != ""
@@ -191,8 +190,7 @@ func (d *decoder) limit(l limit) {
 	}
 }
 
-// result takes the end of the turn. Its subtype may be "success" while is_error
-// is set.
+// result takes the end of the turn. Its subtype may be "success" while is_error is set.
 func (d *decoder) result(e *event) {
 	d.count(e)
 	if !e.IsError && e.Subtype == "success" {

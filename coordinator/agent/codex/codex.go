@@ -116,9 +116,8 @@ func (c *Agent) args(turn task.Turn) []string {
 	return append(args, "-")
 }
 
-// find returns the path of the program: for the package of npm the native binary
-// in it, because the script in front of it costs a process and does not pass
-// every signal on.
+// find returns the path of the program: for the package of npm the native binary in it, because the script in
+// front of it costs a process and does not pass every signal on.
 func (c *Agent) find() (string, error) {
 	path, err := c.LookPath(cmp.Or(c.Bin, "codex"))
 	if err != nil {

@@ -178,8 +178,7 @@ func (d *decoder) Keep(head []byte) bool {
 	return !ok || kind == "agent_message"
 }
 
-// Complaint is the last error that codex reported; without any event it says why
-// on stderr.
+// Complaint is the last error that codex reported; without any event it says why on stderr.
 func (d *decoder) Complaint(_ int, stderr []byte, now time.Time) agent.Verdict {
 	for _, msg := range []string{d.failure, d.lastError, d.transient} {
 		if msg != "" {
@@ -238,9 +237,8 @@ func (d *decoder) allowWrites() string {
 	return `codex_sandbox = "danger-full-access" and allow_dangerous = true`
 }
 
-// httpStatus finds the status in codex's "unexpected status 401 Unauthorized"
-// and "exceeded retry limit, last status: 429 Too Many Requests". What follows
-// it may be the text of a stranger's server.
+// httpStatus finds the status in codex's "unexpected status 401 Unauthorized" and "exceeded retry limit, last
+// status: 429 Too Many Requests". What follows it may be the text of a stranger's server.
 var httpStatus = agent.LazyRegexp(`^(?:Reconnecting\.\.\. \d+/\d+ \()?(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b`)
 
 // phrases maps what codex says about itself to a class; the first match counts.

@@ -126,9 +126,8 @@ func (c *Agent) provider() (p provider, found bool, err error) {
 // home is where codex keeps its configuration and its threads.
 func (c *Agent) home() string { return agent.HomeOf(c.Env, "CODEX_HOME", ".codex") }
 
-// Examine looks closer than Probe, for a person who asks: whether the version is
-// known, the sandbox works and the home can be written. It gives only what is
-// wrong. It takes up to some seconds; ctx bounds it.
+// Examine looks closer than Probe, for a person who asks: whether the version is known, the sandbox works and
+// the home can be written. It gives only what is wrong. It takes up to some seconds; ctx bounds it.
 func (c *Agent) Examine(ctx context.Context) []agent.Problem {
 	path, found := c.questions().Examine(ctx)
 	if path == "" || slices.ContainsFunc(found, func(p agent.Problem) bool { return p.Fatal }) {

@@ -61,8 +61,7 @@ func TestDemoUsage(t *testing.T) {
 	}
 }
 
-// A turn that failed leaves its message in the session: sent again it is there
-// twice, and with GoOn once.
+// A turn that failed leaves its message in the session: sent again it is there twice, and with GoOn once.
 func TestDemoKeepsFailedTurn(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct{ again, want string }{
@@ -111,8 +110,7 @@ func TestDemoSessions(t *testing.T) {
 	}
 }
 
-// A turn with a schema has an answer that follows it, and what is quoted tells the
-// demo agent nothing.
+// A turn with a schema has an answer that follows it, and what is quoted tells the demo agent nothing.
 func TestDemoJudges(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct{ prompt, want string }{

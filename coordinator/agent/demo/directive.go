@@ -121,8 +121,7 @@ func (d *demo) trouble(w directive) (*ending, error) {
 	return &end, nil
 }
 
-// again reports whether that happened to this task before, and notes that it
-// happens now.
+// again reports whether that happened to this task before, and notes that it happens now.
 func (d *demo) again(name string) (bool, error) {
 	task := d.env(agent.EnvTaskID)
 	if task == "" {

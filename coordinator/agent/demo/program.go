@@ -22,14 +22,12 @@ import (
 // envHome names the directory of the demo agent's sessions and log.
 const envHome = "STINT_DEMO_HOME"
 
-// Main is the hidden subcommand demo-agent: a stand-in for codex exec. args
-// is what follows the subcommand (exec --json [-C DIR] [resume ID] -), env reads
-// a variable of the environment. It returns the exit code.
+// Main is the hidden subcommand demo-agent: a stand-in for codex exec. args is what follows the subcommand
+// (exec --json [-C DIR] [resume ID] -), env reads a variable of the environment. It returns the exit code.
 //
-// It answers with the first line of the user's message, the number of the turn,
-// and what was said before in the session; at first also with how many files and
-// lines the workspace has. Words in the message tell it to do
-// something else, in their order, unless they stand in a quoted line ("> …"):
+// It answers with the first line of the user's message, the number of the turn, and what was said before in
+// the session; at first also with how many files and lines the workspace has. Words in the message tell it to
+// do something else, in their order, unless they stand in a quoted line ("> …"):
 //
 //	demo:sleep=2s          work for that long (or plain seconds)
 //	demo:lines=1000        print that many events
@@ -47,8 +45,7 @@ const envHome = "STINT_DEMO_HOME"
 //	demo:429, demo:429=2s  a usage limit, with the time to try again
 //	demo:401, demo:500     not logged in; a server in trouble
 //
-// demo:fail and those below it exist as demo:fail-first and so on, too: only on the
-// first try of a task.
+// demo:fail and those below it exist as demo:fail-first and so on, too: only on the first try of a task.
 //
 // Where an answer must follow a schema (--output-schema) it is the JSON object of an
 // evaluator who has nothing to say, unless demo:say has another. Every execution is

@@ -8,10 +8,9 @@ import (
 	"stint/coordinator/task"
 )
 
-// liveGates are the runs of the gates that this process has started and not reaped, by pid:
-// one is forgotten before it is reaped, because its pid is not another's before. A gate keeps
-// all that its agent starts below itself, so a process's ancestors show which run it is part
-// of, whatever its environment says.
+// liveGates are the runs of the gates that this process has started and not reaped, by pid: one is forgotten
+// before it is reaped, because its pid is not another's before. A gate keeps all that its agent starts below
+// itself, so a process's ancestors show which run it is part of, whatever its environment says.
 var liveGates sync.Map
 
 // gateRuns returns the runs of the gates that live now, by pid.
@@ -24,11 +23,10 @@ func gateRuns() map[int]string {
 	return runs
 }
 
-// RunOf notes which process has pid now, and returns a function that looks for the run that it
-// is part of, or "": one of this master, or one that an earlier master has left, of which isOurs
-// reports whether it is of the same state directory. Where that process has ended, whoever has
-// its pid by then, or cannot be seen, as one of root's with hidepid, the error says that nobody
-// can tell.
+// RunOf notes which process has pid now, and returns a function that looks for the run that it is part of, or
+// "": one of this master, or one that an earlier master has left, of which isOurs reports whether it is of
+// the same state directory. Where that process has ended, whoever has its pid by then, or cannot be seen, as
+// one of root's with hidepid, the error says that nobody can tell.
 func RunOf(pid int, isOurs func(run string) bool) func() (run string, err error) {
 	return runOf(pid, isOurs, procReader{readProc, readMark})
 }

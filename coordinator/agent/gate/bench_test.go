@@ -11,8 +11,7 @@ import (
 	"stint/coordinator/task"
 )
 
-// The target: at 1 worker at most 5 ms a run over BenchmarkForkExec, at 8 workers
-// at least 250 runs a second.
+// The target: at 1 worker at most 5 ms a run over BenchmarkForkExec, at 8 workers at least 250 runs a second.
 
 // BenchmarkForkExec is the limit: a bare fork, exec and wait of /bin/true.
 func BenchmarkForkExec(b *testing.B) {

@@ -12,15 +12,13 @@ import (
 	"time"
 )
 
-// A cgroup is the directory of a run's cgroup (version 2); "" means that the run
-// has none, and then all its methods do nothing. The agent is born in it, and
-// what is in it can be killed at one blow, however fast it forks. Only root can
-// leave it.
+// A cgroup is the directory of a run's cgroup (version 2); "" means that the run has none, and then all its
+// methods do nothing. The agent is born in it, and what is in it can be killed at one blow, however fast it
+// forks. Only root can leave it.
 type cgroup string
 
-// planCgroup returns the place of a run's cgroup, below that of this process, and
-// "" on a system without. It makes nothing: whether it may be made is seen by the
-// gate when it tries.
+// planCgroup returns the place of a run's cgroup, below that of this process, and "" on a system without. It
+// makes nothing: whether it may be made is seen by the gate when it tries.
 func planCgroup(runID string) cgroup {
 	own := ownCgroup()
 	if own == "" || strings.ContainsAny(runID, "/\n") {
@@ -32,8 +30,7 @@ func planCgroup(runID string) cgroup {
 // cgroupName is the last part of the path of a run's cgroup.
 func cgroupName(runID string) string { return "stint-" + runID }
 
-// ownCgroup returns the directory of the cgroup in which this process is, "" if
-// that cannot be told.
+// ownCgroup returns the directory of the cgroup in which this process is, "" if that cannot be told.
 func ownCgroup() string {
 	mounts, err1 := mountTable()
 	self, err2 := os.ReadFile("/proc/self/cgroup")
@@ -112,8 +109,7 @@ func (c cgroup) kill() error {
 	return err
 }
 
-// empty reports whether nothing lives in the cgroup and below; false too when
-// that cannot be told.
+// empty reports whether nothing lives in the cgroup and below; false too when that cannot be told.
 func (c cgroup) empty() bool {
 	if c == "" {
 		return true
@@ -140,8 +136,7 @@ func (c cgroup) remove() error {
 	return fmt.Errorf("the run's cgroup: %w", err)
 }
 
-// removeCgroups removes a directory of cgroups from below: the files in them go
-// with them.
+// removeCgroups removes a directory of cgroups from below: the files in them go with them.
 func removeCgroups(dir string) error {
 	if syscall.Rmdir(dir) == nil {
 		return nil // nearly always: nothing is below it
@@ -160,8 +155,7 @@ func removeCgroups(dir string) error {
 	return syscall.Rmdir(dir)
 }
 
-// cgroupGone reports whether an error only says that a cgroup is not there (any
-// more).
+// cgroupGone reports whether an error only says that a cgroup is not there (any more).
 func cgroupGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }

@@ -61,11 +61,10 @@ type EndReport struct {
 	Shortage syscall.Errno `json:"shortage,omitempty"` // Err is this shortage of the machine: see task.ShortageOf
 }
 
-// Main is the body of the hidden subcommand gate. Only the supervisor starts
-// it: control and out are the pipes from and to the master, descriptor 3 is the
-// run's lock. main calls it before anything else and passes its result to
-// os.Exit. It starts one agent when told to, waits for it, and returns when no
-// descendant is left; at the end of control it ends them all by itself.
+// Main is the body of the hidden subcommand gate. Only the supervisor starts it: control and out are the
+// pipes from and to the master, descriptor 3 is the run's lock. main calls it before anything else and passes
+// its result to os.Exit. It starts one agent when told to, waits for it, and returns when no descendant is
+// left; at the end of control it ends them all by itself.
 func Main(control io.Reader, out io.Writer) int {
 	closeOnExec(lockFD + 1)
 	syscall.CloseOnExec(lockFD) // the agent gets it by name
@@ -234,8 +233,7 @@ func (g *gate) fork(attr *syscall.ProcAttr) (pid int, err error) {
 	return forkExec(g.spec.Argv, attr)
 }
 
-// open opens the agent's three files and looks at its directory, so that what
-// fails later is the program.
+// open opens the agent's three files and looks at its directory, so that what fails later is the program.
 func (g *gate) open() ([]*os.File, error) {
 	if fi, err := os.Stat(g.spec.Dir); err != nil {
 		return nil, err
@@ -260,8 +258,7 @@ func (g *gate) open() ([]*os.File, error) {
 	return files, nil
 }
 
-// forkExec tries again while the program is open for writing in some process
-// that is just being forked.
+// forkExec tries again while the program is open for writing in some process that is just being forked.
 func forkExec(argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 	for range 10 {
 		pid, err = syscall.ForkExec(argv[0], argv, attr)
@@ -273,10 +270,9 @@ func forkExec(argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 	return pid, err
 }
 
-// mark notes the agent's pid and start time for Recover, in the file that is locked:
-// a file of its own would cost more than all else that is written here. It need not
-// be durable: after a power cut there is no process to find. Without it, the
-// environment marker still finds the agent.
+// mark notes the agent's pid and start time for Recover, in the file that is locked: a file of its own would
+// cost more than all else that is written here. It need not be durable: after a power cut there is no process
+// to find. Without it, the environment marker still finds the agent.
 func (g *gate) mark() {
 	p, err := readProc(g.pid)
 	if err != nil {

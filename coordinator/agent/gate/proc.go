@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// A proc is one process as the system shows it. Pid and start together name a
-// process for as long as the machine is up; a pid alone does not, because it is
-// given out again.
+// A proc is one process as the system shows it. Pid and start together name a process for as long as the
+// machine is up; a pid alone does not, because it is given out again.
 type proc struct {
 	pid   int
 	ppid  int

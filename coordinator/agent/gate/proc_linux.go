@@ -66,9 +66,8 @@ func listProcs() ([]proc, error) {
 	return all, nil
 }
 
-// markedProcs returns the living processes whose environment, as it was when
-// their program started, holds entry ("KEY=VALUE"). Processes of other users
-// cannot be looked into and are passed over.
+// markedProcs returns the living processes whose environment, as it was when their program started, holds
+// entry ("KEY=VALUE"). Processes of other users cannot be looked into and are passed over.
 func markedProcs(entry string) ([]proc, error) {
 	all, err := listProcs()
 	if err != nil {
@@ -96,9 +95,8 @@ func readMark(pid int) (run string, err error) {
 	return run, err
 }
 
-// signalProc signals that process and no other: the pid is pinned by a pidfd
-// before its start time is compared, so that it cannot be given to another
-// process in between. A process that has ended is no error.
+// signalProc signals that process and no other: the pid is pinned by a pidfd before its start time is
+// compared, so that it cannot be given to another process in between. A process that has ended is no error.
 func signalProc(p proc, sig syscall.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -111,8 +109,7 @@ func signalProc(p proc, sig syscall.Signal) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// bootID names the time since the machine was started: pids and start times of
-// another boot mean nothing.
+// bootID names the time since the machine was started: pids and start times of another boot mean nothing.
 func bootID() (string, error) {
 	data, err := bootFile()
 	return strings.TrimSpace(string(data)), err
@@ -151,9 +148,8 @@ func agentAttr(dir *os.File) *syscall.SysProcAttr {
 // endGroup has nothing to do: what is left of the agent's group is now below the gate.
 func endGroup(int) {}
 
-// awaitChild blocks until a child has ended and leaves it unreaped. It fails
-// with ECHILD when there is no child, which here is the proof that there is no
-// descendant either: orphans become children.
+// awaitChild blocks until a child has ended and leaves it unreaped. It fails with ECHILD when there is no
+// child, which here is the proof that there is no descendant either: orphans become children.
 func awaitChild() error {
 	for {
 		var info unix.Siginfo

@@ -26,8 +26,7 @@ func readProc(pid int) (proc, error) {
 	return proc{}, errGone
 }
 
-// listProcs asks ps, which every Unix has. The start time has a resolution of
-// one second.
+// listProcs asks ps, which every Unix has. The start time has a resolution of one second.
 func listProcs() ([]proc, error) {
 	out, err := exec.Command("/bin/ps", "-A", "-o", "pid=,ppid=,pgid=,stat=,lstart=").Output()
 	if err != nil {
@@ -53,8 +52,7 @@ func listProcs() ([]proc, error) {
 	return all, nil
 }
 
-// markedProcs would find processes by their environment, which these systems do
-// not show.
+// markedProcs would find processes by their environment, which these systems do not show.
 func markedProcs(string) ([]proc, error) { return nil, nil }
 
 // readMark would find a run, too.

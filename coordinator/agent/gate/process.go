@@ -133,9 +133,8 @@ func (v *Supervisor) startGate(s Spec, lock, stderr *os.File) (*gateProc, error)
 	}
 	cmd := &exec.Cmd{
 		Path: argv[0], Args: append([]string{"stint"}, argv[1:]...), Dir: "/",
-		// The mark is for a sweep to find it. It needs no more than these processors,
-		// and the runtime need not look how many there are. Built with -race, it would
-		// wait a second at its end.
+		// The mark is for a sweep to find it. It needs no more than these processors, and the runtime need
+		// not look how many there are. Built with -race, it would wait a second at its end.
 		Env:   []string{EnvRunID + "=" + s.Turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
 		Stdin: controlR, Stderr: stderr, ExtraFiles: []*os.File{lock},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,

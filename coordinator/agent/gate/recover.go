@@ -19,17 +19,15 @@ import (
 // lost the master: a second of grace, and the killing.
 const patience = 3 * time.Second
 
-// Recover proves that nothing of a run lives, and ends what does. The master
-// calls it at start for each task that was running when the last one ended,
-// before the task may run again. It returns nil when the run is dead, and a
-// sentence that says what is in the way when that cannot be proved before ctx
-// ends; then the task must not be started.
+// Recover proves that nothing of a run lives, and ends what does. The master calls it at start for each task
+// that was running when the last one ended, before the task may run again. It returns nil when the run is
+// dead, and a sentence that says what is in the way when that cannot be proved before ctx ends; then the task
+// must not be started.
 //
-// Dead means: the machine was started anew since; or no agent was ever started;
-// or the gate, its descendants and the agent's group are gone, the run's cgroup is
-// empty, no process carries the run's marker in its environment, and nobody holds
-// the run's lock. No process is ever signalled by its pid alone. The empty cgroup
-// is removed.
+// Dead means: the machine was started anew since; or no agent was ever started; or the gate, its descendants
+// and the agent's group are gone, the run's cgroup is empty, no process carries the run's marker in its
+// environment, and nobody holds the run's lock. No process is ever signalled by its pid alone. The empty
+// cgroup is removed.
 func Recover(ctx context.Context, runDir, runID string) error {
 	boot, err := bootID()
 	if err != nil {
@@ -79,8 +77,7 @@ type tree struct {
 	gentle time.Time // until then the gate may do it by itself
 }
 
-// endAll kills until two looks in a row find nothing: a process that forks just
-// then could be missed by one.
+// endAll kills until two looks in a row find nothing: a process that forks just then could be missed by one.
 func (t *tree) endAll(ctx context.Context) error {
 	clean := 0
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

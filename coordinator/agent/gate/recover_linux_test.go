@@ -80,9 +80,8 @@ func TestGateEndsWithTheMaster(t *testing.T) {
 	wantGone(t, turn)
 }
 
-// Master and gate killed together: the cgroup ends the rest, and where there is
-// none the environment marker finds it. A gate that does not answer is ended, after what is
-// below it.
+// Master and gate killed together: the cgroup ends the rest, and where there is none the environment marker
+// finds it. A gate that does not answer is ended, after what is below it.
 func TestMasterAndGateDie(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -216,10 +215,9 @@ func TestRecoverOfAnEarlierVersion(t *testing.T) {
 	wantAlive(t, agent, false)
 }
 
-// TestOneAtATimeGate: a task never has two agents, not even after kill -9 of the
-// master at any moment. After each kill the next master recovers and starts the
-// task again at once: a process of the run before, at that moment, would be the
-// second agent.
+// TestOneAtATimeGate: a task never has two agents, not even after kill -9 of the master at any moment. After
+// each kill the next master recovers and starts the task again at once: a process of the run before, at that
+// moment, would be the second agent.
 func TestOneAtATimeGate(t *testing.T) {
 	if testing.Short() && os.Getenv("CI") != "true" {
 		t.Skip("takes seconds")

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Resources are limits that the kernel keeps for each process of a run. They are
-// inherited. A limit of 0 stays as it is, and one above what this process itself
-// may have is cut down to that.
+// Resources are limits that the kernel keeps for each process of a run. They are inherited. A limit of 0
+// stays as it is, and one above what this process itself may have is cut down to that.
 type Resources struct {
 	CPU      time.Duration // processor time of one process, in whole seconds
 	Files    uint64        // open descriptors; with fewer than about 20 nothing starts
@@ -37,10 +36,9 @@ func (r Resources) limits() []limit {
 	return slices.DeleteFunc(all, func(l limit) bool { return l.cur == 0 })
 }
 
-// start starts a process that is born with the limits. The gate keeps them
-// itself, because only root could get rid of them again, and they do not hurt it;
-// but for memory, of which a Go program reserves more than it uses. A pid together
-// with an error says that the process lives without its limits.
+// start starts a process that is born with the limits. The gate keeps them itself, because only root could
+// get rid of them again, and they do not hurt it; but for memory, of which a Go program reserves more than it
+// uses. A pid together with an error says that the process lives without its limits.
 func (r Resources) start(fork func() (pid int, err error)) (pid int, err error) {
 	for _, l := range r.limits() {
 		if err := set(l.resource, l.cur, l.max); err != nil {

@@ -49,8 +49,7 @@ const (
 // A Supervisor runs programs, each under a gate of its own. The zero value works. It may be
 // used by several goroutines at once.
 type Supervisor struct {
-	// Self is the command that starts the gate; the default is this program
-	// with the argument "gate".
+	// Self is the command that starts the gate; the default is this program with the argument "gate".
 	Self []string
 	// Now is the clock for what is recorded; the default is time.Now.
 	Now func() time.Time
@@ -112,8 +111,7 @@ type Sink interface {
 	Finished() bool   // reports whether the program has said that its turn is over
 	Began()           // the program is at work
 	Progress(n int64) // bytes of output so far, stderr included
-	// Stuck is asked regularly with the time; its error ends the run with that
-	// cause. nil lets it go on.
+	// Stuck is asked regularly with the time; its error ends the run with that cause. nil lets it go on.
 	Stuck(now time.Time) error
 }
 
@@ -245,8 +243,7 @@ func (w *watch) readNew() {
 	}
 }
 
-// checkLimits stops a run that is silent for too long, or that is over and does
-// not end.
+// checkLimits stops a run that is silent for too long, or that is over and does not end.
 func (w *watch) checkLimits() {
 	switch {
 	case !w.over.IsZero():
@@ -408,8 +405,7 @@ func (o *output) read(p []byte) []byte {
 	return p[:n]
 }
 
-// skip passes over what is unread, but for the last n bytes. It reports whether that was
-// anything.
+// skip passes over what is unread, but for the last n bytes. It reports whether that was anything.
 func (o *output) skip(n int64) bool {
 	last := o.size() - n
 	if last <= o.off {

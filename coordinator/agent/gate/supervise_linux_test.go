@@ -17,8 +17,7 @@ import (
 	"stint/coordinator/task"
 )
 
-// The agent has its three streams and the lock, and nothing else of ours or of
-// whoever started us.
+// The agent has its three streams and the lock, and nothing else of ours or of whoever started us.
 func TestAgentInheritsNothing(t *testing.T) {
 	b := newBench(t)
 	leak, err := os.Open("/dev/null")

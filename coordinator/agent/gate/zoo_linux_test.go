@@ -89,9 +89,8 @@ type keeper struct {
 	survivors int
 }
 
-// TestPromise8Zoo lets hostile agents run, each kind in turn, with a cgroup and
-// without, four at a time, and looks right after each run for what is left of it.
-// STINT_TEST_ZOO sets the number of runs.
+// TestPromise8Zoo lets hostile agents run, each kind in turn, with a cgroup and without, four at a time, and
+// looks right after each run for what is left of it. STINT_TEST_ZOO sets the number of runs.
 func TestPromise8Zoo(t *testing.T) {
 	kinds := animals(t)
 	runs := len(kinds)

@@ -211,9 +211,8 @@ const (
 	badInput = 42
 )
 
-// failureVerdict returns the class of an error that gemini has reported at the end
-// of a turn. Its exit code is the status of the request that failed, as much of
-// it as an exit code holds: 429 is 173.
+// failureVerdict returns the class of an error that gemini has reported at the end of a turn. Its exit code
+// is the status of the request that failed, as much of it as an exit code holds: 429 is 173.
 func failureVerdict(msg string, exit int, now time.Time) agent.Verdict {
 	v := agent.Verdict{Class: state.ClassExit, Msg: msg}
 	code, badKey := apiError(msg)
@@ -276,8 +275,7 @@ var cutOff = agent.LazyRegexp(`^\[API Error: (?:terminated|(?:exception TypeErro
 
 var waitText = agent.LazyRegexp(`(?:Suggested retry after|Please retry in) ([0-9.]+)(ms|s)\b`)
 
-// retryAt reads when gemini suggests to try again; the zero time says that
-// it does not.
+// retryAt reads when gemini suggests to try again; the zero time says that it does not.
 func retryAt(msg string, now time.Time) time.Time {
 	m := waitText().FindStringSubmatch(msg)
 	if m == nil {
@@ -301,8 +299,7 @@ func retryVerdict(line string, now time.Time) agent.Verdict {
 	return v
 }
 
-// silentVerdict is for a gemini that ended with an error and without any event:
-// then it says why on stderr.
+// silentVerdict is for a gemini that ended with an error and without any event: then it says why on stderr.
 func silentVerdict(exit int, stderr []byte) agent.Verdict {
 	lines := stderrLines(stderr)
 	said := strings.Join(lines[:min(1, len(lines))], "")

@@ -121,8 +121,7 @@ func TestGeminiClasses(t *testing.T) {
 	}
 }
 
-// When gemini's history has the prompt of a turn, and its session is one that can
-// be resumed.
+// When gemini's history has the prompt of a turn, and its session is one that can be resumed.
 func TestGeminiKept(t *testing.T) {
 	begin := `{"type":"init","session_id":"` + someUUID + `"}`
 	said := `{"type":"message","role":"assistant","content":"hm"}`

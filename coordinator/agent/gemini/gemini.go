@@ -66,10 +66,9 @@ func (g *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	return gate.Spec{Turn: turn, Argv: slices.Concat([]string{bin}, g.args(turn), policies), Env: env}, nil
 }
 
-// EscapePrompt returns a prompt as gemini leaves it alone: each @ has a backslash before
-// it, because gemini reads what an @ names and has no option not to; and it does not
-// begin with a slash, which would make it a command. The model gets the backslashes
-// too, so a line at the top tells of them. See task.PromptEscaper.
+// EscapePrompt returns a prompt as gemini leaves it alone: each @ has a backslash before it, because gemini
+// reads what an @ names and has no option not to; and it does not begin with a slash, which would make it a
+// command. The model gets the backslashes too, so a line at the top tells of them. See task.PromptEscaper.
 func (g *Agent) EscapePrompt(prompt string) string {
 	if strings.Contains(prompt, "@") {
 		return escapeNote + strings.ReplaceAll(prompt, "@", `\@`)

@@ -13,9 +13,8 @@ import (
 	"stint/state"
 )
 
-// Probe looks whether gemini is installed and has credentials. It starts gemini
-// only where its version stands in no package.json, because that takes a second
-// and more; ctx bounds it.
+// Probe looks whether gemini is installed and has credentials. It starts gemini only where its version stands
+// in no package.json, because that takes a second and more; ctx bounds it.
 func (g *Agent) Probe(ctx context.Context) agent.Probe { return g.questions().Probe(ctx) }
 
 func (g *Agent) questions() *agent.Questions {

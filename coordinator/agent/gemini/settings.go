@@ -38,10 +38,9 @@ func (g *Agent) env(runDir string) []string {
 // that leads its requests through another server; gemini takes fewer for one.
 var dotenvName = agent.LazyRegexp(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+|(?i:https?_proxy)|NODE_TLS_REJECT_UNAUTHORIZED)[\s\v\p{Z}\x{FEFF}]*[=:]`)
 
-// unset returns gemini's variables in .env files of a directory and those above it, up to
-// the home, as empty ones, which gemini leaves so: a run may have written them, and some of
-// them have gemini send another file, or to another server, or with another key. Other
-// variables there are for the programs of the workspace.
+// unset returns gemini's variables in .env files of a directory and those above it, up to the home, as empty
+// ones, which gemini leaves so: a run may have written them, and some of them have gemini send another file,
+// or to another server, or with another key. Other variables there are for the programs of the workspace.
 func (g *Agent) unset(dir string) (env []string, err error) {
 	home, _ := filepath.EvalSymlinks(task.LookupEnv(g.Env, "HOME"))
 	dir, _ = filepath.EvalSymlinks(dir) // where gemini finds itself; if there is no such place, it does not start
@@ -79,11 +78,10 @@ func (g *Agent) writeDefaults(dir string) error {
 	return nil
 }
 
-// defaults returns the lowest layer of gemini's settings for a run with files in dir:
-// those that the machine has there, with fewer tries of a request and without the
-// retention that deletes sessions which are still used. What the user has set wins.
-// It returns nil where gemini would not read ours, or the machine's own cannot be read:
-// then those stay in force, and Examine tells of it.
+// defaults returns the lowest layer of gemini's settings for a run with files in dir: those that the machine
+// has there, with fewer tries of a request and without the retention that deletes sessions which are still
+// used. What the user has set wins. It returns nil where gemini would not read ours, or the machine's own
+// cannot be read: then those stay in force, and Examine tells of it.
 func (g *Agent) defaults(dir string) map[string]any {
 	settings, err := readSettings(g.defaultsPath())
 	if err != nil || !agent.RootOwned(dir) {
@@ -126,8 +124,7 @@ func (g *Agent) defaultsPath() string {
 	return filepath.Join(dir, "system-defaults.json")
 }
 
-// readSettings reads a settings file of gemini: JSON with comments. One that is
-// not there is empty.
+// readSettings reads a settings file of gemini: JSON with comments. One that is not there is empty.
 func readSettings(path string) (map[string]any, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

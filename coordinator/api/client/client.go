@@ -34,9 +34,8 @@ import (
 // Nothing was sent then: the call can be made again once a master runs.
 var ErrNoMaster = errors.New("no master is running")
 
-// ErrSilent is what a client's calls wrap when a master listens and does not answer,
-// not even to the question whether it is there: it was stopped, or hangs. What was
-// sent may be carried out once it goes on.
+// ErrSilent is what a client's calls wrap when a master listens and does not answer, not even to the question
+// whether it is there: it was stopped, or hangs. What was sent may be carried out once it goes on.
 var ErrSilent = errors.New("the master does not answer")
 
 // How long a master may take to answer until it is asked whether it is there at
@@ -46,14 +45,12 @@ const (
 	answerWithin = 4 * time.Second
 )
 
-// A Client calls the master that listens at a socket. It is safe for concurrent
-// use. A call takes as long as the master needs, if that answers other requests
-// meanwhile: see [ErrSilent]; Wait, Events and Logs that follow do not look after
-// that while they last. Else the context of a call bounds it, and a call whose
+// A Client calls the master that listens at a socket. It is safe for concurrent use. A call takes as long as
+// the master needs, if that answers other requests meanwhile: see [ErrSilent]; Wait, Events and Logs that
+// follow do not look after that while they last. Else the context of a call bounds it, and a call whose
 // context ended returns the context's cause.
 //
-// Errors of the master are [*task.Error]; one that broke off in the middle
-// of a call has the code stopped.
+// Errors of the master are [*task.Error]; one that broke off in the middle of a call has the code stopped.
 type Client struct {
 	socket string
 	run    string // that the client is part of
@@ -61,9 +58,8 @@ type Client struct {
 	notice atomic.Pointer[wire.Notice]
 }
 
-// Dial returns a client for the master at socket. It does not connect: each call
-// does when it must, so that a client outlives its master. To another user than ours and
-// root it sends nothing: see [guard.ErrForeign].
+// Dial returns a client for the master at socket. It does not connect: each call does when it must, so that a
+// client outlives its master. To another user than ours and root it sends nothing: see [guard.ErrForeign].
 func Dial(socket string) *Client {
 	return New(socket, func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return guard.Dial(ctx, socket)
@@ -92,9 +88,8 @@ func (c *Client) Agents(ctx context.Context, query wire.AgentsQuery) (wire.Agent
 // Close lets go of connections that are kept for later calls. Calls under way go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Submit makes a task durable. Without an id in spec the client chooses one, so
-// that a request that had to be sent twice makes one task. The answer is without
-// the prompt.
+// Submit makes a task durable. Without an id in spec the client chooses one, so that a request that had to be
+// sent twice makes one task. The answer is without the prompt.
 func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (wire.TaskView, error) {
 	spec, err := checkSpec(spec)
 	if err != nil {
@@ -365,10 +360,9 @@ func readError(resp *http.Response) error {
 	return &task.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint, Field: p.Field}
 }
 
-// Logs copies to w what the runs of a task's last attempt wrote, or one of all runs: its id, a
-// unique piece of it, or the number of one of the agent's. A stream is "events", "stdout", "stderr"
-// or "prompt". With follow it goes on, over later runs too, until the task has ended.
-// An error of w is returned as it is.
+// Logs copies to w what the runs of a task's last attempt wrote, or one of all runs: its id, a unique piece
+// of it, or the number of one of the agent's. A stream is "events", "stdout", "stderr" or "prompt". With
+// follow it goes on, over later runs too, until the task has ended. An error of w is returned as it is.
 func (c *Client) Logs(ctx context.Context, ref, run, stream string, follow bool, w io.Writer) error {
 	if follow {
 		if err := c.ask(ctx); err != nil {
@@ -412,8 +406,7 @@ func (n *noteError) Write(p []byte) (k int, err error) {
 // or is too old to count, as after a Wait.
 func (c *Client) Notice() *wire.Notice { return c.notice.Load() }
 
-// checkSpec returns a spec as it can be sent, with an id. It refuses what JSON cannot carry
-// unchanged.
+// checkSpec returns a spec as it can be sent, with an id. It refuses what JSON cannot carry unchanged.
 func checkSpec(spec task.TaskSpec) (task.TaskSpec, error) {
 	fields := task.Fields(&spec)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -460,8 +453,7 @@ func (c *Client) List(ctx context.Context, f state.Filter) ([]wire.TaskView, err
 	return out.Tasks, err
 }
 
-// ListJSON writes to w what List returns, in JSON, one task a line. An error of w is
-// returned as it is.
+// ListJSON writes to w what List returns, in JSON, one task a line. An error of w is returned as it is.
 func (c *Client) ListJSON(ctx context.Context, f state.Filter, w io.Writer) error {
 	ctx, release := c.watch(ctx)
 	defer release()
@@ -550,9 +542,8 @@ func (c *Client) ActOnJob(ctx context.Context, ref, act string, in any) (jobs.Jo
 	return fetch[jobs.Job](ctx, c, http.MethodPost, jobsPath+"/"+url.PathEscape(ref)+"/"+act, in)
 }
 
-// SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong.
-// Specs without an id get one from the client. The answers are in the order of
-// specs and without the prompts.
+// SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong. Specs without an id get
+// one from the client. The answers are in the order of specs and without the prompts.
 func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.TaskView, error) {
 	sent, err := checkBatch(specs)
 	if err != nil {
@@ -586,9 +577,8 @@ func (c *Client) Resume(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/resume", nil, nil)
 }
 
-// Compact makes the master merge records and move tasks that ended more than
-// olderThan ago to the archive; with dryRun it only says what it would do, with
-// keepFailed failed and dead tasks stay.
+// Compact makes the master merge records and move tasks that ended more than olderThan ago to the archive;
+// with dryRun it only says what it would do, with keepFailed failed and dead tasks stay.
 func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (wire.Compacted, error) {
 	return fetch[wire.Compacted](ctx, c, http.MethodPost, "/v1/ledger/compact", wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun, KeepFailed: keepFailed})
 }

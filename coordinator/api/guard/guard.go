@@ -9,27 +9,24 @@
 //
 // # A port
 //
-// A port can be reached by every user of the machine and every page in a browser. On Linux
-// nothing is read from other users than ours and root there either; elsewhere nobody can
-// tell. The guard then asks in this order for the Host that we are (421 otherwise: a name
-// that was made to mean this machine), for no other Origin than our own page's (403), and
-// for the token or a browser's cookie (401). The token lies in a file; it never stands in a
-// URL.
+// A port can be reached by every user of the machine and every page in a browser. On Linux nothing is read
+// from other users than ours and root there either; elsewhere nobody can tell. The guard then asks in this
+// order for the Host that we are (421 otherwise: a name that was made to mean this machine), for no other
+// Origin than our own page's (403), and for the token or a browser's cookie (401). The token lies in a file;
+// it never stands in a URL.
 //
-// A browser gets its cookie for a one-time code, which stint ui puts behind the # of the
-// page's address. Each such address has a host name of its own, NAME.localhost, at which
-// alone the code, the cookie and a key for changes count. All of them are kept in memory,
-// and end with the listener: while nobody of ours listens, another user may, and browsers
-// send him what they have. What he leaves in them belongs to names that are not used again;
-// who is not signed in is told to forget it (Clear-Site-Data).
+// A browser gets its cookie for a one-time code, which stint ui puts behind the # of the page's address. Each
+// such address has a host name of its own, NAME.localhost, at which alone the code, the cookie and a key for
+// changes count. All of them are kept in memory, and end with the listener: while nobody of ours listens,
+// another user may, and browsers send him what they have. What he leaves in them belongs to names that are
+// not used again; who is not signed in is told to forget it (Clear-Site-Data).
 //
 // # Bounds of a port
 //
-// 256 connections, 64 requests that last, bodies of 4 MiB; 30 s for a request, a minute for
-// each piece of an answer. None of it is shared with the socket, so a flood there costs
-// commands nothing. When all connections are taken, the one that has waited longest for a
-// request, or for the rest of one, is closed for a new one; those whose request was read are
-// not.
+// 256 connections, 64 requests that last, bodies of 4 MiB; 30 s for a request, a minute for each piece of an
+// answer. None of it is shared with the socket, so a flood there costs commands nothing. When all connections
+// are taken, the one that has waited longest for a request, or for the rest of one, is closed for a new one;
+// those whose request was read are not.
 package guard
 
 import (
@@ -50,8 +47,7 @@ import (
 	"stint/coordinator/task"
 )
 
-// Bounds of the listener on TCP (reliability: exhaustion). Those of headers are the
-// same as on the socket.
+// Bounds of the listener on TCP (reliability: exhaustion). Those of headers are the same as on the socket.
 const (
 	maxConns     = 256 // of both addresses
 	maxStreams   = 64
@@ -60,11 +56,10 @@ const (
 	maxTCPBody   = 4 << 20
 )
 
-// ListenLoopback listens for the HTTP interface at an address such as 127.0.0.1:7433,
-// [::1]:7433 or localhost:7433: always at both, so that nobody else answers at one of the
-// names that browsers take for ours. Port 0 is any that is free. Another address is refused
-// with a [*task.Error]: nothing but this machine may connect. An error that wraps
-// [syscall.EADDRINUSE] says that someone else listens at one of them.
+// ListenLoopback listens for the HTTP interface at an address such as 127.0.0.1:7433, [::1]:7433 or
+// localhost:7433: always at both, so that nobody else answers at one of the names that browsers take for
+// ours. Port 0 is any that is free. Another address is refused with a [*task.Error]: nothing but this machine
+// may connect. An error that wraps [syscall.EADDRINUSE] says that someone else listens at one of them.
 func ListenLoopback(addr string) (lns []net.Listener, err error) {
 	if err := CheckLoopback(addr); err != nil {
 		return nil, err
@@ -146,8 +141,7 @@ func (g *Guard) Protect(srv *http.Server) {
 // Mark returns a text that stands in each page: the script takes no other one's for ours.
 func (g *Guard) Mark() string { return g.mark }
 
-// NewBrowser returns the address of the page that lets one browser in, once, and when that
-// ends.
+// NewBrowser returns the address of the page that lets one browser in, once, and when that ends.
 func (g *Guard) NewBrowser() (url string, until time.Time, err error) {
 	token, err := g.opts.Token.Text()
 	if err != nil {

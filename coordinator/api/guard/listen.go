@@ -21,13 +21,12 @@ const (
 	dirMode    fs.FileMode = 0o700
 )
 
-// Listen makes the unix socket of a master at path, for its user alone: mode 0600
-// in a directory of mode 0700, which is made when it is missing and must be ours.
-// A socket that is there already is taken for the leftover of a dead master and
-// replaced, so the caller must hold the master's lock. Connections from other
-// users than ours and root are closed. While it is accepted from, a socket that
-// somebody has removed or replaced is made anew within some seconds. Close removes the
-// socket, unless another has taken its place by then.
+// Listen makes the unix socket of a master at path, for its user alone: mode 0600 in a directory of mode
+// 0700, which is made when it is missing and must be ours. A socket that is there already is taken for the
+// leftover of a dead master and replaced, so the caller must hold the master's lock. Connections from other
+// users than ours and root are closed. While it is accepted from, a socket that somebody has removed or
+// replaced is made anew within some seconds. Close removes the socket, unless another has taken its place by
+// then.
 func Listen(path string) (net.Listener, error) {
 	n := 103 // the room of sockaddr_un without the NUL at its end
 	if runtime.GOOS == "linux" {
@@ -154,8 +153,7 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return c, nil
 }
 
-// checkOwner returns an error unless what listens at path for user uid may be the master of
-// user own.
+// checkOwner returns an error unless what listens at path for user uid may be the master of user own.
 func checkOwner(path string, uid, own int) error {
 	if mayCall(uid, own) {
 		return nil
@@ -164,10 +162,9 @@ func checkOwner(path string, uid, own int) error {
 		"the socket %s belongs to user %d, not to you: what listens there is not your master, and was sent nothing", path, uid))
 }
 
-// renew makes the socket anew if it is gone, as after a cleanup of the temporary
-// directory, or if another hand has put something else there or in the place of its
-// directory, which is moved aside: else nobody could reach the master until it ends. What
-// cannot be made now is tried again at the next look.
+// renew makes the socket anew if it is gone, as after a cleanup of the temporary directory, or if another
+// hand has put something else there or in the place of its directory, which is moved aside: else nobody could
+// reach the master until it ends. What cannot be made now is tried again at the next look.
 func (l *listener) renew() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

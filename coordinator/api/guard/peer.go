@@ -24,12 +24,11 @@ type peer struct {
 	run  string
 }
 
-// Peers returns a function for [http.Server].ConnContext that notes who has made a connection: on
-// the socket at once, for the process may end and its pid be another's before it asks for anything.
-// If that happens before Accept, the other one is taken for the caller: the kernel tells the pid of
-// who connected. SO_PEERPIDFD would tell the process itself, from Linux 6.5 on. find notes which
-// process has a pid now, and returns a function that looks for the run that it is part of; nil:
-// requests say it themselves.
+// Peers returns a function for [http.Server].ConnContext that notes who has made a connection: on the socket
+// at once, for the process may end and its pid be another's before it asks for anything. If that happens
+// before Accept, the other one is taken for the caller: the kernel tells the pid of who connected.
+// SO_PEERPIDFD would tell the process itself, from Linux 6.5 on. find notes which process has a pid now, and
+// returns a function that looks for the run that it is part of; nil: requests say it themselves.
 func Peers(find func(pid int) func() (run string, err error)) func(context.Context, net.Conn) context.Context {
 	return func(ctx context.Context, c net.Conn) context.Context {
 		if c, ok := c.(*net.UnixConn); ok && find != nil {
@@ -66,9 +65,8 @@ func (p *peer) partOf() (run string, err error) {
 	return p.run, nil
 }
 
-// RunOf returns the run that a request comes from: the one that its process was
-// started in, whatever it says, else the one that it names; "" if none. Over TCP there is
-// none: the token decides there.
+// RunOf returns the run that a request comes from: the one that its process was started in, whatever it says,
+// else the one that it names; "" if none. Over TCP there is none: the token decides there.
 func RunOf(r *http.Request) (string, error) {
 	if OverTCP(r.Context()) {
 		return "", nil

@@ -17,10 +17,9 @@ const (
 	maxBrowsers = 64                 // that are let in, or have a code; the oldest is replaced
 )
 
-// A browser is one that has a code, or was let in with it. It finds the page under a host
-// name that nothing else has had or will have: what another user leaves in browsers under
-// the names of a master that has ended (a service worker, a text, a cookie) reaches no other
-// one, and no other port's page is of the same site.
+// A browser is one that has a code, or was let in with it. It finds the page under a host name that nothing
+// else has had or will have: what another user leaves in browsers under the names of a master that has ended
+// (a service worker, a text, a cookie) reaches no other one, and no other port's page is of the same site.
 type browser struct {
 	name   string    // of the host NAME.localhost
 	code   string    // lets it in, once; "": it is in

@@ -81,9 +81,8 @@ func (c *tcpConn) Close() error {
 	return c.Conn.Close()
 }
 
-// look finds out who has the other end. Only Linux has a table of that; elsewhere the token
-// alone keeps others out. What is no connection of the kernel's, as in a test,
-// has nobody at its other end.
+// look finds out who has the other end. Only Linux has a table of that; elsewhere the token alone keeps
+// others out. What is no connection of the kernel's, as in a test, has nobody at its other end.
 func (c *tcpConn) look() {
 	client, ok := c.RemoteAddr().(*net.TCPAddr)
 	server, ok2 := c.LocalAddr().(*net.TCPAddr)
@@ -247,10 +246,9 @@ func (p *places) bound(srv *http.Server) {
 	}
 }
 
-// admit returns a request that may be answered. One whose connection has just lost its
-// place may not: it gets no answer, not even an empty one, and its client will ask again.
-// While all places are taken, a connection is for one request, so that none is cut off
-// between two of them.
+// admit returns a request that may be answered. One whose connection has just lost its place may not: it gets
+// no answer, not even an empty one, and its client will ask again. While all places are taken, a connection
+// is for one request, so that none is cut off between two of them.
 func (p *places) admit(w http.ResponseWriter, r *http.Request) *http.Request {
 	c, ok := r.Context().Value(connKey{}).(*tcpConn)
 	if !ok {

@@ -31,9 +31,8 @@ type Token struct {
 // tokenBytes is the size of a token before it is written in base64.
 const tokenBytes = 32
 
-// OpenToken returns the token in the file at path, which is made if it is missing. The
-// error is a [*task.Error] if the file is not as it must be; the token counts as
-// soon as it is.
+// OpenToken returns the token in the file at path, which is made if it is missing. The error is a
+// [*task.Error] if the file is not as it must be; the token counts as soon as it is.
 func OpenToken(path string) (*Token, error) {
 	t := &Token{path: path}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

@@ -91,8 +91,7 @@ func TestBadTokenFiles(t *testing.T) {
 	}
 }
 
-// TestBrowsersCountForATime: a code for a minute, a cookie for a week, and not more than
-// some of them.
+// TestBrowsersCountForATime: a code for a minute, a cookie for a week, and not more than some of them.
 func TestBrowsersCountForATime(t *testing.T) {
 	var b browsers
 	now := time.Now()

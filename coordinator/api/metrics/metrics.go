@@ -1,7 +1,6 @@
-// Package metrics writes what a master counts as text for Prometheus, in its exposition
-// format 0.0.4. Counters start at 0 with the master, and no label has text that a user can
-// choose without bound. Names, labels and help texts are pinned by testdata/metrics.txt:
-// dashboards depend on them.
+// Package metrics writes what a master counts as text for Prometheus, in its exposition format 0.0.4.
+// Counters start at 0 with the master, and no label has text that a user can choose without bound. Names,
+// labels and help texts are pinned by testdata/metrics.txt: dashboards depend on them.
 package metrics
 
 import (

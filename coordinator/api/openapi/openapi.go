@@ -186,8 +186,7 @@ func (d *describer) examples(content map[string]*huma.MediaType) {
 	}
 }
 
-// typical are the properties in the example of a schema that has more of them than one
-// value would have.
+// typical are the properties in the example of a schema that has more of them than one value would have.
 var typical = map[string]string{
 	"Task": "id status sessionKey sessionId workspace agent account resume agentSession verifyCommand runId attempt iteration exitCode " +
 		"by createdAt startedAt updatedAt usage title prompt result runDir",
@@ -261,8 +260,7 @@ func enum[T ~string](r huma.Registry, name, about string, values []T) *huma.Sche
 	return &huma.Schema{Ref: "#/components/schemas/" + name}
 }
 
-// NewRegistry returns a registry in which a task has one schema, wherever it appears, and
-// no list is null.
+// NewRegistry returns a registry in which a task has one schema, wherever it appears, and no list is null.
 func NewRegistry() huma.Registry {
 	names := map[string]string{
 		"TaskView": "Task", "ListBody": "TaskList", "NoBody": "Empty", "UsageBody": "UsageReport", "CookieOutputBody": "PageKey",

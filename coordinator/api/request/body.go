@@ -1,7 +1,6 @@
-// Package request reads what clients send: bodies, the idempotency key and If-Match. It is
-// strict. What is not understood is refused, with every fault and its place: an unknown
-// property, a property that is there twice, half of a surrogate pair, a body that is not JSON
-// in UTF-8.
+// Package request reads what clients send: bodies, the idempotency key and If-Match. It is strict. What is
+// not understood is refused, with every fault and its place: an unknown property, a property that is there
+// twice, half of a surrogate pair, a body that is not JSON in UTF-8.
 package request
 
 import (
@@ -64,8 +63,7 @@ func (r *refusal) refuse(err error) error {
 	return nil
 }
 
-// A Task is a body with one task, or a list of them, which older clients send to the same
-// path.
+// A Task is a body with one task, or a list of them, which older clients send to the same path.
 type Task struct {
 	refusal
 	list   []task.TaskSpec
@@ -91,8 +89,7 @@ func (Tasks) Schema(r huma.Registry) *huma.Schema {
 // A Batch is Tasks that are no single task.
 type Batch struct{ Tasks }
 
-// read refuses what is no list before its properties are looked at, which would be those
-// of a task.
+// read refuses what is no list before its properties are looked at, which would be those of a task.
 func (b *Batch) read(reg huma.Registry, data []byte) error {
 	if !isList(data) && json.Valid(data) {
 		return b.refuse(task.Invalid("send [{…}, …]; a single task goes to /v1/tasks", "the body is not a list of tasks"))
@@ -236,10 +233,9 @@ const (
 	maxDepth = 10
 )
 
-// checkNames reports which field an object of a body has twice, without regard to capitals,
-// as encoding/json reads names; nil if none. encoding/json would take the last one, or a
-// mixture of both. It also refuses a string with half of a surrogate pair. What is no JSON
-// is not its to refuse.
+// checkNames reports which field an object of a body has twice, without regard to capitals, as encoding/json
+// reads names; nil if none. encoding/json would take the last one, or a mixture of both. It also refuses a
+// string with half of a surrogate pair. What is no JSON is not its to refuse.
 func checkNames(data []byte) error {
 	s := nameScan{}
 	for i := 0; i < len(data) && len(s.open) < maxDepth; i++ {
@@ -321,8 +317,7 @@ func (s *nameScan) path() string {
 	return path
 }
 
-// stringEnd returns the length of the JSON string that data begins with; that of data if its
-// end is missing.
+// stringEnd returns the length of the JSON string that data begins with; that of data if its end is missing.
 func stringEnd(data []byte) int {
 	for end := 1; ; {
 		quote := bytes.IndexByte(data[end:], '"')

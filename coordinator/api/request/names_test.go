@@ -61,8 +61,7 @@ func FuzzCheckNames(f *testing.F) {
 	})
 }
 
-// TestNamesOfMany: neither very many names, nor long ones, nor very deep values take long,
-// or memory.
+// TestNamesOfMany: neither very many names, nor long ones, nor very deep values take long, or memory.
 func TestNamesOfMany(t *testing.T) {
 	var deep, many, long bytes.Buffer
 	for range 1 << 20 {

@@ -1,11 +1,10 @@
 // Package web is the page of a master: what GET / shows, and the files that belong to it.
 //
-// It is written by the server from one template, which escapes every text; what is left
-// of control characters is escaped behind it. Its script replaces parts of it by what the
-// server writes anew, and makes no markup of a text, which the page's policy forbids too.
-// Who is not let in gets the page without anything in it, and its files.
-// Each page has a mark that only its master knows. The script takes nothing without it, and
-// then stops: it is signed out, or another user answers. It never loads the page anew.
+// It is written by the server from one template, which escapes every text; what is left of control characters
+// is escaped behind it. Its script replaces parts of it by what the server writes anew, and makes no markup
+// of a text, which the page's policy forbids too. Who is not let in gets the page without anything in it, and
+// its files. Each page has a mark that only its master knows. The script takes nothing without it, and then
+// stops: it is signed out, or another user answers. It never loads the page anew.
 package web
 
 import (
@@ -55,8 +54,7 @@ const (
 )
 
 type (
-	// A page is what the template shows. Unless the reader is known, it is the page
-	// to sign in, and empty.
+	// A page is what the template shows. Unless the reader is known, it is the page to sign in, and empty.
 	page struct {
 		Known      bool
 		Mark       string // tells the script which master has written it
@@ -115,9 +113,8 @@ type Due struct {
 	Jobs      []jobs.Job // that are due or at work, and dead letters
 }
 
-// ServeHTTP shows the list of tasks, the task that ?task= names, or the topic of the manual
-// that ?help= names. Over TCP, who has
-// no token and no cookie gets the same page without anything in it.
+// ServeHTTP shows the list of tasks, the task that ?task= names, or the topic of the manual that ?help=
+// names. Over TCP, who has no token and no cookie gets the same page without anything in it.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := guard.Of(r.Context())
 	if g != nil && !g.Authenticated(r) {

@@ -29,8 +29,7 @@ var Statuses = map[task.Code]int{
 	task.CodeUnavailable:  http.StatusBadGateway,
 }
 
-// CodeOf returns the code of an answer with a status that names none: "" for failures of
-// our own.
+// CodeOf returns the code of an answer with a status that names none: "" for failures of our own.
 func CodeOf(status int) task.Code {
 	switch status {
 	case http.StatusConflict: // several codes have it, as the next one

@@ -1,6 +1,5 @@
-// Package postgrestest starts for tests a real PostgreSQL of their own, and the means to let
-// it go wrong: it is killed, paused, its disk fills up. Only tests
-// import it.
+// Package postgrestest starts for tests a real PostgreSQL of their own, and the means to let it go wrong: it
+// is killed, paused, its disk fills up. Only tests import it.
 //
 // A server lies in a temporary directory and listens at a Unix socket there. A small
 // process waits for the test binary to end, however it does, and then kills the server
@@ -18,9 +17,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests of a package: none reads what this machine's user has set up for
-// PostgreSQL, and more of them run at once than there are processors, because they mostly
-// wait.
+// Main runs the tests of a package: none reads what this machine's user has set up for PostgreSQL, and more
+// of them run at once than there are processors, because they mostly wait.
 func Main(m *testing.M) {
 	for _, name := range []string{
 		"PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE", "PGSSLMODE",

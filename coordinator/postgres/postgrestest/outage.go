@@ -77,8 +77,7 @@ func signal(t testing.TB, sig syscall.Signal, pids []int) {
 	}
 }
 
-// freeze stops the postmaster, so that it starts no more children, and returns those that
-// there are.
+// freeze stops the postmaster, so that it starts no more children, and returns those that there are.
 func (s *Server) freeze(t testing.TB) []int {
 	t.Helper()
 	if s.process == nil {

@@ -23,8 +23,7 @@ import (
 // patience is how long a step of a server may take on a machine with much to do.
 const patience = time.Minute
 
-// A Server is a PostgreSQL server. Its methods are for one goroutine at a time, but for
-// URL and Database.
+// A Server is a PostgreSQL server. Its methods are for one goroutine at a time, but for URL and Database.
 type Server struct {
 	bin   string              // directory of the programs
 	as    *syscall.Credential // nil: our own user
@@ -86,8 +85,7 @@ func (s *Server) forTest(t testing.TB, err error) *Server {
 	return s
 }
 
-// start makes a cluster and starts its server. Its files lie on a disk of that size if
-// it is not "".
+// start makes a cluster and starts its server. Its files lie on a disk of that size if it is not "".
 func start(diskSize string, settings []string) (*Server, error) {
 	s := &Server{}
 	if err := s.find(); err != nil {
@@ -336,8 +334,7 @@ func (s *Server) NewDatabase(t testing.TB) string {
 	return name
 }
 
-// CreateDatabase makes an empty database of that name, a word, in place of one that is
-// there.
+// CreateDatabase makes an empty database of that name, a word, in place of one that is there.
 func (s *Server) CreateDatabase(t testing.TB, name string) {
 	t.Helper()
 	if err := errors.Join(s.exec("DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"), s.exec("CREATE DATABASE "+name)); err != nil {

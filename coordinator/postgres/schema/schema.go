@@ -123,8 +123,7 @@ func Check(ctx context.Context, q Querier) (int, error) {
 	return version, checkTables(ctx, q)
 }
 
-// checkTables returns an error if somebody has dropped one of our tables: no migration
-// makes it again.
+// checkTables returns an error if somebody has dropped one of our tables: no migration makes it again.
 func checkTables(ctx context.Context, q Querier) error {
 	there, err := tablesThere(ctx, q)
 	for _, name := range Tables {

@@ -28,10 +28,9 @@ import (
 
 const oldest = 13 // PostgreSQL, that can be used
 
-// Connect makes a pool of at most so many connections (0: pgx's default) to the database
-// that url names, and checks that it can hold a mirror: that it answers in time, is new
-// enough and has Unicode. The caller closes it. The error is of [Explain]; the target is
-// there with it as soon as the URL could be read.
+// Connect makes a pool of at most so many connections (0: pgx's default) to the database that url names, and
+// checks that it can hold a mirror: that it answers in time, is new enough and has Unicode. The caller closes
+// it. The error is of [Explain]; the target is there with it as soon as the URL could be read.
 func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Database, Target, error) {
 	text, err := url()
 	if err != nil {
@@ -207,10 +206,9 @@ func (t Target) scrub(text string) string {
 
 func oneLine(text string) string { return task.EscapeText(strings.Join(strings.Fields(text), " ")) }
 
-// Explain returns a *task.Error for any error of pgx: the database, what failed, and what
-// to do about it. nil stays nil, an error that has its sentence already is returned as it
-// is, and of a call that was given up context.Canceled is left. Nothing of pgx is wrapped,
-// as its errors hold configurations and URLs.
+// Explain returns a *task.Error for any error of pgx: the database, what failed, and what to do about it. nil
+// stays nil, an error that has its sentence already is returned as it is, and of a call that was given up
+// context.Canceled is left. Nothing of pgx is wrapped, as its errors hold configurations and URLs.
 func Explain(err error, t Target) error {
 	var own *task.Error
 	var server *pgconn.PgError

@@ -250,8 +250,7 @@ func TestTLSFailures(t *testing.T) {
 	wantSaid(t, text(garbled, "verify-full"), "db at "+garbled+": ")
 }
 
-// fakeServer listens, reads what asks for TLS, answers as it is told and hangs up. It
-// ends with the test.
+// fakeServer listens, reads what asks for TLS, answers as it is told and hangs up. It ends with the test.
 func fakeServer(t *testing.T, answer func(net.Conn)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

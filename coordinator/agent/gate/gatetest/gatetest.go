@@ -19,8 +19,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// Main is a TestMain: the test binary can be the gate, and each of the programs, by its first
-// argument.
+// Main is a TestMain: the test binary can be the gate, and each of the programs, by its first argument.
 func Main(m *testing.M, gate func() int, programs map[string]func() int) {
 	if len(os.Args) > 1 {
 		if os.Args[1] == "gate" {
