@@ -15,8 +15,8 @@ import (
 // path of their file. No prompt has them.
 const Archive = "memory/archive"
 
-// DefaultGate is the file that says whether jobs may change entries of high risk.
-const DefaultGate = "memory/gate.md"
+// DefaultGate is the file beside the configuration that says whether jobs may change entries of high risk.
+const DefaultGate = "gate.md"
 
 // ErrGate is the error for an entry of high risk while the gate is closed.
 var ErrGate = errors.New("the gate is closed for entries of high risk")
@@ -27,14 +27,14 @@ type Governed struct {
 	Path      string `toml:"path"` // below the workspace
 	Kind      string `toml:"kind"` // object type of its jobs: memory, experience or cognition
 	Workspace string `toml:"workspace"`
-	Gate      string `toml:"gate"` // below the workspace
+	Gate      string `toml:"gate"` // absolute path, outside the workspace: agents write there
 }
 
 // Open returns nil, or while the gate is closed an error that wraps ErrGate and says why.
 func (g Governed) Open() error {
-	text, err := readLessons(g.Workspace, g.Gate)
+	text, err := readLessons(path.Dir(g.Gate), path.Base(g.Gate))
 	if err == nil && !care.Gate(text) {
-		err = fmt.Errorf("%s needs the line state: open, and no other state", path.Join(g.Workspace, g.Gate))
+		err = fmt.Errorf("%s needs the line state: open, and no other state", g.Gate)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrGate, err)

@@ -20,7 +20,7 @@ func newIDs() func() string {
 }
 
 func governed(dir string) Governed {
-	return Governed{Path: DefaultLessons, Kind: "experience", Workspace: dir, Gate: DefaultGate}
+	return Governed{Path: DefaultLessons, Kind: "experience", Workspace: dir, Gate: filepath.Join(dir, DefaultGate)}
 }
 
 // An outdated lesson is doubted, archived, no longer injected, found in the archive, and reinstated.

@@ -195,7 +195,7 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 		case section == "" && s == nil && name == "notify":
 			f.config.Notify, err = readBlocks(f, name, t[name], func() notify.Block { return notify.Block{On: notify.Usual()} }, (*notify.Block).Check)
 		case section == "" && s == nil && name == "governed":
-			f.config.Governed, err = readBlocks(f, name, t[name], func() memory.Governed { return memory.Governed{Gate: memory.DefaultGate} }, f.checkGoverned)
+			f.config.Governed, err = readBlocks(f, name, t[name], func() (g memory.Governed) { return g }, f.checkGoverned)
 		case section == "" && s == nil && name == "schedule":
 			var list []schedule.Schedule
 			if list, err = f.schedules(t[name]); err == nil {
@@ -336,20 +336,20 @@ func (f *fileReader) checkGoverned(g *memory.Governed) (key string, err error) {
 		return "workspace", fmt.Errorf("%q is not an absolute path; name one here, or in workspace_root", g.Workspace)
 	}
 	g.Workspace = resolved(g.Workspace)
-	for i, path := range []*string{&g.Path, &g.Gate} {
-		key = []string{"path", "gate"}[i]
-		if *path, err = checkNote(*path); err != nil {
-			return key, err
-		}
-		if *path == "" || strings.ContainsAny(*path, ":#\n") || strings.HasPrefix(*path, memory.Archive+"/") {
-			return key, fmt.Errorf("%q cannot be governed; write a path such as %s, without : and #, and not in %s", *path, memory.DefaultLessons, memory.Archive)
-		}
+	if g.Path, err = checkNote(g.Path); err != nil {
+		return "path", err
+	}
+	if g.Path == "" || strings.ContainsAny(g.Path, ":#\n") || strings.HasPrefix(g.Path, memory.Archive+"/") {
+		return "path", fmt.Errorf("%q cannot be governed; write a path such as %s, without : and #, and not in %s", g.Path, memory.DefaultLessons, memory.Archive)
+	}
+	if g.Gate, err = expandHome(cmp.Or(g.Gate, filepath.Join(filepath.Dir(f.src.file), memory.DefaultGate))); err != nil || !filepath.IsAbs(g.Gate) {
+		return "gate", fmt.Errorf("%q is not an absolute path", g.Gate)
+	}
+	if rel, err := filepath.Rel(g.Workspace, resolved(g.Gate)); err == nil && filepath.IsLocal(rel) {
+		return "gate", fmt.Errorf("%s lies in the workspace, where agents write, and it is yours alone", g.Gate)
 	}
 	if !slices.Contains(jobs.ObjectTypes, g.Kind) {
 		return "kind", fmt.Errorf("%q is not one of %s", g.Kind, strings.Join(jobs.ObjectTypes, ", "))
-	}
-	if g.Path == g.Gate {
-		return "path", fmt.Errorf("%s is the gate, which is yours alone", g.Path)
 	}
 	return "", nil
 }

@@ -43,7 +43,7 @@ type bench struct {
 
 func newBench(t *testing.T, notes string) *bench {
 	b := &bench{T: t, dir: t.TempDir(), now: start, tasks: map[string]*state.Task{}, uses: map[string]memory.Use{}}
-	b.file = memory.Governed{Path: memory.DefaultLessons, Kind: "experience", Workspace: b.dir, Gate: memory.DefaultGate}
+	b.file = memory.Governed{Path: memory.DefaultLessons, Kind: "experience", Workspace: b.dir, Gate: filepath.Join(b.dir, memory.DefaultGate)}
 	b.write(memory.DefaultLessons, notes)
 	ids := 0
 	b.Worker = &Worker{
