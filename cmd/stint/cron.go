@@ -246,7 +246,7 @@ func (a *app) findSchedule(name string) (file *schedulesFile, s schedule.Schedul
 		return nil, s, err
 	}
 	list, err := file.read()
-	if i := slices.IndexFunc(list, func(s schedule.Schedule) bool { return s.Name == name }); i >= 0 && err == nil {
+	if i := slices.IndexFunc(list, func(s schedule.Schedule) bool { return s.Name == name }); i >= 0 { // a mistake elsewhere does not concern it
 		return file, list[i], nil
 	}
 	return nil, s, cmp.Or[error](err, &cliError{code: exitNotFound, message: "there is no schedule " + clip(name, 40), try: "stint cron ls"})
