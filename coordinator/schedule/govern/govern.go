@@ -237,6 +237,9 @@ func (w *Worker) carryOut(ctx context.Context, g memory.Governed, id string, p *
 	if p.err == nil {
 		before, after, p.err = g.Apply(p.entry, p.change)
 	}
+	if errors.Is(p.err, care.ErrGone) { // somebody has taken it out: nothing is left to do, and nobody to be alarmed
+		p.evidence, p.err = p.err.Error(), nil
+	}
 	if p.err != nil {
 		_, err := w.Jobs.Fail(ctx, id, jobs.Fail{Error: p.err.Error(), WorkerID: workerID})
 		return err
