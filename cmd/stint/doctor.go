@@ -264,7 +264,7 @@ func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list 
 	for _, name := range tasksfile.OtherCopies(dir) {
 		list = append(list, finding{
 			"ledger", healthWarn, name + " is not read, only tasks.md and jobs.md are; a sync program may have made this copy of a conflict",
-			"compare it with that, copy what is missing, and remove it; keep the state directory out of sync folders",
+			"compare it with tasks.md or jobs.md, copy what is missing, and remove it; keep the state directory out of sync folders",
 		})
 	}
 	if r.Paused {
