@@ -17,7 +17,6 @@ import (
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/durable"
 	"stint/memory"
 	"stint/prompt"
 	"stint/state"
@@ -200,13 +199,10 @@ func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *queue.WorkspaceSetti
 	dir := a.tasks.RunDir(r.ID)
 	turn := task.Turn{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName), Workspace: filepath.Join(dir, "empty"),
-		Root: task.RepositoryRoot(t.Place()), Model: t.Model, Schema: filepath.Join(dir, "schema.json"), ReadOnly: true, Env: a.environment(r, t),
+		Root: task.RepositoryRoot(t.Place()), Model: t.Model, Schema: filepath.Join(dir, schemaName), ReadOnly: true, Env: a.environment(r, t),
 		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
 	err := a.tasks.MakeDir(turn.Workspace)
-	if err == nil {
-		err = durable.PutFile(turn.Schema, []byte(judgementSchema+"\n"))
-	}
 	if err == nil {
 		told := judged{task: t, out: out}
 		if set.PromptTemplate.Names("Policy") { // else the agent was not told of it
@@ -215,7 +211,7 @@ func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *queue.WorkspaceSetti
 		for _, f := range t.ChangedFiles {
 			told.changes += fmt.Sprintf("%s %s +%d -%d\n", f.Change, f.Path, f.Added, f.Removed)
 		}
-		err = a.writePrompt(turn, t.Agent, told.prompt(set.EvalPrompt))
+		err = a.writePrompt(turn, t.Agent, told.prompt(set.EvalPrompt), judgementSchema)
 	}
 	return turn, err
 }

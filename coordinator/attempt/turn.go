@@ -90,7 +90,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	}
 	if err == nil {
 		told = a.Prompt(r, t, inputs, a.remember(r, t))
-		err = a.writePrompt(turn, r.Task.Agent, told)
+		err = a.writePrompt(turn, r.Task.Agent, told, task.NoteSchema)
 	}
 	var wrong *task.FileError
 	if errors.As(err, &wrong) && task.ShortageOf(err) == 0 {
@@ -345,8 +345,16 @@ func (a *Attempts) appendTranscript(r *Run, role, text, problem string) error {
 	return err
 }
 
-// writePrompt writes what an agent is sent.
-func (a *Attempts) writePrompt(turn task.Turn, agent, text string) error {
+// schemaName is the file of a run that has the schema of the answer, if it must follow one.
+const schemaName = "schema.json"
+
+// writePrompt writes what an agent is sent, and the schema of its answer if the turn has one.
+func (a *Attempts) writePrompt(turn task.Turn, agent, text, schema string) error {
+	if turn.Schema != "" {
+		if err := durable.PutFile(turn.Schema, []byte(schema+"\n")); err != nil {
+			return err
+		}
+	}
 	return durable.PutFile(turn.Prompt, []byte(a.EscapePrompt(agent, text)))
 }
 
@@ -367,7 +375,7 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
 	}
 	if strings.HasPrefix(t.Prompt, task.NoteQuestion) {
-		turn.ReadOnly, turn.Looks, turn.Allow = true, true, nil
+		turn.ReadOnly, turn.Looks, turn.Allow, turn.Schema = true, true, nil, filepath.Join(dir, schemaName)
 	}
 	if len(t.InputFiles) > 0 && t.Isolation == "" { // else they lie in the workspace
 		turn.Files = filepath.Join(dir, rundir.FilesName)

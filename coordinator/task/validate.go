@@ -74,6 +74,12 @@ const (
 // not judged, since lessons about it would be notes to ask about.
 const NoteQuestion = "Does this note about the workspace still hold? "
 
+// NoteSchema is what the answer to it must be.
+const NoteSchema = `{"type":"object","additionalProperties":false,"required":["verdict","text","evidence"],"properties":{` +
+	`"verdict":{"type":"string","enum":["holds","revised","fails","unknowable"]},` +
+	`"text":{"type":"string","description":"if revised: the whole note as it has to be; else empty"},` +
+	`"evidence":{"type":"string","description":"one or two sentences: which files, lines or commands show it"}}}`
+
 // NoVerify as a verify command says that there is to be none, whatever is configured.
 const NoVerify = "none"
 
