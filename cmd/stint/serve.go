@@ -400,7 +400,7 @@ func workspaceSettings(cfg *Config) func(string) queue.WorkspaceSettings {
 }
 
 // scheduler returns what fires the schedules of a master.
-func (m *master) scheduler(c *coordinator.Coordinator, tell func(kind, name, text string)) *schedule.Runner {
+func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, tell func(kind, name, text string)) *schedule.Runner {
 	cfg := m.cfg
 	jobs := map[string]schedule.Job{
 		"clean": func(ctx context.Context) (string, error) {
@@ -408,7 +408,7 @@ func (m *master) scheduler(c *coordinator.Coordinator, tell func(kind, name, tex
 			return fmt.Sprintf("removed %s, %d KiB", count(len(r.Removed), "place"), r.Bytes>>10), err
 		},
 		"compact-tasks": func(ctx context.Context) (string, error) {
-			r, err := c.Compact(ctx, cfg.CompactOlderThan, false, false)
+			r, err := ledgers{c, room}.Compact(ctx, cfg.CompactOlderThan, false, false)
 			return fmt.Sprintf("moved %s to the archive; the journal has %d KiB", count(r.Archived, "task"), r.After>>10), err
 		},
 		"fsck": func(ctx context.Context) (string, error) {
@@ -529,12 +529,12 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 			notifier.Tell(&notify.Event{Event: kind, Time: time.Now().UTC(), Text: text, Label: name})
 		}
 	}
-	schedules := m.scheduler(c, tell)
 	room, err := m.dueJobs(tell)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, room.Close()) }()
+	schedules := m.scheduler(c, room, tell)
 	ln, err := guard.Listen(m.socket)
 	if err != nil {
 		return err
