@@ -92,7 +92,7 @@ func (s *Server) jobRoutes(api huma.API) {
 		list, err := s.rooms.Jobs.Pull(ctx, in.Body)
 		return wire.JobsBody{Jobs: notNull(list)}, err
 	})
-	twice(s, api, op(http.MethodPost, path+"/{id}/ack", "ack-job", "Acknowledge a job that was carried out", "With next_action_at, the next job of the same object and action is queued in the same change."), func(ctx context.Context, in *ackInput) (jobs.Job, error) {
+	twice(s, api, op(http.MethodPost, path+"/{id}/ack", "ack-job", "Acknowledge a job that was done", "With next_action_at, the next job of the same object and action is queued in the same change."), func(ctx context.Context, in *ackInput) (jobs.Job, error) {
 		return s.rooms.Jobs.Ack(ctx, in.ID, in.Body)
 	})
 	twice(s, api, op(http.MethodPost, path+"/{id}/fail", "fail-job", "Report that an attempt has failed", "The job is due again after its delay, or, once its attempts are used up, a dead letter."), func(ctx context.Context, in *failInput) (jobs.Job, error) {

@@ -87,12 +87,12 @@ type Pull struct {
 	WorkerID string    `json:"worker_id" min:"1" max:"512" doc:"Who takes them" example:"worker-1"`
 }
 
-// An Ack says that a job was carried out.
+// An Ack says that a job was done.
 type Ack struct {
 	Result       string    `json:"result,omitempty" enum:"succeeded" doc:"Left out: succeeded" example:"succeeded"`
 	AuditEventID string    `json:"audit_event_id,omitempty" max:"512" doc:"Audit event of the worker's" example:"aud_789"`
 	NextActionAt time.Time `json:"next_action_at,omitzero" doc:"When the same is to be done again: such a job is queued" example:"2026-12-08T00:00:00Z"`
-	WorkerID     string    `json:"worker_id,omitempty" max:"512" doc:"Who has carried it out; left out: whoever has it" example:"worker-1"`
+	WorkerID     string    `json:"worker_id,omitempty" max:"512" doc:"Who has done it; left out: whoever has it" example:"worker-1"`
 	Before       string    `json:"before,omitempty" max:"65536" doc:"The object as it was, for audit.jsonl" example:"status=active confidence=0.8"`
 	After        string    `json:"after,omitempty" max:"65536" doc:"The object as it is now" example:"status=active confidence=0.9"`
 	Evidence     string    `json:"evidence,omitempty" max:"65536" doc:"Why" example:"go.mod still names that version"`

@@ -214,7 +214,7 @@ func (r *Room) act(ctx context.Context, id string, f func(st *jobs.State, tx *le
 	return job, err
 }
 
-// Ack ends a job that was carried out, and queues the next one if the worker names a time for it.
+// Ack ends a job that was done, and queues the next one if the worker names a time for it.
 //
 // Its line of audit.jsonl is written before the job ends, as that of a dead letter is before it is
 // marked: a crash in between can leave a line too many, but no end without a line.
@@ -249,7 +249,7 @@ func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (job jobs.Job, er
 	})
 }
 
-// acknowledge makes a job that was carried out of j. isAgain says that it is one already, because the
+// acknowledge makes a job that was done of j. isAgain says that it is one already, because the
 // answer to the first request was lost.
 func acknowledge(j *jobs.Job, a *jobs.Ack, now time.Time) (isAgain bool, err error) {
 	if j.Status == jobs.Succeeded && (a.WorkerID == "" || a.WorkerID == j.WorkerID) && a.AuditEventID == j.AuditEventID && a.NextActionAt.Equal(j.NextActionAt) {

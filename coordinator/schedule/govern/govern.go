@@ -1,11 +1,11 @@
 // Package govern is the built-in worker, which has the entries of governed notes looked after.
 //
 // The file says when an entry is due. A job is enqueued only then, so that what a person writes there
-// until then counts. It stays queued until it can be carried out at once: while the gate is closed, and
+// until then counts. It stays queued until it can be applied at once: while the gate is closed, and
 // while the agent that was asked has not answered. So its lease never ends while an agent works. The
 // agent's task is known by the job and the text that it was asked about: after a crash nobody is asked
 // again, and an answer about another text is of no use. The entry names the job that changed it last, so
-// a job that was carried out, and whose end was not noted, changes nothing a second time.
+// a job that was done, and whose end was not noted, changes nothing a second time.
 package govern
 
 import (
@@ -45,7 +45,7 @@ type Tasks interface {
 	IsLeaving() bool
 }
 
-// A Worker enqueues and carries out the jobs of governed notes.
+// A Worker enqueues and runs the jobs of governed notes.
 type Worker struct {
 	Jobs   Jobs
 	Tasks  Tasks
@@ -131,7 +131,7 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 	pulled, err := w.Jobs.PullWhere(ctx, jobs.Pull{Limit: most, WorkerID: workerID}, func(j *jobs.Job) bool { return plans[j.ID] != nil })
 	trouble = errors.Join(trouble, err)
 	for _, j := range pulled {
-		trouble = errors.Join(trouble, w.carryOut(ctx, g, j.ID, plans[j.ID]))
+		trouble = errors.Join(trouble, w.applyPlan(ctx, g, j.ID, plans[j.ID]))
 	}
 	return trouble
 }
@@ -210,7 +210,7 @@ func (w *Worker) prepare(ctx context.Context, g memory.Governed, j jobs.Job, p *
 	e, use := &p.entry, w.Uses(p.entry.ID)
 	switch {
 	case e.Job == j.ID:
-		p.evidence = "it was carried out before, and that could not be noted"
+		p.evidence = "it was applied before, and that could not be noted"
 	case e.ID == "":
 		p.err = care.ErrGone
 	case e.Risk == care.High && g.Open() != nil:
@@ -231,8 +231,8 @@ func (w *Worker) prepare(ctx context.Context, g memory.Governed, j jobs.Job, p *
 	return true, nil
 }
 
-// carryOut makes the change of a job that was pulled, and notes its end.
-func (w *Worker) carryOut(ctx context.Context, g memory.Governed, id string, p *plan) error {
+// applyPlan makes the change of a job that was pulled, and notes its end.
+func (w *Worker) applyPlan(ctx context.Context, g memory.Governed, id string, p *plan) error {
 	var before, after care.Entry
 	if p.err == nil {
 		before, after, p.err = g.Apply(p.entry, p.change)

@@ -379,7 +379,7 @@ func TestCrash(t *testing.T) {
 		j := b.job("job1")
 		b.back(j, b.now)
 		b.lost = true
-		b.pass() // it was carried out, and that was not noted
+		b.pass() // it was applied, and that was not noted
 		after := b.read(memory.DefaultLessons) + b.read(archive)
 		if j.Status != jobs.Running || b.lost || !strings.Contains(after, "job=job1 ") {
 			t.Fatalf("%+v\n%s", *j, after)
