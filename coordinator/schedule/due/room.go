@@ -31,7 +31,6 @@ import (
 type Options struct {
 	Dir   string                        // the state directory, whose lock the caller holds
 	Watch bool                          // jobs.md is watched for what people write
-	Lease time.Duration                 // how long a worker has a job; 0: 5 minutes
 	Keep  time.Duration                 // how long jobs that ended stay in jobs.md; 0: 30 days
 	Now   func() time.Time              // the clock
 	NewID func() string                 // a new id each time
@@ -49,6 +48,7 @@ type Room struct {
 }
 
 const (
+	lease        = 5 * time.Minute // how long a worker has a job
 	lookEvery    = 5 * time.Second
 	compactQuiet = 10 * time.Minute // how long nobody must have saved jobs.md by hand
 	compactSize  = 8 << 20
@@ -56,7 +56,7 @@ const (
 
 // Open reads jobs.md and takes over what was edited meanwhile.
 func Open(opts Options) (*Room, error) {
-	opts.Lease, opts.Keep = cmp.Or(opts.Lease, 5*time.Minute), cmp.Or(opts.Keep, 30*24*time.Hour)
+	opts.Keep = cmp.Or(opts.Keep, 30*24*time.Hour)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	r := &Room{opts: opts, limit: compactSize}
 	r.Store = store.New(store.Options[*jobs.State]{
@@ -186,7 +186,7 @@ func (r *Room) PullWhere(ctx context.Context, p jobs.Pull, is func(*jobs.Job) bo
 		for i := range list {
 			was := list[i]
 			j := &list[i]
-			j.Status, j.WorkerID, j.LeaseUntil, j.UpdatedAt = jobs.Running, p.WorkerID, now.Add(r.opts.Lease), now
+			j.Status, j.WorkerID, j.LeaseUntil, j.UpdatedAt = jobs.Running, p.WorkerID, now.Add(lease), now
 			tx.Append(jobs.Record(&was, j))
 		}
 		return nil
