@@ -64,6 +64,7 @@ type scheduling struct {
 	list   atomic.Pointer[[]schedule.Schedule]
 	ahead  atomic.Int64 // of the bubble's clock, in nanoseconds
 	left   atomic.Int64 // see dyingRoom
+	jobs   atomic.Int64 // that have ended
 	r      *schedule.Runner
 	cancel func()
 	ended  chan struct{}
@@ -98,6 +99,7 @@ func (s *scheduling) schedules() {
 		Jobs: map[string]schedule.Job{"job": func(ctx context.Context) (string, error) {
 			select {
 			case <-time.After(3 * time.Hour):
+				s.jobs.Add(1)
 				return "did it", nil
 			case <-ctx.Done():
 				return "", ctx.Err()
@@ -214,7 +216,7 @@ func hundredDays(t *testing.T, random *rand.Rand) {
 	s.left.Store(-1)
 	list := *s.list.Load()
 	for _, sc := range list {
-		_, err := s.r.ActOnSchedule(t.Context(), sc.Name, "pause")
+		_, err := s.r.ActOnSchedule(t.Context(), sc.Name, "pause", time.Time{})
 		check(t, err)
 	}
 	time.Sleep(48 * time.Hour) // what is queued ends
@@ -269,13 +271,13 @@ func TestOverlap(t *testing.T) {
 			if most := map[string]int{"skip": 1, "queue": 1, "parallel": 2}[overlap]; s.agent.most != most {
 				t.Errorf("%d at the same time", s.agent.most)
 			}
-			_, err := s.r.ActOnSchedule(t.Context(), "s", "pause")
+			_, err := s.r.ActOnSchedule(t.Context(), "s", "pause", time.Time{})
 			check(t, err)
 			time.Sleep(10 * time.Hour)
 			if got := s.outcomesOf("s"); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
-			_, err = s.r.ActOnSchedule(t.Context(), "s", "resume") // what was due meanwhile is not made up for
+			_, err = s.r.ActOnSchedule(t.Context(), "s", "resume", time.Time{}) // what was due meanwhile is not made up for
 			check(t, err)
 			time.Sleep(time.Minute)
 			if got := s.outcomesOf("s"); strings.Contains(got, "missed") {
@@ -388,7 +390,7 @@ func TestJobByHand(t *testing.T) {
 		s := newScheduling(t, one)
 		s.up()
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := s.r.ActOnSchedule(ctx, "s", "run")
+		_, err := s.r.ActOnSchedule(ctx, "s", "run", time.Time{})
 		check(t, err)
 		cancel()
 		time.Sleep(2 * time.Hour)
@@ -400,4 +402,42 @@ func TestJobByHand(t *testing.T) {
 		}
 		s.down()
 	})
+}
+
+// TestRepeatedFiringByHand: a request to fire a schedule that is made again, because its answer was lost, is the same
+// firing: at once, after a restart and once it has ended. Another instant is another one, and has to be about now.
+func TestRepeatedFiringByHand(t *testing.T) {
+	for _, job := range []string{"", "job"} {
+		bubble(t, "job="+job, func(t *testing.T) {
+			one := schedule.Schedule{Name: "s", Cron: "@yearly", Job: job}
+			one.Spec.Timeout = "5h"
+			s := newScheduling(t, one)
+			s.up()
+			at := s.cfg.Now()
+			run := func(at time.Time) error {
+				_, err := s.r.ActOnSchedule(t.Context(), "s", "run", at)
+				return err
+			}
+			check(t, run(at))
+			check(t, run(at))
+			s.down()
+			s.up()
+			check(t, run(at))
+			time.Sleep(4 * time.Hour)
+			check(t, run(at))
+			check(t, run(at.Add(time.Hour)))
+			time.Sleep(4 * time.Hour)
+			_, err := s.r.Schedules(t.Context())
+			check(t, err)
+			if got := s.outcomesOf("s"); got != "ok ok" || s.turns()+int(s.jobs.Load()) != 2 {
+				t.Errorf("%q, %d turns and %d jobs", got, s.turns(), s.jobs.Load())
+			}
+			for _, wrong := range []time.Duration{-25 * time.Hour, time.Hour} {
+				if err := run(s.cfg.Now().Add(wrong)); code(err) != task.CodeInvalid {
+					t.Errorf("%v: %v", wrong, err)
+				}
+			}
+			s.down()
+		})
+	}
 }

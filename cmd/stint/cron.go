@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/schedule"
 	"stint/coordinator/task"
 )
@@ -259,8 +260,12 @@ func (a *app) cronAct(name, short string) *cobra.Command {
 			if _, _, err := a.findSchedule(args[0]); err != nil {
 				return err
 			}
+			var in any
+			if name == "run" {
+				in = wire.FireBody{At: time.Now()} // call may repeat the request, which is one firing then
+			}
 			return a.call(c.Context(), func(cl *client.Client) error {
-				_, err := cl.ActOnSchedule(c.Context(), args[0], name)
+				_, err := cl.ActOnSchedule(c.Context(), args[0], name, in)
 				return err
 			})
 		},

@@ -105,8 +105,8 @@ func (f *fakeMaster) Schedules(context.Context) ([]task.Schedule, error) {
 
 func (f *fakeMaster) JobRuns(context.Context, string, int) ([]task.JobRun, error) { return nil, f.err }
 
-func (f *fakeMaster) ActOnSchedule(_ context.Context, name, act string) (task.Schedule, error) {
-	return task.Schedule{Name: name, Paused: act == "pause"}, f.err
+func (f *fakeMaster) ActOnSchedule(_ context.Context, name, act string, at time.Time) (task.Schedule, error) {
+	return task.Schedule{Name: name, Paused: act == "pause", Open: []time.Time{at}}, f.err
 }
 
 func (f *fakeMaster) Call() (end func()) { return func() {} }

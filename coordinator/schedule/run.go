@@ -227,11 +227,14 @@ func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now
 
 // fire makes one firing, and notes it. With now it is none of those that are scheduled.
 func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) error {
-	c := r.room.Schedules()[s.Name]
-	if c.OpenFirings != "" && s.Overlap == "skip" && !now {
+	c, instant := r.room.Schedules()[s.Name], state.FormatTime(at)
+	if now {
+		if isKnown, err := r.hasEnded(s.Name, at); isKnown || err != nil || strings.Contains(c.OpenFirings, instant) {
+			return err // the answer to the first request was lost
+		}
+	} else if c.OpenFirings != "" && s.Overlap == "skip" {
 		return r.skip(ctx, s, at, "overlap", 1)
 	}
-	instant := state.FormatTime(at)
 	note := func(c *state.Control) {
 		c.OpenFirings = strings.TrimSpace(c.OpenFirings + " " + instant)
 		if !now {
@@ -348,11 +351,7 @@ func without(open, instant string) string {
 
 // close notes the end of an open firing, its line of the history first: after a crash that line tells of it.
 func (r *Runner) close(ctx context.Context, run task.JobRun, instant string) error {
-	isKnown := false
-	_, err := r.history.last(run.Schedule, func(old *task.JobRun) bool {
-		isKnown = old.Scheduled.Equal(run.Scheduled) && old.Outcome != task.RunSkipped
-		return isKnown || old.Ended.Before(run.Scheduled)
-	})
+	isKnown, err := r.hasEnded(run.Schedule, run.Scheduled)
 	if err == nil && !isKnown {
 		err = r.ended(run)
 	}
@@ -360,6 +359,15 @@ func (r *Runner) close(ctx context.Context, run task.JobRun, instant string) err
 		return err
 	}
 	return r.room.ChangeSchedule(ctx, run.Schedule, func(c *state.Control) { c.OpenFirings = without(c.OpenFirings, instant) })
+}
+
+// hasEnded reports whether the history has the end of the firing of an instant.
+func (r *Runner) hasEnded(name string, at time.Time) (isKnown bool, err error) {
+	_, err = r.history.last(name, func(old *task.JobRun) bool {
+		isKnown = old.Scheduled.Equal(at) && old.Outcome != task.RunSkipped
+		return isKnown || old.Ended.Before(at)
+	})
+	return isKnown, err
 }
 
 // Bounds of a job that sets none, and the wait before it is tried again, which doubles each time.
@@ -442,8 +450,9 @@ func (r *Runner) named(name string) (s Schedule, err error) {
 }
 
 // ActOnSchedule does what a person asks of a schedule: run fires it now, pause keeps it from firing, and resume lets
-// it, from now on. It returns the schedule as it is then.
-func (r *Runner) ActOnSchedule(ctx context.Context, name, act string) (task.Schedule, error) {
+// it, from now on. It returns the schedule as it is then. A firing has the instant at, by default now, by which a
+// request that is repeated is known.
+func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Time) (task.Schedule, error) {
 	defer r.room.Call()()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -452,9 +461,15 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string) (task.Sche
 		return task.Schedule{}, err
 	}
 	now := r.opts.Now().Truncate(time.Millisecond)
-	if act == "run" {
-		err = r.fire(ctx, &s, now, true)
-	} else {
+	if at = at.UTC().Truncate(time.Millisecond); at.IsZero() {
+		at = now
+	}
+	switch ahead := at.Sub(now); {
+	case ahead > onTime || -ahead > aheadMost:
+		return task.Schedule{}, task.Wrong("at", "leave at out", "at is %s, and it is %s here: a schedule is fired by hand for now", state.FormatTime(at), state.FormatTime(now))
+	case act == "run":
+		err = r.fire(ctx, &s, at, true)
+	default:
 		if act == "pause" { // what is due by now is not lost
 			err = r.lookAt(ctx, &s, r.room.Schedules()[name])
 		}

@@ -505,9 +505,9 @@ func (c *Client) JobRuns(ctx context.Context, name string, most int) ([]task.Job
 	return out.Runs, err
 }
 
-// ActOnSchedule fires a schedule now, pauses or resumes it: act is run, pause or resume.
-func (c *Client) ActOnSchedule(ctx context.Context, name, act string) (task.Schedule, error) {
-	return fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, nil)
+// ActOnSchedule fires a schedule now, pauses or resumes it: act is run, pause or resume; in is a [wire.FireBody] or nil.
+func (c *Client) ActOnSchedule(ctx context.Context, name, act string, in any) (task.Schedule, error) {
+	return fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, in)
 }
 
 // jobsPath is where due jobs are.

@@ -108,6 +108,11 @@ type PauseBody struct {
 	Reason string `json:"reason,omitempty" doc:"Free text that is shown with what waits" example:"release day"`
 }
 
+// A FireBody is the request to fire a schedule now.
+type FireBody struct {
+	At time.Time `json:"at,omitzero" doc:"Instant of the firing, which names it: a request that is repeated is the same firing. Left out: now" example:"2026-11-30T10:12:45.123Z"`
+}
+
 // A ReconcileBody is the request to adopt what people changed in tasks.md.
 type ReconcileBody struct {
 	Accept bool `json:"accept,omitempty" doc:"Also adopt what is quarantined because a formatter may have made it" example:"false"`
