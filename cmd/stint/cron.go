@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -183,11 +182,16 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 	return printText(a.stdout, "added "+name)
 }
 
-// schedules asks the master for the schedules; it notices then what has changed in them.
+// schedules asks the master for the schedules; it notices then what has changed in them. What is wrong there
+// goes to stderr: it does not concern the others.
 func (a *app) schedules(ctx context.Context) (list []task.Schedule, err error) {
 	a.creates = true
-	err = a.callOrOpen(ctx, func(c *client.Client) (err error) { list, err = c.Schedules(ctx); return err })
-	return list, err
+	var out wire.SchedulesBody
+	err = a.callOrOpen(ctx, func(c *client.Client) (err error) { out, err = c.Schedules(ctx); return err })
+	if out.Finding != "" {
+		a.hint("stint: %s\n", escapeText(oneLine(out.Finding)))
+	}
+	return out.Schedules, err
 }
 
 // schedulesFile returns schedules.toml, of a state directory that is made if need be.
@@ -224,12 +228,10 @@ func (a *app) cronRmCommand() *cobra.Command {
 			}
 			at, _ := strconv.Atoi(line)
 			rest := withoutSection(text, at-1)
-			list, err := file.parse(rest)
-			if slices.ContainsFunc(list, func(left schedule.Schedule) bool { return left.Name == s.Name }) {
-				err = errors.New("it would still be there")
-			}
-			if err != nil {
-				return usage("edit "+file.path, "schedule %s cannot be taken out of the file as it is written: %v", s.Name, err)
+			before, _ := file.parse(text) // a mistake elsewhere stays as it is
+			after, _ := file.parse(rest)
+			if len(after) != len(before)-1 || slices.ContainsFunc(after, func(left schedule.Schedule) bool { return left.Name == s.Name }) {
+				return usage("edit "+file.path, "schedule %s cannot be taken out of the file as it is written", s.Name)
 			}
 			if err := replaceText(file.path, text, rest); err != nil {
 				return err
@@ -257,9 +259,6 @@ func (a *app) cronAct(name, short string) *cobra.Command {
 	return a.noRun(&cobra.Command{
 		Use: name + " NAME", Short: short, Example: "  stint cron " + name + " nightly", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if _, _, err := a.findSchedule(args[0]); err != nil {
-				return err
-			}
 			var in any
 			if name == "run" {
 				in = wire.FireBody{At: time.Now()} // call may repeat the request, which is one firing then

@@ -159,7 +159,7 @@ func (s *Server) ledgerRoutes(api huma.API) {
 
 // Schedules are the schedules of the master.
 type Schedules interface {
-	// Schedules returns them in the order of the configuration.
+	// Schedules returns them in the order of the configuration. With a list, the error says what is wrong there.
 	Schedules(ctx context.Context) ([]task.Schedule, error)
 	// JobRuns returns how firings of a schedule went, the newest first.
 	JobRuns(ctx context.Context, name string, most int) ([]task.JobRun, error)
@@ -186,7 +186,11 @@ type (
 func (s *Server) scheduleRoutes(api huma.API) {
 	answers(api, op(http.MethodGet, "/v1/schedules", "list-schedules", "List schedules", "When each fires next, and how it went last."), func(ctx context.Context, _ *struct{}) (wire.SchedulesBody, error) {
 		list, err := s.rooms.Schedules.Schedules(ctx)
-		return wire.SchedulesBody{Schedules: notNull(list)}, err
+		out := wire.SchedulesBody{Schedules: notNull(list)}
+		if err != nil && list != nil {
+			out.Finding, err = err.Error(), nil
+		}
+		return out, err
 	})
 	answers(api, op(http.MethodGet, "/v1/schedules/{name}/runs", "list-job-runs", "List the firings of a schedule", "Those that have ended or were skipped, the newest first."), func(ctx context.Context, in *jobRunsInput) (wire.JobRunsBody, error) {
 		list, err := s.rooms.Schedules.JobRuns(ctx, in.Name, in.Limit)

@@ -493,10 +493,9 @@ func (c *Client) ActOnAccount(ctx context.Context, id, act string) (state.Accoun
 	return fetch[state.AccountUse](ctx, c, http.MethodPost, "/v1/accounts/"+url.PathEscape(id)+"/"+act, nil)
 }
 
-// Schedules returns all schedules.
-func (c *Client) Schedules(ctx context.Context) ([]task.Schedule, error) {
-	out, err := fetch[wire.SchedulesBody](ctx, c, http.MethodGet, "/v1/schedules", nil)
-	return out.Schedules, err
+// Schedules returns all schedules, and what is wrong in their file.
+func (c *Client) Schedules(ctx context.Context) (wire.SchedulesBody, error) {
+	return fetch[wire.SchedulesBody](ctx, c, http.MethodGet, "/v1/schedules", nil)
 }
 
 // JobRuns returns how firings of a schedule went, the newest first, at most so many.

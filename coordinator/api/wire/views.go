@@ -80,6 +80,7 @@ type (
 	// SchedulesBody has the schedules.
 	SchedulesBody struct {
 		Schedules []task.Schedule `json:"schedules" doc:"The schedules, in the order of the configuration"`
+		Finding   string          `json:"finding,omitempty" doc:"What is wrong in schedules.toml, and where; until it is corrected, the list is of what stood there before, or of the other schedules" example:"schedules.toml:3: schedule nightly: unknown field \"promt\"; did you mean prompt?"`
 	}
 
 	// JobRunsBody has firings of a schedule.
