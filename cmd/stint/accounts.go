@@ -174,7 +174,7 @@ func parseAccounts(text []byte) ([]account, error) {
 // time to time. It may be used by several goroutines.
 type stateFile[T any] struct {
 	path  string
-	parse func(text []byte) ([]T, error) // its errors begin with the name of the file
+	parse func(text []byte) ([]T, error) // its errors begin with the name of the file; with one, a list counts that is not nil
 	try   string                         // what helps after a mistake
 	tell  func(error)                    // gets each mistake once; nil: nobody does
 
@@ -184,7 +184,7 @@ type stateFile[T any] struct {
 	err   error // what is wrong with that text: list is the one before it
 }
 
-// read returns the list. With an error, a *task.Error, it is what the file had before the mistake in it.
+// read returns the list. With an error, a *task.Error, what is wrong is in it as it was before.
 func (f *stateFile[T]) read() ([]T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,14 +195,13 @@ func (f *stateFile[T]) read() ([]T, error) {
 	if stamp == f.stamp {
 		return f.list, f.err
 	}
-	isFirst := f.stamp == ""
 	f.stamp, f.err = stamp, nil
 	text, err := stateText(f.path)
 	var list []T
 	if err == nil {
 		list, err = f.parse(text)
 	}
-	if err == nil || isFirst && len(list) > 0 { // there is nothing before it: what can be read counts
+	if err == nil || list != nil { // what can be read counts
 		f.list = list
 	}
 	if err == nil {

@@ -198,7 +198,7 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 			f.config.Governed, err = readBlocks(f, name, t[name], func() (g memory.Governed) { return g }, f.checkGoverned)
 		case section == "" && s == nil && name == "schedule":
 			var list []schedule.Schedule
-			if list, err = f.schedules(t[name]); err == nil {
+			if list, err = f.schedules(t[name], nil); err == nil {
 				err = noTwins(list)
 			}
 			f.config.Schedules = list

@@ -28,17 +28,23 @@ var jobNames = []string{"clean", "compact-tasks", "fsck"}
 // notScheduled are the fields of a task that mean nothing for a schedule, of which each task is a new one.
 var notScheduled = []string{"id", "idempotencyKey", "notBefore", "environment", "await"}
 
-// schedules reads [[schedule]] blocks. The error is that of the first block with a mistake; the list has the others.
-func (f *fileReader) schedules(p toml.Primitive) (list []schedule.Schedule, err error) {
+// schedules reads [[schedule]] blocks. The error is that of the first block with a mistake; the list has it as it was
+// before, if that is known.
+func (f *fileReader) schedules(p toml.Primitive, before []schedule.Schedule) (list []schedule.Schedule, err error) {
 	var blocks []map[string]toml.Primitive
 	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
 		return nil, fmt.Errorf("%s:%d: schedule is not a list of blocks; write [[schedule]], and its settings below that", f.name, f.line(p))
 	}
 	for i, values := range blocks {
 		s, wrong := f.schedule(i, values)
-		if err = cmp.Or(err, wrong); wrong == nil {
-			list = append(list, s)
+		if err = cmp.Or(err, wrong); wrong != nil {
+			j := slices.IndexFunc(before, func(b schedule.Schedule) bool { return b.Name == s.Name })
+			if j < 0 {
+				continue
+			}
+			s = before[j]
 		}
+		list = append(list, s)
 	}
 	return list, err
 }
@@ -120,34 +126,33 @@ type schedulesFile struct{ stateFile[schedule.Schedule] }
 func newSchedulesFile(stateDir string, cfg *Config) *schedulesFile {
 	f := &schedulesFile{}
 	f.path, f.list = filepath.Join(stateDir, schedulesName), cfg.Schedules
-	f.try = "correct it there; until then what it said before holds"
-	f.parse = func(text []byte) ([]schedule.Schedule, error) { return parseSchedules(text, cfg.Schedules) }
+	f.try = "correct it there; until then what stood there before holds"
+	f.parse = func(text []byte) ([]schedule.Schedule, error) { return parseSchedules(text, cfg.Schedules, f.list) }
 	return f
 }
 
-// parseSchedules reads a text of schedules.toml, and puts the schedules of the configuration before those. With an
-// error, the list has what can be read all the same.
-func parseSchedules(text []byte, configured []schedule.Schedule) ([]schedule.Schedule, error) {
+// parseSchedules reads a text of schedules.toml, and puts the schedules of the configuration before those. The list is
+// nil if a mistake concerns them all.
+func parseSchedules(text []byte, configured, before []schedule.Schedule) ([]schedule.Schedule, error) {
 	r := &fileReader{name: schedulesName, text: string(text)}
 	var top map[string]toml.Primitive
 	var err error
 	if r.meta, err = toml.Decode(string(text), &top); err != nil {
 		return nil, r.located(err)
 	}
-	list := slices.Clone(configured)
+	list := append([]schedule.Schedule{}, configured...)
 	for _, key := range r.inOrder(top) {
 		if key != "schedule" {
 			return nil, fmt.Errorf("%s:%d: %q is not known here; write [[schedule]], and below that its settings", r.name, r.line(top[key]), key)
 		}
 		var more []schedule.Schedule
-		more, err = r.schedules(top[key])
+		more, err = r.schedules(top[key], before)
 		list = append(list, more...)
 	}
-	twin := noTwins(list)
-	if twin != nil { // which of them is meant?
-		list = configured
+	if twin := noTwins(list); twin != nil { // which of them is meant?
+		return nil, twin
 	}
-	return list, cmp.Or(err, twin)
+	return list, err
 }
 
 // noTwins refuses two schedules of one name.

@@ -28,3 +28,32 @@ func TestAMistakeInOneSchedule(t *testing.T) {
 		}
 	}
 }
+
+// What a running master knows of the wrong one holds; what else has changed counts.
+func TestAMistakeMadeLater(t *testing.T) {
+	file := newSchedulesFile(t.TempDir(), &Config{})
+	block := func(name, cron string) string {
+		return "[[schedule]]\nname = \"" + name + "\"\ncron = \"" + cron + "\"\njob = \"fsck\"\n"
+	}
+	for i, c := range []struct{ text, want string }{
+		{block("a", "@daily") + block("b", "@daily"), "a @daily b @daily "},
+		{block("a", "@every 5x") + block("b", "@weekly") + block("c", "@daily"), "a @daily b @weekly c @daily "},
+		{block("a", "@every 5x"), "a @daily "},
+		{block("a", "@hourly") + block("b", "@every 5x"), "a @hourly "},
+		{"[[", "a @hourly "},
+		{block("d", "@daily") + block("d", "@daily"), "a @hourly "},
+		{block("d", "@every 5x"), ""},
+	} {
+		if err := os.WriteFile(file.path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		list, err := file.read()
+		got := ""
+		for _, s := range list {
+			got += s.Name + " " + s.Cron + " "
+		}
+		if isGood := i == 0; got != c.want || (err == nil) != isGood {
+			t.Errorf("%q: %q, %v", c.text, got, err)
+		}
+	}
+}
