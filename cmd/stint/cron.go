@@ -394,6 +394,9 @@ func (a *app) cronNextCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			s := schedule.Schedule{Name: "next", Cron: args[0], Zone: zone, Job: jobNames[0]}
+			if n < 1 || n > 1000 {
+				return usage("stint cron next --help", "--count is %d; it has to be from 1 to 1000", n)
+			}
 			if strings.ContainsAny(args[0], " @") {
 				if _, err := s.Check(jobNames); err != nil {
 					return usage("stint cron next --help", "%v", err)
@@ -412,7 +415,7 @@ func (a *app) cronNextCommand() *cobra.Command {
 		},
 		ValidArgsFunction: a.completeSchedules,
 	}
-	c.Flags().IntVar(&n, "count", 1, "`number` of instants")
+	c.Flags().IntVar(&n, "count", 1, "`number` of instants, up to 1000")
 	c.Flags().StringVar(&zone, "zone", "", "time `zone` of an expression")
 	return c
 }
