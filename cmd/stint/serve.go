@@ -163,6 +163,7 @@ type master struct {
 	log    *slog.Logger
 	mirror *postgres.Mirror // nil: no mirror is configured
 	uses   *memory.Uses     // of the entries of governed notes
+	room   *due.Room        // see dueJobs
 
 	accounts *accountsFile
 	ready    *os.File // nil in the foreground
@@ -374,6 +375,12 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Injected = func(hits []memory.Hit) error { return m.uses.Count(hits, time.Now()) }
 	config.Shell = agent.Shell{Runner: agentRunner(cfg, os.Environ(), "")}
 	config.HeartbeatPath = cmp.Or(config.HeartbeatPath, filepath.Join(m.state, "heartbeat.json"))
+	config.Beside = func() (list []task.Finding) {
+		if m.room != nil {
+			list = queue.FindingsOf(m.room.Findings())
+		}
+		return list
+	}
 	if !m.background {
 		config.IdleExit = 0
 	}
@@ -426,11 +433,12 @@ func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, tell func
 }
 
 // dueJobs opens the due jobs of a master.
-func (m *master) dueJobs(tell func(kind, name, text string)) (*due.Room, error) {
-	return due.Open(due.Options{
+func (m *master) dueJobs(tell func(kind, name, text string)) (_ *due.Room, err error) {
+	m.room, err = due.Open(due.Options{
 		Dir: m.state, Watch: tell != nil, Keep: m.cfg.CompactOlderThan, Now: time.Now, NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
 		Tell: tell, Log: m.log,
 	})
+	return m.room, err
 }
 
 // othersJobs are the due jobs as the API has them: other workers are not handed those of governed notes,
@@ -469,11 +477,6 @@ func stayForJobs(ctx context.Context, c *coordinator.Coordinator, room *due.Room
 type ledgers struct {
 	*coordinator.Coordinator
 	room *due.Room
-}
-
-// Findings implements [api.Notices].
-func (l ledgers) Findings() []task.Finding {
-	return append(l.Coordinator.Findings(), queue.FindingsOf(l.room.Findings())...)
 }
 
 // Reconcile implements [api.Ledger].

@@ -138,7 +138,7 @@ func (d *Dispatcher) startsPath() string { return filepath.Join(d.tasks.Config.S
 func (d *Dispatcher) enterSafeMode(ctx context.Context) {
 	n, why := len(d.recentStarts()), ""
 	switch {
-	case d.tasks.Rebuilt() && len(d.tasks.Rejected())+len(d.tasks.Findings()) > 0:
+	case d.tasks.Rebuilt() && len(d.tasks.Rejected())+len(d.tasks.Store.Findings()) > 0:
 		why = "safe mode: the journal was lost, and records in tasks.md have no effect, so tasks may be further than they seem; see stint fsck"
 	case d.tasks.Config.CrashLoop > 0 && n >= d.tasks.Config.CrashLoop:
 		why = fmt.Sprintf("safe mode: %d masters died within a minute, each soon after it had started tasks; see master.log", n)

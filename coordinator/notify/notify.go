@@ -371,7 +371,7 @@ func (n *Notifier) poll() {
 			n.Tell(&Event{Event: NeedsAttention, Time: time.Now().UTC(), Text: text})
 		}
 	}
-	attention(len(h.Findings) > len(was.Findings), "tasks.md has "+ledger.Plural(len(h.Findings), "finding", "findings")+": stint fsck")
+	attention(len(h.Findings) > len(was.Findings), "the ledger has "+ledger.Plural(len(h.Findings), "finding", "findings")+": stint fsck")
 	attention(strings.HasPrefix(h.PauseWhy, safeMode) && h.PauseWhy != was.PauseWhy, h.PauseWhy+"; to start tasks again: stint resume")
 	attention(h.Status == task.HealthFailing && was.Status != h.Status, "the disk of the state directory is full or has failed, and no task is accepted: stint doctor")
 	if h.Shortage != nil {

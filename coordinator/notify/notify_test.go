@@ -288,7 +288,7 @@ func TestAttention(t *testing.T) {
 			w.expect(time.Minute, want...)
 		}
 		h := task.Health{Findings: []string{"tasks.md:3: 4 tasks' prompts changed in one save"}}
-		next(h, "5s tasks.md has 1 finding: stint fsck")
+		next(h, "5s the ledger has 1 finding: stint fsck")
 		h.Findings[0] = "tasks.md:4: 4 tasks' prompts changed in one save"
 		next(h, "")
 		h.Paused, h.PauseWhy = true, "lunch"

@@ -115,6 +115,8 @@ type Config struct {
 	// Mirror says how far a copy of the ledger in a database is, for Health and Metrics.
 	// It is not called with a lock held. nil: there is no copy.
 	Mirror func() task.MirrorStatus
+	// Beside returns what is wrong in the ledgers beside this one, for Findings. nil: there are none.
+	Beside func() []task.Finding
 	// Redact masks secrets in what an agent has to do with. nil: nothing is masked.
 	Redact *redact.Filter
 

@@ -13,10 +13,13 @@ import (
 	"stint/state/fold"
 )
 
-// Findings returns what is wrong in the ledger at present.
+// Findings returns what is wrong at present in the ledger, and in those beside it.
 func (s *Store) Findings() []task.Finding {
 	list := FindingsOf(s.Store.Findings())
 	s.View(func(st *fold.State) { list = append(list, Homeless(st, s.Config.WorkspaceRoot)...) })
+	if s.Config.Beside != nil {
+		list = append(list, s.Config.Beside()...)
+	}
 	return list
 }
 
