@@ -11,6 +11,7 @@ import (
 
 	"stint/coordinator/api/client"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // enableCompletion is what to paste, once, for a shell to complete stint from then on.
@@ -51,6 +52,24 @@ func (a *app) completeIDs(statuses ...state.Status) cobra.CompletionFunc {
 			out = append(out, short+"\t"+string(views[i].Status)+" "+escapeText(views[i].Title))
 		}
 		return append(out, "@last\tthe newest task"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// completeJobs offers the newest due jobs of that status, or all, for the first argument.
+func (a *app) completeJobs(status string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
+		defer cancel()
+		_ = a.callRunning(func(cl *client.Client) error { // without an answer there is nothing to offer
+			list, err := cl.Jobs(ctx, jobs.Filter{Status: status, Newest: true, Limit: 50})
+			for _, j := range list {
+				if len(args) == 0 {
+					out = append(out, shortID(j.ID)+"\t"+escapeText(j.Status+" "+j.Action+" "+j.ObjectID))
+				}
+			}
+			return err
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
 

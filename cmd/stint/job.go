@@ -170,6 +170,7 @@ func (a *app) jobShowCommand() *cobra.Command {
 			d.text("last error", j.Reason())
 			return printText(a.stdout, d.String())
 		},
+		ValidArgsFunction: a.completeJobs(""),
 	})
 }
 
@@ -206,6 +207,7 @@ func (a *app) jobAckCommand() *cobra.Command {
 			}
 			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], "ack", k) })
 		},
+		ValidArgsFunction: a.completeJobs(jobs.Running),
 	}))
 	f := c.Flags()
 	f.StringVar(&k.WorkerID, "worker", "", "`name` of the worker; another one's job is refused")
@@ -232,6 +234,7 @@ delay. Once its attempts are used up it is a dead letter, and you are notified.`
 			}
 			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], "fail", f) })
 		},
+		ValidArgsFunction: a.completeJobs(jobs.Running),
 	}))
 	c.Flags().StringVar(&f.WorkerID, "worker", "", "`name` of the worker; another one's job is refused")
 	c.Flags().DurationVar(&delay, "retry-delay", 0, "`duration` until it can be pulled again, in place of the job's own")
@@ -244,5 +247,6 @@ func (a *app) jobRetryCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], "retry", nil) })
 		},
+		ValidArgsFunction: a.completeJobs(jobs.DeadLetter),
 	}))
 }
