@@ -442,7 +442,7 @@ func (m *master) dueJobs(tell func(kind, name, text string)) (_ *due.Room, err e
 }
 
 // othersJobs are the due jobs as the API has them: other workers are not handed those of governed notes,
-// since what they acknowledge stands in no file.
+// since what they acknowledge stands in no file; and a job about one has the type of its file.
 type othersJobs struct {
 	*due.Room
 	governed []memory.Governed
@@ -450,9 +450,21 @@ type othersJobs struct {
 
 // Pull implements [api.Jobs].
 func (o *othersJobs) Pull(ctx context.Context, p jobs.Pull) ([]jobs.Job, error) {
-	return o.PullWhere(ctx, p, func(j *jobs.Job) bool {
-		return !slices.ContainsFunc(o.governed, func(g memory.Governed) bool { return strings.HasPrefix(j.ObjectID, g.ObjectID("")) })
-	})
+	return o.PullWhere(ctx, p, func(j *jobs.Job) bool { return o.index(j.ObjectID) < 0 })
+}
+
+// index returns which governed file an object is in; negative if none.
+func (o *othersJobs) index(object string) int {
+	return slices.IndexFunc(o.governed, func(g memory.Governed) bool { return strings.HasPrefix(object, g.ObjectID("")) })
+}
+
+// Enqueue implements [api.Jobs].
+func (o *othersJobs) Enqueue(ctx context.Context, s jobs.Spec) (jobs.Job, bool, error) {
+	if i := o.index(s.ObjectID); i >= 0 && s.ObjectType != o.governed[i].Kind {
+		g := o.governed[i]
+		return jobs.Job{}, false, task.Wrong("object_type", "stint job add "+g.Kind+" OBJECT ACTION --at TIME", "object_type is %s, and the notes of %s are governed as %s", s.ObjectType, g.Path, g.Kind)
+	}
+	return o.Room.Enqueue(ctx, s)
 }
 
 // stayForJobs keeps a master from being idle while jobs are at work, or due soon, until ctx ends.
@@ -506,9 +518,9 @@ func (l ledgers) Compact(ctx context.Context, olderThan time.Duration, dryRun, k
 
 // roomsOf returns a coordinator, and what fires its schedules and keeps its due jobs, as what the API
 // needs of them.
-func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner, room *due.Room) api.Rooms {
+func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner, room *due.Room, governed []memory.Governed) api.Rooms {
 	both := ledgers{c, room}
-	return api.Rooms{Schedules: schedules, Jobs: room, Notices: both, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: both, Dispatch: c, Monitor: c}
+	return api.Rooms{Schedules: schedules, Jobs: &othersJobs{room, governed}, Notices: both, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: both, Dispatch: c, Monitor: c}
 }
 
 // runOf returns the function that looks for the run of a state directory that a process is part of.
@@ -603,9 +615,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 		return nil
 	}
 	given, _ := m.cfg.masterSettings()
-	rooms := roomsOf(c, schedules, room)
-	rooms.Jobs = &othersJobs{room, m.cfg.Governed}
-	server = api.NewServer(rooms, api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
+	server = api.NewServer(roomsOf(c, schedules, room, m.cfg.Governed), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
 	if m.wantsHTTP() {
 		answer, err := openHTTP()
 		m.noteHTTP(err)
