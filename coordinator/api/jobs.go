@@ -95,7 +95,7 @@ func (s *Server) jobRoutes(api huma.API) {
 	twice(s, api, op(http.MethodPost, path+"/{id}/ack", "ack-job", "Acknowledge a job that was done", "With next_action_at, the next job of the same object and action is queued in the same change."), func(ctx context.Context, in *ackInput) (jobs.Job, error) {
 		return s.rooms.Jobs.Ack(ctx, in.ID, in.Body)
 	})
-	twice(s, api, op(http.MethodPost, path+"/{id}/fail", "fail-job", "Report that an attempt has failed", "The job is due again after its delay, or, once its attempts are used up, a dead letter."), func(ctx context.Context, in *failInput) (jobs.Job, error) {
+	twice(s, api, op(http.MethodPost, path+"/{id}/fail", "fail-job", "Report that an attempt has failed", "The job is due again after its delay, or, once its attempts are used up, a dead letter. The same request again changes nothing."), func(ctx context.Context, in *failInput) (jobs.Job, error) {
 		return s.rooms.Jobs.Fail(ctx, in.ID, in.Body)
 	})
 	twice(s, api, op(http.MethodPost, path+"/{id}/retry", "retry-job", "Queue a dead letter again", "It is due now, and has all its attempts again."), func(ctx context.Context, in *retryJobInput) (jobs.Job, error) {

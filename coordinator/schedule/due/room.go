@@ -273,13 +273,17 @@ func (r *Room) Fail(ctx context.Context, id string, f jobs.Fail) (job jobs.Job, 
 		return job, err
 	}
 	job, err = r.act(ctx, id, func(_ *jobs.State, _ *ledger.Tx, j *jobs.Job) error {
-		now, delay := r.now(), j.RetryDelaySec
+		now, delay := r.now(), time.Duration(j.RetryDelaySec)*time.Second
 		if f.RetryDelaySec != nil {
-			delay = *f.RetryDelaySec
+			delay = time.Duration(*f.RetryDelaySec) * time.Second
+		}
+		isRequeued := j.Status == jobs.Queued && j.RunAt.Equal(j.UpdatedAt.Add(delay))
+		if (isRequeued || j.Status == jobs.DeadLetter) && j.Reason() == f.Error && (f.WorkerID == "" || f.WorkerID == j.WorkerID) {
+			return nil // the answer to the first request was lost
 		}
 		err := checkOwner(j, f.WorkerID, now)
 		if err == nil {
-			spend(j, f.Error, now, now.Add(time.Duration(delay)*time.Second))
+			spend(j, f.Error, now, now.Add(delay))
 		}
 		return err
 	})

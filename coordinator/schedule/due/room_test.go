@@ -274,15 +274,41 @@ func TestFailWaitsFromNow(t *testing.T) {
 	if job.Status != jobs.Queued || job.Attempt != 1 || !job.RunAt.Equal(w.now.Add(5*time.Minute)) || job.IdempotencyKey != was.IdempotencyKey || job.Reason() != "no answer" {
 		t.Errorf("%+v", job)
 	}
-	_, err = w.Fail(t.Context(), was.ID, jobs.Fail{Error: "again"})
-	refused(t, err, task.CodeConflict, "is not running, it is queued")
+	ten := 10
+	for _, other := range []jobs.Fail{{Error: "again"}, {Error: "no answer", WorkerID: "w2"}, {Error: "no answer", RetryDelaySec: &ten}} {
+		_, err = w.Fail(t.Context(), was.ID, other)
+		refused(t, err, task.CodeConflict, "is not running, it is queued")
+	}
 	w.now = job.RunAt
 	w.pull("w1")
-	ten := 10
 	job, err = w.Fail(t.Context(), was.ID, jobs.Fail{Error: "no answer", RetryDelaySec: &ten})
 	must(t, err)
 	if !job.RunAt.Equal(w.now.Add(10 * time.Second)) {
 		t.Errorf("%+v", job)
+	}
+}
+
+// TestFailTwice: the same request again has the same answer, and spends no attempt.
+func TestFailTwice(t *testing.T) {
+	w := newWorld(t)
+	s := spec("a", 0)
+	s.MaxAttempts = 2
+	id := w.enqueue(s).ID
+	for _, status := range []string{jobs.Queued, jobs.DeadLetter} {
+		w.pull("w1")
+		_, err := w.Fail(t.Context(), id, jobs.Fail{Error: "no answer", WorkerID: "w1"})
+		must(t, err)
+		first := w.job(id) // its line of audit.jsonl may be written by now
+		w.now = w.now.Add(time.Second)
+		again, err := w.Fail(t.Context(), id, jobs.Fail{Error: "no answer", WorkerID: "w1"})
+		must(t, err)
+		if diff := cmp.Diff(first, again); diff != "" || again.Status != status {
+			t.Errorf("%+v\n%s", again, diff)
+		}
+		w.now = again.RunAt
+	}
+	if len(w.told) != 1 || len(w.auditLines()) != 1 {
+		t.Errorf("told %q", w.told)
 	}
 }
 
