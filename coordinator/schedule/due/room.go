@@ -44,7 +44,7 @@ type Room struct {
 	*store.Store[*jobs.State]
 	opts  Options
 	limit int64      // the size of the journal from which on it is compacted
-	tell  sync.Mutex // held while dead letters are told of, each once
+	tell  sync.Mutex // held while ends are told of in audit.jsonl, each once
 }
 
 const (
@@ -222,6 +222,8 @@ func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (job jobs.Job, er
 	if err := wrong(a.Check()); err != nil {
 		return job, err
 	}
+	r.tell.Lock()
+	defer r.tell.Unlock()
 	now := r.now()
 	if job, err = r.Job(id); err != nil {
 		return job, err

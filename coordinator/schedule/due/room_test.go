@@ -393,6 +393,27 @@ func TestAck(t *testing.T) {
 	refused(t, err, task.CodeInvalid, "next_action_at: write a time")
 }
 
+// TestAcksAtOnce: equal requests at the same time have one line of audit.jsonl, and the same answer.
+func TestAcksAtOnce(t *testing.T) {
+	w := newWorld(t)
+	var all sync.WaitGroup
+	for i := range 10 {
+		id := w.enqueue(spec(fmt.Sprint(i), 0)).ID
+		w.pull("w1")
+		for range 4 {
+			all.Go(func() {
+				if job, err := w.Ack(t.Context(), id, jobs.Ack{WorkerID: "w1"}); err != nil || job.Status != jobs.Succeeded {
+					t.Errorf("%+v, %v", job, err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	if lines := w.auditLines(); len(lines) != 10 {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
 // TestAckWithoutAuditLine: an end whose line cannot be written is not kept, and the worker can ask again.
 func TestAckWithoutAuditLine(t *testing.T) {
 	w := newWorld(t)
