@@ -205,6 +205,26 @@ func TestArchiveAndReinstate(t *testing.T) {
 	}
 }
 
+// The byte-order mark of a file stays at its head when its first entry leaves, or is revised.
+func TestByteOrderMark(t *testing.T) {
+	f := Files{[]byte("\ufeff- one <!-- stint id=a " + behind + "\n- two\n"), []byte("\ufeff- old <!-- stint id=b status=archived -->\n")}
+	for _, c := range []struct {
+		id         string
+		change     Change
+		file, arch string
+	}{
+		{"a", Change{Action: Archive}, "\ufeff- two\n", "\ufeff- old <!-- stint id=b status=archived -->\n- one <!-- stint id=a "},
+		{"b", Change{Action: Reinstate, Verdict: Holds}, "\ufeff- one <!-- stint id=a " + behind + "\n- two\n- old <!-- stint id=b ", "\ufeff"},
+		{"a", Change{Action: Verify, Verdict: Revised, Text: "three"}, "\ufeff- three <!-- stint id=a ", "\ufeff- old <!-- stint id=b "},
+	} {
+		asked, _ := find(f.Entries(), c.id)
+		out, _, _, err := f.Apply(asked, c.change)
+		if err != nil || !strings.HasPrefix(string(out[0]), c.file) || !strings.HasPrefix(string(out[1]), c.arch) || bytes.Count(bytes.Join(out[:], nil), []byte("\ufeff")) != 2 {
+			t.Errorf("%+v: %q, %v", c.change, out, err)
+		}
+	}
+}
+
 // What a person has changed meanwhile wins.
 func TestHandEditsWin(t *testing.T) {
 	asked := Entry{State: State{ID: "a", Status: Active}, Text: "one"}

@@ -31,7 +31,8 @@ func Parse(text []byte) (list []Entry) {
 	end, no := 0, 0
 	for line := range bytes.Lines(text) {
 		raw := strings.TrimRight(string(line), "\r\n")
-		begin, head, body := end, end+len(raw), strings.TrimPrefix(raw, "\ufeff")
+		body := strings.TrimPrefix(raw, "\ufeff") // the mark of a file stays at its head
+		begin, head := end+len(raw)-len(body), end+len(raw)
 		mark := strings.TrimLeft(body, " \t")
 		in := len(strings.ReplaceAll(body[:len(body)-len(mark)], "\t", "    "))
 		end, no = end+len(line), no+1
@@ -75,7 +76,7 @@ func Parse(text []byte) (list []Entry) {
 func (e Entry) line(text []byte, s State, wording string) []byte {
 	said, _, _ := Cut(string(text[e.begin:e.head]))
 	if wording != "" {
-		said = said[:strings.Index(said, "- ")+2] + wording
+		said = "- " + wording
 	}
 	return []byte(strings.TrimRight(said, " \t") + " " + s.comment())
 }
