@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -69,11 +70,10 @@ func (g Governed) Entries(newID func() string, next time.Time) (list []care.Entr
 	return list, err
 }
 
-// Apply is [care.Files.Apply] to the files as they are now. A new text becomes one line. The
-// error may also wrap ErrGate or ErrFull.
+// Apply is [care.Files.Apply] to the files as they are now. The error may also wrap ErrGate or ErrFull.
 func (g Governed) Apply(asked care.Entry, c care.Change) (before, after care.Entry, err error) {
 	if c.Text != "" {
-		c.Text = strings.NewReplacer("<!--", "‹!--", "-->", "--›").Replace(OneLine(leadingMarks.ReplaceAllString(OneLine(c.Text, 0), ""), max(MaxLesson, 2*len(asked.Text)))) // none loses its end
+		c.Text = entryText(c.Text, max(MaxLesson, 2*len(asked.Text))) // none loses its end
 	}
 	err = g.change(func(f care.Files) (out care.Files, err error) {
 		if out, before, after, err = f.Apply(asked, c); err == nil && before.Risk == care.High {
@@ -82,6 +82,27 @@ func (g Governed) Apply(asked care.Entry, c care.Change) (before, after care.Ent
 		return out, err
 	})
 	return before, after, err
+}
+
+// heading is the mark that makes a heading of a line or of the one above it, also in a list or a quote.
+var heading = regexp.MustCompile(`^((?:(?:[-*+>]|\d+[.)]) +)*)(#{1,6}(?: |$)|=+$|-+$)`)
+
+// entryText returns what an agent says as the text of an entry, of at most so many characters: its
+// lines as they are indented, none of which is a heading or has the mark of a comment.
+func entryText(text string, most int) string {
+	if all := []rune(text); len(all) > most {
+		text = string(all[:most-1]) + "…"
+	}
+	lines := strings.Split(strings.ReplaceAll(text, "\t", "    "), "\n")
+	for i, line := range lines {
+		said := OneLine(line, 0)
+		if i == 0 {
+			line, said = "", leadingMarks.ReplaceAllString(said, "")
+		}
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		lines[i] = strings.TrimRight(indent+heading.ReplaceAllString(said, `$1\$2`), " ")
+	}
+	return strings.NewReplacer("<!--", "‹!--", "-->", "--›").Replace(strings.TrimSpace(strings.Join(lines, "\n")))
 }
 
 // change replaces the file and its archive by what do returns; first the one that an entry moves

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func TestGovernedLesson(t *testing.T) {
 	}
 	_, after, err := g.Apply(asked, care.Change{Action: care.Reinstate, Verdict: care.Revised, Text: "- 2026-11-21 Deploys are made on\nTuesdays --> <!-- stint id=n1 -->", Job: "j3", Now: today})
 	must(t, err)
-	if got := found(false); len(got) != 2 || after.Text != "2026-11-21 Deploys are made on Tuesdays --› ‹!-- stint id=n1 --›" || after.ID != "n2" || fileText(t, dir, "memory/archive/memory/lessons.md") != "" {
+	if got := found(false); len(got) != 2 || after.Text != "2026-11-21 Deploys are made on\nTuesdays --› ‹!-- stint id=n1 --›" || after.ID != "n2" || fileText(t, dir, "memory/archive/memory/lessons.md") != "" {
 		t.Errorf("reinstated: %q, %+v", got, after)
 	}
 }
@@ -194,6 +195,24 @@ func TestALongEntryIsRevised(t *testing.T) {
 	_, after, err := governed(dir).Apply(list[0], care.Change{Action: care.Verify, Verdict: care.Revised, Text: "- " + long + "new", Job: "j", Now: today})
 	if err != nil || after.Text != long+"new" {
 		t.Errorf("%v: %q", err, after.Text)
+	}
+}
+
+// A verdict's text keeps its lines, and none of them ends the entry, or is a heading or a comment.
+func TestRevisedKeepsItsLines(t *testing.T) {
+	for text, want := range map[string]string{
+		"- one\n- two\r\n\n\tthree  \x1b[0m\n":                                          "- one <!-- ID\n  - two\n\n      three [0m\n",
+		"# one\n## two\n  ### three\n> # four\n1. - # five\n#6\nseven\n===\neight\n---": "- one <!-- ID\n  \\## two\n    \\### three\n  > \\# four\n  1. - \\# five\n  #6\n  seven\n  \\===\n  eight\n  \\---\n",
+		"one\n<!-- stint id=b -->\n<!--\n-->":                                           "- one <!-- ID\n  ‹!-- stint id=b --›\n  ‹!--\n  --›\n",
+		"\u2028- one\u2028- two\n```\n- three":                                          "- one - two <!-- ID\n  ```\n  - three\n",
+	} {
+		dir := workspace(t, map[string]string{DefaultLessons: "- old <!-- stint id=a -->\n  more\n- next <!-- stint id=c next=2027-01-01T00:00:00Z -->\n"})
+		_, after, err := governed(dir).Apply(care.Entry{State: care.State{ID: "a"}, Text: "old\nmore"}, care.Change{Action: care.Verify, Verdict: care.Revised, Text: text, Now: today})
+		must(t, err)
+		got := regexp.MustCompile("(?s) <!-- stint id=a .*? -->").ReplaceAllString(fileText(t, dir, DefaultLessons), " <!-- ID")
+		if got != want+"- next <!-- stint id=c next=2027-01-01T00:00:00Z -->\n" || after.ID != "a" {
+			t.Errorf("%q:\n%s\nwant\n%s", text, got, want)
+		}
 	}
 }
 

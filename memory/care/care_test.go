@@ -116,11 +116,11 @@ func TestThreeTries(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"# Notes\n\n- one\n- two\n  more\n\n  still\n\nText\n  - no\n", "3 one|4 two more still"},
-		{"\ufeff- one\r\n- two\r\n\tmore\r\n", "1 one|2 two more"},
-		{"- one\n  - below\n - beside\n-   wide\n  - beside\n", "1 one - below|4 wide"},
+		{"# Notes\n\n- one\n- two\n  more\n\n  still\n\nText\n  - no\n", "3 one|4 two/more//still"},
+		{"\ufeff- one\r\n- two\r\n\tmore\r\n", "1 one|2 two/  more"},
+		{"- one\n  - below\n - beside\n-   wide\n  - beside\n", "1 one/- below|4 wide"},
 		{"```\n- code\n```\n- one\n~~~ go\n```\n- code\n~~~\n- two\n`````\n````\n- code\n", "4 one|9 two"},
-		{"```inline``` text\n- one\n    ```\n    - code\n- two\n\n    ```\n- three\n", "2 one ``` - code|5 two ```|8 three"},
+		{"```inline``` text\n- one\n    ```\n    - code\n- two\n\n    ```\n- three\n", "2 one/  ```/  - code|5 two//  ```|8 three"},
 		{"text\n\n    ```\n- one\n", "4 one"},
 		{"<!--\n- out\n- of -->\n- one\n<!-- a -->\n- two\n", "4 one|6 two"},
 		{"- - -\n---\n-\n- \n-x\n* y\n1. z\n- one", "8 one"},
@@ -133,7 +133,7 @@ func TestParse(t *testing.T) {
 	} {
 		var got []string
 		for _, e := range Parse([]byte(c.text)) {
-			text := fmt.Sprintf("%d %s", e.Line, e.Text)
+			text := fmt.Sprintf("%d %s", e.Line, strings.ReplaceAll(e.Text, "\n", "/"))
 			if e.Wrong != "" {
 				text += "!"
 			} else if e.State != (State{Status: Active, Confidence: 1, Risk: "low"}) {
@@ -164,16 +164,23 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// An entry that is revised keeps its id, and loses its further lines; all else stays.
+// An entry that is revised keeps its id, and has the lines of the new text, below its first one; all else stays.
 func TestRevise(t *testing.T) {
 	f := Files{[]byte("# A\r\n- one <!-- stint id=a " + behind + "\r\n  more\r\n\r\n- two\r\n")}
-	out, before, after, err := f.Apply(Entry{State: State{ID: "a"}, Text: "one more"}, Change{Action: Verify, Verdict: Revised, Text: "three", Job: "j", Now: now})
-	want := "# A\r\n- three <!-- stint id=a status=active confidence=1.00 risk=low next=2026-12-28T14:04:05Z job=j -->\r\n\r\n- two\r\n"
-	if string(out[0]) != want || len(out[1]) > 0 || before.Text != "one more" || after.Text != "three" || err != nil {
+	out, before, after, err := f.Apply(Entry{State: State{ID: "a"}, Text: "one\nmore"}, Change{Action: Verify, Verdict: Revised, Text: "three\n- four\n\n    five\n# six", Job: "j", Now: now})
+	want := "# A\r\n- three <!-- stint id=a status=active confidence=1.00 risk=low next=2026-12-28T14:04:05Z job=j -->\r\n  - four\r\n\r\n      five\r\n  # six\r\n\r\n- two\r\n"
+	if string(out[0]) != want || len(out[1]) > 0 || before.Text != "one\nmore" || after.Text != "three\n- four\n\n    five\n# six" || err != nil {
 		t.Errorf("%q, %+v, %+v, %v", out, before, after, err)
 	}
 	if again, before, after, err := out.Apply(before, Change{Action: Verify, Verdict: Fails, Job: "j", Now: now}); !bytes.Equal(again[0], out[0]) || before != after || err != nil {
 		t.Errorf("the same job again: %q, %v", again, err)
+	}
+	for _, text := range []string{"a\n- b", "a\n\n- b", "a\n```\n<!- b", "a\n# b", "a\n-->\n- b"} {
+		f := Files{[]byte("- two <!-- stint id=c -->\n- one <!-- stint id=a -->\n  more")}
+		out, _, after, err := f.Apply(f.Entries()[1], Change{Action: Verify, Verdict: Revised, Text: text, Now: now})
+		if err != nil || after.Text != text || !strings.HasPrefix(string(out[0]), "- two <!-- stint id=c -->\n- a <!--") || len(out.Entries()) != 2 {
+			t.Errorf("%q: %q, %v", text, out[0], err)
+		}
 	}
 }
 
@@ -251,7 +258,7 @@ func TestHandEditsWin(t *testing.T) {
 // No text breaks out of its entry: it is refused, and nothing is changed.
 func TestNoTextBreaksOut(t *testing.T) {
 	for _, text := range []string{
-		"a\n- b", "a\n\n- b", "a\r\n- b", "a <!-- b", "<!--", "a <!-- stint id=b status=active --> b", "a -->\n<!-- b", "a <!-- stint id=a status=active confidence=1.00 risk=low next=2026-12-28T14:04:05Z --> b", "a\n```", "a\n  <!--", " ", "- ", "a\n# b",
+		"a\r\n- b", "a \n- b", "a\n", "a\n-->\n<!-- b", "a <!-- b", "<!--", "a <!-- stint id=b status=active --> b", "a -->\n<!-- b", "a <!-- stint id=a status=active confidence=1.00 risk=low next=2026-12-28T14:04:05Z --> b", "a\n  <!--", " ", "- ",
 	} {
 		f := Files{[]byte("- one <!-- stint id=a -->\n- two <!-- stint id=c -->\n")}
 		if out, _, _, err := f.Apply(f.Entries()[0], Change{Action: Verify, Verdict: Revised, Text: text, Now: now}); err == nil || !bytes.Equal(out[0], f[0]) {

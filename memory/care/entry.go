@@ -15,7 +15,7 @@ import (
 type Entry struct {
 	State
 	Line      int    `json:"line"` // from 1, in the file or in its archive
-	Text      string `json:"text"` // all its lines, with blanks between them
+	Text      string `json:"text"` // all its lines; those below the first without its indentation
 	InArchive bool   `json:"in_archive,omitempty"`
 	Wrong     string `json:"wrong,omitempty"` // why it is left alone; such an entry has no id
 
@@ -28,7 +28,7 @@ var fence = regexp.MustCompile("^(?:(`{3,})[^`]*|(~{3,}).*|<!--.*)$")
 func Parse(text []byte) (list []Entry) {
 	open, openIn := "", false // what ends a block of code or a comment, and whether an entry has the block
 	inEntry, need := false, 0 // how far the further lines of an entry are indented at least
-	end, no := 0, 0
+	end, no, gap := 0, 0, ""  // gap: the blank lines above
 	for line := range bytes.Lines(text) {
 		raw := strings.TrimRight(string(line), "\r\n")
 		body := strings.TrimPrefix(raw, "\ufeff") // the mark of a file stays at its head
@@ -37,6 +37,7 @@ func Parse(text []byte) (list []Entry) {
 		in := len(strings.ReplaceAll(body[:len(body)-len(mark)], "\t", "    "))
 		end, no = end+len(line), no+1
 		if mark == "" {
+			gap += "\n"
 			continue
 		}
 		if inEntry && in < need {
@@ -57,7 +58,7 @@ func Parse(text []byte) (list []Entry) {
 		switch {
 		case inEntry:
 			e := &list[len(list)-1]
-			e.Text, e.end = strings.TrimSpace(e.Text+" "+strings.TrimSpace(said)), end
+			e.Text, e.end = strings.TrimSpace(e.Text+gap+"\n"+strings.Repeat(" ", in-need)+said), end
 		case !wasOpen && in == 0 && strings.HasPrefix(said, "- ") && strings.Trim(said, "- \t") != "":
 			e := Entry{State: state, Line: no, Text: strings.TrimSpace(said[2:]), begin: begin, head: head, rest: end, end: end}
 			if i := strings.LastIndex(said, "<!--"); i >= 0 && !strings.Contains(said[i:], "-->") {
@@ -68,6 +69,7 @@ func Parse(text []byte) (list []Entry) {
 			}
 			inEntry, need, list = true, len(said)-len(strings.TrimLeft(said[1:], " ")), append(list, e)
 		}
+		gap = ""
 	}
 	return list
 }
@@ -85,7 +87,7 @@ func (e Entry) line(text []byte, s State, wording string) []byte {
 var (
 	ErrGone    = errors.New("the entry is no longer there")
 	ErrChanged = errors.New("the entry was changed by someone else in the meantime")
-	ErrText    = errors.New("the entry could not be read again: it has a line break or the mark of a comment, or stands behind code that does not end")
+	ErrText    = errors.New("the entry could not be read again: it has a stray line break or the mark of a comment, or stands behind code that does not end")
 )
 
 // Files are the texts of a governed file and of its archive.
@@ -171,14 +173,18 @@ func (f Files) Apply(asked Entry, c Change) (out Files, before, after Entry, err
 	if state.Status == Archived {
 		to = 1
 	}
-	text, end := f[from], before.rest
+	text, end, lines := f[from], before.rest, strings.Split(c.Text, "\n")
 	if c.Text != "" {
 		end = before.end
 	}
-	out[from] = slices.Concat(text[:before.begin], before.line(text, state, c.Text), text[before.head:before.rest], text[end:])
+	block, lineEnd := before.line(text, state, lines[0]), text[before.head:before.rest]
+	for _, line := range lines[1:] {
+		block = append(block, cmp.Or(string(lineEnd), "\n")+strings.TrimRight("  "+line, " ")...)
+	}
+	out[from] = slices.Concat(text[:before.begin], block, lineEnd, text[end:])
 	if from != to {
 		e, _ := find(Parse(out[from]), state.ID)
-		block := out[from][e.begin:e.end]
+		block = out[from][e.begin:e.end]
 		left, _ := find(Parse(f[to]), state.ID) // by a crash; else it is empty
 		out[to] = slices.Concat(f[to][:left.begin], f[to][left.end:])
 		if n := len(out[to]); n > 0 && out[to][n-1] != '\n' {
@@ -188,7 +194,7 @@ func (f Files) Apply(asked Entry, c Change) (out Files, before, after Entry, err
 	}
 	now := out.Entries()
 	after, ok = find(now, state.ID)
-	if want := cmp.Or(c.Text, before.Text); !ok || len(now) != len(list) || after.Text != want || after.comment() != state.comment() {
+	if want := cmp.Or(c.Text, before.Text); !ok || len(now) != len(list) || strings.Contains(c.Text, "<!--") || after.Text != want || after.comment() != state.comment() {
 		return f, before, before, fmt.Errorf("%w: %q", ErrText, want)
 	}
 	return out, before, after, nil

@@ -252,7 +252,7 @@ func TestActions(t *testing.T) {
 	}
 	b.answer(state.Done, `{"verdict":"revised","text":"4 and\nmore","evidence":"x"}`)
 	b.pass()
-	if got := b.read(memory.DefaultLessons); !strings.Contains(got, "- 4 and more <!-- stint id=d status=active ") {
+	if got := b.read(memory.DefaultLessons); !strings.Contains(got, "- 4 and <!-- stint id=d status=active ") || !strings.Contains(got, " -->\n  more\n- five") {
 		t.Error(got)
 	}
 }
