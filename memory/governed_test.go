@@ -236,25 +236,29 @@ func TestGovernedLosesNoSave(t *testing.T) {
 func TestUses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "uses.json")
 	u := OpenUses(path)
-	must(t, u.Count([]Hit{{Entry: "a"}, {Text: "no entry"}}, aDay))
-	must(t, u.Count([]Hit{{Entry: "a"}, {Entry: "b"}}, today))
-	must(t, u.Count([]Hit{{}}, today.Add(time.Hour)))
+	must(t, u.Count("/w", []Hit{{Path: DefaultLessons, Entry: "a"}, {Text: "no entry"}}, aDay))
+	must(t, u.Count("/w/memory", []Hit{{Path: "lessons.md", Entry: "a"}, {Path: "lessons.md", Entry: "b"}}, today))
+	must(t, u.Count("/w", []Hit{{}}, today.Add(time.Hour)))
+	g := governed("/w")
 	u = OpenUses(path)
-	if a, b, c := u.Of("a"), u.Of("b"), u.Of("c"); a != (Use{2, today}) || b != (Use{1, today}) || c != (Use{}) {
+	if a, b, c := u.Of(g, "a"), u.Of(g, "b"), u.Of(g, "c"); a != (Use{2, today}) || b != (Use{1, today}) || c != (Use{}) {
 		t.Errorf("%+v, %+v, %+v", a, b, c)
+	}
+	if a := u.Of(governed("/x"), "a"); a != (Use{}) {
+		t.Errorf("of the entry with this id in a copy of the file: %+v", a)
 	}
 	for _, text := range []string{"null", "[]", `{"a":{"count":1`} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))
 		u = OpenUses(path)
-		must(t, u.Count([]Hit{{Entry: "b"}}, today))
-		if u.Of("b").Count != 1 {
+		must(t, u.Count("/w", []Hit{{Path: DefaultLessons, Entry: "b"}}, today))
+		if u.Of(g, "b").Count != 1 {
 			t.Errorf("%s: %+v", text, u.of)
 		}
 	}
 	for i := range maxUses {
 		u.of[fmt.Sprint(i)] = Use{1, today}
 	}
-	must(t, u.Count([]Hit{{Entry: "a"}}, today))
+	must(t, u.Count("/w", []Hit{{Entry: "a"}}, today))
 	if len(u.of) > maxUses {
 		t.Errorf("%d are counted", len(u.of))
 	}

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,8 +18,8 @@ type Use struct {
 	Last  time.Time `json:"last"`
 }
 
-// Uses counts them by the ids of the entries, in a file: when that is lost, it begins anew. Its
-// methods may be called by any goroutine.
+// Uses counts them by the files and ids of the entries, in a file: when that is lost, it begins anew.
+// Its methods may be called by any goroutine.
 type Uses struct {
 	path string
 	mu   sync.Mutex
@@ -35,14 +36,18 @@ func OpenUses(path string) *Uses {
 	return u
 }
 
-// Count counts the entries of the hits that a prompt has, and writes the file.
-func (u *Uses) Count(hits []Hit, now time.Time) error {
+// Count counts the entries of the hits that a prompt has from a workspace, and writes the file.
+func (u *Uses) Count(workspace string, hits []Hit, now time.Time) error {
+	if real, err := filepath.EvalSymlinks(workspace); err == nil { // as those of governed notes are
+		workspace = real
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	counted := false
 	for _, h := range hits {
 		if h.Entry != "" {
-			u.of[h.Entry], counted = Use{u.of[h.Entry].Count + 1, now.UTC()}, true
+			key := filepath.Join(workspace, h.Path) + "#" + h.Entry
+			u.of[key], counted = Use{u.of[key].Count + 1, now.UTC()}, true
 		}
 	}
 	if !counted {
@@ -58,9 +63,9 @@ func (u *Uses) Count(hits []Hit, now time.Time) error {
 	return durable.PutFile(u.path, data)
 }
 
-// Of returns how often an entry was used.
-func (u *Uses) Of(id string) Use {
+// Of returns how often the entry of a file with that id was used.
+func (u *Uses) Of(g Governed, id string) Use {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.of[id]
+	return u.of[filepath.Join(g.Workspace, g.Path)+"#"+id]
 }

@@ -372,7 +372,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
 	}
 	m.uses = memory.OpenUses(filepath.Join(m.state, "memory_uses.json"))
-	config.Injected = func(hits []memory.Hit) error { return m.uses.Count(hits, time.Now()) }
+	config.Injected = func(dir string, hits []memory.Hit) error { return m.uses.Count(dir, hits, time.Now()) }
 	config.Shell = agent.Shell{Runner: agentRunner(cfg, os.Environ(), "")}
 	config.HeartbeatPath = cmp.Or(config.HeartbeatPath, filepath.Join(m.state, "heartbeat.json"))
 	config.Beside = func() (list []task.Finding) {

@@ -88,7 +88,7 @@ type Config struct {
 	Memory func(ctx context.Context, workspace, prompt string) (memory.Result, error)
 
 	// Injected is told what of that a prompt got. nil: nobody counts.
-	Injected func(hits []memory.Hit) error
+	Injected func(workspace string, hits []memory.Hit) error
 
 	Socket     string // told in Health and the heartbeat
 	Version    string // told in Health and the heartbeat

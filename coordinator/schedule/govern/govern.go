@@ -50,9 +50,9 @@ type Worker struct {
 	Jobs   Jobs
 	Tasks  Tasks
 	Files  []memory.Governed
-	Budget int                        // entries that are uncertain and verified, per day (UTC) and workspace
-	Queue  string                     // of the tasks that ask agents
-	Uses   func(id string) memory.Use // of an entry
+	Budget int                                           // entries that are uncertain and verified, per day (UTC) and workspace
+	Queue  string                                        // of the tasks that ask agents
+	Uses   func(g memory.Governed, id string) memory.Use // of an entry
 	Now    func() time.Time
 	NewID  func() string // another one each time; at most 32 letters and digits
 	Log    *slog.Logger
@@ -152,7 +152,7 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 	all = known
 	for i := range entries {
 		e := &entries[i]
-		action, object := w.action(e), g.ObjectID(e.ID)
+		action, object := w.action(g, e), g.ObjectID(e.ID)
 		isOver := today[action] >= w.Budget && (action == care.Verify || action == care.Reinstate)
 		if e.ID == "" || e.Next.IsZero() || e.Next.After(now) || open[object] || isOver || e.May(action) != nil || len(all)-len(known) == mostNew {
 			continue
@@ -178,13 +178,13 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 
 // action returns what is to be done with an entry that is due. Only those that are uncertain are
 // verified, so that the jobs themselves say how much of the budget is used.
-func (w *Worker) action(e *care.Entry) care.Action {
+func (w *Worker) action(g memory.Governed, e *care.Entry) care.Action {
 	switch {
 	case e.Status == care.Archived:
 		return care.Reinstate
 	case e.Status == care.Uncertain:
 		return care.Verify
-	case !w.isUnused(e):
+	case !w.isUnused(g, e):
 		return care.Revalidate
 	case e.Confidence > care.Least:
 		return care.Decay
@@ -192,8 +192,8 @@ func (w *Worker) action(e *care.Entry) care.Action {
 	return care.Archive
 }
 
-func (w *Worker) isUnused(e *care.Entry) bool {
-	return w.Now().Sub(w.Uses(e.ID).Last) >= care.DecayEvery
+func (w *Worker) isUnused(g memory.Governed, e *care.Entry) bool {
+	return w.Now().Sub(w.Uses(g, e.ID).Last) >= care.DecayEvery
 }
 
 // A plan is what is done with a job once it is pulled.
@@ -207,7 +207,7 @@ type plan struct {
 // prepare completes the plan of a job that is due. isReady is false while the job has to wait; the error says
 // what keeps it waiting that should not.
 func (w *Worker) prepare(ctx context.Context, g memory.Governed, j jobs.Job, p *plan, asked *int) (isReady bool, err error) {
-	e, use := &p.entry, w.Uses(p.entry.ID)
+	e, use := &p.entry, w.Uses(g, p.entry.ID)
 	switch {
 	case e.Job == j.ID:
 		p.evidence = "it was applied before, and that could not be noted"
@@ -222,7 +222,7 @@ func (w *Worker) prepare(ctx context.Context, g memory.Governed, j jobs.Job, p *
 		if use.Count == 0 {
 			p.evidence = "no prompt had it"
 		}
-		if p.change.Action == care.Decay && w.isUnused(e) {
+		if p.change.Action == care.Decay && w.isUnused(g, e) {
 			p.change.Verdict = care.Fails
 		}
 	default:

@@ -47,7 +47,7 @@ func newBench(t *testing.T, notes string) *bench {
 	b.write(memory.DefaultLessons, notes)
 	ids := 0
 	b.Worker = &Worker{
-		Jobs: b, Tasks: b, Files: []memory.Governed{b.file}, Budget: 20, Queue: "scheduled", Uses: func(id string) memory.Use { return b.uses[id] }, Now: func() time.Time { return b.now },
+		Jobs: b, Tasks: b, Files: []memory.Governed{b.file}, Budget: 20, Queue: "scheduled", Uses: func(_ memory.Governed, id string) memory.Use { return b.uses[id] }, Now: func() time.Time { return b.now },
 		NewID: func() string { ids++; return fmt.Sprintf("n%d", ids) }, Log: slog.New(slog.DiscardHandler),
 	}
 	return b
