@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -47,8 +48,13 @@ func (g Governed) Open() error {
 // entry's text or status changes.
 func (g Governed) ObjectID(id string) string { return g.Workspace + ":" + g.Path + "#" + id }
 
-// Read returns the file and its archive. A file that is not there is empty.
+// Read returns the file and its archive. A file that is not there is empty. One that is reached through a
+// link in the workspace is refused: it could be governed twice.
 func (g Governed) Read() (f care.Files, err error) {
+	dir, _ := filepath.EvalSymlinks(g.Workspace)
+	if real, err := filepath.EvalSymlinks(filepath.Join(g.Workspace, g.Path)); err == nil && real != filepath.Join(dir, g.Path) {
+		return f, fmt.Errorf("%s is a link, or below one; name %s itself", g.Path, real)
+	}
 	for i, name := range g.names() {
 		if f[i], err = readLessons(g.Workspace, name); err != nil {
 			return f, err

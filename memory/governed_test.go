@@ -129,11 +129,14 @@ func TestGovernedStaysInTheWorkspace(t *testing.T) {
 	outside := workspace(t, map[string]string{"l.md": "- secret <!-- stint id=a -->\n"})
 	secret := care.Entry{State: care.State{ID: "a"}, Text: "secret"}
 	for name, link := range map[string]func(dir string) error{
-		"the file":             func(dir string) error { return os.Symlink(outside+"/l.md", dir+"/"+DefaultLessons) },
-		"its archive":          func(dir string) error { return os.Symlink(outside, dir+"/memory/archive") },
-		"an archive in git":    func(dir string) error { return os.Symlink("../.git", dir+"/memory/archive") },
-		"an archive for git":   func(dir string) error { return os.Symlink("../.git/hooks", dir+"/memory/archive") },
-		"the file within":      func(dir string) error { return os.Symlink("../MEMORY.md", dir+"/"+DefaultLessons) },
+		"the file":           func(dir string) error { return os.Symlink(outside+"/l.md", dir+"/"+DefaultLessons) },
+		"its archive":        func(dir string) error { return os.Symlink(outside, dir+"/memory/archive") },
+		"an archive in git":  func(dir string) error { return os.Symlink("../.git", dir+"/memory/archive") },
+		"an archive for git": func(dir string) error { return os.Symlink("../.git/hooks", dir+"/memory/archive") },
+		"the file within":    func(dir string) error { return os.Symlink("../MEMORY.md", dir+"/"+DefaultLessons) },
+		"its directory": func(dir string) error {
+			return errors.Join(os.Rename(dir+"/memory", dir+"/notes"), os.WriteFile(dir+"/notes/lessons.md", []byte("- secret <!-- stint id=a -->\n"), 0o600), os.Symlink("notes", dir+"/memory"))
+		},
 		"the file a directory": func(dir string) error { return os.Mkdir(dir+"/"+DefaultLessons, 0o700) },
 	} {
 		dir := workspace(t, map[string]string{"MEMORY.md": "- secret <!-- stint id=a -->\n", ".git/hooks/x": "", "memory/x": ""})

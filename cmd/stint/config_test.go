@@ -131,6 +131,7 @@ func TestConfigErrors(t *testing.T) {
 		{"a name that no object may have", "[[governed]]\nkind = \"memory\"\nworkspace = \"/w\"\npath = \"a:b#c.md\"\n", `config.toml:4: governed.path: "a:b#c.md" cannot be governed`},
 		{"a gate that agents may open", "[[governed]]\nkind = \"memory\"\nworkspace = \"/w\"\npath = \"a.md\"\ngate = \"/w/a.md\"\n", `config.toml:5: governed.gate: /w/a.md lies in the workspace`},
 		{"a gate somewhere", "[[governed]]\nkind = \"memory\"\nworkspace = \"/w\"\npath = \"a.md\"\ngate = \"../a.md\"\n", `config.toml:5: governed.gate: "../a.md" is not an absolute path`},
+		{"a file that is governed twice", "[[governed]]\nkind = \"memory\"\nworkspace = \"/w\"\npath = \"a/b.md\"\n[[governed]]\nkind = \"memory\"\nworkspace = \"/w/a/../a\"\npath = \"./b.md\"\n", `config.toml:8: governed.path: another [[governed]] block has /w/a/b.md already; take one of them out`},
 		{"an unknown key of a file to govern", "[[governed]]\nfile = \"a.md\"\n", `config.toml:2: unknown key "governed.file"; did you mean governed.`},
 		{"an empty address", "http = \"\"\n", "config.toml:1: http: "},
 		{"of a layer that another one overrules", "idle_timeout = \"x\"", "config.toml:1: idle_timeout: "},
@@ -142,6 +143,23 @@ func TestConfigErrors(t *testing.T) {
 		if exitCode(err) != exitUsage {
 			t.Errorf("%s: exit code %d, want %d", c.name, exitCode(err), exitUsage)
 		}
+	}
+}
+
+// A workspace may be a link: a file is governed once by either name.
+func TestGovernedTwiceByALink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink(dir, dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	block := func(dir string) string {
+		return "[[governed]]\nkind = \"memory\"\nworkspace = \"" + dir + "\"\npath = \"a.md\"\n"
+	}
+	if _, err := load(t, block(dir)+block(dir+"/link"), nil, nil); err == nil || !strings.Contains(err.Error(), "config.toml:8: governed.path: another [[governed]] block has ") {
+		t.Errorf("%v", err)
+	}
+	if c := mustLoad(t, block(dir)+block(dir+"/other"), nil, nil); len(c.Governed) != 2 {
+		t.Errorf("%+v", c.Governed)
 	}
 }
 

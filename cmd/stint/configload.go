@@ -195,7 +195,7 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 		case section == "" && s == nil && name == "notify":
 			f.config.Notify, err = readBlocks(f, name, t[name], func() notify.Block { return notify.Block{On: notify.Usual()} }, (*notify.Block).Check)
 		case section == "" && s == nil && name == "governed":
-			f.config.Governed, err = readBlocks(f, name, t[name], func() (g memory.Governed) { return g }, f.checkGoverned)
+			_, err = readBlocks(f, name, t[name], func() (g memory.Governed) { return g }, f.takeGoverned)
 		case section == "" && s == nil && name == "schedule":
 			var list []schedule.Schedule
 			if list, err = f.schedules(t[name], nil); err == nil {
@@ -323,10 +323,10 @@ func readBlocks[T any](f *fileReader, section string, p toml.Primitive, usual fu
 	return list, nil
 }
 
-// checkGoverned returns what is wrong with a [[governed]] block, whose workspace is by default
+// takeGoverned takes a [[governed]] block, or returns what is wrong with it. Its workspace is by default
 // workspace_root. What an agent may have made of the workspace makes no configuration wrong: a link
-// that leads out of it is refused whenever the file is used.
-func (f *fileReader) checkGoverned(g *memory.Governed) (key string, err error) {
+// in it is refused whenever the file is used.
+func (f *fileReader) takeGoverned(g *memory.Governed) (key string, err error) {
 	root := f.config.WorkspaceRoot
 	if v, ok := f.src.lookup("STINT_WORKSPACE_ROOT"); ok {
 		root = v
@@ -351,6 +351,11 @@ func (f *fileReader) checkGoverned(g *memory.Governed) (key string, err error) {
 	if !slices.Contains(jobs.ObjectTypes, g.Kind) {
 		return "kind", fmt.Errorf("%q is not one of %s", g.Kind, strings.Join(jobs.ObjectTypes, ", "))
 	}
+	file := filepath.Join(g.Workspace, g.Path)
+	if slices.ContainsFunc(f.config.Governed, func(o memory.Governed) bool { return filepath.Join(o.Workspace, o.Path) == file }) {
+		return "path", fmt.Errorf("another [[governed]] block has %s already; take one of them out", file)
+	}
+	f.config.Governed = append(f.config.Governed, *g)
 	return "", nil
 }
 
