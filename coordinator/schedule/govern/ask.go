@@ -83,7 +83,7 @@ func (p *plan) read(t *state.Task) error {
 	var said struct{ Verdict, Text, Evidence string }
 	raw, _ := json.Marshal(task.LastObject(t.Result, "verdict")) // what was read
 	_ = json.Unmarshal(raw, &said)                               // of what is wrong there is no verdict
-	v := care.Verdict(said.Verdict)
+	v := care.Verdict(strings.ToLower(said.Verdict))
 	if !slices.Contains(verdicts, v) || v == care.Revised && strings.TrimSpace(said.Text) == "" {
 		return fmt.Errorf("task %s answered no JSON of the schema: %q", t.ID, task.OneSentence(t.Result, 100))
 	}
