@@ -436,7 +436,8 @@ func (r *Room) bury(ctx context.Context) error {
 			return err
 		}
 		if r.opts.Tell != nil {
-			r.opts.Tell("job-dead-letter", j.ID, fmt.Sprintf("job %s (%s of %s) has used up its %d attempts: %s", j.ID, j.Action, j.ObjectID, j.Attempt, j.Reason()))
+			// The reason is a worker's or an agent's, of any length: it does not leave this machine.
+			r.opts.Tell("job-dead-letter", j.ID, fmt.Sprintf("job %s (%s of %s) has used up its %s: stint job show %s", j.ID, j.Action, j.ObjectID, ledger.Plural(j.Attempt, "attempt", "attempts"), j.ID))
 		}
 		if _, err := r.act(ctx, j.ID, func(_ *jobs.State, _ *ledger.Tx, now *jobs.Job) error {
 			if now.UpdatedAt.Equal(j.UpdatedAt) {

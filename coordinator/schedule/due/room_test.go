@@ -335,7 +335,7 @@ func TestDeadLetter(t *testing.T) {
 	}
 	w.reopen()
 	must(t, w.bury(t.Context()))
-	if want := "job-dead-letter " + id + ": job job-001 (verify of a) has used up its 1 attempts: no such entry"; len(w.told) != 1 || w.told[0] != want {
+	if want := "job-dead-letter " + id + ": job job-001 (verify of a) has used up its 1 attempt: stint job show " + id; len(w.told) != 1 || w.told[0] != want {
 		t.Errorf("told %q", w.told)
 	}
 	if lines := w.auditLines(); len(lines) != 1 || lines[0]["last_error"] != "no such entry" || lines[0]["id"] != w.job(id).AuditEventID {
