@@ -336,8 +336,17 @@ func TestScheduleChanges(t *testing.T) {
 		if got := s.turns() - before; got != 1 {
 			t.Errorf("%d runs after the clock was put right", got)
 		}
-		s.list.Store(&[]schedule.Schedule{})
+		_, err = s.r.ActOnSchedule(t.Context(), "s", "pause")
+		check(t, err)
+		s.list.Store(&[]schedule.Schedule{}) // an editor empties the file before it writes it
+		time.Sleep(31 * time.Second)
+		s.list.Store(&[]schedule.Schedule{later})
 		time.Sleep(time.Minute)
+		if c := s.c.Schedules()["s"]; !c.Paused || s.turns() != before+1 {
+			t.Errorf("a schedule that was paused, and away for a moment: %+v", c)
+		}
+		s.list.Store(&[]schedule.Schedule{})
+		time.Sleep(2 * time.Minute)
 		if c := s.c.Schedules(); len(c) > 0 {
 			t.Errorf("of a schedule that was removed there is still %+v", c)
 		}

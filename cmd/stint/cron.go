@@ -172,6 +172,11 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 		a.hint("stint: nothing fires: no master is running, and auto_start is off\n  try: stint serve\n")
 	}
 	for _, s := range list {
+		if s.Name == name && s.Paused { // as one of that name was, which was removed just now
+			if err := a.call(ctx, func(cl *client.Client) (err error) { s, err = cl.ActOnSchedule(ctx, name, "resume"); return err }); err != nil {
+				return err
+			}
+		}
 		if s.Name == name && len(s.Next) > 0 {
 			a.hint("stint: it fires at %s first\n", localTime(s.Next[0]))
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -55,22 +56,24 @@ type Runner struct {
 
 	mu      sync.Mutex // guards what follows, and lets one pass or act be at work at a time
 	jobs    sync.WaitGroup
-	running map[string]bool // jobs at work, by the keys of their firings
-	paused  map[string]bool // schedules, when they were looked at last
-	told    string          // the mistake in the configuration that was logged last
+	running map[string]bool      // jobs at work, by the keys of their firings
+	paused  map[string]bool      // schedules, when they were looked at last
+	gone    map[string]time.Time // since when schedules are not there that have a control record
+	told    string               // the mistake in the configuration that was logged last
 }
 
 // New returns a runner. It does nothing before [Runner.Run].
 func New(room Room, opts Options) *Runner {
 	return &Runner{
 		room: room, opts: opts, slots: make(chan struct{}, opts.Max), wake: make(chan struct{}, 1), history: history{path: opts.Path},
-		running: map[string]bool{}, paused: map[string]bool{},
+		running: map[string]bool{}, paused: map[string]bool{}, gone: map[string]time.Time{},
 	}
 }
 
 const (
 	lookEvery = 30 * time.Second // also where nothing is due: a clock may have been set, or the machine have slept
 	onTime    = time.Minute      // how late a firing can be and was not missed
+	goneMost  = time.Minute      // how long a schedule can be away, as an editor may save its file, and is the same
 	aheadMost = 24 * time.Hour   // what is settled further in the future than that, a clock was wrong
 )
 
@@ -144,12 +147,16 @@ func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
 		}
 	}
 	for name := range controls { // of schedules that are not there any more
-		if err == nil {
+		if r.gone[name].IsZero() {
+			r.gone[name] = r.opts.Now()
+		} else if err == nil && r.opts.Now().Sub(r.gone[name]).Abs() >= goneMost {
 			_ = r.room.ChangeSchedule(ctx, name, func(c *state.Control) { *c = state.Control{} }) // it is tried again
 			delete(r.paused, name)
+			delete(controls, name)
 		}
 	}
-	return next, isActive
+	maps.DeleteFunc(r.gone, func(name string, _ time.Time) bool { _, is := controls[name]; return !is })
+	return next, isActive || len(r.gone) > 0 // an idle master waits until they are settled
 }
 
 // lookAt does for one schedule what is to be done now. c is its control record.
