@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -61,6 +62,21 @@ func (g Governed) Read() (f care.Files, err error) {
 		}
 	}
 	return f, nil
+}
+
+// quiet is how long nobody must have written a file before it is changed: an editor that saves it in place
+// may not have written all of it yet, and what it writes after a replacement is lost.
+const quiet = 2 * time.Second
+
+// IsBeingSaved reports whether somebody has just written the file or its archive.
+func (g Governed) IsBeingSaved(now time.Time) bool {
+	for _, name := range g.names() {
+		fi, err := os.Stat(filepath.Join(g.Workspace, name))
+		if err == nil && !now.Before(fi.ModTime()) && now.Sub(fi.ModTime()) < quiet { // of a time to come a clock was wrong
+			return true
+		}
+	}
+	return false
 }
 
 func (g Governed) names() [2]string { return [2]string{g.Path, path.Join(Archive, g.Path)} }

@@ -100,6 +100,9 @@ func (w *Worker) look(ctx context.Context) {
 // lookAt does for one file what is to be done now. asked counts the agents at work.
 func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) error {
 	now := w.Now()
+	if g.IsBeingSaved(now) {
+		return nil
+	}
 	f, err := g.Read()
 	var entries []care.Entry
 	if err == nil && len(f[0])+len(f[1]) > 0 { // else Entries would make the directory

@@ -434,6 +434,21 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestBeingSaved: what an editor is writing is left alone until that is done.
+func TestBeingSaved(t *testing.T) {
+	b := newBench(t, "- A note.\n- Half of ")
+	saved := b.now.Add(4 * time.Second)
+	if err := os.Chtimes(filepath.Join(b.dir, memory.DefaultLessons), saved, saved); err != nil {
+		t.Fatal(err)
+	}
+	b.pass()
+	b.wantFile(memory.DefaultLessons, "- A note.\n- Half of ")
+	b.pass()
+	if text := b.read(memory.DefaultLessons); !strings.HasPrefix(text, "- A note. <!-- stint id=n1 ") {
+		t.Error(text)
+	}
+}
+
 // A file that was put back, as git does, is looked after again, once a day.
 func TestPutBack(t *testing.T) {
 	b := newBench(t, strings.Replace(lessons, "uncertain", "active", 1))
