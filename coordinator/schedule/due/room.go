@@ -400,7 +400,7 @@ func (r *Room) reclaim(ctx context.Context) error {
 	return r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
 		now := r.now()
 		for _, was := range st.List(jobs.Filter{Status: jobs.Running}) {
-			if was.LeaseUntil.After(now) {
+			if was.LeaseUntil.After(now) && !was.LeaseUntil.After(now.Add(2*lease)) { // else a clock was wrong when it was pulled
 				continue
 			}
 			j := was

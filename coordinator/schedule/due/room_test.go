@@ -518,6 +518,14 @@ func TestClocks(t *testing.T) {
 			t.Errorf("%s ahead: %v, %v", ahead, list, err)
 		}
 	}
+	w.now = start.AddDate(1, 0, 0) // our own clock is wrong, and is put right
+	w.enqueue(jobs.Spec{ObjectType: "memory", ObjectID: "b", Action: "verify", RunAt: w.now})
+	w.pull("w1")
+	w.now = start
+	must(t, w.reclaim(t.Context()))
+	if left := w.List(jobs.Filter{Status: jobs.Running}); len(left) != 1 || left[0].ObjectID != "a" {
+		t.Errorf("a lease of a year: %+v", left)
+	}
 	_, err = w.Pull(t.Context(), jobs.Pull{})
 	refused(t, err, task.CodeInvalid, "worker_id: it is missing")
 	_, err = w.Pull(t.Context(), jobs.Pull{WorkerID: "w", Limit: 1001})

@@ -148,7 +148,7 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 		if j.Status == jobs.Running || j.Status == jobs.Queued && (j.Attempt > 0 || !j.RunAt.After(now)) {
 			open[j.ObjectID] = true
 		}
-		if !j.CreatedAt.Before(now.UTC().Truncate(24 * time.Hour)) {
+		if j.CreatedAt.UTC().Format(time.DateOnly) == now.UTC().Format(time.DateOnly) { // none of days to come, by a clock that was wrong
 			today[care.Action(j.Action)]++
 		}
 	}

@@ -316,6 +316,12 @@ func TestBudget(t *testing.T) {
 	if len(b.list) != 4 || len(b.specs) != 4 {
 		t.Errorf("%d jobs, %d tasks", len(b.list), len(b.specs))
 	}
+	b.now = start.Add(-48 * time.Hour) // the clock was wrong, and is put right
+	b.write(memory.DefaultLessons, strings.ReplaceAll(notes.String(), "2026-11-28", "2026-11-20"))
+	b.pass()
+	if len(b.list) != 6 {
+		t.Errorf("%d jobs by a clock that was put right", len(b.list))
+	}
 }
 
 // At most 10 agents are asked at the same time, and only as many jobs are pulled at once.
