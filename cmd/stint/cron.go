@@ -173,7 +173,7 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 	}
 	for _, s := range list {
 		if s.Name == name && s.Paused { // as one of that name was, which was removed just now
-			if err := a.call(ctx, func(cl *client.Client) (err error) { s, err = cl.ActOnSchedule(ctx, name, "resume"); return err }); err != nil {
+			if err := a.call(ctx, func(cl *client.Client) (err error) { s, err = cl.ActOnSchedule(ctx, name, "resume", nil); return err }); err != nil {
 				return err
 			}
 		}
