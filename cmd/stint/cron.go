@@ -75,8 +75,16 @@ new task, with the options of stint task; or, with --job, a job of the master's 
 				now = slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"))
 			}
 			now = append(now, block...)
-			if _, err := file.parse(now); err != nil {
-				return usage("stint cron add --help", "%s", file.located(err))
+			list, err := file.parse(text)
+			if err != nil {
+				return usage("correct it there first", "%s", file.located(err))
+			}
+			if i := slices.IndexFunc(list, func(old schedule.Schedule) bool { return old.Name == s.Name }); i >= 0 {
+				return usage("another name, or first: stint cron rm "+s.Name, "there is a schedule %s already, at %s", s.Name, list[i].Origin)
+			}
+			if _, err := file.parse(now); err != nil { // its line is in no file yet
+				_, what, _ := strings.Cut(err.Error(), ": ")
+				return usage("stint cron add --help", "%s", what)
 			}
 			if err := replaceText(file.path, text, now); err != nil {
 				return err
@@ -96,7 +104,6 @@ new task, with the options of stint task; or, with --job, a job of the master's 
 	f.StringVar(&s.Missed, "missed", "", "`which` firings are made up for that no master was there for: once (default: the last one), skip or all")
 	f.IntVar(&s.Most, "missed-max", 0, "`number` of firings that are made up for with --missed all, by default 10")
 	f.StringVar(&s.Jitter, "jitter", "", "each firing is late by a part of this `duration`")
-	_ = c.MarkFlagRequired("cron") // it exists
 	complete(c, "job", func() []string { return jobNames })
 	return c
 }
@@ -110,6 +117,15 @@ func (a *app) cronSpec(c *cobra.Command, o *taskOptions, s *schedule.Schedule, a
 	}
 	if err := o.check(c, time.Now()); err != nil {
 		return err
+	}
+	const try = `stint cron add NAME --cron "0 3 * * *" "PROMPT"`
+	switch {
+	case s.Cron == "":
+		return usage(try, "--cron is missing: it says when the schedule fires")
+	case s.Most != 0 && s.Missed != "all":
+		return usage("--missed all", "--missed-max means nothing without --missed all")
+	case s.Job == "" && len(args) == 0 && !o.edit:
+		return usage(try+", @FILE, or - for stdin", "there is no prompt")
 	}
 	if s.Job != "" {
 		if len(args) > 0 {
@@ -398,11 +414,14 @@ func (a *app) cronNextCommand() *cobra.Command {
 		Example: "  stint cron next nightly --count 5\n  stint cron next \"0 2 * * *\" --zone Europe/Berlin",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			s := schedule.Schedule{Name: "next", Cron: args[0], Zone: zone, Job: jobNames[0]}
-			if n < 1 || n > 1000 {
+			s, isExpr := schedule.Schedule{Name: "next", Cron: args[0], Zone: zone, Job: jobNames[0]}, strings.ContainsAny(args[0], " @")
+			switch {
+			case n < 1 || n > 1000:
 				return usage("stint cron next --help", "--count is %d; it has to be from 1 to 1000", n)
+			case zone != "" && !isExpr:
+				return usage("stint cron next --help", "--zone is for an expression; a schedule has its own")
 			}
-			if strings.ContainsAny(args[0], " @") {
+			if isExpr {
 				if _, err := s.Check(jobNames); err != nil {
 					return usage("stint cron next --help", "%v", err)
 				}

@@ -94,6 +94,9 @@ func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedu
 		if err = cmp.Or(task.CheckPrompt(s.Spec.Prompt), admission.CheckFields(&s.Spec)); errors.As(err, &bad) {
 			key, err = bad.Field, errors.New(bad.Message)
 		}
+		if err == nil && s.Spec.Agent != "" && !slices.Contains(agentNames, s.Spec.Agent) {
+			key, err = "agent", fmt.Errorf("there is no agent %q; known are %s", s.Spec.Agent, strings.Join(agentNames, ", "))
+		}
 		if err == nil && s.Spec.Workspace != "" && !filepath.IsAbs(s.Spec.Workspace) {
 			key, err = "workspace", fmt.Errorf("workspace is %q; it has to be an absolute path", s.Spec.Workspace)
 		}
