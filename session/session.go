@@ -20,8 +20,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"stint/ledger/durable"
 )
 
@@ -48,9 +46,6 @@ func makeDir(dir string) error {
 // ErrBusy is what Lock's error wraps when somebody else has held the lock all the time.
 var ErrBusy = errors.New("session busy")
 
-// lockPoll is the time between two tries; flock cannot wait with a deadline.
-const lockPoll = 25 * time.Millisecond
-
 // Lock takes the lock of a session, which keeps out other goroutines as well as other processes. It waits for
 // at most timeout and then returns an error that wraps [ErrBusy]; with a timeout of 0 or less it tries once.
 // If ctx ends first it returns the cause. The lock ends with unlock, or with the process.
@@ -67,29 +62,12 @@ func Lock(ctx context.Context, dir, id string, timeout time.Duration) (unlock fu
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("session lock: %w", err)
 	}
-	path := filepath.Join(dir, "sessions", id+".lock")
-	if err := durable.Make(path); err != nil {
-		return nil, fmt.Errorf("session lock: %w", err)
-	}
-	// A lock of its own, with its own descriptor, for every caller: flock keeps
-	// two descriptors apart, also within a process.
-	l := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
-	held, err := l.TryLock()
-	if !held && err == nil && timeout > 0 {
-		limit, cancel := context.WithTimeout(ctx, timeout)
-		held, err = l.TryLockContext(limit, lockPoll)
-		cancel()
-		if !held && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		} else if errors.Is(err, context.DeadlineExceeded) {
-			err = nil // somebody has held it all the time
-		}
-	}
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("session lock: %w", err)
-	case !held:
+	unlock, err = durable.Lock(ctx, filepath.Join(dir, "sessions", id+".lock"), timeout)
+	if errors.Is(err, durable.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s is in use by another run, waited %v", ErrBusy, id, max(timeout, 0))
 	}
-	return l.Unlock, nil
+	if err != nil {
+		return nil, fmt.Errorf("session lock: %w", err)
+	}
+	return unlock, nil
 }

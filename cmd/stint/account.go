@@ -126,7 +126,7 @@ func (a *app) accountAddCommand() *cobra.Command {
 			if file.find(id) != nil {
 				return usage("stint account set-limits "+id+", or edit "+file.path, "there is an account %s already", id)
 			}
-			if err := file.change(id, values); err != nil {
+			if err := file.change(c.Context(), id, values); err != nil {
 				return err
 			}
 			added := file.find(id)
@@ -166,7 +166,7 @@ func (a *app) accountLimitsCommand() *cobra.Command {
 			}
 			file, _, err := a.findAccount(args[0])
 			if err == nil {
-				err = file.change(args[0], values)
+				err = file.change(c.Context(), args[0], values)
 			}
 			return err
 		},
@@ -202,7 +202,7 @@ func (a *app) accountRmCommand() *cobra.Command {
 			if use.Running > 0 {
 				return &cliError{code: exitBusy, message: count(use.Running, "task") + " of account " + id + " run", try: "stint account disable " + id + ", and remove it when they have ended"}
 			}
-			if err := file.change(id, nil); err != nil {
+			if err := file.change(c.Context(), id, nil); err != nil {
 				return err
 			}
 			if use.Waiting > 0 {
@@ -433,32 +433,30 @@ func (a *app) completeAccounts(_ *cobra.Command, args []string, _ string) (ids [
 
 // change sets keys in an account's section, which is made if need be, or removes it if there are none.
 // Nothing is written that could not be read again, or used.
-func (f *accountsFile) change(id string, values map[string]string) error {
+func (f *accountsFile) change(ctx context.Context, id string, values map[string]string) error {
 	if _, err := f.read(); err != nil {
 		return err
 	}
-	text, err := stateText(f.path)
-	if err != nil {
-		return err
-	}
 	name := toml.Key{"account", id}.String()
-	now := setLines(text, name, values)
-	if values == nil {
-		now = withoutSection(text, slices.Index(headsOf(text), name))
-	}
-	list, err := parseAccounts(now)
-	if i := slices.IndexFunc(list, func(a account) bool { return a.ID == id && a.written }); err == nil && i >= 0 {
+	return changeText(ctx, f.path, func(text []byte) ([]byte, error) {
+		now := setLines(text, name, values)
 		if values == nil {
-			return usage("edit "+f.path, "account %s cannot be taken out of the file as it is written", id)
+			now = withoutSection(text, slices.Index(headsOf(text), name))
 		}
-		_, err = list[i].environment()
-	}
-	if err != nil {
-		_, wrong, isPlaced := strings.Cut(err.Error(), ": account ")
-		if !isPlaced {
-			wrong = id + ": " + err.Error()
+		list, err := parseAccounts(now)
+		if i := slices.IndexFunc(list, func(a account) bool { return a.ID == id && a.written }); err == nil && i >= 0 {
+			if values == nil {
+				return nil, usage("edit "+f.path, "account %s cannot be taken out of the file as it is written", id)
+			}
+			_, err = list[i].environment()
 		}
-		return usage("stint help accounts, or edit "+f.path, "account %s", wrong)
-	}
-	return replaceText(f.path, text, now)
+		if err != nil {
+			_, wrong, isPlaced := strings.Cut(err.Error(), ": account ")
+			if !isPlaced {
+				wrong = id + ": " + err.Error()
+			}
+			return nil, usage("stint help accounts, or edit "+f.path, "account %s", wrong)
+		}
+		return now, nil
+	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/BurntSushi/toml"
 
@@ -251,15 +253,26 @@ func stateText(path string) ([]byte, error) {
 	return text, nil
 }
 
-// replaceText gives a file of the state directory another text, if it still has the one that was read.
-func replaceText(path string, was, now []byte) error {
-	if again, err := stateText(path); err != nil || !bytes.Equal(again, was) {
-		return &cliError{code: exitBusy, message: path + " was changed by another program just now", try: "the same again"}
+// changeText gives a file of the state directory the text that change makes of it. Commands that do so at the same
+// time wait for each other; what an editor saves meanwhile stays.
+func changeText(ctx context.Context, path string, change func(text []byte) ([]byte, error)) error {
+	unlock, err := durable.Lock(ctx, path+".lock", 10*time.Second)
+	if err != nil {
+		return &cliError{code: exitBusy, message: "cannot change " + path, err: err, try: "the same again"}
 	}
-	if err := durable.ReplaceFile(durable.OS, path, now); err != nil {
-		return &cliError{code: exitFailure, message: "cannot write " + filepath.Base(path), err: err}
+	text, err := stateText(path)
+	var now []byte
+	if err == nil {
+		now, err = change(text)
 	}
-	return nil
+	if err == nil {
+		if again, _ := stateText(path); !bytes.Equal(again, text) {
+			err = &cliError{code: exitBusy, message: path + " was changed by another program just now", try: "the same again"}
+		} else if err = durable.ReplaceFile(durable.OS, path, now); err != nil {
+			err = &cliError{code: exitFailure, message: "cannot write " + filepath.Base(path), err: err}
+		}
+	}
+	return errors.Join(err, unlock())
 }
 
 // configs returns the accounts as the master needs them.

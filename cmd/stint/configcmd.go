@@ -357,19 +357,19 @@ func joinLines(lines []string) []byte {
 	return []byte(strings.TrimLeft(strings.Join(lines, "\n"), "\n") + "\n")
 }
 
-// headsOf returns for each line of TOML the name of the section or block that begins there; "" if none does.
+// headsOf returns for each line of TOML the name of the section or block that begins there; "" if none does: a line
+// such as [x] can also stand in a text or a list of several lines, and what is above it cannot be read alone then.
 func headsOf(text []byte) (heads []string) {
-	inText := false
-	for _, line := range tomlLines(text) {
+	lines, above := tomlLines(text), 0
+	for i, line := range lines {
 		var any map[string]any
 		name := ""
-		if line = strings.TrimSpace(line); !inText && strings.HasPrefix(line, "[") {
+		if strings.HasPrefix(strings.TrimSpace(line), "[") && toml.Unmarshal([]byte(strings.Join(lines[above:i], "\n")), &any) == nil {
 			if meta, err := toml.Decode(line, &any); err == nil {
-				name = meta.Keys()[0].String()
+				name, above = meta.Keys()[0].String(), i
 			}
 		}
 		heads = append(heads, name)
-		inText = inText != ((strings.Count(line, `"""`)+strings.Count(line, "'''"))%2 == 1)
 	}
 	return heads
 }

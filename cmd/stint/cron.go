@@ -62,31 +62,11 @@ new task, with the options of stint task; or, with --job, a job of the master's 
 			if err != nil {
 				return err
 			}
-			text, err := stateText(file.path)
-			if err != nil {
-				return err
-			}
 			block, err := scheduleBlock(s)
 			if err != nil {
 				return err
 			}
-			now := text
-			if len(text) > 0 {
-				now = slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"))
-			}
-			now = append(now, block...)
-			list, err := file.parse(text)
-			if err != nil {
-				return usage("correct it there first", "%s", file.located(err))
-			}
-			if i := slices.IndexFunc(list, func(old schedule.Schedule) bool { return old.Name == s.Name }); i >= 0 {
-				return usage("another name, or first: stint cron rm "+s.Name, "there is a schedule %s already, at %s", s.Name, list[i].Origin)
-			}
-			if _, err := file.parse(now); err != nil { // its line is in no file yet
-				_, what, _ := strings.Cut(err.Error(), ": ")
-				return usage("stint cron add --help", "%s", what)
-			}
-			if err := replaceText(file.path, text, now); err != nil {
+			if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) { return addedTo(file, text, s, block) }); err != nil {
 				return err
 			}
 			return a.cronAdded(c.Context(), s.Name)
@@ -178,6 +158,26 @@ func scheduleBlock(s *schedule.Schedule) (string, error) {
 
 var capital = regexp.MustCompile("[A-Z]")
 
+// addedTo returns the text of schedules.toml with a block more.
+func addedTo(file *schedulesFile, text []byte, s *schedule.Schedule, block string) ([]byte, error) {
+	list, err := file.parse(text)
+	if err != nil {
+		return nil, usage("correct it there first", "%s", file.located(err))
+	}
+	if i := slices.IndexFunc(list, func(old schedule.Schedule) bool { return old.Name == s.Name }); i >= 0 {
+		return nil, usage("another name, or first: stint cron rm "+s.Name, "there is a schedule %s already, at %s", s.Name, list[i].Origin)
+	}
+	if len(text) > 0 {
+		text = slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"))
+	}
+	text = append(text, block...)
+	if _, err := file.parse(text); err != nil { // its line is in no file yet
+		_, what, _ := strings.Cut(err.Error(), ": ")
+		return nil, usage("stint cron add --help", "%s", what)
+	}
+	return text, nil
+}
+
 // cronAdded lets a master know of a new schedule, and says when it fires, or that nothing will.
 func (a *app) cronAdded(ctx context.Context, name string) error {
 	list, err := a.schedules(ctx)
@@ -239,22 +239,30 @@ func (a *app) cronRmCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			name, line, _ := strings.Cut(s.Origin, ":")
-			if name != schedulesName {
+			if !strings.HasPrefix(s.Origin, schedulesName+":") {
 				return usage("stint config edit", "schedule %s stands in the configuration, at %s; remove it there", s.Name, s.Origin)
 			}
-			text, err := stateText(file.path)
-			if err != nil {
-				return err
-			}
-			at, _ := strconv.Atoi(line)
-			rest := withoutSection(text, at-1)
-			before, _ := file.parse(text) // a mistake elsewhere stays as it is
-			after, _ := file.parse(rest)
-			if len(after) != len(before)-1 || slices.ContainsFunc(after, func(left schedule.Schedule) bool { return left.Name == s.Name }) {
-				return usage("edit "+file.path, "schedule %s cannot be taken out of the file as it is written", s.Name)
-			}
-			if err := replaceText(file.path, text, rest); err != nil {
+			if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) {
+				before, _ := file.parse(text) // a mistake elsewhere stays as it is
+				at := slices.IndexFunc(before, func(old schedule.Schedule) bool { return old.Name == s.Name })
+				if at < 0 {
+					return text, nil // another command has removed it
+				}
+				_, line, _ := strings.Cut(before[at].Origin, ":")
+				n, _ := strconv.Atoi(line)
+				rest := withoutSection(text, n-1)
+				after, _ := file.parse(rest)
+				names := func(list []schedule.Schedule) (names []string) {
+					for _, s := range list {
+						names = append(names, s.Name)
+					}
+					return names
+				}
+				if !slices.Equal(names(after), slices.Delete(names(before), at, at+1)) {
+					return nil, usage("edit "+file.path, "schedule %s cannot be taken out of the file as it is written", s.Name)
+				}
+				return rest, nil
+			}); err != nil {
 				return err
 			}
 			_ = a.callRunning(func(cl *client.Client) error { _, err := cl.Schedules(c.Context()); return err }) // without a master nothing fires

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -32,19 +33,15 @@ func (e *BusyError) Error() string {
 // *BusyError if another process holds them.
 func Lock(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")
-	if err := durable.Make(path); err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
-	}
-	file := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
-	itself := flock.New(dir, flock.SetFlag(os.O_RDONLY))
-	unlock = func() error { return errors.Join(itself.Close(), file.Close()) }
-	ok, err := file.TryLock()
-	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	if !ok {
+	free, err := durable.Lock(context.Background(), path, 0)
+	if errors.Is(err, durable.ErrLocked) {
 		return nil, &BusyError{Dir: dir, PID: LockHolder(dir)}
 	}
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	itself := flock.New(dir, flock.SetFlag(os.O_RDONLY))
+	unlock = func() error { return errors.Join(itself.Close(), free()) }
 	if ok, err := itself.TryLock(); !ok && err == nil { // with an error the file system (NFS, for one) cannot do that
 		return nil, errors.Join(&BusyError{Dir: dir}, unlock())
 	}
