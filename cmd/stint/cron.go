@@ -189,7 +189,7 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 	}
 	for _, s := range list {
 		if s.Name == name && s.Paused { // as one of that name was, which was removed just now
-			if err := a.call(ctx, func(cl *client.Client) (err error) { s, err = cl.ActOnSchedule(ctx, name, "resume", nil); return err }); err != nil {
+			if err := a.call(ctx, func(cl *client.Client) (err error) { s, err = cl.ActOnSchedule(ctx, name, "resume", time.Time{}); return err }); err != nil {
 				return err
 			}
 		}
@@ -288,12 +288,9 @@ func (a *app) cronAct(name, short string) *cobra.Command {
 	return a.noRun(&cobra.Command{
 		Use: name + " NAME", Short: short, Example: "  stint cron " + name + " nightly", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			var in any
-			if name == "run" {
-				in = wire.FireBody{At: time.Now()} // call may repeat the request, which is one firing then
-			}
+			at := time.Now() // call may repeat the request, which is one firing then
 			return a.call(c.Context(), func(cl *client.Client) error {
-				_, err := cl.ActOnSchedule(c.Context(), args[0], name, in)
+				_, err := cl.ActOnSchedule(c.Context(), args[0], name, at)
 				return err
 			})
 		},

@@ -158,7 +158,7 @@ func (a *app) callOrOpen(ctx context.Context, request func(*client.Client) error
 	if err != nil {
 		return err
 	}
-	room, err := m.dueJobs(nil)
+	room, err := m.dueJobs(c, nil)
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}

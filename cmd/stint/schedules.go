@@ -37,14 +37,11 @@ func (f *fileReader) schedules(p toml.Primitive, before []schedule.Schedule) (li
 	}
 	for i, values := range blocks {
 		s, wrong := f.schedule(i, values)
+		same := []schedule.Schedule{s}
 		if err = cmp.Or(err, wrong); wrong != nil {
-			j := slices.IndexFunc(before, func(b schedule.Schedule) bool { return b.Name == s.Name })
-			if j < 0 {
-				continue
-			}
-			s = before[j]
+			same = slices.DeleteFunc(slices.Clone(before), func(b schedule.Schedule) bool { return b.Name != s.Name })
 		}
-		list = append(list, s)
+		list = append(list, same...)
 	}
 	return list, err
 }

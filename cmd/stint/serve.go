@@ -163,7 +163,6 @@ type master struct {
 	log    *slog.Logger
 	mirror *postgres.Mirror // nil: no mirror is configured
 	uses   *memory.Uses     // of the entries of governed notes
-	room   *due.Room        // see dueJobs
 
 	accounts *accountsFile
 	ready    *os.File // nil in the foreground
@@ -375,12 +374,6 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Injected = func(dir string, hits []memory.Hit) error { return m.uses.Count(dir, hits, time.Now()) }
 	config.Shell = agent.Shell{Runner: agentRunner(cfg, os.Environ(), "")}
 	config.HeartbeatPath = cmp.Or(config.HeartbeatPath, filepath.Join(m.state, "heartbeat.json"))
-	config.Beside = func() (list []task.Finding) {
-		if m.room != nil {
-			list = queue.FindingsOf(m.room.Findings())
-		}
-		return list
-	}
 	if !m.background {
 		config.IdleExit = 0
 	}
@@ -432,13 +425,14 @@ func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, tell func
 	})
 }
 
-// dueJobs opens the due jobs of a master.
-func (m *master) dueJobs(tell func(kind, name, text string)) (_ *due.Room, err error) {
-	m.room, err = due.Open(due.Options{
+// dueJobs opens the due jobs of a master, whose findings are its own, too: nobody has asked for them yet.
+func (m *master) dueJobs(c *coordinator.Coordinator, tell func(kind, name, text string)) (*due.Room, error) {
+	room, err := due.Open(due.Options{
 		Dir: m.state, Watch: tell != nil, Keep: m.cfg.CompactOlderThan, Now: time.Now, NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
 		Tell: tell, Log: m.log,
 	})
-	return m.room, err
+	c.Config.Beside = func() []task.Finding { return queue.FindingsOf(room.Findings()) }
+	return room, err
 }
 
 // othersJobs are the due jobs as the API has them: other workers are not handed those of governed notes,
@@ -450,19 +444,17 @@ type othersJobs struct {
 
 // Pull implements [api.Jobs].
 func (o *othersJobs) Pull(ctx context.Context, p jobs.Pull) ([]jobs.Job, error) {
-	return o.PullWhere(ctx, p, func(j *jobs.Job) bool { return o.index(j.ObjectID) < 0 })
-}
-
-// index returns which governed file an object is in; negative if none.
-func (o *othersJobs) index(object string) int {
-	return slices.IndexFunc(o.governed, func(g memory.Governed) bool { return strings.HasPrefix(object, g.ObjectID("")) })
+	return o.PullWhere(ctx, p, func(j *jobs.Job) bool {
+		return !slices.ContainsFunc(o.governed, func(g memory.Governed) bool { return strings.HasPrefix(j.ObjectID, g.ObjectID("")) })
+	})
 }
 
 // Enqueue implements [api.Jobs].
 func (o *othersJobs) Enqueue(ctx context.Context, s jobs.Spec) (jobs.Job, bool, error) {
-	if i := o.index(s.ObjectID); i >= 0 && s.ObjectType != o.governed[i].Kind {
-		g := o.governed[i]
-		return jobs.Job{}, false, task.Wrong("object_type", "stint job add "+g.Kind+" OBJECT ACTION --at TIME", "object_type is %s, and the notes of %s are governed as %s", s.ObjectType, g.Path, g.Kind)
+	for _, g := range o.governed {
+		if strings.HasPrefix(s.ObjectID, g.ObjectID("")) && s.ObjectType != g.Kind {
+			return jobs.Job{}, false, task.Wrong("object_type", "stint job add "+g.Kind+" OBJECT ACTION --at TIME", "object_type is %s, and the notes of %s are governed as %s", s.ObjectType, g.Path, g.Kind)
+		}
 	}
 	return o.Room.Enqueue(ctx, s)
 }
@@ -544,7 +536,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 			notifier.Tell(&notify.Event{Event: kind, Time: time.Now().UTC(), Text: text, Label: name})
 		}
 	}
-	room, err := m.dueJobs(tell)
+	room, err := m.dueJobs(c, tell)
 	if err != nil {
 		return err
 	}

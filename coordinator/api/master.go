@@ -163,19 +163,14 @@ type Schedules interface {
 	Schedules(ctx context.Context) ([]task.Schedule, error)
 	// JobRuns returns how firings of a schedule went, the newest first.
 	JobRuns(ctx context.Context, name string, most int) ([]task.JobRun, error)
-	// ActOnSchedule fires a schedule now, pauses or resumes it: run, pause or resume. A firing has the instant at,
-	// by default now, and is made once.
+	// ActOnSchedule fires a schedule, pauses or resumes it: run, pause or resume. at is now, and names a firing.
 	ActOnSchedule(ctx context.Context, name, act string, at time.Time) (task.Schedule, error)
 }
 
 type (
 	scheduleInput struct {
 		Name string `path:"name" doc:"Name of the schedule" example:"nightly"`
-		Body *noBody
-	}
-	fireInput struct {
-		Name string `path:"name" doc:"Name of the schedule" example:"nightly"`
-		Body *wire.FireBody
+		Body *wire.MomentBody
 	}
 	jobRunsInput struct {
 		Name  string `path:"name" doc:"Name of the schedule" example:"nightly"`
@@ -196,18 +191,16 @@ func (s *Server) scheduleRoutes(api huma.API) {
 		list, err := s.rooms.Schedules.JobRuns(ctx, in.Name, in.Limit)
 		return wire.JobRunsBody{Runs: notNull(list)}, err
 	})
-	answers(api, op(http.MethodPost, "/v1/schedules/{name}/run", "run-schedule", "Fire a schedule now", "Besides its other firings, and whatever its overlap says."), func(ctx context.Context, in *fireInput) (task.Schedule, error) {
-		if in.Body == nil {
-			in.Body = &wire.FireBody{}
-		}
-		return s.rooms.Schedules.ActOnSchedule(ctx, in.Name, "run", in.Body.At)
-	})
 	for _, act := range [][3]string{
+		{"run", "Fire a schedule now", "Besides its other firings, and whatever its overlap says."},
 		{"pause", "Pause a schedule", "It does not fire until it is resumed, also after a restart."},
 		{"resume", "Resume a schedule", "It fires from now on; what was due while it was paused is not made up for."},
 	} {
 		answers(api, op(http.MethodPost, "/v1/schedules/{name}/"+act[0], act[0]+"-schedule", act[1], act[2]), func(ctx context.Context, in *scheduleInput) (task.Schedule, error) {
-			return s.rooms.Schedules.ActOnSchedule(ctx, in.Name, act[0], time.Time{})
+			if in.Body == nil {
+				in.Body = &wire.MomentBody{}
+			}
+			return s.rooms.Schedules.ActOnSchedule(ctx, in.Name, act[0], in.Body.At)
 		})
 	}
 }

@@ -124,7 +124,7 @@ func TestRequests(t *testing.T) {
 		{"POST", "/v1/schedules/nightly/pause", "", "", 200, `"paused":true`, ""},
 		{"POST", "/v1/schedules/nightly/run", "", "", 200, "nightly", ""},
 		{"POST", "/v1/schedules/nightly/run", jsonType, `{"at":"2026-11-30T10:12:45.123Z"}`, 200, "", `"open":["2026-11-30T10:12:45.123Z"]`},
-		{"POST", "/v1/schedules/nightly/pause", jsonType, `{"at":"2026-11-30T10:12:45.123Z"}`, 422, "invalid", "body.at: unexpected property"},
+		{"POST", "/v1/schedules/nightly/pause", jsonType, `{"when":"2026-11-30T10:12:45.123Z"}`, 422, "invalid", "body.when: unexpected property"},
 
 		{"POST", "/scheduler/jobs", jsonType, `{"object_type":"cognition","object_id":"cg_123","action":"revalidate","run_at":"2026-02-21T00:00:00Z","priority":"medium"}`, 201, "", `"object_id":"cg_123"`},
 		{"POST", "/v1/scheduler/jobs", jsonType, `{"idempotency_key":"k"}`, 200, "", `"job_id":"j1"`},

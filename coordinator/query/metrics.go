@@ -140,7 +140,7 @@ func (q *Query) Metrics() task.Metrics {
 	now := q.tasks.Config.Now()
 	m := task.Metrics{
 		Start: q.start, Version: q.tasks.Config.Version, MaxWorkers: q.tasks.Config.MaxWorkers, MaxQueued: q.tasks.Config.MaxQueued,
-		Findings: len(q.tasks.Findings()), JournalSize: q.tasks.Size(), Mirror: q.tasks.Mirror(),
+		Findings: len(q.tasks.Findings()) + len(q.tasks.Rejected()), JournalSize: q.tasks.Size(), Mirror: q.tasks.Mirror(),
 	}
 	q.Counters.mu.Lock()
 	n := q.Counters.n
@@ -148,7 +148,6 @@ func (q *Query) Metrics() task.Metrics {
 	n.Commits, n.Sync, n.Append = n.Commits.Clone(), n.Sync.Clone(), n.Append.Clone()
 	q.Counters.mu.Unlock()
 	m.Counted = n
-	m.Findings += len(q.tasks.Rejected())
 	q.tasks.View(func(st *fold.State) {
 		m.Tasks, m.Held = st.Counts(), st.Held()
 		m.Paused, _ = st.Paused()

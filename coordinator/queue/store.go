@@ -31,7 +31,7 @@ import (
 // Any goroutine may call its methods, but within View, Update or Exclusive only those with a fold.
 type Store struct {
 	*store.Store[*fold.State]
-	Config   Config                   // with all defaults; never changed
+	Config   Config                   // with all defaults; never changed, but for Beside
 	Home     string                   // the state directory without links
 	sessions *session.Store           // sessions.json
 	Changes  store.Feed[*task.Change] // of tasks, published while the fold is locked

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -457,8 +458,8 @@ func (r *Runner) named(name string) (s Schedule, err error) {
 }
 
 // ActOnSchedule does what a person asks of a schedule: run fires it now, pause keeps it from firing, and resume lets
-// it, from now on. It returns the schedule as it is then. A firing has the instant at, by default now, by which a
-// request that is repeated is known.
+// it, from now on. It returns the schedule as it is then. at is now, if it is not left out; who sends a request again
+// sends the same, by which a firing is known.
 func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Time) (task.Schedule, error) {
 	defer r.room.Call()()
 	r.mu.Lock()
@@ -468,15 +469,13 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Ti
 		return task.Schedule{}, err
 	}
 	now := r.opts.Now().Truncate(time.Millisecond)
-	if at = at.UTC().Truncate(time.Millisecond); at.IsZero() {
-		at = now
+	at = cmp.Or(at, now).UTC().Truncate(time.Millisecond)
+	if ahead := at.Sub(now); ahead > onTime || -ahead > aheadMost {
+		return task.Schedule{}, task.Wrong("at", "leave it out", "at is %s, and it is %s here", state.FormatTime(at), state.FormatTime(now))
 	}
-	switch ahead := at.Sub(now); {
-	case ahead > onTime || -ahead > aheadMost:
-		return task.Schedule{}, task.Wrong("at", "leave at out", "at is %s, and it is %s here: a schedule is fired by hand for now", state.FormatTime(at), state.FormatTime(now))
-	case act == "run":
+	if act == "run" {
 		err = r.fire(ctx, &s, at, true)
-	default:
+	} else {
 		if act == "pause" { // what is due by now is not lost
 			err = r.lookAt(ctx, &s, r.room.Schedules()[name])
 		}

@@ -504,9 +504,9 @@ func (c *Client) JobRuns(ctx context.Context, name string, most int) ([]task.Job
 	return out.Runs, err
 }
 
-// ActOnSchedule fires a schedule now, pauses or resumes it: act is run, pause or resume; in is a [wire.FireBody] or nil.
-func (c *Client) ActOnSchedule(ctx context.Context, name, act string, in any) (task.Schedule, error) {
-	return fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, in)
+// ActOnSchedule fires a schedule, pauses or resumes it: act is run, pause or resume. at is now, and names a firing.
+func (c *Client) ActOnSchedule(ctx context.Context, name, act string, at time.Time) (task.Schedule, error) {
+	return fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, wire.MomentBody{At: at})
 }
 
 // jobsPath is where due jobs are.

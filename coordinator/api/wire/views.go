@@ -109,9 +109,9 @@ type PauseBody struct {
 	Reason string `json:"reason,omitempty" doc:"Free text that is shown with what waits" example:"release day"`
 }
 
-// A FireBody is the request to fire a schedule now.
-type FireBody struct {
-	At time.Time `json:"at,omitzero" doc:"Instant of the firing, which names it: a request that is repeated is the same firing. Left out: now" example:"2026-11-30T10:12:45.123Z"`
+// A MomentBody is the request to fire, pause or resume a schedule.
+type MomentBody struct {
+	At time.Time `json:"at,omitzero" doc:"The present time. A firing is named by it: a request that is sent again is the same firing. Left out: that of the master" example:"2026-11-30T10:12:45.123Z"`
 }
 
 // A ReconcileBody is the request to adopt what people changed in tasks.md.
