@@ -498,21 +498,14 @@ func (r *Runner) Schedules(ctx context.Context) ([]task.Schedule, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list, err := r.opts.List()
-	views, controls := []task.Schedule{}, r.room.Schedules()
-	known := 0
 	for i := range list {
-		c, has := controls[list[i].Name]
+		c := r.room.Schedules()[list[i].Name]
 		if failed := r.settle(ctx, &list[i], &c); failed != nil {
 			return nil, failed
 		}
-		if views = append(views, view(&list[i], c, &r.history, r.opts.Now())); has {
-			known++
-		}
 	}
-	if known < max(len(list), len(controls)) { // the configuration has changed, and nobody has looked yet
-		r.Wake()
-	}
-	return views, err
+	r.Wake() // the configuration may have changed
+	return Views(list, r.room.Schedules(), r.opts.Path, r.opts.Now()), err
 }
 
 // JobRuns returns the firings of a schedule that have ended or were skipped, the newest first.
