@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,11 +61,7 @@ new task, with the options of stint task; or, with --job, a job of the master's 
 			if err != nil {
 				return err
 			}
-			block, err := scheduleBlock(s)
-			if err != nil {
-				return err
-			}
-			if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) { return addedTo(file, text, s, block) }); err != nil {
+			if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) { return addedTo(file, text, s) }); err != nil {
 				return err
 			}
 			return a.cronAdded(c.Context(), s.Name)
@@ -128,38 +123,26 @@ func (a *app) cronSpec(c *cobra.Command, o *taskOptions, s *schedule.Schedule, a
 }
 
 // scheduleBlock writes a schedule as a [[schedule]] block.
-func scheduleBlock(s *schedule.Schedule) (string, error) {
-	text, err := json.Marshal(s.Spec)
-	if err != nil {
-		return "", err
-	}
-	var spec map[string]any
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	if err := dec.Decode(&spec); err != nil {
-		return "", err
-	}
-	if s.Spec.Prompt == "" {
-		delete(spec, "prompt") // which JSON has in any case
-	}
-	lines := []string{"[[schedule]]"}
-	names, fields := blockFields(s)
-	for _, name := range names {
-		if v := fields[name]; !v.IsZero() {
-			lines = append(lines, name+" = "+tomlText(v.Interface()))
+func scheduleBlock(s *schedule.Schedule) string {
+	text := "[[schedule]]\n"
+	add := func(name string, v reflect.Value) {
+		if !v.IsZero() {
+			text += name + " = " + tomlText(v.Interface()) + "\n"
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(spec)) {
-		snake := capital.ReplaceAllStringFunc(name, func(c string) string { return "_" + strings.ToLower(c) })
-		lines = append(lines, snake+" = "+tomlText(spec[name]))
+	names, fields := blockFields(s)
+	for _, name := range names {
+		add(name, fields[name])
 	}
-	return strings.Join(lines, "\n") + "\n", nil
+	spec := task.Fields(&s.Spec)
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		add(task.WithUnderscores(name), reflect.ValueOf(spec[name]).Elem())
+	}
+	return text
 }
 
-var capital = regexp.MustCompile("[A-Z]")
-
 // addedTo returns the text of schedules.toml with a block more.
-func addedTo(file *schedulesFile, text []byte, s *schedule.Schedule, block string) ([]byte, error) {
+func addedTo(file *schedulesFile, text []byte, s *schedule.Schedule) ([]byte, error) {
 	list, err := file.parse(text)
 	if err != nil {
 		return nil, usage("correct it there first", "%s", file.located(err))
@@ -170,7 +153,7 @@ func addedTo(file *schedulesFile, text []byte, s *schedule.Schedule, block strin
 	if len(text) > 0 {
 		text = slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"))
 	}
-	text = append(text, block...)
+	text = append(text, scheduleBlock(s)...)
 	if _, err := file.parse(text); err != nil { // its line is in no file yet
 		_, what, _ := strings.Cut(err.Error(), ": ")
 		return nil, usage("stint cron add --help", "%s", what)
@@ -366,11 +349,7 @@ func (a *app) cronShowCommand() *cobra.Command {
 				d.line("last", strings.TrimSuffix(localTime(s.Last.Scheduled)+" "+outcomeText(s.Last)+": "+s.Last.Detail, ": "))
 			}
 			if s.Job == "" {
-				block, err := scheduleBlock(&schedule.Schedule{Spec: found.Spec})
-				if err != nil {
-					return err
-				}
-				_, text, _ := strings.Cut(block, "\n")
+				_, text, _ := strings.Cut(scheduleBlock(&schedule.Schedule{Spec: found.Spec}), "\n")
 				return printText(a.stdout, d.String()+"\n"+escapeText(strings.TrimSuffix(text, "\n")))
 			}
 			return printText(a.stdout, d.String())

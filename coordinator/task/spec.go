@@ -234,7 +234,7 @@ var specNames = sync.OnceValue(func() map[string]string {
 		"codexSessionId": "agentSession", "codex_session_id": "agentSession", "tool": "agent", "verify": "verifyCommand", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec", "scheduled_at": "notBefore",
 	}
 	for name := range Fields(&TaskSpec{}) {
-		names[name], names[withUnderscores(name)] = name, name
+		names[name], names[WithUnderscores(name)] = name, name
 	}
 	return names
 })
@@ -242,8 +242,8 @@ var specNames = sync.OnceValue(func() map[string]string {
 // isCodexSession reports whether a field of that name has the id of a session of codex.
 func isCodexSession(name string) bool { return name == "codexSessionId" || name == "codex_session_id" }
 
-// withUnderscores turns sessionKey into session_key.
-func withUnderscores(name string) string {
+// WithUnderscores turns sessionKey into session_key.
+func WithUnderscores(name string) string {
 	var b strings.Builder
 	for _, r := range name {
 		if unicode.IsUpper(r) {
