@@ -197,10 +197,13 @@ func (f *stateFile[T]) read() ([]T, error) {
 	if stamp == f.stamp {
 		return f.list, f.err
 	}
+	isFirst := f.stamp == ""
 	f.stamp, f.err = stamp, nil
 	text, err := stateText(f.path)
 	var list []T
-	if err == nil {
+	if text != nil && len(text) == 0 && !isFirst && len(f.list) > 0 { // an editor may be about to write it
+		err = fmt.Errorf("%s is empty; to have none of what stood there, remove it", filepath.Base(f.path))
+	} else if err == nil {
 		list, err = f.parse(text)
 	}
 	if err == nil || list != nil { // what can be read counts
@@ -230,11 +233,8 @@ func newAccountsFile(stateDir string) *accountsFile {
 	f.path = filepath.Join(stateDir, accountsName)
 	f.try = "correct it there; until then a master that has read it before uses that, and any other starts no task"
 	f.parse = func(text []byte) ([]account, error) {
-		switch {
-		case len(text) > maxAccounts:
+		if len(text) > maxAccounts {
 			return nil, fmt.Errorf("%s has more than %d bytes", accountsName, maxAccounts)
-		case text != nil && len(text) == 0 && len(f.list) > 0: // an editor may be about to write it
-			return nil, errors.New(accountsName + " is empty; to have none of the accounts that stood there, remove it")
 		}
 		return parseAccounts(text)
 	}

@@ -41,6 +41,7 @@ func TestAMistakeMadeLater(t *testing.T) {
 		{block("a", "@every 5x"), "a @daily "},
 		{block("a", "@hourly") + block("b", "@every 5x"), "a @hourly "},
 		{"[[", "a @hourly "},
+		{"", "a @hourly "}, // an editor may be about to write it
 		{block("d", "@daily") + block("d", "@daily"), "a @hourly "},
 		{block("d", "@every 5x"), ""},
 	} {
