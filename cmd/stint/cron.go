@@ -150,10 +150,7 @@ func addedTo(file *schedulesFile, text []byte, s *schedule.Schedule) ([]byte, er
 	if i := slices.IndexFunc(list, func(old schedule.Schedule) bool { return old.Name == s.Name }); i >= 0 {
 		return nil, usage("another name, or first: stint cron rm "+s.Name, "there is a schedule %s already, at %s", s.Name, list[i].Origin)
 	}
-	if len(text) > 0 {
-		text = slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"))
-	}
-	text = append(text, scheduleBlock(s)...)
+	text = bytes.TrimLeft(slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"+scheduleBlock(s))), "\n")
 	if _, err := file.parse(text); err != nil { // its line is in no file yet
 		_, what, _ := strings.Cut(err.Error(), ": ")
 		return nil, usage("stint cron add --help", "%s", what)

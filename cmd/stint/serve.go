@@ -462,19 +462,16 @@ func (o *othersJobs) Enqueue(ctx context.Context, s jobs.Spec) (jobs.Job, bool, 
 // stayForJobs keeps a master from being idle while jobs are at work, or due soon, until ctx ends.
 func stayForJobs(ctx context.Context, c *coordinator.Coordinator, room *due.Room) {
 	const pace, ahead = 5 * time.Second, time.Hour
-	stay := func() {}
 	for ctx.Err() == nil {
-		before := stay
-		stay = func() {}
+		stay := func() {}
 		room.View(func(st *jobs.State) {
 			if len(st.Due(time.Now().Add(ahead), 1))+len(st.List(jobs.Filter{Status: jobs.Running, Limit: 1})) > 0 {
 				stay = c.Call()
 			}
 		})
-		before()
 		_ = pause(ctx, pace)
+		stay()
 	}
-	stay()
 }
 
 // ledgers are those of a master: what is said of that of tasks, or done with it, concerns jobs.md too.
