@@ -366,6 +366,11 @@ func (r *Room) List(f jobs.Filter) []jobs.Job {
 	return store.Read(r.Store, func(st *jobs.State) []jobs.Job { return st.List(f) })
 }
 
+// HasKey reports whether a job has an idempotency key, also one in the archive.
+func (r *Room) HasKey(key string) bool {
+	return store.Read(r.Store, func(st *jobs.State) bool { return st.ByKey(key) != "" })
+}
+
 // Where returns the jobs for which is holds, those first that are due first.
 func (r *Room) Where(is func(*jobs.Job) bool) []jobs.Job {
 	return store.Read(r.Store, func(st *jobs.State) []jobs.Job { return st.Where(jobs.Filter{}, is) })

@@ -28,6 +28,8 @@ import (
 // Jobs is what a [Worker] asks the room of due jobs.
 type Jobs interface {
 	Enqueue(ctx context.Context, spec jobs.Spec) (job jobs.Job, isNew bool, err error)
+	// HasKey reports whether a job has an idempotency key, also one in the archive.
+	HasKey(key string) bool
 	// Where returns the jobs for which is holds, those first that are due first.
 	Where(is func(*jobs.Job) bool) []jobs.Job
 	// PullWhere is Pull of the jobs for which is holds.
@@ -142,13 +144,14 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 // enqueue adds the jobs of the entries that are due, unless they are there, or may not be today, and
 // returns the known ones with them.
 func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.Entry, known []jobs.Job, now time.Time) (all []jobs.Job, trouble error) {
-	statuses, open, today := map[string]string{}, map[string]bool{}, map[care.Action]int{}
+	queued, open, today := map[string]bool{}, map[string]bool{}, map[care.Action]int{}
+	isToday := func(t time.Time) bool { return t.UTC().Format(time.DateOnly) == now.UTC().Format(time.DateOnly) } // no day to come, by a clock that was wrong
 	for _, j := range known {
-		statuses[j.IdempotencyKey] = j.Status
-		if j.Status == jobs.Running || j.Status == jobs.Queued && (j.Attempt > 0 || !j.RunAt.After(now)) {
+		queued[j.IdempotencyKey] = j.Status == jobs.Queued
+		if j.Status == jobs.Running || queued[j.IdempotencyKey] && (j.Attempt > 0 || !j.RunAt.After(now)) || j.Status == jobs.DeadLetter && isToday(j.UpdatedAt) {
 			open[j.ObjectID] = true
 		}
-		if j.CreatedAt.UTC().Format(time.DateOnly) == now.UTC().Format(time.DateOnly) { // none of days to come, by a clock that was wrong
+		if isToday(j.CreatedAt) {
 			today[care.Action(j.Action)]++
 		}
 	}
@@ -164,10 +167,10 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 		if e.Job != "" { // a person may write the same time again
 			key += ":" + e.Job
 		}
-		if statuses[key] == jobs.Succeeded { // the file was put back since, as git does: once a day, lest something always does
+		if w.Jobs.HasKey(key) && !queued[key] { // it is a dead letter, or the file was put back since, as git does: once a day, lest something always does
 			key += now.UTC().Format(":" + time.DateOnly)
 		}
-		if statuses[key] != "" {
+		if w.Jobs.HasKey(key) {
 			continue
 		}
 		job, isNew, err := w.Jobs.Enqueue(ctx, jobs.Spec{ObjectType: g.Kind, ObjectID: object, Action: string(action), RunAt: now, Priority: e.Risk, IdempotencyKey: key})

@@ -27,18 +27,19 @@ var start = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 type bench struct {
 	*testing.T
 	*Worker
-	dir     string
-	file    memory.Governed
-	now     time.Time
-	list    []jobs.Job
-	acks    []jobs.Ack
-	tasks   map[string]*state.Task // by their keys
-	specs   []task.TaskSpec
-	uses    map[string]memory.Use
-	leaving bool
-	refuse  error  // of the next Submit
-	lost    bool   // the next Ack does not arrive
-	auto    string // answers what is asked at once
+	dir      string
+	file     memory.Governed
+	now      time.Time
+	list     []jobs.Job
+	archived []jobs.Job
+	acks     []jobs.Ack
+	tasks    map[string]*state.Task // by their keys
+	specs    []task.TaskSpec
+	uses     map[string]memory.Use
+	leaving  bool
+	refuse   error  // of the next Submit
+	lost     bool   // the next Ack does not arrive
+	auto     string // answers what is asked at once
 }
 
 func newBench(t *testing.T, notes string) *bench {
@@ -70,12 +71,16 @@ func (b *bench) Enqueue(_ context.Context, spec jobs.Spec) (jobs.Job, bool, erro
 	if field, err := spec.Check(); err != nil {
 		b.Errorf("%s: %v", field, err)
 	}
-	j := jobs.Job{ID: fmt.Sprintf("job%d", len(b.list)+1), Spec: spec, Status: jobs.Queued, CreatedAt: b.now, UpdatedAt: b.now}
-	if slices.ContainsFunc(b.list, func(o jobs.Job) bool { return o.IdempotencyKey == j.IdempotencyKey }) {
+	j := jobs.Job{ID: fmt.Sprintf("job%d", len(b.list)+len(b.archived)+1), Spec: spec, Status: jobs.Queued, CreatedAt: b.now, UpdatedAt: b.now}
+	if b.HasKey(j.IdempotencyKey) {
 		b.Errorf("a second job %s", j.IdempotencyKey)
 	}
 	b.list = append(b.list, j)
 	return j, true, nil
+}
+
+func (b *bench) HasKey(key string) bool {
+	return slices.ContainsFunc(slices.Concat(b.list, b.archived), func(j jobs.Job) bool { return j.IdempotencyKey == key })
 }
 
 func (b *bench) Where(is func(*jobs.Job) bool) []jobs.Job {
@@ -467,6 +472,36 @@ func TestPutBack(t *testing.T) {
 	b.now = b.now.AddDate(0, 0, 1)
 	b.pass()
 	b.wantJobs("#a decay succeeded 0", "#a decay succeeded 0", "#a decay succeeded 0")
+	b.archived, b.list = b.list, nil
+	for range 3 {
+		b.now = b.now.AddDate(0, 0, 1)
+		b.write(memory.DefaultLessons, before)
+		b.pass()
+	}
+	b.wantJobs("#a decay succeeded 0", "#a decay succeeded 0", "#a decay succeeded 0")
+}
+
+// A dead letter does not end the care of its entry: there is another job the next day, and one a day.
+func TestAfterDeadLetter(t *testing.T) {
+	b := newBench(t, lessons)
+	b.refuse = &task.Error{Code: task.CodeInvalid, Message: "there is no agent"}
+	for range 40 {
+		b.pass()
+		b.now = b.now.Add(5 * time.Minute)
+	}
+	b.wantJobs("#a verify dead_letter 3")
+	for range 2 {
+		b.now = b.now.AddDate(0, 0, 1).Truncate(24 * time.Hour)
+		for range 10 {
+			b.pass()
+			b.now = b.now.Add(5 * time.Minute)
+		}
+	}
+	b.wantJobs("#a verify dead_letter 3", "#a verify dead_letter 3", "#a verify dead_letter 3")
+	b.now, b.refuse, b.auto = b.now.AddDate(0, 0, 1), nil, `{"verdict":"holds"}`
+	b.pass()
+	b.pass()
+	b.wantJobs("#a verify dead_letter 3", "#a verify dead_letter 3", "#a verify dead_letter 3", "#a verify succeeded 0")
 }
 
 // While an attempt is to be tried again, no other job is queued for the entry.
