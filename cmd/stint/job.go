@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -110,9 +111,9 @@ func (a *app) listJobs(c *cobra.Command, none string, request func(*client.Clien
 		return err
 	}
 	defer a.warnFindings(c.Context())
-	head := []string{"JOB", "OBJECT", "ACTION", "DUE", "PRIORITY", "STATUS", "ERROR"}
-	return printTable(a, list, none, head, []string{"ERROR", "PRIORITY", "OBJECT"}, func(j jobs.Job) (string, []string) {
-		return j.ID, []string{shortID(j.ID), j.ObjectID, j.Action, localTime(j.RunAt), j.Priority, jobStatus(&j), oneLine(j.Reason())}
+	head := []string{"JOB", "OBJECT", "ACTION", "DUE", "PRIORITY", "STATUS", "WHY"}
+	return printTable(a, list, none, head, []string{"WHY", "PRIORITY", "OBJECT"}, func(j jobs.Job) (string, []string) {
+		return j.ID, []string{shortID(j.ID), j.ObjectID, j.Action, localTime(j.RunAt), j.Priority, jobStatus(&j), oneLine(cmp.Or(j.WaitsFor, j.Reason()))}
 	})
 }
 
@@ -155,6 +156,7 @@ func (a *app) jobShowCommand() *cobra.Command {
 				{"object", j.ObjectType + " " + j.ObjectID},
 				{"action", j.Action},
 				{"status", jobStatus(&j)},
+				{"waits for", j.WaitsFor},
 				{"due", localTime(j.RunAt)},
 				{"priority", j.Priority},
 				{"retry delay", (time.Duration(j.RetryDelaySec) * time.Second).String()},

@@ -459,13 +459,16 @@ func (o *othersJobs) Enqueue(ctx context.Context, s jobs.Spec) (jobs.Job, bool, 
 	return o.Room.Enqueue(ctx, s)
 }
 
-// stayForJobs keeps a master from being idle while jobs are at work, or due soon, until ctx ends.
+// stayForJobs keeps a master from being idle while jobs are at work, or due soon, until ctx ends. For those
+// that wait for a person it does not.
 func stayForJobs(ctx context.Context, c *coordinator.Coordinator, room *due.Room) {
 	const pace, ahead = 5 * time.Second, time.Hour
 	for ctx.Err() == nil {
 		stay := func() {}
 		room.View(func(st *jobs.State) {
-			if len(st.Due(time.Now().Add(ahead), 1))+len(st.List(jobs.Filter{Status: jobs.Running, Limit: 1})) > 0 {
+			now := time.Now()
+			due := st.DueWhere(now.Add(ahead), 1, func(j *jobs.Job) bool { return j.WaitsFor == "" || j.RunAt.After(now) })
+			if len(due)+len(st.List(jobs.Filter{Status: jobs.Running, Limit: 1})) > 0 {
 				stay = c.Call()
 			}
 		})

@@ -71,6 +71,9 @@ func after(was *entry, sec *ledger.Section, owner func(key string) string) (Job,
 	if j.Status != Running {
 		j.LeaseUntil = time.Time{}
 	}
+	if j.Status != Queued {
+		j.WaitsFor = ""
+	}
 	if j.CreatedAt.IsZero() {
 		j.CreatedAt = j.UpdatedAt
 	}

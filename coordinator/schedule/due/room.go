@@ -297,6 +297,17 @@ func (r *Room) Fail(ctx context.Context, id string, f jobs.Fail) (job jobs.Job, 
 	return job, err
 }
 
+// Wait notes what a queued job waits for; "": for nothing but its time.
+func (r *Room) Wait(ctx context.Context, id, why string) error {
+	_, err := r.act(ctx, id, func(_ *jobs.State, _ *ledger.Tx, j *jobs.Job) error {
+		if j.Status == jobs.Queued && j.WaitsFor != why {
+			j.WaitsFor, j.UpdatedAt = why, r.now()
+		}
+		return nil
+	})
+	return err
+}
+
 // spend takes an attempt that has failed or was lost from a job; again is when the next one may be.
 func spend(j *jobs.Job, why string, now, again time.Time) {
 	j.Attempt++

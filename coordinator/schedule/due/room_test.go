@@ -94,6 +94,30 @@ func (w *world) write(name, text string) {
 	must(w.t, os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600))
 }
 
+// A job says what it waits for, also after a restart, until it is pulled; no attempt is spent.
+func TestWait(t *testing.T) {
+	w := newWorld(t)
+	id := w.enqueue(spec("a", 0)).ID
+	w.now = w.now.Add(time.Minute)
+	must(t, w.Wait(t.Context(), id, "a person"))
+	w.reopen()
+	job, err := w.Job(id)
+	must(t, err)
+	if job.WaitsFor != "a person" || job.Status != jobs.Queued || job.Attempt != 0 || !job.UpdatedAt.Equal(w.now) || !strings.Contains(w.read("jobs.md"), "- waitsFor: a person\n") {
+		t.Errorf("%+v", job)
+	}
+	text := w.read("jobs.md")
+	must(t, w.Wait(t.Context(), id, "a person"))
+	if w.read("jobs.md") != text {
+		t.Error("the same is written again")
+	}
+	w.pull("w1")
+	must(t, w.Wait(t.Context(), id, "nobody"))
+	if job, err := w.Job(id); err != nil || job.WaitsFor != "" || job.Status != jobs.Running {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
+
 // spec asks for a job about that object, in so many minutes.
 func spec(object string, minutes int) jobs.Spec {
 	return jobs.Spec{ObjectType: "memory", ObjectID: object, Action: "verify", RunAt: start.Add(time.Duration(minutes) * time.Minute)}

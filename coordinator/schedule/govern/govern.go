@@ -36,6 +36,8 @@ type Jobs interface {
 	PullWhere(ctx context.Context, p jobs.Pull, is func(*jobs.Job) bool) ([]jobs.Job, error)
 	Ack(ctx context.Context, id string, a jobs.Ack) (jobs.Job, error)
 	Fail(ctx context.Context, id string, f jobs.Fail) (jobs.Job, error)
+	// Wait notes what a queued job waits for; "": for nothing but its time.
+	Wait(ctx context.Context, id, why string) error
 }
 
 // Tasks is what a [Worker] asks the master.
@@ -126,6 +128,9 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 		}
 		p := &plan{entry: byID[id], change: care.Change{Action: care.Action(j.Action), Job: j.ID, Now: now}}
 		isReady, err := w.prepare(ctx, g, j, p, asked)
+		if p.waits != j.WaitsFor {
+			err = errors.Join(err, w.Jobs.Wait(ctx, j.ID, p.waits))
+		}
 		if trouble = errors.Join(trouble, err); isReady && len(plans) < most {
 			plans[j.ID] = p
 		}
@@ -207,19 +212,25 @@ type plan struct {
 	entry    care.Entry // as it was when its verdict was found
 	change   care.Change
 	evidence string
-	err      error // why the attempt fails
+	waits    string // for what the job waits
+	err      error  // why the attempt fails
 }
 
 // prepare completes the plan of a job that is due. isReady is false while the job has to wait; the error says
 // what keeps it waiting that should not.
 func (w *Worker) prepare(ctx context.Context, g memory.Governed, j jobs.Job, p *plan, asked *int) (isReady bool, err error) {
 	e, use := &p.entry, w.Uses(g, p.entry.ID)
+	var closed error
+	if e.Risk == care.High {
+		closed = g.Open()
+	}
 	switch {
 	case e.Job == j.ID:
 		p.evidence = "it was applied before, and that could not be noted"
 	case e.ID == "":
 		p.err = care.ErrGone
-	case e.Risk == care.High && g.Open() != nil:
+	case closed != nil:
+		p.waits = memory.OneLine(closed.Error(), 500)
 		return false, nil
 	case e.May(p.change.Action) != nil:
 		p.err = e.May(p.change.Action)

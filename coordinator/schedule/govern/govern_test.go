@@ -135,6 +135,11 @@ func (b *bench) Fail(_ context.Context, id string, f jobs.Fail) (jobs.Job, error
 	return *j, nil
 }
 
+func (b *bench) Wait(_ context.Context, id, why string) error {
+	b.job(id).WaitsFor, b.job(id).UpdatedAt = why, b.now
+	return nil
+}
+
 // back ends an attempt of a job that is running.
 func (b *bench) back(j *jobs.Job, at time.Time) {
 	j.Attempt, j.Status, j.RunAt, j.UpdatedAt = j.Attempt+1, jobs.Queued, at, b.now
@@ -288,11 +293,19 @@ func TestGate(t *testing.T) {
 	b.write(memory.DefaultGate, "state: closed\n")
 	b.pass()
 	b.wantJobs("#a verify queued 0")
-	if len(b.specs) > 0 {
-		t.Fatalf("%+v", b.specs)
+	if why := b.job("job1").WaitsFor; len(b.specs) > 0 || !strings.HasPrefix(why, "the gate is closed for entries of high risk: ") || !strings.HasSuffix(why, "/gate.md needs the line state: open, and no other state") {
+		t.Fatalf("%+v: %s", b.specs, why)
+	}
+	changed := b.job("job1").UpdatedAt
+	b.pass()
+	if b.job("job1").UpdatedAt != changed {
+		t.Error("the same is noted again")
 	}
 	b.write(memory.DefaultGate, "state: open\n")
 	b.pass()
+	if why := b.job("job1").WaitsFor; why != "" {
+		t.Error(why)
+	}
 	b.write(memory.DefaultGate, "state: closed\n") // while the agent works
 	b.answer(state.Done, `{"verdict":"holds"}`)
 	b.pass()
