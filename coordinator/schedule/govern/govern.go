@@ -146,25 +146,33 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 	return trouble
 }
 
-// enqueue adds the jobs of the entries that are due, unless they are there, or may not be today, and
-// returns the known ones with them.
+// enqueue adds the jobs of the entries that are due, unless they are there, and returns the known ones with
+// them. What is over the budget of today is due tomorrow, and what is over that of tomorrow is left for then.
 func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.Entry, known []jobs.Job, now time.Time) (all []jobs.Job, trouble error) {
-	queued, open, today := map[string]bool{}, map[string]bool{}, map[care.Action]int{}
-	isToday := func(t time.Time) bool { return t.UTC().Format(time.DateOnly) == now.UTC().Format(time.DateOnly) } // no day to come, by a clock that was wrong
+	queued, open, used := map[string]bool{}, map[string]bool{}, map[string]int{} // used: by action and day
+	today := now.UTC().Truncate(24 * time.Hour)
+	day := func(action string, at time.Time) string { return action + at.UTC().Format(time.DateOnly) }
 	for _, j := range known {
 		queued[j.IdempotencyKey] = j.Status == jobs.Queued
-		if j.Status == jobs.Running || queued[j.IdempotencyKey] && (j.Attempt > 0 || !j.RunAt.After(now)) || j.Status == jobs.DeadLetter && isToday(j.UpdatedAt) {
+		switch {
+		case j.Status == jobs.Running, j.Status == jobs.Queued && (j.Attempt > 0 || j.WaitsFor != "" || !j.RunAt.After(now)), j.Status == jobs.DeadLetter && day("", j.UpdatedAt) == day("", now):
 			open[j.ObjectID] = true
 		}
-		if isToday(j.CreatedAt) {
-			today[care.Action(j.Action)]++
+		at := j.RunAt
+		if at.Before(now) && (j.Status == jobs.Queued || !j.UpdatedAt.Before(today)) {
+			at = now
 		}
+		used[day(j.Action, at)]++
 	}
 	all = known
 	for i := range entries {
 		e := &entries[i]
 		action, object := w.action(g, e), g.ObjectID(e.ID)
-		isOver := today[action] >= w.Budget && (action == care.Verify || action == care.Reinstate)
+		at, why, isLimited := now, "", action == care.Verify || action == care.Reinstate
+		if isLimited && used[day(string(action), now)] >= w.Budget {
+			at, why = today.AddDate(0, 0, 1), fmt.Sprintf("auto_verify_budget: %d %s jobs are made per day (UTC) and workspace, and those of today are used up", w.Budget, action)
+		}
+		isOver := isLimited && used[day(string(action), at)] >= w.Budget
 		if e.ID == "" || e.Next.IsZero() || e.Next.After(now) || open[object] || isOver || e.May(action) != nil || len(all)-len(known) == mostNew {
 			continue
 		}
@@ -178,10 +186,13 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 		if w.Jobs.HasKey(key) {
 			continue
 		}
-		job, isNew, err := w.Jobs.Enqueue(ctx, jobs.Spec{ObjectType: g.Kind, ObjectID: object, Action: string(action), RunAt: now, Priority: e.Risk, IdempotencyKey: key})
+		job, isNew, err := w.Jobs.Enqueue(ctx, jobs.Spec{ObjectType: g.Kind, ObjectID: object, Action: string(action), RunAt: at, Priority: e.Risk, IdempotencyKey: key})
 		if trouble = errors.Join(trouble, err); err == nil && isNew {
 			all = append(all, job)
-			today[action]++
+			used[day(job.Action, at)]++
+			if why != "" {
+				trouble = errors.Join(trouble, w.Jobs.Wait(ctx, job.ID, why))
+			}
 		}
 	}
 	return all, trouble
