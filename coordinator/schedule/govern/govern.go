@@ -272,7 +272,11 @@ func (w *Worker) applyPlan(ctx context.Context, g memory.Governed, id string, p 
 		_, err := w.Jobs.Fail(ctx, id, jobs.Fail{Error: p.err.Error(), WorkerID: workerID})
 		return err
 	}
-	_, err := w.Jobs.Ack(ctx, id, jobs.Ack{WorkerID: workerID, NextActionAt: after.Next, NoNext: true, Before: describe(before), After: describe(after), Evidence: p.evidence})
+	next := after.Next
+	if next.Before(p.change.Now) { // it was applied long ago, and a time that is past is refused
+		next = time.Time{}
+	}
+	_, err := w.Jobs.Ack(ctx, id, jobs.Ack{WorkerID: workerID, NextActionAt: next, NoNext: true, Before: describe(before), After: describe(after), Evidence: p.evidence})
 	return err
 }
 

@@ -119,6 +119,9 @@ func (b *bench) Ack(_ context.Context, id string, a jobs.Ack) (jobs.Job, error) 
 	if field, err := a.Check(); err != nil || !a.NoNext || a.WorkerID != "stint" {
 		b.Errorf("%s: %v: %+v", field, err, a)
 	}
+	if err := jobs.CheckTime(a.NextActionAt, b.now); err != nil && !a.NextActionAt.IsZero() {
+		return jobs.Job{}, err
+	}
 	j := b.job(id)
 	if j.Status != jobs.Running {
 		b.Errorf("%s is %s", id, j.Status)
@@ -453,6 +456,20 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%d tasks, %s", len(b.specs), again)
 		}
 	}
+}
+
+// An end that is noted only once the entry is due again is noted, and its care goes on.
+func TestCrashForLong(t *testing.T) {
+	b := newBench(t, lessons)
+	b.lost, b.auto = true, `{"verdict":"holds"}`
+	b.pass()
+	b.pass()
+	b.now = b.now.AddDate(0, 0, 40)
+	b.back(b.job("job1"), b.now)
+	b.pass()
+	b.wantJobs("#a verify succeeded 1")
+	b.pass()
+	b.wantJobs("#a verify succeeded 1", "#a decay succeeded 0")
 }
 
 // A verdict on a text that somebody has changed meanwhile is of no use, and a deleted entry has none.
