@@ -444,9 +444,10 @@ type othersJobs struct {
 
 // Pull implements [api.Jobs].
 func (o *othersJobs) Pull(ctx context.Context, p jobs.Pull) ([]jobs.Job, error) {
-	return o.PullWhere(ctx, p, func(j *jobs.Job) bool {
+	p.Is = func(j *jobs.Job) bool {
 		return !slices.ContainsFunc(o.governed, func(g memory.Governed) bool { return strings.HasPrefix(j.ObjectID, g.ObjectID("")) })
-	})
+	}
+	return o.Room.Pull(ctx, p)
 }
 
 // Enqueue implements [api.Jobs].
@@ -467,7 +468,7 @@ func stayForJobs(ctx context.Context, c *coordinator.Coordinator, room *due.Room
 		stay := func() {}
 		room.View(func(st *jobs.State) {
 			now := time.Now()
-			due := st.DueWhere(now.Add(ahead), 1, func(j *jobs.Job) bool { return j.WaitsFor == "" || j.RunAt.After(now) })
+			due := st.Due(jobs.Pull{Now: now.Add(ahead), Limit: 1, Is: func(j *jobs.Job) bool { return j.WaitsFor == "" || j.RunAt.After(now) }})
 			if len(due)+len(st.List(jobs.Filter{Status: jobs.Running, Limit: 1})) > 0 {
 				stay = c.Call()
 			}

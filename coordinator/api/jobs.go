@@ -120,5 +120,5 @@ func DueJobs(st *jobs.State, now time.Time, most int) []jobs.Job {
 	newest := func(status string) []jobs.Job {
 		return st.List(jobs.Filter{Status: status, Newest: true, Limit: most})
 	}
-	return slices.Concat(newest(jobs.Running), st.Due(now, most), newest(jobs.DeadLetter))
+	return slices.Concat(newest(jobs.Running), st.Due(jobs.Pull{Now: now, Limit: most}), newest(jobs.DeadLetter))
 }

@@ -86,6 +86,9 @@ type Pull struct {
 	Now      time.Time `json:"now,omitzero" doc:"Jobs that are due then; at most a minute ahead of the master's clock. Left out: now" example:"2026-12-01T00:00:10Z"`
 	Limit    int       `json:"limit,omitempty" min:"1" max:"1000" doc:"How many at most, 1 to 1000; left out: 100" example:"100"`
 	WorkerID string    `json:"worker_id" min:"1" max:"512" doc:"Who takes them" example:"worker-1"`
+
+	IDs []string        `json:"-"` // these jobs alone, whatever else is due; nil: any
+	Is  func(*Job) bool `json:"-"` // those for which it holds; nil: any
 }
 
 // An Ack says that a job was done.

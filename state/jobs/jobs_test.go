@@ -97,7 +97,7 @@ func TestDueIsTheHeadOfTheSortedQueue(t *testing.T) {
 			t.Fatalf("%d are due, of %d", m.Due, len(want))
 		}
 		want = want[:min(len(want), limit)]
-		if diff := cmp.Diff(want, f.Due(now, limit)); diff != "" {
+		if diff := cmp.Diff(want, f.Due(Pull{Now: now, Limit: limit})); diff != "" {
 			t.Fatalf("due (-want +got):\n%s", diff)
 		}
 		g := newFolder()
@@ -282,4 +282,31 @@ func FuzzApply(f *testing.F) {
 			t.Errorf("(-first +again):\n%s", diff)
 		}
 	})
+}
+
+// TestDueOfIDs: what is asked for by its id costs nothing for the other jobs that are due.
+func TestDueOfIDs(t *testing.T) {
+	f := newFolder()
+	for i := range 2000 {
+		j := newJob(fmt.Sprintf("j%04d", i), day.Add(time.Duration(i/1999)*time.Hour), "low")
+		must(t, f.add(t, Record(nil, &j)))
+	}
+	for want, p := range map[string]Pull{
+		"j1998 j0003": {Limit: 3, IDs: []string{"none", "j1998", "j1999", "j0003"}},
+		"j0007":       {Limit: 1, IDs: []string{"j0007", "j0003"}},
+		"":            {Limit: 1, IDs: []string{}},
+		"j0004 j0014": {Limit: 2, Is: func(j *Job) bool { return strings.HasSuffix(j.ID, "4") }},
+	} {
+		p.Now = day
+		var got []string
+		for _, j := range f.Due(p) {
+			got = append(got, j.ID)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%+v: %q", p, got)
+		}
+	}
+	if n := testing.AllocsPerRun(10, func() { f.Due(Pull{Now: day, Limit: 10, IDs: []string{"none"}}) }); n > 1 {
+		t.Errorf("%v allocations", n)
+	}
 }

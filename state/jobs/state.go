@@ -145,19 +145,23 @@ func (q *queue) Pop() any {
 	return e
 }
 
-// Due returns the first n queued jobs whose time has come, in the order in which they are pulled.
-func (s *State) Due(now time.Time, n int) []Job {
-	return s.DueWhere(now, n, func(*Job) bool { return true })
-}
-
-// DueWhere is Due of the jobs for which is holds.
-func (s *State) DueWhere(now time.Time, n int, is func(*Job) bool) (list []Job) {
-	var taken []*entry
-	for len(list) < n && len(s.queue) > 0 && !s.queue[0].RunAt.After(now) {
-		e := heap.Pop(&s.queue).(*entry)
-		if taken = append(taken, e); is(&e.Job) {
+// Due returns the queued jobs that a pull hands out, in that order, or in that of its ids.
+func (s *State) Due(p Pull) (list []Job) {
+	add := func(e *entry) {
+		if len(list) < p.Limit && !e.RunAt.After(p.Now) && (p.Is == nil || p.Is(&e.Job)) {
 			list = append(list, e.Job)
 		}
+	}
+	for _, id := range p.IDs {
+		if e := s.jobs[id]; e != nil && e.Status == Queued {
+			add(e)
+		}
+	}
+	var taken []*entry
+	for p.IDs == nil && len(list) < p.Limit && len(s.queue) > 0 && !s.queue[0].RunAt.After(p.Now) {
+		e := heap.Pop(&s.queue).(*entry)
+		taken = append(taken, e)
+		add(e)
 	}
 	for _, e := range taken {
 		heap.Push(&s.queue, e)

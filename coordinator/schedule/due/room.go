@@ -172,17 +172,12 @@ func (r *Room) enqueue(st *jobs.State, tx *ledger.Tx, spec jobs.Spec, newID stri
 // Pull hands out jobs that are due to a worker, who has them until their lease ends: by run_at, then
 // priority.
 func (r *Room) Pull(ctx context.Context, p jobs.Pull) (list []jobs.Job, err error) {
-	return r.PullWhere(ctx, p, func(*jobs.Job) bool { return true })
-}
-
-// PullWhere is Pull of the jobs for which is holds.
-func (r *Room) PullWhere(ctx context.Context, p jobs.Pull, is func(*jobs.Job) bool) (list []jobs.Job, err error) {
 	if err := wrong(p.Check(r.now())); err != nil {
 		return nil, err
 	}
 	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
 		now := r.now()
-		list = st.DueWhere(p.Now, p.Limit, is)
+		list = st.Due(p)
 		for i := range list {
 			was := list[i]
 			j := &list[i]

@@ -14,7 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,8 +34,7 @@ type Jobs interface {
 	HasKey(key string) bool
 	// Where returns the jobs for which is holds, those first that are due first.
 	Where(is func(*jobs.Job) bool) []jobs.Job
-	// PullWhere is Pull of the jobs for which is holds.
-	PullWhere(ctx context.Context, p jobs.Pull, is func(*jobs.Job) bool) ([]jobs.Job, error)
+	Pull(ctx context.Context, p jobs.Pull) ([]jobs.Job, error)
 	Ack(ctx context.Context, id string, a jobs.Ack) (jobs.Job, error)
 	Fail(ctx context.Context, id string, f jobs.Fail) (jobs.Job, error)
 	// Wait notes what a queued job waits for; "": for nothing but its time.
@@ -138,7 +139,7 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 	if len(plans) == 0 {
 		return trouble
 	}
-	pulled, err := w.Jobs.PullWhere(ctx, jobs.Pull{Limit: most, WorkerID: workerID}, func(j *jobs.Job) bool { return plans[j.ID] != nil })
+	pulled, err := w.Jobs.Pull(ctx, jobs.Pull{WorkerID: workerID, IDs: slices.Sorted(maps.Keys(plans))})
 	trouble = errors.Join(trouble, err)
 	for _, j := range pulled {
 		trouble = errors.Join(trouble, w.applyPlan(ctx, g, j.ID, plans[j.ID]))

@@ -89,12 +89,12 @@ func (b *bench) Where(is func(*jobs.Job) bool) []jobs.Job {
 	return list
 }
 
-func (b *bench) PullWhere(_ context.Context, p jobs.Pull, is func(*jobs.Job) bool) (pulled []jobs.Job, err error) {
-	if p.WorkerID != "stint" || p.Limit != 10 {
+func (b *bench) Pull(_ context.Context, p jobs.Pull) (pulled []jobs.Job, err error) {
+	if p.WorkerID != "stint" || len(p.IDs) == 0 || len(p.IDs) > 10 {
 		b.Errorf("%+v", p)
 	}
 	for i := range b.list {
-		if j := &b.list[i]; j.Status == jobs.Queued && !j.RunAt.After(b.now) && is(j) && len(pulled) < p.Limit {
+		if j := &b.list[i]; j.Status == jobs.Queued && !j.RunAt.After(b.now) && slices.Contains(p.IDs, j.ID) {
 			j.Status, j.UpdatedAt, j.LeaseUntil = jobs.Running, b.now, b.now.Add(5*time.Minute)
 			pulled = append(pulled, *j)
 		}
