@@ -236,7 +236,11 @@ func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (job jobs.Job, er
 		}
 		next := j.Spec
 		next.RunAt, next.IdempotencyKey = a.NextActionAt, ""
-		if err = wrong(next.Check()); err == nil {
+		err = wrong(next.Check())
+		if id := st.ByKey(next.IdempotencyKey); id == j.ID || id != "" && !st.IsOpen(id) { // that one is over
+			next.IdempotencyKey += ":" + state.ExactTime(now)
+		}
+		if err == nil {
 			_, _, err = r.enqueue(st, tx, next, r.opts.NewID(), now)
 		}
 		if errors.Is(err, &task.Error{Code: task.CodeConflict}) {

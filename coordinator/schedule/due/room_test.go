@@ -20,6 +20,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/state"
 	"stint/state/jobs"
 )
 
@@ -415,6 +416,22 @@ func TestAck(t *testing.T) {
 	ack.NextActionAt = start.AddDate(9000, 0, 0)
 	_, err = w.Ack(t.Context(), list[0].ID, ack)
 	refused(t, err, task.CodeInvalid, "next_action_at: write a time")
+}
+
+// TestNextOfEnded: the next job is queued also where a job that has ended has its key, or the same one.
+func TestNextOfEnded(t *testing.T) {
+	w := newWorld(t)
+	w.enqueue(spec("a", 60))
+	w.now = start.Add(time.Hour)
+	for n := range 2 {
+		list := w.pull("w1")
+		_, err := w.Ack(t.Context(), list[0].ID, jobs.Ack{WorkerID: "w1", NextActionAt: start.Add(time.Hour)})
+		must(t, err)
+		if list = w.List(jobs.Filter{Status: jobs.Queued}); len(list) != 1 || list[0].IdempotencyKey != "a:verify:2026-12-01T01:00:00Z:"+state.ExactTime(w.now) {
+			t.Fatalf("%d: %+v", n, list)
+		}
+		w.now = w.now.Add(time.Second)
+	}
 }
 
 // TestAcksAtOnce: equal requests at the same time have one line of audit.jsonl, and the same answer.
