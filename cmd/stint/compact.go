@@ -28,7 +28,8 @@ func (a *app) compactCommand() *cobra.Command {
 		Short: "merge the records of each task, and archive old tasks",
 		Long: `Make the ledger smaller: the records of each task are merged into one, in tasks.md and
 in the journal, and tasks that ended long ago move to archive/. What you wrote around
-the tasks stays where it is. The same is done with the due jobs in jobs.md.
+the tasks stays where it is. The same is done with the due jobs in jobs.md;
+dead letters, and jobs that ended within a day, stay there.
 
 Archived tasks keep their ids: tasks that wait for them run, stint show and logs find
 them, stint ls --archive lists them, and stint retry brings one back.
@@ -93,7 +94,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 			pruned, err = cl.Prune(ctx, olderThan, o.dryRun)
 			return err
 		}
-		r, err = cl.Compact(ctx, olderThan, o.dryRun, !o.failed)
+		r, err = cl.Compact(ctx, wire.CompactBody{OlderThan: olderThan.String(), DryRun: o.dryRun, KeepFailed: !o.failed, KeepJobs: o.clean})
 		return err
 	})
 	if err != nil {

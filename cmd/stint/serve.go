@@ -408,7 +408,7 @@ func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, tell func
 			return fmt.Sprintf("removed %s, %d KiB", count(len(r.Removed), "place"), r.Bytes>>10), err
 		},
 		"compact-tasks": func(ctx context.Context) (string, error) {
-			r, err := ledgers{c, room}.Compact(ctx, cfg.CompactOlderThan, false, false)
+			r, err := ledgers{c, room}.Compact(ctx, cfg.CompactOlderThan, wire.CompactBody{})
 			return fmt.Sprintf("moved %s to the archive; the journal has %d KiB", count(r.Archived, "task"), r.After>>10), err
 		},
 		"fsck": func(ctx context.Context) (string, error) {
@@ -496,13 +496,13 @@ func (l ledgers) Reconcile(ctx context.Context, accept bool) (t task.Reconciled,
 	return t, err
 }
 
-// Compact implements [api.Ledger]. Where failed tasks stay, so do all jobs.
-func (l ledgers) Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (r wire.Compacted, err error) {
-	r.CompactReport, err = l.Coordinator.Compact(ctx, olderThan, dryRun, keepFailed)
-	if err != nil || keepFailed {
+// Compact implements [api.Ledger].
+func (l ledgers) Compact(ctx context.Context, olderThan time.Duration, b wire.CompactBody) (r wire.Compacted, err error) {
+	r.CompactReport, err = l.Coordinator.Compact(ctx, olderThan, b.DryRun, b.KeepFailed)
+	if err != nil || b.KeepJobs {
 		return r, err
 	}
-	jobs, err := l.room.Compact(ctx, olderThan, dryRun, 0)
+	jobs, err := l.room.Compact(ctx, olderThan, b.DryRun, 0)
 	if jobs.Archive != "" {
 		r.Jobs = &jobs
 	}

@@ -87,7 +87,7 @@ func (f *fakeMaster) Session(ref string, before int64, n int) (state.Session, se
 
 func (f *fakeMaster) Findings() []task.Finding { return slices.Clone(f.findings) }
 
-func (f *fakeMaster) Compact(context.Context, time.Duration, bool, bool) (wire.Compacted, error) {
+func (f *fakeMaster) Compact(context.Context, time.Duration, wire.CompactBody) (wire.Compacted, error) {
 	return wire.Compacted{}, f.err
 }
 

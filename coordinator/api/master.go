@@ -111,9 +111,8 @@ type Ledger interface {
 	Dump(w io.Writer) error
 	// Reconcile takes over tasks.md now; with accept also what is quarantined as the work of a formatter.
 	Reconcile(ctx context.Context, accept bool) (task.Reconciled, error)
-	// Compact merges records and moves tasks that ended more than olderThan ago to the archive; with dryRun
-	// it only says what it would do, with keepFailed failed and dead tasks stay.
-	Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (wire.Compacted, error)
+	// Compact merges records and moves what ended more than olderThan ago to the archive.
+	Compact(ctx context.Context, olderThan time.Duration, b wire.CompactBody) (wire.Compacted, error)
 	// Prune removes files of tasks that ended more than olderThan ago, and those beyond retention_size;
 	// with dryRun it only says which.
 	Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (task.Pruned, error)
@@ -139,7 +138,7 @@ func (s *Server) ledgerRoutes(api huma.API) {
 		if err != nil {
 			return wire.Compacted{}, task.Invalid("write for example 720h", "olderThan is no duration")
 		}
-		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body.DryRun, in.Body.KeepFailed)
+		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body)
 	}))
 	answers(api, op(http.MethodPost, "/v1/ledger/prune", "ledger-prune", "Remove the files of tasks that ended long ago", "Those of their runs, and the transcripts of sessions that cannot be resumed. The records stay. The master does so by itself every hour."), lasting(func(ctx context.Context, in *pruneInput) (task.Pruned, error) {
 		olderThan, err := time.ParseDuration(in.Body.OlderThan)

@@ -231,12 +231,12 @@ func (s *State) Metrics(now time.Time) Metrics {
 }
 
 // Compact returns what a journal must hold for this state: one record of each job, the oldest first.
-// Jobs that ended before that instant are to be moved out.
+// Jobs that ended before that instant are to be moved out, but for dead letters: somebody has to see to them.
 func (s *State) Compact(before time.Time) (keep ledger.Keep) {
 	for _, e := range s.all {
 		r := *Record(nil, &e.Job)
 		r.Fields = append(r.Fields, e.extra...)
-		if ended(e.Status) && e.UpdatedAt.Before(before) {
+		if ended(e.Status) && e.Status != DeadLetter && e.UpdatedAt.Before(before) {
 			keep.Out = append(keep.Out, ledger.Moved{Record: r, Entry: ledger.ArchiveEntry{ID: e.ID, Status: e.Status, Key: e.IdempotencyKey, UpdatedAt: e.UpdatedAt}})
 		} else {
 			keep.Records = append(keep.Records, r)

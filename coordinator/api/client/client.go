@@ -576,10 +576,9 @@ func (c *Client) Resume(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/resume", nil, nil)
 }
 
-// Compact makes the master merge records and move tasks that ended more than olderThan ago to the archive;
-// with dryRun it only says what it would do, with keepFailed failed and dead tasks stay.
-func (c *Client) Compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool) (wire.Compacted, error) {
-	return fetch[wire.Compacted](ctx, c, http.MethodPost, "/v1/ledger/compact", wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun, KeepFailed: keepFailed})
+// Compact makes the master merge records and move what ended long ago to the archive.
+func (c *Client) Compact(ctx context.Context, b wire.CompactBody) (wire.Compacted, error) {
+	return fetch[wire.Compacted](ctx, c, http.MethodPost, "/v1/ledger/compact", b)
 }
 
 // Prune makes the master remove files of tasks that ended more than olderThan ago, and those beyond

@@ -124,6 +124,7 @@ type CompactBody struct {
 	OlderThan  string `json:"olderThan" doc:"Tasks that ended longer ago go to the archive: a Go duration such as 720h; 0s: all that have ended" example:"720h"`
 	DryRun     bool   `json:"dryRun,omitempty" doc:"Only say what would be done" example:"true"`
 	KeepFailed bool   `json:"keepFailed,omitempty" doc:"Failed and dead tasks stay" example:"true"`
+	KeepJobs   bool   `json:"keepJobs,omitempty" doc:"jobs.md stays as it is" example:"true"`
 }
 
 // A Compacted says what was done with the ledger of tasks, and with that of due jobs.

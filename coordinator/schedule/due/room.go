@@ -489,12 +489,12 @@ func (r *Room) audit(j *jobs.Job, before, after, evidence string) error {
 	return nil
 }
 
-// Compact merges the records of each job, and moves those that ended longer than olderThan ago to the
-// archive; with dry it only says what it would do. It is refused if somebody has saved jobs.md by hand
+// Compact merges the records of each job, and moves those that ended longer than olderThan ago, and a day at
+// least, to the archive: those of a day count for its budgets. With dry it only says what it would do. It is refused if somebody has saved jobs.md by hand
 // for less than quiet.
 func (r *Room) Compact(ctx context.Context, olderThan time.Duration, dry bool, quiet time.Duration) (ledger.CompactReport, error) {
 	report, err := r.Store.Compact(ctx, func(st *jobs.State) (ledger.Keep, error) {
-		keep := st.Compact(r.now().Add(-olderThan))
+		keep := st.Compact(r.now().Add(-max(olderThan, 24*time.Hour)))
 		keep.Dry, keep.Quiet = dry, quiet
 		return keep, nil
 	})

@@ -511,7 +511,7 @@ func TestKeyReuse(t *testing.T) {
 	check("running")
 	_, err := w.Ack(t.Context(), first.ID, jobs.Ack{})
 	must(t, err)
-	w.now = start.Add(time.Hour)
+	w.now = start.AddDate(0, 0, 2)
 	check("succeeded")
 	r, err := w.Compact(t.Context(), 0, false, 0)
 	if err != nil || r.Archived != 1 || r.Archive != "jobs-2026-12.md" {
@@ -525,18 +525,39 @@ func TestKeyReuse(t *testing.T) {
 	}
 }
 
-// TestArchivedDeadLetter comes back with retry.
-func TestArchivedDeadLetter(t *testing.T) {
+// TestCompactKeeps dead letters, and what ended within a day, whatever it is told.
+func TestCompactKeeps(t *testing.T) {
 	w := newWorld(t)
-	s := spec("a", 0)
-	s.MaxAttempts = 1
-	id := w.enqueue(s).ID
-	w.pull("w1")
-	_, err := w.Fail(t.Context(), id, jobs.Fail{Error: "no"})
+	for _, object := range []string{"dead", "done"} {
+		s := spec(object, 0)
+		s.MaxAttempts = 1
+		w.enqueue(s)
+	}
+	list := w.pull("w1")
+	_, err := w.Fail(t.Context(), list[0].ID, jobs.Fail{Error: "no"})
 	must(t, err)
-	w.now = start.Add(time.Hour)
-	_, err = w.Compact(t.Context(), 0, false, 0)
+	_, err = w.Ack(t.Context(), list[1].ID, jobs.Ack{})
 	must(t, err)
+	for days, want := range []int{2, 2, 1} {
+		w.now = start.AddDate(0, 0, days)
+		_, err := w.Compact(t.Context(), 0, false, 0)
+		if n := len(w.List(jobs.Filter{})); err != nil || n != want {
+			t.Errorf("after %d days: %d jobs, %v", days, n, err)
+		}
+	}
+}
+
+// TestArchivedFailure comes back with retry.
+func TestArchivedFailure(t *testing.T) {
+	w := newWorld(t)
+	id := w.enqueue(spec("a", 0)).ID
+	w.write("jobs.md", w.read("jobs.md")+"\n## Job "+id+"\n- status: failed\n")
+	w.reopen()
+	w.now = start.AddDate(0, 0, 2)
+	r, err := w.Compact(t.Context(), 0, false, 0)
+	if err != nil || r.Archived != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
 	job, err := w.Retry(t.Context(), id)
 	must(t, err)
 	w.reopen()
@@ -636,7 +657,7 @@ func TestNextToTasks(t *testing.T) {
 	w.pull("w1")
 	_, err := w.Ack(t.Context(), id, jobs.Ack{})
 	must(t, err)
-	w.now = start.Add(time.Hour)
+	w.now = start.AddDate(0, 0, 2)
 	_, err = w.Compact(t.Context(), 0, false, 0)
 	must(t, err)
 	var names []string
@@ -669,7 +690,7 @@ func TestIDTwice(t *testing.T) {
 		if was.Status == jobs.Running {
 			_, err := w.Ack(t.Context(), "job-001", jobs.Ack{})
 			must(t, err)
-			w.now = start.Add(time.Hour)
+			w.now = start.AddDate(0, 0, 2)
 			_, err = w.Compact(t.Context(), 0, false, 0)
 			must(t, err)
 			w.now = start
