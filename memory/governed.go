@@ -112,17 +112,14 @@ var heading = regexp.MustCompile(`^((?:(?:[-*+>]|\d+[.)]) +)*)(#{1,6}(?: |$)|=+$
 // entryText returns what an agent says as the text of an entry, of at most so many characters: its
 // lines as they are indented, none of which is a heading or has the mark of a comment.
 func entryText(text string, most int) string {
+	text = leadingMarks.ReplaceAllString(strings.TrimSpace(text), "")
 	if all := []rune(text); len(all) > most {
 		text = string(all[:most-1]) + "…"
 	}
 	lines := strings.Split(strings.ReplaceAll(text, "\t", "    "), "\n")
 	for i, line := range lines {
-		said := OneLine(line, 0)
-		if i == 0 {
-			line, said = "", leadingMarks.ReplaceAllString(said, "")
-		}
 		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-		lines[i] = strings.TrimRight(indent+heading.ReplaceAllString(said, `$1\$2`), " ")
+		lines[i] = strings.TrimRight(indent+heading.ReplaceAllString(OneLine(line, 0), `$1\$2`), " ")
 	}
 	return strings.NewReplacer("<!--", "‹!--", "-->", "--›").Replace(strings.TrimSpace(strings.Join(lines, "\n")))
 }

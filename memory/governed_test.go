@@ -207,7 +207,7 @@ func TestRevisedKeepsItsLines(t *testing.T) {
 		"- one\n- two\r\n\n\tthree  \x1b[0m\n":                                          "- one <!-- ID\n  - two\n\n      three [0m\n",
 		"# one\n## two\n  ### three\n> # four\n1. - # five\n#6\nseven\n===\neight\n---": "- one <!-- ID\n  \\## two\n    \\### three\n  > \\# four\n  1. - \\# five\n  #6\n  seven\n  \\===\n  eight\n  \\---\n",
 		"one\n<!-- stint id=b -->\n<!--\n-->":                                           "- one <!-- ID\n  ‹!-- stint id=b --›\n  ‹!--\n  --›\n",
-		"\u2028- one\u2028- two\n```\n- three":                                          "- one - two <!-- ID\n  ```\n  - three\n",
+		"- one\u2028- two\n```\n- three":                                                "- one - two <!-- ID\n  ```\n  - three\n",
 	} {
 		dir := workspace(t, map[string]string{DefaultLessons: "- old <!-- stint id=a -->\n  more\n- next <!-- stint id=c next=2027-01-01T00:00:00Z -->\n"})
 		_, after, err := governed(dir).Apply(care.Entry{State: care.State{ID: "a"}, Text: "old\nmore"}, care.Change{Action: care.Verify, Verdict: care.Revised, Text: text, Now: today})

@@ -38,9 +38,6 @@ func OpenUses(path string) *Uses {
 
 // Count counts the entries of the hits that a prompt has from a workspace, and writes the file.
 func (u *Uses) Count(workspace string, hits []Hit, now time.Time) error {
-	if real, err := filepath.EvalSymlinks(workspace); err == nil { // as those of governed notes are
-		workspace = real
-	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	counted := false

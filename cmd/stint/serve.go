@@ -460,15 +460,13 @@ func (o *othersJobs) Enqueue(ctx context.Context, s jobs.Spec) (jobs.Job, bool, 
 	return o.Room.Enqueue(ctx, s)
 }
 
-// stayForJobs keeps a master from being idle while jobs are at work, or due soon, until ctx ends. For those
-// that wait for a person it does not.
+// stayForJobs keeps a master from being idle while jobs are at work, or due soon and wait for nothing else, until ctx ends.
 func stayForJobs(ctx context.Context, c *coordinator.Coordinator, room *due.Room) {
 	const pace, ahead = 5 * time.Second, time.Hour
 	for ctx.Err() == nil {
 		stay := func() {}
 		room.View(func(st *jobs.State) {
-			now := time.Now()
-			due := st.Due(jobs.Pull{Now: now.Add(ahead), Limit: 1, Is: func(j *jobs.Job) bool { return j.WaitsFor == "" || j.RunAt.After(now) }})
+			due := st.Due(jobs.Pull{Now: time.Now().Add(ahead), Limit: 1, Is: func(j *jobs.Job) bool { return j.WaitsFor == "" }})
 			if len(due)+len(st.List(jobs.Filter{Status: jobs.Running, Limit: 1})) > 0 {
 				stay = c.Call()
 			}

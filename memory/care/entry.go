@@ -28,7 +28,7 @@ var fence = regexp.MustCompile("^(?:(`{3,})[^`]*|(~{3,}).*|<!--.*)$")
 func Parse(text []byte) (list []Entry) {
 	open, openIn := "", false // what ends a block of code or a comment, and whether an entry has the block
 	inEntry, need := false, 0 // how far the further lines of an entry are indented at least
-	end, no, gap := 0, 0, ""  // gap: the blank lines above
+	end, no := 0, 0
 	for line := range bytes.Lines(text) {
 		raw := strings.TrimRight(string(line), "\r\n")
 		body := strings.TrimPrefix(raw, "\ufeff") // the mark of a file stays at its head
@@ -37,7 +37,6 @@ func Parse(text []byte) (list []Entry) {
 		in := len(strings.ReplaceAll(body[:len(body)-len(mark)], "\t", "    "))
 		end, no = end+len(line), no+1
 		if mark == "" {
-			gap += "\n"
 			continue
 		}
 		if inEntry && in < need {
@@ -58,7 +57,7 @@ func Parse(text []byte) (list []Entry) {
 		switch {
 		case inEntry:
 			e := &list[len(list)-1]
-			e.Text, e.end = strings.TrimSpace(e.Text+gap+"\n"+strings.Repeat(" ", in-need)+said), end
+			e.Text, e.end = strings.TrimSpace(e.Text+strings.Repeat("\n", 1+bytes.Count(text[e.end:begin], []byte("\n")))+strings.Repeat(" ", in-need)+said), end
 		case !wasOpen && in == 0 && strings.HasPrefix(said, "- ") && strings.Trim(said, "- \t") != "":
 			e := Entry{State: state, Line: no, Text: strings.TrimSpace(said[2:]), begin: begin, head: head, rest: end, end: end}
 			if i := strings.LastIndex(said, "<!--"); i >= 0 && !strings.Contains(said[i:], "-->") {
@@ -69,7 +68,6 @@ func Parse(text []byte) (list []Entry) {
 			}
 			inEntry, need, list = true, len(said)-len(strings.TrimLeft(said[1:], " ")), append(list, e)
 		}
-		gap = ""
 	}
 	return list
 }

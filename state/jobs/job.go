@@ -64,7 +64,7 @@ type Job struct {
 	Spec
 	Status       string    `json:"status" enum:"queued,running,succeeded,failed,dead_letter" doc:"What has become of it" example:"queued"`
 	LastError    *string   `json:"last_error" doc:"Why its last attempt failed; null: none has" example:"timeout while verifying evidence"`
-	WaitsFor     string    `json:"waits_for,omitempty" max:"4096" doc:"Of a queued job about governed notes: what it waits for" example:"the gate is closed for entries of high risk"`
+	WaitsFor     string    `json:"waits_for,omitempty" max:"4096" doc:"What a queued job about governed notes waits for" example:"the gate is closed for entries of high risk"`
 	WorkerID     string    `json:"worker_id,omitempty" max:"512" doc:"Who has it, or had it last" example:"worker-1"`
 	LeaseUntil   time.Time `json:"lease_until,omitzero" doc:"Of a running job: when it is taken from its worker" example:"2026-12-01T00:05:10Z"`
 	NextActionAt time.Time `json:"next_action_at,omitzero" doc:"When the worker wanted the next such job; it is queued" example:"2026-12-08T00:00:00Z"`

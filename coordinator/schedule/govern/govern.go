@@ -150,30 +150,25 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 // enqueue adds the jobs of the entries that are due, unless they are there, and returns the known ones with
 // them. What is over the budget of today is due tomorrow, and what is over that of tomorrow is left for then.
 func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.Entry, known []jobs.Job, now time.Time) (all []jobs.Job, trouble error) {
-	queued, open, used := map[string]bool{}, map[string]bool{}, map[string]int{} // used: by action and day
-	today := now.UTC().Truncate(24 * time.Hour)
-	day := func(action string, at time.Time) string { return action + at.UTC().Format(time.DateOnly) }
+	queued, open, due := map[string]bool{}, map[string]bool{}, map[string]int{}
+	onDay := func(a care.Action, at time.Time) string { return string(a) + at.UTC().Format(time.DateOnly) }
 	for _, j := range known {
 		queued[j.IdempotencyKey] = j.Status == jobs.Queued
 		switch {
-		case j.Status == jobs.Running, j.Status == jobs.Queued && (j.Attempt > 0 || j.WaitsFor != "" || !j.RunAt.After(now)), j.Status == jobs.DeadLetter && day("", j.UpdatedAt) == day("", now):
+		case j.Status == jobs.Running, j.Status == jobs.Queued && (j.Attempt > 0 || j.WaitsFor != "" || !j.RunAt.After(now)), j.Status == jobs.DeadLetter && onDay("", j.UpdatedAt) == onDay("", now):
 			open[j.ObjectID] = true
 		}
-		at := j.RunAt
-		if at.Before(now) && (j.Status == jobs.Queued || !j.UpdatedAt.Before(today)) {
-			at = now
-		}
-		used[day(j.Action, at)]++
+		due[onDay(care.Action(j.Action), j.RunAt)]++
 	}
 	all = known
 	for i := range entries {
 		e := &entries[i]
 		action, object := w.action(g, e), g.ObjectID(e.ID)
-		at, why, isLimited := now, "", action == care.Verify || action == care.Reinstate
-		if isLimited && used[day(string(action), now)] >= w.Budget {
-			at, why = today.AddDate(0, 0, 1), fmt.Sprintf("auto_verify_budget: %d %s jobs are made per day (UTC) and workspace, and those of today are used up", w.Budget, action)
+		at, why, isOver := now, "", false
+		if (action == care.Verify || action == care.Reinstate) && due[onDay(action, now)] >= w.Budget {
+			at = now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
+			why, isOver = fmt.Sprintf("auto_verify_budget: %d %s jobs per day (UTC) and workspace are used up", w.Budget, action), due[onDay(action, at)] >= w.Budget
 		}
-		isOver := isLimited && used[day(string(action), at)] >= w.Budget
 		if e.ID == "" || e.Next.IsZero() || e.Next.After(now) || open[object] || isOver || e.May(action) != nil || len(all)-len(known) == mostNew {
 			continue
 		}
@@ -190,10 +185,8 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 		job, isNew, err := w.Jobs.Enqueue(ctx, jobs.Spec{ObjectType: g.Kind, ObjectID: object, Action: string(action), RunAt: at, Priority: e.Risk, IdempotencyKey: key})
 		if trouble = errors.Join(trouble, err); err == nil && isNew {
 			all = append(all, job)
-			used[day(job.Action, at)]++
-			if why != "" {
-				trouble = errors.Join(trouble, w.Jobs.Wait(ctx, job.ID, why))
-			}
+			due[onDay(action, at)]++
+			trouble = errors.Join(trouble, w.Jobs.Wait(ctx, job.ID, why))
 		}
 	}
 	return all, trouble
@@ -232,17 +225,13 @@ type plan struct {
 // what keeps it waiting that should not.
 func (w *Worker) prepare(ctx context.Context, g memory.Governed, j jobs.Job, p *plan, asked *int) (isReady bool, err error) {
 	e, use := &p.entry, w.Uses(g, p.entry.ID)
-	var closed error
-	if e.Risk == care.High {
-		closed = g.Open()
-	}
 	switch {
 	case e.Job == j.ID:
 		p.evidence = "it was applied before, and that could not be noted"
 	case e.ID == "":
 		p.err = care.ErrGone
-	case closed != nil:
-		p.waits = memory.OneLine(closed.Error(), 500)
+	case e.Risk == care.High && g.Open() != nil:
+		p.waits = memory.OneLine(fmt.Sprint(g.Open()), 500)
 		return false, nil
 	case e.May(p.change.Action) != nil:
 		p.err = e.May(p.change.Action)
