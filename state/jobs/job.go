@@ -120,7 +120,7 @@ type Filter struct {
 
 // Metrics are figures about the jobs that the ledger has: those that ended long ago are no part of them.
 type Metrics struct {
-	Due         int     // queued jobs whose time has come
+	Due         int     // queued jobs whose time has come, and that wait for nothing else
 	LagSeconds  float64 // for how long the first of them has been due
 	SuccessRate float64 // part of the jobs that have ended which succeeded; 1 if none has ended
 	RetryRate   float64 // part of the jobs that were tried of which an attempt failed or was lost

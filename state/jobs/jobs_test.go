@@ -252,6 +252,9 @@ func TestMetrics(t *testing.T) {
 		}
 		must(t, f.add(t, Record(nil, &j)))
 	}
+	waits := newJob("waits", day.Add(-time.Hour), "medium") // for a person: no worker is late
+	waits.WaitsFor = "the gate"
+	must(t, f.add(t, Record(nil, &waits)))
 	m := f.Metrics(day.Add(30 * time.Minute))
 	want := Metrics{Due: 1, LagSeconds: 1800, SuccessRate: 0.75, RetryRate: 0.2, DeadLetters: 1}
 	if diff := cmp.Diff(want, m); diff != "" {

@@ -211,13 +211,10 @@ func (s *State) Metrics(now time.Time) Metrics {
 	if n := succeeded + len(s.byStatus[Failed]) + m.DeadLetters; n > 0 {
 		m.SuccessRate = float64(succeeded) / float64(n)
 	}
-	if len(s.queue) > 0 {
-		m.LagSeconds = max(0, now.Sub(s.queue[0].RunAt).Seconds())
-	}
 	retried, tried := 0, len(s.all)-len(s.queue)
 	for _, e := range s.all {
-		if e.Status == Queued && !e.RunAt.After(now) {
-			m.Due++
+		if e.Status == Queued && e.WaitsFor == "" && !e.RunAt.After(now) {
+			m.Due, m.LagSeconds = m.Due+1, max(m.LagSeconds, now.Sub(e.RunAt).Seconds())
 		}
 		if e.Attempt > 0 {
 			retried++
