@@ -116,18 +116,15 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 	if err != nil {
 		return err
 	}
-	known := w.Jobs.Where(func(j *jobs.Job) bool { return strings.HasPrefix(j.ObjectID, g.Workspace+":") })
-	known, trouble := w.enqueue(ctx, g, entries, known, now)
-	byID, plans := map[string]care.Entry{}, map[string]*plan{}
+	trouble := w.enqueue(ctx, g, entries, now)
+	byObject, plans := map[string]care.Entry{}, map[string]*plan{}
 	for _, e := range entries {
-		byID[e.ID] = e
+		byObject[g.ObjectID(e.ID)] = e
 	}
-	for _, j := range known {
-		id, isOurs := strings.CutPrefix(j.ObjectID, g.ObjectID(""))
-		if !isOurs || j.Status != jobs.Queued || j.RunAt.After(now) {
-			continue
-		}
-		p := &plan{entry: byID[id], change: care.Change{Action: care.Action(j.Action), Job: j.ID, Now: now}}
+	for _, j := range w.Jobs.Where(func(j *jobs.Job) bool {
+		return j.Status == jobs.Queued && !j.RunAt.After(now) && strings.HasPrefix(j.ObjectID, g.ObjectID(""))
+	}) {
+		p := &plan{entry: byObject[j.ObjectID], change: care.Change{Action: care.Action(j.Action), Job: j.ID, Now: now}}
 		isReady, err := w.prepare(ctx, g, j, p, asked)
 		if p.waits != j.WaitsFor {
 			err = errors.Join(err, w.Jobs.Wait(ctx, j.ID, p.waits))
@@ -147,12 +144,13 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 	return trouble
 }
 
-// enqueue adds the jobs of the entries that are due, unless they are there, and returns the known ones with
-// them. What is over the budget of today is due tomorrow, and what is over that of tomorrow is left for then.
-func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.Entry, known []jobs.Job, now time.Time) (all []jobs.Job, trouble error) {
+// enqueue adds the jobs of the entries that are due, unless they are there. What is over the budget of today
+// is due tomorrow, and what is over that of tomorrow is left for then.
+func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.Entry, now time.Time) (trouble error) {
+	added := 0
 	queued, open, due := map[string]bool{}, map[string]bool{}, map[string]int{}
 	onDay := func(a care.Action, at time.Time) string { return string(a) + at.UTC().Format(time.DateOnly) }
-	for _, j := range known {
+	for _, j := range w.Jobs.Where(func(j *jobs.Job) bool { return strings.HasPrefix(j.ObjectID, g.Workspace+":") }) {
 		queued[j.IdempotencyKey] = j.Status == jobs.Queued
 		switch {
 		case j.Status == jobs.Running, j.Status == jobs.Queued && (j.Attempt > 0 || j.WaitsFor != "" || !j.RunAt.After(now)), j.Status == jobs.DeadLetter && onDay("", j.UpdatedAt) == onDay("", now):
@@ -160,7 +158,6 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 		}
 		due[onDay(care.Action(j.Action), j.RunAt)]++
 	}
-	all = known
 	for i := range entries {
 		e := &entries[i]
 		action, object := w.action(g, e), g.ObjectID(e.ID)
@@ -169,7 +166,7 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 			at = now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
 			why, isOver = fmt.Sprintf("auto_verify_budget: %d %s jobs per day (UTC) and workspace are used up", w.Budget, action), due[onDay(action, at)] >= w.Budget
 		}
-		if e.ID == "" || e.Next.IsZero() || e.Next.After(now) || open[object] || isOver || e.May(action) != nil || len(all)-len(known) == mostNew {
+		if e.ID == "" || e.Next.IsZero() || e.Next.After(now) || open[object] || isOver || e.May(action) != nil || added == mostNew {
 			continue
 		}
 		key := fmt.Sprintf("%s:%s:%s", object, action, e.Next.UTC().Format(time.RFC3339))
@@ -184,12 +181,12 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 		}
 		job, isNew, err := w.Jobs.Enqueue(ctx, jobs.Spec{ObjectType: g.Kind, ObjectID: object, Action: string(action), RunAt: at, Priority: e.Risk, IdempotencyKey: key})
 		if trouble = errors.Join(trouble, err); err == nil && isNew {
-			all = append(all, job)
+			added++
 			due[onDay(action, at)]++
 			trouble = errors.Join(trouble, w.Jobs.Wait(ctx, job.ID, why))
 		}
 	}
-	return all, trouble
+	return trouble
 }
 
 // action returns what is to be done with an entry that is due. Only those that are uncertain are
