@@ -336,7 +336,7 @@ func TestScheduleChanges(t *testing.T) {
 		if got := s.turns() - before; got != 1 {
 			t.Errorf("%d runs after the clock was put right", got)
 		}
-		_, err = s.r.ActOnSchedule(t.Context(), "s", "pause")
+		_, err = s.r.ActOnSchedule(t.Context(), "s", "pause", time.Time{})
 		check(t, err)
 		s.list.Store(&[]schedule.Schedule{}) // an editor empties the file before it writes it
 		time.Sleep(31 * time.Second)
