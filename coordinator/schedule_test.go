@@ -310,6 +310,38 @@ func TestMissed(t *testing.T) {
 	}
 }
 
+// TestLongJitter: with a jitter longer than the interval no firing is missed or lost, also where its master is killed
+// at any step.
+func TestLongJitter(t *testing.T) {
+	for kill := range int64(30) {
+		bubble(t, fmt.Sprint(kill), func(t *testing.T) {
+			s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 5m", Missed: "skip", Overlap: "parallel", Jitter: "20m"})
+			s.up()
+			begun := s.cfg.Now()
+			if kill > 0 {
+				s.left.Store(kill)
+			}
+			for s.cfg.Now().Sub(begun) < 90*time.Minute {
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if s.left.Load() == 0 {
+					<-s.ended
+					s.left.Store(-1)
+					check(t, s.quit())
+					s.up()
+				}
+			}
+			_, err := s.r.JobRuns(t.Context(), "s", 1)
+			check(t, err)
+			want := int(s.c.Schedules()["s"].FiredThrough.Sub(begun) / (5 * time.Minute))
+			if got := s.outcomesOf("s"); want < 14 || got != strings.TrimSpace(strings.Repeat("ok ", want)) || s.turns() != want || s.told.String() != "" {
+				t.Errorf("%d instants: %s, %d runs; told %q", want, got, s.turns(), s.told.String())
+			}
+			s.down()
+		})
+	}
+}
+
 // TestScheduleChanges: another expression, a removal and a clock that was wrong make nothing due that was not.
 func TestScheduleChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

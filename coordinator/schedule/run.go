@@ -197,8 +197,15 @@ func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now
 	if most := now.AddDate(-1, 0, 0); from.Before(most) { // what was missed before that is not even counted
 		from = most
 	}
-	for at := s.expr.Next(from); !at.IsZero() && !s.due(at).After(now); at = s.expr.Next(at) {
-		if now.Sub(s.due(at)) <= onTime {
+	latest := from // a firing waits for those before it, which may have a larger part of the jitter
+	for at := s.expr.Next(from.Add(-s.jitter)); !at.IsZero() && !(at.After(from) && s.due(at).After(now)); at = s.expr.Next(at) {
+		if due := s.due(at); due.After(latest) {
+			latest = due
+		}
+		if !at.After(from) {
+			continue // it is settled
+		}
+		if now.Sub(latest) <= onTime {
 			fired = append(fired, at)
 			continue
 		}
@@ -289,7 +296,7 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 	return errors.Join(r.ended(run), r.room.ChangeSchedule(ctx, s.Name, through(at)))
 }
 
-// through notes that all is settled up to an instant. A firing with a jitter may come after a later one.
+// through notes that all is settled up to an instant.
 func through(at time.Time) func(*state.Control) {
 	return func(c *state.Control) {
 		if at.After(c.FiredThrough) {
