@@ -290,17 +290,22 @@ func TestOverlap(t *testing.T) {
 
 // TestMissed: what nobody was there for is made up for as the schedule says, and a person hears of it.
 func TestMissed(t *testing.T) {
-	for missed, want := range map[string]string{"skip": "ok skipped(missed)5", "once": "ok skipped(missed)4 ok", "all": "ok skipped(missed)2 ok ok ok"} {
-		bubble(t, missed, func(t *testing.T) {
-			s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 1h", Overlap: "queue", Missed: missed, Most: 3})
+	for how, want := range map[string]string{
+		"skip queue": "ok skipped(missed)5", "once queue": "ok skipped(missed)4 ok", "all queue": "ok skipped(missed)2 ok ok ok",
+		"all skip": "ok skipped(missed)2 ok ok ok", "all parallel": "ok skipped(missed)2 ok ok ok",
+	} {
+		bubble(t, how, func(t *testing.T) {
+			missed, overlap, _ := strings.Cut(how, " ")
+			s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 1h", Overlap: overlap, Missed: missed, Most: 3})
 			s.up()
 			time.Sleep(time.Hour + time.Minute)
 			s.ahead.Add(int64(5*time.Hour + 2*time.Minute))
 			time.Sleep(10 * time.Minute)
+			synctest.Wait()
 			_, err := s.r.JobRuns(t.Context(), "s", 1)
 			check(t, err)
-			if got := s.outcomesOf("s"); got != want {
-				t.Errorf("%s, want %s", got, want)
+			if got := s.outcomesOf("s"); got != want || s.agent.most > 1 && overlap != "parallel" {
+				t.Errorf("%s, want %s; %d at the same time", got, want, s.agent.most)
 			}
 			if !strings.HasPrefix(s.told.String(), "schedule-missed: schedule s: 5 of its firings had nobody there") {
 				t.Errorf("told %q", s.told.String())

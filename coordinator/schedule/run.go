@@ -232,8 +232,12 @@ func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now
 		}
 		r.tell("schedule-missed", s.Name, fmt.Sprintf("schedule %s: %d of its firings had nobody there, the last one at %s; %d of them made up for", s.Name, count, last.Local().Format(time.DateTime), len(missed)))
 	}
-	for _, at := range slices.Concat(missed, fired) {
-		if err := r.fire(ctx, s, at, false); err != nil {
+	for i, at := range slices.Concat(missed, fired) {
+		firing := *s
+		if i < len(missed) && s.Overlap == "skip" {
+			firing.Overlap = "queue" // or the first one would be the only one
+		}
+		if err := r.fire(ctx, &firing, at, false); err != nil {
 			return err
 		}
 	}
