@@ -347,6 +347,33 @@ func TestLongJitter(t *testing.T) {
 	}
 }
 
+// TestDueBefore: a schedule is due until its firing is made, which a jitter makes late, and not while it is paused.
+func TestDueBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 24h", Jitter: "12h"})
+		s.up()
+		isDue := func() bool { return s.r.DueBefore(s.cfg.Now().Add(5 * time.Minute)) }
+		if isDue() {
+			t.Error("a day before")
+		}
+		time.Sleep(24 * time.Hour)
+		was := false
+		for ; s.turns() == 0; synctest.Wait() {
+			was = isDue()
+			time.Sleep(time.Minute)
+		}
+		if late := s.cfg.Now().Sub(s.c.Schedules()["s"].FiredThrough); !was || isDue() || late < 6*time.Minute {
+			t.Errorf("fired %v late; due just before: %v, and after: %v", late, was, isDue())
+		}
+		_, err := s.r.ActOnSchedule(t.Context(), "s", "pause", time.Time{})
+		check(t, err)
+		if s.r.DueBefore(s.cfg.Now().AddDate(1, 0, 0)) {
+			t.Error("due while it is paused")
+		}
+		s.down()
+	})
+}
+
 // TestScheduleChanges: another expression, a removal and a clock that was wrong make nothing due that was not.
 func TestScheduleChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

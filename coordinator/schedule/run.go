@@ -545,8 +545,9 @@ func (r *Runner) DueBefore(t time.Time) bool {
 	list, _ := r.opts.List()
 	controls := r.room.Schedules()
 	return slices.ContainsFunc(list, func(s Schedule) bool {
-		next := s.Next(r.opts.Now(), 1)
-		return !controls[s.Name].Paused && len(next) > 0 && next[0].Before(t)
+		c := controls[s.Name]
+		next := s.Next(c.FiredThrough, 1) // it may have passed: its firing is late by the jitter
+		return !c.Paused && !c.FiredThrough.IsZero() && len(next) > 0 && s.due(next[0]).Before(t)
 	})
 }
 
