@@ -62,9 +62,10 @@ func (d dyingRoom) Fire(ctx context.Context, spec task.TaskSpec, name string, ch
 type scheduling struct {
 	*world
 	list   atomic.Pointer[[]schedule.Schedule]
-	ahead  atomic.Int64 // of the bubble's clock, in nanoseconds
-	left   atomic.Int64 // see dyingRoom
-	jobs   atomic.Int64 // that have ended
+	ahead  atomic.Int64  // of the bubble's clock, in nanoseconds
+	left   atomic.Int64  // see dyingRoom
+	jobs   atomic.Int64  // that have ended
+	takes  time.Duration // a job
 	r      *schedule.Runner
 	cancel func()
 	ended  chan struct{}
@@ -72,7 +73,7 @@ type scheduling struct {
 }
 
 func newScheduling(t *testing.T, list ...schedule.Schedule) *scheduling {
-	s := &scheduling{world: newWorld(t)}
+	s := &scheduling{world: newWorld(t), takes: 3 * time.Hour}
 	s.left.Store(-1)
 	s.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 	s.cfg.QueueMax = map[string]int{schedule.Queue: 2}
@@ -98,7 +99,7 @@ func (s *scheduling) schedules() {
 		List: func() ([]schedule.Schedule, error) { return slices.Clone(*s.list.Load()), nil }, Max: 2, Path: filepath.Join(s.dir, "job_runs.jsonl"),
 		Jobs: map[string]schedule.Job{"job": func(ctx context.Context) (string, error) {
 			select {
-			case <-time.After(3 * time.Hour):
+			case <-time.After(s.takes):
 				s.jobs.Add(1)
 				return "did it", nil
 			case <-ctx.Done():
@@ -435,6 +436,29 @@ func TestJobFails(t *testing.T) {
 		}
 		if run := s.runs("s")[0]; run.Duration < 7200 || run.Duration > 7300 {
 			t.Errorf("two tries of an hour took %v", run.Duration)
+		}
+		s.down()
+	})
+}
+
+// TestEndOfJobCannotBeNoted: a job whose end cannot be noted is run again, but not at once.
+func TestEndOfJobCannotBeNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@yearly", Job: "job"})
+		s.takes = time.Second
+		s.up()
+		path := filepath.Join(s.dir, "job_runs.jsonl")
+		_, err := s.r.ActOnSchedule(t.Context(), "s", "run", time.Time{})
+		check(t, err)
+		check(t, os.Mkdir(path, 0o700))
+		time.Sleep(5 * time.Minute)
+		if n := s.jobs.Load(); n < 2 || n > 12 {
+			t.Errorf("it was run %d times", n)
+		}
+		check(t, os.Remove(path))
+		time.Sleep(time.Minute)
+		if got := s.outcomesOf("s"); got != "ok" {
+			t.Error(got)
 		}
 		s.down()
 	})

@@ -408,7 +408,6 @@ func (r *Runner) start(ctx context.Context, s *Schedule, at time.Time, instant s
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			delete(r.running, key)
-			r.Wake()
 		}()
 		select {
 		case r.slots <- struct{}{}:
@@ -444,7 +443,9 @@ func (r *Runner) start(ctx context.Context, s *Schedule, at time.Time, instant s
 		run.Duration = run.Ended.Sub(run.Started).Seconds()
 		if err := r.close(ctx, run, instant); err != nil {
 			r.opts.Log.Warn("the end of a job could not be noted, and it is run again", "schedule", name, "error", err)
+			return
 		}
+		r.Wake() // it may be the turn of the next one
 	})
 }
 
