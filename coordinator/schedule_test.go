@@ -27,6 +27,7 @@ import (
 type dyingRoom struct {
 	schedule.Room
 	left *atomic.Int64 // steps until then; negative: it does not die
+	full *atomic.Bool  // the disk: it changes nothing
 	die  func()
 }
 
@@ -39,6 +40,9 @@ func (d dyingRoom) step() error {
 	}
 	if d.left.Load() == 0 {
 		return errDied
+	}
+	if d.full.Load() {
+		return errors.New("no space left")
 	}
 	return nil
 }
@@ -64,6 +68,7 @@ type scheduling struct {
 	list   atomic.Pointer[[]schedule.Schedule]
 	ahead  atomic.Int64  // of the bubble's clock, in nanoseconds
 	left   atomic.Int64  // see dyingRoom
+	full   atomic.Bool   // the same
 	jobs   atomic.Int64  // that have ended
 	takes  time.Duration // a job
 	r      *schedule.Runner
@@ -95,7 +100,7 @@ func (s *scheduling) up() {
 }
 
 func (s *scheduling) schedules() {
-	s.r = schedule.New(dyingRoom{s.c, &s.left, func() { s.cancel() }}, schedule.Options{
+	s.r = schedule.New(dyingRoom{s.c, &s.left, &s.full, func() { s.cancel() }}, schedule.Options{
 		List: func() ([]schedule.Schedule, error) { return slices.Clone(*s.list.Load()), nil }, Max: 2, Path: filepath.Join(s.dir, "job_runs.jsonl"),
 		Jobs: map[string]schedule.Job{"job": func(ctx context.Context) (string, error) {
 			select {
@@ -308,8 +313,12 @@ func TestMissed(t *testing.T) {
 			if got := s.outcomesOf("s"); got != want || s.agent.most > 1 && overlap != "parallel" {
 				t.Errorf("%s, want %s; %d at the same time", got, want, s.agent.most)
 			}
-			if !strings.HasPrefix(s.told.String(), "schedule-missed: schedule s: 5 of its firings had nobody there") {
-				t.Errorf("told %q", s.told.String())
+			made := fmt.Sprintf("; %d of them made up for\n", strings.Count(want, "ok")-1)
+			if told := s.told.String(); !strings.HasPrefix(told, "schedule-missed: schedule s: 5 of its firings had nobody there") || !strings.HasSuffix(told, made) {
+				t.Errorf("told %q", told)
+			}
+			if at := s.runs("s")[1].Scheduled; !at.Equal(at.Truncate(time.Hour)) {
+				t.Errorf("nothing was due at %v", at)
 			}
 			s.down()
 		})
@@ -342,6 +351,60 @@ func TestLongJitter(t *testing.T) {
 			want := int(s.c.Schedules()["s"].FiredThrough.Sub(begun) / (5 * time.Minute))
 			if got := s.outcomesOf("s"); want < 14 || got != strings.TrimSpace(strings.Repeat("ok ", want)) || s.turns() != want || s.told.String() != "" {
 				t.Errorf("%d instants: %s, %d runs; told %q", want, got, s.turns(), s.told.String())
+			}
+			s.down()
+		})
+	}
+}
+
+// TestToldWhenNoted: what cannot be noted, because the ledger or the history cannot be written, is not lost, and is
+// told of once, when it is noted.
+func TestToldWhenNoted(t *testing.T) {
+	for how, want := range map[string]string{
+		"ledger all":    "ok ok ok ok ok ok; schedule-missed: schedule s: 5 of its firings had nobody there, the last one at 06:00; 5 of them made up for",
+		"ledger once":   "ok skipped(missed)4 ok; schedule-missed: schedule s: 4 of its firings had nobody there, the last one at 05:00; 0 of them made up for; schedule-missed: schedule s: 1 of its firings had nobody there, the last one at 06:00; 1 of them made up for",
+		"history skip":  "ok skipped(missed)5; schedule-missed: schedule s: 5 of its firings had nobody there, the last one at 06:00; 0 of them made up for",
+		"history wrong": "ok error(invalid); schedule-failed: schedule s: the firing of 02:00 failed: stint cron runs s",
+	} {
+		bubble(t, how, func(t *testing.T) {
+			where, missed, _ := strings.Cut(how, " ")
+			one := schedule.Schedule{Name: "s", Cron: "@every 1h", Missed: strings.Replace(missed, "wrong", "skip", 1)}
+			s := newScheduling(t, one)
+			s.up()
+			time.Sleep(time.Hour + time.Minute)
+			_, err := s.r.JobRuns(t.Context(), "s", 1)
+			check(t, err)
+			path := filepath.Join(s.dir, "job_runs.jsonl")
+			if where == "history" {
+				check(t, os.Rename(path, path+".away"))
+				check(t, os.Mkdir(path, 0o700))
+			}
+			s.full.Store(where == "ledger")
+			if missed == "wrong" {
+				wrong := slices.Clone(*s.list.Load())
+				wrong[0].Spec.Agent = "nobody"
+				s.list.Store(&wrong)
+				time.Sleep(59 * time.Minute)
+			} else {
+				s.ahead.Add(int64(5*time.Hour + 2*time.Minute))
+			}
+			time.Sleep(40 * time.Second)
+			if where == "history" {
+				if told := s.told.String(); told != "" {
+					t.Errorf("told before it was noted: %s", told)
+				}
+				check(t, os.Remove(path))
+				check(t, os.Rename(path+".away", path))
+			}
+			s.full.Store(false)
+			s.r.Wake()
+			time.Sleep(5 * time.Minute)
+			synctest.Wait()
+			_, err = s.r.JobRuns(t.Context(), "s", 1)
+			check(t, err)
+			told := strings.NewReplacer("\n", "; ", ":00:00", ":00", s.cfg.Now().Local().Format(time.DateOnly)+" ", "").Replace(s.told.String())
+			if got := s.outcomesOf("s") + "; " + strings.TrimSuffix(told, "; "); got != want {
+				t.Errorf("%s\nwant %s", got, want)
 			}
 			s.down()
 		})

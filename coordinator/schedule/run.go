@@ -210,38 +210,43 @@ func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now
 			continue
 		}
 		count++
-		if missed = append(missed, at); len(missed) > s.Most {
+		if missed = append(missed, at); len(missed) > s.Most+1 {
 			missed = missed[1:]
 		}
 	}
-	if count > 0 {
-		last := missed[len(missed)-1]
-		switch {
-		case s.Missed == "skip" || s.Missed == "once" && len(fired) > 0:
-			missed = nil
-		case s.Missed == "once":
-			missed = missed[len(missed)-1:]
+	most := s.Most // of them that are made up for
+	switch {
+	case s.Missed == "skip" || s.Missed == "once" && len(fired) > 0:
+		most = 0
+	case s.Missed == "once":
+		most = 1
+	}
+	var err error
+	var last time.Time
+	lost, made := max(0, count-most), 0
+	if lost > 0 {
+		last, missed = missed[len(missed)-most-1], missed[len(missed)-most:]
+		if err = r.history.add(r.skipped(s, last, "missed", lost)); err != nil {
+			return err
 		}
-		if lost := count - len(missed); lost > 0 {
-			if len(missed) > 0 {
-				last = missed[0].Add(-time.Second)
-			}
-			if err := r.skip(ctx, s, last, "missed", lost); err != nil {
-				return err
-			}
-		}
-		r.tell("schedule-missed", s.Name, fmt.Sprintf("schedule %s: %d of its firings had nobody there, the last one at %s; %d of them made up for", s.Name, count, last.Local().Format(time.DateTime), len(missed)))
+		err = r.room.ChangeSchedule(ctx, s.Name, through(last))
 	}
 	for i, at := range slices.Concat(missed, fired) {
 		firing := *s
 		if i < len(missed) && s.Overlap == "skip" {
 			firing.Overlap = "queue" // or the first one would be the only one
 		}
-		if err := r.fire(ctx, &firing, at, false); err != nil {
-			return err
+		if err == nil {
+			err = r.fire(ctx, &firing, at, false)
+		}
+		if err == nil && i < len(missed) {
+			last, made = at, i+1
 		}
 	}
-	return nil
+	if lost+made > 0 { // those are noted; the others are told of when they are
+		r.tell("schedule-missed", s.Name, fmt.Sprintf("schedule %s: %d of its firings had nobody there, the last one at %s; %d of them made up for", s.Name, lost+made, last.Local().Format(time.DateTime), made))
+	}
+	return err
 }
 
 // fire makes one firing, and notes it. With now it is none of those that are scheduled.
@@ -252,7 +257,7 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 			return err // the answer to the first request was lost
 		}
 	} else if c.OpenFirings != "" && s.Overlap == "skip" {
-		return r.skip(ctx, s, at, "overlap", 1)
+		return r.pass(ctx, r.skipped(s, at, "overlap", 1))
 	}
 	note := func(c *state.Control) {
 		c.OpenFirings = strings.TrimSpace(c.OpenFirings + " " + instant)
@@ -297,7 +302,15 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 	if now {
 		return err
 	}
-	return errors.Join(r.ended(run), r.room.ChangeSchedule(ctx, s.Name, through(at)))
+	return r.pass(ctx, run)
+}
+
+// pass notes a firing that is not made, its line first: after a crash that line tells of it.
+func (r *Runner) pass(ctx context.Context, run task.JobRun) error {
+	if err := r.ended(run); err != nil {
+		return err
+	}
+	return r.room.ChangeSchedule(ctx, run.Schedule, through(run.Scheduled))
 }
 
 // through notes that all is settled up to an instant.
@@ -315,21 +328,22 @@ const Queue = "scheduled"
 // maxDetail bounds what a line of the history has of an error, in bytes.
 const maxDetail = 500
 
-// skip notes firings that are not made, up to one at an instant.
-func (r *Runner) skip(ctx context.Context, s *Schedule, at time.Time, why string, count int) error {
+// skipped is the line of firings that are not made, up to one at an instant.
+func (r *Runner) skipped(s *Schedule, at time.Time, why string, count int) task.JobRun {
 	run := task.JobRun{Schedule: s.Name, Scheduled: at, Outcome: task.RunSkipped, Reason: why, Ended: r.opts.Now()}
 	if count > 1 {
 		run.Count = count
 	}
-	return errors.Join(r.history.add(run), r.room.ChangeSchedule(ctx, s.Name, through(at)))
+	return run
 }
 
-// ended notes how a firing went.
+// ended notes how a firing went, and then tells of a failure: once, also where it could not be noted at first.
 func (r *Runner) ended(run task.JobRun) error {
-	if run.Outcome == task.RunError {
+	err := r.history.add(run)
+	if err == nil && run.Outcome == task.RunError {
 		r.tell("schedule-failed", run.Schedule, fmt.Sprintf("schedule %s: the firing of %s failed: stint cron runs %s", run.Schedule, run.Scheduled.Local().Format(time.DateTime), run.Schedule))
 	}
-	return r.history.add(run)
+	return err
 }
 
 func (r *Runner) tell(kind, name, text string) {
