@@ -411,6 +411,27 @@ func TestToldWhenNoted(t *testing.T) {
 	}
 }
 
+// TestPauseFails: a pause that cannot be noted is none, and loses no firing.
+func TestPauseFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 1h"})
+		s.up()
+		time.Sleep(time.Hour - time.Second)
+		s.full.Store(true)
+		time.Sleep(2 * time.Second) // it is due, and cannot be made
+		if _, err := s.r.ActOnSchedule(t.Context(), "s", "pause", time.Time{}); err == nil {
+			t.Error("paused")
+		}
+		s.full.Store(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s.turns() != 1 {
+			t.Errorf("%d runs", s.turns())
+		}
+		s.down()
+	})
+}
+
 // TestDueBefore: a schedule is due until its firing is made, which a jitter makes late, and not while it is paused.
 func TestDueBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

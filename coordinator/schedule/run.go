@@ -508,7 +508,9 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Ti
 		if err == nil {
 			err = r.room.ChangeSchedule(ctx, name, func(c *state.Control) { c.Paused, c.FiredThrough = act == "pause", now })
 		}
-		r.paused[name] = act == "pause"
+		if r.paused[name] = act == "pause"; err != nil {
+			delete(r.paused, name) // as after a crash
+		}
 		r.Wake()
 	}
 	if err != nil {
