@@ -156,7 +156,7 @@ func (a *app) printDigest(d *digest) error {
 	}
 	list("schedules:", schedules)
 	for _, j := range d.Jobs {
-		due = append(due, statedir.DigestTask{ID: j.ID, Title: j.Action + " " + j.ObjectID + ", due " + localTime(j.RunAt) + ": " + jobStatus(&j), Why: cmp.Or(j.WaitsFor, j.Reason())})
+		due = append(due, statedir.DigestTask{ID: j.ID, Title: j.Action + " " + j.ObjectID + ", due " + localTime(j.RunAt) + ": " + jobStatus(&j), Why: task.OneSentence(cmp.Or(j.WaitsFor, j.Reason()), maxReason)})
 	}
 	list("jobs that are due, and dead letters:", due)
 	line("")

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/task"
 	"stint/state/jobs"
 )
 
@@ -104,6 +105,9 @@ func jobStatus(j *jobs.Job) string {
 	return text
 }
 
+// maxReason is how many bytes lists have of why a job failed, which can be 64 KiB: stint job show has all.
+const maxReason = 300
+
 // listJobs makes a request, and prints the jobs that it returns: as JSON, ids or a table.
 func (a *app) listJobs(c *cobra.Command, none string, request func(*client.Client) ([]jobs.Job, error)) error {
 	var list []jobs.Job
@@ -113,7 +117,7 @@ func (a *app) listJobs(c *cobra.Command, none string, request func(*client.Clien
 	defer a.warnFindings(c.Context())
 	head := []string{"JOB", "OBJECT", "ACTION", "DUE", "PRIORITY", "STATUS", "WHY"}
 	return printTable(a, list, none, head, []string{"WHY", "PRIORITY", "OBJECT"}, func(j jobs.Job) (string, []string) {
-		return j.ID, []string{shortID(j.ID), j.ObjectID, j.Action, localTime(j.RunAt), j.Priority, jobStatus(&j), oneLine(cmp.Or(j.WaitsFor, j.Reason()))}
+		return j.ID, []string{shortID(j.ID), j.ObjectID, j.Action, localTime(j.RunAt), j.Priority, jobStatus(&j), oneLine(task.OneSentence(cmp.Or(j.WaitsFor, j.Reason()), maxReason))}
 	})
 }
 
