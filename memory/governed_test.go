@@ -229,7 +229,7 @@ func TestGovernedLosesNoSave(t *testing.T) {
 	}, today); err == nil || fileText(t, dir, DefaultLessons) != "- saved\n" {
 		t.Errorf("%v: %q", err, fileText(t, dir, DefaultLessons))
 	}
-	full := strings.Repeat("- one\n", maxLessons/6)
+	full := strings.Repeat("- one\n", MaxLessons/6)
 	must(t, os.WriteFile(filepath.Join(dir, DefaultLessons), []byte(full), 0o600))
 	if _, err := g.Entries(newIDs(), today); !errors.Is(err, ErrFull) || fileText(t, dir, DefaultLessons) != full {
 		t.Errorf("full: %v", err)

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -143,6 +144,10 @@ func examineGoverned(g memory.Governed) []finding {
 	}
 	entries := f.Entries()
 	list := []finding{{check, healthOK, fmt.Sprintf("%s: %d entries", path, len(entries)), ""}}
+	if need := len(f.Adopt(func() string { return uuid.NewString()[:8] }, time.Now())[0]); need > memory.MaxLessons {
+		list[0].Status, list[0].Try = healthWarn, "take out what is of no use any more, or put some of them into another file"
+		list[0].Text += fmt.Sprintf(", which are left alone: with their states the file has %d bytes, and it can have %d", need, memory.MaxLessons)
+	}
 	for _, e := range entries {
 		if e.Wrong != "" {
 			list = append(list, finding{check, healthWarn, fmt.Sprintf("%s:%d: the entry is left alone: %s", path, e.Line, e.Wrong), try})
