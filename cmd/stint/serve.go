@@ -429,7 +429,7 @@ func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, tell func
 func (m *master) dueJobs(c *coordinator.Coordinator, tell func(kind, name, text string)) (*due.Room, error) {
 	room, err := due.Open(due.Options{
 		Dir: m.state, Watch: tell != nil, Keep: m.cfg.CompactOlderThan, Now: time.Now, NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
-		Tell: tell, Log: m.log,
+		Tell: tell, Log: m.log, Hide: m.cfg.Redact.String,
 	})
 	c.Config.Beside = func() []task.Finding { return queue.FindingsOf(room.Findings()) }
 	return room, err

@@ -36,6 +36,7 @@ type Options struct {
 	NewID func() string                 // a new id each time
 	Tell  func(kind, name, text string) // hears of dead letters: job-dead-letter; nil: nobody does
 	Log   *slog.Logger                  // nil: none
+	Hide  func(text string) string      // masks known secrets in what workers report; nil: none is known
 }
 
 // A Room keeps the due jobs of a state directory. Its methods may be called by any goroutine. Their
@@ -58,6 +59,9 @@ const (
 func Open(opts Options) (*Room, error) {
 	opts.Keep = cmp.Or(opts.Keep, 30*24*time.Hour)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	if opts.Hide == nil {
+		opts.Hide = func(text string) string { return text }
+	}
 	r := &Room{opts: opts, limit: compactSize}
 	r.Store = store.New(store.Options[*jobs.State]{
 		Ledger: journal.Options{
@@ -226,7 +230,7 @@ func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (job jobs.Job, er
 	if isAgain, err := acknowledge(&job, &a, now); err != nil || isAgain {
 		return job, err
 	}
-	if err := r.audit(&job, a.Before, a.After, a.Evidence); err != nil {
+	if err := r.audit(&job, r.opts.Hide(a.Before), r.opts.Hide(a.After), r.opts.Hide(a.Evidence)); err != nil {
 		return job, err
 	}
 	return r.act(ctx, job.ID, func(st *jobs.State, tx *ledger.Tx, j *jobs.Job) error {
@@ -273,6 +277,7 @@ func (r *Room) Fail(ctx context.Context, id string, f jobs.Fail) (job jobs.Job, 
 	if err := wrong(f.Check()); err != nil {
 		return job, err
 	}
+	f.Error = r.opts.Hide(f.Error)
 	job, err = r.act(ctx, id, func(_ *jobs.State, _ *ledger.Tx, j *jobs.Job) error {
 		now, delay := r.now(), time.Duration(j.RetryDelaySec)*time.Second
 		if f.RetryDelaySec != nil {

@@ -63,6 +63,7 @@ func (w *world) options(dir string) Options {
 		Dir: dir, Now: func() time.Time { return w.now }, NewID: func() string { w.ids++; return fmt.Sprintf("job-%03d", w.ids) },
 		Tell: func(kind, name, text string) { w.told = append(w.told, kind+" "+name+": "+text) },
 		Log:  slog.New(slog.NewTextHandler(&w.log, nil)),
+		Hide: strings.NewReplacer("hunter2", "***").Replace,
 	}
 }
 
@@ -242,6 +243,20 @@ func TestCrashAfterEachStep(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHidesSecrets: what a worker reports is written without the secrets that are known.
+func TestHidesSecrets(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.enqueue(spec("a", 0)), w.enqueue(spec("b", 0))
+	w.pull("w1")
+	job, err := w.Fail(t.Context(), a.ID, jobs.Fail{Error: "401 for hunter2"})
+	must(t, err)
+	_, err = w.Ack(t.Context(), b.ID, jobs.Ack{Before: "hunter2", After: "hunter2", Evidence: "by hunter2"})
+	must(t, err)
+	if all := w.read("jobs.md") + w.read("audit.jsonl"); job.Reason() != "401 for ***" || strings.Contains(all, "hunter2") || !strings.Contains(all, `"evidence":"by ***"`) {
+		t.Errorf("%q\n%s", job.Reason(), all)
 	}
 }
 
