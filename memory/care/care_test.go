@@ -289,7 +289,8 @@ func TestAt(t *testing.T) {
 func TestGate(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": false, "open\n": false, "state:\n": false, "the state: open\n": false, "state: opened\n": false, "state: open\nstate: closed\n": false, "state: closed\nstate: open\n": false,
-		"state: open": true, "# Gate\r\n\r\n- State: Open \r\n": true,
+		"<!--\nstate: open\n-->\n": false, "<!-- not yet\nstate: open": false, "To open it:\n```\nstate: open\n```\n": false, "<!-- state: closed -->\nstate: open <!-- again -->\n": true,
+		"state: open": true, "\ufeffstate: open\r\n": true, "# Gate\r\n\r\n- State: Open \r\n": true,
 	} {
 		if got := Gate([]byte(text)); got != want {
 			t.Errorf("%q: %t", text, got)

@@ -105,12 +105,15 @@ func At(before, line []byte) State {
 	return s
 }
 
-var gate = regexp.MustCompile(`(?mi)^[-* \t]*state:[ \t]*(.*?)[ \t\r]*$`)
+var (
+	gate   = regexp.MustCompile(`(?mi)^\x{feff}?[-* \t]*state:[ \t]*(.*?)[ \t\r]*$`)
+	unsaid = regexp.MustCompile("(?s)<!--.*?(-->|$)|```.*?(```|$)") // comments, and code
+)
 
 // Gate reports whether the text of a gate.md lets jobs change entries of high risk: it has the line
 // "state: open", and none with another state.
 func Gate(text []byte) (open bool) {
-	for _, f := range gate.FindAllSubmatch(text, -1) {
+	for _, f := range gate.FindAllSubmatch(unsaid.ReplaceAll(text, nil), -1) {
 		if open = strings.EqualFold(string(f[1]), "open"); !open {
 			break
 		}
