@@ -294,6 +294,21 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
+// TestOverlapIsBounded: of a schedule whose firings do not end, no more than 100 wait.
+func TestOverlapIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 1m", Overlap: "queue"})
+		s.up()
+		check(t, s.c.Pause(t.Context(), "", "client"))
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if n := len(strings.Fields(s.c.Schedules()["s"].OpenFirings)); n != 100 || len(s.runs("s")) != 20 {
+			t.Errorf("%d are open, %d were skipped", n, len(s.runs("s")))
+		}
+		s.down()
+	})
+}
+
 // TestMissed: what nobody was there for is made up for as the schedule says, and a person hears of it.
 func TestMissed(t *testing.T) {
 	for how, want := range map[string]string{

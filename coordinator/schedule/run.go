@@ -75,6 +75,7 @@ const (
 	lookEvery = 30 * time.Second // also where nothing is due: a clock may have been set, or the machine have slept
 	onTime    = time.Minute      // how late a firing can be and was not missed
 	goneMost  = time.Minute      // how long a schedule can be away, as an editor may save its file, and is the same
+	mostOpen  = 100              // firings of a schedule that have not ended: each names those before it
 	aheadMost = 24 * time.Hour   // what is settled further in the future than that, a clock was wrong
 )
 
@@ -256,7 +257,7 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 		if isKnown, err := r.hasEnded(s.Name, at); isKnown || err != nil || strings.Contains(c.OpenFirings, instant) {
 			return err // the answer to the first request was lost
 		}
-	} else if c.OpenFirings != "" && s.Overlap == "skip" {
+	} else if open := len(strings.Fields(c.OpenFirings)); open > 0 && s.Overlap == "skip" || open >= max(mostOpen, s.Most) {
 		return r.pass(ctx, r.skipped(s, at, "overlap", 1))
 	}
 	note := func(c *state.Control) {
