@@ -192,6 +192,7 @@ func (a *app) schedules(ctx context.Context) (list []task.Schedule, err error) {
 	if out.Finding != "" {
 		a.hint("stint: %s\n", escapeText(oneLine(out.Finding)))
 	}
+	a.warnConfig(ctx) // a new [[schedule]] may stand there
 	return out.Schedules, err
 }
 
