@@ -96,6 +96,10 @@ func (d *digest) due(a *app, dir string, controls map[string]state.Control, now 
 			d.Ledger = append(d.Ledger, task.Finding{File: [...]string{schedulesName, ledger.JobFiles.Ledger()}[i], Message: err.Error()})
 		}
 	}
+	if text, _ := stateText(filepath.Join(dir, ledger.JobFiles.Ledger())); len(text) > 0 && err == nil {
+		r, _, _ := statedir.Preview(dir, ledger.JobFiles, text) // what cannot be read is said above
+		d.Ledger = append(d.Ledger, r.Findings...)
+	}
 }
 
 // maxDigest is how many tasks a list of the digest shows.
@@ -152,7 +156,13 @@ func (a *app) printDigest(d *digest) error {
 	var schedules, due []statedir.DigestTask
 	for i := range d.Schedules {
 		next, last := scheduleTimes(&d.Schedules[i])
-		schedules = append(schedules, statedir.DigestTask{ID: d.Schedules[i].Name, Title: strings.TrimSuffix("next "+next+", last "+last, ", last ")})
+		if next != "paused" {
+			next = "next " + next
+		}
+		if last != "" && last != "running" {
+			last = "last " + last
+		}
+		schedules = append(schedules, statedir.DigestTask{ID: d.Schedules[i].Name, Title: strings.TrimSuffix(next+", "+last, ", ")})
 	}
 	list("schedules:", schedules)
 	for _, j := range d.Jobs {
