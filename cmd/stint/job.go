@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +69,9 @@ The same object, action and time make one job, however often you add it.`,
 // laterTime reads the value of an option: a time, or a duration from now on.
 func laterTime(option, text string) (time.Time, error) {
 	now := time.Now()
+	if text == "" {
+		return now, usage("--"+option+" 2h, or --"+option+` "tomorrow 9:00"`, "--%s is missing: it says when", option)
+	}
 	if d, err := parseDuration(text); err == nil {
 		return now.Add(d), nil
 	}
@@ -131,6 +135,9 @@ func (a *app) jobLsCommand() *cobra.Command {
 				a.hint("stint: %s\n", try)
 				return err
 			}
+			if f.Status != "" && !slices.Contains(jobs.Statuses, f.Status) {
+				return usage("stint job ls --help", "--status: there is no %q; there are %s", f.Status, strings.Join(jobs.Statuses, ", "))
+			}
 			return a.listJobs(c, try, func(cl *client.Client) ([]jobs.Job, error) { return cl.Jobs(c.Context(), f) })
 		},
 	}))
@@ -189,6 +196,9 @@ the worker's for 5 minutes. A job that is neither acknowledged nor failed by the
 attempt, and can be pulled again.`,
 		Example: "  stint job pull --worker worker-1 --limit 10 --json", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if p.WorkerID == "" {
+				return usage("stint job pull --worker worker-1", "--worker is missing: it names who the jobs are handed to")
+			}
 			return a.listJobs(c, "no job is due", func(cl *client.Client) ([]jobs.Job, error) { return cl.PullJobs(c.Context(), p) })
 		},
 	}))
