@@ -167,18 +167,23 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 	if a.opened {
 		a.hint("stint: nothing fires: no master is running, and auto_start is off\n  try: stint serve\n")
 	}
-	for _, s := range list {
-		if s.Name == name && s.Paused { // as one of that name was, which was removed just now
-			if err := a.call(ctx, func(cl *client.Client) (err error) { s, err = cl.ActOnSchedule(ctx, name, "resume", time.Time{}); return err }); err != nil {
-				return err
-			}
+	i := slices.IndexFunc(list, func(s task.Schedule) bool { return s.Name == name })
+	if i >= 0 && list[i].Paused { // as one of that name was, which was removed just now
+		if err := a.call(ctx, func(cl *client.Client) (err error) { list[i], err = cl.ActOnSchedule(ctx, name, "resume", time.Now()); return err }); err != nil {
+			return err
 		}
-		if s.Name == name && len(s.Next) > 0 {
-			a.hint("stint: it fires at %s first\n", localTime(s.Next[0]))
-		}
+	}
+	if i >= 0 && len(list[i].Next) > 0 {
+		a.hint("stint: it fires at %s first\n", localTime(list[i].Next[0]))
 	}
 	if why := afterReboot(); why != "" && !a.opened {
 		a.hint("stint: %s\n  try: stint service install\n", why)
+	}
+	switch {
+	case a.json && i >= 0:
+		return printJSON(a.stdout, list[i])
+	case a.ids:
+		return printText(a.stdout, name)
 	}
 	return printText(a.stdout, "added "+name)
 }
@@ -269,11 +274,23 @@ func (a *app) cronAct(name, short string) *cobra.Command {
 	return a.noRun(&cobra.Command{
 		Use: name + " NAME", Short: short, Example: "  stint cron " + name + " nightly", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			var s task.Schedule
 			at := time.Now() // call may repeat the request, which is one firing then
-			return a.call(c.Context(), func(cl *client.Client) error {
-				_, err := cl.ActOnSchedule(c.Context(), args[0], name, at)
+			err := a.call(c.Context(), func(cl *client.Client) (err error) {
+				s, err = cl.ActOnSchedule(c.Context(), args[0], name, at)
 				return err
 			})
+			switch {
+			case err != nil:
+				return err
+			case name == "run":
+				a.hint("stint: it fires now; how that goes: stint cron runs %s\n", s.Name)
+			case name == "pause":
+				a.hint("stint: it fires no more until: stint cron resume %s\n", s.Name)
+			case len(s.Next) > 0:
+				a.hint("stint: it fires at %s next\n", localTime(s.Next[0]))
+			}
+			return nil
 		},
 		ValidArgsFunction: a.completeSchedules,
 	})

@@ -555,6 +555,7 @@ func (r *Runner) JobRuns(ctx context.Context, name string, most int) ([]task.Job
 		list = append(list, *run)
 		return len(list) == most
 	})
+	slices.SortStableFunc(list, func(a, b task.JobRun) int { return b.Scheduled.Compare(a.Scheduled) }) // they were written as they ended
 	return list, err
 }
 
