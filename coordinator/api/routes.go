@@ -184,7 +184,7 @@ func checkBody(r *http.Request, reads bool) *wire.Problem {
 		return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "a "+r.Method+" request has no body", "write what is asked for into the URL")
 	}
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" && (t != mergePatch || r.Method != http.MethodPatch) {
-		return wire.NewProblem(http.StatusUnsupportedMediaType, task.CodeInvalid, "the body's Content-Type must be application/json", "")
+		return wire.NewProblem(http.StatusUnsupportedMediaType, task.CodeInvalid, "the body's Content-Type must be application/json", "curl --json BODY")
 	}
 	return nil
 }
