@@ -25,6 +25,7 @@ import (
 	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
+	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/tasksfile"
 	"stint/memory"
@@ -143,10 +144,13 @@ func examineGoverned(g memory.Governed) []finding {
 		return []finding{{check, healthFail, fmt.Sprintf("%s cannot be used: %v", path, err), try}}
 	}
 	entries := f.Entries()
-	list := []finding{{check, healthOK, fmt.Sprintf("%s: %d entries", path, len(entries)), ""}}
+	list := []finding{{check, healthOK, path + ": " + ledger.Plural(len(entries), "entry", "entries"), ""}}
 	if need := len(f.Adopt(func() string { return uuid.NewString()[:8] }, time.Now())[0]); need > memory.MaxLessons {
 		list[0].Status, list[0].Try = healthWarn, "take out what is of no use any more, or put some of them into another file"
 		list[0].Text += fmt.Sprintf(", which are left alone: with their states the file has %d bytes, and it can have %d", need, memory.MaxLessons)
+	}
+	if len(f[0]) == 0 { // a wrong name looks like this
+		list = []finding{{check, healthWarn, path + " does not exist or is empty: it has no entries to look after", "stint config edit"}}
 	}
 	for _, e := range entries {
 		if e.Wrong != "" {
