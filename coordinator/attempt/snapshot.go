@@ -75,6 +75,9 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 	if a.tasks.Config.Shell == nil || a.tasks.Config.IsTemp(t.Workspace) || !task.IsCheckout(root) {
 		return
 	}
+	if strings.HasPrefix(t.Prompt, task.NoteQuestion) { // its agent only reads: what changes is another's work
+		return
+	}
 	isCurrent := has && s.Workspace == t.Workspace
 	shared := a.beside.enter(task.RepositoryRoot(t.Place()), t.ID, !isCurrent)
 	switch {
