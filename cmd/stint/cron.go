@@ -392,7 +392,7 @@ func (a *app) cronRunsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printTable(a, list, "it has not fired yet", []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, []string{"DETAIL"}, func(r task.JobRun) (string, []string) {
+			return printTable(a, list, "no firing has ended yet", []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, []string{"DETAIL"}, func(r task.JobRun) (string, []string) {
 				took := ""
 				if r.Duration > 0 {
 					took = time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond).String()

@@ -188,6 +188,8 @@ func EventOf(t *state.Task) *Event {
 	case t.Status == state.Done && len(t.Findings) > 0:
 		e.Event, e.Findings = NeedsAttention, len(t.Findings)
 		words, show = "is done, with "+ledger.Plural(e.Findings, "finding", "findings"), ": stint show "+id
+	case t.Status == state.Done && strings.HasPrefix(t.Title, task.NoteQuestion):
+		return nil // nobody has asked for it, and there may be one for each note
 	case t.Status == state.Queued && t.Hold:
 		e.Event = NeedsAttention
 		words, show = "is on hold and waits for you", ": stint show "+id

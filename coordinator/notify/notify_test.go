@@ -302,6 +302,9 @@ func TestAttention(t *testing.T) {
 		w.run(state.Task{ID: "a", Status: state.Done, Findings: []state.Issue{{Kind: "denied"}}}, 0)
 		next(h, "6m0s task a is done, with 1 finding: stint show a")
 	})
+	if e := EventOf(&state.Task{ID: "a", Status: state.Done, Title: task.NoteQuestion + "Look"}); e != nil {
+		t.Errorf("a question about a note is done: %+v", e)
+	}
 	e := EventOf(&state.Task{ID: "prüfung-größe", Status: state.Done, Findings: make([]state.Issue, 2)})
 	if !strings.HasSuffix(e.Text, ": stint show prüfung-größe") { // an id that is no UUID is whole
 		t.Errorf("%q", e.Text)

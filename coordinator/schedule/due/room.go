@@ -457,7 +457,7 @@ func (r *Room) bury(ctx context.Context) error {
 		}
 		if r.opts.Tell != nil {
 			// The reason is a worker's or an agent's, of any length: it does not leave this machine.
-			r.opts.Tell("job-dead-letter", j.ID, fmt.Sprintf("job %s (%s of %s) has used up its %s: stint job show %s", j.ID, j.Action, j.ObjectID, ledger.Plural(j.Attempt, "attempt", "attempts"), j.ID))
+			r.opts.Tell("job-dead-letter", j.ID, fmt.Sprintf("job %s (%s of %s) has used up its %s: stint job show %[1]s", state.ShortID(j.ID), j.Action, j.ObjectID, ledger.Plural(j.Attempt, "attempt", "attempts")))
 		}
 		if _, err := r.act(ctx, j.ID, func(_ *jobs.State, _ *ledger.Tx, now *jobs.Job) error {
 			if now.UpdatedAt.Equal(j.UpdatedAt) {
