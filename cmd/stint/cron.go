@@ -67,10 +67,6 @@ new task, with the options of stint task; or, with --job, a job of the master's 
 			return a.cronAdded(c.Context(), s.Name)
 		},
 	}
-	o.addFlags(a, c)
-	for _, name := range []string{"at", "delay", "after", "after-policy", "idempotency-key", "spec", "dry-run", "input-file"} { // of one task, and not of each firing
-		c.Flags().Lookup(name).Hidden = true
-	}
 	f := c.Flags()
 	f.StringVar(&s.Cron, "cron", "", "`expression` that says when")
 	f.StringVar(&s.Zone, "zone", "", "time `zone` of the expression, such as Europe/Berlin; by default this machine's")
@@ -80,6 +76,12 @@ new task, with the options of stint task; or, with --job, a job of the master's 
 	f.IntVar(&s.Most, "missed-max", 0, "`number` of firings that are made up for with --missed all, by default 10")
 	f.StringVar(&s.Jitter, "jitter", "", "each firing is late by a part of this `duration`")
 	complete(c, "job", func() []string { return jobNames })
+	complete(c, "overlap", func() []string { return []string{"skip", "queue", "parallel"} })
+	complete(c, "missed", func() []string { return []string{"once", "skip", "all"} })
+	o.addFlags(a, c)
+	for _, name := range []string{"at", "delay", "after", "after-policy", "idempotency-key", "spec", "dry-run", "input-file"} { // of one task, and not of each firing
+		c.Flags().Lookup(name).Hidden = true
+	}
 	return c
 }
 
