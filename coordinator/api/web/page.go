@@ -45,7 +45,7 @@ var assets = map[string]string{"app.js": "text/javascript; charset=utf-8", "styl
 
 // pageTemplate is compiled when it is first used: few processes are masters.
 var pageTemplate = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("page.html").Funcs(template.FuncMap{"short": state.ShortID}).ParseFS(files, "page.html"))
+	return template.Must(template.New("page.html").Funcs(template.FuncMap{"short": state.ShortID, "named": task.IsNamedLane}).ParseFS(files, "page.html"))
 })
 
 const (
