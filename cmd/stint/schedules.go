@@ -56,7 +56,7 @@ func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedu
 				key = name
 			}
 		}
-		return fmt.Errorf("%s:%d: schedule %s: %w", f.name, f.blockLine("schedule", i, key), s.Name, err)
+		return fmt.Errorf("%s:%d: schedule %s: %w", f.name, f.blockLine("schedule", i, key), cmp.Or(s.Name, fmt.Sprint(i+1)), err)
 	}
 	for _, name := range names {
 		var value any
@@ -82,6 +82,8 @@ func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedu
 	if errors.As(err, &bad) {
 		if near := state.Nearest(bad.Field, own); near != "" && !slices.Contains(names, near) {
 			bad.Message = fmt.Sprintf("unknown field %q; did you mean %s?", bad.Field, near)
+		} else if text, known, has := strings.Cut(bad.Message, "; known are "); has { // as this file has them
+			bad.Message = text + "; known are " + strings.Join(own, ", ") + ", and of a task " + task.WithUnderscores(known)
 		}
 		return s, wrong(bad.Field, errors.New(bad.Message))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"stint/coordinator/schedule"
@@ -55,6 +56,20 @@ func TestAMistakeMadeLater(t *testing.T) {
 		}
 		if isGood := i == 0; got != c.want || (err == nil) != isGood {
 			t.Errorf("%q: %q, %v", c.text, got, err)
+		}
+	}
+}
+
+// What is wrong is said in the words of the file.
+func TestAMistakeIsSaidAsTheFileHasIt(t *testing.T) {
+	for text, want := range map[string]string{
+		"cron = \"@daily\"\nprompt = \"p\"":                                 "schedules.toml:1: schedule 1: name is missing",
+		"name = \"a\"\ncron = \"@daily\"\nprompt = \"p\"\nwhen = \"now\"":   `schedules.toml:5: schedule a: unknown field "when"; known are name, cron, zone, `,
+		"name = \"a\"\ncron = \"@daily\"\nprompt = \"p\"\nagent = \"bard\"": `schedules.toml:5: schedule a: there is no agent "bard"; known are `,
+	} {
+		_, err := parseSchedules([]byte("[[schedule]]\n"+text+"\n"), nil, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "maxAttempts") {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ package schedule
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"reflect"
@@ -58,6 +59,9 @@ func (s *Schedule) Check(jobs []string) (key string, err error) {
 			return fmt.Errorf("%s is %q; it has to be one of %s", key, *value, strings.Join(list, ", "))
 		}
 		return nil
+	}
+	if s.Name == "" {
+		return "", errors.New("name is missing")
 	}
 	if !nameRule.MatchString(s.Name) {
 		return "name", fmt.Errorf("%q cannot be the name of a schedule: use letters, digits, dashes and underscores", s.Name)
