@@ -132,7 +132,7 @@ func (a *app) listJobs(c *cobra.Command, none string, request func(*client.Clien
 func (a *app) jobLsCommand() *cobra.Command {
 	var f jobs.Filter
 	c := a.withJSON(a.withIDs(&cobra.Command{
-		Use: "ls [OPTIONS]", Short: "list due jobs, the first ones first", Example: "  stint job ls --status dead_letter\n  stint job ls --object cg_123 --json", Args: cobra.NoArgs,
+		Use: "ls [OPTIONS]", Short: "list due jobs, the first ones first; ended ones last", Example: "  stint job ls --status dead_letter\n  stint job ls --object cg_123 --json", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			const try = "no such jobs; add one with: stint job add TYPE OBJECT ACTION --at TIME"
 			if _, none, err := a.stateMissing(); none || err != nil {

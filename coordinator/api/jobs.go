@@ -79,7 +79,7 @@ func (s *Server) jobRoutes(api huma.API) {
 			return out, err
 		})
 	}
-	twice(s, api, op(http.MethodGet, path, "list-jobs", "List due jobs", "Those that are due first come first."), func(_ context.Context, in *jobs.Filter) (wire.JobsBody, error) {
+	twice(s, api, op(http.MethodGet, path, "list-jobs", "List due jobs", "Those that are due first come first, and those that have ended last."), func(_ context.Context, in *jobs.Filter) (wire.JobsBody, error) {
 		if in.Limit = cmp.Or(in.Limit, jobs.DefaultLimit); in.Limit < 1 || in.Limit > jobs.MaxLimit {
 			return wire.JobsBody{}, task.Wrong("limit", "stint job ls --help", "limit is %d; it has to be from 1 to %d", in.Limit, jobs.MaxLimit)
 		}

@@ -175,8 +175,8 @@ func (s *State) Due(p Pull) (list []Job) {
 	return list
 }
 
-// List returns the jobs that a filter names, in the order in which they are pulled or the newest
-// first; without a limit all of them.
+// List returns the jobs that a filter names, in the order in which they are pulled, with those that have succeeded
+// or failed behind, or the newest first; without a limit all of them.
 func (s *State) List(f Filter) []Job { return s.Where(f, func(*Job) bool { return true }) }
 
 // Where is List of the jobs for which is holds too.
@@ -191,11 +191,12 @@ func (s *State) Where(f Filter, is func(*Job) bool) []Job {
 			list = append(list, e)
 		}
 	}
+	rank := func(e *entry) int { return map[string]int{Succeeded: 1, Failed: 1}[e.Status] }
 	slices.SortFunc(list, func(a, b *entry) int {
 		if f.Newest {
 			return b.inAll - a.inAll
 		}
-		return compare(a, b)
+		return cmp.Or(rank(a)-rank(b), compare(a, b))
 	})
 	jobs := make([]Job, min(len(list), cmp.Or(f.Limit, len(list))))
 	for i := range jobs {
