@@ -32,6 +32,7 @@ func (a *app) digestCommand() *cobra.Command {
   - how many tasks ended, and what their runs used
   - what failed, and why
   - what waits for you
+  - how many due jobs were done, such as those about governed notes
   - what is still to come: also of schedules and due jobs
   - when nothing happened although tasks were ready
 
@@ -78,7 +79,8 @@ The files are read directly. No master is needed, and none is started.`,
 type digest struct {
 	*statedir.Digest
 	Schedules []task.Schedule `json:"schedules"`
-	Jobs      []jobs.Job      `json:"jobs"` // that are due or at work, and dead letters
+	Jobs      []jobs.Job      `json:"jobs"`     // that are due or at work, and dead letters
+	JobsDone  map[string]int  `json:"jobsDone"` // that have succeeded in that time, by action
 }
 
 // due fills in schedules and jobs as their files have them. What is wrong there is a finding.
@@ -91,6 +93,10 @@ func (d *digest) due(a *app, dir string, controls map[string]state.Control, now 
 	st, err := statedir.ReadJobs(dir)
 	d.Schedules = schedule.Views(list, controls, filepath.Join(dir, "job_runs.jsonl"), now)
 	d.Jobs = append([]jobs.Job{}, api.DueJobs(st, now, jobs.MaxLimit)...) // JSON has no null
+	d.JobsDone = map[string]int{}
+	for _, j := range st.Where(jobs.Filter{Status: jobs.Succeeded}, func(j *jobs.Job) bool { return !j.UpdatedAt.Before(d.Since) && j.UpdatedAt.Before(d.Until) }) {
+		d.JobsDone[j.Action]++
+	}
 	for i, err := range []error{wrong, err} {
 		if err != nil {
 			d.Ledger = append(d.Ledger, task.Finding{File: [...]string{schedulesName, ledger.JobFiles.Ledger()}[i], Message: err.Error()})
@@ -143,6 +149,13 @@ func (a *app) printDigest(d *digest) error {
 	}
 	line("since %s (%s)", localTime(d.Since), ago(d.Until.Sub(d.Since)))
 	line("%s", endedText(d.Digest))
+	if len(d.JobsDone) > 0 {
+		var done []string
+		for _, action := range slices.Sorted(maps.Keys(d.JobsDone)) {
+			done = append(done, fmt.Sprintf("%d %s", d.JobsDone[action], action))
+		}
+		line("due jobs done: %s; what each has changed is in audit.jsonl", strings.Join(done, ", "))
+	}
 	for _, g := range d.Gaps {
 		what := fmt.Sprintf("%s waited", count(g.Ready, "ready task"))
 		if g.Running > 0 {
