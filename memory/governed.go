@@ -145,7 +145,7 @@ func (g Governed) change(do func(care.Files) (care.Files, error)) error {
 		name := g.names()[i]
 		switch {
 		case err != nil || bytes.Equal(f[i], out[i]):
-		case len(out[i]) > MaxLessons:
+		case len(out[i]) > maxLessons:
 			err = fmt.Errorf("%w: %s", ErrFull, name)
 		default:
 			err = replaceLessons(g.Workspace, name, f[i], out[i])

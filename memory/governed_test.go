@@ -229,9 +229,12 @@ func TestGovernedLosesNoSave(t *testing.T) {
 	}, today); err == nil || fileText(t, dir, DefaultLessons) != "- saved\n" {
 		t.Errorf("%v: %q", err, fileText(t, dir, DefaultLessons))
 	}
-	full := strings.Repeat("- one\n", MaxLessons/6)
+	full := strings.Repeat("- one\n", maxLessons/6-12) + "- two <!-- stint id=a next=2027-01-01T00:00:00Z -->\n"
 	must(t, os.WriteFile(filepath.Join(dir, DefaultLessons), []byte(full), 0o600))
-	if _, err := g.Entries(newIDs(), today); !errors.Is(err, ErrFull) || fileText(t, dir, DefaultLessons) != full {
+	_, err := g.Entries(newIDs(), today)
+	must(t, err)
+	_, _, err = g.Apply(care.Entry{State: care.State{ID: "a"}, Text: "two"}, care.Change{Action: care.Decay, Job: "j", Now: today})
+	if !errors.Is(err, ErrFull) || fileText(t, dir, DefaultLessons) != full {
 		t.Errorf("full: %v", err)
 	}
 }

@@ -25,8 +25,8 @@ const DefaultLessons = "memory/lessons.md"
 // MaxLesson is how many characters a lesson has at most.
 const MaxLesson = 500
 
-// MaxLessons is how many bytes their file has at most; then some must be removed before one is added.
-const MaxLessons = 256 << 10
+// maxLessons is how many bytes their file has at most; then some must be removed before one is added.
+const maxLessons = care.MaxFile
 
 // ErrFull means that there is no room for another lesson.
 var ErrFull = errors.New("the file of the lessons is full")
@@ -214,9 +214,9 @@ func readLessons(workspace, name string) ([]byte, error) {
 		return nil, fmt.Errorf("read the lessons: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read from
-	text, err := io.ReadAll(io.LimitReader(f, MaxLessons+1))
-	if len(text) > MaxLessons {
-		return nil, fmt.Errorf("%w: %s has more than %d bytes; take out by hand what is of no use any more", ErrFull, name, MaxLessons)
+	text, err := io.ReadAll(io.LimitReader(f, maxLessons+1))
+	if len(text) > maxLessons {
+		return nil, fmt.Errorf("%w: %s has more than %d bytes; take out by hand what is of no use any more", ErrFull, name, maxLessons)
 	}
 	return text, err
 }
@@ -259,7 +259,7 @@ func AddLessons(workspace, name string, list []Lesson, room int) (added, left []
 	switch {
 	case len(added) == 0:
 		return nil, left, nil
-	case len(text)+b.Len() > MaxLessons:
+	case len(text)+b.Len() > maxLessons:
 		return nil, nil, fmt.Errorf("%w: %s has %d bytes; remove some with stint lessons rm", ErrFull, name, len(text))
 	}
 	return added, left, addLines(workspace, name, b.String())

@@ -122,12 +122,12 @@ func TestLessonsHaveBounds(t *testing.T) {
 	if added := addLessons(t, dir, 20, "twelve chars", "more than is left", "8 chars."); len(added) != 2 {
 		t.Errorf("%d are added within 20 characters, want the first and the last", len(added))
 	}
-	full := workspace(t, map[string]string{DefaultLessons: strings.Repeat("- a lesson\n", MaxLessons/11)})
+	full := workspace(t, map[string]string{DefaultLessons: strings.Repeat("- a lesson\n", maxLessons/11)})
 	_, _, err := AddLessons(full, DefaultLessons, []Lesson{NewLesson("another one", "", aDay)}, 0)
 	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "stint lessons rm") {
 		t.Errorf("err = %v", err)
 	}
-	huge := workspace(t, map[string]string{DefaultLessons: strings.Repeat("- a lesson\n", MaxLessons)})
+	huge := workspace(t, map[string]string{DefaultLessons: strings.Repeat("- a lesson\n", maxLessons)})
 	if _, err := Lessons(huge, DefaultLessons); !errors.Is(err, ErrFull) {
 		t.Errorf("err = %v", err)
 	}
@@ -306,11 +306,11 @@ func TestATornLineIsNotContinued(t *testing.T) {
 }
 
 func TestAddNote(t *testing.T) {
-	dir := workspace(t, map[string]string{"half.md": "# Notes\n\n- no newline", "huge.md": strings.Repeat("x\n", MaxLessons)})
+	dir := workspace(t, map[string]string{"half.md": "# Notes\n\n- no newline", "huge.md": strings.Repeat("x\n", maxLessons)})
 	for name, want := range map[string]string{
 		"new/one.md": "- 2026-11-22 a note\n",
 		"half.md":    "# Notes\n\n- no newline\n- 2026-11-22 a note\n",
-		"huge.md":    strings.Repeat("x\n", MaxLessons) + "- 2026-11-22 a note\n",
+		"huge.md":    strings.Repeat("x\n", maxLessons) + "- 2026-11-22 a note\n",
 	} {
 		if err := AddNote(dir, name, NewLesson("a\n note ", "", aDay)); err != nil || fileText(t, dir, name) != want {
 			t.Errorf("%s: %v, or it is not as it should be", name, err)

@@ -10,12 +10,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -143,12 +143,9 @@ func examineGoverned(g memory.Governed) []finding {
 	if err != nil {
 		return []finding{{check, healthFail, fmt.Sprintf("%s cannot be used: %v", path, err), try}}
 	}
-	entries := f.Entries()
+	ids := 0
+	entries := f.Adopt(func() string { ids++; return "new" + strconv.Itoa(ids) }, time.Now()).Entries() // as a worker has them
 	list := []finding{{check, healthOK, path + ": " + ledger.Plural(len(entries), "entry", "entries"), ""}}
-	if need := len(f.Adopt(func() string { return uuid.NewString()[:8] }, time.Now())[0]); need > memory.MaxLessons {
-		list[0].Status, list[0].Try = healthWarn, "take out what is of no use any more, or put some of them into another file"
-		list[0].Text += fmt.Sprintf(", which are left alone: with their states the file has %d bytes, and it can have %d", need, memory.MaxLessons)
-	}
 	if len(f[0]) == 0 { // a wrong name looks like this
 		list = []finding{{check, healthWarn, path + " does not exist or is empty: it has no entries to look after", "stint config edit"}}
 	}
@@ -156,6 +153,9 @@ func examineGoverned(g memory.Governed) []finding {
 		if e.Wrong != "" {
 			list = append(list, finding{check, healthWarn, fmt.Sprintf("%s:%d: the entry is left alone: %s", path, e.Line, e.Wrong), try})
 		}
+	}
+	if i := slices.IndexFunc(entries, func(e care.Entry) bool { return e.ID+e.Wrong == "" }); i >= 0 {
+		list = append(list, finding{check, healthWarn, fmt.Sprintf("%s:%d: this entry and those below it that have no id are left alone: the file is full", path, entries[i].Line), "take out what is of no use any more"})
 	}
 	if closed := g.Open(); closed != nil && slices.ContainsFunc(entries, func(e care.Entry) bool { return e.Risk == care.High }) {
 		list = append(list, finding{check, healthWarn, path + ": jobs wait: " + closed.Error(), try})

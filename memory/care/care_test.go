@@ -2,6 +2,7 @@ package care
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -160,6 +161,26 @@ func TestAdopt(t *testing.T) {
 	for _, f := range []Files{got, never} {
 		if again := f.Adopt(ids(), now); !bytes.Equal(again[0], f[0]) {
 			t.Errorf("of what needs nothing: %q", again[0])
+		}
+	}
+}
+
+// Of a file with many entries, as many are adopted as it has room for, with what jobs add to them, and no more the next time.
+func TestAdoptsAsManyAsFit(t *testing.T) {
+	f := Files{[]byte(strings.Repeat("- a note of some forty bytes, which are more\n", 3000))}
+	newID, n := ids(), 0
+	for range 2 {
+		f = f.Adopt(newID, due)
+		count := 0
+		for i, e := range f.Entries() {
+			if e.ID != "" {
+				count++
+			} else if i < count {
+				t.Errorf("the entry %d has no id", i)
+			}
+		}
+		if n = cmp.Or(n, count); n < 700 || n != count || len(f[0]) > MaxFile-n*55 {
+			t.Errorf("%d entries, then %d, in %d bytes", n, count, len(f[0]))
 		}
 	}
 }

@@ -81,6 +81,9 @@ func (e Entry) line(text []byte, s State, wording string) []byte {
 	return []byte(strings.TrimRight(said, " \t") + " " + s.comment())
 }
 
+// MaxFile is how many bytes a file of notes has at most.
+const MaxFile = 256 << 10
+
 // Errors of a change that is not made. The entry stays as it is.
 var (
 	ErrGone    = errors.New("the entry is no longer there")
@@ -92,11 +95,15 @@ var (
 type Files [2][]byte
 
 // Entries returns the entries of both. Those of the archive are archived, whatever their comment
-// says; one that stands in both, as a crash may leave it, is that of the file.
+// says; one that stands in both, as a crash may leave it, is that of the file. One with the id of another
+// above it is a copy, and has none.
 func (f Files) Entries() []Entry {
 	seen, list := map[string]bool{"": true}, Parse(f[0])
-	for _, e := range list {
-		seen[e.ID] = true
+	for i := range list {
+		if seen[list[i].ID] {
+			list[i].ID = ""
+		}
+		seen[list[i].ID] = true
 	}
 	for _, e := range Parse(f[1]) {
 		if !seen[e.ID] {
@@ -114,30 +121,37 @@ func find(list []Entry, id string) (e Entry, ok bool) {
 	return e, false
 }
 
-// Adopt gives an id to each entry of the file that has none, or the same as one above it, and a time
-// when it is due to those that have none. newID returns another one each time.
+// Adopt gives an id to each entry of the file that has none, and a time when it is due to those that have
+// none, while there is room: also for what jobs add to each. newID returns another one each time.
 func (f Files) Adopt(newID func() string, next time.Time) Files {
-	taken, seen, list := map[string]bool{}, map[string]bool{"": true}, f.Entries()
+	const spare = 64
+	taken, list, size := map[string]bool{}, f.Entries(), len(f[0])
 	for _, e := range list {
-		taken[e.ID] = true
+		if taken[e.ID] = true; e.ID != "" && !e.InArchive {
+			size += spare
+		}
 	}
 	var out []byte
 	at := 0
 	for _, e := range list {
 		isUndated := e.Next.IsZero() && e.Tries < MaxTries
-		if e.Wrong == "" && !e.InArchive && (seen[e.ID] || isUndated) {
-			if seen[e.ID] {
-				for taken[e.ID] {
-					e.ID = newID()
-				}
-			}
-			if isUndated {
-				e.Next = next
-			}
-			out = append(append(out, f[0][at:e.begin]...), e.line(f[0], e.State, "")...)
-			at, taken[e.ID] = e.head, true
+		if e.Wrong != "" || e.InArchive || e.ID != "" && !isUndated {
+			continue
 		}
-		seen[e.ID] = true
+		if e.ID == "" {
+			for e.ID = newID(); taken[e.ID]; {
+				e.ID = newID()
+			}
+		}
+		if isUndated {
+			e.Next = next
+		}
+		line := e.line(f[0], e.State, "")
+		if size += len(line) - (e.head - e.begin) + spare; size > MaxFile {
+			break
+		}
+		out = append(append(out, f[0][at:e.begin]...), line...)
+		at, taken[e.ID] = e.head, true
 	}
 	f[0] = append(out, f[0][at:]...)
 	return f
