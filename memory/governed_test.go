@@ -244,10 +244,11 @@ func TestUses(t *testing.T) {
 	u := OpenUses(path)
 	must(t, u.Count("/w", []Hit{{Path: DefaultLessons, Entry: "a"}, {Text: "no entry"}}, aDay))
 	must(t, u.Count("/w/memory", []Hit{{Path: "lessons.md", Entry: "a"}, {Path: "lessons.md", Entry: "b"}}, today))
+	must(t, u.Count("/w", []Hit{{Path: Archive + "/" + DefaultLessons, Entry: "d"}}, today))
 	must(t, u.Count("/w", []Hit{{}}, today.Add(time.Hour)))
 	g := governed("/w")
 	u = OpenUses(path)
-	if a, b, c := u.Of(g, "a"), u.Of(g, "b"), u.Of(g, "c"); a != (Use{2, today}) || b != (Use{1, today}) || c != (Use{}) {
+	if a, b, c := u.Of(g, "a"), u.Of(g, "b"), u.Of(g, "c"); a != (Use{2, today}) || b != (Use{1, today}) || c != (Use{}) || u.Of(g, "d") != b {
 		t.Errorf("%+v, %+v, %+v", a, b, c)
 	}
 	if a := u.Of(governed("/x"), "a"); a != (Use{}) {

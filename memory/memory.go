@@ -78,7 +78,7 @@ type Searcher struct {
 type Result struct {
 	Hits     []Hit     `json:"hits" doc:"The lines that fit, best first"`
 	Terms    []Term    `json:"terms" doc:"What was searched for"`
-	Archived []Hit     `json:"archived,omitempty" doc:"What fits in the archive, which no agent gets; only stint memory search looks there"`
+	Archived []Hit     `json:"archived,omitempty" doc:"What fits in the archive, which no agent gets"`
 	Skipped  []Skipped `json:"skipped,omitempty" doc:"What was not searched"`
 	Notes    int       `json:"notes" doc:"Number of files that were searched" example:"3"`
 	Engine   string    `json:"engine,omitempty" doc:"What searched: rg or scan; left out: there was nothing to search" example:"rg"`

@@ -3,6 +3,7 @@ package memory
 import (
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // maxUses bounds how many entries are counted; of more, the counts begin anew.
 const maxUses = 10_000
 
-// A Use is how often prompts have had an entry, and when the last one had it.
+// A Use is how often prompts have had an entry, or were about what it says in the archive, and when the last one was.
 type Use struct {
 	Count int       `json:"count"`
 	Last  time.Time `json:"last"`
@@ -43,7 +44,7 @@ func (u *Uses) Count(workspace string, hits []Hit, now time.Time) error {
 	counted := false
 	for _, h := range hits {
 		if h.Entry != "" {
-			key := filepath.Join(workspace, h.Path) + "#" + h.Entry
+			key := filepath.Join(workspace, strings.TrimPrefix(h.Path, Archive+"/")) + "#" + h.Entry
 			u.of[key], counted = Use{u.of[key].Count + 1, now.UTC()}, true
 		}
 	}

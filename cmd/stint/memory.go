@@ -77,18 +77,14 @@ PROMPT is an argument, - for stdin, or @FILE. No master is needed.`,
 		Example: `  stint memory search "Rotate the deploy key"
   stint memory search --json @prompt.md | jq '.hits[].path'`,
 	}, func(ctx context.Context, dir string, cfg *Config, text string) error {
-		s := searcher(cfg, dir)
-		found, err := s.Search(ctx, dir, text)
+		found, err := searchAll(ctx, cfg, dir, text)
 		if err != nil {
 			return err
 		}
 		if len(found.Hits) == 0 && !a.json {
 			a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
 		}
-		s.Archived = true
-		archived, err := s.Search(ctx, dir, text)
-		found.Archived = archived.Hits
-		return errors.Join(err, a.print(found, describeMemory(&found)))
+		return a.print(found, describeMemory(&found))
 	}))
 }
 
@@ -183,6 +179,19 @@ func searcher(cfg *Config, workspace string) *memory.Searcher {
 		s.Ripgrep = rg
 	}
 	return s
+}
+
+// searchAll searches the notes of a workspace and, apart, its archive.
+func searchAll(ctx context.Context, cfg *Config, workspace, text string) (memory.Result, error) {
+	s := searcher(cfg, workspace)
+	found, err := s.Search(ctx, workspace, text)
+	if err == nil {
+		s.Archived = true
+		var archived memory.Result
+		archived, err = s.Search(ctx, workspace, text)
+		found.Archived = archived.Hits
+	}
+	return found, err
 }
 
 // notePaths returns what is searched.

@@ -368,7 +368,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 		if strings.HasPrefix(prompt, task.NoteQuestion) {
 			return memory.Result{}, nil
 		}
-		return searcher(cfg, workspace).Search(ctx, workspace, prompt)
+		return searchAll(ctx, cfg, workspace, prompt)
 	}
 	m.uses = memory.OpenUses(filepath.Join(m.state, "memory_uses.json"))
 	config.Injected = func(dir string, hits []memory.Hit) error { return m.uses.Count(dir, hits, time.Now()) }

@@ -270,7 +270,10 @@ func TestErrorsOfTheMaster(t *testing.T) {
 			"over":   func() error { return s.client.Handover(ctx) },
 			"pause":  func() error { return s.client.Pause(ctx, "") },
 			"resume": func() error { return s.client.Resume(ctx) },
-			"shrink": func() error { _, err := s.client.Compact(ctx, wire.CompactBody{OlderThan: "0s", KeepFailed: true}); return err },
+			"shrink": func() error {
+				_, err := s.client.Compact(ctx, wire.CompactBody{OlderThan: "0s", KeepFailed: true})
+				return err
+			},
 			"accept": func() error { _, err := s.client.Reconcile(ctx, true); return err },
 		} {
 			var got *task.Error

@@ -442,7 +442,7 @@ func (a *Attempts) remember(r *Run, t *state.Task) []memory.Hit {
 		}
 	}
 	if err == nil && a.tasks.Config.Injected != nil {
-		err = a.tasks.Config.Injected(t.Workspace, found.Hits)
+		err = a.tasks.Config.Injected(t.Workspace, slices.Concat(found.Hits, found.Archived))
 	}
 	if err != nil {
 		a.tasks.Trouble("the notes of a workspace could not be searched, or their uses counted", err)

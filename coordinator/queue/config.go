@@ -87,7 +87,7 @@ type Config struct {
 	// Memory returns what the notes of a workspace have for a prompt, without a lock held. nil: nothing.
 	Memory func(ctx context.Context, workspace, prompt string) (memory.Result, error)
 
-	// Injected is told what of that a prompt got. nil: nobody counts.
+	// Injected is told what of that a prompt got, and what it would have got were it not archived. nil: nobody counts.
 	Injected func(workspace string, hits []memory.Hit) error
 
 	Socket     string // told in Health and the heartbeat

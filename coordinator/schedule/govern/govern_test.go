@@ -231,7 +231,12 @@ func TestArchivesAndReinstates(t *testing.T) {
 	}
 	b.pass()
 	b.wantJobs("#a verify succeeded 0")
-	b.now = b.now.AddDate(0, 0, 30)
+	for _, days := range []int{30, 300} { // no prompt is about it
+		b.now = b.now.AddDate(0, 0, days)
+		b.pass()
+		b.wantJobs("#a verify succeeded 0")
+	}
+	b.uses["a"] = memory.Use{Count: 1, Last: b.now.AddDate(0, 0, -29)}
 	b.pass()
 	b.answer(state.Done, `{"verdict":"holds","text":"","evidence":"vault.sh"}`)
 	b.pass()
@@ -252,6 +257,7 @@ func TestActions(t *testing.T) {
 		"- seven <!-- stint id=g status=new"+past+
 		"- eight <!-- stint id=h status=ontic_unknowable confidence=0.50 risk=high next=2026-11-28T11:00:00Z tries=2 -->\n")
 	b.uses["d"] = memory.Use{Count: 2, Last: start.AddDate(0, 0, -29)}
+	b.uses["i"] = b.uses["d"]
 	b.uses["e"] = memory.Use{Count: 1, Last: start.AddDate(0, 0, -31)}
 	b.write(archive, "- nine <!-- stint id=i status=archived confidence=0.50 risk=low"+past)
 	b.pass()
@@ -360,6 +366,9 @@ func TestTenAtOnce(t *testing.T) {
 	}
 	b := newBench(t, notes.String())
 	b.Budget = 25
+	for i := range 25 {
+		b.uses[fmt.Sprint("u", i)] = memory.Use{Count: 1, Last: start}
+	}
 	for i, want := range []int{10, 10, 20, 20, 25} {
 		if b.pass(); len(b.specs) != want {
 			t.Fatalf("after pass %d %d were asked, want %d", i+1, len(b.specs), want)
@@ -412,9 +421,9 @@ func TestReadsVerdicts(t *testing.T) {
 		"First {\"verdict\":\"holds\"}, but no: {\"evidence\":\"{\\\"verdict\\\":\\\"holds\\\"}\",\"verdict\":\"unknowable\"} by " + schema: `unknowable||{"verdict":"holds"}`,
 		`{"verdict":"revised","text":"one\n- two","evidence":""}`:                                                                           "revised|one\n- two|",
 		"{\"answer\":{\"verdict\":\"holds\",\"evidence\":\"a\"}}":                                                                           "holds||a",
-		"```\n{\"verdict\":\"Holds\"}\n```": "holds||",
-		schema:                              "",
-		"It holds.":                         "",
+		"```\n{\"verdict\":\"Holds\"}\n```":                                                                                                 "holds||",
+		schema:                                                                                                                              "",
+		"It holds.":                                                                                                                         "",
 	} {
 		p := &plan{}
 		err := p.read(&state.Task{ID: "t1", Status: state.Done, Result: text})
