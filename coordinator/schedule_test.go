@@ -28,6 +28,7 @@ type dyingRoom struct {
 	schedule.Room
 	left *atomic.Int64 // steps until then; negative: it does not die
 	full *atomic.Bool  // the disk: it changes nothing
+	held *atomic.Int64 // calls that keep the master
 	die  func()
 }
 
@@ -45,6 +46,12 @@ func (d dyingRoom) step() error {
 		return errors.New("no space left")
 	}
 	return nil
+}
+
+func (d dyingRoom) Call() (end func()) {
+	done := d.Room.Call()
+	d.held.Add(1)
+	return func() { d.held.Add(-1); done() }
 }
 
 func (d dyingRoom) ChangeSchedule(ctx context.Context, name string, change func(*state.Control)) error {
@@ -69,6 +76,7 @@ type scheduling struct {
 	ahead  atomic.Int64  // of the bubble's clock, in nanoseconds
 	left   atomic.Int64  // see dyingRoom
 	full   atomic.Bool   // the same
+	held   atomic.Int64  // the same
 	jobs   atomic.Int64  // that have ended
 	takes  time.Duration // a job
 	r      *schedule.Runner
@@ -100,7 +108,7 @@ func (s *scheduling) up() {
 }
 
 func (s *scheduling) schedules() {
-	s.r = schedule.New(dyingRoom{s.c, &s.left, &s.full, func() { s.cancel() }}, schedule.Options{
+	s.r = schedule.New(dyingRoom{s.c, &s.left, &s.full, &s.held, func() { s.cancel() }}, schedule.Options{
 		List: func() ([]schedule.Schedule, error) { return slices.Clone(*s.list.Load()), nil }, Max: 2, Path: filepath.Join(s.dir, "job_runs.jsonl"),
 		Jobs: map[string]schedule.Job{"job": func(ctx context.Context) (string, error) {
 			select {
@@ -404,6 +412,9 @@ func TestToldWhenNoted(t *testing.T) {
 				s.ahead.Add(int64(5*time.Hour + 2*time.Minute))
 			}
 			time.Sleep(40 * time.Second)
+			if s.held.Load() != 1 {
+				t.Error("an idle master would end")
+			}
 			if where == "history" {
 				if told := s.told.String(); told != "" {
 					t.Errorf("told before it was noted: %s", told)

@@ -131,7 +131,8 @@ func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
 		}
 		if err := r.lookAt(ctx, s, c); err != nil {
 			r.opts.Log.Warn("a schedule is looked at again soon", "schedule", s.Name, "error", err)
-			delete(r.paused, s.Name) // as after a crash
+			delete(r.paused, s.Name)         // as after a crash
+			isActive = isActive || !c.Paused // or nobody would be there to look
 			continue
 		}
 		for i, instant := range strings.Fields(r.room.Schedules()[s.Name].OpenFirings) { // also what the end of a master has interrupted
@@ -222,9 +223,7 @@ func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now
 	case s.Missed == "once":
 		most = 1
 	}
-	var err error
-	var last time.Time
-	lost, made := max(0, count-most), 0
+	lost, made, last, err := max(0, count-most), 0, time.Time{}, error(nil)
 	if lost > 0 {
 		last, missed = missed[len(missed)-most-1], missed[len(missed)-most:]
 		if err = r.history.add(r.skipped(s, last, "missed", lost)); err != nil {
