@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
@@ -129,6 +130,8 @@ func (a *app) examineSchedules(ctx context.Context, dir string, cfg *Config) []f
 	f := finding{"schedules", healthOK, count(len(list), "schedule"), ""}
 	if _, err := a.health(ctx); err != nil {
 		f.Status, f.Text, f.Try = healthWarn, f.Text+", and nothing fires: no master is running", "stint serve"
+	} else if err := a.callRunning(func(c *client.Client) error { _, err := c.Schedules(ctx); return err }); err != nil {
+		return []finding{failed("schedules", err)}
 	} else if afterReboot() != "" {
 		f.Status, f.Text, f.Try = healthWarn, f.Text+"; "+afterReboot(), "stint service install"
 	}

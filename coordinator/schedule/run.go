@@ -526,6 +526,9 @@ func (r *Runner) Schedules(ctx context.Context) ([]task.Schedule, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list, err := r.opts.List()
+	if failed := r.history.check(); failed != nil {
+		return nil, failed
+	}
 	for i := range list {
 		c := r.room.Schedules()[list[i].Name]
 		if failed := r.settle(ctx, &list[i], &c); failed != nil {
