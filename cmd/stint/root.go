@@ -202,6 +202,11 @@ var otherNames = map[string]string{
 	"login": "stint doctor, which prints how to log in", "agents": "stint doctor", "cost": "stint usage", "stats": "stint usage", "submit": `stint task -d "PROMPT"`,
 	"ps": "stint ls", "jobs": "stint job ls, or stint ls", "new": `stint task "PROMPT"`, "create": `stint task -d "PROMPT"`, "exec": `stint task "PROMPT"`, "inspect": "stint show ID",
 	"fix": `stint task "PROMPT"`, "config agent": "stint config show", "config list": "stint config show", "session web": "stint session show web", "-V": "stint --version",
+	"schedule": "stint cron ls", "schedules": "stint cron ls", "crontab": "stint cron ls", "cron delete": "stint cron rm NAME", "cron remove": "stint cron rm NAME",
+	"cron edit": "an editor, with schedules.toml in the state directory", "cron disable": "stint cron pause NAME", "cron stop": "stint cron pause NAME", "cron enable": "stint cron resume NAME",
+	"cron start": "stint cron resume NAME", "cron history": "stint cron runs NAME", "cron logs": "stint cron runs NAME", "cron trigger": "stint cron run NAME",
+	"job rm": "stint edit --jobs, and there delete its sections", "job delete": "stint edit --jobs, and there delete its sections", "job cancel": "stint edit --jobs, and there delete its sections",
+	"job done": "stint job ack ID", "job complete": "stint job ack ID", "service start": "stint service install", "service stop": "stint service uninstall", "notes": "stint help memory",
 	"ls --since": "stint digest --since 18:00", "ls --all": "stint ls -n 0", "ls -a": "stint ls -n 0", "init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,
 }
 
