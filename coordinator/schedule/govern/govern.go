@@ -156,7 +156,9 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 		case j.Status == jobs.Running, j.Status == jobs.Queued && (j.Attempt > 0 || j.WaitsFor != "" || !j.RunAt.After(now)), j.Status == jobs.DeadLetter && onDay("", j.UpdatedAt) == onDay("", now):
 			open[j.ObjectID] = true
 		}
-		due[onDay(care.Action(j.Action), j.RunAt)]++
+		day := onDay(care.Action(j.Action), j.RunAt)
+		due[day]++
+		due[day+j.ObjectID]++
 	}
 	for i := range entries {
 		e := &entries[i]
@@ -167,6 +169,7 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 			why, isOver = fmt.Sprintf("auto_verify_budget: %d %s jobs per day (UTC) and workspace are used up", w.Budget, action), due[onDay(action, at)] >= w.Budget
 		}
 		isOver = isOver || action == care.Reinstate && w.isUnused(g, e) // nobody has missed it
+		isOver = isOver || action == care.Revalidate && due[onDay(action, now)+object] > 0 // agents can write that it is due again
 		if e.ID == "" || e.Next.IsZero() || e.Next.After(now) || open[object] || isOver || e.May(action) != nil || added == mostNew {
 			continue
 		}

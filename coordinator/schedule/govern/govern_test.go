@@ -358,6 +358,27 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// However often a file says that an entry is due, an agent is asked once a day whether it holds.
+func TestRevalidatesOnceADay(t *testing.T) {
+	b := newBench(t, strings.Replace(lessons, "uncertain", "active", 1))
+	b.auto = `{"verdict":"holds"}`
+	for range 5 {
+		b.uses["a"] = memory.Use{Count: 1, Last: b.now}
+		b.pass()
+		b.pass()
+		b.write(memory.DefaultLessons, strings.Replace(b.read(memory.DefaultLessons), " next=2026-12-28", " next=2020-12-28", 1))
+		b.now = b.now.Add(2 * time.Hour)
+	}
+	if len(b.list) != 1 || len(b.specs) != 1 {
+		t.Errorf("%d jobs, %d tasks", len(b.list), len(b.specs))
+	}
+	b.now = b.now.Add(12 * time.Hour)
+	b.pass()
+	if len(b.list) != 2 {
+		t.Errorf("%d jobs on the next day", len(b.list))
+	}
+}
+
 // At most 10 agents are asked at the same time, and only as many jobs are pulled at once.
 func TestTenAtOnce(t *testing.T) {
 	var notes strings.Builder
