@@ -158,6 +158,11 @@ func (a *app) configSetCommand() *cobra.Command {
 			if err := k.typed(value); err != nil {
 				return err
 			}
+			if dir, err := a.state(); err == nil {
+				if unlock, err := lockText(filepath.Join(dir, "config.toml")); err == nil { // the file counts without it, too
+					defer unlock()
+				}
+			}
 			file, text, err := a.configText()
 			if err == nil {
 				text, err = setKey(file, text, k, tomlText(k.get(&scratch)))
