@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
@@ -159,8 +160,8 @@ func (a *app) configSetCommand() *cobra.Command {
 				return err
 			}
 			if dir, err := a.state(); err == nil {
-				if unlock, err := lockText(filepath.Join(dir, "config.toml")); err == nil { // the file counts without it, too
-					defer unlock()
+				if unlock, err := durable.Lock(c.Context(), filepath.Join(dir, "config.lock"), 10*time.Second); err == nil { // without a state directory there is none
+					defer func() { _ = unlock() }()
 				}
 			}
 			file, text, err := a.configText()
