@@ -308,7 +308,7 @@ func (a *app) cronLsCommand() *cobra.Command {
 			}
 			return printTable(a, list, "no schedules; add one with: stint cron add", []string{"SCHEDULE", "CRON", "NEXT", "LAST", "WHAT"}, []string{"WHAT", "LAST"}, func(s task.Schedule) (string, []string) {
 				next, last := scheduleTimes(&s)
-				return s.Name, []string{s.Name, s.Cron, next, last, cmp.Or(s.Title, "job "+s.Job)}
+				return s.Name, []string{s.Name, strings.TrimSpace(s.Cron + " " + s.Zone), next, last, cmp.Or(s.Title, "job "+s.Job)}
 			})
 		},
 	}))
