@@ -341,6 +341,33 @@ func TestSnapshotOfALaterIteration(t *testing.T) {
 	}
 }
 
+// TestAloneInACheckout: who writes there waits while an attempt is at work, whose changes that would be. A
+// question about a note changes nothing.
+func TestAloneInACheckout(t *testing.T) {
+	t.Parallel()
+	w := newGitWorld(t)
+	notes := func() { w.write("notes.md", "- a note\n") }
+	var question, during, elsewhere bool
+	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
+		switch {
+		case turn.ReadOnly:
+			question = w.c.Alone(w.work, notes)
+		case turn.Attempt == 1:
+			during, elsewhere = w.c.Alone(w.work, notes), w.c.Alone(w.dir, func() {})
+		}
+		w.run("echo x >new.go")
+		return task.Outcome{Result: "Done.", Session: "native-1"}
+	}
+	w.open()
+	w.wait(w.submit(task.TaskSpec{Prompt: task.NoteQuestion}).ID)
+	got := w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
+	after := w.c.Alone(w.work, notes)
+	w.close()
+	if !question || during || !elsewhere || !after || got.Changes == nil || got.Changes.Uncertain {
+		t.Errorf("question %v, during %v, elsewhere %v, after %v, %+v", question, during, elsewhere, after, got.Changes)
+	}
+}
+
 // TestARunsOwnCheckoutIsShared: what a child changes in a checkout that the run has made in its own one is
 // uncertain, while a person's task in a checkout within another one is alone.
 func TestARunsOwnCheckoutIsShared(t *testing.T) {

@@ -54,7 +54,7 @@ func isFinal(out *task.Outcome) bool { return out.Class == "" || out.Class == st
 // inspect notes what the attempt has changed, however it has come to this outcome, and adds
 // what is found in the form of a final answer and in these changes.
 func (a *Attempts) inspect(r *Run, out *task.Outcome) {
-	shared := a.beside.leave(r.Task.ID)
+	defer a.beside.leave(r.Task.ID)
 	if out.Class == state.ClassInterrupted { // it goes on
 		return
 	}
@@ -64,7 +64,7 @@ func (a *Attempts) inspect(r *Run, out *task.Outcome) {
 		return
 	}
 	var files []state.FileChange
-	if r.changes, files = a.noteChanges(r, &t, shared); r.changes != nil {
+	if r.changes, files = a.noteChanges(r, &t); r.changes != nil {
 		r.files = files[:min(len(files), maxFiles)]
 	}
 	if !isFinal(out) {

@@ -72,7 +72,7 @@ func (a *Attempts) carrySnapshot(from, to string) {
 func (a *Attempts) noteTree(r *Run, t *state.Task) {
 	root := task.RepositoryRoot(t.Workspace)
 	s, has := a.snapshotOf(r.ID)
-	if a.tasks.Config.Shell == nil || a.tasks.Config.IsTemp(t.Workspace) || !task.IsCheckout(root) {
+	if a.tasks.Config.Shell == nil || a.tasks.Config.IsTemp(t.Workspace) || !task.IsCheckout(root) || strings.HasPrefix(t.Prompt, task.NoteQuestion) {
 		return
 	}
 	if strings.HasPrefix(t.Prompt, task.NoteQuestion) { // its agent only reads: what changes is another's work
@@ -96,14 +96,15 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 }
 
 // noteChanges makes the snapshot after the last turn of an attempt, and returns what has changed; nil
-// if that is not known. shared says that another task has come meanwhile.
-func (a *Attempts) noteChanges(r *Run, t *state.Task, shared bool) (c *state.Changes, files []state.FileChange) {
+// if that is not known.
+func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files []state.FileChange) {
 	s, has := a.snapshotOf(r.ID)
 	if !has || s.Workspace != t.Workspace || a.tasks.Config.Shell == nil {
 		return nil, nil
 	}
 	ctx := context.WithoutCancel(r.Ctx) // what a run has changed that was canceled counts too
 	found, rest, err := a.git(ctx, r, t, s.Root, "git-after", func(p *checkout.Place) string { return p.End(s.Name, s.Before) })
+	shared := a.beside.leave(t.ID)
 	if err != nil {
 		return nil, nil
 	}
@@ -185,6 +186,20 @@ func (b *beside) enter(root, id string, isFirst bool) (shared bool) {
 		shared = shared || other != id && at == root
 	}
 	return shared
+}
+
+// Alone calls do while no attempt is at work in the checkout of a workspace, and none begins; ok is false if one
+// is. To an attempt that goes on there later, do is as another task.
+func (a *Attempts) Alone(workspace string, do func()) (ok bool) {
+	root, b := task.RepositoryRoot(workspace), &a.beside
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.Contains(slices.Collect(maps.Values(b.open)), root) {
+		return false
+	}
+	b.last[root] = "notes"
+	do()
+	return true
 }
 
 // leave notes the end of an attempt, and reports whether another task has come since its last turn began.

@@ -9,6 +9,7 @@
 package govern
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,6 +47,8 @@ type Tasks interface {
 	Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error)
 	// Fired returns the task with that idempotency key, with its answer if it has ended.
 	Fired(key string) (t state.Task, ok bool)
+	// Alone calls do while no task is at work in the checkout of a workspace, whose changes it would be taken for.
+	Alone(workspace string, do func()) (ok bool)
 	// IsLeaving reports whether the master starts nothing more.
 	IsLeaving() bool
 }
@@ -109,9 +112,9 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 		return nil
 	}
 	f, err := g.Read()
-	var entries []care.Entry
-	if err == nil && len(f[0])+len(f[1]) > 0 { // else Entries would make the directory
-		entries, err = g.Entries(w.NewID, now.Add(care.DecayEvery))
+	entries, next := f.Entries(), now.Add(care.DecayEvery)
+	if !bytes.Equal(f.Adopt(w.NewID, next)[0], f[0]) {
+		w.Tasks.Alone(g.Workspace, func() { entries, err = g.Entries(w.NewID, next) })
 	}
 	if err != nil {
 		return err
@@ -136,11 +139,13 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 	if len(plans) == 0 {
 		return trouble
 	}
-	pulled, err := w.Jobs.Pull(ctx, jobs.Pull{WorkerID: workerID, IDs: slices.Sorted(maps.Keys(plans))})
-	trouble = errors.Join(trouble, err)
-	for _, j := range pulled {
-		trouble = errors.Join(trouble, w.applyPlan(ctx, g, j.ID, plans[j.ID]))
-	}
+	w.Tasks.Alone(g.Workspace, func() {
+		pulled, err := w.Jobs.Pull(ctx, jobs.Pull{WorkerID: workerID, IDs: slices.Sorted(maps.Keys(plans))})
+		trouble = errors.Join(trouble, err)
+		for _, j := range pulled {
+			trouble = errors.Join(trouble, w.applyPlan(ctx, g, j.ID, plans[j.ID]))
+		}
+	})
 	return trouble
 }
 

@@ -37,6 +37,7 @@ type bench struct {
 	specs    []task.TaskSpec
 	uses     map[string]memory.Use
 	leaving  bool
+	busy     bool   // a task is at work in the checkout
 	refuse   error  // of the next Submit
 	lost     bool   // the next Ack does not arrive
 	auto     string // answers what is asked at once
@@ -173,6 +174,14 @@ func (b *bench) Fired(key string) (state.Task, bool) {
 	return state.Task{}, false
 }
 
+func (b *bench) Alone(workspace string, do func()) bool {
+	if workspace == b.dir && b.busy {
+		return false
+	}
+	do()
+	return true
+}
+
 func (b *bench) IsLeaving() bool { return b.leaving }
 
 // answer ends the tasks that go on.
@@ -262,7 +271,7 @@ func TestActions(t *testing.T) {
 	b.write(archive, "- nine <!-- stint id=i status=archived confidence=0.50 risk=low"+past)
 	b.pass()
 	b.wantJobs("#d revalidate queued 0", "#e decay succeeded 0", "#f archive succeeded 0", "#h decay queued 0", "#i reinstate-check queued 0")
-	if got := b.read(memory.DefaultLessons); !strings.HasPrefix(got, "- one <!-- stint id=n1 status=active confidence=1.00 risk=low next=2026-12-28T12:00:05Z -->\n- two <!--") ||
+	if got := b.read(memory.DefaultLessons); !strings.HasPrefix(got, "- one <!-- stint id=n2 status=active confidence=1.00 risk=low next=2026-12-28T12:00:05Z -->\n- two <!--") ||
 		!strings.Contains(got, "- five <!-- stint id=e status=active confidence=0.90 risk=low next=2026-12-28T12:00:05Z job=job2 -->") || strings.Contains(got, "six") {
 		t.Error(got)
 	}
@@ -522,7 +531,7 @@ func TestBeingSaved(t *testing.T) {
 	b.pass()
 	b.wantFile(memory.DefaultLessons, "- A note.\n- Half of ")
 	b.pass()
-	if text := b.read(memory.DefaultLessons); !strings.HasPrefix(text, "- A note. <!-- stint id=n1 ") {
+	if text := b.read(memory.DefaultLessons); !strings.HasPrefix(text, "- A note. <!-- stint id=n3 ") {
 		t.Error(text)
 	}
 }
@@ -569,6 +578,24 @@ func TestAfterDeadLetter(t *testing.T) {
 	b.pass()
 	b.pass()
 	b.wantJobs("#a verify dead_letter 3", "#a verify dead_letter 3", "#a verify dead_letter 3", "#a verify succeeded 0")
+}
+
+// While a task is at work in the checkout nothing is written; agents are asked.
+func TestTaskAtWork(t *testing.T) {
+	b := newBench(t, lessons+"- new\n"+strings.Replace(lessons[10:], "id=a status=uncertain", "id=b status=active", 1))
+	before := b.read(memory.DefaultLessons)
+	b.busy, b.auto = true, `{"verdict":"holds"}`
+	for range 3 {
+		b.pass()
+	}
+	b.wantFile(memory.DefaultLessons, before)
+	b.wantJobs("#a verify queued 0", "#b decay queued 0")
+	b.busy = false
+	b.pass()
+	b.wantJobs("#a verify succeeded 0", "#b decay succeeded 0")
+	if text := b.read(memory.DefaultLessons); len(b.specs) != 1 || !strings.Contains(text, "- new <!-- stint id=n") {
+		t.Errorf("%d were asked\n%s", len(b.specs), text)
+	}
 }
 
 // While an attempt is to be tried again, no other job is queued for the entry.
