@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"stint/coordinator/store"
@@ -119,11 +120,15 @@ func (r *Room) change(ctx context.Context, f func(*jobs.State, *ledger.Tx) error
 	err := r.Update(ctx, f)
 	switch {
 	case errors.Is(err, journal.ErrFull):
-		return &task.Error{Code: task.CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", r.opts.Dir), Hint: "make room and try again"}
+		return r.full()
 	case errors.Is(err, journal.ErrClosed):
 		return &task.Error{Code: task.CodeStopped, Message: "the queue of due jobs takes no more changes: " + err.Error(), Hint: "try again; stint doctor says more"}
 	}
 	return err
+}
+
+func (r *Room) full() error {
+	return &task.Error{Code: task.CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", r.opts.Dir), Hint: "make room and try again"}
 }
 
 // wrong returns the error for a field that [jobs] has checked; nil where nothing is wrong.
@@ -488,7 +493,11 @@ func (r *Room) audit(j *jobs.Job, before, after, evidence string) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.AppendLine(durable.OS, filepath.Join(r.opts.Dir, "audit.jsonl"), append(line, '\n'), true); err != nil {
+	err = durable.AppendLine(durable.OS, filepath.Join(r.opts.Dir, "audit.jsonl"), append(line, '\n'), true)
+	if errors.Is(err, syscall.ENOSPC) {
+		return r.full()
+	}
+	if err != nil {
 		return fmt.Errorf("audit.jsonl in %s could not be written, which comes before job %s is %s: %w", r.opts.Dir, j.ID, j.Status, err)
 	}
 	return nil
