@@ -54,7 +54,10 @@ func (s *Server) routes() {
 		Agents: s.opts.Agents, Topics: s.opts.Topics, Rows: s.page, Task: s.shown,
 		Health: func() task.Health { return s.rooms.Monitor.Health() }, List: func(f state.Filter) []state.Task { return s.rooms.Tasks.List(f) }, Accounts: func() []state.AccountUse { return s.rooms.Reports.Accounts() },
 		Due: func(ctx context.Context) (due web.Due) {
-			due.Schedules, _ = s.rooms.Schedules.Schedules(ctx) // with a mistake in them, those of before
+			list, err := s.rooms.Schedules.Schedules(ctx)
+			if due.Schedules = list; err != nil {
+				due.Mistake = err.Error()
+			}
 			s.rooms.Jobs.View(func(st *jobs.State) { due.Jobs = DueJobs(st, s.opts.Now(), 20) })
 			return due
 		},

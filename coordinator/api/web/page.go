@@ -110,6 +110,7 @@ type Site struct {
 // Due is what happens at set times.
 type Due struct {
 	Schedules []task.Schedule
+	Mistake   string     // in schedules.toml; the schedules are those of before
 	Jobs      []jobs.Job // that are due or at work, and dead letters
 }
 
@@ -186,7 +187,7 @@ func (s *Site) fillList(ctx context.Context, p *page, cursor string) error {
 	p.Accounts = slices.DeleteFunc(s.Accounts(), func(a state.AccountUse) bool {
 		return a.Running+a.Waiting == 0 && (a.Why == "" && a.Quota == nil || a.Title == "" && !a.Hold) // or it is not configured
 	})
-	if due := s.Due(ctx); len(due.Schedules)+len(due.Jobs) > 0 {
+	if due := s.Due(ctx); len(due.Schedules)+len(due.Jobs)+len(due.Mistake) > 0 {
 		p.Due = &due
 	}
 	if p.Cursor = cursor; next > 0 {

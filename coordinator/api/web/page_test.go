@@ -118,6 +118,7 @@ func (m *fakeMaster) accounts() []state.AccountUse {
 // due returns a schedule and a dead letter that say that.
 func (m *fakeMaster) due(context.Context) Due {
 	return Due{
+		Mistake:   m.says,
 		Schedules: []task.Schedule{{Name: m.says, Title: m.says, Cron: m.says, Zone: m.says, Next: []time.Time{time.Unix(1_800_000_000, 0)}, Last: &task.JobRun{Outcome: task.RunError, Reason: m.says, Detail: m.says}}},
 		Jobs:      []jobs.Job{{ID: m.says, Spec: jobs.Spec{Action: "verify", ObjectID: m.says}, Status: jobs.DeadLetter, Attempt: 3, LastError: &m.says}},
 	}
