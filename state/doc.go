@@ -5,7 +5,7 @@
 // moves along one table ([CanFollow]). A record that the table forbids, or with a value that cannot be read,
 // is refused with a [*RecordError] and has no effect at all.
 //
-// Four packages stand on it:
+// Package state/limits, below it, reads budgets and hours. Four packages stand on it:
 //   - state/table keeps a few words of every task in little memory.
 //   - state/lanes holds the tasks that have not ended: their order, and which of them
 //     may run.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stint/ledger"
+	"stint/state/limits"
 )
 
 // A RecordError says why a record has no effect.
@@ -270,7 +271,7 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		}
 	case KeyBudget:
 		t.Budget = p.get(f.Bytes())
-		_, err = ParseBudget(t.Budget)
+		_, err = limits.ParseBudget(t.Budget)
 	case KeyOrder:
 		t.Order, err = parseInt[int64](f.Bytes(), math.MinInt64, math.MaxInt64)
 	case KeyMaxIterations:

@@ -21,7 +21,7 @@ const (
 	KeyTool            = "tool" // read as agent, never written
 	KeyModel           = "model"
 	KeyAccount         = "account"
-	KeyBudget          = "budget" // what its runs may spend in all; see ParseBudget
+	KeyBudget          = "budget" // what its runs may spend in all; see limits.ParseBudget
 	KeySpare           = "spare"  // true: only quota that would otherwise lapse is for it
 	KeyPinned          = "pinned" // true: a person has named the account, and no other one will do
 	KeyResume          = "resume"

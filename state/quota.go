@@ -89,16 +89,3 @@ func ParseQuota(text string) ([]Window, error) {
 		return w, cmp.Or(errs[:]...)
 	})
 }
-
-// ParsePercent reads a percentage from 0 to 100, such as 20%; "" is 0.
-func ParsePercent(s string) (float64, error) {
-	text, ok := strings.CutSuffix(s, "%")
-	if s == "" {
-		return 0, nil
-	}
-	v, err := strconv.ParseFloat(text, 64)
-	if !ok || err != nil || !(v >= 0 && v <= 100) {
-		return 0, fmt.Errorf("%q is not within 0%% and 100%%; write for example 20%%", s)
-	}
-	return v, nil
-}

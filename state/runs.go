@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"stint/ledger"
+	"stint/state/limits"
 )
 
 // A Step is one run of a task, at work or ended, as the task's records show it.
@@ -288,3 +289,19 @@ func (u Usage) Plus(v Usage) Usage { return u.Combine(v, sum, sum) }
 
 // Grown returns by how much each amount is more than that of old.
 func (u Usage) Grown(old Usage) Usage { return u.Combine(old, grown, grown) }
+
+// SpendingOf returns what was spent in runs that used that and took so long.
+func SpendingOf(u Usage, took time.Duration) limits.Spending {
+	return limits.Spending{USD: u.CostUSD, Tokens: u.InputTokens + u.OutputTokens, Time: took}
+}
+
+// SpentBy returns what the runs of a task, whole, have spent that have ended.
+func SpentBy(t *Task) limits.Spending {
+	spent := SpendingOf(t.Usage, 0)
+	for _, step := range t.Steps {
+		if step.Ended.After(step.Started) && !step.Started.IsZero() && step.Phase != PhaseVerify {
+			spent.Time += step.Ended.Sub(step.Started)
+		}
+	}
+	return spent
+}

@@ -24,6 +24,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
+	"stint/state/limits"
 )
 
 // accountsName is the file in the state directory that has the accounts.
@@ -83,13 +84,13 @@ func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {
 	case a.CredRef != "" && kind.KeyEnv == "":
 		return "cred_ref", a.Tool + " has no credentials"
 	}
-	if _, err := state.ParseBudget(a.Budget); err != nil {
+	if _, err := limits.ParseBudget(a.Budget); err != nil {
 		return "budget", "budget: " + err.Error()
 	}
-	if _, err := state.ParsePercent(a.Reserve); err != nil {
+	if _, err := limits.ParsePercent(a.Reserve); err != nil {
 		return "reserve", "reserve: " + err.Error()
 	}
-	if _, err := state.ParseHours(a.Hours); err != nil {
+	if _, err := limits.ParseHours(a.Hours); err != nil {
 		return "hours", "hours: " + err.Error()
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.env)) {

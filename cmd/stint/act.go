@@ -15,6 +15,7 @@ import (
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/limits"
 )
 
 func (a *app) whyCommand() *cobra.Command {
@@ -75,8 +76,8 @@ func (a *app) releaseCommand() *cobra.Command {
 // raiseBudget gives a task another budget: an amount in all, or, with a plus, more than it has spent.
 func (a *app) raiseBudget(ctx context.Context, cl *client.Client, ref, text string) error {
 	more, isMore := strings.CutPrefix(text, "+")
-	b, err := state.ParseBudget(more)
-	if err != nil || b == (state.Budget{}) {
+	b, err := limits.ParseBudget(more)
+	if err != nil || b == (limits.Budget{}) {
 		return usage("stint release "+ref+" --budget +5usd", "--budget: %q is no budget such as 5usd, +200ktok or +90m", text)
 	}
 	if isMore {
@@ -88,7 +89,7 @@ func (a *app) raiseBudget(ctx context.Context, cl *client.Client, ref, text stri
 		if err != nil {
 			return err
 		}
-		had, _ := state.ParseBudget(cmp.Or(v.Budget, cfg.BudgetTask)) // it was checked
+		had, _ := limits.ParseBudget(cmp.Or(v.Budget, cfg.BudgetTask)) // it was checked
 		spent := state.SpentBy(&v.Task)
 		if b.USD > 0 {
 			had.USD = max(had.USD, spent.USD) + b.USD

@@ -25,6 +25,7 @@ import (
 	"stint/memory"
 	"stint/prompt"
 	"stint/state"
+	"stint/state/limits"
 )
 
 // A Config is every setting, after all layers. The table [keys] describes each.
@@ -588,7 +589,7 @@ func durationKey(name, def, help string, field func(*Config) *time.Duration) key
 
 // budgetKey is what may be spent; without it any amount.
 func budgetKey(name, help string, field func(*Config) *string) key {
-	return checkedKey(name, "", help, field, checked(func(s string) error { _, err := state.ParseBudget(s); return err }))
+	return checkedKey(name, "", help, field, checked(func(s string) error { _, err := limits.ParseBudget(s); return err }))
 }
 
 // sizeKey is a number of bytes, with a unit or without.

@@ -20,6 +20,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
+	"stint/state/limits"
 )
 
 // maxSpecFile is how large a file of --spec may be, in bytes: what a master takes at once.
@@ -140,7 +141,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 		if note := views[i].Note; note != "" && !(o.detach && a.json) {
 			a.hint("stint: note: %s\n", escapeText(oneLine(note)))
 		}
-		if b, _ := state.ParseBudget(views[i].Budget); b.USD > 0 && views[i].Agent != claude.Kind.Name {
+		if b, _ := limits.ParseBudget(views[i].Budget); b.USD > 0 && views[i].Agent != claude.Kind.Name {
 			a.hint("stint: note: %s tells no price: only tokens and time bound what it spends\n", views[i].Agent)
 		}
 	}

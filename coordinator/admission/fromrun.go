@@ -16,6 +16,7 @@ import (
 	"stint/state"
 	"stint/state/fold"
 	"stint/state/lanes"
+	"stint/state/limits"
 )
 
 // What a run asks for. An agent can call stint; what it queues is the work of its task's run, and no user's:
@@ -68,10 +69,10 @@ func (a *Admission) capBy(s *submission, t *state.Task) {
 		lower(state.KeyMaxIterations, strconv.Itoa(most))
 	}
 	s.Spare = s.Spare || t.Spare
-	own, _ := state.ParseBudget(s.Budget)
-	most, _ := state.ParseBudget(cmp.Or(t.Budget, a.tasks.Config.BudgetTask))
+	own, _ := limits.ParseBudget(s.Budget)
+	most, _ := limits.ParseBudget(cmp.Or(t.Budget, a.tasks.Config.BudgetTask))
 	switch rest := most.Rest(state.SpendingOf(t.Usage, 0), own); {
-	case most == state.Budget{} && s.Budget != "" && a.tasks.Config.BudgetSession != "": // for which its own would stand in
+	case most == limits.Budget{} && s.Budget != "" && a.tasks.Config.BudgetSession != "": // for which its own would stand in
 		s.Budget = ""
 		lower(state.KeyBudget, "as configured")
 	case rest != own:

@@ -20,6 +20,7 @@ import (
 	"stint/state"
 	"stint/state/fold"
 	"stint/state/lanes"
+	"stint/state/limits"
 )
 
 // A Dispatcher starts what is ready. Its exported methods may be called by any goroutine.
@@ -258,7 +259,7 @@ func (d *Dispatcher) holdOverBudget(st *fold.State, t *state.Task, now time.Time
 		return nil
 	}
 	whole, err := d.tasks.WholeIn(st, t.ID)
-	spent := d.tasks.Overspent(&whole, state.Spending{})
+	spent := d.tasks.Overspent(&whole, limits.Spending{})
 	if err != nil || spent == "" {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"stint/state"
 	"stint/state/fold"
 	"stint/state/lanes"
+	"stint/state/limits"
 )
 
 // Accounts are the accounts as they are configured at a time, those of each agent together, its default one
@@ -74,15 +75,15 @@ func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
 	if len(a.List) == 0 {
 		rule.Closed = "is not known while accounts.toml has a mistake, which stint doctor names"
 	}
-	if h, err := state.ParseHours(known.Hours); err == nil && known.Hours != "" {
+	if h, err := limits.ParseHours(known.Hours); err == nil && known.Hours != "" {
 		if rule.Until = h.Opens(a.now); !rule.Until.IsZero() {
 			rule.Closed = "starts queued tasks at " + known.Hours + " only"
 		}
 	}
-	if text, _ := over(a.of.dayLimits(&known, a.now), state.Spending{}); text != "" && rule.Closed == "" {
+	if text, _ := over(a.of.dayLimits(&known, a.now), limits.Spending{}); text != "" && rule.Closed == "" {
 		rule.Closed, rule.Until = text, NextDay(a.now)
 	}
-	reserve, _ := state.ParsePercent(known.Reserve) // it was checked
+	reserve, _ := limits.ParsePercent(known.Reserve) // it was checked
 	for _, w := range of.Quota {
 		if reserve > 0 && 100-w.Used <= reserve && !w.Lapsed(a.now) && rule.Closed == "" {
 			rule.Closed, rule.Until = "keeps "+known.Reserve+" of its quota for you, and "+w.Told(a.now), w.ResetsAt
@@ -162,8 +163,8 @@ func (a Accounts) HasOther(st *fold.State, t *state.Task) bool {
 // spending adds up what ended runs have spent, by what budgets are for: a session, or a day, with all
 // accounts or one. It knows of nothing until it is loaded, and is never stored: the records are.
 type spending struct {
-	mu sync.Mutex                 // guards what follows
-	of map[spender]state.Spending // nil: not loaded
+	mu sync.Mutex                  // guards what follows
+	of map[spender]limits.Spending // nil: not loaded
 }
 
 // A spender is what a budget is for: a session, or a day (as 2006-01-02), with an account or with all.
@@ -179,7 +180,7 @@ func (s *Store) LoadSpending(accounts Accounts) (err error) {
 		return nil
 	}
 	s.View(func(st *fold.State) { // so that no run ends meanwhile
-		of := map[spender]state.Spending{}
+		of := map[spender]limits.Spending{}
 		err = EachRuns(st, s.Config.StateDir, func(runs []state.Run) error {
 			for i := range runs {
 				add(of, &runs[i], s.Config.Now().Location())
@@ -239,14 +240,14 @@ func (s *Store) Spend(before, after *state.Task) {
 	}
 }
 
-func add(to map[spender]state.Spending, r *state.Run, in *time.Location) {
+func add(to map[spender]limits.Spending, r *state.Run, in *time.Location) {
 	spent, day := state.SpendingOf(r.Usage, r.Took), r.Ended.In(in).Format(time.DateOnly)
 	for _, of := range []spender{{session: r.SessionKey}, {account: r.Account, day: day}, {day: day}} {
 		to[of] = to[of].Plus(spent)
 	}
 }
 
-func (p *spending) by(of spender) state.Spending {
+func (p *spending) by(of spender) limits.Spending {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.of[of]
@@ -255,30 +256,30 @@ func (p *spending) by(of spender) state.Spending {
 // A limit is a budget, and what was spent of it.
 type limit struct {
 	what   string // that is said when it is spent
-	budget state.Budget
-	spent  state.Spending
+	budget limits.Budget
+	spent  limits.Spending
 }
 
 // taskLimits returns the budgets of a task, whole, and of its session, or its own alone.
 func (s *Store) taskLimits(t *state.Task) []limit {
-	own, _ := state.ParseBudget(t.Budget) // both were checked
+	own, _ := limits.ParseBudget(t.Budget) // both were checked
 	spent := state.SpentBy(t)
-	if own != (state.Budget{}) {
+	if own != (limits.Budget{}) {
 		return []limit{{"its budget is spent", own, spent}}
 	}
-	all, _ := state.ParseBudget(s.Config.BudgetTask)
-	limits := []limit{{"the budget of a task is spent", all, spent}}
+	all, _ := limits.ParseBudget(s.Config.BudgetTask)
+	bounds := []limit{{"the budget of a task is spent", all, spent}}
 	if task.IsNamedLane(t.SessionKey) { // else it has the lane, and no session, in common with others
-		session, _ := state.ParseBudget(s.Config.BudgetSession)
-		limits = append(limits, limit{"the budget of its session is spent", session, s.spending.by(spender{session: t.SessionKey})})
+		session, _ := limits.ParseBudget(s.Config.BudgetSession)
+		bounds = append(bounds, limit{"the budget of its session is spent", session, s.spending.by(spender{session: t.SessionKey})})
 	}
-	return limits
+	return bounds
 }
 
 // dayLimits returns the budgets of an account and of all for the day of now.
 func (s *Store) dayLimits(account *state.AccountConfig, now time.Time) []limit {
-	own, _ := state.ParseBudget(account.Budget)
-	all, _ := state.ParseBudget(s.Config.BudgetDay)
+	own, _ := limits.ParseBudget(account.Budget)
+	all, _ := limits.ParseBudget(s.Config.BudgetDay)
 	day := now.Format(time.DateOnly)
 	return []limit{
 		{"has spent its budget of today", own, s.spending.by(spender{account: account.ID, day: day})},
@@ -287,8 +288,8 @@ func (s *Store) dayLimits(account *state.AccountConfig, now time.Time) []limit {
 }
 
 // over returns which budget is spent, with what was not counted, and how much more it could be; "" for none.
-func over(limits []limit, uncounted state.Spending) (what, more string) {
-	for _, l := range limits {
+func over(bounds []limit, uncounted limits.Spending) (what, more string) {
+	for _, l := range bounds {
 		if text, more := l.budget.Over(l.spent.Plus(uncounted)); text != "" {
 			return l.what + ": " + text, more
 		}
@@ -303,7 +304,7 @@ func (s *Store) HasBudget(t *state.Task) bool {
 }
 
 // Overspent returns which budget a task, whole, has spent, and how it goes on; "" if it may go on.
-func (s *Store) Overspent(t *state.Task, uncounted state.Spending) string {
+func (s *Store) Overspent(t *state.Task, uncounted limits.Spending) string {
 	what, more := over(s.taskLimits(t), uncounted)
 	if what == "" {
 		return ""
@@ -317,24 +318,24 @@ func Release(id, why, more string) string {
 }
 
 // DayIsSpent reports whether a task may spend no more today, with more than was counted.
-func (s *Store) DayIsSpent(t *state.Task, now time.Time, uncounted state.Spending) bool {
+func (s *Store) DayIsSpent(t *state.Task, now time.Time, uncounted limits.Spending) bool {
 	account, _ := s.AccountsNow().Find(t.AccountName())
 	what, _ := over(s.dayLimits(&account, now), uncounted)
 	return what != ""
 }
 
 // SpentToday returns what an account has spent today; nothing if no budget needs that.
-func (s *Store) SpentToday(account string) state.Spending {
+func (s *Store) SpentToday(account string) limits.Spending {
 	return s.spending.by(spender{account: account, day: s.Config.Now().Format(time.DateOnly)})
 }
 
 // Rest returns what the next run of a task, whole, may spend; zero: any amount.
-func (s *Store) Rest(t *state.Task) (rest state.Budget) {
-	limits := s.taskLimits(t)
+func (s *Store) Rest(t *state.Task) (rest limits.Budget) {
+	bounds := s.taskLimits(t)
 	if account, ok := s.AccountsNow().Find(t.AccountName()); ok {
-		limits = append(limits, s.dayLimits(&account, s.Config.Now())...)
+		bounds = append(bounds, s.dayLimits(&account, s.Config.Now())...)
 	}
-	for _, l := range limits {
+	for _, l := range bounds {
 		rest = l.budget.Rest(l.spent, rest)
 	}
 	return rest

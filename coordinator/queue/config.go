@@ -34,7 +34,7 @@ type Config struct {
 	// Danger returns what the agent of an account can do without a guard, as it is configured; "" if it
 	// has one. The error says why it may not. nil: every agent has one.
 	Danger        func(account string) (effect string, err error)
-	BudgetTask    string // what the runs of a task may spend, of one that names no budget; see [state.ParseBudget]
+	BudgetTask    string // what the runs of a task may spend, of one that names no budget; see [limits.ParseBudget]
 	BudgetSession string // the same for all tasks of its session
 	BudgetDay     string // what all runs may spend in a day by the clock on the wall
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"stint/state"
+	"stint/state/limits"
 )
 
 // IsNamedLane reports whether a session key is a name that somebody chose, and not a lane's own.
@@ -239,7 +240,7 @@ func CheckLimits(s *TaskSpec) error {
 			return Wrong("timeout", "write for example 30m or 1h15m", "the timeout %q is no duration", s.Timeout)
 		}
 	}
-	if _, err := state.ParseBudget(s.Budget); err != nil {
+	if _, err := limits.ParseBudget(s.Budget); err != nil {
 		return Wrong("budget", "write for example 5usd, 200ktok, 90m, or several of these", "%v", err)
 	}
 	switch {

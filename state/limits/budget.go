@@ -1,4 +1,4 @@
-package state
+package limits
 
 import (
 	"fmt"
@@ -18,22 +18,6 @@ type Budget struct {
 
 // A Spending is what runs have spent.
 type Spending = Budget
-
-// SpendingOf returns what was spent in runs that used that and took so long.
-func SpendingOf(u Usage, took time.Duration) Spending {
-	return Spending{USD: u.CostUSD, Tokens: u.InputTokens + u.OutputTokens, Time: took}
-}
-
-// SpentBy returns what the runs of a task, whole, have spent that have ended.
-func SpentBy(t *Task) Spending {
-	spent := SpendingOf(t.Usage, 0)
-	for _, step := range t.Steps {
-		if step.Ended.After(step.Started) && !step.Started.IsZero() && step.Phase != PhaseVerify {
-			spent.Time += step.Ended.Sub(step.Started)
-		}
-	}
-	return spent
-}
 
 // Plus returns the sum of two amounts.
 func (b Budget) Plus(c Budget) Budget {
