@@ -74,7 +74,6 @@ type Folded struct {
 	Thread   Usage    // what the CLI has counted over the whole native session
 	Counted  bool     // the last record says so
 
-	placed  bool // the last record named the workspace
 	Binds   bool // the last record named the session, its key, agent or account
 	Learned bool // the last record named the native session id of the task's agent
 }
@@ -89,7 +88,7 @@ func (t *Folded) Apply(sec *ledger.Section, p *Pool, k Keep) error {
 	}
 	t.Seq = sec.Seq
 	started, native, run, promptAt := t.RunStartedAt, t.AgentSession, t.RunID, t.PromptAt
-	t.By, t.placed, t.Binds, t.Learned, t.Counted = "", false, false, false, false
+	t.By, t.Binds, t.Learned, t.Counted = "", false, false, false
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
 		if err := t.set(sec, f, p, k); err != nil {
@@ -103,7 +102,7 @@ func (t *Folded) Apply(sec *ledger.Section, p *Pool, k Keep) error {
 		t.Status = Draft
 	}
 	byHand := t.By == ledger.ByHand
-	if t.placed {
+	if sec.Get(KeyWorkspace) != nil {
 		t.WorkspaceByHand = t.Workspace != "" && cmp.Or(sec.Value(KeyWorkspaceBy), t.By) == ledger.ByHand
 	}
 	if (from == "" || named != nil) && !CanFollow(from, t.Status, byHand) {
@@ -248,7 +247,7 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 	case KeySessionID:
 		t.SessionID, t.Binds = p.get(f.Bytes()), true
 	case KeyWorkspace:
-		t.Workspace, t.placed = p.get(f.Bytes()), true
+		t.Workspace = p.get(f.Bytes())
 	case KeyAgent, KeyTool:
 		t.Agent, t.Binds = p.get(f.Bytes()), true
 	case KeyAccount:
@@ -464,14 +463,10 @@ func parseExit(b []byte) (*int, error) {
 	if err != nil || len(b) == 0 {
 		return nil, err
 	}
-	return exitCode(n), nil
-}
-
-func exitCode(n int) *int {
 	if n >= -1 && n <= 255 {
-		return &exits[n+1]
+		return &exits[n+1], nil
 	}
-	return &n
+	return &n, nil
 }
 
 func parseCost(b []byte) (float64, error) {

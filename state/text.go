@@ -71,7 +71,7 @@ func ParseLines[T any](what, text string, read func(words map[string]string) (T,
 	return list, nil
 }
 
-// UUIDOf is parseUUID without an allocation.
+// UUIDOf is ParseUUID without an allocation.
 func UUIDOf(s string) (u [16]byte, ok bool) {
 	var b [36]byte
 	if len(s) != len(b) {
@@ -132,7 +132,7 @@ var nibble = func() (t [256]byte) {
 // uuidDigits is where the two digits of each byte of a UUID stand.
 var uuidDigits = [16]int{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
 
-// ParseUUID reads the one form of a UUID that appendUUID writes: an id must come back as it was.
+// ParseUUID reads the one form of a UUID that AppendUUID writes: an id must come back as it was.
 func ParseUUID(b []byte) (u [16]byte, ok bool) {
 	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
 		return u, false
@@ -155,28 +155,6 @@ func AppendUUID(b []byte, u [16]byte) []byte {
 		text[pos], text[pos+1] = digits[u[i]>>4], digits[u[i]&15]
 	}
 	return b
-}
-
-// A Numbering numbers values that many tasks share, for good. The zero value is 0; 1 is left free.
-type Numbering[T comparable] struct {
-	Numbers map[T]uint32
-	List    []T
-}
-
-// NewNumbering returns the numbers of the zero value alone.
-func NewNumbering[T comparable]() Numbering[T] {
-	var zero T
-	return Numbering[T]{Numbers: map[T]uint32{zero: 0}, List: []T{zero, zero}}
-}
-
-// Number returns the number of v, a new one if it has none.
-func (x *Numbering[T]) Number(v T) uint32 {
-	n, ok := x.Numbers[v]
-	if !ok {
-		n = uint32(len(x.List))
-		x.Numbers[v], x.List = n, append(x.List, v)
-	}
-	return n
 }
 
 // A Pool returns one string for equal bytes that come often, so that most fields of a record need no memory

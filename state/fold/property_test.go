@@ -12,6 +12,8 @@ import (
 	"stint/state"
 	"stint/state/lanes"
 
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -113,8 +115,8 @@ func checkReadBack(t *rapid.T, j *journal) {
 		}
 		must(t, j.state.read(n, &again, state.KeepNone, nil))
 		again.ID = "" // as in memory
-		if got, want := fmt.Sprintf("%+v", *j.state.Whole(l)), fmt.Sprintf("%+v", again); got != want {
-			t.Fatalf("in memory\n%s\nin the journal\n%s", got, want)
+		if diff := gocmp.Diff(again, *j.state.Whole(l), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("in the journal (-) and in memory (+):\n%s", diff)
 		}
 	}
 }

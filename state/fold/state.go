@@ -23,7 +23,7 @@ type State struct {
 	reader Reader
 
 	refs    table.Rows[ref]         // the records of all tasks
-	files   state.Numbering[string] // of the archive
+	files   table.Numbering[string] // of the archive
 	byKey   idempotencyKeys
 	counts  [len(state.Statuses)]int // of all tasks
 	deleted map[uint32]bool          // of all tasks, those that are hidden
@@ -48,7 +48,7 @@ func New(r Reader) *State {
 	s := &State{
 		Queues:  lanes.NewQueues(),
 		reader:  r,
-		files:   state.NewNumbering[string](),
+		files:   table.NewNumbering[string](),
 		byKey:   idempotencyKeys{whole: map[string]uint32{}, lists: map[string][]uint32{}},
 		deleted: map[uint32]bool{},
 		family:  family{parents: map[uint32]parent{}, children: map[string][]string{}},

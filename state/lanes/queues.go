@@ -331,7 +331,7 @@ type Queues struct {
 	TitleOf func(n uint32) string // of a live task, as far as it is known
 
 	// For speed alone.
-	packer state.Packer
+	packer table.Packer
 	spare  spares[Item]
 	runs   spares[state.Folded]
 	idle   spares[lane]
@@ -355,7 +355,7 @@ func NewQueues() Queues {
 		plan:     plan{wakes: placedHeap[timer]{before: func(a, b timer) bool { return a.at.Before(b.at) }, place: func(t timer) *uint32 { return &t.wakeAt }}},
 		due:      placedHeap[*Item]{before: func(a, b *Item) bool { return a.due().Before(b.due()) }, place: func(l *Item) *uint32 { return &l.dueAt }},
 	}
-	words := state.NewNumbering[string]()
+	words := table.NewNumbering[string]()
 	s.packer.Words = &words
 	return s
 }

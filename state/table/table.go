@@ -1,6 +1,7 @@
 // Package table keeps a few words of every task, also of those that have ended, well below 200 bytes each, so
 // that a million of them fit in memory: id, status, the time of the newest record, session key and what lists
-// are filtered by. Strings that many tasks share are kept once; ids are 16 bytes where they are UUIDs.
+// are filtered by. Strings that many tasks share are kept once; ids are 16 bytes where they are UUIDs. A
+// [Packer] turns the rest of a task that has not ended into a few bytes more.
 package table
 
 import (
@@ -37,20 +38,42 @@ func (t *Rows[T]) Add(v T) uint32 {
 	return i
 }
 
+// A Numbering numbers values that many tasks share, for good. The zero value is 0; 1 is left free.
+type Numbering[T comparable] struct {
+	Numbers map[T]uint32
+	List    []T
+}
+
+// NewNumbering returns the numbers of the zero value alone.
+func NewNumbering[T comparable]() Numbering[T] {
+	var zero T
+	return Numbering[T]{Numbers: map[T]uint32{zero: 0}, List: []T{zero, zero}}
+}
+
+// Number returns the number of v, a new one if it has none.
+func (x *Numbering[T]) Number(v T) uint32 {
+	n, ok := x.Numbers[v]
+	if !ok {
+		n = uint32(len(x.List))
+		x.Numbers[v], x.List = n, append(x.List, v)
+	}
+	return n
+}
+
 // Tasks holds a few words of every task, numbered from 1 in the order in which they came.
 type Tasks struct {
 	ids     ids
 	Entries Rows[Entry]
-	Keys    state.Numbering[string]
-	Tags    state.Numbering[state.Tags]
+	Keys    Numbering[string]
+	Tags    Numbering[state.Tags]
 }
 
 // New returns the table of no tasks.
 func New() Tasks {
 	s := Tasks{
 		ids:  ids{uuids: map[[16]byte]uint32{}, others: map[string]uint32{}, names: map[uint32]string{}},
-		Keys: state.NewNumbering[string](),
-		Tags: state.NewNumbering[state.Tags](),
+		Keys: NewNumbering[string](),
+		Tags: NewNumbering[state.Tags](),
 	}
 	s.Entries.Add(Entry{}) // so that 0 is no task
 	return s

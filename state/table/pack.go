@@ -1,10 +1,12 @@
-package state
+package table
 
 import (
 	"encoding/binary"
 	"math"
 	"strings"
 	"time"
+
+	"stint/state"
 )
 
 // A Packer turns a task that has not ended into a few bytes, and back. One list of
@@ -20,7 +22,7 @@ type Packer struct {
 
 // Pack returns the bytes of a task. What is noted elsewhere is not among them: id, status
 // and session key, and what lists are filtered by.
-func (p *Packer) Pack(t *Folded) string {
+func (p *Packer) Pack(t *state.Folded) string {
 	p.writing, p.fields, p.turn, p.out = true, 0, 1, p.out[:0]
 	p.task(t)
 	var head [binary.MaxVarintLen64]byte
@@ -34,7 +36,7 @@ func (p *Packer) Pack(t *Folded) string {
 
 // Unpack is the inverse of pack. It leaves alone what is noted elsewhere. The strings
 // that few tasks share are pieces of packed.
-func (p *Packer) Unpack(packed string, t *Folded) {
+func (p *Packer) Unpack(packed string, t *state.Folded) {
 	p.open(packed)
 	p.task(t)
 	p.in = ""
@@ -53,15 +55,15 @@ func (p *Packer) SessionID(packed string) (id string) {
 }
 
 // task has the fields, those that tasks often have first.
-func (p *Packer) task(t *Folded) {
+func (p *Packer) task(t *state.Folded) {
 	p.texts(&t.SessionID)
 	p.words(&t.Workspace, &t.Account, &t.Resume)
 	p.times(&t.CreatedAt, &t.UpdatedAt)
 	numbers(p, &t.Seq)
 	numbers(p, &t.PromptAt, &t.Order)
-	isTemp := t.Isolation == IsolationTemp
-	if p.flags(&t.placed, &t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify, &t.Pinned, &t.Spare, &isTemp); isTemp {
-		t.Isolation = IsolationTemp
+	isTemp := t.Isolation == state.IsolationTemp
+	if p.flags(&t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify, &t.Pinned, &t.Spare, &isTemp); isTemp {
+		t.Isolation = state.IsolationTemp
 	}
 	numbers(p, &t.MaxAttempts, &t.Priority, &t.MaxIterations, &t.Attempt, &t.Retries, &t.Requeues, &t.LimitWaits, &t.Iteration)
 	p.words(&t.VerifyCommand, &t.Model, &t.By, (*string)(&t.Reason), (*string)(&t.Phase), &t.Timeout, &t.VerifyTimeout, &t.MaxLimitWait, &t.AfterPolicy,
@@ -71,16 +73,16 @@ func (p *Packer) task(t *Folded) {
 	p.times(&t.NotBefore, &t.StartedAt, &t.RunStartedAt, &t.LimitSince)
 	p.exits(&t.ExitCode, &t.VerifyExitCode)
 	p.usages(&t.Usage, &t.Thread)
-	items(p, &t.Natives, func(n Native) { p.write(n.Agent, true); p.write(n.ID, false) }, func() Native { return Native{p.read(), p.read()} })
+	items(p, &t.Natives, func(n state.Native) { p.write(n.Agent, true); p.write(n.ID, false) }, func() state.Native { return state.Native{Agent: p.read(), ID: p.read()} })
 	p.changes(&t.Changes)
 }
 
-func (p *Packer) changes(c **Changes) {
+func (p *Packer) changes(c **state.Changes) {
 	switch {
 	case !p.has(*c == nil):
 		return
 	case !p.writing:
-		*c = new(Changes)
+		*c = new(state.Changes)
 	}
 	numbers(p, &(*c).Files, &(*c).Added, &(*c).Removed)
 	p.flags(&(*c).Uncertain)
@@ -156,15 +158,16 @@ func (p *Packer) exits(list ...**int) {
 		case p.writing:
 			p.put(uint64(**code))
 		default:
-			*code = exitCode(int(p.uvarint()))
+			n := int(p.uvarint())
+			*code = &n
 		}
 	}
 }
 
 // usages takes one bit for each: most tasks that have not ended have used nothing.
-func (p *Packer) usages(list ...*Usage) {
+func (p *Packer) usages(list ...*state.Usage) {
 	for _, u := range list {
-		if !p.has(*u == Usage{}) {
+		if !p.has(*u == state.Usage{}) {
 			continue
 		}
 		cost := int64(math.Float64bits(u.CostUSD))
@@ -232,7 +235,7 @@ const (
 )
 
 func (p *Packer) write(s string, shared bool) {
-	if u, ok := UUIDOf(s); ok {
+	if u, ok := state.UUIDOf(s); ok {
 		p.out = append(append(p.out, asUUID), u[:]...)
 		return
 	}
@@ -257,7 +260,7 @@ func (p *Packer) read() (s string) {
 	case asUUID:
 		var u [16]byte
 		n = copy(u[:], p.in)
-		s = string(AppendUUID(make([]byte, 0, 36), u))
+		s = string(state.AppendUUID(make([]byte, 0, 36), u))
 	default:
 		s = p.in[:n]
 	}

@@ -1,4 +1,4 @@
-package state
+package table
 
 import (
 	"reflect"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"stint/state"
 )
 
 // notPacked are the fields of a task that are noted elsewhere while it has not ended.
@@ -20,18 +22,18 @@ var notPacked = []string{
 // it there is.
 func TestPackHasAllFields(t *testing.T) {
 	t.Parallel()
-	var f Folded
+	var f state.Folded
 	fill(reflect.ValueOf(&f).Elem(), "x")
-	f.placed, f.Isolation = true, IsolationTemp
+	f.Isolation = state.IsolationTemp
 	words := NewNumbering[string]()
 	p := Packer{Words: &words}
-	var got Folded
+	var got state.Folded
 	p.Unpack(p.Pack(&f), &got)
 	isNoted := func(path cmp.Path) bool {
 		at, ok := path.Last().(cmp.StructField)
 		return ok && slices.Contains(notPacked, at.Name())
 	}
-	if diff := cmp.Diff(f, got, cmp.FilterPath(isNoted, cmp.Ignore()), cmp.AllowUnexported(Folded{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(f, got, cmp.FilterPath(isNoted, cmp.Ignore()), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if p.turn == 0 {
