@@ -29,8 +29,9 @@ var arrows = map[string][]string{
 	"stint/ledger/tasksfile":                  {"stint/ledger", "stint/ledger/durable"},
 	"stint/state":                             {"stint/ledger", "stint/state/limits"},
 	"stint/state/limits":                      {},
+	"stint/state/heap":                        {},
 	"stint/state/table":                       {"stint/state"},
-	"stint/state/lanes":                       {"stint/state/table", "stint/state", "stint/ledger"},
+	"stint/state/lanes":                       {"stint/state/table", "stint/state", "stint/ledger", "stint/state/heap"},
 	"stint/state/explain":                     {"stint/state/lanes", "stint/state"},
 	"stint/state/fold":                        {"stint/state/explain", "stint/state/lanes", "stint/state/table", "stint/state", "stint/ledger"},
 	"stint/state/jobs":                        {"stint/state", "stint/ledger"},
@@ -107,6 +108,7 @@ var (
 // what of the standard library they therefore do without.
 var withoutIO = map[string][]string{
 	"stint/state":         {"os", "net", "os/exec", "syscall", "sync"},
+	"stint/state/heap":    {"os", "net", "os/exec", "syscall", "sync"},
 	"stint/state/limits":  {"os", "net", "os/exec", "syscall", "sync"},
 	"stint/state/table":   {"os", "net", "os/exec", "syscall", "sync"},
 	"stint/state/lanes":   {"os", "net", "os/exec", "syscall", "sync"},

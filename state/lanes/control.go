@@ -7,6 +7,7 @@ import (
 
 	"stint/ledger"
 	"stint/state"
+	"stint/state/heap"
 )
 
 // ApplyControl folds a control record of dispatch, of an account or of a schedule; one with another
@@ -126,8 +127,8 @@ func (s *Queues) account(name string) *account {
 	if a == nil {
 		a = &account{
 			name:   name,
-			ready:  placedHeap[*lane]{before: (*lane).before, place: func(ln *lane) *uint32 { return &ln.readyAt }},
-			backed: placedHeap[*lane]{before: (*lane).before, place: func(ln *lane) *uint32 { return &ln.backedAt }},
+			ready:  heap.Heap[*lane]{Before: (*lane).before, Place: func(ln *lane) *uint32 { return &ln.readyAt }},
+			backed: heap.Heap[*lane]{Before: (*lane).before, Place: func(ln *lane) *uint32 { return &ln.backedAt }},
 		}
 		s.accounts[name] = a
 	}

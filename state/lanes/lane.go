@@ -2,13 +2,13 @@ package lanes
 
 import (
 	"cmp"
-	"container/heap"
 	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	"stint/state"
+	"stint/state/heap"
 )
 
 // A lane is the serial queue of one session key. It exists while a task is queued or running in it.
@@ -39,9 +39,9 @@ type account struct {
 	closed  bool // by what is configured for it, as Ready has found it
 	noSpare bool // for spare tasks, likewise
 
-	windows []state.Window    // of the controls' quota
-	ready   placedHeap[*lane] // the lanes whose head wants this account, higher priority first, then age
-	backed  placedHeap[*lane] // those of them whose head names a fallback
+	windows []state.Window   // of the controls' quota
+	ready   heap.Heap[*lane] // the lanes whose head wants this account, higher priority first, then age
+	backed  heap.Heap[*lane] // those of them whose head names a fallback
 }
 
 // plan holds what Ready and NextWake know from the last time. Records only touch
@@ -49,8 +49,8 @@ type account struct {
 type plan struct {
 	now      time.Time // of the last refresh
 	touched  []*lane
-	accounts bool              // what the controls say of an account has changed
-	wakes    placedHeap[timer] // when to look at lanes again: the head may change by time alone
+	accounts bool             // what the controls say of an account has changed
+	wakes    heap.Heap[timer] // when to look at lanes again: the head may change by time alone
 }
 
 type timer struct {
@@ -61,48 +61,6 @@ type timer struct {
 // before reports whether the head of x goes before the head of y.
 func (x *lane) before(y *lane) bool {
 	return x.rank > y.rank || x.rank == y.rank && x.age < y.age
-}
-
-// A placedHeap is a heap whose elements know their places in it, plus 1, so that each can be taken out.
-type placedHeap[T any] struct {
-	list   []T
-	before func(a, b T) bool
-	place  func(T) *uint32
-}
-
-func (h *placedHeap[T]) Len() int           { return len(h.list) }
-func (h *placedHeap[T]) Less(i, j int) bool { return h.before(h.list[i], h.list[j]) }
-func (h *placedHeap[T]) Swap(i, j int) {
-	h.list[i], h.list[j] = h.list[j], h.list[i]
-	*h.place(h.list[i]), *h.place(h.list[j]) = uint32(i+1), uint32(j+1)
-}
-
-// Push is for container/heap.
-func (h *placedHeap[T]) Push(x any) {
-	h.list = append(h.list, x.(T))
-	*h.place(x.(T)) = uint32(len(h.list))
-}
-
-// Pop is for container/heap.
-func (h *placedHeap[T]) Pop() any {
-	i := len(h.list) - 1
-	x := h.list[i]
-	clear(h.list[i:])
-	h.list = h.list[:i]
-	*h.place(x) = 0
-	return x
-}
-
-// inOrder yields the elements, the first one first. When it ends, all are in the heap again.
-func (h *placedHeap[T]) inOrder(yield func(T) bool) {
-	var taken []T
-	for more := true; more && h.Len() > 0; {
-		taken = append(taken, heap.Pop(h).(T))
-		more = yield(taken[len(taken)-1])
-	}
-	for _, x := range taken {
-		heap.Push(h, x)
-	}
 }
 
 // inLane compares two tasks of a lane: explicit order first, then age.
@@ -240,8 +198,8 @@ func (s *Queues) refresh(now time.Time) {
 		}
 	}
 	p.now = now
-	for len(p.wakes.list) > 0 && !p.wakes.list[0].at.After(now) {
-		s.touch(heap.Pop(&p.wakes).(timer).lane)
+	for len(p.wakes.List) > 0 && !p.wakes.List[0].at.After(now) {
+		s.touch(p.wakes.Pop().lane)
 	}
 	if p.accounts {
 		p.accounts = false
@@ -264,25 +222,21 @@ func (s *Queues) refresh(now time.Time) {
 // look finds the head of a lane and puts the lane into the heaps where it belongs.
 func (s *Queues) look(ln *lane, now time.Time) {
 	if ln.in != nil {
-		heap.Remove(&ln.in.ready, int(ln.readyAt-1))
-		if ln.backedAt > 0 {
-			heap.Remove(&ln.in.backed, int(ln.backedAt-1))
-		}
+		ln.in.ready.Remove(ln)
+		ln.in.backed.Remove(ln)
 		ln.in = nil
 	}
-	if ln.wakeAt > 0 {
-		heap.Remove(&s.plan.wakes, int(ln.wakeAt-1))
-	}
+	s.plan.wakes.Remove(timer{lane: ln})
 	head, at := s.headOf(ln, now)
 	if ln.head = head; head != nil {
 		ln.rank, ln.age, ln.in = head.level, head.N, head.acct
-		heap.Push(&ln.in.ready, ln)
+		ln.in.ready.Push(ln)
 		if head.backed {
-			heap.Push(&ln.in.backed, ln)
+			ln.in.backed.Push(ln)
 		}
 	}
 	if !at.IsZero() {
-		heap.Push(&s.plan.wakes, timer{ln, at})
+		s.plan.wakes.Push(timer{ln, at})
 	}
 }
 

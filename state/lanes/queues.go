@@ -2,7 +2,6 @@ package lanes
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"iter"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"stint/state"
+	"stint/state/heap"
 	"stint/state/table"
 )
 
@@ -267,9 +267,7 @@ func (s *Queues) Set(l *Item, old, next *state.Folded, changed bool) {
 	left := l.lane
 	s.hold(l, old)
 	s.leaveLane(l)
-	if l.dueAt > 0 {
-		heap.Remove(&s.due, int(l.dueAt-1))
-	}
+	s.due.Remove(l)
 	native, after, waited := old.AgentSession, old.After, l.waits()
 	if l.run == nil && l.packed == "" {
 		native, after = "", nil // it had ended: neither counts any more
@@ -280,7 +278,7 @@ func (s *Queues) Set(l *Item, old, next *state.Folded, changed bool) {
 	s.after.noteAfter(l.N, after, next.After)
 	s.joinLane(l, next, left)
 	if l.waits() && l.since != 0 {
-		heap.Push(&s.due, l)
+		s.due.Push(l)
 	}
 	s.useSession(l, next, native)
 	s.noteHome(l, next)
@@ -315,8 +313,8 @@ type Queues struct {
 	running []*Item          // in no order; Item.at is the place
 	orphans map[uint32]*Item // see state.Task.Orphaned
 	lanes   map[string]*lane
-	held    int               // queued ones on hold
-	due     placedHeap[*Item] // the other queued ones whose records give a time, by that from which on they wait for their turn
+	held    int              // queued ones on hold
+	due     heap.Heap[*Item] // the other queued ones whose records give a time, by that from which on they wait for their turn
 	after   dependants
 	hasty   map[uint32]*Item // queued ones that may not wait for a cool-down to end
 
@@ -352,8 +350,8 @@ func NewQueues() Queues {
 		sessions: sessions{byID: map[string]*session{}, seats: map[place]*seat{}, implied: map[[16]byte]uint32{}},
 		homes:    map[uint32]home{},
 		bare:     map[uint32]*Item{},
-		plan:     plan{wakes: placedHeap[timer]{before: func(a, b timer) bool { return a.at.Before(b.at) }, place: func(t timer) *uint32 { return &t.wakeAt }}},
-		due:      placedHeap[*Item]{before: func(a, b *Item) bool { return a.due().Before(b.due()) }, place: func(l *Item) *uint32 { return &l.dueAt }},
+		plan:     plan{wakes: heap.Heap[timer]{Before: func(a, b timer) bool { return a.at.Before(b.at) }, Place: func(t timer) *uint32 { return &t.wakeAt }}},
+		due:      heap.Heap[*Item]{Before: func(a, b *Item) bool { return a.due().Before(b.due()) }, Place: func(l *Item) *uint32 { return &l.dueAt }},
 	}
 	words := table.NewNumbering[string]()
 	s.packer.Words = &words

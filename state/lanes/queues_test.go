@@ -55,8 +55,8 @@ func TestNothingIsLeftOver(t *testing.T) {
 	}
 	q.Ready(now, Limits{MaxWorkers: 9})
 	for what, n := range map[string]int{
-		"live": len(q.live), "running": len(q.running), "orphans": len(q.orphans), "lanes": len(q.lanes), "held": q.held, "due": len(q.due.list),
-		"after": len(q.after.of) + len(q.after.maybe), "hasty": len(q.hasty), "bare": len(q.bare), "wakes": len(q.plan.wakes.list),
+		"live": len(q.live), "running": len(q.running), "orphans": len(q.orphans), "lanes": len(q.lanes), "held": q.held, "due": len(q.due.List),
+		"after": len(q.after.of) + len(q.after.maybe), "hasty": len(q.hasty), "bare": len(q.bare), "wakes": len(q.plan.wakes.List),
 		"sessions": len(q.sessions.implied),
 	} {
 		if n != 0 {
@@ -91,11 +91,11 @@ func TestDueHeap(t *testing.T) {
 				in++
 			}
 		}
-		if in != len(q.due.list) {
-			rt.Fatalf("%d tasks in the heap, which has %d places", in, len(q.due.list))
+		if in != len(q.due.List) {
+			rt.Fatalf("%d tasks in the heap, which has %d places", in, len(q.due.List))
 		}
-		for i, l := range q.due.list {
-			if l.due().Before(q.due.list[0].due()) || l.dueAt != uint32(i+1) {
+		for i, l := range q.due.List {
+			if l.due().Before(q.due.List[0].due()) || l.dueAt != uint32(i+1) {
 				rt.Fatalf("place %d: %s is before the first", i, q.ID(l.N))
 			}
 		}

@@ -2,7 +2,6 @@ package lanes
 
 import (
 	"cmp"
-	"container/heap"
 	"math"
 	"slices"
 	"strings"
@@ -222,14 +221,14 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 	for len(list) < free {
 		var in *account // the one with the most urgent head
 		for a, n := range left {
-			if n > 0 && len(a.ready.list) > 0 && (in == nil || a.ready.list[0].before(in.ready.list[0])) {
+			if n > 0 && len(a.ready.List) > 0 && (in == nil || a.ready.List[0].before(in.ready.List[0])) {
 				in = a
 			}
 		}
 		if in == nil {
 			break
 		}
-		ln := heap.Pop(&in.ready).(*lane)
+		ln := in.ready.Pop()
 		tried = append(tried, ln)
 		if ln.head.spare && in.noSpare || !s.startable(ln, use, lim) {
 			continue
@@ -238,7 +237,7 @@ func (s *Queues) urgent(now time.Time, lim Limits) []*Item {
 		list = append(list, ln.head)
 	}
 	for _, ln := range tried {
-		heap.Push(&ln.in.ready, ln)
+		ln.in.ready.Push(ln)
 	}
 	return list
 }
@@ -298,11 +297,11 @@ func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
 	use := s.use(lim)
 	for _, a := range s.accounts {
 		isFull := s.free(a, now, lim) == 0
-		if len(a.ready.list) == 0 || !isFull && !a.noSpare {
+		if len(a.ready.List) == 0 || !isFull && !a.noSpare {
 			continue
 		}
 		most, looked := len(list)+free, 0
-		for ln := range a.ready.inOrder {
+		for ln := range a.ready.InOrder {
 			if t := &s.Whole(ln.head).Task; !t.Pinned && (isFull || t.Spare) && s.BoundTo(t) != a.name && s.startable(ln, use, lim) {
 				list = append(list, ln.head)
 			}
@@ -341,7 +340,7 @@ func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 	}
 	for _, a := range s.accounts {
 		most := len(list) + free
-		for ln := range a.backed.inOrder {
+		for ln := range a.backed.InOrder {
 			if a.Hold || !a.CoolUntil.After(now) || len(list) == most {
 				break
 			}
@@ -454,12 +453,12 @@ func (s *Queues) NextWake(now time.Time) time.Time {
 		return t
 	}
 	s.refresh(now)
-	if w := s.plan.wakes.list; len(w) > 0 {
+	if w := s.plan.wakes.List; len(w) > 0 {
 		t = w[0].at
 	}
 	waits := false // for an account: it may be any that takes the task over
 	for _, a := range s.accounts {
-		waits = waits || len(a.ready.list) > 0
+		waits = waits || len(a.ready.List) > 0
 	}
 	for _, a := range s.accounts {
 		if waits && !a.Hold && a.CoolUntil.After(now) {
@@ -484,8 +483,8 @@ func (l *Item) due() time.Time {
 // however many tasks there are. A compaction forgets it where a task was changed while it waited: the merged
 // record has the time of the newest one alone, from which the task waits then.
 func (s *Queues) WaitingSince(now time.Time) (since time.Time, ok bool) {
-	if len(s.due.list) == 0 || s.due.list[0].due().After(now) {
+	if len(s.due.List) == 0 || s.due.List[0].due().After(now) {
 		return time.Time{}, false
 	}
-	return s.due.list[0].due(), true
+	return s.due.List[0].due(), true
 }
