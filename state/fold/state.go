@@ -143,7 +143,7 @@ const maxEnded = 256
 // readNow makes t task n as it is now, without its texts; nothing if n is 0.
 func (s *State) readNow(n uint32, t *state.Folded) error {
 	if l := s.Live(n); l != nil {
-		s.WholeInto(l, t)
+		s.WholeInto(&l.Body, t)
 		return nil
 	}
 	if *t = (state.Folded{}); n == 0 {

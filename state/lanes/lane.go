@@ -9,6 +9,7 @@ import (
 
 	"stint/state"
 	"stint/state/heap"
+	"stint/state/table"
 )
 
 // A lane is the serial queue of one session key. It exists while a task is queued or running in it.
@@ -140,7 +141,7 @@ func (s *Queues) joinLane(l *Item, t *state.Folded, old *lane) {
 		// The lane is touched: the next refresh takes it out of the heaps, whoever uses it by then.
 		delete(s.lanes, old.key)
 		old.key = ""
-		s.idle.give(old)
+		s.idle.Give(old)
 	}
 }
 
@@ -175,7 +176,7 @@ func (s *Queues) lane(key string) *lane {
 	if ln != nil {
 		return ln
 	}
-	ln = s.idle.take()
+	ln = s.idle.Take()
 	ln.key = key
 	s.lanes[key] = ln
 	return ln
@@ -214,7 +215,7 @@ func (s *Queues) refresh(now time.Time) {
 		s.look(ln, now)
 	}
 	clear(p.touched)
-	if p.touched = p.touched[:0]; cap(p.touched) > maxSpare {
+	if p.touched = p.touched[:0]; cap(p.touched) > table.MaxSpare {
 		p.touched = nil
 	}
 }

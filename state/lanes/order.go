@@ -88,7 +88,7 @@ func (o *ordering) isLast(t *state.Task) bool {
 	n := s.Number(t.ID)
 	l := s.live[n]
 	if l != nil && l.lane != nil {
-		if l.lane.key == t.Lane() && l.Order == t.Order && s.sessionID(l) == t.SessionID {
+		if l.lane.key == t.Lane() && l.Order == t.Order && s.SessionID(&l.Body) == t.SessionID {
 			o.before = map[string]string{t.ID: s.beforeInLane(l)}
 		}
 		return false
@@ -156,7 +156,7 @@ func (o *ordering) place(tasks []state.Task) {
 	for key := range lanes {
 		for _, l := range s.allOf(s.lanes[key]) {
 			if id := s.ID(l.N); o.given[id] == nil {
-				lanes[key] = append(lanes[key], slot{id, chainOf(key, s.sessionID(l), id), l.Order, l.N})
+				lanes[key] = append(lanes[key], slot{id, chainOf(key, s.SessionID(&l.Body), id), l.Order, l.N})
 			}
 		}
 	}

@@ -96,16 +96,14 @@ func byAge(a, b *Item) int { return cmp.Compare(a.N, b.N) }
 // Item is a task that has not ended.
 type Item struct {
 	row
-	N                uint32        // in Tasks.Entries; the age of the task
-	at               uint32        // in Queues.running
-	dueAt            uint32        // place in Queues.due, plus 1
-	implies, current bool          // it implies its session, which is the current one of its place
-	lane             *lane         // where it is queued or running, or nil
-	acct             *account      // whose slot it uses while it is running, or will need; nil if it has no lane
-	sess             *session      // that it uses, or nil if there is none or the task implies it
-	since            int64         // when it was queued, or last released, as Entry.Updated is; 0 if no record says
-	run              *state.Folded // all of it, while it is running, or comes after many
-	packed           string        // the rest of it, while it is not: see Queues.Whole
+	table.Body
+	at               uint32   // in Queues.running
+	dueAt            uint32   // place in Queues.due, plus 1
+	implies, current bool     // it implies its session, which is the current one of its place
+	lane             *lane    // where it is queued or running, or nil
+	acct             *account // whose slot it uses while it is running, or will need; nil if it has no lane
+	sess             *session // that it uses, or nil if there is none or the task implies it
+	since            int64    // when it was queued, or last released, as Entry.Updated is; 0 if no record says
 }
 
 // row is what dispatch looks at of each live task, under the names that state.Task has for it.
@@ -138,37 +136,7 @@ func rowOf(t *state.Folded) row {
 func (x *row) is(st state.Status) bool { return state.Statuses[x.status] == st }
 
 // Whole returns the folded task, as it was after its last record. It is not to be changed.
-func (s *Queues) Whole(l *Item) *state.Folded {
-	if l.run != nil {
-		return l.run
-	}
-	t := new(state.Folded)
-	s.WholeInto(l, t)
-	return t
-}
-
-// WholeInto is Whole that writes the task into t.
-func (s *Queues) WholeInto(l *Item, t *state.Folded) {
-	if l.run != nil {
-		*t = *l.run
-		return
-	}
-	e := s.Entries.At(l.N)
-	tag := s.Tags.List[e.Tags]
-	*t = state.Folded{}
-	t.Status, t.SessionKey = e.Status(), s.KeyOf(l.N, e)
-	t.Label, t.TenantID, t.Queue, t.Agent = tag.Label, tag.Tenant, tag.Queue, tag.Agent
-	s.packer.Unpack(l.packed, t)
-	t.AgentSession = t.Native(t.Agent)
-}
-
-// sessionID returns the id of stint's session that the task names.
-func (s *Queues) sessionID(l *Item) string {
-	if l.run != nil {
-		return l.run.SessionID
-	}
-	return s.packer.SessionID(l.packed)
-}
+func (s *Queues) Whole(l *Item) *state.Folded { return s.Tasks.Whole(&l.Body) }
 
 // afterOf returns the ids of the tasks that the task comes after.
 func (s *Queues) afterOf(l *Item) []string {
@@ -186,33 +154,10 @@ func (s *Queues) agent(l *Item) string { return s.Tags.List[s.Entries.At(l.N).Ta
 
 // Revive returns task n a place among the living; what it is comes with commit.
 func (s *Queues) Revive(n uint32) *Item {
-	l := s.spare.take()
+	l := s.spare.Take()
 	l.N = n
 	s.live[n] = l
 	return l
-}
-
-// maxSpare bounds the memory that is kept for tasks to come.
-const maxSpare = 256
-
-// A spares keeps the memory of some values that are not used any more.
-type spares[T any] []*T
-
-// take returns such a value as it was given, or a new one.
-func (p *spares[T]) take() *T {
-	i := len(*p) - 1
-	if i < 0 {
-		return new(T)
-	}
-	x := (*p)[i]
-	*p = (*p)[:i]
-	return x
-}
-
-func (p *spares[T]) give(x *T) {
-	if len(*p) < maxSpare {
-		*p = append(*p, x)
-	}
 }
 
 // freeze lets go of what was held of a task that has ended.
@@ -220,35 +165,9 @@ func (s *Queues) freeze(l *Item) {
 	s.leaveSession(l, true)
 	delete(s.after.maybe, l.N)
 	delete(s.live, l.N)
-	s.letGo(l)
+	s.LetGo(&l.Body)
 	*l = Item{}
-	s.spare.give(l)
-}
-
-// manyAfter is how many tasks one may come after, and still be packed: who looks for circles
-// asks for them again and again.
-const manyAfter = 64
-
-// put keeps what is not noted elsewhere of a task that has not ended.
-func (s *Queues) put(l *Item, t *state.Folded) {
-	switch {
-	case t.Status != state.Running && len(t.After) <= manyAfter:
-		s.letGo(l)
-		l.packed = s.packer.Pack(t)
-		return
-	case l.run == nil:
-		l.run = s.runs.take()
-	}
-	*l.run, l.packed = *t, ""
-}
-
-// letGo ends that the task is held as a whole.
-func (s *Queues) letGo(l *Item) {
-	if l.run != nil {
-		*l.run = state.Folded{}
-		s.runs.give(l.run)
-	}
-	l.run = nil
+	s.spare.Give(l)
 }
 
 // Running returns the ids of the running tasks, oldest first.
@@ -269,7 +188,7 @@ func (s *Queues) Set(l *Item, old, next *state.Folded, changed bool) {
 	s.leaveLane(l)
 	s.due.Remove(l)
 	native, after, waited := old.AgentSession, old.After, l.waits()
-	if l.run == nil && l.packed == "" {
+	if l.IsEmpty() {
 		native, after = "", nil // it had ended: neither counts any more
 	}
 	if l.row = rowOf(next); !waited {
@@ -301,7 +220,7 @@ func (s *Queues) Set(l *Item, old, next *state.Folded, changed bool) {
 		s.freeze(l)
 		return
 	}
-	s.put(l, next)
+	s.Put(&l.Body, next)
 }
 
 // Queues holds the tasks that have not ended, and a few words of each that has.
@@ -329,10 +248,8 @@ type Queues struct {
 	TitleOf func(n uint32) string // of a live task, as far as it is known
 
 	// For speed alone.
-	packer table.Packer
-	spare  spares[Item]
-	runs   spares[state.Folded]
-	idle   spares[lane]
+	spare table.Spares[Item]
+	idle  table.Spares[lane]
 }
 
 // NewQueues returns queues without a task. Their TitleOf is to be set.
@@ -353,8 +270,6 @@ func NewQueues() Queues {
 		plan:     plan{wakes: heap.Heap[timer]{Before: func(a, b timer) bool { return a.at.Before(b.at) }, Place: func(t timer) *uint32 { return &t.wakeAt }}},
 		due:      heap.Heap[*Item]{Before: func(a, b *Item) bool { return a.due().Before(b.due()) }, Place: func(l *Item) *uint32 { return &l.dueAt }},
 	}
-	words := table.NewNumbering[string]()
-	s.packer.Words = &words
 	return s
 }
 

@@ -30,7 +30,7 @@ func feed(t testing.TB, q *Queues, id string, fields ...string) {
 	if l == nil {
 		l = q.Revive(n)
 	} else {
-		q.WholeInto(l, &old)
+		q.WholeInto(&l.Body, &old)
 	}
 	next := old
 	if err := next.Apply(sec, nil, state.KeepNone); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"stint/state"
+	"stint/state/table"
 )
 
 // sessions holds every session that is the current one of its place, or that a
@@ -17,7 +18,7 @@ type sessions struct {
 	byID    map[string]*session
 	seats   map[place]*seat // of places that have a current session
 	implied map[[16]byte]uint32
-	spare   spares[session]
+	spare   table.Spares[session]
 }
 
 // place is what a session is the current one of.
@@ -116,7 +117,7 @@ func (s *Queues) hold(l *Item, t *state.Folded) {
 	if t == nil {
 		t = s.Whole(l)
 	}
-	x := s.implied(s.sessions.spare.take(), l, t)
+	x := s.implied(s.sessions.spare.Take(), l, t)
 	if l.current {
 		s.sessions.seats[x.at.place] = x.at
 	}
@@ -237,7 +238,7 @@ func (s *Queues) named(id string) *session {
 	s.hold(s.implying(id), nil)
 	x := s.sessions.byID[id]
 	if x == nil {
-		x = s.sessions.spare.take()
+		x = s.sessions.spare.Take()
 		x.ID, x.at = id, noSeat
 	}
 	return x
@@ -299,7 +300,7 @@ func (t *sessions) dropUnused(x *session) {
 	}
 	delete(t.byID, x.ID)
 	*x = session{}
-	t.spare.give(x)
+	t.spare.Give(x)
 }
 
 // native returns the native session id that a task will continue, or "".

@@ -9,10 +9,10 @@ import (
 	"stint/state"
 )
 
-// A Packer turns a task that has not ended into a few bytes, and back. One list of
+// A packer turns a task that has not ended into a few bytes, and back. One list of
 // fields serves both ways: which of them are not zero comes first, then their values.
-type Packer struct {
-	Words   *Numbering[string] // shared strings, by number
+type packer struct {
+	common  Numbering[string] // shared strings, by number
 	writing bool
 	fields  uint64 // those that are not zero, the first one in the lowest bit
 	turn    uint64 // the bit of the next one
@@ -20,9 +20,9 @@ type Packer struct {
 	in      string
 }
 
-// Pack returns the bytes of a task. What is noted elsewhere is not among them: id, status
+// pack returns the bytes of a task. What is noted elsewhere is not among them: id, status
 // and session key, and what lists are filtered by.
-func (p *Packer) Pack(t *state.Folded) string {
+func (p *packer) pack(t *state.Folded) string {
 	p.writing, p.fields, p.turn, p.out = true, 0, 1, p.out[:0]
 	p.task(t)
 	var head [binary.MaxVarintLen64]byte
@@ -34,28 +34,28 @@ func (p *Packer) Pack(t *state.Folded) string {
 	return b.String()
 }
 
-// Unpack is the inverse of pack. It leaves alone what is noted elsewhere. The strings
+// unpack is the inverse of pack. It leaves alone what is noted elsewhere. The strings
 // that few tasks share are pieces of packed.
-func (p *Packer) Unpack(packed string, t *state.Folded) {
+func (p *packer) unpack(packed string, t *state.Folded) {
 	p.open(packed)
 	p.task(t)
 	p.in = ""
 }
 
-func (p *Packer) open(packed string) {
+func (p *packer) open(packed string) {
 	p.writing, p.turn, p.in = false, 1, packed
 	p.fields = p.uvarint()
 }
 
-// SessionID returns the session id of a task, which is its first field.
-func (p *Packer) SessionID(packed string) (id string) {
+// sessionID returns the session id of a task, which is its first field.
+func (p *packer) sessionID(packed string) (id string) {
 	p.open(packed)
 	p.texts(&id)
 	return id
 }
 
 // task has the fields, those that tasks often have first.
-func (p *Packer) task(t *state.Folded) {
+func (p *packer) task(t *state.Folded) {
 	p.texts(&t.SessionID)
 	p.words(&t.Workspace, &t.Account, &t.Resume)
 	p.times(&t.CreatedAt, &t.UpdatedAt)
@@ -77,7 +77,7 @@ func (p *Packer) task(t *state.Folded) {
 	p.changes(&t.Changes)
 }
 
-func (p *Packer) changes(c **state.Changes) {
+func (p *packer) changes(c **state.Changes) {
 	switch {
 	case !p.has(*c == nil):
 		return
@@ -90,7 +90,7 @@ func (p *Packer) changes(c **state.Changes) {
 }
 
 // has moves on to the next field, and reports whether it is written or read.
-func (p *Packer) has(zero bool) bool {
+func (p *packer) has(zero bool) bool {
 	bit := p.turn
 	p.turn <<= 1
 	if p.writing && !zero {
@@ -99,9 +99,9 @@ func (p *Packer) has(zero bool) bool {
 	return p.fields&bit != 0
 }
 
-func (p *Packer) put(v uint64) { p.out = binary.AppendUvarint(p.out, v) }
+func (p *packer) put(v uint64) { p.out = binary.AppendUvarint(p.out, v) }
 
-func (p *Packer) uvarint() (v uint64) {
+func (p *packer) uvarint() (v uint64) {
 	for shift := 0; ; shift += 7 {
 		c := p.in[0]
 		p.in = p.in[1:]
@@ -112,7 +112,7 @@ func (p *Packer) uvarint() (v uint64) {
 }
 
 // numbers is for whole numbers: seldom below zero.
-func numbers[T int | int64 | uint64](p *Packer, list ...*T) {
+func numbers[T int | int64 | uint64](p *packer, list ...*T) {
 	for _, v := range list {
 		switch {
 		case !p.has(*v == 0):
@@ -124,7 +124,7 @@ func numbers[T int | int64 | uint64](p *Packer, list ...*T) {
 	}
 }
 
-func (p *Packer) flags(list ...*bool) {
+func (p *packer) flags(list ...*bool) {
 	var bits uint64
 	for i, b := range list {
 		if *b {
@@ -137,7 +137,7 @@ func (p *Packer) flags(list ...*bool) {
 	}
 }
 
-func (p *Packer) times(list ...*time.Time) {
+func (p *packer) times(list ...*time.Time) {
 	for _, t := range list {
 		switch {
 		case !p.has(t.IsZero()):
@@ -151,7 +151,7 @@ func (p *Packer) times(list ...*time.Time) {
 	}
 }
 
-func (p *Packer) exits(list ...**int) {
+func (p *packer) exits(list ...**int) {
 	for _, code := range list {
 		switch {
 		case !p.has(*code == nil):
@@ -165,7 +165,7 @@ func (p *Packer) exits(list ...**int) {
 }
 
 // usages takes one bit for each: most tasks that have not ended have used nothing.
-func (p *Packer) usages(list ...*state.Usage) {
+func (p *packer) usages(list ...*state.Usage) {
 	for _, u := range list {
 		if !p.has(*u == state.Usage{}) {
 			continue
@@ -183,7 +183,7 @@ func (p *Packer) usages(list ...*state.Usage) {
 }
 
 // items is for a list, which few tasks have.
-func items[T any](p *Packer, list *[]T, write func(T), read func() T) {
+func items[T any](p *packer, list *[]T, write func(T), read func() T) {
 	switch {
 	case !p.has(len(*list) == 0):
 	case p.writing:
@@ -199,17 +199,17 @@ func items[T any](p *Packer, list *[]T, write func(T), read func() T) {
 	}
 }
 
-func (p *Packer) lists(lists ...*[]string) {
+func (p *packer) lists(lists ...*[]string) {
 	for _, list := range lists {
 		items(p, list, func(s string) { p.write(s, false) }, p.read)
 	}
 }
 
 // words is for strings that many tasks share, texts for those of this task alone.
-func (p *Packer) words(list ...*string) { p.strings(list, true) }
-func (p *Packer) texts(list ...*string) { p.strings(list, false) }
+func (p *packer) words(list ...*string) { p.strings(list, true) }
+func (p *packer) texts(list ...*string) { p.strings(list, false) }
 
-func (p *Packer) strings(list []*string, shared bool) {
+func (p *packer) strings(list []*string, shared bool) {
 	for _, s := range list {
 		switch {
 		case !p.has(*s == ""):
@@ -228,20 +228,20 @@ const (
 	asUUID            // its 16 bytes follow
 )
 
-// maxWords and maxWord bound the words, which are kept for good.
+// maxWords and maxWordLen bound the words, which are kept for good.
 const (
 	maxWords   = 16 << 10
 	maxWordLen = 256
 )
 
-func (p *Packer) write(s string, shared bool) {
+func (p *packer) write(s string, shared bool) {
 	if u, ok := state.UUIDOf(s); ok {
 		p.out = append(append(p.out, asUUID), u[:]...)
 		return
 	}
-	n, known := p.Words.Numbers[s]
-	if !known && shared && len(p.Words.List) < maxWords && len(s) <= maxWordLen {
-		n, known = p.Words.Number(s), true
+	n, known := p.common.Numbers[s]
+	if !known && shared && len(p.common.List) < maxWords && len(s) <= maxWordLen {
+		n, known = p.common.Number(s), true
 	}
 	if known {
 		p.put(uint64(n)<<2 | asWord)
@@ -251,12 +251,12 @@ func (p *Packer) write(s string, shared bool) {
 	}
 }
 
-func (p *Packer) read() (s string) {
+func (p *packer) read() (s string) {
 	head := p.uvarint()
 	n := int(head >> 2)
 	switch head & 3 {
 	case asWord:
-		return p.Words.List[n]
+		return p.common.List[n]
 	case asUUID:
 		var u [16]byte
 		n = copy(u[:], p.in)

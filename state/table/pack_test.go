@@ -25,10 +25,9 @@ func TestPackHasAllFields(t *testing.T) {
 	var f state.Folded
 	fill(reflect.ValueOf(&f).Elem(), "x")
 	f.Isolation = state.IsolationTemp
-	words := NewNumbering[string]()
-	p := Packer{Words: &words}
+	p := packer{common: NewNumbering[string]()}
 	var got state.Folded
-	p.Unpack(p.Pack(&f), &got)
+	p.unpack(p.pack(&f), &got)
 	isNoted := func(path cmp.Path) bool {
 		at, ok := path.Last().(cmp.StructField)
 		return ok && slices.Contains(notPacked, at.Name())

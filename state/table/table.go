@@ -1,7 +1,7 @@
 // Package table keeps a few words of every task, also of those that have ended, well below 200 bytes each, so
 // that a million of them fit in memory: id, status, the time of the newest record, session key and what lists
 // are filtered by. Strings that many tasks share are kept once; ids are 16 bytes where they are UUIDs. A
-// [Packer] turns the rest of a task that has not ended into a few bytes more.
+// [Body] has the rest of one that has not ended, in a few bytes more.
 package table
 
 import (
@@ -66,11 +66,17 @@ type Tasks struct {
 	Entries Rows[Entry]
 	Keys    Numbering[string]
 	Tags    Numbering[state.Tags]
+
+	// For speed alone.
+	packer packer
+	wholes Spares[state.Folded]
 }
 
 // New returns the table of no tasks.
 func New() Tasks {
 	s := Tasks{
+		packer: packer{common: NewNumbering[string]()},
+
 		ids:  ids{uuids: map[[16]byte]uint32{}, others: map[string]uint32{}, names: map[uint32]string{}},
 		Keys: NewNumbering[string](),
 		Tags: NewNumbering[state.Tags](),
