@@ -57,6 +57,16 @@ type AccountConfig struct {
 	Dangerous bool     `json:"dangerous,omitempty" doc:"An agent of it may run without a guard" example:"false"`
 }
 
+// An AccountRule is what the configuration says of an account now.
+type AccountRule struct {
+	Slots  int       // tasks that may run at the same time; 0: any number
+	Closed string    // why none may start, to be said behind its name; "": they may
+	Until  time.Time // when that ends by itself; zero: nobody knows
+
+	SpareFrom time.Time // before which no spare task may start; zero: one may
+	Told      string    // of the window that says so
+}
+
 // An AccountUse is an account, and the tasks that use it or want to.
 type AccountUse struct {
 	Account
@@ -201,4 +211,15 @@ func ReadControl(sec *ledger.Section, c Control) (Control, error) {
 		}
 	}
 	return c, nil
+}
+
+// Record is the inverse of ReadControl.
+func (c *Control) Record(id string) ledger.Record {
+	r := ledger.Record{Kind: ledger.KindControl, ID: id}
+	r.AddIf(KeyPaused, Flag(c.Paused)).AddIf(KeyHold, Flag(c.Hold)).AddIf(KeyReason, c.Reason).
+		AddIf(KeyCoolUntil, ExactTime(c.CoolUntil)).AddIf(KeyCoolGuessed, Flag(c.Guessed)).
+		AddIf(KeyLimitWaits, OrNone(c.LimitWaits)).AddIf(KeyLimitedAt, ExactTime(c.LimitedAt)).
+		AddIf(KeyQuota, c.Quota).AddIf(KeyDisabled, Flag(c.Disabled)).
+		AddIf(KeyCron, c.Cron).AddIf(KeyFiredThrough, ExactTime(c.FiredThrough)).AddIf(KeyOpenFirings, c.OpenFirings)
+	return r
 }

@@ -69,7 +69,7 @@ func (a Accounts) Several() bool {
 
 // Rule is the Account of [lanes.Limits]. An account that is not configured has no bounds: what
 // needs it begins, and ends with a sentence.
-func (a Accounts) Rule(of *state.Account) (rule lanes.AccountRule) {
+func (a Accounts) Rule(of *state.Account) (rule state.AccountRule) {
 	known, _ := a.Find(of.Name)
 	rule.Slots = known.Max
 	if len(a.List) == 0 {

@@ -139,7 +139,7 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 	}
 	d.Paused, d.PauseWhy = st.Paused()
 	for _, a := range st.Accounts() {
-		if a.Closed, a.Why = explain.Account(&a.Account, lanes.AccountRule{}, now); a.Why != "" {
+		if a.Closed, a.Why = explain.Account(&a.Account, state.AccountRule{}, now); a.Why != "" {
 			d.Accounts = append(d.Accounts, a)
 		}
 	}

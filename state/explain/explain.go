@@ -207,7 +207,7 @@ func account(q *lanes.Queues, name string, now time.Time, lim lanes.Limits) (sho
 
 // Account returns what keeps all tasks of an account from starting, in a few words, and in one sentence
 // with what ends that; "" if nothing does but those that run.
-func Account(a *state.Account, rule lanes.AccountRule, now time.Time) (short, why string) {
+func Account(a *state.Account, rule state.AccountRule, now time.Time) (short, why string) {
 	held := state.Because("account "+a.Name+" is on hold", a.Reason)
 	switch {
 	case a.Disabled:

@@ -133,7 +133,7 @@ func TestFree(t *testing.T) {
 // TestSpare: a spare task waits where there is no spare quota, and could move away, while others start.
 func TestSpare(t *testing.T) {
 	j := newJournal(t)
-	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9, Account: func(a *state.Account) (rule lanes.AccountRule) {
+	lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9, Account: func(a *state.Account) (rule state.AccountRule) {
 		if a.Name == "two" {
 			rule.SpareFrom = noon.Add(time.Hour)
 		}
@@ -149,11 +149,11 @@ func TestSpare(t *testing.T) {
 }
 
 // slotsOfTwo returns the account "two" two slots, and no limit to any other.
-func slotsOfTwo(a *state.Account) lanes.AccountRule {
+func slotsOfTwo(a *state.Account) state.AccountRule {
 	if a.Name == "two" {
-		return lanes.AccountRule{Slots: 2}
+		return state.AccountRule{Slots: 2}
 	}
-	return lanes.AccountRule{}
+	return state.AccountRule{}
 }
 
 func TestIdle(t *testing.T) {

@@ -138,13 +138,8 @@ func (s *Queues) account(name string) *account {
 // ControlRecords returns a record of each control that says anything.
 func (s *Queues) ControlRecords() (list []ledger.Record) {
 	for _, id := range slices.Sorted(maps.Keys(s.controls)) {
-		c, r := s.controls[id], ledger.Record{Kind: ledger.KindControl, ID: id}
-		r.AddIf(state.KeyPaused, state.Flag(c.Paused)).AddIf(state.KeyHold, state.Flag(c.Hold)).AddIf(state.KeyReason, c.Reason).
-			AddIf(state.KeyCoolUntil, state.ExactTime(c.CoolUntil)).AddIf(state.KeyCoolGuessed, state.Flag(c.Guessed)).
-			AddIf(state.KeyLimitWaits, state.OrNone(c.LimitWaits)).AddIf(state.KeyLimitedAt, state.ExactTime(c.LimitedAt)).
-			AddIf(state.KeyQuota, c.Quota).AddIf(state.KeyDisabled, state.Flag(c.Disabled)).
-			AddIf(state.KeyCron, c.Cron).AddIf(state.KeyFiredThrough, state.ExactTime(c.FiredThrough)).AddIf(state.KeyOpenFirings, c.OpenFirings)
-		list = append(list, r)
+		c := s.controls[id]
+		list = append(list, c.Record(id))
 	}
 	return list
 }

@@ -1,9 +1,8 @@
 // Package lanes holds the tasks that have not ended, and decides what may run. It reads no
 // records: [fold] feeds it with what they have made of each task ([Queues.Set]).
 //
-// A task that runs is kept as a whole; one that waits in a few words, at most 600 bytes with its session and
-// its place in its lane. What dispatch looks at of it is a row of fields; the rest is packed. A lane or a
-// session that it has to itself comes on top of that.
+// Of a task that waits, what dispatch looks at is a row of fields, and the rest is packed ([table.Body]): at most
+// 600 bytes with its session and its place in its lane. A lane or a session of its own comes on top of that.
 //
 // # What may run
 //

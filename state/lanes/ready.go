@@ -17,8 +17,8 @@ type Limits struct {
 	Taken      map[string]string // lanes that no task takes and where none may start, by key: with what is there
 	Settling   map[string]bool   // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
 
-	Account func(a *state.Account) AccountRule // what is configured for an account; nil: nothing
-	Queue   func(name string) int              // running tasks of one queue; 0 or a nil func: no limit
+	Account func(a *state.Account) state.AccountRule // what is configured for an account; nil: nothing
+	Queue   func(name string) int                    // running tasks of one queue; 0 or a nil func: no limit
 
 	// Checkout returns the directory in which a task runs alone, whatever its lane; "": none. known is false while that has not been looked up, and the task does not start. nil: none has any.
 	Checkout func(t *state.Task) (dir string, known bool)
@@ -29,20 +29,10 @@ type Limits struct {
 	WorkspaceRoot string // workspace of tasks that have none, nor their session; "": they wait
 }
 
-// An AccountRule is what the configuration says of an account now.
-type AccountRule struct {
-	Slots  int       // tasks that may run at the same time; 0: any number
-	Closed string    // why none may start, to be said behind its name; "": they may
-	Until  time.Time // when that ends by itself; zero: nobody knows
-
-	SpareFrom time.Time // before which no spare task may start; zero: one may
-	Told      string    // of the window that says so
-}
-
 // RuleFor returns what is configured for an account.
-func (m Limits) RuleFor(a *state.Account) AccountRule {
+func (m Limits) RuleFor(a *state.Account) state.AccountRule {
 	if m.Account == nil {
-		return AccountRule{}
+		return state.AccountRule{}
 	}
 	return m.Account(a)
 }
@@ -50,7 +40,7 @@ func (m Limits) RuleFor(a *state.Account) AccountRule {
 // For returns the limits for a task: a spare one finds an account without spare quota closed.
 func (m Limits) For(isSpare bool) Limits {
 	if all := m; isSpare {
-		m.Account = func(a *state.Account) AccountRule {
+		m.Account = func(a *state.Account) state.AccountRule {
 			rule := all.RuleFor(a)
 			if rule.Closed == "" && !rule.SpareFrom.IsZero() {
 				rule.Closed, rule.Until = "has no spare quota", rule.SpareFrom
