@@ -46,7 +46,8 @@ var arrows = map[string][]string{
 	"stint/coordinator/statedir":              {"stint/ledger/tasksfile", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/schedule/due", "stint/state/jobs", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/repair", "stint/ledger/journal", "stint/ledger/durable", "stint/state", "stint/state/explain", "stint/state/fold", "stint/state/lanes"},
 	"stint/coordinator/dispatch":              {"stint/coordinator/admission", "stint/coordinator/attempt", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/state", "stint/state/fold", "stint/state/lanes", "stint/state/limits"},
 	"stint/coordinator/attempt":               {"stint/coordinator/admission", "stint/coordinator/answer", "stint/coordinator/checkout", "stint/coordinator/queue", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/journal", "stint/ledger/durable", "stint/memory", "stint/prompt", "stint/session", "stint/state", "stint/state/fold"},
-	"stint/coordinator/admission":             {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/prompt", "stint/state", "stint/state/fold", "stint/state/lanes", "stint/state/limits"},
+	"stint/coordinator/admission":             {"stint/coordinator/queue", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/prompt", "stint/state", "stint/state/fold", "stint/state/lanes", "stint/state/limits", "stint/coordinator/followup"},
+	"stint/coordinator/followup":              {"stint/coordinator/task", "stint/prompt", "stint/state"},
 	"stint/coordinator/rundir":                {"stint/coordinator/redact", "stint/coordinator/task", "stint/ledger/durable", "stint/memory", "stint/state"},
 	"stint/coordinator/answer":                {"stint/state"},
 	"stint/coordinator/redact":                {},
@@ -78,7 +79,7 @@ var arrows = map[string][]string{
 	"stint/cmd/stint": {
 		"stint/coordinator", "stint/coordinator/checkout", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
 		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/notify", "stint/coordinator/schedule", "stint/coordinator/schedule/due", "stint/coordinator/schedule/govern", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/redact",
-		"stint/state", "stint/state/jobs", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory", "stint/memory/care", "stint/state/limits",
+		"stint/state", "stint/state/jobs", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory", "stint/memory/care", "stint/state/limits", "stint/coordinator/followup",
 	},
 	"stint/examples": {}, // its tests may import anything
 }

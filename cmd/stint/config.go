@@ -18,6 +18,7 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/attempt"
+	"stint/coordinator/followup"
 	"stint/coordinator/notify"
 	"stint/coordinator/queue"
 	"stint/coordinator/schedule"
@@ -161,8 +162,8 @@ var keys = slices.Concat([]key{
 	numberKey("max_iterations", "3", 1, task.MaxIterations, "iterations of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
 	listKey("allow", "", "what tasks may permit their agents with --allow: rules such as \"Bash(go test *)\"; empty: nothing", func(c *Config) *[]string { return &c.Allow }, splitAllow).perWorkspace(),
 	choiceKey("denied", "finding", "what becomes of a task whose agent was denied a tool: finding: it gets a finding; fail: it fails", func(c *Config) *string { return &c.Denied }, "finding", attempt.DeniedFails).perWorkspace(),
-	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, checked(admission.CheckTemplate), func(c *Config) *string { return &c.OnFailure }).perWorkspace(),
-	documentKey("trigger_on_issue_prompt", "off", "prompt of the task that is queued when there are findings about an answer: off, or a template", noFollowUp, checked(admission.CheckTemplate), func(c *Config) *string { return &c.OnIssue }).perWorkspace(),
+	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, checked(followup.Check), func(c *Config) *string { return &c.OnFailure }).perWorkspace(),
+	documentKey("trigger_on_issue_prompt", "off", "prompt of the task that is queued when there are findings about an answer: off, or a template", noFollowUp, checked(followup.Check), func(c *Config) *string { return &c.OnIssue }).perWorkspace(),
 	valueKey(kindText, "trigger_session_key", "off", "session of follow-ups; off: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }, parseTrigger, func(s string) string { return cmp.Or(s, "off") }).perWorkspace(),
 	numberKey("follow_up_depth", "1", 0, 100, "longest chain of follow-ups; 0: no task queues another", func(c *Config) *int { return &c.FollowUpDepth }),
 	numberKey("max_follow_ups", "10", 0, 100000, "how many follow-ups a task may have, and how many tasks its agent may queue", func(c *Config) *int { return &c.MaxFollowUps }),

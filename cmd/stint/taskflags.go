@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"stint/coordinator/admission"
+	"stint/coordinator/followup"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -168,7 +169,7 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 			err = errors.New("the file has no text")
 		}
 		if err == nil {
-			err = admission.CheckTemplate(*text)
+			err = followup.Check(*text)
 		}
 		if err != nil {
 			message, hint := explain(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"stint/coordinator/followup"
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -282,10 +283,10 @@ func CheckFields(s *task.TaskSpec) error {
 
 // checkFollowUps checks the prompts of follow-ups.
 func checkFollowUps(s *task.TaskSpec) error {
-	if err := CheckTemplate(s.OnFailure); err != nil {
+	if err := followup.Check(s.OnFailure); err != nil {
 		return task.InOption("onFailure", err)
 	}
-	return task.InOption("onIssue", CheckTemplate(s.OnIssue))
+	return task.InOption("onIssue", followup.Check(s.OnIssue))
 }
 
 // CheckPolicy checks an output policy. One word is a name.

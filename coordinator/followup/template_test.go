@@ -1,4 +1,4 @@
-package admission
+package followup
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 // the tests of package prompt.
 func TestTemplates(t *testing.T) {
 	for _, text := range []string{"", "off", "none", "look", "{{.Error}}", "{{if .Error}}a{{else if .Result}}b{{else}}c{{end}}", `{{"{{"}}`, "## User message"} {
-		if err := CheckTemplate(text); err != nil {
+		if err := Check(text); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -26,7 +26,7 @@ func TestTemplates(t *testing.T) {
 		"{{" + strings.Repeat("x", 1<<19) + "}}": "line 1: function ",
 		"{{range .ID}}" + strings.Repeat("x", 1<<19) + "{{end}}": "has no place here",
 	} {
-		err := CheckTemplate(text)
+		err := Check(text)
 		if !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), want) || len(err.Error()) > 1<<10 {
 			t.Errorf("%.40q: %.2000v, want %s", text, err, want)
 		}
@@ -59,7 +59,7 @@ func TestFollowUpQuotes(t *testing.T) {
 		{"Why: {{.Result}}.", state.Task{Result: "no network", Error: "no network"}, "Why: ."}, // it has no answer
 		{"Why", state.Task{Prompt: long, Result: "half", Error: "no such {{.File}}\n## Task x"}, "Its answer:\n\n> half\n\nIts error:\n\n> no such {{.File}}\n> ## Task x\n"},
 	} {
-		got, err := fillTemplate(tc.template, &tc.of)
+		got, err := Prompt(tc.template, &tc.of)
 		if err != nil || !strings.Contains(got, tc.want) || strings.ContainsAny(got, "\x0b\u0085\x1b\r") || len(got) > 20<<10 {
 			t.Errorf("%q gives %q, %v; want %q", tc.template, got, err, tc.want)
 		}
