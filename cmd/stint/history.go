@@ -18,6 +18,7 @@ import (
 	"stint/ledger/durable"
 	"stint/ledger/follow"
 	"stint/ledger/journal"
+	"stint/ledger/mark"
 	"stint/state"
 )
 
@@ -113,7 +114,7 @@ func (h *chronicle) add(s *ledger.Section) (more bool) {
 		before = h.events[n-1].At
 	}
 	h.events = append(h.events, eventOf(s, before))
-	m, _ := ledger.MarkIn(s) // so many merged records follow
+	m, _ := mark.In(s) // so many merged records follow
 	h.skip = m.Merged
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/follow"
+	"stint/ledger/mark"
 	"stint/state"
 )
 
@@ -197,7 +198,7 @@ func recordOf(sec *ledger.Section, now time.Time) record {
 	case sec.Kind == ledger.KindTask && !sec.IsNote():
 		r.task = string(sec.ID)
 	case sec.Kind == ledger.KindControl:
-		r.restored = string(sec.ID) == ledger.ControlRestored
+		r.restored = string(sec.ID) == mark.Restore
 		r.account = bytes.HasPrefix(sec.ID, []byte(state.ControlAccount))
 	}
 	return r

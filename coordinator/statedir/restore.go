@@ -19,6 +19,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/mark"
 	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
@@ -196,7 +197,7 @@ func Restore(cfg queue.Config, plan *RestorePlan, confirm func(*Restoration) err
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	note := ledger.Record{Kind: ledger.KindControl, ID: ledger.ControlRestored}
+	note := ledger.Record{Kind: ledger.KindControl, ID: mark.Restore}
 	note.Add("from", r.From).Add(state.KeyUpdatedAt, state.FormatTime(now))
 	if err := journal.Restore(durable.OS, cfg.StateDir, plan.files, plan.data, note, r.Backup); err != nil {
 		return nil, err

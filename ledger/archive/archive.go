@@ -17,6 +17,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/mark"
 )
 
 // Dir is where the archive is, below the state directory.
@@ -42,9 +43,9 @@ func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.Arc
 	if err != nil {
 		return nil, 0, err
 	}
-	mark, _ := ledger.MarkOf(start) // which is short
+	begin, _ := mark.Of(start) // which is short
 	var data []byte
-	if mark.Through > 0 {
+	if begin.Through > 0 {
 		data, err = durable.ReadFile(fsys, filepath.Join(dir, Dir, files.Index()))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, 0, err
@@ -62,7 +63,7 @@ func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.Arc
 		case l.ID != "":
 			entries = append(entries, l.ArchiveEntry)
 		}
-		if left--; left == 0 && head.Through == mark.Through {
+		if left--; left == 0 && head.Through == begin.Through {
 			return entries, end, nil
 		}
 	}

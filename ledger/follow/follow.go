@@ -15,6 +15,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/mark"
 )
 
 // followEvery is how often the journal of another process is looked at.
@@ -207,7 +208,7 @@ func (f *Follower) Place() uint64 {
 
 // wanted reports whether the reader is to get the record, and notes that it has.
 func (f *Follower) wanted(s *ledger.Section) bool {
-	m, isMark := ledger.MarkIn(s)
+	m, isMark := mark.In(s)
 	comesMerged := isMark && m.Merged > 0 && f.last < m.Through
 	if isMark && f.last >= m.Through && f.after <= m.Seq { // behind it, merged records have been given before
 		f.merged = max(f.merged, m.Seq+uint64(m.Merged))

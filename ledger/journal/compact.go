@@ -13,6 +13,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/ledger/durable"
+	"stint/ledger/mark"
 	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
@@ -207,7 +208,7 @@ func (c *compactor) prepare() error {
 		return notNow("", "%s was saved by another hand less than %s ago", l.opts.Files.Ledger(), c.keep.Quiet)
 	}
 	c.report = ledger.CompactReport{Before: l.journal.size, After: l.journal.size, Merged: len(c.keep.Records)}
-	m, end := ledger.MarkOf(c.data)
+	m, end := mark.Of(c.data)
 	isMark := end > 0
 	if !isMark {
 		_, end, _ = ledger.CutLine(c.data, 0)
@@ -236,10 +237,10 @@ func (c *compactor) prepare() error {
 
 // encode makes the new records and the new journal of them.
 func (c *compactor) encode() error {
-	mark := ledger.MarkRecord(c.log.seq, len(c.keep.Records), c.log.opts.Files.Archive(c.at), c.at)
+	begin := mark.Record(c.log.seq, len(c.keep.Records), c.log.opts.Files.Archive(c.at), c.at)
 	c.journal = []byte(ledger.EmptyJournal)
-	for i, r := range slices.Concat([]ledger.Record{mark}, c.keep.Records) {
-		r.Seq = mark.Seq + uint64(i)
+	for i, r := range slices.Concat([]ledger.Record{begin}, c.keep.Records) {
+		r.Seq = begin.Seq + uint64(i)
 		from := len(c.journal)
 		var err error
 		if c.journal, err = ledger.AppendRecord(c.journal, &r); err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"stint/ledger"
+	"stint/ledger/mark"
 )
 
 // TestPromise1CrashImages plays scenes on a file system in memory, cuts the power after every operation, and
@@ -545,7 +546,7 @@ func ownSections(text, rebuilt string) error {
 		have[doc.Sections[i].Seq] = true
 	}
 	doc = ledger.Parse([]byte(text))
-	superseded := doc.Superseded()
+	superseded := mark.Superseded(doc.Sections)
 	for i := range doc.Sections {
 		if s := &doc.Sections[i]; s.Seq > 0 && !have[s.Seq] && !superseded(s.Seq) {
 			return failed(lost, "tasks.md has record %d, and the journal that was rebuilt from it does not", s.Seq)
@@ -558,7 +559,7 @@ func ownSections(text, rebuilt string) error {
 func tasksIn(text string) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	doc := ledger.Parse([]byte(text))
-	superseded := doc.Superseded()
+	superseded := mark.Superseded(doc.Sections)
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
 		if s.Seq > 0 && superseded(s.Seq) {

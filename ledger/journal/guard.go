@@ -15,6 +15,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/mark"
 	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
@@ -159,7 +160,7 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 		return err
 	}
 	var extra []byte
-	superseded = (&ledger.Document{Sections: missing}).Superseded() // the journal is from before a compaction or a restore
+	superseded = mark.Superseded(missing) // the journal is from before a compaction or a restore
 	pieces := slices.DeleteFunc(ledger.Pieces(data), func(p ledger.Piece) bool {
 		raw := known[p.Seq]
 		isOther := refused[p.Seq] && nameAndSeq(raw) == nameAndSeq(p.Raw) && !bytes.HasPrefix(p.Raw, raw[:bytes.LastIndex(raw, []byte("<!-- end "))])

@@ -12,6 +12,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/mark"
 	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
@@ -58,7 +59,7 @@ func Restore(fsys durable.FS, dir string, files ledger.Files, tasks []byte, note
 		}
 		last = max(last, through)
 	}
-	ledger.Restored(&note, through) // of the copy
+	mark.Restored(&note, through) // of the copy
 	if note.Seq = last + 1; note.Seq > ledger.MaxSeq {
 		return fmt.Errorf("record %d is beyond the last number that there can be", note.Seq)
 	}

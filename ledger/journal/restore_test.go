@@ -15,6 +15,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/mark"
 	"stint/ledger/tasksfile"
 )
 
@@ -51,7 +52,7 @@ func newRestoring(t *testing.T) *restoring {
 	text, _ := r.fs.content("tasks.md")
 	r.copy = []byte(text)
 	note := ledger.Record{Kind: restoredNote.Kind, ID: restoredNote.ID, Fields: slices.Clone(restoredNote.Fields)}
-	ledger.Restored(&note, lastOf(text))
+	mark.Restored(&note, lastOf(text))
 	r.play(t, record("a", "status", "done"), record("c", "status", "queued", "prompt", "three"))
 	text, _ = r.fs.content("tasks.md")
 	r.save(t, strings.Replace(text, "prompt: two", "prompt: by hand", 1))

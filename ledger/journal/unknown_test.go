@@ -7,6 +7,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/journal"
+	"stint/ledger/mark"
 )
 
 // numbered is a section with a seq that stint did not give.
@@ -90,7 +91,7 @@ func TestStaleSaveFromBeforeARestore(t *testing.T) {
 	w.add("b", "status", "queued", "prompt", "taken back")
 	w.close()
 	late := w.read("tasks.md")
-	note := ledger.Record{Kind: ledger.KindControl, ID: ledger.ControlRestored}
+	note := ledger.Record{Kind: ledger.KindControl, ID: mark.Restore}
 	must(t, journal.Restore(w.fs, w.dir, ledger.TaskFiles, []byte(early), note, w.path("before")))
 	w.open(false)
 	w.add("c", "status", "queued")

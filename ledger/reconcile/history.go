@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"stint/ledger"
+	"stint/ledger/mark"
 )
 
 // An origin is a section as it first came into the ledger, with the fields that were last seen of it: the
@@ -87,10 +88,10 @@ func newHistory(data []byte) *history {
 	}
 	var adoptions []uint64
 	ledger.EachRecord(data, func(s *ledger.Section) {
-		if m, ok := ledger.MarkIn(s); ok && len(h.records) == 0 {
+		if m, ok := mark.In(s); ok && len(h.records) == 0 {
 			h.through = m.Through
 		}
-		if s.Kind == ledger.KindControl && string(s.ID) == ledger.ControlRestored {
+		if s.Kind == ledger.KindControl && string(s.ID) == mark.Restore {
 			h.restored = s.Seq
 		}
 		h.records = append(h.records, place{s.Seq, s.Off})

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"stint/ledger"
+	"stint/ledger/mark"
 )
 
 // Known returns the records of sections, by seq, as stint wrote them, as far as originals knows that of those
@@ -114,7 +115,7 @@ func Written(doc *ledger.Document) map[string]int {
 // before it were put back below. What a person wrote or copied is no record, and what a later compaction or
 // restore has superseded is of an old buffer.
 func Records(doc *ledger.Document) []*ledger.Section {
-	written, superseded := Written(doc), doc.Superseded()
+	written, superseded := Written(doc), mark.Superseded(doc.Sections)
 	records := map[uint64]*ledger.Section{}
 	for i := range doc.Sections {
 		s := &doc.Sections[i]
@@ -140,9 +141,9 @@ func Journal(doc *ledger.Document) (journal []byte, n int) {
 // Gaps are the numbers that a journal did not have when it was read: those of before a
 // compaction, those that a restore has taken back, and lost ones.
 type Gaps struct {
-	last  uint64          // of the records that were read
-	spans [][2]uint64     // first and last number of each
-	notes ledger.Document // the records that say which numbers count no more
+	last  uint64           // of the records that were read
+	spans [][2]uint64      // first and last number of each
+	notes []ledger.Section // the records that say which numbers count no more
 }
 
 // Read notes a record of the journal.
@@ -151,13 +152,13 @@ func (g *Gaps) Read(s *ledger.Section) {
 		g.spans = append(g.spans, [2]uint64{g.last + 1, s.Seq - 1})
 	}
 	g.last = max(g.last, s.Seq)
-	if s.Kind == ledger.KindControl && (string(s.ID) == ledger.ControlCompaction || string(s.ID) == ledger.ControlRestored) {
-		g.notes.Sections = append(g.notes.Sections, *s.Clone())
+	if s.Kind == ledger.KindControl && (string(s.ID) == mark.Compaction || string(s.ID) == mark.Restore) {
+		g.notes = append(g.notes, *s.Clone())
 	}
 }
 
 // Superseded is that of the journal's own records.
-func (g *Gaps) Superseded() (is func(seq uint64) bool) { return g.notes.Superseded() }
+func (g *Gaps) Superseded() (is func(seq uint64) bool) { return mark.Superseded(g.notes) }
 
 // Has reports whether the journal lacked that number.
 func (g *Gaps) Has(seq uint64) bool {

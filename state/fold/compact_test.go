@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"stint/ledger"
+	"stint/ledger/mark"
 	"stint/state"
 	"stint/state/lanes"
 )
@@ -30,7 +31,7 @@ func (j *journal) compacted(keep ledger.Keep) *journal {
 	for _, a := range next.archive {
 		next.state.Archive(a)
 	}
-	next.control(ledger.ControlCompaction)
+	next.control(mark.Compaction)
 	for i := range keep.Records {
 		r := &keep.Records[i]
 		next.seq++
@@ -265,7 +266,7 @@ func TestArchivedTaskComesBack(t *testing.T) {
 
 // TestCarriedIsStintsOwn: nobody edits what compaction carries over.
 func TestCarriedIsStintsOwn(t *testing.T) {
-	for _, id := range []string{controlCarried, ledger.ControlCompaction, ledger.ControlRestored} {
+	for _, id := range []string{controlCarried, mark.Compaction, mark.Restore} {
 		if err := Check(encode(t, ledger.KindControl, id, 1, "by: hand", "keys: x")); err == nil {
 			t.Errorf("an edit of Control %s was taken", id)
 		}

@@ -15,13 +15,13 @@ const maxRecent = 8 << 10
 // recent remembers the newest records of tasks, so that a reader who knows all up to
 // some record can learn what has changed since.
 type recent struct {
-	seq   uint64 // highest number of a record of any kind
-	since uint64 // who knows all up to this record, or a later one, can learn the rest
-	marks []mark // in the order of seq; those up to since are not needed any more
+	seq     uint64   // highest number of a record of any kind
+	since   uint64   // who knows all up to this record, or a later one, can learn the rest
+	changes []change // in the order of seq; those up to since are not needed any more
 }
 
-// A mark is one record of a task. Like an entry it has no pointers.
-type mark struct {
+// A change is one record of a task. Like an entry it has no pointers.
+type change struct {
 	seq uint64
 	n   uint32 // the task, in State.Entries
 	ref uint32 // the record, in State.refs
@@ -39,17 +39,17 @@ func (x *recent) begin(seq uint64) {
 
 // forget lets nobody learn what has changed since a record before this one.
 func (x *recent) forget() {
-	x.since, x.marks = x.seq, x.marks[:0]
+	x.since, x.changes = x.seq, x.changes[:0]
 }
 
 // add remembers that the present record is record ref of task n.
 func (x *recent) add(n, ref uint32) {
-	if len(x.marks) == 2*maxRecent {
-		x.marks = slices.Delete(x.marks, 0, maxRecent)
+	if len(x.changes) == 2*maxRecent {
+		x.changes = slices.Delete(x.changes, 0, maxRecent)
 	}
-	x.marks = append(x.marks, mark{x.seq, n, ref})
-	if old := len(x.marks) - maxRecent; old > 0 {
-		x.since = x.marks[old-1].seq
+	x.changes = append(x.changes, change{x.seq, n, ref})
+	if old := len(x.changes) - maxRecent; old > 0 {
+		x.since = x.changes[old-1].seq
 	}
 }
 
@@ -66,9 +66,9 @@ func (s *State) Covers(seq uint64) bool { return s.recent.since <= seq && seq <=
 // where Covers says so.
 func (s *State) Since(seq uint64) iter.Seq2[uint64, state.Task] {
 	return func(yield func(uint64, state.Task) bool) {
-		marks := s.recent.marks
-		first := sort.Search(len(marks), func(i int) bool { return marks[i].seq > seq })
-		for _, m := range marks[first:] {
+		changes := s.recent.changes
+		first := sort.Search(len(changes), func(i int) bool { return changes[i].seq > seq })
+		for _, m := range changes[first:] {
 			if s.Entries.At(m.n).Last == m.ref && !yield(m.seq, s.PeekAt(m.n)) {
 				return
 			}

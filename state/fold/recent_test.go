@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"stint/ledger"
+	"stint/ledger/mark"
 	"stint/state"
 )
 
@@ -94,7 +95,7 @@ func TestSinceAnotherLedger(t *testing.T) {
 		{"a number again", ledger.KindTask, "c", 2, false},
 		{"an older number", ledger.KindTask, "c", 1, false},
 		{"sections were deleted", ledger.KindControl, ControlDeleted, 3, false},
-		{"a restore", ledger.KindControl, ledger.ControlRestored, 3, false},
+		{"a restore", ledger.KindControl, mark.Restore, 3, false},
 	} {
 		j := newJournal(t)
 		j.task("a", "status: queued")

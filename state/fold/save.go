@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"stint/ledger"
+	"stint/ledger/mark"
 	"stint/state"
 )
 
@@ -133,7 +134,7 @@ func Check(sec *ledger.Section) error {
 		return checkKeys(sec)
 	case ledger.KindControl:
 		id, byHand := string(sec.ID), sec.Value(state.KeyBy) == ledger.ByHand
-		if byHand && (id == controlCarried || id == ledger.ControlCompaction || id == ledger.ControlRestored) {
+		if byHand && (id == controlCarried || id == mark.Compaction || id == mark.Restore) {
 			return state.NewRecordError(sec, nil, errors.New("stint writes this record, and nobody else; undo the change"))
 		}
 		if _, err := state.ReadControl(sec, state.Control{}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"stint/ledger"
+	"stint/ledger/mark"
 	"stint/state"
 	"stint/state/lanes"
 	"stint/state/table"
@@ -82,7 +83,7 @@ func (s *State) Apply(sec *ledger.Section) error {
 	case ControlDeleted:
 		s.recent.forget() // it changes which tasks there are
 		s.applyDeleted(sec)
-	case ledger.ControlRestored:
+	case mark.Restore:
 		s.recent.forget()
 	case controlCarried:
 		return s.applyCarried(sec)
