@@ -37,7 +37,7 @@
 // keeps (state.KeyFirstSeq): so no task is returned twice and none is left out, whatever becomes
 // of them between two pages. A long transcript is read from its end on: older.
 //
-// A log that is not followed, and a collected file, can be asked for in pieces by Range.
+// A log (package logs) that is not followed, and a collected file, can be asked for in pieces by Range.
 // A log is then what its runs have written until now, one behind the other, with a line
 // where something was cut out. Its ETag has the digest of its beginning and its length. A
 // client that goes on where it left off sends it as If-Range: only the beginning counts

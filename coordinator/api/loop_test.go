@@ -3,12 +3,9 @@ package api
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -66,28 +63,5 @@ func TestLogsOfALoop(t *testing.T) {
 	v, err := s.client.Task(t.Context(), "t")
 	if err != nil || len(v.Iterations) != 2 || v.Iterations[0].ExitCode != 1 || v.Iterations[1].RunID != "r4" || !v.BeganAt.Equal(v.StartedAt) {
 		t.Errorf("%+v, %v", v, err)
-	}
-}
-
-// TestFollowALogThatChanges: a run can begin its file anew. Where a shorter file takes the
-// place of a log that grew too long, who follows it goes on with the one that it has open.
-func TestFollowALogThatChanges(t *testing.T) {
-	for want, change := range map[string]func(path string) error{
-		"a long beginning\nthe end\n": func(path string) error { return os.Truncate(path, 0) },
-		"a long beginning\n":          os.Remove,
-	} {
-		m := newFake(t)
-		task := state.Task{ID: "t", Status: state.Running, RunID: "r1"}
-		m.write(t, "r1", "stdout", "a long beginning\n")
-		var out bytes.Buffer
-		f := &follower{rooms: roomsOf(m), id: "t", name: "stdout", out: (*redact.Filter)(nil).Writer(&out)}
-		f.begin(&task)
-		defer f.close()
-		first := f.copyRuns()
-		must(t, errors.Join(first, change(filepath.Join(m.RunDir("r1"), "stdout"))))
-		m.write(t, "r1", "stdout", "the end\n")
-		if err := f.copyRuns(); err != nil || out.String() != want {
-			t.Errorf("%q, %v, want %q", out.String(), err, want)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"stint/coordinator/api/logs"
 	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/state"
@@ -59,9 +60,9 @@ func TestFollow(t *testing.T) {
 		m.add(state.Task{ID: "a", Status: state.Queued})
 		var out safeBuffer
 		filter := redact.New(func() []string { return []string{"a secret"} })
-		f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", poll: 100 * time.Millisecond, out: filter.Writer(&out)}
+		of := logs.Stream{Master: m, Name: "stdout", Redact: filter}
 		done := make(chan error, 1)
-		go func() { done <- f.run(t.Context()); f.close() }()
+		go func() { done <- of.Follow(t.Context(), "a", 100*time.Millisecond, &out) }()
 		expect := func(want string) {
 			t.Helper()
 			synctest.Wait()
@@ -102,26 +103,6 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%d subscribers left", n)
 		}
 	})
-}
-
-// TestFollowAfterALag: the runs that began and ended while no subscription lasted are
-// copied as well, in their order.
-func TestFollowAfterALag(t *testing.T) {
-	m := newFake(t)
-	var out bytes.Buffer
-	f := &follower{rooms: roomsOf(m), id: "a", name: "stdout", out: (*redact.Filter)(nil).Writer(&out)}
-	defer f.close()
-	task := state.Task{ID: "a", Status: state.Running}
-	for _, r := range []string{"r1", "r2", "r3", "r4"} {
-		m.write(t, r, "stdout", r+" ")
-		task.RunID, task.Steps = r, append(task.Steps, state.Step{RunID: r})
-		if r == "r1" || r == "r4" {
-			f.begin(&task)
-		}
-	}
-	if err := f.copyRuns(); err != nil || out.String() != "r1 r2 r3 r4 " {
-		t.Errorf("%q %v", out.String(), err)
-	}
 }
 
 func TestEvents(t *testing.T) {

@@ -1,0 +1,254 @@
+// Package logs reads the streams that the runs of a task write: what there is now ([Stream.Open]), or all that comes
+// until the task has ended ([Stream.Follow]), over runs that begin meanwhile and files that are begun anew.
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"stint/coordinator/redact"
+	"stint/coordinator/rundir"
+	"stint/coordinator/task"
+	"stint/state"
+)
+
+// Master is what is asked of a master.
+type Master interface {
+	// Task returns a whole task. Of one that does not run, the last run has written all of its streams.
+	Task(ctx context.Context, ref string) (state.Task, error)
+	// Subscribe returns every change from now on. The channel is closed when more than buffer of them wait.
+	Subscribe(buffer int) (changes <-chan *task.Change, cancel func())
+	// RunDir returns the directory of a run, which need not exist.
+	RunDir(runID string) string
+}
+
+// A Stream is one of those that each run of a task writes.
+type Stream struct {
+	Master Master
+	Name   string         // events, stdout, stderr or prompt
+	Redact *redact.Filter // masks secrets in what the programs of runs wrote; nil: nothing is masked
+}
+
+// files names the file of a run that holds a stream.
+var files = map[string]string{"events": rundir.EventsName, "stdout": "stdout", "stderr": "stderr", "prompt": rundir.PromptName}
+
+// filter returns what masks the stream: stint wrote the others, without secrets but those that its user has typed.
+func (s *Stream) filter() *redact.Filter {
+	if s.Name != "stdout" && s.Name != "stderr" {
+		return nil
+	}
+	return s.Redact
+}
+
+// Open opens the stream of a task's runs as it is now, and returns where its last lines begin, which tail counts; 0
+// stands for all. It is that of one run, or, where run is "", of those of the last attempt, in their order. Of
+// prompts, which repeat themselves, it is the last.
+func (s *Stream) Open(t *state.Task, run string, tail int) (content *rundir.Outputs, begin int64, err error) {
+	ids, err := chooseRuns(t, run)
+	if err != nil {
+		return nil, 0, err
+	}
+	var paths []string
+	for _, id := range ids {
+		path := filepath.Join(s.Master.RunDir(id), files[s.Name])
+		if _, err := os.Lstat(path); err == nil {
+			paths = append(paths, path)
+		}
+	}
+	if len(paths) == 0 && t.Status != state.Running { // one that runs may still write it
+		if err := rundir.Removed(t, s.Master.RunDir(ids[len(ids)-1])); err != nil {
+			return nil, 0, err
+		}
+		hint := "it was removed, or never written"
+		if s.Name == "events" { // the run may be older than such files
+			hint = "stint logs --raw " + t.ID
+		}
+		return nil, 0, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, files[s.Name]), Hint: hint}
+	}
+	if s.Name == "prompt" {
+		paths = paths[max(0, len(paths)-1):]
+	}
+	content, err = rundir.OpenOutputs(paths, s.filter(), t.Status == state.Running)
+	if err != nil || tail == 0 {
+		return content, 0, err
+	}
+	if begin, err = content.Tail(tail); err != nil {
+		return nil, 0, errors.Join(err, content.Close())
+	}
+	return content, begin, nil
+}
+
+// Follow copies the stream of the task of that id to w while it is written, and looks at the files at least every
+// poll. It returns nil once the task has ended and everything is out, or an error when ctx ends, or a file or w fails.
+func (s *Stream) Follow(ctx context.Context, id string, poll time.Duration, w io.Writer) error {
+	f := &follower{master: s.Master, id: id, name: files[s.Name], poll: poll, out: s.filter().Writer(w)}
+	defer f.close()
+	return f.run(ctx)
+}
+
+// chooseRuns returns the runs of a task's last attempt; or one of all its runs, see rundir.FindRun.
+func chooseRuns(t *state.Task, run string) (ids []string, err error) {
+	if !rundir.IsRunID(t.RunID) {
+		return nil, &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
+	}
+	if run != "" {
+		s, err := rundir.FindRun(t, run)
+		return []string{s.RunID}, err
+	}
+	for _, s := range append(slices.Clip(state.LastAttempt(t.Steps)), state.Step{RunID: t.RunID}) {
+		if rundir.IsRunID(s.RunID) && !slices.Contains(ids, s.RunID) {
+			ids = append(ids, s.RunID)
+		}
+	}
+	return ids, nil
+}
+
+// A follower copies a file of each run of a task, from those of the present attempt
+// on, while it is written. It belongs to one goroutine.
+//
+// No byte is lost at the end of a run, because [Master.Task] waits for the last event of its
+// log, and the file is read once more after that.
+type follower struct {
+	master Master
+	id     string // of the task, whole
+	name   string // of the file in a run's directory
+	poll   time.Duration
+	out    *redact.Writer
+
+	runs   []string // ids of runs that are not copied to their end; the first is open
+	last   string   // the newest run seen
+	active bool     // the newest run is at work
+	ended  bool     // the task has ended
+	file   *os.File // of runs[0]; nil until it exists
+	off    int64    // of the next byte
+}
+
+// errLagged means that a subscription was closed because it was too slow.
+var errLagged = errors.New("subscription closed")
+
+// run copies until the task has ended and everything is out (nil), ctx ends, or a file or the output fails.
+func (f *follower) run(ctx context.Context) error {
+	for {
+		if err := f.subscription(ctx); !errors.Is(err, errLagged) {
+			return err
+		}
+	}
+}
+
+// subscription follows as long as one subscription lasts. The task is looked at
+// after subscribing, so that no change falls between.
+func (f *follower) subscription(ctx context.Context) error {
+	changes, cancel := f.master.Subscribe(64)
+	defer cancel()
+	t, err := f.master.Task(ctx, f.id)
+	if err != nil {
+		return err
+	}
+	f.begin(&t)
+	for {
+		if err := f.copyRuns(); err != nil || f.ended {
+			return err
+		}
+		var look <-chan time.Time // while a run is at work
+		if f.active {
+			look = time.After(f.poll)
+		}
+		select {
+		case c, ok := <-changes:
+			if !ok {
+				return errLagged
+			}
+			if c.Task.ID == f.id {
+				if c.Task.Status != state.Running {
+					_, _ = f.master.Task(ctx, f.id) // its log is complete then
+				}
+				f.see(c.Task)
+			}
+		case <-look:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// begin takes note of the runs of the present attempt or, after another subscription,
+// of those that have begun since.
+func (f *follower) begin(t *state.Task) {
+	if ids, err := chooseRuns(t, ""); err == nil && f.last == "" {
+		f.runs, f.last = ids, ids[len(ids)-1]
+	}
+	if seen := slices.IndexFunc(t.Steps, func(s state.Step) bool { return s.RunID == f.last }); seen >= 0 {
+		for _, s := range t.Steps[seen+1:] {
+			f.add(s.RunID)
+		}
+	}
+	f.see(*t)
+}
+
+func (f *follower) add(run string) {
+	if run != f.last && rundir.IsRunID(run) {
+		f.runs = append(f.runs, run)
+		f.last = run
+	}
+}
+
+func (f *follower) see(t state.Task) {
+	f.ended = t.Status.Terminal()
+	f.active = t.Status == state.Running
+	f.add(t.RunID)
+}
+
+// copyRuns copies what there is. A run that has a successor is over.
+func (f *follower) copyRuns() error {
+	for len(f.runs) > 0 {
+		if err := f.copyFile(); err != nil {
+			return err
+		}
+		if len(f.runs) > 1 || !f.active { // what is held back stays as it is
+			if err := f.out.Flush(); err != nil {
+				return err
+			}
+		}
+		if len(f.runs) == 1 {
+			return nil
+		}
+		f.close()
+		f.runs = f.runs[1:]
+	}
+	return nil
+}
+
+// copyFile copies what has been added to the file of the first run.
+func (f *follower) copyFile() error {
+	if f.file == nil {
+		file, err := rundir.OpenOutput(f.master.RunDir(f.runs[0]), f.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // not yet, or no more
+		}
+		if err != nil {
+			return err
+		}
+		f.file, f.off = file, 0
+	}
+	if fi, err := f.file.Stat(); err == nil && fi.Size() < f.off {
+		f.off = 0 // the run has emptied it
+	}
+	n, err := io.Copy(f.out, io.NewSectionReader(f.file, f.off, math.MaxInt64-f.off))
+	f.off += n
+	return err
+}
+
+func (f *follower) close() {
+	if f.file != nil {
+		_ = f.file.Close() // it was only read
+		f.file = nil
+	}
+}
