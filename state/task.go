@@ -313,10 +313,7 @@ func LaneName(key string) string {
 // AccountName returns the name under which the task's account is held, cooled down and counted: its account,
 // or the name of its agent if it has none, which is the name of that agent's default account.
 func (t *Task) AccountName() string {
-	if t.Account == "" {
-		return t.Agent
-	}
-	return t.Account
+	return cmp.Or(t.Account, t.Agent)
 }
 
 // UsedAccount returns the account that the task's run needs, the present or the next one: none
@@ -346,10 +343,7 @@ func (t *Task) Orphaned() bool { return t.Status == Queued && t.Hold && t.Reason
 
 // Rank is the task's priority with the default filled in.
 func (t *Task) Rank() int {
-	if t.Priority == 0 {
-		return 5
-	}
-	return t.Priority
+	return cmp.Or(t.Priority, 5)
 }
 
 // maxTitle is the length of a title in characters.

@@ -71,19 +71,10 @@ func ParseLines[T any](what, text string, read func(words map[string]string) (T,
 	return list, nil
 }
 
-// UUIDOf is ParseUUID without an allocation.
-func UUIDOf(s string) (u [16]byte, ok bool) {
-	var b [36]byte
-	if len(s) != len(b) {
-		return u, false
-	}
-	return ParseUUID(b[:copy(b[:], s)])
-}
-
 // ShortID returns an id as people see it: the last eight digits of a UUID, of which the front is
 // the time, which neighbours share. Any other id stays whole.
 func ShortID(id string) string {
-	if _, ok := UUIDOf(id); ok {
+	if _, ok := ParseUUID(id); ok {
 		return id[len(id)-8:]
 	}
 	return id
@@ -133,7 +124,7 @@ var nibble = func() (t [256]byte) {
 var uuidDigits = [16]int{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
 
 // ParseUUID reads the one form of a UUID that AppendUUID writes: an id must come back as it was.
-func ParseUUID(b []byte) (u [16]byte, ok bool) {
+func ParseUUID[T string | []byte](b T) (u [16]byte, ok bool) {
 	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
 		return u, false
 	}

@@ -12,12 +12,7 @@ var Statuses = [...]Status{Draft, Queued, Running, Done, Failed, Canceled, Dead}
 
 // Index returns the place of s in Statuses.
 func (s Status) Index() uint8 {
-	for i, v := range Statuses {
-		if v == s {
-			return uint8(i)
-		}
-	}
-	return 0 // a task never has a status out of the set
+	return uint8(max(0, slices.Index(Statuses[:], s))) // a task never has a status out of the set
 }
 
 // transitions is the one table: who may take a task from the status of the row to that of the column, both in

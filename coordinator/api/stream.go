@@ -70,7 +70,10 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	if in.Follow && in.Tail > 0 {
 		return nil, &task.Error{Code: task.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"}
 	}
-	of := logs.Stream{Master: logRooms{s.rooms.Tasks, s.rooms.Changed, s.rooms.Runs}, Name: in.Stream, Redact: s.opts.Redact}
+	of := logs.Stream{Master: logRooms{s.rooms.Tasks, s.rooms.Changed, s.rooms.Runs}, Name: in.Stream}
+	if in.Stream == "stdout" || in.Stream == "stderr" { // stint wrote the others, without secrets but those that its user has typed
+		of.Redact = s.opts.Redact
+	}
 	content, begin, err := of.Open(&t, in.Run, in.Tail)
 	if in.Follow && !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		if err == nil {

@@ -39,11 +39,8 @@ func Of(data []byte) (m Mark, end int) {
 		return m, 0
 	}
 	n, _, err := ledger.Scan(data[pos:], &s)
-	if err != nil {
-		return m, 0
-	}
-	if m, ok = In(&s); !ok {
-		return m, 0
+	if m, ok = In(&s); err != nil || !ok {
+		return Mark{}, 0
 	}
 	return m, pos + n
 }

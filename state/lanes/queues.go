@@ -171,9 +171,7 @@ func (s *Queues) freeze(l *Item) {
 }
 
 // Running returns the ids of the running tasks, oldest first.
-func (s *Queues) Running() []string {
-	return s.idsOf(slices.Values(s.running))
-}
+func (s *Queues) Running() []string { return s.idsOf(slices.Values(s.running)) }
 
 // Orphaned returns the ids of the tasks that are held because their last agent may
 // still be alive ([state.Task.Orphaned]), oldest first.

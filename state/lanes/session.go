@@ -77,7 +77,7 @@ func (s *Queues) imply(l *Item, t *state.Folded) {
 	if !l.is(state.Queued) || !x.impliedBy(t) || current && (len(l.lane.queue) > 1 || l.lane.excludes()) {
 		return
 	}
-	if u, ok := state.UUIDOf(x.ID); ok {
+	if u, ok := state.ParseUUID(x.ID); ok {
 		s.sessions.implied[u] = l.N
 		s.sessions.unseat(x)
 		x.uses, l.sess, l.implies, l.current = 0, nil, true, current
@@ -121,7 +121,7 @@ func (s *Queues) hold(l *Item, t *state.Folded) {
 	if l.current {
 		s.sessions.seats[x.at.place] = x.at
 	}
-	u, _ := state.UUIDOf(x.ID)
+	u, _ := state.ParseUUID(x.ID)
 	delete(s.sessions.implied, u)
 	s.sessions.byID[x.ID] = x
 	l.sess, l.implies, l.current = x, false, false
@@ -130,7 +130,7 @@ func (s *Queues) hold(l *Item, t *state.Folded) {
 // implying returns the task that implies the session of that id; nil if none does.
 func (s *Queues) implying(id string) *Item {
 	if len(s.sessions.implied) > 0 {
-		if u, ok := state.UUIDOf(id); ok {
+		if u, ok := state.ParseUUID(id); ok {
 			return s.live[s.sessions.implied[u]]
 		}
 	}

@@ -34,19 +34,11 @@ type Master interface {
 type Stream struct {
 	Master Master
 	Name   string         // events, stdout, stderr or prompt
-	Redact *redact.Filter // masks secrets in what the programs of runs wrote; nil: nothing is masked
+	Redact *redact.Filter // masks secrets; nil: there are none
 }
 
 // files names the file of a run that holds a stream.
 var files = map[string]string{"events": rundir.EventsName, "stdout": "stdout", "stderr": "stderr", "prompt": rundir.PromptName}
-
-// filter returns what masks the stream: stint wrote the others, without secrets but those that its user has typed.
-func (s *Stream) filter() *redact.Filter {
-	if s.Name != "stdout" && s.Name != "stderr" {
-		return nil
-	}
-	return s.Redact
-}
 
 // Open opens the stream of a task's runs as it is now, and returns where its last lines begin, which tail counts; 0
 // stands for all. It is that of one run, or, where run is "", of those of the last attempt, in their order. Of
@@ -76,7 +68,7 @@ func (s *Stream) Open(t *state.Task, run string, tail int) (content *rundir.Outp
 	if s.Name == "prompt" {
 		paths = paths[max(0, len(paths)-1):]
 	}
-	content, err = rundir.OpenOutputs(paths, s.filter(), t.Status == state.Running)
+	content, err = rundir.OpenOutputs(paths, s.Redact, t.Status == state.Running)
 	if err != nil || tail == 0 {
 		return content, 0, err
 	}
@@ -89,9 +81,13 @@ func (s *Stream) Open(t *state.Task, run string, tail int) (content *rundir.Outp
 // Follow copies the stream of the task of that id to w while it is written, and looks at the files at least every
 // poll. It returns nil once the task has ended and everything is out, or an error when ctx ends, or a file or w fails.
 func (s *Stream) Follow(ctx context.Context, id string, poll time.Duration, w io.Writer) error {
-	f := &follower{master: s.Master, id: id, name: files[s.Name], poll: poll, out: s.filter().Writer(w)}
+	f := &follower{master: s.Master, id: id, name: files[s.Name], poll: poll, out: s.Redact.Writer(w)}
 	defer f.close()
-	return f.run(ctx)
+	for {
+		if err := f.subscription(ctx); !errors.Is(err, errLagged) {
+			return err
+		}
+	}
 }
 
 // chooseRuns returns the runs of a task's last attempt; or one of all its runs, see rundir.FindRun.
@@ -133,15 +129,6 @@ type follower struct {
 
 // errLagged means that a subscription was closed because it was too slow.
 var errLagged = errors.New("subscription closed")
-
-// run copies until the task has ended and everything is out (nil), ctx ends, or a file or the output fails.
-func (f *follower) run(ctx context.Context) error {
-	for {
-		if err := f.subscription(ctx); !errors.Is(err, errLagged) {
-			return err
-		}
-	}
-}
 
 // subscription follows as long as one subscription lasts. The task is looked at
 // after subscribing, so that no change falls between.
