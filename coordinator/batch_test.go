@@ -26,7 +26,7 @@ func (w *world) submitAll(specs []task.TaskSpec) ([]state.Task, error) {
 			specs[i].Workspace = w.work
 		}
 	}
-	return w.c.SubmitAll(w.t.Context(), specs)
+	return w.c.SubmitOnce(w.t.Context(), "", specs)
 }
 
 // submitted is what submitAll returns, which must not fail.

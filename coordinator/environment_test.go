@@ -73,7 +73,7 @@ func TestEnvironments(t *testing.T) {
 	}
 
 	// In a list the first one counts for those without; secrets and too much are refused.
-	list, err := w.c.SubmitAll(t.Context(), []task.TaskSpec{{Prompt: "p", Environment: []string{"MY_TOKEN=x", "PATH=/kept", "A=1"}}, {Prompt: "p"}, {Prompt: "p", Environment: gone}})
+	list, err := w.c.SubmitOnce(t.Context(), "", []task.TaskSpec{{Prompt: "p", Environment: []string{"MY_TOKEN=x", "PATH=/kept", "A=1"}}, {Prompt: "p"}, {Prompt: "p", Environment: gone}})
 	if check(t, err); list[0].Environment != name || list[1].Environment != name || list[2].Environment == name {
 		t.Errorf("environments %q %q %q", list[0].Environment, list[1].Environment, list[2].Environment)
 	}

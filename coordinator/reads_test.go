@@ -172,7 +172,7 @@ func TestAccounts(t *testing.T) {
 	w.cfg.Agents["claude"] = w.agent
 	w.open()
 	w.submit(task.TaskSpec{Prompt: "p", Hold: true})
-	configs := state.DefaultAccounts([]string{"claude", "demo"})
+	configs := []state.AccountConfig{{ID: "claude", Tool: "claude"}, {ID: "demo", Tool: "demo"}}
 	want := []state.AccountUse{
 		{Account: state.Account{Name: "claude"}, AccountConfig: configs[0], Agent: "claude"},
 		{Account: state.Account{Name: "demo"}, AccountConfig: configs[1], Agent: "demo", Waiting: 1},

@@ -33,7 +33,7 @@ func TestWaitingTasksAreSmall(t *testing.T) {
 				Label: "nightly", MaxAttempts: 3, VerifyCommand: "go test ./...",
 			}
 		}
-		if _, err := w.c.SubmitAll(t.Context(), specs); err != nil {
+		if _, err := w.c.SubmitOnce(t.Context(), "", specs); err != nil {
 			t.Fatal(err)
 		}
 	}

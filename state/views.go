@@ -92,14 +92,6 @@ func WithConfigured(list []AccountUse, configs []AccountConfig) []AccountUse {
 	return list
 }
 
-// DefaultAccounts returns the accounts of agents of which nothing is configured.
-func DefaultAccounts(agents []string) (configs []AccountConfig) {
-	for _, agent := range agents {
-		configs = append(configs, AccountConfig{ID: agent, Tool: agent})
-	}
-	return configs
-}
-
 // A Filter says which tasks to list. Its zero value lists all.
 type Filter struct {
 	Status   []Status `json:"status,omitempty"`  // one of these; none: any
@@ -170,38 +162,21 @@ type Control struct {
 
 // ReadControl folds a control record into c.
 func ReadControl(sec *ledger.Section, c Control) (Control, error) {
+	fields := map[string]any{
+		KeyPaused: &c.Paused, KeyHold: &c.Hold, KeyReason: &c.Reason, KeyCoolUntil: &c.CoolUntil, KeyCoolGuessed: &c.Guessed, KeyLimitWaits: &c.LimitWaits,
+		KeyLimitedAt: &c.LimitedAt, KeyDisabled: &c.Disabled, KeyQuota: &c.Quota, KeyCron: &c.Cron, KeyFiredThrough: &c.FiredThrough, KeyOpenFirings: &c.OpenFirings,
+	}
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
-		var err error
+		err := read(fields[string(f.Key)], f, nil, KeepNone)
 		switch string(f.Key) {
-		case KeyPaused:
-			c.Paused, err = parseBool(f.Bytes())
-		case KeyHold:
-			c.Hold, err = parseBool(f.Bytes())
-		case KeyReason:
-			c.Reason = f.String()
 		case KeyCoolUntil:
-			c.CoolUntil, err = parseTime(f.Bytes())
 			c.Guessed = false // unless the record says it again
-		case KeyCoolGuessed:
-			c.Guessed, err = parseBool(f.Bytes())
-		case KeyLimitWaits:
-			c.LimitWaits, err = parseCount(f.Bytes())
-		case KeyLimitedAt:
-			c.LimitedAt, err = parseTime(f.Bytes())
 		case KeyQuota:
-			c.Quota = f.String()
 			_, err = ParseQuota(c.Quota)
-		case KeyDisabled:
-			c.Disabled, err = parseBool(f.Bytes())
-		case KeyCron:
-			c.Cron = f.String()
-		case KeyFiredThrough:
-			c.FiredThrough, err = parseTime(f.Bytes())
 		case KeyOpenFirings:
-			c.OpenFirings = f.String()
 			for open := range strings.FieldsSeq(c.OpenFirings) {
-				if _, bad := parseTime([]byte(open)); bad != nil {
+				if _, bad := ParseTime(open); bad != nil {
 					err = bad
 				}
 			}

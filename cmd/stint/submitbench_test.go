@@ -71,7 +71,7 @@ func BenchmarkBatch(b *testing.B) {
 	specs := slices.Repeat([]task.TaskSpec{w.spec()}, tasks)
 	r := rounds{}
 	for b.Loop() {
-		r.add("stint", tasks, stopwatch(func() { w.must2(w.c.SubmitAll(context.Background(), specs)) }))
+		r.add("stint", tasks, stopwatch(func() { w.must2(w.c.SubmitOnce(context.Background(), "", specs)) }))
 		r.add("socket", tasks, stopwatch(func() { w.must2(client.SubmitAll(context.Background(), specs)) }))
 		if river != nil {
 			r.add("river", tasks, river.batch(tasks))

@@ -1,12 +1,8 @@
 package admission
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -107,48 +103,44 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 		in.natives = natives
 	}
 	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents))...) {
-		if in.natives["- "+state.NativeKey(agent)+": "+s.AgentSession] {
+		if in.natives[state.NativeKey(agent)+": "+s.AgentSession] {
 			return agent, nil
 		}
 	}
 	return "", nil
 }
 
-// nativeFields returns the fields of a journal that name agents' sessions, each as its
-// line says it. No text of a prompt or a result can begin a line at column 0. What a
-// task named that failed because its agent did not know the session is left out.
+// nativeFields returns the fields of a journal that name agents' sessions, as "codexSessionId: ID". What a task
+// named that failed because its agent did not know the session is left out.
 func nativeFields(journal string) (map[string]bool, error) {
 	f, err := durable.Open(journal, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	task, named := "", map[string][]string{} // by the task's heading
-	r := bufio.NewReaderSize(f, 256<<10)
-	for whole := true; err == nil || errors.Is(err, bufio.ErrBufferFull); {
-		var line []byte
-		line, err = r.ReadSlice('\n')
-		switch text := bytes.TrimSuffix(line, []byte("\n")); {
-		case !whole: // a piece of a long line
-		case bytes.HasPrefix(text, []byte("## ")):
-			task = string(text)
-		case bytes.HasPrefix(text, []byte("- ")) && bytes.Contains(text, []byte("SessionId: ")):
-			named[task] = append(named[task], string(text))
-		case string(text) == "- "+state.KeyReason+": "+string(state.ClassSessionLost):
-			delete(named, task)
-		}
-		whole = err == nil
-	}
-	if !errors.Is(err, io.EOF) {
+	fi, err := f.Stat()
+	if err != nil {
 		return nil, err
 	}
+	named := map[string][]string{} // by task
+	_, _, err = ledger.ReadJournal(f, fi.Size(), func(s *ledger.Section) bool {
+		for i := range s.Fields {
+			if key := string(s.Fields[i].Key); strings.HasSuffix(key, "SessionId") {
+				named[s.Name()] = append(named[s.Name()], key+": "+s.Fields[i].String())
+			}
+		}
+		if s.Value(state.KeyReason) == string(state.ClassSessionLost) {
+			delete(named, s.Name())
+		}
+		return true
+	})
 	fields := map[string]bool{}
 	for _, list := range named {
 		for _, field := range list {
 			fields[field] = true
 		}
 	}
-	return fields, nil
+	return fields, err
 }
 
 // checkAgentName returns what is wrong with the name of an agent.

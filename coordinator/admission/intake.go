@@ -94,16 +94,13 @@ func (a *Admission) Submit(ctx context.Context, s task.TaskSpec) (state.Task, er
 	return tasks[0], nil
 }
 
-// SubmitAll enqueues many tasks, all or none, in one durable change, and returns them in the order of their
-// specs. A spec may come after others of the batch by their ids. Specs whose id or idempotency key is known give
+// SubmitOnce enqueues many tasks, all or none, in one durable change, and returns them in the order of their
+// specs. A spec may come after others of the batch by their ids. Specs whose id or idempotency key is known return
 // the tasks that are there. The error names the first spec that is wrong: "task 3 of 7: …".
-func (a *Admission) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]state.Task, error) {
-	return a.SubmitOnce(ctx, "", specs)
-}
-
-// SubmitOnce is SubmitAll for a list that has an idempotency key as a whole, if it is not ""; its specs have
-// none then. The same list under the same key returns the tasks that are there already, and anything else
-// under it is a conflict: another list, a longer or a shorter one, one in another order, or a single task.
+//
+// key is the idempotency key of the list as a whole; its specs have none, unless it is "". The same list under the
+// same key returns the tasks that are there already, and anything else under it is a conflict: another list, a
+// longer or a shorter one, one in another order, or a single task.
 func (a *Admission) SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error) {
 	if key != "" && task.CheckKey(key) != nil {
 		return nil, task.CheckKey(key)

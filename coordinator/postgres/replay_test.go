@@ -196,7 +196,7 @@ func TestCompactionDuringRebuild(t *testing.T) {
 	for i := range held {
 		held[i] = task.TaskSpec{Prompt: "waits", Workspace: w.work, Hold: true, Parallel: true}
 	}
-	_, err := w.c.SubmitAll(t.Context(), held)
+	_, err := w.c.SubmitOnce(t.Context(), "", held)
 	must(t, err)
 	for range 20 {
 		w.ended(task.TaskSpec{Prompt: "ends", Parallel: true})

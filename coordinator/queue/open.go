@@ -71,7 +71,9 @@ func Lock(dir string) (unlock func() error, err error) {
 func OpenLocked(cfg Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
 	s := &Store{Config: cfg, Home: task.WithoutLinks(cfg.StateDir), orphans: map[string]string{}, life: life{lastCall: cfg.Now()}}
-	s.defaults = state.DefaultAccounts(slices.Sorted(maps.Keys(cfg.Agents)))
+	for _, agent := range slices.Sorted(maps.Keys(cfg.Agents)) {
+		s.defaults = append(s.defaults, state.AccountConfig{ID: agent, Tool: agent})
+	}
 	view := func(f func(*fold.State)) { s.View(f) }
 	s.Store = store.New(store.Options[*fold.State]{
 		Ledger: journal.Options{
