@@ -19,7 +19,7 @@ import (
 	"stint/state"
 )
 
-// submitAll is SubmitAll with the world's workspace.
+// submitAll is SubmitOnce with the world's workspace.
 func (w *world) submitAll(specs []task.TaskSpec) ([]state.Task, error) {
 	for i := range specs {
 		if specs[i].Workspace == "" {

@@ -171,7 +171,7 @@ func TestPreviewWithoutNotes(t *testing.T) {
 }
 
 // TestPreviewRefuses: what Submit refuses, a preview refuses with the same words; it names
-// the field as Submit does for one task, and SubmitAll for a list of one.
+// the field as Submit does for one task, and SubmitOnce for a list of one.
 func TestPreviewRefuses(t *testing.T) {
 	t.Parallel()
 	w := previewWorld(t)

@@ -60,10 +60,11 @@ func (now *Folded) ImpliedChanges(r *ledger.Record) (fields []ledger.Pair) {
 	if now.Status == Running && !again {
 		return fields
 	}
+	isNative := func(p ledger.Pair) bool { _, native := nativeAgent(p.Key); return native }
 	put(KeySessionID, "", (moved || given || named) && now.SessionID != "")
 	put(KeyAccount, "", given && now.Account != "")
 	put(KeyPinned, "", given && now.Pinned)
-	if (moved || named) && now.RunID != "" && !namesNative(r) {
+	if (moved || named) && now.RunID != "" && !slices.ContainsFunc(r.Fields, isNative) {
 		for _, n := range now.Natives {
 			put(NativeKey(n.Agent), "", true)
 		}
@@ -121,8 +122,4 @@ func Flag(is bool) string {
 		return "true"
 	}
 	return ""
-}
-
-func namesNative(r *ledger.Record) bool {
-	return slices.ContainsFunc(r.Fields, func(p ledger.Pair) bool { _, native := nativeAgent(p.Key); return native })
 }

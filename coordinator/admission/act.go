@@ -196,7 +196,7 @@ func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, erro
 			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
 		}
 		// It must not fail at once, or never run.
-		if before, status, bad := st.EndedBadly(&t); bad {
+		if before, status, bad := st.EndedBadly(t.After, t.AfterPolicy == state.AfterAny); bad {
 			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s comes after %s, which is %s", id, before, status), Hint: "first: stint retry " + before}
 		}
 		again := t
@@ -306,15 +306,12 @@ func changeSchedule(st *fold.State, tx *ledger.Tx, name string, change func(*sta
 	was := st.Schedules()[name]
 	now := was
 	change(&now)
-	r := &ledger.Record{Kind: ledger.KindControl, ID: state.ControlSchedule + name}
-	for _, f := range []struct{ key, was, now string }{
-		{state.KeyPaused, state.Flag(was.Paused), state.Flag(now.Paused)},
-		{state.KeyCron, was.Cron, now.Cron},
-		{state.KeyFiredThrough, state.ExactTime(was.FiredThrough), state.ExactTime(now.FiredThrough)},
-		{state.KeyOpenFirings, was.OpenFirings, now.OpenFirings},
-	} {
-		if f.was != f.now {
-			r.Add(f.key, f.now)
+	id := state.ControlSchedule + name
+	before, after, r := was.Record(id), now.Record(id), &ledger.Record{Kind: ledger.KindControl, ID: id}
+	for _, f := range slices.Concat(before.Fields, after.Fields) {
+		old, _ := before.Get(f.Key)
+		if value, _ := after.Get(f.Key); value != old {
+			r.Set(ledger.Pair{Key: f.Key, Value: value})
 		}
 	}
 	if len(r.Fields) > 0 {

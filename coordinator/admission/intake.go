@@ -280,10 +280,7 @@ func CheckFields(s *task.TaskSpec) error {
 
 // checkFollowUps checks the prompts of follow-ups.
 func checkFollowUps(s *task.TaskSpec) error {
-	if err := followup.Check(s.OnFailure); err != nil {
-		return task.InOption("onFailure", err)
-	}
-	return task.InOption("onIssue", followup.Check(s.OnIssue))
+	return cmp.Or(task.InOption("onFailure", followup.Check(s.OnFailure)), task.InOption("onIssue", followup.Check(s.OnIssue)))
 }
 
 // CheckPolicy checks an output policy. One word is a name.

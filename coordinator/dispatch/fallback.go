@@ -190,7 +190,7 @@ func (d *Dispatcher) blockedByDependency(st *fold.State) (records []*ledger.Reco
 	const most = 200                  // bytes of another task's error that are told
 	causes := map[string]state.Task{} // what others come after: those that this change ends, and those that were read
 	for _, t := range st.BlockedByDependency() {
-		id, status, _ := st.EndedBadly(&t)
+		id, status, _ := st.EndedBadly(t.After, t.AfterPolicy == state.AfterAny)
 		if i := slices.IndexFunc(t.After, func(id string) bool { return causes[id].Status != "" }); i >= 0 {
 			id = t.After[i]
 		}

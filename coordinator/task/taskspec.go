@@ -70,7 +70,7 @@ type TaskSpec struct {
 	Environment []string `json:"environment,omitempty" doc:"Environment of the user's call, KEY=VALUE, that the task's programs get in place of the master's, without secrets and at most 16 KiB beside PATH; left out: in a list that of its first task, else the master's. Ignored over TCP and from a run" example:"PATH=/usr/bin:/bin"`
 }
 
-// MaxBatch is how many tasks SubmitAll takes at once.
+// MaxBatch is how many tasks SubmitOnce takes at once.
 const MaxBatch = 100_000
 
 // ErrLongList refuses a list of more than [MaxBatch] tasks.

@@ -68,7 +68,7 @@ func (s *Queues) BlockedByDependency() []state.Task {
 	for n := range s.after.maybe {
 		l, bad := s.live[n], false
 		if l != nil && l.is(state.Queued) {
-			_, _, bad = s.endedBadly(s.afterOf(l), l.afterAny)
+			_, _, bad = s.EndedBadly(s.afterOf(l), l.afterAny)
 		}
 		switch {
 		case !bad:
@@ -110,13 +110,9 @@ func (s *Queues) Dependants(id string) (ids []string) {
 	return ids
 }
 
-// EndedBadly returns the first task, and its status, that t must come after and that
-// has ended otherwise than done, so that t cannot run; bad is false if there is none.
-func (s *Queues) EndedBadly(t *state.Task) (id string, st state.Status, bad bool) {
-	return s.endedBadly(t.After, t.AfterPolicy == state.AfterAny)
-}
-
-func (s *Queues) endedBadly(after []string, whatever bool) (id string, st state.Status, bad bool) {
+// EndedBadly returns the first task, and its status, of a list that a task must come after, and that has ended
+// otherwise than done, so that it cannot run; bad is false if there is none, and with whatever.
+func (s *Queues) EndedBadly(after []string, whatever bool) (id string, st state.Status, bad bool) {
 	if whatever {
 		return "", "", false
 	}

@@ -160,16 +160,6 @@ func (s *Queues) Revive(n uint32) *Item {
 	return l
 }
 
-// freeze lets go of what was held of a task that has ended.
-func (s *Queues) freeze(l *Item) {
-	s.leaveSession(l, true)
-	delete(s.after.maybe, l.N)
-	delete(s.live, l.N)
-	s.LetGo(&l.Body)
-	*l = Item{}
-	s.spare.Give(l)
-}
-
 // Running returns the ids of the running tasks, oldest first.
 func (s *Queues) Running() []string { return s.idsOf(slices.Values(s.running)) }
 
@@ -215,7 +205,12 @@ func (s *Queues) Set(l *Item, old, next *state.Folded, changed bool) {
 	}
 	if next.Status.Terminal() {
 		s.after.noteAfter(l.N, next.After, nil)
-		s.freeze(l)
+		s.leaveSession(l, true)
+		delete(s.after.maybe, l.N)
+		delete(s.live, l.N)
+		s.LetGo(&l.Body)
+		*l = Item{}
+		s.spare.Give(l)
 		return
 	}
 	s.Put(&l.Body, next)

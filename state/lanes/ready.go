@@ -61,16 +61,6 @@ func (s *Queues) checkoutOf(t *state.Task, lim Limits) (dir string, known bool) 
 	return lim.Checkout(&at)
 }
 
-// userOf returns the task that has a directory for itself, or one around it or in it; nil if none has.
-func userOf(dir string, used map[string]*Item) *Item {
-	for at, l := range used {
-		if state.Overlap(at, dir) {
-			return l
-		}
-	}
-	return nil
-}
-
 // Beside returns the workspaces in or below a directory with a task of another lane than that one
 // which runs, or comes next in its lane and waits for nothing that may take long; with the id of one
 // each. It looks at a few hundred lanes at most.
@@ -424,8 +414,10 @@ func (s *Queues) occupant(t *state.Task, lim Limits, u use) Occupant {
 		}
 	}
 	if dir, _ := s.checkoutOf(t, lim); dir != "" {
-		if l := userOf(dir, u.checkouts); l != nil {
-			return Occupant{Task: s.ID(l.N), Checkout: dir}
+		for at, l := range u.checkouts {
+			if state.Overlap(at, dir) {
+				return Occupant{Task: s.ID(l.N), Checkout: dir}
+			}
 		}
 	}
 	if lim.Taken[key] != "" {
