@@ -6,7 +6,7 @@
 // is refused with a [*RecordError] and has no effect at all.
 //
 // Package state/limits, below it, reads budgets and hours. Four packages stand on it:
-//   - state/table keeps a few words of every task in little memory.
+//   - state/table keeps tasks in little memory.
 //   - state/lanes holds the tasks that have not ended: their order, and which of them
 //     may run.
 //   - state/explain says in words why the others may not.
