@@ -52,11 +52,6 @@ func (s *Queues) HomeOf(t *state.Task, root string) (dir, by string) {
 	return root, ledger.ByHand
 }
 
-func (s *Queues) hasHome(t *state.Task, root string) bool {
-	dir, _ := s.HomeOf(t, root)
-	return dir != ""
-}
-
 // LaneOf returns the key of the lane in which a task will run: with neither a session nor a
 // workspace it waits in another one than that of the directory which it takes.
 func (s *Queues) LaneOf(t *state.Task, root string) string {
@@ -70,7 +65,7 @@ func (s *Queues) LaneOf(t *state.Task, root string) string {
 // Homeless returns the ids of the queued tasks that have no workspace, oldest first.
 func (s *Queues) Homeless(root string) (ids []string) {
 	for _, n := range slices.Sorted(maps.Keys(s.bare)) {
-		if !s.hasHome(&s.Whole(s.bare[n]).Task, root) {
+		if dir, _ := s.HomeOf(&s.Whole(s.bare[n]).Task, root); dir == "" {
 			ids = append(ids, s.ID(n))
 		}
 	}

@@ -251,8 +251,9 @@ func (s *Queues) startable(ln *lane, u use, lim Limits) bool {
 		return false
 	}
 	t := &s.Whole(ln.head).Task
+	home, _ := s.HomeOf(t, lim.WorkspaceRoot)
 	dir, known := s.checkoutOf(t, lim)
-	if !known || !s.hasHome(t, lim.WorkspaceRoot) || s.occupant(t, lim, u) != (Occupant{}) {
+	if !known || home == "" || s.occupant(t, lim, u) != (Occupant{}) {
 		return false
 	}
 	if dir != "" {
