@@ -23,7 +23,7 @@ import (
 // FoldDir folds the journal and the archive's index of a state directory, to the end. It needs
 // no lock: a master may be at work. It ends with ctx, whose cause the error is then.
 func FoldDir(ctx context.Context, dir string) (*fold.State, error) {
-	data, entries, err := ReadJournal(ctx, dir)
+	data, entries, err := ReadJournal(ctx, dir, ledger.TaskFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +48,12 @@ func FoldJournal(ctx context.Context, data []byte, entries []ledger.ArchiveEntry
 
 // ReadJournal reads a journal, nil if there is none, and the index of its archive, anew when a compaction has
 // replaced the journal meanwhile. It ends with ctx, whose cause the error is then.
-func ReadJournal(ctx context.Context, dir string) (data []byte, entries []ledger.ArchiveEntry, err error) {
-	path := filepath.Join(dir, ledger.JournalName)
+func ReadJournal(ctx context.Context, dir string, files ledger.Files) (data []byte, entries []ledger.ArchiveEntry, err error) {
+	path := filepath.Join(dir, files.Journal())
 	for {
 		f, err := durable.Open(path, os.O_RDONLY, 0)
 		if errors.Is(err, fs.ErrNotExist) { // nothing was ever written
-			entries, err = archive.Read(nil, dir, ledger.TaskFiles)
+			entries, err = archive.Read(nil, dir, files)
 			return nil, entries, err
 		}
 		if err != nil {
@@ -64,7 +64,7 @@ func ReadJournal(ctx context.Context, dir string) (data []byte, entries []ledger
 			data, err = readUntil(ctx, f, fi.Size()) // what comes later is of later changes
 		}
 		if err == nil {
-			entries, err = archive.Read(nil, dir, ledger.TaskFiles)
+			entries, err = archive.Read(nil, dir, files)
 		}
 		now, statErr := os.Stat(path) // while f is open: no other file has its number
 		if err = errors.Join(err, statErr, f.Close()); err != nil || os.SameFile(fi, now) {

@@ -15,7 +15,6 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/ledger/journal"
 	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
@@ -78,11 +77,12 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 		Gaps: []Gap{}, Accounts: []state.AccountUse{}, Ledger: []task.Finding{},
 	}
 	snap, tasksErr := tasksfile.ReadSnapshot(ctx, durable.OS, dir, ledger.TaskFiles) // before the journal, which then has all that it has
-	data, entries, err := queue.ReadJournal(ctx, dir)
+	data, entries, err := queue.ReadJournal(ctx, dir, ledger.TaskFiles)
 	if err != nil {
 		return nil, nil, err
 	}
-	st, have := fold.New(queue.BytesReader(data)), map[uint64]bool{}
+	b, have := newBook(ledger.TaskFiles, queue.BytesReader(data)), map[uint64]bool{}
+	st := b.tasks
 	for _, e := range entries {
 		st.Archive(e)
 	}
@@ -113,14 +113,14 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 			what = "missing"
 		}
 		d.Journal = fmt.Sprintf("journal.md is %s: %d records of tasks.md are not in it; this is what tasks.md has; to check: stint fsck", what, lost)
-		a := newAlone()
-		st, d.Gaps, d.LastRecord = a.state, []Gap{}, time.Time{}
+		b = aloneBook(ledger.TaskFiles)
+		st, d.Gaps, d.LastRecord = b.tasks, []Gap{}, time.Time{}
 		for _, e := range entries {
 			st.Archive(e)
 		}
 		d.Ledger = append(d.Ledger, queue.FindingsOf(repair.CheckFile(ledger.TasksName, snap.Data, func(s *ledger.Section) error {
 			note(s)
-			return a.check(s)
+			return b.check(s)
 		}))...)
 	}
 	if ctx.Err() != nil {
@@ -150,7 +150,7 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 		d.Ledger = append(d.Ledger, task.Finding{File: ledger.TasksName, Message: tasksErr.Error()})
 		return d, st, nil
 	}
-	r, _, err := preview(journal.Options{Dir: dir, Rules: queue.EditRules(func(f func(*fold.State)) { f(st) })}, data, snap.Data)
+	r, _, err := b.preview(dir, data, snap.Data)
 	d.Ledger = append(r.Findings, queue.Homeless(st, root)...) // one of them has the quarantined edits
 	return d, st, err
 }
@@ -221,6 +221,6 @@ func (d *Digest) add(st *fold.State, dir, id string) error {
 
 // ReadJobs returns the due jobs of a state directory. It changes nothing and takes no lock.
 func ReadJobs(dir string) (*jobs.State, error) {
-	st, _, _, err := readJobs(dir, func(*ledger.Section, error) {}) // what the fold refuses has no effect
-	return st, err
+	b, _, err := readBook(dir, ledger.JobFiles)
+	return b.jobs, err
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"stint/coordinator/queue"
-	"stint/coordinator/schedule/due"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/archive"
@@ -27,8 +26,6 @@ import (
 	"stint/ledger/tasksfile"
 	"stint/state"
 	"stint/state/explain"
-	"stint/state/fold"
-	"stint/state/jobs"
 )
 
 // Kinds of what fsck finds, for programs. More may be added.
@@ -82,8 +79,11 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 		return nil, task.Invalid("stint doctor", "there is no state directory %s", dir)
 	}
 	for look := 1; ; look++ {
-		r, settled := fsckOnce(dir, root)
-		if settled = r.checkJobs(dir) && settled; settled || look == fsckLooks || !live() {
+		r, settled := &FsckReport{}, true
+		for _, files := range []ledger.Files{ledger.TaskFiles, ledger.JobFiles} {
+			settled = r.look(dir, files, root) && settled
+		}
+		if settled || look == fsckLooks || !live() {
 			r.faults(KindArchive, queue.FindingsOf(append(archive.Check(dir, ledger.TaskFiles), archive.Check(dir, ledger.JobFiles)...)))
 			for _, pattern := range []string{"*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*", "jobs.md.before*"} {
 				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
@@ -105,63 +105,79 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 	}
 }
 
-// A fsck is one look at a state directory.
+// A fsck is one look at a ledger.
 type fsck struct {
 	*FsckReport
-	dir            string
-	tasks, journal []byte
-	state          *fold.State // with what a master would take over; nil: nothing can be read
-	settled        bool        // nothing is under way, as far as can be seen
+	dir           string
+	files         ledger.Files
+	text, journal []byte
+	book          *book // with what a master would take over; nil: nothing can be read
+	settled       bool  // nothing is under way, as far as can be seen
 }
 
-// fsckOnce makes one look. tasks.md is read before the journal, which then has all that tasks.md has.
-func fsckOnce(dir, root string) (r *FsckReport, settled bool) {
-	c := &fsck{FsckReport: &FsckReport{}, dir: dir}
-	path := filepath.Join(dir, ledger.TasksName)
+// look looks at a ledger once, and reports whether nothing is under way in it. The file is read before the
+// journal, which then has all that the file has.
+func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled bool) {
+	c := &fsck{FsckReport: r, dir: dir, files: files}
+	path := filepath.Join(dir, files.Ledger())
 	before, _ := os.Stat(path) // what is wrong with it comes out below
-	var tasksErr, journalErr error
-	snap, tasksErr := tasksfile.ReadSnapshot(context.Background(), durable.OS, dir, ledger.TaskFiles)
-	c.tasks = snap.Data
-	c.journal, journalErr = journal.ReadJournal(dir, ledger.TaskFiles)
+	snap, textErr := tasksfile.ReadSnapshot(context.Background(), durable.OS, dir, files)
+	c.text = snap.Data
+	var journalErr error
+	c.journal, journalErr = journal.ReadJournal(dir, files)
 	var bad *tasksfile.Error
-	if errors.As(tasksErr, &bad) {
+	if errors.As(textErr, &bad) {
 		bad.Lost = errors.Is(journalErr, fs.ErrNotExist)
 	}
-	c.unreadable(ledger.TasksName, tasksErr)
-	c.unreadable(ledger.JournalName, journalErr)
+	c.unreadable(files.Ledger(), textErr)
+	c.unreadable(files.Journal(), journalErr)
 	after, _ := os.Stat(path)
 	c.settled = before == nil && after == nil ||
 		before != nil && after != nil && os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime())
-	switch noTasks, noJournal := errors.Is(tasksErr, fs.ErrNotExist), errors.Is(journalErr, fs.ErrNotExist); {
-	case noTasks && noJournal:
+	switch noText, noJournal := errors.Is(textErr, fs.ErrNotExist), errors.Is(journalErr, fs.ErrNotExist); {
+	case noText && noJournal && files == ledger.JobFiles: // of an older stint
+	case noText && noJournal:
 		c.note("there is no ledger in %s yet", dir)
-	case noJournal && tasksErr == nil:
-		c.note("there is no journal: the next master rebuilds it from %s", ledger.TasksName)
-		a := newAlone()
-		c.faults(KindSection, queue.FindingsOf(repair.CheckFile(ledger.TasksName, c.tasks, a.check)))
-		c.state, c.Records = a.state, len(a.sections)
-	case noTasks:
-		c.note("there is no %s: the next master writes it anew from the journal", ledger.TasksName)
+	case noJournal && textErr == nil:
+		c.note("there is no %s: the next master rebuilds it from %s", files.Journal(), files.Ledger())
+		c.book = aloneBook(files)
+		c.faults(KindSection, queue.FindingsOf(repair.CheckFile(files.Ledger(), c.text, c.book.check)))
+		c.count(len(c.book.sections))
+	case noText:
+		c.note("there is no %s: the next master writes it anew from the journal", files.Ledger())
 	}
 	if journalErr == nil {
 		c.checkJournal()
 	}
-	if journalErr == nil && tasksErr == nil {
-		c.checkTasks()
+	if journalErr == nil && textErr == nil {
+		c.checkText()
 	}
-	if c.state != nil {
-		c.faults(KindWaits, queue.Homeless(c.state, root))
-		entries, _ := archive.Read(nil, dir, ledger.TaskFiles) // what is wrong with it is told by archive.Check
-		for _, e := range entries {
-			if c.state.Number(e.ID) == 0 {
-				c.state.Archive(e)
-			}
-		}
-		for _, of := range c.state.AfterNobody() {
-			c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: "task " + of[0] + ": " + explain.AfterNobody(of[1])})
+	if c.book != nil && files == ledger.TaskFiles {
+		c.checkWaiting(root)
+	}
+	return c.settled
+}
+
+// count counts records of tasks.
+func (c *fsck) count(records int) {
+	if c.files == ledger.TaskFiles {
+		c.Records += records
+	}
+}
+
+// checkWaiting finds the tasks that wait for what there is not.
+func (c *fsck) checkWaiting(root string) {
+	st := c.book.tasks
+	c.faults(KindWaits, queue.Homeless(st, root))
+	entries, _ := archive.Read(nil, c.dir, ledger.TaskFiles) // what is wrong with it is told by archive.Check
+	for _, e := range entries {
+		if st.Number(e.ID) == 0 {
+			st.Archive(e)
 		}
 	}
-	return c.FsckReport, c.settled
+	for _, of := range st.AfterNobody() {
+		c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: "task " + of[0] + ": " + explain.AfterNobody(of[1])})
+	}
 }
 
 // unreadable makes a fault of a file that is there and cannot be read.
@@ -173,41 +189,42 @@ func (r *FsckReport) unreadable(name string, err error) {
 
 // checkJournal looks at every record of the journal and folds it.
 func (c *fsck) checkJournal() {
-	st := fold.New(queue.BytesReader(c.journal))
-	c.state = st
+	c.book = newBook(c.files, queue.BytesReader(c.journal))
 	var last uint64
 	accounts := map[string]bool{}
 	found := ledger.CheckJournal(c.journal, func(s *ledger.Section) (more bool) {
-		c.Records++
+		c.count(1)
 		if name, ok := strings.CutPrefix(string(s.ID), state.ControlAccount); ok && s.Kind == ledger.KindControl {
 			accounts[name] = true
 		}
 		last = max(last, s.Seq)
-		if err := st.Apply(s); err != nil {
-			c.fault(KindRefused, task.Finding{File: ledger.JournalName, Line: s.Line, Message: fmt.Sprintf("record %d has no effect: %v", s.Seq, err)})
+		if err := c.book.apply(s); err != nil {
+			c.fault(KindRefused, task.Finding{File: c.files.Journal(), Line: s.Line, Message: fmt.Sprintf("record %d has no effect: %v", s.Seq, err)})
 		}
 		return true
 	})
 	for _, f := range found {
-		if f.Torn > 0 {
+		if f.File = c.files.Journal(); f.Torn > 0 {
 			c.settled = false
 			c.note("%s: the next master cuts it off", f.Error())
 			continue
 		}
 		c.faults(KindJournal, queue.FindingsOf([]*ledger.SyntaxError{f}))
 	}
-	c.Seq = max(last, st.Seq()) // a compaction keeps the number, not the record
-	c.Paused, c.PauseWhy = st.Paused()
-	for _, name := range slices.Sorted(maps.Keys(accounts)) {
-		if a := st.Account(name); a.Hold || !a.CoolUntil.IsZero() {
-			c.Accounts = append(c.Accounts, a)
+	if st := c.book.tasks; c.files == ledger.TaskFiles {
+		c.Seq = max(last, st.Seq()) // a compaction keeps the number, not the record
+		c.Paused, c.PauseWhy = st.Paused()
+		for _, name := range slices.Sorted(maps.Keys(accounts)) {
+			if a := st.Account(name); a.Hold || !a.CoolUntil.IsZero() {
+				c.Accounts = append(c.Accounts, a)
+			}
 		}
 	}
-	doc := ledger.Parse(c.tasks)
-	for i := range doc.Sections { // tasks.md gets a record only when the journal has it
+	doc := ledger.Parse(c.text)
+	for i := range doc.Sections { // the file gets a record only when the journal has it
 		if s := &doc.Sections[i]; s.Seq > last {
 			c.fault(KindJournal, task.Finding{
-				File: ledger.TasksName, Line: s.Line,
+				File: c.files.Ledger(), Line: s.Line,
 				Message: fmt.Sprintf("record %d is not in the journal, which ends with record %d; the next master takes it from here", s.Seq, last),
 			})
 			break
@@ -215,153 +232,94 @@ func (c *fsck) checkJournal() {
 	}
 }
 
-// checkTasks asks what a master would take over, and whether tasks.md has the same tasks as the journal.
-func (c *fsck) checkTasks() {
-	t, records, err := Preview(c.dir, ledger.TaskFiles, c.tasks)
+// checkText asks what a master would take over, and whether the file has the same tasks or jobs as the journal.
+func (c *fsck) checkText() {
+	name, before := c.files.Ledger(), len(c.Faults)
+	t, records, err := Preview(c.dir, c.files, c.text)
 	if err != nil {
-		c.fault(KindFile, task.Finding{File: ledger.TasksName, Message: err.Error()})
+		c.fault(KindFile, task.Finding{File: name, Message: err.Error()})
 		return
 	}
 	for i := range records {
 		if s, err := ledger.Encode(&records[i]); err == nil {
-			_ = c.state.Apply(s) // what is wrong with it is a finding
+			_ = c.book.apply(s) // what is wrong with it is a finding
 		}
 	}
 	c.faults(KindSection, t.Findings)
 	if t.Quarantined > 0 {
-		c.fault(KindQuarantined, task.Finding{File: ledger.TasksName, Message: fmt.Sprintf("%d edits of long texts are quarantined as the work of a formatter; to accept them: stint edit --accept", t.Quarantined)})
+		c.fault(KindQuarantined, task.Finding{File: name, Message: fmt.Sprintf("%d edits of long texts are quarantined as the work of a formatter; to accept them: stint edit --accept", t.Quarantined)})
 	}
 	if t.Missing > 0 {
 		c.settled = false
-		c.note("%s: the newest %d records are missing; a master appends them again", ledger.TasksName, t.Missing)
+		c.note("%s: the newest %d records are missing; a master appends them again", name, t.Missing)
 	}
 	if t.Adopted > 0 {
 		c.settled = false
-		c.note("%s: %d edits are not taken over yet; a master does that", ledger.TasksName, t.Adopted)
+		c.note("%s: %d edits are not taken over yet; a master does that", name, t.Adopted)
 	}
-	if len(c.Faults) > 0 || t.Missing > 0 || t.Adopted > 0 {
+	if len(c.Faults) > before || t.Missing > 0 || t.Adopted > 0 {
 		return
 	}
-	alone := newAlone()
-	repair.CheckFile(ledger.TasksName, c.tasks, alone.check) // nothing in it is refused, or that was a finding
-	got, err := texts(tasksOf(alone.state))
-	want, werr := texts(tasksOf(c.state))
-	c.compare(c.dir, ledger.TaskFiles, c.tasks, c.journal, got, want, errors.Join(err, werr))
+	c.compare()
 }
 
-// compare asks whether a file alone gives what its journal gives, got and want.
-func (r *FsckReport) compare(dir string, files ledger.Files, text, journal []byte, got, want map[string][]byte, err error) {
+// compare asks whether a file alone gives what its journal gives.
+func (c *fsck) compare() {
+	name := c.files.Ledger()
 	have, tidied := map[uint64]bool{}, 0
-	doc := ledger.Parse(text)
+	doc := ledger.Parse(c.text)
 	for i := range doc.Sections {
 		have[doc.Sections[i].Seq] = true
 	}
-	ledger.CheckJournal(journal, func(s *ledger.Section) (more bool) {
+	ledger.CheckJournal(c.journal, func(s *ledger.Section) (more bool) {
 		if !have[s.Seq] {
 			tidied++
 		}
 		return true
 	})
 	if tidied > 0 { // it has fewer records, and gives what it has
-		r.note("%s: %d records were taken out by hand; the journal has them", files.Ledger(), tidied)
+		c.note("%s: %d records were taken out by hand; the journal has them", name, tidied)
 		return
 	}
-	id, how := "", ""
-	if err == nil {
-		id, how, err = aloneDiffers(dir, files, got, want)
-	}
-	if err != nil {
-		r.fault(KindDiffers, task.Finding{File: files.Ledger(), Message: err.Error()})
+	alone := aloneBook(c.files)
+	repair.CheckFile(name, c.text, alone.check) // nothing in it is refused, or that was a finding
+	got, err := texts(alone.all())
+	want, werr := texts(c.book.all())
+	id, how, derr := aloneDiffers(c.dir, c.files, got, want)
+	if err = errors.Join(err, werr, derr); err != nil {
+		c.fault(KindDiffers, task.Finding{File: name, Message: err.Error()})
 	} else if id != "" {
 		line := 0
-		if k := slices.IndexFunc(doc.Sections, func(s ledger.Section) bool { return s.Name() == string(files.Kind())+" "+id }); k >= 0 {
+		if k := slices.IndexFunc(doc.Sections, func(s ledger.Section) bool { return s.Name() == string(c.files.Kind())+" "+id }); k >= 0 {
 			line = doc.Sections[k].Line
 		}
-		r.fault(KindDiffers, task.Finding{File: files.Ledger(), Line: line, Message: how + "; the journal counts, and stint compact-tasks writes the section anew from it"})
+		c.fault(KindDiffers, task.Finding{File: name, Line: line, Message: how + "; the journal counts, and stint compact-tasks writes the section anew from it"})
 	}
 }
 
 // CheckLedger returns what is wrong in one ledger file by itself: what cannot be
 // read, and what a new state directory with this file alone would not take over.
 func CheckLedger(name string, data []byte) []task.Finding {
-	check, _ := checkOf(data)
-	return queue.FindingsOf(repair.CheckFile(name, data, check))
+	return queue.FindingsOf(repair.CheckFile(name, data, aloneBook(filesOf(data)).check))
 }
 
 // RepairLedger returns a ledger file without findings, and what [repair.Repair] did. journal may be nil.
 func RepairLedger(name string, data, journal []byte) ([]byte, []task.Finding) {
-	check, _ := checkOf(data)
-	repaired, notes := repair.Repair(data, journal, check)
+	repaired, notes := repair.Repair(data, journal, aloneBook(filesOf(data)).check)
 	for _, n := range notes {
 		n.File = name
 	}
 	return repaired, queue.FindingsOf(notes)
 }
 
-// alone folds the records of one file as a new state directory would.
-type alone struct {
-	state    *fold.State
-	sections []*ledger.Section // by the offset that they are folded under
-}
-
-func newAlone() *alone {
-	a := &alone{}
-	a.state = fold.New(a)
-	return a
-}
-
-// SectionAt implements [fold.Reader].
-func (a *alone) SectionAt(off int64) (*ledger.Section, error) { return a.sections[off], nil }
-
-// check returns what is wrong with a record, and folds it if nothing is. What a
-// person wrote is folded as the record that it would become.
-func (a *alone) check(s *ledger.Section) error {
-	own := *s
-	if s.Seq == 0 {
-		r := s.Record()
-		r.Set(a.state.ImpliedChanges(r.Add(ledger.KeyBy, ledger.ByHand))...)
-		enc, err := ledger.Encode(&r)
-		if err == nil {
-			err = a.state.CheckNext(enc)
-		}
-		if err != nil {
-			return err
-		}
-		own = *enc
-	}
-	own.Off = int64(len(a.sections))
-	a.sections = append(a.sections, &own)
-	return a.state.Apply(&own)
-}
-
 // Preview returns what a master would do if tasks.md or jobs.md were these bytes. It changes nothing; a master may be
 // at work. The records are those that it would make of edits; they have no seq yet.
-func Preview(dir string, files ledger.Files, tasks []byte) (task.Reconciled, []ledger.Record, error) {
-	if files == ledger.JobFiles {
-		st, data, _, err := readJobs(dir, func(*ledger.Section, error) {})
-		if err != nil {
-			return task.Reconciled{}, nil, err
-		}
-		return preview(journal.Options{Dir: dir, Files: files, Rules: due.EditRules(func(f func(*jobs.State)) { f(st) })}, data, tasks)
-	}
-	data, entries, err := queue.ReadJournal(context.Background(), dir)
+func Preview(dir string, files ledger.Files, text []byte) (task.Reconciled, []ledger.Record, error) {
+	b, data, err := readBook(dir, files)
 	if err != nil {
 		return task.Reconciled{}, nil, err
 	}
-	st, err := queue.FoldJournal(context.Background(), data, entries, nil)
-	if err != nil {
-		return task.Reconciled{}, nil, err
-	}
-	return preview(journal.Options{Dir: dir, Rules: queue.EditRules(func(f func(*fold.State)) { f(st) })}, data, tasks)
-}
-
-// preview is Preview with the journal, which is nil if there is none, and the rules of its fold.
-func preview(opts journal.Options, records, tasks []byte) (task.Reconciled, []ledger.Record, error) {
-	r, err := journal.Preview(opts, records, tasks)
-	if err != nil {
-		return task.Reconciled{}, nil, err
-	}
-	return queue.ReconciledOf(r), r.Records, nil
+	return b.preview(dir, data, text)
 }
 
 // EditCheck returns a function that says whether a record that a person wrote can be taken over, as the journal

@@ -2,7 +2,6 @@ package statedir
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +22,6 @@ import (
 	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
-	"stint/state/fold"
 )
 
 // A Restoration is what going back to an earlier copy of tasks.md means.
@@ -84,33 +82,10 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	if len(doc.Sections) == 0 {
 		return refuse("name a copy of "+ledger.TasksName, "has no record that can be read")
 	}
-	if p.files == ledger.JobFiles {
-		check, st := checkOf(data)
-		p.found = queue.FindingsOf(repair.CheckFile(filepath.Base(path), data, check))
-		p.tasks, err = jobsOf(st)
-		return p, err
-	}
-	alone := newAlone()
+	alone := aloneBook(p.files)
 	p.found = queue.FindingsOf(repair.CheckFile(filepath.Base(path), data, alone.check))
-	p.tasks, err = tasksOf(alone.state)
+	p.tasks, err = alone.all()
 	return p, err
-}
-
-// tasksOf returns all tasks of a state by id, with their texts.
-func tasksOf(st *fold.State) (map[string]state.Task, error) {
-	rows, err := st.List(state.Filter{})
-	if err != nil {
-		return nil, err
-	}
-	tasks := make(map[string]state.Task, len(rows))
-	for _, row := range rows {
-		t, _, err := st.Task(row.ID)
-		if err != nil {
-			return nil, err
-		}
-		tasks[t.ID] = t
-	}
-	return tasks, nil
 }
 
 // Compare returns what restoring the copy would change in the ledger of dir now. It needs no lock.
@@ -119,24 +94,14 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 		From: p.path, File: p.files.Ledger(), Tasks: len(p.tasks), Findings: p.found,
 		Gone: []state.Task{}, Changed: []state.Task{}, Back: []state.Task{}, Running: []string{}, // JSON has no null
 	}
-	var now map[string]state.Task
-	if p.files == ledger.JobFiles {
-		st, _, _, err := readJobs(dir, func(*ledger.Section, error) {})
-		if err == nil {
-			now, err = jobsOf(st)
-		}
-		if err != nil {
-			return nil, err
-		}
-	} else {
-		st, err := queue.FoldDir(context.Background(), dir)
-		if err == nil {
-			r.Running = append(r.Running, st.Running()...)
-			now, err = tasksOf(st)
-		}
-		if err != nil {
-			return nil, err
-		}
+	b, _, err := readBook(dir, p.files)
+	if err != nil {
+		return nil, err
+	}
+	r.Running = append(r.Running, b.tasks.Running()...)
+	now, err := b.all()
+	if err != nil {
+		return nil, err
 	}
 	for id, t := range now {
 		then, ok := p.tasks[id]

@@ -30,7 +30,7 @@ type Snapshot struct {
 // 0: as it is. It needs no lock and changes nothing. Of what a compaction behind upTo has merged nothing is known
 // any more. The error has CodeNotFound if there is no ledger; it is ctx's cause if that ends.
 func ReadSnapshot(ctx context.Context, dir string, upTo uint64) (*Snapshot, error) {
-	data, archive, err := queue.ReadJournal(ctx, dir)
+	data, archive, err := queue.ReadJournal(ctx, dir, ledger.TaskFiles)
 	if err == nil && data == nil {
 		return nil, &task.Error{Code: task.CodeNotFound, Message: "there is no ledger in " + dir, Hint: "stint doctor"}
 	}
