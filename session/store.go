@@ -22,56 +22,41 @@ type Entry struct {
 	Key       string // session key
 	Agent     string
 	Account   string // "" is the default account
-	SessionID string // stint's session; see checkID
+	SessionID string // stint's session; one that is not valid is left out: see checkID
 	Native    string // the agent's own id of the session, "" while unknown
 	UpdatedAt time.Time
 }
 
-type entryKey struct{ key, agent, account string }
-
-func (e *Entry) place() entryKey { return entryKey{e.Key, e.Agent, e.Account} }
-
 // Options say how to open a Store.
 type Options struct {
-	Dir      string        // the state directory; must exist
-	FS       durable.FS    // nil: the machine's
-	Interval time.Duration // a change is written this much later, with all that came in between
-	Gone     func() bool   // says that Dir is not ours any more: nothing is written; nil: it never is
-	OnError  func(error)   // called by the store's goroutine when a write failed; nil: only Close returns it
-	OnAside  func(string)  // called with the new name of what stood in the file's place and was no file; may be nil
+	Dir      string         // the state directory; must exist
+	FS       durable.FS     // nil: the machine's
+	List     func() []Entry // the current sessions: the store's goroutine asks for them before each write
+	Interval time.Duration  // a change is written this much later, with all that came in between
+	Gone     func() bool    // says that Dir is not ours any more: nothing is written; nil: it never is
+	OnError  func(error)    // called by the store's goroutine when a write failed; nil: only Close returns it
+	OnAside  func(string)   // called with the new name of what stood in the file's place and was no file; may be nil
 }
 
-// A Store is sessions.json in memory. Its methods may be called by any goroutine. The file is replaced as a
+// A Store writes sessions.json. Its methods may be called by any goroutine. The file is replaced as a
 // whole by a goroutine of the store's own, at most once in an interval and only after a change: writing
 // 10,000 sessions takes 24 ms, which is too much to do for every run. After a crash the file may thus be one
-// interval old, or missing: whoever opens a store calls Reset with the sessions of the fold. Nothing is
-// written where the file says the same.
+// interval old, or missing: a store that is opened looks what it should have. Nothing is written where the
+// file says the same.
 type Store struct {
-	opts Options
-	file string
-
-	mu      sync.Mutex // guards the next two; never held while writing the file
-	entries map[entryKey]Entry
-	dirty   bool
-
+	opts  Options
+	file  string
 	last  [sha256.Size]byte // of what the file has; flush alone uses it
-	wake  chan struct{}     // capacity 1: something changed
+	wake  chan struct{}     // capacity 1: something may have changed
 	stop  chan struct{}     // closed by Close
 	done  chan struct{}     // closed when the goroutine has ended
 	close func() error
 }
 
-// Open returns an empty store. The caller calls Close.
+// Open returns a store. The caller calls Close.
 func Open(o Options) *Store {
 	o.FS = cmp.Or(o.FS, durable.OS)
-	s := &Store{
-		opts:    o,
-		file:    filepath.Join(o.Dir, "sessions.json"),
-		entries: map[entryKey]Entry{},
-		wake:    make(chan struct{}, 1),
-		stop:    make(chan struct{}),
-		done:    make(chan struct{}),
-	}
+	s := &Store{opts: o, file: filepath.Join(o.Dir, "sessions.json"), wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	s.close = sync.OnceValue(func() error {
 		close(s.stop)
 		<-s.done
@@ -84,60 +69,13 @@ func Open(o Options) *Store {
 	if err == nil {
 		s.last = sha256.Sum256(data)
 	}
+	s.Changed()
 	go s.run()
 	return s
 }
 
-// Put makes e the current session of its key, agent and account. It does not wait for the file. Its error
-// says that e cannot stand in the file: its session id is not valid, or its year has not four digits.
-func (s *Store) Put(e Entry) error {
-	e, err := normal(e)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if old, ok := s.entries[e.place()]; !ok || old != e {
-		s.entries[e.place()] = e
-		s.change()
-	}
-	return nil
-}
-
-// Reset makes entries all that the store has: a session that is not among them is forgotten. Entries that
-// cannot stand in the file are left out, and the error names them.
-func (s *Store) Reset(entries []Entry) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	s.entries = make(map[entryKey]Entry, len(entries))
-	for _, e := range entries {
-		e, err := normal(e)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		s.entries[e.place()] = e
-	}
-	s.change() // the file may have what no store has read
-	return errors.Join(errs...)
-}
-
-// normal returns e as it stands in the file.
-func normal(e Entry) (Entry, error) {
-	if err := checkID(e.SessionID); err != nil {
-		return e, err
-	}
-	e.UpdatedAt = e.UpdatedAt.UTC().Round(0)
-	if y := e.UpdatedAt.Year(); y < 0 || y > 9999 {
-		return e, fmt.Errorf("session %s: year %d", e.SessionID, y)
-	}
-	return e, nil
-}
-
-// change notes that the file may not have what the store has. The lock is held.
-func (s *Store) change() {
-	s.dirty = true
+// Changed notes that the file may not have the current sessions. It does not wait for the file.
+func (s *Store) Changed() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -146,12 +84,7 @@ func (s *Store) change() {
 
 // list returns all current sessions, by key; those of one key newest first.
 func (s *Store) list() []Entry {
-	s.mu.Lock()
-	all := make([]Entry, 0, len(s.entries))
-	for _, e := range s.entries {
-		all = append(all, e)
-	}
-	s.mu.Unlock()
+	all := slices.DeleteFunc(s.opts.List(), func(e Entry) bool { return checkID(e.SessionID) != nil })
 	slices.SortFunc(all, func(a, b Entry) int {
 		return cmp.Or(strings.Compare(a.Key, b.Key), b.UpdatedAt.Compare(a.UpdatedAt),
 			strings.Compare(a.Agent, b.Agent), strings.Compare(a.Account, b.Account))
@@ -193,20 +126,14 @@ func (s *Store) run() {
 		if s.opts.OnError != nil {
 			s.opts.OnError(err)
 		}
-		s.mu.Lock()
-		s.change() // to try again
-		s.mu.Unlock()
+		s.Changed() // to try again
 	}
 }
 
-// flush writes the file if something changed. Only one goroutine calls it at a
+// flush writes the file if it says something else. Only one goroutine calls it at a
 // time: the store's own, and after its end Close.
 func (s *Store) flush() error {
-	s.mu.Lock()
-	dirty := s.dirty
-	s.dirty = false
-	s.mu.Unlock()
-	if !dirty || s.opts.Gone != nil && s.opts.Gone() {
+	if s.opts.Gone != nil && s.opts.Gone() {
 		return nil
 	}
 	data, err := encode(s.opts.Dir, s.list())
@@ -219,9 +146,6 @@ func (s *Store) flush() error {
 		}
 	}
 	if err != nil {
-		s.mu.Lock()
-		s.dirty = true // for Close
-		s.mu.Unlock()
 		return fmt.Errorf("write sessions.json: %w", err)
 	}
 	return nil

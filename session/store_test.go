@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -39,24 +40,47 @@ func (c *countFS) Rename(oldname, newname string) error {
 
 func newCountFS() *countFS { return &countFS{FS: durable.OS} }
 
-func openStore(t *testing.T, o Options) *Store {
+// A folded is a store with the sessions that it asks for, each by what it is the current one of.
+type folded struct {
+	*Store
+	mu      sync.Mutex // guards entries
+	entries map[[3]string]Entry
+}
+
+func openFolded(o Options, entries ...Entry) *folded {
+	s := &folded{entries: map[[3]string]Entry{}}
+	for _, e := range entries {
+		s.entries[[3]string{e.Key, e.Agent, e.Account}] = e
+	}
+	o.List = func() []Entry {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.Collect(maps.Values(s.entries))
+	}
+	s.Store = Open(o)
+	return s
+}
+
+func openStore(t *testing.T, o Options, entries ...Entry) *folded {
 	t.Helper()
 	if o.Interval == 0 {
 		o.Interval = time.Hour
 	}
-	s := Open(o)
+	s := openFolded(o, entries...)
 	t.Cleanup(func() { _ = s.Close() }) // tests that mind close it themselves
 	return s
 }
 
-func put(t *testing.T, s *Store, entries ...Entry) {
-	t.Helper()
+func put(s *folded, entries ...Entry) {
 	for _, e := range entries {
-		must(t, s.Put(e))
+		s.mu.Lock()
+		s.entries[[3]string{e.Key, e.Agent, e.Account}] = e
+		s.mu.Unlock()
+		s.Changed()
 	}
 }
 
-func closeStore(t *testing.T, s *Store) {
+func closeStore(t *testing.T, s *folded) {
 	t.Helper()
 	must(t, s.Close())
 }
@@ -78,7 +102,7 @@ func sampleFile(t *testing.T, dir string) (data string) {
 	t.Helper()
 	s := openStore(t, Options{Dir: dir})
 	for _, i := range rand.Perm(len(sample)) {
-		put(t, s, sample[i])
+		put(s, sample[i])
 	}
 	checkEntries(t, s, sample)
 	closeStore(t, s)
@@ -87,7 +111,7 @@ func sampleFile(t *testing.T, dir string) (data string) {
 	return readFile(t, filepath.Join(dir, "sessions.json"))
 }
 
-func checkEntries(t *testing.T, s *Store, want []Entry) {
+func checkEntries(t *testing.T, s *folded, want []Entry) {
 	t.Helper()
 	if diff := cmp.Diff(want, s.list()); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
@@ -122,7 +146,7 @@ func TestStoreFile(t *testing.T) {
 func TestStoreDebounces(t *testing.T) {
 	dir, fsys := t.TempDir(), newCountFS()
 	synctest.Test(t, func(t *testing.T) {
-		s := Open(Options{Dir: dir, FS: fsys, Interval: time.Second})
+		s := openFolded(Options{Dir: dir, FS: fsys, Interval: time.Second})
 		writes := func(want int64) {
 			t.Helper()
 			synctest.Wait()
@@ -135,7 +159,7 @@ func TestStoreDebounces(t *testing.T) {
 		e := sample[0]
 		for i := range 1000 { // a change every 10 ms for 10 s
 			e.UpdatedAt = at(i)
-			put(t, s, e)
+			put(s, e)
 			time.Sleep(10 * time.Millisecond)
 		}
 		synctest.Wait()
@@ -144,17 +168,17 @@ func TestStoreDebounces(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		n := fsys.renames.Load()
-		put(t, s, e) // nothing new
+		put(s, e) // nothing new
 		time.Sleep(time.Hour)
 		writes(n)
 		e.UpdatedAt = at(5000)
-		put(t, s, e)
+		put(s, e)
 		time.Sleep(time.Second - 1)
 		writes(n)
 		time.Sleep(time.Nanosecond)
 		writes(n + 1)
 		e.UpdatedAt = at(6000)
-		put(t, s, e)
+		put(s, e)
 		closeStore(t, s) // does not wait for the interval
 		writes(n + 2)
 		if data := readFile(t, filepath.Join(dir, "sessions.json")); !strings.Contains(data, e.SessionID) {
@@ -173,9 +197,9 @@ func TestStoreWriteFails(t *testing.T) {
 			}
 			told.Add(1)
 		}
-		s := Open(Options{Dir: dir, FS: fsys, Interval: time.Second, OnError: onError})
+		s := openFolded(Options{Dir: dir, FS: fsys, Interval: time.Second, OnError: onError})
 		fsys.broken.Store(true)
-		put(t, s, sample[0])
+		put(s, sample[0])
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := told.Load(); n < 30 || n > 70 {
@@ -188,14 +212,14 @@ func TestStoreWriteFails(t *testing.T) {
 		if n := fsys.renames.Load(); n != 1 {
 			t.Errorf("%d writes after the disk came back, want 1", n)
 		}
-		put(t, s, sample[1])
+		put(s, sample[1])
 		time.Sleep(time.Second) // the pause is short again
 		synctest.Wait()
 		if n := fsys.renames.Load(); n != 2 {
 			t.Errorf("%d writes, want 2", n)
 		}
 		fsys.broken.Store(true)
-		put(t, s, sample[2])
+		put(s, sample[2])
 		for range 2 {
 			if err := s.Close(); !errors.Is(err, errFull) {
 				t.Errorf("Close: %v", err)
@@ -207,43 +231,33 @@ func TestStoreWriteFails(t *testing.T) {
 	}
 }
 
-// TestStoreReset: the file is compared with the entries, and written where it says
-// something else, or cannot be read at all.
-func TestStoreReset(t *testing.T) {
+// TestStoreCompares: the file is compared with the entries, and written where it says
+// something else, or cannot be read at all. An entry that is not valid is left out.
+func TestStoreCompares(t *testing.T) {
 	dir := t.TempDir()
 	whole, path := sampleFile(t, dir), filepath.Join(dir, "sessions.json")
-	other := slices.Clone(sample)
-	for i := range other { // the same in another zone
-		other[i].UpdatedAt = other[i].UpdatedAt.In(time.FixedZone("", 3600))
-	}
 	for name, tt := range map[string]struct {
 		file    string // "": there is none
 		entries []Entry
 		writes  int64
 		kept    []Entry
 	}{
-		"the same":         {whole, other, 0, sample},
+		"the same":         {whole, sample, 0, sample},
 		"no file":          {"", sample, 1, sample},
 		"half a file":      {whole[:len(whole)/2], sample, 1, sample},
 		"another form":     {"[]", sample, 1, sample},
-		"fewer, one bad":   {whole, []Entry{sample[1], {Key: "web", SessionID: "../x"}, sample[3]}, 1, []Entry{sample[1], sample[3]}},
-		"none":             {whole, nil, 1, []Entry{}},
-		"no file, none":    {"", nil, 0, []Entry{}},
+		"fewer, one bad":   {whole, []Entry{sample[1], {Key: "web", SessionID: "../x"}, {Key: "api"}, sample[3]}, 1, []Entry{sample[1], sample[3]}},
+		"none":             {whole, nil, 1, nil},
+		"no file, none":    {"", nil, 0, nil},
 		"an older stint's": {"{\"version\":1,\"sessions\":{\n}}\n", sample, 1, sample},
-		"none, as it was":  {"{\n}\n", nil, 0, []Entry{}},
+		"none, as it was":  {"{\n}\n", nil, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys := newCountFS()
 			if writeFile(t, path, tt.file); tt.file == "" {
 				_ = os.Remove(path) // it is there
 			}
-			s := openStore(t, Options{Dir: dir, FS: fsys})
-			if len(tt.entries) > 0 { // a store that has had no entry compares the file too
-				put(t, s, Entry{Key: "old", SessionID: "old"})
-			}
-			if err := s.Reset(tt.entries); (err != nil) != (len(tt.kept) < len(tt.entries)) {
-				t.Error(err)
-			}
+			s := openStore(t, Options{Dir: dir, FS: fsys}, tt.entries...)
 			checkEntries(t, s, tt.kept)
 			closeStore(t, s)
 			if n := fsys.renames.Load(); n != tt.writes {
@@ -273,8 +287,7 @@ func TestStoreAside(t *testing.T) {
 			var renamed []string
 			for range 2 { // with other sessions and with none
 				must(t, place(path))
-				s := openStore(t, Options{Dir: dir, OnAside: func(aside string) { renamed = append(renamed, aside) }})
-				must(t, s.Reset(sample[:1-len(renamed)]))
+				s := openStore(t, Options{Dir: dir, OnAside: func(aside string) { renamed = append(renamed, aside) }}, sample[:1-len(renamed)]...)
 				closeStore(t, s)
 				if got := readFile(t, path); strings.Contains(got, sample[0].SessionID) != (len(renamed) == 1) {
 					t.Errorf("the file has %s", got)
@@ -293,29 +306,14 @@ func TestStoreAside(t *testing.T) {
 	}
 }
 
-func TestPutRefuses(t *testing.T) {
-	dir := t.TempDir()
-	s := openStore(t, Options{Dir: dir})
-	for _, e := range []Entry{
-		{Key: "web"},
-		{Key: "web", SessionID: "../x"},
-		{Key: "web", SessionID: "a", UpdatedAt: time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600*5))},
-	} {
-		if err := s.Put(e); err == nil {
-			t.Errorf("%+v was taken", e)
-		}
-	}
-	checkEntries(t, s, []Entry{})
-}
-
 func TestStoreConcurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := Open(Options{Dir: t.TempDir(), Interval: time.Millisecond})
+		s := openFolded(Options{Dir: t.TempDir(), Interval: time.Millisecond})
 		var all sync.WaitGroup
 		for g := range 8 {
 			all.Go(func() {
 				for i := range 50 {
-					put(t, s, Entry{Key: fmt.Sprint(g), SessionID: fmt.Sprintf("s-%d", i)})
+					put(s, Entry{Key: fmt.Sprint(g), SessionID: fmt.Sprintf("s-%d", i)})
 					s.list()
 					time.Sleep(time.Microsecond)
 				}
@@ -330,12 +328,12 @@ func TestStoreConcurrent(t *testing.T) {
 }
 
 func BenchmarkFlush10k(b *testing.B) {
-	s := Open(Options{Dir: b.TempDir(), Interval: time.Hour})
+	s := openFolded(Options{Dir: b.TempDir(), Interval: time.Hour})
 	for i := range 10_000 {
-		must(b, s.Put(Entry{Key: fmt.Sprintf("key-%d", i), Agent: "codex", SessionID: testID, Native: testID, UpdatedAt: testTime}))
+		put(s, Entry{Key: fmt.Sprintf("key-%d", i), Agent: "codex", SessionID: testID, Native: testID, UpdatedAt: testTime})
 	}
 	for b.Loop() {
-		s.dirty, s.last = true, [32]byte{}
+		s.last = [32]byte{}
 		must(b, s.flush())
 	}
 	must(b, s.Close())

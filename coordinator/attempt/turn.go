@@ -326,7 +326,7 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 		r.Task.PromptInHistory = e.Session
 	}
 	r.mu.Unlock()
-	a.tasks.KeepSession(r.Task.SessionID)
+	a.tasks.KeepSessions()
 }
 
 // appendTranscript adds a message to the session's transcript. The transcript is for people; the ledger has

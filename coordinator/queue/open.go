@@ -164,28 +164,21 @@ func (s *Store) MakeDir(path string) error {
 	return os.MkdirAll(path, durable.DirMode)
 }
 
-// openSessions opens sessions.json and makes it hold the sessions of the fold.
+// openSessions opens sessions.json, which has the sessions of the fold.
 func (s *Store) openSessions() {
 	s.sessions = session.Open(session.Options{
 		Dir: s.Config.StateDir, Interval: time.Second, Gone: s.IsGone,
+		List: func() (list []session.Entry) {
+			for _, x := range Read(s, func(st *fold.State) []state.Session { return st.Sessions() }) {
+				list = append(list, session.Entry{Key: x.Key, Agent: x.Agent, Account: x.Account, SessionID: x.ID, Native: x.Native, UpdatedAt: x.UpdatedAt})
+			}
+			return list
+		},
 		OnError: func(err error) { s.Trouble("sessions.json could not be written", err) },
 		OnAside: func(aside string) {
 			s.Config.Log.Warn("sessions.json was not a regular file; it is written anew from the ledger", "renamed_to", aside)
 		},
 	})
-	var entries []session.Entry
-	s.View(func(st *fold.State) {
-		for _, x := range st.Sessions() {
-			entries = append(entries, entryOf(x))
-		}
-	})
-	if err := s.sessions.Reset(entries); err != nil {
-		s.Trouble("sessions.json does not have all sessions", err)
-	}
-}
-
-func entryOf(s state.Session) session.Entry {
-	return session.Entry{Key: s.Key, Agent: s.Agent, Account: s.Account, SessionID: s.ID, Native: s.Native, UpdatedAt: s.UpdatedAt}
 }
 
 // EditRules decide about what a person has written. view calls its argument with the fold.

@@ -425,18 +425,8 @@ func (s *Store) await(ctx context.Context, id string, changes <-chan *task.Chang
 	}
 }
 
-// KeepSession writes what is known of a session to sessions.json.
-func (s *Store) KeepSession(id string) {
-	var x state.Session
-	ok := false
-	s.View(func(st *fold.State) { x, ok = st.SessionByID(id) })
-	if !ok {
-		return
-	}
-	if err := s.sessions.Put(entryOf(x)); err != nil {
-		s.Trouble("a session is left out of sessions.json", err)
-	}
-}
+// KeepSessions has sessions.json written, which may lack what a run has changed.
+func (s *Store) KeepSessions() { s.sessions.Changed() }
 
 // Close ends what Open began. last is called before the state directory is unlocked.
 func (s *Store) Close(last ...func()) error {

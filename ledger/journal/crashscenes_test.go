@@ -395,8 +395,7 @@ func (s *scene) storeSessions(ids map[string]string) bool {
 	for key, id := range ids {
 		entries = append(entries, session.Entry{Key: key, Agent: "codex", SessionID: id})
 	}
-	store := session.Open(session.Options{Dir: memDir, FS: s.through(), Interval: time.Hour})
-	err := errors.Join(store.Reset(entries), store.Close())
+	err := session.Open(session.Options{Dir: memDir, FS: s.through(), List: func() []session.Entry { return entries }, Interval: time.Hour}).Close()
 	if err != nil && s.faulty == nil {
 		s.t.Error(err)
 	}
