@@ -28,11 +28,8 @@ func (a *app) compactCommand() *cobra.Command {
 		Short: "merge the records of each task, and archive old tasks",
 		Long: `Make the ledger smaller: the records of each task are merged into one, in tasks.md and
 in the journal, and tasks that ended long ago move to archive/. What you wrote around
-the tasks stays where it is. The same is done with the due jobs in jobs.md;
-dead letters, and jobs that ended within a day, stay there.
-
-Archived tasks keep their ids: tasks that wait for them run, stint show and logs find
-them, stint ls --archive lists them, and stint retry brings one back.
+the tasks stays where it is. The same is done with the due jobs in jobs.md; dead letters,
+and jobs that ended within a day, stay. Archived tasks are still known: see stint help ledger.
 
 By default the master does this by itself when the journal is larger than compact_size.`,
 		Example: "  stint compact-tasks --dry-run\n  stint compact-tasks --older-than 12h\n  stint compact-tasks --older-than 0   # all that have ended",
@@ -47,13 +44,11 @@ func (a *app) cleanCommand() *cobra.Command {
 		Use:   "clean [OPTIONS]",
 		Short: "move tasks that are done or canceled to the archive",
 		Long: `Move tasks that are done or canceled to the archive. Failed and dead tasks stay until
-you have seen to them: --failed moves these too. Archived tasks are still known: tasks
-that come after them run, stint show and logs find them, stint ls --archive lists them,
-and stint retry brings one back.
+you have seen to them: --failed moves these too. Archived tasks are still known: see
+stint help ledger.
 
 With --files nothing is archived. Instead the files of ended tasks are removed, as the
-master does by itself: those of their runs, and transcripts of sessions that cannot be
-resumed (see retention and retention_size). The records stay.`,
+master does by itself: see stint help limits. The records stay.`,
 		Example: "  stint clean\n  stint clean --failed --older-than 7d\n  stint clean --files --dry-run",
 	}
 	c.Flags().BoolVar(&o.failed, "failed", false, "also failed and dead tasks")

@@ -36,12 +36,7 @@ agent says, the commands that it runs and how they end, the files that it reads 
 changes. It looks the same for all agents. codex does not report how many lines an edit
 adds and removes; stint diff shows them. With -f you also see why the task waits.
 
-With --json each line is an event: time, runId, kind (message, reasoning, command, edit,
-read, search, plan, tool, retry, warning, verify, run or end), and as they apply state
-(started, completed), id, tool, text, output, exitCode, failed, status, durationMs,
-added, removed and tokens. An operation that takes time
-has two events, started and completed, with the same id. The last event of an attempt is end: status is what the task is then, exitCode and durationMs are the
-attempt's, and tokens are the task's.`,
+With --json each line is an event; stint help scripting lists its fields.`,
 		Example: `  stint logs @last
   stint logs -f 2b4f6c8e            # until the task has ended
   stint logs --raw 2b4f6c8e         # what the agent wrote to stdout, as it is

@@ -24,13 +24,11 @@ func (a *app) restoreCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "restore [OPTIONS] FILE", Short: "go back to an earlier copy of tasks.md",
 		Long: `Go back to an earlier copy of tasks.md, on purpose: tasks that are newer than the
-copy are gone afterwards, and the others are as they were then. (A copy that is
-merely put in the place of tasks.md counts as a stale save: what is missing in it
-is appended again.)
+copy are gone afterwards, and the others are as they were then. The ledger of before
+is kept in archive/before-restore-TIME; restoring the tasks.md there undoes a restore.
 
-The ledger of before is kept in archive/before-restore-TIME; restoring the tasks.md
-there undoes a restore. No task may be running. A master in the background is
-asked to make room; one that you started with stint serve has to be stopped.`,
+No task may be running. A master in the background is asked to make room; one that
+you started with stint serve has to be stopped. More: stint help recovery.`,
 		Example: "  stint restore --dry-run ~/backup/tasks.md\n  stint restore ~/backup/tasks.md",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(c *cobra.Command, args []string) error { return a.restore(c.Context(), o, args[0]) },

@@ -32,29 +32,15 @@ that begins with @), or whatever follows --. The agent gets it as text: @PATH an
 /COMMAND are not expanded. To pass a file to the agent, use --input-file. Ctrl-C
 while waiting detaches: the task continues.
 
-The exit code tells how the task ended: 0 done, 4 agent missing or not logged in,
-7 failed, 8 verify never passed, 9 canceled, 10 dead letter, 75 rate-limited with
---no-wait-limit. After 8, and when a file of --output-spec is missing, the answer is
-still printed on stdout, and stderr says why it does not count. With -d the exit code
-is 0 as soon as the task is queued; stint wait returns the others.
+The exit code tells how the task ended: see stint help exit-codes. With -d it is 0 as
+soon as the task is queued, and stint wait returns the others.
 
-With --spec, tasks are read from JSON. An object is one task; an array is a list, of
-which all tasks are queued or none. With -d their ids are printed, else how each ends.
-Other options apply to fields that a task leaves out.
-
-With --dry-run, nothing is queued, and neither an agent nor a master is started. The
-task is checked as usual. You see its agent, session and lane, the agent's command line
-and the names of its variables, what was found in the notes, and the exact prompt. The
-ids of run and session are made up.
+With --spec, tasks are read from JSON: see stint help scripting. With --dry-run you see
+what would run, and the exact prompt; neither an agent nor a master is started.
 
 By default the agent is asked for its final answer in at most six lines, or with a
-summary first (--policy brief). For a review or a report, use --policy final.
-
---on-failure and --on-issue queue another task when this one ends. Its PROMPT, or @FILE,
-may use the fields {{.ID}} {{.Status}} {{.Reason}} {{.Error}} {{.Prompt}} {{.Result}}
-{{.Findings}} {{.VerifyCommand}} {{.VerifyOutput}} {{.Agent}} {{.Workspace}} {{.SessionKey}}, and
-{{if .Error}}...{{else}}...{{end}}. If it uses none of them, they are appended, quoted.
-Write {{"{{"}} for two braces.`,
+summary first. For a review or a report, use --policy final. For that, and for the
+fields of the prompts that --on-failure and --on-issue queue: stint help prompts.`,
 		Example: `  stint task "Summarise this repository in one line"
   stint task -d --session web "Fix the login test"   # queue it, print its id
   stint task --session web "Now add a test for it"   # resumes the same session
