@@ -15,7 +15,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -80,7 +79,7 @@ type outageWorld struct {
 	*world
 	rand    *rand.Rand
 	sum     *outageFigures
-	servers [2]*postgrestest.Server
+	servers [2]smallDisk
 	now     int // which of them
 	proxy   *proxy
 	m       *Mirror
@@ -96,10 +95,10 @@ func newOutageWorld(t *testing.T, seed uint64, sum *outageFigures) *outageWorld 
 	t.Helper()
 	w := &outageWorld{rand: rand.New(rand.NewPCG(seed, 0)), sum: sum}
 	for i := range w.servers {
-		w.servers[i] = postgrestest.StartOnSmallDisk(t, "autovacuum=on")
+		w.servers[i] = startOnSmallDisk(t, "autovacuum=on")
 		w.servers[i].CreateDatabase(t, outageDatabase)
 	}
-	w.proxy = newProxy(t, w.servers[0])
+	w.proxy = newProxy(t, w.servers[0].Server)
 	w.world = newWorld(t, w.proxy.URL(outageDatabase))
 	w.m, w.leave = w.mirror()
 	w.load = load{w: w.world, rand: rand.New(rand.NewPCG(seed, 1))}
@@ -164,7 +163,7 @@ func (w *outageWorld) restart() {
 	w.m, w.leave = w.mirror()
 }
 
-func (w *outageWorld) server() *postgrestest.Server { return w.servers[w.now] }
+func (w *outageWorld) server() smallDisk { return w.servers[w.now] }
 
 // kill kills the server.
 func (w *outageWorld) kill() string {
@@ -201,11 +200,11 @@ func (w *outageWorld) reset() string {
 func (w *outageWorld) full() string {
 	before := w.m.Status().Failures
 	w.load.big.Store(true)
-	w.server().Fill(w.t)
+	w.server().fill(w.t)
 	until(w.t, "the full disk is noticed", func() bool { return w.m.Status().Failures > before })
 	w.load.big.Store(false)
 	what := w.meanwhile(1000)
-	w.server().Empty(w.t)
+	w.server().empty(w.t)
 	return "full" + what
 }
 
@@ -219,7 +218,7 @@ func (w *outageWorld) empty() (what string) {
 	w.now = 1 - w.now
 	w.server().CreateDatabase(w.t, outageDatabase)
 	w.proxy.Heal()
-	w.proxy.SwitchTo(w.server())
+	w.proxy.SwitchTo(w.server().Server)
 	if w.rand.IntN(2) == 0 {
 		before, n := w.proxy.Faults(), 1+w.rand.Int64N(300_000)
 		w.proxy.ResetAfter(n)

@@ -2,10 +2,7 @@ package postgrestest
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,7 +14,7 @@ import (
 // returns when they are gone. One that does not run stays as it is.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
-	if s.ended() {
+	if s.Ended() {
 		return
 	}
 	children := s.freeze(t)
@@ -32,14 +29,14 @@ func (s *Server) Kill(t testing.TB) {
 // Stop stops the server in order: open connections are ended.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
-	if s.ended() {
+	if s.Ended() {
 		return
 	}
 	s.Resume(t)
 	if err := s.process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "PostgreSQL has stopped", s.ended)
+	until(t, "PostgreSQL has stopped", s.Ended)
 }
 
 // Restart starts the server on the files that it has, whether it runs or not.
@@ -130,56 +127,5 @@ func until(t testing.TB, what string, true func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %s it is not so that %s", patience, what)
 		}
-	}
-}
-
-// StartOnSmallDisk starts a server whose files lie on a disk of 100 MB, which Fill fills.
-// Only root may mount one.
-func StartOnSmallDisk(t testing.TB, settings ...string) *Server {
-	t.Helper()
-	s, err := start("100m", append([]string{"min_wal_size=2MB", "max_wal_size=8MB"}, settings...))
-	return s.forTest(t, err)
-}
-
-// mount mounts a disk in memory for the cluster. The watchdog unmounts it.
-func (s *Server) mount(size string) error {
-	disk := filepath.Join(s.dir, "disk")
-	if err := os.Mkdir(disk, 0o755); err != nil {
-		return err
-	}
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=0755,size="+size, "none", disk).CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: mount: %w: %s", errMissing, err, out)
-	}
-	s.data = filepath.Join(disk, "data")
-	return s.giveAway(disk)
-}
-
-func (s *Server) ballast() string { return filepath.Join(s.dir, "disk", "ballast") }
-
-// Fill leaves no room on a small disk. The server finds out when it needs some: it may
-// refuse statements or end.
-func (s *Server) Fill(t testing.TB) {
-	t.Helper()
-	f, err := os.OpenFile(s.ballast(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	chunk := make([]byte, 4096)
-	for err == nil {
-		_, err = f.Write(chunk)
-	}
-	if closed := f.Close(); !errors.Is(err, syscall.ENOSPC) || closed != nil {
-		t.Fatal(err, closed)
-	}
-}
-
-// Empty makes room on a small disk again, and starts the server if it has ended.
-func (s *Server) Empty(t testing.TB) {
-	t.Helper()
-	if err := os.Remove(s.ballast()); err != nil {
-		t.Fatal(err)
-	}
-	if s.ended() {
-		s.Restart(t)
 	}
 }

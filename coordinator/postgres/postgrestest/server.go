@@ -40,7 +40,7 @@ type Server struct {
 
 // shared is the server of this test binary.
 var shared = sync.OnceValues(func() (*Server, error) {
-	s, err := start("", nil)
+	s, err := start(nil, nil)
 	if err == nil {
 		s.lasts = true
 	}
@@ -58,18 +58,26 @@ func Shared(t testing.TB) *Server {
 // Start starts a server that ends with the test. Settings are such as "ssl=on".
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s, err := start("", settings)
+	s, err := start(nil, settings)
 	return s.forTest(t, err)
 }
 
-// errMissing means that a server cannot be had on this machine.
-var errMissing = errors.New("a test server of PostgreSQL is not to be had")
+// StartOnDisk is Start of a server whose files lie on a small disk, which mount mounts on a directory.
+// It is unmounted when the server ends.
+func StartOnDisk(t testing.TB, mount func(dir string) error, settings ...string) *Server {
+	t.Helper()
+	s, err := start(mount, settings)
+	return s.forTest(t, err)
+}
+
+// ErrMissing means that a server cannot be had on this machine.
+var ErrMissing = errors.New("a test server of PostgreSQL is not to be had")
 
 // forTest returns a server that has been started, shows its log if the test fails, and ends it
 // then. Without one the test is skipped, which must not happen in CI.
 func (s *Server) forTest(t testing.TB, err error) *Server {
 	t.Helper()
-	if errors.Is(err, errMissing) && os.Getenv("CI") != "true" {
+	if errors.Is(err, ErrMissing) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -85,8 +93,8 @@ func (s *Server) forTest(t testing.TB, err error) *Server {
 	return s
 }
 
-// start makes a cluster and starts its server. Its files lie on a disk of that size if it is not "".
-func start(diskSize string, settings []string) (*Server, error) {
+// start makes a cluster and starts its server. Its files lie on a small disk if there is one to mount.
+func start(mount func(dir string) error, settings []string) (*Server, error) {
 	s := &Server{}
 	if err := s.find(); err != nil {
 		return nil, err
@@ -95,11 +103,12 @@ func start(diskSize string, settings []string) (*Server, error) {
 		return nil, err
 	}
 	err := s.watch()
-	if err == nil && diskSize != "" {
-		err = s.mount(diskSize)
+	if disk := filepath.Join(s.dir, "disk"); err == nil && mount != nil {
+		s.data = filepath.Join(disk, "data")
+		err = errors.Join(os.Mkdir(disk, 0o755), mount(disk), s.giveAway(disk))
 	}
 	if err == nil {
-		err = s.makeCluster(diskSize != "")
+		err = s.makeCluster(mount != nil)
 	}
 	if err == nil {
 		s.args = settings
@@ -120,7 +129,7 @@ func (s *Server) find() error {
 		programs = append(programs, path)
 	}
 	if len(programs) == 0 {
-		return fmt.Errorf("%w: there is no initdb in PATH or /usr/lib/postgresql", errMissing)
+		return fmt.Errorf("%w: there is no initdb in PATH or /usr/lib/postgresql", ErrMissing)
 	}
 	s.bin = filepath.Dir(programs[len(programs)-1])
 	if os.Geteuid() != 0 {
@@ -128,7 +137,7 @@ func (s *Server) find() error {
 	}
 	u, err := user.Lookup("postgres")
 	if err != nil {
-		return fmt.Errorf("%w: it does not run as root, and %w", errMissing, err)
+		return fmt.Errorf("%w: it does not run as root, and %w", ErrMissing, err)
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {
@@ -280,15 +289,15 @@ func (s *Server) await() error {
 		if err == nil {
 			return conn.Close(ctx)
 		}
-		if s.ended() || ctx.Err() != nil {
+		if s.Ended() || ctx.Err() != nil {
 			return fmt.Errorf("PostgreSQL does not start: %w", err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// ended reports whether the postmaster has ended by itself, and lets go of it then.
-func (s *Server) ended() bool {
+// Ended reports whether the postmaster has ended by itself, and lets go of it then.
+func (s *Server) Ended() bool {
 	if s.process == nil {
 		return true
 	}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -71,7 +70,7 @@ func wantNumber(t *testing.T, url, statement string, want int) {
 // TestNothingIsLeftBehind: a test binary that is killed leaves no process and no file.
 func TestNothingIsLeftBehind(t *testing.T) {
 	s := &Server{}
-	if err := s.find(); errors.Is(err, errMissing) {
+	if err := s.find(); errors.Is(err, ErrMissing) {
 		s.forTest(t, err)
 	}
 	cmd := exec.Command(os.Args[0])
@@ -132,31 +131,6 @@ func TestOutages(t *testing.T) {
 	}
 	wantNumber(t, url, "SELECT count(*) FROM pg_settings WHERE name = 'application_name' AND setting = 'seen'", 1)
 	s.Pause(t) // its end is no matter of its state
-}
-
-// TestSmallDisk: a server without room refuses what needs some, and goes on with it.
-func TestSmallDisk(t *testing.T) {
-	s := StartOnSmallDisk(t)
-	disk := s.dir + "/disk"
-	url := s.URL(s.NewDatabase(t))
-	mustExec(t, url, "CREATE TABLE kept (n text)")
-	s.Fill(t)
-	if _, err := query(t, url, "WITH i AS (INSERT INTO kept SELECT repeat(md5(n::text), 50) FROM generate_series(1, 20000) n RETURNING 1) SELECT count(*) FROM i"); err == nil {
-		t.Error("there was room on a full disk")
-	}
-	s.Empty(t)
-	mustExec(t, url, "INSERT INTO kept VALUES ('there is room')")
-	wantNumber(t, url, "SELECT count(*) FROM kept", 1)
-	s.Fill(t)
-	s.end()
-	_, err := os.Stat(disk)
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the disk is still there: %v", err)
-	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil || strings.Contains(string(mounts), disk) {
-		t.Errorf("the disk is still mounted: %v", err)
-	}
 }
 
 // must ends a test that cannot go on.
