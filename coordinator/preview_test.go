@@ -235,7 +235,7 @@ func TestSentPrompt(t *testing.T) {
 		{id, "0", task.CodeNotFound, "it has no run 0 of its agent: there are 2"},
 		{id, "nobody", task.CodeNotFound, `it has no run "nobody"`},
 		{id, one.RunID[:4] + "-", task.CodeNotFound, "it has no run"},
-		{id, one.RunID[:3], task.CodeAmbiguous, "fits several of its runs"},
+		{id, one.RunID[:3], task.CodeAmbiguous, "fits several runs of task"},
 		{"nobody", "", task.CodeNotFound, "there is no task"},
 	} {
 		if _, err := w.c.SentPrompt(t.Context(), c.id, c.run); !errors.Is(err, &task.Error{Code: c.code}) || !strings.Contains(err.Error(), c.want) {

@@ -167,7 +167,7 @@ func (h *chronicle) find(ref string) (string, error) {
 		}
 		return "", &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("the history has no task %q", ref), Hint: hint}
 	case len(found) > 1:
-		return "", &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several, such as %s and %s", ref, found[0], found[1]), Hint: "use more of the id"}
+		return "", task.Ambiguous("tasks or jobs", ref, found)
 	}
 	return found[0], nil
 }

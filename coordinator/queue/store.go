@@ -321,24 +321,22 @@ func (s *Store) LastError() string {
 // FindIn returns the id that ref stands for: a whole id, any unique piece of one, or @last.
 // The error has CodeNotFound or CodeAmbiguous.
 func FindIn(st *fold.State, ref string) (string, error) {
-	id, err := st.Find(ref)
-	return id, findError(ref, err, state.ShortID)
+	return oneOf(ref, st.Find(ref), state.ShortID)
 }
 
-// findError returns the error for a reference that is none to one task; name names those that fit.
-func findError(ref string, err error, name func(id string) string) error {
-	var many *fold.AmbiguousError
-	switch {
-	case errors.As(err, &many):
-		names := make([]string, len(many.IDs))
-		for i, id := range many.IDs {
-			names[i] = name(id)
-		}
-		return &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits several tasks: %s", ref, strings.Join(names, ", ")), Hint: "give more of the id"}
-	case errors.Is(err, fold.ErrNotFound):
-		return notFound(ref)
+// oneOf returns the only id of those that ref can mean, else the error; name names those that fit.
+func oneOf(ref string, found []string, name func(id string) string) (string, error) {
+	switch len(found) {
+	case 0:
+		return "", notFound(ref)
+	case 1:
+		return found[0], nil
 	}
-	return err
+	names := make([]string, len(found))
+	for i, id := range found {
+		names[i] = name(id)
+	}
+	return "", task.Ambiguous("tasks", ref, names)
 }
 
 func notFound(ref string) error {
@@ -371,8 +369,7 @@ func (s *Store) WholeIn(st *fold.State, id string) (t state.Task, err error) {
 
 // Find is [FindIn] of the store's fold; its error has the titles of the tasks, too.
 func (s *Store) Find(ref string) (id string, err error) {
-	s.View(func(st *fold.State) { id, err = st.Find(ref) })
-	return id, findError(ref, err, func(id string) string {
+	return oneOf(ref, Read(s, func(st *fold.State) []string { return st.Find(ref) }), func(id string) string {
 		t, _ := s.Whole(id) // without it, the id must do
 		return strings.TrimSpace(state.ShortID(id) + " " + state.Cut(state.TitleOf(t.Prompt), 40))
 	})

@@ -119,10 +119,11 @@ func FindRun(t *state.Task, run string) (state.Step, error) {
 	case 1:
 		return found[0], nil
 	}
-	return state.Step{}, &task.Error{
-		Code: task.CodeAmbiguous, Hint: "give more of the id",
-		Message: fmt.Sprintf("task %s: %q fits several of its runs, such as %s and %s", t.ID, run, found[0].RunID, found[1].RunID),
+	ids := make([]string, len(found))
+	for i := range found {
+		ids[i] = found[i].RunID
 	}
+	return state.Step{}, task.Ambiguous("runs of task "+t.ID, run, ids)
 }
 
 // RunsOf returns the runs of a task, in their order; of a record that an older stint has merged, the last.

@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -73,6 +74,14 @@ func AtTask(err error, i, n int) error {
 		at.Message = fmt.Sprintf("task %d of %d: %s", i+1, n, e.Message)
 	}
 	return &at
+}
+
+// Ambiguous returns the error for a reference that fits several things: kind says what they are.
+func Ambiguous(kind, ref string, names []string) error {
+	if len(names) > 5 {
+		names = append(slices.Clone(names[:5]), "…")
+	}
+	return &Error{Code: CodeAmbiguous, Message: fmt.Sprintf("%q fits several %s: %s", ref, kind, strings.Join(names, ", ")), Hint: "give more of the id"}
 }
 
 // Invalid returns the error for a request that cannot be applied as it stands.

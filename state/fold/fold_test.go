@@ -343,8 +343,8 @@ func TestUUIDsComeBackAsTheyWere(t *testing.T) {
 		j := newJournal(t)
 		j.task(id, "status: queued", "sessionKey: task:"+id)
 		j.task(id, "status: canceled")
-		if got, err := j.state.Find(id); got != id || err != nil || length(j.state) != 1 {
-			t.Errorf("%s: %s, %v, %d tasks", id, got, err, length(j.state))
+		if got := found(j.state, id); got != id || length(j.state) != 1 {
+			t.Errorf("%s: %s, %d tasks", id, got, length(j.state))
 		}
 		if got := j.peek(id); got.ID != id || got.SessionKey != "task:"+id {
 			t.Errorf("%s: %+v", id, got)

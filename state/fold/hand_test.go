@@ -115,14 +115,14 @@ func TestDeletedTaskIsInNoList(t *testing.T) {
 				if got := strings.Join(taskIDs(list), " "); err != nil || got != listed {
 					t.Errorf("listed: %q, %v", got, err)
 				}
-				if got, _ := j.state.Find(state.LastRef); got != last {
+				if got := found(j.state, state.LastRef); got != last {
 					t.Errorf("the last one is %q", got)
 				}
-				if _, err := j.state.Find("ask-2"); (err == nil) != (count == 2) {
-					t.Errorf("by a piece of its id: %v", err)
+				if id := found(j.state, "ask-2"); (id != "") != (count == 2) {
+					t.Errorf("by a piece of its id: %q", id)
 				}
-				if id, err := j.state.Find("task-2"); err != nil || j.whole(id).Prompt != "p" {
-					t.Errorf("by its whole id: %v", err)
+				if id := found(j.state, "task-2"); id == "" || j.whole(id).Prompt != "p" {
+					t.Errorf("by its whole id: %q", id)
 				}
 				counts := j.state.Counts()
 				if counts[state.Done]+counts[state.Queued] != count {

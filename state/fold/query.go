@@ -2,7 +2,6 @@ package fold
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -235,45 +234,23 @@ func (s *State) Waits(id string, now time.Time, lim lanes.Limits) (short, why st
 	return short, why
 }
 
-// ErrNotFound means that no task has such an id.
-var ErrNotFound = errors.New("no such task")
-
-// An AmbiguousError says that a piece of an id belongs to several tasks.
-type AmbiguousError struct {
-	Ref string
-	IDs []string // the newest of them, at most 5
-}
-
-// Error returns the why.
-func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("%q is a piece of several ids, such as %s and %s", e.Ref, e.IDs[0], e.IDs[1])
-}
-
-// Find returns the id of the task that ref means: a whole id, a piece that only one id has, or @last for the
-// task created last. The error wraps ErrNotFound or is an [*AmbiguousError].
-func (s *State) Find(ref string) (id string, err error) {
+// Find returns the ids of the tasks that ref can mean: one if it is a whole id, or @last for the task created
+// last; else those of which it is a piece, the newest first, at most 5.
+func (s *State) Find(ref string) (found []string) {
 	if n := s.Number(ref); n != 0 {
-		return ref, nil
+		return []string{ref}
 	}
 	if ref == state.LastRef {
 		for n := s.Entries.Len() - 1; n > 0; n-- {
 			if e := s.Entries.At(n); !e.Deleted && e.Kept == table.InJournal {
-				return s.ID(n), nil
+				return []string{s.ID(n)}
 			}
 		}
 	}
-	found := s.Containing(ref, table.InJournal)
-	if len(found) == 0 {
+	if found = s.Containing(ref, table.InJournal); len(found) == 0 {
 		found = s.Containing(ref, table.InArchive)
 	}
-	switch len(found) {
-	case 0:
-		return "", fmt.Errorf("%w: %q", ErrNotFound, ref)
-	case 1:
-		return found[0], nil
-	default:
-		return "", &AmbiguousError{Ref: ref, IDs: found}
-	}
+	return found
 }
 
 // Dump writes all that the records made of the state as text, in an order that

@@ -366,7 +366,7 @@ func (r *Room) find(st *jobs.State, ref string) (job jobs.Job, err error) {
 		return job, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no job %q", ref), Hint: "stint job ls"}
 	case 1:
 	default:
-		return job, &task.Error{Code: task.CodeAmbiguous, Message: fmt.Sprintf("%q fits %d jobs, such as %s and %s", ref, len(ids), ids[0], ids[1]), Hint: "give more of the id"}
+		return job, task.Ambiguous("jobs", ref, ids)
 	}
 	e, isArchived := st.Archived(ids[0])
 	if !isArchived {

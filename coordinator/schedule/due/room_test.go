@@ -726,7 +726,7 @@ func TestReferences(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	_, err := w.Job("job")
-	refused(t, err, task.CodeAmbiguous, `"job" fits 12 jobs`)
+	refused(t, err, task.CodeAmbiguous, `"job" fits several jobs: `)
 	_, err = w.Job("")
 	refused(t, err, task.CodeNotFound, "there is no job")
 }
