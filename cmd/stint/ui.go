@@ -22,33 +22,17 @@ import (
 	"stint/ledger/durable"
 )
 
-const uiHelp = `Open the page of the master in your browser: the tasks, one task with its answer and
-log, a form for a new one, and the manual. The address signs one browser in, once, and
-is valid for a minute. That browser stays signed in until it is closed, for a week at
-most, or until the master ends or stint token rotate is run.
-
-If no master is running, one is started in the background. If the master has no port,
-it opens one on this machine for the page: that of http if it is free, else any. It
-does not exit until an hour after the page was last used. An open page counts as used.
-With http = "off" in the configuration no port is opened, and this command is refused.
-
-Each address has a host name of its own, NAME.localhost. Nothing that another user may
-have left in your browser, while no master ran, belongs to that name. Chrome, Edge and
-Firefox (84 or newer) take such names for this machine, Safari not before macOS 26. Any
-other browser asks the network, where somebody may answer: for that one, use --print, and
-add 127.0.0.1 NAME.localhost to /etc/hosts before you open it.
-
-It is opened with $BROWSER, xdg-open or open. Where there is no display, or with
---print, the address is printed instead. Show it to nobody: it lets in whoever is first.
-
-From another machine: ssh -L 7433:127.0.0.1:7433 HOST, then stint ui --print on HOST. If
-you forward another port, put that into the address.`
-
 func (a *app) uiCommand() *cobra.Command {
 	var print bool
 	c := &cobra.Command{
 		Use: "ui [OPTIONS]", Short: "open the page in your browser",
-		Long: uiHelp,
+		Long: `Open the page of the master in your browser: the tasks, one task with its answer and
+log, a form for a new one, and the manual. The address signs one browser in, once, and
+is valid for a minute. Show it to nobody: it lets in whoever is first.
+
+If no master is running, one is started in the background. Where there is no display,
+or with --print, the address is printed instead. For how long you stay signed in, for
+which browsers know the address, and for a page on another machine: stint help http.`,
 		Example: `  stint ui
   stint ui --print    # the address alone, on stdout`,
 		Args: cobra.NoArgs,
