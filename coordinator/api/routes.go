@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -162,7 +161,11 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 		return r, false
 	}
 	r = r.WithContext(r.Context()) // a copy: from the body of its own request net/http learns how much of it is unread
-	r.Body = &timedBody{r.Body, w}
+	// net/http goes on reading there to notice that a client has gone, and would take the deadline of the body for that.
+	r.Body = &guard.EndingBody{ReadCloser: r.Body, Ended: func() error {
+		_ = huma.SetReadDeadline(w, time.Time{}) // not supported by a test's recorder, which has none
+		return nil
+	}}
 	if !reads {
 		r, p := s.admit(w, r)
 		if p != nil {
@@ -190,23 +193,6 @@ func checkBody(r *http.Request, reads bool) *wire.Problem {
 		return wire.NewProblem(http.StatusUnsupportedMediaType, task.CodeInvalid, "the body's Content-Type must be application/json", "curl --json BODY")
 	}
 	return nil
-}
-
-// A timedBody takes the deadline of a request's body off the connection once all of it
-// was read: net/http goes on reading there to notice that a client has gone, and would
-// take the deadline for that. It belongs to one request.
-type timedBody struct {
-	io.ReadCloser
-	w http.ResponseWriter
-}
-
-// Read implements io.Reader.
-func (b *timedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		_ = huma.SetReadDeadline(b.w, time.Time{}) // not supported by a test's recorder, which has none
-	}
-	return n, err
 }
 
 // mergePatch is the other content type of a patch (RFC 7396).

@@ -258,7 +258,13 @@ func (p *places) admit(w http.ResponseWriter, r *http.Request) *http.Request {
 	if r.ContentLength != 0 {
 		since = time.Now()
 		r = r.WithContext(r.Context()) // a copy: net/http looks at the body of its own request
-		r.Body = &awaitedBody{r.Body, c}
+		// Until then its connection waits, as for a header, and may lose its place.
+		r.Body = &EndingBody{r.Body, func() error {
+			if ok, _ := p.set(c, time.Time{}); !ok {
+				return net.ErrClosed
+			}
+			return nil
+		}}
 	}
 	switch ok, full := p.set(c, since); {
 	case !ok:
@@ -269,19 +275,19 @@ func (p *places) admit(w http.ResponseWriter, r *http.Request) *http.Request {
 	return r
 }
 
-// An awaitedBody is the body of a request: until all of it was read, its connection waits,
-// as for a header, and may lose its place. It belongs to one request.
-type awaitedBody struct {
+// An EndingBody is the body of a request that calls Ended when all of it was read; an error
+// of Ended takes the place of its end. It belongs to one request.
+type EndingBody struct {
 	io.ReadCloser
-	conn *tcpConn
+	Ended func() error
 }
 
 // Read implements io.Reader.
-func (b *awaitedBody) Read(p []byte) (int, error) {
+func (b *EndingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
-		if ok, _ := b.conn.places.set(b.conn, time.Time{}); !ok {
-			return 0, net.ErrClosed
+		if ended := b.Ended(); ended != nil {
+			return 0, ended
 		}
 	}
 	return n, err
