@@ -201,7 +201,7 @@ type beat struct {
 
 // heartbeat writes heartbeat.json at once and in each interval until ctx ends: information, never a truth.
 func (c *Coordinator) heartbeat(ctx context.Context) {
-	for seq, on := 1, true; on; seq, on = seq+1, queue.Sleep(ctx, c.Config.HeartbeatInterval) {
+	for seq, on := 1, true; on; seq, on = seq+1, task.Sleep(ctx, c.Config.HeartbeatInterval) == nil {
 		data, err := json.MarshalIndent(beat{c.Health(), c.Config.Now().UTC(), seq}, "", "  ")
 		if err == nil && !c.IsGone() {
 			err = durable.WriteFile(durable.OS, c.Config.HeartbeatPath, append(data, '\n'))

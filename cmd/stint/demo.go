@@ -181,7 +181,7 @@ func (d *demonstration) untilRunning(ctx context.Context, id string) (wire.TaskV
 		case view.AgentSession != "" && view.LastOutput.After(d.start):
 			return view, nil
 		}
-		if err := pause(ctx, masterPoll/5); err != nil {
+		if err := task.Sleep(ctx, masterPoll/5); err != nil {
 			return view, err
 		}
 	}

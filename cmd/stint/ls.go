@@ -19,6 +19,7 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/statedir"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -110,7 +111,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		o.filter.Limit = min(most, o.rows)
 		err := a.list(c.Context(), o)
 		if err == nil {
-			err = pause(c.Context(), watchEvery)
+			err = task.Sleep(c.Context(), watchEvery)
 		}
 		if isDetached(c.Context()) { // that is how one leaves
 			return nil

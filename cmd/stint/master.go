@@ -65,7 +65,7 @@ func (a *app) call(ctx context.Context, request func(*client.Client) error) erro
 		if !isPassing(err) || time.Now().After(deadline) {
 			return err
 		}
-		if err := pause(ctx, masterPoll); err != nil {
+		if err := task.Sleep(ctx, masterPoll); err != nil {
 			return err
 		}
 	}
@@ -156,7 +156,7 @@ const silencePace = 4 * time.Second
 func (a *app) warnSilence(ctx context.Context, refs ...string) (stop func()) {
 	one := a.another()
 	return inBackground(ctx, func(ctx context.Context) {
-		for pause(ctx, silencePace) == nil {
+		for task.Sleep(ctx, silencePace) == nil {
 			if _, err := one.health(ctx); !errors.Is(err, client.ErrSilent) {
 				if len(refs) > 0 {
 					one.warnAccountsOf(ctx, refs)
@@ -211,7 +211,7 @@ func (a *app) awaitMaster(ctx context.Context, request func(*client.Client) erro
 		if time.Now().After(deadline) {
 			return &cliError{code: exitNoMaster, message: "the master has exited; the task is kept", try: "stint serve"}
 		}
-		if err := pause(ctx, masterPoll); err != nil {
+		if err := task.Sleep(ctx, masterPoll); err != nil {
 			return err
 		}
 	}
@@ -233,16 +233,6 @@ func (a *app) sockets() ([]string, error) {
 	list := []string{a.socket, findSocket(state, cfg.HeartbeatPath), defaultSocket(state)}
 	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
 	return slices.Compact(list), nil
-}
-
-// pause waits for d, or for the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // startBackground starts a master that ends when it is idle, and returns when it answers. An error with exitBusy

@@ -117,7 +117,7 @@ func (a *app) stopMaster(ctx context.Context) error {
 		} else if held := (*journal.BusyError)(nil); !errors.As(busy, &held) || time.Now().After(deadline) {
 			return busy
 		}
-		if err := pause(ctx, masterPoll); err != nil {
+		if err := task.Sleep(ctx, masterPoll); err != nil {
 			return err
 		}
 	}
@@ -325,7 +325,7 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 		case herr != nil && asked == 0 && time.Now().After(deadline):
 			return err // somebody holds the lock who is no master
 		}
-		if pause(ctx, lockPoll) != nil {
+		if task.Sleep(ctx, lockPoll) != nil {
 			return &cliError{code: exitInterrupted}
 		}
 	}
@@ -471,7 +471,7 @@ func stayForJobs(ctx context.Context, c *coordinator.Coordinator, room *due.Room
 				stay = c.Call()
 			}
 		})
-		_ = pause(ctx, pace)
+		_ = task.Sleep(ctx, pace)
 		stay()
 	}
 }
@@ -689,7 +689,7 @@ func (m *master) serveHTTP(ctx context.Context, answer func(context.Context) err
 			m.noteHTTP(err)
 			wait = httpAgain
 		}
-		if pause(ctx, wait) != nil {
+		if task.Sleep(ctx, wait) != nil {
 			return
 		}
 		var err error
@@ -740,18 +740,11 @@ const giveBackEvery = 10 * time.Second
 // were allocated since it did. To start, to compact, to take a large save over, or to list all tasks takes many
 // times the size of the ledger, and the runtime itself keeps that for minutes.
 func giveMemoryBack(ctx context.Context) {
-	tick := time.NewTicker(giveBackEvery)
-	defer tick.Stop()
-	for before := uint64(0); ; {
+	for before := uint64(0); ctx.Err() == nil; _ = task.Sleep(ctx, giveBackEvery) {
 		var m runtime.MemStats
 		if runtime.ReadMemStats(&m); m.TotalAlloc-before > 16<<20 {
 			debug.FreeOSMemory()
 			before = m.TotalAlloc
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
 		}
 	}
 }

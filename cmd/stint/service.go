@@ -272,7 +272,7 @@ func keepAwake(ctx context.Context, pace time.Duration, isNeeded func() bool, lo
 				told = true
 				log.Warn("keep_awake has no effect", "error", err)
 			}
-			_ = pause(ctx, 6*pace) // it will hardly work at once
+			_ = task.Sleep(ctx, 6*pace) // it will hardly work at once
 		case <-time.After(pace):
 		case <-ctx.Done():
 		}

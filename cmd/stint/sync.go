@@ -122,7 +122,7 @@ func (a *app) startCounter(ctx context.Context, dir, doing string) (read func(up
 		return counter{l, newAccountsFile(dir), tasks}, err
 	}
 	return read, a.drawWhile(ctx, func(ctx context.Context) {
-		for next := firstProgress; pause(ctx, next) == nil; next = time.Second {
+		for next := firstProgress; task.Sleep(ctx, next) == nil; next = time.Second {
 			line := fmt.Sprintf("%s %s · %s", doing, ago(time.Since(begin)), count(int(tasks.Load()), "task"))
 			_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K%s", clip(line, lineWidth(a.stderr)))
 		}

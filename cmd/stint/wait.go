@@ -190,7 +190,7 @@ const (
 
 // look calls see with a task again and again, until ctx ends.
 func (a *app) look(ctx context.Context, id string, first, pace time.Duration, see func(*wire.TaskView, error)) {
-	for next := first; pause(ctx, next) == nil; next = pace {
+	for next := first; task.Sleep(ctx, next) == nil; next = pace {
 		var view wire.TaskView
 		err := a.callRunning(func(c *client.Client) (err error) { view, err = c.Task(ctx, id); return err })
 		if ctx.Err() == nil {

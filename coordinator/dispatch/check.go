@@ -101,7 +101,7 @@ func (d *Dispatcher) takeLane(ctx context.Context, t *state.Task) (*attempt.Run,
 		if taken || err != nil {
 			return r, err
 		}
-		if !queue.Sleep(ctx, laneCheck) {
+		if task.Sleep(ctx, laneCheck) != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -187,7 +187,7 @@ func (d *Dispatcher) recoverChecks(ctx context.Context) {
 			done := d.runs.addLeftover(e.Name(), state.Task{ID: id, SessionKey: lane})
 			d.running.Go(func() {
 				for !d.recoverCheck(ctx, e.Name()) {
-					if !queue.Sleep(ctx, queue.RecoverTimeout) {
+					if task.Sleep(ctx, queue.RecoverTimeout) != nil {
 						return // its lane stays taken until we have ended
 					}
 				}

@@ -232,7 +232,7 @@ func (d *Dispatcher) blockedByDependency(st *fold.State) (records []*ledger.Reco
 // goroutine of its own: a program that is there may not answer for long.
 func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	const lookForAgent = 5 * time.Second // how often it is looked whether a program is back
-	for on := true; on; on = queue.Sleep(ctx, lookForAgent) {
+	for on := true; on; on = task.Sleep(ctx, lookForAgent) == nil {
 		for _, a := range queue.Read(d.tasks, (*fold.State).Missing) {
 			known, _ := d.tasks.AccountsNow().Find(a.Name)
 			if name := cmp.Or(known.Tool, a.Agent, a.Name); a.IsKeyless() && (d.tasks.Config.HasKey == nil || !d.tasks.Config.HasKey(name)) || a.IsMissing() && !d.Attempts.IsFound(name) {

@@ -112,10 +112,7 @@ func (d *Destination) run(ctx, sending context.Context, ended <-chan struct{}, l
 		if err := d.Deliver(sending, e, tries); err != nil {
 			log.Warn("a notification could not be delivered", "to", d.Name, "event", e.Event, "error", err)
 		}
-		select {
-		case <-time.After(gap):
-		case <-ctx.Done():
-		}
+		_ = task.Sleep(ctx, gap)
 	}
 }
 
@@ -135,9 +132,7 @@ func (d *Destination) Deliver(ctx context.Context, e Event, tries int) error {
 		if tries--; err == nil || tries == 0 || errors.As(err, &answer) && answer.isRefusal {
 			return err
 		}
-		select {
-		case <-time.After(max(wait, answer.after)):
-		case <-ctx.Done():
+		if task.Sleep(ctx, max(wait, answer.after)) != nil {
 			return err
 		}
 	}

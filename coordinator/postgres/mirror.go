@@ -77,14 +77,14 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 			}
 		}
 		if errors.Is(err, errBusy) || errors.Is(err, errMoved) {
-			pause(ctx, firstWait)
+			_ = task.Sleep(ctx, firstWait)
 			continue // the next session reads where it is
 		}
 		m.failed(err)
 		if m.Status().Seq != written {
 			wait = firstWait
 		}
-		pause(ctx, wait/2+rand.N(wait/2)) // not all hosts at the same moment
+		_ = task.Sleep(ctx, wait/2+rand.N(wait/2)) // not all hosts at the same moment
 		wait = min(2*wait, longestWait)
 	}
 	m.handOver(src)
@@ -95,16 +95,6 @@ const (
 	manyMoves = 5
 	movesTime = 10 * time.Minute
 )
-
-// pause waits, until ctx ends at most.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
 
 // once is one session, up to record end.
 func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {

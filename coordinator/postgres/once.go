@@ -7,6 +7,7 @@ import (
 
 	"stint/coordinator/postgres/schema"
 	"stint/coordinator/postgres/server"
+	"stint/coordinator/task"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -116,7 +117,7 @@ func Rebuild(ctx context.Context, o Options, read func() (Source, error)) (Posit
 // finish does something with sessions until it is done: the mirror may be moved on by
 // another writer meanwhile, or the ledger be compacted.
 func finish(ctx context.Context, m *Mirror, read func() (Source, error), do func(s *session, end uint64) error) (Position, error) {
-	for end := forever; ; pause(ctx, firstWait) {
+	for end := forever; ; _ = task.Sleep(ctx, firstWait) {
 		p, err := m.round(ctx, read, &end, do)
 		if !errors.Is(err, errMoved) && !errors.Is(err, errBusy) && !errors.Is(err, errCompacted) {
 			st := m.Status()

@@ -130,7 +130,7 @@ func (w *outageWorld) outage(i int) {
 
 // idle lets the load go on for a while.
 func (w *outageWorld) idle(mostMilliseconds int) {
-	pause(w.t.Context(), time.Duration(w.rand.IntN(mostMilliseconds))*time.Millisecond)
+	_ = task.Sleep(w.t.Context(), time.Duration(w.rand.IntN(mostMilliseconds))*time.Millisecond)
 }
 
 // meanwhile is a while in which the ledger goes on without its copy; now and then it is
@@ -243,7 +243,7 @@ func (w *outageWorld) pauses() string {
 	case 2:
 		w.server().Pause(w.t)
 		defer w.server().Resume(w.t)
-		pause(w.t.Context(), writeTimeout+time.Second)
+		_ = task.Sleep(w.t.Context(), writeTimeout+time.Second)
 		return "paused, for long" + w.meanwhile(1000)
 	default:
 		w.server().Pause(w.t)
@@ -260,7 +260,7 @@ func (w *outageWorld) healed() (took time.Duration, r Report) {
 		if took = time.Since(begun); took > healedWithin {
 			w.t.Fatalf("the mirror goes to %d, not to %d, after %s: %+v", r.Seq, seq, took, w.m.Status())
 		}
-		if pause(w.t.Context(), 10*time.Millisecond); w.m.Status().Seq < seq {
+		if _ = task.Sleep(w.t.Context(), 10*time.Millisecond); w.m.Status().Seq < seq {
 			continue
 		}
 		var err error
@@ -360,7 +360,7 @@ func (l *load) begin() {
 		defer close(ended)
 		for ctx.Err() == nil && !l.w.t.Failed() {
 			l.call()
-			pause(ctx, time.Duration(l.rand.IntN(30))*time.Millisecond)
+			_ = task.Sleep(ctx, time.Duration(l.rand.IntN(30))*time.Millisecond)
 		}
 	}()
 	l.end = sync.OnceFunc(func() {

@@ -246,12 +246,12 @@ const (
 // folded waits until the source has folded a record. A follower may get one a moment before, and a source
 // that was read once may be older than the journal now: then it is to be read again.
 func (p *packer) folded(seq uint64) error {
-	for end := time.Now().Add(foldWait); p.s.src.Seq() < seq; pause(p.ctx, foldPoll) {
-		if p.ctx.Err() != nil {
-			return context.Cause(p.ctx)
-		}
+	for end := time.Now().Add(foldWait); p.s.src.Seq() < seq; {
 		if !p.s.live || time.Now().After(end) {
 			return errMoved
+		}
+		if err := task.Sleep(p.ctx, foldPoll); err != nil {
+			return err
 		}
 	}
 	return nil

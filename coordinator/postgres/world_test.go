@@ -87,7 +87,7 @@ func (agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) t
 	case err != nil:
 		return task.Outcome{Class: state.ClassExit, Error: err.Error(), ExitCode: 1}
 	case strings.Contains(string(prompt), "take your time"):
-		pause(ctx, 100*time.Millisecond)
+		_ = task.Sleep(ctx, 100*time.Millisecond)
 		if ctx.Err() != nil {
 			return task.Outcome{Class: state.ClassCanceled, ExitCode: -1}
 		}

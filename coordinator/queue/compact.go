@@ -57,7 +57,7 @@ func (s *Store) CompactWhenLarge(ctx context.Context) {
 		return
 	}
 	limit := s.Config.CompactSize // looked at again when the journal is larger than that
-	for wait := time.Duration(0); Sleep(ctx, wait); {
+	for wait := time.Duration(0); task.Sleep(ctx, wait) == nil; {
 		wait = compactEvery
 		size := s.Size()
 		if size <= limit {

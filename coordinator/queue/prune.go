@@ -49,7 +49,7 @@ func (s *Store) Prune(ctx context.Context, olderThan time.Duration, dryRun bool)
 
 // PruneByTime prunes as configured, at once and then every hour, until ctx ends.
 func (s *Store) PruneByTime(ctx context.Context) {
-	for on := s.Config.Retention > 0 || s.Config.RetentionSize > 0; on; on = Sleep(ctx, time.Hour) {
+	for on := s.Config.Retention > 0 || s.Config.RetentionSize > 0; on; on = task.Sleep(ctx, time.Hour) == nil {
 		r, err := s.Prune(ctx, cmp.Or(s.Config.Retention, math.MaxInt64), false)
 		if err != nil && ctx.Err() == nil {
 			s.Trouble("not all that ended tasks have left could be removed", err)

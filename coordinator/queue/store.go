@@ -253,16 +253,6 @@ func (s *Store) WaitForRoom(ctx context.Context, what string, err error) bool {
 	}
 }
 
-// Sleep waits, and reports whether ctx has not ended meanwhile.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
 // UpdateWhenRoom makes a change, by Update or Exclusive, and waits for room where the disk is
 // full: what has happened must not be lost. It gives up when ctx ends or the store does.
 func (s *Store) UpdateWhenRoom(ctx context.Context, what string, isExclusive bool, f func(*fold.State, *ledger.Tx) error) error {

@@ -447,9 +447,7 @@ func (r *Runner) start(ctx context.Context, s *Schedule, at time.Time, instant s
 				}
 				break
 			}
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
+			if task.Sleep(ctx, wait) != nil {
 				return
 			}
 		}

@@ -99,7 +99,7 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 			})
 			return r, nil
 		}
-		if !queue.Sleep(ctx, fsckPause) {
+		if task.Sleep(ctx, fsckPause) != nil {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -264,10 +265,8 @@ func awaitFree(ctx context.Context, runDir string, d time.Duration) bool {
 		if free, err := lockFree(runDir); free || err != nil {
 			return free
 		}
-		select {
-		case <-ctx.Done():
+		if task.Sleep(ctx, 5*time.Millisecond) != nil {
 			return false
-		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }

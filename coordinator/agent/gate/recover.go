@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -91,11 +92,8 @@ func (t *tree) endAll(ctx context.Context) error {
 		if clean == 2 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			reason = cmp.Or(reason, "there was no time to look twice")
-			return fmt.Errorf("%s: %w", reason, context.Cause(ctx))
-		case <-time.After(pause):
+		if err := task.Sleep(ctx, pause); err != nil {
+			return fmt.Errorf("%s: %w", cmp.Or(reason, "there was no time to look twice"), err)
 		}
 	}
 }

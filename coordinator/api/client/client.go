@@ -197,10 +197,8 @@ func (c *Client) watch(ctx context.Context) (context.Context, func()) {
 			if err != nil {
 				cancel(err)
 			}
-			select {
-			case <-ctx.Done():
+			if task.Sleep(ctx, askAfter) != nil {
 				return
-			case <-time.After(askAfter):
 			}
 		}
 	})
@@ -283,10 +281,8 @@ func (c *Client) do(ctx context.Context, method, path string, in any, accept str
 			return nil, err
 		}
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if there is none
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(time.Duration(max(1, seconds)) * time.Second):
+		if err := task.Sleep(ctx, time.Duration(max(1, seconds))*time.Second); err != nil {
+			return nil, err
 		}
 	}
 }

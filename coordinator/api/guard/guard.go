@@ -356,12 +356,8 @@ func (g *Guard) ctxUntilTokenRotated(r *http.Request) (context.Context, func()) 
 	ctx, cancel := context.WithCancelCause(r.Context())
 	var look sync.WaitGroup
 	look.Go(func() {
-		tick := time.NewTicker(lookAgain)
-		defer tick.Stop()
 		for g.Authenticated(r) {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
+			if task.Sleep(ctx, lookAgain) != nil {
 				return
 			}
 		}
