@@ -8,15 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
@@ -274,11 +271,8 @@ func (a *app) startBackground(ctx context.Context) error {
 
 // spawnMaster starts `stint serve --background` in a session of its own, and returns what it says about itself.
 func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
-	closeOnExec()
-	self, err := "/proc/self/exe", error(nil) // also when it was deleted after its start, as with `go run`
-	if runtime.GOOS != "linux" {
-		self, err = os.Executable()
-	}
+	gate.CloseOnExec(readyFD)
+	self, err := gate.SelfCommand()
 	if err != nil {
 		return ready{}, fmt.Errorf("cannot start a master: %w", err)
 	}
@@ -309,7 +303,7 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	}
 	defer func() { _ = readEnd.Close() }() // only read from
 	cmd := &exec.Cmd{
-		Path: self, Args: args, Dir: "/", Env: env, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		Path: self[0], Args: args, Dir: "/", Env: env, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		Stdout: log, Stderr: log, ExtraFiles: []*os.File{writeEnd},
 	}
 	err = cmd.Start()
@@ -320,19 +314,6 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 		return ready{}, err
 	}
 	return awaitReady(ctx, readEnd, logFile)
-}
-
-// closeOnExec keeps descriptors that we were given, such as a script's lock, from programs that outlive us.
-func closeOnExec() {
-	entries, err := os.ReadDir("/dev/fd")
-	if err != nil {
-		return // a system without it; then there is no way to tell
-	}
-	for _, e := range entries {
-		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
-		}
-	}
 }
 
 // awaitReady reads what the master says. The end of the pipe without a word means that it ended.

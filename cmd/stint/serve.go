@@ -172,8 +172,8 @@ type master struct {
 
 // serve runs the master until it is ended. In the background it tells the one who started it how it went.
 func (m *master) serve(ctx context.Context) error {
-	closeOnExec()      // the agents are not to hold anything of ours open
-	var st unix.Stat_t // any other one, under a master that somebody started by hand, is not ours to write to
+	gate.CloseOnExec(readyFD) // the agents are not to hold anything of ours open
+	var st unix.Stat_t        // any other one, under a master that somebody started by hand, is not ours to write to
 	if m.background && unix.Fstat(readyFD, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
 		m.ready = os.NewFile(readyFD, "ready")
 	}

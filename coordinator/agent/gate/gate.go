@@ -66,7 +66,7 @@ type EndReport struct {
 // its result to os.Exit. It starts one agent when told to, waits for it, and returns when no descendant is
 // left; at the end of control it ends them all by itself.
 func Main(control io.Reader, out io.Writer) int {
-	closeOnExec(lockFD + 1)
+	CloseOnExec(lockFD + 1)
 	syscall.CloseOnExec(lockFD) // the agent gets it by name
 	dec := json.NewDecoder(control)
 	var first command
@@ -380,7 +380,7 @@ func (g *gate) end() EndReport {
 	return EndReport{Exit: g.status.ExitStatus()}
 }
 
-// closeListed is closeOnExec by a directory of the descriptors.
+// closeListed is CloseOnExec by a directory of the descriptors.
 func closeListed(dir string, first int) {
 	names, _ := os.ReadDir(dir) // what could be read
 	for _, n := range names {

@@ -126,9 +126,9 @@ func becomeReaper() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// closeOnExec keeps descriptors from first on out of the agent: those that the
-// master itself had inherited without the flag.
-func closeOnExec(first int) {
+// CloseOnExec keeps descriptors from first on, such as a script's lock that we
+// inherited without the flag, from the programs that this one starts.
+func CloseOnExec(first int) {
 	if unix.CloseRange(uint(first), math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}

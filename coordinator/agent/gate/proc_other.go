@@ -81,7 +81,8 @@ func SelfCommand() ([]string, error) {
 // becomeReaper does nothing: only Linux knows subreapers.
 func becomeReaper() error { return nil }
 
-func closeOnExec(first int) { closeListed("/dev/fd", first) }
+// CloseOnExec keeps descriptors from first on from the programs that this one starts.
+func CloseOnExec(first int) { closeListed("/dev/fd", first) }
 
 // agentAttr puts the agent into a session and group of its own.
 func agentAttr(*os.File) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
