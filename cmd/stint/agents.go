@@ -387,7 +387,7 @@ func (c *Config) capturePatterns() (patterns []string) {
 	return patterns
 }
 
-// environment returns what an account's agent gets for a run, and puts its credentials into its home.
+// environment returns the variables of this shell that tasks get, and which of them do not fit.
 func (a *app) environment() (env, removed []string) {
 	cfg, err := a.base()
 	if err != nil || ownRun() != "" {

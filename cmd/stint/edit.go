@@ -391,7 +391,7 @@ func stillThere(what string) error {
 // saveTries is how often a save is made that another program undoes.
 const saveTries = 4
 
-// put sets a key from a layer and remembers that. A value from a lower layer is only checked.
+// put puts text in the place of base, and has it reconciled. changed: another program was faster.
 func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, records []ledger.Record, plan task.Reconciled) (changed bool, err error) {
 	err = base.Replace(text)
 	if errors.Is(err, tasksfile.ErrChanged) {

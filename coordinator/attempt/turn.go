@@ -190,17 +190,13 @@ func (a *Attempts) runTurn(ctx context.Context, t *state.Task, agent task.Agent,
 	if out.Class != state.ClassAgentMissing || !queue.Read(a.tasks, func(st *fold.State) bool { return st.HasRun(name) }) {
 		return out
 	}
-	again := time.NewTimer(missingRetry)
-	defer again.Stop()
-	select {
-	case <-again.C:
+	if task.Sleep(ctx, missingRetry) == nil {
 		out = agent.Run(ctx, turn, report)
 		if found := a.tasks.Config.AgentFound; out.Class == state.ClassAgentMissing && found != nil && a.IsFound(name) && !found(name, turn.Env) {
 			out.Final = true
 			out.Error += "; other tasks find it: submit the task again from a shell that has it in PATH, or configure " + name + "_bin"
 		}
 		return out
-	case <-ctx.Done():
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, task.ErrCanceled):
