@@ -46,7 +46,8 @@ func ParseExpr(text, zone string) (*Expr, error) {
 	}
 	parsed, err := cron.ParseStandard(text)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no cron expression: %w (days of the week are 0 to 6, or SUN to SAT)", text, err)
+		what, _, _ := strings.Cut(err.Error(), ": strconv.")
+		return nil, fmt.Errorf("%q is no cron expression: %s (days of the week are 0 to 6, or SUN to SAT)", text, what)
 	}
 	e.cron = parsed.(*cron.SpecSchedule) // but for @every it returns nothing else
 	if e.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
