@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) jobCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "job",
 		Short: "due jobs: what is to be done with objects of memory, and when",
 		Long: `A due job asks for one action on one object of memory, once its time has come. Workers pull
@@ -24,14 +24,9 @@ in the state directory, which you may edit. More: stint help jobs.`,
 		Example: `  stint job add cognition cg_123 revalidate --at "tomorrow 9:00"
   stint job pull --worker worker-1
   stint job ack 2b4f6c8e --next 7d`,
-	}
-	for _, build := range []func(*app) *cobra.Command{
-		noRun((*app).jobAddCommand), (*app).jobLsCommand, (*app).jobShowCommand, noRun((*app).jobPullCommand),
-		noRun((*app).jobAckCommand), noRun((*app).jobFailCommand), noRun((*app).jobRetryCommand),
-	} {
-		c.AddCommand(build(a))
-	}
-	return c
+	},
+		a.noRun(a.jobAddCommand()), a.jobLsCommand(), a.jobShowCommand(), a.noRun(a.jobPullCommand()),
+		a.noRun(a.jobAckCommand()), a.noRun(a.jobFailCommand()), a.noRun(a.jobRetryCommand()))
 }
 
 func (a *app) jobAddCommand() *cobra.Command {

@@ -67,7 +67,7 @@ A running master keeps the environment and the configuration that it was started
 	}
 	test.Flags().StringVar(&kind, "event", notify.Done, "`kind` of the event: "+strings.Join(notify.Kinds, ", "))
 	complete(test, "event", func() []string { return notify.Kinds })
-	return group(&cobra.Command{Use: "notify", Short: "try the notifications", Example: "  stint notify test"}, noRun(func(*app) *cobra.Command { return test })(a))
+	return group(&cobra.Command{Use: "notify", Short: "try the notifications", Example: "  stint notify test"}, a.noRun(test))
 }
 
 // ring notifies whoever waits at the terminal that a task has ended.

@@ -178,11 +178,10 @@ func (a *app) serviceCommand() *cobra.Command {
 	install.Flags().StringVar(&format, "format", format, "systemd or launchd, with --print")
 	install.Flags().BoolVar(&force, "force", false, "replace a file that stint has not written")
 	install.Flags().BoolVar(&linger, "linger", false, "on Linux: run it from boot on, without a session of yours")
-	forUser := func(c *cobra.Command) *cobra.Command { return noRun(func(*app) *cobra.Command { return c })(a) }
 	status := leaf("status", "print whether the service is installed and runs", func(ctx context.Context, s *service) error { return a.printFindings(s.examine(ctx)) })
 	uninstall := leaf("uninstall", "stop the service and remove its file", a.uninstallService)
 	return group(&cobra.Command{Use: "service", Short: "have the system run the master, also after a reboot", Example: "  stint service install --linger\n  stint service status"},
-		forUser(install), a.withJSON(status), forUser(uninstall))
+		a.noRun(install), a.withJSON(status), a.noRun(uninstall))
 }
 
 // installService writes the file of the service and starts that.

@@ -35,8 +35,8 @@ commands work with and without a master. They change the database, never the led
   stint sync once --postgres postgres:///cli_worker
   stint sync status
   stint sync verify && echo "the mirror is complete"`,
-	}, noRun((*app).syncOnceCommand)(a), a.syncStatusCommand(), a.syncVerifyCommand(),
-		noRun((*app).syncRebuildCommand)(a), noRun((*app).syncMigrateCommand)(a))
+	}, a.noRun(a.syncOnceCommand()), a.syncStatusCommand(), a.syncVerifyCommand(),
+		a.noRun(a.syncRebuildCommand()), a.noRun(a.syncMigrateCommand()))
 }
 
 // onMirror completes one of these commands: it gets the options of serve that say where the

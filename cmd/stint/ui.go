@@ -143,7 +143,7 @@ func (a *app) tokenCommand() *cobra.Command {
 			}
 			return do(tokenFile(state))
 		}
-		return noRun(func(*app) *cobra.Command { return c })(a)
+		return a.noRun(c)
 	}
 	return group(&cobra.Command{
 		Use: "token", Short: "the token of the HTTP interface: a new one, or for curl",
