@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
@@ -158,5 +159,14 @@ func TestClientOutlivesItsMaster(t *testing.T) {
 	serveAt(t, m, Options{}, s.socket)
 	if _, err := s.client.Submit(t.Context(), task.TaskSpec{Prompt: "x"}); err != nil {
 		t.Errorf("with the successor: %v", err)
+	}
+}
+
+// TestActOnScheduleSendsItsInstant, by which the master knows a request that is made again.
+func TestActOnScheduleSendsItsInstant(t *testing.T) {
+	at := time.Date(2026, 11, 30, 10, 12, 45, 123_000_000, time.UTC)
+	got, err := serve(t, newFake(t), Options{}).client.ActOnSchedule(t.Context(), "nightly", "run", at)
+	if err != nil || len(got.Open) != 1 || !got.Open[0].Equal(at) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
