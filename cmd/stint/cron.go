@@ -171,7 +171,10 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 	}
 	i := slices.IndexFunc(list, func(s task.Schedule) bool { return s.Name == name })
 	if i >= 0 && list[i].Paused { // as one of that name was, which was removed just now
-		if err := a.call(ctx, func(cl *client.Client) (err error) { list[i], err = cl.ActOnSchedule(ctx, name, "resume", time.Now()); return err }); err != nil {
+		if err := a.call(ctx, func(cl *client.Client) (err error) {
+			list[i], err = cl.ActOnSchedule(ctx, name, "resume", time.Now())
+			return err
+		}); err != nil {
 			return err
 		}
 	}

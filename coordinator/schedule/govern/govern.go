@@ -173,7 +173,7 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 			at = now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
 			why, isOver = fmt.Sprintf("auto_verify_budget: %d %s jobs per day (UTC) and workspace are used up", w.Budget, action), due[onDay(action, at)] >= w.Budget
 		}
-		isOver = isOver || action == care.Reinstate && w.isUnused(g, e) // nobody has missed it
+		isOver = isOver || action == care.Reinstate && w.isUnused(g, e)                    // nobody has missed it
 		isOver = isOver || action == care.Revalidate && due[onDay(action, now)+object] > 0 // agents can write that it is due again
 		if e.ID == "" || e.Next.IsZero() || e.Next.After(now) || open[object] || isOver || e.May(action) != nil || added == mostNew {
 			continue

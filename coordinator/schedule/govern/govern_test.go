@@ -451,9 +451,9 @@ func TestReadsVerdicts(t *testing.T) {
 		"First {\"verdict\":\"holds\"}, but no: {\"evidence\":\"{\\\"verdict\\\":\\\"holds\\\"}\",\"verdict\":\"unknowable\"} by " + schema: `unknowable||{"verdict":"holds"}`,
 		`{"verdict":"revised","text":"one\n- two","evidence":""}`:                                                                           "revised|one\n- two|",
 		"{\"answer\":{\"verdict\":\"holds\",\"evidence\":\"a\"}}":                                                                           "holds||a",
-		"```\n{\"verdict\":\"Holds\"}\n```":                                                                                                 "holds||",
-		schema:                                                                                                                              "",
-		"It holds.":                                                                                                                         "",
+		"```\n{\"verdict\":\"Holds\"}\n```": "holds||",
+		schema:                              "",
+		"It holds.":                         "",
 	} {
 		p := &plan{}
 		err := p.read(&state.Task{ID: "t1", Status: state.Done, Result: text})
