@@ -157,10 +157,9 @@ func (w *Worker) enqueue(ctx context.Context, g memory.Governed, entries []care.
 	onDay := func(a care.Action, at time.Time) string { return string(a) + at.UTC().Format(time.DateOnly) }
 	for _, j := range w.Jobs.Where(func(j *jobs.Job) bool { return strings.HasPrefix(j.ObjectID, g.Workspace+":") }) {
 		queued[j.IdempotencyKey] = j.Status == jobs.Queued
-		switch {
-		case j.Status == jobs.Running, j.Status == jobs.Queued && (j.Attempt > 0 || j.WaitsFor != "" || !j.RunAt.After(now)), j.Status == jobs.DeadLetter && onDay("", j.UpdatedAt) == onDay("", now):
-			open[j.ObjectID] = true
-		}
+		isOpen := j.Status == jobs.Running || queued[j.IdempotencyKey] && (j.Attempt > 0 || j.WaitsFor != "" || !j.RunAt.After(now))
+		hasFailed := j.Status == jobs.DeadLetter || j.Status == jobs.Failed
+		open[j.ObjectID] = open[j.ObjectID] || isOpen || hasFailed && onDay("", j.UpdatedAt) == onDay("", now)
 		day := onDay(care.Action(j.Action), j.RunAt)
 		due[day]++
 		due[day+j.ObjectID]++

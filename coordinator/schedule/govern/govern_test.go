@@ -557,6 +557,19 @@ func TestPutBack(t *testing.T) {
 	b.wantJobs("#a decay succeeded 0", "#a decay succeeded 0", "#a decay succeeded 0")
 }
 
+// A job that a person has ended, as by deleting its section, is not made again before the next day.
+func TestAfterEndByHand(t *testing.T) {
+	b := newBench(t, lessons)
+	b.pass()
+	j := b.job("job1")
+	j.Status, j.UpdatedAt = jobs.Failed, b.now
+	b.pass()
+	b.wantJobs("#a verify failed 0")
+	b.now = b.now.AddDate(0, 0, 1)
+	b.pass()
+	b.wantJobs("#a verify failed 0", "#a verify queued 0")
+}
+
 // A dead letter does not end the care of its entry: there is another job the next day, and one a day.
 func TestAfterDeadLetter(t *testing.T) {
 	b := newBench(t, lessons)
