@@ -72,7 +72,7 @@ func (a *Attempts) carrySnapshot(from, to string) {
 func (a *Attempts) noteTree(r *Run, t *state.Task) {
 	root := task.RepositoryRoot(t.Workspace)
 	s, has := a.snapshotOf(r.ID)
-	if a.tasks.Config.Shell == nil || a.tasks.Config.IsTemp(t.Workspace) || !task.IsCheckout(root) || strings.HasPrefix(t.Prompt, task.NoteQuestion) {
+	if a.tasks.Config.Shell == nil || a.tasks.Config.IsTemp(t.Workspace) || !task.IsCheckout(root) {
 		return
 	}
 	if strings.HasPrefix(t.Prompt, task.NoteQuestion) { // its agent only reads: what changes is another's work
