@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gofrs/flock"
 
@@ -27,13 +28,16 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("%s is in use by the master with pid %d", e.Dir, e.PID)
 }
 
-// Lock takes the right to write the state directory dir, without waiting. The lock file is never renamed or
+// lockWait is how long Lock waits: what a process that was killed was about to start has its descriptors until its exec.
+const lockWait = 100 * time.Millisecond
+
+// Lock takes the right to write the state directory dir, and waits no longer than [lockWait]. The lock file is never renamed or
 // removed by us; should somebody else do that, the lock of the directory itself, which is taken too, still
 // keeps others out. The kernel frees both when the process ends, however it ends. The error is a
 // *BusyError if another process holds them.
 func Lock(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")
-	free, err := durable.Lock(context.Background(), path, 0)
+	free, err := durable.Lock(context.Background(), path, lockWait)
 	if errors.Is(err, durable.ErrLocked) {
 		return nil, &BusyError{Dir: dir, PID: LockHolder(dir)}
 	}
@@ -42,7 +46,11 @@ func Lock(dir string) (unlock func() error, err error) {
 	}
 	itself := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	unlock = func() error { return errors.Join(itself.Close(), free()) }
-	if ok, err := itself.TryLock(); !ok && err == nil { // with an error the file system (NFS, for one) cannot do that
+	ok, err := itself.TryLock()
+	for end := time.Now().Add(lockWait); !ok && err == nil && time.Now().Before(end); ok, err = itself.TryLock() {
+		time.Sleep(time.Millisecond)
+	}
+	if !ok && err == nil { // with an error the file system (NFS, for one) cannot do that
 		return nil, errors.Join(&BusyError{Dir: dir}, unlock())
 	}
 	f, err := durable.Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, durable.FileMode)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"stint/ledger/journal"
 )
@@ -37,4 +38,19 @@ func TestOneLock(t *testing.T) {
 			must(t, unlock())
 		})
 	}
+}
+
+// TestLockOfAMoment: the descriptors of a master that was killed are there until what it was starting has begun.
+func TestLockOfAMoment(t *testing.T) {
+	dir := t.TempDir()
+	first, err := journal.Lock(dir)
+	must(t, err)
+	time.AfterFunc(30*time.Millisecond, func() {
+		if err := first(); err != nil {
+			t.Error(err)
+		}
+	})
+	unlock, err := journal.Lock(dir)
+	must(t, err)
+	must(t, unlock())
 }
