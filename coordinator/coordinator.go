@@ -109,9 +109,6 @@ func (c *Coordinator) IsBusy(within time.Duration) (busy bool) {
 	return busy
 }
 
-// Alone is that of the attempts.
-func (c *Coordinator) Alone(workspace string, do func()) bool { return c.Attempts.Alone(workspace, do) }
-
 // Close ends what Open began. Run must have returned.
 func (c *Coordinator) Close() error {
 	return c.Store.Close(func() {

@@ -351,9 +351,9 @@ func TestAloneInACheckout(t *testing.T) {
 	w.agent.do = func(_ context.Context, turn task.Turn, _ func(task.Event)) task.Outcome {
 		switch {
 		case turn.ReadOnly:
-			question = w.c.Alone(w.work, notes)
+			question = w.c.Attempts.Alone(w.work, notes)
 		case turn.Attempt == 1:
-			during, elsewhere = w.c.Alone(w.work, notes), w.c.Alone(w.dir, func() {})
+			during, elsewhere = w.c.Attempts.Alone(w.work, notes), w.c.Attempts.Alone(w.dir, func() {})
 		}
 		w.run("echo x >new.go")
 		return task.Outcome{Result: "Done.", Session: "native-1"}
@@ -361,7 +361,7 @@ func TestAloneInACheckout(t *testing.T) {
 	w.open()
 	w.wait(w.submit(task.TaskSpec{Prompt: task.NoteQuestion}).ID)
 	got := w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID)
-	after := w.c.Alone(w.work, notes)
+	after := w.c.Attempts.Alone(w.work, notes)
 	w.close()
 	if !question || during || !elsewhere || !after || got.Changes == nil || got.Changes.Uncertain {
 		t.Errorf("question %v, during %v, elsewhere %v, after %v, %+v", question, during, elsewhere, after, got.Changes)

@@ -138,10 +138,8 @@ func (f Files) Adopt(newID func() string, next time.Time) Files {
 		if e.Wrong != "" || e.InArchive || e.ID != "" && !isUndated {
 			continue
 		}
-		if e.ID == "" {
-			for e.ID = newID(); taken[e.ID]; {
-				e.ID = newID()
-			}
+		for isNew := e.ID == ""; e.ID == "" || isNew && taken[e.ID]; {
+			e.ID = newID()
 		}
 		if isUndated {
 			e.Next = next

@@ -98,12 +98,6 @@ func (s *State) Job(id string) (j Job, ok bool) {
 	return j, false
 }
 
-// IsOpen reports whether there is a job of that id that has not ended.
-func (s *State) IsOpen(id string) bool {
-	e := s.jobs[id]
-	return e != nil && !ended(e.Status)
-}
-
 // ByKey returns the id of the job that has an idempotency key; "" if none has.
 func (s *State) ByKey(key string) string { return s.byKey[key] }
 

@@ -246,7 +246,8 @@ func (r *Room) Ack(ctx context.Context, id string, a jobs.Ack) (job jobs.Job, er
 		next := j.Spec
 		next.RunAt, next.IdempotencyKey = a.NextActionAt, ""
 		err = wrong(next.Check())
-		if id := st.ByKey(next.IdempotencyKey); id == j.ID || id != "" && !st.IsOpen(id) { // that one is over
+		id := st.ByKey(next.IdempotencyKey)
+		if old, _ := st.Job(id); id != "" && (id == j.ID || old.Status != jobs.Queued && old.Status != jobs.Running) { // that one is over
 			next.IdempotencyKey += ":" + state.ExactTime(now)
 		}
 		if err == nil {
@@ -268,7 +269,7 @@ func acknowledge(j *jobs.Job, a *jobs.Ack, now time.Time) (isAgain bool, err err
 	if err := checkOwner(j, a.WorkerID, now); err != nil {
 		return false, err
 	}
-	if !a.NextActionAt.IsZero() {
+	if !a.NextActionAt.IsZero() && !a.NoNext {
 		if err := wrong("next_action_at", jobs.CheckTime(a.NextActionAt, now)); err != nil {
 			return false, err
 		}

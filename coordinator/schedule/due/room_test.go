@@ -428,6 +428,9 @@ func TestAck(t *testing.T) {
 	ack.NextActionAt = start
 	_, err = w.Ack(t.Context(), list[0].ID, ack)
 	refused(t, err, task.CodeInvalid, "2026-12-01T00:00:00.000Z is past")
+	if job, err := w.Ack(t.Context(), list[0].ID, jobs.Ack{NextActionAt: start, NoNext: true}); err != nil || !job.NextActionAt.Equal(start) {
+		t.Errorf("a time that is past, for which nothing is queued: %+v, %v", job, err)
+	}
 	ack.NextActionAt = start.AddDate(9000, 0, 0)
 	_, err = w.Ack(t.Context(), list[0].ID, ack)
 	refused(t, err, task.CodeInvalid, "next_action_at: write a time")

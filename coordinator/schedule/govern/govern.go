@@ -47,8 +47,6 @@ type Tasks interface {
 	Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error)
 	// Fired returns the task with that idempotency key, with its answer if it has ended.
 	Fired(key string) (t state.Task, ok bool)
-	// Alone calls do while no task is at work in the checkout of a workspace, whose changes it would be taken for.
-	Alone(workspace string, do func()) (ok bool)
 	// IsLeaving reports whether the master starts nothing more.
 	IsLeaving() bool
 }
@@ -62,7 +60,8 @@ type Worker struct {
 	Queue  string                                        // of the tasks that ask agents
 	Uses   func(g memory.Governed, id string) memory.Use // of an entry
 	Now    func() time.Time
-	NewID  func() string // another one each time; at most 32 letters and digits
+	NewID  func() string                               // another one each time; at most 32 letters and digits
+	Alone  func(workspace string, do func()) (ok bool) // calls do while no task is at work in that checkout, whose changes it would be taken for
 	Log    *slog.Logger
 
 	told string // the trouble that was logged last
@@ -114,7 +113,7 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 	f, err := g.Read()
 	entries, next := f.Entries(), now.Add(care.DecayEvery)
 	if !bytes.Equal(f.Adopt(w.NewID, next)[0], f[0]) {
-		w.Tasks.Alone(g.Workspace, func() { entries, err = g.Entries(w.NewID, next) })
+		w.Alone(g.Workspace, func() { entries, err = g.Entries(w.NewID, next) })
 	}
 	if err != nil {
 		return err
@@ -139,7 +138,7 @@ func (w *Worker) lookAt(ctx context.Context, g memory.Governed, asked *int) erro
 	if len(plans) == 0 {
 		return trouble
 	}
-	w.Tasks.Alone(g.Workspace, func() {
+	w.Alone(g.Workspace, func() {
 		pulled, err := w.Jobs.Pull(ctx, jobs.Pull{WorkerID: workerID, IDs: slices.Sorted(maps.Keys(plans))})
 		trouble = errors.Join(trouble, err)
 		for _, j := range pulled {
@@ -267,11 +266,7 @@ func (w *Worker) applyPlan(ctx context.Context, g memory.Governed, id string, p 
 		_, err := w.Jobs.Fail(ctx, id, jobs.Fail{Error: p.err.Error(), WorkerID: workerID})
 		return err
 	}
-	next := after.Next
-	if next.Before(p.change.Now) { // it was applied long ago, and a time that is past is refused
-		next = time.Time{}
-	}
-	_, err := w.Jobs.Ack(ctx, id, jobs.Ack{WorkerID: workerID, NextActionAt: next, NoNext: true, Before: describe(before), After: describe(after), Evidence: p.evidence})
+	_, err := w.Jobs.Ack(ctx, id, jobs.Ack{WorkerID: workerID, NextActionAt: after.Next, NoNext: true, Before: describe(before), After: describe(after), Evidence: p.evidence})
 	return err
 }
 
