@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 	"stint/state/lanes":                       {"stint/state/table", "stint/state", "stint/ledger", "stint/state/heap"},
 	"stint/state/explain":                     {"stint/state/lanes", "stint/state"},
 	"stint/state/fold":                        {"stint/state/explain", "stint/state/lanes", "stint/state/table", "stint/state", "stint/ledger", "stint/ledger/mark"},
-	"stint/state/jobs":                        {"stint/state", "stint/ledger"},
+	"stint/state/jobs":                        {"stint/state", "stint/ledger", "stint/state/heap"},
 	"stint/session":                           {"stint/ledger/durable"},
 	"stint/memory":                            {"stint/memory/care", "stint/ledger/durable"},
 	"stint/memory/care":                       {},

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"cmp"
-	"container/heap"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,13 +11,14 @@ import (
 
 	"stint/ledger"
 	"stint/state"
+	"stint/state/heap"
 )
 
 // A State is the fold of jobs.md: all jobs that are not in the archive.
 type State struct {
 	jobs     map[string]*entry
-	all      []*entry // the oldest first
-	queue    queue    // those that are queued
+	all      []*entry          // the oldest first
+	queue    heap.Heap[*entry] // those that are queued
 	byStatus map[string]map[*entry]bool
 	byKey    map[string]string // ids by idempotency keys, also of archived jobs
 	archived map[string]ledger.ArchiveEntry
@@ -27,13 +27,15 @@ type State struct {
 // An entry is a job with the fields of a person's own, and its places in lists.
 type entry struct {
 	Job
-	extra     []ledger.Pair
-	inAll, at int // in State.all, and in the queue
+	extra []ledger.Pair
+	inAll int    // in State.all
+	at    uint32 // in the queue
 }
 
 // New returns a state without jobs.
 func New() *State {
 	s := &State{jobs: map[string]*entry{}, byStatus: map[string]map[*entry]bool{}, byKey: map[string]string{}, archived: map[string]ledger.ArchiveEntry{}}
+	s.queue.Before, s.queue.Place = func(a, b *entry) bool { return compare(a, b) < 0 }, func(e *entry) *uint32 { return &e.at }
 	for _, status := range Statuses {
 		s.byStatus[status] = map[*entry]bool{}
 	}
@@ -56,7 +58,7 @@ func (s *State) Apply(sec *ledger.Section) error {
 		s.jobs[j.ID], s.all = e, append(s.all, e)
 		delete(s.archived, j.ID) // a whole record brings it back
 	} else if delete(s.byStatus[e.Status], e); e.Status == Queued {
-		heap.Remove(&s.queue, e.at)
+		s.queue.Remove(e)
 	}
 	for i := range sec.Fields {
 		if key := string(sec.Fields[i].Key); fieldOf(key) == nil && key != ledger.KeyBy && !ledger.IsEngineKey(key) {
@@ -68,7 +70,7 @@ func (s *State) Apply(sec *ledger.Section) error {
 	}
 	e.Job, s.byKey[j.IdempotencyKey], s.byStatus[j.Status][e] = j, j.ID, true
 	if j.Status == Queued {
-		heap.Push(&s.queue, e)
+		s.queue.Push(e)
 	}
 	return nil
 }
@@ -123,28 +125,6 @@ func compare(a, b *entry) int {
 	return cmp.Or(cmp.Compare(slices.Index(Priorities, a.Priority), slices.Index(Priorities, b.Priority)), strings.Compare(a.ID, b.ID))
 }
 
-// A queue is a heap of the queued jobs, for container/heap.
-type queue []*entry
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return compare(q[i], q[j]) < 0 }
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].at, q[j].at = i, j
-}
-
-func (q *queue) Push(x any) {
-	x.(*entry).at = len(*q)
-	*q = append(*q, x.(*entry))
-}
-
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	e := (*q)[last]
-	*q = slices.Delete(*q, last, last+1)
-	return e
-}
-
 // Due returns the queued jobs that a pull hands out, in that order, or in that of its ids.
 func (s *State) Due(p Pull) (list []Job) {
 	add := func(e *entry) {
@@ -157,14 +137,11 @@ func (s *State) Due(p Pull) (list []Job) {
 			add(e)
 		}
 	}
-	var taken []*entry
-	for p.IDs == nil && len(list) < p.Limit && len(s.queue) > 0 && !s.queue[0].RunAt.After(p.Now) {
-		e := heap.Pop(&s.queue).(*entry)
-		taken = append(taken, e)
+	for e := range s.queue.InOrder {
+		if p.IDs != nil || len(list) == p.Limit || e.RunAt.After(p.Now) {
+			break
+		}
 		add(e)
-	}
-	for _, e := range taken {
-		heap.Push(&s.queue, e)
 	}
 	return list
 }
@@ -206,7 +183,7 @@ func (s *State) Metrics(now time.Time) Metrics {
 	if n := succeeded + len(s.byStatus[Failed]) + m.DeadLetters; n > 0 {
 		m.SuccessRate = float64(succeeded) / float64(n)
 	}
-	retried, tried := 0, len(s.all)-len(s.queue)
+	retried, tried := 0, len(s.all)-len(s.queue.List)
 	for _, e := range s.all {
 		if e.Status == Queued && e.WaitsFor == "" && !e.RunAt.After(now) {
 			m.Due, m.LagSeconds = m.Due+1, max(m.LagSeconds, now.Sub(e.RunAt).Seconds())
