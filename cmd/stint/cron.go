@@ -243,13 +243,7 @@ func (a *app) cronRmCommand() *cobra.Command {
 				n, _ := strconv.Atoi(line)
 				rest := withoutSection(text, n-1)
 				after, _ := file.parse(rest)
-				names := func(list []schedule.Schedule) (names []string) {
-					for _, s := range list {
-						names = append(names, s.Name)
-					}
-					return names
-				}
-				if !slices.Equal(names(after), slices.Delete(names(before), at, at+1)) {
+				if !slices.EqualFunc(after, slices.Delete(before, at, at+1), func(a, b schedule.Schedule) bool { return a.Name == b.Name }) {
 					return nil, usage("edit "+file.path, "schedule %s cannot be taken out of the file as it is written", s.Name)
 				}
 				return rest, nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -97,9 +96,6 @@ func (a *app) editLedger(ctx context.Context, files ledger.Files) error {
 		return err
 	}
 	base, err := tasksfile.ReadCopy(ctx, nil, dir, files)
-	if files == ledger.JobFiles && errors.Is(err, fs.ErrNotExist) {
-		return &cliError{code: exitFailure, message: "there are no due jobs yet", try: "stint help jobs, and stint job add"}
-	}
 	if err != nil {
 		return err
 	}

@@ -639,7 +639,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 	followers.Go(func() { room.Run(following) })
 	worker := &govern.Worker{
 		Jobs: room, Tasks: c, Files: m.cfg.Governed, Budget: m.cfg.AutoVerifyBudget, Queue: schedule.Queue, Uses: m.uses.Of, Now: time.Now,
-		NewID: func() string { return uuid.NewString()[:8] }, Alone: c.Attempts.Alone, Log: m.log,
+		NewID: func() string { return uuid.NewString()[:8] }, Agent: func() string { return c.Config.DefaultAgent(nil) }, Alone: c.Attempts.Alone, Log: m.log,
 	}
 	followers.Go(func() { worker.Run(following) })
 	followers.Go(func() { stayForJobs(following, c, room) })

@@ -59,6 +59,13 @@ func (w *Worker) ask(ctx context.Context, g memory.Governed, j jobs.Job, p *plan
 	if *asked >= most {
 		return false, nil
 	}
+	if p.change.Now.Sub(w.agentT) >= time.Minute {
+		w.agent, w.agentT = w.Agent(), p.change.Now
+	}
+	if w.agent == "demo" { // which thinks nothing
+		p.waits = "no agent is installed and logged in: stint doctor"
+		return false, nil
+	}
 	p.err, p.change.Verdict, p.change.Text = nil, "", ""
 	_, err = w.Tasks.Submit(ctx, task.TaskSpec{
 		Prompt: task.NoteQuestion + instructions + prompt.Quote(p.entry.Text), Workspace: g.Workspace, IdempotencyKey: key(n), OutputPolicy: "none",

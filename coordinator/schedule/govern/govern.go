@@ -60,11 +60,14 @@ type Worker struct {
 	Queue  string                                        // of the tasks that ask agents
 	Uses   func(g memory.Governed, id string) memory.Use // of an entry
 	Now    func() time.Time
+	Agent  func() string                               // that is asked: the configured one, or one that is installed, else demo
 	NewID  func() string                               // another one each time; at most 32 letters and digits
 	Alone  func(workspace string, do func()) (ok bool) // calls do while no task is at work in that checkout, whose changes it would be taken for
 	Log    *slog.Logger
 
-	told string // the trouble that was logged last
+	told   string // the trouble that was logged last
+	agent  string // what Agent said last, and when: it may start programs
+	agentT time.Time
 }
 
 const (

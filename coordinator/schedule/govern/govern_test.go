@@ -37,6 +37,7 @@ type bench struct {
 	specs    []task.TaskSpec
 	uses     map[string]memory.Use
 	leaving  bool
+	demo     bool   // no agent but that is installed
 	busy     bool   // a task is at work in the checkout
 	refuse   error  // of the next Submit
 	lost     bool   // the next Ack does not arrive
@@ -49,7 +50,8 @@ func newBench(t *testing.T, notes string) *bench {
 	b.write(memory.DefaultLessons, notes)
 	ids := 0
 	b.Worker = &Worker{
-		Jobs: b, Tasks: b, Files: []memory.Governed{b.file}, Budget: 20, Queue: "scheduled", Uses: func(_ memory.Governed, id string) memory.Use { return b.uses[id] }, Now: func() time.Time { return b.now },
+		Agent: func() string { return map[bool]string{true: "demo", false: "codex"}[b.demo] },
+		Jobs:  b, Tasks: b, Files: []memory.Governed{b.file}, Budget: 20, Queue: "scheduled", Uses: func(_ memory.Governed, id string) memory.Use { return b.uses[id] }, Now: func() time.Time { return b.now },
 		NewID: func() string { ids++; return fmt.Sprintf("n%d", ids) }, Alone: b.alone, Log: slog.New(slog.DiscardHandler),
 	}
 	return b
@@ -299,6 +301,22 @@ func TestDueAgain(t *testing.T) {
 	}
 	b.pass()
 	b.wantJobs("#a decay succeeded 0", "#a decay succeeded 0", "#a decay succeeded 0", "#a archive succeeded 0")
+}
+
+// Where no agent is installed, nobody is asked, and no attempt is spent.
+func TestNoAgent(t *testing.T) {
+	b := newBench(t, lessons)
+	b.demo = true
+	b.pass()
+	b.pass()
+	if why := b.job("job1").WaitsFor; len(b.specs) > 0 || why != "no agent is installed and logged in: stint doctor" {
+		t.Fatalf("%+v: %s", b.specs, why)
+	}
+	b.demo, b.now = false, b.now.Add(time.Minute)
+	b.pass()
+	if why := b.job("job1").WaitsFor; len(b.specs) != 1 || why != "" {
+		t.Fatalf("%+v: %s", b.specs, why)
+	}
 }
 
 // Entries of high risk wait until the gate is open; nobody is asked before.
