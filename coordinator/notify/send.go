@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 // A Destination is one place that a block names, with the events that wait to be sent there.
@@ -63,7 +64,7 @@ func (b *Block) Destinations(env []string, read func(path string) (string, error
 		if err != nil {
 			return err
 		}
-		body, err := json.Marshal(map[string]string{"chat_id": b.Telegram, "text": clip(e.Line())})
+		body, err := json.Marshal(map[string]string{"chat_id": b.Telegram, "text": state.Cut(e.Line(), 2048)}) // it takes 4096 units of UTF-16, of which a rune has two at most
 		if err != nil {
 			return err
 		}
@@ -73,14 +74,6 @@ func (b *Block) Destinations(env []string, read func(path string) (string, error
 }
 
 var jsonBody = http.Header{"Content-Type": {"application/json"}}
-
-// clip cuts a text to what Telegram takes: 4096 units of UTF-16, of which a rune has two at most.
-func clip(text string) string {
-	if runes := []rune(text); len(runes) > 2048 {
-		return string(runes[:2047]) + "…"
-	}
-	return text
-}
 
 // add has an event sent.
 func (d *Destination) add(e Event) {
