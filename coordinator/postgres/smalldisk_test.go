@@ -88,8 +88,8 @@ func TestSmallDisk(t *testing.T) {
 		}
 		s.fill(t)
 	})
-	if disk == "" {
-		t.Skip("there is no small disk here")
+	if disk == "" { // it was skipped, or has failed
+		return
 	}
 	if _, err := os.Stat(disk); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the disk is still there: %v", err)
