@@ -72,8 +72,8 @@ new task, with the options of stint task; or, with --job, a job of the master's 
 	f.StringVar(&s.Zone, "zone", "", "time `zone` of the expression, such as Europe/Berlin; by default this machine's")
 	f.StringVar(&s.Job, "job", "", "`name` of a job, in place of a prompt: "+strings.Join(jobNames, ", "))
 	f.StringVar(&s.Overlap, "overlap", "", "`what` becomes of a firing while the one before goes on: skip (default), queue or parallel")
-	f.StringVar(&s.Missed, "missed", "", "`which` firings are made up for that no master was there for: once (default: the last one), skip or all")
-	f.IntVar(&s.Most, "missed-max", 0, "`number` of firings that are made up for with --missed all, by default 10")
+	f.StringVar(&s.Missed, "missed", "", "`which` missed firings run later: once (default: the last one), skip (none) or all")
+	f.IntVar(&s.Most, "missed-max", 0, "`number` of missed firings that run with --missed all, by default 10")
 	f.StringVar(&s.Jitter, "jitter", "", "each firing is late by a part of this `duration`")
 	complete(c, "job", func() []string { return jobNames })
 	complete(c, "overlap", func() []string { return []string{"skip", "queue", "parallel"} })
@@ -285,7 +285,7 @@ func (a *app) cronAct(name, short string) *cobra.Command {
 			case name == "run":
 				a.hint("stint: it fires now; how that goes: stint cron runs %s\n", s.Name)
 			case name == "pause":
-				a.hint("stint: it fires no more until: stint cron resume %s\n", s.Name)
+				a.hint("stint: it is paused until: stint cron resume %s\n", s.Name)
 			case len(s.Next) > 0:
 				a.hint("stint: it fires at %s next\n", localTime(s.Next[0]))
 			}

@@ -193,7 +193,7 @@ func (s *Server) scheduleRoutes(api huma.API) {
 	for _, act := range [][3]string{
 		{"run", "Fire a schedule now", "Besides its other firings, and whatever its overlap says."},
 		{"pause", "Pause a schedule", "It does not fire until it is resumed, also after a restart."},
-		{"resume", "Resume a schedule", "It fires from now on; what was due while it was paused is not made up for."},
+		{"resume", "Resume a schedule", "It fires from now on; what was due while it was paused is dropped."},
 	} {
 		answers(api, op(http.MethodPost, "/v1/schedules/{name}/"+act[0], act[0]+"-schedule", act[1], act[2]), func(ctx context.Context, in *scheduleInput) (task.Schedule, error) {
 			if in.Body == nil {

@@ -130,7 +130,7 @@ func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
 			continue // the next master fires it
 		}
 		if err := r.lookAt(ctx, s, c); err != nil {
-			r.opts.Log.Warn("a schedule is looked at again soon", "schedule", s.Name, "error", err)
+			r.opts.Log.Warn("cannot process a schedule, trying again", "schedule", s.Name, "error", err)
 			delete(r.paused, s.Name)         // as after a crash
 			isActive = isActive || !c.Paused // or nobody would be there to look
 			continue
@@ -216,7 +216,7 @@ func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now
 			missed = missed[1:]
 		}
 	}
-	most := s.Most // of them that are made up for
+	most := s.Most // of them that run now
 	switch {
 	case s.Missed == "skip" || s.Missed == "once" && len(fired) > 0:
 		most = 0
@@ -244,7 +244,7 @@ func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now
 		}
 	}
 	if lost+made > 0 { // those are noted; the others are told of when they are
-		r.tell("schedule-missed", s.Name, fmt.Sprintf("schedule %s: %d of its firings had nobody there, the last one at %s; %d of them made up for", s.Name, lost+made, last.Local().Format(time.DateTime), made))
+		r.tell("schedule-missed", s.Name, fmt.Sprintf("schedule %s: firings missed: %d, the last one at %s; run now: %d", s.Name, lost+made, last.Local().Format(time.DateTime), made))
 	}
 	return err
 }

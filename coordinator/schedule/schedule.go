@@ -29,7 +29,7 @@ type Schedule struct {
 	Zone    string `toml:"zone"`    // IANA name; "": that of the machine
 	Job     string `toml:"job"`     // name of a job of the master's own; "": Spec is a task
 	Overlap string `toml:"overlap"` // what becomes of a firing while the one before goes on: skip, queue or parallel
-	Missed  string `toml:"missed"`  // which of the firings that nobody was there for are made up for: skip, once or all
+	Missed  string `toml:"missed"`  // which missed firings run later: skip, once or all
 	Most    int    `toml:"missed_max"`
 	Jitter  string `toml:"jitter"` // a duration: each firing is late by a part of it
 

@@ -250,7 +250,7 @@ type Schedule struct {
 	Job     string      `json:"job,omitempty" example:"compact-tasks" doc:"The job of the master's own that it runs"`
 	Title   string      `json:"title,omitempty" example:"Update the dependencies" doc:"First line of the prompt of the task that it queues"`
 	Overlap string      `json:"overlap" enum:"skip,queue,parallel" example:"skip" doc:"What becomes of a firing while the one before goes on"`
-	Missed  string      `json:"missed" enum:"once,skip,all" example:"once" doc:"Which firings are made up for that nobody was there for"`
+	Missed  string      `json:"missed" enum:"once,skip,all" example:"once" doc:"Which missed firings run later"`
 	Most    int         `json:"missedMax" example:"10" doc:"How many at most"`
 	Jitter  string      `json:"jitter,omitempty" example:"10m" doc:"Each firing is late by a part of it"`
 	Paused  bool        `json:"paused" example:"false" doc:"It does not fire until it is resumed"`

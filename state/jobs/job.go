@@ -157,7 +157,7 @@ func (p *Pull) Check(now time.Time) (field string, err error) {
 		p.Now = now
 	}
 	if p.Now.Sub(now) > aheadMost {
-		return "now", fmt.Errorf("now: %s is ahead of %s, which it is here: a clock is wrong", state.FormatTime(p.Now), state.FormatTime(now))
+		return "now", fmt.Errorf("now: %s is ahead of the clock here, which says %s: one of them is wrong", state.FormatTime(p.Now), state.FormatTime(now))
 	}
 	return check(p)
 }

@@ -409,7 +409,7 @@ func (r *Room) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := errors.Join(r.reclaim(ctx), r.bury(ctx), r.shorten(ctx)); err != nil && ctx.Err() == nil {
-			r.opts.Log.Warn("due jobs are looked at again soon", "error", err)
+			r.opts.Log.Warn("cannot process due jobs, trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -593,7 +593,7 @@ func TestClocks(t *testing.T) {
 	for ahead, want := range map[time.Duration]int{time.Minute + time.Second: -1, time.Minute: 1} {
 		list, err := w.Pull(t.Context(), jobs.Pull{WorkerID: "w1", Now: start.Add(ahead)})
 		if want < 0 {
-			refused(t, err, task.CodeInvalid, "a clock is wrong")
+			refused(t, err, task.CodeInvalid, "one of them is wrong")
 		} else if err != nil || len(list) != want {
 			t.Errorf("%s ahead: %v, %v", ahead, list, err)
 		}

@@ -102,7 +102,7 @@ func (w *Worker) look(ctx context.Context) {
 		}
 	}
 	if why != w.told && why != "" {
-		w.Log.Warn("governed notes wait, and are looked at again soon", "error", why)
+		w.Log.Warn("cannot process governed notes, trying again", "error", why)
 	}
 	w.told = why
 }
