@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"stint/ledger/durable"
+	"stint/ledger/lock"
 )
 
 // checkID returns an error unless id can name a session: ids become file names.
@@ -62,8 +63,8 @@ func Lock(ctx context.Context, dir, id string, timeout time.Duration) (unlock fu
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("session lock: %w", err)
 	}
-	unlock, err = durable.Lock(ctx, filepath.Join(dir, "sessions", id+".lock"), timeout)
-	if errors.Is(err, durable.ErrLocked) {
+	unlock, err = lock.Take(ctx, filepath.Join(dir, "sessions", id+".lock"), timeout)
+	if errors.Is(err, lock.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s is in use by another run, waited %v", ErrBusy, id, max(timeout, 0))
 	}
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
+	"stint/ledger/lock"
 	"stint/state"
 	"stint/state/limits"
 )
@@ -257,7 +258,7 @@ func stateText(path string) ([]byte, error) {
 // changeText gives a file of the state directory the text that change makes of it. Commands that do so at the same
 // time wait for each other; what an editor saves meanwhile stays.
 func changeText(ctx context.Context, path string, change func(text []byte) ([]byte, error)) error {
-	unlock, err := durable.Lock(ctx, path+".lock", 10*time.Second)
+	unlock, err := lock.Take(ctx, path+".lock", 10*time.Second)
 	if err != nil {
 		return &cliError{code: exitBusy, message: "cannot change " + path, err: err, try: "the same again"}
 	}

@@ -19,6 +19,7 @@ import (
 // that is not here may not exist.
 var arrows = map[string][]string{
 	"stint/ledger/durable":                    {},
+	"stint/ledger/lock":                       {"stint/ledger/durable"},
 	"stint/ledger":                            {},
 	"stint/ledger/mark":                       {"stint/ledger"},
 	"stint/ledger/reconcile":                  {"stint/ledger", "stint/ledger/mark"},
@@ -26,7 +27,7 @@ var arrows = map[string][]string{
 	"stint/ledger/salvage":                    {"stint/ledger", "stint/ledger/mark"},
 	"stint/ledger/archive":                    {"stint/ledger", "stint/ledger/durable", "stint/ledger/mark"},
 	"stint/ledger/follow":                     {"stint/ledger", "stint/ledger/durable", "stint/ledger/mark"},
-	"stint/ledger/journal":                    {"stint/ledger/reconcile", "stint/ledger/tasksfile", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/salvage", "stint/ledger/durable", "stint/ledger/mark"},
+	"stint/ledger/journal":                    {"stint/ledger/reconcile", "stint/ledger/tasksfile", "stint/ledger", "stint/ledger/follow", "stint/ledger/archive", "stint/ledger/salvage", "stint/ledger/durable", "stint/ledger/lock", "stint/ledger/mark"},
 	"stint/ledger/tasksfile":                  {"stint/ledger", "stint/ledger/durable"},
 	"stint/state":                             {"stint/ledger", "stint/state/limits"},
 	"stint/state/limits":                      {},
@@ -36,7 +37,7 @@ var arrows = map[string][]string{
 	"stint/state/explain":                     {"stint/state/lanes", "stint/state"},
 	"stint/state/fold":                        {"stint/state/explain", "stint/state/lanes", "stint/state/table", "stint/state", "stint/ledger", "stint/ledger/mark"},
 	"stint/state/jobs":                        {"stint/state", "stint/ledger", "stint/state/heap"},
-	"stint/session":                           {"stint/ledger/durable"},
+	"stint/session":                           {"stint/ledger/durable", "stint/ledger/lock"},
 	"stint/memory":                            {"stint/memory/care", "stint/ledger/durable"},
 	"stint/memory/care":                       {},
 	"stint/prompt":                            {"stint/memory"},
@@ -81,7 +82,7 @@ var arrows = map[string][]string{
 	"stint/cmd/stint": {
 		"stint/coordinator", "stint/coordinator/checkout", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
 		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/notify", "stint/coordinator/schedule", "stint/coordinator/schedule/due", "stint/coordinator/schedule/govern", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/redact",
-		"stint/state", "stint/state/jobs", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/prompt", "stint/memory", "stint/memory/care", "stint/state/limits", "stint/coordinator/followup", "stint/ledger/mark",
+		"stint/state", "stint/state/jobs", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/ledger/lock", "stint/prompt", "stint/memory", "stint/memory/care", "stint/state/limits", "stint/coordinator/followup", "stint/ledger/mark",
 	},
 	"stint/examples": {}, // its tests may import anything
 }

@@ -19,6 +19,7 @@ import (
 
 	"stint/coordinator/notify"
 	"stint/ledger/durable"
+	"stint/ledger/lock"
 	"stint/state"
 )
 
@@ -160,7 +161,7 @@ func (a *app) configSetCommand() *cobra.Command {
 				return err
 			}
 			if dir, err := a.state(); err == nil {
-				if unlock, err := durable.Lock(c.Context(), filepath.Join(dir, "config.lock"), 10*time.Second); err == nil { // without a state directory there is none
+				if unlock, err := lock.Take(c.Context(), filepath.Join(dir, "config.lock"), 10*time.Second); err == nil { // without a state directory there is none
 					defer func() { _ = unlock() }()
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"stint/ledger/durable"
+	"stint/ledger/lock"
 )
 
 // A BusyError is the error for a state directory that another process has locked.
@@ -37,8 +38,8 @@ const lockWait = 100 * time.Millisecond
 // *BusyError if another process holds them.
 func Lock(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")
-	free, err := durable.Lock(context.Background(), path, lockWait)
-	if errors.Is(err, durable.ErrLocked) {
+	free, err := lock.Take(context.Background(), path, lockWait)
+	if errors.Is(err, lock.ErrLocked) {
 		return nil, &BusyError{Dir: dir, PID: LockHolder(dir)}
 	}
 	if err != nil {
