@@ -460,16 +460,17 @@ func TestAsksAnew(t *testing.T) {
 // An agent that cannot be told of a schema, as gemini, says more than the object, or says it in its own way.
 func TestReadsVerdicts(t *testing.T) {
 	const schema = `{"type":"object","properties":{"verdict":{"type":"string"}}}`
-	for text, want := range map[string]string{
-		`{"verdict":"holds","text":"","evidence":"a"}`: "holds||a",
-		"I looked at `{}`.\n\n```json\n{\n  \"verdict\": \"fails\",\n  \"evidence\": \"a {b} c\"\n}\n```\n\nThat is all {so far}.":          "fails||a {b} c",
-		"First {\"verdict\":\"holds\"}, but no: {\"evidence\":\"{\\\"verdict\\\":\\\"holds\\\"}\",\"verdict\":\"unknowable\"} by " + schema: `unknowable||{"verdict":"holds"}`,
-		`{"verdict":"revised","text":"one\n- two","evidence":""}`:                                                                           "revised|one\n- two|",
-		"{\"answer\":{\"verdict\":\"holds\",\"evidence\":\"a\"}}":                                                                           "holds||a",
-		"```\n{\"verdict\":\"Holds\"}\n```": "holds||",
-		schema:                              "",
-		"It holds.":                         "",
+	for _, c := range [][2]string{
+		{`{"verdict":"holds","text":"","evidence":"a"}`, "holds||a"},
+		{"I looked at `{}`.\n\n```json\n{\n  \"verdict\": \"fails\",\n  \"evidence\": \"a {b} c\"\n}\n```\n\nThat is all {so far}.", "fails||a {b} c"},
+		{"First {\"verdict\":\"holds\"}, but no: {\"evidence\":\"{\\\"verdict\\\":\\\"holds\\\"}\",\"verdict\":\"unknowable\"} by " + schema, `unknowable||{"verdict":"holds"}`},
+		{`{"verdict":"revised","text":"one\n- two","evidence":""}`, "revised|one\n- two|"},
+		{"{\"answer\":{\"verdict\":\"holds\",\"evidence\":\"a\"}}", "holds||a"},
+		{"```\n{\"verdict\":\"Holds\"}\n```", "holds||"},
+		{schema, ""},
+		{"It holds.", ""},
 	} {
+		text, want := c[0], c[1]
 		p := &plan{}
 		err := p.read(&state.Task{ID: "t1", Status: state.Done, Result: text})
 		if got := fmt.Sprintf("%s|%s|%s", p.change.Verdict, p.change.Text, strings.TrimSpace(strings.TrimSuffix(p.evidence, "(task t1)"))); got != want && err == nil || (err != nil) != (want == "") {
