@@ -253,7 +253,9 @@ func startRiver(b *testing.B) *river {
 	if out, err := exec.Command("go", "build", "-C", "../../.tools/peers", "-o", program, "./river").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	cmd := exec.Command(program)
+	// The settings of a real server, which those of tests are not.
+	server := postgrestest.Start(b, "fsync=on", "shared_buffers=128MB", "autovacuum=on")
+	cmd := exec.Command(program, server.Database(b))
 	cmd.Stderr = os.Stderr
 	orders, err := cmd.StdinPipe()
 	must(b, err)
