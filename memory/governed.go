@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"stint/memory/care"
@@ -107,19 +108,21 @@ func (g Governed) Apply(asked care.Entry, c care.Change) (before, after care.Ent
 }
 
 // heading is the mark that makes a heading of a line or of the one above it, also in a list or a quote.
-var heading = regexp.MustCompile(`^((?:(?:[-*+>]|\d+[.)]) +)*)(#{1,6}(?: |$)|=+$|-+$)`)
+var heading = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^((?:(?:[-*+>]|\d+[.)]) +)*)(#{1,6}(?: |$)|=+$|-+$)`)
+})
 
 // entryText returns what an agent says as the text of an entry, of at most so many characters: its
 // lines as they are indented, none of which is a heading or has the mark of a comment.
 func entryText(text string, most int) string {
-	text = leadingMarks.ReplaceAllString(strings.TrimSpace(text), "")
+	text = leadingMarks().ReplaceAllString(strings.TrimSpace(text), "")
 	if all := []rune(text); len(all) > most {
 		text = string(all[:most-1]) + "…"
 	}
 	lines := strings.Split(strings.ReplaceAll(text, "\t", "    "), "\n")
 	for i, line := range lines {
 		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-		lines[i] = strings.TrimRight(indent+heading.ReplaceAllString(OneLine(line, 0), `$1\$2`), " ")
+		lines[i] = strings.TrimRight(indent+heading().ReplaceAllString(OneLine(line, 0), `$1\$2`), " ")
 	}
 	return strings.NewReplacer("<!--", "‹!--", "-->", "--›").Replace(strings.TrimSpace(strings.Join(lines, "\n")))
 }

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -45,13 +46,13 @@ type Lesson struct {
 
 // leadingMarks are those of headings, lists, quotes and tables, each with a blank
 // behind it: "-1", "--force" and "*.go" are words.
-var leadingMarks = regexp.MustCompile(`^((#{1,6}|[-*>|])( |$))+`)
+var leadingMarks = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^((#{1,6}|[-*>|])( |$))+`) })
 
 // NewLesson makes one line of a text: blanks for line breaks, no mark of a heading
 // or list before it, at most 500 characters. What looks like the state of an entry of governed
 // notes is text: else a lesson could set its own state, or take the id of another entry.
 func NewLesson(text, source string, now time.Time) Lesson {
-	text = OneLine(leadingMarks.ReplaceAllString(OneLine(text, 0), ""), MaxLesson)
+	text = OneLine(leadingMarks().ReplaceAllString(OneLine(text, 0), ""), MaxLesson)
 	text = strings.ReplaceAll(text, "<!-- stint ", "‹!-- stint ")
 	source = OneLine(source, 0)
 	l := Lesson{Date: now.Format(time.DateOnly), Text: text, Source: source}

@@ -79,7 +79,7 @@ func TestALessonIsOneBullet(t *testing.T) {
 		if len(lines) != 4 || !strings.HasPrefix(lines[2], "- 2026-11-22 ") || strings.ContainsAny(lines[2], "\r\v\f\x00\x1b\u0085\u2028\u2029\u202e") {
 			t.Errorf("%.40q becomes %q", text, lines)
 		}
-		if rest := strings.TrimPrefix(lines[2], "- 2026-11-22 "); leadingMarks.MatchString(rest) || len([]rune(rest)) > MaxLesson+30 {
+		if rest := strings.TrimPrefix(lines[2], "- 2026-11-22 "); leadingMarks().MatchString(rest) || len([]rune(rest)) > MaxLesson+30 {
 			t.Errorf("%.40q becomes %q", text, rest)
 		}
 		list, err := Lessons(dir, DefaultLessons)

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -105,11 +106,11 @@ func byTurns(terms []Term, n int) (list []Term) {
 }
 
 // inFile is the name of a file with a line and column behind it.
-var inFile = regexp.MustCompile(`(\.[a-z]{1,4})(:[0-9]+)+$`)
+var inFile = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(\.[a-z]{1,4})(:[0-9]+)+$`) })
 
 // token takes a piece of text without blanks apart.
 func (q *query) token(token string) {
-	token = inFile.ReplaceAllString(token, "$1")
+	token = inFile().ReplaceAllString(token, "$1")
 	if isNumber(token) {
 		q.word(token, kindNumber)
 		return

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 	"text/template/parse"
 	"unicode/utf8"
@@ -82,7 +83,7 @@ func ParseTemplate(text string) (*Template, error) {
 		return nil, err
 	}
 	text = newlines.Replace(text)
-	if at := ownHeading.FindStringIndex(text); at != nil {
+	if at := ownHeading().FindStringIndex(text); at != nil {
 		return nil, wrongAt(text, at[0], "the heading \"## User message\" is written by stint itself, with the message behind it; take it out")
 	}
 	return t, nil
@@ -213,7 +214,7 @@ func (t *Template) Fill(values map[string]string) string {
 }
 
 // ownHeading is a line that could be taken for the heading of the message.
-var ownHeading = regexp.MustCompile(`(?im)^[ \t]*#+[ \t]*user[ \t]+message`)
+var ownHeading = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?im)^[ \t]*#+[ \t]*user[ \t]+message`) })
 
 // tidy makes lines of the text that a template makes: none that drives a terminal or
 // poses as the heading of the message, no two blank ones together, none at the ends.
@@ -228,7 +229,7 @@ func tidy(text string) string {
 		if blank {
 			b.WriteByte('\n')
 		}
-		if strings.HasPrefix(strings.TrimLeft(line, " \t"), "#") && ownHeading.MatchString(line) {
+		if strings.HasPrefix(strings.TrimLeft(line, " \t"), "#") && ownHeading().MatchString(line) {
 			line = strings.Replace(line, "#", `\#`, 1)
 		}
 		b.WriteString(line + "\n")

@@ -90,7 +90,7 @@ func (f *accountFlags) values(c *cobra.Command) (values map[string]string, err e
 		switch {
 		case !ok:
 			return nil, usage("stint account add --env KEY=VALUE", "--env %s is not KEY=VALUE", clip(name, 40))
-		case !variableName.MatchString(name):
+		case !variableName().MatchString(name):
 			return nil, usage("stint account add --env KEY=VALUE", "--env: %q cannot be the name of a variable", clip(name, 40))
 		}
 		env[name] = value

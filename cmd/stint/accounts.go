@@ -60,17 +60,17 @@ func (a *account) fields() map[string]any {
 }
 
 // accountID is what an account may be called: its home has this name, and its control record.
-var accountID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+var accountID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
 
 // variableName is what a program may find in its environment.
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // check returns what is wrong with an account, and the key at fault.
 func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {
 	kind := findKind(a.Tool)
 	_, hasMax := given["max"]
 	switch {
-	case !accountID.MatchString(a.ID):
+	case !accountID().MatchString(a.ID):
 		return "", fmt.Sprintf("%q cannot be the id of an account: use letters, digits, dashes and underscores", a.ID)
 	case a.Tool == "":
 		return "tool", "tool is missing; it has to be one of " + strings.Join(agentNames, ", ")
@@ -95,7 +95,7 @@ func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {
 		return "hours", "hours: " + err.Error()
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.env)) {
-		if !variableName.MatchString(name) || name == kind.HomeEnv || strings.ContainsRune(a.env[name], 0) {
+		if !variableName().MatchString(name) || name == kind.HomeEnv || strings.ContainsRune(a.env[name], 0) {
 			return "env", fmt.Sprintf("env cannot set %q", name)
 		}
 	}
@@ -464,7 +464,7 @@ func readVariables(path string) (env []string, err error) {
 			continue
 		}
 		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
-		if !ok || !variableName.MatchString(name) || strings.ContainsRune(value, 0) {
+		if !ok || !variableName().MatchString(name) || strings.ContainsRune(value, 0) {
 			return nil, fmt.Errorf("%s:%d is not KEY=VALUE", path, i+1)
 		}
 		if quoted := len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0]; quoted {

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -495,12 +496,12 @@ func (e *editing) taken(t task.Reconciled, err error, plan task.Reconciled) erro
 }
 
 // lineNumber is what an edit above changes in the message of a finding.
-var lineNumber = regexp.MustCompile(`line [0-9]+`)
+var lineNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`line [0-9]+`) })
 
 // splitFindings separates findings that are new from those that were there before, on whichever line.
 func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
 	known := map[string]int{}
-	name := func(f task.Finding) string { return lineNumber.ReplaceAllLiteralString(f.Message, "line") }
+	name := func(f task.Finding) string { return lineNumber().ReplaceAllLiteralString(f.Message, "line") }
 	for _, f := range before {
 		known[name(f)]++
 	}

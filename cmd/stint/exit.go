@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/task"
@@ -123,20 +124,20 @@ func printError(w io.Writer, err error) {
 		return
 	}
 	// Nothing is left to do about a broken stderr.
-	_, _ = fmt.Fprintf(w, "stint: %s\n", escapeText(anyWord.ReplaceAllStringFunc(message, shortIDIn)))
+	_, _ = fmt.Fprintf(w, "stint: %s\n", escapeText(anyWord().ReplaceAllStringFunc(message, shortIDIn)))
 	if try != "" {
-		_, _ = fmt.Fprintf(w, "  try: %s\n", escapeText(anyWord.ReplaceAllStringFunc(try, shortIDIn)))
+		_, _ = fmt.Fprintf(w, "  try: %s\n", escapeText(anyWord().ReplaceAllStringFunc(try, shortIDIn)))
 	}
 }
 
 // longWord finds what may be an id in an error, which is one of a task unless it stands in a path.
-var longWord = regexp.MustCompile(`[0-9A-Za-z_-]{36,}`)
+var longWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[0-9A-Za-z_-]{36,}`) })
 
 func shortIDIn(word string) string {
 	if strings.ContainsRune(word, '/') {
 		return word
 	}
-	return longWord.ReplaceAllStringFunc(word, shortID)
+	return longWord().ReplaceAllStringFunc(word, shortID)
 }
 
 // oneLine makes one line of a message that came with several.

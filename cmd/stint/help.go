@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/spf13/cobra"
@@ -253,13 +254,13 @@ func wrap(text string, width int) (lines []string) {
 }
 
 var (
-	sgrSequence = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	anyWord     = regexp.MustCompile(`\S+`)
+	sgrSequence = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;]*m") })
+	anyWord     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\S+`) })
 )
 
 // strong returns each word of s in bold, so that lines and cells can end behind any of them.
 func strong(s string) string {
-	return anyWord.ReplaceAllString(sgrSequence.ReplaceAllString(s, ""), "\x1b[1m$0\x1b[0m")
+	return anyWord().ReplaceAllString(sgrSequence().ReplaceAllString(s, ""), "\x1b[1m$0\x1b[0m")
 }
 
 // manCommand writes the manual pages: stint-COMMAND.1 and stint-TOPIC.7.

@@ -97,7 +97,7 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
 }
 
 // countdown is what changes in a reason to wait with each second.
-var countdown = regexp.MustCompile(`,? in [0-9][0-9dhms]*`)
+var countdown = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`,? in [0-9][0-9dhms]*`) })
 
 // announceAfter is how long a step may take until it is printed that it runs.
 const announceAfter = 5 * time.Second
@@ -216,7 +216,7 @@ func (l *logWriter) look(v *wire.TaskView, err error) {
 	if err == nil && !v.Status.Terminal() && (v.Status != state.Running || v.Settling) {
 		why = v.Why
 	}
-	bare := countdown.ReplaceAllString(why, "")
+	bare := countdown().ReplaceAllString(why, "")
 	if err != nil || bare == l.told {
 		return
 	}

@@ -168,7 +168,7 @@ var sgr = map[state.Status]string{
 // textWidth returns how many columns of a terminal a text takes, without its SGR sequences.
 func textWidth(s string) (n int) {
 	if strings.Contains(s, "\x1b[") {
-		s = sgrSequence.ReplaceAllString(s, "")
+		s = sgrSequence().ReplaceAllString(s, "")
 	}
 	for _, r := range s {
 		n += runeColumns(r)

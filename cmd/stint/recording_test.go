@@ -27,7 +27,7 @@ func cmdRecording(ts *testscript.TestScript, neg bool, args []string) {
 	for _, m := range svgLine.FindAllStringSubmatch(ts.ReadFile(args[0]), -1) {
 		shown = append(shown, html.UnescapeString(svgTag.ReplaceAllString(m[1], "")))
 	}
-	got := sgrSequence.ReplaceAllString(strings.Join(lines, "\n"), "")
+	got := sgrSequence().ReplaceAllString(strings.Join(lines, "\n"), "")
 	if want := strings.Join(shown, "\n"); sameEachTime(got) != sameEachTime(want) {
 		ts.Fatalf("the recording shows\n%s\nand stint prints\n%s\nlook at it and write it anew with -update-recording", want, got)
 	}
@@ -76,7 +76,7 @@ func recordingSVG(lines []string) string {
 			class, at = ` class="c"`, at+1.2
 		}
 		text := html.EscapeString(line)
-		for _, m := range sgrSequence.FindAllString(text, -1) {
+		for _, m := range sgrSequence().FindAllString(text, -1) {
 			tag := "</tspan>"
 			if code := strings.Trim(m, "\x1b[m"); code != "0" {
 				tag = `<tspan class="k` + code + `">`

@@ -110,7 +110,7 @@ func (b *Block) Check() (key string, err error) {
 		return "priority", fmt.Errorf("%d is not a whole number from 1 to 9", b.Priority)
 	case err != nil || took < 0:
 		return "min_duration", fmt.Errorf("%q is not a duration such as 90s, 10m or 2h", b.MinDuration)
-	case b.Telegram != "" && !chat.MatchString(b.Telegram):
+	case b.Telegram != "" && !chat().MatchString(b.Telegram):
 		return "telegram", fmt.Errorf("%q is not the id of a chat such as 123456789, -1001234567890 or @channel", b.Telegram)
 	case b.Telegram != "" && (b.TelegramTokenEnv == "") == (b.TelegramTokenFile == ""):
 		return "telegram", fmt.Errorf("the bot's token is missing or named twice; write telegram_token_env = \"VARIABLE\" or telegram_token_file = \"/path\"")
@@ -122,8 +122,8 @@ func (b *Block) Check() (key string, err error) {
 
 // What Telegram calls a chat or a public channel, and how the token of a bot looks.
 var (
-	chat     = regexp.MustCompile(`^(-?[0-9]{1,20}|@[A-Za-z0-9_]{1,64})$`)
-	botToken = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
+	chat     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(-?[0-9]{1,20}|@[A-Za-z0-9_]{1,64})$`) })
+	botToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`) })
 )
 
 // Token returns the token of the block's bot, which is a secret; "" if the block names none. env
@@ -133,7 +133,7 @@ func (b *Block) Token(env []string, read func(path string) (string, error)) (tok
 	if token = task.LookupEnv(env, from); b.TelegramTokenFile != "" {
 		token, err = read(from)
 	}
-	if token = strings.TrimSpace(token); err == nil && from != "" && !botToken.MatchString(token) {
+	if token = strings.TrimSpace(token); err == nil && from != "" && !botToken().MatchString(token) {
 		return "", fmt.Errorf("%s has no token of a bot such as 123456:ABC-DEF; in this environment it may be missing", from)
 	}
 	return token, err

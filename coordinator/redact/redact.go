@@ -198,7 +198,7 @@ var (
 	uriComponent    = strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
 )
 
-var hexDigits = regexp.MustCompile("%[0-9A-F]{2}")
+var hexDigits = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("%[0-9A-F]{2}") })
 
 // forms returns a value as it may be printed: as it is, in a string of JSON, percent-encoded, and
 // in base64, of which only those characters count that no byte beside the value has a part in.
@@ -207,7 +207,7 @@ func forms(value string) []string {
 	text, query := string(quoted[1:len(quoted)-1]), url.QueryEscape(value)
 	list := []string{value, text, jsonWithoutHTML.Replace(text), strings.ReplaceAll(text, "/", `\/`)}
 	for _, percent := range []string{query, strings.ReplaceAll(query, "+", "%20"), uriComponent.Replace(query), url.PathEscape(value)} {
-		list = append(list, percent, hexDigits.ReplaceAllStringFunc(percent, strings.ToLower))
+		list = append(list, percent, hexDigits().ReplaceAllStringFunc(percent, strings.ToLower))
 	}
 	for before := range 3 {
 		bytes := append(make([]byte, before), value...)

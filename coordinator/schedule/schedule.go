@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"stint/coordinator/task"
@@ -47,7 +48,7 @@ var (
 )
 
 // nameRule is what a schedule may be called: the name is part of the control record's.
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+var nameRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
 
 // Check returns what is wrong with a schedule, and with which key ("": it as a whole), and makes it ready for
 // use. jobs are the names of jobs that there are. The task itself is checked by whoever submits it.
@@ -63,7 +64,7 @@ func (s *Schedule) Check(jobs []string) (key string, err error) {
 	if s.Name == "" {
 		return "", errors.New("name is missing")
 	}
-	if !nameRule.MatchString(s.Name) {
+	if !nameRule().MatchString(s.Name) {
 		return "name", fmt.Errorf("%q cannot be the name of a schedule: use letters, digits, dashes and underscores", s.Name)
 	}
 	if s.expr, err = ParseExpr(s.Cron, s.Zone); err != nil {

@@ -358,12 +358,12 @@ func escapedRune(data []byte) rune {
 
 // emptyKey finds an idempotency key that is given and empty in the JSON of a task, where
 // names count without regard to capitals. In a string of JSON the quotes would be escaped.
-var emptyKey = regexp.MustCompile(`(?i)"idempotency_?key"\s*:\s*""`)
+var emptyKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)"idempotency_?key"\s*:\s*""`) })
 
 // EmptyKey returns the place of an idempotency key that is given and empty; -1 if there is
 // none. Most likely a script's variable is not set, and the task would be made twice.
 func EmptyKey(data []byte) int {
-	if at := emptyKey.FindIndex(data); at != nil {
+	if at := emptyKey().FindIndex(data); at != nil {
 		return at[0]
 	}
 	return -1

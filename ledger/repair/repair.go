@@ -14,6 +14,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sync"
 
 	"stint/ledger"
 	"stint/ledger/salvage"
@@ -96,7 +97,7 @@ type edit struct {
 // repair puts text, or the journal's record, which it returns, in the place of what is damaged.
 func (r *repairer) repair(d ledger.Damage, accept func(*ledger.Section) bool) *ledger.Section {
 	raw, s := r.data[d.From:d.To], r.journal[d.Seq]
-	if end := endLine.FindSubmatch(raw); end != nil { // the seq line may be what is damaged
+	if end := endLine().FindSubmatch(raw); end != nil { // the seq line may be what is damaged
 		seq, _ := ledger.ParseUint(end[1])
 		if own := r.journal[seq]; own != nil && own.Name() == d.Name && !r.present[seq] {
 			d.Seq, s = seq, own
@@ -120,7 +121,7 @@ func (r *repairer) repair(d ledger.Damage, accept func(*ledger.Section) bool) *l
 	return s
 }
 
-var endLine = regexp.MustCompile(`(?m)^<!-- end ([0-9]+)`)
+var endLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^<!-- end ([0-9]+)`) })
 
 func (r *repairer) setAside(d ledger.Damage) {
 	r.edits[d.From] = edit{d, aside(d, r.data[d.From:d.To]), "kept as text"}

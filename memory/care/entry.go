@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -22,7 +23,7 @@ type Entry struct {
 	begin, head, rest, end int // offsets: of its first line, that line's end without and with the line break, its end
 }
 
-var fence = regexp.MustCompile("^(?:(`{3,})[^`]*|(~{3,}).*|<!--.*)$")
+var fence = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^(?:(`{3,})[^`]*|(~{3,}).*|<!--.*)$") })
 
 // Parse returns the entries of a text.
 func Parse(text []byte) (list []Entry) {
@@ -45,7 +46,7 @@ func Parse(text []byte) (list []Entry) {
 			}
 		}
 		wasOpen := open != ""
-		switch f := fence.FindStringSubmatch(mark); {
+		switch f := fence().FindStringSubmatch(mark); {
 		case open == "-->" && strings.Contains(mark, open), wasOpen && strings.HasPrefix(mark, open) && strings.Trim(mark, open[:1]+" \t") == "":
 			open = ""
 		case !wasOpen && f != nil && (inEntry || in < 4):

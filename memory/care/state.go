@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -42,9 +43,11 @@ type State struct {
 }
 
 var (
-	comment = regexp.MustCompile(`[ \t]*<!-- stint ([a-z]+=[^<>]*)-->`)
-	fields  = regexp.MustCompile(`^(?:id=([\w-]{1,32}) *)?(?:status=(active|uncertain|archived|ontic_unknowable) *)?(?:confidence=(0|0\.\d+|1|1\.0+) *)?` +
-		`(?:risk=(low|medium|high) *)?(?:next=(\S+) *)?(?:tries=(\d) *)?(?:job=(\S+) *)?$`)
+	comment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[ \t]*<!-- stint ([a-z]+=[^<>]*)-->`) })
+	fields  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:id=([\w-]{1,32}) *)?(?:status=(active|uncertain|archived|ontic_unknowable) *)?(?:confidence=(0|0\.\d+|1|1\.0+) *)?` +
+			`(?:risk=(low|medium|high) *)?(?:next=(\S+) *)?(?:tries=(\d) *)?(?:job=(\S+) *)?$`)
+	})
 	errComment = errors.New("its comment is not id=… status=active|uncertain|archived|ontic_unknowable confidence=0…1 risk=low|medium|high next=2026-11-28T15:04:05Z, in this order")
 )
 
@@ -55,12 +58,12 @@ func Cut(line string) (text string, s State, err error) {
 	if !strings.Contains(line, "<!-- stint ") {
 		return line, s, nil
 	}
-	found := comment.FindStringSubmatch(line)
+	found := comment().FindStringSubmatch(line)
 	if found == nil {
 		return line, s, nil
 	}
-	line = comment.ReplaceAllString(line, "")
-	f := fields.FindStringSubmatch(found[1])
+	line = comment().ReplaceAllString(line, "")
+	f := fields().FindStringSubmatch(found[1])
 	if f != nil && f[5] != "" {
 		s.Next, err = time.Parse(time.RFC3339, f[5])
 	}
@@ -106,14 +109,14 @@ func At(before, line []byte) State {
 }
 
 var (
-	gate   = regexp.MustCompile(`(?mi)^\x{feff}?[-* \t]*state:[ \t]*(.*?)[ \t\r]*$`)
-	unsaid = regexp.MustCompile("(?s)<!--.*?(-->|$)|```.*?(```|$)") // comments, and code
+	gate   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?mi)^\x{feff}?[-* \t]*state:[ \t]*(.*?)[ \t\r]*$`) })
+	unsaid = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("(?s)<!--.*?(-->|$)|```.*?(```|$)") }) // comments, and code
 )
 
 // Gate reports whether the text of a gate.md lets jobs change entries of high risk: it has the line
 // "state: open", and none with another state.
 func Gate(text []byte) (open bool) {
-	for _, f := range gate.FindAllSubmatch(unsaid.ReplaceAll(text, nil), -1) {
+	for _, f := range gate().FindAllSubmatch(unsaid().ReplaceAll(text, nil), -1) {
 		if open = strings.EqualFold(string(f[1]), "open"); !open {
 			break
 		}
