@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,15 +14,12 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
-	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
 	east "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 
+	"stint/coordinator/api/web"
 	"stint/coordinator/api/wire"
 	"stint/state"
 )
@@ -103,14 +101,10 @@ func (a *app) printMarkdown(src []byte) error {
 	return err
 }
 
-// markdown reads the help topics: CommonMark and tables.
-var markdown = goldmark.New(goldmark.WithExtensions(extension.Table))
-
 // A textWriter writes Markdown as lines for a terminal.
 type textWriter struct {
 	src   []byte
 	width int  // columns of a line, at least 40; code is never wrapped
-	plain bool // tables become lists too, so that it is Markdown still
 	bold  bool // headings and code are bold, by SGR sequences; else they keep their # and backticks
 	lines []string
 }
@@ -118,7 +112,7 @@ type textWriter struct {
 // text returns the Markdown as text.
 func (w *textWriter) text() string {
 	w.width = max(w.width, 40)
-	w.blocks(markdown.Parser().Parse(text.NewReader(w.src)), "")
+	w.blocks(web.Markdown().Parser().Parse(text.NewReader(w.src)), "")
 	return strings.Join(w.lines, "\n") + "\n"
 }
 
@@ -216,7 +210,7 @@ func (w *textWriter) table(n ast.Node, indent string) {
 		return cell
 	}) // the builder has no errors
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	if !w.plain && !slices.ContainsFunc(lines, func(l string) bool { return textWidth(strings.TrimRight(l, " ")) > w.width-len(indent) }) {
+	if !slices.ContainsFunc(lines, func(l string) bool { return textWidth(strings.TrimRight(l, " ")) > w.width-len(indent) }) {
 		for _, line := range lines {
 			w.line(indent, line)
 		}
@@ -275,12 +269,12 @@ stint-COMMAND.1 for the commands, stint-TOPIC.7 for the topics of stint help.`,
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return &cliError{code: exitUsage, message: "cannot make " + dir, err: plainError(err), try: "stint man DIR, with a directory that you may write"}
 			}
-			c.Root().DisableAutoGenTag = true // the same program writes the same pages
-			if err := doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: "stint " + versionName(), Manual: "stint"}, dir); err != nil {
-				return fmt.Errorf("manual pages: %w", err)
+			if err := a.writeManual(dir, c.Root()); err != nil {
+				return err
 			}
 			for _, t := range topics() {
-				if err := os.WriteFile(filepath.Join(dir, "stint-"+t.Name+".7"), manPage(&t), 0o644); err != nil {
+				_, text, _ := bytes.Cut(t.Markdown, []byte("\n"))
+				if err := writeManPage(dir, "stint-"+t.Name, '7', t.Title, (&textWriter{src: text, width: 80}).text()); err != nil {
 					return err
 				}
 			}
@@ -290,10 +284,25 @@ stint-COMMAND.1 for the commands, stint-TOPIC.7 for the topics of stint help.`,
 	}
 }
 
-// manPage returns a topic as a manual page. Its tables are lists: go-md2man makes them wider than a terminal.
-func manPage(t *wire.Topic) []byte {
-	_, text, _ := bytes.Cut(t.Markdown, []byte("\n"))
-	w := &textWriter{src: text, width: 80, plain: true}
-	head := fmt.Sprintf("%% \"STINT-%s\" \"7\" \"\" \"stint %s\" \"stint\"\n# NAME\nstint-%s - %s\n\n# DESCRIPTION\n", strings.ToUpper(t.Name), versionName(), t.Name, t.Title)
-	return md2man.Render([]byte(head + w.text()))
+// writeManual writes the page of a command, and of those below it: what --help says.
+func (a *app) writeManual(dir string, c *cobra.Command) error {
+	var text bytes.Buffer
+	c.InitDefaultHelpFlag()
+	c.SetOut(&text)
+	err := errors.Join(c.Help(), writeManPage(dir, strings.ReplaceAll(c.CommandPath(), " ", "-"), '1', c.Short, text.String()))
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() && err == nil {
+			err = a.writeManual(dir, sub)
+		}
+	}
+	return err
+}
+
+// writeManPage writes lines of text as a page of the manual. They stay as they are but for headings.
+func writeManPage(dir, name string, section rune, title, lines string) error {
+	escape := strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'")
+	heading := regexp.MustCompile(`(?m)^(?:## (.*)|([A-Z][a-z ]*):)$`)
+	text := fmt.Sprintf(".TH %q %c \"\" \"stint %s\" stint\n.SH NAME\n%s \\- %s\n.SH DESCRIPTION\n.nf\n.in 0\n%s", strings.ToUpper(name), section, versionName(),
+		name, escape.Replace(title), heading.ReplaceAllString(escape.Replace("\n" + lines)[1:], ".SH $1$2\n.nf\n.in 0"))
+	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s.%c", name, section)), []byte(text), 0o644)
 }

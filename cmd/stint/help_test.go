@@ -8,6 +8,8 @@ import (
 
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/text"
+
+	"stint/coordinator/api/web"
 )
 
 // Each file of the manual is a topic, has a title and no HTML, which the page leaves out, and
@@ -23,9 +25,11 @@ func TestTopics(t *testing.T) {
 		if topic.Title == "" {
 			t.Errorf("%s does not begin with a heading such as # Name: what it is about", name)
 		}
-		_ = ast.Walk(markdown.Parser().Parse(text.NewReader(topic.Markdown)), func(n ast.Node, _ bool) (ast.WalkStatus, error) {
+		_ = ast.Walk(web.Markdown().Parser().Parse(text.NewReader(topic.Markdown)), func(n ast.Node, _ bool) (ast.WalkStatus, error) {
 			if k := n.Kind(); k == ast.KindHTMLBlock || k == ast.KindRawHTML {
 				t.Errorf("%s has HTML", name)
+			} else if k == ast.KindParagraph && strings.HasPrefix(string(n.Lines().Value(topic.Markdown)), "|") {
+				t.Errorf("%s has a table that is none for us: %s", name, n.Lines().Value(topic.Markdown))
 			}
 			return ast.WalkContinue, nil
 		}) // the function has no errors
