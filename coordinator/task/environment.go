@@ -69,7 +69,13 @@ func IsCaptured(kv string, patterns []string) bool {
 // anything.
 func IsNamed(kv string, patterns []string) bool {
 	name, _, _ := strings.Cut(kv, "=")
-	return slices.ContainsFunc(patterns, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok })
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok := pattern == name
+		if !ok && strings.ContainsAny(pattern, `*?[\`) { // few are more than a name
+			ok, _ = path.Match(pattern, name)
+		}
+		return ok
+	})
 }
 
 // secretValue finds secrets in values: the user of a URL, also without a scheme, private keys, the
