@@ -112,6 +112,12 @@ func TestPageInChromium(t *testing.T) {
 	if at := eval[string](b, "location.href"); at != w.base+"/" {
 		t.Errorf("the code is to be seen: %s", at)
 	}
+	if twice := eval[bool](b, "performance.getEntriesByType('resource').some((e) => new URL(e.name).pathname === '/')"); twice {
+		t.Error("the page was loaded twice")
+	}
+	if size := eval[float64](b, "['navigation', 'resource'].flatMap((t) => performance.getEntriesByType(t)).reduce((n, e) => n + e.transferSize, 0)"); size > 25<<10 {
+		t.Errorf("the first load has %.0f bytes", size)
+	}
 	t.Run("the code counts once", func(t *testing.T) {
 		other := newTab(t, browser, chromedp.WithNewBrowserContext())
 		other.open(address)

@@ -52,6 +52,7 @@ func (s *Server) routes() {
 	s.mux.Handle("GET /{$}", &web.Site{
 		Agents: s.opts.Agents, Topics: s.opts.Topics, Rows: s.page, Task: s.shown,
 		Health: func() task.Health { return s.rooms.Monitor.Health() }, List: func(f state.Filter) []state.Task { return s.rooms.Tasks.List(f) }, Accounts: func() []state.AccountUse { return s.rooms.Reports.Accounts() },
+		Seq: func() uint64 { return s.rooms.Notices.Seq() },
 		Due: func(ctx context.Context) (due web.Due) {
 			list, err := s.rooms.Schedules.Schedules(ctx)
 			if due.Schedules = list; err != nil {

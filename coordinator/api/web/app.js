@@ -139,6 +139,7 @@ function swap(old, fresh) {
 }
 
 let events = null;
+let since = live?.dataset.seq; // the record that the page was written after; "" once it has been followed
 let soon = 0;
 
 // changed refreshes once for the changes of a moment.
@@ -154,8 +155,15 @@ function follow() {
 	events?.close();
 	events = null;
 	if (over || document.visibilityState === "hidden") return;
-	events = new EventSource("/v1/events");
+	events = new EventSource(since ? "/v1/events?after=" + since : "/v1/events");
 	events.onopen = refresh;
+	if (since) { // the page is new, and what has changed since comes as an event
+		since = "";
+		events.onopen = () => {
+			link.textContent = "live";
+			events.onopen = refresh;
+		};
+	}
 	events.addEventListener("task", changed);
 	events.addEventListener("resync", changed);
 	events.onerror = () => {

@@ -9,15 +9,19 @@ package web
 
 import (
 	"bytes"
+	"cmp"
+	"compress/gzip"
 	"context"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"html/template"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +60,7 @@ type (
 	page struct {
 		Known      bool
 		Mark       string // tells the script which master has written it
+		Seq        uint64 // of the newest record before it was written
 		Title      string
 		Health     task.Health
 		Counts     []statusCount
@@ -94,7 +99,8 @@ type (
 
 // A Site is the page of a master, and where it gets what it shows.
 type Site struct {
-	Agents []string // names that it offers for a new task
+	Agents []string      // names that it offers for a new task
+	Seq    func() uint64 // number of the newest record
 	Health func() task.Health
 	List   func(f state.Filter) []state.Task
 	Rows   func(f state.Filter) (rows [][]byte, next uint64, err error) // of a list, as the API has them in JSON, and where the next begins
@@ -118,10 +124,10 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := guard.Of(r.Context())
 	if g != nil && !g.Authenticated(r) {
 		g.Challenge(w, r)
-		writePage(w, http.StatusUnauthorized, &page{})
+		writePage(w, r, http.StatusUnauthorized, &page{})
 		return
 	}
-	p := &page{Known: true, Health: s.Health(), Agents: s.Agents, Priorities: []int{9, 8, 7, 6, 5, 4, 3, 2, 1}}
+	p := &page{Known: true, Seq: s.Seq(), Health: s.Health(), Agents: s.Agents, Priorities: []int{9, 8, 7, 6, 5, 4, 3, 2, 1}}
 	for _, status := range state.Statuses[:] {
 		if n := p.Health.Counts[status]; n > 0 {
 			p.Counts = append(p.Counts, statusCount{status, n})
@@ -146,12 +152,12 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.Error = wire.ProblemOf(err)
 		status = p.Error.Status
 	}
-	writePage(w, status, p)
+	writePage(w, r, status, p)
 }
 
 // writePage writes a page in which no text can be taken for anything else: the template
 // escapes what HTML would take for markup, and the rest is escaped here.
-func writePage(w http.ResponseWriter, status int, p *page) {
+func writePage(w http.ResponseWriter, r *http.Request, status int, p *page) {
 	var buf bytes.Buffer
 	if err := pageTemplate().Execute(&buf, p); err != nil {
 		wire.ProblemOf(fmt.Errorf("the page: %w", err)).Write(w)
@@ -159,8 +165,28 @@ func writePage(w http.ResponseWriter, status int, p *page) {
 	}
 	guard.SecureHeaders(w.Header())
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	text := compressed(w.Header(), r, []byte(task.EscapeText(buf.String())))
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, task.EscapeText(buf.String())) // the client may be gone
+	_, _ = w.Write(text) // the client may be gone
+}
+
+// compressed returns the body of an answer as its reader wants it, and says in the header how that is.
+func compressed(h http.Header, r *http.Request, body []byte) []byte {
+	h.Set("Vary", "Accept-Encoding")
+	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";q=")
+		if q, err := strconv.ParseFloat(cmp.Or(weight, "1"), 64); name != "gzip" || err != nil || q <= 0 {
+			continue
+		}
+		var buf bytes.Buffer
+		z := gzip.NewWriter(&buf)
+		if _, err := z.Write(body); errors.Join(err, z.Close()) != nil {
+			break // which a buffer never does
+		}
+		h.Set("Content-Encoding", "gzip")
+		return buf.Bytes()
+	}
+	return body
 }
 
 func (s *Site) fillList(ctx context.Context, p *page, cursor string) error {
@@ -281,7 +307,9 @@ func ServeAsset(w http.ResponseWriter, r *http.Request) {
 	}
 	guard.SecureHeaders(w.Header())
 	w.Header().Set("Content-Type", assets[name])
-	_, _ = w.Write(data) // the client may be gone
+	w.Header().Set("Cache-Control", "no-cache") // it may be kept, and is asked for
+	w.Header().Set("ETag", fmt.Sprintf(`W/"%08x"`, crc32.ChecksumIEEE(data)))
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(compressed(w.Header(), r, data)))
 }
 
 // A pageHelp is the manual, or one topic of it.

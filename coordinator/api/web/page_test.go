@@ -1,9 +1,12 @@
 package web
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -102,9 +105,12 @@ func (m *fakeMaster) task(_ context.Context, ref string) (wire.TaskView, error) 
 // ask returns what the page at a path is.
 func (m *fakeMaster) ask(path string, agents ...string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	site := Site{Agents: agents, Health: func() task.Health { return m.health }, List: m.list, Rows: m.rows, Task: m.task, Topics: testTopics, Accounts: m.accounts, Due: m.due}
-	site.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	m.site(agents...).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	return w
+}
+
+func (m *fakeMaster) site(agents ...string) *Site {
+	return &Site{Agents: agents, Seq: func() uint64 { return 7 }, Health: func() task.Health { return m.health }, List: m.list, Rows: m.rows, Task: m.task, Topics: testTopics, Accounts: m.accounts, Due: m.due}
 }
 
 // accounts returns one that is held, for that reason, and one that is not shown.
@@ -321,7 +327,7 @@ func FuzzPage(f *testing.F) {
 	render := func(t testing.TB, text string) string {
 		w := httptest.NewRecorder()
 		row := pageRow{wire.TaskView{Task: taskSaying(text), Why: text, RunDir: text}, text}
-		writePage(w, 200, &page{
+		writePage(w, httptest.NewRequest("GET", "/", nil), 200, &page{
 			Known: true, Title: text, Health: healthSaying(text), Rows: []pageRow{row}, Agents: []string{text}, Workspace: text,
 			Task: &pageTask{pageRow: row, Actions: []string{"retry"}, Log: text, LogNote: text},
 		})
@@ -556,6 +562,37 @@ func TestPageErrors(t *testing.T) {
 		w := m.ask(path)
 		if text := textOfNode(byID(t, parsePage(t, w.Body.String()), "error")); w.Code != c.code || !strings.Contains(text, c.says) {
 			t.Errorf("%s: %d %s", path, w.Code, text)
+		}
+	}
+}
+
+// TestCompressed: who takes gzip gets less, and who has a file already gets nothing.
+func TestCompressed(t *testing.T) {
+	m := newFake(t)
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", m.site())
+	mux.HandleFunc("GET /ui/{file}", ServeAsset)
+	ask := func(path string, header ...string) *httptest.ResponseRecorder {
+		r, w := httptest.NewRequest(http.MethodGet, path, nil), httptest.NewRecorder()
+		r.Header.Set(header[0], header[1])
+		mux.ServeHTTP(w, r)
+		return w
+	}
+	for _, path := range []string{"/", "/ui/app.js", "/ui/style.css"} {
+		whole := ask(path, "Accept-Encoding", "br, gzip;q=0").Body.String()
+		w := ask(path, "Accept-Encoding", "br, gzip;q=0.5")
+		if w.Header().Get("Content-Encoding") != "gzip" || w.Body.Len() > len(whole)/2 {
+			t.Errorf("%s: %d of %d bytes, %v", path, w.Body.Len(), len(whole), w.Header())
+		}
+		z, err := gzip.NewReader(w.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(z); err != nil || string(text) != whole {
+			t.Errorf("%s is another one: %q, %v", path, text, err)
+		}
+		if tag := w.Header().Get("ETag"); tag != "" && ask(path, "If-None-Match", tag).Code != http.StatusNotModified {
+			t.Errorf("%s comes twice", path)
 		}
 	}
 }
