@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxNotes bounds how many files are searched.
@@ -28,7 +30,7 @@ const maxEntries = 200_000
 const maxSkipped = 20
 
 // maxLooked is how many files are opened before the search; of more, those that have a line that is found.
-const maxLooked = 200
+const maxLooked = 64
 
 // A note is a file that is searched.
 type note struct {
@@ -151,7 +153,7 @@ func (f *finder) expand(ctx context.Context, pattern string) []candidate {
 	deep := slices.Contains(parts, "**")
 	var names []candidate
 	top := path.Join(append([]string{"."}, parts[:fixed]...)...)
-	_ = fs.WalkDir(f.root.FS(), top, func(name string, d fs.DirEntry, err error) error { // it returns no error but ours
+	_ = fs.WalkDir(rootNames{f.root.FS(), f.root}, top, func(name string, d fs.DirEntry, err error) error { // it returns no error but ours
 		f.room--
 		switch {
 		case len(names) > maxNotes || f.room < 0 || ctx.Err() != nil:
@@ -169,6 +171,29 @@ func (f *finder) expand(ctx context.Context, pattern string) []candidate {
 		return nil
 	})
 	return names
+}
+
+// rootNames are the files of a root. Unlike its own file system it does not ask for what each name of a directory is.
+type rootNames struct {
+	fs.FS
+	root *os.Root
+}
+
+func (n rootNames) ReadDir(name string) ([]fs.DirEntry, error) {
+	in, err := n.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }() // only read from
+	fd, err := unix.FcntlInt(in.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer func() { _ = dir.Close() }()
+	list, err := dir.ReadDir(-1)
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return list, err
 }
 
 func depth(name string) int {

@@ -50,12 +50,13 @@ func (r *ranking) best(n int) []Hit {
 	inOrder(hits)
 	seen := map[string]bool{} // copies of one line crowd nothing out
 	hits = slices.DeleteFunc(hits, func(h ranked) bool {
-		key := sameLine(h.text)
-		if seen[key] || len(seen) == 4*n {
+		if len(seen) == 4*n { // of many lines most are not looked at
 			return true
 		}
+		key := sameLine(h.text)
+		known := seen[key]
 		seen[key] = true
-		return false
+		return known
 	})
 	hits = r.readAgain(hits)
 	inOrder(hits)
@@ -179,6 +180,9 @@ func undated(line string) (day time.Time, rest string) {
 	}
 	rest = strings.TrimSpace(rest)
 	first, behind, _ := strings.Cut(rest, " ")
+	if len(first) < len(time.DateOnly) || first[4] != '-' {
+		return time.Time{}, rest
+	}
 	day, err := time.Parse(time.DateOnly, strings.TrimRight(first, ":,"))
 	if err != nil {
 		return time.Time{}, rest

@@ -101,7 +101,7 @@ func TestManyHitsAreTheSame(t *testing.T) {
 		if i == 0 {
 			want = got
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Term{})); diff != "" || !strings.HasPrefix(got.Partial, "more than 10000 lines") {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Term{})); diff != "" || !strings.HasPrefix(got.Partial, "more than 4000 lines") {
 			t.Fatalf("time %d, partial %q (-first +now):\n%s", i+1, got.Partial, diff)
 		}
 	}

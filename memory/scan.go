@@ -24,9 +24,9 @@ import (
 
 // Bounds of a search.
 const (
-	maxLines  = 10_000 // of one pass that have a term; then it stops
-	maxPasses = 3      // each without the commonest terms of the one before
-	fewLines  = maxLines / 8
+	maxLines  = 4000 // of one pass that have a term; then it stops
+	maxPasses = 3    // each without the commonest terms of the one before
+	fewLines  = maxLines / 4
 	maxLine   = 32 << 10  // bytes of a line that are looked at
 	maxText   = 400       // bytes of a line that are kept
 	maxNames  = 256 << 10 // bytes of file names on one command line
@@ -92,19 +92,21 @@ func (s *Searcher) scan(ctx context.Context, root *os.Root, c *collector) (name,
 
 // passes reads the notes; when too many lines have a term, again without the
 // commonest terms, so that the rare ones are found wherever they stand. Which lines a
-// pass has when it stops must not depend on which of rg's threads was faster.
+// pass has when it stops must not depend on which of rg's threads was faster: then it is made again in order.
 func (c *collector) passes(ctx context.Context, scan func() error) error {
 	c.lines, c.common, c.found = nil, 0, make([]int, len(c.terms))
+	inOrder := c.sorted
 	for range maxPasses {
-		before := slices.Clone(c.found)
-		clear(c.found)
-		c.room = maxLines
-		if err := scan(); err != nil {
-			return err
-		}
-		if c.room == 0 && !c.sorted {
-			c.sorted = true
-			return c.passes(ctx, scan)
+		kept, before := len(c.lines), slices.Clone(c.found)
+		for c.sorted = inOrder; ; c.sorted = true {
+			c.lines, c.room = c.lines[:kept], maxLines
+			clear(c.found)
+			if err := scan(); err != nil {
+				return err
+			}
+			if c.room > 0 || c.sorted {
+				break
+			}
 		}
 		for i := range before {
 			c.found[i] = max(c.found[i], before[i])

@@ -53,7 +53,7 @@ func TestEnginesAgree(t *testing.T) {
 // TestALargeNoteIsLast: when the time ends while a note of megabytes is searched, what the
 // others have is found.
 func TestALargeNoteIsLast(t *testing.T) {
-	dir := workspace(t, map[string]string{"MEMORY.md": strings.Repeat("the deploy key is in the vault\n", 4*maxLines), "memory/a.md": "rotate the deploy key\n"})
+	dir := workspace(t, map[string]string{"MEMORY.md": strings.Repeat("the deploy key is in the vault\n", 40_000), "memory/a.md": "rotate the deploy key\n"})
 	root, err := openRoot(dir)
 	must(t, err)
 	defer func() { must(t, root.Close()) }()
@@ -207,7 +207,7 @@ func TestAHangingSearchEnds(t *testing.T) {
 	for name, tt := range map[string]struct{ script, partial string }{
 		"itself":           {line + "exec <pipe", "it took longer than 3s"},
 		"a child":          {line + "(read x <pipe) & wait", "it took longer than 3s"},
-		"the second round": {"if [ -e again ]; then " + line + "exec <pipe; fi; >again; cat many", "more than 10000 lines have one of the terms: of those that have only the commonest of them, not all were looked at; it took longer than 3s"},
+		"the second round": {"if [ -e again ]; then " + line + "exec <pipe; fi; >again; cat many", "more than 4000 lines have one of the terms: of those that have only the commonest of them, not all were looked at; it took longer than 3s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -320,7 +320,7 @@ func TestRareTermsAreFoundBehindCommonOnes(t *testing.T) {
 			if len(r.Hits) == 0 || r.Hits[0].Line != 12*maxLines+1 {
 				t.Fatalf("hits %v", r.Hits)
 			}
-			if !strings.Contains(r.Partial, "more than 10000 lines") {
+			if !strings.Contains(r.Partial, "more than 4000 lines") {
 				t.Errorf("partial %q", r.Partial)
 			}
 		})
