@@ -219,7 +219,7 @@ func (q *query) pairs(s string) {
 func (q *query) word(s string, kind float64) {
 	s = strings.ToLower(s)
 	n := utf8.RuneCountInString(s)
-	if stopWords[s] || n < 2 || n > 64 {
+	if stopWords()[s] || n < 2 || n > 64 {
 		return
 	}
 	if n == 2 && isASCII(s) && kind == kindPart {
@@ -261,7 +261,7 @@ func undouble(s string) string {
 
 // stopWords say nothing about what a text is about: the commonest words of English,
 // German, French and Spanish, and what prompts say to agents.
-var stopWords = func() map[string]bool {
+var stopWords = sync.OnceValue(func() map[string]bool {
 	m := map[string]bool{}
 	for w := range strings.FieldsSeq(`
 a about after again all also am an and any are as at be because been before being between both but by can could did do does
@@ -280,4 +280,4 @@ tu un una uno y ya`) {
 		m[w] = true
 	}
 	return m
-}()
+})

@@ -205,13 +205,20 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 		f.Limit = 0 // the master does not filter by it
 	}
 	err = a.call(ctx, func(cl *client.Client) error {
-		if views, err = cl.List(ctx, f); err != nil || a.json || a.ids || len(views) < limit {
+		list := func(ctx context.Context, f state.Filter) (views []wire.TaskView, err error) {
+			err = cl.Brief(ctx, f, func(v *wire.TaskView) { views = append(views, *v) })
+			return views, err
+		}
+		if a.json {
+			list = cl.List
+		}
+		if views, err = list(ctx, f); err != nil || a.json || a.ids || len(views) < limit {
 			return err
 		}
 		if f.Status = []state.Status{state.Running}; len(o.filter.Status) > 0 && !slices.Contains(o.filter.Status, state.Running) {
 			return nil
 		}
-		running, err := cl.List(ctx, f)
+		running, err := list(ctx, f)
 		for _, v := range running {
 			if !slices.ContainsFunc(views, func(w wire.TaskView) bool { return w.ID == v.ID }) {
 				views = append(views, v)

@@ -70,9 +70,11 @@ var serviceTexts embed.FS
 // serviceFiles are the files of service/, by their formats. They harden nothing: agents build, install and
 // start what their tasks need. stint ends its runs by itself, and one that the kernel ends for
 // its memory is no reason to end the others. Between the quotes of the unit, $ is no variable.
-var serviceFiles = template.Must(template.New("").Funcs(template.FuncMap{
-	"unit": strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "%", "%%").Replace,
-}).ParseFS(serviceTexts, "service/*.tmpl"))
+var serviceFiles = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"unit": strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "%", "%%").Replace,
+	}).ParseFS(serviceTexts, "service/*.tmpl"))
+})
 
 // text returns the file of the service, by which it runs that program with that environment.
 func (s *service) text(program string, env map[string]string, stopTime time.Duration) (string, error) {
@@ -86,7 +88,7 @@ func (s *service) text(program string, env map[string]string, stopTime time.Dura
 		return "", usage("install stint in another directory", "%s runs no program with such a path: %q", s.format, program)
 	}
 	var b strings.Builder
-	err := serviceFiles.ExecuteTemplate(&b, s.format+".tmpl", map[string]any{"Mark": serviceMark, "Program": program, "Env": env, "StopSeconds": int(stopTime.Seconds())})
+	err := serviceFiles().ExecuteTemplate(&b, s.format+".tmpl", map[string]any{"Mark": serviceMark, "Program": program, "Env": env, "StopSeconds": int(stopTime.Seconds())})
 	return b.String(), err
 }
 
@@ -159,7 +161,7 @@ func (a *app) serviceCommand() *cobra.Command {
 		}}
 	}
 	install := leaf("install [OPTIONS]", "write the file of the service, and start it", func(ctx context.Context, s *service) error {
-		if serviceFiles.Lookup(format+".tmpl") == nil || !print && format != serviceFormat {
+		if serviceFiles().Lookup(format+".tmpl") == nil || !print && format != serviceFormat {
 			return usage("stint service install --help", "--format %s is neither systemd nor launchd, or is another system's and needs --print", format)
 		}
 		text, err := s.textHere(a)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -24,7 +25,7 @@ type field struct {
 }
 
 // jobFields are those of a job but for its id, in the order in which they are written.
-var jobFields = fieldsOf(reflect.TypeFor[Job]())[1:]
+var jobFields = sync.OnceValue(func() []*field { return fieldsOf(reflect.TypeFor[Job]())[1:] })
 
 func fieldsOf(t reflect.Type) (list []*field) {
 	for _, sf := range reflect.VisibleFields(t) {
@@ -52,7 +53,7 @@ func fieldsOf(t reflect.Type) (list []*field) {
 // fieldOf returns the field of a job with that key, or one that is the same but for underscores and
 // upper case; nil if there is none.
 func fieldOf(key string) (near *field) {
-	for _, f := range jobFields {
+	for _, f := range jobFields() {
 		if f.key == key {
 			return f
 		}

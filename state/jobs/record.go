@@ -13,7 +13,7 @@ import (
 // Record returns the record that makes now of was; was is nil for a job that is new.
 func Record(was, now *Job) *ledger.Record {
 	r := &ledger.Record{Kind: ledger.KindJob, ID: now.ID}
-	for _, f := range jobFields {
+	for _, f := range jobFields() {
 		if v := f.get(now); was == nil && v != "" || was != nil && v != f.get(was) {
 			r.Add(f.key, v)
 		}
@@ -78,7 +78,7 @@ func after(was *entry, sec *ledger.Section, owner func(key string) string) (Job,
 		j.CreatedAt = j.UpdatedAt
 	}
 	j.fillKey()
-	for _, f := range jobFields {
+	for _, f := range jobFields() {
 		if err := f.check(&j); err != nil { // it is not there, or is empty
 			return j, state.NewRecordError(sec, sec.Get(f.key), fmt.Errorf("%s: %w", f.name, err))
 		}
