@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
@@ -20,16 +18,16 @@ type (
 	}
 
 	cookieOutput struct {
-		Cookie http.Cookie `header:"Set-Cookie"`
+		Cookie string `header:"Set-Cookie"`
 		Body   struct {
 			Key string `json:"key" doc:"For the header Stint-Page, which requests that change something need beside the cookie" example:"5dZ9cB1yCqvGk0wYw2lq3g"`
 		}
 	}
 )
 
-// Resolve implements huma.Resolver.
-func (in *signInInput) Resolve(ctx huma.Context) []error {
-	in.host = ctx.Host()
+// Resolve implements [request.Resolver].
+func (in *signInInput) Resolve(r *http.Request) []error {
+	in.host = r.Host
 	return nil
 }
 
@@ -38,11 +36,11 @@ const (
 	maxSignIn  = 1 << 10       // bytes of a body that is read from whoever sends one
 )
 
-func (s *Server) browserRoutes(api huma.API) {
-	answers(api, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once", "The address holds a one-time code that expires after a minute. stint ui opens it. A master without a TCP port opens one, until an hour after the page was used last; if it cannot, the answer is 409.", http.StatusConflict), s.code)
+func (s *Server) browserRoutes() {
+	answers(s, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once", "The address holds a one-time code that expires after a minute. stint ui opens it. A master without a TCP port opens one, until an hour after the page was used last; if it cannot, the answer is 409.", http.StatusConflict), s.code)
 	signIn := op(http.MethodPost, pathSignIn, "ui-session", "Take a one-time code, and give a browser its cookie (TCP only)", "The page's script sends the code of its address, and gets a cookie and a key for the header Stint-Page. A code that was used before, or has expired, is a 401.")
-	signIn.MaxBodyBytes = maxSignIn
-	register(api, signIn, s.signIn)
+	signIn.most = maxSignIn - 1 // with more than that the answer is 413
+	register(s, signIn, s.signIn)
 }
 
 func (s *Server) code(context.Context, *bareInput) (wire.PageAddress, error) {
@@ -75,7 +73,7 @@ func (s *Server) signIn(ctx context.Context, in *signInInput) (*cookieOutput, er
 	case !ok:
 		return nil, badCode
 	}
-	out := &cookieOutput{Cookie: cookie}
+	out := &cookieOutput{Cookie: cookie.String()}
 	out.Body.Key = key
 	return out, nil
 }

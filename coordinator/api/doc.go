@@ -9,12 +9,13 @@
 //
 // # Requests
 //
-// What programs use is below /v1; /openapi.json there describes it. huma generates the description from the
-// types of requests and answers, the tags of their fields and the arguments of op; package openapi completes
-// it. The file openapi.json here is what the server answers: go test ./coordinator/api -run TestDescription
-// -update writes it. Beside it there are the page (/ and /ui) and, for who expects them there, /tasks,
-// /health, /ready and /metrics. Bodies are JSON. What is not understood is refused (package request). Where a
-// path has {id}, any reference to a task will do: its id, a unique piece of it, @last.
+// What programs use is below /v1; /openapi.json there describes it. Package request reads requests into the
+// types of the handlers, and validates them, by the tags of their fields. Of the same types and tags, and the
+// arguments of op, a test makes the file openapi.json, which is what the server answers: go test
+// ./coordinator/api -run TestDescription -update writes it. Beside it there are the page (/ and /ui) and, for
+// who expects them there, /tasks, /health, /ready and /metrics. Bodies are JSON. What is not understood is
+// refused (package request). Where a path has {id}, any reference to a task will do: its id, a unique piece of
+// it, @last.
 //
 // # Rooms
 //

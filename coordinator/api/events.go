@@ -5,14 +5,10 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"stint/coordinator/api/openapi"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
@@ -46,22 +42,18 @@ type eventsInput struct {
 	After  string `query:"after" doc:"The same, where that header is not there: the Stint-Seq of an answer" example:"1042"`
 }
 
-func (s *Server) eventRoute(api huma.API) {
+func (s *Server) eventRoute() {
 	events := op(http.MethodGet, "/v1/events", "events", "Follow each change of a task", "An event `task` has a task as it is now and, as its id, the number of the task's newest record. "+
 		"Of a task that has ended only the fields are there by which lists are filtered. "+
 		"An event `resync` says that it cannot be told what has changed: list anew. "+
 		"Whoever lists first gives the `Stint-Seq` of that answer as `after`, and misses nothing. "+
 		"A reader that is too slow is cut off, and comes back with Last-Event-ID. With Accept: application/jsonl each line is a change.")
-	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[task.Change](), true, "")
-	events.Responses = map[string]*huma.Response{"200": {Description: "A stream without an end", Content: map[string]*huma.MediaType{
-		eventStreamType: openapi.Text("id: 1042\nevent: task\ndata: {\"seq\":1042,\"task\":{\"id\":\"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\",\"status\":\"queued\"}}\n\n"), wire.JSONLines: {Schema: schema},
-	}}}
-	register(api, events, s.events)
+	register(s, events, s.events)
 }
 
 // events streams changes. A reader that lags is cut off, by the master when too
 // many changes wait and by the deadline when it takes none at all.
-func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, error) {
 	// An EventSource that connects again sends the header beside the query of its first
 	// time, which is old by then.
 	name, text := "Last-Event-ID", in.LastID
@@ -75,20 +67,20 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*huma.StreamRespons
 	case err != nil:
 		return nil, task.Wrong(name, "use the id of the last event, or the Stint-Seq that answers have in their header", "%s must be the number of a record, not %q", name, wire.Clip(text))
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		ctx, release := long(hctx.Context())
+	return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
+		ctx, release := long(r.Context())
 		defer release()
 		contentType := eventStreamType
 		if acceptsLines(in.Accept) {
 			contentType = wire.JSONLines
 		}
-		hctx.SetHeader(wire.SeqHeader, strconv.FormatUint(seq, 10)) // that of the request itself may be older
+		w.Header().Set(wire.SeqHeader, strconv.FormatUint(seq, 10)) // that of the request itself may be older
 		e := &eventStream{
 			changed: s.rooms.Changed, lag: s.opts.EventBuffer, heartbeat: s.opts.Heartbeat,
-			lines: contentType == wire.JSONLines, out: newStream(hctx, contentType), seq: seq,
+			lines: contentType == wire.JSONLines, out: newStream(w, contentType), seq: seq,
 		}
 		e.out.limit = s.opts.WriteTimeout
-		if hctx.Method() != http.MethodHead {
+		if r.Method != http.MethodHead {
 			e.run(ctx)
 			breakOff() // it has no end of its own
 		}

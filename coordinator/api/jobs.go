@@ -5,12 +5,9 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
@@ -32,7 +29,7 @@ type Jobs interface {
 }
 
 type (
-	// A JobRef names a job. It is exported because huma sets only exported fields of an input.
+	// A JobRef names a job. It is exported because only exported fields of an input are set.
 	JobRef struct {
 		ID string `path:"id" doc:"Id of the job, or a unique piece of it" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	}
@@ -62,14 +59,12 @@ type (
 const maxJob = 1 << 20
 
 // jobRoutes registers the interface of document 003, at its own paths and below /v1.
-func (s *Server) jobRoutes(api huma.API) {
+func (s *Server) jobRoutes() {
 	const path = "/v1/scheduler/jobs"
 	enqueue := op(http.MethodPost, path, "enqueue-job", "Enqueue a due job", "201: it is new, and durable. 200: a job with its key exists already. Where no key is given, it is object_id:action:run_at. run_at must not be past.", http.StatusConflict)
-	enqueue.DefaultStatus, enqueue.MaxBodyBytes = http.StatusCreated, maxJob+1
-	existing := &huma.Response{Description: "It exists already", Content: map[string]*huma.MediaType{"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[jobs.Job](), true, "")}}}
-	enqueue.Responses = map[string]*huma.Response{"200": existing}
-	for _, o := range []huma.Operation{enqueue, alias(enqueue, strings.TrimPrefix(path, "/v1"))} {
-		register(api, o, func(ctx context.Context, in *enqueueInput) (*enqueueOutput, error) {
+	enqueue.most = maxJob
+	for _, o := range []operation{enqueue, alias(enqueue, strings.TrimPrefix(path, "/v1"))} {
+		register(s, o, func(ctx context.Context, in *enqueueInput) (*enqueueOutput, error) {
 			defer s.rooms.Dispatch.Call()()
 			job, isNew, err := s.rooms.Jobs.Enqueue(ctx, in.Body)
 			out := &enqueueOutput{Status: http.StatusOK, Location: path + "/" + url.PathEscape(job.ID), Body: job}
@@ -79,39 +74,39 @@ func (s *Server) jobRoutes(api huma.API) {
 			return out, err
 		})
 	}
-	twice(s, api, op(http.MethodGet, path, "list-jobs", "List due jobs", "Those that are due first come first, and those that have ended last."), func(_ context.Context, in *jobs.Filter) (wire.JobsBody, error) {
+	twice(s, op(http.MethodGet, path, "list-jobs", "List due jobs", "Those that are due first come first, and those that have ended last."), func(_ context.Context, in *jobs.Filter) (wire.JobsBody, error) {
 		if in.Limit = cmp.Or(in.Limit, jobs.DefaultLimit); in.Limit < 1 || in.Limit > jobs.MaxLimit {
 			return wire.JobsBody{}, task.Wrong("limit", "stint job ls --help", "limit is %d; it has to be from 1 to %d", in.Limit, jobs.MaxLimit)
 		}
 		return wire.JobsBody{Jobs: notNull(s.rooms.Jobs.List(*in))}, nil
 	})
-	twice(s, api, op(http.MethodGet, path+"/{id}", "get-job", "Show a due job", "Also one that has ended, while it is in jobs.md."), func(_ context.Context, in *JobRef) (jobs.Job, error) {
+	twice(s, op(http.MethodGet, path+"/{id}", "get-job", "Show a due job", "Also one that has ended, while it is in jobs.md."), func(_ context.Context, in *JobRef) (jobs.Job, error) {
 		return s.rooms.Jobs.Job(in.ID)
 	})
-	twice(s, api, op(http.MethodPost, path+"/pull", "pull-jobs", "Pull jobs that are due", "They are the worker's until their leases end, by run_at and then priority. A job that is neither acknowledged nor failed by then has lost an attempt, and is due again."), func(ctx context.Context, in *pullInput) (wire.JobsBody, error) {
+	twice(s, op(http.MethodPost, path+"/pull", "pull-jobs", "Pull jobs that are due", "They are the worker's until their leases end, by run_at and then priority. A job that is neither acknowledged nor failed by then has lost an attempt, and is due again."), func(ctx context.Context, in *pullInput) (wire.JobsBody, error) {
 		list, err := s.rooms.Jobs.Pull(ctx, in.Body)
 		return wire.JobsBody{Jobs: notNull(list)}, err
 	})
-	twice(s, api, op(http.MethodPost, path+"/{id}/ack", "ack-job", "Acknowledge a job that was done", "With next_action_at, the next job of the same object and action is queued in the same change."), func(ctx context.Context, in *ackInput) (jobs.Job, error) {
+	twice(s, op(http.MethodPost, path+"/{id}/ack", "ack-job", "Acknowledge a job that was done", "With next_action_at, the next job of the same object and action is queued in the same change."), func(ctx context.Context, in *ackInput) (jobs.Job, error) {
 		return s.rooms.Jobs.Ack(ctx, in.ID, in.Body)
 	})
-	twice(s, api, op(http.MethodPost, path+"/{id}/fail", "fail-job", "Report that an attempt has failed", "The job is due again after its delay, or, once its attempts are used up, a dead letter. The same request again changes nothing."), func(ctx context.Context, in *failInput) (jobs.Job, error) {
+	twice(s, op(http.MethodPost, path+"/{id}/fail", "fail-job", "Report that an attempt has failed", "The job is due again after its delay, or, once its attempts are used up, a dead letter. The same request again changes nothing."), func(ctx context.Context, in *failInput) (jobs.Job, error) {
 		return s.rooms.Jobs.Fail(ctx, in.ID, in.Body)
 	})
-	twice(s, api, op(http.MethodPost, path+"/{id}/retry", "retry-job", "Queue a dead letter again", "It is due now, and has all its attempts again."), func(ctx context.Context, in *retryJobInput) (jobs.Job, error) {
+	twice(s, op(http.MethodPost, path+"/{id}/retry", "retry-job", "Queue a dead letter again", "It is due now, and has all its attempts again."), func(ctx context.Context, in *retryJobInput) (jobs.Job, error) {
 		return s.rooms.Jobs.Retry(ctx, in.ID)
 	})
 }
 
 // twice adds an operation about jobs, also without /v1 in its path.
-func twice[I, T any](s *Server, api huma.API, o huma.Operation, handler func(context.Context, *I) (T, error)) {
-	o.MaxBodyBytes = maxJob + 1
+func twice[I, T any](s *Server, o operation, handler func(context.Context, *I) (T, error)) {
+	o.most = maxJob
 	served := func(ctx context.Context, in *I) (T, error) {
 		defer s.rooms.Dispatch.Call()()
 		return handler(ctx, in)
 	}
-	answers(api, o, served)
-	answers(api, alias(o, strings.TrimPrefix(o.Path, "/v1")), served)
+	answers(s, o, served)
+	answers(s, alias(o, strings.TrimPrefix(o.path, "/v1")), served)
 }
 
 // DueJobs returns the jobs that are at work, those that are due, and the newest dead letters, of each at

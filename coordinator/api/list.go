@@ -7,11 +7,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"reflect"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
+	"stint/coordinator/api/request"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/rundir"
 	"stint/state"
@@ -30,30 +28,20 @@ type listInput struct {
 	Cursor  string         `query:"cursor" doc:"The next of an answer: the list goes on after its last task" example:"2s"`
 }
 
-func (s *Server) listRoute(api huma.API) {
+func (s *Server) listRoute() {
 	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Results are left out, and prompts unless they are asked for.")
-	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[wire.ListBody](), true, "")
-	list.Responses = map[string]*huma.Response{"200": {
-		Description: "The tasks",
-		Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
-		Headers: map[string]*huma.Param{
-			"Link":         {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}},
-			wire.SeqHeader: {Description: "Number of the newest record: events go on from there. Every answer has it", Schema: &huma.Schema{Type: huma.TypeInteger}},
-		},
-	}}
-	register(api, list, s.list)
+	register(s, list, s.list)
 }
 
-// Resolve adds the statuses of further parameters of that name, of which huma reads the first.
-func (in *listInput) Resolve(ctx huma.Context) (errs []error) {
-	u := ctx.URL()
-	all := u.Query()["status"]
+// Resolve adds the statuses of further parameters of that name, of which [request.Input] reads the first.
+func (in *listInput) Resolve(r *http.Request) (errs []error) {
+	all := r.URL.Query()["status"]
 	for name := range strings.SplitSeq(strings.Join(all[min(1, len(all)):], ","), ",") {
 		status, err := state.ParseStatus(name)
 		switch {
-		case name == "": // as huma has it
+		case name == "": // as there
 		case err != nil:
-			errs = append(errs, &huma.ErrorDetail{Location: "query.status", Message: err.Error()})
+			errs = append(errs, request.Fault{At: "query.status", Text: err.Error()})
 		default:
 			in.Status = append(in.Status, status)
 		}
@@ -62,7 +50,7 @@ func (in *listInput) Resolve(ctx huma.Context) (errs []error) {
 }
 
 // list writes the rows one by one: there may be many, and most of them have been encoded before.
-func (s *Server) list(_ context.Context, in *listInput) (*huma.StreamResponse, error) {
+func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
 	before, err := wire.ParseCursor(in.Cursor)
 	if err != nil {
 		return nil, err
@@ -74,28 +62,28 @@ func (s *Server) list(_ context.Context, in *listInput) (*huma.StreamResponse, e
 	if err != nil {
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+	return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
 		end := "]}\n"
 		if next > 0 {
 			f.Before = next
-			hctx.SetHeader("Link", "<"+wire.ListPath(f)+`>; rel="next"`)
+			w.Header().Set("Link", "<"+wire.ListPath(f)+`>; rel="next"`)
 			end = `],"next":"` + wire.FormatCursor(next) + "\"}\n"
 		}
 		if acceptsLines(in.Accept) {
-			hctx.SetHeader("Content-Type", wire.JSONLines)
-			writeRows(hctx, rows, "", "\n", "\n")
+			w.Header().Set("Content-Type", wire.JSONLines)
+			writeRows(w, rows, "", "\n", "\n")
 			return
 		}
-		hctx.SetHeader("Content-Type", "application/json")
-		writeRows(hctx, rows, `{"tasks":[`, ",", end)
+		w.Header().Set("Content-Type", "application/json")
+		writeRows(w, rows, `{"tasks":[`, ",", end)
 	}}, nil
 }
 
 // writeRows writes rows with something before, between and after them. The client
 // may be gone, which is no fault of the answer.
-func writeRows(hctx huma.Context, rows [][]byte, before, between, after string) {
-	hctx.SetStatus(http.StatusOK)
-	w := bufio.NewWriterSize(hctx.BodyWriter(), 64<<10)
+func writeRows(rw http.ResponseWriter, rows [][]byte, before, between, after string) {
+	rw.WriteHeader(http.StatusOK)
+	w := bufio.NewWriterSize(rw, 64<<10)
 	defer func() { _ = w.Flush() }()
 	_, _ = io.WriteString(w, before)
 	for i, row := range rows {

@@ -8,11 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/metrics"
-	"stint/coordinator/api/openapi"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -35,13 +32,12 @@ type readyBody struct {
 
 type agentsInput struct{ Body wire.AgentsQuery }
 
-func (s *Server) monitorRoutes(api huma.API) {
+func (s *Server) monitorRoutes() {
 	health := op(http.MethodGet, "/v1/health", "health", "Show how the master is", "It answers whatever is wrong: status and lastError say what.")
 	ready := op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable)
 	scrape := op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.")
-	scrape.Responses = openapi.Content("The metrics", "text/plain", "stint_runs 1\n", false)
 	agents := op(http.MethodPost, "/v1/agents", "list-agents", "List the agents as the master would run them", "With the names of the variables that each gets, and never a value.")
-	answers(api, agents, lasting(func(ctx context.Context, in *agentsInput) (out wire.AgentsBody, err error) {
+	answers(s, agents, lasting(func(ctx context.Context, in *agentsInput) (out wire.AgentsBody, err error) {
 		if s.opts.LookAtAgents != nil {
 			out.Agents = s.opts.LookAtAgents(ctx, environment(ctx, in.Body.Environment), in.Body.Probe && guard.Run(ctx) == "")
 		}
@@ -49,13 +45,13 @@ func (s *Server) monitorRoutes(api huma.API) {
 		out.Agents, out.PID, out.Background = notNull(out.Agents), h.PID, h.Background
 		return out, nil
 	}))
-	answers(api, health, func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Monitor.Health(), nil })
+	answers(s, health, func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Monitor.Health(), nil })
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { // also without a token: that the master answers, and whether on a port
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, "{\"status\":\"ok\",\"api_enabled\":%t}\n", s.port.Load() != nil) // the client may be gone
 	})
-	for _, o := range [][]huma.Operation{{ready, scrape}, {alias(ready, "/ready"), alias(scrape, "/metrics")}} {
-		answers(api, o[0], func(context.Context, *struct{}) (readyBody, error) {
+	for _, o := range [][]operation{{ready, scrape}, {alias(ready, "/ready"), alias(scrape, "/metrics")}} {
+		answers(s, o[0], func(context.Context, *struct{}) (readyBody, error) {
 			if err := s.rooms.Monitor.Unready(); err != nil {
 				p := wire.ProblemOf(err)
 				return readyBody{}, wire.NewProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
@@ -63,7 +59,7 @@ func (s *Server) monitorRoutes(api huma.API) {
 			paused, _ := s.rooms.Notices.Paused()
 			return readyBody{Ready: true, Paused: paused}, nil
 		})
-		register(api, o[1], func(context.Context, *struct{}) (*textOutput, error) {
+		register(s, o[1], func(context.Context, *struct{}) (*textOutput, error) {
 			m, due := s.rooms.Monitor.Metrics(), s.rooms.Jobs.Metrics()
 			return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m, &due)}, nil
 		})
@@ -84,23 +80,18 @@ type Dispatch interface {
 
 type pauseInput struct{ Body *wire.PauseBody }
 
-func (s *Server) dispatchRoutes(api huma.API) {
-	bare := func(path, id, summary, about string) huma.Operation {
-		o := op(http.MethodPost, path, id, summary, about)
-		o.DefaultStatus = http.StatusNoContent
-		return o
-	}
-	register(api, bare("/v1/pause", "pause", "Pause dispatch", "No task starts until dispatch is resumed, also after a restart. Present runs go on."), func(ctx context.Context, in *pauseInput) (*struct{}, error) {
+func (s *Server) dispatchRoutes() {
+	register(s, op(http.MethodPost, "/v1/pause", "pause", "Pause dispatch", "No task starts until dispatch is resumed, also after a restart. Present runs go on."), func(ctx context.Context, in *pauseInput) (*struct{}, error) {
 		reason := ""
 		if in.Body != nil {
 			reason = in.Body.Reason
 		}
 		return &struct{}{}, s.rooms.Dispatch.Pause(ctx, reason, ledger.ByClient)
 	})
-	register(api, bare("/v1/resume", "resume", "Resume dispatch", "Tasks start again."), func(ctx context.Context, _ *bareInput) (*struct{}, error) {
+	register(s, op(http.MethodPost, "/v1/resume", "resume", "Resume dispatch", "Tasks start again."), func(ctx context.Context, _ *bareInput) (*struct{}, error) {
 		return &struct{}{}, s.rooms.Dispatch.Resume(ctx, ledger.ByClient)
 	})
-	register(api, bare("/v1/handover", "handover", "Start nothing more, and exit after the present runs", "The next master goes on with the queue. stint serve asks a master in the background for this, and stint serve --stop any."), func(ctx context.Context, _ *bareInput) (*struct{}, error) {
+	register(s, op(http.MethodPost, "/v1/handover", "handover", "Start nothing more, and exit after the present runs", "The next master goes on with the queue. stint serve asks a master in the background for this, and stint serve --stop any."), func(ctx context.Context, _ *bareInput) (*struct{}, error) {
 		return &struct{}{}, s.rooms.Dispatch.Handover(ctx)
 	})
 }
@@ -126,21 +117,21 @@ type (
 	pruneInput struct{ Body wire.PruneBody }
 )
 
-func (s *Server) ledgerRoutes(api huma.API) {
-	answers(api, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "List what is wrong in the ledger", "Each finding has a file and a line. A record that cannot be read is set aside; all others count."), func(context.Context, *struct{}) (wire.FindingsBody, error) {
+func (s *Server) ledgerRoutes() {
+	answers(s, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "List what is wrong in the ledger", "Each finding has a file and a line. A record that cannot be read is set aside; all others count."), func(context.Context, *struct{}) (wire.FindingsBody, error) {
 		return wire.FindingsBody{Findings: notNull(s.rooms.Notices.Findings())}, nil
 	})
-	answers(api, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are quarantined because a formatter may have made them are adopted too."), func(ctx context.Context, in *reconcileInput) (task.Reconciled, error) {
+	answers(s, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are quarantined because a formatter may have made them are adopted too."), func(ctx context.Context, in *reconcileInput) (task.Reconciled, error) {
 		return s.rooms.Ledger.Reconcile(ctx, in.Body.Accept)
 	})
-	answers(api, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *compactInput) (wire.Compacted, error) {
+	answers(s, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *compactInput) (wire.Compacted, error) {
 		olderThan, err := time.ParseDuration(in.Body.OlderThan)
 		if err != nil {
 			return wire.Compacted{}, task.Invalid("write for example 720h", "olderThan is no duration")
 		}
 		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body)
 	}))
-	answers(api, op(http.MethodPost, "/v1/ledger/prune", "ledger-prune", "Remove the files of tasks that ended long ago", "Those of their runs, and the transcripts of sessions that cannot be resumed. The records stay. The master does so by itself every hour."), lasting(func(ctx context.Context, in *pruneInput) (task.Pruned, error) {
+	answers(s, op(http.MethodPost, "/v1/ledger/prune", "ledger-prune", "Remove the files of tasks that ended long ago", "Those of their runs, and the transcripts of sessions that cannot be resumed. The records stay. The master does so by itself every hour."), lasting(func(ctx context.Context, in *pruneInput) (task.Pruned, error) {
 		olderThan, err := time.ParseDuration(in.Body.OlderThan)
 		if err != nil || olderThan < 0 {
 			return task.Pruned{}, task.Invalid("write for example 720h", "olderThan is no duration")
@@ -148,8 +139,7 @@ func (s *Server) ledgerRoutes(api huma.API) {
 		return s.rooms.Ledger.Prune(ctx, olderThan, in.Body.DryRun)
 	}))
 	whole := op(http.MethodGet, "/v1/state", "state", "Dump the state of the master as text", "To compare it with what a fold of the journal gives. The format may change.")
-	whole.Responses = openapi.Content("The state", "text/plain", "task 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11 done\n", false)
-	register(api, whole, func(context.Context, *struct{}) (*textOutput, error) {
+	register(s, whole, func(context.Context, *struct{}) (*textOutput, error) {
 		var text bytes.Buffer
 		err := s.rooms.Ledger.Dump(&text)
 		return &textOutput{ContentType: "text/plain; charset=utf-8", Body: text.Bytes()}, err
@@ -177,8 +167,8 @@ type (
 	}
 )
 
-func (s *Server) scheduleRoutes(api huma.API) {
-	answers(api, op(http.MethodGet, "/v1/schedules", "list-schedules", "List schedules", "When each fires next, and how it went last."), func(ctx context.Context, _ *struct{}) (wire.SchedulesBody, error) {
+func (s *Server) scheduleRoutes() {
+	answers(s, op(http.MethodGet, "/v1/schedules", "list-schedules", "List schedules", "When each fires next, and how it went last."), func(ctx context.Context, _ *struct{}) (wire.SchedulesBody, error) {
 		list, err := s.rooms.Schedules.Schedules(ctx)
 		out := wire.SchedulesBody{Schedules: notNull(list)}
 		if err != nil && list != nil {
@@ -186,7 +176,7 @@ func (s *Server) scheduleRoutes(api huma.API) {
 		}
 		return out, err
 	})
-	answers(api, op(http.MethodGet, "/v1/schedules/{name}/runs", "list-job-runs", "List the firings of a schedule", "Those that have ended or were skipped, the newest first."), func(ctx context.Context, in *jobRunsInput) (wire.JobRunsBody, error) {
+	answers(s, op(http.MethodGet, "/v1/schedules/{name}/runs", "list-job-runs", "List the firings of a schedule", "Those that have ended or were skipped, the newest first."), func(ctx context.Context, in *jobRunsInput) (wire.JobRunsBody, error) {
 		list, err := s.rooms.Schedules.JobRuns(ctx, in.Name, in.Limit)
 		return wire.JobRunsBody{Runs: notNull(list)}, err
 	})
@@ -195,7 +185,7 @@ func (s *Server) scheduleRoutes(api huma.API) {
 		{"pause", "Pause a schedule", "It does not fire until it is resumed, also after a restart."},
 		{"resume", "Resume a schedule", "It fires from now on; what was due while it was paused is dropped."},
 	} {
-		answers(api, op(http.MethodPost, "/v1/schedules/{name}/"+act[0], act[0]+"-schedule", act[1], act[2]), func(ctx context.Context, in *scheduleInput) (task.Schedule, error) {
+		answers(s, op(http.MethodPost, "/v1/schedules/{name}/"+act[0], act[0]+"-schedule", act[1], act[2]), func(ctx context.Context, in *scheduleInput) (task.Schedule, error) {
 			if in.Body == nil {
 				in.Body = &wire.MomentBody{}
 			}

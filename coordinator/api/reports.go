@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
@@ -50,19 +48,19 @@ type (
 // maxSearches is how many searches of notes run at the same time: each starts a program.
 const maxSearches = 2
 
-func (s *Server) reportRoutes(api huma.API) {
-	answers(api, op(http.MethodGet, "/v1/accounts", "list-accounts", "List accounts", "What is known of each account, and which tasks use it. Nothing of its credentials."), func(context.Context, *struct{}) (wire.AccountsBody, error) {
+func (s *Server) reportRoutes() {
+	answers(s, op(http.MethodGet, "/v1/accounts", "list-accounts", "List accounts", "What is known of each account, and which tasks use it. Nothing of its credentials."), func(context.Context, *struct{}) (wire.AccountsBody, error) {
 		return wire.AccountsBody{Accounts: notNull(s.rooms.Reports.Accounts())}, nil
 	})
 	setAccount := func(name, summary, about string, enabled bool) {
-		answers(api, op(http.MethodPost, "/v1/accounts/{id}/"+name, name+"-account", summary, about), func(ctx context.Context, in *accountInput) (state.AccountUse, error) {
+		answers(s, op(http.MethodPost, "/v1/accounts/{id}/"+name, name+"-account", summary, about), func(ctx context.Context, in *accountInput) (state.AccountUse, error) {
 			return s.rooms.Changes.SetAccount(ctx, in.ID, enabled, ledger.ByClient)
 		})
 	}
 	setAccount("enable", "Let tasks use an account", "This ends that it is disabled, its hold, and its cool-down.", true)
 	setAccount("disable", "Let no task start with an account", "Those that run go on. Those that wait move to another account of the agent, unless they are pinned or go on with a conversation.", false)
-	answers(api, op(http.MethodGet, "/v1/usage", "usage", "Add up what runs have used", "Tokens and cost, a row for each value of by. The whole ledger is read for it."), lasting(s.usage))
-	answers(api, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace", "As a task with that prompt would. Nothing is kept.", http.StatusTooManyRequests), lasting(func(ctx context.Context, in *searchInput) (task.MemoryResult, error) {
+	answers(s, op(http.MethodGet, "/v1/usage", "usage", "Add up what runs have used", "Tokens and cost, a row for each value of by. The whole ledger is read for it."), lasting(s.usage))
+	answers(s, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace", "As a task with that prompt would. Nothing is kept.", http.StatusTooManyRequests), lasting(func(ctx context.Context, in *searchInput) (task.MemoryResult, error) {
 		q := in.Body
 		q.FromRun = guard.Run(ctx)
 		leave, err := s.searches.enter(ctx)
@@ -120,13 +118,13 @@ type sessionInput struct {
 	Cursor string `query:"cursor" doc:"The older of an answer: go on with the messages before it" example:"2s"`
 }
 
-func (s *Server) sessionRoutes(api huma.API) {
-	answers(api, op(http.MethodGet, "/v1/sessions", "list-sessions", "List sessions", "Each conversation that a task can go on with."), func(context.Context, *struct{}) (wire.SessionsBody, error) {
+func (s *Server) sessionRoutes() {
+	answers(s, op(http.MethodGet, "/v1/sessions", "list-sessions", "List sessions", "Each conversation that a task can go on with."), func(context.Context, *struct{}) (wire.SessionsBody, error) {
 		return wire.SessionsBody{Sessions: notNull(s.rooms.Sessions.Sessions())}, nil
 	})
 	one := op(http.MethodGet, "/v1/sessions/{key}", "get-session", "Show a session with its tasks and its transcript", "The transcript comes whole, or page by page from its end: limit and cursor.")
-	answers(api, one, s.session)
-	answers(api, alias(one, "/v1/sessions/{key...}"), s.session) // a key with slashes that were not escaped
+	answers(s, one, s.session)
+	answers(s, alias(one, "/v1/sessions/{key...}"), s.session) // a key with slashes that were not escaped
 }
 
 // pageLength is how many messages a page has whose request does not say.

@@ -1,20 +1,20 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"io"
 	"mime"
 	"net/http"
 	"path"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"stint/coordinator/api/guard"
-	"stint/coordinator/api/openapi"
 	"stint/coordinator/api/request"
 	"stint/coordinator/api/web"
 	"stint/coordinator/api/wire"
@@ -23,32 +23,26 @@ import (
 	"stint/state/jobs"
 )
 
-// routes registers every path. What huma would add by itself is turned off: a page with scripts from
-// elsewhere, $schema in answers, and its way to serve the description, which is not safe for concurrent use.
-func (s *Server) routes() {
-	cfg := huma.DefaultConfig("stint", s.opts.Version)
-	cfg.DocsPath, cfg.SchemasPath, cfg.OpenAPIPath = "", "", ""
-	cfg.CreateHooks = nil
-	cfg.RejectUnknownQueryParameters = true
-	cfg.Transformers = nil
-	cfg.Components.Schemas = openapi.NewRegistry()
-	format := huma.Format{Marshal: wire.WriteJSON, Unmarshal: request.Reader(cfg.Components.Schemas)}
-	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
-	api := humago.New(s.mux, cfg)
+// openAPI is the OpenAPI document of this interface, which TestDescription makes of the routes.
+//
+//go:embed openapi.json
+var openAPI []byte
 
-	s.submitRoutes(api)
-	s.taskRoutes(api)
-	s.listRoute(api)
-	s.runRoutes(api)
-	s.eventRoute(api)
-	s.sessionRoutes(api)
-	s.reportRoutes(api)
-	s.ledgerRoutes(api)
-	s.dispatchRoutes(api)
-	s.scheduleRoutes(api)
-	s.jobRoutes(api)
-	s.monitorRoutes(api)
-	s.browserRoutes(api)
+// routes registers every path.
+func (s *Server) routes() {
+	s.submitRoutes()
+	s.taskRoutes()
+	s.listRoute()
+	s.runRoutes()
+	s.eventRoute()
+	s.sessionRoutes()
+	s.reportRoutes()
+	s.ledgerRoutes()
+	s.dispatchRoutes()
+	s.scheduleRoutes()
+	s.jobRoutes()
+	s.monitorRoutes()
+	s.browserRoutes()
 	s.mux.Handle("GET /{$}", &web.Site{
 		Agents: s.opts.Agents, Topics: s.opts.Topics, Rows: s.page, Task: s.shown,
 		Health: func() task.Health { return s.rooms.Monitor.Health() }, List: func(f state.Filter) []state.Task { return s.rooms.Tasks.List(f) }, Accounts: func() []state.AccountUse { return s.rooms.Reports.Accounts() },
@@ -63,10 +57,9 @@ func (s *Server) routes() {
 		},
 	})
 	s.mux.HandleFunc("GET /ui/{file}", web.ServeAsset)
-	description := openapi.Complete(api.OpenAPI(), openapi.Routes{Public: publicRoutes, Long: longRoutes})
 	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(description) // the client may be gone
+		_, _ = w.Write(bytes.Replace(openAPI, []byte(`"version": "1"`), strconv.AppendQuote([]byte(`"version": `), s.opts.Version), 1)) // the client may be gone
 	})
 	s.mux.HandleFunc("/", s.noRoute)
 }
@@ -101,41 +94,106 @@ func (s *Server) isLong(r *http.Request) bool {
 	return longRoutes[pattern] && (pattern != routeLogs || r.URL.Query().Has("follow"))
 }
 
-// op describes one operation. errors are the statuses of errors that it has beside those
-// that package openapi adds.
-func op(method, path, id, summary, about string, errors ...int) huma.Operation {
-	return huma.Operation{
-		Method: method, Path: path, OperationID: id, Summary: summary, Description: about, Errors: errors,
-		MaxBodyBytes: wire.MaxBody + 1, BodyReadTimeout: bodyTimeout,
-		SkipValidateBody: true, // see request.Reader
-	}
+// An operation is what can be asked for at one path: what programs see of it, what its description says, and
+// its types, of which TestDescription makes the rest.
+type operation struct {
+	method, path, id, summary, about string
+
+	errors  []int // statuses of errors that it has beside those that nearly all have
+	most    int64 // bytes of its body
+	hidden  bool  // the description leaves it out
+	in, out reflect.Type
+}
+
+// op returns an operation.
+func op(method, path, id, summary, about string, errors ...int) operation {
+	return operation{method: method, path: path, id: id, summary: summary, about: about, errors: errors, most: wire.MaxBody}
 }
 
 // register adds an operation. Its handler returns errors of the master as they are.
-func register[I, O any](api huma.API, o huma.Operation, handler func(context.Context, *I) (*O, error)) {
-	huma.Register(api, o, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handler(ctx, in)
-		if err != nil {
-			return nil, wire.ProblemOf(err)
+func register[I, O any](s *Server, o operation, handler func(context.Context, *I) (*O, error)) {
+	o.in, o.out = reflect.TypeFor[I](), reflect.TypeFor[O]()
+	s.operations = append(s.operations, o)
+	input, output := request.NewInput(o.in, o.most), newOutput(o)
+	s.mux.HandleFunc(o.method+" "+o.path, func(w http.ResponseWriter, r *http.Request) {
+		in := new(I)
+		if p := input.Read(w, r, in); p != nil {
+			p.Write(w)
+			return
 		}
-		return out, nil
+		out, err := handler(r.Context(), in)
+		if err != nil {
+			wire.ProblemOf(err).Write(w)
+			return
+		}
+		output.write(w, r, reflect.ValueOf(out).Elem())
 	})
 }
 
 // answers adds an operation whose answer is what its handler returns, as JSON.
-func answers[I, T any](api huma.API, o huma.Operation, handler func(context.Context, *I) (T, error)) {
-	register(api, o, func(ctx context.Context, in *I) (*struct{ Body T }, error) {
+func answers[I, T any](s *Server, o operation, handler func(context.Context, *I) (T, error)) {
+	register(s, o, func(ctx context.Context, in *I) (*struct{ Body T }, error) {
 		v, err := handler(ctx, in)
 		return &struct{ Body T }{v}, err
 	})
+}
+
+// A streamOutput writes itself.
+type streamOutput struct {
+	Body func(http.ResponseWriter, *http.Request)
+}
+
+// An output writes answers of one type. Of their fields, Status is the status, Body is sent as JSON unless it
+// is bytes or writes itself, and the others are headers, which are left out where they are "".
+type output struct {
+	operation
+	statusAt, bodyAt int // the fields; -1: there is none
+}
+
+func newOutput(o operation) output {
+	out := output{o, -1, -1}
+	for i := range o.out.NumField() {
+		switch o.out.Field(i).Name {
+		case "Status":
+			out.statusAt = i
+		case "Body":
+			out.bodyAt = i
+		}
+	}
+	return out
+}
+
+// write answers with a value of the type.
+func (o *output) write(w http.ResponseWriter, r *http.Request, v reflect.Value) {
+	status := http.StatusOK
+	for i := range v.NumField() {
+		if i == o.statusAt {
+			status = int(v.Field(i).Int())
+		} else if i != o.bodyAt && v.Field(i).String() != "" {
+			w.Header().Set(o.out.Field(i).Tag.Get("header"), v.Field(i).String())
+		}
+	}
+	if o.bodyAt < 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	switch body := v.Field(o.bodyAt).Interface().(type) {
+	case func(http.ResponseWriter, *http.Request):
+		body(w, r)
+	case []byte:
+		w.WriteHeader(status)
+		_, _ = w.Write(body) // the client may be gone
+	default:
+		wire.Answer(w, status, "application/json", body)
+	}
 }
 
 // notNull returns a list, which JSON has as [] if it is empty.
 func notNull[T any](list []T) []T { return append([]T{}, list...) }
 
 // alias returns an operation under another path, which the description leaves out.
-func alias(o huma.Operation, path string) huma.Operation {
-	o.Path, o.OperationID, o.Hidden = path, o.OperationID+"-alias", true
+func alias(o operation, path string) operation {
+	o.path, o.hidden = path, true
 	return o
 }
 
@@ -164,7 +222,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 	r = r.WithContext(r.Context()) // a copy: from the body of its own request net/http learns how much of it is unread
 	// net/http goes on reading there to notice that a client has gone, and would take the deadline of the body for that.
 	r.Body = &guard.EndingBody{ReadCloser: r.Body, Ended: func() error {
-		_ = huma.SetReadDeadline(w, time.Time{}) // not supported by a test's recorder, which has none
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not supported by a test's recorder, which has none
 		return nil
 	}}
 	if !reads {

@@ -9,10 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
-	"stint/coordinator/api/openapi"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
@@ -52,31 +48,28 @@ type (
 	}
 )
 
-func (s *Server) runRoutes(api huma.API) {
-	answers(api, op(http.MethodGet, "/v1/tasks/{id}/prompt", "task-prompt", "Show the prompt of a run", "What the agent read on its standard input, and what was found for it in the notes."), func(ctx context.Context, in *promptInput) (task.SentPrompt, error) {
+func (s *Server) runRoutes() {
+	answers(s, op(http.MethodGet, "/v1/tasks/{id}/prompt", "task-prompt", "Show the prompt of a run", "What the agent read on its standard input, and what was found for it in the notes."), func(ctx context.Context, in *promptInput) (task.SentPrompt, error) {
 		return s.rooms.Runs.SentPrompt(ctx, in.ID, in.Run)
 	})
-	answers(api, op(http.MethodGet, "/v1/tasks/{id}/runs", "task-runs", "List the runs of a task, the oldest first", "Turns of the agent, runs of the verify command and of the evaluator, with what each has used."), func(ctx context.Context, in *Ref) (wire.RunsBody, error) {
+	answers(s, op(http.MethodGet, "/v1/tasks/{id}/runs", "task-runs", "List the runs of a task, the oldest first", "Turns of the agent, runs of the verify command and of the evaluator, with what each has used."), func(ctx context.Context, in *Ref) (wire.RunsBody, error) {
 		runs, err := s.rooms.Runs.Runs(ctx, in.ID)
 		return wire.RunsBody{Runs: notNull(runs)}, err
 	})
-	answers(api, op(http.MethodGet, "/v1/tasks/{id}/files", "task-files", "List the files of a task", "Those that came with it, and those that were collected after its last run or, with run, what lies in the directory of that one."), func(ctx context.Context, in *filesInput) (task.TaskFiles, error) {
+	answers(s, op(http.MethodGet, "/v1/tasks/{id}/files", "task-files", "List the files of a task", "Those that came with it, and those that were collected after its last run or, with run, what lies in the directory of that one."), func(ctx context.Context, in *filesInput) (task.TaskFiles, error) {
 		return s.rooms.Runs.Files(ctx, in.ID, in.Run)
 	})
 	file := op(http.MethodGet, "/v1/tasks/{id}/files/{name}", "task-file", "Read a file of a task", "The content, in whole or the part that Range names.", http.StatusRequestedRangeNotSatisfiable)
-	file.Responses = openapi.Content("The content, to be saved and not shown", "application/octet-stream", "# Report\n", true)
-	register(api, file, s.file)
-	register(api, alias(file, "/v1/tasks/{id}/files/{name...}"), s.file) // a name with slashes
+	register(s, file, s.file)
+	register(s, alias(file, "/v1/tasks/{id}/files/{name...}"), s.file) // a name with slashes
 	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. Of stream=events each line is a LogEvent, and stint logs shows it. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable)
-	logs.Responses = openapi.Content("What was written so far, or a stream that goes on", "text/plain", "ok  \tshop/login\t0.4s\n", true)
-	register(api, logs, s.logs)
+	register(s, logs, s.logs)
 }
 
 // Resolve refuses a name that needs another reading than ours to be understood.
-func (in *fileInput) Resolve(ctx huma.Context) []error {
-	u := ctx.URL()
-	if strings.Contains(strings.ToLower(u.EscapedPath()), "%2f") {
-		return []error{wire.ProblemOf(&task.Error{Code: task.CodeInvalid, Message: "a slash of the path is escaped", Hint: "write it as it is", Field: "name"})}
+func (in *fileInput) Resolve(r *http.Request) []error {
+	if strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") {
+		return []error{&task.Error{Code: task.CodeInvalid, Message: "a slash of the path is escaped", Hint: "write it as it is", Field: "name"}}
 	}
 	return nil
 }
@@ -84,17 +77,17 @@ func (in *fileInput) Resolve(ctx huma.Context) []error {
 // filePolicy keeps a browser from showing a file as a page of ours, or at all.
 const filePolicy = "sandbox; default-src 'none'"
 
-func (s *Server) file(ctx context.Context, in *fileInput) (*huma.StreamResponse, error) {
+func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error) {
 	content, err := s.rooms.Runs.OpenFile(ctx, in.ID, in.Run, in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+	return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = content.Close() }() // it was only read
-		hctx.SetHeader("Content-Type", "application/octet-stream")
-		hctx.SetHeader("Content-Disposition", "attachment; filename*=UTF-8''"+extValue(path.Base(in.Name)))
-		hctx.SetHeader("Content-Security-Policy", filePolicy)
-		serveContent(hctx, content, content.Modified)
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+extValue(path.Base(in.Name)))
+		w.Header().Set("Content-Security-Policy", filePolicy)
+		serveContent(w, r, content, content.Modified)
 	}}, nil
 }
 
@@ -104,8 +97,7 @@ func extValue(text string) string { return strings.ReplaceAll(url.QueryEscape(te
 
 // serveContent answers with a content, or with the parts of it that a header Range names. What has changed
 // while it was read ends the answer before its length is reached, which the client sees.
-func serveContent(hctx huma.Context, content io.ReadSeeker, modified time.Time) {
-	r, w := humago.Unwrap(hctx)
+func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker, modified time.Time) {
 	http.ServeContent(&rangeWriter{ResponseWriter: w, cacheControl: w.Header().Get("Cache-Control")}, r, "", modified, content)
 }
 

@@ -26,7 +26,6 @@ import (
 const (
 	maxHeader     = 32 << 10
 	headerTimeout = 5 * time.Second
-	bodyTimeout   = 30 * time.Second
 	idleTimeout   = time.Minute
 )
 
@@ -103,6 +102,8 @@ type Server struct {
 	rooms Rooms
 	opts  Options
 	mux   *http.ServeMux
+
+	operations []operation // as they were registered
 
 	opening sync.Mutex           // held while a port is opened for the page
 	port    atomic.Pointer[port] // that sign-in codes are for; nil: none is open

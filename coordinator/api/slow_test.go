@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/request"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -37,10 +38,10 @@ var slowClients = []slowClient{
 	{name: "sends a header byte by byte", first: "GET /v1/health HTTP/1.1\r\nHost: HOST\r\n", then: "X-Header: y\r\n", reads: true, limit: headerTimeout},
 	{name: "sends half a line", first: "GET /v1/hea", reads: true, limit: headerTimeout},
 	{name: "sends blank lines", then: "\r\n", reads: true, limit: headerTimeout},
-	{name: "sends a body byte by byte", first: submitHead + "Authorization: Bearer TOKEN\r\nContent-Length: 100000\r\n\r\n", then: " ", reads: true, limit: bodyTimeout + littleMore},
-	{name: "sends chunks byte by byte", first: submitHead + "Authorization: Bearer TOKEN\r\nTransfer-Encoding: chunked\r\n\r\n", then: "1\r\nx\r\n", reads: true, limit: bodyTimeout + littleMore},
+	{name: "sends a body byte by byte", first: submitHead + "Authorization: Bearer TOKEN\r\nContent-Length: 100000\r\n\r\n", then: " ", reads: true, limit: request.BodyTimeout + littleMore},
+	{name: "sends chunks byte by byte", first: submitHead + "Authorization: Bearer TOKEN\r\nTransfer-Encoding: chunked\r\n\r\n", then: "1\r\nx\r\n", reads: true, limit: request.BodyTimeout + littleMore},
 	{name: "sends a body without a token", first: submitHead + "Content-Length: 100000\r\n\r\n", then: " ", reads: true, limit: readTimeout + littleMore},
-	{name: "sends a body to sign in", first: strings.Replace(submitHead, "/v1/tasks", pathSignIn, 1) + "Content-Length: 1000\r\n\r\n", then: " ", reads: true, limit: bodyTimeout + littleMore},
+	{name: "sends a body to sign in", first: strings.Replace(submitHead, "/v1/tasks", pathSignIn, 1) + "Content-Length: 1000\r\n\r\n", then: " ", reads: true, limit: request.BodyTimeout + littleMore},
 	{name: "sends a body that is too large", first: submitHead + "Authorization: Bearer TOKEN\r\nContent-Length: 5000000\r\n\r\n", then: " ", reads: true, limit: readTimeout + littleMore},
 	{name: "asks once and stays", first: "GET /v1/health HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer TOKEN\r\n\r\n", reads: true, limit: idleTimeout},
 	{name: "reads no answer", first: "GET /v1/health HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer TOKEN\r\n\r\n", limit: writeTimeout},

@@ -9,9 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"stint/coordinator/api/logs"
 	"stint/coordinator/task"
 )
@@ -27,10 +24,9 @@ type logsInput struct {
 }
 
 // newStream returns what to write a stream to; its header is sent with the first write.
-func newStream(hctx huma.Context, contentType string) *streamWriter {
-	_, w := humago.Unwrap(hctx)
-	hctx.SetHeader("Content-Type", contentType)
-	hctx.SetStatus(http.StatusOK)
+func newStream(w http.ResponseWriter, contentType string) *streamWriter {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(http.StatusOK)
 	return &streamWriter{w: w, rc: http.NewResponseController(w)}
 }
 
@@ -62,7 +58,7 @@ type logRooms struct {
 	Runs
 }
 
-func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse, error) {
+func (s *Server) logs(ctx context.Context, in *logsInput) (*streamOutput, error) {
 	t, err := s.rooms.Tasks.Task(ctx, in.ID)
 	if err != nil {
 		return nil, err
@@ -83,11 +79,11 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 		if err != nil {
 			return nil, err
 		}
-		return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
 			defer done()
-			ctx, release := long(hctx.Context())
+			ctx, release := long(r.Context())
 			defer release()
-			out := newStream(hctx, textPlain)
+			out := newStream(w, textPlain)
 			_ = out.rc.Flush() // the header goes at once; an error shows again with the first write
 			if of.Follow(ctx, t.ID, s.opts.Poll, out) != nil {
 				breakOff()
@@ -97,18 +93,18 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*huma.StreamResponse,
 	if err != nil {
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+	return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = content.Close() }() // it was only read
-		hctx.SetHeader("Content-Type", textPlain)
+		w.Header().Set("Content-Type", textPlain)
 		if in.Tail == 0 { // a tail begins with something else after each line
 			begin := `"` + content.Begin() + "-"
 			tag := begin + strconv.FormatInt(content.Size(), 36) + `"`
-			hctx.SetHeader("ETag", tag)
-			if r, _ := humago.Unwrap(hctx); strings.HasPrefix(r.Header.Get("If-Range"), begin) {
+			w.Header().Set("ETag", tag)
+			if strings.HasPrefix(r.Header.Get("If-Range"), begin) {
 				r.Header.Set("If-Range", tag) // what the client has is still the beginning
 			}
 		}
-		serveContent(hctx, io.NewSectionReader(content, begin, content.Size()-begin), time.Time{})
+		serveContent(w, r, io.NewSectionReader(content, begin, content.Size()-begin), time.Time{})
 	}}, nil
 }
 

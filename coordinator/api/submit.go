@@ -5,10 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"reflect"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/request"
@@ -42,7 +39,6 @@ type (
 
 	previewInput struct{ Body request.Tasks }
 
-	// submitOutput has a field Status, which huma takes for the HTTP status. No other output may have one.
 	submitOutput struct {
 		Status   int
 		Location string `header:"Location"`
@@ -50,39 +46,27 @@ type (
 	}
 )
 
-func (s *Server) submitRoutes(api huma.API) {
+func (s *Server) submitRoutes() {
 	const spellings = "A property may also be spelled with underscores (session_key), agent as tool, sessionKey as session, tenantId as tenant, " +
 		"outputSpec as output_files, notBefore as scheduled_at, verifyCommand as verify."
-	submission := func(o huma.Operation, answer reflect.Type) huma.Operation {
-		o.DefaultStatus, o.MaxBodyBytes = http.StatusCreated, wire.MaxList+1
-		o.Parameters = []*huma.Param{{
-			Name: request.KeyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{`"8e03978e-40d5-43dd-bc93-6894a57f9324"`}},
-			Description: "1 to 256 printable characters, in quotes or without. The same request under the same key answers with the same tasks, another request is a conflict. A single task has it as its idempotencyKey, a list has it as a whole.",
-		}}
-		o.Responses = map[string]*huma.Response{}
-		for status, what := range map[string]string{"200": "It exists already", "201": "It is new"} {
-			o.Responses[status] = &huma.Response{
-				Description: what, Content: map[string]*huma.MediaType{"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(answer, true, "")}},
-				Headers: map[string]*huma.Param{"Location": {Description: "Path of the task, if it is a single one", Schema: &huma.Schema{Type: huma.TypeString}}},
-			}
-		}
-		return o
+	submit := op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task", "201: the task is new, and durable. 200: it exists already, under that id or idempotency key. "+spellings+" A list of tasks is accepted here too, as at /v1/tasks/batch.",
+		http.StatusConflict, http.StatusTooManyRequests)
+	submit.most = wire.MaxList
+	for _, o := range []operation{submit, alias(submit, "/tasks")} {
+		register(s, o, func(ctx context.Context, in *submitInput) (*submitOutput, error) {
+			return s.submit(ctx, in.Key.Key(), &in.Body)
+		})
 	}
-	one := func(ctx context.Context, in *submitInput) (*submitOutput, error) {
-		return s.submit(ctx, in.Key.Key(), &in.Body)
-	}
-	submit := submission(op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task", "201: the task is new, and durable. 200: it exists already, under that id or idempotency key. "+spellings+" A list of tasks is accepted here too, as at /v1/tasks/batch.",
-		http.StatusConflict, http.StatusTooManyRequests), reflect.TypeFor[wire.TaskView]())
-	register(api, submit, one)
-	register(api, alias(submit, "/tasks"), one)
-	register(api, submission(op(http.MethodPost, "/v1/tasks/batch", "submit-tasks", "Submit a list of tasks", "All of them are accepted, or none. 201: some are new, and durable. 200: all exist already. "+spellings,
-		http.StatusConflict, http.StatusTooManyRequests), reflect.TypeFor[wire.ListBody]()), func(ctx context.Context, in *batchInput) (*submitOutput, error) {
+	batch := op(http.MethodPost, "/v1/tasks/batch", "submit-tasks", "Submit a list of tasks", "All of them are accepted, or none. 201: some are new, and durable. 200: all exist already. "+spellings,
+		http.StatusConflict, http.StatusTooManyRequests)
+	batch.most = wire.MaxList
+	register(s, batch, func(ctx context.Context, in *batchInput) (*submitOutput, error) {
 		return s.submit(ctx, in.Key.Key(), &in.Body.Task)
 	})
 
 	preview := op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Show what would be run for tasks", "They are checked as at a submit, and their prompts are built. Nothing is kept, and no agent starts.", http.StatusConflict, http.StatusTooManyRequests)
-	preview.MaxBodyBytes = wire.MaxList + 1
-	answers(api, preview, lasting(func(ctx context.Context, in *previewInput) (out wire.PreviewBody, err error) {
+	preview.most = wire.MaxList
+	answers(s, preview, lasting(func(ctx context.Context, in *previewInput) (out wire.PreviewBody, err error) {
 		specs, isList := in.Body.Specs()
 		for i := range specs {
 			s.number(ctx, &specs[i])

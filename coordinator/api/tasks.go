@@ -7,10 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"stint/coordinator/api/guard"
-	"stint/coordinator/api/openapi"
 	"stint/coordinator/api/request"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
@@ -69,7 +66,7 @@ type Changes interface {
 }
 
 type (
-	// A Ref names a task. It is exported because huma sets only exported fields of an input.
+	// A Ref names a task. It is exported because only exported fields of an input are set.
 	Ref struct {
 		ID string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	}
@@ -122,17 +119,14 @@ type (
 	}
 )
 
-func (s *Server) taskRoutes(api huma.API) {
+func (s *Server) taskRoutes() {
 	get := op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task", "With prompt, answer, files and findings. why says why it does not run.")
-	register(api, get, s.task)
-	register(api, alias(get, "/tasks/{id}"), s.task)
+	register(s, get, s.task)
+	register(s, alias(get, "/tasks/{id}"), s.task)
 
 	edit := op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+
 		"With another session or agent the task leaves its session. What does not wait any more is a conflict.", http.StatusPreconditionFailed)
-	patch := &huma.MediaType{Schema: request.Patch{}.Schema(api.OpenAPI().Components.Schemas)}
-	merge := *patch
-	edit.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": patch, mergePatch: &merge}}
-	register(api, edit, func(ctx context.Context, in *editInput) (*taskOutput, error) {
+	register(s, edit, func(ctx context.Context, in *editInput) (*taskOutput, error) {
 		return s.answer(s.rooms.Changes.Edit(ctx, in.ID, task.Patch{Fields: in.Body.Fields(), Seqs: in.Seqs()}, ledger.ByClient))
 	})
 
@@ -146,27 +140,26 @@ func (s *Server) taskRoutes(api huma.API) {
 		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", Changes.Hold},
 		{"release", "Release a held task", "It runs when its turn comes. This also ends a hold because an old agent may still be alive.", Changes.Release},
 	} {
-		register(api, op(http.MethodPost, "/v1/tasks/{id}/"+act.name, act.name+"-task", act.summary, act.about), func(ctx context.Context, in *actInput) (*taskOutput, error) {
+		register(s, op(http.MethodPost, "/v1/tasks/{id}/"+act.name, act.name+"-task", act.summary, act.about), func(ctx context.Context, in *actInput) (*taskOutput, error) {
 			return s.answer(act.do(s.rooms.Changes, ctx, in.ID, ledger.ByClient))
 		})
 	}
-	register(api, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Move a queued task in its lane", "To the front, or before another task of the lane. One of first and before is needed."), func(ctx context.Context, in *moveInput) (*taskOutput, error) {
+	register(s, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Move a queued task in its lane", "To the front, or before another task of the lane. One of first and before is needed."), func(ctx context.Context, in *moveInput) (*taskOutput, error) {
 		if to := in.Body; to.First == (to.Before != "") {
 			return nil, task.Invalid(`send {"first":true} or {"before":"ID"}`, "first and before exclude each other, and one of them is needed")
 		}
 		return s.answer(s.rooms.Changes.Move(ctx, in.ID, in.Body, ledger.ByClient))
 	})
-	answers(api, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself", "Records how it ended; the status of the task stays. The answer comes when the command has ended.", http.StatusLocked), lasting(func(ctx context.Context, in *actInput) (task.CheckResult, error) {
+	answers(s, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself", "Records how it ended; the status of the task stays. The answer comes when the command has ended.", http.StatusLocked), lasting(func(ctx context.Context, in *actInput) (task.CheckResult, error) {
 		return s.rooms.Changes.Verify(ctx, in.ID, ledger.ByClient)
 	}))
-	register(api, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Wait until a task has ended", "The answer comes when the task has ended, which may take days."), lasting(s.wait))
-	answers(api, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why a task does not run", "One sentence: what it waits for, what it does, or how it ended."), func(_ context.Context, in *Ref) (wire.WhyBody, error) {
+	register(s, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Wait until a task has ended", "The answer comes when the task has ended, which may take days."), lasting(s.wait))
+	answers(s, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why a task does not run", "One sentence: what it waits for, what it does, or how it ended."), func(_ context.Context, in *Ref) (wire.WhyBody, error) {
 		why, err := s.rooms.Tasks.Why(in.ID)
 		return wire.WhyBody{Why: why}, err
 	})
 	raw := op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "Show the records of a task in the ledger", "Its sections, in Markdown.")
-	raw.Responses = openapi.Content("The sections", "text/markdown", "## Task 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\n- seq: 1042\n- status: queued\n<!-- end 1042 -->\n", false)
-	register(api, raw, func(ctx context.Context, in *Ref) (*textOutput, error) {
+	register(s, raw, func(ctx context.Context, in *Ref) (*textOutput, error) {
 		text, err := s.rooms.Tasks.Raw(ctx, in.ID)
 		return &textOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, err
 	})

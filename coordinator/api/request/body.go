@@ -13,59 +13,35 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
-// NotJSON is what each error of a body begins with that is no JSON text at all: of an
-// error, huma keeps the text alone, and the answer is 400 and not 422.
+// NotJSON is what each error of a body begins with that is no JSON text at all: the answer is 400 and not 422.
 const NotJSON = "the body is not JSON: "
 
-// Reader returns the decoder of bodies. encoding/json would put U+FFFD for text that is not
-// UTF-8; a prompt has to arrive as it was sent. One pass decodes; only what it refuses goes
-// through huma's validation, for a message that names every fault.
-func Reader(reg huma.Registry) func(data []byte, v any) error {
-	return func(data []byte, v any) error {
-		if !utf8.Valid(data) {
-			return errors.New(NotJSON + "it is not valid UTF-8")
-		}
-		if b, ok := v.(reader); ok {
-			if err := b.read(reg, data); err != nil || b.Resolve(nil) != nil {
-				return err
-			}
-		} else if err := decodeStrictly(data, v); err != nil {
-			return explain(reg, data, v, err)
-		}
-		return checkNames(data)
+// readBody puts a body into v. encoding/json would put U+FFFD for text that is not UTF-8; a prompt has to
+// arrive as it was sent. One pass decodes; what it refuses is looked at again, for a message that names every
+// fault.
+func readBody(data []byte, v any) error {
+	if !utf8.Valid(data) {
+		return Fault{Text: NotJSON + "it is not valid UTF-8"}
 	}
-}
-
-// A reader is a body that reads itself. Resolve returns why it is refused.
-type reader interface {
-	read(reg huma.Registry, data []byte) error
-	huma.Resolver
-}
-
-// A refusal is the part of a body that knows why it is refused, for huma to ask: of the error
-// of a decoder it keeps the text alone.
-type refusal struct{ errs []error }
-
-// Resolve implements [huma.Resolver].
-func (r *refusal) Resolve(huma.Context) []error { return r.errs }
-
-// refuse notes why the body is refused; nil: it is not.
-func (r *refusal) refuse(err error) error {
-	if err != nil {
-		r.errs = []error{wire.ProblemOf(err)}
+	if b, ok := v.(reader); ok {
+		if err := b.read(data); err != nil {
+			return err
+		}
+	} else if err := decodeStrictly(data, v); err != nil {
+		return explain(data, reflect.TypeOf(v).Elem(), err)
 	}
-	return nil
+	return checkNames(data)
 }
+
+// A reader is a body that reads itself.
+type reader interface{ read(data []byte) error }
 
 // A Task is a body with one task, or a list of them, which older clients send to the same path.
 type Task struct {
-	refusal
 	list   []task.TaskSpec
 	isList bool
 }
@@ -73,52 +49,42 @@ type Task struct {
 // Specs returns the tasks, and whether they came as a list.
 func (b *Task) Specs() (specs []task.TaskSpec, isList bool) { return b.list, b.isList }
 
-// Schema implements [huma.SchemaProvider].
-func (Task) Schema(r huma.Registry) *huma.Schema {
-	return r.Schema(reflect.TypeFor[task.TaskSpec](), true, "")
-}
-
 // Tasks is a [Task] that is described as a list.
 type Tasks struct{ Task }
-
-// Schema implements [huma.SchemaProvider].
-func (Tasks) Schema(r huma.Registry) *huma.Schema {
-	return r.Schema(reflect.TypeFor[[]task.TaskSpec](), true, "")
-}
 
 // A Batch is Tasks that are no single task.
 type Batch struct{ Tasks }
 
 // read refuses what is no list before its properties are looked at, which would be those of a task.
-func (b *Batch) read(reg huma.Registry, data []byte) error {
+func (b *Batch) read(data []byte) error {
 	if !isList(data) && json.Valid(data) {
-		return b.refuse(task.Invalid("send [{…}, …]; a single task goes to /v1/tasks", "the body is not a list of tasks"))
+		return task.Invalid("send [{…}, …]; a single task goes to /v1/tasks", "the body is not a list of tasks")
 	}
-	return b.Tasks.read(reg, data)
+	return b.Tasks.read(data)
 }
 
 // read decodes a body: in one pass if its names are those of TaskSpec, else once more
 // with the names changed into these.
-func (b *Task) read(reg huma.Registry, data []byte) error {
+func (b *Task) read(data []byte) error {
 	if b.isList = isList(data); !b.isList && len(data) > wire.MaxBody {
-		return b.refuse(wire.NewProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid,
-			fmt.Sprintf("the task has more than the %d bytes that are taken", wire.MaxBody), "put long texts into files of the workspace and name them in the prompt"))
+		return wire.NewProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid,
+			fmt.Sprintf("the task has more than the %d bytes that are taken", wire.MaxBody), "put long texts into files of the workspace and name them in the prompt")
 	}
 	if task.EmptyKey(data) >= 0 {
-		return b.refuse(wrongKey("idempotencyKey", "it is empty"))
+		return wrongKey("idempotencyKey", "it is empty")
 	}
 	refused := b.decode(data)
 	if refused == nil || errors.Is(refused, task.ErrLongList) {
-		return b.refuse(refused)
+		return refused
 	}
 	renamed, err := task.RenameSpecs(data)
 	if err != nil {
-		return b.refuse(err)
+		return err
 	}
 	if refused = b.decode(renamed); refused != nil && b.isList {
-		return explain(reg, renamed, &b.list, refused)
+		return explain(renamed, reflect.TypeFor[[]task.TaskSpec](), refused)
 	} else if refused != nil {
-		return explain(reg, renamed, &task.TaskSpec{}, refused)
+		return explain(renamed, reflect.TypeFor[task.TaskSpec](), refused)
 	}
 	return nil
 }
@@ -154,45 +120,26 @@ func (b *Task) decode(data []byte) error {
 
 // A Patch is a body with a merge patch that has the names of TaskSpec. Its kinds are right;
 // what its values say is the coordinator's to check.
-type Patch struct {
-	refusal
-	fields []byte
-}
+type Patch struct{ fields []byte }
 
 // Fields returns the patch, as JSON.
 func (b *Patch) Fields() []byte { return b.fields }
 
-// Schema describes a patch: it has some of the fields of a task, or null in their place.
-func (Patch) Schema(r huma.Registry) *huma.Schema {
-	const name = "TaskPatch"
-	if r.Map()[name] == nil {
-		spec := r.SchemaFromRef(r.Schema(reflect.TypeFor[task.TaskSpec](), true, "").Ref)
-		patch := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
-		for _, name := range task.EditableFields() {
-			field := *spec.Properties[name]
-			field.Nullable, field.Enum = true, nil // an enum would have to have null as well
-			field.PrecomputeMessages()
-			patch.Properties[name] = &field
-		}
-		patch.PrecomputeMessages()
-		r.Map()[name] = patch
-	}
-	return &huma.Schema{Ref: "#/components/schemas/" + name}
-}
-
-// read decodes a patch as the schema has it.
-func (b *Patch) read(reg huma.Registry, data []byte) error {
+// read decodes a patch, whose names may be spelled as those of a task.
+func (b *Patch) read(data []byte) error {
 	if err := checkJSON(data); err != nil {
 		return err
 	}
 	renamed, err := task.RenameSpecs(data)
 	if err != nil {
-		return b.refuse(err)
+		return err
 	}
 	b.fields = slices.Clone(renamed) // the memory of data is used again
-	f := newFaults(reg)
-	f.find(b.Schema(reg), renamed, decodeStrictly(renamed, new(task.TaskSpec)))
-	return f.err()
+	var f faults
+	if f.find(patchSchema(), "body", renamed, decodeStrictly(renamed, new(task.TaskSpec))); f != nil {
+		return f
+	}
+	return nil
 }
 
 // decodeStrictly reads one value, whose properties must be known.
@@ -213,14 +160,14 @@ func strictDecoder(data []byte) *json.Decoder {
 // isOver returns an error if something follows what was decoded of data.
 func isOver(data []byte, dec *json.Decoder) error {
 	if len(bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n")) > 0 {
-		return errors.New(NotJSON + "something follows its end")
+		return Fault{Text: NotJSON + "something follows its end"}
 	}
 	return nil
 }
 
 func checkJSON(data []byte) error {
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
-		return fmt.Errorf(NotJSON+"%w", err)
+		return Fault{Text: NotJSON + err.Error()}
 	}
 	return nil
 }
@@ -253,7 +200,7 @@ func checkNames(data []byte) error {
 		case '"':
 			end := i + stringEnd(data[i:])
 			if task.LoneSurrogate(data[i:end]) >= 0 {
-				return fmt.Errorf(`%s: half of a surrogate pair is no character; escape both halves, as in \ud83d\ude00`, s.path())
+				return Fault{s.path(), `half of a surrogate pair is no character; escape both halves, as in \ud83d\ude00`}
 			}
 			if bytes.HasPrefix(bytes.TrimLeft(data[end:], " \t\r\n"), []byte(":")) {
 				if err := s.add(data[i:end]); err != nil {
@@ -296,9 +243,9 @@ func (s *nameScan) add(quoted []byte) error {
 	in.names = append(in.names, name)
 	for _, before := range in.names[:len(in.names)-1] {
 		if bytes.Equal(before, name) {
-			return fmt.Errorf("%s: it is there twice", s.path())
+			return Fault{s.path(), "it is there twice"}
 		} else if bytes.EqualFold(before, name) {
-			return fmt.Errorf("%s: it is there twice, also as %s", s.path(), wire.Clip(string(before)))
+			return Fault{s.path(), "it is there twice, also as " + wire.Clip(string(before))}
 		}
 	}
 	return nil

@@ -10,129 +10,82 @@ import (
 	"slices"
 	"strings"
 
-	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-
-	"github.com/danielgtaylor/huma/v2"
 )
 
 // maxComplaints bounds the number of faults that one answer names.
 const maxComplaints = 10
 
-func init() { // for all servers of the process: huma has no other way
-	huma.NewError = problemOf
-	huma.DefaultArrayNullable = false // no list that we send is null
-}
-
-// problemOf makes a problem of what huma refuses: one sentence that names each fault
-// and where it is, without the value, which may be a whole prompt.
-func problemOf(status int, message string, errs ...error) huma.StatusError {
+// refusal makes a problem of what is wrong with a request: one of errs if that is one, else one sentence that
+// names each fault and where it is, without the value, which may be a whole prompt.
+func refusal(errs ...error) *wire.Problem {
+	status, field, found := http.StatusUnprocessableEntity, "", faults(nil)
 	for _, e := range errs {
-		if p := (*wire.Problem)(nil); errors.As(e, &p) {
-			return p
+		if errors.As(e, new(*wire.Problem)) || errors.As(e, new(*task.Error)) {
+			return wire.ProblemOf(e)
 		}
-		if errors.Is(e, guard.ErrTooLarge) {
-			return guard.TooLarge()
+		if fs, many := e.(faults); many {
+			found = append(found, fs...)
+		} else if f, one := e.(Fault); one {
+			found = append(found, f)
 		}
 	}
-	if message == "cannot read request body" { // which is the client's doing and not ours
-		return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "the body could not be read to its end", "send it as its Content-Length or its chunks say")
-	}
-	most := 0
-	if _, err := fmt.Sscanf(message, "request body is too large limit=%d bytes", &most); err == nil {
-		message = fmt.Sprintf("the body is too large: it has more than %d bytes", most-1) // op adds one, which huma refuses too
-	}
-	details := detailsOf(errs)
-	var fields []string // what each fault is about
-	for _, d := range details {
-		where := d.Location
-		if where == "body" {
-			where, _, _ = strings.Cut(d.Message, ": ") // of the errors of a decoder huma keeps the text alone
+	slices.SortFunc(found, func(a, b Fault) int { return strings.Compare(a.complaint(), b.complaint()) }) // they come from maps
+	for _, f := range slices.Backward(found) {
+		if at := strings.IndexAny(f.At, ".["); at >= 0 { // the first one that is told counts
+			field = strings.NewReplacer("[", ".", "]", "").Replace(wire.Clip(f.At)[at:])[1:]
 		}
-		if at := strings.IndexAny(where, ".["); at >= 0 {
-			fields = append(fields, wire.Clip(strings.NewReplacer("[", ".", "]", "").Replace(where[at:])[1:]))
-		}
-		if strings.HasPrefix(d.Message, NotJSON) {
+		if strings.HasPrefix(f.Text, NotJSON) {
 			status = http.StatusBadRequest
 		}
 	}
-	if faults := complaints(details); faults != "" {
-		message = "the request is not valid: " + faults
-	}
-	p := wire.NewProblem(status, wire.CodeOf(status), message, "")
-	if len(fields) > 0 {
-		p.Field = slices.Min(fields) // the first in the order in which they are told
-	}
+	p := wire.NewProblem(status, wire.CodeOf(status), found.Error(), "")
+	p.Field = field
 	return p
 }
 
-// detailsOf returns errors of huma as it means them.
-func detailsOf(errs []error) []*huma.ErrorDetail {
-	details := make([]*huma.ErrorDetail, 0, len(errs))
-	for _, e := range errs {
-		if d, ok := e.(huma.ErrorDetailer); ok {
-			details = append(details, d.ErrorDetail())
-		} else if e != nil {
-			details = append(details, &huma.ErrorDetail{Message: e.Error()})
-		}
+// complaint returns a fault as it is told.
+func (f Fault) complaint() string {
+	if f.At == "" || f.At == "body" {
+		return f.Text
 	}
-	return details
+	return wire.Clip(f.At) + ": " + f.Text
 }
 
-// complaints returns the faults as one text, in the same order each time: huma walks maps.
-func complaints(errs []*huma.ErrorDetail) string {
+// Error implements error.
+func (f faults) Error() string {
 	var out []string
-	for _, e := range errs {
-		text := e.Message
-		if e.Location != "" && e.Location != "body" {
-			text = wire.Clip(e.Location) + ": " + text
+	for _, one := range f {
+		if len(out) == maxComplaints {
+			out = append(out, "and more")
+			break
 		}
-		out = append(out, text)
+		out = append(out, one.complaint())
 	}
-	slices.Sort(out)
-	if n := len(out) - maxComplaints; n > 0 {
-		out = append(out[:maxComplaints], "and more")
-	}
-	return strings.Join(out, "; ")
+	return "the request is not valid: " + strings.Join(out, "; ")
 }
 
-// explain returns the faults of a body that should have become v, else err.
-func explain(reg huma.Registry, data []byte, v any, err error) error {
+// explain returns the faults of a body that should have become v, else refused.
+func explain(data []byte, t reflect.Type, refused error) error {
 	if err := checkJSON(data); err != nil {
 		return err
 	}
-	f := newFaults(reg)
-	t := reflect.TypeOf(v).Elem()
+	var f faults
+	s := schemaOf(t)
 	if t.Kind() != reflect.Slice || !isList(data) {
-		f.find(reg.Schema(t, true, ""), data, err)
-		return f.err()
+		f.find(s, "body", data, refused)
+		return f
 	}
-	schema := reg.Schema(t.Elem(), true, "")
 	dec := json.NewDecoder(bytes.NewReader(data))
 	_, _ = dec.Token() // the syntax is right: it was looked at
-	for i := 0; dec.More() && len(f.found.Errors) <= maxComplaints; i++ {
+	for i := 0; dec.More() && len(f) <= maxComplaints; i++ {
 		var value json.RawMessage
 		_ = dec.Decode(&value)
 		if err := decodeStrictly(value, reflect.New(t.Elem()).Interface()); err != nil {
-			f.path.PushIndex(i)
-			f.find(schema, value, err)
-			f.path.Pop()
+			f.find(s.items, fmt.Sprintf("body[%d]", i), value, err)
 		}
 	}
-	return f.err()
-}
-
-// faults are what is wrong with a body.
-type faults struct {
-	reg   huma.Registry
-	path  *huma.PathBuffer
-	found huma.ValidateResult
-}
-
-func newFaults(reg huma.Registry) *faults {
-	f := &faults{reg: reg, path: huma.NewPathBuffer(nil, 0)}
-	f.path.Push("body")
 	return f
 }
 
@@ -142,36 +95,19 @@ const maxValues = 10_000
 
 // find looks for what in a value is not as its schema says. refused is what the decoder
 // says of it, nil if that takes it.
-func (f *faults) find(schema *huma.Schema, data []byte, refused error) {
+func (f *faults) find(s *schema, at string, data []byte, refused error) {
 	var parsed any
-	before := len(f.found.Errors)
+	before := len(*f)
 	if bytes.Count(data, []byte(",")) <= maxValues && json.Unmarshal(data, &parsed) == nil {
-		huma.Validate(f.reg, schema, f.path, huma.ModeWriteToServer, parsed, &f.found)
+		f.check(s, at, parsed)
 	}
-	if len(f.found.Errors) > before || refused == nil {
+	if len(*f) > before || refused == nil {
 		return
 	}
 	var wrong *json.UnmarshalTypeError // such as a number that is too large
 	if !errors.As(refused, &wrong) {
-		f.found.Add(f.path, "", refused.Error())
+		f.add(at, "%v", refused)
 		return
 	}
-	f.path.Push(wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:])
-	f.found.Add(f.path, "", wrong.Value+" does not fit")
-	f.path.Pop()
-}
-
-// err returns the faults as one error; a property that is missing has a place too. nil: there are none.
-func (f *faults) err() error {
-	if len(f.found.Errors) == 0 {
-		return nil
-	}
-	details := detailsOf(f.found.Errors)
-	for _, d := range details {
-		if name, ok := strings.CutPrefix(d.Message, "expected required property "); ok {
-			name, _, _ = strings.Cut(name, " ")
-			d.Location += "." + name
-		}
-	}
-	return errors.New(complaints(details))
+	f.add(at+"."+wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:], "%s does not fit", wrong.Value)
 }

@@ -1,14 +1,11 @@
 package request
 
 import (
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
-	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -24,9 +21,8 @@ const KeyHeader = "Idempotency-Key"
 // Key returns the idempotency key of the request; "" if it has none.
 func (k *Key) Key() string { return k.key }
 
-// Resolve implements [huma.Resolver].
-func (k *Key) Resolve(ctx huma.Context) []error {
-	r, _ := humago.Unwrap(ctx)
+// Resolve implements [Resolver].
+func (k *Key) Resolve(r *http.Request) []error {
 	values := r.Header[KeyHeader]
 	if len(values) == 0 {
 		return nil
@@ -36,7 +32,7 @@ func (k *Key) Resolve(ctx huma.Context) []error {
 		fault = "the header is there twice"
 	}
 	if k.key = key; fault != "" {
-		return []error{wire.ProblemOf(wrongKey(KeyHeader, fault))}
+		return []error{wrongKey(KeyHeader, fault)}
 	}
 	return nil
 }
@@ -94,11 +90,10 @@ type Match struct {
 // Seqs returns the numbers that the If-Match permits; none if it permits any, or is not there.
 func (m *Match) Seqs() []uint64 { return m.seqs }
 
-// Resolve implements [huma.Resolver]. An ETag that is none of ours permits nothing. An empty
+// Resolve implements [Resolver]. An ETag that is none of ours permits nothing. An empty
 // header, of a client that has lost its ETag, is refused.
-func (m *Match) Resolve(ctx huma.Context) []error {
+func (m *Match) Resolve(r *http.Request) []error {
 	const name = "If-Match"
-	r, _ := humago.Unwrap(ctx)
 	lines := r.Header[name]
 	var tags []string
 	for tag := range strings.SplitSeq(strings.Join(lines, ","), ",") {
@@ -110,7 +105,7 @@ func (m *Match) Resolve(ctx huma.Context) []error {
 	case len(lines) == 0 || slices.Equal(tags, []string{"*"}):
 		return nil
 	case len(tags) == 0:
-		return []error{wire.ProblemOf(task.Wrong(name, "send the ETag of the task as you last saw it, or leave the header out", "the header %s is empty", name))}
+		return []error{task.Wrong(name, "send the ETag of the task as you last saw it, or leave the header out", "the header %s is empty", name)}
 	}
 	for _, tag := range tags {
 		seq, err := strconv.ParseUint(strings.Trim(tag, `"`), 10, 64)

@@ -3,7 +3,6 @@ package wire
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -66,10 +65,8 @@ func NewProblem(status int, code task.Code, detail, hint string) *Problem {
 	return &Problem{Title: http.StatusText(status), Status: status, Detail: detail, Message: detail, Code: code, Hint: hint}
 }
 
-// Error, GetStatus and ContentType make huma write a problem as it is.
-func (p *Problem) Error() string           { return p.Detail }
-func (*Problem) ContentType(string) string { return "application/problem+json" }
-func (p *Problem) GetStatus() int          { return p.Status }
+// Error implements error.
+func (p *Problem) Error() string { return p.Detail }
 
 // ErrStopping is why long requests end when the server does.
 var ErrStopping = &task.Error{
@@ -84,8 +81,8 @@ const (
 	retrySoon  = "1" // what a machine lacks may be back at once
 )
 
-// GetHeaders returns what the header of the answer says beside.
-func (p *Problem) GetHeaders() http.Header {
+// Headers returns what the header of the answer says beside.
+func (p *Problem) Headers() http.Header {
 	if p.Code == task.CodeShortage {
 		return http.Header{"Retry-After": {retrySoon}}
 	}
@@ -113,14 +110,20 @@ func ProblemOf(err error) *Problem {
 	return NewProblem(http.StatusInternalServerError, "", err.Error(), "")
 }
 
-// Write answers with p outside of huma.
+// Write answers with p.
 func (p *Problem) Write(w http.ResponseWriter) {
-	body, err := json.Marshal(p)
-	if err != nil {
-		panic("api: a problem does not marshal: " + err.Error())
+	maps.Copy(w.Header(), p.Headers())
+	Answer(w, p.Status, "application/problem+json", p)
+}
+
+// Answer answers with v as JSON, or without it if the client has it.
+func Answer(w http.ResponseWriter, status int, contentType string, v any) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	if status == http.StatusNotModified {
+		return
 	}
-	maps.Copy(w.Header(), p.GetHeaders())
-	w.Header().Set("Content-Type", p.ContentType(""))
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // the client may be gone
+	if err := WriteJSON(w, v); err != nil {
+		panic("api: an answer does not marshal: " + err.Error())
+	}
 }

@@ -1,6 +1,4 @@
-// Package openapi completes the description of the interface that huma generates: tags, what an
-// answer with the status of an error means, and examples.
-package openapi
+package api
 
 import (
 	"cmp"
@@ -19,6 +17,7 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // aboutAPI is what the description says about all requests.
@@ -61,14 +60,17 @@ var errorAnswers = map[int]struct{ when, example, hint string }{
 	http.StatusInsufficientStorage:          {"The disk is full. Nothing was kept.", "the disk of /home/ana/.local/state/stint is full; nothing was kept", "make room and try again"},
 }
 
-// Routes are what a description says of some operations, by method and path.
-type Routes struct {
-	Public map[string]bool // they need no token
-	Long   map[string]bool // they may last for long
-}
-
-// Complete adds to a description what huma leaves out, and returns it as JSON.
-func Complete(doc *huma.OpenAPI, routes Routes) []byte {
+// describe returns the description of a server, as JSON: huma makes the schemas.
+func describe(s *Server) []byte {
+	huma.DefaultArrayNullable = false // no list that we send is null
+	doc := huma.DefaultConfig("stint", s.opts.Version).OpenAPI
+	doc.Components.Schemas = newRegistry()
+	d := describer{doc, doc.Components.Schemas}
+	for _, o := range s.operations {
+		if !o.hidden {
+			doc.AddOperation(d.describe(o))
+		}
+	}
 	doc.Info.Description = aboutAPI
 	doc.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
 	doc.Info.Contact = &huma.Contact{Name: "stint"}
@@ -84,7 +86,6 @@ func Complete(doc *huma.OpenAPI, routes Routes) []byte {
 		"cookie": {Type: "apiKey", In: "cookie", Name: guard.CookieName, Description: "The cookie of a browser, under the host name that stint ui has given it"},
 	}
 	doc.Security = []map[string][]string{{"token": {}}, {"cookie": {}}, {}}
-	d := describer{doc, doc.Components.Schemas, routes}
 	d.describeRefusals()
 	for path, item := range doc.Paths {
 		for _, o := range []*huma.Operation{item.Get, item.Post, item.Patch} {
@@ -100,11 +101,120 @@ func Complete(doc *huma.OpenAPI, routes Routes) []byte {
 	return spec
 }
 
+// describe returns one operation, but for what is the same of all of them.
+func (d *describer) describe(o operation) *huma.Operation {
+	out := &huma.Operation{
+		Method: o.method, Path: o.path, OperationID: o.id, Summary: o.summary, Description: o.about, Errors: o.errors,
+		Parameters: parametersOf[o.id], Responses: d.answers(o),
+	}
+	for _, f := range reflect.VisibleFields(o.in) {
+		if f.Name == "Body" {
+			out.RequestBody = &huma.RequestBody{Required: f.Type.Kind() != reflect.Pointer, Content: map[string]*huma.MediaType{
+				"application/json": {Schema: huma.SchemaFromField(d.reg, f, cmp.Or(named(o.in, f), o.id+"Request"))},
+			}}
+			if o.method == http.MethodPatch {
+				merge := *out.RequestBody.Content["application/json"]
+				out.RequestBody.Content[mergePatch] = &merge
+			}
+			continue
+		}
+		for _, in := range []string{"path", "query", "header"} {
+			if name := f.Tag.Get(in); name != "" && f.Tag.Get("hidden") == "" {
+				s := huma.SchemaFromField(d.reg, f, "")
+				p := &huma.Param{Name: name, In: in, Description: s.Description, Required: in == "path", Schema: s}
+				if in == "query" {
+					p.Explode = new(bool)
+				}
+				out.Parameters = append(out.Parameters, p)
+			}
+		}
+	}
+	return out
+}
+
+// named returns what the schema of a field is called that has no name of its own.
+func named(t reflect.Type, f reflect.StructField) string {
+	if t.Name() == "" {
+		return ""
+	}
+	return t.Name() + f.Name
+}
+
+// answers returns the good answers of an operation.
+func (d *describer) answers(o operation) map[string]*huma.Response {
+	of := func(t reflect.Type) map[string]*huma.MediaType {
+		return map[string]*huma.MediaType{"application/json": {Schema: d.reg.Schema(t, true, "")}}
+	}
+	all := map[string]*huma.Response{}
+	good, status := &huma.Response{Headers: map[string]*huma.Param{}}, "200"
+	body, has := o.out.FieldByName("Body")
+	switch location := map[string]*huma.Param{"Location": {Description: "Path of the task, if it is a single one", Schema: &huma.Schema{Type: huma.TypeString}}}; o.id {
+	case "submit-task", "submit-tasks":
+		t := reflect.TypeFor[wire.TaskView]()
+		if o.id == "submit-tasks" {
+			t = reflect.TypeFor[wire.ListBody]()
+		}
+		all["200"] = &huma.Response{Description: "It exists already", Content: of(t), Headers: location}
+		good, status = &huma.Response{Description: "It is new", Content: of(t), Headers: maps.Clone(location)}, "201"
+	case "enqueue-job":
+		all["200"] = &huma.Response{Description: "It exists already", Content: of(reflect.TypeFor[jobs.Job]())}
+		status = "201"
+	case "list-tasks":
+		good = &huma.Response{Description: "The tasks", Content: of(reflect.TypeFor[wire.ListBody]()), Headers: map[string]*huma.Param{
+			"Link":         {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}},
+			wire.SeqHeader: {Description: "Number of the newest record: events go on from there. Every answer has it", Schema: &huma.Schema{Type: huma.TypeInteger}},
+		}}
+	case "events":
+		good.Description, good.Content = "A stream without an end", of(reflect.TypeFor[task.Change]())
+		good.Content[wire.JSONLines] = good.Content["application/json"]
+		delete(good.Content, "application/json")
+		good.Content[eventStreamType] = text("id: 1042\nevent: task\ndata: {\"seq\":1042,\"task\":{\"id\":\"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\",\"status\":\"queued\"}}\n\n")
+	case "raw-task":
+		all = content("The sections", "text/markdown", "## Task 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11\n- seq: 1042\n- status: queued\n<!-- end 1042 -->\n", false)
+	case "metrics":
+		all = content("The metrics", "text/plain", "stint_runs 1\n", false)
+	case "state":
+		all = content("The state", "text/plain", "task 019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11 done\n", false)
+	case "task-file":
+		all = content("The content, to be saved and not shown", "application/octet-stream", "# Report\n", true)
+	case "task-logs":
+		all = content("What was written so far, or a stream that goes on", "text/plain", "ok  \tshop/login\t0.4s\n", true)
+	}
+	if !has {
+		status = "204"
+	}
+	if all[status] == nil {
+		all[status] = good
+	}
+	good = all[status]
+	code, _ := strconv.Atoi(status)
+	good.Description = cmp.Or(good.Description, http.StatusText(code))
+	if good.Content == nil && has && body.Type.Kind() != reflect.Func {
+		good.Content = map[string]*huma.MediaType{"application/json": {Schema: huma.SchemaFromField(d.reg, body, cmp.Or(named(o.out, body), o.id+"Response"))}}
+	}
+	for f := range o.out.Fields() {
+		if name := f.Tag.Get("header"); name != "" {
+			if good.Headers == nil {
+				good.Headers = map[string]*huma.Param{}
+			}
+			good.Headers[name] = &huma.Param{Schema: huma.SchemaFromField(d.reg, f, "")}
+		}
+	}
+	return all
+}
+
+// parametersOf are parameters that no field has, because their requests take them by themselves.
+var parametersOf = map[string][]*huma.Param{"submit-task": idempotencyKey, "submit-tasks": idempotencyKey}
+
+var idempotencyKey = []*huma.Param{{
+	Name: request.KeyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{`"8e03978e-40d5-43dd-bc93-6894a57f9324"`}},
+	Description: "1 to 256 printable characters, in quotes or without. The same request under the same key answers with the same tasks, another request is a conflict. A single task has it as its idempotencyKey, a list has it as a whole.",
+}}
+
 // A describer adds to a description what huma leaves out.
 type describer struct {
-	doc    *huma.OpenAPI
-	reg    huma.Registry
-	routes Routes
+	doc *huma.OpenAPI
+	reg huma.Registry
 }
 
 // describeRefusals describes the answer for each status of an error once.
@@ -123,11 +233,11 @@ func (d *describer) describeRefusals() {
 			p.Code = task.Code(codes[0])
 			about += " Codes: `" + strings.Join(codes, "`, `") + "`."
 		}
-		for name := range p.GetHeaders() {
+		for name := range p.Headers() {
 			headers[name] = &huma.Param{Description: "Seconds after which to try again", Schema: &huma.Schema{Type: huma.TypeInteger}}
 		}
 		d.doc.Components.Responses[responseName(status)] = &huma.Response{Description: about, Headers: headers, Content: map[string]*huma.MediaType{
-			p.ContentType(""): {Schema: d.reg.Schema(reflect.TypeFor[wire.Problem](), true, ""), Example: p},
+			"application/problem+json": {Schema: d.reg.Schema(reflect.TypeFor[wire.Problem](), true, ""), Example: p},
 		}}
 	}
 }
@@ -144,7 +254,7 @@ func (d *describer) operation(path string, o *huma.Operation) {
 			}
 		}
 	}
-	if d.routes.Public[o.Method+" "+path] {
+	if publicRoutes[o.Method+" "+path] {
 		o.Security = []map[string][]string{{}}
 	}
 	delete(o.Responses, "default")
@@ -163,7 +273,7 @@ func (d *describer) operation(path string, o *huma.Operation) {
 	if o.Method != http.MethodGet {
 		errors = append(errors, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
 	}
-	if d.routes.Long[o.Method+" "+path] {
+	if longRoutes[o.Method+" "+path] {
 		errors = append(errors, http.StatusServiceUnavailable, http.StatusTooManyRequests)
 	}
 	for _, status := range errors {
@@ -229,7 +339,24 @@ type (
 	statusSchema string
 	classSchema  string
 	codeSchema   string
+	patchSchema  struct{}
 )
+
+// Schema implements [huma.SchemaProvider]: a patch has some of the fields of a task, or null in their place.
+func (patchSchema) Schema(r huma.Registry) *huma.Schema {
+	const name = "TaskPatch"
+	if r.Map()[name] == nil {
+		spec := r.SchemaFromRef(r.Schema(reflect.TypeFor[task.TaskSpec](), true, "").Ref)
+		patch := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
+		for _, name := range task.EditableFields() {
+			field := *spec.Properties[name]
+			field.Nullable, field.Enum = true, nil // an enum would have to have null as well
+			patch.Properties[name] = &field
+		}
+		r.Map()[name] = patch
+	}
+	return &huma.Schema{Ref: "#/components/schemas/" + name}
+}
 
 // Schema implements [huma.SchemaProvider].
 func (statusSchema) Schema(r huma.Registry) *huma.Schema {
@@ -260,8 +387,8 @@ func enum[T ~string](r huma.Registry, name, about string, values []T) *huma.Sche
 	return &huma.Schema{Ref: "#/components/schemas/" + name}
 }
 
-// NewRegistry returns a registry in which a task has one schema, wherever it appears, and no list is null.
-func NewRegistry() huma.Registry {
+// newRegistry returns a registry in which a task has one schema, wherever it appears, and no list is null.
+func newRegistry() huma.Registry {
 	names := map[string]string{
 		"TaskView": "Task", "ListBody": "TaskList", "NoBody": "Empty", "UsageBody": "UsageReport", "CookieOutputBody": "PageKey",
 		"SignInInputBody": "SignIn", "Result": "MemoryResult", "Term": "MemoryTerm",
@@ -273,22 +400,23 @@ func NewRegistry() huma.Registry {
 	})
 	for t, as := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[state.Task](): reflect.TypeFor[wire.TaskView](), reflect.TypeFor[state.Status](): reflect.TypeFor[statusSchema](),
-		reflect.TypeFor[state.Class](): reflect.TypeFor[classSchema](), reflect.TypeFor[task.Code](): reflect.TypeFor[codeSchema](),
+		reflect.TypeFor[request.Task](): reflect.TypeFor[task.TaskSpec](), reflect.TypeFor[request.Tasks](): reflect.TypeFor[[]task.TaskSpec](), reflect.TypeFor[request.Batch](): reflect.TypeFor[[]task.TaskSpec](),
+		reflect.TypeFor[request.Patch](): reflect.TypeFor[patchSchema](), reflect.TypeFor[state.Class](): reflect.TypeFor[classSchema](), reflect.TypeFor[task.Code](): reflect.TypeFor[codeSchema](),
 	} {
 		r.RegisterTypeAlias(t, as)
 	}
 	return r
 }
 
-// Text describes a body that is text.
-func Text(example string) *huma.MediaType {
+// text describes a body that is text.
+func text(example string) *huma.MediaType {
 	return &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
 }
 
-// Content describes good answers with a content that is no JSON; parts of it can be asked for
+// content describes good answers with a content that is no JSON; parts of it can be asked for
 // if ranges is true.
-func Content(what, contentType, example string, ranges bool) map[string]*huma.Response {
-	content := map[string]*huma.MediaType{contentType: Text(example)}
+func content(what, contentType, example string, ranges bool) map[string]*huma.Response {
+	content := map[string]*huma.MediaType{contentType: text(example)}
 	responses := map[string]*huma.Response{"200": {Description: what, Content: content}}
 	if ranges {
 		responses["206"] = &huma.Response{Description: "The part that the header Range names", Content: content}
