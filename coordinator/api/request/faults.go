@@ -1,12 +1,9 @@
 package request
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -16,6 +13,22 @@ import (
 
 // maxComplaints bounds the number of faults that one answer names.
 const maxComplaints = 10
+
+// A Fault is something that is wrong in a request.
+type Fault struct {
+	At   string // such as query.limit or body.after[1]; "" or "body": the whole
+	Text string
+}
+
+// Error implements error.
+func (f Fault) Error() string { return f.At + ": " + f.Text }
+
+// faults are what is wrong with a request.
+type faults []Fault
+
+func (f *faults) add(at, format string, args ...any) {
+	*f = append(*f, Fault{at, fmt.Sprintf(format, args...)})
+}
 
 // refusal makes a problem of what is wrong with a request: one of errs if that is one, else one sentence that
 // names each fault and where it is, without the value, which may be a whole prompt.
@@ -31,7 +44,8 @@ func refusal(errs ...error) *wire.Problem {
 			found = append(found, f)
 		}
 	}
-	slices.SortFunc(found, func(a, b Fault) int { return strings.Compare(a.complaint(), b.complaint()) }) // they come from maps
+	slices.SortFunc(found, func(a, b Fault) int { return strings.Compare(a.complaint(), b.complaint()) })
+	found = slices.Compact(found)
 	for _, f := range slices.Backward(found) {
 		if at := strings.IndexAny(f.At, ".["); at >= 0 { // the first one that is told counts
 			field = strings.NewReplacer("[", ".", "]", "").Replace(wire.Clip(f.At)[at:])[1:]
@@ -64,50 +78,4 @@ func (f faults) Error() string {
 		out = append(out, one.complaint())
 	}
 	return "the request is not valid: " + strings.Join(out, "; ")
-}
-
-// explain returns the faults of a body that should have become v, else refused.
-func explain(data []byte, t reflect.Type, refused error) error {
-	if err := checkJSON(data); err != nil {
-		return err
-	}
-	var f faults
-	s := schemaOf(t)
-	if t.Kind() != reflect.Slice || !isList(data) {
-		f.find(s, "body", data, refused)
-		return f
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	_, _ = dec.Token() // the syntax is right: it was looked at
-	for i := 0; dec.More() && len(f) <= maxComplaints; i++ {
-		var value json.RawMessage
-		_ = dec.Decode(&value)
-		if err := decodeStrictly(value, reflect.New(t.Elem()).Interface()); err != nil {
-			f.find(s.items, fmt.Sprintf("body[%d]", i), value, err)
-		}
-	}
-	return f
-}
-
-// maxValues bounds the values of an object in which all faults are looked for, each of
-// which costs much more to tell than to send.
-const maxValues = 10_000
-
-// find looks for what in a value is not as its schema says. refused is what the decoder
-// says of it, nil if that takes it.
-func (f *faults) find(s *schema, at string, data []byte, refused error) {
-	var parsed any
-	before := len(*f)
-	if bytes.Count(data, []byte(",")) <= maxValues && json.Unmarshal(data, &parsed) == nil {
-		f.check(s, at, parsed)
-	}
-	if len(*f) > before || refused == nil {
-		return
-	}
-	var wrong *json.UnmarshalTypeError // such as a number that is too large
-	if !errors.As(refused, &wrong) {
-		f.add(at, "%v", refused)
-		return
-	}
-	f.add(at+"."+wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:], "%s does not fit", wrong.Value)
 }

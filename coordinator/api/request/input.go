@@ -32,6 +32,7 @@ type Input struct {
 	params   []param
 	known    map[string]bool // names of query parameters
 	body     []int           // index of the field Body; nil: there is none
+	schema   *schema         // of the body; nil: it reads itself
 	optional bool            // the body is
 	most     int64           // bytes of a body
 }
@@ -49,6 +50,9 @@ func NewInput(t reflect.Type, most int64) *Input {
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Name == "Body" {
 			in.body, in.optional = f.Index, f.Type.Kind() == reflect.Pointer
+			if !reflect.PointerTo(f.Type).Implements(reflect.TypeFor[reader]()) {
+				in.schema = schemaOf(f.Type)
+			}
 			continue
 		}
 		for _, place := range []string{"path", "query", "header"} {
@@ -95,7 +99,7 @@ func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Probl
 			return p
 		}
 		if buf.Len() > 0 {
-			refused = readBody(buf.Bytes(), to.FieldByIndex(in.body).Addr().Interface())
+			refused = in.readBody(buf.Bytes(), to.FieldByIndex(in.body))
 		}
 	}
 	var own []error
@@ -149,10 +153,10 @@ func (p *param) read(r *http.Request, to reflect.Value, f *faults) {
 		}
 		return
 	}
-	var value any = text
 	switch field := to.FieldByIndex(p.index); p.rule.kind {
 	case "string":
 		field.SetString(text)
+		f.checkText(p.rule, p.at, text)
 	case "integer":
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -160,26 +164,21 @@ func (p *param) read(r *http.Request, to reflect.Value, f *faults) {
 			return
 		}
 		field.SetInt(n)
-		value = float64(n)
+		f.checkNumber(p.rule, p.at, n)
 	case "boolean":
 		is, err := strconv.ParseBool(text)
 		if err != nil {
 			f.add(p.at, "invalid boolean")
-			return
 		}
 		field.SetBool(is)
-		value = is
 	case "array":
-		var list []any
-		for one := range strings.SplitSeq(text, ",") {
+		for i, one := range strings.Split(text, ",") {
 			field.Grow(1)
-			field.SetLen(len(list) + 1)
-			field.Index(len(list)).SetString(one)
-			list = append(list, one)
+			field.SetLen(i + 1)
+			field.Index(i).SetString(one)
+			f.checkText(p.rule.items, fmt.Sprintf("%s[%d]", p.at, i), one)
 		}
-		value = list
 	}
-	f.check(p.rule, p.at, value)
 }
 
 // queryValue returns the first value of a query parameter; one without = is true.

@@ -1,13 +1,14 @@
 package request
 
 import (
-	"fmt"
+	"cmp"
 	"math"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -17,17 +18,39 @@ import (
 
 // A schema is what a type and the tags of its fields say of a value, as far as anything here says it.
 type schema struct {
-	kind       string // as JSON schema calls it
-	nullable   bool
-	isTime     bool
-	enum       []string
-	least      *float64
-	most       *float64
-	maxLength  int // 0: any
-	pattern    *regexp.Regexp
-	items      *schema
-	properties map[string]*schema
-	required   []string
+	kind      string // as JSON schema calls it
+	nullable  bool
+	isTime    bool
+	enum      []string
+	least     int64
+	most      int64 // 0: any
+	maxLength int   // 0: any
+	pattern   *regexp.Regexp
+	items     *schema
+	fields    []field
+	byName    map[string]int // places in fields
+}
+
+// A field is one of a struct.
+type field struct {
+	*schema
+	name     string // in JSON
+	index    int
+	required bool
+}
+
+// maxFields bounds the fields of a struct.
+const maxFields = 64
+
+// find returns the place of the field with a name that was sent, without regard to capitals as encoding/json
+// reads names, else -1, and puts the name into text.
+func (s *schema) find(name []byte, text *string) int {
+	if i, exact := s.byName[string(name)]; exact {
+		*text = s.fields[i].name
+		return i
+	}
+	*text = string(name)
+	return slices.IndexFunc(s.fields, func(f field) bool { return strings.EqualFold(f.name, *text) })
 }
 
 // kinds are what JSON schema calls the kinds of Go.
@@ -50,15 +73,12 @@ func schemaOf(t reflect.Type) *schema {
 	case s.kind == "array":
 		s.items = schemaOf(t.Elem())
 	case s.kind == "object":
-		s.properties = map[string]*schema{}
+		s.byName = map[string]int{}
 		for f := range t.Fields() {
 			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if name == "-" || name == "" {
-				continue
-			}
-			s.properties[name] = schemaOfField(f)
-			if !strings.HasPrefix(options, "omit") && f.Tag.Get("required") != "false" {
-				s.required = append(s.required, name)
+			if name != "-" {
+				s.byName[name] = len(s.fields)
+				s.fields = append(s.fields, field{schemaOfField(f), name, f.Index[0], !strings.HasPrefix(options, "omit") && f.Tag.Get("required") != "false"})
 			}
 		}
 	case s.kind == "":
@@ -70,82 +90,38 @@ func schemaOf(t reflect.Type) *schema {
 // schemaOfField returns the schema of a field's type, with what its tags add.
 func schemaOfField(f reflect.StructField) *schema {
 	s := schemaOf(f.Type)
-	for name, bound := range map[string]**float64{"minimum": &s.least, "maximum": &s.most} {
-		if n, err := strconv.ParseFloat(f.Tag.Get(name), 64); err == nil {
-			*bound = &n
-		}
-	}
+	s.least, _ = strconv.ParseInt(cmp.Or(f.Tag.Get("minimum"), strconv.Itoa(math.MinInt)), 10, 64)
+	s.most, _ = strconv.ParseInt(f.Tag.Get("maximum"), 10, 64) // 0 if there is none, as the next one
+	s.maxLength, _ = strconv.Atoi(f.Tag.Get("maxLength"))
 	if text := f.Tag.Get("enum"); text != "" {
 		s.enum = strings.Split(text, ",")
 	}
 	if text := f.Tag.Get("pattern"); text != "" {
 		s.pattern = regexp.MustCompile(text)
 	}
-	s.maxLength, _ = strconv.Atoi(f.Tag.Get("maxLength")) // 0 if there is none
 	s.isTime = s.isTime || f.Tag.Get("format") == "date-time"
 	return s
 }
 
 // patchSchema returns the schema of a merge patch: it has some of the fields of a task, or null in their place.
-func patchSchema() *schema {
-	fields, patch := schemaOf(reflect.TypeFor[task.TaskSpec]()).properties, &schema{kind: "object", properties: map[string]*schema{}}
-	for _, name := range task.EditableFields() {
-		fields[name].nullable, fields[name].enum = true, nil // an enum would have to have null as well
-		patch.properties[name] = fields[name]
+var patchSchema = sync.OnceValue(func() *schema {
+	patch := &schema{kind: "object", byName: map[string]int{}}
+	for _, f := range schemaOf(reflect.TypeFor[task.TaskSpec]()).fields {
+		if slices.Contains(task.EditableFields(), f.name) {
+			f.nullable, f.enum, f.required = true, nil, false // an enum would have to have null as well
+			patch.byName[f.name] = len(patch.fields)
+			patch.fields = append(patch.fields, f)
+		}
 	}
 	return patch
-}
+})
 
-// A Fault is something that is wrong in a request.
-type Fault struct {
-	At   string // such as query.limit or body.after[1]; "" or "body": the whole
-	Text string
-}
-
-// Error implements error.
-func (f Fault) Error() string { return f.At + ": " + f.Text }
-
-// faults are what is wrong with a request.
-type faults []Fault
-
-func (f *faults) add(at, format string, args ...any) {
-	*f = append(*f, Fault{at, fmt.Sprintf(format, args...)})
-}
-
-// check looks for what in a value is not as its schema says. Numbers are float64, as in JSON.
-func (f *faults) check(s *schema, at string, v any) {
-	if v == nil && s.nullable {
-		return
+func (f *faults) checkNumber(s *schema, at string, n int64) {
+	if n < s.least {
+		f.add(at, "expected number >= %d", s.least)
 	}
-	fits := false
-	switch v := v.(type) {
-	case bool:
-		fits = s.kind == "boolean"
-	case float64:
-		fits = s.kind == "integer" && v == math.Trunc(v)
-		if s.least != nil && v < *s.least {
-			f.add(at, "expected number >= %v", *s.least)
-		}
-		if s.most != nil && v > *s.most {
-			f.add(at, "expected number <= %v", *s.most)
-		}
-	case string:
-		fits = s.kind == "string"
-		if fits {
-			f.checkText(s, at, v)
-		}
-	case []any:
-		for i := 0; i < len(v) && s.kind == "array"; i++ {
-			f.check(s.items, at+"["+strconv.Itoa(i)+"]", v[i])
-		}
-		fits = s.kind == "array"
-	case map[string]any:
-		if fits = s.kind == "object"; fits {
-			f.checkObject(s, at, v)
-		}
-	}
-	if !fits {
-		f.add(at, "expected %s", s.kind)
+	if s.most > 0 && n > s.most {
+		f.add(at, "expected number <= %d", s.most)
 	}
 }
 
@@ -156,40 +132,16 @@ func (f *faults) checkText(s *schema, at, text string) {
 	if s.pattern != nil && !s.pattern.MatchString(text) {
 		f.add(at, "expected string to match pattern %s", s.pattern)
 	}
-	if s.isTime {
-		if _, err := time.Parse(time.RFC3339, text); err != nil {
-			f.add(at, "expected string to be RFC 3339 date-time")
-		}
+	if s.isTime && new(time.Time).UnmarshalText([]byte(text)) != nil {
+		f.add(at, noTime)
 	}
 	if s.enum != nil && !slices.Contains(s.enum, text) {
-		f.add(at, `expected value to be one of "%s"`, strings.Join(s.enum, ", "))
+		f.add(at, "%s", s.oneOf())
 	}
 }
 
-// checkObject takes names without regard to capitals, as encoding/json reads them.
-func (f *faults) checkObject(s *schema, at string, object map[string]any) {
-	for name, property := range s.properties {
-		value, is := object[name]
-		for other, v := range object {
-			if !is && strings.EqualFold(other, name) {
-				value, is = v, true
-			}
-		}
-		required := slices.Contains(s.required, name)
-		switch {
-		case !is && required:
-			f.add(at+"."+name, "expected required property %s to be present", name)
-		case is && (value != nil || required):
-			f.check(property, at+"."+name, value)
-		}
-	}
-	for name := range object {
-		is := s.properties[name] != nil
-		for other := range s.properties {
-			is = is || strings.EqualFold(other, name)
-		}
-		if !is {
-			f.add(at+"."+name, "unexpected property")
-		}
-	}
+const noTime = "expected string to be RFC 3339 date-time"
+
+func (s *schema) oneOf() string {
+	return `expected value to be one of "` + strings.Join(s.enum, ", ") + `"`
 }
