@@ -59,7 +59,7 @@ func TestSubmitRequests(t *testing.T) {
 		{`[{"prompt":"` + long + `"},{"prompt":"` + long + `"}]`, 201, nil, 2},
 		{"[" + strings.Repeat("{},", task.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
 		{"[" + strings.Repeat(`{"tool":"x"},`, task.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
-		{`{"prompt":"x","inputFiles":[` + strings.Repeat("7,", 1_000_000) + "7]}", 422, []string{"body.inputFiles: number does not fit", `"field":"inputFiles"`}, 0}, // no million faults
+		{`{"prompt":"x","inputFiles":[` + strings.Repeat("7,", 1_000_000) + "7]}", 422, []string{"body.inputFiles[0]: expected object", `"field":"inputFiles.0"`, "and more"}, 0}, // no million faults
 		{`{"prompt":"` + long + long + `"}`, 413, []string{"8388608"}, 0},
 	} {
 		m := twoTasks(t)

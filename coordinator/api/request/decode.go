@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"stint/coordinator/api/wire"
@@ -17,15 +16,14 @@ import (
 // A decoder puts one JSON text into a value in one pass, as encoding/json does, and notes what is wrong with
 // it: if it is refused, also what a handler would refuse.
 type decoder struct {
-	data      []byte
-	at        int
-	path      []step // to the present value
-	unescaped []byte
+	data []byte
+	at   int
+	path []step // to the present value
 
 	faults  faults
 	refused bool  // there is one that the value cannot be decoded with
 	odd     Fault // a name that is there twice, or half a character: encoding/json would take one of both, or U+FFFD
-	bad     bool  // it is no JSON
+	bad     bool  // the rest is not looked at: it is no JSON, or has too many faults
 	long    bool  // there are more tasks than are taken
 }
 
@@ -35,17 +33,15 @@ type step struct {
 	index int // -1: it is a name
 }
 
-// maxFaults bounds the faults that are noted.
+// maxFaults is how many faults are looked for.
 const maxFaults = 1000
 
 // decode reads data into v, which is of the type that s is of.
 func decode(data []byte, s *schema, v reflect.Value) decoder {
 	d := decoder{data: data}
 	d.value(s, v)
-	if d.next() != 0 || d.at < len(data) {
-		d.bad = true
-	}
-	d.refused = d.refused || d.bad || d.long
+	d.next()
+	d.refused = d.refused || d.bad || d.long || d.at < len(data)
 	return d
 }
 
@@ -55,7 +51,7 @@ func (d decoder) err() error {
 	case d.long:
 		return task.ErrLongList
 	case d.refused:
-		if err := json.Unmarshal(d.data, new(json.RawMessage)); err != nil { // what was skipped was not looked at
+		if err := json.Unmarshal(d.data, new(json.RawMessage)); err != nil {
 			return Fault{Text: NotJSON + err.Error()}
 		}
 		return d.faults
@@ -81,23 +77,23 @@ func (d *decoder) where() string {
 // note notes a fault that a handler may as well find.
 func (d *decoder) note(text string) {
 	if len(d.faults) < maxFaults {
-		d.faults.add(d.where(), "%s", text)
+		d.faults = append(d.faults, Fault{d.where(), text})
 	}
 }
 
-// refuse notes a fault of the next value, and skips it.
+// refuse notes a fault of the next value, and skips that.
 func (d *decoder) refuse(text string) {
 	d.note(text)
 	d.refused = true
-	d.skip()
+	dec := json.NewDecoder(bytes.NewReader(d.data[d.at:]))
+	d.bad = d.bad || len(d.faults) == maxFaults || dec.Decode(new(json.RawMessage)) != nil
+	d.at += int(dec.InputOffset())
 }
 
 // next skips blanks, and returns the byte behind them; 0: there is none.
 func (d *decoder) next() byte {
 	for ; d.at < len(d.data); d.at++ {
-		switch c := d.data[d.at]; c {
-		case ' ', '\t', '\r', '\n':
-		default:
+		if c := d.data[d.at]; c != ' ' && c != '\t' && c != '\r' && c != '\n' {
 			return c
 		}
 	}
@@ -107,34 +103,9 @@ func (d *decoder) next() byte {
 // take skips blanks and a text that must be next.
 func (d *decoder) take(text string) {
 	d.next()
-	if !bytes.HasPrefix(d.data[d.at:], []byte(text)) {
-		d.bad = true
-		return
-	}
-	d.at += len(text)
-}
-
-// skip skips a value without looking at it.
-func (d *decoder) skip() {
-	for depth := 0; d.next() != 0; {
-		switch d.data[d.at] {
-		case '"':
-			d.at += stringEnd(d.data[d.at:])
-		case '{', '[':
-			depth++
-			d.at++
-		case '}', ']':
-			depth--
-			d.at++
-		default:
-			for d.at++; d.at < len(d.data) && strings.IndexByte(" \t\r\n,:\"{}[]", d.data[d.at]) < 0; {
-				d.at++
-			}
-		}
-		if depth <= 0 {
-			return
-		}
-	}
+	rest, found := bytes.CutPrefix(d.data[d.at:], []byte(text))
+	d.bad = d.bad || !found
+	d.at = len(d.data) - len(rest)
 }
 
 // value reads the next value.
@@ -169,90 +140,55 @@ func (d *decoder) value(s *schema, v reflect.Value) {
 
 func (d *decoder) string(s *schema, v reflect.Value) {
 	text := d.text()
-	if s.isTime {
-		if v.Addr().Interface().(*time.Time).UnmarshalText(text) != nil {
-			d.note(noTime)
-			d.refused = true
-		}
-		return
+	if !s.isTime {
+		v.SetString(string(text))
+	} else if v.Addr().Interface().(*time.Time).UnmarshalText(text) != nil {
+		d.note(noTime)
+		d.refused = true
 	}
-	if v.SetString(string(text)); s.enum != nil && !slices.Contains(s.enum, v.String()) {
+	if s.enum != nil && !slices.Contains(s.enum, v.String()) {
 		d.note(s.oneOf())
 	}
 }
 
-// text reads a string. The text may be overwritten by the next one.
+// text reads a string.
 func (d *decoder) text() []byte {
-	begin := d.at + 1
-	for i, c := range d.data[begin:] {
-		if c == '"' {
-			d.at = begin + i + 1
-			return d.data[begin : begin+i]
-		} else if c == '\\' || c < ' ' {
-			break
-		}
-	}
-	quoted := d.data[d.at:][:stringEnd(d.data[d.at:])]
-	d.at += len(quoted)
-	d.unescaped = d.unescaped[:0]
-	for i := 1; i < len(quoted)-1; i++ {
-		c := quoted[i]
-		if c == '\\' {
+	escaped := false
+	for i := d.at + 1; i < len(d.data) && d.data[i] >= ' '; i++ {
+		switch d.data[i] {
+		case '\\':
+			escaped = true
 			i++
-			plain := strings.IndexByte(`"\/bfnrt`, quoted[i])
-			if plain < 0 {
-				return d.decoded(quoted)
+		case '"':
+			quoted := d.data[d.at : i+1]
+			if d.at = i + 1; !escaped {
+				return quoted[1 : len(quoted)-1]
 			}
-			c = "\"\\/\b\f\n\r\t"[plain]
-		} else if c < ' ' {
-			d.bad = true
-		}
-		d.unescaped = append(d.unescaped, c)
-	}
-	return d.unescaped
-}
-
-// decoded reads a string with letters that are escaped by their numbers.
-func (d *decoder) decoded(quoted []byte) []byte {
-	var text string
-	d.bad = d.bad || json.Unmarshal(quoted, &text) != nil
-	if task.LoneSurrogate(quoted) >= 0 && d.odd == (Fault{}) {
-		d.odd = Fault{d.where(), `half of a surrogate pair is no character; escape both halves, as in \ud83d\ude00`}
-	}
-	return []byte(text)
-}
-
-// stringEnd returns the length of the JSON string that data begins with; that of data if its end is missing.
-func stringEnd(data []byte) int {
-	for end := 1; ; {
-		quote := bytes.IndexByte(data[end:], '"')
-		if quote < 0 {
-			return len(data)
-		}
-		before := bytes.TrimRight(data[:end+quote], `\`)
-		if end += quote + 1; (end-1-len(before))%2 == 0 {
-			return end
+			var text string
+			d.bad = d.bad || json.Unmarshal(quoted, &text) != nil
+			if task.LoneSurrogate(quoted) >= 0 && d.odd == (Fault{}) {
+				d.odd = Fault{d.where(), `half of a surrogate pair is no character; escape both halves, as in \ud83d\ude00`}
+			}
+			return []byte(text)
 		}
 	}
+	d.bad = true
+	return nil
 }
 
 func (d *decoder) number(v reflect.Value) {
-	begin := d.at
-	for d.at < len(d.data) && strings.IndexByte("+-.0123456789Ee", d.data[d.at]) >= 0 {
-		d.at++
-	}
-	literal := string(d.data[begin:d.at])
-	d.bad = d.bad || !json.Valid([]byte(literal))
-	n, err := strconv.Atoi(literal)
-	if v.SetInt(int64(n)); err == nil {
-		return
-	}
-	d.refused = true
-	if f, _ := strconv.ParseFloat(literal, 64); f == math.Trunc(f) {
-		d.note("number " + wire.Clip(literal) + " does not fit")
-	} else {
+	rest := bytes.TrimLeft(d.data[d.at:], "+-.0123456789Ee")
+	literal := d.data[d.at : len(d.data)-len(rest)]
+	d.at += len(literal)
+	d.bad = d.bad || !json.Valid(literal)
+	n, err := strconv.Atoi(string(literal))
+	v.SetInt(int64(n))
+	if f, _ := strconv.ParseFloat(string(literal), 64); err != nil && f != math.Trunc(f) {
 		d.note("expected integer")
+	} else if err != nil {
+		d.note("number " + wire.Clip(string(literal)) + " does not fit")
 	}
+	d.refused = d.refused || err != nil
 }
 
 // more reports whether another value comes in a list or an object that has n of them so far, and skips what is before it.
