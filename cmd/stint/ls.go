@@ -205,20 +205,13 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 		f.Limit = 0 // the master does not filter by it
 	}
 	err = a.call(ctx, func(cl *client.Client) error {
-		list := func(ctx context.Context, f state.Filter) (views []wire.TaskView, err error) {
-			err = cl.Brief(ctx, f, func(v *wire.TaskView) { views = append(views, *v) })
-			return views, err
-		}
-		if a.json {
-			list = cl.List
-		}
-		if views, err = list(ctx, f); err != nil || a.json || a.ids || len(views) < limit {
+		if views, err = cl.List(ctx, f); err != nil || a.json || a.ids || len(views) < limit {
 			return err
 		}
 		if f.Status = []state.Status{state.Running}; len(o.filter.Status) > 0 && !slices.Contains(o.filter.Status, state.Running) {
 			return nil
 		}
-		running, err := list(ctx, f)
+		running, err := cl.List(ctx, f)
 		for _, v := range running {
 			if !slices.ContainsFunc(views, func(w wire.TaskView) bool { return w.ID == v.ID }) {
 				views = append(views, v)
@@ -260,6 +253,9 @@ func isRunning(v wire.TaskView) bool { return v.Status == state.Running }
 
 // first returns a list with those first for which is holds.
 func first[T any](list []T, is func(T) bool) []T {
+	if !slices.ContainsFunc(list, is) {
+		return list // as most often; it may be long
+	}
 	rest := slices.DeleteFunc(slices.Clone(list), is)
 	return append(slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !is(v) }), rest...)
 }
@@ -439,12 +435,15 @@ func statusNow(v *wire.TaskView, now time.Time) string {
 
 // waitText returns in a few words what a task waits for, and in any case the time that its user has named.
 func waitText(v *wire.TaskView, now time.Time) string {
+	if v.Waits == "" {
+		return ""
+	}
 	due := v.NotBefore.In(now.Location())
 	at := due.Format("2006-01-02 15:04")
 	if due.Format(time.DateOnly) == now.Format(time.DateOnly) {
 		at = due.Format("15:04")
 	}
-	if v.Waits == "" || v.Waits == at || v.Tried() || !due.After(now) {
+	if v.Waits == at || v.Tried() || !due.After(now) {
 		return v.Waits
 	}
 	return v.Waits + ", " + at
@@ -498,6 +497,9 @@ func fit(rows [][]string, width int, optional ...string) {
 func escapeRows(rows [][]string) [][]string {
 	for _, row := range rows {
 		for i := range row {
+			if !strings.ContainsFunc(row[i], func(r rune) bool { return r < ' ' || r > '~' }) {
+				continue // as nearly all
+			}
 			row[i] = escapeText(strings.ReplaceAll(oneLine(row[i]), "\t", " "))
 		}
 	}
