@@ -35,7 +35,7 @@ func TestSubmitRequests(t *testing.T) {
 
 		{`{"prompt":"x","agent":"a","tool":"a"}`, 422, []string{"agent and tool mean the same", `"field":"agent"`}, 0},
 		{`{"prompt":"x","tenant":"a","tenant_id":"b"}`, 422, []string{"tenant and tenant_id mean the same", `"field":"tenantId"`}, 0},
-		{`[{"prompt":"x"},{"prompt":"y","tool":"a","agent":"b"}]`, 422, []string{"task 2 of 2: tool and agent", `"field":"1.agent"`}, 0},
+		{`[{"prompt":"x"},{"prompt":"y","tool":"a","agent":"b"}]`, 422, []string{"body[1].agent: tool and agent mean the same", `"field":"1.agent"`}, 0},
 		{`{"tool":"x","colour":1,"prompt":"x"}`, 422, []string{"body.colour: unexpected property", `"field":"colour"`}, 0},
 		{`{"colour":1}`, 422, []string{"body.colour", "body.prompt: expected required property", `"field":"colour"`}, 0},
 		{`{"priority":"high","prompt":"x"}`, 422, []string{"body.priority: expected integer", `"field":"priority"`}, 0},
@@ -121,11 +121,11 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 func TestNamesTwice(t *testing.T) {
 	for _, c := range []struct{ method, path, body, field string }{
 		{"POST", "/v1/tasks", `{"prompt":"x","prompt":"x"}`, "prompt"},
-		{"POST", "/tasks", `{"prompt":"x","PROMPT":"y"}`, "PROMPT"},
+		{"POST", "/tasks", `{"prompt":"x","PROMPT":"y"}`, "prompt"},
 		{"POST", "/v1/tasks", `{"prompt":"x","pr\u006fmpt":"y"}`, "prompt"},
-		{"POST", "/v1/tasks", `{"colour":1,"prompt":"x","prompt" :"y"}`, "prompt"},
+		{"POST", "/v1/tasks", `{"colour":1,"prompt":"x","prompt" :"y"}`, "colour"},
 		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"}],"inputFiles":[{"name":"c"}]}`, "inputFiles"},
-		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"},{"name":"c","Name":"d"}]}`, "inputFiles.1.Name"},
+		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"},{"name":"c","Name":"d"}]}`, "inputFiles.1.name"},
 		{"POST", "/v1/tasks", `[{"prompt":"x"},{"prompt":"y","label":"\\","label":null}]`, "1.label"},
 		{"POST", "/v1/tasks", `{"prompt":"x","tool":"codex","tool":"claude"}`, "agent"},
 		{"POST", "/v1/tasks/preview", `{"prompt":"x","prompt":"y"}`, "prompt"},
@@ -134,7 +134,7 @@ func TestNamesTwice(t *testing.T) {
 		{"POST", "/v1/pause", `{"reason":"a","reason":"b"}`, "reason"},
 		{"POST", "/v1/memory/search", `{"workspace":"/a","workspace":"/b","prompt":"x"}`, "workspace"},
 		{"POST", "/v1/ledger/compact", `{"dryRun":true,"dryRun":false}`, "dryRun"},
-		{"POST", "/v1/ledger/reconcile", `{"accept":false,"Accept":true}`, "Accept"},
+		{"POST", "/v1/ledger/reconcile", `{"accept":false,"Accept":true}`, "accept"},
 	} {
 		m := twoTasks(t)
 		w := ask(newServer(m, Options{}), c.method, c.path, jsonType, c.body)

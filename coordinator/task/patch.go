@@ -31,7 +31,7 @@ var editable = [...]string{
 
 // editableNames are the names that fields may have in a patch, with the fields' own.
 var editableNames = sync.OnceValue(func() map[string]string {
-	names := maps.Clone(specNames())
+	names := maps.Clone(SpecNames())
 	maps.DeleteFunc(names, func(_, field string) bool { return !slices.Contains(editable[:], field) })
 	return names
 })

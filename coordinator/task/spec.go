@@ -111,10 +111,8 @@ func (r *specReader) list(kind string, item func() error) error {
 
 // spec reads one task.
 func (r *specReader) spec() (s TaskSpec, err error) {
-	given, err := r.object("a task such as {\"prompt\": \"what to do\"}", Fields(&s), specNames())
-	if isCodexSession(given["agentSession"]) && s.AgentSession != "" {
-		s.Agent = cmp.Or(s.Agent, "codex")
-	}
+	given, err := r.object("a task such as {\"prompt\": \"what to do\"}", Fields(&s), SpecNames())
+	s.NamedBy(given["agentSession"])
 	return s, err
 }
 
@@ -228,8 +226,8 @@ func Fields(s *TaskSpec) map[string]any {
 	return fields
 }
 
-// specNames returns every name that a field of a spec may have, with the field's own.
-var specNames = sync.OnceValue(func() map[string]string {
+// SpecNames returns every name that a field of a spec may have, with the field's own. It is not to be changed.
+var SpecNames = sync.OnceValue(func() map[string]string {
 	names := map[string]string{
 		"codexSessionId": "agentSession", "codex_session_id": "agentSession", "tool": "agent", "verify": "verifyCommand", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec", "scheduled_at": "notBefore",
 	}
@@ -239,8 +237,12 @@ var specNames = sync.OnceValue(func() map[string]string {
 	return names
 })
 
-// isCodexSession reports whether a field of that name has the id of a session of codex.
-func isCodexSession(name string) bool { return name == "codexSessionId" || name == "codex_session_id" }
+// NamedBy is told by which of its names agentSession was given: one of codex's makes that the agent if there is none.
+func (s *TaskSpec) NamedBy(name string) {
+	if (name == "codexSessionId" || name == "codex_session_id") && s.AgentSession != "" {
+		s.Agent = cmp.Or(s.Agent, "codex")
+	}
+}
 
 // WithUnderscores turns sessionKey into session_key.
 func WithUnderscores(name string) string {
@@ -254,74 +256,9 @@ func WithUnderscores(name string) string {
 	return b.String()
 }
 
-// RenameSpecs returns the JSON of a task, or of a list of tasks, with the names of TaskSpec's JSON where it
-// has others that [ParseSpecs] knows, in any capitals, as encoding/json reads them. What is no task, or no
-// JSON, stays as it is. A field that is given twice, in two spellings, is an *Error that names both.
-func RenameSpecs(data []byte) ([]byte, error) {
-	if !json.Valid(data) { // from here on no decoder fails
-		return data, nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if tok, _ := dec.Token(); tok != json.Delim('[') {
-		return renameSpec(data)
-	}
-	var list [][]byte
-	for ; dec.More(); list = append(list, nextValue(dec)) {
-		if len(list) == MaxBatch { // the rest would take many times its memory
-			return nil, ErrLongList
-		}
-	}
-	for i := range list {
-		var err error
-		if list[i], err = renameSpec(list[i]); err != nil {
-			return nil, AtTask(err, i, len(list))
-		}
-	}
-	return slices.Concat([]byte("["), bytes.Join(list, []byte(",")), []byte("]")), nil
-}
-
 func nextValue(dec *json.Decoder) (value json.RawMessage) {
 	_ = dec.Decode(&value)
 	return value
-}
-
-// renameSpec is RenameSpecs for one task.
-func renameSpec(data []byte) ([]byte, error) {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if tok, _ := dec.Token(); tok != json.Delim('{') || !dec.More() {
-		return data, nil
-	}
-	given, isCodex := map[string]string{}, false
-	var out bytes.Buffer
-	for before := "{"; dec.More(); before = "," {
-		tok, _ := dec.Token()
-		key, _ := tok.(string)
-		field, value := fieldOf(key), nextValue(dec)
-		if twice := noteGiven(given, field, key); twice != "" {
-			return nil, Wrong(field, "leave one of them out", "%s", twice)
-		}
-		name, _ := json.Marshal(field) // a string always can be
-		fmt.Fprintf(&out, "%s%s:%s", before, name, value)
-		isCodex = isCodex || field == "agentSession" && isCodexSession(key) && string(value) != "null"
-	}
-	if isCodex && given["agent"] == "" {
-		out.WriteString(`,"agent":"codex"`)
-	}
-	out.WriteByte('}')
-	return out.Bytes(), nil
-}
-
-// fieldOf returns the field that a name means without regard to capitals; the name itself for none.
-func fieldOf(name string) string {
-	if field, known := specNames()[name]; known {
-		return field
-	}
-	for other, field := range specNames() {
-		if strings.EqualFold(other, name) {
-			return field
-		}
-	}
-	return name
 }
 
 // LoneSurrogate returns the place of the first escape in JSON text that is half of a surrogate pair, such as

@@ -58,8 +58,7 @@ func (b *Batch) read(data []byte) error {
 	return b.Tasks.read(data)
 }
 
-// read decodes a body: in one pass if its names are those of TaskSpec, else once more
-// with the names changed into these.
+// read decodes a body.
 func (b *Task) read(data []byte) error {
 	if b.isList = isList(data); !b.isList && len(data) > wire.MaxBody {
 		return wire.NewProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid,
@@ -68,27 +67,21 @@ func (b *Task) read(data []byte) error {
 	if bytes.Contains(data, []byte(`""`)) && task.EmptyKey(data) >= 0 {
 		return wrongKey("idempotencyKey", "it is empty")
 	}
-	d := b.decode(data)
-	if !d.refused || d.long {
-		return d.err()
-	}
-	renamed, err := task.RenameSpecs(data)
-	if err != nil {
-		return err
-	}
-	return b.decode(renamed).err()
-}
-
-func (b *Task) decode(data []byte) decoder {
-	if b.isList = isList(data); b.isList {
-		return decode(data, taskSchemas(), reflect.ValueOf(&b.list).Elem())
+	if b.isList {
+		return decode(data, taskSchemas(), reflect.ValueOf(&b.list).Elem()).err()
 	}
 	b.list = make([]task.TaskSpec, 1)
-	return decode(data, taskSchemas().items, reflect.ValueOf(&b.list[0]).Elem())
+	return decode(data, taskSchemas().items, reflect.ValueOf(&b.list[0]).Elem()).err()
 }
 
 // taskSchemas returns the schema of a list of tasks.
-var taskSchemas = sync.OnceValue(func() *schema { return schemaOf(reflect.TypeFor[[]task.TaskSpec]()) })
+var taskSchemas = sync.OnceValue(func() *schema {
+	s := schemaOf(reflect.TypeFor[[]task.TaskSpec]())
+	s.items.alsoNamed(task.SpecNames())
+	session := s.items.byName["agentSession"]
+	s.items.done = func(v reflect.Value, given []string) { v.Addr().Interface().(*task.TaskSpec).NamedBy(given[session]) }
+	return s
+})
 
 func isList(data []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("["))
@@ -103,12 +96,8 @@ func (b *Patch) Fields() []byte { return b.fields }
 
 // read decodes a patch, whose names may be spelled as those of a task.
 func (b *Patch) read(data []byte) error {
-	renamed, err := task.RenameSpecs(data)
-	if err != nil {
-		return err
-	}
-	b.fields = slices.Clone(renamed) // the memory of data is used again
-	d := decode(renamed, patchSchema(), reflect.ValueOf(new(task.TaskSpec)).Elem())
+	b.fields = slices.Clone(data) // whose memory is used again
+	d := decode(data, patchSchema(), reflect.ValueOf(new(task.TaskSpec)).Elem())
 	d.refused = d.refused || len(d.faults) > 0
 	return d.err()
 }

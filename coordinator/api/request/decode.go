@@ -54,6 +54,9 @@ func (d decoder) err() error {
 		if err := json.Unmarshal(d.data, new(json.RawMessage)); err != nil {
 			return Fault{Text: NotJSON + err.Error()}
 		}
+		if d.odd != (Fault{}) {
+			d.faults = append(d.faults, d.odd)
+		}
 		return d.faults
 	case d.odd != Fault{}:
 		return d.odd
@@ -240,14 +243,14 @@ func (d *decoder) object(s *schema, v reflect.Value) {
 			continue
 		}
 		name, f := d.path[here].name, &s.fields[i]
+		d.path[here].name = f.name
 		if before := given[i]; before != "" && d.odd == (Fault{}) {
-			d.odd = Fault{d.where(), "it is there twice"}
-			if before != name {
-				d.odd.Text += ", also as " + before
+			d.odd = Fault{d.where(), before + " and " + name + " mean the same; leave one of them out"}
+			if before == name {
+				d.odd.Text = name + " is given twice; leave one of them out"
 			}
 		}
 		given[i] = name
-		d.path[here].name = f.name
 		if d.next() == 'n' && !f.required {
 			d.take("null")
 		} else {
@@ -260,5 +263,7 @@ func (d *decoder) object(s *schema, v reflect.Value) {
 			d.note("expected required property " + f.name + " to be present")
 		}
 	}
-	d.path = d.path[:here]
+	if d.path = d.path[:here]; s.done != nil {
+		s.done(v, given[:])
+	}
 }

@@ -29,6 +29,8 @@ type schema struct {
 	items     *schema
 	fields    []field
 	byName    map[string]int // places in fields
+
+	done func(v reflect.Value, given []string) // called with each object, and the names that its fields were sent by; nil: nobody
 }
 
 // A field is one of a struct.
@@ -42,15 +44,32 @@ type field struct {
 // maxFields bounds the fields of a struct.
 const maxFields = 64
 
+// alsoNamed lets fields have further names.
+func (s *schema) alsoNamed(names map[string]string) {
+	for name, field := range names {
+		if i, is := s.byName[field]; is {
+			s.byName[name] = i
+		}
+	}
+}
+
 // find returns the place of the field with a name that was sent, without regard to capitals as encoding/json
 // reads names, else -1, and puts the name into text.
 func (s *schema) find(name []byte, text *string) int {
-	if i, exact := s.byName[string(name)]; exact {
+	i, exact := s.byName[string(name)]
+	if exact && s.fields[i].name == string(name) {
 		*text = s.fields[i].name
 		return i
 	}
-	*text = string(name)
-	return slices.IndexFunc(s.fields, func(f field) bool { return strings.EqualFold(f.name, *text) })
+	if *text = string(name); exact {
+		return i
+	}
+	for other, i := range s.byName {
+		if strings.EqualFold(other, *text) {
+			return i
+		}
+	}
+	return -1
 }
 
 // kinds are what JSON schema calls the kinds of Go.
@@ -113,6 +132,7 @@ var patchSchema = sync.OnceValue(func() *schema {
 			patch.fields = append(patch.fields, f)
 		}
 	}
+	patch.alsoNamed(task.SpecNames())
 	return patch
 })
 
