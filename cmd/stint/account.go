@@ -26,13 +26,6 @@ func (a *app) accountCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "account",
 		Short: "accounts of agents: logins, keys, and how many tasks use each",
-		Long: `Accounts of agents. Each agent has one of its own name, which is your own login in its CLI.
-Others have a home, and a login or a key, of their own. Queued tasks use whichever has room and
-is not rate-limited; a conversation stays with its account. They stand in accounts.toml in the
-state directory, which you may edit. More: stint help accounts.`,
-		Example: `  stint account add --tool codex --name work
-  stint account login codex-work
-  stint account ls`,
 	},
 		a.noRun(a.accountAddCommand()), a.accountLsCommand(), a.accountShowCommand(), a.noRun(a.accountLoginCommand()),
 		a.accountAct("enable", "let tasks use an account: ends disable, hold and cool-down"),
@@ -106,9 +99,7 @@ func (a *app) accountAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add [OPTIONS] --tool AGENT --name NAME",
 		Short: "add an account of an agent",
-		Example: `  stint account add --tool codex --name work
-  stint account add --tool claude --name team --cred-ref ~/.secrets/key`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.Tool == "" || f.Title == "" && f.ID == "" {
 				return usage("stint account add --tool codex --name work", "stint account add needs --tool and --name")
@@ -152,10 +143,9 @@ func (a *app) accountAddCommand() *cobra.Command {
 func (a *app) accountLimitsCommand() *cobra.Command {
 	var f accountFlags
 	c := &cobra.Command{
-		Use:     "set-limits [OPTIONS] ID",
-		Short:   "change what bounds the use of an account",
-		Example: "  stint account set-limits codex-work --max 2",
-		Args:    cobra.ExactArgs(1),
+		Use:   "set-limits [OPTIONS] ID",
+		Short: "change what bounds the use of an account",
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			values, err := f.values(c)
 			if err != nil {
@@ -178,7 +168,7 @@ func (a *app) accountLimitsCommand() *cobra.Command {
 
 func (a *app) accountRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm ID", Short: "remove an account; its home stays", Example: "  stint account rm codex-work", Args: cobra.ExactArgs(1),
+		Use: "rm ID", Short: "remove an account; its home stays", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id := args[0]
 			file, found, err := a.findAccount(id)
@@ -222,7 +212,7 @@ func (a *app) accountRmCommand() *cobra.Command {
 
 func (a *app) accountAct(name, short string) *cobra.Command {
 	return a.noRun(&cobra.Command{
-		Use: name + " ID", Short: short, Example: "  stint account " + name + " codex", Args: cobra.ExactArgs(1),
+		Use: name + " ID", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := a.accountUse(c.Context(), args[0]); err != nil {
 				return err
@@ -238,7 +228,7 @@ func (a *app) accountAct(name, short string) *cobra.Command {
 
 func (a *app) accountLsCommand() *cobra.Command {
 	return a.withJSON(a.withIDs(&cobra.Command{
-		Use: "ls [OPTIONS]", Short: "list accounts", Example: "  stint account ls --json", Args: cobra.NoArgs,
+		Use: "ls [OPTIONS]", Short: "list accounts", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			list, err := a.accounts(c.Context())
 			if err != nil {
@@ -257,7 +247,7 @@ func (a *app) accountLsCommand() *cobra.Command {
 
 func (a *app) accountShowCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
-		Use: "show [OPTIONS] ID", Short: "show an account", Example: "  stint account show codex-work", Args: cobra.ExactArgs(1),
+		Use: "show [OPTIONS] ID", Short: "show an account", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			u, err := a.accountUse(c.Context(), args[0])
 			if err != nil {
@@ -318,7 +308,7 @@ func quotaText(w *state.Window, now time.Time) string {
 
 func (a *app) accountLoginCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "login ID", Short: "log in to an account, with its agent's own login, and enable it", Example: "  stint account login codex-work", Args: cobra.ExactArgs(1),
+		Use: "login ID", Short: "log in to an account, with its agent's own login, and enable it", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			file, found, err := a.findAccount(args[0])
 			if err != nil {

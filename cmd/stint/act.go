@@ -20,7 +20,7 @@ import (
 
 func (a *app) whyCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
-		Use: "why ID", Short: "print in one sentence why a task waits, or how it ended", Example: `  stint why 2b4f6c8e`, Args: cobra.ExactArgs(1),
+		Use: "why ID", Short: "print in one sentence why a task waits, or how it ended", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var why string
 			err := a.call(c.Context(), func(cl *client.Client) (err error) { why, err = cl.Why(c.Context(), args[0]); return err })
@@ -39,19 +39,11 @@ func (a *app) cancelCommand() *cobra.Command {
 
 func (a *app) rmCommand() *cobra.Command {
 	c := a.actCommand("rm", "remove tasks from the lists", acts("remove"))
-	c.Long = `Remove tasks from the lists. One that waits is canceled; one that runs is refused, and
-one that others come after and would fail: name these before it. Its sections stay in
-tasks.md until the next compaction moves them to the archive, which keeps id, end and
-idempotency key. To archive what is done or canceled: stint clean.`
-	c.Example = "  stint rm 2b4f6c8e 91c0d3aa"
 	return c
 }
 
 func (a *app) retryCommand() *cobra.Command {
 	c := a.actCommand("retry", "queue tasks that have ended again", a.retryTask, state.Draft, state.Done, state.Failed, state.Canceled, state.Dead)
-	c.Long = `Queue tasks again that have ended, with all their tries. A task that waits for its
-time (--at, --delay) or for its next try starts as soon as it can; a draft is queued.
-A hold on its account is lifted.`
 	return c
 }
 
@@ -117,7 +109,7 @@ func acts(name string) act {
 // actCommand builds a command for several tasks; it completes ids of tasks with these statuses.
 func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *cobra.Command {
 	return a.withIDs(a.withJSON(&cobra.Command{
-		Use: name + " [OPTIONS] ID...", Short: short, Example: "  stint " + name + " 2b4f6c8e\n  stint " + name + " @last", Args: cobra.MinimumNArgs(1),
+		Use: name + " [OPTIONS] ID...", Short: short, Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, refs []string) error {
 			if name == "rm" && slices.Contains(refs, state.LastRef) {
 				return usage("stint ls, then stint rm ID", "rm takes no @last: the next time that is another task")
@@ -151,10 +143,7 @@ func (a *app) moveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "move [OPTIONS] ID --first | --before ID",
 		Short: "change a queued task's place in its session or directory",
-		Example: `  stint move 2b4f6c8e --first
-  stint move 2b4f6c8e --before 91c0d3aa
-  stint session queue web`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !to.First && to.Before == "" {
 				return usage("stint move "+args[0]+" --first, or --before ID", "stint move does not say where to")
@@ -180,16 +169,12 @@ func (a *app) pauseCommand() *cobra.Command {
 	return a.dispatchCommand(&cobra.Command{
 		Use:   "pause [OPTIONS] [REASON]",
 		Short: "start no more tasks until resume; running tasks continue",
-		Long: `Start no more tasks until stint resume, also after a restart. Running tasks continue, and
-new tasks are queued. The reason is shown with the tasks that wait.`,
-		Example: `  stint pause "moving to the new disk"
-  stint resume`,
 	}, true)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
 	return a.dispatchCommand(&cobra.Command{
-		Use: "resume [OPTIONS]", Short: "start tasks again after pause", Example: "  stint resume", Args: cobra.NoArgs,
+		Use: "resume [OPTIONS]", Short: "start tasks again after pause", Args: cobra.NoArgs,
 	}, false)
 }
 
@@ -229,17 +214,7 @@ func (a *app) verifyCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
 		Use:   "verify [OPTIONS] ID",
 		Short: "run the verify command of a task again",
-		Long: `Run the verify command of a task now, in the task's directory and with its time limit.
-Its output goes to stdout; of more than 8 MiB, only the first and the last lines. The
-result is recorded with the task, whose status does not change. If the task waits for
-another iteration of its verify loop and the command passes, no iteration follows. Until the
-command ends, nothing else starts in the task's lane. Ctrl-C ends the command.
-
-Exit codes: 0 passed; 8 not passed; 5 a run is active in that lane, or max_workers
-commands run already; 2 the task has no verify command or no directory; 1 the task is
-archived or on hold because an agent queued it, or the command could not be started.`,
-		Example: "  stint verify 2b4f6c8e\n  stint verify @last",
-		Args:    cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
 			var res task.CheckResult

@@ -17,9 +17,8 @@ var aliases = map[string][]string{
 // tasksCommand returns the names that other tools and schedulers use.
 func (a *app) tasksCommand() *cobra.Command {
 	return group(&cobra.Command{
-		Use:     "tasks",
-		Short:   "the same as ls, show, retry and cancel",
-		Example: "  stint tasks ls\n  stint tasks get --with-files 2b4f6c8e\n  stint tasks requeue 2b4f6c8e",
+		Use:   "tasks",
+		Short: "the same as ls, show, retry and cancel",
 	}, a.lsCommand(), a.showCommand(), a.retryCommand(), a.cancelCommand())
 }
 
@@ -29,9 +28,6 @@ func (a *app) enqueueCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "enqueue [OPTIONS] [AGENT] PROMPT",
 		Short: "queue a task and print its id (task -d)",
-		Example: `  stint enqueue --session web "Fix the login test"
-  stint enqueue claude "Refactor this code" --model sonnet
-  stint enqueue --tool codex --prompt @prompt.txt --output-spec results.txt`,
 		RunE: func(c *cobra.Command, args []string) error {
 			args, err := o.takeAgent(c, args)
 			if err != nil {

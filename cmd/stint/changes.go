@@ -27,10 +27,8 @@ const uncertain = "another task ran in this checkout at the time, so some of it 
 func (a *app) diffCommand() *cobra.Command {
 	var stat bool
 	c := &cobra.Command{
-		Use:   "diff [OPTIONS] ID",
-		Short: "show what a task's last attempt changed in its git checkout",
-		Example: `  stint diff @last
-  stint diff --stat 2b4f6c8e`,
+		Use:               "diff [OPTIONS] ID",
+		Short:             "show what a task's last attempt changed in its git checkout",
 		ValidArgsFunction: a.completeIDs(),
 		Args:              cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -65,15 +63,8 @@ func (a *app) undoCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
 		Use:   "undo [OPTIONS] ID",
 		Short: "reverse what a task's last attempt changed in its git checkout",
-		Long: `Reverse what a task's last attempt changed, on the files as they are now. Later
-changes to other lines stay. Where later changes overlap, nothing is changed, and the
-files are listed. Files too large for their content to be kept stay as they are, and so
-do new files that git ignores. The index, HEAD and commits do not change: what the
-attempt has committed is reversed in the files alone.`,
-		Example: `  stint diff @last
-  stint undo @last`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.runUndo(c.Context(), args[0]) },
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return a.runUndo(c.Context(), args[0]) },
 
 		ValidArgsFunction: a.completeIDs(),
 	})

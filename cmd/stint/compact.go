@@ -26,13 +26,6 @@ func (a *app) compactCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compact-tasks [OPTIONS]",
 		Short: "merge the records of each task, and archive old tasks",
-		Long: `Make the ledger smaller: the records of each task are merged into one, in tasks.md and
-in the journal, and tasks that ended long ago move to archive/. What you wrote around
-the tasks stays where it is. The same is done with the due jobs in jobs.md; dead letters,
-and jobs that ended within a day, stay. Archived tasks are still known: see stint help ledger.
-
-By default the master does this by itself when the journal is larger than compact_size.`,
-		Example: "  stint compact-tasks --dry-run\n  stint compact-tasks --older-than 12h\n  stint compact-tasks --older-than 0   # all that have ended",
 	}
 	a.runsCompact(c, o, "", "compact_older_than")
 	return c
@@ -43,13 +36,6 @@ func (a *app) cleanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "clean [OPTIONS]",
 		Short: "move tasks that are done or canceled to the archive",
-		Long: `Move tasks that are done or canceled to the archive. Failed and dead tasks stay until
-you have seen to them: --failed moves these too. Archived tasks are still known: see
-stint help ledger.
-
-With --files nothing is archived. Instead the files of ended tasks are removed, as the
-master does by itself: see stint help limits. The records stay.`,
-		Example: "  stint clean\n  stint clean --failed --older-than 7d\n  stint clean --files --dry-run",
 	}
 	c.Flags().BoolVar(&o.failed, "failed", false, "also failed and dead tasks")
 	c.Flags().BoolVar(&o.files, "files", false, "remove files of ended tasks instead")

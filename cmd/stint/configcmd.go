@@ -29,13 +29,7 @@ func (a *app) configCommand() *cobra.Command {
 	show := &cobra.Command{
 		Use:   "show [OPTIONS]",
 		Short: "print every setting, and where it came from",
-		Long: `Print every setting as it holds in a workspace, as TOML that can be used as
-config.toml. A flag wins over STINT_KEY in the environment, that over a
-[workspace."/path"] section, that over the file, that over the default. A password
-is shown as ***.`,
-		Example: `  stint config show --origin
-  stint config show > config.example.toml`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.base()
 			if err != nil {
@@ -83,7 +77,7 @@ is shown as ***.`,
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
 	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
 	a.withJSON(show)
-	return group(&cobra.Command{Use: "config", Short: "show and change the configuration", Example: "  stint config show --origin\n  stint config set max_workers 2\n  stint config edit"},
+	return group(&cobra.Command{Use: "config", Short: "show and change the configuration"},
 		show, a.configPathCommand(), a.noRun(a.configSetCommand()), a.noRun(a.configEditCommand()))
 }
 
@@ -126,7 +120,7 @@ func shownBlock(b any) (list []shownKey) {
 
 func (a *app) configPathCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "path", Short: "print the path of the configuration file, which need not exist", Example: "  stint config path", Args: cobra.NoArgs,
+		Use: "path", Short: "print the path of the configuration file, which need not exist", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			file, _, err := configFile(a.configOption)
 			if err != nil {
@@ -139,11 +133,9 @@ func (a *app) configPathCommand() *cobra.Command {
 
 func (a *app) configSetCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "set KEY VALUE",
-		Short:   "set a key in the configuration file",
-		Long:    "Set a key in the configuration file. What else stands there, comments too, stays as it is.\nA list has commas between its members.",
-		Example: "  stint config set max_workers 2\n  stint config set agent claude\n  stint config set postgres.pool_size 4",
-		Args:    cobra.ExactArgs(2),
+		Use:   "set KEY VALUE",
+		Short: "set a key in the configuration file",
+		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			k, err := namedKey(args[0], "stint config set %s "+state.ShellQuote(args[1]))
 			if err != nil {
@@ -211,7 +203,7 @@ func meansStateDir(name string) bool {
 
 func (a *app) configEditCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "edit", Short: "edit the configuration file; it is checked before it counts", Example: "  stint config edit", Args: cobra.NoArgs,
+		Use: "edit", Short: "edit the configuration file; it is checked before it counts", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			file, text, err := a.configText()
 			if err != nil {

@@ -24,13 +24,6 @@ func (a *app) cronCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "cron",
 		Short: "schedules: tasks and jobs at set times",
-		Long: `Schedules queue a task, or run a job of the master's own, at set times. They stand in
-schedules.toml in the state directory, which you may edit, and in [[schedule]] blocks of the
-configuration. They fire while a master runs, and one stays while any schedule is active;
-stint service install starts one after a reboot. More: stint help schedules.`,
-		Example: `  stint cron add nightly --cron "0 3 * * *" "Update the dependencies"
-  stint cron ls
-  stint cron next nightly`,
 	},
 		a.noRun(a.cronAddCommand()), a.cronLsCommand(), a.cronShowCommand(), a.cronNextCommand(), a.cronRunsCommand(),
 		a.cronAct("run", "fire a schedule now, besides its other firings"),
@@ -44,14 +37,7 @@ func (a *app) cronAddCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME --cron EXPRESSION [OPTIONS] PROMPT",
 		Short: "add a schedule",
-		Long: `Add a schedule to schedules.toml. --cron is a cron expression of five fields (minute, hour,
-day of the month, month, day of the week: 0 or SUN to 6 or SAT), one of @hourly, @daily,
-@weekly, @monthly and @yearly, or "@every 90m". At each firing the prompt is queued as a
-new task, with the options of stint task; or, with --job, a job of the master's own runs.`,
-		Example: `  stint cron add nightly --cron "0 3 * * *" "Update the dependencies"
-  stint cron add triage --cron "0 9 * * MON-FRI" --session triage @triage.md
-  stint cron add tidy --cron @weekly --job compact-tasks`,
-		Args: cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			s.Name = args[0]
 			if err := a.cronSpec(c, o, s, args[1:]); err != nil {
@@ -224,7 +210,7 @@ func (a *app) schedulesFile(make bool) (*schedulesFile, error) {
 
 func (a *app) cronRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME", Short: "remove a schedule; tasks that it has queued stay", Example: "  stint cron rm nightly", Args: cobra.ExactArgs(1),
+		Use: "rm NAME", Short: "remove a schedule; tasks that it has queued stay", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			file, s, err := a.findSchedule(args[0])
 			if err != nil {
@@ -271,7 +257,7 @@ func (a *app) findSchedule(name string) (file *schedulesFile, s schedule.Schedul
 
 func (a *app) cronAct(name, short string) *cobra.Command {
 	return a.noRun(&cobra.Command{
-		Use: name + " NAME", Short: short, Example: "  stint cron " + name + " nightly", Args: cobra.ExactArgs(1),
+		Use: name + " NAME", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var s task.Schedule
 			at := time.Now() // call may repeat the request, which is one firing then
@@ -297,7 +283,7 @@ func (a *app) cronAct(name, short string) *cobra.Command {
 
 func (a *app) cronLsCommand() *cobra.Command {
 	return a.withJSON(a.withIDs(&cobra.Command{
-		Use: "ls [OPTIONS]", Short: "list schedules", Example: "  stint cron ls --json", Args: cobra.NoArgs,
+		Use: "ls [OPTIONS]", Short: "list schedules", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			list, err := a.schedules(c.Context())
 			if err != nil {
@@ -328,7 +314,7 @@ func scheduleTimes(s *task.Schedule) (next, last string) {
 
 func (a *app) cronShowCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
-		Use: "show [OPTIONS] NAME", Short: "show a schedule", Example: "  stint cron show nightly", Args: cobra.ExactArgs(1),
+		Use: "show [OPTIONS] NAME", Short: "show a schedule", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, found, err := a.findSchedule(args[0])
 			if err != nil {
@@ -384,7 +370,7 @@ func outcomeText(r *task.JobRun) string {
 func (a *app) cronRunsCommand() *cobra.Command {
 	most := 0
 	c := a.withJSON(&cobra.Command{
-		Use: "runs [OPTIONS] NAME", Short: "list how the firings of a schedule went, the newest first", Example: "  stint cron runs nightly", Args: cobra.ExactArgs(1),
+		Use: "runs [OPTIONS] NAME", Short: "list how the firings of a schedule went, the newest first", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var list []task.JobRun
 			err := a.call(c.Context(), func(cl *client.Client) (err error) { list, err = cl.JobRuns(c.Context(), args[0], most); return err })
@@ -409,8 +395,7 @@ func (a *app) cronNextCommand() *cobra.Command {
 	n, zone := 0, ""
 	c := &cobra.Command{
 		Use: "next [OPTIONS] NAME|EXPRESSION", Short: "print when a schedule, or a cron expression, fires next",
-		Example: "  stint cron next nightly --count 5\n  stint cron next \"0 2 * * *\" --zone Europe/Berlin",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, isExpr := schedule.Schedule{Name: "next", Cron: args[0], Zone: zone, Job: jobNames[0]}, strings.ContainsAny(args[0], " @")
 			switch {

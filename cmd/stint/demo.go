@@ -22,12 +22,8 @@ func (a *app) demoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "show in ten seconds what stint does, in a temporary directory",
-		Long: `Show what stint does: sessions side by side, one that is resumed, a master
-that is killed in mid-run and the run recovered. It uses the built-in agent, a
-temporary directory and a master of its own, and touches nothing else.`,
-		Example: "  stint demo",
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return a.runDemo(c.Context()) },
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return a.runDemo(c.Context()) },
 	}
 }
 

@@ -27,20 +27,7 @@ func (a *app) digestCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "digest [OPTIONS]",
 		Short: "print what happened overnight, and what waits for you",
-		Long: `Print what happened to your tasks in the last 12 hours, or since a time:
-
-  - how many tasks ended, and what their runs used
-  - what failed, and why
-  - what waits for you
-  - how many due jobs were done, such as those about governed notes
-  - what is still to come: also of schedules and due jobs
-  - when nothing happened although tasks were ready
-
-The files are read directly. No master is needed, and none is started.`,
-		Example: `  stint digest
-  stint digest --since 18:00    # the last time that it was 18:00
-  stint digest --since 7d --json | jq -r '.failed[].id'`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			now := time.Now()
 			from, err := parsePast(since, now, 0)

@@ -67,10 +67,9 @@ const (
 
 func (a *app) doctorCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
-		Use:     "doctor",
-		Short:   "check everything that stint needs, and print how to fix it",
-		Example: "  stint doctor\n  stint doctor --json | jq 'select(.status!=\"ok\")'",
-		Args:    cobra.NoArgs,
+		Use:   "doctor",
+		Short: "check everything that stint needs, and print how to fix it",
+		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 			defer cancel()

@@ -37,15 +37,7 @@ func (a *app) editCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "edit [ID]",
 		Short: "edit the ledger, or one task, with a check and a merge",
-		Long: `Edit the ledger with $VISUAL or $EDITOR. With an ID, edit only the fields of that task
-that you may change; with --jobs, edit the due jobs, jobs.md.
-
-You edit a copy. When you leave the editor, the copy is checked and merged with what was
-written meanwhile; nothing is applied before. If something is wrong, you can edit again,
-discard your changes, or keep the good part of them. If somebody else changed the same
-section, nothing is saved, and your copy is kept.`,
-		Example: "  stint edit\n  stint edit @last\n  EDITOR='code --wait' stint edit 2b4f6c8e\n  stint edit 2b4f6c8e --set priority=9 --set after=",
-		Args:    cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 
 		ValidArgsFunction: a.completeIDs(),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -23,17 +23,6 @@ func (a *app) fsckCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use: "fsck [OPTIONS] [FILE]", Short: "check the ledger and print what is wrong as file:line: message",
-		Long: `Check the ledger: every section of tasks.md, every record of the journal, whether
-both give the same tasks, and the archive. Nothing is changed, and a master may be
-at work. With FILE, check that one ledger file by itself, as if it were all there
-is. Findings go to stdout as file:line: message; the exit code is 1 if there are any.
-
---repair writes a ledger file without findings to the new file --output NEW; the
-file itself is never changed. Damaged records come from the journal where it has
-them; what cannot be repaired is kept as text.`,
-		Example: `  stint fsck
-  stint fsck backup/tasks.md
-  stint fsck --repair --output repaired.md`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {

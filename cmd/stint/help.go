@@ -52,7 +52,6 @@ func topics() (all []wire.Topic) {
 func (a *app) helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND | TOPIC]", Short: "show the manual: a topic, or the options of a command",
-		Example: "  stint help\n  stint help recovery\n  stint help task",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.printTopics()
@@ -261,9 +260,7 @@ func strong(s string) string {
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "write the manual pages, of commands and topics, into a directory",
-		Long: `Write the manual pages into DIR, which is made if it is missing: stint.1 and
-stint-COMMAND.1 for the commands, stint-TOPIC.7 for the topics of stint help.`,
-		Example: "  stint man ~/.local/share/man/man1\n  man stint-task", Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			dir := args[0]
 			if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -31,13 +31,6 @@ func (a *app) historyCommand() *cobra.Command {
 	o := &historyOptions{}
 	c := &cobra.Command{
 		Use: "history [OPTIONS] [ID]", Short: "print what happened to tasks, and by whom",
-		Long: `Print the records of all tasks, or of one task or due job, oldest first: when, number, by whom
-(hand: edited in tasks.md or jobs.md, client: a command, master: stint itself), and what
-changed. It reads the journal itself; no master is needed and none is started.
-A record without a time of its own gets that of the record before.`,
-		Example: `  stint history -n 20
-  stint history 2b4f6c8e
-  stint history --json --follow | jq 'select(.by=="hand")'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.limit < 0 {

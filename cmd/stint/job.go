@@ -18,12 +18,6 @@ func (a *app) jobCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "job",
 		Short: "due jobs: what is to be done with objects of memory, and when",
-		Long: `A due job asks for one action on one object of memory, once its time has come. Workers pull
-the jobs that are due, and acknowledge each or report that it failed. The jobs stand in jobs.md
-in the state directory, which you may edit. More: stint help jobs.`,
-		Example: `  stint job add cognition cg_123 revalidate --at "tomorrow 9:00"
-  stint job pull --worker worker-1
-  stint job ack 2b4f6c8e --next 7d`,
 	},
 		a.noRun(a.jobAddCommand()), a.jobLsCommand(), a.jobShowCommand(), a.noRun(a.jobPullCommand()),
 		a.noRun(a.jobAckCommand()), a.noRun(a.jobFailCommand()), a.noRun(a.jobRetryCommand()))
@@ -37,8 +31,7 @@ func (a *app) jobAddCommand() *cobra.Command {
 		Long: "Add a due job. TYPE is one of " + strings.Join(jobs.ObjectTypes, ", ") + `; OBJECT is the id
 of the object; ACTION is one of ` + strings.Join(jobs.Actions, ", ") + `.
 The same object, action and time make one job, however often you add it.`,
-		Example: "  stint job add memory notes#7 verify --at 2h\n  stint job add cognition cg_123 revalidate --at 7d --priority high",
-		Args:    cobra.ExactArgs(3),
+		Args: cobra.ExactArgs(3),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			s.ObjectType, s.ObjectID, s.Action, s.RetryDelaySec = args[0], args[1], args[2], int(delay/time.Second)
 			if c.Flags().Changed("retry-delay") && s.RetryDelaySec == 0 {
@@ -127,7 +120,7 @@ func (a *app) listJobs(c *cobra.Command, none string, request func(*client.Clien
 func (a *app) jobLsCommand() *cobra.Command {
 	var f jobs.Filter
 	c := a.withJSON(a.withIDs(&cobra.Command{
-		Use: "ls [OPTIONS]", Short: "list due jobs, the first ones first; ended ones last", Example: "  stint job ls --status dead_letter\n  stint job ls --object cg_123 --json", Args: cobra.NoArgs,
+		Use: "ls [OPTIONS]", Short: "list due jobs, the first ones first; ended ones last", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			const try = "no such jobs; add one with: stint job add TYPE OBJECT ACTION --at TIME"
 			if _, none, err := a.stateMissing(); none || err != nil {
@@ -150,7 +143,7 @@ func (a *app) jobLsCommand() *cobra.Command {
 
 func (a *app) jobShowCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
-		Use: "show [OPTIONS] ID", Short: "show a due job", Example: "  stint job show 2b4f6c8e", Args: cobra.ExactArgs(1),
+		Use: "show [OPTIONS] ID", Short: "show a due job", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var j jobs.Job
 			err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { j, err = cl.Job(c.Context(), args[0]); return err })
@@ -190,10 +183,7 @@ func (a *app) jobPullCommand() *cobra.Command {
 	var p jobs.Pull
 	c := a.withJSON(a.withIDs(&cobra.Command{
 		Use: "pull --worker NAME [OPTIONS]", Short: "take jobs that are due, for 5 minutes",
-		Long: `Take jobs that are due, the first ones first, and of one time those of high priority. They are
-the worker's for 5 minutes. A job that is neither acknowledged nor failed by then has lost an
-attempt, and can be pulled again.`,
-		Example: "  stint job pull --worker worker-1 --limit 10 --json", Args: cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if p.WorkerID == "" {
 				return usage("stint job pull --worker worker-1", "--worker is missing: it names who the jobs are handed to")
@@ -211,9 +201,7 @@ func (a *app) jobAckCommand() *cobra.Command {
 	next := ""
 	c := a.withJSON(a.withIDs(&cobra.Command{
 		Use: "ack [OPTIONS] ID", Short: "acknowledge a pulled job: it has been done",
-		Long: `Acknowledge a pulled job. With --next, the same action on the same object is queued for then.
---before, --after and --evidence go to audit.jsonl in the state directory.`,
-		Example: "  stint job ack 2b4f6c8e --worker worker-1 --next 7d --audit-event aud_789", Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if next != "" {
 				if k.NextActionAt, err = laterTime("next", next); err != nil {
@@ -239,9 +227,7 @@ func (a *app) jobFailCommand() *cobra.Command {
 	var delay time.Duration
 	c := a.withJSON(a.withIDs(&cobra.Command{
 		Use: "fail [OPTIONS] ID ERROR", Short: "report that an attempt at a pulled job failed",
-		Long: `Report that an attempt at a pulled job failed, and why. It can be pulled again after its retry
-delay. Once its attempts are used up it is a dead letter, and you are notified.`,
-		Example: `  stint job fail 2b4f6c8e "timeout while verifying evidence"`, Args: cobra.ExactArgs(2),
+		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.Error = args[1]
 			if seconds := int(delay / time.Second); c.Flags().Changed("retry-delay") {
@@ -258,7 +244,7 @@ delay. Once its attempts are used up it is a dead letter, and you are notified.`
 
 func (a *app) jobRetryCommand() *cobra.Command {
 	return a.withJSON(a.withIDs(&cobra.Command{
-		Use: "retry [OPTIONS] ID", Short: "queue a dead letter again, with all its attempts", Example: "  stint job retry 2b4f6c8e", Args: cobra.ExactArgs(1),
+		Use: "retry [OPTIONS] ID", Short: "queue a dead letter again, with all its attempts", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], "retry", nil) })
 		},

@@ -31,18 +31,6 @@ func (a *app) logsCommand() *cobra.Command {
 	o := &logsOptions{}
 	c := &cobra.Command{
 		Use: "logs [OPTIONS] ID", Short: "print what a task's agent and its verify command did",
-		Long: `Print what a task's agent and its verify command did, in their order: what the
-agent says, the commands that it runs and how they end, the files that it reads and
-changes. It looks the same for all agents. codex does not report how many lines an edit
-adds and removes; stint diff shows them. With -f you also see why the task waits.
-
-With --json each line is an event; stint help scripting lists its fields.`,
-		Example: `  stint logs @last
-  stint logs -f 2b4f6c8e            # until the task has ended
-  stint logs --raw 2b4f6c8e         # what the agent wrote to stdout, as it is
-  stint logs --stderr 2b4f6c8e      # and to stderr
-  stint logs --run 5d1c 2b4f6c8e    # of one run; stint show lists the runs
-  stint logs --json @last | grep '"kind":"command"'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.runLogs(c.Context(), o, args[0]) },
 	}

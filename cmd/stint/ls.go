@@ -42,13 +42,6 @@ func (a *app) lsCommand() *cobra.Command {
 	o := &lsOptions{}
 	c := &cobra.Command{
 		Use: "ls [OPTIONS]", Short: "list tasks: those that run, then the newest first",
-		Example: `  stint ls
-  stint ls --watch
-  stint ls --tree --session web      # with what waits for what
-  stint ls --status queued,running --session web
-  stint ls --agent claude --tenant ana --queue nightly
-  stint ls --archive --status failed
-  stint ls --json -n 0 | jq -r 'select(.status=="failed") | .id'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.runLs(c, o) },
 	}

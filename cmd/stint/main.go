@@ -88,7 +88,7 @@ func versionName() string {
 func (a *app) versionCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
 		Use: "version", Short: "print the version",
-		Example: "  stint version --json", Args: cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			platform := runtime.GOOS + "/" + runtime.GOARCH
 			text := fmt.Sprintf("stint %s (%s, %s)", versionName(), runtime.Version(), platform)

@@ -19,7 +19,6 @@ import (
 func (a *app) memoryCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use: "memory", Short: "search a workspace's notes as for a task, or add a line",
-		Example: "  stint memory search \"Rotate the deploy key\"\n  stint memory add \"The deploy key is in the vault.\"",
 	}, a.memorySearchCommand(), a.memoryAddCommand())
 }
 
@@ -66,16 +65,6 @@ func (a *app) takesText(c *cobra.Command, do func(ctx context.Context, dir strin
 func (a *app) memorySearchCommand() *cobra.Command {
 	return a.withJSON(a.takesText(&cobra.Command{
 		Use: "search [OPTIONS] PROMPT", Short: "print what an agent would get from the notes, and why",
-		Long: `Print the lines of the workspace's notes that an agent would get with this prompt, as
-path:line text, best first. Below each line stands why: its score, the terms that the
-line, its heading or a line nearby has, with their weights, and the hashes of file and
-text. At the end: what was searched for, which notes were left out, and what fits in the
-archive (memory/archive), which no agent gets.
-
-memory_paths names the notes; max_memory_hits and max_memory_chars limit what is added.
-PROMPT is an argument, - for stdin, or @FILE. No master is needed.`,
-		Example: `  stint memory search "Rotate the deploy key"
-  stint memory search --json @prompt.md | jq '.hits[].path'`,
 	}, func(ctx context.Context, dir string, cfg *Config, text string) error {
 		found, err := searchAll(ctx, cfg, dir, text)
 		if err != nil {
@@ -122,11 +111,6 @@ func (a *app) memoryAddCommand() *cobra.Command {
 	var file string
 	c := a.takesText(&cobra.Command{
 		Use: "add [OPTIONS] TEXT", Short: "add a dated line to a note",
-		Long: `Add TEXT as a dated line at the end of a note, where the search for later tasks finds
-it. By default the note is the first path of memory_paths that is no pattern
-(MEMORY.md); --file names another Markdown or text file. The note is created if it is
-missing. Line breaks become blanks. TEXT is an argument, - for stdin, or @FILE.`,
-		Example: "  stint memory add \"Run make gen before the tests.\"\n  stint memory add --file memory/db.md \"Migrations run by hand.\"",
 	}, func(ctx context.Context, dir string, cfg *Config, text string) error {
 		name, err := noteFor(cfg, file)
 		if err != nil {
@@ -205,14 +189,10 @@ func notePaths(c *Config) []string {
 func (a *app) lessonsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use: "lessons", Short: "list, show or remove the lessons of earlier tasks",
-		Long: `Lessons are dated lines that earlier tasks left in a note of the workspace
-(self_eval_memory_path), where the memory search of later tasks finds them. You may
-edit the note.`,
-		Example: "  stint lessons ls\n  stint lessons rm 5f2c81aa",
 	}, a.lessonsLsCommand(), a.lessonCommand(&cobra.Command{
-		Use: "show [OPTIONS] ID", Short: "print a lesson, and where it stands", Example: "  stint lessons show 5f2c81aa",
+		Use: "show [OPTIONS] ID", Short: "print a lesson, and where it stands",
 	}, nil), a.lessonCommand(&cobra.Command{
-		Use: "rm [OPTIONS] ID", Short: "take a lesson out of the note, and print it", Example: "  stint lessons rm 5f2c81aa",
+		Use: "rm [OPTIONS] ID", Short: "take a lesson out of the note, and print it",
 	}, memory.RemoveLesson))
 }
 
@@ -236,7 +216,7 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 	o := &noteOptions{}
 	c := &cobra.Command{
 		Use: "ls [OPTIONS]", Short: "list the lessons",
-		Example: "  stint lessons ls --json", Args: cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, name, list, err := a.lessons(o)
 			if err != nil {

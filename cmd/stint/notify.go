@@ -17,13 +17,7 @@ func (a *app) notifyCommand() *cobra.Command {
 	var kind string
 	test := &cobra.Command{
 		Use: "test [OPTIONS]", Short: "send a test message to each destination",
-		Long: `Send a test message to every [[notify]] block of the configuration, whatever it filters,
-and print the result of each one: ok, or why it failed, with the last line of a command's
-stderr. The exit code is 1 if one failed. "ok" means that the program or the server has
-accepted the message. The JSON of a test has "test": true.
-
-A running master keeps the environment and the configuration that it was started with.`,
-		Example: "  stint notify test\n  stint notify test --event failed", Args: cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !slices.Contains(notify.Kinds, kind) {
 				return usage("stint notify test --help", "--event: %q is not one of %s", kind, strings.Join(notify.Kinds, ", "))
@@ -67,7 +61,7 @@ A running master keeps the environment and the configuration that it was started
 	}
 	test.Flags().StringVar(&kind, "event", notify.Done, "`kind` of the event: "+strings.Join(notify.Kinds, ", "))
 	complete(test, "event", func() []string { return notify.Kinds })
-	return group(&cobra.Command{Use: "notify", Short: "try the notifications", Example: "  stint notify test"}, a.noRun(test))
+	return group(&cobra.Command{Use: "notify", Short: "try the notifications"}, a.noRun(test))
 }
 
 // ring notifies whoever waits at the terminal that a task has ended.

@@ -23,15 +23,8 @@ func (a *app) restoreCommand() *cobra.Command {
 	o := &restoreOptions{}
 	c := &cobra.Command{
 		Use: "restore [OPTIONS] FILE", Short: "go back to an earlier copy of tasks.md",
-		Long: `Go back to an earlier copy of tasks.md, on purpose: tasks that are newer than the
-copy are gone afterwards, and the others are as they were then. The ledger of before
-is kept in archive/before-restore-TIME; restoring the tasks.md there undoes a restore.
-
-No task may be running. A master in the background is asked to make room; one that
-you started with stint serve has to be stopped. More: stint help recovery.`,
-		Example: "  stint restore --dry-run ~/backup/tasks.md\n  stint restore ~/backup/tasks.md",
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(c *cobra.Command, args []string) error { return a.restore(c.Context(), o, args[0]) },
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return a.restore(c.Context(), o, args[0]) },
 	}
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
 	c.Flags().BoolVar(&o.yes, "yes", false, "do not ask")

@@ -68,16 +68,6 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use: "stint", Short: "queue tasks for coding agents and keep their answers",
-		Long: `stint queues tasks for coding agents on this machine, runs them one at a time
-per session, and keeps every step in a Markdown file that you can read and edit.
-
-Exit codes: 0 done, 1 other failure, 2 usage, 3 no master, 4 agent missing or
-not logged in, 5 busy, 6 not found, 7 the task failed, 8 verify never passed,
-9 canceled, 10 dead letter, 75 rate-limited, 124 wait timed out, 130 Ctrl-C.`,
-		Example: `  stint task "Summarise this repository in one line"
-  stint task -d --session web "Fix the login test"
-  stint ls
-  stint demo`,
 		RunE:          func(c *cobra.Command, _ []string) error { return a.overview(c.Context()) },
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -122,8 +112,26 @@ func wrapParagraphs(text string, width int) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// prepare makes all commands of the tree report our usage errors.
+// commandTexts has what commands say about themselves at length: a part for each, or for several, below their paths.
+//
+//go:embed help/commands.txt
+var commandTexts string
+
+// fillText gives a command its text and its examples.
+func fillText(c *cobra.Command) {
+	_, text, ok := strings.Cut(commandTexts, "\n## "+c.CommandPath()+"\n")
+	for strings.HasPrefix(text, "## ") { // others say the same
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	if text, _, _ = strings.Cut(text, "\n## "); ok {
+		text, c.Example, _ = strings.Cut(text, "Examples:\n")
+		c.Long, c.Example = cmp.Or(strings.TrimSpace(text), c.Long), strings.TrimRight(c.Example, "\n")
+	}
+}
+
+// prepare gives all commands of the tree their texts, and makes them report our usage errors.
 func prepare(c *cobra.Command) {
+	fillText(c)
 	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if cmd.HasSubCommands() { // of an unknown command, no option is known
 			if err := knownCommand(cmd, cmd.Flags().Args()); err != nil {

@@ -51,16 +51,7 @@ func (a *app) serveCommand() *cobra.Command {
 	var background, stop bool
 	c := &cobra.Command{
 		Use: "serve [OPTIONS]", Short: "run the master in the foreground",
-		Long: `Run the master in the foreground. It replaces a master in the background, which other
-commands start when they need one.
-
---stop asks the running master to end: it starts nothing more, and exits after its runs.
-The next command, or stint serve, continues with the queue. --stop waits for that; Ctrl-C
-does not take it back. Without a master it does nothing, and the exit code is 0.
-
-Ctrl-C or SIGTERM ends it. Runs then have the grace time to end; those that do not are
-ended and recorded as interrupted. A second signal ends them at once.`,
-		Example: "  stint serve\n  stint serve --max-workers 8 --log-format json", Args: cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if stop {
 				return a.stopMaster(c.Context())

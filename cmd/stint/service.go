@@ -30,9 +30,6 @@ import (
 	"stint/state"
 )
 
-const serviceHelp = `Have systemd or launchd run stint serve, with the PATH, TZ, XDG and STINT_ variables of this
-shell but no secret. It starts the master anew. See "Service" in stint help sessions.`
-
 // serviceMark stands in each file that install has written.
 const serviceMark = "written by stint service install; stint service uninstall removes it"
 
@@ -152,7 +149,7 @@ func (a *app) serviceCommand() *cobra.Command {
 	var print, force, linger bool
 	format := serviceFormat
 	leaf := func(use, short string, do func(context.Context, *service) error) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Example: "  stint service " + use, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 			s, err := serviceOf(format)
 			if err == nil {
 				err = do(c.Context(), s)
@@ -175,14 +172,13 @@ func (a *app) serviceCommand() *cobra.Command {
 		}
 		return a.installService(ctx, s, text, force)
 	})
-	install.Long, install.Example = serviceHelp, "  stint service install --linger\n  stint service install --print\n  stint service install --print --format launchd"
 	install.Flags().BoolVar(&print, "print", false, "print the file, and do nothing else")
 	install.Flags().StringVar(&format, "format", format, "systemd or launchd, with --print")
 	install.Flags().BoolVar(&force, "force", false, "replace a file that stint has not written")
 	install.Flags().BoolVar(&linger, "linger", false, "on Linux: run it from boot on, without a session of yours")
 	status := leaf("status", "print whether the service is installed and runs", func(ctx context.Context, s *service) error { return a.printFindings(s.examine(ctx)) })
 	uninstall := leaf("uninstall", "stop the service and remove its file", a.uninstallService)
-	return group(&cobra.Command{Use: "service", Short: "have the system run the master, also after a reboot", Example: "  stint service install --linger\n  stint service status"},
+	return group(&cobra.Command{Use: "service", Short: "have the system run the master, also after a reboot"},
 		a.noRun(install), a.withJSON(status), a.noRun(uninstall))
 }
 

@@ -22,7 +22,6 @@ import (
 func (a *app) sessionCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use: "session", Short: "list sessions, show a transcript or what waits",
-		Example: "  stint session ls\n  stint session show web\n  stint session queue web",
 	}, a.sessionLsCommand(), a.sessionShowCommand(), a.sessionQueueCommand())
 }
 
@@ -41,7 +40,7 @@ func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionVie
 func (a *app) sessionLsCommand() *cobra.Command {
 	return a.withJSON(a.withIDs(&cobra.Command{
 		Use: "ls [OPTIONS]", Short: "list sessions",
-		Example: "  stint session ls --json", Args: cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
 			var list []state.Session
@@ -63,7 +62,7 @@ func (a *app) sessionLsCommand() *cobra.Command {
 func (a *app) sessionShowCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
 		Use: "show [OPTIONS] SESSION", Short: "print the transcript of a session",
-		Example: "  stint session show web", Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			view, err := a.findSession(c.Context(), args[0])
 			switch {
@@ -94,11 +93,6 @@ func (a *app) sessionShowCommand() *cobra.Command {
 func (a *app) sessionQueueCommand() *cobra.Command {
 	return a.withJSON(a.withIDs(&cobra.Command{
 		Use: "queue [OPTIONS] SESSION", Short: "list what waits in a session, in the order in which it will run",
-		Example: `  stint session queue web
-  stint move 2b4f6c8e --first      # reorder it
-  stint hold 2b4f6c8e              # let the others pass
-  stint edit 2b4f6c8e              # change what is asked
-  stint cancel 2b4f6c8e            # take it out`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			a.quiet = a.ids
@@ -123,14 +117,6 @@ func (a *app) sendCommand() *cobra.Command {
 	var wait bool
 	c := &cobra.Command{
 		Use: "send [OPTIONS] SESSION PROMPT", Short: "queue the next message of a session, and print its id",
-		Long: `Queue the next message of a session and print its id. It runs after what waits there
-already, with the agent, account, model and directory of the session's last task.
-
-SESSION is a name, an id, or the directory of tasks without a session. PROMPT is
-one or more arguments, - for stdin, @FILE for a file, or whatever follows --.`,
-		Example: `  stint send web "Now add a test for it"
-  stint send --wait web @review.md
-  stint session queue web`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.detach = !wait
 			a.quiet = a.ids

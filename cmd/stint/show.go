@@ -31,12 +31,6 @@ func (a *app) showCommand() *cobra.Command {
 	o := &showOptions{}
 	c := &cobra.Command{
 		Use: "show [OPTIONS] ID", Short: "show a task: what was asked, what happened, the answer",
-		Example: `  stint show @last
-  stint show --answer 2b4f6c8e      # the answer alone
-  stint show --prompt 2b4f6c8e      # what the agent was sent, in its last run
-  stint show --prompt --run 1 @last # and in its first one
-  stint show --raw 2b4f6c8e         # the sections of the ledger
-  stint show --with-files 2b4f6c8e  # also the files that were collected`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.runShow(c.Context(), o, args[0]) },
 	}
@@ -397,7 +391,7 @@ func fileList(v *wire.TaskView) (text string) {
 func (a *app) filesCommand() *cobra.Command {
 	return a.withJSON(&cobra.Command{
 		Use: "files [OPTIONS] ID [PATH]", Short: "list the files that were collected after a task, or print one",
-		Example: "  stint files @last\n  stint files @last out/report.pdf >report.pdf", Args: cobra.RangeArgs(1, 2),
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			view, err := a.task(c.Context(), args[0])
 			switch files := collectedFiles(&view, false); {

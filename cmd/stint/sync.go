@@ -28,13 +28,6 @@ import (
 func (a *app) syncCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use: "sync", Short: "compare or update the mirror of the ledger in PostgreSQL",
-		Long: `Work with the mirror of the ledger in PostgreSQL, which is for audit. A master keeps it
-up to date by itself (stint serve --postgres URL, or [postgres] in config.toml). These
-commands work with and without a master. They change the database, never the ledger.`,
-		Example: `  createdb cli_worker
-  stint sync once --postgres postgres:///cli_worker
-  stint sync status
-  stint sync verify && echo "the mirror is complete"`,
 	}, a.noRun(a.syncOnceCommand()), a.syncStatusCommand(), a.syncVerifyCommand(),
 		a.noRun(a.syncRebuildCommand()), a.noRun(a.syncMigrateCommand()))
 }
@@ -132,19 +125,12 @@ func (a *app) startCounter(ctx context.Context, dir, doing string) (read func(up
 func (a *app) syncOnceCommand() *cobra.Command {
 	return a.onMirror(&cobra.Command{
 		Use: "once", Short: "bring the mirror up to date, and exit",
-		Long: `Bring the mirror up to date with the ledger, and exit. In an empty database the tables
-are created first. A master may keep the same mirror meanwhile.`,
-		Example: "  stint sync once\n  stint sync once --postgres postgres://db.example/cli_worker",
 	}, func(c *cobra.Command) error { return a.writeMirror(c, false) })
 }
 
 func (a *app) syncRebuildCommand() *cobra.Command {
 	return a.onMirror(&cobra.Command{
 		Use: "rebuild", Short: "write the whole mirror again",
-		Long: `Write the whole mirror of this ledger again. Rows of other hosts are left alone. A
-mirror of another state directory under the same host name is replaced, as is needed
-after the directory was moved. You can interrupt it and run it again.`,
-		Example: "  stint sync rebuild && stint sync verify",
 	}, func(c *cobra.Command) error { return a.writeMirror(c, true) })
 }
 
@@ -199,10 +185,6 @@ func (a *app) warn(texts ...string) {
 func (a *app) syncMigrateCommand() *cobra.Command {
 	return a.onMirror(&cobra.Command{
 		Use: "migrate", Short: "upgrade the database's tables to the schema of this stint",
-		Long: `Upgrade the database's tables to the schema of this stint. Other commands, and a master,
-create tables in an empty database only; if they find an older schema they change
-nothing and tell you.`,
-		Example: "  stint sync migrate",
 	}, func(c *cobra.Command) error {
 		_, o, err := a.mirrorOptions(c)
 		if err != nil {
@@ -227,11 +209,6 @@ nothing and tell you.`,
 func (a *app) syncStatusCommand() *cobra.Command {
 	return a.onMirror(&cobra.Command{
 		Use: "status", Short: "show how far the mirror is behind",
-		Long: `Show the last record of the mirror and of the journal, how many records the mirror is
-behind, and how old the oldest of them is; what a running master reports of it, with
-its last error; and whether the clocks of both machines differ. If the database cannot
-be used, the exit code is 1, and what the master knows is printed.`,
-		Example: "  stint sync status\n  stint sync status --json | jq .lagRecords",
 	}, a.mirrorStatus)
 }
 
@@ -368,11 +345,6 @@ func (a *app) syncVerifyCommand() *cobra.Command {
 	var all bool
 	c := a.onMirror(&cobra.Command{
 		Use: "verify", Short: "compare the mirror with the ledger",
-		Long: `Compare the mirror with the ledger up to the mirror's last record. Each difference is a
-line, followed by a summary. A master may be running: tasks that it changes meanwhile
-are counted and not compared. The exit code is 0 if there is no difference, else 1. To
-fix differences: stint sync rebuild.`,
-		Example: "  stint sync verify\n  stint sync verify --all --json | jq -r 'select(.id) | .id' | sort -u",
 	}, func(c *cobra.Command) error {
 		ctx := c.Context()
 		dir, o, err := a.mirrorOptions(c)

@@ -25,30 +25,6 @@ func (a *app) taskCommand() *cobra.Command {
 	o := &taskOptions{}
 	c := &cobra.Command{
 		Use: "task [OPTIONS] PROMPT", Short: "run a task and print the agent's answer",
-		Long: `Run a task and print the agent's answer on stdout.
-
-PROMPT is one or more arguments, - for stdin, @FILE for a file (@@ for a prompt
-that begins with @), or whatever follows --. The agent gets it as text: @PATH and
-/COMMAND are not expanded. To pass a file to the agent, use --input-file. Ctrl-C
-while waiting detaches: the task continues.
-
-The exit code tells how the task ended: see stint help exit-codes. With -d it is 0 as
-soon as the task is queued, and stint wait returns the others.
-
-With --spec, tasks are read from JSON: see stint help scripting. With --dry-run you see
-what would run, and the exact prompt; neither an agent nor a master is started.
-
-By default the agent is asked for its final answer in at most six lines, or with a
-summary first. For a review or a report, use --policy final. For that, and for the
-fields of the prompts that --on-failure and --on-issue queue: stint help prompts.`,
-		Example: `  stint task "Summarise this repository in one line"
-  stint task -d --session web "Fix the login test"   # queue it, print its id
-  stint task --session web "Now add a test for it"   # resumes the same session
-  stint task @review.md                              # or - for stdin
-  stint task -d --after 2b4f6c8e "Now deploy it"     # once that one is done
-  stint task -d --spec tasks.json                    # queue all, or none
-  stint task --dry-run --session web "And now?"      # show what would run
-  stint task -- "-v prints nothing: find out why"`,
 		RunE: func(c *cobra.Command, args []string) error { return a.runTask(c, o, args) },
 	}
 	c.Flags().BoolVarP(&o.detach, "detach", "d", false, "queue the task, print its id and go")

@@ -145,6 +145,11 @@ func TestHelpGolden(t *testing.T) {
 			t.Errorf("wider than 80 columns: %s", line)
 		}
 	}
+	for line := range strings.Lines(commandTexts) {
+		if path, ok := strings.CutPrefix(line, "## "); ok && path != "stint help\n" && !strings.Contains(all.String(), "$ "+strings.TrimSpace(path)+" --help\n") {
+			t.Errorf("help/commands.txt is about a command that there is not: %s", line)
+		}
+	}
 	golden := filepath.Join("testdata", "help.golden")
 	if *updateHelp {
 		must(t, os.WriteFile(golden, all.Bytes(), 0o644))

@@ -26,15 +26,6 @@ func (a *app) uiCommand() *cobra.Command {
 	var print bool
 	c := &cobra.Command{
 		Use: "ui [OPTIONS]", Short: "open the page in your browser",
-		Long: `Open the page of the master in your browser: the tasks, one task with its answer and
-log, a form for a new one, and the manual. The address signs one browser in, once, and
-is valid for a minute. Show it to nobody: it lets in whoever is first.
-
-If no master is running, one is started in the background. Where there is no display,
-or with --print, the address is printed instead. For how long you stay signed in, for
-which browsers know the address, and for a page on another machine: stint help http.`,
-		Example: `  stint ui
-  stint ui --print    # the address alone, on stdout`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
@@ -147,13 +138,8 @@ func (a *app) tokenCommand() *cobra.Command {
 	}
 	return group(&cobra.Command{
 		Use: "token", Short: "the token of the HTTP interface: a new one, or for curl",
-		Example: `  stint token header | curl -sS -H @- http://127.0.0.1:7433/v1/tasks
-  stint token rotate`,
 	}, leaf(&cobra.Command{
 		Use: "header", Short: "print the Authorization header",
-		Long: `Print the header that requests over TCP need. Pass it by stdin or a file, as curl -H @-
-does: other users of the machine can see command lines.`,
-		Example: "  stint token header | curl -sS -H @- http://127.0.0.1:7433/v1/health",
 	}, func(file string) error {
 		t, err := guard.OpenToken(file)
 		if err != nil {
@@ -166,9 +152,6 @@ does: other users of the machine can see command lines.`,
 		return printText(a.stdout, "Authorization: Bearer "+text)
 	}), leaf(&cobra.Command{
 		Use: "rotate", Short: "replace the token; the old one is no longer valid",
-		Long: `Replace the token. The old one is no longer valid, and browsers are signed out: open the
-page again with stint ui. A running master uses the new token at once.`,
-		Example: "  stint token rotate",
 	}, func(file string) error {
 		if err := guard.RotateToken(file); err != nil {
 			return err

@@ -25,13 +25,6 @@ func (a *app) usageCommand() *cobra.Command {
 	o := &usageOptions{}
 	c := &cobra.Command{
 		Use: "usage [OPTIONS]", Short: "print what runs have used, by day, agent, session or task",
-		Long: `Print what runs have used: tokens, and money where the agent's CLI reports a price.
-With a flat plan it reports none. Tasks of --parallel share one row, "-", by session.
-The files are read directly; no master is needed and none is started.`,
-		Example: `  stint usage --since 7d
-  stint usage --by task --since 2026-11-01 --until 2026-11-30
-  stint usage --by account,day --since 30d
-  stint usage --by agent --json | jq .costUsd`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			q, err := o.query(time.Now())

@@ -26,13 +26,6 @@ func (a *app) waitCommand() *cobra.Command {
 	o := &waitOptions{}
 	c := &cobra.Command{
 		Use: "wait [OPTIONS] ID...", Short: "wait until tasks have ended; the exit code is theirs",
-		Long: `Wait until tasks have ended, and print id and status of each as it ends.
-
-The exit code is the task's own; of several tasks the first one, in the order of
-the arguments, that is not 0. With --timeout it is 124 if they have not ended by then.`,
-		Example: `  id=$(stint task -d "Fix the login test")
-  stint wait $id && stint show --answer $id
-  stint wait --any --timeout 10m 2b4f6c8e 91c0d3aa`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.runWait(c.Context(), o, args) },
 	}
