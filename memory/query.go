@@ -2,6 +2,7 @@ package memory
 
 import (
 	"cmp"
+	_ "embed"
 	"regexp"
 	"slices"
 	"strings"
@@ -259,24 +260,14 @@ func undouble(s string) string {
 	return s
 }
 
+//go:embed stopwords.txt
+var stopWordList string
+
 // stopWords say nothing about what a text is about: the commonest words of English,
 // German, French and Spanish, and what prompts say to agents.
 var stopWords = sync.OnceValue(func() map[string]bool {
 	m := map[string]bool{}
-	for w := range strings.FieldsSeq(`
-a about after again all also am an and any are as at be because been before being between both but by can could did do does
-doing don down each few for from further had has have having he her here hers him his how i if in into is it its itself just
-let me more most my no nor not now of off on once only or other our out over own please same shall she should so some such
-than that the their them then there these they this those through to too under until up us very was we were what when where
-which while who whom why will with would you your yours
-add change check create ensure fix give help make need put see show tell update use used using want work
-aber als am an auch auf aus bei bin bis bitte da das dass dem den der des die doch du durch ein eine einem einen einer er es
-für hat ich ihr im in ist ja kann kein man mich mit nach nicht noch nur ob oder sich sie sind so um und uns von vor war was
-wenn wer wie wir wird zu zum zur
-au aux avec ce ces cette comme dans de des du elle en est et eux il je la le les leur lui mais mes moi mon ne nos nous on ou
-par pas pour que qui sa se ses son sur ta te tu un une vos vous
-al con como de del el ella en era es esta este la las lo los mas me mi muy no nos para pero por que se si sin son su sus te
-tu un una uno y ya`) {
+	for w := range strings.FieldsSeq(stopWordList) {
 		m[w] = true
 	}
 	return m

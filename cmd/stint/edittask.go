@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"maps"
 	"path/filepath"
@@ -17,23 +18,10 @@ import (
 	"stint/state"
 )
 
-const taskComment = `<!--
-Edit this task, save, and leave the editor. What you changed is appended to
-tasks.md. To unset a field, remove its line. For a text of several lines, write |
-and indent the lines below by two spaces.
-
-  status         queued (run it, or run it again), canceled, or draft (set it aside)
-  priority       1 to 9, 9 first
-  after          ids of the tasks that it waits for
-  hold           true: it waits for stint release
-  notBefore      2026-11-21T08:00:00Z
-  timeout        30m; also verifyTimeout
-  maxAttempts    3; also maxIterations
-  verifyCommand  go test ./..., or none: not even the configured one
-  and sessionKey, agent, model, account, workspace, resume, label, onFailure, onIssue, outputPolicy, allow
--->
-
-`
+// taskComment stands above a task that is given to a person to edit.
+//
+//go:embed help/edit.txt
+var taskComment string
 
 // A taskEdit is a task as it is given to a person to edit.
 type taskEdit struct {

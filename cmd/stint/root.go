@@ -202,20 +202,16 @@ var beforePrompt = map[string]string{
 	"stint task": "", "stint enqueue": "", "stint send": " SESSION", "stint memory search": "", "stint memory add": "",
 }
 
-// otherNames has what other programs call what our commands do, by what follows stint.
-var otherNames = map[string]string{
-	"add": `stint task -d "PROMPT"`, "run": `stint task "PROMPT"`, "status": "stint, or stint ls", "watch": "stint ls --watch", "top": "stint ls --watch",
-	"queue": "stint ls --status queued", "log": "stint logs ID", "tail": "stint logs -f ID", "kill": "stint cancel ID", "stop": "stint cancel ID, or stint serve --stop", "quit": "stint serve --stop",
-	"config get": "stint config show", "config unset": "stint config edit", "restart": "stint retry ID", "start": "stint serve", "remove": "stint rm ID", "delete": "stint rm ID", "info": "stint show ID", "describe": "stint show ID",
-	"login": "stint doctor, which prints how to log in", "agents": "stint doctor", "cost": "stint usage", "stats": "stint usage", "submit": `stint task -d "PROMPT"`,
-	"ps": "stint ls", "jobs": "stint job ls, or stint ls", "new": `stint task "PROMPT"`, "create": `stint task -d "PROMPT"`, "exec": `stint task "PROMPT"`, "inspect": "stint show ID",
-	"fix": `stint task "PROMPT"`, "config agent": "stint config show", "config list": "stint config show", "session web": "stint session show web", "-V": "stint --version",
-	"schedule": "stint cron ls", "schedules": "stint cron ls", "crontab": "stint cron ls", "cron delete": "stint cron rm NAME", "cron remove": "stint cron rm NAME",
-	"cron edit": "an editor, with schedules.toml in the state directory", "cron disable": "stint cron pause NAME", "cron stop": "stint cron pause NAME", "cron enable": "stint cron resume NAME",
-	"cron start": "stint cron resume NAME", "cron history": "stint cron runs NAME", "cron logs": "stint cron runs NAME", "cron trigger": "stint cron run NAME",
-	"job rm": "stint edit --jobs, and there delete its sections", "job delete": "stint edit --jobs, and there delete its sections", "job cancel": "stint edit --jobs, and there delete its sections",
-	"job done": "stint job ack ID", "job complete": "stint job ack ID", "service start": "stint service install", "service stop": "stint service uninstall", "notes": "stint help memory",
-	"ls --since": "stint digest --since 18:00", "ls --all": "stint ls -n 0", "ls -a": "stint ls -n 0", "init": `stint task "PROMPT"; there is nothing to set up, and stint doctor looks at what there is`,
+// otherNames has what other programs call what our commands do, a line for each.
+//
+//go:embed help/names.txt
+var otherNames string
+
+// otherName returns what to use for such a name of a command or an option; "" if none is known.
+func otherName(command, name string) string {
+	_, rest, _ := strings.Cut(otherNames, "\n"+strings.TrimPrefix(command+" "+name, "stint ")+" = ")
+	try, _, _ := strings.Cut(rest, "\n")
+	return try
 }
 
 // optionHint returns the hint for an unknown option: what its table has, or the nearest option, or other.
@@ -230,7 +226,7 @@ func optionHint(cmd *cobra.Command, name, other string) string {
 	if near != "" {
 		other = cmd.CommandPath() + " --" + near
 	}
-	return cmp.Or(otherNames[strings.TrimPrefix(cmd.CommandPath()+" "+dashes+name, "stint ")], other)
+	return cmp.Or(otherName(cmd.CommandPath(), dashes+name), other)
 }
 
 // knownCommand refuses an unknown subcommand and names the one that was meant.
@@ -242,7 +238,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		return usage("stint task "+state.ShellQuote(args[0]), "%q is not a command; a prompt stands after stint task", clip(shown(args[0]), 40))
 	}
 	try := cmd.CommandPath() + " --help"
-	if other := otherNames[strings.TrimPrefix(cmd.CommandPath()+" "+args[0], "stint ")]; other != "" {
+	if other := otherName(cmd.CommandPath(), args[0]); other != "" {
 		try = other
 	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		near = first(near, func(name string) bool { return name == state.Nearest(args[0], near) })
