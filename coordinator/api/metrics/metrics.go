@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"runtime"
-	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,21 +226,10 @@ func (e *exposition) process(start time.Time) {
 	e.family("go_info", gauge, "The version of Go that the master was built with.")
 	e.sample("go_info", 1, "version", runtime.Version())
 	e.one("go_goroutines", gauge, "Goroutines.", float64(runtime.NumGoroutine()))
-	// What the runtime tells of its memory without stopping the program.
-	families := []struct{ source, name, kind, help string }{
-		{"/memory/classes/heap/objects:bytes", "go_memstats_heap_alloc_bytes", gauge, "Memory of objects on the heap."},
-		{"/memory/classes/total:bytes", "go_memstats_sys_bytes", gauge, "Memory that the runtime has from the system."},
-		{"/gc/heap/allocs:bytes", "go_memstats_alloc_bytes_total", counter, "Memory that was allocated on the heap, freed or not."},
-		{"/gc/cycles/total:gc-cycles", "go_gc_cycles_total", counter, "Garbage collections."},
-	}
-	samples := make([]metrics.Sample, len(families))
-	for i, f := range families {
-		samples[i].Name = f.source
-	}
-	metrics.Read(samples)
-	for i, f := range families {
-		if v := samples[i].Value; v.Kind() == metrics.KindUint64 {
-			e.one(f.name, f.kind, f.help, float64(v.Uint64()))
-		}
-	}
+	var memory runtime.MemStats // package runtime/metrics would cost each process a table, and this some microseconds now
+	runtime.ReadMemStats(&memory)
+	e.one("go_memstats_heap_alloc_bytes", gauge, "Memory of objects on the heap.", float64(memory.HeapAlloc))
+	e.one("go_memstats_sys_bytes", gauge, "Memory that the runtime has from the system.", float64(memory.Sys))
+	e.one("go_memstats_alloc_bytes_total", counter, "Memory that was allocated on the heap, freed or not.", float64(memory.TotalAlloc))
+	e.one("go_gc_cycles_total", counter, "Garbage collections.", float64(memory.NumGC))
 }
