@@ -2,10 +2,10 @@ package ledger
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
+
+	"stint/ledger/lazy"
 )
 
 // A blockState follows, line by line, the blocks of CommonMark (version 0.31, chapters 4 and 5) as far as
@@ -290,16 +290,12 @@ func closesHTML(line []byte, end string) bool {
 
 // Compiled when first needed: most processes of stint never parse a file.
 var (
-	htmlRaw    = lazily(`(?i)^<(script|pre|style|textarea)([ \t>]|$)`)
-	htmlRawTag = lazily(`(?i)^</?(script|pre|style|textarea)([ \t/>]|$)`)
-	htmlRawEnd = lazily(`(?i)</(script|pre|style|textarea)>`)
-	htmlBlock  = lazily(`(?i)^</?(address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|track|ul)([ \t]|/?>|$)`)
-	htmlAny    = lazily(`^<(/[A-Za-z][A-Za-z0-9-]*[ \t]*|[A-Za-z][A-Za-z0-9-]*([ \t]+[A-Za-z_:][A-Za-z0-9_.:-]*([ \t]*=[ \t]*([^ \t"'=<>` + "`" + `]+|'[^']*'|"[^"]*"))?)*[ \t]*/?)>[ \t]*$`)
+	htmlRaw    = lazy.Regexp(`(?i)^<(script|pre|style|textarea)([ \t>]|$)`)
+	htmlRawTag = lazy.Regexp(`(?i)^</?(script|pre|style|textarea)([ \t/>]|$)`)
+	htmlRawEnd = lazy.Regexp(`(?i)</(script|pre|style|textarea)>`)
+	htmlBlock  = lazy.Regexp(`(?i)^</?(address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|track|ul)([ \t]|/?>|$)`)
+	htmlAny    = lazy.Regexp(`^<(/[A-Za-z][A-Za-z0-9-]*[ \t]*|[A-Za-z][A-Za-z0-9-]*([ \t]+[A-Za-z_:][A-Za-z0-9_.:-]*([ \t]*=[ \t]*([^ \t"'=<>` + "`" + `]+|'[^']*'|"[^"]*"))?)*[ \t]*/?)>[ \t]*$`)
 )
-
-func lazily(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
-}
 
 // htmlOf returns what ends the HTML block that the line begins ("" is an empty
 // line) and what to call it; "" if it begins none.

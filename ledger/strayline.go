@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"unicode"
+
+	"stint/ledger/lazy"
 )
 
 // This file finds lines that look like part of a record and cannot be read as one:
@@ -24,12 +26,12 @@ const nearField = `[\s\p{Z}\p{Cf}]*([-*+–—−‐‑•·]|[0-9]{1,9}[.)][ \t
 const lineBreaks = "\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 
 var (
-	nearFieldExpr   = lazily(`^` + nearField)
-	hiddenExpr      = lazily(`[` + lineBreaks + `](?:## |<!-- end |` + nearField + `)`)
-	unplainExpr     = lazily(`\x00+|[` + lineBreaks + `]`)
-	noColonExpr     = lazily(`^[-*+][ \t]+(` + telling + `)[ \t]+[^ \t]`)
-	gluedHeading    = lazily(`[^ \t]## (Task|Job|Control) [A-Za-z0-9._:-]+$`)
-	nearHeadingExpr = lazily(`^[\s\p{Z}\p{Cf}]{0,3}[#＃]+[\s\p{Z}\p{Cf}*` + "`" + `]*(?i:task|job|control)\b`)
+	nearFieldExpr   = lazy.Regexp(`^` + nearField)
+	hiddenExpr      = lazy.Regexp(`[` + lineBreaks + `](?:## |<!-- end |` + nearField + `)`)
+	unplainExpr     = lazy.Regexp(`\x00+|[` + lineBreaks + `]`)
+	noColonExpr     = lazy.Regexp(`^[-*+][ \t]+(` + telling + `)[ \t]+[^ \t]`)
+	gluedHeading    = lazy.Regexp(`[^ \t]## (Task|Job|Control) [A-Za-z0-9._:-]+$`)
+	nearHeadingExpr = lazy.Regexp(`^[\s\p{Z}\p{Cf}]{0,3}[#＃]+[\s\p{Z}\p{Cf}*` + "`" + `]*(?i:task|job|control)\b`)
 )
 
 // isNearField reports whether a line is a field that only a record would have, or nearly one.

@@ -7,11 +7,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 
+	"stint/ledger/lazy"
 	"stint/memory/care"
 )
 
@@ -108,9 +107,7 @@ func (g Governed) Apply(asked care.Entry, c care.Change) (before, after care.Ent
 }
 
 // heading is the mark that makes a heading of a line or of the one above it, also in a list or a quote.
-var heading = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^((?:(?:[-*+>]|\d+[.)]) +)*)(#{1,6}(?: |$)|=+$|-+$)`)
-})
+var heading = lazy.Regexp(`^((?:(?:[-*+>]|\d+[.)]) +)*)(#{1,6}(?: |$)|=+$|-+$)`)
 
 // entryText returns what an agent says as the text of an entry, of at most so many characters: its
 // lines as they are indented, none of which is a heading or has the mark of a comment.

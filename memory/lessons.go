@@ -9,14 +9,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
 
+	"stint/ledger/lazy"
 	"stint/memory/care"
 )
 
@@ -46,7 +45,7 @@ type Lesson struct {
 
 // leadingMarks are those of headings, lists, quotes and tables, each with a blank
 // behind it: "-1", "--force" and "*.go" are words.
-var leadingMarks = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^((#{1,6}|[-*>|])( |$))+`) })
+var leadingMarks = lazy.Regexp(`^((#{1,6}|[-*>|])( |$))+`)
 
 // NewLesson makes one line of a text: blanks for line breaks, no mark of a heading
 // or list before it, at most 500 characters. What looks like the state of an entry of governed

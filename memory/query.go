@@ -3,12 +3,12 @@ package memory
 import (
 	"cmp"
 	_ "embed"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"stint/ledger/lazy"
 )
 
 // maxTerms is how many terms a search has: a line's terms are the bits of a word.
@@ -107,7 +107,7 @@ func byTurns(terms []Term, n int) (list []Term) {
 }
 
 // inFile is the name of a file with a line and column behind it.
-var inFile = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(\.[a-z]{1,4})(:[0-9]+)+$`) })
+var inFile = lazy.Regexp(`(\.[a-z]{1,4})(:[0-9]+)+$`)
 
 // token takes a piece of text without blanks apart.
 func (q *query) token(token string) {
@@ -265,7 +265,7 @@ var stopWordList string
 
 // stopWords say nothing about what a text is about: the commonest words of English,
 // German, French and Spanish, and what prompts say to agents.
-var stopWords = sync.OnceValue(func() map[string]bool {
+var stopWords = lazy.Value(func() map[string]bool {
 	m := map[string]bool{}
 	for w := range strings.FieldsSeq(stopWordList) {
 		m[w] = true

@@ -3,14 +3,14 @@ package prompt
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"text/template"
 	"text/template/parse"
 	"unicode/utf8"
+
+	"stint/ledger/lazy"
 )
 
 // A Template is text, fields such as {{.Memory}}, texts in quotes such as {{"{{"}}, and
@@ -214,7 +214,7 @@ func (t *Template) Fill(values map[string]string) string {
 }
 
 // ownHeading is a line that could be taken for the heading of the message.
-var ownHeading = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?im)^[ \t]*#+[ \t]*user[ \t]+message`) })
+var ownHeading = lazy.Regexp(`(?im)^[ \t]*#+[ \t]*user[ \t]+message`)
 
 // tidy makes lines of the text that a template makes: none that drives a terminal or
 // poses as the heading of the message, no two blank ones together, none at the ends.

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
+	"stint/ledger/lazy"
 	"stint/ledger/lock"
 	"stint/state"
 	"stint/state/limits"
@@ -60,10 +60,10 @@ func (a *account) fields() map[string]any {
 }
 
 // accountID is what an account may be called: its home has this name, and its control record.
-var accountID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
+var accountID = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // variableName is what a program may find in its environment.
-var variableName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
+var variableName = lazy.Regexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // check returns what is wrong with an account, and the key at fault.
 func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {

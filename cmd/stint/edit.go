@@ -10,10 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -28,6 +26,7 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/lazy"
 	"stint/ledger/tasksfile"
 )
 
@@ -488,7 +487,7 @@ func (e *editing) taken(t task.Reconciled, err error, plan task.Reconciled) erro
 }
 
 // lineNumber is what an edit above changes in the message of a finding.
-var lineNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`line [0-9]+`) })
+var lineNumber = lazy.Regexp(`line [0-9]+`)
 
 // splitFindings separates findings that are new from those that were there before, on whichever line.
 func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
-	"sync"
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/task"
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -131,7 +130,7 @@ func printError(w io.Writer, err error) {
 }
 
 // longWord finds what may be an id in an error, which is one of a task unless it stands in a path.
-var longWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[0-9A-Za-z_-]{36,}`) })
+var longWord = lazy.Regexp(`[0-9A-Za-z_-]{36,}`)
 
 func shortIDIn(word string) string {
 	if strings.ContainsRune(word, '/') {

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/yuin/goldmark/ast"
@@ -21,6 +20,7 @@ import (
 
 	"stint/coordinator/api/web"
 	"stint/coordinator/api/wire"
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -247,8 +247,8 @@ func wrap(text string, width int) (lines []string) {
 }
 
 var (
-	sgrSequence = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;]*m") })
-	anyWord     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\S+`) })
+	sgrSequence = lazy.Regexp("\x1b\\[[0-9;]*m")
+	anyWord     = lazy.Regexp(`\S+`)
 )
 
 // strong returns each word of s in bold, so that lines and cells can end behind any of them.

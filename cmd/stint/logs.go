@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -85,7 +85,7 @@ func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
 }
 
 // countdown is what changes in a reason to wait with each second.
-var countdown = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`,? in [0-9][0-9dhms]*`) })
+var countdown = lazy.Regexp(`,? in [0-9][0-9dhms]*`)
 
 // announceAfter is how long a step may take until it is printed that it runs.
 const announceAfter = 5 * time.Second

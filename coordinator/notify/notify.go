@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -122,8 +122,8 @@ func (b *Block) Check() (key string, err error) {
 
 // What Telegram calls a chat or a public channel, and how the token of a bot looks.
 var (
-	chat     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(-?[0-9]{1,20}|@[A-Za-z0-9_]{1,64})$`) })
-	botToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`) })
+	chat     = lazy.Regexp(`^(-?[0-9]{1,20}|@[A-Za-z0-9_]{1,64})$`)
+	botToken = lazy.Regexp(`^[0-9]+:[A-Za-z0-9_-]+$`)
 )
 
 // Token returns the token of the block's bot, which is a secret; "" if the block names none. env

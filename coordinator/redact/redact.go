@@ -10,11 +10,12 @@ import (
 	"encoding/json"
 	"io"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"stint/ledger/lazy"
 )
 
 // MinLength is that of the shortest value that is masked, in bytes: a shorter one is part of ordinary text.
@@ -198,7 +199,7 @@ var (
 	uriComponent    = strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
 )
 
-var hexDigits = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("%[0-9A-F]{2}") })
+var hexDigits = lazy.Regexp("%[0-9A-F]{2}")
 
 // forms returns a value as it may be printed: as it is, in a string of JSON, percent-encoded, and
 // in base64, of which only those characters count that no byte beside the value has a part in.

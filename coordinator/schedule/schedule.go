@@ -14,13 +14,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"stint/coordinator/task"
+	"stint/ledger/lazy"
 )
 
 // A Schedule is what is configured under one name. Its texts are as a person wrote them; see Check.
@@ -48,7 +47,7 @@ var (
 )
 
 // nameRule is what a schedule may be called: the name is part of the control record's.
-var nameRule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`) })
+var nameRule = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Check returns what is wrong with a schedule, and with which key ("": it as a whole), and makes it ready for
 // use. jobs are the names of jobs that there are. The task itself is checked by whoever submits it.

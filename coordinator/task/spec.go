@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -295,7 +295,7 @@ func escapedRune(data []byte) rune {
 
 // emptyKey finds an idempotency key that is given and empty in the JSON of a task, where
 // names count without regard to capitals. In a string of JSON the quotes would be escaped.
-var emptyKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)"idempotency_?key"\s*:\s*""`) })
+var emptyKey = lazy.Regexp(`(?i)"idempotency_?key"\s*:\s*""`)
 
 // EmptyKey returns the place of an idempotency key that is given and empty; -1 if there is
 // none. Most likely a script's variable is not set, and the task would be made twice.

@@ -12,11 +12,10 @@ import (
 	"bytes"
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
-	"sync"
 
 	"stint/ledger"
+	"stint/ledger/lazy"
 	"stint/ledger/salvage"
 )
 
@@ -121,7 +120,7 @@ func (r *repairer) repair(d ledger.Damage, accept func(*ledger.Section) bool) *l
 	return s
 }
 
-var endLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^<!-- end ([0-9]+)`) })
+var endLine = lazy.Regexp(`(?m)^<!-- end ([0-9]+)`)
 
 func (r *repairer) setAside(d ledger.Damage) {
 	r.edits[d.From] = edit{d, aside(d, r.data[d.From:d.To]), "kept as text"}

@@ -5,11 +5,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"stint/ledger/lazy"
 )
 
 // An Entry is an entry of a governed file.
@@ -23,7 +23,7 @@ type Entry struct {
 	begin, head, rest, end int // offsets: of its first line, that line's end without and with the line break, its end
 }
 
-var fence = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^(?:(`{3,})[^`]*|(~{3,}).*|<!--.*)$") })
+var fence = lazy.Regexp("^(?:(`{3,})[^`]*|(~{3,}).*|<!--.*)$")
 
 // Parse returns the entries of a text.
 func Parse(text []byte) (list []Entry) {

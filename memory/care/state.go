@@ -10,11 +10,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"stint/ledger/lazy"
 )
 
 // A Status is how far an entry can be relied on.
@@ -43,11 +43,9 @@ type State struct {
 }
 
 var (
-	comment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[ \t]*<!-- stint ([a-z]+=[^<>]*)-->`) })
-	fields  = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(?:id=([\w-]{1,32}) *)?(?:status=(active|uncertain|archived|ontic_unknowable) *)?(?:confidence=(0|0\.\d+|1|1\.0+) *)?` +
-			`(?:risk=(low|medium|high) *)?(?:next=(\S+) *)?(?:tries=(\d) *)?(?:job=(\S+) *)?$`)
-	})
+	comment = lazy.Regexp(`[ \t]*<!-- stint ([a-z]+=[^<>]*)-->`)
+	fields  = lazy.Regexp(`^(?:id=([\w-]{1,32}) *)?(?:status=(active|uncertain|archived|ontic_unknowable) *)?(?:confidence=(0|0\.\d+|1|1\.0+) *)?` +
+		`(?:risk=(low|medium|high) *)?(?:next=(\S+) *)?(?:tries=(\d) *)?(?:job=(\S+) *)?$`)
 	errComment = errors.New("its comment is not id=… status=active|uncertain|archived|ontic_unknowable confidence=0…1 risk=low|medium|high next=2026-11-28T15:04:05Z, in this order")
 )
 
@@ -109,8 +107,8 @@ func At(before, line []byte) State {
 }
 
 var (
-	gate   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?mi)^\x{feff}?[-* \t]*state:[ \t]*(.*?)[ \t\r]*$`) })
-	unsaid = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("(?s)<!--.*?(-->|$)|```.*?(```|$)") }) // comments, and code
+	gate   = lazy.Regexp(`(?mi)^\x{feff}?[-* \t]*state:[ \t]*(.*?)[ \t\r]*$`)
+	unsaid = lazy.Regexp("(?s)<!--.*?(-->|$)|```.*?(```|$)") // comments, and code
 )
 
 // Gate reports whether the text of a gate.md lets jobs change entries of high risk: it has the line

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -25,7 +25,7 @@ type field struct {
 }
 
 // jobFields are those of a job but for its id, in the order in which they are written.
-var jobFields = sync.OnceValue(func() []*field { return fieldsOf(reflect.TypeFor[Job]())[1:] })
+var jobFields = lazy.Value(func() []*field { return fieldsOf(reflect.TypeFor[Job]())[1:] })
 
 func fieldsOf(t reflect.Type) (list []*field) {
 	for _, sf := range reflect.VisibleFields(t) {
