@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -404,16 +405,17 @@ func (c *Client) Notice() *wire.Notice { return c.notice.Load() }
 
 // checkSpec returns a spec as it can be sent, with an id. It refuses what JSON cannot carry unchanged.
 func checkSpec(spec task.TaskSpec) (task.TaskSpec, error) {
-	fields := task.Fields(&spec)
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		var texts []string
-		switch v := fields[name].(type) {
+	fields := reflect.ValueOf(&spec).Elem()
+	for i := range fields.NumField() {
+		valid := true
+		switch v := fields.Field(i).Addr().Interface().(type) {
 		case *string:
-			texts = []string{*v}
+			valid = utf8.ValidString(*v)
 		case *[]string:
-			texts = *v
+			valid = !slices.ContainsFunc(*v, func(s string) bool { return !utf8.ValidString(s) })
 		}
-		if slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) }) {
+		if !valid {
+			name, _, _ := strings.Cut(fields.Type().Field(i).Tag.Get("json"), ",")
 			return spec, notUTF8(name)
 		}
 	}

@@ -223,6 +223,9 @@ func (d *decoder) list(s *schema, v reflect.Value) {
 			d.faults = d.faults[:found] // a handler may find them
 		}
 		d.refused = d.refused || refused
+		if n == 0 && ofTasks {
+			v.Grow(min(len(d.data)/d.at, task.MaxBatch)) // most lists are of much the same
+		}
 	}
 	d.path = d.path[:len(d.path)-1]
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -81,6 +82,9 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
+		if !utf8.Valid(body) {
+			return // which is refused before
+		}
 		checkDecode[task.TaskSpec](t, body)
 		checkDecode[[]task.TaskSpec](t, body)
 		checkDecode[jobs.Fail](t, body)
