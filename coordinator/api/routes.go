@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"io"
@@ -114,7 +115,7 @@ func op(method, path, id, summary, about string, errors ...int) operation {
 func register[I, O any](s *Server, o operation, handler func(context.Context, *I) (*O, error)) {
 	o.in, o.out = reflect.TypeFor[I](), reflect.TypeFor[O]()
 	s.operations = append(s.operations, o)
-	input, output := request.NewInput(o.in, o.most), newOutput(o)
+	input, output := request.NewInput(o.in, o.most), newOutput(o.out)
 	s.mux.HandleFunc(o.method+" "+o.path, func(w http.ResponseWriter, r *http.Request) {
 		in := new(I)
 		if p := input.Read(w, r, in); p != nil {
@@ -145,39 +146,31 @@ type streamOutput struct {
 
 // An output writes answers of one type. Of their fields, Status is the status, Body is sent as JSON unless it
 // is bytes or writes itself, and the others are headers, which are left out where they are "".
-type output struct {
-	operation
-	statusAt, bodyAt int // the fields; -1: there is none
-}
+type output []string // what each field is
 
-func newOutput(o operation) output {
-	out := output{o, -1, -1}
-	for i := range o.out.NumField() {
-		switch o.out.Field(i).Name {
-		case "Status":
-			out.statusAt = i
-		case "Body":
-			out.bodyAt = i
-		}
+func newOutput(t reflect.Type) (o output) {
+	for f := range t.Fields() {
+		o = append(o, cmp.Or(f.Tag.Get("header"), f.Name))
 	}
-	return out
+	return o
 }
 
 // write answers with a value of the type.
-func (o *output) write(w http.ResponseWriter, r *http.Request, v reflect.Value) {
-	status := http.StatusOK
-	for i := range v.NumField() {
-		if i == o.statusAt {
-			status = int(v.Field(i).Int())
-		} else if i != o.bodyAt && v.Field(i).String() != "" {
-			w.Header().Set(o.out.Field(i).Tag.Get("header"), v.Field(i).String())
+func (o output) write(w http.ResponseWriter, r *http.Request, v reflect.Value) {
+	status, body := http.StatusOK, any(nil)
+	for i, name := range o {
+		switch f := v.Field(i); {
+		case name == "Status":
+			status = int(f.Int())
+		case name == "Body":
+			body = f.Interface()
+		case f.String() != "":
+			w.Header().Set(name, f.String())
 		}
 	}
-	if o.bodyAt < 0 {
+	switch body := body.(type) {
+	case nil:
 		w.WriteHeader(http.StatusNoContent)
-		return
-	}
-	switch body := v.Field(o.bodyAt).Interface().(type) {
 	case func(http.ResponseWriter, *http.Request):
 		body(w, r)
 	case []byte:

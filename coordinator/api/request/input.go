@@ -118,7 +118,8 @@ func (in *Input) receive(w http.ResponseWriter, r *http.Request, buf *bytes.Buff
 	n, err := io.Copy(buf, io.LimitReader(r.Body, in.most+1))
 	_ = r.Body.Close() // what is left is net/http's
 	var slow net.Error
-	status, text, hint := 0, "", ""
+	var text, hint string
+	status := http.StatusBadRequest
 	switch {
 	case n > in.most:
 		status, text = http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is too large: it has more than %d bytes", in.most)
@@ -127,9 +128,9 @@ func (in *Input) receive(w http.ResponseWriter, r *http.Request, buf *bytes.Buff
 	case errors.As(err, &slow) && slow.Timeout():
 		status, text = http.StatusRequestTimeout, "request body read timeout"
 	case err != nil: // which is the client's doing and not ours
-		status, text, hint = http.StatusBadRequest, "the body could not be read to its end", "send it as its Content-Length or its chunks say"
+		text, hint = "the body could not be read to its end", "send it as its Content-Length or its chunks say"
 	case n == 0 && !in.optional:
-		status, text = http.StatusBadRequest, "request body is required"
+		text = "request body is required"
 	default:
 		return nil
 	}
@@ -164,7 +165,12 @@ func (p *param) read(r *http.Request, to reflect.Value, f *faults) {
 			return
 		}
 		field.SetInt(n)
-		f.checkNumber(p.rule, p.at, n)
+		if n < p.rule.least {
+			f.add(p.at, "expected number >= %d", p.rule.least)
+		}
+		if p.rule.most > 0 && n > p.rule.most {
+			f.add(p.at, "expected number <= %d", p.rule.most)
+		}
 	case "boolean":
 		is, err := strconv.ParseBool(text)
 		if err != nil {

@@ -136,15 +136,6 @@ var patchSchema = sync.OnceValue(func() *schema {
 	return patch
 })
 
-func (f *faults) checkNumber(s *schema, at string, n int64) {
-	if n < s.least {
-		f.add(at, "expected number >= %d", s.least)
-	}
-	if s.most > 0 && n > s.most {
-		f.add(at, "expected number <= %d", s.most)
-	}
-}
-
 func (f *faults) checkText(s *schema, at, text string) {
 	if s.maxLength > 0 && utf8.RuneCountInString(text) > s.maxLength {
 		f.add(at, "expected length <= %d", s.maxLength)
