@@ -35,7 +35,7 @@ func bounded(answer string) string {
 // it waits until there is room, so that a result is not lost; the lane stays taken meanwhile.
 func (a *Attempts) recordEnd(r *Run, out *task.Outcome, place *admission.Place, what string, isExclusive bool, end func(*fold.State, *ledger.Tx, *state.Task)) (runs bool, err error) {
 	unwritten := a.writeAnswer(r, out)
-	for len(out.Result) > MaxResult && task.ShortageOf(unwritten) != 0 && a.tasks.WaitForRoom(r.Ctx, "an answer", unwritten) {
+	for task.ShortageOf(unwritten) != 0 && a.tasks.WaitForRoom(r.Ctx, "an answer", unwritten) {
 		unwritten = a.writeAnswer(r, out) // the record has not all of it
 	}
 	err = a.tasks.UpdateWhenRoom(context.Background(), what, isExclusive, func(st *fold.State, tx *ledger.Tx) error {
@@ -57,9 +57,9 @@ func (a *Attempts) recordEnd(r *Run, out *task.Outcome, place *admission.Place, 
 	return runs, err
 }
 
-// writeAnswer puts the answer into the run's directory: all of it or nothing.
+// writeAnswer puts an answer that the ledger does not have whole into the run's directory: all of it or nothing.
 func (a *Attempts) writeAnswer(r *Run, out *task.Outcome) error {
-	if out.Result == "" || r.cut {
+	if len(out.Result) <= MaxResult || r.cut {
 		return nil
 	}
 	path := filepath.Join(a.tasks.RunDir(r.ID), rundir.AnswerName)

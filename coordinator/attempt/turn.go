@@ -51,6 +51,9 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 	if a.MissesSession(r, t.Resume) {
 		return task.Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: NoSession}
 	}
+	if r.Session == "" && !task.IsNamedLane(r.Task.SessionKey) { // nobody else knows of it yet
+		return a.runAgent(r, agent, &t)
+	}
 	unlock, err := session.Lock(r.Ctx, a.tasks.Config.StateDir, r.Task.SessionID, a.tasks.Config.SessionLockTimeout)
 	if errors.Is(err, session.ErrBusy) {
 		return task.Outcome{Class: state.ClassSessionBusy, ExitCode: -1, Error: err.Error()}
@@ -81,11 +84,11 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	}
 	var inputs []string
 	told, turn := "", a.Turn(r, t)
-	files, err := a.makeFiles(r.ID)
-	if t.Isolation != "" {
-		files = t.Workspace
+	files, err := t.Workspace, a.tasks.MakeDir(turn.RunDir)
+	if err == nil && t.Isolation == "" && len(t.InputFiles) > 0 {
+		files, err = a.makeFiles(r.ID)
 	}
-	if err == nil {
+	if err == nil && len(t.InputFiles) > 0 {
 		inputs, err = rundir.WriteInputs(files, t.InputFiles)
 	}
 	if err == nil {
@@ -326,10 +329,14 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 }
 
 // appendTranscript adds a message to the session's transcript. The transcript is for people; the ledger has
-// what counts, so an error goes to the log, and matters only to a turn that has not begun.
+// what counts, so an error goes to the log, and matters only to a turn that has not begun. The session of a task
+// that has a lane of its own gets none: it would repeat that one task.
 func (a *Attempts) appendTranscript(r *Run, role, text, problem string) error {
 	if a.tasks.IsGone() {
 		return a.tasks.Err()
+	}
+	if strings.HasPrefix(r.Task.SessionKey, state.LanePrefixTask) {
+		return nil
 	}
 	tr, err := session.OpenTranscript(a.tasks.Config.StateDir, r.Task.SessionID)
 	if err == nil {

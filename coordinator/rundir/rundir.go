@@ -59,7 +59,7 @@ func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
 
 // What lies in a run's directory.
 const (
-	AnswerName = "answer"       // the whole answer of the task
+	AnswerName = "answer"       // the whole answer of the task, where the ledger has only its head and tail
 	PromptName = "prompt.md"    // what the agent was told
 	MemoryName = "memory.json"  // what was found in the notes
 	EventsName = "events.jsonl" // what happened in the run, one [task.LogEvent] a line
