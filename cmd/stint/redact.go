@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/task"
@@ -15,13 +16,17 @@ import (
 // secrets returns the function that lists the secret values which nothing that stint writes or
 // prints may have; without a stateDir there is no token. What cannot be read is left out.
 func secrets(cfg *Config, stateDir string) func() []string {
-	file := newAccountsFile(stateDir) // with a mistake in it, it keeps what stood there before
-	return func() (values []string) {
+	file := newAccountsFile(stateDir)                // with a mistake in it, it keeps what stood there before
+	own := sync.OnceValue(func() (values []string) { // our environment stays as it is
 		for _, name := range agentNames {
 			for _, kv := range agentEnv(os.Environ(), name, cfg.Env) {
 				values = append(values, secretsOf(kv)...)
 			}
 		}
+		return values
+	})
+	return func() (values []string) {
+		values = slices.Clone(own())
 		database := cfg.PostgresURL
 		if database == "" && cfg.PostgresURLFile != "" {
 			database, _ = readURLFile(cfg.PostgresURLFile)
