@@ -40,8 +40,8 @@ type Options struct {
 
 // A Store writes sessions.json. Its methods may be called by any goroutine. The file is replaced as a
 // whole by a goroutine of the store's own, at most once in an interval and only after a change: writing
-// 10,000 sessions takes 24 ms, which is too much to do for every run. After a crash the file may thus be one
-// interval old, or missing: a store that is opened looks what it should have. Nothing is written where the
+// 10,000 sessions takes 24 ms, which is too much to do for every run, and more of them make the interval longer. After
+// a crash the file may thus be one interval old, or missing: a store that is opened looks what it should have. Nothing is written where the
 // file says the same.
 type Store struct {
 	opts  Options
@@ -99,6 +99,8 @@ func (s *Store) Close() error { return s.close() }
 // maxBackoff bounds, in intervals, the time between two tries while writes fail.
 const maxBackoff = 64
 
+const share = 20 // the goroutine rests this many times as long as its last write took
+
 // run writes the file an interval after a change, until Close. While writes
 // fail it tries again, with growing pauses: the disk may be full for long.
 func (s *Store) run() {
@@ -117,9 +119,10 @@ func (s *Store) run() {
 			timer.Stop()
 			return
 		}
+		begun := time.Now()
 		err := s.flush()
 		if err == nil {
-			wait = s.opts.Interval
+			wait = max(s.opts.Interval, share*time.Since(begun))
 			continue
 		}
 		wait = min(2*wait, maxBackoff*s.opts.Interval)

@@ -53,7 +53,7 @@ func (a *Attempts) recordEnd(r *Run, out *task.Outcome, place *admission.Place, 
 	if unwritten != nil {
 		a.tasks.Trouble("an answer could not be written to its file", unwritten)
 	}
-	a.tasks.KeepSessions()
+	a.tasks.KeepSessions(r.Task.SessionKey)
 	return runs, err
 }
 

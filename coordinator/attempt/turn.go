@@ -51,7 +51,7 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 	if a.MissesSession(r, t.Resume) {
 		return task.Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: NoSession}
 	}
-	if r.Session == "" && !task.IsNamedLane(r.Task.SessionKey) { // nobody else knows of it yet
+	if isOwn := strings.HasPrefix(r.Task.SessionKey, state.LanePrefixTask); isOwn || r.Session == "" && !task.IsNamedLane(r.Task.SessionKey) { // nobody else knows of it
 		return a.runAgent(r, agent, &t)
 	}
 	unlock, err := session.Lock(r.Ctx, a.tasks.Config.StateDir, r.Task.SessionID, a.tasks.Config.SessionLockTimeout)
@@ -325,7 +325,7 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 		r.Task.PromptInHistory = e.Session
 	}
 	r.mu.Unlock()
-	a.tasks.KeepSessions()
+	a.tasks.KeepSessions(r.Task.SessionKey)
 }
 
 // appendTranscript adds a message to the session's transcript. The transcript is for people; the ledger has

@@ -412,8 +412,13 @@ func (s *Store) await(ctx context.Context, id string, changes <-chan *task.Chang
 	}
 }
 
-// KeepSessions has sessions.json written, which may lack what a run has changed.
-func (s *Store) KeepSessions() { s.sessions.Changed() }
+// KeepSessions has sessions.json written, which may lack what a run in that lane has changed. It has
+// no session of a task's own lane.
+func (s *Store) KeepSessions(lane string) {
+	if !strings.HasPrefix(lane, state.LanePrefixTask) {
+		s.sessions.Changed()
+	}
+}
 
 // Close ends what Open began. last is called before the state directory is unlocked.
 func (s *Store) Close(last ...func()) error {
