@@ -39,6 +39,9 @@ type Attempts struct {
 	admission *admission.Admission
 	shortages *Shortages
 	beside    beside
+
+	mu    sync.Mutex // guards ended
+	ended []string   // directories of runs that have ended, for Tidy
 }
 
 // New returns the attempts at the tasks of a store. Their follow-ups go through the admission to it.
@@ -194,6 +197,14 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 		next, err := a.round(r)
 		if err != nil {
 			a.tasks.TroubleUnlessStopped("the end of run "+r.ID+" could not be recorded", err)
+		} else {
+			a.mu.Lock()
+			a.ended = append(a.ended, a.tasks.RunDir(r.ID))
+			isMany := len(a.ended) >= 1000
+			a.mu.Unlock()
+			if isMany { // there is always something that runs
+				a.Tidy()
+			}
 		}
 		if r = next; r != nil {
 			replace(r)
@@ -201,6 +212,20 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 	}
 	if lane == state.LanePrefixDir+home { // which this run still has: nothing begins there
 		a.removeTemp(home)
+	}
+}
+
+// Tidy removes what nobody needs of the runs that have ended since the last call. The dispatcher calls it when
+// nothing runs: many removals make the file system slow for the runs at work.
+func (a *Attempts) Tidy() {
+	a.mu.Lock()
+	dirs := a.ended
+	a.ended = nil
+	a.mu.Unlock()
+	for _, dir := range dirs {
+		if !a.tasks.IsGone() {
+			rundir.Tidy(dir)
+		}
 	}
 }
 

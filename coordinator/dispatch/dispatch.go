@@ -96,6 +96,7 @@ func (d *Dispatcher) Shutdown() {
 		}
 	}
 	d.running.Wait()
+	d.Attempts.Tidy()
 }
 
 // StopNow ends all runs at once, without the grace time of a shutdown.
@@ -114,6 +115,9 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 			return
 		}
 		d.StartReady()
+		if len(d.runs.ids()) == 0 {
+			d.Attempts.Tidy()
+		}
 		timer.Reset(d.untilNext())
 		select {
 		case <-ctx.Done():

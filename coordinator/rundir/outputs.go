@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
@@ -35,12 +36,25 @@ type part struct {
 // errCut means that a piece of a file is gone.
 var errCut = errors.New("a part of the output was removed while it was read")
 
+// Tidy removes what nobody needs of a run that has ended and of which nothing is alive: its lock, and stderr if it
+// is empty.
+func Tidy(runDir string) {
+	_ = os.Remove(filepath.Join(runDir, "lock")) // what cannot be removed does no harm
+	stderr := filepath.Join(runDir, StderrName)
+	if fi, err := os.Lstat(stderr); err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
+		_ = os.Remove(stderr)
+	}
+}
+
 // OpenOutputs opens files as [OpenOutput] does, for a reader who gets them masked by a filter, which
-// may be nil. Of a last file that grows, what a secret may begin with is left out. The caller closes them.
+// may be nil. A stderr that is not there is an empty one: see Tidy. Of a last file that grows, what a secret may begin with is left out. The caller closes them.
 func OpenOutputs(paths []string, filter *redact.Filter, grows bool) (*Outputs, error) {
 	o := &Outputs{redact: filter, begin: sha256.New()}
 	for _, path := range paths {
 		f, err := OpenOutput(filepath.Split(path))
+		if filepath.Base(path) == StderrName && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err == nil {
 			err = o.add(f)
 		}

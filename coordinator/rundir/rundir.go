@@ -63,6 +63,7 @@ const (
 	PromptName = "prompt.md"    // what the agent was told
 	MemoryName = "memory.json"  // what was found in the notes
 	EventsName = "events.jsonl" // what happened in the run, one [task.LogEvent] a line
+	StderrName = "stderr"       // missing where nothing was written to it
 	FilesName  = "files"        // directory of the files that came with the task and those that were collected after the run
 )
 
@@ -91,7 +92,7 @@ func Weigh(r *task.TaskRun, dir string) {
 	if r.Kept = err == nil && fi.IsDir(); !r.Kept {
 		return
 	}
-	r.Stdout, r.Stderr = outputSize(r.RunDir, "stdout"), outputSize(r.RunDir, "stderr")
+	r.Stdout, r.Stderr = outputSize(r.RunDir, "stdout"), outputSize(r.RunDir, StderrName)
 }
 
 // outputSize returns how many bytes a reader of an output gets; 0 if there is none.

@@ -38,7 +38,7 @@ type Stream struct {
 }
 
 // files names the file of a run that holds a stream.
-var files = map[string]string{"events": rundir.EventsName, "stdout": "stdout", "stderr": "stderr", "prompt": rundir.PromptName}
+var files = map[string]string{"events": rundir.EventsName, "stdout": "stdout", "stderr": rundir.StderrName, "prompt": rundir.PromptName}
 
 // Open opens the stream of a task's runs as it is now, and returns where its last lines begin, which tail counts; 0
 // stands for all. It is that of one run, or, where run is "", of those of the last attempt, in their order. Of
@@ -50,9 +50,13 @@ func (s *Stream) Open(t *state.Task, run string, tail int) (content *rundir.Outp
 	}
 	var paths []string
 	for _, id := range ids {
-		path := filepath.Join(s.Master.RunDir(id), files[s.Name])
-		if _, err := os.Lstat(path); err == nil {
-			paths = append(paths, path)
+		dir, name := s.Master.RunDir(id), files[s.Name]
+		needed := filepath.Join(dir, name)
+		if name == rundir.StderrName { // an empty one is not kept
+			needed = dir
+		}
+		if _, err := os.Lstat(needed); err == nil {
+			paths = append(paths, filepath.Join(dir, name))
 		}
 	}
 	if len(paths) == 0 && t.Status != state.Running { // one that runs may still write it
