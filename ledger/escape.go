@@ -31,20 +31,24 @@ func formOf(v string) form {
 	}
 	prev := ' ' // the rune before; a text or line that is only blanks has a trailing blank
 	for i := 0; i < len(v); {
+		if plain := plainBytes(v[i:]); plain > 0 { // nearly all there is
+			i += plain
+			prev = rune(v[i-1])
+			continue
+		}
 		r, n := rune(v[i]), 1
 		if r >= utf8.RuneSelf {
 			if r, n = utf8.DecodeRuneInString(v[i:]); r == utf8.RuneError && n == 1 {
 				return formEscaped
 			}
 		}
-		if breaksLine(r) {
-			return formEscaped
-		}
 		if r == '\n' {
 			f = formBlock
 			if prev != '\n' && i > 0 && unicode.IsSpace(prev) {
 				return formEscaped
 			}
+		} else if breaksLine(r) {
+			return formEscaped
 		}
 		prev = r
 		i += n
@@ -55,10 +59,24 @@ func formOf(v string) form {
 	return f
 }
 
+// plainBytes counts, eight at a time, the first bytes of v that are ASCII and no control characters.
+func plainBytes(v string) (n int) {
+	const ones = 0x0101010101010101
+	for ; len(v)-n >= 8; n += 8 {
+		w := v[n : n+8]
+		x := uint64(w[0]) | uint64(w[1])<<8 | uint64(w[2])<<16 | uint64(w[3])<<24 | uint64(w[4])<<32 | uint64(w[5])<<40 | uint64(w[6])<<48 | uint64(w[7])<<56
+		if (x|(x-ones*' '))&(ones<<7) != 0 { // one is above 127, or one is below ' ' and borrows
+			break
+		}
+	}
+	return n
+}
+
 // appendBlock writes text as indented lines; empty lines stay empty.
 func appendBlock(dst []byte, text string) []byte {
-	for line := range strings.SplitSeq(text, "\n") {
-		if line != "" {
+	for more := true; more; {
+		var line string
+		if line, text, more = strings.Cut(text, "\n"); line != "" {
 			dst = append(dst, ' ', ' ')
 		}
 		dst = append(append(dst, line...), '\n')

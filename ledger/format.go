@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 )
 
 // FormatVersion is the version of the grammar that this package writes. A file
@@ -13,14 +14,14 @@ const FormatVersion = 1
 const MaxID = 128
 
 // ValidID reports whether id can name a record: 1 to 128 of A-Z a-z 0-9 . _ : -
-func ValidID(id string) bool { return validID([]byte(id)) }
+func ValidID(id string) bool { return validID(id) }
 
-func validID(id []byte) bool {
+func validID[T string | []byte](id T) bool {
 	if len(id) == 0 || len(id) > MaxID {
 		return false
 	}
-	for _, c := range id {
-		if !isAlnum(c) && c != '.' && c != '_' && c != ':' && c != '-' {
+	for i := range len(id) {
+		if c := id[i]; !isAlnum(c) && c != '.' && c != '_' && c != ':' && c != '-' {
 			return false
 		}
 	}
@@ -28,12 +29,12 @@ func validID(id []byte) bool {
 }
 
 // validKey reports whether key can name a field: a letter, then letters, digits, . _ -
-func validKey(key []byte) bool {
+func validKey[T string | []byte](key T) bool {
 	if len(key) == 0 || !isAlnum(key[0]) || key[0] <= '9' {
 		return false
 	}
-	for _, c := range key {
-		if !isAlnum(c) && c != '.' && c != '_' && c != '-' {
+	for i := range len(key) {
+		if c := key[i]; !isAlnum(c) && c != '.' && c != '_' && c != '-' {
 			return false
 		}
 	}
@@ -52,26 +53,28 @@ func AppendRecord(dst []byte, r *Record) ([]byte, error) {
 
 // AppendPart also says how many records of the same change follow.
 func AppendPart(dst []byte, r *Record, more int) ([]byte, error) {
-	if !validKey([]byte(r.Kind)) || !ValidID(r.ID) {
+	if !validKey(string(r.Kind)) || !ValidID(r.ID) {
 		return dst, fmt.Errorf("a record cannot be headed %q %q: an id is 1 to %d of A-Z a-z 0-9 . _ : -", r.Kind, r.ID, MaxID)
 	}
 	if r.Seq > MaxSeq {
 		return dst, fmt.Errorf("%s %s: record %d is beyond the last number that there can be", r.Kind, r.ID, r.Seq)
 	}
 	for _, f := range r.Fields {
-		if !validKey([]byte(f.Key)) || f.Key == KeySeq {
+		if !validKey(f.Key) || f.Key == KeySeq {
 			return dst, fmt.Errorf("%s %s: %q cannot be the key of a field", r.Kind, r.ID, f.Key)
 		}
 	}
-	dst = fmt.Appendf(dst, "## %s %s\n- seq: %d\n", r.Kind, r.ID, r.Seq)
+	dst = append(append(append(append(dst, hashes...), r.Kind...), ' '), r.ID...)
+	dst = strconv.AppendUint(append(append(dst, '\n'), seqField...), r.Seq, 10)
+	dst = append(dst, '\n')
 	for _, f := range r.Fields {
 		dst = appendField(dst, f)
 	}
-	dst = fmt.Appendf(dst, "<!-- end %d", r.Seq)
+	dst = strconv.AppendUint(append(dst, endOpen...), r.Seq, 10)
 	if more > 0 {
-		dst = fmt.Appendf(dst, ", %d more", more)
+		dst = append(strconv.AppendInt(append(dst, ", "...), int64(more), 10), moreWord...)
 	}
-	return append(dst, " -->\n\n"...), nil
+	return append(append(dst, endClose...), "\n\n"...), nil
 }
 
 func appendField(dst []byte, f Pair) []byte {

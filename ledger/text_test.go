@@ -239,3 +239,16 @@ func TestPromise5ABadRecordCostsItsLength(t *testing.T) {
 		}
 	}
 }
+
+// TestFormAtEveryPlace: how a text is written does not depend on where in it a character stands.
+func TestFormAtEveryPlace(t *testing.T) {
+	for c, want := range map[string]form{"\x00": formEscaped, "\r": formEscaped, "\x1f": formLine, "\x7f": formLine, "é": formLine, "\u2028": formEscaped, "\xff": formEscaped, "\xa0": formEscaped, " ": formLine, "\t": formLine, "\n": formBlock, " \n": formEscaped, "\t\n": formEscaped} {
+		for at := 1; at < 20; at++ {
+			for _, text := range []string{strings.Repeat("x", at) + c + strings.Repeat("~", 20-at), strings.Repeat("x", at) + c + strings.Repeat("é", 20-at)} {
+				if got := formOf(text); got != want {
+					t.Errorf("%q: form %d, want %d", text, got, want)
+				}
+			}
+		}
+	}
+}

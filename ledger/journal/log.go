@@ -109,6 +109,7 @@ type Log struct {
 	lacks    salvage.Gaps    // owned by the log's goroutine
 	indexEnd int64           // see archive; owned by the log's goroutine
 	recent   recent
+	batch    batch // owned by the log's goroutine, for its memory
 	tasks    *tasksfile.File
 	gone     map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
 
@@ -130,6 +131,7 @@ type Log struct {
 	done chan struct{} // closed when the log's goroutine has ended
 	stop context.CancelFunc
 	side sync.WaitGroup // the watcher and the syncer
+	free sync.Pool      // of *update, which were answered
 }
 
 // An update is a change that waits for its batch, or something else that must happen on the log's goroutine.
@@ -267,13 +269,20 @@ func (l *Log) update(ctx context.Context, f func(*ledger.Tx) error, alone bool) 
 	}
 	u := l.newUpdate(f)
 	u.alone = alone
-	return l.enqueue(u)
+	err := l.enqueue(u)
+	u.tx.Reset(0)
+	u.f = nil
+	l.free.Put(u)
+	return err
 }
 
 // newUpdate makes an update that begins now.
 func (l *Log) newUpdate(f func(*ledger.Tx) error) *update {
-	u := &update{f: f, done: make(chan error, 1)}
-	if l.opts.Observe != nil {
+	u, _ := l.free.Get().(*update)
+	if u == nil {
+		u = &update{done: make(chan error, 1)}
+	}
+	if u.f = f; l.opts.Observe != nil {
 		u.begun = l.opts.now()
 	}
 	return u
@@ -359,7 +368,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 	if err := l.guard(); err != nil { // before anybody decides by what cannot be read
 		return waiting, err
 	}
-	b := &batch{seq: l.seq, claimed: map[string]bool{}}
+	b := l.batch.begin(l.seq)
 	for i, u := range waiting {
 		if (u.alone || u.side != nil) && len(b.taken) > 0 { // it comes next, whatever else waits
 			again = slices.Concat(waiting[i:i+1], again, waiting[i+1:])
@@ -439,6 +448,18 @@ type batch struct {
 	bytes   []byte
 	seq     uint64
 	count   int // sum of those of the updates that are taken
+}
+
+// begin empties b for the next batch. It keeps no more memory than most batches need.
+func (b *batch) begin(seq uint64) *batch {
+	const most = 1 << 10 // claims and updates
+	claimed, taken, bytes := b.claimed, b.taken, b.bytes[:0]
+	if clear(taken); claimed == nil || len(claimed) > most || cap(taken) > most || cap(bytes) > 1<<20 {
+		claimed, taken, bytes = map[string]bool{}, nil, nil
+	}
+	clear(claimed)
+	*b = batch{claimed: claimed, taken: taken[:0], bytes: bytes, seq: seq}
+	return b
 }
 
 // take asks an update for its records and adds them. It returns false if the

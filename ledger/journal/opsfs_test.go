@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"stint/ledger/durable"
 )
@@ -144,6 +145,7 @@ type failingFS struct {
 	opsFS
 	syncs, reads   atomic.Int64
 	failSync, full atomic.Bool
+	slow           time.Duration // that a sync takes beside what the disk does
 }
 
 func newFailingFS() *failingFS {
@@ -161,6 +163,7 @@ func (f *failingFS) check(op, name string) error {
 		f.reads.Add(1)
 	case "datasync":
 		f.syncs.Add(1)
+		time.Sleep(f.slow)
 		if f.failSync.Swap(false) { // as a kernel: it says so once, and the next call succeeds
 			return syscall.EIO
 		}
