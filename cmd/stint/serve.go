@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -727,15 +728,27 @@ func (h *hints) Handle(_ context.Context, r slog.Record) error {
 // giveBackEvery is how often a master looks whether it may have memory to give back.
 const giveBackEvery = 10 * time.Second
 
-// giveMemoryBack returns memory that is no longer in use to the system, until ctx ends, where more than 16 MB
-// were allocated since it did. To start, to compact, to take a large save over, or to list all tasks takes many
-// times the size of the ledger, and the runtime itself keeps that for minutes.
+// giveMemoryBack returns memory that is no longer in use to the system, until ctx ends, where more than a few MB, or
+// a quarter of what there is, were allocated since it did. To start, to compact, to take a large save over, or to
+// list all tasks takes many times the size of the ledger, and the runtime itself keeps that for minutes.
+// While there is little to keep, the collector runs more seldom than the runtime would have it.
 func giveMemoryBack(ctx context.Context) {
 	for before := uint64(0); ctx.Err() == nil; _ = task.Sleep(ctx, giveBackEvery) {
 		var m runtime.MemStats
-		if runtime.ReadMemStats(&m); m.TotalAlloc-before > 16<<20 {
+		if runtime.ReadMemStats(&m); m.TotalAlloc-before > 4<<20+m.HeapAlloc/4 {
 			debug.FreeOSMemory()
 			before = m.TotalAlloc
+			collectLess()
 		}
+	}
+}
+
+// collectLess lets up to 64 MB of garbage lie around, where the runtime would collect it once it is as much as what
+// is in use. The environment decides if it says anything about that.
+func collectLess() {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		debug.SetGCPercent(int(min(400, max(100, 100*64<<20/max(1, live[0].Value.Uint64())))))
 	}
 }

@@ -120,6 +120,7 @@ type submitWorld struct {
 }
 
 func newSubmitWorld(b *testing.B) *submitWorld {
+	collectLess() // as a master does
 	return &submitWorld{benchWorld: newBenchWorld(b)}
 }
 
