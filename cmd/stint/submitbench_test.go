@@ -340,3 +340,53 @@ func BenchmarkMirrorLag(b *testing.B) {
 	b.ReportMetric(lags[len(lags)-1], "lag-max-s")
 	b.ReportMetric(behind.Seconds(), "behind-s")
 }
+
+// BenchmarkSubmitBeside is 64 clients that submit to the master itself, beside many tasks that wait in one session, in
+// sessions of ten, or each for itself: the time of a submit does not grow with their number.
+func BenchmarkSubmitBeside(b *testing.B) {
+	const clients, each = 64, 20
+	for kind, session := range map[string]func(i int) string{"one": func(int) string { return "web" }, "tens": func(i int) string { return fmt.Sprint("s", i/10) }, "own": nil} {
+		for _, waiting := range []int{10_000, 100_000, 400_000} {
+			b.Run(fmt.Sprintf("%s/waiting=%d", kind, waiting), func(b *testing.B) {
+				w := newSubmitWorld(b)
+				w.master()
+				i := 0
+				next := func() task.TaskSpec {
+					s := w.spec()
+					if s.SessionKey, s.Parallel = "", session == nil; session != nil {
+						s.SessionKey = session(i)
+					}
+					i++
+					return s
+				}
+				for range waiting / 10_000 {
+					specs := make([]task.TaskSpec, 10_000)
+					for i := range specs {
+						specs[i] = next()
+					}
+					w.must2(w.c.SubmitOnce(context.Background(), "", specs))
+				}
+				var took []time.Duration
+				for b.Loop() {
+					specs, mine := make([]task.TaskSpec, clients*each), make([]time.Duration, clients*each)
+					for i := range specs {
+						specs[i] = next()
+					}
+					var all sync.WaitGroup
+					for c := range clients {
+						all.Go(func() {
+							for i := c * each; i < (c+1)*each; i++ {
+								mine[i] = stopwatch(func() { w.must2(w.c.Submit(context.Background(), specs[i])) })
+							}
+						})
+					}
+					all.Wait()
+					took = append(took, mine...)
+				}
+				slices.Sort(took)
+				b.ReportMetric(millis(took[len(took)/2]), "p50-ms")
+				b.ReportMetric(millis(took[len(took)*99/100]), "p99-ms")
+			})
+		}
+	}
+}

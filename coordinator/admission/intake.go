@@ -191,24 +191,27 @@ func (a *Admission) emptyIntake() *intake {
 
 // add checks a submission, fills in what it leaves to us, and adds it to the intake. What
 // depends on other tasks is looked at by record.
-func (in *intake) add(s submission) error {
-	a := in.a
-	var by state.Task // whose run asks
+func (in *intake) add(given submission) error {
+	in.list = append(in.list, given)
+	a, s := in.a, &in.list[len(in.list)-1]
+	var by *state.Task // whose run asks
 	if s.FromRun != "" {
 		s.AllowStateInWorkspace = false // no run gives itself that right
-		var err error
-		a.tasks.View(func(st *fold.State) { by, err = taskOfRun(st, s.FromRun) })
-		if err != nil {
+		t, err := state.Task{}, error(nil)
+		a.tasks.View(func(st *fold.State) { t, err = taskOfRun(st, s.FromRun) })
+		if by = &t; err != nil {
 			return err
 		}
 		if in.runAgent = by.Agent; by.Pinned && s.Account == "" && (s.Agent == "" || s.Agent == by.Agent) {
 			s.Account = by.Account
 		}
 		if s.asker = a.live.TaskOf(by.ID); s.asker == nil {
-			s.asker = &by
+			s.asker = by
 		}
 		a.mask(&s.TaskSpec)
 		s.environment, s.Environment = by.Environment, nil // never one that an agent has made up: agents' programs are looked for there
+	} else if n := len(in.list); n > 1 && len(s.Environment) > 0 && slices.Equal(s.Environment, in.list[n-2].Environment) {
+		s.environment = in.list[n-2].environment
 	} else if s.parent == "" {
 		_, s.environment = task.EncodeEnvironment(s.Environment)
 	}
@@ -223,21 +226,20 @@ func (in *intake) add(s submission) error {
 	checkFields := func(s *submission) error { return CheckFields(&s.TaskSpec) }
 	checkAllow := func(s *submission) error { return a.CheckAllow(s.Agent, s.Workspace, s.Allow) }
 	for _, check := range []func(*submission) error{in.checkPlace, in.checkAgent, checkFields, checkAllow, a.fillFallback} {
-		if err := check(&s); err != nil {
+		if err := check(s); err != nil {
 			return err
 		}
 	}
 	if s.Continue {
-		a.lookForNamed(&s)
+		a.lookForNamed(s)
 	}
-	if by.ID != "" {
+	if by != nil {
 		s.parent, s.trigger = by.ID, state.ByAgent
 		if s.IdempotencyKey != "" {
 			s.IdempotencyKey = state.RunKey(s.IdempotencyKey, by.ID)
 		}
-		a.capBy(&s, &by)
+		a.capBy(s, by)
 	}
-	in.list = append(in.list, s)
 	return nil
 }
 

@@ -52,7 +52,7 @@ func (in *intake) checkShared(st *fold.State, tx *ledger.Tx) error {
 // again returns the tasks if all specs were accepted before; nil if not. It does not ask
 // the log: to read thousands back takes a while, in which nobody else could write.
 func (in *intake) again(ctx context.Context) ([]state.Task, error) {
-	tasks := make([]state.Task, len(in.list))
+	var tasks []state.Task
 	for i := range in.list {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -66,7 +66,7 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 		if old == nil {
 			return nil, nil
 		}
-		tasks[i] = *old
+		tasks = append(tasks, *old)
 	}
 	var err error
 	if in.key != "" { // another list may have got the key while this one was looked for

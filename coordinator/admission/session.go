@@ -48,7 +48,9 @@ func (in *intake) sessionFor(st *fold.State, s *submission, tx *ledger.Tx) (lane
 		}
 	}
 	id = cmp.Or(id, s.session)
-	in.begun[at], in.accounts[sessionPlace{lane: at.lane, agent: at.agent}] = id, at.account
+	if len(in.list) > 1 { // for those that follow
+		in.begun[at], in.accounts[sessionPlace{lane: at.lane, agent: at.agent}] = id, at.account
+	}
 	return at.lane, id, nil
 }
 

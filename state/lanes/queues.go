@@ -46,9 +46,10 @@ func (s *Queues) OpenIDs() []string { return s.idsOf(maps.Values(s.live)) }
 
 // View returns a task as it is in memory, without its texts.
 func (s *Queues) View(l *Item) state.Task {
-	t := s.Whole(l).Task
+	var t state.Folded
+	s.WholeInto(&l.Body, &t)
 	t.ID, t.Title = s.ID(l.N), s.TitleOf(l.N)
-	return t
+	return t.Task
 }
 
 // Lane returns the tasks that run or wait in the lane of that key, in its order,

@@ -63,7 +63,7 @@ func (s *Queues) checkoutOf(t *state.Task, lim Limits) (dir string, known bool) 
 
 // Beside returns the workspaces in or below a directory with a task of another lane than that one
 // which runs, or comes next in its lane and waits for nothing that may take long; with the id of one
-// each. It looks at a few hundred lanes at most.
+// each. It looks at a few hundred lanes at most, and at no more when there is one in the directory itself.
 func (s *Queues) Beside(dir, lane string) map[string]string {
 	found := map[string]string{}
 	note := func(l *Item) {
@@ -78,7 +78,7 @@ func (s *Queues) Beside(dir, lane string) map[string]string {
 	}
 	most := 256
 	for key, ln := range s.lanes {
-		if most--; most < 0 {
+		if most--; most < 0 || found[dir] != "" { // others are not needed then
 			break
 		}
 		if key == lane || len(ln.queue) == 0 {
