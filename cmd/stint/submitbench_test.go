@@ -349,6 +349,8 @@ func BenchmarkSubmitBeside(b *testing.B) {
 		for _, waiting := range []int{10_000, 100_000, 400_000} {
 			b.Run(fmt.Sprintf("%s/waiting=%d", kind, waiting), func(b *testing.B) {
 				w := newSubmitWorld(b)
+				must(b, os.MkdirAll(filepath.Join(w.work, ".git"), 0o700)) // a checkout, as most are
+				must(b, os.WriteFile(filepath.Join(w.work, ".git", "HEAD"), nil, 0o600))
 				w.master()
 				i := 0
 				next := func() task.TaskSpec {
