@@ -376,10 +376,10 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 }
 
 // workspaceSettings returns what is configured for a directory. A model of the whole
-// configuration is the adapter's, so that a task names none.
+// configuration is the adapter's, so that a task names none. It is asked several times for each task.
 func workspaceSettings(cfg *Config) func(string) queue.WorkspaceSettings {
-	return func(dir string) queue.WorkspaceSettings {
-		c := cfg.forWorkspace(dir)
+	made := map[*Config]queue.WorkspaceSettings{}
+	add := func(c *Config) {
 		set := c.WorkspaceSettings
 		set.Models = map[string]string{}
 		for _, name := range cliNames {
@@ -387,8 +387,13 @@ func workspaceSettings(cfg *Config) func(string) queue.WorkspaceSettings {
 				set.Models[name], _ = c.agents[key].(string)
 			}
 		}
-		return set
+		made[c] = set
 	}
+	add(cfg)
+	for _, s := range cfg.sections {
+		add(s.config)
+	}
+	return func(dir string) queue.WorkspaceSettings { return made[cfg.sectionOf(dir)] }
 }
 
 // scheduler returns what fires the schedules of a master.
