@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -53,7 +55,7 @@ func (in *intake) checkPlace(s *submission) error {
 	}
 	w, checked := in.seen[s.Workspace]
 	if !checked {
-		w = in.a.lookAt(s.Workspace, s.within)
+		w = in.a.lookTogether(s.Workspace, s.within)
 		in.seen[s.Workspace] = w
 	}
 	switch {
@@ -72,6 +74,28 @@ func (in *intake) checkPlace(s *submission) error {
 		in.a.LookUpCheckouts()
 	}
 	return nil
+}
+
+// A look is one at a workspace that has not begun yet.
+type look struct {
+	sync.WaitGroup // until it has ended
+	place          *Place
+}
+
+// lookTogether is lookAt, once for all who ask for the same before it begins: nobody gets an answer that is
+// older than the question. Who can run comes first, so that those who submit at the same time share it.
+func (a *Admission) lookTogether(dir, within string) *Place {
+	key, mine := [2]string{dir, within}, &look{}
+	mine.Add(1)
+	if l, there := a.looks.LoadOrStore(key, mine); there {
+		l.(*look).Wait()
+		return l.(*look).place
+	}
+	runtime.Gosched()
+	a.looks.Delete(key)
+	defer mine.Done()
+	mine.place = a.lookAt(dir, within)
+	return mine.place
 }
 
 // lookAt asks the file system about a workspace, which may take long: never on the
