@@ -31,9 +31,8 @@ func formOf(v string) form {
 	}
 	prev := ' ' // the rune before; a text or line that is only blanks has a trailing blank
 	for i := 0; i < len(v); {
-		if plain := plainBytes(v[i:]); plain > 0 { // nearly all there is
-			i += plain
-			prev = rune(v[i-1])
+		if n := plainBytes(v[i:]); n > 0 { // nearly all there is
+			i, prev = i+n, rune(v[i+n-1])
 			continue
 		}
 		r, n := rune(v[i]), 1
@@ -74,9 +73,8 @@ func plainBytes(v string) (n int) {
 
 // appendBlock writes text as indented lines; empty lines stay empty.
 func appendBlock(dst []byte, text string) []byte {
-	for more := true; more; {
-		var line string
-		if line, text, more = strings.Cut(text, "\n"); line != "" {
+	for line := range strings.SplitSeq(text, "\n") {
+		if line != "" {
 			dst = append(dst, ' ', ' ')
 		}
 		dst = append(append(dst, line...), '\n')

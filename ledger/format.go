@@ -65,8 +65,7 @@ func AppendPart(dst []byte, r *Record, more int) ([]byte, error) {
 		}
 	}
 	dst = append(append(append(append(dst, hashes...), r.Kind...), ' '), r.ID...)
-	dst = strconv.AppendUint(append(append(dst, '\n'), seqField...), r.Seq, 10)
-	dst = append(dst, '\n')
+	dst = append(strconv.AppendUint(append(append(dst, '\n'), seqField...), r.Seq, 10), '\n')
 	for _, f := range r.Fields {
 		dst = appendField(dst, f)
 	}

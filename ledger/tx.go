@@ -48,7 +48,6 @@ func (tx *Tx) Claim(what string) { tx.Claims = append(tx.Claims, what) }
 // Reset makes tx empty, for a change that is asked for its records anew behind others of its
 // batch that have counted ahead.
 func (tx *Tx) Reset(ahead int) {
-	clear(tx.Records) // their texts may be long
 	tx.Records, tx.Claims = tx.Records[:0], tx.Claims[:0]
 	tx.ahead, tx.Counted = ahead, 0
 }

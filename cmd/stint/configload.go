@@ -134,12 +134,6 @@ func (c *Config) masterSettings() (list, same []string) {
 
 // forWorkspace returns the configuration of tasks in dir, with the section of the longest path around it.
 func (c *Config) forWorkspace(dir string) *Config {
-	out := *c.sectionOf(dir)
-	return &out
-}
-
-// sectionOf returns the configuration of the section that a directory is in, or c; nobody changes it.
-func (c *Config) sectionOf(dir string) *Config {
 	out, longest := c, -1
 	for _, s := range c.sections {
 		if task.IsWithin(dir, s.path) && len(s.path) > longest {

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -376,24 +375,22 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 }
 
 // workspaceSettings returns what is configured for a directory. A model of the whole
-// configuration is the adapter's, so that a task names none. It is asked several times for each task.
+// configuration is the adapter's, so that a task names none. It is asked several times for each task of a list.
 func workspaceSettings(cfg *Config) func(string) queue.WorkspaceSettings {
-	made := map[*Config]queue.WorkspaceSettings{}
-	add := func(c *Config) {
+	return func(dir string) queue.WorkspaceSettings {
+		c := cfg.forWorkspace(dir)
 		set := c.WorkspaceSettings
+		if c == cfg {
+			return set
+		}
 		set.Models = map[string]string{}
 		for _, name := range cliNames {
 			if key := name + "_model"; c.origins[key].layer == layerWorkspace {
 				set.Models[name], _ = c.agents[key].(string)
 			}
 		}
-		made[c] = set
+		return set
 	}
-	add(cfg)
-	for _, s := range cfg.sections {
-		add(s.config)
-	}
-	return func(dir string) queue.WorkspaceSettings { return made[cfg.sectionOf(dir)] }
 }
 
 // scheduler returns what fires the schedules of a master.
@@ -735,25 +732,17 @@ const giveBackEvery = 10 * time.Second
 
 // giveMemoryBack returns memory that is no longer in use to the system, until ctx ends, where more than a few MB, or
 // a quarter of what there is, were allocated since it did. To start, to compact, to take a large save over, or to
-// list all tasks takes many times the size of the ledger, and the runtime itself keeps that for minutes.
-// While there is little to keep, the collector runs more seldom than the runtime would have it.
+// list all tasks takes many times the size of the ledger, and the runtime itself keeps that for minutes. Where the
+// environment does not say otherwise, up to 64 MB of garbage may lie around meanwhile, or as much as is in use.
 func giveMemoryBack(ctx context.Context) {
 	for before := uint64(0); ctx.Err() == nil; _ = task.Sleep(ctx, giveBackEvery) {
 		var m runtime.MemStats
 		if runtime.ReadMemStats(&m); m.TotalAlloc-before > 4<<20+m.HeapAlloc/4 {
 			debug.FreeOSMemory()
-			before = m.TotalAlloc
-			collectLess()
+			if before = m.TotalAlloc; os.Getenv("GOGC")+os.Getenv("GOMEMLIMIT") == "" {
+				runtime.ReadMemStats(&m)
+				debug.SetGCPercent(int(min(400, max(100, 100*64<<20/m.HeapAlloc))))
+			}
 		}
-	}
-}
-
-// collectLess lets up to 64 MB of garbage lie around, where the runtime would collect it once it is as much as what
-// is in use. The environment decides if it says anything about that.
-func collectLess() {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(live)
-		debug.SetGCPercent(int(min(400, max(100, 100*64<<20/max(1, live[0].Value.Uint64())))))
 	}
 }

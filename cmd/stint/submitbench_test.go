@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -120,7 +121,7 @@ type submitWorld struct {
 }
 
 func newSubmitWorld(b *testing.B) *submitWorld {
-	collectLess() // as a master does
+	debug.SetGCPercent(400) // as a master does
 	return &submitWorld{benchWorld: newBenchWorld(b)}
 }
 

@@ -24,7 +24,7 @@ type Admission struct {
 	live  Live
 	waits waits
 
-	looks     sync.Map // workspaces that are asked for: look, by their names and the checkouts in which they are known to be
+	looks     sync.Map // at workspaces, that have not begun; see lookTogether
 	checkouts sync.Map // directories in which one task runs at a time, by the places in them; "": somebody asks for it
 }
 

@@ -501,25 +501,16 @@ func (s *submission) by() string {
 // tasks returns the tasks of all specs once they are durable, in the place of fresh where it can. The texts of
 // one that has not run are those of its spec: to read thousands back takes long.
 func (in *intake) tasks() (tasks []state.Task, err error) {
-	const few = 100 // at a time: others are to come in between
 	if tasks = in.fresh; len(in.fresh) < len(in.list) {
 		tasks = make([]state.Task, len(in.list))
 	}
 	for i := range in.ids {
-		if i%few == 0 {
-			in.a.tasks.View(func(st *fold.State) {
-				for k := i; k < min(i+few, len(in.ids)); k++ {
-					if in.old[k] == nil {
-						tasks[k], _ = st.Peek(in.ids[k])
-					}
-				}
-			})
-		}
 		if in.old[i] != nil {
 			tasks[i] = *in.old[i]
 			continue
 		}
 		t, s := &tasks[i], &in.list[i]
+		*t, _ = in.a.tasks.Peek(in.ids[i])
 		if t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
 			if *t, err = in.a.tasks.Whole(in.ids[i]); err != nil {
 				return nil, err

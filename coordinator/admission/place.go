@@ -76,26 +76,16 @@ func (in *intake) checkPlace(s *submission) error {
 	return nil
 }
 
-// A look is one at a workspace that has not begun yet.
-type look struct {
-	sync.WaitGroup // until it has ended
-	place          *Place
-}
-
-// lookTogether is lookAt, once for all who ask for the same before it begins: nobody gets an answer that is
-// older than the question. Who can run comes first, so that those who submit at the same time share it.
+// lookTogether is lookAt, once for all who ask for the same before it begins: nobody gets an answer that is older
+// than the question. Who can run comes first, so that those who submit at the same time share it.
 func (a *Admission) lookTogether(dir, within string) *Place {
-	key, mine := [2]string{dir, within}, &look{}
-	mine.Add(1)
-	if l, there := a.looks.LoadOrStore(key, mine); there {
-		l.(*look).Wait()
-		return l.(*look).place
-	}
-	runtime.Gosched()
-	a.looks.Delete(key)
-	defer mine.Done()
-	mine.place = a.lookAt(dir, within)
-	return mine.place
+	key := [2]string{dir, within}
+	look, _ := a.looks.LoadOrStore(key, sync.OnceValue(func() *Place {
+		runtime.Gosched()
+		a.looks.Delete(key)
+		return a.lookAt(dir, within)
+	}))
+	return look.(func() *Place)()
 }
 
 // lookAt asks the file system about a workspace, which may take long: never on the

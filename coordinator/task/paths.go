@@ -2,10 +2,10 @@ package task
 
 import (
 	"cmp"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 )
 
 // IsBelow reports whether path is dir or lies in it, links resolved.
@@ -76,18 +76,10 @@ func CheckoutAbove(dir string) string {
 // with a HEAD. Sandboxes leave empty ones behind.
 func IsCheckout(dir string) bool {
 	git := filepath.Join(dir, ".git")
-	mode, err := modeOf(git)
-	if err == nil && mode == syscall.S_IFDIR {
-		_, err = modeOf(filepath.Join(git, "HEAD"))
+	fi, err := os.Stat(git)
+	if err != nil || !fi.IsDir() {
+		return err == nil
 	}
+	_, err = os.Stat(filepath.Join(git, "HEAD"))
 	return err == nil
-}
-
-// modeOf returns what kind of file has a name. It costs less than [os.Stat], and is asked often.
-func modeOf(path string) (kind uint32, err error) {
-	var st syscall.Stat_t
-	for err = syscall.EINTR; err == syscall.EINTR; {
-		err = syscall.Stat(path, &st)
-	}
-	return uint32(st.Mode) & syscall.S_IFMT, err
 }

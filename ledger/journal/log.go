@@ -109,7 +109,7 @@ type Log struct {
 	lacks    salvage.Gaps    // owned by the log's goroutine
 	indexEnd int64           // see archive; owned by the log's goroutine
 	recent   recent
-	batch    batch // owned by the log's goroutine, for its memory
+	memory   []byte // for the next batch; owned by the log's goroutine
 	tasks    *tasksfile.File
 	gone     map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
 
@@ -269,11 +269,8 @@ func (l *Log) update(ctx context.Context, f func(*ledger.Tx) error, alone bool) 
 	}
 	u := l.newUpdate(f)
 	u.alone = alone
-	err := l.enqueue(u)
-	u.tx.Reset(0)
-	u.f = nil
-	l.free.Put(u)
-	return err
+	defer l.free.Put(u)
+	return l.enqueue(u)
 }
 
 // newUpdate makes an update that begins now.
@@ -368,7 +365,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 	if err := l.guard(); err != nil { // before anybody decides by what cannot be read
 		return waiting, err
 	}
-	b := l.batch.begin(l.seq)
+	b := &batch{seq: l.seq, claimed: map[string]bool{}, bytes: l.memory[:0]}
 	for i, u := range waiting {
 		if (u.alone || u.side != nil) && len(b.taken) > 0 { // it comes next, whatever else waits
 			again = slices.Concat(waiting[i:i+1], again, waiting[i+1:])
@@ -422,6 +419,9 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		f.Poke() // there is more
 	}
 	l.tasks.Append(b.bytes, first, l.seq, l.note)
+	if cap(b.bytes) <= 1<<20 { // not that of a long list
+		l.memory = b.bytes
+	}
 	return again, nil
 }
 
@@ -448,18 +448,6 @@ type batch struct {
 	bytes   []byte
 	seq     uint64
 	count   int // sum of those of the updates that are taken
-}
-
-// begin empties b for the next batch. It keeps no more memory than most batches need.
-func (b *batch) begin(seq uint64) *batch {
-	const most = 1 << 10 // claims and updates
-	claimed, taken, bytes := b.claimed, b.taken, b.bytes[:0]
-	if clear(taken); claimed == nil || len(claimed) > most || cap(taken) > most || cap(bytes) > 1<<20 {
-		claimed, taken, bytes = map[string]bool{}, nil, nil
-	}
-	clear(claimed)
-	*b = batch{claimed: claimed, taken: taken[:0], bytes: bytes, seq: seq}
-	return b
 }
 
 // take asks an update for its records and adds them. It returns false if the
