@@ -93,10 +93,9 @@ func (s *Store) committed(w *journal.Commit) {
 
 // apply folds one record.
 func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
-	id := string(sec.ID)
 	var before state.Task
 	if !isNews && sec.Value(ledger.KeyBy) == ledger.ByHand {
-		before, _ = st.Peek(id)
+		before, _ = st.Peek(string(sec.ID))
 	}
 	if err := st.Apply(sec); err != nil {
 		text := fmt.Sprintf("record %d was not folded: %v", sec.Seq, err)
@@ -106,8 +105,12 @@ func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 		}
 		return err
 	}
+	if !isNews && before.Status != state.Running {
+		return nil
+	}
+	id := string(sec.ID)
 	if !isNews {
-		if after, _ := st.Peek(id); before.Status == state.Running && after.Status != state.Running {
+		if after, _ := st.Peek(id); after.Status != state.Running {
 			s.orphans[id] = before.RunID // its run must be proved dead like that of any interrupted task
 		}
 		return nil

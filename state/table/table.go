@@ -6,6 +6,7 @@ package table
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ func New() Tasks {
 	s := Tasks{
 		packer: packer{common: NewNumbering[string]()},
 
-		ids:  ids{uuids: map[[16]byte]uint32{}, others: map[string]uint32{}, names: map[uint32]string{}},
+		ids:  ids{slots: make([]uint32, minSlots), others: map[string]uint32{}, names: map[uint32]string{}},
 		Keys: NewNumbering[string](),
 		Tags: NewNumbering[state.Tags](),
 	}
@@ -109,32 +110,52 @@ const (
 	BroughtBack         // it was in the archive, and another entry has its id now
 )
 
-// ids finds the entry of an id. Almost all ids are UUIDs, which need 16 bytes each and no string.
+// ids finds the entry of an id. Almost all ids are UUIDs, which the entries have, and whose last bits are
+// random: a table of numbers is enough, and less than a map needs.
 type ids struct {
-	uuids  map[[16]byte]uint32
+	slots  []uint32 // of entries, each where the bits of its id say or behind, 0: free; a power of two
+	used   int      // of the slots: three quarters at most
 	others map[string]uint32
 	names  map[uint32]string // the other way round
 }
 
-func (x *ids) find(id []byte) (n uint32, ok bool) {
-	if u, isUUID := state.ParseUUID(id); isUUID {
-		n, ok = x.uuids[u]
-	} else {
-		n, ok = x.others[string(id)]
+const minSlots = 64
+
+// slot returns the place of the entry with that id, or the free one where it belongs.
+func (s *Tasks) slot(u *[16]byte) *uint32 {
+	bits := (binary.LittleEndian.Uint64(u[8:]) ^ binary.LittleEndian.Uint64(u[:8])) * 0x9e3779b97f4a7c15 // also where they are not random
+	for i := bits >> 32; ; i++ {
+		at := &s.ids.slots[i&uint64(len(s.ids.slots)-1)]
+		if *at == 0 || s.Entries.At(*at).id == *u {
+			return at
+		}
 	}
-	return n, ok
 }
 
-// add notes that entry n, which is e, has that id.
-func (x *ids) add(id []byte, n uint32, e *Entry) {
+// addID notes that entry n has that id.
+func (s *Tasks) addID(id []byte, n uint32) {
+	x, e := &s.ids, s.Entries.At(n)
 	u, ok := state.ParseUUID(id)
-	if ok {
-		e.id, x.uuids[u] = u, n
+	if !ok {
+		e.named = true
+		x.names[n] = string(id)
+		x.others[x.names[n]] = n
 		return
 	}
-	e.named = true
-	x.names[n] = string(id)
-	x.others[x.names[n]] = n
+	at := s.slot(&u)
+	if *at == 0 {
+		x.used++
+	}
+	if e.id, *at = u, n; x.used <= len(x.slots)/4*3 {
+		return
+	}
+	old := x.slots
+	x.slots = make([]uint32, 2*len(old))
+	for _, n := range old {
+		if n != 0 {
+			*s.slot(&s.Entries.At(n).id) = n
+		}
+	}
 }
 
 // appendTo appends the id of entry n to b.
@@ -153,8 +174,10 @@ func (s *Tasks) Number(id string) uint32 { return s.NumberOf([]byte(id)) }
 
 // NumberOf is Number of an id in bytes, which a replay has for each record.
 func (s *Tasks) NumberOf(id []byte) uint32 {
-	n, _ := s.ids.find(id)
-	return n
+	if u, isUUID := state.ParseUUID(id); isUUID {
+		return *s.slot(&u)
+	}
+	return s.ids.others[string(id)]
 }
 
 // Status returns the status of the task.
@@ -217,7 +240,7 @@ func (s *Tasks) KeyOf(n uint32, e *Entry) string {
 // Add makes the entry of a new task.
 func (s *Tasks) Add(id []byte, first uint64) uint32 {
 	n := s.Entries.Add(Entry{First: first})
-	s.ids.add(id, n, s.Entries.At(n))
+	s.addID(id, n)
 	return n
 }
 
