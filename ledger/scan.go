@@ -272,6 +272,57 @@ const chunk = 1 << 20
 // bytes end within a change, as they may when they were read while it was being written, or after a crash:
 // nothing of that was acknowledged. The error is r's.
 func ReadJournal(r io.ReaderAt, size int64, apply func(*Section) (more bool)) (good int64, found []*SyntaxError, err error) {
+	var buf []byte
+	return readJournal(r, size, apply, func(n int) []byte {
+		if cap(buf) < n {
+			buf = make([]byte, n)
+		}
+		return buf[:cap(buf)]
+	})
+}
+
+// A part of a journal is on its way from the scanner to who applies its records.
+type part struct {
+	buf      []byte
+	sections []Section
+	fields   []Field // of the sections
+}
+
+// ReplayJournal is ReadJournal for who wants all records. A goroutine reads and scans ahead of apply.
+func ReplayJournal(r io.ReaderAt, size int64, apply func(*Section)) (good int64, found []*SyntaxError, err error) {
+	scanned, free := make(chan *part, 1), make(chan *part, 3) // the end of one is copied into the next one, so it takes two
+	for range cap(free) {
+		free <- new(part)
+	}
+	go func() {
+		defer close(scanned)
+		p := <-free
+		good, found, err = readJournal(r, size, func(s *Section) bool {
+			from := len(p.fields)
+			p.fields, p.sections = append(p.fields, s.Fields...), append(p.sections, *s)
+			p.sections[len(p.sections)-1].Fields = p.fields[from:]
+			return true
+		}, func(n int) []byte {
+			scanned <- p
+			if p = <-free; cap(p.buf) < n {
+				p.buf = make([]byte, n)
+			}
+			p.sections, p.fields = p.sections[:0], p.fields[:0]
+			return p.buf[:cap(p.buf)]
+		})
+		scanned <- p
+	}()
+	for p := range scanned {
+		for i := range p.sections {
+			apply(&p.sections[i])
+		}
+		free <- p
+	}
+	return good, found, err
+}
+
+// readJournal is ReadJournal with the memory that room returns for the next part, of n bytes or more.
+func readJournal(r io.ReaderAt, size int64, apply func(*Section) (more bool), room func(n int) []byte) (good int64, found []*SyntaxError, err error) {
 	s, group := new(Section), make([]*Section, 0, 8) // of a change that is not complete yet
 	goodLine, kept := 1, 0                           // the line at good, and the findings before it
 	buf, off, pos, line := []byte{}, int64(0), 0, 1  // what was read from off on, and where in it the next record begins
@@ -295,12 +346,9 @@ func ReadJournal(r io.ReaderAt, size int64, apply func(*Section) (more bool)) (g
 			n = -1
 		}
 		if n < 0 { // more must be read
-			if need := max(int(min(chunk, size-at)), 2*len(rest)); cap(buf) < need {
-				buf = make([]byte, need)
-			}
-			k := copy(buf[:cap(buf)], rest)
-			free := buf[k:cap(buf)]
-			n, err := r.ReadAt(free[:min(int64(len(free)), size-at-int64(k))], at+int64(k))
+			buf = room(max(int(min(chunk, size-at)), 2*len(rest)))
+			k := copy(buf, rest)
+			n, err := r.ReadAt(buf[k:min(int64(len(buf)), size-at)], at+int64(k))
 			if buf, off, pos = buf[:k+n], at, 0; errors.Is(err, io.EOF) { // it has become shorter
 				size, err = at+int64(len(buf)), nil
 			}

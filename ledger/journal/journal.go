@@ -46,10 +46,9 @@ func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.Syntax
 	if v := ledger.VersionOf(head); v > ledger.FormatVersion {
 		return 0, ledger.NewerFormat(j.path, v)
 	}
-	good, found, err := ledger.ReadJournal(j.file, fi.Size(), func(s *ledger.Section) bool {
+	good, found, err := ledger.ReplayJournal(j.file, fi.Size(), func(s *ledger.Section) {
 		seq = max(seq, s.Seq)
 		apply(s)
-		return true
 	})
 	if err != nil {
 		return 0, fmt.Errorf("%s %w", j.path, err)
