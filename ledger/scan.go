@@ -264,7 +264,7 @@ func CheckJournal(data []byte, apply func(*Section) (more bool)) []*SyntaxError 
 }
 
 // chunk is how much of a journal is read at a time.
-const chunk = 1 << 20
+const chunk = 256 << 10
 
 // ReadJournal reads size bytes of a journal, a part at a time. It calls apply with each record that counts,
 // in order, until it wants no more; the section is valid during the call. It returns where the last change

@@ -201,6 +201,12 @@ func (l *Log) openFiles() error {
 	l.opts.Locker.Lock()
 	l.giveArchive(entries, end)
 	l.opts.Locker.Unlock()
+	fi, err := l.journal.file.Stat()
+	if err != nil {
+		return err
+	}
+	compared := l.compare(fi.Size())
+	defer compared.Wait()
 	l.refused = map[uint64]bool{}
 	if l.seq, err = l.journal.replay(func(s *ledger.Section) {
 		l.opts.Locker.Lock()
@@ -215,7 +221,7 @@ func (l *Log) openFiles() error {
 	if _, err := l.journal.file.ReadAt(l.recent.new, l.journal.size-int64(len(l.recent.new))); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	return l.reconcileAtStart()
+	return l.reconcileAtStart(compared)
 }
 
 // layoutVersion is the version of the state directory's layout.

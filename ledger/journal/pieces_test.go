@@ -81,9 +81,9 @@ func TestTasksFileEndsLikeTheJournal(t *testing.T) {
 		head := int64(len(ledger.JournalLine) + 1)
 		f, err := os.Open(w.path(ledger.JournalName))
 		must(t, err)
-		same, err := tasksfile.New(durable.OS, w.dir, ledger.TaskFiles).EndsWith(io.NewSectionReader(f, head, int64(len(w.read(ledger.JournalName)))-head))
-		if err = errors.Join(err, f.Close()); !same || err != nil {
-			t.Errorf("%s: %v, %v:\n%q", when, same, err, w.read(ledger.TasksName))
+		see, err := tasksfile.New(durable.OS, w.dir, ledger.TaskFiles).EndsWith(io.NewSectionReader(f, head, int64(len(w.read(ledger.JournalName)))-head))
+		if err = errors.Join(err, f.Close()); see == nil || err != nil {
+			t.Errorf("%s: differs, %v:\n%q", when, err, w.read(ledger.TasksName))
 		}
 	}
 	for _, id := range []string{"a", "b"} {

@@ -35,20 +35,40 @@ type applyResult struct {
 	trouble   error // what is to be tried again later
 }
 
+// A comparison of tasks.md with so many bytes of the journal goes on beside the replay.
+type comparison struct {
+	sync.WaitGroup
+	size int64
+	see  func() // nil: tasks.md is to be read
+	err  error
+}
+
+// compare begins it.
+func (l *Log) compare(size int64) *comparison {
+	c := &comparison{size: size}
+	c.Go(func() {
+		var head []byte
+		if head, c.err = durable.Head(l.opts.FS, l.journal.path); c.err == nil {
+			_, records, _ := ledger.CutLine(head, 0)
+			c.see, c.err = l.tasks.EndsWith(io.NewSectionReader(l.journal.file, int64(records), size-int64(records)))
+		}
+	})
+	return c
+}
+
 // reconcileAtStart takes over what was changed while no log was open.
-func (l *Log) reconcileAtStart() error {
+func (l *Log) reconcileAtStart(c *comparison) error {
 	l.tasks.SetNewest(l.seq)
 	if !l.edited && len(l.damage) == 0 { // else the same bytes may still be an edit that was taken back
-		head, err := durable.Head(l.opts.FS, l.journal.path)
-		if err != nil {
-			return err
+		if c.Wait(); c.size != l.journal.size { // it had a torn tail
+			c = l.compare(l.journal.size)
+			c.Wait()
 		}
-		_, records, _ := ledger.CutLine(head, 0)
-		same, err := l.tasks.EndsWith(io.NewSectionReader(l.journal.file, int64(records), l.journal.size-int64(records)))
-		if err != nil {
-			return err
+		if c.err != nil {
+			return c.err
 		}
-		if same {
+		if c.see != nil {
+			c.see()
 			if l.opts.OnDelete == nil {
 				return nil
 			}

@@ -388,20 +388,20 @@ const maxText = 1 << 20
 
 // EndsWith compares the end of tasks.md with the records of a journal, without reading either
 // into memory as a whole. If they are the same, and there is but text above, nothing was changed
-// since the file was written, and it is marked as seen.
-func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
+// since the file was written; see, which is nil otherwise, marks it as seen.
+func (t *File) EndsWith(records *io.SectionReader) (see func(), err error) {
 	f, err := Open(t.fs, t.path, os.O_RDONLY)
 	if err != nil {
-		return false, nil // read it as usual, and fail there if need be
+		return nil, nil // read it as usual, and fail there if need be
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	fi, err := f.Stat()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	end := make([]byte, 2)
 	if _, err := f.ReadAt(end, max(0, fi.Size()-2)); err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+		return nil, err
 	}
 	all, blank := records.Size(), string(end) == "\n\n"
 	if !blank {
@@ -409,14 +409,14 @@ func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
 	}
 	head := fi.Size() - all
 	if all < 0 || head < 0 || head > maxText {
-		return false, nil
+		return nil, nil
 	}
 	text := make([]byte, head)
 	if _, err := f.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+		return nil, err
 	}
 	if doc := ledger.Parse(text); len(doc.Sections) > 0 || len(doc.Findings) > 0 || doc.Version > ledger.FormatVersion || ledger.IsJournal(text) {
-		return false, nil
+		return nil, nil
 	}
 	size := min(maxText, all) // a small ledger needs little
 	x, y := make([]byte, size), make([]byte, size)
@@ -424,20 +424,21 @@ func (t *File) EndsWith(records *io.SectionReader) (same bool, err error) {
 	for rest, off := all, head; rest > 0; {
 		size = min(size, rest)
 		if _, err := io.ReadFull(records, y[:size]); err != nil {
-			return false, err
+			return nil, err
 		}
 		if n, err := f.ReadAt(x[:size], off); int64(n) < size || !bytes.Equal(x[:size], y[:size]) {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
-			return false, err
+			return nil, err
 		}
 		rest, off, marks = rest-size, off+size, marks+solid(y[:size])
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.seen, t.blank, t.foreign, t.solid = durable.IDOf(fi), blank, false, marks
-	return true, nil
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.seen, t.blank, t.foreign, t.solid = durable.IDOf(fi), blank, false, marks
+	}, nil
 }
 
 // An Error says that tasks.md, or journal.md, is not a file that stint can use.
