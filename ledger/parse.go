@@ -14,6 +14,7 @@ type Document struct {
 	Sections []Section      // the good records, in file order
 	Findings []*SyntaxError // what is wrong, in file order
 	Version  int            // of the version line; 0 without one
+	End      int            // the line behind the last one
 	Data     []byte
 
 	Damaged []Damage // the sections that were set aside, in file order
@@ -49,8 +50,11 @@ func Parse(data []byte) *Document {
 	return doc
 }
 
-// ParseContext is Parse until ctx ends; the error is its cause then.
-func ParseContext(ctx context.Context, data []byte) (*Document, error) {
+// A Gap is whole records and empty lines that were left out of a file: so many lines before an offset.
+type Gap struct{ Off, Lines int }
+
+// ParseContext is Parse until ctx ends; the error is its cause then. The lines are those of the file without gaps.
+func ParseContext(ctx context.Context, data []byte, gaps ...Gap) (*Document, error) {
 	p := parser{doc: &Document{Data: data}, data: data, line: 1}
 	if bytes.HasPrefix(data, bom) {
 		p.pos = len(bom)
@@ -58,6 +62,10 @@ func ParseContext(ctx context.Context, data []byte) (*Document, error) {
 	p.doc.Version = VersionOf(data[p.pos:])
 	for p.pos < len(data) {
 		for range 1000 {
+			for len(gaps) > 0 && p.pos >= gaps[0].Off {
+				p.line += gaps[0].Lines
+				gaps = gaps[1:]
+			}
 			if p.pos < len(data) {
 				p.step()
 				p.endOpen(p.pos)
@@ -67,6 +75,7 @@ func ParseContext(ctx context.Context, data []byte) (*Document, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+	p.doc.End = p.line
 	p.closeSection(len(data))
 	p.reportOpen(0)
 	p.blocks.closeTo(0)

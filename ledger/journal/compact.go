@@ -14,6 +14,7 @@ import (
 	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/ledger/mark"
+	"stint/ledger/reconcile"
 	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
 )
@@ -371,7 +372,7 @@ func (l *Log) refold(file durable.File, data []byte, report func(*ledger.SyntaxE
 	err = old.Close() // whatever was only in that file is in data
 	l.opts.OnRefoldStart()
 	l.giveArchive(entries, end)
-	l.edited, l.stale, l.lacks, l.recent = false, false, salvage.Gaps{}, recent{}
+	l.edited, l.stale, l.lacks, l.known, l.recent = false, false, salvage.Gaps{}, reconcile.Known{}, recent{}
 	l.journal.near[0].Store(&window{file: file, data: data}) // another hand may change the file meanwhile
 	ledger.EachRecord(data, func(s *ledger.Section) {        // what is left of a change is all that there is of it
 		l.seq = max(l.seq, s.Seq) // numbers are not given twice, though their records may be lost

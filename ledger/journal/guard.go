@@ -303,9 +303,9 @@ func (l *Log) ensureJournal() error {
 	if err != nil {
 		return err
 	}
-	doc, err := l.parse(context.Background(), snap)
-	if err != nil {
-		return err
+	doc := ledger.Parse(snap.Data)
+	if doc.Version > ledger.FormatVersion {
+		return ledger.NewerFormat(l.tasks.Path(), doc.Version)
 	}
 	out, n := salvage.Journal(doc)
 	if empty && n == 0 {

@@ -103,6 +103,7 @@ type Log struct {
 	dir      durable.ID      // the state directory that was opened
 	seq      uint64          // last one given; owned by the log's goroutine
 	edited   bool            // some record adopts the edit of another; owned by the log's goroutine
+	known    reconcile.Known // of the journal; owned by the log's goroutine
 	rebuilt  bool            // Open has made the journal of tasks.md alone
 	refused  map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
 	stale    bool            // the fold lacks what the journal has; owned by the log's goroutine
@@ -251,6 +252,7 @@ func (l *Log) checkLayout() error {
 func (l *Log) apply(s *ledger.Section) error {
 	l.edited = l.edited || s.Get(ledger.KeyEdits) != nil
 	l.lacks.Read(s)
+	l.known.Read(s)
 	return l.opts.Apply(s)
 }
 
@@ -524,6 +526,7 @@ func (l *Log) applyBatch(data []byte, off int64) (all bool) {
 			panic("ledger: a record just written does not parse: " + err.Error())
 		}
 		if s.Off = off + int64(pos); more >= 0 {
+			l.known.Read(&s)
 			all = l.opts.Apply(&s) == nil && all
 		}
 		pos += n

@@ -67,7 +67,7 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	if _, err := ledger.ParseContext(ctx, data); !errors.Is(err, stopped) {
 		t.Errorf("parsed: %v", err)
 	}
-	if _, err := reconcile.Compare(ctx, ledger.Parse(data), nil, reconcile.Input{Seen: math.MaxUint64}); !errors.Is(err, stopped) {
+	if _, err := reconcile.Compare(ctx, &reconcile.Texts{Doc: ledger.Parse(data)}, reconcile.Input{Seen: math.MaxUint64}); !errors.Is(err, stopped) {
 		t.Errorf("planned: %v", err)
 	}
 }

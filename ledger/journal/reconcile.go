@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +57,51 @@ func (l *Log) compare(size int64) *comparison {
 	return c
 }
 
+// A view is the two files at one moment.
+type view struct {
+	snap  tasksfile.Snapshot
+	texts *reconcile.Texts
+	file  durable.File // the journal
+}
+
+// look reads what differs in the two files. aside calls a function on the log's goroutine, if that runs.
+func (l *Log) look(ctx context.Context, aside func(func() error) error) (v view, err error) {
+	v.snap, err = l.tasks.ReadBy(func(f io.ReaderAt, size int64) ([]byte, error) {
+		var end int64
+		var known reconcile.Known
+		err := aside(func() error { // the journal has all that tasks.md has
+			v.file, end, known = l.journal.file, l.journal.size, l.known
+			return nil
+		})
+		l.journal.mu.RLock()
+		defer l.journal.mu.RUnlock()
+		if err == nil && v.file != l.journal.file {
+			err = errAgain
+		}
+		if err != nil {
+			return nil, err
+		}
+		l.mu.Lock()
+		simple := &known
+		if state, _ := l.tasks.State(v.snap); len(l.damage)+len(l.refused) > 0 || state.Raced > 0 {
+			simple = nil
+		}
+		l.mu.Unlock()
+		if v.texts, err = reconcile.ReadTexts(ctx, f, v.file, size, end, simple); err != nil {
+			return nil, err
+		}
+		if doc := v.texts.Doc; doc.Version > ledger.FormatVersion {
+			return nil, ledger.NewerFormat(l.tasks.Path(), doc.Version)
+		}
+		return v.texts.Doc.Data, nil
+	})
+	if err == nil {
+		_, records, _ := ledger.CutLine(v.texts.Journal, 0)
+		v.snap.Marks = tasksfile.Solid(v.snap.Data) - tasksfile.Solid(v.texts.Journal[records:])
+	}
+	return v, err
+}
+
 // reconcileAtStart takes over what was changed while no log was open.
 func (l *Log) reconcileAtStart(c *comparison) error {
 	l.tasks.SetNewest(l.seq)
@@ -80,35 +126,40 @@ func (l *Log) reconcileAtStart(c *comparison) error {
 	ctx := context.Background()
 	rest, stop := l.untilRest(ctx) // an editor may be at work just now
 	defer stop()
-	var snap tasksfile.Snapshot
+	var v view
 	var p *planned
 	var err error
+	look := func() error {
+		v, err = l.look(ctx, func(f func() error) error { return f() })
+		return err
+	}
 	for rested := true; rested; {
 		rested = l.tasks.Rest(rest)
-		if snap, err = l.tasks.Read(ctx); err == nil {
-			snap, err = l.tasks.CutVoid(snap)
+		for cut := true; cut; {
+			if err = look(); err == nil {
+				cut, err = l.tasks.CutVoid(v.snap)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err = l.restoreMissing(v.texts.Doc); err == nil && v.file != l.journal.file {
+			err = look()
+		}
+		if err == nil {
+			p, err = l.planFor(ctx, v, false)
 		}
 		if err != nil {
 			return err
 		}
-		doc, err := l.parse(ctx, snap)
-		if err == nil {
-			err = l.restoreMissing(doc)
-		}
-		if err == nil {
-			p, err = l.planFor(ctx, snap, doc, false)
-		}
-		if err != nil {
-			return err
-		}
-		if p.InFile > 0 || l.tasks.Stays(rest, snap) { // what a crash has cut off, nobody goes on writing
+		if p.InFile > 0 || l.tasks.Stays(rest, v.snap) { // what a crash has cut off, nobody goes on writing
 			break
 		}
 	}
-	l.byHand = time.Unix(0, snap.ID.Mtime) // when it was saved is not known better
+	l.byHand = time.Unix(0, v.snap.ID.Mtime) // when it was saved is not known better
 	res := applyResult{trouble: l.secure(p)}
 	if res.trouble == nil {
-		res, err = l.applyPlan(snap, p)
+		res, err = l.applyPlan(v.snap, p)
 	}
 	if res.trouble != nil {
 		l.tasks.SetForeign()
@@ -125,30 +176,17 @@ func (l *Log) untilRest(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeoutCause(ctx, restLimit, notNow("try again", "%s is being changed all the time", l.opts.Files.Ledger()))
 }
 
-// parse reads the sections of a state of tasks.md.
-func (l *Log) parse(ctx context.Context, snap tasksfile.Snapshot) (*ledger.Document, error) {
-	doc, err := ledger.ParseContext(ctx, snap.Data)
-	if err == nil && doc.Version > ledger.FormatVersion {
-		err = ledger.NewerFormat(l.tasks.Path(), doc.Version)
-	}
-	return doc, err
-}
-
-// planFor reads the journal and compares. The caller holds looking, but at start.
-func (l *Log) planFor(ctx context.Context, snap tasksfile.Snapshot, doc *ledger.Document, accept bool) (*planned, error) {
-	data, file, err := l.journal.read()
-	if err != nil {
-		return nil, err
-	}
+// planFor compares. The caller holds looking, but at start.
+func (l *Log) planFor(ctx context.Context, v view, accept bool) (*planned, error) {
 	in := l.opts.planInput()
 	in.Accept = accept
-	state, isSeen := l.tasks.State(snap)
+	state, isSeen := l.tasks.State(v.snap)
 	if !isSeen {
 		l.byHand = l.opts.now() // a save may bring an old time: mv, cp -p, rsync -t
 	}
 	in.Seen, in.SavedAll, in.SavedRest, in.Raced = state.Newest, state.SavedAll, state.Rest, state.Raced
-	p, err := reconcile.Compare(ctx, doc, data, in)
-	return &planned{p, file}, err
+	p, err := reconcile.Compare(ctx, v.texts, in)
+	return &planned{p, v.file}, err
 }
 
 // planInput returns what a plan needs to know beside the files and the plan before.
@@ -190,6 +228,7 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 		if _, err := l.journal.file.ReadAt(data, from); err != nil && len(data) > 0 {
 			return res, err
 		}
+		snap.Marks += tasksfile.Solid(data[:max(0, p.End-from)]) + tasksfile.Solid(p.Again)
 		if data = append(data, p.Again...); !ledger.HasText(data) {
 			data = nil
 		}
@@ -289,14 +328,7 @@ func (l *Log) reconcile(ctx, rest context.Context, always, accept bool) (r recon
 		if err := l.nudge(); err != nil { // what is missing is made anew, but not the state directory
 			return r, err
 		}
-		snap, err := l.tasks.Read(ctx)
-		if err != nil {
-			return r, err
-		}
-		if !l.tasks.Stays(rest, snap) {
-			continue
-		}
-		res, p, err := l.reconcileWith(ctx, snap, accept)
+		res, p, err := l.reconcileOnce(ctx, rest, accept)
 		if res.done || res.committed {
 			r.Add(p.Plan)
 		}
@@ -307,25 +339,28 @@ func (l *Log) reconcile(ctx, rest context.Context, always, accept bool) (r recon
 	return r, nil
 }
 
-// reconcileWith compares a state of tasks.md and does what is to be done.
-func (l *Log) reconcileWith(ctx context.Context, snap tasksfile.Snapshot, accept bool) (res applyResult, p *planned, err error) {
+// reconcileOnce compares tasks.md as it is now and does what is to be done.
+func (l *Log) reconcileOnce(ctx, rest context.Context, accept bool) (res applyResult, p *planned, err error) {
 	l.looking.Lock()
 	defer l.looking.Unlock()
-	if err := l.nudge(); err != nil { // what is compared must be the journal
-		return res, nil, err
+	v, err := l.look(ctx, l.aside)
+	if errors.Is(err, errAgain) || err == nil && !l.tasks.Stays(rest, v.snap) {
+		return res, nil, nil
 	}
-	doc, err := l.parse(ctx, snap)
 	if err != nil {
 		return res, nil, err
 	}
-	if p, err = l.planFor(ctx, snap, doc, accept); err == nil {
+	if len(v.snap.Data) > maxRecent { // all of a large ledger was read
+		defer debug.FreeOSMemory()
+	}
+	if p, err = l.planFor(ctx, v, accept); err == nil {
 		err = l.secure(p)
 	}
 	if err != nil {
 		return res, nil, err
 	}
 	err = l.aside(func() (err error) {
-		res, err = l.applyPlan(snap, p)
+		res, err = l.applyPlan(v.snap, p)
 		return err
 	})
 	return res, p, err
@@ -352,7 +387,8 @@ func Preview(opts Options, records, tasks []byte) (r reconcile.Report, err error
 	case ledger.VersionOf(records) > ledger.FormatVersion:
 		return r, ledger.NewerFormat(filepath.Join(opts.Dir, opts.Files.Journal()), ledger.VersionOf(records))
 	}
-	p, err := reconcile.Compare(context.Background(), doc, records, opts.planInput())
+	texts := &reconcile.Texts{Doc: doc, Journal: records, End: int64(len(records))}
+	p, err := reconcile.Compare(context.Background(), texts, opts.planInput())
 	if err != nil {
 		return r, err
 	}

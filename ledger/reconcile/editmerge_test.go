@@ -28,7 +28,7 @@ func FuzzEditMerge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		edited := edit3(tasks, ops)
 		doc := ledger.Parse(edited)
-		p, err := Compare(t.Context(), doc, journal, Input{Seen: math.MaxUint64})
+		p, err := Compare(t.Context(), &Texts{Doc: doc, Journal: journal, End: int64(len(journal))}, Input{Seen: math.MaxUint64})
 		if err != nil {
 			t.Fatal(err)
 		}

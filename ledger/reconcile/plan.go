@@ -89,9 +89,9 @@ type Input struct {
 }
 
 // Compare compares tasks.md with what the journal knows.
-func Compare(ctx context.Context, doc *ledger.Document, journal []byte, t Input) (*Plan, error) {
-	h := newHistory(journal)
-	p := planner{ctx: ctx, Plan: &Plan{File: t.Files.Ledger(), Missing: -1, End: h.end}, Input: t, doc: doc, h: h}
+func Compare(ctx context.Context, x *Texts, t Input) (*Plan, error) {
+	h := newHistory(x.Journal)
+	p := planner{ctx: ctx, Plan: &Plan{File: t.Files.Ledger(), Missing: -1, End: x.End}, Input: t, doc: x.Doc, h: h}
 	p.check, p.implied = t.begin()
 	p.match()
 	p.old = p.h.through > 0 && p.Newest == 0
@@ -103,6 +103,9 @@ func Compare(ctx context.Context, doc *ledger.Document, journal []byte, t Input)
 	p.decide()
 	p.findRenamed()
 	p.findGone()
+	if p.Missing >= 0 { // nothing is left out behind it
+		p.Missing += x.End - h.end
+	}
 	return p.Plan, context.Cause(ctx)
 }
 
@@ -251,21 +254,48 @@ func (p *planner) deletesLast() bool {
 	return !slices.ContainsFunc(last, func(r place) bool { return string(p.h.nameOf(r)) != p.Last }) && (p.IsBusy == nil || !p.IsBusy(p.Last))
 }
 
-// restOf returns the digest of the text without the sections of that kind and id, and without blank lines.
+// restOf returns the digest of what the file has beside and in place of the journal's records, and of where it has
+// them in another order or not at all; without the records of that kind and id, and without blank lines.
 func (p *planner) restOf(name string) string {
-	h, pos := sha256.New(), 0
-	add := func(to int) {
+	h, pos, next, last := sha256.New(), 0, 0, uint64(0) // next is the record that should follow
+	skip := func() {
+		for next < len(p.h.records) && string(p.h.nameOf(p.h.records[next])) == name {
+			next++
+		}
+	}
+	add := func(to, behind int) {
+		text := false
 		for line := range bytes.Lines(p.doc.Data[pos:to]) {
-			_, _ = h.Write(bytes.TrimSpace(line)) // a hash never fails
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				_, _ = h.Write(line) // a hash never fails
+				text = true
+			}
+		}
+		if pos = behind; text {
+			_, _ = fmt.Fprint(h, " behind ", last)
 		}
 	}
-	for i := range p.doc.Sections {
-		if s := &p.doc.Sections[i]; s.Name() == name {
-			add(int(s.Off))
-			pos = int(s.Off) + len(s.Raw)
+	skip()
+	for i, m := range p.at {
+		s := &p.doc.Sections[i]
+		isNamed := s.Name() == name
+		if !isNamed && m.as != untouched {
+			continue
 		}
+		add(int(s.Off), int(s.Off)+len(s.Raw))
+		if isNamed {
+			continue
+		}
+		if m.record != next {
+			_, _ = fmt.Fprint(h, " then ", s.Seq)
+		}
+		next, last = m.record+1, s.Seq
+		skip()
 	}
-	add(len(p.doc.Data))
+	add(len(p.doc.Data), 0)
+	if next < len(p.h.records) {
+		_, _ = fmt.Fprint(h, " up to ", last)
+	}
 	return string(h.Sum(nil))
 }
 
@@ -291,7 +321,8 @@ func (p *planner) keepEdits() {
 // put behind it: nothing is rewritten. All other findings are reported.
 func (p *planner) findTorn() {
 	from := bytes.LastIndex(p.doc.Data, []byte("\n#")) + 1
-	tail, line := p.doc.Data[from:], 1+bytes.Count(p.doc.Data[:from], []byte("\n"))
+	tail := p.doc.Data[from:]
+	line := p.doc.End - len(slices.Collect(bytes.Lines(tail)))
 	ours := p.lost > 0 && len(tail) > 0 && bytes.HasPrefix(p.h.data[p.Missing:], tail)
 	if ours {
 		p.InFile = len(tail)

@@ -77,7 +77,7 @@ func (t *File) Swap(snap Snapshot, data []byte, newest uint64) error {
 	}
 	if now := t.now(); now.SameFile(ours) {
 		t.seen, t.blank, t.foreign, t.dirty = now, false, now.Size != ours.Size, false
-		t.state, t.solid = State{Newest: newest, Raced: t.state.Raced}, solid(data)
+		t.state, t.marks = State{Newest: newest, Raced: t.state.Raced}, unknown
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,7 +39,7 @@ type File struct {
 	blank   bool       // what is appended needs no line break before it
 	foreign bool       // another hand has changed it since; reconcile must look
 	dirty   bool       // written and not yet synced
-	solid   int        // how many of its bytes are no blanks
+	marks   int        // see Snapshot; unknown if it is not known
 	unread  bool       // written and not read since: another hand may have saved as many bytes in that moment
 	state   State
 }
@@ -120,30 +121,26 @@ func (t *File) write(data []byte, first, last uint64) (err error) {
 		t.foreign, t.state.Raced = true, first
 	default:
 		t.seen, t.blank, t.state.Newest = now, false, last
-		t.solid += solid(data)
 	}
 	return nil
 }
 
 // CutVoid takes zero bytes off the end of the file: a power cut leaves them where
 // what was appended last had not reached the disk. Nobody has written them, and the
-// journal has what should stand there. It returns the file as it is then.
-func (t *File) CutVoid(snap Snapshot) (Snapshot, error) {
+// journal has what should stand there. It reports whether the file is to be read again.
+func (t *File) CutVoid(snap Snapshot) (cut bool, err error) {
 	if !bytes.HasSuffix(snap.Data, []byte{0}) {
-		return snap, nil
+		return false, nil
 	}
 	f, err := t.fs.OpenFile(t.path, os.O_WRONLY, 0)
 	if err != nil {
-		return snap, explain(t.path, err)
+		return false, explain(t.path, err)
 	}
 	fi, err := f.Stat()
 	if err == nil && durable.IDOf(fi) == snap.ID {
-		err = f.Truncate(int64(len(bytes.TrimRight(snap.Data, "\x00"))))
+		err = f.Truncate(snap.ID.Size - int64(len(snap.Data)-len(bytes.TrimRight(snap.Data, "\x00"))))
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return snap, err
-	}
-	return t.Read(context.Background())
+	return true, errors.Join(err, f.Close())
 }
 
 // AppendTo writes the records first to last behind the file if it is as the snapshot has it,
@@ -155,9 +152,8 @@ func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint6
 	if now, err := durable.IDAt(t.fs, t.path); err != nil || now != snap.ID {
 		return false, nil
 	}
-	was := t.solid
-	t.solid = solid(snap.Data)
-	byHand := t.seen != (durable.ID{}) && t.seen != snap.ID && t.solid != was // a touched file may be followed by a stale buffer
+	byHand := t.seen != (durable.ID{}) && t.seen != snap.ID && t.marks != unknown && t.marks != snap.Marks // a touched file may be followed by a stale buffer
+	t.marks = snap.Marks
 	t.seen, t.blank, t.foreign, t.unread = snap.ID, torn || bytes.HasSuffix(snap.Data, []byte("\n\n")), false, false
 	t.state.Raced = 0
 	if len(data) == 0 {
@@ -175,8 +171,11 @@ func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint6
 	return !t.foreign, nil
 }
 
-// solid returns how many bytes are no blanks: some editors add and remove those.
-func solid(data []byte) int {
+// unknown stands for the marks of a file that was not read.
+const unknown = math.MinInt
+
+// Solid returns how many bytes are no blanks: some editors add and remove those.
+func Solid(data []byte) int {
 	n := len(data)
 	for _, blank := range []string{" ", "\t", "\r", "\n"} {
 		n -= bytes.Count(data, []byte(blank))
@@ -287,14 +286,20 @@ func (t *File) stays(ctx context.Context, id durable.ID, long time.Duration) boo
 
 // A Snapshot is the content of tasks.md at one moment.
 type Snapshot struct {
-	ID   durable.ID
-	Data []byte
+	ID    durable.ID
+	Data  []byte // perhaps without whole records in the middle
+	Marks int    // how many more bytes than the records of the journal it has that are no blanks
 }
 
-// Read returns the file as it is now, and makes it if it is not there. It never replaces one:
-// an editor that has moved the old file away may write the new one in this moment.
+// Read returns the file as it is now, and makes it if it is not there.
 func (t *File) Read(ctx context.Context) (Snapshot, error) {
-	snap, err := ReadSnapshot(ctx, t.fs, filepath.Dir(t.path), t.files)
+	return t.ReadBy(readAll(ctx))
+}
+
+// ReadBy is Read of what read reads of the file. It never replaces one: an editor
+// that has moved the old file away may write the new one in this moment.
+func (t *File) ReadBy(read func(f io.ReaderAt, size int64) ([]byte, error)) (Snapshot, error) {
+	snap, err := readSnapshot(t.fs, t.path, read)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return snap, err
 	}
@@ -308,13 +313,22 @@ func (t *File) Read(ctx context.Context) (Snapshot, error) {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return Snapshot{}, err
 	}
-	return t.Read(ctx)
+	return t.ReadBy(read)
 }
 
 // ReadSnapshot reads the tasks.md of dir. The error is an [*Error] if something else is in its
 // place, and wraps fs.ErrNotExist if nothing is.
-func ReadSnapshot(ctx context.Context, fsys durable.FS, dir string, files ledger.Files) (s Snapshot, err error) {
-	path := filepath.Join(dir, files.Ledger())
+func ReadSnapshot(ctx context.Context, fsys durable.FS, dir string, files ledger.Files) (Snapshot, error) {
+	return readSnapshot(fsys, filepath.Join(dir, files.Ledger()), readAll(ctx))
+}
+
+func readAll(ctx context.Context) func(io.ReaderAt, int64) ([]byte, error) {
+	return func(f io.ReaderAt, size int64) ([]byte, error) {
+		return durable.ReadPieces(ctx, io.NewSectionReader(f, 0, size), size) // less, if it was cut meanwhile; the next look sees another size
+	}
+}
+
+func readSnapshot(fsys durable.FS, path string, read func(io.ReaderAt, int64) ([]byte, error)) (s Snapshot, err error) {
 	f, err := Open(fsys, path, os.O_RDONLY)
 	if err != nil {
 		return s, err
@@ -325,7 +339,7 @@ func ReadSnapshot(ctx context.Context, fsys durable.FS, dir string, files ledger
 		return s, err
 	}
 	s.ID = durable.IDOf(fi)
-	s.Data, err = durable.ReadPieces(ctx, f, fi.Size()) // less, if it was cut meanwhile; the next look sees another size
+	s.Data, err = read(f, fi.Size())
 	if ledger.IsJournal(s.Data) {
 		return s, &Error{Path: path, What: "is a journal and not the ledger, as its first line says"}
 	}
@@ -420,7 +434,6 @@ func (t *File) EndsWith(records *io.SectionReader) (see func(), err error) {
 	}
 	size := min(maxText, all) // a small ledger needs little
 	x, y := make([]byte, size), make([]byte, size)
-	marks := solid(text)
 	for rest, off := all, head; rest > 0; {
 		size = min(size, rest)
 		if _, err := io.ReadFull(records, y[:size]); err != nil {
@@ -432,12 +445,12 @@ func (t *File) EndsWith(records *io.SectionReader) (see func(), err error) {
 			}
 			return nil, err
 		}
-		rest, off, marks = rest-size, off+size, marks+solid(y[:size])
+		rest, off = rest-size, off+size
 	}
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.seen, t.blank, t.foreign, t.solid = durable.IDOf(fi), blank, false, marks
+		t.seen, t.blank, t.foreign, t.marks = durable.IDOf(fi), blank, false, Solid(text)
 	}, nil
 }
 

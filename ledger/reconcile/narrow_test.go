@@ -1,0 +1,224 @@
+package reconcile
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"stint/ledger"
+	"stint/ledger/mark"
+)
+
+// TestNarrowPlan: whatever is done to tasks.md, a plan that is made of what differs is the plan that is
+// made of both files.
+func TestNarrowPlan(t *testing.T) {
+	defer func(was int64) { near = was }(near)
+	near = 1
+	plans, narrow := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLedger(t)
+		for range rapid.IntRange(1, 5).Draw(t, "saves") {
+			for range rapid.IntRange(0, 3).Draw(t, "edits") {
+				l.edit(t)
+			}
+			in := l.in
+			in.Accept = rapid.Bool().Draw(t, "accept")
+			whole, all := l.plan(t, in, nil)
+			part, texts := l.plan(t, in, &l.known)
+			if diff := cmp.Diff(whole, part, cmp.AllowUnexported(Plan{})); diff != "" {
+				t.Fatalf("-whole +narrow:\n%s\ntasks.md:\n%s\nread of it:\n%s\njournal:\n%s\nread of it:\n%s", diff, l.tasks, texts.Doc.Data, l.journal, texts.Journal)
+			}
+			if marks(texts) != marks(all) {
+				t.Fatalf("%d marks more than the journal, and not %d", marks(texts), marks(all))
+			}
+			if plans++; len(texts.Doc.Data) < len(l.tasks) {
+				narrow++
+			}
+			l.apply(whole)
+			for range rapid.IntRange(0, 3).Draw(t, "records") {
+				l.add(t)
+			}
+		}
+	})
+	if t.Logf("%d of %d plans are narrow", narrow, plans); narrow < plans/2 {
+		t.Error("most ledgers were read whole")
+	}
+}
+
+func marks(x *Texts) int {
+	count := func(data []byte) int { return len(bytes.Join(bytes.Fields(data), nil)) }
+	_, records, _ := ledger.CutLine(x.Journal, 0)
+	return count(x.Doc.Data) - count(x.Journal[records:])
+}
+
+// A testLedger is both files, and what the log remembers of them.
+type testLedger struct {
+	journal, tasks []byte
+	seq            uint64
+	known          Known
+	in             Input
+}
+
+func newLedger(t *rapid.T) *testLedger {
+	l := &testLedger{journal: []byte(ledger.EmptyJournal), tasks: []byte(ledger.Preamble)}
+	l.in = Input{Rules: Rules{Guarded: []string{"prompt"}}, Now: time.Unix(1e9, 0), Deletes: true, Seen: math.MaxUint64}
+	if rapid.Bool().Draw(t, "compacted") {
+		l.seq = 100
+		r := mark.Record(l.seq, 2, "tasks-2026-11.md", l.in.Now)
+		l.write(&r, true)
+	}
+	for range rapid.IntRange(4, 40).Draw(t, "records") {
+		l.add(t)
+	}
+	return l
+}
+
+// add lets the master write a record.
+func (l *testLedger) add(t *rapid.T) {
+	r := &ledger.Record{Kind: ledger.KindTask, ID: fmt.Sprint("t", rapid.IntRange(1, 12).Draw(t, "task"))}
+	r.Add("status", rapid.SampledFrom([]string{"queued", "running", "done"}).Draw(t, "status"))
+	if rapid.Bool().Draw(t, "long") {
+		r.Add("prompt", rapid.SampledFrom([]string{"words", "more\n\n## Task x\n```", "<!--\n# a"}).Draw(t, "prompt"))
+	}
+	if rapid.IntRange(0, 30).Draw(t, "restored") == 0 {
+		r = &ledger.Record{Kind: ledger.KindControl, ID: mark.Restore}
+		mark.Restored(r, l.seq)
+	}
+	l.write(r, true)
+}
+
+// write appends a record to the journal, and perhaps to tasks.md.
+func (l *testLedger) write(r *ledger.Record, both bool) {
+	l.seq++
+	r.Seq = l.seq
+	from := len(l.journal)
+	l.journal, _ = ledger.AppendRecord(l.journal, r)
+	s, err := ledger.SectionIn(l.journal, int64(from))
+	if err != nil {
+		panic(err)
+	}
+	l.known.Read(s)
+	if both {
+		l.append(l.journal[from:])
+		l.in.Seen = l.seq
+	}
+}
+
+// append is what the log does to tasks.md.
+func (l *testLedger) append(data []byte) {
+	data = bytes.TrimSuffix(data, []byte("\n"))
+	if !bytes.HasSuffix(l.tasks, []byte("\n\n")) {
+		l.tasks = append(l.tasks, '\n')
+	}
+	l.tasks = append(l.tasks, data...)
+}
+
+func (l *testLedger) plan(t *rapid.T, in Input, known *Known) (*Plan, *Texts) {
+	x, err := ReadTexts(t.Context(), bytes.NewReader(l.tasks), bytes.NewReader(l.journal), int64(len(l.tasks)), int64(len(l.journal)), known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Compare(t.Context(), x, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Sort()
+	return p, x
+}
+
+// apply does what a plan says, as the log does.
+func (l *testLedger) apply(p *Plan) {
+	l.seq = max(l.seq, p.MaxSeq)
+	from := int(p.End)
+	if p.Missing >= 0 {
+		from = int(p.Missing) + p.InFile
+	}
+	for i := range p.Records {
+		l.write(&p.Records[i], false)
+	}
+	data := append(bytes.Clone(l.journal[from:]), p.Again...)
+	l.in.SavedAll, l.in.SavedRest = 0, ""
+	if len(data) == 0 {
+		l.in.SavedAll, l.in.SavedRest = l.seq, p.Rest
+	} else if p.InFile > 0 {
+		l.tasks = append(l.tasks, bytes.TrimSuffix(data, []byte("\n"))...)
+	} else {
+		l.append(data)
+	}
+	l.in.Seen = l.seq
+}
+
+// edit is what a person or an editor does to tasks.md.
+func (l *testLedger) edit(t *rapid.T) {
+	doc := ledger.Parse(l.tasks)
+	line := rapid.IntRange(0, bytes.Count(l.tasks, []byte("\n"))).Draw(t, "line")
+	at := 0
+	for range line {
+		at += bytes.IndexByte(l.tasks[at:], '\n') + 1
+	}
+	put := func(from, to int, text string) {
+		l.tasks = append(append(bytes.Clone(l.tasks[:from]), text...), l.tasks[to:]...)
+	}
+	hand := fmt.Sprintf("\n## Task %s\n- %s\n", rapid.SampledFrom([]string{"t1", "t2", "m", "m"}).Draw(t, "hand"), rapid.SampledFrom([]string{"status: queued", "label: q", "prompt: p"}).Draw(t, "field"))
+	what := rapid.IntRange(0, 15).Draw(t, "what")
+	if len(doc.Sections) == 0 {
+		what = 3
+	}
+	var s *ledger.Section
+	from, to := 0, 0
+	if what > 3 {
+		s = &doc.Sections[rapid.IntRange(0, len(doc.Sections)-1).Draw(t, "section")]
+		from, to = int(s.Off), int(s.Off)+len(s.Raw)
+	}
+	text := string(l.tasks[from:to])
+	switch what {
+	case 0:
+		ops := rapid.SliceOfN(rapid.Byte(), 3, 9).Draw(t, "ops")
+		l.tasks = edit3(l.tasks, ops)
+	case 1:
+		put(at, len(l.tasks), "")
+	case 2:
+		at = rapid.IntRange(0, len(l.tasks)).Draw(t, "cut")
+		put(at, len(l.tasks), "")
+	case 3:
+		put(len(l.tasks), len(l.tasks), hand)
+	case 4:
+		put(from, from, hand+"\n")
+	case 5, 6:
+		put(from, to, strings.Replace(text, "- status: ", "- label: l\n- status: "+rapid.SampledFrom([]string{"", "x"}).Draw(t, "value"), 1))
+	case 7:
+		put(from, to, strings.Replace(text, "words", "other words", 1))
+	case 8:
+		put(from, to, "")
+	case 9: // all of a task
+		for i := len(doc.Sections) - 1; i >= 0; i-- {
+			if o := &doc.Sections[i]; o.Name() == s.Name() {
+				put(int(o.Off), int(o.Off)+len(o.Raw), "")
+			}
+		}
+	case 10:
+		put(at, at, text+"\n")
+	case 11:
+		put(len(l.tasks), len(l.tasks), "\n"+strings.Replace(text, "## Task t", "## Task c", 1))
+	case 12: // moved
+		put(from, to, "")
+		put(min(at, from), min(at, from), text+"\n")
+	case 13:
+		put(from, to, strings.ReplaceAll(text, "\n", rapid.SampledFrom([]string{"\r\n", " \n", "\n\n"}).Draw(t, "end")))
+	case 14: // the record as it was written, in the place of what stands there
+		if j := bytes.Index(l.journal, fmt.Appendf(nil, "\n- seq: %d\n", s.Seq)); j >= 0 {
+			begin := bytes.LastIndex(l.journal[:j], []byte("## "))
+			if own, err := ledger.SectionIn(l.journal, int64(begin)); err == nil {
+				put(from, to, string(own.Raw))
+			}
+		}
+	case 15:
+		put(at, at, rapid.SampledFrom([]string{"A note.\n", "```\n", "<div>\n", "<!--\n", "-->\n", "Title\n=====\n", "## Task t3\n", "## Notes\n"}).Draw(t, "text"))
+	}
+}
