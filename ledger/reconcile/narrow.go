@@ -23,22 +23,17 @@ type Texts struct {
 // Known is what the log knows of its journal, which is undamaged.
 type Known struct {
 	last   uint64
-	notes  []note
-	jumble bool // its records are not in the order of their seqs
-}
-
-// A note is a record that says what was taken over or back. It may speak of any section of tasks.md.
-type note struct {
-	off   int64
-	edits uint64 // seq of the record whose edit it takes over; 0: of none
+	edited []uint64 // records that a person has edited: as stint wrote them, they are edits taken back
+	jumble bool     // the records are not in the order of their seqs
 }
 
 // Read notes a record of the journal. They come in order.
 func (k *Known) Read(s *ledger.Section) {
 	k.jumble, k.last = k.jumble || s.Seq <= k.last, max(k.last, s.Seq)
-	if s.Get(ledger.KeyAdopts) != nil || s.Kind == ledger.KindControl && string(s.ID) == mark.Restore {
-		edits, _ := ledger.ParseUint([]byte(s.Value(ledger.KeyEdits)))
-		k.notes = append(k.notes, note{s.Off, edits})
+	if f := s.Get(ledger.KeyEdits); f != nil {
+		if seq, ok := ledger.ParseUint(f.Bytes()); ok {
+			k.edited = append(k.edited, seq)
+		}
 	}
 }
 
@@ -219,10 +214,10 @@ func (c *cutter) keep(off int64) {
 	c.same = slices.Replace(c.same, i, i+1, stretch{s.tasks, s.journal, off - s.journal}, behind)
 }
 
-// keepRelated keeps the records that a plan may look at because of what differs, which is x: those that notes,
-// sections or what is damaged speak of, and all of the same tasks.
+// keepRelated keeps the records that a plan may look at because of what differs, which is x: those whose seqs
+// stand there, edited ones, and all of the same tasks.
 func (c *cutter) keepRelated(x *Texts, known *Known) {
-	names, has := map[string]bool{}, map[uint64]bool{}
+	names, has := map[string]bool{string(ledger.KindControl) + " " + mark.Restore: true}, map[uint64]bool{}
 	ledger.EachRecord(x.Journal, func(s *ledger.Section) { names[s.Name()], has[s.Seq] = true, true })
 	keepSeq := func(seq uint64) {
 		if has[seq] || seq == 0 {
@@ -234,18 +229,13 @@ func (c *cutter) keepRelated(x *Texts, known *Known) {
 			names[name], has[seq] = true, true
 		}
 	}
-	for _, n := range known.notes {
-		c.keep(n.off)
-		keepSeq(n.edits)
+	for _, seq := range known.edited {
+		keepSeq(seq)
 	}
 	for i := range x.Doc.Sections {
 		s := &x.Doc.Sections[i]
 		names[s.Name()], names[copyName(s)] = true, true
 		keepSeq(s.Seq)
-	}
-	for _, d := range x.Doc.Damaged {
-		names[d.Name] = true
-		keepSeq(d.Seq)
 	}
 	for _, s := range slices.Clone(c.same) {
 		c.keepNamed(s, names)

@@ -89,6 +89,7 @@ func (l *testLedger) add(t *rapid.T) {
 	if rapid.IntRange(0, 30).Draw(t, "restored") == 0 {
 		r = &ledger.Record{Kind: ledger.KindControl, ID: mark.Restore}
 		mark.Restored(r, l.seq)
+		l.seq += 3 // were taken back
 	}
 	l.write(r, true)
 }
@@ -166,7 +167,7 @@ func (l *testLedger) edit(t *rapid.T) {
 		l.tasks = append(append(bytes.Clone(l.tasks[:from]), text...), l.tasks[to:]...)
 	}
 	hand := fmt.Sprintf("\n## Task %s\n- %s\n", rapid.SampledFrom([]string{"t1", "t2", "m", "m"}).Draw(t, "hand"), rapid.SampledFrom([]string{"status: queued", "label: q", "prompt: p"}).Draw(t, "field"))
-	what := rapid.IntRange(0, 15).Draw(t, "what")
+	what := rapid.IntRange(0, 16).Draw(t, "what")
 	if len(doc.Sections) == 0 {
 		what = 3
 	}
@@ -203,7 +204,7 @@ func (l *testLedger) edit(t *rapid.T) {
 			}
 		}
 	case 10:
-		put(at, at, text+"\n")
+		put(at, at, rapid.SampledFrom([]string{text, strings.Replace(text, "- status: ", "- label: copied\n- status: ", 1)}).Draw(t, "copy")+"\n")
 	case 11:
 		put(len(l.tasks), len(l.tasks), "\n"+strings.Replace(text, "## Task t", "## Task c", 1))
 	case 12: // moved
@@ -212,12 +213,23 @@ func (l *testLedger) edit(t *rapid.T) {
 	case 13:
 		put(from, to, strings.ReplaceAll(text, "\n", rapid.SampledFrom([]string{"\r\n", " \n", "\n\n"}).Draw(t, "end")))
 	case 14: // the record as it was written, in the place of what stands there
+		if len(l.known.edited) > 0 {
+			seq := rapid.SampledFrom(l.known.edited).Draw(t, "edited")
+			for i := range doc.Sections {
+				if o := &doc.Sections[i]; o.Seq == seq {
+					s, from, to = o, int(o.Off), int(o.Off)+len(o.Raw)
+				}
+			}
+		}
 		if j := bytes.Index(l.journal, fmt.Appendf(nil, "\n- seq: %d\n", s.Seq)); j >= 0 {
 			begin := bytes.LastIndex(l.journal[:j], []byte("## "))
 			if own, err := ledger.SectionIn(l.journal, int64(begin)); err == nil {
 				put(from, to, string(own.Raw))
 			}
 		}
+	case 16: // from a copy of the ledger, or made up
+		seq := rapid.Uint64Range(1, l.seq+2).Draw(t, "seq")
+		put(from, from, fmt.Sprintf("## Task t1\n- seq: %d\n- status: queued\n<!-- end %d -->\n\n", seq, seq))
 	case 15:
 		put(at, at, rapid.SampledFrom([]string{"A note.\n", "```\n", "<div>\n", "<!--\n", "-->\n", "Title\n=====\n", "## Task t3\n", "## Notes\n"}).Draw(t, "text"))
 	}
