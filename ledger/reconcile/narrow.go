@@ -1,8 +1,8 @@
 package reconcile
 
 import (
+	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -20,16 +20,17 @@ type Texts struct {
 	End     int64 // size of the whole journal
 }
 
-// Known is what the log knows of its journal, which is undamaged.
+// Known is what the log knows of its journal, which is undamaged. It must be told of each record.
 type Known struct {
 	last   uint64
 	edited []uint64 // records that a person has edited: as stint wrote them, they are edits taken back
-	jumble bool     // the records are not in the order of their seqs
+	jumble bool     // the records are not in the order of their seqs, or the first ones were not told
 }
 
-// Read notes a record of the journal. They come in order.
+// Read notes a record of the journal.
 func (k *Known) Read(s *ledger.Section) {
-	k.jumble, k.last = k.jumble || s.Seq <= k.last, max(k.last, s.Seq)
+	k.jumble = k.jumble || s.Seq <= k.last || k.last == 0 && s.Off > 2*int64(len(ledger.EmptyJournal))
+	k.last = max(k.last, s.Seq)
 	if f := s.Get(ledger.KeyEdits); f != nil {
 		if seq, ok := ledger.ParseUint(f.Bytes()); ok {
 			k.edited = append(k.edited, seq)
@@ -37,11 +38,8 @@ func (k *Known) Read(s *ledger.Section) {
 	}
 }
 
-// Limits of what is read in pieces. Of files that differ in more than maxKept, or in very many places, all is read.
-var (
-	maxKept = int64(4 << 20)
-	near    = int64(4 << 10) // a record is in its place if so much is the same from there on
-)
+// Of files that differ in more than maxKept all is read. A record is in its place if near bytes are the same from there on.
+var maxKept, near = int64(4 << 20), int64(4 << 10)
 
 const block = 256 << 10
 
@@ -54,36 +52,40 @@ type cutter struct {
 }
 
 // A stretch is n bytes of records that stand in both files, at those offsets.
-type stretch struct{ tasks, journal, n int64 }
+type stretch struct {
+	tasks, journal, n int64
+	lines             int
+}
 
 // ReadTexts reads size bytes of tasks.md and end bytes of the journal. All is read if known is nil.
 func ReadTexts(ctx context.Context, tasks, journal io.ReaderAt, size, end int64, known *Known) (*Texts, error) {
 	c := &cutter{ctx: ctx, tasks: io.NewSectionReader(tasks, 0, size), journal: io.NewSectionReader(journal, 0, end)}
-	if known != nil && !known.jumble && c.walk() {
-		x, err := c.texts(false)
-		if err != nil {
-			return nil, err
-		}
-		c.keepRelated(x, known)
+	if known == nil || known.jumble {
+		return c.texts()
 	}
-	if c.kept() > maxKept {
+	_, newest := head(c.journal, c.lastHeading(end))
+	if newest != known.last || !c.walk() {
+		c.same = nil
+		return c.texts()
+	}
+	x, err := c.texts()
+	if err != nil {
+		return nil, err
+	}
+	c.keep(c.related(x, known))
+	kept := max(size, end)
+	for _, s := range c.same {
+		kept -= s.n
+	}
+	if kept > maxKept {
 		c.same = nil
 	}
-	return c.texts(true)
+	return c.texts()
 }
 
-// kept returns how much is not left out of the larger file.
-func (c *cutter) kept() int64 {
-	n := max(c.tasks.Size(), c.journal.Size())
-	for _, s := range c.same {
-		n -= s.n
-	}
-	return n
-}
-
-// read reads what there is at off, as much as buf takes.
+// read reads what there is at off, as much as buf takes. Whoever reads what is kept sees an error.
 func read(r io.ReaderAt, buf []byte, off int64) []byte {
-	n, _ := r.ReadAt(buf, off) // whoever reads what is kept sees the error
+	n, _ := r.ReadAt(buf, off)
 	return buf[:n]
 }
 
@@ -103,15 +105,15 @@ func (c *cutter) next(r *io.SectionReader, off int64) int64 {
 	}
 }
 
-// last returns where the last heading before off is in the journal; 0 if none is.
-func (c *cutter) last(off int64) int64 {
-	for off > 0 {
+// lastHeading returns where the last heading before off is in the journal; 0 if none is.
+func (c *cutter) lastHeading(off int64) int64 {
+	for off >= int64(len(heading)) {
 		from := max(0, off-block)
 		if i := bytes.LastIndex(read(c.journal, c.x[:off-from], from), heading); i >= 0 {
 			return from + int64(i) + 1
 		}
-		if off = from + int64(len(heading)) - 1; from == 0 {
-			break
+		if off = from; from > 0 {
+			off += int64(len(heading)) - 1
 		}
 	}
 	return 0
@@ -148,54 +150,42 @@ func (c *cutter) equal(tasks, journal int64) (n int64) {
 	for size := int64(1 << 10); c.ctx.Err() == nil; size = min(4*size, block) {
 		x, y := read(c.tasks, c.x[:size], tasks+n), read(c.journal, c.y[:size], journal+n)
 		k := min(len(x), len(y))
-		if k == 0 || !bytes.Equal(x[:k], y[:k]) {
-			for i := range k {
-				if x[i] != y[i] {
-					return n + int64(i)
-				}
-			}
-			return n
+		if k > 0 && bytes.Equal(x[:k], y[:k]) {
+			n += int64(k)
+			continue
 		}
-		n += int64(k)
+		for i := 0; i < k && x[i] == y[i]; i++ {
+			n++
+		}
+		break
 	}
 	return n
 }
 
-// walk finds what is the same. Of each stretch the first record and the last two stay, for what stands around it,
-// those of the journal's last task not counted; see restOf.
+// walk finds what is the same. Of each stretch the first record and the last two stay, for what stands around it.
 func (c *cutter) walk() bool {
-	newest, _ := head(c.journal, c.last(c.journal.Size()))
-	isNewest := func(off int64) bool {
-		name, _ := head(c.journal, off)
-		return name == newest
-	}
 	tasks, journal := int64(0), int64(0) // where something differs
 	for at := tasks; c.ctx.Err() == nil && at-tasks <= maxKept; {
 		at = c.next(c.tasks, max(0, at-1))
 		if at == c.tasks.Size() {
 			return true
 		}
-		off, n, last := int64(0), int64(0), int64(0)
-		if _, seq := head(c.tasks, at); seq > 0 {
-			ok := false
-			if off, ok = c.find(seq); ok && off >= journal {
-				n = c.equal(at, off)
-				last = c.last(off + n)
-			}
+		_, seq := head(c.tasks, at)
+		off, ok := int64(0), false
+		if seq > 0 {
+			off, ok = c.find(seq)
+		}
+		n, last := int64(0), int64(0)
+		if ok && off >= journal {
+			n = c.equal(at, off)
+			last = c.lastHeading(off + n)
 		}
 		if last <= off || n < near && at+n < c.tasks.Size() && off+n < c.journal.Size() {
 			at++
 			continue
 		}
-		from, to := c.next(c.journal, off), c.last(last)
-		for first := off; from < to && isNewest(first); {
-			first, from = from, c.next(c.journal, from)
-		}
-		for to > from && isNewest(to) {
-			to = c.last(to)
-		}
-		if from < to {
-			c.same = append(c.same, stretch{at + from - off, from, to - from})
+		if from, to := c.next(c.journal, off), c.lastHeading(last); from < to {
+			c.same = append(c.same, stretch{tasks: at + from - off, journal: from, n: to - from})
 		}
 		at += last - off
 		tasks, journal = at, last
@@ -203,90 +193,74 @@ func (c *cutter) walk() bool {
 	return false
 }
 
-// keep keeps the record at off in the journal.
-func (c *cutter) keep(off int64) {
-	i, _ := slices.BinarySearchFunc(c.same, off, func(s stretch, off int64) int { return cmp.Compare(s.journal+s.n, off+1) })
-	if i == len(c.same) || c.same[i].journal > off {
-		return
-	}
-	s, next := c.same[i], c.next(c.journal, off)
-	behind := stretch{s.tasks + next - s.journal, next, s.journal + s.n - next}
-	c.same = slices.Replace(c.same, i, i+1, stretch{s.tasks, s.journal, off - s.journal}, behind)
-}
-
-// keepRelated keeps the records that a plan may look at because of what differs, which is x: those whose seqs
-// stand there, edited ones, and all of the same tasks.
-func (c *cutter) keepRelated(x *Texts, known *Known) {
-	names, has := map[string]bool{string(ledger.KindControl) + " " + mark.Restore: true}, map[uint64]bool{}
+// related returns the names of all records that a plan may look at because of what differs, which is x: those that
+// stand there, those whose seqs do, and edited ones.
+func (c *cutter) related(x *Texts, known *Known) map[string]bool {
+	names, has := map[string]bool{string(ledger.KindControl) + " " + mark.Restore: true}, map[uint64]bool{0: true}
 	ledger.EachRecord(x.Journal, func(s *ledger.Section) { names[s.Name()], has[s.Seq] = true, true })
-	keepSeq := func(seq uint64) {
-		if has[seq] || seq == 0 {
-			return
-		}
-		if off, ok := c.find(seq); ok {
-			c.keep(off)
-			name, _ := head(c.journal, off)
-			names[name], has[seq] = true, true
-		}
-	}
-	for _, seq := range known.edited {
-		keepSeq(seq)
-	}
+	seqs := slices.Clone(known.edited)
 	for i := range x.Doc.Sections {
 		s := &x.Doc.Sections[i]
 		names[s.Name()], names[copyName(s)] = true, true
-		keepSeq(s.Seq)
+		seqs = append(seqs, s.Seq)
 	}
-	for _, s := range slices.Clone(c.same) {
-		c.keepNamed(s, names)
+	for _, seq := range seqs {
+		if off, ok := int64(0), false; !has[seq] {
+			if off, ok = c.find(seq); ok {
+				name, _ := head(c.journal, off)
+				names[name] = true
+			}
+			has[seq] = true
+		}
 	}
+	return names
 }
 
-// keepNamed keeps the records of those names in a stretch.
-func (c *cutter) keepNamed(s stretch, names map[string]bool) {
-	for off, end := s.journal-1, s.journal+s.n; off < end && c.ctx.Err() == nil; {
-		data := read(c.journal, c.y[:min(block, end-off)], off)
-		next := len(data) - 1
-		for i := 1; ; {
-			k := bytes.IndexByte(data[min(i, len(data)):], '#')
-			if k < 0 {
-				break
+// keep takes the records of those names out of what is left out, and counts the lines of the rest.
+func (c *cutter) keep(names map[string]bool) {
+	var same []stretch
+	for _, s := range c.same {
+		r, isStart := bufio.NewReaderSize(io.NewSectionReader(c.journal, s.journal, s.n), block), true
+		var cut *stretch // what is left out here; nil: it is kept
+		for end := s.journal + s.n; s.journal < end; {
+			line, err := r.ReadSlice('\n')
+			if err != nil && len(line) == 0 {
+				break // texts finds it too short
 			}
-			i += k
-			line, _, ok := ledger.CutLine(data, i)
-			if !ok && len(data)-i < len("## ")+2*ledger.MaxID { // it goes on behind the block
-				next = i - 1
-				break
+			if isStart && bytes.HasPrefix(line, heading[1:]) {
+				if names[string(bytes.TrimSpace(line[len("## "):]))] {
+					cut = nil
+				} else if cut == nil {
+					same = append(same, stretch{tasks: s.tasks, journal: s.journal})
+					cut = &same[len(same)-1]
+				}
 			}
-			if data[i-1] == '\n' && bytes.HasPrefix(line, heading[1:]) && names[string(line[len("## "):])] {
-				c.keep(off + int64(i))
+			n := int64(len(line))
+			if isStart = err == nil; cut != nil {
+				cut.n += n
+				cut.lines += bytes.Count(line[len(line)-1:], heading[:1])
 			}
-			i += max(1, len(line))
+			s.tasks, s.journal = s.tasks+n, s.journal+n
 		}
-		if next < 1 || int64(len(data))+off == end {
-			return
-		}
-		off += int64(next)
 	}
+	c.same = same
 }
 
-// texts reads what is kept. The lines of the document are those of tasks.md if the others are to be counted.
-func (c *cutter) texts(count bool) (*Texts, error) {
-	x, tasks, gaps := &Texts{End: c.journal.Size()}, []byte(nil), []ledger.Gap(nil)
-	var from stretch
-	for _, s := range append(slices.Clone(c.same), stretch{c.tasks.Size(), c.journal.Size(), 0}) {
+// texts reads what is kept.
+func (c *cutter) texts() (*Texts, error) {
+	x, tasks, gaps, from := &Texts{End: c.journal.Size()}, []byte(nil), []ledger.Gap(nil), stretch{}
+	for _, s := range append(c.same[:len(c.same):len(c.same)], stretch{tasks: c.tasks.Size(), journal: x.End}) {
 		if err := c.add(&tasks, c.tasks, from.tasks, s.tasks); err != nil {
 			return nil, err
 		}
-		n := int64(len(x.Journal)) + s.journal - from.journal
-		if err := c.add(&x.Journal, c.journal, from.journal, s.journal); err != nil || int64(len(x.Journal)) < n {
-			return nil, cmp.Or(err, io.ErrUnexpectedEOF)
+		want := int64(len(x.Journal)) + s.journal - from.journal
+		if err := c.add(&x.Journal, c.journal, from.journal, s.journal); err != nil {
+			return nil, err
 		}
-		lines := 0
-		for off, end := s.journal, s.journal+s.n; count && off < end; off += block {
-			lines += bytes.Count(read(c.journal, c.x[:min(block, end-off)], off), heading[:1])
+		if int64(len(x.Journal)) < want {
+			return nil, io.ErrUnexpectedEOF
 		}
-		gaps = append(gaps, ledger.Gap{Off: len(tasks), Lines: lines})
+		gaps = append(gaps, ledger.Gap{Off: len(tasks), Lines: s.lines})
 		from = stretch{tasks: s.tasks + s.n, journal: s.journal + s.n}
 	}
 	var err error

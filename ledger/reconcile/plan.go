@@ -254,47 +254,26 @@ func (p *planner) deletesLast() bool {
 	return !slices.ContainsFunc(last, func(r place) bool { return string(p.h.nameOf(r)) != p.Last }) && (p.IsBusy == nil || !p.IsBusy(p.Last))
 }
 
-// restOf returns the digest of what the file has beside and in place of the journal's records, and of where it has
-// them in another order or not at all; without the records of that kind and id, and without blank lines.
+// restOf returns the digest of what the file has beside and in place of the journal's records, and of which it has
+// not; without the records of that kind and id, and without blank lines.
 func (p *planner) restOf(name string) string {
-	h, pos, next, last := sha256.New(), 0, 0, uint64(0) // next is the record that should follow
-	skip := func() {
-		for next < len(p.h.records) && string(p.h.nameOf(p.h.records[next])) == name {
-			next++
-		}
-	}
-	add := func(to, behind int) {
-		text := false
+	h, pos := sha256.New(), 0
+	add := func(to int) {
 		for line := range bytes.Lines(p.doc.Data[pos:to]) {
-			if line = bytes.TrimSpace(line); len(line) > 0 {
-				_, _ = h.Write(line) // a hash never fails
-				text = true
-			}
-		}
-		if pos = behind; text {
-			_, _ = fmt.Fprint(h, " behind ", last)
+			_, _ = h.Write(bytes.TrimSpace(line)) // a hash never fails
 		}
 	}
-	skip()
 	for i, m := range p.at {
-		s := &p.doc.Sections[i]
-		isNamed := s.Name() == name
-		if !isNamed && m.as != untouched {
-			continue
+		if s := &p.doc.Sections[i]; s.Name() == name || m.as == untouched {
+			add(int(s.Off))
+			pos = int(s.Off) + len(s.Raw)
 		}
-		add(int(s.Off), int(s.Off)+len(s.Raw))
-		if isNamed {
-			continue
-		}
-		if m.record != next {
-			_, _ = fmt.Fprint(h, " then ", s.Seq)
-		}
-		next, last = m.record+1, s.Seq
-		skip()
 	}
-	add(len(p.doc.Data), 0)
-	if next < len(p.h.records) {
-		_, _ = fmt.Fprint(h, " up to ", last)
+	add(len(p.doc.Data))
+	for i, r := range p.h.records {
+		if p.owner[i] <= 0 && string(p.h.nameOf(r)) != name {
+			_, _ = fmt.Fprintln(h, r.seq)
+		}
 	}
 	return string(h.Sum(nil))
 }
