@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,49 @@ func TestNarrowPlan(t *testing.T) {
 	if t.Logf("%d of %d plans are narrow", narrow, plans); narrow < plans/2 {
 		t.Error("most ledgers were read whole")
 	}
+}
+
+// TestReadTextsWhole: what the log does not know all of, or not in order, is read whole.
+func TestReadTextsWhole(t *testing.T) {
+	journal := []byte(ledger.EmptyJournal)
+	for seq := range 100 {
+		journal, _ = ledger.AppendRecord(journal, kilobyte(uint64(seq+1)))
+	}
+	all := journal
+	read := func(journal []byte, told func(i int) bool) int {
+		var known Known
+		i := 0
+		ledger.EachRecord(journal, func(s *ledger.Section) {
+			if i++; told(i) {
+				known.Read(s)
+			}
+		})
+		x, err := ReadTexts(t.Context(), bytes.NewReader(journal), bytes.NewReader(journal), int64(len(journal)), int64(len(journal)), &known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(x.Journal)
+	}
+	if n := read(all, func(int) bool { return true }); n > len(all)/4 {
+		t.Errorf("%d of %d bytes were read", n, len(all))
+	}
+	jumbled := slices.Clone(all)
+	jumbled, _ = ledger.AppendRecord(jumbled, kilobyte(50))
+	jumbled, _ = ledger.AppendRecord(jumbled, kilobyte(101))
+	for name, n := range map[string]int{
+		"not told of the first":    read(all, func(i int) bool { return i > 1 }),
+		"not told of the last":     read(all, func(i int) bool { return i < 100 }),
+		"not in the order of seqs": read(jumbled, func(int) bool { return true }) - len(jumbled) + len(all),
+		"not told of any":          read(all, func(int) bool { return false }),
+	} {
+		if n != len(all) {
+			t.Errorf("%s: %d of %d bytes were read", name, n, len(all))
+		}
+	}
+}
+
+func kilobyte(seq uint64) *ledger.Record {
+	return &ledger.Record{Kind: ledger.KindTask, ID: fmt.Sprint("t", seq), Seq: seq, Fields: []ledger.Pair{{Key: "prompt", Value: strings.Repeat("word ", 200) + "end"}}}
 }
 
 func marks(x *Texts) int {
