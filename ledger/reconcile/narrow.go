@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"slices"
 
 	"stint/ledger"
-	"stint/ledger/durable"
 	"stint/ledger/mark"
 )
 
@@ -247,33 +247,34 @@ func (c *cutter) keep(names map[string]bool) {
 }
 
 // texts reads what is kept.
-func (c *cutter) texts() (*Texts, error) {
-	x, tasks, gaps, from := &Texts{End: c.journal.Size()}, []byte(nil), []ledger.Gap(nil), stretch{}
+func (c *cutter) texts() (x *Texts, err error) {
+	x = &Texts{End: c.journal.Size()}
+	tasks, gaps, from := []byte(nil), []ledger.Gap(nil), stretch{}
 	for _, s := range append(c.same[:len(c.same):len(c.same)], stretch{tasks: c.tasks.Size(), journal: x.End}) {
-		if err := c.add(&tasks, c.tasks, from.tasks, s.tasks); err != nil {
-			return nil, err
-		}
 		want := int64(len(x.Journal)) + s.journal - from.journal
-		if err := c.add(&x.Journal, c.journal, from.journal, s.journal); err != nil {
+		if tasks, err = add(tasks, c.tasks, from.tasks, s.tasks); err == nil {
+			x.Journal, err = add(x.Journal, c.journal, from.journal, s.journal)
+		}
+		if err != nil {
 			return nil, err
 		}
 		if int64(len(x.Journal)) < want {
-			return nil, io.ErrUnexpectedEOF
+			return nil, errors.New("the journal has become shorter")
 		}
 		gaps = append(gaps, ledger.Gap{Off: len(tasks), Lines: s.lines})
 		from = stretch{tasks: s.tasks + s.n, journal: s.journal + s.n}
 	}
-	var err error
 	x.Doc, err = ledger.ParseContext(c.ctx, tasks, gaps...)
 	return x, err
 }
 
-// add reads a part of a file.
-func (c *cutter) add(dst *[]byte, r *io.SectionReader, from, to int64) error {
-	data, err := durable.ReadPieces(c.ctx, io.NewSectionReader(r, from, to-from), to-from)
-	if len(*dst) > 0 {
-		data = append(*dst, data...)
+// add reads a part of a file, or what is left of it: the next look sees that it was cut.
+func add(dst []byte, r io.ReaderAt, from, to int64) ([]byte, error) {
+	n := len(dst)
+	dst = append(dst, make([]byte, to-from)...)
+	k, err := r.ReadAt(dst[n:], from)
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
-	*dst = data
-	return err
+	return dst[:n+k], err
 }
