@@ -3,9 +3,11 @@ package reconcile
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -277,4 +279,66 @@ func (l *testLedger) edit(t *rapid.T) {
 	case 15:
 		put(at, at, rapid.SampledFrom([]string{"A note.\n", "```\n", "<div>\n", "<!--\n", "-->\n", "Title\n=====\n", "## Task t3\n", "## Notes\n"}).Draw(t, "text"))
 	}
+}
+
+// inserted is data with a line more.
+type inserted struct {
+	data []byte
+	at   int64
+	line string
+}
+
+func (r inserted) ReadAt(p []byte, off int64) (n int, err error) {
+	parts := []io.ReaderAt{bytes.NewReader(r.data[:r.at]), strings.NewReader(r.line), bytes.NewReader(r.data[r.at:])}
+	for _, part := range parts {
+		size := part.(interface{ Size() int64 }).Size()
+		if off < size && n < len(p) {
+			k, _ := part.ReadAt(p[n:], off)
+			n, off = n+k, off+int64(k)
+		}
+		off = max(0, off-size)
+	}
+	if n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// BenchmarkReadTexts is what a hand edit of one task among that many costs, with four records each; the time is
+// that of the processor, which no other load changes.
+func BenchmarkReadTexts(b *testing.B) {
+	for _, tasks := range []int{10_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("tasks=%d", tasks), func(b *testing.B) {
+			data, known := []byte(ledger.EmptyJournal), Known{last: uint64(4 * tasks)}
+			for i := range 4 * tasks {
+				r := &ledger.Record{Kind: ledger.KindTask, ID: fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012d", i/4), Seq: uint64(i + 1)}
+				r.Add("status", []string{"queued", "running", "running", "done"}[i%4]).Add("updatedAt", "2026-11-21T03:12:45.131Z")
+				if i%4 == 0 {
+					r.Add("prompt", strings.Repeat("Fix the flaky login test and keep the diff small.\n\n", 8)+"end")
+				}
+				data, _ = ledger.AppendRecord(data, r)
+			}
+			at := int64(len(data)/2 + bytes.Index(data[len(data)/2:], []byte("- status: queued")))
+			file := inserted{data, at, "- label: x\n"}
+			before := cpu(b)
+			b.ResetTimer()
+			for range b.N {
+				x, err := ReadTexts(b.Context(), file, bytes.NewReader(data), int64(len(data)+len(file.line)), int64(len(data)), &known)
+				if err != nil || len(x.Journal) > len(data)/10 {
+					b.Fatal(err, len(x.Journal))
+				}
+			}
+			b.ReportMetric(float64((cpu(b)-before).Microseconds())/1e3/float64(b.N), "cpu-ms/op")
+			b.SetBytes(int64(len(data)))
+		})
+	}
+}
+
+// cpu returns the time that the processor has spent on this process.
+func cpu(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
