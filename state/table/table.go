@@ -6,7 +6,7 @@ package table
 
 import (
 	"bytes"
-	"encoding/binary"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -121,10 +121,11 @@ type ids struct {
 
 const minSlots = 64
 
+var hashSeed = maphash.MakeSeed()
+
 // slot returns the place of the entry with that id, or the free one where it belongs.
 func (s *Tasks) slot(u *[16]byte) *uint32 {
-	bits := (binary.LittleEndian.Uint64(u[8:]) ^ binary.LittleEndian.Uint64(u[:8])) * 0x9e3779b97f4a7c15 // also where they are not random
-	for i := bits >> 32; ; i++ {
+	for i := maphash.Bytes(hashSeed, u[:]); ; i++ { // ids may be anything: clients choose some
 		at := &s.ids.slots[i&uint64(len(s.ids.slots)-1)]
 		if *at == 0 || s.Entries.At(*at).id == *u {
 			return at
