@@ -56,12 +56,13 @@ var arrows = map[string][]string{
 	"stint/coordinator/redact":                {"stint/ledger/lazy"},
 	"stint/coordinator/checkout":              {"stint/state"},
 	"stint/coordinator":                       {"stint/coordinator/admission", "stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger/journal", "stint/ledger/durable", "stint/state", "stint/state/fold"},
-	"stint/coordinator/agent/gate":            {"stint/coordinator/redact", "stint/coordinator/task", "stint/ledger/durable"},
+	"stint/coordinator/agent/gate/hold":       {}, // it starts with each run
+	"stint/coordinator/agent/gate":            {"stint/coordinator/agent/gate/hold", "stint/coordinator/redact", "stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/agent/gate/gatetest":   {"stint/coordinator/task", "stint/ledger/durable"}, // only tests import it
 	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
 	anyAgent:                                  {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
-	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/task", "stint/ledger/durable"},                                                   // it speaks codex's events
-	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/gatetest", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"}, // only tests import it
+	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", anyAgent, "stint/coordinator/task", "stint/ledger/durable"},                                                   // it speaks codex's events
+	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/gatetest", "stint/coordinator/agent/gate/hold", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"}, // only tests import it
 	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/ledger", "stint/session", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/client":            {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state", "stint/state/jobs"},
@@ -80,11 +81,12 @@ var arrows = map[string][]string{
 	"stint/coordinator/postgres":              {"stint/coordinator/redact", "stint/coordinator/postgres/schema", "stint/coordinator/postgres/server", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/state", "stint/ledger/mark"},
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
-		"stint/coordinator", "stint/coordinator/checkout", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", anyAgent, "stint/coordinator/agent/demo",
+		"stint/coordinator", "stint/coordinator/checkout", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", anyAgent, "stint/coordinator/agent/demo",
 		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/web", "stint/coordinator/api/wire", "stint/coordinator/notify", "stint/coordinator/schedule", "stint/coordinator/schedule/due", "stint/coordinator/schedule/govern", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/redact",
 		"stint/state", "stint/state/jobs", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/ledger/lazy", "stint/ledger/lock", "stint/prompt", "stint/memory", "stint/memory/care", "stint/state/limits", "stint/coordinator/followup", "stint/ledger/mark",
 	},
-	"stint/examples": {}, // its tests may import anything
+	"stint/cmd/stint-gate": {"stint/coordinator/agent/gate/hold"},
+	"stint/examples":       {}, // its tests may import anything
 }
 
 // anyAgent stands for the folders of agents that have no row of their own.
@@ -253,28 +255,29 @@ func TestTopLevel(t *testing.T) {
 
 // opens has the files, or where that is not enough the functions, that use one of them, and why they may.
 var opens = map[string]string{
-	"cgroup.go":             "the kernel's files",
-	"proc.go":               "the kernel's files",
-	"proc_linux.go":         "the kernel's files",
-	"metrics.go process":    "the kernel's files",
-	"tcp.go readTables":     "the kernel's files",
-	"gate.go open":          "/dev/null",
-	"server.go Accept":      "/dev/null",
-	"probe.go":              "the agent's program, or the user's files of the agent",
-	"settings.go":           "the user's files of the agent",
-	"directive.go":          "the workspace, in a process of the run",
-	"program.go lookAround": "the workspace, in a process of the run",
-	"files.go openRoot":     "a directory: with a slash behind it nothing else is opened",
-	"memory.go openRoot":    "a directory: with a slash behind it nothing else is opened",
-	"prune.go remove":       "a directory: with a slash behind it nothing else is opened",
-	"durable.go SyncDir":    "a directory that a file was just made in",
-	"open.go Open":          "it is what the others use",
-	"restore.go ReadLedger": "a file that a person names",
-	"configload.go":         "the configuration",
-	"demo.go":               "a new directory in the temporary one",
-	"undo.go":               "the checkout, in a process of the user's, and a new directory in the temporary one",
-	"help.go writeManPage":  "a directory that a person names",
-	"spec.go":               "a file that a person names, or a new directory in the temporary one",
+	"cgroup.go":                    "the kernel's files",
+	"proc.go":                      "the kernel's files",
+	"proc_linux.go":                "the kernel's files",
+	"metrics.go process":           "the kernel's files",
+	"tcp.go readTables":            "the kernel's files",
+	"supervise.go openInput":       "/dev/null",
+	"program_linux.go findProgram": "the gate beside this program, as the one who installs it",
+	"server.go Accept":             "/dev/null",
+	"probe.go":                     "the agent's program, or the user's files of the agent",
+	"settings.go":                  "the user's files of the agent",
+	"directive.go":                 "the workspace, in a process of the run",
+	"program.go lookAround":        "the workspace, in a process of the run",
+	"files.go openRoot":            "a directory: with a slash behind it nothing else is opened",
+	"memory.go openRoot":           "a directory: with a slash behind it nothing else is opened",
+	"prune.go remove":              "a directory: with a slash behind it nothing else is opened",
+	"durable.go SyncDir":           "a directory that a file was just made in",
+	"open.go Open":                 "it is what the others use",
+	"restore.go ReadLedger":        "a file that a person names",
+	"configload.go":                "the configuration",
+	"demo.go":                      "a new directory in the temporary one",
+	"undo.go":                      "the checkout, in a process of the user's, and a new directory in the temporary one",
+	"help.go writeManPage":       "a directory that a person names",
+	"spec.go":                      "a file that a person names, or a new directory in the temporary one",
 }
 
 // forTests are directories with what only tests use.

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator/agent/demo"
-	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/state"
 )
 
@@ -32,7 +32,7 @@ func run(args []string) int {
 	if len(args) > 0 {
 		switch args[0] {
 		case "gate":
-			return gate.Main(os.Stdin, os.Stdout)
+			return hold.Main(os.Stdin, os.Stdout)
 		case demo.Command:
 			return demo.Main(args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
 		}

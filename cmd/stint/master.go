@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
@@ -271,8 +271,8 @@ func (a *app) startBackground(ctx context.Context) error {
 
 // spawnMaster starts `stint serve --background` in a session of its own, and returns what it says about itself.
 func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
-	gate.CloseOnExec(readyFD)
-	self, err := gate.SelfCommand()
+	hold.CloseOnExec(readyFD)
+	self, err := hold.SelfCommand()
 	if err != nil {
 		return ready{}, fmt.Errorf("cannot start a master: %w", err)
 	}

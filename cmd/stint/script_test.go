@@ -29,7 +29,7 @@ import (
 )
 
 // TestMain makes the test binary the program too: it is stint when it is called by that name, and when it is
-// called through /proc/self/exe, as a master calls itself for gates and demo agents.
+// called through /proc/PID/exe, as a master calls itself for gates and demo agents.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "exe" {
 		main()

@@ -29,6 +29,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/api"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
@@ -163,7 +164,7 @@ type master struct {
 
 // serve runs the master until it is ended. In the background it tells the one who started it how it went.
 func (m *master) serve(ctx context.Context) error {
-	gate.CloseOnExec(readyFD) // the agents are not to hold anything of ours open
+	hold.CloseOnExec(readyFD) // the agents are not to hold anything of ours open
 	var st unix.Stat_t        // any other one, under a master that somebody started by hand, is not ours to write to
 	if m.background && unix.Fstat(readyFD, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
 		m.ready = os.NewFile(readyFD, "ready")
@@ -204,6 +205,9 @@ func (m *master) run(ctx context.Context) (err error) {
 	}
 	m.socket = defaultSocket(m.state)
 	m.log = m.logger()
+	if err := gate.FindProgram(); err != nil {
+		m.log.Warn("the gates of runs take longer to start", "error", err)
+	}
 	m.accounts = newAccountsFile(m.state)
 	m.accounts.tell = func(err error) { m.log.Warn("a mistake in the accounts", "error", err) }
 	if o, on := postgresOptions(m.cfg, m.state, m.log); on {

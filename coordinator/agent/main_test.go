@@ -8,13 +8,14 @@ import (
 
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/agent/gate/gatetest"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/state"
 )
 
 // TestMain lets the test binary be the gate.
 func TestMain(m *testing.M) {
-	gatetest.Main(m, func() int { return gate.Main(os.Stdin, os.Stdout) }, nil)
+	gatetest.Main(m, func() int { return hold.Main(os.Stdin, os.Stdout) }, nil)
 }
 
 var must, wantGone = gatetest.Must, gatetest.WantGone

@@ -104,6 +104,9 @@ func note(e gate.Result, st *stream, turn task.Turn) string {
 	if e.Cut {
 		notes = append(notes, "the run's stdout does not have all that the agent has written")
 	}
+	if e.Polled != nil {
+		notes = append(notes, fmt.Sprintf("the agent's output was only looked at from time to time, because nobody tells of it: %v (see fs.inotify in sysctl)", e.Polled))
+	}
 	if e.Held {
 		notes = append(notes, "a process outside the run holds its lock")
 	}

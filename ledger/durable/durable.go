@@ -146,8 +146,11 @@ func RewriteFile(name string, write func(io.Writer) error) error {
 
 // PutFile is ReplaceFile for what a power cut may spoil: the ledger has the truth. What
 // stands at the name, a FIFO or a link too, is replaced and never written to.
-func PutFile(name string, data []byte) error {
-	return replace(OS, name, func(w io.Writer) error { _, err := w.Write(data); return err }, func(File) error { return nil })
+func PutFile(name string, data []byte) error { return PutFileOn(OS, name, data) }
+
+// PutFileOn is PutFile on a file system.
+func PutFileOn(fsys FS, name string, data []byte) error {
+	return replace(fsys, name, func(w io.Writer) error { _, err := w.Write(data); return err }, func(File) error { return nil })
 }
 
 func replace(fsys FS, name string, write func(io.Writer) error, sync func(File) error) (err error) {

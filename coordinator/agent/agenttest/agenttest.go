@@ -19,6 +19,7 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/agent/gate/gatetest"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
@@ -32,7 +33,7 @@ var Now = time.Date(2026, 11, 21, 3, 12, 0, 0, time.UTC)
 
 // Main is the TestMain of a folder: the test binary can be the gate, and what others names.
 func Main(m *testing.M, others map[string]func() int) {
-	gatetest.Main(m, func() int { return gate.Main(os.Stdin, os.Stdout) }, others)
+	gatetest.Main(m, func() int { return hold.Main(os.Stdin, os.Stdout) }, others)
 }
 
 // A Bench is the surroundings of runs: directories and a clean environment.

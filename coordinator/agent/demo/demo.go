@@ -8,6 +8,7 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/codex"
 	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 )
 
@@ -43,7 +44,7 @@ func (d Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	d.Use(turn)
 	var argv []string
 	_, out := agent.Begin("the demo agent", turn, func() (_ string, err error) {
-		argv, err = gate.SelfCommand()
+		argv, err = hold.SelfCommand()
 		return "", err
 	})
 	if out != nil {

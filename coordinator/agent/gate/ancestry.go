@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 )
 
@@ -28,12 +29,12 @@ func gateRuns() map[int]string {
 // the same state directory. Where that process has ended, whoever has its pid by then, or cannot be seen, as
 // one of root's with hidepid, the error says that nobody can tell.
 func RunOf(pid int, isOurs func(run string) bool) func() (run string, err error) {
-	return runOf(pid, isOurs, procReader{readProc, readMark})
+	return runOf(pid, isOurs, procReader{hold.ReadProc, hold.ReadMark})
 }
 
 // A procReader looks processes up.
 type procReader struct {
-	read func(pid int) (proc, error)
+	read func(pid int) (hold.Proc, error)
 	mark func(pid int) (run string, err error) // by what its environment was when its program started
 }
 
@@ -45,7 +46,7 @@ func runOf(pid int, isOurs func(run string) bool, l procReader) func() (run stri
 			if unseen != nil {
 				break
 			}
-			if run, err = l.runAbove(pid, p.start, isOurs); !errors.Is(err, errGone) {
+			if run, err = l.runAbove(pid, p.Start, isOurs); !errors.Is(err, hold.ErrGone) {
 				break
 			}
 		}
@@ -65,24 +66,24 @@ func runOf(pid int, isOurs func(run string) bool, l procReader) func() (run stri
 func (l procReader) runAbove(pid int, start string, isOurs func(run string) bool) (run string, err error) {
 	gates := gateRuns() // before the process is seen to live: none that it is below is missing
 	p, err := l.read(pid)
-	if err == nil && (p.start != start || p.dead) {
-		err = errGone
+	if err == nil && (p.Start != start || p.Dead) {
+		err = hold.ErrGone
 	}
 	if err != nil {
 		return "", err
 	}
-	for gates[p.pid] == "" {
-		mark, err := l.mark(p.pid)
+	for gates[p.PID] == "" {
+		mark, err := l.mark(p.PID)
 		if task.ShortageOf(err) != 0 { // it could be seen
 			return "", err
 		}
 		if mark != "" && isOurs(mark) {
 			run = mark
 		}
-		if p.ppid <= 1 {
+		if p.PPID <= 1 {
 			return run, nil
 		}
-		above, err := l.read(p.ppid)
+		above, err := l.read(p.PPID)
 		if task.ShortageOf(err) != 0 {
 			return "", err
 		}
@@ -91,17 +92,17 @@ func (l procReader) runAbove(pid int, start string, isOurs func(run string) bool
 		}
 		p = above
 	}
-	return gates[p.pid], nil
+	return gates[p.PID], nil
 }
 
 // stillBelow returns an error if a process has ended, or is not p's parent any more.
-func (l procReader) stillBelow(p proc) error {
-	again, err := l.read(p.pid)
+func (l procReader) stillBelow(p hold.Proc) error {
+	again, err := l.read(p.PID)
 	if task.ShortageOf(err) != 0 {
 		return err
 	}
-	if err != nil || again.ppid != p.ppid {
-		return errGone
+	if err != nil || again.PPID != p.PPID {
+		return hold.ErrGone
 	}
 	return nil
 }

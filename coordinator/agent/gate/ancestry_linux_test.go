@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"stint/coordinator/agent/gate/hold"
 )
 
 // TestRunOf: whatever a run starts is found by its gate: children, orphans in sessions
@@ -48,16 +50,16 @@ wait`
 	if run, err := RunOf(1<<30, isOurs)(); run != "" || err == nil {
 		t.Errorf("a process that has ended is part of %q, %v", run, err)
 	}
-	first, err := readProc(atoi(list[0]))
+	first, err := hold.ReadProc(atoi(list[0]))
 	must(t, err)
-	late := RunOf(first.pid, isOurs)
-	must(t, signalProc(first, syscall.SIGKILL))
+	late := RunOf(first.PID, isOurs)
+	must(t, hold.SignalProc(first, syscall.SIGKILL))
 	<-ended
 	wantGone(t, turn)
 	if len(gateRuns()) > 0 {
 		t.Error("a gate that has ended is still known")
 	}
-	if run, err := late(); run != "" || !errors.Is(err, errGone) {
+	if run, err := late(); run != "" || !errors.Is(err, hold.ErrGone) {
 		t.Errorf("a process that has ended since is part of %q, %v", run, err)
 	}
 }
@@ -79,10 +81,10 @@ func TestRunOfWhatIsSeen(t *testing.T) {
 		err     error
 	}{
 		{name: "all are seen", parents: below, want: "r-1"},
-		{name: "a shell of the user's", parents: map[int]int{50: 45, 45: 30}, hidden: errGone},
+		{name: "a shell of the user's", parents: map[int]int{50: 45, 45: 30}, hidden: hold.ErrGone},
 		{name: "the same, and the kernel says no", parents: map[int]int{50: 45, 45: 30}, hidden: syscall.EACCES},
-		{name: "it has ended", parents: map[int]int{45: 40}, hidden: errGone, err: errGone},
-		{name: "an ancestor ends", parents: map[int]int{50: 45, 51: 40, 40: 30}, hidden: errGone, change: func(_ int, parents map[int]int) { parents[50] = 51 }, want: "r-1"},
+		{name: "it has ended", parents: map[int]int{45: 40}, hidden: hold.ErrGone, err: hold.ErrGone},
+		{name: "an ancestor ends", parents: map[int]int{50: 45, 51: 40, 40: 30}, hidden: hold.ErrGone, change: func(_ int, parents map[int]int) { parents[50] = 51 }, want: "r-1"},
 		{name: "its gate ends", parents: below, change: func(int, map[int]int) { liveGates.Delete(40) }, want: "r-1"},
 		{name: "the gate of an earlier master", parents: map[int]int{50: 45, 45: 30, 30: 1}, marks: map[int]string{30: "r-0"}, want: "r-0"},
 		{name: "the same, and the user's shell is hidden", parents: map[int]int{50: 45, 45: 30}, hidden: syscall.EACCES, marks: map[int]string{45: "r-0"}, want: "r-0"},
@@ -96,17 +98,17 @@ func TestRunOfWhatIsSeen(t *testing.T) {
 		looks := 0
 		isOurs := func(run string) bool { return strings.HasPrefix(run, "r-") }
 		mark := func(pid int) (string, error) { return c.marks[pid], nil }
-		find := runOf(50, isOurs, procReader{mark: mark, read: func(pid int) (proc, error) {
+		find := runOf(50, isOurs, procReader{mark: mark, read: func(pid int) (hold.Proc, error) {
 			if looks++; looks >= max(1, c.fails[0]) && looks <= c.fails[1] {
-				return proc{}, syscall.EMFILE
+				return hold.Proc{}, syscall.EMFILE
 			}
 			if looks > first && c.change != nil {
 				c.change(looks, c.parents)
 			}
 			if ppid := c.parents[pid]; ppid != 0 {
-				return proc{pid: pid, ppid: ppid, start: "100"}, nil
+				return hold.Proc{PID: pid, PPID: ppid, Start: "100"}, nil
 			}
-			return proc{}, c.hidden
+			return hold.Proc{}, c.hidden
 		}})
 		if run, err := find(); run != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: %q, %v", c.name, run, err)
@@ -118,18 +120,18 @@ func TestRunOfWhatIsSeen(t *testing.T) {
 // TestRunOfAnother: also while no run lives, who has ended since is not taken for the user: it
 // may have been part of the last one.
 func TestRunOfAnother(t *testing.T) {
-	for i, now := range []proc{
-		{pid: 50, ppid: 30, start: "100"},
-		{pid: 50, ppid: 30, start: "101"},
-		{pid: 50, ppid: 1, start: "100", dead: true},
+	for i, now := range []hold.Proc{
+		{PID: 50, PPID: 30, Start: "100"},
+		{PID: 50, PPID: 30, Start: "101"},
+		{PID: 50, PPID: 1, Start: "100", Dead: true},
 	} {
 		looks := 0
-		find := runOf(50, nil, procReader{mark: func(int) (string, error) { return "", nil }, read: func(pid int) (proc, error) {
+		find := runOf(50, nil, procReader{mark: func(int) (string, error) { return "", nil }, read: func(pid int) (hold.Proc, error) {
 			if looks++; looks == 1 {
-				return proc{pid: 50, start: "100"}, nil
+				return hold.Proc{PID: 50, Start: "100"}, nil
 			}
 			if pid != 50 {
-				return proc{}, syscall.EACCES
+				return hold.Proc{}, syscall.EACCES
 			}
 			return now, nil
 		}})

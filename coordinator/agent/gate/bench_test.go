@@ -25,7 +25,7 @@ func BenchmarkForkExec(b *testing.B) {
 func BenchmarkDispatch(b *testing.B) {
 	eachWorkers(b, func(b *testing.B) func(string) error {
 		bench := newBench(b)
-		bench.Poll = defaultPoll
+		bench.Poll = 0
 		turn := bench.Turn("")
 		for i := range b.N {
 			must(b, os.Mkdir(filepath.Join(bench.Dir, strconv.Itoa(i)), 0o700))

@@ -7,50 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"stint/coordinator/agent/gate/hold"
 )
-
-// A table that could not be read once is not missing for ever.
-func TestReadOnce(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "table")
-	read := readOnce(name)
-	if _, err := read(); err == nil {
-		t.Error("there is nothing to read")
-	}
-	must(t, os.WriteFile(name, []byte("one"), 0o600))
-	for range 2 {
-		if text, err := read(); string(text) != "one" || err != nil {
-			t.Errorf("%q, %v", text, err)
-		}
-		must(t, os.WriteFile(name, []byte("two"), 0o600))
-	}
-}
-
-func TestFindCgroup(t *testing.T) {
-	const hybrid = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw\n" +
-		"32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n" +
-		"41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:7 master:1 - cgroup2 cgroup2 rw\n"
-	const unified = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
-	const container = "30 23 0:26 /docker/abc /sys/fs/my\\040group rw - cgroup2 cgroup2 rw\n"
-	for _, c := range []struct{ name, mounts, self, want string }{
-		{"root of a hybrid", hybrid, "9:name=systemd:/\n0::/\n", "/sys/fs/cgroup/unified"},
-		{"below", hybrid, "4:memory:/x\n0::/user.slice/a b\n", "/sys/fs/cgroup/unified/user.slice/a b"},
-		{"unified", unified, "0::/system.slice/stint.service\n", "/sys/fs/cgroup/system.slice/stint.service"},
-		{"only a part is mounted", container, "0::/docker/abc/x\n", "/sys/fs/my group/x"},
-		{"all that is mounted", container, "0::/docker/abc\n", "/sys/fs/my group"},
-		{"another part is mounted", container, "0::/docker/abcd\n", ""},
-		{"outside the namespace", unified, "0::/../x\n", ""},
-		{"not mounted", "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n", "0::/\n", ""},
-		{"version 1 only", hybrid, "9:name=systemd:/\n", ""},
-		{"nothing", "", "", ""},
-	} {
-		if got := findCgroup(c.mounts, c.self); got != c.want {
-			t.Errorf("%s: %q, not %q", c.name, got, c.want)
-		}
-	}
-	if cg := planCgroup("a/../b"); cg != "" {
-		t.Errorf("a run may choose its cgroup: %s", cg)
-	}
-}
 
 // The agent is born in a cgroup that run.json names, and it goes with the run.
 func TestBornInACgroup(t *testing.T) {
@@ -61,10 +20,10 @@ func TestBornInACgroup(t *testing.T) {
 		r, out := b.run(turn, "grep ^0:: /proc/self/cgroup")
 		rec, err := readRecord(turn.RunDir)
 		must(t, err)
-		if in := strings.HasSuffix(out, "/"+cgroupName(turn.RunID)+"\n"); r.End.Exit != 0 || in == b.NoCgroup || (rec.Cgroup == "") != b.NoCgroup {
+		if in := strings.HasSuffix(out, "/"+hold.CgroupName(turn.RunID)+"\n"); r.End.Exit != 0 || in == b.NoCgroup || (rec.Cgroup == "") != b.NoCgroup {
 			t.Errorf("without %v: %+v, %q, run.json says %q", b.NoCgroup, r, out, rec.Cgroup)
 		}
-		if _, err := os.Stat(string(planCgroup(turn.RunID))); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(string(hold.PlanCgroup(turn.RunID))); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("without %v: the cgroup: %v", b.NoCgroup, err)
 		}
 	}
@@ -77,7 +36,7 @@ func TestCgroupCannotBeMade(t *testing.T) {
 	plain := filepath.Join(b.Dir, "no-cgroup") // a directory, but no cgroup
 	file := filepath.Join(b.Dir, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
-	for _, dir := range []cgroup{"/proc/no/such", cgroup(plain), cgroup(b.Dir), cgroup(file), ""} {
+	for _, dir := range []hold.Cgroup{"/proc/no/such", hold.Cgroup(plain), hold.Cgroup(b.Dir), hold.Cgroup(file), ""} {
 		turn := b.Turn("")
 		s := script(turn, "setsid sleep 1000 & exit 5")
 		s.cgroup = dir
@@ -101,12 +60,12 @@ func TestRecoverByCgroup(t *testing.T) {
 	needCgroup(t)
 	b := newBench(t)
 	turn, stranger := b.fakeRun(func(r *runRecord) {
-		r.GatePID, r.GateStart, r.Cgroup = 1<<30, "1", planCgroup(r.RunID)
+		r.GatePID, r.GateStart, r.Cgroup = 1<<30, "1", hold.PlanCgroup(r.RunID)
 	})
-	cg := planCgroup(turn.RunID)
-	dir, err := cg.make()
+	cg := hold.PlanCgroup(turn.RunID)
+	dir, err := cg.Make()
 	must(t, err)
-	t.Cleanup(func() { _ = cg.remove() }) // for a failure half way
+	t.Cleanup(func() { _ = cg.Remove() }) // for a failure half way
 	must(t, os.Mkdir(filepath.Join(string(cg), "below"), 0o755))
 	// It has no mark, no group of the run and no lock.
 	lost := b.sleeper(&syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())})
@@ -123,18 +82,18 @@ func TestRecoverByCgroup(t *testing.T) {
 func TestRecoverSparesCgroups(t *testing.T) {
 	needCgroup(t)
 	b := newBench(t)
-	other := planCgroup(b.Turn("").RunID)
-	dir, err := other.make()
+	other := hold.PlanCgroup(b.Turn("").RunID)
+	dir, err := other.Make()
 	must(t, err)
-	t.Cleanup(func() { _ = other.remove() })
+	t.Cleanup(func() { _ = other.Remove() })
 	must(t, dir.Close())
 	turn, _ := b.fakeRun(func(r *runRecord) { r.GatePID, r.GateStart, r.Cgroup = 1<<30, "1", other })
 	must(t, recoverSoon(t, turn))
 	if _, err := os.Stat(string(other)); err != nil {
 		t.Errorf("the other cgroup: %v", err)
 	}
-	must(t, other.remove())
-	if !cgroup(ownCgroup()).holdsSelf() || other.holdsSelf() {
+	must(t, other.Remove())
+	if !hold.Cgroup(hold.OwnCgroup()).HoldsSelf() || other.HoldsSelf() {
 		t.Error("which cgroup is our own?")
 	}
 }

@@ -11,18 +11,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"stint/coordinator/agent/gate/gatetest"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
 // TestMain lets the test binary be the gate and a master.
 func TestMain(m *testing.M) {
-	gatetest.Main(m, func() int { return Main(os.Stdin, os.Stdout) }, map[string]func() int{"test-master": masterMain})
+	gatetest.Main(m, func() int { return hold.Main(os.Stdin, os.Stdout) }, map[string]func() int{"test-master": masterMain})
 }
 
 var must, eventually, wantGone, marked = gatetest.Must, gatetest.Eventually, gatetest.WantGone, gatetest.Marked
@@ -180,4 +182,12 @@ func (b *bench) started() []string {
 // starts returns how often the script of a run was started.
 func (b *bench) starts(turn task.Turn) int {
 	return len(slices.DeleteFunc(b.started(), func(run string) bool { return run != turn.RunID }))
+}
+
+// atoi returns -1 for what is no number.
+func atoi(s string) int {
+	if n, err := strconv.Atoi(s); err == nil {
+		return n
+	}
+	return -1
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,13 +17,19 @@ import (
 	"syscall"
 	"time"
 
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
-// EnvRunID is a variable of every program that runs under a gate: the id of its run. It is also
-// the mark by which a process of a run is found again.
-const EnvRunID = "STINT_RUN_ID"
+// EnvRunID is a variable of every program that runs under a gate: the id of its run.
+const EnvRunID = hold.EnvRunID
+
+// What a supervisor and its gate share.
+type (
+	EndReport = hold.EndReport
+	Resources = hold.Resources
+)
 
 // Names of the files in a run's directory that this package makes.
 const (
@@ -35,17 +42,17 @@ const (
 // A runRecord is run.json: what is needed to find a run's processes again. It
 // holds no secret and is on disk before the agent is started.
 type runRecord struct {
-	RunID     string    `json:"runId"`
-	TaskID    string    `json:"taskId,omitempty"`
-	Attempt   int       `json:"attempt,omitempty"`
-	GatePID   int       `json:"gatePid"`
-	GateStart string    `json:"gateStart"` // start time, as the system counts it
-	BootID    string    `json:"bootId"`
-	Cgroup    cgroup    `json:"cgroup,omitempty"` // where the gate makes one if it can
-	Argv      []string  `json:"argv"`
-	Env       []string  `json:"env"` // names
-	Workspace string    `json:"workspace"`
-	StartedAt time.Time `json:"startedAt"`
+	RunID     string      `json:"runId"`
+	TaskID    string      `json:"taskId,omitempty"`
+	Attempt   int         `json:"attempt,omitempty"`
+	GatePID   int         `json:"gatePid"`
+	GateStart string      `json:"gateStart"` // start time, as the system counts it
+	BootID    string      `json:"bootId"`
+	Cgroup    hold.Cgroup `json:"cgroup,omitempty"` // where the gate makes one if it can
+	Argv      []string    `json:"argv"`
+	Env       []string    `json:"env"` // names
+	Workspace string      `json:"workspace"`
+	StartedAt time.Time   `json:"startedAt"`
 }
 
 // isGone reports an error that says that a file of the run is not there: it never was, or
@@ -62,6 +69,9 @@ func readRecord(runDir string) (*runRecord, error) {
 		return nil, err
 	}
 	rec := new(runRecord)
+	if len(bytes.Trim(data, "\x00")) == 0 { // a power cut came before its bytes
+		return nil, fmt.Errorf("%s is empty: %w", filepath.Join(runDir, recordName), fs.ErrNotExist)
+	}
 	if err := json.Unmarshal(data, rec); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(runDir, recordName), err)
 	}
@@ -84,28 +94,29 @@ type gateProc struct {
 	record  *runRecord // as it was written: the agent may change the file
 	control *os.File
 	lock    *os.File
-	reports chan report   // closed when the gate's end of the pipe is; holds all that a gate says
-	reader  chan struct{} // closed when the reader of the status pipe has ended
+	reports chan hold.Report // closed when the gate's end of the pipe is; holds all that a gate says
+	reader  chan struct{}    // closed when the reader of the status pipe has ended
 }
 
 // begin locks a run, starts its gate, writes run.json and only then
 // lets the gate start the agent. After an error nothing of the run is left.
-func (v *Supervisor) begin(s Spec, stderr *os.File) (_ *gateProc, err error) {
+func (v *Supervisor) begin(s Spec, stdin, stdout, stderr *os.File) (_ *gateProc, err error) {
 	dir := s.Turn.RunDir
 	s.limits = v.Resources
 	if !v.NoCgroup {
-		s.cgroup = planCgroup(s.Turn.RunID)
+		s.cgroup = hold.PlanCgroup(s.Turn.RunID)
 	}
-	lock, err := takeLock(filepath.Join(dir, lockName))
+	lock, note, err := takeLock(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, err
 	}
-	h, err := v.startGate(s, lock, stderr)
+	h, err := v.startGate(s, []*os.File{lock, stdout, stdin, note}, stderr)
+	_ = note.Close() // nothing was written
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	if h.record, err = v.record(s, h.cmd.Process.Pid); err == nil {
-		err = h.send(command{Start: s.start()})
+		err = h.send(hold.Command{Start: s.start()})
 	}
 	if err != nil {
 		h.release() // the gate reads the end of its pipe and goes
@@ -117,16 +128,16 @@ func (v *Supervisor) begin(s Spec, stderr *os.File) (_ *gateProc, err error) {
 	return h, nil
 }
 
-// startGate starts the gate with its two pipes, the lock, and stderr, where one that crashes
-// leaves its trace.
-func (v *Supervisor) startGate(s Spec, lock, stderr *os.File) (*gateProc, error) {
+// startGate starts the gate with its two pipes, the files of the run, and stderr, where one that
+// crashes leaves its trace.
+func (v *Supervisor) startGate(s Spec, files []*os.File, stderr *os.File) (*gateProc, error) {
 	argv := v.Self
 	if len(argv) == 0 {
-		self, err := SelfCommand()
-		if err != nil {
+		var err error
+		if argv, err = gateCommand(); err != nil {
 			return nil, err
 		}
-		argv = append(self, "gate")
+		argv = append(argv, "gate")
 	}
 	controlR, controlW, err := os.Pipe()
 	if err != nil {
@@ -137,7 +148,7 @@ func (v *Supervisor) startGate(s Spec, lock, stderr *os.File) (*gateProc, error)
 		// The mark is for a sweep to find it. It needs no more than these processors, and the runtime need
 		// not look how many there are. Built with -race, it would wait a second at its end.
 		Env:   []string{EnvRunID + "=" + s.Turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
-		Stdin: controlR, Stderr: stderr, ExtraFiles: []*os.File{lock},
+		Stdin: controlR, Stderr: stderr, ExtraFiles: files,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
 	}
 	status, err := cmd.StdoutPipe()
@@ -148,33 +159,34 @@ func (v *Supervisor) startGate(s Spec, lock, stderr *os.File) (*gateProc, error)
 	if cmd.Process == nil {
 		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close()))
 	}
-	h := &gateProc{cmd: cmd, control: controlW, lock: lock, reports: make(chan report, 4), reader: make(chan struct{})}
+	h := &gateProc{cmd: cmd, control: controlW, lock: files[0], reports: make(chan hold.Report, 4), reader: make(chan struct{})}
 	liveGates.Store(cmd.Process.Pid, s.Turn.RunID)
 	go h.read(status)
 	return h, nil
 }
 
-// record writes run.json. Its name need not be durable: a power cut ends all
-// processes, and without the file too no agent is taken for alive.
+// record writes run.json. It need not be durable, and so nobody waits for the disk here: what was renamed is
+// seen by every later process of this boot, whoever is killed, and a power cut ends all processes: where the
+// file is missing or empty then, nothing is found by the run's mark.
 func (v *Supervisor) record(s Spec, pid int) (*runRecord, error) {
-	p, err := readProc(pid)
+	p, err := hold.ReadProc(pid)
 	if err != nil {
 		return nil, fmt.Errorf("the gate ended at once: %w", err)
 	}
-	boot, err := bootID()
+	boot, err := hold.BootID()
 	if err != nil {
 		return nil, err
 	}
 	rec := &runRecord{
 		RunID: s.Turn.RunID, TaskID: s.Turn.TaskID, Attempt: s.Turn.Attempt,
-		GatePID: p.pid, GateStart: p.start, BootID: boot, Cgroup: s.cgroup,
+		GatePID: p.PID, GateStart: p.Start, BootID: boot, Cgroup: s.cgroup,
 		Argv: s.Argv, Env: EnvNames(s.Env), Workspace: s.Turn.Workspace, StartedAt: v.Time().UTC(),
 	}
 	data, err := json.MarshalIndent(rec, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	return rec, durable.ReplaceFile(cmp.Or(v.FS, durable.OS), filepath.Join(s.Turn.RunDir, recordName), append(data, '\n'))
+	return rec, durable.PutFileOn(cmp.Or(v.FS, durable.OS), filepath.Join(s.Turn.RunDir, recordName), append(data, '\n'))
 }
 
 // read passes the gate's reports on, and ends when the gate does.
@@ -183,7 +195,7 @@ func (h *gateProc) read(status io.Reader) {
 	defer close(h.reports)
 	dec := json.NewDecoder(status)
 	for {
-		var rep report
+		var rep hold.Report
 		if dec.Decode(&rep) != nil {
 			return
 		}
@@ -192,7 +204,7 @@ func (h *gateProc) read(status io.Reader) {
 }
 
 // send writes one command. A gate that is gone shows as the end of its reports too.
-func (h *gateProc) send(c command) error {
+func (h *gateProc) send(c hold.Command) error {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -218,28 +230,25 @@ func (h *gateProc) wait() {
 	_ = h.cmd.Wait() // how the gate ended does not matter: its last report does
 }
 
-// takeLock locks the run for everything that inherits the descriptor, which cannot
-// be written to: the agent must not say which process is to be killed for its own.
-// It empties the file: the agent of the directory's last run would be a stranger.
-func takeLock(name string) (*os.File, error) {
+// takeLock locks the run for everything that inherits the descriptor lock, which cannot be written to: the
+// agent must not say which process is to be killed for its own. note can, and is the gate's. The file is
+// emptied: the agent of the directory's last run would be a stranger.
+func takeLock(name string) (lock, note *os.File, err error) {
 	f, err := durable.Open(name, os.O_RDONLY|os.O_CREATE, durable.FileMode)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	held, err := durable.TryLock(f)
 	if !held && err == nil {
 		err = fmt.Errorf("%s is held: something of this run lives", name)
 	}
 	if err == nil {
-		var own *os.File
-		if own, err = durable.Open(name, os.O_WRONLY|os.O_TRUNC, 0); err == nil {
-			err = own.Close()
-		}
+		note, err = durable.Open(name, os.O_WRONLY|os.O_TRUNC, 0)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return f, note, nil
 }
 
 // lockFree reports whether nobody holds the lock of a run. That alone proves

@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
@@ -30,7 +32,7 @@ const patience = 3 * time.Second
 // environment, and nobody holds the run's lock. No process is ever signalled by its pid alone. The empty
 // cgroup is removed.
 func Recover(ctx context.Context, runDir, runID string) error {
-	boot, err := bootID()
+	boot, err := hold.BootID()
 	if err != nil {
 		return unproved(runID, err)
 	}
@@ -39,7 +41,7 @@ func Recover(ctx context.Context, runDir, runID string) error {
 	case isGone(err):
 		// No agent was started, or it has deleted the file. What there is is found by
 		// its mark, and in the cgroup if this process is where the last one was.
-		rec = &runRecord{Cgroup: planCgroup(runID)}
+		rec = &runRecord{Cgroup: hold.PlanCgroup(runID)}
 	case err != nil:
 		return unproved(runID, err)
 	case rec.BootID != boot:
@@ -57,25 +59,25 @@ func unproved(runID string, err error) error {
 func (rec *runRecord) end(ctx context.Context, runDir string) error {
 	t := &tree{
 		dir: runDir, mark: EnvRunID + "=" + rec.RunID, gentle: time.Now().Add(patience),
-		gate: proc{pid: rec.GatePID, start: rec.GateStart},
+		gate: hold.Proc{PID: rec.GatePID, Start: rec.GateStart},
 	}
-	if filepath.Base(string(rec.Cgroup)) == cgroupName(rec.RunID) { // and no other one
+	if filepath.Base(string(rec.Cgroup)) == hold.CgroupName(rec.RunID) { // and no other one
 		t.cgroup = rec.Cgroup
 	}
 	if err := t.endAll(ctx); err != nil {
 		return unproved(rec.RunID, err)
 	}
-	_ = t.cgroup.remove() // that it stays does not keep the task from running
+	_ = t.cgroup.Remove() // that it stays does not keep the task from running
 	return nil
 }
 
 // A tree is what may be left of a run.
 type tree struct {
 	dir    string
-	gate   proc      // pid 0: not known
-	cgroup cgroup    // "": none
-	mark   string    // entry of the environment of all its processes
-	gentle time.Time // until then the gate may do it by itself
+	gate   hold.Proc   // pid 0: not known
+	cgroup hold.Cgroup // "": none
+	mark   string      // entry of the environment of all its processes
+	gentle time.Time   // until then the gate may do it by itself
 }
 
 // endAll kills until two looks in a row find nothing: a process that forks just then could be missed by one.
@@ -104,17 +106,17 @@ func (t *tree) round() (reason string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if t.cgroup.holdsSelf() || slices.ContainsFunc(below, func(p proc) bool { return p.pid == os.Getpid() }) {
+	if t.cgroup.HoldsSelf() || slices.ContainsFunc(below, func(p hold.Proc) bool { return p.PID == os.Getpid() }) {
 		return "", errors.New("this process was started by that very run")
 	}
-	if gate.pid != 0 && time.Now().Before(t.gentle) {
-		return fmt.Sprintf("its gate, process %d, lives", gate.pid), nil
+	if gate.PID != 0 && time.Now().Before(t.gentle) {
+		return fmt.Sprintf("its gate, process %d, lives", gate.PID), nil
 	}
-	if len(below) > 0 || !t.cgroup.empty() { // before the gate: while it lives, orphans stay below it
-		return t.describe(below), errors.Join(t.cgroup.kill(), killAll(below))
+	if len(below) > 0 || !t.cgroup.Empty() { // before the gate: while it lives, orphans stay below it
+		return t.describe(below), errors.Join(t.cgroup.Kill(), killAll(below))
 	}
-	if gate.pid != 0 {
-		return t.describe([]proc{gate}), killAll([]proc{gate})
+	if gate.PID != 0 {
+		return t.describe([]hold.Proc{gate}), killAll([]hold.Proc{gate})
 	}
 	free, err := lockFree(t.dir)
 	if err != nil {
@@ -127,79 +129,80 @@ func (t *tree) round() (reason string, err error) {
 }
 
 // living returns the gate, if it lives, and all other processes of the run.
-func (t *tree) living() (gate proc, below []proc, err error) {
-	all, err := listProcs()
+func (t *tree) living() (gate hold.Proc, below []hold.Proc, err error) {
+	all, err := hold.ListProcs()
 	if err != nil {
-		return proc{}, nil, err
+		return hold.Proc{}, nil, err
 	}
 	seen := map[int]bool{}
-	add := func(procs []proc) {
-		for _, p := range alive(procs) {
-			if !seen[p.pid] {
-				seen[p.pid] = true
+	add := func(procs []hold.Proc) {
+		for _, p := range hold.Alive(procs) {
+			if !seen[p.PID] {
+				seen[p.PID] = true
 				below = append(below, p)
 			}
 		}
 	}
-	if gate = find(all, t.gate); gate.pid != 0 {
-		seen[gate.pid] = true
-		add(descendants(all, gate.pid))
+	if gate = find(all, t.gate); gate.PID != 0 {
+		seen[gate.PID] = true
+		add(hold.Descendants(all, gate.PID))
 	}
-	if agent := find(all, t.agent()); agent.pid > 0 { // and its process group
-		add(slices.DeleteFunc(slices.Clone(all), func(p proc) bool { return p.pgid != agent.pid }))
+	if agent := find(all, t.agent()); agent.PID > 0 { // and its process group
+		add(slices.DeleteFunc(slices.Clone(all), func(p hold.Proc) bool { return p.PGID != agent.PID }))
 	}
-	marked, err := markedProcs(t.mark)
+	marked, err := hold.MarkedProcs(t.mark)
 	if err != nil {
-		return proc{}, nil, err
+		return hold.Proc{}, nil, err
 	}
 	add(marked)
 	return gate, below, nil
 }
 
 // agent returns the agent's pid and start time as the gate has noted them.
-func (t *tree) agent() proc {
+func (t *tree) agent() hold.Proc {
 	data, err := durable.ReadFile(durable.OS, filepath.Join(t.dir, lockName))
 	if err != nil {
-		return proc{}
+		return hold.Proc{}
 	}
 	pid, start, _ := strings.Cut(strings.TrimSpace(string(data)), " ")
-	return proc{pid: max(atoi(pid), 0), start: start}
+	n, _ := strconv.Atoi(pid) // 0: none
+	return hold.Proc{PID: n, Start: start}
 }
 
 // find returns that very process if it lives; a pid of 0 says that it does not.
-func find(all []proc, want proc) proc {
+func find(all []hold.Proc, want hold.Proc) hold.Proc {
 	for _, p := range all {
-		if want.pid > 0 && p.pid == want.pid && p.start == want.start && !p.dead {
+		if want.PID > 0 && p.PID == want.PID && p.Start == want.Start && !p.Dead {
 			return p
 		}
 	}
-	return proc{}
+	return hold.Proc{}
 }
 
-func killAll(procs []proc) error {
+func killAll(procs []hold.Proc) error {
 	var errs []error
 	for _, p := range procs {
-		errs = append(errs, signalProc(p, syscall.SIGKILL))
+		errs = append(errs, hold.SignalProc(p, syscall.SIGKILL))
 	}
 	return errors.Join(errs...)
 }
 
 // KillTree kills a child of this process that was not reaped yet, and what is below it.
 func KillTree(child *os.Process) error {
-	all, _ := listProcs() // without a list the child alone
+	all, _ := hold.ListProcs() // without a list the child alone
 	if err := child.Kill(); err != nil {
 		return err // it was reaped: its number may have been another's
 	}
-	return killAll(descendants(all, child.Pid))
+	return killAll(hold.Descendants(all, child.Pid))
 }
 
-func (t *tree) describe(procs []proc) string {
+func (t *tree) describe(procs []hold.Proc) string {
 	if len(procs) == 0 {
 		return "still alive: what is in " + string(t.cgroup)
 	}
 	var pids []string
 	for _, p := range procs {
-		pids = append(pids, fmt.Sprint(p.pid))
+		pids = append(pids, fmt.Sprint(p.PID))
 	}
 	return "still alive: process " + strings.Join(pids, ", ")
 }

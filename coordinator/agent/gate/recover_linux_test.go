@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate/gatetest"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 )
 
@@ -108,7 +109,7 @@ func TestMasterAndGateDie(t *testing.T) {
 }
 
 // sleeper starts a process that is no part of a run, and ends it with the test.
-func (b *bench) sleeper(attr *syscall.SysProcAttr) proc {
+func (b *bench) sleeper(attr *syscall.SysProcAttr) hold.Proc {
 	b.T.Helper()
 	cmd := exec.Command("/bin/sleep", "1000")
 	cmd.SysProcAttr = attr
@@ -117,18 +118,18 @@ func (b *bench) sleeper(attr *syscall.SysProcAttr) proc {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	p, err := readProc(cmd.Process.Pid)
+	p, err := hold.ReadProc(cmd.Process.Pid)
 	must(b.T, err)
 	return p
 }
 
 // fakeRun writes the files of a run whose gate is some other process.
-func (b *bench) fakeRun(change func(*runRecord)) (task.Turn, proc) {
+func (b *bench) fakeRun(change func(*runRecord)) (task.Turn, hold.Proc) {
 	b.T.Helper()
 	turn, p := b.Turn(""), b.sleeper(nil)
-	boot, err := bootID()
+	boot, err := hold.BootID()
 	must(b.T, err)
-	rec := runRecord{RunID: turn.RunID, GatePID: p.pid, GateStart: p.start, BootID: boot}
+	rec := runRecord{RunID: turn.RunID, GatePID: p.PID, GateStart: p.Start, BootID: boot}
 	change(&rec)
 	data, err := json.Marshal(rec)
 	must(b.T, err)
@@ -137,10 +138,10 @@ func (b *bench) fakeRun(change func(*runRecord)) (task.Turn, proc) {
 }
 
 // wantAlive checks whether a sleeper lives.
-func wantAlive(t *testing.T, p proc, want bool) {
+func wantAlive(t *testing.T, p hold.Proc, want bool) {
 	t.Helper()
-	if now, err := readProc(p.pid); err != nil || now.dead == want {
-		t.Errorf("process %d: %+v, %v", p.pid, now, err)
+	if now, err := hold.ReadProc(p.PID); err != nil || now.Dead == want {
+		t.Errorf("process %d: %+v, %v", p.PID, now, err)
 	}
 }
 
@@ -152,7 +153,7 @@ func TestRecoverSparesStrangers(t *testing.T) {
 		func(r *runRecord) { r.BootID = "another" },
 	} {
 		turn, p := b.fakeRun(change)
-		must(t, os.WriteFile(filepath.Join(turn.RunDir, lockName), fmt.Appendf(nil, "%d 1\n", p.pid), 0o600))
+		must(t, os.WriteFile(filepath.Join(turn.RunDir, lockName), fmt.Appendf(nil, "%d 1\n", p.PID), 0o600))
 		must(t, recoverSoon(t, turn))
 		wantAlive(t, p, true)
 	}
@@ -163,11 +164,11 @@ func TestAgentNamesAStranger(t *testing.T) {
 	b := newBench(t)
 	p := b.sleeper(&syscall.SysProcAttr{Setpgid: true})
 	turn := b.Turn("")
-	r, _ := b.run(turn, fmt.Sprintf("echo %d %s >&3", p.pid, p.start))
+	r, _ := b.run(turn, fmt.Sprintf("echo %d %s >&3", p.PID, p.Start))
 	must(t, recoverSoon(t, turn))
 	wantAlive(t, p, true)
 	mark := gatetest.Read(t, turn.RunDir, lockName)
-	if pid, _, _ := strings.Cut(mark, " "); r.End.Exit != 1 || atoi(pid) <= 0 || atoi(pid) == p.pid {
+	if pid, _, _ := strings.Cut(mark, " "); r.End.Exit != 1 || atoi(pid) <= 0 || atoi(pid) == p.PID {
 		t.Errorf("ended: %+v; the lock has %q", r, mark)
 	}
 }
@@ -176,7 +177,7 @@ func TestAgentNamesAStranger(t *testing.T) {
 func TestRecoverHeldLock(t *testing.T) {
 	b := newBench(t)
 	turn, _ := b.fakeRun(func(r *runRecord) { r.GatePID, r.GateStart = 1<<30, "1" })
-	lock, err := takeLock(filepath.Join(turn.RunDir, lockName))
+	lock, _, err := takeLock(filepath.Join(turn.RunDir, lockName))
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -206,10 +207,10 @@ func TestRecoverOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	gate, agent, turn := b.sleeper(nil), b.sleeper(&syscall.SysProcAttr{Setpgid: true}), b.Turn("")
-	boot, err := bootID()
+	boot, err := hold.BootID()
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(turn.RunDir, "run.json"), fmt.Appendf(nil, `{"runId":%q,"gatePid":%d,"gateStart":%q,"bootId":%q,"more":1}`, turn.RunID, gate.pid, gate.start, boot), 0o600))
-	must(t, os.WriteFile(filepath.Join(turn.RunDir, "lock"), fmt.Appendf(nil, "%d %s\n", agent.pid, agent.start), 0o600))
+	must(t, os.WriteFile(filepath.Join(turn.RunDir, "run.json"), fmt.Appendf(nil, `{"runId":%q,"gatePid":%d,"gateStart":%q,"bootId":%q,"more":1}`, turn.RunID, gate.PID, gate.Start, boot), 0o600))
+	must(t, os.WriteFile(filepath.Join(turn.RunDir, "lock"), fmt.Appendf(nil, "%d %s\n", agent.PID, agent.Start), 0o600))
 	must(t, recoverSoon(t, turn))
 	wantAlive(t, gate, false)
 	wantAlive(t, agent, false)
@@ -247,7 +248,7 @@ func TestOneAtATimeGate(t *testing.T) {
 		if left := marked(t, turn.RunID); len(left) > 0 {
 			t.Fatalf("proved dead, and alive: %v", left)
 		}
-		if _, err := os.Stat(string(planCgroup(turn.RunID))); err == nil {
+		if _, err := os.Stat(string(hold.PlanCgroup(turn.RunID))); err == nil {
 			t.Fatal("proved dead, and its cgroup is there")
 		}
 		before = turn

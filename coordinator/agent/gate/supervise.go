@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -43,13 +45,15 @@ var (
 const (
 	defaultGrace     = 5 * time.Second
 	defaultHangGrace = 15 * time.Second
-	defaultPoll      = 25 * time.Millisecond
+	defaultPoll      = 5 * time.Second        // for what nobody tells of, as writes to a mapped file
+	oftenPoll        = 100 * time.Millisecond // where writes cannot be followed
 )
 
 // A Supervisor runs programs, each under a gate of its own. The zero value works. It may be
 // used by several goroutines at once.
 type Supervisor struct {
-	// Self is the command that starts the gate; the default is this program with the argument "gate".
+	// Self is the command that starts the gate; the default is the program stint-gate where it lies beside this
+	// one and is of the same build, and else this one with the argument "gate".
 	Self []string
 	// Now is the clock for what is recorded; the default is time.Now.
 	Now func() time.Time
@@ -58,7 +62,8 @@ type Supervisor struct {
 	// HangGrace is how long a program may live on after it has said that its turn
 	// is over; the default is 15 s.
 	HangGrace time.Duration
-	// Poll is how often the output is looked at; the default is 25 ms.
+	// Poll is how often the output is looked at although the system tells of no write; the default is 5 s,
+	// and 100 ms where the system cannot tell.
 	Poll time.Duration
 	// Resources are the limits of the program and all that it starts.
 	Resources Resources
@@ -87,19 +92,13 @@ type Spec struct {
 	Short  bool   // of a stdout longer than [MostOutput] only the end is kept, below a line that says so
 
 	limits Resources // these two come from the supervisor
-	cgroup cgroup
+	cgroup hold.Cgroup
 }
 
 // start is what the gate is told.
-func (s Spec) start() *startCommand {
-	dir := s.Turn.RunDir
-	stderr := stderrName
-	if s.Merged {
-		stderr = stdoutName
-	}
-	return &startCommand{
-		Argv: s.Argv, Env: s.Env, Dir: s.Turn.Workspace, Stdin: cmp.Or(s.Stdin, s.Turn.Prompt),
-		Stdout: filepath.Join(dir, stdoutName), Stderr: filepath.Join(dir, stderr), Lock: filepath.Join(dir, lockName),
+func (s Spec) start() *hold.StartCommand {
+	return &hold.StartCommand{
+		Argv: s.Argv, Env: s.Env, Dir: s.Turn.Workspace, Merged: s.Merged,
 		Grace: cmp.Or(s.Turn.Limits.Grace, defaultGrace), Cgroup: s.cgroup, Limits: s.limits,
 	}
 }
@@ -125,6 +124,7 @@ type Result struct {
 	Stderr  []byte    // the last part of it
 	Held    bool      // the lock is held by a process outside the run
 	Cut     bool      // its file has not all of its output
+	Polled  error     // why the system could not tell of its output, which was looked at from time to time
 }
 
 // Supervise runs one program and returns when nothing of it is left. It calls out from this
@@ -144,7 +144,12 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 		return Result{Err: err, End: EndReport{Shortage: task.ShortageOf(err)}}
 	}
 	defer func() { _ = stderr.Close() }() // likewise
-	h, err := v.begin(s, stderr.File)
+	stdin, err := openInput(cmp.Or(s.Stdin, s.Turn.Prompt))
+	if err != nil {
+		return Result{End: EndReport{Exit: -1, Err: err.Error(), Shortage: task.ShortageOf(err)}}
+	}
+	h, err := v.begin(s, stdin, stdout.File, stderr.File)
+	_ = stdin.Close() // only read from
 	if err != nil {
 		return Result{Err: err, End: EndReport{Shortage: cmp.Or(task.ShortageOf(err), gateShort(stderr))}}
 	}
@@ -152,7 +157,7 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 		spec: &s, hang: cmp.Or(v.HangGrace, defaultHangGrace), out: out, held: h, stdout: stdout, stderr: stderr, buf: make([]byte, readSize),
 		redact: v.Redact, feed: v.Redact.Writer(sinkWriter(out.Feed)),
 	}
-	w.run(ctx, cmp.Or(v.Poll, defaultPoll))
+	w.run(ctx, v.Poll)
 	w.finish(ctx)
 	if cause := context.Cause(ctx); w.ended.Cause != nil && errors.Is(cause, task.ErrCanceled) {
 		w.ended.Cause = cause // a person's word counts, also when it came second
@@ -185,8 +190,14 @@ type watch struct {
 
 // run returns when the gate has reported the end or is no use any more.
 func (w *watch) run(ctx context.Context, poll time.Duration) {
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
+	written, leave, err := follow(w.stdout, w.stderr)
+	defer leave()
+	if w.ended.Polled = err; written == nil {
+		poll = cmp.Or(poll, oftenPoll)
+	}
+	poll = cmp.Or(poll, defaultPoll)
+	next := time.NewTimer(0)
+	defer next.Stop()
 	w.began, w.stopped = time.Now(), ctx.Done()
 	for !w.done {
 		select {
@@ -196,25 +207,29 @@ func (w *watch) run(ctx context.Context, poll time.Duration) {
 				return
 			}
 			w.onReport(rep)
+			continue
 		case <-w.stopped:
 			w.stop(context.Cause(ctx))
+			continue
 		case <-w.hard:
 			w.ended.Lost = true
 			return
-		case <-tick.C:
-			w.readNew()
-			w.checkLimits()
+		case <-next.C:
+		case <-written:
 		}
+		w.readNew()
+		next.Reset(min(poll, w.checkLimits()))
 	}
 }
 
-func (w *watch) onReport(rep report) {
+func (w *watch) onReport(rep hold.Report) {
 	if rep.Started > 0 {
 		w.ended.Started = true
 		w.out.Began()
 	}
 	if rep.End != nil {
 		w.ended.End, w.done = *rep.End, true
+		w.ended.End.Shortage = task.ShortageOf(rep.End.Shortage)
 	}
 }
 
@@ -243,24 +258,26 @@ func (w *watch) readNew() {
 	}
 }
 
-// checkLimits stops a run that is silent for too long, or that is over and does not end.
-func (w *watch) checkLimits() {
+// checkLimits stops a run that is silent for too long, or that is over and does not end. It returns the time
+// until the next limit.
+func (w *watch) checkLimits() time.Duration {
+	limit, since, cause := w.spec.Turn.Limits.Idle, w.last, ErrIdle
 	switch {
 	case !w.over.IsZero():
-		if time.Since(w.over) >= w.hang {
-			w.stop(ErrHung)
-		}
+		limit, since, cause = w.hang, w.over, ErrHung
 	case w.total == 0:
-		if limit := w.spec.Turn.Limits.Startup; limit > 0 && time.Since(w.began) >= limit {
-			w.stop(ErrStartup)
-		}
-	case w.spec.Turn.Limits.Idle > 0 && time.Since(w.last) >= w.spec.Turn.Limits.Idle:
-		w.stop(ErrIdle)
-	default:
-		if err := w.out.Stuck(time.Now()); err != nil {
-			w.stop(err)
-		}
+		limit, since, cause = w.spec.Turn.Limits.Startup, w.began, ErrStartup
 	}
+	left := limit - time.Since(since)
+	if limit > 0 && left <= 0 {
+		w.stop(cause)
+	} else if err := w.out.Stuck(time.Now()); err != nil && w.over.IsZero() {
+		w.stop(err)
+	}
+	if limit <= 0 || w.ended.Cause != nil { // none, or all is said
+		return math.MaxInt64
+	}
+	return left
 }
 
 // stop asks the gate, once, to end the run.
@@ -272,7 +289,7 @@ func (w *watch) stop(cause error) {
 	w.stopped = nil
 	w.hard = time.After(w.spec.start().Grace + hardExtra)
 	_ = w.held.cmd.Process.Signal(syscall.SIGCONT) // an agent may have stopped its gate
-	_ = w.held.send(command{Stop: true})           // a gate that is gone shows at once, one that hangs at hard
+	_ = w.held.send(hold.Command{Stop: true})      // a gate that is gone shows at once, one that hangs at hard
 }
 
 // finish makes sure that nothing is left, and reads what is still unread. It
@@ -372,6 +389,14 @@ type output struct {
 	begin int64 // its size before the run
 	off   int64 // read so far
 	gone  int64 // bytes that the run itself has removed: off and gone are the place in its output
+}
+
+// openInput opens what a program reads, which is ours or nothing.
+func openInput(name string) (*os.File, error) {
+	if name == os.DevNull {
+		return os.Open(name)
+	}
+	return durable.Open(name, os.O_RDONLY, 0)
 }
 
 func openOutput(name string) (*output, error) {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stint/coordinator/task"
+	"stint/ledger/durable"
 )
 
 // The agent has its three streams and the lock, and nothing else of ours or of whoever started us.
@@ -114,6 +115,36 @@ func TestShortages(t *testing.T) {
 		turn := b.Turn("")
 		if r := b.Supervise(t.Context(), script(turn, starting), &ears{}); r.End.Shortage != want || r.Started || b.starts(turn) != 0 {
 			t.Errorf("%s: %+v", gate, r)
+		}
+	}
+}
+
+// breakFS lets no one follow stdout, by taking its name away before the agent is started.
+type breakFS struct{ durable.FS }
+
+func (b breakFS) Rename(from, to string) error {
+	return errors.Join(b.FS.Rename(from, to), os.Remove(filepath.Join(filepath.Dir(to), stdoutName)))
+}
+
+// The system tells of what an agent prints, and nobody has to look. Where it cannot tell, the run says so, and
+// the output is looked at all the same.
+func TestOutputIsFollowed(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		fs   durable.FS
+		poll time.Duration
+	}{
+		{"told", durable.OS, time.Hour},
+		{"not told", breakFS{durable.OS}, 0},
+	} {
+		b := newBench(t)
+		b.FS, b.Poll = c.fs, c.poll
+		turn, out := b.Turn(""), &ears{}
+		out.heard = func(p []byte) { must(t, os.WriteFile(filepath.Join(turn.Workspace, string(p[:1])), nil, 0o600)) }
+		wait := func(name string) string { return "until [ -e " + name + " ]; do sleep 0.01; done; " }
+		r := b.Supervise(t.Context(), script(turn, "echo 1; "+wait("1")+"sleep 0.1; echo 2; "+wait("2")), out)
+		if r.End.Exit != 0 || (r.Polled != nil) != (c.poll == 0) {
+			t.Errorf("%s: %+v", c.name, r)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func TestCannotStart(t *testing.T) {
 		{"no gate", func(b *bench, _ *Spec) { b.Self = []string{"/no/such/gate"} }, false, "", "gate could not be started"},
 		{"the directory has a run", func(_ *bench, s *Spec) {
 			var err error
-			lock, err = takeLock(filepath.Join(s.Turn.RunDir, lockName))
+			lock, _, err = takeLock(filepath.Join(s.Turn.RunDir, lockName))
 			must(t, err)
 		}, false, "", "is held"},
 	} {

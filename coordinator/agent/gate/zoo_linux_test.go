@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate/gatetest"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 )
 
@@ -145,7 +146,7 @@ func (k *keeper) visit(i int, a *animal) {
 	turn.Limits.Grace = 200 * time.Millisecond
 	v := k.Supervisor
 	v.NoCgroup = (i+i/len(zoo))%2 == 1 && !a.inside
-	cg := planCgroup(turn.RunID)
+	cg := hold.PlanCgroup(turn.RunID)
 	token := fmt.Sprintf("0.0000%d%09d", os.Getpid(), i+1)
 	ctx, stop := context.WithCancelCause(k.T.Context())
 	defer stop(nil)
@@ -153,7 +154,7 @@ func (k *keeper) visit(i int, a *animal) {
 		time.AfterFunc(300*time.Millisecond, func() { stop(task.ErrTimeout) })
 	}
 	e := &ears{}
-	r := v.Supervise(ctx, script(turn, fmt.Sprintf("T=%s; G=$PPID; RUN=%s; OUT=%s; CG=%s; %s%s", token, turn.RunDir, ownCgroup(), cg, words, a.script)), e)
+	r := v.Supervise(ctx, script(turn, fmt.Sprintf("T=%s; G=$PPID; RUN=%s; OUT=%s; CG=%s; %s%s", token, turn.RunDir, hold.OwnCgroup(), cg, words, a.script)), e)
 	left := k.left(turn, token, cg)
 	how := ""
 	switch {
@@ -178,16 +179,16 @@ func (k *keeper) visit(i int, a *animal) {
 
 // left returns what is alive of a run: by its mark in the environment, by the number
 // in the command line, or by its cgroup; and counts it.
-func (k *keeper) left(turn task.Turn, token string, cg cgroup) string {
+func (k *keeper) left(turn task.Turn, token string, cg hold.Cgroup) string {
 	var found []string
 	for _, pid := range marked(k.T, turn.RunID) {
 		found = append(found, pid+" has the mark")
 	}
-	all, err := listProcs()
+	all, err := hold.ListProcs()
 	must(k.T, err)
-	for _, p := range alive(all) {
-		if cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid)); err == nil && strings.Contains(string(cmd), token) {
-			found = append(found, fmt.Sprintf("%d is %q", p.pid, cmd))
+	for _, p := range hold.Alive(all) {
+		if cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID)); err == nil && strings.Contains(string(cmd), token) {
+			found = append(found, fmt.Sprintf("%d is %q", p.PID, cmd))
 		}
 	}
 	if _, err := os.Stat(string(cg)); cg != "" && err == nil {
@@ -201,10 +202,10 @@ func (k *keeper) left(turn task.Turn, token string, cg cgroup) string {
 
 // zombies counts the children of this process that nobody has reaped.
 func (k *keeper) zombies() (n int) {
-	all, err := listProcs()
+	all, err := hold.ListProcs()
 	must(k.T, err)
-	for _, p := range descendants(all, os.Getpid()) {
-		if p.dead {
+	for _, p := range hold.Descendants(all, os.Getpid()) {
+		if p.Dead {
 			n++
 		}
 	}
@@ -222,13 +223,13 @@ func needCgroup(t testing.TB) {
 // canCgroup reports whether cgroups can be made here.
 func canCgroup(t testing.TB) bool {
 	t.Helper()
-	cg := planCgroup(fmt.Sprintf("try-%d-%d", os.Getpid(), time.Now().UnixNano()))
-	dir, err := cg.make()
+	cg := hold.PlanCgroup(fmt.Sprintf("try-%d-%d", os.Getpid(), time.Now().UnixNano()))
+	dir, err := cg.Make()
 	if err != nil {
 		return false
 	}
 	must(t, dir.Close())
-	must(t, cg.remove())
+	must(t, cg.Remove())
 	return true
 }
 

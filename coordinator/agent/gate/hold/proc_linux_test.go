@@ -1,4 +1,4 @@
-package gate
+package hold
 
 import (
 	"os"
@@ -8,10 +8,17 @@ import (
 	"testing"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestParseStat(t *testing.T) {
 	line := "42 (a) b (c)) S 7 8 9 0 -1 4194304 102 0 0 0 0 0 0 0 20 0 1 0 130474 3133440 390\n"
 	p, err := parseStat(42, []byte(line))
-	if want := (proc{pid: 42, ppid: 7, pgid: 8, start: "130474"}); err != nil || p != want {
+	if want := (Proc{PID: 42, PPID: 7, PGID: 8, Start: "130474"}); err != nil || p != want {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for _, bad := range []string{"", "42", "42 (x) S 1", strings.Replace(line, "S 7", "S x", 1)} {
@@ -19,10 +26,10 @@ func TestParseStat(t *testing.T) {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
-	if p, err := readProc(os.Getpid()); err != nil || p.ppid != os.Getppid() {
+	if p, err := ReadProc(os.Getpid()); err != nil || p.PPID != os.Getppid() {
 		t.Errorf("myself: %+v, %v", p, err)
 	}
-	if _, err := readProc(1 << 30); err != errGone {
+	if _, err := ReadProc(1 << 30); err != ErrGone {
 		t.Errorf("nobody: %v", err)
 	}
 }
@@ -31,16 +38,16 @@ func TestParseStat(t *testing.T) {
 func TestSignalIsForOneProcess(t *testing.T) {
 	cmd := exec.Command("/bin/sleep", "1000")
 	must(t, cmd.Start())
-	p, err := readProc(cmd.Process.Pid)
+	p, err := ReadProc(cmd.Process.Pid)
 	must(t, err)
 	stranger := p
-	stranger.start += "1"
-	must(t, signalProc(stranger, syscall.SIGKILL))
-	must(t, signalProc(p, 0))
-	if now, err := readProc(p.pid); err != nil || now.dead {
+	stranger.Start += "1"
+	must(t, SignalProc(stranger, syscall.SIGKILL))
+	must(t, SignalProc(p, 0))
+	if now, err := ReadProc(p.PID); err != nil || now.Dead {
 		t.Fatalf("the stranger was killed: %+v, %v", now, err)
 	}
-	must(t, signalProc(p, syscall.SIGKILL))
+	must(t, SignalProc(p, syscall.SIGKILL))
 	_ = cmd.Wait() // killed
-	must(t, signalProc(p, syscall.SIGKILL))
+	must(t, SignalProc(p, syscall.SIGKILL))
 }

@@ -1,4 +1,4 @@
-package gate
+package hold
 
 import (
 	"bytes"
@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// A cgroup is the directory of a run's cgroup (version 2); "" means that the run has none, and then all its
+// A Cgroup is the directory of a run's cgroup (version 2); "" means that the run has none, and then all its
 // methods do nothing. The agent is born in it, and what is in it can be killed at one blow, however fast it
 // forks. Only root can leave it.
-type cgroup string
+type Cgroup string
 
-// planCgroup returns the place of a run's cgroup, below that of this process, and "" on a system without. It
+// PlanCgroup returns the place of a run's cgroup, below that of this process, and "" on a system without. It
 // makes nothing: whether it may be made is seen by the gate when it tries.
-func planCgroup(runID string) cgroup {
-	own := ownCgroup()
+func PlanCgroup(runID string) Cgroup {
+	own := OwnCgroup()
 	if own == "" || strings.ContainsAny(runID, "/\n") {
 		return ""
 	}
-	return cgroup(filepath.Join(own, cgroupName(runID)))
+	return Cgroup(filepath.Join(own, CgroupName(runID)))
 }
 
-// cgroupName is the last part of the path of a run's cgroup.
-func cgroupName(runID string) string { return "stint-" + runID }
+// CgroupName is the last part of the path of a run's cgroup.
+func CgroupName(runID string) string { return "stint-" + runID }
 
-// ownCgroup returns the directory of the cgroup in which this process is, "" if that cannot be told.
-func ownCgroup() string {
+// OwnCgroup returns the directory of the cgroup in which this process is, "" if that cannot be told.
+func OwnCgroup() string {
 	mounts, err1 := mountTable()
 	self, err2 := os.ReadFile("/proc/self/cgroup")
 	if errors.Join(err1, err2) != nil {
@@ -73,9 +73,9 @@ func findCgroup(mounts, self string) string {
 	return ""
 }
 
-// make makes the cgroup and opens it for the agent to be born in. An error says
+// Make makes the cgroup and opens it for the agent to be born in. An error says
 // that there can be none here: no right to make it, or a kernel before 5.14.
-func (c cgroup) make() (*os.File, error) {
+func (c Cgroup) Make() (*os.File, error) {
 	if c == "" {
 		return nil, fs.ErrNotExist
 	}
@@ -93,8 +93,8 @@ func (c cgroup) make() (*os.File, error) {
 	return os.Open(string(c))
 }
 
-// kill kills all that is in the cgroup and below. One that is gone is no error.
-func (c cgroup) kill() error {
+// Kill kills all that is in the cgroup and below. One that is gone is no error.
+func (c Cgroup) Kill() error {
 	if c == "" {
 		return nil
 	}
@@ -109,8 +109,8 @@ func (c cgroup) kill() error {
 	return err
 }
 
-// empty reports whether nothing lives in the cgroup and below; false too when that cannot be told.
-func (c cgroup) empty() bool {
+// Empty reports whether nothing lives in the cgroup and below; false too when that cannot be told.
+func (c Cgroup) Empty() bool {
 	if c == "" {
 		return true
 	}
@@ -121,8 +121,8 @@ func (c cgroup) empty() bool {
 	return bytes.Contains(events, []byte("populated 0\n"))
 }
 
-// remove takes an empty cgroup away, with those that the agent has made below it.
-func (c cgroup) remove() error {
+// Remove takes an empty cgroup away, with those that the agent has made below it.
+func (c Cgroup) Remove() error {
 	if c == "" {
 		return nil
 	}
@@ -160,8 +160,8 @@ func cgroupGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
 
-// holdsSelf reports whether this process is in the cgroup or below it.
-func (c cgroup) holdsSelf() bool {
-	own := ownCgroup()
+// HoldsSelf reports whether this process is in the cgroup or below it.
+func (c Cgroup) HoldsSelf() bool {
+	own := OwnCgroup()
 	return c != "" && own != "" && strings.HasPrefix(own+"/", string(c)+"/")
 }

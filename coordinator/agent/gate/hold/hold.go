@@ -1,4 +1,4 @@
-package gate
+package hold
 
 import (
 	"encoding/json"
@@ -12,41 +12,44 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"stint/coordinator/task"
-	"stint/ledger/durable"
 )
 
-// lockFD is the descriptor at which the gate and the agent hold the run's lock.
-const lockFD = 3
+// EnvRunID is a variable of every program that runs under a gate: the id of its run. It is also
+// the mark by which a process of a run is found again.
+const EnvRunID = "STINT_RUN_ID"
+
+// Descriptors that a gate is started with, beside its two pipes, and the run's stderr as its own.
+const (
+	lockFD   = 3 + iota // the run's lock, which gate and agent hold
+	stdoutFD            // these two are the agent's
+	stdinFD
+	noteFD // the lock's file, open for writing: the agent must not say which process is to be killed for its own
+)
 
 // goneGrace is what an agent gets to end by itself when the master is gone.
 const goneGrace = time.Second
 
-// A command is one line from the master to the gate. The first one starts the
+// A Command is one line from the master to the gate. The first one starts the
 // agent, the next one stops it; the end of the pipe says that the master is gone.
-type command struct {
-	Start *startCommand `json:"start,omitempty"`
+type Command struct {
+	Start *StartCommand `json:"start,omitempty"`
 	Stop  bool          `json:"stop,omitempty"`
 }
 
-// A startCommand is all that the gate knows of a run. It comes through the pipe
+// A StartCommand is all that the gate knows of a run. It comes through the pipe
 // and not by argument or file, because the environment holds credentials.
-type startCommand struct {
+type StartCommand struct {
 	Argv   []string      `json:"argv"`
 	Env    []string      `json:"env"`
 	Dir    string        `json:"dir"`
-	Stdin  string        `json:"stdin"`
-	Stdout string        `json:"stdout"`
-	Stderr string        `json:"stderr"`
-	Lock   string        `json:"lock"` // where the agent's pid and start time go
+	Merged bool          `json:"merged,omitempty"` // stderr goes where stdout goes
 	Grace  time.Duration `json:"grace"`
-	Cgroup cgroup        `json:"cgroup,omitempty"`
+	Cgroup Cgroup        `json:"cgroup,omitempty"`
 	Limits Resources     `json:"limits"`
 }
 
-// A report is one line from the gate to the master.
-type report struct {
+// A Report is one line from the gate to the master.
+type Report struct {
 	Started int        `json:"started,omitempty"` // the agent's pid
 	End     *EndReport `json:"end,omitempty"`     // last: nothing of the run is left
 }
@@ -58,18 +61,18 @@ type EndReport struct {
 	Err     string `json:"err,omitempty"`     // why it could not be started
 	Missing bool   `json:"missing,omitempty"` // the program is not there or cannot be executed
 
-	Shortage syscall.Errno `json:"shortage,omitempty"` // Err is this shortage of the machine: see task.ShortageOf
+	// Err is this error of the system; from the supervisor only if it is a shortage of the machine: see task.ShortageOf.
+	Shortage syscall.Errno `json:"shortage,omitempty"`
 }
 
 // Main is the body of the hidden subcommand gate. Only the supervisor starts it: control and out are the
-// pipes from and to the master, descriptor 3 is the run's lock. main calls it before anything else and passes
+// pipes from and to the master, the further descriptors are those above. main calls it before anything else and passes
 // its result to os.Exit. It starts one agent when told to, waits for it, and returns when no descendant is
 // left; at the end of control it ends them all by itself.
 func Main(control io.Reader, out io.Writer) int {
-	CloseOnExec(lockFD + 1)
-	syscall.CloseOnExec(lockFD) // the agent gets it by name
+	CloseOnExec(lockFD) // the agent gets its own by name
 	dec := json.NewDecoder(control)
-	var first command
+	var first Command
 	if dec.Decode(&first) != nil || first.Start == nil {
 		return 0 // the master went away before it said go
 	}
@@ -78,17 +81,17 @@ func Main(control io.Reader, out io.Writer) int {
 		changed: make(chan struct{}, 1), killed: make(map[int]string),
 	}
 	end := g.run(dec)
-	_ = g.out.Encode(report{End: &end}) // without a master nobody needs to know
+	_ = g.out.Encode(Report{End: &end}) // without a master nobody needs to know
 	return 0
 }
 
 // A gate holds one run.
 type gate struct {
-	spec    *startCommand
+	spec    *StartCommand
 	out     *json.Encoder
 	changed chan struct{}  // something below was reaped
 	killed  map[int]string // start times of what was killed, by pid
-	cgroup  cgroup         // of the agent; set by start, as is failure
+	cgroup  Cgroup         // of the agent; set by start, as is failure
 	failure string         // why the agent was not let go although it was started
 
 	mu     sync.Mutex // held while reaping, and while the agent's pid is signalled
@@ -110,16 +113,16 @@ func (g *gate) run(dec *json.Decoder) EndReport {
 	started := make(chan *EndReport)
 	go g.hold(started)
 	end := <-started
-	defer func() { _ = g.cgroup.remove() }() // an empty one that stays is taken away by Recover
+	defer func() { _ = g.cgroup.Remove() }() // an empty one that stays is taken away by Recover
 	if end != nil {
 		return *end
 	}
-	_ = g.out.Encode(report{Started: g.pid}) // a lost master shows as the end of control
-	commands := make(chan command)
+	_ = g.out.Encode(Report{Started: g.pid}) // a lost master shows as the end of control
+	commands := make(chan Command)
 	go func() { // ends with the process
 		defer close(commands)
 		for {
-			var c command
+			var c Command
 			if dec.Decode(&c) != nil {
 				return
 			}
@@ -143,7 +146,7 @@ func (g *gate) hold(started chan<- *EndReport) {
 
 // watch lets the agent work until it ends or somebody wants its end, and then
 // kills what is left until nothing is.
-func (g *gate) watch(commands <-chan command, signals <-chan os.Signal) {
+func (g *gate) watch(commands <-chan Command, signals <-chan os.Signal) {
 	var grace <-chan time.Time // runs from the first SIGTERM on
 	kill := time.NewTimer(0)
 	kill.Stop()
@@ -184,16 +187,15 @@ func (g *gate) watch(commands <-chan command, signals <-chan os.Signal) {
 
 // start brings the agent to life, or says why it cannot.
 func (g *gate) start() *EndReport {
-	files, err := g.open()
-	defer func() {
-		for _, f := range files {
-			_ = f.Close() // the agent has its own copies
-		}
-	}()
-	if err != nil {
-		return &EndReport{Exit: -1, Err: err.Error(), Shortage: task.ShortageOf(err)}
+	if fi, err := os.Stat(g.spec.Dir); err != nil { // so that what fails later is the program
+		return &EndReport{Exit: -1, Err: err.Error(), Shortage: errnoOf(err)}
+	} else if !fi.IsDir() {
+		return &EndReport{Exit: -1, Err: g.spec.Dir + " is not a directory"}
 	}
-	fds := []uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd(), lockFD}
+	fds := []uintptr{stdinFD, stdoutFD, 2, lockFD}
+	if g.spec.Merged {
+		fds[2] = stdoutFD
+	}
 	attr := &syscall.ProcAttr{Dir: g.spec.Dir, Env: g.spec.Env, Files: fds}
 	missing := false
 	pid, err := g.spec.Limits.start(func() (int, error) {
@@ -203,7 +205,7 @@ func (g *gate) start() *EndReport {
 		return pid, err
 	})
 	if pid == 0 {
-		short := task.ShortageOf(err)
+		short := errnoOf(err)
 		if g.spec.Limits.Files > 0 && short == syscall.EMFILE { // a limit of the run, which stays
 			short = 0
 		}
@@ -221,7 +223,7 @@ func (g *gate) start() *EndReport {
 // fork starts the agent in a cgroup of its own if there can be one, and else
 // without: then being its reaper must do.
 func (g *gate) fork(attr *syscall.ProcAttr) (pid int, err error) {
-	if dir, err := g.spec.Cgroup.make(); err == nil {
+	if dir, err := g.spec.Cgroup.Make(); err == nil {
 		g.cgroup, attr.Sys = g.spec.Cgroup, agentAttr(dir)
 		pid, err = forkExec(g.spec.Argv, attr)
 		_ = dir.Close() // only the kernel needed it
@@ -233,29 +235,10 @@ func (g *gate) fork(attr *syscall.ProcAttr) (pid int, err error) {
 	return forkExec(g.spec.Argv, attr)
 }
 
-// open opens the agent's three files and looks at its directory, so that what fails later is the program.
-func (g *gate) open() ([]*os.File, error) {
-	if fi, err := os.Stat(g.spec.Dir); err != nil {
-		return nil, err
-	} else if !fi.IsDir() {
-		return nil, fmt.Errorf("%s is not a directory", g.spec.Dir)
-	}
-	var files []*os.File
-	for i, name := range []string{g.spec.Stdin, g.spec.Stdout, g.spec.Stderr} {
-		open, flag := durable.Open, os.O_WRONLY|os.O_CREATE|os.O_APPEND
-		if i == 0 {
-			flag = os.O_RDONLY
-		}
-		if name == os.DevNull {
-			open = os.OpenFile
-		}
-		f, err := open(name, flag, durable.FileMode)
-		if err != nil {
-			return files, err
-		}
-		files = append(files, f)
-	}
-	return files, nil
+// errnoOf returns the error of the system that err wraps; 0 if there is none.
+func errnoOf(err error) (e syscall.Errno) {
+	errors.As(err, &e)
+	return e
 }
 
 // forkExec tries again while the program is open for writing in some process that is just being forked.
@@ -274,14 +257,11 @@ func forkExec(argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 // cost more than all else that is written here. It need not be durable: after a power cut there is no process
 // to find. Without it, the environment marker still finds the agent.
 func (g *gate) mark() {
-	p, err := readProc(g.pid)
+	p, err := ReadProc(g.pid)
 	if err != nil {
 		return
 	}
-	if f, err := durable.Open(g.spec.Lock, os.O_WRONLY, 0); err == nil { // lockFD cannot be written to
-		_, _ = f.WriteString(strconv.Itoa(p.pid) + " " + p.start + "\n")
-		_ = f.Close()
-	}
+	_, _ = syscall.Write(noteFD, []byte(strconv.Itoa(p.PID)+" "+p.Start+"\n"))
 }
 
 // terminate asks the agent's group to end and starts the clock.
@@ -297,23 +277,23 @@ func (g *gate) terminate(grace time.Duration) <-chan time.Time {
 // killAll kills every descendant that is there now, as long as it finds new
 // ones. The caller comes again until there is no child.
 func (g *gate) killAll() {
-	_ = g.cgroup.kill() // all at once; what has left the cgroup is found below
+	_ = g.cgroup.Kill() // all at once; what has left the cgroup is found below
 	g.mu.Lock()
 	if !g.exited {
 		_ = syscall.Kill(-g.pid, syscall.SIGKILL) // where there is neither a cgroup nor /proc
 	}
 	g.mu.Unlock()
 	for fresh := true; fresh; {
-		all, err := listProcs()
+		all, err := ListProcs()
 		if err != nil {
 			return
 		}
 		fresh = false
-		for _, p := range alive(descendants(all, os.Getpid())) {
-			if g.killed[p.pid] != p.start {
-				g.killed[p.pid] = p.start
+		for _, p := range Alive(Descendants(all, os.Getpid())) {
+			if g.killed[p.PID] != p.Start {
+				g.killed[p.PID] = p.Start
 				fresh = true
-				_ = signalProc(p, syscall.SIGKILL) // it is looked for again
+				_ = SignalProc(p, syscall.SIGKILL) // it is looked for again
 			}
 		}
 	}
@@ -367,7 +347,7 @@ func (g *gate) state() (exited, empty bool) {
 // over reports whether nothing of the run is left.
 func (g *gate) over() bool {
 	_, empty := g.state()
-	return empty && g.cgroup.empty()
+	return empty && g.cgroup.Empty()
 }
 
 func (g *gate) end() EndReport {
@@ -384,17 +364,8 @@ func (g *gate) end() EndReport {
 func closeListed(dir string, first int) {
 	names, _ := os.ReadDir(dir) // what could be read
 	for _, n := range names {
-		if fd := atoi(n.Name()); fd >= first {
+		if fd, err := strconv.Atoi(n.Name()); err == nil && fd >= first {
 			syscall.CloseOnExec(fd)
 		}
 	}
-}
-
-// atoi returns -1 for what is no number.
-func atoi(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return -1
-	}
-	return n
 }

@@ -1,4 +1,4 @@
-package gate
+package hold
 
 import (
 	"bytes"
@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readProc looks a process up; errGone when there is none of that pid.
-func readProc(pid int) (proc, error) {
+// ReadProc looks a process up; ErrGone when there is none of that pid.
+func ReadProc(pid int) (Proc, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-		return proc{}, errGone
+		return Proc{}, ErrGone
 	}
 	if err != nil {
-		return proc{}, err
+		return Proc{}, err
 	}
 	return parseStat(pid, data)
 }
@@ -29,53 +29,53 @@ func readProc(pid int) (proc, error) {
 // parseStat reads /proc/<pid>/stat. The second field is the program's name in
 // parentheses, which may itself hold blanks and parentheses: only what follows
 // the last one counts. Of the rest the first field is number 3.
-func parseStat(pid int, data []byte) (proc, error) {
+func parseStat(pid int, data []byte) (Proc, error) {
 	end := bytes.LastIndexByte(data, ')')
 	f := strings.Fields(string(data[end+1:]))
 	if end < 0 || len(f) < 20 {
-		return proc{}, fmt.Errorf("/proc/%d/stat cannot be understood", pid)
+		return Proc{}, fmt.Errorf("/proc/%d/stat cannot be understood", pid)
 	}
 	ppid, err1 := strconv.Atoi(f[1])
 	pgid, err2 := strconv.Atoi(f[2])
 	if err := errors.Join(err1, err2); err != nil {
-		return proc{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+		return Proc{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}
 	dead := f[0] == "Z" || f[0] == "X"
-	return proc{pid: pid, ppid: ppid, pgid: pgid, start: f[19], dead: dead}, nil
+	return Proc{PID: pid, PPID: ppid, PGID: pgid, Start: f[19], Dead: dead}, nil
 }
 
-// listProcs returns every process that this one can see.
-func listProcs() ([]proc, error) {
+// ListProcs returns every process that this one can see.
+func ListProcs() ([]Proc, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
-	all := make([]proc, 0, len(entries))
+	all := make([]Proc, 0, len(entries))
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue // not a process
 		}
-		p, err := readProc(pid)
+		p, err := ReadProc(pid)
 		if err == nil {
 			all = append(all, p)
-		} else if !errors.Is(err, errGone) {
+		} else if !errors.Is(err, ErrGone) {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// markedProcs returns the living processes whose environment, as it was when their program started, holds
+// MarkedProcs returns the living processes whose environment, as it was when their program started, holds
 // entry ("KEY=VALUE"). Processes of other users cannot be looked into and are passed over.
-func markedProcs(entry string) ([]proc, error) {
-	all, err := listProcs()
+func MarkedProcs(entry string) ([]Proc, error) {
+	all, err := ListProcs()
 	if err != nil {
 		return nil, err
 	}
-	var found []proc
-	for _, p := range alive(all) {
-		env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
+	var found []Proc
+	for _, p := range Alive(all) {
+		env, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/environ")
 		if err == nil && bytes.Contains(slices.Concat([]byte{0}, env, []byte{0}), []byte("\x00"+entry+"\x00")) {
 			found = append(found, p)
 		}
@@ -83,9 +83,9 @@ func markedProcs(entry string) ([]proc, error) {
 	return found, nil
 }
 
-// readMark returns the run that a process is part of by its environment, as it was when its
+// ReadMark returns the run that a process is part of by its environment, as it was when its
 // program started; "" if it names none.
-func readMark(pid int) (run string, err error) {
+func ReadMark(pid int) (run string, err error) {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	for entry := range bytes.SplitSeq(env, []byte{0}) {
 		if value, ok := bytes.CutPrefix(entry, []byte(EnvRunID+"=")); ok {
@@ -95,31 +95,31 @@ func readMark(pid int) (run string, err error) {
 	return run, err
 }
 
-// signalProc signals that process and no other: the pid is pinned by a pidfd before its start time is
+// SignalProc signals that process and no other: the pid is pinned by a pidfd before its start time is
 // compared, so that it cannot be given to another process in between. A process that has ended is no error.
-func signalProc(p proc, sig syscall.Signal) error {
-	fd, err := unix.PidfdOpen(p.pid, 0)
+func SignalProc(p Proc, sig syscall.Signal) error {
+	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	if err != nil { // a kernel before 5.3, or a filter: the check alone must do
-		return signalChecked(p, func() error { return syscall.Kill(p.pid, sig) })
+		return signalChecked(p, func() error { return syscall.Kill(p.PID, sig) })
 	}
 	err = signalChecked(p, func() error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
 	return errors.Join(err, unix.Close(fd))
 }
 
-// bootID names the time since the machine was started: pids and start times of another boot mean nothing.
-func bootID() (string, error) {
+// BootID names the time since the machine was started: pids and start times of another boot mean nothing.
+func BootID() (string, error) {
 	data, err := bootFile()
 	return strings.TrimSpace(string(data)), err
 }
 
 var bootFile = readOnce("/proc/sys/kernel/random/boot_id")
 
-// SelfCommand starts this program again. The link works also when the binary
-// itself is gone, as that of go run is.
-func SelfCommand() ([]string, error) { return []string{"/proc/self/exe"}, nil }
+// SelfCommand starts this program again, also from a program below it, as the gate is. The link works when
+// the binary itself is gone, as that of go run is.
+func SelfCommand() ([]string, error) { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid())}, nil }
 
 // becomeReaper makes orphans among the descendants children of this process.
 func becomeReaper() error {

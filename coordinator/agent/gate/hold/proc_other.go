@@ -1,6 +1,6 @@
 //go:build !linux
 
-package gate
+package hold
 
 import (
 	"errors"
@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-func readProc(pid int) (proc, error) {
-	all, err := listProcs()
+func ReadProc(pid int) (Proc, error) {
+	all, err := ListProcs()
 	if err != nil {
-		return proc{}, err
+		return Proc{}, err
 	}
-	if i := slices.IndexFunc(all, func(p proc) bool { return p.pid == pid }); i >= 0 {
+	if i := slices.IndexFunc(all, func(p Proc) bool { return p.PID == pid }); i >= 0 {
 		return all[i], nil
 	}
-	return proc{}, errGone
+	return Proc{}, ErrGone
 }
 
-// listProcs asks ps, which every Unix has. The start time has a resolution of one second.
-func listProcs() ([]proc, error) {
+// ListProcs asks ps, which every Unix has. The start time has a resolution of one second.
+func ListProcs() ([]Proc, error) {
 	out, err := exec.Command("/bin/ps", "-A", "-o", "pid=,ppid=,pgid=,stat=,lstart=").Output()
 	if err != nil {
 		return nil, fmt.Errorf("ps: %w", err)
 	}
-	var all []proc
+	var all []Proc
 	for line := range strings.Lines(string(out)) {
 		f := strings.Fields(line)
 		if len(f) < 5 {
@@ -44,27 +44,27 @@ func listProcs() ([]proc, error) {
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return nil, fmt.Errorf("ps: %w", err)
 		}
-		all = append(all, proc{
-			pid: pid, ppid: ppid, pgid: pgid,
-			start: strings.Join(f[4:], " "), dead: strings.HasPrefix(f[3], "Z"),
+		all = append(all, Proc{
+			PID: pid, PPID: ppid, PGID: pgid,
+			Start: strings.Join(f[4:], " "), Dead: strings.HasPrefix(f[3], "Z"),
 		})
 	}
 	return all, nil
 }
 
-// markedProcs would find processes by their environment, which these systems do not show.
-func markedProcs(string) ([]proc, error) { return nil, nil }
+// MarkedProcs would find processes by their environment, which these systems do not show.
+func MarkedProcs(string) ([]Proc, error) { return nil, nil }
 
-// readMark would find a run, too.
-func readMark(int) (run string, err error) { return "", nil }
+// ReadMark would find a run, too.
+func ReadMark(int) (run string, err error) { return "", nil }
 
-// signalProc signals that process and no other. A process that has ended is no error.
-func signalProc(p proc, sig syscall.Signal) error {
-	return signalChecked(p, func() error { return syscall.Kill(p.pid, sig) })
+// SignalProc signals that process and no other. A process that has ended is no error.
+func SignalProc(p Proc, sig syscall.Signal) error {
+	return signalChecked(p, func() error { return syscall.Kill(p.PID, sig) })
 }
 
-// bootID names the time since the machine was started.
-var bootID = sync.OnceValues(func() (string, error) {
+// BootID names the time since the machine was started.
+var BootID = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("/usr/sbin/sysctl", "-n", "kern.boottime").Output()
 	if err != nil {
 		return "", fmt.Errorf("sysctl kern.boottime: %w", err)

@@ -1,0 +1,82 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"stint/coordinator/agent/gate/hold"
+)
+
+// A program is a gate of its own, kept open since it was looked at: what gets its name later is another one.
+type program struct {
+	file *os.File
+	was  fs.FileInfo
+}
+
+// own looks for it once, so that nothing that a run of this process leaves there is ever used.
+var own = sync.OnceValues(func() (*program, error) {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return nil, err
+	}
+	return findProgram(filepath.Join(filepath.Dir(self), "stint-gate"), hold.Build())
+})
+
+// FindProgram looks for the program stint-gate beside this one, and returns why one that is there is not used.
+func FindProgram() error {
+	_, err := own()
+	return err
+}
+
+// gateCommand returns what starts a gate: the program beside this one, or this one.
+func gateCommand() ([]string, error) {
+	if p, _ := own(); p != nil && p.unchanged() {
+		return []string{p.path()}, nil
+	}
+	return hold.SelfCommand()
+}
+
+// findProgram opens a gate that nobody but the user and root can have written, and asks what it is made of. That
+// there is none is no error.
+func findProgram(path, build string) (_ *program, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	p := &program{f, fi}
+	if st, ok := fi.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 && int(st.Uid) != os.Geteuid() || !fi.Mode().IsRegular() || fi.Mode()&(fs.ModeSetuid|fs.ModeSetgid|0o022) != 0 {
+		return nil, errors.Join(fmt.Errorf("%s is no program that you or root alone can write: chmod go-w it, or go install ./cmd/... again", path), f.Close())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	ask := exec.CommandContext(ctx, p.path(), "build")
+	ask.Env, ask.Dir, ask.WaitDelay = []string{}, "/", time.Second
+	if said, err := ask.Output(); err != nil || string(said) != build || !p.unchanged() {
+		return nil, errors.Join(fmt.Errorf("%s is of another build than this program: go install ./cmd/... makes both", path), err, f.Close())
+	}
+	return p, nil
+}
+
+// path names the open file for every process.
+func (p *program) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), p.file.Fd()) }
+
+// unchanged reports whether nobody has written to the file since it was looked at.
+func (p *program) unchanged() bool {
+	now, err := p.file.Stat()
+	return err == nil && now.Size() == p.was.Size() && now.ModTime().Equal(p.was.ModTime()) && now.Mode() == p.was.Mode()
+}
