@@ -100,8 +100,10 @@ func secretsIn(name string, value any) (values []string) {
 // words but for the names of headers, and the password of a URL. The path of a file is none.
 func secretsOf(kv string) (values []string) {
 	name, value, _ := strings.Cut(kv, "=")
-	_, err := os.Lstat(value)
-	if !task.IsSecret(name, value) || err == nil || strings.HasSuffix(name, "_MECHANISM") || strings.HasSuffix(name, "_TYPE") {
+	if !task.IsSecret(name, value) || strings.HasSuffix(name, "_MECHANISM") || strings.HasSuffix(name, "_TYPE") {
+		return nil
+	}
+	if _, err := os.Lstat(value); err == nil { // last: each run comes by here
 		return nil
 	}
 	values = slices.DeleteFunc(append(strings.Fields(value), value), func(word string) bool { return strings.HasSuffix(word, ":") })

@@ -45,7 +45,7 @@ func Open(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	if err == nil {
 		err = explain(name, fi, nil)
 	}
-	if err == nil && flag&os.O_TRUNC != 0 {
+	if err == nil && flag&os.O_TRUNC != 0 && fi.Size() > 0 {
 		err = f.Truncate(0)
 	}
 	if err == nil {

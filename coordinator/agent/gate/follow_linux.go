@@ -1,45 +1,83 @@
 package gate
 
 import (
+	"encoding/binary"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// followPause is how long writes are gathered after one was told of: what a chatty agent costs does not
-// grow with their number.
+// followPause is how long writes are gathered after one was told of: what chatty agents cost does not grow
+// with their number.
 const followPause = 25 * time.Millisecond
 
+// A follower tells runs that their outputs were written to.
+type follower struct {
+	mu   sync.Mutex
+	fd   int                   // of inotify
+	runs map[int]chan struct{} // by watch; nil: fd is not open yet
+}
+
+// outputs is that of all supervisors, which are copied for each turn. From the first run on it lives as long as
+// the process, because the kernel takes 10 ms and more to close what has watched a file.
+var outputs follower
+
 // follow returns a channel that tells when one of the files was written to, until the caller leaves.
-func follow(files ...*output) (written <-chan struct{}, leave func(), err error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return nil, func() {}, os.NewSyscallError("inotify_init1", err)
-	}
-	told, quit, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	events := os.NewFile(uintptr(fd), "inotify")
-	for _, file := range files {
-		if _, err := unix.InotifyAddWatch(fd, file.Name(), unix.IN_MODIFY|unix.IN_DONT_FOLLOW); err != nil {
-			_ = events.Close() // nothing was read
-			return nil, func() {}, os.NewSyscallError("inotify_add_watch", err)
+func (f *follower) follow(files ...*output) (written <-chan struct{}, leave func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var own []int
+	leave = func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, id := range own {
+			delete(f.runs, id)
+			_, _ = unix.InotifyRmWatch(f.fd, uint32(id)) // it may have gone with its file
 		}
 	}
-	go func() {
-		defer close(ended)
-		for buf := make([]byte, 4<<10); ; {
-			if _, err := events.Read(buf); err != nil {
-				return // it was closed
-			}
+	if f.runs == nil {
+		if f.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
+			return nil, leave, os.NewSyscallError("inotify_init1", err)
+		}
+		f.runs = map[int]chan struct{}{}
+		go f.read(os.NewFile(uintptr(f.fd), "inotify"))
+	}
+	told := make(chan struct{}, 1)
+	for _, file := range files {
+		id, err := unix.InotifyAddWatch(f.fd, file.Name(), unix.IN_MODIFY|unix.IN_DONT_FOLLOW)
+		if err != nil {
+			return nil, leave, os.NewSyscallError("inotify_add_watch", err)
+		}
+		own, f.runs[id] = append(own, id), told
+	}
+	return told, leave, nil
+}
+
+// read passes on what the kernel tells.
+func (f *follower) read(events *os.File) {
+	for buf := make([]byte, 64<<10); ; time.Sleep(followPause) {
+		n, err := events.Read(buf)
+		if err != nil {
+			return // it is never closed
+		}
+		f.mu.Lock()
+		for p := buf[:n]; len(p) >= unix.SizeofInotifyEvent; p = p[unix.SizeofInotifyEvent:] { // of a file there is no name
+			f.tell(int(int32(binary.NativeEndian.Uint32(p))))
+		}
+		f.mu.Unlock()
+	}
+}
+
+// tell passes on that a file was written to; of -1, that more was than the kernel keeps.
+func (f *follower) tell(id int) {
+	for watch, told := range f.runs {
+		if watch == id || id < 0 {
 			select {
 			case told <- struct{}{}:
-			case <-quit:
-			}
-			select {
-			case <-time.After(followPause):
-			case <-quit:
+			default: // not yet looked at
 			}
 		}
-	}()
-	return told, func() { close(quit); _ = events.Close(); <-ended }, nil
+	}
 }

@@ -190,7 +190,7 @@ type watch struct {
 
 // run returns when the gate has reported the end or is no use any more.
 func (w *watch) run(ctx context.Context, poll time.Duration) {
-	written, leave, err := follow(w.stdout, w.stderr)
+	written, leave, err := outputs.follow(w.stdout, w.stderr)
 	defer leave()
 	if w.ended.Polled = err; written == nil {
 		poll = cmp.Or(poll, oftenPoll)

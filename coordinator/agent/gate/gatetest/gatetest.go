@@ -30,7 +30,7 @@ func Main(m *testing.M, gate func() int, programs map[string]func() int) {
 		}
 	}
 	_ = flag.Set("test.parallel", "6") // most tests wait for other processes; -parallel still counts
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("stint/coordinator/agent/gate.(*follower).read")) // it lives as long as the process
 }
 
 // A Bench has the directories of runs. It belongs to the test's goroutine.

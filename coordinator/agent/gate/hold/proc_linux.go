@@ -16,7 +16,7 @@ import (
 
 // ReadProc looks a process up; ErrGone when there is none of that pid.
 func ReadProc(pid int) (Proc, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	data, err := readKernel("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return Proc{}, ErrGone
 	}
@@ -213,16 +213,32 @@ func beNice(n int) error {
 // asVictim starts a process that the kernel ends rather than others when memory
 // runs out: rather its run is lost than the master, or somebody's editor.
 func asVictim(start func() (pid int, err error)) (pid int, err error) {
-	const name, more, most = "/proc/self/oom_score_adj", 500, 1000
-	text, err := os.ReadFile(name)
-	own, err2 := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err = errors.Join(err, err2); err == nil {
-		err = os.WriteFile(name, []byte(strconv.Itoa(min(own+more, most))), 0)
-	}
+	const more, most = 500, 1000
+	text := make([]byte, 8)
+	fd, err := syscall.Open("/proc/self/oom_score_adj", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return start() // without: it is only a hint
+		return start() // without: it is only a hint, as is all that fails below
+	}
+	n, _ := syscall.Pread(fd, text, 0)
+	text = text[:max(n, 0)]
+	if own, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		_, _ = syscall.Pwrite(fd, []byte(strconv.Itoa(min(own+more, most))), 0)
 	}
 	pid, err = start()
-	_ = os.WriteFile(name, text, 0) // without: it is only a hint
+	_, _ = syscall.Pwrite(fd, text, 0)
+	_ = syscall.Close(fd)
 	return pid, err
+}
+
+// readKernel is os.ReadFile without what Go does for files that one may have to wait for: a gate reads few, once.
+func readKernel(name string) (data []byte, err error) {
+	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	for n, buf := 1, make([]byte, 4<<10); n > 0; data = append(data, buf[:max(n, 0)]...) {
+		n, err = syscall.Read(fd, buf)
+	}
+	_ = syscall.Close(fd) // only read from
+	return data, err
 }
