@@ -55,29 +55,17 @@ func (f *follower) follow(files ...*output) (written <-chan struct{}, leave func
 	return told, leave, nil
 }
 
-// read passes on what the kernel tells.
+// read passes on what the kernel tells. If that was more than it keeps, it says so, and the runs look soon by themselves.
 func (f *follower) read(events *os.File) {
 	for buf := make([]byte, 64<<10); ; time.Sleep(followPause) {
-		n, err := events.Read(buf)
-		if err != nil {
-			return // it is never closed
-		}
+		n, _ := events.Read(buf) // it is never closed
 		f.mu.Lock()
 		for p := buf[:n]; len(p) >= unix.SizeofInotifyEvent; p = p[unix.SizeofInotifyEvent:] { // of a file there is no name
-			f.tell(int(int32(binary.NativeEndian.Uint32(p))))
-		}
-		f.mu.Unlock()
-	}
-}
-
-// tell passes on that a file was written to; of -1, that more was than the kernel keeps.
-func (f *follower) tell(id int) {
-	for watch, told := range f.runs {
-		if watch == id || id < 0 {
 			select {
-			case told <- struct{}{}:
-			default: // not yet looked at
+			case f.runs[int(binary.NativeEndian.Uint32(p))] <- struct{}{}:
+			default: // not yet looked at, or nobody's any more
 			}
 		}
+		f.mu.Unlock()
 	}
 }

@@ -46,7 +46,7 @@ func gateCommand() ([]string, error) {
 
 // findProgram opens a gate that nobody but the user and root can have written, and asks what it is made of. That
 // there is none is no error.
-func findProgram(path, build string) (_ *program, err error) {
+func findProgram(path, build string) (*program, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -54,22 +54,28 @@ func findProgram(path, build string) (_ *program, err error) {
 	if err != nil {
 		return nil, err
 	}
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+	p := &program{file: f}
+	if err := p.examine(build); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s is not used: %w; go install ./cmd/... makes it anew", path, err), f.Close())
 	}
-	p := &program{f, fi}
-	if st, ok := fi.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 && int(st.Uid) != os.Geteuid() || !fi.Mode().IsRegular() || fi.Mode()&(fs.ModeSetuid|fs.ModeSetgid|0o022) != 0 {
-		return nil, errors.Join(fmt.Errorf("%s is no program that you or root alone can write: chmod go-w it, or go install ./cmd/... again", path), f.Close())
+	return p, nil
+}
+
+func (p *program) examine(build string) (err error) {
+	if p.was, err = p.file.Stat(); err != nil {
+		return err
+	}
+	if st, ok := p.was.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 && int(st.Uid) != os.Geteuid() || !p.was.Mode().IsRegular() || p.was.Mode()&(fs.ModeSetuid|fs.ModeSetgid|0o022) != 0 {
+		return errors.New("it must be a file that you or root alone can write, without the set-user-ID bit")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	ask := exec.CommandContext(ctx, p.path(), "build")
 	ask.Env, ask.Dir, ask.WaitDelay = []string{}, "/", time.Second
 	if said, err := ask.Output(); err != nil || string(said) != build || !p.unchanged() {
-		return nil, errors.Join(fmt.Errorf("%s is of another build than this program: go install ./cmd/... makes both", path), err, f.Close())
+		return errors.Join(errors.New("it is of another build than this program"), err)
 	}
-	return p, nil
+	return nil
 }
 
 // path names the open file for every process.

@@ -188,11 +188,16 @@ func TestRecoverHeldLock(t *testing.T) {
 	must(t, recoverSoon(t, turn))
 }
 
-// A run that was never started is dead; of one with a damaged record nobody can tell.
+// A run that was never started is dead, and so is one whose record has no bytes, because the power was cut before
+// they were on the disk; of one with a damaged record nobody can tell.
 func TestRecoverWithoutARecord(t *testing.T) {
 	b := newBench(t)
 	turn := b.Turn("")
 	must(t, recoverSoon(t, turn))
+	for _, lost := range []string{"", "\x00\x00\x00"} {
+		must(t, os.WriteFile(filepath.Join(turn.RunDir, recordName), []byte(lost), 0o600))
+		must(t, recoverSoon(t, turn))
+	}
 	must(t, os.WriteFile(filepath.Join(turn.RunDir, recordName), []byte("{"), 0o600))
 	if err := recoverSoon(t, turn); err == nil || !strings.Contains(err.Error(), recordName) {
 		t.Errorf("Recover gives %v", err)

@@ -29,7 +29,7 @@ func Main(m *testing.M, gate func() int, programs map[string]func() int) {
 			os.Exit(program())
 		}
 	}
-	_ = flag.Set("test.parallel", "6") // most tests wait for other processes; -parallel still counts
+	_ = flag.Set("test.parallel", "6")                                                                  // most tests wait for other processes; -parallel still counts
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("stint/coordinator/agent/gate.(*follower).read")) // it lives as long as the process
 }
 

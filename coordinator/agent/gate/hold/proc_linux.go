@@ -16,7 +16,7 @@ import (
 
 // ReadProc looks a process up; ErrGone when there is none of that pid.
 func ReadProc(pid int) (Proc, error) {
-	data, err := readKernel("/proc/" + strconv.Itoa(pid) + "/stat")
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return Proc{}, ErrGone
 	}
@@ -228,17 +228,4 @@ func asVictim(start func() (pid int, err error)) (pid int, err error) {
 	_, _ = syscall.Pwrite(fd, text, 0)
 	_ = syscall.Close(fd)
 	return pid, err
-}
-
-// readKernel is os.ReadFile without what Go does for files that one may have to wait for: a gate reads few, once.
-func readKernel(name string) (data []byte, err error) {
-	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	for n, buf := 1, make([]byte, 4<<10); n > 0; data = append(data, buf[:max(n, 0)]...) {
-		n, err = syscall.Read(fd, buf)
-	}
-	_ = syscall.Close(fd) // only read from
-	return data, err
 }
