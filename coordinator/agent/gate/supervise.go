@@ -376,6 +376,8 @@ func gateShort(stderr *output) syscall.Errno {
 	switch text := string(p[:n]); {
 	case strings.Contains(text, "pthread_create failed"), strings.Contains(text, "failed to create new OS thread"):
 		return syscall.EAGAIN
+	case strings.Contains(text, "netpollinit failed"):
+		return syscall.EMFILE
 	case strings.Contains(text, "out of memory"), strings.Contains(text, "cannot allocate memory"):
 		return syscall.ENOMEM
 	}

@@ -108,7 +108,8 @@ func TestShortages(t *testing.T) {
 		said("runtime: failed to create new OS thread (have 2 already; errno=11)"):      syscall.EAGAIN,
 		said("fatal error: runtime: cannot allocate memory"):                            syscall.ENOMEM,
 		said("panic: runtime error: invalid memory address or nil pointer dereference"): 0,
-		"ulimit -n 6; exec " + self + " gate":                                           syscall.EMFILE,
+		said("fatal error: runtime: netpollinit failed"):                                syscall.EMFILE,
+		"ulimit -n 9; exec " + self + " gate":                                           syscall.EMFILE,
 	} {
 		b := newBench(t)
 		b.Self = []string{"/bin/sh", "-c", gate}
