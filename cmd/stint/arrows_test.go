@@ -276,7 +276,7 @@ var opens = map[string]string{
 	"configload.go":                "the configuration",
 	"demo.go":                      "a new directory in the temporary one",
 	"undo.go":                      "the checkout, in a process of the user's, and a new directory in the temporary one",
-	"help.go writeManPage":       "a directory that a person names",
+	"help.go writeManPage":         "a directory that a person names",
 	"spec.go":                      "a file that a person names, or a new directory in the temporary one",
 }
 
