@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/postgres/testdata/postgrestest"
 	"stint/coordinator/task"
 )
 
