@@ -7,6 +7,8 @@
 //	sessions/<id>.jsonl   what was said in a session    [Transcript]
 //	sessions/<id>.lock    held while a run uses it      [Lock]
 //
+// A task that has a lane of its own leaves nothing here: its session is its own, and what was said is in the ledger.
+//
 // None of it is the truth about tasks; that is the ledger. sessions.json is a
 // cache of the fold, and transcripts are there to be read by people.
 package session

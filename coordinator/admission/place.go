@@ -166,7 +166,7 @@ func (a *Admission) WorkspaceError(t *state.Task) string {
 		return "the task has no workspace"
 	}
 	real, fromTask := task.WithoutLinks(t.Workspace), t.Trigger != ""
-	moved, holdsState := real != t.Workspace, task.IsBelow(a.tasks.Config.StateDir, real)
+	moved, holdsState := real != t.Workspace, task.IsWithin(task.WithoutLinks(a.tasks.Config.StateDir), real)
 	switch {
 	case holdsState && (moved || fromTask || t.WorkspaceByHand):
 		return "the state directory lies in the task's workspace, where the agent could change tasks"
