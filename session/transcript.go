@@ -41,8 +41,8 @@ type Transcript struct {
 	fs       durable.FS
 }
 
-// OpenTranscript returns the transcript of a session and makes its file if there
-// is none. dir is the state directory.
+// OpenTranscript returns the transcript of a session, whose file is made with its
+// first line. dir is the state directory.
 func OpenTranscript(dir, sessionID string) (*Transcript, error) {
 	if err := checkID(sessionID); err != nil {
 		return nil, err
@@ -50,18 +50,7 @@ func OpenTranscript(dir, sessionID string) (*Transcript, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("transcript: %w", err)
 	}
-	t := &Transcript{sessionID, TranscriptPath(dir, sessionID), durable.OS}
-	if _, err := t.fs.Stat(t.path); err == nil {
-		return t, nil
-	}
-	f, err := t.fs.OpenFile(t.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, durable.FileMode)
-	if err == nil {
-		err = f.Close() // no sync: the name need not outlive the lines
-	}
-	if err != nil {
-		return nil, fmt.Errorf("transcript: %w", err)
-	}
-	return t, nil
+	return &Transcript{sessionID, TranscriptPath(dir, sessionID), durable.OS}, nil
 }
 
 // Append adds a message with one write of one line; Type and SessionID are set

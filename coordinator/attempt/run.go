@@ -39,15 +39,13 @@ type Attempts struct {
 	admission *admission.Admission
 	shortages *Shortages
 	beside    beside
-
-	mu    sync.Mutex // guards ended
-	ended []string   // directories of runs that have ended, for Tidy
+	ended     chan string // directories of runs that have ended, for Tidy
 }
 
 // New returns the attempts at the tasks of a store. Their follow-ups go through the admission to it.
 func New(s *queue.Store, a *admission.Admission, short *Shortages) *Attempts {
 	return &Attempts{
-		tasks: s, admission: a, shortages: short,
+		tasks: s, admission: a, shortages: short, ended: make(chan string, 1000),
 		beside: beside{open: map[string]string{}, last: map[string]string{}},
 	}
 }
@@ -198,11 +196,9 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 		if err != nil {
 			a.tasks.TroubleUnlessStopped("the end of run "+r.ID+" could not be recorded", err)
 		} else {
-			a.mu.Lock()
-			a.ended = append(a.ended, a.tasks.RunDir(r.ID))
-			isMany := len(a.ended) >= 1000
-			a.mu.Unlock()
-			if isMany { // there is always something that runs
+			select {
+			case a.ended <- a.tasks.RunDir(r.ID):
+			default: // there is always something that runs
 				a.Tidy()
 			}
 		}
@@ -218,13 +214,12 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 // Tidy removes what nobody needs of the runs that have ended since the last call. The dispatcher calls it when
 // nothing runs: many removals make the file system slow for the runs at work.
 func (a *Attempts) Tidy() {
-	a.mu.Lock()
-	dirs := a.ended
-	a.ended = nil
-	a.mu.Unlock()
-	for _, dir := range dirs {
-		if !a.tasks.IsGone() {
+	for !a.tasks.IsGone() {
+		select {
+		case dir := <-a.ended:
 			rundir.Tidy(dir)
+		default:
+			return
 		}
 	}
 }
