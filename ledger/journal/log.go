@@ -132,7 +132,6 @@ type Log struct {
 	done chan struct{} // closed when the log's goroutine has ended
 	stop context.CancelFunc
 	side sync.WaitGroup // the watcher and the syncer
-	free sync.Pool      // of *update, which were answered
 }
 
 // An update is a change that waits for its batch, or something else that must happen on the log's goroutine.
@@ -277,17 +276,13 @@ func (l *Log) update(ctx context.Context, f func(*ledger.Tx) error, alone bool) 
 	}
 	u := l.newUpdate(f)
 	u.alone = alone
-	defer l.free.Put(u)
 	return l.enqueue(u)
 }
 
 // newUpdate makes an update that begins now.
 func (l *Log) newUpdate(f func(*ledger.Tx) error) *update {
-	u, _ := l.free.Get().(*update)
-	if u == nil {
-		u = &update{done: make(chan error, 1)}
-	}
-	if u.f = f; l.opts.Observe != nil {
+	u := &update{f: f, done: make(chan error, 1)}
+	if l.opts.Observe != nil {
 		u.begun = l.opts.now()
 	}
 	return u
