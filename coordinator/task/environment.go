@@ -70,10 +70,10 @@ func IsCaptured(kv string, patterns []string) bool {
 func IsNamed(kv string, patterns []string) bool {
 	name, _, _ := strings.Cut(kv, "=")
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		ok := pattern == name
-		if !ok && strings.ContainsAny(pattern, `*?[\`) { // few are more than a name
-			ok, _ = path.Match(pattern, name)
+		if !strings.ContainsAny(pattern, `*?[\`) { // as most
+			return pattern == name
 		}
+		ok, _ := path.Match(pattern, name)
 		return ok
 	})
 }
