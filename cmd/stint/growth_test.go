@@ -39,9 +39,8 @@ func sizes(b *testing.B, usual string) (list []int) {
 // A growth has for each quantity its values at growing numbers of tasks.
 type growth map[string][][2]float64
 
-func (g growth) add(b *testing.B, what string, n int, value float64) {
+func (g growth) add(what string, n int, value float64) {
 	g[what] = append(g[what], [2]float64{float64(n), value})
-	b.Logf("%s at %d tasks: %.4g", what, n, value)
 }
 
 // report reports the largest value of each quantity, and the exponent with which it grows: the
@@ -53,7 +52,9 @@ func (g growth) report(b *testing.B) {
 			lx, ly := math.Log(p[0]), math.Log(p[1])
 			n, x, y, xx, xy = n+1, x+lx, y+ly, xx+lx*lx, xy+lx*ly
 		}
-		b.ReportMetric(points[len(points)-1][1], what)
+		for _, p := range points {
+			b.ReportMetric(p[1], fmt.Sprintf("%s/%.0fk", what, p[0]/1000))
+		}
 		if len(points) > 1 {
 			b.ReportMetric((n*xy-x*y)/(n*xx-x*x), what+"-exponent")
 		}
@@ -68,7 +69,7 @@ func BenchmarkGrowth(b *testing.B) {
 	g := growth{}
 	for range b.N {
 		for _, tasks := range sizes(b, "10000,100000,1000000") {
-			b.Run(fmt.Sprint("tasks=", tasks), func(b *testing.B) { newGrowthWorld(b, tasks).grow(g) })
+			newGrowthWorld(b, tasks).grow(g)
 			debug.FreeOSMemory()
 		}
 	}
@@ -83,7 +84,7 @@ type growthWorld struct {
 }
 
 func newGrowthWorld(b *testing.B, tasks int) *growthWorld {
-	w := &growthWorld{newBenchWorld(b, "STINT_COMPACT_SIZE=0"), tasks, nil}
+	w := &growthWorld{newBenchWorld(b, "STINT_COMPACT_SIZE=0", "STINT_MAX_QUEUED=1000000"), tasks, nil}
 	must(b, os.Mkdir(w.state, 0o700))
 	must(b, os.WriteFile(filepath.Join(w.state, "tasks.md"), benchLedger(b, tasks), 0o600))
 	return w
@@ -99,7 +100,7 @@ func (w *growthWorld) start() float64 {
 func (w *growthWorld) stop(sig syscall.Signal) { w.end(w.life, sig) }
 
 func (w *growthWorld) grow(g growth) {
-	add := func(what string, value float64) { g.add(w.B, what, w.tasks, value) }
+	add := func(what string, value float64) { g.add(what, w.tasks, value) }
 	w.start() // it writes the journal
 	w.must2(w.command("pause").Output())
 	w.stop(syscall.SIGKILL)
@@ -225,22 +226,20 @@ func BenchmarkWaiting(b *testing.B) {
 	g := growth{}
 	for range b.N {
 		for _, tasks := range sizes(b, "10000,100000,400000") {
-			b.Run(fmt.Sprint("tasks=", tasks), func(b *testing.B) {
-				w := newGrowthWorld(b, 1)
-				w.env = append(w.env, "STINT_MAX_WORKERS=8")
-				w.start()
-				w.must2(w.command("pause").Output())
-				for left := tasks; left > 0; left -= 10_000 {
-					w.must2(w.client.SubmitAll(context.Background(), slices.Repeat([]task.TaskSpec{
-						{Prompt: "Fix the flaky login test.", Workspace: w.work, Agent: "demo", Parallel: true},
-					}, min(left, 10_000))))
-				}
-				p50, p99 := w.submits(200)
-				g.add(b, "submit-p50-ms", tasks, p50)
-				g.add(b, "submit-p99-ms", tasks, p99)
-				g.add(b, "ms-a-run", tasks, w.runTime(200))
-				g.add(b, "rss-MB", tasks, w.memory("VmRSS"))
-			})
+			w := newGrowthWorld(b, 1)
+			w.env = append(w.env, "STINT_MAX_WORKERS=8")
+			w.start()
+			w.must2(w.command("pause").Output())
+			for left := tasks; left > 0; left -= 10_000 {
+				w.must2(w.client.SubmitAll(context.Background(), slices.Repeat([]task.TaskSpec{
+					{Prompt: "Fix the flaky login test.", Workspace: w.work, Agent: "demo", Parallel: true},
+				}, min(left, 10_000))))
+			}
+			p50, p99 := w.submits(200)
+			g.add("submit-p50-ms", tasks, p50)
+			g.add("submit-p99-ms", tasks, p99)
+			g.add("ms-a-run", tasks, w.runTime(200))
+			g.add("rss-MB", tasks, w.memory("VmRSS"))
 		}
 	}
 	g.report(b)
