@@ -122,7 +122,7 @@ func (s *Store) run() {
 		begun := time.Now()
 		err := s.flush()
 		if err == nil {
-			wait = max(s.opts.Interval, share*time.Since(begun))
+			wait = min(max(s.opts.Interval, share*time.Since(begun)), maxBackoff*s.opts.Interval)
 			continue
 		}
 		wait = min(2*wait, maxBackoff*s.opts.Interval)

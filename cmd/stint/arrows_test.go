@@ -266,6 +266,7 @@ var opens = map[string]string{
 	"settings.go":                  "the user's files of the agent",
 	"directive.go":                 "the workspace, in a process of the run",
 	"program.go lookAround":        "the workspace, in a process of the run",
+	"outputs.go Tidy":              "a directory: with a slash behind it nothing else is opened",
 	"files.go openRoot":            "a directory: with a slash behind it nothing else is opened",
 	"memory.go openRoot":           "a directory: with a slash behind it nothing else is opened",
 	"prune.go remove":              "a directory: with a slash behind it nothing else is opened",

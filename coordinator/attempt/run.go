@@ -199,7 +199,7 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 			select {
 			case a.ended <- a.tasks.RunDir(r.ID):
 			default: // there is always something that runs
-				a.Tidy()
+				rundir.Tidy(a.tasks.RunDir(r.ID))
 			}
 		}
 		if r = next; r != nil {
@@ -211,16 +211,17 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 	}
 }
 
-// Tidy removes what nobody needs of the runs that have ended since the last call. The dispatcher calls it when
-// nothing runs: many removals make the file system slow for the runs at work.
-func (a *Attempts) Tidy() {
-	for !a.tasks.IsGone() {
-		select {
-		case dir := <-a.ended:
+// Tidy removes what nobody needs of one of the runs that have ended, and reports whether there was one. The
+// dispatcher calls it when nothing runs: many removals make the file system slow for the runs at work.
+func (a *Attempts) Tidy() bool {
+	select {
+	case dir := <-a.ended:
+		if !a.tasks.IsGone() {
 			rundir.Tidy(dir)
-		default:
-			return
 		}
+		return true
+	default:
+		return false
 	}
 }
 

@@ -96,7 +96,8 @@ func (d *Dispatcher) Shutdown() {
 		}
 	}
 	d.running.Wait()
-	d.Attempts.Tidy()
+	for d.Attempts.Tidy() {
+	}
 }
 
 // StopNow ends all runs at once, without the grace time of a shutdown.
@@ -115,10 +116,9 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 			return
 		}
 		d.StartReady()
-		if len(d.runs.ids()) == 0 {
-			d.Attempts.Tidy()
+		if timer.Reset(d.untilNext()); len(d.runs.ids()) == 0 && d.Attempts.Tidy() {
+			timer.Reset(0) // the next one, after what has come meanwhile
 		}
-		timer.Reset(d.untilNext())
 		select {
 		case <-ctx.Done():
 			return

@@ -39,10 +39,15 @@ var errCut = errors.New("a part of the output was removed while it was read")
 // Tidy removes what nobody needs of a run that has ended and of which nothing is alive: its lock, and stderr if it
 // is empty.
 func Tidy(runDir string) {
-	_ = os.Remove(filepath.Join(runDir, "lock")) // what cannot be removed does no harm
-	stderr := filepath.Join(runDir, StderrName)
-	if fi, err := os.Lstat(stderr); err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
-		_ = os.Remove(stderr)
+	root, err := os.OpenRoot(filepath.Dir(runDir) + "/") // a run may have put a link in the place of its directory
+	if err != nil {
+		return // what cannot be removed does no harm
+	}
+	defer func() { _ = root.Close() }() // nothing was written
+	name := filepath.Base(runDir)
+	_ = root.Remove(filepath.Join(name, "lock"))
+	if fi, err := root.Lstat(filepath.Join(name, StderrName)); err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
+		_ = root.Remove(filepath.Join(name, StderrName))
 	}
 }
 

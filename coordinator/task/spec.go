@@ -127,6 +127,14 @@ func (r *specReader) object(kind string, fields map[string]any, names map[string
 		tok, _ := r.dec.Token()
 		key, _ := tok.(string)
 		name, known := names[key]
+		for other, field := range names { // as encoding/json reads names, without regard to capitals
+			if known {
+				break
+			}
+			if known = strings.EqualFold(other, key); known {
+				name = field
+			}
+		}
 		if !known {
 			return nil, InField(key, r.fail(r.dec.InputOffset(), "", "%s", unknownText(key, names)))
 		}

@@ -48,7 +48,7 @@ func TestParseSpecsRefuses(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"{\n\"promt\": \"p\"}", `spec.json:2: unknown field "promt"; did you mean prompt?`},
 		{"[{\"prompt\": \"p\"},\n\n{\"prompt\": \"q\", \"input_file\": []}]", `spec.json:3: unknown field "input_file"; did you mean input_files?`},
-		{`{"prompt": "p", "Prompt": "q"}`, `spec.json:1: unknown field "Prompt"; did you mean prompt?`},
+		{`{"prompt": "p", "Prompt": "q"}`, `spec.json:1: prompt and Prompt mean the same; leave one of them out`},
 		{`{"prompt": "p", "colour of it": 1}`, `unknown field "colour of it"; known are account, after, afterPolicy, agent,`},
 		{"{\"prompt\": \"p\", \"input_files\": [\n{\"nam\": \"x\"}]}", `spec.json:2: unknown field "nam"; did you mean name?`},
 		{"{\"tool\": \"codex\",\n\"agent\": \"codex\"}", `spec.json:2: tool and agent mean the same; leave one of them out`},

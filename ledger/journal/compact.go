@@ -170,7 +170,8 @@ func (c *compactor) run() error {
 	// The journal is compacted already, so nothing that goes wrong here loses anything: tasks.md
 	// is then a buffer from before the compaction, and what a person has saved in this moment is
 	// taken over by the next look.
-	if err := l.tasks.Swap(c.snap, c.tasks, l.seq); err != nil && !errors.Is(err, tasksfile.ErrChanged) {
+	_, records, _ := ledger.CutLine(c.journal, 0)
+	if err := l.tasks.Swap(c.snap, c.tasks, l.seq, tasksfile.Solid(c.tasks)-tasksfile.Solid(c.journal[records:])); err != nil && !errors.Is(err, tasksfile.ErrChanged) {
 		l.note(ledger.Notice{Text: fmt.Sprintf("%s could not be written anew after the compaction (%v); the merged records are appended to it instead", l.opts.Files.Ledger(), err)})
 	}
 	return nil

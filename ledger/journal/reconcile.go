@@ -46,12 +46,12 @@ type comparison struct {
 
 // compare begins it.
 func (l *Log) compare(size int64) *comparison {
-	c := &comparison{size: size}
+	c, file := &comparison{size: size}, l.journal.file
 	c.Go(func() {
 		var head []byte
 		if head, c.err = durable.Head(l.opts.FS, l.journal.path); c.err == nil {
 			_, records, _ := ledger.CutLine(head, 0)
-			c.see, c.err = l.tasks.EndsWith(io.NewSectionReader(l.journal.file, int64(records), size-int64(records)))
+			c.see, c.err = l.tasks.EndsWith(io.NewSectionReader(file, int64(records), size-int64(records)))
 		}
 	})
 	return c

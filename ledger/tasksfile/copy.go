@@ -66,8 +66,8 @@ func replace(fsys durable.FS, path, fresh string, old durable.ID, data []byte) (
 }
 
 // Swap puts data in the place of the file if that is as the snapshot has it, which becomes tasks.md.before;
-// newest is the newest record in data. The error is ErrChanged if another hand has saved there.
-func (t *File) Swap(snap Snapshot, data []byte, newest uint64) error {
+// newest is the newest record in data, marks those of data. The error is ErrChanged if another hand has saved there.
+func (t *File) Swap(snap Snapshot, data []byte, newest uint64, marks int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ours, err := replace(t.fs, t.path, t.path+".before", snap.ID, data)
@@ -77,7 +77,7 @@ func (t *File) Swap(snap Snapshot, data []byte, newest uint64) error {
 	}
 	if now := t.now(); now.SameFile(ours) {
 		t.seen, t.blank, t.foreign, t.dirty = now, false, now.Size != ours.Size, false
-		t.state, t.marks = State{Newest: newest, Raced: t.state.Raced}, unknown
+		t.state, t.marks = State{Newest: newest, Raced: t.state.Raced}, marks
 	}
 	return nil
 }

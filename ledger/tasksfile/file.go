@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +38,7 @@ type File struct {
 	blank   bool       // what is appended needs no line break before it
 	foreign bool       // another hand has changed it since; reconcile must look
 	dirty   bool       // written and not yet synced
-	marks   int        // see Snapshot; unknown if it is not known
+	marks   int        // see Snapshot
 	unread  bool       // written and not read since: another hand may have saved as many bytes in that moment
 	state   State
 }
@@ -152,7 +151,7 @@ func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint6
 	if now, err := durable.IDAt(t.fs, t.path); err != nil || now != snap.ID {
 		return false, nil
 	}
-	byHand := t.seen != (durable.ID{}) && t.seen != snap.ID && t.marks != unknown && t.marks != snap.Marks // a touched file may be followed by a stale buffer
+	byHand := t.seen != (durable.ID{}) && t.seen != snap.ID && t.marks != snap.Marks // a touched file may be followed by a stale buffer
 	t.marks = snap.Marks
 	t.seen, t.blank, t.foreign, t.unread = snap.ID, torn || bytes.HasSuffix(snap.Data, []byte("\n\n")), false, false
 	t.state.Raced = 0
@@ -170,9 +169,6 @@ func (t *File) AppendTo(snap Snapshot, torn bool, data []byte, first, last uint6
 	}
 	return !t.foreign, nil
 }
-
-// unknown stands for the marks of a file that was not read.
-const unknown = math.MinInt
 
 // Solid returns how many bytes are no blanks: some editors add and remove those.
 func Solid(data []byte) int {

@@ -44,7 +44,7 @@ func (d Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	d.Use(turn)
 	var argv []string
 	_, out := agent.Begin("the demo agent", turn, func() (_ string, err error) {
-		argv, err = hold.SelfCommand()
+		argv, err = hold.SelfBelow()
 		return "", err
 	})
 	if out != nil {

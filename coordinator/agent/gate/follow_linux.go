@@ -2,6 +2,9 @@ package gate
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -22,7 +25,7 @@ type follower struct {
 
 // outputs is that of all supervisors, which are copied for each turn. From the first run on it lives as long as
 // the process, because the kernel takes 10 ms and more to close what has watched a file.
-var outputs follower
+var outputs = &follower{}
 
 // follow returns a channel that tells when one of the files was written to, until the caller leaves.
 func (f *follower) follow(files ...*output) (written <-chan struct{}, leave func(), err error) {
@@ -46,7 +49,7 @@ func (f *follower) follow(files ...*output) (written <-chan struct{}, leave func
 	}
 	told := make(chan struct{}, 1)
 	for _, file := range files {
-		id, err := unix.InotifyAddWatch(f.fd, file.Name(), unix.IN_MODIFY|unix.IN_DONT_FOLLOW)
+		id, err := unix.InotifyAddWatch(f.fd, fmt.Sprintf("/proc/self/fd/%d", file.Fd()), unix.IN_MODIFY) // whatever has its name by now
 		if err != nil {
 			return nil, leave, os.NewSyscallError("inotify_add_watch", err)
 		}
@@ -55,17 +58,29 @@ func (f *follower) follow(files ...*output) (written <-chan struct{}, leave func
 	return told, leave, nil
 }
 
-// read passes on what the kernel tells. If that was more than it keeps, it says so, and the runs look soon by themselves.
+// read passes on what the kernel tells.
 func (f *follower) read(events *os.File) {
 	for buf := make([]byte, 64<<10); ; time.Sleep(followPause) {
-		n, _ := events.Read(buf) // it is never closed
+		n, err := events.Read(buf)
+		if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) { // inotify never ends
+			return
+		}
 		f.mu.Lock()
 		for p := buf[:n]; len(p) >= unix.SizeofInotifyEvent; p = p[unix.SizeofInotifyEvent:] { // of a file there is no name
-			select {
-			case f.runs[int(binary.NativeEndian.Uint32(p))] <- struct{}{}:
-			default: // not yet looked at, or nobody's any more
+			if binary.NativeEndian.Uint32(p[4:])&unix.IN_Q_OVERFLOW != 0 { // of whom, nobody knows
+				for _, told := range f.runs {
+					tell(told)
+				}
 			}
+			tell(f.runs[int(binary.NativeEndian.Uint32(p))])
 		}
 		f.mu.Unlock()
+	}
+}
+
+func tell(told chan struct{}) {
+	select {
+	case told <- struct{}{}:
+	default: // not yet looked at, or nobody's any more
 	}
 }

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -69,11 +68,8 @@ func readRecord(runDir string) (*runRecord, error) {
 		return nil, err
 	}
 	rec := new(runRecord)
-	if len(bytes.Trim(data, "\x00")) == 0 { // a power cut came before its bytes
-		return nil, fmt.Errorf("%s is empty: %w", filepath.Join(runDir, recordName), fs.ErrNotExist)
-	}
-	if err := json.Unmarshal(data, rec); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(runDir, recordName), err)
+	if err := json.Unmarshal(data, rec); err != nil { // a power cut came before its bytes, or before some of them
+		return nil, fmt.Errorf("%s: %w: %w", filepath.Join(runDir, recordName), err, fs.ErrNotExist)
 	}
 	return rec, nil
 }
@@ -100,7 +96,7 @@ type gateProc struct {
 
 // begin locks a run, starts its gate, writes run.json and only then
 // lets the gate start the agent. After an error nothing of the run is left.
-func (v *Supervisor) begin(s Spec, stdin, stdout, stderr *os.File) (_ *gateProc, err error) {
+func (v *Supervisor) begin(s Spec, stdin *os.File) (_ *gateProc, err error) {
 	dir := s.Turn.RunDir
 	s.limits = v.Resources
 	if !v.NoCgroup {
@@ -110,8 +106,18 @@ func (v *Supervisor) begin(s Spec, stdin, stdout, stderr *os.File) (_ *gateProc,
 	if err != nil {
 		return nil, err
 	}
-	h, err := v.startGate(s, []*os.File{lock, stdout, stdin, note}, stderr)
-	_ = note.Close() // nothing was written
+	defer func() { _ = note.Close() }() // nothing was written
+	// The run's own descriptors: what an agent sets on one that it shared with us would count for us as well.
+	var h *gateProc
+	stdout, err := durable.Open(filepath.Join(dir, stdoutName), os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		defer func() { _ = stdout.Close() }() // likewise
+		var stderr *os.File
+		if stderr, err = durable.Open(filepath.Join(dir, stderrName), os.O_WRONLY|os.O_APPEND, 0); err == nil {
+			defer func() { _ = stderr.Close() }() // likewise
+			h, err = v.startGate(s, []*os.File{lock, stdout, stdin, note}, stderr)
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}

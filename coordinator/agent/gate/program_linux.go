@@ -65,8 +65,13 @@ func (p *program) examine(build string) (err error) {
 	if p.was, err = p.file.Stat(); err != nil {
 		return err
 	}
-	if st, ok := p.was.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 && int(st.Uid) != os.Geteuid() || !p.was.Mode().IsRegular() || p.was.Mode()&(fs.ModeSetuid|fs.ModeSetgid|0o022) != 0 {
-		return errors.New("it must be a file that you or root alone can write, without the set-user-ID bit")
+	self, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	is, own := p.was.Sys().(*syscall.Stat_t), self.Sys().(*syscall.Stat_t) // whom this program is entrusted to, that may be as well
+	if is.Uid != 0 && (is.Uid != own.Uid || is.Gid != own.Gid) || !p.was.Mode().IsRegular() || p.was.Mode()&^self.Mode()&0o022 != 0 || p.was.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+		return errors.New("it must be a file that nobody can write who cannot write this program, without the set-user-ID bit")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

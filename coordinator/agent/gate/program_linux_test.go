@@ -34,16 +34,16 @@ func TestFindProgram(t *testing.T) {
 		{"of another build", func() { write(strings.ReplaceAll(text, "the build", "the old build"), 0o755) }, "another build", true},
 		{"fails", func() { write(text+"exit 1\n", 0o755) }, "another build", true},
 		{"cannot be executed", func() { write(text, 0o600) }, "permission denied", false},
-		{"writable by the group", func() { write(text, 0o775) }, "you or root alone", false},
-		{"writable by all", func() { write(text, 0o757) }, "you or root alone", false},
-		{"with the rights of its owner", func() { write(text, 0o755|fs.ModeSetuid) }, "you or root alone", false},
+		{"writable by the group", func() { write(text, 0o775) }, "nobody can write who", false},
+		{"writable by all", func() { write(text, 0o757) }, "nobody can write who", false},
+		{"with the rights of its owner", func() { write(text, 0o755|fs.ModeSetuid) }, "nobody can write who", false},
 		{"a link", func() {
 			write(text, 0o755)
 			must(t, os.Rename(path, path+".to"))
 			must(t, os.Symlink(path+".to", path))
 		}, "too many levels", false},
-		{"a FIFO", func() { must(t, os.RemoveAll(path)); must(t, syscall.Mkfifo(path, 0o700)) }, "you or root alone", false},
-		{"a directory", func() { must(t, os.RemoveAll(path)); must(t, os.Mkdir(path, 0o700)) }, "you or root alone", false},
+		{"a FIFO", func() { must(t, os.RemoveAll(path)); must(t, syscall.Mkfifo(path, 0o700)) }, "nobody can write who", false},
+		{"a directory", func() { must(t, os.RemoveAll(path)); must(t, os.Mkdir(path, 0o700)) }, "nobody can write who", false},
 		{"another user's", func() {
 			write(text, 0o755)
 			if os.Geteuid() == 0 {
@@ -51,7 +51,7 @@ func TestFindProgram(t *testing.T) {
 			} else {
 				must(t, os.Chmod(path, 0o777)) // only root can give a file away
 			}
-		}, "you or root alone", false},
+		}, "nobody can write who", false},
 	} {
 		must(t, os.RemoveAll(filepath.Join(dir, "asked")))
 		c.place()

@@ -188,19 +188,15 @@ func TestRecoverHeldLock(t *testing.T) {
 	must(t, recoverSoon(t, turn))
 }
 
-// A run that was never started is dead, and so is one whose record has no bytes, because the power was cut before
-// they were on the disk; of one with a damaged record nobody can tell.
+// A run that was never started is dead, and so is one whose record has not all of its bytes, because the power was
+// cut before they were on the disk: as where it was removed, nothing is found by the run's mark.
 func TestRecoverWithoutARecord(t *testing.T) {
 	b := newBench(t)
 	turn := b.Turn("")
 	must(t, recoverSoon(t, turn))
-	for _, lost := range []string{"", "\x00\x00\x00"} {
+	for _, lost := range []string{"", "\x00\x00\x00", "{", "{\"runId\":\"\x00\x00"} {
 		must(t, os.WriteFile(filepath.Join(turn.RunDir, recordName), []byte(lost), 0o600))
 		must(t, recoverSoon(t, turn))
-	}
-	must(t, os.WriteFile(filepath.Join(turn.RunDir, recordName), []byte("{"), 0o600))
-	if err := recoverSoon(t, turn); err == nil || !strings.Contains(err.Error(), recordName) {
-		t.Errorf("Recover gives %v", err)
 	}
 	turn.RunDir = filepath.Join(b.Dir, "no such run")
 	must(t, recoverSoon(t, turn))

@@ -148,7 +148,7 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 	if err != nil {
 		return Result{End: EndReport{Exit: -1, Err: err.Error(), Shortage: task.ShortageOf(err)}}
 	}
-	h, err := v.begin(s, stdin, stdout.File, stderr.File)
+	h, err := v.begin(s, stdin)
 	_ = stdin.Close() // only read from
 	if err != nil {
 		return Result{Err: err, End: EndReport{Shortage: cmp.Or(task.ShortageOf(err), gateShort(stderr))}}
@@ -217,8 +217,10 @@ func (w *watch) run(ctx context.Context, poll time.Duration) {
 		case <-next.C:
 		case <-written:
 		}
-		w.readNew()
-		next.Reset(min(poll, w.checkLimits()))
+		more, limit := w.readNew(), w.checkLimits()
+		if next.Reset(min(poll, limit)); more {
+			next.Reset(0) // nobody tells again of what is still unread
+		}
 	}
 }
 
@@ -233,11 +235,11 @@ func (w *watch) onReport(rep hold.Report) {
 	}
 }
 
-// readNew reads what is new and notes when something was.
-func (w *watch) readNew() {
+// readNew reads what is new and notes when something was. It reports whether there may be more.
+func (w *watch) readNew() (more bool) {
 	for range readBurst / readSize {
 		p := w.stdout.read(w.buf)
-		if len(p) == 0 {
+		if more = len(p) > 0; !more {
 			break
 		}
 		_, _ = w.feed.Write(p) // a sink has no errors
@@ -256,6 +258,7 @@ func (w *watch) readNew() {
 	} else if w.over.IsZero() {
 		w.over = now
 	}
+	return more
 }
 
 // checkLimits stops a run that is silent for too long, or that is over and does not end. It returns the time
@@ -402,7 +405,7 @@ func openInput(name string) (*os.File, error) {
 }
 
 func openOutput(name string) (*output, error) {
-	f, err := durable.Open(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, durable.FileMode)
+	f, err := durable.Open(name, os.O_RDONLY|os.O_CREATE, durable.FileMode)
 	if err != nil {
 		return nil, err
 	}

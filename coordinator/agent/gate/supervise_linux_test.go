@@ -3,7 +3,10 @@ package gate
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stint/coordinator/task"
-	"stint/ledger/durable"
 )
 
 // The agent has its three streams and the lock, and nothing else of ours or of whoever started us.
@@ -35,6 +37,9 @@ func TestAgentInheritsNothing(t *testing.T) {
 		if !strings.Contains(out, " "+strconv.Itoa(fd)+" -> "+filepath.Join(turn.RunDir, want)) {
 			t.Errorf("descriptor %d is not %s:\n%s", fd, want, out)
 		}
+	}
+	if n := strings.Count(out, "l-wx"); n != 2 { // its own: what it sets on them counts for nobody else
+		t.Errorf("%d descriptors are for writing alone:\n%s", n, out)
 	}
 	if n := strings.Count(out, " -> "); n != 4 {
 		t.Errorf("%d descriptors:\n%s", n, out)
@@ -120,26 +125,22 @@ func TestShortages(t *testing.T) {
 	}
 }
 
-// breakFS lets no one follow stdout, by taking its name away before the agent is started.
-type breakFS struct{ durable.FS }
-
-func (b breakFS) Rename(from, to string) error {
-	return errors.Join(b.FS.Rename(from, to), os.Remove(filepath.Join(filepath.Dir(to), stdoutName)))
-}
-
 // The system tells of what an agent prints, and nobody has to look. Where it cannot tell, the run says so, and
 // the output is looked at all the same.
 func TestOutputIsFollowed(t *testing.T) {
+	before := outputs
+	defer func() { outputs = before }()
 	for _, c := range []struct {
 		name string
-		fs   durable.FS
 		poll time.Duration
 	}{
-		{"told", durable.OS, time.Hour},
-		{"not told", breakFS{durable.OS}, 0},
+		{"told", time.Hour},
+		{"not told", 0},
 	} {
 		b := newBench(t)
-		b.FS, b.Poll = c.fs, c.poll
+		if b.Poll = c.poll; c.poll == 0 {
+			outputs = &follower{fd: -1, runs: map[int]chan struct{}{}}
+		}
 		turn, out := b.Turn(""), &ears{}
 		out.heard = func(p []byte) { must(t, os.WriteFile(filepath.Join(turn.Workspace, string(p[:1])), nil, 0o600)) }
 		wait := func(name string) string { return "until [ -e " + name + " ]; do sleep 0.01; done; " }
@@ -148,4 +149,39 @@ func TestOutputIsFollowed(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, r)
 		}
 	}
+}
+
+// What is printed in one go is read to its end, though nobody tells of it again.
+func TestBurstIsReadWhole(t *testing.T) {
+	b := newBench(t)
+	b.Poll = time.Hour
+	turn, out := b.Turn(""), &ears{}
+	turn.Limits.Idle = 20 * time.Second
+	out.heard = func([]byte) {
+		if out.bytes == 3*readBurst {
+			must(t, os.WriteFile(filepath.Join(turn.Workspace, "all"), nil, 0o600))
+		}
+	}
+	r := b.Supervise(t.Context(), script(turn, fmt.Sprintf("head -c %d /dev/zero; until [ -e all ]; do sleep 0.01; done", 3*readBurst)), out)
+	if r.End.Exit != 0 || r.Cause != nil {
+		t.Errorf("%d bytes were read: %+v", out.bytes, r)
+	}
+}
+
+// A run is told when the kernel could not keep what it had to tell of others.
+func TestOverflowIsToldToAll(t *testing.T) {
+	r, w, err := os.Pipe()
+	must(t, err)
+	f := &follower{runs: map[int]chan struct{}{1: make(chan struct{}, 1), 2: make(chan struct{}, 1)}}
+	ended := make(chan struct{})
+	go func() { defer close(ended); f.read(r) }()
+	event := binary.NativeEndian.AppendUint32(nil, math.MaxUint32) // no watch
+	event = binary.NativeEndian.AppendUint32(event, unix.IN_Q_OVERFLOW)
+	_, err = w.Write(append(event, make([]byte, 8)...))
+	must(t, err)
+	for _, told := range f.runs {
+		<-told
+	}
+	must(t, errors.Join(w.Close(), r.Close()))
+	<-ended
 }

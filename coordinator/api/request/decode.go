@@ -21,6 +21,7 @@ type decoder struct {
 	path []step // to the present value
 
 	faults  faults
+	noted   int   // so many faults, also those that were dropped again
 	refused bool  // there is one that the value cannot be decoded with
 	odd     Fault // a name that is there twice, or half a character: encoding/json would take one of both, or U+FFFD
 	bad     bool  // the rest is not looked at: it is no JSON, or has too many faults
@@ -79,7 +80,7 @@ func (d *decoder) where() string {
 
 // note notes a fault that a handler may as well find.
 func (d *decoder) note(text string) {
-	if len(d.faults) < maxFaults {
+	if d.noted++; len(d.faults) < maxFaults && d.noted < 10*maxFaults {
 		d.faults = append(d.faults, Fault{d.where(), text})
 	}
 }
@@ -224,7 +225,7 @@ func (d *decoder) list(s *schema, v reflect.Value) {
 		}
 		d.refused = d.refused || refused
 		if n == 0 && ofTasks {
-			v.Grow(min(len(d.data)/d.at, task.MaxBatch)) // most lists are of much the same
+			v.Grow(min(len(d.data)/d.at, 1000)) // most lists are of much the same
 		}
 	}
 	d.path = d.path[:len(d.path)-1]

@@ -117,9 +117,11 @@ func BootID() (string, error) {
 
 var bootFile = readOnce("/proc/sys/kernel/random/boot_id")
 
-// SelfCommand starts this program again, also from a program below it, as the gate is. The link works when
-// the binary itself is gone, as that of go run is.
-func SelfCommand() ([]string, error) { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid())}, nil }
+// SelfCommand starts this program again. The link works when the binary itself is gone, as that of go run is.
+func SelfCommand() ([]string, error) { return []string{"/proc/self/exe"}, nil }
+
+// SelfBelow is SelfCommand for another program below this one, as the gate may be.
+func SelfBelow() ([]string, error) { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid())}, nil }
 
 // becomeReaper makes orphans among the descendants children of this process.
 func becomeReaper() error {

@@ -78,6 +78,9 @@ func SelfCommand() ([]string, error) {
 	return []string{exe}, err
 }
 
+// SelfBelow is SelfCommand.
+func SelfBelow() ([]string, error) { return SelfCommand() }
+
 // becomeReaper does nothing: only Linux knows subreapers.
 func becomeReaper() error { return nil }
 
