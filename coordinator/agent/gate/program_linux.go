@@ -70,7 +70,11 @@ func (p *program) examine(build string) (err error) {
 		return err
 	}
 	is, own := p.was.Sys().(*syscall.Stat_t), self.Sys().(*syscall.Stat_t) // whom this program is entrusted to, that may be as well
-	if is.Uid != 0 && (is.Uid != own.Uid || is.Gid != own.Gid) || !p.was.Mode().IsRegular() || p.was.Mode()&^self.Mode()&0o022 != 0 || p.was.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+	more := p.was.Mode() &^ self.Mode() & 0o022
+	if is.Gid != own.Gid {
+		more |= p.was.Mode() & 0o020
+	}
+	if is.Uid != 0 && is.Uid != own.Uid && int(is.Uid) != os.Geteuid() || !p.was.Mode().IsRegular() || more != 0 || p.was.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
 		return errors.New("it must be a file that nobody can write who cannot write this program, without the set-user-ID bit")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
