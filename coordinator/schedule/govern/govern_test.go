@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,8 @@ type bench struct {
 	refuse   error  // of the next Submit
 	lost     bool   // the next Ack does not arrive
 	auto     string // answers what is asked at once
+
+	looked sync.Mutex // a timer alone orders nothing
 }
 
 func newBench(t *testing.T, notes string) *bench {
@@ -181,7 +184,12 @@ func (b *bench) alone(workspace string, do func()) bool {
 	return true
 }
 
-func (b *bench) IsLeaving() bool { return b.leaving }
+// IsLeaving is what a look asks first: it comes after what a test has looked at.
+func (b *bench) IsLeaving() bool {
+	b.looked.Lock()
+	defer b.looked.Unlock()
+	return b.leaving
+}
 
 // answer ends the tasks that go on.
 func (b *bench) answer(status state.Status, text string) {
@@ -198,6 +206,8 @@ func (b *bench) pass() { b.now = b.now.Add(5 * time.Second); b.look(b.Context())
 
 func (b *bench) wantJobs(want ...string) {
 	b.Helper()
+	b.looked.Lock()
+	defer b.looked.Unlock()
 	var got []string
 	for _, j := range b.list {
 		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %d", j.ObjectID[len(b.dir)+1+len(memory.DefaultLessons):], j.Action, j.Status, j.Attempt)))
