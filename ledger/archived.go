@@ -40,6 +40,5 @@ type Moved struct {
 	Entry  ArchiveEntry // File and Off are given by the log
 }
 
-// KeyArchived stands in the record of a task that compaction has moved out: when
-// that was. It is no field of the task.
+// KeyArchived stands in the record of a task that compaction has moved out: when that was. It is no field of the task.
 const KeyArchived = "archivedAt"

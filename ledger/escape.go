@@ -98,8 +98,7 @@ func decodeBlock(raw []byte) []byte {
 	return bytes.TrimRight(out, "\n")
 }
 
-// TrimRight takes away what an editor may have put at the end of a line. Nothing
-// that stint writes ends with any kind of blank.
+// TrimRight takes away what an editor may have put at the end of a line. Nothing that stint writes ends with any kind of blank.
 func TrimRight(line []byte) []byte {
 	for len(line) > 0 {
 		c := line[len(line)-1]
@@ -115,8 +114,7 @@ func TrimRight(line []byte) []byte {
 	return line
 }
 
-// trimBoth takes the blanks from both ends of a value. A value that begins with
-// one of its own is written as a body.
+// trimBoth takes the blanks from both ends of a value. A value that begins with one of its own is written as a body.
 func trimBoth(value []byte) []byte {
 	return TrimRight(bytes.TrimLeftFunc(value, unicode.IsSpace))
 }
@@ -148,8 +146,7 @@ func escape(text string) string {
 	return b.String()
 }
 
-// unescape is the inverse of escape. A backslash that begins no known escape
-// stands for itself: a person may have typed it.
+// unescape is the inverse of escape. A backslash that begins no known escape stands for itself: a person may have typed it.
 func unescape(in []byte) []byte {
 	out := make([]byte, 0, len(in))
 	for len(in) > 0 {

@@ -159,8 +159,7 @@ func IsTasks(head []byte) bool {
 	return ok && bytes.HasPrefix(head, ledgerOpen) && bytes.HasPrefix(bytes.TrimLeft(head[next:], " \t\r\n"), []byte("# "))
 }
 
-// A Notice is something that a person should know: an edit that was taken
-// over, records that were put back, or a finding.
+// A Notice is something that a person should know: an edit that was taken over, records that were put back, or a finding.
 type Notice struct {
 	Finding *SyntaxError // nil if nothing is wrong in a file
 	Text    string       // what happened, with file and line
@@ -170,12 +169,10 @@ type Notice struct {
 // MaxLeap is how far the numbers in tasks.md may be ahead of those in the journal.
 const MaxLeap = 1 << 32
 
-// SeqOutOfRange reports whether a person must have made up that seq. To go on from it could
-// use up the numbers that there are.
+// SeqOutOfRange reports whether a person must have made up that seq. To go on from it could use up the numbers that there are.
 func SeqOutOfRange(seq, last uint64) bool { return seq > last && seq-last > MaxLeap }
 
-// Digest returns the digest of a section's text, the same with any line ends,
-// trailing blanks and empty lines behind it.
+// Digest returns the digest of a section's text, the same with any line ends, trailing blanks and empty lines behind it.
 func Digest(raw []byte) string {
 	h := sha256.New()
 	for line := range bytes.Lines(bytes.TrimRight(raw, " \t\r\n")) {

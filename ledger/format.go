@@ -6,8 +6,7 @@ import (
 	"strconv"
 )
 
-// FormatVersion is the version of the grammar that this package writes. A file
-// that names a newer one is refused.
+// FormatVersion is the version of the grammar that this package writes. A file that names a newer one is refused.
 const FormatVersion = 1
 
 // MaxID bounds the id of a record, in bytes.

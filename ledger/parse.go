@@ -101,8 +101,7 @@ func VersionOf(data []byte) int {
 	return v
 }
 
-// A parser walks the lines of a file. At most one section is open: one that
-// stands there not just as stint wrote it.
+// A parser walks the lines of a file. At most one section is open: one that stands there not just as stint wrote it.
 type parser struct {
 	doc    *Document
 	data   []byte
@@ -141,8 +140,7 @@ func (p *parser) step() {
 	p.line++
 }
 
-// feed tells the blocks of a line. A heading that is made by the line below it
-// ends a section as any other heading does.
+// feed tells the blocks of a line. A heading that is made by the line below it ends a section as any other heading does.
 func (p *parser) feed(line []byte, start, next int) {
 	p.blocks.feed(bytes.TrimRight(line, " \t\r"), p.line)
 	if p.blocks.line == p.line {
@@ -184,8 +182,7 @@ func (p *parser) strict() bool {
 	return true
 }
 
-// takeLine does what one line asks for: begin a section, add to it, close it,
-// or nothing, when it is a person's text.
+// takeLine does what one line asks for: begin a section, add to it, close it, or nothing, when it is a person's text.
 func (p *parser) takeLine(line []byte, start, next int) {
 	if p.unreadable(line, start, next) {
 		return

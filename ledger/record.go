@@ -27,8 +27,7 @@ const (
 	KeyUnedited = "unedited" // in the first adoption of an edit of a record: its fields as they were written
 )
 
-// IsEngineKey reports whether a key says how a record came into the ledger, and nothing
-// about what it is a record of.
+// IsEngineKey reports whether a key says how a record came into the ledger, and nothing about what it is a record of.
 func IsEngineKey(key string) bool {
 	switch key {
 	case KeySeq, KeyAdopts, KeyEdits, KeyCopies, KeyIgnored, KeyUnedited, KeyArchived:
@@ -49,8 +48,7 @@ type Pair struct {
 	Key, Value string
 }
 
-// A Record is one section of the ledger as it is handed to the log: what is
-// to be written. What was read is a [Section].
+// A Record is one section of the ledger as it is handed to the log: what is to be written. What was read is a [Section].
 type Record struct {
 	Kind   Kind
 	ID     string

@@ -77,9 +77,8 @@ var (
 	moreWord = []byte(" more")
 )
 
-// Scan reads the record that begins at data[0] if it stands there just as
-// stint wrote it. It returns the length up to and with the end line, and how many
-// records of the same change follow. It reuses the memory of s.
+// Scan reads the record that begins at data[0] if it stands there just as stint wrote it. It returns the length up to and with
+// the end line, and how many records of the same change follow. It reuses the memory of s.
 //
 // This is the fast way, for the journal and the untouched parts of tasks.md. It
 // looks at each byte about once and allocates nothing.
@@ -128,8 +127,7 @@ func Scan(data []byte, s *Section) (n, more int, err error) {
 	return pos, more, nil
 }
 
-// scanFields reads the fields up to the first line that is none. lines counts
-// the lines from the heading to there.
+// scanFields reads the fields up to the first line that is none. lines counts the lines from the heading to there.
 func scanFields(data []byte, pos int, s *Section) (next, lines int, err error) {
 	lines = 2
 	for {
@@ -167,8 +165,7 @@ func scanFields(data []byte, pos int, s *Section) (next, lines int, err error) {
 	}
 }
 
-// hasBlankEnd reports whether a value begins or ends with a blank of any kind,
-// which stint never writes on a line.
+// hasBlankEnd reports whether a value begins or ends with a blank of any kind, which stint never writes on a line.
 func hasBlankEnd(value []byte) bool {
 	first, last := value[0], value[len(value)-1]
 	if first > ' ' && first < utf8.RuneSelf && last > ' ' && last < utf8.RuneSelf {
@@ -266,11 +263,10 @@ func CheckJournal(data []byte, apply func(*Section) (more bool)) []*SyntaxError 
 // chunk is how much of a journal is read at a time.
 const chunk = 256 << 10
 
-// ReadJournal reads size bytes of a journal, a part at a time. It calls apply with each record that counts,
-// in order, until it wants no more; the section is valid during the call. It returns where the last change
-// that counts ends, and everything that is wrong, in the order of lines. The last finding is Torn if the
-// bytes end within a change, as they may when they were read while it was being written, or after a crash:
-// nothing of that was acknowledged. The error is r's.
+// ReadJournal reads size bytes of a journal, a part at a time. It calls apply with each record that counts, in order, until it
+// wants no more; the section is valid during the call. It returns where the last change that counts ends, and everything that
+// is wrong, in the order of lines. The last finding is Torn if the bytes end within a change, as they may when they were read
+// while it was being written, or after a crash: nothing of that was acknowledged. The error is r's.
 func ReadJournal(r io.ReaderAt, size int64, apply func(*Section) (more bool)) (good int64, found []*SyntaxError, err error) {
 	var buf []byte
 	return readJournal(r, size, apply, func(n int) []byte {

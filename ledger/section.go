@@ -13,8 +13,7 @@ const (
 	formEscaped             // indented lines after "|escaped", with backslash escapes
 )
 
-// A Field is one field of a section, as a view into the bytes it was read from.
-// It is valid as long as those bytes are.
+// A Field is one field of a section, as a view into the bytes it was read from. It is valid as long as those bytes are.
 type Field struct {
 	Key  []byte
 	raw  []byte // formLine: the trimmed value; else the indented lines

@@ -9,9 +9,8 @@ import (
 	"stint/ledger/lazy"
 )
 
-// This file finds lines that look like part of a record and cannot be read as one:
-// what is left of a record that has lost a part, and what a person has mistyped. They
-// are set aside with all that belongs to them, so that they change nothing else.
+// This file finds lines that look like part of a record and cannot be read as one: what is left of a record that has lost a
+// part, and what a person has mistyped. They are set aside with all that belongs to them, so that they change nothing else.
 
 // telling are the keys by which a line gives itself away as a field, however it is
 // written. They decide what is reported, never what is read.

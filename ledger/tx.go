@@ -1,7 +1,6 @@
 package ledger
 
-// A Tx collects the records of one change. They become durable together: after a
-// crash all of them are there or none.
+// A Tx collects the records of one change. They become durable together: after a crash all of them are there or none.
 type Tx struct {
 	Records []Record // what was appended, to be numbered and written
 	Claims  []string // what was claimed
@@ -40,13 +39,11 @@ func (tx *Tx) Count(n int) { tx.Counted += n }
 // Ahead returns the sum of what the changes before this one in its batch have counted.
 func (tx *Tx) Ahead() int { return tx.ahead }
 
-// Claim names something that this change decided upon, such as an idempotency
-// key. Two changes that claim the same never share a batch: the second is asked
-// again when the first has been applied. Each record claims its own id.
+// Claim names something that this change decided upon, such as an idempotency key. Two changes that claim the same never share
+// a batch: the second is asked again when the first has been applied. Each record claims its own id.
 func (tx *Tx) Claim(what string) { tx.Claims = append(tx.Claims, what) }
 
-// Reset makes tx empty, for a change that is asked for its records anew behind others of its
-// batch that have counted ahead.
+// Reset makes tx empty, for a change that is asked for its records anew behind others of its batch that have counted ahead.
 func (tx *Tx) Reset(ahead int) {
 	tx.Records, tx.Claims = tx.Records[:0], tx.Claims[:0]
 	tx.ahead, tx.Counted = ahead, 0

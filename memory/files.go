@@ -55,9 +55,8 @@ type finder struct {
 	room    int // names that may still be looked at
 }
 
-// findNotes returns the files that the paths name, each once, in their order but for those of
-// megabytes, which are last: whatever time they take, the others have been searched before.
-// It also returns what was left out.
+// findNotes returns the files that the paths name, each once, in their order but for those of megabytes, which are last:
+// whatever time they take, the others have been searched before. It also returns what was left out.
 func findNotes(ctx context.Context, root *os.Root, paths []string, lessons string) ([]note, []Skipped) {
 	f := &finder{root: root, seen: map[string]bool{}, room: maxEntries}
 	for _, p := range paths {
@@ -121,8 +120,7 @@ func (f *finder) path(ctx context.Context, p string, optional bool) {
 	}
 }
 
-// note reports whether a file can be searched. Of many regular files the first ones say
-// how large the others are.
+// note reports whether a file can be searched. Of many regular files the first ones say how large the others are.
 func (f *finder) note(c candidate) (note, error) {
 	if !utf8.ValidString(c.name) || strings.ContainsFunc(c.name, unseen) {
 		return note{}, errors.New("its name has characters that cannot be shown")
@@ -133,8 +131,7 @@ func (f *finder) note(c candidate) (note, error) {
 	return look(f.root, c.name)
 }
 
-// expand returns the names of the files that a pattern names, sorted. A directory
-// stands for the Markdown files below it.
+// expand returns the names of the files that a pattern names, sorted. A directory stands for the Markdown files below it.
 func (f *finder) expand(ctx context.Context, pattern string) []candidate {
 	if fi, err := f.root.Stat(pattern); err == nil && fi.IsDir() {
 		pattern = path.Join(pattern, "**", "*.md")

@@ -45,8 +45,7 @@ func (g Governed) Open() error {
 	return nil
 }
 
-// ObjectID returns the object_id of the jobs of the entry with that id. It stays the same when the
-// entry's text or status changes.
+// ObjectID returns the object_id of the jobs of the entry with that id. It stays the same when the entry's text or status changes.
 func (g Governed) ObjectID(id string) string { return g.Workspace + ":" + g.Path + "#" + id }
 
 // Read returns the file and its archive. A file that is not there is empty. One that is reached through a

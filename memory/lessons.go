@@ -43,8 +43,7 @@ type Lesson struct {
 	Source string `json:"source,omitempty"` // who says so, such as "task 0198…"
 }
 
-// leadingMarks are those of headings, lists, quotes and tables, each with a blank
-// behind it: "-1", "--force" and "*.go" are words.
+// leadingMarks are those of headings, lists, quotes and tables, each with a blank behind it: "-1", "--force" and "*.go" are words.
 var leadingMarks = lazy.Regexp(`^((#{1,6}|[-*>|])( |$))+`)
 
 // NewLesson makes one line of a text: blanks for line breaks, no mark of a heading
@@ -149,8 +148,7 @@ func openLessons(workspace, name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// notOfGit refuses a note that a link has put among git's own files, where a line of
-// text is configuration, or a command.
+// notOfGit refuses a note that a link has put among git's own files, where a line of text is configuration, or a command.
 func notOfGit(workspace, name string) error {
 	workspace, err := filepath.EvalSymlinks(workspace)
 	if err != nil {
@@ -365,8 +363,7 @@ func indent(line []byte) (column int) {
 	return column
 }
 
-// replaceLessons puts a new file, durable, in the place of a note that had the text before, or that
-// was not there.
+// replaceLessons puts a new file, durable, in the place of a note that had the text before, or that was not there.
 func replaceLessons(workspace, name string, before, text []byte) error {
 	root, err := openRoot(workspace)
 	if err != nil {

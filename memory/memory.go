@@ -1,5 +1,4 @@
-// Package memory searches a workspace's notes for what fits a task, and keeps the
-// lessons that earlier tasks have left there.
+// Package memory searches a workspace's notes for what fits a task, and keeps the lessons that earlier tasks have left there.
 //
 // The notes are Markdown files that people and agents keep beside the code: MEMORY.md and memory/*.md. A find
 // is one line of one of them. It is somebody's text, so whoever shows it to an agent shows it as quoted data.

@@ -194,8 +194,7 @@ func isDense(s string) bool {
 	return dense(r)
 }
 
-// pairs adds each pair of neighbours, but for those of short hiragana behind another
-// script: these are endings and particles.
+// pairs adds each pair of neighbours, but for those of short hiragana behind another script: these are endings and particles.
 func (q *query) pairs(s string) {
 	runes := []rune(s)
 	if len(runes) == 1 && !unicode.Is(unicode.Hiragana, runes[0]) {

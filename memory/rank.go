@@ -190,9 +190,8 @@ func undated(line string) (day time.Time, rest string) {
 	return day, behind
 }
 
-// readAgain reads the found lines where they stand, with the headings above them. It
-// leaves out those that are no longer there: a program that reads a file by its name
-// may have been shown another one, from outside the workspace even.
+// readAgain reads the found lines where they stand, with the headings above them. It leaves out those that are no longer there:
+// a program that reads a file by its name may have been shown another one, from outside the workspace even.
 func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 	slices.SortFunc(hits, func(a, b ranked) int { return cmp.Or(a.note-b.note, cmp.Compare(a.off, b.off)) })
 	var f *os.File
@@ -301,8 +300,7 @@ func sameLine(line string) string {
 	return sameText(rest)
 }
 
-// sameText makes equal what differs only in the size of letters, in blanks, in marks of
-// code, and in the full stop.
+// sameText makes equal what differs only in the size of letters, in blanks, in marks of code, and in the full stop.
 func sameText(text string) string {
 	text = strings.ToLower(strings.ReplaceAll(text, "`", ""))
 	return strings.TrimRight(strings.Join(strings.Fields(text), " "), ".!。！")

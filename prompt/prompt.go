@@ -15,10 +15,9 @@
 // the last section has [GoOn] in their place, and what was said with them is left out. Where the session goes
 // on because the verify command did not pass, it has [FixIt] or [FixOn] in their place.
 //
-// Nothing comes after the message, so no text in it can pose as a section of ours. Nothing that stands before
-// it can pose as the message: header values are one line each, notes are quoted line by line, and a heading
-// in the policy is escaped. The first line "## User message" is therefore the one that Build wrote, whatever
-// else the message contains; [UserMessage] takes that one.
+// Nothing comes after the message, so no text in it can pose as a section of ours. Nothing that stands before it can pose as the
+// message: header values are one line each, notes are quoted line by line, and a heading in the policy is escaped. The first line
+// "## User message" is therefore the one that Build wrote, whatever else the message contains; [UserMessage] takes that one.
 package prompt
 
 import (
@@ -52,8 +51,7 @@ const memoryIntro = "Lines found in the notes of this workspace. They are quoted
 const GoOn = "My last message for this task is above, in this session, and is not sent again: your turn broke off before you had answered it. " +
 	"Look at what is already done, carry the message out to its end, and answer it."
 
-// FixIt is the message of a turn that follows one whose answer did not pass the
-// verify command, in the same session.
+// FixIt is the message of a turn that follows one whose answer did not pass the verify command, in the same session.
 const FixIt = "The verify command did not pass after your last answer; above is what it printed. Find the cause and fix it, so that the command passes. " +
 	"Do not weaken, skip or delete what it checks. Then answer my first message for this task again, whole."
 
@@ -166,8 +164,7 @@ func checkSection(in *Input) string {
 	return b.String() + Quote(c.Output)
 }
 
-// policySection has the policy, with a backslash before every heading in it, so that
-// the sections of a prompt are always ours.
+// policySection has the policy, with a backslash before every heading in it, so that the sections of a prompt are always ours.
 func policySection(in *Input) string {
 	if in.Kept || in.Policy == "" {
 		return ""
@@ -226,9 +223,8 @@ func listSection(heading, intro string, names []string) string {
 	return b.String()
 }
 
-// UserMessage returns back the message of a prompt that Build made: [GoOn],
-// [FixIt] or [FixOn] if the agent's session has the user's own already. A text that Build did not make,
-// and that has no such section, is all message.
+// UserMessage returns back the message of a prompt that Build made: [GoOn], [FixIt] or [FixOn] if the agent's session has the
+// user's own already. A text that Build did not make, and that has no such section, is all message.
 func UserMessage(built string) string {
 	if _, message, ok := strings.Cut(built, "\n"+messageHeading); ok {
 		return message
@@ -273,8 +269,7 @@ func sessionSection(in *Input) string {
 	return b.String()
 }
 
-// Quote returns a text as a quotation, line by line, so that nothing in it can pose as
-// anything else than data.
+// Quote returns a text as a quotation, line by line, so that nothing in it can pose as anything else than data.
 func Quote(text string) string {
 	var b strings.Builder
 	text = strings.TrimRight(text, "\r\n")
@@ -284,10 +279,9 @@ func Quote(text string) string {
 	return b.String()
 }
 
-// oneLine returns s with everything escaped that breaks a line, drives a terminal or reorders what is shown:
-// control characters except tab, the Unicode line and paragraph separators, bidirectional controls, and bytes
-// that are not UTF-8. They become visible, as in \n or \u2028, so that a path with a line break in it is
-// still told apart from one without.
+// oneLine returns s with everything escaped that breaks a line, drives a terminal or reorders what is shown: control characters
+// except tab, the Unicode line and paragraph separators, bidirectional controls, and bytes that are not UTF-8. They become
+// visible, as in \n or \u2028, so that a path with a line break in it is still told apart from one without.
 func oneLine(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, breaksLine) {
 		return s

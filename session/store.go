@@ -38,11 +38,10 @@ type Options struct {
 	OnAside  func(string)   // called with the new name of what stood in the file's place and was no file; may be nil
 }
 
-// A Store writes sessions.json. Its methods may be called by any goroutine. The file is replaced as a
-// whole by a goroutine of the store's own, at most once in an interval and only after a change: writing
-// 10,000 sessions takes 24 ms, which is too much to do for every run, and more of them make the interval longer. After
-// a crash the file may thus be one interval old, or missing: a store that is opened looks what it should have. Nothing is written where the
-// file says the same.
+// A Store writes sessions.json. Its methods may be called by any goroutine. The file is replaced as a whole by a goroutine of
+// the store's own, at most once in an interval and only after a change: writing 10,000 sessions takes 24 ms, which is too much
+// to do for every run, and more of them make the interval longer. After a crash the file may thus be one interval old, or
+// missing: a store that is opened looks what it should have. Nothing is written where the file says the same.
 type Store struct {
 	opts  Options
 	file  string

@@ -41,8 +41,7 @@ type Transcript struct {
 	fs       durable.FS
 }
 
-// OpenTranscript returns the transcript of a session, whose file is made with its
-// first line. dir is the state directory.
+// OpenTranscript returns the transcript of a session, whose file is made with its first line. dir is the state directory.
 func OpenTranscript(dir, sessionID string) (*Transcript, error) {
 	if err := checkID(sessionID); err != nil {
 		return nil, err
@@ -53,9 +52,8 @@ func OpenTranscript(dir, sessionID string) (*Transcript, error) {
 	return &Transcript{sessionID, TranscriptPath(dir, sessionID), durable.OS}, nil
 }
 
-// Append adds a message with one write of one line; Type and SessionID are set
-// by it. Append does not sync: the ledger has what must be kept. The caller holds the session's lock or is
-// otherwise the only one to append.
+// Append adds a message with one write of one line; Type and SessionID are set by it. Append does not sync: the ledger has what
+// must be kept. The caller holds the session's lock or is otherwise the only one to append.
 func (t *Transcript) Append(m Message) (err error) {
 	if m.Role != RoleUser && m.Role != RoleAssistant {
 		return fmt.Errorf("transcript: no such role: %q", m.Role)
@@ -95,10 +93,9 @@ var ErrNoPlace = errors.New("there is no such place in the transcript")
 // maxPage bounds a page of several messages, in bytes of the file.
 const maxPage = 8 << 20
 
-// ReadPage returns the last n messages of a transcript, or with before the last n of those
-// that stand before that place, a Page.Begin. They may be fewer where they are large; with 0
-// it is all of them. It reads no more of the file than it must. Lines that are no message
-// are passed over: cut off, damaged, of another type, or longer than 64 MiB.
+// ReadPage returns the last n messages of a transcript, or with before the last n of those that stand before that place, a
+// Page.Begin. They may be fewer where they are large; with 0 it is all of them. It reads no more of the file than it must.
+// Lines that are no message are passed over: cut off, damaged, of another type, or longer than 64 MiB.
 func ReadPage(path string, before int64, n int) (p Page, err error) {
 	f, err := durable.Open(path, os.O_RDONLY, 0)
 	if err != nil {

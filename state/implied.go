@@ -7,8 +7,7 @@ import (
 	"stint/ledger"
 )
 
-// ImpliedChanges returns the fields that a person's record changes in a task beside those
-// that it names, which count as they are:
+// ImpliedChanges returns the fields that a person's record changes in a task beside those that it names, which count as they are:
 //   - With another session key or agent the task leaves its session, which stays where
 //     it is, with what a run has learned there, and the account of the old agent. Its
 //     next run finds those of its new place.
@@ -98,8 +97,7 @@ func takenOver(r *ledger.Record, now Folded) (fields []ledger.Pair) {
 	return fields
 }
 
-// changesConversation reports whether a record names another session than the task has,
-// of ours or of an agent.
+// changesConversation reports whether a record names another session than the task has, of ours or of an agent.
 func (t *Folded) changesConversation(r *ledger.Record) bool {
 	return slices.ContainsFunc(r.Fields, func(p ledger.Pair) bool {
 		agent, native := nativeAgent(p.Key)

@@ -135,9 +135,8 @@ var otherKeys = []string{
 // otherWords maps what options of the command line are called to the keys that they set.
 var otherWords = map[string]string{"session": KeySessionKey, "verify": KeyVerifyCommand, "cwd": KeyWorkspace, "directory": KeyWorkspace, "workdir": KeyIsolation, "policy": KeyOutputPolicy}
 
-// MeantKey returns the key that a person who wrote key probably meant: key itself where it is
-// known, one that differs in upper and lower case, or in one letter, or in two of a long one; ""
-// if there is none, so that the key is the person's own.
+// MeantKey returns the key that a person who wrote key probably meant: key itself where it is known, one that differs in upper
+// and lower case, or in one letter, or in two of a long one; "" if there is none, so that the key is the person's own.
 func MeantKey(key string) string {
 	if fields[key] != nil || slices.Contains(otherKeys, key) {
 		return key
@@ -166,8 +165,7 @@ const (
 	LanePrefixDir  = "dir:"
 )
 
-// The values of isolation: a task works in the workspace that it names, as without a value, or
-// in a directory of its own.
+// The values of isolation: a task works in the workspace that it names, as without a value, or in a directory of its own.
 const (
 	IsolationInPlace = "in-place"
 	IsolationTemp    = "temp"
@@ -180,17 +178,15 @@ const (
 	AfterDone = "done"
 )
 
-// NativeKey returns the key under which the native session id of an agent stands
-// in a task record: codexSessionId for codex.
+// NativeKey returns the key under which the native session id of an agent stands in a task record: codexSessionId for codex.
 func NativeKey(agent string) string { return agent + nativeSuffix }
 
 const nativeSuffix = "SessionId"
 
-// firstAgents are the agents that were there before a record could have the native session
-// id of any other. With an id of one of these, a record need not name the agent, and it is
-// never a key of a person's own, as another key of that form may be. The list is part of the
-// format and closed: a new agent's records name it. It cannot come from the configuration,
-// because the fold of a ledger must not depend on which agents are installed.
+// firstAgents are the agents that were there before a record could have the native session id of any other. With an id of one
+// of these, a record need not name the agent, and it is never a key of a person's own, as another key of that form may be. The
+// list is part of the format and closed: a new agent's records name it. It cannot come from the configuration, because the fold
+// of a ledger must not depend on which agents are installed.
 var firstAgents = []string{"codex", "claude", "gemini", "demo"}
 
 // nativeAgent returns the agent of a key that [NativeKey] returns, and whether it is one.
@@ -202,9 +198,8 @@ func nativeAgent(key string) (agent string, ok bool) {
 // timeFormat is RFC 3339 with milliseconds, in UTC.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// FormatTime returns t as it stands in the ledger: UTC, with milliseconds, such as
-// 2026-11-21T03:12:45.123Z. For the zero time that is "", which unsets a field, and for one
-// beyond the year 9999 the end of that year: [ParseTime] takes no later one.
+// FormatTime returns t as it stands in the ledger: UTC, with milliseconds, such as 2026-11-21T03:12:45.123Z. For the zero time
+// that is "", which unsets a field, and for one beyond the year 9999 the end of that year: [ParseTime] takes no later one.
 func FormatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -43,9 +43,8 @@ func Iterations(steps []Step) (list []Iteration) {
 	return list
 }
 
-// LastAttempt returns the steps of a task's newest attempt, from the last time that its
-// agent began the first iteration: a first turn that was cut off and is made again is left
-// out. What was interrupted later goes on in the same attempt.
+// LastAttempt returns the steps of a task's newest attempt, from the last time that its agent began the first iteration: a
+// first turn that was cut off and is made again is left out. What was interrupted later goes on in the same attempt.
 func LastAttempt(steps []Step) []Step {
 	for i := len(steps) - 1; i > 0; i-- {
 		if steps[i].Phase == "" && steps[i].Iteration <= 1 {
@@ -55,8 +54,7 @@ func LastAttempt(steps []Step) []Step {
 	return steps
 }
 
-// StepsAfter returns the steps of a task with a record of it, sec, which made after of
-// before; steps are those until then.
+// StepsAfter returns the steps of a task with a record of it, sec, which made after of before; steps are those until then.
 func StepsAfter(steps []Step, before, after *Task, sec *ledger.Section) []Step {
 	if f := sec.Get(KeySteps); f != nil {
 		steps, _ = ParseSteps(f.String()) // what cannot be read was refused
@@ -222,8 +220,7 @@ func parseRuns(text string) ([]Run, error) {
 	})
 }
 
-// lateUsage reports whether a record has what the last run used: a person had
-// taken the task out of it, and it ended after that.
+// lateUsage reports whether a record has what the last run used: a person had taken the task out of it, and it ended after that.
 func lateUsage(before, after *Task) bool {
 	return before.Status != Running && after.Status != Running && after.By == ""
 }

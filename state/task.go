@@ -269,8 +269,7 @@ type Task struct {
 	Extra  map[string]string `json:"extra,omitempty" doc:"Fields of the ledger that stint does not know, kept as they are" example:"{\"ticket\":\"SHOP-17\"}"`
 }
 
-// Answer returns the answer of the agent: the result, unless that only repeats the error
-// of a task that failed without an answer.
+// Answer returns the answer of the agent: the result, unless that only repeats the error of a task that failed without an answer.
 func (t *Task) Answer() string {
 	if t.Result == t.Error {
 		return ""
@@ -293,8 +292,7 @@ func Overlap(a, b string) bool {
 	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
 }
 
-// Lane returns the name of the lane that the task waits in: its session key, or
-// the lane of its workspace if it has none.
+// Lane returns the name of the lane that the task waits in: its session key, or the lane of its workspace if it has none.
 func (t *Task) Lane() string {
 	if t.SessionKey == "" {
 		return LanePrefixDir + t.Workspace
@@ -331,8 +329,7 @@ func (t *Task) Tried() bool {
 	return t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 || t.Reason == ClassInterrupted
 }
 
-// Passed reports whether the tasks behind it in its lane go before it: it is held, or
-// waits for a time that its user has named.
+// Passed reports whether the tasks behind it in its lane go before it: it is held, or waits for a time that its user has named.
 func (t *Task) Passed(now time.Time) bool {
 	return t.Hold || t.NotBefore.After(now) && !t.Tried()
 }
@@ -349,8 +346,7 @@ func (t *Task) Rank() int {
 // maxTitle is the length of a title in characters.
 const maxTitle = 80
 
-// TitleOf returns the title of a task with that prompt: its first line that is not
-// blank, on one line and cut.
+// TitleOf returns the title of a task with that prompt: its first line that is not blank, on one line and cut.
 func TitleOf(prompt string) string {
 	for line := range strings.Lines(prompt) {
 		if line = strings.TrimSpace(line); line != "" {

@@ -88,8 +88,7 @@ func Because(what, reason string) string {
 // CameAfter begins the error of a task that failed because another one has.
 const CameAfter = "it comes after "
 
-// Cause returns the reason of a failure in a word for people: the error tells it apart from that
-// of the task that comes before.
+// Cause returns the reason of a failure in a word for people: the error tells it apart from that of the task that comes before.
 func Cause(reason Class, why string) string {
 	if strings.HasPrefix(why, CameAfter) {
 		return "dependency"

@@ -22,9 +22,8 @@ type Account struct {
 	Quota      []Window  `json:"quota,omitempty" doc:"How much of its provider's quota was used, as its CLI told last; left out: unknown"`
 }
 
-// TooLong reports whether a task does not wait until the account has cooled down: it waits
-// for nothing, or, since it has met a limit without a named end, for no more than most.
-// For a time that the provider or a person has named, every other task waits.
+// TooLong reports whether a task does not wait until the account has cooled down: it waits for nothing, or, since it has met a
+// limit without a named end, for no more than most. For a time that the provider or a person has named, every other task waits.
 func (a *Account) TooLong(since time.Time, most time.Duration) bool {
 	return most == 0 || a.Guessed && !since.IsZero() && a.CoolUntil.After(since.Add(most))
 }
@@ -41,8 +40,7 @@ func (a *Account) IsMissing() bool { return a.Hold && strings.HasPrefix(a.Reason
 // IsKeyless reports whether the account is on hold for want of a key.
 func (a *Account) IsKeyless() bool { return a.Hold && strings.HasPrefix(a.Reason, KeylessPrefix) }
 
-// An AccountConfig is an account as accounts.toml has it: credentials of an agent, and what bounds
-// their use. No secret is in it.
+// An AccountConfig is an account as accounts.toml has it: credentials of an agent, and what bounds their use. No secret is in it.
 type AccountConfig struct {
 	ID        string   `json:"-"`
 	Tool      string   `json:"-"` // its agent
@@ -111,8 +109,7 @@ func (f *Filter) Match(t *Task) bool {
 		TagsOf(t).Match(Tags{f.Label, f.TenantID, f.Queue, f.Agent})
 }
 
-// A Row is one task of a list. Of a task that has ended it is what was made of it, unless
-// the list has prompts.
+// A Row is one task of a list. Of a task that has ended it is what was made of it, unless the list has prompts.
 type Row struct {
 	Task    *Task // or nil
 	Encoded []byte

@@ -307,8 +307,7 @@ func (f *accountsFile) hasOther(tool string) bool {
 	})
 }
 
-// environment returns what the agent of an account gets, for a run that begins now; and puts its
-// credentials into its home.
+// environment returns what the agent of an account gets, for a run that begins now; and puts its credentials into its home.
 func (f *accountsFile) environment(id string) (env task.AccountEnv, err error) {
 	a := f.find(id)
 	if a == nil {

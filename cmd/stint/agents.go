@@ -26,9 +26,8 @@ import (
 	"stint/state"
 )
 
-// envForAgents names the variables of the master's environment that all agents get;
-// a star stands for anything. An agent's Kind and the configuration's env add to them.
-// Everything else, such as the credentials of other programs, stays with the master.
+// envForAgents names the variables of the master's environment that all agents get; a star stands for anything. An agent's Kind
+// and the configuration's env add to them. Everything else, such as the credentials of other programs, stays with the master.
 var envForAgents = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "XDG_*", // what any program needs
 	"STINT_STATE_DIR",                                                            // which stint it belongs to
@@ -238,9 +237,8 @@ func (r *readiness) defaultAgent(env []string) string {
 	return builtIn
 }
 
-// checkReady refuses a task whose agent is not installed, or was not logged in when doctor looked,
-// or warns of that where nobody waits for the end. It starts no program. Of an agent that has
-// done tasks, the program may be back soon.
+// checkReady refuses a task whose agent is not installed, or was not logged in when doctor looked, or warns of that where
+// nobody waits for the end. It starts no program. Of an agent that has done tasks, the program may be back soon.
 func (a *app) checkReady(ctx context.Context, o *taskOptions, s *task.TaskSpec) error {
 	name := cmp.Or(s.Agent, s.DefaultAgent)
 	base, err := a.base()
@@ -360,9 +358,8 @@ func (a *app) warnLimits(ctx context.Context, views []wire.TaskView) {
 // what the tools of its own shell need, as its user's call has it: PATH, and variables without secrets.
 // Agents' programs are looked for in that PATH too, which is why nothing of the kind is accepted from a run.
 
-// defaultCapture are the variables that are recorded with a task unless the configuration says
-// otherwise. Direnv's and mise's records of what they have changed are not among them: they have
-// the values of all variables, secrets too.
+// defaultCapture are the variables that are recorded with a task unless the configuration says otherwise. Direnv's and mise's
+// records of what they have changed are not among them: they have the values of all variables, secrets too.
 var defaultCapture = []string{
 	"PATH", "LANG", "LANGUAGE", "LC_*", "TZ",
 	"VIRTUAL_ENV", "PYTHONPATH", "CONDA_*", "PYENV_*", "POETRY_HOME", "UV_*",

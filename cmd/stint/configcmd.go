@@ -278,9 +278,8 @@ func (a *app) putConfig(ctx context.Context, file string, text []byte) error {
 	return nil
 }
 
-// setKey returns a text of the file in which a key has that value, written as TOML. What comes out has to
-// be a file with this setting and no other change; where it is not, as with a value of several lines, a
-// person has to edit the file.
+// setKey returns a text of the file in which a key has that value, written as TOML. What comes out has to be a file with this
+// setting and no other change; where it is not, as with a value of several lines, a person has to edit the file.
 func setKey(file string, text []byte, k *key, value string) ([]byte, error) {
 	c, err := readConfig(file, text)
 	if err != nil {

@@ -116,9 +116,8 @@ func (c *Config) digest() string {
 // forClients are the settings that the master does not read.
 var forClients = []string{"workspace_root", "auto_start", "agent"}
 
-// masterSettings returns the settings that a master has from its environment or its options, each with a
-// digest of the value, and same those whose values the file, or the default, has too. What may be
-// secret is left out.
+// masterSettings returns the settings that a master has from its environment or its options, each with a digest of the value,
+// and same those whose values the file, or the default, has too. What may be secret is left out.
 func (c *Config) masterSettings() (list, same []string) {
 	file, err := readConfig(c.file, nil)
 	for i := range keys {
@@ -289,8 +288,7 @@ func (f *fileReader) queues(p toml.Primitive) error {
 	return nil
 }
 
-// readBlocks reads the blocks of a section. check returns what is wrong with one, and with which
-// key; "" is the block as a whole.
+// readBlocks reads the blocks of a section. check returns what is wrong with one, and with which key; "" is the block as a whole.
 func readBlocks[T any](f *fileReader, section string, p toml.Primitive, usual func() T, check func(*T) (key string, err error)) (list []T, err error) {
 	var blocks []map[string]toml.Primitive
 	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
@@ -323,9 +321,8 @@ func readBlocks[T any](f *fileReader, section string, p toml.Primitive, usual fu
 	return list, nil
 }
 
-// takeGoverned takes a [[governed]] block, or returns what is wrong with it. Its workspace is by default
-// workspace_root. What an agent may have made of the workspace makes no configuration wrong: a link
-// in it is refused whenever the file is used.
+// takeGoverned takes a [[governed]] block, or returns what is wrong with it. Its workspace is by default workspace_root. What
+// an agent may have made of the workspace makes no configuration wrong: a link in it is refused whenever the file is used.
 func (f *fileReader) takeGoverned(g *memory.Governed) (key string, err error) {
 	root := f.config.WorkspaceRoot
 	if v, ok := f.src.lookup("STINT_WORKSPACE_ROOT"); ok {

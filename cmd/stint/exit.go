@@ -14,8 +14,7 @@ import (
 	"stint/state"
 )
 
-// The exit codes, a contract with scripts. The same end of a task has the same
-// code whichever command waits for it.
+// The exit codes, a contract with scripts. The same end of a task has the same code whichever command waits for it.
 const (
 	exitOK          = 0   // done
 	exitFailure     = 1   // anything that has no code of its own

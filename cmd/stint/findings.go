@@ -181,8 +181,7 @@ func (a *app) warnOtherPlace(ctx context.Context, views []wire.TaskView) {
 	}
 }
 
-// retryTask queues a task again, and says what that does to its account, or for how long
-// the account lets it wait.
+// retryTask queues a task again, and says what that does to its account, or for how long the account lets it wait.
 func (a *app) retryTask(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
 	before, _ := c.Accounts(ctx) // for the messages alone
 	view, err := c.Act(ctx, ref, "retry")

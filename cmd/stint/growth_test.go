@@ -90,7 +90,7 @@ func newGrowthWorld(b *testing.B, tasks int) *growthWorld {
 	return w
 }
 
-// start gives how long a start takes until the master answers.
+// start returns how long a start takes until the master answers.
 func (w *growthWorld) start() float64 {
 	begun := time.Now()
 	w.life = w.serve()
@@ -158,7 +158,7 @@ func (w *growthWorld) disk() (kB float64) {
 	return kB
 }
 
-// submits gives the median and the 99th percentile of so many submits, one after the other.
+// submits returns the median and the 99th percentile of so many submits, one after the other.
 func (w *growthWorld) submits(n int) (p50, p99 float64) {
 	var took []time.Duration
 	for range n {
@@ -175,7 +175,7 @@ func (w *growthWorld) submitOne() time.Duration {
 	return time.Since(begun)
 }
 
-// edit gives how long a label that was written into the middle of the ledger takes until the master knows it.
+// edit returns how long a label that was written into the middle of the ledger takes until the master knows it.
 func (w *growthWorld) edit() float64 {
 	path, id := filepath.Join(w.state, "tasks.md"), benchID(w.tasks/2)
 	text, err := os.ReadFile(path)
@@ -197,7 +197,7 @@ func (w *growthWorld) edit() float64 {
 	return millis(time.Since(begun))
 }
 
-// compact gives how long a compaction takes, and the longest submit meanwhile.
+// compact returns how long a compaction takes, and the longest submit meanwhile.
 func (w *growthWorld) compact() (took, worst float64) {
 	var all sync.WaitGroup
 	ended := make(chan struct{})

@@ -37,8 +37,7 @@ func run(args []string) int {
 			return demo.Main(args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
 		}
 	}
-	// The first Ctrl-C ends the context with errDetached. The second one ends the program:
-	// by then nobody listens any more.
+	// The first Ctrl-C ends the context with errDetached. The second one ends the program: by then nobody listens any more.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

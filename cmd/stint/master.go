@@ -168,9 +168,8 @@ func (a *app) warnSilence(ctx context.Context, refs ...string) (stop func()) {
 	})
 }
 
-// wait returns when a task has ended, whatever becomes of the master meanwhile. A
-// master in the background that is gone is started again. One in the foreground
-// was perhaps stopped on purpose: then another one is waited for, but not long.
+// wait returns when a task has ended, whatever becomes of the master meanwhile. A master in the background that is gone is
+// started again. One in the foreground was perhaps stopped on purpose: then another one is waited for, but not long.
 func (a *app) wait(ctx context.Context, ref string) (wire.TaskView, error) {
 	var view wire.TaskView
 	var health task.Health

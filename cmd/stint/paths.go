@@ -152,8 +152,7 @@ func checkStateDir(dir string, warn io.Writer) error {
 	return nil
 }
 
-// isStateDir reports an empty directory, or one with a ledger and nothing of another
-// user's, who might have it open still.
+// isStateDir reports an empty directory, or one with a ledger and nothing of another user's, who might have it open still.
 func isStateDir(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	ledger := len(entries) == 0

@@ -117,7 +117,7 @@ func wrapParagraphs(text string, width int) string {
 //go:embed help/commands.txt
 var commandTexts string
 
-// fillText gives a command its text and its examples.
+// fillText sets the text and the examples of a command.
 func fillText(c *cobra.Command) {
 	_, text, ok := strings.Cut(commandTexts, "\n## "+c.CommandPath()+"\n")
 	for strings.HasPrefix(text, "## ") { // others say the same
@@ -129,7 +129,7 @@ func fillText(c *cobra.Command) {
 	}
 }
 
-// prepare gives all commands of the tree their texts, and makes them report our usage errors.
+// prepare sets the texts of all commands of the tree, and makes them report our usage errors.
 func prepare(c *cobra.Command) {
 	fillText(c)
 	c.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -234,9 +234,8 @@ const (
 	hurryLimit = 3 * time.Second  // for all, after the second signal
 )
 
-// signals returns a context that the first signal ends, and calls hurry at the second
-// one. Soon after that, at the third one, or if all takes too long, the program ends
-// whatever hangs; the gates then end the agents, as when it is killed.
+// signals returns a context that the first signal ends, and calls hurry at the second one. Soon after that, at the third one,
+// or if all takes too long, the program ends whatever hangs; the gates then end the agents, as when it is killed.
 func (m *master) signals(ctx context.Context, hurry func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 3)
@@ -505,8 +504,7 @@ func (l ledgers) Compact(ctx context.Context, olderThan time.Duration, b wire.Co
 	return r, err
 }
 
-// roomsOf returns a coordinator, and what fires its schedules and keeps its due jobs, as what the API
-// needs of them.
+// roomsOf returns a coordinator, and what fires its schedules and keeps its due jobs, as what the API needs of them.
 func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner, room *due.Room, governed []memory.Governed) api.Rooms {
 	both := ledgers{c, room}
 	return api.Rooms{Schedules: schedules, Jobs: &othersJobs{room, governed}, Notices: both, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: both, Dispatch: c, Monitor: c}

@@ -204,8 +204,7 @@ func isAnswered(view *wire.TaskView) bool {
 	return view.Status == state.Done
 }
 
-// writeAnswer prints the whole answer. The ledger holds a long one cut; the run's
-// directory has it whole as long as it is kept.
+// writeAnswer prints the whole answer. The ledger holds a long one cut; the run's directory has it whole as long as it is kept.
 func (a *app) writeAnswer(w io.Writer, view *wire.TaskView) error {
 	text := view.Result
 	if view.RunDir != "" && len(text) > attempt.MaxResult {

@@ -103,8 +103,7 @@ func browserCommand(file string) *exec.Cmd {
 	return exec.Command("xdg-open", file)
 }
 
-// openWait is how long a browser has to say that it cannot be opened. One that is
-// still there then is at work, and outlives us.
+// openWait is how long a browser has to say that it cannot be opened. One that is still there then is at work, and outlives us.
 const openWait = time.Second
 
 // open starts a browser in a session of its own.

@@ -247,8 +247,7 @@ func (a *Admission) revive(st *fold.State, tx *ledger.Tx, id string) error {
 	return nil
 }
 
-// SetAccount lets tasks use an account, which also ends its hold and cool-down, or lets none start with it. by
-// is who asks.
+// SetAccount lets tasks use an account, which also ends its hold and cool-down, or lets none start with it. by is who asks.
 func (a *Admission) SetAccount(ctx context.Context, id string, enabled bool, by string) (use state.AccountUse, err error) {
 	defer a.tasks.Call()()
 	c, ok := a.tasks.AccountsNow().Find(id)

@@ -21,8 +21,7 @@ import (
 // where it gets another session key or agent; a task of no session goes with its workspace to the lane of
 // that directory. A field that is unset is chosen as for a new task. What is as it was is not written.
 //
-// The error has CodeConflict if the task does not wait, and CodeChanged if p is for an
-// earlier state of it. by is who asks.
+// The error has CodeConflict if the task does not wait, and CodeChanged if p is for an earlier state of it. by is who asks.
 func (a *Admission) Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error) {
 	defer a.tasks.Call()()
 	if a.tasks.IsShut() {
@@ -139,8 +138,7 @@ func (e *edit) fill() error {
 	} else if s.Workspace != "" && (e.given[state.KeySessionKey] != "" || e.isChanged(state.KeyAgent)) {
 		s.root = a.lookAt(s.Workspace, s.within).root
 	}
-	// A task of no session goes with its workspace, and one that leaves its session goes to the
-	// lane of its directory.
+	// A task of no session goes with its workspace, and one that leaves its session goes to the lane of its directory.
 	inDirectory := strings.HasPrefix(s.SessionKey, state.LanePrefixDir) && e.isChanged(state.KeyWorkspace)
 	if (s.SessionKey == "" && e.given[state.KeySessionKey] != "" || inDirectory) && s.root != "" {
 		s.SessionKey = state.LanePrefixDir + s.root

@@ -123,8 +123,7 @@ func (s *submission) isBodyOf(t *state.Task) bool {
 		(s.Account == "" || t.Account == s.Account || t.Agent != s.Agent)
 }
 
-// comesAfter reports whether the spec can have meant these tasks: @last or a piece of an id need not mean the same
-// now.
+// comesAfter reports whether the spec can have meant these tasks: @last or a piece of an id need not mean the same now.
 func (s *submission) comesAfter(ids []string) bool {
 	means := func(ref, id string) bool { return ref == state.LastRef || strings.Contains(id, ref) }
 	return !slices.ContainsFunc(s.After, func(ref string) bool {

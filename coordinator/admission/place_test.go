@@ -12,7 +12,7 @@ import (
 )
 
 // TestLookIsNeverOlderThanTheQuestion: while many ask for a workspace all the time, and share their looks, whoever
-// changes where its name leads and asks then is told of the new place.
+// changes where its name leads and asks then gets the new place.
 func TestLookIsNeverOlderThanTheQuestion(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

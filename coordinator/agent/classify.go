@@ -16,8 +16,7 @@ import (
 	"stint/state"
 )
 
-// A Verdict is what a run came to: the class ("" is success), a sentence, and
-// for a rate limit the time that the agent named.
+// A Verdict is what a run came to: the class ("" is success), a sentence, and for a rate limit the time that the agent named.
 type Verdict struct {
 	Class   state.Class
 	Msg     string
@@ -99,14 +98,12 @@ func exited(e gate.Result, h *TurnState, said Verdict) Verdict {
 	return Verdict{Class: state.ClassExit, Msg: sentence(how, last)}
 }
 
-// NotExecuted reports whether an exit code is the one by which shells and env(1) say that
-// there is no such program (127), or none that may be executed (126). They take the first
-// for the second where a directory of PATH may not be searched.
+// NotExecuted reports whether an exit code is the one by which shells and env(1) say that there is no such program (127), or
+// none that may be executed (126). They take the first for the second where a directory of PATH may not be searched.
 func NotExecuted(code int) bool { return code == 126 || code == 127 }
 
-// killedBy returns the signal that has killed an agent, which may have died below a shell
-// that tells of it by an exit code above 128; 0 if none has. What enforces a limit of the
-// run itself does not count: it would do so again.
+// killedBy returns the signal that has killed an agent, which may have died below a shell that tells of it by an exit code
+// above 128; 0 if none has. What enforces a limit of the run itself does not count: it would do so again.
 func killedBy(end gate.EndReport) syscall.Signal {
 	switch s := syscall.Signal(max(end.Signal, end.Exit-128)); s {
 	case syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGABRT:

@@ -16,8 +16,7 @@ import (
 	"stint/state"
 )
 
-// Bounds of what is held of one message of an agent, and of what is told of an
-// error. The whole stream stays in the run's stdout.
+// Bounds of what is held of one message of an agent, and of what is told of an error. The whole stream stays in the run's stdout.
 const (
 	MaxAnswer = 8 << 20
 	MaxError  = 4 << 10
@@ -85,8 +84,7 @@ func (h *TurnState) State() *TurnState { return h }
 func (h *TurnState) Close()            {}
 func (h *TurnState) Aside([]byte)      {}
 
-// Read decodes one line into e, whose type of event is kind, and counts it. It
-// reports whether it was an event.
+// Read decodes one line into e, whose type of event is kind, and counts it. It reports whether it was an event.
 func (h *TurnState) Read(b []byte, e any, kind *string) bool {
 	if len(b) == 0 {
 		return false
@@ -121,9 +119,8 @@ func NewTurnState(turn task.Turn, report func(task.Event)) TurnState {
 // forked reports whether the agent's session is a fork of the turn's.
 func (h *TurnState) forked() bool { return h.parent != "" && !strings.EqualFold(h.named, h.parent) }
 
-// Resumable is called when the session can be resumed from now on: a CLI that is
-// killed right after it has named a new session has not saved it yet. A fork in which
-// nothing has happened is of no use: the next try forks the same session again.
+// Resumable is called when the session can be resumed from now on: a CLI that is killed right after it has named a new session
+// has not saved it yet. A fork in which nothing has happened is of no use: the next try forks the same session again.
 func (h *TurnState) Resumable() {
 	if h.Session != "" || h.named == "" || h.forked() && !h.active {
 		return

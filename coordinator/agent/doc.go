@@ -62,9 +62,8 @@
 // the run is stopped after a minute, with a rate limit after two, and when the idle limit stops it, its class
 // is that of the error. gemini reports these errors on stderr ("Attempt 1 failed with status 429").
 //
-// A signal is one that we have not sent, also below a shell that ends with 128 and its
-// number: the kernel wanted memory, the agent had a bug, or somebody killed it. One that
-// enforces a limit of the run itself (processor time, size of a file) gives exit.
+// A signal is one that we have not sent, also below a shell that ends with 128 and its number: the kernel wanted memory, the agent
+// had a bug, or somebody killed it. One that enforces a limit of the run itself (processor time, size of a file) gives exit.
 //
 // The terminal event of each CLI, and where its report of an error is read:
 //
@@ -90,17 +89,15 @@
 // runs without a sandbox. What its sandbox keeps a command from, only the command's output tells.
 //
 // By its report means [state.ClassRateLimited], [state.ClassAuth] (also where the provider wants to be paid),
-// [state.ClassNetwork], [state.ClassSessionLost], [state.ClassSessionBusy], [state.ClassContextFull] or
-// [state.ClassExit]. Only what the CLI itself reports as an error is looked at, never the agent's answer: a
-// program about rate limits is not rate-limited.
+// [state.ClassNetwork], [state.ClassSessionLost], [state.ClassSessionBusy], [state.ClassContextFull] or [state.ClassExit]. Only
+// what the CLI itself reports as an error is looked at, never the agent's answer: a program about rate limits is not rate-limited.
 //
 // # Sessions
 //
-// A session is told of when it can be resumed, not when it is first named: codex from turn.started, claude
-// once a request was on its way, gemini once a tool was called or the turn is over. A turn that did not end
-// well may have left its prompt in the session (task.Outcome.Kept): with codex and claude as soon as a
-// request was on its way; gemini takes it out again when the first request of the turn fails, and keeps it
-// when a tool was called or it was killed while the model spoke.
+// A session is told of when it can be resumed, not when it is first named: codex from turn.started, claude once a request was
+// on its way, gemini once a tool was called or the turn is over. A turn that did not end well may have left its prompt in the
+// session (task.Outcome.Kept): with codex and claude as soon as a request was on its way; gemini takes it out again when the
+// first request of the turn fails, and keeps it when a tool was called or it was killed while the model spoke.
 //
 // A turn that goes on with a kept prompt forks the session (task.Turn.Fork), as codex and claude can, and is
 // told of its fork only once the agent has said something or used a tool. If it is refused before that, the

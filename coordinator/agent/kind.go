@@ -12,18 +12,16 @@ import (
 type Kind struct {
 	Name   string
 	Tested Versions // of its CLI; none: it is built in, and always ready
-	// Env names the variables of the master's environment that only this agent gets: its
-	// home, its credentials, and the settings that its CLI documents for users; a star
-	// stands for anything. What a CLI tells its own children, such as the id of the session
-	// that it is in, is not among them: stint may itself have been called by an agent.
+	// Env names the variables of the master's environment that only this agent gets: its home, its credentials, and the
+	// settings that its CLI documents for users; a star stands for anything. What a CLI tells its own children, such as the id
+	// of the session that it is in, is not among them: stint may itself have been called by an agent.
 	Env []string
 	// HomeEnv is the variable that names the home of its CLI, with its login and its sessions, CredFile
 	// the file of a login in that home, and KeyEnv the variable for a key; "": there is none.
 	HomeEnv, CredFile, KeyEnv string
 	// Max is how many tasks run with one account at the same time where that is not configured; 0: any number.
 	Max int
-	// EnvIf names what it gets besides where a variable is switched on (1, true, yes, on):
-	// all of it, the switch too, or nothing.
+	// EnvIf names what it gets besides where a variable is switched on (1, true, yes, on): all of it, the switch too, or nothing.
 	EnvIf    map[string][]string
 	Settings []Setting
 	Decoder  NewDecoder
@@ -77,8 +75,7 @@ type Limited interface {
 type Adapter interface {
 	task.Agent
 	task.Planner
-	// ResumeCommand returns what a person types to go on with a session in the agent's own
-	// CLI, "" if there is none.
+	// ResumeCommand returns what a person types to go on with a session in the agent's own CLI, "" if there is none.
 	ResumeCommand(session, workspace string) string
 	// LoginCommand returns what a person types to log in, "" if there is nothing to log in to.
 	LoginCommand() string

@@ -30,8 +30,7 @@ type Probe struct {
 type Questions struct {
 	Find    func() (path string, err error)
 	Version func(ctx context.Context, path string) (string, error)
-	// Login reports whether it has credentials, where from or what is wrong, and the command
-	// that helps, if it is not LogIn.
+	// Login reports whether it has credentials, where from or what is wrong, and the command that helps, if it is not LogIn.
 	Login  func(ctx context.Context, path string) (ok bool, detail, fix string)
 	LogIn  string
 	Home   string  // where it keeps its settings and sessions
@@ -105,8 +104,7 @@ func versionOf(said string) (version []int, ok bool) {
 	return nil, false
 }
 
-// compareVersions compares what two programs say of their versions; those that cannot be read
-// are equal to any.
+// compareVersions compares what two programs say of their versions; those that cannot be read are equal to any.
 func compareVersions(said, other string) int {
 	a, ok1 := versionOf(said)
 	b, ok2 := versionOf(other)
@@ -123,8 +121,7 @@ func (k Versions) IsOlder(said string) bool { return compareVersions(said, k.Old
 // IsNewer reports the same of one after the newest tested.
 func (k Versions) IsNewer(said string) bool { return compareVersions(said, k.Newest) > 0 }
 
-// Examine looks at the program of a CLI, its version, and its home. Without a path there is
-// nothing more to be looked at.
+// Examine looks at the program of a CLI, its version, and its home. Without a path there is nothing more to be looked at.
 func (q *Questions) Examine(ctx context.Context) (path string, found []Problem) {
 	path, err := q.Find()
 	v := ""
@@ -153,8 +150,7 @@ func (q *Questions) Examine(ctx context.Context) (path string, found []Problem) 
 	return path, found
 }
 
-// writable reports why a program could not write in its directory. One that does
-// not exist yet must be one that can be made.
+// writable reports why a program could not write in its directory. One that does not exist yet must be one that can be made.
 func writable(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("%q is no absolute path: is HOME set?", dir)
@@ -176,8 +172,7 @@ func writable(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// RootOwned reports whether nobody but root can change what lies in a directory, or will lie
-// there once it is made.
+// RootOwned reports whether nobody but root can change what lies in a directory, or will lie there once it is made.
 func RootOwned(dir string) bool {
 	exists := func() bool { _, err := os.Lstat(dir); return !errors.Is(err, fs.ErrNotExist) }
 	for !exists() && dir != filepath.Dir(dir) {

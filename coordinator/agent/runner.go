@@ -27,13 +27,11 @@ const (
 	EnvAttempt = "STINT_ATTEMPT"
 )
 
-// A Runner is what all adapters need to run a program under the gate; its clock is also that for
-// "try again at 3:47 AM", which is read in its zone. The zero value works, with an empty
-// environment for the agents. It may be used by several goroutines at once.
+// A Runner is what all adapters need to run a program under the gate; its clock is also that for "try again at 3:47 AM", which is
+// read in its zone. The zero value works, with an empty environment for the agents. It may be used by several goroutines at once.
 type Runner struct {
 	gate.Supervisor
-	// Env is the environment of the agents, KEY=VALUE, already filtered. The
-	// variables of the run itself are added.
+	// Env is the environment of the agents, KEY=VALUE, already filtered. The variables of the run itself are added.
 	Env []string
 	// Captured are patterns of variables: see [Runner.Use].
 	Captured []string
@@ -90,9 +88,8 @@ func HasEnv(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 }
 
-// Begin returns the program of a turn, or the outcome of a turn that cannot start: its
-// session or a value must not reach a command line, where no text may become an option, or
-// there is no program. values are names, each followed by its value.
+// Begin returns the program of a turn, or the outcome of a turn that cannot start: its session or a value must not reach a
+// command line, where no text may become an option, or there is no program. values are names, each followed by its value.
 func Begin(agent string, turn task.Turn, find func() (string, error), values ...string) (bin string, out *task.Outcome) {
 	if turn.Session != "" && !IsUUID(turn.Session) {
 		return "", Refused(state.ClassSessionLost, fmt.Sprintf("session %q cannot be resumed: the sessions of %s are named by UUIDs", turn.Session, agent))
@@ -139,10 +136,9 @@ func CommandIn(workspace string, words ...string) string {
 	return "cd " + state.ShellQuote(workspace) + " && " + CommandLine(words...)
 }
 
-// LookPath finds the program of an agent as a shell with its environment would, but by absolute
-// paths alone, and where runs can write only if it is nowhere else: an earlier run may have put one
-// there, in front of the real one, which would run outside of any sandbox. Without a Root, for a
-// question that is no task's, it does not look there at all.
+// LookPath finds the program of an agent as a shell with its environment would, but by absolute paths alone, and where runs can
+// write only if it is nowhere else: an earlier run may have put one there, in front of the real one, which would run outside of
+// any sandbox. Without a Root, for a question that is no task's, it does not look there at all.
 func (r *Runner) LookPath(name string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		if err := Executable(name); err != nil {

@@ -113,8 +113,7 @@ func note(e gate.Result, st *stream, turn task.Turn) string {
 	return strings.Join(notes, "; ")
 }
 
-// A stream turns the output of an agent into events for the coordinator. It
-// belongs to the goroutine that supervises the run.
+// A stream turns the output of an agent into events for the coordinator. It belongs to the goroutine that supervises the run.
 type stream struct {
 	lines    lines
 	asides   lines // of stderr
@@ -144,10 +143,9 @@ func (st *stream) Finished() bool   { return st.decoder.State().End != NoTermina
 func (st *stream) Began()           { st.report(task.Event{Started: true}) }
 func (st *stream) Progress(n int64) { st.report(task.Event{Bytes: n}) }
 
-// Stuck returns an error when the agent has done nothing for too long but report errors:
-// that there is no network, for the patience, or a rate limit, for twice as long. After
-// one of those the next request may have been accepted and the model may be thinking,
-// of which an agent does not always tell. After other errors CLIs try again soon.
+// Stuck returns an error when the agent has done nothing for too long but report errors: that there is no network, for the
+// patience, or a rate limit, for twice as long. After one of those the next request may have been accepted and the model may be
+// thinking, of which an agent does not always tell. After other errors CLIs try again soon.
 func (st *stream) Stuck(now time.Time) error {
 	patience := cmp.Or(st.patience, defaultPatience)
 	h := st.decoder.State()
@@ -198,9 +196,8 @@ const (
 	maxText  = 4 << 10       // of a text of other lines
 )
 
-// lines cuts a stream into lines. Agents write one event a line, however long: a
-// command that prints 50 MB is one line of 50 MB with codex. The texts
-// of such a line are cut, unless keep says, by its first part, that it matters.
+// lines cuts a stream into lines. Agents write one event a line, however long: a command that prints 50 MB is one line of 50 MB
+// with codex. The texts of such a line are cut, unless keep says, by its first part, that it matters.
 type lines struct {
 	line func(b []byte) // gets each whole line without its end; b is reused
 	keep func(b []byte) bool

@@ -1,10 +1,8 @@
-// Package answer checks the form of a finished attempt: whether the final message of its agent is empty, and
-// whether it deleted test files. It reads no meaning: whether an answer is right, complete or a refusal is
-// for the self-evaluation to judge. An agent that ends with exit code 0 and without a final message needs no
-// check here: by the table in coordinator/agent, it has failed.
+// Package answer checks the form of a finished attempt: whether the final message of its agent is empty, and whether it deleted
+// test files. It reads no meaning: whether an answer is right, complete or a refusal is for the self-evaluation to judge. An agent
+// that ends with exit code 0 and without a final message needs no check here: by the table in coordinator/agent, it has failed.
 //
-// Nothing that is found changes how a task ends. The findings are recorded with it and
-// may queue the follow-up of --on-issue.
+// Nothing that is found changes how a task ends. The findings are recorded with it and may queue the follow-up of --on-issue.
 package answer
 
 import (

@@ -21,8 +21,7 @@ const (
 	// heartbeat is a comment, which readers pass over.
 	heartbeat = ": heartbeat\n\n"
 
-	// maxEvents is how many bytes of events wait until they are sent. Fewer are sent at
-	// once when no more is to come.
+	// maxEvents is how many bytes of events wait until they are sent. Fewer are sent at once when no more is to come.
 	maxEvents = 16 << 10
 )
 
@@ -31,8 +30,7 @@ type Changed interface {
 	// Subscribe returns every change from now on, in order. The channel is closed
 	// when more than buffer of them wait, and by cancel.
 	Subscribe(buffer int) (changes <-chan *task.Change, cancel func())
-	// SubscribeAfter is Subscribe, and returns what was missed since a record; without
-	// changes where there is more of it.
+	// SubscribeAfter is Subscribe, and returns what was missed since a record; without changes where there is more of it.
 	SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func())
 }
 
@@ -54,8 +52,7 @@ func (s *Server) eventRoute() {
 // events streams changes. A reader that lags is cut off, by the master when too
 // many changes wait and by the deadline when it takes none at all.
 func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, error) {
-	// An EventSource that connects again sends the header beside the query of its first
-	// time, which is old by then.
+	// An EventSource that connects again sends the header beside the query of its first time, which is old by then.
 	name, text := "Last-Event-ID", in.LastID
 	if text == "" {
 		name, text = "after", in.After

@@ -109,8 +109,7 @@ func twice[I, T any](s *Server, o operation, handler func(context.Context, *I) (
 	answers(s, alias(o, strings.TrimPrefix(o.path, "/v1")), served)
 }
 
-// DueJobs returns the jobs that are at work, those that are due, and the newest dead letters, of each at
-// most that many.
+// DueJobs returns the jobs that are at work, those that are due, and the newest dead letters, of each at most that many.
 func DueJobs(st *jobs.State, now time.Time, most int) []jobs.Job {
 	newest := func(status string) []jobs.Job {
 		return st.List(jobs.Filter{Status: status, Newest: true, Limit: most})

@@ -79,8 +79,7 @@ func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
 	}}, nil
 }
 
-// writeRows writes rows with something before, between and after them. The client
-// may be gone, which is no fault of the answer.
+// writeRows writes rows with something before, between and after them. The client may be gone, which is no fault of the answer.
 func writeRows(rw http.ResponseWriter, rows [][]byte, before, between, after string) {
 	rw.WriteHeader(http.StatusOK)
 	w := bufio.NewWriterSize(rw, 64<<10)

@@ -15,9 +15,8 @@ import (
 	"stint/ledger"
 )
 
-// Monitor is what is asked how the master is. GET /v1/health is about the process: it answers with 200, and
-// says in one word how the master is ([task.HealthStatus]). GET /v1/ready is about tasks: 200
-// while they are accepted, else 503 with the reason.
+// Monitor is what is asked how the master is. GET /v1/health is about the process: it answers with 200, and says in one word
+// how the master is ([task.HealthStatus]). GET /v1/ready is about tasks: 200 while they are accepted, else 503 with the reason.
 type Monitor interface {
 	Health() task.Health
 	// Unready returns why no task is accepted just now; nil if tasks are.

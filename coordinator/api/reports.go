@@ -107,8 +107,7 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (out usageBody, err 
 // Sessions reads sessions, by key or by id.
 type Sessions interface {
 	Sessions() []state.Session
-	// Session returns a session and the last n messages of its transcript, or of those before a
-	// place; 0: all of them.
+	// Session returns a session and the last n messages of its transcript, or of those before a place; 0: all of them.
 	Session(ref string, before int64, n int) (state.Session, session.Page, error)
 }
 

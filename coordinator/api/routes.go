@@ -334,8 +334,7 @@ func environment(ctx context.Context, env []string) []string {
 	return env
 }
 
-// beginWait notes that the run which asks, if one does, waits for a task until done is
-// called, or returns why it may not.
+// beginWait notes that the run which asks, if one does, waits for a task until done is called, or returns why it may not.
 func (s *Server) beginWait(ctx context.Context, ref string) (done func(), err error) {
 	run := guard.Run(ctx)
 	if run == "" {

@@ -91,8 +91,7 @@ func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error)
 	}}, nil
 }
 
-// extValue writes a text as a value of RFC 8187: all but letters, digits and what cannot
-// end anything is escaped.
+// extValue writes a text as a value of RFC 8187: all but letters, digits and what cannot end anything is escaped.
 func extValue(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 // serveContent answers with a content, or with the parts of it that a header Range names. What has changed
@@ -136,8 +135,7 @@ const patience = 10 * time.Second
 // A turnstile lets some requests pass at once; the others wait.
 type turnstile chan struct{}
 
-// enter waits for its turn, which lasts until leave is called. It gives up when the
-// client does, or when it takes too long.
+// enter waits for its turn, which lasts until leave is called. It gives up when the client does, or when it takes too long.
 func (t turnstile) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case t <- struct{}{}:

@@ -29,9 +29,8 @@ const (
 	idleTimeout   = time.Minute
 )
 
-// Rooms are what a server needs of a master. Their methods may be called by any goroutine. An
-// error that a client should be able to act on is, or wraps, a [*task.Error]. The argument by
-// of a method names who asked for the change, for the ledger.
+// Rooms are what a server needs of a master. Their methods may be called by any goroutine. An error that a client should be
+// able to act on is, or wraps, a [*task.Error]. The argument by of a method names who asked for the change, for the ledger.
 type Rooms struct {
 	Notices  Notices
 	Submits  Submits
@@ -65,8 +64,7 @@ type Options struct {
 
 	Redact *redact.Filter // masks secrets in what the programs of runs wrote; nil: nothing is masked
 
-	// OpenPage calls [Server.Loopback] and serves, for a page that is asked for where no port
-	// is open; nil: nobody can.
+	// OpenPage calls [Server.Loopback] and serves, for a page that is asked for where no port is open; nil: nobody can.
 	OpenPage func() error
 
 	Agents []string // names that the page offers for a new task
@@ -96,8 +94,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// A Server answers requests with what its [Rooms] return. It is an [http.Handler]
-// and safe for concurrent use.
+// A Server answers requests with what its [Rooms] return. It is an [http.Handler] and safe for concurrent use.
 type Server struct {
 	rooms Rooms
 	opts  Options
@@ -123,9 +120,8 @@ func NewServer(rooms Rooms, opts Options) *Server {
 	return s
 }
 
-// Serve answers the connections of ln until ctx ends, and returns nil then. By
-// then ln is closed and nothing of the server runs any more: long requests are
-// ended at once, short ones are given the grace time. Any other error is ln's.
+// Serve answers the connections of ln until ctx ends, and returns nil then. By then ln is closed and nothing of the server runs
+// any more: long requests are ended at once, short ones are given the grace time. Any other error is ln's.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return s.serve(ctx, []net.Listener{ln}, func(*http.Server) {})
 }
@@ -211,12 +207,11 @@ func lasting[I, T any](handler func(context.Context, *I) (T, error)) func(contex
 	}
 }
 
-// Loopback issues sign-in codes for lns from now on, until the function that it returns has ended. That one
-// answers the connections of lns like [Server.Serve], once each request has shown that it is for us (Host),
-// from no other page (Origin), and from who has the token. Where the system tells whose a connection is,
-// nothing is read from other users than ours and root: while no master ran, one of them may have listened in
-// its place, and been told the token. It also ends, with nil, when nobody who was let in has asked for
-// anything for the time unused; 0: never.
+// Loopback issues sign-in codes for lns from now on, until the function that it returns has ended. That one answers the
+// connections of lns like [Server.Serve], once each request has shown that it is for us (Host), from no other page (Origin),
+// and from who has the token. Where the system tells whose a connection is, nothing is read from other users than ours and
+// root: while no master ran, one of them may have listened in its place, and been told the token. It also ends, with nil, when
+// nobody who was let in has asked for anything for the time unused; 0: never.
 func (s *Server) Loopback(lns []net.Listener, token *guard.Token, unused time.Duration) (serve func(context.Context) error) {
 	p := &port{limit: cmp.Or(unused, math.MaxInt64)}
 	expired, expire := context.WithCancel(context.Background())

@@ -16,8 +16,7 @@ import (
 
 // Submits accepts tasks.
 type Submits interface {
-	// Submit makes a task durable. A spec whose id or idempotency key exists already
-	// returns the existing task.
+	// Submit makes a task durable. A spec whose id or idempotency key exists already returns the existing task.
 	Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error)
 	// SubmitOnce makes tasks durable in one batch: all of them, or none if one is wrong. key is
 	// the idempotency key of the list as a whole; "": it has none.

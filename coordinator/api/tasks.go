@@ -28,8 +28,7 @@ type Tasks interface {
 	Queue(key string) []state.Task
 	// Why says in one sentence why a task is not running, or how it ended.
 	Why(ref string) (string, error)
-	// Waits returns what the task of that id waits for in a few words, "" if for nothing,
-	// and what Why returns.
+	// Waits returns what the task of that id waits for in a few words, "" if for nothing, and what Why returns.
 	Waits(id string) (short, why string)
 	// BeginWait notes that a run waits for a task, until done is called, or returns why it may not.
 	BeginWait(run, ref string) (done func(), err error)
@@ -37,9 +36,8 @@ type Tasks interface {
 	Wait(ctx context.Context, ref string) (state.Task, error)
 	// Raw returns the ledger's sections of a task.
 	Raw(ctx context.Context, ref string) ([]byte, error)
-	// Live returns when the agent of a running task last wrote anything, or when its run began
-	// if it has not yet; what the run does now, nil if that is not known; and whether it has
-	// ended, and its result waits until a save of tasks.md is settled.
+	// Live returns when the agent of a running task last wrote anything, or when its run began if it has not yet; what the run
+	// does now, nil if that is not known; and whether it has ended, and its result waits until a save of tasks.md is settled.
 	Live(id string) (last time.Time, event *task.LogEvent, settling bool)
 }
 

@@ -18,11 +18,10 @@ import (
 	"stint/state/fold"
 )
 
-// The verify loop. A task with a verify command goes through iterations: an agent's turn, then the
-// command; what a command that fails has printed goes back into the agent's session. Each of them
-// is a run with an id of its own, and where one follows the other a record says so:
-// state.Task.Phase is what the present run runs. After a crash the task goes on there: an answer
-// that was verified when the master ended is verified again, and not asked for again.
+// The verify loop. A task with a verify command goes through iterations: an agent's turn, then the command; what a command that
+// fails has printed goes back into the agent's session. Each of them is a run with an id of its own, and where one follows the
+// other a record says so: state.Task.Phase is what the present run runs. After a crash the task goes on there: an answer that
+// was verified when the master ended is verified again, and not asked for again.
 
 // A step is what follows a run of a task that has not ended.
 type step struct {

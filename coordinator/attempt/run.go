@@ -439,8 +439,7 @@ func (a *Attempts) removeTemp(dir string) {
 	}
 }
 
-// CleanTemp removes, before anything is started, the directories that ended tasks of an earlier master have
-// left.
+// CleanTemp removes, before anything is started, the directories that ended tasks of an earlier master have left.
 func (a *Attempts) CleanTemp() {
 	entries, _ := os.ReadDir(a.tasks.Config.WorkDir) // most often there is none
 	for _, e := range entries {

@@ -95,8 +95,7 @@ func (a *Attempts) noteTree(r *Run, t *state.Task) {
 	}
 }
 
-// noteChanges makes the snapshot after the last turn of an attempt, and returns what has changed; nil
-// if that is not known.
+// noteChanges makes the snapshot after the last turn of an attempt, and returns what has changed; nil if that is not known.
 func (a *Attempts) noteChanges(r *Run, t *state.Task) (c *state.Changes, files []state.FileChange) {
 	s, has := a.snapshotOf(r.ID)
 	if !has || s.Workspace != t.Workspace || a.tasks.Config.Shell == nil {

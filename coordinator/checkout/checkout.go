@@ -1,10 +1,9 @@
 // Package checkout finds and reverses changes in a git checkout. It returns the shell commands that
 // record the files as a git tree, parses git's list of the differences of two trees, and undoes them.
 //
-// A snapshot is a tree of the files that git does not ignore, tracked or not. It is made with
-// a private index, so the user's index, stash, HEAD and reflog stay as they are. It runs no program
-// of the checkout: no hook, fsmonitor, textconv, external diff or filter. A file with a filter is
-// recorded as it is in the working tree. The PATH of all commands is to be a [task.SafePath].
+// A snapshot is a tree of the files that git does not ignore, tracked or not. It is made with a private index, so the user's
+// index, stash, HEAD and reflog stay as they are. It runs no program of the checkout: no hook, fsmonitor, textconv, external diff
+// or filter. A file with a filter is recorded as it is in the working tree. The PATH of all commands is to be a [task.SafePath].
 package checkout
 
 import (

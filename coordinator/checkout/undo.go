@@ -61,13 +61,12 @@ done' sh`
 const displaced = `export GIT_INDEX_FILE="$d/index" GIT_WORK_TREE="$s/was"
 { git update-index -q --refresh || :; } >/dev/null; git diff-files -z --name-only --diff-filter=d`
 
-// Undo reverses what has changed from the tree before to the tree after onto the files as they are now, and
-// returns the paths of the files that it has changed, and those that stay as they are, with the reason each:
-// their content was not kept, or they would be deleted and are ignored by git. A file that has changed since
-// is merged. If that is not possible for all files, no file is changed, and the error is an [OverlapError]. A
-// file that somebody saves meanwhile counts as one. ready may still refuse, after the files were compared.
-// What git ignores or does not track is never overwritten, and links are not followed. A file keeps its
-// permissions, but for the execute bits where the attempt has changed them. The user's index stays as it is.
+// Undo reverses what has changed from the tree before to the tree after onto the files as they are now, and returns the paths
+// of the files that it has changed, and those that stay as they are, with the reason each: their content was not kept, or they
+// would be deleted and are ignored by git. A file that has changed since is merged. If that is not possible for all files, no
+// file is changed, and the error is an [OverlapError]. A file that somebody saves meanwhile counts as one. ready may still
+// refuse, after the files were compared. What git ignores or does not track is never overwritten, and links are not followed. A
+// file keeps its permissions, but for the execute bits where the attempt has changed them. The user's index stays as it is.
 func (p *Place) Undo(run Shell, before, after string, ready func() error) (undone, left []string, err error) {
 	if left, _ := fs.Glob(os.DirFS(p.Root), ".stint-undo-*"); left != nil {
 		return nil, nil, fmt.Errorf("an undo is at work here, or broke off; if none is, the files of before it are in %s/was: move back those that you miss, and remove %[1]s", filepath.Join(p.Root, left[0]))

@@ -67,10 +67,9 @@ func (d *Dispatcher) Wake() {
 	}
 }
 
-// Shutdown ends what the dispatcher has started, once DispatchUntil has returned. It leaves the
-// runs the grace time to end by themselves, then ends them; they are recorded as interrupted
-// and run again under the next master. One that does not end even so (the kernel does not let a
-// process go, or a disk stays full) is left to the next master as a kill -9 would leave it.
+// Shutdown ends what the dispatcher has started, once DispatchUntil has returned. It leaves the runs the grace time to end by
+// themselves, then ends them; they are recorded as interrupted and run again under the next master. One that does not end even
+// so (the kernel does not let a process go, or a disk stays full) is left to the next master as a kill -9 would leave it.
 func (d *Dispatcher) Shutdown() {
 	defer func() {
 		if d.tasks.Err() == nil {

@@ -222,11 +222,10 @@ func (d *Dispatcher) blockedByDependency(st *fold.State) (records []*ledger.Reco
 	return records
 }
 
-// A program that is missing. An upgrade takes an agent's program away for a few seconds, and
-// whoever removes it brings it back at some time. Its tasks need not fail for that: the run looks
-// once more a moment later, then the account goes on hold, which ends when the program is back. A
-// program that no task here has ever run with is another matter: the user has not installed it. Nor
-// does the account wait for a program that only one task's PATH lacks: that task fails.
+// A program that is missing. An upgrade takes an agent's program away for a few seconds, and whoever removes it brings it back
+// at some time. Its tasks need not fail for that: the run looks once more a moment later, then the account goes on hold, which
+// ends when the program is back. A program that no task here has ever run with is another matter: the user has not installed
+// it. Nor does the account wait for a program that only one task's PATH lacks: that task fails.
 
 // LookForMissing ends, until ctx ends, the holds of accounts whose agent's program or key is back. It has a
 // goroutine of its own: a program that is there may not answer for long.

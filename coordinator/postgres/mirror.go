@@ -28,8 +28,7 @@ const (
 	mostSkipped = 10
 )
 
-// A Mirror keeps the mirror of one ledger true, for as long as its Run runs. Status may be
-// called by any goroutine, at any time.
+// A Mirror keeps the mirror of one ledger true, for as long as its Run runs. Status may be called by any goroutine, at any time.
 type Mirror struct {
 	o         Options
 	overwrite bool // the mirror of another state directory may be written over
@@ -195,8 +194,7 @@ func (m *Mirror) isAt(seq uint64) {
 	}
 }
 
-// newestSeq returns the number of the source's newest record. The lock is not held: the
-// source has one of its own.
+// newestSeq returns the number of the source's newest record. The lock is not held: the source has one of its own.
 func (m *Mirror) newestSeq() uint64 {
 	m.mu.Lock()
 	newest := m.newest

@@ -52,9 +52,8 @@ func readPosition(ctx context.Context, q schema.Querier, host string) (p Positio
 	return p, err
 }
 
-// Look connects, checks the schema and reads how far the mirror goes. It changes nothing.
-// For a database without our tables it returns Schema 0; a mirror of another state directory under
-// the name of this host is an error. Errors are *task.Error.
+// Look connects, checks the schema and reads how far the mirror goes. It changes nothing. For a database without our tables it
+// returns Schema 0; a mirror of another state directory under the name of this host is an error. Errors are *task.Error.
 func Look(ctx context.Context, o Options) (p Position, err error) {
 	m := New(o)
 	pool, t, err := server.Connect(ctx, o.URL, o.PoolSize)

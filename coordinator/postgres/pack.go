@@ -72,8 +72,7 @@ func (p *packer) send(b *batch) {
 	}
 }
 
-// pack hands over tasks as they are now: in one batch, or where they are large in
-// several, of which the last is last.
+// pack hands over tasks as they are now: in one batch, or where they are large in several, of which the last is last.
 func (p *packer) pack(ids []string, last *batch) error {
 	b, size := &batch{since: last.since}, 0
 	for _, id := range ids {
@@ -113,8 +112,7 @@ func (p *packer) rows(id string) (*taskRows, error) {
 	return nil, p.unreadable(id, err)
 }
 
-// unreadable is for a task that cannot be read here: the mirror stops, as that may pass, or
-// if it does not, goes on without it.
+// unreadable is for a task that cannot be read here: the mirror stops, as that may pass, or if it does not, goes on without it.
 func (p *packer) unreadable(id string, err error) error {
 	if errors.Is(err, follow.ErrClosed) || p.ctx.Err() != nil {
 		return err

@@ -357,8 +357,7 @@ func (w *writer) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) 
 	return nil
 }
 
-// output returns what a run's row has of an output, and its whole length in bytes; NULL if
-// there is none any more.
+// output returns what a run's row has of an output, and its whole length in bytes; NULL if there is none any more.
 func (w *writer) output(runDir, name string) (said, size any, err error) {
 	f, err := rundir.OpenOutputs([]string{filepath.Join(runDir, name)}, w.o.Redact, false)
 	if err != nil {

@@ -74,8 +74,7 @@ func (s *session) use(src Source, live bool) { s.src, s.live, s.dir = src, live,
 // rebuilderGone is how long nothing was heard of who rebuilds a mirror until another one begins anew.
 const rebuilderGone = 15 * time.Second
 
-// claim takes the mirror's row, and reads how far the mirror goes. A row of another state
-// directory is not ours to write.
+// claim takes the mirror's row, and reads how far the mirror goes. A row of another state directory is not ours to write.
 func (s *session) claim(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, "INSERT INTO mirrors (host, state_dir, settings, version) VALUES ($1, $2, $3, $4) ON CONFLICT (host) DO NOTHING",
 		s.o.Host, storable(s.o.StateDir), s.o.settings(), s.o.Version)
@@ -129,8 +128,7 @@ func (s *session) beat(ctx context.Context) error {
 	return err
 }
 
-// isPlace reports whether the cursor is a place in this ledger: the record of that
-// number is there, and is the same.
+// isPlace reports whether the cursor is a place in this ledger: the record of that number is there, and is the same.
 func (s *session) isPlace(ctx context.Context) (bool, error) {
 	if s.at.seq == 0 || s.at.digest == nil || s.at.seq > s.src.Seq() {
 		return false, nil
@@ -139,9 +137,8 @@ func (s *session) isPlace(ctx context.Context) (bool, error) {
 	return err == nil && bytes.Equal(digest, s.at.digest), err
 }
 
-// digestAt returns the digest of the journal's record of that number, which is not higher
-// than the newest; nil if there is none. It begins with the first record: a follower that
-// begins amid merged records is not told of them.
+// digestAt returns the digest of the journal's record of that number, which is not higher than the newest; nil if there is
+// none. It begins with the first record: a follower that begins amid merged records is not told of them.
 func digestAt(ctx context.Context, src Source, seq uint64) ([]byte, error) {
 	if seq == 0 {
 		return nil, nil // an empty journal has no first record either
@@ -257,8 +254,7 @@ func (s *session) follow(ctx context.Context, end uint64) error {
 	}
 }
 
-// writeAll writes the batches of a packer, in order, and beats in between. It ends the
-// packer and waits for it.
+// writeAll writes the batches of a packer, in order, and beats in between. It ends the packer and waits for it.
 func (s *session) writeAll(ctx context.Context, p *packer, beat <-chan time.Time) error {
 	defer p.end()
 	for {

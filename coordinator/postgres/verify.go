@@ -46,8 +46,7 @@ const mostDifferences = 10_000
 // A VerifySource is a state directory as it was at a record.
 type VerifySource interface {
 	Source
-	// ChangedLater reports whether the journal has a later record of a task, or of
-	// "account:" and an account's name.
+	// ChangedLater reports whether the journal has a later record of a task, or of "account:" and an account's name.
 	ChangedLater(id string) bool
 }
 
@@ -258,8 +257,7 @@ func (c *comparison) note(d Difference) {
 	c.report.Differences = append(c.report.Differences, d)
 }
 
-// surplus finds the tasks of this host that the ledger does not have. One that came
-// later may be in the mirror already.
+// surplus finds the tasks of this host that the ledger does not have. One that came later may be in the mirror already.
 func (c *comparison) surplus(ctx context.Context) error {
 	rows, _ := c.tx.Query(ctx, "SELECT id, coalesce(ref, id::text) FROM tasks WHERE host = $1 AND generation IS NOT NULL", c.o.Host) // ForEachRow returns the error
 	var id [16]byte

@@ -61,8 +61,7 @@ func (t *table) create() string {
 		t.staging(), strings.Join(t.columns, ", "), t.name)
 }
 
-// upsert takes the rows of the temporary table over. Those that are there already and
-// say the same are not written again.
+// upsert takes the rows of the temporary table over. Those that are there already and say the same are not written again.
 func (t *table) upsert() string {
 	var sets, olds, news []string
 	for _, c := range t.columns {
@@ -85,8 +84,7 @@ func (t *table) upsert() string {
 const freeKeys = `UPDATE tasks t SET idempotency_key = NULL FROM copy_tasks c
 	WHERE t.host = c.host AND t.idempotency_key = c.idempotency_key AND t.id <> c.id`
 
-// Statements of each transaction, in their order. They are made when they are first
-// needed: most commands have no use for them.
+// Statements of each transaction, in their order. They are made when they are first needed: most commands have no use for them.
 var (
 	createStaging = sync.OnceValue(func() []string {
 		return []string{tasksTable.create(), runsTable.create(), filesTable.create()}
@@ -110,12 +108,10 @@ type writer struct {
 	at   place
 }
 
-// slowest is the rate, in bytes a second, that a batch must be written with. A slower
-// database is found out by patience.
+// slowest is the rate, in bytes a second, that a batch must be written with. A slower database is found out by patience.
 const slowest = 1 << 20
 
-// write writes a batch and moves the cursor, or does nothing. patience is how many times
-// the usual time it gets.
+// write writes a batch and moves the cursor, or does nothing. patience is how many times the usual time it gets.
 func (w *writer) write(ctx context.Context, b *batch, patience int) error {
 	size := 0
 	for _, t := range b.tasks {
@@ -189,8 +185,7 @@ func (w *writer) fill(ctx context.Context, tx pgx.Tx, b *batch) error {
 	return nil
 }
 
-// unique leaves out rows of an id that came before: a person may have written the run
-// of one task into another.
+// unique leaves out rows of an id that came before: a person may have written the run of one task into another.
 func unique(rows [][]any) [][]any {
 	known := make(map[[16]byte]bool, len(rows))
 	return slices.DeleteFunc(rows, func(row []any) bool {
@@ -264,9 +259,8 @@ func (w *writer) notice(b *batch) string {
 	return string(data)
 }
 
-// queueAccounts makes table accounts say what is known of the accounts of this host; nil
-// is nothing new. Of an account that no task names now only what may be done with it is
-// known, and one that is not listed is free.
+// queueAccounts makes table accounts say what is known of the accounts of this host; nil is nothing new. Of an account that no
+// task names now only what may be done with it is known, and one that is not listed is free.
 func (w *writer) queueAccounts(q *pgx.Batch, list []state.AccountUse) {
 	if list == nil {
 		return

@@ -228,9 +228,8 @@ func (q *Query) TaskRecord(id string) (task.TaskRecord, error) {
 	return queue.TaskRecord(q.tasks.Config.StateDir, id, q.tasks.View)
 }
 
-// Live returns when the agent of a running task last put something out, or when its run began
-// if it has not yet; what the run does now, nil if that is not known; and whether the run has
-// ended, and its result waits until a save of tasks.md is settled.
+// Live returns when the agent of a running task last put something out, or when its run began if it has not yet; what the run
+// does now, nil if that is not known; and whether the run has ended, and its result waits until a save of tasks.md is settled.
 func (q *Query) Live(id string) (last time.Time, event *task.LogEvent, settling bool) {
 	r := q.runOf(id)
 	if r == nil {

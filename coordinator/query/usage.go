@@ -37,10 +37,9 @@ var usageKeys = map[string]func(*state.Run, *time.Location) string{
 	},
 }
 
-// ReadUsage adds up what runs have used, from the journal and the archive of a state directory. It
-// needs no lock: a master may be at work. A session is named by its key; tasks with a lane of their
-// own have none. Days come newest first, all else by tokens, most first; a query for all in one row
-// gives just that one. The error of an unknown By is an *Error.
+// ReadUsage adds up what runs have used, from the journal and the archive of a state directory. It needs no lock: a master may
+// be at work. A session is named by its key; tasks with a lane of their own have none. Days come newest first, all else by
+// tokens, most first; a query for all in one row gives just that one. The error of an unknown By is an *Error.
 func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.UsageRow, error) {
 	st, err := queue.FoldDir(ctx, dir)
 	if err != nil {

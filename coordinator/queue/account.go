@@ -17,8 +17,7 @@ import (
 	"stint/state/limits"
 )
 
-// Accounts are the accounts as they are configured at a time, those of each agent together, its default one
-// first.
+// Accounts are the accounts as they are configured at a time, those of each agent together, its default one first.
 type Accounts struct {
 	List []state.AccountConfig
 	now  time.Time

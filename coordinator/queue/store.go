@@ -1,7 +1,6 @@
-// Package queue is the tasks of one state directory, on disk and in memory: a [Store] is
-// their ledger and its fold ([store.Store]), with what every room that works on them needs: who
-// follows changes, errors that people understand, the lock of the directory, compaction, and what
-// a person has edited. It decides nothing about tasks: admission, dispatch and attempt do.
+// Package queue is the tasks of one state directory, on disk and in memory: a [Store] is their ledger and its fold
+// ([store.Store]), with what every room that works on them needs: who follows changes, errors that people understand, the lock of
+// the directory, compaction, and what a person has edited. It decides nothing about tasks: admission, dispatch and attempt do.
 package queue
 
 import (
@@ -151,11 +150,10 @@ func (s *Store) publishResync(st *fold.State) {
 	s.Changes.Publish(func() *task.Change { return task.Change{Seq: st.Seq(), Resync: true}.Shared() })
 }
 
-// SubscribeAfter returns the changes of tasks for a reader who knows all up to record after, and is to miss
-// nothing that came since, nor to get it twice. missed has the tasks that have changed, in the order of their
-// newest records, each once and as it is now; it is a Resync alone if that cannot be told. If there are too
-// many it has the first of them, and changes is nil: the reader asks again, with the number of the last one.
-// A reader who lags behind by more than buffer is cut off: the channel is closed.
+// SubscribeAfter returns the changes of tasks for a reader who knows all up to record after, and is to miss nothing that came
+// since, nor to get it twice. missed has the tasks that have changed, in the order of their newest records, each once and as it is
+// now; it is a Resync alone if that cannot be told. If there are too many it has the first of them, and changes is nil: the reader
+// asks again, with the number of the last one. A reader who lags behind by more than buffer is cut off: the channel is closed.
 func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func()) {
 	const maxMissed = 256 // a task has 1 KB, and all readers of a master that was away come back at once
 	s.View(func(st *fold.State) {
@@ -485,9 +483,8 @@ func (s *Store) Shut() {
 	s.life.closing.Store(true)
 }
 
-// ShutIfDone is Shut if there is nothing to stay for, and reports whether it was: Leave was
-// called, or nobody has called for so long that an idle master exits. isIdle says whether nothing is to be
-// done. No call can begin between the question and the end.
+// ShutIfDone is Shut if there is nothing to stay for, and reports whether it was: Leave was called, or nobody has called for so
+// long that an idle master exits. isIdle says whether nothing is to be done. No call can begin between the question and the end.
 func (s *Store) ShutIfDone(isIdle bool) bool {
 	s.life.mu.Lock()
 	defer s.life.mu.Unlock()

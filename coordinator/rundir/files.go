@@ -156,10 +156,9 @@ func createNew(to *os.Root, path string) (*os.File, error) {
 	return to.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
 }
 
-// openRegular opens a file that an agent may have chosen to our harm. It follows no link, opens
-// nothing that could block or do something when it is opened, and takes no file that has another
-// name, because that may lie anywhere. Should the path change meanwhile, the root still keeps
-// everything below it, and what was opened is compared with what was looked at.
+// openRegular opens a file that an agent may have chosen to our harm. It follows no link, opens nothing that could block or do
+// something when it is opened, and takes no file that has another name, because that may lie anywhere. Should the path change
+// meanwhile, the root still keeps everything below it, and what was opened is compared with what was looked at.
 func openRegular(root *os.Root, path string) (*os.File, error) {
 	seen, err := lookAt(root, path)
 	if err != nil {

@@ -36,8 +36,7 @@ type part struct {
 // errCut means that a piece of a file is gone.
 var errCut = errors.New("a part of the output was removed while it was read")
 
-// Tidy removes what nobody needs of a run that has ended and of which nothing is alive: its lock, and stderr if it
-// is empty.
+// Tidy removes what nobody needs of a run that has ended and of which nothing is alive: its lock, and stderr if it is empty.
 func Tidy(runDir string) {
 	root, err := os.OpenRoot(filepath.Dir(runDir) + "/") // a run may have put a link in the place of its directory
 	if err != nil {
@@ -83,9 +82,8 @@ func OpenOutputs(paths []string, filter *redact.Filter, grows bool) (*Outputs, e
 // firstBlock is how much of a file tells one content of it from another.
 const firstBlock = 4096
 
-// add puts a file behind those that are there, and notes which file it is and how it begins: another may get its name, and a run
-// may empty its own and write on. Of a short file it takes 1, 16 or 256 bytes, so that
-// these change seldom while it grows.
+// add puts a file behind those that are there, and notes which file it is and how it begins: another may get its name, and a
+// run may empty its own and write on. Of a short file it takes 1, 16 or 256 bytes, so that these change seldom while it grows.
 func (o *Outputs) add(f *os.File) error {
 	o.parts = append(o.parts, part{at: o.size, file: f})
 	fi, err := f.Stat()

@@ -18,11 +18,10 @@ type Expr struct {
 // anyValue marks a field of a cron expression that does not restrict anything.
 const anyValue = 1 << 63
 
-// ParseExpr reads a cron expression of five fields, one of @hourly, @daily, @midnight, @weekly, @monthly,
-// @yearly and @annually, or @every and a duration, which counts from midnight in UTC where it divides a day.
-// zone is an IANA name; "": that of the machine. The grammar is that of github.com/robfig/cron, whose own
-// walk through the calendar is not used: where clocks are put forward it skips a day, and where they are put
-// back it fires twice. An expression that no day matches is refused.
+// ParseExpr reads a cron expression of five fields, one of @hourly, @daily, @midnight, @weekly, @monthly, @yearly and
+// @annually, or @every and a duration, which counts from midnight in UTC where it divides a day. zone is an IANA name; "": that
+// of the machine. The grammar is that of github.com/robfig/cron, whose own walk through the calendar is not used: where clocks
+// are put forward it skips a day, and where they are put back it fires twice. An expression that no day matches is refused.
 func ParseExpr(text, zone string) (*Expr, error) {
 	e := &Expr{zone: time.Local}
 	var err error

@@ -517,8 +517,7 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Ti
 	return view(&s, r.room.Schedules()[name], &r.history, now), nil
 }
 
-// Schedules returns all schedules. With an error, which says what is wrong in the configuration, they are
-// those of before.
+// Schedules returns all schedules. With an error, which says what is wrong in the configuration, they are those of before.
 func (r *Runner) Schedules(ctx context.Context) ([]task.Schedule, error) {
 	defer r.room.Call()()
 	r.mu.Lock()
@@ -570,8 +569,7 @@ func (r *Runner) DueBefore(t time.Time) bool {
 	})
 }
 
-// Views returns what clients see of schedules where no master is: from their control records, by name,
-// and the history at path.
+// Views returns what clients see of schedules where no master is: from their control records, by name, and the history at path.
 func Views(list []Schedule, controls map[string]state.Control, path string, now time.Time) []task.Schedule {
 	views, h := []task.Schedule{}, &history{path: path}
 	for i := range list {

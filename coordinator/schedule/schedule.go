@@ -1,11 +1,10 @@
 // Package schedule starts tasks and jobs of the master's own at set times.
 //
-// A [Schedule] is configured: when, and what. A [Runner] looks every half minute, and when the next one is
-// due, which have fired. Each firing is known by its schedule and the instant for which it was scheduled.
-// What is settled stands in the ledger, in the schedule's control record: up to which instant everything was
-// fired or skipped, and which firings have not ended. The task of a firing is made durable in the same
-// change, so a crash can neither lose nor double it; a job that a crash interrupts is run again. Each firing
-// that has ended, and each one that was skipped, is a line of job_runs.jsonl.
+// A [Schedule] is configured: when, and what. A [Runner] looks every half minute, and when the next one is due, which have
+// fired. Each firing is known by its schedule and the instant for which it was scheduled. What is settled stands in the ledger,
+// in the schedule's control record: up to which instant everything was fired or skipped, and which firings have not ended. The
+// task of a firing is made durable in the same change, so a crash can neither lose nor double it; a job that a crash interrupts
+// is run again. Each firing that has ended, and each one that was skipped, is a line of job_runs.jsonl.
 package schedule
 
 import (

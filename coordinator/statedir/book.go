@@ -34,8 +34,7 @@ func aloneBook(files ledger.Files) *book {
 	return b
 }
 
-// readBook folds a journal with the index of its archive. data is nil if there is none. What the fold refuses
-// has no effect.
+// readBook folds a journal with the index of its archive. data is nil if there is none. What the fold refuses has no effect.
 func readBook(dir string, files ledger.Files) (b *book, data []byte, err error) {
 	data, entries, err := queue.ReadJournal(context.Background(), dir, files)
 	b = newBook(files, queue.BytesReader(data))

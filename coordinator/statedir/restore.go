@@ -126,11 +126,10 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	return r, nil
 }
 
-// Restore makes an earlier copy of tasks.md the ledger. It locks the state directory, takes over
-// what a person has edited, and asks confirm, which may refuse; the ledger of then is kept in
-// archive. An error of another kind than confirm's leaves the ledger as it was, or says that the
-// next start goes on with the restore. The error has CodeBusy if a master runs, CodeConflict if a
-// task is running whose agent nobody has proved dead.
+// Restore makes an earlier copy of tasks.md the ledger. It locks the state directory, takes over what a person has edited, and
+// asks confirm, which may refuse; the ledger of then is kept in archive. An error of another kind than confirm's leaves the
+// ledger as it was, or says that the next start goes on with the restore. The error has CodeBusy if a master runs, CodeConflict
+// if a task is running whose agent nobody has proved dead.
 func Restore(cfg queue.Config, plan *RestorePlan, confirm func(*Restoration) error) (r *Restoration, err error) {
 	cfg = cfg.WithDefaults()
 	now := cfg.Now()

@@ -51,8 +51,7 @@ type Reader interface {
 	SectionAt(off int64) (*ledger.Section, error)
 }
 
-// A Store is a log with its fold. Its methods may be called by any goroutine; but those below
-// they are the log's.
+// A Store is a log with its fold. Its methods may be called by any goroutine; but those below they are the log's.
 type Store[S Fold] struct {
 	*journal.Log // set by Open
 	opts         Options[S]
@@ -62,8 +61,7 @@ type Store[S Fold] struct {
 	isNews bool
 }
 
-// New returns a store that is yet to be opened, and is not used before.
-// What is read of it until then is an empty fold.
+// New returns a store that is yet to be opened, and is not used before. What is read of it until then is an empty fold.
 func New[S Fold](opts Options[S]) *Store[S] {
 	s := &Store[S]{opts: opts}
 	s.fold = opts.New(s)
@@ -112,9 +110,8 @@ func Read[S Fold, T any](s *Store[S], f func(fold S) T) (v T) {
 	return v
 }
 
-// Update calls f with the fold and makes the records that it appends durable. It returns when
-// they are folded, or with f's error. f may be called more than once, so it begins anew each
-// time. The errors are those of [journal.Log.Update].
+// Update calls f with the fold and makes the records that it appends durable. It returns when they are folded, or with f's
+// error. f may be called more than once, so it begins anew each time. The errors are those of [journal.Log.Update].
 func (s *Store[S]) Update(ctx context.Context, f func(fold S, tx *ledger.Tx) error) error {
 	return s.Log.Update(ctx, s.locked(f))
 }
@@ -132,8 +129,7 @@ func (s *Store[S]) locked(f func(fold S, tx *ledger.Tx) error) func(*ledger.Tx) 
 	}
 }
 
-// Compact merges the records of each task, as plan says, which is called with the fold. See
-// [journal.Log.Compact].
+// Compact merges the records of each task, as plan says, which is called with the fold. See [journal.Log.Compact].
 func (s *Store[S]) Compact(ctx context.Context, plan func(fold S) (ledger.Keep, error)) (ledger.CompactReport, error) {
 	return s.Log.Compact(ctx, func() (keep ledger.Keep, err error) {
 		s.View(func(fold S) { keep, err = plan(fold) })

@@ -15,10 +15,9 @@ const GoOn = prompt.GoOn
 
 // An Agent runs one CLI. The adapters in coordinator/agent fill it.
 type Agent interface {
-	// Run runs one turn and returns when nothing of it is left alive: no process, no descendant. It
-	// calls report from one goroutine at a time, never after it has returned. ctx ends the run
-	// early; context.Cause(ctx) says why (ErrCanceled, ErrTimeout, ErrShutdown). Run does not fail:
-	// what went wrong is in the outcome's Class and Error.
+	// Run runs one turn and returns when nothing of it is left alive: no process, no descendant. It calls report from one
+	// goroutine at a time, never after it has returned. ctx ends the run early; context.Cause(ctx) says why (ErrCanceled,
+	// ErrTimeout, ErrShutdown). Run does not fail: what went wrong is in the outcome's Class and Error.
 	Run(ctx context.Context, turn Turn, report func(Event)) Outcome
 }
 

@@ -65,8 +65,7 @@ func IsCaptured(kv string, patterns []string) bool {
 	return ok && name != "" && IsNamed(kv, patterns) && !IsSecret(name, value)
 }
 
-// IsNamed reports whether the name in NAME=VALUE fits one of the patterns, in which a star stands for
-// anything.
+// IsNamed reports whether the name in NAME=VALUE fits one of the patterns, in which a star stands for anything.
 func IsNamed(kv string, patterns []string) bool {
 	name, _, _ := strings.Cut(kv, "=")
 	return slices.ContainsFunc(patterns, func(pattern string) bool {

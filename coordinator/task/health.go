@@ -74,9 +74,8 @@ const (
 	MirrorFailing    MirrorState = "failing"    // the database cannot be used; LastError says why, and it is tried again
 )
 
-// Metrics say how a master stands and what it has counted since it began. No text of a
-// user is in them: agents and accounts are those of the configuration, models the first
-// few that were seen, reasons those of the closed set, and all others are [Other].
+// Metrics say how a master stands and what it has counted since it began. No text of a user is in them: agents and accounts are
+// those of the configuration, models the first few that were seen, reasons those of the closed set, and all others are [Other].
 type Metrics struct {
 	Start   time.Time // when this master began
 	Version string

@@ -72,8 +72,7 @@ func CheckoutAbove(dir string) string {
 	}
 }
 
-// IsCheckout reports whether dir holds a .git of git's: a file, or a directory
-// with a HEAD. Sandboxes leave empty ones behind.
+// IsCheckout reports whether dir holds a .git of git's: a file, or a directory with a HEAD. Sandboxes leave empty ones behind.
 func IsCheckout(dir string) bool {
 	git := filepath.Join(dir, ".git")
 	fi, err := os.Stat(git)

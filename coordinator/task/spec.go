@@ -21,12 +21,11 @@ import (
 	"stint/state"
 )
 
-// ParseSpecs reads task specs as JSON: one object, or an array of them. name is the file's, for
-// errors. The names are those of TaskSpec's JSON, the same with underscores (session_key), or those
-// that other programs use: tool for agent, session for sessionKey, tenant for tenantId,
-// output_files for outputSpec, codexSessionId for agentSession, with which the agent is codex
-// unless it is named. What is wrong is an *Error with CodeInvalid that begins with "name:line:".
-// Nothing is filled in, and of the values only their kinds are checked.
+// ParseSpecs reads task specs as JSON: one object, or an array of them. name is the file's, for errors. The names are those of
+// TaskSpec's JSON, the same with underscores (session_key), or those that other programs use: tool for agent, session for
+// sessionKey, tenant for tenantId, output_files for outputSpec, codexSessionId for agentSession, with which the agent is codex
+// unless it is named. What is wrong is an *Error with CodeInvalid that begins with "name:line:". Nothing is filled in, and of
+// the values only their kinds are checked.
 func ParseSpecs(name string, data []byte) ([]TaskSpec, error) {
 	r := &specReader{name: name, data: bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))}
 	if err := r.checkSyntax(); err != nil {

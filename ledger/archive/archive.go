@@ -1,6 +1,5 @@
-// Package archive reads and writes what a compaction has moved out of the journal: the files
-// archive/tasks-2026-11.md, which have the records as they stood, and archive/index, which has of
-// each task what is needed every day.
+// Package archive reads and writes what a compaction has moved out of the journal: the files archive/tasks-2026-11.md, which
+// have the records as they stood, and archive/index, which has of each task what is needed every day.
 package archive
 
 import (
@@ -23,8 +22,7 @@ import (
 // Dir is where the archive is, below the state directory.
 const Dir = "archive"
 
-// An indexLine is one line of archive/index. One with Through begins a compaction; the
-// Lines behind it say what that did.
+// An indexLine is one line of archive/index. One with Through begins a compaction; the Lines behind it say what that did.
 type indexLine struct {
 	Through uint64 `json:"through,omitempty"` // highest seq that the compaction merged or moved out
 	Lines   int    `json:"lines,omitempty"`
@@ -35,9 +33,8 @@ type indexLine struct {
 // Load returns the entries of the archive as they belong to the journal in dir, in order; a later
 // one of an id counts. end is where they end in the index; 0: that is to be written anew.
 //
-// The index is a cache. It counts up to the compaction that the journal begins with: what
-// is behind that in it was written by one that did not come to its end, and the next one
-// cuts it off. If the index does not have all of that, the archive's files have.
+// The index is a cache. It counts up to the compaction that the journal begins with: what is behind that in it was written by one
+// that did not come to its end, and the next one cuts it off. If the index does not have all of that, the archive's files have.
 func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.ArchiveEntry, end int64, err error) {
 	start, err := durable.Head(fsys, filepath.Join(dir, files.Journal()))
 	if err != nil {
@@ -183,8 +180,7 @@ func rebuild(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.
 	return slices.DeleteFunc(entries, func(e ledger.ArchiveEntry) bool { return present[string(files.Kind())+" "+e.ID] }), nil
 }
 
-// Adopted returns how often sections without seq of each digest were adopted, as the records say
-// that compactions have moved out.
+// Adopted returns how often sections without seq of each digest were adopted, as the records say that compactions have moved out.
 func Adopted(fsys durable.FS, dir string, files ledger.Files) (map[string]int, error) {
 	n := map[string]int{}
 	return n, each(fsys, dir, files, func(_ string, data []byte, err error) error {
@@ -197,9 +193,8 @@ func Adopted(fsys durable.FS, dir string, files ledger.Files) (map[string]int, e
 	})
 }
 
-// each calls f with the name and the bytes of each file of the archive, in order, or with the
-// error. It tries all names from the first that there can be to those of the year after now: a
-// file system of the ledger lists no directories.
+// each calls f with the name and the bytes of each file of the archive, in order, or with the error. It tries all names from
+// the first that there can be to those of the year after now: a file system of the ledger lists no directories.
 func each(fsys durable.FS, dir string, files ledger.Files, f func(name string, data []byte, err error) error) error {
 	for t := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC); t.Year() <= time.Now().UTC().Year()+1; t = t.AddDate(0, 1, 0) {
 		data, err := durable.ReadFile(fsys, filepath.Join(dir, Dir, files.Archive(t)))

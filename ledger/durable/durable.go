@@ -1,9 +1,8 @@
 // Package durable writes files and directories so that they are still there after a power cut.
 //
-// Three rules, measured on ext4 and xfs, are kept here so that nobody else needs to know them. Bytes are
-// durable after fdatasync of their file. A name (a new file, a rename) is durable after fsync of its
-// directory. A file is replaced by writing a new one beside it, fsync, rename, fsync of the directory: the
-// reader sees the old one or the new one, never a mixture.
+// Three rules, measured on ext4 and xfs, are kept here so that nobody else needs to know them. Bytes are durable after
+// fdatasync of their file. A name (a new file, a rename) is durable after fsync of its directory. A file is replaced by writing
+// a new one beside it, fsync, rename, fsync of the directory: the reader sees the old one or the new one, never a mixture.
 //
 // [FS] is what the ledger needs of a file system. [OS] is the real one; tests
 // put one in its place that fails or forgets on demand.
@@ -175,8 +174,7 @@ func replace(fsys FS, name string, write func(io.Writer) error, sync func(File) 
 	return err
 }
 
-// Names of temporary files are NAME.stint-RANDOM.tmp, so that [RemoveTemps] takes nobody
-// else's files for ours.
+// Names of temporary files are NAME.stint-RANDOM.tmp, so that [RemoveTemps] takes nobody else's files for ours.
 const tempMark, tempEnd = ".stint-", ".tmp"
 
 // TempName returns a name beside name that nothing else has.

@@ -27,11 +27,10 @@ var euid = os.Geteuid()
 // NoTricks are the flags that keep an open from following a link and from waiting at a FIFO.
 const NoTricks = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// Open is [os.OpenFile] for what lies below the state directory. Agents may run as its
-// user and put another thing there: Open follows no link, not even to make a file behind
-// it, waits at no FIFO, and returns nothing but a regular file of the user's. The error is a
-// [*BadFileError] that names what else is there; it wraps fs.ErrNotExist if nothing is.
-// Of links to a directory above it nothing is said: a person may have put one there.
+// Open is [os.OpenFile] for what lies below the state directory. Agents may run as its user and put another thing there: Open
+// follows no link, not even to make a file behind it, waits at no FIFO, and returns nothing but a regular file of the user's.
+// The error is a [*BadFileError] that names what else is there; it wraps fs.ErrNotExist if nothing is. Of links to a directory
+// above it nothing is said: a person may have put one there.
 func Open(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, flag&^os.O_TRUNC|NoTricks, perm)
 	if err != nil {
@@ -57,8 +56,7 @@ func Open(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// explain returns why what stands at path is no file of ours; err, with which it could not
-// be opened, if that does not tell.
+// explain returns why what stands at path is no file of ours; err, with which it could not be opened, if that does not tell.
 func explain(path string, fi fs.FileInfo, err error) error {
 	const away = "stint uses no such thing: move it away"
 	bad := &BadFileError{Path: path, Hint: away, Err: err}
@@ -86,8 +84,7 @@ func explain(path string, fi fs.FileInfo, err error) error {
 	return bad
 }
 
-// Make makes an empty file if there is none, for what opens it by name itself, with
-// [NoTricks]. The error is that of Open.
+// Make makes an empty file if there is none, for what opens it by name itself, with [NoTricks]. The error is that of Open.
 func Make(name string) error {
 	f, err := Open(name, os.O_RDWR|os.O_CREATE, FileMode)
 	if err != nil {

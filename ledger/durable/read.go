@@ -18,9 +18,8 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	return ReadBounded(f, name)
 }
 
-// MaxFile bounds what is read of one file. It is ten times what a million tasks take in a
-// ledger before compaction, and with the journal as much as the memory of a small machine:
-// both are held while they are compared.
+// MaxFile bounds what is read of one file. It is ten times what a million tasks take in a ledger before compaction, and with
+// the journal as much as the memory of a small machine: both are held while they are compared.
 const MaxFile = 2 << 30
 
 // ReadBounded reads an open file that may have grown beyond what it can be, and closes it.

@@ -71,9 +71,8 @@ func New(fsys durable.FS, journal string, after uint64, log *Log) *Follower {
 	}
 }
 
-// Dir returns the records of the journal in dir after that seq, which a master
-// in another process may be writing. A change of several records is given whole. A
-// record may be seen a moment before it is durable. A nil fsys is the machine's.
+// Dir returns the records of the journal in dir after that seq, which a master in another process may be writing. A change of
+// several records is given whole. A record may be seen a moment before it is durable. A nil fsys is the machine's.
 func Dir(fsys durable.FS, dir string, after uint64) *Follower {
 	return New(fsys, filepath.Join(dir, ledger.JournalName), after, nil)
 }
@@ -197,9 +196,8 @@ func (f *Follower) open() error {
 	return nil
 }
 
-// Place returns the seq from which a new follower goes on where this one is: behind the
-// record that Next gave last. Behind the mark of a compaction it is that of the last
-// merged record if the reader does not get those, and if it does, as before the mark.
+// Place returns the seq from which a new follower goes on where this one is: behind the record that Next gave last. Behind the
+// mark of a compaction it is that of the last merged record if the reader does not get those, and if it does, as before the mark.
 func (f *Follower) Place() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

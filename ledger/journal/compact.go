@@ -48,13 +48,11 @@ const (
 // the archive. plan is called on the log's goroutine, where nothing changes meanwhile, and perhaps more than
 // once; it must not call the log but for SectionAt. The fold is then made anew ([Options.OnRefoldStart]).
 //
-// It is refused, with a *RefusedError, while something in tasks.md waits for its
-// repair or a follower has not read everything. Any other error is plan's or the
-// disk's; only when the disk failed at the last step has the log stopped ([Log.Err]).
+// It is refused, with a *RefusedError, while something in tasks.md waits for its repair or a follower has not read everything.
+// Any other error is plan's or the disk's; only when the disk failed at the last step has the log stopped ([Log.Err]).
 //
-// The rename of the new journal is the moment at which the compaction is done. What the
-// archive has of one that was cut off before, no journal's mark names; a tasks.md that was
-// not written anew after it is a buffer from before the compaction.
+// The rename of the new journal is the moment at which the compaction is done. What the archive has of one that was cut off
+// before, no journal's mark names; a tasks.md that was not written anew after it is a buffer from before the compaction.
 func (l *Log) Compact(ctx context.Context, plan func() (ledger.Keep, error)) (ledger.CompactReport, error) {
 	for range compactTries {
 		if err := l.readyToCompact(ctx); err != nil {
@@ -167,9 +165,8 @@ func (c *compactor) run() error {
 		return err
 	}
 	l.gone, l.quarantined, l.old = map[string]bool{}, 0, 0
-	// The journal is compacted already, so nothing that goes wrong here loses anything: tasks.md
-	// is then a buffer from before the compaction, and what a person has saved in this moment is
-	// taken over by the next look.
+	// The journal is compacted already, so nothing that goes wrong here loses anything: tasks.md is then a buffer from before
+	// the compaction, and what a person has saved in this moment is taken over by the next look.
 	_, records, _ := ledger.CutLine(c.journal, 0)
 	if err := l.tasks.Swap(c.snap, c.tasks, l.seq, tasksfile.Solid(c.tasks)-tasksfile.Solid(c.journal[records:])); err != nil && !errors.Is(err, tasksfile.ErrChanged) {
 		l.note(ledger.Notice{Text: fmt.Sprintf("%s could not be written anew after the compaction (%v); the merged records are appended to it instead", l.opts.Files.Ledger(), err)})
@@ -269,10 +266,9 @@ func (c *compactor) verify() error {
 	return nil
 }
 
-// rewrite returns what tasks.md becomes: the text outside of sections as it stands, and the merged records in
-// the places where the sections of their tasks began. The first of texts is the mark; the others belong to
-// records. Places are filled in the order of the records, so that the order of the file is that of the
-// journal; the records for which there is no place stand at the end.
+// rewrite returns what tasks.md becomes: the text outside of sections as it stands, and the merged records in the places where the
+// sections of their tasks began. The first of texts is the mark; the others belong to records. Places are filled in the order of
+// the records, so that the order of the file is that of the journal; the records for which there is no place stand at the end.
 func rewrite(doc *ledger.Document, records []ledger.Record, texts [][]byte) []byte {
 	stays := map[string]bool{} // tasks that have no place yet
 	for i := range records {

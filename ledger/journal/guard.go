@@ -33,8 +33,7 @@ const guardTries = 5
 // maxExtra bounds how much is kept of what another hand has written behind the journal.
 const maxExtra = 64 << 20
 
-// holdsPlace reports whether the file named journal.md is the one that is written here,
-// and has what was written and no more.
+// holdsPlace reports whether the file named journal.md is the one that is written here, and has what was written and no more.
 func (j *journal) holdsPlace() bool {
 	named, err := durable.IDAt(j.fs, j.path)
 	return err == nil && named.Size == j.size && j.is(named) && !j.doubted.Load()
@@ -66,9 +65,8 @@ func (l *Log) guard() error {
 	return fmt.Errorf("%s was changed by another hand and cannot be put back: %w", l.journal.path, err)
 }
 
-// putBackJournal tries once to write the journal anew: from the open file, which has all of
-// it unless another hand has written there, and what that lacks from memory and tasks.md.
-// The fold is made anew, because records may have other places then.
+// putBackJournal tries once to write the journal anew: from the open file, which has all of it unless another hand has written
+// there, and what that lacks from memory and tasks.md. The fold is made anew, because records may have other places then.
 func (l *Log) putBackJournal() error {
 	if dir, err := l.opts.FS.Stat(l.opts.Dir + "/."); errors.Is(err, fs.ErrNotExist) || err == nil && !durable.IDOf(dir).SameFile(l.dir) {
 		return fmt.Errorf("%w: %s was removed, moved away or unmounted while it was in use", ErrGone, l.opts.Dir)

@@ -14,8 +14,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// journal is journal.md: written by one process, never by a person. All of it
-// is owned by the log's goroutine, but for readAt.
+// journal is journal.md: written by one process, never by a person. All of it is owned by the log's goroutine, but for readAt.
 type journal struct {
 	fs   durable.FS
 	name string // of the file, for findings
@@ -31,9 +30,8 @@ type journal struct {
 	turn atomic.Uint32             // the next of them to be replaced
 }
 
-// replay passes every record of the journal to apply, in order, cuts a torn tail
-// off, makes durable what is left, and returns the highest seq. Damage in the middle is
-// reported and passed over: the rest must not be lost for it ([Log.restoreMissing]).
+// replay passes every record of the journal to apply, in order, cuts a torn tail off, makes durable what is left, and returns
+// the highest seq. Damage in the middle is reported and passed over: the rest must not be lost for it ([Log.restoreMissing]).
 func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.SyntaxError), note func(ledger.Notice)) (seq uint64, err error) {
 	fi, err := j.file.Stat()
 	if err != nil {
@@ -90,9 +88,8 @@ func (j *journal) setSize(n int64) {
 	j.durable.Store(n)
 }
 
-// append writes batch behind the journal and makes it durable, and says how long that
-// fdatasync took. An error that wraps errNotWritten left the journal as
-// it was; after any other error nobody knows what is on the disk, and the log must stop.
+// append writes batch behind the journal and makes it durable, and says how long that fdatasync took. An error that wraps
+// errNotWritten left the journal as it was; after any other error nobody knows what is on the disk, and the log must stop.
 func (j *journal) append(batch []byte, now func() time.Time) (took time.Duration, err error) {
 	if _, err := j.file.Write(batch); err != nil {
 		if terr := j.cutBack(); terr != nil {
@@ -112,8 +109,7 @@ func (j *journal) append(batch []byte, now func() time.Time) (took time.Duration
 	return took, nil
 }
 
-// cutBack takes back what was written and not acknowledged. A file that another hand has
-// made shorter must not get longer by it.
+// cutBack takes back what was written and not acknowledged. A file that another hand has made shorter must not get longer by it.
 func (j *journal) cutBack() error {
 	fi, err := j.file.Stat()
 	if err != nil || fi.Size() <= j.size {
@@ -166,8 +162,7 @@ type window struct {
 	data []byte
 }
 
-// How much of the journal is read around a record. Lists go from the newest to the
-// oldest, so more lies before it.
+// How much of the journal is read around a record. Lists go from the newest to the oldest, so more lies before it.
 const (
 	windowBefore = 48 << 10
 	windowAfter  = 16 << 10

@@ -65,8 +65,7 @@ func Lock(dir string) (unlock func() error, err error) {
 	return unlock, nil
 }
 
-// LockHolder returns the pid of the process that took the Lock of dir last, 0 if that
-// cannot be read. It may have ended.
+// LockHolder returns the pid of the process that took the Lock of dir last, 0 if that cannot be read. It may have ended.
 func LockHolder(dir string) int {
 	data, _ := durable.ReadFile(durable.OS, filepath.Join(dir, "lock")) // no number either
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))

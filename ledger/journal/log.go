@@ -1,12 +1,10 @@
-// Package journal is the log of a state directory: the only writer of journal.md, and the one
-// that appends to tasks.md.
+// Package journal is the log of a state directory: the only writer of journal.md, and the one that appends to tasks.md.
 //
-// [Open] replays journal.md into a fold and takes over what people changed in tasks.md meanwhile. After that
-// one goroutine owns the journal: it takes all updates that wait ([Log.Update], [Log.Exclusive]), makes one
-// write and one fdatasync for them, folds their records, answers, and appends the same bytes to tasks.md.
-// Beside it, [Log.Reconcile] and the watch compare tasks.md with the journal (package reconcile) and apply
-// the plan on that goroutine. [Log.Compact] writes both files anew and moves what has ended into archive/. A
-// [follow.Follower] reads the journal by seq, also that of another process.
+// [Open] replays journal.md into a fold and takes over what people changed in tasks.md meanwhile. After that one goroutine owns
+// the journal: it takes all updates that wait ([Log.Update], [Log.Exclusive]), makes one write and one fdatasync for them,
+// folds their records, answers, and appends the same bytes to tasks.md. Beside it, [Log.Reconcile] and the watch compare
+// tasks.md with the journal (package reconcile) and apply the plan on that goroutine. [Log.Compact] writes both files anew and
+// moves what has ended into archive/. A [follow.Follower] reads the journal by seq, also that of another process.
 //
 // What another hand does to journal.md is undone before anything more is acknowledged, and kept aside.
 package journal
@@ -55,9 +53,8 @@ type Options struct {
 	// Started is given the log before anything else is called, so that Apply can
 	// read older records by [Log.SectionAt]. nil: nobody asks.
 	Started func(*Log)
-	// Apply is given every record in order: on Open those on disk, then each
-	// batch once it is durable. It is called with Locker held. The section is a
-	// view that is valid during the call. The error says that the record has no effect.
+	// Apply is given every record in order: on Open those on disk, then each batch once it is durable. It is called with Locker
+	// held. The section is a view that is valid during the call. The error says that the record has no effect.
 	Apply  func(*ledger.Section) error
 	Locker sync.Locker
 
@@ -68,16 +65,14 @@ type Options struct {
 	// of all records follow, and OnRefoldEnd ends it. Locker is held from OnRefoldStart to OnRefoldEnd.
 	OnRefoldStart func()
 	OnRefoldEnd   func()
-	// Now returns the time of an edit that is taken over, and of a compaction, and the
-	// times for Observe. nil: time.Now.
+	// Now returns the time of an edit that is taken over, and of a compaction, and the times for Observe. nil: time.Now.
 	Now func() time.Time
 
 	reconcile.Rules // which edits by hand are taken over
 
-	// OnDelete is asked for the records that say what becomes of records whose sections a person has deleted:
-	// gone has "Kind id" of all records that have no section in tasks.md any more, those that were deleted
-	// earlier too. It is called on the log's goroutine without Locker, and when nothing is gone but something
-	// was before. nil: deleting a section means nothing.
+	// OnDelete is asked for the records that say what becomes of records whose sections a person has deleted: gone has "Kind
+	// id" of all records that have no section in tasks.md any more, those that were deleted earlier too. It is called on the
+	// log's goroutine without Locker, and when nothing is gone but something was before. nil: deleting a section means nothing.
 	OnDelete func(gone map[string]bool) []ledger.Record
 	// Notify hears of edits that were taken over and of findings. It is called by
 	// Open and by the log's own goroutines, and must not call the log. nil: nobody.
@@ -144,8 +139,7 @@ type update struct {
 	done  chan error
 }
 
-// Open replays the journal through Apply, takes over what a person changed in
-// tasks.md meanwhile, and starts the log.
+// Open replays the journal through Apply, takes over what a person changed in tasks.md meanwhile, and starts the log.
 func Open(opts Options) (*Log, error) {
 	opts.FS = cmp.Or(opts.FS, durable.OS)
 	l := &Log{opts: opts, open: map[*follow.Follower]bool{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
@@ -255,10 +249,9 @@ func (l *Log) apply(s *ledger.Section) error {
 	return l.opts.Apply(s)
 }
 
-// Update calls f on the log's goroutine, where nothing changes the fold meanwhile, and makes the records that
-// f appends durable. It returns when they have been applied, or with f's error. f may be called more than
-// once, so it must begin anew each time. After ErrFull nothing was kept; after any other error of the disk
-// the log has stopped ([Log.Err]).
+// Update calls f on the log's goroutine, where nothing changes the fold meanwhile, and makes the records that f appends
+// durable. It returns when they have been applied, or with f's error. f may be called more than once, so it must begin anew
+// each time. After ErrFull nothing was kept; after any other error of the disk the log has stopped ([Log.Err]).
 func (l *Log) Update(ctx context.Context, f func(*ledger.Tx) error) error {
 	return l.update(ctx, f, false)
 }
@@ -453,8 +446,7 @@ type batch struct {
 	count   int // sum of those of the updates that are taken
 }
 
-// take asks an update for its records and adds them. It returns false if the
-// update must wait for the next batch.
+// take asks an update for its records and adds them. It returns false if the update must wait for the next batch.
 func (b *batch) take(u *update) bool {
 	u.tx.Reset(b.count)
 	if err := u.f(&u.tx); err != nil {

@@ -205,9 +205,8 @@ func (l *Log) secure(p *planned) error {
 	return l.tasks.Secure()
 }
 
-// applyPlan does what the plan says, on the log's goroutine (or before it
-// began). What was taken over goes to the journal first, so that nothing is taken
-// over twice if the power fails in between. The error means that the disk failed.
+// applyPlan does what the plan says, on the log's goroutine (or before it began). What was taken over goes to the journal
+// first, so that nothing is taken over twice if the power fails in between. The error means that the disk failed.
 func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, err error) {
 	if !l.tasks.Is(snap.ID) || p.file != l.journal.file || l.journal.size != p.End && !p.StillFits(&l.opts.Rules) {
 		return res, nil
@@ -301,18 +300,16 @@ func (l *Log) commitPlan(p *planned) (committed bool, trouble, err error) {
 	return true, nil, nil
 }
 
-// Reconcile takes over tasks.md without waiting for a watch to report a save, as
-// soon as the file rests, and returns what it did. With accept it also takes what is
-// quarantined as the work of a formatter. It may be called by any goroutine but the log's own.
+// Reconcile takes over tasks.md without waiting for a watch to report a save, as soon as the file rests, and returns what it did.
+// With accept it also takes what is quarantined as the work of a formatter. It may be called by any goroutine but the log's own.
 func (l *Log) Reconcile(ctx context.Context, accept bool) (reconcile.Report, error) {
 	rest, stop := l.untilRest(ctx)
 	defer stop()
 	return l.reconcile(ctx, rest, true, accept)
 }
 
-// ReconcileNow takes over what another hand has written into tasks.md until now, by the rules
-// of the watch and before it comes to that. It waits for an editor at work until ctx
-// ends, and costs next to nothing where there is nothing.
+// ReconcileNow takes over what another hand has written into tasks.md until now, by the rules of the watch and before it comes
+// to that. It waits for an editor at work until ctx ends, and costs next to nothing where there is nothing.
 func (l *Log) ReconcileNow(ctx context.Context) error {
 	_, err := l.reconcile(ctx, ctx, false, false)
 	return err
@@ -402,8 +399,7 @@ func Preview(opts Options, records, tasks []byte) (r reconcile.Report, err error
 // see whether it is what was written: no file system's clock has longer ticks.
 const lookEvery = 2 * time.Second
 
-// watch takes over what others change in tasks.md until ctx ends. It watches the
-// directory, because most editors replace the file.
+// watch takes over what others change in tasks.md until ctx ends. It watches the directory, because most editors replace the file.
 func (l *Log) watch(ctx context.Context) {
 	var events <-chan fsnotify.Event // nil where they cannot be watched
 	var faults <-chan error

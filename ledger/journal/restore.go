@@ -17,15 +17,13 @@ import (
 	"stint/ledger/tasksfile"
 )
 
-// restored ends the name of the tasks.md of a restore until it has its place. That it is there is
-// the point of no return.
+// restored ends the name of the tasks.md of a restore until it has its place. That it is there is the point of no return.
 const restored = ".restored"
 
-// Restore makes tasks the ledger of dir: tasks.md is these bytes and the record note, and the journal is made
-// from them. The note's seq is above all that were ever given, so that no number is given twice, and it says
-// which are taken back. Before, tasks.md and journal.md are copied to the new directory backup, in the
-// directory archive. A crash leaves the ledger as it was or as it is to be. The caller holds the Lock, and no
-// Log is open.
+// Restore makes tasks the ledger of dir: tasks.md is these bytes and the record note, and the journal is made from them. The
+// note's seq is above all that were ever given, so that no number is given twice, and it says which are taken back. Before,
+// tasks.md and journal.md are copied to the new directory backup, in the directory archive. A crash leaves the ledger as it was
+// or as it is to be. The caller holds the Lock, and no Log is open.
 func Restore(fsys durable.FS, dir string, files ledger.Files, tasks []byte, note ledger.Record, backup string) error {
 	if err := finishRestore(fsys, dir, files); err != nil {
 		return err

@@ -22,8 +22,7 @@ func Take(ctx context.Context, path string, timeout time.Duration) (unlock func(
 	if err := durable.Make(path); err != nil {
 		return nil, err
 	}
-	// A lock of its own, with its own descriptor, for every caller: flock keeps
-	// two descriptors apart, also within a process.
+	// A lock of its own, with its own descriptor, for every caller: flock keeps two descriptors apart, also within a process.
 	l := flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|durable.NoTricks), flock.SetPermissions(durable.FileMode))
 	locked, err := l.TryLock()
 	if !locked && err == nil && timeout > 0 {

@@ -27,8 +27,7 @@ type Mark struct {
 	Merged       int
 }
 
-// Of returns the mark at the beginning of a journal's bytes, and where it ends;
-// a zero mark if there is none.
+// Of returns the mark at the beginning of a journal's bytes, and where it ends; a zero mark if there is none.
 func Of(data []byte) (m Mark, end int) {
 	_, pos, ok := ledger.CutLine(data, 0) // the version line
 	for ok && pos < len(data) && data[pos] == '\n' {

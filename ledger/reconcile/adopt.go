@@ -110,8 +110,7 @@ func (p *planner) decide() {
 	}
 }
 
-// maxReworded is in how many records one save may change a guarded key before it
-// is quarantined as the work of a formatter.
+// maxReworded is in how many records one save may change a guarded key before it is quarantined as the work of a formatter.
 const maxReworded = 3
 
 // quarantine returns the list without all edits of a save that changes guarded keys of more than
@@ -135,9 +134,8 @@ func (p *planner) quarantine(list []*adoption) []*adoption {
 	})
 }
 
-// resolve finds the section that a new one is a later version of: one of the
-// same id that was adopted, is like it, and is gone from the file. Another editor,
-// whose buffer never had that one, may have written something else for the same id.
+// resolve finds the section that a new one is a later version of: one of the same id that was adopted, is like it, and is gone
+// from the file. Another editor, whose buffer never had that one, may have written something else for the same id.
 func (p *planner) resolve(c *change) {
 	if c.origin != nil || c.copyOf > 0 || c.isOld {
 		return
@@ -175,9 +173,8 @@ func (o *origin) isLike(now map[string]string) bool {
 	return all
 }
 
-// isCutOff reports whether the i-th section is what a power cut, or a save that did
-// not come to its end, has left of the adopted section o: the beginning of it, at
-// the end of the file, without the records that stood behind it.
+// isCutOff reports whether the i-th section is what a power cut, or a save that did not come to its end, has left of the
+// adopted section o: the beginning of it, at the end of the file, without the records that stood behind it.
 func (p *planner) isCutOff(i int, o *origin) bool {
 	if o == nil || o.first == "" || p.lost == 0 || i < len(p.doc.Sections)-1 {
 		return false
@@ -192,9 +189,8 @@ func (p *planner) isCutOff(i int, o *origin) bool {
 	return true
 }
 
-// compare finds the fields that a person has changed. Those that differ only from what was seen
-// of the section last, and are as they were seen before, are of an old buffer, which may
-// have been saved before with what a person changed in it.
+// compare finds the fields that a person has changed. Those that differ only from what was seen of the section last, and are as
+// they were seen before, are of an old buffer, which may have been saved before with what a person changed in it.
 func (p *planner) compare(a *adoption, seen ...map[string]string) {
 	now := fieldsOf(a.section)
 	for _, key := range keysIn(a) {
@@ -222,8 +218,7 @@ func (p *planner) compare(a *adoption, seen ...map[string]string) {
 	}
 }
 
-// keysIn returns the keys of a section in their order, each once, then those that
-// were last seen in it and are gone.
+// keysIn returns the keys of a section in their order, each once, then those that were last seen in it and are gone.
 func keysIn(a *adoption) []string {
 	var keys []string
 	for _, f := range fieldList(a.section) {
@@ -268,10 +263,9 @@ func copyName(s *ledger.Section) string {
 	return string(s.Kind) + " " + string(s.ID[:min(len(s.ID), ledger.MaxID-len(suffix))]) + suffix
 }
 
-// overriddenBy returns the later section that names key for the same record, so that the changed section has
-// no say about it; nil if there is none. Records that were taken over from that section itself do not count,
-// nor do, for a section that is new, others that people wrote: those below are taken over after it, and what
-// was taken over from one above is older, wherever it stands.
+// overriddenBy returns the later section that names key for the same record, so that the changed section has no say about it; nil
+// if there is none. Records that were taken over from that section itself do not count, nor do, for a section that is new, others
+// that people wrote: those below are taken over after it, and what was taken over from one above is older, wherever it stands.
 func (p *planner) overriddenBy(a *adoption, key string) *ledger.Section {
 	list, o := p.named(a.name), a.origin
 	for _, j := range slices.Backward(list) {

@@ -30,9 +30,8 @@ type version struct {
 	fields map[string]string
 }
 
-// since returns what was seen of the section since the ledger ended with record seq, oldest
-// first: what whoever had read that far could see, and what has come behind it. Who edits a
-// section that was not there then has written it himself.
+// since returns what was seen of the section since the ledger ended with record seq, oldest first: what whoever had read that
+// far could see, and what has come behind it. Who edits a section that was not there then has written it himself.
 func (o *origin) since(seq uint64) (seen []map[string]string) {
 	for _, v := range o.before {
 		if v.until > seq {

@@ -51,9 +51,8 @@ type Rules struct {
 	// are written with it beside, or in place of, its own. Each counts the records before it that passed as
 	// accepted. Where Begin or check is nil, every record passes; where implied is nil, no fields are added.
 	Begin func() (check func(*ledger.Section) error, implied func(*ledger.Record) []ledger.Pair)
-	// CheckBatch reports whether records that people wrote in one save, and each of which
-	// Begin's check has passed, can be taken over together; if not, which of them cannot, by
-	// their indexes, and why. It is asked again about the others. nil: all can.
+	// CheckBatch reports whether records that people wrote in one save, and each of which Begin's check has passed, can be taken
+	// over together; if not, which of them cannot, by their indexes, and why. It is asked again about the others. nil: all can.
 	CheckBatch func([]*ledger.Section) (bad map[int]error)
 	// Guarded are the keys of long texts (prompt, verifyCommand) that a formatter may spoil: a save that
 	// changes them in more than three records is quarantined until an explicit reconcile accepts it.
@@ -392,8 +391,7 @@ func (p *planner) copy(i int, s *ledger.Section) {
 	}
 }
 
-// findRenamed finds the records that have no section any more but under another name. That is a
-// copy, so they are put back.
+// findRenamed finds the records that have no section any more but under another name. That is a copy, so they are put back.
 func (p *planner) findRenamed() {
 	if !slices.ContainsFunc(p.at, func(m match) bool { return m.as == foreign }) {
 		return
@@ -419,9 +417,8 @@ func (p *planner) findRenamed() {
 	}
 }
 
-// twin takes a section with the seq and id of one above it, which is the record. One that has
-// the same text as that, or as it was written or last seen, is nothing (stint itself may have put
-// the record back); any other one was copied by hand.
+// twin takes a section with the seq and id of one above it, which is the record. One that has the same text as that, or as it
+// was written or last seen, is nothing (stint itself may have put the record back); any other one was copied by hand.
 func (p *planner) twin(i, first int) {
 	s := &p.doc.Sections[i]
 	known := []string{ledger.Digest(p.doc.Sections[first].Raw), p.h.pristine(s.Seq), p.h.lastSeen(s.Seq).digest}

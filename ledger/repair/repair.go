@@ -19,15 +19,13 @@ import (
 	"stint/ledger/salvage"
 )
 
-// Repair returns a ledger file without findings. All records that are good stand in it as they stood, in
-// their order, and so does all text. A damaged record that the journal has is replaced by the journal's. Any
-// other one becomes indented code, below a heading that says what was wrong, and so does the text of a fence,
-// comment or HTML block that is open at a record: it hides none then, and what it hid stays hidden. Nothing
-// is thrown away.
+// Repair returns a ledger file without findings. All records that are good stand in it as they stood, in their order, and so
+// does all text. A damaged record that the journal has is replaced by the journal's. Any other one becomes indented code, below
+// a heading that says what was wrong, and so does the text of a fence, comment or HTML block that is open at a record: it hides
+// none then, and what it hid stays hidden. Nothing is thrown away.
 //
-// journal may be nil. check is as for [CheckFile]; it is called once for each
-// record, and again for the journal's record where it refuses one. notes say what
-// was done, with the lines of data; without any, repaired is data.
+// journal may be nil. check is as for [CheckFile]; it is called once for each record, and again for the journal's record where
+// it refuses one. notes say what was done, with the lines of data; without any, repaired is data.
 func Repair(data, journal []byte, check func(*ledger.Section) error) (repaired []byte, notes []*ledger.SyntaxError) {
 	r := repairer{data: data, journal: map[uint64]*ledger.Section{}, present: map[uint64]bool{}, edits: map[int]edit{}}
 	for _, s := range ledger.Parse(journal).Sections {
@@ -138,8 +136,7 @@ func aside(d ledger.Damage, raw []byte) []byte {
 	return append(bytes.TrimRight(text, "\n"), "\n\n"...)
 }
 
-// setBlocksAside makes text of what stands in a block that is open at a record, around the
-// records and what is damaged there.
+// setBlocksAside makes text of what stands in a block that is open at a record, around the records and what is damaged there.
 func (r *repairer) setBlocksAside(doc *ledger.Document) {
 	solid := map[int]int{} // where something begins that stays, and where that ends
 	for i := range doc.Sections {
@@ -193,10 +190,9 @@ func (r *repairer) apply() (out []byte, notes []*ledger.SyntaxError) {
 	return append(out, r.data[pos:]...), slices.CompactFunc(notes, func(a, b *ledger.SyntaxError) bool { return *a == *b })
 }
 
-// CheckFile returns everything that is wrong in one ledger file by itself, in the order of its lines. name is
-// what the findings call the file. check is given the records as a new state directory with this file alone
-// would accept them: those of stint by their numbers, then what people wrote. It says what is wrong with a
-// record; nil: nothing is.
+// CheckFile returns everything that is wrong in one ledger file by itself, in the order of its lines. name is what the findings
+// call the file. check is given the records as a new state directory with this file alone would accept them: those of stint by
+// their numbers, then what people wrote. It says what is wrong with a record; nil: nothing is.
 func CheckFile(name string, data []byte, check func(*ledger.Section) error) []*ledger.SyntaxError {
 	doc := ledger.Parse(data)
 	found := slices.Clone(doc.Findings)

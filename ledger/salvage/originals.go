@@ -10,9 +10,8 @@ import (
 // Originals has the records that people have edited, by their seq, as they were written.
 type Originals map[uint64]ledger.Record
 
-// OriginalsOf returns what the adoptions in a tasks.md have kept of edited records. A journal
-// that is made anew of it has them so, and each edit where it was taken over: what came in
-// between may be impossible behind it.
+// OriginalsOf returns what the adoptions in a tasks.md have kept of edited records. A journal that is made anew of it has them
+// so, and each edit where it was taken over: what came in between may be impossible behind it.
 func OriginalsOf(doc *ledger.Document) Originals {
 	o := Originals{}
 	for _, s := range slices.Backward(Records(doc)) { // an adoption may have been edited in its turn

@@ -39,9 +39,8 @@ func Known(sections []ledger.Section, originals Originals) map[uint64][]byte {
 	return known
 }
 
-// Merge makes a journal of pieces of one and of records that it may lack, by their
-// numbers. Records that the journal has are taken out of known. Damage stays where numbers
-// are still missing; out is what does not. newest is the highest number in tasks.md.
+// Merge makes a journal of pieces of one and of records that it may lack, by their numbers. Records that the journal has are taken
+// out of known. Damage stays where numbers are still missing; out is what does not. newest is the highest number in tasks.md.
 func Merge(pieces []ledger.Piece, known map[uint64][]byte, newest uint64) (journal, out []byte) {
 	var all []ledger.Piece
 	last := uint64(0)
@@ -110,10 +109,9 @@ func Written(doc *ledger.Document) map[string]int {
 	return written
 }
 
-// Records returns the sections of a tasks.md that are records, in the order of their seqs, each seq once.
-// Their order in the file is not always that one: a record may have landed behind an old buffer, and those
-// before it were put back below. What a person wrote or copied is no record, and what a later compaction or
-// restore has superseded is of an old buffer.
+// Records returns the sections of a tasks.md that are records, in the order of their seqs, each seq once. Their order in the
+// file is not always that one: a record may have landed behind an old buffer, and those before it were put back below. What a
+// person wrote or copied is no record, and what a later compaction or restore has superseded is of an old buffer.
 func Records(doc *ledger.Document) []*ledger.Section {
 	written, superseded := Written(doc), mark.Superseded(doc.Sections)
 	records := map[uint64]*ledger.Section{}
@@ -126,8 +124,7 @@ func Records(doc *ledger.Document) []*ledger.Section {
 	return slices.SortedFunc(maps.Values(records), func(a, b *ledger.Section) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
-// Journal returns the journal that the records of a tasks.md make, as they were written,
-// and how many there are.
+// Journal returns the journal that the records of a tasks.md make, as they were written, and how many there are.
 func Journal(doc *ledger.Document) (journal []byte, n int) {
 	var records []ledger.Section
 	for _, s := range Records(doc) {

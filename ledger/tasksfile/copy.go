@@ -23,9 +23,8 @@ var ErrChanged = errors.New(ledger.TasksName + " was changed meanwhile")
 // the file old, which is named fresh afterwards. A power cut leaves the old text or the new
 // one. It returns the new file. The error is ErrChanged if another hand has saved there.
 //
-// The two files change places in one step, and only then what came out is looked at, so that no
-// save is missed. If that is not the file old, a person has saved in that moment, and the newest
-// save goes back. Nothing but our own file is ever removed.
+// The two files change places in one step, and only then what came out is looked at, so that no save is missed. If that is not
+// the file old, a person has saved in that moment, and the newest save goes back. Nothing but our own file is ever removed.
 func replace(fsys durable.FS, path, fresh string, old durable.ID, data []byte) (ours durable.ID, err error) {
 	fi, err := fsys.Stat(path)
 	if err != nil {
@@ -92,9 +91,8 @@ type Copy struct {
 	id   durable.ID
 }
 
-// ReadCopy reads tasks.md in dir when it has rested for a moment, because some
-// editors write a file in pieces, or after a second: a busy master appends all the time. A nil
-// fsys is the machine's. The error wraps fs.ErrNotExist if there is no such file.
+// ReadCopy reads tasks.md in dir when it has rested for a moment, because some editors write a file in pieces, or after a second:
+// a busy master appends all the time. A nil fsys is the machine's. The error wraps fs.ErrNotExist if there is no such file.
 func ReadCopy(ctx context.Context, fsys durable.FS, dir string, files ledger.Files) (*Copy, error) {
 	fsys = cmp.Or(fsys, durable.OS)
 	t := New(fsys, dir, files)

@@ -1,9 +1,8 @@
 // Package tasksfile reads and appends to tasks.md, the file of the ledger that people edit.
 //
-// tasks.md is as much the person's as ours. It is only ever appended to, by path, and only when
-// it is just as it was last seen ([File.Append]). When another hand has changed it, appending
-// waits until the change has been reconciled; nothing is lost by that, because the journal has
-// every record. A save counts when the file has rested ([File.Rest]). A whole new text takes its
+// tasks.md is as much the person's as ours. It is only ever appended to, by path, and only when it is just as it was last seen
+// ([File.Append]). When another hand has changed it, appending waits until the change has been reconciled; nothing is lost by
+// that, because the journal has every record. A save counts when the file has rested ([File.Rest]). A whole new text takes its
 // place in one step that misses no save ([Copy.Replace], [File.Swap]).
 package tasksfile
 
@@ -124,9 +123,8 @@ func (t *File) write(data []byte, first, last uint64) (err error) {
 	return nil
 }
 
-// CutVoid takes zero bytes off the end of the file: a power cut leaves them where
-// what was appended last had not reached the disk. Nobody has written them, and the
-// journal has what should stand there. It reports whether the file is to be read again.
+// CutVoid takes zero bytes off the end of the file: a power cut leaves them where what was appended last had not reached the
+// disk. Nobody has written them, and the journal has what should stand there. It reports whether the file is to be read again.
 func (t *File) CutVoid(snap Snapshot) (cut bool, err error) {
 	if !bytes.HasSuffix(snap.Data, []byte{0}) {
 		return false, nil
@@ -232,8 +230,7 @@ const (
 	settleOpen = 3 * time.Second
 )
 
-// Rest waits until the file has rested for a moment, if another hand has changed it. It reports
-// false if ctx ends before.
+// Rest waits until the file has rested for a moment, if another hand has changed it. It reports false if ctx ends before.
 func (t *File) Rest(ctx context.Context) bool {
 	for t.Changed() {
 		if ctx.Err() != nil {

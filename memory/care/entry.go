@@ -95,9 +95,8 @@ var (
 // Files are the texts of a governed file and of its archive.
 type Files [2][]byte
 
-// Entries returns the entries of both. Those of the archive are archived, whatever their comment
-// says; one that stands in both, as a crash may leave it, is that of the file. One with the id of another
-// above it is a copy, and has none.
+// Entries returns the entries of both. Those of the archive are archived, whatever their comment says; one that stands in both,
+// as a crash may leave it, is that of the file. One with the id of another above it is a copy, and has none.
 func (f Files) Entries() []Entry {
 	seen, list := map[string]bool{"": true}, Parse(f[0])
 	for i := range list {

@@ -74,8 +74,7 @@ var (
 // ErrStep is the error for an action or a verdict that leads nowhere from the entry's status.
 var ErrStep = errors.New("the entry has no such step")
 
-// May returns an error that wraps ErrStep if no verdict on an action can change the entry: then no
-// agent needs to be asked.
+// May returns an error that wraps ErrStep if no verdict on an action can change the entry: then no agent needs to be asked.
 func (s State) May(a Action) error {
 	if s.Tries >= MaxTries && a != Decay && a != Archive {
 		return fmt.Errorf("%w: %d times nobody could say whether %s holds; take tries= out of its comment to ask again", ErrStep, s.Tries, s.ID)

@@ -1,10 +1,9 @@
 // Package explain words what [lanes.Queues] decide: why a task does not run now, what its run
 // does, or how it ended. It decides nothing.
 //
-// [Live] goes through what a task needs in the order in which dispatch asks for it, and stops at the first
-// thing that is missing, though more may be missing behind it. It returns that twice: in a few words for
-// lists ("blocked by 3fa2c1d0"), and as a sentence that ends with the command that helps, where there is one.
-// Tasks go by their short ids; times are in the zone of now.
+// [Live] goes through what a task needs in the order in which dispatch asks for it, and stops at the first thing that is missing,
+// though more may be missing behind it. It returns that twice: in a few words for lists ("blocked by 3fa2c1d0"), and as a sentence
+// that ends with the command that helps, where there is one. Tasks go by their short ids; times are in the zone of now.
 package explain
 
 import (
@@ -31,8 +30,7 @@ const (
 	settling = "waits until the save of tasks.md is settled" // of a result; see [lanes.Limits]
 )
 
-// Live returns why the live task n does not run now, or what its run does; short is "" of
-// one that waits for nothing.
+// Live returns why the live task n does not run now, or what its run does; short is "" of one that waits for nothing.
 func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, why string) {
 	l := q.Live(n)
 	t := &q.Whole(l).Task

@@ -77,8 +77,7 @@ func (s *State) Gone(gone map[string]bool) (canceled, hidden, back []string) {
 	return canceled, hidden, back
 }
 
-// applyDeleted folds the control record of that name. Ids that are unknown, or of
-// tasks that have not ended, are passed over.
+// applyDeleted folds the control record of that name. Ids that are unknown, or of tasks that have not ended, are passed over.
 func (s *State) applyDeleted(sec *ledger.Section) {
 	for _, key := range []string{KeyTasks, KeyRemoved} {
 		for id := range strings.FieldsSeq(sec.Value(key)) {

@@ -13,10 +13,9 @@ import (
 	"stint/state/table"
 )
 
-// Compact returns what a journal must hold for this state: one record of each task, in the order of age, then
-// what cannot be said that way, then the controls. Tasks that ended before that instant, and those that a
-// person has deleted, are to be moved out; so are those of which no record says when they ended. With
-// keepFailed, failed and dead ones stay. The error is the Reader's.
+// Compact returns what a journal must hold for this state: one record of each task, in the order of age, then what cannot be said
+// that way, then the controls. Tasks that ended before that instant, and those that a person has deleted, are to be moved out; so
+// are those of which no record says when they ended. With keepFailed, failed and dead ones stay. The error is the Reader's.
 func (s *State) Compact(before time.Time, keepFailed bool) (ledger.Keep, error) {
 	c := compaction{state: s, holder: map[string]string{}}
 	for n := uint32(1); n < s.Entries.Len(); n++ {
@@ -140,8 +139,7 @@ func (s *State) merge(n uint32) (*merger, error) {
 	return m, err
 }
 
-// add takes the fields of a record, as they stand there. What a person has edited
-// since stands in a later one.
+// add takes the fields of a record, as they stand there. What a person has edited since stands in a later one.
 func (m *merger) add(sec *ledger.Section) {
 	for i := range sec.Fields {
 		key := string(sec.Fields[i].Key)
@@ -161,9 +159,8 @@ func (m *merger) add(sec *ledger.Section) {
 	}
 }
 
-// records returns the one record that says all, and a second one, mostly empty, with
-// what it cannot say of a running task: that a person had the last word or has changed
-// the prompt meanwhile, and that nobody knows when it started.
+// records returns the one record that says all, and a second one, mostly empty, with what it cannot say of a running task: that
+// a person had the last word or has changed the prompt meanwhile, and that nobody knows when it started.
 func (m *merger) records() (first, second ledger.Record) {
 	t := &m.task
 	first = ledger.Record{Kind: ledger.KindTask, ID: t.ID}
@@ -207,8 +204,7 @@ func (m *merger) records() (first, second ledger.Record) {
 	return first, second
 }
 
-// carriedKeys returns the idempotency keys that belong to others than the records
-// alone would say, a line each.
+// carriedKeys returns the idempotency keys that belong to others than the records alone would say, a line each.
 func (c *compaction) carriedKeys() []string {
 	s := c.state
 	for key := range s.byKey.all() {

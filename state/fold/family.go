@@ -46,8 +46,7 @@ func (s *State) parentOf(id string) string {
 	return s.family.parents[s.Number(id)].id
 }
 
-// FollowUps returns the ids of the tasks that a task has queued, for whatever reason,
-// in the order of the ids.
+// FollowUps returns the ids of the tasks that a task has queued, for whatever reason, in the order of the ids.
 func (s *State) FollowUps(id string) []string { return slices.Clone(s.family.children[id]) }
 
 // Asked counts those tasks that a task has queued because its agent asked for them.

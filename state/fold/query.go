@@ -16,8 +16,7 @@ import (
 	"stint/state/table"
 )
 
-// Task returns a whole task, with prompt, result and unknown keys, read from its
-// records. The error is that of the Reader.
+// Task returns a whole task, with prompt, result and unknown keys, read from its records. The error is that of the Reader.
 func (s *State) Task(id string) (t state.Task, ok bool, err error) {
 	t, _, ok, err = s.TaskAndRuns(id)
 	return t, ok, err
@@ -162,10 +161,9 @@ func (s *State) row(n uint32) (state.Task, error) {
 	return t, nil
 }
 
-// IDs returns the ids of the next tasks, at most n, behind the first done ones of all that
-// are known, in the order in which they came, those of the archive first. One that was
-// brought back keeps its place among these. So a place stays the same as long as the
-// state lives; with a compaction another one takes over, and other places count.
+// IDs returns the ids of the next tasks, at most n, behind the first done ones of all that are known, in the order in which
+// they came, those of the archive first. One that was brought back keeps its place among these. So a place stays the same as
+// long as the state lives; with a compaction another one takes over, and other places count.
 func (s *State) IDs(done, n int) []string {
 	at := uint32(done) + 1
 	for _, second := range s.revived {
@@ -314,9 +312,8 @@ func (s *State) TaskAndRuns(id string) (t state.Task, runs []state.Run, ok bool,
 	return whole, runs, true, err
 }
 
-// EachTask returns the runs of each task in the journal, in the order of age, and the
-// runs of a task in their order; of a task that never ran, none. It reads all records
-// anew. The error is the Reader's, or f's, which ends it.
+// EachTask returns the runs of each task in the journal, in the order of age, and the runs of a task in their order; of a task
+// that never ran, none. It reads all records anew. The error is the Reader's, or f's, which ends it.
 func (s *State) EachTask(f func(runs []state.Run) error) error {
 	for n := uint32(1); n < s.Entries.Len(); n++ {
 		if s.Entries.At(n).Kept != table.InJournal {

@@ -12,8 +12,7 @@ import (
 // largest batch of tasks has more: whoever follows then lists anew.
 const maxRecent = 8 << 10
 
-// recent remembers the newest records of tasks, so that a reader who knows all up to
-// some record can learn what has changed since.
+// recent remembers the newest records of tasks, so that a reader who knows all up to some record can learn what has changed since.
 type recent struct {
 	seq     uint64   // highest number of a record of any kind
 	since   uint64   // who knows all up to this record, or a later one, can learn the rest
@@ -27,9 +26,8 @@ type change struct {
 	ref uint32 // the record, in State.refs
 }
 
-// begin notes that record seq is folded now. Where a number is missing, or comes again,
-// a compaction, a restore or damage has made another ledger of it: what a reader knows
-// of the one before is no beginning of this one.
+// begin notes that record seq is folded now. Where a number is missing, or comes again, a compaction, a restore or damage has
+// made another ledger of it: what a reader knows of the one before is no beginning of this one.
 func (x *recent) begin(seq uint64) {
 	next := seq == x.seq+1
 	if x.seq = max(x.seq, seq); !next {
@@ -61,9 +59,8 @@ func (s *State) Seq() uint64 { return s.recent.seq }
 // of their own: by a compaction, a restore, or because a person has deleted their sections.
 func (s *State) Covers(seq uint64) bool { return s.recent.since <= seq && seq <= s.recent.seq }
 
-// Since returns the tasks that have changed since record seq, with the numbers of their newest records,
-// in the order of these, each once and as it is in memory now (see [State.Peek]). It is only to be asked
-// where Covers says so.
+// Since returns the tasks that have changed since record seq, with the numbers of their newest records, in the order of these,
+// each once and as it is in memory now (see [State.Peek]). It is only to be asked where Covers says so.
 func (s *State) Since(seq uint64) iter.Seq2[uint64, state.Task] {
 	return func(yield func(uint64, state.Task) bool) {
 		changes := s.recent.changes

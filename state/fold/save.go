@@ -40,8 +40,7 @@ func (v *Save) now(id []byte) (*step, error) {
 	return v.next[string(id)], nil
 }
 
-// ImpliedChanges is [state.Folded.ImpliedChanges] for the next record. What makes a new
-// task is taken together.
+// ImpliedChanges is [state.Folded.ImpliedChanges] for the next record. What makes a new task is taken together.
 func (v *Save) ImpliedChanges(r *ledger.Record) []ledger.Pair {
 	if r.Kind != ledger.KindTask {
 		return nil
@@ -68,10 +67,9 @@ func (s *State) CheckNext(sec *ledger.Section) error {
 	return s.CheckTogether([]*ledger.Section{sec})[0]
 }
 
-// Check reports whether the next section that a person wrote can be accepted: [Check] passes it, the status
-// that it sets can follow the one that the task has now, and a task that is to be queued can run at all: it
-// has a prompt. Whether it waits for itself [State.CheckTogether] says. What follows is a step behind one
-// that passes. The error is a [*state.RecordError].
+// Check reports whether the next section that a person wrote can be accepted: [Check] passes it, the status that it sets can
+// follow the one that the task has now, and a task that is to be queued can run at all: it has a prompt. Whether it waits for
+// itself [State.CheckTogether] says. What follows is a step behind one that passes. The error is a [*state.RecordError].
 func (v *Save) Check(sec *ledger.Section) error {
 	if err := Check(sec); err != nil {
 		return err
@@ -171,10 +169,9 @@ func (s *State) nowOf(id string) (now state.Folded, err error) {
 	return now, err
 }
 
-// CheckTogether reports whether the tasks of sections, each of which [Save.Check] has
-// passed, wait for each other for ever once all are accepted. Of each circle that it
-// finds it returns the last section, by its index, with a [*state.RecordError]. Without those
-// there may be others: none are left when it returns nothing.
+// CheckTogether reports whether the tasks of sections, each of which [Save.Check] has passed, wait for each other for ever once
+// all are accepted. Of each circle that it finds it returns the last section, by its index, with a [*state.RecordError].
+// Without those there may be others: none are left when it returns nothing.
 func (s *State) CheckTogether(list []*ledger.Section) map[int]error {
 	next, ids := map[string]*state.Folded{}, []string{}
 	for _, sec := range list {

@@ -11,8 +11,7 @@ import (
 	"stint/state/table"
 )
 
-// A Reader returns a record of the journal by the offset that its section had when
-// it was applied. The section must stay valid.
+// A Reader returns a record of the journal by the offset that its section had when it was applied. The section must stay valid.
 type Reader interface {
 	SectionAt(off int64) (*ledger.Section, error)
 }
@@ -65,10 +64,9 @@ func New(r Reader) *State {
 	return s
 }
 
-// Apply folds one record, live and on replay. It keeps nothing of the section's bytes. The error of a record
-// that has no effect is a [*state.RecordError]; it is the same on every replay, but for one that says that an
-// earlier record of a task that had ended could not be read. Records of other kinds than Task and Control are
-// passed over.
+// Apply folds one record, live and on replay. It keeps nothing of the section's bytes. The error of a record that has no effect
+// is a [*state.RecordError]; it is the same on every replay, but for one that says that an earlier record of a task that had
+// ended could not be read. Records of other kinds than Task and Control are passed over.
 func (s *State) Apply(sec *ledger.Section) error {
 	s.recent.begin(sec.Seq)
 	switch {
@@ -164,9 +162,8 @@ func (s *State) readNow(n uint32, t *state.Folded) error {
 	return nil
 }
 
-// OnChange calls f after each task's record that is applied from now on: with what the
-// task was before, with no status if it is new, and what it is after. Both are without
-// ids and texts, and valid during the call. nil: nothing is called.
+// OnChange calls f after each task's record that is applied from now on: with what the task was before, with no status if it is
+// new, and what it is after. Both are without ids and texts, and valid during the call. nil: nothing is called.
 func (s *State) OnChange(f func(before, after *state.Task)) { s.onChange = f }
 
 // firstSeq returns the number of a new task's first record, which a merged record, sec,
@@ -197,8 +194,7 @@ func (s *State) commit(l *lanes.Item, old, next *state.Folded, off int64) {
 	s.counts[e.StatusIndex]++
 }
 
-// rekey moves the idempotency key of task n. The first task that names a key has
-// it for good, or until it drops it.
+// rekey moves the idempotency key of task n. The first task that names a key has it for good, or until it drops it.
 func (s *State) rekey(n uint32, old, key string) {
 	if old != key && s.byKey.task(old) == n {
 		s.byKey.drop(old)
@@ -221,8 +217,7 @@ func (s *State) offsets(n uint32) []int64 {
 	return list
 }
 
-// read folds the records of task n anew, into t. each, if there is one, is called after
-// every record, with what t was before it.
+// read folds the records of task n anew, into t. each, if there is one, is called after every record, with what t was before it.
 func (s *State) read(n uint32, t *state.Folded, k state.Keep, each func(before *state.Task, sec *ledger.Section)) error {
 	*t = state.Folded{}
 	t.ID = s.ID(n)

@@ -1,5 +1,4 @@
-// Package jobs says what due jobs are: what stands in the records of jobs.md, which of them are
-// due, and what may become of each.
+// Package jobs says what due jobs are: what stands in the records of jobs.md, which of them are due, and what may become of each.
 //
 // A [Job] asks for one action on one object of memory, once its time has come. [State] is the fold
 // of the records. The package does no I/O and reads no clock.
@@ -150,8 +149,7 @@ func CheckTime(runAt, now time.Time) error {
 	return nil
 }
 
-// Check returns what is wrong with a request to pull, and with which field, and sets what was left
-// out. now is the present time.
+// Check returns what is wrong with a request to pull, and with which field, and sets what was left out. now is the present time.
 func (p *Pull) Check(now time.Time) (field string, err error) {
 	if p.Limit = cmp.Or(p.Limit, DefaultLimit); p.Now.IsZero() {
 		p.Now = now

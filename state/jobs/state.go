@@ -235,8 +235,7 @@ type Save struct{ state, passed *State }
 // NewSave begins a save: no section has passed yet.
 func (s *State) NewSave() *Save { return &Save{s, New()} }
 
-// Check returns why the next section that a person wrote cannot be accepted. The error is a
-// [*state.RecordError].
+// Check returns why the next section that a person wrote cannot be accepted. The error is a [*state.RecordError].
 func (v *Save) Check(sec *ledger.Section) error {
 	id := string(sec.ID)
 	was := cmp.Or(v.passed.jobs[id], v.state.jobs[id])

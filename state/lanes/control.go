@@ -10,8 +10,7 @@ import (
 	"stint/state/heap"
 )
 
-// ApplyControl folds a control record of dispatch, of an account or of a schedule; one with another
-// name is passed over.
+// ApplyControl folds a control record of dispatch, of an account or of a schedule; one with another name is passed over.
 func (s *Queues) ApplyControl(sec *ledger.Section) error {
 	id := string(sec.ID)
 	name, isAccount := strings.CutPrefix(id, state.ControlAccount)
@@ -50,8 +49,7 @@ func (s *Queues) Schedules() map[string]state.Control {
 	return known
 }
 
-// Account returns what is known of the account of that name ([state.Task.AccountName]).
-// One that no record names is free.
+// Account returns what is known of the account of that name ([state.Task.AccountName]). One that no record names is free.
 func (s *Queues) Account(name string) state.Account {
 	if a := s.accounts[name]; a != nil {
 		return a.view()
@@ -75,8 +73,7 @@ func (s *Queues) Missing() []state.AccountUse {
 	return slices.DeleteFunc(s.Accounts(), func(a state.AccountUse) bool { return !a.IsMissing() && !a.IsKeyless() })
 }
 
-// HasRun reports whether a run has begun a session of that agent, as far as the journal
-// shows: its program was there once.
+// HasRun reports whether a run has begun a session of that agent, as far as the journal shows: its program was there once.
 func (s *Queues) HasRun(agent string) bool { return s.ran[agent] }
 
 // Accounts returns the accounts that control records say something of, and those of tasks that run or wait,

@@ -6,8 +6,7 @@ import (
 	"stint/state"
 )
 
-// dependants knows which live tasks come after which, and which of them may come
-// after one that has ended badly.
+// dependants knows which live tasks come after which, and which of them may come after one that has ended badly.
 type dependants struct {
 	of    map[string][]uint32 // id of a task, which need not be there, to those that come after it, oldest first
 	maybe map[uint32]bool     // to be looked at by BlockedByDependency
@@ -59,10 +58,9 @@ func (s *Queues) noteStatus(l *Item) {
 	}
 }
 
-// BlockedByDependency returns the queued tasks that come after one that has ended otherwise than
-// done, or after another of the list, which is then before them. They can never
-// run. Those whose afterPolicy is any are not among them, nor are those on hold: a
-// person looks after them. A call costs nothing when nothing has changed.
+// BlockedByDependency returns the queued tasks that come after one that has ended otherwise than done, or after another of the
+// list, which is then before them. They can never run. Those whose afterPolicy is any are not among them, nor are those on
+// hold: a person looks after them. A call costs nothing when nothing has changed.
 func (s *Queues) BlockedByDependency() []state.Task {
 	var list []*Item
 	for n := range s.after.maybe {

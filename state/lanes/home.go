@@ -9,16 +9,14 @@ import (
 	"stint/state"
 )
 
-// A home is the workspace of the latest task of a session that a user submitted and that
-// waits for its turn or has run.
+// A home is the workspace of the latest task of a session that a user submitted and that waits for its turn or has run.
 type home struct {
 	n       uint32 // the task
 	dir, by uint32 // in Tasks.Keys; by is ledger.ByHand: see state.Task.WorkspaceByHand
 }
 
-// noteHome notes what the last record of a task says of the workspace of its
-// session. A task that is held counts once it is released. One that an agent asked for
-// never does: it would choose where the tasks of a person are run.
+// noteHome notes what the last record of a task says of the workspace of its session. A task that is held counts once it is
+// released. One that an agent asked for never does: it would choose where the tasks of a person are run.
 func (s *Queues) noteHome(l *Item, t *state.Folded) {
 	began := t.RunID != "" || l.waits()
 	if t.Workspace == "" || t.Trigger != "" || !began || t.SessionKey == "" || strings.HasPrefix(t.SessionKey, state.LanePrefixTask) {
@@ -36,9 +34,8 @@ func (s *Queues) noteHome(l *Item, t *state.Folded) {
 // home returns that of a session key; the zero one if there is none.
 func (s *Queues) home(key string) home { return s.homes[s.Keys.Numbers[key]] }
 
-// HomeOf returns the workspace of a task: its own, else that of its session, else root,
-// which a person has configured; "": it has none, and waits. by is who has named one that
-// is not its own, as in [state.KeyWorkspaceBy].
+// HomeOf returns the workspace of a task: its own, else that of its session, else root, which a person has configured; "": it
+// has none, and waits. by is who has named one that is not its own, as in [state.KeyWorkspaceBy].
 func (s *Queues) HomeOf(t *state.Task, root string) (dir, by string) {
 	if t.Workspace != "" {
 		return t.Workspace, ""

@@ -18,8 +18,7 @@ type lane struct {
 	queue []*Item // the queued tasks, in order
 	busy  uint32  // tasks that run, or may do so still; more than one only if the records say so
 
-	// What the last refresh found. It holds until the lane is touched, or until its
-	// time in plan.wakes has come.
+	// What the last refresh found. It holds until the lane is touched, or until its time in plan.wakes has come.
 	touched  bool
 	rank     uint8    // of head, as it stands in the heap
 	age      uint32   // of head, as it stands in the heap
@@ -30,8 +29,7 @@ type lane struct {
 	in       *account // which head wants, or nil
 }
 
-// An account is one set of credentials: what the control records say of it, and
-// the tasks that use it or want to.
+// An account is one set of credentials: what the control records say of it, and the tasks that use it or want to.
 type account struct {
 	state.Control
 	name    string
@@ -114,8 +112,7 @@ func (s *Queues) leaveLane(l *Item) {
 	}
 }
 
-// shortQueue is the length up to which a queue is moved up when its head leaves;
-// of a longer one the beginning is cut off.
+// shortQueue is the length up to which a queue is moved up when its head leaves; of a longer one the beginning is cut off.
 const shortQueue = 64
 
 // joinLane puts l where its status, lane and order say; old is the lane that it was in before.
@@ -287,9 +284,8 @@ func (s *Queues) Before(l *Item, now time.Time) (id string, others int) {
 	return "", maxPassed
 }
 
-// turns yields the tasks of a lane that are not on hold, in order, with what keeps each
-// from starting. In the lane of a directory, what goes on with the session of one that
-// waits is behind it, and the end of a long queue is left out.
+// turns yields the tasks of a lane that are not on hold, in order, with what keeps each from starting. In the lane of a
+// directory, what goes on with the session of one that waits is behind it, and the end of a long queue is left out.
 func (s *Queues) turns(ln *lane, now time.Time) iter.Seq2[*Item, wait] {
 	return func(yield func(*Item, wait) bool) {
 		var passed []*Item // those that wait

@@ -20,11 +20,10 @@ type CycleError struct {
 // Error returns the sentence.
 func (e *CycleError) Error() string { return "it would wait for itself: " + e.Text }
 
-// CheckOrder reports whether tasks can be as they are given here, new ones or others than now: nothing that
-// waits may come, by after and by the order of lanes, behind itself. Of the tasks their ids, Statuses, lanes,
-// sessions, orders and what they come after count; those that are new are the youngest, in the order given.
-// Held tasks and those of a later time are taken as if they waited in their places. The error is a
-// [*CycleError].
+// CheckOrder reports whether tasks can be as they are given here, new ones or others than now: nothing that waits may come, by
+// after and by the order of lanes, behind itself. Of the tasks their ids, Statuses, lanes, sessions, orders and what they come
+// after count; those that are new are the youngest, in the order given. Held tasks and those of a later time are taken as if
+// they waited in their places. The error is a [*CycleError].
 func (s *Queues) CheckOrder(tasks []state.Task) error {
 	if cycles := s.RefuseCycles(tasks, nil); len(cycles) > 0 {
 		return cycles[0]
@@ -32,9 +31,8 @@ func (s *Queues) CheckOrder(tasks []state.Task) error {
 	return nil
 }
 
-// RefuseCycles returns an error for each cycle that tasks make, as they are given here
-// (see [Queues.CheckOrder]). Of each cycle the task of the highest rank is refused, with
-// which the error begins: the search continues without it.
+// RefuseCycles returns an error for each cycle that tasks make, as they are given here (see [Queues.CheckOrder]). Of each cycle
+// the task of the highest rank is refused, with which the error begins: the search continues without it.
 func (s *Queues) RefuseCycles(tasks []state.Task, rank func(id string) int) []*CycleError {
 	o := ordering{queues: s, rank: rank, given: map[string]*state.Task{}, seen: map[string]int{}}
 	for i := range tasks {

@@ -19,8 +19,7 @@ func (l *Item) waits() bool { return l.is(state.Queued) && !l.Hold }
 // Held returns the number of queued tasks that are on hold.
 func (s *Queues) Held() int { return s.held }
 
-// ForPerson returns the number of queued tasks that wait for a person: they are on hold, or
-// their account is, or it is disabled.
+// ForPerson returns the number of queued tasks that wait for a person: they are on hold, or their account is, or it is disabled.
 func (s *Queues) ForPerson() int {
 	n := s.held
 	for _, a := range s.accounts {
@@ -267,9 +266,8 @@ func NewQueues() Queues {
 	return s
 }
 
-// Peek returns what is in memory of a task, and reads nothing. Of one that has not
-// ended that is all but its texts; of one that has ended only the id, status,
-// session key, time of the last record, and what lists are filtered by.
+// Peek returns what is in memory of a task, and reads nothing. Of one that has not ended that is all but its texts; of one that
+// has ended only the id, status, session key, time of the last record, and what lists are filtered by.
 func (s *Queues) Peek(id string) (state.Task, bool) {
 	n := s.Number(id)
 	if n == 0 {

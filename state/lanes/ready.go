@@ -266,9 +266,8 @@ func (s *Queues) startable(ln *lane, u use, lim Limits) bool {
 	return true
 }
 
-// Movable returns tasks that would start now, the most urgent first, if their accounts took any,
-// and that nothing binds to these: no person, and no conversation that goes on there. It looks at
-// some of each account's, and changes nothing.
+// Movable returns tasks that would start now, the most urgent first, if their accounts took any, and that nothing binds to
+// these: no person, and no conversation that goes on there. It looks at some of each account's, and changes nothing.
 func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
 	free := s.round(now, lim)
 	if free == 0 {
@@ -376,8 +375,7 @@ func (s *Queues) sessionsOf(t *state.Task) [2]sessionName {
 	return [2]sessionName{{"", t.SessionID}, {t.Agent, s.native(t)}}
 }
 
-// occupants returns the tasks that take their lane and their session: those that run,
-// and those that may do so still.
+// occupants returns the tasks that take their lane and their session: those that run, and those that may do so still.
 func (s *Queues) occupants(yield func(*Item) bool) {
 	for _, l := range s.running {
 		if !yield(l) {
@@ -427,9 +425,8 @@ func (s *Queues) occupant(t *state.Task, lim Limits, u use) Occupant {
 	return Occupant{}
 }
 
-// NextWake returns the earliest time after now at which Ready may return more by time
-// alone: a task's notBefore, or the end of a cool-down, which may also be that of
-// an account that tasks can fall back to. Zero means never.
+// NextWake returns the earliest time after now at which Ready may return more by time alone: a task's notBefore, or the end of
+// a cool-down, which may also be that of an account that tasks can fall back to. Zero means never.
 func (s *Queues) NextWake(now time.Time) time.Time {
 	var t time.Time
 	if s.controls[state.ControlDispatch].Paused {
@@ -451,8 +448,7 @@ func (s *Queues) NextWake(now time.Time) time.Time {
 	return t
 }
 
-// due returns from when on a task waits for its turn: since it was queued or released, or
-// since its notBefore.
+// due returns from when on a task waits for its turn: since it was queued or released, or since its notBefore.
 func (l *Item) due() time.Time {
 	since := time.UnixMilli(l.since).UTC()
 	if l.NotBefore.After(since) {

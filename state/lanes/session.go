@@ -11,9 +11,8 @@ import (
 	"stint/state/table"
 )
 
-// sessions holds every session that is the current one of its place, or that a
-// live task uses. All others are forgotten. Of most that are waited for, the one task that
-// names them says all: they are kept as the number of that task; see [Queues.imply].
+// sessions holds every session that is the current one of its place, or that a live task uses. All others are forgotten. Of most
+// that are waited for, the one task that names them says all: they are kept as the number of that task; see [Queues.imply].
 type sessions struct {
 	byID    map[string]*session
 	seats   map[place]*seat // of places that have a current session
@@ -244,8 +243,7 @@ func (s *Queues) named(id string) *session {
 	return x
 }
 
-// move puts x where the task that uses it says. It becomes the current session
-// there if the task named it, or if there is none.
+// move puts x where the task that uses it says. It becomes the current session there if the task named it, or if there is none.
 func (t *sessions) move(x *session, to place, named bool) {
 	if x.at.place != to {
 		t.unseat(x)
@@ -314,9 +312,8 @@ func (s *Queues) native(t *state.Task) string {
 	return ""
 }
 
-// ThreadOf returns what an agent's CLI has counted over a native session so far; ok
-// is false if no session that is known has one. Several sessions of stint may go on
-// with one native session: the highest count is the latest.
+// ThreadOf returns what an agent's CLI has counted over a native session so far; ok is false if no session that is known has
+// one. Several sessions of stint may go on with one native session: the highest count is the latest.
 func (s *Queues) ThreadOf(agent, native string) (counted state.Usage, ok bool) {
 	for _, x := range s.sessions.byID {
 		now := x.agents()
@@ -330,8 +327,7 @@ func (s *Queues) ThreadOf(agent, native string) (counted state.Usage, ok bool) {
 
 func highest[T int64 | float64](a, b T) T { return max(a, b) }
 
-// Naming returns the queued tasks, oldest first, that themselves name a native
-// session of an agent, without their texts.
+// Naming returns the queued tasks, oldest first, that themselves name a native session of an agent, without their texts.
 func (s *Queues) Naming(agent, native string) []state.Task {
 	var list []*Item
 	for _, l := range s.live {
@@ -349,9 +345,8 @@ func (s *Queues) CurrentSession(key, agent, account string) (state.Session, bool
 	return s.sessionView(s.current(place{key, agent, account}))
 }
 
-// LaneAgent returns the one of agents that the next task in the lane of that key goes
-// on with, and its account: those of the last task that waits there, else of the session
-// that was used last; "" if there is none.
+// LaneAgent returns the one of agents that the next task in the lane of that key goes on with, and its account: those of the
+// last task that waits there, else of the session that was used last; "" if there is none.
 func (s *Queues) LaneAgent(key string, agents []string) (agent, account string) {
 	if ln := s.lanes[key]; ln != nil && len(ln.queue) > 0 {
 		last := ln.queue[len(ln.queue)-1]
@@ -405,8 +400,7 @@ func (s *Queues) sessionView(x *session) (state.Session, bool) {
 	}, true
 }
 
-// Sessions returns the current sessions, the one that was used last first. Those of
-// lanes that belong to one task are left out.
+// Sessions returns the current sessions, the one that was used last first. Those of lanes that belong to one task are left out.
 func (s *Queues) Sessions() []state.Session {
 	var list []*session
 	for p, at := range s.sessions.seats {

@@ -1,7 +1,6 @@
-// Package limits reads and writes the bounds that people set for tasks and accounts: how much may be spent
-// ([Budget]), in which hours work may start ([Hours]), and which share of a quota is kept for the user
-// ([ParsePercent]). Each has one text for flags, the configuration and the ledger, and its zero value is no bound.
-// The package knows neither tasks nor accounts.
+// Package limits reads and writes the bounds that people set for tasks and accounts: how much may be spent ([Budget]), in which
+// hours work may start ([Hours]), and which share of a quota is kept for the user ([ParsePercent]). Each has one text for
+// flags, the configuration and the ledger, and its zero value is no bound. The package knows neither tasks nor accounts.
 package limits
 
 import (
@@ -86,8 +85,7 @@ func (b Budget) String() string {
 	return strings.Join(words, " ")
 }
 
-// Over returns what of a budget is spent, such as "5.02usd of 5usd", and what more of it could be; "" if
-// nothing is.
+// Over returns what of a budget is spent, such as "5.02usd of 5usd", and what more of it could be; "" if nothing is.
 func (b Budget) Over(spent Spending) (text, more string) {
 	switch {
 	case b.USD > 0 && spent.USD >= b.USD:

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Hours are those of a day in which something may start, such as 22:00-07:00, which pass midnight.
-// The zero value is all day.
+// Hours are those of a day in which something may start, such as 22:00-07:00, which pass midnight. The zero value is all day.
 type Hours struct{ From, To int } // minutes since midnight; From is in it, To is not
 
 // ParseHours reads hours as String writes them; "" is all day.

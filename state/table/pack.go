@@ -20,8 +20,7 @@ type Body struct {
 // IsEmpty reports whether nothing was put there.
 func (b *Body) IsEmpty() bool { return b.whole == nil && b.packed == "" }
 
-// manyAfter is how many tasks one may come after, and still be packed: who looks for circles
-// asks for them again and again.
+// manyAfter is how many tasks one may come after, and still be packed: who looks for circles asks for them again and again.
 const manyAfter = 64
 
 // Put keeps what is not noted elsewhere of a task that has not ended.
@@ -128,8 +127,7 @@ func (p *packer) pack(t *state.Folded) string {
 	return b.String()
 }
 
-// unpack is the inverse of pack. It leaves alone what is noted elsewhere. The strings
-// that few tasks share are pieces of packed.
+// unpack is the inverse of pack. It leaves alone what is noted elsewhere. The strings that few tasks share are pieces of packed.
 func (p *packer) unpack(packed string, t *state.Folded) {
 	p.open(packed)
 	p.task(t)

@@ -291,8 +291,7 @@ func RootDir(t *testing.T) string {
 	return dir
 }
 
-// CheckLog compares with want what people are shown of a stream whose workspace is /w, if one
-// second passes with each event.
+// CheckLog compares with want what people are shown of a stream whose workspace is /w, if one second passes with each event.
 func CheckLog(t *testing.T, newDecoder New, stream, stderr, want string) {
 	t.Helper()
 	dir, now := t.TempDir(), Now

@@ -29,8 +29,7 @@ var versions = agent.Versions{
 // beforePrompts has the last version without --permission-prompts.
 var beforePrompts = agent.Versions{Newest: "2.1.258"}
 
-// An Agent runs claude -p. Its fields are set before the first Run; then it may
-// be used by several goroutines at once.
+// An Agent runs claude -p. Its fields are set before the first Run; then it may be used by several goroutines at once.
 type Agent struct {
 	agent.Runner
 	Bin            string   // name or path of the program; the default is "claude"
@@ -140,9 +139,8 @@ func (c *Agent) args(turn task.Turn) []string {
 // inputFile is the file in a run's directory that claude reads on stdin.
 const inputFile = "stdin"
 
-// writeInput writes a prompt as the one message of claude's stream-json input.
-// Claude reads every file that a plain prompt names with an @ and runs a command that it
-// begins with; client_composed makes it send the text as it is written.
+// writeInput writes a prompt as the one message of claude's stream-json input. Claude reads every file that a plain prompt
+// names with an @ and runs a command that it begins with; client_composed makes it send the text as it is written.
 func writeInput(path, prompt string) error {
 	text, err := durable.ReadFile(durable.OS, prompt)
 	if err == nil {
@@ -157,10 +155,9 @@ func writeInput(path, prompt string) error {
 	return nil
 }
 
-// env returns what shortens claude's own retries, some three minutes of them, and keeps it from changing
-// under a run: there the user's values win. They do not where claude is told to expand nothing: skills, which
-// a run may have written, keep the @ of their text; and an older claude, to which client_composed means
-// nothing, goes without all that it attaches to a prompt.
+// env returns what shortens claude's own retries, some three minutes of them, and keeps it from changing under a run: there the
+// user's values win. They do not where claude is told to expand nothing: skills, which a run may have written, keep the @ of
+// their text; and an older claude, to which client_composed means nothing, goes without all that it attaches to a prompt.
 func (c *Agent) env(bin string) []string {
 	env := slices.DeleteFunc([]string{"CLAUDE_CODE_MAX_RETRIES=2", "DISABLE_AUTOUPDATER=1"}, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

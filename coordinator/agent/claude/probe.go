@@ -16,8 +16,7 @@ import (
 	"stint/ledger/durable"
 )
 
-// Probe looks whether claude is installed and logged in. It starts claude twice,
-// offline, and takes some 250 ms; ctx bounds it.
+// Probe looks whether claude is installed and logged in. It starts claude twice, offline, and takes some 250 ms; ctx bounds it.
 func (c *Agent) Probe(ctx context.Context) agent.Probe { return c.questions().Probe(ctx) }
 
 func (c *Agent) questions() *agent.Questions {

@@ -1,5 +1,4 @@
-// Package codex runs codex exec: its command line, its events, what its errors mean, and
-// what codex can be asked about itself.
+// Package codex runs codex exec: its command line, its events, what its errors mean, and what codex can be asked about itself.
 package codex
 
 import (
@@ -21,8 +20,7 @@ var versions = agent.Versions{
 	Install: "npm install -g @openai/codex",
 }
 
-// An Agent runs codex exec. Its fields are set before the first Run; then it may
-// be used by several goroutines at once.
+// An Agent runs codex exec. Its fields are set before the first Run; then it may be used by several goroutines at once.
 type Agent struct {
 	agent.Runner
 	Bin      string // name or path of the program; the default is "codex"
@@ -81,9 +79,8 @@ func (c *Agent) sandbox(turn task.Turn) string {
 
 func (c *Agent) model(turn task.Turn) string { return cmp.Or(turn.Model, c.Model) }
 
-// args returns the command line of a turn without the program. The prompt comes on
-// stdin and is no part of it. Codex forgets the sandbox between the turns of a
-// thread, and takes these options only before the words resume and fork.
+// args returns the command line of a turn without the program. The prompt comes on stdin and is no part of it. Codex forgets
+// the sandbox between the turns of a thread, and takes these options only before the words resume and fork.
 func (c *Agent) args(turn task.Turn) []string {
 	args := append([]string{"exec", "--json", "--skip-git-repo-check"}, c.keepKeys()...)
 	switch {
@@ -131,9 +128,8 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// nativeBinary returns the native binary that belongs to npm's bin/codex.js: in the
-// platform's package, which npm puts beside or below the main one, or in older
-// versions in the main one. Anything else is given back as it is.
+// nativeBinary returns the native binary that belongs to npm's bin/codex.js: in the platform's package, which npm puts beside
+// or below the main one, or in older versions in the main one. Anything else is given back as it is.
 func nativeBinary(path string) string {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil || filepath.Base(target) != "codex.js" {

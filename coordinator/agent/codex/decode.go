@@ -171,8 +171,7 @@ func (d *decoder) complain(msg string) {
 	d.Log(task.LogEvent{Kind: task.LogRetry, Text: msg})
 }
 
-// Keep cuts the texts of items that are known not to be an answer: a command that prints
-// 50 MB is one line of 50 MB.
+// Keep cuts the texts of items that are known not to be an answer: a command that prints 50 MB is one line of 50 MB.
 func (d *decoder) Keep(head []byte) bool {
 	kind, ok := agent.HeadValue(head, "item", "type")
 	return !ok || kind == "agent_message"

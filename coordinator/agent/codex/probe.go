@@ -26,8 +26,7 @@ import (
 	"stint/state"
 )
 
-// Probe looks whether codex is installed and logged in. It starts codex twice,
-// offline, and takes some 30 ms; ctx bounds it.
+// Probe looks whether codex is installed and logged in. It starts codex twice, offline, and takes some 30 ms; ctx bounds it.
 func (c *Agent) Probe(ctx context.Context) agent.Probe { return c.questions().Probe(ctx) }
 
 func (c *Agent) questions() *agent.Questions {
@@ -165,9 +164,8 @@ var noProject = []string{"-c", "projects={}"}
 // theWay finds the settings that say which server, login or profile codex uses.
 var theWay = agent.LazyRegexp(`provider|base_url|login|auth|profile|forced`)
 
-// misleads reports whether a .codex/config.toml in a workspace, or above it in its checkout, would have
-// codex use another account or server than its turn's, where the user trusts that directory: a run
-// may have written it. What cannot be read here may do so.
+// misleads reports whether a .codex/config.toml in a workspace, or above it in its checkout, would have codex use another account
+// or server than its turn's, where the user trusts that directory: a run may have written it. What cannot be read here may do so.
 func misleads(turn task.Turn) bool {
 	for dir := turn.Workspace; ; dir = filepath.Dir(dir) {
 		path := filepath.Join(dir, ".codex", "config.toml")
@@ -189,9 +187,8 @@ func misleads(turn task.Turn) bool {
 	}
 }
 
-// keepKeys returns the options that keep codex's keys, also those of the providers in its configuration,
-// and those of its account, from the programs that the model has it start: there they are empty. A list
-// of what is left out would replace the user's own.
+// keepKeys returns the options that keep codex's keys, also those of the providers in its configuration, and those of its account,
+// from the programs that the model has it start: there they are empty. A list of what is left out would replace the user's own.
 func (c *Agent) keepKeys() (args []string) {
 	names := []string{"CODEX_API_KEY", "OPENAI_API_KEY"}
 	for _, kv := range c.Account {

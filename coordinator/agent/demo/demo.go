@@ -12,9 +12,8 @@ import (
 	"stint/coordinator/task"
 )
 
-// An Agent runs the built-in agent, which thinks nothing and needs nobody. It
-// speaks codex's events and remembers its sessions, so that everything around
-// an agent can be tried and tested; see [Main] for what it understands.
+// An Agent runs the built-in agent, which thinks nothing and needs nobody. It speaks codex's events and remembers its sessions,
+// so that everything around an agent can be tried and tested; see [Main] for what it understands.
 type Agent struct {
 	agent.Runner
 	// Home is the directory that keeps its sessions and its log.

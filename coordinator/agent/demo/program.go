@@ -47,9 +47,8 @@ const envHome = "STINT_DEMO_HOME"
 //
 // demo:fail and those below it exist as demo:fail-first and so on, too: only on the first try of a task.
 //
-// Where an answer must follow a schema (--output-schema) it is the JSON object of an
-// evaluator who has nothing to say, unless demo:say has another. Every execution is
-// noted in log.jsonl in its home, at its start and at its end.
+// Where an answer must follow a schema (--output-schema) it is the JSON object of an evaluator who has nothing to say, unless
+// demo:say has another. Every execution is noted in log.jsonl in its home, at its start and at its end.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
 	d := &demo{out: json.NewEncoder(stdout), env: env, home: env(envHome), dir: "."}
 	d.turnUse = tokenCount{Input: 110, Cached: 40, Output: 21, Reasoning: 5}
@@ -226,8 +225,7 @@ func (d *demo) turn(id string) (int, error) {
 	return 0, d.finish()
 }
 
-// finish answers and ends the turn. Like codex it counts over the whole session,
-// and only the turns that ended well.
+// finish answers and ends the turn. Like codex it counts over the whole session, and only the turns that ended well.
 func (d *demo) finish() error {
 	answer := threadLine{Role: "agent", Usage: &d.turnUse}
 	if !d.empty {

@@ -57,9 +57,8 @@ func runOf(pid int, isOurs func(run string) bool, l procReader) func() (run stri
 	}
 }
 
-// runAbove looks at the process that began at start, and its ancestors. One that is there
-// and cannot be seen is taken for somebody else's, as /proc may be set up: all of a run is
-// the user's own, and is seen unless it makes itself undumpable, as sshd is too.
+// runAbove looks at the process that began at start, and its ancestors. One that is there and cannot be seen is taken for somebody
+// else's, as /proc may be set up: all of a run is the user's own, and is seen unless it makes itself undumpable, as sshd is too.
 //
 // The gate of a run that an earlier master has left is known by the mark in its environment,
 // which nothing below it can change. So the highest mark counts.

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// followPause is how long writes are gathered after one was told of: what chatty agents cost does not grow
-// with their number.
+// followPause is how long writes are gathered after one was told of: what chatty agents cost does not grow with their number.
 const followPause = 25 * time.Millisecond
 
 // A follower tells runs that their outputs were written to.

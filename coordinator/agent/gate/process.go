@@ -111,10 +111,10 @@ func (v *Supervisor) begin(s Spec, stdin *os.File) (_ *gateProc, err error) {
 	var h *gateProc
 	stdout, err := durable.Open(filepath.Join(dir, stdoutName), os.O_WRONLY|os.O_APPEND, 0)
 	if err == nil {
-		defer func() { _ = stdout.Close() }() // likewise
+		defer func() { _ = stdout.Close() }() // nothing was written
 		var stderr *os.File
 		if stderr, err = durable.Open(filepath.Join(dir, stderrName), os.O_WRONLY|os.O_APPEND, 0); err == nil {
-			defer func() { _ = stderr.Close() }() // likewise
+			defer func() { _ = stderr.Close() }() // nothing was written
 			h, err = v.startGate(s, []*os.File{lock, stdout, stdin, note}, stderr)
 		}
 	}
@@ -134,8 +134,7 @@ func (v *Supervisor) begin(s Spec, stdin *os.File) (_ *gateProc, err error) {
 	return h, nil
 }
 
-// startGate starts the gate with its two pipes, the files of the run, and stderr, where one that
-// crashes leaves its trace.
+// startGate starts the gate with its two pipes, the files of the run, and stderr, where one that crashes leaves its trace.
 func (v *Supervisor) startGate(s Spec, files []*os.File, stderr *os.File) (*gateProc, error) {
 	argv := v.Self
 	if len(argv) == 0 {
@@ -222,8 +221,7 @@ func (h *gateProc) send(c hold.Command) error {
 	return err
 }
 
-// release closes our ends: the gate reads the end of its pipe, and the lock is
-// held by what lives of the run alone.
+// release closes our ends: the gate reads the end of its pipe, and the lock is held by what lives of the run alone.
 func (h *gateProc) release() {
 	_ = h.control.Close() // a pipe: nothing can be lost
 	_ = h.lock.Close()    // nothing was written
@@ -257,8 +255,7 @@ func takeLock(name string) (lock, note *os.File, err error) {
 	return f, note, nil
 }
 
-// lockFree reports whether nobody holds the lock of a run. That alone proves
-// nothing: shells and wrappers drop descriptors.
+// lockFree reports whether nobody holds the lock of a run. That alone proves nothing: shells and wrappers drop descriptors.
 func lockFree(runDir string) (bool, error) {
 	f, err := durable.Open(filepath.Join(runDir, lockName), os.O_RDWR, 0)
 	if isGone(err) {

@@ -18,19 +18,16 @@ import (
 	"stint/ledger/durable"
 )
 
-// patience is how long a gate may take to end its run by itself after it has
-// lost the master: a second of grace, and the killing.
+// patience is how long a gate may take to end its run by itself after it has lost the master: a second of grace, and the killing.
 const patience = 3 * time.Second
 
-// Recover proves that nothing of a run lives, and ends what does. The master calls it at start for each task
-// that was running when the last one ended, before the task may run again. It returns nil when the run is
-// dead, and a sentence that says what is in the way when that cannot be proved before ctx ends; then the task
-// must not be started.
+// Recover proves that nothing of a run lives, and ends what does. The master calls it at start for each task that was running
+// when the last one ended, before the task may run again. It returns nil when the run is dead, and a sentence that says what is
+// in the way when that cannot be proved before ctx ends; then the task must not be started.
 //
-// Dead means: the machine was started anew since; or no agent was ever started; or the gate, its descendants
-// and the agent's group are gone, the run's cgroup is empty, no process carries the run's marker in its
-// environment, and nobody holds the run's lock. No process is ever signalled by its pid alone. The empty
-// cgroup is removed.
+// Dead means: the machine was started anew since; or no agent was ever started; or the gate, its descendants and the agent's
+// group are gone, the run's cgroup is empty, no process carries the run's marker in its environment, and nobody holds the run's
+// lock. No process is ever signalled by its pid alone. The empty cgroup is removed.
 func Recover(ctx context.Context, runDir, runID string) error {
 	boot, err := hold.BootID()
 	if err != nil {

@@ -27,8 +27,7 @@ const (
 	hardExtra  = 10 * time.Second
 )
 
-// What a file keeps of the output of a [Spec] that is Short, and of any that was too long to
-// be read to its end.
+// What a file keeps of the output of a [Spec] that is Short, and of any that was too long to be read to its end.
 const (
 	MostOutput = 8 << 20  // bytes; of a longer output
 	KeptOutput = 64 << 10 // the last bytes
@@ -49,8 +48,7 @@ const (
 	oftenPoll        = 100 * time.Millisecond // where writes cannot be followed
 )
 
-// A Supervisor runs programs, each under a gate of its own. The zero value works. It may be
-// used by several goroutines at once.
+// A Supervisor runs programs, each under a gate of its own. The zero value works. It may be used by several goroutines at once.
 type Supervisor struct {
 	// Self is the command that starts the gate; the default is the program stint-gate where it lies beside this
 	// one and is of the same build, and else this one with the argument "gate".
@@ -59,8 +57,7 @@ type Supervisor struct {
 	Now func() time.Time
 	// FS is where run.json is written; the default is durable.OS.
 	FS durable.FS
-	// HangGrace is how long a program may live on after it has said that its turn
-	// is over; the default is 15 s.
+	// HangGrace is how long a program may live on after it has said that its turn is over; the default is 15 s.
 	HangGrace time.Duration
 	// Poll is how often the output is looked at although the system tells of no write; the default is 5 s,
 	// and 100 ms where the system cannot tell.
@@ -261,8 +258,7 @@ func (w *watch) readNew() (more bool) {
 	return more
 }
 
-// checkLimits stops a run that is silent for too long, or that is over and does not end. It returns the time
-// until the next limit.
+// checkLimits stops a run that is silent for too long, or that is over and does not end. It returns the time until the next limit.
 func (w *watch) checkLimits() time.Duration {
 	limit, since, cause := w.spec.Turn.Limits.Idle, w.last, ErrIdle
 	switch {
@@ -344,8 +340,7 @@ func (f sinkWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// maxRewritten is the size in bytes of the largest output that is rewritten: a sparse file may
-// have more than anyone can read.
+// maxRewritten is the size in bytes of the largest output that is rewritten: a sparse file may have more than anyone can read.
 const maxRewritten = 1 << 30
 
 // Redact rewrites the output files of a run that have secrets, of which nothing may be alive. Each
@@ -371,8 +366,7 @@ func Redact(runDir string, f *redact.Filter) {
 	}
 }
 
-// gateShort returns what Go's runtime lacked in a gate that it has ended, which has written
-// nothing else; 0 if it does not say so.
+// gateShort returns what Go's runtime lacked in a gate that it has ended, which has written nothing else; 0 if it does not say so.
 func gateShort(stderr *output) syscall.Errno {
 	p := make([]byte, 4<<10)
 	n, _ := stderr.ReadAt(p, stderr.begin) // what could be read

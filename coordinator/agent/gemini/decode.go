@@ -15,9 +15,8 @@ import (
 
 // A decoder reads the events of gemini --output-format stream-json.
 //
-// When the first request of a turn fails, gemini takes the prompt back out of its
-// history, and a session that was new is gone. After a tool was called it keeps
-// both, and so it does when it is killed while the model speaks.
+// When the first request of a turn fails, gemini takes the prompt back out of its history, and a session that was new is gone.
+// After a tool was called it keeps both, and so it does when it is killed while the model speaks.
 type decoder struct {
 	agent.TurnState
 	spoke   bool            // the model has begun to answer
@@ -240,9 +239,8 @@ func failureVerdict(msg string, exit int, now time.Time) agent.Verdict {
 	return v
 }
 
-// unfinishedVerdict classifies a turn whose result has no error, only an error event
-// before it: the model's response was empty, cut off or malformed. Unless a policy or
-// a bound of gemini was the reason, another try may do better.
+// unfinishedVerdict classifies a turn whose result has no error, only an error event before it: the model's response was empty,
+// cut off or malformed. Unless a policy or a bound of gemini was the reason, another try may do better.
 func unfinishedVerdict(v agent.Verdict) agent.Verdict {
 	final := strings.HasPrefix(v.Msg, "The model response was blocked") || strings.HasPrefix(v.Msg, "Maximum session turns")
 	if v.Class == state.ClassExit && !final {

@@ -81,8 +81,7 @@ func (g *Agent) EscapePrompt(prompt string) string {
 
 const escapeNote = "In this text a backslash before an at sign is not part of the text.\n\n"
 
-// ResumeCommand is what a person types to go on with a session of gemini, which
-// finds it from its own workspace alone.
+// ResumeCommand is what a person types to go on with a session of gemini, which finds it from its own workspace alone.
 func (g *Agent) ResumeCommand(session, workspace string) string {
 	return agent.CommandIn(workspace, cmp.Or(g.Bin, "gemini"), "--resume", session)
 }

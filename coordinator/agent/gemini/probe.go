@@ -34,8 +34,7 @@ func (g *Agent) version(ctx context.Context, path string) (string, error) {
 	return g.Runner.Version(ctx, path)
 }
 
-// login finds out as gemini does: the method that is chosen in the settings, or
-// else the one that the environment names.
+// login finds out as gemini does: the method that is chosen in the settings, or else the one that the environment names.
 func (g *Agent) login(context.Context, string) (ok bool, detail, fix string) {
 	method, err := g.method()
 	if err != nil {
@@ -145,9 +144,8 @@ func (g *Agent) Examine(ctx context.Context) []agent.Problem {
 	return append(found, g.settingsProblems()...)
 }
 
-// settingsProblems returns settings with which gemini deletes sessions that are
-// still used, or tries for minutes before it says that something is wrong. Stint's
-// own defaults help only where gemini reads them, and only in stint's runs.
+// settingsProblems returns settings with which gemini deletes sessions that are still used, or tries for minutes before it says
+// that something is wrong. Stint's own defaults help only where gemini reads them, and only in stint's runs.
 func (g *Agent) settingsProblems() (found []agent.Problem) {
 	defaults, err := readSettings(g.defaultsPath())
 	if err != nil {

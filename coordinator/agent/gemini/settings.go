@@ -24,8 +24,7 @@ const (
 	maxAttempts  = 3 // of a request: the default of 10 takes minutes
 )
 
-// env returns what keeps gemini in one process, which then listens to signals, and
-// our defaults for its settings.
+// env returns what keeps gemini in one process, which then listens to signals, and our defaults for its settings.
 func (g *Agent) env(runDir string) []string {
 	env := []string{"GEMINI_CLI_NO_RELAUNCH=true"}
 	if g.defaults(runDir) != nil {
@@ -78,10 +77,9 @@ func (g *Agent) writeDefaults(dir string) error {
 	return nil
 }
 
-// defaults returns the lowest layer of gemini's settings for a run with files in dir: those that the machine
-// has there, with fewer tries of a request and without the retention that deletes sessions which are still
-// used. What the user has set wins. It returns nil where gemini would not read ours, or the machine's own
-// cannot be read: then those stay in force, and Examine tells of it.
+// defaults returns the lowest layer of gemini's settings for a run with files in dir: those that the machine has there, with fewer
+// tries of a request and without the retention that deletes sessions which are still used. What the user has set wins. It returns
+// nil where gemini would not read ours, or the machine's own cannot be read: then those stay in force, and Examine tells of it.
 func (g *Agent) defaults(dir string) map[string]any {
 	settings, err := readSettings(g.defaultsPath())
 	if err != nil || !agent.RootOwned(dir) {

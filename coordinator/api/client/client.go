@@ -39,17 +39,15 @@ var ErrNoMaster = errors.New("no master is running")
 // whether it is there: it was stopped, or hangs. What was sent may be carried out once it goes on.
 var ErrSilent = errors.New("the master does not answer")
 
-// How long a master may take to answer until it is asked whether it is there at
-// all, and how long it may take to answer that.
+// How long a master may take to answer until it is asked whether it is there at all, and how long it may take to answer that.
 const (
 	askAfter     = 2 * time.Second
 	answerWithin = 4 * time.Second
 )
 
-// A Client calls the master that listens at a socket. It is safe for concurrent use. A call takes as long as
-// the master needs, if that answers other requests meanwhile: see [ErrSilent]; Wait, Events and Logs that
-// follow do not look after that while they last. Else the context of a call bounds it, and a call whose
-// context ended returns the context's cause.
+// A Client calls the master that listens at a socket. It is safe for concurrent use. A call takes as long as the master needs,
+// if that answers other requests meanwhile: see [ErrSilent]; Wait, Events and Logs that follow do not look after that while
+// they last. Else the context of a call bounds it, and a call whose context ended returns the context's cause.
 //
 // Errors of the master are [*task.Error]; one that broke off in the middle of a call has the code stopped.
 type Client struct {
@@ -77,8 +75,7 @@ func New(socket string, dial func(ctx context.Context, network, addr string) (ne
 	}}}
 }
 
-// FromRun lets the client know that it is part of a run, as an agent's command is; "" is
-// none. It is called before all others.
+// FromRun lets the client know that it is part of a run, as an agent's command is; "" is none. It is called before all others.
 func (c *Client) FromRun(id string) { c.run = id }
 
 // Agents returns what the master knows of the agents.
@@ -209,8 +206,7 @@ func (c *Client) watch(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// ask asks the master whether it is there: for *, which its HTTP server answers by
-// itself, whatever the rest of it is busy with.
+// ask asks the master whether it is there: for *, which its HTTP server answers by itself, whatever the rest of it is busy with.
 func (c *Client) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("%w at %s", ErrSilent, c.socket))
 	defer cancel()
@@ -257,9 +253,8 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 // shortWait is how long a request is made again that the machine lacks something for.
 const shortWait = time.Minute
 
-// do makes a request and returns an answer that is not an error. accept is the kind of
-// answer, where there are several. What was answered for want of something has done
-// nothing: it is asked again when the master says so.
+// do makes a request and returns an answer that is not an error. accept is the kind of answer, where there are several. What
+// was answered for want of something has done nothing: it is asked again when the master says so.
 func (c *Client) do(ctx context.Context, method, path string, in any, accept string) (*http.Response, error) {
 	for begun := time.Now(); ; {
 		req, err := c.request(ctx, method, path, in)
@@ -399,8 +394,7 @@ func (n *noteError) Write(p []byte) (k int, err error) {
 	return k, n.err
 }
 
-// Notice returns what the last answer said about the master; nil if it said nothing,
-// or is too old to count, as after a Wait.
+// Notice returns what the last answer said about the master; nil if it said nothing, or is too old to count, as after a Wait.
 func (c *Client) Notice() *wire.Notice { return c.notice.Load() }
 
 // checkSpec returns a spec as it can be sent, with an id. It refuses what JSON cannot carry unchanged.
@@ -469,8 +463,7 @@ func (c *Client) Findings(ctx context.Context) ([]task.Finding, error) {
 	return out.Findings, err
 }
 
-// Reconcile makes the master take over tasks.md now, and with accept also what is
-// held as the work of a formatter.
+// Reconcile makes the master take over tasks.md now, and with accept also what is held as the work of a formatter.
 func (c *Client) Reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
 	return fetch[task.Reconciled](ctx, c, http.MethodPost, "/v1/ledger/reconcile", wire.ReconcileBody{Accept: accept})
 }
@@ -585,8 +578,7 @@ func (c *Client) Prune(ctx context.Context, olderThan time.Duration, dryRun bool
 	return fetch[task.Pruned](ctx, c, http.MethodPost, "/v1/ledger/prune", wire.PruneBody{OlderThan: olderThan.String(), DryRun: dryRun})
 }
 
-// Preview returns what would be run for tasks if they were submitted together. Nothing
-// is kept, and no agent is started.
+// Preview returns what would be run for tasks if they were submitted together. Nothing is kept, and no agent is started.
 func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.TaskPreview, error) {
 	sent, err := checkBatch(specs)
 	if err != nil {

@@ -9,24 +9,21 @@
 //
 // # A port
 //
-// A port can be reached by every user of the machine and every page in a browser. On Linux nothing is read
-// from other users than ours and root there either; elsewhere nobody can tell. The guard then asks in this
-// order for the Host that we are (421 otherwise: a name that was made to mean this machine), for no other
-// Origin than our own page's (403), and for the token or a browser's cookie (401). The token lies in a file;
-// it never stands in a URL.
+// A port can be reached by every user of the machine and every page in a browser. On Linux nothing is read from other users
+// than ours and root there either; elsewhere nobody can tell. The guard then asks in this order for the Host that we are (421
+// otherwise: a name that was made to mean this machine), for no other Origin than our own page's (403), and for the token or a
+// browser's cookie (401). The token lies in a file; it never stands in a URL.
 //
-// A browser gets its cookie for a one-time code, which stint ui puts behind the # of the page's address. Each
-// such address has a host name of its own, NAME.localhost, at which alone the code, the cookie and a key for
-// changes count. All of them are kept in memory, and end with the listener: while nobody of ours listens,
-// another user may, and browsers send him what they have. What he leaves in them belongs to names that are
-// not used again; who is not signed in is told to forget it (Clear-Site-Data).
+// A browser gets its cookie for a one-time code, which stint ui puts behind the # of the page's address. Each such address has
+// a host name of its own, NAME.localhost, at which alone the code, the cookie and a key for changes count. All of them are kept
+// in memory, and end with the listener: while nobody of ours listens, another user may, and browsers send him what they have.
+// What he leaves in them belongs to names that are not used again; who is not signed in is told to forget it (Clear-Site-Data).
 //
 // # Bounds of a port
 //
-// 256 connections, 64 requests that last, bodies of 4 MiB; 30 s for a request, a minute for each piece of an
-// answer. None of it is shared with the socket, so a flood there costs commands nothing. When all connections
-// are taken, the one that has waited longest for a request, or for the rest of one, is closed for a new one;
-// those whose request was read are not.
+// 256 connections, 64 requests that last, bodies of 4 MiB; 30 s for a request, a minute for each piece of an answer. None of it
+// is shared with the socket, so a flood there costs commands nothing. When all connections are taken, the one that has waited
+// longest for a request, or for the rest of one, is closed for a new one; those whose request was read are not.
 package guard
 
 import (
@@ -162,9 +159,8 @@ func (g *Guard) SignIn(host, code string) (cookie http.Cookie, key string, ok bo
 	return http.Cookie{Name: CookieName, Value: one.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}, one.key, ok, nil
 }
 
-// Challenge asks in the header of an answer for what r lacks: it must show the token, and
-// its browser forgets what it has of us, unless that is signed in. Then it is the link of
-// another site, which brings no cookie: the open pages keep their key.
+// Challenge asks in the header of an answer for what r lacks: it must show the token, and its browser forgets what it has of
+// us, unless that is signed in. Then it is the link of another site, which brings no cookie: the open pages keep their key.
 func (g *Guard) Challenge(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("WWW-Authenticate", authenticate)
 	if one, ok := g.browsers.get(browserOf(r.Host)); !ok || one.code != "" {
@@ -172,8 +168,7 @@ func (g *Guard) Challenge(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A guard stands before the handlers on TCP, where every page in a browser and every
-// user of the machine can knock.
+// A guard stands before the handlers on TCP, where every page in a browser and every user of the machine can knock.
 type Guard struct {
 	opts     Options
 	hosts    map[string]bool // for programs; a browser has a name of its own
@@ -314,9 +309,8 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sameOrigin reports whether a request comes from our own page or from no browser. Of
-// what comes from elsewhere only the address of the page itself may be followed, as a
-// link to it is; what a page of another port of this machine sends is from elsewhere too.
+// sameOrigin reports whether a request comes from our own page or from no browser. Of what comes from elsewhere only the address
+// of the page itself may be followed, as a link to it is; what a page of another port of this machine sends is from elsewhere too.
 func (g *Guard) sameOrigin(r *http.Request) bool {
 	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && origins[0] != "http://"+r.Host {
 		return false
@@ -350,8 +344,7 @@ func (g *Guard) Authenticated(r *http.Request) bool {
 // lookAgain is how often it is looked whether the token of a request that lasts still counts.
 const lookAgain = time.Second
 
-// ctxUntilTokenRotated returns a context that ends with the request, or soon after its token was
-// replaced by another one.
+// ctxUntilTokenRotated returns a context that ends with the request, or soon after its token was replaced by another one.
 func (g *Guard) ctxUntilTokenRotated(r *http.Request) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	var look sync.WaitGroup
@@ -385,18 +378,15 @@ func (g *Guard) refuse(w http.ResponseWriter, p *wire.Problem) {
 	p.Write(w)
 }
 
-// ClearSite has a browser that is not signed in forget what a page at our address has left
-// there, a service worker above all: it may have been another user's, while no master ran.
-// Cookies stay, which the other ports of this machine share. So does the cache: what it has
-// is shown without asking us, and under the name of a sign-in, which is new, it has nothing.
+// ClearSite has a browser that is not signed in forget what a page at our address has left there, a service worker above all:
+// it may have been another user's, while no master ran. Cookies stay, which the other ports of this machine share. So does the
+// cache: what it has is shown without asking us, and under the name of a sign-in, which is new, it has nothing.
 func ClearSite(h http.Header) { h.Set("Clear-Site-Data", `"storage"`) }
 
-// pagePolicy is what our page may do: show what comes from here, and run the one script,
-// which may not turn text into markup.
+// pagePolicy is what our page may do: show what comes from here, and run the one script, which may not turn text into markup.
 const pagePolicy = "default-src 'none'; script-src 'self'; worker-src 'none'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// SecureHeaders makes browsers to run nothing, keep nothing and tell nobody. No header
-// lets another origin read an answer.
+// SecureHeaders makes browsers to run nothing, keep nothing and tell nobody. No header lets another origin read an answer.
 func SecureHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set("X-Content-Type-Options", "nosniff")

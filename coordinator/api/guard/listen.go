@@ -21,12 +21,11 @@ const (
 	dirMode    fs.FileMode = 0o700
 )
 
-// Listen makes the unix socket of a master at path, for its user alone: mode 0600 in a directory of mode
-// 0700, which is made when it is missing and must be ours. A socket that is there already is taken for the
-// leftover of a dead master and replaced, so the caller must hold the master's lock. Connections from other
-// users than ours and root are closed. While it is accepted from, a socket that somebody has removed or
-// replaced is made anew within some seconds. Close removes the socket, unless another has taken its place by
-// then.
+// Listen makes the unix socket of a master at path, for its user alone: mode 0600 in a directory of mode 0700, which is made
+// when it is missing and must be ours. A socket that is there already is taken for the leftover of a dead master and replaced,
+// so the caller must hold the master's lock. Connections from other users than ours and root are closed. While it is accepted
+// from, a socket that somebody has removed or replaced is made anew within some seconds. Close removes the socket, unless
+// another has taken its place by then.
 func Listen(path string) (net.Listener, error) {
 	n := 103 // the room of sockaddr_un without the NUL at its end
 	if runtime.GOOS == "linux" {

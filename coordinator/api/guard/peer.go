@@ -24,11 +24,10 @@ type peer struct {
 	run  string
 }
 
-// Peers returns a function for [http.Server].ConnContext that notes who has made a connection: on the socket
-// at once, for the process may end and its pid be another's before it asks for anything. If that happens
-// before Accept, the other one is taken for the caller: the kernel tells the pid of who connected.
-// SO_PEERPIDFD would tell the process itself, from Linux 6.5 on. find notes which process has a pid now, and
-// returns a function that looks for the run that it is part of; nil: requests say it themselves.
+// Peers returns a function for [http.Server].ConnContext that notes who has made a connection: on the socket at once, for the
+// process may end and its pid be another's before it asks for anything. If that happens before Accept, the other one is taken for
+// the caller: the kernel tells the pid of who connected. SO_PEERPIDFD would tell the process itself, from Linux 6.5 on. find notes
+// which process has a pid now, and returns a function that looks for the run that it is part of; nil: requests say it themselves.
 func Peers(find func(pid int) func() (run string, err error)) func(context.Context, net.Conn) context.Context {
 	return func(ctx context.Context, c net.Conn) context.Context {
 		if c, ok := c.(*net.UnixConn); ok && find != nil {
@@ -40,8 +39,7 @@ func Peers(find func(pid int) func() (run string, err error)) func(context.Conte
 	}
 }
 
-// peerOf returns user and process that made the connection, as the kernel recorded them at
-// connect; pid is 0 if it cannot be told.
+// peerOf returns user and process that made the connection, as the kernel recorded them at connect; pid is 0 if it cannot be told.
 func peerOf(c *net.UnixConn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -95,9 +95,8 @@ const (
 	KeyHeader  = "Stint-Page" // the header with a browser's key
 )
 
-// shows reports whether a request has the cookie of the browser that its host names, and
-// unless it only reads, the key too: a browser sends the cookies of a host to all of its
-// ports. What another port has set as a cookie of that name is passed over.
+// shows reports whether a request has the cookie of the browser that its host names, and unless it only reads, the key too: a
+// browser sends the cookies of a host to all of its ports. What another port has set as a cookie of that name is passed over.
 func (b *browsers) shows(r *http.Request, token string, now time.Time) bool {
 	one, ok := b.get(browserOf(r.Host))
 	if !ok || one.code != "" || one.token != token || !now.Before(one.until) {

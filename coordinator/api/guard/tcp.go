@@ -97,8 +97,7 @@ func (c *tcpConn) look() {
 	c.allowed = found && mayCall(uid, os.Getuid())
 }
 
-// tcpUID returns the user who has the client's end of the connection between client and
-// server, if somebody has it.
+// tcpUID returns the user who has the client's end of the connection between client and server, if somebody has it.
 func tcpUID(client, server netip.AddrPort) (uid int, found bool, err error) {
 	for range 3 { // the kernel writes a table piece by piece, and may pass over a row if others come or go meanwhile
 		text, err := readTables(time.Now())

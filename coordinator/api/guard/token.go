@@ -17,9 +17,8 @@ import (
 	"stint/ledger/durable"
 )
 
-// A Token is the bearer token of a state directory: 256 random bits in a file that
-// its user alone can read. It is read anew as soon as the file is another one, so
-// that a rotation counts at once. It is safe for concurrent use.
+// A Token is the bearer token of a state directory: 256 random bits in a file that its user alone can read. It is read anew as
+// soon as the file is another one, so that a rotation counts at once. It is safe for concurrent use.
 type Token struct {
 	path string
 

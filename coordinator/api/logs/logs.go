@@ -170,8 +170,7 @@ func (f *follower) subscription(ctx context.Context) error {
 	}
 }
 
-// begin takes note of the runs of the present attempt or, after another subscription,
-// of those that have begun since.
+// begin takes note of the runs of the present attempt or, after another subscription, of those that have begun since.
 func (f *follower) begin(t *state.Task) {
 	if ids, err := chooseRuns(t, ""); err == nil && f.last == "" {
 		f.runs, f.last = ids, ids[len(ids)-1]

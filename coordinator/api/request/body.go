@@ -20,8 +20,7 @@ import (
 // NotJSON is what each error of a body begins with that is no JSON text at all: the answer is 400 and not 422.
 const NotJSON = "the body is not JSON: "
 
-// readBody puts a body into v. encoding/json would put U+FFFD for text that is not UTF-8; a prompt has to
-// arrive as it was sent.
+// readBody puts a body into v. encoding/json would put U+FFFD for text that is not UTF-8; a prompt has to arrive as it was sent.
 func (in *Input) readBody(data []byte, v reflect.Value) error {
 	if !utf8.Valid(data) {
 		return Fault{Text: NotJSON + "it is not valid UTF-8"}

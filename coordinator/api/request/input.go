@@ -68,8 +68,7 @@ func NewInput(t reflect.Type, most int64) *Input {
 // buffers are for bodies.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// Read puts a request into v, a pointer to a value of the type. It returns why the request is refused, nil if
-// it is not.
+// Read puts a request into v, a pointer to a value of the type. It returns why the request is refused, nil if it is not.
 func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Problem {
 	var f faults
 	if r.URL.RawQuery != "" {

@@ -26,7 +26,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/text"
 
 	"stint/coordinator/api/guard"
@@ -333,6 +335,9 @@ func (s *Site) fillHelp(p *page, name string) error {
 	p.Help.HTML, err = renderHTML(s.Topics[i].Markdown)
 	return err
 }
+
+// Markdown is what the manual is written in: CommonMark and tables.
+var Markdown = sync.OnceValue(func() goldmark.Markdown { return goldmark.New(goldmark.WithExtensions(extension.Table)) })
 
 // renderHTML returns Markdown as HTML for below a heading of level 2, without any HTML that is
 // in it. Links to other files of the manual lead to their topics.

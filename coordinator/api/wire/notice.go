@@ -5,8 +5,7 @@ import (
 	"strconv"
 )
 
-// A Notice is what every answer of a master says in its header about the master,
-// so that a command need not ask for it.
+// A Notice is what every answer of a master says in its header about the master, so that a command need not ask for it.
 type Notice struct {
 	Findings int    // in the ledger
 	Paused   bool   // dispatch is

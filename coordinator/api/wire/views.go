@@ -141,8 +141,7 @@ type PruneBody struct {
 
 // Sizes of a body, in bytes.
 const (
-	// MaxBody fits a prompt of 1 MiB in which JSON has to write every byte as
-	// six (control characters), and the other fields.
+	// MaxBody fits a prompt of 1 MiB in which JSON has to write every byte as six (control characters), and the other fields.
 	MaxBody = 8 << 20
 	// MaxList is the largest body with a list of tasks.
 	MaxList = 64 << 20
@@ -178,8 +177,7 @@ type AgentsBody struct {
 // JSONLines is the content type of a list with one JSON object a line.
 const JSONLines = "application/jsonl"
 
-// WriteJSON writes v in one piece. The client may be gone, which is no fault of
-// the answer, so an error of w is not reported.
+// WriteJSON writes v in one piece. The client may be gone, which is no fault of the answer, so an error of w is not reported.
 func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(deaf{w})
 	enc.SetEscapeHTML(false)

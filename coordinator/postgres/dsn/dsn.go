@@ -1,7 +1,6 @@
-// Package dsn reads the connection string of a PostgreSQL database: a URL, or libpq's list
-// of keywords and values. pgx parses it and finds the passwords. This package adds stint's
-// defaults (TLS with a verified certificate unless the server is on this machine) and keeps
-// every part of a password out of errors and of what is shown.
+// Package dsn reads the connection string of a PostgreSQL database: a URL, or libpq's list of keywords and values. pgx parses
+// it and finds the passwords. This package adds stint's defaults (TLS with a verified certificate unless the server is on this
+// machine) and keeps every part of a password out of errors and of what is shown.
 package dsn
 
 import (

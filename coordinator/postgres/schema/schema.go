@@ -1,5 +1,4 @@
-// Package schema is the schema of the mirror in PostgreSQL: the steps that make it, and the
-// checks that a database has it.
+// Package schema is the schema of the mirror in PostgreSQL: the steps that make it, and the checks that a database has it.
 package schema
 
 import (
@@ -60,8 +59,7 @@ type Querier interface {
 // Newest returns the version of the schema that this program needs.
 func Newest() int { return len(migrations()) }
 
-// Migrate brings the schema to the newest version, in one transaction. It returns the
-// versions before and after.
+// Migrate brings the schema to the newest version, in one transaction. It returns the versions before and after.
 func Migrate(ctx context.Context, conn *pgx.Conn) (from, to int, err error) {
 	if from, to, err = migrate(ctx, conn, migrations(), migrationWait); err == nil {
 		err = checkTables(ctx, conn)
@@ -69,9 +67,8 @@ func Migrate(ctx context.Context, conn *pgx.Conn) (from, to int, err error) {
 	return from, to, err
 }
 
-// migrate makes the steps that are missing. Other hosts may do the same: the lock ends with
-// the transaction, also behind a pooler that lends connections by the transaction, and only
-// with the lock does it look what is there.
+// migrate makes the steps that are missing. Other hosts may do the same: the lock ends with the transaction, also behind a
+// pooler that lends connections by the transaction, and only with the lock does it look what is there.
 func migrate(ctx context.Context, conn *pgx.Conn, list []migration, wait time.Duration) (from, to int, err error) {
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SELECT pg_advisory_xact_lock(%d)", wait.Milliseconds(), migrationKey))

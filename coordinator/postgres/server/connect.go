@@ -1,5 +1,4 @@
-// Package server connects to a PostgreSQL server, checks that it can hold a mirror, and
-// turns its errors into sentences.
+// Package server connects to a PostgreSQL server, checks that it can hold a mirror, and turns its errors into sentences.
 package server
 
 import (
@@ -149,9 +148,8 @@ func newDatabase(ctx context.Context, cfg *pgxpool.Config) (_ *Database, err err
 	return d, nil
 }
 
-// Close closes all connections, whether the server answers or not, also those that the
-// pool makes to have a statement canceled. A pool alone takes leave of the server first
-// and waits 15 s for one that does not answer.
+// Close closes all connections, whether the server answers or not, also those that the pool makes to have a statement canceled.
+// A pool alone takes leave of the server first and waits 15 s for one that does not answer.
 func (d *Database) Close() {
 	d.end()
 	d.open.Range(func(s, _ any) bool {
@@ -177,8 +175,7 @@ func (s *socket) Close() error {
 // the password out of what fmt prints of it.
 type Target struct{ cfg *pgx.ConnConfig }
 
-// String returns "cli_worker at db.example:5432" or "cli_worker at /run/postgresql": the
-// URL without user, password and settings.
+// String returns "cli_worker at db.example:5432" or "cli_worker at /run/postgresql": the URL without user, password and settings.
 func (t Target) String() string {
 	if t.cfg == nil {
 		return "the database"

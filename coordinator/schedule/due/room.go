@@ -178,8 +178,7 @@ func (r *Room) enqueue(st *jobs.State, tx *ledger.Tx, spec jobs.Spec, newID stri
 	return job, true, nil
 }
 
-// Pull hands out jobs that are due to a worker, who has them until their lease ends: by run_at, then
-// priority.
+// Pull hands out jobs that are due to a worker, who has them until their lease ends: by run_at, then priority.
 func (r *Room) Pull(ctx context.Context, p jobs.Pull) (list []jobs.Job, err error) {
 	if err := wrong(p.Check(r.now())); err != nil {
 		return nil, err
@@ -402,8 +401,7 @@ func (r *Room) Metrics() jobs.Metrics {
 	return store.Read(r.Store, func(st *jobs.State) jobs.Metrics { return st.Metrics(r.now()) })
 }
 
-// Run takes jobs from workers whose lease has ended, tells of dead letters and keeps jobs.md short,
-// until ctx ends.
+// Run takes jobs from workers whose lease has ended, tells of dead letters and keeps jobs.md short, until ctx ends.
 func (r *Room) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -449,8 +447,7 @@ func (r *Room) shorten(ctx context.Context) error {
 	return err
 }
 
-// bury tells of dead letters that nobody was told of: each has a line of audit.jsonl, whose id is its
-// audit event from then on.
+// bury tells of dead letters that nobody was told of: each has a line of audit.jsonl, whose id is its audit event from then on.
 func (r *Room) bury(ctx context.Context) error {
 	r.tell.Lock()
 	defer r.tell.Unlock()
@@ -477,8 +474,7 @@ func (r *Room) bury(ctx context.Context) error {
 	return nil
 }
 
-// auditID names the end of a job: who reads a line twice, because a crash or a lost answer came in
-// between, knows it by that.
+// auditID names the end of a job: who reads a line twice, because a crash or a lost answer came in between, knows it by that.
 func auditID(j *jobs.Job) string { return j.ID + "@" + state.ExactTime(j.UpdatedAt) }
 
 // audit appends the line of a job that has ended to audit.jsonl.

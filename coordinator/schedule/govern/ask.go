@@ -35,9 +35,8 @@ var priorities = map[string]int{"low": 2, "medium": 5, "high": 8}
 // fresh is how old an answer may be that counts: the gate, or a full file, may have kept its job waiting.
 const fresh = 24 * time.Hour
 
-// ask submits the task that finds the verdict, or reads its answer, which counts for the text and the state
-// that it was asked about. Of one that has failed since the job changed last, the attempt fails; the next
-// attempt asks anew.
+// ask submits the task that finds the verdict, or reads its answer, which counts for the text and the state that it was asked
+// about. Of one that has failed since the job changed last, the attempt fails; the next attempt asks anew.
 func (w *Worker) ask(ctx context.Context, g memory.Governed, j jobs.Job, p *plan, asked *int) (isReady bool, err error) {
 	key := func(n int) string {
 		return fmt.Sprintf("job:%s:%.8x:%d", j.ID, sha256.Sum256([]byte(p.entry.Text+p.entry.Job)), n)

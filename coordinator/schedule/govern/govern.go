@@ -1,11 +1,10 @@
 // Package govern is the built-in worker, which has the entries of governed notes looked after.
 //
-// The file says when an entry is due. A job is enqueued only then, so that what a person writes there
-// until then counts. It stays queued until it can be applied at once: while the gate is closed, and
-// while the agent that was asked has not answered. So its lease never ends while an agent works. The
-// agent's task is known by the job and the text that it was asked about: after a crash nobody is asked
-// again, and an answer about another text is of no use. The entry names the job that changed it last, so
-// a job that was done, and whose end was not noted, changes nothing a second time.
+// The file says when an entry is due. A job is enqueued only then, so that what a person writes there until then counts. It
+// stays queued until it can be applied at once: while the gate is closed, and while the agent that was asked has not answered.
+// So its lease never ends while an agent works. The agent's task is known by the job and the text that it was asked about:
+// after a crash nobody is asked again, and an answer about another text is of no use. The entry names the job that changed it
+// last, so a job that was done, and whose end was not noted, changes nothing a second time.
 package govern
 
 import (

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// A Cgroup is the directory of a run's cgroup (version 2); "" means that the run has none, and then all its
-// methods do nothing. The agent is born in it, and what is in it can be killed at one blow, however fast it
-// forks. Only root can leave it.
+// A Cgroup is the directory of a run's cgroup (version 2); "" means that the run has none, and then all its methods do nothing.
+// The agent is born in it, and what is in it can be killed at one blow, however fast it forks. Only root can leave it.
 type Cgroup string
 
 // PlanCgroup returns the place of a run's cgroup, below that of this process, and "" on a system without. It

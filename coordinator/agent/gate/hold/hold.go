@@ -65,10 +65,9 @@ type EndReport struct {
 	Shortage syscall.Errno `json:"shortage,omitempty"`
 }
 
-// Main is the body of the hidden subcommand gate. Only the supervisor starts it: control and out are the
-// pipes from and to the master, the further descriptors are those above. main calls it before anything else and passes
-// its result to os.Exit. It starts one agent when told to, waits for it, and returns when no descendant is
-// left; at the end of control it ends them all by itself.
+// Main is the body of the hidden subcommand gate. Only the supervisor starts it: control and out are the pipes from and to the
+// master, the further descriptors are those above. main calls it before anything else and passes its result to os.Exit. It starts
+// one agent when told to, waits for it, and returns when no descendant is left; at the end of control it ends them all by itself.
 func Main(control io.Reader, out io.Writer) int {
 	CloseOnExec(lockFD) // the agent gets its own by name
 	dec := json.NewDecoder(control)
@@ -144,8 +143,7 @@ func (g *gate) hold(started chan<- *EndReport) {
 	}
 }
 
-// watch lets the agent work until it ends or somebody wants its end, and then
-// kills what is left until nothing is.
+// watch lets the agent work until it ends or somebody wants its end, and then kills what is left until nothing is.
 func (g *gate) watch(commands <-chan Command, signals <-chan os.Signal) {
 	var grace <-chan time.Time // runs from the first SIGTERM on
 	kill := time.NewTimer(0)
@@ -220,8 +218,7 @@ func (g *gate) start() *EndReport {
 	return nil
 }
 
-// fork starts the agent in a cgroup of its own if there can be one, and else
-// without: then being its reaper must do.
+// fork starts the agent in a cgroup of its own if there can be one, and else without: then being its reaper must do.
 func (g *gate) fork(attr *syscall.ProcAttr) (pid int, err error) {
 	if dir, err := g.spec.Cgroup.Make(); err == nil {
 		g.cgroup, attr.Sys = g.spec.Cgroup, agentAttr(dir)
@@ -274,8 +271,7 @@ func (g *gate) terminate(grace time.Duration) <-chan time.Time {
 	return time.After(grace)
 }
 
-// killAll kills every descendant that is there now, as long as it finds new
-// ones. The caller comes again until there is no child.
+// killAll kills every descendant that is there now, as long as it finds new ones. The caller comes again until there is no child.
 func (g *gate) killAll() {
 	_ = g.cgroup.Kill() // all at once; what has left the cgroup is found below
 	g.mu.Lock()
@@ -318,8 +314,7 @@ func (g *gate) reap() {
 	}
 }
 
-// collect reaps what has ended. The lock is held, so that no pid becomes free
-// while a signal is on its way to it.
+// collect reaps what has ended. The lock is held, so that no pid becomes free while a signal is on its way to it.
 func (g *gate) collect() {
 	for {
 		var status syscall.WaitStatus

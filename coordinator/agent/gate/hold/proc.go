@@ -44,8 +44,7 @@ func Alive(procs []Proc) []Proc {
 	return slices.DeleteFunc(procs, func(p Proc) bool { return p.Dead })
 }
 
-// signalChecked sends a signal to a process if that pid is still its own. A process
-// that has ended is no error.
+// signalChecked sends a signal to a process if that pid is still its own. A process that has ended is no error.
 func signalChecked(p Proc, send func() error) error {
 	now, err := ReadProc(p.PID)
 	if errors.Is(err, ErrGone) || err == nil && now.Start != p.Start {

@@ -26,9 +26,8 @@ func ReadProc(pid int) (Proc, error) {
 	return parseStat(pid, data)
 }
 
-// parseStat reads /proc/<pid>/stat. The second field is the program's name in
-// parentheses, which may itself hold blanks and parentheses: only what follows
-// the last one counts. Of the rest the first field is number 3.
+// parseStat reads /proc/<pid>/stat. The second field is the program's name in parentheses, which may itself hold blanks and
+// parentheses: only what follows the last one counts. Of the rest the first field is number 3.
 func parseStat(pid int, data []byte) (Proc, error) {
 	end := bytes.LastIndexByte(data, ')')
 	f := strings.Fields(string(data[end+1:]))
@@ -83,8 +82,7 @@ func MarkedProcs(entry string) ([]Proc, error) {
 	return found, nil
 }
 
-// ReadMark returns the run that a process is part of by its environment, as it was when its
-// program started; "" if it names none.
+// ReadMark returns the run that a process is part of by its environment, as it was when its program started; "" if it names none.
 func ReadMark(pid int) (run string, err error) {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	for entry := range bytes.SplitSeq(env, []byte{0}) {

@@ -48,8 +48,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Pause stops all processes of the server in the middle of what they do: connections stay
-// open, and nothing answers.
+// Pause stops all processes of the server in the middle of what they do: connections stay open, and nothing answers.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
 	signal(t, syscall.SIGSTOP, s.freeze(t))

@@ -171,9 +171,8 @@ func (s *Server) giveAway(dir string) error {
 	return os.Chown(dir, int(s.as.Uid), int(s.as.Gid))
 }
 
-// watchdog reads pids of the postmaster. At their end it kills the last one and its
-// children, which have sessions of their own, and removes the directory, with what is
-// mounted there and the segment of shared memory that a killed server leaves behind.
+// watchdog reads pids of the postmaster. At their end it kills the last one and its children, which have sessions of their own,
+// and removes the directory, with what is mounted there and the segment of shared memory that a killed server leaves behind.
 const watchdog = `
 pid=0
 while read -r line; do pid=$line; done
@@ -231,8 +230,7 @@ func (s *Server) makeCluster(small bool) error {
 	return nil
 }
 
-// command returns one of the programs, which writes to the log. When it has been started,
-// done is to be called.
+// command returns one of the programs, which writes to the log. When it has been started, done is to be called.
 func (s *Server) command(name string, args ...string) (cmd *exec.Cmd, done func(), err error) {
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -245,9 +243,8 @@ func (s *Server) command(name string, args ...string) (cmd *exec.Cmd, done func(
 	return cmd, func() { _ = log.Close() }, nil
 }
 
-// settings are those of every server. Without fsync nothing is lost as long as the
-// machine runs: what a killed process has written is in the page cache. Pages may be
-// torn by a kill all the same, so full_page_writes stays on.
+// settings are those of every server. Without fsync nothing is lost as long as the machine runs: what a killed process has
+// written is in the page cache. Pages may be torn by a kill all the same, so full_page_writes stays on.
 var settings = []string{
 	"listen_addresses=", "fsync=off", "max_connections=100", "shared_buffers=16MB", "autovacuum=off",
 	"dynamic_shared_memory_type=mmap", // in the data directory, so nothing is left in /dev/shm

@@ -5,7 +5,7 @@
 // does not build for one that was noticed, so it only lists); as many as are wanted are
 // chosen by a seed, and with each the tests of its package run, and those of the directory:
 //
-//	go run .ci/mutants.go -n 300 -seed 1 -minutes 60 LIST...
+//	go run .tools/mutants.go -n 300 -seed 1 -minutes 60 LIST...
 //
 // A list is what gremlins unleash --dry-run --output has written for a directory of the
 // module, and has that directory's name and .json.
