@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"stint/coordinator/postgres"
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/task"
 	"stint/ledger"
 )

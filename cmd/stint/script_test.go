@@ -21,7 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"stint/coordinator/api/client"
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/ledger/journal"

@@ -26,7 +26,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"stint/coordinator/api/client"
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 )
 
 // scriptCommands are the commands that scripts have beside testscript's own.

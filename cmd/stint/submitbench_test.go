@@ -30,7 +30,7 @@ import (
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/postgres"
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger/durable"

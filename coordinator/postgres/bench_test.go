@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/statedir"
 	"stint/ledger"
 	"stint/ledger/journal"

@@ -3,7 +3,7 @@ package postgres
 import (
 	"testing"
 
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 )
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"stint/coordinator"
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/task"
 )
 

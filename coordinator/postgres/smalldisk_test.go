@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 )
 
 // A smallDisk is a server whose files lie on a disk of 100 MB. Only root may mount one.

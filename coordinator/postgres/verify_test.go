@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/task"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"stint/coordinator"
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/postgres/testdata/postgrestest"
+	"stint/coordinator/postgres/postgrestest"
 )
 
 // TestCloseDoesNotWait closes pools whose server does not answer: one with a statement
