@@ -12,10 +12,9 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/text"
-
-	"stint/coordinator/api/web"
 )
 
 // A codeBlock is a block of code in a document.
@@ -27,7 +26,7 @@ type codeBlock struct {
 
 // codeBlocks returns the blocks of code in a document; an indented one has no language.
 func codeBlocks(doc []byte) (blocks []codeBlock) {
-	_ = ast.Walk(web.Markdown().Parser().Parse(text.NewReader(doc)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+	_ = ast.Walk(goldmark.DefaultParser().Parse(text.NewReader(doc)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if k := n.Kind(); !entering || k != ast.KindFencedCodeBlock && k != ast.KindCodeBlock || n.Lines().Len() == 0 {
 			return ast.WalkContinue, nil
 		}

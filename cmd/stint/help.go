@@ -14,11 +14,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
-	east "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 
-	"stint/coordinator/api/web"
 	"stint/coordinator/api/wire"
 	"stint/ledger/lazy"
 	"stint/state"
@@ -86,11 +85,11 @@ func (a *app) helpCommand() *cobra.Command {
 }
 
 func (a *app) printTopics() error {
-	text := "`stint help TOPIC` shows a part of the manual:\n\n| topic | what it is about |\n|---|---|\n"
+	text := "`stint help TOPIC` shows a part of the manual:\n\n```\n"
 	for _, t := range topics() {
-		text += fmt.Sprintf("| %s | %s |\n", t.Name, t.Title)
+		text += fmt.Sprintf("%-13s  %s\n", t.Name, t.Title)
 	}
-	return a.printMarkdown([]byte(text + "\n`stint help COMMAND` shows the options of a command, `stint --help` lists the commands.\n"))
+	return a.printMarkdown([]byte(text + "```\n\n`stint help COMMAND` shows the options of a command, `stint --help` lists the commands.\n"))
 }
 
 // printMarkdown prints Markdown as text that fits the terminal, at most 80 columns wide.
@@ -111,7 +110,7 @@ type textWriter struct {
 // text returns the Markdown as text.
 func (w *textWriter) text() string {
 	w.width = max(w.width, 40)
-	w.blocks(web.Markdown().Parser().Parse(text.NewReader(w.src)), "")
+	w.blocks(goldmark.DefaultParser().Parse(text.NewReader(w.src)), "")
 	return strings.Join(w.lines, "\n") + "\n"
 }
 
@@ -143,8 +142,6 @@ func (w *textWriter) blocks(n ast.Node, indent string) {
 				w.blocks(item, indent+strings.Repeat(" ", len(mark)))
 				w.lines[first] = indent + mark + w.lines[first][len(indent+mark):]
 			}
-		case *east.Table:
-			w.table(c, indent)
 		default:
 			w.wrapped(indent, "", w.inline(c))
 		}
@@ -189,44 +186,6 @@ func (w *textWriter) inline(n ast.Node) (s string) {
 		}
 	}
 	return s
-}
-
-// table writes a table in columns, or each row as an item of a list if it is too wide.
-func (w *textWriter) table(n ast.Node, indent string) {
-	var rows [][]string
-	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
-		var cells []string
-		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			cells = append(cells, w.inline(cell))
-		}
-		rows = append(rows, cells)
-	}
-	var b strings.Builder
-	_ = writeTable(&b, rows, func(row, _ int, cell string) string {
-		if row == 0 && w.bold {
-			return strong(cell)
-		}
-		return cell
-	}) // the builder has no errors
-	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	if !slices.ContainsFunc(lines, func(l string) bool { return textWidth(strings.TrimRight(l, " ")) > w.width-len(indent) }) {
-		for _, line := range lines {
-			w.line(indent, line)
-		}
-		return
-	}
-	for _, row := range rows[1:] {
-		if len(row) == 2 {
-			w.wrapped(indent, "- ", row[0]+": "+row[1])
-			continue
-		}
-		w.wrapped(indent, "- ", row[0])
-		for x, cell := range row[1:] {
-			if cell != "" {
-				w.wrapped(indent+"  ", "- ", rows[0][x+1]+": "+cell)
-			}
-		}
-	}
 }
 
 // wrap breaks text at blanks into lines of at most width columns.

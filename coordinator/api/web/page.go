@@ -28,7 +28,6 @@ import (
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/text"
 
 	"stint/coordinator/api/guard"
@@ -336,13 +335,10 @@ func (s *Site) fillHelp(p *page, name string) error {
 	return err
 }
 
-// Markdown is what the manual is written in: CommonMark and tables.
-var Markdown = sync.OnceValue(func() goldmark.Markdown { return goldmark.New(goldmark.WithExtensions(extension.Table)) })
-
 // renderHTML returns Markdown as HTML for below a heading of level 2, without any HTML that is
 // in it. Links to other files of the manual lead to their topics.
 func renderHTML(src []byte) (template.HTML, error) {
-	doc := Markdown().Parser().Parse(text.NewReader(src))
+	doc := goldmark.DefaultParser().Parse(text.NewReader(src))
 	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if h, ok := n.(*ast.Heading); ok && entering {
 			h.Level = min(h.Level+2, 6)
@@ -355,6 +351,6 @@ func renderHTML(src []byte) (template.HTML, error) {
 		return ast.WalkContinue, nil
 	}) // the function has no errors
 	var b bytes.Buffer
-	err := Markdown().Renderer().Render(&b, src, doc)
+	err := goldmark.DefaultRenderer().Render(&b, src, doc)
 	return template.HTML(b.String()), err
 }
