@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 // BenchmarkTinyTask runs 1,000 tasks from one spec with 8 workers, whose agent prints four lines and ends, by turns with
@@ -100,4 +102,54 @@ func (w *benchWorld) makeFile() time.Duration {
 	})
 	must(w.B, os.RemoveAll(dir))
 	return took / files
+}
+
+// BenchmarkThinking is what a master does while 8 agents run that write nothing, over 5 seconds: the share of a core, and
+// how often an agent makes the machine switch. The target: at most 0.3 % and 10 a second.
+func BenchmarkThinking(b *testing.B) {
+	const agents, seconds = 8, 5
+	w := newBenchWorld(b, "STINT_MAX_WORKERS=8", "STINT_AGENT=demo")
+	l := w.serve()
+	for range agents {
+		w.submit("demo:sleep=600")
+	}
+	if !poll(scriptDeadline, func() bool {
+		h, err := w.client.Health(context.Background())
+		must(b, err)
+		return h.Counts[state.Running] == agents
+	}) {
+		b.Fatal("they do not run")
+	}
+	for b.Loop() {
+		time.Sleep(time.Second) // what follows a start is over
+		switches, ticks := w.effort(l.cmd.Process.Pid)
+		time.Sleep(seconds * time.Second)
+		more, after := w.effort(l.cmd.Process.Pid)
+		b.ReportMetric(float64(more-switches)/seconds/agents, "switches/s/agent")
+		b.ReportMetric(float64(after-ticks)/seconds, "core-%") // a tick is 10 ms
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// effort returns how often the threads of a process gave up a processor so far, and the ticks of time that it had.
+func (w *benchWorld) effort(pid int) (switches, ticks int) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	must(w.B, err)
+	for _, name := range threads {
+		text, _ := os.ReadFile(name) // a thread may have ended
+		for line := range strings.Lines(string(text)) {
+			var n int
+			if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "voluntary_ctxt_switches") {
+				w.must2(fmt.Sscan(value, &n))
+				switches += n
+			}
+		}
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must(w.B, err)
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	var user, system int
+	w.must2(fmt.Sscan(fields[11]+" "+fields[12], &user, &system))
+	return switches, user + system
 }

@@ -568,16 +568,7 @@ func TestPageErrors(t *testing.T) {
 
 // TestCompressed: who takes gzip gets less, and who has a file already gets nothing.
 func TestCompressed(t *testing.T) {
-	m := newFake(t)
-	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", m.site())
-	mux.HandleFunc("GET /ui/{file}", ServeAsset)
-	ask := func(path string, header ...string) *httptest.ResponseRecorder {
-		r, w := httptest.NewRequest(http.MethodGet, path, nil), httptest.NewRecorder()
-		r.Header.Set(header[0], header[1])
-		mux.ServeHTTP(w, r)
-		return w
-	}
+	ask := newBrowser(t)
 	for _, path := range []string{"/", "/ui/app.js", "/ui/style.css"} {
 		whole := ask(path, "Accept-Encoding", "br, gzip;q=0").Body.String()
 		w := ask(path, "Accept-Encoding", "br, gzip;q=0.5")
@@ -595,4 +586,37 @@ func TestCompressed(t *testing.T) {
 			t.Errorf("%s comes twice", path)
 		}
 	}
+}
+
+// newBrowser returns what asks for a file of the page, with one header.
+func newBrowser(t testing.TB) func(path, header, value string) *httptest.ResponseRecorder {
+	m := newFake(t)
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", m.site())
+	mux.HandleFunc("GET /ui/{file}", ServeAsset)
+	return func(path, header, value string) *httptest.ResponseRecorder {
+		r, w := httptest.NewRequest(http.MethodGet, path, nil), httptest.NewRecorder()
+		r.Header.Set(header, value)
+		mux.ServeHTTP(w, r)
+		return w
+	}
+}
+
+// BenchmarkPage is the first load of the page: it and what it refers to, as they are sent. The target: at most 25 KB.
+func BenchmarkPage(b *testing.B) {
+	ask := newBrowser(b)
+	var files, size int
+	for b.Loop() {
+		page := ask("/", "Accept", "*/*").Body.String()
+		paths := []string{"/"}
+		for _, ref := range regexp.MustCompile(`(?:src|href)="(/ui/[^"]+)"`).FindAllStringSubmatch(page, -1) {
+			paths = append(paths, ref[1])
+		}
+		files, size = len(paths), 0
+		for _, path := range paths {
+			size += ask(path, "Accept-Encoding", "gzip").Body.Len()
+		}
+	}
+	b.ReportMetric(float64(files), "files")
+	b.ReportMetric(float64(size)/1024, "KB")
 }
