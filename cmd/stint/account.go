@@ -96,45 +96,40 @@ func (f *accountFlags) values(c *cobra.Command) (values map[string]string, err e
 
 func (a *app) accountAddCommand() *cobra.Command {
 	var f accountFlags
-	c := &cobra.Command{
-		Use:   "add [OPTIONS] --tool AGENT --name NAME",
-		Short: "add an account of an agent",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if f.Tool == "" || f.Title == "" && f.ID == "" {
-				return usage("stint account add --tool codex --name work", "stint account add needs --tool and --name")
-			}
-			id := cmp.Or(f.ID, f.Tool+"-"+f.Title)
-			values, err := f.values(c)
-			if err != nil {
-				return err
-			}
-			dir, err := a.ownState()
-			if err != nil {
-				return err
-			}
-			file := newAccountsFile(dir)
-			if file.find(id) != nil {
-				return usage("stint account set-limits "+id+", or edit "+file.path, "there is an account %s already", id)
-			}
-			if err := file.change(c.Context(), id, values); err != nil {
-				return err
-			}
-			added := file.find(id)
-			home, err := added.home()
-			if err != nil {
-				return err
-			}
-			if err := printText(a.stdout, "added "+id); err != nil || home == "" {
-				return err
-			}
-			a.hint("stint: its home is %s: settings of %s go there\n", home, added.Tool)
-			if added.CredRef == "" && added.envFrom == "" && len(added.env) == 0 {
-				a.hint("  try: stint account login %s\n", id)
-			}
-			return nil
-		},
-	}
+	c := command("add [OPTIONS] --tool AGENT --name NAME", "add an account of an agent", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		if f.Tool == "" || f.Title == "" && f.ID == "" {
+			return usage("stint account add --tool codex --name work", "stint account add needs --tool and --name")
+		}
+		id := cmp.Or(f.ID, f.Tool+"-"+f.Title)
+		values, err := f.values(c)
+		if err != nil {
+			return err
+		}
+		dir, err := a.ownState()
+		if err != nil {
+			return err
+		}
+		file := newAccountsFile(dir)
+		if file.find(id) != nil {
+			return usage("stint account set-limits "+id+", or edit "+file.path, "there is an account %s already", id)
+		}
+		if err := file.change(c.Context(), id, values); err != nil {
+			return err
+		}
+		added := file.find(id)
+		home, err := added.home()
+		if err != nil {
+			return err
+		}
+		if err := printText(a.stdout, "added "+id); err != nil || home == "" {
+			return err
+		}
+		a.hint("stint: its home is %s: settings of %s go there\n", home, added.Tool)
+		if added.CredRef == "" && added.envFrom == "" && len(added.env) == 0 {
+			a.hint("  try: stint account login %s\n", id)
+		}
+		return nil
+	})
 	f.add(c)
 	complete(c, "tool", func() []string { return cliNames })
 	return c
@@ -142,160 +137,139 @@ func (a *app) accountAddCommand() *cobra.Command {
 
 func (a *app) accountLimitsCommand() *cobra.Command {
 	var f accountFlags
-	c := &cobra.Command{
-		Use:   "set-limits [OPTIONS] ID",
-		Short: "change what bounds the use of an account",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			values, err := f.values(c)
-			if err != nil {
-				return err
-			}
-			if len(values) == 0 {
-				return usage("stint account set-limits --help", "stint account set-limits does not say what to change")
-			}
-			file, _, err := a.findAccount(args[0])
-			if err == nil {
-				err = file.change(c.Context(), args[0], values)
-			}
+	c := command("set-limits [OPTIONS] ID", "change what bounds the use of an account", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		values, err := f.values(c)
+		if err != nil {
 			return err
-		},
-		ValidArgsFunction: a.completeAccounts,
-	}
+		}
+		if len(values) == 0 {
+			return usage("stint account set-limits --help", "stint account set-limits does not say what to change")
+		}
+		file, _, err := a.findAccount(args[0])
+		if err == nil {
+			err = file.change(c.Context(), args[0], values)
+		}
+		return err
+	}, a.completeAccounts)
 	f.addLimits(c)
 	return c
 }
 
 func (a *app) accountRmCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "rm ID", Short: "remove an account; its home stays", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			id := args[0]
-			file, found, err := a.findAccount(id)
-			if err != nil {
-				return err
+	return command("rm ID", "remove an account; its home stays", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		id := args[0]
+		file, found, err := a.findAccount(id)
+		if err != nil {
+			return err
+		}
+		if !found.written {
+			return usage("stint account disable "+id, "%s is the account of your own login; it can only be disabled", id)
+		}
+		var use state.AccountUse
+		err = a.callRunning(func(cl *client.Client) error {
+			list, err := cl.Accounts(c.Context())
+			if i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == id }); i >= 0 {
+				use = list[i]
 			}
-			if !found.written {
-				return usage("stint account disable "+id, "%s is the account of your own login; it can only be disabled", id)
-			}
-			var use state.AccountUse
-			err = a.callRunning(func(cl *client.Client) error {
-				list, err := cl.Accounts(c.Context())
-				if i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == id }); i >= 0 {
-					use = list[i]
-				}
-				return err
-			})
-			if err != nil && !errors.Is(err, client.ErrNoMaster) { // without one nothing runs
-				return err
-			}
-			if use.Running > 0 {
-				return &cliError{code: exitBusy, message: count(use.Running, "task") + " of account " + id + " run", try: "stint account disable " + id + ", and remove it when they have ended"}
-			}
-			if err := file.change(c.Context(), id, nil); err != nil {
-				return err
-			}
-			if use.Waiting > 0 {
-				a.hint("stint: %s: what is not pinned to it moves to another account of %s, and all else is held\n", count(use.Waiting, "waiting task"), found.Tool)
-			}
-			if home, err := found.home(); err == nil && home != "" {
-				a.hint("stint: its home stays: %s\n", home)
-			}
-			if found.isDefault() {
-				return printText(a.stdout, "removed the settings of "+id+"; the account stays, as it is your own login")
-			}
-			return printText(a.stdout, "removed "+id)
-		},
-		ValidArgsFunction: a.completeAccounts,
-	}
+			return err
+		})
+		if err != nil && !errors.Is(err, client.ErrNoMaster) { // without one nothing runs
+			return err
+		}
+		if use.Running > 0 {
+			return &cliError{code: exitBusy, message: count(use.Running, "task") + " of account " + id + " run", try: "stint account disable " + id + ", and remove it when they have ended"}
+		}
+		if err := file.change(c.Context(), id, nil); err != nil {
+			return err
+		}
+		if use.Waiting > 0 {
+			a.hint("stint: %s: what is not pinned to it moves to another account of %s, and all else is held\n", count(use.Waiting, "waiting task"), found.Tool)
+		}
+		if home, err := found.home(); err == nil && home != "" {
+			a.hint("stint: its home stays: %s\n", home)
+		}
+		if found.isDefault() {
+			return printText(a.stdout, "removed the settings of "+id+"; the account stays, as it is your own login")
+		}
+		return printText(a.stdout, "removed "+id)
+	}, a.completeAccounts)
 }
 
 func (a *app) accountAct(name, short string) *cobra.Command {
-	return a.noRun(&cobra.Command{
-		Use: name + " ID", Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if _, err := a.accountUse(c.Context(), args[0]); err != nil {
-				return err
-			}
-			return a.call(c.Context(), func(cl *client.Client) error {
-				_, err := cl.ActOnAccount(c.Context(), args[0], name)
-				return err
-			})
-		},
-		ValidArgsFunction: a.completeAccounts,
-	})
+	return a.noRun(command(name+" ID", short, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if _, err := a.accountUse(c.Context(), args[0]); err != nil {
+			return err
+		}
+		return a.call(c.Context(), func(cl *client.Client) error {
+			_, err := cl.ActOnAccount(c.Context(), args[0], name)
+			return err
+		})
+	}, a.completeAccounts))
 }
 
 func (a *app) accountLsCommand() *cobra.Command {
-	return a.withJSON(a.withIDs(&cobra.Command{
-		Use: "ls [OPTIONS]", Short: "list accounts", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			list, err := a.accounts(c.Context())
-			if err != nil {
-				return err
+	return a.withJSON(a.withIDs(command("ls [OPTIONS]", "list accounts", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		list, err := a.accounts(c.Context())
+		if err != nil {
+			return err
+		}
+		return printTable(a, list, "no accounts", []string{"ACCOUNT", "AGENT", "NAME", "GROUP", "RUNNING", "WAITING", "STATE"}, []string{"GROUP", "NAME", "AGENT"}, func(u state.AccountUse) (string, []string) {
+			running := strconv.Itoa(u.Running)
+			if u.Max > 0 {
+				running += "/" + strconv.Itoa(u.Max)
 			}
-			return printTable(a, list, "no accounts", []string{"ACCOUNT", "AGENT", "NAME", "GROUP", "RUNNING", "WAITING", "STATE"}, []string{"GROUP", "NAME", "AGENT"}, func(u state.AccountUse) (string, []string) {
-				running := strconv.Itoa(u.Running)
-				if u.Max > 0 {
-					running += "/" + strconv.Itoa(u.Max)
-				}
-				return u.Name, []string{u.Name, u.Agent, u.Title, u.GroupName, running, strconv.Itoa(u.Waiting), cmp.Or(u.Closed, "ready")}
-			})
-		},
-	}))
+			return u.Name, []string{u.Name, u.Agent, u.Title, u.GroupName, running, strconv.Itoa(u.Waiting), cmp.Or(u.Closed, "ready")}
+		})
+	})))
 }
 
 func (a *app) accountShowCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use: "show [OPTIONS] ID", Short: "show an account", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			u, err := a.accountUse(c.Context(), args[0])
+	return a.withJSON(command("show [OPTIONS] ID", "show an account", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		u, err := a.accountUse(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return printJSON(a.stdout, u)
+		}
+		d := &description{}
+		d.line("account", u.Name)
+		d.line("agent", u.Agent)
+		d.line("name", u.Title)
+		d.line("group", u.GroupName)
+		d.line("state", cmp.Or(u.Why, "ready"))
+		d.line("running", strconv.Itoa(u.Running)+map[bool]string{true: " of at most " + strconv.Itoa(u.Max)}[u.Max > 0])
+		d.line("hours", u.Hours)
+		d.line("reserve", u.Reserve)
+		d.line("budget", u.Budget)
+		d.line("spent today", u.Spent)
+		for _, w := range u.Quota {
+			d.line(w.Name, quotaText(&w, time.Now()))
+		}
+		if u.Quota == nil && u.Agent != builtIn {
+			d.line("quota", "unknown: its CLI has told nothing")
+		}
+		d.line("waiting", strconv.Itoa(u.Waiting))
+		d.line("last limit", map[bool]string{false: localTime(u.LimitedAt)}[u.LimitedAt.IsZero()])
+		d.line("variables", strings.Join(u.Variables, ", "))
+		d.line("cred_ref", u.CredRef)
+		if file, found, err := a.findAccount(u.Name); err == nil {
+			home, _ := found.home() // "": where the CLI has it
+			d.line("home", home)
+			d.line("dangerous", map[bool]string{true: "yes, where all else permits that"}[found.Dangerous])
+			cfg, err := a.base()
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return printJSON(a.stdout, u)
+			adapter, err := found.adapter(cfg, filepath.Dir(file.path))
+			if err != nil {
+				d.line("login", err.Error())
+			} else if p := adapter.Probe(c.Context()); found.Tool != builtIn {
+				d.line("login", map[bool]string{true: cmp.Or(p.Detail, "logged in"), false: cmp.Or(p.Detail, "not logged in") + ": stint account login " + u.Name}[p.LoggedIn])
 			}
-			d := &description{}
-			d.line("account", u.Name)
-			d.line("agent", u.Agent)
-			d.line("name", u.Title)
-			d.line("group", u.GroupName)
-			d.line("state", cmp.Or(u.Why, "ready"))
-			d.line("running", strconv.Itoa(u.Running)+map[bool]string{true: " of at most " + strconv.Itoa(u.Max)}[u.Max > 0])
-			d.line("hours", u.Hours)
-			d.line("reserve", u.Reserve)
-			d.line("budget", u.Budget)
-			d.line("spent today", u.Spent)
-			for _, w := range u.Quota {
-				d.line(w.Name, quotaText(&w, time.Now()))
-			}
-			if u.Quota == nil && u.Agent != builtIn {
-				d.line("quota", "unknown: its CLI has told nothing")
-			}
-			d.line("waiting", strconv.Itoa(u.Waiting))
-			d.line("last limit", map[bool]string{false: localTime(u.LimitedAt)}[u.LimitedAt.IsZero()])
-			d.line("variables", strings.Join(u.Variables, ", "))
-			d.line("cred_ref", u.CredRef)
-			if file, found, err := a.findAccount(u.Name); err == nil {
-				home, _ := found.home() // "": where the CLI has it
-				d.line("home", home)
-				d.line("dangerous", map[bool]string{true: "yes, where all else permits that"}[found.Dangerous])
-				cfg, err := a.base()
-				if err != nil {
-					return err
-				}
-				adapter, err := found.adapter(cfg, filepath.Dir(file.path))
-				if err != nil {
-					d.line("login", err.Error())
-				} else if p := adapter.Probe(c.Context()); found.Tool != builtIn {
-					d.line("login", map[bool]string{true: cmp.Or(p.Detail, "logged in"), false: cmp.Or(p.Detail, "not logged in") + ": stint account login " + u.Name}[p.LoggedIn])
-				}
-			}
-			return printText(a.stdout, d.String())
-		},
-		ValidArgsFunction: a.completeAccounts,
-	})
+		}
+		return printText(a.stdout, d.String())
+	}, a.completeAccounts))
 }
 
 // quotaText says how much of a window is used, and how old that is.
@@ -307,48 +281,44 @@ func quotaText(w *state.Window, now time.Time) string {
 }
 
 func (a *app) accountLoginCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "login ID", Short: "log in to an account, with its agent's own login, and enable it", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			file, found, err := a.findAccount(args[0])
-			if err != nil {
-				return err
-			}
-			cfg, err := a.base()
-			if err != nil {
-				return err
-			}
-			adapter, err := found.adapter(cfg, filepath.Dir(file.path))
-			if err != nil {
-				return err
-			}
-			command := adapter.LoginCommand()
-			switch p := adapter.Probe(c.Context()); {
-			case findKind(found.Tool).KeyEnv == "":
-				return usage("stint task --account "+args[0]+" ...", "%s needs no login", found.Tool)
-			case p.Path == "":
-				return &cliError{code: exitAgent, message: p.Detail, try: p.Fix}
-			case command == "" || strings.HasPrefix(command, "export "):
-				return usage("give it a key: stint account add --cred-ref FILE, or env_from in "+file.path, "%s has no login of its own", found.Tool)
-			}
-			env, err := found.environment()
-			if err != nil {
-				return err
-			}
-			own := findKind(found.Tool).Own()
-			environ := slices.DeleteFunc(os.Environ(), func(kv string) bool { return env.IsWhole && task.IsNamed(kv, own) })
-			login := exec.CommandContext(c.Context(), "/bin/sh", "-c", "exec "+command)
-			login.Env, login.Stdin, login.Stdout, login.Stderr = append(environ, env.Env...), a.stdin, a.stdout, a.stderr
-			if err := login.Run(); err != nil {
-				return &cliError{code: exitAgent, message: command + " did not log in", err: err, try: "stint account show " + args[0]}
-			}
-			return a.call(c.Context(), func(cl *client.Client) error {
-				_, err := cl.ActOnAccount(c.Context(), args[0], "enable")
-				return err
-			})
-		},
-		ValidArgsFunction: a.completeAccounts,
-	}
+	return command("login ID", "log in to an account, with its agent's own login, and enable it", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		file, found, err := a.findAccount(args[0])
+		if err != nil {
+			return err
+		}
+		cfg, err := a.base()
+		if err != nil {
+			return err
+		}
+		adapter, err := found.adapter(cfg, filepath.Dir(file.path))
+		if err != nil {
+			return err
+		}
+		command := adapter.LoginCommand()
+		switch p := adapter.Probe(c.Context()); {
+		case findKind(found.Tool).KeyEnv == "":
+			return usage("stint task --account "+args[0]+" ...", "%s needs no login", found.Tool)
+		case p.Path == "":
+			return &cliError{code: exitAgent, message: p.Detail, try: p.Fix}
+		case command == "" || strings.HasPrefix(command, "export "):
+			return usage("give it a key: stint account add --cred-ref FILE, or env_from in "+file.path, "%s has no login of its own", found.Tool)
+		}
+		env, err := found.environment()
+		if err != nil {
+			return err
+		}
+		own := findKind(found.Tool).Own()
+		environ := slices.DeleteFunc(os.Environ(), func(kv string) bool { return env.IsWhole && task.IsNamed(kv, own) })
+		login := exec.CommandContext(c.Context(), "/bin/sh", "-c", "exec "+command)
+		login.Env, login.Stdin, login.Stdout, login.Stderr = append(environ, env.Env...), a.stdin, a.stdout, a.stderr
+		if err := login.Run(); err != nil {
+			return &cliError{code: exitAgent, message: command + " did not log in", err: err, try: "stint account show " + args[0]}
+		}
+		return a.call(c.Context(), func(cl *client.Client) error {
+			_, err := cl.ActOnAccount(c.Context(), args[0], "enable")
+			return err
+		})
+	}, a.completeAccounts)
 }
 
 // accounts asks the master for the accounts, and adds what this shell knows of their programs and logins

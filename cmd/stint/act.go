@@ -19,18 +19,14 @@ import (
 )
 
 func (a *app) whyCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use: "why ID", Short: "print in one sentence why a task waits, or how it ended", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			var why string
-			err := a.call(c.Context(), func(cl *client.Client) (err error) { why, err = cl.Why(c.Context(), args[0]); return err })
-			if err != nil {
-				return err
-			}
-			return a.print(map[string]string{"why": why}, why)
-		},
-		ValidArgsFunction: a.completeIDs(),
-	})
+	return a.withJSON(command("why ID", "print in one sentence why a task waits, or how it ended", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		var why string
+		err := a.call(c.Context(), func(cl *client.Client) (err error) { why, err = cl.Why(c.Context(), args[0]); return err })
+		if err != nil {
+			return err
+		}
+		return a.print(map[string]string{"why": why}, why)
+	}, a.completeIDs()))
 }
 
 func (a *app) cancelCommand() *cobra.Command {
@@ -108,54 +104,45 @@ func acts(name string) act {
 
 // actCommand builds a command for several tasks; it completes ids of tasks with these statuses.
 func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *cobra.Command {
-	return a.withIDs(a.withJSON(&cobra.Command{
-		Use: name + " [OPTIONS] ID...", Short: short, Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, refs []string) error {
-			if name == "rm" && slices.Contains(refs, state.LastRef) {
-				return usage("stint ls, then stint rm ID", "rm takes no @last: the next time that is another task")
+	return a.withIDs(a.withJSON(command(name+" [OPTIONS] ID...", short, cobra.MinimumNArgs(1), func(c *cobra.Command, refs []string) error {
+		if name == "rm" && slices.Contains(refs, state.LastRef) {
+			return usage("stint ls, then stint rm ID", "rm takes no @last: the next time that is another task")
+		}
+		var failed error
+		for _, ref := range refs {
+			var view wire.TaskView
+			err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = do(cl, c.Context(), ref); return err })
+			if err == nil && (name == "retry" || name == "release") { // it lets the task run
+				a.warnConfig(c.Context())
 			}
-			var failed error
-			for _, ref := range refs {
-				var view wire.TaskView
-				err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = do(cl, c.Context(), ref); return err })
-				if err == nil && (name == "retry" || name == "release") { // it lets the task run
-					a.warnConfig(c.Context())
-				}
-				switch {
-				case err == nil && name == "rm" && !a.json && !a.ids:
-					_, err = fmt.Fprintln(a.stdout, "removed", view.ID)
-				case err == nil:
-					err = a.printEnd(&view)
-				case len(refs) > 1:
-					printError(a.stderr, fmt.Errorf("%s: %w", ref, err))
-					err = &cliError{code: exitCode(err)}
-				}
-				failed = cmp.Or(failed, err)
+			switch {
+			case err == nil && name == "rm" && !a.json && !a.ids:
+				_, err = fmt.Fprintln(a.stdout, "removed", view.ID)
+			case err == nil:
+				err = a.printEnd(&view)
+			case len(refs) > 1:
+				printError(a.stderr, fmt.Errorf("%s: %w", ref, err))
+				err = &cliError{code: exitCode(err)}
 			}
-			return failed
-		},
-		ValidArgsFunction: a.completeIDs(statuses...),
-	}))
+			failed = cmp.Or(failed, err)
+		}
+		return failed
+	}, a.completeIDs(statuses...))))
 }
 
 func (a *app) moveCommand() *cobra.Command {
 	var to task.Place
-	c := &cobra.Command{
-		Use:   "move [OPTIONS] ID --first | --before ID",
-		Short: "change a queued task's place in its session or directory",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if !to.First && to.Before == "" {
-				return usage("stint move "+args[0]+" --first, or --before ID", "stint move does not say where to")
-			}
-			var view wire.TaskView
-			err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = cl.Move(c.Context(), args[0], to); return err })
-			if err != nil {
-				return err
-			}
-			return a.printEnd(&view)
-		},
-	}
+	c := command("move [OPTIONS] ID --first | --before ID", "change a queued task's place in its session or directory", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if !to.First && to.Before == "" {
+			return usage("stint move "+args[0]+" --first, or --before ID", "stint move does not say where to")
+		}
+		var view wire.TaskView
+		err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = cl.Move(c.Context(), args[0], to); return err })
+		if err != nil {
+			return err
+		}
+		return a.printEnd(&view)
+	})
 	c.Flags().BoolVar(&to.First, "first", false, "before all others that wait there")
 	c.Flags().StringVar(&to.Before, "before", "", "before the task with this `id`")
 	a.withIDs(a.withJSON(c))
@@ -211,33 +198,27 @@ func (a *app) warnPaused() {
 }
 
 func (a *app) verifyCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use:   "verify [OPTIONS] ID",
-		Short: "run the verify command of a task again",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			ctx := c.Context()
-			var res task.CheckResult
-			err := a.call(ctx, func(c *client.Client) (err error) { res, err = c.Verify(ctx, args[0]); return err })
-			switch {
-			case isDetached(ctx):
-				return &cliError{code: exitInterrupted, message: "interrupted; the verify command was ended"}
-			case err != nil:
-				return err
-			}
-			a.warnConfig(ctx)
-			if a.json {
-				err = printJSON(a.stdout, res)
-			} else {
-				err = a.copyCheck(&res)
-			}
-			if err != nil || res.Passed {
-				return err
-			}
-			return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
-		},
-		ValidArgsFunction: a.completeIDs(),
-	})
+	return a.withJSON(command("verify [OPTIONS] ID", "run the verify command of a task again", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		ctx := c.Context()
+		var res task.CheckResult
+		err := a.call(ctx, func(c *client.Client) (err error) { res, err = c.Verify(ctx, args[0]); return err })
+		switch {
+		case isDetached(ctx):
+			return &cliError{code: exitInterrupted, message: "interrupted; the verify command was ended"}
+		case err != nil:
+			return err
+		}
+		a.warnConfig(ctx)
+		if a.json {
+			err = printJSON(a.stdout, res)
+		} else {
+			err = a.copyCheck(&res)
+		}
+		if err != nil || res.Passed {
+			return err
+		}
+		return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
+	}, a.completeIDs()))
 }
 
 // copyCheck prints all that a verify command has printed, or head and tail where its file was cut.

@@ -25,17 +25,13 @@ func (a *app) tasksCommand() *cobra.Command {
 // enqueueCommand is `task -d` as schedulers use it, which name the agent as the first argument.
 func (a *app) enqueueCommand() *cobra.Command {
 	o := &taskOptions{detach: true}
-	c := &cobra.Command{
-		Use:   "enqueue [OPTIONS] [AGENT] PROMPT",
-		Short: "queue a task and print its id (task -d)",
-		RunE: func(c *cobra.Command, args []string) error {
-			args, err := o.takeAgent(c, args)
-			if err != nil {
-				return err
-			}
-			return a.runTask(c, o, args)
-		},
-	}
+	c := command("enqueue [OPTIONS] [AGENT] PROMPT", "queue a task and print its id (task -d)", nil, func(c *cobra.Command, args []string) error {
+		args, err := o.takeAgent(c, args)
+		if err != nil {
+			return err
+		}
+		return a.runTask(c, o, args)
+	})
 	c.Flags().StringVar(&o.spec.Agent, "tool", "", "`name` of the agent: the same as --agent")
 	c.Flags().StringVar(&o.prompt, "prompt", "", "the `prompt`, as an option")
 	o.addFlags(a, c)

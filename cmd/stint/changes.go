@@ -26,48 +26,35 @@ const uncertain = "another task ran in this checkout at the time, so some of it 
 
 func (a *app) diffCommand() *cobra.Command {
 	var stat bool
-	c := &cobra.Command{
-		Use:               "diff [OPTIONS] ID",
-		Short:             "show what a task's last attempt changed in its git checkout",
-		ValidArgsFunction: a.completeIDs(),
-		Args:              cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			view, root, err := a.changedTask(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if view.Changes.Uncertain {
-				a.hint("stint: %s\n", uncertain)
-			}
-			if view.Changes.Files == 0 {
-				a.hint("stint: task %s changed no files\n", shortID(view.ID))
-			}
-			if a.json {
-				return printJSON(a.stdout, struct {
-					*state.Changes
-					List []state.FileChange `json:"changedFiles"`
-				}{view.Changes, append([]state.FileChange{}, view.ChangedFiles...)})
-			}
-			text, err := runGit(c.Context(), view.Workspace)(checkout.Diff(root, view.Changes.Before, view.Changes.After, stat), "")
-			if err != nil {
-				return lostTrees(err)
-			}
-			return copySafe(a.stdout, strings.NewReader(text))
-		},
-	}
+	c := command("diff [OPTIONS] ID", "show what a task's last attempt changed in its git checkout", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		view, root, err := a.changedTask(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if view.Changes.Uncertain {
+			a.hint("stint: %s\n", uncertain)
+		}
+		if view.Changes.Files == 0 {
+			a.hint("stint: task %s changed no files\n", shortID(view.ID))
+		}
+		if a.json {
+			return printJSON(a.stdout, struct {
+				*state.Changes
+				List []state.FileChange `json:"changedFiles"`
+			}{view.Changes, append([]state.FileChange{}, view.ChangedFiles...)})
+		}
+		text, err := runGit(c.Context(), view.Workspace)(checkout.Diff(root, view.Changes.Before, view.Changes.After, stat), "")
+		if err != nil {
+			return lostTrees(err)
+		}
+		return copySafe(a.stdout, strings.NewReader(text))
+	}, a.completeIDs())
 	c.Flags().BoolVar(&stat, "stat", false, "only the files, and how many lines of each")
 	return a.withJSON(c)
 }
 
 func (a *app) undoCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use:   "undo [OPTIONS] ID",
-		Short: "reverse what a task's last attempt changed in its git checkout",
-		Args:  cobra.ExactArgs(1),
-		RunE:  func(c *cobra.Command, args []string) error { return a.runUndo(c.Context(), args[0]) },
-
-		ValidArgsFunction: a.completeIDs(),
-	})
+	return a.withJSON(command("undo [OPTIONS] ID", "reverse what a task's last attempt changed in its git checkout", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return a.runUndo(c.Context(), args[0]) }, a.completeIDs()))
 }
 
 func (a *app) runUndo(ctx context.Context, ref string) error {

@@ -26,54 +26,49 @@ import (
 func (a *app) configCommand() *cobra.Command {
 	var origins bool
 	var dir string
-	show := &cobra.Command{
-		Use:   "show [OPTIONS]",
-		Short: "print every setting, and where it came from",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			cfg, err := a.base()
-			if err != nil {
-				return err
-			}
-			where, err := workspace(dir, cfg.WorkspaceRoot)
-			if err != nil {
-				return err
-			}
-			cfg = cfg.forWorkspace(where)
-			tables := []shownTable{{keys: cfg.shown()}}
-			for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
-				tables = append(tables, shownTable{"[queue." + tomlText(name) + "]", "queue." + name + ".", []shownKey{{"max", cfg.QueueMax[name], "file"}}})
-			}
-			for i, b := range cfg.Notify {
-				b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
-				tables = append(tables, shownTable{"[[notify]]", fmt.Sprintf("notify.%d.", i), shownBlock(&b)})
-			}
-			for i := range cfg.Governed {
-				tables = append(tables, shownTable{"[[governed]]", fmt.Sprintf("governed.%d.", i), shownBlock(&cfg.Governed[i])})
-			}
-			var list []shownKey
-			text := ""
-			for _, t := range tables {
-				text += strings.TrimPrefix(t.head+"\n", "\n")
-				for _, k := range t.keys {
-					line := k.Key + " = " + tomlText(k.Value)
-					if origins && t.head == "" {
-						line = pad(line, 36) + "  # " + k.Origin
-					}
-					text += line + "\n"
-					k.Key = t.prefix + k.Key
-					list = append(list, k)
+	show := command("show [OPTIONS]", "print every setting, and where it came from", cobra.NoArgs, func(*cobra.Command, []string) error {
+		cfg, err := a.base()
+		if err != nil {
+			return err
+		}
+		where, err := workspace(dir, cfg.WorkspaceRoot)
+		if err != nil {
+			return err
+		}
+		cfg = cfg.forWorkspace(where)
+		tables := []shownTable{{keys: cfg.shown()}}
+		for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
+			tables = append(tables, shownTable{"[queue." + tomlText(name) + "]", "queue." + name + ".", []shownKey{{"max", cfg.QueueMax[name], "file"}}})
+		}
+		for i, b := range cfg.Notify {
+			b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
+			tables = append(tables, shownTable{"[[notify]]", fmt.Sprintf("notify.%d.", i), shownBlock(&b)})
+		}
+		for i := range cfg.Governed {
+			tables = append(tables, shownTable{"[[governed]]", fmt.Sprintf("governed.%d.", i), shownBlock(&cfg.Governed[i])})
+		}
+		var list []shownKey
+		text := ""
+		for _, t := range tables {
+			text += strings.TrimPrefix(t.head+"\n", "\n")
+			for _, k := range t.keys {
+				line := k.Key + " = " + tomlText(k.Value)
+				if origins && t.head == "" {
+					line = pad(line, 36) + "  # " + k.Origin
 				}
+				text += line + "\n"
+				k.Key = t.prefix + k.Key
+				list = append(list, k)
 			}
-			if a.json {
-				return printEach(a.stdout, list)
-			}
-			if origins {
-				a.hint("stint: the file is %s\n", cfg.file)
-			}
-			return printText(a.stdout, text)
-		},
-	}
+		}
+		if a.json {
+			return printEach(a.stdout, list)
+		}
+		if origins {
+			a.hint("stint: the file is %s\n", cfg.file)
+		}
+		return printText(a.stdout, text)
+	})
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
 	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
 	a.withJSON(show)
@@ -119,55 +114,46 @@ func shownBlock(b any) (list []shownKey) {
 }
 
 func (a *app) configPathCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "path", Short: "print the path of the configuration file, which need not exist", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			file, _, err := configFile(a.configOption)
-			if err != nil {
-				return err
-			}
-			return printText(a.stdout, file)
-		},
-	}
+	return command("path", "print the path of the configuration file, which need not exist", cobra.NoArgs, func(*cobra.Command, []string) error {
+		file, _, err := configFile(a.configOption)
+		if err != nil {
+			return err
+		}
+		return printText(a.stdout, file)
+	})
 }
 
 func (a *app) configSetCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "set KEY VALUE",
-		Short: "set a key in the configuration file",
-		Args:  cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			k, err := namedKey(args[0], "stint config set %s "+state.ShellQuote(args[1]))
-			if err != nil {
-				return err
-			}
-			value := args[1]
-			if (k.kind == kindList || k.kind == kindPaths) && strings.HasPrefix(value, "[") {
-				return usage("stint config set "+args[0]+" 'A,B'", "%s: %s is no list: its members have commas between them, and nothing else", args[0], clip(value, 40))
-			}
-			scratch := Config{origins: map[string]origin{}}
-			if err := scratch.put(k, value, origin{}); err != nil {
-				return usage("stint config set --help", "%s: %v", args[0], err)
-			}
-			if err := k.typed(value); err != nil {
-				return err
-			}
-			if dir, err := a.state(); err == nil {
-				if unlock, err := lock.Take(c.Context(), filepath.Join(dir, "config.lock"), 10*time.Second); err == nil { // without a state directory there is none
-					defer func() { _ = unlock() }()
-				}
-			}
-			file, text, err := a.configText()
-			if err == nil {
-				text, err = setKey(file, text, k, tomlText(k.get(&scratch)))
-			}
-			if err == nil {
-				err = a.putConfig(c.Context(), file, text)
-			}
+	return command("set KEY VALUE", "set a key in the configuration file", cobra.ExactArgs(2), func(c *cobra.Command, args []string) error {
+		k, err := namedKey(args[0], "stint config set %s "+state.ShellQuote(args[1]))
+		if err != nil {
 			return err
-		},
-		ValidArgsFunction: completeKeys,
-	}
+		}
+		value := args[1]
+		if (k.kind == kindList || k.kind == kindPaths) && strings.HasPrefix(value, "[") {
+			return usage("stint config set "+args[0]+" 'A,B'", "%s: %s is no list: its members have commas between them, and nothing else", args[0], clip(value, 40))
+		}
+		scratch := Config{origins: map[string]origin{}}
+		if err := scratch.put(k, value, origin{}); err != nil {
+			return usage("stint config set --help", "%s: %v", args[0], err)
+		}
+		if err := k.typed(value); err != nil {
+			return err
+		}
+		if dir, err := a.state(); err == nil {
+			if unlock, err := lock.Take(c.Context(), filepath.Join(dir, "config.lock"), 10*time.Second); err == nil { // without a state directory there is none
+				defer func() { _ = unlock() }()
+			}
+		}
+		file, text, err := a.configText()
+		if err == nil {
+			text, err = setKey(file, text, k, tomlText(k.get(&scratch)))
+		}
+		if err == nil {
+			err = a.putConfig(c.Context(), file, text)
+		}
+		return err
+	}, completeKeys)
 }
 
 func completeKeys(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
@@ -202,34 +188,31 @@ func meansStateDir(name string) bool {
 }
 
 func (a *app) configEditCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "edit", Short: "edit the configuration file; it is checked before it counts", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			file, text, err := a.configText()
-			if err != nil {
-				return err
+	return command("edit", "edit the configuration file; it is checked before it counts", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		file, text, err := a.configText()
+		if err != nil {
+			return err
+		}
+		e, err := a.newEditing(os.TempDir(), ".toml", text)
+		if err != nil {
+			return err
+		}
+		e.command = "stint config edit"
+		return e.run(c.Context(), func(ctx context.Context, now []byte) (again bool, err error) {
+			if bytes.Equal(now, text) {
+				return false, e.unchanged()
 			}
-			e, err := a.newEditing(os.TempDir(), ".toml", text)
-			if err != nil {
-				return err
+			if _, err = readConfig(file, now); err == nil {
+				return false, errors.Join(a.putConfig(ctx, file, now), e.drop())
 			}
-			e.command = "stint config edit"
-			return e.run(c.Context(), func(ctx context.Context, now []byte) (again bool, err error) {
-				if bytes.Equal(now, text) {
-					return false, e.unchanged()
-				}
-				if _, err = readConfig(file, now); err == nil {
-					return false, errors.Join(a.putConfig(ctx, file, now), e.drop())
-				}
-				message, _ := explain(err)
-				a.hint("stint: %s\n", escapeText(message))
-				if answer, _ := a.ask(ctx, "edit again (e), or discard (d)?", "ed"); answer == 'e' {
-					return true, nil
-				}
-				return false, errors.Join(usage("stint config edit", "nothing was changed"), e.drop())
-			})
-		},
-	}
+			message, _ := explain(err)
+			a.hint("stint: %s\n", escapeText(message))
+			if answer, _ := a.ask(ctx, "edit again (e), or discard (d)?", "ed"); answer == 'e' {
+				return true, nil
+			}
+			return false, errors.Join(usage("stint config edit", "nothing was changed"), e.drop())
+		})
+	})
 }
 
 // configText returns the path of the configuration file, behind any link, and what it has.

@@ -34,25 +34,20 @@ func (a *app) cronCommand() *cobra.Command {
 
 func (a *app) cronAddCommand() *cobra.Command {
 	o, s := &taskOptions{}, &schedule.Schedule{}
-	c := &cobra.Command{
-		Use:   "add NAME --cron EXPRESSION [OPTIONS] PROMPT",
-		Short: "add a schedule",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			s.Name = args[0]
-			if err := a.cronSpec(c, o, s, args[1:]); err != nil {
-				return err
-			}
-			file, err := a.schedulesFile(true)
-			if err != nil {
-				return err
-			}
-			if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) { return addedTo(file, text, s) }); err != nil {
-				return err
-			}
-			return a.cronAdded(c.Context(), s.Name)
-		},
-	}
+	c := command("add NAME --cron EXPRESSION [OPTIONS] PROMPT", "add a schedule", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+		s.Name = args[0]
+		if err := a.cronSpec(c, o, s, args[1:]); err != nil {
+			return err
+		}
+		file, err := a.schedulesFile(true)
+		if err != nil {
+			return err
+		}
+		if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) { return addedTo(file, text, s) }); err != nil {
+			return err
+		}
+		return a.cronAdded(c.Context(), s.Name)
+	})
 	f := c.Flags()
 	f.StringVar(&s.Cron, "cron", "", "`expression` that says when")
 	f.StringVar(&s.Zone, "zone", "", "time `zone` of the expression, such as Europe/Berlin; by default this machine's")
@@ -209,38 +204,34 @@ func (a *app) schedulesFile(make bool) (*schedulesFile, error) {
 }
 
 func (a *app) cronRmCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "rm NAME", Short: "remove a schedule; tasks that it has queued stay", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			file, s, err := a.findSchedule(args[0])
-			if err != nil {
-				return err
+	return command("rm NAME", "remove a schedule; tasks that it has queued stay", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		file, s, err := a.findSchedule(args[0])
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(s.Origin, schedulesName+":") {
+			return usage("stint config edit", "schedule %s stands in the configuration, at %s; remove it there", s.Name, s.Origin)
+		}
+		if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) {
+			before, _ := file.parse(text) // a mistake elsewhere stays as it is
+			at := slices.IndexFunc(before, func(old schedule.Schedule) bool { return old.Name == s.Name })
+			if at < 0 {
+				return text, nil // another command has removed it
 			}
-			if !strings.HasPrefix(s.Origin, schedulesName+":") {
-				return usage("stint config edit", "schedule %s stands in the configuration, at %s; remove it there", s.Name, s.Origin)
+			_, line, _ := strings.Cut(before[at].Origin, ":")
+			n, _ := strconv.Atoi(line)
+			rest := withoutSection(text, n-1)
+			after, _ := file.parse(rest)
+			if !slices.EqualFunc(after, slices.Delete(before, at, at+1), func(a, b schedule.Schedule) bool { return a.Name == b.Name }) {
+				return nil, usage("edit "+file.path, "schedule %s cannot be taken out of the file as it is written", s.Name)
 			}
-			if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) {
-				before, _ := file.parse(text) // a mistake elsewhere stays as it is
-				at := slices.IndexFunc(before, func(old schedule.Schedule) bool { return old.Name == s.Name })
-				if at < 0 {
-					return text, nil // another command has removed it
-				}
-				_, line, _ := strings.Cut(before[at].Origin, ":")
-				n, _ := strconv.Atoi(line)
-				rest := withoutSection(text, n-1)
-				after, _ := file.parse(rest)
-				if !slices.EqualFunc(after, slices.Delete(before, at, at+1), func(a, b schedule.Schedule) bool { return a.Name == b.Name }) {
-					return nil, usage("edit "+file.path, "schedule %s cannot be taken out of the file as it is written", s.Name)
-				}
-				return rest, nil
-			}); err != nil {
-				return err
-			}
-			_ = a.callRunning(func(cl *client.Client) error { _, err := cl.Schedules(c.Context()); return err }) // without a master nothing fires
-			return printText(a.stdout, "removed "+s.Name)
-		},
-		ValidArgsFunction: a.completeSchedules,
-	}
+			return rest, nil
+		}); err != nil {
+			return err
+		}
+		_ = a.callRunning(func(cl *client.Client) error { _, err := cl.Schedules(c.Context()); return err }) // without a master nothing fires
+		return printText(a.stdout, "removed "+s.Name)
+	}, a.completeSchedules)
 }
 
 // findSchedule returns the schedule of that name, and the file in which it may stand.
@@ -256,45 +247,38 @@ func (a *app) findSchedule(name string) (file *schedulesFile, s schedule.Schedul
 }
 
 func (a *app) cronAct(name, short string) *cobra.Command {
-	return a.noRun(&cobra.Command{
-		Use: name + " NAME", Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			var s task.Schedule
-			at := time.Now() // call may repeat the request, which is one firing then
-			err := a.call(c.Context(), func(cl *client.Client) (err error) {
-				s, err = cl.ActOnSchedule(c.Context(), args[0], name, at)
-				return err
-			})
-			switch {
-			case err != nil:
-				return err
-			case name == "run":
-				a.hint("stint: it fires now; how that goes: stint cron runs %s\n", s.Name)
-			case name == "pause":
-				a.hint("stint: it is paused until: stint cron resume %s\n", s.Name)
-			case len(s.Next) > 0:
-				a.hint("stint: it fires at %s next\n", localTime(s.Next[0]))
-			}
-			return nil
-		},
-		ValidArgsFunction: a.completeSchedules,
-	})
+	return a.noRun(command(name+" NAME", short, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		var s task.Schedule
+		at := time.Now() // call may repeat the request, which is one firing then
+		err := a.call(c.Context(), func(cl *client.Client) (err error) {
+			s, err = cl.ActOnSchedule(c.Context(), args[0], name, at)
+			return err
+		})
+		switch {
+		case err != nil:
+			return err
+		case name == "run":
+			a.hint("stint: it fires now; how that goes: stint cron runs %s\n", s.Name)
+		case name == "pause":
+			a.hint("stint: it is paused until: stint cron resume %s\n", s.Name)
+		case len(s.Next) > 0:
+			a.hint("stint: it fires at %s next\n", localTime(s.Next[0]))
+		}
+		return nil
+	}, a.completeSchedules))
 }
 
 func (a *app) cronLsCommand() *cobra.Command {
-	return a.withJSON(a.withIDs(&cobra.Command{
-		Use: "ls [OPTIONS]", Short: "list schedules", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			list, err := a.schedules(c.Context())
-			if err != nil {
-				return err
-			}
-			return printTable(a, list, "no schedules; add one with: stint cron add", []string{"SCHEDULE", "CRON", "NEXT", "LAST", "WHAT"}, []string{"WHAT", "LAST"}, func(s task.Schedule) (string, []string) {
-				next, last := scheduleTimes(&s)
-				return s.Name, []string{s.Name, strings.TrimSpace(s.Cron + " " + s.Zone), next, last, cmp.Or(s.Title, "job "+s.Job)}
-			})
-		},
-	}))
+	return a.withJSON(a.withIDs(command("ls [OPTIONS]", "list schedules", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		list, err := a.schedules(c.Context())
+		if err != nil {
+			return err
+		}
+		return printTable(a, list, "no schedules; add one with: stint cron add", []string{"SCHEDULE", "CRON", "NEXT", "LAST", "WHAT"}, []string{"WHAT", "LAST"}, func(s task.Schedule) (string, []string) {
+			next, last := scheduleTimes(&s)
+			return s.Name, []string{s.Name, strings.TrimSpace(s.Cron + " " + s.Zone), next, last, cmp.Or(s.Title, "job "+s.Job)}
+		})
+	})))
 }
 
 // scheduleTimes returns when a schedule fires next, and how it went last.
@@ -313,49 +297,45 @@ func scheduleTimes(s *task.Schedule) (next, last string) {
 }
 
 func (a *app) cronShowCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use: "show [OPTIONS] NAME", Short: "show a schedule", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			_, found, err := a.findSchedule(args[0])
-			if err != nil {
-				return err
-			}
-			list, err := a.schedules(c.Context())
-			i := slices.IndexFunc(list, func(s task.Schedule) bool { return s.Name == args[0] })
-			switch {
-			case err != nil:
-				return err
-			case i < 0:
-				return &cliError{code: exitNotFound, message: "the master does not know this schedule: it stands in the configuration since", try: "stint serve --stop"}
-			case a.json:
-				return printJSON(a.stdout, list[i])
-			}
-			s, d := &list[i], &description{}
-			d.line("schedule", s.Name)
-			d.line("cron", strings.TrimSpace(s.Cron+" "+s.Zone))
-			d.line("job", s.Job)
-			d.line("overlap", s.Overlap)
-			d.line("missed", s.Missed+map[bool]string{true: fmt.Sprintf(", %d at most", s.Most)}[s.Missed == "all"])
-			d.line("jitter", s.Jitter)
-			d.line("configured", s.Origin)
-			d.line("state", map[bool]string{true: "paused: stint cron resume " + s.Name, false: "active"}[s.Paused])
-			for _, at := range s.Next {
-				d.line("next", localTime(at))
-			}
-			for _, at := range s.Open {
-				d.line("running", "since the firing of "+localTime(at))
-			}
-			if s.Last != nil {
-				d.line("last", strings.TrimSuffix(localTime(s.Last.Scheduled)+" "+outcomeText(s.Last)+": "+s.Last.Detail, ": "))
-			}
-			if s.Job == "" {
-				_, text, _ := strings.Cut(scheduleBlock(&schedule.Schedule{Spec: found.Spec}), "\n")
-				return printText(a.stdout, d.String()+"\n"+escapeText(strings.TrimSuffix(text, "\n")))
-			}
-			return printText(a.stdout, d.String())
-		},
-		ValidArgsFunction: a.completeSchedules,
-	})
+	return a.withJSON(command("show [OPTIONS] NAME", "show a schedule", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		_, found, err := a.findSchedule(args[0])
+		if err != nil {
+			return err
+		}
+		list, err := a.schedules(c.Context())
+		i := slices.IndexFunc(list, func(s task.Schedule) bool { return s.Name == args[0] })
+		switch {
+		case err != nil:
+			return err
+		case i < 0:
+			return &cliError{code: exitNotFound, message: "the master does not know this schedule: it stands in the configuration since", try: "stint serve --stop"}
+		case a.json:
+			return printJSON(a.stdout, list[i])
+		}
+		s, d := &list[i], &description{}
+		d.line("schedule", s.Name)
+		d.line("cron", strings.TrimSpace(s.Cron+" "+s.Zone))
+		d.line("job", s.Job)
+		d.line("overlap", s.Overlap)
+		d.line("missed", s.Missed+map[bool]string{true: fmt.Sprintf(", %d at most", s.Most)}[s.Missed == "all"])
+		d.line("jitter", s.Jitter)
+		d.line("configured", s.Origin)
+		d.line("state", map[bool]string{true: "paused: stint cron resume " + s.Name, false: "active"}[s.Paused])
+		for _, at := range s.Next {
+			d.line("next", localTime(at))
+		}
+		for _, at := range s.Open {
+			d.line("running", "since the firing of "+localTime(at))
+		}
+		if s.Last != nil {
+			d.line("last", strings.TrimSuffix(localTime(s.Last.Scheduled)+" "+outcomeText(s.Last)+": "+s.Last.Detail, ": "))
+		}
+		if s.Job == "" {
+			_, text, _ := strings.Cut(scheduleBlock(&schedule.Schedule{Spec: found.Spec}), "\n")
+			return printText(a.stdout, d.String()+"\n"+escapeText(strings.TrimSuffix(text, "\n")))
+		}
+		return printText(a.stdout, d.String())
+	}, a.completeSchedules))
 }
 
 // outcomeText returns how a firing went, and for how many it stands.
@@ -369,59 +349,50 @@ func outcomeText(r *task.JobRun) string {
 
 func (a *app) cronRunsCommand() *cobra.Command {
 	most := 0
-	c := a.withJSON(&cobra.Command{
-		Use: "runs [OPTIONS] NAME", Short: "list how the firings of a schedule went, the newest first", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			var list []task.JobRun
-			err := a.call(c.Context(), func(cl *client.Client) (err error) { list, err = cl.JobRuns(c.Context(), args[0], most); return err })
-			if err != nil {
-				return err
+	c := a.withJSON(command("runs [OPTIONS] NAME", "list how the firings of a schedule went, the newest first", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		var list []task.JobRun
+		err := a.call(c.Context(), func(cl *client.Client) (err error) { list, err = cl.JobRuns(c.Context(), args[0], most); return err })
+		if err != nil {
+			return err
+		}
+		return printTable(a, list, "no firing has ended yet", []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, []string{"DETAIL"}, func(r task.JobRun) (string, []string) {
+			took := ""
+			if r.Duration > 0 {
+				took = time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond).String()
 			}
-			return printTable(a, list, "no firing has ended yet", []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, []string{"DETAIL"}, func(r task.JobRun) (string, []string) {
-				took := ""
-				if r.Duration > 0 {
-					took = time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond).String()
-				}
-				return r.Task, []string{localTime(r.Scheduled), outcomeText(&r), took, shortID(r.Task), r.Detail}
-			})
-		},
-		ValidArgsFunction: a.completeSchedules,
-	})
+			return r.Task, []string{localTime(r.Scheduled), outcomeText(&r), took, shortID(r.Task), r.Detail}
+		})
+	}, a.completeSchedules))
 	c.Flags().IntVarP(&most, "limit", "n", 100, "`number` of firings at most")
 	return c
 }
 
 func (a *app) cronNextCommand() *cobra.Command {
 	n, zone := 0, ""
-	c := &cobra.Command{
-		Use: "next [OPTIONS] NAME|EXPRESSION", Short: "print when a schedule, or a cron expression, fires next",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			s, isExpr := schedule.Schedule{Name: "next", Cron: args[0], Zone: zone, Job: jobNames[0]}, strings.ContainsAny(args[0], " @")
-			switch {
-			case n < 1 || n > 1000:
-				return usage("stint cron next --help", "--count is %d; it has to be from 1 to 1000", n)
-			case zone != "" && !isExpr:
-				return usage("stint cron next --help", "--zone is for an expression; a schedule has its own")
+	c := command("next [OPTIONS] NAME|EXPRESSION", "print when a schedule, or a cron expression, fires next", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		s, isExpr := schedule.Schedule{Name: "next", Cron: args[0], Zone: zone, Job: jobNames[0]}, strings.ContainsAny(args[0], " @")
+		switch {
+		case n < 1 || n > 1000:
+			return usage("stint cron next --help", "--count is %d; it has to be from 1 to 1000", n)
+		case zone != "" && !isExpr:
+			return usage("stint cron next --help", "--zone is for an expression; a schedule has its own")
+		}
+		if isExpr {
+			if _, err := s.Check(jobNames); err != nil {
+				return usage("stint cron next --help", "%v", err)
 			}
-			if isExpr {
-				if _, err := s.Check(jobNames); err != nil {
-					return usage("stint cron next --help", "%v", err)
-				}
-			} else if _, found, err := a.findSchedule(args[0]); err != nil {
+		} else if _, found, err := a.findSchedule(args[0]); err != nil {
+			return err
+		} else {
+			s = found
+		}
+		for _, at := range s.Next(time.Now(), n) {
+			if err := printText(a.stdout, at.Format(time.RFC3339)); err != nil {
 				return err
-			} else {
-				s = found
 			}
-			for _, at := range s.Next(time.Now(), n) {
-				if err := printText(a.stdout, at.Format(time.RFC3339)); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		ValidArgsFunction: a.completeSchedules,
-	}
+		}
+		return nil
+	}, a.completeSchedules)
 	c.Flags().IntVar(&n, "count", 1, "`number` of instants, up to 1000")
 	c.Flags().StringVar(&zone, "zone", "", "time `zone` of an expression")
 	return c

@@ -19,12 +19,7 @@ import (
 )
 
 func (a *app) demoCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "demo",
-		Short: "show in ten seconds what stint does, in a temporary directory",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return a.runDemo(c.Context()) },
-	}
+	return command("demo", "show in ten seconds what stint does, in a temporary directory", cobra.NoArgs, func(c *cobra.Command, _ []string) error { return a.runDemo(c.Context()) })
 }
 
 type demonstration struct {

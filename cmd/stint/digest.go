@@ -24,40 +24,35 @@ import (
 
 func (a *app) digestCommand() *cobra.Command {
 	var since string
-	c := &cobra.Command{
-		Use:   "digest [OPTIONS]",
-		Short: "print what happened overnight, and what waits for you",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			now := time.Now()
-			from, err := parsePast(since, now, 0)
-			if err == nil && (since == "" || !from.Before(now)) {
-				err = fmt.Errorf("%q is not in the past; such a time is 18:00, 12h, 7d or 2026-11-21", since)
-			}
-			if err != nil {
-				return usage("stint digest --help", "--since: %v", err)
-			}
-			dir, _, err := a.stateMissing()
-			if err != nil {
-				return err
-			}
-			read, st, err := statedir.ReadDigest(c.Context(), dir, a.workspaceRoot(), from, now, a.isLive(c.Context())())
-			if err != nil {
-				return err
-			}
-			rows, err := query.UsageOf(c.Context(), st, dir, task.UsageQuery{Since: from})
-			if err != nil {
-				return err
-			}
-			read.Usage = rows[0]
-			d := &digest{Digest: read}
-			d.due(a, dir, st.Schedules(), now)
-			if a.json {
-				return printJSON(a.stdout, d)
-			}
-			return a.printDigest(d)
-		},
-	}
+	c := command("digest [OPTIONS]", "print what happened overnight, and what waits for you", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		now := time.Now()
+		from, err := parsePast(since, now, 0)
+		if err == nil && (since == "" || !from.Before(now)) {
+			err = fmt.Errorf("%q is not in the past; such a time is 18:00, 12h, 7d or 2026-11-21", since)
+		}
+		if err != nil {
+			return usage("stint digest --help", "--since: %v", err)
+		}
+		dir, _, err := a.stateMissing()
+		if err != nil {
+			return err
+		}
+		read, st, err := statedir.ReadDigest(c.Context(), dir, a.workspaceRoot(), from, now, a.isLive(c.Context())())
+		if err != nil {
+			return err
+		}
+		rows, err := query.UsageOf(c.Context(), st, dir, task.UsageQuery{Since: from})
+		if err != nil {
+			return err
+		}
+		read.Usage = rows[0]
+		d := &digest{Digest: read}
+		d.due(a, dir, st.Schedules(), now)
+		if a.json {
+			return printJSON(a.stdout, d)
+		}
+		return a.printDigest(d)
+	})
 	c.Flags().StringVar(&since, "since", "12h", "from this `time` on: 18:00, 12h, 7d, 2026-11-21, \"2026-11-21 15:04\"")
 	return a.withJSON(c)
 }

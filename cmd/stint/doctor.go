@@ -66,16 +66,11 @@ const (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use:   "doctor",
-		Short: "check everything that stint needs, and print how to fix it",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
-			defer cancel()
-			return a.printFindings(a.examine(ctx))
-		},
-	})
+	return a.withJSON(command("doctor", "check everything that stint needs, and print how to fix it", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
+		defer cancel()
+		return a.printFindings(a.examine(ctx))
+	}))
 }
 
 func (a *app) examine(ctx context.Context) []finding {

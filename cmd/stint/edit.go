@@ -33,22 +33,15 @@ import (
 func (a *app) editCommand() *cobra.Command {
 	var accept, ofJobs bool
 	var set []string // KEY=VALUE
-	c := &cobra.Command{
-		Use:   "edit [ID]",
-		Short: "edit the ledger, or one task, with a check and a merge",
-		Args:  cobra.MaximumNArgs(1),
-
-		ValidArgsFunction: a.completeIDs(),
-		RunE: func(c *cobra.Command, args []string) error {
-			switch {
-			case ofJobs && accept || ofJobs && len(set)+len(args) > 0:
-				return usage("stint edit --jobs", "--jobs concerns all of jobs.md; to change a task, leave it out")
-			case ofJobs && !a.json:
-				return a.editLedger(c.Context(), ledger.JobFiles)
-			}
-			return a.edit(c.Context(), accept, set, args)
-		},
-	}
+	c := command("edit [ID]", "edit the ledger, or one task, with a check and a merge", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		switch {
+		case ofJobs && accept || ofJobs && len(set)+len(args) > 0:
+			return usage("stint edit --jobs", "--jobs concerns all of jobs.md; to change a task, leave it out")
+		case ofJobs && !a.json:
+			return a.editLedger(c.Context(), ledger.JobFiles)
+		}
+		return a.edit(c.Context(), accept, set, args)
+	}, a.completeIDs())
 	c.Flags().BoolVar(&ofJobs, "jobs", false, "edit jobs.md, the due jobs")
 	c.Flags().BoolVar(&accept, "accept", false, "apply edits that are quarantined because a formatter seems to have made them")
 	c.Flags().StringArrayVar(&set, "set", nil, "change a field of a task that waits, without an editor: `KEY=VALUE`, or KEY= to unset it; may be repeated")

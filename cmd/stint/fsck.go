@@ -21,22 +21,18 @@ import (
 func (a *app) fsckCommand() *cobra.Command {
 	var repair bool
 	var output string
-	c := &cobra.Command{
-		Use: "fsck [OPTIONS] [FILE]", Short: "check the ledger and print what is wrong as file:line: message",
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			switch {
-			case repair != (output != ""):
-				return usage("stint fsck --repair --output NEW", "--repair and --output need each other: the file itself is never changed")
-			case repair:
-				return a.repair(c.Context(), output, args)
-			case len(args) == 1:
-				return a.fsckFile(c.Context(), args[0])
-			default:
-				return a.fsckState(c.Context())
-			}
-		},
-	}
+	c := command("fsck [OPTIONS] [FILE]", "check the ledger and print what is wrong as file:line: message", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		switch {
+		case repair != (output != ""):
+			return usage("stint fsck --repair --output NEW", "--repair and --output need each other: the file itself is never changed")
+		case repair:
+			return a.repair(c.Context(), output, args)
+		case len(args) == 1:
+			return a.fsckFile(c.Context(), args[0])
+		default:
+			return a.fsckState(c.Context())
+		}
+	})
 	a.withJSON(c)
 	c.Flags().BoolVar(&repair, "repair", false, "write a ledger without findings to --output")
 	c.Flags().StringVar(&output, "output", "", "the `file` that --repair makes; it must not exist")

@@ -49,39 +49,35 @@ func topics() (all []wire.Topic) {
 
 // helpCommand replaces cobra's: it has topics too.
 func (a *app) helpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "help [COMMAND | TOPIC]", Short: "show the manual: a topic, or the options of a command",
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return a.printTopics()
+	return command("help [COMMAND | TOPIC]", "show the manual: a topic, or the options of a command", nil, func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return a.printTopics()
+		}
+		name, all := shown(strings.Join(args, " ")), topics()
+		if i := slices.Index(topicNames, name); i >= 0 {
+			return a.printMarkdown(all[i].Markdown)
+		}
+		cmd, rest, err := c.Root().Find(args)
+		if err == nil && len(rest) == 0 && cmd != c.Root() {
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		}
+		known := slices.Clone(topicNames)
+		for _, cmd := range c.Root().Commands() {
+			known = append(known, cmd.Name())
+		}
+		return usage(strings.TrimSpace("stint help "+state.Nearest(name, known)), "there is no topic and no command %q", clip(name, 40))
+	}, func(c *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		for _, t := range topics() {
+			names = append(names, t.Name+"\t"+t.Title)
+		}
+		for _, cmd := range c.Root().Commands() {
+			if cmd.IsAvailableCommand() {
+				names = append(names, cmd.Name()+"\t"+cmd.Short)
 			}
-			name, all := shown(strings.Join(args, " ")), topics()
-			if i := slices.Index(topicNames, name); i >= 0 {
-				return a.printMarkdown(all[i].Markdown)
-			}
-			cmd, rest, err := c.Root().Find(args)
-			if err == nil && len(rest) == 0 && cmd != c.Root() {
-				cmd.InitDefaultHelpFlag()
-				return cmd.Help()
-			}
-			known := slices.Clone(topicNames)
-			for _, cmd := range c.Root().Commands() {
-				known = append(known, cmd.Name())
-			}
-			return usage(strings.TrimSpace("stint help "+state.Nearest(name, known)), "there is no topic and no command %q", clip(name, 40))
-		},
-		ValidArgsFunction: func(c *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-			for _, t := range topics() {
-				names = append(names, t.Name+"\t"+t.Title)
-			}
-			for _, cmd := range c.Root().Commands() {
-				if cmd.IsAvailableCommand() {
-					names = append(names, cmd.Name()+"\t"+cmd.Short)
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
-	}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
 }
 
 func (a *app) printTopics() error {
@@ -217,27 +213,23 @@ func strong(s string) string {
 
 // manCommand writes the manual pages: stint-COMMAND.1 and stint-TOPIC.7.
 func (a *app) manCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "man DIR", Short: "write the manual pages, of commands and topics, into a directory",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			dir := args[0]
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return &cliError{code: exitUsage, message: "cannot make " + dir, err: plainError(err), try: "stint man DIR, with a directory that you may write"}
-			}
-			if err := a.writeManual(dir, c.Root()); err != nil {
+	return command("man DIR", "write the manual pages, of commands and topics, into a directory", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		dir := args[0]
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return &cliError{code: exitUsage, message: "cannot make " + dir, err: plainError(err), try: "stint man DIR, with a directory that you may write"}
+		}
+		if err := a.writeManual(dir, c.Root()); err != nil {
+			return err
+		}
+		for _, t := range topics() {
+			_, text, _ := bytes.Cut(t.Markdown, []byte("\n"))
+			if err := writeManPage(dir, "stint-"+t.Name, '7', t.Title, (&textWriter{src: text, width: 80}).text()); err != nil {
 				return err
 			}
-			for _, t := range topics() {
-				_, text, _ := bytes.Cut(t.Markdown, []byte("\n"))
-				if err := writeManPage(dir, "stint-"+t.Name, '7', t.Title, (&textWriter{src: text, width: 80}).text()); err != nil {
-					return err
-				}
-			}
-			_, err := fmt.Fprintln(a.stdout, dir)
-			return err
-		},
-	}
+		}
+		_, err := fmt.Fprintln(a.stdout, dir)
+		return err
+	})
 }
 
 // writeManual writes the page of a command, and of those below it: what --help says.

@@ -29,16 +29,12 @@ type historyOptions struct {
 
 func (a *app) historyCommand() *cobra.Command {
 	o := &historyOptions{}
-	c := &cobra.Command{
-		Use: "history [OPTIONS] [ID]", Short: "print what happened to tasks, and by whom",
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if o.limit < 0 {
-				return usage("stint history --help", "--limit %d is negative; 0 is all", o.limit)
-			}
-			return a.runHistory(c.Context(), o, args)
-		},
-	}
+	c := command("history [OPTIONS] [ID]", "print what happened to tasks, and by whom", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		if o.limit < 0 {
+			return usage("stint history --help", "--limit %d is negative; 0 is all", o.limit)
+		}
+		return a.runHistory(c.Context(), o, args)
+	})
 	f := c.Flags()
 	f.IntVarP(&o.limit, "limit", "n", 0, "the newest `number` of records; 0: all")
 	f.BoolVarP(&o.follow, "follow", "f", false, "also print what follows, until Ctrl-C")

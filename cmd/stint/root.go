@@ -344,6 +344,15 @@ func noState(dir string) error {
 	return &cliError{code: exitNotFound, message: "there is no state directory at " + dir, try: `stint task "PROMPT", which creates it`}
 }
 
+// command returns a command that does something, with the values that complete offers for its arguments.
+func command(use, short string, args cobra.PositionalArgs, do func(*cobra.Command, []string) error, complete ...cobra.CompletionFunc) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: args, RunE: do}
+	for _, f := range complete {
+		c.ValidArgsFunction = f
+	}
+	return c
+}
+
 // group returns a command that has others below it.
 func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	c.AddCommand(below...)
