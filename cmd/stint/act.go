@@ -34,13 +34,11 @@ func (a *app) cancelCommand() *cobra.Command {
 }
 
 func (a *app) rmCommand() *cobra.Command {
-	c := a.actCommand("rm", "remove tasks from the lists", acts("remove"))
-	return c
+	return a.actCommand("rm", "remove tasks from the lists", acts("remove"))
 }
 
 func (a *app) retryCommand() *cobra.Command {
-	c := a.actCommand("retry", "queue tasks that have ended again", a.retryTask, state.Draft, state.Done, state.Failed, state.Canceled, state.Dead)
-	return c
+	return a.actCommand("retry", "queue tasks that have ended again", a.retryTask, state.Draft, state.Done, state.Failed, state.Canceled, state.Dead)
 }
 
 func (a *app) holdCommand() *cobra.Command {
@@ -153,21 +151,16 @@ func (a *app) moveCommand() *cobra.Command {
 }
 
 func (a *app) pauseCommand() *cobra.Command {
-	return a.dispatchCommand(&cobra.Command{
-		Use:   "pause [OPTIONS] [REASON]",
-		Short: "start no more tasks until resume; running tasks continue",
-	}, true)
+	return a.dispatchCommand("pause [OPTIONS] [REASON]", "start no more tasks until resume; running tasks continue", nil, true)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	return a.dispatchCommand(&cobra.Command{
-		Use: "resume [OPTIONS]", Short: "start tasks again after pause", Args: cobra.NoArgs,
-	}, false)
+	return a.dispatchCommand("resume [OPTIONS]", "start tasks again after pause", cobra.NoArgs, false)
 }
 
-// dispatchCommand completes a command that pauses or resumes dispatch, also where no master is to run.
-func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
-	c.RunE = func(c *cobra.Command, args []string) error {
+// dispatchCommand returns a command that pauses or resumes dispatch, also where no master is to run.
+func (a *app) dispatchCommand(use, short string, args cobra.PositionalArgs, paused bool) *cobra.Command {
+	return a.withJSON(command(use, short, args, func(c *cobra.Command, args []string) error {
 		ctx, reason, text := c.Context(), strings.Join(args, " "), "paused: no task is started until stint resume"
 		ask := func(cl *client.Client) error { return cl.Pause(ctx, reason) }
 		if !paused {
@@ -181,8 +174,7 @@ func (a *app) dispatchCommand(c *cobra.Command, paused bool) *cobra.Command {
 			a.warnConfig(ctx)
 		}
 		return a.print(map[string]bool{"paused": paused}, text)
-	}
-	return a.withJSON(c)
+	}))
 }
 
 // warnPaused warns on stderr that nothing is started, or next to nothing, if the last answer said so.

@@ -23,34 +23,25 @@ type compactOptions struct {
 
 func (a *app) compactCommand() *cobra.Command {
 	o := &compactOptions{failed: true}
-	c := &cobra.Command{
-		Use:   "compact-tasks [OPTIONS]",
-		Short: "merge the records of each task, and archive old tasks",
-	}
-	a.runsCompact(c, o, "", "compact_older_than")
-	return c
+	return a.compacting("compact-tasks [OPTIONS]", "merge the records of each task, and archive old tasks", o, "", "compact_older_than")
 }
 
 func (a *app) cleanCommand() *cobra.Command {
 	o := &compactOptions{clean: true}
-	c := &cobra.Command{
-		Use:   "clean [OPTIONS]",
-		Short: "move tasks that are done or canceled to the archive",
-	}
+	c := a.compacting("clean [OPTIONS]", "move tasks that are done or canceled to the archive", o, "0", "all that have ended; with --files: retention")
 	c.Flags().BoolVar(&o.failed, "failed", false, "also failed and dead tasks")
 	c.Flags().BoolVar(&o.files, "files", false, "remove files of ended tasks instead")
-	a.runsCompact(c, o, "0", "all that have ended; with --files: retention")
 	exclusive(c, "failed", "files")
 	return c
 }
 
-// runsCompact completes a command that runs compact.
-func (a *app) runsCompact(c *cobra.Command, o *compactOptions, olderThan, text string) {
-	c.Args, c.RunE = cobra.NoArgs, func(c *cobra.Command, _ []string) error { return a.compact(c, o) }
+// compacting returns a command that runs compact.
+func (a *app) compacting(use, short string, o *compactOptions, olderThan, text string) *cobra.Command {
+	c := command(use, short, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return a.compact(c, o) })
 	c.Flags().StringVar(&o.olderThan, "older-than", olderThan, "archive tasks that ended longer ago than this `duration`, such as 30d or 12h (default: "+text+")")
 	c.Flags().Lookup("older-than").DefValue = "" // the text has it
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be done, and do nothing")
-	a.withJSON(c)
+	return a.withJSON(c)
 }
 
 func (a *app) compact(c *cobra.Command, o *compactOptions) error {
