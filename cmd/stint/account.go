@@ -17,16 +17,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"stint/coordinator/agent"
 	"stint/coordinator/api/client"
 	"stint/coordinator/task"
 	"stint/state"
 )
 
 func (a *app) accountCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "account",
-		Short: "accounts of agents: logins, keys, and how many tasks use each",
-	},
+	return group(command("account", "accounts of agents: logins, keys, and how many tasks use each", nil, nil),
 		a.noRun(a.accountAddCommand()), a.accountLsCommand(), a.accountShowCommand(), a.noRun(a.accountLoginCommand()),
 		a.accountAct("enable", "let tasks use an account: ends disable, hold and cool-down"),
 		a.accountAct("disable", "let no more tasks start with an account"),
@@ -257,11 +255,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 			home, _ := found.home() // "": where the CLI has it
 			d.line("home", home)
 			d.line("dangerous", map[bool]string{true: "yes, where all else permits that"}[found.Dangerous])
-			cfg, err := a.base()
-			if err != nil {
-				return err
-			}
-			adapter, err := found.adapter(cfg, filepath.Dir(file.path))
+			adapter, _, err := a.accountAdapter(file, found)
 			if err != nil {
 				d.line("login", err.Error())
 			} else if p := adapter.Probe(c.Context()); found.Tool != builtIn {
@@ -286,11 +280,7 @@ func (a *app) accountLoginCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		cfg, err := a.base()
-		if err != nil {
-			return err
-		}
-		adapter, err := found.adapter(cfg, filepath.Dir(file.path))
+		adapter, env, err := a.accountAdapter(file, found)
 		if err != nil {
 			return err
 		}
@@ -302,10 +292,6 @@ func (a *app) accountLoginCommand() *cobra.Command {
 			return &cliError{code: exitAgent, message: p.Detail, try: p.Fix}
 		case command == "" || strings.HasPrefix(command, "export "):
 			return usage("give it a key: stint account add --cred-ref FILE, or env_from in "+file.path, "%s has no login of its own", found.Tool)
-		}
-		env, err := found.environment()
-		if err != nil {
-			return err
 		}
 		own := findKind(found.Tool).Own()
 		environ := slices.DeleteFunc(os.Environ(), func(kv string) bool { return env.IsWhole && task.IsNamed(kv, own) })
@@ -376,6 +362,16 @@ func (a *app) findAccount(id string) (*accountsFile, *account, error) {
 		return nil, nil, noAccount(id)
 	}
 	return file, found, nil
+}
+
+// accountAdapter returns the adapter of an account's agent, as it runs with what the account gives it.
+func (a *app) accountAdapter(file *accountsFile, found *account) (agent.Adapter, task.AccountEnv, error) {
+	env, err := found.environment()
+	cfg, wrong := a.base()
+	if err = cmp.Or(wrong, err); err != nil {
+		return nil, env, err
+	}
+	return adapterFor(cfg, found.Tool, filepath.Dir(file.path), task.Turn{Account: env}), env, nil
 }
 
 func noAccount(id string) error {

@@ -19,7 +19,6 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"stint/coordinator/agent"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/ledger/lazy"
@@ -472,10 +471,4 @@ func readVariables(path string) (env []string, err error) {
 		env = append(env, name+"="+value)
 	}
 	return env, nil
-}
-
-// adapter returns the adapter of an account's agent, as it runs with that.
-func (a *account) adapter(cfg *Config, stateDir string) (agent.Adapter, error) {
-	env, err := a.environment()
-	return adapterFor(cfg, a.Tool, stateDir, task.Turn{Account: env}), err
 }
