@@ -79,6 +79,7 @@ func eventOf(s *ledger.Section, before time.Time) event {
 type chronicle struct {
 	files  ledger.Files // of which ledger
 	events []event
+	last   event // of them, or of those that followed
 	faults []*ledger.SyntaxError
 	whole  bool            // the archive is in it: what compaction merged has been told
 	skip   int             // merged records that follow
@@ -87,24 +88,17 @@ type chronicle struct {
 
 // add adds the event of a record, unless it only repeats what is there.
 func (h *chronicle) add(s *ledger.Section) (more bool) {
-	if s.Get(ledger.KeyArchived) != nil {
-		return true
-	}
-	if h.whole && h.skip > 0 {
+	switch {
+	case s.Get(ledger.KeyArchived) != nil, h.whole && h.skip == 0 && h.told[s.Seq]:
+	case h.whole && h.skip > 0:
 		h.skip--
-		return true
+	default:
+		h.told[s.Seq] = true
+		h.last = eventOf(s, h.last.At)
+		h.events = append(h.events, h.last)
+		m, _ := mark.In(s) // so many merged records follow
+		h.skip = m.Merged
 	}
-	if h.whole && h.told[s.Seq] {
-		return true
-	}
-	h.told[s.Seq] = true
-	var before time.Time
-	if n := len(h.events); n > 0 {
-		before = h.events[n-1].At
-	}
-	h.events = append(h.events, eventOf(s, before))
-	m, _ := mark.In(s) // so many merged records follow
-	h.skip = m.Merged
 	return true
 }
 
@@ -189,10 +183,6 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 	for _, f := range h.faults {
 		a.hint("stint: %s; more: stint fsck\n", f)
 	}
-	var last event
-	if n := len(h.events); n > 0 {
-		last = h.events[n-1]
-	}
 	isOther := func(e event) bool { return id != "" && (e.Kind != h.files.Kind() || e.ID != id) }
 	events := slices.DeleteFunc(h.events, isOther)
 	if o.limit > 0 && len(events) > o.limit {
@@ -216,7 +206,7 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 	if !o.follow {
 		return nil
 	}
-	f := follow.New(durable.OS, filepath.Join(dir, h.files.Journal()), last.Seq, nil)
+	f := follow.New(durable.OS, filepath.Join(dir, h.files.Journal()), h.last.Seq, nil)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	for {
 		s, err := f.Next(ctx)
@@ -226,10 +216,10 @@ func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) 
 		if err != nil {
 			return err
 		}
-		if last = eventOf(s, last.At); isOther(last) {
+		if h.last = eventOf(s, h.last.At); isOther(h.last) {
 			continue
 		}
-		if err := show(&last); err != nil {
+		if err := show(&h.last); err != nil {
 			return err
 		}
 	}
