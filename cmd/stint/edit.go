@@ -34,44 +34,39 @@ func (a *app) editCommand() *cobra.Command {
 	var accept, ofJobs bool
 	var set []string // KEY=VALUE
 	c := command("edit [ID]", "edit the ledger, or one task, with a check and a merge", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		ctx := c.Context()
 		switch {
-		case ofJobs && accept || ofJobs && len(set)+len(args) > 0:
+		case ofJobs && (accept || len(set)+len(args) > 0):
 			return usage("stint edit --jobs", "--jobs concerns all of jobs.md; to change a task, leave it out")
-		case ofJobs && !a.json:
-			return a.editLedger(c.Context(), ledger.JobFiles)
+		case accept && len(args)+len(set) > 0:
+			return usage("stint edit --accept", "--accept concerns the whole ledger")
+		case accept:
+			return a.acceptEdits(ctx)
+		case len(set) > 0 && len(args) == 0:
+			return usage("stint edit ID --set KEY=VALUE", "--set changes one task, and none is named")
+		case len(set) > 0:
+			var view wire.TaskView
+			patch, err := task.PatchOf(set)
+			if err == nil {
+				err = a.callOrOpen(ctx, func(c *client.Client) (err error) { view, err = c.Edit(ctx, args[0], patch); return err })
+			}
+			if err != nil {
+				return err
+			}
+			return a.printEnd(&view)
+		case a.json:
+			return usage("stint edit --accept --json", "--json is for --accept and --set; an editor is for a person")
+		case len(args) == 1:
+			return a.editTask(ctx, args[0])
+		case ofJobs:
+			return a.editLedger(ctx, ledger.JobFiles)
 		}
-		return a.edit(c.Context(), accept, set, args)
+		return a.editLedger(ctx, ledger.TaskFiles)
 	}, a.completeIDs())
 	c.Flags().BoolVar(&ofJobs, "jobs", false, "edit jobs.md, the due jobs")
 	c.Flags().BoolVar(&accept, "accept", false, "apply edits that are quarantined because a formatter seems to have made them")
 	c.Flags().StringArrayVar(&set, "set", nil, "change a field of a task that waits, without an editor: `KEY=VALUE`, or KEY= to unset it; may be repeated")
 	return a.withJSON(c)
-}
-
-func (a *app) edit(ctx context.Context, accept bool, set, args []string) error {
-	switch {
-	case accept && len(args)+len(set) > 0:
-		return usage("stint edit --accept", "--accept concerns the whole ledger")
-	case accept:
-		return a.acceptEdits(ctx)
-	case len(set) > 0 && len(args) == 0:
-		return usage("stint edit ID --set KEY=VALUE", "--set changes one task, and none is named")
-	case len(set) > 0:
-		patch, err := task.PatchOf(set)
-		if err != nil {
-			return err
-		}
-		var view wire.TaskView
-		if err := a.callOrOpen(ctx, func(c *client.Client) (err error) { view, err = c.Edit(ctx, args[0], patch); return err }); err != nil {
-			return err
-		}
-		return a.printEnd(&view)
-	case a.json:
-		return usage("stint edit --accept --json", "--json is for --accept and --set; an editor is for a person")
-	case len(args) == 1:
-		return a.editTask(ctx, args[0])
-	}
-	return a.editLedger(ctx, ledger.TaskFiles)
 }
 
 // editLedger lets the user edit one of the ledgers.
@@ -320,11 +315,7 @@ func (e *editing) save(ctx context.Context, text []byte) (again bool, err error)
 		}
 		if changed, err := e.put(ctx, e.base, e.text, records, plan); !changed {
 			for _, id := range back {
-				if e.files == ledger.JobFiles {
-					err = errors.Join(err, stillThere("job "+id))
-					continue
-				}
-				err = errors.Join(err, e.app.cancelNewest(ctx, id))
+				err = errors.Join(err, e.cancelNewest(ctx, id))
 			}
 			return false, err
 		}
@@ -352,21 +343,19 @@ func deleted(kind ledger.Kind, base, text []byte) (gone, back []string) {
 	return gone, back
 }
 
-// cancelNewest ends a task that a person has deleted, and whose section is back.
-func (a *app) cancelNewest(ctx context.Context, id string) error {
-	err := a.callOrOpen(ctx, func(c *client.Client) error { _, err := c.Act(ctx, id, "cancel"); return err })
+// cancelNewest ends a task that a person has deleted, and whose section is back. One that has ended, or a job, is there again.
+func (e *editing) cancelNewest(ctx context.Context, id string) error {
+	what, err := "job "+id, error(&task.Error{Code: task.CodeConflict})
+	if e.files == ledger.TaskFiles {
+		what, err = "task "+id+" has ended, and", e.app.callOrOpen(ctx, func(c *client.Client) error { _, err := c.Act(ctx, id, "cancel"); return err })
+	}
 	if errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-		return stillThere("task " + id + " has ended, and")
+		return &cliError{code: exitFailure, message: what + " its section is there again: it is among the newest, and the save could be an old buffer", try: "delete it when there is a newer record below it"}
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(a.stdout, "%s %s: canceled; its section was among the newest and is there again\n", ledger.KindTask, id)
+		_, err = fmt.Fprintf(e.app.stdout, "%s %s: canceled; its section was among the newest and is there again\n", ledger.KindTask, id)
 	}
 	return err
-}
-
-// stillThere is the error for a section that was deleted in vain.
-func stillThere(what string) error {
-	return &cliError{code: exitFailure, message: what + " its section is there again: it is among the newest, and the save could be an old buffer", try: "delete it when there is a newer record below it"}
 }
 
 // saveTries is how often a save is made that another program undoes.
@@ -391,8 +380,7 @@ func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, re
 	if e.base == nil { // what is wrong elsewhere in tasks.md is not about this task
 		t.Findings, _ = splitFindings(t.Findings, e.old)
 	}
-	other := func(f task.Finding) bool { return f.File != e.files.Ledger() }
-	t.Findings = slices.DeleteFunc(t.Findings, other)
+	t.Findings = slices.DeleteFunc(t.Findings, func(f task.Finding) bool { return f.File != e.files.Ledger() })
 	return false, errors.Join(e.drop(), e.taken(t, err, plan))
 }
 
