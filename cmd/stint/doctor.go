@@ -84,13 +84,13 @@ func (a *app) examine(ctx context.Context) []finding {
 	if err != nil {
 		return append(list, failed("state directory", err))
 	}
-	list = append(list, slices.Concat(examineState(dir), a.examineMaster(ctx, cfg, dir))...)
+	list = slices.Concat(list, examineState(dir), a.examineMaster(ctx, cfg, dir))
 	found, seq := a.examineLedger(ctx, cfg, dir)
-	list = append(list, slices.Concat(found, a.examinePostgres(ctx, cfg, dir, seq))...)
+	list = slices.Concat(list, found, a.examinePostgres(ctx, cfg, dir, seq))
 	looks := lookAtCLIs(ctx, cfg)
 	body, _ := a.askAgents(ctx, ownRun() == "") // none: the finding about the master says why
 	noteLogins(dir, looks, body.Agents)
-	list = append(list, slices.Concat(examineAgents(cfg, looks), compareAgents(cfg, looks, &body))...)
+	list = slices.Concat(list, examineAgents(cfg, looks), compareAgents(cfg, looks, &body))
 	files := finding{"open files", healthOK, "", ""} // every run needs some
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -118,18 +118,18 @@ func (a *app) examine(ctx context.Context) []finding {
 // examineSchedules looks whether the schedules can be read, and whether anything fires them.
 func (a *app) examineSchedules(ctx context.Context, dir string, cfg *Config) []finding {
 	list, err := newSchedulesFile(dir, cfg).read()
-	switch {
-	case err != nil:
-		return []finding{failed("schedules", err)}
-	case len(list) == 0:
+	if err == nil && len(list) == 0 {
 		return nil
 	}
 	f := finding{"schedules", healthOK, count(len(list), "schedule"), ""}
-	if _, err := a.health(ctx); err != nil {
+	if _, down := a.health(ctx); err == nil && down != nil {
 		f.Status, f.Text, f.Try = healthWarn, f.Text+", and nothing fires: no master is running", "stint serve"
-	} else if err := a.callRunning(func(c *client.Client) error { _, err := c.Schedules(ctx); return err }); err != nil {
-		return []finding{failed("schedules", err)}
-	} else if afterReboot() != "" {
+	} else if err == nil {
+		err = a.callRunning(func(c *client.Client) error { _, err := c.Schedules(ctx); return err })
+	}
+	if err != nil {
+		f = failed("schedules", err)
+	} else if afterReboot() != "" && f.Status == healthOK {
 		f.Status, f.Text, f.Try = healthWarn, f.Text+"; "+afterReboot(), "stint service install"
 	}
 	return []finding{f}
@@ -475,24 +475,20 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	look, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	p, failure := postgres.Look(look, o)
+	ours := ""
 	if failure != nil {
 		message, try := explain(failure)
-		list = append(list, finding{"postgres", healthWarn, message, try})
+		list, ours = append(list, finding{"postgres", healthWarn, message, try}), failure.Error()
 	} else {
 		list = append(list, finding{"postgres", healthOK, describeMirror(&p, seq), ""})
 	}
 	if p.Warning != "" {
 		list = append(list, finding{"postgres", healthWarn, p.Warning, ""})
 	}
-	h, err := a.health(ctx)
-	if err != nil {
-		return list // the finding about the master says why
+	if h, err := a.health(ctx); err == nil { // else the finding about the master says why
+		list = append(list, examineMirror(&h, ours)...)
 	}
-	ours := ""
-	if failure != nil {
-		ours = failure.Error()
-	}
-	return append(list, examineMirror(&h, ours)...)
+	return list
 }
 
 // describeMirror returns where the mirror is and how far.
