@@ -36,30 +36,30 @@ func (a *app) configCommand() *cobra.Command {
 			return err
 		}
 		cfg = cfg.forWorkspace(where)
-		tables := []shownTable{{keys: cfg.shown()}}
-		for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
-			tables = append(tables, shownTable{"[queue." + tomlText(name) + "]", "queue." + name + ".", []shownKey{{"max", cfg.QueueMax[name], "file"}}})
-		}
-		for i, b := range cfg.Notify {
-			b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
-			tables = append(tables, shownTable{"[[notify]]", fmt.Sprintf("notify.%d.", i), shownBlock(&b)})
-		}
-		for i := range cfg.Governed {
-			tables = append(tables, shownTable{"[[governed]]", fmt.Sprintf("governed.%d.", i), shownBlock(&cfg.Governed[i])})
-		}
 		var list []shownKey
 		text := ""
-		for _, t := range tables {
-			text += strings.TrimPrefix(t.head+"\n", "\n")
-			for _, k := range t.keys {
+		add := func(head, prefix string, keys []shownKey) {
+			text += head
+			for _, k := range keys {
 				line := k.Key + " = " + tomlText(k.Value)
-				if origins && t.head == "" {
+				if origins && head == "" {
 					line = pad(line, 36) + "  # " + k.Origin
 				}
 				text += line + "\n"
-				k.Key = t.prefix + k.Key
+				k.Key = prefix + k.Key
 				list = append(list, k)
 			}
+		}
+		add("", "", cfg.shown())
+		for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
+			add("[queue."+tomlText(name)+"]\n", "queue."+name+".", []shownKey{{"max", cfg.QueueMax[name], "file"}})
+		}
+		for i, b := range cfg.Notify {
+			b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
+			add("[[notify]]\n", fmt.Sprintf("notify.%d.", i), shownBlock(&b))
+		}
+		for i := range cfg.Governed {
+			add("[[governed]]\n", fmt.Sprintf("governed.%d.", i), shownBlock(&cfg.Governed[i]))
 		}
 		if a.json {
 			return printEach(a.stdout, list)
@@ -72,14 +72,8 @@ func (a *app) configCommand() *cobra.Command {
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
 	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
 	a.withJSON(show)
-	return group(&cobra.Command{Use: "config", Short: "show and change the configuration"},
+	return group(command("config", "show and change the configuration", nil, nil),
 		show, a.configPathCommand(), a.noRun(a.configSetCommand()), a.noRun(a.configEditCommand()))
-}
-
-// A shownTable is a section or block of `config show`: its head, what its keys have before them in JSON, and they.
-type shownTable struct {
-	head, prefix string
-	keys         []shownKey
 }
 
 // A shownKey is one line of `config show --json`.
@@ -173,7 +167,7 @@ func namedKey(name, try string) (*key, error) {
 	if meansStateDir(name) {
 		return nil, usage("stint ls --state-dir /PATH", "the state directory is no setting of the file; export STINT_STATE_DIR, or use --state-dir")
 	}
-	if section, _, _ := strings.Cut(name, "."); section == "notify" || section == "governed" { // a file has several blocks of it
+	if section, _ := cutSection(name); section == "notify" || section == "governed" { // a file has several blocks of it
 		return nil, usage("stint config edit", "%q is set in a [[%s]] block; edit the file", clip(name, 40), section)
 	}
 	if near := nearestKey(name); near != "" {

@@ -21,10 +21,7 @@ import (
 )
 
 func (a *app) cronCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "cron",
-		Short: "schedules: tasks and jobs at set times",
-	},
+	return group(command("cron", "schedules: tasks and jobs at set times", nil, nil),
 		a.noRun(a.cronAddCommand()), a.cronLsCommand(), a.cronShowCommand(), a.cronNextCommand(), a.cronRunsCommand(),
 		a.cronAct("run", "fire a schedule now, besides its other firings"),
 		a.cronAct("pause", "let a schedule fire no more until it is resumed"),
@@ -107,19 +104,14 @@ func (a *app) cronSpec(c *cobra.Command, o *taskOptions, s *schedule.Schedule, a
 
 // scheduleBlock writes a schedule as a [[schedule]] block.
 func scheduleBlock(s *schedule.Schedule) string {
-	text := "[[schedule]]\n"
-	add := func(name string, v reflect.Value) {
-		if !v.IsZero() {
-			text += name + " = " + tomlText(v.Interface()) + "\n"
+	text, list, spec := "[[schedule]]\n", shownBlock(s), task.Fields(&s.Spec)
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		if v := reflect.ValueOf(spec[name]).Elem(); !v.IsZero() {
+			list = append(list, shownKey{Key: task.WithUnderscores(name), Value: v.Interface()})
 		}
 	}
-	names, fields := blockFields(s)
-	for _, name := range names {
-		add(name, fields[name])
-	}
-	spec := task.Fields(&s.Spec)
-	for _, name := range slices.Sorted(maps.Keys(spec)) {
-		add(task.WithUnderscores(name), reflect.ValueOf(spec[name]).Elem())
+	for _, k := range list {
+		text += k.Key + " = " + tomlText(k.Value) + "\n"
 	}
 	return text
 }
