@@ -155,8 +155,8 @@ func (l *benchLimit) write(b *testing.B) time.Duration {
 
 func (l *benchLimit) batch(ctx context.Context, tx pgx.Tx, b *batch, generation int64) error {
 	w := &writer{at: place{generation: time.Now().UnixNano() + generation}} // each row differs from the one that is there
-	for _, sql := range createStaging()[:2] {
-		if _, err := tx.Exec(ctx, sql); err != nil {
+	for _, t := range tables[:2] {
+		if _, err := tx.Exec(ctx, t.create()); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"stint/coordinator/task"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A Position says how far a mirror goes.
@@ -90,10 +89,7 @@ func Migrate(ctx context.Context, o Options) (from, to int, err error) {
 		return 0, 0, err
 	}
 	defer pool.Close()
-	err = pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		from, to, err = schema.Migrate(ctx, c.Conn())
-		return err
-	})
+	from, to, err = schema.Migrate(ctx, pool)
 	return from, to, server.Explain(err, t)
 }
 

@@ -74,7 +74,7 @@ func (p *packer) send(b *batch) {
 
 // pack hands over tasks as they are now: in one batch, or where they are large in several, of which the last is last.
 func (p *packer) pack(ids []string, last *batch) error {
-	b, size := &batch{since: last.since}, 0
+	b, size := &batch{}, 0
 	for _, id := range ids {
 		rows, err := p.rows(id)
 		if err != nil {
@@ -85,7 +85,7 @@ func (p *packer) pack(ids []string, last *batch) error {
 		}
 		if size += rows.size; size > maxBytes && len(b.tasks) > 0 {
 			p.send(b)
-			b, size = &batch{since: last.since}, rows.size
+			b, size = &batch{}, rows.size
 		}
 		b.tasks = append(b.tasks, rows)
 	}
@@ -204,7 +204,7 @@ func recordOf(sec *ledger.Section, now time.Time) record {
 
 // packRecords makes a batch of a record and of those that are there behind it.
 func (p *packer) packRecords(r record, more <-chan record, generation int64) error {
-	b := &batch{since: r.at}
+	b, since := &batch{}, r.at
 	var ids []string
 	known, accounts := map[string]bool{}, false
 	for ok := true; ok; {
@@ -225,7 +225,7 @@ func (p *packer) packRecords(r record, more <-chan record, generation int64) err
 			ok = false
 		}
 	}
-	p.s.mirror.pending(b.since)
+	p.s.mirror.pending(since)
 	if err := p.folded(b.to.seq); err != nil {
 		return err
 	}

@@ -85,6 +85,7 @@ var (
 	filesTable = table{name: "task_files", columns: []string{
 		"id", "task_id", "run_id", "host", "path", "is_input", "content", "size_bytes", "storage_url", "sha256",
 	}, kept: []string{"content"}}
+	tables = []*table{&tasksTable, &runsTable, &filesTable}
 )
 
 // A taskRows is what the tables have of one task. Each row has the values of its table's columns.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"stint/coordinator/postgres/schema"
 	"stint/coordinator/postgres/server"
@@ -46,13 +45,9 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	}()
 	// The schema is made in an empty database. One that is older or newer than this program is
 	// refused: other hosts may need it as it is.
-	err = db.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		_, err := schema.Check(ctx, c.Conn())
-		if errors.Is(err, schema.ErrNone) {
-			_, _, err = schema.Migrate(ctx, c.Conn())
-		}
-		return err
-	})
+	if _, err = schema.Check(ctx, db); errors.Is(err, schema.ErrNone) {
+		_, _, err = schema.Migrate(ctx, db)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"stint/coordinator/postgres/schema"
 	"stint/coordinator/postgres/server"
@@ -68,17 +67,15 @@ func Verify(ctx context.Context, o Options, read func(upTo uint64) (VerifySource
 		return r, err
 	}
 	defer pool.Close()
-	err = pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		if _, err := schema.Check(ctx, c.Conn()); errors.Is(err, schema.ErrNone) {
-			return notYet(t, "has no tables of stint yet")
-		} else if err != nil {
-			return err
-		}
-		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) (err error) {
+	if _, err = schema.Check(ctx, pool); errors.Is(err, schema.ErrNone) {
+		return r, notYet(t, "has no tables of stint yet")
+	}
+	if err == nil {
+		err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) (err error) {
 			r, err = verify(ctx, &o, tx, t, read)
 			return err
 		})
-	})
+	}
 	return r, server.Explain(err, t)
 }
 
@@ -129,8 +126,8 @@ func isSame(ctx context.Context, src Source, p *Position, t server.Target) error
 }
 
 func (c *comparison) run(ctx context.Context) error {
-	for _, sql := range createStaging() {
-		if _, err := c.tx.Exec(ctx, sql); err != nil {
+	for _, t := range tables {
+		if _, err := c.tx.Exec(ctx, t.create()); err != nil {
 			return err
 		}
 	}
@@ -182,7 +179,7 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 	if err := c.fill(ctx, c.tx, b); err != nil {
 		return err
 	}
-	for _, t := range []*table{&tasksTable, &runsTable, &filesTable} {
+	for _, t := range tables {
 		rows, _ := c.tx.Query(ctx, t.difference()) // ForEachRow returns the error
 		var here, there map[string]json.RawMessage
 		_, err := pgx.ForEachRow(rows, []any{&here, &there}, func() error {

@@ -38,9 +38,8 @@ type place struct {
 // A batch is what one transaction writes.
 type batch struct {
 	tasks []*taskRows
-	to    *place    // where the mirror is afterwards; nil: as far as before
-	since time.Time // when the oldest of its records was written; zero: it is part of a rebuild
-	sweep bool      // at the end of a rebuild: rows of older generations go
+	to    *place // where the mirror is afterwards; nil: as far as before
+	sweep bool   // at the end of a rebuild: rows of older generations go
 
 	accounts []state.AccountUse // nil: as before
 }
@@ -84,21 +83,17 @@ func (t *table) upsert() string {
 const freeKeys = `UPDATE tasks t SET idempotency_key = NULL FROM copy_tasks c
 	WHERE t.host = c.host AND t.idempotency_key = c.idempotency_key AND t.id <> c.id`
 
-// Statements of each transaction, in their order. They are made when they are first needed: most commands have no use for them.
-var (
-	createStaging = sync.OnceValue(func() []string {
-		return []string{tasksTable.create(), runsTable.create(), filesTable.create()}
-	})
-	upserts = sync.OnceValue(func() []string {
-		return []string{
-			tasksTable.upsert(),
-			`DELETE FROM task_files f USING copy_tasks c WHERE f.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_files n WHERE n.id = f.id)`,
-			`DELETE FROM task_runs r USING copy_tasks c WHERE r.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_runs n WHERE n.id = r.id)`,
-			runsTable.upsert(),
-			filesTable.upsert(),
-		}
-	})
-)
+// upserts are the statements that take the rows over, in their order. They are made when they are first needed: most commands
+// have no use for them.
+var upserts = sync.OnceValue(func() []string {
+	return []string{
+		tasksTable.upsert(),
+		`DELETE FROM task_files f USING copy_tasks c WHERE f.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_files n WHERE n.id = f.id)`,
+		`DELETE FROM task_runs r USING copy_tasks c WHERE r.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_runs n WHERE n.id = r.id)`,
+		runsTable.upsert(),
+		filesTable.upsert(),
+	}
+})
 
 // A writer makes the rows of tasks, and writes batches of them into the mirror of one host.
 type writer struct {
@@ -139,12 +134,10 @@ func (w *writer) write(ctx context.Context, b *batch, patience int) error {
 func (w *writer) begin(ctx context.Context, tx pgx.Tx) error {
 	var seq, generation int64
 	var q pgx.Batch
-	for _, name := range []string{"lock_timeout", "idle_in_transaction_session_timeout"} {
-		q.Queue(fmt.Sprintf("SET LOCAL %s = %d", name, writeTimeout.Milliseconds()))
-	}
-	for name, value := range map[string]int{"tcp_keepalives_idle": 5, "tcp_keepalives_interval": 2, "tcp_keepalives_count": 3} {
-		q.Queue(fmt.Sprintf("SET LOCAL %s = %d", name, value)) // while it waits for rows of a COPY, no other limit counts
-	}
+	// While it waits for rows of a COPY, no limit counts but that of keepalives.
+	q.Queue(`SELECT set_config('lock_timeout', $1, TRUE), set_config('idle_in_transaction_session_timeout', $1, TRUE),
+		set_config('tcp_keepalives_idle', '5', TRUE), set_config('tcp_keepalives_interval', '2', TRUE), set_config('tcp_keepalives_count', '3', TRUE)`,
+		fmt.Sprint(writeTimeout.Milliseconds()))
 	q.Queue("SELECT seq, generation FROM mirrors WHERE host = $1 FOR UPDATE", w.o.Host).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&seq, &generation)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -152,8 +145,8 @@ func (w *writer) begin(ctx context.Context, tx pgx.Tx) error {
 		}
 		return err
 	})
-	for _, sql := range createStaging() {
-		q.Queue(sql)
+	for _, t := range tables {
+		q.Queue(t.create())
 	}
 	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 		return err
@@ -171,14 +164,11 @@ func (w *writer) fill(ctx context.Context, tx pgx.Tx, b *batch) error {
 		t.task[generationColumn] = w.at.generation
 		tasks, runs, files = append(tasks, t.task), append(runs, t.runs...), append(files, t.files...)
 	}
-	for _, part := range []struct {
-		table *table
-		rows  [][]any
-	}{{&tasksTable, tasks}, {&runsTable, unique(runs)}, {&filesTable, files}} {
-		if len(part.rows) == 0 {
+	for i, rows := range [][][]any{tasks, unique(runs), files} {
+		if len(rows) == 0 {
 			continue
 		}
-		if _, err := tx.CopyFrom(ctx, pgx.Identifier{part.table.staging()}, part.table.columns, pgx.CopyFromRows(part.rows)); err != nil {
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{tables[i].staging()}, tables[i].columns, pgx.CopyFromRows(rows)); err != nil {
 			return err
 		}
 	}

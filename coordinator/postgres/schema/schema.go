@@ -56,21 +56,27 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+// A Database is a connection or a pool.
+type Database interface {
+	Querier
+	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
+}
+
 // Newest returns the version of the schema that this program needs.
 func Newest() int { return len(migrations()) }
 
 // Migrate brings the schema to the newest version, in one transaction. It returns the versions before and after.
-func Migrate(ctx context.Context, conn *pgx.Conn) (from, to int, err error) {
-	if from, to, err = migrate(ctx, conn, migrations(), migrationWait); err == nil {
-		err = checkTables(ctx, conn)
+func Migrate(ctx context.Context, db Database) (from, to int, err error) {
+	if from, to, err = migrate(ctx, db, migrations(), migrationWait); err == nil {
+		err = checkTables(ctx, db)
 	}
 	return from, to, err
 }
 
 // migrate makes the steps that are missing. Other hosts may do the same: the lock ends with the transaction, also behind a
 // pooler that lends connections by the transaction, and only with the lock does it look what is there.
-func migrate(ctx context.Context, conn *pgx.Conn, list []migration, wait time.Duration) (from, to int, err error) {
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+func migrate(ctx context.Context, db Database, list []migration, wait time.Duration) (from, to int, err error) {
+	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; SELECT pg_advisory_xact_lock(%d)", wait.Milliseconds(), migrationKey))
 		if err != nil {
 			return fmt.Errorf("wait for another migration: %w", err)
