@@ -26,19 +26,20 @@ import (
 )
 
 func (a *app) syncCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use: "sync", Short: "compare or update the mirror of the ledger in PostgreSQL",
-	}, a.noRun(a.syncOnceCommand()), a.syncStatusCommand(), a.syncVerifyCommand(),
-		a.noRun(a.syncRebuildCommand()), a.noRun(a.syncMigrateCommand()))
+	return group(&cobra.Command{Use: "sync", Short: "compare or update the mirror of the ledger in PostgreSQL"},
+		a.noRun(a.onMirror("once", "bring the mirror up to date, and exit", func(c *cobra.Command) error { return a.writeMirror(c, false) })),
+		a.onMirror("status", "show how far the mirror is behind", a.mirrorStatus), a.syncVerifyCommand(),
+		a.noRun(a.onMirror("rebuild", "write the whole mirror again", func(c *cobra.Command) error { return a.writeMirror(c, true) })),
+		a.noRun(a.onMirror("migrate", "upgrade the database's tables to the schema of this stint", a.migrateMirror)))
 }
 
-// onMirror completes one of these commands: it gets the options of serve that say where the
+// onMirror returns one of these commands: it has the options of serve that say where the
 // mirror is and what it holds, and does run.
-func (a *app) onMirror(c *cobra.Command, run func(c *cobra.Command) error) *cobra.Command {
-	c.Use += " [OPTIONS]"
-	c.Args = cobra.NoArgs
-	c.RunE = func(c *cobra.Command, _ []string) error { return run(c) }
-	a.withJSON(c)
+func (a *app) onMirror(use, short string, run func(c *cobra.Command) error) *cobra.Command {
+	c := a.withJSON(&cobra.Command{
+		Use: use + " [OPTIONS]", Short: short, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return run(c) },
+	})
 	for i := range keys {
 		if keys[i].section == "postgres" {
 			addKeyFlag(c.Flags(), &keys[i])
@@ -122,18 +123,6 @@ func (a *app) startCounter(ctx context.Context, dir, doing string) (read func(up
 	})
 }
 
-func (a *app) syncOnceCommand() *cobra.Command {
-	return a.onMirror(&cobra.Command{
-		Use: "once", Short: "bring the mirror up to date, and exit",
-	}, func(c *cobra.Command) error { return a.writeMirror(c, false) })
-}
-
-func (a *app) syncRebuildCommand() *cobra.Command {
-	return a.onMirror(&cobra.Command{
-		Use: "rebuild", Short: "write the whole mirror again",
-	}, func(c *cobra.Command) error { return a.writeMirror(c, true) })
-}
-
 // writeMirror brings the mirror up to date, or writes it anew, and says how much that was.
 func (a *app) writeMirror(c *cobra.Command, anew bool) error {
 	ctx, begin := c.Context(), time.Now()
@@ -182,51 +171,35 @@ func (a *app) warn(texts ...string) {
 	}
 }
 
-func (a *app) syncMigrateCommand() *cobra.Command {
-	return a.onMirror(&cobra.Command{
-		Use: "migrate", Short: "upgrade the database's tables to the schema of this stint",
-	}, func(c *cobra.Command) error {
-		_, o, err := a.mirrorOptions(c)
-		if err != nil {
-			return err
-		}
-		var m struct {
-			From int `json:"from"` // 0: there were no tables
-			To   int `json:"to"`
-		}
-		m.From, m.To, err = postgres.Migrate(c.Context(), o)
-		if err := syncError(c.Context(), err); err != nil {
-			return err
-		}
-		text := fmt.Sprintf("schema %d -> %d", m.From, m.To)
-		if m.From == m.To {
-			text = fmt.Sprintf("schema %d, nothing to do", m.To)
-		}
-		return a.print(m, text)
-	})
-}
-
-func (a *app) syncStatusCommand() *cobra.Command {
-	return a.onMirror(&cobra.Command{
-		Use: "status", Short: "show how far the mirror is behind",
-	}, a.mirrorStatus)
+// migrateMirror upgrades the database's tables.
+func (a *app) migrateMirror(c *cobra.Command) error {
+	_, o, err := a.mirrorOptions(c)
+	if err != nil {
+		return err
+	}
+	var m struct {
+		From int `json:"from"` // 0: there were no tables
+		To   int `json:"to"`
+	}
+	m.From, m.To, err = postgres.Migrate(c.Context(), o)
+	if err := syncError(c.Context(), err); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("schema %d -> %d", m.From, m.To)
+	if m.From == m.To {
+		text = fmt.Sprintf("schema %d, nothing to do", m.To)
+	}
+	return a.print(m, text)
 }
 
 // A mirrorStatus is what sync status tells. What needs an answer of the database may be left out.
 type mirrorStatus struct {
-	Target      string             `json:"target"`
-	Schema      int                `json:"schema,omitempty"`
-	Host        string             `json:"host"`
-	StateDir    string             `json:"stateDir"`
+	postgres.Position
 	Seq         *uint64            `json:"seq,omitempty"` // all records up to it are in the mirror
 	JournalSeq  uint64             `json:"journalSeq"`
 	LagRecords  *uint64            `json:"lagRecords,omitempty"`
 	LagSeconds  *float64           `json:"lagSeconds,omitempty"` // age of the oldest record that the mirror lacks
-	UpdatedAt   time.Time          `json:"updatedAt,omitzero"`
-	RebuiltAt   time.Time          `json:"rebuiltAt,omitzero"`
-	Version     string             `json:"version,omitempty"` // of the stint that wrote last
 	SkewSeconds float64            `json:"skewSeconds,omitempty"`
-	Warning     string             `json:"warning,omitempty"`
 	Error       string             `json:"error,omitempty"` // why the database cannot be used
 	Master      *task.MirrorStatus `json:"master,omitempty"`
 }
@@ -238,7 +211,7 @@ func (a *app) mirrorStatus(c *cobra.Command) error {
 		return failed
 	}
 	h, _ := a.health(ctx) // without a master there is no word of it
-	s := &mirrorStatus{Host: o.Host, StateDir: dir, Master: h.Postgres}
+	s := &mirrorStatus{Position: postgres.Position{Host: o.Host, StateDir: dir}, Master: h.Postgres}
 	if failed != nil && s.Master == nil {
 		return failed
 	}
@@ -252,8 +225,7 @@ func (a *app) mirrorStatus(c *cobra.Command) error {
 		var p postgres.Position
 		p, err = postgres.Look(ctx, o)
 		if failed = syncError(ctx, err); failed == nil {
-			s.Target, s.Schema, s.UpdatedAt, s.RebuiltAt, s.Version = p.Target, p.Schema, p.UpdatedAt, p.RebuiltAt, p.Version
-			s.SkewSeconds, s.Warning = p.Skew.Seconds(), p.Warning
+			s.Position, s.StateDir, s.SkewSeconds = p, dir, p.Skew.Seconds()
 			s.setLag(ctx, l, p.Seq)
 		}
 	case errors.Is(failed, errNoMirror):
@@ -343,9 +315,7 @@ const shownDifferences = 100
 
 func (a *app) syncVerifyCommand() *cobra.Command {
 	var all bool
-	c := a.onMirror(&cobra.Command{
-		Use: "verify", Short: "compare the mirror with the ledger",
-	}, func(c *cobra.Command) error {
+	c := a.onMirror("verify", "compare the mirror with the ledger", func(c *cobra.Command) error {
 		ctx := c.Context()
 		dir, o, err := a.mirrorOptions(c)
 		if err != nil {
@@ -369,23 +339,17 @@ func (a *app) syncVerifyCommand() *cobra.Command {
 	return c
 }
 
-// A mirrorSummary is the last line of sync verify --json.
-type mirrorSummary struct {
-	Seq         uint64 `json:"seq"` // that far both were compared
-	Tasks       int    `json:"tasks"`
-	Runs        int    `json:"runs"`
-	Files       int    `json:"files"`
-	Differences int    `json:"differences"`
-	InFlight    int    `json:"inFlight"` // tasks that were changed meanwhile and not compared
-}
-
 // printDifferences prints the differences that are to be shown, and the summary.
 func (a *app) printDifferences(r *postgres.Report, all bool) error {
 	shown := r.Differences
 	if !all {
 		shown = shown[:min(len(shown), shownDifferences)]
 	}
-	sum := mirrorSummary{r.Seq, r.Tasks, r.Runs, r.Files, len(r.Differences) + r.More, r.InFlight}
+	sum := struct {
+		*postgres.Report
+		Differences int `json:"differences"`
+		InFlight    int `json:"inFlight"`
+	}{r, len(r.Differences) + r.More, r.InFlight}
 	for _, d := range shown {
 		if err := a.print(d, oneLine(d.Text)); err != nil {
 			return err

@@ -15,11 +15,11 @@ import (
 // A Position says how far a mirror goes.
 type Position struct {
 	Target     string        `json:"target"`
-	Schema     int           `json:"schema"`
+	Schema     int           `json:"schema,omitempty"`
 	Host       string        `json:"host"`
 	StateDir   string        `json:"stateDir,omitempty"` // whose ledger it is a mirror of; "": nothing was copied yet
 	Seq        uint64        `json:"seq"`                // all records up to this one are in it; 0: it is being built, or empty
-	Generation int64         `json:"generation"`
+	Generation int64         `json:"generation,omitempty"`
 	UpdatedAt  time.Time     `json:"updatedAt,omitzero"` // by the database's clock
 	RebuiltAt  time.Time     `json:"rebuiltAt,omitzero"` // by the database's clock
 	Version    string        `json:"version,omitempty"`  // of the stint that wrote last

@@ -35,8 +35,8 @@ type Report struct {
 	Runs        int          `json:"runs"`
 	Files       int          `json:"files"`
 	Differences []Difference `json:"differences"`
-	More        int          `json:"more,omitempty"`     // differences beyond those
-	InFlight    int          `json:"inFlight,omitempty"` // tasks that were changed later, and were not compared
+	More        int          `json:"-"`        // differences beyond those
+	InFlight    int          `json:"inFlight"` // tasks that were changed later, and were not compared
 }
 
 // mostDifferences bounds a report.

@@ -1,10 +1,9 @@
 package postgrestest
 
 import (
-	"errors"
+	"context"
 	"os/exec"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -17,13 +16,11 @@ func (s *Server) Kill(t testing.TB) {
 	if s.Ended() {
 		return
 	}
-	children := s.freeze(t)
-	signal(t, syscall.SIGKILL, append(children, s.process.Pid))
+	s.signal(t, "KILL")
 	if _, err := s.process.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	s.gone()
-	until(t, "the processes of PostgreSQL are gone", func() bool { return allDead(children) })
 }
 
 // Stop stops the server in order: open connections are ended.
@@ -51,72 +48,36 @@ func (s *Server) Restart(t testing.TB) {
 // Pause stops all processes of the server in the middle of what they do: connections stay open, and nothing answers.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
-	signal(t, syscall.SIGSTOP, s.freeze(t))
+	s.signal(t, "STOP")
 }
 
 // Resume lets all processes go on.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
-	if s.process == nil {
-		return
-	}
-	signal(t, syscall.SIGCONT, append(s.children(t), s.process.Pid))
-}
-
-// signal sends a signal to processes; some may have ended.
-func signal(t testing.TB, sig syscall.Signal, pids []int) {
-	t.Helper()
-	for _, pid := range pids {
-		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-			t.Fatalf("%v to process %d: %v", sig, pid, err)
-		}
+	if s.process != nil {
+		s.signal(t, "CONT")
 	}
 }
 
-// freeze stops the postmaster, so that it starts no more children, and returns those that there are.
-func (s *Server) freeze(t testing.TB) []int {
+// signal stops the postmaster, so that it starts no more children, sends a signal to it and to those that there are,
+// and waits for those that it kills; who should reap them may be slow.
+const signal = `
+kill -STOP "$0"
+children=$(pgrep -d, -P "$0")
+kill "-$1" $(echo "$children" | tr , ' ') "$0"
+while [ "$1" = KILL ] && ps -o stat= -p "$children" | grep -qv '^Z'; do sleep 0.01; done
+`
+
+func (s *Server) signal(t testing.TB, name string) {
 	t.Helper()
 	if s.process == nil {
 		t.Fatal("PostgreSQL does not run")
 	}
-	if err := s.process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "sh", "-c", signal, strconv.Itoa(s.process.Pid), name).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("SIG%s to PostgreSQL: %v\n%s", name, err, out)
 	}
-	return s.children(t)
-}
-
-// children returns the pids of the server's processes but the postmaster.
-func (s *Server) children(t testing.TB) []int {
-	t.Helper()
-	out, err := exec.Command("pgrep", "-P", strconv.Itoa(s.process.Pid)).Output()
-	var exit *exec.ExitError
-	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) { // 1: there are none
-		t.Fatalf("pgrep: %v", err)
-	}
-	var pids []int
-	for _, word := range strings.Fields(string(out)) {
-		pid, err := strconv.Atoi(word)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pids = append(pids, pid)
-	}
-	return pids
-}
-
-// allDead reports whether no process of those runs; who should reap them may be slow.
-func allDead(pids []int) bool {
-	list := make([]string, len(pids))
-	for i, pid := range pids {
-		list[i] = strconv.Itoa(pid)
-	}
-	out, _ := exec.Command("ps", "-o", "stat=", "-p", strings.Join(list, ",")).Output() // it fails if there are none
-	for _, state := range strings.Fields(string(out)) {
-		if !strings.HasPrefix(state, "Z") {
-			return false
-		}
-	}
-	return true
 }
 
 // until polls for something that must become true.

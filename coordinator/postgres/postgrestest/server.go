@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ type Server struct {
 	data  string
 	args  []string // settings beside the usual ones
 	lasts bool     // longer than a test
+	log   *os.File // what its programs print
 
 	watchdog *exec.Cmd
 	alive    *os.File // the watchdog reads it: pids of the postmaster, until we end
@@ -39,13 +41,7 @@ type Server struct {
 }
 
 // shared is the server of this test binary.
-var shared = sync.OnceValues(func() (*Server, error) {
-	s, err := start(nil, nil)
-	if err == nil {
-		s.lasts = true
-	}
-	return s, err
-})
+var shared = sync.OnceValues(func() (*Server, error) { return (&Server{lasts: true}).start(nil) })
 
 // Shared returns the one server of this test binary. It ends with the binary: tests that
 // kill or stop a server start one of their own.
@@ -58,15 +54,14 @@ func Shared(t testing.TB) *Server {
 // Start starts a server that ends with the test. Settings are such as "ssl=on".
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s, err := start(nil, settings)
-	return s.forTest(t, err)
+	return StartOnDisk(t, nil, settings...)
 }
 
 // StartOnDisk is Start of a server whose files lie on a small disk, which mount mounts on a directory.
 // It is unmounted when the server ends.
 func StartOnDisk(t testing.TB, mount func(dir string) error, settings ...string) *Server {
 	t.Helper()
-	s, err := start(mount, settings)
+	s, err := (&Server{args: settings}).start(mount)
 	return s.forTest(t, err)
 }
 
@@ -94,8 +89,7 @@ func (s *Server) forTest(t testing.TB, err error) *Server {
 }
 
 // start makes a cluster and starts its server. Its files lie on a small disk if there is one to mount.
-func start(mount func(dir string) error, settings []string) (*Server, error) {
-	s := &Server{}
+func (s *Server) start(mount func(dir string) error) (*Server, error) {
 	if err := s.find(); err != nil {
 		return nil, err
 	}
@@ -111,7 +105,6 @@ func start(mount func(dir string) error, settings []string) (*Server, error) {
 		err = s.makeCluster(mount != nil)
 	}
 	if err == nil {
-		s.args = settings
 		err = s.run()
 	}
 	if err != nil {
@@ -160,6 +153,9 @@ func (s *Server) makeDir() error {
 		return err
 	}
 	s.data = filepath.Join(s.dir, "data")
+	if s.log, err = os.Create(filepath.Join(s.dir, "log")); err != nil {
+		return err
+	}
 	return s.giveAway(s.dir)
 }
 
@@ -205,6 +201,7 @@ func (s *Server) watch() error {
 
 // end lets the watchdog do its work at once.
 func (s *Server) end() {
+	_ = s.log.Close()     // it was written by others
 	_ = s.alive.Close()   // that is the sign
 	_ = s.watchdog.Wait() // what it could not remove is no fault of the test
 	if s.process != nil {
@@ -219,28 +216,19 @@ func (s *Server) makeCluster(small bool) error {
 	if small {
 		args = append(args, "--wal-segsize=1")
 	}
-	cmd, done, err := s.command("initdb", args...)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := cmd.Run(); err != nil {
+	if err := s.command("initdb", args...).Run(); err != nil {
 		return fmt.Errorf("initdb: %w", err)
 	}
 	return nil
 }
 
-// command returns one of the programs, which writes to the log. When it has been started, done is to be called.
-func (s *Server) command(name string, args ...string) (cmd *exec.Cmd, done func(), err error) {
-	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, nil, err
-	}
-	cmd = exec.Command(filepath.Join(s.bin, name), args...)
+// command returns one of the programs, which writes to the log.
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir, cmd.Env = s.dir, []string{"LC_ALL=C", "TZ=UTC", "PATH=" + s.bin + ":/usr/bin:/bin"}
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr = s.log, s.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Setsid: true}
-	return cmd, func() { _ = log.Close() }, nil
+	return cmd
 }
 
 // settings are those of every server. Without fsync nothing is lost as long as the machine runs: what a killed process has
@@ -254,16 +242,10 @@ var settings = []string{
 // run starts the server on its files and waits until it answers.
 func (s *Server) run() error {
 	args := []string{"-D", s.data, "-k", s.dir}
-	for _, list := range [][]string{settings, s.args} {
-		for _, setting := range list {
-			args = append(args, "-c", setting)
-		}
+	for _, setting := range slices.Concat(settings, s.args) {
+		args = append(args, "-c", setting)
 	}
-	cmd, done, err := s.command("postgres", args...)
-	if err != nil {
-		return err
-	}
-	defer done()
+	cmd := s.command("postgres", args...)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -360,10 +342,8 @@ func (s *Server) exec(statement string) (err error) {
 	return err
 }
 
-func (s *Server) log() string { return filepath.Join(s.dir, "log") }
-
 func (s *Server) logTail() string {
-	data, _ := os.ReadFile(s.log()) // it is for people
+	data, _ := os.ReadFile(s.log.Name()) // it is for people
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }
