@@ -78,15 +78,14 @@ func laterTime(option, text string) (time.Time, error) {
 func (a *app) onJob(c *cobra.Command, request func(*client.Client) (jobs.Job, error)) error {
 	var job jobs.Job
 	err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { job, err = request(cl); return err })
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case a.json:
-		return printJSON(a.stdout, job)
-	case a.ids:
-		return printText(a.stdout, job.ID)
 	}
-	return printText(a.stdout, job.ID+" "+jobStatus(&job))
+	text := job.ID
+	if !a.ids {
+		text += " " + jobStatus(&job)
+	}
+	return a.print(job, text)
 }
 
 // jobStatus returns the status of a job and what is special about it.
@@ -147,11 +146,8 @@ func (a *app) jobShowCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			var j jobs.Job
 			err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { j, err = cl.Job(c.Context(), args[0]); return err })
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case a.json:
-				return printJSON(a.stdout, j)
 			}
 			d := &description{}
 			for _, l := range [][2]string{
@@ -173,7 +169,7 @@ func (a *app) jobShowCommand() *cobra.Command {
 				d.line(l[0], l[1])
 			}
 			d.text("last error", j.Reason())
-			return printText(a.stdout, d.String())
+			return a.print(j, d.String())
 		},
 		ValidArgsFunction: a.completeJobs(""),
 	})

@@ -247,32 +247,24 @@ var awakeCommand = map[bool]string{true: "caffeinate -i", false: `systemd-inhibi
 
 // keepAwake holds the machine awake while isNeeded says so, until ctx ends. That it cannot is logged once.
 func keepAwake(ctx context.Context, pace time.Duration, isNeeded func() bool, log *slog.Logger) {
-	var holding sync.WaitGroup
-	defer holding.Wait()
-	var ended chan error // nil: nothing holds it
-	var stop func()
-	for told := false; ctx.Err() == nil; {
-		switch need := isNeeded(); {
-		case need && ended == nil:
-			hold, end := context.WithCancel(ctx)
-			failed := make(chan error, 1)
-			ended, stop = failed, end
-			holding.Go(func() { failed <- holdAwake(hold); end() })
-		case !need && ended != nil:
-			stop()
-			holding.Wait()
-			ended = nil
+	for told := false; ctx.Err() == nil; _ = task.Sleep(ctx, pace) {
+		if !isNeeded() {
+			continue
 		}
-		select {
-		case err := <-ended:
-			if ended = nil; ctx.Err() == nil && !told {
-				told = true
+		hold, release := context.WithCancel(ctx)
+		stop := inBackground(hold, func(ctx context.Context) {
+			for task.Sleep(ctx, pace) == nil && isNeeded() {
+			}
+			release()
+		})
+		if err := holdAwake(hold); hold.Err() == nil {
+			if !told {
 				log.Warn("keep_awake has no effect", "error", err)
 			}
+			told = true
 			_ = task.Sleep(ctx, 6*pace) // it will hardly work at once
-		case <-time.After(pace):
-		case <-ctx.Done():
 		}
+		stop()
 	}
 }
 

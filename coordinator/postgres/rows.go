@@ -25,17 +25,9 @@ import (
 	"stint/state"
 )
 
-// statuses has the name that each status of the ledger has in the tables. There, leased is the status of a
+// statuses has those that have another name in the tables. There, leased is the status of a
 // task that a worker has taken from the shared queue, and that no ledger has begun.
-var statuses = map[state.Status]string{
-	state.Draft:    "draft",
-	state.Queued:   "queued",
-	state.Running:  "running",
-	state.Done:     "succeeded",
-	state.Failed:   "failed",
-	state.Canceled: "canceled",
-	state.Dead:     "deadletter",
-}
+var statuses = map[state.Status]string{state.Done: "succeeded", state.Dead: "deadletter"}
 
 const runRunning = "running"
 
@@ -153,7 +145,7 @@ func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 	}
 	out.task = []any{
 		id, w.o.Host, ref, int64(0), storable(cmp.Or(t.TenantID, "default")), storable(cmp.Or(t.Queue, "default")), tool, orNull(t.Agent), orNull(t.Model),
-		statuses[t.Status], int32(priority), orNull(t.Prompt),
+		cmp.Or(statuses[t.Status], string(t.Status)), int32(priority), orNull(t.Prompt),
 		jsonOf(files), jsonOf(texts(t.OutputSpec)), orNull(key), int32(t.Attempt), int32(cmp.Or(max(t.MaxAttempts, 0), w.o.MaxAttempts)), orNull(out.account),
 		scheduled, next,
 		resultOf(t), orNull(t.Error), timeOrNull(t.StartedAt), finishedAt(im), created, updated,
