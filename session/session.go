@@ -4,7 +4,7 @@
 // Everything lies in the state directory, which is the dir of all functions here:
 //
 //	sessions.json         the current sessions          [Store]
-//	sessions/<id>.jsonl   what was said in a session    [Transcript]
+//	sessions/<id>.jsonl   what was said in a session    [Message]   
 //	sessions/<id>.lock    held while a run uses it      [Lock]
 //
 // A task that has a lane of its own leaves nothing here: its session is its own, and what was said is in the ledger.

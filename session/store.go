@@ -212,7 +212,16 @@ func encode(dir string, entries []Entry) ([]byte, error) {
 		key := entries[i].Key
 		var forms []fileEntry
 		for ; i < len(entries) && entries[i].Key == key; i++ {
-			forms = append(forms, toFile(dir, &entries[i]))
+			e := &entries[i]
+			f := fileEntry{
+				SessionID:      e.SessionID,
+				UpdatedAt:      e.UpdatedAt,
+				TranscriptPath: TranscriptPath(dir, e.SessionID),
+				Agent:          e.Agent,
+				Account:        e.Account,
+			}
+			*f.native() = e.Native
+			forms = append(forms, f)
 		}
 		forms[0].Others = forms[1:]
 		k, err := json.Marshal(key)
@@ -228,16 +237,4 @@ func encode(dir string, entries []Entry) ([]byte, error) {
 	}
 	b.WriteString("\n}\n")
 	return b.Bytes(), nil
-}
-
-func toFile(dir string, e *Entry) fileEntry {
-	f := fileEntry{
-		SessionID:      e.SessionID,
-		UpdatedAt:      e.UpdatedAt,
-		TranscriptPath: TranscriptPath(dir, e.SessionID),
-		Agent:          e.Agent,
-		Account:        e.Account,
-	}
-	*f.native() = e.Native
-	return f
 }

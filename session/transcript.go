@@ -34,38 +34,27 @@ type Message struct {
 	Error     string    `json:"error,omitempty" doc:"Why there is no answer, or only a part" example:"timeout: the run took longer than 30m"`
 }
 
-// A Transcript is what was said in one session, to be appended to. It keeps no
-// file open, so an editor may replace the file at any time.
-type Transcript struct {
-	id, path string
-	fs       durable.FS
-}
-
-// OpenTranscript returns the transcript of a session, whose file is made with its first line. dir is the state directory.
-func OpenTranscript(dir, sessionID string) (*Transcript, error) {
-	if err := checkID(sessionID); err != nil {
-		return nil, err
+// Append adds a message to the transcript of its session with one write of one line; Type is set by it. It does not sync: the
+// ledger has what must be kept. The caller holds the session's lock or is otherwise the only one to append.
+func Append(fsys durable.FS, dir string, m Message) error {
+	if err := checkID(m.SessionID); err != nil {
+		return err
 	}
-	if err := makeDir(dir); err != nil {
-		return nil, fmt.Errorf("transcript: %w", err)
-	}
-	return &Transcript{sessionID, TranscriptPath(dir, sessionID), durable.OS}, nil
-}
-
-// Append adds a message with one write of one line; Type and SessionID are set by it. Append does not sync: the ledger has what
-// must be kept. The caller holds the session's lock or is otherwise the only one to append.
-func (t *Transcript) Append(m Message) (err error) {
 	if m.Role != RoleUser && m.Role != RoleAssistant {
 		return fmt.Errorf("transcript: no such role: %q", m.Role)
 	}
-	m.Type, m.SessionID, m.TS = typeMessage, t.id, m.TS.UTC()
+	m.Type, m.TS = typeMessage, m.TS.UTC()
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false) // people grep these files
 	if err := enc.Encode(&m); err != nil {
 		return fmt.Errorf("transcript: %w", err)
 	}
-	if err := durable.AppendLine(t.fs, t.path, line.Bytes(), false); err != nil {
+	err := makeDir(dir)
+	if err == nil {
+		err = durable.AppendLine(fsys, TranscriptPath(dir, m.SessionID), line.Bytes(), false)
+	}
+	if err != nil {
 		return fmt.Errorf("transcript: %w", err)
 	}
 	return nil

@@ -24,15 +24,24 @@ var conversation = []Message{
 	{Role: RoleAssistant, Text: "", TaskID: "t-2", RunID: "r-2", Error: "exit: status 1"},
 }
 
-func openTest(t *testing.T, dir string) *Transcript {
+// A transcript is that of testID.
+type transcript struct {
+	dir, path string
+	fs        durable.FS
+}
+
+func (tr *transcript) Append(m Message) error {
+	m.SessionID = testID
+	return Append(tr.fs, tr.dir, m)
+}
+
+func openTest(t testing.TB, dir string) *transcript {
 	t.Helper()
-	tr, err := OpenTranscript(dir, testID)
-	must(t, err)
-	return tr
+	return &transcript{dir, TranscriptPath(dir, testID), durable.OS}
 }
 
 // say appends the conversation and returns it as it is to be read back.
-func say(t *testing.T, tr *Transcript) []Message {
+func say(t *testing.T, tr *transcript) []Message {
 	t.Helper()
 	want := make([]Message, len(conversation))
 	for i, m := range conversation {
@@ -80,7 +89,7 @@ func TestTranscriptRoundTrip(t *testing.T) {
 // TestNoStateDirectory: it is never made anew.
 func TestNoStateDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	if _, err := OpenTranscript(dir, testID); !errors.Is(err, fs.ErrNotExist) {
+	if err := openTest(t, dir).Append(conversation[0]); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a transcript in no directory: %v", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +100,7 @@ func TestNoStateDirectory(t *testing.T) {
 // The form of a line is document 002's, which other programs read.
 func TestTranscriptLine(t *testing.T) {
 	tr := openTest(t, t.TempDir())
-	m := Message{Role: RoleUser, Text: "a <b>\n", TS: testTime.In(time.FixedZone("", 3600)), RunID: "r-1", TaskID: "t-1", SessionID: "other", Type: "other"}
+	m := Message{Role: RoleUser, Text: "a <b>\n", TS: testTime.In(time.FixedZone("", 3600)), RunID: "r-1", TaskID: "t-1", Type: "other"}
 	must(t, tr.Append(m))
 	want := `{"type":"message","role":"user","text":"a <b>\n","ts":"2026-11-21T03:12:45.131Z","sessionId":"` + testID + `","taskId":"t-1","runId":"r-1"}` + "\n"
 	if got := readFile(t, tr.path); got != want {
@@ -172,7 +181,7 @@ func TestReadTranscriptLongLines(t *testing.T) {
 func TestTranscriptErrors(t *testing.T) {
 	dir := t.TempDir()
 	for _, id := range []string{"", "../x", "a/b", "a.b", "a b", "x\x00"} {
-		if _, err := OpenTranscript(dir, id); err == nil {
+		if err := Append(durable.OS, dir, Message{Role: RoleUser, SessionID: id}); err == nil {
 			t.Errorf("id %q was taken", id)
 		}
 	}
@@ -223,8 +232,7 @@ func (f fullFile) Write(p []byte) (int, error) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	tr, err := OpenTranscript(b.TempDir(), testID)
-	must(b, err)
+	tr := openTest(b, b.TempDir())
 	m := Message{Role: RoleAssistant, Text: strings.Repeat("x", 500), TS: testTime, RunID: testID, TaskID: testID}
 	for b.Loop() {
 		must(b, tr.Append(m))

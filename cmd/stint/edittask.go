@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"stint/coordinator/api/client"
+	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -85,11 +86,11 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 		if len(r.Fields) == 0 {
 			return false, t.unchanged()
 		}
-		check, err := statedir.EditCheck(t.dir)
+		st, err := queue.FoldDir(ctx, t.dir)
 		if err != nil {
 			return false, t.kept(err)
 		}
-		r, findings = t.goodPart(r, section, check)
+		r, findings = t.goodPart(r, section, st.CheckNext)
 	}
 	if len(findings) > 0 {
 		if again, err := t.choose(ctx, findings, nil, len(r.Fields) > 0); again || err != nil {

@@ -338,10 +338,9 @@ func (a *Attempts) appendTranscript(r *Run, role, text, problem string) error {
 	if strings.HasPrefix(r.Task.SessionKey, state.LanePrefixTask) {
 		return nil
 	}
-	tr, err := session.OpenTranscript(a.tasks.Config.StateDir, r.Task.SessionID)
-	if err == nil {
-		err = tr.Append(session.Message{Role: role, Text: text, TS: a.tasks.Config.Now().UTC(), TaskID: r.Task.ID, RunID: r.ID, Error: problem})
-	}
+	err := session.Append(durable.OS, a.tasks.Config.StateDir, session.Message{
+		Role: role, Text: text, TS: a.tasks.Config.Now(), SessionID: r.Task.SessionID, TaskID: r.Task.ID, RunID: r.ID, Error: problem,
+	})
 	if err != nil {
 		a.tasks.Trouble("the transcript could not be written", err)
 	}

@@ -57,11 +57,9 @@ type FsckReport struct {
 	PauseWhy string          // the reason that was given
 }
 
-func (r *FsckReport) fault(kind string, f task.Finding) { r.Faults = append(r.Faults, Fault{f, kind}) }
-
-func (r *FsckReport) faults(kind string, list []task.Finding) {
+func (r *FsckReport) fault(kind string, list ...task.Finding) {
 	for _, f := range list {
-		r.fault(kind, f)
+		r.Faults = append(r.Faults, Fault{f, kind})
 	}
 }
 
@@ -83,7 +81,7 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 			settled = r.look(dir, files, root) && settled
 		}
 		if settled || look == fsckLooks || !live() {
-			r.faults(KindArchive, queue.FindingsOf(append(archive.Check(dir, ledger.TaskFiles), archive.Check(dir, ledger.JobFiles)...)))
+			r.fault(KindArchive, queue.FindingsOf(append(archive.Check(dir, ledger.TaskFiles), archive.Check(dir, ledger.JobFiles)...))...)
 			for _, pattern := range []string{"*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*", "jobs.md.before*"} {
 				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
 				for _, p := range paths {
@@ -140,7 +138,7 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 	case noJournal && textErr == nil:
 		c.note("there is no %s: the next master rebuilds it from %s", files.Journal(), files.Ledger())
 		c.book = aloneBook(files)
-		c.faults(KindSection, queue.FindingsOf(repair.CheckFile(files.Ledger(), c.text, c.book.check)))
+		c.fault(KindSection, queue.FindingsOf(repair.CheckFile(files.Ledger(), c.text, c.book.check))...)
 		c.count(len(c.book.sections))
 	case noText:
 		c.note("there is no %s: the next master writes it anew from the journal", files.Ledger())
@@ -152,7 +150,17 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 		c.checkText()
 	}
 	if c.book != nil && files == ledger.TaskFiles {
-		c.checkWaiting(root)
+		st := c.book.tasks
+		c.fault(KindWaits, queue.Homeless(st, root)...)
+		entries, _ := archive.Read(nil, dir, ledger.TaskFiles) // what is wrong with it is told by archive.Check
+		for _, e := range entries {
+			if st.Number(e.ID) == 0 {
+				st.Archive(e)
+			}
+		}
+		for _, of := range st.AfterNobody() { // what waits for what there is not
+			c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: "task " + of[0] + ": " + explain.AfterNobody(of[1])})
+		}
 	}
 	return c.settled
 }
@@ -161,21 +169,6 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 func (c *fsck) count(records int) {
 	if c.files == ledger.TaskFiles {
 		c.Records += records
-	}
-}
-
-// checkWaiting finds the tasks that wait for what there is not.
-func (c *fsck) checkWaiting(root string) {
-	st := c.book.tasks
-	c.faults(KindWaits, queue.Homeless(st, root))
-	entries, _ := archive.Read(nil, c.dir, ledger.TaskFiles) // what is wrong with it is told by archive.Check
-	for _, e := range entries {
-		if st.Number(e.ID) == 0 {
-			st.Archive(e)
-		}
-	}
-	for _, of := range st.AfterNobody() {
-		c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: "task " + of[0] + ": " + explain.AfterNobody(of[1])})
 	}
 }
 
@@ -208,7 +201,7 @@ func (c *fsck) checkJournal() {
 			c.note("%s: the next master cuts it off", f.Error())
 			continue
 		}
-		c.faults(KindJournal, queue.FindingsOf([]*ledger.SyntaxError{f}))
+		c.fault(KindJournal, queue.FindingsOf([]*ledger.SyntaxError{f})...)
 	}
 	if st := c.book.tasks; c.files == ledger.TaskFiles {
 		c.Seq = max(last, st.Seq()) // a compaction keeps the number, not the record
@@ -244,7 +237,7 @@ func (c *fsck) checkText() {
 			_ = c.book.apply(s) // what is wrong with it is a finding
 		}
 	}
-	c.faults(KindSection, t.Findings)
+	c.fault(KindSection, t.Findings...)
 	if t.Quarantined > 0 {
 		c.fault(KindQuarantined, task.Finding{File: name, Message: fmt.Sprintf("%d edits of long texts are quarantined as the work of a formatter; to accept them: stint edit --accept", t.Quarantined)})
 	}
@@ -319,14 +312,4 @@ func Preview(dir string, files ledger.Files, text []byte) (task.Reconciled, []le
 		return task.Reconciled{}, nil, err
 	}
 	return b.preview(dir, data, text)
-}
-
-// EditCheck returns a function that says whether a record that a person wrote can be taken over, as the journal
-// stands now. It needs no lock. The errors are those of [fold.Save.Check].
-func EditCheck(dir string) (func(*ledger.Section) error, error) {
-	st, err := queue.FoldDir(context.Background(), dir)
-	if err != nil {
-		return nil, err
-	}
-	return st.CheckNext, nil
 }
