@@ -20,7 +20,7 @@ import (
 type Admission struct {
 	tasks *queue.Store
 	live  Live
-	waits waits
+	waits sync.Map // by pointers to the ids of runs, one for each task that a client within one waits for
 
 	looks     sync.Map // at workspaces, that have not begun; see lookTogether
 	checkouts sync.Map // directories in which one task runs at a time, by the places in them; "": somebody asks for it
@@ -36,7 +36,7 @@ type Live interface {
 
 // New returns the admission to a store.
 func New(s *queue.Store, live Live) *Admission {
-	return &Admission{tasks: s, live: live, waits: waits{byRun: map[string]int{}}}
+	return &Admission{tasks: s, live: live}
 }
 
 // change changes the task that ref names, by Update or Exclusive, and returns it whole.

@@ -31,20 +31,16 @@ func (a *Admission) Edit(ctx context.Context, ref string, p task.Patch, by strin
 	if err != nil {
 		return state.Task{}, err
 	}
-	for {
-		e, err := a.newEdit(id, p)
-		if err != nil {
-			return state.Task{}, err
+	for err = errMeanwhile; errors.Is(err, errMeanwhile); {
+		var e *edit
+		if e, err = a.newEdit(id, p); err == nil {
+			err = a.tasks.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error { return e.record(st, tx, by) })
 		}
-		err = a.tasks.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error { return e.record(st, tx, by) })
-		switch {
-		case errors.Is(err, errMeanwhile):
-			continue
-		case err != nil:
-			return state.Task{}, err
-		}
-		return a.tasks.Whole(id)
 	}
+	if err != nil {
+		return state.Task{}, err
+	}
+	return a.tasks.Whole(id)
 }
 
 // errMeanwhile means that the task has changed since an edit was checked.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"stint/coordinator/queue"
@@ -173,9 +172,9 @@ func (a *Admission) BeginWait(run, ref string) (done func(), err error) {
 	if !waits {
 		return func() {}, err
 	}
-	a.waits.add(run, 1)
-	a.tasks.Wake() // the worker that it lends is free
-	return func() { a.waits.add(run, -1) }, nil
+	a.waits.Store(&run, nil) // one key for each call
+	a.tasks.Wake()           // the worker that it lends is free
+	return func() { a.waits.Delete(&run) }, nil
 }
 
 // mayNotWait returns why the run of the task parent may not wait for the task t; "" if it may. One with a lane of
@@ -204,41 +203,21 @@ func (a *Admission) mayNotWait(st *fold.State, parent string, t *state.Task) str
 	if isFree && !t.Pinned || st.Free(name, now, lim) > 0 || account.Hold || account.Disabled || account.CoolUntil.After(now) {
 		return "" // or what it waits for has nothing to do with a run that waits
 	}
-	waits := a.waits.all()
+	lent := a.Lent(st)
 	for _, id := range st.RunningWith(name) {
-		if other, _ := st.Peek(id); id == parent || waits[other.RunID] > 0 {
+		if id == parent || lent[id] {
 			return "account " + name + " has no slot left, and a run that waits has one"
 		}
 	}
 	return ""
 }
 
-// waits counts for each run the tasks that clients within it wait for.
-type waits struct {
-	mu    sync.Mutex // guards byRun
-	byRun map[string]int
-}
-
-func (w *waits) add(run string, n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.byRun[run] += n; w.byRun[run] == 0 {
-		delete(w.byRun, run)
-	}
-}
-
-func (w *waits) all() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.byRun)
-}
-
 // Lent returns the running tasks, by id, that wait for others and lend them what they use. A run
 // that has ended has nothing to lend, though a client that waits within it may not be gone yet.
 func (a *Admission) Lent(st *fold.State) map[string]bool {
 	lent := map[string]bool{}
-	for run := range a.waits.all() {
-		if id, runs := st.RunningAs(run); runs {
+	for run := range a.waits.Range {
+		if id, runs := st.RunningAs(*run.(*string)); runs {
 			lent[id] = true
 		}
 	}

@@ -160,14 +160,17 @@ func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error)
 			return nil, in.at(i, err)
 		}
 	}
-	if in.key != "" {
-		if err := in.shareKey(); err != nil {
-			return nil, err
-		}
+	if by := in.list[0].parent; in.key != "" && by != "" { // a run asks for all of them
+		in.key = state.RunKey(in.key, by)
 	}
 	keys := map[string]int{}
 	for i := range in.list { // two that want to be the same task
 		s := &in.list[i]
+		if in.key != "" && s.IdempotencyKey != "" {
+			return nil, in.at(i, task.Wrong("idempotencyKey", "leave it out, or give keys to the tasks alone", "the list has an idempotency key, and the task has another one"))
+		} else if in.key != "" {
+			s.IdempotencyKey = state.PartKey(in.key, i+1)
+		}
 		if first, twice := in.index[s.ID]; twice {
 			return nil, in.at(i, task.Wrong("id", "give each task an id of its own, or none", "the id %s is that of task %d as well", s.ID, first+1))
 		}
@@ -272,17 +275,12 @@ func (in *intake) at(i int, err error) error {
 
 // CheckFields returns what is wrong with fields of a spec that can be looked at by themselves.
 func CheckFields(s *task.TaskSpec) error {
-	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, checkFollowUps, task.CheckInputFiles, task.CheckOutputSpec, task.CheckAllow} {
+	for _, check := range []func(*task.TaskSpec) error{task.CheckSession, task.CheckTime, task.CheckLimits, task.CheckVerify, task.CheckInputFiles, task.CheckOutputSpec, task.CheckAllow} {
 		if err := check(s); err != nil {
 			return err
 		}
 	}
-	return CheckPolicy(s.OutputPolicy)
-}
-
-// checkFollowUps checks the prompts of follow-ups.
-func checkFollowUps(s *task.TaskSpec) error {
-	return cmp.Or(task.InOption("onFailure", followup.Check(s.OnFailure)), task.InOption("onIssue", followup.Check(s.OnIssue)))
+	return cmp.Or(task.InOption("onFailure", followup.Check(s.OnFailure)), task.InOption("onIssue", followup.Check(s.OnIssue)), CheckPolicy(s.OutputPolicy))
 }
 
 // CheckPolicy checks an output policy. One word is a name.

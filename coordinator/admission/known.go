@@ -18,21 +18,6 @@ import (
 // that key with a control character and n behind it, which no client can name. So the list
 // is known if the key of its first task is, and it has as many tasks as such keys follow.
 
-// shareKey writes into each spec its part of the list's key.
-func (in *intake) shareKey() error {
-	if by := in.list[0].parent; by != "" { // a run asks for all of them
-		in.key = state.RunKey(in.key, by)
-	}
-	for i := range in.list {
-		s := &in.list[i]
-		if s.IdempotencyKey != "" {
-			return in.at(i, task.Wrong("idempotencyKey", "leave it out, or give keys to the tasks alone", "the list has an idempotency key, and the task has another one"))
-		}
-		s.IdempotencyKey = state.PartKey(in.key, i+1)
-	}
-	return nil
-}
-
 // checkShared refuses a list whose key stands for a single task or for a list of another length.
 func (in *intake) checkShared(st *fold.State, tx *ledger.Tx) error {
 	tx.Claim("key " + in.key)

@@ -23,35 +23,29 @@ import (
 // other a record says so: state.Task.Phase is what the present run runs. After a crash the task goes on there: an answer that
 // was verified when the master ended is verified again, and not asked for again.
 
-// A step is what follows a run of a task that has not ended.
-type step struct {
-	phase     state.Phase
-	iteration int
-}
-
-// next returns the step that follows a run; ok is false if the task's end does.
-func (a *Attempts) next(r *Run, out *task.Outcome) (s step, ok bool) {
+// next returns phase and iteration of what follows a run; ok is false if the task's end does.
+func (a *Attempts) next(r *Run, out *task.Outcome) (s state.Step, ok bool) {
 	t := &r.Task
 	if t.Phase == "" && out.Class == "" && task.HasVerify(a.asEdited(t)) {
-		return step{state.PhaseVerify, max(1, t.Iteration)}, true
+		return state.Step{Phase: state.PhaseVerify, Iteration: max(1, t.Iteration)}, true
 	}
 	if t.Phase == state.PhaseVerify && out.Class == state.ClassVerify {
 		now := a.asEdited(t)
 		if out.Final {
 			isEdited := task.HasVerify(now) && now.VerifyCommand != r.Task.VerifyCommand
-			return step{state.PhaseVerify, t.Iteration}, isEdited
+			return state.Step{Phase: state.PhaseVerify, Iteration: t.Iteration}, isEdited
 		}
 		restarts := a.restartsLoop(now)
 		if now.PromptChanged && !restarts {
 			out.Note = "its prompt was changed too often while it ran: the agent was not told of the last change; queue it again to have that sent"
 		}
 		if restarts || t.Iteration < a.tasks.MaxIterations(now) {
-			return step{"", t.Iteration + 1}, true
+			return state.Step{Phase: "", Iteration: t.Iteration + 1}, true
 		}
 	}
 	hasAnswer := isFinal(out) && strings.TrimSpace(out.Result) != "" && r.Ctx.Err() == nil
 	if t.Phase != state.PhaseEvaluate && hasAnswer && a.tasks.Workspace(t.Workspace).EvalPrompt != "" {
-		return step{state.PhaseEvaluate, t.Iteration}, true
+		return state.Step{Phase: state.PhaseEvaluate, Iteration: t.Iteration}, true
 	}
 	return s, false
 }
@@ -71,10 +65,10 @@ func (a *Attempts) asEdited(t *state.Task) *state.Task {
 }
 
 // nextStep records a step and returns its run; nil if the step waits in the queue, or a person has ended the run.
-func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
+func (a *Attempts) nextStep(r *Run, out *task.Outcome, s state.Step) (*Run, error) {
 	id := a.tasks.Config.ID()
 	a.carrySnapshot(r.ID, id)
-	goes, isTurn := false, s.phase == "" // which looks at its account
+	goes, isTurn := false, s.Phase == "" // which looks at its account
 	runs, err := a.recordEnd(r, out, a.admission.PlaceOf(r.Task.ID), "an iteration", isTurn, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
 		// The dispatcher begins the step if a person has given the task another agent or lane or no
 		// workspace, if the account takes no turn now, or if a budget has to be looked at.
@@ -104,13 +98,13 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s step) (*Run, error) {
 
 // stepRecord returns the record of how a run has ended and what follows it: the run with that id, or,
 // if it does not go on at once, the step in its turn. t is the task as it is now.
-func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *state.Task, s step, id string, goes bool) *ledger.Record {
+func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *state.Task, s state.Step, id string, goes bool) *ledger.Record {
 	v := verdictOf(&r.Task, state.Running)
 	if !goes {
 		v.status, v.attempt = state.Queued, v.attempt-1
 	}
-	if s.phase == "" && a.restartsLoop(t) {
-		s.iteration, v.requeues = 1, v.requeues+1
+	if s.Phase == "" && a.restartsLoop(t) {
+		s.Iteration, v.requeues = 1, v.requeues+1
 	}
 	rec := a.endRecord(st, r, out, &v)
 	if goes {
@@ -119,11 +113,11 @@ func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *stat
 		task.Unset(rec, state.KeySessionID, t.SessionID == r.Task.SessionID)
 		task.Unset(rec, state.KeyAccount, t.Account == r.Task.Agent)
 	}
-	rec.Add(state.KeyPhase, string(s.phase))
-	if s.iteration > 0 { // else there is no loop
-		rec.Add(state.KeyIteration, strconv.Itoa(s.iteration))
+	rec.Add(state.KeyPhase, string(s.Phase))
+	if s.Iteration > 0 { // else there is no loop
+		rec.Add(state.KeyIteration, strconv.Itoa(s.Iteration))
 	}
-	if s.phase == state.PhaseEvaluate {
+	if s.Phase == state.PhaseEvaluate {
 		rec.AddIf(state.KeyError, out.Error) // with which the task ends, whatever is found
 	}
 	a.addAnswer(rec, r, out)

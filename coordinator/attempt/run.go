@@ -262,7 +262,7 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	}
 	a.tasks.Config.Log.Info("run ended", end...)
 	s, goes := a.next(r, &out)
-	if r.Task.Phase != state.PhaseEvaluate && (!goes || s.phase == state.PhaseEvaluate) {
+	if r.Task.Phase != state.PhaseEvaluate && (!goes || s.Phase == state.PhaseEvaluate) {
 		a.inspect(r, &out)
 	}
 	if goes {

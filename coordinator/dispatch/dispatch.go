@@ -256,27 +256,17 @@ func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) 
 	return list
 }
 
-// holdOverBudget returns the record that holds a task which has spent what it may; nil if it has not.
-func (d *Dispatcher) holdOverBudget(st *fold.State, t *state.Task, now time.Time) *ledger.Record {
-	if !d.tasks.HasBudget(t) {
-		return nil
-	}
-	whole, err := d.tasks.WholeIn(st, t.ID)
-	spent := d.tasks.Overspent(&whole, limits.Spending{})
-	if err != nil || spent == "" {
-		return nil
-	}
-	return task.RecordOf(t.ID).Add(state.KeyHold, "true").Add(state.KeyReason, string(state.ClassBudget)).
-		Add(state.KeyNote, spent).Add(state.KeyUpdatedAt, state.FormatTime(now))
-}
-
 // joinAccount returns the record with which a task waits for another account than its own: that
 // of the conversation which another task has begun meanwhile, or, without an agent, as people
-// write them, one of the default agent. It is nil if there is nothing to wait for.
+// write them, one of the default agent; or with which it is held, because it has spent what it may. It is nil if there is
+// nothing to wait for.
 func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent string, now time.Time, lim lanes.Limits) *ledger.Record {
 	rec := task.RecordOf(t.ID)
-	if held := d.holdOverBudget(st, t, now); held != nil {
-		return held
+	if d.tasks.HasBudget(t) {
+		whole, err := d.tasks.WholeIn(st, t.ID)
+		if spent := d.tasks.Overspent(&whole, limits.Spending{}); err == nil && spent != "" {
+			return rec.Add(state.KeyHold, "true").Add(state.KeyReason, string(state.ClassBudget)).Add(state.KeyNote, spent).Add(state.KeyUpdatedAt, state.FormatTime(now))
+		}
 	}
 	s, _ := st.SessionByID(t.SessionID)
 	accounts := d.tasks.AccountsNow()

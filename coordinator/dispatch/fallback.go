@@ -18,13 +18,49 @@ import (
 	"stint/state/lanes"
 )
 
-// fallBack hands tasks whose account cools down to the first of their fallback agents that can take them now.
+// fallBack hands tasks whose account cools down to the first of their fallback agents that can take them now, in a
+// new session there. An account that was limited itself takes one at a time, its own first.
 func (d *Dispatcher) fallBack() {
 	lim := d.Limits()
 	able := d.able(queue.Read(d.tasks, func(st *fold.State) []state.Task { return st.Stranded(d.tasks.Config.Now(), lim) }))
-	if len(able) > 0 {
-		d.appendAll("tasks could not be handed to their fallback agents", func(st *fold.State) []*ledger.Record { return d.handOvers(st, able, lim) })
+	if len(able) == 0 {
+		return
 	}
+	d.appendAll("tasks could not be handed to their fallback agents", func(st *fold.State) (records []*ledger.Record) {
+		now := d.tasks.Config.Now()
+		taken, accounts := taken(st, now, lim), d.tasks.AccountsNow()
+		for _, t := range st.Stranded(now, lim) {
+			if accounts.CanMove(st, &t) { // to another account of its agent, when that has room
+				continue
+			}
+			var account string
+			i := slices.IndexFunc(t.Fallback, func(agent string) (isFree bool) {
+				if agent != t.Agent && able[agentIn{agent, t.Environment}] {
+					account, isFree = accounts.Choose(st, agent, lim.For(t.Spare), taken)
+				}
+				return isFree
+			})
+			if i < 0 {
+				continue
+			}
+			agent := t.Fallback[i]
+			taken[account]++
+			rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })
+			until := st.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
+			rec := task.RecordOf(t.ID).Add(state.KeyAgent, agent).Add(state.KeyAccount, account).Add(state.KeySessionID, d.tasks.Config.ID()).
+				Add(state.KeyFallback, strings.Join(rest, ", ")).
+				Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s runs it in a new session", t.Agent, until, agent))
+			if model := d.tasks.Workspace(t.Workspace).Models[agent]; model != t.Model {
+				rec.Add(state.KeyModel, model)
+			}
+			task.Unset(rec, state.KeyPinned, t.Pinned)
+			task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
+			task.Unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
+			task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
+			records = append(records, rec.Add(state.KeyUpdatedAt, state.FormatTime(now)))
+		}
+		return records
+	})
 }
 
 // appendAll appends the records of tasks that are due, if any are. trouble is what is logged if that fails.
@@ -93,44 +129,6 @@ func (d *Dispatcher) moveToAccounts() {
 		}
 		return records
 	})
-}
-
-// handOvers returns a record for each task that an able agent takes over now, in a new
-// session there. An account that was limited itself takes one at a time, its own first.
-func (d *Dispatcher) handOvers(st *fold.State, able map[agentIn]bool, lim lanes.Limits) (records []*ledger.Record) {
-	now := d.tasks.Config.Now()
-	taken, accounts := taken(st, now, lim), d.tasks.AccountsNow()
-	for _, t := range st.Stranded(now, lim) {
-		if accounts.CanMove(st, &t) { // to another account of its agent, when that has room
-			continue
-		}
-		var account string
-		i := slices.IndexFunc(t.Fallback, func(agent string) (isFree bool) {
-			if agent != t.Agent && able[agentIn{agent, t.Environment}] {
-				account, isFree = accounts.Choose(st, agent, lim.For(t.Spare), taken)
-			}
-			return isFree
-		})
-		if i < 0 {
-			continue
-		}
-		agent := t.Fallback[i]
-		taken[account]++
-		rest := slices.DeleteFunc(slices.Clone(t.Fallback), func(a string) bool { return a == agent })
-		until := st.Account(t.AccountName()).CoolUntil.In(now.Location()).Format("2006-01-02 15:04:05 MST")
-		rec := task.RecordOf(t.ID).Add(state.KeyAgent, agent).Add(state.KeyAccount, account).Add(state.KeySessionID, d.tasks.Config.ID()).
-			Add(state.KeyFallback, strings.Join(rest, ", ")).
-			Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s runs it in a new session", t.Agent, until, agent))
-		if model := d.tasks.Workspace(t.Workspace).Models[agent]; model != t.Model {
-			rec.Add(state.KeyModel, model)
-		}
-		task.Unset(rec, state.KeyPinned, t.Pinned)
-		task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
-		task.Unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
-		task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
-		records = append(records, rec.Add(state.KeyUpdatedAt, state.FormatTime(now)))
-	}
-	return records
 }
 
 // A rate limit is the account's, not the task's. The account has one cool-down for all of its tasks; it is in
