@@ -61,8 +61,8 @@ var arrows = map[string][]string{
 	"stint/coordinator/agent/gate/gatetest":   {"stint/coordinator/task", "stint/ledger/durable"}, // only tests import it
 	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
 	anyAgent:                                  {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
-	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", anyAgent, "stint/coordinator/task", "stint/ledger/durable"},                                                   // it speaks codex's events
-	"stint/coordinator/agent/agenttest":       {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/gatetest", "stint/coordinator/agent/gate/hold", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"}, // only tests import it
+	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", anyAgent, "stint/coordinator/task", "stint/ledger/durable"}, // it speaks codex's events
+	"stint/coordinator/agent/agenttest":       {},                                                                                                                                                           // tests alone
 	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/ledger", "stint/session", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/client":            {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state", "stint/state/jobs"},
@@ -282,7 +282,7 @@ var opens = map[string]string{
 }
 
 // forTests are directories with what only tests use.
-var forTests = []string{"testdata", "postgrestest", "agenttest", "gatetest"}
+var forTests = []string{"testdata", "postgrestest", "gatetest"}
 
 // walkCode calls f for each function of the Go files of the module, with what stands
 // before the next one, and for the head of each file; tests says whether of what tests use.

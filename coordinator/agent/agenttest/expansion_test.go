@@ -1,4 +1,4 @@
-package agenttest_test
+package agenttest
 
 import (
 	"bufio"
@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator/agent/agenttest"
 	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/memory"
@@ -126,7 +125,7 @@ var wholePrompts = map[string][]string{
 type sender struct {
 	t        *testing.T
 	name     string
-	b        *agenttest.Bench
+	b        *Bench
 	cli      real
 	provider *fakeProvider
 	home     string
@@ -136,7 +135,7 @@ type sender struct {
 
 // newSender makes a home and a workspace with secrets and with what a run may have planted for the next one.
 func newSender(t *testing.T, name string) *sender {
-	s := &sender{t: t, name: name, b: agenttest.NewBench(t)}
+	s := &sender{t: t, name: name, b: NewBench(t)}
 	s.cli, s.provider = realAgent(t, s.b, name)
 	s.provider.deaf = true
 	env := s.env()
@@ -337,7 +336,7 @@ func TestRealResources(t *testing.T) {
 	for _, name := range []string{"claude", "gemini"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &sender{t: t, name: name, b: agenttest.NewBench(t)}
+			s := &sender{t: t, name: name, b: NewBench(t)}
 			s.cli, s.provider = realAgent(t, s.b, name)
 			s.provider.deaf = true
 			home := s.cli.home

@@ -1,4 +1,4 @@
-package agenttest_test
+package agenttest
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"stint/coordinator/agent"
-	"stint/coordinator/agent/agenttest"
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/agent/codex"
 	"stint/coordinator/agent/gate/gatetest"
@@ -19,13 +18,6 @@ import (
 	"stint/coordinator/task"
 	"stint/state"
 )
-
-// TestMain lets the test binary be the gate and an MCP server.
-func TestMain(m *testing.M) {
-	agenttest.Main(m, map[string]func() int{"mcp-server": func() int { mcpServer(os.Args[2]); return 0 }})
-}
-
-var must, quiet = gatetest.Must, agenttest.Quiet
 
 // A real is the adapter of an installed CLI with a provider of ours.
 type real struct {
@@ -37,13 +29,13 @@ type real struct {
 }
 
 // realAgent returns the adapter of an installed CLI.
-func realAgent(t *testing.T, b *agenttest.Bench, name string) (real, *fakeProvider) {
+func realAgent(t *testing.T, b *Bench, name string) (real, *fakeProvider) {
 	t.Helper()
 	bin, err := exec.LookPath(name)
 	if err != nil {
 		gatetest.Missing(t, name+" is not installed")
 	}
-	home, server := agenttest.Home(t), startProvider(t)
+	home, server := Home(t), startProvider(t)
 	env := append(b.Runner.Env, "HOME="+home, "LANG=C.UTF-8", "TMPDIR="+t.TempDir()) // gemini leaves reports of its errors there
 	switch name {
 	case "claude":
@@ -84,7 +76,7 @@ enabled = false
 var realNames = []string{"codex", "claude", "gemini"}
 
 // runReal carries out a turn of a real CLI.
-func runReal(t *testing.T, b *agenttest.Bench, c real, session, prompt string) (task.Outcome, task.Turn) {
+func runReal(t *testing.T, b *Bench, c real, session, prompt string) (task.Outcome, task.Turn) {
 	t.Helper()
 	turn := b.Turn(prompt)
 	turn.Session = session
@@ -94,10 +86,10 @@ func runReal(t *testing.T, b *agenttest.Bench, c real, session, prompt string) (
 }
 
 // eachReal runs a test for each of some CLIs.
-func eachReal(t *testing.T, names []string, test func(t *testing.T, b *agenttest.Bench, c real, p *fakeProvider)) {
+func eachReal(t *testing.T, names []string, test func(t *testing.T, b *Bench, c real, p *fakeProvider)) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			b := agenttest.NewBench(t)
+			b := NewBench(t)
 			c, p := realAgent(t, b, name)
 			test(t, b, c, p)
 		})
@@ -107,7 +99,7 @@ func eachReal(t *testing.T, names []string, test func(t *testing.T, b *agenttest
 // TestRealTurns: a session of each CLI, from its probe on. What they make of errors and limits of
 // their provider is shown by the scripts of cmd/stint, with the same CLIs.
 func TestRealTurns(t *testing.T) {
-	eachReal(t, realNames, func(t *testing.T, b *agenttest.Bench, c real, _ *fakeProvider) {
+	eachReal(t, realNames, func(t *testing.T, b *Bench, c real, _ *fakeProvider) {
 		if p := c.Probe(t.Context()); !p.Found || !p.LoggedIn || p.Version == "" || p.Fix != "" {
 			t.Errorf("probe: %+v", p)
 		}
@@ -138,7 +130,7 @@ func TestRealTurns(t *testing.T) {
 
 // A provider that is not there: codex waits for it for ever.
 func TestRealUnreachable(t *testing.T) {
-	eachReal(t, []string{"codex"}, func(t *testing.T, b *agenttest.Bench, c real, p *fakeProvider) {
+	eachReal(t, []string{"codex"}, func(t *testing.T, b *Bench, c real, p *fakeProvider) {
 		p.Close()
 		c.runner.Patience = time.Second
 		if out, turn := runReal(t, b, c, "", "hello"); out.Class != state.ClassNetwork {
@@ -149,9 +141,9 @@ func TestRealUnreachable(t *testing.T) {
 
 // Where gemini reads them, stint's defaults shorten its retries, and the user's own settings win over them.
 func TestRealGeminiDefaults(t *testing.T) {
-	b := agenttest.NewBench(t)
+	b := NewBench(t)
 	c, p := realAgent(t, b, "gemini")
-	b.Dir = agenttest.RootDir(t)
+	b.Dir = RootDir(t)
 	ask := func(want int64) {
 		t.Helper()
 		p.asked.Store(0)
@@ -170,7 +162,7 @@ func TestRealGeminiDefaults(t *testing.T) {
 }
 
 func TestRealCanceled(t *testing.T) {
-	eachReal(t, realNames, func(t *testing.T, b *agenttest.Bench, c real, p *fakeProvider) {
+	eachReal(t, realNames, func(t *testing.T, b *Bench, c real, p *fakeProvider) {
 		first, _ := runReal(t, b, c, "", "begin")
 		turn := b.Turn("hang")
 		turn.Session = first.Session

@@ -1,25 +1,24 @@
 package claude
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"stint/coordinator/agent/agenttest"
 	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
-	"stint/state"
 )
 
-func TestMain(m *testing.M) { agenttest.Main(m, nil) }
+var must = gatetest.Must
 
-var must, quiet = gatetest.Must, agenttest.Quiet
+func quiet(task.Event) {}
 
-const someUUID = agenttest.UUID
+const someUUID = "01a1fbfd-004f-7b52-a66b-d51066fa7872"
+
+var testNow = time.Date(2026, 11, 21, 3, 12, 0, 0, time.UTC)
 
 func TestClaudeArgs(t *testing.T) {
 	const tail = "--input-format stream-json --output-format stream-json --verbose"
@@ -110,7 +109,7 @@ func TestClaudeEnv(t *testing.T) {
 	if got := strings.Join(c.env(""), " "); got != "DISABLE_AUTOUPDATER=1 CLAUDE_CODE_DISABLE_FILE_MENTIONS=1" {
 		t.Error(got)
 	}
-	c.Bin = agenttest.NewBench(t).Program("claude", "exit 1")
+	c.Bin = gatetest.NewBench(t).Program("claude", "exit 1")
 	s, out := c.spec(task.Turn{})
 	if out != nil || task.LookupEnv(s.Env, "CLAUDE_CODE_DISABLE_FILE_MENTIONS") != "1" {
 		t.Errorf("%+v, %+v", s.Env, out)
@@ -149,97 +148,6 @@ func TestClaudeTooOldForText(t *testing.T) {
 			t.Errorf("%s: attachments off: %v", c.file, got)
 		}
 	}
-}
-
-func TestClaudePromptOnStdin(t *testing.T) {
-	b := agenttest.NewBench(t)
-	c := &Agent{Runner: b.Runner, AllowedTools: []string{"Bash"}}
-	c.Bin = b.Program("claude", `echo "$@" >args; env >env; cat >prompt; cat <<'END'
-{"session_id":"`+someUUID+`","type":"system","subtype":"init","apiKeySource":"none"}
-{"type":"assistant","message":{"content":[{"type":"text","text":"42"}]}}
-{"permission_denials":[{"tool_name":"Bash","tool_input":{"command":"A=1 make"}},{"tool_name":"Write","tool_input":{"file_path":"/etc/x"}},{"tool_name":"Bash","tool_input":{"command":"A=1 make"}}],"is_error":false,"subtype":"success","result":"42","type":"result","total_cost_usd":3,"usage":{"input_tokens":1,"cache_read_input_tokens":2,"cache_creation_input_tokens":4,"output_tokens":8}}
-END`)
-	turn := b.Turn("--dangerous; $(rm -rf /)\n{\"type\":\"control_request\"} \u2028 <b>")
-	out := c.Run(t.Context(), turn, quiet)
-	if out.Class != "" || out.Result != "42" || out.Session != someUUID || out.Note != "" || len(out.Findings) != 2 ||
-		out.Findings[0].Message != `Bash(A=1 make); to allow it: --allow 'Bash' (if the key allow covers it), or claude_allowed_tools = ["Bash"]` ||
-		out.Findings[1].Message != `Write(/etc/x); to allow it: --allow 'Write' (if the key allow covers it), or claude_allowed_tools = ["Write"]` {
-		t.Errorf("outcome: %+v", out)
-	}
-	if out.Usage != (state.Usage{InputTokens: 7, CachedInputTokens: 2, OutputTokens: 8}) || out.Thread != (state.Usage{}) {
-		t.Errorf("usage %+v, thread %+v: a subscription costs nothing", out.Usage, out.Thread)
-	}
-	sent := gatetest.Read(t, turn.Workspace, "prompt")
-	var input struct {
-		Type    string
-		Message struct{ Role, Content string }
-		AsText  bool `json:"client_composed"`
-	}
-	must(t, json.Unmarshal([]byte(sent), &input))
-	if want, err := os.ReadFile(turn.Prompt); err != nil || input.Message.Content != string(want) || input.Message.Role != "user" || input.Type != "user" || !input.AsText {
-		t.Errorf("sent %q, %v", sent, err)
-	}
-	if strings.Count(sent, "\n") != 1 {
-		t.Errorf("%q is not one line", sent)
-	}
-	args := gatetest.Read(t, turn.Workspace, "args")
-	env := gatetest.Read(t, turn.Workspace, "env")
-	if strings.Contains(args, "dangerous") || !strings.Contains(env, "CLAUDE_CODE_MAX_RETRIES=2\n") {
-		t.Errorf("arguments: %s, environment: %s", args, env)
-	}
-}
-
-func TestClaudeProbe(t *testing.T) {
-	b := agenttest.NewBench(t)
-	home := filepath.Join(b.Dir, "home")
-	must(t, os.Mkdir(home, 0o700))
-	c := &Agent{Runner: b.Runner}
-	c.Env = slices.Concat(c.Env, []string{"CLAUDE_CONFIG_DIR=" + home})
-	c.Bin = b.Program("claude", `[ "$1" = --version ] && echo "2.1.329 (Claude Code)" && exit; echo '{"loggedIn":false,"authMethod":"none"}'; exit 1`)
-	if p := c.Probe(t.Context()); !p.Found || p.LoggedIn || p.Version != "2.1.329 (Claude Code)" || !strings.HasSuffix(p.Fix, "/claude auth login") {
-		t.Errorf("not logged in: %+v", p)
-	}
-	c.Bin = b.Program("claude", `[ "$1" = --version ] && echo 2.0.9 && exit; echo '{"loggedIn":true,"authMethod":"api_key","apiKeySource":"ANTHROPIC_API_KEY"}'`)
-	if p := c.Probe(t.Context()); !p.LoggedIn || p.Fix != "" || p.Detail != "the API key is from ANTHROPIC_API_KEY" {
-		t.Errorf("key: %+v", p)
-	}
-	if found := c.Examine(t.Context()); len(found) != 1 || !strings.Contains(found[0].Text, "older than 2.1.299") || found[0].Fatal {
-		t.Errorf("old version: %+v", found)
-	}
-	c.Bin = b.Program("claude", `[ "$1" = --version ] && echo 2.1.299 && exit; echo unknown command; exit 1`)
-	if p := c.Probe(t.Context()); p.LoggedIn || p.Detail == "" {
-		t.Errorf("no status: %+v", p)
-	}
-	if found := c.Examine(t.Context()); len(found) != 0 {
-		t.Errorf("nothing is wrong: %+v", found)
-	}
-	c.Env = append(c.Env, "CLAUDE_CONFIG_DIR=/proc/nowhere")
-	if found := c.Examine(t.Context()); len(found) != 1 || found[0].Fatal || found[0].Fix == "" {
-		t.Errorf("no home: %+v", found)
-	}
-	c.Bin = "no-such-claude"
-	if p, found := c.Probe(t.Context()), c.Examine(t.Context()); p.Found || p.Fix == "" || len(found) != 1 || !found[0].Fatal {
-		t.Errorf("missing: %+v, %+v", p, found)
-	}
-}
-
-// No text becomes an option.
-func TestPromise6NoTextBecomesAnOption(t *testing.T) {
-	b := agenttest.NewBench(t)
-	of := func(a Agent) *Agent { a.Runner = b.Runner; return &a }
-	agenttest.CheckRefusals(t, b, []agenttest.Refusal{
-		{Agent: of(Agent{}), Turn: task.Turn{Session: "--continue"}, Class: state.ClassSessionLost},
-		{Agent: of(Agent{}), Turn: task.Turn{Session: "/home/x/a.jsonl"}, Class: state.ClassSessionLost},
-		{Agent: of(Agent{}), Turn: task.Turn{Model: "--dangerously-skip-permissions"}, Class: state.ClassExit},
-		{Agent: of(Agent{PermissionMode: "-x"}), Turn: task.Turn{RunDir: b.Dir}, Class: state.ClassExit},
-		{Agent: of(Agent{Bin: "no-such-claude"}), Turn: task.Turn{RunDir: b.Dir}, Class: state.ClassAgentMissing},
-	})
-}
-
-func TestPlan(t *testing.T) {
-	b := agenttest.NewBench(t)
-	bin := b.Program("claude", `[ "$1" = --version ] || touch started`)
-	agenttest.CheckPlan(t, b, &Agent{Runner: b.Runner, Bin: bin, AllowedTools: []string{"Bash(go test:*)"}})
 }
 
 func TestCommands(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"stint/coordinator/agent"
-	"stint/coordinator/agent/agenttest"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -16,63 +15,11 @@ import (
 // play returns what a decoder and the table make of some lines and an exit code.
 func play(exit int, lines ...string) (*agent.TurnState, agent.Verdict) {
 	d := NewDecoder(task.Turn{}, quiet)
-	v := agenttest.Play(d, exit, lines...)
+	for i := range lines {
+		lines[i] = strings.ReplaceAll(lines[i], "\n", " ")
+	}
+	v := agent.Judge(d, []byte(strings.Join(lines, "\n")+"\n"), nil, exit, testNow)
 	return d.State(), v
-}
-
-// What the recorded runs of the real CLI came to, and what the agent was denied in them.
-func TestRecordings(t *testing.T) {
-	const first2 = "f0a5b986-2e18-498c-ae86-b8e09348037f"
-	const limited, auth, network = state.ClassRateLimited, state.ClassAuth, state.ClassNetwork
-	agenttest.CheckRecordings(t, NewDecoder, []agenttest.Recording{
-		{Name: "first_turn", Session: first2, Answer: `ECHO #1 last="hello alpha"`, Input: 153, Kept: true},
-		{Name: "resume_second_turn", Session: first2, Answer: `all=[hello alpha ;; hello beta]`, Input: 163, Kept: true},
-		{Name: "tool_write", Session: "*", Answer: "TOOL DONE", Input: 306, Kept: true},
-		{Name: "perm_acceptedits_bash", Session: "*", Answer: "TOOL DONE", Input: 306, Kept: true, Denied: `Bash(python3 -c 'print(1)'); to allow it: --allow 'Bash(python3 *)' (if the key allow covers it), or claude_allowed_tools = ["Bash(python3 *)"]`},
-		{Name: "err_429_twice_then_ok", Session: "*", Answer: "ECHO #1", Input: 153, Kept: true},
-		{Name: "err_429_3retries", Class: limited, Session: "*", Msg: "Request rejected (429)", Kept: true},
-		{Name: "err_401", Class: auth, Session: "*", Msg: "Failed to authenticate", Kept: true},
-		{Name: "err_500_3retries", Class: network, Session: "*", Msg: "500", Kept: true},
-		{Name: "err_context_full", Class: state.ClassContextFull, Session: "*", Msg: "Prompt is too long", Kept: true},
-		{Name: "err_nokey", Class: auth, Session: "*", Msg: "Not logged in", Kept: true},
-		{Name: "max_turns", Class: state.ClassExit, Session: "*", Msg: "maximum number of turns", Input: 153, Kept: true},
-		{Name: "kill_INT_streaming", Class: state.ClassStalled, Session: "*", Answer: "ECHO", Msg: "aborted", Input: 153, Kept: true},
-		{Name: "kill_TERM_streaming", Class: state.ClassStalled, Msg: "terminated"},
-		{Name: "resume_unknown", Class: state.ClassSessionLost, Msg: "No conversation found"},
-		{Name: "session_id_reuse", Class: state.ClassExit, Msg: "already in use"},
-	})
-	want := state.Usage{InputTokens: 153, CachedInputTokens: 40, OutputTokens: 22, CostUSD: 0.0009029999999999999}
-	if h, _ := agenttest.Replay(t, "first_turn", NewDecoder); h.Usage != want || h.Thread != (state.Usage{}) {
-		t.Errorf("%+v, %+v", h.Usage, h.Thread)
-	}
-}
-
-// A fork is reported when it got anywhere, by a message or a tool, and not before.
-func TestForkIsReportedWhenItGotAnywhere(t *testing.T) {
-	agenttest.CheckFork(t, NewDecoder, []string{`{"type":"system","subtype":"init","session_id":"` + someUUID + `"}`}, map[string]bool{
-		`{"type":"system","subtype":"api_retry","error":"rate_limit","error_status":429}`:                      false,
-		`{"type":"assistant","error":"rate_limit","message":{"content":[{"type":"text","text":"API Error"}]}}`: false,
-		`{"type":"assistant","message":{"content":[{"type":"thinking","thinking":"hm"}]}}`:                     false,
-		`{"type":"assistant","message":{"content":[{"type":"text","text":"so"}]}}`:                             true,
-		`{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash"}]}}`:                       true,
-		`{"type":"result","subtype":"success","is_error":false,"result":"42"}`:                                 true,
-	})
-}
-
-// What an agent reported last decides when it falls silent; whatever shows that it got on
-// makes it a silent one like any other.
-func TestLastErrorOfASilentAgent(t *testing.T) {
-	const limited, network = state.ClassRateLimited, state.ClassNetwork
-	claude := func(code string, status int) string {
-		return fmt.Sprintf(`{"type":"system","subtype":"api_retry","error":%q,"error_status":%d}`, code, status)
-	}
-	agenttest.CheckSilences(t, NewDecoder, []agenttest.Silence{
-		{Lines: claude("rate_limit", 429), Class: limited},
-		{Lines: claude("overloaded", 529), Class: network},
-		{Lines: claude("rate_limit", 429) + "\n" + `{"type":"system","subtype":"thinking_tokens"}`, Class: ""},
-		{Lines: claude("rate_limit", 429) + "\n" + `{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash"}]}}`, Class: ""},
-		{Lines: claude("rate_limit", 429) + "\n" + `{"type":"user","message":{}}`, Class: ""},
-	})
 }
 
 // The rows of the table that no recording of claude has.
@@ -194,15 +141,6 @@ func TestClaudeUsage(t *testing.T) {
 	if h.Answer != "mine" || h.Bad != 0 {
 		t.Errorf("%+v", h)
 	}
-}
-
-func FuzzClaudeEvents(f *testing.F) {
-	f.Add([]byte(`{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"MultiEdit","input":{"file_path":"a","edits":[{"old_string":"x","new_string":"y\nz"}]}}]}}
-{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","is_error":true,"content":[{"type":"text","text":"Exit code 1\nno"}]}]}}`), 0, "")
-	f.Add([]byte(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":9223372036854775807}}`), 1, "")
-	f.Add([]byte(`{"type":"rate_limit_event","rate_limit_info":{"unifiedWindows":{"":{"utilization":0.5},"x":{"utilization":-1},"y":{"utilization":1e306},"z":{"resetsAt":-99999999999}}}}`), 1, "")
-	f.Add([]byte(`{"type":"result","subtype":"success","model_usage_since_last_result":{"a":null,"b":7},"permission_denials":[7,null]}`), 0, "")
-	agenttest.FuzzEvents(f, NewDecoder)
 }
 
 // With a schema, the answer of claude is the object that it has checked.

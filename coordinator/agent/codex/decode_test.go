@@ -8,78 +8,9 @@ import (
 	"time"
 
 	"stint/coordinator/agent"
-	"stint/coordinator/agent/agenttest"
 	"stint/coordinator/task"
 	"stint/state"
 )
-
-// What the recorded runs of the real CLI came to, and what the agent was denied in them.
-func TestRecordings(t *testing.T) {
-	const first, busy = "01a1fbfd-004f-7b52-a66b-d51066fa7872", "already has an active writer"
-	const limited, auth, network = state.ClassRateLimited, state.ClassAuth, state.ClassNetwork
-	agenttest.CheckRecordings(t, NewDecoder, []agenttest.Recording{
-		{Name: "first_turn", Session: first, Answer: `ECHO #1 last="hello alpha"`, Input: 110, Kept: true},
-		{Name: "resume_second_turn", Session: first, Answer: `all=[hello alpha ;; hello beta]`, Input: 230, Kept: true},
-		{Name: "resume_unknown_name", Session: "*", Answer: "ECHO #1", Input: 110, Kept: true},
-		{Name: "reasoning", Session: "*", Answer: "ECHO #1", Input: 110, Kept: true},
-		{Name: "tool_write_patch", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
-		{Name: "tool_fail", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
-		{Name: "tool_default_sandbox", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
-		{Name: "denied_git", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
-		{Name: "denied_network", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
-		{Name: "denied_patch", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true, Denied: `apply_patch: writing outside of the project; to allow it: codex_sandbox = "danger-full-access" and allow_dangerous = true`},
-		{Name: "denied_userns", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true, Denied: `shell(echo hi): its sandbox cannot be set up: bwrap: Creating new namespace failed: nesting depth or /proc/sys/user…; to allow it: see stint doctor`},
-		{Name: "err_trunc_once", Session: "*", Answer: "ECHO #1", Input: 110, Kept: true},
-		{Name: "err_401", Class: auth, Session: "*", Msg: "401 Unauthorized", Kept: true},
-		{Name: "err_429_always", Class: limited, Session: "*", Msg: "429", Kept: true},
-		{Name: "err_429_usage_limit", Class: limited, Session: "*", Msg: "usage limit", Kept: true},
-		{Name: "err_500", Class: network, Session: "*", Msg: "high demand", Kept: true},
-		{Name: "err_trunc_noretry", Class: network, Session: "*", Msg: "stream disconnected", Kept: true},
-		{Name: "err_stream_failed_ctx", Class: state.ClassContextFull, Session: "*", Msg: "context window", Kept: true},
-		{Name: "kill_TERM_streaming", Class: state.ClassStalled, Session: "*", Msg: "terminated"},
-		{Name: "conc_B", Class: state.ClassSessionBusy, Msg: busy},
-		{Name: "resume_unknown", Class: state.ClassSessionLost, Msg: "no rollout found"},
-	})
-	if _, v := agenttest.Replay(t, "err_429_usage_limit", NewDecoder); !v.RetryAt.Equal(time.Date(2026, 11, 21, 3, 47, 0, 0, time.UTC)) {
-		t.Errorf("try again at %v", v.RetryAt)
-	}
-	if h, _ := agenttest.Replay(t, "resume_second_turn", NewDecoder); h.Usage != (state.Usage{}) ||
-		h.Thread != (state.Usage{InputTokens: 230, CachedInputTokens: 80, OutputTokens: 43, ReasoningTokens: 10}) {
-		t.Errorf("%+v, %+v", h.Usage, h.Thread)
-	}
-}
-
-// A fork is reported when it got anywhere, by a message or a tool, and not before.
-func TestForkIsReportedWhenItGotAnywhere(t *testing.T) {
-	agenttest.CheckFork(t, NewDecoder, []string{`{"type":"thread.started","thread_id":"` + someUUID + `"}`, `{"type":"turn.started"}`}, map[string]bool{
-		`{"type":"error","message":"Reconnecting... 1/5 (x)"}`:                       false,
-		`{"type":"item.completed","item":{"type":"error","message":"a warning"}}`:    false,
-		`{"type":"item.completed","item":{"type":"reasoning","text":"hm"}}`:          false,
-		`{"type":"turn.failed","error":{"message":"429"}}`:                           false,
-		`{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`: true,
-		`{"type":"item.completed","item":{"type":"agent_message","text":"so"}}`:      true,
-		`{"type":"turn.completed"}`:                                                  true,
-	})
-}
-
-// What an agent reported last decides when it falls silent; whatever shows that it got on
-// makes it a silent one like any other.
-func TestLastErrorOfASilentAgent(t *testing.T) {
-	const limited, network = state.ClassRateLimited, state.ClassNetwork
-	const limit429 = "exceeded retry limit, last status: 429 Too Many Requests"
-	codex := func(msg string) string { return `{"type":"error","message":"Reconnecting... 1/5 (` + msg + `)"}` }
-	agenttest.CheckSilences(t, NewDecoder, []agenttest.Silence{
-		{Lines: codex(limit429), Class: limited},
-		{Lines: codex(limit429) + "\n" + `{"type":"item.completed","item":{"type":"error","message":"a warning"}}`, Class: limited},
-		{Lines: codex(limit429) + "\n" + `{"type":"item.completed","item":{"type":"reasoning","text":"hm"}}`, Class: ""},
-		{Lines: codex(limit429) + "\n" + `{"type":"item.started","item":{"type":"command_execution"}}`, Class: ""},
-		{Lines: `{"type":"item.started","item":{"type":"command_execution"}}` + "\n" + codex(limit429), Class: limited},
-		{Lines: codex(limit429) + "\n" + codex("stream disconnected before completion: x"), Class: network},
-		{Lines: codex("waiting") + "\n" + `{"type":"error","message":"Reconnecting... waiting for network (x)"}`, Class: network, Offline: true},
-		{Lines: codex("unexpected status 401 Unauthorized: x"), Class: state.ClassAuth},
-		{Stderr: "Attempt 1 failed with status 429. Retrying with backoff...\n", Class: ""},
-	})
-}
 
 func TestRetryAt(t *testing.T) {
 	zone := time.FixedZone("test", 2*60*60)
@@ -134,11 +65,6 @@ func TestDecoder(t *testing.T) {
 	}
 }
 
-func FuzzCodexEvents(f *testing.F) {
-	f.Add([]byte(`{"type":"error","message":"usage limit, try again in 99999999999999999999 days at 99:99 PM"}`), 1, "")
-	agenttest.FuzzEvents(f, NewDecoder)
-}
-
 // FuzzWindows: what a line of a thread's file tells can be read back, with the time at which it told it.
 func FuzzWindows(f *testing.F) {
 	const line = `{"timestamp":"2026-01-05T12:00:00.5Z","payload":{"rate_limits":{"primary":{"used_percent":35,"window_minutes":300,"resets_at":1767700000}%s}}}`
@@ -155,24 +81,6 @@ func FuzzWindows(f *testing.F) {
 			t.Errorf("told at %v", list[0].At)
 		}
 	})
-}
-
-// An agent that writes about errors has none.
-func TestAnswerIsNoError(t *testing.T) {
-	answer := `Error: 401 Unauthorized, usage limit, try again at 3:47 AM, no rollout found`
-	text, err := json.Marshal(answer)
-	must(t, err)
-	lines := []string{
-		`{"type":"item.completed","item":{"type":"error","message":"usage limit"}}`,
-		`{"type":"item.completed","item":{"type":"agent_message","text":` + string(text) + `}}`,
-		`{"type":"turn.completed","usage":{"input_tokens":1e99}}`,
-	}
-	for exit, class := range map[int]state.Class{0: "", 1: state.ClassExit} {
-		d := NewDecoder(task.Turn{}, quiet)
-		if v := agenttest.Play(d, exit, lines...); v.Class != class || d.State().Answer != answer {
-			t.Errorf("%+v, %+v", v, d)
-		}
-	}
 }
 
 // The classes of codex's errors that no recording has.
@@ -219,7 +127,7 @@ func TestClasses(t *testing.T) {
 		{"", "/usr/bin/env: 'node': Permission denied\n", 126, state.ClassAgentMissing},
 	} {
 		d := NewDecoder(task.Turn{}, quiet)
-		if v := agent.Judge(d, []byte(c.stdout), []byte(c.stderr), c.exit, agenttest.Now); v.Class != c.class || v.Msg == "" {
+		if v := agent.Judge(d, []byte(c.stdout), []byte(c.stderr), c.exit, testNow); v.Class != c.class || v.Msg == "" {
 			t.Errorf("row %d: %+v, want %q", i, v, c.class)
 		}
 	}

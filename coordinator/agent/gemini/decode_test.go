@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"stint/coordinator/agent"
-	"stint/coordinator/agent/agenttest"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -16,49 +15,11 @@ import (
 // play returns what a decoder and the table make of some lines and an exit code.
 func play(exit int, lines ...string) (*agent.TurnState, agent.Verdict) {
 	d := NewDecoder(task.Turn{}, quiet)
-	v := agenttest.Play(d, exit, lines...)
-	return d.State(), v
-}
-
-// What the recorded runs of the real CLI came to, and what the agent was denied in them.
-func TestRecordings(t *testing.T) {
-	const first3 = "a9a364ae-6666-44a9-b213-2f4b055b391c"
-	const limited, auth, network = state.ClassRateLimited, state.ClassAuth, state.ClassNetwork
-	agenttest.CheckRecordings(t, NewDecoder, []agenttest.Recording{
-		{Name: "first_turn", Session: first3, Answer: `ECHO #1 last="hello alpha"`, Input: 220},
-		{Name: "resume_id_second_turn", Session: first3, Answer: `all=[hello alpha ;; hello beta]`, Input: 120},
-		{Name: "tool_write_yolo_y", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true},
-		{Name: "denied_shell", Session: "*", Answer: "TOOL DONE", Input: 220, Kept: true, Denied: `run_shell_command(echo hi): gemini is not offered this tool; to allow it: --allow 'Bash(echo hi *)' (if the key allow covers it), or gemini_approval_mode = "yolo" and allow_dangerous = true`},
-		{Name: "perm_default_write", Session: "*", Answer: "NO TOOL", Input: 110},
-		{Name: "kill_TERM_streaming", Session: "*", Answer: "ECHO #1", Input: 110}, // it does not listen to it
-		{Name: "bigout", Class: state.ClassOutputMissing, Session: "*", Msg: "Loop detected"},
-		{Name: "err_401", Class: auth, Msg: "UNAUTHENTICATED"},
-		{Name: "err_429_day_quota", Class: limited, Msg: "daily quota"},
-		{Name: "err_429_max1", Class: limited, Msg: "fake 429"},
-		{Name: "err_500_max1", Class: network, Msg: "INTERNAL"},
-		{Name: "err_trunc_once", Class: network, Msg: "terminated"},
-		{Name: "err_empty", Class: network, Msg: "The model returned an empty response", Input: 440},
-		{Name: "nokey", Class: auth, Msg: "GEMINI_API_KEY"},
-		{Name: "first_try_untrusted", Class: state.ClassExit, Msg: "not running in a trusted directory"},
-		{Name: "resume_unknown", Class: state.ClassSessionLost, Msg: "Invalid session identifier"},
-	})
-	want := state.Usage{InputTokens: 220, CachedInputTokens: 80, OutputTokens: 53, ReasoningTokens: 10}
-	if h, _ := agenttest.Replay(t, "first_turn", NewDecoder); h.Usage != want || h.Thread != (state.Usage{}) {
-		t.Errorf("%+v, %+v", h.Usage, h.Thread)
+	for i := range lines {
+		lines[i] = strings.ReplaceAll(lines[i], "\n", " ")
 	}
-}
-
-// What an agent reported last decides when it falls silent; whatever shows that it got on
-// makes it a silent one like any other.
-func TestLastErrorOfASilentAgent(t *testing.T) {
-	const limited, network = state.ClassRateLimited, state.ClassNetwork
-	agenttest.CheckSilences(t, NewDecoder, []agenttest.Silence{
-		{Stderr: "Attempt 1 failed with status 429. Retrying with backoff... _ApiError: {\"error\":{}}\n    at x\n", Class: limited},
-		{Stderr: "Attempt 1 failed with 429 error (no Retry-After header). Retrying with backoff... x\n", Class: limited},
-		{Stderr: "Attempt 2 failed with status 503. Retrying with backoff... x\n", Class: network},
-		{Stderr: "Attempt 2 failed. Retrying with backoff... fetch failed\n", Class: network},
-		{Stderr: "the model wrote: Attempt 1 failed with status 429\n", Class: ""},
-	})
+	v := agent.Judge(d, []byte(strings.Join(lines, "\n")+"\n"), nil, exit, testNow)
+	return d.State(), v
 }
 
 // The rows of the table that no recording of gemini has.
@@ -114,8 +75,8 @@ func TestGeminiClasses(t *testing.T) {
 		"[API Error: Please retry in 250ms.]":         250 * time.Millisecond,
 		"[API Error: You have exhausted your quota.]": 0,
 	} {
-		at := failureVerdict(msg, 173, agenttest.Now).RetryAt
-		if got := at.Sub(agenttest.Now); got != want && (want != 0 || !at.IsZero()) {
+		at := failureVerdict(msg, 173, testNow).RetryAt
+		if got := at.Sub(testNow); got != want && (want != 0 || !at.IsZero()) {
 			t.Errorf("%q: %v", msg, got)
 		}
 	}
@@ -197,10 +158,4 @@ func TestGeminiIsBounded(t *testing.T) {
 	if len(d.uses) != maxUses || size > 300*maxUses {
 		t.Errorf("%d calls of tools, %d bytes", len(d.uses), size)
 	}
-}
-
-func FuzzGeminiEvents(f *testing.F) {
-	f.Add([]byte(`{"type":"result","status":"error","error":{"message":"Suggested retry after 99999999999999999999s"}}`), 173, "")
-	f.Add([]byte(`{"type":"result","status":"error","error":[{}]}`), 1, "\x1b[31mError resuming session: x\x1b[0m\n")
-	agenttest.FuzzEvents(f, NewDecoder)
 }

@@ -1,5 +1,3 @@
-// Package agenttest is for the tests of the agents' folders: surroundings for runs, programs
-// that stand in for a CLI, and what must hold for every decoder. Only tests import it.
 package agenttest
 
 import (
@@ -17,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/demo"
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/agent/gate/hold"
@@ -31,10 +30,15 @@ const UUID = "01a1fbfd-004f-7b52-a66b-d51066fa7872"
 // Now is when all recorded runs end.
 var Now = time.Date(2026, 11, 21, 3, 12, 0, 0, time.UTC)
 
-// Main is the TestMain of a folder: the test binary can be the gate, and what others names.
-func Main(m *testing.M, others map[string]func() int) {
-	gatetest.Main(m, func() int { return hold.Main(os.Stdin, os.Stdout) }, others)
+// TestMain lets the test binary be the gate, an MCP server and the demo agent.
+func TestMain(m *testing.M) {
+	gatetest.Main(m, func() int { return hold.Main(os.Stdin, os.Stdout) }, map[string]func() int{
+		"mcp-server": func() int { mcpServer(os.Args[2]); return 0 },
+		demo.Command: func() int { return demo.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv) },
+	})
 }
+
+var must, quiet = gatetest.Must, Quiet
 
 // A Bench is the surroundings of runs: directories and a clean environment.
 type Bench struct {
@@ -74,13 +78,13 @@ type Recording struct {
 	Denied  string // what the agent was denied
 }
 
-// Replay plays a recorded run through a decoder and the table.
-func Replay(t testing.TB, name string, newDecoder New) (*agent.TurnState, agent.Verdict) {
+// Replay plays a recorded run of a CLI through a decoder and the table.
+func Replay(t testing.TB, cli, name string, newDecoder New) (*agent.TurnState, agent.Verdict) {
 	t.Helper()
 	var texts [3][]byte
 	for i, ext := range []string{".jsonl", ".stderr", ".exit"} {
 		var err error
-		texts[i], err = os.ReadFile(filepath.Join("testdata", name+ext))
+		texts[i], err = os.ReadFile(filepath.Join("..", cli, "testdata", name+ext))
 		gatetest.Must(t, err)
 	}
 	var end struct {
@@ -104,9 +108,9 @@ func Replay(t testing.TB, name string, newDecoder New) (*agent.TurnState, agent.
 }
 
 // CheckRecordings compares all recorded runs with what they came to.
-func CheckRecordings(t *testing.T, newDecoder New, rows []Recording) {
+func CheckRecordings(t *testing.T, cli string, newDecoder New, rows []Recording) {
 	for _, c := range rows {
-		h, v := Replay(t, c.Name, newDecoder)
+		h, v := Replay(t, cli, c.Name, newDecoder)
 		if v.Class != c.Class || !strings.Contains(v.Msg, c.Msg) || !strings.Contains(h.Answer, c.Answer) || h.Usage.InputTokens+h.Thread.InputTokens != c.Input || h.PromptInHistory != c.Kept {
 			t.Errorf("%s: %+v, answer %q, usage %+v, thread %+v, kept %v", c.Name, v, h.Answer, h.Usage, h.Thread, h.PromptInHistory)
 		}
@@ -120,7 +124,7 @@ func CheckRecordings(t *testing.T, newDecoder New, rows []Recording) {
 			t.Errorf("%s: denied %s\nwant %s", c.Name, got, c.Denied)
 		}
 	}
-	if names, err := filepath.Glob("testdata/*.jsonl"); err != nil || len(names) != len(rows) {
+	if names, err := filepath.Glob("../" + cli + "/testdata/*.jsonl"); err != nil || len(names) != len(rows) {
 		t.Errorf("%d recorded streams, %v: name each in the table", len(names), err)
 	}
 }
@@ -177,9 +181,9 @@ func CheckFork(t *testing.T, newDecoder New, begin []string, lines map[string]bo
 	}
 }
 
-// FuzzEvents checks what must hold for whatever a CLI writes, beginning with what the real one has written.
-func FuzzEvents(f *testing.F, newDecoder New) {
-	names, err := filepath.Glob("testdata/*.jsonl")
+// fuzzEvents checks what must hold for whatever a CLI writes, beginning with what the real one has written.
+func fuzzEvents(f *testing.F, cli string, newDecoder New) {
+	names, err := filepath.Glob("../" + cli + "/testdata/*.jsonl")
 	gatetest.Must(f, err)
 	for _, name := range names {
 		data, err := os.ReadFile(name)

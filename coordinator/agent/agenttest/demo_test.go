@@ -1,4 +1,4 @@
-package demo
+package agenttest
 
 import (
 	"cmp"
@@ -9,32 +9,26 @@ import (
 	"time"
 
 	"stint/coordinator/agent"
-	"stint/coordinator/agent/agenttest"
+	"stint/coordinator/agent/demo"
 	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
 )
 
-func TestMain(m *testing.M) {
-	agenttest.Main(m, map[string]func() int{Command: func() int { return Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv) }})
+// A demoBench has a demo agent.
+type demoBench struct {
+	*Bench
+	agent *demo.Agent
 }
 
-var must, quiet = gatetest.Must, agenttest.Quiet
-
-// A bench has a demo agent.
-type bench struct {
-	*agenttest.Bench
-	agent *Agent
-}
-
-func newBench(t *testing.T) *bench {
-	b := agenttest.NewBench(t)
-	return &bench{b, &Agent{Home: filepath.Join(b.Dir, "demo"), Runner: b.Runner}}
+func newDemoBench(t *testing.T) *demoBench {
+	b := NewBench(t)
+	return &demoBench{b, &demo.Agent{Home: filepath.Join(b.Dir, "demo"), Runner: b.Runner}}
 }
 
 // run carries out a turn of a session, or of a new one.
-func (b *bench) run(session, prompt string) (task.Outcome, task.Turn) {
+func (b *demoBench) run(session, prompt string) (task.Outcome, task.Turn) {
 	b.T.Helper()
 	turn := b.Turn(prompt)
 	turn.Session = session
@@ -43,7 +37,7 @@ func (b *bench) run(session, prompt string) (task.Outcome, task.Turn) {
 
 // The demo agent counts as codex does: over the session, without failed turns.
 func TestDemoUsage(t *testing.T) {
-	b := newBench(t)
+	b := newDemoBench(t)
 	first, _ := b.run("", "one")
 	for _, c := range []struct {
 		prompt string
@@ -63,7 +57,7 @@ func TestDemoUsage(t *testing.T) {
 
 // A turn that failed leaves its message in the session: sent again it is there twice, and with GoOn once.
 func TestDemoKeepsFailedTurn(t *testing.T) {
-	b := newBench(t)
+	b := newDemoBench(t)
 	for _, c := range []struct{ again, want string }{
 		{"demo:429-first hello", "turn 3; earlier: begin | demo:429-first hello; you said: demo:429-first hello"},
 		{task.GoOn, "turn 2; earlier: begin; you said: demo:429-first hello"},
@@ -73,7 +67,7 @@ func TestDemoKeepsFailedTurn(t *testing.T) {
 		if failed.Class != state.ClassRateLimited || !failed.Kept || failed.Session != begun.Session {
 			t.Fatalf("%+v", failed)
 		}
-		if found, kept := agent.FindSession(turn.RunDir, Kind.Decoder); found != begun.Session || !kept {
+		if found, kept := agent.FindSession(turn.RunDir, demo.Kind.Decoder); found != begun.Session || !kept {
 			t.Errorf("found %q, kept %v", found, kept)
 		}
 		again := b.Turn(c.again)
@@ -86,7 +80,7 @@ func TestDemoKeepsFailedTurn(t *testing.T) {
 
 // What becomes of a session: it is another one, busy, unknown, or has no id.
 func TestDemoSessions(t *testing.T) {
-	b := newBench(t)
+	b := newDemoBench(t)
 	first, _ := b.run("", "one")
 	out, _ := b.run(first.Session, "demo:newthread two")
 	if out.Class != "" || out.Session == first.Session || !strings.Contains(out.Note, "was not resumed") || !strings.HasPrefix(out.Result, "turn 1;") {
@@ -112,7 +106,7 @@ func TestDemoSessions(t *testing.T) {
 
 // A turn with a schema has an answer that follows it, and what is quoted tells the demo agent nothing.
 func TestDemoJudges(t *testing.T) {
-	b := newBench(t)
+	b := newDemoBench(t)
 	for _, c := range []struct{ prompt, want string }{
 		{"Judge it.\n\n> demo:fail\n> demo:say=no\n", `{"findings":[],"lessons":[]}`},
 		{"Judge it. demo:say={\"findings\":[]}\n\n> demo:say=no\n", `{"findings":[]}`},
@@ -126,7 +120,7 @@ func TestDemoJudges(t *testing.T) {
 }
 
 func TestDemoSuccess(t *testing.T) {
-	b := newBench(t)
+	b := newDemoBench(t)
 	turn := b.Turn("Say hello\nand more")
 	var events []task.Event
 	report := func(e task.Event) { events = append(events, e) }
@@ -150,7 +144,7 @@ func TestDemoSuccess(t *testing.T) {
 	if session != out.Session || text != out.Result || bytes != fi.Size() {
 		t.Errorf("events say %q %q %d of %d", session, text, bytes, fi.Size())
 	}
-	if got, _ := agent.FindSession(turn.RunDir, Kind.Decoder); got != out.Session {
+	if got, _ := agent.FindSession(turn.RunDir, demo.Kind.Decoder); got != out.Session {
 		t.Errorf("FindSession gives %q", got)
 	}
 	gatetest.WantGone(t, turn)
@@ -164,7 +158,7 @@ func TestDemoSuccess(t *testing.T) {
 }
 
 func TestDemoOutcomes(t *testing.T) {
-	b := newBench(t)
+	b := newDemoBench(t)
 	for _, c := range []struct {
 		prompt string
 		class  state.Class
@@ -196,7 +190,7 @@ func TestDemoOutcomes(t *testing.T) {
 }
 
 func TestDemoFirstTryOnly(t *testing.T) {
-	b := newBench(t)
+	b := newDemoBench(t)
 	before := time.Now()
 	out, turn := b.run("", "demo:429-first=90s")
 	if out.Class != state.ClassRateLimited || out.RetryAt.Before(before.Add(85*time.Second)) {
@@ -209,10 +203,10 @@ func TestDemoFirstTryOnly(t *testing.T) {
 	}
 }
 
-func TestPlan(t *testing.T) {
-	b := newBench(t)
-	agenttest.CheckPlan(t, b.Bench, b.agent)
-	if got := b.agent.ResumeCommand(agenttest.UUID, "/w"); got != "" {
+func TestDemoPlan(t *testing.T) {
+	b := newDemoBench(t)
+	CheckPlan(t, b.Bench, b.agent)
+	if got := b.agent.ResumeCommand(UUID, "/w"); got != "" {
 		t.Errorf("a command for a person: %s", got)
 	}
 }
