@@ -59,8 +59,8 @@ var arrows = map[string][]string{
 	"stint/coordinator/agent/gate/hold":       {}, // it starts with each run
 	"stint/coordinator/agent/gate":            {"stint/coordinator/agent/gate/hold", "stint/coordinator/redact", "stint/coordinator/task", "stint/ledger/durable"},
 	"stint/coordinator/agent/gate/gatetest":   {"stint/coordinator/task", "stint/ledger/durable"}, // only tests import it
-	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
-	anyAgent:                                  {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
+	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger/lazy", "stint/state"},
+	anyAgent:                                  {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/ledger/lazy", "stint/state"},
 	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", anyAgent, "stint/coordinator/task", "stint/ledger/durable"}, // it speaks codex's events
 	"stint/coordinator/agent/agenttest":       {},                                                                                                                                                           // tests alone
 	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/ledger", "stint/session", "stint/state", "stint/state/jobs"},

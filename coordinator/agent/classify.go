@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -155,14 +153,6 @@ func StatusClass(code int) state.Class {
 		return state.ClassNetwork
 	}
 	return state.ClassExit
-}
-
-// A Pattern is compiled when it is first used.
-type Pattern = func() *regexp.Regexp
-
-// LazyRegexp leaves the work to who needs it: the gate does not.
-func LazyRegexp(expr string) Pattern {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
 // After returns the time that comes a wait after now; the zero time if there is none.

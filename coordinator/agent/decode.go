@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator/task"
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -222,7 +223,7 @@ func AllowOption(rule string) string {
 	return "--allow '" + rule + "' (if the key allow covers it)"
 }
 
-var commandName = LazyRegexp(`^([A-Za-z0-9_./+-]+(?: [a-z][a-z-]*)?)(?: |$)`)
+var commandName = lazy.Regexp(`^([A-Za-z0-9_./+-]+(?: [a-z][a-z-]*)?)(?: |$)`)
 
 // RuleFor returns the rule that permits what an agent wanted of a tool: of a shell the program,
 // with its subcommand, and any arguments.

@@ -14,6 +14,7 @@ import (
 
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -147,7 +148,7 @@ func (w *window) String() string {
 }
 
 // terminalCodes are what programs send to terminals to colour and move things.
-var terminalCodes = LazyRegexp("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-Z\\\\^_])")
+var terminalCodes = lazy.Regexp("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[@-Z\\\\^_])")
 
 // StripTerminalCodes returns a text without what colours it and moves the cursor.
 func StripTerminalCodes(text string) string { return terminalCodes().ReplaceAllString(text, "") }

@@ -9,6 +9,7 @@ import (
 
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -191,8 +192,8 @@ func (d *decoder) Complaint(_ int, stderr []byte, now time.Time) agent.Verdict {
 }
 
 var (
-	deniedSetup = agent.LazyRegexp(`^(bwrap: .*)\n?$`)              // alone: the command has printed nothing
-	shellCall   = agent.LazyRegexp(`(?s)^\S+ -l?c (['"])(.*)['"]$`) // as codex shows its commands
+	deniedSetup = lazy.Regexp(`^(bwrap: .*)\n?$`)              // alone: the command has printed nothing
+	shellCall   = lazy.Regexp(`(?s)^\S+ -l?c (['"])(.*)['"]$`) // as codex shows its commands
 )
 
 // noteDenied adds a finding for a command or a change that codex itself says it has not let
@@ -238,7 +239,7 @@ func (d *decoder) allowWrites() string {
 
 // httpStatus finds the status in codex's "unexpected status 401 Unauthorized" and "exceeded retry limit, last
 // status: 429 Too Many Requests". What follows it may be the text of a stranger's server.
-var httpStatus = agent.LazyRegexp(`^(?:Reconnecting\.\.\. \d+/\d+ \()?(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b`)
+var httpStatus = lazy.Regexp(`^(?:Reconnecting\.\.\. \d+/\d+ \()?(?:unexpected status|exceeded retry limit, last status:) (\d{3})\b`)
 
 // phrases maps what codex says about itself to a class; the first match counts.
 var phrases = []struct {
@@ -296,9 +297,9 @@ func classOf(msg string) state.Class {
 }
 
 var (
-	againAt = agent.LazyRegexp(`(?i)try again at (?:([a-z]{3}) (\d{1,2})(?:st|nd|rd|th)?, (\d{4}) )?(\d{1,2}):(\d{2}) ([ap])m`)
-	againIn = agent.LazyRegexp(`(?i)try again in ((?:(?:and )?(?:\d+(?:\.\d+)?|less than a|an|a) ?[a-z]+[, ]*)+)`)
-	amount  = agent.LazyRegexp(`(?i)(\d+(?:\.\d+)?|less than a|\ban?\b) ?([a-z]+)`)
+	againAt = lazy.Regexp(`(?i)try again at (?:([a-z]{3}) (\d{1,2})(?:st|nd|rd|th)?, (\d{4}) )?(\d{1,2}):(\d{2}) ([ap])m`)
+	againIn = lazy.Regexp(`(?i)try again in ((?:(?:and )?(?:\d+(?:\.\d+)?|less than a|an|a) ?[a-z]+[, ]*)+)`)
+	amount  = lazy.Regexp(`(?i)(\d+(?:\.\d+)?|less than a|\ban?\b) ?([a-z]+)`)
 )
 
 // retryAt reads when codex says that one may try again: "at 3:47 AM" (today, in

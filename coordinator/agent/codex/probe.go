@@ -23,6 +23,7 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -162,7 +163,7 @@ func (c *Agent) sandboxProblem(ctx context.Context, path string) []agent.Problem
 var noProject = []string{"-c", "projects={}"}
 
 // theWay finds the settings that say which server, login or profile codex uses.
-var theWay = agent.LazyRegexp(`provider|base_url|login|auth|profile|forced`)
+var theWay = lazy.Regexp(`provider|base_url|login|auth|profile|forced`)
 
 // misleads reports whether a .codex/config.toml in a workspace, or above it in its checkout, would have codex use another account
 // or server than its turn's, where the user trusts that directory: a run may have written it. What cannot be read here may do so.

@@ -10,6 +10,7 @@ import (
 
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -269,9 +270,9 @@ func apiError(msg string) (code int, badKey bool) {
 }
 
 // cutOff is how gemini says that it lost the connection or never had one.
-var cutOff = agent.LazyRegexp(`^\[API Error: (?:terminated|(?:exception TypeError: )?fetch failed)`)
+var cutOff = lazy.Regexp(`^\[API Error: (?:terminated|(?:exception TypeError: )?fetch failed)`)
 
-var waitText = agent.LazyRegexp(`(?:Suggested retry after|Please retry in) ([0-9.]+)(ms|s)\b`)
+var waitText = lazy.Regexp(`(?:Suggested retry after|Please retry in) ([0-9.]+)(ms|s)\b`)
 
 // retryAt reads when gemini suggests to try again; the zero time says that it does not.
 func retryAt(msg string, now time.Time) time.Time {
@@ -282,7 +283,7 @@ func retryAt(msg string, now time.Time) time.Time {
 	return agent.After(now, agent.WaitTime(m[1], m[2]))
 }
 
-var retryLine = agent.LazyRegexp(`^Attempt \d+ failed(?: with (?:status )?(\d{3})\b)?`)
+var retryLine = lazy.Regexp(`^Attempt \d+ failed(?: with (?:status )?(\d{3})\b)?`)
 
 // retryVerdict classifies an error after which gemini tries again.
 func retryVerdict(line string, now time.Time) agent.Verdict {

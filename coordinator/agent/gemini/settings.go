@@ -15,6 +15,7 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
+	"stint/ledger/lazy"
 )
 
 const (
@@ -35,7 +36,7 @@ func (g *Agent) env(runDir string) []string {
 
 // dotenvName is what may be the name of one of gemini's variables in a .env file, or of one
 // that leads its requests through another server; gemini takes fewer for one.
-var dotenvName = agent.LazyRegexp(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+|(?i:https?_proxy)|NODE_TLS_REJECT_UNAUTHORIZED)[\s\v\p{Z}\x{FEFF}]*[=:]`)
+var dotenvName = lazy.Regexp(`((?:GEMINI|GOOGLE|CODE_ASSIST)_\w+|(?i:https?_proxy)|NODE_TLS_REJECT_UNAUTHORIZED)[\s\v\p{Z}\x{FEFF}]*[=:]`)
 
 // unset returns gemini's variables in .env files of a directory and those above it, up to the home, as empty
 // ones, which gemini leaves so: a run may have written them, and some of them have gemini send another file,
@@ -142,7 +143,7 @@ func readSettings(path string) (map[string]any, error) {
 }
 
 // jsonc has what a JSON text with comments may have beside JSON, and strings, in which is none.
-var jsonc = agent.LazyRegexp(`"(?:[^"\\]|\\.)*"|//[^\n]*|(?s:/\*.*?(?:\*/|\z))`)
+var jsonc = lazy.Regexp(`"(?:[^"\\]|\\.)*"|//[^\n]*|(?s:/\*.*?(?:\*/|\z))`)
 
 // withoutComments returns a JSON text with a blank in place of each comment.
 func withoutComments(data []byte) []byte {
