@@ -20,7 +20,8 @@ func (a *app) jobCommand() *cobra.Command {
 		Short: "due jobs: what is to be done with objects of memory, and when",
 	},
 		a.noRun(a.jobAddCommand()), a.jobLsCommand(), a.jobShowCommand(), a.noRun(a.jobPullCommand()),
-		a.noRun(a.jobAckCommand()), a.noRun(a.jobFailCommand()), a.noRun(a.jobRetryCommand()))
+		a.jobAckCommand(), a.jobFailCommand(), a.jobAct("retry", "ID", "queue a dead letter again, with all its attempts", jobs.DeadLetter,
+			func(*cobra.Command, []string) (any, error) { return nil, nil }))
 }
 
 func (a *app) jobAddCommand() *cobra.Command {
@@ -192,22 +193,31 @@ func (a *app) jobPullCommand() *cobra.Command {
 	return c
 }
 
+// jobAct returns a command that asks for something to be done with a job. It completes the ids of those with
+// that status; body returns what is sent.
+func (a *app) jobAct(act, args, short, status string, body func(c *cobra.Command, args []string) (any, error)) *cobra.Command {
+	return a.noRun(a.withJSON(a.withIDs(&cobra.Command{
+		Use: act + " [OPTIONS] " + args, Short: short, Args: cobra.ExactArgs(len(strings.Fields(args))),
+		RunE: func(c *cobra.Command, args []string) error {
+			v, err := body(c, args)
+			if err != nil {
+				return err
+			}
+			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], act, v) })
+		},
+		ValidArgsFunction: a.completeJobs(status),
+	})))
+}
+
 func (a *app) jobAckCommand() *cobra.Command {
 	var k jobs.Ack
 	next := ""
-	c := a.withJSON(a.withIDs(&cobra.Command{
-		Use: "ack [OPTIONS] ID", Short: "acknowledge a pulled job: it has been done",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			if next != "" {
-				if k.NextActionAt, err = laterTime("next", next); err != nil {
-					return err
-				}
-			}
-			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], "ack", k) })
-		},
-		ValidArgsFunction: a.completeJobs(jobs.Running),
-	}))
+	c := a.jobAct("ack", "ID", "acknowledge a pulled job: it has been done", jobs.Running, func(*cobra.Command, []string) (_ any, err error) {
+		if next != "" {
+			k.NextActionAt, err = laterTime("next", next)
+		}
+		return k, err
+	})
 	f := c.Flags()
 	f.StringVar(&k.WorkerID, "worker", "", "`name` of the worker; another one's job is refused")
 	f.StringVar(&next, "next", "", "`time` at which the same is to be done again, or a duration from now")
@@ -221,29 +231,14 @@ func (a *app) jobAckCommand() *cobra.Command {
 func (a *app) jobFailCommand() *cobra.Command {
 	var f jobs.Fail
 	var delay time.Duration
-	c := a.withJSON(a.withIDs(&cobra.Command{
-		Use: "fail [OPTIONS] ID ERROR", Short: "report that an attempt at a pulled job failed",
-		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			f.Error = args[1]
-			if seconds := int(delay / time.Second); c.Flags().Changed("retry-delay") {
-				f.RetryDelaySec = &seconds
-			}
-			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], "fail", f) })
-		},
-		ValidArgsFunction: a.completeJobs(jobs.Running),
-	}))
+	c := a.jobAct("fail", "ID ERROR", "report that an attempt at a pulled job failed", jobs.Running, func(c *cobra.Command, args []string) (any, error) {
+		f.Error = args[1]
+		if seconds := int(delay / time.Second); c.Flags().Changed("retry-delay") {
+			f.RetryDelaySec = &seconds
+		}
+		return f, nil
+	})
 	c.Flags().StringVar(&f.WorkerID, "worker", "", "`name` of the worker; another one's job is refused")
 	c.Flags().DurationVar(&delay, "retry-delay", 0, "`duration` until it can be pulled again, in place of the job's own")
 	return c
-}
-
-func (a *app) jobRetryCommand() *cobra.Command {
-	return a.withJSON(a.withIDs(&cobra.Command{
-		Use: "retry [OPTIONS] ID", Short: "queue a dead letter again, with all its attempts", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], "retry", nil) })
-		},
-		ValidArgsFunction: a.completeJobs(jobs.DeadLetter),
-	}))
 }

@@ -242,7 +242,7 @@ func (p promptSource) read() (text string, err error) {
 		err = usage(`stint task "PROMPT", stint task @FILE, or stint task - for stdin`, "there is no prompt")
 	case p.literal || len(p.args) > 1:
 	case text == "-":
-		text, err = readPrompt(p.stdin, "stdin")
+		text, err = promptOf(readAtMost(p.stdin, maxSpecFile))
 	default:
 		text, err = textOrFile(text)
 	}
@@ -255,19 +255,13 @@ func textOrFile(text string) (string, error) {
 	if !isFile || strings.HasPrefix(name, "@") {
 		return name, nil
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return "", &cliError{code: exitUsage, message: "cannot read the prompt", err: err, try: "stint task @FILE; for a prompt that begins with @: stint task @@..."}
-	}
-	text, err = readPrompt(f, name)
-	return text, errors.Join(err, f.Close())
+	return promptOf(readNamed(name, maxSpecFile))
 }
 
-// readPrompt reads a prompt that is not much too long, without newlines at its end.
-func readPrompt(r io.Reader, name string) (string, error) {
-	data, err := io.ReadAll(io.LimitReader(r, task.MaxPrompt+4096))
+// promptOf returns a prompt that was read, without newlines at its end.
+func promptOf(data []byte, err error) (string, error) {
 	if err != nil {
-		return "", &cliError{code: exitUsage, message: "cannot read the prompt from " + name, err: plainError(err), try: "stint task @FILE; to give files to the agent: stint task --input-file FILE \"PROMPT\""}
+		return "", &cliError{code: exitUsage, message: "cannot read the prompt", err: err, try: "stint task @FILE; for a prompt that begins with @: stint task @@...; to give files to the agent: --input-file FILE"}
 	}
 	return strings.TrimRight(string(data), "\r\n"), nil
 }
