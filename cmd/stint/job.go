@@ -119,20 +119,17 @@ func (a *app) listJobs(c *cobra.Command, none string, request func(*client.Clien
 
 func (a *app) jobLsCommand() *cobra.Command {
 	var f jobs.Filter
-	c := a.withJSON(a.withIDs(&cobra.Command{
-		Use: "ls [OPTIONS]", Short: "list due jobs, the first ones first; ended ones last", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			const try = "no such jobs; add one with: stint job add TYPE OBJECT ACTION --at TIME"
-			if _, none, err := a.stateMissing(); none || err != nil {
-				a.hint("stint: %s\n", try)
-				return err
-			}
-			if f.Status != "" && !slices.Contains(jobs.Statuses, f.Status) {
-				return usage("stint job ls --help", "--status: there is no %q; there are %s", f.Status, strings.Join(jobs.Statuses, ", "))
-			}
-			return a.listJobs(c, try, func(cl *client.Client) ([]jobs.Job, error) { return cl.Jobs(c.Context(), f) })
-		},
-	}))
+	c := a.withJSON(a.withIDs(command("ls [OPTIONS]", "list due jobs, the first ones first; ended ones last", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		const try = "no such jobs; add one with: stint job add TYPE OBJECT ACTION --at TIME"
+		if _, none, err := a.stateMissing(); none || err != nil {
+			a.hint("stint: %s\n", try)
+			return err
+		}
+		if f.Status != "" && !slices.Contains(jobs.Statuses, f.Status) {
+			return usage("stint job ls --help", "--status: there is no %q; there are %s", f.Status, strings.Join(jobs.Statuses, ", "))
+		}
+		return a.listJobs(c, try, func(cl *client.Client) ([]jobs.Job, error) { return cl.Jobs(c.Context(), f) })
+	})))
 	c.Flags().StringVar(&f.Status, "status", "", "those of this `status`: "+strings.Join(jobs.Statuses, ", "))
 	c.Flags().StringVar(&f.ObjectID, "object", "", "those about the object with this `id`")
 	c.Flags().BoolVar(&f.Newest, "newest", false, "the ones that were added last come first")
@@ -142,52 +139,44 @@ func (a *app) jobLsCommand() *cobra.Command {
 }
 
 func (a *app) jobShowCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use: "show [OPTIONS] ID", Short: "show a due job", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			var j jobs.Job
-			err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { j, err = cl.Job(c.Context(), args[0]); return err })
-			if err != nil {
-				return err
-			}
-			d := &description{}
-			for _, l := range [][2]string{
-				{"job", j.ID},
-				{"object", j.ObjectType + " " + j.ObjectID},
-				{"action", j.Action},
-				{"status", jobStatus(&j)},
-				{"waits for", j.WaitsFor},
-				{"due", localTime(j.RunAt)},
-				{"priority", j.Priority},
-				{"retry delay", (time.Duration(j.RetryDelaySec) * time.Second).String()},
-				{"key", j.IdempotencyKey},
-				{"worker", j.WorkerID},
-				{"next action", localTime(j.NextActionAt)},
-				{"audit event", j.AuditEventID},
-				{"created", localTime(j.CreatedAt)},
-				{"changed", localTime(j.UpdatedAt)},
-			} {
-				d.line(l[0], l[1])
-			}
-			d.text("last error", j.Reason())
-			return a.print(j, d.String())
-		},
-		ValidArgsFunction: a.completeJobs(""),
-	})
+	return a.withJSON(command("show [OPTIONS] ID", "show a due job", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		var j jobs.Job
+		err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { j, err = cl.Job(c.Context(), args[0]); return err })
+		if err != nil {
+			return err
+		}
+		d := &description{}
+		for _, l := range [][2]string{
+			{"job", j.ID},
+			{"object", j.ObjectType + " " + j.ObjectID},
+			{"action", j.Action},
+			{"status", jobStatus(&j)},
+			{"waits for", j.WaitsFor},
+			{"due", localTime(j.RunAt)},
+			{"priority", j.Priority},
+			{"retry delay", (time.Duration(j.RetryDelaySec) * time.Second).String()},
+			{"key", j.IdempotencyKey},
+			{"worker", j.WorkerID},
+			{"next action", localTime(j.NextActionAt)},
+			{"audit event", j.AuditEventID},
+			{"created", localTime(j.CreatedAt)},
+			{"changed", localTime(j.UpdatedAt)},
+		} {
+			d.line(l[0], l[1])
+		}
+		d.text("last error", j.Reason())
+		return a.print(j, d.String())
+	}, a.completeJobs("")))
 }
 
 func (a *app) jobPullCommand() *cobra.Command {
 	var p jobs.Pull
-	c := a.withJSON(a.withIDs(&cobra.Command{
-		Use: "pull --worker NAME [OPTIONS]", Short: "take jobs that are due, for 5 minutes",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if p.WorkerID == "" {
-				return usage("stint job pull --worker worker-1", "--worker is missing: it names who the jobs are handed to")
-			}
-			return a.listJobs(c, "no job is due", func(cl *client.Client) ([]jobs.Job, error) { return cl.PullJobs(c.Context(), p) })
-		},
-	}))
+	c := a.withJSON(a.withIDs(command("pull --worker NAME [OPTIONS]", "take jobs that are due, for 5 minutes", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		if p.WorkerID == "" {
+			return usage("stint job pull --worker worker-1", "--worker is missing: it names who the jobs are handed to")
+		}
+		return a.listJobs(c, "no job is due", func(cl *client.Client) ([]jobs.Job, error) { return cl.PullJobs(c.Context(), p) })
+	})))
 	c.Flags().StringVar(&p.WorkerID, "worker", "", "`name` of the worker")
 	c.Flags().IntVarP(&p.Limit, "limit", "n", jobs.DefaultLimit, fmt.Sprintf("`number` of jobs at most, up to %d", jobs.MaxLimit))
 	return c

@@ -29,11 +29,9 @@ type logsOptions struct {
 
 func (a *app) logsCommand() *cobra.Command {
 	o := &logsOptions{}
-	c := &cobra.Command{
-		Use: "logs [OPTIONS] ID", Short: "print what a task's agent and its verify command did",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.runLogs(c.Context(), o, args[0]) },
-	}
+	c := command("logs [OPTIONS] ID", "print what a task's agent and its verify command did", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		return a.runLogs(c.Context(), o, args[0])
+	}, a.completeIDs())
 	f := c.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", false, "follow the log until the task has ended")
 	f.BoolVar(&o.raw, "raw", false, "what the agent and the verify command wrote, as it is")
@@ -42,7 +40,6 @@ func (a *app) logsCommand() *cobra.Command {
 	f.StringVar(&o.run, "run", "", "only this `run`, by id or number of the agent's from 1; else all of the last attempt")
 	exclusive(c, "raw", "stderr", "json")
 	exclusive(c, "follow", "run")
-	c.ValidArgsFunction = a.completeIDs()
 	return c
 }
 

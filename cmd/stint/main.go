@@ -85,13 +85,9 @@ func versionName() string {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use: "version", Short: "print the version",
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			platform := runtime.GOOS + "/" + runtime.GOARCH
-			text := fmt.Sprintf("stint %s (%s, %s)", versionName(), runtime.Version(), platform)
-			return a.print(map[string]string{"version": versionName(), "go": runtime.Version(), "platform": platform}, text)
-		},
-	})
+	return a.withJSON(command("version", "print the version", cobra.NoArgs, func(*cobra.Command, []string) error {
+		platform := runtime.GOOS + "/" + runtime.GOARCH
+		text := fmt.Sprintf("stint %s (%s, %s)", versionName(), runtime.Version(), platform)
+		return a.print(map[string]string{"version": versionName(), "go": runtime.Version(), "platform": platform}, text)
+	}))
 }

@@ -214,23 +214,19 @@ func (a *app) lessons(o *noteOptions) (dir, name string, list []memory.Lesson, e
 
 func (a *app) lessonsLsCommand() *cobra.Command {
 	o := &noteOptions{}
-	c := &cobra.Command{
-		Use: "ls [OPTIONS]", Short: "list the lessons",
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, name, list, err := a.lessons(o)
-			if err != nil {
-				return err
-			}
-			notes := make([]shownNote, len(list))
-			for i, l := range list {
-				notes[i] = shownNote{name, l}
-			}
-			return printTable(a, notes, "there are no lessons in "+name, []string{"ID", "DATE", "SOURCE", "LESSON"}, nil, func(l shownNote) (string, []string) {
-				return l.ID, []string{l.ID, l.Date, l.Source, l.Text}
-			})
-		},
-	}
+	c := command("ls [OPTIONS]", "list the lessons", cobra.NoArgs, func(*cobra.Command, []string) error {
+		_, name, list, err := a.lessons(o)
+		if err != nil {
+			return err
+		}
+		notes := make([]shownNote, len(list))
+		for i, l := range list {
+			notes[i] = shownNote{name, l}
+		}
+		return printTable(a, notes, "there are no lessons in "+name, []string{"ID", "DATE", "SOURCE", "LESSON"}, nil, func(l shownNote) (string, []string) {
+			return l.ID, []string{l.ID, l.Date, l.Source, l.Text}
+		})
+	})
 	o.directoryFlag(c)
 	return a.withJSON(a.withIDs(c))
 }

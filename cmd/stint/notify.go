@@ -15,50 +15,46 @@ import (
 
 func (a *app) notifyCommand() *cobra.Command {
 	var kind string
-	test := &cobra.Command{
-		Use: "test [OPTIONS]", Short: "send a test message to each destination",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if !slices.Contains(notify.Kinds, kind) {
-				return usage("stint notify test --help", "--event: %q is not one of %s", kind, strings.Join(notify.Kinds, ", "))
-			}
-			cfg, err := a.base()
-			if err != nil {
-				return err
-			}
-			if len(cfg.Notify) == 0 {
-				return usage("stint help configuration", "the configuration has no [[notify]] block")
-			}
-			e, failed := notify.Event{Event: kind, Time: time.Now().UTC(), Text: "this is a test of stint notify", Test: true}, 0
-			for i := range cfg.Notify {
-				b := &cfg.Notify[i]
-				var lines []string
-				for _, to := range b.Destinations(os.Environ(), readSecret) {
-					result := "ok"
-					if err := to.Deliver(c.Context(), e, 1); err != nil {
-						result, failed = "failed: "+err.Error(), failed+1
-					}
-					lines = append(lines, to.Name+": "+result)
+	test := command("test [OPTIONS]", "send a test message to each destination", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		if !slices.Contains(notify.Kinds, kind) {
+			return usage("stint notify test --help", "--event: %q is not one of %s", kind, strings.Join(notify.Kinds, ", "))
+		}
+		cfg, err := a.base()
+		if err != nil {
+			return err
+		}
+		if len(cfg.Notify) == 0 {
+			return usage("stint help configuration", "the configuration has no [[notify]] block")
+		}
+		e, failed := notify.Event{Event: kind, Time: time.Now().UTC(), Text: "this is a test of stint notify", Test: true}, 0
+		for i := range cfg.Notify {
+			b := &cfg.Notify[i]
+			var lines []string
+			for _, to := range b.Destinations(os.Environ(), readSecret) {
+				result := "ok"
+				if err := to.Deliver(c.Context(), e, 1); err != nil {
+					result, failed = "failed: "+err.Error(), failed+1
 				}
-				switch {
-				case b.Terminal == "":
-				case a.ringBy(b, &e):
-					lines = append(lines, "terminal "+b.Terminal+": ok")
-				default:
-					lines = append(lines, "terminal "+b.Terminal+": not here: stderr is no terminal")
-				}
-				for _, line := range lines {
-					if err := printText(a.stdout, escapeText(line)); err != nil {
-						return err
-					}
+				lines = append(lines, to.Name+": "+result)
+			}
+			switch {
+			case b.Terminal == "":
+			case a.ringBy(b, &e):
+				lines = append(lines, "terminal "+b.Terminal+": ok")
+			default:
+				lines = append(lines, "terminal "+b.Terminal+": not here: stderr is no terminal")
+			}
+			for _, line := range lines {
+				if err := printText(a.stdout, escapeText(line)); err != nil {
+					return err
 				}
 			}
-			if failed > 0 {
-				return &cliError{code: exitFailure, message: fmt.Sprintf("%s could not be delivered; correct [[notify]] in %s", count(failed, "message"), cfg.file), try: "stint config edit"}
-			}
-			return nil
-		},
-	}
+		}
+		if failed > 0 {
+			return &cliError{code: exitFailure, message: fmt.Sprintf("%s could not be delivered; correct [[notify]] in %s", count(failed, "message"), cfg.file), try: "stint config edit"}
+		}
+		return nil
+	})
 	test.Flags().StringVar(&kind, "event", notify.Done, "`kind` of the event: "+strings.Join(notify.Kinds, ", "))
 	complete(test, "event", func() []string { return notify.Kinds })
 	return group(&cobra.Command{Use: "notify", Short: "try the notifications"}, a.noRun(test))

@@ -21,11 +21,9 @@ type restoreOptions struct {
 
 func (a *app) restoreCommand() *cobra.Command {
 	o := &restoreOptions{}
-	c := &cobra.Command{
-		Use: "restore [OPTIONS] FILE", Short: "go back to an earlier copy of tasks.md",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.restore(c.Context(), o, args[0]) },
-	}
+	c := command("restore [OPTIONS] FILE", "go back to an earlier copy of tasks.md", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		return a.restore(c.Context(), o, args[0])
+	})
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
 	c.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
 	c.Flags().BoolVar(&o.force, "force", false, "leave out what is wrong in FILE instead of refusing it")

@@ -50,17 +50,13 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	var background, stop bool
-	c := &cobra.Command{
-		Use: "serve [OPTIONS]", Short: "run the master in the foreground",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if stop {
-				return a.stopMaster(c.Context())
-			}
-			m := &master{app: a, flags: c.Flags(), background: background}
-			return m.serve(context.WithoutCancel(c.Context()))
-		},
-	}
+	c := command("serve [OPTIONS]", "run the master in the foreground", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		if stop {
+			return a.stopMaster(c.Context())
+		}
+		m := &master{app: a, flags: c.Flags(), background: background}
+		return m.serve(context.WithoutCancel(c.Context()))
+	})
 	c.Flags().BoolVar(&stop, "stop", false, "ask the running master to exit after its runs, and wait for that")
 	c.Flags().BoolVar(&background, "background", false, "")
 	_ = c.Flags().MarkHidden("background") // it exists

@@ -38,97 +38,80 @@ func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionVie
 }
 
 func (a *app) sessionLsCommand() *cobra.Command {
-	return a.withJSON(a.withIDs(&cobra.Command{
-		Use: "ls [OPTIONS]", Short: "list sessions",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx := c.Context()
-			var list []state.Session
-			_, none, err := a.stateMissing()
-			if !none && err == nil {
-				err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Sessions(ctx); return err })
-			}
-			if err != nil {
-				return err
-			}
-			head, optional := []string{"SESSION", "AGENT", "AGENT SESSION", "USED", "LAST TASK"}, []string{"AGENT SESSION", "AGENT", "USED"}
-			return printTable(a, list, `no sessions; begin one with: stint task --session NAME "PROMPT"`, head, optional, func(s state.Session) (string, []string) {
-				return s.ID, []string{s.Key, s.Agent, s.Native, ago(time.Since(s.UpdatedAt)) + " ago", shortID(s.LastTask)}
-			})
-		},
-	}))
+	return a.withJSON(a.withIDs(command("ls [OPTIONS]", "list sessions", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		ctx := c.Context()
+		var list []state.Session
+		_, none, err := a.stateMissing()
+		if !none && err == nil {
+			err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Sessions(ctx); return err })
+		}
+		if err != nil {
+			return err
+		}
+		head, optional := []string{"SESSION", "AGENT", "AGENT SESSION", "USED", "LAST TASK"}, []string{"AGENT SESSION", "AGENT", "USED"}
+		return printTable(a, list, `no sessions; begin one with: stint task --session NAME "PROMPT"`, head, optional, func(s state.Session) (string, []string) {
+			return s.ID, []string{s.Key, s.Agent, s.Native, ago(time.Since(s.UpdatedAt)) + " ago", shortID(s.LastTask)}
+		})
+	})))
 }
 
 func (a *app) sessionShowCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use: "show [OPTIONS] SESSION", Short: "print the transcript of a session",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			view, err := a.findSession(c.Context(), args[0])
-			switch {
-			case err != nil:
-				return err
-			case a.json:
-				return printEach(a.stdout, view.Transcript)
+	return a.withJSON(command("show [OPTIONS] SESSION", "print the transcript of a session", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		view, err := a.findSession(c.Context(), args[0])
+		switch {
+		case err != nil:
+			return err
+		case a.json:
+			return printEach(a.stdout, view.Transcript)
+		}
+		d := &description{}
+		d.line("session", view.Key)
+		d.line("id", view.ID)
+		d.line("agent", view.Agent)
+		d.line("agent session", view.Native)
+		d.line("account", view.Account)
+		for _, m := range view.Transcript {
+			title := m.Role + ", " + localTime(m.TS)
+			if m.TaskID != "" {
+				title += ", task " + shortID(m.TaskID)
 			}
-			d := &description{}
-			d.line("session", view.Key)
-			d.line("id", view.ID)
-			d.line("agent", view.Agent)
-			d.line("agent session", view.Native)
-			d.line("account", view.Account)
-			for _, m := range view.Transcript {
-				title := m.Role + ", " + localTime(m.TS)
-				if m.TaskID != "" {
-					title += ", task " + shortID(m.TaskID)
-				}
-				d.text(title, strings.TrimSpace(m.Text+"\n"+m.Error))
-			}
-			return printText(a.stdout, d.String())
-		},
-		ValidArgsFunction: a.completeSessions,
-	})
+			d.text(title, strings.TrimSpace(m.Text+"\n"+m.Error))
+		}
+		return printText(a.stdout, d.String())
+	}, a.completeSessions))
 }
 
 func (a *app) sessionQueueCommand() *cobra.Command {
-	return a.withJSON(a.withIDs(&cobra.Command{
-		Use: "queue [OPTIONS] SESSION", Short: "list what waits in a session, in the order in which it will run",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			a.quiet = a.ids
-			view, err := a.findSession(c.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			defer a.warnPaused()
-			place, short := 0, shortIDs(idsOf(view.Queue))
-			none := fmt.Sprintf("nothing waits in %s; add a message with: stint send %s \"PROMPT\"", view.Key, args[0])
-			return printTable(a, view.Queue, none, []string{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}, nil, func(v wire.TaskView) (string, []string) {
-				place++
-				return v.ID, []string{strconv.Itoa(place), short[place-1], statusText(&v), v.Why, v.Title}
-			})
-		},
-		ValidArgsFunction: a.completeSessions,
-	}))
+	return a.withJSON(a.withIDs(command("queue [OPTIONS] SESSION", "list what waits in a session, in the order in which it will run", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		a.quiet = a.ids
+		view, err := a.findSession(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		defer a.warnPaused()
+		place, short := 0, shortIDs(idsOf(view.Queue))
+		none := fmt.Sprintf("nothing waits in %s; add a message with: stint send %s \"PROMPT\"", view.Key, args[0])
+		return printTable(a, view.Queue, none, []string{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}, nil, func(v wire.TaskView) (string, []string) {
+			place++
+			return v.ID, []string{strconv.Itoa(place), short[place-1], statusText(&v), v.Why, v.Title}
+		})
+	}, a.completeSessions)))
 }
 
 func (a *app) sendCommand() *cobra.Command {
 	o := &taskOptions{}
 	var wait bool
-	c := &cobra.Command{
-		Use: "send [OPTIONS] SESSION PROMPT", Short: "queue the next message of a session, and print its id",
-		RunE: func(c *cobra.Command, args []string) error {
-			o.detach = !wait
-			a.quiet = a.ids
-			if len(args) == 0 || c.ArgsLenAtDash() == 0 {
-				return usage(`stint send SESSION "PROMPT"; the sessions: stint session ls`, "stint send names no session")
-			}
-			if len(args) == 1 && !o.edit {
-				return usage(`stint send `+args[0]+` "PROMPT", @FILE, or - for stdin`, "there is no prompt for the session %s", args[0])
-			}
-			return a.runPrompt(c, o, args[1:], args[0])
-		},
-	}
+	c := command("send [OPTIONS] SESSION PROMPT", "queue the next message of a session, and print its id", nil, func(c *cobra.Command, args []string) error {
+		o.detach = !wait
+		a.quiet = a.ids
+		if len(args) == 0 || c.ArgsLenAtDash() == 0 {
+			return usage(`stint send SESSION "PROMPT"; the sessions: stint session ls`, "stint send names no session")
+		}
+		if len(args) == 1 && !o.edit {
+			return usage(`stint send `+args[0]+` "PROMPT", @FILE, or - for stdin`, "there is no prompt for the session %s", args[0])
+		}
+		return a.runPrompt(c, o, args[1:], args[0])
+	})
 	a.withIDs(c)
 	c.Flags().BoolVar(&wait, "wait", false, "wait for the answer and print it")
 	o.addCommonFlags(a, c)

@@ -29,11 +29,9 @@ type showOptions struct {
 
 func (a *app) showCommand() *cobra.Command {
 	o := &showOptions{}
-	c := &cobra.Command{
-		Use: "show [OPTIONS] ID", Short: "show a task: what was asked, what happened, the answer",
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.runShow(c.Context(), o, args[0]) },
-	}
+	c := command("show [OPTIONS] ID", "show a task: what was asked, what happened, the answer", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		return a.runShow(c.Context(), o, args[0])
+	}, a.completeIDs())
 	f := c.Flags()
 	f.BoolVar(&o.prompt, "prompt", false, "print what the agent was sent, byte for byte; on stderr its hash and what was found in the notes")
 	f.StringVar(&o.run, "run", "", "with --prompt: `run` of the agent, by id or number from 1, not the last one")
@@ -44,7 +42,6 @@ func (a *app) showCommand() *cobra.Command {
 	exclusive(c, "prompt", "answer", "raw", "quiet")
 	exclusive(c, "json", "answer", "raw", "quiet")
 	exclusive(c, "with-files", "prompt", "answer", "raw", "quiet")
-	c.ValidArgsFunction = a.completeIDs()
 	return c
 }
 
@@ -389,28 +386,23 @@ func fileList(v *wire.TaskView) (text string) {
 }
 
 func (a *app) filesCommand() *cobra.Command {
-	return a.withJSON(&cobra.Command{
-		Use: "files [OPTIONS] ID [PATH]", Short: "list the files that were collected after a task, or print one",
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(c *cobra.Command, args []string) error {
-			view, err := a.task(c.Context(), args[0])
-			switch files := collectedFiles(&view, false); {
-			case err != nil:
-				return err
-			case len(args) == 2 && a.json:
-				return usage("stint files --json ID", "--json is for the list; a file is printed as it is")
-			case len(args) == 2:
-				return a.printFile(&view, args[1])
-			case a.json:
-				return printEach(a.stdout, files)
-			case len(files) == 0:
-				a.hint("stint: task %s has no collected files\n", shortID(view.ID))
-				return nil
-			}
-			return printText(a.stdout, fileList(&view))
-		},
-		ValidArgsFunction: a.completeIDs(),
-	})
+	return a.withJSON(command("files [OPTIONS] ID [PATH]", "list the files that were collected after a task, or print one", cobra.RangeArgs(1, 2), func(c *cobra.Command, args []string) error {
+		view, err := a.task(c.Context(), args[0])
+		switch files := collectedFiles(&view, false); {
+		case err != nil:
+			return err
+		case len(args) == 2 && a.json:
+			return usage("stint files --json ID", "--json is for the list; a file is printed as it is")
+		case len(args) == 2:
+			return a.printFile(&view, args[1])
+		case a.json:
+			return printEach(a.stdout, files)
+		case len(files) == 0:
+			a.hint("stint: task %s has no collected files\n", shortID(view.ID))
+			return nil
+		}
+		return printText(a.stdout, fileList(&view))
+	}, a.completeIDs()))
 }
 
 // printFile prints a collected file, byte for byte where stdout is no terminal.

@@ -23,10 +23,9 @@ import (
 
 func (a *app) taskCommand() *cobra.Command {
 	o := &taskOptions{}
-	c := &cobra.Command{
-		Use: "task [OPTIONS] PROMPT", Short: "run a task and print the agent's answer",
-		RunE: func(c *cobra.Command, args []string) error { return a.runTask(c, o, args) },
-	}
+	c := command("task [OPTIONS] PROMPT", "run a task and print the agent's answer", nil, func(c *cobra.Command, args []string) error {
+		return a.runTask(c, o, args)
+	})
 	c.Flags().BoolVarP(&o.detach, "detach", "d", false, "queue the task, print its id and go")
 	o.addFlags(a, c)
 	return c

@@ -24,40 +24,36 @@ import (
 
 func (a *app) uiCommand() *cobra.Command {
 	var print bool
-	c := &cobra.Command{
-		Use: "ui [OPTIONS]", Short: "open the page in your browser",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx := c.Context()
-			state, err := a.ownState()
+	c := command("ui [OPTIONS]", "open the page in your browser", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		ctx := c.Context()
+		state, err := a.ownState()
+		if err != nil {
+			return err
+		}
+		var page wire.PageAddress
+		if err := a.call(ctx, func(c *client.Client) (err error) { page, err = c.PageAddress(ctx); return err }); err != nil {
+			return err
+		}
+		file := filepath.Join(state, "ui.html")
+		browser := browserCommand(file)
+		if print || browser == nil {
+			u, err := url.Parse(page.URL)
 			if err != nil {
-				return err
+				return fmt.Errorf("the address of the page: %w", err)
 			}
-			var page wire.PageAddress
-			if err := a.call(ctx, func(c *client.Client) (err error) { page, err = c.PageAddress(ctx); return err }); err != nil {
-				return err
-			}
-			file := filepath.Join(state, "ui.html")
-			browser := browserCommand(file)
-			if print || browser == nil {
-				u, err := url.Parse(page.URL)
-				if err != nil {
-					return fmt.Errorf("the address of the page: %w", err)
-				}
-				a.hint("stint: it lets one browser in, once, until %s; if that is on another machine, first: ssh -L %s:%s HOST\n", page.ExpiresAt.Local().Format(time.TimeOnly), u.Port(), "127.0.0.1:"+u.Port())
-				return printText(a.stdout, page.URL)
-			}
-			address := html.EscapeString(page.URL)
-			if err := durable.ReplaceFile(durable.OS, file, fmt.Appendf(nil, wayTo, address, address)); err != nil {
-				return fmt.Errorf("the way to the page: %w", err)
-			}
-			if err := open(ctx, browser); err != nil {
-				return &cliError{code: exitFailure, message: "the browser was not opened", err: err, try: "stint ui --print"}
-			}
-			a.hint("%s", opened(page, isTTY(a.stderr)))
-			return nil
-		},
-	}
+			a.hint("stint: it lets one browser in, once, until %s; if that is on another machine, first: ssh -L %s:%s HOST\n", page.ExpiresAt.Local().Format(time.TimeOnly), u.Port(), "127.0.0.1:"+u.Port())
+			return printText(a.stdout, page.URL)
+		}
+		address := html.EscapeString(page.URL)
+		if err := durable.ReplaceFile(durable.OS, file, fmt.Appendf(nil, wayTo, address, address)); err != nil {
+			return fmt.Errorf("the way to the page: %w", err)
+		}
+		if err := open(ctx, browser); err != nil {
+			return &cliError{code: exitFailure, message: "the browser was not opened", err: err, try: "stint ui --print"}
+		}
+		a.hint("%s", opened(page, isTTY(a.stderr)))
+		return nil
+	})
 	c.Flags().BoolVar(&print, "print", false, "print the address, and open nothing")
 	return c
 }

@@ -24,18 +24,15 @@ type waitOptions struct {
 
 func (a *app) waitCommand() *cobra.Command {
 	o := &waitOptions{}
-	c := &cobra.Command{
-		Use: "wait [OPTIONS] ID...", Short: "wait until tasks have ended; the exit code is theirs",
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.runWait(c.Context(), o, args) },
-	}
+	c := command("wait [OPTIONS] ID...", "wait until tasks have ended; the exit code is theirs", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+		return a.runWait(c.Context(), o, args)
+	}, a.completeIDs())
 	f := c.Flags()
 	f.Bool("all", false, "until all have ended (the default)")
 	f.BoolVar(&o.any, "any", false, "until one has ended")
 	f.StringVar(&o.timeout, "timeout", "", "wait no longer than this `duration`")
 	a.withJSON(a.withIDs(c))
 	exclusive(c, "any", "all")
-	c.ValidArgsFunction = a.completeIDs()
 	return c
 }
 
