@@ -22,63 +22,56 @@ import (
 	"stint/state"
 )
 
-type logsOptions struct {
-	follow, raw, stderr bool
-	run                 string // --run
-}
-
 func (a *app) logsCommand() *cobra.Command {
-	o := &logsOptions{}
+	var follow, raw, stderr bool
+	var run string
 	c := command("logs [OPTIONS] ID", "print what a task's agent and its verify command did", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		return a.runLogs(c.Context(), o, args[0])
+		ctx, ref := c.Context(), args[0]
+		out := &logWriter{w: a.stdout, note: a.stderr, json: a.json, color: isColoured(a.stdout), now: time.Now}
+		stream := "events"
+		switch {
+		case stderr:
+			stream = "stderr"
+		case raw:
+			stream = "stdout"
+		case terminalWidth(a.stdout) > 0:
+			out.width = lineWidth(a.stdout)
+		}
+		if stream != "events" {
+			out.raw = terminalSafe(a.stdout)
+		}
+		if follow {
+			one := a.another()
+			defer inBackground(ctx, func(ctx context.Context) { one.look(ctx, ref, firstProgress, time.Second, out.look) })()
+			defer a.warnSilence(ctx)()
+		}
+		err := a.call(ctx, func(cl *client.Client) error {
+			err := cl.Logs(ctx, ref, run, stream, follow, out)
+			if out.wrote && isGone(err) { // to begin again would repeat what was printed
+				return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint logs " + ref}
+			}
+			return err
+		})
+		if len(out.open) > 0 && ctx.Err() == nil {
+			if view, _ := a.task(ctx, ref); view.Status != state.Running || view.RunID != out.open[0].Run { // it was cut off
+				out.open = nil
+			}
+		}
+		err = cmp.Or(err, out.flush())
+		if isDetached(ctx) {
+			return &cliError{code: exitInterrupted}
+		}
+		return err
 	}, a.completeIDs())
 	f := c.Flags()
-	f.BoolVarP(&o.follow, "follow", "f", false, "follow the log until the task has ended")
-	f.BoolVar(&o.raw, "raw", false, "what the agent and the verify command wrote, as it is")
-	f.BoolVar(&o.stderr, "stderr", false, "what the agent wrote to stderr, as it is")
+	f.BoolVarP(&follow, "follow", "f", false, "follow the log until the task has ended")
+	f.BoolVar(&raw, "raw", false, "what the agent and the verify command wrote, as it is")
+	f.BoolVar(&stderr, "stderr", false, "what the agent wrote to stderr, as it is")
 	f.BoolVar(&a.json, "json", false, "print each event as JSON")
-	f.StringVar(&o.run, "run", "", "only this `run`, by id or number of the agent's from 1; else all of the last attempt")
+	f.StringVar(&run, "run", "", "only this `run`, by id or number of the agent's from 1; else all of the last attempt")
 	exclusive(c, "raw", "stderr", "json")
 	exclusive(c, "follow", "run")
 	return c
-}
-
-func (a *app) runLogs(ctx context.Context, o *logsOptions, ref string) error {
-	out := &logWriter{w: a.stdout, note: a.stderr, json: a.json, color: isColoured(a.stdout), now: time.Now}
-	stream := "events"
-	switch {
-	case o.stderr:
-		stream = "stderr"
-	case o.raw:
-		stream = "stdout"
-	case terminalWidth(a.stdout) > 0:
-		out.width = lineWidth(a.stdout)
-	}
-	if stream != "events" {
-		out.raw = terminalSafe(a.stdout)
-	}
-	if o.follow {
-		one := a.another()
-		defer inBackground(ctx, func(ctx context.Context) { one.look(ctx, ref, firstProgress, time.Second, out.look) })()
-		defer a.warnSilence(ctx)()
-	}
-	err := a.call(ctx, func(cl *client.Client) error {
-		err := cl.Logs(ctx, ref, o.run, stream, o.follow, out)
-		if out.wrote && isGone(err) { // to begin again would repeat what was printed
-			return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint logs " + ref}
-		}
-		return err
-	})
-	if len(out.open) > 0 && ctx.Err() == nil {
-		if view, _ := a.task(ctx, ref); view.Status != state.Running || view.RunID != out.open[0].Run { // it was cut off
-			out.open = nil
-		}
-	}
-	err = cmp.Or(err, out.flush())
-	if isDetached(ctx) {
-		return &cliError{code: exitInterrupted}
-	}
-	return err
 }
 
 // countdown is what changes in a reason to wait with each second.

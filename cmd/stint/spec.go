@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 	"time"
@@ -73,16 +72,6 @@ func readAtMost(r io.Reader, most int64) ([]byte, error) {
 		err = fmt.Errorf("it has more than %d bytes", most)
 	}
 	return data, err
-}
-
-// fillIn sets in a spec what it leaves open and the options name.
-func fillIn(spec, options *task.TaskSpec) {
-	to, from := reflect.ValueOf(spec).Elem(), reflect.ValueOf(options).Elem()
-	for i := range to.NumField() {
-		if to.Field(i).IsZero() {
-			to.Field(i).Set(from.Field(i))
-		}
-	}
 }
 
 // runTasks submits tasks, many if they come as a list, and waits for them unless they are detached.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +46,12 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 			return err
 		}
 		for i := range specs {
-			fillIn(&specs[i], &o.spec)
+			to, from := reflect.ValueOf(&specs[i]).Elem(), reflect.ValueOf(o.spec)
+			for i := range to.NumField() { // what the spec leaves open and the options name
+				if to.Field(i).IsZero() {
+					to.Field(i).Set(from.Field(i))
+				}
+			}
 			if err := a.place(o, &specs[i]); err != nil {
 				return inSpecs(err, i, len(specs), many)
 			}
@@ -162,7 +168,18 @@ func (a *app) awaitAnswer(ctx context.Context, submitted *wire.TaskView) error {
 	if err != nil {
 		return err
 	}
-	a.printCheck(&view)
+	if text := strings.TrimRight(view.VerifyOutput, "\n"); view.Reason == state.ClassVerify && text != "" { // its end
+		const most = 20
+		lines := strings.Split(text, "\n")
+		a.hint("stint: %s printed:\n", escapeText(oneLine(view.VerifyCommand)))
+		if left := len(lines) - most; left > 0 {
+			a.hint("  … (more of it: stint logs %s)\n", shortID(view.ID))
+			lines = lines[left:]
+		}
+		for _, line := range lines {
+			a.hint("  %s\n", clip(escapeText(line), 200))
+		}
+	}
 	for _, f := range view.Findings {
 		a.hint("stint: finding: %s: %s\n", escapeText(f.Kind), escapeText(oneLine(f.Message)))
 	}
@@ -171,24 +188,6 @@ func (a *app) awaitAnswer(ctx context.Context, submitted *wire.TaskView) error {
 	}
 	a.hint("stint: %s\n", outcomeLine(&view))
 	return taskEnd(&view)
-}
-
-// printCheck prints the end of what a verify command that never passed has printed.
-func (a *app) printCheck(view *wire.TaskView) {
-	text := strings.TrimRight(view.VerifyOutput, "\n")
-	if view.Reason != state.ClassVerify || text == "" {
-		return
-	}
-	const most = 20
-	lines := strings.Split(text, "\n")
-	a.hint("stint: %s printed:\n", escapeText(oneLine(view.VerifyCommand)))
-	if left := len(lines) - most; left > 0 {
-		a.hint("  … (more of it: stint logs %s)\n", shortID(view.ID))
-		lines = lines[left:]
-	}
-	for _, line := range lines {
-		a.hint("  %s\n", clip(escapeText(line), 200))
-	}
 }
 
 // isDetached reports that Ctrl-C ended the wait.

@@ -44,7 +44,14 @@ func (b *Block) Destinations(env []string, read func(path string) (string, error
 		}
 	}
 	add(b.Command != "", "command", func(ctx context.Context, e *Event) error { return run(ctx, env, e, "/bin/sh", "-c", b.Command) })
-	add(b.Desktop, "desktop", func(ctx context.Context, e *Event) error { return desktop(ctx, env, e) })
+	add(b.Desktop, "desktop", func(ctx context.Context, e *Event) error {
+		// The message is an argument, which other users of the machine can read; none of it becomes a script or markup.
+		notifier := []string{"notify-send", "--app-name=stint", "--", "stint: " + e.Event, strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(e.Line())}
+		if runtime.GOOS == "darwin" {
+			notifier = []string{"osascript", "-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run", "stint: " + e.Event, e.Line()}
+		}
+		return run(ctx, append(slices.Clone(env), "PATH="+task.SafePath(env, "")), e, "/bin/sh", append([]string{"-c", `exec "$@"`, "sh"}, notifier...)...)
+	})
 	add(b.Webhook != "", "webhook "+Redact(b.Webhook), func(ctx context.Context, e *Event) error {
 		body, err := json.Marshal(e)
 		if err != nil {
@@ -187,17 +194,6 @@ func post(ctx context.Context, to string, body []byte, h http.Header) error {
 		return &answerError{status: resp.Status, isRefusal: true}
 	}
 	return &answerError{status: resp.Status, after: retryAfter(resp, answer)}
-}
-
-// desktop shows a message with the program of the system. It is an argument there, which
-// other users of the machine can read; none of it becomes a script or markup.
-func desktop(ctx context.Context, env []string, e *Event) error {
-	title, text := "stint: "+e.Event, e.Line()
-	env = append(slices.Clone(env), "PATH="+task.SafePath(env, ""))
-	if runtime.GOOS == "darwin" {
-		return run(ctx, env, e, "/bin/sh", "-c", `exec "$@"`, "sh", "osascript", "-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run", title, text)
-	}
-	return run(ctx, env, e, "/bin/sh", "-c", `exec "$@"`, "sh", "notify-send", "--app-name=stint", "--", title, strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text))
 }
 
 // A tail keeps the end of what is written to it.

@@ -168,7 +168,17 @@ func (p *packer) read(ctx context.Context, after, end uint64, to chan<- record) 
 		if err != nil {
 			return err
 		}
-		r := recordOf(sec, p.s.o.Now())
+		r := record{seq: sec.Seq, digest: digestOf(sec), at: p.s.o.Now()}
+		if at, err := state.ParseTime(sec.Value(state.KeyUpdatedAt)); err == nil && !at.IsZero() && at.Before(r.at) {
+			r.at = at
+		}
+		switch {
+		case sec.Kind == ledger.KindTask && !sec.IsNote():
+			r.task = string(sec.ID)
+		case sec.Kind == ledger.KindControl:
+			r.restored = string(sec.ID) == mark.Restore
+			r.account = bytes.HasPrefix(sec.ID, []byte(state.ControlAccount))
+		}
 		switch after = f.Place(); {
 		case after < r.seq:
 			continue // it is a mark: the cursor moves with what was merged, which comes
@@ -185,21 +195,6 @@ func (p *packer) read(ctx context.Context, after, end uint64, to chan<- record) 
 		}
 	}
 	return nil
-}
-
-func recordOf(sec *ledger.Section, now time.Time) record {
-	r := record{seq: sec.Seq, digest: digestOf(sec), at: now}
-	if at, err := state.ParseTime(sec.Value(state.KeyUpdatedAt)); err == nil && !at.IsZero() && at.Before(now) {
-		r.at = at
-	}
-	switch {
-	case sec.Kind == ledger.KindTask && !sec.IsNote():
-		r.task = string(sec.ID)
-	case sec.Kind == ledger.KindControl:
-		r.restored = string(sec.ID) == mark.Restore
-		r.account = bytes.HasPrefix(sec.ID, []byte(state.ControlAccount))
-	}
-	return r
 }
 
 // packRecords makes a batch of a record and of those that are there behind it.

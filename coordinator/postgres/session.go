@@ -123,15 +123,6 @@ func (s *session) beat(ctx context.Context) error {
 	return err
 }
 
-// isPlace reports whether the cursor is a place in this ledger: the record of that number is there, and is the same.
-func (s *session) isPlace(ctx context.Context) (bool, error) {
-	if s.at.seq == 0 || s.at.digest == nil || s.at.seq > s.src.Seq() {
-		return false, nil
-	}
-	digest, err := digestAt(ctx, s.src, s.at.seq)
-	return err == nil && bytes.Equal(digest, s.at.digest), err
-}
-
 // digestAt returns the digest of the journal's record of that number, which is not higher than the newest; nil if there is
 // none. It begins with the first record: a follower that begins amid merged records is not told of them.
 func digestAt(ctx context.Context, src Source, seq uint64) ([]byte, error) {
@@ -161,11 +152,15 @@ func digestOf(sec *ledger.Section) []byte {
 // run brings the mirror up to date, and keeps it so until ctx ends or something fails. A
 // session that is to end when the mirror has all that was there at first has an end.
 func (s *session) run(ctx context.Context, end uint64) error {
-	ok, err := s.isPlace(ctx)
-	if err != nil {
-		return err
+	isPlace := s.at.seq > 0 && s.at.digest != nil && s.at.seq <= s.src.Seq()
+	if isPlace { // of this ledger, if the record of that number is there, and is the same
+		digest, err := digestAt(ctx, s.src, s.at.seq)
+		if err != nil {
+			return err
+		}
+		isPlace = bytes.Equal(digest, s.at.digest)
 	}
-	if !ok {
+	if !isPlace {
 		if err := s.rebuild(ctx); err != nil {
 			return err
 		}
@@ -307,9 +302,12 @@ func (s *session) putAll(ctx context.Context, b *batch) error {
 	if !isRefusal(err) {
 		return err
 	}
-	refused, err := s.writeSingly(ctx, b, s.mirror.patience)
-	for id, why := range refused {
-		s.mirror.skipped(id, server.Explain(why, s.target))
+	for _, t := range b.tasks { // one by one, without those that the database does not take; the cursor moves on all the same
+		if err := s.write(ctx, &batch{tasks: []*taskRows{t}}, s.mirror.patience); isRefusal(err) {
+			s.mirror.skipped(t.id, server.Explain(err, s.target))
+		} else if err != nil {
+			return err
+		}
 	}
-	return err
+	return s.write(ctx, &batch{to: b.to, sweep: b.sweep, accounts: b.accounts}, s.mirror.patience)
 }

@@ -286,21 +286,6 @@ func isRefusal(err error) bool {
 	return slices.Contains([]string{"21", "22", "23", "54"}, pg.Code[:2])
 }
 
-// writeSingly writes the tasks of a batch that was refused one by one, and returns those
-// that the database does not take, with the reason. The cursor moves on all the same.
-func (w *writer) writeSingly(ctx context.Context, b *batch, patience int) (refused map[string]error, err error) {
-	refused = map[string]error{}
-	for _, t := range b.tasks {
-		err := w.write(ctx, &batch{tasks: []*taskRows{t}}, patience)
-		if isRefusal(err) {
-			refused[t.id] = err
-		} else if err != nil {
-			return refused, err
-		}
-	}
-	return refused, w.write(ctx, &batch{to: b.to, sweep: b.sweep, accounts: b.accounts}, patience)
-}
-
 // maxSwept is how many tasks one transaction removes.
 const maxSwept = 1000
 

@@ -162,7 +162,9 @@ func unreadable(err error) error {
 func isUnverified(c *pgconn.Config) bool {
 	hosts := append([]*pgconn.FallbackConfig{{Host: c.Host, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
 	for i, h := range hosts {
-		if isHere(h.Host) || h.TLSConfig == nil || !h.TLSConfig.InsecureSkipVerify || h.TLSConfig.VerifyPeerCertificate != nil {
+		addr, err := netip.ParseAddr(h.Host)
+		isHere := strings.HasPrefix(h.Host, "/") || strings.EqualFold(h.Host, "localhost") || err == nil && addr.Unmap().IsLoopback()
+		if isHere || h.TLSConfig == nil || !h.TLSConfig.InsecureSkipVerify || h.TLSConfig.VerifyPeerCertificate != nil {
 			continue
 		}
 		plainNext := i+1 < len(hosts) && hosts[i+1].Host == h.Host && hosts[i+1].TLSConfig == nil
@@ -171,13 +173,4 @@ func isUnverified(c *pgconn.Config) bool {
 		}
 	}
 	return false
-}
-
-// isHere reports whether a host is a socket's directory or a loopback address.
-func isHere(host string) bool {
-	if strings.HasPrefix(host, "/") || strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }

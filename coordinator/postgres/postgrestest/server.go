@@ -101,8 +101,12 @@ func (s *Server) start(mount func(dir string) error) (*Server, error) {
 		s.data = filepath.Join(disk, "data")
 		err = errors.Join(os.Mkdir(disk, 0o755), mount(disk), s.giveAway(disk))
 	}
+	args := []string{"-D", s.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
+	if mount != nil {
+		args = append(args, "--wal-segsize=1") // small, too
+	}
 	if err == nil {
-		err = s.makeCluster(mount != nil)
+		err = s.command("initdb", args...).Run()
 	}
 	if err == nil {
 		err = s.run()
@@ -208,18 +212,6 @@ func (s *Server) end() {
 		_, _ = s.process.Wait() // it was killed
 		s.process = nil
 	}
-}
-
-// makeCluster makes the files of a server. On a small disk so are its segments of WAL.
-func (s *Server) makeCluster(small bool) error {
-	args := []string{"-D", s.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
-	if small {
-		args = append(args, "--wal-segsize=1")
-	}
-	if err := s.command("initdb", args...).Run(); err != nil {
-		return fmt.Errorf("initdb: %w", err)
-	}
-	return nil
 }
 
 // command returns one of the programs, which writes to the log.
