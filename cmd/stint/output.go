@@ -62,7 +62,13 @@ func copySafe(w io.Writer, r io.Reader) error {
 func (r *runeWriter) Write(p []byte) (int, error) {
 	r.wrote = true
 	data := append(r.rest, p...)
-	cut := len(data) - partialRune(data)
+	cut := len(data)
+	for n := 1; n < utf8.UTFMax && n <= len(data); n++ { // bytes that begin a rune without ending it
+		if !utf8.FullRune(data[len(data)-n:]) {
+			cut = len(data) - n
+			break
+		}
+	}
 	r.rest = bytes.Clone(data[cut:])
 	if _, err := io.WriteString(r.w, r.escape(string(data[:cut]))); err != nil {
 		return 0, err
@@ -74,16 +80,6 @@ func (r *runeWriter) flush() error {
 	_, err := io.WriteString(r.w, r.escape(string(r.rest)))
 	r.rest = nil
 	return err
-}
-
-// partialRune returns how many bytes at the end of p begin a rune without ending it.
-func partialRune(p []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
-		if !utf8.FullRune(p[len(p)-n:]) {
-			return n
-		}
-	}
-	return 0
 }
 
 // printText writes text for people: escaped on a terminal, ending in a newline.

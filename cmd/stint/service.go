@@ -170,53 +170,45 @@ func (a *app) serviceCommand() *cobra.Command {
 		case linger:
 			s.start = enableLinger + " && " + s.start
 		}
-		return a.installService(ctx, s, text, force)
+		if _, err := s.installed(); err != nil && !force {
+			return err
+		}
+		if err := errors.Join(durable.MkdirAll(durable.OS, filepath.Dir(s.file)), durable.WriteFile(durable.OS, s.file, []byte(text))); err != nil {
+			return err
+		}
+		if _, err := system(ctx, s.lingers); err != nil && !strings.Contains(s.start, enableLinger) {
+			a.hint("stint: the service ends with your last session and starts with the next one; to have it run from boot on: %s\n", enableLinger)
+		}
+		if _, err := system(ctx, s.start); err != nil {
+			if strings.Contains(err.Error(), "Failed to connect to bus") { // so systemctl says it, in containers for example
+				s.start += "; where no systemd runs, start it otherwise, as with @reboot stint serve in crontab -e"
+			}
+			return &cliError{code: exitFailure, message: s.file + " is written, but whether the service runs could not be seen: " + err.Error(), try: s.start}
+		}
+		return printText(a.stdout, s.file)
 	})
 	install.Flags().BoolVar(&print, "print", false, "print the file, and do nothing else")
 	install.Flags().StringVar(&format, "format", format, "systemd or launchd, with --print")
 	install.Flags().BoolVar(&force, "force", false, "replace a file that stint has not written")
 	install.Flags().BoolVar(&linger, "linger", false, "on Linux: run it from boot on, without a session of yours")
 	status := leaf("status", "print whether the service is installed and runs", func(ctx context.Context, s *service) error { return a.printFindings(s.examine(ctx)) })
-	uninstall := leaf("uninstall", "stop the service and remove its file", a.uninstallService)
+	uninstall := leaf("uninstall", "stop the service and remove its file", func(ctx context.Context, s *service) error {
+		isThere, err := s.installed()
+		if !isThere {
+			a.hint("stint: no service is installed at %s\n", s.file)
+		}
+		if !isThere || err != nil {
+			return err
+		}
+		_, stopErr := system(ctx, s.stop)
+		link := filepath.Join(filepath.Dir(s.file), "default.target.wants", filepath.Base(s.file)) // what has enabled it, where systemctl could not remove it
+		if err := errors.Join(durable.Drop(durable.OS, link), durable.Drop(durable.OS, s.file)); err != nil || stopErr == nil {
+			return err
+		}
+		return &cliError{code: exitFailure, message: "the file is removed, but whether its master has ended could not be seen: " + stopErr.Error(), try: "stint serve --stop"}
+	})
 	return group(&cobra.Command{Use: "service", Short: "have the system run the master, also after a reboot"},
 		a.noRun(install), a.withJSON(status), a.noRun(uninstall))
-}
-
-// installService writes the file of the service and starts that.
-func (a *app) installService(ctx context.Context, s *service, text string, force bool) error {
-	if _, err := s.installed(); err != nil && !force {
-		return err
-	}
-	if err := errors.Join(durable.MkdirAll(durable.OS, filepath.Dir(s.file)), durable.WriteFile(durable.OS, s.file, []byte(text))); err != nil {
-		return err
-	}
-	if _, err := system(ctx, s.lingers); err != nil && !strings.Contains(s.start, enableLinger) {
-		a.hint("stint: the service ends with your last session and starts with the next one; to have it run from boot on: %s\n", enableLinger)
-	}
-	if _, err := system(ctx, s.start); err != nil {
-		if strings.Contains(err.Error(), "Failed to connect to bus") { // so systemctl says it, in containers for example
-			s.start += "; where no systemd runs, start it otherwise, as with @reboot stint serve in crontab -e"
-		}
-		return &cliError{code: exitFailure, message: s.file + " is written, but whether the service runs could not be seen: " + err.Error(), try: s.start}
-	}
-	return printText(a.stdout, s.file)
-}
-
-// uninstallService stops the service and removes its file, if that is ours.
-func (a *app) uninstallService(ctx context.Context, s *service) error {
-	isThere, err := s.installed()
-	if !isThere {
-		a.hint("stint: no service is installed at %s\n", s.file)
-	}
-	if !isThere || err != nil {
-		return err
-	}
-	_, stopErr := system(ctx, s.stop)
-	link := filepath.Join(filepath.Dir(s.file), "default.target.wants", filepath.Base(s.file)) // what has enabled it, where systemctl could not remove it
-	if err := errors.Join(durable.Drop(durable.OS, link), durable.Drop(durable.OS, s.file)); err != nil || stopErr == nil {
-		return err
-	}
-	return &cliError{code: exitFailure, message: "the file is removed, but whether its master has ended could not be seen: " + stopErr.Error(), try: "stint serve --stop"}
 }
 
 // examine looks at the service as it is installed.

@@ -394,7 +394,20 @@ func postgresURLKey() key {
 	k := textKey("postgres_url", "", "mirror the ledger to this PostgreSQL database, such as postgres://db.example/stint; empty: no mirror", func(c *Config) *string { return &c.PostgresURL }).in("postgres")
 	k.set = func(c *Config, s string) error { c.PostgresURL = strings.TrimSpace(s); return nil }
 	k.option, k.word = "postgres", "URL"
-	k.typed = checkTypedURL
+	k.typed = func(text string) error { // refuses one that is broken, or has a password for everybody to read
+		if text == "" {
+			return nil
+		}
+		if dsn.HasPassword(text) {
+			return usage("url_file below [postgres] in config.toml, STINT_POSTGRES_URL, or ~/.pgpass",
+				"--postgres: a password on the command line can be read by everybody on this machine")
+		}
+		if err := dsn.Check(text); err != nil {
+			message, try := explain(err)
+			return usage(cmp.Or(try, "stint serve --help"), "--postgres: %s", message)
+		}
+		return nil
+	}
 	k.redact = func(s string) string {
 		if s == "" {
 			return ""
@@ -402,22 +415,6 @@ func postgresURLKey() key {
 		return dsn.Redact(s)
 	}
 	return k
-}
-
-// checkTypedURL refuses a URL on a command line that is broken, or has a password for everybody to read.
-func checkTypedURL(text string) error {
-	if text == "" {
-		return nil
-	}
-	if dsn.HasPassword(text) {
-		return usage("url_file below [postgres] in config.toml, STINT_POSTGRES_URL, or ~/.pgpass",
-			"--postgres: a password on the command line can be read by everybody on this machine")
-	}
-	if err := dsn.Check(text); err != nil {
-		message, try := explain(err)
-		return usage(cmp.Or(try, "stint serve --help"), "--postgres: %s", message)
-	}
-	return nil
 }
 
 // urlFileKey is the path of a file that has a URL. What is no path may be that URL, so no error shows it.

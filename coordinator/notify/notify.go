@@ -409,7 +409,13 @@ func (n *Notifier) Tell(e *Event) {
 		if kind := d.Block.Kind(e); kind != "" {
 			sent := *e
 			sent.Event = kind
-			d.add(sent)
+			d.mu.Lock()
+			d.events = append(d.events, sent)
+			d.mu.Unlock()
+			select {
+			case d.wake <- struct{}{}:
+			default:
+			}
 		}
 	}
 }

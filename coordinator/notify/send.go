@@ -82,17 +82,6 @@ func (b *Block) Destinations(env []string, read func(path string) (string, error
 
 var jsonBody = http.Header{"Content-Type": {"application/json"}}
 
-// add has an event sent.
-func (d *Destination) add(e Event) {
-	d.mu.Lock()
-	d.events = append(d.events, e)
-	d.mu.Unlock()
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
-
 // run sends what comes until ended is closed or sending has ended; once ctx has ended, without a gap.
 func (d *Destination) run(ctx, sending context.Context, ended <-chan struct{}, log *slog.Logger) {
 	for isLast := false; !isLast; {

@@ -190,7 +190,15 @@ func (s *session) rebuild(ctx context.Context) error {
 
 // writeAllTasks is rebuild, which has to begin anew after errCompacted.
 func (s *session) writeAllTasks(ctx context.Context) error {
-	if err := s.newGeneration(ctx); err != nil {
+	bounded, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	next := place{} // until the end of the rebuild the mirror has no place in the journal
+	err := s.pool.QueryRow(bounded, `UPDATE mirrors SET generation = generation + 1, seq = 0, digest = NULL, state_dir = $2, worker_id = $3, updated_at = now()
+		WHERE host = $1 RETURNING generation`, s.o.Host, storable(s.o.StateDir), [16]byte(s.o.Worker)).Scan(&next.generation)
+	s.at = next
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errMoved
+	} else if err != nil {
 		return err
 	}
 	seq := s.src.Seq()
@@ -204,20 +212,6 @@ func (s *session) writeAllTasks(ctx context.Context) error {
 	p := s.newPacker(ctx)
 	go p.all(place{seq: seq, digest: digest, generation: s.at.generation})
 	return s.writeAll(ctx, p, nil)
-}
-
-// newGeneration begins a rebuild: until its end the mirror has no place in the journal.
-func (s *session) newGeneration(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	next := place{}
-	err := s.pool.QueryRow(ctx, `UPDATE mirrors SET generation = generation + 1, seq = 0, digest = NULL, state_dir = $2, worker_id = $3, updated_at = now()
-		WHERE host = $1 RETURNING generation`, s.o.Host, storable(s.o.StateDir), [16]byte(s.o.Worker)).Scan(&next.generation)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return errMoved
-	}
-	s.at = next
-	return err
 }
 
 // beatEvery is how often a session says that it lives.

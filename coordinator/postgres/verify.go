@@ -94,8 +94,19 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t server.Target, read fu
 	if err != nil {
 		return Report{}, err
 	}
-	if err := isSame(ctx, src, &p, t); err != nil {
-		return Report{}, err
+	isSame := p.Seq == src.Seq() // ledger
+	switch {
+	case p.Seq == 0 && !isSame:
+		return Report{}, notYet(t, "is being rebuilt")
+	case isSame:
+		digest, err := digestAt(ctx, src, p.Seq)
+		if err != nil {
+			return Report{}, err
+		}
+		isSame = p.Seq == 0 || bytes.Equal(digest, p.digest)
+	}
+	if !isSame {
+		return Report{}, notYet(t, "has a mirror of the ledger as it was before a compaction or a restore (record %d), which is rebuilt at the next sync", p.Seq)
 	}
 	c := &comparison{
 		writer: writer{o: o, dir: src.RunDir, at: place{generation: p.Generation}},
@@ -107,22 +118,6 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t server.Target, read fu
 
 func notYet(t server.Target, format string, args ...any) error {
 	return task.Conflict("stint sync once", "%v "+format, slices.Concat([]any{t}, args)...)
-}
-
-// isSame returns why the mirror is not one of this ledger.
-func isSame(ctx context.Context, src Source, p *Position, t server.Target) error {
-	switch {
-	case p.Seq == 0 && src.Seq() == 0:
-		return nil
-	case p.Seq == 0:
-		return notYet(t, "is being rebuilt")
-	case src.Seq() == p.Seq:
-		digest, err := digestAt(ctx, src, p.Seq)
-		if err != nil || bytes.Equal(digest, p.digest) {
-			return err
-		}
-	}
-	return notYet(t, "has a mirror of the ledger as it was before a compaction or a restore (record %d), which is rebuilt at the next sync", p.Seq)
 }
 
 func (c *comparison) run(ctx context.Context) error {

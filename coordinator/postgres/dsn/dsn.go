@@ -84,7 +84,16 @@ func Parse(text string) (*pgxpool.Config, error) {
 	if defaults != nil {
 		// Read again and not changed: pgx looks up the password and makes the TLS
 		// configuration from what it was given.
-		if cfg, err = readURL(withDefaults(text, defaults)); err != nil {
+		full := strings.Join(defaults, " ") + " " + text // what comes last wins
+		if isURL(text) {
+			host := strings.Index(text, "://") + len("://")
+			if i := strings.IndexAny(text[host:], "@/"); i >= 0 && text[host+i] == '@' {
+				host += i // what a password has no meaning here
+			}
+			before, query, _ := strings.Cut(text[host:], "?")
+			full = text[:host] + before + "?" + strings.TrimSuffix(strings.Join(defaults, "&")+"&"+query, "&")
+		}
+		if cfg, err = readURL(full); err != nil {
 			return nil, err
 		}
 	}
@@ -101,19 +110,6 @@ func Parse(text string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// withDefaults puts settings before those of a connection string, which win.
-func withDefaults(text string, settings []string) string {
-	if !isURL(text) {
-		return strings.Join(settings, " ") + " " + text
-	}
-	host := strings.Index(text, "://") + len("://")
-	if i := strings.IndexAny(text[host:], "@/"); i >= 0 && text[host+i] == '@' {
-		host += i // what a password has no meaning here
-	}
-	before, query, _ := strings.Cut(text[host:], "?")
-	return text[:host] + before + "?" + strings.TrimSuffix(strings.Join(settings, "&")+"&"+query, "&")
-}
-
 // readURL has pgx read a connection string. It refuses what pgx reads in another way than
 // it was meant: where a part of a password becomes a host or a database, it would be shown.
 func readURL(text string) (*pgxpool.Config, error) {
@@ -127,7 +123,19 @@ func readURL(text string) (*pgxpool.Config, error) {
 	}
 	cfg, err := pgxpool.ParseConfig(text)
 	if err != nil {
-		return nil, unreadable(err)
+		// Of pgx's text only what pgx itself has written is shown: what follows a colon, a quote or a parenthesis may be
+		// a piece of a password.
+		why := "it is not valid"
+		var parse *pgconn.ParseConfigError
+		var file *fs.PathError
+		if errors.As(err, &parse) {
+			why = strings.TrimPrefix(strings.TrimPrefix(err.Error(), "cannot parse `"), parseFailure(parse.ConnString))
+			why = strings.TrimSpace(why[:strings.IndexAny(why+"(", `:("`)])
+		}
+		if errors.As(err, &file) {
+			why += ": a file that it, the environment or the service file names: " + file.Err.Error()
+		}
+		return nil, task.Invalid("write one such as "+exampleURL+"; look at the PG* variables and ~/.pg_service.conf too", "the database URL cannot be read: %s", why)
 	}
 	c := &cfg.ConnConfig.Config
 	names := []string{c.Database, c.Host}
@@ -138,23 +146,6 @@ func readURL(text string) (*pgxpool.Config, error) {
 		return nil, task.Invalid("in user and password write @ as %40, / as %2F, : as %3A", "a host or the name of the database in the database URL has an @ or a ? in it")
 	}
 	return cfg, nil
-}
-
-// unreadable returns the error for a connection string that pgx cannot read. Of pgx's text
-// only what pgx itself has written is shown: what follows a colon, a quote or a parenthesis
-// may be a piece of a password.
-func unreadable(err error) error {
-	why := "it is not valid"
-	var parse *pgconn.ParseConfigError
-	var file *fs.PathError
-	if errors.As(err, &parse) {
-		why = strings.TrimPrefix(strings.TrimPrefix(err.Error(), "cannot parse `"), parseFailure(parse.ConnString))
-		why = strings.TrimSpace(why[:strings.IndexAny(why+"(", `:("`)])
-	}
-	if errors.As(err, &file) {
-		why += ": a file that it, the environment or the service file names: " + file.Err.Error()
-	}
-	return task.Invalid("write one such as "+exampleURL+"; look at the PG* variables and ~/.pg_service.conf too", "the database URL cannot be read: %s", why)
 }
 
 // isUnverified reports whether pgx would accept any certificate of a server elsewhere, or

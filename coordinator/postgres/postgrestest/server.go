@@ -1,6 +1,7 @@
 package postgrestest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,10 +94,20 @@ func (s *Server) start(mount func(dir string) error) (*Server, error) {
 	if err := s.find(); err != nil {
 		return nil, err
 	}
-	if err := s.makeDir(); err != nil {
+	// The directory of a test would not do: the user postgres may not enter it, and its path can be too long for a socket.
+	parent := os.TempDir()
+	if len(parent) > 60 {
+		parent = "/tmp"
+	}
+	var err error
+	if s.dir, err = os.MkdirTemp(parent, "stint-pg"); err == nil {
+		s.data = filepath.Join(s.dir, "data")
+		s.log, err = os.Create(filepath.Join(s.dir, "log"))
+	}
+	if err = cmp.Or(err, s.giveAway(s.dir)); err != nil {
 		return nil, err
 	}
-	err := s.watch()
+	err = s.watch()
 	if disk := filepath.Join(s.dir, "disk"); err == nil && mount != nil {
 		s.data = filepath.Join(disk, "data")
 		err = errors.Join(os.Mkdir(disk, 0o755), mount(disk), s.giveAway(disk))
@@ -143,24 +154,6 @@ func (s *Server) find() error {
 	gid, err := strconv.ParseUint(u.Gid, 10, 32)
 	s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	return err
-}
-
-// makeDir makes the directory for all files. That of a test would not do: the user
-// postgres may not enter it, and its path can be too long for a socket.
-func (s *Server) makeDir() error {
-	parent := os.TempDir()
-	if len(parent) > 60 {
-		parent = "/tmp"
-	}
-	var err error
-	if s.dir, err = os.MkdirTemp(parent, "stint-pg"); err != nil {
-		return err
-	}
-	s.data = filepath.Join(s.dir, "data")
-	if s.log, err = os.Create(filepath.Join(s.dir, "log")); err != nil {
-		return err
-	}
-	return s.giveAway(s.dir)
 }
 
 // giveAway makes a directory the server's own.
@@ -242,17 +235,7 @@ func (s *Server) run() error {
 		return err
 	}
 	s.process = cmd.Process
-	s.tellWatchdog(s.process.Pid)
-	return s.await()
-}
-
-// tellWatchdog passes on which postmaster there is; 0 is none.
-func (s *Server) tellWatchdog(pid int) {
-	_, _ = fmt.Fprintln(s.alive, pid) // it reads as long as we live
-}
-
-// await waits until the server answers. One that ends before does not.
-func (s *Server) await() error {
+	_, _ = fmt.Fprintln(s.alive, s.process.Pid) // it reads as long as we live
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
@@ -260,7 +243,7 @@ func (s *Server) await() error {
 		if err == nil {
 			return conn.Close(ctx)
 		}
-		if s.Ended() || ctx.Err() != nil {
+		if s.Ended() || ctx.Err() != nil { // one that ends before does not answer
 			return fmt.Errorf("PostgreSQL does not start: %w", err)
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -284,7 +267,7 @@ func (s *Server) Ended() bool {
 func (s *Server) gone() {
 	_ = s.process.Release() // it was waited for
 	s.process = nil
-	s.tellWatchdog(0)
+	_, _ = fmt.Fprintln(s.alive, 0) // for the watchdog there is none
 }
 
 // Dir returns the directory of the socket.

@@ -41,12 +41,25 @@ func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Da
 	if poolSize > 0 {
 		cfg.MaxConns = int32(min(poolSize, 1000))
 	}
-	t := Target{cfg.ConnConfig}
-	db, err := newDatabase(ctx, cfg)
+	t, c := Target{cfg.ConnConfig}, cfg.ConnConfig
+	alive, end := context.WithCancel(context.Background())
+	dial := c.DialFunc
+	c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(alive, cancel)()
+		socket, err := dial(ctx, network, addr)
+		if err == nil {
+			context.AfterFunc(alive, func() { _ = socket.Close() }) // at once if it has ended already; the pool closes it again
+		}
+		return socket, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg) // it has no connection yet
 	if err != nil {
+		end()
 		return nil, t, Explain(err, t)
 	}
-	c := cfg.ConnConfig
+	db := &Database{pool, end}
 	servers := map[string]bool{} // they are tried one after the other
 	for _, f := range append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port}}, c.Fallbacks...) {
 		servers[fmt.Sprint(f.Host, f.Port)] = true
@@ -115,28 +128,6 @@ func SkewWarning(d time.Duration, t Target) string {
 type Database struct {
 	*pgxpool.Pool
 	end context.CancelFunc // closes each connection that was made
-}
-
-// newDatabase makes the pool. It has no connection yet.
-func newDatabase(ctx context.Context, cfg *pgxpool.Config) (*Database, error) {
-	alive, end := context.WithCancel(context.Background())
-	dial := cfg.ConnConfig.DialFunc
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(alive, cancel)()
-		c, err := dial(ctx, network, addr)
-		if err == nil {
-			context.AfterFunc(alive, func() { _ = c.Close() }) // at once if it has ended already; the pool closes it again
-		}
-		return c, err
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		end()
-		return nil, err
-	}
-	return &Database{pool, end}, nil
 }
 
 // Close closes all connections, whether the server answers or not, also those that the pool makes to have a statement canceled.
