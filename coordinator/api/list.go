@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"strings"
 
-	"stint/coordinator/api/request"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
 	"stint/coordinator/rundir"
 	"stint/state"
 )
@@ -41,7 +41,7 @@ func (in *listInput) Resolve(r *http.Request) (errs []error) {
 		switch {
 		case name == "": // as there
 		case err != nil:
-			errs = append(errs, request.Fault{At: "query.status", Text: err.Error()})
+			errs = append(errs, task.Fault{At: "query.status", Text: err.Error()})
 		default:
 			in.Status = append(in.Status, status)
 		}

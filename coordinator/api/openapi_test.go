@@ -42,7 +42,7 @@ var tags = []struct{ name, about, prefixes string }{
 
 // errorAnswers say when an answer has the status of an error, with an example.
 var errorAnswers = map[int]struct{ when, example, hint string }{
-	http.StatusBadRequest:                   {"The body is missing, cut off or not JSON, or there is one where none belongs.", request.NotJSON + "unexpected end of JSON input", ""},
+	http.StatusBadRequest:                   {"The body is missing, cut off or not JSON, or there is one where none belongs.", task.NotJSON + "unexpected end of JSON input", ""},
 	http.StatusUnauthorized:                 {"The token or the cookie is missing or no longer valid. Only over TCP.", "the token is missing or is not the present one", "stint token header"},
 	http.StatusForbidden:                    {"A run of an agent, or the page of another site, may not do this.", task.ErrFromRun.Message, task.ErrFromRun.Hint},
 	http.StatusNotFound:                     {"There is no such task, session, run, file, schedule or job.", `there is no task "x"`, "stint ls"},

@@ -27,7 +27,7 @@ type Reports interface {
 
 type (
 	usageInput struct {
-		By       string `query:"by" default:"day" maxLength:"60" pattern:"^(total|(day|agent|model|account|session|task|run)(,(day|agent|model|account|session|task|run))*)$" doc:"One row for each: day, agent, model, account, session, task, run, total, or some of these with commas" example:"account,day"`
+		By       string `query:"by" default:"day" pattern:"^(total|(day|agent|model|account|session|task|run)(,(day|agent|model|account|session|task|run)){0,6})$" doc:"One row for each: day, agent, model, account, session, task, run, total, or some of these with commas" example:"account,day"`
 		Since    string `query:"since" format:"date-time" doc:"Runs that ended then or later" example:"2026-11-01T00:00:00Z"`
 		Until    string `query:"until" format:"date-time" doc:"Runs that ended before" example:"2026-12-01T00:00:00Z"`
 		Location string `query:"location" default:"UTC" doc:"Whose days are meant: a zone of the IANA database, such as Europe/Berlin" example:"Europe/Berlin"`
@@ -85,7 +85,7 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (out usageBody, err 
 			continue
 		}
 		if *bound.to, err = time.Parse(time.RFC3339, bound.text); err != nil {
-			return out, &task.Error{Code: task.CodeInvalid, Message: bound.name + " is no time", Hint: "give one such as 2026-12-01T08:00:00Z", Field: bound.name}
+			return out, &task.Error{Code: task.CodeInvalid, Message: bound.name + " is no time of RFC 3339", Hint: "give one such as 2026-12-01T08:00:00Z", Field: bound.name}
 		}
 	}
 	if !q.Until.IsZero() && !q.Since.Before(q.Until) {

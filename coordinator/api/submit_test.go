@@ -37,9 +37,9 @@ func TestSubmitRequests(t *testing.T) {
 		{`{"prompt":"x","tenant":"a","tenant_id":"b"}`, 422, []string{"tenant and tenant_id mean the same", `"field":"tenantId"`}, 0},
 		{`[{"prompt":"x"},{"prompt":"y","tool":"a","agent":"b"}]`, 422, []string{"body[1].agent: tool and agent mean the same", `"field":"1.agent"`}, 0},
 		{`{"tool":"x","colour":1,"prompt":"x"}`, 422, []string{"body.colour: unexpected property", `"field":"colour"`}, 0},
-		{`{"colour":1}`, 422, []string{"body.colour", "body.prompt: expected required property", `"field":"colour"`}, 0},
-		{`{"priority":"high","prompt":"x"}`, 422, []string{"body.priority: expected integer", `"field":"priority"`}, 0},
-		{`{"tenant_id":7}`, 422, []string{"body.prompt", "body.tenantId: expected string", `"field":"prompt"`}, 0},
+		{`{"colour":1}`, 422, []string{"body.colour: unexpected property", `"field":"colour"`}, 0},
+		{`{"priority":"high","prompt":"x"}`, 422, []string{"body.priority: expected a whole number", `"field":"priority"`}, 0},
+		{`{"tenant_id":7}`, 422, []string{"body.tenantId: expected a text", `"field":"tenantId"`}, 0},
 		{`[{"prompt":"x"},{"prompt":"y","colour":1}]`, 422, []string{"body[1].colour: unexpected property", `"field":"1.colour"`}, 0},
 		{`[{"prompt":"x"},{"inputFiles":[{"name":1,"content":""}],"prompt":"x"}]`, 422, []string{"body[1].inputFiles[0].name", `"field":"1.inputFiles.0.name"`}, 0},
 		{`[{"prompt":"x"},{}]`, 422, []string{"task 2 of 2: the prompt is empty", `"field":"1"`}, 0},
@@ -50,16 +50,16 @@ func TestSubmitRequests(t *testing.T) {
 		{`{"prompt":"\ud800"}`, 422, []string{"half of a surrogate pair", `"field":"prompt"`}, 0},
 		{`{"prompt":"\udc00\ud800"}`, 422, []string{"half of a surrogate pair"}, 0},
 		{`[{"prompt":"x"},{"tool":"a","prompt":"\ud83d\u0041"}]`, 422, []string{"half of a surrogate pair", `"field":"1.prompt"`}, 0},
-		{`{"prompt":"x","idempotencyKey":""}`, 422, []string{"it is empty", `"field":"idempotencyKey"`}, 0},
-		{`[{"prompt":"x","idempotency_key" : ""}]`, 422, []string{"it is empty"}, 0},
-		{`{"prompt":"x","IdempotencyKey":""}`, 422, []string{"it is empty"}, 0},
+		{`{"prompt":"x","idempotencyKey":""}`, 422, []string{"key is empty", `"field":"idempotencyKey"`}, 0},
+		{`[{"prompt":"x","idempotency_key" : ""}]`, 422, []string{"key is empty"}, 0},
+		{`{"prompt":"x","IdempotencyKey":""}`, 422, []string{"key is empty"}, 0},
 		{`{"prompt":"\"idempotencyKey\":\"\""}`, 201, nil, 1},
-		{`["x"]`, 422, []string{"body[0]: expected object", `"field":"0"`}, 0},
-		{`"x"`, 422, []string{"expected object"}, 0},
+		{`["x"]`, 422, []string{"body[0]: expected a task", `"field":"0"`}, 0},
+		{`"x"`, 422, []string{"expected a task"}, 0},
 		{`[{"prompt":"` + long + `"},{"prompt":"` + long + `"}]`, 201, nil, 2},
 		{"[" + strings.Repeat("{},", task.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
 		{"[" + strings.Repeat(`{"tool":"x"},`, task.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
-		{`{"prompt":"x","inputFiles":[` + strings.Repeat("7,", 1_000_000) + "7]}", 422, []string{"body.inputFiles[0]: expected object", `"field":"inputFiles.0"`, "and more"}, 0}, // no million faults
+		{`{"prompt":"x","inputFiles":[` + strings.Repeat("7,", 1_000_000) + "7]}", 422, []string{"body.inputFiles[0]: expected a file", `"field":"inputFiles.0"`, "and more"}, 0}, // no million faults
 		{`{"prompt":"` + long + long + `"}`, 413, []string{"8388608"}, 0},
 	} {
 		m := twoTasks(t)
@@ -153,7 +153,7 @@ func TestNamesOfRefused(t *testing.T) {
 		status                   int
 	}{
 		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"` + strings.Repeat("x", wire.MaxBody) + `"}`, "bytes that are taken", 413},
-		{"POST", "/v1/tasks", "[" + strings.Repeat(`{"prompt":"x","prompt":"x"},`, task.MaxBatch) + "{}]", "too many at once", 422},
+		{"POST", "/v1/tasks", "[" + strings.Repeat(`{"prompt":"x","prompt":"x"},`, task.MaxBatch) + "{}]", "prompt is given twice", 422},
 		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"x","session":"y","sessionKey":"z"}`, "label is given twice", 422},
 		{"PATCH", "/v1/tasks/aa-2", `{"session":"y","sessionKey":"z","after":[{"a":1,"a":1}]}`, "session and sessionKey mean the same", 422},
 	} {

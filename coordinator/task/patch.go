@@ -1,9 +1,9 @@
 package task
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,21 +29,27 @@ var editable = [...]string{
 	state.KeyTenantID, state.KeyQueue, state.KeyFallback, state.KeyAllow, state.KeyOutputSpec, state.KeyPrompt,
 }
 
-// editableNames are the names that fields may have in a patch, with the fields' own.
-var editableNames = sync.OnceValue(func() map[string]string {
-	names := maps.Clone(SpecNames())
-	maps.DeleteFunc(names, func(_, field string) bool { return !slices.Contains(editable[:], field) })
-	return names
+// PatchSchema returns the schema of a merge patch, whose fields may be spelled as those of a task.
+var PatchSchema = sync.OnceValue(func() *Schema {
+	s := *specsSchema().items
+	s.want, s.done, s.byName = `what is to be changed, such as {"priority": 9}`, nil, maps.Clone(s.byName)
+	maps.DeleteFunc(s.byName, func(_ string, i int) bool { return !slices.Contains(editable[:], s.fields[i].name) })
+	return &s
 })
 
 // ReadPatch puts a patch into a spec, and returns the name by which it calls each of its fields.
 func ReadPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
-	r := &specReader{data: data}
-	if err := r.checkSyntax(); err != nil {
-		return nil, err
+	given = map[string]string{}
+	schema := *PatchSchema()
+	schema.done = func(_ reflect.Value, names []string) {
+		for i, f := range schema.fields {
+			if names[i] != "" {
+				given[f.name] = names[i]
+			}
+		}
 	}
-	r.dec = json.NewDecoder(bytes.NewReader(data))
-	return r.object(`what is to be changed, such as {"priority": 9}`, Fields(s), editableNames())
+	d := decode(data, &schema, reflect.ValueOf(s).Elem())
+	return given, d.inFile("")
 }
 
 // FieldText returns a field as the ledger has it; "": it is unset.
@@ -75,13 +81,14 @@ func PatchOf(settings []string) ([]byte, error) {
 	fields, patch := Fields(&TaskSpec{}), map[string]any{}
 	for _, setting := range settings {
 		key, value, ok := strings.Cut(setting, "=")
-		field, known := editableNames()[key]
+		i, known := PatchSchema().byName[key]
+		field := PatchSchema().fields[i].name
 		_, twice := patch[field]
 		switch {
 		case !ok:
 			return nil, Invalid("write for example priority=9", "%q sets nothing", setting)
 		case !known:
-			return nil, Wrong(key, "", "%s", unknownText(key, editableNames()))
+			return nil, Wrong(key, "", "%s", PatchSchema().unknown(key))
 		case twice:
 			return nil, Wrong(field, "leave one of them out", "%s is given twice", field)
 		}

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +20,8 @@ import (
 
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
+	"stint/state"
 )
 
 // BodyTimeout is how long a client may take to send a body.
@@ -32,16 +37,37 @@ type Input struct {
 	params   []param
 	known    map[string]bool // names of query parameters
 	body     []int           // index of the field Body; nil: there is none
-	schema   *schema         // of the body; nil: it reads itself
+	schema   *task.Schema    // of the body; nil: it reads itself
 	optional bool            // the body is
 	most     int64           // bytes of a body
 }
 
-// A param is one parameter.
+// A param is one parameter, with what the tags of its field say of it.
 type param struct {
 	index                  []int
 	in, name, at, fallback string
-	rule                   *schema
+	kind                   reflect.Kind
+	enum                   []string // of a list, what its items may be
+	least, most            int64    // 0: any
+	pattern                *regexp.Regexp
+}
+
+func newParam(f reflect.StructField, in, name string) param {
+	p := param{index: f.Index, in: in, name: name, at: in + "." + name, fallback: f.Tag.Get("default"), kind: f.Type.Kind()}
+	p.least, _ = strconv.ParseInt(cmp.Or(f.Tag.Get("minimum"), strconv.Itoa(math.MinInt)), 10, 64)
+	p.most, _ = strconv.ParseInt(f.Tag.Get("maximum"), 10, 64) // 0 if there is none
+	if text := f.Tag.Get("enum"); text != "" {
+		p.enum = strings.Split(text, ",")
+	}
+	if text := f.Tag.Get("pattern"); text != "" {
+		p.pattern = regexp.MustCompile(text)
+	}
+	if f.Type == reflect.TypeFor[[]state.Status]() {
+		for _, status := range state.Statuses {
+			p.enum = append(p.enum, string(status))
+		}
+	}
+	return p
 }
 
 // NewInput returns what reads requests into values of a type, with bodies of at most that many bytes.
@@ -51,13 +77,13 @@ func NewInput(t reflect.Type, most int64) *Input {
 		if f.Name == "Body" {
 			in.body, in.optional = f.Index, f.Type.Kind() == reflect.Pointer
 			if !reflect.PointerTo(f.Type).Implements(reflect.TypeFor[reader]()) {
-				in.schema = schemaOf(f.Type)
+				in.schema = task.SchemaOf(f.Type)
 			}
 			continue
 		}
 		for _, place := range []string{"path", "query", "header"} {
 			if name := f.Tag.Get(place); name != "" {
-				in.params = append(in.params, param{f.Index, place, name, place + "." + name, f.Tag.Get("default"), schemaOfField(f)})
+				in.params = append(in.params, newParam(f, place, name))
 				in.known[name] = in.known[name] || place == "query"
 			}
 		}
@@ -70,11 +96,11 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Read puts a request into v, a pointer to a value of the type. It returns why the request is refused, nil if it is not.
 func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Problem {
-	var f faults
+	var f task.Faults
 	if r.URL.RawQuery != "" {
 		for name := range r.URL.Query() {
 			if !in.known[name] {
-				f.add("query."+name, "unknown query parameter")
+				f = append(f, task.Fault{At: "query." + name, Text: "unknown query parameter"})
 			}
 		}
 		if f != nil {
@@ -98,7 +124,12 @@ func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Probl
 			return p
 		}
 		if buf.Len() > 0 {
-			refused = in.readBody(buf.Bytes(), to.FieldByIndex(in.body))
+			switch body := to.FieldByIndex(in.body); in.schema {
+			case nil:
+				refused = body.Addr().Interface().(reader).read(buf.Bytes())
+			default:
+				refused = in.schema.Decode(buf.Bytes(), body)
+			}
 		}
 	}
 	var own []error
@@ -137,7 +168,10 @@ func (in *Input) receive(w http.ResponseWriter, r *http.Request, buf *bytes.Buff
 }
 
 // read puts a parameter into its field.
-func (p *param) read(r *http.Request, to reflect.Value, f *faults) {
+func (p *param) read(r *http.Request, to reflect.Value, f *task.Faults) {
+	note := func(at, format string, args ...any) {
+		*f = append(*f, task.Fault{At: at, Text: fmt.Sprintf(format, args...)})
+	}
 	var text string
 	switch p.in {
 	case "path":
@@ -149,39 +183,45 @@ func (p *param) read(r *http.Request, to reflect.Value, f *faults) {
 	}
 	if text = cmp.Or(text, p.fallback); text == "" {
 		if p.in == "path" {
-			f.add(p.at, "required path parameter is missing")
+			note(p.at, "required path parameter is missing")
 		}
 		return
 	}
-	switch field := to.FieldByIndex(p.index); p.rule.kind {
-	case "string":
+	checkText := func(at, text string) {
+		if p.pattern != nil && !p.pattern.MatchString(text) {
+			note(at, "expected string to match pattern %s", p.pattern)
+		}
+		if p.enum != nil && !slices.Contains(p.enum, text) {
+			note(at, `expected value to be one of "%s"`, strings.Join(p.enum, ", "))
+		}
+	}
+	switch field := to.FieldByIndex(p.index); p.kind {
+	case reflect.String:
 		field.SetString(text)
-		f.checkText(p.rule, p.at, text)
-	case "integer":
+		checkText(p.at, text)
+	case reflect.Int:
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			f.add(p.at, "invalid integer")
-			return
-		}
 		field.SetInt(n)
-		if n < p.rule.least {
-			f.add(p.at, "expected number >= %d", p.rule.least)
+		switch {
+		case err != nil:
+			note(p.at, "invalid integer")
+		case n < p.least:
+			note(p.at, "expected number >= %d", p.least)
+		case p.most > 0 && n > p.most:
+			note(p.at, "expected number <= %d", p.most)
 		}
-		if p.rule.most > 0 && n > p.rule.most {
-			f.add(p.at, "expected number <= %d", p.rule.most)
-		}
-	case "boolean":
+	case reflect.Bool:
 		is, err := strconv.ParseBool(text)
 		if err != nil {
-			f.add(p.at, "invalid boolean")
+			note(p.at, "invalid boolean")
 		}
 		field.SetBool(is)
-	case "array":
+	case reflect.Slice:
 		for i, one := range strings.Split(text, ",") {
 			field.Grow(1)
 			field.SetLen(i + 1)
 			field.Index(i).SetString(one)
-			f.checkText(p.rule.items, fmt.Sprintf("%s[%d]", p.at, i), one)
+			checkText(fmt.Sprintf("%s[%d]", p.at, i), one)
 		}
 	}
 }
