@@ -43,7 +43,7 @@ func (s *Server) browserRoutes() {
 	register(s, signIn, s.signIn)
 }
 
-func (s *Server) code(context.Context, *bareInput) (wire.PageAddress, error) {
+func (s *Server) code(context.Context, *with[*noBody]) (wire.PageAddress, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if s.port.Load() == nil && s.opts.OpenPage != nil {

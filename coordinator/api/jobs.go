@@ -45,8 +45,6 @@ type (
 		JobRef
 		Body jobs.Fail
 	}
-	pullInput    struct{ Body jobs.Pull }
-	enqueueInput struct{ Body jobs.Spec }
 
 	enqueueOutput struct {
 		Status   int
@@ -62,18 +60,16 @@ const maxJob = 1 << 20
 func (s *Server) jobRoutes() {
 	const path = "/v1/scheduler/jobs"
 	enqueue := op(http.MethodPost, path, "enqueue-job", "Enqueue a due job", "201: it is new, and durable. 200: a job with its key exists already. Where no key is given, it is object_id:action:run_at. run_at must not be past.", http.StatusConflict)
-	enqueue.most = maxJob
-	for _, o := range []operation{enqueue, alias(enqueue, strings.TrimPrefix(path, "/v1"))} {
-		register(s, o, func(ctx context.Context, in *enqueueInput) (*enqueueOutput, error) {
-			defer s.rooms.Dispatch.Call()()
-			job, isNew, err := s.rooms.Jobs.Enqueue(ctx, in.Body)
-			out := &enqueueOutput{Status: http.StatusOK, Location: path + "/" + url.PathEscape(job.ID), Body: job}
-			if isNew {
-				out.Status = http.StatusCreated
-			}
-			return out, err
-		})
-	}
+	enqueue.most, enqueue.also = maxJob, strings.TrimPrefix(path, "/v1")
+	register(s, enqueue, func(ctx context.Context, in *with[jobs.Spec]) (*enqueueOutput, error) {
+		defer s.rooms.Dispatch.Call()()
+		job, isNew, err := s.rooms.Jobs.Enqueue(ctx, in.Body)
+		out := &enqueueOutput{Status: http.StatusOK, Location: path + "/" + url.PathEscape(job.ID), Body: job}
+		if isNew {
+			out.Status = http.StatusCreated
+		}
+		return out, err
+	})
 	twice(s, op(http.MethodGet, path, "list-jobs", "List due jobs", "Those that are due first come first, and those that have ended last."), func(_ context.Context, in *jobs.Filter) (wire.JobsBody, error) {
 		if in.Limit = cmp.Or(in.Limit, jobs.DefaultLimit); in.Limit < 1 || in.Limit > jobs.MaxLimit {
 			return wire.JobsBody{}, task.Wrong("limit", "stint job ls --help", "limit is %d; it has to be from 1 to %d", in.Limit, jobs.MaxLimit)
@@ -83,7 +79,7 @@ func (s *Server) jobRoutes() {
 	twice(s, op(http.MethodGet, path+"/{id}", "get-job", "Show a due job", "Also one that has ended, while it is in jobs.md."), func(_ context.Context, in *JobRef) (jobs.Job, error) {
 		return s.rooms.Jobs.Job(in.ID)
 	})
-	twice(s, op(http.MethodPost, path+"/pull", "pull-jobs", "Pull jobs that are due", "They are the worker's until their leases end, by run_at and then priority. A job that is neither acknowledged nor failed by then has lost an attempt, and is due again."), func(ctx context.Context, in *pullInput) (wire.JobsBody, error) {
+	twice(s, op(http.MethodPost, path+"/pull", "pull-jobs", "Pull jobs that are due", "They are the worker's until their leases end, by run_at and then priority. A job that is neither acknowledged nor failed by then has lost an attempt, and is due again."), func(ctx context.Context, in *with[jobs.Pull]) (wire.JobsBody, error) {
 		list, err := s.rooms.Jobs.Pull(ctx, in.Body)
 		return wire.JobsBody{Jobs: notNull(list)}, err
 	})
@@ -100,13 +96,11 @@ func (s *Server) jobRoutes() {
 
 // twice adds an operation about jobs, also without /v1 in its path.
 func twice[I, T any](s *Server, o operation, handler func(context.Context, *I) (T, error)) {
-	o.most = maxJob
-	served := func(ctx context.Context, in *I) (T, error) {
+	o.most, o.also = maxJob, strings.TrimPrefix(o.path, "/v1")
+	answers(s, o, func(ctx context.Context, in *I) (T, error) {
 		defer s.rooms.Dispatch.Call()()
 		return handler(ctx, in)
-	}
-	answers(s, o, served)
-	answers(s, alias(o, strings.TrimPrefix(o.path, "/v1")), served)
+	})
 }
 
 // DueJobs returns the jobs that are at work, those that are due, and the newest dead letters, of each at most that many.

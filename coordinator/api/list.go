@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
 
 	"stint/coordinator/api/wire"
-	"stint/coordinator/task"
 	"stint/coordinator/rundir"
 	"stint/state"
 )
@@ -31,22 +29,6 @@ type listInput struct {
 func (s *Server) listRoute() {
 	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Results are left out, and prompts unless they are asked for.")
 	register(s, list, s.list)
-}
-
-// Resolve adds the statuses of further parameters of that name, of which [request.Input] reads the first.
-func (in *listInput) Resolve(r *http.Request) (errs []error) {
-	all := r.URL.Query()["status"]
-	for name := range strings.SplitSeq(strings.Join(all[min(1, len(all)):], ","), ",") {
-		status, err := state.ParseStatus(name)
-		switch {
-		case name == "": // as there
-		case err != nil:
-			errs = append(errs, task.Fault{At: "query.status", Text: err.Error()})
-		default:
-			in.Status = append(in.Status, status)
-		}
-	}
-	return errs
 }
 
 // list writes the rows one by one: there may be many, and most of them have been encoded before.

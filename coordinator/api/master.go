@@ -29,14 +29,12 @@ type readyBody struct {
 	Paused bool `json:"paused" doc:"Dispatch is paused: no task starts" example:"false"`
 }
 
-type agentsInput struct{ Body wire.AgentsQuery }
-
 func (s *Server) monitorRoutes() {
 	health := op(http.MethodGet, "/v1/health", "health", "Show how the master is", "It answers whatever is wrong: status and lastError say what.")
 	ready := op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable)
 	scrape := op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.")
 	agents := op(http.MethodPost, "/v1/agents", "list-agents", "List the agents as the master would run them", "With the names of the variables that each gets, and never a value.")
-	answers(s, agents, lasting(func(ctx context.Context, in *agentsInput) (out wire.AgentsBody, err error) {
+	answers(s, agents, lasting(func(ctx context.Context, in *with[wire.AgentsQuery]) (out wire.AgentsBody, err error) {
 		if s.opts.LookAtAgents != nil {
 			out.Agents = s.opts.LookAtAgents(ctx, environment(ctx, in.Body.Environment), in.Body.Probe && guard.Run(ctx) == "")
 		}
@@ -49,20 +47,19 @@ func (s *Server) monitorRoutes() {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, "{\"status\":\"ok\",\"api_enabled\":%t}\n", s.port.Load() != nil) // the client may be gone
 	})
-	for _, o := range [][]operation{{ready, scrape}, {alias(ready, "/ready"), alias(scrape, "/metrics")}} {
-		answers(s, o[0], func(context.Context, *struct{}) (readyBody, error) {
-			if err := s.rooms.Monitor.Unready(); err != nil {
-				p := wire.ProblemOf(err)
-				return readyBody{}, wire.NewProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
-			}
-			paused, _ := s.rooms.Notices.Paused()
-			return readyBody{Ready: true, Paused: paused}, nil
-		})
-		register(s, o[1], func(context.Context, *struct{}) (*textOutput, error) {
-			m, due := s.rooms.Monitor.Metrics(), s.rooms.Jobs.Metrics()
-			return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m, &due)}, nil
-		})
-	}
+	ready.also, scrape.also = "/ready", "/metrics"
+	answers(s, ready, func(context.Context, *struct{}) (readyBody, error) {
+		if err := s.rooms.Monitor.Unready(); err != nil {
+			p := wire.ProblemOf(err)
+			return readyBody{}, wire.NewProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
+		}
+		paused, _ := s.rooms.Notices.Paused()
+		return readyBody{Ready: true, Paused: paused}, nil
+	})
+	register(s, scrape, func(context.Context, *struct{}) (*textOutput, error) {
+		m, due := s.rooms.Monitor.Metrics(), s.rooms.Jobs.Metrics()
+		return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m, &due)}, nil
+	})
 }
 
 // Dispatch stops and starts the start of tasks.
@@ -77,20 +74,18 @@ type Dispatch interface {
 	Call() (end func())
 }
 
-type pauseInput struct{ Body *wire.PauseBody }
-
 func (s *Server) dispatchRoutes() {
-	register(s, op(http.MethodPost, "/v1/pause", "pause", "Pause dispatch", "No task starts until dispatch is resumed, also after a restart. Present runs go on."), func(ctx context.Context, in *pauseInput) (*struct{}, error) {
+	register(s, op(http.MethodPost, "/v1/pause", "pause", "Pause dispatch", "No task starts until dispatch is resumed, also after a restart. Present runs go on."), func(ctx context.Context, in *with[*wire.PauseBody]) (*struct{}, error) {
 		reason := ""
 		if in.Body != nil {
 			reason = in.Body.Reason
 		}
 		return &struct{}{}, s.rooms.Dispatch.Pause(ctx, reason, ledger.ByClient)
 	})
-	register(s, op(http.MethodPost, "/v1/resume", "resume", "Resume dispatch", "Tasks start again."), func(ctx context.Context, _ *bareInput) (*struct{}, error) {
+	register(s, op(http.MethodPost, "/v1/resume", "resume", "Resume dispatch", "Tasks start again."), func(ctx context.Context, _ *with[*noBody]) (*struct{}, error) {
 		return &struct{}{}, s.rooms.Dispatch.Resume(ctx, ledger.ByClient)
 	})
-	register(s, op(http.MethodPost, "/v1/handover", "handover", "Start nothing more, and exit after the present runs", "The next master goes on with the queue. stint serve asks a master in the background for this, and stint serve --stop any."), func(ctx context.Context, _ *bareInput) (*struct{}, error) {
+	register(s, op(http.MethodPost, "/v1/handover", "handover", "Start nothing more, and exit after the present runs", "The next master goes on with the queue. stint serve asks a master in the background for this, and stint serve --stop any."), func(ctx context.Context, _ *with[*noBody]) (*struct{}, error) {
 		return &struct{}{}, s.rooms.Dispatch.Handover(ctx)
 	})
 }
@@ -108,29 +103,21 @@ type Ledger interface {
 	Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (task.Pruned, error)
 }
 
-type (
-	reconcileInput struct{ Body wire.ReconcileBody }
-
-	compactInput struct{ Body wire.CompactBody }
-
-	pruneInput struct{ Body wire.PruneBody }
-)
-
 func (s *Server) ledgerRoutes() {
 	answers(s, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "List what is wrong in the ledger", "Each finding has a file and a line. A record that cannot be read is set aside; all others count."), func(context.Context, *struct{}) (wire.FindingsBody, error) {
 		return wire.FindingsBody{Findings: notNull(s.rooms.Notices.Findings())}, nil
 	})
-	answers(s, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are quarantined because a formatter may have made them are adopted too."), func(ctx context.Context, in *reconcileInput) (task.Reconciled, error) {
+	answers(s, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are quarantined because a formatter may have made them are adopted too."), func(ctx context.Context, in *with[wire.ReconcileBody]) (task.Reconciled, error) {
 		return s.rooms.Ledger.Reconcile(ctx, in.Body.Accept)
 	})
-	answers(s, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *compactInput) (wire.Compacted, error) {
+	answers(s, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *with[wire.CompactBody]) (wire.Compacted, error) {
 		olderThan, err := time.ParseDuration(in.Body.OlderThan)
 		if err != nil {
 			return wire.Compacted{}, task.Invalid("write for example 720h", "olderThan is no duration")
 		}
 		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body)
 	}))
-	answers(s, op(http.MethodPost, "/v1/ledger/prune", "ledger-prune", "Remove the files of tasks that ended long ago", "Those of their runs, and the transcripts of sessions that cannot be resumed. The records stay. The master does so by itself every hour."), lasting(func(ctx context.Context, in *pruneInput) (task.Pruned, error) {
+	answers(s, op(http.MethodPost, "/v1/ledger/prune", "ledger-prune", "Remove the files of tasks that ended long ago", "Those of their runs, and the transcripts of sessions that cannot be resumed. The records stay. The master does so by itself every hour."), lasting(func(ctx context.Context, in *with[wire.PruneBody]) (task.Pruned, error) {
 		olderThan, err := time.ParseDuration(in.Body.OlderThan)
 		if err != nil || olderThan < 0 {
 			return task.Pruned{}, task.Invalid("write for example 720h", "olderThan is no duration")

@@ -67,9 +67,7 @@ func describe(s *Server) []byte {
 	doc.Components.Schemas = newRegistry()
 	d := describer{doc, doc.Components.Schemas}
 	for _, o := range s.operations {
-		if !o.hidden {
-			doc.AddOperation(d.describe(o))
-		}
+		doc.AddOperation(d.describe(o))
 	}
 	doc.Info.Description = aboutAPI
 	doc.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}

@@ -27,10 +27,10 @@ type Reports interface {
 
 type (
 	usageInput struct {
-		By       string `query:"by" default:"day" pattern:"^(total|(day|agent|model|account|session|task|run)(,(day|agent|model|account|session|task|run)){0,6})$" doc:"One row for each: day, agent, model, account, session, task, run, total, or some of these with commas" example:"account,day"`
-		Since    string `query:"since" format:"date-time" doc:"Runs that ended then or later" example:"2026-11-01T00:00:00Z"`
-		Until    string `query:"until" format:"date-time" doc:"Runs that ended before" example:"2026-12-01T00:00:00Z"`
-		Location string `query:"location" default:"UTC" doc:"Whose days are meant: a zone of the IANA database, such as Europe/Berlin" example:"Europe/Berlin"`
+		By       string    `query:"by" default:"day" pattern:"^(total|(day|agent|model|account|session|task|run)(,(day|agent|model|account|session|task|run)){0,6})$" doc:"One row for each: day, agent, model, account, session, task, run, total, or some of these with commas" example:"account,day"`
+		Since    time.Time `query:"since" doc:"Runs that ended then or later" example:"2026-11-01T00:00:00Z"`
+		Until    time.Time `query:"until" doc:"Runs that ended before" example:"2026-12-01T00:00:00Z"`
+		Location string    `query:"location" default:"UTC" doc:"Whose days are meant: a zone of the IANA database, such as Europe/Berlin" example:"Europe/Berlin"`
 	}
 
 	usageBody struct {
@@ -41,8 +41,6 @@ type (
 		ID   string `path:"id" doc:"Name of the account" example:"codex-work"`
 		Body *noBody
 	}
-
-	searchInput struct{ Body task.MemoryQuery }
 )
 
 // maxSearches is how many searches of notes run at the same time: each starts a program.
@@ -60,7 +58,7 @@ func (s *Server) reportRoutes() {
 	setAccount("enable", "Let tasks use an account", "This ends that it is disabled, its hold, and its cool-down.", true)
 	setAccount("disable", "Let no task start with an account", "Those that run go on. Those that wait move to another account of the agent, unless they are pinned or go on with a conversation.", false)
 	answers(s, op(http.MethodGet, "/v1/usage", "usage", "Add up what runs have used", "Tokens and cost, a row for each value of by. The whole ledger is read for it."), lasting(s.usage))
-	answers(s, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace", "As a task with that prompt would. Nothing is kept.", http.StatusTooManyRequests), lasting(func(ctx context.Context, in *searchInput) (task.MemoryResult, error) {
+	answers(s, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace", "As a task with that prompt would. Nothing is kept.", http.StatusTooManyRequests), lasting(func(ctx context.Context, in *with[task.MemoryQuery]) (task.MemoryResult, error) {
 		q := in.Body
 		q.FromRun = guard.Run(ctx)
 		leave, err := s.searches.enter(ctx)
@@ -73,20 +71,9 @@ func (s *Server) reportRoutes() {
 }
 
 func (s *Server) usage(ctx context.Context, in *usageInput) (out usageBody, err error) {
-	q := task.UsageQuery{By: in.By}
+	q := task.UsageQuery{By: in.By, Since: in.Since, Until: in.Until}
 	if in.By == "total" {
 		q.By = ""
-	}
-	for _, bound := range []struct {
-		name, text string
-		to         *time.Time
-	}{{"since", in.Since, &q.Since}, {"until", in.Until, &q.Until}} {
-		if bound.text == "" {
-			continue
-		}
-		if *bound.to, err = time.Parse(time.RFC3339, bound.text); err != nil {
-			return out, &task.Error{Code: task.CodeInvalid, Message: bound.name + " is no time of RFC 3339", Hint: "give one such as 2026-12-01T08:00:00Z", Field: bound.name}
-		}
 	}
 	if !q.Until.IsZero() && !q.Since.Before(q.Until) {
 		return out, &task.Error{Code: task.CodeInvalid, Message: "nothing lies between since and until", Hint: "let since be the earlier one", Field: "until"}
@@ -122,8 +109,8 @@ func (s *Server) sessionRoutes() {
 		return wire.SessionsBody{Sessions: notNull(s.rooms.Sessions.Sessions())}, nil
 	})
 	one := op(http.MethodGet, "/v1/sessions/{key}", "get-session", "Show a session with its tasks and its transcript", "The transcript comes whole, or page by page from its end: limit and cursor.")
+	one.also = "/v1/sessions/{key...}" // a key with slashes that were not escaped
 	answers(s, one, s.session)
-	answers(s, alias(one, "/v1/sessions/{key...}"), s.session) // a key with slashes that were not escaped
 }
 
 // pageLength is how many messages a page has whose request does not say.

@@ -100,9 +100,9 @@ func (s *Server) isLong(r *http.Request) bool {
 type operation struct {
 	method, path, id, summary, about string
 
-	errors  []int // statuses of errors that it has beside those that nearly all have
-	most    int64 // bytes of its body
-	hidden  bool  // the description leaves it out
+	errors  []int  // statuses of errors that it has beside those that nearly all have
+	most    int64  // bytes of its body
+	also    string // another path, which the description leaves out; "": none
 	in, out reflect.Type
 }
 
@@ -116,7 +116,7 @@ func register[I, O any](s *Server, o operation, handler func(context.Context, *I
 	o.in, o.out = reflect.TypeFor[I](), reflect.TypeFor[O]()
 	s.operations = append(s.operations, o)
 	input, output := request.NewInput(o.in, o.most), newOutput(o.out)
-	s.mux.HandleFunc(o.method+" "+o.path, func(w http.ResponseWriter, r *http.Request) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
 		in := new(I)
 		if p := input.Read(w, r, in); p != nil {
 			p.Write(w)
@@ -128,7 +128,10 @@ func register[I, O any](s *Server, o operation, handler func(context.Context, *I
 			return
 		}
 		output.write(w, r, reflect.ValueOf(out).Elem())
-	})
+	}
+	if s.mux.HandleFunc(o.method+" "+o.path, answer); o.also != "" {
+		s.mux.HandleFunc(o.method+" "+o.also, answer)
+	}
 }
 
 // answers adds an operation whose answer is what its handler returns, as JSON.
@@ -183,12 +186,6 @@ func (o output) write(w http.ResponseWriter, r *http.Request, v reflect.Value) {
 
 // notNull returns a list, which JSON has as [] if it is empty.
 func notNull[T any](list []T) []T { return append([]T{}, list...) }
-
-// alias returns an operation under another path, which the description leaves out.
-func alias(o operation, path string) operation {
-	o.path, o.hidden = path, true
-	return o
-}
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

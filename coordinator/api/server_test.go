@@ -77,7 +77,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/tasks?status=queued&status=done", "", "", 200, "", `"status":"done"`},
 		{"GET", "/v1/tasks?status=queued&status=&status=draft,done", "", "", 200, "", `"status":"done"`},
 		{"GET", "/v1/tasks?status=finished", "", "", 422, "invalid", "draft"},
-		{"GET", "/v1/tasks?status=done&status=finished", "", "", 422, "invalid", `"field":"status"`},
+		{"GET", "/v1/tasks?status=done&status=finished", "", "", 422, "invalid", `"field":"status.1"`},
 		{"GET", "/v1/tasks?limit=-1", "", "", 422, "invalid", "query.limit"},
 		{"GET", "/v1/tasks?limt=1", "", "", 422, "invalid", "query.limt"},
 		{"GET", "/v1/sessions", "", "", 200, "", `{"sessions":[{"key":"web"`},

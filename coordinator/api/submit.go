@@ -36,8 +36,6 @@ type (
 		Body request.Batch
 	}
 
-	previewInput struct{ Body request.Tasks }
-
 	submitOutput struct {
 		Status   int
 		Location string `header:"Location"`
@@ -50,12 +48,10 @@ func (s *Server) submitRoutes() {
 		"outputSpec as output_files, notBefore as scheduled_at, verifyCommand as verify."
 	submit := op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task", "201: the task is new, and durable. 200: it exists already, under that id or idempotency key. "+spellings+" A list of tasks is accepted here too, as at /v1/tasks/batch.",
 		http.StatusConflict, http.StatusTooManyRequests)
-	submit.most = wire.MaxList
-	for _, o := range []operation{submit, alias(submit, "/tasks")} {
-		register(s, o, func(ctx context.Context, in *submitInput) (*submitOutput, error) {
-			return s.submit(ctx, in.Key.Key(), &in.Body)
-		})
-	}
+	submit.most, submit.also = wire.MaxList, "/tasks"
+	register(s, submit, func(ctx context.Context, in *submitInput) (*submitOutput, error) {
+		return s.submit(ctx, in.Key.Key(), &in.Body)
+	})
 	batch := op(http.MethodPost, "/v1/tasks/batch", "submit-tasks", "Submit a list of tasks", "All of them are accepted, or none. 201: some are new, and durable. 200: all exist already. "+spellings,
 		http.StatusConflict, http.StatusTooManyRequests)
 	batch.most = wire.MaxList
@@ -65,7 +61,7 @@ func (s *Server) submitRoutes() {
 
 	preview := op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Show what would be run for tasks", "They are checked as at a submit, and their prompts are built. Nothing is kept, and no agent starts.", http.StatusConflict, http.StatusTooManyRequests)
 	preview.most = wire.MaxList
-	answers(s, preview, lasting(func(ctx context.Context, in *previewInput) (out wire.PreviewBody, err error) {
+	answers(s, preview, lasting(func(ctx context.Context, in *with[request.Tasks]) (out wire.PreviewBody, err error) {
 		specs, isList := in.Body.Specs()
 		for i := range specs {
 			s.number(ctx, &specs[i])

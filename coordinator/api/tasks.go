@@ -75,7 +75,8 @@ type (
 		Body *noBody
 	}
 
-	bareInput struct{ Body *noBody }
+	// with is an input that is a body alone.
+	with[T any] struct{ Body T }
 
 	// noBody is the body of what needs none: it may be {}, or be left out. A property in it
 	// is refused: who sends one wants something else than would be done.
@@ -119,8 +120,8 @@ type (
 
 func (s *Server) taskRoutes() {
 	get := op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task", "With prompt, answer, files and findings. why says why it does not run.")
+	get.also = "/tasks/{id}"
 	register(s, get, s.task)
-	register(s, alias(get, "/tasks/{id}"), s.task)
 
 	edit := op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+
 		"With another session or agent the task leaves its session. What does not wait any more is a conflict.", http.StatusPreconditionFailed)

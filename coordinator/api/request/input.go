@@ -97,19 +97,21 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // Read puts a request into v, a pointer to a value of the type. It returns why the request is refused, nil if it is not.
 func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Problem {
 	var f task.Faults
+	query := url.Values(nil)
 	if r.URL.RawQuery != "" {
-		for name := range r.URL.Query() {
-			if !in.known[name] {
-				f = append(f, task.Fault{At: "query." + name, Text: "unknown query parameter"})
-			}
+		query = r.URL.Query()
+	}
+	for name := range query {
+		if !in.known[name] {
+			f = append(f, task.Fault{At: "query." + name, Text: "unknown query parameter"})
 		}
-		if f != nil {
-			return refusal(f)
-		}
+	}
+	if f != nil {
+		return refusal(f)
 	}
 	to := reflect.ValueOf(v).Elem()
 	for i := range in.params {
-		in.params[i].read(r, to, &f)
+		in.params[i].read(r, query, to, &f)
 	}
 	var refused error
 	if in.body != nil {
@@ -168,7 +170,7 @@ func (in *Input) receive(w http.ResponseWriter, r *http.Request, buf *bytes.Buff
 }
 
 // read puts a parameter into its field.
-func (p *param) read(r *http.Request, to reflect.Value, f *task.Faults) {
+func (p *param) read(r *http.Request, query url.Values, to reflect.Value, f *task.Faults) {
 	note := func(at, format string, args ...any) {
 		*f = append(*f, task.Fault{At: at, Text: fmt.Sprintf(format, args...)})
 	}
@@ -177,7 +179,12 @@ func (p *param) read(r *http.Request, to reflect.Value, f *task.Faults) {
 	case "path":
 		text = r.PathValue(p.name)
 	case "query":
-		text = queryValue(r.URL.RawQuery, p.name)
+		switch text = query.Get(p.name); p.kind {
+		case reflect.Bool:
+			text = cmp.Or(text, strconv.FormatBool(query.Has(p.name)))
+		case reflect.Slice:
+			text = strings.Join(query[p.name], ",")
+		}
 	case "header":
 		text = r.Header.Get(p.name)
 	}
@@ -216,28 +223,16 @@ func (p *param) read(r *http.Request, to reflect.Value, f *task.Faults) {
 			note(p.at, "invalid boolean")
 		}
 		field.SetBool(is)
+	case reflect.Struct:
+		if field.Addr().Interface().(*time.Time).UnmarshalText([]byte(text)) != nil {
+			note(p.at, "expected string to be RFC 3339 date-time")
+		}
 	case reflect.Slice:
-		for i, one := range strings.Split(text, ",") {
+		for i, one := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
 			field.Grow(1)
 			field.SetLen(i + 1)
 			field.Index(i).SetString(one)
 			checkText(fmt.Sprintf("%s[%d]", p.at, i), one)
 		}
 	}
-}
-
-// queryValue returns the first value of a query parameter; one without = is true.
-func queryValue(query, name string) string {
-	for pair := range strings.SplitSeq(query, "&") {
-		key, value, has := strings.Cut(pair, "=")
-		if key, _ = url.QueryUnescape(key); key != name { // "" where that is not possible
-			continue
-		}
-		if !has {
-			return "true"
-		}
-		value, _ = url.QueryUnescape(value)
-		return value
-	}
-	return ""
 }

@@ -5,7 +5,9 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -225,26 +227,13 @@ func ParseCursor(s string) (uint64, error) {
 
 // ListPath returns the path and query of a list that f filters.
 func ListPath(f state.Filter) string {
-	q := url.Values{"limit": {strconv.Itoa(f.Limit)}}
-	if len(f.Status) > 0 {
-		names := make([]string, len(f.Status))
-		for i, s := range f.Status {
-			names[i] = string(s)
-		}
-		q.Set("status", strings.Join(names, ","))
-	}
-	for name, value := range map[string]string{
-		"session": f.Session, "label": f.Label, "tenant": f.TenantID, "queue": f.Queue, "agent": f.Agent,
-	} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	if f.Prompts {
-		q.Set("prompts", "true")
+	q := url.Values{
+		"limit": {strconv.Itoa(f.Limit)}, "session": {f.Session}, "label": {f.Label}, "tenant": {f.TenantID}, "queue": {f.Queue}, "agent": {f.Agent},
+		"status": {strings.ReplaceAll(strings.Trim(fmt.Sprint(f.Status), "[]"), " ", ",")}, "prompts": {state.Flag(f.Prompts)},
 	}
 	if f.Before != 0 {
 		q.Set("cursor", FormatCursor(f.Before))
 	}
+	maps.DeleteFunc(q, func(_ string, v []string) bool { return v[0] == "" })
 	return "/v1/tasks?" + q.Encode()
 }
