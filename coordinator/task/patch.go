@@ -5,7 +5,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -78,55 +77,36 @@ func FieldText(s *TaskSpec, field string) string {
 // PatchOf makes the Fields of a [Patch] of settings such as priority=9. A list is
 // written with commas; nothing behind the = unsets the field.
 func PatchOf(settings []string) ([]byte, error) {
-	fields, patch := Fields(&TaskSpec{}), map[string]any{}
+	schema, patch := PatchSchema(), map[string]any{}
 	for _, setting := range settings {
 		key, value, ok := strings.Cut(setting, "=")
-		i, known := PatchSchema().byName[key]
-		field := PatchSchema().fields[i].name
-		_, twice := patch[field]
+		i, known := schema.byName[key]
+		field := schema.fields[i]
+		_, twice := patch[field.name]
 		switch {
 		case !ok:
 			return nil, Invalid("write for example priority=9", "%q sets nothing", setting)
 		case !known:
-			return nil, Wrong(key, "", "%s", PatchSchema().unknown(key))
+			return nil, Wrong(key, "", "%s", schema.unknown(key))
 		case twice:
-			return nil, Wrong(field, "leave one of them out", "%s is given twice", field)
+			return nil, Wrong(field.name, "leave one of them out", "%s is given twice", field.name)
+		case value == "":
+			patch[field.name] = nil
+		case field.items != nil:
+			list := strings.Split(value, ",")
+			for i := range list {
+				list[i] = strings.TrimSpace(list[i])
+			}
+			patch[field.name] = list
+		case json.Valid([]byte(value)) && field.want != wants[reflect.String] && !field.isTime:
+			patch[field.name] = json.RawMessage(value)
+		default:
+			patch[field.name] = value
 		}
-		v, err := settingOf(fields[field], value)
-		if err != nil {
-			return nil, InField(field, err)
-		}
-		patch[field] = v
 	}
-	return json.Marshal(patch)
-}
-
-// settingOf reads the value of a setting as the kind that a field has; nil: it is unset.
-func settingOf(kind any, value string) (v any, err error) {
-	if value == "" {
-		return nil, nil
+	data, err := json.Marshal(patch)
+	if err == nil {
+		_, err = ReadPatch(data, &TaskSpec{}) // says which value is of another kind
 	}
-	switch kind.(type) {
-	case *int:
-		if v, err = strconv.Atoi(value); err != nil {
-			return nil, Invalid("write for example 3", "%q is not a whole number", value)
-		}
-	case *bool:
-		if v, err = strconv.ParseBool(value); err != nil {
-			return nil, Invalid("write true or false", "%q is neither true nor false", value)
-		}
-	case *time.Time:
-		if v, err = state.ParseTime(value); err != nil {
-			return nil, Invalid("write for example 2026-12-01T08:00:00Z", "%q is not a time", value)
-		}
-	case *[]string:
-		list := strings.Split(value, ",")
-		for i := range list {
-			list[i] = strings.TrimSpace(list[i])
-		}
-		v = list
-	default:
-		v = value
-	}
-	return v, nil
+	return data, err
 }

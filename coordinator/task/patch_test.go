@@ -73,8 +73,8 @@ func TestPatchOf(t *testing.T) {
 		t.Errorf("%s %v", got, err)
 	}
 	for setting, want := range map[string]string{
-		"label": "sets nothing", "": "sets nothing", "=x": "unknown field", "labl=x": "did you mean label?", "id=x": "unknown field", "priority=high": "not a whole number",
-		"hold=perhaps": "neither true nor false", "notBefore=soon": "not a time",
+		"label": "sets nothing", "": "sets nothing", "=x": "unknown field", "labl=x": "did you mean label?", "id=x": "unknown field", "priority=high": "a whole number",
+		"hold=perhaps": "must be true or false", "notBefore=soon": "must be a time",
 	} {
 		if _, err := task.PatchOf([]string{setting}); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", setting, err)
