@@ -184,14 +184,14 @@ func (d *Dispatcher) recoverChecks(ctx context.Context) {
 			}
 			note, _ := durable.ReadFile(durable.OS, filepath.Join(d.tasks.Config.StateDir, checksName, e.Name())) // without: there is no lane to take
 			id, lane, _ := strings.Cut(strings.TrimSuffix(string(note), "\n"), "\n")
-			done := d.runs.addLeftover(e.Name(), state.Task{ID: id, SessionKey: lane})
+			d.runs.leftovers.Store(e.Name(), state.Task{ID: id, SessionKey: lane})
 			d.running.Go(func() {
 				for !d.recoverCheck(ctx, e.Name()) {
 					if task.Sleep(ctx, queue.RecoverTimeout) != nil {
 						return // its lane stays taken until we have ended
 					}
 				}
-				done()
+				d.runs.leftovers.Delete(e.Name())
 				d.tasks.Wake()
 			})
 		})

@@ -39,7 +39,7 @@ type Dispatcher struct {
 func New(s *queue.Store) *Dispatcher {
 	d := &Dispatcher{
 		tasks: s, Shortages: attempt.NewShortages(s), wake: make(chan struct{}, 1),
-		runs: &runs{ended: make(chan struct{}, 1), byTask: map[string]*attempt.Run{}, leftovers: map[string]state.Task{}},
+		runs: &runs{ended: make(chan struct{}, 1), byTask: map[string]*attempt.Run{}},
 	}
 	d.Admission = admission.New(s, d.runs)
 	d.Attempts = attempt.New(s, d.Admission, d.Shortages)

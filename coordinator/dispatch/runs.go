@@ -15,9 +15,10 @@ import (
 type runs struct {
 	ended chan struct{} // capacity 1: a run has come off the list
 
-	mu        sync.Mutex            // guards what follows
-	byTask    list                  // by task id, with checkPrefix before that of a verify command
-	leftovers map[string]state.Task // verify commands of the last master that may still be alive, by run: task and lane
+	leftovers sync.Map // verify commands of the last master that may still be alive, by run: task and lane
+
+	mu     sync.Mutex              // guards what follows, also in inUse, checks and lanes
+	byTask map[string]*attempt.Run // by task id, with checkPrefix before that of a verify command
 }
 
 // checkPrefix stands before the id of a task in the list of runs, where its verify
@@ -96,13 +97,13 @@ func (l *runs) reserve(most int, ready []state.Task, newRun func(*state.Task) *a
 	reserved := map[string]*attempt.Run{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	busy := len(l.byTask) - l.byTask.checks()
+	busy := len(l.byTask) - l.checks()
 	for i := range ready {
 		if busy+len(reserved) >= most {
 			break
 		}
 		r := newRun(&ready[i])
-		if l.byTask.inUse(r) {
+		if l.inUse(r) {
 			r.Cancel(nil)
 			continue
 		}
@@ -130,23 +131,11 @@ func (l *runs) replace(reserved map[string]*attempt.Run, started []*attempt.Run)
 func (l *runs) takeLane(r *attempt.Run, busy func(lane string, checks int) error) (taken bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := busy(l.byTask.lanes(l.leftovers)[r.Task.SessionKey], l.byTask.checks()); err != nil || l.byTask.inUse(r) {
+	if err := busy(l.lanes()[r.Task.SessionKey], l.checks()); err != nil || l.inUse(r) {
 		return false, err
 	}
 	l.byTask[checkPrefix+r.Task.ID] = r
 	return true, nil
-}
-
-// addLeftover notes that a run of the last master may still be alive in its lane, until done is called.
-func (l *runs) addLeftover(id string, t state.Task) (done func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.leftovers[id] = t
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.leftovers, id)
-	}
 }
 
 // limits returns what of the runs bounds others: the lanes that are taken, which runs wait
@@ -159,15 +148,12 @@ func (l *runs) limits() (taken map[string]string, settling map[string]bool, isPr
 		settling[id] = r.Settling.Load()
 		isProbing = isProbing || r.Probe
 	}
-	return l.byTask.lanes(l.leftovers), settling, isProbing
+	return l.lanes(), settling, isProbing
 }
 
-// A list has the runs that are registered, as byTask has them.
-type list map[string]*attempt.Run
-
 // inUse reports whether a run that is still being ended holds the task, its lane or its session.
-func (l list) inUse(r *attempt.Run) bool {
-	for _, other := range l {
+func (l *runs) inUse(r *attempt.Run) bool {
+	for _, other := range l.byTask {
 		if other.InWayOf(r) {
 			return true
 		}
@@ -176,8 +162,8 @@ func (l list) inUse(r *attempt.Run) bool {
 }
 
 // checks counts the verify commands that run by themselves: they take no worker, but are as many at most.
-func (l list) checks() (n int) {
-	for key := range l {
+func (l *runs) checks() (n int) {
+	for key := range l.byTask {
 		if strings.HasPrefix(key, checkPrefix) {
 			n++
 		}
@@ -186,14 +172,15 @@ func (l list) checks() (n int) {
 }
 
 // lanes returns the lanes in which a verify command or a leftover may be at work, and what that is.
-func (l list) lanes(leftovers map[string]state.Task) map[string]string {
+func (l *runs) lanes() map[string]string {
 	lanes := map[string]string{}
-	for key, r := range l {
+	for key, r := range l.byTask {
 		if strings.HasPrefix(key, checkPrefix) {
 			lanes[r.Task.SessionKey] = "the verify command of task " + state.ShortID(r.Task.ID)
 		}
 	}
-	for _, t := range leftovers {
+	for _, left := range l.leftovers.Range {
+		t := left.(state.Task)
 		lanes[t.SessionKey] = "the verify command of task " + state.ShortID(t.ID) + ", which may still be alive"
 	}
 	return lanes

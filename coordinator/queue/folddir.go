@@ -138,9 +138,30 @@ func ReadArchived(dir string, e ledger.ArchiveEntry) (t state.Task, ended []stat
 }
 
 // joinRuns puts together what the steps of a task tell and what the agents' runs have used. An older stint
-// has merged records without steps: the runs of which only the second tells were before all others.
+// has merged records without steps: the runs of which only the second tells were before all others. The agent's have
+// the numbers by which [rundir.FindRun] knows them.
 func joinRuns(t *state.Task, ended []state.Run) []task.TaskRun {
-	list := stepRuns(t)
+	list, turns := []task.TaskRun{}, 0
+	loop := task.HasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })
+	for _, s := range rundir.RunsOf(t) {
+		r := task.TaskRun{
+			RunID: s.RunID, Phase: s.Phase, Attempt: s.Attempt, StartedAt: s.Started, EndedAt: s.Ended, ExitCode: s.ExitCode, Took: s.Took, Reason: s.Reason,
+		}
+		if s.Phase == "" {
+			turns++
+			r.Number = turns
+		}
+		if loop {
+			r.Iteration = max(1, s.Iteration)
+		}
+		if s.RunID == t.RunID { // of which the task says more
+			r.StartedAt = cmp.Or(r.StartedAt, t.RunStartedAt)
+			if r.Phase != state.PhaseVerify {
+				r.Agent, r.Model, r.Account = t.Agent, t.Model, t.AccountName()
+			}
+		}
+		list = append(list, r)
+	}
 	var before []task.TaskRun
 	for _, e := range ended {
 		if !rundir.IsRunID(e.ID) {
@@ -167,30 +188,4 @@ func findRun(list []task.TaskRun, id string) *task.TaskRun {
 		return &list[i]
 	}
 	return nil
-}
-
-// stepRuns returns the runs of a task's steps. The agent's have the numbers by which [rundir.FindRun] knows them.
-func stepRuns(t *state.Task) []task.TaskRun {
-	list, turns := []task.TaskRun{}, 0
-	loop := task.HasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })
-	for _, s := range rundir.RunsOf(t) {
-		r := task.TaskRun{
-			RunID: s.RunID, Phase: s.Phase, Attempt: s.Attempt, StartedAt: s.Started, EndedAt: s.Ended, ExitCode: s.ExitCode, Took: s.Took, Reason: s.Reason,
-		}
-		if s.Phase == "" {
-			turns++
-			r.Number = turns
-		}
-		if loop {
-			r.Iteration = max(1, s.Iteration)
-		}
-		if s.RunID == t.RunID { // of which the task says more
-			r.StartedAt = cmp.Or(r.StartedAt, t.RunStartedAt)
-			if r.Phase != state.PhaseVerify {
-				r.Agent, r.Model, r.Account = t.Agent, t.Model, t.AccountName()
-			}
-		}
-		list = append(list, r)
-	}
-	return list
 }

@@ -26,13 +26,17 @@ import (
 // session that can be resumed. With dryRun it only says what it would do. No record tells of it.
 func (s *Store) Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (r task.Pruned, err error) {
 	defer s.Call()()
-	now := s.Config.Now()
+	now, most := s.Config.Now(), s.Config.RetentionSize
 	all, err := s.leftovers(ctx, now)
 	for _, l := range all {
 		r.Left += l.Size
 	}
+	slices.SortStableFunc(all, func(a, b *leftover) int { return a.At.Compare(b.At) })
 	r.Removed = []task.Leftover{}
-	for _, l := range toPrune(all, r.Left, s.Config.RetentionSize, now.Add(-olderThan)) {
+	for _, l := range all {
+		if l.kept || !l.At.Before(now.Add(-olderThan)) && (most == 0 || r.Left <= most) {
+			continue
+		}
 		if ctx.Err() != nil || s.IsGone() {
 			return r, errors.Join(err, context.Cause(ctx), s.Err())
 		}
@@ -70,19 +74,6 @@ const (
 	goneName = ".gone-"  // begins the name of what is being removed; what a crash leaves of it goes next time
 	minAge   = time.Hour // of what no task is known to have: its record may be still to come
 )
-
-// toPrune returns what is to go, the oldest first: what is older than before, and of the rest as much as
-// size, that of all, is more than most bytes; 0: no bound. It sorts the list.
-func toPrune(all []*leftover, size, most int64, before time.Time) (list []*leftover) {
-	slices.SortStableFunc(all, func(a, b *leftover) int { return a.At.Compare(b.At) })
-	for _, l := range all {
-		if !l.kept && (l.At.Before(before) || most > 0 && size > most) {
-			list = append(list, l)
-			size -= l.Size
-		}
-	}
-	return list
-}
 
 // leftovers returns all that there is. What cannot be looked at is told by the error.
 func (s *Store) leftovers(ctx context.Context, now time.Time) (all []*leftover, err error) {

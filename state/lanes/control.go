@@ -1,6 +1,7 @@
 package lanes
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -51,10 +52,7 @@ func (s *Queues) Schedules() map[string]state.Control {
 
 // Account returns what is known of the account of that name ([state.Task.AccountName]). One that no record names is free.
 func (s *Queues) Account(name string) state.Account {
-	if a := s.accounts[name]; a != nil {
-		return a.view()
-	}
-	return state.Account{Name: name}
+	return cmp.Or(s.accounts[name], &account{name: name}).view()
 }
 
 func (a *account) view() state.Account {

@@ -89,10 +89,7 @@ func (s *Queues) leaveLane(l *Item) {
 	if l.is(state.Running) {
 		ln.busy--
 		l.acct.running--
-		last := len(s.running) - 1
-		s.running[l.at] = s.running[last]
-		s.running[l.at].at = l.at
-		s.running[last], s.running = nil, s.running[:last]
+		delete(s.running, l.N)
 		return
 	}
 	delete(s.bare, l.N)
@@ -121,15 +118,18 @@ func (s *Queues) joinLane(l *Item, t *state.Folded, old *lane) {
 	if waits(t.Status) {
 		ln, key := old, t.Lane()
 		if ln == nil || ln.key != key {
-			ln = s.lane(key)
+			ln = s.lanes[key]
+		}
+		if ln == nil {
+			ln = s.idle.Take()
+			ln.key, s.lanes[key] = key, ln
 		}
 		l.lane, l.acct = ln, s.account(t.UsedAccount())
 		s.touch(ln)
 		if t.Status == state.Running {
 			ln.busy++
 			l.acct.running++
-			l.at = uint32(len(s.running))
-			s.running = append(s.running, l)
+			s.running[l.N] = l
 		} else {
 			s.enqueue(l)
 		}
@@ -165,18 +165,6 @@ func (s *Queues) enqueue(l *Item) {
 		i, _ = slices.BinarySearchFunc(ln.queue, l, inLane)
 	}
 	ln.queue = slices.Insert(ln.queue, i, l)
-}
-
-// lane returns the lane of that key, made anew if need be.
-func (s *Queues) lane(key string) *lane {
-	ln := s.lanes[key]
-	if ln != nil {
-		return ln
-	}
-	ln = s.idle.Take()
-	ln.key = key
-	s.lanes[key] = ln
-	return ln
 }
 
 // touch notes that the lane must be looked at again.

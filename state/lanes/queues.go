@@ -97,7 +97,6 @@ func byAge(a, b *Item) int { return cmp.Compare(a.N, b.N) }
 type Item struct {
 	row
 	table.Body
-	at               uint32   // in Queues.running
 	dueAt            uint32   // place in Queues.due, plus 1
 	implies, current bool     // it implies its session, which is the current one of its place
 	lane             *lane    // where it is queued or running, or nil
@@ -161,7 +160,7 @@ func (s *Queues) Revive(n uint32) *Item {
 }
 
 // Running returns the ids of the running tasks, oldest first.
-func (s *Queues) Running() []string { return s.idsOf(slices.Values(s.running)) }
+func (s *Queues) Running() []string { return s.idsOf(maps.Values(s.running)) }
 
 // Orphaned returns the ids of the tasks that are held because their last agent may
 // still be alive ([state.Task.Orphaned]), oldest first.
@@ -222,7 +221,7 @@ type Queues struct {
 	table.Tasks
 
 	live    map[uint32]*Item
-	running []*Item          // in no order; Item.at is the place
+	running map[uint32]*Item
 	orphans map[uint32]*Item // see state.Task.Orphaned
 	lanes   map[string]*lane
 	held    int              // queued ones on hold
@@ -250,6 +249,7 @@ func NewQueues() Queues {
 	s := Queues{
 		Tasks:    table.New(),
 		live:     map[uint32]*Item{},
+		running:  map[uint32]*Item{},
 		orphans:  map[uint32]*Item{},
 		after:    dependants{of: map[string][]uint32{}, maybe: map[uint32]bool{}},
 		hasty:    map[uint32]*Item{},

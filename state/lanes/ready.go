@@ -142,11 +142,7 @@ func (s *Queues) free(a *account, now time.Time, lim Limits) int {
 
 // Free returns how many more tasks of the account of that name may start now, as far as the account goes.
 func (s *Queues) Free(name string, now time.Time, lim Limits) int {
-	a := s.accounts[name]
-	if a == nil {
-		a = &account{name: name}
-	}
-	return s.free(a, now, lim)
+	return s.free(cmp.Or(s.accounts[name], &account{name: name}), now, lim)
 }
 
 // RunningWith returns the running tasks of the account of that name.

@@ -55,13 +55,8 @@ func (x *session) agents() thread {
 }
 
 func (x *session) set(t thread) {
-	switch {
-	case t == (thread{}):
-		x.thread = nil
-	case x.thread == nil:
+	if x.thread = nil; t != (thread{}) {
 		x.thread = &thread{t.native, t.counted}
-	default:
-		*x.thread = t
 	}
 }
 
