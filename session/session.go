@@ -4,7 +4,7 @@
 // Everything lies in the state directory, which is the dir of all functions here:
 //
 //	sessions.json         the current sessions          [Store]
-//	sessions/<id>.jsonl   what was said in a session    [Message]   
+//	sessions/<id>.jsonl   what was said in a session    [Message]
 //	sessions/<id>.lock    held while a run uses it      [Lock]
 //
 // A task that has a lane of its own leaves nothing here: its session is its own, and what was said is in the ledger.
@@ -59,13 +59,12 @@ func Lock(ctx context.Context, dir, id string, timeout time.Duration) (unlock fu
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("session lock: %w", context.Cause(ctx))
+	if err = context.Cause(ctx); err == nil {
+		err = makeDir(dir)
 	}
-	if err := makeDir(dir); err != nil {
-		return nil, fmt.Errorf("session lock: %w", err)
+	if err == nil {
+		unlock, err = lock.Take(ctx, filepath.Join(dir, "sessions", id+".lock"), timeout)
 	}
-	unlock, err = lock.Take(ctx, filepath.Join(dir, "sessions", id+".lock"), timeout)
 	if errors.Is(err, lock.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s is in use by another run, waited %v", ErrBusy, id, max(timeout, 0))
 	}

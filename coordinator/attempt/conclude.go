@@ -95,26 +95,26 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 		v.account.Add(state.KeyQuota, state.FormatQuota(state.MergeQuota(account.Quota, out.Quota)))
 	}
 	rec := a.endRecord(st, r, &out, &v)
-	if r.Task.Phase != state.PhaseEvaluate || v.reason != state.ClassInterrupted { // else the task keeps the error of what is judged
+	if r.Task.Phase != state.PhaseEvaluate || v.Reason != state.ClassInterrupted { // else the task keeps the error of what is judged
 		rec.AddIf(state.KeyError, joined(out.Error, v.why))
 	}
-	rec.AddIf(state.KeyNotBefore, state.FormatTime(v.notBefore)).AddIf(state.KeyHold, state.Flag(v.hold))
+	rec.AddIf(state.KeyNotBefore, state.FormatTime(v.NotBefore)).AddIf(state.KeyHold, state.Flag(v.Hold))
 	if out.Class == "" || out.ExitCode >= 0 {
 		rec.Add(state.KeyExitCode, strconv.Itoa(out.ExitCode))
 	}
-	if v.reason == state.ClassCanceled {
+	if v.Reason == state.ClassCanceled {
 		rec.Add(state.KeyBy, admission.CanceledBy(r.Ctx)) // an edit would have taken the task out of its run
 	}
 	// The outputs of an earlier run are gone. An interrupted task goes on with its phase.
 	addList(rec, state.KeyOutputFiles, r.outputs, len(r.Task.OutputSpec) > 0)
-	if v.reason != state.ClassInterrupted {
+	if v.Reason != state.ClassInterrupted {
 		task.Unset(rec, state.KeyPhase, r.Task.Phase != "")
 	}
-	if v.status == state.Queued && !slices.Contains(retriesIteration, v.reason) { // the next attempt begins from the first iteration
+	if v.Status == state.Queued && !slices.Contains(retriesIteration, v.Reason) { // the next attempt begins from the first iteration
 		task.Unset(rec, state.KeyIteration, r.Task.Iteration > 0)
 	}
 	a.addAnswer(rec, r, &out)
-	if failed := v.status == state.Failed || v.status == state.Dead; failed && out.Result == "" && r.Task.Phase == "" && r.Task.Iteration <= 1 { // there is no answer: the error is the result
+	if failed := v.Status == state.Failed || v.Status == state.Dead; failed && out.Result == "" && r.Task.Phase == "" && r.Task.Iteration <= 1 { // there is no answer: the error is the result
 		rec.AddIf(state.KeyResult, joined(out.Error, v.why))
 	}
 	a.admission.End(st, tx, rec, out.Findings, place)
@@ -125,13 +125,13 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 			}
 			rec := task.RecordOf(t.ID)
 			task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
-			tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, v.note).Add(state.KeyUpdatedAt, state.FormatTime(now)))
+			tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, v.Note).Add(state.KeyUpdatedAt, state.FormatTime(now)))
 		}
 	}
 	if v.account != nil {
 		tx.Append(v.account)
 	}
-	return v.status
+	return v.Status
 }
 
 // joined puts two sentences, either of which may be empty, on one line.
@@ -140,18 +140,18 @@ func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 // endRecord begins the record of a run's end, with what is said whatever follows.
 func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdict) *ledger.Record {
 	t := &r.Task
-	rec := task.RecordOf(t.ID).Add(state.KeyStatus, string(v.status)).AddIf(state.KeyReason, string(v.reason)).AddIf(state.KeyNote, joined(cmp.Or(out.Note, v.note), r.note))
-	addCount(rec, state.KeyAttempt, t.Attempt, v.attempt)
-	addCount(rec, state.KeyRetries, t.Retries, v.retries)
-	addCount(rec, state.KeyRequeues, t.Requeues, v.requeues)
-	addCount(rec, state.KeyLimitWaits, t.LimitWaits, v.limitWaits)
-	if !v.limitSince.Equal(t.LimitSince) {
-		rec.Add(state.KeyLimitSince, state.FormatTime(v.limitSince))
+	rec := task.RecordOf(t.ID).Add(state.KeyStatus, string(v.Status)).AddIf(state.KeyReason, string(v.Reason)).AddIf(state.KeyNote, joined(cmp.Or(out.Note, v.Note), r.note))
+	addCount(rec, state.KeyAttempt, t.Attempt, v.Attempt)
+	addCount(rec, state.KeyRetries, t.Retries, v.Retries)
+	addCount(rec, state.KeyRequeues, t.Requeues, v.Requeues)
+	addCount(rec, state.KeyLimitWaits, t.LimitWaits, v.LimitWaits)
+	if !v.LimitSince.Equal(t.LimitSince) {
+		rec.Add(state.KeyLimitSince, state.FormatTime(v.LimitSince))
 	}
 	now, _ := st.Peek(t.ID)
 	moved := now.Agent == t.Agent && now.AccountName() != t.AccountName() // by a person: what it has begun lies in the old one's home
 	switch {                                                              // a stint session whose native one is lost keeps its own id, and so its transcript
-	case v.loseSession, moved && v.status == state.Queued:
+	case v.loseSession, moved && v.Status == state.Queued:
 		rec.Add(state.NativeKey(t.Agent), "")
 	case out.Session != "" && out.Session != t.AgentSession:
 		rec.Add(state.NativeKey(t.Agent), out.Session)

@@ -17,18 +17,9 @@ import (
 
 // A verdict is what becomes of a task after a run.
 type verdict struct {
-	status      state.Status
-	reason      state.Class
-	notBefore   time.Time
-	attempt     int // counted tries so far
-	retries     int
-	requeues    int
-	limitWaits  int
-	limitSince  time.Time      // when the present wait for a rate limit without a named end began
+	state.Task                 // as it is then: status, reason, note and counters, and what it waits for
 	why         string         // what the user should know beside the run's error
-	hold        bool           // a person has to let it go on
 	loseSession bool           // the agent's session is gone: begin a new one
-	note        string         // what the user should know about that
 	account     *ledger.Record // what the run says about the account; nil if nothing
 }
 
@@ -61,30 +52,30 @@ type verdict struct {
 //	                                                     verify command cannot be run
 func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now time.Time, closing bool) verdict {
 	v := verdictOf(t, state.Failed)
-	v.reason = out.Class
+	v.Reason = out.Class
 	switch out.Class {
 	case "":
-		v.status = state.Done
+		v.Status = state.Done
 	case state.ClassCanceled:
-		v.status = state.Canceled
+		v.Status = state.Canceled
 	case state.ClassInterrupted:
 		if out.Shortage != 0 { // for which all tasks wait: it uses up nobody's retries
-			v.status, v.attempt = state.Queued, t.Attempt-1
+			v.Status, v.Attempt = state.Queued, t.Attempt-1
 			break
 		}
-		v.status, v.attempt, v.retries = a.Interrupted(t)
-		if v.status == state.Queued && !closing { // what was in the way (a killed gate) may still be there
-			v.notBefore = now.Add(backoff(&a.tasks.Config, t.Retries, a.tasks.Config.BackoffMax))
+		v.Status, v.Attempt, v.Retries = a.Interrupted(t)
+		if v.Status == state.Queued && !closing { // what was in the way (a killed gate) may still be there
+			v.NotBefore = now.Add(backoff(&a.tasks.Config, t.Retries, a.tasks.Config.BackoffMax))
 		}
 	case state.ClassBudget: // whatever was counted: what a guard of the agent counts may be counted by nothing else
-		v.status, v.attempt = state.Queued, t.Attempt-1
+		v.Status, v.Attempt = state.Queued, t.Attempt-1
 		whole, _ := a.tasks.WholeIn(st, t.ID)
 		uncounted := state.SpendingOf(out.Usage, now.Sub(t.RunStartedAt))
-		if v.note = a.tasks.Overspent(&whole, uncounted); v.note == "" && a.tasks.DayIsSpent(t, now, uncounted) {
-			v.notBefore = queue.NextDay(now)
+		if v.Note = a.tasks.Overspent(&whole, uncounted); v.Note == "" && a.tasks.DayIsSpent(t, now, uncounted) {
+			v.NotBefore = queue.NextDay(now)
 			break
 		}
-		v.hold, v.note = true, cmp.Or(v.note, queue.Release(t.ID, "its agent says that a budget is spent", "+5usd"))
+		v.Hold, v.Note = true, cmp.Or(v.Note, queue.Release(t.ID, "its agent says that a budget is spent", "+5usd"))
 	case state.ClassRateLimited:
 		a.judgeLimit(st, &v, t, out, now)
 	case state.ClassAuth:
@@ -94,13 +85,13 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		}
 		v.account = task.HoldRecord(t, why)
 		if v.loseSession = a.canMove(st, t, out); v.loseSession {
-			v.status, v.attempt = state.Queued, t.Attempt-1
+			v.Status, v.Attempt = state.Queued, t.Attempt-1
 		}
 	case state.ClassAgentMissing:
 		if out.Final || !st.HasRun(t.Agent) {
 			break
 		}
-		v.status, v.attempt, v.retries = a.Interrupted(t) // dead though the program seems to be there
+		v.Status, v.Attempt, v.Retries = a.Interrupted(t) // dead though the program seems to be there
 		if account := st.Account(t.AccountName()); !account.Hold {
 			v.account = task.AccountRecord(account.Name).Add(state.KeyHold, "true").Add(state.KeyReason, state.MissingPrefix+out.Error)
 		}
@@ -134,10 +125,10 @@ func (a *Attempts) judgeSession(v *verdict, t *state.Task, out task.Outcome) {
 	case full && out.Fresh:
 		v.why = "this was a new conversation: split the task, or make it smaller"
 	case a.tasks.Config.ResumeMissing != "error":
-		v.status, v.attempt, v.loseSession = state.Queued, t.Attempt-1, true
-		v.note = "the agent's session is gone; a new one was begun"
+		v.Status, v.Attempt, v.loseSession = state.Queued, t.Attempt-1, true
+		v.Note = "the agent's session is gone; a new one was begun"
 		if full {
-			v.note = "the agent's conversation was full; a new one was begun"
+			v.Note = "the agent's conversation was full; a new one was begun"
 		}
 	case full:
 		v.why = "a new conversation begins with --resume never"
@@ -146,7 +137,7 @@ func (a *Attempts) judgeSession(v *verdict, t *state.Task, out task.Outcome) {
 
 // verdictOf returns a verdict that leaves a task's counters as they are, and ends its wait for a rate limit.
 func verdictOf(t *state.Task, status state.Status) verdict {
-	return verdict{status: status, attempt: t.Attempt, retries: t.Retries, requeues: t.Requeues, limitWaits: t.LimitWaits}
+	return verdict{Task: state.Task{Status: status, Attempt: t.Attempt, Retries: t.Retries, Requeues: t.Requeues, LimitWaits: t.LimitWaits}}
 }
 
 // judgeFailure queues a task again until its attempts are used up. A task with a single one has failed.
@@ -154,9 +145,9 @@ func (a *Attempts) judgeFailure(v *verdict, t *state.Task, now time.Time) {
 	limit := cmp.Or(t.MaxAttempts, a.tasks.Workspace(t.Workspace).MaxAttempts)
 	switch {
 	case t.Attempt < limit:
-		v.status, v.notBefore = state.Queued, now.Add(backoff(&a.tasks.Config, t.Attempt-1, a.tasks.Config.BackoffMax))
+		v.Status, v.NotBefore = state.Queued, now.Add(backoff(&a.tasks.Config, t.Attempt-1, a.tasks.Config.BackoffMax))
 	case limit > 1:
-		v.status = state.Dead
+		v.Status = state.Dead
 	}
 }
 
@@ -185,21 +176,21 @@ func (a *Attempts) judgeLimit(st *fold.State, v *verdict, t *state.Task, out tas
 		}
 	}
 	if account.Guessed {
-		v.limitSince = t.LimitSince
-		if v.limitSince.IsZero() {
-			v.limitSince = now
+		v.LimitSince = t.LimitSince
+		if v.LimitSince.IsZero() {
+			v.LimitSince = now
 		}
 	}
 	v.loseSession = a.canMove(st, t, out)
 	most := a.MaxLimitWait(t)
 	switch {
 	case v.loseSession:
-		v.status, v.attempt, v.limitWaits = state.Queued, t.Attempt-1, t.LimitWaits+1
+		v.Status, v.Attempt, v.LimitWaits = state.Queued, t.Attempt-1, t.LimitWaits+1
 	case most == 0 && len(t.Fallback) == 0: // told not to wait
-	case account.TooLong(v.limitSince, most) && len(t.Fallback) == 0:
-		v.status, v.why = state.Dead, WaitedTooLong(most)
+	case account.TooLong(v.LimitSince, most) && len(t.Fallback) == 0:
+		v.Status, v.why = state.Dead, WaitedTooLong(most)
 	default: // one with a fallback is handed to it by the dispatcher, or ended as above
-		v.status, v.attempt, v.limitWaits = state.Queued, t.Attempt-1, t.LimitWaits+1
+		v.Status, v.Attempt, v.LimitWaits = state.Queued, t.Attempt-1, t.LimitWaits+1
 	}
 }
 

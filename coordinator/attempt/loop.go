@@ -101,10 +101,10 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s state.Step) (*Run, erro
 func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *state.Task, s state.Step, id string, goes bool) *ledger.Record {
 	v := verdictOf(&r.Task, state.Running)
 	if !goes {
-		v.status, v.attempt = state.Queued, v.attempt-1
+		v.Status, v.Attempt = state.Queued, v.Attempt-1
 	}
 	if s.Phase == "" && a.restartsLoop(t) {
-		s.Iteration, v.requeues = 1, v.requeues+1
+		s.Iteration, v.Requeues = 1, v.Requeues+1
 	}
 	rec := a.endRecord(st, r, out, &v)
 	if goes {

@@ -40,7 +40,7 @@ type Shortages struct {
 
 	mu      sync.Mutex // guards what follows
 	present *lacking   // nil: nothing lacks
-	before  lacking    // the last one that is over, and since when
+	before  string     // what the last one was that is over, and since when that is
 	over    time.Time
 }
 
@@ -99,7 +99,7 @@ func (l *Shortages) ends(isOver func(*lacking) bool) {
 	s, now := l.present, l.store.Config.Now()
 	over := s != nil && isOver(s)
 	if over {
-		l.present, l.before, l.over = nil, *s, now
+		l.present, l.before, l.over = nil, s.What, now
 	}
 	l.mu.Unlock()
 	if over {
@@ -115,13 +115,11 @@ func (l *Shortages) ends(isOver func(*lacking) bool) {
 func (l *Shortages) blame(begun time.Time, out *task.Outcome) {
 	const shortLasts = 2 * time.Second // all tasks that have waited start at once, and each needs more than its start
 	l.mu.Lock()
-	s := l.present
-	if s == nil && begun.Before(l.over.Add(shortLasts)) {
-		s = &l.before
-	}
 	what := ""
-	if s != nil {
-		what = s.What
+	if l.present != nil {
+		what = l.present.What
+	} else if begun.Before(l.over.Add(shortLasts)) {
+		what = l.before
 	}
 	l.mu.Unlock()
 	if what != "" {

@@ -45,19 +45,6 @@ func (s *Queues) AfterNobody() (list [][2]string) {
 	return list
 }
 
-// noteStatus notes that a task has another status: the lanes of those that come after it
-// are looked at again, and these are doomed if it has ended badly.
-func (s *Queues) noteStatus(l *Item) {
-	for _, n := range s.after.of[s.ID(l.N)] {
-		if ln := s.live[n].lane; ln != nil {
-			s.touch(ln)
-		}
-		if state.Statuses[l.status].Terminal() && !l.is(state.Done) {
-			s.after.maybe[n] = true
-		}
-	}
-}
-
 // BlockedByDependency returns the queued tasks that come after one that has ended otherwise than done, or after another of the
 // list, which is then before them. They can never run. Those whose afterPolicy is any are not among them, nor are those on
 // hold: a person looks after them. A call costs nothing when nothing has changed.

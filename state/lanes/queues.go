@@ -199,8 +199,15 @@ func (s *Queues) Set(l *Item, old, next *state.Folded, changed bool) {
 	if next.RunID != "" && next.AgentSession != "" && !s.ran[next.Agent] {
 		s.ran[next.Agent] = true
 	}
-	if changed && len(s.after.of) > 0 {
-		s.noteStatus(l)
+	if changed && len(s.after.of) > 0 { // the lanes of those that come after it are looked at again
+		for _, n := range s.after.of[s.ID(l.N)] {
+			if ln := s.live[n].lane; ln != nil {
+				s.touch(ln)
+			}
+			if next.Status.Terminal() && next.Status != state.Done {
+				s.after.maybe[n] = true
+			}
+		}
 	}
 	if next.Status.Terminal() {
 		s.after.noteAfter(l.N, next.After, nil)

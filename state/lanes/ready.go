@@ -373,14 +373,11 @@ func (s *Queues) sessionsOf(t *state.Task) [2]sessionName {
 
 // occupants returns the tasks that take their lane and their session: those that run, and those that may do so still.
 func (s *Queues) occupants(yield func(*Item) bool) {
-	for _, l := range s.running {
-		if !yield(l) {
-			return
-		}
-	}
-	for _, l := range s.orphans {
-		if !yield(l) {
-			return
+	for _, of := range []map[uint32]*Item{s.running, s.orphans} {
+		for _, l := range of {
+			if !yield(l) {
+				return
+			}
 		}
 	}
 }
