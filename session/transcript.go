@@ -95,9 +95,10 @@ func ReadPage(path string, before int64, n int) (p Page, err error) {
 	if err != nil {
 		return p, fmt.Errorf("transcript: %w", err)
 	}
+	last := []byte("\n") // of the line before
 	if before == 0 {
 		before = fi.Size()
-	} else if !beginsLine(f, before, fi.Size()) {
+	} else if _, err := f.ReadAt(last, before-1); err != nil || last[0] != '\n' {
 		return p, ErrNoPlace
 	}
 	p, err = readPage(&durable.Backward{R: f, Begin: before, Limit: maxLine}, n)
@@ -105,16 +106,6 @@ func ReadPage(path string, before int64, n int) (p Page, err error) {
 		return Page{}, fmt.Errorf("transcript: %w", err)
 	}
 	return p, nil
-}
-
-// beginsLine reports whether a line may begin at an offset of a file of that size.
-func beginsLine(r io.ReaderAt, off, size int64) bool {
-	var last [1]byte
-	if off < 0 || off > size {
-		return false
-	}
-	_, err := r.ReadAt(last[:], off-1)
-	return err == nil && last[0] == '\n'
 }
 
 func readPage(b *durable.Backward, n int) (p Page, err error) {

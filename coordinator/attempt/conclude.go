@@ -25,11 +25,6 @@ import (
 // MaxResult is how much of an answer stands in the ledger; the whole answer is in runs/<runId>/answer.
 const MaxResult = 64 << 10
 
-// bounded returns head and tail of a long answer, marked as cut.
-func bounded(answer string) string {
-	return task.HeadAndTail(answer, MaxResult, "; the whole answer is in the run's file answer")
-}
-
 // recordEnd puts a run's answer into its file and appends what end decides. If a person has taken the task
 // out of its run meanwhile, runs is false, and only what the run has used is recorded. Where the disk is full
 // it waits until there is room, so that a result is not lost; the lane stays taken meanwhile.
@@ -194,12 +189,8 @@ func addList[T any](rec *ledger.Record, key string, list []T, has bool) {
 // addAnswer ends that record with the answer of an agent's turn, which may be empty.
 func (a *Attempts) addAnswer(rec *ledger.Record, r *Run, out *task.Outcome) {
 	rec.Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
-	switch {
-	case r.Task.Phase != "":
-	case out.Class == "":
-		rec.Add(state.KeyResult, bounded(out.Result))
-	default:
-		rec.AddIf(state.KeyResult, bounded(out.Result))
+	if r.Task.Phase == "" && (out.Class == "" || out.Result != "") {
+		rec.Add(state.KeyResult, task.HeadAndTail(out.Result, MaxResult, "; the whole answer is in the run's file answer"))
 	}
 }
 

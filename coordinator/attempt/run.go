@@ -175,12 +175,12 @@ func (a *Attempts) complete(st *fold.State, r *Run, defaultAgent string, rec *le
 }
 
 // AsTask returns the task as its run knows it, whose workspace is where that led at first.
-func (r *Run) AsTask() state.Task {
+func (r *Run) AsTask() *state.Task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.Task
 	t.Workspace = r.home
-	return t
+	return &t
 }
 
 // Run runs a run that was started, and the runs that follow it in its attempt, and

@@ -51,21 +51,17 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 	if a.MissesSession(r, t.Resume) {
 		return task.Outcome{Class: state.ClassSessionLost, ExitCode: -1, Error: NoSession}
 	}
-	if isOwn := strings.HasPrefix(r.Task.SessionKey, state.LanePrefixTask); isOwn || r.Session == "" && !task.IsNamedLane(r.Task.SessionKey) { // nobody else knows of it
-		return a.runAgent(r, agent, &t)
-	}
-	unlock, err := session.Lock(r.Ctx, a.tasks.Config.StateDir, r.Task.SessionID, a.tasks.Config.SessionLockTimeout)
-	if errors.Is(err, session.ErrBusy) {
-		return task.Outcome{Class: state.ClassSessionBusy, ExitCode: -1, Error: err.Error()}
-	}
-	if err != nil {
-		return setupFailed(err)
-	}
-	defer func() {
-		if err := unlock(); err != nil {
-			a.tasks.Trouble("a session could not be unlocked", err)
+	isOwn := strings.HasPrefix(r.Task.SessionKey, state.LanePrefixTask)
+	if !isOwn && (r.Session != "" || task.IsNamedLane(r.Task.SessionKey)) { // else nobody else knows of it
+		unlock, err := session.Lock(r.Ctx, a.tasks.Config.StateDir, r.Task.SessionID, a.tasks.Config.SessionLockTimeout)
+		if errors.Is(err, session.ErrBusy) {
+			return task.Outcome{Class: state.ClassSessionBusy, ExitCode: -1, Error: err.Error()}
 		}
-	}()
+		if err != nil {
+			return setupFailed(err)
+		}
+		defer func() { a.tasks.TroubleUnlessStopped("a session could not be unlocked", unlock()) }()
+	}
 	return a.runAgent(r, agent, &t)
 }
 
@@ -400,10 +396,14 @@ func (a *Attempts) environment(r *Run, t *state.Task) []string {
 // Prompt returns what the agent is told. hits are what was found in the notes.
 func (a *Attempts) Prompt(r *Run, t *state.Task, inputs []string, hits []memory.Hit) string {
 	var check *prompt.Check // how the verify command ended before the turn
-	if task.HasVerify(t) && t.VerifyExitCode != nil && *t.VerifyExitCode != 0 {
-		check = &prompt.Check{
-			Command: t.VerifyCommand, ExitCode: *t.VerifyExitCode, Time: t.VerifyTime, Output: t.VerifyOutput,
-			Iteration: iterationOf(t), Of: a.tasks.MaxIterations(t),
+	iteration := 0          // of the verify loop that the turn belongs to; 0: there is none
+	if task.HasVerify(t) {
+		iteration = max(1, t.Iteration)
+		if t.VerifyExitCode != nil && *t.VerifyExitCode != 0 {
+			check = &prompt.Check{
+				Command: t.VerifyCommand, ExitCode: *t.VerifyExitCode, Time: t.VerifyTime, Output: t.VerifyOutput,
+				Iteration: iteration, Of: a.tasks.MaxIterations(t),
+			}
 		}
 	}
 	return prompt.Build(prompt.Input{
@@ -411,16 +411,8 @@ func (a *Attempts) Prompt(r *Run, t *state.Task, inputs []string, hits []memory.
 		SessionKey: r.Task.SessionKey, SessionID: r.Task.SessionID, TaskID: t.ID, RunID: r.ID,
 		Attempt: r.Task.Attempt, Agent: r.Task.Agent, Workspace: t.Workspace, Policy: a.tasks.OutputPolicy(t),
 		Message: t.Prompt, Resumed: r.Session != "", Interrupted: r.interrupted,
-		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iterationOf(t), Template: a.tasks.Workspace(t.Workspace).PromptTemplate,
+		Kept: r.kept, Files: inputs, Outputs: t.OutputSpec, Iteration: iteration, Template: a.tasks.Workspace(t.Workspace).PromptTemplate,
 	})
-}
-
-// iterationOf returns the iteration of the verify loop that a turn belongs to; 0: there is none.
-func iterationOf(t *state.Task) int {
-	if !task.HasVerify(t) {
-		return 0
-	}
-	return max(1, t.Iteration)
 }
 
 // Recall searches the notes for a turn, unless it was told already, or its template has no place for them.

@@ -108,7 +108,7 @@ func taken(st *fold.State, now time.Time, lim lanes.Limits) map[string]int {
 // of the same agent that does. They have no conversation that would stay behind.
 func (d *Dispatcher) moveToAccounts() {
 	accounts := d.tasks.AccountsNow()
-	if !accounts.Several() {
+	if !slices.ContainsFunc(accounts.List, func(c state.AccountConfig) bool { return len(accounts.Of(c.Tool)) > 1 }) {
 		return
 	}
 	lim := d.Limits()

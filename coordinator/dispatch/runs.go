@@ -76,12 +76,10 @@ func (l *runs) cancelAll(cause error) {
 
 // TaskOf implements [admission.Live].
 func (l *runs) TaskOf(id string) *state.Task {
-	r := l.get(id)
-	if r == nil {
-		return nil
+	if r := l.get(id); r != nil {
+		return r.AsTask()
 	}
-	t := r.AsTask()
-	return &t
+	return nil
 }
 
 // Cancel implements [admission.Live].
@@ -153,12 +151,7 @@ func (l *runs) limits() (taken map[string]string, settling map[string]bool, isPr
 
 // inUse reports whether a run that is still being ended holds the task, its lane or its session.
 func (l *runs) inUse(r *attempt.Run) bool {
-	for _, other := range l.byTask {
-		if other.InWayOf(r) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(l.byTask)), r.InWayOf)
 }
 
 // checks counts the verify commands that run by themselves: they take no worker, but are as many at most.

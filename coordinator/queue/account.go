@@ -61,11 +61,6 @@ func (a Accounts) Of(agent string) (ids []string) {
 	return ids
 }
 
-// Several reports whether any agent has more than one.
-func (a Accounts) Several() bool {
-	return slices.ContainsFunc(a.List, func(c state.AccountConfig) bool { return len(a.Of(c.Tool)) > 1 })
-}
-
 // Rule is the Account of [lanes.Limits]. An account that is not configured has no bounds: what
 // needs it begins, and ends with a sentence.
 func (a Accounts) Rule(of *state.Account) (rule state.AccountRule) {

@@ -27,13 +27,11 @@ func (b Budget) Plus(c Budget) Budget {
 	return Budget{b.USD + c.USD, b.Tokens + c.Tokens, b.Time + c.Time}
 }
 
-type tokenUnit struct {
-	name string
-	of   float64
-}
-
-// tokenUnits has what tokens may be counted in, the longest names first.
-var tokenUnits = []tokenUnit{{"mtok", 1e6}, {"ktok", 1e3}, {"tok", 1}}
+// tokenUnits has what tokens may be counted in, the longest names first, and tokensOf how many each is.
+var (
+	tokenUnits = []string{"mtok", "ktok", "tok"}
+	tokensOf   = []float64{1e6, 1e3, 1}
+)
 
 // ParseBudget reads a budget such as 5usd, 200ktok, 90m or "5usd 2h": amounts with a unit, with blanks
 // or commas between them; "" is none.
@@ -46,10 +44,10 @@ func ParseBudget(s string) (b Budget, err error) {
 			twice.USD = b.USD
 			b.USD, ok = amount(text)
 			ok = ok && b.USD >= smallest.USD
-		} else if i := slices.IndexFunc(tokenUnits, func(u tokenUnit) bool { return strings.HasSuffix(low, u.name) }); i >= 0 {
-			n, is := amount(strings.TrimSuffix(low, tokenUnits[i].name))
+		} else if i := slices.IndexFunc(tokenUnits, func(unit string) bool { return strings.HasSuffix(low, unit) }); i >= 0 {
+			n, is := amount(strings.TrimSuffix(low, tokenUnits[i]))
 			twice.Tokens = b.Tokens
-			b.Tokens = int64(min(n*tokenUnits[i].of, 1e15))
+			b.Tokens = int64(min(n*tokensOf[i], 1e15))
 			ok = is && b.Tokens > 0
 		} else if d, err := time.ParseDuration(low); err == nil {
 			twice.Time = b.Time
