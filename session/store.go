@@ -111,11 +111,9 @@ func (s *Store) run() {
 		case <-s.stop:
 			return
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-s.stop:
-			timer.Stop()
 			return
 		}
 		begun := time.Now()

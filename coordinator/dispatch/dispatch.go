@@ -184,10 +184,7 @@ func (d *Dispatcher) Limits() lanes.Limits {
 	if s, ok := d.Shortages.Present(); ok {
 		lim.Short, lim.Again = s.What, s.Next
 	}
-	isProbing := false
-	if lim.Taken, lim.Settling, isProbing = d.runs.limits(); isProbing {
-		lim.Again = time.Time{}
-	}
+	d.runs.bound(&lim)
 	return lim
 }
 

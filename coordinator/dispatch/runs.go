@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"stint/coordinator/attempt"
 	"stint/state"
+	"stint/state/lanes"
 )
 
 // runs are the runs at work, those that are being started or ended, and verify commands that
@@ -136,17 +138,17 @@ func (l *runs) takeLane(r *attempt.Run, busy func(lane string, checks int) error
 	return true, nil
 }
 
-// limits returns what of the runs bounds others: the lanes that are taken, which runs wait
-// for a save of tasks.md to settle, and whether one finds out whether a shortage is over.
-func (l *runs) limits() (taken map[string]string, settling map[string]bool, isProbing bool) {
+// bound adds to limits the lanes that are taken, which runs wait for a save of tasks.md to settle,
+// and whether one finds out whether a shortage is over.
+func (l *runs) bound(lim *lanes.Limits) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	settling = map[string]bool{}
+	lim.Taken, lim.Settling = l.lanes(), map[string]bool{}
 	for id, r := range l.byTask {
-		settling[id] = r.Settling.Load()
-		isProbing = isProbing || r.Probe
+		if lim.Settling[id] = r.Settling.Load(); r.Probe {
+			lim.Again = time.Time{}
+		}
 	}
-	return l.lanes(), settling, isProbing
 }
 
 // inUse reports whether a run that is still being ended holds the task, its lane or its session.

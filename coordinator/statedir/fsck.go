@@ -117,7 +117,7 @@ type fsck struct {
 // look looks at a ledger once, and reports whether nothing is under way in it. The file is read before the
 // journal, which then has all that the file has.
 func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled bool) {
-	c := &fsck{FsckReport: r, dir: dir, files: files}
+	c, records := &fsck{FsckReport: r, dir: dir, files: files}, 0
 	path := filepath.Join(dir, files.Ledger())
 	before, _ := os.Stat(path) // what is wrong with it comes out below
 	snap, textErr := tasksfile.ReadSnapshot(context.Background(), durable.OS, dir, files)
@@ -141,15 +141,18 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 		c.note("there is no %s: the next master rebuilds it from %s", files.Journal(), files.Ledger())
 		c.book = aloneBook(files)
 		c.fault(KindSection, queue.FindingsOf(repair.CheckFile(files.Ledger(), c.text, c.book.check))...)
-		c.count(len(c.book.sections))
+		records = len(c.book.sections)
 	case noText:
 		c.note("there is no %s: the next master writes it anew from the journal", files.Ledger())
 	}
 	if journalErr == nil {
-		c.checkJournal()
+		records = c.checkJournal()
 	}
 	if journalErr == nil && textErr == nil {
 		c.checkText()
+	}
+	if files == ledger.TaskFiles {
+		c.Records = records
 	}
 	if c.book != nil && files == ledger.TaskFiles {
 		st := c.book.tasks
@@ -167,13 +170,6 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 	return c.settled
 }
 
-// count counts records of tasks.
-func (c *fsck) count(records int) {
-	if c.files == ledger.TaskFiles {
-		c.Records += records
-	}
-}
-
 // unreadable makes a fault of a file that is there and cannot be read.
 func (r *FsckReport) unreadable(name string, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -181,13 +177,13 @@ func (r *FsckReport) unreadable(name string, err error) {
 	}
 }
 
-// checkJournal looks at every record of the journal and folds it.
-func (c *fsck) checkJournal() {
+// checkJournal looks at every record of the journal and folds it. It returns how many there are.
+func (c *fsck) checkJournal() (records int) {
 	c.book = newBook(c.files, queue.BytesReader(c.journal))
 	var last uint64
 	accounts := map[string]bool{}
 	found := ledger.CheckJournal(c.journal, func(s *ledger.Section) (more bool) {
-		c.count(1)
+		records++
 		if name, ok := strings.CutPrefix(string(s.ID), state.ControlAccount); ok && s.Kind == ledger.KindControl {
 			accounts[name] = true
 		}
@@ -224,6 +220,7 @@ func (c *fsck) checkJournal() {
 			break
 		}
 	}
+	return records
 }
 
 // checkText asks what a master would take over, and whether the file has the same tasks or jobs as the journal.

@@ -155,20 +155,9 @@ func (s *Queues) RunningWith(name string) (ids []string) {
 	return ids
 }
 
-// queueUse returns how many tasks of each queue run.
-func (s *Queues) queueUse(lim Limits) map[string]int {
-	use := map[string]int{}
-	for _, l := range s.running {
-		if !lim.Lent[s.ID(l.N)] {
-			use[s.queueOf(l)]++
-		}
-	}
-	return use
-}
-
 // FullQueue returns how many tasks of the queue of that name may run, if so many do; else 0.
 func (s *Queues) FullQueue(name string, lim Limits) int {
-	if lim.Queue == nil || lim.Queue(name) == 0 || s.queueUse(lim)[name] < lim.Queue(name) {
+	if lim.Queue == nil || lim.Queue(name) == 0 || s.use(lim).queues[name] < lim.Queue(name) {
 		return 0
 	}
 	return lim.Queue(name)
@@ -226,7 +215,7 @@ type use struct {
 }
 
 func (s *Queues) use(lim Limits) use {
-	u := use{map[sessionName]*Item{}, map[string]*Item{}, s.queueUse(lim)}
+	u := use{map[sessionName]*Item{}, map[string]*Item{}, map[string]int{}}
 	for l := range s.occupants {
 		t := &s.Whole(l).Task
 		for _, name := range s.sessionsOf(t) {
@@ -234,6 +223,11 @@ func (s *Queues) use(lim Limits) use {
 		}
 		if dir, _ := s.checkoutOf(t, lim); dir != "" {
 			u.checkouts[dir] = l
+		}
+	}
+	for _, l := range s.running {
+		if !lim.Lent[s.ID(l.N)] {
+			u.queues[s.queueOf(l)]++
 		}
 	}
 	return u
