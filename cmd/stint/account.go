@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,25 +58,8 @@ func (f *accountFlags) addLimits(c *cobra.Command) {
 }
 
 // values returns the keys that options of a command have set, as TOML.
-func (f *accountFlags) values(c *cobra.Command) (values map[string]string, err error) {
-	values = map[string]string{}
-	c.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		key := strings.ReplaceAll(flag.Name, "-", "_")
-		switch text := flag.Value.String(); {
-		case !flag.Changed || flag.Name == "id" || flag.Name == "env":
-		case flag.Name == "env-from" || flag.Name == "cred-ref":
-			path, perr := expandHome(text)
-			if perr == nil {
-				path, perr = filepath.Abs(path)
-			}
-			values[key], err = tomlText(path), cmp.Or(err, perr)
-		case flag.Value.Type() == "string":
-			values[key] = tomlText(text)
-		default:
-			values[key] = text
-		}
-	})
-	env := map[string]string{}
+func (f *accountFlags) values(c *cobra.Command) (map[string]string, error) {
+	f.env = map[string]string{}
 	for _, kv := range f.variables {
 		name, value, ok := strings.Cut(kv, "=")
 		switch {
@@ -84,12 +68,25 @@ func (f *accountFlags) values(c *cobra.Command) (values map[string]string, err e
 		case !variableName().MatchString(name):
 			return nil, usage("stint account add --env KEY=VALUE", "--env: %q cannot be the name of a variable", clip(name, 40))
 		}
-		env[name] = value
+		f.env[name] = value
 	}
-	if len(env) > 0 {
-		values["env"] = tomlText(env)
+	for _, path := range []*string{&f.envFrom, &f.CredRef} {
+		full, err := expandHome(*path)
+		if err == nil && full != "" {
+			full, err = filepath.Abs(full)
+		}
+		if *path = full; err != nil {
+			return nil, err
+		}
 	}
-	return values, err
+	values, fields := map[string]string{}, f.fields()
+	c.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		key := strings.ReplaceAll(flag.Name, "-", "_")
+		if field := fields[key]; field != nil && flag.Changed {
+			values[key] = tomlText(reflect.ValueOf(field).Elem().Interface())
+		}
+	})
+	return values, nil
 }
 
 func (a *app) accountAddCommand() *cobra.Command {

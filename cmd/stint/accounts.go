@@ -411,20 +411,17 @@ func inContainer() bool {
 
 // linkCredentials links the login file into a home, or removes such a link. A login that the CLI made stays.
 func linkCredentials(file, link string) error {
-	if to, err := os.Readlink(link); err == nil && to != file {
-		if err := os.Remove(link); err != nil {
-			return err
-		}
+	to, err := os.Readlink(link)
+	if err == nil && to != file {
+		err = os.Remove(link)
 	} else if err == nil || file == "" {
 		return nil
+	} else {
+		err = durable.MkdirAll(durable.OS, filepath.Dir(link))
 	}
-	if file == "" {
-		return nil
+	if err == nil && file != "" {
+		err = os.Symlink(file, link)
 	}
-	if err := durable.MkdirAll(durable.OS, filepath.Dir(link)); err != nil {
-		return err
-	}
-	err := os.Symlink(file, link)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s is there already; remove it, or leave cred_ref out", link)
 	}

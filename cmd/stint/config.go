@@ -345,9 +345,8 @@ func splitRules(s string) ([]string, error) {
 func splitAllow(s string) ([]string, error) {
 	list, err := splitRules(s)
 	for _, rule := range list {
-		if _, wrong := task.ParseRule(rule); err == nil && wrong != nil {
-			err = wrong
-		}
+		_, wrong := task.ParseRule(rule)
+		err = cmp.Or(err, wrong)
 	}
 	return list, err
 }

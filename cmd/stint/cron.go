@@ -301,8 +301,6 @@ func (a *app) cronShowCommand() *cobra.Command {
 			return err
 		case i < 0:
 			return &cliError{code: exitNotFound, message: "the master does not know this schedule: it stands in the configuration since", try: "stint serve --stop"}
-		case a.json:
-			return printJSON(a.stdout, list[i])
 		}
 		s, d := &list[i], &description{}
 		d.line("schedule", s.Name)
@@ -324,9 +322,9 @@ func (a *app) cronShowCommand() *cobra.Command {
 		}
 		if s.Job == "" {
 			_, text, _ := strings.Cut(scheduleBlock(&schedule.Schedule{Spec: found.Spec}), "\n")
-			return printText(a.stdout, d.String()+"\n"+escapeText(strings.TrimSuffix(text, "\n")))
+			d.WriteString("\n" + escapeText(text))
 		}
-		return printText(a.stdout, d.String())
+		return a.print(s, d.String())
 	}, a.completeSchedules))
 }
 
@@ -363,20 +361,18 @@ func (a *app) cronNextCommand() *cobra.Command {
 	n, zone := 0, ""
 	c := command("next [OPTIONS] NAME|EXPRESSION", "print when a schedule, or a cron expression, fires next", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		s, isExpr := schedule.Schedule{Name: "next", Cron: args[0], Zone: zone, Job: jobNames[0]}, strings.ContainsAny(args[0], " @")
+		_, err := s.Check(jobNames)
 		switch {
 		case n < 1 || n > 1000:
 			return usage("stint cron next --help", "--count is %d; it has to be from 1 to 1000", n)
 		case zone != "" && !isExpr:
 			return usage("stint cron next --help", "--zone is for an expression; a schedule has its own")
-		}
-		if isExpr {
-			if _, err := s.Check(jobNames); err != nil {
-				return usage("stint cron next --help", "%v", err)
+		case isExpr && err != nil:
+			return usage("stint cron next --help", "%v", err)
+		case !isExpr:
+			if _, s, err = a.findSchedule(args[0]); err != nil {
+				return err
 			}
-		} else if _, found, err := a.findSchedule(args[0]); err != nil {
-			return err
-		} else {
-			s = found
 		}
 		for _, at := range s.Next(time.Now(), n) {
 			if err := printText(a.stdout, at.Format(time.RFC3339)); err != nil {

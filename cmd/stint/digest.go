@@ -48,10 +48,7 @@ func (a *app) digestCommand() *cobra.Command {
 		read.Usage = rows[0]
 		d := &digest{Digest: read}
 		d.due(a, dir, st.Schedules(), now)
-		if a.json {
-			return printJSON(a.stdout, d)
-		}
-		return a.printDigest(d)
+		return a.print(d, d.text(cmp.Or(terminalWidth(a.stdout), math.MaxInt32)))
 	})
 	c.Flags().StringVar(&since, "since", "12h", "from this `time` on: 18:00, 12h, 7d, 2026-11-21, \"2026-11-21 15:04\"")
 	return a.withJSON(c)
@@ -93,9 +90,9 @@ func (d *digest) due(a *app, dir string, controls map[string]state.Control, now 
 // maxDigest is how many tasks a list of the digest shows.
 const maxDigest = 20
 
-func (a *app) printDigest(d *digest) error {
+// text returns the digest for people, in lines of that width.
+func (d *digest) text(width int) string {
 	var b strings.Builder
-	width := cmp.Or(terminalWidth(a.stdout), math.MaxInt32)
 	line := func(format string, args ...any) {
 		for _, text := range wrap(escapeText(fmt.Sprintf(format, args...)), width) {
 			b.WriteString(text + "\n")
@@ -176,7 +173,7 @@ func (a *app) printDigest(d *digest) error {
 		line("%s; to start tasks again: stint resume", state.Because("dispatch is paused", d.PauseWhy))
 	}
 	line("%s", nowText(d.Digest))
-	return printText(a.stdout, b.String())
+	return b.String()
 }
 
 func endedText(d *statedir.Digest) string {
