@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/admission"
 	"stint/coordinator/api/client"
 	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
@@ -59,22 +60,16 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 
 // editableFields returns what a person may change of a task, without what is unset.
 func editableFields(t *state.Task) []ledger.Pair {
-	r := &ledger.Record{}
-	r.Add(state.KeyStatus, string(t.Status)).AddIf(state.KeySessionKey, t.SessionKey).AddIf(state.KeyAgent, t.Agent).
-		AddIf(state.KeyAccount, t.Account).AddIf(state.KeyModel, t.Model).AddIf(state.KeyWorkspace, t.Workspace).AddIf(state.KeyIsolation, t.Isolation).
-		AddIf(state.KeyResume, t.Resume).AddIf(state.KeyLabel, t.Label).AddIf(state.KeyPriority, orNone(t.Priority)).
-		AddIf(state.KeyOrder, orNone(t.Order)).AddIf(state.KeyAfter, strings.Join(t.After, " ")).AddIf(state.KeyAfterPolicy, t.AfterPolicy).
-		AddIf(state.KeyNotBefore, state.FormatTime(t.NotBefore)).AddIf(state.KeyTimeout, t.Timeout).
-		AddIf(state.KeyMaxAttempts, orNone(t.MaxAttempts)).AddIf(state.KeyMaxLimitWait, t.MaxLimitWait).
-		AddIf(state.NativeKey(t.Agent), t.AgentSession).AddIf(state.KeyFallback, strings.Join(t.Fallback, " ")).AddIf(state.KeyAllow, strings.Join(t.Allow, "\n")).
-		AddIf(state.KeyOutputSpec, strings.Join(t.OutputSpec, "\n")).AddIf(state.KeyTenantID, t.TenantID).AddIf(state.KeyQueue, t.Queue).
-		AddIf(state.KeyVerifyCommand, t.VerifyCommand).AddIf(state.KeyMaxIterations, orNone(t.MaxIterations)).AddIf(state.KeyVerifyTimeout, t.VerifyTimeout).
-		AddIf(state.KeyOnFailure, t.OnFailure).AddIf(state.KeyOnIssue, t.OnIssue).AddIf(state.KeyOutputPolicy, t.OutputPolicy).
-		AddIf(state.KeyBudget, t.Budget).AddIf(state.KeySpare, state.Flag(t.Spare)).AddIf(state.KeyHold, state.Flag(t.Hold))
+	spec, r := admission.SpecOf(t), &ledger.Record{}
+	r.Add(state.KeyStatus, string(t.Status)).AddIf(state.KeyIsolation, t.Isolation).AddIf(state.KeyOrder, orNone(t.Order)).
+		AddIf(state.KeyMaxLimitWait, t.MaxLimitWait).AddIf(state.NativeKey(t.Agent), t.AgentSession)
 	for _, key := range slices.Sorted(maps.Keys(t.Extra)) {
 		r.AddIf(key, t.Extra[key])
 	}
-	return r.AddIf(state.KeyPrompt, t.Prompt).Fields
+	for _, key := range task.EditableFields() { // the prompt is the last one
+		r.AddIf(key, task.FieldText(&spec, key))
+	}
+	return r.Fields
 }
 
 // take checks what the copy has become and saves what differs; again asks for another edit.

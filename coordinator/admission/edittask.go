@@ -69,7 +69,7 @@ func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
 	case len(p.Seqs) > 0 && !slices.Contains(p.Seqs, t.Seq):
 		return nil, &task.Error{Code: task.CodeChanged, Message: fmt.Sprintf("task %s has changed since", id), Hint: "look at it again: stint show " + id}
 	}
-	e := &edit{in: a.emptyIntake(), was: t, now: submission{TaskSpec: specOf(&t), within: t.Within}, changes: ledger.Record{Kind: ledger.KindTask, ID: id}}
+	e := &edit{in: a.emptyIntake(), was: t, now: submission{TaskSpec: SpecOf(&t), within: t.Within}, changes: ledger.Record{Kind: ledger.KindTask, ID: id}}
 	if e.given, err = task.ReadPatch(p.Fields, &e.now.TaskSpec); err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
 	return e, e.fill()
 }
 
-// specOf returns the fields of a task that can be edited, as a spec has them.
-func specOf(t *state.Task) task.TaskSpec {
+// SpecOf returns the fields of a task that can be edited, as a spec has them.
+func SpecOf(t *state.Task) task.TaskSpec {
 	return task.TaskSpec{
 		ID: t.ID, Prompt: t.Prompt, Agent: t.Agent, Account: t.Account, Budget: t.Budget, Model: t.Model, Workspace: t.Workspace, SessionKey: t.SessionKey, Label: t.Label,
 		Resume: t.Resume, Timeout: t.Timeout, Priority: t.Priority, MaxAttempts: t.MaxAttempts, NotBefore: t.NotBefore,
@@ -92,7 +92,7 @@ func specOf(t *state.Task) task.TaskSpec {
 
 // isChanged reports whether the patch gives the task another value of a field.
 func (e *edit) isChanged(field string) bool {
-	was := specOf(&e.was)
+	was := SpecOf(&e.was)
 	return task.FieldText(&was, field) != task.FieldText(&e.now.TaskSpec, field)
 }
 

@@ -22,8 +22,8 @@ type Patch struct {
 func EditableFields() []string { return slices.Clone(editable[:]) }
 
 var editable = [...]string{
-	state.KeySessionKey, state.KeyWorkspace, state.KeyAgent, state.KeyAccount, state.KeyBudget, state.KeyModel, state.KeyLabel, state.KeyPriority, state.KeyTimeout,
-	state.KeyMaxAttempts, state.KeyResume, state.KeyNotBefore, state.KeyAfter, state.KeyAfterPolicy, state.KeyHold, state.KeySpare,
+	state.KeySessionKey, state.KeyAgent, state.KeyAccount, state.KeyModel, state.KeyWorkspace, state.KeyResume, state.KeyLabel, state.KeyPriority,
+	state.KeyAfter, state.KeyAfterPolicy, state.KeyNotBefore, state.KeyTimeout, state.KeyMaxAttempts, state.KeyBudget, state.KeyHold, state.KeySpare,
 	state.KeyVerifyCommand, state.KeyMaxIterations, state.KeyVerifyTimeout, state.KeyOnFailure, state.KeyOnIssue, state.KeyOutputPolicy,
 	state.KeyTenantID, state.KeyQueue, state.KeyFallback, state.KeyAllow, state.KeyOutputSpec, state.KeyPrompt,
 }
