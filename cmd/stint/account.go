@@ -97,11 +97,8 @@ func (a *app) accountAddCommand() *cobra.Command {
 		}
 		id := cmp.Or(f.ID, f.Tool+"-"+f.Title)
 		values, err := f.values(c)
-		if err != nil {
-			return err
-		}
-		dir, err := a.ownState()
-		if err != nil {
+		dir, wrong := a.ownState()
+		if err = cmp.Or(err, wrong); err != nil {
 			return err
 		}
 		file := newAccountsFile(dir)
@@ -113,10 +110,7 @@ func (a *app) accountAddCommand() *cobra.Command {
 		}
 		added := file.find(id)
 		home, err := added.home()
-		if err != nil {
-			return err
-		}
-		if err := printText(a.stdout, "added "+id); err != nil || home == "" {
+		if err = cmp.Or(err, printText(a.stdout, "added "+id)); err != nil || home == "" {
 			return err
 		}
 		a.hint("stint: its home is %s: settings of %s go there\n", home, added.Tool)
@@ -312,11 +306,9 @@ func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error)
 		return state.WithConfigured(nil, newAccountsFile("").configs()), err // those of agents of which nothing is configured
 	}
 	file := newAccountsFile(dir)
-	if _, err := file.read(); err != nil {
-		return nil, err
-	}
-	cfg, err := a.base()
-	if err != nil {
+	_, err = file.read()
+	cfg, wrong := a.base()
+	if err = cmp.Or(err, wrong); err != nil {
 		return nil, err
 	}
 	err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Accounts(ctx); return err })

@@ -182,14 +182,11 @@ func (a *app) schedules(ctx context.Context) (list []task.Schedule, err error) {
 // schedulesFile returns schedules.toml, of a state directory that is made if need be.
 func (a *app) schedulesFile(make bool) (*schedulesFile, error) {
 	cfg, err := a.base()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := a.state()
-	if make && err == nil {
+	dir, wrong := a.state()
+	if make && cmp.Or(err, wrong) == nil {
 		dir, err = a.ownState()
 	}
-	if err != nil {
+	if err = cmp.Or(err, wrong); err != nil {
 		return nil, err
 	}
 	return newSchedulesFile(dir, cfg), nil
