@@ -269,21 +269,18 @@ func (f *fileReader) workspaces(p toml.Primitive) error {
 
 // queues takes the [queue.NAME] sections.
 func (f *fileReader) queues(p toml.Primitive) error {
-	var all map[string]map[string]toml.Primitive
+	var all map[string]map[string]any
 	if err := f.meta.PrimitiveDecode(p, &all); err != nil || all == nil {
 		return fmt.Errorf("%s:%d: queue has [queue.NAME] sections, with max = 2 below each", f.name, f.line(p))
 	}
 	f.config.QueueMax = map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		most := 0
-		if err := f.meta.PrimitiveDecode(all[name]["max"], &most); err != nil || len(all[name]) != 1 || most < 1 {
-			where := f.name // of a section without keys the decoder knows no line
-			for _, at := range all[name] {
-				where = fmt.Sprintf("%s:%d", f.name, f.line(at))
-			}
-			return fmt.Errorf("%s: queue.%s has to have max, at least 1, and nothing else", where, name)
+		most, isNumber := all[name]["max"].(int64)
+		if !isNumber || len(all[name]) != 1 || most < 1 {
+			line := f.blockLine(toml.Key{"queue", name}.String(), 0, "max")
+			return fmt.Errorf("%s:%d: queue.%s has to have max, at least 1, and nothing else", f.name, line, name)
 		}
-		f.config.QueueMax[name] = most
+		f.config.QueueMax[name] = int(most)
 	}
 	return nil
 }

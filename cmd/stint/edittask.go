@@ -127,17 +127,12 @@ func (t *taskEdit) changes(s *ledger.Section) ledger.Record {
 	shown := ledger.Record{Fields: t.fields}
 	now := s.Record()
 	done := map[string]bool{}
-	for _, f := range now.Fields {
-		value, _ := now.Get(f.Key) // a key that stands twice counts once, with its last value
+	for _, f := range slices.Concat(now.Fields, t.fields) {
+		value, _ := now.Get(f.Key) // a key that stands twice counts once, with its last value; one that is gone has none
 		if old, _ := shown.Get(f.Key); !done[f.Key] && value != old {
 			r.Add(f.Key, value)
 		}
 		done[f.Key] = true
-	}
-	for _, f := range t.fields {
-		if !done[f.Key] {
-			r.Add(f.Key, "")
-		}
 	}
 	return r
 }

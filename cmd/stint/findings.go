@@ -39,30 +39,21 @@ func (a *app) warnFindings(ctx context.Context) {
 // byHand returns which fields of a task a person has set last, from its records: "priority, prompt (seq 12)".
 // An edit that a compaction has merged with what others wrote is not known any more.
 func byHand(raw []byte) string {
-	doc := ledger.Parse(raw)
-	last := map[string]*ledger.Section{} // by key
-	var keys []string
-	for i := range doc.Sections {
-		s := &doc.Sections[i]
-		for j := range s.Fields {
-			key := string(s.Fields[j].Key)
-			if last[key] == nil {
-				keys = append(keys, key)
-			}
-			last[key] = s
-		}
-	}
+	told := map[string]bool{ledger.KeyBy: true, state.KeyUpdatedAt: true} // by a newer record, or of no interest
 	var parts []string
-	for i := range doc.Sections {
-		s := &doc.Sections[i]
-		own := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
-			return last[key] != s || key == ledger.KeyBy || key == state.KeyUpdatedAt || ledger.IsEngineKey(key)
-		})
+	for _, s := range slices.Backward(ledger.Parse(raw).Sections) {
+		var own []string
+		for _, f := range s.Fields {
+			if key := string(f.Key); !told[key] && !ledger.IsEngineKey(key) {
+				own, told[key] = append(own, key), true
+			}
+		}
 		isEdit := s.Value(ledger.KeyBy) == ledger.ByHand && s.Get(ledger.KeyAdopts) != nil // what compaction merged has no adopts
 		if isEdit && len(own) > 0 {
 			parts = append(parts, fmt.Sprintf("%s (seq %d)", strings.Join(own, ", "), s.Seq))
 		}
 	}
+	slices.Reverse(parts)
 	return strings.Join(parts, "; ")
 }
 
