@@ -14,9 +14,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/text"
 
 	"stint/coordinator/api/wire"
 	"stint/ledger/lazy"
@@ -95,93 +92,74 @@ func (a *app) printMarkdown(src []byte) error {
 	return err
 }
 
-// A textWriter writes Markdown as lines for a terminal.
+// A textWriter writes the Markdown of the manual as lines for a terminal: headings, paragraphs, lists, and code between fences.
 type textWriter struct {
 	src   []byte
 	width int  // columns of a line, at least 40; code is never wrapped
 	bold  bool // headings and code are bold, by SGR sequences; else they keep their # and backticks
-	lines []string
 }
+
+var (
+	blockMark  = lazy.Regexp(`^ *(- |[0-9]+\. |#+ |)`)
+	inlineMark = lazy.Regexp("`[^`]*`|\\*+([^*]+)\\*+|\\[([^]]*)\\]\\(([^)]*)\\)") // code, emphasis, a link
+)
 
 // text returns the Markdown as text.
 func (w *textWriter) text() string {
-	w.width = max(w.width, 40)
-	w.blocks(goldmark.DefaultParser().Parse(text.NewReader(w.src)), "")
-	return strings.Join(w.lines, "\n") + "\n"
-}
-
-// blocks writes the blocks within n, with an empty line between two of them unless n is an item of a list.
-func (w *textWriter) blocks(n ast.Node, indent string) {
-	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-		if c != n.FirstChild() && n.Kind() != ast.KindListItem {
-			w.lines = append(w.lines, "")
+	var lines []string
+	mark, block, isCode := "", "", false
+	end := func() { // of a block that is no code
+		text := w.inline(block)
+		if w.bold && strings.HasPrefix(mark, "#") {
+			mark, text = "", strong(text)
 		}
-		switch c := c.(type) {
-		case *ast.Heading:
-			if w.bold {
-				w.wrapped(indent, "", strong(w.inline(c)))
-			} else {
-				w.wrapped(indent, strings.Repeat("#", c.Level)+" ", w.inline(c))
+		for _, line := range wrap(text, max(w.width, 40)-len(mark)) {
+			if line != "" {
+				lines = append(lines, mark+line)
 			}
-		case *ast.FencedCodeBlock:
-			for line := range strings.Lines(string(c.Lines().Value(w.src))) {
-				w.line(indent+"    ", strings.TrimSuffix(line, "\n"))
-			}
-		case *ast.List:
-			number := c.Start
-			for item := c.FirstChild(); item != nil; item = item.NextSibling() {
-				mark, first := "- ", len(w.lines)
-				if c.IsOrdered() {
-					mark = fmt.Sprintf("%d. ", number)
-					number++
-				}
-				w.blocks(item, indent+strings.Repeat(" ", len(mark)))
-				w.lines[first] = indent + mark + w.lines[first][len(indent+mark):]
-			}
+			mark = strings.Repeat(" ", len(mark))
+		}
+		block = ""
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(string(w.src)), "\n") {
+		begin := blockMark().FindString(line)
+		switch isFence := strings.HasPrefix(strings.TrimSpace(line), "```"); {
+		case isFence:
+			end()
+			isCode = !isCode
+		case isCode:
+			lines = append(lines, strings.TrimRight("    "+line, " "))
+		case line == "":
+			end()
+			lines = append(lines, "")
+		case block == "" || strings.TrimSpace(begin) != "":
+			end()
+			mark, block = begin, line[len(begin):]
 		default:
-			w.wrapped(indent, "", w.inline(c))
+			block += " " + line
 		}
 	}
+	end()
+	return strings.Join(lines, "\n") + "\n"
 }
 
-func (w *textWriter) line(indent, text string) {
-	w.lines = append(w.lines, strings.TrimRight(indent+text, " "))
-}
-
-// wrapped writes text in lines, the first one behind a mark.
-func (w *textWriter) wrapped(indent, mark, text string) {
-	for _, line := range wrap(text, w.width-len(indent+mark)) {
-		w.line(indent+mark, line)
-		mark = strings.Repeat(" ", len(mark))
-	}
-}
-
-// inline returns the text within n, in one line.
-func (w *textWriter) inline(n ast.Node) (s string) {
-	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-		switch text := w.inline(c); c := c.(type) {
-		case *ast.Text:
-			s += string(c.Value(w.src))
-			if c.SoftLineBreak() {
-				s += " "
-			}
-		case *ast.CodeSpan:
-			if w.bold {
-				s += strong(text)
-			} else {
-				s += "`" + text + "`"
-			}
-		case *ast.Link:
-			to, isTopic := strings.CutSuffix(string(c.Destination), ".md")
-			if isTopic {
-				to = "stint help " + to
-			}
-			s += text + " (" + to + ")"
-		default:
-			s += text
+// inline returns text as a terminal has its code, emphasis and links.
+func (w *textWriter) inline(s string) string {
+	return inlineMark().ReplaceAllStringFunc(s, func(marked string) string {
+		part := inlineMark().FindStringSubmatch(marked)
+		to, isTopic := strings.CutSuffix(part[3], ".md")
+		switch {
+		case marked[0] == '`' && w.bold:
+			return strong(strings.Trim(marked, "`"))
+		case marked[0] == '`':
+			return marked
+		case marked[0] == '*':
+			return w.inline(part[1])
+		case isTopic:
+			to = "stint help " + to
 		}
-	}
-	return s
+		return w.inline(part[2]) + " (" + to + ")"
+	})
 }
 
 // wrap breaks text at blanks into lines of at most width columns.

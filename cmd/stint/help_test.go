@@ -44,7 +44,7 @@ func TestTopics(t *testing.T) {
 }
 
 func TestRenderText(t *testing.T) {
-	const doc = "# A `b` c\n\nOne *two* [three](http.md) four [five](https://example.com) six\n\n- x y\n  z\n- `q`\n\n  1. deep\n\n" +
+	const doc = "# A `b` c\n\nOne *two* [three](http.md) four [five](https://example.com) six\n\n- x y\n  z\n- `q`\n  1. deep\n\n" +
 		"```\ncode   stays, however long it may be, on one line\n```\n"
 	for _, c := range []struct {
 		width int
