@@ -233,7 +233,11 @@ func (a *app) accountShowCommand() *cobra.Command {
 		d.line("budget", u.Budget)
 		d.line("spent today", u.Spent)
 		for _, w := range u.Quota {
-			d.line(w.Name, quotaText(&w, time.Now()))
+			text := fmt.Sprintf("%.4g%% used, resets at %s (told %s ago)", w.Used, localTime(w.ResetsAt), ago(time.Since(w.At)))
+			if w.Lapsed(time.Now()) {
+				text = "unknown: the window has ended at " + localTime(w.ResetsAt)
+			}
+			d.line(w.Name, text)
 		}
 		if u.Quota == nil && u.Agent != builtIn {
 			d.line("quota", "unknown: its CLI has told nothing")
@@ -255,14 +259,6 @@ func (a *app) accountShowCommand() *cobra.Command {
 		}
 		return printText(a.stdout, d.String())
 	}, a.completeAccounts))
-}
-
-// quotaText says how much of a window is used, and how old that is.
-func quotaText(w *state.Window, now time.Time) string {
-	if w.Lapsed(now) {
-		return "unknown: the window has ended at " + localTime(w.ResetsAt)
-	}
-	return fmt.Sprintf("%.4g%% used, resets at %s (told %s ago)", w.Used, localTime(w.ResetsAt), ago(now.Sub(w.At)))
 }
 
 func (a *app) accountLoginCommand() *cobra.Command {

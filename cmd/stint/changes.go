@@ -54,65 +54,61 @@ func (a *app) diffCommand() *cobra.Command {
 }
 
 func (a *app) undoCommand() *cobra.Command {
-	return a.withJSON(command("undo [OPTIONS] ID", "reverse what a task's last attempt changed in its git checkout", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error { return a.runUndo(c.Context(), args[0]) }, a.completeIDs()))
-}
-
-func (a *app) runUndo(ctx context.Context, ref string) error {
-	view, root, err := a.changedTask(ctx, ref)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "stint-undo-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	place := &checkout.Place{Root: root, Dir: dir}
-	idle := func() error { return a.checkoutIdle(ctx, root) }
-	if err := idle(); err != nil {
-		return err
-	}
-	undone, left, err := place.Undo(runGit(ctx, view.Workspace), view.Changes.Before, view.Changes.After, idle)
-	var overlap *checkout.OverlapError
-	if errors.As(err, &overlap) {
-		for _, f := range overlap.Files {
-			a.hint("stint: %s\n", escapeText(oneLine(f)))
+	return a.withJSON(command("undo [OPTIONS] ID", "reverse what a task's last attempt changed in its git checkout", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		ctx := c.Context()
+		view, root, err := a.changedTask(ctx, args[0])
+		if err != nil {
+			return err
 		}
-		return &cliError{code: exitFailure, message: fmt.Sprintf("nothing was undone: %s in the way", count(len(overlap.Files), "file")), try: "stint diff " + shortID(view.ID)}
-	}
-	if err != nil {
-		return lostTrees(err)
-	}
-	for _, name := range left {
-		a.hint("stint: left as it is: %s\n", escapeText(oneLine(name)))
-	}
-	if len(undone)+len(left) == 0 {
-		a.hint("stint: nothing is left to undo: the files are as they were before task %s\n", shortID(view.ID))
-	}
-	if a.json {
-		return printJSON(a.stdout, map[string][]string{"undone": append([]string{}, undone...), "left": append([]string{}, left...)})
-	}
-	if len(undone) == 0 {
-		return nil
-	}
-	a.hint("stint: %s changed back\n", count(len(undone), "file"))
-	for i, name := range undone {
-		undone[i] = oneLine(name)
-	}
-	return printText(a.stdout, strings.Join(undone, "\n"))
-}
-
-// checkoutIdle returns an error if a task runs in the checkout with that top, or in one around it or in it.
-func (a *app) checkoutIdle(ctx context.Context, root string) error {
-	return a.call(ctx, func(cl *client.Client) error {
-		running, err := cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
-		for i := range running {
-			if t := &running[i]; task.IsBelow(t.Workspace, root) || task.IsBelow(root, t.Workspace) {
-				return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
+		dir, err := os.MkdirTemp("", "stint-undo-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		place := &checkout.Place{Root: root, Dir: dir}
+		idle := func() error { // an error if a task runs in the checkout, or in one around it or in it
+			return a.call(ctx, func(cl *client.Client) error {
+				running, err := cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
+				for i := range running {
+					if t := &running[i]; task.IsBelow(t.Workspace, root) || task.IsBelow(root, t.Workspace) {
+						return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
+					}
+				}
+				return err
+			})
+		}
+		if err := idle(); err != nil {
+			return err
+		}
+		undone, left, err := place.Undo(runGit(ctx, view.Workspace), view.Changes.Before, view.Changes.After, idle)
+		var overlap *checkout.OverlapError
+		if errors.As(err, &overlap) {
+			for _, f := range overlap.Files {
+				a.hint("stint: %s\n", escapeText(oneLine(f)))
 			}
+			return &cliError{code: exitFailure, message: fmt.Sprintf("nothing was undone: %s in the way", count(len(overlap.Files), "file")), try: "stint diff " + shortID(view.ID)}
 		}
-		return err
-	})
+		if err != nil {
+			return lostTrees(err)
+		}
+		for _, name := range left {
+			a.hint("stint: left as it is: %s\n", escapeText(oneLine(name)))
+		}
+		if len(undone)+len(left) == 0 {
+			a.hint("stint: nothing is left to undo: the files are as they were before task %s\n", shortID(view.ID))
+		}
+		if a.json {
+			return printJSON(a.stdout, map[string][]string{"undone": append([]string{}, undone...), "left": append([]string{}, left...)})
+		}
+		if len(undone) == 0 {
+			return nil
+		}
+		a.hint("stint: %s changed back\n", count(len(undone), "file"))
+		for i, name := range undone {
+			undone[i] = oneLine(name)
+		}
+		return printText(a.stdout, strings.Join(undone, "\n"))
+	}, a.completeIDs()))
 }
 
 // changedTask returns a task whose changes are known, and the top of its checkout.

@@ -73,25 +73,21 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 		return err
 	}
 	if o.files {
-		return a.print(pruned, prunedText(&pruned, o.dryRun))
+		text := "removed "
+		if o.dryRun {
+			text = ""
+			for _, l := range pruned.Removed {
+				text += fmt.Sprintf("%s  %8d KiB  %s\n", localTime(l.At), l.Size>>10, l.Path)
+			}
+			text += "would remove "
+		}
+		return a.print(pruned, text+fmt.Sprintf("%s, %d KiB; %d KiB left", count(len(pruned.Removed), "place"), pruned.Bytes>>10, pruned.Left>>10))
 	}
 	text := compactText(&r, o)
 	if j := r.Jobs; j != nil {
 		text = fmt.Sprintf("%s\njobs.md:  %d bytes of journal before, %d after; %s left, %d archived", strings.TrimSuffix(text, "\n"), j.Before, j.After, count(j.Merged, "record"), j.Archived)
 	}
 	return a.print(r, text)
-}
-
-func prunedText(r *task.Pruned, dryRun bool) string {
-	text := "removed "
-	if dryRun {
-		text = ""
-		for _, l := range r.Removed {
-			text += fmt.Sprintf("%s  %8d KiB  %s\n", localTime(l.At), l.Size>>10, l.Path)
-		}
-		text += "would remove "
-	}
-	return text + fmt.Sprintf("%s, %d KiB; %d KiB left", count(len(r.Removed), "place"), r.Bytes>>10, r.Left>>10)
 }
 
 func compactText(r *wire.Compacted, o *compactOptions) string {

@@ -592,14 +592,24 @@ func budgetKey(name, help string, field func(*Config) *string) key {
 	return checkedKey(name, "", help, field, checked(func(s string) error { _, err := limits.ParseBudget(s); return err }))
 }
 
-// sizeKey is a number of bytes, with a unit or without.
+// sizeKey is a number of bytes, with a unit such as in 64MiB or without.
 func sizeKey(name, def string, most int64, help string, field func(*Config) *int64) key {
 	return valueKey(kindSize, name, def, help, field, func(s string) (int64, error) {
-		n, err := parseSize(s)
-		if n > most {
-			err = fmt.Errorf("%q is more than %s", s, shortSize(most))
+		number, unit := s, int64(1)
+		for _, u := range sizeUnits {
+			if n, ok := strings.CutSuffix(s, u.name); ok {
+				number, unit = strings.TrimSpace(n), u.bytes
+				break
+			}
 		}
-		return n, err
+		n, err := strconv.ParseInt(number, 10, 64)
+		switch {
+		case err != nil || n < 0 || n > maxSize/unit:
+			return 0, fmt.Errorf("%q is not a size such as 64MiB or 0", s)
+		case n*unit > most:
+			return 0, fmt.Errorf("%q is more than %s", s, shortSize(most))
+		}
+		return n * unit, nil
 	}, shortSize)
 }
 
@@ -610,22 +620,6 @@ var sizeUnits = []struct {
 	name  string
 	bytes int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
-
-// parseSize reads a size such as 64MiB; without a unit it is in bytes.
-func parseSize(s string) (int64, error) {
-	number, unit := s, int64(1)
-	for _, u := range sizeUnits {
-		if n, ok := strings.CutSuffix(s, u.name); ok {
-			number, unit = strings.TrimSpace(n), u.bytes
-			break
-		}
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > maxSize/unit {
-		return 0, fmt.Errorf("%q is not a size such as 64MiB or 0", s)
-	}
-	return n * unit, nil
-}
 
 // shortSize returns a size with the largest unit that loses nothing.
 func shortSize(n int64) string {

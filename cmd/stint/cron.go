@@ -40,7 +40,21 @@ func (a *app) cronAddCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) { return addedTo(file, text, s) }); err != nil {
+		if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) {
+			list, err := file.parse(text)
+			if err != nil {
+				return nil, usage("correct it there first", "%s", file.located(err))
+			}
+			if i := slices.IndexFunc(list, func(old schedule.Schedule) bool { return old.Name == s.Name }); i >= 0 {
+				return nil, usage("another name, or first: stint cron rm "+s.Name, "there is a schedule %s already, at %s", s.Name, list[i].Origin)
+			}
+			text = bytes.TrimLeft(slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"+scheduleBlock(s))), "\n")
+			if _, err := file.parse(text); err != nil { // its line is in no file yet
+				_, what, _ := strings.Cut(err.Error(), ": ")
+				return nil, usage("stint cron add --help", "%s", what)
+			}
+			return text, nil
+		}); err != nil {
 			return err
 		}
 		return a.cronAdded(c.Context(), s.Name)
@@ -114,23 +128,6 @@ func scheduleBlock(s *schedule.Schedule) string {
 		text += k.Key + " = " + tomlText(k.Value) + "\n"
 	}
 	return text
-}
-
-// addedTo returns the text of schedules.toml with a block more.
-func addedTo(file *schedulesFile, text []byte, s *schedule.Schedule) ([]byte, error) {
-	list, err := file.parse(text)
-	if err != nil {
-		return nil, usage("correct it there first", "%s", file.located(err))
-	}
-	if i := slices.IndexFunc(list, func(old schedule.Schedule) bool { return old.Name == s.Name }); i >= 0 {
-		return nil, usage("another name, or first: stint cron rm "+s.Name, "there is a schedule %s already, at %s", s.Name, list[i].Origin)
-	}
-	text = bytes.TrimLeft(slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"+scheduleBlock(s))), "\n")
-	if _, err := file.parse(text); err != nil { // its line is in no file yet
-		_, what, _ := strings.Cut(err.Error(), ": ")
-		return nil, usage("stint cron add --help", "%s", what)
-	}
-	return text, nil
 }
 
 // cronAdded lets a master know of a new schedule, and says when it fires, or that nothing will.

@@ -19,57 +19,55 @@ import (
 )
 
 func (a *app) demoCommand() *cobra.Command {
-	return command("demo", "show in ten seconds what stint does, in a temporary directory", cobra.NoArgs, func(c *cobra.Command, _ []string) error { return a.runDemo(c.Context()) })
+	return command("demo", "show in ten seconds what stint does, in a temporary directory", cobra.NoArgs, func(c *cobra.Command, _ []string) (err error) {
+		ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+		defer cancel()
+		base, err := os.MkdirTemp("", "stint-demo-")
+		if err != nil {
+			return err
+		}
+		dir, config := filepath.Join(base, "state"), filepath.Join(base, "config.toml")
+		d := &demonstration{workspace: filepath.Join(base, "workspace"), start: time.Now()}
+		err = errors.Join(
+			os.Mkdir(dir, durable.DirMode), os.Mkdir(d.workspace, durable.DirMode),
+			os.WriteFile(config, []byte("agent = \"demo\"\ngrace = \"1s\"\nidle_exit = \"1m\"\n"), durable.FileMode),
+		)
+		for _, kv := range os.Environ() { // this process, and the master that it will start, are to have none of the user's settings
+			if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "STINT_") {
+				err = errors.Join(err, os.Unsetenv(name))
+			}
+		}
+		if err != nil {
+			return err
+		}
+		d.app = &app{
+			stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, stateOption: dir, configOption: config,
+			warned: true, // it is meant to be in the temporary directory
+		}
+		defer func() {
+			end, cancel := context.WithTimeout(context.Background(), masterWait)
+			defer cancel()
+			err = errors.Join(err, d.stopMaster(end))
+		}()
+		d.printf("Everything happens in %s; the agent is the built-in one.\n", base)
+		for _, step := range []func(context.Context) error{d.sideBySide, d.followUp, d.killed} {
+			if err := step(ctx); err != nil {
+				return err
+			}
+		}
+		d.printf("Done in %.1f s. What is left to look at:", time.Since(d.start).Seconds())
+		d.printf("   %s    every step, in Markdown", filepath.Join(dir, "tasks.md"))
+		d.printf("   %s        what the agent was sent and wrote", filepath.Join(dir, "runs"))
+		d.printf("   stint --state-dir %s ls", dir)
+		d.printf("Remove it with: rm -r %s", base)
+		return nil
+	})
 }
 
 type demonstration struct {
 	*app
 	workspace string
 	start     time.Time
-}
-
-func (a *app) runDemo(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	base, err := os.MkdirTemp("", "stint-demo-")
-	if err != nil {
-		return err
-	}
-	dir, config := filepath.Join(base, "state"), filepath.Join(base, "config.toml")
-	d := &demonstration{workspace: filepath.Join(base, "workspace"), start: time.Now()}
-	err = errors.Join(
-		os.Mkdir(dir, durable.DirMode), os.Mkdir(d.workspace, durable.DirMode),
-		os.WriteFile(config, []byte("agent = \"demo\"\ngrace = \"1s\"\nidle_exit = \"1m\"\n"), durable.FileMode),
-	)
-	for _, kv := range os.Environ() { // this process, and the master that it will start, are to have none of the user's settings
-		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "STINT_") {
-			err = errors.Join(err, os.Unsetenv(name))
-		}
-	}
-	if err != nil {
-		return err
-	}
-	d.app = &app{
-		stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, stateOption: dir, configOption: config,
-		warned: true, // it is meant to be in the temporary directory
-	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.Background(), masterWait)
-		defer cancel()
-		err = errors.Join(err, d.stopMaster(end))
-	}()
-	d.printf("Everything happens in %s; the agent is the built-in one.\n", base)
-	for _, step := range []func(context.Context) error{d.sideBySide, d.followUp, d.killed} {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	d.printf("Done in %.1f s. What is left to look at:", time.Since(d.start).Seconds())
-	d.printf("   %s    every step, in Markdown", filepath.Join(dir, "tasks.md"))
-	d.printf("   %s        what the agent was sent and wrote", filepath.Join(dir, "runs"))
-	d.printf("   stint --state-dir %s ls", dir)
-	d.printf("Remove it with: rm -r %s", base)
-	return nil
 }
 
 func (d *demonstration) printf(format string, args ...any) {

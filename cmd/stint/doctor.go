@@ -215,8 +215,16 @@ func (a *app) examineMaster(ctx context.Context, cfg *Config, dir string) []find
 	h, err := a.health(ctx)
 	switch {
 	case err == nil:
-	case isGone(err):
-		return []finding{examineSocket(cfg, dir)}
+	case isGone(err): // or so it seems
+		beat, err := readBeat(dir, cfg.HeartbeatPath)
+		if err == nil && time.Since(beat.Time) <= 3*cfg.HeartbeatInterval && syscall.Kill(beat.PID, 0) == nil {
+			text := fmt.Sprintf("the master (pid %d) cannot be reached: another hand has removed or replaced its socket %s, or it hangs", beat.PID, beat.Socket)
+			return []finding{{"master", healthFail, text, fmt.Sprintf("wait a moment: it makes the socket anew; else kill %d, and the next command starts another one", beat.PID)}}
+		}
+		if !cfg.AutoStart {
+			return []finding{{"master", healthWarn, "none is running, and auto_start is off: tasks wait", "stint serve"}}
+		}
+		return []finding{{"master", healthOK, "none is running; commands that need one start it", ""}}
 	default:
 		return []finding{failed("master", err)}
 	}
@@ -236,22 +244,6 @@ func (a *app) examineMaster(ctx context.Context, cfg *Config, dir string) []find
 		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})
 	}
 	return list
-}
-
-// examineSocket looks whether no master runs, as it seems, or one that cannot be reached.
-func examineSocket(cfg *Config, dir string) finding {
-	none := finding{"master", healthOK, "none is running; commands that need one start it", ""}
-	if !cfg.AutoStart {
-		none = finding{"master", healthWarn, "none is running, and auto_start is off: tasks wait", "stint serve"}
-	}
-	beat, err := readBeat(dir, cfg.HeartbeatPath)
-	if err != nil || time.Since(beat.Time) > 3*cfg.HeartbeatInterval || syscall.Kill(beat.PID, 0) != nil {
-		return none
-	}
-	return finding{
-		"master", healthFail, fmt.Sprintf("the master (pid %d) cannot be reached: another hand has removed or replaced its socket %s, or it hangs", beat.PID, beat.Socket),
-		fmt.Sprintf("wait a moment: it makes the socket anew; else kill %d, and the next command starts another one", beat.PID),
-	}
 }
 
 // examineLedger looks at the ledger as fsck does, and at what stops tasks in it. seq is the newest record.

@@ -41,7 +41,17 @@ func (a *app) editCommand() *cobra.Command {
 		case accept && len(args)+len(set) > 0:
 			return usage("stint edit --accept", "--accept concerns the whole ledger")
 		case accept:
-			return a.acceptEdits(ctx)
+			t, err := a.reconcile(ctx, true)
+			if err != nil {
+				return err
+			}
+			if err := a.print(t, count(t.Adopted, "edit")+" applied"); err != nil {
+				return err
+			}
+			for _, n := range t.Notices {
+				a.hint("stint: %s\n", n)
+			}
+			return a.reportReconciled(t)
 		case len(set) > 0 && len(args) == 0:
 			return usage("stint edit ID --set KEY=VALUE", "--set changes one task, and none is named")
 		case len(set) > 0:
@@ -92,21 +102,6 @@ func (a *app) editLedger(ctx context.Context, files ledger.Files) error {
 		e.command += " --jobs"
 	}
 	return e.run(ctx, e.save)
-}
-
-// acceptEdits applies what is quarantined as the work of a formatter.
-func (a *app) acceptEdits(ctx context.Context) error {
-	t, err := a.reconcile(ctx, true)
-	if err != nil {
-		return err
-	}
-	if err := a.print(t, count(t.Adopted, "edit")+" applied"); err != nil {
-		return err
-	}
-	for _, n := range t.Notices {
-		a.hint("stint: %s\n", n)
-	}
-	return a.reportReconciled(t)
 }
 
 // reconcile lets a master take over tasks.md, or does it where none is to run.

@@ -12,6 +12,7 @@ import (
 
 	"stint/coordinator/admission"
 	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
@@ -38,38 +39,33 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	var task state.Task
-	err = a.callOrOpen(ctx, func(c *client.Client) error { v, err := c.Task(ctx, ref); task = v.Task; return err })
+	var v wire.TaskView
+	err = a.callOrOpen(ctx, func(c *client.Client) (err error) { v, err = c.Task(ctx, ref); return err })
 	if err != nil {
 		return err
 	}
-	if task.Archived != "" {
-		return usage("stint retry "+task.ID+", which brings it back", "task %s was archived, and cannot be edited there", task.ID)
+	if v.Archived != "" {
+		return usage("stint retry "+v.ID+", which brings it back", "task %s was archived, and cannot be edited there", v.ID)
 	}
-	t := &taskEdit{id: task.ID, fields: editableFields(&task)}
-	text, err := ledger.AppendSection([]byte(taskComment), &ledger.Record{Kind: ledger.KindTask, ID: task.ID, Fields: t.fields})
+	spec, r := admission.SpecOf(&v.Task), &ledger.Record{Kind: ledger.KindTask, ID: v.ID} // without what is unset
+	r.Add(state.KeyStatus, string(v.Status)).AddIf(state.KeyIsolation, v.Isolation).AddIf(state.KeyOrder, orNone(v.Order)).
+		AddIf(state.KeyMaxLimitWait, v.MaxLimitWait).AddIf(state.NativeKey(v.Agent), v.AgentSession)
+	for _, key := range slices.Sorted(maps.Keys(v.Extra)) {
+		r.AddIf(key, v.Extra[key])
+	}
+	for _, key := range task.EditableFields() { // the prompt is the last one
+		r.AddIf(key, task.FieldText(&spec, key))
+	}
+	t := &taskEdit{id: v.ID, fields: r.Fields}
+	text, err := ledger.AppendSection([]byte(taskComment), r)
 	if err != nil {
 		return err
 	}
 	if t.editing, err = a.newEditing(dir, ".md", text); err != nil {
 		return err
 	}
-	t.command += " " + task.ID
+	t.command += " " + v.ID
 	return t.run(ctx, t.take)
-}
-
-// editableFields returns what a person may change of a task, without what is unset.
-func editableFields(t *state.Task) []ledger.Pair {
-	spec, r := admission.SpecOf(t), &ledger.Record{}
-	r.Add(state.KeyStatus, string(t.Status)).AddIf(state.KeyIsolation, t.Isolation).AddIf(state.KeyOrder, orNone(t.Order)).
-		AddIf(state.KeyMaxLimitWait, t.MaxLimitWait).AddIf(state.NativeKey(t.Agent), t.AgentSession)
-	for _, key := range slices.Sorted(maps.Keys(t.Extra)) {
-		r.AddIf(key, t.Extra[key])
-	}
-	for _, key := range task.EditableFields() { // the prompt is the last one
-		r.AddIf(key, task.FieldText(&spec, key))
-	}
-	return r.Fields
 }
 
 // take checks what the copy has become and saves what differs; again asks for another edit.

@@ -29,38 +29,33 @@ func (a *app) fsckCommand() *cobra.Command {
 			return a.repair(c.Context(), output, args)
 		case len(args) == 1:
 			return a.fsckFile(c.Context(), args[0])
-		default:
-			return a.fsckState(c.Context())
 		}
+		ctx := c.Context()
+		dir, none, err := a.stateMissing()
+		switch {
+		case err != nil:
+			return err
+		case none:
+			return noState(dir)
+		}
+		r, err := interruptibly(ctx, interrupted, func() (*statedir.FsckReport, error) {
+			return statedir.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
+		})
+		if err != nil {
+			return err
+		}
+		if !a.json {
+			for _, n := range r.Notes {
+				a.hint("stint: note: %s\n", n)
+			}
+		}
+		return a.printFaults(r.Faults, fmt.Sprintf("%s in %s", count(r.Records, "record"), dir))
 	})
 	a.withJSON(c)
 	c.Flags().BoolVar(&repair, "repair", false, "write a ledger without findings to --output")
 	c.Flags().StringVar(&output, "output", "", "the `file` that --repair makes; it must not exist")
 	exclusive(c, "json", "repair")
 	return c
-}
-
-// fsckState checks the state directory.
-func (a *app) fsckState(ctx context.Context) error {
-	dir, none, err := a.stateMissing()
-	switch {
-	case err != nil:
-		return err
-	case none:
-		return noState(dir)
-	}
-	r, err := interruptibly(ctx, interrupted, func() (*statedir.FsckReport, error) {
-		return statedir.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
-	})
-	if err != nil {
-		return err
-	}
-	if !a.json {
-		for _, n := range r.Notes {
-			a.hint("stint: note: %s\n", n)
-		}
-	}
-	return a.printFaults(r.Faults, fmt.Sprintf("%s in %s", count(r.Records, "record"), dir))
 }
 
 // workspaceRoot returns the configuration's, "" if there is none to be read.

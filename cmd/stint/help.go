@@ -48,7 +48,11 @@ func topics() (all []wire.Topic) {
 func (a *app) helpCommand() *cobra.Command {
 	return command("help [COMMAND | TOPIC]", "show the manual: a topic, or the options of a command", nil, func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return a.printTopics()
+			text := "`stint help TOPIC` shows a part of the manual:\n\n```\n"
+			for _, t := range topics() {
+				text += fmt.Sprintf("%-13s  %s\n", t.Name, t.Title)
+			}
+			return a.printMarkdown([]byte(text + "```\n\n`stint help COMMAND` shows the options of a command, `stint --help` lists the commands.\n"))
 		}
 		name, all := shown(strings.Join(args, " ")), topics()
 		if i := slices.Index(topicNames, name); i >= 0 {
@@ -75,14 +79,6 @@ func (a *app) helpCommand() *cobra.Command {
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
-}
-
-func (a *app) printTopics() error {
-	text := "`stint help TOPIC` shows a part of the manual:\n\n```\n"
-	for _, t := range topics() {
-		text += fmt.Sprintf("%-13s  %s\n", t.Name, t.Title)
-	}
-	return a.printMarkdown([]byte(text + "```\n\n`stint help COMMAND` shows the options of a command, `stint --help` lists the commands.\n"))
 }
 
 // printMarkdown prints Markdown as text that fits the terminal, at most 80 columns wide.
