@@ -24,9 +24,16 @@ func (a *app) tasksCommand() *cobra.Command {
 func (a *app) enqueueCommand() *cobra.Command {
 	o := &taskOptions{detach: true}
 	c := command("enqueue [OPTIONS] [AGENT] PROMPT", "queue a task and print its id (task -d)", nil, func(c *cobra.Command, args []string) error {
-		args, err := o.takeAgent(c, args)
-		if err != nil {
-			return err
+		given := c.Flags().Changed
+		// What looks like AGENT PROMPT and is not, is refused: it would otherwise be a prompt for any agent.
+		switch known := len(args) > 0 && slices.Contains(agentNames, args[0]); {
+		case o.spec.Agent != "" || c.ArgsLenAtDash() == 0: // what follows -- is the prompt
+		case known && len(args) == 1 && !given("prompt") && !given("edit") && !given("spec"):
+			return usage(fmt.Sprintf("stint enqueue %s \"PROMPT\"; if that is the prompt: stint enqueue -- %s", args[0], args[0]), "there is no prompt for %s", args[0])
+		case known:
+			o.spec.Agent, args = args[0], args[1:]
+		case len(args) == 2 && !strings.Contains(args[0], " ") && (strings.Contains(args[1], " ") || strings.HasPrefix(args[1], "@") || args[1] == "-"): // a whole prompt
+			return usage("quote the whole prompt if there is none: stint enqueue \"PROMPT\"", "there is no agent %q; known are %s", clip(args[0], 40), strings.Join(agentNames, ", "))
 		}
 		return a.runTask(c, o, args)
 	})
@@ -37,24 +44,4 @@ func (a *app) enqueueCommand() *cobra.Command {
 	exclusive(c, "agent", "tool")
 	exclusive(c, "spec", "prompt", "edit")
 	return c
-}
-
-// takeAgent takes the name of an agent off the arguments, if the first one is one and no option names
-// another. What looks like AGENT PROMPT and is not, is refused: it would otherwise be a prompt for any agent.
-func (o *taskOptions) takeAgent(c *cobra.Command, args []string) ([]string, error) {
-	if o.spec.Agent != "" || len(args) == 0 || c.ArgsLenAtDash() == 0 { // what follows -- is the prompt
-		return args, nil
-	}
-	given := c.Flags().Changed
-	known := slices.Contains(agentNames, args[0])
-	switch {
-	case known && len(args) == 1 && !given("prompt") && !given("edit") && !given("spec"):
-		return nil, usage(fmt.Sprintf("stint enqueue %s \"PROMPT\"; if that is the prompt: stint enqueue -- %s", args[0], args[0]), "there is no prompt for %s", args[0])
-	case known:
-		o.spec.Agent = args[0]
-		return args[1:], nil
-	case len(args) == 2 && !strings.Contains(args[0], " ") && (strings.Contains(args[1], " ") || strings.HasPrefix(args[1], "@") || args[1] == "-"): // a whole prompt
-		return nil, usage("quote the whole prompt if there is none: stint enqueue \"PROMPT\"", "there is no agent %q; known are %s", clip(args[0], 40), strings.Join(agentNames, ", "))
-	}
-	return args, nil
 }

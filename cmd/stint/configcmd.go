@@ -119,11 +119,21 @@ func (a *app) configPathCommand() *cobra.Command {
 
 func (a *app) configSetCommand() *cobra.Command {
 	return command("set KEY VALUE", "set a key in the configuration file", cobra.ExactArgs(2), func(c *cobra.Command, args []string) error {
-		k, err := namedKey(args[0], "stint config set %s "+state.ShellQuote(args[1]))
-		if err != nil {
-			return err
+		i, value := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == args[0] }), args[1]
+		switch section, _ := cutSection(args[0]); {
+		case i >= 0:
+		case meansStateDir(args[0]):
+			return usage("stint ls --state-dir /PATH", "the state directory is no setting of the file; export STINT_STATE_DIR, or use --state-dir")
+		case section == "notify" || section == "governed": // a file has several blocks of it
+			return usage("stint config edit", "%q is set in a [[%s]] block; edit the file", clip(args[0], 40), section)
+		default:
+			try := "stint config show"
+			if near := nearestKey(args[0]); near != "" {
+				try = "stint config set " + near + " " + state.ShellQuote(value)
+			}
+			return usage(try, "there is no key %q", clip(args[0], 40))
 		}
-		value := args[1]
+		k := &keys[i]
 		if (k.kind == kindList || k.kind == kindPaths) && strings.HasPrefix(value, "[") {
 			return usage("stint config set "+args[0]+" 'A,B'", "%s: %s is no list: its members have commas between them, and nothing else", args[0], clip(value, 40))
 		}
@@ -157,23 +167,6 @@ func completeKeys(_ *cobra.Command, args []string, _ string) (names []string, _ 
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// namedKey returns the key of that name in the file, or what to try instead, with %s for a key.
-func namedKey(name, try string) (*key, error) {
-	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
-		return &keys[i], nil
-	}
-	if meansStateDir(name) {
-		return nil, usage("stint ls --state-dir /PATH", "the state directory is no setting of the file; export STINT_STATE_DIR, or use --state-dir")
-	}
-	if section, _ := cutSection(name); section == "notify" || section == "governed" { // a file has several blocks of it
-		return nil, usage("stint config edit", "%q is set in a [[%s]] block; edit the file", clip(name, 40), section)
-	}
-	if near := nearestKey(name); near != "" {
-		return nil, usage(fmt.Sprintf(try, near), "there is no key %q", clip(name, 40))
-	}
-	return nil, usage("stint config show", "there is no key %q", clip(name, 40))
 }
 
 // meansStateDir reports whether a key is meant to be the state directory.

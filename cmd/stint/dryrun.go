@@ -42,24 +42,16 @@ func (a *app) dryRun(ctx context.Context, specs []task.TaskSpec, many bool) erro
 		}
 		err = printText(a.stdout, strings.Join(texts, "\n\n"))
 	}
-	for i := range list {
-		if end := previewEnd(&list[i]); err == nil && end != nil {
+	for i, p := range list { // the end of the first one that could not be run
+		if p.Reason != "" && err == nil {
+			end := &cliError{code: taskCode(&state.Task{Status: state.Failed, Reason: p.Reason}), message: fmt.Sprintf("the task could not be run (%s): %s", p.Reason, p.Error)}
+			if p.Reason == state.ClassAgentMissing {
+				end.try = "stint doctor"
+			}
 			err = inSpecs(end, i, len(list), many)
 		}
 	}
 	return err
-}
-
-// previewEnd returns the error of a task that could not be run: that of its end.
-func previewEnd(p *task.TaskPreview) error {
-	if p.Reason == "" {
-		return nil
-	}
-	end := &cliError{code: taskCode(&state.Task{Status: state.Failed, Reason: p.Reason}), message: fmt.Sprintf("the task could not be run (%s): %s", p.Reason, p.Error)}
-	if p.Reason == state.ClassAgentMissing {
-		end.try = "stint doctor"
-	}
-	return end
 }
 
 // describePreview returns a preview for people, with the exact prompt at the end.
