@@ -201,27 +201,21 @@ func (a *app) verifyCommand() *cobra.Command {
 			return err
 		}
 		a.warnConfig(ctx)
-		if a.json {
+		f, noFile := rundir.OpenOutput(res.RunDir, "stdout")
+		if noFile == nil {
+			defer func() { _ = f.Close() }() // it is only read
+		}
+		switch {
+		case a.json:
 			err = printJSON(a.stdout, res)
-		} else {
-			err = a.copyCheck(&res)
+		case res.Cut || noFile != nil: // head and tail
+			err = printText(a.stdout, res.Output)
+		default: // all that it has printed
+			err = copySafe(a.stdout, f)
 		}
 		if err != nil || res.Passed {
 			return err
 		}
 		return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
 	}, a.completeIDs()))
-}
-
-// copyCheck prints all that a verify command has printed, or head and tail where its file was cut.
-func (a *app) copyCheck(res *task.CheckResult) error {
-	if res.Cut {
-		return printText(a.stdout, res.Output)
-	}
-	f, err := rundir.OpenOutput(res.RunDir, "stdout")
-	if err != nil {
-		return printText(a.stdout, res.Output)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	return copySafe(a.stdout, f)
 }

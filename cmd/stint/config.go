@@ -15,7 +15,6 @@ import (
 	"unicode/utf8"
 
 	"stint/coordinator/admission"
-	"stint/coordinator/agent"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/attempt"
 	"stint/coordinator/followup"
@@ -351,45 +350,43 @@ func splitAllow(s string) ([]string, error) {
 	return list, err
 }
 
+// agentKeys returns the keys of the settings of agents, whose values stand in Config.agents.
 func agentKeys() (list []key) {
 	for _, kind := range agentKinds {
-		for _, setting := range kind.Settings {
-			list = append(list, agentKey(kind.Name+"_"+setting.Name, setting))
+		for _, s := range kind.Settings {
+			name := kind.Name + "_" + s.Name
+			var k key
+			switch def := s.Default.(type) {
+			case bool:
+				k = boolKey(name, strconv.FormatBool(def), s.Help, func(c *Config) *bool { return &c.AutoStart })
+			case int:
+				k = numberKey(name, strconv.Itoa(def), 0, s.Most, s.Help, func(c *Config) *int { return &c.MaxWorkers })
+			case []string:
+				k = listKey(name, "", s.Help, func(c *Config) *[]string { return &c.Env }, splitRules)
+			case string:
+				k = textKey(name, def, s.Help, func(c *Config) *string { return &c.Agent })
+				if len(s.Choices) > 0 {
+					k = choiceKey(name, def, s.Help, func(c *Config) *string { return &c.Agent }, s.Choices...)
+				}
+			}
+			set, get := k.set, k.get
+			k.workspace = s.Workspace
+			k.set = func(c *Config, text string) error {
+				var scratch Config // it only takes the value for a moment
+				if err := set(&scratch, text); err != nil {
+					return err
+				}
+				values := map[string]any{} // c may be a copy of a Config that is in use
+				maps.Copy(values, c.agents)
+				values[name] = get(&scratch)
+				c.agents = values
+				return nil
+			}
+			k.get = func(c *Config) any { return c.agents[name] }
+			list = append(list, k)
 		}
 	}
 	return list
-}
-
-// agentKey returns the key of an agent's setting, whose value stands in Config.agents.
-func agentKey(name string, s agent.Setting) (k key) {
-	switch def := s.Default.(type) {
-	case bool:
-		k = boolKey(name, strconv.FormatBool(def), s.Help, func(c *Config) *bool { return &c.AutoStart })
-	case int:
-		k = numberKey(name, strconv.Itoa(def), 0, s.Most, s.Help, func(c *Config) *int { return &c.MaxWorkers })
-	case []string:
-		k = listKey(name, "", s.Help, func(c *Config) *[]string { return &c.Env }, splitRules)
-	case string:
-		k = textKey(name, def, s.Help, func(c *Config) *string { return &c.Agent })
-		if len(s.Choices) > 0 {
-			k = choiceKey(name, def, s.Help, func(c *Config) *string { return &c.Agent }, s.Choices...)
-		}
-	}
-	set, get := k.set, k.get
-	k.workspace = s.Workspace
-	k.set = func(c *Config, text string) error {
-		var scratch Config // it only takes the value for a moment
-		if err := set(&scratch, text); err != nil {
-			return err
-		}
-		values := map[string]any{} // c may be a copy of a Config that is in use
-		maps.Copy(values, c.agents)
-		values[name] = get(&scratch)
-		c.agents = values
-		return nil
-	}
-	k.get = func(c *Config) any { return c.agents[name] }
-	return k
 }
 
 // A danger is a setting with which an agent can do anything that the user can do.

@@ -89,7 +89,17 @@ func (a *app) examine(ctx context.Context) []finding {
 	list = slices.Concat(list, found, a.examinePostgres(ctx, cfg, dir, seq))
 	looks := lookAtCLIs(ctx, cfg)
 	body, _ := a.askAgents(ctx, ownRun() == "") // none: the finding about the master says why
-	noteLogins(dir, looks, body.Agents)
+	names := []string{}                         // of those that are logged in neither here nor for the master: for lastLook
+	for _, l := range looks {
+		isIn := func(v wire.AgentView) bool { return v.Name == l.name && v.LoggedIn }
+		if l.probe.Path != "" && !l.probe.LoggedIn && !slices.ContainsFunc(body.Agents, isIn) {
+			names = append(names, l.name)
+		}
+	}
+	if _, err := os.Stat(dir); err == nil && ownRun() == "" {
+		data, _ := json.Marshal(map[string][]string{"notLoggedIn": names})      // strings alone
+		_ = durable.WriteFile(durable.OS, filepath.Join(dir, loginsName), data) // else the task's run says it
+	}
 	list = slices.Concat(list, examineAgents(cfg, looks), compareAgents(cfg, looks, &body))
 	files := finding{"open files", healthOK, "", ""} // every run needs some
 	var limit unix.Rlimit
@@ -184,30 +194,26 @@ func examineState(dir string) []finding {
 		f.Status, f.Text = healthWarn, oneLine(strings.NewReplacer("stint: ", "", "warning: ", "").Replace(text))
 		f.Try = "export STINT_STATE_DIR=~/.local/state/stint"
 	}
-	return []finding{f, examineDisk(dir)}
-}
-
-func examineDisk(dir string) finding {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return finding{"disk", healthWarn, fmt.Sprintf("the space in %s is unknown: %v", dir, err), ""}
+		return []finding{f, {"disk", healthWarn, fmt.Sprintf("the space in %s is unknown: %v", dir, err), ""}}
 	}
 	free := fs.Bavail * uint64(fs.Bsize) // the types differ between systems
-	f := finding{"disk", healthOK, fmt.Sprintf("%d MiB free", free>>20), ""}
+	disk := finding{"disk", healthOK, fmt.Sprintf("%d MiB free", free>>20), ""}
 	counted, inodes := fs.Files > 0, uint64(fs.Ffree) // some file systems have as many as there is room for
 	if counted {
-		f.Text += fmt.Sprintf(", %d of %d inodes", inodes, fs.Files)
+		disk.Text += fmt.Sprintf(", %d of %d inodes", inodes, fs.Files)
 	}
 	switch {
 	case free < diskEmpty || counted && inodes < inodesEmpty:
-		f.Status, f.Try = healthFail, "make room in "+dir
+		disk.Status, disk.Try = healthFail, "make room in "+dir
 	case free < diskLow || counted && inodes < inodesLow:
-		f.Status, f.Try = healthWarn, "make room in "+dir
+		disk.Status, disk.Try = healthWarn, "make room in "+dir
 	}
 	if counted && inodes < inodesLow {
-		f.Try = "remove files on the disk of " + dir + ", each of which takes an inode"
+		disk.Try = "remove files on the disk of " + dir + ", each of which takes an inode"
 	}
-	return f
+	return []finding{f, disk}
 }
 
 // examineMaster asks a running master about itself. None is no problem: it is started when it is needed.
@@ -361,21 +367,6 @@ func lookAtCLIs(ctx context.Context, cfg *Config) []look {
 
 // loginsName is the file of the state directory with the agents that doctor found not logged in.
 const loginsName = "doctor.json"
-
-// noteLogins keeps for lastLook which agents are logged in neither here nor for the master.
-func noteLogins(dir string, looks []look, views []wire.AgentView) {
-	names := []string{}
-	for _, l := range looks {
-		isIn := func(v wire.AgentView) bool { return v.Name == l.name && v.LoggedIn }
-		if l.probe.Path != "" && !l.probe.LoggedIn && !slices.ContainsFunc(views, isIn) {
-			names = append(names, l.name)
-		}
-	}
-	if _, err := os.Stat(dir); err == nil && ownRun() == "" {
-		data, _ := json.Marshal(map[string][]string{"notLoggedIn": names})      // strings alone
-		_ = durable.WriteFile(durable.OS, filepath.Join(dir, loginsName), data) // else the task's run says it
-	}
-}
 
 // examineAgents says what the look at the CLIs has shown. Only those that the user has chosen
 // must be there: one is enough, and without any the demo agent answers.
