@@ -42,12 +42,11 @@ func (o *noteOptions) directoryFlag(c *cobra.Command) {
 	c.Flags().StringVarP(&o.dir, "directory", "C", "", "the workspace's `directory`")
 }
 
-// takesText completes a command with a text, which is an argument, stdin or a file: do gets it,
+// takesText returns a command with a text, which is an argument, stdin or a file: do gets it,
 // with the workspace and the configuration that holds there.
-func (a *app) takesText(c *cobra.Command, do func(ctx context.Context, dir string, cfg *Config, text string) error) *cobra.Command {
+func (a *app) takesText(use, short string, do func(ctx context.Context, dir string, cfg *Config, text string) error) *cobra.Command {
 	o := &noteOptions{}
-	c.Args = cobra.MinimumNArgs(1)
-	c.RunE = func(c *cobra.Command, args []string) error {
+	c := command(use, short, cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
 		text, err := promptSource{args: args, literal: c.ArgsLenAtDash() == 0, stdin: a.stdin}.read()
 		if err != nil {
 			return err
@@ -57,15 +56,13 @@ func (a *app) takesText(c *cobra.Command, do func(ctx context.Context, dir strin
 			return err
 		}
 		return do(c.Context(), dir, cfg, text)
-	}
+	})
 	o.directoryFlag(c)
-	return c
+	return a.withJSON(c)
 }
 
 func (a *app) memorySearchCommand() *cobra.Command {
-	return a.withJSON(a.takesText(&cobra.Command{
-		Use: "search [OPTIONS] PROMPT", Short: "print what an agent would get from the notes, and why",
-	}, func(ctx context.Context, dir string, cfg *Config, text string) error {
+	return a.takesText("search [OPTIONS] PROMPT", "print what an agent would get from the notes, and why", func(ctx context.Context, dir string, cfg *Config, text string) error {
 		found, err := searchAll(ctx, cfg, dir, text)
 		if err != nil {
 			return err
@@ -74,7 +71,7 @@ func (a *app) memorySearchCommand() *cobra.Command {
 			a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
 		}
 		return a.print(found, describeMemory(&found))
-	}))
+	})
 }
 
 // describeMemory returns what was found and why.
@@ -109,9 +106,7 @@ func describeMemory(found *memory.Result) string {
 
 func (a *app) memoryAddCommand() *cobra.Command {
 	var file string
-	c := a.takesText(&cobra.Command{
-		Use: "add [OPTIONS] TEXT", Short: "add a dated line to a note",
-	}, func(ctx context.Context, dir string, cfg *Config, text string) error {
+	c := a.takesText("add [OPTIONS] TEXT", "add a dated line to a note", func(ctx context.Context, dir string, cfg *Config, text string) error {
 		name, err := noteFor(cfg, file)
 		if err != nil {
 			return err
@@ -132,7 +127,7 @@ func (a *app) memoryAddCommand() *cobra.Command {
 		return a.print(shownNote{name, l}, name+" "+l.String())
 	})
 	c.Flags().StringVar(&file, "file", "", "the note, a `path` below the workspace")
-	return a.withJSON(c)
+	return c
 }
 
 // noteFor returns the note that a line is added to.
@@ -189,11 +184,8 @@ func notePaths(c *Config) []string {
 func (a *app) lessonsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use: "lessons", Short: "list, show or remove the lessons of earlier tasks",
-	}, a.lessonsLsCommand(), a.lessonCommand(&cobra.Command{
-		Use: "show [OPTIONS] ID", Short: "print a lesson, and where it stands",
-	}, nil), a.lessonCommand(&cobra.Command{
-		Use: "rm [OPTIONS] ID", Short: "take a lesson out of the note, and print it",
-	}, memory.RemoveLesson))
+	}, a.lessonsLsCommand(), a.lessonCommand("show [OPTIONS] ID", "print a lesson, and where it stands", nil),
+		a.lessonCommand("rm [OPTIONS] ID", "take a lesson out of the note, and print it", memory.RemoveLesson))
 }
 
 // A shownNote is a line of a note as --json prints it.
@@ -231,11 +223,10 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 	return a.withJSON(a.withIDs(c))
 }
 
-// lessonCommand completes a command that prints a lesson, after it did something to it; nil: nothing.
-func (a *app) lessonCommand(c *cobra.Command, do func(dir, name, id string) (memory.Lesson, error)) *cobra.Command {
+// lessonCommand returns a command that prints a lesson, after it did something to it; nil: nothing.
+func (a *app) lessonCommand(use, short string, do func(dir, name, id string) (memory.Lesson, error)) *cobra.Command {
 	o := &noteOptions{}
-	c.Args = cobra.ExactArgs(1)
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	c := command(use, short, cobra.ExactArgs(1), func(_ *cobra.Command, args []string) error {
 		dir, name, list, err := a.lessons(o)
 		if err != nil {
 			return err
@@ -257,14 +248,13 @@ func (a *app) lessonCommand(c *cobra.Command, do func(dir, name, id string) (mem
 		d.line("source", l.Source)
 		d.line("lesson", l.Text)
 		return a.print(shownNote{name, l}, d.String())
-	}
-	o.directoryFlag(c)
-	c.ValidArgsFunction = func(*cobra.Command, []string, string) (ids []string, _ cobra.ShellCompDirective) {
+	}, func(*cobra.Command, []string, string) (ids []string, _ cobra.ShellCompDirective) {
 		_, _, list, _ := a.lessons(o) // none, if they cannot be read
 		for _, l := range list {
 			ids = append(ids, l.ID+"\t"+escapeText(l.Text))
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp
-	}
+	})
+	o.directoryFlag(c)
 	return a.withJSON(c)
 }

@@ -120,22 +120,18 @@ func open(ctx context.Context, browser *exec.Cmd) error {
 }
 
 func (a *app) tokenCommand() *cobra.Command {
-	leaf := func(c *cobra.Command, do func(file string) error) *cobra.Command {
-		c.Args = cobra.NoArgs
-		c.RunE = func(*cobra.Command, []string) error {
+	leaf := func(use, short string, do func(file string) error) *cobra.Command {
+		return a.noRun(command(use, short, cobra.NoArgs, func(*cobra.Command, []string) error {
 			state, err := a.ownState()
 			if err != nil {
 				return err
 			}
 			return do(tokenFile(state))
-		}
-		return a.noRun(c)
+		}))
 	}
 	return group(&cobra.Command{
 		Use: "token", Short: "the token of the HTTP interface: a new one, or for curl",
-	}, leaf(&cobra.Command{
-		Use: "header", Short: "print the Authorization header",
-	}, func(file string) error {
+	}, leaf("header", "print the Authorization header", func(file string) error {
 		t, err := guard.OpenToken(file)
 		if err != nil {
 			return err
@@ -145,9 +141,7 @@ func (a *app) tokenCommand() *cobra.Command {
 			return err
 		}
 		return printText(a.stdout, "Authorization: Bearer "+text)
-	}), leaf(&cobra.Command{
-		Use: "rotate", Short: "replace the token; the old one is no longer valid",
-	}, func(file string) error {
+	}), leaf("rotate", "replace the token; the old one is no longer valid", func(file string) error {
 		if err := guard.RotateToken(file); err != nil {
 			return err
 		}

@@ -91,18 +91,16 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 		slots = make(chan struct{}, len(refs)) // the first end may be that of the last
 	}
 	each := a.another() // a itself prints the ends meanwhile
-	waiting.Go(func() {
-		for i, ref := range refs {
+	for i, ref := range refs {
+		waiting.Go(func() {
 			slots <- struct{}{}
-			waiting.Go(func() {
-				one := each.another()
-				one.warned = each.warned || i > 0
-				view, err := one.wait(ctx, ref)
-				ends <- waited{i, view, err}
-				<-slots
-			})
-		}
-	})
+			one := each.another()
+			one.warned = each.warned || i > 0
+			view, err := one.wait(ctx, ref)
+			ends <- waited{i, view, err}
+			<-slots
+		})
+	}
 	errs := make([]error, len(refs))
 	for range refs {
 		end := <-ends

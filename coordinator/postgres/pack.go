@@ -109,20 +109,16 @@ func (p *packer) rows(id string) (*taskRows, error) {
 			return rows, nil
 		}
 	}
-	return nil, p.unreadable(id, err)
-}
-
-// unreadable is for a task that cannot be read here: the mirror stops, as that may pass, or if it does not, goes on without it.
-func (p *packer) unreadable(id string, err error) error {
 	if errors.Is(err, follow.ErrClosed) || p.ctx.Err() != nil {
-		return err
+		return nil, err
 	}
+	// It cannot be read here: the mirror stops, as that may pass, or if it does not, goes on without it.
 	why := &task.Error{Code: task.CodeUnavailable, Message: fmt.Sprintf("task %s cannot be read for the mirror: %v", id, err), Hint: "stint fsck"}
 	if !p.s.mirror.unreadable(id) {
-		return why
+		return nil, why
 	}
 	p.s.mirror.skipped(id, why)
-	return nil
+	return nil, nil
 }
 
 // A record is what a packer needs of a record of the journal.
@@ -197,6 +193,12 @@ func (p *packer) read(ctx context.Context, after, end uint64, to chan<- record) 
 	return nil
 }
 
+// Bounds of a wait for the fold.
+const (
+	foldPoll = time.Millisecond
+	foldWait = 5 * time.Second
+)
+
 // packRecords makes a batch of a record and of those that are there behind it.
 func (p *packer) packRecords(r record, more <-chan record, generation int64) error {
 	b, since := &batch{}, r.at
@@ -221,25 +223,9 @@ func (p *packer) packRecords(r record, more <-chan record, generation int64) err
 		}
 	}
 	p.s.mirror.pending(since)
-	if err := p.folded(b.to.seq); err != nil {
-		return err
-	}
-	if accounts {
-		b.accounts = p.s.src.Accounts()
-	}
-	return p.pack(ids, b)
-}
-
-// Bounds of a wait for the fold.
-const (
-	foldPoll = time.Millisecond
-	foldWait = 5 * time.Second
-)
-
-// folded waits until the source has folded a record. A follower may get one a moment before, and a source
-// that was read once may be older than the journal now: then it is to be read again.
-func (p *packer) folded(seq uint64) error {
-	for end := time.Now().Add(foldWait); p.s.src.Seq() < seq; {
+	// A follower may get a record a moment before the source has folded it. A source that was read once may be older than
+	// the journal now: then it is to be read again.
+	for end := time.Now().Add(foldWait); p.s.src.Seq() < b.to.seq; {
 		if !p.s.live || time.Now().After(end) {
 			return errMoved
 		}
@@ -247,5 +233,8 @@ func (p *packer) folded(seq uint64) error {
 			return err
 		}
 	}
-	return nil
+	if accounts {
+		b.accounts = p.s.src.Accounts()
+	}
+	return p.pack(ids, b)
 }

@@ -164,7 +164,14 @@ func (w *writer) fill(ctx context.Context, tx pgx.Tx, b *batch) error {
 		t.task[generationColumn] = w.at.generation
 		tasks, runs, files = append(tasks, t.task), append(runs, t.runs...), append(files, t.files...)
 	}
-	for i, rows := range [][][]any{tasks, unique(runs), files} {
+	known := make(map[[16]byte]bool, len(runs))
+	runs = slices.DeleteFunc(runs, func(row []any) bool { // a person may have written the run of one task into another
+		id := row[0].([16]byte)
+		isKnown := known[id]
+		known[id] = true
+		return isKnown
+	})
+	for i, rows := range [][][]any{tasks, runs, files} {
 		if len(rows) == 0 {
 			continue
 		}
@@ -173,17 +180,6 @@ func (w *writer) fill(ctx context.Context, tx pgx.Tx, b *batch) error {
 		}
 	}
 	return nil
-}
-
-// unique leaves out rows of an id that came before: a person may have written the run of one task into another.
-func unique(rows [][]any) [][]any {
-	known := make(map[[16]byte]bool, len(rows))
-	return slices.DeleteFunc(rows, func(row []any) bool {
-		id := row[0].([16]byte)
-		old := known[id]
-		known[id] = true
-		return old
-	})
 }
 
 // finish takes the rows over, moves the cursor, and tells who listens.

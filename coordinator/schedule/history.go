@@ -33,23 +33,26 @@ func (h *history) add(run task.JobRun) error {
 
 // check returns why the file cannot be read: then nothing fires, since nobody knows what has.
 func (h *history) check() error {
+	f, err := h.open()
+	if f != nil {
+		err = f.Close()
+	}
+	return err
+}
+
+// open opens the file to read it; nil without an error if there is none.
+func (h *history) open() (*os.File, error) {
 	f, err := durable.Open(h.path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		err = nil
 	}
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return f, err
 }
 
 // last passes on the runs of a schedule, the newest first, and returns the one for which is returns true, or nil.
 func (h *history) last(schedule string, is func(*task.JobRun) bool) (*task.JobRun, error) {
-	f, err := durable.Open(h.path, os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	f, err := h.open()
+	if f == nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read from
