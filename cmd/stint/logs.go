@@ -113,30 +113,25 @@ func (l *logWriter) Write(p []byte) (int, error) {
 			l.rest = bytes.Clone(line)
 			break
 		}
-		out += l.add(line)
+		var e task.LogEvent
+		switch err := json.Unmarshal(line, &e); {
+		case err != nil: // whatever it is, stint did not write it
+			continue
+		case l.json:
+			out += escapeJSON(strings.ToValidUTF8(string(line), "\uFFFD"))
+			continue
+		}
+		if l.open.Note(&e); e.State == task.LogStarted {
+			continue
+		}
+		if day := e.Time.Local().Format("2006-01-02"); day != cmp.Or(l.day, l.now().Format("2006-01-02")) {
+			l.day = day
+			out += day + "\n"
+		}
+		out += l.lines(&e)
 	}
 	_, err := io.WriteString(l.w, out)
 	return len(p), err
-}
-
-// add returns the lines of one event.
-func (l *logWriter) add(line []byte) string {
-	var e task.LogEvent
-	switch err := json.Unmarshal(line, &e); {
-	case err != nil: // whatever it is, stint did not write it
-		return ""
-	case l.json:
-		return escapeJSON(strings.ToValidUTF8(string(line), "\uFFFD"))
-	}
-	if l.open.Note(&e); e.State == task.LogStarted {
-		return ""
-	}
-	day := e.Time.Local().Format("2006-01-02")
-	if day == cmp.Or(l.day, l.now().Format("2006-01-02")) {
-		return l.lines(&e)
-	}
-	l.day = day
-	return day + "\n" + l.lines(&e)
 }
 
 // lines returns an event as it is shown. The ending of a line that is cut stays.
@@ -144,6 +139,15 @@ func (l *logWriter) lines(e *task.LogEvent) (text string) {
 	now, width, ending := l.now(), l.width, e.Ending(l.now())
 	if width == 0 || slices.Contains([]string{task.LogMessage, task.LogWarning, task.LogEnd}, e.Kind) {
 		width = math.MaxInt
+	}
+	color := "2" // nothing is said by it alone
+	switch {
+	case e.Failed || e.ExitCode != nil && *e.ExitCode != 0:
+		color = "31"
+	case e.Kind == task.LogRetry || e.Kind == task.LogWarning:
+		color = "33"
+	case e.Kind == task.LogMessage:
+		color = ""
 	}
 	for i, line := range e.Lines(now) {
 		if line = escapeText(line); i > 0 {
@@ -154,7 +158,7 @@ func (l *logWriter) lines(e *task.LogEvent) (text string) {
 			text += "\n"
 			continue
 		}
-		text += l.paint("2", line[:len(task.LogClock)]) + l.paint(eventColor(e), line[len(task.LogClock):]) + "\n"
+		text += l.paint("2", line[:len(task.LogClock)]) + l.paint(color, line[len(task.LogClock):]) + "\n"
 	}
 	return text
 }
@@ -164,19 +168,6 @@ func (l *logWriter) paint(code, text string) string {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
-}
-
-// eventColor returns the SGR code of an event; nothing is said by colour alone.
-func eventColor(e *task.LogEvent) string {
-	switch {
-	case e.Failed || e.ExitCode != nil && *e.ExitCode != 0:
-		return "31"
-	case e.Kind == task.LogRetry || e.Kind == task.LogWarning:
-		return "33"
-	case e.Kind == task.LogMessage:
-		return ""
-	}
-	return "2"
 }
 
 // look prints what has been running for a while, and why a task waits, when that changes.

@@ -393,8 +393,13 @@ func (a *app) filesCommand() *cobra.Command {
 			return err
 		case len(args) == 2 && a.json:
 			return usage("stint files --json ID", "--json is for the list; a file is printed as it is")
-		case len(args) == 2:
-			return a.printFile(&view, args[1])
+		case len(args) == 2: // byte for byte where stdout is no terminal
+			f, _, err := rundir.OpenCollected(view.RunDir, args[1])
+			if err != nil || !slices.ContainsFunc(view.OutputFiles, func(f state.OutputFile) bool { return f.Path == args[1] }) {
+				return &cliError{code: exitNotFound, message: fmt.Sprintf("task %s has no collected file %q", shortID(view.ID), args[1]), try: "stint files " + shortID(view.ID)}
+			}
+			defer func() { _ = f.Close() }() // only read from
+			return copySafe(a.stdout, f)
 		case a.json:
 			return printEach(a.stdout, files)
 		case len(files) == 0:
@@ -403,14 +408,4 @@ func (a *app) filesCommand() *cobra.Command {
 		}
 		return printText(a.stdout, fileList(&view))
 	}, a.completeIDs()))
-}
-
-// printFile prints a collected file, byte for byte where stdout is no terminal.
-func (a *app) printFile(v *wire.TaskView, path string) error {
-	f, _, err := rundir.OpenCollected(v.RunDir, path)
-	if err != nil || !slices.ContainsFunc(v.OutputFiles, func(f state.OutputFile) bool { return f.Path == path }) {
-		return &cliError{code: exitNotFound, message: fmt.Sprintf("task %s has no collected file %q", shortID(v.ID), path), try: "stint files " + shortID(v.ID)}
-	}
-	defer func() { _ = f.Close() }() // only read from
-	return copySafe(a.stdout, f)
 }

@@ -63,7 +63,7 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 	var moves []time.Time // when the mirror was found moved on by another writer
 	for wait := firstWait; ctx.Err() == nil; {
 		written := m.Status().Seq
-		err := m.once(ctx, src, forever)
+		err := m.once(ctx, src)
 		if ctx.Err() != nil || errors.Is(err, follow.ErrClosed) {
 			break
 		}
@@ -95,8 +95,8 @@ const (
 	movesTime = 10 * time.Minute
 )
 
-// once is one session, up to record end.
-func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {
+// once is one session.
+func (m *Mirror) once(ctx context.Context, src Source) error {
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	s, err := m.open(opening)
@@ -105,12 +105,10 @@ func (m *Mirror) once(ctx context.Context, src Source, end uint64) error {
 	}
 	defer s.db.Close()
 	s.use(src, true)
-	if end == forever {
-		if err := s.register(opening); err != nil {
-			return server.Explain(err, s.target)
-		}
+	if err = s.register(opening); err == nil {
+		err = s.run(ctx, forever)
 	}
-	return explainOurs(s.run(ctx, end), s.target)
+	return explainOurs(err, s.target)
 }
 
 // explainOurs is server.Explain for all but the errors that a caller decides on.
