@@ -312,22 +312,19 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	if err := cmd.Process.Release(); err != nil { // it outlives us
 		return ready{}, err
 	}
-	return awaitReady(ctx, readEnd, logFile)
-}
-
-// awaitReady reads what the master says. The end of the pipe without a word means that it ended.
-func awaitReady(ctx context.Context, pipe *os.File, log string) (r ready, err error) {
-	stop := context.AfterFunc(ctx, func() { _ = pipe.SetReadDeadline(time.Now()) }) // wakes the reader
+	// What it says; the end of the pipe without a word means that it ended.
+	stop := context.AfterFunc(ctx, func() { _ = readEnd.SetReadDeadline(time.Now()) }) // wakes the reader
 	defer stop()
-	if err := pipe.SetReadDeadline(time.Now().Add(readyTimeout)); err != nil {
-		return r, err
+	if err := readEnd.SetReadDeadline(time.Now().Add(readyTimeout)); err != nil {
+		return ready{}, err
 	}
-	err = json.NewDecoder(pipe).Decode(&r)
+	var r ready
+	err = json.NewDecoder(readEnd).Decode(&r)
 	if ctx.Err() != nil {
 		return r, context.Cause(ctx)
 	}
 	if err != nil {
-		return r, &cliError{code: exitNoMaster, message: "the master did not start", try: "see " + log}
+		return r, &cliError{code: exitNoMaster, message: "the master did not start", try: "see " + logFile}
 	}
 	return r, nil
 }

@@ -140,7 +140,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	case o.detach:
 		return printIDs(a.stdout, views)
 	case many:
-		return a.runWait(ctx, &waitOptions{}, ids)
+		return a.runWait(ctx, false, "", ids)
 	}
 	if first.Hold {
 		a.hint("stint: held; it runs after: stint release %s\n", shortID(first.ID))

@@ -17,20 +17,16 @@ import (
 	"stint/state"
 )
 
-type waitOptions struct {
-	any     bool
-	timeout string
-}
-
 func (a *app) waitCommand() *cobra.Command {
-	o := &waitOptions{}
+	var isAny bool
+	var timeout string
 	c := command("wait [OPTIONS] ID...", "wait until tasks have ended; the exit code is theirs", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
-		return a.runWait(c.Context(), o, args)
+		return a.runWait(c.Context(), isAny, timeout, args)
 	}, a.completeIDs())
 	f := c.Flags()
 	f.Bool("all", false, "until all have ended (the default)")
-	f.BoolVar(&o.any, "any", false, "until one has ended")
-	f.StringVar(&o.timeout, "timeout", "", "wait no longer than this `duration`")
+	f.BoolVar(&isAny, "any", false, "until one has ended")
+	f.StringVar(&timeout, "timeout", "", "wait no longer than this `duration`")
 	a.withJSON(a.withIDs(c))
 	exclusive(c, "any", "all")
 	return c
@@ -49,10 +45,10 @@ type waited struct {
 	err   error
 }
 
-func (a *app) runWait(ctx context.Context, o *waitOptions, refs []string) error {
+func (a *app) runWait(ctx context.Context, isAny bool, timeout string, refs []string) error {
 	a.quiet = a.ids
-	if o.timeout != "" {
-		d, err := parseDuration(o.timeout)
+	if timeout != "" {
+		d, err := parseDuration(timeout)
 		if err != nil {
 			return usage("stint wait --help", "--timeout %v", err)
 		}
@@ -65,19 +61,19 @@ func (a *app) runWait(ctx context.Context, o *waitOptions, refs []string) error 
 		stop = a.startProgress(ctx, refs[0])
 	}
 	defer a.warnSilence(ctx, refs...)()
-	err := a.waitAll(ctx, o, refs, stop)
+	err := a.waitAll(ctx, isAny, refs, stop)
 	stop()
 	switch {
 	case isDetached(ctx):
 		return &cliError{code: exitInterrupted, message: "detached; the tasks continue", try: "stint ls"}
 	case errors.Is(err, errWaitTimeout):
-		return &cliError{code: exitTimeout, message: "wait timed out after " + o.timeout + "; the tasks continue", try: "stint why " + refs[0]}
+		return &cliError{code: exitTimeout, message: "wait timed out after " + timeout + "; the tasks continue", try: "stint why " + refs[0]}
 	}
 	return err
 }
 
 // waitAll waits for tasks side by side, calls before and prints each end, and returns what decides the exit code.
-func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before func()) error {
+func (a *app) waitAll(ctx context.Context, isAny bool, refs []string, before func()) error {
 	if _, err := a.base(); err != nil {
 		return err
 	}
@@ -87,7 +83,7 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 	defer cancel()
 	ends := make(chan waited, len(refs)) // nobody blocks on it when we have enough
 	slots := make(chan struct{}, maxWaits)
-	if o.any {
+	if isAny {
 		slots = make(chan struct{}, len(refs)) // the first end may be that of the last
 	}
 	each := a.another() // a itself prints the ends meanwhile
@@ -120,7 +116,7 @@ func (a *app) waitAll(ctx context.Context, o *waitOptions, refs []string, before
 			end.err = taskEnd(&end.view)
 		}
 		errs[end.index] = end.err
-		if o.any && !errors.Is(end.err, &task.Error{Code: task.CodeConflict}) { // that one is waited for in vain
+		if isAny && !errors.Is(end.err, &task.Error{Code: task.CodeConflict}) { // that one is waited for in vain
 			return end.err
 		}
 	}
