@@ -15,10 +15,7 @@ import (
 )
 
 func (a *app) jobCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "job",
-		Short: "due jobs: what is to be done with objects of memory, and when",
-	},
+	return group(command("job", "due jobs: what is to be done with objects of memory, and when", nil, nil),
 		a.noRun(a.jobAddCommand()), a.jobLsCommand(), a.jobShowCommand(), a.noRun(a.jobPullCommand()),
 		a.jobAckCommand(), a.jobFailCommand(), a.jobAct("retry", "ID", "queue a dead letter again, with all its attempts", jobs.DeadLetter,
 			func(*cobra.Command, []string) (any, error) { return nil, nil }))
@@ -27,24 +24,20 @@ func (a *app) jobCommand() *cobra.Command {
 func (a *app) jobAddCommand() *cobra.Command {
 	var s jobs.Spec
 	at, delay := "", time.Duration(0)
-	c := &cobra.Command{
-		Use: "add TYPE OBJECT ACTION --at TIME [OPTIONS]", Short: "add a due job, and print its id",
-		Long: "Add a due job. TYPE is one of " + strings.Join(jobs.ObjectTypes, ", ") + `; OBJECT is the id
+	c := command("add TYPE OBJECT ACTION --at TIME [OPTIONS]", "add a due job, and print its id", cobra.ExactArgs(3), func(c *cobra.Command, args []string) (err error) {
+		s.ObjectType, s.ObjectID, s.Action, s.RetryDelaySec = args[0], args[1], args[2], int(delay/time.Second)
+		if c.Flags().Changed("retry-delay") && s.RetryDelaySec == 0 {
+			return usage("--retry-delay 1s", "--retry-delay: the least is 1s")
+		}
+		if s.RunAt, err = laterTime("at", at); err != nil {
+			return err
+		}
+		a.creates, a.ids = true, true
+		return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.EnqueueJob(c.Context(), s) })
+	})
+	c.Long = "Add a due job. TYPE is one of " + strings.Join(jobs.ObjectTypes, ", ") + `; OBJECT is the id
 of the object; ACTION is one of ` + strings.Join(jobs.Actions, ", ") + `.
-The same object, action and time make one job, however often you add it.`,
-		Args: cobra.ExactArgs(3),
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			s.ObjectType, s.ObjectID, s.Action, s.RetryDelaySec = args[0], args[1], args[2], int(delay/time.Second)
-			if c.Flags().Changed("retry-delay") && s.RetryDelaySec == 0 {
-				return usage("--retry-delay 1s", "--retry-delay: the least is 1s")
-			}
-			if s.RunAt, err = laterTime("at", at); err != nil {
-				return err
-			}
-			a.creates, a.ids = true, true
-			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.EnqueueJob(c.Context(), s) })
-		},
-	}
+The same object, action and time make one job, however often you add it.`
 	f := c.Flags()
 	f.StringVar(&at, "at", "", "`time` from when on it can be pulled: 15:04 (the next one), \"tomorrow 9:00\", RFC 3339, or from now: 2h")
 	f.StringVar(&s.Priority, "priority", "", "`which` of the jobs of one time is pulled first: high, medium (default) or low")
@@ -185,17 +178,14 @@ func (a *app) jobPullCommand() *cobra.Command {
 // jobAct returns a command that asks for something to be done with a job. It completes the ids of those with
 // that status; body returns what is sent.
 func (a *app) jobAct(act, args, short, status string, body func(c *cobra.Command, args []string) (any, error)) *cobra.Command {
-	return a.noRun(a.withJSON(a.withIDs(&cobra.Command{
-		Use: act + " [OPTIONS] " + args, Short: short, Args: cobra.ExactArgs(len(strings.Fields(args))),
-		RunE: func(c *cobra.Command, args []string) error {
-			v, err := body(c, args)
-			if err != nil {
-				return err
-			}
-			return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], act, v) })
-		},
-		ValidArgsFunction: a.completeJobs(status),
-	})))
+	n := len(strings.Fields(args))
+	return a.noRun(a.withJSON(a.withIDs(command(act+" [OPTIONS] "+args, short, cobra.ExactArgs(n), func(c *cobra.Command, args []string) error {
+		v, err := body(c, args)
+		if err != nil {
+			return err
+		}
+		return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], act, v) })
+	}, a.completeJobs(status)))))
 }
 
 func (a *app) jobAckCommand() *cobra.Command {

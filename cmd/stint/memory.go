@@ -17,9 +17,7 @@ import (
 )
 
 func (a *app) memoryCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use: "memory", Short: "search a workspace's notes as for a task, or add a line",
-	}, a.memorySearchCommand(), a.memoryAddCommand())
+	return group(command("memory", "search a workspace's notes as for a task, or add a line", nil, nil), a.memorySearchCommand(), a.memoryAddCommand())
 }
 
 // noteOptions are the options of the commands that read or write notes.
@@ -182,9 +180,7 @@ func notePaths(c *Config) []string {
 }
 
 func (a *app) lessonsCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use: "lessons", Short: "list, show or remove the lessons of earlier tasks",
-	}, a.lessonsLsCommand(), a.lessonCommand("show [OPTIONS] ID", "print a lesson, and where it stands", nil),
+	return group(command("lessons", "list, show or remove the lessons of earlier tasks", nil, nil), a.lessonsLsCommand(), a.lessonCommand("show [OPTIONS] ID", "print a lesson, and where it stands", nil),
 		a.lessonCommand("rm [OPTIONS] ID", "take a lesson out of the note, and print it", memory.RemoveLesson))
 }
 

@@ -57,7 +57,7 @@ func (a *app) notifyCommand() *cobra.Command {
 	})
 	test.Flags().StringVar(&kind, "event", notify.Done, "`kind` of the event: "+strings.Join(notify.Kinds, ", "))
 	complete(test, "event", func() []string { return notify.Kinds })
-	return group(&cobra.Command{Use: "notify", Short: "try the notifications"}, a.noRun(test))
+	return group(command("notify", "try the notifications", nil, nil), a.noRun(test))
 }
 
 // ring notifies whoever waits at the terminal that a task has ended.

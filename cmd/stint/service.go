@@ -207,7 +207,7 @@ func (a *app) serviceCommand() *cobra.Command {
 		}
 		return &cliError{code: exitFailure, message: "the file is removed, but whether its master has ended could not be seen: " + stopErr.Error(), try: "stint serve --stop"}
 	})
-	return group(&cobra.Command{Use: "service", Short: "have the system run the master, also after a reboot"},
+	return group(command("service", "have the system run the master, also after a reboot", nil, nil),
 		a.noRun(install), a.withJSON(status), a.noRun(uninstall))
 }
 

@@ -20,9 +20,7 @@ import (
 )
 
 func (a *app) sessionCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use: "session", Short: "list sessions, show a transcript or what waits",
-	}, a.sessionLsCommand(), a.sessionShowCommand(), a.sessionQueueCommand())
+	return group(command("session", "list sessions, show a transcript or what waits", nil, nil), a.sessionLsCommand(), a.sessionShowCommand(), a.sessionQueueCommand())
 }
 
 // findSession asks for a session by its key, its id, or the path of a directory: no other name has a slash.

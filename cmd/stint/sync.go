@@ -26,7 +26,7 @@ import (
 )
 
 func (a *app) syncCommand() *cobra.Command {
-	return group(&cobra.Command{Use: "sync", Short: "compare or update the mirror of the ledger in PostgreSQL"},
+	return group(command("sync", "compare or update the mirror of the ledger in PostgreSQL", nil, nil),
 		a.noRun(a.onMirror("once", "bring the mirror up to date, and exit", func(c *cobra.Command) error { return a.writeMirror(c, false) })),
 		a.onMirror("status", "show how far the mirror is behind", a.mirrorStatus), a.syncVerifyCommand(),
 		a.noRun(a.onMirror("rebuild", "write the whole mirror again", func(c *cobra.Command) error { return a.writeMirror(c, true) })),
@@ -36,10 +36,7 @@ func (a *app) syncCommand() *cobra.Command {
 // onMirror returns one of these commands: it has the options of serve that say where the
 // mirror is and what it holds, and does run.
 func (a *app) onMirror(use, short string, run func(c *cobra.Command) error) *cobra.Command {
-	c := a.withJSON(&cobra.Command{
-		Use: use + " [OPTIONS]", Short: short, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return run(c) },
-	})
+	c := a.withJSON(command(use+" [OPTIONS]", short, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return run(c) }))
 	for i := range keys {
 		if keys[i].section == "postgres" {
 			addKeyFlag(c.Flags(), &keys[i])

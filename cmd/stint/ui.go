@@ -129,9 +129,7 @@ func (a *app) tokenCommand() *cobra.Command {
 			return do(tokenFile(state))
 		}))
 	}
-	return group(&cobra.Command{
-		Use: "token", Short: "the token of the HTTP interface: a new one, or for curl",
-	}, leaf("header", "print the Authorization header", func(file string) error {
+	return group(command("token", "the token of the HTTP interface: a new one, or for curl", nil, nil), leaf("header", "print the Authorization header", func(file string) error {
 		t, err := guard.OpenToken(file)
 		if err != nil {
 			return err
