@@ -123,17 +123,13 @@ func (a *app) waitAll(ctx context.Context, isAny bool, refs []string, before fun
 	return cmp.Or(errs...) // of the others nothing is said: their tasks were printed
 }
 
-func (a *app) printEnd(v *wire.TaskView) (err error) {
+func (a *app) printEnd(v *wire.TaskView) error {
 	a.ring(&v.Task)
-	switch {
-	case a.json:
-		return printJSON(a.stdout, v)
-	case a.ids:
-		_, err = fmt.Fprintln(a.stdout, v.ID)
-	default:
-		_, err = fmt.Fprintln(a.stdout, v.ID, statusText(v))
+	text := v.ID
+	if !a.ids {
+		text += " " + statusText(v)
 	}
-	return err
+	return a.print(v, text)
 }
 
 // drawWhile lets draw write to a terminal, if stderr is one, in a goroutine that stop ends.

@@ -40,7 +40,6 @@ type Mirror struct {
 	status  task.MirrorStatus
 	newest  func() uint64  // returns the source's newest record; nil: there is no source yet
 	waiting time.Time      // since when the oldest record waits that is not in the mirror; zero: none was seen
-	packed  []time.Time    // the same of each batch that is to be written, in order
 	failing map[string]int // how often in a row a task could not be read here
 }
 
@@ -187,7 +186,7 @@ func (m *Mirror) isAt(seq uint64) {
 	newest := m.newestSeq()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.status.Seq, m.packed = seq, nil; seq >= newest {
+	if m.status.Seq = seq; seq >= newest {
 		m.waiting = time.Time{}
 	}
 }
@@ -216,37 +215,28 @@ func (m *Mirror) failed(err error) {
 	}
 	m.status.State, m.status.LastError, m.status.ErrorAt = task.MirrorFailing, err.Error(), m.o.Now().UTC()
 	m.status.Failures++
-	if m.packed = nil; m.waiting.IsZero() && newest > m.status.Seq {
+	if m.waiting.IsZero() && newest > m.status.Seq {
 		m.waiting = m.o.Now()
 	}
 }
 
-// pending notes a batch that is to be written, and since when its oldest record waits.
+// pending notes since when the oldest record of a batch waits that is written now.
 func (m *Mirror) pending(since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.packed) == 0 {
-		m.waiting = since
-	}
-	m.packed = append(m.packed, since)
+	m.waiting = since
 }
 
 // wrote notes a batch that is in the mirror, which goes to seq now.
 func (m *Mirror) wrote(b *batch, seq uint64) {
+	newest := m.newestSeq()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.status.Seq = seq
 	for _, t := range b.tasks {
 		m.status.Rows += uint64(1 + len(t.runs) + len(t.files))
 	}
-	if b.to == nil {
-		return
-	}
-	if len(m.packed) > 0 {
-		m.packed = m.packed[1:]
-	}
-	if m.waiting = (time.Time{}); len(m.packed) > 0 {
-		m.waiting = m.packed[0]
+	if m.status.Seq = seq; seq >= newest {
+		m.waiting = time.Time{}
 	}
 }
 

@@ -74,7 +74,7 @@ func (p *packer) send(b *batch) {
 
 // pack hands over tasks as they are now: in one batch, or where they are large in several, of which the last is last.
 func (p *packer) pack(ids []string, last *batch) error {
-	b, size := &batch{}, 0
+	b, size := &batch{since: last.since}, 0
 	for _, id := range ids {
 		rows, err := p.rows(id)
 		if err != nil {
@@ -85,7 +85,7 @@ func (p *packer) pack(ids []string, last *batch) error {
 		}
 		if size += rows.size; size > maxBytes && len(b.tasks) > 0 {
 			p.send(b)
-			b, size = &batch{}, rows.size
+			b, size = &batch{since: last.since}, rows.size
 		}
 		b.tasks = append(b.tasks, rows)
 	}
@@ -201,7 +201,7 @@ const (
 
 // packRecords makes a batch of a record and of those that are there behind it.
 func (p *packer) packRecords(r record, more <-chan record, generation int64) error {
-	b, since := &batch{}, r.at
+	b := &batch{since: r.at}
 	var ids []string
 	known, accounts := map[string]bool{}, false
 	for ok := true; ok; {
@@ -222,7 +222,6 @@ func (p *packer) packRecords(r record, more <-chan record, generation int64) err
 			ok = false
 		}
 	}
-	p.s.mirror.pending(since)
 	// A follower may get a record a moment before the source has folded it. A source that was read once may be older than
 	// the journal now: then it is to be read again.
 	for end := time.Now().Add(foldWait); p.s.src.Seq() < b.to.seq; {

@@ -267,6 +267,9 @@ func (s *session) writeAll(ctx context.Context, p *packer, beat <-chan time.Time
 // put writes one batch. One that takes too long gets more time the next time.
 func (s *session) put(ctx context.Context, b *batch) error {
 	begun := time.Now()
+	if !b.since.IsZero() {
+		s.mirror.pending(b.since)
+	}
 	err := s.putAll(ctx, b)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -38,8 +38,9 @@ type place struct {
 // A batch is what one transaction writes.
 type batch struct {
 	tasks []*taskRows
-	to    *place // where the mirror is afterwards; nil: as far as before
-	sweep bool   // at the end of a rebuild: rows of older generations go
+	to    *place    // where the mirror is afterwards; nil: as far as before
+	since time.Time // when the oldest of its records was written; zero: it is part of a rebuild
+	sweep bool      // at the end of a rebuild: rows of older generations go
 
 	accounts []state.AccountUse // nil: as before
 }
@@ -132,14 +133,14 @@ func (w *writer) write(ctx context.Context, b *batch, patience int) error {
 // begin bounds the transaction, on the server too, which may not hear of our end; then
 // it takes the mirror's row, so that there is one writer at a time.
 func (w *writer) begin(ctx context.Context, tx pgx.Tx) error {
-	var seq, generation int64
+	var there place
 	var q pgx.Batch
 	// While it waits for rows of a COPY, no limit counts but that of keepalives.
 	q.Queue(`SELECT set_config('lock_timeout', $1, TRUE), set_config('idle_in_transaction_session_timeout', $1, TRUE),
 		set_config('tcp_keepalives_idle', '5', TRUE), set_config('tcp_keepalives_interval', '2', TRUE), set_config('tcp_keepalives_count', '3', TRUE)`,
 		fmt.Sprint(writeTimeout.Milliseconds()))
 	q.Queue("SELECT seq, generation FROM mirrors WHERE host = $1 FOR UPDATE", w.o.Host).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&seq, &generation)
+		err := row.Scan(&there.seq, &there.generation)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return errMoved
 		}
@@ -151,7 +152,7 @@ func (w *writer) begin(ctx context.Context, tx pgx.Tx) error {
 	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 		return err
 	}
-	if uint64(seq) != w.at.seq || generation != w.at.generation {
+	if there.seq != w.at.seq || there.generation != w.at.generation {
 		return errMoved
 	}
 	return nil

@@ -17,10 +17,7 @@ func (s *Server) Kill(t testing.TB) {
 		return
 	}
 	s.signal(t, "KILL")
-	if _, err := s.process.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	s.gone()
+	until(t, "PostgreSQL was killed", s.Ended)
 }
 
 // Stop stops the server in order: open connections are ended.

@@ -260,14 +260,10 @@ func (s *Server) Ended() bool {
 	if pid == 0 && err == nil {
 		return false
 	}
-	s.gone()
-	return true
-}
-
-func (s *Server) gone() {
 	_ = s.process.Release() // it was waited for
 	s.process = nil
 	_, _ = fmt.Fprintln(s.alive, 0) // for the watchdog there is none
+	return true
 }
 
 // Dir returns the directory of the socket.
