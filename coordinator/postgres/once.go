@@ -10,6 +10,7 @@ import (
 	"stint/coordinator/task"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 )
 
 // A Position says how far a mirror goes.
@@ -36,17 +37,13 @@ type Position struct {
 
 // readPosition reads the mirror's row of a host; the zero one if there is none.
 func readPosition(ctx context.Context, q schema.Querier, host string) (p Position, err error) {
-	var rebuilt *time.Time
 	err = q.QueryRow(ctx, `SELECT host, state_dir, seq, digest, generation, settings, version, updated_at, rebuilt_at, worker_id,
 		clock_timestamp() - updated_at FROM mirrors WHERE host = $1`, host).
-		Scan(&p.Host, &p.StateDir, &p.Seq, &p.digest, &p.Generation, &p.settings, &p.Version, &p.UpdatedAt, &rebuilt, &p.worker, &p.age)
+		Scan(&p.Host, &p.StateDir, &p.Seq, &p.digest, &p.Generation, &p.settings, &p.Version, &p.UpdatedAt, (*zeronull.Timestamptz)(&p.RebuiltAt), &p.worker, &p.age)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Position{Host: host}, nil
 	}
-	if rebuilt != nil {
-		p.RebuiltAt = rebuilt.UTC()
-	}
-	p.UpdatedAt = p.UpdatedAt.UTC()
+	p.UpdatedAt, p.RebuiltAt = p.UpdatedAt.UTC(), p.RebuiltAt.UTC()
 	return p, err
 }
 

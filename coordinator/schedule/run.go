@@ -298,11 +298,10 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 	if !errors.As(err, &refused) || refused.Code == task.CodeFull || refused.Code == task.CodeStopped || refused.Code == task.CodeShortage {
 		return err // or none
 	}
-	run := task.JobRun{Schedule: s.Name, Scheduled: at, Outcome: task.RunError, Reason: string(refused.Code), Ended: r.opts.Now(), Detail: task.OneSentence(refused.Error(), maxDetail)}
 	if now {
 		return err
 	}
-	return r.pass(ctx, run)
+	return r.pass(ctx, task.JobRun{Schedule: s.Name, Scheduled: at, Outcome: task.RunError, Reason: string(refused.Code), Ended: r.opts.Now(), Detail: task.OneSentence(refused.Error(), maxDetail)})
 }
 
 // pass notes a firing that is not made, its line first: after a crash that line tells of it.
