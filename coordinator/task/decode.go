@@ -324,7 +324,7 @@ func (d *decoder) text() []byte {
 			}
 			var text string
 			d.bad = d.bad || json.Unmarshal(quoted, &text) != nil
-			if loneSurrogate(quoted) >= 0 {
+			if n := strings.Count(text, "\uFFFD"); n > 0 && n > replacements(quoted) { // encoding/json has put one there
 				d.note(Fault{Text: `half of a surrogate pair is no character; escape both halves, as in \ud83d\ude00`})
 			}
 			return []byte(text)
@@ -332,6 +332,12 @@ func (d *decoder) text() []byte {
 	}
 	d.bad = true
 	return nil
+}
+
+// replacements returns how many U+FFFD the text of a string has, as they are and escaped.
+func replacements(quoted []byte) int {
+	plain := bytes.ToLower(bytes.ReplaceAll(quoted, []byte(`\\`), nil))
+	return bytes.Count(plain, []byte("\uFFFD")) + bytes.Count(plain, []byte(`\ufffd`))
 }
 
 // number reports whether it has read a whole number.

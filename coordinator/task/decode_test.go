@@ -8,8 +8,10 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,7 +93,7 @@ func strayNull(body []byte) bool {
 // a property alone.
 func FuzzDecode(f *testing.F) {
 	for _, body := range []string{
-		"", "null", "{}", "[]", `{"a":1}`, `{"prompt":"a","prompt":"b"}`, `{"prompt":"a","PROMPT":"b"}`, `{"Prompt":"a"}`, `{"prompt":null,"hold":null,"after":null,"priority":null,"notBefore":null}`, `{"prompt":"\ud800"}`, `{"\ud800":0}`,
+		"", "null", "{}", "[]", `{"a":1}`, `{"prompt":"a","prompt":"b"}`, `{"prompt":"a","PROMPT":"b"}`, `{"Prompt":"a"}`, `{"prompt":null,"hold":null,"after":null,"priority":null,"notBefore":null}`, `{"prompt":"\ud800"}`, `{"\ud800":0}`, `{"prompt":"\ufffd\uFFFD�\\ufffd"}`, `{"prompt":"\\ufffd\ud800"}`, `{"prompt":"\\\ud800\\\\ufffd"}`,
 		`{"prompt":"\ud83d\ude00 \u0041\n\t\"\\\/\b\f\r"}`, `{"prompt":"\x"}`, `{"prompt":"a`, `{"prompt":"a\`, `{"prompt":"a\"`, `{"prompt":"a` + "\n" + `"}`, `{"prom\u0070t":"x"}`, `{"K":1,"k":2}`, `{"ſpare":true}`,
 		`{"priority":1}`, `{"priority":-0}`, `{"priority":01}`, `{"priority":+1}`, `{"priority":1.0}`, `{"priority":1.5}`, `{"priority":1e3}`, `{"priority":1e99}`, `{"priority":-}`, `{"priority":9223372036854775807}`, `{"priority":9223372036854775808}`, `{"priority":1_0}`,
 		`{"hold":true,"spare":false}`, `{"hold":tru}`, `{"hold":"true"}`, `{"hold":truex}`, `{"hold":nul}`, `{"after":["a","b"]}`, `{"after":[]}`, `{"after":["a",null]}`, `{"after":["a",]}`, `{"after":[,"a"]}`, `{"after":["a" "b"]}`, `{"after":"a"}`, `{"after":[[["a"]]]}`,
@@ -138,4 +140,36 @@ func TestDecodeIsLinear(t *testing.T) {
 			t.Errorf("%s: %v allocations", name, allocs)
 		}
 	}
+}
+
+// loneSurrogate returns the place of the first escape in JSON text that is half of a surrogate pair, such as
+// \ud800; -1 if there is none. It is no Unicode, and encoding/json reads it as U+FFFD.
+func loneSurrogate(data []byte) int {
+	for i := 0; ; {
+		n := bytes.IndexByte(data[i:], '\\')
+		if n < 0 {
+			return -1
+		}
+		i += n
+		switch first := escapedRune(data[i:]); {
+		case !utf16.IsSurrogate(first):
+			i += min(2, len(data)-i)
+		case utf16.DecodeRune(first, escapedRune(data[i+6:])) == utf8.RuneError:
+			return i
+		default:
+			i += 12
+		}
+	}
+}
+
+// escapedRune returns what the escape \uXXXX that data begins with stands for; 0 if it begins with none.
+func escapedRune(data []byte) rune {
+	if len(data) < 6 || !bytes.HasPrefix(data, []byte(`\u`)) {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
 }

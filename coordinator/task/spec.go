@@ -6,12 +6,9 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // ParseSpecs reads task specs as JSON: one object, or an array of them. name is the file's, for errors. The names are those of
@@ -100,38 +97,6 @@ func WithUnderscores(name string) string {
 		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()
-}
-
-// loneSurrogate returns the place of the first escape in JSON text that is half of a surrogate pair, such as
-// \ud800; -1 if there is none. It is no Unicode, and encoding/json reads it as U+FFFD.
-func loneSurrogate(data []byte) int {
-	for i := 0; ; {
-		n := bytes.IndexByte(data[i:], '\\')
-		if n < 0 {
-			return -1
-		}
-		i += n
-		switch first := escapedRune(data[i:]); {
-		case !utf16.IsSurrogate(first):
-			i += min(2, len(data)-i)
-		case utf16.DecodeRune(first, escapedRune(data[i+6:])) == utf8.RuneError:
-			return i
-		default:
-			i += 12
-		}
-	}
-}
-
-// escapedRune returns what the escape \uXXXX that data begins with stands for; 0 if it begins with none.
-func escapedRune(data []byte) rune {
-	if len(data) < 6 || !bytes.HasPrefix(data, []byte(`\u`)) {
-		return 0
-	}
-	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
-	if err != nil {
-		return 0
-	}
-	return rune(n)
 }
 
 // LastObject returns the last JSON object in an answer that has a text or a list under one of the keys;

@@ -41,9 +41,9 @@ func (k *Key) Resolve(r *http.Request) []error {
 // the key as it is. fault is why it cannot be used, or "".
 func parseKey(value string) (key, fault string) {
 	key = strings.Trim(value, " \t")
-	if inner, quoted := strings.CutPrefix(key, `"`); quoted {
-		if key, fault = unquote(inner); fault != "" {
-			return "", fault
+	if inner, err := strconv.Unquote(key); strings.HasPrefix(key, `"`) && task.IsPrintable(key) {
+		if key = inner; err != nil {
+			return "", "its quotes do not fit"
 		}
 	}
 	if key == "" {
@@ -53,27 +53,6 @@ func parseKey(value string) (key, fault string) {
 		return "", "the key is not 1 to 256 printable characters"
 	}
 	return key, ""
-}
-
-// unquote reads a string up to its closing quote, with which it has to end.
-func unquote(s string) (text, fault string) {
-	var out strings.Builder
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '"' && i == len(s)-1:
-			return out.String(), ""
-		case c == '"':
-			return "", "something follows the closing quote"
-		case c != '\\':
-			out.WriteByte(c)
-		case i+1 < len(s) && (s[i+1] == '"' || s[i+1] == '\\'):
-			i++
-			out.WriteByte(s[i])
-		default:
-			return "", `a backslash stands before neither " nor \`
-		}
-	}
-	return "", "the closing quote is missing"
 }
 
 func wrongKey(field, why string) error {
