@@ -30,7 +30,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -50,8 +49,10 @@ const (
 	maxStreams   = 64
 	readTimeout  = 30 * time.Second // of a request
 	writeTimeout = time.Minute      // of each piece of an answer
-	maxTCPBody   = 4 << 20
 )
+
+// MaxBody is the size of the largest body that is taken over TCP.
+const MaxBody = 4 << 20
 
 // ListenLoopback listens for the HTTP interface at an address such as 127.0.0.1:7433, [::1]:7433 or
 // localhost:7433: always at both, so that nobody else answers at one of the names that browsers take for
@@ -131,7 +132,6 @@ func (g *Guard) Protect(srv *http.Server) {
 	g.places.bound(srv)
 	srv.Handler = g
 	srv.ReadTimeout = readTimeout
-	srv.WriteTimeout = writeTimeout         // also of what net/http refuses
 	srv.DisableGeneralOptionsHandler = true // OPTIONS * would pass by the guard
 }
 
@@ -194,10 +194,8 @@ func Of(ctx context.Context) *Guard {
 
 // ServeHTTP answers one request. Nothing is looked at before the Host is known to be
 // ours, and nothing is told before the token is.
-func (g *Guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	r = g.places.admit(rw, r)
-	w := &timedWriter{ResponseWriter: rw}
-	defer w.renew() // for what net/http writes then
+func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = g.places.admit(w, r)
 	SecureHeaders(w.Header())
 	if p := g.check(r); p != nil {
 		g.refuse(w, p)
@@ -221,45 +219,9 @@ func (g *Guard) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	if r.ContentLength == 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // net/http goes on reading there to notice that a client has gone
-	} else {
-		r.Body = &boundedBody{r.Body, maxTCPBody}
 	}
 	g.opts.Handler.ServeHTTP(w, r)
 }
-
-// A timedWriter sets a deadline for each piece of an answer, from when it is written. It
-// leaves that to who sets a deadline of his own. It belongs to one request.
-type timedWriter struct {
-	http.ResponseWriter
-	left bool
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *timedWriter) WriteHeader(code int) {
-	w.renew()
-	w.ResponseWriter.WriteHeader(code)
-}
-
-// Write implements io.Writer.
-func (w *timedWriter) Write(p []byte) (int, error) {
-	w.renew()
-	return w.ResponseWriter.Write(p)
-}
-
-// SetWriteDeadline is what http.ResponseController calls.
-func (w *timedWriter) SetWriteDeadline(t time.Time) error {
-	w.left = true
-	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
-}
-
-func (w *timedWriter) renew() {
-	if !w.left {
-		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection has one
-	}
-}
-
-// Unwrap returns http.ResponseController what it controls.
-func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // check returns what a request is refused with; nil if it may pass.
 func (g *Guard) check(r *http.Request) *wire.Problem {
@@ -274,39 +236,8 @@ func (g *Guard) check(r *http.Request) *wire.Problem {
 	case !g.opts.IsPublic(r) && !g.Authenticated(r):
 		return wire.NewProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the token is missing or is not the present one",
 			"curl: stint token header | curl -H @- URL; in a browser: stint ui")
-	case r.ContentLength > maxTCPBody:
-		discard(r.Body)
-		return TooLarge()
 	}
 	return nil
-}
-
-// ErrTooLarge means that a body is larger than is taken over TCP.
-var ErrTooLarge = fmt.Errorf("the body has more than %d bytes", maxTCPBody)
-
-// TooLarge returns the answer for a body that is larger than is taken over TCP.
-func TooLarge() *wire.Problem {
-	return wire.NewProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid, ErrTooLarge.Error(), "send it over the unix socket, or in several parts")
-}
-
-// discard takes what else comes of a body that is too large, as far as that is
-// bearable: a client that cannot send all of it does not look for the answer.
-func discard(body io.Reader) { _, _ = io.CopyN(io.Discard, body, 4*maxTCPBody) }
-
-// A boundedBody is a body of at most left bytes. It belongs to one request.
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-// Read implements io.Reader.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		discard(b.ReadCloser)
-		return 0, ErrTooLarge
-	}
-	return n, err
 }
 
 // sameOrigin reports whether a request comes from our own page or from no browser. Of what comes from elsewhere only the address

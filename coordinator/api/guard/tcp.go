@@ -64,6 +64,7 @@ type tcpConn struct {
 
 	once    sync.Once
 	allowed bool // set by once: it may call
+	isTimed bool // a handler has set a deadline of its own for what is written
 }
 
 // Read implements io.Reader. A stranger seems to have said nothing.
@@ -73,6 +74,20 @@ func (c *tcpConn) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return c.Conn.Read(p)
+}
+
+// Write implements io.Writer. Each piece of an answer has a deadline from when it is written.
+func (c *tcpConn) Write(p []byte) (int, error) {
+	if !c.isTimed {
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // a connection has one
+	}
+	return c.Conn.Write(p)
+}
+
+// SetWriteDeadline is what http.ResponseController calls.
+func (c *tcpConn) SetWriteDeadline(t time.Time) error {
+	c.isTimed = true
+	return c.Conn.SetWriteDeadline(t)
 }
 
 // Close implements net.Conn.

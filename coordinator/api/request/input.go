@@ -147,16 +147,22 @@ func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Probl
 // receive takes a body to its end.
 func (in *Input) receive(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) *wire.Problem {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(BodyTimeout)) // not supported by a test's recorder, which has none
-	n, err := io.Copy(buf, io.LimitReader(r.Body, in.most+1))
+	most := in.most
+	if guard.OverTCP(r.Context()) {
+		most = min(most, guard.MaxBody)
+	}
+	n, err := io.Copy(buf, io.LimitReader(r.Body, most+1))
+	if n > most {
+		_, _ = io.CopyN(io.Discard, r.Body, 4*guard.MaxBody) // a client that cannot send all of it does not look for the answer
+	}
 	_ = r.Body.Close() // what is left is net/http's
 	var slow net.Error
 	var text, hint string
 	status := http.StatusBadRequest
 	switch {
-	case n > in.most:
-		status, text = http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is too large: it has more than %d bytes", in.most)
-	case errors.Is(err, guard.ErrTooLarge):
-		return guard.TooLarge()
+	case n > most:
+		status, text = http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is too large: it has more than %d bytes", most)
+		hint = "send it in several parts, or over the unix socket, which takes more"
 	case errors.As(err, &slow) && slow.Timeout():
 		status, text = http.StatusRequestTimeout, "request body read timeout"
 	case err != nil: // which is the client's doing and not ours
