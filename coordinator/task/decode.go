@@ -114,9 +114,6 @@ type Fault struct {
 	unknown *Schema // that has no such field; nil: it is something else
 }
 
-// Error implements error.
-func (f Fault) Error() string { return f.At + ": " + f.Text }
-
 // Faults are what is wrong with a request.
 type Faults []Fault
 

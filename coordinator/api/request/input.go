@@ -27,8 +27,7 @@ import (
 // BodyTimeout is how long a client may take to send a body.
 const BodyTimeout = 30 * time.Second
 
-// A Resolver is an input that takes more of a request by itself, and returns what is wrong there: faults, or
-// errors that are answered as they are.
+// A Resolver is an input that takes more of a request by itself, and returns what is wrong there, which is answered as it is.
 type Resolver interface{ Resolve(r *http.Request) []error }
 
 // An Input reads requests into values of one type. Their fields have tags that say what of a request they
@@ -138,10 +137,33 @@ func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Probl
 	if resolver, ok := v.(Resolver); ok {
 		own = resolver.Resolve(r)
 	}
-	if f == nil && refused == nil && own == nil {
-		return nil
+	faults, areFaults := refused.(task.Faults)
+	switch {
+	case own != nil:
+		return wire.ProblemOf(own[0])
+	case refused != nil && !areFaults:
+		return wire.ProblemOf(refused)
+	case f != nil || areFaults:
+		return refusal(append(f, faults...))
 	}
-	return refusal(append(own, f, refused)...)
+	return nil
+}
+
+// refusal makes a problem of what is wrong with a request: one sentence that names each fault and where it is.
+func refusal(found task.Faults) *wire.Problem {
+	status, field := http.StatusUnprocessableEntity, ""
+	slices.SortFunc(found, func(a, b task.Fault) int { return cmp.Or(strings.Compare(a.At, b.At), strings.Compare(a.Text, b.Text)) })
+	for _, f := range slices.Backward(found) {
+		if at := strings.IndexAny(f.At, ".["); at >= 0 { // the first one that is told counts
+			field = strings.NewReplacer("[", ".", "]", "").Replace(wire.Clip(f.At)[at:])[1:]
+		}
+		if strings.HasPrefix(f.Text, task.NotJSON) {
+			status = http.StatusBadRequest
+		}
+	}
+	p := wire.NewProblem(status, wire.CodeOf(status), found.Error(), "")
+	p.Field = field
+	return p
 }
 
 // receive takes a body to its end.
