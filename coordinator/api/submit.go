@@ -62,7 +62,7 @@ func (s *Server) submitRoutes() {
 	preview := op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Show what would be run for tasks", "They are checked as at a submit, and their prompts are built. Nothing is kept, and no agent starts.", http.StatusConflict, http.StatusTooManyRequests)
 	preview.most = wire.MaxList
 	answers(s, preview, lasting(func(ctx context.Context, in *with[request.Tasks]) (out wire.PreviewBody, err error) {
-		specs, isList := in.Body.Specs()
+		specs := in.Body.Specs
 		for i := range specs {
 			s.number(ctx, &specs[i])
 		}
@@ -71,19 +71,19 @@ func (s *Server) submitRoutes() {
 			return out, err
 		}
 		defer leave()
-		out.Previews, err = s.rooms.Submits.Preview(ctx, specs, isList)
+		out.Previews, err = s.rooms.Submits.Preview(ctx, specs, in.Body.IsList)
 		return out, err
 	}))
 }
 
 // submit accepts tasks under the key of their request, which may be "".
 func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*submitOutput, error) {
-	specs, isList := body.Specs()
+	specs := body.Specs
 	numbers := make([]number, len(specs))
 	for i := range specs {
 		numbers[i] = s.number(ctx, &specs[i])
 	}
-	if !isList {
+	if !body.IsList {
 		spec := specs[0]
 		if key != "" && spec.IdempotencyKey != "" && key != spec.IdempotencyKey {
 			return nil, task.Wrong("idempotencyKey", "leave one of them out", "the header %s and idempotencyKey mean the same, and differ", request.KeyHeader)

@@ -19,12 +19,9 @@ type reader interface{ read(data []byte) error }
 
 // A Task is a body with one task, or a list of them, which older clients send to the same path.
 type Task struct {
-	list   []task.TaskSpec
-	isList bool
+	Specs  []task.TaskSpec
+	IsList bool
 }
-
-// Specs returns the tasks, and whether they came as a list.
-func (b *Task) Specs() (specs []task.TaskSpec, isList bool) { return b.list, b.isList }
 
 // Tasks is a [Task] that is described as a list.
 type Tasks struct{ Task }
@@ -35,7 +32,7 @@ type Batch struct{ Tasks }
 // read refuses what is no list before its properties are looked at, which would be those of a task.
 func (b *Batch) read(data []byte) error {
 	err := b.Tasks.read(data)
-	if !b.isList && json.Valid(data) {
+	if !b.IsList && json.Valid(data) {
 		return task.Invalid("send [{…}, …]; a single task goes to /v1/tasks", "the body is not a list of tasks")
 	}
 	return err
@@ -43,23 +40,20 @@ func (b *Batch) read(data []byte) error {
 
 // read decodes a body.
 func (b *Task) read(data []byte) (err error) {
-	b.list, b.isList, err = task.DecodeSpecs(data)
-	if !b.isList && len(data) > wire.MaxBody {
+	b.Specs, b.IsList, err = task.DecodeSpecs(data)
+	if !b.IsList && len(data) > wire.MaxBody {
 		return wire.NewProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid,
 			fmt.Sprintf("the task has more than the %d bytes that are taken", wire.MaxBody), "put long texts into files of the workspace and name them in the prompt")
 	}
 	return err
 }
 
-// A Patch is a body with a merge patch that has the names of TaskSpec. Its kinds are right;
+// A Patch is a body with a merge patch that has the names of TaskSpec, in JSON. Its kinds are right;
 // what its values say is the coordinator's to check.
-type Patch struct{ fields []byte }
-
-// Fields returns the patch, as JSON.
-func (b *Patch) Fields() []byte { return b.fields }
+type Patch []byte
 
 // read decodes a patch, whose names may be spelled as those of a task.
 func (b *Patch) read(data []byte) error {
-	b.fields = slices.Clone(data) // whose memory is used again
+	*b = slices.Clone(data) // whose memory is used again
 	return task.PatchSchema().Decode(data, reflect.ValueOf(new(task.TaskSpec)).Elem())
 }

@@ -32,7 +32,7 @@ func (k *Key) Resolve(r *http.Request) []error {
 		fault = "the header is there twice"
 	}
 	if k.key = key; fault != "" {
-		return []error{wrongKey(KeyHeader, fault)}
+		return []error{task.Wrong(KeyHeader, "send for example "+KeyHeader+`: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, "%s cannot be used: %s", KeyHeader, fault)}
 	}
 	return nil
 }
@@ -53,10 +53,6 @@ func parseKey(value string) (key, fault string) {
 		return "", "the key is not 1 to 256 printable characters"
 	}
 	return key, ""
-}
-
-func wrongKey(field, why string) error {
-	return &task.Error{Code: task.CodeInvalid, Message: field + " cannot be used: " + why, Hint: "send for example " + KeyHeader + `: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, Field: field}
 }
 
 // A Match is part of the input of an operation that takes an If-Match. Its field describes
