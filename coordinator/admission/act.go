@@ -278,7 +278,7 @@ func (a *Admission) ChangeSchedule(ctx context.Context, name string, change func
 
 // Fire is Submit of the task of a schedule's firing, and ChangeSchedule, in one durable change.
 func (a *Admission) Fire(ctx context.Context, s task.TaskSpec, name string, change func(*state.Control)) (state.Task, error) {
-	tasks, err := a.submit(ctx, request{specs: []task.TaskSpec{s}, schedule: name, fired: change})
+	tasks, err := a.submit(ctx, request{specs: []task.TaskSpec{s}, also: func(st *fold.State, tx *ledger.Tx) { changeSchedule(st, tx, name, change) }})
 	if err != nil {
 		return state.Task{}, err
 	}

@@ -41,6 +41,7 @@ type submission struct {
 
 	environment string // digest of its environment
 
+	old     *state.Task // that is there already, and that the spec asks for again; nil: it is new
 	session string        // id of the session that it begins, if it does
 	account string        // with which it begins, set on the log's goroutine
 	resume  string        // its resume policy
@@ -54,8 +55,7 @@ type request struct {
 	isList bool   // else it is a single one
 	key    string // idempotency key of the list as a whole; "": it has none
 
-	schedule string               // whose firing it is; "": of none
-	fired    func(*state.Control) // changes the schedule's control record
+	also func(*fold.State, *ledger.Tx) // what else the change has, if anything
 }
 
 // An intake is one or more specs that are enqueued together. It belongs to one
@@ -74,13 +74,9 @@ type intake struct {
 	st      *fold.State     // the fold, for a follow-up, which is made where it is locked; else nil
 	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
 
-	ids   []string      // of the tasks: new ones, or old ones that were asked for again
-	old   []*state.Task // the old ones, by their places; nil for a new one
-	fresh []state.Task
+	fresh []state.Task // the new ones
 	now   string
-	begun map[sessionPlace]string // sessions of the new tasks: the last one of each place
-
-	accounts map[sessionPlace]string // of the new tasks, by places without one
+	begun map[sessionPlace]string // their sessions: the last one of each place; for a place without an account, that
 }
 
 // Submit enqueues a task. When it returns nil, the task is on the disk. A spec whose ID or idempotency key is
@@ -308,9 +304,7 @@ func (in *intake) checkNotPast(s *task.TaskSpec) error {
 
 // record appends the records of all specs that ask for something new. The log may call it more than once.
 func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
-	n := len(in.list)
-	in.ids, in.old, in.fresh, in.begun = make([]string, n), make([]*state.Task, n), make([]state.Task, 0, n), map[sessionPlace]string{}
-	in.accounts = map[sessionPlace]string{}
+	in.fresh, in.begun = make([]state.Task, 0, len(in.list)), map[sessionPlace]string{}
 	in.now = state.FormatTime(in.a.tasks.Config.Now())
 	if in.key != "" {
 		if err := in.checkShared(st, tx); err != nil {
@@ -318,7 +312,7 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 		}
 	}
 	for i := range in.list {
-		if err := in.recordOne(st, tx, i); err != nil {
+		if err := in.recordOne(st, tx, &in.list[i]); err != nil {
 			return in.at(i, err)
 		}
 	}
@@ -330,8 +324,8 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 			Hint: "try again when some have run (stint ls --status queued), or set max_queued in the configuration",
 		}
 	}
-	if in.schedule != "" {
-		changeSchedule(st, tx, in.schedule, in.fired)
+	if in.also != nil {
+		in.also(st, tx)
 	}
 	err := st.CheckOrder(in.fresh)
 	var cycle *lanes.CycleError
@@ -342,15 +336,9 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 }
 
 // recordOne appends the record of one spec, if it is new.
-func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, i int) error {
-	s := &in.list[i]
-	old, err := in.known(st, s)
-	if err != nil {
+func (in *intake) recordOne(st *fold.State, tx *ledger.Tx, s *submission) (err error) {
+	if s.old, err = in.known(st, s); err != nil || s.old != nil {
 		return err
-	}
-	if in.ids[i] = s.ID; old != nil {
-		in.ids[i], in.old[i] = old.ID, old
-		return nil
 	}
 	if err := in.resolveAfter(st, s); err != nil {
 		return err
@@ -502,15 +490,15 @@ func (in *intake) tasks() (tasks []state.Task, err error) {
 	if tasks = in.fresh; len(in.fresh) < len(in.list) {
 		tasks = make([]state.Task, len(in.list))
 	}
-	for i := range in.ids {
-		if in.old[i] != nil {
-			tasks[i] = *in.old[i]
+	for i := range in.list {
+		t, s := &tasks[i], &in.list[i]
+		if s.old != nil {
+			*t = *s.old
 			continue
 		}
-		t, s := &tasks[i], &in.list[i]
-		*t, _ = in.a.tasks.Peek(in.ids[i])
+		*t, _ = in.a.tasks.Peek(s.ID)
 		if t.Status.Terminal() || t.RunID != "" { // a run may have changed its texts
-			if *t, err = in.a.tasks.Whole(in.ids[i]); err != nil {
+			if *t, err = in.a.tasks.Whole(s.ID); err != nil {
 				return nil, err
 			}
 			continue
@@ -520,17 +508,11 @@ func (in *intake) tasks() (tasks []state.Task, err error) {
 	return tasks, nil
 }
 
-// A Foreseen is what a submit would make of a spec.
-type Foreseen struct {
-	task.TaskPreview          // with Task, Known and Ahead alone
-	FromRun          string   // the run that asks; "": none
-	Environment      []string // which a submit would keep
-	Begun            bool     // a task before it in the list has its session, of which the ledger knows nothing yet
-}
-
 // Foresee returns what Submit would make of specs, or why it would not. isList says that the
-// specs came as a list, so that errors name the field of one with its place. Nothing is kept.
-func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList bool) ([]Foreseen, error) {
+// specs came as a list, so that errors name the field of one with its place. Nothing is kept. complete fills in the
+// rest of the preview of a new task: begun says that a task before it in the list has its session, of which the ledger
+// knows nothing yet.
+func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList bool, complete func(p *task.TaskPreview, s *task.TaskSpec, begun bool) error) ([]task.TaskPreview, error) {
 	const maxPreviews = 100 // each has a search and a prompt
 	if len(specs) > maxPreviews {
 		return nil, task.Invalid("give it some of them", "%d tasks are too many for a preview; at most %d are taken", len(specs), maxPreviews)
@@ -543,24 +525,22 @@ func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList b
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Foreseen, len(in.list))
+	list, n := make([]task.TaskPreview, len(in.list)), -1
 	for i := range in.list {
-		f := &list[i]
-		n := slices.IndexFunc(in.fresh, func(t state.Task) bool { return t.ID == in.ids[i] })
-		if f.Known = n < 0; f.Known {
-			if f.Task, err = a.tasks.Whole(in.ids[i]); err != nil {
-				return nil, err
-			}
+		f, s := &list[i], &in.list[i]
+		if f.Known = s.old != nil; f.Known {
+			f.Task = *s.old
 			continue
 		}
-		sec, err := ledger.Encode(in.newTask(&in.list[i], &in.fresh[n]))
+		n++
+		sec, err := ledger.Encode(in.newTask(s, &in.fresh[n]))
 		if err != nil {
 			return nil, err
 		}
 		if f.Task, err = fold.TaskOf(sec); err != nil {
 			return nil, err
 		}
-		f.FromRun, f.Environment = in.list[i].FromRun, in.list[i].Environment
+		begun := false
 		for _, before := range in.fresh[:n] {
 			if s := &in.list[in.index[before.ID]]; s.Hold || s.NotBefore.After(a.tasks.Config.Now()) {
 				continue // it is passed, as in the lane
@@ -568,7 +548,10 @@ func (a *Admission) Foresee(ctx context.Context, specs []task.TaskSpec, isList b
 			if before.SessionKey == f.Task.SessionKey {
 				f.Ahead++
 			}
-			f.Begun = f.Begun || before.SessionID == f.Task.SessionID
+			begun = begun || before.SessionID == f.Task.SessionID
+		}
+		if err := cmp.Or(context.Cause(ctx), complete(f, &s.TaskSpec, begun)); err != nil {
+			return nil, err
 		}
 	}
 	return list, nil

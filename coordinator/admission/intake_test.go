@@ -34,7 +34,7 @@ func TestSubmitAnswersWithTheTaskAsItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &ledger.Record{Kind: ledger.KindTask, ID: in.ids[0]}
+		r := &ledger.Record{Kind: ledger.KindTask, ID: in.list[0].ID}
 		r.Add(state.KeyStatus, fields[0]).Add(state.KeyRunID, fields[1]).AddIf(state.KeyResult, fields[2])
 		err = s.Update(context.Background(), func(_ *fold.State, tx *ledger.Tx) error {
 			tx.Append(r)

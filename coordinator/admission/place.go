@@ -145,7 +145,7 @@ func (in *intake) noteBeside(tasks []state.Task) {
 	asked := map[string]bool{"": true}
 	for i := range tasks {
 		s := &in.list[i]
-		if in.old[i] != nil || s.parent != "" || s.Hold || asked[s.root] || in.a.tasks.Workspace(s.Workspace).Checkout == queue.CheckoutExclusive {
+		if s.old != nil || s.parent != "" || s.Hold || asked[s.root] || in.a.tasks.Workspace(s.Workspace).Checkout == queue.CheckoutExclusive {
 			continue
 		}
 		if asked[s.root] = true; !task.IsCheckout(s.root) {
@@ -215,7 +215,7 @@ func (in *intake) sessionFor(st *fold.State, s *submission, tx *ledger.Tx) (lane
 	}
 	id = cmp.Or(id, s.session)
 	if len(in.list) > 1 { // for those that follow
-		in.begun[at], in.accounts[sessionPlace{lane: at.lane, agent: at.agent}] = id, at.account
+		in.begun[at], in.begun[sessionPlace{lane: at.lane, agent: at.agent}] = id, at.account
 	}
 	return at.lane, id, nil
 }
@@ -231,7 +231,7 @@ func (in *intake) accountFor(st *fold.State, s *submission) (account string) {
 		_, account, _ = st.NativeOwner(s.AgentSession)
 		account = cmp.Or(account, s.Agent) // one of the user's own, which began elsewhere
 	case goesOn:
-		if account = in.accounts[sessionPlace{lane: s.lane(), agent: s.Agent}]; account == "" {
+		if account = in.begun[sessionPlace{lane: s.lane(), agent: s.Agent}]; account == "" {
 			_, account = st.LaneAgent(s.lane(), []string{s.Agent})
 		}
 	}

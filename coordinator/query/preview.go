@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"stint/coordinator/admission"
 	"stint/coordinator/attempt"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
@@ -18,27 +17,13 @@ import (
 // then; see [admission.Admission.Foresee]. Nothing is kept, and no agent is started.
 func (q *Query) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error) {
 	defer q.tasks.Call()()
-	foreseen, err := q.admission.Foresee(ctx, specs, isList)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]task.TaskPreview, len(foreseen))
-	for i, f := range foreseen {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if list[i] = f.TaskPreview; f.Known {
-			continue
-		}
-		if err := q.previewRun(ctx, &list[i], &f); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
+	return q.admission.Foresee(ctx, specs, isList, func(p *task.TaskPreview, s *task.TaskSpec, begun bool) error {
+		return q.previewRun(ctx, p, s, begun)
+	})
 }
 
 // previewRun fills in what is known of a task's first run. One that asks sees no notes but its own.
-func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admission.Foreseen) error {
+func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, spec *task.TaskSpec, begun bool) error {
 	r, known := q.attempts.Reserve(&p.Task), false
 	r.Cancel(nil)
 	q.tasks.View(func(st *fold.State) {
@@ -58,7 +43,7 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admissio
 	switch {
 	case r.Session != "":
 		p.Session, p.Resumes = task.SessionResume, r.Session
-	case (f.Begun || known) && p.Ahead > 0:
+	case (begun || known) && p.Ahead > 0:
 		p.Session = task.SessionLater
 	default:
 		p.Session = task.SessionNew
@@ -80,8 +65,8 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admissio
 		p.Reason, p.Error = state.ClassSessionLost, attempt.NoSession
 	case canPlan:
 		turn := q.attempts.Turn(r, t)
-		if len(f.Environment) > 0 { // which is not kept yet
-			turn.Env = f.Environment
+		if len(spec.Environment) > 0 { // which is not kept yet
+			turn.Env = spec.Environment
 		}
 		plan := planner.Plan(turn)
 		p.Argv, p.Env, p.Reason, p.Error = plan.Argv, plan.Env, plan.Class, plan.Error
@@ -93,7 +78,7 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, f *admissio
 	}
 	var found memory.Result
 	var err error = errForeignNotes
-	if f.FromRun == "" || q.isOfRun(f.FromRun, t.Workspace) {
+	if spec.FromRun == "" || q.isOfRun(spec.FromRun, t.Workspace) {
 		found, err = q.attempts.Recall(ctx, r, t)
 	}
 	if err != nil && ctx.Err() != nil {
