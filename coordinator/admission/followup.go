@@ -120,9 +120,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 	if t.Trigger == state.ByAgent { // what follows it is its agent's wish as well
 		a.capBy(&in.list[0], &t)
 	}
-	if err := a.prepare(&in.list[0]); err != nil {
-		return err
-	}
+	a.prepare(&in.list[0])
 	return in.record(st, tx)
 }
 

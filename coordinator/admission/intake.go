@@ -41,7 +41,7 @@ type submission struct {
 
 	environment string // digest of its environment
 
-	old     *state.Task // that is there already, and that the spec asks for again; nil: it is new
+	old     *state.Task   // that is there already, and that the spec asks for again; nil: it is new
 	session string        // id of the session that it begins, if it does
 	account string        // with which it begins, set on the log's goroutine
 	resume  string        // its resume policy
@@ -177,9 +177,7 @@ func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error)
 		if s.IdempotencyKey != "" {
 			keys[s.IdempotencyKey] = i
 		}
-		if err := a.prepare(s); err != nil {
-			return nil, in.at(i, err)
-		}
+		a.prepare(s)
 	}
 	return in, nil
 }
@@ -413,7 +411,7 @@ const noWait = "0s"
 
 // prepare makes the fields of a new task's record that do not depend on other tasks, so that
 // this takes no time on the log's goroutine. Those that depend on them are empty.
-func (a *Admission) prepare(s *submission) error {
+func (a *Admission) prepare(s *submission) {
 	set := a.tasks.Workspace(s.Workspace)
 	s.session, s.resume = a.tasks.Config.ID(), a.resumeOf(s)
 	r := &ledger.Record{Fields: make([]ledger.Pair, 0, 16)} // more than most need
@@ -437,14 +435,10 @@ func (a *Admission) prepare(s *submission) error {
 		AddIf(state.KeyMaxIterations, state.OrNone(s.MaxIterations)).AddIf(state.KeyTenantID, s.TenantID).AddIf(state.KeyQueue, s.Queue).
 		AddIf(state.KeyFallback, strings.Join(s.Fallback, " ")).AddIf(state.KeyAllow, strings.Join(s.Allow, "\n")).AddIf(state.KeyOutputSpec, strings.Join(s.OutputSpec, "\n"))
 	if len(s.InputFiles) > 0 {
-		files, err := json.Marshal(s.InputFiles)
-		if err != nil {
-			return err
-		}
+		files, _ := json.Marshal(s.InputFiles) // texts: nothing can be wrong
 		s.files = string(files)
 	}
 	s.fields = r.Fields
-	return nil
 }
 
 // newTask returns the record of a new task, whose lane and session t has.

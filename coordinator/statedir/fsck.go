@@ -181,12 +181,8 @@ func (r *FsckReport) unreadable(name string, err error) {
 func (c *fsck) checkJournal() (records int) {
 	c.book = newBook(c.files, queue.BytesReader(c.journal))
 	var last uint64
-	accounts := map[string]bool{}
 	found := ledger.CheckJournal(c.journal, func(s *ledger.Section) (more bool) {
 		records++
-		if name, ok := strings.CutPrefix(string(s.ID), state.ControlAccount); ok && s.Kind == ledger.KindControl {
-			accounts[name] = true
-		}
 		last = max(last, s.Seq)
 		if err := c.book.apply(s); err != nil {
 			c.fault(KindRefused, task.Finding{File: c.files.Journal(), Line: s.Line, Message: fmt.Sprintf("record %d has no effect: %v", s.Seq, err)})
@@ -204,9 +200,9 @@ func (c *fsck) checkJournal() (records int) {
 	if st := c.book.tasks; c.files == ledger.TaskFiles {
 		c.Seq = max(last, st.Seq()) // a compaction keeps the number, not the record
 		c.Paused, c.PauseWhy = st.Paused()
-		for _, name := range slices.Sorted(maps.Keys(accounts)) {
-			if a := st.Account(name); a.Hold || !a.CoolUntil.IsZero() {
-				c.Accounts = append(c.Accounts, a)
+		for _, a := range st.Accounts() {
+			if a.Hold || !a.CoolUntil.IsZero() {
+				c.Accounts = append(c.Accounts, a.Account)
 			}
 		}
 	}
