@@ -109,10 +109,8 @@ func (e *edit) checkChanged() error {
 	if err := CheckFields(&changed); err != nil {
 		return err
 	}
-	if e.isChanged(state.KeyPrompt) {
-		if err := task.CheckPrompt(e.now.Prompt); err != nil {
-			return err
-		}
+	if err := task.CheckPrompt(e.now.Prompt); err != nil && e.isChanged(state.KeyPrompt) {
+		return err
 	}
 	if e.isChanged(state.KeyOutputSpec) {
 		e.now.OutputSpec = changed.OutputSpec // cleaned
@@ -152,10 +150,8 @@ func (e *edit) fill() error {
 			s.Account = ""
 		}
 	}
-	if e.isChanged(state.KeyAccount) || e.isChanged(state.KeyAgent) {
-		if err := e.in.checkAccount(s); err != nil {
-			return err
-		}
+	if err := e.in.checkAccount(s); err != nil && (e.isChanged(state.KeyAccount) || e.isChanged(state.KeyAgent)) {
+		return err
 	}
 	if _, hasModel := e.given[state.KeyModel]; hasModel || e.isChanged(state.KeyAgent) {
 		if !hasModel { // that of another agent means nothing to it
@@ -172,10 +168,8 @@ func (e *edit) fill() error {
 			return err
 		}
 	}
-	if e.isChanged(state.KeyAllow) || e.isChanged(state.KeyAgent) || e.isChanged(state.KeyWorkspace) {
-		if err := a.CheckAllow(s.Agent, s.Workspace, s.Allow); err != nil {
-			return err
-		}
+	if err := a.CheckAllow(s.Agent, s.Workspace, s.Allow); err != nil && (e.isChanged(state.KeyAllow) || e.isChanged(state.KeyAgent) || e.isChanged(state.KeyWorkspace)) {
+		return err
 	}
 	for _, field := range task.EditableFields() {
 		if field != state.KeyAfter && e.isChanged(field) {

@@ -304,10 +304,8 @@ func (in *intake) checkNotPast(s *task.TaskSpec) error {
 func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 	in.fresh, in.begun = make([]state.Task, 0, len(in.list)), map[sessionPlace]string{}
 	in.now = state.FormatTime(in.a.tasks.Config.Now())
-	if in.key != "" {
-		if err := in.checkShared(st, tx); err != nil {
-			return err
-		}
+	if err := in.checkShared(st, tx); err != nil {
+		return err
 	}
 	for i := range in.list {
 		if err := in.recordOne(st, tx, &in.list[i]); err != nil {

@@ -20,6 +20,9 @@ import (
 
 // checkShared refuses a list whose key stands for a single task or for a list of another length.
 func (in *intake) checkShared(st *fold.State, tx *ledger.Tx) error {
+	if in.key == "" {
+		return nil
+	}
 	tx.Claim("key " + in.key)
 	has := func(key string) bool { _, ok := st.ByIdempotencyKey(key); return ok }
 	known := 0
@@ -53,11 +56,8 @@ func (in *intake) again(ctx context.Context) ([]state.Task, error) {
 		}
 		tasks = append(tasks, *old)
 	}
-	var err error
-	if in.key != "" { // another list may have got the key while this one was looked for
-		err = queue.Read(in.a.tasks, func(st *fold.State) error { return in.checkShared(st, &ledger.Tx{}) })
-	}
-	return tasks, err
+	// Another list may have got the key while this one was looked for.
+	return tasks, queue.Read(in.a.tasks, func(st *fold.State) error { return in.checkShared(st, &ledger.Tx{}) })
 }
 
 // known returns the task that the spec asks for again; nil if it is new.

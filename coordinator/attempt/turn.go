@@ -100,16 +100,12 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	}
 	ctx, endTurn := context.WithCancelCause(r.Ctx)
 	defer endTurn(nil)
-	if limit := a.tasks.Timeout(t); limit > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, limit, task.ErrTimeout)
-		defer stop()
-	}
 	rest := a.tasks.Rest(t)
-	if r.most, r.endTurn = rest.Tokens, endTurn; rest.Time > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, rest.Time, errBudget)
-		defer stop()
+	r.most, r.endTurn = rest.Tokens, endTurn
+	for cause, limit := range map[error]time.Duration{task.ErrTimeout: a.tasks.Timeout(t), errBudget: rest.Time} {
+		if limit > 0 {
+			defer time.AfterFunc(limit, func() { endTurn(cause) }).Stop()
+		}
 	}
 	a.noteTree(r, t)
 	if err := a.appendTranscript(r, session.RoleUser, prompt.UserMessage(told), ""); task.ShortageOf(err) != 0 {

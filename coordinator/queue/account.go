@@ -69,10 +69,9 @@ func (a Accounts) Rule(of *state.Account) (rule state.AccountRule) {
 	if len(a.List) == 0 {
 		rule.Closed = "is not known while accounts.toml has a mistake, which stint doctor names"
 	}
-	if h, err := limits.ParseHours(known.Hours); err == nil && known.Hours != "" {
-		if rule.Until = h.Opens(a.now); !rule.Until.IsZero() {
-			rule.Closed = "starts queued tasks at " + known.Hours + " only"
-		}
+	hours, _ := limits.ParseHours(known.Hours) // it was checked
+	if rule.Until = hours.Opens(a.now); !rule.Until.IsZero() {
+		rule.Closed = "starts queued tasks at " + known.Hours + " only"
 	}
 	if text, _ := over(a.of.dayLimits(&known, a.now), limits.Spending{}); text != "" && rule.Closed == "" {
 		rule.Closed, rule.Until = text, NextDay(a.now)

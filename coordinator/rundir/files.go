@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -147,10 +148,7 @@ func putNew(to *os.Root, path, text string) error {
 
 // createNew makes a file in the place of whatever is there.
 func createNew(to *os.Root, path string) (*os.File, error) {
-	if err := to.MkdirAll(filepath.Dir(path), durable.DirMode); err != nil {
-		return nil, err
-	}
-	if err := to.RemoveAll(path); err != nil {
+	if err := cmp.Or(to.MkdirAll(filepath.Dir(path), durable.DirMode), to.RemoveAll(path)); err != nil {
 		return nil, err
 	}
 	return to.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)

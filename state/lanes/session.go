@@ -124,10 +124,8 @@ func (s *Queues) hold(l *Item, t *state.Folded) {
 
 // implying returns the task that implies the session of that id; nil if none does.
 func (s *Queues) implying(id string) *Item {
-	if len(s.sessions.implied) > 0 {
-		if u, ok := state.ParseUUID(id); ok {
-			return s.live[s.sessions.implied[u]]
-		}
+	if u, ok := state.ParseUUID(id); ok {
+		return s.live[s.sessions.implied[u]]
 	}
 	return nil
 }
