@@ -45,9 +45,7 @@ func (a *Attempts) recordEnd(r *Run, out *task.Outcome, place *admission.Place, 
 	if unwritten != nil && err == nil { // there was room for the record
 		unwritten = a.writeAnswer(r, out)
 	}
-	if unwritten != nil {
-		a.tasks.Trouble("an answer could not be written to its file", unwritten)
-	}
+	a.tasks.TroubleUnlessStopped("an answer could not be written to its file", unwritten)
 	a.tasks.KeepSessions(r.Task.SessionKey)
 	return runs, err
 }

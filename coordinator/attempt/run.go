@@ -434,9 +434,7 @@ func (a *Attempts) removeTemp(dir string) {
 	if err == nil {
 		err = errors.Join(rundir.RemoveTree(work, id), work.Close())
 	}
-	if err != nil { // the next master tries again
-		a.tasks.Trouble("the directory of a task could not be removed", err)
-	}
+	a.tasks.TroubleUnlessStopped("the directory of a task could not be removed", err) // the next master tries again
 }
 
 // CleanTemp removes, before anything is started, the directories that ended tasks of an earlier master have left.

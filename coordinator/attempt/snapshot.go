@@ -49,16 +49,12 @@ func (a *Attempts) snapshotOf(runID string) (s snapshot, ok bool) {
 }
 
 func (a *Attempts) keepSnapshot(runID string, s *snapshot) {
-	text, err := json.Marshal(s)
-	if err == nil {
-		err = a.tasks.MakeDir(a.tasks.RunDir(runID))
-	}
+	text, _ := json.Marshal(s) // texts and a bool: nothing can be wrong
+	err := a.tasks.MakeDir(a.tasks.RunDir(runID))
 	if err == nil {
 		err = durable.PutFile(filepath.Join(a.tasks.RunDir(runID), snapshotName), text)
 	}
-	if err != nil {
-		a.tasks.Trouble("the snapshot of a checkout could not be kept", err)
-	}
+	a.tasks.TroubleUnlessStopped("the snapshot of a checkout could not be kept", err)
 }
 
 // carrySnapshot copies the snapshot of a run to the one that follows it in the attempt.

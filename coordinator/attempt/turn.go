@@ -333,9 +333,7 @@ func (a *Attempts) appendTranscript(r *Run, role, text, problem string) error {
 	err := session.Append(durable.OS, a.tasks.Config.StateDir, session.Message{
 		Role: role, Text: text, TS: a.tasks.Config.Now(), SessionID: r.Task.SessionID, TaskID: r.Task.ID, RunID: r.ID, Error: problem,
 	})
-	if err != nil {
-		a.tasks.Trouble("the transcript could not be written", err)
-	}
+	a.tasks.TroubleUnlessStopped("the transcript could not be written", err)
 	return err
 }
 
@@ -434,8 +432,6 @@ func (a *Attempts) remember(r *Run, t *state.Task) []memory.Hit {
 	if err == nil && a.tasks.Config.Injected != nil {
 		err = a.tasks.Config.Injected(t.Workspace, slices.Concat(found.Hits, found.Archived))
 	}
-	if err != nil {
-		a.tasks.Trouble("the notes of a workspace could not be searched, or their uses counted", err)
-	}
+	a.tasks.TroubleUnlessStopped("the notes of a workspace could not be searched, or their uses counted", err)
 	return found.Hits
 }

@@ -124,9 +124,7 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 		return task.CheckResult{}, err
 	}
 	defer func() {
-		if err := os.Remove(note); err != nil {
-			d.tasks.Trouble("a verify command that has ended is still noted", err)
-		}
+		d.tasks.TroubleUnlessStopped("a verify command that has ended is still noted", os.Remove(note))
 	}()
 	env, kept := d.tasks.Environment(t.Environment)
 	res := d.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{

@@ -2,9 +2,7 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -185,14 +183,10 @@ func (d *Dispatcher) noteStart() {
 	}
 	d.noted = true
 	lines := append(d.recentStarts(), d.tasks.Config.Now().UTC().Format(time.RFC3339Nano))
-	if err := durable.PutFile(d.startsPath(), []byte(strings.Join(lines, "\n")+"\n")); err != nil {
-		d.tasks.Trouble("a start could not be noted", err)
-	}
+	d.tasks.TroubleUnlessStopped("a start could not be noted", durable.PutFile(d.startsPath(), []byte(strings.Join(lines, "\n")+"\n")))
 }
 
 // forgetStarts begins the count anew.
 func (d *Dispatcher) forgetStarts() {
-	if err := os.Remove(d.startsPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.tasks.Trouble("the notes of starts could not be removed", err)
-	}
+	d.tasks.TroubleUnlessStopped("the notes of starts could not be removed", os.RemoveAll(d.startsPath())) // there may be none
 }
