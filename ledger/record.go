@@ -82,7 +82,12 @@ func (r *Record) Set(fields ...Pair) {
 
 // AddIf appends a field unless its value is empty.
 func (r *Record) AddIf(key, value string) *Record {
-	if value != "" {
+	return r.AddWhen(value != "", key, value)
+}
+
+// AddWhen appends a field if that is to be.
+func (r *Record) AddWhen(is bool, key, value string) *Record {
+	if is {
 		r.Add(key, value)
 	}
 	return r

@@ -47,9 +47,7 @@ func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (sta
 			return nil
 		}
 		r := task.RecordOf(id).Add(state.KeyStatus, string(state.Queued)).Add(state.KeyHold, state.Flag(hold))
-		if !hold && t.Note != "" {
-			r.Add(state.KeyNote, "") // it says why the task was held
-		}
+		r.AddWhen(!hold && t.Note != "", state.KeyNote, "") // it says why the task was held
 		tx.Append(r.Add(state.KeyBy, by).Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 		return nil
 	})
@@ -212,14 +210,14 @@ func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, erro
 		}
 		now := a.tasks.Config.Now()
 		r := task.RecordOf(id)
-		task.Unset(r, state.KeyOutputFiles, len(t.OutputFiles) > 0)
-		task.Unset(r, state.KeyPhase, t.Phase != "")
-		task.Unset(r, state.KeyIteration, t.Iteration > 0)
-		task.Unset(r, state.KeyRequeues, t.Requeues > 0)
+		r.AddWhen(len(t.OutputFiles) > 0, state.KeyOutputFiles, "")
+		r.AddWhen(t.Phase != "", state.KeyPhase, "")
+		r.AddWhen(t.Iteration > 0, state.KeyIteration, "")
+		r.AddWhen(t.Requeues > 0, state.KeyRequeues, "")
 		if t.VerifyExitCode != nil { // the command may be another one now
 			r.Add(state.KeyVerifyExitCode, "").Add(state.KeyVerifyTime, "").Add(state.KeyVerifyOutput, "")
 		}
-		task.Unset(r, state.KeyFindings, len(t.Findings) > 0)
+		r.AddWhen(len(t.Findings) > 0, state.KeyFindings, "")
 		if !t.Hold || t.Trigger != state.ByAgent || t.Orphaned() { // else nobody has released yet what an agent asked for
 			r.Add(state.KeyHold, "").Add(state.KeyNote, "")
 		}

@@ -199,9 +199,7 @@ func (e *edit) record(st *fold.State, tx *ledger.Tx, by string) error {
 		if err := e.in.resolveAfter(st, &e.now); err != nil {
 			return err
 		}
-		if !slices.Equal(e.now.after, e.was.After) {
-			r.Add(state.KeyAfter, strings.Join(e.now.after, " "))
-		}
+		r.AddWhen(!slices.Equal(e.now.after, e.was.After), state.KeyAfter, strings.Join(e.now.after, " "))
 	}
 	if len(r.Fields) == 0 {
 		return nil

@@ -421,13 +421,9 @@ func (a *Admission) prepare(s *submission) {
 		AddIf(state.KeyEnvironment, s.environment)
 	r.AddIf(state.KeyPriority, state.OrNone(s.Priority)).AddIf(state.KeyMaxAttempts, state.OrNone(s.MaxAttempts)).
 		AddIf(state.KeyPinned, state.Flag(s.Account != "")).AddIf(state.KeyBudget, s.Budget).AddIf(state.KeySpare, state.Flag(s.Spare))
-	if s.NoWaitLimit {
-		r.Add(state.KeyMaxLimitWait, noWait)
-	}
+	r.AddWhen(s.NoWaitLimit, state.KeyMaxLimitWait, noWait)
 	r.AddIf(state.KeyNotBefore, state.FormatTime(s.NotBefore))
-	if s.AfterPolicy == state.AfterAny {
-		r.Add(state.KeyAfterPolicy, state.AfterAny)
-	}
+	r.AddWhen(s.AfterPolicy == state.AfterAny, state.KeyAfterPolicy, state.AfterAny)
 	r.AddIf(state.KeyVerifyCommand, s.VerifyCommand).AddIf(state.KeyVerifyTimeout, s.VerifyTimeout).
 		AddIf(state.KeyOnFailure, s.OnFailure).AddIf(state.KeyOnIssue, s.OnIssue).AddIf(state.KeyOutputPolicy, s.OutputPolicy).
 		AddIf(state.KeyMaxIterations, state.OrNone(s.MaxIterations)).AddIf(state.KeyTenantID, s.TenantID).AddIf(state.KeyQueue, s.Queue).
@@ -458,9 +454,7 @@ func (in *intake) newTask(s *submission, t *state.Task) *ledger.Record {
 	if r.AddIf(state.KeyNote, s.held); s.note != "" {
 		addNote(r, s.note)
 	}
-	if !s.Hold && s.trigger == state.ByAgent {
-		r.Add(state.KeyIntake, state.IntakeOpen)
-	}
+	r.AddWhen(!s.Hold && s.trigger == state.ByAgent, state.KeyIntake, state.IntakeOpen)
 	r.AddIf(state.KeyInputFiles, s.files) // long texts come last
 	return r.Add(state.KeyPrompt, s.Prompt)
 }

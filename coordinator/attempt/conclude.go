@@ -92,19 +92,15 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 		rec.AddIf(state.KeyError, joined(out.Error, v.why))
 	}
 	rec.AddIf(state.KeyNotBefore, state.FormatTime(v.NotBefore)).AddIf(state.KeyHold, state.Flag(v.Hold))
-	if out.Class == "" || out.ExitCode >= 0 {
-		rec.Add(state.KeyExitCode, strconv.Itoa(out.ExitCode))
-	}
-	if v.Reason == state.ClassCanceled {
-		rec.Add(state.KeyBy, admission.CanceledBy(r.Ctx)) // an edit would have taken the task out of its run
-	}
+	rec.AddWhen(out.Class == "" || out.ExitCode >= 0, state.KeyExitCode, strconv.Itoa(out.ExitCode))
+	rec.AddWhen(v.Reason == state.ClassCanceled, state.KeyBy, admission.CanceledBy(r.Ctx)) // an edit would have taken the task out of its run
 	// The outputs of an earlier run are gone. An interrupted task goes on with its phase.
 	addList(rec, state.KeyOutputFiles, r.outputs, len(r.Task.OutputSpec) > 0)
 	if v.Reason != state.ClassInterrupted {
-		task.Unset(rec, state.KeyPhase, r.Task.Phase != "")
+		rec.AddWhen(r.Task.Phase != "", state.KeyPhase, "")
 	}
 	if v.Status == state.Queued && !slices.Contains(retriesIteration, v.Reason) { // the next attempt begins from the first iteration
-		task.Unset(rec, state.KeyIteration, r.Task.Iteration > 0)
+		rec.AddWhen(r.Task.Iteration > 0, state.KeyIteration, "")
 	}
 	a.addAnswer(rec, r, &out)
 	if failed := v.Status == state.Failed || v.Status == state.Dead; failed && out.Result == "" && r.Task.Phase == "" && r.Task.Iteration <= 1 { // there is no answer: the error is the result
@@ -117,7 +113,7 @@ func (a *Attempts) conclude(st *fold.State, tx *ledger.Tx, r *Run, out task.Outc
 				continue
 			}
 			rec := task.RecordOf(t.ID)
-			task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
+			rec.AddWhen(t.PromptInHistory != "", state.KeyPromptInHistory, "")
 			tx.Append(rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, v.Note).Add(state.KeyUpdatedAt, state.FormatTime(now)))
 		}
 	}
@@ -138,9 +134,7 @@ func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdi
 	addCount(rec, state.KeyRetries, t.Retries, v.Retries)
 	addCount(rec, state.KeyRequeues, t.Requeues, v.Requeues)
 	addCount(rec, state.KeyLimitWaits, t.LimitWaits, v.LimitWaits)
-	if !v.LimitSince.Equal(t.LimitSince) {
-		rec.Add(state.KeyLimitSince, state.FormatTime(v.LimitSince))
-	}
+	rec.AddWhen(!v.LimitSince.Equal(t.LimitSince), state.KeyLimitSince, state.FormatTime(v.LimitSince))
 	now, _ := st.Peek(t.ID)
 	moved := now.Agent == t.Agent && now.AccountName() != t.AccountName() // by a person: what it has begun lies in the old one's home
 	switch {                                                              // a stint session whose native one is lost keeps its own id, and so its transcript
@@ -157,13 +151,10 @@ func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdi
 	case out.Kept && a.HasSent(st, t):
 		kept = cmp.Or(out.Session, r.Session)
 	}
-	if kept != t.PromptInHistory {
-		rec.Add(state.KeyPromptInHistory, kept)
-	}
+	rec.AddWhen(kept != t.PromptInHistory, state.KeyPromptInHistory, kept)
 	if r.changes != nil {
-		if text, err := json.Marshal(r.changes); err == nil {
-			rec.Add(state.KeyChanges, string(text))
-		}
+		text, _ := json.Marshal(r.changes) // numbers and names of trees
+		rec.Add(state.KeyChanges, string(text))
 		addList(rec, state.KeyChangedFiles, r.files, true)
 	}
 	addUsage(st, rec, r, out)
@@ -176,20 +167,14 @@ func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdi
 
 // addList sets a field to a list. Without one it is emptied, if it may have one.
 func addList[T any](rec *ledger.Record, key string, list []T, has bool) {
-	switch text, err := json.Marshal(list); {
-	case len(list) > 0 && err == nil:
-		rec.Add(key, string(text))
-	case has:
-		rec.Add(key, "")
-	}
+	text, _ := json.Marshal(list) // texts and numbers
+	rec.AddWhen(len(list) > 0, key, string(text)).AddWhen(len(list) == 0 && has, key, "")
 }
 
 // addAnswer ends that record with the answer of an agent's turn, which may be empty.
 func (a *Attempts) addAnswer(rec *ledger.Record, r *Run, out *task.Outcome) {
 	rec.Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now()))
-	if r.Task.Phase == "" && (out.Class == "" || out.Result != "") {
-		rec.Add(state.KeyResult, task.HeadAndTail(out.Result, MaxResult, "; the whole answer is in the run's file answer"))
-	}
+	rec.AddWhen(r.Task.Phase == "" && (out.Class == "" || out.Result != ""), state.KeyResult, task.HeadAndTail(out.Result, MaxResult, "; the whole answer is in the run's file answer"))
 }
 
 // HasSent reports whether the task's run has sent the prompt that the task has now, whatever was changed.
@@ -228,16 +213,12 @@ func addUsage(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome) {
 		nano := math.Round(is.CostUSD*1e9) / 1e9 // sums of floats have odd ends
 		rec.Add(state.KeyCostUSD, strconv.FormatFloat(nano, 'f', -1, 64))
 	}
-	if thread != (state.Usage{}) {
-		rec.Add(state.KeyThreadTokens, state.FormatThread(thread))
-	}
+	rec.AddWhen(thread != (state.Usage{}), state.KeyThreadTokens, state.FormatThread(thread))
 }
 
 // addCount sets a field to a number that was another one before.
 func addCount[T int | int64](rec *ledger.Record, key string, was, is T) {
-	if is != was {
-		rec.Add(key, strconv.FormatInt(int64(is), 10))
-	}
+	rec.AddWhen(is != was, key, strconv.FormatInt(int64(is), 10))
 }
 
 // since returns what was added to a count. A count that went down began anew.
@@ -262,9 +243,7 @@ func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, place *admis
 	addUsage(st, rec, r, out)
 	t, err := queue.PeekIn(st, r.Task.ID)
 	again, requeues := err == nil && t.Status == state.Queued && t.Attempt > 0, r.Task.Requeues+1
-	if again {
-		rec.Add(state.KeyRequeues, strconv.Itoa(requeues))
-	}
+	rec.AddWhen(again, state.KeyRequeues, strconv.Itoa(requeues))
 	if len(rec.Fields) > 0 {
 		tx.Append(rec)
 	}

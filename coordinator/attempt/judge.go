@@ -229,9 +229,7 @@ func gotThrough(st *fold.State, t *state.Task, class state.Class) *ledger.Record
 		return nil
 	}
 	record := task.AccountRecord(account.Name).Add(state.KeyCoolUntil, "").Add(state.KeyLimitWaits, "")
-	if !account.Hold {
-		record.Add(state.KeyReason, "")
-	}
+	record.AddWhen(!account.Hold, state.KeyReason, "")
 	return record
 }
 

@@ -110,13 +110,11 @@ func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *stat
 	if goes {
 		rec.Add(state.KeyRunID, id).Add(state.KeyStartedAt, state.FormatTime(a.tasks.Config.Now()))
 	} else if t.Agent != r.Task.Agent { // its session and account are the other's
-		task.Unset(rec, state.KeySessionID, t.SessionID == r.Task.SessionID)
-		task.Unset(rec, state.KeyAccount, t.Account == r.Task.Agent)
+		rec.AddWhen(t.SessionID == r.Task.SessionID, state.KeySessionID, "")
+		rec.AddWhen(t.Account == r.Task.Agent, state.KeyAccount, "")
 	}
 	rec.Add(state.KeyPhase, string(s.Phase))
-	if s.Iteration > 0 { // else there is no loop
-		rec.Add(state.KeyIteration, strconv.Itoa(s.Iteration))
-	}
+	rec.AddWhen(s.Iteration > 0, state.KeyIteration, strconv.Itoa(s.Iteration)) // else there is no loop
 	if s.Phase == state.PhaseEvaluate {
 		rec.AddIf(state.KeyError, out.Error) // with which the task ends, whatever is found
 	}

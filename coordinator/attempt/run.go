@@ -129,12 +129,12 @@ func (a *Attempts) Begin(st *fold.State, reserved *Run, t *state.Task, defaultAg
 	if s, ok := st.SessionByID(r.Task.SessionID); ok && t.Resume != "never" && s.Agent == r.Task.Agent && s.Account == r.Task.Account && s.Native != "" && !r.named {
 		r.Session = s.Native // it may have been forked since the task's last run
 	}
-	task.Unset(rec, state.KeyReason, t.Reason != "")
-	task.Unset(rec, state.KeyError, t.Error != "" && t.Phase != state.PhaseEvaluate) // else it is that of the answer
-	task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
-	task.Unset(rec, state.KeyExitCode, t.ExitCode != nil)
-	task.Unset(rec, state.KeyChanges, t.Changes != nil && r.before == "") // those of an earlier attempt
-	task.Unset(rec, state.KeyChangedFiles, t.Changes != nil && r.before == "")
+	rec.AddWhen(t.Reason != "", state.KeyReason, "")
+	rec.AddWhen(t.Error != "" && t.Phase != state.PhaseEvaluate, state.KeyError, "") // else it is that of the answer
+	rec.AddWhen(!t.NotBefore.IsZero(), state.KeyNotBefore, "")
+	rec.AddWhen(t.ExitCode != nil, state.KeyExitCode, "")
+	rec.AddWhen(t.Changes != nil && r.before == "", state.KeyChanges, "") // those of an earlier attempt
+	rec.AddWhen(t.Changes != nil && r.before == "", state.KeyChangedFiles, "")
 	r.Started = rec
 	return r
 }
@@ -163,9 +163,7 @@ func (a *Attempts) complete(st *fold.State, r *Run, defaultAgent string, rec *le
 		t.MaxIterations = a.tasks.MaxIterations(t)
 		rec.Add(state.KeyMaxIterations, strconv.Itoa(t.MaxIterations))
 	}
-	if t.CreatedAt.IsZero() {
-		rec.Add(state.KeyCreatedAt, state.FormatTime(r.Begun))
-	}
+	rec.AddWhen(t.CreatedAt.IsZero(), state.KeyCreatedAt, state.FormatTime(r.Begun))
 	fill(&t.SessionKey, state.KeySessionKey, t.Lane())
 	s, ok := st.CurrentSession(t.SessionKey, t.Agent, t.Account)
 	if ok && task.IsNamedLane(t.SessionKey) && t.Resume != "never" && (t.AgentSession == "" || t.AgentSession == s.Native) {

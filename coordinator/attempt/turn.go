@@ -297,12 +297,8 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 		// No status: that of a person who ends the task just now is to count.
 		rec.Add(state.NativeKey(r.Task.Agent), e.Session)
 		if e.Forked { // it has the prompt too, unless a person has changed that, and goes on counting
-			if t.PromptInHistory == r.Session {
-				rec.Add(state.KeyPromptInHistory, e.Session)
-			}
-			if r.counted != (state.Usage{}) {
-				rec.Add(state.KeyThreadTokens, state.FormatThread(r.counted))
-			}
+			rec.AddWhen(t.PromptInHistory == r.Session, state.KeyPromptInHistory, e.Session)
+			rec.AddWhen(r.counted != (state.Usage{}), state.KeyThreadTokens, state.FormatThread(r.counted))
 		}
 		tx.Append(rec.Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 		return nil

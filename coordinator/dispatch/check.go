@@ -144,16 +144,14 @@ func (d *Dispatcher) check(r *attempt.Run, t *state.Task, by string) (task.Check
 		}
 		rec := task.RecordOf(t.ID)
 		attempt.AddCheck(rec, &res)
-		if !kept {
-			rec.Add(state.KeyNote, attempt.EnvironmentLost)
-		}
+		rec.AddWhen(!kept, state.KeyNote, attempt.EnvironmentLost)
 		now, err := queue.PeekIn(st, t.ID)
 		// If the task waits for a turn in which its agent is to fix what did not pass, its answer
 		// is verified instead. It waits no longer for what only that turn needed.
 		if err == nil && res.Passed() && now.Status == state.Queued && now.Phase == "" && now.Iteration > 1 {
 			rec.Add(state.KeyPhase, string(state.PhaseVerify)).Add(state.KeyIteration, strconv.Itoa(now.Iteration-1))
 			isOfTurn := slices.Contains([]state.Class{state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy}, now.Reason)
-			task.Unset(rec, state.KeyNotBefore, isOfTurn && now.By != ledger.ByHand && !now.NotBefore.IsZero())
+			rec.AddWhen(isOfTurn && now.By != ledger.ByHand && !now.NotBefore.IsZero(), state.KeyNotBefore, "")
 		}
 		tx.Append(rec.Add(state.KeyBy, by))
 		return nil

@@ -277,7 +277,7 @@ func (d *Dispatcher) joinAccount(st *fold.State, t *state.Task, defaultAgent str
 		rec.Add(state.KeyAccount, account)
 		if native := cmp.Or(t.AgentSession, s.Native); native != "" { // which was in the home of that account
 			rec.Add(state.NativeKey(t.Agent), "").Add(state.KeyNote, missing+"; a new conversation was begun")
-			task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
+			rec.AddWhen(t.PromptInHistory != "", state.KeyPromptInHistory, "")
 		}
 		return rec.Add(state.KeyUpdatedAt, state.FormatTime(now))
 	}

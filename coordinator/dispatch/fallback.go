@@ -50,13 +50,12 @@ func (d *Dispatcher) fallBack() {
 			rec := task.RecordOf(t.ID).Add(state.KeyAgent, agent).Add(state.KeyAccount, account).Add(state.KeySessionID, d.tasks.Config.ID()).
 				Add(state.KeyFallback, strings.Join(rest, ", ")).
 				Add(state.KeyNote, fmt.Sprintf("%s is rate-limited until %s; %s runs it in a new session", t.Agent, until, agent))
-			if model := d.tasks.Workspace(t.Workspace).Models[agent]; model != t.Model {
-				rec.Add(state.KeyModel, model)
-			}
-			task.Unset(rec, state.KeyPinned, t.Pinned)
-			task.Unset(rec, state.KeyNotBefore, !t.NotBefore.IsZero())
-			task.Unset(rec, state.KeyLimitSince, !t.LimitSince.IsZero())
-			task.Unset(rec, state.KeyPromptInHistory, t.PromptInHistory != "")
+			model := d.tasks.Workspace(t.Workspace).Models[agent]
+			rec.AddWhen(model != t.Model, state.KeyModel, model)
+			rec.AddWhen(t.Pinned, state.KeyPinned, "")
+			rec.AddWhen(!t.NotBefore.IsZero(), state.KeyNotBefore, "")
+			rec.AddWhen(!t.LimitSince.IsZero(), state.KeyLimitSince, "")
+			rec.AddWhen(t.PromptInHistory != "", state.KeyPromptInHistory, "")
 			records = append(records, rec.Add(state.KeyUpdatedAt, state.FormatTime(now)))
 		}
 		return records
@@ -122,9 +121,7 @@ func (d *Dispatcher) moveToAccounts() {
 			}
 			taken[account]++
 			rec := task.RecordOf(t.ID).Add(state.KeyAccount, account)
-			if t.RunID != "" {
-				rec.Add(state.KeyNote, "account "+t.AccountName()+" takes no task now; "+account+" runs it")
-			}
+			rec.AddWhen(t.RunID != "", state.KeyNote, "account "+t.AccountName()+" takes no task now; "+account+" runs it")
 			records = append(records, rec.Add(state.KeyUpdatedAt, state.FormatTime(now)))
 		}
 		return records

@@ -106,9 +106,7 @@ func (d *Dispatcher) recovered(st *fold.State, t *state.Task, old *oldRun) *ledg
 			rec.AddIf(state.NativeKey(t.Agent), old.session)
 		}
 		isItsOwn := t.AgentSession == "" || t.AgentSession == old.session
-		if isItsOwn && old.kept && old.session != "" && old.session != t.PromptInHistory && d.Attempts.HasSent(st, t) {
-			rec.Add(state.KeyPromptInHistory, old.session)
-		}
+		rec.AddWhen(isItsOwn && old.kept && old.session != "" && old.session != t.PromptInHistory && d.Attempts.HasSent(st, t), state.KeyPromptInHistory, old.session)
 	case t.Orphaned() && t.RunID == old.id && old.alive == nil:
 		rec.Add(state.KeyHold, "").Add(state.KeyNote, "")
 	case old.held || old.alive == nil || t.Status != state.Queued:

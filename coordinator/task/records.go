@@ -9,13 +9,6 @@ import (
 	"stint/state"
 )
 
-// Unset takes away what the run before has left, if it has left anything.
-func Unset(rec *ledger.Record, key string, was bool) {
-	if was {
-		rec.Add(key, "")
-	}
-}
-
 // OneSentence returns a text in one line, of a long one the beginning.
 func OneSentence(text string, most int) string {
 	line := strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "")

@@ -182,9 +182,8 @@ func checkText(text string, least, most int) error {
 func Record(was, now *Job) *ledger.Record {
 	r := &ledger.Record{Kind: ledger.KindJob, ID: now.ID}
 	for _, f := range jobFields() {
-		if v := f.get(now); was == nil && v != "" || was != nil && v != f.get(was) {
-			r.Add(f.key, v)
-		}
+		v := f.get(now)
+		r.AddWhen(was == nil && v != "" || was != nil && v != f.get(was), f.key, v)
 	}
 	return r
 }
