@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate"
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -341,7 +340,7 @@ func TestOutputHangs(t *testing.T) {
 	if out, err := b.Output(ctx, "/bin/bash", "-c", "echo yes; sleep 1000 & setsid sleep 1000 & wait"); err == nil || !strings.Contains(err.Error(), "no answer") {
 		t.Errorf("%q, %v", out, err)
 	}
-	gatetest.Eventually(t, "nothing of it is left", func() bool { return len(gatetest.Marked(t, "probe-"+b.Dir)) == 0 })
+	Eventually(t, "nothing of it is left", func() bool { return len(Marked(t, "probe-"+b.Dir)) == 0 })
 }
 
 // What comes of a run beside its class, which is that of the table: also when the turn was over

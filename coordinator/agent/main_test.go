@@ -7,27 +7,20 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate"
-	"stint/coordinator/agent/gate/gatetest"
-	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/state"
 )
 
-// TestMain lets the test binary be the gate.
-func TestMain(m *testing.M) {
-	gatetest.Main(m, func() int { return hold.Main(os.Stdin, os.Stdout) }, nil)
-}
-
-var must, wantGone = gatetest.Must, gatetest.WantGone
+var must, wantGone = Must, WantGone
 
 // A bench runs scripts for bash in the place of agents.
 type bench struct {
-	*gatetest.Bench
+	*Bench
 	Runner
 }
 
 func newBench(t testing.TB) *bench {
-	return &bench{gatetest.NewBench(t), Runner{Supervisor: gate.Supervisor{Poll: 5 * time.Millisecond}, Env: []string{"PATH=" + os.Getenv("PATH")}}}
+	return &bench{NewBench(t), Runner{Supervisor: gate.Supervisor{Poll: 5 * time.Millisecond}, Env: []string{"PATH=" + os.Getenv("PATH")}}}
 }
 
 // run carries out a turn with a script that speaks the events of a testDecoder.

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"stint/coordinator/agent/gate"
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -117,7 +116,7 @@ func TestVerifyPrintsMuch(t *testing.T) {
 			t.Errorf("it took %d bytes of memory", grown)
 		}
 		want := fmt.Sprintf("[the first %d bytes of this output were not kept]\n", size-gate.KeptOutput)
-		kept := gatetest.Read(t, turn.RunDir, "stdout")
+		kept := Read(t, turn.RunDir, "stdout")
 		isCut := strings.HasPrefix(kept, want) && len(kept) == len(want)+gate.KeptOutput && strings.HasSuffix(kept, last)
 		if cut := size > gate.MostOutput; r.Cut != cut || isCut != cut || !cut && len(kept) != size {
 			t.Errorf("%d bytes: cut %v, and the file has %d: %.100q", size, r.Cut, len(kept), kept)

@@ -8,11 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 )
 
-var must = gatetest.Must
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func quiet(task.Event) {}
 
@@ -109,7 +113,8 @@ func TestClaudeEnv(t *testing.T) {
 	if got := strings.Join(c.env(""), " "); got != "DISABLE_AUTOUPDATER=1 CLAUDE_CODE_DISABLE_FILE_MENTIONS=1" {
 		t.Error(got)
 	}
-	c.Bin = gatetest.NewBench(t).Program("claude", "exit 1")
+	c.Bin = filepath.Join(t.TempDir(), "claude")
+	must(t, os.WriteFile(c.Bin, []byte("#!/bin/sh\nexit 1\n"), 0o700))
 	s, out := c.spec(task.Turn{})
 	if out != nil || task.LookupEnv(s.Env, "CLAUDE_CODE_DISABLE_FILE_MENTIONS") != "1" {
 		t.Errorf("%+v, %+v", s.Env, out)

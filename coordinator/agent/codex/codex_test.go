@@ -10,11 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 )
 
-var must = gatetest.Must
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func quiet(task.Event) {}
 

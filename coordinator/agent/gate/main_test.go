@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -25,20 +24,20 @@ import (
 
 // TestMain lets the test binary be the gate and a master.
 func TestMain(m *testing.M) {
-	gatetest.Main(m, func() int { return hold.Main(os.Stdin, os.Stdout) }, map[string]func() int{"test-master": masterMain})
+	Main(m, func() int { return hold.Main(os.Stdin, os.Stdout) }, map[string]func() int{"test-master": masterMain})
 }
 
-var must, eventually, wantGone, marked = gatetest.Must, gatetest.Eventually, gatetest.WantGone, gatetest.Marked
+var must, eventually, wantGone, marked = Must, Eventually, WantGone, Marked
 
 // A bench runs scripts for bash in the place of agents.
 type bench struct {
-	*gatetest.Bench
+	*Bench
 	Supervisor
 }
 
 func newBench(t testing.TB) *bench {
 	prepare(t)
-	return &bench{gatetest.NewBench(t), Supervisor{Poll: 5 * time.Millisecond}}
+	return &bench{NewBench(t), Supervisor{Poll: 5 * time.Millisecond}}
 }
 
 var preparing sync.Mutex
@@ -64,7 +63,7 @@ func script(turn task.Turn, text string) Spec {
 func (b *bench) run(turn task.Turn, text string) (Result, string) {
 	b.T.Helper()
 	r := b.Supervise(b.T.Context(), script(turn, text), &ears{})
-	return r, gatetest.Read(b.T, turn.RunDir, stdoutName)
+	return r, Read(b.T, turn.RunDir, stdoutName)
 }
 
 // ears are a sink. The line "over" says that the turn is over.

@@ -60,17 +60,13 @@ func Prepare() error {
 	if err != nil {
 		return err
 	}
-	none, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = none.Close() }() // nothing was written
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("socketpair", err)
 	}
 	_ = unix.SetNonblock(ends[1], true) // for deadlines; it has no other errors
-	h, err := startGate(argv, hold.NoRun, os.NewFile(uintptr(ends[0]), "control"), os.NewFile(uintptr(ends[1]), "control"), slices.Repeat([]*os.File{none}, 5))
+	its, ours := os.NewFile(uintptr(ends[0]), "control"), os.NewFile(uintptr(ends[1]), "control")
+	h, err := startGate(argv, hold.NoRun, its, ours, slices.Repeat([]*os.File{its}, hold.RunFiles)) // the files of its run take their places
 	spare.Store(h)
 	return err
 }

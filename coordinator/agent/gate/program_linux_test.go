@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 )
@@ -89,7 +88,7 @@ func TestFindProgram(t *testing.T) {
 func TestSpareGate(t *testing.T) {
 	defer preparing.Unlock()
 	preparing.Lock() // so that no test beside this one takes it
-	b := &bench{gatetest.NewBench(t), Supervisor{}}
+	b := &bench{NewBench(t), Supervisor{}}
 	for _, c := range []struct {
 		name    string
 		harm    func(h *gateProc, turn *task.Turn)
@@ -112,7 +111,7 @@ func TestSpareGate(t *testing.T) {
 		r, said := b.run(turn, `tr '\0' '\n' <"/proc/$PPID/environ" | grep ^STINT_RUN_ID; echo $PPID; echo err >&2; cat; ls /proc/$$/fd | tail -n +1 | tr '\n' ' '`)
 		lines := strings.Split(said, "\n")
 		if r.End.Exit != 0 || lines[0] != EnvRunID+"="+turn.RunID || (lines[1] == strconv.Itoa(h.cmd.Process.Pid)) != c.isTaken || !strings.Contains(said, "the prompt") ||
-			gatetest.Read(t, turn.RunDir, stderrName) != "err\n" {
+			Read(t, turn.RunDir, stderrName) != "err\n" {
 			t.Errorf("%s: %+v\n%s", c.name, r, said)
 		}
 		if spare.Load() != nil || h.cmd.ProcessState == nil {

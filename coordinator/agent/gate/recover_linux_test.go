@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 )
@@ -177,7 +176,7 @@ func TestAgentNamesAStranger(t *testing.T) {
 	r, _ := b.run(turn, fmt.Sprintf("echo %d %s >&3", p.PID, p.Start))
 	must(t, recoverSoon(t, turn))
 	wantAlive(t, p, true)
-	mark := gatetest.Read(t, turn.RunDir, lockName)
+	mark := Read(t, turn.RunDir, lockName)
 	if pid, _, _ := strings.Cut(mark, " "); r.End.Exit != 1 || atoi(pid) <= 0 || atoi(pid) == p.PID {
 		t.Errorf("ended: %+v; the lock has %q", r, mark)
 	}

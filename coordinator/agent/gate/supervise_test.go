@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -62,7 +61,7 @@ func TestSparseOutput(t *testing.T) {
 	first, out := "", &ears{}
 	out.heard = func(said []byte) { first += string(said[:min(len(said), max(0, 6-len(first)))]) }
 	r := b.Supervise(t.Context(), script(turn, "echo first; truncate -s 1T /dev/stdout; echo over"), out)
-	kept := gatetest.Read(t, turn.RunDir, stdoutName)
+	kept := Read(t, turn.RunDir, stdoutName)
 	if r.End.Exit != 0 || !r.Cut || first != "first\n" || !out.over || len(kept) > KeptOutput+100 ||
 		!strings.HasPrefix(kept, "[the first 1099511562245 bytes of this output were not kept]\n") || !strings.HasSuffix(kept, "\x00over\n") {
 		t.Errorf("ended: %+v, read %q and over %v, kept %d bytes: %.100q", r, first, out.over, len(kept), kept)
@@ -81,8 +80,8 @@ func TestRedact(t *testing.T) {
 	out.heard = func(p []byte) { said += string(p) }
 	const print = "printf 'one a-secret-'; sleep 0.2; echo of-the-run; echo err a-secret-of-the-run a-sec >&2"
 	r := b.Supervise(t.Context(), script(turn, print), out)
-	if want := "one " + masked + "\n"; r.End.Exit != 0 || said != want || string(r.Stderr) != "err "+masked+" a-sec\n" || gatetest.Read(t, turn.RunDir, stdoutName) != want || gatetest.Read(t, turn.RunDir, stderrName) != string(r.Stderr) {
-		t.Errorf("%+v: said %q, %q, files %q and %q", r, said, r.Stderr, gatetest.Read(t, turn.RunDir, stdoutName), gatetest.Read(t, turn.RunDir, stderrName))
+	if want := "one " + masked + "\n"; r.End.Exit != 0 || said != want || string(r.Stderr) != "err "+masked+" a-sec\n" || Read(t, turn.RunDir, stdoutName) != want || Read(t, turn.RunDir, stderrName) != string(r.Stderr) {
+		t.Errorf("%+v: said %q, %q, files %q and %q", r, said, r.Stderr, Read(t, turn.RunDir, stdoutName), Read(t, turn.RunDir, stderrName))
 	}
 	before, err := os.Stat(filepath.Join(turn.RunDir, stdoutName))
 	must(t, err)
@@ -102,7 +101,7 @@ func TestRedact(t *testing.T) {
 	s := script(turn, fmt.Sprintf("head -c %d /dev/zero; printf %s; head -c %d /dev/zero", MostOutput, secret, KeptOutput-5))
 	s.Short = true
 	b.Supervise(t.Context(), s, &ears{})
-	_, kept, _ := strings.Cut(gatetest.Read(t, turn.RunDir, stdoutName), "\n")
+	_, kept, _ := strings.Cut(Read(t, turn.RunDir, stdoutName), "\n")
 	if len(kept) != KeptOutput || !strings.HasPrefix(kept, "*****\x00") {
 		t.Errorf("%d bytes: %.40q", len(kept), kept)
 	}

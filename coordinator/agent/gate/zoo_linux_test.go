@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 )
@@ -216,7 +215,7 @@ func (k *keeper) zombies() (n int) {
 func needCgroup(t testing.TB) {
 	t.Helper()
 	if !canCgroup(t) {
-		gatetest.Missing(t, "no cgroup can be made here")
+		Missing(t, "no cgroup can be made here")
 	}
 }
 

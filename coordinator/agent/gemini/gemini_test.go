@@ -10,11 +10,15 @@ import (
 	"time"
 
 	"stint/coordinator/agent"
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 )
 
-var must = gatetest.Must
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func quiet(task.Event) {}
 
@@ -139,9 +143,9 @@ func TestWithoutComments(t *testing.T) {
 // TestGeminiUnset: what a .env file says of gemini is empty for it, its keys too, but for what
 // the user passes; what is for the workspace's own programs is left to them.
 func TestGeminiUnset(t *testing.T) {
-	b := gatetest.NewBench(t)
-	g := &Agent{Runner: agent.Runner{Env: []string{"HOME=" + b.Dir, "GEMINI_MODEL=mine"}}}
-	dir := filepath.Join(b.Dir, "shop")
+	home := t.TempDir()
+	g := &Agent{Runner: agent.Runner{Env: []string{"HOME=" + home, "GEMINI_MODEL=mine"}}}
+	dir := filepath.Join(home, "shop")
 	must(t, os.MkdirAll(filepath.Join(dir, ".gemini"), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, ".env"), []byte("DATABASE_URL=x\nhttps_proxy=p\nNODE_TLS_REJECT_UNAUTHORIZED=0\nNODE_ENV=test\nGEMINI_MODEL=y\nGEMINI_API_KEY=k\n export GOOGLE_GEMINI_BASE_URL\v = z\n"), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, ".gemini", ".env"), []byte("GEMINI_SYSTEM_MD: /x"), 0o600))
@@ -174,7 +178,10 @@ func rootDir(t *testing.T) string {
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	if !agent.RootOwned(dir) {
-		gatetest.Missing(t, dir+" can be changed by others than root")
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s can be changed by others than root", dir)
+		}
+		t.Skip("others than root can change " + dir)
 	}
 	return dir
 }

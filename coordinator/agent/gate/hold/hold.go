@@ -25,7 +25,8 @@ const (
 	stdinFD
 	noteFD // the lock's file, open for writing: the agent must not say which process is to be killed for its own
 
-	runFiles = 1 + noteFD - 2 // with stderr
+	// RunFiles is how many a run has, with stderr, which comes first.
+	RunFiles = 1 + noteFD - 2
 )
 
 // goneGrace is what an agent gets to end by itself when the master is gone.

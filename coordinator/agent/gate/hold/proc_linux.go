@@ -141,7 +141,7 @@ func adopt() bool {
 	if _, err := unix.GetsockoptInt(0, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
 		return true // it was started for one: its control is a pipe
 	}
-	rights := make([]byte, unix.CmsgSpace(4*runFiles))
+	rights := make([]byte, unix.CmsgSpace(4*RunFiles))
 	_, n, _, _, err := unix.Recvmsg(0, make([]byte, 1), rights, 0)
 	if err != nil || n == 0 {
 		return false
@@ -154,7 +154,7 @@ func adopt() bool {
 	for i, fd := range fds {
 		err = errors.Join(err, unix.Dup3(fd, 2+i, 0), unix.Close(fd))
 	}
-	return err == nil && len(fds) == runFiles
+	return err == nil && len(fds) == RunFiles
 }
 
 // BootID names the time since the machine was started: pids and start times of another boot mean nothing.

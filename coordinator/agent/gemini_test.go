@@ -1,4 +1,4 @@
-package agenttest
+package agent_test
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator/agent/gate/gatetest"
+	"stint/coordinator/agent"
 	"stint/coordinator/agent/gemini"
 	"stint/coordinator/task"
 	"stint/state"
@@ -43,11 +43,11 @@ END`)
 	if !slices.Equal(texts, []string{"let me see", "42"}) {
 		t.Errorf("messages: %q", texts)
 	}
-	sent := gatetest.Read(t, turn.Workspace, "prompt")
+	sent := agent.Read(t, turn.Workspace, "prompt")
 	if want, err := os.ReadFile(turn.Prompt); err != nil || sent != string(want) {
 		t.Errorf("sent %q, %v", sent, err)
 	}
-	args := gatetest.Read(t, turn.Workspace, "args")
+	args := agent.Read(t, turn.Workspace, "args")
 	if strings.Contains(args, "yolo") || !strings.HasPrefix(args, "true ") {
 		t.Errorf("arguments: %s", args)
 	}
@@ -61,7 +61,7 @@ func TestGeminiDoesNotFork(t *testing.T) {
 	turn := b.Turn("p")
 	turn.Session, turn.Fork = "01a1fbfd-004f-7b52-a66b-d51066fa7873", true
 	out := g.Run(t.Context(), turn, quiet)
-	args := gatetest.Read(t, turn.Workspace, "args")
+	args := agent.Read(t, turn.Workspace, "args")
 	if out.Forked || out.Session != UUID || !strings.Contains(out.Note, "was not resumed") || !strings.Contains(args, "--resume "+turn.Session) {
 		t.Errorf("%+v\n%s", out, args)
 	}

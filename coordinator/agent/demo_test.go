@@ -1,4 +1,4 @@
-package agenttest
+package agent_test
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/demo"
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 	"stint/state"
@@ -99,7 +98,7 @@ func TestDemoSessions(t *testing.T) {
 		}
 	}
 	must(t, f.Close())
-	if log := gatetest.Read(t, b.agent.Home, "log.jsonl"); strings.Count(log, `"event":"start"`) != 4 {
+	if log := agent.Read(t, b.agent.Home, "log.jsonl"); strings.Count(log, `"event":"start"`) != 4 {
 		t.Errorf("the one without an id was started too:\n%s", log)
 	}
 }
@@ -147,7 +146,7 @@ func TestDemoSuccess(t *testing.T) {
 	if got, _ := agent.FindSession(turn.RunDir, demo.Kind.Decoder); got != out.Session {
 		t.Errorf("FindSession gives %q", got)
 	}
-	gatetest.WantGone(t, turn)
+	agent.WantGone(t, turn)
 
 	next := b.Turn("And now?")
 	next.Session = out.Session
@@ -182,7 +181,7 @@ func TestDemoOutcomes(t *testing.T) {
 		if out.Class != c.class || out.ExitCode != c.exit || !strings.Contains(out.Result, c.result) || !strings.Contains(out.Error, c.msg) {
 			t.Errorf("%s: %+v", c.prompt, out)
 		}
-		gatetest.WantGone(t, turn)
+		agent.WantGone(t, turn)
 	}
 	if data, err := os.ReadFile(filepath.Join(b.Dir, "work/a/b.txt")); err != nil || string(data) != "some text\n" {
 		t.Errorf("the file that the agent wrote: %q, %v", data, err)

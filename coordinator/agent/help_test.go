@@ -1,6 +1,4 @@
-// Package gatetest is for the tests of gate and of all that runs under it: directories for
-// runs, programs to run in them, and a look at what is left of a run. Only tests import it.
-package gatetest
+package agent
 
 import (
 	"errors"

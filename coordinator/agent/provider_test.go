@@ -1,4 +1,4 @@
-package agenttest
+package agent_test
 
 import (
 	"encoding/json"

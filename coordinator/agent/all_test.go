@@ -1,4 +1,4 @@
-package agenttest
+package agent_test
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/demo"
 	"stint/coordinator/agent/gate"
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
@@ -32,23 +31,23 @@ var Now = time.Date(2026, 11, 21, 3, 12, 0, 0, time.UTC)
 
 // TestMain lets the test binary be the gate, an MCP server and the demo agent.
 func TestMain(m *testing.M) {
-	gatetest.Main(m, func() int { return hold.Main(os.Stdin, os.Stdout) }, map[string]func() int{
+	agent.Main(m, func() int { return hold.Main(os.Stdin, os.Stdout) }, map[string]func() int{
 		"mcp-server": func() int { mcpServer(os.Args[2]); return 0 },
 		demo.Command: func() int { return demo.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr, os.Getenv) },
 	})
 }
 
-var must, quiet = gatetest.Must, Quiet
+var must, quiet = agent.Must, Quiet
 
 // A Bench is the surroundings of runs: directories and a clean environment.
 type Bench struct {
-	*gatetest.Bench
+	*agent.Bench
 	Runner agent.Runner
 }
 
 // NewBench returns a bench in a directory of its own.
 func NewBench(t testing.TB) *Bench {
-	return &Bench{gatetest.NewBench(t), agent.Runner{Env: []string{"PATH=" + os.Getenv("PATH")}, Supervisor: gate.Supervisor{Poll: 5 * time.Millisecond}}}
+	return &Bench{agent.NewBench(t), agent.Runner{Env: []string{"PATH=" + os.Getenv("PATH")}, Supervisor: gate.Supervisor{Poll: 5 * time.Millisecond}}}
 }
 
 // Quiet takes events that nobody wants.
@@ -84,14 +83,14 @@ func Replay(t testing.TB, cli, name string, newDecoder New) (*agent.TurnState, a
 	var texts [3][]byte
 	for i, ext := range []string{".jsonl", ".stderr", ".exit"} {
 		var err error
-		texts[i], err = os.ReadFile(filepath.Join("..", cli, "testdata", name+ext))
-		gatetest.Must(t, err)
+		texts[i], err = os.ReadFile(filepath.Join(cli, "testdata", name+ext))
+		agent.Must(t, err)
 	}
 	var end struct {
 		Exit   *int
 		Signal string
 	}
-	gatetest.Must(t, json.Unmarshal(texts[2], &end))
+	agent.Must(t, json.Unmarshal(texts[2], &end))
 	exit := -1
 	if end.Signal == "SIGTERM" {
 		exit = -int(syscall.SIGTERM)
@@ -124,7 +123,7 @@ func CheckRecordings(t *testing.T, cli string, newDecoder New, rows []Recording)
 			t.Errorf("%s: denied %s\nwant %s", c.Name, got, c.Denied)
 		}
 	}
-	if names, err := filepath.Glob("../" + cli + "/testdata/*.jsonl"); err != nil || len(names) != len(rows) {
+	if names, err := filepath.Glob(cli + "/testdata/*.jsonl"); err != nil || len(names) != len(rows) {
 		t.Errorf("%d recorded streams, %v: name each in the table", len(names), err)
 	}
 }
@@ -183,11 +182,11 @@ func CheckFork(t *testing.T, newDecoder New, begin []string, lines map[string]bo
 
 // fuzzEvents checks what must hold for whatever a CLI writes, beginning with what the real one has written.
 func fuzzEvents(f *testing.F, cli string, newDecoder New) {
-	names, err := filepath.Glob("../" + cli + "/testdata/*.jsonl")
-	gatetest.Must(f, err)
+	names, err := filepath.Glob(cli + "/testdata/*.jsonl")
+	agent.Must(f, err)
 	for _, name := range names {
 		data, err := os.ReadFile(name)
-		gatetest.Must(f, err)
+		agent.Must(f, err)
 		f.Add(data, 0, "Error: no rollout found\n")
 		f.Add(data[:len(data)*2/3], 1, "")
 	}
@@ -247,20 +246,20 @@ func CheckPlan(t *testing.T, b *Bench, a agent.Adapter) {
 	t.Helper()
 	turn := b.Turn("hello")
 	turn.Session, turn.Model, turn.Files = UUID, "m-1", filepath.Join(turn.RunDir, "files")
-	gatetest.Must(t, os.RemoveAll(turn.RunDir))
+	agent.Must(t, os.RemoveAll(turn.RunDir))
 	plan := a.Plan(turn)
 	for _, path := range []string{turn.RunDir, filepath.Join(turn.Workspace, "started")} {
 		if _, err := os.Lstat(path); err == nil {
 			t.Errorf("the plan has made %s", path)
 		}
 	}
-	gatetest.Must(t, os.MkdirAll(turn.RunDir, 0o700))
-	gatetest.Must(t, os.WriteFile(turn.Prompt, []byte("hello"), 0o600))
+	agent.Must(t, os.MkdirAll(turn.RunDir, 0o700))
+	agent.Must(t, os.WriteFile(turn.Prompt, []byte("hello"), 0o600))
 	a.Run(t.Context(), turn, Quiet)
 	data, err := os.ReadFile(filepath.Join(turn.RunDir, "run.json"))
-	gatetest.Must(t, err)
+	agent.Must(t, err)
 	var run task.Plan
-	gatetest.Must(t, json.Unmarshal(data, &run))
+	agent.Must(t, json.Unmarshal(data, &run))
 	if fmt.Sprint(plan) != fmt.Sprint(task.Plan{Argv: run.Argv, Env: run.Env}) {
 		t.Errorf("the plan is %+v\nthe run %+v", plan, run)
 	}
@@ -271,10 +270,10 @@ func CheckPlan(t *testing.T, b *Bench, a agent.Adapter) {
 func Home(t *testing.T) string {
 	t.Helper()
 	home, err := os.MkdirTemp(".", "_home-")
-	gatetest.Must(t, err)
+	agent.Must(t, err)
 	home, err = filepath.Abs(home)
-	gatetest.Must(t, err)
-	t.Cleanup(func() { gatetest.Must(t, os.RemoveAll(home)) })
+	agent.Must(t, err)
+	t.Cleanup(func() { agent.Must(t, os.RemoveAll(home)) })
 	return home
 }
 
@@ -285,12 +284,12 @@ func RootDir(t *testing.T) string {
 		return dir
 	}
 	home, err := os.UserHomeDir()
-	gatetest.Must(t, err)
+	agent.Must(t, err)
 	dir, err := os.MkdirTemp(home, "stint-test-")
-	gatetest.Must(t, err)
-	t.Cleanup(func() { gatetest.Must(t, os.RemoveAll(dir)) })
+	agent.Must(t, err)
+	t.Cleanup(func() { agent.Must(t, os.RemoveAll(dir)) })
 	if !agent.RootOwned(dir) {
-		gatetest.Missing(t, dir+" can be changed by others than root")
+		agent.Missing(t, dir+" can be changed by others than root")
 	}
 	return dir
 }
@@ -308,11 +307,11 @@ func CheckLog(t *testing.T, newDecoder New, stream, stderr, want string) {
 	}), []byte(stream), []byte(stderr), 0, Now)
 	l.Close(now)
 	data, err := rundir.ReadOutput(dir, rundir.EventsName)
-	gatetest.Must(t, err)
+	agent.Must(t, err)
 	got := "\n"
 	for line := range bytes.Lines(data) {
 		var e task.LogEvent
-		if gatetest.Must(t, json.Unmarshal(line, &e)); e.State != task.LogStarted {
+		if agent.Must(t, json.Unmarshal(line, &e)); e.State != task.LogStarted {
 			for _, line := range e.Lines(now) {
 				got += line[len(task.LogClock):] + "\n"
 			}

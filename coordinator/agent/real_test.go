@@ -1,4 +1,4 @@
-package agenttest
+package agent_test
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/agent/codex"
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/agent/gemini"
 	"stint/coordinator/task"
 	"stint/state"
@@ -33,7 +32,7 @@ func realAgent(t *testing.T, b *Bench, name string) (real, *fakeProvider) {
 	t.Helper()
 	bin, err := exec.LookPath(name)
 	if err != nil {
-		gatetest.Missing(t, name+" is not installed")
+		agent.Missing(t, name+" is not installed")
 	}
 	home, server := Home(t), startProvider(t)
 	env := append(b.Runner.Env, "HOME="+home, "LANG=C.UTF-8", "TMPDIR="+t.TempDir()) // gemini leaves reports of its errors there
@@ -81,7 +80,7 @@ func runReal(t *testing.T, b *Bench, c real, session, prompt string) (task.Outco
 	turn := b.Turn(prompt)
 	turn.Session = session
 	out := c.Run(t.Context(), turn, quiet)
-	gatetest.WantGone(t, turn)
+	agent.WantGone(t, turn)
 	return out, turn
 }
 
@@ -175,7 +174,7 @@ func TestRealCanceled(t *testing.T) {
 		if out := <-done; out.Class != state.ClassCanceled || out.Session != first.Session {
 			t.Errorf("outcome: %+v\n%s", out, readAll(turn))
 		}
-		gatetest.WantGone(t, turn)
+		agent.WantGone(t, turn)
 	})
 }
 

@@ -1,4 +1,4 @@
-package agenttest
+package agent_test
 
 import (
 	"encoding/json"
@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator/agent"
 	"stint/coordinator/agent/codex"
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -25,11 +25,11 @@ func TestCodexPromptOnStdin(t *testing.T) {
 	if out.Class != "" || out.Result != "42" || out.Session != UUID || !strings.Contains(out.Note, "was not resumed") {
 		t.Errorf("outcome: %+v", out)
 	}
-	sent := gatetest.Read(t, turn.Workspace, "prompt")
+	sent := agent.Read(t, turn.Workspace, "prompt")
 	if want, err := os.ReadFile(turn.Prompt); err != nil || sent != string(want) {
 		t.Errorf("sent %q, %v", sent, err)
 	}
-	args := gatetest.Read(t, turn.Workspace, "args")
+	args := agent.Read(t, turn.Workspace, "args")
 	if strings.Contains(args, "dangerous") {
 		t.Errorf("arguments: %s", args)
 	}

@@ -1,4 +1,4 @@
-package agenttest
+package agent_test
 
 import (
 	"encoding/json"
@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"stint/coordinator/agent"
 	"stint/coordinator/agent/claude"
-	"stint/coordinator/agent/gate/gatetest"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -33,7 +33,7 @@ END`)
 	if out.Usage != (state.Usage{InputTokens: 7, CachedInputTokens: 2, OutputTokens: 8}) || out.Thread != (state.Usage{}) {
 		t.Errorf("usage %+v, thread %+v: a subscription costs nothing", out.Usage, out.Thread)
 	}
-	sent := gatetest.Read(t, turn.Workspace, "prompt")
+	sent := agent.Read(t, turn.Workspace, "prompt")
 	var input struct {
 		Type    string
 		Message struct{ Role, Content string }
@@ -46,8 +46,8 @@ END`)
 	if strings.Count(sent, "\n") != 1 {
 		t.Errorf("%q is not one line", sent)
 	}
-	args := gatetest.Read(t, turn.Workspace, "args")
-	env := gatetest.Read(t, turn.Workspace, "env")
+	args := agent.Read(t, turn.Workspace, "args")
+	env := agent.Read(t, turn.Workspace, "env")
 	if strings.Contains(args, "dangerous") || !strings.Contains(env, "CLAUDE_CODE_MAX_RETRIES=2\n") {
 		t.Errorf("arguments: %s, environment: %s", args, env)
 	}

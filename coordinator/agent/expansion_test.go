@@ -1,4 +1,4 @@
-package agenttest
+package agent_test
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"stint/coordinator/agent/gate/gatetest"
+	"stint/coordinator/agent"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/prompt"
@@ -345,7 +345,7 @@ func TestRealResources(t *testing.T) {
 				s.write(filepath.Join(home, ".claude.json"), "{"+server+"}")
 				s.write(filepath.Join(home, "settings.json"), `{"permissions":{"allow":["ReadMcpResourceTool"]}}`)
 			} else {
-				settings := gatetest.Read(t, home, ".gemini/settings.json")
+				settings := agent.Read(t, home, ".gemini/settings.json")
 				s.write(filepath.Join(home, ".gemini/settings.json"), strings.Replace(settings, "{", "{"+server+",", 1))
 			}
 			rest := s.send("see @planted:secret://c0 and @secret://c0\n")
