@@ -68,7 +68,7 @@ type Searcher struct {
 	Archived bool     // only the archive is searched; else it is left out, with the entries that are archived
 	MaxHits  int
 	MaxChars int           // of all hits as they stand in a prompt
-	Ripgrep  string        // path of rg; "": there is none
+	Ripgrep  string        // name or path of rg; "": there is none
 	Now      time.Time     // what newer is measured by
 	Timeout  time.Duration // then a search ends with what it has; 0: DefaultTimeout
 }

@@ -69,9 +69,9 @@ type collector struct {
 // has searched. partial says why there may be lines that were not looked at.
 func (s *Searcher) scan(ctx context.Context, root *os.Root, c *collector) (name, partial string, err error) {
 	failed := true
-	if filepath.IsAbs(s.Ripgrep) { // what a relative one names is decided by the workspace
+	if rg, none := exec.LookPath(s.Ripgrep); none == nil && filepath.IsAbs(rg) { // a relative one may be an agent's
 		name, c.sorted = "rg", len(c.notes) == 1
-		err = c.passes(ctx, func() error { return c.ripgrep(ctx, root.Name(), s.Ripgrep) })
+		err = c.passes(ctx, func() error { return c.ripgrep(ctx, root.Name(), rg) })
 		failed = err != nil && ctx.Err() == nil
 	}
 	if failed {

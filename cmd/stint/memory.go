@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -151,11 +150,7 @@ func noteFor(cfg *Config, option string) (string, error) {
 // searcher returns the search of a workspace's notes as it is configured.
 func searcher(cfg *Config, workspace string) *memory.Searcher {
 	c := cfg.forWorkspace(workspace)
-	s := &memory.Searcher{Paths: notePaths(c), Lessons: c.LessonsPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Now: time.Now()}
-	if rg, err := exec.LookPath("rg"); err == nil { // of the current directory, in which an agent may write, it is an error
-		s.Ripgrep = rg
-	}
-	return s
+	return &memory.Searcher{Paths: notePaths(c), Lessons: c.LessonsPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Ripgrep: "rg", Now: time.Now()}
 }
 
 // searchAll searches the notes of a workspace and, apart, its archive.
