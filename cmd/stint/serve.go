@@ -362,11 +362,6 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	}
 	m.uses = memory.OpenUses(filepath.Join(m.state, "memory_uses.json"))
 	config.Injected = func(dir string, hits []memory.Hit) error { return m.uses.Count(dir, hits, time.Now()) }
-	config.Idle = func() {
-		if err := gate.Prepare(); err != nil {
-			m.log.Debug("the gate of the next run was not started before it", "error", err)
-		}
-	}
 	config.Shell = agent.Shell{Runner: agentRunner(cfg, os.Environ(), "")}
 	config.HeartbeatPath = cmp.Or(config.HeartbeatPath, filepath.Join(m.state, "heartbeat.json"))
 	if !m.background {

@@ -117,9 +117,6 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 		d.StartReady()
 		if timer.Reset(d.untilNext()); len(d.runs.ids()) == 0 && d.Attempts.Tidy() {
 			timer.Reset(0) // the next one, after what has come meanwhile
-			if idle := d.tasks.Config.Idle; idle != nil {
-				idle()
-			}
 		}
 		select {
 		case <-ctx.Done():

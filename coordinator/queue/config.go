@@ -90,9 +90,6 @@ type Config struct {
 	// Injected is told what of that a prompt got, and what it would have got were it not archived. nil: nobody counts.
 	Injected func(workspace string, hits []memory.Hit) error
 
-	// Idle is called when nothing runs any more. nil: nobody waits for it.
-	Idle func()
-
 	Socket     string // told in Health and the heartbeat
 	Version    string // told in Health and the heartbeat
 	Background bool   // told in Health and the heartbeat

@@ -11,9 +11,6 @@
 //	       <--status pipe---      stdin prompt.md, or a file made of it; stdout and stderr to files
 //	                              fd 3: the run's lock, held by gate and agent
 //
-// On Linux a gate may be older than its run: [Prepare] starts one that waits, in the environment of which [hold.NoRun] stands for
-// the run. The next run writes its id over that, and sends its files over the control, which is a socket then.
-//
 // The files come to the gate as descriptors. The kernel tells the supervisor when the agent has written.
 //
 // Where a cgroup (version 2) can be made below the master's own, the agent is born in one, stint-<runId>:

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,22 +35,7 @@ type bench struct {
 }
 
 func newBench(t testing.TB) *bench {
-	prepare(t)
 	return &bench{NewBench(t), Supervisor{Poll: 5 * time.Millisecond}}
-}
-
-var preparing sync.Mutex
-
-// prepare starts a spare gate, which the next run takes, of this test or of one beside it.
-func prepare(t testing.TB) {
-	preparing.Lock()
-	defer preparing.Unlock()
-	must(t, Prepare())
-	t.Cleanup(func() {
-		if h := spare.Swap(nil); h != nil {
-			h.end()
-		}
-	})
 }
 
 // script is the spec of a script.
@@ -101,7 +85,6 @@ type masterJob struct {
 	Before   bool // stop in front of run.json
 	After    bool // stop after run.json, before the agent is let go
 	NoCgroup bool
-	Spare    bool // the gate was started before the run
 }
 
 // masterMain runs one script and prints what happens, to be killed at it.
@@ -110,12 +93,6 @@ func masterMain() int {
 	if err := json.Unmarshal([]byte(os.Args[2]), &job); err != nil {
 		fmt.Println(err)
 		return 1
-	}
-	if job.Spare {
-		if err := Prepare(); err != nil {
-			fmt.Println(err)
-			return 1
-		}
 	}
 	v := Supervisor{Poll: 5 * time.Millisecond, FS: haltFS{durable.OS, job}, NoCgroup: job.NoCgroup}
 	r := v.Supervise(context.Background(), script(job.Turn, job.Script), &ears{heard: func([]byte) { fmt.Println("it prints") }})

@@ -115,52 +115,45 @@ func (v *Supervisor) begin(s Spec, stdin *os.File) (_ *gateProc, err error) {
 		var stderr *os.File
 		if stderr, err = durable.Open(filepath.Join(dir, stderrName), os.O_WRONLY|os.O_APPEND, 0); err == nil {
 			defer func() { _ = stderr.Close() }() // nothing was written
-			h, err = v.gateFor(s.Turn.RunID, []*os.File{stderr, lock, stdout, stdin, note})
+			h, err = v.startGate(s, []*os.File{lock, stdout, stdin, note}, stderr)
 		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	h.lock = lock
-	liveGates.Store(h.cmd.Process.Pid, s.Turn.RunID)
 	if h.record, err = v.record(s, h.cmd.Process.Pid); err == nil {
 		err = h.send(hold.Command{Start: s.start()})
 	}
 	if err != nil {
-		h.end()
+		h.release() // the gate reads the end of its pipe and goes
+		for range h.reports {
+		}
+		h.wait()
 		return nil, err
 	}
 	return h, nil
 }
 
-// gateFor returns a gate that has the files of a run, the spare one if it can be.
-func (v *Supervisor) gateFor(run string, files []*os.File) (*gateProc, error) {
+// startGate starts the gate with its two pipes, the files of the run, and stderr, where one that crashes leaves its trace.
+func (v *Supervisor) startGate(s Spec, files []*os.File, stderr *os.File) (*gateProc, error) {
 	argv := v.Self
 	if len(argv) == 0 {
-		if h := takeSpare(run, files); h != nil {
-			return h, nil
-		}
 		var err error
 		if argv, err = gateCommand(); err != nil {
 			return nil, err
 		}
+		argv = append(argv, "gate")
 	}
-	r, w, err := os.Pipe()
+	controlR, controlW, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	return startGate(argv, run, r, w, files)
-}
-
-// startGate starts a gate with both ends of its control, and files: stderr, where one that crashes leaves its trace, and those
-// that it has by their numbers.
-func startGate(argv []string, run string, controlR, controlW *os.File, files []*os.File) (*gateProc, error) {
 	cmd := &exec.Cmd{
 		Path: argv[0], Args: append([]string{"stint"}, argv[1:]...), Dir: "/",
 		// The mark is for a sweep to find it. It needs no more than these processors, and the runtime need
 		// not look how many there are. Built with -race, it would wait a second at its end.
-		Env:   []string{EnvRunID + "=" + run, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
-		Stdin: controlR, Stderr: files[0], ExtraFiles: files[1:],
+		Env:   []string{EnvRunID + "=" + s.Turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
+		Stdin: controlR, Stderr: stderr, ExtraFiles: files,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
 	}
 	status, err := cmd.StdoutPipe()
@@ -171,7 +164,8 @@ func startGate(argv []string, run string, controlR, controlW *os.File, files []*
 	if cmd.Process == nil {
 		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close()))
 	}
-	h := &gateProc{cmd: cmd, control: controlW, reports: make(chan hold.Report, 4), reader: make(chan struct{})}
+	h := &gateProc{cmd: cmd, control: controlW, lock: files[0], reports: make(chan hold.Report, 4), reader: make(chan struct{})}
+	liveGates.Store(cmd.Process.Pid, s.Turn.RunID)
 	go h.read(status)
 	return h, nil
 }
@@ -230,15 +224,7 @@ func (h *gateProc) send(c hold.Command) error {
 // release closes our ends: the gate reads the end of its pipe, and the lock is held by what lives of the run alone.
 func (h *gateProc) release() {
 	_ = h.control.Close() // a pipe: nothing can be lost
-	_ = h.lock.Close()    // nothing was written; it may be nil
-}
-
-// end ends a gate that has started no agent: it reads the end of its pipe and goes.
-func (h *gateProc) end() {
-	h.release()
-	for range h.reports {
-	}
-	h.wait()
+	_ = h.lock.Close()    // nothing was written
 }
 
 // wait reaps the gate, whose reports have ended.

@@ -8,13 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"stint/coordinator/agent/gate/hold"
 )
@@ -43,54 +39,9 @@ func FindProgram() error {
 // gateCommand returns what starts a gate: the program beside this one, or this one.
 func gateCommand() ([]string, error) {
 	if p, _ := own(); p != nil && p.unchanged() {
-		return []string{p.path(), "gate"}, nil
+		return []string{p.path()}, nil
 	}
-	return []string{"/proc/self/exe", "gate"}, nil
-}
-
-// spare is a gate that waits for a run: that need not wait for its start then, which takes longer than all else.
-var spare atomic.Pointer[gateProc]
-
-// Prepare starts one unless there is one, which ends with this process. One goroutine calls it.
-func Prepare() error {
-	if spare.Load() != nil {
-		return nil
-	}
-	argv, err := gateCommand()
-	if err != nil {
-		return err
-	}
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("socketpair", err)
-	}
-	_ = unix.SetNonblock(ends[1], true) // for deadlines; it has no other errors
-	its, ours := os.NewFile(uintptr(ends[0]), "control"), os.NewFile(uintptr(ends[1]), "control")
-	h, err := startGate(argv, hold.NoRun, its, ours, slices.Repeat([]*os.File{its}, hold.RunFiles)) // the files of its run take their places
-	spare.Store(h)
-	return err
-}
-
-// takeSpare makes the spare gate that of a run. nil: there is none, or it has ended, or is not to be changed.
-func takeSpare(run string, files []*os.File) *gateProc {
-	h := spare.Swap(nil)
-	if h == nil {
-		return nil
-	}
-	fds := make([]int, len(files))
-	for i, f := range files {
-		fds[i] = int(f.Fd())
-	}
-	err := hold.Assign(h.cmd.Process.Pid, run)
-	raw, ctlErr := h.control.SyscallConn()
-	if err = errors.Join(err, ctlErr); err == nil {
-		ctlErr = raw.Control(func(fd uintptr) { err = unix.Sendmsg(int(fd), []byte{0}, unix.UnixRights(fds...), nil, 0) })
-	}
-	if errors.Join(err, ctlErr) != nil {
-		h.end()
-		return nil
-	}
-	return h
+	return hold.SelfCommand()
 }
 
 // findProgram opens a gate that nobody but the user and root can have written, and asks what it is made of. That

@@ -5,13 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-
-	"stint/coordinator/agent/gate/hold"
-	"stint/coordinator/task"
 )
 
 // A gate of its own is used only if nobody but the user and root can have written it, if it is of this build,
@@ -81,42 +77,4 @@ func TestFindProgram(t *testing.T) {
 		t.Error("it was written to, and would be started")
 	}
 	must(t, p.file.Close())
-}
-
-// TestSpareGate: a run takes the gate that was started before it, which has its mark from then on, whatever the length of its id,
-// and its files as any gate has. One that has ended, or cannot have the id, is not taken.
-func TestSpareGate(t *testing.T) {
-	defer preparing.Unlock()
-	preparing.Lock() // so that no test beside this one takes it
-	b := &bench{NewBench(t), Supervisor{}}
-	for _, c := range []struct {
-		name    string
-		harm    func(h *gateProc, turn *task.Turn)
-		isTaken bool
-	}{
-		{"as it is", func(*gateProc, *task.Turn) {}, true},
-		{"a short id", func(_ *gateProc, turn *task.Turn) { turn.RunID = "r" }, true},
-		{"the longest id", func(_ *gateProc, turn *task.Turn) { turn.RunID = strings.Repeat("r", len(hold.NoRun)-1) }, true},
-		{"a longer id", func(_ *gateProc, turn *task.Turn) { turn.RunID = strings.Repeat("r", len(hold.NoRun)) }, false},
-		{"killed", func(h *gateProc, _ *task.Turn) { must(t, h.cmd.Process.Kill()); <-h.reader }, false},
-	} {
-		must(t, Prepare())
-		h := spare.Load()
-		must(t, Prepare())
-		if spare.Load() != h {
-			t.Error("there are two")
-		}
-		turn := b.Turn("the prompt")
-		c.harm(h, &turn)
-		r, said := b.run(turn, `tr '\0' '\n' <"/proc/$PPID/environ" | grep ^STINT_RUN_ID; echo $PPID; echo err >&2; cat; ls /proc/$$/fd | tail -n +1 | tr '\n' ' '`)
-		lines := strings.Split(said, "\n")
-		if r.End.Exit != 0 || lines[0] != EnvRunID+"="+turn.RunID || (lines[1] == strconv.Itoa(h.cmd.Process.Pid)) != c.isTaken || !strings.Contains(said, "the prompt") ||
-			Read(t, turn.RunDir, stderrName) != "err\n" {
-			t.Errorf("%s: %+v\n%s", c.name, r, said)
-		}
-		if spare.Load() != nil || h.cmd.ProcessState == nil {
-			t.Errorf("%s: it is still there", c.name)
-		}
-		wantGone(t, turn)
-	}
 }

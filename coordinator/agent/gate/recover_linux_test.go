@@ -47,9 +47,6 @@ func TestMasterDies(t *testing.T) {
 		{"in the run", masterJob{Script: stubborn}, "it prints", 1},
 		{"in the run, without a cgroup", masterJob{NoCgroup: true, Script: stubborn}, "it prints", 1},
 		{"after the turn", masterJob{Script: overNotUp}, "it prints", 1},
-		{"before run.json of a spare gate", masterJob{Before: true, Script: starting, Spare: true}, "at the point", 0},
-		{"before the start of a spare gate", masterJob{After: true, Script: starting, Spare: true}, "at the point", 0},
-		{"in the run of a spare gate", masterJob{Script: stubborn, Spare: true}, "it prints", 1},
 		{"after the end", masterJob{Script: starting}, "end", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,7 +73,7 @@ func TestGateEndsWithTheMaster(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	turn := b.Turn("")
-	master, lines := b.startMaster(masterJob{Turn: turn, Script: stubborn, Spare: true})
+	master, lines := b.startMaster(masterJob{Turn: turn, Script: stubborn})
 	await(t, lines, "it prints")
 	must(t, master.Process.Kill())
 	eventually(t, "all of the run gone", func() bool { return len(marked(t, turn.RunID)) == 0 })
@@ -87,20 +84,13 @@ func TestGateEndsWithTheMaster(t *testing.T) {
 // finds it. A gate that does not answer is ended, after what is below it.
 func TestMasterAndGateDie(t *testing.T) {
 	t.Parallel()
-	for i, c := range []struct {
+	for _, c := range []struct {
 		without bool
 		signal  syscall.Signal
-	}{
-		{false, syscall.SIGKILL},
-		{true, syscall.SIGKILL},
-		{false, syscall.SIGSTOP},
-		{false, syscall.SIGKILL},
-		{true, syscall.SIGKILL},
-		{false, syscall.SIGSTOP},
-	} {
+	}{{false, syscall.SIGKILL}, {true, syscall.SIGKILL}, {false, syscall.SIGSTOP}} {
 		b := newBench(t)
 		turn := b.Turn("")
-		master, lines := b.startMaster(masterJob{Turn: turn, NoCgroup: c.without, Script: stubborn, Spare: i < 3})
+		master, lines := b.startMaster(masterJob{Turn: turn, NoCgroup: c.without, Script: stubborn})
 		await(t, lines, "it prints")
 		eventually(t, "the gate, the agent and its orphan", func() bool { return len(marked(t, turn.RunID)) >= 3 })
 		rec, err := readRecord(turn.RunDir)
@@ -245,7 +235,7 @@ func TestOneAtATimeGate(t *testing.T) {
 			text = stubborn // takes the whole grace
 		}
 		turn := b.Turn("")
-		master, _ := b.startMaster(masterJob{Turn: turn, NoCgroup: i%2 == 1, Script: text, Spare: i%3 == 1})
+		master, _ := b.startMaster(masterJob{Turn: turn, NoCgroup: i%2 == 1, Script: text})
 		if i%each == 0 {
 			eventually(t, "an agent at work", func() bool { return b.starts(turn) > 0 })
 		}

@@ -2,11 +2,7 @@
 
 package gate
 
-import (
-	"os"
-
-	"stint/coordinator/agent/gate/hold"
-)
+import "stint/coordinator/agent/gate/hold"
 
 // A follower would tell of writes to outputs. Here they are looked at often instead.
 type follower struct{}
@@ -18,12 +14,4 @@ func (follower) follow(...*output) (<-chan struct{}, func(), error) { return nil
 // FindProgram finds none: only Linux starts the very file that was looked at.
 func FindProgram() error { return nil }
 
-func gateCommand() ([]string, error) {
-	self, err := hold.SelfCommand()
-	return append(self, "gate"), err
-}
-
-// Prepare does nothing: only Linux can give a run to a gate that was started without one.
-func Prepare() error { return nil }
-
-func takeSpare(string, []*os.File) *gateProc { return nil }
+func gateCommand() ([]string, error) { return hold.SelfCommand() }

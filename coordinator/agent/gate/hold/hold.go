@@ -24,9 +24,6 @@ const (
 	stdoutFD            // these two are the agent's
 	stdinFD
 	noteFD // the lock's file, open for writing: the agent must not say which process is to be killed for its own
-
-	// RunFiles is how many a run has, with stderr, which comes first.
-	RunFiles = 1 + noteFD - 2
 )
 
 // goneGrace is what an agent gets to end by itself when the master is gone.
@@ -72,9 +69,6 @@ type EndReport struct {
 // master, the further descriptors are those above. main calls it before anything else and passes its result to os.Exit. It starts
 // one agent when told to, waits for it, and returns when no descendant is left; at the end of control it ends them all by itself.
 func Main(control io.Reader, out io.Writer) int {
-	if !adopt() {
-		return 0 // the master went away before it had a run
-	}
 	CloseOnExec(lockFD) // the agent gets its own by name
 	dec := json.NewDecoder(control)
 	var first Command

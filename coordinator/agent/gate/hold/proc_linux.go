@@ -107,56 +107,6 @@ func SignalProc(p Proc, sig syscall.Signal) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// NoRun stands in the environment of a gate that waits for a run.
-const NoRun = "----------------------------------------------------------------"
-
-// Assign puts a run in the place of that. What a process has in its own memory as its environment is what the system shows of it.
-func Assign(pid int, run string) error {
-	dir := "/proc/" + strconv.Itoa(pid)
-	stat, err1 := os.ReadFile(dir + "/stat")
-	env, err2 := os.ReadFile(dir + "/environ")
-	mem, err3 := os.OpenFile(dir+"/mem", os.O_WRONLY, 0)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return err
-	}
-	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	at := bytes.Index(env, []byte(EnvRunID+"="+NoRun))
-	if len(f) < 48 || at < 0 || len(run) >= len(NoRun) {
-		return errors.Join(fmt.Errorf("process %d cannot be given the run %s", pid, run), mem.Close())
-	}
-	begin, err := strconv.ParseInt(f[47], 10, 64) // of its environment
-	if err == nil {
-		_, err = mem.WriteAt([]byte(run+"\x00"), begin+int64(at+len(EnvRunID+"=")))
-	}
-	mark, readErr := ReadMark(pid)
-	if err = errors.Join(err, mem.Close(), readErr); err == nil && mark != run {
-		err = fmt.Errorf("process %d is marked as one of run %q", pid, mark)
-	}
-	return err
-}
-
-// adopt waits, in a gate that was started without a run, for the descriptors of one, and puts them in the places of those that it
-// has. It reports whether there is a run.
-func adopt() bool {
-	if _, err := unix.GetsockoptInt(0, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
-		return true // it was started for one: its control is a pipe
-	}
-	rights := make([]byte, unix.CmsgSpace(4*RunFiles))
-	_, n, _, _, err := unix.Recvmsg(0, make([]byte, 1), rights, 0)
-	if err != nil || n == 0 {
-		return false
-	}
-	list, err := unix.ParseSocketControlMessage(rights[:n])
-	if err != nil || len(list) == 0 {
-		return false
-	}
-	fds, err := unix.ParseUnixRights(&list[0])
-	for i, fd := range fds {
-		err = errors.Join(err, unix.Dup3(fd, 2+i, 0), unix.Close(fd))
-	}
-	return err == nil && len(fds) == RunFiles
-}
-
 // BootID names the time since the machine was started: pids and start times of another boot mean nothing.
 func BootID() (string, error) {
 	data, err := bootFile()

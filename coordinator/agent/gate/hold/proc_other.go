@@ -63,9 +63,6 @@ func SignalProc(p Proc, sig syscall.Signal) error {
 	return signalChecked(p, func() error { return syscall.Kill(p.PID, sig) })
 }
 
-// adopt has nothing to wait for: each gate is started for a run.
-func adopt() bool { return true }
-
 // BootID names the time since the machine was started.
 var BootID = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("/usr/sbin/sysctl", "-n", "kern.boottime").Output()
