@@ -124,7 +124,6 @@ func parseAccounts(text []byte) ([]account, error) {
 	for _, name := range agentNames {
 		list = append(list, account{AccountConfig: state.AccountConfig{ID: name, Tool: name, Title: name}})
 	}
-	names := map[string]string{}
 	for _, id := range f.inOrder(all) {
 		a, own := account{AccountConfig: state.AccountConfig{ID: id}, written: true}, slices.Index(agentNames, id)
 		if own >= 0 {
@@ -155,10 +154,9 @@ func parseAccounts(text []byte) ([]account, error) {
 			return nil, at(key, "%s", wrong)
 		}
 		a.Title = cmp.Or(a.Title, id)
-		if other := names[a.Tool+" "+a.Title]; other != "" {
-			return nil, at("name", "%s has an account of that name, %q: %s", a.Tool, a.Title, other)
+		if i := slices.IndexFunc(list, func(o account) bool { return o.written && o.Tool == a.Tool && o.Title == a.Title }); i >= 0 {
+			return nil, at("name", "%s has an account of that name, %q: %s", a.Tool, a.Title, list[i].ID)
 		}
-		names[a.Tool+" "+a.Title] = id
 		a.Variables = slices.Sorted(maps.Keys(a.env))
 		if own >= 0 {
 			list[own] = a

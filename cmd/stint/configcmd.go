@@ -157,16 +157,14 @@ func (a *app) configSetCommand() *cobra.Command {
 			err = a.putConfig(c.Context(), file, text)
 		}
 		return err
-	}, completeKeys)
-}
-
-func completeKeys(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-	for i := range keys {
-		if len(args) == 0 {
-			names = append(names, keys[i].inFile()+"\t"+keys[i].help)
+	}, func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		for i := range keys {
+			if len(args) == 0 {
+				names = append(names, keys[i].inFile()+"\t"+keys[i].help)
+			}
 		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
 }
 
 // meansStateDir reports whether a key is meant to be the state directory.

@@ -366,7 +366,17 @@ func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, re
 		return false, e.kept(err)
 	}
 	t, err := e.app.reconcile(ctx, false)
-	if err == nil && e.overwritten(text, records) {
+	_, left, wrong := statedir.Preview(e.dir, e.files, text)
+	adopts := func(r *ledger.Record) [2]string {
+		digest, _ := r.Get(ledger.KeyAdopts)
+		return [2]string{r.ID, digest}
+	}
+	asked := map[[2]string]bool{}
+	for i := range records {
+		asked[adopts(&records[i])] = true
+	}
+	// Somebody may have saved an older buffer over records of this save, in the same moment.
+	if err == nil && wrong == nil && slices.ContainsFunc(left, func(r ledger.Record) bool { return asked[adopts(&r)] }) {
 		if e.undone++; e.undone == saveTries {
 			return false, e.kept(errors.New("another program saves an older " + e.files.Ledger() + " over it each time"))
 		}
@@ -377,20 +387,6 @@ func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, re
 	}
 	t.Findings = slices.DeleteFunc(t.Findings, func(f task.Finding) bool { return f.File != e.files.Ledger() })
 	return false, errors.Join(e.drop(), e.taken(t, err, plan))
-}
-
-// overwritten reports whether somebody has saved an older buffer over records of a save, in the same moment.
-func (e *editing) overwritten(text []byte, records []ledger.Record) bool {
-	_, left, err := statedir.Preview(e.dir, e.files, text)
-	adopts := func(r *ledger.Record) [2]string {
-		digest, _ := r.Get(ledger.KeyAdopts)
-		return [2]string{r.ID, digest}
-	}
-	asked := map[[2]string]bool{}
-	for i := range records {
-		asked[adopts(&records[i])] = true
-	}
-	return err == nil && slices.ContainsFunc(left, func(r ledger.Record) bool { return asked[adopts(&r)] })
 }
 
 // rebase merges the text into tasks.md as it is now, the new base. After an error all is as it was.
