@@ -14,7 +14,7 @@ import (
 
 // A Patch says what to change of a task that waits.
 type Patch struct {
-	Fields []byte   // a JSON merge patch (RFC 7396) of a TaskSpec: what it names is changed, null and "" unset
+	Fields []byte   // a JSON merge patch (RFC 7396) of a TaskSpec: what it names is changed, null unsets, and of a text ""
 	Seqs   []uint64 // the number of the task's last record must be one of these; none: it may be any
 }
 

@@ -52,8 +52,11 @@ var specsSchema = sync.OnceValue(func() *Schema {
 	files := one.fields[one.byName["inputFiles"]]
 	files.want, files.items.want = `a list such as [{"name": "notes.txt", "content": "…"}]`, `a file such as {"name": "notes.txt", "content": "…"}`
 	one.fields[one.byName["idempotencyKey"]].isKey = true
-	one.done = func(v reflect.Value, given []string) {
-		v.Addr().Interface().(*TaskSpec).namedBy(given[one.byName["agentSession"]])
+	session := one.byName["agentSession"]
+	one.done = func(v reflect.Value, given []string) { // one of codex's names makes that the agent if there is none
+		if s := v.Addr().Interface().(*TaskSpec); strings.HasPrefix(given[session], "codex") && s.AgentSession != "" {
+			s.Agent = cmp.Or(s.Agent, "codex")
+		}
 	}
 	return s
 })
@@ -79,13 +82,6 @@ var SpecNames = sync.OnceValue(func() map[string]string {
 	}
 	return names
 })
-
-// namedBy is told by which of its names agentSession was given: one of codex's makes that the agent if there is none.
-func (s *TaskSpec) namedBy(name string) {
-	if (name == "codexSessionId" || name == "codex_session_id") && s.AgentSession != "" {
-		s.Agent = cmp.Or(s.Agent, "codex")
-	}
-}
 
 // WithUnderscores turns sessionKey into session_key.
 func WithUnderscores(name string) string {
