@@ -132,10 +132,9 @@ func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, erro
 // newIntake checks all of specs that does not depend on other tasks.
 func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error) {
 	specs := req.specs
-	if a.tasks.IsShut() {
-		return nil, a.tasks.StoppedError()
-	}
 	switch {
+	case a.tasks.IsShut():
+		return nil, a.tasks.StoppedError()
 	case len(specs) == 0:
 		return nil, task.Invalid("give at least one", "the list has no task")
 	case len(specs) > task.MaxBatch:

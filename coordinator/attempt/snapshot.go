@@ -68,10 +68,8 @@ func (a *Attempts) carrySnapshot(from, to string) {
 func (a *Attempts) noteTree(r *Run, t *state.Task) {
 	root := task.RepositoryRoot(t.Workspace)
 	s, has := a.snapshotOf(r.ID)
-	if a.tasks.Config.Shell == nil || a.tasks.Config.IsTemp(t.Workspace) || !task.IsCheckout(root) {
-		return
-	}
-	if strings.HasPrefix(t.Prompt, task.NoteQuestion) { // its agent only reads: what changes is another's work
+	onlyReads := strings.HasPrefix(t.Prompt, task.NoteQuestion) // what changes is another's work
+	if a.tasks.Config.Shell == nil || a.tasks.Config.IsTemp(t.Workspace) || !task.IsCheckout(root) || onlyReads {
 		return
 	}
 	isCurrent := has && s.Workspace == t.Workspace

@@ -236,11 +236,8 @@ func (p *Place) inTheWay(list map[string]*change, path string, now file) (why st
 // takePermissions gives a file those of another one. Whoever may read it may execute it, if its owner may.
 func takePermissions(root *os.Root, file, other string) error {
 	now, err := root.Lstat(file)
-	if err != nil {
-		return err
-	}
-	was, err := root.Lstat(other)
-	if err != nil {
+	was, errWas := root.Lstat(other)
+	if err = cmp.Or(err, errWas); err != nil {
 		return err
 	}
 	mode := was.Mode().Perm() &^ 0o111

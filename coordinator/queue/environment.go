@@ -39,11 +39,8 @@ func touch(path string) error { return os.Chtimes(path, time.Time{}, time.Now())
 // Environment returns the environment with that digest, KEY=VALUE. ok is false if it is lost:
 // its file is not there, or was changed. Without a digest it is nil.
 func (s *Store) Environment(digest string) (env []string, ok bool) {
-	if digest == "" {
-		return nil, true
-	}
 	if !task.IsEnvironmentDigest(digest) {
-		return nil, false
+		return nil, digest == ""
 	}
 	data, err := durable.ReadFile(durable.OS, s.environmentPath(digest))
 	if err != nil {

@@ -167,10 +167,7 @@ func joinRuns(t *state.Task, ended []state.Run) []task.TaskRun {
 		if !rundir.IsRunID(e.ID) {
 			continue
 		}
-		r := findRun(list, e.ID)
-		if r == nil {
-			r = findRun(before, e.ID)
-		}
+		r := cmp.Or(findRun(list, e.ID), findRun(before, e.ID))
 		if r == nil {
 			before = append(before, task.TaskRun{RunID: e.ID})
 			r = &before[len(before)-1]

@@ -100,22 +100,16 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 
 // running returns what the run of a task does.
 func running(t *state.Task, now time.Time) string {
-	iteration, what := "", ""
+	iteration, what := "", map[state.Phase]string{state.PhaseVerify: "its verify command", state.PhaseEvaluate: "the agent that judges its answer"}[t.Phase]
 	if t.Iteration > 0 && t.MaxIterations > 1 && (t.Phase != "" || t.Iteration > 1) {
 		iteration = fmt.Sprintf(", iteration %d of %d", t.Iteration, t.MaxIterations)
 	}
-	switch t.Phase {
-	case "":
-		if t.RunStartedAt.IsZero() {
-			return "running" + iteration
-		}
+	switch isKnown := !t.RunStartedAt.IsZero(); {
+	case what == "" && isKnown:
 		return "running since " + clock(t.RunStartedAt, now) + iteration
-	case state.PhaseEvaluate:
-		what = "the agent that judges its answer"
-	default:
-		what = "its verify command"
-	}
-	if t.RunStartedAt.IsZero() {
+	case what == "":
+		return "running" + iteration
+	case !isKnown:
 		return what + " is running" + iteration
 	}
 	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.RunStartedAt)).Truncate(time.Second), iteration)
