@@ -15,14 +15,14 @@ type ArchiveEntry struct {
 	Off       int64     `json:"off,omitempty"`      // offset of its record there
 }
 
-// Keep is what the fold wants of a compaction.
-type Keep struct {
-	Records []Record // what the journal is to hold from now on, tasks first and oldest first
-	Out     []Moved  // what goes to the archive
-	Dry     bool     // only say what would be done
-	// Quiet is for how long nobody else must have saved tasks.md: who did may save it once more
-	// from the same buffer, which is then from before the compaction.
-	Quiet time.Duration
+// Keep makes the records that the journal is to hold after a compaction: tasks first and oldest first.
+type Keep []func() (Record, error)
+
+// Add adds records that are in memory.
+func (k *Keep) Add(records ...Record) {
+	for _, r := range records {
+		*k = append(*k, func() (Record, error) { return r, nil })
+	}
 }
 
 // A CompactReport says what a compaction did, or would do. Sizes are in bytes.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 	"stint/ledger/durable"
 	"stint/ledger/follow"
 	"stint/ledger/journal"
-	"stint/ledger/mark"
 	"stint/state"
 )
 
@@ -81,30 +81,27 @@ type chronicle struct {
 	events []event
 	last   event // of them, or of those that followed
 	faults []*ledger.SyntaxError
-	whole  bool            // the archive is in it: what compaction merged has been told
-	skip   int             // merged records that follow
-	told   map[uint64]bool // seqs; a compaction that was cut off leaves records in the archive that the next one moves there again
+	whole  bool            // the archive is in it
+	told   map[string]bool // seqs, or tasks that were moved out; a compaction that was cut off leaves records in the archive that the next one moves there again
 }
 
 // add adds the event of a record, unless it only repeats what is there.
 func (h *chronicle) add(s *ledger.Section) (more bool) {
-	switch {
-	case s.Get(ledger.KeyArchived) != nil, h.whole && h.skip == 0 && h.told[s.Seq]:
-	case h.whole && h.skip > 0:
-		h.skip--
-	default:
-		h.told[s.Seq] = true
+	key := strconv.FormatUint(s.Seq, 10)
+	if s.Get(ledger.KeyArchived) != nil {
+		key = s.Name() + s.Value(ledger.KeyUpdated)
+	}
+	if !h.whole || !h.told[key] {
+		h.told[key] = true
 		h.last = eventOf(s, h.last.At)
 		h.events = append(h.events, h.last)
-		m, _ := mark.In(s) // so many merged records follow
-		h.skip = m.Merged
 	}
 	return true
 }
 
 // readChronicle reads the journal, and the archive before it if that is wanted.
 func readChronicle(dir string, files ledger.Files, archive bool) (*chronicle, error) {
-	h := &chronicle{files: files, whole: archive, told: map[uint64]bool{}}
+	h := &chronicle{files: files, whole: archive, told: map[string]bool{}}
 	var paths []string
 	if archive {
 		paths, _ = filepath.Glob(filepath.Join(dir, "archive", strings.TrimSuffix(files.Ledger(), ".md")+"-*.md")) // the pattern is good; names sort by month

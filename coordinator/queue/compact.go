@@ -25,10 +25,9 @@ func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, ke
 	if olderThan < 0 {
 		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}
-	r, err := s.Store.Compact(ctx, func(st *fold.State) (ledger.Keep, error) {
-		keep, err := st.Compact(s.Config.Now().Add(-olderThan), keepFailed)
-		keep.Dry, keep.Quiet = dryRun, quiet
-		return keep, err
+	before := s.Config.Now().Add(-olderThan)
+	r, err := s.Store.Compact(ctx, dryRun, quiet, func(st *fold.State, out func(ledger.Moved) error) (ledger.Keep, error) {
+		return st.Compact(before, keepFailed, out)
 	})
 	var refused *journal.RefusedError
 	if errors.As(err, &refused) {
@@ -38,6 +37,7 @@ func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, ke
 		return r, s.errorOf(err)
 	}
 	if !dryRun && r.Archive != "" {
+		s.View(func(*fold.State) { s.rejected = nil }) // they are gone
 		s.TroubleUnlessStopped("environments that no task names could not be removed", s.dropEnvironments())
 		s.Config.Log.Info("the ledger was compacted", "before", r.Before, "after", r.After, "merged", r.Merged, "archived", r.Archived, "archive", r.Archive)
 	}
@@ -64,30 +64,12 @@ func (s *Store) CompactWhenLarge(ctx context.Context) {
 			limit = min(limit, max(size, s.Config.CompactSize))
 			continue
 		}
-		done, err := s.compactHalf(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
+		before := s.Config.Now().Add(-s.Config.CompactOlderThan)
+		if Read(s, func(st *fold.State) int64 { return st.CompactedSize(before, size) }) > size/2 { // an estimate
+			limit = size + size/4
+		} else if _, err := s.compact(ctx, s.Config.CompactOlderThan, false, false, compactAgain); err != nil && ctx.Err() == nil {
 			s.Config.Log.Info("the ledger could not be compacted yet", "error", err)
 			wait = compactAgain
-		case !done:
-			limit = size + size/4
 		}
 	}
-}
-
-// compactHalf compacts if at least half of the journal can go. To find that out
-// exactly takes seconds in which nothing can be submitted, so it is estimated first.
-func (s *Store) compactHalf(ctx context.Context) (done bool, err error) {
-	size := s.Size()
-	before := s.Config.Now().Add(-s.Config.CompactOlderThan)
-	left := Read(s, func(st *fold.State) int64 { return st.CompactedSize(before, size) })
-	if left > size/2 {
-		return false, nil
-	}
-	r, err := s.compact(ctx, s.Config.CompactOlderThan, true, false, compactAgain)
-	if err != nil || r.After > r.Before/2 {
-		return false, err
-	}
-	_, err = s.compact(ctx, s.Config.CompactOlderThan, false, false, compactAgain)
-	return err == nil, err
 }

@@ -84,10 +84,7 @@ func OpenLocked(cfg Config) (*Store, error) {
 				return records
 			},
 		},
-		New: func(read store.Reader) *fold.State {
-			s.rejected = nil
-			return fold.New(read)
-		},
+		New:   func(read journal.Reader) *fold.State { return fold.New(read) },
 		Apply: s.apply,
 		Ready: s.ready,
 	})

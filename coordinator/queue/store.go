@@ -93,6 +93,9 @@ func (s *Store) committed(w *journal.Commit) {
 // apply folds one record.
 func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 	var before state.Task
+	if !isNews && st.Seq() == 0 { // the fold begins anew
+		s.rejected = nil
+	}
 	if !isNews && sec.Value(ledger.KeyBy) == ledger.ByHand {
 		before, _ = st.Peek(string(sec.ID))
 	}

@@ -18,20 +18,21 @@ package store
 import (
 	"context"
 	"sync"
+	"time"
 
 	"stint/ledger"
 	"stint/ledger/journal"
 )
 
-// Options say which ledger a store opens, and how its records are folded into an S. New, Apply
+// Options say which ledger a store opens, and how its records are folded into an S. Apply
 // and Ready are called with the lock held.
-type Options[S Fold] struct {
+type Options[S journal.Fold] struct {
 	// Ledger is passed on. The store sets Locker, Started, Apply, Archived, OnRefoldStart and
 	// OnRefoldEnd; the others that read the fold call View.
 	Ledger journal.Options
 
-	// New returns an empty fold, which reads older records of the journal through read.
-	New func(read Reader) S
+	// New returns an empty fold, which reads older records of the journal through read. A compaction calls it without the lock.
+	New func(read journal.Reader) S
 	// Apply folds one record. isNews is false for what was in the ledger when it was opened
 	// or compacted. The error says why the record has no effect.
 	Apply func(fold S, s *ledger.Section, isNews bool) error
@@ -40,19 +41,8 @@ type Options[S Fold] struct {
 	Ready func(fold S, isCompacted bool)
 }
 
-// A Fold is what the records of a ledger make.
-type Fold interface {
-	// Archive notes a record that was moved to the archive.
-	Archive(e ledger.ArchiveEntry)
-}
-
-// A Reader reads a record of the journal by its offset.
-type Reader interface {
-	SectionAt(off int64) (*ledger.Section, error)
-}
-
 // A Store is a log with its fold. Its methods may be called by any goroutine; but those below they are the log's.
-type Store[S Fold] struct {
+type Store[S journal.Fold] struct {
 	*journal.Log // set by Open
 	opts         Options[S]
 
@@ -62,7 +52,7 @@ type Store[S Fold] struct {
 }
 
 // New returns a store that is yet to be opened, and is not used before. What is read of it until then is an empty fold.
-func New[S Fold](opts Options[S]) *Store[S] {
+func New[S journal.Fold](opts Options[S]) *Store[S] {
 	s := &Store[S]{opts: opts}
 	s.fold = opts.New(s)
 	return s
@@ -105,7 +95,7 @@ func (s *Store[S]) View(f func(fold S)) {
 }
 
 // Read returns what f reads from the fold of a store; see [Store.View].
-func Read[S Fold, T any](s *Store[S], f func(fold S) T) (v T) {
+func Read[S journal.Fold, T any](s *Store[S], f func(fold S) T) (v T) {
 	s.View(func(fold S) { v = f(fold) })
 	return v
 }
@@ -129,10 +119,16 @@ func (s *Store[S]) locked(f func(fold S, tx *ledger.Tx) error) func(*ledger.Tx) 
 	}
 }
 
-// Compact merges the records of each task, as plan says, which is called with the fold. See [journal.Log.Compact].
-func (s *Store[S]) Compact(ctx context.Context, plan func(fold S) (ledger.Keep, error)) (ledger.CompactReport, error) {
-	return s.Log.Compact(ctx, func() (keep ledger.Keep, err error) {
-		s.View(func(fold S) { keep, err = plan(fold) })
-		return keep, err
+// Compact merges the records of each task, as plan says, which is called with a fold of its own, without the lock.
+// See [journal.Log.Compact].
+func (s *Store[S]) Compact(ctx context.Context, dry bool, quiet time.Duration, plan func(fold S, out func(ledger.Moved) error) (ledger.Keep, error)) (ledger.CompactReport, error) {
+	return s.Log.Compact(ctx, journal.Compaction{
+		Dry: dry, Quiet: quiet,
+		New:  func(read journal.Reader) journal.Fold { return s.opts.New(read) },
+		Plan: func(fold journal.Fold, out func(ledger.Moved) error) (ledger.Keep, error) { return plan(fold.(S), out) },
+		Take: func(fold journal.Fold) {
+			s.fold = fold.(S)
+			s.ready(true)
+		},
 	})
 }

@@ -17,19 +17,24 @@ type notes struct {
 	news int // records that came while the store was open
 }
 
-// Archive implements [store.Fold].
+// Archive implements [journal.Fold].
 func (*notes) Archive(ledger.ArchiveEntry) {}
+
+// Apply implements [journal.Fold].
+func (n *notes) Apply(sec *ledger.Section) error {
+	n.text[string(sec.ID)] = sec.Value("text")
+	return nil
+}
 
 func open(t *testing.T, dir string) *store.Store[*notes] {
 	s := store.New(store.Options[*notes]{
 		Ledger: journal.Options{Dir: dir},
-		New:    func(store.Reader) *notes { return &notes{text: map[string]string{}} },
+		New:    func(journal.Reader) *notes { return &notes{text: map[string]string{}} },
 		Apply: func(n *notes, sec *ledger.Section, isNews bool) error {
-			n.text[string(sec.ID)] = sec.Value("text")
 			if isNews {
 				n.news++
 			}
-			return nil
+			return n.Apply(sec)
 		},
 	})
 	must(t, s.Open())

@@ -3,6 +3,7 @@
 package archive
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -40,7 +41,7 @@ func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.Arc
 	if err != nil {
 		return nil, 0, err
 	}
-	begin, _ := mark.Of(start) // which is short
+	begin := mark.Of(start) // which is short
 	var data []byte
 	if begin.Through > 0 {
 		data, err = durable.ReadFile(fsys, filepath.Join(dir, Dir, files.Index()))
@@ -70,43 +71,89 @@ func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.Arc
 
 // WriteIndex writes the entries of a compaction behind that end of the index, and makes it durable.
 func WriteIndex(fsys durable.FS, dir string, files ledger.Files, through uint64, end int64, entries []ledger.ArchiveEntry) error {
-	lines := []indexLine{{Through: through, Lines: len(entries)}}
-	for _, e := range entries {
-		lines = append(lines, indexLine{ArchiveEntry: e})
-	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
+	w := NewWriter(fsys, dir, files.Index())
+	err := w.openAt(end)
+	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	for _, l := range lines {
-		if err := enc.Encode(l); err != nil {
-			return err
-		}
+	if err == nil {
+		err = enc.Encode(indexLine{Through: through, Lines: len(entries)})
 	}
-	return WriteBehind(fsys, filepath.Join(dir, Dir, files.Index()), end, out.Bytes())
+	for i := 0; err == nil && i < len(entries); i++ {
+		err = enc.Encode(indexLine{ArchiveEntry: entries[i]})
+	}
+	return cmp.Or(w.Close(err), fsys.SyncDir(filepath.Join(dir, Dir)))
 }
 
-// WriteBehind makes data what stands behind offset end of a file, durable but for the name
-// of a new file. After an error nothing stands there, as far as the disk allows.
-func WriteBehind(fsys durable.FS, name string, end int64, data []byte) (err error) {
-	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, durable.FileMode)
+// A Writer adds records to a file of the archive.
+type Writer struct {
+	Entries []ledger.ArchiveEntry // of the records that were put
+
+	fs        durable.FS
+	path      string
+	file      durable.File // nil until something is written
+	out       *bufio.Writer
+	from, end int64 // of what is written
+	buf       []byte
+}
+
+// NewWriter returns a writer for the file of that name in the archive of dir.
+func NewWriter(fsys durable.FS, dir, name string) *Writer {
+	return &Writer{fs: fsys, path: filepath.Join(dir, Dir, name)}
+}
+
+// openAt begins to write behind that offset.
+func (w *Writer) openAt(end int64) (err error) {
+	if err = durable.MkdirAll(w.fs, filepath.Dir(w.path)); err == nil {
+		w.file, err = w.fs.OpenFile(w.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, durable.FileMode)
+	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
+	w.out, w.from, w.end = durable.Steady(w.file), end, end
+	fi, err := w.file.Stat()
 	if err == nil && fi.Size() > end {
-		err = f.Truncate(end)
+		err = w.file.Truncate(end)
 	}
-	if err == nil {
-		_, err = f.Write(data)
+	return err
+}
+
+// Write adds text.
+func (w *Writer) Write(p []byte) (n int, err error) {
+	if w.file == nil {
+		end, head := int64(0), ledger.VersionLine+"\n\n"
+		if fi, err := w.fs.Stat(w.path); err == nil && fi.Size() > 0 {
+			end, head = fi.Size(), "\n" // a crash may have cut the last line off
+		}
+		if err := w.openAt(end); err != nil {
+			return 0, err
+		}
+		_, _ = w.Write([]byte(head)) // the next one has its error too
 	}
-	if err == nil {
-		err = f.Sync()
+	w.end += int64(len(p))
+	return w.out.Write(p)
+}
+
+// Put adds the record of a task, and says in its entry where.
+func (w *Writer) Put(m *ledger.Moved) (err error) {
+	if w.buf, err = ledger.AppendRecord(w.buf[:0], &m.Record); err != nil {
+		return fmt.Errorf("%s %s: %w", m.Record.Kind, m.Record.ID, err)
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", name, err), f.Truncate(end))
+	_, err = w.Write(w.buf)
+	m.Entry.File, m.Entry.Off = filepath.Base(w.path), w.end-int64(len(w.buf))
+	w.Entries = append(w.Entries, m.Entry)
+	return err
+}
+
+// Close makes what was written durable, but for the name of a new file. After an error, that of the writing
+// too, nothing stands there, as far as the disk allows.
+func (w *Writer) Close(err error) error {
+	if w.file == nil {
+		return err
 	}
-	return nil
+	if err = cmp.Or(err, w.out.Flush(), w.file.Sync()); err != nil {
+		err = errors.Join(fmt.Errorf("%s: %w", w.path, err), w.file.Truncate(w.from))
+	}
+	return errors.Join(err, w.file.Close())
 }
 
 // Read returns the entries of the archive in dir, in the order in which they

@@ -9,6 +9,8 @@
 package durable
 
 import (
+	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -227,9 +229,9 @@ func MkdirAll(fsys FS, name string) error {
 	return fsys.SyncDir(parent)
 }
 
-// WriteNew writes a file that nobody else has open, durable but for its name, and returns it open for reading
-// and appending. A file that has the name is removed. Nothing is left of one that has no room.
-func WriteNew(fsys FS, name string, data []byte, mode fs.FileMode) (f File, err error) {
+// WriteNew writes a file that nobody else has open by what write writes, durable but for its name, and returns it open for
+// reading and appending. A file that has the name is removed. Nothing is left of one that has no room.
+func WriteNew(fsys FS, name string, mode fs.FileMode, write func(io.Writer) error) (f File, err error) {
 	if err := Drop(fsys, name); err != nil {
 		return nil, err
 	}
@@ -239,16 +241,30 @@ func WriteNew(fsys FS, name string, data []byte, mode fs.FileMode) (f File, err 
 	if m, ok := f.(interface{ Chmod(fs.FileMode) error }); ok { // whatever the umask is
 		err = m.Chmod(mode)
 	}
-	if err == nil {
-		_, err = f.Write(data)
-	}
-	if err == nil {
-		err = f.Sync()
+	if buf := Steady(f); err == nil {
+		err = cmp.Or(write(buf), buf.Flush(), f.Sync())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write %s: %w", name, err), f.Close(), Drop(fsys, name))
 	}
 	return f, nil
+}
+
+// Steady returns a buffer before f that makes what is written durable in steps: who syncs another file
+// meanwhile may have to wait until all of this one is on the disk. What is left in it has to be flushed and synced.
+func Steady(f File) *bufio.Writer { return bufio.NewWriterSize(&steady{f: f}, 256<<10) }
+
+type steady struct {
+	f File
+	n int
+}
+
+func (s *steady) Write(p []byte) (n int, err error) {
+	n, err = s.f.Write(p)
+	if s.n += n; err == nil && s.n >= 1<<20 {
+		s.n, err = 0, s.f.Datasync()
+	}
+	return n, err
 }
 
 // Drop removes a file that may not be there.

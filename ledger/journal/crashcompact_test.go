@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"stint/ledger"
+	"stint/ledger/journal"
 )
 
 // A generation is what a log has applied between two compactions.
@@ -56,9 +57,16 @@ func (s *scene) compact() {
 	if s.log == nil {
 		return
 	}
-	before := generation{from: s.since, all: s.all, archived: s.archived}
-	begun := s.fs.ops()
-	report, err := s.log.Compact(s.t.Context(), s.keep)
+	before := generation{from: s.since}
+	begun, were := s.fs.ops(), len(s.all)
+	report, err := s.log.Compact(s.t.Context(), journal.Compaction{
+		New:  func(journal.Reader) journal.Fold { return &folding{fs: s.fs} },
+		Plan: s.keep,
+		Take: func(f journal.Fold) {
+			before.all, before.archived = s.all, s.archived
+			s.all, s.archived = f.(*folding).all, f.(*folding).archived
+		},
+	})
 	synctest.Wait()
 	if s.faulty != nil {
 		s.told.compacted = true
@@ -70,8 +78,11 @@ func (s *scene) compact() {
 	s.quiet()
 	before.until, s.since = s.fs.ops(), begun
 	s.past = append(s.past, before)
-	for i := range s.all {
+	for i, from := 0, len(s.all)-(len(before.all)-were); i < len(s.all); i++ { // what came while the compaction was planned is as it was
 		s.all[i].at = begun
+		if i >= from {
+			s.all[i].at = before.all[were+i-from].at
+		}
 	}
 }
 
@@ -88,24 +99,35 @@ func (f *folding) onlyArchived() []string {
 	return only
 }
 
+// Archive implements [journal.Fold].
+func (f *folding) Archive(e ledger.ArchiveEntry) { f.archived = append(f.archived, e.ID+" "+e.Status) }
+
+// Apply implements [journal.Fold].
+func (f *folding) Apply(s *ledger.Section) error { return f.apply(s) }
+
 // keep merges the records of each task into one, and moves out those that have ended.
-func (s *scene) keep() (ledger.Keep, error) {
+func (s *scene) keep(_ journal.Fold, out func(ledger.Moved) error) (ledger.Keep, error) {
 	text, _ := s.fs.content("journal.md")
 	doc := ledger.Parse([]byte(text))
+	for range s.rng.IntN(3) { // nobody waits for a compaction
+		s.send([]*ledger.Record{s.task()})
+	}
 	var all []ledger.Record
 	for i := range doc.Sections {
 		all = append(all, doc.Sections[i].Record())
 	}
-	var keep ledger.Keep
+	var kept ledger.Keep
 	for _, t := range merge(all) {
 		switch status, _ := t.Get("status"); status {
 		case "done", "canceled":
-			keep.Out = append(keep.Out, ledger.Moved{Record: t, Entry: ledger.ArchiveEntry{ID: t.ID, Status: status}})
+			if err := out(ledger.Moved{Record: t, Entry: ledger.ArchiveEntry{ID: t.ID, Status: status}}); err != nil {
+				return nil, err
+			}
 		default:
-			keep.Records = append(keep.Records, t)
+			kept.Add(t)
 		}
 	}
-	return keep, nil
+	return kept, nil
 }
 
 // isEngines reports whether a key says where a record comes from, not what it means.

@@ -56,7 +56,7 @@ func (f *folding) options() journal.Options {
 			}
 			return nil
 		},
-		Archived:      func(e ledger.ArchiveEntry) { f.archived = append(f.archived, e.ID+" "+e.Status) },
+		Archived:      f.Archive,
 		OnRefoldStart: func() { f.all, f.archived = nil, nil },
 		OnRefoldEnd:   func() {},
 		Now:           november,

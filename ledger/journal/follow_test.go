@@ -135,12 +135,10 @@ func TestFollowerThatLagsHoldsBackCompaction(t *testing.T) {
 	w := filled(t)
 	f := closing(t, w.log.Follow(4))
 	expectNext(t, f, "5 b")
-	done, planned, plan := make(chan error, 1), make(chan struct{}), w.plan()
+	done, planned := make(chan error, 1), make(chan struct{})
+	w.planning = func() { close(planned) }
 	go func() {
-		_, err := w.log.Compact(t.Context(), func() (ledger.Keep, error) {
-			close(planned)
-			return plan()
-		})
+		_, err := w.log.Compact(t.Context(), w.plan())
 		done <- err
 	}()
 	select {

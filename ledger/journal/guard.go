@@ -153,7 +153,7 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 		return nil
 	}
 	known := salvage.Known(missing, salvage.OriginalsOf(doc))
-	data, _, err := l.journal.read()
+	data, err := io.ReadAll(io.NewSectionReader(l.journal.file, 0, l.journal.size))
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (l *Log) install(data, extra []byte, what, lost string) error {
 		aside = "; what stood there besides is now in " + filepath.Base(name)
 	}
 	name := l.asideName(path) // a crash may leave our file there, never another one's without a name
-	file, err := durable.WriteNew(fsys, name, data, durable.FileMode)
+	file, err := durable.WriteNew(fsys, name, durable.FileMode, func(w io.Writer) error { _, err := w.Write(data); return err })
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (l *Log) install(data, extra []byte, what, lost string) error {
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	return l.refold(file, data, l.addFinding)
+	return l.refold(file, data)
 }
 
 // asideName returns a free name with the time for what another hand has put at path.

@@ -83,6 +83,15 @@ func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.Syntax
 	return seq, j.file.Datasync()
 }
 
+// change makes another file of that size the journal, and returns the old one.
+func (j *journal) change(file durable.File, size int64) (old durable.File) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	old, j.file = j.file, file
+	j.setSize(size)
+	return old
+}
+
 func (j *journal) setSize(n int64) {
 	j.size = n
 	j.durable.Store(n)
@@ -141,17 +150,6 @@ func (j *journal) sectionAt(off int64) (s *ledger.Section, err error) {
 		}
 	}
 	return ledger.ReadSection(j.file, j.path, off)
-}
-
-// read returns what is durable, and the file that it stands in. It may be called by any goroutine.
-func (j *journal) read() (data []byte, file durable.File, err error) {
-	j.mu.RLock()
-	defer j.mu.RUnlock()
-	data = make([]byte, j.durable.Load())
-	if n, err := j.file.ReadAt(data, 0); n < len(data) {
-		return nil, nil, fmt.Errorf("%s has become shorter: %w", j.path, err)
-	}
-	return data, j.file, nil
 }
 
 // A window is a piece of the journal in memory: who reads one record often reads

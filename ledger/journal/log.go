@@ -61,7 +61,7 @@ type Options struct {
 	// Archived is given each entry of the archive's index, in order, before any Apply:
 	// on Open and after OnRefoldStart. Locker is held.
 	Archived func(ledger.ArchiveEntry)
-	// OnRefoldStart says that the journal was compacted or put back: the fold begins anew, Archived and Apply
+	// OnRefoldStart says that the journal was put back: the fold begins anew, Archived and Apply
 	// of all records follow, and OnRefoldEnd ends it. Locker is held from OnRefoldStart to OnRefoldEnd.
 	OnRefoldStart func()
 	OnRefoldEnd   func()
@@ -93,21 +93,18 @@ func (o *Options) now() time.Time {
 
 // A Log is the only writer of journal.md and appends to tasks.md. Its goroutine owns both files.
 type Log struct {
-	opts     Options
-	journal  *journal        // owned by the log's goroutine; sectionAt by anyone
-	dir      durable.ID      // the state directory that was opened
-	seq      uint64          // last one given; owned by the log's goroutine
-	edited   bool            // some record adopts the edit of another; owned by the log's goroutine
-	known    reconcile.Known // of the journal; owned by the log's goroutine
-	rebuilt  bool            // Open has made the journal of tasks.md alone
-	refused  map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
-	stale    bool            // the fold lacks what the journal has; owned by the log's goroutine
-	lacks    salvage.Gaps    // owned by the log's goroutine
-	indexEnd int64           // see archive; owned by the log's goroutine
-	recent   recent
-	memory   []byte // for the next batch; owned by the log's goroutine
-	tasks    *tasksfile.File
-	gone     map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
+	opts    Options
+	journal *journal        // owned by the log's goroutine; sectionAt by anyone
+	dir     durable.ID      // the state directory that was opened
+	seq     uint64          // last one given; owned by the log's goroutine
+	facts                   // owned by the log's goroutine
+	rebuilt bool            // Open has made the journal of tasks.md alone
+	refused map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
+	stale   bool            // the fold lacks what the journal has; owned by the log's goroutine
+	recent  recent
+	memory  []byte // for the next batch; owned by the log's goroutine
+	tasks   *tasksfile.File
+	gone    map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
 
 	looking     sync.Mutex // held while tasks.md is compared and taken over; guards the next three
 	quarantined int        // sections that the last plan quarantined
@@ -123,10 +120,26 @@ type Log struct {
 	unread   *ledger.SyntaxError       // why tasks.md is not taken over at present; nil if it is
 	open     map[*follow.Follower]bool // the open followers of this log
 
-	wake chan struct{} // capacity 1: something is in queue, or closed is set
-	done chan struct{} // closed when the log's goroutine has ended
+	wake chan struct{}   // capacity 1: something is in queue, or closed is set
+	done chan struct{}   // closed when the log's goroutine has ended
+	ctx  context.Context // ends with Close
 	stop context.CancelFunc
-	side sync.WaitGroup // the watcher and the syncer
+
+	compacting sync.Mutex     // held while the log is compacted, and by Close
+	side       sync.WaitGroup // the watcher and the syncer
+}
+
+// facts are what the log knows of its journal, beside the fold.
+type facts struct {
+	edited bool // some record adopts the edit of another
+	lacks  salvage.Gaps
+	known  reconcile.Known
+}
+
+func (k *facts) read(s *ledger.Section) {
+	k.edited = k.edited || s.Get(ledger.KeyEdits) != nil
+	k.lacks.Read(s)
+	k.known.Read(s)
 }
 
 // An update is a change that waits for its batch, or something else that must happen on the log's goroutine.
@@ -149,12 +162,11 @@ func Open(opts Options) (*Log, error) {
 		}
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	l.stop = cancel
+	l.ctx, l.stop = context.WithCancel(context.Background())
 	go l.run()
-	l.side.Go(func() { l.tasks.SyncEverySecond(ctx, l.note) })
+	l.side.Go(func() { l.tasks.SyncEverySecond(l.ctx, l.note) })
 	if opts.Watch {
-		l.side.Go(func() { l.watch(ctx) })
+		l.side.Go(func() { l.watch(l.ctx) })
 	}
 	return l, nil
 }
@@ -193,7 +205,9 @@ func (l *Log) openFiles() error {
 		l.note(ledger.Notice{Text: fmt.Sprintf("%s is not whole: the archive's files have %d tasks, and the next compaction writes it anew", filepath.Join(archive.Dir, l.opts.Files.Index()), len(entries))})
 	}
 	l.opts.Locker.Lock()
-	l.giveArchive(entries, end)
+	for _, e := range entries {
+		l.opts.Archived(e)
+	}
 	l.opts.Locker.Unlock()
 	fi, err := l.journal.file.Stat()
 	if err != nil {
@@ -243,9 +257,7 @@ func (l *Log) checkLayout() error {
 
 // apply folds a record that the journal has, under Locker. An error says that it has no effect.
 func (l *Log) apply(s *ledger.Section) error {
-	l.edited = l.edited || s.Get(ledger.KeyEdits) != nil
-	l.lacks.Read(s)
-	l.known.Read(s)
+	l.facts.read(s)
 	return l.opts.Apply(s)
 }
 
@@ -554,6 +566,8 @@ func (l *Log) SectionAt(off int64) (*ledger.Section, error) { return l.journal.s
 // it, the next Open brings. Close does not free the Lock, which is the caller's.
 func (l *Log) Close() error {
 	l.stop()
+	l.compacting.Lock()
+	defer l.compacting.Unlock()
 	l.side.Wait()
 	l.mu.Lock()
 	l.closed = true
@@ -594,14 +608,6 @@ func (l *Log) Findings() []*ledger.SyntaxError {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
 	return list
-}
-
-// giveArchive passes the archive to the fold. Locker is held.
-func (l *Log) giveArchive(entries []ledger.ArchiveEntry, end int64) {
-	l.indexEnd = end
-	for _, e := range entries {
-		l.opts.Archived(e)
-	}
 }
 
 // Follow returns the records of the log after that seq, as soon as they are durable. Close ends it.

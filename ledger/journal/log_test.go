@@ -65,13 +65,7 @@ func (w *world) options(watch bool) journal.Options {
 	w.fold, w.said, w.news = nil, nil, make(chan struct{}, 1000)
 	return journal.Options{
 		Dir: w.dir, FS: w.fs, Locker: &w.mu, Watch: watch,
-		Apply: func(s *ledger.Section) error {
-			if s.Value("status") == "QUEUED" {
-				return errors.New("unknown status")
-			}
-			w.fold = append(w.fold, s.Record())
-			return nil
-		},
+		Apply: func(s *ledger.Section) error { return w.apply(&w.fold, s) },
 		Rules: reconcile.Rules{
 			Begin: func() (func(*ledger.Section) error, func(*ledger.Record) []ledger.Pair) {
 				return func(s *ledger.Section) error {
@@ -97,6 +91,15 @@ func (w *world) options(watch bool) journal.Options {
 			w.news <- struct{}{}
 		},
 	}
+}
+
+// apply adds a record to a fold.
+func (w *world) apply(fold *[]ledger.Record, s *ledger.Section) error {
+	if s.Value("status") == "QUEUED" {
+		return errors.New("unknown status")
+	}
+	*fold = append(*fold, s.Record())
+	return nil
 }
 
 // deleted notes which records have no section any more.

@@ -385,7 +385,9 @@ func TestPromise4SlowWriter(t *testing.T) {
 		"submit":    func(w *world) error { return w.try("b", "status", "queued") },
 		"reconcile": func(w *world) error { _, err := w.log.Reconcile(w.t.Context(), false); return err },
 		"compact": func(w *world) error {
-			_, err := w.log.Compact(w.t.Context(), func() (ledger.Keep, error) { return ledger.Keep{Dry: true}, nil })
+			dry := (&shelf{world: w}).plan()
+			dry.Dry = true
+			_, err := w.log.Compact(w.t.Context(), dry)
 			return err
 		},
 	} {

@@ -20,7 +20,7 @@ func TestTasksFileNeverRests(t *testing.T) {
 	waits := map[string]func(ctx context.Context, l *journal.Log) error{
 		"reconcile": func(ctx context.Context, l *journal.Log) error { _, err := l.Reconcile(ctx, true); return err },
 		"compact": func(ctx context.Context, l *journal.Log) error {
-			_, err := l.Compact(ctx, func() (ledger.Keep, error) { return ledger.Keep{}, nil })
+			_, err := l.Compact(ctx, journal.Compaction{})
 			return err
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -69,7 +70,7 @@ func Restore(fsys durable.FS, dir string, files ledger.Files, tasks []byte, note
 		return err
 	}
 	path := filepath.Join(dir, files.Ledger()+restored)
-	f, err := durable.WriteNew(fsys, path+".tmp", bytes.TrimSuffix(tasks, []byte("\n")), durable.FileMode)
+	f, err := durable.WriteNew(fsys, path+".tmp", durable.FileMode, func(w io.Writer) error { _, err := w.Write(bytes.TrimSuffix(tasks, []byte("\n"))); return err })
 	if err == nil {
 		now, ierr := durable.IDAt(fsys, filepath.Join(dir, files.Ledger()))
 		if err = errors.Join(ierr, f.Close()); err == nil && now != old.ID {

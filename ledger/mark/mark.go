@@ -27,21 +27,19 @@ type Mark struct {
 	Merged       int
 }
 
-// Of returns the mark at the beginning of a journal's bytes, and where it ends; a zero mark if there is none.
-func Of(data []byte) (m Mark, end int) {
+// Of returns the mark at the beginning of a journal's bytes; a zero mark if there is none.
+func Of(data []byte) (m Mark) {
 	_, pos, ok := ledger.CutLine(data, 0) // the version line
 	for ok && pos < len(data) && data[pos] == '\n' {
 		pos++
 	}
 	var s ledger.Section
-	if !ok || pos >= len(data) {
-		return m, 0
+	if ok && pos < len(data) {
+		if _, _, err := ledger.Scan(data[pos:], &s); err == nil {
+			m, _ = In(&s)
+		}
 	}
-	n, _, err := ledger.Scan(data[pos:], &s)
-	if m, ok = In(&s); err != nil || !ok {
-		return Mark{}, 0
-	}
-	return m, pos + n
+	return m
 }
 
 // In reads the mark of a compaction; ok is false if s is none.

@@ -18,6 +18,13 @@ type Texts struct {
 	Doc     *ledger.Document
 	Journal []byte
 	End     int64 // size of the whole journal
+	Out     []Out // what was left out, in order
+}
+
+// An Out is bytes of the journal that were left out, and where in Doc.
+type Out struct {
+	At        int
+	Off, Size int64
 }
 
 // Known is what the log knows of its journal, which is undamaged. It must be told of each record.
@@ -261,7 +268,7 @@ func (c *cutter) texts() (x *Texts, err error) {
 		if int64(len(x.Journal)) < want {
 			return nil, errors.New("the journal has become shorter")
 		}
-		gaps = append(gaps, ledger.Gap{Off: len(tasks), Lines: s.lines})
+		gaps, x.Out = append(gaps, ledger.Gap{Off: len(tasks), Lines: s.lines}), append(x.Out, Out{len(tasks), s.journal, s.n})
 		from = stretch{tasks: s.tasks + s.n, journal: s.journal + s.n}
 	}
 	x.Doc, err = ledger.ParseContext(c.ctx, tasks, gaps...)

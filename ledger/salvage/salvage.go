@@ -154,6 +154,11 @@ func (g *Gaps) Read(s *ledger.Section) {
 	}
 }
 
+// Skip notes that these numbers are not given to records of the journal.
+func (g *Gaps) Skip(first, last uint64) {
+	g.spans = append(g.spans[:len(g.spans):len(g.spans)], [2]uint64{first, last})
+}
+
 // Superseded is that of the journal's own records.
 func (g *Gaps) Superseded() (is func(seq uint64) bool) { return mark.Superseded(g.notes) }
 

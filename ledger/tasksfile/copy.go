@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -26,15 +27,30 @@ var ErrChanged = errors.New(ledger.TasksName + " was changed meanwhile")
 // The two files change places in one step, and only then what came out is looked at, so that no save is missed. If that is not
 // the file old, a person has saved in that moment, and the newest save goes back. Nothing but our own file is ever removed.
 func replace(fsys durable.FS, path, fresh string, old durable.ID, data []byte) (ours durable.ID, err error) {
-	fi, err := fsys.Stat(path)
+	f, err := draft(fsys, path, fresh, func(_ io.ReaderAt, w io.Writer) error { _, err := w.Write(data); return err })
 	if err != nil {
 		return ours, err
 	}
-	f, err := durable.WriteNew(fsys, fresh, data, fi.Mode().Perm())
+	return exchange(fsys, path, fresh, f, old)
+}
+
+// draft writes the file fresh of what rewrite makes of the file path, with its mode, durable but for its name.
+func draft(fsys durable.FS, path, fresh string, rewrite func(old io.ReaderAt, w io.Writer) error) (f durable.File, err error) {
+	old, err := Open(fsys, path, os.O_RDONLY)
 	if err != nil {
-		return ours, err
+		return nil, err
 	}
-	if err := f.Close(); err != nil {
+	defer func() { err = errors.Join(err, old.Close()) }()
+	fi, err := old.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return durable.WriteNew(fsys, fresh, fi.Mode().Perm(), func(w io.Writer) error { return rewrite(old, w) })
+}
+
+// exchange is replace by a file that was drafted, and closes that.
+func exchange(fsys durable.FS, path, fresh string, draft durable.File, old durable.ID) (ours durable.ID, err error) {
+	if err := draft.Close(); err != nil {
 		return ours, errors.Join(err, durable.Drop(fsys, fresh))
 	}
 	if ours, err = durable.IDAt(fsys, fresh); err != nil {
@@ -64,21 +80,37 @@ func replace(fsys durable.FS, path, fresh string, old durable.ID, data []byte) (
 	}
 }
 
-// Swap puts data in the place of the file if that is as the snapshot has it, which becomes tasks.md.before;
-// newest is the newest record in data, marks those of data. The error is ErrChanged if another hand has saved there.
-func (t *File) Swap(snap Snapshot, data []byte, newest uint64, marks int) error {
+// Before returns the name that the old file has for a moment when another takes its place.
+func (t *File) Before() string { return t.path + ".before" }
+
+// Draft writes what rewrite makes of the file aside, durable but for its name.
+func (t *File) Draft(rewrite func(old io.ReaderAt, w io.Writer) error) (durable.File, error) {
+	return draft(t.fs, t.path, t.Before(), rewrite)
+}
+
+// Swap closes a draft and puts it in the place of the file if that is in the state old; newest is the newest record in it, marks
+// those of it. The old file remains with keep, or if another hand writes there. The error is ErrChanged if one has saved before.
+func (t *File) Swap(old durable.ID, draft durable.File, newest uint64, marks int, keep bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ours, err := replace(t.fs, t.path, t.path+".before", snap.ID, data)
 	t.foreign = true
+	fi, err := draft.Stat()
+	if err != nil {
+		return errors.Join(err, draft.Close())
+	}
+	blank := endsBlank(draft, fi.Size())
+	ours, err := exchange(t.fs, t.path, t.Before(), draft, old)
 	if err != nil {
 		return err
 	}
 	if now := t.now(); now.SameFile(ours) {
-		t.seen, t.blank, t.foreign, t.dirty = now, false, now.Size != ours.Size, false
+		t.seen, t.blank, t.foreign, t.dirty = now, blank, now.Size != ours.Size, false
 		t.state, t.marks = State{Newest: newest, Raced: t.state.Raced}, marks
 	}
-	return nil
+	if out, err := durable.IDAt(t.fs, t.Before()); keep || err != nil || out != old {
+		return nil
+	}
+	return durable.Drop(t.fs, t.Before())
 }
 
 // A Copy is tasks.md as it was at one moment, for a program that puts another text in its place as an editor

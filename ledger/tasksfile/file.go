@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"stint/ledger"
@@ -31,6 +32,7 @@ type File struct {
 	path  string
 	files ledger.Files
 	wrote chan struct{} // something was written that is not synced; holds one word of it
+	held  atomic.Bool   // nothing is appended until Release
 
 	mu      sync.Mutex // guards what follows; held while the file is written
 	seen    durable.ID // the file after our last look
@@ -61,6 +63,9 @@ func (t *File) Path() string { return t.path }
 // Append writes the records first to last behind the file, unless another hand has changed it. data is used up.
 // Errors are no loss: the records are in the journal, and reconcile brings what is missing.
 func (t *File) Append(data []byte, first, last uint64, note func(ledger.Notice)) {
+	if t.held.Load() {
+		return // and does not wait for Swap
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.foreign {
@@ -72,6 +77,26 @@ func (t *File) Append(data []byte, first, last uint64, note func(ledger.Notice))
 		if bad := (*Error)(nil); !errors.As(err, &bad) { // whoever watches the file reports that
 			note(ledger.Notice{Text: fmt.Sprintf("%s could not be written: %v; it is brought up to date when it can be", t.files.Ledger(), err)})
 		}
+	}
+}
+
+// Hold lets nothing be appended until Release, so that whatever changes the file is another hand's. It
+// returns the file as it was last seen.
+func (t *File) Hold() durable.ID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held.Store(true)
+	return t.seen
+}
+
+// Release appends the records first to last, which came since Hold.
+func (t *File) Release(data []byte, first, last uint64, note func(ledger.Notice)) {
+	t.mu.Lock()
+	t.held.Store(false)
+	t.foreign = t.foreign || len(data) > 0 && t.state.Newest >= first // a reconciliation has brought some of them
+	t.mu.Unlock()
+	if len(data) > 0 {
+		t.Append(data, first, last, note)
 	}
 }
 
@@ -390,6 +415,13 @@ func (t *File) SyncEverySecond(ctx context.Context, note func(ledger.Notice)) {
 	}
 }
 
+// endsBlank reports whether what is written behind a file of that size needs no line break before it.
+func endsBlank(f io.ReaderAt, size int64) bool {
+	end := make([]byte, 2)
+	n, _ := f.ReadAt(end, max(0, size-2)) // who reads more of it sees the error
+	return string(end[:n]) == "\n\n"
+}
+
 // maxText is how much text may stand above the records for EndsWith.
 const maxText = 1 << 20
 
@@ -406,11 +438,7 @@ func (t *File) EndsWith(records *io.SectionReader) (see func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	end := make([]byte, 2)
-	if _, err := f.ReadAt(end, max(0, fi.Size()-2)); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	all, blank := records.Size(), string(end) == "\n\n"
+	all, blank := records.Size(), endsBlank(f, fi.Size())
 	if !blank {
 		all-- // the last record has no empty line behind it
 	}

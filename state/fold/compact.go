@@ -14,26 +14,27 @@ import (
 )
 
 // Compact returns what a journal must hold for this state: one record of each task, in the order of age, then what cannot be said
-// that way, then the controls. Tasks that ended before that instant, and those that a person has deleted, are to be moved out; so
-// are those of which no record says when they ended. With keepFailed, failed and dead ones stay. The error is the Reader's.
-func (s *State) Compact(before time.Time, keepFailed bool) (ledger.Keep, error) {
-	c := compaction{state: s, holder: map[string]string{}}
+// that way, then the controls. Tasks that ended before that instant, and those that a person has deleted, are moved out; so are
+// those of which no record says when they ended. With keepFailed, failed and dead ones stay. The error is the Reader's, or out's.
+// Nothing must be applied before the records were taken: they are merged then, so that not all of them are in memory.
+func (s *State) Compact(before time.Time, keepFailed bool, out func(ledger.Moved) error) (ledger.Keep, error) {
+	c := compaction{state: s, out: out, holder: map[string]string{}}
 	for n := uint32(1); n < s.Entries.Len(); n++ {
 		if s.Entries.At(n).Kept != table.InJournal {
 			continue
 		}
 		if err := c.task(n, before, keepFailed); err != nil {
-			return ledger.Keep{}, fmt.Errorf("merge task %s: %w", s.ID(n), err)
+			return nil, fmt.Errorf("merge task %s: %w", s.ID(n), err)
 		}
 	}
-	c.keep.Records = slices.Concat(c.keep.Records, c.seconds, s.ControlRecords())
+	c.keep.Add(slices.Concat(c.seconds, s.ControlRecords())...)
 	carried := ledger.Record{Kind: ledger.KindControl, ID: controlCarried}
 	if lines := s.CarriedSessions(); c.sessions || len(lines) > 0 {
 		carried.Add(keySessions, strings.Join(lines, "\n"))
 	}
 	carried.AddIf(keyKeys, strings.Join(c.carriedKeys(), "\n"))
 	if len(carried.Fields) > 0 {
-		c.keep.Records = append(c.keep.Records, carried)
+		c.keep.Add(carried)
 	}
 	return c.keep, nil
 }
@@ -76,6 +77,7 @@ func (s *State) movesOut(e *table.Entry, before time.Time, keepFailed bool) bool
 // A compaction collects what stays and what goes.
 type compaction struct {
 	state    *State
+	out      func(ledger.Moved) error
 	keep     ledger.Keep
 	seconds  []ledger.Record   // second records of tasks for which one is not enough
 	holder   map[string]string // idempotency keys, as they are by the records alone
@@ -92,9 +94,13 @@ func (c *compaction) task(n uint32, before time.Time, keepFailed bool) error {
 	}
 	key := m.values[state.KeyIdempotencyKey]
 	if !s.movesOut(e, before, keepFailed) {
-		first, second := m.records()
+		_, second := m.records()
 		c.sessions = c.sessions || m.task.SessionID != ""
-		c.keep.Records = append(c.keep.Records, first)
+		c.keep = append(c.keep, func() (ledger.Record, error) {
+			m, err := s.merge(n)
+			first, _ := m.records()
+			return first, err
+		})
 		if len(second.Fields) > 0 {
 			c.seconds = append(c.seconds, second)
 		}
@@ -110,11 +116,10 @@ func (c *compaction) task(n uint32, before time.Time, keepFailed bool) error {
 		c.holder[key] = id // the archive comes before all records
 	}
 	first, _ := m.records()
-	c.keep.Out = append(c.keep.Out, ledger.Moved{
+	return c.out(ledger.Moved{
 		Record: first,
 		Entry:  ledger.ArchiveEntry{ID: id, Status: string(e.Status()), Key: key, Parent: m.task.TriggeredBy, Trigger: string(m.task.Trigger), UpdatedAt: e.UpdatedAt()},
 	})
-	return nil
 }
 
 // A merger puts the records of one task together.

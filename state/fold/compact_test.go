@@ -20,8 +20,14 @@ import (
 	"stint/state/lanes"
 )
 
+// A kept is what a compaction leaves.
+type kept struct {
+	Records []ledger.Record
+	Out     []ledger.Moved
+}
+
 // compacted folds what Compact keeps, as the ledger does: the archive first.
-func (j *journal) compacted(keep ledger.Keep) *journal {
+func (j *journal) compacted(keep kept) *journal {
 	j.t.Helper()
 	next := newJournal(j.t)
 	next.seq, next.archive = j.seq, slices.Clone(j.archive)
@@ -59,11 +65,19 @@ func (j *journal) runs(id string) (runs []state.Run) {
 	return runs
 }
 
-func (j *journal) compact(before time.Time) ledger.Keep {
+func (j *journal) compact(before time.Time) (all kept) {
 	j.t.Helper()
-	keep, err := j.state.Compact(before, false)
+	keep, err := j.state.Compact(before, false, func(m ledger.Moved) error {
+		all.Out = append(all.Out, m)
+		return nil
+	})
 	must(j.t, err)
-	return keep
+	for _, merge := range keep {
+		r, err := merge()
+		must(j.t, err)
+		all.Records = append(all.Records, r)
+	}
+	return all
 }
 
 // facts is Dump without where records stand and without the tasks in out.
@@ -139,7 +153,7 @@ func TestCompactedJournalGivesTheSameState(t *testing.T) {
 		}
 		same("after compaction")
 		again := next.compact(time.Time{})
-		if diff := cmp.Diff(facts(t, next.state, nil), facts(t, next.compacted(ledger.Keep{Records: again.Records, Out: keep.Out}).state, nil)); diff != "" {
+		if diff := cmp.Diff(facts(t, next.state, nil), facts(t, next.compacted(kept{Records: again.Records, Out: keep.Out}).state, nil)); diff != "" {
 			rt.Fatalf("compacted twice:\n%s", diff)
 		}
 		j.seq = next.seq // the records that follow have the same numbers
@@ -301,7 +315,7 @@ func TestCompactReadFails(t *testing.T) {
 	j := newJournal(t)
 	j.task(uuid(1), "status: queued")
 	j.broken = true
-	if _, err := j.state.Compact(noon, false); err == nil || !strings.Contains(err.Error(), uuid(1)) {
+	if _, err := j.state.Compact(noon, false, nil); err == nil || !strings.Contains(err.Error(), uuid(1)) {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -101,7 +101,7 @@ func TestDueIsTheHeadOfTheSortedQueue(t *testing.T) {
 			t.Fatalf("due (-want +got):\n%s", diff)
 		}
 		g := newFolder()
-		for _, r := range f.Compact(time.Time{}).Records {
+		for _, r := range compact(t, f.State, time.Time{}).records {
 			if err := g.add(t, &r); err != nil {
 				t.Fatal(err)
 			}
@@ -182,6 +182,34 @@ func TestHandWrittenJobHasDefaults(t *testing.T) {
 	}
 }
 
+type kept struct {
+	records []ledger.Record
+	out     []ledger.Moved
+}
+
+func compact(t interface {
+	Fatal(...any)
+	Helper()
+}, s *State, before time.Time,
+) (all kept) {
+	t.Helper()
+	keep, err := s.Compact(before, func(m ledger.Moved) error {
+		all.out = append(all.out, m)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, merge := range keep {
+		r, err := merge()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.records = append(all.records, r)
+	}
+	return all
+}
+
 // TestCompactKeepsAPersonsOwnKeys, and moves out what ended before, whose key stays known.
 func TestCompactKeepsAPersonsOwnKeys(t *testing.T) {
 	f := newFolder()
@@ -191,11 +219,11 @@ func TestCompactKeepsAPersonsOwnKeys(t *testing.T) {
 	done := b
 	done.Status = Succeeded
 	must(t, f.add(t, Record(&b, &done)))
-	keep := f.Compact(day.Add(time.Hour))
-	if len(keep.Records) != 1 || len(keep.Out) != 1 {
+	keep := compact(t, f.State, day.Add(time.Hour))
+	if len(keep.records) != 1 || len(keep.out) != 1 {
 		t.Fatalf("%+v", keep)
 	}
-	if v, _ := keep.Records[0].Get("ticket"); v != "T-1" || keep.Out[0].Entry.Key != b.IdempotencyKey {
+	if v, _ := keep.records[0].Get("ticket"); v != "T-1" || keep.out[0].Entry.Key != b.IdempotencyKey {
 		t.Errorf("%+v", keep)
 	}
 }
@@ -274,9 +302,9 @@ func FuzzApply(f *testing.F) {
 		for i := range doc.Sections {
 			_ = s.Apply(&doc.Sections[i]) // some have no effect
 		}
-		keep := s.Compact(time.Time{})
+		keep := compact(t, s, time.Time{})
 		again := newFolder()
-		for _, r := range keep.Records {
+		for _, r := range keep.records {
 			if err := again.add(t, &r); err != nil {
 				t.Fatalf("%v:\n%s", err, first+second)
 			}

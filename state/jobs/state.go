@@ -200,18 +200,20 @@ func (s *State) Metrics(now time.Time) Metrics {
 }
 
 // Compact returns what a journal must hold for this state: one record of each job, the oldest first.
-// Jobs that ended before that instant are to be moved out, but for dead letters: somebody has to see to them.
-func (s *State) Compact(before time.Time) (keep ledger.Keep) {
+// Jobs that ended before that instant are moved out, but for dead letters: somebody has to see to them. The error is out's.
+func (s *State) Compact(before time.Time, out func(ledger.Moved) error) (keep ledger.Keep, err error) {
 	for _, e := range s.all {
 		r := *Record(nil, &e.Job)
 		r.Fields = append(r.Fields, e.extra...)
 		if ended(e.Status) && e.Status != DeadLetter && e.UpdatedAt.Before(before) {
-			keep.Out = append(keep.Out, ledger.Moved{Record: r, Entry: ledger.ArchiveEntry{ID: e.ID, Status: e.Status, Key: e.IdempotencyKey, UpdatedAt: e.UpdatedAt}})
+			if err := out(ledger.Moved{Record: r, Entry: ledger.ArchiveEntry{ID: e.ID, Status: e.Status, Key: e.IdempotencyKey, UpdatedAt: e.UpdatedAt}}); err != nil {
+				return nil, err
+			}
 		} else {
-			keep.Records = append(keep.Records, r)
+			keep.Add(r)
 		}
 	}
-	return keep
+	return keep, nil
 }
 
 // Deleted returns the records for jobs whose sections a person has deleted: those that had not ended

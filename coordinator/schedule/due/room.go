@@ -79,7 +79,7 @@ func Open(opts Options) (*Room, error) {
 				opts.Log.Log(context.Background(), level, n.Text)
 			},
 		},
-		New: func(store.Reader) *jobs.State { return jobs.New() },
+		New: func(journal.Reader) *jobs.State { return jobs.New() },
 		Apply: func(st *jobs.State, s *ledger.Section, isNews bool) error {
 			err := st.Apply(s)
 			if err != nil && isNews {
@@ -504,10 +504,9 @@ func (r *Room) audit(j *jobs.Job, before, after, evidence string) error {
 // least, to the archive: those of a day count for its budgets. With dry it only says what it would do. It is refused if somebody has saved jobs.md by hand
 // for less than quiet.
 func (r *Room) Compact(ctx context.Context, olderThan time.Duration, dry bool, quiet time.Duration) (ledger.CompactReport, error) {
-	report, err := r.Store.Compact(ctx, func(st *jobs.State) (ledger.Keep, error) {
-		keep := st.Compact(r.now().Add(-max(olderThan, 24*time.Hour)))
-		keep.Dry, keep.Quiet = dry, quiet
-		return keep, nil
+	before := r.now().Add(-max(olderThan, 24*time.Hour))
+	report, err := r.Store.Compact(ctx, dry, quiet, func(st *jobs.State, out func(ledger.Moved) error) (ledger.Keep, error) {
+		return st.Compact(before, out)
 	})
 	return report, refusal(err, "jobs.md was not compacted: ")
 }

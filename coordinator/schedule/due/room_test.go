@@ -685,7 +685,7 @@ func TestNextToTasks(t *testing.T) {
 		}
 		return err
 	}))
-	want := []string{"archive/jobs-2026-12.md", "archive/jobs.index", "audit.jsonl", "format", "jobs.journal.md", "jobs.md", "jobs.md.before", "tasks.md"}
+	want := []string{"archive/jobs-2026-12.md", "archive/jobs.index", "audit.jsonl", "format", "jobs.journal.md", "jobs.md", "tasks.md"}
 	if !slices.Equal(names, want) || w.read("tasks.md") != ledger.Preamble {
 		t.Errorf("%q", names)
 	}
