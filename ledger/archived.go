@@ -11,6 +11,7 @@ type ArchiveEntry struct {
 	Parent    string    `json:"parent,omitempty"`   // the task that has queued it; "" if none has
 	Trigger   string    `json:"trigger,omitempty"`  // why that has
 	UpdatedAt time.Time `json:"updatedAt,omitzero"` // of its last record; zero if it has none
+	Runs      *string   `json:"runs,omitempty"`     // what its runs used, as in its record; nil in an index of before, or one made anew: not known
 	File      string    `json:"file,omitempty"`     // base name of the file in archive/
 	Off       int64     `json:"off,omitempty"`      // offset of its record there
 }

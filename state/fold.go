@@ -308,7 +308,7 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		t.Thread, err = ParseThread(f.Bytes())
 		t.Counted = true
 	case KeyEndedRuns:
-		_, err = parseRuns(f.String())
+		_, err = ParseRuns(f.String())
 	case KeySteps:
 		_, err = ParseSteps(f.String())
 	case KeyFirstSeq:

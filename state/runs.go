@@ -164,9 +164,9 @@ type Run struct {
 	SessionKey string
 	Agent      string
 	Model      string
-	Account    string    // as Task.AccountName returns it
-	Ended      time.Time // zero if the records do not say
-	Usage      Usage     // of this run alone
+	Account    string // as Task.AccountName returns it
+	Ended      time.Time     // zero if the records do not say
+	Usage      Usage         // of this run alone
 	Took       time.Duration
 }
 
@@ -174,7 +174,7 @@ type Run struct {
 // made after of before; runs are those until then.
 func RunsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
 	if f := sec.Get(KeyEndedRuns); f != nil {
-		runs, _ = parseRuns(f.String()) // what cannot be read was refused
+		runs, _ = ParseRuns(f.String()) // what cannot be read was refused
 		for i := range runs {
 			runs[i].TaskID = after.ID
 		}
@@ -186,7 +186,7 @@ func RunsAfter(runs []Run, before, after *Task, sec *ledger.Section) []Run {
 	if r, ended := endedRun(before, after); ended {
 		return append(runs, r)
 	}
-	if last := len(runs) - 1; last >= 0 && lateUsage(before, after) {
+	if last := len(runs) - 1; last >= 0 && IsLate(before, after) {
 		runs[last].Usage = runs[last].Usage.Plus(after.Usage.since(before.Usage))
 	}
 	return runs
@@ -206,8 +206,8 @@ func FormatRuns(runs []Run) string {
 	return strings.Join(lines, "\n")
 }
 
-// parseRuns is the inverse of formatRuns, but for the task's id.
-func parseRuns(text string) ([]Run, error) {
+// ParseRuns is the inverse of FormatRuns, but for the task's id.
+func ParseRuns(text string) ([]Run, error) {
 	return ParseLines("run", text, func(m map[string]string) (Run, error) {
 		r := Run{ID: m["run"], SessionKey: m["session"], Agent: m["agent"], Model: m["model"], Account: m["account"]}
 		var errs [3]error
@@ -220,9 +220,9 @@ func parseRuns(text string) ([]Run, error) {
 	})
 }
 
-// lateUsage reports whether a record has what the last run used: a person had taken the task out of it, and it ended after that.
-func lateUsage(before, after *Task) bool {
-	return before.Status != Running && after.Status != Running && after.By == ""
+// IsLate reports whether a record has what the last run used: a person had taken the task out of it, and it ended after that.
+func IsLate(before, after *Task) bool {
+	return before.Status != Running && after.Status != Running && after.By == "" && before.Usage != after.Usage
 }
 
 // MergedRun returns the run that the first record of a task shows, which is one at most.
@@ -245,7 +245,7 @@ func endedRun(before, after *Task) (r Run, ended bool) {
 // Spent returns the run of which a record tells that it spent something: of one that it ends all, and
 // of one that a person had taken the task out of, when that ends, what it used.
 func Spent(before, after *Task) (r Run, ok bool) {
-	if r, ok = endedRun(before, after); ok || before.Status == "" || !lateUsage(before, after) {
+	if r, ok = endedRun(before, after); ok || before.Status == "" || !IsLate(before, after) {
 		return r, ok
 	}
 	r = runOf(before, after.UpdatedAt, after.Usage.since(before.Usage))

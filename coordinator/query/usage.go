@@ -48,6 +48,12 @@ func ReadUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.Usage
 	return UsageOf(ctx, st, dir, q)
 }
 
+// isSummed reports whether the sums of a fold have what is asked for.
+func isSummed(q task.UsageQuery) bool {
+	isWhole := q.Since.Truncate(fold.Quarter).Equal(q.Since) && q.Until.Truncate(fold.Quarter).Equal(q.Until)
+	return isWhole && !strings.Contains(q.By, "run") && !strings.Contains(q.By, "task")
+}
+
 // UsageOf is ReadUsage with the journal as it was folded.
 func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery) ([]task.UsageRow, error) {
 	names := strings.Split(q.By, ",")
@@ -58,46 +64,39 @@ func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery)
 		}
 	}
 	q.Location = cmp.Or(q.Location, time.UTC)
-	type sum struct {
-		task.UsageRow
-		task string // the last one that was counted
-	}
-	sums := map[string]*sum{}
+	sums := map[string]*task.UsageRow{}
 	if q.By == "" {
-		sums[""] = &sum{}
+		sums[""] = &task.UsageRow{}
 	}
-	// It ends with ctx: a journal may be large, and whoever asked may be gone.
-	err := queue.EachRuns(st, dir, func(runs []state.Run) error {
-		for i := range runs {
-			r := &runs[i]
-			if r.Ended.Before(q.Since) || !q.Until.IsZero() && !r.Ended.Before(q.Until) {
-				continue
-			}
-			var parts []string
-			for _, name := range names {
-				parts = append(parts, usageKeys[name](r, q.Location))
-			}
-			key := strings.Join(parts, ", ")
-			if sums[key] == nil {
-				sums[key] = &sum{UsageRow: task.UsageRow{Key: key}}
-			}
-			row := sums[key]
-			row.Runs++
-			row.Usage = row.Plus(r.Usage)
-			if row.task != r.TaskID {
-				row.task = r.TaskID
-				row.Tasks++
-			}
+	add := func(u *fold.Used) {
+		if u.Runs == 0 || u.Ended.Before(q.Since) || !q.Until.IsZero() && !u.Ended.Before(q.Until) {
+			return
 		}
-		return context.Cause(ctx)
-	})
-	if err != nil {
+		var parts []string
+		for _, name := range names {
+			parts = append(parts, usageKeys[name](&u.Run, q.Location))
+		}
+		key := strings.Join(parts, ", ")
+		if sums[key] == nil {
+			sums[key] = &task.UsageRow{Key: key}
+		}
+		row := sums[key]
+		row.Runs, row.Tasks, row.Usage = row.Runs+u.Runs, row.Tasks+u.Tasks, row.Plus(u.Usage)
+	}
+	if isSummed(q) && st.HasUsed() {
+		st.Used(add)
+	} else if err := queue.EachRuns(st, dir, func(runs []state.Run) error {
+		for i, r := range runs {
+			add(&fold.Used{Run: r, Runs: 1, Tasks: max(0, 1-i)}) // a task counts where its first run does
+		}
+		return context.Cause(ctx) // a journal may be large, and whoever asked may be gone
+	}); err != nil {
 		return nil, err
 	}
 	rows := []task.UsageRow{}
 	for _, r := range sums {
 		r.CostUSD = math.Round(r.CostUSD*1e9) / 1e9 // sums of decimal fractions
-		rows = append(rows, r.UsageRow)
+		rows = append(rows, *r)
 	}
 	slices.SortFunc(rows, func(a, b task.UsageRow) int {
 		switch {
@@ -112,8 +111,17 @@ func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery)
 	return rows, nil
 }
 
-// Usage is ReadUsage of the master's own files. It reads them all.
-func (q *Query) Usage(ctx context.Context, by task.UsageQuery) ([]task.UsageRow, error) {
+// Usage is ReadUsage of the master's own files, which it reads if the sums that it has do not answer.
+func (q *Query) Usage(ctx context.Context, by task.UsageQuery) (rows []task.UsageRow, err error) {
 	defer q.tasks.Call()()
+	isKnown := isSummed(by)
+	q.tasks.View(func(st *fold.State) {
+		if isKnown = isKnown && st.HasUsed(); isKnown {
+			rows, err = UsageOf(ctx, st, "", by)
+		}
+	})
+	if isKnown {
+		return rows, err
+	}
 	return ReadUsage(ctx, q.tasks.Config.StateDir, by)
 }

@@ -17,6 +17,7 @@ var errArchived = errors.New("the task was archived")
 // index, in their order, before any record: a task that has records after that was brought back.
 func (s *State) Archive(a ledger.ArchiveEntry) {
 	n := s.Number(a.ID)
+	s.archived(&a, n != 0)
 	if n == 0 {
 		n = s.Add([]byte(a.ID), 0)
 	}

@@ -116,9 +116,10 @@ func (c *compaction) task(n uint32, before time.Time, keepFailed bool) error {
 		c.holder[key] = id // the archive comes before all records
 	}
 	first, _ := m.records()
+	runs := state.FormatRuns(m.runs)
 	return c.out(ledger.Moved{
 		Record: first,
-		Entry:  ledger.ArchiveEntry{ID: id, Status: string(e.Status()), Key: key, Parent: m.task.TriggeredBy, Trigger: string(m.task.Trigger), UpdatedAt: e.UpdatedAt()},
+		Entry:  ledger.ArchiveEntry{ID: id, Status: string(e.Status()), Key: key, Parent: m.task.TriggeredBy, Trigger: string(m.task.Trigger), UpdatedAt: e.UpdatedAt(), Runs: &runs},
 	})
 }
 

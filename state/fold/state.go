@@ -30,6 +30,7 @@ type State struct {
 	revived []uint32                 // entries of tasks that were brought back, in order: each is the second one of its task
 	family  family
 	recent  recent
+	used    used
 
 	onChange func(before, after *state.Task) // see OnChange
 
@@ -52,6 +53,7 @@ func New(r Reader) *State {
 		byKey:   idempotencyKeys{whole: map[string]uint32{}, lists: map[string][]uint32{}},
 		deleted: map[uint32]bool{},
 		family:  family{parents: map[uint32]parent{}, children: map[string][]string{}},
+		used:    used{sums: map[slot]sum{}},
 		pool:    state.NewPool(),
 		rows:    rowCache{most: maxRows, rows: map[uint32]cachedRow{}},
 		titles:  rowCache{most: maxTitles, rows: map[uint32]cachedRow{}},
@@ -108,6 +110,10 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	if err := next.Apply(sec, s.pool, state.KeepNone); err != nil {
 		return err
 	}
+	replaced, runs, err := s.runsOf(n, sec)
+	if err != nil {
+		return state.NewRecordError(sec, nil, err)
+	}
 	if n == 0 {
 		n = s.Add(sec.ID, s.firstSeq(sec))
 	}
@@ -115,11 +121,12 @@ func (s *State) applyTask(sec *ledger.Section) error {
 		s.Entries.At(back).Kept = table.BroughtBack
 		s.revived = append(s.revived, n)
 		s.noteParent(back, "", "") // the new entry has it
+		s.used.gaps = true         // its older runs were counted
 	}
 	if cur == nil {
 		cur = s.Revive(n)
 	}
-	s.commit(cur, before, next, sec.Off)
+	s.commit(cur, before, next, ref{off: sec.Off, ran: s.count(n, replaced, runs)})
 	if s.onChange != nil {
 		s.onChange(&before.Task, &next.Task)
 	}
@@ -178,8 +185,8 @@ func (s *State) firstSeq(sec *ledger.Section) uint64 {
 	return max(n, s.Entries.At(s.Entries.Len()-1).First+1)
 }
 
-// commit makes next the task's new content, which was old, after a record at off. Nothing here can fail.
-func (s *State) commit(l *lanes.Item, old, next *state.Folded, off int64) {
+// commit makes next the task's new content, which was old, after a record. Nothing here can fail.
+func (s *State) commit(l *lanes.Item, old, next *state.Folded, at ref) {
 	e := s.Entries.At(l.N)
 	changed := e.Last == 0 || e.Status() != next.Status
 	if e.Last != 0 {
@@ -188,7 +195,8 @@ func (s *State) commit(l *lanes.Item, old, next *state.Folded, off int64) {
 	}
 	s.rekey(l.N, string(old.IdempotencyKey), string(next.IdempotencyKey))
 	s.noteParent(l.N, next.TriggeredBy, next.Trigger)
-	e.Last = s.refs.Add(ref{off: off, prev: e.Last})
+	at.prev = e.Last
+	e.Last = s.refs.Add(at)
 	s.recent.add(l.N, e.Last)
 	s.Set(l, old, next, changed)
 	s.counts[e.StatusIndex]++
@@ -278,4 +286,5 @@ func (s *State) Idle() bool {
 type ref struct {
 	off  int64
 	prev uint32
+	ran  bool // some run of the task had ended then
 }

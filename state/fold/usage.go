@@ -1,0 +1,101 @@
+package fold
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"stint/ledger"
+	"stint/state"
+)
+
+// Quarter divides the days of every zone: runs that ended within one are added up.
+const Quarter = 15 * time.Minute
+
+// A Used is what runs have used together that ended in the same quarter of an hour, with the same session (a lane of its own
+// is none), agent, model and account. It is told as one run, which ended when the quarter began.
+type Used struct {
+	state.Run
+	Runs  int
+	Tasks int // whose first runs are among them
+}
+
+// A slot is what the runs of a sum have in common, with texts by their numbers in Keys.
+type slot struct {
+	quarter                        int32
+	session, agent, model, account uint32
+}
+
+type sum struct {
+	runs, tasks int
+	state.Usage
+}
+
+// used has the sums of the runs of all tasks in the journal and in the archive.
+type used struct {
+	sums map[slot]sum
+	gaps bool // a task of the archive is not in them, or twice
+}
+
+// archived adds the runs of a task in the archive. again: there is an older entry of it, so that it was brought back since.
+func (s *State) archived(a *ledger.ArchiveEntry, again bool) {
+	if a.Runs == nil || again {
+		s.used.gaps = true
+		return
+	}
+	runs, err := state.ParseRuns(*a.Runs)
+	s.used.gaps = s.used.gaps || err != nil
+	s.addRuns(runs, 1, true)
+}
+
+// runsOf returns the runs that a record adds to task n, and those that they replace: a record may say how all of
+// them were, or what the last one used after it had ended.
+func (s *State) runsOf(n uint32, sec *ledger.Section) (replaced, runs []state.Run, err error) {
+	if n != 0 && (sec.Get(state.KeyEndedRuns) != nil || state.IsLate(&s.before.Task, &s.scratch.Task)) {
+		_, replaced, err = s.readRuns(n, state.KeepNone)
+	}
+	return replaced, state.RunsAfter(slices.Clone(replaced), &s.before.Task, &s.scratch.Task, sec), err
+}
+
+// count adds new runs of task n in the place of others, and reports whether it has any now.
+func (s *State) count(n uint32, replaced, runs []state.Run) bool {
+	ran := len(replaced) == 0 && s.refs.At(s.Entries.At(n).Last).ran
+	s.addRuns(replaced, -1, true)
+	s.addRuns(runs, 1, !ran)
+	return ran || len(runs) > 0
+}
+
+// addRuns adds runs of a task; with sign -1 it takes them away. first: the first of them is the task's first.
+func (s *State) addRuns(runs []state.Run, sign int, first bool) {
+	for i := range runs {
+		r, change := &runs[i], state.Usage.Plus
+		if sign < 0 {
+			change = state.Usage.Grown
+		}
+		of := slot{int32(r.Ended.Unix() / int64(Quarter/time.Second)), 0, s.Keys.Number(r.Agent), s.Keys.Number(r.Model), s.Keys.Number(r.Account)}
+		if !strings.HasPrefix(r.SessionKey, state.LanePrefixTask) {
+			of.session = s.Keys.Number(r.SessionKey)
+		}
+		u := s.used.sums[of]
+		u.runs, u.Usage = u.runs+sign, change(u.Usage, r.Usage)
+		if i == 0 && first {
+			u.tasks += sign
+		}
+		s.used.sums[of] = u
+	}
+}
+
+// HasUsed reports whether Used is right. It lacks runs of tasks that an older stint has moved to the archive, and has some twice
+// of those that were brought back from there: then only all records say it.
+func (s *State) HasUsed() bool { return !s.used.gaps }
+
+// Used calls f with what runs have used, added up, in no order.
+func (s *State) Used(f func(*Used)) {
+	for of, u := range s.used.sums {
+		text := s.Keys.List
+		f(&Used{state.Run{
+			SessionKey: text[of.session], Agent: text[of.agent], Model: text[of.model], Account: text[of.account],
+			Ended: time.Unix(int64(of.quarter)*int64(Quarter/time.Second), 0).UTC(), Usage: u.Usage,
+		}, u.runs, u.tasks})
+	}
+}
