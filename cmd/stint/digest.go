@@ -26,7 +26,7 @@ func (a *app) digestCommand() *cobra.Command {
 	var since string
 	c := command("digest [OPTIONS]", "print what happened overnight, and what waits for you", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		now := time.Now()
-		from, err := parsePast(since, now, 0)
+		from, err := parsePast(since, now, 0, 0)
 		if err == nil && (since == "" || !from.Before(now)) {
 			err = fmt.Errorf("%q is not in the past; such a time is 18:00, 12h, 7d or 2026-11-21", since)
 		}

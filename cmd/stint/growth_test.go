@@ -63,8 +63,8 @@ func (g growth) report(b *testing.B) {
 }
 
 // BenchmarkGrowth is a master with 10,000, 100,000 and a million tasks that have ended (STINT_BENCH_TASKS has
-// other numbers): how long it takes to start, from the text and after an orderly end, a submit, a hand edit and
-// a compaction take, and what disk and memory it needs. The target: no exponent above 1.05.
+// other numbers): how long it takes to start, from the text and after an orderly end, a submit, usage, a hand
+// edit and a compaction take, and what disk and memory it needs. The target: no exponent above 1.05.
 func BenchmarkGrowth(b *testing.B) {
 	g := growth{}
 	for range b.N {
@@ -111,6 +111,7 @@ func (w *growthWorld) grow(g growth) {
 	p50, p99 := w.submits(400)
 	add("submit-p50-ms", p50)
 	add("submit-p99-ms", p99)
+	add("usage-ms", w.usage())
 	w.resetPeak()
 	before := w.memory("VmRSS")
 	add("edit-ms", w.edit())
@@ -178,6 +179,18 @@ func (w *growthWorld) submitOne() time.Duration {
 	_, err := w.client.Submit(context.Background(), task.TaskSpec{Prompt: "Fix the flaky login test.", Workspace: w.work, Agent: "demo", Parallel: true})
 	must(w.B, err)
 	return time.Since(begun)
+}
+
+// usage returns the median of what stint usage takes, as a process.
+func (w *growthWorld) usage() float64 {
+	var took []time.Duration
+	for range 5 {
+		begun := time.Now()
+		w.must2(w.command("usage").Output())
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	return millis(took[2])
 }
 
 // edit returns how long a label that was written into the middle of the ledger takes until the master knows it.

@@ -259,8 +259,8 @@ func TestInstants(t *testing.T) {
 	zone := time.FixedZone("test", 2*3600)
 	now := time.Date(2026, 11, 21, 12, 30, 0, 0, zone)
 	at := func(text string) (time.Time, error) { return parseAt(text, now) }
-	since := func(text string) (time.Time, error) { return parsePast(text, now, 0) }
-	until := func(text string) (time.Time, error) { return parsePast(text, now, 1) }
+	since := func(text string) (time.Time, error) { return parsePast(text, now, 0, 0) }
+	until := func(text string) (time.Time, error) { return parsePast(text, now, 1, 0) }
 	for _, c := range []struct {
 		read       func(string) (time.Time, error)
 		text, want string // "": refused

@@ -2,7 +2,10 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stint/coordinator/api/client"
 	"stint/coordinator/query"
 	"stint/coordinator/task"
 )
@@ -34,7 +38,7 @@ func (a *app) usageCommand() *cobra.Command {
 			var rows []task.UsageRow
 			dir, none, err := a.stateMissing()
 			if err == nil && !none {
-				rows, err = query.ReadUsage(c.Context(), dir, q)
+				rows, err = a.readUsage(c.Context(), dir, q)
 			}
 			switch {
 			case err != nil:
@@ -57,6 +61,30 @@ func (a *app) usageCommand() *cobra.Command {
 	return c
 }
 
+// readUsage asks the master that is at work, which has the sums in memory, or reads the state directory.
+func (a *app) readUsage(ctx context.Context, dir string, q task.UsageQuery) (rows []task.UsageRow, err error) {
+	if strings.Contains(q.By, "run") || strings.Contains(q.By, "task") || a.callRunning(func(c *client.Client) error {
+		rows, err = c.Usage(ctx, q, zoneName())
+		return err
+	}) != nil {
+		return query.ReadUsage(ctx, dir, q)
+	}
+	return rows, nil
+}
+
+// zoneName returns the name of the local time zone, and one that nobody knows where it has none.
+func zoneName() string {
+	if name, isSet := os.LookupEnv("TZ"); isSet {
+		return cmp.Or(name, "UTC")
+	}
+	link, err := filepath.EvalSymlinks("/etc/localtime")
+	if err != nil {
+		return "UTC"
+	}
+	_, name, _ := strings.Cut(link, "zoneinfo/")
+	return cmp.Or(name, link)
+}
+
 // query translates the options.
 func (o *usageOptions) query(now time.Time) (q task.UsageQuery, err error) {
 	const try = "stint usage --help"
@@ -69,10 +97,10 @@ func (o *usageOptions) query(now time.Time) (q task.UsageQuery, err error) {
 	if o.by == "total" {
 		q.By = ""
 	}
-	if q.Since, err = parsePast(o.since, now, 0); err != nil {
+	if q.Since, err = parsePast(o.since, now, 0, 15*time.Minute); err != nil {
 		return q, usage(try, "--since: %v", err)
 	}
-	if q.Until, err = parsePast(o.until, now, 1); err != nil {
+	if q.Until, err = parsePast(o.until, now, 1, 15*time.Minute); err != nil {
 		return q, usage(try, "--until: %v", err)
 	}
 	if !q.Until.IsZero() && !q.Since.Before(q.Until) {
@@ -81,14 +109,14 @@ func (o *usageOptions) query(now time.Time) (q task.UsageQuery, err error) {
 	return q, nil
 }
 
-// parsePast reads an instant that lies behind: how long ago, a time as [parseAt] knows it, or a day, which means its
-// midnight, and so many days after it. "" is no instant.
-func parsePast(s string, now time.Time, after int) (time.Time, error) {
+// parsePast reads an instant that lies behind: how long ago, to such a unit if that is far less, a time as [parseAt]
+// knows it, or a day, which means its midnight, and so many days after it. "" is no instant.
+func parsePast(s string, now time.Time, after int, unit time.Duration) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
 	if d, err := parseDuration(s); err == nil {
-		return now.Add(-d), nil
+		return now.Add(-d).Truncate(min(d/4, unit)), nil
 	}
 	if t, err := time.ParseInLocation("2006-01-02", s, now.Location()); err == nil {
 		return t.AddDate(0, 0, after), nil

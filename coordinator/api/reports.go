@@ -57,7 +57,7 @@ func (s *Server) reportRoutes() {
 	}
 	setAccount("enable", "Let tasks use an account", "This ends that it is disabled, its hold, and its cool-down.", true)
 	setAccount("disable", "Let no task start with an account", "Those that run go on. Those that wait move to another account of the agent, unless they are pinned or go on with a conversation.", false)
-	answers(s, op(http.MethodGet, "/v1/usage", "usage", "Add up what runs have used", "Tokens and cost, a row for each value of by. The whole ledger is read for it."), lasting(s.usage))
+	answers(s, op(http.MethodGet, "/v1/usage", "usage", "Add up what runs have used", "Tokens and cost, a row for each value of by. For runs and tasks, and where a bound is no whole quarter of an hour, the whole ledger is read."), lasting(s.usage))
 	answers(s, op(http.MethodPost, "/v1/memory/search", "search-memory", "Search the notes of a workspace", "As a task with that prompt would. Nothing is kept.", http.StatusTooManyRequests), lasting(func(ctx context.Context, in *with[task.MemoryQuery]) (task.MemoryResult, error) {
 		q := in.Body
 		q.FromRun = guard.Run(ctx)

@@ -479,6 +479,16 @@ func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
 	return out.Accounts, err
 }
 
+// Usage adds up what runs have used; zone names that of its days.
+func (c *Client) Usage(ctx context.Context, q task.UsageQuery, zone string) ([]task.UsageRow, error) {
+	v := url.Values{"by": {q.By}, "since": {state.ExactTime(q.Since)}, "until": {state.ExactTime(q.Until)}, "location": {zone}}
+	if q.By == "" {
+		v.Set("by", "total")
+	}
+	out, err := fetch[struct{ Rows []task.UsageRow }](ctx, c, http.MethodGet, "/v1/usage?"+v.Encode(), nil)
+	return out.Rows, err
+}
+
 // ActOnAccount enables or disables an account: act is enable or disable.
 func (c *Client) ActOnAccount(ctx context.Context, id, act string) (state.AccountUse, error) {
 	return fetch[state.AccountUse](ctx, c, http.MethodPost, "/v1/accounts/"+url.PathEscape(id)+"/"+act, nil)
