@@ -149,3 +149,34 @@ func TestCompactionLeavesNoOldFile(t *testing.T) {
 		w.close()
 	}
 }
+
+// TestPromise1NextChangeAfterACompaction: it is acknowledged while tasks.md gets its name, and the new journal's name is durable then.
+func TestPromise1NextChangeAfterACompaction(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	w.close()
+	var durably atomic.Bool
+	w.fs = &opsFS{durable.OS, func(op, name string) error {
+		switch {
+		case op == "rename" && name == w.path("journal.md"):
+			durably.Store(false)
+		case op == "syncdir" && name == w.dir:
+			durably.Store(true)
+		case op == "exchange":
+			w.add("late", "status", "queued")
+			if !durably.Load() {
+				t.Error("a power cut may take the new journal away")
+			}
+		}
+		return nil
+	}}
+	w.open(false)
+	want := lessThan(w.meaning(), "b") + "late [{\"status\" \"queued\"}]\n"
+	w.compact("b")
+	w.caughtUp()
+	if diff := cmp.Diff(want, w.meaning()); diff != "" {
+		t.Errorf("the tasks (+):\n%s", diff)
+	}
+	w.isSound()
+	w.reopened()
+}
