@@ -45,7 +45,6 @@ const (
 	followWait   = 5 * time.Second // for followers that have not read everything
 	nearEnd      = 64 << 10        // bytes of new records that the last step is left with, unless they come too fast
 	catchUps     = 50
-	garbage      = 100 // percent
 )
 
 // A Compaction says how a log is compacted.
@@ -89,7 +88,7 @@ type Reader interface {
 func (l *Log) Compact(ctx context.Context, how Compaction) (ledger.CompactReport, error) {
 	l.compacting.Lock() // Close waits for it
 	defer l.compacting.Unlock()
-	defer debug.SetGCPercent(debug.SetGCPercent(garbage)) // for a moment there is a second fold, and much that is soon forgotten
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // for a moment there is a second fold, and much that is soon forgotten
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(l.ctx, func() { stop(ErrClosed) })()
@@ -243,7 +242,10 @@ func (c *compactor) run() (err error) {
 		return err
 	}
 	defer func() {
-		if err != nil && !c.done && c.ctx.Err() == nil && !l.tasks.Is(c.tasks) {
+		l.journal.mu.RLock()
+		isOurs := l.journal.file == c.old.file
+		l.journal.mu.RUnlock()
+		if err != nil && !c.done && c.ctx.Err() == nil && !(isOurs && l.tasks.Is(c.tasks)) {
 			err = errAgain // what went wrong may come of that
 		}
 		err = errors.Join(err, c.drop(), l.aside(c.release))
@@ -279,9 +281,6 @@ func (c *compactor) run() (err error) {
 // begin makes the cut, on the log's goroutine.
 func (c *compactor) begin() (refused, _ error) {
 	l := c.log
-	if c.ctx.Err() != nil {
-		return context.Cause(c.ctx), nil
-	}
 	if l.tasks.Changed() || l.anyBehind(l.journal.size) {
 		return errAgain, nil
 	}

@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -179,4 +180,41 @@ func TestPromise1NextChangeAfterACompaction(t *testing.T) {
 	}
 	w.isSound()
 	w.reopened()
+}
+
+// TestNumbersSetAsideAreNotLost: another hand cuts the journal off while a compaction is planned, after one, or after one that was
+// called off. It is put back, and the numbers that nobody was given are not missed.
+func TestNumbersSetAsideAreNotLost(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"meanwhile", "afterwards", "called off"} {
+		w := filled(t)
+		cut := func() {
+			must(t, os.Truncate(w.path("journal.md"), w.log.Size()-10))
+			must(t, w.try("after", "status", "queued"))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		w.planning = func() {
+			w.planning = nil
+			w.add("late", "status", "queued")
+			switch when {
+			case "meanwhile":
+				cut()
+			case "called off":
+				cancel()
+			}
+		}
+		if _, err := w.log.Compact(ctx, w.plan("b")); (err != nil) != (when == "called off") {
+			t.Errorf("%s: the compaction: %v", when, err)
+		}
+		if cancel(); when != "meanwhile" {
+			cut()
+		}
+		if got := w.meaning(); !strings.HasSuffix(got, "late [{\"status\" \"queued\"}]\nafter [{\"status\" \"queued\"}]\n") {
+			t.Errorf("%s: the tasks are\n%s", when, got)
+		}
+		w.reconcile()
+		w.caughtUp()
+		w.isSound()
+		w.reopened()
+	}
 }
