@@ -164,9 +164,9 @@ type Run struct {
 	SessionKey string
 	Agent      string
 	Model      string
-	Account    string // as Task.AccountName returns it
-	Ended      time.Time     // zero if the records do not say
-	Usage      Usage         // of this run alone
+	Account    string    // as Task.AccountName returns it
+	Ended      time.Time // zero if the records do not say
+	Usage      Usage     // of this run alone
 	Took       time.Duration
 }
 

@@ -18,6 +18,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/plain"
 	"stint/ledger/reconcile"
 	"stint/session"
 	"stint/state"
@@ -87,6 +88,11 @@ func OpenLocked(cfg Config) (*Store, error) {
 		New:   func(read journal.Reader) *fold.State { return fold.New(read) },
 		Apply: s.apply,
 		Ready: s.ready,
+		Code: func(st *fold.State, c *plain.Coder) {
+			st.Code(c)
+			plain.List(c, &s.rejected, func(text *string) { c.Texts(text) })
+			plain.Map(c, s.orphans, func(id, run *string) { c.Texts(id, run) })
+		},
 	})
 	if err := s.Store.Open(); err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ type Store struct {
 	// The next four belong to the fold: they are used while it is locked.
 	hooks    *Hooks            // nil: nobody listens
 	rejected []string          // records that the fold refused
-	orphans  map[string]string // task to run: a person has changed the status of a running task while no master ran
+	orphans  map[string]string // task to run: a person has changed the status of a running task
 	applied  []string          // tasks whose records were folded since the last write
 
 	life life
@@ -96,7 +96,7 @@ func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 	if !isNews && st.Seq() == 0 { // the fold begins anew
 		s.rejected = nil
 	}
-	if !isNews && sec.Value(ledger.KeyBy) == ledger.ByHand {
+	if sec.Value(ledger.KeyBy) == ledger.ByHand {
 		before, _ = st.Peek(string(sec.ID))
 	}
 	if err := st.Apply(sec); err != nil {
@@ -107,16 +107,15 @@ func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 		}
 		return err
 	}
-	if !isNews && before.Status != state.Running {
+	if before.Status == state.Running {
+		if after, _ := st.Peek(string(sec.ID)); after.Status != state.Running {
+			s.orphans[string(sec.ID)] = before.RunID // its run must be proved dead like that of any interrupted task
+		}
+	}
+	if !isNews {
 		return nil
 	}
 	id := string(sec.ID)
-	if !isNews {
-		if after, _ := st.Peek(id); after.Status != state.Running {
-			s.orphans[id] = before.RunID // its run must be proved dead like that of any interrupted task
-		}
-		return nil
-	}
 	switch {
 	case sec.Kind == ledger.KindTask:
 		s.applied = append(s.applied, id)

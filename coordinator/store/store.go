@@ -22,6 +22,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/journal"
+	"stint/ledger/plain"
 )
 
 // Options say which ledger a store opens, and how its records are folded into an S. Apply
@@ -39,6 +40,8 @@ type Options[S journal.Fold] struct {
 	// Ready is told that the fold has all that is in the ledger: at the end of Open, before
 	// it returns, and of each compaction, which begins a new fold. nil: nobody asks.
 	Ready func(fold S, isCompacted bool)
+	// Code is that of [journal.Options] for the fold, and for all else that Apply changes where nothing is news.
+	Code func(fold S, c *plain.Coder)
 }
 
 // A Store is a log with its fold. Its methods may be called by any goroutine; but those below they are the log's.
@@ -72,6 +75,9 @@ func (s *Store[S]) Open() error {
 	l.Archived = func(e ledger.ArchiveEntry) { s.fold.Archive(e) }
 	l.OnRefoldStart = func() { s.fold, s.isNews = s.opts.New(s), false }
 	l.OnRefoldEnd = func() { s.ready(true) }
+	if opts.Code != nil {
+		l.Code = func(c *plain.Coder) { opts.Code(s.fold, c) }
+	}
 	if _, err := journal.Open(l); err != nil {
 		return err
 	}

@@ -277,7 +277,7 @@ func Drop(fsys FS, name string) error {
 
 // An ID tells one state of a file from another without reading it.
 type ID struct {
-	dev, ino uint64
+	Dev, Ino uint64
 	Size     int64
 	Mtime    int64 // Unix nanoseconds
 }
@@ -286,7 +286,7 @@ type ID struct {
 func IDOf(fi fs.FileInfo) ID {
 	id := ID{Size: fi.Size(), Mtime: fi.ModTime().UnixNano()}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		id.dev, id.ino = uint64(st.Dev), st.Ino
+		id.Dev, id.Ino = uint64(st.Dev), st.Ino
 	}
 	return id
 }
@@ -301,4 +301,4 @@ func IDAt(fsys FS, name string) (ID, error) {
 }
 
 // SameFile reports whether both are states of one file.
-func (id ID) SameFile(other ID) bool { return id.dev == other.dev && id.ino == other.ino }
+func (id ID) SameFile(other ID) bool { return id.Dev == other.Dev && id.Ino == other.Ino }

@@ -16,12 +16,14 @@ import (
 	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/ledger/journal"
+	"stint/ledger/plain"
 )
 
 // A shelf is a world that can be compacted.
 type shelf struct {
 	*world
 	archived []ledger.ArchiveEntry // guarded by mu
+	isCached bool                  // the log keeps a cache
 	folds    int                   // how often the fold began anew; guarded by mu
 	anew     func()                // is called when it does; guarded by mu
 	planning func()                // is called at each plan, on the compaction's goroutine
@@ -45,6 +47,9 @@ func (w *shelf) open(watch bool) {
 func (w *shelf) tryOpen(watch bool) (err error) {
 	opts := w.options(watch)
 	w.archived = nil
+	if w.isCached {
+		opts.Code = func(c *plain.Coder) { code(c, &w.fold); code(c, &w.archived) }
+	}
 	opts.Archived = func(e ledger.ArchiveEntry) { w.archived = append(w.archived, e) }
 	opts.OnRefoldStart = func() {
 		w.fold, w.archived = nil, nil

@@ -239,6 +239,7 @@ func (s *scene) shownIsKept(d *disk, submits bool) error {
 		after.apply(&fsys.trace[i])
 	}
 	again.fs = after.image(modes[1], s.rng)
+	_ = again.fs.Remove(memDir + "/" + indexName) // if it is there: what both files have is to be shown
 	if err := errors.Join(again.open(), again.log.Close()); err != nil {
 		return err
 	}

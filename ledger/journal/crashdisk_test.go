@@ -16,6 +16,7 @@ type disk struct {
 type diskFile struct {
 	base []byte // never changed in place
 	dir  bool
+	time int64   // of the last change, which outlives any crash, so that no file seems to be an old one by that alone
 	late []memOp // writes and truncates that are not durable yet, in order
 }
 
@@ -29,7 +30,7 @@ func diskOf(m *memFS) *disk {
 	d := &disk{}
 	for _, n := range m.frozen() {
 		f := d.file(n.node.ino)
-		f.base, f.dir = n.node.data, n.node.dir
+		f.base, f.dir, f.time = n.node.data, n.node.dir, n.node.mtime
 		d.names = append(d.names, diskName{n.path, n.node.ino})
 	}
 	return d
@@ -56,7 +57,7 @@ func (d *disk) apply(o *memOp) {
 	switch o.kind {
 	case opWrite, opTruncate:
 		f := d.file(o.ino)
-		f.late = append(f.late, *o)
+		f.late, f.time = append(f.late, *o), o.at
 	case opSync:
 		f := d.file(o.ino)
 		f.base = carried(f.base, f.late, nil)
@@ -67,7 +68,8 @@ func (d *disk) apply(o *memOp) {
 		d.syncDir(o.a)
 	default:
 		if o.ino > 0 {
-			d.file(o.ino).dir = o.kind == opMkdir
+			f := d.file(o.ino)
+			f.dir, f.time = o.kind == opMkdir, o.at
 		}
 		d.late = append(d.late, *o)
 	}
@@ -185,7 +187,8 @@ func (d *disk) image(m mode, rng *rand.Rand) *memFS {
 		}
 		f := d.file(n.ino)
 		data := f.after(m.data, rng)
-		fsys.names = append(fsys.names, memName{n.path, &memNode{ino: n.ino, dir: f.dir, data: data[:len(data):len(data)]}})
+		fsys.names = append(fsys.names, memName{n.path, &memNode{ino: n.ino, dir: f.dir, mtime: f.time, data: data[:len(data):len(data)]}})
+		fsys.clock = max(fsys.clock, f.time)
 	}
 	return fsys
 }

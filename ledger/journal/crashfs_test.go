@@ -40,6 +40,7 @@ type memOp struct {
 	ino  uint64
 	off  int64
 	data []byte
+	at   int64 // when
 }
 
 // A memFS is a file system in memory. A clone shares the bytes of its files, so it costs next to nothing. It
@@ -86,6 +87,7 @@ func (m *memFS) tick() int64 {
 // note records an operation. The lock is held.
 func (m *memFS) note(o memOp) {
 	if !m.quiet {
+		o.at = m.clock
 		m.trace = append(m.trace, o)
 	}
 }

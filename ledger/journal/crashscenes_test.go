@@ -20,6 +20,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/plain"
 	"stint/ledger/reconcile"
 	"stint/session"
 	"stint/state/fold"
@@ -56,7 +57,11 @@ func (f *folding) options() journal.Options {
 			}
 			return nil
 		},
-		Archived:      f.Archive,
+		Archived: f.Archive,
+		Code: func(c *plain.Coder) {
+			plain.List(c, &f.all, func(a *applied) { plain.Numbers(c, &a.at); c.Texts(&a.text); c.Flags(&a.last); code(c, &a.hand) })
+			code(c, &f.archived)
+		},
 		OnRefoldStart: func() { f.all, f.archived = nil, nil },
 		OnRefoldEnd:   func() {},
 		Now:           november,
@@ -158,6 +163,7 @@ var scenes = []struct {
 	{"append", (*scene).appendByHand},
 	{"stale", (*scene).saveStale},
 	{"compact", (*scene).compactSome},
+	{"resume", (*scene).resumeSome},
 }
 
 // recorded plays the scene of that name. The same seed gives the same trace: the
@@ -332,6 +338,21 @@ func (s *scene) submitSome() {
 		s.change(s.task())
 	}
 	s.together([]*ledger.Record{s.task()}, []*ledger.Record{s.task(), s.task()}, []*ledger.Record{s.task()})
+	s.rest()
+	s.change(s.task())
+}
+
+// resumeSome has logs go on from a cache, and end in disorder after that.
+func (s *scene) resumeSome() {
+	for range 3 {
+		s.change(s.task())
+		s.stop()
+		s.start()
+		if s.faulty == nil && !s.log.Resumed() {
+			s.t.Error("a log does not go on from the cache")
+		}
+	}
+	s.together([]*ledger.Record{s.task()}, []*ledger.Record{s.task(), s.task()})
 	s.rest()
 	s.change(s.task())
 }

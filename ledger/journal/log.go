@@ -31,6 +31,7 @@ import (
 	"stint/ledger/archive"
 	"stint/ledger/durable"
 	"stint/ledger/follow"
+	"stint/ledger/plain"
 	"stint/ledger/reconcile"
 	"stint/ledger/salvage"
 	"stint/ledger/tasksfile"
@@ -65,6 +66,9 @@ type Options struct {
 	// of all records follow, and OnRefoldEnd ends it. Locker is held from OnRefoldStart to OnRefoldEnd.
 	OnRefoldStart func()
 	OnRefoldEnd   func()
+	// Code writes all that was folded as plain bytes, or reads it where nothing was folded yet, for the cache of a ledger:
+	// on Close, and on Open instead of Archived and Apply. Locker is held. nil: there is no cache.
+	Code func(*plain.Coder)
 	// Now returns the time of an edit that is taken over, and of a compaction, and the times for Observe. nil: time.Now.
 	Now func() time.Time
 
@@ -102,6 +106,7 @@ type Log struct {
 	refused map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
 	stale   bool            // the fold lacks what the journal has; owned by the log's goroutine
 	recent  recent
+	resumed string // the stamps of the cache that Open has gone on from
 	memory  []byte // for the next batch; owned by the log's goroutine
 	tasks   *tasksfile.File
 	gone    map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
@@ -197,6 +202,9 @@ func (l *Log) openFiles() error {
 	if l.opts.Started != nil {
 		l.opts.Started(l)
 	}
+	if l.resume() {
+		return l.journal.file.Datasync() // as after a replay
+	}
 	entries, end, err := archive.Load(l.opts.FS, l.opts.Dir, l.opts.Files)
 	if err != nil {
 		return err
@@ -225,11 +233,18 @@ func (l *Log) openFiles() error {
 	}, l.addFinding, l.note); err != nil {
 		return err
 	}
-	l.recent = recent{new: make([]byte, min(l.journal.size, maxRecent))}
-	if _, err := l.journal.file.ReadAt(l.recent.new, l.journal.size-int64(len(l.recent.new))); err != nil && !errors.Is(err, io.EOF) {
+	if err := l.readEnd(); err != nil {
 		return err
 	}
 	return l.reconcileAtStart(compared)
+}
+
+// readEnd notes the recent records.
+func (l *Log) readEnd() (err error) {
+	size := min(l.journal.size, maxRecent)
+	l.recent = recent{}
+	l.recent.new, err = io.ReadAll(io.NewSectionReader(l.journal.file, l.journal.size-size, size))
+	return err
 }
 
 // layoutVersion is the version of the state directory's layout.
@@ -580,7 +595,10 @@ func (l *Log) Close() error {
 			l.fail(err, nil)
 		}
 	}
-	return errors.Join(err, l.tasks.Sync(), l.journal.file.Close())
+	if err = errors.Join(err, l.tasks.Sync()); err == nil && l.Err() == nil {
+		l.writeIndex()
+	}
+	return errors.Join(err, l.journal.file.Close())
 }
 
 func (l *Log) note(n ledger.Notice) {

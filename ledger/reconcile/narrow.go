@@ -29,18 +29,18 @@ type Out struct {
 
 // Known is what the log knows of its journal, which is undamaged. It must be told of each record.
 type Known struct {
-	last   uint64
-	edited []uint64 // records that a person has edited: as stint wrote them, they are edits taken back
-	jumble bool     // the records are not in the order of their seqs, or the first ones were not told
+	Last   uint64
+	Edited []uint64 // records that a person has edited: as stint wrote them, they are edits taken back
+	Jumble bool     // the records are not in the order of their seqs, or the first ones were not told
 }
 
 // Read notes a record of the journal.
 func (k *Known) Read(s *ledger.Section) {
-	k.jumble = k.jumble || s.Seq <= k.last || k.last == 0 && s.Off > 2*int64(len(ledger.EmptyJournal))
-	k.last = max(k.last, s.Seq)
+	k.Jumble = k.Jumble || s.Seq <= k.Last || k.Last == 0 && s.Off > 2*int64(len(ledger.EmptyJournal))
+	k.Last = max(k.Last, s.Seq)
 	if f := s.Get(ledger.KeyEdits); f != nil {
 		if seq, ok := ledger.ParseUint(f.Bytes()); ok {
-			k.edited = append(k.edited, seq)
+			k.Edited = append(k.Edited, seq)
 		}
 	}
 }
@@ -67,11 +67,11 @@ type stretch struct {
 // ReadTexts reads size bytes of tasks.md and end bytes of the journal. All is read if known is nil.
 func ReadTexts(ctx context.Context, tasks, journal io.ReaderAt, size, end int64, known *Known) (*Texts, error) {
 	c := &cutter{ctx: ctx, tasks: io.NewSectionReader(tasks, 0, size), journal: io.NewSectionReader(journal, 0, end)}
-	if known == nil || known.jumble {
+	if known == nil || known.Jumble {
 		return c.texts()
 	}
 	_, newest := head(c.journal, c.lastHeading(end))
-	if newest != known.last || !c.walk() {
+	if newest != known.Last || !c.walk() {
 		c.same = nil
 		return c.texts()
 	}
@@ -205,7 +205,7 @@ func (c *cutter) walk() bool {
 func (c *cutter) related(x *Texts, known *Known) map[string]bool {
 	names, has := map[string]bool{string(ledger.KindControl) + " " + mark.Restore: true}, map[uint64]bool{0: true}
 	ledger.EachRecord(x.Journal, func(s *ledger.Section) { names[s.Name()], has[s.Seq] = true, true })
-	seqs := slices.Clone(known.edited)
+	seqs := slices.Clone(known.Edited)
 	for i := range x.Doc.Sections {
 		s := &x.Doc.Sections[i]
 		names[s.Name()], names[copyName(s)] = true, true

@@ -259,8 +259,8 @@ func (l *testLedger) edit(t *rapid.T) {
 	case 13:
 		put(from, to, strings.ReplaceAll(text, "\n", rapid.SampledFrom([]string{"\r\n", " \n", "\n\n"}).Draw(t, "end")))
 	case 14: // the record as it was written, in the place of what stands there
-		if len(l.known.edited) > 0 {
-			seq := rapid.SampledFrom(l.known.edited).Draw(t, "edited")
+		if len(l.known.Edited) > 0 {
+			seq := rapid.SampledFrom(l.known.Edited).Draw(t, "edited")
 			for i := range doc.Sections {
 				if o := &doc.Sections[i]; o.Seq == seq {
 					s, from, to = o, int(o.Off), int(o.Off)+len(o.Raw)
@@ -309,7 +309,7 @@ func (r inserted) ReadAt(p []byte, off int64) (n int, err error) {
 func BenchmarkReadTexts(b *testing.B) {
 	for _, tasks := range []int{10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("tasks=%d", tasks), func(b *testing.B) {
-			data, known := []byte(ledger.EmptyJournal), Known{last: uint64(4 * tasks)}
+			data, known := []byte(ledger.EmptyJournal), Known{Last: uint64(4 * tasks)}
 			for i := range 4 * tasks {
 				r := &ledger.Record{Kind: ledger.KindTask, ID: fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012d", i/4), Seq: uint64(i + 1)}
 				r.Add("status", []string{"queued", "running", "running", "done"}[i%4]).Add("updatedAt", "2026-11-21T03:12:45.131Z")

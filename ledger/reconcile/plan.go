@@ -275,7 +275,7 @@ func (p *planner) restOf(name string) string {
 			_, _ = fmt.Fprintln(h, r.seq)
 		}
 	}
-	return string(h.Sum(nil))
+	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // keepEdits sees to it that a record which is put back as stint wrote it is not taken for an edit that was

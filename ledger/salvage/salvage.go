@@ -138,33 +138,35 @@ func Journal(doc *ledger.Document) (journal []byte, n int) {
 // Gaps are the numbers that a journal did not have when it was read: those of before a
 // compaction, those that a restore has taken back, and lost ones.
 type Gaps struct {
-	last  uint64           // of the records that were read
-	spans [][2]uint64      // first and last number of each
-	notes []ledger.Section // the records that say which numbers count no more
+	Last  uint64      // of the records that were read
+	Spans [][2]uint64 // first and last number of each
+	Notes [][]byte    // the records that say which numbers count no more
 }
 
 // Read notes a record of the journal.
 func (g *Gaps) Read(s *ledger.Section) {
-	if s.Seq > g.last+1 {
-		g.spans = append(g.spans, [2]uint64{g.last + 1, s.Seq - 1})
+	if s.Seq > g.Last+1 {
+		g.Spans = append(g.Spans, [2]uint64{g.Last + 1, s.Seq - 1})
 	}
-	g.last = max(g.last, s.Seq)
+	g.Last = max(g.Last, s.Seq)
 	if s.Kind == ledger.KindControl && (string(s.ID) == mark.Compaction || string(s.ID) == mark.Restore) {
-		g.notes = append(g.notes, *s.Clone())
+		g.Notes = append(g.Notes, bytes.Clone(s.Raw))
 	}
 }
 
 // Skip notes that these numbers are not given to records of the journal.
 func (g *Gaps) Skip(first, last uint64) {
-	g.spans = append(g.spans[:len(g.spans):len(g.spans)], [2]uint64{first, last})
+	g.Spans = append(g.Spans[:len(g.Spans):len(g.Spans)], [2]uint64{first, last})
 }
 
 // Superseded is that of the journal's own records.
-func (g *Gaps) Superseded() (is func(seq uint64) bool) { return mark.Superseded(g.notes) }
+func (g *Gaps) Superseded() (is func(seq uint64) bool) {
+	return mark.Superseded(ledger.Parse(bytes.Join(g.Notes, nil)).Sections)
+}
 
 // Has reports whether the journal lacked that number.
 func (g *Gaps) Has(seq uint64) bool {
-	return slices.ContainsFunc(g.spans, func(span [2]uint64) bool { return span[0] <= seq && seq <= span[1] })
+	return slices.ContainsFunc(g.Spans, func(span [2]uint64) bool { return span[0] <= seq && seq <= span[1] })
 }
 
 // New says which numbers up to last a journal lacks that the one that was read did not; "" if none.
@@ -176,8 +178,8 @@ func (g *Gaps) New(journal []byte, last uint64) (text string) {
 		}
 	}
 	now.Read(&ledger.Section{Seq: last + 1})
-	for _, span := range now.spans {
-		if !slices.ContainsFunc(g.spans, func(before [2]uint64) bool { return before[0] <= span[0] && span[1] <= before[1] }) {
+	for _, span := range now.Spans {
+		if !slices.ContainsFunc(g.Spans, func(before [2]uint64) bool { return before[0] <= span[0] && span[1] <= before[1] }) {
 			text += fmt.Sprintf("; of the numbers %d to %d nothing was found, in %s neither", span[0], span[1], ledger.TasksName)
 		}
 	}

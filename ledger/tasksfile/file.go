@@ -24,6 +24,7 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/durable"
+	"stint/ledger/plain"
 )
 
 // A File is tasks.md. Its methods may be called by any goroutine.
@@ -225,6 +226,14 @@ func (t *File) State(snap Snapshot) (s State, isSeen bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state, t.seen == snap.ID
+}
+
+// Code writes how the file was last seen, or goes on from there. What is known of saves before is forgotten.
+func (t *File) Code(c *plain.Coder) {
+	plain.Numbers(c, &t.seen.Dev, &t.seen.Ino, &t.state.Newest)
+	plain.Numbers(c, &t.seen.Size, &t.seen.Mtime)
+	plain.Numbers(c, &t.marks)
+	c.Flags(&t.blank, &t.unread)
 }
 
 // SetNewest notes the newest record that the file has.

@@ -22,7 +22,7 @@ type Used struct {
 
 // A slot is what the runs of a sum have in common, with texts by their numbers in Keys.
 type slot struct {
-	quarter                        int32
+	quarter                        int64
 	session, agent, model, account uint32
 }
 
@@ -72,7 +72,7 @@ func (s *State) addRuns(runs []state.Run, sign int, first bool) {
 		if sign < 0 {
 			change = state.Usage.Grown
 		}
-		of := slot{int32(r.Ended.Unix() / int64(Quarter/time.Second)), 0, s.Keys.Number(r.Agent), s.Keys.Number(r.Model), s.Keys.Number(r.Account)}
+		of := slot{r.Ended.Unix() / int64(Quarter/time.Second), 0, s.Keys.Number(r.Agent), s.Keys.Number(r.Model), s.Keys.Number(r.Account)}
 		if !strings.HasPrefix(r.SessionKey, state.LanePrefixTask) {
 			of.session = s.Keys.Number(r.SessionKey)
 		}
@@ -95,7 +95,7 @@ func (s *State) Used(f func(*Used)) {
 		text := s.Keys.List
 		f(&Used{state.Run{
 			SessionKey: text[of.session], Agent: text[of.agent], Model: text[of.model], Account: text[of.account],
-			Ended: time.Unix(int64(of.quarter)*int64(Quarter/time.Second), 0).UTC(), Usage: u.Usage,
+			Ended: time.Unix(of.quarter*int64(Quarter/time.Second), 0).UTC(), Usage: u.Usage,
 		}, u.runs, u.tasks})
 	}
 }

@@ -1,11 +1,13 @@
 package table
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
-	"strings"
+	"slices"
 	"time"
 
+	"stint/ledger/plain"
 	"stint/state"
 )
 
@@ -70,6 +72,14 @@ func (s *Tasks) WholeInto(b *Body, t *state.Folded) {
 	t.AgentSession = t.Native(t.Agent)
 }
 
+// Packed returns the few bytes of a task that has not ended, and Unpacked the task again.
+func (s *Tasks) Packed(b *Body) string { return s.packer.pack(s.Whole(b)) }
+
+// Unpacked is the inverse of Packed.
+func (s *Tasks) Unpacked(n uint32, packed string) *state.Folded {
+	return s.Whole(&Body{N: n, packed: packed})
+}
+
 // SessionID returns the id of stint's session that the task names.
 func (s *Tasks) SessionID(b *Body) string {
 	if b.whole != nil {
@@ -105,38 +115,32 @@ func (p *Spares[T]) Give(x *T) {
 // A packer turns a task that has not ended into a few bytes, and back. One list of
 // fields serves both ways: which of them are not zero comes first, then their values.
 type packer struct {
-	common  Numbering[string] // shared strings, by number
-	writing bool
-	fields  uint64 // those that are not zero, the first one in the lowest bit
-	turn    uint64 // the bit of the next one
-	out     []byte
-	in      string
+	plain.Coder
+	common Numbering[string] // shared strings, by number
+	fields uint64            // those that are not zero, the first one in the lowest bit
+	turn   uint64            // the bit of the next one
+	memory []byte            // for Bytes
 }
 
 // pack returns the bytes of a task. What is noted elsewhere is not among them: id, status
 // and session key, and what lists are filtered by.
 func (p *packer) pack(t *state.Folded) string {
-	p.writing, p.fields, p.turn, p.out = true, 0, 1, p.out[:0]
+	p.Reads, p.fields, p.turn, p.Bytes = false, 0, 1, binary.LittleEndian.AppendUint64(p.memory[:0], 0)
 	p.task(t)
-	var head [binary.MaxVarintLen64]byte
-	n := binary.PutUvarint(head[:], p.fields)
-	var b strings.Builder
-	b.Grow(n + len(p.out))
-	b.Write(head[:n])
-	b.Write(p.out)
-	return b.String()
+	p.memory = p.Bytes
+	binary.LittleEndian.PutUint64(p.memory, p.fields)
+	return string(p.memory)
 }
 
-// unpack is the inverse of pack. It leaves alone what is noted elsewhere. The strings that few tasks share are pieces of packed.
+// unpack is the inverse of pack. It leaves alone what is noted elsewhere.
 func (p *packer) unpack(packed string, t *state.Folded) {
 	p.open(packed)
 	p.task(t)
-	p.in = ""
 }
 
 func (p *packer) open(packed string) {
-	p.writing, p.turn, p.in = false, 1, packed
-	p.fields = p.uvarint()
+	p.memory = append(p.memory[:0], packed...)
+	p.Reads, p.fields, p.turn, p.Bytes = true, binary.LittleEndian.Uint64(p.memory), 1, p.memory[8:]
 }
 
 // sessionID returns the session id of a task, which is its first field.
@@ -165,17 +169,15 @@ func (p *packer) task(t *state.Folded) {
 	p.times(&t.NotBefore, &t.StartedAt, &t.RunStartedAt, &t.LimitSince)
 	p.exits(&t.ExitCode, &t.VerifyExitCode)
 	p.usages(&t.Usage, &t.Thread)
-	items(p, &t.Natives, func(n state.Native) { p.write(n.Agent, true); p.write(n.ID, false) }, func() state.Native { return state.Native{Agent: p.read(), ID: p.read()} })
+	items(p, &t.Natives, func(n *state.Native) { p.string(&n.Agent, true); p.string(&n.ID, false) })
 	p.changes(&t.Changes)
 }
 
 func (p *packer) changes(c **state.Changes) {
-	switch {
-	case !p.has(*c == nil):
+	if !p.has(*c == nil) {
 		return
-	case !p.writing:
-		*c = new(state.Changes)
 	}
+	*c = cmp.Or(*c, new(state.Changes))
 	numbers(p, &(*c).Files, &(*c).Added, &(*c).Removed)
 	p.flags(&(*c).Uncertain)
 	p.texts(&(*c).Before, &(*c).After)
@@ -185,73 +187,41 @@ func (p *packer) changes(c **state.Changes) {
 func (p *packer) has(zero bool) bool {
 	bit := p.turn
 	p.turn <<= 1
-	if p.writing && !zero {
+	if !p.Reads && !zero {
 		p.fields |= bit
 	}
 	return p.fields&bit != 0
 }
 
-func (p *packer) put(v uint64) { p.out = binary.AppendUvarint(p.out, v) }
-
-func (p *packer) uvarint() (v uint64) {
-	for shift := 0; ; shift += 7 {
-		c := p.in[0]
-		p.in = p.in[1:]
-		if v |= uint64(c&0x7f) << shift; c < 0x80 {
-			return v
-		}
-	}
-}
-
 // numbers is for whole numbers: seldom below zero.
 func numbers[T int | int64 | uint64](p *packer, list ...*T) {
 	for _, v := range list {
-		switch {
-		case !p.has(*v == 0):
-		case p.writing:
-			p.put(uint64(*v))
-		default:
-			*v = T(p.uvarint())
+		if p.has(*v == 0) {
+			plain.Numbers(&p.Coder, v)
 		}
 	}
 }
 
 func (p *packer) flags(list ...*bool) {
-	var bits uint64
-	for i, b := range list {
-		if *b {
-			bits |= 1 << i
-		}
-	}
-	numbers(p, &bits)
-	for i, b := range list {
-		*b = bits&(1<<i) != 0
+	if p.has(!slices.ContainsFunc(list, func(is *bool) bool { return *is })) {
+		p.Flags(list...)
 	}
 }
 
 func (p *packer) times(list ...*time.Time) {
 	for _, t := range list {
-		switch {
-		case !p.has(t.IsZero()):
-		case p.writing:
-			p.put(uint64(t.Unix()))
-			p.put(uint64(t.Nanosecond()))
-		default:
-			sec := int64(p.uvarint())
-			*t = time.Unix(sec, int64(p.uvarint())).UTC()
+		if sec, nsec := t.Unix(), int64(t.Nanosecond()); p.has(t.IsZero()) {
+			plain.Numbers(&p.Coder, &sec, &nsec)
+			*t = time.Unix(sec, nsec).UTC()
 		}
 	}
 }
 
 func (p *packer) exits(list ...**int) {
 	for _, code := range list {
-		switch {
-		case !p.has(*code == nil):
-		case p.writing:
-			p.put(uint64(**code))
-		default:
-			n := int(p.uvarint())
-			*code = &n
+		if p.has(*code == nil) {
+			*code = cmp.Or(*code, new(int))
+			plain.Numbers(&p.Coder, *code)
 		}
 	}
 }
@@ -259,41 +229,30 @@ func (p *packer) exits(list ...**int) {
 // usages takes one bit for each: most tasks that have not ended have used nothing.
 func (p *packer) usages(list ...*state.Usage) {
 	for _, u := range list {
-		if !p.has(*u == state.Usage{}) {
-			continue
+		if p.has(*u == state.Usage{}) {
+			CodeUsage(&p.Coder, u)
 		}
-		cost := int64(math.Float64bits(u.CostUSD))
-		for _, v := range []*int64{&u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens, &cost} {
-			if p.writing {
-				p.put(uint64(*v))
-			} else {
-				*v = int64(p.uvarint())
-			}
-		}
-		u.CostUSD = math.Float64frombits(uint64(cost))
 	}
 }
 
+// CodeUsage writes or reads what was used.
+func CodeUsage(c *plain.Coder, u *state.Usage) {
+	cost := math.Float64bits(u.CostUSD)
+	plain.Numbers(c, &u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens)
+	plain.Numbers(c, &cost)
+	u.CostUSD = math.Float64frombits(cost)
+}
+
 // items is for a list, which few tasks have.
-func items[T any](p *packer, list *[]T, write func(T), read func() T) {
-	switch {
-	case !p.has(len(*list) == 0):
-	case p.writing:
-		p.put(uint64(len(*list)))
-		for _, x := range *list {
-			write(x)
-		}
-	default:
-		*list = make([]T, p.uvarint())
-		for i := range *list {
-			(*list)[i] = read()
-		}
+func items[T any](p *packer, list *[]T, item func(*T)) {
+	if p.has(len(*list) == 0) {
+		plain.List(&p.Coder, list, item)
 	}
 }
 
 func (p *packer) lists(lists ...*[]string) {
 	for _, list := range lists {
-		items(p, list, func(s string) { p.write(s, false) }, p.read)
+		items(p, list, func(s *string) { p.string(s, false) })
 	}
 }
 
@@ -303,12 +262,8 @@ func (p *packer) texts(list ...*string) { p.strings(list, false) }
 
 func (p *packer) strings(list []*string, shared bool) {
 	for _, s := range list {
-		switch {
-		case !p.has(*s == ""):
-		case p.writing:
-			p.write(*s, shared)
-		default:
-			*s = p.read()
+		if p.has(*s == "") {
+			p.string(s, shared)
 		}
 	}
 }
@@ -326,36 +281,40 @@ const (
 	maxWordLen = 256
 )
 
-func (p *packer) write(s string, shared bool) {
-	if u, ok := state.ParseUUID(s); ok {
-		p.out = append(append(p.out, asUUID), u[:]...)
+func (p *packer) string(s *string, shared bool) {
+	if p.Reads {
+		*s = p.read()
 		return
 	}
-	n, known := p.common.Numbers[s]
-	if !known && shared && len(p.common.List) < maxWords && len(s) <= maxWordLen {
-		n, known = p.common.Number(s), true
+	u, isUUID := state.ParseUUID(*s)
+	n, known := p.common.Numbers[*s]
+	if !known && !isUUID && shared && len(p.common.List) < maxWords && len(*s) <= maxWordLen {
+		n, known = p.common.Number(*s), true
 	}
-	if known {
-		p.put(uint64(n)<<2 | asWord)
-	} else {
-		p.put(uint64(len(s))<<2 | asText)
-		p.out = append(p.out, s...)
+	switch head := n<<2 | asWord; {
+	case isUUID:
+		p.Bytes = append(append(p.Bytes, asUUID), u[:]...)
+	case known:
+		plain.Numbers(&p.Coder, &head)
+	default:
+		head = uint32(len(*s))<<2 | asText
+		plain.Numbers(&p.Coder, &head)
+		p.Bytes = append(p.Bytes, *s...)
 	}
 }
 
 func (p *packer) read() (s string) {
-	head := p.uvarint()
+	var head uint32
+	plain.Numbers(&p.Coder, &head)
 	n := int(head >> 2)
 	switch head & 3 {
 	case asWord:
 		return p.common.List[n]
 	case asUUID:
 		var u [16]byte
-		n = copy(u[:], p.in)
-		s = string(state.AppendUUID(make([]byte, 0, 36), u))
-	default:
-		s = p.in[:n]
+		p.Raw(u[:])
+		return string(state.AppendUUID(make([]byte, 0, 36), u))
 	}
-	p.in = p.in[n:]
+	s, p.Bytes = string(p.Bytes[:n]), p.Bytes[n:]
 	return s
 }

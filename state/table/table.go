@@ -7,10 +7,12 @@ package table
 import (
 	"bytes"
 	"hash/maphash"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
 
+	"stint/ledger/plain"
 	"stint/state"
 )
 
@@ -135,19 +137,21 @@ func (s *Tasks) slot(u *[16]byte) *uint32 {
 
 // addID notes that entry n has that id.
 func (s *Tasks) addID(id []byte, n uint32) {
-	x, e := &s.ids, s.Entries.At(n)
-	u, ok := state.ParseUUID(id)
-	if !ok {
-		e.named = true
-		x.names[n] = string(id)
-		x.others[x.names[n]] = n
+	x, e, isUUID := &s.ids, s.Entries.At(n), false
+	if e.id, isUUID = state.ParseUUID(id); isUUID {
+		s.place(n)
 		return
 	}
-	at := s.slot(&u)
+	e.named, x.names[n], x.others[string(id)] = true, string(id), n
+}
+
+// place makes the slot of an id that of entry n, which has it.
+func (s *Tasks) place(n uint32) {
+	x, at := &s.ids, s.slot(&s.Entries.At(n).id)
 	if *at == 0 {
 		x.used++
 	}
-	if e.id, *at = u, n; x.used <= len(x.slots)/4*3 {
+	if *at = n; x.used <= len(x.slots)/4*3 {
 		return
 	}
 	old := x.slots
@@ -286,5 +290,54 @@ func (s *Tasks) Note(n uint32, t *state.Folded) {
 		e.Key = ownLane
 	case s.Keys.List[e.Key] != t.SessionKey || e.Key == ownLane:
 		e.Key = s.Keys.Number(t.SessionKey)
+	}
+}
+
+// Code writes or reads the rows.
+func (t *Rows[T]) Code(c *plain.Coder, row func(*T)) {
+	n := t.n
+	plain.Numbers(c, &n)
+	for i := range n {
+		if i == t.n {
+			t.Add(*new(T))
+		}
+		row(t.At(i))
+	}
+}
+
+// Code writes or reads the values.
+func (x *Numbering[T]) Code(c *plain.Coder, item func(*T)) {
+	list := x.List
+	plain.List(c, &list, item)
+	for _, v := range list[len(x.List):] {
+		x.Number(v)
+	}
+}
+
+// Code writes the table as plain bytes, or reads it into one of no tasks.
+func (s *Tasks) Code(c *plain.Coder) {
+	text := func(s *string) { c.Texts(s) }
+	s.Keys.Code(c, text)
+	s.packer.common.Code(c, text)
+	s.Tags.Code(c, func(t *state.Tags) { c.Texts(&t.Label, &t.Tenant, &t.Queue, &t.Agent) })
+	s.Entries.Code(c, func(e *Entry) {
+		c.Raw(e.id[:])
+		plain.Numbers(c, &e.Updated)
+		plain.Numbers(c, &e.First)
+		plain.Numbers(c, &e.Last, &e.Key, &e.Tags)
+		plain.Numbers(c, &e.StatusIndex, (*uint8)(&e.Kept))
+		c.Flags(&e.named, &e.Deleted)
+	})
+	plain.Map(c, s.ids.names, func(n *uint32, name *string) { plain.Numbers(c, n); text(name) })
+	if !c.Reads {
+		return
+	}
+	s.ids.slots = make([]uint32, max(minSlots, 1<<bits.Len32(s.Entries.Len()/3*4)))
+	for n := uint32(1); n < s.Entries.Len(); n++ {
+		if name, named := s.ids.names[n]; named {
+			s.ids.others[name] = n
+		} else {
+			s.place(n) // by the seed of this process: who writes a ledger cannot choose ids that meet there
+		}
 	}
 }

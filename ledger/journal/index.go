@@ -1,0 +1,104 @@
+package journal
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"stint/ledger/archive"
+	"stint/ledger/durable"
+	"stint/ledger/plain"
+	"stint/ledger/reconcile"
+	"stint/ledger/salvage"
+)
+
+// This file keeps a cache, the file index: what a log knows when it ends in order. The next one goes on from there as if this
+// one had never ended, and reads neither journal.md nor tasks.md. It counts only if its checksum is right, if this is the
+// program that has written it, if both files and the archive's index have the inode, size and time that they had, and the
+// journal the same end. At any doubt the text is read, as without a cache, and the next orderly end writes it anew.
+//
+// So a start finds all that it would find in the text, but for what an open log does not see either: bytes within a file
+// that are others now although its size and time have stayed, as on a disk that rots. They are found when their record is
+// read, by a compaction, and by stint fsck.
+
+// minIndexed is how large a journal is that has a cache: a smaller one is read in a few milliseconds.
+var minIndexed int64 = 4 << 20
+
+// An indexed is what the cache has beside the fold.
+type indexed struct {
+	Seq    uint64
+	Lacks  salvage.Gaps
+	Known  reconcile.Known
+	ByHand time.Time
+}
+
+// program is the file of this program: another one may fold otherwise.
+var program = sync.OnceValues(func() (fs.FileInfo, error) {
+	path, _ := os.Executable()
+	return os.Stat(path) // it may be "", and that of go run was removed
+})
+
+// stamps tells this program and the files, as they are now, from others; "" if that is not possible.
+func (l *Log) stamps() string {
+	exe, err := program()
+	if err != nil || l.readEnd() != nil || !l.journal.holdsPlace() {
+		return ""
+	}
+	text := fmt.Sprint(durable.IDOf(exe), checksum(l.recent.new))
+	for _, name := range []string{l.opts.Files.Journal(), l.opts.Files.Ledger(), filepath.Join(archive.Dir, l.opts.Files.Index())} {
+		id, _ := durable.IDAt(l.opts.FS, filepath.Join(l.opts.Dir, name)) // zero: it is not there
+		text += fmt.Sprint(id)
+	}
+	return text
+}
+
+func checksum(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) }
+
+// writeIndex writes the cache, where the log has ended in order and nothing is left to be told of tasks.md.
+func (l *Log) writeIndex() {
+	if l.opts.Code == nil || l.journal.size < minIndexed || l.stale || len(l.damage)+len(l.refused)+len(l.findings)+l.quarantined > 0 || l.unread != nil {
+		return
+	}
+	stamps := l.stamps()
+	if stamps == "" || stamps == l.resumed || l.tasks.Changed() || !l.journal.holdsPlace() {
+		return
+	}
+	known, _ := json.Marshal(indexed{l.seq, l.lacks, l.known, l.byHand}) // without it resume goes no further
+	text, c := string(known), plain.Coder{Bytes: make([]byte, 0, l.journal.size/8)}
+	c.Texts(&stamps, &text)
+	l.tasks.Code(&c)
+	l.opts.Locker.Lock()
+	l.opts.Code(&c)
+	l.opts.Locker.Unlock()
+	_ = durable.PutFileOn(l.opts.FS, filepath.Join(l.opts.Dir, l.opts.Files.Index()), binary.LittleEndian.AppendUint32(c.Bytes, checksum(c.Bytes))) // without it the next start takes longer
+}
+
+// resume goes on where the last log has ended, if all is as that has left it.
+func (l *Log) resume() bool {
+	data, err := durable.ReadFile(l.opts.FS, filepath.Join(l.opts.Dir, l.opts.Files.Index()))
+	fi, serr := l.journal.file.Stat()
+	end := len(data) - crc32.Size
+	if l.opts.Code == nil || err != nil || serr != nil || end < 0 || binary.LittleEndian.Uint32(data[end:]) != checksum(data[:end]) {
+		return false
+	}
+	var stamps, text string
+	var x indexed
+	c := plain.Coder{Bytes: data[:end], Reads: true}
+	c.Texts(&stamps, &text)
+	l.journal.setSize(fi.Size())
+	if json.Unmarshal([]byte(text), &x) != nil || stamps != l.stamps() {
+		return false
+	}
+	l.tasks.Code(&c)
+	l.opts.Locker.Lock()
+	defer l.opts.Locker.Unlock()
+	l.opts.Code(&c)
+	l.resumed, l.seq, l.lacks, l.known, l.byHand = stamps, x.Seq, x.Lacks, x.Known, x.ByHand
+	return true
+}
