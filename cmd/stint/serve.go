@@ -733,7 +733,7 @@ const giveBackEvery = 10 * time.Second
 // list all tasks takes many times the size of the ledger, and the runtime itself keeps that for minutes. Where the
 // environment does not say otherwise, up to 64 MB of garbage may lie around meanwhile, or as much as is in use.
 func giveMemoryBack(ctx context.Context) {
-	percent := 0
+	percent := 100 // as the runtime begins
 	for before := uint64(0); ctx.Err() == nil; _ = task.Sleep(ctx, giveBackEvery) {
 		var m runtime.MemStats
 		if runtime.ReadMemStats(&m); m.TotalAlloc-before > 4<<20+m.HeapAlloc/4 {
@@ -741,7 +741,7 @@ func giveMemoryBack(ctx context.Context) {
 			if before = m.TotalAlloc; os.Getenv("GOGC")+os.Getenv("GOMEMLIMIT") == "" {
 				runtime.ReadMemStats(&m)
 				now := int(min(400, max(100, 100*64<<20/m.HeapAlloc)))
-				if was := debug.SetGCPercent(now); was != percent && percent > 0 {
+				if was := debug.SetGCPercent(now); was != percent {
 					now = percent
 					debug.SetGCPercent(was) // a compaction is at work, and sets it back
 				}

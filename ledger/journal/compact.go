@@ -88,7 +88,7 @@ type Reader interface {
 func (l *Log) Compact(ctx context.Context, how Compaction) (ledger.CompactReport, error) {
 	l.compacting.Lock() // Close waits for it
 	defer l.compacting.Unlock()
-	defer debug.SetGCPercent(debug.SetGCPercent(100)) // for a moment there is a second fold, and much that is soon forgotten
+	defer debug.SetGCPercent(debug.SetGCPercent(80)) // for a moment there is a second fold, and much that is soon forgotten
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(l.ctx, func() { stop(ErrClosed) })()
