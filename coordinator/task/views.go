@@ -168,7 +168,7 @@ type Leftover struct {
 type UsageRow struct {
 	Key         string `json:"key,omitempty" doc:"An id, a name, or a day such as 2026-11-21, as the parameter by asks; left out where the task does not say" example:"2026-11-21"`
 	Runs        int    `json:"runs" doc:"Number of runs" example:"12"`
-	Tasks       int    `json:"tasks" doc:"Number of tasks" example:"9"`
+	Tasks       int    `json:"tasks" doc:"Number of tasks whose first runs are among them" example:"9"`
 	state.Usage        // of these runs
 }
 
