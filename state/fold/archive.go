@@ -17,7 +17,6 @@ var errArchived = errors.New("the task was archived")
 // index, in their order, before any record: a task that has records after that was brought back.
 func (s *State) Archive(a ledger.ArchiveEntry) {
 	n := s.Number(a.ID)
-	s.archived(&a, n != 0)
 	if n == 0 {
 		n = s.Add([]byte(a.ID), 0)
 	}
@@ -26,7 +25,7 @@ func (s *State) Archive(a ledger.ArchiveEntry) {
 	if st, err := state.ParseStatus(a.Status); err == nil {
 		e.StatusIndex = st.Index()
 	}
-	e.Last = s.refs.Add(ref{off: a.Off, prev: s.files.Number(a.File)})
+	e.Last = s.refs.Add(ref{off: a.Off, prev: s.files.Number(a.File), runs: s.sumUpArchived(n, a.Runs)})
 	s.rekey(n, "", a.Key)
 	s.noteParent(n, a.Parent, state.Trigger(a.Trigger))
 }

@@ -10,7 +10,7 @@ import (
 func (s *State) Code(c *plain.Coder) {
 	number, text := func(n *uint32) { plain.Numbers(c, n) }, func(s *string) { c.Texts(s) }
 	s.Queues.Code(c)
-	s.refs.Code(c, func(r *ref) { plain.Numbers(c, &r.off); plain.Numbers(c, &r.prev); c.Flags(&r.ran) })
+	s.refs.Code(c, func(r *ref) { plain.Numbers(c, &r.off); plain.Numbers(c, &r.prev, &r.runs) })
 	s.files.Code(c, text)
 	plain.Map(c, s.byKey.whole, func(key *string, n *uint32) { text(key); number(n) })
 	plain.Map(c, s.byKey.lists, func(list *string, tasks *[]uint32) { text(list); plain.List(c, tasks, number) })

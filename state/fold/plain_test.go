@@ -138,7 +138,7 @@ func TestPlainBytesHaveAllFields(t *testing.T) {
 		},
 		{reflect.TypeFor[table.Tasks](), []string{"ids", "Entries", "Keys", "Tags", "packer"}, []string{"wholes"}},
 		{reflect.TypeFor[table.Entry](), []string{"id", "Updated", "First", "Last", "Key", "Tags", "StatusIndex", "named", "Deleted", "Kept"}, nil},
-		{reflect.TypeFor[ref](), []string{"off", "prev", "ran"}, nil},
+		{reflect.TypeFor[ref](), []string{"off", "prev", "runs"}, nil},
 		{reflect.TypeFor[used](), []string{"sums", "gaps"}, nil},
 		{reflect.TypeFor[slot](), []string{"quarter", "session", "agent", "model", "account"}, nil},
 		{reflect.TypeFor[sum](), []string{"runs", "tasks", "Usage"}, nil},

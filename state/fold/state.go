@@ -110,6 +110,7 @@ func (s *State) applyTask(sec *ledger.Section) error {
 	if err := next.Apply(sec, s.pool, state.KeepNone); err != nil {
 		return err
 	}
+	had := s.runsSummed(max(n, back))
 	replaced, runs, err := s.runsOf(n, sec)
 	if err != nil {
 		return state.NewRecordError(sec, nil, err)
@@ -121,12 +122,12 @@ func (s *State) applyTask(sec *ledger.Section) error {
 		s.Entries.At(back).Kept = table.BroughtBack
 		s.revived = append(s.revived, n)
 		s.noteParent(back, "", "") // the new entry has it
-		s.used.gaps = true         // its older runs were counted
+		runs = runs[min(int(had), len(runs)):]
 	}
 	if cur == nil {
 		cur = s.Revive(n)
 	}
-	s.commit(cur, before, next, ref{off: sec.Off, ran: s.count(n, replaced, runs)})
+	s.commit(cur, before, next, ref{off: sec.Off, runs: s.sumUp(had, replaced, runs)})
 	if s.onChange != nil {
 		s.onChange(&before.Task, &next.Task)
 	}
@@ -286,5 +287,5 @@ func (s *State) Idle() bool {
 type ref struct {
 	off  int64
 	prev uint32
-	ran  bool // some run of the task had ended then
+	runs uint32 // of the task that are in used then
 }

@@ -34,18 +34,23 @@ type sum struct {
 // used has the sums of the runs of all tasks in the journal and in the archive.
 type used struct {
 	sums map[slot]sum
-	gaps bool // a task of the archive is not in them, or twice
+	gaps bool // the runs of some task in the archive are not known
 }
 
-// archived adds the runs of a task in the archive. again: there is an older entry of it, so that it was brought back since.
-func (s *State) archived(a *ledger.ArchiveEntry, again bool) {
-	if a.Runs == nil || again {
+// runsSummed returns how many runs of task n are in the sums.
+func (s *State) runsSummed(n uint32) uint32 { return s.refs.At(s.Entries.At(n).Last).runs }
+
+// sumUpArchived adds the runs of task n that its entry in the archive has, but for those that an older entry had: it was brought
+// back since. It returns how many runs of it there are.
+func (s *State) sumUpArchived(n uint32, text *string) uint32 {
+	if text == nil {
 		s.used.gaps = true
-		return
+		return 0
 	}
-	runs, err := state.ParseRuns(*a.Runs)
+	runs, err := state.ParseRuns(*text)
 	s.used.gaps = s.used.gaps || err != nil
-	s.addRuns(runs, 1, true)
+	had := s.runsSummed(n)
+	return s.sumUp(had, nil, runs[min(int(had), len(runs)):])
 }
 
 // runsOf returns the runs that a record adds to task n, and those that they replace: a record may say how all of
@@ -57,12 +62,14 @@ func (s *State) runsOf(n uint32, sec *ledger.Section) (replaced, runs []state.Ru
 	return replaced, state.RunsAfter(slices.Clone(replaced), &s.before.Task, &s.scratch.Task, sec), err
 }
 
-// count adds new runs of task n in the place of others, and reports whether it has any now.
-func (s *State) count(n uint32, replaced, runs []state.Run) bool {
-	ran := len(replaced) == 0 && s.refs.At(s.Entries.At(n).Last).ran
-	s.addRuns(replaced, -1, true)
-	s.addRuns(runs, 1, !ran)
-	return ran || len(runs) > 0
+// sumUp adds new runs of a task that has had some, in the place of others, and returns how many there are.
+func (s *State) sumUp(had uint32, replaced, runs []state.Run) uint32 {
+	if len(replaced) > 0 {
+		s.addRuns(replaced, -1, true)
+		had = 0
+	}
+	s.addRuns(runs, 1, had == 0)
+	return had + uint32(len(runs))
 }
 
 // addRuns adds runs of a task; with sign -1 it takes them away. first: the first of them is the task's first.
@@ -85,8 +92,7 @@ func (s *State) addRuns(runs []state.Run, sign int, first bool) {
 	}
 }
 
-// HasUsed reports whether Used is right. It lacks runs of tasks that an older stint has moved to the archive, and has some twice
-// of those that were brought back from there: then only all records say it.
+// HasUsed reports whether Used has all runs. Those of tasks that an older stint has moved to the archive are only there.
 func (s *State) HasUsed() bool { return !s.used.gaps }
 
 // Used calls f with what runs have used, added up, in no order.
