@@ -56,6 +56,22 @@ func isSummed(q task.UsageQuery) bool {
 
 // UsageOf is ReadUsage with the journal as it was folded.
 func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery) ([]task.UsageRow, error) {
+	return addUp(q, func(add func(...fold.Used)) error {
+		if isSummed(q) && st.HasUsed() {
+			add(st.Used()...)
+			return nil
+		}
+		return queue.EachRuns(st, dir, func(runs []state.Run) error {
+			for i, r := range runs {
+				add(fold.Used{Run: r, Runs: 1, Tasks: max(0, 1-i)}) // a task counts where its first run does
+			}
+			return context.Cause(ctx) // a journal may be large, and whoever asked may be gone
+		})
+	})
+}
+
+// addUp puts together what each adds.
+func addUp(q task.UsageQuery, each func(add func(...fold.Used)) error) ([]task.UsageRow, error) {
 	names := strings.Split(q.By, ",")
 	for _, name := range names {
 		if usageKeys[name] == nil {
@@ -68,29 +84,25 @@ func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery)
 	if q.By == "" {
 		sums[""] = &task.UsageRow{}
 	}
-	add := func(u *fold.Used) {
-		if u.Runs == 0 || u.Ended.Before(q.Since) || !q.Until.IsZero() && !u.Ended.Before(q.Until) {
-			return
+	err := each(func(list ...fold.Used) {
+		for i := range list {
+			u := &list[i]
+			if u.Runs == 0 || u.Ended.Before(q.Since) || !q.Until.IsZero() && !u.Ended.Before(q.Until) {
+				continue
+			}
+			var parts []string
+			for _, name := range names {
+				parts = append(parts, usageKeys[name](&u.Run, q.Location))
+			}
+			key := strings.Join(parts, ", ")
+			if sums[key] == nil {
+				sums[key] = &task.UsageRow{Key: key}
+			}
+			row := sums[key]
+			row.Runs, row.Tasks, row.Usage = row.Runs+u.Runs, row.Tasks+u.Tasks, row.Plus(u.Usage)
 		}
-		var parts []string
-		for _, name := range names {
-			parts = append(parts, usageKeys[name](&u.Run, q.Location))
-		}
-		key := strings.Join(parts, ", ")
-		if sums[key] == nil {
-			sums[key] = &task.UsageRow{Key: key}
-		}
-		row := sums[key]
-		row.Runs, row.Tasks, row.Usage = row.Runs+u.Runs, row.Tasks+u.Tasks, row.Plus(u.Usage)
-	}
-	if isSummed(q) && st.HasUsed() {
-		st.Used(add)
-	} else if err := queue.EachRuns(st, dir, func(runs []state.Run) error {
-		for i, r := range runs {
-			add(&fold.Used{Run: r, Runs: 1, Tasks: max(0, 1-i)}) // a task counts where its first run does
-		}
-		return context.Cause(ctx) // a journal may be large, and whoever asked may be gone
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	rows := []task.UsageRow{}
@@ -112,16 +124,17 @@ func UsageOf(ctx context.Context, st *fold.State, dir string, q task.UsageQuery)
 }
 
 // Usage is ReadUsage of the master's own files, which it reads if the sums that it has do not answer.
-func (q *Query) Usage(ctx context.Context, by task.UsageQuery) (rows []task.UsageRow, err error) {
+func (q *Query) Usage(ctx context.Context, by task.UsageQuery) ([]task.UsageRow, error) {
 	defer q.tasks.Call()()
+	var list []fold.Used
 	isKnown := isSummed(by)
 	q.tasks.View(func(st *fold.State) {
 		if isKnown = isKnown && st.HasUsed(); isKnown {
-			rows, err = UsageOf(ctx, st, "", by)
+			list = st.Used() // what is made of them takes longer
 		}
 	})
 	if isKnown {
-		return rows, err
+		return addUp(by, func(add func(...fold.Used)) error { add(list...); return nil })
 	}
 	return ReadUsage(ctx, q.tasks.Config.StateDir, by)
 }

@@ -156,6 +156,21 @@ func (w *Writer) Close(err error) error {
 	return errors.Join(err, w.file.Close())
 }
 
+// Drop takes back what was written and closed.
+func (w *Writer) Drop() error {
+	switch {
+	case w.file == nil:
+		return nil
+	case w.from == 0:
+		return durable.Drop(w.fs, w.path)
+	}
+	f, err := w.fs.OpenFile(w.path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(w.from), f.Close())
+}
+
 // Read returns the entries of the archive in dir, in the order in which they
 // were moved out, each id once. It needs no lock. A nil fsys is the machine's.
 func Read(fsys durable.FS, dir string, files ledger.Files) ([]ledger.ArchiveEntry, error) {

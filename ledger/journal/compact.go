@@ -164,10 +164,13 @@ type compactor struct {
 	ends   []int64         // of the version line, the mark and the merged records in the new journal
 	stays  map[string]bool // tasks that have no place in the new tasks.md yet
 	next   *beside         // the new journal
+	file   durable.File    // of it
+	out    *archive.Writer // what went to the archive
 	copied int64           // the old journal is in it up to here
 	draft  durable.File    // the new tasks.md; nil if there is none
 	marks  int             // of that; see [tasksfile.Snapshot]
 	done   bool            // the new journal has its name
+	maybe  bool            // or may have it
 }
 
 // A beside is a journal with a fold that nobody else sees yet.
@@ -178,7 +181,9 @@ type beside struct {
 	fold    Fold
 	mark    mark.Mark
 	records int
-	adopted []byte // the records that took over what people wrote
+	adopted []byte          // the records that took over what people wrote
+	gone    map[string]bool // tasks that are in the archive as they were at the cut
+	misses  bool            // some record changes one of them
 }
 
 // SectionAt implements [Reader].
@@ -212,6 +217,7 @@ func (b *beside) feed(end int64) error {
 		if s.Get(ledger.KeyAdopts) != nil {
 			b.adopted = append(append(b.adopted, s.Raw...), '\n')
 		}
+		b.misses = b.misses || b.gone[s.Name()]
 		b.facts.read(s)
 		_ = b.fold.Apply(s) // one that is refused has no effect
 		return b.ctx.Err() == nil
@@ -221,6 +227,9 @@ func (b *beside) feed(end int64) error {
 	}
 	if err == nil && (n != end-from || len(found) > 0) {
 		err = fmt.Errorf("%s is damaged behind offset %d: stint fsck", b.path, from+n)
+	}
+	if err == nil && b.misses {
+		err = errAgain
 	}
 	return err
 }
@@ -281,7 +290,7 @@ func (c *compactor) run() (err error) {
 // begin makes the cut, on the log's goroutine.
 func (c *compactor) begin() (refused, _ error) {
 	l := c.log
-	if l.tasks.Changed() || l.anyBehind(l.journal.size) {
+	if l.tasks.Changed() {
 		return errAgain, nil
 	}
 	if list := l.Findings(); len(list) > 0 {
@@ -294,7 +303,7 @@ func (c *compactor) begin() (refused, _ error) {
 	c.old = &beside{journal: &journal{file: l.journal.file}}
 	c.report = ledger.CompactReport{Before: c.cut, After: c.cut}
 	c.tasks = l.tasks.Hold()
-	l.seq += uint64(c.cut)/20 + 64 // no record is that short, and of few tasks there are two
+	l.seq += 2*l.known.Records + 64 // of few tasks there are two, and of some controls there was none
 	c.spare = l.seq
 	l.lacks.Skip(c.through+1, c.spare)
 	return nil, nil
@@ -302,21 +311,22 @@ func (c *compactor) begin() (refused, _ error) {
 
 // release ends what begin has begun, on the log's goroutine.
 func (c *compactor) release() error {
-	l, from := c.log, c.cut
+	l, file, from, first := c.log, c.old.file, c.cut, c.spare+1
+	if c.done {
+		file, from, first = c.file, c.ends[len(c.ends)-1], c.merged+1
+	}
 	switch {
-	case c.done:
-		from = c.ends[len(c.ends)-1]
-	case l.journal.file != c.old.file: // another hand has changed it
+	case l.journal.file != file: // another hand has changed it
 		from = l.journal.size
 		l.tasks.SetForeign()
-	case l.seq == c.spare: // no number was given meanwhile
+	case !c.done && l.seq == c.spare: // no number was given meanwhile
 		l.seq, l.lacks = c.through, c.lacks
 	}
 	late := make([]byte, l.journal.size-from)
 	if _, err := l.journal.file.ReadAt(late, from); err != nil && len(late) > 0 {
 		return err
 	}
-	l.tasks.Release(late, c.spare+1, l.seq, l.note)
+	l.tasks.Release(late, first, l.seq, l.note)
 	return nil
 }
 
@@ -325,6 +335,9 @@ func (c *compactor) drop() (err error) {
 	fsys := c.log.opts.FS
 	if c.draft != nil {
 		err = errors.Join(c.draft.Close(), durable.Drop(fsys, c.log.tasks.Before()))
+	}
+	if c.out != nil && !c.maybe {
+		err = errors.Join(err, c.out.Drop())
 	}
 	switch {
 	case c.done:
@@ -346,7 +359,8 @@ func (c *compactor) write() (err error) {
 		return err
 	}
 	name := l.opts.Files.Archive(c.at)
-	out := archive.NewWriter(fsys, l.opts.Dir, name)
+	out, gone := archive.NewWriter(fsys, l.opts.Dir, name), map[string]bool{}
+	c.out = out
 	if !dry && len(c.old.adopted) > 0 { // their digests are needed
 		_, err = out.Write(c.old.adopted)
 	}
@@ -358,6 +372,7 @@ func (c *compactor) write() (err error) {
 			}
 			m.Record.Seq = c.through + 1
 			m.Record.Add(ledger.KeyArchived, ledger.Stamp(c.at))
+			gone[m.Record.Name()] = true
 			return out.Put(&m)
 		})
 	}
@@ -386,6 +401,7 @@ func (c *compactor) write() (err error) {
 	if c.next, err = c.beside(file, c.ends[len(c.ends)-1], entries); err != nil {
 		return err
 	}
+	c.file, c.next.gone = file, gone
 	if c.draft, err = l.tasks.Draft(c.rewrite); err != nil {
 		return err
 	}
@@ -522,9 +538,11 @@ func (c *compactor) finish() (refused, failed error) {
 	if !l.tasks.Is(c.tasks) { // what was saved meanwhile would have no effect
 		return errAgain, nil
 	}
+	c.maybe = true
 	if err := l.opts.FS.Rename(l.journal.path+".new", l.journal.path); err != nil {
 		now, serr := durable.IDAt(l.opts.FS, l.journal.path)
 		if serr == nil && l.journal.is(now) {
+			c.maybe = false
 			return fmt.Errorf("nothing was compacted: %w", err), nil
 		}
 		return nil, errors.Join(err, serr)

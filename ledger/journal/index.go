@@ -20,7 +20,7 @@ import (
 
 // This file keeps a cache, the file index: what a log knows when it ends in order. The next one goes on from there as if this
 // one had never ended, and reads neither journal.md nor tasks.md. It counts only if its checksum is right, if this is the
-// program that has written it, if both files and the archive's index have the inode, size and time that they had, and the
+// program that has written it, if both files and the archive's directory and index have the inode, size and time that they had, and the
 // journal the same end. At any doubt the text is read, as without a cache, and the next orderly end writes it anew.
 //
 // So a start finds all that it would find in the text, but for what an open log does not see either: bytes within a file
@@ -36,12 +36,16 @@ type indexed struct {
 	Lacks  salvage.Gaps
 	Known  reconcile.Known
 	ByHand time.Time
+	Old    int
 }
 
-// program is the file of this program: another one may fold otherwise.
+// program is the file of this program: another one may fold otherwise. Open looks first, before another one may have its name.
 var program = sync.OnceValues(func() (fs.FileInfo, error) {
-	path, _ := os.Executable()
-	return os.Stat(path) // it may be "", and that of go run was removed
+	if fi, err := os.Stat("/proc/self/exe"); err == nil {
+		return fi, nil
+	}
+	path, _ := os.Executable() // "" if it is not known
+	return os.Stat(path)
 })
 
 // stamps tells this program and the files, as they are now, from others; "" if that is not possible.
@@ -51,7 +55,7 @@ func (l *Log) stamps() string {
 		return ""
 	}
 	text := fmt.Sprint(durable.IDOf(exe), checksum(l.recent.new))
-	for _, name := range []string{l.opts.Files.Journal(), l.opts.Files.Ledger(), filepath.Join(archive.Dir, l.opts.Files.Index())} {
+	for _, name := range []string{l.opts.Files.Journal(), l.opts.Files.Ledger(), archive.Dir, filepath.Join(archive.Dir, l.opts.Files.Index())} {
 		id, _ := durable.IDAt(l.opts.FS, filepath.Join(l.opts.Dir, name)) // zero: it is not there
 		text += fmt.Sprint(id)
 	}
@@ -69,7 +73,7 @@ func (l *Log) writeIndex() {
 	if stamps == "" || stamps == l.resumed || l.tasks.Changed() || !l.journal.holdsPlace() {
 		return
 	}
-	known, _ := json.Marshal(indexed{l.seq, l.lacks, l.known, l.byHand}) // without it resume goes no further
+	known, _ := json.Marshal(indexed{l.seq, l.lacks, l.known, l.byHand, l.old}) // without it resume goes no further
 	text, c := string(known), plain.Coder{Bytes: make([]byte, 0, l.journal.size/8)}
 	c.Texts(&stamps, &text)
 	l.tasks.Code(&c)
@@ -81,6 +85,7 @@ func (l *Log) writeIndex() {
 
 // resume goes on where the last log has ended, if all is as that has left it.
 func (l *Log) resume() bool {
+	_, _ = program()
 	data, err := durable.ReadFile(l.opts.FS, filepath.Join(l.opts.Dir, l.opts.Files.Index()))
 	fi, serr := l.journal.file.Stat()
 	end := len(data) - crc32.Size
@@ -99,6 +104,6 @@ func (l *Log) resume() bool {
 	l.opts.Locker.Lock()
 	defer l.opts.Locker.Unlock()
 	l.opts.Code(&c)
-	l.resumed, l.seq, l.lacks, l.known, l.byHand = stamps, x.Seq, x.Lacks, x.Known, x.ByHand
+	l.resumed, l.seq, l.lacks, l.known, l.byHand, l.old = stamps, x.Seq, x.Lacks, x.Known, x.ByHand, x.Old
 	return true
 }

@@ -316,8 +316,8 @@ func (l *Log) reconcile(ctx, rest context.Context, always, accept bool) (r recon
 		if err := l.nudge(); err != nil { // what is missing is made anew, but not the state directory
 			return r, err
 		}
-		res, p, err := l.reconcileOnce(ctx, rest, accept)
-		if res.done || res.committed {
+		res, p, err := l.reconcileOnce(ctx, rest, always, accept)
+		if p != nil && (res.done || res.committed) {
 			r.Add(p.Plan)
 		}
 		if err = errors.Join(err, res.trouble); res.done || err != nil {
@@ -328,9 +328,12 @@ func (l *Log) reconcile(ctx, rest context.Context, always, accept bool) (r recon
 }
 
 // reconcileOnce compares tasks.md as it is now and does what is to be done.
-func (l *Log) reconcileOnce(ctx, rest context.Context, accept bool) (res applyResult, p *planned, err error) {
+func (l *Log) reconcileOnce(ctx, rest context.Context, always, accept bool) (res applyResult, p *planned, err error) {
 	l.looking.Lock()
 	defer l.looking.Unlock()
+	if !always && !l.tasks.Changed() { // another look was first, or the cut of a compaction
+		return applyResult{done: true}, nil, nil
+	}
 	v, err := l.look(ctx, l.aside)
 	if errors.Is(err, errAgain) || err == nil && !l.tasks.Stays(rest, v.snap) {
 		return res, nil, nil

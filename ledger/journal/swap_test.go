@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -217,4 +218,64 @@ func TestNumbersSetAsideAreNotLost(t *testing.T) {
 		w.isSound()
 		w.reopened()
 	}
+}
+
+// TestFailedTriesLeaveNothing: what a compaction wrote into the archive before something changed is not there when it has begun anew.
+func TestFailedTriesLeaveNothing(t *testing.T) {
+	var sizes [2]int
+	for i, fails := range []int{0, 4} {
+		w := openShelf(t, false)
+		w.add("a", "status", "queued")
+		w.add("old", "status", "done", "result", strings.Repeat("r", 1000))
+		w.caughtUp()
+		tries := 0
+		w.planning = func() {
+			if tries++; tries <= fails {
+				w.edit(appended("\nsome text\n"))
+			}
+		}
+		w.compact("old")
+		if tries != fails+1 {
+			t.Errorf("%d tries, want %d", tries, fails+1)
+		}
+		names, err := filepath.Glob(w.path("archive/*"))
+		must(t, err)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			must(t, err)
+			sizes[i] += len(text)
+		}
+		w.close()
+	}
+	if sizes[0] != sizes[1] {
+		t.Errorf("the archive has %d bytes after a compaction, and %d after one that began anew", sizes[0], sizes[1])
+	}
+}
+
+// TestOldTextIsNotForgotten: what a person saved in a buffer from before a compaction is kept by the next one, also where the cache
+// of a start comes between.
+func TestOldTextIsNotForgotten(t *testing.T) {
+	w := openShelf(t, false)
+	w.isCached = true
+	w.close()
+	w.open(false)
+	w.add("a", "status", "queued", "prompt", "one")
+	w.add("b", "status", "queued", "prompt", "two")
+	w.caughtUp()
+	buffer := w.read("tasks.md")
+	w.compact()
+	w.caughtUp()
+	w.write("tasks.md", strings.Replace(buffer, "prompt: one", "prompt: MINE", 1))
+	w.reconcile()
+	w.caughtUp()
+	w.close()
+	w.open(false)
+	if !w.log.Resumed() {
+		t.Error("there was no cache")
+	}
+	w.compact("b")
+	if !strings.Contains(w.read("tasks.md.before"), "MINE") {
+		t.Error("the text is gone")
+	}
+	w.close()
 }

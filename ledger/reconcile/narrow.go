@@ -29,13 +29,15 @@ type Out struct {
 
 // Known is what the log knows of its journal, which is undamaged. It must be told of each record.
 type Known struct {
-	Last   uint64
-	Edited []uint64 // records that a person has edited: as stint wrote them, they are edits taken back
-	Jumble bool     // the records are not in the order of their seqs, or the first ones were not told
+	Last    uint64
+	Records uint64   // how many there are
+	Edited  []uint64 // records that a person has edited: as stint wrote them, they are edits taken back
+	Jumble  bool     // the records are not in the order of their seqs, or the first ones were not told
 }
 
 // Read notes a record of the journal.
 func (k *Known) Read(s *ledger.Section) {
+	k.Records++
 	k.Jumble = k.Jumble || s.Seq <= k.Last || k.Last == 0 && s.Off > 2*int64(len(ledger.EmptyJournal))
 	k.Last = max(k.Last, s.Seq)
 	if f := s.Get(ledger.KeyEdits); f != nil {

@@ -95,13 +95,14 @@ func (s *State) addRuns(runs []state.Run, sign int, first bool) {
 // HasUsed reports whether Used has all runs. Those of tasks that an older stint has moved to the archive are only there.
 func (s *State) HasUsed() bool { return !s.used.gaps }
 
-// Used calls f with what runs have used, added up, in no order.
-func (s *State) Used(f func(*Used)) {
+// Used returns what runs have used, added up, in no order.
+func (s *State) Used() []Used {
+	list, text := make([]Used, 0, len(s.used.sums)), s.Keys.List
 	for of, u := range s.used.sums {
-		text := s.Keys.List
-		f(&Used{state.Run{
+		list = append(list, Used{state.Run{
 			SessionKey: text[of.session], Agent: text[of.agent], Model: text[of.model], Account: text[of.account],
 			Ended: time.Unix(of.quarter*int64(Quarter/time.Second), 0).UTC(), Usage: u.Usage,
 		}, u.runs, u.tasks})
 	}
+	return list
 }

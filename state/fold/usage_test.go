@@ -100,7 +100,9 @@ func newUsage() usage { return usage{map[string]int{}, map[string]int{}, map[str
 
 func usedBy(s *State) usage {
 	u := newUsage()
-	s.Used(func(one *Used) { u.add(&one.Run, one.Runs, one.Tasks) })
+	for _, one := range s.Used() {
+		u.add(&one.Run, one.Runs, one.Tasks)
+	}
 	return u
 }
 
