@@ -107,7 +107,7 @@ func addUp(q task.UsageQuery, each func(add func(...fold.Used)) error) ([]task.U
 	}
 	rows := []task.UsageRow{}
 	for _, r := range sums {
-		r.CostUSD = math.Round(r.CostUSD*1e9) / 1e9 // sums of decimal fractions
+		r.CostUSD = math.Round(min(r.CostUSD, 1e15)*1e9) / 1e9 // sums of decimal fractions; more is a slip of a hand
 		rows = append(rows, *r)
 	}
 	slices.SortFunc(rows, func(a, b task.UsageRow) int {

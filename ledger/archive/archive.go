@@ -28,25 +28,31 @@ type indexLine struct {
 	Through uint64 `json:"through,omitempty"` // highest seq that the compaction merged or moved out
 	Lines   int    `json:"lines,omitempty"`
 
-	ledger.ArchiveEntry // without ID in lines that older versions wrote
+	ledger.ArchiveEntry // without ID in lines that older versions wrote; beside Through, the file that was written to, and its size then
 }
 
-// Load returns the entries of the archive as they belong to the journal in dir, in order; a later
-// one of an id counts. end is where they end in the index; 0: that is to be written anew.
+// Ends are where the last compaction that came to its end has left the archive. What is behind that is of one that was killed.
+type Ends struct {
+	Index int64  // 0: it is to be written anew
+	File  string // that was written to; "": not known
+	Size  int64  // of it
+}
+
+// Load returns the entries of the archive as they belong to the journal in dir, in order; a later one of an id counts.
 //
 // The index is a cache. It counts up to the compaction that the journal begins with: what is behind that in it was written by one
 // that did not come to its end, and the next one cuts it off. If the index does not have all of that, the archive's files have.
-func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.ArchiveEntry, end int64, err error) {
+func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.ArchiveEntry, ends Ends, err error) {
 	start, err := durable.Head(fsys, filepath.Join(dir, files.Journal()))
 	if err != nil {
-		return nil, 0, err
+		return nil, ends, err
 	}
 	begin := mark.Of(start) // which is short
 	var data []byte
 	if begin.Through > 0 {
 		data, err = durable.ReadFile(fsys, filepath.Join(dir, Dir, files.Index()))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, 0, err
+			return nil, ends, err
 		}
 	}
 	head, left := indexLine{}, 0 // the compaction, and how many of its lines follow
@@ -55,28 +61,28 @@ func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.Arc
 		if json.Unmarshal(line, &l) != nil || line[len(line)-1] != '\n' || (l.Through > 0) != (left == 0) {
 			break
 		}
-		switch end += int64(len(line)); {
+		switch ends.Index += int64(len(line)); {
 		case l.Through > 0:
-			head, left = l, l.Lines+1
+			head, left, ends.File, ends.Size = l, l.Lines+1, l.File, l.Off
 		case l.ID != "":
 			entries = append(entries, l.ArchiveEntry)
 		}
 		if left--; left == 0 && head.Through == begin.Through {
-			return entries, end, nil
+			return entries, ends, nil
 		}
 	}
 	entries, err = rebuild(fsys, dir, files)
-	return entries, 0, err
+	return entries, Ends{}, err
 }
 
-// WriteIndex writes the entries of a compaction behind that end of the index, and makes it durable.
-func WriteIndex(fsys durable.FS, dir string, files ledger.Files, through uint64, end int64, entries []ledger.ArchiveEntry) error {
-	w := NewWriter(fsys, dir, files.Index())
-	err := w.openAt(end)
+// WriteIndex writes the entries of a compaction behind the end of the index, and makes it durable.
+func WriteIndex(fsys durable.FS, dir string, files ledger.Files, through uint64, ends Ends, entries []ledger.ArchiveEntry) error {
+	w := NewWriter(fsys, dir, files.Index(), Ends{})
+	err := w.openAt(ends.Index)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	if err == nil {
-		err = enc.Encode(indexLine{Through: through, Lines: len(entries)})
+		err = enc.Encode(indexLine{through, len(entries), ledger.ArchiveEntry{File: ends.File, Off: ends.Size}})
 	}
 	for i := 0; err == nil && i < len(entries); i++ {
 		err = enc.Encode(indexLine{ArchiveEntry: entries[i]})
@@ -88,6 +94,8 @@ func WriteIndex(fsys durable.FS, dir string, files ledger.Files, through uint64,
 type Writer struct {
 	Entries []ledger.ArchiveEntry // of the records that were put
 
+	Ends // after Close: of the index as before, and of what was written
+
 	fs        durable.FS
 	path      string
 	file      durable.File // nil until something is written
@@ -96,9 +104,9 @@ type Writer struct {
 	buf       []byte
 }
 
-// NewWriter returns a writer for the file of that name in the archive of dir.
-func NewWriter(fsys durable.FS, dir, name string) *Writer {
-	return &Writer{fs: fsys, path: filepath.Join(dir, Dir, name)}
+// NewWriter returns a writer for the file of that name in the archive of dir. It cuts off what is behind ends.
+func NewWriter(fsys durable.FS, dir, name string, ends Ends) *Writer {
+	return &Writer{Ends: ends, fs: fsys, path: filepath.Join(dir, Dir, name)}
 }
 
 // openAt begins to write behind that offset.
@@ -123,6 +131,9 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 		end, head := int64(0), ledger.VersionLine+"\n\n"
 		if fi, err := w.fs.Stat(w.path); err == nil && fi.Size() > 0 {
 			end, head = fi.Size(), "\n" // a crash may have cut the last line off
+			if name := filepath.Base(w.path); name == w.File {
+				end = min(end, w.Size)
+			}
 		}
 		if err := w.openAt(end); err != nil {
 			return 0, err
@@ -153,6 +164,7 @@ func (w *Writer) Close(err error) error {
 	if err = cmp.Or(err, w.out.Flush(), w.file.Sync()); err != nil {
 		err = errors.Join(fmt.Errorf("%s: %w", w.path, err), w.file.Truncate(w.from))
 	}
+	w.File, w.Size = filepath.Base(w.path), w.end
 	return errors.Join(err, w.file.Close())
 }
 

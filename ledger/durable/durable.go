@@ -291,6 +291,14 @@ func IDOf(fi fs.FileInfo) ID {
 	return id
 }
 
+// Changed returns when a file, or what is known of it, was last changed, in Unix nanoseconds; 0: not known. Nobody can set it.
+func Changed(fi fs.FileInfo) int64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return changed(st)
+	}
+	return 0
+}
+
 // IDAt returns the state of the file that has a name.
 func IDAt(fsys FS, name string) (ID, error) {
 	fi, err := fsys.Stat(name)

@@ -351,7 +351,7 @@ func (c *compactor) drop() (err error) {
 // write makes everything anew beside the log.
 func (c *compactor) write() (err error) {
 	l, fsys, dry := c.log, c.log.opts.FS, c.how.Dry
-	entries, indexEnd, err := archive.Load(fsys, l.opts.Dir, l.opts.Files)
+	entries, ends, err := archive.Load(fsys, l.opts.Dir, l.opts.Files)
 	if err == nil {
 		c.old, err = c.beside(c.old.file, c.cut, entries)
 	}
@@ -359,7 +359,7 @@ func (c *compactor) write() (err error) {
 		return err
 	}
 	name := l.opts.Files.Archive(c.at)
-	out, gone := archive.NewWriter(fsys, l.opts.Dir, name), map[string]bool{}
+	out, gone := archive.NewWriter(fsys, l.opts.Dir, name, ends), map[string]bool{}
 	c.out = out
 	if !dry && len(c.old.adopted) > 0 { // their digests are needed
 		_, err = out.Write(c.old.adopted)
@@ -387,10 +387,10 @@ func (c *compactor) write() (err error) {
 		c.report.After = c.ends[len(c.ends)-1]
 		return err
 	}
-	if entries = append(entries, out.Entries...); indexEnd == 0 { // it is not whole
+	if entries = append(entries, out.Entries...); ends.Index == 0 { // it is not whole
 		out.Entries = entries
 	}
-	if err := archive.WriteIndex(fsys, l.opts.Dir, l.opts.Files, c.through, indexEnd, out.Entries); err != nil {
+	if err := archive.WriteIndex(fsys, l.opts.Dir, l.opts.Files, c.through, out.Ends, out.Entries); err != nil {
 		return err
 	}
 	file, err := durable.WriteNew(fsys, l.journal.path+".new", durable.FileMode, func(w io.Writer) error { return c.encode(w, keep) })

@@ -20,12 +20,11 @@ import (
 
 // This file keeps a cache, the file index: what a log knows when it ends in order. The next one goes on from there as if this
 // one had never ended, and reads neither journal.md nor tasks.md. It counts only if its checksum is right, if this is the
-// program that has written it, if both files and the archive's directory and index have the inode, size and time that they had, and the
-// journal the same end. At any doubt the text is read, as without a cache, and the next orderly end writes it anew.
+// program that has written it, if both files and the archive's directory and index have the inode, size and times that they had,
+// and the journal the same end. At any doubt the text is read, as without a cache, and the next orderly end writes it anew.
 //
-// So a start finds all that it would find in the text, but for what an open log does not see either: bytes within a file
-// that are others now although its size and time have stayed, as on a disk that rots. They are found when their record is
-// read, by a compaction, and by stint fsck.
+// So a start finds all that it would find in the text, but for what an open log does not see either: bytes within a file that
+// are others now although nobody has written, as on a disk that rots. They are found when their record is read, and by stint fsck.
 
 // minIndexed is how large a journal is that has a cache: a smaller one is read in a few milliseconds.
 var minIndexed int64 = 4 << 20
@@ -56,8 +55,9 @@ func (l *Log) stamps() string {
 	}
 	text := fmt.Sprint(durable.IDOf(exe), checksum(l.recent.new))
 	for _, name := range []string{l.opts.Files.Journal(), l.opts.Files.Ledger(), archive.Dir, filepath.Join(archive.Dir, l.opts.Files.Index())} {
-		id, _ := durable.IDAt(l.opts.FS, filepath.Join(l.opts.Dir, name)) // zero: it is not there
-		text += fmt.Sprint(id)
+		if fi, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, name)); err == nil { // else it is not there
+			text += fmt.Sprint(durable.IDOf(fi), durable.Changed(fi))
+		}
 	}
 	return text
 }

@@ -120,8 +120,8 @@ func TestPromise1IndexIsACache(t *testing.T) {
 		return func(w *shelf) { must(t, os.WriteFile(w.path(indexName), data, 0o600)) }
 	}
 	number := regexp.MustCompile(`\d+`)
-	if n := len(number.FindAllString(stampsOf(index, nil), -1)); n != 21 {
-		t.Errorf("%d numbers are of the program (4), the journal's end (1) the archive, and three files (4 each)", n)
+	if n := len(number.FindAllString(stampsOf(index, nil), -1)); n != 25 {
+		t.Errorf("%d numbers are of the program (4), the journal's end (1) the archive, and three files (5 each)", n)
 	}
 	for at := range number.FindAllString(stampsOf(index, nil), -1) { // of the program, the journal's end, and each file
 		put([]byte(stampsOf(index, func(stamps string) string {

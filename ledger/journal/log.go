@@ -205,11 +205,11 @@ func (l *Log) openFiles() error {
 	if l.resume() {
 		return l.journal.file.Datasync() // as after a replay
 	}
-	entries, end, err := archive.Load(l.opts.FS, l.opts.Dir, l.opts.Files)
+	entries, ends, err := archive.Load(l.opts.FS, l.opts.Dir, l.opts.Files)
 	if err != nil {
 		return err
 	}
-	if end == 0 && len(entries) > 0 {
+	if ends.Index == 0 && len(entries) > 0 {
 		l.note(ledger.Notice{Text: fmt.Sprintf("%s is not whole: the archive's files have %d tasks, and the next compaction writes it anew", filepath.Join(archive.Dir, l.opts.Files.Index()), len(entries))})
 	}
 	l.opts.Locker.Lock()

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"stint/ledger"
+	"stint/ledger/archive"
 	"stint/ledger/durable"
 )
 
@@ -276,6 +278,26 @@ func TestOldTextIsNotForgotten(t *testing.T) {
 	w.compact("b")
 	if !strings.Contains(w.read("tasks.md.before"), "MINE") {
 		t.Error("the text is gone")
+	}
+	w.close()
+}
+
+// TestKilledCompactionIsCutOff: what a compaction wrote into the archive that was killed meanwhile goes with the next one.
+func TestKilledCompactionIsCutOff(t *testing.T) {
+	w := openShelf(t, false)
+	w.add("a", "status", "queued")
+	w.add("old", "status", "done")
+	w.caughtUp()
+	w.compact("old")
+	names, err := filepath.Glob(w.path("archive/tasks-*.md"))
+	must(t, err)
+	whole := w.read("archive/" + filepath.Base(names[0]))
+	must(t, os.WriteFile(names[0], []byte(whole+"\n## Task other\n- seq: 9\n- status: do"), 0o600))
+	w.add("other", "status", "done")
+	w.caughtUp()
+	w.compact("other")
+	if found := archive.Check(w.dir, ledger.TaskFiles); len(found) > 0 || !strings.HasPrefix(w.read("archive/"+filepath.Base(names[0])), whole) {
+		t.Errorf("%v", found)
 	}
 	w.close()
 }
