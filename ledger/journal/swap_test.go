@@ -125,13 +125,14 @@ func TestCompactionLeavesNoOldFile(t *testing.T) {
 	for _, tt := range []struct{ name, remains string }{{"nobody", ""}, {"a writer", "\nwords of mine\n"}, {"an old buffer", "- color: red"}} {
 		w := filled(t)
 		w.close()
-		exchanged := false
+		var exchanged atomic.Bool
 		w.fs = &opsFS{durable.OS, func(op, _ string) error {
-			if op == "syncdir" && exchanged && tt.name == "a writer" {
-				exchanged = false
+			if op == "exchange" {
+				exchanged.Store(true)
+			}
+			if op == "syncdir" && tt.name == "a writer" && exchanged.CompareAndSwap(true, false) {
 				return os.WriteFile(w.path("tasks.md.before"), []byte(w.read("tasks.md.before")+tt.remains), 0o600)
 			}
-			exchanged = exchanged || op == "exchange"
 			return nil
 		}}
 		w.open(false)
