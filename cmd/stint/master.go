@@ -19,7 +19,7 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
-	"stint/ledger/journal"
+	"stint/ledger/lock"
 )
 
 // Bounds of finding a master.
@@ -138,7 +138,7 @@ func (a *app) silent(err error) error {
 	if derr != nil {
 		return e
 	}
-	if pid := journal.LockHolder(dir); pid > 0 {
+	if pid := lock.Holder(dir); pid > 0 {
 		e.message = fmt.Sprintf("process %d has the lock and was stopped, has no more open files, or hangs", pid)
 		e.try = fmt.Sprintf("kill -CONT %d if it was stopped, and once more this command; or, which loses nothing: kill -9 %d", pid, pid)
 	}
@@ -161,7 +161,7 @@ func (a *app) warnSilence(ctx context.Context, refs ...string) (stop func()) {
 				continue
 			}
 			dir, _ := one.state() // it is known: the master was asked
-			pid := journal.LockHolder(dir)
+			pid := lock.Holder(dir)
 			one.hint("stint: the master (pid %d) does not answer; if it was stopped: kill -CONT %d\n", pid, pid)
 			return
 		}

@@ -24,7 +24,7 @@ import (
 	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
-	"stint/ledger/journal"
+	"stint/ledger/lock"
 	"stint/state"
 )
 
@@ -292,8 +292,8 @@ func TestTenTraps(t *testing.T) {
 func endOfScript(s *scriptState) {
 	s.tests.Helper()
 	live, settled := s.liveState()
-	if isAlive(journal.LockHolder(s.state)) {
-		if err := s.end(syscall.SIGTERM, 20*time.Second); err != nil && isAlive(journal.LockHolder(s.state)) { // it may end by itself
+	if isAlive(lock.Holder(s.state)) {
+		if err := s.end(syscall.SIGTERM, 20*time.Second); err != nil && isAlive(lock.Holder(s.state)) { // it may end by itself
 			s.tests.Error(errors.Join(err, s.end(syscall.SIGKILL, 20*time.Second)))
 		}
 	}

@@ -43,7 +43,7 @@ import (
 	"stint/coordinator/schedule/govern"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
-	"stint/ledger/journal"
+	"stint/ledger/lock"
 	"stint/memory"
 	"stint/state/jobs"
 )
@@ -97,12 +97,12 @@ func (a *app) stopMaster(ctx context.Context) error {
 			deadline = time.Now().Add(masterWait)
 		} else if !isGone(err) {
 			return err
-		} else if free, busy := journal.Lock(dir); busy == nil { // a master has it before it listens, and after
+		} else if free, busy := lock.Dir(dir); busy == nil { // a master has it before it listens, and after
 			if pid == 0 {
 				a.hint("stint: no master is running in %s\n", dir)
 			}
 			return free()
-		} else if held := (*journal.BusyError)(nil); !errors.As(busy, &held) || time.Now().After(deadline) {
+		} else if held := (*lock.BusyError)(nil); !errors.As(busy, &held) || time.Now().After(deadline) {
 			return busy
 		}
 		if err := task.Sleep(ctx, masterPoll); err != nil {

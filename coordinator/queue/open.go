@@ -18,6 +18,7 @@ import (
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/ledger/journal"
+	"stint/ledger/lock"
 	"stint/ledger/plain"
 	"stint/ledger/reconcile"
 	"stint/session"
@@ -53,8 +54,8 @@ func Lock(dir string) (unlock func() error, err error) {
 	if err := prepareDir(dir); err != nil {
 		return nil, err
 	}
-	unlock, err = journal.Lock(dir)
-	var busy *journal.BusyError
+	unlock, err = lock.Dir(dir)
+	var busy *lock.BusyError
 	switch {
 	case errors.As(err, &busy):
 		hint := "use that one, or end it"

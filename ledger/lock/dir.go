@@ -1,4 +1,4 @@
-package journal
+package lock
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/gofrs/flock"
 
 	"stint/ledger/durable"
-	"stint/ledger/lock"
 )
 
 // A BusyError is the error for a state directory that another process has locked.
@@ -29,18 +28,18 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("%s is in use by the master with pid %d", e.Dir, e.PID)
 }
 
-// lockWait is how long Lock waits: what a process that was killed was about to start has its descriptors until its exec.
-const lockWait = 100 * time.Millisecond
+// dirWait is how long Dir waits: what a process that was killed was about to start has its descriptors until its exec.
+const dirWait = 100 * time.Millisecond
 
-// Lock takes the right to write the state directory dir, and waits no longer than [lockWait]. The lock file is never renamed or
+// Dir takes the right to write the state directory dir, and waits no longer than [dirWait]. The lock file is never renamed or
 // removed by us; should somebody else do that, the lock of the directory itself, which is taken too, still
 // keeps others out. The kernel frees both when the process ends, however it ends. The error is a
 // *BusyError if another process holds them.
-func Lock(dir string) (unlock func() error, err error) {
+func Dir(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")
-	free, err := lock.Take(context.Background(), path, lockWait)
-	if errors.Is(err, lock.ErrLocked) {
-		return nil, &BusyError{Dir: dir, PID: LockHolder(dir)}
+	free, err := Take(context.Background(), path, dirWait)
+	if errors.Is(err, ErrLocked) {
+		return nil, &BusyError{Dir: dir, PID: Holder(dir)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
@@ -48,7 +47,7 @@ func Lock(dir string) (unlock func() error, err error) {
 	itself := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	unlock = func() error { return errors.Join(itself.Close(), free()) }
 	ok, err := itself.TryLock()
-	for end := time.Now().Add(lockWait); !ok && err == nil && time.Now().Before(end); ok, err = itself.TryLock() {
+	for end := time.Now().Add(dirWait); !ok && err == nil && time.Now().Before(end); ok, err = itself.TryLock() {
 		time.Sleep(time.Millisecond)
 	}
 	if !ok && err == nil { // with an error the file system (NFS, for one) cannot do that
@@ -65,8 +64,8 @@ func Lock(dir string) (unlock func() error, err error) {
 	return unlock, nil
 }
 
-// LockHolder returns the pid of the process that took the Lock of dir last, 0 if that cannot be read. It may have ended.
-func LockHolder(dir string) int {
+// Holder returns the pid of the process that took the lock of [Dir] last, 0 if that cannot be read. It may have ended.
+func Holder(dir string) int {
 	data, _ := durable.ReadFile(durable.OS, filepath.Join(dir, "lock")) // no number either
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil {

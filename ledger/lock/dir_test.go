@@ -1,4 +1,4 @@
-package journal_test
+package lock_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"stint/ledger/journal"
+	"stint/ledger/lock"
 )
 
 // TestOneLock: whatever somebody does to the lock file while a
@@ -23,17 +23,17 @@ func TestOneLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			unlock, err := journal.Lock(dir)
+			unlock, err := lock.Dir(dir)
 			must(t, err)
 			must(t, spoil(filepath.Join(dir, "lock")))
 			for range 2 { // the first one has made a new lock file
-				var busy *journal.BusyError
-				if second, err := journal.Lock(dir); !errors.As(err, &busy) || busy.PID != os.Getpid() && name == "left alone" {
+				var busy *lock.BusyError
+				if second, err := lock.Dir(dir); !errors.As(err, &busy) || busy.PID != os.Getpid() && name == "left alone" {
 					t.Fatalf("a second lock: %v, %v", second != nil, err)
 				}
 			}
 			must(t, unlock())
-			unlock, err = journal.Lock(dir)
+			unlock, err = lock.Dir(dir)
 			must(t, err)
 			must(t, unlock())
 		})
@@ -43,14 +43,21 @@ func TestOneLock(t *testing.T) {
 // TestLockOfAMoment: the descriptors of a master that was killed are there until what it was starting has begun.
 func TestLockOfAMoment(t *testing.T) {
 	dir := t.TempDir()
-	first, err := journal.Lock(dir)
+	first, err := lock.Dir(dir)
 	must(t, err)
 	time.AfterFunc(30*time.Millisecond, func() {
 		if err := first(); err != nil {
 			t.Error(err)
 		}
 	})
-	unlock, err := journal.Lock(dir)
+	unlock, err := lock.Dir(dir)
 	must(t, err)
 	must(t, unlock())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
