@@ -225,6 +225,20 @@ func TestLongLane(t *testing.T) {
 	}
 }
 
+// TestLongLaneOfHeld: however many tasks of a directory are on hold or before their time, the one behind them starts.
+func TestLongLaneOfHeld(t *testing.T) {
+	for _, field := range []string{"hold: true", "notBefore: " + at(time.Hour)} {
+		j := newJournal(t)
+		for i := range 300 {
+			j.task(uuid(i), "status: queued", "sessionKey: "+state.LanePrefixDir+"/w", field)
+		}
+		j.task(uuid(300), "status: queued", "sessionKey: "+state.LanePrefixDir+"/w")
+		if got := ready(j, 1); got != uuid(300) {
+			t.Errorf("%s: %q is ready, want the last task", field, got)
+		}
+	}
+}
+
 func TestWhy(t *testing.T) {
 	tests := []struct {
 		name    string

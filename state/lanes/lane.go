@@ -226,8 +226,8 @@ func (s *Queues) look(ln *lane, now time.Time) {
 	}
 }
 
-// maxPassed is how far the lane of a directory is searched for a task that can
-// start: a long queue that waits for one account must not cost its length each time.
+// maxPassed is how many waiting tasks the lane of a directory is searched behind for one that can start: a long queue that waits
+// for one account must not cost its length each time. Those on hold, or before their time, do not count: they may stay for long.
 const maxPassed = 256
 
 // excludes reports whether the lane only keeps its tasks from running at the same time, as that of a
@@ -277,8 +277,8 @@ func (s *Queues) Before(l *Item, now time.Time) (id string, others int) {
 func (s *Queues) turns(ln *lane, now time.Time) iter.Seq2[*Item, wait] {
 	return func(yield func(*Item, wait) bool) {
 		var passed []*Item // those that wait
-		for i, l := range ln.queue {
-			if i == maxPassed && ln.excludes() {
+		for _, l := range ln.queue {
+			if len(passed) == maxPassed && ln.excludes() {
 				return
 			}
 			if l.Hold {
