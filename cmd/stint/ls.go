@@ -191,6 +191,10 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 	}
 	if o.archive { // for which no master is needed
 		tasks, err := statedir.ListArchive(dir, o.filter)
+		if len(tasks) > 0 && err != nil { // one bad record is one bad record
+			a.hint("stint: %v\n", err)
+			err = nil
+		}
 		return viewsOf(tasks), err
 	}
 	f, limit := o.filter, o.filter.Limit

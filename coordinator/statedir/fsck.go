@@ -27,6 +27,7 @@ import (
 	"stint/ledger/tasksfile"
 	"stint/state"
 	"stint/state/explain"
+	"stint/state/fold"
 )
 
 // Kinds of what fsck finds, for programs. More may be added.
@@ -83,7 +84,7 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 			settled = r.look(dir, files, root) && settled
 		}
 		if settled || look == fsckLooks || !live() {
-			r.fault(KindArchive, queue.FindingsOf(append(archive.Check(dir, ledger.TaskFiles), archive.Check(dir, ledger.JobFiles)...))...)
+			r.fault(KindArchive, queue.FindingsOf(append(archive.Check(dir, ledger.TaskFiles, readable), archive.Check(dir, ledger.JobFiles, nil)...))...)
 			for _, pattern := range []string{"*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", ledger.TasksName + ".before*", "jobs.md.before*"} {
 				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
 				for _, p := range paths {
@@ -170,6 +171,12 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 	return c.settled
 }
 
+// readable returns what keeps a record of the archive from being shown.
+func readable(s *ledger.Section) error {
+	_, err := fold.TaskOf(s)
+	return err
+}
+
 // unreadable makes a fault of a file that is there and cannot be read.
 func (r *FsckReport) unreadable(name string, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -238,11 +245,11 @@ func (c *fsck) checkText() {
 	}
 	if t.Missing > 0 {
 		c.settled = false
-		c.note("%s: the newest %d records are missing; a master appends them again", name, t.Missing)
+		c.note("%s: the newest %s missing; a master appends what is missing", name, ledger.Plural(t.Missing, "record is", "records are"))
 	}
 	if t.Adopted > 0 {
 		c.settled = false
-		c.note("%s: %d edits are not taken over yet; a master does that", name, t.Adopted)
+		c.note("%s: %s not taken over yet; a master does that", name, ledger.Plural(t.Adopted, "edit is", "edits are"))
 	}
 	if len(c.Faults) > before || t.Missing > 0 || t.Adopted > 0 {
 		return
@@ -265,7 +272,7 @@ func (c *fsck) compare() {
 		return true
 	})
 	if tidied > 0 { // it has fewer records, and gives what it has
-		c.note("%s: %d records were taken out by hand; the journal has them", name, tidied)
+		c.note("%s: %s taken out by hand, which the journal has", name, ledger.Plural(tidied, "record was", "records were"))
 		return
 	}
 	alone := aloneBook(c.files)

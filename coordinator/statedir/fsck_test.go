@@ -70,10 +70,10 @@ func TestFsckTellsFaultsFromNotes(t *testing.T) {
 	plain := records(t, "a status=queued prompt=x", "b status=queued prompt=x", "c status=queued prompt=x", "d status=queued prompt=x")
 	for _, tt := range []struct{ name, tasks, journal, want string }{
 		{"clean", good, good, ""},
-		{"edit", strings.Replace(good, "prompt: y", "prompt: z", 1), good, "note tasks.md: 1 edits are not taken over yet; a master does that"},
-		{"written", good + "## Task c\n- status: queued\n- prompt: z\n", good, "note tasks.md: 1 edits are not taken over yet; a master does that"},
-		{"old buffer", short, good, "note tasks.md: the newest 2 records are missing; a master appends them again"},
-		{"tidied", strings.Replace(good, "## Task a\n- seq: 2\n- status: running\n<!-- end 2 -->\n", "", 1), good, "note tasks.md: 1 records were taken out by hand; the journal has them"},
+		{"edit", strings.Replace(good, "prompt: y", "prompt: z", 1), good, "note tasks.md: 1 edit is not taken over yet; a master does that"},
+		{"written", good + "## Task c\n- status: queued\n- prompt: z\n", good, "note tasks.md: 1 edit is not taken over yet; a master does that"},
+		{"old buffer", short, good, "note tasks.md: the newest 2 records are missing; a master appends what is missing"},
+		{"tidied", strings.Replace(good, "## Task a\n- seq: 2\n- status: running\n<!-- end 2 -->\n", "", 1), good, "note tasks.md: 1 record was taken out by hand, which the journal has"},
 		{"typo", good + "## Task c\n- status: qeued\n", good, `section tasks.md:26: unknown status "qeued"; did you mean queued?`},
 		{"formatter", formatted, plain, "held tasks.md: "},
 		{"refused", refused, refused, "refused journal.md:9: record 2 has no effect: Task a, record 2: status: a task that is done cannot become draft"},

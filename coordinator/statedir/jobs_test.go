@@ -90,7 +90,7 @@ func TestJobsMoved(t *testing.T) {
 	journal := readText(t, dir, "jobs.journal.md")
 	head, rest, _ = strings.Cut(journal, "objectId: m1\n")
 	write(t, dir, "jobs.journal.md", head+"objectId: mm\n"+rest)
-	if got := fsckText(t, dir, dead); got != "note jobs.md: 1 edits are not taken over yet; a master does that" {
+	if got := fsckText(t, dir, dead); got != "note jobs.md: 1 edit is not taken over yet; a master does that" {
 		t.Errorf("changed: %s", got)
 	}
 }

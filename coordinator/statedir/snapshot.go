@@ -1,7 +1,9 @@
 package statedir
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -103,7 +105,8 @@ func List(ctx context.Context, dir string, f state.Filter) ([]state.Task, error)
 }
 
 // ListArchive returns the tasks in the archive of dir that a filter lets through and that were not brought back,
-// the one that ended last first, without texts but the prompts that it asks for. It needs no master.
+// the one that ended last first, without texts but the prompts that it asks for. It needs no master. A record that cannot
+// be read is left out; the error is the first one's.
 func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 	entries, err := archive.Read(nil, dir, ledger.TaskFiles)
 	if err != nil {
@@ -124,9 +127,10 @@ func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 		if len(f.Status) > 0 && !slices.Contains(f.Status, state.Status(e.Status)) {
 			continue
 		}
-		t, _, err := queue.ReadArchived(dir, e)
-		if err != nil {
-			return list, err
+		t, _, rerr := queue.ReadArchived(dir, e)
+		if rerr != nil {
+			err = cmp.Or(err, fmt.Errorf("archive/%s: %w; all findings: stint fsck", e.File, rerr))
+			continue
 		}
 		if !f.Match(&t) {
 			continue
@@ -136,5 +140,5 @@ func ListArchive(dir string, f state.Filter) ([]state.Task, error) {
 		}
 		list = append(list, t)
 	}
-	return list, nil
+	return list, err
 }

@@ -282,16 +282,24 @@ func each(fsys durable.FS, dir string, files ledger.Files, f func(name string, d
 	return nil
 }
 
-// Check returns everything that is wrong in the archive of a state directory: files that are damaged, and
-// tasks that the index names and that are not where it says. The File of a finding is relative to dir.
-func Check(dir string, files ledger.Files) (found []*ledger.SyntaxError) {
+// Check returns everything that is wrong in the archive of a state directory: files that are damaged, records that
+// check refuses, if there is one, and tasks that the index names and that are not where it says. The File of a finding
+// is relative to dir.
+func Check(dir string, files ledger.Files, check func(*ledger.Section) error) (found []*ledger.SyntaxError) {
 	_ = each(durable.OS, dir, files, func(name string, data []byte, err error) error {
 		file := filepath.Join(Dir, name)
 		if err != nil {
 			found = append(found, &ledger.SyntaxError{File: file, Msg: err.Error()})
 			return nil
 		}
-		for _, f := range ledger.CheckJournal(data, func(*ledger.Section) bool { return true }) {
+		for _, f := range ledger.CheckJournal(data, func(s *ledger.Section) bool {
+			if check != nil {
+				if err := check(s); err != nil {
+					found = append(found, &ledger.SyntaxError{File: file, Line: s.Line, Msg: err.Error()})
+				}
+			}
+			return true
+		}) {
 			if f.File = file; f.Torn == 0 { // a compaction that did not come to its end leaves a torn one
 				found = append(found, f)
 			}

@@ -297,7 +297,7 @@ func TestKilledCompactionIsCutOff(t *testing.T) {
 	w.add("other", "status", "done")
 	w.caughtUp()
 	w.compact("other")
-	if found := archive.Check(w.dir, ledger.TaskFiles); len(found) > 0 || !strings.HasPrefix(w.read("archive/"+filepath.Base(names[0])), whole) {
+	if found := archive.Check(w.dir, ledger.TaskFiles, nil); len(found) > 0 || !strings.HasPrefix(w.read("archive/"+filepath.Base(names[0])), whole) {
 		t.Errorf("%v", found)
 	}
 	w.close()
