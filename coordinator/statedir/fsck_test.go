@@ -108,7 +108,7 @@ func TestFsckWaitsForTheMaster(t *testing.T) {
 // TestFsckNotesWhatLiesAbout names what is left of earlier days.
 func TestFsckNotesWhatLiesAbout(t *testing.T) {
 	good := records(t, "a status=done prompt=x")
-	dir := ledgerDir(t, "tasks.md", good, "journal.md", good, "format", "1\n", "tasks.md.tmp", "", "journal.md.torn", "", "tasks (1).md", "")
+	dir := ledgerDir(t, "tasks.md", good, "journal.md", good, "format", "1\n", "tasks.md.tmp", "", "tasks.md.stint-00.tmp", "", "journal.md.torn", "", "tasks (1).md", "")
 	if got := fsckText(t, dir, func() bool { return false }); strings.Count(got, "note ") != 3 || strings.Count(got, "\n") != 2 {
 		t.Errorf("%s", got)
 	}
