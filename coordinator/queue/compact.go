@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"stint/coordinator/task"
@@ -33,8 +34,11 @@ func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, ke
 	if errors.As(err, &refused) {
 		return r, &task.Error{Code: task.CodeConflict, Message: "the ledger was not compacted: " + refused.Why, Hint: cmp.Or(refused.Hint, "try again")}
 	}
+	if err = s.errorOf(err); errors.Is(err, syscall.ENOSPC) { // on the way to a smaller file there is a second one
+		return r, &task.Error{Code: task.CodeFull, Message: "the ledger was not compacted: " + err.Error(), Hint: "make room and try again"}
+	}
 	if err != nil {
-		return r, s.errorOf(err)
+		return r, err
 	}
 	if !dryRun && r.Archive != "" {
 		s.View(func(*fold.State) { s.rejected = nil }) // they are gone
