@@ -47,6 +47,9 @@ const (
 	catchUps     = 50
 )
 
+// compactions has one in it while any log of this process is compacted: each needs memory, and sets how often it is collected.
+var compactions = make(chan struct{}, 1)
+
 // A Compaction says how a log is compacted.
 type Compaction struct {
 	Dry bool // only say what would be done
@@ -86,6 +89,12 @@ type Reader interface {
 // The rename of the new journal is the moment at which the compaction is done. What the archive has of one that was cut off
 // before, no journal's mark names; a tasks.md that was not written anew after it is a buffer from before the compaction.
 func (l *Log) Compact(ctx context.Context, how Compaction) (ledger.CompactReport, error) {
+	select {
+	case compactions <- struct{}{}:
+		defer func() { <-compactions }()
+	case <-ctx.Done():
+		return ledger.CompactReport{}, context.Cause(ctx)
+	}
 	l.compacting.Lock() // Close waits for it
 	defer l.compacting.Unlock()
 	defer debug.SetGCPercent(debug.SetGCPercent(80)) // for a moment there is a second fold, and much that is soon forgotten
@@ -112,12 +121,6 @@ func (l *Log) readyToCompact(ctx context.Context) error {
 	l.tasks.DoubtAppended()
 	if _, err := l.reconcile(ctx, rest, false, false); err != nil { // it waits for an editor that is at work
 		return err
-	}
-	l.looking.Lock()
-	quarantined := l.quarantined
-	l.looking.Unlock()
-	if quarantined > 0 {
-		return notNow("stint edit --accept, or undo the change", "%d sections of %s are quarantined because a formatter seems to have changed them", quarantined, l.opts.Files.Ledger())
 	}
 	return l.awaitFollowers(ctx, l.journal.durable.Load())
 }
@@ -283,11 +286,11 @@ func (c *compactor) run() (err error) {
 	if err := l.tasks.Swap(c.tasks, c.draft, c.merged, c.marks, l.old > 0); err != nil && !errors.Is(err, tasksfile.ErrChanged) {
 		l.note(ledger.Notice{Text: fmt.Sprintf("%s could not be written anew after the compaction (%v); the merged records are appended to it instead", l.opts.Files.Ledger(), err)})
 	}
-	c.draft, l.quarantined, l.old = nil, 0, 0
+	c.draft, l.old = nil, 0
 	return nil
 }
 
-// begin makes the cut, on the log's goroutine.
+// begin makes the cut, on the log's goroutine, while nobody else looks at tasks.md.
 func (c *compactor) begin() (refused, _ error) {
 	l := c.log
 	if l.tasks.Changed() {
@@ -296,7 +299,7 @@ func (c *compactor) begin() (refused, _ error) {
 	if list := l.Findings(); len(list) > 0 {
 		return notNow("repair it first: stint fsck", "%v", list[0]), nil
 	}
-	if c.how.Quiet > 0 && l.opts.now().Sub(l.byHand) < c.how.Quiet {
+	if l.opts.now().Sub(l.byHand).Abs() < c.how.Quiet { // a time far ahead is none
 		return notNow("", "%s was saved by another hand less than %s ago", l.opts.Files.Ledger(), c.how.Quiet), nil
 	}
 	c.at, c.cut, c.copied, c.through, c.lacks = l.opts.now(), l.journal.size, l.journal.size, l.seq, l.lacks
@@ -557,8 +560,8 @@ func (c *compactor) finish() (refused, failed error) {
 	l.opts.Locker.Lock()
 	l.journal.change(c.next.file, c.next.size)
 	l.facts, l.stale = c.next.facts, false
-	c.next.journal, c.next.ctx = l.journal, nil
 	c.how.Take(c.next.fold)
+	*c.next = beside{journal: l.journal} // all that its fold needs
 	l.opts.Locker.Unlock()
 	l.recent = recent{new: make([]byte, min(l.journal.size, maxRecent))}
 	if _, err := l.journal.file.ReadAt(l.recent.new, l.journal.size-int64(len(l.recent.new))); err != nil {

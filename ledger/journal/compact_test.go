@@ -753,3 +753,82 @@ func TestCompactionIsCutOff(t *testing.T) {
 		w.close()
 	}
 }
+
+// TestPromise4FormatterWhileACompactionWaits: what is quarantined while a compaction waits for a reader waits for a person.
+func TestPromise4FormatterWhileACompactionWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := openShelf(t, false)
+		for i := range 5 {
+			w.add(fmt.Sprint("t", i), "status", "queued", "prompt", "a __word__")
+		}
+		w.caughtUp()
+		f := w.log.Follow(0)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := w.log.Compact(t.Context(), w.plan())
+			failed <- err
+		}()
+		synctest.Wait()
+		w.edit(func(s string) string { return strings.ReplaceAll(s, "__", "**") })
+		w.reconcile()
+		must(t, f.Close())
+		if err := <-failed; err == nil || !strings.Contains(err.Error(), "5 tasks' prompts changed in one save (a formatter?)") {
+			t.Errorf("the error is %v", err)
+		}
+		if !strings.Contains(w.read("tasks.md"), "a **word**") {
+			t.Error("the save is gone")
+		}
+		w.close()
+	})
+}
+
+// TestCompactionsTakeTurns: a log is compacted when no other one of the process is, and nobody has to wait for that.
+func TestCompactionsTakeTurns(t *testing.T) {
+	t.Parallel()
+	w, other := filled(t), filled(t)
+	other.planning = func() { t.Error("two are at work") }
+	w.planning = func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if _, err := other.log.Compact(ctx, other.plan("b")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error of the second one is %v", err)
+		}
+	}
+	w.compact("b")
+	other.planning = nil
+	other.compact("b")
+	w.close()
+	other.close()
+}
+
+// TestCompactionLetsGo: the reader of the new fold keeps nothing of the compaction in memory.
+func TestCompactionLetsGo(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	how, names := w.plan("b"), 0
+	var last journal.Reader
+	how.New = func(r journal.Reader) journal.Fold { last = r; return &shelfFold{w: w} }
+	how.Take = func(journal.Fold) { names = journal.Remembers(last) }
+	_, err := w.log.Compact(t.Context(), how)
+	if must(t, err); names != 1 || journal.Remembers(last) != 0 {
+		t.Errorf("%d names at the end, %d afterwards", names, journal.Remembers(last))
+	}
+	w.close()
+}
+
+// TestCompactionOfAFileFromTheFuture: by the time of tasks.md it would not be at rest for years.
+func TestCompactionOfAFileFromTheFuture(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	w.close()
+	w.edit(appended("\nA note.\n"))
+	future := time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
+	must(t, os.Chtimes(w.path("tasks.md"), future, future))
+	w.open(false)
+	quiet := w.plan("b")
+	quiet.Quiet = time.Hour
+	_, err := w.log.Compact(t.Context(), quiet)
+	must(t, err)
+	w.close()
+}

@@ -37,3 +37,6 @@ func (l *Log) SavedByHand() time.Time {
 // Behind reports whether tasks.md was changed by another hand (or could not be
 // written) and is yet to be reconciled.
 func (l *Log) Behind() bool { return l.tasks.Changed() }
+
+// Remembers returns how many archived tasks the reader of a compacted fold has in memory.
+func Remembers(r Reader) int { return len(r.(*beside).gone) }

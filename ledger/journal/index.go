@@ -66,7 +66,7 @@ func checksum(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(
 
 // writeIndex writes the cache, where the log has ended in order and nothing is left to be told of tasks.md.
 func (l *Log) writeIndex() {
-	if l.opts.Code == nil || l.journal.size < minIndexed || l.stale || len(l.damage)+len(l.refused)+len(l.findings)+l.quarantined > 0 || l.unread != nil {
+	if l.opts.Code == nil || l.journal.size < minIndexed || l.stale || len(l.damage)+len(l.refused)+len(l.findings) > 0 || l.unread != nil {
 		return
 	}
 	stamps := l.stamps()

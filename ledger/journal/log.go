@@ -111,10 +111,9 @@ type Log struct {
 	tasks   *tasksfile.File
 	gone    map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
 
-	looking     sync.Mutex // held while tasks.md is compared and taken over; guards the next three
-	quarantined int        // sections that the last plan quarantined
-	old         int        // sections from before the compaction or the restore that were last seen
-	byHand      time.Time  // when another hand was last seen to have saved tasks.md
+	looking sync.Mutex // held while tasks.md is compared and taken over; guards the next two
+	old     int        // sections from before the compaction or the restore that were last seen
+	byHand  time.Time  // when another hand was last seen to have saved tasks.md
 
 	mu       sync.Mutex // guards what follows
 	queue    []*update

@@ -245,7 +245,7 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s from before the compaction or the restore; what is there has no effect",
 			l.opts.Files.Ledger(), p.OldLine, ledger.Plural(p.Old, "section is", "sections are"))})
 	}
-	l.quarantined, l.old = p.Quarantined, p.Old
+	l.old = p.Old
 	for _, n := range p.Notices {
 		if n.Finding == nil || !known[n.Finding.Error()] {
 			l.note(n)
