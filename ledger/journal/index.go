@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -83,21 +84,33 @@ func (l *Log) writeIndex() {
 	_ = durable.PutFileOn(l.opts.FS, filepath.Join(l.opts.Dir, l.opts.Files.Index()), binary.LittleEndian.AppendUint32(c.Bytes, checksum(c.Bytes))) // without it the next start takes longer
 }
 
-// resume goes on where the last log has ended, if all is as that has left it.
-func (l *Log) resume() bool {
+// resume goes on where the last log has ended, if all is as that has left it. A cache that does not count now never will, and goes.
+func (l *Log) resume() (ok bool) {
 	_, _ = program()
-	data, err := durable.ReadFile(l.opts.FS, filepath.Join(l.opts.Dir, l.opts.Files.Index()))
+	path := filepath.Join(l.opts.Dir, l.opts.Files.Index())
+	data, err := durable.ReadFile(l.opts.FS, path)
 	fi, serr := l.journal.file.Stat()
-	end := len(data) - crc32.Size
-	if l.opts.Code == nil || err != nil || serr != nil || end < 0 || binary.LittleEndian.Uint32(data[end:]) != checksum(data[:end]) {
+	if err != nil || serr != nil || l.opts.Code == nil {
 		return false
 	}
-	var stamps, text string
-	var x indexed
-	c := plain.Coder{Bytes: data[:end], Reads: true}
-	c.Texts(&stamps, &text)
+	defer func() {
+		if !ok {
+			_ = l.opts.FS.Remove(path) // it does no harm
+		}
+	}()
+	end := len(data) - crc32.Size
+	if end < 0 || binary.LittleEndian.Uint32(data[end:]) != checksum(data[:end]) {
+		return false
+	}
 	l.journal.setSize(fi.Size())
-	if json.Unmarshal([]byte(text), &x) != nil || stamps != l.stamps() {
+	stamps, text, want := l.stamps(), "", plain.Coder{}
+	want.Texts(&stamps)
+	if stamps == "" || !bytes.HasPrefix(data[:end], want.Bytes) { // what another program has written may mean anything
+		return false
+	}
+	var x indexed
+	c := plain.Coder{Bytes: data[len(want.Bytes):end], Reads: true}
+	if c.Texts(&text); json.Unmarshal([]byte(text), &x) != nil {
 		return false
 	}
 	l.tasks.Code(&c)

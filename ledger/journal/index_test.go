@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
@@ -137,6 +138,10 @@ func TestPromise1IndexIsACache(t *testing.T) {
 		w.close()
 	}
 	for what, damage := range map[string]func(*shelf){
+		"of another program, in other words": func(w *shelf) {
+			other := bytes.Repeat([]byte{0x7f}, 20) // a text of 127 bytes
+			write(binary.LittleEndian.AppendUint32(other, crc32.Checksum(other, crc32.MakeTable(crc32.Castagnoli))))(w)
+		},
 		"empty": write(nil), "foreign": write(foreign), "zeros": write(make([]byte, len(index))), "longer": write(append(slices.Clone(foreign), 0)),
 		"a directory": func(w *shelf) {
 			must(t, os.Remove(w.path(indexName)))
@@ -181,6 +186,9 @@ func TestPromise1IndexIsACache(t *testing.T) {
 		w := cached(t)
 		damage(w)
 		w.openLike(what, w.ofText(), false)
+		if _, err := os.ReadFile(w.path(indexName)); !errors.Is(err, os.ErrNotExist) && what != "a directory" {
+			t.Errorf("%s: it stays: %v", what, err)
+		}
 		w.close()
 	}
 }
