@@ -49,7 +49,8 @@
 // ### Task x), a seq without a heading, a section without seq that has an end line or a line
 // that is nearly a field, fields and indented text below an end line (directly below, with the record itself), and a section
 // with a mark of a merge conflict. An end line or a mark that belongs to no section is set aside alone, and so are NUL bytes in
-// text, and a CR or the like with what would be a line of a record behind it.
+// text, and a CR or the like with what would be a line of a record behind it. Below NUL bytes an indented heading is set aside
+// too, up to the next heading at the margin: it may be of a prompt, whose record has lost its beginning in a power cut.
 //
 // # What is taken over
 //

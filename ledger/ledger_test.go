@@ -201,6 +201,7 @@ func TestPromise5OneBadRecordIsOneBadRecord(t *testing.T) {
 		{"bad seq", "## Task a\n- seq: x\n" + record, `2: "- seq: x" cannot be read`, 1},
 		{"text in a record", "## Task a\n- seq: 3\nhello\n<!-- end 3 -->\n" + record, `3: "hello" cannot be read`, 1},
 		{"NUL", "## Task a\n- prompt: x\x00y\n" + record, `2: "- prompt: x\x00y" cannot be read`, 1},
+		{"what a power cut has left of a prompt", "small, \x00\x00 |\n  ## Task forged\n  - status: done\n" + record, `1: "small, \x00\x00 |" cannot be read`, 1},
 		{"fence above a record", "```\nopen\n\n" + record, "1: this code fence is still open at the record in line 4", 1},
 		{"comment above a record", "<!-- open\n" + record, "1: this comment is still open at the record in line 2", 1},
 		{"fence that hides a hand-written one", "```\n## Task a\n- status: queued\n", "1: this code fence is still open at the record in line 2", 0},

@@ -122,6 +122,7 @@ type parser struct {
 
 	outer blockState // the blocks around the open record of stint's own; none outlives it that began in it
 	ended bool       // nothing but empty lines stands between the last record's end line and here
+	torn  bool       // NUL bytes stand above, and below them no heading at the margin
 }
 
 // step takes one line, or one whole record that is just as stint wrote it.
@@ -178,7 +179,7 @@ func (p *parser) strict() bool {
 	p.doc.Sections = append(p.doc.Sections, s)
 	p.pos += n
 	p.line += s.lines
-	p.ended = true
+	p.ended, p.torn = true, false
 	return true
 }
 
@@ -227,6 +228,7 @@ func (p *parser) heading(line []byte, start, next int) bool {
 	if !ok {
 		return false
 	}
+	p.torn = p.torn && line[0] == ' '
 	below := p.nextLine(next)
 	hasSeq := line[0] == '#' && isSeqLine(below)
 	switch {
@@ -247,7 +249,7 @@ func (p *parser) heading(line []byte, start, next int) bool {
 	}
 	p.begin(kind, id, start, next)
 	p.own, p.outer = hasSeq, p.blocks
-	if !validID(id) {
+	if !validID(id) || p.torn { // what is indented may be of a text whose record's beginning is lost
 		p.fail(line)
 	}
 	return true

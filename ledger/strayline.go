@@ -104,9 +104,11 @@ func (p *parser) conflictLine(line []byte, start, next int) bool {
 // unreadable takes a line that cannot be what it looks like: what had NUL bytes in it is
 // lost, perhaps in a power cut, and editors do not agree about where some lines end.
 func (p *parser) unreadable(line []byte, start, next int) bool {
-	if bytes.IndexByte(line, 0) < 0 && (p.inRecord() || !bytes.ContainsAny(line, lineBreaks) || !hiddenExpr().Match(line)) {
+	hasNUL := bytes.IndexByte(line, 0) >= 0
+	if !hasNUL && (p.inRecord() || !bytes.ContainsAny(line, lineBreaks) || !hiddenExpr().Match(line)) {
 		return false
 	}
+	p.torn = p.torn || hasNUL
 	p.report(line, start, next)
 	return true
 }
