@@ -278,7 +278,7 @@ func (u Usage) Combine(v Usage, tokens func(u, v int64) int64, usd func(u, v flo
 	}
 }
 
-func sum[T int64 | float64](u, v T) T   { return u + v }
+func sum[T int64 | float64](u, v T) T   { return max(u, v, u+v) } // one that is too large is none
 func grown[T int64 | float64](u, v T) T { return max(0, u-v) }
 
 // Plus returns the sum of two amounts.
@@ -289,7 +289,7 @@ func (u Usage) Grown(old Usage) Usage { return u.Combine(old, grown, grown) }
 
 // SpendingOf returns what was spent in runs that used that and took so long.
 func SpendingOf(u Usage, took time.Duration) limits.Spending {
-	return limits.Spending{USD: u.CostUSD, Tokens: u.InputTokens + u.OutputTokens, Time: took}
+	return limits.Spending{USD: u.CostUSD, Tokens: sum(u.InputTokens, u.OutputTokens), Time: took}
 }
 
 // SpentBy returns what the runs of a task, whole, have spent that have ended.

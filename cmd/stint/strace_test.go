@@ -57,9 +57,9 @@ var killScenarios = []killScenario{
 
 // compactCalls returns the calls of a compaction.
 func compactCalls() string {
-	list := appends + ", " + everyFile + ", mkdirat archive, openat archive, fsync archive, openat ., fsync ., renameat journal.md.new, fdatasync journal.md.new, renameat2 tasks.md.before, unlinkat tasks.md.before"
+	list := appends + ", " + everyFile + ", mkdirat archive, openat archive, fsync archive, openat ., fsync ., renameat journal.md.new, fdatasync journal.md.new, renameat2 tasks.md.compacted, unlinkat tasks.md.compacted"
 	month := time.Now().UTC().Format("archive/tasks-2006-01.md")
-	for _, file := range []string{month, "archive/index", "journal.md.new", "tasks.md.before"} {
+	for _, file := range []string{month, "archive/index", "journal.md.new", "tasks.md.compacted"} {
 		list += strings.ReplaceAll(", openat F, write F, fsync F", "F", file)
 	}
 	return list

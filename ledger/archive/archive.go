@@ -256,11 +256,12 @@ func rebuild(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.
 
 // Adopted returns how often sections without seq of each digest were adopted, as the records say that compactions have moved out.
 func Adopted(fsys durable.FS, dir string, files ledger.Files) (map[string]int, error) {
-	n := map[string]int{}
+	n, seen := map[string]int{}, map[uint64]bool{} // a compaction that was killed may have written them before
 	return n, each(fsys, dir, files, func(_ string, data []byte, err error) error {
 		ledger.EachRecord(data, func(s *ledger.Section) {
-			if s.Get(ledger.KeyAdopts) != nil {
+			if s.Get(ledger.KeyAdopts) != nil && !seen[s.Seq] {
 				n[s.Value(ledger.KeyAdopts)]++
+				seen[s.Seq] = true
 			}
 		})
 		return err

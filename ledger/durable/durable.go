@@ -267,6 +267,15 @@ func (s *steady) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
+// FreeName returns name, with as many plus signs behind it as make it one that nothing has.
+func FreeName(fsys FS, name string) string {
+	for ; ; name += "+" {
+		if _, err := fsys.Stat(name); err != nil {
+			return name
+		}
+	}
+}
+
 // Drop removes a file that may not be there.
 func Drop(fsys FS, name string) error {
 	if err := fsys.Remove(name); !errors.Is(err, fs.ErrNotExist) {

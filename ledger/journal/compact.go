@@ -337,7 +337,7 @@ func (c *compactor) release() error {
 func (c *compactor) drop() (err error) {
 	fsys := c.log.opts.FS
 	if c.draft != nil {
-		err = errors.Join(c.draft.Close(), durable.Drop(fsys, c.log.tasks.Before()))
+		err = errors.Join(c.draft.Close(), durable.Drop(fsys, c.log.tasks.DraftPath()))
 	}
 	if c.out != nil && !c.maybe {
 		err = errors.Join(err, c.out.Drop())

@@ -411,7 +411,7 @@ func TestCompactionIsCalledOff(t *testing.T) {
 	if w.read("journal.md") != want {
 		t.Errorf("the journal has changed:\n%s", w.read("journal.md"))
 	}
-	for _, name := range []string{"journal.md.new", "tasks.md.before"} {
+	for _, name := range []string{"journal.md.new", "tasks.md.compacted"} {
 		if _, err := os.Stat(w.path(name)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", name, err)
 		}

@@ -227,16 +227,7 @@ func (l *Log) install(data, extra []byte, what, lost string) error {
 
 // asideName returns a free name with the time for what another hand has put at path.
 func (l *Log) asideName(path string) string {
-	return freeName(l.opts.FS, path+".foreign-"+l.opts.now().UTC().Format("20060102T150405.000Z"))
-}
-
-// freeName returns name, with as many plus signs behind it as make it one that nothing has.
-func freeName(fsys durable.FS, name string) string {
-	for ; ; name += "+" {
-		if _, err := fsys.Stat(name); err != nil {
-			return name
-		}
-	}
+	return durable.FreeName(l.opts.FS, path+".foreign-"+l.opts.now().UTC().Format("20060102T150405.000Z"))
 }
 
 // swapNames lets two files change places, or gives the first one the other name if there is no other.

@@ -63,7 +63,7 @@ func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.Syntax
 	}
 	if len(tail) > 0 { // it was never acknowledged; a person may want to see it
 		if len(bytes.Trim(tail, "\x00 \t\r\n")) > 0 { // a power cut may leave a file longer than what was written, with zeros in it
-			path := freeName(j.fs, j.path+".torn")
+			path := durable.FreeName(j.fs, j.path+".torn")
 			if err := durable.WriteFile(j.fs, path, tail); err != nil {
 				return 0, err
 			}

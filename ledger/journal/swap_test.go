@@ -131,7 +131,7 @@ func TestCompactionLeavesNoOldFile(t *testing.T) {
 				exchanged.Store(true)
 			}
 			if op == "syncdir" && tt.name == "a writer" && exchanged.CompareAndSwap(true, false) {
-				return os.WriteFile(w.path("tasks.md.before"), []byte(w.read("tasks.md.before")+tt.remains), 0o600)
+				return os.WriteFile(w.path("tasks.md.compacted"), []byte(w.read("tasks.md.compacted")+tt.remains), 0o600)
 			}
 			return nil
 		}}
@@ -150,6 +150,11 @@ func TestCompactionLeavesNoOldFile(t *testing.T) {
 			t.Errorf("%s: the old file: %v\n%s", tt.name, err, got)
 		}
 		w.reconcile()
+		w.add("g", "status", "queued")
+		w.compact()
+		if again, _ := os.ReadFile(w.path("tasks.md.before")); string(again) != string(got) {
+			t.Errorf("%s: the next compaction has taken the old file away", tt.name)
+		}
 		w.isSound()
 		w.close()
 	}
@@ -293,6 +298,11 @@ func TestKilledCompactionIsCutOff(t *testing.T) {
 	names, err := filepath.Glob(w.path("archive/tasks-*.md"))
 	must(t, err)
 	whole := w.read("archive/" + filepath.Base(names[0]))
+	adopted := "\n## Task a\n- seq: 7\n- adopts: abc\n- by: hand\n- label: x\n<!-- end 7 -->\n"
+	must(t, os.WriteFile(names[0], []byte(whole+adopted+adopted), 0o600))
+	if n, err := archive.Adopted(w.fs, w.dir, ledger.TaskFiles); err != nil || n["abc"] != 1 {
+		t.Errorf("one adoption that was moved twice counts as %v, %v", n, err)
+	}
 	must(t, os.WriteFile(names[0], []byte(whole+"\n## Task other\n- seq: 9\n- status: do"), 0o600))
 	w.add("other", "status", "done")
 	w.caughtUp()

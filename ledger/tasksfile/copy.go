@@ -80,16 +80,17 @@ func exchange(fsys durable.FS, path, fresh string, draft durable.File, old durab
 	}
 }
 
-// Before returns the name that the old file has for a moment when another takes its place.
-func (t *File) Before() string { return t.path + ".before" }
+// DraftPath returns the name of a draft, and for a moment that of the old file whose place it has taken.
+func (t *File) DraftPath() string { return t.path + ".compacted" } // no name that a person would give
 
 // Draft writes what rewrite makes of the file aside, durable but for its name.
 func (t *File) Draft(rewrite func(old io.ReaderAt, w io.Writer) error) (durable.File, error) {
-	return draft(t.fs, t.path, t.Before(), rewrite)
+	return draft(t.fs, t.path, t.DraftPath(), rewrite)
 }
 
 // Swap closes a draft and puts it in the place of the file if that is in the state old; newest is the newest record in it, marks
-// those of it. The old file remains with keep, or if another hand writes there. The error is ErrChanged if one has saved before.
+// those of it. The old file remains as tasks.md.before with keep, or if another hand writes there. The error is ErrChanged if one
+// has saved before.
 func (t *File) Swap(old durable.ID, draft durable.File, newest uint64, marks int, keep bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,7 +100,7 @@ func (t *File) Swap(old durable.ID, draft durable.File, newest uint64, marks int
 		return errors.Join(err, draft.Close())
 	}
 	blank := endsBlank(draft, fi.Size())
-	ours, err := exchange(t.fs, t.path, t.Before(), draft, old)
+	ours, err := exchange(t.fs, t.path, t.DraftPath(), draft, old)
 	if err != nil {
 		return err
 	}
@@ -107,10 +108,10 @@ func (t *File) Swap(old durable.ID, draft durable.File, newest uint64, marks int
 		t.seen, t.blank, t.foreign, t.dirty = now, blank, now.Size != ours.Size, false
 		t.state, t.marks = State{Newest: newest, Raced: t.state.Raced}, marks
 	}
-	if out, err := durable.IDAt(t.fs, t.Before()); keep || err != nil || out != old {
-		return nil
+	if out, err := durable.IDAt(t.fs, t.DraftPath()); keep || err != nil || out != old {
+		return t.fs.Rename(t.DraftPath(), durable.FreeName(t.fs, t.path+".before"))
 	}
-	return durable.Drop(t.fs, t.Before())
+	return durable.Drop(t.fs, t.DraftPath())
 }
 
 // A Copy is tasks.md as it was at one moment, for a program that puts another text in its place as an editor

@@ -24,7 +24,7 @@ type Spending = Budget
 
 // Plus returns the sum of two amounts.
 func (b Budget) Plus(c Budget) Budget {
-	return Budget{b.USD + c.USD, b.Tokens + c.Tokens, b.Time + c.Time}
+	return Budget{b.USD + c.USD, max(b.Tokens, c.Tokens, b.Tokens+c.Tokens), b.Time + c.Time}
 }
 
 // tokenUnits has what tokens may be counted in, the longest names first, and tokensOf how many each is.
