@@ -102,10 +102,8 @@ func (in *Input) before() string {
 		return in.Template.arrange(in)
 	}
 	var sections []string
-	for _, section := range []func(*Input) string{
-		sessionSection, memorySection, checkSection, policySection, inputsSection, outputsSection, noteSection,
-	} {
-		if text := section(in); text != "" {
+	for _, f := range templateFields[:7] {
+		if text := f.value(in); text != "" {
 			sections = append(sections, text)
 		}
 	}

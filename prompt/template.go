@@ -28,7 +28,7 @@ const (
 	maxComplain = 400      // bytes of an error about a template
 )
 
-// A field is what a template can name. Sections come whole, with their headings, or are empty; values are one line.
+// A field is what a template can name. The sections come first, whole, with their headings, or empty; values are one line.
 type field struct {
 	name  string
 	value func(*Input) string

@@ -158,19 +158,11 @@ func (s *Store) clearPlace() error {
 	if err != nil || fi.Mode().IsRegular() {
 		return nil // if the place cannot be looked at, the write returns why
 	}
-	for at := time.Now().Unix(); ; at++ {
-		aside := fmt.Sprintf("%s.bad-%d", s.file, at)
-		if _, err := s.opts.FS.Stat(aside); err == nil {
-			continue
-		}
-		if err := s.opts.FS.Rename(s.file, aside); err != nil {
-			return err
-		}
-		if s.opts.OnAside != nil {
-			s.opts.OnAside(filepath.Base(aside))
-		}
-		return nil
+	aside := durable.FreeName(s.opts.FS, s.file+".bad")
+	if err = s.opts.FS.Rename(s.file, aside); err == nil && s.opts.OnAside != nil {
+		s.opts.OnAside(filepath.Base(aside))
 	}
+	return err
 }
 
 // fileEntry is an entry as it stands in sessions.json:

@@ -52,17 +52,14 @@ const (
 	ClassCanceled      Class = "canceled"
 )
 
-// classes holds the closed set.
-var classes = [...]Class{
+// Classes are the closed set.
+var Classes = [...]Class{
 	ClassExit, ClassTimeout, ClassStalled, ClassVerify, ClassRateLimited, ClassAuth, ClassNetwork, ClassBudget,
 	ClassAgentMissing, ClassOutputMissing, ClassSessionBusy, ClassSessionLost, ClassContextFull, ClassDenied, ClassInterrupted, ClassOrphaned, ClassCanceled,
 }
 
-// Classes returns the closed set.
-func Classes() []Class { return slices.Clone(classes[:]) }
-
 // Known reports whether a class is one of the set: a person may have written another reason into the ledger.
-func (c Class) Known() bool { return slices.Contains(classes[:], c) }
+func (c Class) Known() bool { return slices.Contains(Classes[:], c) }
 
 // A Phase says what a run of a task does; "" is an agent's turn.
 type Phase string

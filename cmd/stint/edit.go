@@ -166,12 +166,7 @@ func (a *app) reportReconciled(t task.Reconciled) error {
 }
 
 // count returns "1 finding" or "2 findings".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func count(n int, what string) string { return ledger.Plural(n, what, what+"s") }
 
 func (a *app) showFindings(list []task.Finding, note string) {
 	for _, f := range list {

@@ -363,7 +363,7 @@ func (statusSchema) Schema(r huma.Registry) *huma.Schema {
 
 // Schema implements [huma.SchemaProvider].
 func (classSchema) Schema(r huma.Registry) *huma.Schema {
-	return enum(r, "Class", "How a run failed", state.Classes())
+	return enum(r, "Class", "How a run failed", state.Classes[:])
 }
 
 // Schema implements [huma.SchemaProvider].

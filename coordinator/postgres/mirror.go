@@ -181,16 +181,6 @@ func (m *Mirror) is(now task.MirrorState) {
 	}
 }
 
-// isAt notes how far the mirror goes, as a session has found it.
-func (m *Mirror) isAt(seq uint64) {
-	newest := m.newestSeq()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.status.Seq = seq; seq >= newest {
-		m.waiting = time.Time{}
-	}
-}
-
 // newestSeq returns the number of the source's newest record. The lock is not held: the source has one of its own.
 func (m *Mirror) newestSeq() uint64 {
 	m.mu.Lock()

@@ -167,7 +167,6 @@ func (s *session) run(ctx context.Context, end uint64) error {
 	} else if err := s.put(ctx, &batch{accounts: s.src.Accounts()}); err != nil {
 		return err
 	}
-	s.mirror.isAt(s.at.seq)
 	if s.at.seq >= end && end != forever {
 		return nil
 	}

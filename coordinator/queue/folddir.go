@@ -1,11 +1,9 @@
 package queue
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -61,7 +59,7 @@ func ReadJournal(ctx context.Context, dir string, files ledger.Files) (data []by
 		}
 		fi, err := f.Stat()
 		if err == nil {
-			data, err = readUntil(ctx, f, fi.Size()) // what comes later is of later changes
+			data, err = durable.ReadPieces(ctx, f, fi.Size()) // what comes later is of later changes
 		}
 		if err == nil {
 			entries, err = archive.Read(nil, dir, files)
@@ -71,20 +69,6 @@ func ReadJournal(ctx context.Context, dir string, files ledger.Files) (data []by
 			return data, entries, err
 		}
 	}
-}
-
-// readUntil reads size bytes, or as many as there are, until ctx ends: whoever asked may be gone.
-func readUntil(ctx context.Context, r io.Reader, size int64) ([]byte, error) {
-	const block = 4 << 20
-	data := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
-	for rest := io.LimitReader(r, size); ctx.Err() == nil; {
-		if _, err := io.CopyN(data, rest, block); errors.Is(err, io.EOF) {
-			return data.Bytes(), nil
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	return nil, context.Cause(ctx)
 }
 
 // BytesReader reads records from a journal in memory.

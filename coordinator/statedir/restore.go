@@ -2,7 +2,6 @@ package statedir
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -100,18 +99,15 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	}
 	r.Running = append(r.Running, b.tasks.Running()...)
 	now, err := b.all()
-	if err != nil {
+	is, err := texts(now, err)
+	was, werr := texts(p.tasks, nil)
+	if err = errors.Join(err, werr); err != nil {
 		return nil, err
 	}
 	for id, t := range now {
-		then, ok := p.tasks[id]
-		if !ok {
+		if then, ok := p.tasks[id]; !ok {
 			r.Gone = append(r.Gone, t)
-			continue
-		}
-		is, errIs := json.Marshal(t)
-		was, errWas := json.Marshal(then)
-		if errIs != nil || errWas != nil || !bytes.Equal(is, was) {
+		} else if !bytes.Equal(is[id], was[id]) {
 			r.Changed = append(r.Changed, then)
 		}
 	}

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"stint/ledger"
 	"stint/ledger/archive"
 	"stint/ledger/durable"
+	"stint/ledger/follow"
 	"stint/ledger/mark"
 	"stint/ledger/reconcile"
 	"stint/ledger/salvage"
@@ -140,12 +142,7 @@ func (l *Log) awaitFollowers(ctx context.Context, size int64) error {
 }
 
 func (l *Log) anyBehind(size int64) bool {
-	for _, f := range l.followers() {
-		if f.IsBehind(size) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.followers(), func(f *follow.Follower) bool { return f.IsBehind(size) })
 }
 
 // A compactor runs one compaction.
