@@ -72,8 +72,8 @@ func findNotes(ctx context.Context, root *os.Root, paths []string, lessons strin
 	return f.notes, f.skipped
 }
 
-// unseen reports whether a character breaks a line, drives a terminal or reorders what is shown.
-func unseen(r rune) bool {
+// IsUnseen reports whether a character breaks a line, drives a terminal or reorders what is shown.
+func IsUnseen(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
@@ -122,7 +122,7 @@ func (f *finder) path(ctx context.Context, p string, optional bool) {
 
 // note reports whether a file can be searched. Of many regular files the first ones say how large the others are.
 func (f *finder) note(c candidate) (note, error) {
-	if !utf8.ValidString(c.name) || strings.ContainsFunc(c.name, unseen) {
+	if !utf8.ValidString(c.name) || strings.ContainsFunc(c.name, IsUnseen) {
 		return note{}, errors.New("its name has characters that cannot be shown")
 	}
 	if n := len(f.notes); n >= maxLooked && c.regular {

@@ -63,7 +63,7 @@ func NewLesson(text, source string, now time.Time) Lesson {
 // a terminal or reorders what is shown; 0: of any length. A cut one ends with an ellipsis.
 func OneLine(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
-		if unseen(r) {
+		if IsUnseen(r) {
 			return ' '
 		}
 		return r

@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"stint/memory"
@@ -304,6 +303,4 @@ func oneLine(s string) string {
 	return b.String()
 }
 
-func breaksLine(r rune) bool {
-	return r != '\t' && unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
-}
+func breaksLine(r rune) bool { return r != '\t' && memory.IsUnseen(r) }

@@ -310,8 +310,7 @@ func (f *accountsFile) environment(id string) (env task.AccountEnv, err error) {
 	if a == nil {
 		return env, fmt.Errorf("there is no account %s any more", id)
 	}
-	env, err = a.environment()
-	if err != nil {
+	if env, err = a.environment(); err != nil {
 		err = fmt.Errorf("account %s: %w", id, err)
 	}
 	return env, err

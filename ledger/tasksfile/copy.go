@@ -20,20 +20,6 @@ import (
 // ErrChanged is the error for a tasks.md that is not as it was read any more, and was left as it is.
 var ErrChanged = errors.New(ledger.TasksName + " was changed meanwhile")
 
-// replace puts data in the place of the file path, with its mode, if that is still
-// the file old, which is named fresh afterwards. A power cut leaves the old text or the new
-// one. It returns the new file. The error is ErrChanged if another hand has saved there.
-//
-// The two files change places in one step, and only then what came out is looked at, so that no save is missed. If that is not
-// the file old, a person has saved in that moment, and the newest save goes back. Nothing but our own file is ever removed.
-func replace(fsys durable.FS, path, fresh string, old durable.ID, data []byte) (ours durable.ID, err error) {
-	f, err := draft(fsys, path, fresh, func(_ io.ReaderAt, w io.Writer) error { _, err := w.Write(data); return err })
-	if err != nil {
-		return ours, err
-	}
-	return exchange(fsys, path, fresh, f, old)
-}
-
 // draft writes the file fresh of what rewrite makes of the file path, with its mode, durable but for its name.
 func draft(fsys durable.FS, path, fresh string, rewrite func(old io.ReaderAt, w io.Writer) error) (f durable.File, err error) {
 	old, err := Open(fsys, path, os.O_RDONLY)
@@ -48,7 +34,11 @@ func draft(fsys durable.FS, path, fresh string, rewrite func(old io.ReaderAt, w 
 	return durable.WriteNew(fsys, fresh, fi.Mode().Perm(), func(w io.Writer) error { return rewrite(old, w) })
 }
 
-// exchange is replace by a file that was drafted, and closes that.
+// exchange closes a draft, the file fresh, and puts it in the place of the file path if that is still the file old, which is
+// named fresh afterwards. A power cut leaves the old text or the new one. The error is ErrChanged if another hand has saved there.
+//
+// The two files change places in one step, and only then what came out is looked at, so that no save is missed. If that is not
+// the file old, a person has saved in that moment, and the newest save goes back. Nothing but our own file is ever removed.
 func exchange(fsys durable.FS, path, fresh string, draft durable.File, old durable.ID) (ours durable.ID, err error) {
 	if err := draft.Close(); err != nil {
 		return ours, errors.Join(err, durable.Drop(fsys, fresh))
@@ -142,7 +132,11 @@ func ReadCopy(ctx context.Context, fsys durable.FS, dir string, files ledger.Fil
 // the old text or the new one. The error is ErrChanged if tasks.md is not as it was read.
 func (c *Copy) Replace(data []byte) error {
 	tmp := fmt.Sprintf("%s.%016x.tmp", c.path, rand.Uint64()) // nobody removes it if it is a save that came in between
-	if _, err := replace(c.fs, c.path, tmp, c.id, data); err != nil {
+	f, err := draft(c.fs, c.path, tmp, func(_ io.ReaderAt, w io.Writer) error { _, err := w.Write(data); return err })
+	if err == nil {
+		_, err = exchange(c.fs, c.path, tmp, f, c.id)
+	}
+	if err != nil {
 		return err
 	}
 	return c.fs.Remove(tmp)
