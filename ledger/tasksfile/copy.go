@@ -98,7 +98,9 @@ func (t *File) Swap(old durable.ID, draft durable.File, newest uint64, marks int
 		t.seen, t.blank, t.foreign, t.dirty = now, blank, now.Size != ours.Size, false
 		t.state, t.marks = State{Newest: newest, Raced: t.state.Raced}, marks
 	}
-	if out, err := durable.IDAt(t.fs, t.DraftPath()); keep || err != nil || out != old {
+	if out, err := durable.IDAt(t.fs, t.DraftPath()); err != nil {
+		return nil // it is gone, or stays
+	} else if keep || out != old {
 		return t.fs.Rename(t.DraftPath(), durable.FreeName(t.fs, t.path+".before"))
 	}
 	return durable.Drop(t.fs, t.DraftPath())
