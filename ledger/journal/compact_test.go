@@ -15,6 +15,8 @@ import (
 
 	"stint/ledger"
 	"stint/ledger/archive"
+	"stint/ledger/durable"
+	"stint/ledger/follow"
 	"stint/ledger/journal"
 	"stint/ledger/plain"
 )
@@ -831,4 +833,46 @@ func TestCompactionOfAFileFromTheFuture(t *testing.T) {
 	_, err := w.log.Compact(t.Context(), quiet)
 	must(t, err)
 	w.close()
+}
+
+// TestRecordsAreNotAppendedTwice: a save that is taken over while a compaction is planned brings what came meanwhile.
+func TestRecordsAreNotAppendedTwice(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.planning = func() {
+		w.add("late", "status", "queued")
+		w.edit(appended("\nA note.\n"))
+		w.reconcile()
+		cancel()
+	}
+	if _, err := w.log.Compact(ctx, w.plan("b")); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	w.reconcile()
+	w.isSound()
+	w.close()
+}
+
+// TestCompactionWaitsForANewReader, which has come when the others had been waited for.
+func TestCompactionWaitsForANewReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := filled(t)
+		w.close()
+		var reader *follow.Follower
+		w.fs = &opsFS{durable.OS, func(op, name string) error {
+			if op == "datasync" && name == w.path("journal.md.new") && reader == nil {
+				reader = w.log.Follow(0)
+			}
+			return nil
+		}}
+		w.open(false)
+		w.planning = func() { w.add("late", "status", "queued", "prompt", strings.Repeat("long ", 20<<10)) }
+		if _, err := w.log.Compact(t.Context(), w.plan("b")); err == nil || !strings.Contains(err.Error(), "a reader of the journal has not read everything") {
+			t.Errorf("the error is %v", err)
+		}
+		must(t, reader.Close())
+		w.close()
+	})
 }
