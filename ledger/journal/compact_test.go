@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -875,4 +876,24 @@ func TestCompactionWaitsForANewReader(t *testing.T) {
 		must(t, reader.Close())
 		w.close()
 	})
+}
+
+// TestDeletedOnceMore: a task whose sections were deleted before a compaction has moved it out can be brought back, and deleted again.
+func TestDeletedOnceMore(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	sections := regexp.MustCompile(`(?s)## Task b\n.*?<!-- end \d+ -->\n+`)
+	for range 2 {
+		w.add("c", "status", "running") // the newest record is another task's
+		w.caughtUp()
+		w.edit(func(s string) string { return sections.ReplaceAllString(s, "") })
+		w.reconcile()
+		if w.gone != "Task b" {
+			t.Errorf("gone: %q", w.gone)
+		}
+		w.gone = ""
+		w.compact("b")
+		w.add("b", "status", "queued")
+	}
+	w.close()
 }
