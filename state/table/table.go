@@ -115,8 +115,7 @@ const (
 // ids finds the entry of an id. Almost all ids are UUIDs, which the entries have, and whose last bits are
 // random: a table of numbers is enough, and less than a map needs.
 type ids struct {
-	slots  []uint32 // of entries, each where the bits of its id say or behind, 0: free; a power of two
-	used   int      // of the slots: three quarters at most
+	slots  []uint32 // of entries, each where the bits of its id say or behind, 0: free; a power of two, of which entries take three quarters at most
 	others map[string]uint32
 	names  map[uint32]string // the other way round
 }
@@ -125,12 +124,14 @@ const minSlots = 64
 
 var hashSeed = maphash.MakeSeed()
 
-// slot returns the place of the entry with that id, or the free one where it belongs.
-func (s *Tasks) slot(u *[16]byte) *uint32 {
-	for i := maphash.Bytes(hashSeed, u[:]); ; i++ { // ids may be anything: clients choose some
-		at := &s.ids.slots[i&uint64(len(s.ids.slots)-1)]
-		if *at == 0 || s.Entries.At(*at).id == *u {
-			return at
+// slot returns the place of the entry with that id, or the free one where it belongs. The bits that no number of an entry
+// needs there are the id's too, tag, so that other entries are seldom looked at.
+func (s *Tasks) slot(u *[16]byte) (at *uint32, n, tag uint32) {
+	i, mask := maphash.Bytes(hashSeed, u[:]), uint32(len(s.ids.slots)-1) // ids may be anything: clients choose some
+	for tag = uint32(i>>32) &^ mask; ; i++ {
+		at = &s.ids.slots[uint32(i)&mask]
+		if n = *at & mask; n == 0 || *at == n|tag && s.Entries.At(n).id == *u {
+			return at, n, tag
 		}
 	}
 }
@@ -147,20 +148,19 @@ func (s *Tasks) addID(id []byte, n uint32) {
 
 // place makes the slot of an id that of entry n, which has it.
 func (s *Tasks) place(n uint32) {
-	x, at := &s.ids, s.slot(&s.Entries.At(n).id)
-	if *at == 0 {
-		x.used++
+	x, put := &s.ids, func(n uint32) {
+		at, _, tag := s.slot(&s.Entries.At(n).id)
+		*at = n | tag
 	}
-	if *at = n; x.used <= len(x.slots)/4*3 {
-		return
-	}
-	old := x.slots
-	x.slots = make([]uint32, 2*len(old))
-	for _, n := range old {
-		if n != 0 {
-			*s.slot(&s.Entries.At(n).id) = n
+	if most, old := s.Entries.Len(), x.slots; int(most) > len(old)/4*3 {
+		x.slots = make([]uint32, 1<<bits.Len32(most/3*4))
+		for _, at := range old {
+			if n := at & uint32(len(old)-1); n != 0 {
+				put(n)
+			}
 		}
 	}
+	put(n)
 }
 
 // appendTo appends the id of entry n to b.
@@ -180,7 +180,8 @@ func (s *Tasks) Number(id string) uint32 { return s.NumberOf([]byte(id)) }
 // NumberOf is Number of an id in bytes, which a replay has for each record.
 func (s *Tasks) NumberOf(id []byte) uint32 {
 	if u, isUUID := state.ParseUUID(id); isUUID {
-		return *s.slot(&u)
+		_, n, _ := s.slot(&u)
+		return n
 	}
 	return s.ids.others[string(id)]
 }
@@ -332,7 +333,6 @@ func (s *Tasks) Code(c *plain.Coder) {
 	if !c.Reads {
 		return
 	}
-	s.ids.slots = make([]uint32, max(minSlots, 1<<bits.Len32(s.Entries.Len()/3*4)))
 	for n := uint32(1); n < s.Entries.Len(); n++ {
 		if name, named := s.ids.names[n]; named {
 			s.ids.others[name] = n
