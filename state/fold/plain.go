@@ -1,8 +1,6 @@
 package fold
 
 import (
-	"cmp"
-
 	"stint/ledger/plain"
 	"stint/state/table"
 )
@@ -24,9 +22,7 @@ func (s *State) Code(c *plain.Coder) {
 	plain.Map(c, s.family.parents, func(n *uint32, p *parent) { number(n); text(&p.id); c.Flags(&p.asked) })
 	plain.Map(c, s.family.children, func(id *string, list *[]string) { text(id); plain.List(c, list, text) })
 	c.Flags(&s.used.gaps)
-	plain.Map(c, s.used.sums, func(of *slot, at **sum) {
-		u := cmp.Or(*at, new(sum))
-		*at = u
+	plain.Map(c, s.used.sums, func(of *slot, u *sum) {
 		plain.Numbers(c, &of.quarter)
 		plain.Numbers(c, &of.session, &of.agent, &of.model, &of.account)
 		plain.Numbers(c, &u.runs, &u.tasks)

@@ -129,14 +129,14 @@ func TestPlainBytesHaveAllFields(t *testing.T) {
 		{
 			reflect.TypeFor[State](),
 			[]string{"Queues", "refs", "files", "byKey", "counts", "deleted", "revived", "family", "recent", "used"},
-			[]string{"reader", "onChange", "pool", "rows", "titles", "scratch", "before", "ended"},
+			[]string{"reader", "onChange", "pool", "rows", "titles", "scratch", "before", "run", "ended"},
 		},
 		{
 			reflect.TypeFor[lanes.Queues](),
 			[]string{"Tasks", "live", "controls", "sessions", "homes", "ran"},
 			[]string{"running", "orphans", "lanes", "held", "due", "after", "hasty", "accounts", "bare", "plan", "TitleOf", "spare", "idle"},
 		},
-		{reflect.TypeFor[table.Tasks](), []string{"ids", "Entries", "Keys", "Tags", "packer"}, []string{"wholes"}},
+		{reflect.TypeFor[table.Tasks](), []string{"ids", "Entries", "Keys", "Tags", "packer"}, []string{"wholes", "fresh", "turn"}},
 		{reflect.TypeFor[table.Entry](), []string{"id", "Updated", "First", "Last", "Key", "Tags", "StatusIndex", "named", "Deleted", "Kept"}, nil},
 		{reflect.TypeFor[ref](), []string{"off", "prev", "runs"}, nil},
 		{reflect.TypeFor[used](), []string{"sums", "gaps"}, nil},

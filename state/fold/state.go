@@ -40,6 +40,7 @@ type State struct {
 	titles  rowCache // of live tasks
 	scratch state.Folded
 	before  state.Folded      // what scratch was
+	run     [1]state.Run      // that a record of it ends
 	ended   map[uint32]*ended // what was read last of tasks that have ended, by number
 }
 
@@ -53,7 +54,7 @@ func New(r Reader) *State {
 		byKey:   idempotencyKeys{whole: map[string]uint32{}, lists: map[string][]uint32{}},
 		deleted: map[uint32]bool{},
 		family:  family{parents: map[uint32]parent{}, children: map[string][]string{}},
-		used:    used{sums: map[slot]*sum{}},
+		used:    used{sums: map[slot]sum{}},
 		pool:    state.NewPool(),
 		rows:    rowCache{most: maxRows, rows: map[uint32]cachedRow{}},
 		titles:  rowCache{most: maxTitles, rows: map[uint32]cachedRow{}},

@@ -32,9 +32,8 @@ type sum struct {
 
 // used has the sums of the runs of all tasks in the journal and in the archive.
 type used struct {
-	sums map[slot]*sum
-	gaps bool         // the runs of some task in the archive are not known
-	run  [1]state.Run // memory for that of a record
+	sums map[slot]sum
+	gaps bool // the runs of some task in the archive are not known
 }
 
 // runsSummed returns how many runs of task n are in the sums.
@@ -59,7 +58,7 @@ func (s *State) runsOf(n uint32, sec *ledger.Section) (replaced, runs []state.Ru
 	if n != 0 && (sec.Get(state.KeyEndedRuns) != nil || state.IsLate(&s.before.Task, &s.scratch.Task)) {
 		_, replaced, err = s.readRuns(n, state.KeepNone)
 	}
-	return replaced, state.RunsAfter(append(s.used.run[:0], replaced...), &s.before.Task, &s.scratch.Task, sec), err
+	return replaced, state.RunsAfter(append(s.run[:0], replaced...), &s.before.Task, &s.scratch.Task, sec), err
 }
 
 // sumUp adds new runs of a task that has had some, in the place of others, and returns how many there are.
@@ -84,14 +83,11 @@ func (s *State) addRuns(runs []state.Run, sign int, first bool) {
 			of.session = s.Keys.Number(r.SessionKey)
 		}
 		u := s.used.sums[of]
-		if u == nil {
-			u = new(sum)
-			s.used.sums[of] = u
-		}
 		u.runs, u.Usage = u.runs+sign, change(u.Usage, r.Usage)
 		if i == 0 && first {
 			u.tasks += sign
 		}
+		s.used.sums[of] = u
 	}
 }
 

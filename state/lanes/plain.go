@@ -13,12 +13,12 @@ import (
 // Code writes the queues as plain bytes, or reads them into queues without a task. A task that has not ended comes as if its
 // last record had just been folded, sessions and controls by what compaction writes of them.
 func (s *Queues) Code(c *plain.Coder) {
-	packed := map[uint32]string{}
-	for n, l := range s.live {
-		packed[n] = s.Packed(&l.Body) // which may give numbers to words
+	defer s.PackAll() // so that both go on alike
+	packed, live := map[uint32]string{}, slices.Sorted(maps.Keys(s.live))
+	for _, n := range live {
+		packed[n] = s.Packed(&s.live[n].Body) // which may give numbers to words
 	}
 	s.Tasks.Code(c)
-	live := slices.Sorted(maps.Keys(packed))
 	plain.List(c, &live, func(n *uint32) {
 		if plain.Numbers(c, n); c.Reads {
 			s.Revive(*n)

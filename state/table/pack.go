@@ -11,10 +11,11 @@ import (
 	"stint/state"
 )
 
-// A Body is all of a task that has not ended. Of one that runs, or comes after many, it is the task itself; of any
-// other it is a few bytes, beside what [Entry] has of it.
+// A Body is all of a task that has not ended. Of one that runs, comes after many, or was put there just now, it is
+// the task itself; of any other it is a few bytes, beside what [Entry] has of it.
 type Body struct {
 	N      uint32        // in Tasks.Entries; the age of the task
+	at     uint32        // in Tasks.fresh, if it is there
 	whole  *state.Folded // or nil
 	packed string        // the rest of it, while that is nil
 }
@@ -25,17 +26,38 @@ func (b *Body) IsEmpty() bool { return b.whole == nil && b.packed == "" }
 // manyAfter is how many tasks one may come after, and still be packed: who looks for circles asks for them again and again.
 const manyAfter = 64
 
-// Put keeps what is not noted elsewhere of a task that has not ended.
+// packs reports whether a few bytes are kept of the task.
+func packs(t *state.Folded) bool { return t.Status != state.Running && len(t.After) <= manyAfter }
+
+// Put keeps what is not noted elsewhere of a task that has not ended. It is packed when others have come: the next
+// record of many a task follows soon.
 func (s *Tasks) Put(b *Body, t *state.Folded) {
-	switch {
-	case t.Status != state.Running && len(t.After) <= manyAfter:
-		s.LetGo(b)
-		b.packed = s.packer.pack(t)
-		return
-	case b.whole == nil:
+	if b.whole == nil {
 		b.whole = s.wholes.Take()
 	}
 	*b.whole, b.packed = *t, ""
+	if b.whole.ID = ""; !packs(t) || s.fresh[b.at] == b { // a task that was read has its id
+		return
+	}
+	s.packNext()
+	s.fresh[s.turn], b.at = b, s.turn
+}
+
+// packNext packs the task that waits longest for that.
+func (s *Tasks) packNext() {
+	s.turn = (s.turn + 1) % uint32(len(s.fresh))
+	if old := s.fresh[s.turn]; old != nil && packs(old.whole) {
+		old.packed = s.packer.pack(old.whole)
+		s.LetGo(old)
+	}
+	s.fresh[s.turn] = nil
+}
+
+// PackAll packs all that can be.
+func (s *Tasks) PackAll() {
+	for range s.fresh {
+		s.packNext()
+	}
 }
 
 // LetGo ends that the task is held as a whole.
@@ -43,6 +65,9 @@ func (s *Tasks) LetGo(b *Body) {
 	if b.whole != nil {
 		*b.whole = state.Folded{}
 		s.wholes.Give(b.whole)
+	}
+	if s.fresh[b.at] == b {
+		s.fresh[b.at] = nil
 	}
 	b.whole = nil
 }

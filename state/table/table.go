@@ -73,6 +73,8 @@ type Tasks struct {
 	// For speed alone.
 	packer packer
 	wholes Spares[state.Folded]
+	fresh  [16]*Body // that were put last and are not packed yet, in turn
+	turn   uint32
 }
 
 // New returns the table of no tasks.
