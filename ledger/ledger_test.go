@@ -231,3 +231,33 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestGetOfScanned: a section that was scanned has the fields that it names, the last of each, and no others.
+func TestGetOfScanned(t *testing.T) {
+	r := ledger.Record{Kind: ledger.KindTask, ID: "t1", Seq: 1}
+	for i := range 40 {
+		r.Add(fmt.Sprintf("key%d", i*i), fmt.Sprint(i)).Add(fmt.Sprintf("%c", 'a'+i%26), fmt.Sprint(i))
+		raw, err := ledger.AppendRecord(nil, &r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s ledger.Section
+		if _, _, err := ledger.Scan(raw, &s); err != nil {
+			t.Fatal(err)
+		}
+		for key := range 2000 {
+			key := fmt.Sprintf("key%d", key)
+			if want, _ := r.Get(key); s.Value(key) != want {
+				t.Errorf("%s of %d is %q, want %q", key, i, s.Value(key), want)
+			}
+		}
+		for c := range 26 {
+			if want, _ := r.Get(string(rune('a' + c))); s.Value(string(rune('a'+c))) != want {
+				t.Errorf("%c of %d is not %q", 'a'+c, i, want)
+			}
+		}
+		if s.Get("") != nil {
+			t.Error("there is a field without a key")
+		}
+	}
+}

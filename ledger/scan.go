@@ -106,7 +106,7 @@ func Scan(data []byte, s *Section) (n, more int, err error) {
 	if !okSeq || seq == 0 || seq > MaxSeq {
 		return 0, 0, errNotStrict
 	}
-	s.Kind, s.ID, s.Seq, s.Fields = kind, id, seq, s.Fields[:0]
+	s.Kind, s.ID, s.Seq, s.Fields, s.keys = kind, id, seq, s.Fields[:0], 0
 	pos, lines, err := scanFields(data, pos, s)
 	if err != nil {
 		return 0, 0, err
@@ -161,7 +161,7 @@ func scanFields(data []byte, pos int, s *Section) (next, lines int, err error) {
 			pos, lines = end, lines+bodyLines
 		}
 		f.raw = value
-		s.Fields = append(s.Fields, f)
+		s.Fields, s.keys = append(s.Fields, f), s.keys|keyBit(f.Key)
 	}
 }
 

@@ -50,11 +50,20 @@ type Section struct {
 	Off    int64  // offset of Raw in its file
 	Line   int    // line of the heading, counted from 1
 
-	lines int // lines from the heading to the end line or last field
+	lines int    // lines from the heading to the end line or last field
+	keys  uint64 // of Fields, by keyBit; 0: they are not known
+}
+
+// keyBit returns the bit that a key shares with few others.
+func keyBit[T string | []byte](key T) uint64 {
+	return 1 << ((uint(len(key))*7 + uint(key[0]) + uint(key[len(key)-1])*5) & 63)
 }
 
 // Get returns the last field of that key, or nil.
 func (s *Section) Get(key string) *Field {
+	if key == "" || s.keys != 0 && s.keys&keyBit(key) == 0 { // as for most that are asked for
+		return nil
+	}
 	for i := len(s.Fields) - 1; i >= 0; i-- {
 		if string(s.Fields[i].Key) == key {
 			return &s.Fields[i]

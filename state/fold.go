@@ -177,7 +177,7 @@ type (
 	lines     []string
 )
 
-// fields has the fields that are kept as they stand, by key.
+// fields has the fields that are kept as they stand, by key, but for those that most tasks have: set knows these.
 var fields = map[string]func(*Folded) any{
 	KeyModel:          func(t *Folded) any { return &t.Model },
 	KeyLabel:          func(t *Folded) any { return &t.Label },
@@ -207,10 +207,7 @@ var fields = map[string]func(*Folded) any{
 	KeyTrigger:        func(t *Folded) any { return (*string)(&t.Trigger) },
 	KeyIntake:         func(t *Folded) any { return &t.Intake },
 	KeyEnvironment:    func(t *Folded) any { return &t.Environment },
-	KeyResult:         func(t *Folded) any { return (*text)(&t.Result) },
 
-	KeyRunID:           func(t *Folded) any { return (*ownString)(&t.RunID) },
-	KeyAttempt:         func(t *Folded) any { return &t.Attempt },
 	KeyRetries:         func(t *Folded) any { return &t.Retries },
 	KeyRequeues:        func(t *Folded) any { return &t.Requeues },
 	KeyLimitWaits:      func(t *Folded) any { return &t.LimitWaits },
@@ -221,18 +218,13 @@ var fields = map[string]func(*Folded) any{
 	KeyPromptInHistory: func(t *Folded) any { return (*ownString)(&t.PromptInHistory) },
 	KeyReason:          func(t *Folded) any { return (*string)(&t.Reason) },
 	KeyError:           func(t *Folded) any { return (*ownString)(&t.Error) },
-	KeyExitCode:        func(t *Folded) any { return &t.ExitCode },
 	KeyNote:            func(t *Folded) any { return (*ownString)(&t.Note) },
 	KeyBy:              func(t *Folded) any { return &t.By },
-	KeyCreatedAt:       func(t *Folded) any { return &t.CreatedAt },
 	KeyStartedAt:       func(t *Folded) any { return &t.RunStartedAt },
 	KeyAttemptStarted:  func(t *Folded) any { return &t.StartedAt },
-	KeyUpdatedAt:       func(t *Folded) any { return &t.UpdatedAt },
 	KeyLimitSince:      func(t *Folded) any { return &t.LimitSince },
 
-	KeyInputTokens:       func(t *Folded) any { return &t.Usage.InputTokens },
 	KeyCachedInputTokens: func(t *Folded) any { return &t.Usage.CachedInputTokens },
-	KeyOutputTokens:      func(t *Folded) any { return &t.Usage.OutputTokens },
 	KeyReasoningTokens:   func(t *Folded) any { return &t.Usage.ReasoningTokens },
 	KeyCostUSD:           func(t *Folded) any { return &t.Usage.CostUSD },
 }
@@ -277,6 +269,22 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		t.MaxIterations, err = parseInt[int](f.Bytes(), 0, MaxIterations)
 	case KeyPhase:
 		t.Phase, err = parsePhase(f.Bytes())
+	case KeyUpdatedAt:
+		t.UpdatedAt, err = parseTime(f.Bytes())
+	case KeyCreatedAt:
+		t.CreatedAt, err = parseTime(f.Bytes())
+	case KeyRunID:
+		return read((*ownString)(&t.RunID), f, p, k)
+	case KeyResult:
+		return read((*text)(&t.Result), f, p, k)
+	case KeyAttempt:
+		t.Attempt, err = parseCount(f.Bytes())
+	case KeyExitCode:
+		t.ExitCode, err = parseExit(f.Bytes())
+	case KeyInputTokens:
+		t.Usage.InputTokens, err = parseInt[int64](f.Bytes(), 0, math.MaxInt64)
+	case KeyOutputTokens:
+		t.Usage.OutputTokens, err = parseInt[int64](f.Bytes(), 0, math.MaxInt64)
 	case KeyPrompt:
 		t.PromptAt = sec.Off + 1
 		t.PromptInHistory = "" // what an agent remembers is another one
