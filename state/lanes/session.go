@@ -507,7 +507,8 @@ func (s *Queues) noteHome(l *Item, t *state.Folded) {
 	if t.WorkspaceByHand {
 		by = ledger.ByHand
 	}
-	if key := s.Entries.At(l.N).Key; l.N >= s.homes[key].n {
+	key := s.Entries.At(l.N).Key
+	if h := s.homes[key]; l.N > h.n || l.N == h.n && (s.Keys.List[h.dir] != t.Workspace || s.Keys.List[h.by] != by) {
 		s.homes[key] = home{l.N, s.Keys.Number(t.Workspace), s.Keys.Number(by)}
 	}
 }
