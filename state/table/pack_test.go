@@ -1,6 +1,8 @@
 package table
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
@@ -64,6 +66,82 @@ func fill(v reflect.Value, text string) {
 	case v.Kind() == reflect.Struct:
 		for _, field := range v.Fields() {
 			fill(field, text)
+		}
+	}
+}
+
+// TestPutPacksLater: a task is what was put last, whether it is packed yet or not, and few that wait are not.
+func TestPutPacksLater(t *testing.T) {
+	t.Parallel()
+	s, rng := New(), rand.New(rand.NewPCG(1, 2))
+	bodies, want := make([]Body, 60), make([]state.Folded, 60)
+	for i := range bodies {
+		bodies[i].N = s.Add(fmt.Appendf(nil, "t%d", i), uint64(i+1))
+	}
+	whole := func() (n int) {
+		for i := range bodies {
+			if w := bodies[i].whole; w != nil && packs(w) {
+				n++
+			}
+		}
+		return n
+	}
+	for step := range 4000 {
+		i := rng.IntN(1 + rng.IntN(len(bodies)))
+		b := &bodies[i]
+		switch f := (state.Folded{Task: state.Task{Status: state.Queued, Seq: uint64(step), Workspace: fmt.Sprint("/w", step%9), Note: fmt.Sprint(step)}}); rng.IntN(8) {
+		case 0: // its memory is another task's from here on
+			s.LetGo(b)
+			*b, want[i] = Body{N: b.N}, state.Folded{}
+		case 1, 2:
+			f.Status, f.ID = state.Running, "was read"
+			fallthrough
+		default:
+			s.Note(b.N, &f)
+			s.Put(b, &f)
+			f.ID = ""
+			want[i] = f
+		}
+		for i := range bodies {
+			if want[i].Seq == 0 {
+				continue
+			}
+			if got := s.Whole(&bodies[i]); !reflect.DeepEqual(*got, want[i]) {
+				t.Fatalf("after %d steps task %d is %+v, want %+v", step, i, *got, want[i])
+			}
+		}
+		if n := whole(); n > len(s.fresh) {
+			t.Fatalf("after %d steps %d tasks that wait are whole", step, n)
+		}
+	}
+	if s.PackAll(); whole() > 0 {
+		t.Errorf("%d tasks are whole when all are packed", whole())
+	}
+}
+
+// TestIDsAreFound: each id is found, however many there are, and however many of them are no UUIDs; any other is not.
+func TestIDsAreFound(t *testing.T) {
+	t.Parallel()
+	s, id := New(), func(i int) string {
+		if i%5 < 3 {
+			return fmt.Sprint("task", i)
+		}
+		return fmt.Sprintf("019ab3f0-6f1e-7c3a-9a51-%012x", i)
+	}
+	for i := range 5000 {
+		if n := s.Number(id(i)); n != 0 {
+			t.Fatalf("%s is %d before it is there", id(i), n)
+		}
+		s.Add([]byte(id(i)), uint64(i+1))
+		for _, j := range []int{0, i / 2, i} {
+			if n := s.Number(id(j)); n != uint32(j+1) {
+				t.Fatalf("%s of %d is %d", id(j), i+1, n)
+			}
+		}
+	}
+	for i := range 5000 {
+		if n := s.Number(id(i)); n != uint32(i+1) {
+			t.Errorf("%s is %d", id(i), n)
 		}
 	}
 }
