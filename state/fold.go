@@ -207,7 +207,9 @@ var fields = map[string]func(*Folded) any{
 	KeyTrigger:        func(t *Folded) any { return (*string)(&t.Trigger) },
 	KeyIntake:         func(t *Folded) any { return &t.Intake },
 	KeyEnvironment:    func(t *Folded) any { return &t.Environment },
+	KeyResult:         func(t *Folded) any { return (*text)(&t.Result) },
 
+	KeyAttempt:         func(t *Folded) any { return &t.Attempt },
 	KeyRetries:         func(t *Folded) any { return &t.Retries },
 	KeyRequeues:        func(t *Folded) any { return &t.Requeues },
 	KeyLimitWaits:      func(t *Folded) any { return &t.LimitWaits },
@@ -275,10 +277,6 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		t.CreatedAt, err = parseTime(f.Bytes())
 	case KeyRunID:
 		return read((*ownString)(&t.RunID), f, p, k)
-	case KeyResult:
-		return read((*text)(&t.Result), f, p, k)
-	case KeyAttempt:
-		t.Attempt, err = parseCount(f.Bytes())
 	case KeyExitCode:
 		t.ExitCode, err = parseExit(f.Bytes())
 	case KeyInputTokens:
@@ -474,7 +472,7 @@ func parseExit(b []byte) (*int, error) {
 	if n >= -1 && n <= 255 {
 		return &exits[n+1], nil
 	}
-	return &n, nil
+	return new(n), nil // not &n, which would take memory for each
 }
 
 func parseCost(b []byte) (float64, error) {

@@ -219,18 +219,14 @@ func readTime(b []byte) (t time.Time, ok bool) {
 	if len(b) != len(timeFormat) || b[4] != '-' || b[7] != '-' || b[10] != 'T' || b[13] != ':' || b[16] != ':' || b[19] != '.' || b[23] != 'Z' {
 		return t, false
 	}
-	var n [8]int // two digits each
+	n, ok := [8]int{}, b[22]-'0' <= 9 // two digits each
 	for i, at := range [8]int{0, 2, 5, 8, 11, 14, 17, 20} {
 		n[i] = int(b[at]-'0')*10 + int(b[at+1]-'0')
-		if b[at]-'0' > 9 || b[at+1]-'0' > 9 {
-			return t, false
-		}
+		ok = ok && b[at]-'0' <= 9 && b[at+1]-'0' <= 9
 	}
 	year, milli := n[0]*100+n[1], n[7]*10+int(b[22]-'0')
-	if b[22]-'0' > 9 || year == 0 || n[2] == 0 || n[2] > 12 || n[3] == 0 || n[3] > 28 || n[4] > 23 || n[5] > 59 || n[6] > 59 {
-		return t, false
-	}
-	return time.Date(year, time.Month(n[2]), n[3], n[4], n[5], n[6], milli*1e6, time.UTC), true
+	ok = ok && year > 0 && n[2] > 0 && n[2] <= 12 && n[3] > 0 && n[3] <= 28 && n[4] <= 23 && n[5] <= 59 && n[6] <= 59
+	return time.Date(year, time.Month(n[2]), n[3], n[4], n[5], n[6], milli*1e6, time.UTC), ok
 }
 
 func parseTime(b []byte) (time.Time, error) {
