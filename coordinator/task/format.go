@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -15,11 +16,11 @@ func FormatElapsed(d time.Duration) string {
 	case d < 10*time.Second && d%time.Second >= 100*time.Millisecond:
 		return fmt.Sprintf("%d.%ds", d/time.Second, d%time.Second/(100*time.Millisecond))
 	case d < time.Minute:
-		return fmt.Sprintf("%ds", max(0, d)/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+		return strconv.Itoa(int(max(0, d)/time.Second)) + "s"
+	case d < time.Hour: // lists have many of these: the second number is cut from one of three digits
+		return strconv.Itoa(int(d/time.Minute)) + "m" + strconv.Itoa(int(100 + d%time.Minute/time.Second))[1:] + "s"
 	case d < day:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+		return strconv.Itoa(int(d/time.Hour)) + "h" + strconv.Itoa(int(100 + d%time.Hour/time.Minute))[1:] + "m"
 	}
 	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 }
