@@ -101,6 +101,7 @@ type Filter struct {
 	Before   uint64   `json:"before,omitempty"` // of a list, only what is older than the task with this fold.Row.First; 0: from the newest on
 	Limit    int      `json:"limit,omitempty"`  // at most so many; 0: no limit
 	Prompts  bool     `json:"-"`                // also prompts; to Rows, which are all tasks then, the caller adds them
+	Text     bool     `json:"-"`                // the rows are for people: first all that run, then the others
 }
 
 // Match reports whether the filter lets a task through.

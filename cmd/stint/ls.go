@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +33,8 @@ type lsOptions struct {
 	watch   bool
 	rows    int  // of --watch: as many fit on the terminal
 	archive bool // of the archive, not of the master
+	plain   bool // as the master writes it
+	printed int  // tasks, as that came
 }
 
 const statuses = "draft, queued, held, running, done, failed, canceled, dead"
@@ -117,14 +121,10 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 
 // list prints a list of tasks once.
 func (a *app) list(ctx context.Context, o *lsOptions) error {
-	o.filter.Prompts = a.json
-	if _, none, _ := a.stateMissing(); a.json && !o.archive && !o.held && !none {
-		if err := a.listJSON(ctx, o); !isReadOnly(err) {
-			return err
-		}
-	}
+	o.filter.Prompts, o.plain = a.json, !a.ids && !o.held && !o.tree && !o.watch
 	views, err := a.listed(ctx, o)
-	if err == nil && len(views) == 0 && !o.archive {
+	found := max(len(views), o.printed)
+	if err == nil && found == 0 && !o.archive {
 		err = a.checkSession(ctx, o.filter.Session)
 	}
 	if err != nil {
@@ -145,7 +145,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 		return printEach(a.stdout, views)
 	case a.ids:
 		return printIDs(a.stdout, views)
-	case len(views) == 0:
+	case found == 0:
 		none := "no tasks; add one with: stint task -d \"PROMPT\""
 		if o.archive {
 			none = "no such task in the archive; stint clean and stint compact-tasks move tasks there"
@@ -164,13 +164,13 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 	if o.watch { // those that run are in a list whatever its limit is
 		shown = shown[:min(len(shown), o.rows)]
 	}
-	if err := a.printTasks(shown, time.Now()); err != nil {
-		return err
+	if o.printed == 0 {
+		err = a.printTasks(shown)
 	}
-	if len(views) == o.filter.Limit && !o.watch {
+	if err == nil && found == o.filter.Limit && !o.watch {
 		a.hint("stint: the newest %d; all of them: stint ls%s -n 0\n", o.filter.Limit, map[bool]string{true: " --archive"}[o.archive])
 	}
-	return nil
+	return err
 }
 
 // listRunning asks a running master for a list of tasks.
@@ -179,8 +179,8 @@ func (a *app) listRunning(ctx context.Context, f state.Filter) (views []wire.Tas
 	return views, err
 }
 
-// listed returns the tasks of a list, newest first, and in any case those that run: of the
-// archive, of a master, or of a state directory that no master can use.
+// listed returns the tasks of a list, newest first, and in any case those that run: of the archive, of a master, or of a state
+// directory that no master can use. What is plain the master's answer has printed: it returns one for each account with tasks that wait.
 func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, err error) {
 	dir, none, err := a.stateMissing()
 	if none && err == nil { // a wrong configuration is told all the same
@@ -201,19 +201,31 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 	if o.held {
 		f.Limit = 0 // the master does not filter by it
 	}
+	f.Text = !a.json
+	out := &runeWriter{w: a.stdout, escape: map[bool]func(string) string{false: escapeJSON, true: same[string]}[f.Text]} // a text was escaped by the master
 	err = a.call(ctx, func(cl *client.Client) error {
-		if views, err = cl.List(ctx, f); err != nil || a.json || a.ids || len(views) < limit {
-			return err
-		}
-		if f.Status = []state.Status{state.Running}; len(o.filter.Status) > 0 && !slices.Contains(o.filter.Status, state.Running) {
-			return nil
-		}
-		running, err := cl.List(ctx, f)
-		for _, v := range running {
-			if !slices.ContainsFunc(views, func(w wire.TaskView) bool { return w.ID == v.ID }) {
-				views = append(views, v)
+		if o.plain {
+			var waiting []string
+			o.printed, waiting, err = cl.ListTo(ctx, f, a.seen(), out)
+			for _, name := range waiting {
+				views = append(views, wire.TaskView{Task: state.Task{Status: state.Queued, Account: name}})
+			}
+			switch {
+			case out.wrote && isGone(err): // to begin again would repeat what was printed
+				return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint ls"}
+			case !errors.Is(err, &task.Error{Code: task.CodeInvalid}): // an older master, or an unknown zone
+				return err
 			}
 		}
+		f.Text = false
+		views, err = cl.List(ctx, f)
+		if err != nil || a.json || a.ids || len(views) < limit || len(f.Status) > 0 && !slices.Contains(f.Status, state.Running) {
+			return err
+		}
+		f.Status = []state.Status{state.Running}
+		running, err := cl.List(ctx, f)
+		known := idsOf(views)
+		views = append(views, slices.DeleteFunc(running, func(v wire.TaskView) bool { return slices.Contains(known, v.ID) })...)
 		return err
 	})
 	if isReadOnly(err) {
@@ -250,9 +262,6 @@ func isRunning(v wire.TaskView) bool { return v.Status == state.Running }
 
 // first returns a list with those first for which is holds.
 func first[T any](list []T, is func(T) bool) []T {
-	if !slices.ContainsFunc(list, is) {
-		return list // as most often; it may be long
-	}
 	rest := slices.DeleteFunc(slices.Clone(list), is)
 	return append(slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !is(v) }), rest...)
 }
@@ -291,27 +300,6 @@ func familyTree(views []wire.TaskView) []wire.TaskView {
 		}
 	}
 	return slices.Concat(first(families, func(f []wire.TaskView) bool { return slices.ContainsFunc(f, isRunning) })...)
-}
-
-// listJSON copies the lines of the master, which has written most of them before.
-func (a *app) listJSON(ctx context.Context, o *lsOptions) error {
-	out := &runeWriter{w: a.stdout, escape: escapeJSON}
-	err := a.call(ctx, func(c *client.Client) error {
-		err := c.ListJSON(ctx, o.filter, out)
-		if out.wrote && isGone(err) { // to begin again would repeat what was printed
-			return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint ls"}
-		}
-		return err
-	})
-	if err == nil && !out.wrote {
-		err = a.checkSession(ctx, o.filter.Session)
-	}
-	if err != nil {
-		return err
-	}
-	a.warnPaused()
-	a.warnFindings(ctx)
-	return nil
 }
 
 // printEach prints JSON lines.
@@ -361,33 +349,64 @@ func printIDs(w io.Writer, views []wire.TaskView) error {
 	return err
 }
 
-// printTasks prints the table for people. On a narrow terminal it leaves out columns.
-func (a *app) printTasks(views []wire.TaskView, now time.Time) error {
-	width := terminalWidth(a.stdout)
-	rows := [][]string{{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "CHANGES", "PROMPT"}}
-	for i, short := range shortIDs(idsOf(views)) {
-		v, mark, status := &views[i], "", statusNow(&views[i], now)
-		if v.TriggeredBy != "" && !strings.Contains(v.Title, "└─ ") {
-			mark = "↳ " // another task has queued it
-		}
-		if waits := waitText(v, now); width > 0 && width < 80 && waits != "" {
-			status = clip(waits, max(8, width-26))
-		}
-		rows = append(rows, []string{
-			short, status, runTime(v, now), age(v.CreatedAt, now), clip(laneName(v.SessionKey), 20), v.Agent, v.Changes.String(), mark + v.Title,
-		})
+func (a *app) seen() wire.Look {
+	return wire.Look{Now: time.Now(), Zone: zoneName(), Width: terminalWidth(a.stdout), Colour: isColoured(a.stdout)}
+}
+
+// printTasks prints the table for people.
+func (a *app) printTasks(views []wire.TaskView) error {
+	var lines []byte
+	look := a.seen()
+	for _, v := range views {
+		lines = append(append(lines, taskLine(v, look)...), '\n')
 	}
-	hasChanged := slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Changes.String() != "" })
+	return writeTasks(a.stdout, lines, look)
+}
+
+// taskLine returns the cells of a task, each safe to show, with tabs between them. Its age is still the instant in which it was
+// made, and behind the last cell stands its status alone.
+func taskLine(v wire.TaskView, look wire.Look) []byte {
+	mark, made, status := "", "-", statusNow(&v, look.Now)
+	if v.TriggeredBy != "" && !strings.Contains(v.Title, "└─ ") {
+		mark = "↳ " // another task has queued it
+	}
+	if waits := waitText(&v, look.Now); look.Width > 0 && look.Width < 80 && waits != "" {
+		status = clip(waits, max(8, look.Width-26))
+	}
+	if !v.CreatedAt.IsZero() { // one that was written by hand knows that only once it has run
+		made = strconv.FormatInt(v.CreatedAt.UnixMicro(), 10)
+	}
+	cells := []string{v.ID, status, runTime(&v, look.Now), made, clip(laneName(v.SessionKey), 20), v.Agent, v.Changes.String(), mark + v.Title, string(v.Status)}
+	return []byte(strings.Join(escapeRows([][]string{cells})[0], "\t"))
+}
+
+// writeTasks writes the table of such lines. On a narrow terminal it leaves out columns.
+func writeTasks(w io.Writer, lines []byte, look wire.Look) error {
+	count := bytes.Count(lines, []byte("\n"))
+	rows := append(make([][]string, 0, count+1), []string{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "CHANGES", "PROMPT"})
+	cells, ids, colours, hasChanged := make([]string, 0, count*9), make([]string, 0, count), make([]string, 1, count+1), false
+	for line := range strings.Lines(string(lines)) {
+		for cell := range strings.SplitSeq(strings.TrimSuffix(line, "\n"), "\t") {
+			cells = append(cells, cell)
+		}
+		row := cells[len(cells)-9:]
+		if made, err := strconv.ParseInt(row[3], 10, 64); err == nil {
+			row[3] = ago(look.Now.Sub(time.UnixMicro(made)))
+		}
+		hasChanged = hasChanged || row[6] != ""
+		ids, colours, rows = append(ids, row[0]), append(colours, sgr[state.Status(row[8])]), append(rows, row[:8])
+	}
+	for i, short := range shortIDs(ids) {
+		rows[i+1][0] = short
+	}
 	if !hasChanged {
 		drop(rows, "CHANGES")
 	}
-	fit(escapeRows(rows), width, "AGE", "AGENT", "CHANGES", "SESSION", "TIME")
-	return writeTable(a.stdout, rows, func(row, col int, cell string) string {
-		if !isColoured(a.stdout) || row == 0 || col != 1 || sgr[views[row-1].Status] == "" {
-			return cell
-		}
-		return "\x1b[" + sgr[views[row-1].Status] + "m" + cell + "\x1b[0m"
-	})
+	if !look.Colour {
+		colours = nil
+	}
+	fit(rows, look.Width, "AGE", "AGENT", "CHANGES", "SESSION", "TIME")
+	return writeTable(w, rows, colours)
 }
 
 // runTime returns how long a task has been running, or has run in its last attempt.
@@ -454,14 +473,21 @@ func laneName(key string) string {
 	return key
 }
 
+// widthsOf returns how many columns of a terminal the cells of rows take, without the last ones.
+func widthsOf(rows [][]string) []int {
+	widths := make([]int, len(rows[0])-1)
+	for _, row := range rows {
+		for i := range widths {
+			widths[i] = max(widths[i], textWidth(row[i]))
+		}
+	}
+	return widths
+}
+
 // widthBefore returns how many columns of a terminal stand before the last cells of rows.
 func widthBefore(rows [][]string) (used int) {
-	for col := range len(rows[0]) - 1 {
-		widest := 0
-		for _, row := range rows {
-			widest = max(widest, textWidth(row[col]))
-		}
-		used += widest + 2
+	for _, n := range widthsOf(rows) {
+		used += n + 2
 	}
 	return used
 }
@@ -477,16 +503,17 @@ func drop(rows [][]string, name string) {
 
 // fit drops columns, and then cuts the last cells, so that rows fit into a terminal of that width; 0: any.
 func fit(rows [][]string, width int, optional ...string) {
+	if width == 0 {
+		return
+	}
 	for _, name := range optional {
-		if width > 0 && width-widthBefore(rows) < 20 {
+		if width-widthBefore(rows) < 20 {
 			drop(rows, name)
 		}
 	}
 	room, last := max(10, width-widthBefore(rows)), len(rows[0])-1
 	for _, row := range rows {
-		if width > 0 {
-			row[last] = clip(row[last], room)
-		}
+		row[last] = clip(row[last], room)
 	}
 }
 
@@ -494,21 +521,12 @@ func fit(rows [][]string, width int, optional ...string) {
 func escapeRows(rows [][]string) [][]string {
 	for _, row := range rows {
 		for i := range row {
-			if !strings.ContainsFunc(row[i], func(r rune) bool { return r < ' ' || r > '~' }) {
-				continue // as nearly all
+			if strings.ContainsFunc(row[i], func(r rune) bool { return r < ' ' || r > '~' }) { // as few do
+				row[i] = escapeText(strings.ReplaceAll(oneLine(row[i]), "\t", " "))
 			}
-			row[i] = escapeText(strings.ReplaceAll(oneLine(row[i]), "\t", " "))
 		}
 	}
 	return rows
-}
-
-// age returns how long ago a task was made. One that was written by hand knows that only once it has run.
-func age(created, now time.Time) string {
-	if created.IsZero() {
-		return "-"
-	}
-	return ago(now.Sub(created))
 }
 
 // overviewTasks is how many tasks stint without a command shows.
@@ -524,7 +542,7 @@ func (a *app) overview(ctx context.Context) error {
 		return printText(a.stdout, "no tasks yet\n\nnext:\n  stint task \"Summarise this repository in one line\"\n  stint demo\n  stint doctor\n  stint help\n")
 	}
 	views = first(views, isRunning)
-	if err := a.printTasks(views, time.Now()); err != nil {
+	if err := a.printTasks(views); err != nil {
 		return err
 	}
 	defer a.warnPaused()

@@ -126,7 +126,7 @@ func escapeJSON(text string) string {
 // all digits behind the last hyphen do not, they stay whole.
 func shortIDs(ids []string) []string {
 	for n := 8; n <= 12; n++ {
-		short, clash, whole := make([]string, len(ids)), false, map[string]string{}
+		short, clash, whole := make([]string, len(ids)), false, make(map[string]string, len(ids))
 		for i, id := range ids {
 			if short[i] = shortID(id); short[i] != id {
 				short[i] = id[len(id)-n:]
@@ -163,7 +163,10 @@ var sgr = map[state.Status]string{
 
 // textWidth returns how many columns of a terminal a text takes, without its SGR sequences.
 func textWidth(s string) (n int) {
-	if strings.Contains(s, "\x1b[") {
+	for n < len(s) && s[n] >= ' ' && s[n] <= '~' { // nearly all that is ever shown
+		n++
+	}
+	if s = s[n:]; s != "" && strings.Contains(s, "\x1b[") {
 		s = sgrSequence().ReplaceAllString(s, "")
 	}
 	for _, r := range s {
@@ -174,7 +177,7 @@ func textWidth(s string) (n int) {
 
 func runeColumns(r rune) int {
 	switch {
-	case r < 0x300: // most of what is ever shown
+	case r < 0x300:
 		return 1
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf): // goes onto the rune before it
 		return 0
@@ -202,31 +205,25 @@ func clip(s string, n int) string {
 // pad fills s with blanks to n columns.
 func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-textWidth(s))) }
 
-// writeTable writes rows in columns that fit; the last one is not padded. paint may colour a padded cell.
-func writeTable(w io.Writer, rows [][]string, paint func(row, col int, cell string) string) error {
-	var widths []int
-	for _, row := range rows {
-		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], textWidth(c))
-		}
-	}
-	var b strings.Builder
+// writeTable writes rows in columns that fit; the last one is not padded. colours has that of the second cell of each row, or ""; nil: none.
+func writeTable(w io.Writer, rows [][]string, colours []string) error {
+	widths := widthsOf(rows)
+	b := make([]byte, 0, 160*len(rows))
 	for y, row := range rows {
 		for x, c := range row {
-			if x < len(row)-1 {
-				c = pad(c, widths[x]+2)
+			on, off := "", ""
+			if x == 1 && colours != nil && colours[y] != "" {
+				on, off = "\x1b["+colours[y]+"m", "\x1b[0m"
 			}
-			if paint != nil {
-				c = paint(y, x, c)
+			b = append(append(b, on...), c...)
+			for n := textWidth(c); x < len(row)-1 && n < widths[x]+2; n++ {
+				b = append(b, ' ')
 			}
-			b.WriteString(c)
+			b = append(b, off...)
 		}
-		b.WriteByte('\n')
+		b = append(b, '\n')
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := w.Write(b)
 	return err
 }
 

@@ -5,6 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,6 +90,73 @@ func TestWriteTable(t *testing.T) {
 	must(t, writeTable(&b, rows, nil))
 	if want := "ID    PROMPT\n1     évil\\x1b; line\n1234  x\n"; b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
+// TestTaskTable: the table has one line for each task and one cell for each column, whatever the texts of the task are,
+// and nothing in it can harm a terminal but its own colours.
+func TestTaskTable(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	const one, two = "01a1fcac-dc95-7885-9f7b-39cdf56b17d8", "01a1fcac-dc6d-769a-8c86-84d75f21a9c2"
+	evil := "a\tb\nc\rd\x1b[2J\u009b\u202ee\xff"
+	views := []wire.TaskView{
+		{Task: state.Task{ID: one, Status: state.Failed, Reason: state.Class(evil), SessionKey: evil, Agent: evil, Title: evil, CreatedAt: now.Add(-90 * time.Second), StartedAt: now.Add(-5 * time.Second), UpdatedAt: now}},
+		{Task: state.Task{ID: two, Status: state.Queued, Title: "x", TriggeredBy: one, NotBefore: now.Add(time.Hour)}, Waits: "b" + evil},
+		{Task: state.Task{ID: "mine", Status: state.Draft, Agent: "codex", Changes: &state.Changes{Files: 1}, Title: "x", CreatedAt: now.Add(-3 * time.Hour)}},
+	}
+	var lines []byte
+	for _, v := range views {
+		lines = append(append(lines, taskLine(v, wire.Look{Now: now.In(time.FixedZone("", 3600))})...), '\n')
+	}
+	const text = `a b; c; d\x1b[2J\x9b\u202ee\xff`
+	want := [][]string{
+		{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "CHANGES", "PROMPT"},
+		{"f56b17d8", "failed (" + text + ")", "5s", "1m30s", text, text, "", text},
+		{"5f21a9c2", "queued (b" + text + ", 14:00)", "", "-", "", "", "", "↳ x"},
+		{"mine", "draft", "", "3h00m", "", "codex", "1 file", "x"},
+	}
+	for _, isColoured := range []bool{false, true} {
+		colours := []string(nil)
+		if isColoured {
+			colours = []string{"", sgr[state.Failed], "", sgr[state.Draft]}
+		}
+		var got, table bytes.Buffer
+		must(t, writeTasks(&got, lines, wire.Look{Now: now, Colour: isColoured}))
+		must(t, writeTable(&table, want, colours))
+		if got.String() != table.String() {
+			t.Errorf("%s\nwant\n%s", &got, &table)
+		}
+		if isColoured != strings.Contains(got.String(), "\x1b[31mfailed") || strings.Contains(strings.ReplaceAll(got.String(), "\x1b[0m", ""), "\x1b[2J") {
+			t.Errorf("colours %v: %q", isColoured, &got)
+		}
+	}
+}
+
+// TestListOfOlderMaster: a master that makes no tables is asked for the tasks.
+func TestListOfOlderMaster(t *testing.T) {
+	run, err := os.MkdirTemp("/tmp", "r") // short enough for a socket
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(run) })
+	t.Setenv("XDG_RUNTIME_DIR", run)
+	state := t.TempDir()
+	put(t, filepath.Join(state, "tasks.md"), "")
+	socket := defaultSocket(state)
+	must(t, os.MkdirAll(filepath.Dir(socket), 0o700))
+	ln, err := net.Listen("unix", socket)
+	must(t, err)
+	older := &httptest.Server{Listener: ln, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("text") {
+			wire.ProblemOf(task.Invalid("", "unknown query parameter")).Write(w)
+			return
+		}
+		_, _ = io.WriteString(w, `{"tasks":[{"id":"mine","status":"draft","title":"x"}]}`)
+	})}}
+	older.Start()
+	defer older.Close()
+	var out bytes.Buffer
+	a := &app{stateOption: state, stdout: &out, stderr: io.Discard}
+	if err := a.list(t.Context(), &lsOptions{}); err != nil || out.String() != "ID    STATUS  TIME  AGE  SESSION  AGENT  PROMPT\nmine  draft         -                    x\n" {
+		t.Errorf("%v: %q", err, &out)
 	}
 }
 

@@ -598,7 +598,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 		return nil
 	}
 	given, _ := m.cfg.masterSettings()
-	server = api.NewServer(roomsOf(c, schedules, room, m.cfg.Governed), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage})
+	server = api.NewServer(roomsOf(c, schedules, room, m.cfg.Governed), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage, Line: taskLine, Table: writeTasks})
 	if m.wantsHTTP() {
 		answer, err := openHTTP()
 		m.noteHTTP(err)

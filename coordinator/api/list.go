@@ -7,9 +7,14 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/rundir"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -24,6 +29,8 @@ type listInput struct {
 	Prompts bool           `query:"prompts" doc:"Also the prompts, which are read from the ledger" example:"true"`
 	Limit   int            `query:"limit" minimum:"0" default:"100" doc:"At most so many; 0: all" example:"100"`
 	Cursor  string         `query:"cursor" doc:"The next of an answer: the list goes on after its last task" example:"2s"`
+	Text    bool           `query:"text" doc:"A table for people, of this page and of all tasks that run, which come first" example:"false"`
+	wire.Look
 }
 
 func (s *Server) listRoute() {
@@ -38,7 +45,10 @@ func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
 		return nil, err
 	}
 	f := state.Filter{
-		Status: in.Status, Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Prompts: in.Prompts, Limit: in.Limit, Before: before,
+		Status: in.Status, Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Prompts: in.Prompts && !in.Text, Limit: in.Limit, Before: before, Text: in.Text,
+	}
+	if in.Text && s.opts.Table != nil {
+		return s.listText(f, in.Look)
 	}
 	rows, next, err := s.page(f)
 	if err != nil {
@@ -53,11 +63,42 @@ func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
 		}
 		if acceptsLines(in.Accept) {
 			w.Header().Set("Content-Type", wire.JSONLines)
+			w.Header().Set(wire.ListHeader, strconv.Itoa(len(rows)))
 			writeRows(w, rows, "", "\n", "\n")
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		writeRows(w, rows, `{"tasks":[`, ",", end)
+	}}, nil
+}
+
+func (s *Server) listText(f state.Filter, look wire.Look) (*streamOutput, error) {
+	zone, err := time.LoadLocation(look.Zone)
+	if err != nil {
+		return nil, &task.Error{Code: task.CodeInvalid, Message: "this machine knows no zone " + wire.Clip(look.Zone), Hint: "use one such as Europe/Berlin, or UTC", Field: "location"}
+	}
+	look.Now = s.opts.Now().In(zone)
+	encode := func(t *state.Task) ([]byte, error) { return s.opts.Line(s.listed(*t), look), nil }
+	rows, err := s.rooms.Tasks.Rows(f, encode)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]byte, 0, 128*len(rows))
+	head := []string{strconv.Itoa(len(rows))}
+	for _, row := range rows {
+		if t := row.Task; t != nil {
+			if row.Encoded, _ = encode(t); t.Status == state.Queued && !slices.Contains(head[1:], t.AccountName()) {
+				head = append(head, t.AccountName())
+			}
+		}
+		lines = append(append(lines, row.Encoded...), '\n')
+	}
+	return &streamOutput{Body: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", textPlain)
+		w.Header().Set(wire.ListHeader, strings.Join(head, " "))
+		if len(rows) > 0 {
+			_ = s.opts.Table(w, lines, look) // the client may be gone
+		}
 	}}, nil
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"io"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -120,4 +121,33 @@ func FuzzCursor(f *testing.F) {
 			t.Errorf("%q is read as %d, which is %q", s, first, wire.FormatCursor(first))
 		}
 	})
+}
+
+// TestTextLists: the text of a list has a line for each task, those that run before the others, and its header what it is about.
+func TestTextLists(t *testing.T) {
+	m := newFake(t)
+	for i, status := range []state.Status{state.Queued, state.Queued, state.Done} {
+		m.add(state.Task{ID: fmt.Sprint("t", i), Status: status, Agent: "codex", Account: []string{"", "work", "home"}[i]})
+	}
+	s := newServer(m, Options{
+		Line: func(v wire.TaskView, look wire.Look) []byte { return fmt.Append(nil, v.ID, look.Now.Location()) },
+		Table: func(w io.Writer, lines []byte, look wire.Look) error {
+			_, err := fmt.Fprintf(w, "%d %v\n%s", look.Width, look.Colour, lines)
+			return err
+		},
+	})
+	w := ask(s, "GET", "/v1/tasks?text=true&width=70&colour=true&location=Asia/Tokyo&prompts=true", "", "")
+	if want := "70 true\nt2Asia/Tokyo\nt1Asia/Tokyo\nt0Asia/Tokyo\n"; w.Body.String() != want || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+		t.Errorf("%q of %q, want %q", w.Body, w.Header(), want)
+	}
+	if head := w.Header().Get(wire.ListHeader); head != "3 work codex" {
+		t.Errorf("%s: %q", wire.ListHeader, head)
+	}
+	if w := ask(s, "GET", "/v1/tasks?text=true&status=failed", "", ""); w.Body.Len() > 0 || w.Header().Get(wire.ListHeader) != "0" {
+		t.Errorf("of no task: %q, %q", w.Body, w.Header())
+	}
+	w = ask(s, "GET", "/v1/tasks?text=true&location=Nowhere", "", "")
+	if p := decode[wire.Problem](t, w.Body.Bytes()); w.Code != 422 || p.Field != "location" {
+		t.Errorf("a zone that nobody knows: %d %+v", w.Code, p)
+	}
 }

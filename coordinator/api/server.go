@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -72,6 +73,10 @@ type Options struct {
 	// of its own, or, as nil, the master's. With probe it asks their programs; ctx bounds it.
 	LookAtAgents func(ctx context.Context, env []string, probe bool) []wire.AgentView
 	Topics       []wire.Topic // of the manual, for the page
+	// Line returns what a list for people shows of a task: the same for every look if that has ended. Table
+	// writes such lines, each with its end; nil: lists are JSON alone.
+	Line  func(v wire.TaskView, look wire.Look) []byte
+	Table func(w io.Writer, lines []byte, look wire.Look) error
 
 	// RunOf notes which process has pid now, and returns a function that looks for the run that it is part
 	// of, "" if none. An error says that nobody can tell. nil: requests say it themselves.

@@ -47,14 +47,14 @@ func (s *State) rowsOf(numbers []uint32) (list []state.Task, err error) {
 }
 
 // Rows is List for who writes the tasks down: encode is called for those that have ended, and what it makes
-// is kept for the next time. It must depend on the task alone, and must not call the state.
+// is kept for the next time, for each f.Text. It must depend on the task alone, and must not call the state.
 func (s *State) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error) {
-	numbers := s.matching(f)
+	numbers, kept := s.matching(f), s.rows[f.Text]
 	rows := make([]state.Row, len(numbers))
 	for i, n := range numbers {
 		last := s.Entries.At(n).Last
 		rows[i].First = s.Entries.At(n).First
-		if data, ok := s.rows.get(n, last); ok && !f.Prompts {
+		if data, ok := kept.get(n, last); ok && !f.Prompts {
 			rows[i].Encoded = data
 			continue
 		}
@@ -69,14 +69,15 @@ func (s *State) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (
 		if rows[i].Encoded, err = encode(&t); err != nil {
 			return nil, err
 		}
-		s.rows.put(n, last, rows[i].Encoded)
+		kept.put(n, last, rows[i].Encoded)
 	}
 	return rows, nil
 }
 
-// maxRows and maxTitles bound the rows and the titles that are kept, in bytes.
+// maxRows, maxLines and maxTitles bound the rows, those for people, and the titles that are kept, in bytes.
 const (
-	maxRows   = 16 << 20
+	maxRows   = 12 << 20
+	maxLines  = 4 << 20
 	maxTitles = 512 << 10
 )
 
@@ -135,7 +136,13 @@ func (s *State) matching(f state.Filter) (list []uint32) {
 			list = append(list, n)
 		}
 	}
-	return list
+	var running []uint32
+	for _, id := range slices.Backward(s.Running()) {
+		if n := s.Number(id); f.Text && match(n, s.Entries.At(n)) {
+			running = append(running, n)
+		}
+	}
+	return append(running, slices.DeleteFunc(list, func(n uint32) bool { return slices.Contains(running, n) })...)
 }
 
 // row returns a task for a list.

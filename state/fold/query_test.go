@@ -126,6 +126,35 @@ func TestRows(t *testing.T) {
 	list("b canceled third, a canceled first")
 }
 
+// TestRowsForPeople: those that run stand first, also one that is too old for the page, and what was made for
+// people is not taken for what was made for programs.
+func TestRowsForPeople(t *testing.T) {
+	j := newJournal(t)
+	records(j, "a: status=queued; prompt=x", "b: status=queued; prompt=x; agent=codex", "c: status=queued; prompt=x", "d: status=queued; prompt=x", "a: status=running", "b: status=running", "d: status=canceled")
+	list := func(f state.Filter, want string) {
+		t.Helper()
+		rows, err := j.state.Rows(f, func(t *state.Task) ([]byte, error) { return fmt.Append(nil, t.ID, " for people: ", f.Text), nil })
+		var got []string
+		for _, r := range rows {
+			if r.Task != nil {
+				r.Encoded = []byte(r.Task.ID)
+			}
+			got = append(got, string(r.Encoded))
+		}
+		if text := strings.Join(got, ", "); text != want || err != nil {
+			t.Errorf("%+v: %q, %v; want %q", f, text, err, want)
+		}
+	}
+	for range 2 {
+		list(state.Filter{}, "d for people: false, c, b, a")
+		list(state.Filter{Text: true}, "b, a, d for people: true, c")
+		list(state.Filter{Text: true, Limit: 1}, "b, a, d for people: true")
+		list(state.Filter{Text: true, Limit: 3}, "b, a, d for people: true, c")
+		list(state.Filter{Text: true, Limit: 1, Agent: "codex"}, "b")
+		list(state.Filter{Text: true, Status: []state.Status{state.Queued}}, "c")
+	}
+}
+
 // TestRowsAreBounded: a cache that is full lets go of what it must, and a list that
 // is longer than it still finds a part of its rows there.
 func TestRowsAreBounded(t *testing.T) {

@@ -36,8 +36,8 @@ type State struct {
 
 	// For speed alone.
 	pool    *state.Pool
-	rows    rowCache
-	titles  rowCache // of live tasks
+	rows    map[bool]*rowCache // by Filter.Text
+	titles  rowCache           // of live tasks
 	scratch state.Folded
 	before  state.Folded      // what scratch was
 	run     [1]state.Run      // that a record of it ends
@@ -56,7 +56,7 @@ func New(r Reader) *State {
 		family:  family{parents: map[uint32]parent{}, children: map[string][]string{}},
 		used:    used{sums: map[slot]sum{}},
 		pool:    state.NewPool(),
-		rows:    rowCache{most: maxRows, rows: map[uint32]cachedRow{}},
+		rows:    map[bool]*rowCache{false: {most: maxRows, rows: map[uint32]cachedRow{}}, true: {most: maxLines, rows: map[uint32]cachedRow{}}},
 		titles:  rowCache{most: maxTitles, rows: map[uint32]cachedRow{}},
 	}
 	s.TitleOf = func(n uint32) string {

@@ -366,21 +366,22 @@ func (c *Client) Logs(ctx context.Context, ref, run, stream string, follow bool,
 		defer release()
 	}
 	q := url.Values{"stream": {stream}, "run": {run}, "follow": {strconv.FormatBool(follow)}}
-	return c.copyTo(ctx, w, taskPath(ref, "/logs?"+q.Encode()), "")
+	_, err := c.copyTo(ctx, w, taskPath(ref, "/logs?"+q.Encode()), "")
+	return err
 }
 
-// copyTo copies an answer as it comes. An error of w is returned as it is.
-func (c *Client) copyTo(ctx context.Context, w io.Writer, path, accept string) error {
+// copyTo copies an answer as it comes, and returns its header. An error of w is returned as it is.
+func (c *Client) copyTo(ctx context.Context, w io.Writer, path, accept string) (http.Header, error) {
 	resp, err := c.do(ctx, http.MethodGet, path, nil, accept)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	out := &noteError{w: w}
 	if _, err := io.Copy(out, resp.Body); err != nil && out.err == nil {
-		return c.explainNoAnswer(ctx, err)
+		return nil, c.explainNoAnswer(ctx, err)
 	}
-	return out.err
+	return resp.Header, out.err
 }
 
 // A noteError remembers the error of its writer, to tell it from the reader's.
@@ -445,11 +446,19 @@ func (c *Client) List(ctx context.Context, f state.Filter) ([]wire.TaskView, err
 	return out.Tasks, err
 }
 
-// ListJSON writes to w what List returns, in JSON, one task a line. An error of w is returned as it is.
-func (c *Client) ListJSON(ctx context.Context, f state.Filter, w io.Writer) error {
+// ListTo writes to w what List returns: in JSON, one task a line, or, with f.Text, a table. It returns how many tasks these are,
+// and in a table the accounts of those that are queued. An error of w is returned as it is.
+func (c *Client) ListTo(ctx context.Context, f state.Filter, look wire.Look, w io.Writer) (count int, waiting []string, err error) {
 	ctx, release := c.watch(ctx)
 	defer release()
-	return c.copyTo(ctx, w, wire.ListPath(f), wire.JSONLines)
+	path := wire.ListPath(f)
+	if f.Text {
+		path += "&" + url.Values{"width": {strconv.Itoa(look.Width)}, "colour": {strconv.FormatBool(look.Colour)}, "location": {look.Zone}}.Encode()
+	}
+	header, err := c.copyTo(ctx, w, path, wire.JSONLines)
+	number, accounts, _ := strings.Cut(header.Get(wire.ListHeader), " ")
+	count, _ = strconv.Atoi(number) // as the master wrote it; an older one does not
+	return count, strings.Fields(accounts), err
 }
 
 // PageAddress returns the address of the page, with a code that lets one browser in.

@@ -179,6 +179,17 @@ type AgentsBody struct {
 // JSONLines is the content type of a list with one JSON object a line.
 const JSONLines = "application/jsonl"
 
+// A Look says for whom a list is written.
+type Look struct {
+	Width  int       `query:"width" minimum:"0" doc:"Of text: at most so many columns; 0: any number" example:"80"`
+	Colour bool      `query:"colour" doc:"Of text: with colours, as terminals have them" example:"false"`
+	Zone   string    `query:"location" default:"UTC" doc:"Of text: the zone of its times, of the IANA database" example:"Europe/Berlin"`
+	Now    time.Time // in that zone
+}
+
+// ListHeader is the header with the number of tasks in a list that is no JSON array, and the accounts of those that are queued.
+const ListHeader = "Stint-List"
+
 // WriteJSON writes v in one piece. The client may be gone, which is no fault of the answer, so an error of w is not reported.
 func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(deaf{w})
@@ -229,7 +240,7 @@ func ParseCursor(s string) (uint64, error) {
 func ListPath(f state.Filter) string {
 	q := url.Values{
 		"limit": {strconv.Itoa(f.Limit)}, "session": {f.Session}, "label": {f.Label}, "tenant": {f.TenantID}, "queue": {f.Queue}, "agent": {f.Agent},
-		"status": {strings.ReplaceAll(strings.Trim(fmt.Sprint(f.Status), "[]"), " ", ",")}, "prompts": {state.Flag(f.Prompts)},
+		"status": {strings.ReplaceAll(strings.Trim(fmt.Sprint(f.Status), "[]"), " ", ",")}, "prompts": {state.Flag(f.Prompts)}, "text": {state.Flag(f.Text)},
 	}
 	if f.Before != 0 {
 		q.Set("cursor", FormatCursor(f.Before))
