@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -9,8 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"testing"
-)
+	"testing")
 
 // stint-gate holds the runs where it lies beside stint, was there when the master started and is of its build;
 // else stint itself does. What is put there later, or is another build's, is never a gate.
@@ -65,7 +65,7 @@ func TestGateBesideStint(t *testing.T) {
 
 // gateOf returns the program of the gate of a task that runs; "" if there is none yet.
 func (w *world) gateOf(id string) string {
-	records, err := fs.Glob(os.DirFS(w.state), "runs/*/run.json")
+	records, err := fs.Glob(os.DirFS(w.state), "runs/*/lock")
 	must(w.t, err)
 	for _, name := range records {
 		var rec struct {
@@ -73,7 +73,7 @@ func (w *world) gateOf(id string) string {
 			GatePID int
 		}
 		text, err := os.ReadFile(filepath.Join(w.state, name))
-		if err == nil && json.Unmarshal(text, &rec) == nil && strings.HasSuffix(rec.TaskID, id) {
+		if err == nil && json.NewDecoder(bytes.NewReader(text)).Decode(&rec) == nil && strings.HasSuffix(rec.TaskID, id) {
 			exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", rec.GatePID)) // it may not live yet
 			return exe
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -173,7 +174,7 @@ func CheckFork(t *testing.T, newDecoder New, begin []string, lines map[string]bo
 			})
 			Play(d, 0, append(begin, line)...)
 			want := from != parent || forked
-			if len(got) > 1 || (len(got) == 1) != want || want && got[0] != (task.Event{Session: UUID, Forked: from == parent}) || (d.State().Session != "") != want {
+			if len(got) > 1 || (len(got) == 1) != want || want && !reflect.DeepEqual(got[0], task.Event{Session: UUID, Forked: from == parent}) || (d.State().Session != "") != want {
 				t.Errorf("from %s: %s reported %v", from, line, got)
 			}
 		}
@@ -256,10 +257,10 @@ func CheckPlan(t *testing.T, b *Bench, a agent.Adapter) {
 	agent.Must(t, os.MkdirAll(turn.RunDir, 0o700))
 	agent.Must(t, os.WriteFile(turn.Prompt, []byte("hello"), 0o600))
 	a.Run(t.Context(), turn, Quiet)
-	data, err := os.ReadFile(filepath.Join(turn.RunDir, "run.json"))
+	data, err := os.ReadFile(filepath.Join(turn.RunDir, "lock"))
 	agent.Must(t, err)
 	var run task.Plan
-	agent.Must(t, json.Unmarshal(data, &run))
+	agent.Must(t, json.NewDecoder(bytes.NewReader(data)).Decode(&run))
 	if fmt.Sprint(plan) != fmt.Sprint(task.Plan{Argv: run.Argv, Env: run.Env}) {
 		t.Errorf("the plan is %+v\nthe run %+v", plan, run)
 	}
@@ -298,7 +299,7 @@ func RootDir(t *testing.T) string {
 func CheckLog(t *testing.T, newDecoder New, stream, stderr, want string) {
 	t.Helper()
 	dir, now := t.TempDir(), Now
-	l := rundir.NewEventLog(dir)
+	l := rundir.NewEventLog(dir, "")
 	agent.Judge(newDecoder(task.Turn{}, func(e task.Event) {
 		if now = now.Add(time.Second); e.Log != nil {
 			e.Log.Time = now

@@ -38,7 +38,7 @@ func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report f
 		}
 		report(e)
 	}
-	st.patience = r.Patience
+	st.patience, st.env = r.Patience, s.Env
 	e := r.Supervise(ctx, s, st)
 	st.end()
 	v := classify(e, d, r.Time())
@@ -48,7 +48,7 @@ func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report f
 	out := task.Outcome{
 		Class: v.Class, Error: CutText(v.Msg, MaxError), RetryAt: v.RetryAt, Result: h.Answer, ExitCode: e.End.Exit,
 		Session: h.Session, Forked: h.Session != "" && h.forked(), Usage: h.Used(), Thread: h.Thread, Quota: h.Quota, Kept: v.Class != "" && h.PromptInHistory && h.Session != "",
-		Env: gate.EnvNames(s.Env), Note: CutText(note(e, st, s.Turn), MaxError), Findings: h.Denied,
+		Note: CutText(note(e, st, s.Turn), MaxError), Findings: h.Denied,
 		Shortage: e.End.Shortage, Signal: syscall.Signal(e.End.Signal),
 	}
 	if !e.Started || e.Lost || v.Class == "" && e.End.Exit != 0 {
@@ -120,6 +120,7 @@ type stream struct {
 	decoder  Decoder
 	report   func(task.Event)
 	patience time.Duration // see Runner.Patience
+	env      []string      // of the agent
 	failing  time.Time     // since when the agent only reports errors; zero: it does not
 }
 
@@ -140,7 +141,7 @@ func (st *stream) end() {
 }
 
 func (st *stream) Finished() bool   { return st.decoder.State().End != NoTerminal }
-func (st *stream) Began()           { st.report(task.Event{Started: true}) }
+func (st *stream) Began()           { st.report(task.Event{Started: true, Env: gate.EnvNames(st.env)}) }
 func (st *stream) Progress(n int64) { st.report(task.Event{Bytes: n}) }
 
 // Stuck returns an error when the agent has done nothing for too long but report errors: that there is no network, for the

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
@@ -180,11 +179,8 @@ func (s *Server) detail(t state.Task) wire.TaskView {
 	if v.RunDir == "" {
 		return v
 	}
-	var run struct { // run.json, which may have been removed with the other files of the run
-		Env []string `json:"env"` // names of variables
-	}
-	if data, err := rundir.ReadOutput(v.RunDir, "run.json"); err == nil && json.Unmarshal(data, &run) == nil {
-		v.Env = run.Env
+	if turns := rundir.TurnsOf(&t); len(turns) > 0 {
+		v.Env = rundir.ReadFirst(s.rooms.Runs.RunDir(turns[len(turns)-1].RunID)).Env
 	}
 	return v
 }

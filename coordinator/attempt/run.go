@@ -227,7 +227,7 @@ func (a *Attempts) Tidy() bool {
 func (a *Attempts) round(r *Run) (*Run, error) {
 	const settleLimit = 10 * time.Second // longer than the ledger waits for the rest of a file that seems to be cut off
 	var out task.Outcome
-	r.events.Store(rundir.NewEventLog(a.tasks.RunDir(r.ID)))
+	r.events.Store(rundir.NewEventLog(a.tasks.RunDir(r.ID), r.Task.ID))
 	defer func() { r.events.Load().Close(a.tasks.Config.Now()) }()
 	switch r.Task.Phase {
 	case state.PhaseVerify:

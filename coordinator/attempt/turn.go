@@ -111,8 +111,8 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	if err := a.appendTranscript(r, session.RoleUser, prompt.UserMessage(told), ""); task.ShortageOf(err) != 0 {
 		return setupFailed(err)
 	}
-	a.log(r, task.LogEvent{Kind: task.LogRun, Text: about(r)})
 	out := a.runTurn(ctx, &r.Task, agent, turn, func(e task.Event) { a.onEvent(r, e) })
+	a.beginLog(r, nil) // of an agent that has told nothing
 	out.Fresh = r.Session == ""
 	r.looked, r.flagged = true, len(t.Findings) > 0
 	if t.Iteration > 1 || r.kept { // what an earlier turn of the attempt was denied
@@ -135,6 +135,13 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	a.checkDenied(t, &out)
 	_ = a.appendTranscript(r, session.RoleAssistant, out.Result, out.Error)
 	return out
+}
+
+// beginLog writes the first event of an agent's turn, unless there is one: only what it tells first shows its environment.
+func (a *Attempts) beginLog(r *Run, env []string) {
+	if r.Event() == nil {
+		a.log(r, task.LogEvent{Kind: task.LogRun, Text: about(r), Env: env})
+	}
 }
 
 // about returns what the run of an agent is, for people.
@@ -268,6 +275,7 @@ func (a *Attempts) checkSession(r *Run, t *state.Task, out *task.Outcome) {
 
 // onEvent takes what a running agent tells. Its session id is recorded at once, so that a crash can resume it.
 func (a *Attempts) onEvent(r *Run, e task.Event) {
+	a.beginLog(r, e.Env)
 	if a.noteLife(r, e.Started); e.Started {
 		return
 	}

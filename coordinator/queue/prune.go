@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -97,10 +96,7 @@ func (s *Store) leftovers(ctx context.Context, now time.Time) (all []*leftover, 
 			}
 			l := &leftover{Leftover: task.Leftover{Path: filepath.Join(top, e.Name()), At: fi.ModTime(), Size: sizeOf(path)}}
 			if top == "runs" && fi.IsDir() {
-				var run struct{ TaskID string } // as the master wrote it; from then on the directory was the agent's
-				data, _ := rundir.ReadOutput(path, "run.json")
-				_ = json.Unmarshal(data, &run) // if it says nothing, no task has it
-				l.TaskID = run.TaskID
+				l.TaskID = rundir.ReadFirst(path).Task // as the master wrote it; from then on the directory was the agent's
 			}
 			s.View(func(st *fold.State) { s.judge(st, l, now) })
 			all = append(all, l)
@@ -110,7 +106,7 @@ func (s *Store) leftovers(ctx context.Context, now time.Time) (all []*leftover, 
 }
 
 // judge says when the task that has left it has ended, and whether it stays. A verify command that runs by
-// itself, perhaps for a task that has ended, is noted in checks before its run has a run.json.
+// itself, perhaps for a task that has ended, is noted in checks.
 func (s *Store) judge(st *fold.State, l *leftover, now time.Time) {
 	name := filepath.Base(l.Path)
 	t, ok := st.Peek(l.TaskID)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ const maxEvents = 8 << 20 // bytes of the file of events, the last one not count
 // left out. Its methods are for one goroutine at a time, but for Current.
 type EventLog struct {
 	dir     string // of the run
+	task    string // whose run it is, as the first event says
 	file    *os.File
 	size    int64
 	closed  bool
@@ -28,8 +30,25 @@ type EventLog struct {
 	current atomic.Pointer[task.LogEvent]
 }
 
-// NewEventLog returns the log of the run in runDir, whose file is made with the first event.
-func NewEventLog(runDir string) *EventLog { return &EventLog{dir: runDir, Done: make(chan struct{})} }
+// NewEventLog returns the log of the run of a task in runDir, whose file is made with the first event.
+func NewEventLog(runDir, task string) *EventLog {
+	return &EventLog{dir: runDir, task: task, Done: make(chan struct{})}
+}
+
+// ReadFirst returns what the first event of a run tells of it: its task, and the environment of an agent. An
+// earlier version kept that in a file of its own. A run without both names no task.
+func ReadFirst(runDir string) (first task.LogEvent) {
+	for _, name := range []string{EventsName, "run.json"} {
+		if first.Task != "" {
+			break
+		}
+		if f, err := OpenOutput(runDir, name); err == nil {
+			_ = json.NewDecoder(io.LimitReader(f, 1<<20)).Decode(&first) // a run may have written what it likes
+			_ = f.Close()                                               // only read from
+		}
+	}
+	return first
+}
 
 // Current returns the newest event: what the run does now; nil before the first.
 func (l *EventLog) Current() *task.LogEvent { return l.current.Load() }
@@ -71,7 +90,7 @@ func (l *EventLog) write(e *task.LogEvent) {
 			l.closed = !errors.Is(err, os.ErrNotExist) // else the directory is not made yet
 			return
 		}
-		l.file = f
+		l.file, e.Task = f, l.task
 	}
 	isFull := l.size > maxEvents
 	if isFull {

@@ -90,7 +90,8 @@ type Event struct {
 	Forked  bool      // that session is a fork of the turn's
 	Text    string    // a message of the agent, complete
 	Bytes   int64     // size of the output so far; Bytes alone is a sign of life
-	Started bool      // the agent is at work, though it has said nothing yet; comes alone
+	Started bool      // the agent is at work, though it has said nothing yet; comes alone, but for Env
+	Env     []string  // names of its environment variables, sorted
 	Log     *LogEvent // what it does, for people; without time and run, which the receiver adds
 }
 
@@ -107,7 +108,6 @@ type Outcome struct {
 	Thread   state.Usage    // of the whole native session up to now, where the CLI counts so; a field of 0 is not counted so
 	Kept     bool           // the turn did not end well, but the native session has the prompt in its history: it must not be sent again
 	RetryAt  time.Time      // rate-limited: when the agent said that it may go on; zero if it did not
-	Env      []string       // names of the environment variables that were passed
 
 	Shortage syscall.Errno  // interrupted before the agent was at work, because the machine lacked something that comes back ([ShortageOf]); else 0
 	Signal   syscall.Signal // that ended the agent; 0: none

@@ -36,6 +36,7 @@ const (
 type LogEvent struct {
 	Time       time.Time `json:"time" doc:"When it happened, or ended" example:"2026-11-21T03:15:09.482Z"`
 	Run        string    `json:"runId" doc:"The run" example:"019ab3f0-7a02-7d41-b0c9-11d2a4c0ffee"`
+	Task       string    `json:"taskId,omitempty" doc:"Of the first event: the task" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	Kind       string    `json:"kind" enum:"message,reasoning,command,edit,read,search,plan,tool,retry,warning,verify,run,end" doc:"What it is: the agent's words or its reasoning, a shell command, a change of a file, a look at one, a search, a list of steps, another tool, a request that is tried again, what the agent reports as wrong, the verify command, the beginning of a run, or the end of its attempt" example:"command"`
 	State      string    `json:"state,omitempty" enum:"started,completed" doc:"Of what takes time: each comes twice. What did not end before the run is completed without a duration" example:"completed"`
 	ID         string    `json:"id,omitempty" doc:"The same when something starts and when it is completed" example:"item_4"`
@@ -48,6 +49,7 @@ type LogEvent struct {
 	DurationMS int64     `json:"durationMs,omitempty" doc:"Milliseconds from its start to its end; of the end, those of the attempt" example:"3200"`
 	Added      int       `json:"added,omitempty" doc:"Lines that an edit has added, if the agent reports them" example:"3"`
 	Removed    int       `json:"removed,omitempty" doc:"Lines that it has removed" example:"1"`
+	Env        []string  `json:"env,omitempty" doc:"Of the beginning of an agent's turn: the names of its variables" example:"[\"HOME\",\"PATH\"]"`
 	Tokens     int64     `json:"tokens,omitempty" doc:"Tokens of input and output that the run has used so far, if the agent reports them before its end; of the end, those of all runs of the task" example:"48213"`
 }
 

@@ -13,7 +13,7 @@ import (
 	"stint/coordinator/task"
 )
 
-// BenchmarkDispatch is a whole run of /bin/true (files, lock, gate, run.json, agent, and the proof that nothing
+// BenchmarkDispatch is a whole run of /bin/true (files, lock, gate, record, agent, and the proof that nothing
 // is left) beside a bare fork, exec and wait of it, by turns. The gate is stint-gate, or this program, which is
 // as large as a test is. The targets: with 1 worker at most 4 ms more, with 8 at least 0.2 of the bare runs a second.
 func BenchmarkDispatch(b *testing.B) {

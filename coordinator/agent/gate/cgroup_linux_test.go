@@ -11,7 +11,7 @@ import (
 	"stint/coordinator/agent/gate/hold"
 )
 
-// The agent is born in a cgroup that run.json names, and it goes with the run.
+// The agent is born in a cgroup that its record names, and it goes with the run.
 func TestBornInACgroup(t *testing.T) {
 	needCgroup(t)
 	b := newBench(t)
@@ -21,7 +21,7 @@ func TestBornInACgroup(t *testing.T) {
 		rec, err := readRecord(turn.RunDir)
 		must(t, err)
 		if in := strings.HasSuffix(out, "/"+hold.CgroupName(turn.RunID)+"\n"); r.End.Exit != 0 || in == b.NoCgroup || (rec.Cgroup == "") != b.NoCgroup {
-			t.Errorf("without %v: %+v, %q, run.json says %q", b.NoCgroup, r, out, rec.Cgroup)
+			t.Errorf("without %v: %+v, %q, the record says %q", b.NoCgroup, r, out, rec.Cgroup)
 		}
 		if _, err := os.Stat(string(hold.PlanCgroup(turn.RunID))); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("without %v: the cgroup: %v", b.NoCgroup, err)
@@ -78,7 +78,7 @@ func TestRecoverByCgroup(t *testing.T) {
 	}
 }
 
-// A cgroup of another name is not ours, whatever run.json says.
+// A cgroup of another name is not ours, whatever the record says.
 func TestRecoverSparesCgroups(t *testing.T) {
 	needCgroup(t)
 	b := newBench(t)

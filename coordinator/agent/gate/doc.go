@@ -2,7 +2,7 @@
 //
 // A run has a process of its own above it, the gate, in a session of its own: the program stint-gate if it lies
 // beside stint and is of the same build, else stint itself as the hidden subcommand gate ([hold.Main]). The gate
-// waits until the master has its pid, start time and boot id in runs/<runId>/run.json, and only then starts the
+// waits until the master has its pid, start time and boot id in runs/<runId>/lock, and only then starts the
 // agent. It is the agent's parent and, on Linux, the reaper of everything that the agent leaves behind: a
 // descendant that daemonises becomes the gate's child. It reports the end of a run only when no descendant is left, and when the master is gone it ends them all
 // by itself. So "Supervise has returned" means that nothing of the run lives.

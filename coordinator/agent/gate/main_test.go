@@ -18,7 +18,6 @@ import (
 
 	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
-	"stint/ledger/durable"
 )
 
 // TestMain lets the test binary be the gate and a master.
@@ -82,8 +81,8 @@ func (e *ears) Stuck(time.Time) error { return nil }
 type masterJob struct {
 	Turn     task.Turn
 	Script   string
-	Before   bool // stop in front of run.json
-	After    bool // stop after run.json, before the agent is let go
+	Before   bool // stop in front of the record
+	After    bool // stop after the record, before the agent is let go
 	NoCgroup bool
 }
 
@@ -94,29 +93,22 @@ func masterMain() int {
 		fmt.Println(err)
 		return 1
 	}
-	v := Supervisor{Poll: 5 * time.Millisecond, FS: haltFS{durable.OS, job}, NoCgroup: job.NoCgroup}
+	v := Supervisor{Poll: 5 * time.Millisecond, write: job.write, NoCgroup: job.NoCgroup}
 	r := v.Supervise(context.Background(), script(job.Turn, job.Script), &ears{heard: func([]byte) { fmt.Println("it prints") }})
 	fmt.Printf("end %+v\n", r)
 	return 0
 }
 
-// haltFS stops for ever at a point of the protocol.
-type haltFS struct {
-	durable.FS
-	job masterJob
-}
-
-func (h haltFS) Rename(from, to string) error {
-	if h.job.Before {
+// write writes a record, or stops for ever before or after that.
+func (j *masterJob) write(f *os.File, record []byte) (n int, err error) {
+	if !j.Before {
+		n, err = f.Write(record)
+	}
+	if j.Before || j.After {
 		fmt.Println("at the point")
 		select {}
 	}
-	err := h.FS.Rename(from, to)
-	if h.job.After {
-		fmt.Println("at the point")
-		select {}
-	}
-	return err
+	return n, err
 }
 
 // startMaster starts a master and returns its lines of output, which end with it.

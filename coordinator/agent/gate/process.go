@@ -1,7 +1,7 @@
 package gate
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,12 +34,12 @@ type (
 const (
 	stdoutName = "stdout"
 	stderrName = "stderr"
-	lockName   = "lock" // has pid and start time of the agent, written by the gate
-	recordName = "run.json"
+	lockName   = "lock"     // its first line is the run's record; the next one, by the gate, has pid and start time of the agent
+	recordName = "run.json" // has the record of a run that an earlier version has begun
 )
 
-// A runRecord is run.json: what is needed to find a run's processes again. It
-// holds no secret and is on disk before the agent is started.
+// A runRecord is what is needed to find a run's processes again. It holds no secret and is on disk before the
+// agent is started. It goes with the lock, once nothing of the run is alive and its end is recorded.
 type runRecord struct {
 	RunID     string      `json:"runId"`
 	TaskID    string      `json:"taskId,omitempty"`
@@ -61,15 +61,19 @@ func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &bad) && !bad.File
 }
 
-// readRecord returns the run.json of a run; see [isGone] for when there is none.
+// readRecord returns the record of a run; see [isGone] for when there is none.
 func readRecord(runDir string) (*runRecord, error) {
-	data, err := durable.ReadFile(durable.OS, filepath.Join(runDir, recordName))
+	data, err := durable.ReadFile(durable.OS, filepath.Join(runDir, lockName))
+	data, _, _ = bytes.Cut(data, []byte("\n"))
+	if !bytes.HasPrefix(data, []byte("{")) && (err == nil || isGone(err)) {
+		data, err = durable.ReadFile(durable.OS, filepath.Join(runDir, recordName))
+	}
 	if err != nil {
 		return nil, err
 	}
 	rec := new(runRecord)
 	if err := json.Unmarshal(data, rec); err != nil { // a power cut came before its bytes, or before some of them
-		return nil, fmt.Errorf("%s: %w: %w", filepath.Join(runDir, recordName), err, fs.ErrNotExist)
+		return nil, fmt.Errorf("the record of %s: %w: %w", runDir, err, fs.ErrNotExist)
 	}
 	return rec, nil
 }
@@ -94,7 +98,7 @@ type gateProc struct {
 	reader  chan struct{}    // closed when the reader of the status pipe has ended
 }
 
-// begin locks a run, starts its gate, writes run.json and only then
+// begin locks a run, starts its gate, writes its record and only then
 // lets the gate start the agent. After an error nothing of the run is left.
 func (v *Supervisor) begin(s Spec, stdin *os.File) (_ *gateProc, err error) {
 	dir := s.Turn.RunDir
@@ -106,7 +110,7 @@ func (v *Supervisor) begin(s Spec, stdin *os.File) (_ *gateProc, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = note.Close() }() // nothing was written
+	defer func() { _ = note.Close() }() // nobody waits for the disk: see record
 	// The run's own descriptors: what an agent sets on one that it shared with us would count for us as well.
 	var h *gateProc
 	stdout, err := durable.Open(filepath.Join(dir, stdoutName), os.O_WRONLY|os.O_APPEND, 0)
@@ -121,7 +125,7 @@ func (v *Supervisor) begin(s Spec, stdin *os.File) (_ *gateProc, err error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	if h.record, err = v.record(s, h.cmd.Process.Pid); err == nil {
+	if h.record, err = v.record(s, note, h.cmd.Process.Pid); err == nil {
 		err = h.send(hold.Command{Start: s.start()})
 	}
 	if err != nil {
@@ -170,10 +174,10 @@ func (v *Supervisor) startGate(s Spec, files []*os.File, stderr *os.File) (*gate
 	return h, nil
 }
 
-// record writes run.json. It need not be durable, and so nobody waits for the disk here: what was renamed is
-// seen by every later process of this boot, whoever is killed, and a power cut ends all processes: where the
-// file is missing or empty then, nothing is found by the run's mark.
-func (v *Supervisor) record(s Spec, pid int) (*runRecord, error) {
+// record writes the record of a run. It need not be durable, and so nobody waits for the disk here: what was
+// written is seen by every later process of this boot, whoever is killed, and a power cut ends all processes:
+// where the record is missing or cut off then, nothing is found by the run's mark.
+func (v *Supervisor) record(s Spec, note *os.File, pid int) (*runRecord, error) {
 	p, err := hold.ReadProc(pid)
 	if err != nil {
 		return nil, fmt.Errorf("the gate ended at once: %w", err)
@@ -187,11 +191,16 @@ func (v *Supervisor) record(s Spec, pid int) (*runRecord, error) {
 		GatePID: p.PID, GateStart: p.Start, BootID: boot, Cgroup: s.cgroup,
 		Argv: s.Argv, Env: EnvNames(s.Env), Workspace: s.Turn.Workspace, StartedAt: v.Time().UTC(),
 	}
-	data, err := json.MarshalIndent(rec, "", "  ")
+	data, err := json.Marshal(rec)
 	if err != nil {
 		return nil, err
 	}
-	return rec, durable.PutFileOn(cmp.Or(v.FS, durable.OS), filepath.Join(s.Turn.RunDir, recordName), append(data, '\n'))
+	write := (*os.File).Write
+	if v.write != nil {
+		write = v.write
+	}
+	_, err = write(note, append(data, '\n'))
+	return rec, err
 }
 
 // read passes the gate's reports on, and ends when the gate does.
@@ -235,7 +244,7 @@ func (h *gateProc) wait() {
 }
 
 // takeLock locks the run for everything that inherits the descriptor lock, which cannot be written to: the
-// agent must not say which process is to be killed for its own. note can, and is the gate's. The file is
+// agent must not say which process is to be killed for its own. note can, and is ours and the gate's. The file is
 // emptied: the agent of the directory's last run would be a stranger.
 func takeLock(name string) (lock, note *os.File, err error) {
 	f, err := durable.Open(name, os.O_RDONLY|os.O_CREATE, durable.FileMode)
@@ -247,7 +256,7 @@ func takeLock(name string) (lock, note *os.File, err error) {
 		err = fmt.Errorf("%s is held: something of this run lives", name)
 	}
 	if err == nil {
-		note, err = durable.Open(name, os.O_WRONLY|os.O_TRUNC, 0)
+		note, err = durable.Open(name, os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())

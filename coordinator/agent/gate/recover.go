@@ -161,7 +161,8 @@ func (t *tree) agent() hold.Proc {
 	if err != nil {
 		return hold.Proc{}
 	}
-	pid, start, _ := strings.Cut(strings.TrimSpace(string(data)), " ")
+	text := strings.TrimSpace(string(data))
+	pid, start, _ := strings.Cut(text[strings.LastIndexByte(text, '\n')+1:], " ")
 	n, _ := strconv.Atoi(pid) // 0: none
 	return hold.Proc{PID: n, Start: start}
 }

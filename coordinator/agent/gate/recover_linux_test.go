@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -33,7 +34,7 @@ const (
 )
 
 // A master that dies at any point of the protocol leaves nothing that a restart
-// could not end, and before run.json is on disk no agent is ever started.
+// could not end, and before its record is on disk no agent is ever started.
 func TestMasterDies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -42,7 +43,7 @@ func TestMasterDies(t *testing.T) {
 		await  string
 		agents int
 	}{
-		{"before run.json", masterJob{Before: true, Script: starting}, "at the point", 0},
+		{"before the record", masterJob{Before: true, Script: starting}, "at the point", 0},
 		{"before the start", masterJob{After: true, Script: starting}, "at the point", 0},
 		{"in the run", masterJob{Script: stubborn}, "it prints", 1},
 		{"in the run, without a cgroup", masterJob{NoCgroup: true, Script: stubborn}, "it prints", 1},
@@ -60,9 +61,8 @@ func TestMasterDies(t *testing.T) {
 			if n := b.starts(c.job.Turn); n != c.agents {
 				t.Errorf("%d agents were started", n)
 			}
-			_, err := os.Stat(filepath.Join(c.job.Turn.RunDir, recordName))
-			if (err == nil) == c.job.Before {
-				t.Errorf("run.json: %v", err)
+			if _, err := readRecord(c.job.Turn.RunDir); (err == nil) == c.job.Before {
+				t.Errorf("the record: %v", err)
 			}
 		})
 	}
@@ -132,7 +132,7 @@ func (b *bench) fakeRun(change func(*runRecord)) (task.Turn, hold.Proc) {
 	change(&rec)
 	data, err := json.Marshal(rec)
 	must(b.T, err)
-	must(b.T, os.WriteFile(filepath.Join(turn.RunDir, recordName), data, 0o600))
+	must(b.T, os.WriteFile(filepath.Join(turn.RunDir, lockName), append(data, '\n'), 0o600))
 	return turn, p
 }
 
@@ -152,7 +152,7 @@ func TestRecoverSparesStrangers(t *testing.T) {
 		func(r *runRecord) { r.BootID = "another" },
 	} {
 		turn, p := b.fakeRun(change)
-		must(t, os.WriteFile(filepath.Join(turn.RunDir, lockName), fmt.Appendf(nil, "%d 1\n", p.PID), 0o600))
+		must(t, os.WriteFile(filepath.Join(turn.RunDir, lockName), fmt.Appendf(nil, "%s%d 1\n", Read(t, turn.RunDir, lockName), p.PID), 0o600))
 		must(t, recoverSoon(t, turn))
 		wantAlive(t, p, true)
 	}
@@ -166,7 +166,7 @@ func TestAgentNamesAStranger(t *testing.T) {
 	r, _ := b.run(turn, fmt.Sprintf("echo %d %s >&3", p.PID, p.Start))
 	must(t, recoverSoon(t, turn))
 	wantAlive(t, p, true)
-	mark := Read(t, turn.RunDir, lockName)
+	_, mark, _ := strings.Cut(Read(t, turn.RunDir, lockName), "\n")
 	if pid, _, _ := strings.Cut(mark, " "); r.End.Exit != 1 || atoi(pid) <= 0 || atoi(pid) == p.PID {
 		t.Errorf("ended: %+v; the lock has %q", r, mark)
 	}
@@ -194,26 +194,38 @@ func TestRecoverWithoutARecord(t *testing.T) {
 	turn := b.Turn("")
 	must(t, recoverSoon(t, turn))
 	for _, lost := range []string{"", "\x00\x00\x00", "{", "{\"runId\":\"\x00\x00"} {
-		must(t, os.WriteFile(filepath.Join(turn.RunDir, recordName), []byte(lost), 0o600))
-		must(t, recoverSoon(t, turn))
+		for _, name := range []string{lockName, recordName} {
+			must(t, os.WriteFile(filepath.Join(turn.RunDir, name), []byte(lost), 0o600))
+			must(t, recoverSoon(t, turn))
+		}
 	}
 	turn.RunDir = filepath.Join(b.Dir, "no such run")
 	must(t, recoverSoon(t, turn))
 }
 
 // TestRecoverOfAnEarlierVersion: what a gate and its master of any version leave on disk is
-// understood: these are the names and the form that all of them have used.
+// understood: these are the names and the forms that they have used.
 func TestRecoverOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	gate, agent, turn := b.sleeper(nil), b.sleeper(&syscall.SysProcAttr{Setpgid: true}), b.Turn("")
 	boot, err := hold.BootID()
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(turn.RunDir, "run.json"), fmt.Appendf(nil, `{"runId":%q,"gatePid":%d,"gateStart":%q,"bootId":%q,"more":1}`, turn.RunID, gate.PID, gate.Start, boot), 0o600))
-	must(t, os.WriteFile(filepath.Join(turn.RunDir, "lock"), fmt.Appendf(nil, "%d %s\n", agent.PID, agent.Start), 0o600))
-	must(t, recoverSoon(t, turn))
-	wantAlive(t, gate, false)
-	wantAlive(t, agent, false)
+	for _, names := range [][]string{{"run.json", "lock"}, {"lock", "lock"}} {
+		gate, agent, turn := b.sleeper(nil), b.sleeper(&syscall.SysProcAttr{Setpgid: true}), b.Turn("")
+		lines := []string{
+			fmt.Sprintf("{\"runId\":%q,\"gatePid\":%d,\"gateStart\":%q,\"bootId\":%q,\"more\":1}\n", turn.RunID, gate.PID, gate.Start, boot),
+			fmt.Sprintf("%d %s\n", agent.PID, agent.Start),
+		}
+		for i, name := range names {
+			f, err := os.OpenFile(filepath.Join(turn.RunDir, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+			must(t, err)
+			_, err = f.WriteString(lines[i])
+			must(t, errors.Join(err, f.Close()))
+		}
+		must(t, recoverSoon(t, turn))
+		wantAlive(t, gate, false)
+		wantAlive(t, agent, false)
+	}
 }
 
 // TestOneAtATimeGate: a task never has two agents, not even after kill -9 of the master at any moment. After

@@ -55,8 +55,6 @@ type Supervisor struct {
 	Self []string
 	// Now is the clock for what is recorded; the default is time.Now.
 	Now func() time.Time
-	// FS is where run.json is written; the default is durable.OS.
-	FS durable.FS
 	// HangGrace is how long a program may live on after it has said that its turn is over; the default is 15 s.
 	HangGrace time.Duration
 	// Poll is how often the output is looked at although the system tells of no write; the default is 5 s,
@@ -68,6 +66,8 @@ type Supervisor struct {
 	Redact *redact.Filter
 	// NoCgroup leaves cgroups alone, as on a system where none can be made.
 	NoCgroup bool
+
+	write func(f *os.File, record []byte) (int, error) // writes a run's record; nil: File.Write
 }
 
 // Time returns what the supervisor's clock shows.

@@ -107,11 +107,6 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// failFS cannot write run.json.
-type failFS struct{ durable.FS }
-
-func (failFS) Rename(string, string) error { return errors.New("no space left on device") }
-
 // What cannot be started says why, and nothing of it is left.
 func TestCannotStart(t *testing.T) {
 	b := newBench(t)
@@ -131,7 +126,12 @@ func TestCannotStart(t *testing.T) {
 		{"workspace is a file", func(_ *bench, s *Spec) { s.Turn.Workspace = plain }, false, "not a directory", ""},
 		{"no prompt", func(_ *bench, s *Spec) { s.Turn.Prompt = "/no/prompt.md" }, false, "/no/prompt.md", ""},
 		{"no run directory", func(_ *bench, s *Spec) { s.Turn.RunDir = "/no/run" }, false, "", "/no/run"},
-		{"no run.json", func(b *bench, _ *Spec) { b.FS = failFS{durable.OS} }, false, "", "no space left"},
+		{"half a record", func(b *bench, _ *Spec) {
+			b.write = func(f *os.File, record []byte) (int, error) {
+				n, err := f.Write(record[:len(record)/2])
+				return n, errors.Join(err, errors.New("no space left on device"))
+			}
+		}, false, "", "no space left"},
 		{"no gate", func(b *bench, _ *Spec) { b.Self = []string{"/no/such/gate"} }, false, "", "gate could not be started"},
 		{"the directory has a run", func(_ *bench, s *Spec) {
 			var err error

@@ -48,7 +48,7 @@ func (m *fakeMaster) write(t testing.TB, run string, events ...task.LogEvent) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l := rundir.NewEventLog(dir)
+	l := rundir.NewEventLog(dir, "")
 	for _, e := range events {
 		e.Time = time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 		l.Add(e, "")
