@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"testing")
+	"testing"
+)
 
 // stint-gate holds the runs where it lies beside stint, was there when the master started and is of its build;
 // else stint itself does. What is put there later, or is another build's, is never a gate.

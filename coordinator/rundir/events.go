@@ -44,7 +44,7 @@ func ReadFirst(runDir string) (first task.LogEvent) {
 		}
 		if f, err := OpenOutput(runDir, name); err == nil {
 			_ = json.NewDecoder(io.LimitReader(f, 1<<20)).Decode(&first) // a run may have written what it likes
-			_ = f.Close()                                               // only read from
+			_ = f.Close()                                                // only read from
 		}
 	}
 	return first

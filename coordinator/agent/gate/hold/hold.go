@@ -148,15 +148,16 @@ func (g *gate) watch(commands <-chan Command, signals <-chan os.Signal) {
 	var grace <-chan time.Time // runs from the first SIGTERM on
 	kill := time.NewTimer(0)
 	kill.Stop()
-	pause := time.Millisecond
+	const first, soon = 4 * time.Millisecond, 8 * time.Millisecond // what is killed is gone by then, most often
+	pause := first
 	for {
 		select {
 		case <-g.changed:
 			if g.over() {
 				return
 			}
-			if exited, _ := g.state(); exited {
-				pause = time.Millisecond
+			if exited, _ := g.state(); exited && pause != soon {
+				pause = first
 				kill.Reset(0)
 			}
 		case c, ok := <-commands:
@@ -173,7 +174,7 @@ func (g *gate) watch(commands <-chan Command, signals <-chan os.Signal) {
 		case <-grace:
 			kill.Reset(0)
 		case <-kill.C:
-			g.killAll()
+			g.killAll(pause > first)
 			if g.over() {
 				return
 			}
@@ -271,15 +272,16 @@ func (g *gate) terminate(grace time.Duration) <-chan time.Time {
 	return time.After(grace)
 }
 
-// killAll kills every descendant that is there now, as long as it finds new ones. The caller comes again until there is no child.
-func (g *gate) killAll() {
+// killAll kills every descendant that is there now, as long as it finds new ones. The caller comes again until
+// there is no child. The first time the cgroup, if there is one, will do: it takes longer to look at all processes.
+func (g *gate) killAll(again bool) {
 	_ = g.cgroup.Kill() // all at once; what has left the cgroup is found below
 	g.mu.Lock()
 	if !g.exited {
 		_ = syscall.Kill(-g.pid, syscall.SIGKILL) // where there is neither a cgroup nor /proc
 	}
 	g.mu.Unlock()
-	for fresh := true; fresh; {
+	for fresh := again || g.cgroup == ""; fresh; {
 		all, err := ListProcs()
 		if err != nil {
 			return
