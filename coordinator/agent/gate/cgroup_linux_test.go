@@ -2,11 +2,13 @@ package gate
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"stint/coordinator/agent/gate/hold"
 )
@@ -76,6 +78,19 @@ func TestRecoverByCgroup(t *testing.T) {
 	if _, err := os.Stat(string(cg)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the cgroup: %v", err)
 	}
+}
+
+// What is no longer in the run's cgroup when that is killed is found below the gate, which ends the run by itself.
+func TestLeftItsCgroup(t *testing.T) {
+	needCgroup(t)
+	b := newBench(t)
+	turn := b.Turn("")
+	turn.Limits.Idle, turn.Limits.Startup, turn.Limits.Grace = 5*time.Second, 5*time.Second, time.Millisecond
+	r, _ := b.run(turn, fmt.Sprintf("echo $$ >%s/cgroup.procs || exit 9; for i in 1 2 3; do env -i setsid sleep 1000 & done", hold.OwnCgroup()))
+	if r.Cause != nil || r.Lost || r.End.Exit != 0 {
+		t.Errorf("ended: %+v", r)
+	}
+	wantGone(t, turn)
 }
 
 // A cgroup of another name is not ours, whatever the record says.
