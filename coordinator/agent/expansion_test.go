@@ -263,6 +263,7 @@ func modelTexts(t *testing.T, body []byte) (texts []string) {
 // STINT_TEST_EXPANSIONS is how many of the 200 texts, from all kinds, are sent alone too, as
 // a whole prompt and in each place; then each place also has prompts of its own.
 func TestPromise6TextIsText(t *testing.T) {
+	t.Parallel()
 	alone, err := strconv.Atoi(cmp.Or(os.Getenv("STINT_TEST_EXPANSIONS"), "0"))
 	must(t, err)
 	for _, name := range realNames {
@@ -333,6 +334,7 @@ func (s *sender) checkInstructions(texts []hostileText) {
 
 // TestRealResources: a text that names a resource of the user's own MCP server does not have it read.
 func TestRealResources(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"claude", "gemini"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -393,6 +395,7 @@ func mcpServer(started string) {
 // TestRealClaudeSkill: what a skill of the workspace names with an @ is not read when
 // the model uses the skill.
 func TestRealClaudeSkill(t *testing.T) {
+	t.Parallel()
 	s := newSender(t, "claude")
 	s.provider.skill = "shown"
 	turn := s.b.Turn("go")
@@ -411,6 +414,7 @@ func TestRealClaudeSkill(t *testing.T) {
 // TestRealCodexSkill shows what the manual says of codex: a $ and the name of an
 // installed skill add the skill's text. The prompt itself is left as it is.
 func TestRealCodexSkill(t *testing.T) {
+	t.Parallel()
 	s := newSender(t, "codex")
 	s.write(filepath.Join(s.workspace(), ".agents/skills/shown/SKILL.md"), "---\nname: shown\ndescription: x\n---\ninside-0.\n")
 	with, without := s.send("use $shown\n"), s.send("use shown\n")
@@ -422,6 +426,7 @@ func TestRealCodexSkill(t *testing.T) {
 // TestRealGeminiDotenv: a .env that a run may have left in the workspace has gemini send no
 // file of the user, and what its user has set stays.
 func TestRealGeminiDotenv(t *testing.T) {
+	t.Parallel()
 	s := newSender(t, "gemini")
 	for _, name := range []string{".env", ".gemini/.env"} {
 		s.write(filepath.Join(s.workspace(), name), "export GEMINI_SYSTEM_MD\u00a0= "+filepath.Join(s.home, "secrets/c0")+"\nGOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1\nHTTPS_PROXY=http://127.0.0.1:1\n")

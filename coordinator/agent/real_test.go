@@ -84,10 +84,11 @@ func runReal(t *testing.T, b *Bench, c real, session, prompt string) (task.Outco
 	return out, turn
 }
 
-// eachReal runs a test for each of some CLIs.
+// eachReal runs a test for each of some CLIs, side by side.
 func eachReal(t *testing.T, names []string, test func(t *testing.T, b *Bench, c real, p *fakeProvider)) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := NewBench(t)
 			c, p := realAgent(t, b, name)
 			test(t, b, c, p)
@@ -98,6 +99,7 @@ func eachReal(t *testing.T, names []string, test func(t *testing.T, b *Bench, c 
 // TestRealTurns: a session of each CLI, from its probe on. What they make of errors and limits of
 // their provider is shown by the scripts of cmd/stint, with the same CLIs.
 func TestRealTurns(t *testing.T) {
+	t.Parallel()
 	eachReal(t, realNames, func(t *testing.T, b *Bench, c real, _ *fakeProvider) {
 		if p := c.Probe(t.Context()); !p.Found || !p.LoggedIn || p.Version == "" || p.Fix != "" {
 			t.Errorf("probe: %+v", p)
@@ -140,6 +142,7 @@ func TestRealUnreachable(t *testing.T) {
 
 // Where gemini reads them, stint's defaults shorten its retries, and the user's own settings win over them.
 func TestRealGeminiDefaults(t *testing.T) {
+	t.Parallel()
 	b := NewBench(t)
 	c, p := realAgent(t, b, "gemini")
 	b.Dir = RootDir(t)
@@ -161,6 +164,7 @@ func TestRealGeminiDefaults(t *testing.T) {
 }
 
 func TestRealCanceled(t *testing.T) {
+	t.Parallel()
 	eachReal(t, realNames, func(t *testing.T, b *Bench, c real, p *fakeProvider) {
 		first, _ := runReal(t, b, c, "", "begin")
 		turn := b.Turn("hang")
