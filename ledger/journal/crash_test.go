@@ -24,7 +24,7 @@ import (
 // lets a log recover what is left. Whatever that is: all that was acknowledged is there, unchanged, once and
 // in order; of what was in flight whole changes are there or nothing; nothing else is.
 //
-//	STINT_TEST_IMAGES=1000000                how many crashes
+//	STINT_TEST_IMAGES=1000000                how many crashes; of fewer than all of each scene, some of each
 //	STINT_TEST_SEED=7                        repeats a run
 //	STINT_TEST_CRASH=submit:17:7:zero        repeats one crash: scene, operation, seed, mode
 func TestPromise1CrashImages(t *testing.T) {
@@ -34,7 +34,7 @@ func TestPromise1CrashImages(t *testing.T) {
 		return
 	}
 	c := &crashes{
-		want: int64(intFromEnv(t, "STINT_TEST_IMAGES", 5_000)),
+		want: int64(intFromEnv(t, "STINT_TEST_IMAGES", imagesOfAll)),
 		seed: uint64(intFromEnv(t, "STINT_TEST_SEED", int(time.Now().UnixNano()))),
 	}
 	t.Run("images", func(t *testing.T) {
@@ -88,6 +88,9 @@ func failed(what, format string, args ...any) error {
 	return fmt.Errorf(what+": "+format, args...)
 }
 
+// imagesOfAll is about how many crashes all scenes have together.
+const imagesOfAll = 5_000
+
 // crashes counts what the workers have done.
 type crashes struct {
 	want   int64
@@ -98,13 +101,17 @@ type crashes struct {
 }
 
 func (c *crashes) work(t *testing.T) {
-	names := crashScenes()
+	names, every := crashScenes(), max(1, int(imagesOfAll/max(1, c.want)))
 	for c.images.Load() < c.want && !t.Failed() {
 		n := c.jobs.Add(1) - 1
 		name, seed := names[n%int64(len(names))], c.seed+uint64(n)/uint64(len(names))
-		cutEverywhere(t, name, seed, func(id string, err error) {
+		pick := rand.New(rand.NewPCG(seed, uint64(n)))
+		cutEverywhere(t, name, seed, func(id string, crash func() error) {
+			if pick.IntN(every) > 0 {
+				return
+			}
 			c.images.Add(1)
-			if err != nil && c.wrong.Add(1) <= 9 {
+			if err := crash(); err != nil && c.wrong.Add(1) <= 9 {
 				t.Errorf("%v\nrepeat: STINT_TEST_CRASH=%s go test -run TestPromise1CrashImages ./ledger/journal", err, id)
 			}
 		})
@@ -119,9 +126,10 @@ func replayCrash(t *testing.T, one string) {
 	seed, err := strconv.ParseUint(part[2], 10, 64)
 	must(t, err)
 	found := false
-	cutEverywhere(t, part[0], seed, func(id string, err error) {
+	cutEverywhere(t, part[0], seed, func(id string, crash func() error) {
 		if id == one {
 			found = true
+			err := crash()
 			t.Logf("%s: %v", id, err)
 			if err != nil {
 				t.Fail()
@@ -133,10 +141,10 @@ func replayCrash(t *testing.T, one string) {
 	}
 }
 
-// cutEverywhere plays a scene and tells what follows from each crash in it.
-func cutEverywhere(t *testing.T, name string, seed uint64, tell func(id string, err error)) {
+// cutEverywhere plays a scene and offers each crash in it, which tells what follows from it.
+func cutEverywhere(t *testing.T, name string, seed uint64, offer func(id string, crash func() error)) {
 	if name == recovery {
-		cutRecovery(t, seed, tell)
+		cutRecovery(t, seed, offer)
 		return
 	}
 	s := recorded(t, name, seed)
@@ -145,7 +153,7 @@ func cutEverywhere(t *testing.T, name string, seed uint64, tell func(id string, 
 		for _, m := range modes {
 			rng := rand.New(rand.NewPCG(seed, uint64(op)))
 			id := fmt.Sprintf("%s:%d:%d:%s", name, op, seed, m.name)
-			tell(id, s.recover(d.image(m, rng), op))
+			offer(id, func() error { return s.recover(d.image(m, rng), op) })
 		}
 		if op == len(s.fs.trace) {
 			return
@@ -156,7 +164,7 @@ func cutEverywhere(t *testing.T, name string, seed uint64, tell func(id string, 
 
 // cutRecovery cuts the power in a recovery from a crash, at every operation, and
 // once more in the recovery from that.
-func cutRecovery(t *testing.T, seed uint64, tell func(id string, err error)) {
+func cutRecovery(t *testing.T, seed uint64, offer func(id string, crash func() error)) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	s := recorded(t, scenes[rng.IntN(len(scenes))].name, seed)
 	cut := rng.IntN(len(s.fs.trace) + 1)
@@ -166,15 +174,15 @@ func cutRecovery(t *testing.T, seed uint64, tell func(id string, err error)) {
 	}
 	d, trace, err := recoverOn(d, modes[rng.IntN(len(modes))], rng)
 	if err != nil {
-		tell(fmt.Sprintf("%s:%d:%d:%s", recovery, 0, seed, modes[0].name), err)
+		t.Errorf("%v\nrepeat: STINT_TEST_CRASH=%s:0:%d:%s", err, recovery, seed, modes[0].name)
 		return
 	}
 	for op := 0; ; op++ {
 		for _, m := range modes {
 			rng := rand.New(rand.NewPCG(seed, uint64(op)+1))
 			id := fmt.Sprintf("%s:%d:%d:%s", recovery, op, seed, m.name)
-			tell(id, s.recover(d.image(m, rng), cut))
-			tell(id, s.crashAgain(d, m, rng, cut))
+			offer(id, func() error { return s.recover(d.image(m, rng), cut) })
+			offer(id, func() error { return s.crashAgain(d, m, rand.New(rand.NewPCG(^seed, uint64(op)+1)), cut) })
 		}
 		if op == len(trace) {
 			return
