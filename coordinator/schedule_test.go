@@ -174,6 +174,7 @@ func (s *scheduling) outcomesOf(name string) string {
 // over two changes of daylight saving, each scheduled instant is fired once or recorded as skipped, and never
 // both. Masters die between any two steps of it.
 func TestPromise9SchedulesFireOnce(t *testing.T) {
+	t.Parallel()
 	for _, seed := range []uint64{1} {
 		bubble(t, fmt.Sprint(seed), func(t *testing.T) { hundredDays(t, rand.New(rand.NewPCG(seed, 0))) })
 	}
@@ -351,6 +352,7 @@ func TestMissed(t *testing.T) {
 // TestLongJitter: with a jitter longer than the interval no firing is missed or lost, also where its master is killed
 // at any step.
 func TestLongJitter(t *testing.T) {
+	t.Parallel()
 	for kill := range int64(30) {
 		bubble(t, fmt.Sprint(kill), func(t *testing.T) {
 			s := newScheduling(t, schedule.Schedule{Name: "s", Cron: "@every 5m", Missed: "skip", Overlap: "parallel", Jitter: "20m"})
