@@ -230,11 +230,8 @@ func readTime(b []byte) (t time.Time, ok bool) {
 }
 
 func parseTime(b []byte) (time.Time, error) {
-	var t time.Time
-	if len(b) == 0 {
-		return t, nil
-	}
-	if t, ok := readTime(b); ok {
+	t, ok := readTime(b)
+	if ok || len(b) == 0 {
 		return t, nil
 	}
 	if err := t.UnmarshalText(b); err != nil {
