@@ -1,11 +1,18 @@
 package ledger
 
+import "slices"
+
 // A Tx collects the records of one change. They become durable together: after a crash all of them are there or none.
 type Tx struct {
 	Records []Record // what was appended, to be numbered and written
 	Claims  []string // what was claimed
 	Counted int      // what this change has counted
 	ahead   int      // sum of what the changes before it in the batch count
+}
+
+// Grow makes room for n records.
+func (tx *Tx) Grow(n int) {
+	tx.Records, tx.Claims = slices.Grow(tx.Records, n), slices.Grow(tx.Claims, n)
 }
 
 // Append adds a record. Its Seq is given by the log.

@@ -15,13 +15,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"stint/coordinator"
 	"stint/coordinator/agent/gate"
@@ -49,8 +52,8 @@ func BenchmarkSubmit(b *testing.B) {
 	r := rounds{}
 	var took []time.Duration
 	for b.Loop() {
-		r.add("bare", 64*each, stopwatch(func() { w.submit64(bare, each) }))
-		r.add("stint", 64*each, stopwatch(func() { took = append(took, w.submit64(master, each)...) }))
+		r.run("bare", 64*each, func() { w.submit64(bare, each) })
+		r.run("stint", 64*each, func() { took = append(took, w.submit64(master, each)...) })
 		r.add("writer", 1000, stopwatch(func() { writer(1000) }))
 		if river != nil {
 			r.add("river", 64*each/2, river.insert(64, each/2))
@@ -72,8 +75,12 @@ func BenchmarkBatch(b *testing.B) {
 	specs := slices.Repeat([]task.TaskSpec{w.spec()}, tasks)
 	r := rounds{}
 	for b.Loop() {
-		r.add("stint", tasks, stopwatch(func() { w.must2(w.c.SubmitOnce(context.Background(), "", specs)) }))
-		r.add("socket", tasks, stopwatch(func() { w.must2(client.SubmitAll(context.Background(), specs)) }))
+		if only := os.Getenv("STINT_BENCH_ONLY"); only != "socket" {
+			r.run("stint", tasks, func() { w.must2(w.c.SubmitOnce(context.Background(), "", specs)) })
+		}
+		if only := os.Getenv("STINT_BENCH_ONLY"); only != "stint" {
+			r.run("socket", tasks, func() { w.must2(client.SubmitAll(context.Background(), specs)) })
+		}
 		if river != nil {
 			r.add("river", tasks, river.batch(tasks))
 		}
@@ -87,6 +94,31 @@ type rounds map[string][]float64
 // add notes that a side did n things in a time.
 func (r rounds) add(side string, n int, took time.Duration) {
 	r[side] = append(r[side], float64(n)/took.Seconds())
+}
+
+// run notes how fast a side of this process does n things, and what processor time each takes in microseconds: the
+// collector's and that of the clients too. Unlike the rate, that hardly depends on what else the machine does.
+func (r rounds) run(side string, n int, call func()) {
+	var before, after unix.Rusage
+	must2 := func(err error) {
+		if err != nil {
+			panic(err)
+		}
+	}
+	must2(unix.Getrusage(unix.RUSAGE_SELF, &before))
+	var mb, ma runtime.MemStats
+	runtime.ReadMemStats(&mb)
+	took := stopwatch(call)
+	must2(unix.Getrusage(unix.RUSAGE_SELF, &after))
+	runtime.ReadMemStats(&ma)
+	r.add(side, n, took)
+	spent := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+	r[side+"-cpu-µs"] = append(r[side+"-cpu-µs"], float64(spent.Microseconds())/float64(n))
+	r[side+"-sys-µs"] = append(r[side+"-sys-µs"], float64(time.Duration(after.Stime.Nano()-before.Stime.Nano()).Microseconds())/float64(n))
+	r[side+"-switches"] = append(r[side+"-switches"], float64(after.Nvcsw-before.Nvcsw)/float64(n))
+	r[side+"-gcs"] = append(r[side+"-gcs"], 1000*float64(ma.NumGC-mb.NumGC)/float64(n))
+	r[side+"-allocs"] = append(r[side+"-allocs"], float64(ma.Mallocs-mb.Mallocs)/float64(n))
+	r[side+"-bytes"] = append(r[side+"-bytes"], float64(ma.TotalAlloc-mb.TotalAlloc)/float64(n))
 }
 
 // stopwatch returns how long a call took.
@@ -104,6 +136,10 @@ func (r rounds) report(b *testing.B, one string) {
 		median[side] = rates[len(rates)/2]
 	}
 	for side, rate := range median {
+		if strings.Contains(side, "-") {
+			b.ReportMetric(rate, side)
+			continue
+		}
 		b.ReportMetric(rate, side+"/s")
 		if side != one {
 			b.ReportMetric(median[one]/rate, "x-"+side)

@@ -303,6 +303,7 @@ func (in *intake) checkNotPast(s *task.TaskSpec) error {
 func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 	in.fresh, in.begun = make([]state.Task, 0, len(in.list)), map[sessionPlace]string{}
 	in.now = state.FormatTime(in.a.tasks.Config.Now())
+	tx.Grow(len(in.list))
 	if err := in.checkShared(st, tx); err != nil {
 		return err
 	}

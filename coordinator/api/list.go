@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -63,11 +64,11 @@ func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
 		if acceptsLines(in.Accept) {
 			w.Header().Set("Content-Type", wire.JSONLines)
 			w.Header().Set(wire.ListHeader, strconv.Itoa(len(rows)))
-			writeRows(w, rows, "", "\n", "\n")
+			writeRows(w, http.StatusOK, slices.Values(rows), "", "\n", "\n")
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		writeRows(w, rows, `{"tasks":[`, ",", end)
+		writeRows(w, http.StatusOK, slices.Values(rows), `{"tasks":[`, ",", end)
 	}}, nil
 }
 
@@ -102,18 +103,20 @@ func (s *Server) listText(f state.Filter, look wire.Look) (*streamOutput, error)
 }
 
 // writeRows writes rows with something before, between and after them. The client may be gone, which is no fault of the answer.
-func writeRows(rw http.ResponseWriter, rows [][]byte, before, between, after string) {
-	rw.WriteHeader(http.StatusOK)
+func writeRows(rw http.ResponseWriter, status int, rows iter.Seq[[]byte], before, between, after string) {
+	rw.WriteHeader(status)
 	w := bufio.NewWriterSize(rw, 64<<10)
 	defer func() { _ = w.Flush() }()
 	_, _ = io.WriteString(w, before)
-	for i, row := range rows {
-		if i > 0 {
+	some := false
+	for row := range rows {
+		if some {
 			_, _ = io.WriteString(w, between)
 		}
+		some = true
 		_, _ = w.Write(row)
 	}
-	if len(rows) > 0 || before != "" {
+	if some || before != "" {
 		_, _ = io.WriteString(w, after)
 	}
 }

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"iter"
 	"net/http"
 	"net/url"
 	"time"
@@ -39,7 +41,7 @@ type (
 	submitOutput struct {
 		Status   int
 		Location string `header:"Location"`
-		Body     any    // a TaskView or a ListBody
+		Body     any    // a TaskView, or what writes a ListBody
 	}
 )
 
@@ -96,13 +98,30 @@ func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*s
 	if err != nil {
 		return nil, err
 	}
-	out, list := &submitOutput{Status: http.StatusOK}, wire.ListBody{Tasks: make([]wire.TaskView, len(tasks))}
-	for i, t := range tasks {
-		out.Status = max(out.Status, numbers[i].status(&t)) // one of them is new
-		list.Tasks[i] = s.submitted(t)
+	status := http.StatusOK
+	for i := range tasks {
+		status = max(status, numbers[i].status(&tasks[i])) // one of them is new
 	}
-	out.Body = list
-	return out, nil
+	return &submitOutput{Body: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		writeRows(w, status, s.encoded(tasks), `{"tasks":[`, ",", "]}\n")
+	}}, nil
+}
+
+// encoded yields each task as it is shown to who has sent it, in JSON: a client reads the first of them meanwhile.
+func (s *Server) encoded(tasks []state.Task) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		var buf bytes.Buffer
+		for i := range tasks {
+			buf.Reset()
+			if err := wire.WriteJSON(&buf, s.submitted(tasks[i])); err != nil {
+				panic("api: an answer does not marshal: " + err.Error())
+			}
+			if !yield(buf.Bytes()) {
+				return
+			}
+		}
+	}
 }
 
 // submitted shows a task to who has sent it.

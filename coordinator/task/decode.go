@@ -373,7 +373,7 @@ func (d *decoder) list(s *Schema, v reflect.Value) {
 		d.path[len(d.path)-1].index = n
 		d.value(s.items, v.Index(n))
 		if n == 0 && ofTasks {
-			v.Grow(min(len(d.data)/d.at, 1000)) // most lists are of much the same
+			v.Grow(min(len(d.data)/d.at, 10_000)) // most lists are of much the same
 		}
 	}
 	d.path = d.path[:len(d.path)-1]

@@ -3,7 +3,9 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,8 +91,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Submit makes a task durable. Without an id in spec the client chooses one, so that a request that had to be
 // sent twice makes one task. The answer is without the prompt.
 func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (wire.TaskView, error) {
-	spec, err := checkSpec(spec)
-	if err != nil {
+	if err := checkSpec(&spec); err != nil {
 		return wire.TaskView{}, err
 	}
 	return fetch[wire.TaskView](ctx, c, http.MethodPost, "/v1/tasks", spec)
@@ -232,13 +233,18 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 	if err != nil {
 		return err
 	}
-	body, err := io.ReadAll(resp.Body)
+	var body []byte
+	if views, ok := out.(*[]wire.TaskView); ok {
+		err = readTasks(resp.Body, views)
+	} else {
+		body, err = io.ReadAll(resp.Body)
+	}
 	_ = resp.Body.Close() // it was only read
 	if err != nil {
 		return c.explainNoAnswer(ctx, err)
 	}
 	switch out := out.(type) {
-	case nil:
+	case nil, *[]wire.TaskView:
 		return nil
 	case *[]byte:
 		*out = body
@@ -248,6 +254,28 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 		return fmt.Errorf("answer of the master to %s %s: %w", method, path, err)
 	}
 	return nil
+}
+
+// readTasks appends the tasks of a [wire.ListBody] to views as they come: the master still writes the last ones then.
+func readTasks(r io.Reader, views *[]wire.TaskView) error {
+	r = bufio.NewReaderSize(r, 64<<10)
+	dec := json.NewDecoder(r)
+	for _, want := range []json.Token{json.Delim('{'), "tasks", json.Delim('[')} {
+		if got, err := dec.Token(); err != nil || got != want {
+			return cmp.Or(err, fmt.Errorf("the answer has %v, and not %v", got, want))
+		}
+	}
+	for dec.More() {
+		*views = append(*views, wire.TaskView{})
+		if err := dec.Decode(&(*views)[len(*views)-1]); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil { // of the list
+		return err
+	}
+	_, err := io.Copy(io.Discard, r) // else the connection is not used again
+	return err
 }
 
 // shortWait is how long a request is made again that the machine lacks something for.
@@ -398,9 +426,9 @@ func (n *noteError) Write(p []byte) (k int, err error) {
 // Notice returns what the last answer said about the master; nil if it said nothing, or is too old to count, as after a Wait.
 func (c *Client) Notice() *wire.Notice { return c.notice.Load() }
 
-// checkSpec returns a spec as it can be sent, with an id. It refuses what JSON cannot carry unchanged.
-func checkSpec(spec task.TaskSpec) (task.TaskSpec, error) {
-	fields := reflect.ValueOf(&spec).Elem()
+// checkSpec gives a spec that is to be sent an id. It refuses what JSON cannot carry unchanged.
+func checkSpec(spec *task.TaskSpec) error {
+	fields := reflect.ValueOf(spec).Elem()
 	for i := range fields.NumField() {
 		valid := true
 		switch v := fields.Field(i).Addr().Interface().(type) {
@@ -411,29 +439,29 @@ func checkSpec(spec task.TaskSpec) (task.TaskSpec, error) {
 		}
 		if !valid {
 			name, _, _ := strings.Cut(fields.Type().Field(i).Tag.Get("json"), ",")
-			return spec, notUTF8(name)
+			return notUTF8(name)
 		}
 	}
 	for _, f := range spec.InputFiles {
 		if !utf8.ValidString(f.Name) || !utf8.ValidString(f.Content) {
-			return spec, notUTF8("input file " + strconv.QuoteToASCII(f.Name))
+			return notUTF8("input file " + strconv.QuoteToASCII(f.Name))
 		}
 	}
 	if spec.ID != "" {
-		return spec, nil
+		return nil
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return spec, fmt.Errorf("id of a task: %w", err)
+		return fmt.Errorf("id of a task: %w", err)
 	}
 	spec.ID = id.String()
-	return spec, nil
+	return nil
 }
 
 func checkBatch(specs []task.TaskSpec) (sent []task.TaskSpec, err error) {
-	sent = make([]task.TaskSpec, len(specs))
-	for i, spec := range specs {
-		if sent[i], err = checkSpec(spec); err != nil {
+	sent = append([]task.TaskSpec{}, specs...)
+	for i := range sent {
+		if err := checkSpec(&sent[i]); err != nil {
 			return nil, task.AtTask(err, i, len(specs))
 		}
 	}
@@ -442,8 +470,7 @@ func checkBatch(specs []task.TaskSpec) (sent []task.TaskSpec, err error) {
 
 // List returns the tasks that f lets through, newest first, without their texts.
 func (c *Client) List(ctx context.Context, f state.Filter) ([]wire.TaskView, error) {
-	out, err := fetch[wire.ListBody](ctx, c, http.MethodGet, wire.ListPath(f), nil)
-	return out.Tasks, err
+	return fetch[[]wire.TaskView](ctx, c, http.MethodGet, wire.ListPath(f), nil)
 }
 
 // ListTo writes to w what List returns: in JSON, one task a line, or, with f.Text, a table. It returns how many tasks these are,
@@ -558,8 +585,9 @@ func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.T
 	if err != nil {
 		return nil, err
 	}
-	out, err := fetch[wire.ListBody](ctx, c, http.MethodPost, "/v1/tasks", sent)
-	return out.Tasks, err
+	views := make([]wire.TaskView, 0, len(sent))
+	err = c.call(ctx, http.MethodPost, "/v1/tasks", sent, &views)
+	return views, err
 }
 
 // Act does one thing to a task: act is cancel, hold, release, remove or retry.
