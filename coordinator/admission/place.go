@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -78,16 +77,27 @@ func (in *intake) checkPlace(s *submission) error {
 	return nil
 }
 
+// A look at a workspace ends when done is closed. Those who wait for it go on together: of a mutex or a Once one
+// would wake the next.
+type look struct {
+	done  chan struct{}
+	place *Place
+}
+
 // lookTogether is lookAt, once for all who ask for the same before it begins: nobody gets an answer that is older
 // than the question. Who can run comes first, so that those who submit at the same time share it.
 func (a *Admission) lookTogether(dir, within string) *Place {
-	key := [2]string{dir, within}
-	look, _ := a.looks.LoadOrStore(key, sync.OnceValue(func() *Place {
-		runtime.Gosched()
-		a.looks.Delete(key)
-		return a.lookAt(dir, within)
-	}))
-	return look.(func() *Place)()
+	key, mine := [2]string{dir, within}, &look{done: make(chan struct{})}
+	if other, isShared := a.looks.LoadOrStore(key, mine); isShared {
+		l := other.(*look)
+		<-l.done
+		return l.place
+	}
+	defer close(mine.done)
+	runtime.Gosched()
+	a.looks.Delete(key)
+	mine.place = a.lookAt(dir, within)
+	return mine.place
 }
 
 // lookAt asks the file system about a workspace, which may take long: never on the
@@ -183,7 +193,10 @@ type sessionPlace struct{ lane, agent, account string }
 
 // lane returns the lane that the task has unless it is parallel.
 func (s *submission) lane() string {
-	return cmp.Or(s.SessionKey, state.LanePrefixDir+s.root)
+	if s.SessionKey != "" {
+		return s.SessionKey
+	}
+	return state.LanePrefixDir + s.root
 }
 
 // resumeOf returns the resume policy of a spec.
