@@ -26,10 +26,11 @@ import (
 // A submission is a spec with what it leaves to the master filled in.
 type submission struct {
 	task.TaskSpec
-	named bool     // the spec names an agent
-	open  bool     // it leaves the fallback to the configuration
-	root  string   // its checkout or directory, whose lane it may be in
-	after []string // the ids that After means, set on the log's goroutine
+	named      bool     // the spec names an agent
+	open       bool     // it leaves the fallback to the configuration
+	root       string   // its checkout or directory, whose lane it may be in
+	isCheckout bool     // root is one
+	after      []string // the ids that After means, set on the log's goroutine
 
 	parent  string        // the task that queues it
 	asker   *state.Task   // that task, if its run asks, as the run knows it

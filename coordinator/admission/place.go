@@ -22,6 +22,7 @@ import (
 type Place struct {
 	path       string // without links
 	root       string // the top of its checkout, or itself: the directory whose lane is its own
+	isCheckout bool   // root is a checkout
 	holdsState bool   // the state directory lies in it
 	err        error  // why no task can work there
 	agent      string // for a follow-up of a task that names none
@@ -66,7 +67,7 @@ func (in *intake) checkPlace(s *submission) error {
 		return task.Wrong("workspace", "choose another workspace with -C, or set STINT_STATE_DIR to a directory outside of it",
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.tasks.Config.StateDir, s.Workspace)
 	}
-	s.Workspace, s.root, s.within = w.path, w.root, ""
+	s.Workspace, s.root, s.isCheckout, s.within = w.path, w.root, w.isCheckout, ""
 	if w.root != w.path {
 		s.within = w.root
 	}
@@ -124,7 +125,8 @@ func (a *Admission) lookAt(dir, within string) *Place {
 		path = dir
 	}
 	at := state.Task{Workspace: path, Within: within}
-	return &Place{path: path, root: task.CheckoutAbove(at.Place()), holdsState: task.IsWithin(a.tasks.Home, path)}
+	root := task.CheckoutAbove(at.Place())
+	return &Place{path: path, root: root, isCheckout: task.IsCheckout(root), holdsState: task.IsWithin(a.tasks.Home, path)}
 }
 
 // Checkout returns the checkout of a task, or its place if that is in none, if one task runs there at a
@@ -158,7 +160,7 @@ func (in *intake) noteBeside(tasks []state.Task) {
 		if s.old != nil || s.parent != "" || s.Hold || asked[s.root] || in.a.tasks.Workspace(s.Workspace).Checkout == queue.CheckoutExclusive {
 			continue
 		}
-		if asked[s.root] = true; !task.IsCheckout(s.root) {
+		if asked[s.root] = true; !s.isCheckout {
 			continue
 		}
 		for dir, id := range queue.Read(in.a.tasks, func(st *fold.State) map[string]string { return st.Beside(s.root, tasks[i].SessionKey) }) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"stint/coordinator/task"
 )
 
 // TestSilentMaster: a master that was stopped takes connections and answers nothing.
@@ -37,6 +39,42 @@ func TestSilentMaster(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestListIsWhole: a list of tasks counts only if all of it has come.
+func TestListIsWhole(t *testing.T) {
+	for answer, whole := range map[string]bool{
+		`{"tasks":[{"id":"a"},{"id":"b"}],"next":"2s"}`: true,
+		`{"tasks":[{"id":"a"},{"id":"b"}`:               false,
+		`{"tasks":[{"id":"a"},`:                         false,
+		`{"tasks":[{"id":"a"},{"id":`:                   false,
+		`{"tasks":[`:                                    false,
+		`{"why":"none"}`:                                false,
+		``:                                              false,
+	} {
+		for _, breaksOff := range []bool{false, true} {
+			srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte(answer)) // the client's end is checked below
+				_ = http.NewResponseController(w).Flush()
+				if breaksOff {
+					panic(http.ErrAbortHandler)
+				}
+			})}
+			ln := newPipeListener()
+			done := make(chan error, 1)
+			go func() { done <- srv.Serve(ln) }()
+			c := New("/run/s", ln.dial)
+			views, err := c.SubmitAll(t.Context(), []task.TaskSpec{{}, {}})
+			if (err == nil) != (whole && !breaksOff) || err == nil && len(views) != 2 {
+				t.Errorf("%s (breaks off: %t): %d tasks, %v", answer, breaksOff, len(views), err)
+			}
+			c.Close()
+			if err := srv.Close(); err != nil {
+				t.Error(err)
+			}
+			<-done
+		}
+	}
 }
 
 // TestBusyMaster: a master that is busy with one thing is not silent.
