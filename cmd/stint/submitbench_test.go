@@ -52,8 +52,8 @@ func BenchmarkSubmit(b *testing.B) {
 	r := rounds{}
 	var took []time.Duration
 	for b.Loop() {
-		r.run("bare", 64*each, func() { w.submit64(bare, each) })
-		r.run("stint", 64*each, func() { took = append(took, w.submit64(master, each)...) })
+		r.run(b, "bare", 64*each, func() { w.submit64(bare, each) })
+		r.run(b, "stint", 64*each, func() { took = append(took, w.submit64(master, each)...) })
 		r.add("writer", 1000, stopwatch(func() { writer(1000) }))
 		if river != nil {
 			r.add("river", 64*each/2, river.insert(64, each/2))
@@ -67,7 +67,8 @@ func BenchmarkSubmit(b *testing.B) {
 
 // BenchmarkBatch is 10,000 tasks that are taken in together, by the master itself and
 // over the socket, by turns with 10,000 jobs for River, if STINT_BENCH_RIVER is set. The
-// targets: 100,000 tasks a second in the master, and 1.5 times River.
+// targets: 100,000 tasks a second in the master, and 1.5 times River. With STINT_BENCH_ONLY=stint
+// or socket, for a profile, there is one side.
 func BenchmarkBatch(b *testing.B) {
 	const tasks = 10_000
 	w := newSubmitWorld(b)
@@ -75,11 +76,12 @@ func BenchmarkBatch(b *testing.B) {
 	specs := slices.Repeat([]task.TaskSpec{w.spec()}, tasks)
 	r := rounds{}
 	for b.Loop() {
-		if only := os.Getenv("STINT_BENCH_ONLY"); only != "socket" {
-			r.run("stint", tasks, func() { w.must2(w.c.SubmitOnce(context.Background(), "", specs)) })
+		only := os.Getenv("STINT_BENCH_ONLY")
+		if only != "socket" {
+			r.run(b, "stint", tasks, func() { w.must2(w.c.SubmitOnce(context.Background(), "", specs)) })
 		}
-		if only := os.Getenv("STINT_BENCH_ONLY"); only != "stint" {
-			r.run("socket", tasks, func() { w.must2(client.SubmitAll(context.Background(), specs)) })
+		if only != "stint" {
+			r.run(b, "socket", tasks, func() { w.must2(client.SubmitAll(context.Background(), specs)) })
 		}
 		if river != nil {
 			r.add("river", tasks, river.batch(tasks))
@@ -97,26 +99,20 @@ func (r rounds) add(side string, n int, took time.Duration) {
 }
 
 // run notes how fast a side of this process does n things, and what processor time each takes in microseconds: the
-// collector's and that of the clients too. Unlike the rate, that hardly depends on what else the machine does.
-func (r rounds) run(side string, n int, call func()) {
+// collector's and that of the clients too. That depends less on what else the machine does than the rate.
+func (r rounds) run(b *testing.B, side string, n int, call func()) {
 	var before, after unix.Rusage
-	must2 := func(err error) {
-		if err != nil {
-			panic(err)
-		}
-	}
-	must2(unix.Getrusage(unix.RUSAGE_SELF, &before))
+	must(b, unix.Getrusage(unix.RUSAGE_SELF, &before))
 	var mb, ma runtime.MemStats
 	runtime.ReadMemStats(&mb)
 	took := stopwatch(call)
-	must2(unix.Getrusage(unix.RUSAGE_SELF, &after))
+	must(b, unix.Getrusage(unix.RUSAGE_SELF, &after))
 	runtime.ReadMemStats(&ma)
 	r.add(side, n, took)
 	spent := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
 	r[side+"-cpu-µs"] = append(r[side+"-cpu-µs"], float64(spent.Microseconds())/float64(n))
 	r[side+"-sys-µs"] = append(r[side+"-sys-µs"], float64(time.Duration(after.Stime.Nano()-before.Stime.Nano()).Microseconds())/float64(n))
 	r[side+"-switches"] = append(r[side+"-switches"], float64(after.Nvcsw-before.Nvcsw)/float64(n))
-	r[side+"-gcs"] = append(r[side+"-gcs"], 1000*float64(ma.NumGC-mb.NumGC)/float64(n))
 	r[side+"-allocs"] = append(r[side+"-allocs"], float64(ma.Mallocs-mb.Mallocs)/float64(n))
 	r[side+"-bytes"] = append(r[side+"-bytes"], float64(ma.TotalAlloc-mb.TotalAlloc)/float64(n))
 }

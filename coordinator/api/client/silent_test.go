@@ -72,7 +72,9 @@ func TestListIsWhole(t *testing.T) {
 			if err := srv.Close(); err != nil {
 				t.Error(err)
 			}
-			<-done
+			if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+				t.Error(err)
+			}
 		}
 	}
 }
