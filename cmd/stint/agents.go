@@ -133,10 +133,11 @@ func findSession(name, runDir string) (session string, kept bool) {
 // resumeCommand returns the command with which a person goes on with a task's session
 // in the agent's own CLI, and in the home of its account; "" where there is none.
 func resumeCommand(cfg *Config, accounts *accountsFile, t *state.Task) string {
-	c := adapterOf(cfg, t.Agent, "")
-	if c == nil || t.AgentSession == "" {
+	kind := findKind(t.Agent)
+	if kind == nil || t.AgentSession == "" {
 		return ""
 	}
+	c := kind.New(agent.Config{Value: func(setting string) any { return cfg.agents[t.Agent+"_"+setting] }}) // it runs nothing
 	command := c.ResumeCommand(t.AgentSession, "")
 	if a := accounts.find(t.Account); a != nil && command != "" {
 		if home, _ := a.home(); home != "" { // else it is that of the user
