@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
+	"stint/ledger"
 	"stint/state"
 	"stint/state/lanes"
 )
@@ -235,6 +238,53 @@ func TestLongLaneOfHeld(t *testing.T) {
 		j.task(uuid(300), "status: queued", "sessionKey: "+state.LanePrefixDir+"/w")
 		if got := ready(j, 1); got != uuid(300) {
 			t.Errorf("%s: %q is ready, want the last task", field, got)
+		}
+	}
+}
+
+// TestPutOff: what is on hold or before its time at the beginning of a long lane is not looked at for each task that
+// comes, and a change of it counts all the same.
+func TestPutOff(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		j := newJournal(t)
+		now, later := noon, func(d int) string { return state.FormatTime(noon.Add(time.Duration(d) * time.Minute)) }
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			id := uuid(rapid.IntRange(0, 8).Draw(rt, "task"))
+			field := rapid.SampledFrom([]string{
+				"hold: true", "hold: false", "hold: true", "notBefore:", "notBefore: " + later(1), "notBefore: " + later(2), "notBefore: " + later(3),
+				"order: 1", "order: 2", "order:", "status: running", "status: done", "attempt: 1", "now: 1",
+			}).Draw(rt, "field")
+			if field == "now: 1" {
+				now = now.Add(time.Minute)
+			} else if field != "status: running" && field != "status: done" {
+				_ = j.append(ledger.KindTask, id, "sessionKey: "+state.LanePrefixDir+"/w", "status: queued", field)
+			} else {
+				_ = j.append(ledger.KindTask, id, field) // not each is allowed
+			}
+			lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9}
+			again := j.refold()
+			got, want := taskIDs(j.state.Ready(now, lim)), taskIDs(again.Ready(now, lim))
+			if next, fresh := j.state.NextWake(now), again.NextWake(now); !slices.Equal(got, want) || !next.Equal(fresh) {
+				rt.Fatalf("%v is ready, and next at %v, want %v, %v", got, next, want, fresh)
+			}
+		}
+	})
+	cost := func(n int, field string) time.Duration {
+		j := newJournal(t)
+		took := time.Hour
+		for i := range n + 100 {
+			begun := time.Now()
+			j.task(uuid(i), "status: queued", "sessionKey: "+state.LanePrefixDir+"/w", field)
+			if i >= n {
+				ready(j, 1)
+				took = min(took, time.Since(begun))
+			}
+		}
+		return took
+	}
+	for _, field := range []string{"hold: true", "notBefore: " + at(time.Hour)} {
+		if few, many := cost(100, field), cost(20_000, field); many > 8*few {
+			t.Errorf("%s: one more takes %v behind 100 and %v behind 20,000", field, few, many)
 		}
 	}
 }
