@@ -35,10 +35,10 @@ func NewEventLog(runDir, task string) *EventLog {
 	return &EventLog{dir: runDir, task: task, Done: make(chan struct{})}
 }
 
-// ReadFirst returns what the first event of a run tells of it: its task, and the environment of an agent. An
-// earlier version kept that in a file of its own. A run without both names no task.
+// ReadFirst returns what the first event of a run tells of it: its task, and the environment of an agent. Before that
+// its lock does, and of an earlier version a file of its own. A run without all of these names no task.
 func ReadFirst(runDir string) (first task.LogEvent) {
-	for _, name := range []string{EventsName, "run.json"} {
+	for _, name := range []string{EventsName, "lock", "run.json"} {
 		if first.Task != "" {
 			break
 		}

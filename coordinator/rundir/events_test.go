@@ -59,7 +59,7 @@ func TestEventLogFollowsNoLink(t *testing.T) {
 }
 
 // TestReadFirst: the first event of a run says what is needed of it later, also where an earlier version has said it in a
-// file of its own, or the run writes what it likes.
+// file of its own, no event came, or the run writes what it likes.
 func TestReadFirst(t *testing.T) {
 	dir := t.TempDir()
 	l := NewEventLog(dir, "a task")
@@ -71,6 +71,8 @@ func TestReadFirst(t *testing.T) {
 	}
 	for _, files := range []map[string]string{
 		{"run.json": `{"taskId":"old","env":["A"]}`},
+		{"run.json": `{"taskId":"old","env":["A"]}`, "lock": "12 34\n"},
+		{"lock": "{\"taskId\":\"old\",\"env\":[\"A\"]}\n12 34\n"},
 		{"run.json": `{"taskId":"old","env":["A"]}`, EventsName: `{"kind":"run"}` + "\n"},
 		{"run.json": `{"taskId":"old","env":["A"]}`, EventsName: "\x00{{"},
 	} {
