@@ -167,7 +167,7 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 	if o.printed == 0 {
 		err = a.printTasks(shown)
 	}
-	if err == nil && found == o.filter.Limit && !o.watch {
+	if err == nil && o.filter.Limit > 0 && found >= o.filter.Limit && !o.watch { // more, if some that run are older
 		a.hint("stint: the newest %d; all of them: stint ls%s -n 0\n", o.filter.Limit, map[bool]string{true: " --archive"}[o.archive])
 	}
 	return err

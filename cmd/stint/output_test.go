@@ -134,6 +134,31 @@ func TestTaskTable(t *testing.T) {
 
 // TestListOfOlderMaster: a master that makes no tables is asked for the tasks.
 func TestListOfOlderMaster(t *testing.T) {
+	out, _ := listOf(t, &lsOptions{}, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("text") {
+			wire.ProblemOf(task.Invalid("", "unknown query parameter")).Write(w)
+			return
+		}
+		_, _ = io.WriteString(w, `{"tasks":[{"id":"mine","status":"draft","title":"x"}]}`)
+	})
+	if want := "ID    STATUS  TIME  AGE  SESSION  AGENT  PROMPT\nmine  draft         -                    x\n"; out != want {
+		t.Errorf("%q", out)
+	}
+}
+
+// TestListIsCut: who sees a part of the tasks is told so, also where older ones that run come on top of it.
+func TestListIsCut(t *testing.T) {
+	for head, isCut := range map[string]bool{"1": false, "2": true, "3": true} {
+		o := &lsOptions{filter: state.Filter{Limit: 2}}
+		if _, hints := listOf(t, o, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(wire.ListHeader, head) }); isCut != strings.Contains(hints, "the newest 2;") {
+			t.Errorf("%s tasks: %q", head, hints)
+		}
+	}
+}
+
+// listOf returns what stint ls prints and hints at if a master answers so.
+func listOf(t *testing.T, o *lsOptions, answer http.HandlerFunc) (text, hints string) {
+	t.Helper()
 	run, err := os.MkdirTemp("/tmp", "r") // short enough for a socket
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(run) })
@@ -144,20 +169,12 @@ func TestListOfOlderMaster(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Dir(socket), 0o700))
 	ln, err := net.Listen("unix", socket)
 	must(t, err)
-	older := &httptest.Server{Listener: ln, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("text") {
-			wire.ProblemOf(task.Invalid("", "unknown query parameter")).Write(w)
-			return
-		}
-		_, _ = io.WriteString(w, `{"tasks":[{"id":"mine","status":"draft","title":"x"}]}`)
-	})}}
-	older.Start()
-	defer older.Close()
-	var out bytes.Buffer
-	a := &app{stateOption: state, stdout: &out, stderr: io.Discard}
-	if err := a.list(t.Context(), &lsOptions{}); err != nil || out.String() != "ID    STATUS  TIME  AGE  SESSION  AGENT  PROMPT\nmine  draft         -                    x\n" {
-		t.Errorf("%v: %q", err, &out)
-	}
+	master := &httptest.Server{Listener: ln, Config: &http.Server{Handler: answer}}
+	master.Start()
+	defer master.Close()
+	var out, told bytes.Buffer
+	must(t, (&app{stateOption: state, stdout: &out, stderr: &told}).list(t.Context(), o))
+	return out.String(), told.String()
 }
 
 // Text of any script takes its columns.
