@@ -385,6 +385,13 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 	b := newBench(t)
+	b.Self = []string{"/bin/sh", "-c", `read start; echo {} >&4; sleep 0.2; echo '{"started":1}'; echo '{"end":{}}'`}
+	var events []task.Event
+	b.run(t.Context(), b.Turn(""), begin, func(e task.Event) { events = append(events, e) })
+	if len(events) < 2 || len(events[0].Env) == 0 || slices.ContainsFunc(events[1:], func(e task.Event) bool { return e.Env != nil }) {
+		t.Errorf("the agent was seen before its start was: %+v", events)
+	}
+	b = newBench(t)
 	b.Self = []string{"/no/such/gate"}
 	if out := b.run(t.Context(), b.Turn(""), begin, quiet); out.Class != state.ClassInterrupted || out.ExitCode != -1 || !strings.Contains(out.Error, "gate") {
 		t.Errorf("no gate: %+v", out)

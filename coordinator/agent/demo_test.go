@@ -130,7 +130,7 @@ func TestDemoSuccess(t *testing.T) {
 	if !agent.IsUUID(out.Session) || out.Thread.InputTokens != 110 {
 		t.Errorf("session %q, usage %+v", out.Session, out.Thread)
 	}
-	if got := strings.Join(events[0].Env, " "); !events[0].Started || got != "PATH STINT_ATTEMPT STINT_DEMO_HOME STINT_RUN_ID STINT_TASK_ID" {
+	if got := strings.Join(events[0].Env, " "); got != "PATH STINT_ATTEMPT STINT_DEMO_HOME STINT_RUN_ID STINT_TASK_ID" {
 		t.Errorf("names of the environment: %s", got)
 	}
 	var session, text string

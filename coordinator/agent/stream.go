@@ -28,7 +28,12 @@ var (
 )
 
 // RunEvents runs a program whose events d reads, and says what came of it.
-func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report func(task.Event)) task.Outcome {
+func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, tell func(task.Event)) task.Outcome {
+	env := gate.EnvNames(s.Env)
+	report := func(e task.Event) { // the first one is not always the start: what the agent writes may be seen before
+		e.Env, env = env, nil
+		tell(e)
+	}
 	st, h := newStream(d, report), d.State()
 	h.report = func(e task.Event) { // in the stream, where most are masked, JSON has many spellings of a secret
 		if e.Text = r.Redact.String(e.Text); e.Log != nil {
@@ -38,7 +43,7 @@ func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, report f
 		}
 		report(e)
 	}
-	st.patience, st.env = r.Patience, s.Env
+	st.patience = r.Patience
 	e := r.Supervise(ctx, s, st)
 	st.end()
 	v := classify(e, d, r.Time())
@@ -120,7 +125,6 @@ type stream struct {
 	decoder  Decoder
 	report   func(task.Event)
 	patience time.Duration // see Runner.Patience
-	env      []string      // of the agent
 	failing  time.Time     // since when the agent only reports errors; zero: it does not
 }
 
@@ -141,7 +145,7 @@ func (st *stream) end() {
 }
 
 func (st *stream) Finished() bool   { return st.decoder.State().End != NoTerminal }
-func (st *stream) Began()           { st.report(task.Event{Started: true, Env: gate.EnvNames(st.env)}) }
+func (st *stream) Began()           { st.report(task.Event{Started: true}) }
 func (st *stream) Progress(n int64) { st.report(task.Event{Bytes: n}) }
 
 // Stuck returns an error when the agent has done nothing for too long but report errors: that there is no network, for the

@@ -90,8 +90,8 @@ type Event struct {
 	Forked  bool      // that session is a fork of the turn's
 	Text    string    // a message of the agent, complete
 	Bytes   int64     // size of the output so far; Bytes alone is a sign of life
-	Started bool      // the agent is at work, though it has said nothing yet; comes alone, but for Env
-	Env     []string  // names of its environment variables, sorted
+	Started bool      // the agent is at work, though it has said nothing yet; comes alone
+	Env     []string  // of the first event, whatever else that tells: names of the agent's environment variables, sorted
 	Log     *LogEvent // what it does, for people; without time and run, which the receiver adds
 }
 
