@@ -86,8 +86,11 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 		if settled || look == fsckLooks || !live() {
 			r.fault(KindArchive, queue.FindingsOf(append(archive.Check(dir, ledger.TaskFiles, readable), archive.Check(dir, ledger.JobFiles, nil)...))...)
 			for _, pattern := range []string{"*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", "*.md.before*", "*.md.compacted"} {
-				paths, _ := filepath.Glob(filepath.Join(dir, pattern))       // the pattern is good
-				for _, p := range slices.DeleteFunc(paths, durable.IsTemp) { // a writer's, which may be at work; a master removes old ones
+				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
+				for _, p := range paths {
+					if durable.IsTemp(p) || strings.HasSuffix(p, ".compacted") && live() {
+						continue // a writer's, which may be at work; a master removes old ones, and a compaction its draft
+					}
 					r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))
 				}
 			}
