@@ -240,7 +240,9 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 		body, err = io.ReadAll(resp.Body)
 	}
 	_ = resp.Body.Close() // it was only read
-	if err != nil {
+	if isWrong(err) {
+		return fmt.Errorf("answer of the master to %s %s: %w", method, path, err)
+	} else if err != nil {
 		return c.explainNoAnswer(ctx, err)
 	}
 	switch out := out.(type) {
@@ -262,7 +264,7 @@ func readTasks(r io.Reader, views *[]wire.TaskView) error {
 	dec := json.NewDecoder(r)
 	for _, want := range []json.Token{json.Delim('{'), "tasks", json.Delim('[')} {
 		if got, err := dec.Token(); err != nil || got != want {
-			return cmp.Or(err, fmt.Errorf("the answer has %v, and not %v", got, want))
+			return cmp.Or(err, fmt.Errorf("%w: it has %v, and not %v", errNoList, got, want))
 		}
 	}
 	for dec.More() {
@@ -276,6 +278,15 @@ func readTasks(r io.Reader, views *[]wire.TaskView) error {
 	}
 	_, err := io.Copy(io.Discard, r) // else the connection is not used again
 	return err
+}
+
+var errNoList = errors.New("that is no list of tasks")
+
+// isWrong reports an error about what has come, as of a master of another version: to ask again does not help.
+func isWrong(err error) bool {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	return errors.Is(err, errNoList) || errors.As(err, &syntax) || errors.As(err, &kind)
 }
 
 // shortWait is how long a request is made again that the machine lacks something for.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +42,7 @@ func TestSilentMaster(t *testing.T) {
 	})
 }
 
-// TestListIsWhole: a list of tasks counts only if all of it has come.
+// TestListIsWhole: a list of tasks counts only if all of it has come. What is none will be none when it is asked for again.
 func TestListIsWhole(t *testing.T) {
 	for answer, whole := range map[string]bool{
 		`{"tasks":[{"id":"a"},{"id":"b"}],"next":"2s"}`: true,
@@ -50,6 +51,8 @@ func TestListIsWhole(t *testing.T) {
 		`{"tasks":[{"id":"a"},{"id":`:                   false,
 		`{"tasks":[`:                                    false,
 		`{"why":"none"}`:                                false,
+		`{"tasks":[{"id":1}]}`:                          false,
+		`<html>`:                                        false,
 		``:                                              false,
 	} {
 		for _, breaksOff := range []bool{false, true} {
@@ -67,6 +70,10 @@ func TestListIsWhole(t *testing.T) {
 			views, err := c.SubmitAll(t.Context(), []task.TaskSpec{{}, {}})
 			if (err == nil) != (whole && !breaksOff) || err == nil && len(views) != 2 {
 				t.Errorf("%s (breaks off: %t): %d tasks, %v", answer, breaksOff, len(views), err)
+			}
+			isNone := strings.HasPrefix(answer, "<") || strings.Contains(answer, "why") || strings.Contains(answer, "1")
+			if err != nil && errors.Is(err, &task.Error{Code: task.CodeStopped}) == isNone {
+				t.Errorf("%s (breaks off: %t): %v", answer, breaksOff, err)
 			}
 			c.Close()
 			if err := srv.Close(); err != nil {
