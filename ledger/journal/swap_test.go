@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -311,4 +312,80 @@ func TestKilledCompactionIsCutOff(t *testing.T) {
 		t.Errorf("%v", found)
 	}
 	w.close()
+}
+
+// TestSpoiltDraftIsNotUsed: what a compaction has written for tasks.md is compared with the new journal before it counts, since a
+// disk may give other bytes than it was given.
+func TestSpoiltDraftIsNotUsed(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	w.close()
+	fs := newOnceFS("wrote", "tasks.md.compacted")
+	fs.next(func() error {
+		text := strings.Replace(w.read("tasks.md.compacted"), "- color: red", "- color: rad", 1)
+		return os.WriteFile(w.path("tasks.md.compacted"), []byte(text), 0o600)
+	})
+	w.fs = fs
+	w.open(false)
+	w.refuse("it would not have the records that are wanted")
+	w.compact("b")
+	w.isSound()
+	w.reopened()
+}
+
+// TestOldBufferAfterACompaction: what tasks.md has is known from the moment in which it was written anew, so that a buffer from
+// before a record, saved after somebody has touched the file, is no deletion of that record's task.
+func TestOldBufferAfterACompaction(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	w.edit(appended("\n## Task mine\n- status: queued\n"))
+	w.reconcile()
+	w.compact("b")
+	w.edit(func(now string) string { return now[:strings.Index(now, "## Task mine")] })
+	w.reconcile()
+	w.await("1 records were missing")
+	w.edit(replace("- color: red", "- color: blue"))
+	w.reconcile()
+	w.compact("c")
+	buffer := w.read("tasks.md")
+	w.add("late", "status", "queued")
+	w.caughtUp()
+	if got := w.read("tasks.md"); !strings.HasPrefix(got, buffer+"## Task late\n") {
+		t.Errorf("%q was appended", strings.TrimPrefix(got, buffer))
+	}
+	want := w.meaning()
+	must(t, os.Chtimes(w.path("tasks.md"), time.Time{}, time.Now().Add(-time.Hour)))
+	w.reconcile()
+	w.edit(func(string) string { return buffer })
+	w.reconcile()
+	if got := w.meaning(); got != want || w.gone != "" {
+		t.Errorf("deleted %q, the tasks are\n%s\nand were\n%s", w.gone, got, want)
+	}
+	w.isSound()
+	w.reopened()
+}
+
+// TestSaveJustAfterTheSwap, in the new file, is seen by the next look, though it may have as many bytes.
+func TestSaveJustAfterTheSwap(t *testing.T) {
+	t.Parallel()
+	for _, color := range []string{"rad", "yellow"} {
+		w := filled(t)
+		w.close()
+		var exchanged atomic.Bool
+		w.fs = &opsFS{durable.OS, func(op, _ string) error {
+			if op == "syncdir" && exchanged.CompareAndSwap(true, false) {
+				text := strings.Replace(w.read("tasks.md"), "- color: red", "- color: "+color, 1)
+				return os.WriteFile(w.path("tasks.md"), []byte(text), 0o600)
+			}
+			exchanged.Store(exchanged.Load() || op == "exchange")
+			return nil
+		}}
+		w.open(false)
+		w.compact("b")
+		must(t, w.log.ReconcileNow(t.Context()))
+		if !strings.Contains(w.meaning(), color) {
+			t.Errorf("the edit is gone:\n%s", w.meaning())
+		}
+		w.reopened()
+	}
 }

@@ -95,8 +95,8 @@ func (t *File) Swap(old durable.ID, draft durable.File, newest uint64, marks int
 		return err
 	}
 	if now := t.now(); now.SameFile(ours) {
-		t.seen, t.blank, t.foreign, t.dirty = now, blank, now.Size != ours.Size, false
-		t.state, t.marks = State{Newest: newest, Raced: t.state.Raced}, marks
+		t.seen, t.blank, t.foreign = now, blank, now != ours
+		t.state, t.marks = State{Newest: newest}, marks
 	}
 	if out, err := durable.IDAt(t.fs, t.DraftPath()); err != nil {
 		return nil // it is gone, or stays
