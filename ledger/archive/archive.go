@@ -72,7 +72,20 @@ func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.Arc
 		}
 	}
 	entries, err = rebuild(fsys, dir, files)
-	return entries, Ends{}, err
+	return entries, Ends{File: begin.Archive, Size: begin.Size}, err
+}
+
+// Lacks returns a finding if the file that was written to last is not there, or is shorter than it was then.
+func (e Ends) Lacks(fsys durable.FS, dir string) *ledger.SyntaxError {
+	file := filepath.Join(Dir, e.File)
+	fi, err := fsys.Stat(filepath.Join(dir, file))
+	if e.Size == 0 || err == nil && fi.Size() >= e.Size {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("it has %d bytes", fi.Size())
+	}
+	return &ledger.SyntaxError{File: file, Msg: fmt.Sprintf("%v, and the last compaction has left %d there: what is archived, and its idempotency keys, are not known; restore the file from a backup", err, e.Size)}
 }
 
 // WriteIndex writes the entries of a compaction behind the end of the index, and makes it durable.
@@ -310,11 +323,18 @@ func Check(dir string, files ledger.Files, check func(*ledger.Section) error) (f
 	wrong := func(err error) {
 		found = append(found, &ledger.SyntaxError{File: filepath.Join(Dir, files.Index()), Msg: err.Error()})
 	}
-	entries, err := Read(durable.OS, dir, files)
+	entries, ends, err := Load(durable.OS, dir, files)
 	if err != nil {
 		wrong(err)
 	}
+	lacks := ends.Lacks(durable.OS, dir)
+	if lacks != nil {
+		found = append(found, lacks)
+	}
 	for _, e := range entries {
+		if lacks != nil && e.File == ends.File {
+			continue // it says enough
+		}
 		if _, err := ReadRecord(durable.OS, dir, e); err != nil {
 			wrong(err)
 		}

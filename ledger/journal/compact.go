@@ -410,7 +410,7 @@ func (c *compactor) write() (err error) {
 
 // encode writes the new journal. An error of w is for whoever flushes it.
 func (c *compactor) encode(w io.Writer, keep ledger.Keep) (err error) {
-	begin, text := mark.Record(c.through, len(keep), c.report.Archive, c.at), []byte(ledger.EmptyJournal)
+	begin, text := mark.Record(c.through, len(keep), cmp.Or(c.out.File, c.report.Archive), c.out.Size, c.at), []byte(ledger.EmptyJournal)
 	_, _ = w.Write(text)
 	c.ends, c.stays = []int64{int64(len(text))}, map[string]bool{}
 	for i := -1; i < len(keep); i++ {

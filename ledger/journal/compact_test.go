@@ -270,7 +270,7 @@ func TestCompaction(t *testing.T) {
 	if diff := cmp.Diff(want, w.meaning()); diff != "" {
 		t.Errorf("the fold (+) is not the old one:\n%s", diff)
 	}
-	if got, want := w.lines(), "6 compaction through=5 merged=2 archive=tasks-2026-11.md updatedAt=2026-11-21T12:00:00.000Z\n7 a "; !strings.HasPrefix(got, want) {
+	if got, want := w.lines(), "6 compaction through=5 merged=2 archive=tasks-2026-11.md size="+fmt.Sprint(len(w.read("archive/tasks-2026-11.md")))+" updatedAt=2026-11-21T12:00:00.000Z\n7 a "; !strings.HasPrefix(got, want) {
 		t.Errorf("the journal begins with %q", got)
 	}
 	w.isSound()

@@ -211,6 +211,9 @@ func (l *Log) openFiles() error {
 	if ends.Index == 0 && len(entries) > 0 {
 		l.note(ledger.Notice{Text: fmt.Sprintf("%s is not whole: the archive's files have %d tasks, and the next compaction writes it anew", filepath.Join(archive.Dir, l.opts.Files.Index()), len(entries))})
 	}
+	if f := ends.Lacks(l.opts.FS, l.opts.Dir); f != nil {
+		l.note(ledger.Notice{Text: f.Error()})
+	}
 	l.opts.Locker.Lock()
 	for _, e := range entries {
 		l.opts.Archived(e)

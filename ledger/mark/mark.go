@@ -4,6 +4,7 @@ package mark
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -18,13 +19,16 @@ const Compaction = "compaction"
 const (
 	keyThrough = "through" // all records up to that seq were merged or moved out
 	keyMerged  = "merged"  // so many records that follow it are merged ones
-	keyArchive = "archive" // the file that has what was superseded
+	keyArchive = "archive" // the file of the archive that was written to last
+	keySize    = "size"    // of it; older versions did not write it
 )
 
 // A Mark is the record that begins a compacted journal.
 type Mark struct {
 	Seq, Through uint64
 	Merged       int
+	Archive      string // the file of the archive that was written to last
+	Size         int64  // of it; 0: not known
 }
 
 // Of returns the mark at the beginning of a journal's bytes; a zero mark if there is none.
@@ -52,7 +56,8 @@ func In(s *ledger.Section) (m Mark, ok bool) {
 	if !ok1 || !ok2 || through >= s.Seq || merged > ledger.MaxSeq {
 		return m, false
 	}
-	return Mark{s.Seq, through, int(merged)}, true
+	size, _ := ledger.ParseUint([]byte(s.Value(keySize)))
+	return Mark{s.Seq, through, int(merged), s.Value(keyArchive), int64(min(size, math.MaxInt64))}, true
 }
 
 // Restore is the id of the control record that a restore writes. The numbers between its
@@ -93,10 +98,10 @@ func Superseded(sections []ledger.Section) (is func(seq uint64) bool) {
 }
 
 // Record returns the record that begins a journal in which all records up to through
-// were merged, into the merged ones that follow it, or moved out to that file of the archive.
-func Record(through uint64, merged int, archive string, at time.Time) ledger.Record {
+// were merged, into the merged ones that follow it, or moved out to the archive, of which that file has that size then.
+func Record(through uint64, merged int, archive string, size int64, at time.Time) ledger.Record {
 	r := ledger.Record{Kind: ledger.KindControl, ID: Compaction, Seq: through + 1}
 	r.Add(keyThrough, strconv.FormatUint(through, 10)).Add(keyMerged, strconv.Itoa(merged)).
-		Add(keyArchive, archive).Add(ledger.KeyUpdated, ledger.Stamp(at))
+		Add(keyArchive, archive).Add(keySize, strconv.FormatInt(size, 10)).Add(ledger.KeyUpdated, ledger.Stamp(at))
 	return r
 }

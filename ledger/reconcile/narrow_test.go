@@ -116,7 +116,7 @@ func newLedger(t *rapid.T) *testLedger {
 	l.in = Input{Rules: Rules{Guarded: []string{"prompt"}}, Now: time.Unix(1e9, 0), Deletes: true, Seen: math.MaxUint64}
 	if rapid.Bool().Draw(t, "compacted") {
 		l.seq = 100
-		r := mark.Record(l.seq, 2, "tasks-2026-11.md", l.in.Now)
+		r := mark.Record(l.seq, 2, "tasks-2026-11.md", 0, l.in.Now)
 		l.write(&r, true)
 	}
 	for range rapid.IntRange(4, 40).Draw(t, "records") {
