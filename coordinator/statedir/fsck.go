@@ -84,6 +84,7 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 			settled = r.look(dir, files, root) && settled
 		}
 		if settled || look == fsckLooks || !live() {
+			r.unreadable("format", journal.CheckLayout(durable.OS, dir))
 			r.fault(KindArchive, queue.FindingsOf(append(archive.Check(dir, ledger.TaskFiles, readable), archive.Check(dir, ledger.JobFiles, nil)...))...)
 			for _, pattern := range []string{"*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", "*.md.before*", "*.md.compacted"} {
 				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good

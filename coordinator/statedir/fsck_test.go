@@ -153,3 +153,14 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestFsckOfANewerLayout says what a master says that does not start there.
+func TestFsckOfANewerLayout(t *testing.T) {
+	good := records(t, "a status=done prompt=x")
+	for format, want := range map[string]string{"9\n": "has format 9, this stint knows formats up to 1: use the newer stint that wrote it", "one\n": "does not hold a version number; this stint writes 1 there"} {
+		dir := ledgerDir(t, "tasks.md", good, "journal.md", good, "format", format)
+		if got := fsckText(t, dir, func() bool { return false }); got != "file format: "+filepath.Join(dir, "format")+" "+want {
+			t.Errorf("%q: %s", format, got)
+		}
+	}
+}

@@ -176,7 +176,11 @@ func Open(opts Options) (*Log, error) {
 }
 
 func (l *Log) openFiles() error {
-	if err := l.checkLayout(); err != nil {
+	err := CheckLayout(l.opts.FS, l.opts.Dir)
+	if errors.Is(err, fs.ErrNotExist) { // it is a new one
+		err = durable.WriteFile(l.opts.FS, filepath.Join(l.opts.Dir, "format"), fmt.Appendf(nil, "%d\n", layoutVersion))
+	}
+	if err != nil {
 		return err
 	}
 	if err := finishRestore(l.opts.FS, l.opts.Dir, l.opts.Files); err != nil {
@@ -252,13 +256,10 @@ func (l *Log) readEnd() (err error) {
 // layoutVersion is the version of the state directory's layout.
 const layoutVersion = 1
 
-// checkLayout refuses a directory that a newer stint wrote, and marks a new one.
-func (l *Log) checkLayout() error {
-	path := filepath.Join(l.opts.Dir, "format")
-	data, err := durable.ReadFile(l.opts.FS, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return durable.WriteFile(l.opts.FS, path, fmt.Appendf(nil, "%d\n", layoutVersion))
-	}
+// CheckLayout refuses a state directory that a newer stint wrote. Its error wraps fs.ErrNotExist where no log was opened yet.
+func CheckLayout(fsys durable.FS, dir string) error {
+	path := filepath.Join(dir, "format")
+	data, err := durable.ReadFile(fsys, path)
 	if err != nil {
 		return err
 	}
