@@ -223,7 +223,7 @@ func (l *Log) applyPlan(snap tasksfile.Snapshot, p *planned) (res applyResult, e
 			data = nil
 		}
 		if res.done, res.trouble = l.tasks.AppendTo(snap, p.InFile > 0, data, p.Newest+1, l.seq, p.Rest); res.done && res.trouble == nil && p.Dropped > 0 {
-			text := fmt.Sprintf("%s: %d records were missing (an old buffer was saved?) and have been appended again", p.File, p.Dropped)
+			text := p.File + ": " + ledger.Plural(p.Dropped, "record was missing (an old buffer was saved?) and has", "records were missing (an old buffer was saved?) and have") + " been appended again"
 			if id, isTask := strings.CutPrefix(p.Last, string(ledger.KindTask)+" "); isTask {
 				text += "; to delete the task added last: stint cancel " + id
 			}

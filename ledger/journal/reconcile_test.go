@@ -131,15 +131,15 @@ var rows = []row{
 	{name: "a requeue that is done, moved to the end", has: cycle, saves: []save{put("\n## Task a\n- status: queued\n"), both(sub("\n## Task a\n- status: queued\n", "\n"), put("\n## Task a\n- status: queued\n"))}, want: "6 a by=hand status=queued\n"},
 
 	// the newest seqs missing
-	{name: "a stale buffer", saves: []save{stale(2, "")}, said: []string{"1 records were missing"}, quiet: []string{"by hand"}},
-	{name: "a stale buffer twice", saves: []save{stale(2, ""), stale(1, "")}, said: []string{"1 records were missing", "2 records were missing"}},
+	{name: "a stale buffer", saves: []save{stale(2, "")}, said: []string{"1 record was missing"}, quiet: []string{"by hand"}},
+	{name: "a stale buffer twice", saves: []save{stale(2, ""), stale(1, "")}, said: []string{"1 record was missing", "2 records were missing"}},
 	{name: "a stale buffer with an appended requeue", has: cycle, saves: []save{stale(3, "## Task a\n- status: queued\n"), nothing}, want: "6 a by=hand status=queued\n", said: []string{"3 records were missing"}},
 	{name: "a stale buffer with an edit", saves: []save{both(stale(2, ""), sub("\n- status: queued", "\n- status: canceled"))}, want: "3 a by=hand edits=1 status=canceled\n"},
 	{name: "a stale buffer from before an edit", saves: []save{sub("- priority: 5", "- priority: 9"), both(stale(3, ""), sub("- priority: 9", "- priority: 5")), nothing}, want: "3 a by=hand edits=1 priority=9\n4 a edits=1 ignored=- priority: 5\n", said: []string{"Task a is as it was before a later edit of it"}},
 	{name: "a stale buffer from before an edit, over a save that had everything", live: true, saves: []save{sub("- priority: 5", "- priority: 9"), nothing, both(stale(3, ""), sub("- priority: 9", "- priority: 5"))}, want: "3 a by=hand edits=1 priority=9\n4 a edits=1 ignored=- priority: 5\n", said: []string{"Task a is as it was before a later edit of it"}},
 	{name: "a stale buffer from before an edit, and then an edit", saves: []save{sub("- priority: 5", "- priority: 9"), both(stale(3, ""), sub("- priority: 9", "- priority: 5")), sub("- label: x", "- label: y")}, want: "3 a by=hand edits=1 priority=9\n4 a edits=1 ignored=- priority: 5\n5 a by=hand edits=1 label=y\n"},
 	{name: "an edited section that is put back", saves: []save{sub("- priority: 5", "- priority: 9"), stale(1, ""), nothing}, want: "3 a by=hand edits=1 priority=9\n4 a edits=1 ignored=- priority: 5\n", said: []string{"3 records were missing"}, quiet: []string{"edited by hand: nothing"}},
-	{name: "the newest section taken out", has: cycle, saves: []save{cutOut(5)}, said: []string{"1 records were missing"}},
+	{name: "the newest section taken out", has: cycle, saves: []save{cutOut(5)}, said: []string{"1 record was missing"}},
 	{name: "all taken out", has: cycle, saves: []save{func(string) string { return "# Tasks\n" }}, said: []string{"5 records were missing"}},
 
 	// deleted
@@ -151,13 +151,13 @@ var rows = []row{
 	{name: "taken out, but for a section by hand", lost: []uint64{2}, has: cycle, saves: []save{both(cutOut(2), put("\n## Task b\n- label: l\n"))}, want: "6 b by=hand label=l\n"},
 	{name: "taken out while something is damaged", lost: []uint64{2, 3}, has: cycle, saves: []save{both(cutOut(2), sub("<!-- end 3 -->", ""))}, wrong: []string{"record 3 has no end line"}},
 	{name: "taken out while a status is mistyped", lost: []uint64{2}, has: cycle, saves: []save{both(cutOut(2), put("\n## Task m\n- status: qeued\n"))}, want: "6 deleted tasks=Task b\n", wrong: []string{`unknown status "qeued"`}},
-	{name: "taken out of a stale buffer", lost: []uint64{2}, has: cycle, saves: []save{both(cutOut(2), stale(5, ""))}, want: "6 deleted tasks=Task b\n", said: []string{"1 records were missing"}},
+	{name: "taken out of a stale buffer", lost: []uint64{2}, has: cycle, saves: []save{both(cutOut(2), stale(5, ""))}, want: "6 deleted tasks=Task b\n", said: []string{"1 record was missing"}},
 	{name: "a stale buffer from before the task", has: cycle, saves: []save{stale(2, "")}, said: []string{"4 records were missing"}},
 	{name: "the beginning taken out of a buffer from before its end", lost: []uint64{1}, has: cycle, saves: []save{both(stale(3, ""), cutOut(1))}, said: []string{"3 records were missing"}},
 	{name: "the task added last, in two saves", live: true, lost: []uint64{5}, has: cycle, saves: []save{put("\nnotes\n"), cutOut(5)}, want: "6 deleted tasks=Task c\n"},
 	{name: "the task added last and another, in two saves", live: true, lost: []uint64{2}, has: cycle, saves: []save{put("\nnotes\n"), cutOut(2, 5)}, want: "6 deleted tasks=Task b\n", said: []string{"stint cancel c"}},
-	{name: "a stale buffer over a file that was touched", live: true, has: cycle, saves: []save{nothing, cutOut(5)}, said: []string{"1 records were missing"}},
-	{name: "a stale buffer over what another person saved", live: true, has: cycle, saves: []save{put("\nnotes\n"), both(cutOut(5), sub("\nnotes\n", ""))}, said: []string{"1 records were missing"}},
+	{name: "a stale buffer over a file that was touched", live: true, has: cycle, saves: []save{nothing, cutOut(5)}, said: []string{"1 record was missing"}},
+	{name: "a stale buffer over what another person saved", live: true, has: cycle, saves: []save{put("\nnotes\n"), both(cutOut(5), sub("\nnotes\n", ""))}, said: []string{"1 record was missing"}},
 	{name: "the task added last, while it runs", live: true, has: append(slices.Clone(cycle), "busy status=running"), saves: []save{put("\nnotes\n"), cutOut(6)}, said: []string{"stint cancel busy"}},
 	{name: "a stale buffer over a save that had everything", live: true, has: cycle, saves: []save{nothing, stale(4, "")}, said: []string{"2 records were missing"}},
 	{name: "tidied", lost: []uint64{3, 4}, has: cycle, saves: []save{cutOut(3, 4)}},
@@ -193,7 +193,7 @@ var rows = []row{
 	{name: "a formatter and an edit", has: many, saves: []save{both(sub("__a__", "**a**"), both(sub("__b__", "**b**"), both(sub("__c__", "**c**"), both(sub("__d__", "**d**"), sub("label: x", "label: y")))))}, wrong: []string{"4 tasks' prompts"}},
 	{name: "three prompts", has: many, saves: []save{both(sub("__a__", "A"), both(sub("__b__", "B"), sub("__c__", "C")))}, want: "6 a by=hand edits=1 prompt=A\n7 b by=hand edits=2 prompt=B\n8 c by=hand edits=3 prompt=C\n"},
 	{name: "a formatter taken back", has: many, saves: []save{all("__", "**"), all("**", "__"), sub("__a__", "A")}, want: "6 a by=hand edits=1 prompt=A\n"},
-	{name: "a formatter over a stale buffer", has: many, saves: []save{both(stale(5, ""), all("__", "**"))}, said: []string{"1 records were missing"}, wrong: []string{"4 tasks' prompts"}},
+	{name: "a formatter over a stale buffer", has: many, saves: []save{both(stale(5, ""), all("__", "**"))}, said: []string{"1 record was missing"}, wrong: []string{"4 tasks' prompts"}},
 }
 
 // digests are names of sections, which the rows do not spell out.

@@ -343,7 +343,7 @@ func TestOldBufferAfterACompaction(t *testing.T) {
 	w.compact("b")
 	w.edit(func(now string) string { return now[:strings.Index(now, "## Task mine")] })
 	w.reconcile()
-	w.await("1 records were missing")
+	w.await("1 record was missing")
 	w.edit(replace("- color: red", "- color: blue"))
 	w.reconcile()
 	w.compact("c")
