@@ -213,7 +213,7 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 			switch {
 			case out.wrote && isGone(err): // to begin again would repeat what was printed
 				return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint ls"}
-			case !errors.Is(err, &task.Error{Code: task.CodeInvalid}): // an older master, or an unknown zone
+			case !errors.Is(err, &task.Error{Code: task.CodeInvalid}) && !errors.Is(err, &task.Error{Code: task.CodeNotFound}): // an unknown zone, an older master
 				return err
 			}
 		}
@@ -475,6 +475,9 @@ func laneName(key string) string {
 
 // widthsOf returns how many columns of a terminal the cells of rows take, without the last ones.
 func widthsOf(rows [][]string) []int {
+	if len(rows) == 0 {
+		return nil
+	}
 	widths := make([]int, len(rows[0])-1)
 	for _, row := range rows {
 		for i := range widths {

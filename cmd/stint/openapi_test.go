@@ -53,6 +53,8 @@ var apiCalls = []apiCall{
 	{operation: "list-tasks", query: "limit=1&status=queued", status: 200},
 	{operation: "list-tasks", query: "limit=many", status: 422},
 	{operation: "list-tasks", query: "limit=1&cursor=zzzzzz", status: 422},
+	{operation: "list-tasks-as-text", query: "limit=1&width=60&location=Europe/Berlin", status: 200},
+	{operation: "list-tasks-as-text", query: "location=Here", status: 422},
 	{operation: "get-task", status: 200},
 	{operation: "get-task", headers: []string{"If-None-Match: *"}, status: 304},
 	{operation: "get-task", set: []string{"id=nothing"}, status: 404},

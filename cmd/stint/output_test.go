@@ -135,8 +135,8 @@ func TestTaskTable(t *testing.T) {
 // TestListOfOlderMaster: a master that makes no tables is asked for the tasks.
 func TestListOfOlderMaster(t *testing.T) {
 	out, _ := listOf(t, &lsOptions{}, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("text") {
-			wire.ProblemOf(task.Invalid("", "unknown query parameter")).Write(w)
+		if r.URL.Path == "/v1/table" {
+			wire.ProblemOf(&task.Error{Code: task.CodeNotFound, Message: "there is no such path"}).Write(w)
 			return
 		}
 		_, _ = io.WriteString(w, `{"tasks":[{"id":"mine","status":"draft","title":"x"}]}`)

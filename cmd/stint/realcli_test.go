@@ -212,7 +212,8 @@ func (s *scriptState) agentOf(ts *testscript.TestScript, task string) int {
 		if err != nil {
 			return false // it comes
 		}
-		_, err = fmt.Sscan(string(text), &pid)
+		_, last, _ := strings.Cut(string(text), "\n") // the first line is the run's record
+		_, err = fmt.Sscan(last, &pid)
 		return err == nil && pid > 1
 	}) {
 		ts.Fatalf("task %s has no agent", task)

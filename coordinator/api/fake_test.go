@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -39,6 +40,10 @@ type master interface {
 }
 
 func newServer(m master, opts Options) *Server {
+	if opts.Line == nil {
+		opts.Line = func(v wire.TaskView, _ wire.Look) []byte { return []byte(v.ID) }
+		opts.Table = func(w io.Writer, lines []byte, _ wire.Look) error { _, err := w.Write(lines); return err }
+	}
 	return NewServer(*roomsOf(m), opts)
 }
 

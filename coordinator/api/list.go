@@ -18,38 +18,48 @@ import (
 	"stint/state"
 )
 
-type listInput struct {
-	Accept  string         `header:"Accept" hidden:"true"` // application/jsonl: one task a line
+// A listFilter says which tasks a list has.
+type listFilter struct {
 	Status  []state.Status `query:"status" doc:"Any of these, separated by commas, in one parameter or several" example:"[\"queued\",\"running\"]"`
 	Session string         `query:"session" doc:"Tasks of this session" example:"web"`
 	Label   string         `query:"label" doc:"Tasks with this label" example:"nightly"`
 	Tenant  string         `query:"tenant" doc:"Tasks of this tenant" example:"ana"`
 	Queue   string         `query:"queue" doc:"Tasks of this queue" example:"nightly"`
 	Agent   string         `query:"agent" doc:"Tasks of this agent" example:"codex"`
-	Prompts bool           `query:"prompts" doc:"Also the prompts, which are read from the ledger" example:"true"`
 	Limit   int            `query:"limit" minimum:"0" default:"100" doc:"At most so many; 0: all" example:"100"`
 	Cursor  string         `query:"cursor" doc:"The next of an answer: the list goes on after its last task" example:"2s"`
-	Text    bool           `query:"text" doc:"A table for people, of this page and of all tasks that run, which come first" example:"false"`
+}
+
+func (f *listFilter) filter() (state.Filter, error) {
+	before, err := wire.ParseCursor(f.Cursor)
+	return state.Filter{Status: f.Status, Session: f.Session, Label: f.Label, TenantID: f.Tenant, Queue: f.Queue, Agent: f.Agent, Limit: f.Limit, Before: before}, err
+}
+
+type listInput struct {
+	Accept string `header:"Accept" hidden:"true"` // application/jsonl: one task a line
+	listFilter
+	Prompts bool `query:"prompts" doc:"Also the prompts, which are read from the ledger" example:"true"`
+}
+
+type tableInput struct {
+	listFilter
 	wire.Look
 }
 
-func (s *Server) listRoute() {
+func (s *Server) listRoutes() {
 	list := op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Results are left out, and prompts unless they are asked for.")
 	register(s, list, s.list)
+	table := op(http.MethodGet, "/v1/table", "list-tasks-as-text", "List tasks as a table for people", "What stint ls prints: a page of tasks, and before them all that run.")
+	register(s, table, s.table)
 }
 
 // list writes the rows one by one: there may be many, and most of them have been encoded before.
 func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
-	before, err := wire.ParseCursor(in.Cursor)
+	f, err := in.filter()
 	if err != nil {
 		return nil, err
 	}
-	f := state.Filter{
-		Status: in.Status, Session: in.Session, Label: in.Label, TenantID: in.Tenant, Queue: in.Queue, Agent: in.Agent, Prompts: in.Prompts && !in.Text, Limit: in.Limit, Before: before, Text: in.Text,
-	}
-	if in.Text && s.opts.Table != nil {
-		return s.listText(f, in.Look)
-	}
+	f.Prompts = in.Prompts
 	rows, next, err := s.page(f)
 	if err != nil {
 		return nil, err
@@ -72,7 +82,13 @@ func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
 	}}, nil
 }
 
-func (s *Server) listText(f state.Filter, look wire.Look) (*streamOutput, error) {
+func (s *Server) table(_ context.Context, in *tableInput) (*streamOutput, error) {
+	f, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	f.Text = true
+	look := in.Look
 	zone, err := time.LoadLocation(look.Zone)
 	if err != nil {
 		return nil, &task.Error{Code: task.CodeInvalid, Message: "this machine knows no zone " + wire.Clip(look.Zone), Hint: "use one such as Europe/Berlin, or UTC", Field: "location"}

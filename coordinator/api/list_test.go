@@ -136,17 +136,17 @@ func TestTextLists(t *testing.T) {
 			return err
 		},
 	})
-	w := ask(s, "GET", "/v1/tasks?text=true&width=70&colour=true&location=Asia/Tokyo&prompts=true", "", "")
+	w := ask(s, "GET", "/v1/table?width=70&colour=true&location=Asia/Tokyo", "", "")
 	if want := "70 true\nt2Asia/Tokyo\nt1Asia/Tokyo\nt0Asia/Tokyo\n"; w.Body.String() != want || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
 		t.Errorf("%q of %q, want %q", w.Body, w.Header(), want)
 	}
 	if head := w.Header().Get(wire.ListHeader); head != "3 work codex" {
 		t.Errorf("%s: %q", wire.ListHeader, head)
 	}
-	if w := ask(s, "GET", "/v1/tasks?text=true&status=failed", "", ""); w.Body.Len() > 0 || w.Header().Get(wire.ListHeader) != "0" {
+	if w := ask(s, "GET", "/v1/table?status=failed", "", ""); w.Body.Len() > 0 || w.Header().Get(wire.ListHeader) != "0" {
 		t.Errorf("of no task: %q, %q", w.Body, w.Header())
 	}
-	w = ask(s, "GET", "/v1/tasks?text=true&location=Nowhere", "", "")
+	w = ask(s, "GET", "/v1/table?location=Nowhere", "", "")
 	if p := decode[wire.Problem](t, w.Body.Bytes()); w.Code != 422 || p.Field != "location" {
 		t.Errorf("a zone that nobody knows: %d %+v", w.Code, p)
 	}

@@ -159,11 +159,12 @@ func (d *describer) answers(o operation) map[string]*huma.Response {
 		status = "201"
 	case "list-tasks":
 		good = &huma.Response{Description: "The tasks", Content: of(reflect.TypeFor[wire.ListBody]()), Headers: map[string]*huma.Param{
-			"Link":          {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}},
-			wire.SeqHeader:  {Description: "Number of the newest record: events go on from there. Every answer has it", Schema: &huma.Schema{Type: huma.TypeInteger}},
-			wire.ListHeader: {Description: "Of a text: the number of its tasks, and the accounts of those that are queued, with blanks between them", Schema: &huma.Schema{Type: huma.TypeString}},
+			"Link":         {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}},
+			wire.SeqHeader: {Description: "Number of the newest record: events go on from there. Every answer has it", Schema: &huma.Schema{Type: huma.TypeInteger}},
 		}}
-		good.Content["text/plain"] = text("ID        STATUS  TIME  AGE    SESSION  AGENT  PROMPT\n8f6b2c11  done    2m24s  4m51s  web      codex  Fix the flaky login test.\n")
+	case "list-tasks-as-text":
+		all = content("The table", "text/plain", "ID        STATUS  TIME  AGE    SESSION  AGENT  PROMPT\n8f6b2c11  done    2m24s  4m51s  web      codex  Fix the flaky login test.\n", false)
+		all["200"].Headers = map[string]*huma.Param{wire.ListHeader: {Description: "The number of its tasks, and the accounts of those that are queued, with blanks between them", Schema: &huma.Schema{Type: huma.TypeString}}}
 	case "events":
 		good.Description, good.Content = "A stream without an end", of(reflect.TypeFor[task.Change]())
 		good.Content[wire.JSONLines] = good.Content["application/json"]

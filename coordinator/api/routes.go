@@ -33,7 +33,7 @@ var openAPI []byte
 func (s *Server) routes() {
 	s.submitRoutes()
 	s.taskRoutes()
-	s.listRoute()
+	s.listRoutes()
 	s.runRoutes()
 	s.eventRoute()
 	s.sessionRoutes()

@@ -181,9 +181,9 @@ const JSONLines = "application/jsonl"
 
 // A Look says for whom a list is written.
 type Look struct {
-	Width  int       `query:"width" minimum:"0" doc:"Of text: at most so many columns; 0: any number" example:"80"`
-	Colour bool      `query:"colour" doc:"Of text: with colours, as terminals have them" example:"false"`
-	Zone   string    `query:"location" default:"UTC" doc:"Of text: the zone of its times, of the IANA database" example:"Europe/Berlin"`
+	Width  int       `query:"width" minimum:"0" doc:"At most so many columns; 0: any number" example:"80"`
+	Colour bool      `query:"colour" doc:"With colours, as terminals have them" example:"false"`
+	Zone   string    `query:"location" default:"UTC" doc:"The zone of its times, of the IANA database" example:"Europe/Berlin"`
 	Now    time.Time // in that zone
 }
 
@@ -240,11 +240,15 @@ func ParseCursor(s string) (uint64, error) {
 func ListPath(f state.Filter) string {
 	q := url.Values{
 		"limit": {strconv.Itoa(f.Limit)}, "session": {f.Session}, "label": {f.Label}, "tenant": {f.TenantID}, "queue": {f.Queue}, "agent": {f.Agent},
-		"status": {strings.ReplaceAll(strings.Trim(fmt.Sprint(f.Status), "[]"), " ", ",")}, "prompts": {state.Flag(f.Prompts)}, "text": {state.Flag(f.Text)},
+		"status": {strings.ReplaceAll(strings.Trim(fmt.Sprint(f.Status), "[]"), " ", ",")}, "prompts": {state.Flag(f.Prompts)},
+	}
+	path := "/v1/tasks?"
+	if f.Text {
+		path = "/v1/table?"
 	}
 	if f.Before != 0 {
 		q.Set("cursor", FormatCursor(f.Before))
 	}
 	maps.DeleteFunc(q, func(_ string, v []string) bool { return v[0] == "" })
-	return "/v1/tasks?" + q.Encode()
+	return path + q.Encode()
 }
