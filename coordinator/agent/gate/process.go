@@ -43,15 +43,12 @@ const (
 type runRecord struct {
 	RunID     string      `json:"runId"`
 	TaskID    string      `json:"taskId,omitempty"`
-	Attempt   int         `json:"attempt,omitempty"`
 	GatePID   int         `json:"gatePid"`
 	GateStart string      `json:"gateStart"` // start time, as the system counts it
 	BootID    string      `json:"bootId"`
 	Cgroup    hold.Cgroup `json:"cgroup,omitempty"` // where the gate makes one if it can
-	Argv      []string    `json:"argv"`
-	Env       []string    `json:"env"` // names
-	Workspace string      `json:"workspace"`
-	StartedAt time.Time   `json:"startedAt"`
+	Argv      []string    `json:"argv"`             // for people
+	Env       []string    `json:"env"`              // names
 }
 
 // isGone reports an error that says that a file of the run is not there: it never was, or
@@ -187,9 +184,8 @@ func (v *Supervisor) record(s Spec, note *os.File, pid int) (*runRecord, error) 
 		return nil, err
 	}
 	rec := &runRecord{
-		RunID: s.Turn.RunID, TaskID: s.Turn.TaskID, Attempt: s.Turn.Attempt,
+		RunID: s.Turn.RunID, TaskID: s.Turn.TaskID, Argv: s.Argv, Env: EnvNames(s.Env),
 		GatePID: p.PID, GateStart: p.Start, BootID: boot, Cgroup: s.cgroup,
-		Argv: s.Argv, Env: EnvNames(s.Env), Workspace: s.Turn.Workspace, StartedAt: v.Time().UTC(),
 	}
 	data, err := json.Marshal(rec)
 	if err != nil {
