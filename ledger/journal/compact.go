@@ -169,6 +169,9 @@ type compactor struct {
 	copied int64           // the old journal is in it up to here
 	draft  durable.File    // the new tasks.md; nil if there is none
 	marks  int             // of that; see [tasksfile.Snapshot]
+	live   durable.File    // the journal; but for what another hand does
+	late   int64           // where in it begins what came meanwhile and tasks.md does not have
+	first  uint64          // the number of that
 	done   bool            // the new journal has its name
 	maybe  bool            // or may have it
 }
@@ -257,6 +260,7 @@ func (c *compactor) run() (err error) {
 		if err != nil && !c.done && c.ctx.Err() == nil && !(isOurs && l.tasks.Is(c.tasks)) {
 			err = errAgain // what went wrong may come of that
 		}
+		c.beforeRelease()
 		err = errors.Join(err, c.drop(), l.aside(c.release))
 	}()
 	if err := c.write(); err != nil {
@@ -306,27 +310,47 @@ func (c *compactor) begin() (refused, _ error) {
 	l.seq += 2*l.known.Records + 64 // of few tasks there are two, and of some controls there was none
 	c.spare = l.seq
 	l.lacks.Skip(c.through+1, c.spare)
+	c.live, c.late, c.first = c.old.file, c.cut, c.spare+1
 	return nil, nil
+}
+
+// beforeRelease does most of what is slow in release while the log goes on.
+func (c *compactor) beforeRelease() {
+	l, end, last := c.log, int64(0), uint64(0)
+	_ = l.aside(func() error { // a log that has stopped says so to the next one
+		if l.journal.file == c.live {
+			end, last = l.journal.size, l.seq
+		}
+		return nil
+	})
+	_ = c.appendLate(end, last) // what it did not read is read once more
 }
 
 // release ends what begin has begun, on the log's goroutine.
 func (c *compactor) release() error {
-	l, file, from, first := c.log, c.old.file, c.cut, c.spare+1
-	if c.done {
-		file, from, first = c.file, c.ends[len(c.ends)-1], c.merged+1
-	}
+	l := c.log
 	switch {
-	case l.journal.file != file: // another hand has changed it
-		from = l.journal.size
+	case l.journal.file != c.live: // another hand has changed it
+		c.late = l.journal.size
 		l.tasks.SetForeign()
 	case !c.done && l.seq == c.spare: // no number was given meanwhile
 		l.seq, l.lacks = c.through, c.lacks
 	}
-	late := make([]byte, l.journal.size-from)
-	if _, err := l.journal.file.ReadAt(late, from); err != nil && len(late) > 0 {
+	l.tasks.Release()
+	return c.appendLate(l.journal.size, l.seq)
+}
+
+// appendLate appends to tasks.md what came meanwhile, up to that offset and number.
+func (c *compactor) appendLate(end int64, last uint64) error {
+	if end <= c.late {
+		return nil
+	}
+	data := make([]byte, end-c.late)
+	if _, err := c.live.ReadAt(data, c.late); err != nil {
 		return err
 	}
-	l.tasks.Release(late, first, l.seq, l.note)
+	c.log.tasks.AppendHeld(data, c.first, last, c.log.note)
+	c.late, c.first = end, last+1
 	return nil
 }
 
@@ -554,6 +578,7 @@ func (c *compactor) finish() (refused, failed error) {
 	if l.seq == c.spare { // no number was given meanwhile
 		l.seq = c.merged
 	}
+	c.live, c.late, c.first = c.file, c.ends[len(c.ends)-1], c.merged+1
 	l.opts.Locker.Lock()
 	l.journal.change(c.next.file, c.next.size)
 	l.facts, l.stale = c.next.facts, false

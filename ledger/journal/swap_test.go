@@ -389,3 +389,30 @@ func TestSaveJustAfterTheSwap(t *testing.T) {
 		w.reopened()
 	}
 }
+
+// TestLateRecordsDoNotStopTheLog: what has come while a compaction was planned is appended to tasks.md while more comes.
+func TestLateRecordsDoNotStopTheLog(t *testing.T) {
+	t.Parallel()
+	w := filled(t)
+	w.close()
+	fs := newOnceFS("write", "tasks.md")
+	w.fs = fs
+	w.open(false)
+	for _, done := range []bool{true, false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		w.planning = func() {
+			w.add("late", "status", "queued")
+			fs.next(func() error { w.add("later", "status", "queued"); return nil })
+			if !done {
+				cancel()
+			}
+		}
+		if _, err := w.log.Compact(ctx, w.plan("b")); (err == nil) != done {
+			t.Errorf("the compaction: %v", err)
+		}
+		cancel()
+		w.caughtUp()
+		w.isSound()
+	}
+	w.reopened()
+}

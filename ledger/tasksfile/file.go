@@ -69,6 +69,10 @@ func (t *File) Append(data []byte, first, last uint64, note func(ledger.Notice))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.append(data, first, last, note)
+}
+
+func (t *File) append(data []byte, first, last uint64, note func(ledger.Notice)) {
 	if t.foreign {
 		return
 	}
@@ -90,15 +94,15 @@ func (t *File) Hold() durable.ID {
 	return t.seen
 }
 
-// Release appends the records first to last, which came since Hold.
-func (t *File) Release(data []byte, first, last uint64, note func(ledger.Notice)) {
+// Release lets records be appended again.
+func (t *File) Release() { t.held.Store(false) }
+
+// AppendHeld appends the records first to last, which came since Hold.
+func (t *File) AppendHeld(data []byte, first, last uint64, note func(ledger.Notice)) {
 	t.mu.Lock()
-	t.held.Store(false)
-	t.foreign = t.foreign || len(data) > 0 && t.state.Newest >= first // a reconciliation has brought some of them
-	t.mu.Unlock()
-	if len(data) > 0 {
-		t.Append(data, first, last, note)
-	}
+	defer t.mu.Unlock()
+	t.foreign = t.foreign || t.state.Newest >= first // a reconciliation has brought some of them
+	t.append(data, first, last, note)
 }
 
 // write appends data if the file is as it was seen, and looks again afterwards: an editor may have replaced
