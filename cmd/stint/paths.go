@@ -21,7 +21,6 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger/durable"
-	"stint/ledger/journal"
 )
 
 // xdg returns a directory of the XDG specification: the variable if that is an absolute path, else home/fallback.
@@ -173,7 +172,7 @@ func warnPlace(dir string, warn io.Writer) {
 			break
 		}
 	}
-	if name := journal.RemoteFS(dir); name != "" {
+	if name := durable.RemoteFS(dir); name != "" {
 		_, _ = fmt.Fprintf(warn, "stint: warning: the state directory %s is on a file system of the kind %s, where locks and fsync may not hold: two masters may start, and a crash may lose tasks\n", dir, name)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package journal
+package durable
 
 // RemoteFS returns "": only Linux is asked.
 func RemoteFS(string) string { return "" }

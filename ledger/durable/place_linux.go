@@ -1,4 +1,4 @@
-package journal
+package durable
 
 import "golang.org/x/sys/unix"
 
