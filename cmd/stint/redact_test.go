@@ -100,7 +100,8 @@ cat events
 // prints it. What the user has typed stays.
 func TestPromise11NoSecretOfAnAgent(t *testing.T) {
 	t.Parallel()
-	secrets := map[string]string{"OPENAI_API_KEY": "sk-proj-OpenAI0123456789abcdefgh", "password": postgresCanary}
+	// A password of its own: it is typed here, and tests beside this one look for theirs on all command lines.
+	secrets := map[string]string{"OPENAI_API_KEY": "sk-proj-OpenAI0123456789abcdefgh", "password": "c4n4ryThatIsTyped"}
 	for i, value := range []string{"exactly8", `quote"back\slash`, "p/ss+w=rd?&<>#%", "space and:colon@home", "pässwörd✓key", "line one\nline two", "(js)!'unreserved~._-"} {
 		secrets[fmt.Sprintf("CANARY_%d_KEY", i)] = value
 	}
@@ -108,7 +109,7 @@ func TestPromise11NoSecretOfAnAgent(t *testing.T) {
 		secrets[fmt.Sprintf("CANARY_1%d_TOKEN", i)] = fmt.Sprintf("sk-ant-api03-%d%s", i, strings.Repeat(string(rune('a'+i))+"Zq7", 20))
 	}
 	const typed = "typed-by-the-user-himself"
-	settings := []string{"STINT_POSTGRES_URL=postgres://ana:" + url.QueryEscape(postgresCanary) + "@127.0.0.1:1/audit", "CANARY_TYPED_KEY=" + typed, "STINT_AGENT=codex", "STINT_MAX_ATTEMPTS=1", "STINT_LOG_LEVEL=debug"}
+	settings := []string{"STINT_POSTGRES_URL=postgres://ana:" + url.QueryEscape(secrets["password"]) + "@127.0.0.1:1/audit", "CANARY_TYPED_KEY=" + typed, "STINT_AGENT=codex", "STINT_MAX_ATTEMPTS=1", "STINT_LOG_LEVEL=debug"}
 	for name, value := range secrets {
 		if name != "password" {
 			settings = append(settings, name+"="+value)
