@@ -246,7 +246,7 @@ func BenchmarkWaiting(b *testing.B) {
 	for range b.N {
 		for _, tasks := range sizes(b, "10000,100000,400000") {
 			w := newGrowthWorld(b, 1)
-			w.env = append(w.env, "STINT_MAX_WORKERS=8")
+			w.env = append(w.env, "STINT_MAX_WORKERS=8", "STINT_MAX_QUEUED="+strconv.Itoa(tasks+10_000))
 			w.start()
 			w.must2(w.command("pause").Output())
 			for left := tasks; left > 0; left -= 10_000 {
