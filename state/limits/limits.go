@@ -33,6 +33,9 @@ var (
 	tokensOf   = []float64{1e6, 1e3, 1}
 )
 
+// most is the largest amount that is read, of dollars and of tokens: as good as any, and far from where sums overflow.
+const most = 1e15
+
 // ParseBudget reads a budget such as 5usd, 200ktok, 90m or "5usd 2h": amounts with a unit, with blanks
 // or commas between them; "" is none.
 func ParseBudget(s string) (b Budget, err error) {
@@ -41,13 +44,14 @@ func ParseBudget(s string) (b Budget, err error) {
 		low := strings.ToLower(word)
 		var ok bool
 		if text, is := strings.CutSuffix(low, "usd"); is {
+			n, is := amount(text)
 			twice.USD = b.USD
-			b.USD, ok = amount(text)
-			ok = ok && b.USD >= smallest.USD
+			b.USD = min(n, most)
+			ok = is && b.USD >= smallest.USD
 		} else if i := slices.IndexFunc(tokenUnits, func(unit string) bool { return strings.HasSuffix(low, unit) }); i >= 0 {
 			n, is := amount(strings.TrimSuffix(low, tokenUnits[i]))
 			twice.Tokens = b.Tokens
-			b.Tokens = int64(min(n*tokensOf[i], 1e15))
+			b.Tokens = int64(min(n*tokensOf[i], most))
 			ok = is && b.Tokens > 0
 		} else if d, err := time.ParseDuration(low); err == nil {
 			twice.Time = b.Time
@@ -102,14 +106,14 @@ var smallest = Budget{USD: 0.0001, Tokens: 1, Time: time.Second}
 // Rest returns what is left of a budget of which that is spent, and at most the other one: the lesser of
 // each amount, and the smallest where nothing is left.
 func (b Budget) Rest(spent Spending, other Budget) Budget {
-	left := func(most, used, other, smallest float64) float64 {
-		if most > 0 {
-			most = max(most-used, smallest)
+	left := func(all, used, other, smallest float64) float64 {
+		if all > 0 {
+			all = max(all-used, smallest)
 		}
-		if most > 0 && other > 0 {
-			return min(most, other)
+		if all > 0 && other > 0 {
+			return min(all, other)
 		}
-		return most + other
+		return all + other
 	}
 	return Budget{
 		USD:    left(b.USD, spent.USD, other.USD, smallest.USD),
