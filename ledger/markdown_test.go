@@ -43,9 +43,9 @@ func headingsOf(doc *Document) (list []string) {
 }
 
 // otherwise are the lines where goldmark does not follow CommonMark 0.31: a declaration with a small letter,
-// a tab in a tag, and an empty item, for which see TestEmptyItem. Control characters are white space for it
+// a tab in a tag, a closing tag with a blank before its name, and an empty item, for which see TestEmptyItem. Control characters are white space for it
 // nearly everywhere; in CommonMark a lone CR ends a line, for us it does not, and the others are text.
-var otherwise = regexp.MustCompile(`<![a-z]|<[^\n]*\t|(?m:^(?:[ \t>]|(?:[-+*]|\d{1,9}[.)])[ \t])*(?:[-+*]|\d{1,9}[.)])[ \t]*$)` +
+var otherwise = regexp.MustCompile(`<![a-z]|</ |<[^\n]*\t|(?m:^(?:[ \t>]|(?:[-+*]|\d{1,9}[.)])[ \t])*(?:[-+*]|\d{1,9}[.)])[ \t]*$)` +
 	`|[\x00-\x08\v-\x1f\x7f]`)
 
 // TestEmptyItem: a heading in an item that begins with an empty line, and in one
